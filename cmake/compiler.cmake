@@ -1,0 +1,42 @@
+# Language level, optimisation, warnings, sanitizers and the compiler cache.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release or RelWithDebInfo" FORCE)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
+
+find_program(TRIREME_CCACHE ccache)
+if(TRIREME_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TRIREME_CCACHE})
+endif()
+
+# Designated initialisers that leave fields at their default are wanted.
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
+if(TRIREME_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these inside std::string, std::optional and std::vector when it inlines them
+  # (GCC bugs 105329, 105562, 107852): off or no error, for they point at no line of ours.
+  add_compile_options(-Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=array-bounds
+                      -Wno-error=stringop-overflow -Wno-error=stringop-overread
+                      -Wno-error=free-nonheap-object -Wno-error=null-dereference)
+endif()
+
+if(TRIREME_SANITIZE)
+  add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TRIREME_SANITIZE})
+  if(TRIREME_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-Wno-tsan)  # std::atomic_thread_fence, which TSan does not model.
+  endif()
+endif()
+
+# Generated headers are included by the same kind of path as the others: "ir/base/version.h".
+set(TRIREME_GENERATED_DIR ${PROJECT_BINARY_DIR}/generated)

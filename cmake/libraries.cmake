@@ -1,0 +1,120 @@
+# One library per folder and the `trireme` executable. DEPS follow the arrows of the design; an
+# include against them is refused by cmake/layering.cmake.
+find_package(fmt REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tl-expected REQUIRED CONFIG)
+find_package(Boost 1.74 REQUIRED)
+find_package(Threads REQUIRED)
+
+# oneDNN by file: the package configuration of Debian's libdnnl-dev insists on an OpenCL toolkit.
+find_path(TRIREME_DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+find_library(TRIREME_DNNL_LIBRARY dnnl REQUIRED)
+add_library(trireme_dnnl INTERFACE)
+target_include_directories(trireme_dnnl SYSTEM INTERFACE ${TRIREME_DNNL_INCLUDE_DIR})
+target_link_libraries(trireme_dnnl INTERFACE ${TRIREME_DNNL_LIBRARY})
+
+if(TARGET yaml-cpp::yaml-cpp)
+  set(TRIREME_YAML yaml-cpp::yaml-cpp)
+else()
+  set(TRIREME_YAML yaml-cpp)  # The target's name before yaml-cpp 0.8.
+endif()
+
+# trireme_library(<folder> [NAME <name>] [EXCLUDE <regex>] [GENERATED <file>...] [DEPS <target>...])
+#
+# Library trireme_<name> (by default the folder's last part) of every .cpp below <folder>. A folder
+# without a .cpp gives an INTERFACE library, so that a tree without it can be configured.
+function(trireme_library folder)
+  cmake_parse_arguments(ARG "" "NAME;EXCLUDE" "GENERATED;DEPS" ${ARGN})
+  if(NOT ARG_NAME)
+    cmake_path(GET folder FILENAME ARG_NAME)
+  endif()
+  set(target trireme_${ARG_NAME})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${PROJECT_SOURCE_DIR}/${ARG_EXCLUDE}")
+  endif()
+  if(sources)
+    set(scope PUBLIC)
+    add_library(${target} STATIC ${sources} ${ARG_GENERATED})
+  else()
+    set(scope INTERFACE)
+    add_library(${target} INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR})
+  # SYSTEM: what mlir-tblgen writes is not free of warnings.
+  target_include_directories(${target} SYSTEM ${scope} ${TRIREME_GENERATED_DIR})
+  target_link_libraries(${target} ${scope} ${ARG_DEPS})
+  if(ARG_GENERATED)
+    # Who includes the headers of this library needs the generated ones first.
+    add_custom_target(${target}_generated DEPENDS ${ARG_GENERATED})
+    add_dependencies(${target} ${target}_generated)
+  endif()
+endfunction()
+
+set(json nlohmann_json::nlohmann_json)
+trireme_library(ir/base DEPS fmt::fmt tl::expected)
+trireme_library(ir/spec DEPS trireme_base ${TRIREME_YAML} ${json})
+trireme_library(ir/program DEPS trireme_base ${json})
+trireme_library(ir/graph DEPS trireme_spec trireme_program Boost::headers)
+trireme_library(ir/plan DEPS trireme_graph ${TRIREME_YAML} ${json})
+trireme_library(ir/schedule DEPS trireme_plan)
+trireme_library(ir/expand DEPS trireme_schedule)
+trireme_library(cost_models NAME cost DEPS trireme_expand)
+trireme_library(planner DEPS trireme_cost ${json})
+
+# The CUDA and NCCL backends need a toolkit, which this build does not look for yet.
+trireme_library(runtime EXCLUDE "runtime/(device/cuda|comm/nccl)"
+                DEPS trireme_program trireme_dnnl ${json} Threads::Threads ${CMAKE_DL_LIBS})
+get_target_property(runtime_type trireme_runtime TYPE)
+if(runtime_type STREQUAL "STATIC_LIBRARY")
+  # errno of math functions is never read, and setting it keeps the compiler from using vectors.
+  target_compile_options(trireme_runtime PRIVATE -fno-math-errno $<$<CONFIG:Release>:-O3>)
+  file(GLOB mpi_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/comm/mpi*.cpp
+       ${PROJECT_SOURCE_DIR}/runtime/comm/mpi/*.cpp)
+  if(mpi_sources)
+    find_package(MPI REQUIRED COMPONENTS C)
+    target_link_libraries(trireme_runtime PUBLIC MPI::MPI_C)
+    # mpi.h without MPI's removed C++ classes, which live in a library of their own.
+    target_compile_definitions(trireme_runtime PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  endif()
+endif()
+
+set(TRIREME_ALL trireme_planner trireme_runtime)
+if(TRIREME_MLIR)
+  trireme_library(ir/dialect GENERATED ${TRIREME_DIALECT_GENERATED}
+                  DEPS trireme_expand trireme_mlir)
+  trireme_library(codegen EXCLUDE "codegen/tools/" GENERATED ${TRIREME_CODEGEN_GENERATED}
+                  DEPS trireme_dialect ${json})
+  # One executable per file of codegen/tools: trireme_opt.cpp -> trireme-opt.
+  file(GLOB tools CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/codegen/tools/*.cpp)
+  foreach(source IN LISTS tools)
+    cmake_path(GET source STEM tool)
+    string(REPLACE "_" "-" tool ${tool})
+    add_executable(${tool} ${source})
+    target_link_libraries(${tool} PRIVATE trireme_codegen)
+  endforeach()
+  list(APPEND TRIREME_ALL trireme_codegen)
+endif()
+
+# cli/main.cpp is the executable; the rest is a library, which the tests link as well.
+trireme_library(cli EXCLUDE "cli/main.cpp$" DEPS ${TRIREME_ALL} CLI11::CLI11 ${json})
+get_target_property(cli_type trireme_cli TYPE)
+set(cli_scope PUBLIC)
+if(cli_type STREQUAL "INTERFACE_LIBRARY")
+  set(cli_scope INTERFACE)
+endif()
+target_compile_definitions(trireme_cli ${cli_scope} TRIREME_HAVE_MLIR=$<BOOL:${TRIREME_MLIR}>)
+
+file(GLOB main CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/main.cpp)
+if(main)
+  add_executable(trireme ${main})
+  target_link_libraries(trireme PRIVATE trireme_cli)
+  # The shared objects of a bundle call back into the executable that loads them.
+  set_target_properties(trireme PROPERTIES ENABLE_EXPORTS ON)
+  if(TRIREME_MLIR)
+    set_target_properties(trireme PROPERTIES INSTALL_RPATH "${LLVM_LIBRARY_DIR}")
+  endif()
+  install(TARGETS trireme)
+endif()

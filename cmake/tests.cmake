@@ -1,0 +1,97 @@
+# One executable per folder of tests/, registered case by case under the label of the folder.
+include(GoogleTest)
+find_package(GTest REQUIRED)
+
+# tests/support: helpers of several folders. It names no library, so that base_test does not build
+# the planner; each test links the libraries of its own folder.
+file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cpp)
+set(TRIREME_TEST_SUPPORT "")
+if(support_sources)
+  set(TRIREME_TEST_SUPPORT trireme_test_support)
+  add_library(trireme_test_support STATIC ${support_sources})
+  target_include_directories(trireme_test_support PRIVATE ${PROJECT_SOURCE_DIR})
+endif()
+
+# trireme_test(<name> <folder of tests/> DEPS <target>... [BINARY])
+#
+# Executable <name>_test from every .cpp below the folder, if there is any. BINARY: the tests start
+# the `trireme` command, so it is built first.
+function(trireme_test name folder)
+  cmake_parse_arguments(ARG "BINARY" "" "DEPS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  set(target ${name}_test)
+  add_executable(${target} ${sources})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE ${TRIREME_TEST_SUPPORT} ${ARG_DEPS}
+                        GTest::gmock GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${target} PRIVATE
+    TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    TRIREME_BINARY="${PROJECT_BINARY_DIR}/trireme"
+    TRIREME_HAVE_MLIR=$<BOOL:${TRIREME_MLIR}>)
+  set_property(GLOBAL APPEND PROPERTY TRIREME_TEST_SOURCES ${sources})
+  # A test may load the shared object of a bundle, which calls back into the executable.
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
+  if(ARG_BINARY AND TARGET trireme)
+    add_dependencies(${target} trireme)
+  endif()
+  gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+    TEST_PREFIX "${name}/"
+    PROPERTIES LABELS ${name} TIMEOUT 600)
+endfunction()
+
+trireme_test(base ir/base DEPS trireme_base)
+trireme_test(spec ir/spec DEPS trireme_spec)
+trireme_test(program ir/program DEPS trireme_program)
+trireme_test(graph ir/graph DEPS trireme_graph)
+trireme_test(plan ir/plan DEPS trireme_plan)
+trireme_test(schedule ir/schedule DEPS trireme_schedule)
+trireme_test(expand ir/expand DEPS trireme_expand)
+trireme_test(cost cost_models DEPS trireme_cost)
+trireme_test(planner planner DEPS trireme_planner)
+trireme_test(runtime runtime DEPS trireme_runtime)
+trireme_test(cli cli DEPS trireme_cli BINARY)
+trireme_test(validation validation DEPS trireme_planner BINARY)
+trireme_test(fuzz fuzz DEPS trireme_plan trireme_runtime)
+trireme_test(golden golden DEPS trireme_cli BINARY)
+if(TRIREME_MLIR)
+  trireme_test(dialect ir/dialect DEPS trireme_dialect)
+  trireme_test(codegen codegen DEPS trireme_codegen)
+  trireme_test(equivalence equivalence DEPS trireme_cli BINARY)
+endif()
+
+# A test that no executable compiles would pass for ever.
+file(GLOB_RECURSE orphans CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*.cpp)
+get_property(compiled GLOBAL PROPERTY TRIREME_TEST_SOURCES)
+list(REMOVE_ITEM orphans ${compiled} ${support_sources})
+if(NOT TRIREME_MLIR)
+  list(FILTER orphans EXCLUDE REGEX "/tests/(ir/dialect|codegen|equivalence)/")
+endif()
+if(orphans)
+  list(JOIN orphans "\n  " orphans)
+  message(FATAL_ERROR "These files belong to no test executable; tests/ mirrors the folders of the "
+                      "sources (cmake/tests.cmake):\n  ${orphans}")
+endif()
+
+# The layering check: that this tree passes it, and that it finds what it should.
+add_test(NAME layering
+         COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR}
+                 -P ${PROJECT_SOURCE_DIR}/cmake/layering.cmake)
+add_test(NAME layering_check
+         COMMAND ${CMAKE_COMMAND} -DSCRATCH=${PROJECT_BINARY_DIR}/layering_check
+                 -P ${PROJECT_SOURCE_DIR}/tests/cmake/layering_check.cmake)
+set_tests_properties(layering layering_check PROPERTIES LABELS layering)
+
+# lit: tests/lit/**/*.mlir, run by trireme-opt and FileCheck.
+file(GLOB_RECURSE lit_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/lit/*.mlir)
+if(TARGET trireme-opt AND lit_sources)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  find_file(TRIREME_LIT lit.py REQUIRED NO_DEFAULT_PATH
+            PATHS ${LLVM_TOOLS_BINARY_DIR}/../build/utils/lit)
+  configure_file(${PROJECT_SOURCE_DIR}/tests/lit/lit.site.cfg.py.in
+                 ${PROJECT_BINARY_DIR}/lit/lit.site.cfg.py @ONLY)
+  add_test(NAME lit COMMAND ${Python3_EXECUTABLE} ${TRIREME_LIT} -sv ${PROJECT_BINARY_DIR}/lit)
+  set_tests_properties(lit PROPERTIES LABELS lit TIMEOUT 600)
+endif()

@@ -1,0 +1,167 @@
+#include "cost_models/compute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ir/graph/semantics.h"
+
+namespace trireme::cost {
+namespace {
+
+using program::OpKind;
+using program::Segment;
+using program::SegmentOp;
+
+constexpr double kCausalShare = 0.5;          // of the s x s products that a fused kernel computes
+constexpr double kFusedBackwardRecompute = 5.0 / 4;  // q k^T again: 5 products for 4
+constexpr double kUnfusedForwardPasses = 6;
+constexpr double kUnfusedBackwardPasses = 9;
+
+const spec::PeakRate* findPeak(const spec::DeviceSpec& device, DType dtype) {
+  const auto found = std::find_if(device.matmul.begin(), device.matmul.end(),
+                                  [&](const spec::PeakRate& peak) { return peak.dtype == dtype; });
+  return found == device.matmul.end() ? nullptr : &*found;
+}
+
+const program::OperandType& operandOf(const Segment& segment, int32_t index) {
+  return segment.operands[static_cast<size_t>(index)];
+}
+
+bool isAttention(OpKind kind) {
+  return kind == OpKind::kAttention || kind == OpKind::kAttentionGrad;
+}
+
+// All heads' s x s matrices of one microbatch; the log-sum-exp is [b, heads, s].
+Bytes scoresBytes(const Segment& segment, const SegmentOp& op) {
+  const auto& lse = operandOf(segment, op.kind == OpKind::kAttention ? op.outputs[1] : op.inputs[2]);
+  const auto& context = operandOf(segment, op.kind == OpKind::kAttention ? op.outputs[0] : op.inputs[1]);
+  return Bytes(static_cast<double>(lse.elements() * lse.dims[2] * byteSize(context.dtype)));
+}
+
+KernelWork attentionWork(const Segment& segment, const SegmentOp& op, bool fused) {
+  const bool forward = op.kind == OpKind::kAttention;
+  KernelWork work{operandOf(segment, op.inputs[0]).dtype, graph::opFlops(op, segment.operands),
+                  graph::opBytes(op, segment.operands), 1};
+  if (fused) {
+    work.flops = work.flops * (forward ? kCausalShare : kCausalShare * kFusedBackwardRecompute);
+    return work;
+  }
+  work.bytes += scoresBytes(segment, op) * (forward ? kUnfusedForwardPasses : kUnfusedBackwardPasses);
+  work.numLaunches = forward ? 4 : 6;
+  return work;
+}
+
+// Operands that enter or leave the ops [begin, end), each counted once.
+Bytes externalBytes(const Segment& segment, size_t begin, size_t end) {
+  std::set<int32_t> made, outside;
+  for (size_t i = begin; i < end; ++i) {
+    for (int32_t input : segment.ops[i].inputs)
+      if (!made.contains(input)) outside.insert(input);
+    made.insert(segment.ops[i].outputs.begin(), segment.ops[i].outputs.end());
+  }
+  for (int32_t output : made)
+    if (!segment.temporary[static_cast<size_t>(output)]) outside.insert(output);
+  for (size_t i = end; i < segment.ops.size(); ++i)
+    for (int32_t input : segment.ops[i].inputs)
+      if (made.contains(input)) outside.insert(input);
+  Bytes total;
+  for (int32_t operand : outside)
+    total += Bytes(static_cast<double>(operandOf(segment, operand).bytes()));
+  return total;
+}
+
+KernelWork opWork(const Segment& segment, const SegmentOp& op, const spec::StackProfile& stack) {
+  if (isAttention(op.kind)) return attentionWork(segment, op, stack.flashAttention);
+  return {operandOf(segment, op.inputs[0]).dtype, graph::opFlops(op, segment.operands),
+          graph::opBytes(op, segment.operands), 1};
+}
+
+}  // namespace
+
+Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device) {
+  const Seconds memory = work.bytes / (device.memoryBandwidth * device.memoryEfficiency);
+  Seconds products;
+  if (work.flops.count() > 0) {
+    products = work.flops / (matmulPeak(device, work.dtype) * device.matmulEfficiency);
+  }
+  return device.launchOverhead * work.numLaunches + std::max(products, memory);
+}
+
+std::vector<KernelWork> kernelsOf(const Segment& segment, const spec::StackProfile& stack) {
+  std::vector<KernelWork> kernels;
+  for (size_t begin = 0; begin < segment.ops.size();) {
+    size_t end = begin;
+    while (end < segment.ops.size() && graph::isElementwise(segment.ops[end].kind)) ++end;
+    if (end > begin + 1) {
+      kernels.push_back({DType::kF32, Flops(0), externalBytes(segment, begin, end), 1});
+      begin = end;
+    } else {
+      kernels.push_back(opWork(segment, segment.ops[begin], stack));
+      ++begin;
+    }
+  }
+  return kernels;
+}
+
+Seconds segmentTime(const Segment& segment, const spec::DeviceSpec& device,
+                    const spec::StackProfile& stack) {
+  Seconds total;
+  for (const KernelWork& work : kernelsOf(segment, stack)) total += kernelTime(work, device);
+  return total;
+}
+
+Seconds instructionTime(const program::Instruction& instruction, const program::Role& role,
+                        const spec::DeviceSpec& device) {
+  const auto bytesOf = [&](int32_t buffer) {
+    return buffer < 0 ? Bytes(0)
+                      : Bytes(static_cast<double>(role.buffers[static_cast<size_t>(buffer)].bytes()));
+  };
+  KernelWork work;
+  using Kind = program::InstructionKind;
+  switch (instruction.kind) {
+    case Kind::kZero: work.bytes = bytesOf(instruction.buffers[0]); break;
+    case Kind::kLoadBatch:
+      work.bytes = (bytesOf(instruction.buffers[0]) + bytesOf(instruction.buffers[1])) * 2;
+      break;
+    case Kind::kSumSquares:
+    case Kind::kAdamW: {
+      // With sharded state a member reads and writes its own part of everything.
+      const program::Bucket& bucket = role.buckets[static_cast<size_t>(instruction.bucket)];
+      const Bytes owned = bytesOf(bucket.moment1);  // state dtype, as gradient and master weights
+      if (instruction.kind == Kind::kSumSquares) {
+        work.bytes = owned;
+        break;
+      }
+      const bool hasMaster = bucket.master >= 0 && bucket.master != bucket.parameter;
+      const Bytes parameter = hasMaster
+                                  ? bytesOf(bucket.parameter) * (owned / bytesOf(bucket.gradient))
+                                  : Bytes(0);
+      work.bytes = owned + owned * (3 * 2) + parameter;
+      break;
+    }
+    default: return {};
+  }
+  return kernelTime(work, device);
+}
+
+FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype) {
+  const spec::PeakRate* peak = findPeak(device, dtype);
+  TRIREME_CHECK(peak != nullptr);
+  return peak->rate;
+}
+
+Status checkDevice(const spec::DeviceSpec& device, DType dtype) {
+  const spec::PeakRate* peak = findPeak(device, dtype);
+  if (peak == nullptr)
+    return invalidArgument(fmt::format("device {}: no matmul peak for {}", device.name, dtypeName(dtype)));
+  if (peak->rate.count() <= 0 || device.matmulEfficiency <= 0)
+    return invalidArgument(fmt::format("device {}: matmul rate for {} must be positive", device.name,
+                                       dtypeName(dtype)));
+  if (device.memoryBandwidth.count() <= 0 || device.memoryEfficiency <= 0)
+    return invalidArgument(fmt::format("device {}: memory bandwidth must be positive", device.name));
+  return {};
+}
+
+}  // namespace trireme::cost

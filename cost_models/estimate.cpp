@@ -1,0 +1,181 @@
+#include "cost_models/estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cost_models/collectives.h"
+#include "cost_models/compute.h"
+#include "cost_models/formulas.h"
+
+namespace trireme::cost {
+namespace {
+
+using program::GroupKind;
+
+StageCost stageCost(const BodyWalker& walker, const program::Role& role) {
+  const auto walk = [&](int32_t body) {
+    return walker.walk(role, role.bodies[static_cast<size_t>(body)]);
+  };
+  StageCost cost;
+  cost.begin = walk(expand::kBeginBody);
+  cost.step = walk(expand::kStepBody);
+  for (int32_t chunk = 0; chunk < static_cast<int32_t>(role.chunks.size()); ++chunk) {
+    cost.forward.push_back(walk(expand::forwardBody(chunk)));
+    cost.backward.push_back(walk(expand::backwardBody(chunk)));
+  }
+  return cost;
+}
+
+// The slowest transfer from any chunk to the next, in either direction.
+Seconds slowestHop(const std::vector<StageCost>& stages, const plan::Plan& plan,
+                   const spec::ClusterSpec& cluster) {
+  Seconds slowest;
+  const auto p = static_cast<int64_t>(stages.size());
+  if (p == 1) return slowest;
+  for (int64_t r = 0; r < p; ++r) {
+    const StageCost& stage = stages[static_cast<size_t>(r)];
+    const auto send = [&](Bytes bytes, int64_t to) {
+      if (bytes.count() > 0)
+        slowest = std::max(slowest, sendTime(bytes, stageLink(r, to, plan, cluster, bytes)));
+    };
+    for (const WalkedBody& body : stage.forward) send(body.total().sentForward, (r + 1) % p);
+    for (const WalkedBody& body : stage.backward) send(body.total().sentBackward, (r + p - 1) % p);
+  }
+  return slowest;
+}
+
+// What one stage does once per step.
+struct StepPart {
+  Seconds dataParallel, synchronisation, tensorParallel, optimizer;
+  Seconds total() const { return dataParallel + synchronisation + tensorParallel + optimizer; }
+};
+
+StepPart stepPart(const StageCost& stage, const program::Role& role,
+                  const spec::StackProfile& stack) {
+  BodyCost once = stage.begin.total();
+  once += stage.step.total();
+  StepPart part;
+  part.optimizer = once.compute;
+  part.tensorParallel = once.communication(GroupKind::kTp);
+  for (GroupKind kind : {GroupKind::kEmbedding, GroupKind::kPp, GroupKind::kModel, GroupKind::kWorld})
+    part.synchronisation += once.communication(kind);
+  Seconds reduction = once.reduce[static_cast<size_t>(GroupKind::kDp)];
+  if (stack.overlapGradientReduction) {
+    Seconds backward;
+    double layers = 0;
+    for (const WalkedBody& body : stage.backward) backward += body.total().total();
+    for (const program::Chunk& chunk : role.chunks) layers += chunk.numLayers;
+    reduction = std::max(reduction - backward, reduction / layers);
+  }
+  part.dataParallel = reduction + once.gather[static_cast<size_t>(GroupKind::kDp)];
+  return part;
+}
+
+// All microbatches on one stage.
+Breakdown busyTime(const StageCost& stage, double microbatches) {
+  Breakdown busy;
+  for (const WalkedBody& body : stage.forward) {
+    const BodyCost cost = body.total();
+    busy.forward += cost.compute * microbatches;
+    busy.tensorParallel += (cost.total() - cost.compute) * microbatches;
+  }
+  for (const WalkedBody& body : stage.backward) {
+    const BodyCost cost = body.total();
+    busy.backward += cost.compute * microbatches;
+    busy.tensorParallel += (cost.total() - cost.compute) * microbatches;
+  }
+  return busy;
+}
+
+size_t busiestStage(const std::vector<StageCost>& stages) {
+  size_t busiest = 0;
+  for (size_t i = 1; i < stages.size(); ++i)
+    if (stages[i].times().total() > stages[busiest].times().total()) busiest = i;
+  return busiest;
+}
+
+void fillTimes(const program::Program& program, const plan::Plan& plan,
+               const spec::StackProfile& stack, Estimate& result) {
+  Pipeline pipeline;
+  pipeline.schedule = plan.schedule;
+  pipeline.numMicrobatches = plan.numMicrobatches();
+  pipeline.hop = result.hop;
+  pipeline.overlapTransfers = stack.overlapPipelineTransfers;
+  for (const StageCost& stage : result.stages) pipeline.stages.push_back(stage.times());
+  const Seconds flush = pipelineTime(pipeline);
+  pipeline.hop = Seconds(0);
+  const Seconds withoutTransfers = pipelineTime(pipeline);
+
+  StepPart longest;
+  for (size_t i = 0; i < result.stages.size(); ++i) {
+    const StepPart part = stepPart(result.stages[i], program.roles[i], stack);
+    if (part.total() > longest.total()) longest = part;
+  }
+  Breakdown& b = result.breakdown;
+  b = busyTime(result.stages[busiestStage(result.stages)],
+               static_cast<double>(plan.numMicrobatches()));
+  b.pipeline = flush - withoutTransfers;
+  // What is left is waiting; below zero only by rounding.
+  b.bubble = std::max(withoutTransfers - (b.forward + b.backward + b.tensorParallel), Seconds(0));
+  b.tensorParallel += longest.tensorParallel;
+  b.dataParallel = longest.dataParallel;
+  b.synchronisation = longest.synchronisation;
+  b.optimizer = longest.optimizer;
+  result.step = b.total();
+}
+
+}  // namespace
+
+StageTimes StageCost::times() const {
+  StageTimes times;
+  for (const WalkedBody& body : forward) times.forward.push_back(body.total().total());
+  for (const WalkedBody& body : backward) times.backward.push_back(body.total().total());
+  return times;
+}
+
+Status checkCluster(const spec::ClusterSpec& cluster, spec::Precision precision) {
+  TRIREME_RETURN_IF_ERROR(checkDevice(cluster.device, spec::computeDType(precision)));
+  if (cluster.tiers.empty())
+    return invalidArgument(fmt::format("cluster {}: no tier of links", cluster.name));
+  for (const spec::LinkTier& tier : cluster.tiers)
+    if (tier.devices < 1 || tier.bandwidth.count() <= 0)
+      return invalidArgument(
+          fmt::format("cluster {}: tier {} needs devices and bandwidth", cluster.name, tier.name));
+  return {};
+}
+
+Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spec::ModelSpec& model,
+                                   const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                                   const spec::StackProfile& stack) {
+  TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training.precision));
+  if (plan.numRanks() > cluster.numDevices)
+    return Error(invalidArgument(fmt::format("the plan needs {} devices, cluster {} has {}",
+                                             plan.numRanks(), cluster.name, cluster.numDevices)));
+  const BodyWalker walker(expansion.program, plan, cluster, stack);
+  Estimate result;
+  for (const program::Role& role : expansion.program.roles)
+    result.stages.push_back(stageCost(walker, role));
+  result.hop = slowestHop(result.stages, plan, cluster);
+  fillTimes(expansion.program, plan, stack, result);
+  result.memory = largestMemory(expansion, plan, model, stack);
+  result.memoryAvailable = cluster.device.memory;
+  result.modelFlops = modelFlops(model, plan.training);
+  const auto tokens =
+      static_cast<double>(plan.training.globalBatchSize * plan.training.sequenceLength);
+  result.tokensPerSecond = tokens / result.step.count();
+  const FlopsPerSecond peak = matmulPeak(cluster.device, spec::computeDType(plan.training.precision)) *
+                              static_cast<double>(plan.numRanks());
+  result.modelFlopsUtilisation = (result.modelFlops / result.step) / peak;
+  return result;
+}
+
+Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
+                          const spec::ClusterSpec& cluster, const spec::StackProfile& stack) {
+  expand::ExpandOptions options;
+  options.tasks = false;
+  TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(model, plan, options));
+  return estimateExpansion(expansion, model, plan, cluster, stack);
+}
+
+}  // namespace trireme::cost

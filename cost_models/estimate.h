@@ -1,0 +1,75 @@
+// The one entry point: how long a step takes under a plan, where the time goes, and whether it fits.
+#pragma once
+#include <vector>
+
+#include "cost_models/body_cost.h"
+#include "cost_models/memory.h"
+#include "cost_models/pipeline.h"
+#include "ir/base/status.h"
+#include "ir/expand/expand.h"
+#include "ir/plan/plan.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/model_spec.h"
+
+namespace trireme::cost {
+
+// Where the time of the bottleneck stage goes. The parts add up to the step exactly.
+struct Breakdown {
+  Seconds forward;          // compute, all microbatches
+  Seconds backward;         // compute, with what is recomputed
+  Seconds tensorParallel;   // collectives within layers
+  Seconds pipeline;         // transfers between stages that nothing hides
+  Seconds bubble;           // waiting for other stages
+  Seconds dataParallel;     // gradient reduction and parameter gathering that nothing hides
+  Seconds synchronisation;  // tied embeddings, gradient norm
+  Seconds optimizer;        // zeroing, norm and AdamW
+  Seconds total() const {
+    return forward + backward + tensorParallel + pipeline + bubble + dataParallel +
+           synchronisation + optimizer;
+  }
+};
+
+// One call of each body of one pipeline rank.
+struct StageCost {
+  std::vector<WalkedBody> forward, backward;  // per chunk
+  WalkedBody begin, step;
+  StageTimes times() const;
+};
+
+struct Estimate {
+  Seconds step;
+  Breakdown breakdown;
+  MemoryUse memory;        // of the fullest rank
+  Bytes memoryAvailable;   // of one device
+  std::vector<StageCost> stages;
+  Seconds hop;             // one transfer between neighbouring stages, the slowest pair
+  Flops modelFlops;        // of the step, formulas.h
+  double tokensPerSecond = 0;
+  double modelFlopsUtilisation = 0;  // of the devices' matmul peak for the compute dtype
+
+  bool fits() const { return memory.total() <= memoryAvailable; }
+  Bytes missing() const { return fits() ? Bytes(0) : memory.total() - memoryAvailable; }
+};
+
+//   step = pipelineTime(stages) + max over stages of (begin + exposed step communication + optimizer)
+//
+// Every time is walked from the bodies of expand(plan, tasks = false), so that nothing is counted
+// that the program does not do. With StackProfile::overlapGradientReduction the gradient
+// reduction R hides behind the last microbatch's backward b of the stage, but for its last layer's
+// share: exposed = max(R - b, R / layers of the stage).
+//
+// A plan that does not fit is no error: ask fits().
+// kInvalidArgument: the plan breaks a rule (verifyPlan), needs more devices than there are, or the
+//   cluster lacks a number (a matmul peak for the compute dtype, a tier).
+Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
+                          const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
+
+// The same of an expansion at hand (tasks are not needed).
+Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spec::ModelSpec& model,
+                                   const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                                   const spec::StackProfile& stack);
+
+// kInvalidArgument: what `estimate` says of the cluster, for programs of `precision`.
+Status checkCluster(const spec::ClusterSpec& cluster, spec::Precision precision);
+
+}  // namespace trireme::cost

@@ -1,0 +1,50 @@
+#include "cost_models/memory.h"
+
+namespace trireme::cost {
+namespace {
+
+Bytes unfusedAttentionBytes(const program::Role& role, const plan::Plan& plan,
+                            const spec::ModelSpec& model) {
+  const int64_t s = plan.training.sequenceLength;
+  const int64_t element = byteSize(spec::computeDType(plan.training.precision));
+  const int64_t perScore = plan.training.attentionDropout > 0 ? 2 * element + 1 : element;
+  const int64_t perLayer = perScore * plan.microbatchSize * s * s * (model.numHeads / plan.tp);
+  if (plan.recompute != plan::Recompute::kNone) return Bytes(static_cast<double>(perLayer));
+  int64_t layersInFlight = 0;
+  for (const program::Chunk& chunk : role.chunks)
+    layersInFlight += int64_t{chunk.numLayers} * chunk.numSlots;
+  return Bytes(static_cast<double>(perLayer * layersInFlight));
+}
+
+}  // namespace
+
+MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,
+                   const spec::ModelSpec& model, const spec::StackProfile& stack) {
+  const program::Role& code = expansion.program.roles[role];
+  MemoryUse use;
+  use.stage = code.stage;
+  use.arena = expansion.arenas[role];
+  use.reserve = stack.fixedReserve;
+  if (stack.optimizerBytesPerParameter > 0) {
+    double elements = 0;
+    for (const program::Bucket& bucket : code.buckets)
+      elements += static_cast<double>(bucket.elements) /
+                  (bucket.sharded ? static_cast<double>(plan.dp()) : 1.0);
+    use.optimizerDifference = Bytes(stack.optimizerBytesPerParameter * elements -
+                                    static_cast<double>(use.arena.optimizer));
+  }
+  if (!stack.flashAttention) use.unfusedAttention = unfusedAttentionBytes(code, plan, model);
+  return use;
+}
+
+MemoryUse largestMemory(const expand::Expansion& expansion, const plan::Plan& plan,
+                        const spec::ModelSpec& model, const spec::StackProfile& stack) {
+  MemoryUse largest;
+  for (size_t i = 0; i < expansion.program.roles.size(); ++i) {
+    const MemoryUse use = memoryOf(expansion, i, plan, model, stack);
+    if (i == 0 || use.total() > largest.total()) largest = use;
+  }
+  return largest;
+}
+
+}  // namespace trireme::cost

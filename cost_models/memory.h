@@ -1,0 +1,38 @@
+// Memory of the fullest rank. For Trireme's own runtime it is the arena of ir/expand to the byte, plus
+// the stack's fixed reserve; other stacks differ by what their profile says.
+#pragma once
+#include <cstdint>
+
+#include "ir/base/units.h"
+#include "ir/expand/expand.h"
+#include "ir/plan/plan.h"
+#include "ir/spec/cluster_spec.h"
+
+namespace trireme::cost {
+
+struct MemoryUse {
+  int32_t stage = 0;          // pipeline rank
+  expand::ArenaUse arena;     // what ir/expand placed
+  Bytes optimizerDifference;  // the stack's own bytes per parameter, less arena.optimizer
+  Bytes unfusedAttention;     // s x s tensors that the stack keeps
+  Bytes reserve;              // context, libraries, fragmentation
+  Bytes total() const {
+    return Bytes(static_cast<double>(arena.total())) + optimizerDifference + unfusedAttention + reserve;
+  }
+};
+
+// Role `role` of the expansion.
+//   optimizer   StackProfile::optimizerBytesPerParameter x parameters of the rank, divided by
+//               dp when the state is sharded; the arena's own if the profile has no number.
+//   attention   without a fused kernel softmax, its dropped copy and the mask stay until the backward:
+//               (e + e + 1) bytes, e those of an element, per score and layer, times the microbatches in flight;
+//               e = 2: Korthikanti et al. 2022, 5 a s^2 b. Without dropout e bytes.
+//               Selective recomputation keeps them for one layer, full for one layer too.
+MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,
+                   const spec::ModelSpec& model, const spec::StackProfile& stack);
+
+// The role with the largest total; of several the first.
+MemoryUse largestMemory(const expand::Expansion& expansion, const plan::Plan& plan,
+                        const spec::ModelSpec& model, const spec::StackProfile& stack);
+
+}  // namespace trireme::cost

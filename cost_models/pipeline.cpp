@@ -1,0 +1,87 @@
+#include "cost_models/pipeline.h"
+
+#include <algorithm>
+
+#include "ir/base/status.h"
+
+namespace trireme::cost {
+namespace {
+
+Seconds sum(const std::vector<Seconds>& times) {
+  Seconds total;
+  for (Seconds t : times) total += t;
+  return total;
+}
+
+// Every transfer stops the rank: its time becomes the stage's.
+std::vector<StageTimes> withTransfers(std::vector<StageTimes> stages, Seconds hop) {
+  for (StageTimes& stage : stages) {
+    for (Seconds& t : stage.forward) t += hop;
+    for (Seconds& t : stage.backward) t += hop;
+  }
+  return stages;
+}
+
+// Equal jobs through a flow shop.
+Seconds flowTime(const std::vector<Seconds>& perStage, double jobs, Seconds hop) {
+  const Seconds slowest = std::max(*std::max_element(perStage.begin(), perStage.end()), hop);
+  return sum(perStage) + slowest * (jobs - 1) + hop * static_cast<double>(perStage.size() - 1);
+}
+
+Seconds gpipeTime(const std::vector<StageTimes>& stages, double m, Seconds hop) {
+  std::vector<Seconds> forward, backward;
+  for (const StageTimes& stage : stages) {
+    forward.push_back(sum(stage.forward));
+    backward.push_back(sum(stage.backward));
+  }
+  return flowTime(forward, m, hop) + flowTime(backward, m, hop);
+}
+
+Seconds bottleneckTime(const std::vector<StageTimes>& stages, double m) {
+  Seconds after;
+  for (const StageTimes& stage : stages) after += stage.forward.back() + stage.backward.back();
+  Seconds before, longest;
+  for (const StageTimes& stage : stages) {
+    after -= stage.forward.back() + stage.backward.back();
+    longest = std::max(longest, stage.total() * m + before + after);
+    before += stage.forward.front() + stage.backward.front();
+  }
+  return longest;
+}
+
+Seconds stallTime(const std::vector<StageTimes>& stages, int64_t m, Seconds hop) {
+  Seconds slowest;
+  for (const StageTimes& stage : stages) slowest = std::max(slowest, stage.total());
+  Seconds behind, longest;
+  for (size_t i = stages.size(); i-- > 0;) {
+    behind += stages[i].total();
+    const auto inFlight = static_cast<int64_t>(stages.size() - i);
+    const Seconds roundTrip = behind + hop * static_cast<double>(2 * (inFlight - 1));
+    const Seconds rest = roundTrip - slowest * static_cast<double>(inFlight);
+    longest = std::max(longest, rest * static_cast<double>((m - 1) / inFlight));
+  }
+  return longest;
+}
+
+}  // namespace
+
+Seconds StageTimes::total() const { return sum(forward) + sum(backward); }
+
+Seconds pipelineTime(const Pipeline& pipeline) {
+  TRIREME_CHECK(!pipeline.stages.empty());
+  const size_t p = pipeline.stages.size();
+  Seconds hop = p == 1 ? Seconds(0) : pipeline.hop;
+  std::vector<StageTimes> stages = pipeline.stages;
+  if (!pipeline.overlapTransfers) {
+    stages = withTransfers(std::move(stages), hop);
+    hop = Seconds(0);
+  }
+  const auto m = static_cast<double>(pipeline.numMicrobatches);
+  if (pipeline.schedule == plan::ScheduleKind::kGpipe) return gpipeTime(stages, m, hop);
+  const size_t v = stages.front().forward.size();
+  Seconds total = bottleneckTime(stages, m) + hop * static_cast<double>(2 * (v * p - 1));
+  if (v == 1) total += stallTime(stages, pipeline.numMicrobatches, hop);
+  return total;
+}
+
+}  // namespace trireme::cost

@@ -1,0 +1,51 @@
+// Closed-form time of a pipeline flush: all microbatches forward and backward through all stages.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "ir/base/units.h"
+#include "ir/plan/plan.h"
+
+namespace trireme::cost {
+
+// One microbatch on one stage, per chunk.
+struct StageTimes {
+  std::vector<Seconds> forward, backward;
+  Seconds total() const;  // over chunks, both directions
+};
+
+struct Pipeline {
+  plan::ScheduleKind schedule = plan::ScheduleKind::k1F1B;
+  int64_t numMicrobatches = 1;
+  std::vector<StageTimes> stages;  // p of them, all with v chunks
+  Seconds hop;                     // transfer of one activation (or gradient) to the next stage
+  bool overlapTransfers = true;    // a rank computes while its transfers are under way
+};
+
+// m microbatches, S_r = sum over chunks of f + b on stage r, c = hop.
+//
+// GPipe is a flow shop with equal jobs, once in each direction: exact for any stage times.
+//   T = sum_r f_r + (m-1) max_r f_r  +  sum_r b_r + (m-1) max_r b_r  +  2 (p-1) c
+// where with overlap a stage hands on no faster than the link: max(f_r, c).
+//
+// 1F1B (v = 1) and interleaved 1F1B. Stage r works m S_r; it waits for the first microbatch to come through
+// the first chunks of the stages before it and to go back through them, and, at the turn, for
+// the last chunks of the stages behind it.
+//   T = max_r [ m S_r + sum_{i<r} (f_{i,0} + b_{i,0}) + sum_{i>r} (f_{i,v-1} + b_{i,v-1}) ]
+//       + 2 (v p - 1) c + stall
+// For even stages and c = 0 this is m (f + b) + (p-1) (f + b) / v, Narayanan et al., SC 2021, exactly;
+// for v = 1 it is sum_r S_r + (m-1) max_r S_r.
+//
+// Stall: plain 1F1B has p - r microbatches between stage r and the end, just enough to hide the
+// compute of the round trip R_r = sum_{i>=r} S_i + 2 (p-1-r) c but none of its transfers, so that every
+// p - r microbatches the stage waits for what is left:
+//   stall = max_r floor((m-1) / (p-r)) max(0, R_r - (p-r) max_i S_i)
+// Interleaving keeps (v-1) p more chunks in flight, which cover it.
+//
+// Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per direction and
+// chunk), and c = 0 elsewhere.
+//
+// Monotone in every time: no stage, however slow, makes the result smaller. Requires p >= 1.
+Seconds pipelineTime(const Pipeline& pipeline);
+
+}  // namespace trireme::cost

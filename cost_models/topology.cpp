@@ -1,0 +1,104 @@
+#include "cost_models/topology.h"
+
+#include <map>
+
+#include "ir/base/status.h"
+
+namespace trireme::cost {
+namespace {
+
+using program::GroupKind;
+
+Link linkOf(const spec::LinkTier& tier) { return {tier.latency, tier.bandwidth}; }
+
+// Members of the dim within one block of `devices`; 0: not the same in every block.
+int64_t membersInside(const GroupDim& dim, int64_t devices) {
+  if (dim.size == 1) return 1;
+  const int64_t extent = dim.size * dim.stride;
+  if (devices % extent == 0) return dim.size;
+  if (devices % dim.stride == 0 && extent % devices == 0) return devices / dim.stride;
+  if (dim.stride % devices == 0) return 1;
+  return 0;
+}
+
+int64_t membersInside(const GroupShape& shape, int64_t devices) {
+  int64_t product = 1;
+  for (const GroupDim& dim : shape) product *= membersInside(dim, devices);
+  return product;
+}
+
+// Members within one block if every block that has members has equally many; else 0.
+int64_t membersInside(const std::vector<int32_t>& ranks, int64_t devices) {
+  std::map<int64_t, int64_t> count;
+  for (int32_t rank : ranks) ++count[rank / devices];
+  for (const auto& [block, members] : count)
+    if (members != count.begin()->second) return 0;
+  return count.begin()->second;
+}
+
+template <typename Group>
+Levels levelsOver(const Group& group, int64_t size, const spec::ClusterSpec& cluster) {
+  TRIREME_CHECK(size >= 1);
+  Levels levels;
+  int64_t joined = 1;
+  for (size_t i = 0; i < cluster.tiers.size() && joined < size; ++i) {
+    const bool last = i + 1 == cluster.tiers.size();
+    const int64_t inside = last ? size : membersInside(group, cluster.tiers[i].devices);
+    if (inside <= joined || inside % joined != 0) continue;
+    levels.push_back({inside / joined, linkOf(cluster.tiers[i])});
+    joined = inside;
+  }
+  TRIREME_CHECK(joined == size);
+  return levels;
+}
+
+}  // namespace
+
+GroupShape groupShape(GroupKind kind, const plan::Plan& plan) {
+  const int64_t t = plan.tp, d = plan.dp(), p = plan.pp;
+  switch (kind) {
+    case GroupKind::kTp: return {{t, 1}};
+    case GroupKind::kDp: return {{d, t}};
+    case GroupKind::kPp: return {{p, t * d}};
+    case GroupKind::kEmbedding:
+      return p == 1 ? GroupShape{{1, 1}} : GroupShape{{2, t * d * (p - 1)}};
+    case GroupKind::kModel: return {{t, 1}, {p, t * d}};
+    case GroupKind::kWorld: return {{t * d * p, 1}};
+  }
+  return {};
+}
+
+int64_t groupSize(const GroupShape& shape) {
+  int64_t product = 1;
+  for (const GroupDim& dim : shape) product *= dim.size;
+  return product;
+}
+
+Levels levelsOf(const GroupShape& shape, const spec::ClusterSpec& cluster) {
+  return levelsOver(shape, groupSize(shape), cluster);
+}
+
+Levels levelsOf(const std::vector<int32_t>& ranks, const spec::ClusterSpec& cluster) {
+  return levelsOver(ranks, static_cast<int64_t>(ranks.size()), cluster);
+}
+
+Link linkBetween(int64_t rankA, int64_t rankB, const spec::ClusterSpec& cluster) {
+  TRIREME_CHECK(!cluster.tiers.empty());
+  for (const spec::LinkTier& tier : cluster.tiers)
+    if (rankA / tier.devices == rankB / tier.devices) return linkOf(tier);
+  return linkOf(cluster.tiers.back());
+}
+
+Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster,
+               Bytes bytes) {
+  const int64_t perStage = plan.tp * plan.dp();
+  Link slowest = linkBetween(from * perStage, to * perStage, cluster);
+  for (int64_t i = 1; i < perStage; ++i) {
+    const Link link = linkBetween(from * perStage + i, to * perStage + i, cluster);
+    if (link.latency + bytes / link.bandwidth > slowest.latency + bytes / slowest.bandwidth)
+      slowest = link;
+  }
+  return slowest;
+}
+
+}  // namespace trireme::cost

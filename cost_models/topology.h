@@ -1,0 +1,57 @@
+// Which links a group of ranks uses. Rank i runs on device i, so tier blocks are runs of ranks.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "ir/base/units.h"
+#include "ir/plan/plan.h"
+#include "ir/program/program.h"
+#include "ir/spec/cluster_spec.h"
+
+namespace trireme::cost {
+
+// A connection as one rank sees it.
+struct Link {
+  Seconds latency;           // fixed cost of one send, whatever its size
+  BytesPerSecond bandwidth;  // sustained, one direction
+};
+
+// One level of a group: `size` equal blocks of the level below, joined by `link`. The product of
+// the sizes over all levels is the size of the group; a group of one has no level.
+struct Level {
+  int64_t size = 1;
+  Link link;
+};
+using Levels = std::vector<Level>;  // innermost first
+
+// Ranks base + i * stride, i < size. Several dims nest, innermost first.
+struct GroupDim {
+  int64_t size = 1;
+  int64_t stride = 1;
+};
+using GroupShape = std::vector<GroupDim>;
+
+// The shape of every group of `kind`, under rank = tp + tpDegree * (dp + dpDegree * pp).
+GroupShape groupShape(program::GroupKind kind, const plan::Plan& plan);
+int64_t groupSize(const GroupShape& shape);
+
+// How a group lies over the tiers. A tier counts only where the members fill its blocks evenly;
+// otherwise the group is joined by the next tier, as if that tier's links were not there (an upper
+// bound of the time). All groups of a kind communicate at once and each member uses its own
+// device's link, which is what LinkTier::bandwidth is measured as.
+//
+//   tiers 8 and 64 devices, 16 ranks at stride 4: 2 members per block of 8 -> levels 2, 8
+//   tiers 8 and 64 devices,  6 ranks at stride 1: 6 does not fill 8        -> levels 6 of tier 64
+//                            (some of these groups straddle two blocks)
+Levels levelsOf(const GroupShape& shape, const spec::ClusterSpec& cluster);
+// The same for members named one by one.
+Levels levelsOf(const std::vector<int32_t>& ranks, const spec::ClusterSpec& cluster);
+
+// The innermost tier whose block holds both ranks.
+Link linkBetween(int64_t rankA, int64_t rankB, const spec::ClusterSpec& cluster);
+// The slowest link between a rank of stage `from` and its peer (same tp, dp) in stage `to`, for a
+// message of `bytes`.
+Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster,
+               Bytes bytes);
+
+}  // namespace trireme::cost

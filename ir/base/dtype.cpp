@@ -1,0 +1,18 @@
+#include "ir/base/dtype.h"
+
+#include <array>
+
+namespace trireme {
+namespace {
+constexpr std::array<std::string_view, 5> kNames = {"f64", "f32", "bf16", "f16", "i32"};
+}  // namespace
+
+std::string_view dtypeName(DType type) { return kNames[static_cast<size_t>(type)]; }
+
+std::optional<DType> parseDType(std::string_view name) {
+  for (size_t i = 0; i < kNames.size(); ++i)
+    if (kNames[i] == name) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+}  // namespace trireme

@@ -1,0 +1,187 @@
+// The instruction sequences of a role.
+//
+// A slot's messages are ordered by its own events, so that a transfer of one microbatch never waits for another's:
+//   forward   recv  after the slot's last backward has computed;   send  after the forward has computed
+//   backward  recv  after the slot's previous gradient was sent;   send  after the backward has computed
+#include <fmt/format.h>
+
+#include "ir/expand/role_builder.h"
+
+namespace trireme::expand {
+
+using program::Body;
+using program::Instruction;
+using program::InstructionKind;
+using program::Stream;
+
+RoleBuilder::RoleBuilder(const ModelCode& model, const plan::Plan& plan, int32_t stage,
+                         std::vector<int32_t> slotsPerChunk)
+    : model_(model), plan_(plan), stage_(stage), slots_(std::move(slotsPerChunk)) {}
+
+void RoleBuilder::build() {
+  role_.name = fmt::format("stage{}", stage_);
+  role_.stage = stage_;
+  const auto chunks = static_cast<int32_t>(plan_.virtualStages);
+  chunks_.resize(static_cast<size_t>(chunks));
+  for (int32_t c = 0; c < chunks; ++c) {
+    program::Chunk chunk;
+    chunk.virtualStage = virtualStage(c);
+    chunk.firstLayer = static_cast<int32_t>(range(c).first);
+    chunk.numLayers = static_cast<int32_t>(range(c).count);
+    chunk.numSlots = slots_[static_cast<size_t>(c)];
+    chunk.hasEmbedding = hasEmbedding(c);
+    chunk.hasHead = hasHead(c);
+    role_.chunks.push_back(chunk);
+  }
+  placeParameters();
+  const auto scalars = [&](const char* name, int64_t n) {
+    program::Buffer buffer;
+    buffer.name = name;
+    buffer.dtype = DType::kF64;
+    buffer.elements = n;
+    buffer.offset = take(buffer.bytes());
+    use_.other += alignUp(buffer.bytes());
+    return addBuffer(std::move(buffer));
+  };
+  role_.squares = scalars("squares", model_.numLogical(model_.graph->model.numLayers));
+  if (hasHead(chunks - 1)) role_.loss = scalars("loss", 1);
+  allocateChunks();
+  allocateScratch();
+  addBodies();
+}
+
+program::EventRef RoleBuilder::event(int32_t chunk, ChunkEvent event) const {
+  const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
+  return {layout.eventBase + event * slots_[static_cast<size_t>(chunk)], true};
+}
+
+void RoleBuilder::emitWait(Body& body, Stream stream, int32_t chunk, ChunkEvent awaited) {
+  Instruction wait;
+  wait.kind = InstructionKind::kWait;
+  wait.stream = stream;
+  wait.event = event(chunk, awaited);
+  body.instructions.push_back(std::move(wait));
+}
+
+// Moves the residual stream (or its gradient) at `offset` of the slot to or from the neighbour.
+void RoleBuilder::emitTransfer(Body& body, bool send, bool backwards, int32_t chunk,
+                               int64_t offset) {
+  const auto p = static_cast<int32_t>(plan_.pp);
+  const bool toNext = send != backwards;
+  Instruction transfer;
+  transfer.kind = send ? InstructionKind::kSend : InstructionKind::kRecv;
+  transfer.peerStage = toNext ? (stage_ + 1) % p : (stage_ + p - 1) % p;
+  const int32_t own = virtualStage(chunk);
+  transfer.virtualStage = send ? own : backwards ? own + 1 : own - 1;
+  transfer.stream = send ? (backwards ? Stream::kSendBackward : Stream::kSendForward)
+                         : (backwards ? Stream::kRecvBackward : Stream::kRecvForward);
+  transfer.event = event(chunk, send ? (backwards ? kSentBackward : kSentForward)
+                                     : (backwards ? kReceivedBackward : kReceivedForward));
+  const char* name = backwards ? "gradient" : send ? "output" : "input";
+  transfer.buffers = {addBuffer(residualBuffer(name, chunk, offset, true))};
+  body.instructions.push_back(std::move(transfer));
+}
+
+void RoleBuilder::emitGather(Body& body, int32_t chunk, int64_t offset) {
+  if (!plan_.scatterGather) return;
+  Instruction gather;
+  gather.kind = InstructionKind::kAllGather;
+  gather.group = program::GroupKind::kTp;
+  gather.buffers = {addBuffer(residualBuffer("border", chunk, offset, true)),
+                    addBuffer(residualBuffer("border", chunk, offset, false))};
+  body.instructions.push_back(std::move(gather));
+}
+
+void RoleBuilder::emitPass(Body& body, const PassCode& code, Part part, int32_t chunk) {
+  for (const CodeItem& item : code.code) {
+    Instruction instruction;
+    if (item.segment >= 0) {
+      instruction.kind = InstructionKind::kCompute;
+      instruction.segment = item.segment;
+    } else {
+      instruction.kind = item.collective;
+      instruction.group = program::GroupKind::kTp;
+      instruction.reduce = item.reduce;
+    }
+    for (ValueId value : item.operands)
+      instruction.buffers.push_back(bufferOf(code, part, chunk, value));
+    body.instructions.push_back(std::move(instruction));
+  }
+}
+
+void RoleBuilder::emitLayers(Body& body, const PassCode& code, int32_t chunk, bool reversed) {
+  Instruction repeat;
+  repeat.kind = InstructionKind::kRepeat;
+  repeat.count = static_cast<int32_t>(range(chunk).count);
+  repeat.reversed = reversed;
+  const size_t at = body.instructions.size();
+  body.instructions.push_back(std::move(repeat));
+  emitPass(body, code, Part::kLayer, chunk);
+  body.instructions[at].length = static_cast<int32_t>(body.instructions.size() - at - 1);
+}
+
+Body RoleBuilder::forward(int32_t chunk) {
+  const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
+  Body body;
+  body.name = fmt::format("forward{}", chunk);
+  if (!hasEmbedding(chunk)) {
+    emitWait(body, Stream::kRecvForward, chunk, kComputedBackward);
+    emitTransfer(body, false, false, chunk, layout.residual);
+    emitWait(body, Stream::kCompute, chunk, kReceivedForward);
+    emitGather(body, chunk, layout.residual);
+  }
+  if (layout.tokens >= 0) {
+    Instruction load;
+    load.kind = InstructionKind::kLoadBatch;
+    const int64_t ids = model_.graph->training.sequenceLength * model_.graph->microbatchSize;
+    load.buffers = {addBuffer(slotBuffer("tokens", chunk, layout.tokens, DType::kI32, ids)),
+                    addBuffer(slotBuffer("labels", chunk, layout.labels, DType::kI32, ids))};
+    body.instructions.push_back(std::move(load));
+  }
+  if (hasEmbedding(chunk)) emitPass(body, model_.embedding.forward, Part::kEmbedding, chunk);
+  emitLayers(body, model_.layer.forward, chunk, false);
+  if (hasHead(chunk)) emitPass(body, model_.head.forward, Part::kHead, chunk);
+  body.instructions.back().event = event(chunk, kComputedForward);
+  if (!hasHead(chunk)) {
+    emitWait(body, Stream::kSendForward, chunk, kComputedForward);
+    emitTransfer(body, true, false, chunk,
+                 layout.residual + range(chunk).count * alignUp(model_.residualBytes));
+  }
+  return body;
+}
+
+Body RoleBuilder::backward(int32_t chunk) {
+  const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
+  Body body;
+  body.name = fmt::format("backward{}", chunk);
+  const ChunkEvent gradientFree = hasEmbedding(chunk) ? kComputedBackward : kSentBackward;
+  if (hasHead(chunk)) {
+    if (!hasEmbedding(chunk)) emitWait(body, Stream::kCompute, chunk, gradientFree);
+    emitPass(body, model_.head.backward, Part::kHead, chunk);
+  } else {
+    emitWait(body, Stream::kCompute, chunk, kSentForward);
+    emitWait(body, Stream::kRecvBackward, chunk, gradientFree);
+    emitTransfer(body, false, true, chunk, layout.gradient);
+    emitWait(body, Stream::kCompute, chunk, kReceivedBackward);
+    emitGather(body, chunk, layout.gradient);
+  }
+  emitLayers(body, model_.layer.backward, chunk, true);
+  if (hasEmbedding(chunk)) emitPass(body, model_.embedding.backward, Part::kEmbedding, chunk);
+  body.instructions.back().event = event(chunk, kComputedBackward);
+  if (!hasEmbedding(chunk)) {
+    emitWait(body, Stream::kSendBackward, chunk, kComputedBackward);
+    emitTransfer(body, true, true, chunk, layout.gradient);
+  }
+  return body;
+}
+
+void RoleBuilder::addBodies() {
+  role_.bodies.push_back(begin());
+  role_.bodies.push_back(step());
+  for (int32_t c = 0; c < static_cast<int32_t>(chunks_.size()); ++c) {
+    role_.bodies.push_back(forward(c));
+    role_.bodies.push_back(backward(c));
+  }
+}
+
+}  // namespace trireme::expand

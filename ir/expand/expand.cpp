@@ -1,0 +1,168 @@
+#include "ir/expand/expand.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/expand/role_builder.h"
+#include "ir/graph/graph.h"
+#include "ir/schedule/schedule.h"
+
+namespace trireme::expand {
+namespace {
+
+PassCode makePass(LoweredPass pass, const std::string& name, SegmentTable& segments) {
+  PassCode code;
+  code.pass = std::move(pass);
+  code.placement = placeTemporaries(code.pass);
+  code.code = segments.cut(code.pass, name);
+  return code;
+}
+
+BlockCode makeBlock(const graph::Block& block, const plan::Plan& plan, plan::Recompute recompute,
+                    SegmentTable& segments) {
+  BlockCode code;
+  code.lowered = lowerBlock(block, {plan.tp, plan.sequenceParallel}, recompute,
+                            plan.training.precision);
+  code.forward = makePass(std::move(code.lowered.forward), block.name + ".forward", segments);
+  code.backward = makePass(std::move(code.lowered.backward), block.name + ".backward", segments);
+  return code;
+}
+
+// Only layers are recomputed: the head's logits are needed at once, and the embedding keeps nothing.
+ModelCode makeModel(const graph::ModelGraph& graph, const plan::Plan& plan, SegmentTable& segments) {
+  ModelCode model;
+  model.graph = &graph;
+  model.embedding = makeBlock(graph.embedding, plan, plan::Recompute::kNone, segments);
+  model.layer = makeBlock(graph.layer, plan, plan.recompute, segments);
+  model.head = makeBlock(graph.head, plan, plan::Recompute::kNone, segments);
+  model.computeDType = spec::computeDType(plan.training.precision);
+  model.stateDType = spec::stateDType(plan.training.precision);
+  model.residualElements = plan.training.sequenceLength * plan.microbatchSize *
+                           graph.model.hiddenSize / (plan.sequenceParallel ? plan.tp : 1);
+  model.residualBytes = model.residualElements * byteSize(model.computeDType);
+  model.workspaceBytes = segments.workspaceBytes();
+  model.numEmbedding = static_cast<int32_t>(graph.embedding.parameters.size());
+  model.numPerLayer = static_cast<int32_t>(graph.layer.parameters.size());
+  for (const graph::Parameter& p : graph.head.parameters) model.numHead += p.tied ? 0 : 1;
+  return model;
+}
+
+program::Training makeTraining(const spec::ModelSpec& model, const plan::Plan& plan) {
+  const spec::TrainingSpec& t = plan.training;
+  program::Training out;
+  out.seed = t.seed;
+  out.sequenceLength = t.sequenceLength;
+  out.globalBatchSize = t.globalBatchSize;
+  out.microbatchSize = plan.microbatchSize;
+  out.numMicrobatches = plan.numMicrobatches();
+  out.vocabSize = model.vocabSize;
+  out.learningRate = t.learningRate;
+  out.minLearningRate = t.minLearningRate;
+  out.warmupSteps = t.warmupSteps;
+  out.decaySteps = t.decaySteps;
+  out.beta1 = t.beta1;
+  out.beta2 = t.beta2;
+  out.epsilon = t.epsilon;
+  out.weightDecay = t.weightDecay;
+  out.clipNorm = t.clipNorm;
+  out.embeddingDropout = t.embeddingDropout;
+  out.attentionDropout = t.attentionDropout;
+  out.residualDropout = t.residualDropout;
+  out.computeDType = spec::computeDType(t.precision);
+  out.stateDType = spec::stateDType(t.precision);
+  return out;
+}
+
+std::vector<program::TaskRecord> makeTasks(const schedule::Schedule& schedule,
+                                           const std::vector<int32_t>& slots, int32_t stage) {
+  std::vector<program::TaskRecord> tasks;
+  tasks.push_back({RoleBuilder::kBeginBody, -1, 0, 0, program::Direction::kStep});
+  const auto& order = schedule.order[static_cast<size_t>(stage)];
+  for (size_t i = 0; i < order.size(); ++i) {
+    const bool forward = order[i].direction == program::Direction::kForward;
+    const int32_t body = forward ? RoleBuilder::forwardBody(order[i].chunk)
+                                 : RoleBuilder::backwardBody(order[i].chunk);
+    tasks.push_back({body, order[i].chunk, order[i].microbatch, slots[i], order[i].direction});
+  }
+  tasks.push_back({RoleBuilder::kStepBody, -1, 0, 0, program::Direction::kStep});
+  return tasks;
+}
+
+// Ranks and their groups, in rank order; a group's members are in increasing rank order.
+void addRanks(program::Program& program) {
+  const int64_t t = program.tp, d = program.dp, p = program.pp;
+  const auto numRanks = static_cast<int32_t>(t * d * p);
+  std::array<std::vector<int32_t>, program::kNumGroupKinds> groupIndex;
+  const auto join = [&](int32_t rank, program::GroupKind kind, int64_t key) {
+    auto& index = groupIndex[static_cast<size_t>(kind)];
+    if (static_cast<size_t>(key) >= index.size()) index.resize(static_cast<size_t>(key) + 1, -1);
+    int32_t& group = index[static_cast<size_t>(key)];
+    if (group < 0) {
+      group = static_cast<int32_t>(program.groups.size());
+      program.groups.push_back({kind, {}});
+    }
+    program.groups[static_cast<size_t>(group)].ranks.push_back(rank);
+    program.ranks[static_cast<size_t>(rank)].group[static_cast<size_t>(kind)] = group;
+  };
+  program.ranks.resize(static_cast<size_t>(numRanks));
+  for (int32_t rank = 0; rank < numRanks; ++rank) {
+    const plan::RankCoordinates c = plan::coordinatesOf(rank, t, d);
+    program::RankInfo& info = program.ranks[static_cast<size_t>(rank)];
+    info.role = static_cast<int32_t>(c.pp);
+    info.tpIndex = static_cast<int32_t>(c.tp);
+    info.dpIndex = static_cast<int32_t>(c.dp);
+    info.ppIndex = static_cast<int32_t>(c.pp);
+    join(rank, program::GroupKind::kTp, c.dp + d * c.pp);
+    join(rank, program::GroupKind::kDp, c.tp + t * c.pp);
+    join(rank, program::GroupKind::kPp, c.tp + t * c.dp);
+    // Ranks of inner stages are alone.
+    const int64_t pair = c.tp + t * c.dp;
+    const bool border = c.pp == 0 || c.pp == p - 1;
+    join(rank, program::GroupKind::kEmbedding, border ? pair : t * d + rank);
+    join(rank, program::GroupKind::kModel, c.dp);
+    join(rank, program::GroupKind::kWorld, 0);
+  }
+}
+
+}  // namespace
+
+Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
+                         const ExpandOptions& options) {
+  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, spec));
+  const graph::ModelGraph graph = graph::buildGraph(spec, plan.training, plan.microbatchSize,
+                                                    plan::paddedVocab(plan, spec));
+  SegmentTable segments;
+  const ModelCode model = makeModel(graph, plan, segments);
+
+  Expansion result;
+  program::Program& program = result.program;
+  program.model = spec.name;
+  program.tp = static_cast<int32_t>(plan.tp);
+  program.pp = static_cast<int32_t>(plan.pp);
+  program.dp = static_cast<int32_t>(plan.dp());
+  program.virtualStages = static_cast<int32_t>(plan.virtualStages);
+  program.numLayers = spec.numLayers;
+  program.training = makeTraining(spec, plan);
+  program.segments = segments.take();
+
+  const schedule::Schedule schedule = schedule::scheduleFor(plan);
+  const auto slots = options.tasks ? schedule::assignSlots(schedule)
+                                   : std::vector<std::vector<int32_t>>{};
+  for (int32_t stage = 0; stage < program.pp; ++stage) {
+    std::vector<int32_t> slotsPerChunk;
+    for (int32_t c = 0; c < program.virtualStages; ++c)
+      slotsPerChunk.push_back(schedule::peakLive(schedule, stage, c));
+    RoleBuilder builder(model, plan, stage, std::move(slotsPerChunk));
+    builder.build();
+    result.arenas.push_back(builder.use());
+    program.roles.push_back(builder.takeRole());
+    if (options.tasks)
+      program.roles.back().tasks = makeTasks(schedule, slots[static_cast<size_t>(stage)], stage);
+    TRIREME_CHECK(result.arenas.back().total() == program.roles.back().arenaBytes);
+  }
+  if (options.tasks) addRanks(program);
+  return result;
+}
+
+}  // namespace trireme::expand

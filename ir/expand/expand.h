@@ -1,0 +1,43 @@
+// From a model and a plan to programs with every buffer placed. Plain C++: the planner calls it for
+// memory and costs, the compiler for code. Chooses nothing: the plan has.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/plan/plan.h"
+#include "ir/program/program.h"
+#include "ir/spec/model_spec.h"
+
+namespace trireme::expand {
+
+// Bytes of one role's arena, by purpose. They add up to Role::arenaBytes exactly.
+struct ArenaUse {
+  int64_t parameters = 0;   // compute dtype
+  int64_t gradients = 0;
+  int64_t optimizer = 0;    // master weights and moments
+  int64_t activations = 0;  // all slots of all chunks
+  int64_t scratch = 0;      // temporaries of one body at a time
+  int64_t workspace = 0;    // library kernels
+  int64_t other = 0;        // norms, losses, alignment
+  int64_t total() const {
+    return parameters + gradients + optimizer + activations + scratch + workspace + other;
+  }
+};
+
+struct Expansion {
+  program::Program program;
+  std::vector<ArenaUse> arenas;  // one per program.roles
+};
+
+struct ExpandOptions {
+  // false: Role::tasks and Program::ranks/groups stay empty (all the planner needs): the cost is then
+  // independent of the numbers of microbatches and ranks.
+  bool tasks = true;
+};
+
+// kInvalidArgument: the plan breaks one of its rules (verifyPlan), or does not fit the model.
+Result<Expansion> expand(const spec::ModelSpec& model, const plan::Plan& plan,
+                         const ExpandOptions& options = {});
+
+}  // namespace trireme::expand

@@ -1,0 +1,184 @@
+// The arena of a role: activation slots, scratch, and the address of every value.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/expand/role_builder.h"
+#include "ir/plan/plan.h"
+
+namespace trireme::expand {
+
+int64_t RoleBuilder::take(int64_t bytes) {
+  const int64_t offset = role_.arenaBytes;
+  role_.arenaBytes += alignUp(bytes);
+  return offset;
+}
+
+int32_t RoleBuilder::addBuffer(program::Buffer buffer) {
+  role_.buffers.push_back(std::move(buffer));
+  return static_cast<int32_t>(role_.buffers.size()) - 1;
+}
+
+// One slot holds, for one microbatch: tokens and labels where they are read, the residual stream at
+// every layer's entry and at the exit, its gradient, and what each layer and the head keep.
+void RoleBuilder::allocateChunks() {
+  const graph::ModelGraph& graph = *model_.graph;
+  const int64_t idBytes = alignUp(graph.training.sequenceLength * graph.microbatchSize *
+                                  byteSize(DType::kI32));
+  const auto packed = [](const LoweredBlock& block, std::vector<int64_t>& offsets) {
+    int64_t bytes = 0;
+    for (const program::OperandType& type : block.savedTypes) {
+      offsets.push_back(bytes);
+      bytes += alignUp(type.bytes());
+    }
+    return bytes;
+  };
+  for (int32_t c = 0; c < static_cast<int32_t>(chunks_.size()); ++c) {
+    ChunkLayout& layout = chunks_[static_cast<size_t>(c)];
+    const int64_t layers = range(c).count;
+    int64_t bytes = 0;
+    const auto reserve = [&](int64_t size) { return std::exchange(bytes, bytes + size); };
+    if (hasEmbedding(c) || hasHead(c)) {
+      layout.tokens = reserve(idBytes);
+      layout.labels = reserve(idBytes);
+    }
+    layout.residual = reserve((layers + 1) * alignUp(model_.residualBytes));
+    layout.gradient = reserve(alignUp(model_.residualBytes));
+    layout.layerSavedStride = packed(model_.layer.lowered, layout.layerSavedOffset);
+    layout.layerSaved = reserve(layers * layout.layerSavedStride);
+    if (hasHead(c)) layout.headSaved = reserve(packed(model_.head.lowered, layout.headSavedOffset));
+    layout.slotBytes = bytes;
+    layout.base = take(bytes * slots_[static_cast<size_t>(c)]);
+    layout.eventBase = role_.numEvents;
+    role_.numEvents += kNumChunkEvents * slots_[static_cast<size_t>(c)];
+    use_.activations += alignUp(bytes * slots_[static_cast<size_t>(c)]);
+  }
+}
+
+void RoleBuilder::allocateScratch() {
+  int64_t bytes = 0;
+  const auto cover = [&](const BlockCode& block) {
+    bytes = std::max({bytes, block.forward.placement.scratchBytes,
+                      block.backward.placement.scratchBytes});
+  };
+  cover(model_.layer);
+  if (hasEmbedding(0)) cover(model_.embedding);
+  if (hasHead(static_cast<int32_t>(chunks_.size()) - 1)) cover(model_.head);
+  scratchBase_ = take(bytes);
+  use_.scratch = alignUp(bytes);
+
+  program::Buffer workspace;
+  workspace.name = "workspace";
+  workspace.dtype = DType::kI32;
+  workspace.elements = (model_.workspaceBytes + 3) / 4;
+  workspace.offset = take(workspace.bytes());
+  use_.workspace = alignUp(workspace.bytes());
+  role_.workspace = addBuffer(std::move(workspace));
+}
+
+program::Buffer RoleBuilder::slotBuffer(const std::string& name, int32_t chunk, int64_t offset,
+                                        DType dtype, int64_t elements) const {
+  const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
+  program::Buffer buffer;
+  buffer.name = fmt::format("chunk{}.{}", chunk, name);
+  buffer.dtype = dtype;
+  buffer.elements = elements;
+  buffer.offset = layout.base + offset;
+  buffer.slotStride = layout.slotBytes;
+  return buffer;
+}
+
+// A residual-stream tensor of the slot. On the wire, with scatter-gather, only this rank's tp-th.
+program::Buffer RoleBuilder::residualBuffer(const std::string& name, int32_t chunk, int64_t offset,
+                                            bool onWire) const {
+  program::Buffer buffer =
+      slotBuffer(name, chunk, offset, model_.computeDType, model_.residualElements);
+  if (onWire && plan_.scatterGather) {
+    buffer.name += ".shard";
+    buffer.elements /= plan_.tp;
+    buffer.tpStride = buffer.bytes();
+  }
+  return buffer;
+}
+
+program::Buffer RoleBuilder::parameterAddress(const Value& value, Part part, int32_t chunk) const {
+  const BlockCode& block = part == Part::kEmbedding ? model_.embedding
+                           : part == Part::kLayer   ? model_.layer
+                                                    : model_.head;
+  const auto& places = part == Part::kEmbedding ? embeddingParameters_
+                       : part == Part::kLayer   ? chunks_[static_cast<size_t>(chunk)].layerParameters
+                                                : headParameters_;
+  const auto index = static_cast<size_t>(
+      block.lowered.block->tensors[static_cast<size_t>(value.tensor)].parameter);
+  const ParameterPlace& place = places[index];
+  const program::Bucket& bucket = role_.buckets[static_cast<size_t>(place.bucket)];
+  const bool gradient = value.storage == Storage::kParameterGradient;
+  const program::Buffer& flat =
+      role_.buffers[static_cast<size_t>(gradient ? bucket.gradient : bucket.parameter)];
+  program::Buffer buffer;
+  buffer.dtype = flat.dtype;
+  buffer.elements = value.type.elements();
+  buffer.offset = flat.offset + place.offset * byteSize(flat.dtype);
+  buffer.layerStride = place.layerStride * byteSize(flat.dtype);
+  return buffer;
+}
+
+program::Buffer RoleBuilder::address(const PassCode& code, Part part, int32_t chunk,
+                                     ValueId value) const {
+  const ValueId root = code.placement.root[static_cast<size_t>(value)];
+  const Value& v = code.pass.values[static_cast<size_t>(root)];
+  const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
+  const int64_t x = alignUp(model_.residualBytes);
+  const auto slot = [&](int64_t offset, int64_t layerStride) {
+    program::Buffer b = slotBuffer("", chunk, offset, v.type.dtype, v.type.elements());
+    b.layerStride = layerStride;
+    return b;
+  };
+  switch (v.storage) {
+    case Storage::kTemporary: {
+      program::Buffer b;
+      b.dtype = v.type.dtype;
+      b.elements = v.type.elements();
+      b.offset = scratchBase_ + code.placement.scratchOffset[static_cast<size_t>(root)];
+      return b;
+    }
+    case Storage::kSaved: {
+      const LoweredBlock& block = part == Part::kLayer ? model_.layer.lowered : model_.head.lowered;
+      const auto index = static_cast<size_t>(
+          std::find(block.saved.begin(), block.saved.end(), v.tensor) - block.saved.begin());
+      TRIREME_CHECK(part != Part::kEmbedding && index < block.saved.size());
+      if (part == Part::kLayer)
+        return slot(layout.layerSaved + layout.layerSavedOffset[index], layout.layerSavedStride);
+      return slot(layout.headSaved + layout.headSavedOffset[index], 0);
+    }
+    case Storage::kInput:
+      return part == Part::kLayer ? slot(layout.residual, x)
+                                  : slot(layout.residual + range(chunk).count * x, 0);
+    case Storage::kOutput:
+      return part == Part::kLayer ? slot(layout.residual + x, x) : slot(layout.residual, 0);
+    case Storage::kGradient: return slot(layout.gradient, 0);
+    case Storage::kTokens: return slot(layout.tokens, 0);
+    case Storage::kLabels: return slot(layout.labels, 0);
+    case Storage::kParameter:
+    case Storage::kParameterGradient: return parameterAddress(v, part, chunk);
+    case Storage::kLoss: return role_.buffers[static_cast<size_t>(role_.loss)];
+  }
+  return {};
+}
+
+int32_t RoleBuilder::bufferOf(const PassCode& code, Part part, int32_t chunk, ValueId value) {
+  const Value& v = code.pass.values[static_cast<size_t>(value)];
+  program::Buffer buffer = address(code, part, chunk, value);
+  buffer.name = fmt::format("chunk{}.{}", chunk, v.name);
+  buffer.dtype = v.type.dtype;
+  buffer.elements = v.type.elements();
+  for (size_t i = 0; i < role_.buffers.size(); ++i) {
+    const program::Buffer& b = role_.buffers[i];
+    if (b.name == buffer.name && b.offset == buffer.offset && b.layerStride == buffer.layerStride &&
+        b.elements == buffer.elements && b.dtype == buffer.dtype)
+      return static_cast<int32_t>(i);
+  }
+  return addBuffer(std::move(buffer));
+}
+
+}  // namespace trireme::expand

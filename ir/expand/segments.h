@@ -1,0 +1,34 @@
+// Cuts a pass at its collectives into segments, each stored once per program. Internal to ir/expand.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ir/expand/lower_block.h"
+#include "ir/program/program.h"
+
+namespace trireme::expand {
+
+// A segment on values, or a collective.
+struct CodeItem {
+  int32_t segment = -1;           // -1: a collective
+  std::vector<ValueId> operands;  // of the segment; of a collective: {value} or {from, to}
+  program::InstructionKind collective = program::InstructionKind::kAllReduce;
+  program::ReduceOp reduce = program::ReduceOp::kSum;
+};
+
+class SegmentTable {
+ public:
+  // `name`: "layer.forward"; segments get a number behind it.
+  std::vector<CodeItem> cut(const LoweredPass& pass, const std::string& name);
+  std::vector<program::Segment> take() { return std::move(segments_); }
+  // Largest hostWorkspaceBytes of any op so far.
+  int64_t workspaceBytes() const { return workspaceBytes_; }
+
+ private:
+  CodeItem makeSegment(const LoweredPass& pass, size_t begin, size_t end, const std::string& name);
+
+  std::vector<program::Segment> segments_;
+  int64_t workspaceBytes_ = 0;
+};
+
+}  // namespace trireme::expand

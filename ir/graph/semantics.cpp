@@ -1,0 +1,368 @@
+#include "ir/graph/semantics.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+
+namespace trireme::graph {
+namespace {
+
+using program::OperandType;
+using Dims = std::vector<int64_t>;
+
+constexpr uint32_t bit(Label label) { return 1u << static_cast<unsigned>(label); }
+constexpr uint32_t kNothing = 0;
+constexpr uint32_t kHiddenDim = bit(Label::kHidden);
+constexpr uint32_t kHeadDims = bit(Label::kHeadWidth);
+constexpr uint32_t kAttentionDims =
+    bit(Label::kSequence) | bit(Label::kHeadWidth) | bit(Label::kContextWidth);
+
+// The signature of an op, in the notation of op.h: "c[s,b,k...]".
+//   type   c compute (any float, the same everywhere), s state, i i32, d f64; "+" accumulates
+//   dims   a letter is one size wherever it appears, "k..." is one or more dims, a digit is itself
+// e, c and H (heads = g * headsPerGroup) follow from the attributes. A letter that only an output
+// has is the argument `rows`.
+struct OpRule {
+  OpKind kind;
+  std::array<std::string_view, 5> inputs;
+  std::array<std::string_view, 3> outputs;
+  uint32_t whole;  // labels that must be whole
+};
+
+constexpr std::array<OpRule, program::kNumOpKinds> kRules = {{
+    {OpKind::kEmbedding, {"i[s,b]", "c[v,h]"}, {"c[s,b,h]"}, kNothing},
+    {OpKind::kAddPosition, {"c[s,b,h]", "c[n,h]"}, {"c[s,b,h]"}, bit(Label::kPosition)},
+    {OpKind::kDropout, {"c[s,b,x...]"}, {"c[s,b,x...]"}, kHiddenDim},
+    {OpKind::kLayerNorm, {"c[s,b,h]", "c[h]", "c[h]"}, {"c[s,b,h]", "s[s,b]", "s[s,b]"},
+     kHiddenDim},
+    {OpKind::kRmsNorm, {"c[s,b,h]", "c[h]"}, {"c[s,b,h]", "s[s,b]"}, kHiddenDim},
+    {OpKind::kMatmul, {"c[s,b,k...]", "c[o...,k...]"}, {"c[s,b,o...]"}, kNothing},
+    {OpKind::kBiasAdd, {"c[s,b,o...]", "c[o...]"}, {"c[s,b,o...]"}, kNothing},
+    {OpKind::kGelu, {"c[x...]"}, {"c[x...]"}, kNothing},
+    {OpKind::kSwiGlu, {"c[s,b,2,f]"}, {"c[s,b,f]"}, bit(Label::kGateUp)},
+    {OpKind::kRotary, {"c[s,b,g,e]"}, {"c[s,b,g,e]"}, kHeadDims},
+    {OpKind::kAttention, {"c[s,b,g,e]"}, {"c[s,b,g,c]", "s[b,H,s]"}, kAttentionDims},
+    {OpKind::kAdd, {"c[x...]", "c[x...]"}, {"c[x...]"}, kNothing},
+    {OpKind::kLossMax, {"c[s,b,v]"}, {"s[s,b]"}, kNothing},
+    {OpKind::kLossTarget, {"c[s,b,v]", "s[s,b]", "i[s,b]"}, {"s[s,b]"}, kNothing},
+    {OpKind::kLossSumExp, {"c[s,b,v]", "s[s,b]"}, {"s[s,b]"}, kNothing},
+    {OpKind::kTokenLoss, {"s[s,b]", "s[s,b]"}, {"+d[1]"}, kNothing},
+    {OpKind::kEmbeddingGrad, {"i[s,b]", "c[s,b,h]"}, {"+s[v,h]"}, kNothing},
+    {OpKind::kPositionGrad, {"c[s,b,h]"}, {"+s[n,h]"}, bit(Label::kPosition)},
+    {OpKind::kLayerNormGrad, {"c[s,b,h]", "c[h]", "s[s,b]", "s[s,b]", "c[s,b,h]"},
+     {"c[s,b,h]", "+s[h]", "+s[h]"}, kHiddenDim},
+    {OpKind::kRmsNormGrad, {"c[s,b,h]", "c[h]", "s[s,b]", "c[s,b,h]"}, {"c[s,b,h]", "+s[h]"},
+     kHiddenDim},
+    {OpKind::kMatmulGradInput, {"c[s,b,o...]", "c[o...,k...]"}, {"c[s,b,k...]"}, kNothing},
+    {OpKind::kMatmulGradWeight, {"c[s,b,o...]", "c[s,b,k...]"}, {"+s[o...,k...]"}, kNothing},
+    {OpKind::kBiasGrad, {"c[s,b,o...]"}, {"+s[o...]"}, kNothing},
+    {OpKind::kGeluGrad, {"c[x...]", "c[x...]"}, {"c[x...]"}, kNothing},
+    {OpKind::kSwiGluGrad, {"c[s,b,2,f]", "c[s,b,f]"}, {"c[s,b,2,f]"}, bit(Label::kGateUp)},
+    {OpKind::kRotaryGrad, {"c[s,b,g,e]"}, {"c[s,b,g,e]"}, kHeadDims},
+    {OpKind::kAttentionGrad, {"c[s,b,g,e]", "c[s,b,g,c]", "s[b,H,s]", "c[s,b,g,c]"},
+     {"c[s,b,g,e]"}, kAttentionDims},
+    {OpKind::kLossGrad, {"c[s,b,v]", "s[s,b]", "s[s,b]", "i[s,b]"}, {"c[s,b,v]"}, kNothing},
+}};
+
+constexpr bool rulesAreInOrderOfOpKind() {
+  for (size_t i = 0; i < kRules.size(); ++i)
+    if (kRules[i].kind != static_cast<OpKind>(i)) return false;
+  return true;
+}
+static_assert(rulesAreInOrderOfOpKind());
+
+const OpRule& ruleOf(OpKind kind) { return kRules[static_cast<size_t>(kind)]; }
+
+template <size_t n>
+size_t countPatterns(const std::array<std::string_view, n>& patterns) {
+  return static_cast<size_t>(std::count_if(patterns.begin(), patterns.end(),
+                                           [](std::string_view p) { return !p.empty(); }));
+}
+
+// "+s[o...,k...]" taken apart.
+struct Pattern {
+  bool accumulates = false;
+  char type = 'c';
+  struct Item {
+    char letter;
+    bool variadic;
+  };
+  std::vector<Item> items;
+};
+
+Pattern parsePattern(std::string_view text) {
+  Pattern pattern;
+  if (text.front() == '+') {
+    pattern.accumulates = true;
+    text.remove_prefix(1);
+  }
+  pattern.type = text.front();
+  for (size_t i = 2; i < text.size(); ++i)  // Behind "c["; a letter stands before ',' '.' or ']'.
+    if (text[i] != ',' && text[i] != '.' && text[i] != ']')
+      pattern.items.push_back({text[i], text[i + 1] == '.'});
+  return pattern;
+}
+
+std::string printType(const OperandType& type) {
+  return fmt::format("{}[{}]", dtypeName(type.dtype), fmt::join(type.dims, ","));
+}
+
+// Matches the inputs of one op against its rule and remembers what every letter stands for.
+class Matcher {
+ public:
+  Matcher(OpKind kind, const OpAttributes& attributes, DType state)
+      : kind_(kind), attributes_(attributes), state_(state) {
+    for (char digit = '1'; digit <= '2'; ++digit) sizes_[digit] = {digit - '0'};
+    if (usesHeads()) {
+      sizes_['e'] = {(attributes.headsPerGroup + 2) * attributes.headSize};
+      sizes_['c'] = {attributes.headsPerGroup * attributes.headSize};
+    }
+  }
+
+  Status checkAttributes() const {
+    if (usesHeads() && (attributes_.headSize < 1 || attributes_.headsPerGroup < 1))
+      return invalidArgument(
+          fmt::format("{}: headSize {} and headsPerGroup {} must be at least 1",
+                      program::opName(kind_), attributes_.headSize, attributes_.headsPerGroup));
+    return {};
+  }
+
+  Status bindInput(size_t index, const OperandType& type) {
+    const std::string_view text = ruleOf(kind_).inputs[index];
+    const Pattern pattern = parsePattern(text);
+    if (std::any_of(type.dims.begin(), type.dims.end(), [](int64_t dim) { return dim < 1; }) ||
+        !bindType(pattern.type, type.dtype) || !bindDims(pattern, type.dims))
+      return invalidArgument(fmt::format("{}: input {} is {}, expected {}{}",
+                                         program::opName(kind_), index, printType(type), text,
+                                         describe(pattern)));
+    if (auto groups = sizes_.find('g'); groups != sizes_.end())
+      sizes_['H'] = {groups->second[0] * attributes_.headsPerGroup};
+    return {};
+  }
+
+  // Requires that all inputs were bound.
+  Result<OperandType> output(size_t index, int64_t rows) {
+    const Pattern pattern = parsePattern(ruleOf(kind_).outputs[index]);
+    OperandType type;
+    type.dtype = pattern.type == 'c' ? compute_ : pattern.type == 's' ? state_ : DType::kF64;
+    for (const auto& [letter, variadic] : pattern.items) {
+      auto bound = sizes_.find(letter);
+      if (bound == sizes_.end()) {
+        if (rows < 1)
+          return Error(invalidArgument(fmt::format("{}: the inputs do not imply the rows of output "
+                                                   "{}; rows is {}, expected at least 1",
+                                                   program::opName(kind_), index, rows)));
+        bound = sizes_.emplace(letter, Dims{rows}).first;
+      }
+      type.dims.insert(type.dims.end(), bound->second.begin(), bound->second.end());
+    }
+    return type;
+  }
+
+  // Every position that a token can have needs its row in the table of positions.
+  Status checkPositions() const {
+    auto rows = sizes_.find('n');
+    if (rows == sizes_.end() || rows->second[0] >= sizes_.at('s')[0]) return {};
+    return invalidArgument(fmt::format("{}: {} rows of positions for a sequence of {} tokens",
+                                       program::opName(kind_), rows->second[0],
+                                       sizes_.at('s')[0]));
+  }
+
+ private:
+  bool usesHeads() const {
+    return kind_ == OpKind::kRotary || kind_ == OpKind::kRotaryGrad ||
+           kind_ == OpKind::kAttention || kind_ == OpKind::kAttentionGrad;
+  }
+
+  bool bindType(char expected, DType actual) {
+    if (expected == 's') return actual == state_;
+    if (expected == 'i') return actual == DType::kI32;
+    if (actual == DType::kI32) return false;
+    if (!computeIsBound_) compute_ = actual;
+    computeIsBound_ = true;
+    return actual == compute_;
+  }
+
+  // At most one letter of a pattern is both variadic and unbound: it takes the dims that are left.
+  bool bindDims(const Pattern& pattern, const Dims& dims) {
+    size_t bound = 0;
+    for (const auto& [letter, variadic] : pattern.items)
+      if (auto found = sizes_.find(letter); found != sizes_.end())
+        bound += found->second.size();
+      else if (!variadic)
+        ++bound;
+    size_t next = 0;
+    for (const auto& [letter, variadic] : pattern.items) {
+      auto found = sizes_.find(letter);
+      size_t width = 1;
+      if (found != sizes_.end())
+        width = found->second.size();
+      else if (variadic)
+        width = dims.size() > bound ? dims.size() - bound : 0;
+      if (width < 1 || next + width > dims.size()) return false;
+      const Dims part(dims.begin() + static_cast<long>(next),
+                      dims.begin() + static_cast<long>(next + width));
+      if (found == sizes_.end())
+        sizes_[letter] = part;
+      else if (found->second != part)
+        return false;
+      next += width;
+    }
+    return next == dims.size();
+  }
+
+  // " with s = 4, k... = 6,2": what the message's reader needs to see the mismatch.
+  std::string describe(const Pattern& pattern) const {
+    std::vector<std::string> parts;
+    if (pattern.type == 'c' && computeIsBound_)
+      parts.push_back(fmt::format("compute type {}", dtypeName(compute_)));
+    if (pattern.type == 's') parts.push_back(fmt::format("state type {}", dtypeName(state_)));
+    for (const auto& [letter, variadic] : pattern.items)
+      if (auto found = sizes_.find(letter); found != sizes_.end() && !std::isdigit(letter))
+        parts.push_back(
+            fmt::format("{}{} = {}", letter, variadic ? "..." : "", fmt::join(found->second, ",")));
+    return parts.empty() ? "" : fmt::format(" with {}", fmt::join(parts, ", "));
+  }
+
+  OpKind kind_;
+  const OpAttributes& attributes_;
+  DType state_;
+  DType compute_ = DType::kF32;
+  bool computeIsBound_ = false;
+  std::map<char, Dims> sizes_;
+};
+
+// Elements of an operand that one call touches, where that is not all of it: table rows and the
+// label's logit are looked up per token.
+int64_t touchedElements(const program::SegmentOp& op, const std::vector<OperandType>& operands,
+                        int32_t operand) {
+  const int64_t all = operands[operand].elements();
+  switch (op.kind) {
+    case OpKind::kEmbedding:  // As many table elements as output elements.
+      return std::min(all, operands[op.outputs[0]].elements());
+    case OpKind::kEmbeddingGrad:
+      return std::min(all, operands[op.inputs[1]].elements());
+    case OpKind::kAddPosition:
+    case OpKind::kPositionGrad: {  // One table row per position: the batch shares it.
+      const OperandType& x = operands[op.inputs[0]];
+      const bool isTable = operands[operand].dims.size() == 2;
+      return isTable ? std::min(all, x.dims[0] * x.dims[2]) : all;
+    }
+    case OpKind::kLossTarget:
+      return std::min(all, operands[op.outputs[0]].elements());
+    default:
+      return all;
+  }
+}
+
+}  // namespace
+
+std::string_view labelName(Label label) {
+  switch (label) {
+    case Label::kSequence: return "sequence";
+    case Label::kBatch: return "batch";
+    case Label::kHidden: return "hidden";
+    case Label::kGroup: return "group";
+    case Label::kHeadWidth: return "head_width";
+    case Label::kContextWidth: return "context_width";
+    case Label::kFfn: return "ffn";
+    case Label::kGateUp: return "gate_up";
+    case Label::kVocab: return "vocab";
+    case Label::kPosition: return "position";
+    case Label::kOne: return "one";
+    case Label::kHead: return "head";
+  }
+  return "unknown";
+}
+
+Result<std::vector<OperandType>> inferOutputs(OpKind kind, const OpAttributes& attributes,
+                                              const std::vector<OperandType>& inputs, DType state,
+                                              int64_t rows) {
+  const OpRule& rule = ruleOf(kind);
+  if (const size_t expected = countPatterns(rule.inputs); inputs.size() != expected)
+    return Error(invalidArgument(fmt::format("{}: {} inputs, expected {}", program::opName(kind),
+                                             inputs.size(), expected)));
+  Matcher matcher(kind, attributes, state);
+  TRIREME_RETURN_IF_ERROR(matcher.checkAttributes());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    TRIREME_RETURN_IF_ERROR(matcher.bindInput(i, inputs[i]));
+  std::vector<OperandType> outputs;
+  for (size_t i = 0; i < countPatterns(rule.outputs); ++i) {
+    TRIREME_ASSIGN_OR_RETURN(OperandType output, matcher.output(i, rows));
+    outputs.push_back(std::move(output));
+  }
+  TRIREME_RETURN_IF_ERROR(matcher.checkPositions());
+  return outputs;
+}
+
+Flops opFlops(const program::SegmentOp& op, const std::vector<OperandType>& operands) {
+  const auto elements = [&](int32_t operand) {
+    return static_cast<double>(operands[operand].elements());
+  };
+  const auto tokens = [&](int32_t operand) {  // s * b of an operand [s,b,...]
+    return static_cast<double>(operands[operand].dims[0] * operands[operand].dims[1]);
+  };
+  switch (op.kind) {
+    case OpKind::kMatmul:
+    case OpKind::kMatmulGradInput:  // Every weight meets every token.
+      return Flops(2 * tokens(op.inputs[0]) * elements(op.inputs[1]));
+    case OpKind::kMatmulGradWeight:
+      return Flops(2 * tokens(op.inputs[0]) * elements(op.outputs[0]));
+    case OpKind::kAttention: {  // q k^T and p v: 2 products of s * s * (width of the context)
+      const int32_t context = op.outputs[0];
+      return Flops(2 * 2 * elements(context) * static_cast<double>(operands[context].dims[0]));
+    }
+    case OpKind::kAttentionGrad: {  // dv, dp, dq, dk; the recomputed q k^T is no model work
+      const int32_t context = op.inputs[1];
+      return Flops(4 * 2 * elements(context) * static_cast<double>(operands[context].dims[0]));
+    }
+    default:
+      return Flops(0);
+  }
+}
+
+Bytes opBytes(const program::SegmentOp& op, const std::vector<OperandType>& operands) {
+  const auto touched = [&](int32_t operand) {
+    return Bytes(static_cast<double>(touchedElements(op, operands, operand) *
+                                     byteSize(operands[operand].dtype)));
+  };
+  Bytes total;
+  for (size_t i = 0; i < op.inputs.size(); ++i)  // An operand that is read twice is read once.
+    if (std::find(op.inputs.begin(), op.inputs.begin() + static_cast<long>(i), op.inputs[i]) ==
+        op.inputs.begin() + static_cast<long>(i))
+      total += touched(op.inputs[i]);
+  for (size_t i = 0; i < op.outputs.size(); ++i)
+    total += touched(op.outputs[i]) * (accumulates(op.kind, static_cast<int>(i)) ? 2 : 1);
+  return total;
+}
+
+bool isElementwise(OpKind kind) {
+  switch (kind) {
+    case OpKind::kAddPosition:  // The smaller operand is the same for every batch element,
+    case OpKind::kBiasAdd:      // for every token,
+    case OpKind::kLossGrad:     // for every column of a token.
+    case OpKind::kDropout:
+    case OpKind::kGelu:
+    case OpKind::kAdd:
+    case OpKind::kGeluGrad:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool accumulates(OpKind kind, int output) {
+  const auto& outputs = ruleOf(kind).outputs;
+  return output >= 0 && output < static_cast<int>(outputs.size()) &&
+         outputs[static_cast<size_t>(output)].starts_with('+');
+}
+
+bool isSelectivelyRecomputed(OpKind kind) { return kind == OpKind::kAttention; }
+
+bool mustBeWhole(OpKind kind, Label label) { return (ruleOf(kind).whole & bit(label)) != 0; }
+
+}  // namespace trireme::graph

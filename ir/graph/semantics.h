@@ -1,0 +1,38 @@
+// What each op means, once: shapes, work, bytes, what it keeps for its backward, and its sharding.
+#pragma once
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/base/units.h"
+#include "ir/graph/graph.h"
+#include "ir/program/op.h"
+
+namespace trireme::graph {
+
+// Types of the outputs from the (local or global) types of the inputs; also for accumulating ones.
+// `state` is the state dtype (statistics, gradients of parameters).
+// kInvalidArgument: number, rank, size or dtype of the inputs is wrong (says which and what was expected).
+// Ops whose output size is not implied by the inputs (kPositionGrad, kEmbeddingGrad: rows of the table) take
+// `rows` for it.
+Result<std::vector<program::OperandType>> inferOutputs(
+    OpKind kind, const OpAttributes& attributes, const std::vector<program::OperandType>& inputs,
+    DType state, int64_t rows = 0);
+
+// Multiply-adds count as two. Elementwise work is counted as 0: it is bound by bytes.
+// Causal attention counts the full s x s products, as model FLOPs are counted in the field.
+Flops opFlops(const program::SegmentOp& op, const std::vector<program::OperandType>& operands);
+
+// Bytes that the op must read and write at least once.
+Bytes opBytes(const program::SegmentOp& op, const std::vector<program::OperandType>& operands);
+
+bool isElementwise(OpKind kind);           // one output element from the same element of the inputs
+bool accumulates(OpKind kind, int output); // "+=": the output is also read
+// Recomputed in the backward under selective recomputation (the attention core).
+bool isSelectivelyRecomputed(OpKind kind);
+
+// The sharding rule. A label present in an input and absent from an output is contracted: if it is
+// split over an axis, the result is partial over that axis, to be summed (for kLossMax: maximised).
+// These labels of an op's operands must be whole:
+bool mustBeWhole(OpKind kind, Label label);
+
+}  // namespace trireme::graph

@@ -1,0 +1,45 @@
+#include "ir/plan/plan.h"
+
+#include <fmt/format.h>
+
+namespace trireme::plan {
+
+uint64_t fingerprintOf(const spec::ModelSpec& model) {
+  // Naming every field here makes the compiler refuse a new one that the fingerprint would miss. The
+  // name is left out: it changes no computation.
+  const auto& [name, family, numLayers, hiddenSize, numHeads, numKvHeads, headSize, ffnSize,
+               vocabSize, maxSequence, norm, normEpsilon, activation, position, ropeTheta,
+               tiedEmbeddings, qkvBias, linearBias, initStd] = model;
+  const std::string canonical = fmt::format(
+      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(family), numLayers,
+      hiddenSize, numHeads, numKvHeads, headSize, ffnSize, vocabSize, maxSequence,
+      static_cast<int>(norm), normEpsilon, static_cast<int>(activation),
+      static_cast<int>(position), ropeTheta, tiedEmbeddings, qkvBias, linearBias, initStd);
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bits
+  for (const char c : canonical) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3u;
+  }
+  return hash;
+}
+
+int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model) {
+  const int64_t multiple = plan.vocabMultiple * plan.tp;
+  return (model.vocabSize + multiple - 1) / multiple * multiple;
+}
+
+std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
+                                                int64_t virtualStages) {
+  const int64_t numStages = pp * virtualStages;
+  TRIREME_CHECK(pp >= 1 && virtualStages >= 1 && numStages <= numLayers);
+  std::vector<std::vector<LayerRange>> layers(static_cast<size_t>(pp));
+  LayerRange range;
+  for (int64_t virtualStage = 0; virtualStage < numStages; ++virtualStage) {
+    range.count = numLayers / numStages + (virtualStage < numLayers % numStages ? 1 : 0);
+    layers[static_cast<size_t>(virtualStage % pp)].push_back(range);
+    range.first += range.count;
+  }
+  return layers;
+}
+
+}  // namespace trireme::plan

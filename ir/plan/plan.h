@@ -1,0 +1,84 @@
+// A plan is a value: every choice that the compiler and the runtime follow, and no others. The
+// planner writes it, a user may write it by hand; nothing downstream chooses anything.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/spec/model_spec.h"
+#include "ir/spec/training_spec.h"
+
+namespace trireme::plan {
+
+enum class ScheduleKind : uint8_t { kGpipe, k1F1B, kInterleaved };
+enum class Recompute : uint8_t { kNone, kSelective, kFull };
+enum class StateSharding : uint8_t { kNone, kOptimizer, kGradients, kParameters };
+
+// Layers [first, first + count) of the model.
+struct LayerRange {
+  int64_t first = 0;
+  int64_t count = 0;
+  bool operator==(const LayerRange&) const = default;
+};
+
+struct Plan {
+  std::string model;        // name of the model it was made for
+  uint64_t fingerprint = 0; // of the ModelSpec (fingerprintOf): a plan for another model is refused
+  spec::TrainingSpec training;
+
+  int64_t tp = 1, pp = 1, cp = 1, ep = 1;
+  int64_t dpReplicate = 1, dpShard = 1;
+  int64_t virtualStages = 1;   // chunks per pipeline rank
+  int64_t microbatchSize = 1;  // sequences
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  Recompute recompute = Recompute::kNone;
+  StateSharding stateSharding = StateSharding::kNone;
+  bool sequenceParallel = false;
+  bool scatterGather = false;  // send 1/tp of a replicated stage border, all-gather behind it
+  int64_t vocabMultiple = 128; // the vocabulary is padded to a multiple of vocabMultiple * tp
+  // layers[stage][chunk]: virtual stage chunk * pp + stage. In virtual-stage order the ranges
+  // follow each other and cover all layers. May be uneven.
+  std::vector<std::vector<LayerRange>> layers;
+
+  int64_t dp() const { return dpReplicate * dpShard; }
+  int64_t numRanks() const { return tp * pp * cp * dp(); }
+  int64_t numMicrobatches() const { return training.globalBatchSize / (dp() * microbatchSize); }
+  bool operator==(const Plan&) const = default;
+};
+
+uint64_t fingerprintOf(const spec::ModelSpec& model);
+int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model);
+
+// The even split of `numLayers` over virtual stages; where it does not divide, the first virtual
+// stages get one more. Requires pp * virtualStages <= numLayers.
+std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp, int64_t virtualStages);
+
+// The rules that every legal plan obeys. The message starts with the label and says what was needed and what is there.
+// (P1)  degrees, microbatch size and virtual stages are at least 1
+// (P2)  the plan was made for this model (fingerprint)
+// (P3)  the global batch is a multiple of dp * microbatchSize
+// (P4)  tp divides the key/value heads
+// (P5)  tp divides the ffn size
+// (P6)  virtualStages > 1 needs the interleaved schedule and pp > 1, and interleaved needs virtualStages > 1
+// (P7)  interleaved: the microbatches per replica are a multiple of pp
+// (P8)  layers: one list per stage, one range per chunk, contiguous in virtual-stage order, covering the model, none empty
+// (P9)  sequence parallel needs tp > 1 and tp to divide the sequence length
+// (P10) scatter-gather needs tp > 1 and pp > 1, excludes sequence parallel (already sharded), and tp
+//       divides microbatchSize * sequence * hidden
+// (P11) state sharding needs dpShard > 1; with dpReplicate > 1 it is not supported yet; only none and optimizer are
+// (P12) cp and ep are 1 (not supported yet)
+// (P13) the training settings are valid for the model (verifyTraining)
+Status verifyPlan(const Plan& plan, const spec::ModelSpec& model);
+
+// Versioned YAML, with the training settings inside; round-trips exactly.
+std::string printPlan(const Plan& plan);
+// kInvalidArgument with file, line, column; unknown keys and newer versions are refused.
+Result<Plan> parsePlan(const std::string& text, const std::string& name);
+Result<Plan> loadPlan(const std::string& path);
+
+std::string_view scheduleName(ScheduleKind kind);        // gpipe, 1f1b, interleaved
+std::string_view recomputeName(Recompute recompute);     // none, selective, full
+std::string_view stateShardingName(StateSharding kind);  // none, optimizer, gradients, parameters
+
+}  // namespace trireme::plan

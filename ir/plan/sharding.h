@@ -1,0 +1,43 @@
+// Where a tensor's parts live. The only shape arithmetic in the project: memory, verifier, lowering
+// and allocator call it.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/graph/graph.h"
+
+namespace trireme::plan {
+
+enum class MeshAxis : uint8_t { kPp, kDpReplicate, kDpShard, kCp, kTp, kEp };
+
+// How one tensor lies over the tp axis (data parallelism splits the batch before the graph is
+// built). At most one dim is split.
+struct Sharding {
+  int32_t tpDim = -1;      // dim split over tp into equal contiguous parts; -1: none
+  bool tpPartial = false;  // the parts must still be combined over tp
+  bool operator==(const Sharding&) const = default;
+};
+
+struct MeshShape {
+  int64_t tp = 1;
+  bool sequenceParallel = false;
+};
+
+// The sharding that a tensor has between ops: a dim labelled group, head, ffn or vocabulary is split over
+// tp; else, under sequence parallelism, the sequence dim of a tensor of the sequence region; else
+// replicated. Parameters follow the same rule.
+Sharding homeSharding(const graph::Tensor& tensor, const MeshShape& mesh);
+
+// Local sizes. Requires that the split dim divides (verifyPlan guarantees it).
+std::vector<int64_t> localShape(const std::vector<graph::Dim>& dims, const Sharding& sharding,
+                                const MeshShape& mesh);
+
+// rank = tp + tpDegree * (dp + dpDegree * pp): tensor innermost, pipeline outermost.
+struct RankCoordinates {
+  int64_t tp = 0, dp = 0, pp = 0;
+};
+RankCoordinates coordinatesOf(int64_t rank, int64_t tpDegree, int64_t dpDegree);
+int64_t rankOf(const RankCoordinates& c, int64_t tpDegree, int64_t dpDegree);
+
+}  // namespace trireme::plan

@@ -1,0 +1,247 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "ir/plan/plan.h"
+#include "ir/spec/load.h"
+
+namespace trireme::plan {
+namespace {
+
+using spec::ModelSpec;
+
+// "; nearest: 2 or 4": the valid values next to `wanted` within [1, limit], if there are any.
+std::string nearest(int64_t wanted, int64_t limit, const std::function<bool(int64_t)>& isValid) {
+  constexpr int64_t kFarthest = 1 << 16;  // Nothing farther is near; keeps the search short.
+  std::vector<int64_t> found;
+  const int64_t start = std::min(wanted - 1, limit);
+  for (int64_t below = start; below >= 1 && below > start - kFarthest && found.empty(); --below)
+    if (isValid(below)) found.push_back(below);
+  const size_t numBelow = found.size();
+  for (int64_t above = wanted + 1;
+       above <= limit && above <= wanted + kFarthest && found.size() == numBelow; ++above)
+    if (isValid(above)) found.push_back(above);
+  return found.empty() ? "" : fmt::format("; nearest: {}", fmt::join(found, " or "));
+}
+
+std::string nearestDivisor(int64_t wanted, int64_t number) {
+  return nearest(wanted, number, [=](int64_t value) { return number % value == 0; });
+}
+
+// "; nearest: 8 or 12": for a number that should be a multiple.
+std::string nearestMultiple(int64_t number, int64_t factor) {
+  const int64_t below = number / factor * factor;
+  if (below < factor) return fmt::format("; nearest: {}", factor);
+  return fmt::format("; nearest: {} or {}", below, below + factor);
+}
+
+Status countsAreInRange(const Plan& p, const ModelSpec& model) {  // (P1)
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const std::pair<std::string_view, int64_t> counts[] = {
+      {"tp", p.tp},
+      {"pp", p.pp},
+      {"cp", p.cp},
+      {"ep", p.ep},
+      {"dp_replicate", p.dpReplicate},
+      {"dp_shard", p.dpShard},
+      {"virtual_stages", p.virtualStages},
+      {"microbatch_size", p.microbatchSize},
+      {"vocab_multiple", p.vocabMultiple}};
+  for (const auto& [name, count] : counts)
+    if (count < 1 || count > kMost)
+      return invalidArgument(
+          fmt::format("(P1) {} is {}; it must be at least 1 and at most {}; nearest: {}", name,
+                      count, kMost, count < 1 ? 1 : kMost));
+  __int128 ranks = 1;
+  for (const int64_t degree : {p.tp, p.pp, p.cp, p.dpReplicate, p.dpShard}) {
+    ranks *= degree;
+    if (ranks > kMost)
+      return invalidArgument(fmt::format(
+          "(P1) tp {} x pp {} x cp {} x dp_replicate {} x dp_shard {} are more than {} ranks", p.tp,
+          p.pp, p.cp, p.dpReplicate, p.dpShard, kMost));
+  }
+  const __int128 padding = static_cast<__int128>(p.vocabMultiple) * p.tp;
+  if (model.vocabSize + padding > kMost)
+    return invalidArgument(
+        fmt::format("(P1) vocab_multiple {} x tp {} pads {} rows to more than {}", p.vocabMultiple,
+                    p.tp, model.vocabSize, kMost));
+  return {};
+}
+
+Status tasksAreCountable(const Plan& p, const ModelSpec&) {  // (P1)
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  const __int128 tasks = static_cast<__int128>(2) * p.numMicrobatches() * p.virtualStages;
+  if (tasks <= kMost) return {};
+  return invalidArgument(
+      fmt::format("(P1) {} microbatches x {} virtual stages are more than {} tasks per rank",
+                  p.numMicrobatches(), p.virtualStages, kMost));
+}
+
+Status madeForThisModel(const Plan& p, const ModelSpec& model) {  // (P2)
+  const uint64_t available = fingerprintOf(model);
+  if (p.fingerprint == available) return {};
+  return invalidArgument(fmt::format(
+      "(P2) the plan was made for model '{}' with fingerprint {}, but model '{}' has {}", p.model,
+      p.fingerprint, model.name, available));
+}
+
+Status batchDivides(const Plan& p, const ModelSpec&) {  // (P3)
+  const int64_t batch = p.training.globalBatchSize, part = p.dp() * p.microbatchSize;
+  if (batch >= 1 && batch % part == 0) return {};
+  return invalidArgument(
+      fmt::format("(P3) global batch size {} is not a multiple of dp {} x microbatch size {} = {}{}",
+                  batch, p.dp(), p.microbatchSize, part, nearestMultiple(batch, part)));
+}
+
+// The nearest tp is one that divides heads and ffn both: a hint should not lead into the next rule.
+std::string nearestTp(const Plan& p, const ModelSpec& model) {
+  return nearestDivisor(p.tp, std::gcd(model.numKvHeads, model.ffnSize));
+}
+
+Status tpDividesHeads(const Plan& p, const ModelSpec& model) {  // (P4)
+  if (model.numKvHeads % p.tp == 0) return {};
+  return invalidArgument(fmt::format("(P4) tp {} does not divide {} key/value heads{}", p.tp,
+                                     model.numKvHeads, nearestTp(p, model)));
+}
+
+Status tpDividesFfn(const Plan& p, const ModelSpec& model) {  // (P5)
+  if (model.ffnSize % p.tp == 0) return {};
+  return invalidArgument(fmt::format("(P5) tp {} does not divide the ffn size {}{}", p.tp,
+                                     model.ffnSize, nearestTp(p, model)));
+}
+
+Status interleavingIsMeant(const Plan& p, const ModelSpec&) {  // (P6)
+  const bool interleaved = p.schedule == ScheduleKind::kInterleaved;
+  if (p.virtualStages > 1 && !interleaved)
+    return invalidArgument(
+        fmt::format("(P6) {} virtual stages need schedule interleaved, not {}; nearest: "
+                    "virtual_stages 1, or schedule interleaved",
+                    p.virtualStages, scheduleName(p.schedule)));
+  if (interleaved && p.virtualStages == 1)
+    return invalidArgument("(P6) schedule interleaved needs more than 1 virtual stage; nearest: "
+                           "virtual_stages 2, or schedule 1f1b");
+  if (interleaved && p.pp == 1)
+    return invalidArgument(
+        fmt::format("(P6) {} virtual stages need pp > 1, but pp is 1; nearest: pp 2, or "
+                    "virtual_stages 1 with schedule 1f1b",
+                    p.virtualStages));
+  return {};
+}
+
+Status interleavedGroupsAreFull(const Plan& p, const ModelSpec&) {  // (P7)
+  if (p.schedule != ScheduleKind::kInterleaved || p.numMicrobatches() % p.pp == 0) return {};
+  return invalidArgument(
+      fmt::format("(P7) schedule interleaved: {} microbatches per replica are not a multiple of pp "
+                  "{}{} microbatches",
+                  p.numMicrobatches(), p.pp, nearestMultiple(p.numMicrobatches(), p.pp)));
+}
+
+Status layersCoverTheModel(const Plan& p, const ModelSpec& model) {  // (P8)
+  if (static_cast<int64_t>(p.layers.size()) != p.pp)
+    return invalidArgument(
+        fmt::format("(P8) layers has {} stages, expected pp = {}", p.layers.size(), p.pp));
+  for (size_t stage = 0; stage < p.layers.size(); ++stage)
+    if (static_cast<int64_t>(p.layers[stage].size()) != p.virtualStages)
+      return invalidArgument(fmt::format("(P8) layers: stage {} has {} chunks, expected {}", stage,
+                                         p.layers[stage].size(), p.virtualStages));
+  int64_t next = 0;
+  for (size_t chunk = 0; chunk < static_cast<size_t>(p.virtualStages); ++chunk)
+    for (size_t stage = 0; stage < p.layers.size(); ++stage) {
+      const LayerRange& range = p.layers[stage][chunk];
+      const std::string where = fmt::format("(P8) layers: stage {}, chunk {}", stage, chunk);
+      if (range.first != next)
+        return invalidArgument(fmt::format(
+            "{} starts at layer {}, but the virtual stage before it ends at {}; nearest: {}", where,
+            range.first, next, next));
+      if (range.count < 1)
+        return invalidArgument(
+            fmt::format("{} has {} layers; nearest: 1", where, range.count));
+      if (range.count > model.numLayers - next)
+        return invalidArgument(fmt::format("{} has {} layers, but only {} of the model's {} are left",
+                                           where, range.count, model.numLayers - next,
+                                           model.numLayers));
+      next += range.count;
+    }
+  if (next == model.numLayers) return {};
+  return invalidArgument(fmt::format("(P8) layers cover {} layers, the model has {}", next,
+                                     model.numLayers));
+}
+
+Status sequenceParallelSplits(const Plan& p, const ModelSpec&) {  // (P9)
+  if (!p.sequenceParallel) return {};
+  const int64_t length = p.training.sequenceLength;
+  if (p.tp == 1)
+    return invalidArgument("(P9) sequence parallel needs tp > 1, but tp is 1; nearest: "
+                           "sequence_parallel false, or tp 2");
+  if (length % p.tp == 0) return {};
+  return invalidArgument(
+      fmt::format("(P9) sequence parallel: tp {} does not divide the sequence length {}{}", p.tp,
+                  length, nearest(p.tp, length, [=](int64_t tp) { return tp > 1 && length % tp == 0; })));
+}
+
+Status scatterGatherApplies(const Plan& p, const ModelSpec& model) {  // (P10)
+  if (!p.scatterGather) return {};
+  if (p.tp == 1 || p.pp == 1)
+    return invalidArgument(
+        fmt::format("(P10) scatter-gather needs tp > 1 and pp > 1, but tp is {} and pp is {}; "
+                    "nearest: scatter_gather false",
+                    p.tp, p.pp));
+  if (p.sequenceParallel)
+    return invalidArgument("(P10) scatter-gather excludes sequence parallel, under which stage "
+                           "borders are already sharded; nearest: scatter_gather false");
+  const int64_t rest = p.microbatchSize % p.tp * (p.training.sequenceLength % p.tp) % p.tp *
+                       (model.hiddenSize % p.tp) % p.tp;
+  if (rest == 0) return {};
+  return invalidArgument(
+      fmt::format("(P10) scatter-gather: tp {} does not divide microbatch size {} x sequence length "
+                  "{} x hidden size {}; nearest: scatter_gather false",
+                  p.tp, p.microbatchSize, p.training.sequenceLength, model.hiddenSize));
+}
+
+Status stateShardingIsSupported(const Plan& p, const ModelSpec&) {  // (P11)
+  if (p.stateSharding == StateSharding::kNone) return {};
+  if (p.stateSharding != StateSharding::kOptimizer)
+    return invalidArgument(fmt::format("(P11) state sharding {} is not supported yet; nearest: "
+                                       "optimizer",
+                                       stateShardingName(p.stateSharding)));
+  if (p.dpShard == 1)
+    return invalidArgument("(P11) state sharding optimizer needs dp_shard > 1, but dp_shard is 1; "
+                           "nearest: state_sharding none, or dp_shard 2");
+  if (p.dpReplicate > 1)
+    return invalidArgument(
+        fmt::format("(P11) state sharding with dp_replicate {} is not supported yet; nearest: "
+                    "dp_replicate 1 and dp_shard {}",
+                    p.dpReplicate, p.dp()));
+  return {};
+}
+
+Status contextAndExpertsAreWhole(const Plan& p, const ModelSpec&) {  // (P12)
+  if (p.cp == 1 && p.ep == 1) return {};
+  return invalidArgument(fmt::format(
+      "(P12) cp {} and ep {} are not supported yet; nearest: cp 1 and ep 1", p.cp, p.ep));
+}
+
+Status trainingFitsModel(const Plan& p, const ModelSpec& model) {  // (P13)
+  const Status status = spec::verifyTraining(p.training, model);
+  return status.ok() ? status : Status(status.code(), "(P13) training: " + status.message());
+}
+
+}  // namespace
+
+Status verifyPlan(const Plan& plan, const ModelSpec& model) {
+  // A rule may rely on the ones before it: the later ones divide by numbers that (P1) checks.
+  constexpr Status (*kRules[])(const Plan&, const ModelSpec&) = {
+      countsAreInRange,         madeForThisModel,     trainingFitsModel,
+      batchDivides,             tasksAreCountable,    tpDividesHeads,
+      tpDividesFfn,             interleavingIsMeant,  interleavedGroupsAreFull,
+      layersCoverTheModel,      sequenceParallelSplits, scatterGatherApplies,
+      stateShardingIsSupported, contextAndExpertsAreWhole};
+  for (const auto rule : kRules) TRIREME_RETURN_IF_ERROR(rule(plan, model));
+  return {};
+}
+
+}  // namespace trireme::plan

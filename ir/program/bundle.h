@@ -1,0 +1,74 @@
+// A compiled program on disk: a folder that codegen writes and the runtime loads.
+//
+//   manifest.json   format version, target, checksums of the other files, model and plan names
+//   program.bin     serialize(Program)
+//   kernels.json    CompiledSegment per segment
+//   kernels.so      generated host code (absent if nothing was generated)
+//   plan.yaml       the plan and its training settings, for people and for `run --resume`
+//   model.yaml      the model
+//   listing.txt     printListing(Program)
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/program/program.h"
+
+namespace trireme::program {
+
+// What a generated kernel gets besides its operands. The layout is the ABI between generated code
+// and the runtime: append only, and raise kBundleVersion when it changes.
+// keys[i] = makeRngKey(seed, step, layer, RngStream(i)).
+struct KernelContext {
+  uint64_t firstSample = 0;
+  uint64_t tpIndex = 0;
+  RngKey keys[8];
+};
+// Works on [begin, end) of the kernel's iteration space (KernelCall::extent); calls with disjoint
+// ranges may run on different threads at once and the result does not depend on the split.
+using GeneratedKernel = void (*)(const KernelContext* context, void* const* operands, int64_t begin,
+                                 int64_t end);
+
+enum class KernelCallKind : uint8_t { kGenerated, kLibrary };
+
+struct KernelCall {
+  KernelCallKind kind = KernelCallKind::kLibrary;
+  std::string symbol;             // kGenerated: exported by kernels.so
+  std::vector<int32_t> operands;  // kGenerated: segment operand of each argument
+  int64_t extent = 0;             // kGenerated: the iteration space is [0, extent)
+  int64_t grain = 1;              // kGenerated: do not split finer than this
+  SegmentOp op;                   // kLibrary: executed by runtime/kernels
+};
+
+struct CompiledSegment {
+  std::vector<KernelCall> calls;
+};
+
+inline constexpr int kBundleVersion = 1;
+
+// What the host must have: checked before any kernel is loaded.
+struct Target {
+  std::string arch;                      // "x86-64"
+  std::vector<std::string> cpuFeatures;  // "avx512f", "avx2", ... by CPUID name
+};
+
+struct Bundle {
+  std::string name;      // the model's
+  Target target;
+  Program program;
+  std::vector<CompiledSegment> kernels;  // one per program.segments
+  std::string planText, modelText;
+  std::string sharedObject;              // bytes of kernels.so when writing; empty: none
+};
+
+// Writes the folder atomically: into `folder`.partial, then renamed. An existing bundle of that name is replaced
+// only once the new one is complete; any other existing folder is refused.
+// kInvalidArgument: `folder` exists and is not a bundle. kResourceExhausted: disk full.
+Status writeBundle(const Bundle& bundle, const std::string& folder);
+
+// Everything but the shared object's bytes (the runtime opens the file itself).
+// kInvalidArgument: not a bundle, truncated, corrupted (which file), or newer than kBundleVersion.
+Result<Bundle> readBundle(const std::string& folder);
+
+}  // namespace trireme::program

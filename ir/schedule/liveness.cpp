@@ -1,0 +1,75 @@
+// An activation is alive from the start of its forward to the end of its backward.
+#include <algorithm>
+#include <set>
+
+#include "ir/schedule/schedule.h"
+
+namespace trireme::schedule {
+namespace {
+
+using program::Direction;
+
+template <typename Counts>
+int32_t peak(const Schedule& schedule, int32_t rank, Counts counts) {
+  int32_t live = 0, most = 0;
+  for (const Task& task : schedule.order.at(static_cast<size_t>(rank))) {
+    if (!counts(task)) continue;
+    live += task.direction == Direction::kForward ? 1 : -1;
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+// Hands out the lowest free slot of one chunk.
+class Slots {
+ public:
+  int32_t take() {
+    if (free_.empty()) return numSlots_++;
+    const int32_t lowest = *free_.begin();
+    free_.erase(free_.begin());
+    return lowest;
+  }
+  void giveBack(int32_t slot) { free_.insert(slot); }
+
+ private:
+  int32_t numSlots_ = 0;
+  std::set<int32_t> free_;
+};
+
+std::vector<int32_t> assignSlotsOfRank(const Schedule& schedule, const std::vector<Task>& order) {
+  const auto numMicrobatches = static_cast<size_t>(schedule.numMicrobatches);
+  std::vector<Slots> slotsOfChunk(static_cast<size_t>(schedule.virtualStages));
+  std::vector<int32_t> slotOfActivation(slotsOfChunk.size() * numMicrobatches, -1);
+  std::vector<int32_t> slots;
+  slots.reserve(order.size());
+  for (const Task& task : order) {
+    Slots& chunk = slotsOfChunk.at(static_cast<size_t>(task.chunk));
+    int32_t& slot = slotOfActivation.at(static_cast<size_t>(task.chunk) * numMicrobatches +
+                                        static_cast<size_t>(task.microbatch));
+    if (task.direction == Direction::kForward)
+      slot = chunk.take();
+    else
+      chunk.giveBack(slot);
+    slots.push_back(slot);
+  }
+  return slots;
+}
+
+}  // namespace
+
+int32_t peakLive(const Schedule& schedule, int32_t rank, int32_t chunk) {
+  return peak(schedule, rank, [&](const Task& task) { return task.chunk == chunk; });
+}
+
+int32_t peakLiveTotal(const Schedule& schedule, int32_t rank) {
+  return peak(schedule, rank, [](const Task&) { return true; });
+}
+
+std::vector<std::vector<int32_t>> assignSlots(const Schedule& schedule) {
+  std::vector<std::vector<int32_t>> slots;
+  for (const std::vector<Task>& order : schedule.order)
+    slots.push_back(assignSlotsOfRank(schedule, order));
+  return slots;
+}
+
+}  // namespace trireme::schedule

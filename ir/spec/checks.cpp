@@ -1,0 +1,106 @@
+#include "ir/spec/checks.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace trireme::spec {
+namespace {
+
+// Keeps the first problem of a list of rules.
+struct Rules {
+  std::optional<Problem> problem;
+
+  void require(bool holds, std::string_view key, std::string message) {
+    if (!holds && !problem) problem = Problem{std::string(key), std::move(message)};
+  }
+  void range(std::string_view key, int64_t value, int64_t low, int64_t high) {
+    require(value >= low && value <= high, key,
+            fmt::format("must be {} to {}, got {}", low, high, value));
+  }
+  void probability(std::string_view key, double value) {
+    require(value >= 0 && value < 1, key, fmt::format("must be at least 0 and below 1, got {}", value));
+  }
+  void positive(std::string_view key, double value) {
+    require(std::isfinite(value) && value > 0, key, fmt::format("must be above 0, got {}", value));
+  }
+  void notNegative(std::string_view key, double value) {
+    require(std::isfinite(value) && value >= 0, key,
+            fmt::format("must not be negative, got {}", value));
+  }
+};
+
+bool isPrintable(const std::string& text) {
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) return false;
+  return true;
+}
+
+// In double, which does not overflow; matrices and embeddings only. What it leaves out and what it rounds is
+// far below the distance from the limit to the end of int64_t.
+double parametersEstimate(const ModelSpec& m) {
+  const double heads = static_cast<double>(m.numHeads + m.numKvHeads) * static_cast<double>(m.headSize);
+  const double layer = 2.0 * static_cast<double>(m.hiddenSize) * heads +
+                       3.0 * static_cast<double>(m.hiddenSize) * static_cast<double>(m.ffnSize);
+  const double rows = 2.0 * static_cast<double>(m.vocabSize) + static_cast<double>(m.maxSequence);
+  return static_cast<double>(m.numLayers) * layer + rows * static_cast<double>(m.hiddenSize);
+}
+
+}  // namespace
+
+std::optional<Problem> findProblem(const ModelSpec& m) {
+  Rules rules;
+  rules.require(isPrintable(m.name), "name", "must have no control characters");  // (M6)
+  rules.range("layers", m.numLayers, 1, kMaxSize);  // (M1)
+  rules.range("hidden_size", m.hiddenSize, 1, kMaxSize);
+  rules.range("heads", m.numHeads, 1, kMaxSize);
+  rules.range("kv_heads", m.numKvHeads, 1, kMaxSize);
+  rules.range("head_size", m.headSize, 1, kMaxSize);
+  rules.range("ffn_size", m.ffnSize, 1, kMaxSize);
+  rules.range("vocab_size", m.vocabSize, 1, kMaxSize);
+  rules.range("max_sequence", m.maxSequence, 1, kMaxSize);
+  if (rules.problem) return rules.problem;
+  rules.require(m.numHeads * m.headSize <= kMaxSize, "heads",
+                fmt::format("heads x head_size must be at most {}", kMaxSize));
+  rules.require(m.numHeads % m.numKvHeads == 0, "kv_heads",  // (M2)
+                fmt::format("must divide heads ({}), got {}", m.numHeads, m.numKvHeads));
+  if (m.position == PositionKind::kRotary) {  // (M3)
+    rules.require(m.headSize % 2 == 0, "head_size",
+                  fmt::format("must be even with rotary positions, got {}", m.headSize));
+    rules.require(std::isfinite(m.ropeTheta) && m.ropeTheta >= 1, "rope_theta",
+                  fmt::format("must be at least 1, got {}", m.ropeTheta));
+  } else {
+    rules.require(m.ropeTheta == ModelSpec{}.ropeTheta, "rope_theta",
+                  "has no effect with learned positions: remove it");
+  }
+  rules.positive("norm_epsilon", m.normEpsilon);  // (M4)
+  rules.notNegative("init_std", m.initStd);
+  rules.require(parametersEstimate(m) <= static_cast<double>(kMaxParameters), "layers",  // (M5)
+                "the model has more than 10^18 parameters");
+  return rules.problem;
+}
+
+std::optional<Problem> findProblem(const TrainingSpec& t) {
+  constexpr int64_t kMaxSteps = int64_t{1} << 53;
+  Rules rules;
+  rules.range("sequence_length", t.sequenceLength, 0, kMaxSize);  // (T1)
+  rules.range("global_batch_size", t.globalBatchSize, 0, kMaxSize);
+  rules.probability("embedding_dropout", t.embeddingDropout);  // (T2)
+  rules.probability("attention_dropout", t.attentionDropout);
+  rules.probability("residual_dropout", t.residualDropout);
+  rules.probability("beta1", t.beta1);
+  rules.probability("beta2", t.beta2);
+  rules.positive("learning_rate", t.learningRate);  // (T3)
+  rules.notNegative("min_learning_rate", t.minLearningRate);
+  rules.require(t.minLearningRate <= t.learningRate, "min_learning_rate",
+                fmt::format("must not exceed learning_rate ({}), got {}", t.learningRate,
+                            t.minLearningRate));
+  rules.range("warmup_steps", t.warmupSteps, 0, kMaxSteps);  // (T4)
+  rules.range("decay_steps", t.decaySteps, 0, kMaxSteps);
+  rules.positive("epsilon", t.epsilon);  // (T5)
+  rules.notNegative("weight_decay", t.weightDecay);
+  rules.notNegative("clip_norm", t.clipNorm);
+  return rules.problem;
+}
+
+}  // namespace trireme::spec

@@ -1,0 +1,19 @@
+// For languages that embed specs in their own documents.
+#pragma once
+#include <string>
+
+#include "ir/base/status.h"
+#include "ir/spec/training_spec.h"
+#include "ir/spec/yaml_node.h"
+
+namespace trireme::spec {
+
+// Reads one byte more than a document may have at most. Errors: kUnavailable.
+Result<std::string> readFile(const std::string& path);
+
+// The training settings at `node` of `file`; `path` comes before the keys in messages ("training.").
+// Errors: kInvalidArgument with file, line and column.
+Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
+                                  const std::string& path);
+
+}  // namespace trireme::spec

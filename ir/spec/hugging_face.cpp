@@ -1,0 +1,297 @@
+#include "ir/spec/hugging_face.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "ir/spec/checks.h"
+
+namespace trireme::spec {
+namespace {
+
+enum class HfFamily : uint8_t { kGpt2, kLlama, kMistral, kQwen2 };
+
+constexpr EnumName<HfFamily> kFamilies[] = {{"gpt2", HfFamily::kGpt2},
+                                            {"llama", HfFamily::kLlama},
+                                            {"mistral", HfFamily::kMistral},
+                                            {"qwen2", HfFamily::kQwen2}};
+
+// Cannot change a training step as a function of (weights, tokens): names, tokenizer, generation, storage. Dropout
+// rates are training settings and are taken only from the training file.
+constexpr std::string_view kHarmless[] = {
+    "architectures", "torch_dtype", "dtype", "transformers_version", "bos_token_id", "eos_token_id",
+    "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id", "use_cache",
+    "embd_pdrop", "attn_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout",
+    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
+    "summary_use_proj", "task_specific_params", "id2label", "label2id", "num_labels", "problem_type",
+    "finetuning_task", "return_dict", "output_attentions", "output_hidden_states",
+    "gradient_checkpointing", "_attn_implementation", "_commit_hash", "_num_labels", "tokenizer_class",
+    "prefix", "max_length"};
+
+// An option that may only have the values that leave the model as ModelSpec describes it. null is always one.
+struct Fixed {
+  std::string_view key;
+  std::array<std::string_view, 2> accepted;  // unused places are empty
+  std::string_view why;
+};
+
+constexpr Fixed kFixedForAll[] = {
+    {"quantization_config", {}, "quantized weights cannot be trained here"},
+    {"add_cross_attention", {"false"}, "there is no encoder to attend to"},
+    {"is_encoder_decoder", {"false"}, "only decoder-only models are known"},
+    {"tie_encoder_decoder", {"false"}, "only decoder-only models are known"},
+    {"chunk_size_feed_forward", {"0"}, "the feed-forward layer is not chunked"},
+    {"pruned_heads", {"{}"}, "every layer has all heads"},
+    {"partial_rotary_factor", {"1", "1.0"}, "rotary positions turn the whole head"},
+    {"rope_scaling", {}, "rotary positions are not scaled"},
+};
+constexpr Fixed kFixedForGpt2[] = {
+    {"activation_function",
+     {"gelu_new", "gelu_pytorch_tanh"},
+     "only the tanh form of GELU is known"},
+    {"scale_attn_weights", {"true"}, "scores are divided by sqrt(head size)"},
+    {"scale_attn_by_inverse_layer_idx", {"false"}, "all layers scale their scores alike"},
+    {"reorder_and_upcast_attn", {"false"}, "attention has one order of operations"},
+};
+constexpr Fixed kFixedForLlamaLike[] = {
+    {"hidden_act", {"silu"}, "the feed-forward layer is SwiGLU"},
+    {"pretraining_tp", {"1"}, "matrix products are not split as in pre-training"},
+};
+
+// "{}" and "[]" for an empty map and list, the text of a scalar; nothing that `accepted` lists otherwise.
+std::string comparable(const Node& node) {
+  if (node.kind == Node::Kind::kScalar) return node.text;
+  if (!node.items.empty()) return "(a value)";
+  return node.kind == Node::Kind::kMap ? "{}" : "[]";
+}
+
+class Importer {
+ public:
+  Importer(const Node& root, const std::string& name) : map_(name, root) {
+    map_.treatNullAsAbsent();
+  }
+
+  Result<ModelSpec> import() {
+    HfFamily family = HfFamily::kGpt2;
+    map_.required("model_type", std::span<const EnumName<HfFamily>>(kFamilies), &family);
+    // The options of another family would only hide this.
+    if (Status status = map_.firstValueError(); !status.ok()) return Error(std::move(status));
+    for (const std::string_view key : kHarmless) map_.child(key);
+    demandAll(kFixedForAll);
+    map_.optional("_name_or_path", &model_.name);
+    if (model_.name.empty())
+      model_.name = std::string(nameOf(std::span<const EnumName<HfFamily>>(kFamilies), family));
+    map_.required("vocab_size", &model_.vocabSize);
+    map_.optional("initializer_range", &model_.initStd);
+    if (family == HfFamily::kGpt2)
+      readGpt2();
+    else
+      readLlamaLike(family);
+    return finish();
+  }
+
+ private:
+  template <size_t kCount>
+  void demandAll(const Fixed (&list)[kCount]) {
+    for (const Fixed& fixed : list) demand(fixed);
+  }
+
+  void demand(const Fixed& fixed) {
+    const Node* node = map_.child(fixed.key);
+    if (!node) return;
+    const std::string value = comparable(*node);
+    std::vector<std::string_view> accepted;
+    for (const std::string_view candidate : fixed.accepted) {
+      if (candidate.empty()) continue;
+      if (value == candidate) return;
+      accepted.push_back(candidate);
+    }
+    if (accepted.empty()) accepted.push_back("null");
+    map_.fail(*node, fmt::format("{} is not supported (accepted: {}): {}", describe(*node),
+                                 fmt::join(accepted, ", "), fixed.why));
+  }
+
+  void readGpt2() {
+    demandAll(kFixedForGpt2);
+    hfKeys_ = {{"name", "_name_or_path"}, {"layers", "n_layer"},        {"hidden_size", "n_embd"},
+               {"heads", "n_head"},          {"kv_heads", "n_head"},
+               {"head_size", "n_head"},      {"ffn_size", "n_inner"},
+               {"max_sequence", "n_positions"}, {"norm_epsilon", "layer_norm_epsilon"}};
+    model_.family = ModelFamily::kGpt;
+    map_.required("n_layer", &model_.numLayers);
+    map_.required("n_embd", &model_.hiddenSize);
+    map_.required("n_head", &model_.numHeads);
+    map_.required("n_positions", &model_.maxSequence);
+    int64_t context = model_.maxSequence;
+    map_.optional("n_ctx", &context);
+    if (context != model_.maxSequence) {
+      map_.fail(*map_.child("n_ctx"), fmt::format("differs from n_positions ({})", model_.maxSequence));
+    }
+    if (model_.hiddenSize > 0 && model_.hiddenSize <= kMaxSize) model_.ffnSize = 4 * model_.hiddenSize;
+    map_.optional("n_inner", &model_.ffnSize);
+    map_.optional("layer_norm_epsilon", &model_.normEpsilon);
+    map_.optional("tie_word_embeddings", &model_.tiedEmbeddings);
+    model_.numKvHeads = model_.numHeads;
+    deriveHeadSize("n_head", "n_embd");
+  }
+
+  void readLlamaLike(HfFamily family) {
+    demandAll(kFixedForLlamaLike);
+    hfKeys_ = {{"name", "_name_or_path"}, {"layers", "num_hidden_layers"}, {"heads", "num_attention_heads"},
+               {"kv_heads", "num_key_value_heads"}, {"head_size", "head_dim"},
+               {"ffn_size", "intermediate_size"}, {"max_sequence", "max_position_embeddings"},
+               {"norm_epsilon", "rms_norm_eps"}};
+    model_.family = ModelFamily::kLlama;
+    model_.norm = NormKind::kRmsNorm;
+    model_.activation = ActivationKind::kSwiGlu;
+    model_.position = PositionKind::kRotary;
+    model_.linearBias = false;
+    model_.qkvBias = family == HfFamily::kQwen2;
+    model_.tiedEmbeddings = false;
+    model_.normEpsilon = 1e-6;
+    map_.required("num_hidden_layers", &model_.numLayers);
+    map_.required("hidden_size", &model_.hiddenSize);
+    map_.required("num_attention_heads", &model_.numHeads);
+    map_.required("intermediate_size", &model_.ffnSize);
+    map_.required("max_position_embeddings", &model_.maxSequence);
+    readKvHeads(family);
+    map_.optional("rms_norm_eps", &model_.normEpsilon);
+    map_.optional("tie_word_embeddings", &model_.tiedEmbeddings);
+    if (map_.child("head_dim"))
+      map_.required("head_dim", &model_.headSize);
+    else
+      deriveHeadSize("num_attention_heads", "hidden_size");
+    readRope();
+    readLayerTypes();
+    if (family == HfFamily::kLlama) readLlamaBiases();
+    if (family == HfFamily::kMistral) readMistralWindow();
+    if (family == HfFamily::kQwen2) readQwen2Window();
+  }
+
+  // The default is a number in two of the classes; null means "as many as heads" in all three.
+  void readKvHeads(HfFamily family) {
+    model_.numKvHeads = model_.numHeads;
+    if (map_.isAbsent("num_key_value_heads")) {
+      if (family == HfFamily::kMistral) model_.numKvHeads = 8;
+      if (family == HfFamily::kQwen2) model_.numKvHeads = 32;
+    }
+    map_.optional("num_key_value_heads", &model_.numKvHeads);
+  }
+
+  void deriveHeadSize(std::string_view headsKey, std::string_view hiddenKey) {
+    if (model_.numHeads < 1 || model_.hiddenSize < 1) return;
+    if (model_.hiddenSize % model_.numHeads != 0) {
+      if (const Node* node = map_.child(headsKey))
+        map_.fail(*node, fmt::format("{} does not divide {} ({})", model_.numHeads, hiddenKey,
+                                     model_.hiddenSize));
+      return;
+    }
+    model_.headSize = model_.hiddenSize / model_.numHeads;
+  }
+
+  // Newer files keep the base in a map, {rope_theta: ..., rope_type: default}.
+  void readRope() {
+    map_.optional("rope_theta", &model_.ropeTheta);
+    const Node* node = map_.child("rope_parameters");
+    if (!node) return;
+    MapReader rope(map_.file(), *node, "rope_parameters.");
+    std::string type = "default";
+    rope.optional("rope_type", &type);
+    double theta = model_.ropeTheta;
+    rope.optional("rope_theta", &theta);
+    if (type != "default")
+      rope.fail(*rope.child("rope_type"),
+                fmt::format("{} is not supported (accepted: default): rotary positions are not scaled",
+                            quoteForMessage(type)));
+    if (map_.child("rope_theta") && theta != model_.ropeTheta)
+      rope.fail(*rope.child("rope_theta"), "differs from rope_theta outside the map");
+    model_.ropeTheta = theta;
+    map_.merge(rope.finish(MapReader::Unknown::kCannotTell));
+  }
+
+  void readLayerTypes() {
+    const Node* types = map_.child("layer_types");
+    if (!types) return;
+    if (types->kind != Node::Kind::kList) {
+      map_.fail(*types, fmt::format("expected a list, got {}", describe(*types)));
+      return;
+    }
+    for (const Node& type : types->items)
+      if (type.text != "full_attention")
+        map_.fail(*types, fmt::format("{} is not supported (accepted: full_attention)", describe(type)));
+  }
+
+  // In Llama, attention_bias adds biases to q, k, v and the output, mlp_bias to the feed-forward matrices.
+  // ModelSpec has one switch for q, k, v and one for all others: both or none.
+  void readLlamaBiases() {
+    bool attention = false;
+    bool mlp = false;
+    map_.optional("attention_bias", &attention);
+    map_.optional("mlp_bias", &mlp);
+    if (attention != mlp) {
+      const std::string_view key = attention ? "attention_bias" : "mlp_bias";
+      map_.fail(*map_.child(key),
+                "true is supported only if attention_bias and mlp_bias are both true");
+    }
+    model_.qkvBias = attention;
+    model_.linearBias = attention && mlp;
+  }
+
+  void readMistralWindow() {
+    // The default of the class is 4096; null is full attention.
+    int64_t window = map_.isAbsent("sliding_window") ? 4096 : kMaxSize;
+    map_.optional("sliding_window", &window);
+    refuseWindow("sliding_window", window);
+  }
+
+  void readQwen2Window() {
+    bool used = false;
+    int64_t window = map_.isAbsent("sliding_window") ? 4096 : kMaxSize;
+    int64_t fullLayers = 0;  // Layers before this have full attention; all others a window.
+    map_.optional("use_sliding_window", &used);
+    map_.optional("sliding_window", &window);
+    map_.optional("max_window_layers", &fullLayers);
+    if (used) refuseWindow("use_sliding_window", window);
+  }
+
+  void refuseWindow(std::string_view key, int64_t window) {
+    if (window >= model_.maxSequence) return;
+    const std::string message = fmt::format(
+        "attention within a sliding window of {0} tokens is not supported, and max_position_embeddings is {1}; "
+        "sequences of up to {0} tokens are unaffected: set max_position_embeddings to {0} to train "
+        "those, or the window to null for full attention",
+        window, model_.maxSequence);
+    if (const Node* node = map_.child(key))
+      map_.fail(*node, message);
+    else
+      map_.merge(map_.errorFor({std::string(key), message}));
+  }
+
+  Result<ModelSpec> finish() {
+    if (Status status = map_.finish(MapReader::Unknown::kCannotTell); !status.ok())
+      return Error(std::move(status));
+    if (std::optional<Problem> problem = findProblem(model_)) {
+      for (const auto& [ours, theirs] : hfKeys_)
+        if (problem->key == ours) {
+          problem->key = theirs;
+          break;
+        }
+      return Error(map_.errorFor(*problem));
+    }
+    return model_;
+  }
+
+  MapReader map_;
+  ModelSpec model_;
+  std::vector<std::pair<std::string_view, std::string_view>> hfKeys_;
+};
+
+}  // namespace
+
+Result<ModelSpec> importHuggingFace(const Node& root, const std::string& name) {
+  return Importer(root, name).import();
+}
+
+}  // namespace trireme::spec

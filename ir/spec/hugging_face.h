@@ -1,0 +1,18 @@
+// Reads a Hugging Face config.json of gpt2, llama, mistral or qwen2.
+//
+// An absent option has the default that the `transformers` library gives it. An option that changes the
+// computation and has no counterpart in ModelSpec is refused by name; one that cannot change it is ignored;
+// one that is not known either way is refused.
+#pragma once
+#include <string>
+
+#include "ir/base/status.h"
+#include "ir/spec/model_spec.h"
+#include "ir/spec/yaml_node.h"
+
+namespace trireme::spec {
+
+// `root` is the document of file `name`. Errors: kInvalidArgument, with the place.
+Result<ModelSpec> importHuggingFace(const Node& root, const std::string& name);
+
+}  // namespace trireme::spec

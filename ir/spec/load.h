@@ -1,0 +1,42 @@
+// Reads specs from YAML (JSON is a subset). Every error names file, line, column, what was expected
+// and, for a misspelt key, the nearest valid one. Unknown keys are errors. Nothing is defaulted
+// silently where the model would change.
+//
+// Errors: kInvalidArgument (content), kUnavailable (the file cannot be read).
+#pragma once
+#include <string>
+
+#include "ir/base/status.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/model_spec.h"
+#include "ir/spec/training_spec.h"
+
+namespace trireme::spec {
+
+// Our own model YAML (keys: ir/spec/README.md), or a Hugging Face config.json (recognised by `model_type`: gpt2, llama,
+// mistral, qwen2). A Hugging Face option that changes the computation and is not supported
+// (rope_scaling, sliding_window in use, unknown activation...) is refused by name.
+Result<ModelSpec> loadModel(const std::string& path);
+Result<ModelSpec> parseModel(const std::string& text, const std::string& name);
+
+// Sequence length and batch may be absent (0): the command line gives them.
+Result<TrainingSpec> loadTraining(const std::string& path);
+Result<TrainingSpec> parseTraining(const std::string& text, const std::string& name);
+
+// A GPT-2 config.json carries dropout rates (embd_pdrop, attn_pdrop, resid_pdrop); they are training settings
+// and are taken only from the training file.
+Result<ClusterSpec> loadCluster(const std::string& path);
+Result<ClusterSpec> parseCluster(const std::string& text, const std::string& name);
+
+Result<StackProfile> loadStack(const std::string& path);
+Result<StackProfile> parseStack(const std::string& text, const std::string& name);
+
+// The inverse of parseModel / parseTraining: round-trips exactly.
+std::string printModel(const ModelSpec& model);
+std::string printTraining(const TrainingSpec& training);
+
+// Checks that the values make sense together (positive sizes, heads divide...).
+Status verifyModel(const ModelSpec& model);
+Status verifyTraining(const TrainingSpec& training, const ModelSpec& model);
+
+}  // namespace trireme::spec

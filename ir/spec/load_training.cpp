@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include "ir/spec/checks.h"
+#include "ir/spec/document.h"
+#include "ir/spec/load.h"
+
+namespace trireme::spec {
+namespace {
+
+constexpr EnumName<Precision> kPrecisionArray[] = {
+    {"fp64", Precision::kFp64}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
+constexpr std::span<const EnumName<Precision>> kPrecisions = kPrecisionArray;
+
+// Absent means "the command line says"; a written 0 is a mistake.
+void readGiven(MapReader& map, std::string_view key, int64_t* out) {
+  const Node* node = map.child(key);
+  if (!node) return;
+  map.required(key, out);
+  if (*out == 0) map.fail(*node, "must be at least 1 (leave it out to give it on the command line)");
+}
+
+}  // namespace
+
+Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
+                                  const std::string& path) {
+  MapReader map(file, node, path);
+  TrainingSpec t;
+  map.optional("precision", kPrecisions, &t.precision);
+  map.optional("seed", &t.seed);
+  readGiven(map, "sequence_length", &t.sequenceLength);
+  readGiven(map, "global_batch_size", &t.globalBatchSize);
+  map.optional("embedding_dropout", &t.embeddingDropout);
+  map.optional("attention_dropout", &t.attentionDropout);
+  map.optional("residual_dropout", &t.residualDropout);
+  map.optional("learning_rate", &t.learningRate);
+  map.optional("min_learning_rate", &t.minLearningRate);
+  map.optional("warmup_steps", &t.warmupSteps);
+  map.optional("decay_steps", &t.decaySteps);
+  map.optional("beta1", &t.beta1);
+  map.optional("beta2", &t.beta2);
+  map.optional("epsilon", &t.epsilon);
+  map.optional("weight_decay", &t.weightDecay);
+  map.optional("clip_norm", &t.clipNorm);
+  TRIREME_RETURN_IF_ERROR(map.finish());
+  if (const std::optional<Problem> problem = findProblem(t)) return Error(map.errorFor(*problem));
+  return t;
+}
+
+Result<TrainingSpec> parseTraining(const std::string& text, const std::string& name) {
+  TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, name));
+  return readTraining(name, root, "");
+}
+
+std::string printTraining(const TrainingSpec& t) {
+  std::string text;
+  auto line = [&](std::string_view key, const auto& value) {
+    text += fmt::format("{}: {}\n", key, value);
+  };
+  line("precision", nameOf(kPrecisions, t.precision));
+  line("seed", t.seed);
+  if (t.sequenceLength != 0) line("sequence_length", t.sequenceLength);
+  if (t.globalBatchSize != 0) line("global_batch_size", t.globalBatchSize);
+  line("embedding_dropout", t.embeddingDropout);
+  line("attention_dropout", t.attentionDropout);
+  line("residual_dropout", t.residualDropout);
+  line("learning_rate", t.learningRate);
+  line("min_learning_rate", t.minLearningRate);
+  line("warmup_steps", t.warmupSteps);
+  line("decay_steps", t.decaySteps);
+  line("beta1", t.beta1);
+  line("beta2", t.beta2);
+  line("epsilon", t.epsilon);
+  line("weight_decay", t.weightDecay);
+  line("clip_norm", t.clipNorm);
+  return text;
+}
+
+Status verifyTraining(const TrainingSpec& training, const ModelSpec& model) {
+  if (const std::optional<Problem> problem = findProblem(training))
+    return invalidArgument(fmt::format("{}: {}", problem->key, problem->message));
+  if (training.sequenceLength == 0)
+    return invalidArgument("sequence_length: not given, neither in the training file nor on the command line");
+  if (training.globalBatchSize == 0)
+    return invalidArgument("global_batch_size: not given, neither in the training file nor on the command line");
+  if (training.sequenceLength > model.maxSequence)
+    return invalidArgument(fmt::format("sequence_length: {} exceeds the model's max_sequence ({})",
+                                       training.sequenceLength, model.maxSequence));
+  return {};
+}
+
+}  // namespace trireme::spec

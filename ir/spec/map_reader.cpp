@@ -1,0 +1,206 @@
+#include "ir/spec/map_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "ir/spec/quantity.h"
+
+namespace trireme::spec {
+namespace {
+
+Status expected(std::string_view what, const Node& node) {
+  return invalidArgument(fmt::format("expected {}, got {}{}", what, describe(node),
+                                     node.quoted ? " (text in quotes)" : ""));
+}
+
+// "device." as the subject of a message: "device: ".
+std::string subject(std::string_view path) {
+  if (path.empty()) return "";
+  return fmt::format("{}: ", path.substr(0, path.size() - 1));
+}
+
+// The value as an example within a message, if it is short enough to be one.
+std::string exampleOf(const Node& node) {
+  const bool shows = node.kind == Node::Kind::kScalar && node.text.size() <= 32 &&
+                     node.text.find_first_of("\r\n") == std::string::npos;
+  return shows ? node.text : "...";
+}
+
+bool isPlain(const Node& node) { return node.kind == Node::Kind::kScalar && !node.quoted; }
+
+template <typename T>
+Status readInteger(const Node& node, std::string_view what, T* out) {
+  if (!isPlain(node)) return expected(what, node);
+  const char* end = node.text.data() + node.text.size();
+  const auto [stop, code] = std::from_chars(node.text.data(), end, *out);
+  if (code == std::errc::result_out_of_range)
+    return invalidArgument(fmt::format("{} is out of range", describe(node)));
+  if (code != std::errc() || stop != end) return expected(what, node);
+  return {};
+}
+
+template <typename T>
+Status readQuantity(const Node& node, Result<T> (*parse)(std::string_view), T* out) {
+  if (node.kind != Node::Kind::kScalar) return expected("a number with a unit", node);
+  Result<T> value = parse(node.text);
+  if (!value.has_value()) return value.error().withContext(describe(node));
+  *out = *value;
+  return {};
+}
+
+}  // namespace
+
+Status readValue(const Node& node, int64_t* out) { return readInteger(node, "a whole number", out); }
+Status readValue(const Node& node, uint64_t* out) {
+  return readInteger(node, "a whole number that is not negative", out);
+}
+
+Status readValue(const Node& node, double* out) {
+  if (!isPlain(node)) return expected("a number", node);
+  Result<double> value = parseDecimal(node.text);
+  if (!value.has_value()) return value.error().withContext(describe(node));
+  *out = *value;
+  return {};
+}
+
+Status readValue(const Node& node, bool* out) {
+  if (!isPlain(node) || (node.text != "true" && node.text != "false"))
+    return expected("true or false", node);
+  *out = node.text == "true";
+  return {};
+}
+
+Status readValue(const Node& node, std::string* out) {
+  if (node.kind != Node::Kind::kScalar) return expected("text", node);
+  *out = node.text;
+  return {};
+}
+
+Status readValue(const Node& node, Bytes* out) { return readQuantity(node, parseBytes, out); }
+Status readValue(const Node& node, Seconds* out) { return readQuantity(node, parseSeconds, out); }
+Status readValue(const Node& node, BytesPerSecond* out) {
+  return readQuantity(node, parseBytesPerSecond, out);
+}
+Status readValue(const Node& node, FlopsPerSecond* out) {
+  return readQuantity(node, parseFlopsPerSecond, out);
+}
+
+MapReader::MapReader(const std::string& file, const Node& node, std::string path)
+    : file_(file), node_(node), path_(std::move(path)) {
+  if (node.kind != Node::Kind::kMap)
+    error_ = errorAt(file_, node.mark,
+                     fmt::format("{}expected a map of keys and values, got {}", subject(path_),
+                                 describe(node)));
+}
+
+const Node* MapReader::child(std::string_view key) {
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.emplace_back(key);
+  const Node* node = node_.find(key);
+  return node && nullIsAbsent_ && node->kind == Node::Kind::kNull ? nullptr : node;
+}
+
+const Node* MapReader::requiredChild(std::string_view key) {
+  const Node* node = child(key);
+  if (!node && missing_.ok())
+    missing_ = errorAt(file_, node_.mark, fmt::format("{}{}: missing", path_, key));
+  return node;
+}
+
+void MapReader::fail(const Node& node, std::string_view message) { fail(node, node, message); }
+
+void MapReader::fail(const Node& named, const Node& place, std::string_view message) {
+  if (error_.ok())
+    error_ = errorAt(file_, place.mark, fmt::format("{}{}: {}", path_, named.key, message));
+}
+
+void MapReader::check(const Node& node, const Status& status) {
+  if (!status.ok()) fail(node, status.message());
+}
+
+void MapReader::merge(const Status& status) {
+  if (error_.ok()) error_ = status;
+}
+
+Status MapReader::errorFor(const Problem& problem) const {
+  const Node* node = node_.find(problem.key);
+  return errorAt(file_, node ? node->mark : node_.mark,
+                 fmt::format("{}{}: {}", path_, problem.key, problem.message));
+}
+
+Status MapReader::finish(Unknown unknown) const {
+  if (node_.kind != Node::Kind::kMap) return error_;
+  for (const Node& item : node_.items) {
+    if (std::find(known_.begin(), known_.end(), item.key) != known_.end()) continue;
+    const std::string message =
+        unknown == Unknown::kCannotTell
+            ? fmt::format("unknown option {}: cannot tell whether it changes the model",
+                          quoteForMessage(item.key))
+            : fmt::format("unknown key {}{}", quoteForMessage(item.key),
+                          suggestion(item.key, known_));
+    return errorAt(file_, item.keyMark, subject(path_) + message);
+  }
+  return firstValueError();
+}
+
+void MapReader::failEnum(const Node& node, const std::vector<std::string>& known) {
+  if (node.kind == Node::Kind::kScalar)
+    fail(node, fmt::format("unknown value {}{}", describe(node), suggestion(node.text, known)));
+  else
+    fail(node, fmt::format("expected one of {}, got {}", fmt::join(known, ", "), describe(node)));
+}
+
+const Node* MapReader::openSourced(const Node& node) {
+  if (node.kind != Node::Kind::kMap) {
+    fail(node, fmt::format("a number needs a source; write {{value: {}, source: \"who says so\"}}",
+                           exampleOf(node)));
+    return nullptr;
+  }
+  MapReader map(file_, node, path_ + node.key + ".");
+  const Node* value = map.requiredChild("value");
+  std::string source;
+  map.required("source", &source);
+  if (const Status status = map.finish(); !status.ok()) {
+    merge(status);
+    return nullptr;
+  }
+  if (source.find_first_not_of(" \t\n\r") == std::string::npos) {
+    fail(node, "the source is empty: say where the number comes from");
+    return nullptr;
+  }
+  return value;
+}
+
+size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates) {
+  constexpr size_t kLongestKey = 64;  // Nothing longer is near a key of ours.
+  const std::string* best = nullptr;
+  size_t bestDistance = std::max<size_t>(2, wrong.size() / 3) + 1;
+  if (wrong.size() <= kLongestKey)
+    for (const std::string& candidate : candidates)
+      if (const size_t distance = editDistance(wrong, candidate); distance < bestDistance) {
+        best = &candidate;
+        bestDistance = distance;
+      }
+  if (best) return fmt::format("; did you mean '{}'?", *best);
+  return fmt::format("; valid: {}", fmt::join(candidates, ", "));
+}
+
+}  // namespace trireme::spec

@@ -1,0 +1,46 @@
+// How to train: everything that changes the numbers but not where they are computed.
+#pragma once
+#include <cstdint>
+
+#include "ir/base/dtype.h"
+
+namespace trireme::spec {
+
+// kBf16: bf16 compute and parameters, fp32 gradients and master weights.
+enum class Precision : uint8_t { kFp64, kFp32, kBf16 };
+
+constexpr DType computeDType(Precision p) {
+  return p == Precision::kFp64 ? DType::kF64 : p == Precision::kFp32 ? DType::kF32 : DType::kBf16;
+}
+// Gradients, master weights, optimizer state, norm statistics and losses.
+constexpr DType stateDType(Precision p) {
+  return p == Precision::kFp64 ? DType::kF64 : DType::kF32;
+}
+
+struct TrainingSpec {
+  Precision precision = Precision::kFp32;
+  uint64_t seed = 1234;
+  int64_t sequenceLength = 0;   // tokens per sample
+  int64_t globalBatchSize = 0;  // samples per step
+  // Dropout probabilities in [0, 1).
+  double embeddingDropout = 0.0;
+  double attentionDropout = 0.0;
+  double residualDropout = 0.0;
+  // AdamW: p -= lr * (mhat / (sqrt(vhat) + epsilon) + weightDecay * p), Loshchilov & Hutter 2019.
+  // Decay applies to matrices and embeddings, never to biases and norms.
+  double learningRate = 3e-4;
+  double minLearningRate = 0.0;  // the cosine ends here
+  int64_t warmupSteps = 0;       // linear from 0: step i of the warm-up uses (i + 1) / warmupSteps
+  int64_t decaySteps = 0;        // cosine over these steps after the warm-up; 0: constant
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weightDecay = 0.1;
+  double clipNorm = 1.0;  // global L2 norm; 0: no clipping
+
+  // Learning rate of `step` (0-based).
+  double learningRateAt(int64_t step) const;
+  bool operator==(const TrainingSpec&) const = default;
+};
+
+}  // namespace trireme::spec

@@ -1,0 +1,46 @@
+#include "runtime/comm/thread_world.h"
+
+#include <fmt/format.h>
+
+#include "runtime/comm/thread_communicator.h"
+#include "runtime/comm/thread_world_state.h"
+
+namespace trireme::runtime {
+
+ThreadWorld::Group::Group(const std::vector<int32_t>& ranks) : members(ranks.size()) {
+  for (size_t i = 0; i < ranks.size(); ++i) members[i].rank = ranks[i];
+}
+
+ThreadWorld::ThreadWorld(int32_t numRanks, const std::vector<std::vector<int32_t>>& groups,
+                         std::chrono::nanoseconds timeout)
+    : timeout_(timeout) {
+  for (const std::vector<int32_t>& ranks : groups)
+    groups_.push_back(std::make_unique<Group>(ranks));
+  for (int32_t rank = 0; rank < numRanks; ++rank) ranks_.push_back(std::make_unique<RankState>());
+}
+
+ThreadWorld::~ThreadWorld() = default;
+
+std::unique_ptr<Communicator> ThreadWorld::communicator(int32_t rank) {
+  return std::make_unique<ThreadCommunicator>(*this, rank);
+}
+
+Status ThreadWorld::failure() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok() || failedRank_ < 0) return failure_;
+  return failure_.withContext(fmt::format("rank {} failed", failedRank_));
+}
+
+void ThreadWorld::fail(int32_t rank, const Status& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.ok()) {
+      failure_ = reason;
+      failedRank_ = rank;
+    }
+  }
+  failed_.store(true, std::memory_order_seq_cst);
+  for (const auto& state : ranks_) state->doorbell.ring();
+}
+
+}  // namespace trireme::runtime

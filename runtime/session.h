@@ -1,0 +1,101 @@
+// Trains: loads a bundle, owns one arena and one thread per rank, and runs steps.
+//
+//   auto session = Session::create(std::move(bundle), {});
+//   auto data = ByteFiles::open({"corpus.txt"}, ...);
+//   for (...) auto result = (*session)->step(**data);
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/program/bundle.h"
+#include "ir/program/trace.h"
+#include "runtime/data/data_source.h"
+#include "runtime/executor/counters.h"
+#include "runtime/executor/fault_injector.h"
+
+namespace trireme::runtime {
+
+class FileSystem;
+
+struct SessionOptions {
+  int threadsPerRank = 1;
+  double timeoutSeconds = 60;     // of any one wait for a peer
+  bool trace = false;             // record TraceEvents
+  bool useReference = false;      // every op by its slow readable twin; ignores generated code
+  std::string sharedObject;       // path of kernels.so; empty: the bundle's bytes, if it has any
+  FaultInjector* faults = nullptr;  // tests; not owned
+};
+
+struct StepResult {
+  int64_t step = 0;          // 0-based number of the step that was run
+  double loss = 0;           // mean over the tokens of the global batch
+  double gradNorm = 0;       // before clipping
+  double learningRate = 0;   // that the step used
+  double seconds = 0;
+};
+
+// A logical tensor: full, unpadded, row-major, under its name in the state table with the layer
+// number filled in.
+struct NamedTensor {
+  std::string name;
+  std::vector<int64_t> dims;
+  std::vector<double> values;
+};
+
+// Not thread-safe: one caller at a time. The first failure of a step is final: the ranks have
+// diverged, and every later call but the accessors returns it again; resume from a checkpoint.
+class Session {
+ public:
+  // Allocates the arenas and initialises parameters (the same values under any plan).
+  // kInvalidArgument: the program or its kernels are malformed, or need CPU features that are
+  //                   missing here.
+  // kResourceExhausted: an arena or a thread cannot be had.
+  static Result<std::unique_ptr<Session>> create(program::Bundle bundle, SessionOptions options);
+  // Reads the bundle in `folder` and opens its shared object. Errors: also those of readBundle().
+  static Result<std::unique_ptr<Session>> open(const std::string& folder, SessionOptions options);
+  ~Session();
+
+  // Runs one training step on all ranks and waits for it. The error is that of the rank that failed
+  // first; each rank's own is in rankStatuses().
+  // kUnavailable: a rank stopped or stalled; names rank, instruction and the peer awaited.
+  // kInvalidArgument: the data source refused a sample.
+  Result<StepResult> step(DataSource& data);
+
+  // Steps done so far: the number of the next one.
+  int64_t numStepsDone() const;
+  const program::Program& program() const;
+  const std::vector<Status>& rankStatuses() const;
+
+  // Current weights: the optimizer's masters in state dtype, in order of logical index.
+  std::vector<NamedTensor> gatherParameters() const;
+  // Current weights as the forward pass reads them (compute dtype).
+  std::vector<NamedTensor> gatherComputeParameters() const;
+  // Gradient of the last step: summed over the global batch, before clipping.
+  std::vector<NamedTensor> gatherGradients() const;
+
+  // Of the last step, per rank.
+  const std::vector<RankCounters>& counters() const;
+  // Since the start or the last call, of all ranks, if SessionOptions::trace.
+  std::vector<program::TraceEvent> takeTrace();
+
+  // Writes weights, moments and position to one safetensors file, atomically: the old file survives
+  // any failure. kResourceExhausted: the disk is full. See runtime/checkpoint/checkpoint.h.
+  Status saveCheckpoint(const std::string& path) const;
+  // Continues from a checkpoint that any plan of the same model and training settings wrote; under
+  // the same plan, bit for bit.
+  // kInvalidArgument: names what is truncated, corrupt, newer, missing or misshapen. Unless it says
+  // otherwise the session is as before.
+  Status loadCheckpoint(const std::string& path);
+  // The same through another file system (tests).
+  Status saveCheckpoint(const std::string& path, FileSystem& files) const;
+  Status loadCheckpoint(const std::string& path, FileSystem& files);
+
+ private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::runtime
