@@ -27,22 +27,16 @@ StageCost stageCost(const BodyWalker& walker, const program::Role& role) {
   return cost;
 }
 
-// The slowest transfer from any chunk to the next, in either direction.
+// The largest message over the slowest link between neighbouring stages.
 Seconds slowestHop(const std::vector<StageCost>& stages, const plan::Plan& plan,
                    const spec::ClusterSpec& cluster) {
-  Seconds slowest;
-  const auto p = static_cast<int64_t>(stages.size());
-  if (p == 1) return slowest;
-  for (int64_t r = 0; r < p; ++r) {
-    const StageCost& stage = stages[static_cast<size_t>(r)];
-    const auto send = [&](Bytes bytes, int64_t to) {
-      if (bytes.count() > 0)
-        slowest = std::max(slowest, sendTime(bytes, stageLink(r, to, plan, cluster, bytes)));
-    };
-    for (const WalkedBody& body : stage.forward) send(body.total().sentForward, (r + 1) % p);
-    for (const WalkedBody& body : stage.backward) send(body.total().sentBackward, (r + p - 1) % p);
-  }
-  return slowest;
+  if (stages.size() == 1) return {};
+  Bytes largest;
+  for (const StageCost& stage : stages)
+    for (size_t chunk = 0; chunk < stage.forward.size(); ++chunk)
+      largest = std::max({largest, stage.forward[chunk].outside.sentForward,
+                          stage.backward[chunk].outside.sentBackward});
+  return sendTime(largest, stageLink(plan, cluster));
 }
 
 // What one stage does once per step.

@@ -18,7 +18,7 @@ Seconds trainingTime(double tokens, double parameters, double devices, FlopsPerS
   return Flops(8 * tokens * parameters) / (reached * devices);
 }
 
-Flops modelFlops(const spec::ModelSpec& model, const spec::TrainingSpec& training) {
+StepFlops stepFlops(const spec::ModelSpec& model, const spec::TrainingSpec& training) {
   const auto hidden = static_cast<double>(model.hiddenSize);
   const auto queryWidth = static_cast<double>(model.numHeads * model.headSize);
   const auto keyValueWidth = static_cast<double>(2 * model.numKvHeads * model.headSize);
@@ -29,10 +29,15 @@ Flops modelFlops(const spec::ModelSpec& model, const spec::TrainingSpec& trainin
   const double tokens = sequence * static_cast<double>(training.globalBatchSize);
   // Two products of s x s x queryWidth per sequence, two FLOPs per multiply-add.
   const double attention = 4 * sequence * queryWidth;
-  const double perToken =
-      static_cast<double>(model.numLayers) * (2 * layerWeights + attention) +
-      2 * hidden * static_cast<double>(model.vocabSize);
-  return Flops(3 * tokens * perToken);
+  const double passes = 3 * tokens;
+  const auto layers = static_cast<double>(model.numLayers);
+  return {Flops(passes * layers * 2 * layerWeights), Flops(passes * layers * attention),
+          Flops(passes * 2 * hidden * static_cast<double>(model.vocabSize))};
+}
+
+Flops modelFlops(const spec::ModelSpec& model, const spec::TrainingSpec& training) {
+  const StepFlops parts = stepFlops(model, training);
+  return parts.layers + parts.attention + parts.head;
 }
 
 }  // namespace trireme::cost

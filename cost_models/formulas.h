@@ -28,6 +28,14 @@ Flops gptFlops(const GptShape& shape, double globalBatch, bool fullRecompute);
 // Eq. 4:  training time = 8 T P / (n X), T tokens, n devices that reach X each (full recomputation)
 Seconds trainingTime(double tokens, double parameters, double devices, FlopsPerSecond reached);
 
+// The parts of modelFlops.
+struct StepFlops {
+  Flops layers;     // matrix products with weights
+  Flops attention;  // the s x s products
+  Flops head;       // logits
+};
+StepFlops stepFlops(const spec::ModelSpec& model, const spec::TrainingSpec& training);
+
 // Work of one step that any program must do, counted as the field counts model FLOPs: forward and
 // twice that for backward, matrix products only, attention in full (causality not deducted), no
 // recomputation, no padding. For GPT this is Eq. 3 without recomputation.

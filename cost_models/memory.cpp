@@ -5,18 +5,23 @@ namespace {
 
 Bytes unfusedAttentionBytes(const program::Role& role, const plan::Plan& plan,
                             const spec::ModelSpec& model) {
-  const int64_t s = plan.training.sequenceLength;
-  const int64_t element = byteSize(spec::computeDType(plan.training.precision));
-  const int64_t perScore = plan.training.attentionDropout > 0 ? 2 * element + 1 : element;
-  const int64_t perLayer = perScore * plan.microbatchSize * s * s * (model.numHeads / plan.tp);
-  if (plan.recompute != plan::Recompute::kNone) return Bytes(static_cast<double>(perLayer));
+  const Bytes perLayer = unfusedScoresBytes(plan, model);
+  if (plan.recompute != plan::Recompute::kNone) return perLayer;
   int64_t layersInFlight = 0;
   for (const program::Chunk& chunk : role.chunks)
     layersInFlight += int64_t{chunk.numLayers} * chunk.numSlots;
-  return Bytes(static_cast<double>(perLayer * layersInFlight));
+  return perLayer * static_cast<double>(layersInFlight);
 }
 
 }  // namespace
+
+Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model) {
+  const int64_t s = plan.training.sequenceLength;
+  const int64_t element = byteSize(spec::computeDType(plan.training.precision));
+  const int64_t perScore = plan.training.attentionDropout > 0 ? 2 * element + 1 : element;
+  return Bytes(static_cast<double>(perScore * plan.microbatchSize * s * s *
+                                   (model.numHeads / plan.tp)));
+}
 
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,
                    const spec::ModelSpec& model, const spec::StackProfile& stack) {

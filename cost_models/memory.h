@@ -21,6 +21,9 @@ struct MemoryUse {
   }
 };
 
+// Scores that one layer keeps for one microbatch without a fused attention kernel.
+Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model);
+
 // Role `role` of the expansion.
 //   optimizer   StackProfile::optimizerBytesPerParameter x parameters of the rank, divided by
 //               dp when the state is sharded; the arena's own if the profile has no number.

@@ -1,5 +1,6 @@
 #include "cost_models/topology.h"
 
+#include <algorithm>
 #include <map>
 
 #include "ir/base/status.h"
@@ -34,6 +35,13 @@ int64_t membersInside(const std::vector<int32_t>& ranks, int64_t devices) {
   for (const auto& [block, members] : count)
     if (members != count.begin()->second) return 0;
   return count.begin()->second;
+}
+
+// Whether any of the ranks [first, first + count) and the rank `distance` > 0 behind it are in
+// different blocks: the one nearest to the end of its block decides.
+bool leavesBlock(int64_t first, int64_t count, int64_t distance, int64_t devices) {
+  const int64_t last = first % devices + count - 1;
+  return std::min(last, devices - 1) + distance >= devices;
 }
 
 template <typename Group>
@@ -89,16 +97,19 @@ Link linkBetween(int64_t rankA, int64_t rankB, const spec::ClusterSpec& cluster)
   return linkOf(cluster.tiers.back());
 }
 
-Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster,
-               Bytes bytes) {
+Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  TRIREME_CHECK(!cluster.tiers.empty());
   const int64_t perStage = plan.tp * plan.dp();
-  Link slowest = linkBetween(from * perStage, to * perStage, cluster);
-  for (int64_t i = 1; i < perStage; ++i) {
-    const Link link = linkBetween(from * perStage + i, to * perStage + i, cluster);
-    if (link.latency + bytes / link.bandwidth > slowest.latency + bytes / slowest.bandwidth)
-      slowest = link;
-  }
-  return slowest;
+  size_t outermost = 0;
+  const auto widen = [&](int64_t from, int64_t to) {
+    while (outermost + 1 < cluster.tiers.size() &&
+           leavesBlock(from * perStage, perStage, (to - from) * perStage,
+                       cluster.tiers[outermost].devices))
+      ++outermost;
+  };
+  for (int64_t stage = 0; stage + 1 < plan.pp; ++stage) widen(stage, stage + 1);
+  if (plan.virtualStages > 1) widen(0, plan.pp - 1);
+  return linkOf(cluster.tiers[outermost]);
 }
 
 }  // namespace trireme::cost

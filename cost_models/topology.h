@@ -49,9 +49,8 @@ Levels levelsOf(const std::vector<int32_t>& ranks, const spec::ClusterSpec& clus
 
 // The innermost tier whose block holds both ranks.
 Link linkBetween(int64_t rankA, int64_t rankB, const spec::ClusterSpec& cluster);
-// The slowest link between a rank of stage `from` and its peer (same tp, dp) in stage `to`, for a
-// message of `bytes`.
-Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster,
-               Bytes bytes);
+// The link of the outermost tier that any transfer between neighbouring stages crosses; with
+// virtual stages the last stage neighbours the first. Requires pp > 1.
+Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 }  // namespace trireme::cost

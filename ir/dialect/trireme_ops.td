@@ -96,7 +96,7 @@ def RotaryOp : Trireme_MapOp<"rotary", (ins T:$qkv), rotary> {
 def AttentionOp : Trireme_Op<"attention"> {
   let summary = "Causal attention, with the log-sum-exp of each query";
   let arguments = !con((ins T:$qkv), attention);
-  let results = (outs T:$context, T:$lse);
+  let results = (outs T:$ctx, T:$lse);
 }
 def AddOp : Trireme_MapOp<"add", (ins T:$x, T:$y)> { let summary = "x + y"; }
 def LossMaxOp : Trireme_MapOp<"loss_max", (ins T:$logits), vocabulary> {
@@ -149,12 +149,47 @@ def RotaryGradOp : Trireme_MapOp<"rotary_grad", (ins T:$dy), rotary> {
   let summary = "The inverse rotation";
 }
 def AttentionGradOp : Trireme_MapOp<"attention_grad",
-                                    (ins T:$qkv, T:$context, T:$lse, T:$dcontext), attention> {
+                                    (ins T:$qkv, T:$ctx, T:$lse, T:$dctx), attention> {
   let summary = "Gradient of queries, keys and values";
 }
 def LossGradOp : Trireme_MapOp<"loss_grad", (ins T:$logits, T:$max, T:$sum_exp, T:$labels),
                                !con(vocabulary, (ins F64Attr:$scale))> {
   let summary = "(softmax - onehot) scale; padded columns get 0";
+}
+
+// The two halves of the norm gradients, which iterate differently: over tokens and over columns.
+// codegen splits the ops above into these; they are no OpKind.
+class Trireme_SplitOp<string mnemonic, list<Trait> traits>
+    : Op<Trireme_Dialect, mnemonic, !listconcat([Pure], traits)> {
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+}
+def LayerNormGradInputOp
+    : Trireme_SplitOp<"layer_norm_grad_input",
+                      [AllTypesMatch<["x", "dy", "dx"]>, AllTypesMatch<["mean", "rstd"]>]> {
+  let summary = "dx of layer_norm_grad";
+  let arguments = (ins T:$x, T:$gamma, T:$mean, T:$rstd, T:$dy);
+  let results = (outs T:$dx);
+}
+def LayerNormGradWeightOp
+    : Trireme_SplitOp<"layer_norm_grad_weight",
+                      [AllTypesMatch<["x", "dy"]>, AllTypesMatch<["mean", "rstd"]>,
+                       AllTypesMatch<["old_dgamma", "old_dbeta", "dgamma", "dbeta"]>]> {
+  let summary = "dgamma and dbeta of layer_norm_grad, which accumulate";
+  let arguments = (ins T:$x, T:$mean, T:$rstd, T:$dy, T:$old_dgamma, T:$old_dbeta);
+  let results = (outs T:$dgamma, T:$dbeta);
+}
+def RmsNormGradInputOp
+    : Trireme_SplitOp<"rms_norm_grad_input", [AllTypesMatch<["x", "dy", "dx"]>]> {
+  let summary = "dx of rms_norm_grad";
+  let arguments = (ins T:$x, T:$gamma, T:$rstd, T:$dy);
+  let results = (outs T:$dx);
+}
+def RmsNormGradWeightOp
+    : Trireme_SplitOp<"rms_norm_grad_weight",
+                      [AllTypesMatch<["x", "dy"]>, AllTypesMatch<["old_dgamma", "dgamma"]>]> {
+  let summary = "dgamma of rms_norm_grad, which accumulates";
+  let arguments = (ins T:$x, T:$rstd, T:$dy, T:$old_dgamma);
+  let results = (outs T:$dgamma);
 }
 
 #endif

@@ -11,11 +11,12 @@
 namespace trireme::expand {
 namespace {
 
-PassCode makePass(LoweredPass pass, const std::string& name, SegmentTable& segments) {
+PassCode makePass(LoweredPass pass, const graph::Block& block, bool isBackward,
+                  SegmentTable& segments) {
   PassCode code;
   code.pass = std::move(pass);
-  code.placement = placeTemporaries(code.pass);
-  code.code = segments.cut(code.pass, name);
+  code.placement = placeTemporaries(code.pass, isBackward);
+  code.code = segments.cut(code.pass, block.name + (isBackward ? ".backward" : ".forward"));
   return code;
 }
 
@@ -24,8 +25,8 @@ BlockCode makeBlock(const graph::Block& block, const plan::Plan& plan, plan::Rec
   BlockCode code;
   code.lowered = lowerBlock(block, {plan.tp, plan.sequenceParallel}, recompute,
                             plan.training.precision);
-  code.forward = makePass(std::move(code.lowered.forward), block.name + ".forward", segments);
-  code.backward = makePass(std::move(code.lowered.backward), block.name + ".backward", segments);
+  code.forward = makePass(std::move(code.lowered.forward), block, false, segments);
+  code.backward = makePass(std::move(code.lowered.backward), block, true, segments);
   return code;
 }
 

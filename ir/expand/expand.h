@@ -36,6 +36,12 @@ struct ExpandOptions {
   bool tasks = true;
 };
 
+// Where a role's bodies are, as indices into Role::bodies.
+inline constexpr int32_t kBeginBody = 0;  // before the first microbatch
+inline constexpr int32_t kStepBody = 1;   // after the last
+constexpr int32_t forwardBody(int32_t chunk) { return 2 + 2 * chunk; }
+constexpr int32_t backwardBody(int32_t chunk) { return 3 + 2 * chunk; }
+
 // kInvalidArgument: the plan breaks one of its rules (verifyPlan), or does not fit the model.
 Result<Expansion> expand(const spec::ModelSpec& model, const plan::Plan& plan,
                          const ExpandOptions& options = {});

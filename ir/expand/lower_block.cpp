@@ -28,10 +28,6 @@ DType elementType(graph::Element element, spec::Precision precision) {
   return DType::kF32;
 }
 
-bool contains(const std::vector<TensorId>& list, TensorId id) {
-  return std::find(list.begin(), list.end(), id) != list.end();
-}
-
 // What of the forward the backward needs: what is saved, and which ops run again.
 struct SavePlan {
   std::vector<bool> saved;      // per tensor

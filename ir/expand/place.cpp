@@ -27,24 +27,45 @@ std::vector<Life> lifetimes(const LoweredPass& pass) {
   return lives;
 }
 
-// Merges inputs of elementwise ops that die there into the output.
-void shareMemory(const LoweredPass& pass, const std::vector<Life>& lives, std::vector<ValueId>& root) {
-  for (size_t i = 0; i < pass.items.size(); ++i) {
-    const Item& item = pass.items[i];
-    if (item.isCollective || !graph::isElementwise(item.kind)) continue;
-    const Value& output = pass.values[static_cast<size_t>(item.outputs[0])];
-    const bool exclusive = output.storage == Storage::kTemporary ||
-                           output.storage == Storage::kSaved || output.storage == Storage::kOutput;
-    if (!exclusive) continue;
-    for (ValueId v : item.inputs) {
-      const Value& input = pass.values[static_cast<size_t>(v)];
-      if (input.storage != Storage::kTemporary || !(input.type == output.type)) continue;
-      if (lives[static_cast<size_t>(v)].last != static_cast<int>(i)) continue;
-      root[static_cast<size_t>(v)] = item.outputs[0];
-      break;
+// Merges an elementwise op's result with an input that dies there.
+class MemorySharing {
+ public:
+  MemorySharing(const LoweredPass& pass, const std::vector<Life>& lives, std::vector<ValueId>& root)
+      : pass_(pass), lives_(lives), root_(root) {}
+
+  void run(bool isBackward) {
+    for (size_t i = 0; i < pass_.items.size(); ++i) {
+      const Item& item = pass_.items[i];
+      if (item.isCollective || !graph::isElementwise(item.kind)) continue;
+      const Storage output = storage(item.outputs[0]);
+      const bool exclusive = output == Storage::kTemporary || output == Storage::kSaved ||
+                             output == Storage::kOutput;
+      if (!exclusive) continue;
+      if (const ValueId v = dyingInput(i, Storage::kTemporary); v >= 0)
+        root_[static_cast<size_t>(v)] = item.outputs[0];
+      else if (isBackward && output == Storage::kTemporary)
+        if (const ValueId saved = dyingInput(i, Storage::kSaved); saved >= 0)
+          root_[static_cast<size_t>(item.outputs[0])] = saved;
     }
   }
-}
+
+ private:
+  Storage storage(ValueId v) const { return pass_.values[static_cast<size_t>(v)].storage; }
+
+  ValueId dyingInput(size_t i, Storage where) const {
+    const Item& item = pass_.items[i];
+    const auto& type = pass_.values[static_cast<size_t>(item.outputs[0])].type;
+    for (ValueId v : item.inputs)
+      if (storage(v) == where && pass_.values[static_cast<size_t>(v)].type == type &&
+          lives_[static_cast<size_t>(v)].last == static_cast<int>(i))
+        return v;
+    return -1;
+  }
+
+  const LoweredPass& pass_;
+  const std::vector<Life>& lives_;
+  std::vector<ValueId>& root_;
+};
 
 struct Block {
   int64_t offset = 0, bytes = 0;
@@ -67,14 +88,14 @@ int64_t lowestFreeOffset(const std::vector<Block>& placed, const Block& block) {
 
 }  // namespace
 
-Placement placeTemporaries(const LoweredPass& pass) {
+Placement placeTemporaries(const LoweredPass& pass, bool isBackward) {
   const size_t n = pass.values.size();
   std::vector<Life> lives = lifetimes(pass);
   Placement placement;
   placement.root.resize(n);
   placement.scratchOffset.resize(n);
   std::iota(placement.root.begin(), placement.root.end(), 0);
-  shareMemory(pass, lives, placement.root);
+  MemorySharing(pass, lives, placement.root).run(isBackward);
   for (size_t v = 0; v < n; ++v) {
     auto& root = placement.root[v];
     while (placement.root[static_cast<size_t>(root)] != root)

@@ -46,10 +46,10 @@ class RoleBuilder {
   program::Role takeRole() { return std::move(role_); }
   const ArenaUse& use() const { return use_; }
 
-  static constexpr int32_t kBeginBody = 0;
-  static constexpr int32_t kStepBody = 1;
-  static int32_t forwardBody(int32_t chunk) { return 2 + 2 * chunk; }
-  static int32_t backwardBody(int32_t chunk) { return 3 + 2 * chunk; }
+  static constexpr int32_t kBeginBody = expand::kBeginBody;
+  static constexpr int32_t kStepBody = expand::kStepBody;
+  static int32_t forwardBody(int32_t chunk) { return expand::forwardBody(chunk); }
+  static int32_t backwardBody(int32_t chunk) { return expand::backwardBody(chunk); }
 
  private:
   enum class Class : uint8_t { kTied, kMatrixSplit, kMatrixWhole, kVectorSplit, kVectorWhole };

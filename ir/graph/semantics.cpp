@@ -195,9 +195,10 @@ class Matcher {
         bound += found->second.size();
       else if (!variadic)
         ++bound;
+    std::vector<std::pair<char, Dims>> fresh;
     size_t next = 0;
     for (const auto& [letter, variadic] : pattern.items) {
-      auto found = sizes_.find(letter);
+      const auto found = sizes_.find(letter);
       size_t width = 1;
       if (found != sizes_.end())
         width = found->second.size();
@@ -207,12 +208,14 @@ class Matcher {
       const Dims part(dims.begin() + static_cast<long>(next),
                       dims.begin() + static_cast<long>(next + width));
       if (found == sizes_.end())
-        sizes_[letter] = part;
+        fresh.emplace_back(letter, part);
       else if (found->second != part)
         return false;
       next += width;
     }
-    return next == dims.size();
+    if (next != dims.size()) return false;
+    sizes_.insert(fresh.begin(), fresh.end());
+    return true;
   }
 
   // " with s = 4, k... = 6,2": what the message's reader needs to see the mismatch.

@@ -5,8 +5,8 @@
 namespace trireme::plan {
 
 uint64_t fingerprintOf(const spec::ModelSpec& model) {
-  // Naming every field here makes the compiler refuse a new one that the fingerprint would miss. The
-  // name is left out: it changes no computation.
+  // Naming every field makes the compiler refuse a new one that the fingerprint would miss. The name
+  // is left out: it changes no computation.
   const auto& [name, family, numLayers, hiddenSize, numHeads, numKvHeads, headSize, ffnSize,
                vocabSize, maxSequence, norm, normEpsilon, activation, position, ropeTheta,
                tiedEmbeddings, qkvBias, linearBias, initStd] = model;

@@ -91,16 +91,11 @@ std::string indented(const std::string& text) {
 }
 
 // Another version may mean other things by the same keys, so this comes before all of them.
-Status checkVersion(MapReader& map) {
-  const Node* node = map.requiredChild("version");
-  if (!node) return {};
+Status checkVersion(const std::string& file, const Node& root) {
+  const Node* node = root.find("version");
   int64_t version = 0;
-  TRIREME_RETURN_IF_ERROR([&] {
-    map.required("version", &version);
-    return map.firstValueError();
-  }());
-  if (version == kVersion) return {};
-  return spec::errorAt(map.file(), node->mark,
+  if (!node || !spec::readValue(*node, &version).ok() || version == kVersion) return {};
+  return spec::errorAt(file, node->mark,
                        fmt::format("version: {} is {}; expected {}", version,
                                    version > kVersion ? "newer than this program" : "unknown",
                                    kVersion));
@@ -143,9 +138,11 @@ std::string printPlan(const Plan& p) {
 
 Result<Plan> parsePlan(const std::string& text, const std::string& name) {
   TRIREME_ASSIGN_OR_RETURN(const Node root, spec::parseDocument(text, name));
+  TRIREME_RETURN_IF_ERROR(checkVersion(name, root));
   MapReader map(name, root);
-  TRIREME_RETURN_IF_ERROR(checkVersion(map));
   Plan p;
+  int64_t version = 0;
+  map.required("version", &version);
   map.required("model", &p.model);
   map.required("fingerprint", &p.fingerprint);
   map.required("tp", &p.tp);

@@ -93,7 +93,8 @@ Status batchDivides(const Plan& p, const ModelSpec&) {  // (P3)
   const int64_t batch = p.training.globalBatchSize, part = p.dp() * p.microbatchSize;
   if (batch >= 1 && batch % part == 0) return {};
   return invalidArgument(
-      fmt::format("(P3) global batch size {} is not a multiple of dp {} x microbatch size {} = {}{}",
+      fmt::format("(P3) global batch size {} is not a multiple of dp {} x microbatch size {} = "
+                  "{}{}",
                   batch, p.dp(), p.microbatchSize, part, nearestMultiple(batch, part)));
 }
 
@@ -161,9 +162,9 @@ Status layersCoverTheModel(const Plan& p, const ModelSpec& model) {  // (P8)
         return invalidArgument(
             fmt::format("{} has {} layers; nearest: 1", where, range.count));
       if (range.count > model.numLayers - next)
-        return invalidArgument(fmt::format("{} has {} layers, but only {} of the model's {} are left",
-                                           where, range.count, model.numLayers - next,
-                                           model.numLayers));
+        return invalidArgument(
+            fmt::format("{} has {} layers, but only {} of the model's {} are left", where,
+                        range.count, model.numLayers - next, model.numLayers));
       next += range.count;
     }
   if (next == model.numLayers) return {};
@@ -178,9 +179,10 @@ Status sequenceParallelSplits(const Plan& p, const ModelSpec&) {  // (P9)
     return invalidArgument("(P9) sequence parallel needs tp > 1, but tp is 1; nearest: "
                            "sequence_parallel false, or tp 2");
   if (length % p.tp == 0) return {};
+  const auto splits = [=](int64_t tp) { return tp > 1 && length % tp == 0; };
   return invalidArgument(
       fmt::format("(P9) sequence parallel: tp {} does not divide the sequence length {}{}", p.tp,
-                  length, nearest(p.tp, length, [=](int64_t tp) { return tp > 1 && length % tp == 0; })));
+                  length, nearest(p.tp, length, splits)));
 }
 
 Status scatterGatherApplies(const Plan& p, const ModelSpec& model) {  // (P10)
@@ -197,8 +199,8 @@ Status scatterGatherApplies(const Plan& p, const ModelSpec& model) {  // (P10)
                        (model.hiddenSize % p.tp) % p.tp;
   if (rest == 0) return {};
   return invalidArgument(
-      fmt::format("(P10) scatter-gather: tp {} does not divide microbatch size {} x sequence length "
-                  "{} x hidden size {}; nearest: scatter_gather false",
+      fmt::format("(P10) scatter-gather: tp {} does not divide microbatch size {} x sequence "
+                  "length {} x hidden size {}; nearest: scatter_gather false",
                   p.tp, p.microbatchSize, p.training.sequenceLength, model.hiddenSize));
 }
 

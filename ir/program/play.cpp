@@ -16,6 +16,7 @@ struct Node {
   int32_t awaited = -1;  // kWait: node whose end is awaited
   int32_t meeting = -1;  // kSend, kRecv, kCollective
   double begin = 0, end = 0;
+  bool arrived = false;  // at the meeting
   bool done = false;
 };
 
@@ -187,13 +188,16 @@ class Player {
   }
 
   // Counts a guest in; the last one completes the meeting for all.
-  bool arrive(const Node& node, double now) {
+  bool arrive(Node& node, double now) {
+    if (node.arrived) return false;
+    node.arrived = true;
     Meeting& meeting = meetings_[index(node.meeting)];
     meeting.ready = std::max(meeting.ready, now);
     if (++meeting.arrived < meeting.expected) return false;
     const double end = meeting.ready + meeting.seconds;
     for (const Guest& guest : meeting.guests) {
       const Node& other = actors_[index(guest.actor)].nodes[index(guest.node)];
+      if (!other.arrived || other.done) continue;
       const FlowStep& step = stepOf(guest.actor, other);
       complete(guest.actor, guest.node, meeting.ready, end);
       work_.push_back({guest.actor, static_cast<int32_t>(step.stream)});
@@ -258,9 +262,7 @@ class Player {
     if (node.meeting >= 0) {
       other = {};
       for (const Guest& guest : meetings_[index(node.meeting)].guests) {
-        const Node& there = actors_[index(guest.actor)].nodes[index(guest.node)];
-        const auto stream = static_cast<int32_t>(stepOf(guest.actor, there).stream);
-        if (headOf({guest.actor, stream}) != guest.node) other = guest;
+        if (!actors_[index(guest.actor)].nodes[index(guest.node)].arrived) other = guest;
       }
     }
     if (other.actor < 0) return {-1, 0};

@@ -1,6 +1,6 @@
-// Each rank holds v chunks, so the bubble is v times shorter. Microbatches go in groups of p: a group
-// visits chunk 0 of all ranks, then chunk 1, ..., before the next group starts. Two stages, two
-// chunks, four microbatches (chunk.microbatch):
+// Each rank holds v chunks, so the bubble is v times shorter. Microbatches go in groups of p: a
+// group visits chunk 0 of all ranks, then chunk 1, ..., before the next group starts. Two stages,
+// two chunks, four microbatches (chunk.microbatch):
 //
 //   rank 0   F0.0 F0.1 F1.0 F1.1 F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3
 //   rank 1   F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3

@@ -81,13 +81,12 @@ void readTier(MapReader& cluster, const Node& node, const std::string& path, boo
   readPositive(map, "bandwidth", &tier.bandwidth);
   readNotNegative(map, "latency", &tier.latency);
   if (map.firstValueError().ok()) {
-    const Node& place = map.child("devices") ? *map.child("devices") : node;
     if (tier.devices < 1 || tier.devices % inner != 0)
-      map.fail(place, fmt::format("devices: must be a multiple of the tier before ({}), got {}", inner,
-                                  tier.devices));
+      map.merge(map.errorFor({"devices", fmt::format("must be a multiple of the tier before ({}), got {}",
+                                                     inner, tier.devices)}));
     else if (isLast && tier.devices != spec->numDevices)
-      map.fail(place, fmt::format("the last tier must span all {} devices, got {}", spec->numDevices,
-                                  tier.devices));
+      map.merge(map.errorFor({"devices", fmt::format("the last tier must span all {} devices, got {}",
+                                                     spec->numDevices, tier.devices)}));
   }
   cluster.merge(map.finish());
   spec->tiers.push_back(tier);

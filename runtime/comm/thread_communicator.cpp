@@ -70,7 +70,8 @@ Status ThreadCommunicator::unavailable(int32_t awaited, const char* what) const 
                                ? fmt::format("rank {}: {}", rank_, what)
                                : fmt::format("rank {}, waiting for rank {}: {}", rank_, awaited, what);
   if (!world_.failed()) return trireme::unavailable(self);
-  return trireme::unavailable(fmt::format("{} ({})", self, world_.failure().message()));
+  return trireme::unavailable(fmt::format("{} (rank {} failed: {})", self, world_.failedRank(),
+                                          world_.failure().message()));
 }
 
 Status ThreadCommunicator::wait(Condition& condition) {

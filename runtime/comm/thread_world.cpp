@@ -1,7 +1,5 @@
 #include "runtime/comm/thread_world.h"
 
-#include <fmt/format.h>
-
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/comm/thread_world_state.h"
 
@@ -25,10 +23,14 @@ std::unique_ptr<Communicator> ThreadWorld::communicator(int32_t rank) {
   return std::make_unique<ThreadCommunicator>(*this, rank);
 }
 
+int32_t ThreadWorld::failedRank() const {
+  const std::lock_guard lock(mutex_);
+  return failedRank_;
+}
+
 Status ThreadWorld::failure() const {
   const std::lock_guard lock(mutex_);
-  if (failure_.ok() || failedRank_ < 0) return failure_;
-  return failure_.withContext(fmt::format("rank {} failed", failedRank_));
+  return failure_;
 }
 
 void ThreadWorld::fail(int32_t rank, const Status& reason) {

@@ -28,8 +28,9 @@ class ThreadWorld {
   std::unique_ptr<Communicator> communicator(int32_t rank);
 
   bool failed() const { return failed_.load(std::memory_order_acquire); }
-  // The first failure: who, and why. Ok if none.
+  // Why the first rank failed (ok: none has), and which (-1: none in particular).
   Status failure() const;
+  int32_t failedRank() const;
   // Only the first call counts; wakes everybody. `rank` -1: none in particular.
   void fail(int32_t rank, const Status& reason);
 

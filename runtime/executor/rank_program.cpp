@@ -59,7 +59,8 @@ class Flattener {
         section.count = code[i].count;
         section.repeated = true;
         section.reversed = code[i].reversed;
-        end = ++i + static_cast<size_t>(code[i - 1].length);
+        end += static_cast<size_t>(code[i].length);
+        ++i;
       } else {
         while (end < code.size() && code[end].kind != InstructionKind::kRepeat) ++end;
       }
@@ -75,6 +76,10 @@ class Flattener {
     return invalidArgument(fmt::format("role {}, body {}, instruction {} ({}): {}",
                                        out_.role->name, body.name, index,
                                        instructionName(body.instructions[index].kind), what));
+  }
+
+  const program::Buffer& bufferOf(const Instruction& in, size_t i) const {
+    return out_.role->buffers[static_cast<size_t>(in.buffers[i])];
   }
 
   // kInvalidArgument with the reason only.
@@ -95,6 +100,13 @@ class Flattener {
       for (size_t i = 0; i < buffersNeeded(in.kind); ++i)
         if (in.buffers[i] < 0) return invalidArgument("a buffer is missing");
     }
+    if (in.kind == InstructionKind::kLoadBatch) {
+      const int64_t tokens = program.training.sequenceLength * program.training.microbatchSize;
+      for (size_t i = 0; i < 2; ++i)
+        if (in.buffers[i] >= 0 && (bufferOf(in, i).elements != tokens ||
+                                   bufferOf(in, i).dtype != DType::kI32))
+          return invalidArgument(fmt::format("needs buffers of {} i32", tokens));
+    }
     if (in.stream != Stream::kCompute && !isPointToPoint(in.kind) &&
         in.kind != InstructionKind::kWait)
       return invalidArgument("only sends, receives and waits run beside the compute stream");
@@ -105,15 +117,7 @@ class Flattener {
       return invalidArgument(fmt::format("no bucket {}", in.bucket));
     if (in.kind == InstructionKind::kWait && in.event.base < 0)
       return invalidArgument("waits for no event");
-    return checkEvent(in);
-  }
-
-  Status checkEvent(const Instruction& in) const {
-    int32_t slots = 1;
-    if (in.event.perSlot)
-      for (const program::Chunk& chunk : out_.role->chunks)
-        slots = std::max(slots, chunk.numSlots);
-    if (in.event.base >= 0 && in.event.base + slots > out_.role->numEvents + (slots - 1))
+    if (in.event.base >= out_.role->numEvents)
       return invalidArgument(fmt::format("no event {}", in.event.base));
     return {};
   }

@@ -1,0 +1,109 @@
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/commands.h"
+#include "ir/base/version.h"
+#include "ir/spec/map_reader.h"
+
+namespace trireme::cli {
+namespace {
+
+int fail(int exitCode, const std::string& message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "error: {}\n", message);
+  return exitCode;
+}
+
+std::string versionText() {
+  return kGitDescription.empty() ? fmt::format("trireme {}", kVersion)
+                                 : fmt::format("trireme {} ({})", kVersion, kGitDescription);
+}
+
+// The subcommand that the arguments chose; the command itself if none.
+const CLI::App& chosen(const CLI::App& app) {
+  const std::vector<const CLI::App*> subcommands =
+      app.get_subcommands([](const CLI::App* subcommand) { return subcommand->parsed(); });
+  return subcommands.empty() ? app : *subcommands.front();
+}
+
+std::vector<std::string> flagsOf(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) flags.push_back("-" + name);
+  }
+  return flags;
+}
+
+// What is wrong, in our words. An unknown flag comes first: it explains whatever else is missing.
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& command = chosen(app);
+  const std::vector<std::string> unknown = app.remaining(true);
+  for (const std::string& text : unknown)
+    if (text.size() > 1 && text[0] == '-') {
+      const std::string flag = text.substr(0, text.find('='));
+      return fmt::format("unknown flag '{}'{}", flag, spec::suggestion(flag, flagsOf(command)));
+    }
+  if (!unknown.empty() && &command == &app) {
+    std::vector<std::string> names;
+    for (const CLI::App* subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
+    return fmt::format("unknown command '{}'{}", unknown[0], spec::suggestion(unknown[0], names));
+  }
+  if (!unknown.empty()) return fmt::format("unexpected argument '{}'", unknown[0]);
+  return error.what();
+}
+
+int parseAndRun(CLI::App& app, int argc, const char* const* argv,
+                const std::vector<std::pair<CLI::App*, Action>>& actions) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    const std::string& name = chosen(app).get_name();
+    return fail(kExitUsage, fmt::format("{}; see '{} --help'", explain(app, error),
+                                        name == "trireme" ? name : "trireme " + name));
+  }
+  for (const auto& [command, action] : actions) {
+    if (!command->parsed()) continue;
+    const Result<int> result = action();
+    if (result.has_value()) return *result;
+    const bool isBug = result.error().code() == StatusCode::kInternal;
+    return fail(kExitFailure, (isBug ? "internal error (please report it): " : "") +
+                                  result.error().message());
+  }
+  return fail(kExitUsage, "no command given; see 'trireme --help'");
+}
+
+}  // namespace
+
+int runCommandLine(int argc, const char* const* argv) {
+  try {
+    CLI::App app{"Plans, compiles and runs the training of transformer models.", "trireme"};
+    app.set_version_flag("--version", versionText(), "Print the version and exit");
+    app.set_help_flag("-h,--help", "Print this help and exit");
+    app.require_subcommand(0, 1);
+    app.footer("Example:\n  trireme plan --model model.yaml --cluster cluster.yaml --batch 512");
+    std::vector<std::pair<CLI::App*, Action>> actions;
+    for (const Command* command : {&kPlanCommand, &kCompileCommand, &kRunCommand}) {
+      CLI::App* subcommand =
+          app.add_subcommand(std::string(command->name), std::string(command->purpose));
+      subcommand->footer("Example:\n  " + std::string(command->example));
+      actions.emplace_back(subcommand, command->add(*subcommand));
+    }
+    return parseAndRun(app, argc, argv, actions);
+  } catch (const std::exception& error) {
+    return fail(kExitFailure, fmt::format("internal error (please report it): {}", error.what()));
+  }
+}
+
+}  // namespace trireme::cli

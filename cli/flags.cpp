@@ -1,0 +1,64 @@
+#include "cli/flags.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "ir/spec/map_reader.h"
+
+namespace trireme::cli {
+
+void refuseFlag(const std::string& flag, const std::string& message) {
+  throw CLI::ValidationError(flag, message);
+}
+
+int64_t parseCount(const std::string& flag, const std::string& text, int64_t least) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, value);
+  if (code == std::errc::result_out_of_range)
+    refuseFlag(flag, fmt::format("{} is out of range", text));
+  if (code != std::errc() || stop != end)
+    refuseFlag(flag, fmt::format("expected a whole number, got '{}'", text));
+  if (value < least) refuseFlag(flag, fmt::format("must be at least {}, got {}", least, value));
+  return value;
+}
+
+CLI::Option* addCount(CLI::App& app, const std::string& flag, std::optional<int64_t>* out,
+                      const std::string& description) {
+  const auto parse = [=](const std::string& text) { *out = parseCount(flag, text, 1); };
+  return app.add_option_function<std::string>(flag, parse, description)->type_name("N");
+}
+
+CLI::Option* addCount(CLI::App& app, const std::string& flag, int64_t* out,
+                      const std::string& description, int64_t least) {
+  const auto parse = [=](const std::string& text) { *out = parseCount(flag, text, least); };
+  return app.add_option_function<std::string>(flag, parse, description)->type_name("N");
+}
+
+CLI::Option* addPath(CLI::App& app, const std::string& flag, std::string* out,
+                     const std::string& placeholder, const std::string& description) {
+  const std::string name = flag.substr(0, flag.find(','));
+  const auto parse = [=](const std::string& text) {
+    if (text.empty()) refuseFlag(name, "expected a path, got nothing");
+    *out = text;
+  };
+  return app.add_option_function<std::string>(flag, parse, description)->type_name(placeholder);
+}
+
+size_t parseChoice(const std::string& flag, const std::string& text,
+                   const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i)
+    if (names[i] == text) return i;
+  refuseFlag(flag, fmt::format("unknown value '{}'{}", text, spec::suggestion(text, names)));
+}
+
+CLI::Option* addSwitch(CLI::App& app, const std::string& flag, std::optional<bool>* out,
+                       const std::string& description) {
+  const auto parse = [=](const std::string& text) {
+    *out = parseChoice(flag, text, {"off", "on"}) == 1;
+  };
+  return app.add_option_function<std::string>(flag, parse, description)->type_name("on|off");
+}
+
+}  // namespace trireme::cli

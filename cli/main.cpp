@@ -1,0 +1,4 @@
+// The `trireme` command.
+#include "cli/command_line.h"
+
+int main(int argc, char** argv) { return trireme::cli::runCommandLine(argc, argv); }

@@ -1,0 +1,60 @@
+// What the kernel families share: the function with the runtime's ABI, and its operands.
+#pragma once
+#include <mlir/Dialect/Func/IR/FuncOps.h>
+
+#include "codegen/lower/vector_emitter.h"
+#include "ir/base/rng.h"
+
+namespace trireme::codegen {
+
+// A kernel on tensors while its loops are emitted into a function of GeneratedKernel's ABI.
+class Kernel {
+ public:
+  // `source`: the function on tensors. `e` points to the end of the entry block of the new function,
+  // whose arguments are `arguments`.
+  Kernel(VectorEmitter& e, mlir::func::FuncOp source, mlir::ValueRange arguments);
+
+  mlir::Operation* firstOp() const { return &source_.getBody().front().front(); }
+  auto ops() const { return source_.getBody().front().without_terminator(); }
+  mlir::Value begin() const { return arguments_[2]; }
+  mlir::Value end() const { return arguments_[3]; }
+
+  // f64 if the kernel computes on f64, else f32.
+  mlir::Type mathType() const { return mathType_; }
+  // The pointer of a value in memory: an argument or a result of the kernel; null for others.
+  mlir::Value pointerTo(mlir::Value value) const { return pointers_.lookup(value); }
+  bool isResult(mlir::Value value) const;
+  // Pointer of the i-th result.
+  mlir::Value resultPointer(unsigned i) const { return resultPointers_[i]; }
+
+  // Members of program::KernelContext; i64 but for the words of a key, which are i32.
+  mlir::Value firstSample();
+  mlir::Value tpIndex();
+  std::pair<mlir::Value, mlir::Value> rngKey(RngStream stream);
+
+  VectorEmitter& e;
+
+ private:
+  mlir::Value loadContext(mlir::Type type, int64_t byteOffset);
+
+  mlir::func::FuncOp source_;
+  mlir::ValueRange arguments_;
+  mlir::Type mathType_;
+  llvm::DenseMap<mlir::Value, mlir::Value> pointers_;
+  std::vector<mlir::Value> resultPointers_;
+};
+
+// How the runtime may split a kernel: see program::KernelCall.
+struct Extent {
+  int64_t extent = 0;
+  int64_t grain = 1;
+};
+
+// Each emits the loops of one family into the function that `kernel` stands for.
+Extent emitRowKernel(Kernel& kernel);
+Extent emitColumnKernel(Kernel& kernel);    // one column sum
+Extent emitPositionKernel(Kernel& kernel);  // position_grad
+
+mlir::Type elementOf(mlir::Value tensor);
+
+}  // namespace trireme::codegen

@@ -1,0 +1,173 @@
+#include "codegen/lower/row_kernel.h"
+
+#include <algorithm>
+
+#include "ir/dialect/dialect.h"
+
+namespace trireme::codegen {
+
+using namespace mlir;
+using namespace dialect;
+
+namespace {
+constexpr int64_t kElementsPerGrain = 16384;  // A few microseconds: well above the cost of a hand-over.
+}  // namespace
+
+Extent emitRowKernel(Kernel& kernel) { return RowKernel(kernel).emit(); }
+
+RowKernel::RowKernel(Kernel& kernel) : k_(kernel), e_(kernel.e) {
+  for (Operation& op : kernel.ops()) {
+    const Iteration it = iterationOf(&op);
+    if (it.tokens > 0 && it_.tokens == 0) it_ = it;
+    it_.width = std::max(it_.width, it.width);
+    if (it.pairing != Pairing::kNone) it_.pairing = it.pairing;
+    if (it.wholeRows)
+      norm_ = &op;
+    else
+      (norm_ ? after_ : before_).push_back(&op);
+  }
+}
+
+Extent RowKernel::emit() {
+  loadContext();
+  emitLoop(e_, k_.begin(), k_.end(), 1, [&](Value row) {
+    row_ = row;
+    const Value batch = e_.integer(it_.batch);
+    sequence_ = e_.b.create<arith::DivUIOp>(row, batch);
+    batch_ = e_.b.create<arith::RemUIOp>(row, batch);
+    emitRow();
+  });
+  return {it_.tokens, std::max<int64_t>(1, kElementsPerGrain / it_.width)};
+}
+
+// Loads from the context stand before the loops: behind a store they could not be moved out.
+void RowKernel::loadContext() {
+  firstSample_ = k_.firstSample();
+  tpIndex_ = k_.tpIndex();
+  for (Operation& op : k_.ops()) {
+    if (isa<DropoutOp>(op)) keys_[&op] = k_.rngKey(attributesOf(&op).stream);
+    if (!isa<RotaryOp, RotaryGradOp>(op)) continue;
+    const int64_t half = attributesOf(&op).headSize / 2;
+    cosines_ = e_.stackArray(k_.mathType(), half);
+    sines_ = e_.stackArray(k_.mathType(), half);
+    frequencies_ = emitFrequencies(&op);
+  }
+}
+
+void RowKernel::emitRow() {
+  for (Operation* op : before_)
+    if (isa<RotaryOp, RotaryGradOp>(op)) emitRotaryTable(op);
+  if (norm_) return emitNorm();
+  forEachSite([&](const Site& site) { evaluateAll(before_, site); });
+}
+
+std::vector<Value> RowKernel::visit(
+    int64_t width, std::vector<Value> carried,
+    const std::function<std::vector<Value>(Value, Value, ValueRange)>& body) {
+  const int64_t whole = width / kLanes * kLanes;
+  if (whole > 0)
+    carried = emitLoop(e_, e_.integer(0), e_.integer(whole), kLanes, carried,
+                       [&](Value c, ValueRange values) { return body(c, Value(), values); });
+  if (width > whole) carried = body(e_.integer(whole), e_.firstLanes(width - whole), carried);
+  return carried;
+}
+
+void RowKernel::forEachSite(const SiteBody& body) {
+  if (it_.pairing == Pairing::kHeads) return forEachHead(body);
+  const bool halves = it_.pairing == Pairing::kHalves;
+  const int64_t width = halves ? it_.width / 2 : it_.width;
+  visit(width, {}, [&](Value column, Value mask, ValueRange) {
+    Site site;
+    site.columns.push_back(column);
+    if (halves) site.columns.push_back(e_.addInt(column, e_.integer(width)));
+    site.mask = mask;
+    registers_.clear();
+    body(site);
+    return std::vector<Value>{};
+  });
+}
+
+void RowKernel::forEachHead(const SiteBody& body) {
+  const auto rotary = llvm::find_if(before_, [](Operation* op) {
+    return isa<RotaryOp, RotaryGradOp>(op);
+  });
+  const program::OpAttributes a = attributesOf(*rotary);
+  const int64_t half = a.headSize / 2, group = (a.headsPerGroup + 2) * a.headSize;
+  const auto visitHead = [&](Value head, bool rotates) {
+    visit(half, {}, [&](Value i, Value mask, ValueRange) {
+      Site site;
+      site.columns = {e_.addInt(head, i), e_.addInt(e_.addInt(head, i), e_.integer(half))};
+      site.mask = mask;
+      site.pairIndex = i;
+      site.rotates = rotates;
+      registers_.clear();
+      body(site);
+      return std::vector<Value>{};
+    });
+  };
+  emitLoop(e_, e_.integer(0), e_.integer(it_.width), group, [&](Value first) {
+    const Value value = e_.addInt(first, e_.integer(group - a.headSize));
+    emitLoop(e_, first, value, a.headSize, [&](Value head) { visitHead(head, true); });
+    visitHead(value, false);
+  });
+}
+
+SmallVector<Value> RowKernel::sumOverRow(size_t count, const SumBody& body) {
+  const Value zero = e_.constant(e_.vectorOf(e_.b.getF64Type()), 0.0);
+  const std::vector<Value> sums = visit(
+      it_.width, std::vector<Value>(count, zero),
+      [&](Value column, Value mask, ValueRange carried) {
+        Site site;
+        site.columns.push_back(column);
+        site.mask = mask;
+        registers_.clear();
+        std::vector<Value> next;
+        for (auto [sum, term] : llvm::zip(carried, body(site))) {
+          Value wide = e_.toFloatType(term, e_.b.getF64Type());
+          if (mask) wide = e_.select(mask, wide, zero);
+          next.push_back(e_.add(sum, wide));
+        }
+        return next;
+      });
+  SmallVector<Value> totals;
+  for (Value sum : sums) totals.push_back(e_.sumLanes(sum));
+  return totals;
+}
+
+Parts RowKernel::columnsOf(Value tensor, const Site& site) const {
+  if (it_.pairing == Pairing::kHalves && widthOf(tensor.getType()) != it_.width)
+    return {site.columns[0]};
+  return site.columns;
+}
+
+const Parts& RowKernel::read(Value tensor, const Site& site) {
+  if (auto found = registers_.find(tensor); found != registers_.end()) return found->second;
+  Parts parts;
+  const Value row = e_.mulInt(row_, e_.integer(widthOf(tensor.getType())));
+  for (Value column : columnsOf(tensor, site))
+    parts.push_back(e_.load(k_.pointerTo(tensor), e_.addInt(row, column), elementOf(tensor),
+                            k_.mathType(), site.mask));
+  return registers_[tensor] = parts;
+}
+
+Value RowKernel::readAlongColumns(Value tensor, Value column, Value mask) {
+  return e_.load(k_.pointerTo(tensor), column, elementOf(tensor), k_.mathType(), mask);
+}
+
+// The value is rounded to its type even if it stays in registers: fusion must not change results.
+void RowKernel::write(Value result, Parts parts, const Site& site) {
+  for (Value& part : parts) part = e_.roundTo(part, elementOf(result));
+  registers_[result] = parts;
+  if (!k_.isResult(result)) return;
+  const Value row = e_.mulInt(row_, e_.integer(widthOf(result.getType())));
+  for (auto [part, column] : llvm::zip(parts, columnsOf(result, site)))
+    e_.store(part, k_.pointerTo(result), e_.addInt(row, column), elementOf(result), site.mask);
+}
+
+Value RowKernel::globalPosition(Operation* op) {
+  if (!attributesOf(op).sequenceSharded) return sequence_;
+  const Value first = e_.mulInt(tpIndex_, e_.integer(it_.tokens / it_.batch));
+  return e_.addInt(first, sequence_);
+}
+
+}  // namespace trireme::codegen

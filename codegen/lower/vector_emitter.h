@@ -1,0 +1,97 @@
+// Short names for the vector arithmetic that kernels are written in, and their elementary functions.
+//
+// A vector has kLanes lanes whatever the host: the order of a sum, and with it the result, is the same
+// with 256 and with 512 bit registers. Nothing here is contracted or reassociated; where a product is
+// added without rounding it says fma().
+#pragma once
+#include <mlir/Dialect/Arith/IR/Arith.h>
+#include <mlir/Dialect/LLVMIR/LLVMDialect.h>
+#include <mlir/Dialect/Vector/IR/VectorOps.h>
+#include <mlir/IR/ImplicitLocOpBuilder.h>
+
+#include <functional>
+
+namespace trireme::codegen {
+
+inline constexpr int64_t kLanes = 32;
+
+class VectorEmitter {
+ public:
+  using Value = mlir::Value;
+  using Type = mlir::Type;
+
+  explicit VectorEmitter(mlir::ImplicitLocOpBuilder& builder) : b(builder) {}
+
+  // Scalars of type i64.
+  Value integer(int64_t value);
+  Value addInt(Value x, Value y) { return b.create<mlir::arith::AddIOp>(x, y); }
+  Value mulInt(Value x, Value y) { return b.create<mlir::arith::MulIOp>(x, y); }
+
+  // A constant of a scalar or vector type, float or integer.
+  Value constant(Type type, double value);
+  Value constantInt(Type type, uint64_t value);
+  // A vector of i64: 0, 1, 2...
+  Value iota(int64_t lanes);
+  Value splat(Value scalar, int64_t lanes = kLanes);
+
+  // Scalars or vectors of floats.
+  Value add(Value x, Value y) { return b.create<mlir::arith::AddFOp>(x, y); }
+  Value sub(Value x, Value y) { return b.create<mlir::arith::SubFOp>(x, y); }
+  Value mul(Value x, Value y) { return b.create<mlir::arith::MulFOp>(x, y); }
+  Value div(Value x, Value y) { return b.create<mlir::arith::DivFOp>(x, y); }
+  Value mul(Value x, double y) { return mul(x, constant(x.getType(), y)); }
+  Value add(Value x, double y) { return add(x, constant(x.getType(), y)); }
+  Value fma(Value x, Value y, Value z) {
+    return b.create<mlir::LLVM::FMAOp>(x.getType(), x, y, z);
+  }
+  Value sqrt(Value x) { return b.create<mlir::LLVM::SqrtOp>(x.getType(), x); }
+  Value select(Value condition, Value x, Value y) {
+    return b.create<mlir::arith::SelectOp>(condition, x, y);
+  }
+  Value exp(Value x);      // Within 2 ulp; clamped to the range of normal numbers; NaN stays NaN.
+  Value sigmoid(Value x);  // 1 / (1 + exp(-x))
+  // Both within 2 ulp of 1 for f64 |x| < 2^30.
+  std::pair<Value, Value> sinCos(Value x);
+  // Polynomial c[0] + c[1] x + ..., by Horner's rule with fma.
+  Value polynomial(Value x, llvm::ArrayRef<double> c);
+
+  // Between f64 and f32, scalar or vector; no-op if equal.
+  Value toFloatType(Value x, Type element);
+  // Rounds to what memory of type `element` can hold, and stays in its type.
+  Value roundTo(Value x, Type element);
+
+  // Sum of all lanes, in a fixed tree.
+  Value sumLanes(Value vector);
+
+  // Access to memory of element type `element` (f64, f32, bf16, f16) at `base[index]`; lanes outside of
+  // `mask` (may be null: all lanes) are neither read nor written. In registers values are of `type`.
+  Value load(Value base, Value index, Type element, Type type, Value mask);
+  void store(Value vector, Value base, Value index, Type element, Value mask);
+  Value loadScalar(Value base, Value index, Type element, Type type);
+  void storeScalar(Value scalar, Value base, Value index, Type element);
+  Value address(Value base, Value index, Type element);
+
+  mlir::VectorType vectorOf(Type element, int64_t lanes = kLanes) {
+    return mlir::VectorType::get({lanes}, element);
+  }
+  // A mask of the first `count` lanes.
+  Value firstLanes(int64_t count);
+  // An array on the stack of the function, `alignment` 64.
+  Value stackArray(Type element, int64_t count);
+
+  mlir::ImplicitLocOpBuilder& b;
+
+ private:
+  Value widen(Value raw, Type element, Type type);
+  Value narrow(Value value, Type element);
+};
+
+// for (i = begin; i < end; i += step) body(i). `carried`: loop-carried values; body returns the new ones.
+std::vector<mlir::Value> emitLoop(
+    VectorEmitter& e, mlir::Value begin, mlir::Value end, int64_t step,
+    llvm::ArrayRef<mlir::Value> carried,
+    const std::function<std::vector<mlir::Value>(mlir::Value, mlir::ValueRange)>& body);
+void emitLoop(VectorEmitter& e, mlir::Value begin, mlir::Value end, int64_t step,
+              const std::function<void(mlir::Value)>& body);
+
+}  // namespace trireme::codegen

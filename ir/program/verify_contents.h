@@ -1,0 +1,91 @@
+// What every byte of one rank's arena holds while its program is executed in issue order.
+// Internal to ir/program; see verify_contents.cpp.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/program/interval_map.h"
+#include "ir/program/verify_internal.h"
+
+namespace trireme::program::verify {
+
+// Who wrote a byte: an earlier step or the beginning, or a task of the pass that is executed.
+enum class Owner : uint8_t { kBase, kForward, kBackward, kStep };
+
+struct Content {
+  DType dtype = DType::kF32;
+  Span written;             // by one instruction
+  Owner owner = Owner::kBase;
+  uint8_t reduced = 0;      // bit per GroupKind
+  bool partial = false;     // this rank's term of a sum over tp
+  bool garbage = false;     // overwritten with nothing of use
+};
+
+enum class Region : uint8_t { kParameter, kGradient, kState, kLoss };
+
+class RoleMemory {
+ public:
+  RoleMemory(const Context& context, int32_t role, int32_t tpIndex, int32_t dpIndex);
+
+  // Persistent state and the beginning of the step. Comes first.
+  Status prepare();
+  // Executes a forward task and its backward (indices into Role::tasks).
+  Status pass(int32_t forward, int32_t backward);
+  Status step();
+  // After all passes.
+  Status checkGradients() const;
+
+  // Of the latest pass: what its forward leaves for its backward, and all that it writes.
+  const std::vector<Span>& exposed() const { return exposed_; }
+  const std::vector<Span>& written() const { return written_; }
+
+ private:
+  struct RegionOf {
+    Region region = Region::kParameter;
+    std::string name;
+  };
+
+  Status error(std::string_view label, const std::string& message) const;
+  Span span(int32_t buffer) const;
+  Span ownPart(const Bucket& bucket, int32_t buffer) const;
+  bool zeroedAtEnd(Span accumulator) const;
+  Status addRegion(int32_t buffer, Region region, bool defined);
+  void findWorkspace();
+
+  Status execute(int32_t body, int32_t slot);
+  Status execute(const Instruction& in);
+  Status compute(const Instruction& in);
+  Status send(const Instruction& in);
+  Status collective(const Instruction& in);
+  Status sumSquares(const Instruction& in);
+  Status adamW(const Instruction& in);
+
+  Result<Content> read(Span bytes, DType dtype, const std::string& name);
+  Result<Content> readGradient(const Instruction& in);
+  Status write(Span bytes, const Content& content, const Instruction& in, bool accumulates);
+  Status write(const Instruction& in, size_t i);
+  bool mayWrite(const Instruction& in, Region region, bool accumulates) const;
+
+  Status checkSharing(const Instruction& in, const Segment& segment);
+  bool maySucceed(const Instruction& in, const Segment& segment, int32_t first, int32_t second) const;
+  const Parameter* parameterAt(int32_t buffer) const;
+  bool givesPartial(const Instruction& in, const Segment& segment, const SegmentOp& op) const;
+  bool isTied(int32_t bucket) const;
+
+  const Context& context_;
+  const Program& program_;
+  int32_t index_;
+  const Role& role_;
+  Place place_;
+  int32_t task_ = -1, body_ = -1, instruction_ = -1;
+  Owner owner_ = Owner::kBase;
+  bool workspaceShared_ = false;
+  IntervalMap<RegionOf> regions_;
+  IntervalMap<Content> base_;     // what a pass or the step finds
+  IntervalMap<Content> overlay_;  // what it has written
+  IntervalMap<bool> accumulated_;
+  std::vector<Span> exposed_, written_;
+};
+
+}  // namespace trireme::program::verify

@@ -1,0 +1,175 @@
+// Which passes have to be executed to know all of them, and that no pass disturbs another: (V7).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/program/verify_contents.h"
+#include "ir/program/verify_internal.h"
+#include "ir/program/verify_layout.h"
+
+namespace trireme::program::verify {
+namespace {
+
+// A forward task and its backward.
+struct Pass {
+  int32_t chunk = 0, slot = 0, forward = -1, backward = -1;
+};
+
+// Bytes that one pass needs or writes.
+struct Claim {
+  Span bytes;
+  int32_t pass = 0;
+};
+
+class SlotCheck {
+ public:
+  SlotCheck(const Context& context, int32_t role)
+      : context_(context), index_(role), role_(context.program.roles[at(role)]) {}
+
+  Status run() {
+    findPasses();
+    TRIREME_RETURN_IF_ERROR(checkRepetition());
+    const auto& places = context_.roles[at(index_)].places;
+    const Strides passes = stridesOf(false), step = stridesOf(true);
+    std::map<std::pair<int32_t, int32_t>, bool> donePasses, doneStep;
+    for (const auto& [tp, dp] : places) {
+      const bool newPasses =
+          donePasses.emplace(std::pair(passes.tp ? tp : 0, passes.dp ? dp : 0), true).second;
+      const bool newStep = doneStep.emplace(std::pair(step.tp ? tp : 0, step.dp ? dp : 0), true).second;
+      if (newPasses || newStep) TRIREME_RETURN_IF_ERROR(checkPlace(tp, dp, newPasses, newStep));
+    }
+    return {};
+  }
+
+ private:
+  struct Strides {
+    bool tp = false, dp = false;
+  };
+
+  // On which indices the addresses of the step (or of the passes) depend.
+  Strides stridesOf(bool step) const {
+    Strides strides;
+    for (const TaskRecord& task : tasksWithNewBody(role_))
+      if ((task.direction == Direction::kStep) == step)
+        for (const Instruction& in : role_.bodies[at(task.body)].instructions) {
+          for (int32_t b : in.buffers) {
+            strides.tp |= role_.buffers[at(b)].tpStride != 0;
+            strides.dp |= role_.buffers[at(b)].dpStride != 0;
+          }
+          if (in.bucket >= 0 && step) strides.dp |= role_.buckets[at(in.bucket)].sharded;
+        }
+    return strides;
+  }
+
+  void findPasses() {
+    std::vector<std::vector<int32_t>> forward(role_.chunks.size());  // [chunk][slot]
+    for (int32_t t = 0; t < static_cast<int32_t>(role_.tasks.size()); ++t) {
+      const TaskRecord& task = role_.tasks[at(t)];
+      if (task.direction == Direction::kStep) continue;
+      std::vector<int32_t>& slots = forward[at(task.chunk)];
+      if (at(task.slot) >= slots.size()) slots.resize(at(task.slot) + 1, -1);
+      if (task.direction == Direction::kForward) {
+        slots[at(task.slot)] = t;
+      } else {
+        passes_.push_back({task.chunk, task.slot, slots[at(task.slot)], t});
+      }
+    }
+  }
+
+  // (V8) within a task: the same segment on the same operands would count twice.
+  Status checkRepetition() const {
+    for (size_t b = 0; b < role_.bodies.size(); ++b) {
+      const std::vector<Instruction>& list = role_.bodies[b].instructions;
+      std::map<std::pair<int32_t, std::vector<int32_t>>, size_t> seen;
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (list[i].kind != InstructionKind::kCompute) continue;
+        const auto [it, fresh] = seen.emplace(std::pair(list[i].segment, list[i].buffers), i);
+        if (!fresh)
+          return violation("V8", where(context_, index_, -1, static_cast<int32_t>(b),
+                                       static_cast<int32_t>(i)),
+                           fmt::format("computes what instruction {} has computed", it->second));
+      }
+    }
+    return {};
+  }
+
+  Status checkPlace(int32_t tp, int32_t dp, bool passes, bool step) {
+    RoleMemory memory(context_, index_, tp, dp);
+    TRIREME_RETURN_IF_ERROR(memory.prepare());
+    if (passes) {
+      layout_ = findSlotLayout(role_, {0, 0, tp, dp});
+      const bool copies = layout_.copies;
+      std::map<std::array<int32_t, 3>, int32_t> done;
+      needs_.clear();
+      writes_.clear();
+      for (size_t i = 0; i < passes_.size(); ++i) {
+        const Pass& pass = passes_[i];
+        const int32_t key = copies ? 0 : pass.slot;
+        const std::array<int32_t, 3> bodies{role_.tasks[at(pass.forward)].body,
+                                            role_.tasks[at(pass.backward)].body, key};
+        if (!done.emplace(bodies, static_cast<int32_t>(i)).second) continue;
+        TRIREME_RETURN_IF_ERROR(memory.pass(pass.forward, pass.backward));
+        for (Span span : memory.exposed()) needs_.push_back({span, static_cast<int32_t>(i)});
+        for (Span span : memory.written()) writes_.push_back({span, static_cast<int32_t>(i)});
+      }
+      TRIREME_RETURN_IF_ERROR(memory.checkGradients());
+      TRIREME_RETURN_IF_ERROR(copies ? checkPrivate() : checkConflicts());
+    }
+    return step ? memory.step() : Status();
+  }
+
+  // What a backward needs from its forward lies in its slot.
+  Status checkPrivate() const {
+    for (const Claim& need : needs_) {
+      const Pass& pass = passes_[at(need.pass)];
+      if (!contains(layout_.regions[at(pass.chunk)], need.bytes))
+        return checkConflicts();
+    }
+    return {};
+  }
+
+  Status checkConflicts() const {
+    for (const Claim& need : needs_)
+      for (const Claim& write : writes_) {
+        if (!overlap(need.bytes, write.bytes)) continue;
+        const Pass& reader = passes_[at(need.pass)];
+        const Pass& writer = passes_[at(write.pass)];
+        TRIREME_RETURN_IF_ERROR(checkBetween(reader, writer, need.bytes));
+      }
+    return {};
+  }
+
+  // Does a task like those of `writer` run between a forward and a backward like those of `reader`?
+  Status checkBetween(const Pass& reader, const Pass& writer, Span bytes) const {
+    for (const Pass& pass : passes_) {
+      if (pass.chunk != reader.chunk || pass.slot != reader.slot) continue;
+      for (int32_t t = pass.forward + 1; t < pass.backward; ++t) {
+        const TaskRecord& task = role_.tasks[at(t)];
+        if (task.chunk != writer.chunk || task.slot != writer.slot) continue;
+        return violation("V7", where(context_, index_, t),
+                         fmt::format("overwrites bytes {} to {}, which {} still needs", bytes.begin,
+                                     bytes.end, taskName(role_.tasks[at(pass.backward)])));
+      }
+    }
+    return {};
+  }
+
+  const Context& context_;
+  int32_t index_;
+  const Role& role_;
+  SlotLayout layout_;
+  std::vector<Pass> passes_;
+  std::vector<Claim> needs_, writes_;
+};
+
+}  // namespace
+
+Status checkContents(const Context& context) {
+  for (size_t r = 0; r < context.roles.size(); ++r)
+    if (context.roles[r].first >= 0)
+      TRIREME_RETURN_IF_ERROR(SlotCheck(context, static_cast<int32_t>(r)).run());
+  return {};
+}
+
+}  // namespace trireme::program::verify

@@ -1,0 +1,158 @@
+// (V8) the tasks of a step and their slots; (V9) the step itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/program/verify_internal.h"
+
+namespace trireme::program::verify {
+namespace {
+
+Status checkChunks(const Context& context, const Group& pipeline) {
+  const Program& program = context.program;
+  for (int32_t rank : pipeline.ranks) {
+    const int32_t index = program.ranks[at(rank)].role;
+    const size_t chunks = program.roles[at(index)].chunks.size();
+    if (static_cast<int32_t>(chunks) != program.virtualStages)
+      return violation("V8", where(context, index, -1),
+                       fmt::format("{} chunks, expected {}", chunks, program.virtualStages));
+  }
+  std::vector<const Chunk*> stages(at(int64_t{program.pp} * program.virtualStages), nullptr);
+  for (int32_t rank : pipeline.ranks) {
+    const int32_t index = program.ranks[at(rank)].role;
+    const Role& role = program.roles[at(index)];
+    for (size_t c = 0; c < role.chunks.size(); ++c) {
+      const int64_t expected = static_cast<int64_t>(c) * program.pp + role.stage;
+      if (role.chunks[c].virtualStage != expected)
+        return violation("V8", where(context, index, -1),
+                         fmt::format("chunk {} is virtual stage {}, expected {}", c,
+                                     role.chunks[c].virtualStage, expected));
+      stages[at(expected)] = &role.chunks[c];
+    }
+  }
+  int64_t layer = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (stages[s]->firstLayer != layer)
+      return violation("V8", fmt::format("virtual stage {}", s),
+                       fmt::format("starts with layer {}, expected {}", stages[s]->firstLayer, layer));
+    layer += stages[s]->numLayers;
+  }
+  if (layer != program.numLayers)
+    return violation("V8", "program",
+                     fmt::format("the chunks hold {} layers of {}", layer, program.numLayers));
+  return {};
+}
+
+class TaskCheck {
+ public:
+  TaskCheck(const Context& context, int32_t role)
+      : context_(context), index_(role), role_(context.program.roles[at(role)]),
+        microbatches_(context.program.training.numMicrobatches) {}
+
+  Status run() {
+    const auto chunks = static_cast<int64_t>(role_.chunks.size());
+    int64_t passes = 0;
+    for (const TaskRecord& task : role_.tasks) passes += task.direction != Direction::kStep;
+    if (passes != 2 * chunks * microbatches_)
+      return violation("V8", where(context_, index_, -1),
+                       fmt::format("{} forwards and backwards, expected {} x {} microbatches x 2",
+                                   passes, chunks, microbatches_));
+    forwardSlot_.assign(at(chunks * microbatches_), kNotYet);
+    tenants_.resize(role_.chunks.size());
+    for (task_ = 0; task_ < static_cast<int32_t>(role_.tasks.size()); ++task_) {
+      const TaskRecord& task = role_.tasks[at(task_)];
+      if (task.direction == Direction::kStep) {
+        TRIREME_RETURN_IF_ERROR(step(task));
+      } else {
+        TRIREME_RETURN_IF_ERROR(pass(task));
+      }
+    }
+    if (numSteps_ != 1) return violation("V9", where(context_, index_, -1), "has no step");
+    return {};
+  }
+
+ private:
+  static constexpr int32_t kNotYet = -1, kDone = -2;
+
+  Status error(std::string_view label, const std::string& message) const {
+    return violation(label, where(context_, index_, task_), message);
+  }
+
+  Status pass(const TaskRecord& task) {
+    if (numSteps_ > 0) return error("V9", "comes after the step");
+    if (task.microbatch >= microbatches_)
+      return error("V8", fmt::format("microbatch {} of {}", task.microbatch, microbatches_));
+    ++numPasses_;
+    int32_t& slot = forwardSlot_[at(task.chunk * microbatches_ + task.microbatch)];
+    std::vector<int32_t>& tenants = tenants_[at(task.chunk)];
+    if (at(task.slot) >= tenants.size()) tenants.resize(at(task.slot) + 1, -1);
+    int32_t& tenant = tenants[at(task.slot)];
+    if (task.direction == Direction::kForward) {
+      if (slot != kNotYet) return error("V8", "a second forward of this microbatch");
+      if (tenant >= 0)
+        return error("V8", fmt::format("slot {} still belongs to microbatch {}", task.slot, tenant));
+      slot = task.slot;
+      tenant = task.microbatch;
+      return {};
+    }
+    if (slot == kNotYet) return error("V8", "backward without a forward before it");
+    if (slot == kDone) return error("V8", "a second backward of this microbatch");
+    if (slot != task.slot)
+      return error("V8", fmt::format("on slot {}, but its forward was on slot {}", task.slot, slot));
+    slot = kDone;
+    tenant = -1;
+    return {};
+  }
+
+  // Tasks of the step come first (to prepare the accumulators) or last (the step proper).
+  Status step(const TaskRecord& task) {
+    std::vector<int32_t> stepped(role_.buckets.size()), squared(role_.buckets.size());
+    forEachInstruction(role_.bodies[at(task.body)], [&](int32_t i, int32_t) {
+      const Instruction& in = role_.bodies[at(task.body)].instructions[at(i)];
+      if (in.kind == InstructionKind::kAdamW) ++stepped[at(in.bucket)];
+      if (in.kind == InstructionKind::kSumSquares) ++squared[at(in.bucket)];
+    });
+    const bool any = std::any_of(stepped.begin(), stepped.end(), [](int32_t n) { return n > 0; });
+    if (numPasses_ == 0 && !any && task_ + 1 < static_cast<int32_t>(role_.tasks.size())) {
+      if (++numBegins_ > 1) return error("V9", "a second beginning");
+      return {};
+    }
+    if (++numSteps_ > 1) return error("V9", "a second step");
+    if (numPasses_ != 2 * static_cast<int64_t>(role_.chunks.size()) * microbatches_)
+      return error("V9", "comes before the last backward");
+    for (size_t b = 0; b < stepped.size(); ++b)
+      if (stepped[b] != 1 || squared[b] != 1)
+        return error("V9", fmt::format("bucket {} is stepped {} times and its squares are summed {} "
+                                       "times, expected once", role_.buckets[b].name, stepped[b],
+                                       squared[b]));
+    return {};
+  }
+
+  const Context& context_;
+  int32_t index_;
+  const Role& role_;
+  int64_t microbatches_;
+  int32_t task_ = 0;
+  int64_t numPasses_ = 0;
+  int32_t numSteps_ = 0, numBegins_ = 0;
+  std::vector<int32_t> forwardSlot_;           // [chunk][microbatch]: slot, kNotYet or kDone
+  std::vector<std::vector<int32_t>> tenants_;  // [chunk][slot]: microbatch, -1 if free
+};
+
+}  // namespace
+
+Status checkTasks(const Context& context) {
+  std::vector<bool> done(context.symmetry.members.size());
+  for (size_t g = 0; g < context.program.groups.size(); ++g) {
+    const auto groupClass = at(context.symmetry.classOfGroup[g]);
+    if (context.program.groups[g].kind != GroupKind::kPp || done[groupClass]) continue;
+    done[groupClass] = true;
+    TRIREME_RETURN_IF_ERROR(checkChunks(context, context.program.groups[g]));
+  }
+  for (size_t r = 0; r < context.roles.size(); ++r)
+    if (context.roles[r].first >= 0)
+      TRIREME_RETURN_IF_ERROR(TaskCheck(context, static_cast<int32_t>(r)).run());
+  return {};
+}
+
+}  // namespace trireme::program::verify

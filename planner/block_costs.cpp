@@ -1,0 +1,220 @@
+#include "planner/block_costs.h"
+
+#include <algorithm>
+
+#include "cost_models/body_cost.h"
+#include "cost_models/collectives.h"
+#include "cost_models/compute.h"
+#include "cost_models/pipeline.h"
+#include "planner/in_flight.h"
+
+namespace trireme::planner {
+namespace {
+
+using cost::Levels;
+using program::GroupKind;
+
+// Arithmetic in another order than the estimate's must not lift a bound above it.
+constexpr double kRounding = 1 - 1e-9;
+// Alignment of places in the arena, several of them per layer.
+constexpr double kAlignmentSlack = 4096;
+
+// One microbatch through first, inner and last stage; one stage if the plan has one.
+plan::Plan probePlan(const spec::ModelSpec& model, const plan::Plan& like) {
+  plan::Plan probe = like;
+  probe.pp = like.pp == 1 ? 1 : std::min<int64_t>(3, model.numLayers);
+  probe.dpReplicate = probe.dpShard = 1;
+  probe.virtualStages = 1;
+  probe.schedule = plan::ScheduleKind::k1F1B;
+  probe.stateSharding = plan::StateSharding::kNone;
+  probe.scatterGather = false;
+  probe.training.globalBatchSize = probe.microbatchSize;
+  probe.layers = plan::evenLayers(model.numLayers, probe.pp, 1);
+  return probe;
+}
+
+void addElements(const program::Role& role, int64_t tp, double& layer, double& other) {
+  for (const program::Parameter& parameter : role.parameters) {
+    const bool ofLayer = parameter.numLayers > 0;
+    // With one stage the head reads the embedding's own table.
+    if (parameter.copy && role.chunks.front().hasEmbedding) continue;
+    (ofLayer ? layer : other) += static_cast<double>(parameter.localElements(tp));
+  }
+}
+
+Bytes bytesOf(int64_t n) { return Bytes(static_cast<double>(n)); }
+
+Bytes scratchOf(const expand::ArenaUse& arena) { return bytesOf(arena.scratch + arena.workspace); }
+
+// Activations of one slot: (layers + 2) borders, what every layer keeps, what the head keeps, ids.
+void splitActivations(const expand::Expansion& expansion, BlockCosts& costs) {
+  const program::Chunk& first = expansion.program.roles.front().chunks.front();
+  const auto& training = expansion.program.training;
+  const Bytes ids = bytesOf(2 * training.sequenceLength * training.microbatchSize * 4);
+  const Bytes slack(kAlignmentSlack);
+  const Bytes fixed = costs.border * 2 + ids + slack;
+  const Bytes firstStage = bytesOf(expansion.arenas.front().activations);
+  const bool single = expansion.program.roles.size() == 1;
+  // A lone stage also holds the head's part, which only makes this a larger share of the same sum.
+  costs.layerActivations = std::max(firstStage - fixed, Bytes(0)) / first.numLayers;
+  costs.chunkActivations = costs.border * 2;
+  if (single) return;
+  const program::Chunk& last = expansion.program.roles.back().chunks.front();
+  costs.headActivations = std::max(bytesOf(expansion.arenas.back().activations) - fixed -
+                                       costs.layerActivations * last.numLayers - slack * 2,
+                                   Bytes(0));
+}
+
+struct StageLoad {
+  cost::StageTimes times;
+  double elements = 0;
+  Bytes activations;
+};
+
+StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                 size_t rank) {
+  const auto p = static_cast<size_t>(plan.pp), v = static_cast<size_t>(plan.virtualStages);
+  const std::vector<int64_t> slots =
+      peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(),
+                static_cast<int64_t>(rank));
+  const Seconds gather = plan.scatterGather ? blocks.borderGather : Seconds(0);
+  StageLoad load;
+  for (size_t c = 0; c < v; ++c) {
+    const auto layers = static_cast<double>(plan.layers[rank][c].count);
+    const bool first = rank == 0 && c == 0, last = rank == p - 1 && c == v - 1;
+    Seconds forward = blocks.layer.forward * layers, backward = blocks.layer.backward * layers;
+    Bytes perSlot = blocks.layerActivations * layers + blocks.chunkActivations;
+    load.elements += blocks.layerElements * layers;
+    if (first) {
+      forward += blocks.embedding.forward;
+      backward += blocks.embedding.backward;
+      load.elements += blocks.embeddingElements;
+    } else {
+      forward += gather;
+    }
+    if (last) {
+      forward += blocks.head.forward;
+      backward += blocks.head.backward;
+      load.elements += blocks.headElements;
+      perSlot += blocks.headActivations;
+    } else {
+      backward += gather;
+    }
+    load.times.forward.push_back(forward);
+    load.times.backward.push_back(backward);
+    load.activations += perSlot * static_cast<double>(slots[c]);
+    if (!query.stack.flashAttention && plan.recompute == plan::Recompute::kNone)
+      load.activations += cost::unfusedScoresBytes(plan, query.model) *
+                          (layers * static_cast<double>(slots[c]));
+  }
+  return load;
+}
+
+// Gradient reduction and optimizer of a rank with `elements` parameters in one bucket.
+Seconds stepBound(const Query& query, const plan::Plan& plan, const StageLoad& load, double layers) {
+  const auto compute = static_cast<double>(byteSize(spec::computeDType(plan.training.precision)));
+  const auto state = static_cast<double>(byteSize(spec::stateDType(plan.training.precision)));
+  const bool sharded = plan.stateSharding == plan::StateSharding::kOptimizer;
+  const double owned = load.elements / (sharded ? static_cast<double>(plan.dp()) : 1.0);
+  const Levels levels = cost::levelsOf(cost::groupShape(GroupKind::kDp, plan), query.cluster);
+  const Bytes gradient(load.elements * state);
+
+  Seconds reduction = sharded ? cost::reduceScatterTime(gradient, levels)
+                              : cost::allReduceTime(gradient, levels);
+  if (query.stack.overlapGradientReduction) {
+    Seconds backward;
+    for (Seconds t : load.times.backward) backward += t;
+    reduction = std::max(reduction - backward, reduction / layers);
+  }
+  const Seconds gather =
+      sharded ? cost::allGatherTime(Bytes(load.elements * compute), levels) : Seconds(0);
+  // Zeroing, norm, AdamW: three kernels at least.
+  const double master = compute == state ? 0 : compute;
+  const cost::KernelWork work{DType::kF32, Flops(0),
+                              gradient + Bytes(owned * (state * 8 + master)), 3};
+  return reduction + gather + cost::kernelTime(work, query.cluster.device);
+}
+
+Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
+  if (rank == 0) return blocks.firstScratch;
+  return rank == p - 1 ? blocks.lastScratch : blocks.innerScratch;
+}
+
+}  // namespace
+
+Bytes stateBytes(const Query& query, double elements, int64_t sharedBy) {
+  const auto compute = static_cast<double>(byteSize(spec::computeDType(query.training.precision)));
+  const auto state = static_cast<double>(byteSize(spec::stateDType(query.training.precision)));
+  const double optimizer = query.stack.optimizerBytesPerParameter > 0
+                               ? query.stack.optimizerBytesPerParameter
+                               : 2 * state + (compute == state ? 0 : state);
+  return Bytes(elements * (compute + state + optimizer / static_cast<double>(sharedBy)));
+}
+
+Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {
+  const plan::Plan probe = probePlan(query.model, like);
+  expand::ExpandOptions options;
+  options.tasks = false;
+  TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion,
+                           expand::expand(query.model, probe, options));
+  const cost::BodyWalker walker(expansion.program, probe, query.cluster, query.stack);
+  const program::Role& first = expansion.program.roles.front();
+  const program::Role& last = expansion.program.roles.back();
+  const auto walk = [&](const program::Role& role, int32_t body) {
+    return walker.walk(role, role.bodies[static_cast<size_t>(body)]);
+  };
+  const cost::WalkedBody forward = walk(first, expand::forwardBody(0));
+  const cost::WalkedBody backward = walk(first, expand::backwardBody(0));
+  const double layers = first.chunks.front().numLayers;
+
+  BlockCosts costs;
+  costs.layer = {forward.repeated.total() / layers, backward.repeated.total() / layers};
+  costs.embedding = {forward.outside.total(), backward.outside.total()};
+  double layerElements = 0;
+  addElements(first, probe.tp, layerElements, costs.embeddingElements);
+  costs.layerElements = layerElements / layers;
+  if (probe.pp > 1) {
+    costs.head = {walk(last, expand::forwardBody(0)).outside.total(),
+                  walk(last, expand::backwardBody(0)).outside.total()};
+    addElements(last, probe.tp, layerElements, costs.headElements);
+    costs.border = forward.outside.sentForward;
+    costs.borderGather = cost::allGatherTime(costs.border, walker.levels(GroupKind::kTp));
+  }
+  splitActivations(expansion, costs);
+  costs.firstScratch = scratchOf(expansion.arenas.front());
+  costs.lastScratch = scratchOf(expansion.arenas.back());
+  // Without a probe of inner stages nothing is known of them.
+  costs.innerScratch = probe.pp == 3 ? scratchOf(expansion.arenas[1]) : Bytes(0);
+  return costs;
+}
+
+PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const auto p = static_cast<size_t>(plan.pp);
+  const bool sharded = plan.stateSharding == plan::StateSharding::kOptimizer;
+  cost::Pipeline pipeline;
+  pipeline.schedule = plan.schedule;
+  pipeline.numMicrobatches = plan.numMicrobatches();
+  pipeline.overlapTransfers = query.stack.overlapPipelineTransfers;
+  if (p > 1) {
+    const double parts = plan.scatterGather ? static_cast<double>(plan.tp) : 1.0;
+    pipeline.hop = cost::sendTime(blocks.border / parts, cost::stageLink(plan, query.cluster));
+  }
+  PlanBound bound;
+  Seconds step;
+  for (size_t rank = 0; rank < p; ++rank) {
+    const StageLoad load = loadOf(query, plan, blocks, rank);
+    double layers = 0;
+    for (const plan::LayerRange& range : plan.layers[rank])
+      layers += static_cast<double>(range.count);
+    step = std::max(step, stepBound(query, plan, load, layers));
+    const Bytes memory = stateBytes(query, load.elements, sharded ? plan.dp() : 1) +
+                         load.activations + scratchAt(blocks, rank, p) + query.stack.fixedReserve;
+    bound.memory = std::max(bound.memory, memory);
+    pipeline.stages.push_back(load.times);
+  }
+  bound.time = (cost::pipelineTime(pipeline) + step) * kRounding;
+  bound.memory *= kRounding;
+  return bound;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,48 @@
+// What the three kinds of block cost one rank, and the lower bounds that follow for any plan.
+#pragma once
+#include <cstdint>
+
+#include "cost_models/topology.h"
+#include "ir/base/status.h"
+#include "ir/plan/plan.h"
+#include "planner/query.h"
+
+namespace trireme::planner {
+
+// A pass of one microbatch: compute and the collectives of its tensor-parallel group.
+struct PassTimes {
+  Seconds forward, backward;
+};
+
+// Read off the bodies of a small plan with the same tp, microbatch, recompute and sequence parallelism,
+// so that they are what the estimate of any other plan is made of.
+struct BlockCosts {
+  PassTimes layer, embedding, head;
+  Bytes border;        // residual stream that goes to the next stage, without scatter-gather
+  Seconds borderGather;  // of one border that came scattered
+  // Parameters on one rank.
+  double layerElements = 0, embeddingElements = 0, headElements = 0;
+  // Activations of one microbatch in flight, lower bounds.
+  Bytes layerActivations, chunkActivations, headActivations;
+  // Scratch, library workspace and what else does not depend on layers: first, inner, last stage.
+  Bytes firstScratch, innerScratch, lastScratch;
+};
+
+// Costs for plans like `plan`. With `single` (plan.pp == 1) the embedding includes the head.
+// Errors: those of cost::estimate.
+Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& plan);
+
+struct PlanBound {
+  Seconds time;  // cost::estimate of the plan is at least this
+  Bytes memory;  // of the fullest rank, at least
+};
+
+// Admissible: what the estimate adds is left out (bucket latencies, norms, tied embeddings, padding,
+// alignment), what remains is computed by the same functions (cost::pipelineTime, collectives).
+PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
+
+// Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which
+// `sharedBy` data-parallel ranks may share the last.
+Bytes stateBytes(const Query& query, double elements, int64_t sharedBy);
+
+}  // namespace trireme::planner

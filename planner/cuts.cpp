@@ -1,0 +1,102 @@
+#include "planner/cuts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/in_flight.h"
+
+namespace trireme::planner {
+namespace {
+
+using Ranges = std::vector<std::vector<plan::LayerRange>>;
+
+// Layers that the stage can hold, if its chunks have equally many.
+int64_t layersThatFit(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                      int64_t rank) {
+  const bool first = rank == 0, last = rank == plan.pp - 1;
+  const std::vector<int64_t> slots = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
+                                               plan.numMicrobatches(), rank);
+  double allSlots = 0;
+  for (int64_t n : slots) allSlots += static_cast<double>(n);
+  const int64_t sharedBy =
+      plan.stateSharding == plan::StateSharding::kOptimizer ? plan.dp() : 1;
+  const double others = (first ? blocks.embeddingElements : 0) + (last ? blocks.headElements : 0);
+  Bytes fixed = stateBytes(query, others, sharedBy) + blocks.chunkActivations * allSlots +
+                query.stack.fixedReserve +
+                (first ? blocks.firstScratch : last ? blocks.lastScratch : blocks.innerScratch);
+  if (last) fixed += blocks.headActivations * static_cast<double>(slots.back());
+  const Bytes perLayer =
+      stateBytes(query, blocks.layerElements, sharedBy) +
+      blocks.layerActivations * (allSlots / static_cast<double>(plan.virtualStages));
+  const Bytes free = query.cluster.device.memory - fixed;
+  return free < perLayer ? 0 : static_cast<int64_t>(std::floor(free / perLayer));
+}
+
+// The first chunks get one more where it does not divide.
+std::vector<int64_t> spread(int64_t layers, int64_t chunks) {
+  std::vector<int64_t> counts;
+  for (int64_t c = 0; c < chunks; ++c) counts.push_back(layers / chunks + (c < layers % chunks));
+  return counts;
+}
+
+Seconds perMicrobatch(const PassTimes& pass) { return pass.forward + pass.backward; }
+
+}  // namespace
+
+std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t least,
+                                   const std::vector<StageBudget>& stages) {
+  std::vector<int64_t> layers(stages.size(), least);
+  int64_t left = numLayers - least * static_cast<int64_t>(stages.size());
+  const auto fits = [&](size_t stage, int64_t n) { return n <= stages[stage].mostLayers; };
+  for (size_t i = 0; i < stages.size(); ++i)
+    if (!fits(i, least)) return {};
+  if (left < 0) return {};
+  for (; left > 0; --left) {
+    size_t best = stages.size();
+    Seconds shortest;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      if (!fits(i, layers[i] + 1)) continue;
+      const Seconds time = stages[i].fixed + perLayer * static_cast<double>(layers[i] + 1);
+      if (best < stages.size() && time > shortest) continue;
+      best = i;
+      shortest = time;
+    }
+    if (best == stages.size()) return {};
+    ++layers[best];
+  }
+  return layers;
+}
+
+Ranges rangesFrom(const std::vector<std::vector<int64_t>>& counts) {
+  Ranges ranges(counts.size(), std::vector<plan::LayerRange>(counts.front().size()));
+  int64_t next = 0;
+  for (size_t c = 0; c < counts.front().size(); ++c)
+    for (size_t r = 0; r < counts.size(); ++r) {
+      ranges[r][c] = {next, counts[r][c]};
+      next += counts[r][c];
+    }
+  return ranges;
+}
+
+std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const int64_t numLayers = query.model.numLayers;
+  std::vector<Ranges> cuts = {plan::evenLayers(numLayers, plan.pp, plan.virtualStages)};
+  if (plan.pp == 1) return cuts;
+  std::vector<StageBudget> stages;
+  for (int64_t rank = 0; rank < plan.pp; ++rank) {
+    Seconds fixed;
+    if (rank == 0) fixed += perMicrobatch(blocks.embedding);
+    if (rank == plan.pp - 1) fixed += perMicrobatch(blocks.head);
+    stages.push_back({fixed, layersThatFit(query, plan, blocks, rank)});
+  }
+  const std::vector<int64_t> balanced =
+      balanceLayers(numLayers, perMicrobatch(blocks.layer), plan.virtualStages, stages);
+  if (balanced.empty()) return cuts;
+  std::vector<std::vector<int64_t>> counts;
+  for (int64_t layers : balanced) counts.push_back(spread(layers, plan.virtualStages));
+  Ranges ranges = rangesFrom(counts);
+  if (ranges != cuts.front()) cuts.push_back(std::move(ranges));
+  return cuts;
+}
+
+}  // namespace trireme::planner

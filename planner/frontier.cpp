@@ -1,0 +1,43 @@
+#include "planner/frontier.h"
+
+#include "cost_models/compute.h"
+#include "cost_models/formulas.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr double kRounding = 1 - 1e-9;
+
+Seconds pipelineBound(const Query& query, const Group& group, Seconds all, Seconds layer) {
+  const auto microbatches = static_cast<double>(query.training.globalBatchSize /
+                                                (group.dp * group.microbatchSize));
+  const auto stages = static_cast<double>(group.pp);
+  return (all * (microbatches / stages) + layer * (stages - 1)) * kRounding;
+}
+
+}  // namespace
+
+Seconds groupBound(const Query& query, const Group& group) {
+  spec::TrainingSpec one = query.training;
+  one.globalBatchSize = group.microbatchSize;
+  const cost::StepFlops flops = cost::stepFlops(query.model, one);
+  const spec::DeviceSpec& device = query.cluster.device;
+  const FlopsPerSecond rate =
+      cost::matmulPeak(device, spec::computeDType(query.training.precision)) *
+      (device.matmulEfficiency * static_cast<double>(group.tp));
+  // Forward, backward twice, and forward once more if layers are recomputed.
+  const double recompute = group.recompute == plan::Recompute::kFull ? 4.0 / 3 : 1.0;
+  const Seconds layers = flops.layers * recompute / rate;
+  return pipelineBound(query, group, layers + flops.head / rate,
+                       layers / static_cast<double>(query.model.numLayers));
+}
+
+Seconds probedBound(const Query& query, const Group& group, const BlockCosts& blocks) {
+  const Seconds layer = blocks.layer.forward + blocks.layer.backward;
+  const Seconds all = layer * static_cast<double>(query.model.numLayers) +
+                      blocks.embedding.forward + blocks.embedding.backward +
+                      blocks.head.forward + blocks.head.backward;
+  return pipelineBound(query, group, all, layer);
+}
+
+}  // namespace trireme::planner

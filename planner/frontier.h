@@ -1,0 +1,70 @@
+// The open nodes of the search and their bounds. Internal to planner/search.cpp.
+#pragma once
+#include <map>
+#include <memory>
+#include <queue>
+#include <tuple>
+#include <vector>
+
+#include "planner/block_costs.h"
+#include "planner/space.h"
+
+namespace trireme::planner {
+
+// (tp, pp, dp): what runners-up differ in.
+using Degrees = std::tuple<int64_t, int64_t, int64_t>;
+inline Degrees degreesOf(const Group& g) { return {g.tp, g.pp, g.dp}; }
+inline Degrees degreesOf(const plan::Plan& p) { return {p.tp, p.pp, p.dp()}; }
+
+enum class NodeKind : uint8_t { kGroup, kProbedGroup, kCandidate };
+
+struct Node {
+  Seconds bound;
+  NodeKind kind = NodeKind::kGroup;
+  Group group;
+  std::shared_ptr<const BlockCosts> blocks;  // kProbedGroup
+  std::shared_ptr<const plan::Plan> plan;    // kCandidate
+  int64_t number = 0;                        // insertion order, for equal bounds
+};
+
+// Nodes by increasing bound.
+class Frontier {
+ public:
+  void push(Node node) {
+    node.number = next_++;
+    ++open_[degreesOf(node.group)];
+    heap_.push(std::move(node));
+  }
+  Node pop() {
+    Node node = heap_.top();
+    heap_.pop();
+    --open_[degreesOf(node.group)];
+    return node;
+  }
+  bool empty() const { return heap_.empty(); }
+  Seconds lowestBound() const { return heap_.top().bound; }
+  bool isOpen(const Degrees& degrees) const {
+    const auto found = open_.find(degrees);
+    return found != open_.end() && found->second > 0;
+  }
+
+ private:
+  struct Later {
+    bool operator()(const Node& a, const Node& b) const {
+      return std::tuple(a.bound.count(), a.number) > std::tuple(b.bound.count(), b.number);
+    }
+  };
+  std::priority_queue<Node, std::vector<Node>, Later> heap_;
+  std::map<Degrees, int64_t> open_;
+  int64_t next_ = 0;
+};
+
+// Matmul work at the sustained rate. W: of one microbatch on all stages, w: of one layer.
+//   time >= m W / p + (p - 1) w
+// (some stage does at least W / p per microbatch; the first microbatch passes the p - 1 others, which have a layer
+// at least, forward and backward).
+Seconds groupBound(const Query& query, const Group& group);
+// The same with the times of real blocks.
+Seconds probedBound(const Query& query, const Group& group, const BlockCosts& blocks);
+
+}  // namespace trireme::planner

@@ -1,0 +1,85 @@
+// What the planner is asked and what it answers. All of it is data: cli prints it (report.h).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cost_models/estimate.h"
+#include "ir/plan/plan.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/model_spec.h"
+#include "ir/spec/training_spec.h"
+
+namespace trireme::planner {
+
+// Choices that the user has made; the search makes the rest.
+struct Pins {
+  std::optional<int64_t> gpus;  // devices to use; absent: all of the cluster
+  std::optional<int64_t> tp, pp, dp;
+  std::optional<int64_t> microbatchSize;
+  std::optional<int64_t> virtualStages;
+  std::optional<plan::ScheduleKind> schedule;
+  std::optional<plan::Recompute> recompute;
+  std::optional<plan::StateSharding> stateSharding;
+  std::optional<bool> sequenceParallel;
+  std::optional<bool> scatterGather;
+};
+
+struct Query {
+  spec::ModelSpec model;
+  spec::TrainingSpec training;
+  spec::ClusterSpec cluster;
+  spec::StackProfile stack;
+  Pins pins;
+  int64_t vocabMultiple = 128;  // of every plan: the vocabulary is padded to a multiple of this times tp
+  int32_t topK = 5;        // plans in the answer: the winner and topK - 1 runners-up
+  int64_t maxCosted = 0;   // stop after so many estimates and report the gap; 0: run until it is closed
+};
+
+// Why something is not in the answer.
+struct Rejection {
+  std::string rule;       // "P4", "memory", "bound"...
+  std::string subject;    // what was rejected: "tp 8", "tp 2 pp 1 dp 4"
+  std::string needed;
+  std::string available;
+  bool operator==(const Rejection&) const = default;
+};
+
+struct PruneCount {
+  std::string rule;
+  int64_t count = 0;
+};
+
+// The best plan of another (tp, pp, dp), and the part of the step in which it loses most.
+struct RunnerUp {
+  plan::Plan plan;
+  cost::Estimate estimate;
+  Seconds slower;         // than the winner
+  std::string lostBy;     // name of the part of the breakdown, "tie" if as fast
+  Seconds lostByAmount;   // in that part
+};
+
+// What was proved, and how.
+struct Certificate {
+  Seconds bound;            // no plan of the space is faster
+  double gap = 0;           // (time of the winner - bound) / time of the winner; 0: it is the best
+  bool closed = true;       // false: maxCosted stopped the search
+  int64_t numGroups = 0;    // (tp, pp, dp, microbatch, recompute, sequence parallel)
+  int64_t numBounded = 0;   // candidates that got a bound of their own
+  int64_t numCosted = 0;    // candidates that were estimated in full
+  std::vector<PruneCount> pruned;
+};
+
+struct PlanResult {
+  plan::Plan plan;
+  cost::Estimate estimate;
+  int64_t gpusUsed = 0;
+  int64_t gpusAvailable = 0;          // gpusUsed is less only if no legal layout has as many
+  std::vector<RunnerUp> runnersUp;    // fastest first
+  std::vector<Rejection> rejections;  // degrees that no plan could use
+  Certificate certificate;
+  double seconds = 0;                 // that the search took
+};
+
+}  // namespace trireme::planner

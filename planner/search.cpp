@@ -1,0 +1,285 @@
+#include "planner/search.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "ir/spec/load.h"
+#include "planner/cuts.h"
+#include "planner/frontier.h"
+#include "planner/relax.h"
+#include "planner/report.h"
+
+namespace trireme::planner {
+namespace {
+
+struct Costed {
+  plan::Plan plan;
+  cost::Estimate estimate;
+};
+
+bool better(const Costed& a, const Costed& b) {
+  if (a.estimate.step != b.estimate.step) return a.estimate.step < b.estimate.step;
+  return simplerThan(a.plan, b.plan);
+}
+
+class Search {
+ public:
+  Search(const Query& query, const CostFunctions& costs) : query_(query), costs_(costs) {}
+
+  // Empty if the space of `gpus` devices has no plan.
+  Status openSpace(int64_t gpus);
+  bool hasSpace() const { return !frontier_.empty(); }
+  Status run();
+  bool found() const { return !best_.empty(); }
+  PlanResult takeResult();
+  std::vector<Rejection>& rejections() { return rejections_; }
+  const std::optional<plan::Plan>& leanest() const { return leanest_; }
+
+ private:
+  Status open(const Node& node);
+  Status probe(const Node& node);
+  void expandGroup(const Node& node);
+  Status costCandidate(const Node& node);
+  void noteMemory(const plan::Plan& plan, Bytes memory);
+  void prune(const std::string& rule, int64_t count = 1) { pruned_[rule] += count; }
+  // The slowest plan that the answer still shows: nothing slower is of interest.
+  std::optional<Seconds> cutoff() const;
+  bool isSettled(const Node& node) const;
+  void rejectForMemory();
+  std::vector<Costed> ranked() const;
+
+  const Query& query_;
+  const CostFunctions& costs_;
+  Frontier frontier_;
+  std::map<Degrees, Costed> best_;           // fastest plan that fits
+  std::map<Degrees, Bytes> least_;           // memory of the leanest plan that does not fit
+  std::optional<plan::Plan> leanest_;
+  Bytes leanestMemory_;
+  std::vector<Rejection> rejections_;
+  std::map<std::string, int64_t> pruned_;
+  Certificate certificate_;
+};
+
+Status Search::openSpace(int64_t gpus) {
+  for (const Group& group : groupsFor(query_, gpus, rejections_)) {
+    bool any = false;
+    forEachPlan(query_, group, [&](const plan::Plan&) { any = true; });
+    if (!any) continue;
+    frontier_.push({groupBound(query_, group), NodeKind::kGroup, group, nullptr, nullptr});
+    ++certificate_.numGroups;
+  }
+  return {};
+}
+
+std::vector<Costed> Search::ranked() const {
+  std::vector<Costed> all;
+  for (const auto& [degrees, costed] : best_) all.push_back(costed);
+  std::sort(all.begin(), all.end(), better);
+  return all;
+}
+
+std::optional<Seconds> Search::cutoff() const {
+  const auto wanted = static_cast<size_t>(std::max(query_.topK, 1));
+  if (best_.size() < wanted) return std::nullopt;
+  std::vector<Seconds> times;
+  for (const auto& [degrees, costed] : best_) times.push_back(costed.estimate.step);
+  std::nth_element(times.begin(), times.begin() + static_cast<long>(wanted - 1), times.end());
+  return times[wanted - 1];
+}
+
+// Another plan of the same degrees is already faster than anything below this node.
+bool Search::isSettled(const Node& node) const {
+  const auto found = best_.find(degreesOf(node.group));
+  return found != best_.end() && node.bound > found->second.estimate.step;
+}
+
+Status Search::run() {
+  while (!frontier_.empty()) {
+    const std::optional<Seconds> limit = cutoff();
+    if (limit && frontier_.lowestBound() > *limit) break;
+    if (query_.maxCosted > 0 && certificate_.numCosted >= query_.maxCosted && found()) {
+      certificate_.closed = false;
+      break;
+    }
+    const Node node = frontier_.pop();
+    if (isSettled(node))
+      prune(node.kind == NodeKind::kCandidate ? "bound" : "group bound");
+    else
+      TRIREME_RETURN_IF_ERROR(open(node));
+  }
+  return {};
+}
+
+Status Search::open(const Node& node) {
+  switch (node.kind) {
+    case NodeKind::kGroup: return probe(node);
+    case NodeKind::kProbedGroup: expandGroup(node); return {};
+    case NodeKind::kCandidate: return costCandidate(node);
+  }
+  return {};
+}
+
+Status Search::probe(const Node& node) {
+  // Any plan of the group has the blocks of all.
+  std::optional<plan::Plan> example;
+  forEachPlan(query_, node.group, [&](const plan::Plan& plan) {
+    if (!example) example = plan;
+  });
+  TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, costs_.blocks(*example));
+  Node probed = node;
+  probed.kind = NodeKind::kProbedGroup;
+  probed.bound = std::max(node.bound, probedBound(query_, node.group, blocks));
+  probed.blocks = std::make_shared<const BlockCosts>(blocks);
+  frontier_.push(std::move(probed));
+  return {};
+}
+
+void Search::expandGroup(const Node& node) {
+  forEachPlan(query_, node.group, [&](const plan::Plan& arrangement) {
+    plan::Plan plan = arrangement;
+    for (auto& layers : cutsFor(query_, arrangement, *node.blocks)) {
+      plan.layers = std::move(layers);
+      ++certificate_.numBounded;
+      const PlanBound bound = boundOf(query_, plan, *node.blocks);
+      if (bound.memory > query_.cluster.device.memory) {
+        noteMemory(plan, bound.memory);
+        continue;
+      }
+      frontier_.push({bound.time, NodeKind::kCandidate, node.group, nullptr,
+                      std::make_shared<const plan::Plan>(plan)});
+    }
+  });
+}
+
+Status Search::costCandidate(const Node& node) {
+  Costed costed{*node.plan, {}};
+  TRIREME_ASSIGN_OR_RETURN(costed.estimate, costs_.estimate(*node.plan));
+  ++certificate_.numCosted;
+  if (!costed.estimate.fits()) {
+    noteMemory(costed.plan, costed.estimate.memory.total());
+    return {};
+  }
+  const auto [place, isNew] = best_.try_emplace(degreesOf(node.group), costed);
+  if (!isNew && better(costed, place->second)) place->second = std::move(costed);
+  return {};
+}
+
+void Search::noteMemory(const plan::Plan& plan, Bytes memory) {
+  prune("memory");
+  const auto [place, isNew] = least_.try_emplace(degreesOf(plan), memory);
+  if (!isNew) place->second = std::min(place->second, memory);
+  if (leanest_ && memory >= leanestMemory_) return;
+  leanest_ = plan;
+  leanestMemory_ = memory;
+}
+
+// Degrees of which every plan was seen and none fits.
+void Search::rejectForMemory() {
+  for (const auto& [degrees, memory] : least_) {
+    if (best_.contains(degrees) || frontier_.isOpen(degrees)) continue;
+    const auto [tp, pp, dp] = degrees;
+    rejections_.push_back({"memory", fmt::format("tp {} pp {} dp {}", tp, pp, dp),
+                           formatBytes(memory), formatBytes(query_.cluster.device.memory)});
+  }
+}
+
+RunnerUp makeRunnerUp(const Costed& other, const Costed& winner) {
+  RunnerUp runner{other.plan, other.estimate, other.estimate.step - winner.estimate.step, "tie", {}};
+  const auto mine = breakdownParts(other.estimate.breakdown);
+  const auto best = breakdownParts(winner.estimate.breakdown);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const Seconds difference = mine[i].time - best[i].time;
+    if (runner.slower.count() <= 0 || difference <= runner.lostByAmount) continue;
+    runner.lostBy = mine[i].name;
+    runner.lostByAmount = difference;
+  }
+  return runner;
+}
+
+PlanResult Search::takeResult() {
+  const std::vector<Costed> all = ranked();
+  const Costed& winner = all.front();
+  rejectForMemory();
+  PlanResult result;
+  result.plan = winner.plan;
+  result.estimate = winner.estimate;
+  const auto shown = std::min(all.size(), static_cast<size_t>(std::max(query_.topK, 1)));
+  for (size_t i = 1; i < shown; ++i) result.runnersUp.push_back(makeRunnerUp(all[i], winner));
+  result.rejections = std::move(rejections_);
+
+  certificate_.bound = winner.estimate.step;
+  if (!frontier_.empty()) certificate_.bound = std::min(certificate_.bound, frontier_.lowestBound());
+  certificate_.gap = 1 - certificate_.bound / winner.estimate.step;
+  while (!frontier_.empty())
+    prune(frontier_.pop().kind == NodeKind::kCandidate ? "bound" : "group bound");
+  for (const auto& [rule, count] : pruned_) certificate_.pruned.push_back({rule, count});
+  result.certificate = std::move(certificate_);
+  return result;
+}
+
+Status checkQuery(const Query& query) {
+  TRIREME_RETURN_IF_ERROR(spec::verifyModel(query.model));
+  TRIREME_RETURN_IF_ERROR(spec::verifyTraining(query.training, query.model));
+  TRIREME_RETURN_IF_ERROR(cost::checkCluster(query.cluster, query.training.precision));
+  const int64_t gpus = query.pins.gpus.value_or(query.cluster.numDevices);
+  if (gpus < 1 || gpus > query.cluster.numDevices)
+    return invalidArgument(fmt::format("{} devices are asked for, cluster {} has {}", gpus,
+                                       query.cluster.name, query.cluster.numDevices));
+  return {};
+}
+
+Status noLayout(const std::vector<Rejection>& rejections) {
+  std::vector<std::string> lines;
+  for (const Rejection& r : rejections)
+    lines.push_back(fmt::format("{}: ({}) needs {}, there is {}", r.subject, r.rule, r.needed, r.available));
+  constexpr size_t kMostLines = 6;
+  if (lines.size() > kMostLines) lines.resize(kMostLines);
+  return infeasible(fmt::format("no layout obeys the pinned choices{}{}",
+                                lines.empty() ? "" : "; ", fmt::join(lines, "; ")));
+}
+
+}  // namespace
+
+CostFunctions modelCosts(const Query& query) {
+  return {[&query](const plan::Plan& plan) {
+            return cost::estimate(query.model, plan, query.cluster, query.stack);
+          },
+          [&query](const plan::Plan& plan) { return probeBlocks(query, plan); }};
+}
+
+Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs) {
+  const auto start = std::chrono::steady_clock::now();
+  TRIREME_RETURN_IF_ERROR(checkQuery(query));
+  const int64_t available = query.pins.gpus.value_or(query.cluster.numDevices);
+  std::vector<Rejection> refused;
+  for (int64_t gpus = available; gpus >= 1; --gpus) {
+    Search search(query, costs);
+    TRIREME_RETURN_IF_ERROR(search.openSpace(gpus));
+    if (!search.hasSpace()) {
+      if (refused.empty()) refused = std::move(search.rejections());
+      continue;
+    }
+    TRIREME_RETURN_IF_ERROR(search.run());
+    if (!search.found()) return Error(missesMemory(query, *search.leanest(), costs));
+    PlanResult result = search.takeResult();
+    result.gpusUsed = gpus;
+    result.gpusAvailable = available;
+    if (!refused.empty())
+      result.rejections.insert(result.rejections.begin(), refused.begin(), refused.end());
+    result.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+  }
+  return Error(noLayout(refused));
+}
+
+Result<PlanResult> searchPlan(const Query& query) {
+  Result<PlanResult> result = searchPlan(query, modelCosts(query));
+  if (result.has_value() || result.error().code() != StatusCode::kInfeasible) return result;
+  return Error(withRelaxations(query, result.error()));
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,34 @@
+// The space that the search covers, in two steps: groups, and the candidates of a group.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "planner/query.h"
+
+namespace trireme::planner {
+
+// Choices that fix what a layer costs. All further choices only arrange layers.
+struct Group {
+  int64_t tp = 1, pp = 1, dp = 1;
+  int64_t microbatchSize = 1;
+  plan::Recompute recompute = plan::Recompute::kNone;
+  bool sequenceParallel = false;
+};
+
+// Every group that uses exactly `gpus` devices and that the pins and the rules of verifyPlan allow:
+// all factorisations tp * pp * dp (not only powers of two), all divisors of the replica's batch as
+// microbatch, three kinds of recomputation, sequence parallelism on and off. For every factorisation
+// that is left out, one Rejection with its rule.
+std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
+
+// Calls `visit` with every legal plan of the group but for `layers`, which is empty: GPipe, 1F1B
+// and interleaving with every number of virtual stages; optimizer state replicated and sharded;
+// scatter-gather off and on. With one stage only 1F1B: the schedules do not differ but in memory.
+void forEachPlan(const Query& query, const Group& group,
+                 const std::function<void(const plan::Plan&)>& visit);
+
+// A total order for ties: fewer and smaller choices first.
+bool simplerThan(const plan::Plan& a, const plan::Plan& b);
+
+}  // namespace trireme::planner

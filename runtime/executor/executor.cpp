@@ -1,0 +1,218 @@
+#include "runtime/executor/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "runtime/state/layout.h"
+
+namespace trireme::runtime {
+
+using program::InstructionKind;
+using program::Stream;
+
+Executor::Executor(const ExecutorContext& context)
+    : rank_(*context.rank), context_(context), streams_(rank_, *context.comm, context.trace) {
+  context_.comm->setProgress(&streams_);
+  addresses_.resize(static_cast<size_t>(rank_.maxOperands));
+  arguments_.resize(context.code->maxArguments());
+  int64_t numLayers = std::max<int64_t>(1, rank_.program->numLayers);
+  for (const program::Chunk& chunk : rank_.role->chunks) {
+    numLayers = std::max<int64_t>(numLayers, chunk.firstLayer + chunk.numLayers);
+    live_.emplace_back(static_cast<size_t>(std::max(1, chunk.numSlots)), uint8_t{0});
+  }
+  contexts_.resize(static_cast<size_t>(numLayers));
+  buildNormRows();
+}
+
+Executor::~Executor() { context_.comm->setProgress(nullptr); }
+
+char* Executor::operand(const Flat& instruction, int32_t i, int32_t repeat, int32_t slot) const {
+  return rank_.operands[static_cast<size_t>(instruction.firstOperand + i)].at(repeat, slot);
+}
+
+// The layers outside of this rank's chunks are never asked for, except 0 ("outside the layers").
+void Executor::fillKeys() {
+  const auto fill = [&](int32_t layer) {
+    program::KernelContext& context = contexts_[static_cast<size_t>(layer)];
+    context.tpIndex = static_cast<uint64_t>(rank_.info.tpIndex);
+    for (uint32_t stream = 0; stream < 8; ++stream)
+      context.keys[stream] =
+          makeRngKey(rank_.program->training.seed, static_cast<uint64_t>(step_),
+                     static_cast<uint32_t>(layer), static_cast<RngStream>(stream));
+  };
+  fill(0);
+  for (const program::Chunk& chunk : rank_.role->chunks)
+    for (int32_t i = 0; i < chunk.numLayers; ++i) fill(chunk.firstLayer + i);
+}
+
+Status Executor::runStep(int64_t step, DataSource& data) {
+  step_ = step;
+  data_ = &data;
+  counters_ = {};
+  if (context_.trace != nullptr) context_.trace->setStep(step);
+  fillKeys();
+  for (const Task& task : rank_.role->tasks) TRIREME_RETURN_IF_ERROR(runTask(task));
+  return streams_.drain();
+}
+
+Status Executor::runTask(const Task& task) {
+  trackLiveSlots(task, true);
+  const FlatBody& body = rank_.bodies[static_cast<size_t>(task.body)];
+  for (const Section& section : body.sections)
+    TRIREME_RETURN_IF_ERROR(runSection(body, section, task));
+  trackLiveSlots(task, false);
+  return {};
+}
+
+Status Executor::runSection(const FlatBody& body, const Section& section, const Task& task) {
+  const int32_t firstLayer =
+      task.chunk >= 0 ? rank_.role->chunks[static_cast<size_t>(task.chunk)].firstLayer : 0;
+  for (int32_t i = 0; i < section.count; ++i) {
+    const int32_t repeat = section.reversed ? section.count - 1 - i : i;
+    const int32_t layer = section.repeated ? firstLayer + repeat : -1;
+    for (int32_t at = section.begin; at < section.end; ++at) {
+      const Flat& instruction = body.instructions[static_cast<size_t>(at)];
+      Status status = issue(instruction, task, section.repeated ? repeat : 0, layer);
+      if (!status.ok())
+        return status.withContext(describeInstruction(rank_, task, instruction, layer));
+    }
+  }
+  return {};
+}
+
+Status Executor::issue(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer) {
+  if (context_.faults != nullptr) TRIREME_RETURN_IF_ERROR(injectFault(instruction, task, layer));
+  ++counters_.instructions;
+  count(instruction, task);
+  const bool pointToPoint =
+      instruction.kind == InstructionKind::kSend || instruction.kind == InstructionKind::kRecv;
+  if (pointToPoint || instruction.stream != Stream::kCompute) {
+    QueuedInstruction entry{&instruction, &task, layer, nullptr, {}};
+    if (pointToPoint) entry.address = operand(instruction, 0, repeat, task.slot);
+    if (instruction.kind == InstructionKind::kWait)
+      entry.awaited = streams_.mark(Streams::eventIndex(instruction.event, task.slot));
+    return streams_.issue(entry);
+  }
+  TRIREME_RETURN_IF_ERROR(streams_.advance());
+  const double begin = context_.trace != nullptr ? context_.trace->now() : 0;
+  TRIREME_RETURN_IF_ERROR(execute(instruction, task, repeat, layer));
+  if (context_.trace != nullptr) context_.trace->record(instruction, task, layer, begin);
+  const int32_t event = Streams::eventIndex(instruction.event, task.slot);
+  if (event >= 0 && instruction.kind != InstructionKind::kWait) streams_.signalFromCompute(event);
+  return {};
+}
+
+Status Executor::execute(const Flat& instruction, const Task& task, int32_t repeat,
+                         int32_t layer) {
+  switch (instruction.kind) {
+    case InstructionKind::kCompute: return compute(instruction, task, repeat, layer);
+    case InstructionKind::kAllReduce:
+    case InstructionKind::kReduceScatter:
+    case InstructionKind::kAllGather: return collective(instruction, repeat, task.slot);
+    case InstructionKind::kLoadBatch: return loadBatch(instruction, task);
+    case InstructionKind::kZero:
+      std::memset(operand(instruction, 0, repeat, task.slot), 0,
+                  static_cast<size_t>(instruction.bytes));
+      return {};
+    case InstructionKind::kSumSquares: sumSquares(instruction, repeat, task.slot); return {};
+    case InstructionKind::kAdamW: return adamWStep(instruction, repeat, task.slot);
+    case InstructionKind::kWait:
+      return streams_.waitFor(Streams::eventIndex(instruction.event, task.slot));
+    default: return internalError("not an instruction of the compute stream");
+  }
+}
+
+Status Executor::compute(const Flat& instruction, const Task& task, int32_t repeat,
+                         int32_t layer) {
+  program::KernelContext& kernel = contexts_[static_cast<size_t>(std::max(layer, 0))];
+  kernel.firstSample = static_cast<uint64_t>(
+      firstSample(rank_.program->training, rank_.info.dpIndex, task.microbatch));
+  for (int32_t i = 0; i < instruction.numOperands; ++i)
+    addresses_[static_cast<size_t>(i)] = operand(instruction, i, repeat, task.slot);
+  return context_.code->run(instruction.segment,
+                            {&kernel, addresses_.data(), arguments_.data(),
+                             rank_.address(rank_.role->workspace), context_.pool});
+}
+
+Status Executor::collective(const Flat& instruction, int32_t repeat, int32_t slot) {
+  Communicator& comm = *context_.comm;
+  char* first = operand(instruction, 0, repeat, slot);
+  if (instruction.kind == InstructionKind::kAllReduce)
+    return comm.allReduce(instruction.group, first, instruction.elements, instruction.type,
+                          instruction.reduce);
+  char* second = operand(instruction, 1, repeat, slot);
+  if (instruction.kind == InstructionKind::kReduceScatter)
+    return comm.reduceScatter(instruction.group, first, second, instruction.elements,
+                              instruction.type, instruction.reduce);
+  return comm.allGather(instruction.group, first, second, instruction.elements, instruction.type);
+}
+
+// Tokens are [s, b]: sample i of the microbatch is column i.
+Status Executor::loadBatch(const Flat& instruction, const Task& task) {
+  const program::Training& training = rank_.program->training;
+  const int64_t length = training.sequenceLength, batch = training.microbatchSize;
+  const auto first = static_cast<uint64_t>(
+      step_ * training.globalBatchSize +
+      firstSample(training, rank_.info.dpIndex, task.microbatch));
+  auto* tokens = reinterpret_cast<int32_t*>(operand(instruction, 0, 0, task.slot));
+  auto* labels = reinterpret_cast<int32_t*>(operand(instruction, 1, 0, task.slot));
+  for (int64_t i = 0; i < batch; ++i) {
+    const uint64_t sample = first + static_cast<uint64_t>(i);
+    TRIREME_RETURN_IF_ERROR(data_->sample(sample, length, batch,
+                                          tokens == nullptr ? nullptr : tokens + i,
+                                          labels == nullptr ? nullptr : labels + i));
+    for (const int32_t* column : {tokens, labels})
+      for (int64_t s = 0; column != nullptr && s < length; ++s)
+        if (const int32_t token = column[s * batch + i]; token < 0 || token >= training.vocabSize)
+          return invalidArgument(
+              fmt::format("sample {}, position {}: token {} is not in the vocabulary of {}",
+                          sample, s + (column == labels), token, training.vocabSize));
+  }
+  return {};
+}
+
+Status Executor::injectFault(const Flat& instruction, const Task& task, int32_t layer) {
+  switch (context_.faults->before(rank_.rank, task, instruction.index, layer)) {
+    case Fault::kNone: return {};
+    case Fault::kFail: return unavailable(fmt::format("rank {} was stopped", rank_.rank));
+    case Fault::kStall: break;
+  }
+  while (!context_.comm->failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return unavailable(fmt::format("rank {} was stalled", rank_.rank));
+}
+
+void Executor::count(const Flat& instruction, const Task& task) {
+  switch (instruction.kind) {
+    case InstructionKind::kAllReduce:
+    case InstructionKind::kReduceScatter:
+    case InstructionKind::kAllGather:
+      if (instruction.groupSize == 1) return;
+      [[fallthrough]];
+    case InstructionKind::kSend:
+    case InstructionKind::kRecv: break;
+    default: return;
+  }
+  CommCount& total = counters_.at(instruction.kind, instruction.groupKind, task.direction);
+  ++total.calls;
+  total.bytes += instruction.bytes;
+}
+
+void Executor::trackLiveSlots(const Task& task, bool before) {
+  if (task.chunk < 0) return;
+  uint8_t& live = live_[static_cast<size_t>(task.chunk)][static_cast<size_t>(task.slot)];
+  const bool becomes = task.direction == program::Direction::kForward && before;
+  const bool ends = task.direction == program::Direction::kBackward && !before;
+  if (becomes && live == 0) {
+    live = 1;
+    counters_.peakLiveSlots = std::max(counters_.peakLiveSlots, ++numLive_);
+  } else if (ends && live == 1) {
+    live = 0;
+    --numLive_;
+  }
+}
+
+}  // namespace trireme::runtime

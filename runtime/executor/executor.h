@@ -1,0 +1,84 @@
+// Executes one rank's program: the instructions of the compute stream here and now, those of the
+// point-to-point streams whenever there is a chance. Allocates nothing within a step.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/program/bundle.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/data/data_source.h"
+#include "runtime/executor/counters.h"
+#include "runtime/executor/fault_injector.h"
+#include "runtime/executor/optimizer.h"
+#include "runtime/executor/rank_program.h"
+#include "runtime/executor/segment_code.h"
+#include "runtime/executor/streams.h"
+#include "runtime/executor/trace_recorder.h"
+
+namespace trireme::runtime {
+
+// What a rank executes on and with. All pointers outlive the executor; the last two may be null.
+struct ExecutorContext {
+  const RankProgram* rank = nullptr;
+  const SegmentCode* code = nullptr;
+  Communicator* comm = nullptr;
+  ThreadPool* pool = nullptr;
+  TraceRecorder* trace = nullptr;
+  FaultInjector* faults = nullptr;
+};
+
+class Executor {
+ public:
+  explicit Executor(const ExecutorContext& context);
+  ~Executor();
+
+  // Runs the role's tasks once and empties all streams. On failure names the instruction; the
+  // caller tells the other ranks (Communicator::fail).
+  Status runStep(int64_t step, DataSource& data);
+
+  // Of the last step.
+  const RankCounters& counters() const { return counters_; }
+
+ private:
+  using Flat = FlatInstruction;
+  using Task = program::TaskRecord;
+
+  // One (parameter, layer) of a bucket, as far as this rank counts it in the norm.
+  struct NormRow {
+    int32_t logicalIndex = 0;
+    const char* data = nullptr;
+    int64_t elements = 0;
+  };
+
+  Status runTask(const Task& task);
+  Status runSection(const FlatBody& body, const Section& section, const Task& task);
+  Status issue(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
+  Status execute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
+  Status compute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
+  Status collective(const Flat& instruction, int32_t repeat, int32_t slot);
+  Status loadBatch(const Flat& instruction, const Task& task);
+  void sumSquares(const Flat& instruction, int32_t repeat, int32_t slot);
+  Status adamWStep(const Flat& instruction, int32_t repeat, int32_t slot);
+  Status injectFault(const Flat& instruction, const Task& task, int32_t layer);
+  void count(const Flat& instruction, const Task& task);
+  void trackLiveSlots(const Task& task, bool before);
+  void fillKeys();
+  void buildNormRows();
+  char* operand(const Flat& instruction, int32_t i, int32_t repeat, int32_t slot) const;
+
+  const RankProgram& rank_;
+  ExecutorContext context_;
+  Streams streams_;
+  RankCounters counters_;
+  int64_t step_ = 0;
+  DataSource* data_ = nullptr;
+  std::vector<program::KernelContext> contexts_;  // per logical layer; keys of this step
+  std::vector<void*> addresses_, arguments_;      // scratch
+  std::vector<std::vector<NormRow>> normRows_;    // per bucket
+  std::vector<std::vector<uint8_t>> live_;        // per chunk and slot
+  int32_t numLive_ = 0;
+};
+
+}  // namespace trireme::runtime

@@ -1,0 +1,84 @@
+// The optimizer instructions of the executor: which part of a bucket this rank counts and steps.
+#include <algorithm>
+
+#include "runtime/executor/executor.h"
+#include "runtime/state/layout.h"
+
+namespace trireme::runtime {
+
+// Every element of the model's gradient is counted by exactly one of the ranks whose squares are
+// added up: the ranks of the model group, or of the world as soon as any bucket is sharded.
+// - copies of tied weights: never
+// - replicated over tp: by tp member 0
+// - sharded over dp: by its owner
+// - not sharded, while another bucket is: by dp member 0
+void Executor::buildNormRows() {
+  const program::Role& role = *rank_.role;
+  bool anySharded = false;
+  for (const program::Role& any : rank_.program->roles)
+    for (const program::Bucket& bucket : any.buckets) anySharded = anySharded || bucket.sharded;
+  normRows_.resize(role.buckets.size());
+  for (const program::Parameter& parameter : role.parameters) {
+    if (parameter.copy) continue;
+    const program::Bucket& bucket = role.buckets[static_cast<size_t>(parameter.bucket)];
+    const BucketView view = bucketView(rank_, parameter.bucket, StateKind::kGradient);
+    const bool counts = (parameter.tpDim >= 0 || rank_.info.tpIndex == 0) &&
+                        (bucket.sharded || !anySharded || rank_.info.dpIndex == 0);
+    for (int32_t layer = 0; layer < numTensors(parameter); ++layer) {
+      const int64_t start = parameter.offset + layer * parameter.layerStride;
+      const int64_t begin = std::max(start, view.begin);
+      const int64_t end = std::min(start + parameter.localElements(rank_.program->tp), view.end);
+      NormRow row;
+      row.logicalIndex = parameter.logicalIndex + layer * parameter.logicalStride;
+      row.data = view.data + (begin - view.begin) * byteSize(view.type);
+      row.elements = counts ? std::max<int64_t>(0, end - begin) : 0;
+      normRows_[static_cast<size_t>(parameter.bucket)].push_back(row);
+    }
+  }
+}
+
+void Executor::sumSquares(const Flat& instruction, int32_t repeat, int32_t slot) {
+  auto* squares = reinterpret_cast<double*>(operand(instruction, 0, repeat, slot));
+  const auto bucket = static_cast<size_t>(instruction.bucket);
+  const int32_t gradient = rank_.role->buckets[bucket].gradient;
+  const DType type = rank_.role->buffers[static_cast<size_t>(gradient)].dtype;
+  const std::vector<NormRow>& rows = normRows_[bucket];
+  const auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const NormRow& row = rows[static_cast<size_t>(i)];
+      squares[row.logicalIndex] = sumOfSquares(type, row.data, row.elements);
+    }
+  };
+  parallelFor(*context_.pool, static_cast<int64_t>(rows.size()), 1, std::ref(body));
+}
+
+Status Executor::adamWStep(const Flat& instruction, int32_t repeat, int32_t slot) {
+  const program::Training& training = rank_.program->training;
+  const program::Bucket& bucket = rank_.role->buckets[static_cast<size_t>(instruction.bucket)];
+  const auto* squares = reinterpret_cast<const double*>(operand(instruction, 0, repeat, slot));
+  AdamWStep step;
+  step.learningRate = learningRateAt(training, step_);
+  step.beta1 = training.beta1;
+  step.beta2 = training.beta2;
+  step.epsilon = training.epsilon;
+  step.weightDecay = bucket.decay ? training.weightDecay : 0;
+  step.gradientScale =
+      clipCoefficient(training.clipNorm, gradientNorm(squares, instruction.elements));
+  step.number = step_ + 1;
+
+  const BucketView parameter = bucketView(rank_, instruction.bucket, StateKind::kParameter);
+  const BucketView master = bucketView(rank_, instruction.bucket, StateKind::kMaster);
+  const BucketView moment1 = bucketView(rank_, instruction.bucket, StateKind::kMoment1);
+  AdamWArrays arrays;
+  arrays.stateType = master.type;
+  arrays.computeType = parameter.type;
+  arrays.parameter = parameter.data + moment1.begin * byteSize(parameter.type);
+  arrays.master = master.data + (moment1.begin - master.begin) * byteSize(master.type);
+  arrays.gradient = bucketView(rank_, instruction.bucket, StateKind::kGradient).data;
+  arrays.moment1 = moment1.data;
+  arrays.moment2 = bucketView(rank_, instruction.bucket, StateKind::kMoment2).data;
+  arrays.elements = moment1.end - moment1.begin;
+  return adamW(step, arrays, *context_.pool);
+}
+
+}  // namespace trireme::runtime

@@ -1,0 +1,177 @@
+#include "runtime/executor/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "runtime/kernels/bf16.h"
+
+// AVX2 without FMA: contraction would make the result depend on the machine. The loop is bound by
+// memory, so wider vectors would not help.
+#if defined(__x86_64__) && defined(__GNUC__)
+#define TRIREME_AVX2 __attribute__((target("avx2")))
+#define TRIREME_INLINE inline __attribute__((always_inline))
+#else
+#define TRIREME_AVX2
+#define TRIREME_INLINE inline
+#endif
+
+namespace trireme::runtime {
+namespace {
+
+template <typename S>
+struct Constants {
+  S rate, beta1, beta2, rest1, rest2, epsilon, decay, scale, correct1, correct2;
+  explicit Constants(const AdamWStep& step)
+      : rate(static_cast<S>(step.learningRate)),
+        beta1(static_cast<S>(step.beta1)),
+        beta2(static_cast<S>(step.beta2)),
+        rest1(static_cast<S>(1 - step.beta1)),
+        rest2(static_cast<S>(1 - step.beta2)),
+        epsilon(static_cast<S>(step.epsilon)),
+        decay(static_cast<S>(step.weightDecay)),
+        scale(static_cast<S>(step.gradientScale)),
+        correct1(static_cast<S>(1 / (1 - std::pow(step.beta1, static_cast<double>(step.number))))),
+        correct2(static_cast<S>(1 / (1 - std::pow(step.beta2, static_cast<double>(step.number))))) {
+  }
+};
+
+TRIREME_INLINE void store(float value, Bf16& out) { out = toBf16(value); }
+template <typename T>
+TRIREME_INLINE void store(T value, T& out) { out = value; }
+
+template <typename S, typename P>
+struct Pointers {
+  P* parameter;
+  S* master;
+  const S* gradient;
+  S* moment1;
+  S* moment2;
+};
+
+template <typename S, typename P>
+TRIREME_INLINE void update(const Constants<S>& k, const Pointers<S, P>& at, int64_t begin,
+                           int64_t end) {
+  P* parameter = at.parameter;
+  S* master = at.master;
+  const S* gradient = at.gradient;
+  S* moment1 = at.moment1;
+  S* moment2 = at.moment2;
+#pragma GCC ivdep
+  for (int64_t i = begin; i < end; ++i) {
+    const S g = k.scale * gradient[i];
+    const S m = k.beta1 * moment1[i] + k.rest1 * g;
+    const S v = k.beta2 * moment2[i] + k.rest2 * (g * g);
+    const S p = master[i];
+    const S direction = (m * k.correct1) / (std::sqrt(v * k.correct2) + k.epsilon);
+    const S next = p - k.rate * (direction + k.decay * p);
+    moment1[i] = m;
+    moment2[i] = v;
+    master[i] = next;
+    store(next, parameter[i]);
+  }
+}
+
+template <typename S, typename P>
+TRIREME_AVX2 void updateAvx2(const Constants<S>& k, const Pointers<S, P>& at, int64_t begin,
+                             int64_t end) {
+  update<S, P>(k, at, begin, end);
+}
+template <typename S, typename P>
+void updateBaseline(const Constants<S>& k, const Pointers<S, P>& at, int64_t begin, int64_t end) {
+  update<S, P>(k, at, begin, end);
+}
+
+bool haveAvx2() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  return __builtin_cpu_supports("avx2");
+#else
+  return false;
+#endif
+}
+
+constexpr int64_t kGrain = 1 << 15;  // elements
+
+template <typename S, typename P>
+void run(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
+  const Constants<S> constants(step);
+  const Pointers<S, P> at{static_cast<P*>(arrays.parameter), static_cast<S*>(arrays.master),
+                          static_cast<const S*>(arrays.gradient), static_cast<S*>(arrays.moment1),
+                          static_cast<S*>(arrays.moment2)};
+  const bool avx2 = haveAvx2();
+  const auto body = [&](int64_t begin, int64_t end) {
+    if (avx2)
+      updateAvx2<S, P>(constants, at, begin, end);
+    else
+      updateBaseline<S, P>(constants, at, begin, end);
+  };
+  parallelFor(pool, arrays.elements, kGrain, std::ref(body));
+}
+
+// Sixteen partial sums: independent, so that the loop is vector code, and added up in a fixed tree.
+template <typename T>
+double sumOfSquaresOf(const T* data, int64_t count) {
+  constexpr int64_t kLanes = 16;
+  std::array<double, kLanes> sums{};
+  const int64_t whole = count - count % kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes)
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const double x = data[i + lane];
+      sums[static_cast<size_t>(lane)] += x * x;
+    }
+  for (int64_t i = whole; i < count; ++i) {
+    const double x = data[i];
+    sums[static_cast<size_t>(i - whole)] += x * x;
+  }
+  for (size_t width = kLanes / 2; width > 0; width /= 2)
+    for (size_t lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
+  return sums[0];
+}
+
+}  // namespace
+
+double learningRateAt(const program::Training& t, int64_t step) {
+  if (step < t.warmupSteps)
+    return t.learningRate * static_cast<double>(step + 1) / static_cast<double>(t.warmupSteps);
+  if (t.decaySteps <= 0) return t.learningRate;
+  const double progress = std::min(1.0, static_cast<double>(step - t.warmupSteps) /
+                                            static_cast<double>(t.decaySteps));
+  const double cosine = 0.5 * (1 + std::cos(3.141592653589793 * progress));
+  return t.minLearningRate + (t.learningRate - t.minLearningRate) * cosine;
+}
+
+double gradientNorm(const double* squares, int64_t count) {
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) total += squares[i];
+  return std::sqrt(total);
+}
+
+double clipCoefficient(double clipNorm, double norm) {
+  if (!(clipNorm > 0)) return 1;
+  // Written so that a norm that is not a number stays one, and is seen.
+  const double ratio = clipNorm / (norm + 1e-6);
+  return ratio >= 1 ? 1 : ratio;
+}
+
+Status adamW(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
+  const DType state = arrays.stateType, compute = arrays.computeType;
+  if (state == DType::kF32 && compute == DType::kF32)
+    run<float, float>(step, arrays, pool);
+  else if (state == DType::kF32 && compute == DType::kBf16)
+    run<float, Bf16>(step, arrays, pool);
+  else if (state == DType::kF64 && compute == DType::kF64)
+    run<double, double>(step, arrays, pool);
+  else
+    return invalidArgument(fmt::format("no AdamW for state in {} and parameters in {}",
+                                       dtypeName(state), dtypeName(compute)));
+  return {};
+}
+
+double sumOfSquares(DType type, const void* data, int64_t count) {
+  return type == DType::kF64 ? sumOfSquaresOf(static_cast<const double*>(data), count)
+                             : sumOfSquaresOf(static_cast<const float*>(data), count);
+}
+
+}  // namespace trireme::runtime

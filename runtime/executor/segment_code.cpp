@@ -1,0 +1,129 @@
+#include "runtime/executor/segment_code.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "runtime/executor/cpu_features.h"
+
+namespace trireme::runtime {
+namespace {
+
+// A file without a name, for the loader to read from.
+Result<int> memoryFile(const std::string& bytes) {
+  const int fd = memfd_create("trireme-kernels", MFD_CLOEXEC);
+  if (fd < 0) return Error(resourceExhausted("cannot create a memory file for the kernels"));
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - done);
+    if (n <= 0) {
+      close(fd);
+      return Error(resourceExhausted("cannot write the kernels to memory"));
+    }
+    done += static_cast<size_t>(n);
+  }
+  return fd;
+}
+
+Result<void*> openLibrary(const std::string& path, const std::string& bytes) {
+  std::string name = path.find('/') == std::string::npos ? "./" + path : path;
+  int fd = -1;
+  if (path.empty()) {
+    TRIREME_ASSIGN_OR_RETURN(fd, memoryFile(bytes));
+    name = fmt::format("/proc/self/fd/{}", fd);
+  }
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* reason = handle == nullptr ? dlerror() : nullptr;
+  if (fd >= 0) close(fd);
+  if (handle == nullptr)
+    return Error(invalidArgument(fmt::format("cannot load the bundle's kernels: {}", reason)));
+  return handle;
+}
+
+bool needsLibrary(const program::Bundle& bundle) {
+  for (const program::CompiledSegment& segment : bundle.kernels)
+    for (const program::KernelCall& call : segment.calls)
+      if (call.kind == program::KernelCallKind::kGenerated) return true;
+  return false;
+}
+
+}  // namespace
+
+void SegmentCode::CloseLibrary::operator()(void* handle) const { dlclose(handle); }
+
+Result<SegmentCode> SegmentCode::load(const program::Bundle& bundle,
+                                      const std::string& sharedObject, bool useReference) {
+  SegmentCode code;
+  code.program_ = &bundle.program;
+  code.useReference_ = useReference;
+  const size_t numSegments = bundle.program.segments.size();
+  code.segments_.resize(numSegments);
+  if (!useReference && !bundle.kernels.empty() && bundle.kernels.size() != numSegments)
+    return Error(invalidArgument(fmt::format("the bundle has kernels for {} segments, not {}",
+                                             bundle.kernels.size(), numSegments)));
+  if (!useReference && needsLibrary(bundle)) {
+    TRIREME_RETURN_IF_ERROR(checkTarget(bundle.target));
+    TRIREME_ASSIGN_OR_RETURN(void* handle, openLibrary(sharedObject, bundle.sharedObject));
+    code.library_ = std::shared_ptr<void>(handle, CloseLibrary());
+  }
+  for (size_t i = 0; i < numSegments; ++i) {
+    const program::Segment& segment = bundle.program.segments[i];
+    std::vector<Step>& steps = code.segments_[i];
+    if (useReference || bundle.kernels.empty() || bundle.kernels[i].calls.empty())
+      for (const program::SegmentOp& op : segment.ops) steps.push_back({nullptr, nullptr, &op});
+    else
+      TRIREME_RETURN_IF_ERROR(code.addCompiled(segment, bundle.kernels[i], steps));
+  }
+  return code;
+}
+
+Status SegmentCode::addCompiled(const program::Segment& segment,
+                                const program::CompiledSegment& compiled,
+                                std::vector<Step>& steps) {
+  for (const program::KernelCall& call : compiled.calls) {
+    if (call.kind == program::KernelCallKind::kLibrary) {
+      steps.push_back({nullptr, nullptr, &call.op});
+      continue;
+    }
+    for (int32_t operand : call.operands)
+      if (operand < 0 || static_cast<size_t>(operand) >= segment.operands.size())
+        return invalidArgument(fmt::format("segment {}, kernel {}: no operand {}", segment.name,
+                                           call.symbol, operand));
+    void* symbol = dlsym(library_.get(), call.symbol.c_str());
+    if (symbol == nullptr)
+      return invalidArgument(fmt::format("segment {}: kernels.so has no symbol {}", segment.name,
+                                         call.symbol));
+    steps.push_back({reinterpret_cast<program::GeneratedKernel>(symbol), &call, nullptr});
+    maxArguments_ = std::max(maxArguments_, call.operands.size());
+  }
+  return {};
+}
+
+Status SegmentCode::run(int32_t segment, const Call& call) const {
+  const program::Segment& info = program_->segments[static_cast<size_t>(segment)];
+  for (const Step& step : segments_[static_cast<size_t>(segment)]) {
+    if (step.op != nullptr) {
+      const KernelCallArgs args{step.op,      info.operands.data(), call.operands,
+                                call.context, call.workspace,       call.pool};
+      TRIREME_RETURN_IF_ERROR(useReference_ ? runReferenceOp(args) : runLibraryOp(args));
+      continue;
+    }
+    const program::KernelCall& generated = *step.generated;
+    for (size_t i = 0; i < generated.operands.size(); ++i)
+      call.arguments[i] = call.operands[generated.operands[i]];
+    if (generated.extent <= generated.grain) {
+      step.kernel(call.context, call.arguments, 0, generated.extent);
+      continue;
+    }
+    // Captures by one reference, which std::function holds without allocating.
+    const auto body = [&](int64_t begin, int64_t end) {
+      step.kernel(call.context, call.arguments, begin, end);
+    };
+    parallelFor(*call.pool, generated.extent, generated.grain, std::ref(body));
+  }
+  return {};
+}
+
+}  // namespace trireme::runtime

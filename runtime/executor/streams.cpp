@@ -1,0 +1,135 @@
+#include "runtime/executor/streams.h"
+
+#include <algorithm>
+
+#include "runtime/executor/trace_recorder.h"
+
+namespace trireme::runtime {
+
+using program::InstructionKind;
+using program::Stream;
+
+namespace {
+
+MessageTag tagOf(const QueuedInstruction& entry) {
+  return {entry.task->direction, entry.instruction->virtualStage, entry.task->microbatch};
+}
+
+}  // namespace
+
+class Streams::MarkReached final : public Condition {
+ public:
+  MarkReached(const Streams& streams, EventMark mark) : streams_(streams), mark_(mark) {}
+  bool ready() override { return streams_.reached(mark_); }
+  int32_t awaitedRank() override {
+    const QueuedInstruction* blocked = streams_.blockedOn(mark_.stream);
+    return blocked == nullptr ? -1 : blocked->instruction->peer;
+  }
+
+ private:
+  const Streams& streams_;
+  EventMark mark_;
+};
+
+Streams::Streams(const RankProgram& rank, Communicator& comm, TraceRecorder* trace)
+    : rank_(rank), comm_(comm), trace_(trace) {
+  int32_t slots = 1;
+  for (const program::Chunk& chunk : rank.role->chunks) slots = std::max(slots, chunk.numSlots);
+  marks_.resize(static_cast<size_t>(rank.role->numEvents + slots));
+  for (size_t i = 0; i < queues_.size(); ++i)
+    queues_[i].ring.resize(static_cast<size_t>(std::max<int64_t>(rank.queued[i], 1)));
+}
+
+Status Streams::issue(const QueuedInstruction& entry) {
+  const Stream stream = entry.instruction->stream;
+  Queue& queue = queues_[static_cast<size_t>(stream)];
+  if (queue.empty() && trace_ != nullptr) queue.headSince = trace_->now();
+  queue.ring[queue.issued++ % queue.ring.size()] = entry;
+  ++pending_;
+  const EventMark end{stream, queue.issued};
+  const int32_t event = eventIndex(entry.instruction->event, entry.task->slot);
+  if (event >= 0 && entry.instruction->kind != InstructionKind::kWait)
+    marks_[static_cast<size_t>(event)] = end;
+  TRIREME_RETURN_IF_ERROR(advance());
+  return stream == Stream::kCompute ? waitFor(end) : Status();
+}
+
+Status Streams::waitFor(EventMark mark) {
+  if (reached(mark)) return {};
+  MarkReached condition(*this, mark);
+  return comm_.wait(condition);
+}
+
+Status Streams::drain() {
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    const EventMark end{static_cast<Stream>(i), queues_[i].issued};
+    Status status = waitFor(end);
+    if (status.ok()) continue;
+    const QueuedInstruction* blocked = blockedOn(end.stream);
+    if (blocked == nullptr) return status;
+    return status.withContext(
+        describeInstruction(rank_, *blocked->task, *blocked->instruction, blocked->layer));
+  }
+  return {};
+}
+
+// A queue that moves may unblock one that was tried before it: go round until none moves.
+Status Streams::advance() {
+  bool moved = pending_ > 0;
+  while (moved) {
+    moved = false;
+    for (size_t i = 0; i < queues_.size(); ++i) {
+      Queue& queue = queues_[i];
+      while (!queue.empty()) {
+        Result<bool> done = tryHead(static_cast<Stream>(i), queue);
+        if (!done.has_value()) {
+          const QueuedInstruction& head = queue.head();
+          return done.error().withContext(
+              describeInstruction(rank_, *head.task, *head.instruction, head.layer));
+        }
+        if (!*done) break;
+        complete(queue);
+        moved = true;
+      }
+    }
+  }
+  return {};
+}
+
+Result<bool> Streams::tryHead(Stream stream, Queue& queue) {
+  const QueuedInstruction& head = queue.head();
+  const FlatInstruction& instruction = *head.instruction;
+  switch (instruction.kind) {
+    case InstructionKind::kWait: return reached(head.awaited);
+    case InstructionKind::kRecv:
+      return comm_.receive(instruction.peer, tagOf(head), head.address, instruction.bytes);
+    case InstructionKind::kSend:
+      if (!queue.published)
+        comm_.publish(stream, instruction.peer, tagOf(head), head.address, instruction.bytes);
+      queue.published = !comm_.sent(stream);
+      return !queue.published;
+    default: return Error(internalError("not an instruction of a point-to-point stream"));
+  }
+}
+
+void Streams::complete(Queue& queue) {
+  const QueuedInstruction& head = queue.head();
+  if (trace_ != nullptr) {
+    trace_->record(*head.instruction, *head.task, head.layer, queue.headSince);
+    queue.headSince = trace_->now();
+  }
+  ++queue.completed;
+  --pending_;
+}
+
+const QueuedInstruction* Streams::blockedOn(Stream stream) const {
+  for (int hops = 0; hops < program::kNumStreams; ++hops) {
+    const Queue& queue = queues_[static_cast<size_t>(stream)];
+    if (queue.empty()) return nullptr;
+    if (queue.head().instruction->kind != InstructionKind::kWait) return &queue.head();
+    stream = queue.head().awaited.stream;
+  }
+  return nullptr;
+}
+
+}  // namespace trireme::runtime

@@ -1,0 +1,87 @@
+// The point-to-point streams of one rank: queues of sends, receives and waits that are moved on by
+// polling, and the events at which they meet the compute stream.
+//
+// A queue executes in order. An event is a mark: "the n-th instruction of stream s is complete". A
+// wait takes the mark that the event has when the wait is issued, as cudaStreamWaitEvent() does.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/program/program.h"
+#include "ir/program/trace.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/executor/rank_program.h"
+
+namespace trireme::runtime {
+
+class TraceRecorder;
+
+struct EventMark {
+  program::Stream stream = program::Stream::kCompute;
+  uint64_t position = 0;  // 0: nothing to wait for
+};
+
+struct QueuedInstruction {
+  const FlatInstruction* instruction = nullptr;
+  const program::TaskRecord* task = nullptr;
+  int32_t layer = -1;
+  char* address = nullptr;  // kSend, kRecv
+  EventMark awaited;        // kWait
+};
+
+class Streams final : public Progress {
+ public:
+  // All three must outlive this. `trace` may be null.
+  Streams(const RankProgram& rank, Communicator& comm, TraceRecorder* trace);
+
+  // Appends to the instruction's stream; blocks only if that is the compute stream.
+  Status issue(const QueuedInstruction& entry);
+  // The compute stream has executed an instruction that signals `event`.
+  void signalFromCompute(int32_t event) { marks_[static_cast<size_t>(event)] = {}; }
+  // Blocks the compute stream.
+  Status waitFor(int32_t event) { return waitFor(marks_[static_cast<size_t>(event)]); }
+  EventMark mark(int32_t event) const { return marks_[static_cast<size_t>(event)]; }
+  // Blocks until every queue is empty.
+  Status drain();
+
+  // Moves every queue on as far as it goes. Cheap when all are empty.
+  Status advance() override;
+
+  static int32_t eventIndex(const program::EventRef& event, int32_t slot) {
+    return event.base < 0 ? -1 : event.base + (event.perSlot ? slot : 0);
+  }
+
+ private:
+  struct Queue {
+    std::vector<QueuedInstruction> ring;  // sized for a whole step
+    uint64_t issued = 0;
+    uint64_t completed = 0;
+    bool published = false;  // the head is a send that is in the air
+    double headSince = 0;
+    bool empty() const { return issued == completed; }
+    QueuedInstruction& head() { return ring[completed % ring.size()]; }
+    const QueuedInstruction& head() const { return ring[completed % ring.size()]; }
+  };
+  class MarkReached;
+
+  Status waitFor(EventMark mark);
+  bool reached(EventMark mark) const {
+    return queues_[static_cast<size_t>(mark.stream)].completed >= mark.position;
+  }
+  Result<bool> tryHead(program::Stream stream, Queue& queue);
+  void complete(Queue& queue);
+  // What stands at the end of the chain of waits that starts at `stream`'s head; null: nothing.
+  const QueuedInstruction* blockedOn(program::Stream stream) const;
+
+  const RankProgram& rank_;
+  Communicator& comm_;
+  TraceRecorder* trace_;
+  std::array<Queue, program::kNumStreams> queues_;
+  std::vector<EventMark> marks_;
+  int64_t pending_ = 0;
+};
+
+}  // namespace trireme::runtime

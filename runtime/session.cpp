@@ -1,0 +1,199 @@
+#include "runtime/session.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "runtime/session_impl.h"
+#include "runtime/state/elements.h"
+#include "runtime/state/initialize.h"
+
+namespace trireme::runtime {
+namespace {
+
+Status checkOptions(const SessionOptions& options) {
+  if (options.threadsPerRank < 1) return invalidArgument("a rank needs at least one thread");
+  if (!(options.timeoutSeconds > 0)) return invalidArgument("the timeout must be positive");
+  return {};
+}
+
+// The limits of message tags, and what is indexed before the ranks are resolved.
+Status checkProgram(const program::Program& program) {
+  if (program.ranks.empty()) return invalidArgument("the program has no ranks");
+  if (program.numRanks() >= 1 << 20) return invalidArgument("more than 2^20 ranks");
+  if (program.training.numMicrobatches >= 1 << 24)
+    return invalidArgument("more than 2^24 microbatches");
+  for (const program::Group& group : program.groups)
+    for (int32_t rank : group.ranks)
+      if (rank < 0 || rank >= program.numRanks())
+        return invalidArgument(fmt::format("a group has a rank {}", rank));
+  for (const program::RankInfo& info : program.ranks)
+    for (int32_t group : info.group)
+      if (group < 0 || static_cast<size_t>(group) >= program.groups.size())
+        return invalidArgument(fmt::format("no group {}", group));
+  return {};
+}
+
+std::unique_ptr<ThreadWorld> makeWorld(const program::Program& program, double timeoutSeconds) {
+  std::vector<std::vector<int32_t>> groups;
+  for (const program::Group& group : program.groups) groups.push_back(group.ranks);
+  return std::make_unique<ThreadWorld>(
+      program.numRanks(), groups,
+      std::chrono::nanoseconds(static_cast<int64_t>(timeoutSeconds * 1e9)));
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::~Session() = default;
+
+Result<std::unique_ptr<Session>> Session::create(program::Bundle bundle, SessionOptions options) {
+  TRIREME_RETURN_IF_ERROR(checkOptions(options));
+  TRIREME_RETURN_IF_ERROR(checkProgram(bundle.program));
+  auto impl = std::make_unique<Impl>();
+  impl->bundle = std::move(bundle);
+  impl->options = std::move(options);
+  TRIREME_RETURN_IF_ERROR(impl->load());
+  return std::unique_ptr<Session>(new Session(std::move(impl)));
+}
+
+Status Session::Impl::load() {
+  const program::Program& program = bundle.program;
+  TRIREME_ASSIGN_OR_RETURN(tensors, logicalTensors(program));
+  TRIREME_ASSIGN_OR_RETURN(code,
+                           SegmentCode::load(bundle, options.sharedObject, options.useReference));
+  world = makeWorld(program, options.timeoutSeconds);
+  for (int32_t r = 0; r < program.numRanks(); ++r) {
+    const int32_t role = program.ranks[static_cast<size_t>(r)].role;
+    if (role < 0 || static_cast<size_t>(role) >= program.roles.size())
+      return invalidArgument(fmt::format("rank {}: no role {}", r, role));
+    TRIREME_ASSIGN_OR_RETURN(
+        Arena arena, Arena::allocate(program.roles[static_cast<size_t>(role)].arenaBytes));
+    TRIREME_ASSIGN_OR_RETURN(RankProgram resolved, resolveRank(program, r, arena.data()));
+    arenas.push_back(std::move(arena));
+    ranks.push_back(std::move(resolved));
+  }
+  statuses.resize(ranks.size());
+  counters.resize(ranks.size());
+  workers.resize(ranks.size());
+  TRIREME_RETURN_IF_ERROR(threads.start(program.numRanks()));
+  const auto start = std::chrono::steady_clock::now();
+  threads.run([&](int32_t rank) { statuses[static_cast<size_t>(rank)] = prepare(rank, start); });
+  for (const Status& status : statuses) TRIREME_RETURN_IF_ERROR(status);
+  return {};
+}
+
+// On the rank's thread, so that its pages and its pool belong to it.
+Status Session::Impl::prepare(int32_t rank, std::chrono::steady_clock::time_point start) {
+  setLibraryThreads(1);
+  Worker& worker = workers[static_cast<size_t>(rank)];
+  try {
+    worker.pool = std::make_unique<ThreadPool>(options.threadsPerRank);
+  } catch (const std::system_error& error) {
+    return resourceExhausted(
+        fmt::format("cannot start the threads of rank {}: {}", rank, error.what()));
+  }
+  worker.comm = world->communicator(rank);
+  if (options.trace) worker.trace = std::make_unique<TraceRecorder>(rank, start);
+  ExecutorContext context;
+  context.rank = &ranks[static_cast<size_t>(rank)];
+  context.code = &code;
+  context.comm = worker.comm.get();
+  context.pool = worker.pool.get();
+  context.trace = worker.trace.get();
+  context.faults = options.faults;
+  worker.executor = std::make_unique<Executor>(context);
+  initializeParameters(*context.rank);
+  return {};
+}
+
+Result<StepResult> Session::step(DataSource& data) {
+  TRIREME_RETURN_IF_ERROR(impl_->failure);
+  const auto begin = std::chrono::steady_clock::now();
+  impl_->threads.run([&](int32_t rank) { impl_->runRank(rank, data); });
+  const auto end = std::chrono::steady_clock::now();
+  if (impl_->world->failed()) {
+    impl_->failure = impl_->world->failure();
+    return Error(impl_->failure);
+  }
+  StepResult result = impl_->collect();
+  result.seconds = std::chrono::duration<double>(end - begin).count();
+  ++impl_->stepsDone;
+  return result;
+}
+
+void Session::Impl::runRank(int32_t rank, DataSource& data) {
+  Worker& worker = workers[static_cast<size_t>(rank)];
+  Status status = worker.executor->runStep(stepsDone, data);
+  if (!status.ok()) {
+    status = status.withContext(fmt::format("step {}, rank {}", stepsDone, rank));
+    worker.comm->fail(status);
+  }
+  counters[static_cast<size_t>(rank)] = worker.executor->counters();
+  statuses[static_cast<size_t>(rank)] = std::move(status);
+}
+
+StepResult Session::Impl::collect() const {
+  const program::Training& training = bundle.program.training;
+  StepResult result;
+  result.step = stepsDone;
+  result.learningRate = learningRateAt(training, stepsDone);
+  std::vector<double> losses(static_cast<size_t>(bundle.program.dp));
+  for (const RankProgram& rank : ranks)
+    if (rank.role->loss >= 0 && rank.info.tpIndex == 0)
+      losses[static_cast<size_t>(rank.info.dpIndex)] =
+          *reinterpret_cast<const double*>(rank.address(rank.role->loss));
+  for (double loss : losses) result.loss += loss;
+  result.loss /= static_cast<double>(training.globalBatchSize * training.sequenceLength);
+  const program::Role& first = *ranks.front().role;
+  if (first.squares >= 0)
+    result.gradNorm =
+        gradientNorm(reinterpret_cast<const double*>(ranks.front().address(first.squares)),
+                     first.buffers[static_cast<size_t>(first.squares)].elements);
+  return result;
+}
+
+std::vector<NamedTensor> Session::Impl::gather(StateKind kind) const {
+  const TrainingState state = trainingState();
+  const DType type = storedType(state, kind);
+  std::vector<NamedTensor> result;
+  std::vector<char> bytes;
+  for (const LogicalTensor& tensor : tensors) {
+    const int64_t count = tensor.elements();
+    bytes.assign(static_cast<size_t>(count * byteSize(type)), 0);
+    gatherTensor(state, tensor, kind, bytes.data());
+    NamedTensor& named = result.emplace_back();
+    named.name = tensor.name;
+    named.dims = tensor.dims;
+    for (int64_t i = 0; i < count; ++i)
+      named.values.push_back(loadElement(bytes.data(), type, i));
+  }
+  return result;
+}
+
+int64_t Session::numStepsDone() const { return impl_->stepsDone; }
+const program::Program& Session::program() const { return impl_->bundle.program; }
+const std::vector<Status>& Session::rankStatuses() const { return impl_->statuses; }
+const std::vector<RankCounters>& Session::counters() const { return impl_->counters; }
+
+std::vector<NamedTensor> Session::gatherParameters() const {
+  return impl_->gather(StateKind::kMaster);
+}
+std::vector<NamedTensor> Session::gatherComputeParameters() const {
+  return impl_->gather(StateKind::kParameter);
+}
+std::vector<NamedTensor> Session::gatherGradients() const {
+  return impl_->gather(StateKind::kGradient);
+}
+
+std::vector<program::TraceEvent> Session::takeTrace() {
+  std::vector<program::TraceEvent> all;
+  for (Impl::Worker& worker : impl_->workers) {
+    if (worker.trace == nullptr) continue;
+    const std::vector<program::TraceEvent> events = worker.trace->take();
+    all.insert(all.end(), events.begin(), events.end());
+  }
+  return all;
+}
+
+}  // namespace trireme::runtime

@@ -1,0 +1,243 @@
+// N ranks equal one rank: gradients of the first step, losses of twenty, final weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "tests/equivalence/harness.h"
+#include "tests/equivalence/plans.h"
+
+namespace trireme::equivalence {
+namespace {
+
+enum class Family { kGpt, kLlama };
+
+struct Bounds {
+  Tolerance gradients;
+  double losses;
+  double parameters;  // absolute
+};
+
+Bounds boundsFor(spec::Precision precision) {
+  if (precision == spec::Precision::kFp64) return {{1e-12, 1e-16}, 1e-11, 1e-9};
+  return {{1e-5, 1e-9}, 1e-5, 5e-4};
+}
+
+spec::ModelSpec modelOf(Family family, int64_t layers) {
+  return family == Family::kGpt ? tinyGpt(layers) : tinyLlama(layers);
+}
+
+// The one-rank run, made once per model, precision and microbatch size.
+const RunResult& reference(Family family, int64_t layers, spec::Precision precision,
+                           int64_t microbatchSize) {
+  static std::map<std::tuple<Family, int64_t, spec::Precision, int64_t>, RunResult> cache;
+  const auto key = std::make_tuple(family, layers, precision, microbatchSize);
+  if (const auto found = cache.find(key); found != cache.end()) return found->second;
+  const spec::ModelSpec model = modelOf(family, layers);
+  auto result = run(model, serialPlan(model, tinyTraining(precision), microbatchSize));
+  if (!result) throw std::runtime_error(result.error().message());
+  return cache[key] = std::move(*result);
+}
+
+// The bias of the keys has no gradient in exact arithmetic (softmax does not see it), so that AdamW
+// divides noise by noise.
+std::vector<runtime::NamedTensor> withoutKeyBiases(std::vector<runtime::NamedTensor> tensors,
+                                                   const spec::ModelSpec& model) {
+  const int64_t width = (model.numHeads / model.numKvHeads + 2) * model.headSize;
+  const int64_t key = model.numHeads / model.numKvHeads * model.headSize;
+  for (auto& tensor : tensors) {
+    if (tensor.name.find("attn.qkv.bias") == std::string::npos) continue;
+    for (size_t i = 0; i < tensor.values.size(); ++i) {
+      const int64_t column = static_cast<int64_t>(i) % width;
+      if (column >= key && column < key + model.headSize) tensor.values[i] = 0;
+    }
+  }
+  return tensors;
+}
+
+std::string compareParameters(const RunResult& expected, const RunResult& actual,
+                              const spec::ModelSpec& model, double absolute) {
+  auto a = withoutKeyBiases(expected.parameters, model);
+  auto b = withoutKeyBiases(actual.parameters, model);
+  if (a.size() != b.size()) return "different numbers of parameters";
+  for (size_t t = 0; t < a.size(); ++t)
+    for (size_t i = 0; i < a[t].values.size(); ++i)
+      if (!(std::fabs(a[t].values[i] - b[t].values[i]) <= absolute))
+        return a[t].name + "[" + std::to_string(i) + "]: " + std::to_string(b[t].values[i]) +
+               " instead of " + std::to_string(a[t].values[i]);
+  return "";
+}
+
+std::string checkPlan(Family family, const Choices& choices, spec::Precision precision,
+                      const Mutation& mutate = nullptr) {
+  const spec::ModelSpec model = modelOf(family, layersFor(choices));
+  const Bounds bounds = boundsFor(precision);
+  const RunResult& expected =
+      reference(family, model.numLayers, precision, choices.microbatchSize);
+  const auto actual = run(model, planFor(choices, model, tinyTraining(precision)), {}, mutate);
+  if (!actual) return actual.error().message();
+  std::string difference =
+      compareTensors(expected.firstGradients, actual->firstGradients, bounds.gradients);
+  if (!difference.empty()) return "gradients: " + difference;
+  difference = compareLosses(expected.losses, actual->losses, bounds.losses);
+  if (!difference.empty()) return "losses: " + difference;
+  difference = compareParameters(expected, *actual, model, bounds.parameters);
+  return difference.empty() ? "" : "weights: " + difference;
+}
+
+class Equivalence : public testing::TestWithParam<std::tuple<Family, spec::Precision>> {};
+
+TEST_P(Equivalence, EveryPlanTrainsLikeOneRank) {
+  const auto [family, precision] = GetParam();
+  int plans = 0;
+  for (const Choices& choices : coveringChoices()) {
+    EXPECT_EQ(checkPlan(family, choices, precision), "") << describe(choices);
+    ++plans;
+  }
+  std::printf("%d plans equal one rank\n", plans);
+  EXPECT_GE(plans, 60);
+}
+
+std::string familyName(const testing::TestParamInfo<std::tuple<Family, spec::Precision>>& info) {
+  const std::string family = std::get<0>(info.param) == Family::kGpt ? "Gpt" : "Llama";
+  return family + (std::get<1>(info.param) == spec::Precision::kFp64 ? "Fp64" : "Fp32");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Equivalence,
+                         testing::Combine(testing::Values(Family::kGpt, Family::kLlama),
+                                          testing::Values(spec::Precision::kFp32,
+                                                          spec::Precision::kFp64)),
+                         familyName);
+
+TEST(Training, LossFalls) {
+  const RunResult& result = reference(Family::kGpt, 8, spec::Precision::kFp32, 1);
+  EXPECT_LT(result.losses.back(), 0.98 * result.losses.front());
+  // A fresh model knows nothing: the first loss is that of a uniform guess over 101 tokens.
+  EXPECT_NEAR(result.losses.front(), std::log(101.0), 0.1);
+}
+
+double cosine(const std::vector<runtime::NamedTensor>& a, const std::vector<runtime::NamedTensor>& b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t t = 0; t < a.size(); ++t)
+    for (size_t i = 0; i < a[t].values.size(); ++i) {
+      ab += a[t].values[i] * b[t].values[i];
+      aa += a[t].values[i] * a[t].values[i];
+      bb += b[t].values[i] * b[t].values[i];
+    }
+  return ab / std::sqrt(aa * bb);
+}
+
+TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
+  for (Family family : {Family::kGpt, Family::kLlama}) {
+    const auto choices = coveringChoices();
+    for (size_t i = 0; i < choices.size(); i += 4) {
+      const spec::ModelSpec model = modelOf(family, layersFor(choices[i]));
+      RunOptions options;
+      options.steps = 1;
+      const auto actual =
+          run(model, planFor(choices[i], model, tinyTraining(spec::Precision::kBf16)), options);
+      ASSERT_TRUE(actual.has_value()) << actual.error().message() << describe(choices[i]);
+      const RunResult& expected = reference(family, model.numLayers, spec::Precision::kFp32,
+                                            choices[i].microbatchSize);
+      EXPECT_GT(cosine(expected.firstGradients, actual->firstGradients), 0.999)
+          << describe(choices[i]);
+    }
+  }
+}
+
+// Pipelines accumulate in the order of one rank, so nothing may differ. The tables are untied: a
+// shared gradient would be summed in another order.
+TEST(Pipelines, AreBitwiseEqualToOneRank) {
+  const spec::ModelSpec model = tinyGpt(8, false);
+  for (auto precision : {spec::Precision::kFp32, spec::Precision::kFp64}) {
+    const auto training = tinyTraining(precision);
+    const auto expected = run(model, serialPlan(model, training));
+    ASSERT_TRUE(expected.has_value()) << expected.error().message();
+    for (int64_t pp : {2, 4})
+      for (auto [schedule, v] : {std::pair{plan::ScheduleKind::kGpipe, 1},
+                                 std::pair{plan::ScheduleKind::k1F1B, 1},
+                                 std::pair{plan::ScheduleKind::kInterleaved, 2},
+                                 std::pair{plan::ScheduleKind::kInterleaved, 4}}) {
+        if (pp * v > model.numLayers) continue;
+        Choices c;
+        c.pp = pp;
+        c.virtualStages = v;
+        c.schedule = schedule;
+        const auto actual = run(model, planFor(c, model, training));
+        ASSERT_TRUE(actual.has_value()) << actual.error().message();
+        EXPECT_EQ(compareTensors(expected->firstGradients, actual->firstGradients, {}), "")
+            << describe(c);
+        EXPECT_EQ(expected->losses, actual->losses) << describe(c);
+        EXPECT_EQ(expected->gradNorms, actual->gradNorms) << describe(c);
+        EXPECT_EQ(compareTensors(expected->parameters, actual->parameters, {}), "") << describe(c);
+      }
+  }
+}
+
+// --- Negative controls: the checks above see a reduction that is left out or doubled. ---
+
+enum class Damage { kLeftOut, kDoubled };
+
+// Damages the first collective that `matches` in the named body of every role.
+Mutation damage(const std::string& bodyName, Damage kind,
+                bool (*matches)(const program::Role&, const program::Instruction&)) {
+  return [=](program::Program& program) {
+    int damaged = 0;
+    for (program::Role& role : program.roles)
+      for (program::Body& body : role.bodies) {
+        if (body.name != bodyName) continue;
+        auto& list = body.instructions;
+        for (size_t i = 0; i < list.size(); ++i) {
+          if (!matches(role, list[i])) continue;
+          const program::Instruction copy = list[i];
+          if (kind == Damage::kLeftOut) list.erase(list.begin() + static_cast<long>(i));
+          else list.insert(list.begin() + static_cast<long>(i), copy);
+          ++damaged;
+          break;
+        }
+      }
+    ASSERT_GT(damaged, 0);
+  };
+}
+
+bool reducesOverTp(const program::Role&, const program::Instruction& i) {
+  return i.kind == program::InstructionKind::kAllReduce && i.group == program::GroupKind::kTp;
+}
+bool reducesTiedTable(const program::Role&, const program::Instruction& i) {
+  return i.kind == program::InstructionKind::kAllReduce && i.group == program::GroupKind::kEmbedding;
+}
+bool reducesLoss(const program::Role& role, const program::Instruction& i) {
+  return reducesOverTp(role, i) && i.reduce == program::ReduceOp::kSum &&
+         role.buffers[static_cast<size_t>(i.buffers[0])].name.find("loss.") != std::string::npos;
+}
+
+void expectSeen(const Choices& choices, const std::string& body,
+                bool (*matches)(const program::Role&, const program::Instruction&)) {
+  ASSERT_EQ(checkPlan(Family::kGpt, choices, spec::Precision::kFp32), "");
+  for (Damage kind : {Damage::kLeftOut, Damage::kDoubled})
+    EXPECT_NE(checkPlan(Family::kGpt, choices, spec::Precision::kFp32, damage(body, kind, matches)), "")
+        << (kind == Damage::kLeftOut ? "left out" : "doubled");
+}
+
+TEST(NegativeControl, SequenceParallelNormGradientsMustBeReducedOnce) {
+  Choices c;
+  c.tp = 2;
+  c.sequenceParallel = true;
+  expectSeen(c, "step", reducesOverTp);
+}
+
+TEST(NegativeControl, TiedTableMustBeReducedOnce) {
+  Choices c;
+  c.pp = 2;
+  expectSeen(c, "step", reducesTiedTable);
+}
+
+TEST(NegativeControl, VocabularyParallelLossMustBeReducedOnce) {
+  Choices c;
+  c.tp = 2;
+  expectSeen(c, "forward0", reducesLoss);
+}
+
+}  // namespace
+}  // namespace trireme::equivalence

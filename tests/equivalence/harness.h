@@ -1,0 +1,70 @@
+// Trains a tiny model under a plan and keeps what must not depend on the plan.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ir/plan/plan.h"
+#include "ir/program/program.h"
+#include "ir/spec/model_spec.h"
+#include "runtime/session.h"
+
+namespace trireme::equivalence {
+
+// h = 32, 4 heads (Llama: 8 query heads on 4 key/value heads), s = 16, vocabulary 101 (so that every
+// tp pads it differently). Dropout, clipping and weight decay are on.
+spec::ModelSpec tinyGpt(int64_t numLayers = 8, bool tied = true);
+spec::ModelSpec tinyLlama(int64_t numLayers = 8, bool tied = false);
+spec::TrainingSpec tinyTraining(spec::Precision precision);
+
+// A one-rank plan: full batch of 8 in microbatches of `microbatchSize`.
+plan::Plan serialPlan(const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                      int64_t microbatchSize = 1);
+
+// Deterministic text-like tokens: a noisy periodic sequence, so that the loss can fall.
+class SyntheticData : public runtime::DataSource {
+ public:
+  explicit SyntheticData(int64_t vocabSize) : vocabSize_(vocabSize) {}
+  Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
+                int32_t* labels) override;
+
+ private:
+  int64_t vocabSize_;
+};
+
+struct RunOptions {
+  int steps = 20;
+  bool compiled = true;       // generated kernels; else every op through the runtime's own kernels
+  bool useReference = false;  // every op through its readable twin
+  int threadsPerRank = 1;
+  runtime::DataSource* data = nullptr;  // not owned; null: SyntheticData
+};
+
+struct RunResult {
+  std::vector<double> losses;
+  std::vector<double> gradNorms;
+  std::vector<runtime::NamedTensor> firstGradients;  // of step 1, before clipping
+  std::vector<runtime::NamedTensor> parameters;      // after the last step
+  std::vector<runtime::RankCounters> counters;       // of the last step
+  std::vector<int64_t> arenaBytes;                   // per role
+};
+
+// `mutate`, if given, changes the verified program: negative controls.
+using Mutation = std::function<void(program::Program&)>;
+Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
+                      const RunOptions& options = {}, const Mutation& mutate = nullptr);
+
+// |difference| <= relative * (largest of the tensor) + ofNorm * (global norm), for each element of each tensor.
+// Tensors named in `skip` by suffix are left out. The message names the worst tensor.
+struct Tolerance {
+  double relative = 0;
+  double ofNorm = 0;
+};
+std::string compareTensors(const std::vector<runtime::NamedTensor>& expected,
+                           const std::vector<runtime::NamedTensor>& actual,
+                           const Tolerance& tolerance);
+std::string compareLosses(const std::vector<double>& expected, const std::vector<double>& actual,
+                          double relative);
+
+}  // namespace trireme::equivalence

@@ -1,0 +1,233 @@
+// Any bytes give a spec or an error with its place: never a crash, an exception, or a value that the verifier
+// would refuse. Valid documents are mutated by a generator with a fixed seed, so a failure can be repeated.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "ir/base/rng.h"
+#include "ir/spec/load.h"
+
+namespace trireme::spec {
+namespace {
+
+const char* const kModel =
+    "# a model\n"
+    "name: \"tiny \\\"one\\\"\"\n"
+    "family: llama\n"
+    "layers: 2\n"
+    "hidden_size: 8\n"
+    "heads: 4\n"
+    "kv_heads: 2\n"
+    "ffn_size: 24\n"
+    "vocab_size: 50\n"
+    "max_sequence: 16\n"
+    "norm_epsilon: 1e-6\n"
+    "rope_theta: 500000\n"
+    "tied_embeddings: false\n"
+    "qkv_bias: false\n";
+
+const char* const kConfig =
+    "{\n"
+    "  \"model_type\": \"mistral\",\n"
+    "  \"hidden_act\": \"silu\",\n"
+    "  \"hidden_size\": 4096,\n"
+    "  \"intermediate_size\": 14336,\n"
+    "  \"max_position_embeddings\": 32768,\n"
+    "  \"num_attention_heads\": 32,\n"
+    "  \"num_hidden_layers\": 32,\n"
+    "  \"num_key_value_heads\": 8,\n"
+    "  \"rope_parameters\": {\"rope_theta\": 1e6, \"rope_type\": \"default\"},\n"
+    "  \"layer_types\": [\"full_attention\", \"full_attention\"],\n"
+    "  \"sliding_window\": null,\n"
+    "  \"vocab_size\": 32000\n"
+    "}\n";
+
+const char* const kTraining =
+    "precision: bf16\n"
+    "seed: 18446744073709551615\n"
+    "sequence_length: 128\n"
+    "embedding_dropout: 0.1\n"
+    "learning_rate: 1e-3\n"
+    "warmup_steps: 10\n"
+    "decay_steps: 190\n";
+
+const char* const kCluster =
+    "name: boxes\n"
+    "num_devices: 16\n"
+    "device:\n"
+    "  name: gpu\n"
+    "  kind: cuda\n"
+    "  matmul:\n"
+    "    bf16: {value: 312 TFLOP/s, source: a}\n"
+    "  matmul_efficiency: {value: 0.8, source: b}\n"
+    "  memory: {value: 80 GiB, source: a}\n"
+    "  memory_bandwidth: {value: 2039 GB/s, source: a}\n"
+    "  memory_efficiency: {value: 0.9, source: b}\n"
+    "  launch_overhead: {value: 2 us, source: b}\n"
+    "tiers:\n"
+    "  - name: nvlink\n"
+    "    devices: 8\n"
+    "    bandwidth: {value: 300 GB/s, source: a}\n"
+    "    latency: {value: 5 us, source: b}\n"
+    "  - name: ib\n"
+    "    bandwidth: {value: 200 Gbit/s, source: a}\n"
+    "    latency: {value: 10 us, source: b}\n";
+
+const char* const kStack =
+    "name: s\n"
+    "flash_attention: false\n"
+    "overlap_gradient_reduction: true\n"
+    "overlap_pipeline_transfers: false\n"
+    "fixed_reserve: {value: 2 GiB, source: a}\n"
+    "optimizer_bytes_per_parameter: {value: 12, source: a}\n";
+
+// What parsers trip over: the syntax of YAML and JSON, numbers at the ends of their ranges, broken UTF-8.
+const std::string kTokens[] = {
+    "&a ", "*a", "!!int ", "!<x> ", "? ", "- ", "[", "]", "{", "}", ",", ":", ": ", "|\n", ">-\n", "---\n", "...\n",
+    "%YAML 1.9\n", "%TAG ! x\n", "#", "\t", "\r", "\n", "\n  ", "'", "\"", "\\u0000", "\\ud800", "\\x", "~", "null",
+    "<<: ", "@", "`", "-1", "0", "1e999", "1e-999", ".nan", "-.inf", "0x10", "9223372036854775807",
+    "9223372036854775808", "18446744073709551616", "1073741824", "true", "80", " GB", " Gb/s", "\x80", "\xC3",
+    "\xED\xA0\x80", "\xEF\xBB\xBF", "\xFF\xFE", std::string(1, '\0'), "\x04", "\x7F", std::string(200, '['),
+    std::string(200, '{'), std::string(3000, 'a')};
+
+class Mutator {
+ public:
+  explicit Mutator(uint64_t seed) : key_(makeRngKey(seed, 0, 0, RngStream::kDataShuffle)) {}
+
+  size_t below(size_t bound) { return bound == 0 ? 0 : randomWord(key_, 0, next_++) % bound; }
+
+  std::string mutate(std::string text, const std::vector<std::string>& corpus) {
+    for (size_t count = 1 + below(4); count > 0; --count) mutateOnce(text, corpus);
+    return text;
+  }
+
+ private:
+  void mutateOnce(std::string& text, const std::vector<std::string>& corpus) {
+    const size_t at = below(text.size() + 1);
+    const size_t length = below(1 + std::min<size_t>(text.size() - at, 30));
+    switch (below(7)) {
+      case 0:
+        if (at < text.size()) text[at] = static_cast<char>(below(256));
+        break;
+      case 1: text.erase(at, length); break;
+      case 2: text.insert(below(text.size() + 1), text.substr(at, length)); break;
+      case 3: text.insert(at, kTokens[below(std::size(kTokens))]); break;
+      case 4: text.replace(at, length, kTokens[below(std::size(kTokens))]); break;
+      case 5: {
+        const std::string& other = corpus[below(corpus.size())];
+        text.insert(at, other.substr(below(other.size()), below(80)));
+        break;
+      }
+      default: text.resize(at); break;
+    }
+  }
+
+  RngKey key_;
+  uint64_t next_ = 0;
+};
+
+// "fuzz.yaml:line:column: message"
+bool hasPlace(const Status& status) {
+  int line = 0, column = 0, length = 0;
+  std::sscanf(status.message().c_str(), "fuzz.yaml:%d:%d: %n", &line, &column, &length);
+  return status.code() == StatusCode::kInvalidArgument && line >= 1 && column >= 1 && length > 0 &&
+         static_cast<size_t>(length) < status.message().size();
+}
+
+void checkModel(const ModelSpec& model) {
+  EXPECT_TRUE(verifyModel(model).ok());
+  EXPECT_GT(model.numParameters(), 0);
+  const Result<ModelSpec> again = parseModel(printModel(model), "fuzz.yaml");
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(*again, model);
+}
+
+void checkTraining(const TrainingSpec& training) {
+  const Result<TrainingSpec> again = parseTraining(printTraining(training), "fuzz.yaml");
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(*again, training);
+  for (const int64_t step : {int64_t{0}, int64_t{1000}, int64_t{1} << 60})
+    EXPECT_TRUE(std::isfinite(training.learningRateAt(step)));
+}
+
+void checkCluster(const ClusterSpec& cluster) {
+  ASSERT_FALSE(cluster.tiers.empty());
+  EXPECT_EQ(cluster.tiers.back().devices, cluster.numDevices);
+  EXPECT_GT(cluster.device.memory.count(), 0);
+  for (const LinkTier& tier : cluster.tiers) {
+    EXPECT_GT(tier.bandwidth.count(), 0);
+    EXPECT_GE(tier.latency.count(), 0);
+  }
+}
+
+void checkStack(const StackProfile& stack) { EXPECT_GE(stack.fixedReserve.count(), 0); }
+
+template <typename T>
+int fuzz(const std::vector<std::string>& seeds, Result<T> (*parse)(const std::string&, const std::string&),
+         void (*check)(const T&), int numCases) {
+  const std::vector<std::string> corpus = {kModel, kConfig, kTraining, kCluster, kStack};
+  Mutator mutator(20240229);
+  int numAccepted = 0;
+  for (int i = 0; i < numCases; ++i) {
+    const std::string text = mutator.mutate(seeds[mutator.below(seeds.size())], corpus);
+    const Result<T> result = parse(text, "fuzz.yaml");
+    if (result.has_value()) {
+      ++numAccepted;
+      check(*result);
+    } else {
+      EXPECT_TRUE(hasPlace(result.error())) << result.error().message();
+    }
+    if (::testing::Test::HasFailure()) {
+      ADD_FAILURE() << "case " << i << ":\n" << text;
+      break;
+    }
+  }
+  return numAccepted;
+}
+
+// Some mutants are harmless (in a comment, in a name): a loop that accepts none tests nothing but the refusals.
+TEST(SpecFuzz, ModelsNeverCrash) {
+  EXPECT_GT(fuzz<ModelSpec>({kModel, kConfig}, parseModel, checkModel, 9000), 20);
+}
+
+TEST(SpecFuzz, TrainingSettingsNeverCrash) {
+  EXPECT_GT(fuzz<TrainingSpec>({kTraining}, parseTraining, checkTraining, 4000), 20);
+}
+
+TEST(SpecFuzz, ClustersNeverCrash) {
+  EXPECT_GT(fuzz<ClusterSpec>({kCluster}, parseCluster, checkCluster, 5000), 20);
+}
+
+TEST(SpecFuzz, StacksNeverCrash) {
+  EXPECT_GT(fuzz<StackProfile>({kStack}, parseStack, checkStack, 3000), 20);
+}
+
+TEST(SpecFuzz, RandomBytesAreRefused) {
+  Mutator mutator(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text(mutator.below(200), '\0');
+    for (char& c : text) c = static_cast<char>(mutator.below(256));
+    const Result<ModelSpec> result = parseModel(text, "fuzz.yaml");
+    ASSERT_FALSE(result.has_value());
+    ASSERT_TRUE(hasPlace(result.error())) << result.error().message();
+  }
+}
+
+TEST(SpecFuzz, EveryPrefixOfAValidDocumentIsHandled) {
+  for (const std::string text : {kModel, kConfig, kCluster})
+    for (size_t length = 0; length < text.size(); ++length) {
+      const std::string prefix = text.substr(0, length);
+      for (const Status& status :
+           {parseModel(prefix, "fuzz.yaml").has_value() ? Status() : parseModel(prefix, "fuzz.yaml").error(),
+            parseCluster(prefix, "fuzz.yaml").has_value() ? Status()
+                                                          : parseCluster(prefix, "fuzz.yaml").error()})
+        EXPECT_TRUE(status.ok() || hasPlace(status)) << status.message();
+    }
+}
+
+}  // namespace
+}  // namespace trireme::spec

@@ -1,0 +1,266 @@
+// One negative test per rule of verifyPlan, and the legal plan that they start from.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "ir/plan/plan.h"
+
+namespace trireme::plan {
+namespace {
+
+using testing::HasSubstr;
+
+spec::ModelSpec eightHeads() {
+  return {.name = "eight-heads", .numLayers = 10, .hiddenSize = 96, .numHeads = 8, .numKvHeads = 8,
+          .headSize = 12, .ffnSize = 384, .vocabSize = 1000, .maxSequence = 64};
+}
+
+// 2 x 2 x 2 ranks; 48 samples in 24 microbatches per replica; 10 layers in 4 uneven virtual stages.
+Plan legalPlan() {
+  Plan plan;
+  plan.model = "eight-heads";
+  plan.fingerprint = fingerprintOf(eightHeads());
+  plan.training.sequenceLength = 64;
+  plan.training.globalBatchSize = 48;
+  plan.tp = 2;
+  plan.pp = 2;
+  plan.dpReplicate = 2;
+  plan.virtualStages = 2;
+  plan.schedule = ScheduleKind::kInterleaved;
+  plan.layers = {{{0, 3}, {5, 2}}, {{3, 2}, {7, 3}}};
+  return plan;
+}
+
+// The message of the plan after `change`, or "" if it is legal.
+std::string messageAfter(const std::function<void(Plan&)>& change,
+                         const spec::ModelSpec& model = eightHeads()) {
+  Plan plan = legalPlan();
+  change(plan);
+  return verifyPlan(plan, model).message();
+}
+
+// Without interleaving, for rules about other things.
+void simplify(Plan& plan) {
+  plan.virtualStages = 1;
+  plan.schedule = ScheduleKind::k1F1B;
+  plan.layers = evenLayers(10, plan.pp, 1);
+}
+
+TEST(VerifyPlan, AcceptsLegalPlans) {
+  EXPECT_EQ(messageAfter([](Plan&) {}), "");
+  EXPECT_EQ(messageAfter(simplify), "");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.sequenceParallel = true; }), "");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.scatterGather = true; }), "");
+  EXPECT_EQ(messageAfter([](Plan& p) {
+              p.dpReplicate = 1;
+              p.dpShard = 2;
+              p.stateSharding = StateSharding::kOptimizer;
+            }),
+            "");
+}
+
+TEST(P1CountsAreAtLeastOne, EachOfThem) {
+  int64_t Plan::*const kCounts[] = {&Plan::tp,          &Plan::pp,      &Plan::cp,
+                                    &Plan::ep,          &Plan::dpShard, &Plan::dpReplicate,
+                                    &Plan::vocabMultiple, &Plan::virtualStages,
+                                    &Plan::microbatchSize};
+  for (const auto count : kCounts)
+    for (const int64_t wrong : {int64_t{0}, int64_t{-3}, INT64_MIN, INT64_MAX})
+      EXPECT_THAT(messageAfter([&](Plan& p) { p.*count = wrong; }), HasSubstr("(P1)"));
+  EXPECT_EQ(messageAfter([](Plan& p) { p.dpShard = 0; }),
+            "(P1) dp_shard is 0; it must be at least 1 and at most 2147483647; nearest: 1");
+}
+
+TEST(P1CountsAreAtLeastOne, AndTheirProductsAreCountable) {
+  EXPECT_THAT(messageAfter([](Plan& p) { p.tp = p.pp = p.dpShard = 100'000; }),
+              HasSubstr("(P1) tp 100000 x pp 100000"));
+  EXPECT_THAT(messageAfter([](Plan& p) { p.vocabMultiple = 1 << 30; }),
+              HasSubstr("(P1) vocab_multiple 1073741824 x tp 2"));
+  EXPECT_THAT(messageAfter([](Plan& p) {
+                p.training.globalBatchSize = 1 << 30;
+                p.virtualStages = 1 << 20;
+              }),
+              HasSubstr("(P1) 536870912 microbatches x 1048576 virtual stages"));
+}
+
+TEST(P2MadeForThisModel, AnotherModelIsRefused) {
+  spec::ModelSpec other = eightHeads();
+  other.normEpsilon = 1e-6;
+  other.name = "other";
+  EXPECT_THAT(messageAfter([](Plan&) {}, other),
+              HasSubstr("(P2) the plan was made for model 'eight-heads'"));
+}
+
+TEST(P2MadeForThisModel, ANameChangesNoComputation) {
+  spec::ModelSpec renamed = eightHeads();
+  renamed.name = "renamed";
+  EXPECT_EQ(messageAfter([](Plan&) {}, renamed), "");
+}
+
+TEST(P3BatchIsAMultiple, OfReplicasTimesMicrobatchSize) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.microbatchSize = 7; }),
+            "(P3) global batch size 48 is not a multiple of dp 2 x microbatch size 7 = 14; "
+            "nearest: 42 or 56");
+  EXPECT_THAT(messageAfter([](Plan& p) { p.microbatchSize = 25; }), HasSubstr("nearest: 50"));
+}
+
+TEST(P4TpDividesHeads, NearestAreNamed) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.tp = 3; }),
+            "(P4) tp 3 does not divide 8 key/value heads; nearest: 2 or 4");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.tp = 1'000'000; }),
+            "(P4) tp 1000000 does not divide 8 key/value heads; nearest: 8");
+}
+
+TEST(P5TpDividesFfn, NearestAreNamed) {
+  spec::ModelSpec model = eightHeads();
+  model.ffnSize = 386;
+  EXPECT_EQ(messageAfter(
+                [&](Plan& p) {
+                  p.tp = 4;
+                  p.fingerprint = fingerprintOf(model);
+                },
+                model),
+            "(P5) tp 4 does not divide the ffn size 386; nearest: 2");
+}
+
+TEST(P6VirtualStagesNeedInterleaving, AndInterleavingNeedsThem) {
+  EXPECT_THAT(messageAfter([](Plan& p) { p.schedule = ScheduleKind::kGpipe; }),
+              HasSubstr("(P6) 2 virtual stages need schedule interleaved, not gpipe"));
+  EXPECT_THAT(messageAfter([](Plan& p) { p.virtualStages = 1; }),
+              HasSubstr("(P6) schedule interleaved needs more than 1 virtual stage"));
+  EXPECT_THAT(messageAfter([](Plan& p) { p.pp = 1; }),
+              HasSubstr("(P6) 2 virtual stages need pp > 1, but pp is 1"));
+}
+
+TEST(P7InterleavedGroupsAreFull, NearestAreNamed) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.training.globalBatchSize = 46; }),  // 23 microbatches
+            "(P7) schedule interleaved: 23 microbatches per replica are not a multiple of pp 2; "
+            "nearest: 22 or 24 microbatches");
+  EXPECT_EQ(messageAfter([](Plan& p) {
+              simplify(p);
+              p.training.globalBatchSize = 46;
+            }),
+            "");
+}
+
+TEST(P8LayersCoverTheModel, StagesAndChunksAreAsMany) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers.pop_back(); }),
+            "(P8) layers has 1 stages, expected pp = 2");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1].pop_back(); }),
+            "(P8) layers: stage 1 has 1 chunks, expected 2");
+}
+
+TEST(P8LayersCoverTheModel, RangesFollowEachOther) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][0] = {4, 1}; }),
+            "(P8) layers: stage 1, chunk 0 starts at layer 4, but the virtual stage before it ends "
+            "at 3; nearest: 3");
+  // In the order of ranks instead of that of virtual stages.
+  EXPECT_THAT(messageAfter([](Plan& p) { p.layers = {{{0, 3}, {3, 2}}, {{5, 2}, {7, 3}}}; }),
+              HasSubstr("(P8) layers: stage 1, chunk 0 starts at layer 5"));
+}
+
+TEST(P8LayersCoverTheModel, NoneIsEmpty) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][0].count = 0; }),
+            "(P8) layers: stage 1, chunk 0 has 0 layers; nearest: 1");
+}
+
+TEST(P8LayersCoverTheModel, NoLayerIsLeftOutOrInvented) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][1].count = 2; }),
+            "(P8) layers cover 9 layers, the model has 10");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][1].count = INT64_MAX; }),
+            "(P8) layers: stage 1, chunk 1 has 9223372036854775807 layers, but only 3 of the "
+            "model's 10 are left");
+}
+
+TEST(P9SequenceParallelSplits, TheSequenceOverMoreThanOneRank) {
+  EXPECT_THAT(messageAfter([](Plan& p) {
+                p.tp = 1;
+                p.sequenceParallel = true;
+              }),
+              HasSubstr("(P9) sequence parallel needs tp > 1"));
+  EXPECT_EQ(messageAfter([](Plan& p) {
+              p.tp = 8;
+              p.sequenceParallel = true;
+              p.training.sequenceLength = 60;
+            }),
+            "(P9) sequence parallel: tp 8 does not divide the sequence length 60; nearest: 6 "
+            "or 10");
+}
+
+TEST(P10ScatterGatherApplies, OnlyToReplicatedStageBorders) {
+  EXPECT_THAT(messageAfter([](Plan& p) {
+                p.tp = 1;
+                p.scatterGather = true;
+              }),
+              HasSubstr("(P10) scatter-gather needs tp > 1 and pp > 1, but tp is 1 and pp is 2"));
+  EXPECT_THAT(messageAfter([](Plan& p) {
+                p.pp = 1;
+                simplify(p);
+                p.scatterGather = true;
+              }),
+              HasSubstr("(P10) scatter-gather needs tp > 1 and pp > 1, but tp is 2 and pp is 1"));
+  EXPECT_THAT(messageAfter([](Plan& p) { p.scatterGather = p.sequenceParallel = true; }),
+              HasSubstr("(P10) scatter-gather excludes sequence parallel"));
+}
+
+TEST(P10ScatterGatherApplies, ToEqualParts) {
+  spec::ModelSpec model = eightHeads();
+  model.hiddenSize = 95;
+  const auto scatter = [&](int64_t microbatchSize, int64_t sequenceLength) {
+    return messageAfter(
+        [&](Plan& p) {
+          p.fingerprint = fingerprintOf(model);
+          p.scatterGather = true;
+          p.microbatchSize = microbatchSize;
+          p.training.sequenceLength = sequenceLength;
+        },
+        model);
+  };
+  EXPECT_THAT(scatter(1, 63), HasSubstr("(P10) scatter-gather: tp 2 does not divide microbatch "
+                                        "size 1 x sequence length 63 x hidden size 95"));
+  EXPECT_EQ(scatter(1, 64), "");
+  EXPECT_EQ(scatter(2, 63), "");
+}
+
+TEST(P11StateShardingIsSupported, ForTheOptimizerOverAllReplicas) {
+  const auto shard = [](StateSharding sharding, int64_t dpReplicate, int64_t dpShard) {
+    return messageAfter([&](Plan& p) {
+      p.stateSharding = sharding;
+      p.dpReplicate = dpReplicate;
+      p.dpShard = dpShard;
+    });
+  };
+  EXPECT_THAT(shard(StateSharding::kOptimizer, 1, 1),
+              HasSubstr("(P11) state sharding optimizer needs dp_shard > 1"));
+  EXPECT_THAT(shard(StateSharding::kOptimizer, 2, 2),
+              HasSubstr("(P11) state sharding with dp_replicate 2 is not supported yet; nearest: "
+                        "dp_replicate 1 and dp_shard 4"));
+  EXPECT_THAT(shard(StateSharding::kGradients, 1, 2),
+              HasSubstr("(P11) state sharding gradients is not supported yet"));
+  EXPECT_THAT(shard(StateSharding::kParameters, 1, 2),
+              HasSubstr("(P11) state sharding parameters is not supported yet"));
+}
+
+TEST(P12ContextAndExpertsAreWhole, OthersAreNotSupportedYet) {
+  EXPECT_THAT(messageAfter([](Plan& p) { p.cp = 2; }), HasSubstr("(P12) cp 2 and ep 1"));
+  EXPECT_THAT(messageAfter([](Plan& p) { p.ep = 2; }), HasSubstr("(P12) cp 1 and ep 2"));
+}
+
+TEST(P13TrainingFitsTheModel, ItsSettingsAreVerified) {
+  EXPECT_THAT(messageAfter([](Plan& p) { p.training.sequenceLength = 65; }),
+              HasSubstr("(P13) training: sequence_length"));
+  EXPECT_THAT(messageAfter([](Plan& p) { p.training.beta1 = 1; }),
+              HasSubstr("(P13) training: beta1"));
+  EXPECT_THAT(messageAfter([](Plan& p) { p.training.globalBatchSize = 0; }),
+              HasSubstr("(P13) training: global_batch_size"));
+}
+
+TEST(VerifyPlan, EveryErrorIsOneOfTheUser) {
+  Plan plan = legalPlan();
+  plan.tp = 3;
+  EXPECT_EQ(verifyPlan(plan, eightHeads()).code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace trireme::plan

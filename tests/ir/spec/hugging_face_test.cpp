@@ -1,0 +1,244 @@
+#include "ir/spec/hugging_face.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/spec/load.h"
+#include "tests/ir/spec/spec_test_util.h"
+
+namespace trireme::spec {
+namespace {
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const char* kGpt2 =
+    "{\n"
+    "  \"model_type\": \"gpt2\",\n"
+    "  \"n_embd\": 8,\n"
+    "  \"n_head\": 2,\n"
+    "  \"n_layer\": 3,\n"
+    "  \"n_positions\": 16,\n"
+    "  \"vocab_size\": 50\n"
+    "}\n";
+
+// The options that llama, mistral and qwen2 share; the first line ends in the options under test.
+std::string llamaLike(const std::string& type, const std::string& options = "") {
+  return "{\"model_type\": \"" + type + "\"," + options +
+         "\n"
+         "  \"hidden_size\": 8,\n"
+         "  \"intermediate_size\": 24,\n"
+         "  \"max_position_embeddings\": 16,\n"
+         "  \"num_attention_heads\": 4,\n"
+         "  \"num_hidden_layers\": 3,\n"
+         "  \"vocab_size\": 50\n"
+         "}\n";
+}
+
+Result<ModelSpec> parse(const std::string& text) { return parseModel(text, "config.json"); }
+std::string gpt2With(const std::string& option) {
+  return messageOf(parse(replaced(kGpt2, "{\n", "{\n  " + option + ",\n")));
+}
+std::string llamaWith(const std::string& options) { return messageOf(parse(llamaLike("llama", options))); }
+
+TEST(HuggingFaceExamples, EqualOurOwnDescriptions) {
+  for (const auto& [file, ours] : {std::pair("gpt2", "gpt2-124m"), std::pair("llama2-7b", "llama2-7b"),
+                                   std::pair("mistral-7b", "mistral-7b"), std::pair("qwen2-7b", "qwen2-7b")}) {
+    Result<ModelSpec> imported = loadModel(examplePath(std::string("models/hf/") + file + ".json"));
+    ASSERT_TRUE(imported.has_value()) << messageOf(imported);
+    const Result<ModelSpec> own = loadModel(examplePath(std::string("models/") + ours + ".yaml"));
+    ASSERT_TRUE(own.has_value()) << messageOf(own);
+    imported->name = own->name;
+    EXPECT_EQ(printModel(*imported), printModel(*own));
+    EXPECT_EQ(*imported, *own);
+  }
+}
+
+TEST(HuggingFaceGpt2, AbsentOptionsHaveTheLibrarysDefaults) {
+  const ModelSpec m = parse(kGpt2).value();
+  EXPECT_EQ(m.name, "gpt2");
+  EXPECT_EQ(m.ffnSize, 32);
+  EXPECT_EQ(m.activation, ActivationKind::kGeluTanh);
+  EXPECT_TRUE(m.tiedEmbeddings && m.qkvBias && m.linearBias);
+  EXPECT_EQ(m.normEpsilon, 1e-5);
+  EXPECT_EQ(m.initStd, 0.02);
+}
+
+TEST(HuggingFaceGpt2, WrittenOptionsAreTaken) {
+  const ModelSpec m =
+      parse(replaced(kGpt2, "{\n",
+                     "{\"n_inner\": 20, \"tie_word_embeddings\": false, \"layer_norm_epsilon\": 1e-6, "
+                     "\"initializer_range\": 0.01, \"activation_function\": \"gelu_pytorch_tanh\", "
+                     "\"_name_or_path\": \"mine\",\n"))
+          .value();
+  EXPECT_EQ(m.ffnSize, 20);
+  EXPECT_FALSE(m.tiedEmbeddings);
+  EXPECT_EQ(m.normEpsilon, 1e-6);
+  EXPECT_EQ(m.initStd, 0.01);
+  EXPECT_EQ(m.name, "mine");
+}
+
+TEST(HuggingFaceGpt2, NullMeansTheDefault) {
+  EXPECT_EQ(parse(replaced(kGpt2, "{\n", "{\"n_inner\": null, \"quantization_config\": null,\n"))->ffnSize, 32);
+}
+
+TEST(HuggingFaceGpt2, RefusesByNameWhatChangesTheComputation) {
+  EXPECT_EQ(gpt2With("\"activation_function\": \"gelu\""),
+            "config.json:2:26: activation_function: 'gelu' is not supported (accepted: gelu_new, "
+            "gelu_pytorch_tanh): only the tanh form of GELU is known");
+  EXPECT_THAT(gpt2With("\"activation_function\": \"relu\""), HasSubstr("'relu' is not supported"));
+  EXPECT_THAT(gpt2With("\"scale_attn_weights\": false"),
+              HasSubstr("scale_attn_weights: 'false' is not supported (accepted: true)"));
+  EXPECT_THAT(gpt2With("\"scale_attn_by_inverse_layer_idx\": true"),
+              HasSubstr("scale_attn_by_inverse_layer_idx: 'true' is not supported"));
+  EXPECT_THAT(gpt2With("\"reorder_and_upcast_attn\": true"),
+              HasSubstr("reorder_and_upcast_attn: 'true' is not supported"));
+  EXPECT_THAT(gpt2With("\"add_cross_attention\": true"), HasSubstr("add_cross_attention: 'true' is not"));
+  EXPECT_THAT(gpt2With("\"quantization_config\": {\"bits\": 4}"),
+              HasSubstr("quantization_config: a map is not supported (accepted: null)"));
+  EXPECT_THAT(gpt2With("\"pruned_heads\": {\"0\": [1]}"), HasSubstr("pruned_heads: a map is not supported"));
+  EXPECT_EQ(gpt2With("\"pruned_heads\": {}"), "(no error)");
+  EXPECT_EQ(gpt2With("\"scale_attn_weights\": true"), "(no error)");
+}
+
+TEST(HuggingFaceGpt2, ContextMustAgreeWithPositions) {
+  EXPECT_EQ(gpt2With("\"n_ctx\": 16"), "(no error)");
+  EXPECT_EQ(gpt2With("\"n_ctx\": 8"), "config.json:2:12: n_ctx: differs from n_positions (16)");
+}
+
+TEST(HuggingFaceGpt2, DropoutIsATrainingSetting) {
+  EXPECT_EQ(gpt2With("\"attn_pdrop\": 0.5, \"embd_pdrop\": 0.5, \"resid_pdrop\": 0.5"), "(no error)");
+}
+
+TEST(HuggingFace, UnknownOptionIsRefused) {
+  EXPECT_EQ(gpt2With("\"use_flux_capacitor\": 0"),
+            "config.json:2:3: unknown option 'use_flux_capacitor': cannot tell whether it changes the model");
+  EXPECT_THAT(gpt2With("\"auto_map\": {}"), HasSubstr("unknown option 'auto_map'"));
+  // An option of another family is unknown to this one.
+  EXPECT_THAT(gpt2With("\"hidden_size\": 8"), HasSubstr("unknown option 'hidden_size'"));
+}
+
+TEST(HuggingFace, UnknownModelTypeIsRefused) {
+  EXPECT_EQ(messageOf(parse("{\"model_type\": \"bert\", \"hidden_size\": 8}")),
+            "config.json:1:16: model_type: unknown value 'bert'; valid: gpt2, llama, mistral, qwen2");
+  EXPECT_THAT(messageOf(parse("{\"model_type\": \"qwen3\"}")), HasSubstr("did you mean 'qwen2'?"));
+  EXPECT_THAT(messageOf(parse("{\"model_type\": null}")), HasSubstr("model_type: missing"));
+}
+
+TEST(HuggingFace, MissingSizeIsNamed) {
+  EXPECT_EQ(messageOf(parse(replaced(kGpt2, "  \"n_layer\": 3,\n", ""))), "config.json:1:1: n_layer: missing");
+}
+
+TEST(HuggingFace, BadValueIsReportedUnderItsOwnKey) {
+  EXPECT_EQ(messageOf(parse(replaced(kGpt2, "\"n_layer\": 3", "\"n_layer\": 0"))),
+            "config.json:5:14: n_layer: must be 1 to 1073741824, got 0");
+  EXPECT_EQ(messageOf(parse(replaced(kGpt2, "\"n_head\": 2", "\"n_head\": 3"))),
+            "config.json:4:13: n_head: 3 does not divide n_embd (8)");
+  EXPECT_THAT(llamaWith("\"num_key_value_heads\": 3,"),
+              HasSubstr("num_key_value_heads: must divide heads (4), got 3"));
+  EXPECT_THAT(gpt2With("\"tie_word_embeddings\": \"yes\""),
+              HasSubstr("tie_word_embeddings: expected true or false, got 'yes'"));
+}
+
+TEST(HuggingFaceLlama, AbsentOptionsHaveTheLibrarysDefaults) {
+  const ModelSpec m = parse(llamaLike("llama")).value();
+  EXPECT_EQ(m.family, ModelFamily::kLlama);
+  EXPECT_EQ(m.numKvHeads, 4);
+  EXPECT_EQ(m.headSize, 2);
+  EXPECT_EQ(m.ropeTheta, 10000);
+  EXPECT_EQ(m.normEpsilon, 1e-6);
+  EXPECT_EQ(m.norm, NormKind::kRmsNorm);
+  EXPECT_EQ(m.activation, ActivationKind::kSwiGlu);
+  EXPECT_EQ(m.position, PositionKind::kRotary);
+  EXPECT_FALSE(m.tiedEmbeddings || m.qkvBias || m.linearBias);
+}
+
+TEST(HuggingFaceLlama, HeadDimOverridesTheQuotient) {
+  EXPECT_EQ(parse(llamaLike("llama", "\"head_dim\": 6,"))->headSize, 6);
+  EXPECT_EQ(parse(llamaLike("llama", "\"head_dim\": null,"))->headSize, 2);
+  EXPECT_THAT(llamaWith("\"head_dim\": 3,"), HasSubstr("head_dim: must be even with rotary positions"));
+}
+
+TEST(HuggingFaceLlama, RefusesByNameWhatChangesTheComputation) {
+  EXPECT_EQ(llamaWith("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0},"),
+            "config.json:1:40: rope_scaling: a map is not supported (accepted: null): rotary positions are "
+            "not scaled");
+  EXPECT_THAT(llamaWith("\"hidden_act\": \"gelu\","),
+              HasSubstr("hidden_act: 'gelu' is not supported (accepted: silu)"));
+  EXPECT_THAT(llamaWith("\"pretraining_tp\": 2,"), HasSubstr("pretraining_tp: '2' is not supported"));
+  EXPECT_THAT(llamaWith("\"partial_rotary_factor\": 0.5,"),
+              HasSubstr("partial_rotary_factor: '0.5' is not supported"));
+  EXPECT_EQ(llamaWith("\"rope_scaling\": null, \"hidden_act\": \"silu\", \"pretraining_tp\": 1, "
+                      "\"partial_rotary_factor\": 1.0,"),
+            "(no error)");
+}
+
+TEST(HuggingFaceLlama, BiasesAreAllOrNone) {
+  EXPECT_THAT(llamaWith("\"attention_bias\": true,"),
+              HasSubstr("attention_bias: true is supported only if attention_bias and mlp_bias are both true"));
+  EXPECT_THAT(llamaWith("\"mlp_bias\": true,"), HasSubstr("mlp_bias: true is supported only if"));
+  const ModelSpec m = parse(llamaLike("llama", "\"attention_bias\": true, \"mlp_bias\": true,")).value();
+  EXPECT_TRUE(m.qkvBias && m.linearBias);
+}
+
+TEST(HuggingFaceLlama, RopeParametersMapIsRead) {
+  EXPECT_EQ(parse(llamaLike("llama", "\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"default\"},"))
+                ->ropeTheta,
+            5e5);
+  EXPECT_THAT(llamaWith("\"rope_parameters\": {\"rope_type\": \"yarn\"},"),
+              HasSubstr("rope_parameters.rope_type: 'yarn' is not supported"));
+  EXPECT_THAT(llamaWith("\"rope_parameters\": {\"factor\": 2},"),
+              HasSubstr("rope_parameters: unknown option 'factor'"));
+  EXPECT_THAT(llamaWith("\"rope_theta\": 1e4, \"rope_parameters\": {\"rope_theta\": 5e5},"),
+              HasSubstr("differs from rope_theta outside the map"));
+}
+
+TEST(HuggingFaceLlama, LayerTypesMustBeFullAttention) {
+  EXPECT_EQ(llamaWith("\"layer_types\": [\"full_attention\", \"full_attention\"],"), "(no error)");
+  EXPECT_THAT(llamaWith("\"layer_types\": [\"full_attention\", \"sliding_attention\"],"),
+              HasSubstr("layer_types: 'sliding_attention' is not supported (accepted: full_attention)"));
+}
+
+TEST(HuggingFaceMistral, SlidingWindowInUseIsRefused) {
+  EXPECT_THAT(messageOf(parse(llamaLike("mistral", "\"sliding_window\": 12, \"num_key_value_heads\": 2,"))),
+              AllOf(HasSubstr("sliding_window: attention within a sliding window of 12 tokens is not supported"),
+                    HasSubstr("sequences of up to 12 tokens are unaffected")));
+  for (const char* window : {"null", "16", "4096"}) {
+    const std::string option = std::string("\"num_key_value_heads\": 2, \"sliding_window\": ") + window + ",";
+    EXPECT_EQ(parse(llamaLike("mistral", option))->numKvHeads, 2) << window;
+  }
+}
+
+TEST(HuggingFaceMistral, AbsentWindowIsTheLibrarysDefault) {
+  const std::string text = llamaLike("mistral", "\"num_key_value_heads\": 2,");
+  EXPECT_TRUE(parse(text).has_value());  // 16 positions, below 4096
+  EXPECT_THAT(messageOf(parse(replaced(text, "embeddings\": 16", "embeddings\": 32768"))),
+              HasSubstr("config.json:1:1: sliding_window: attention within a sliding window of 4096 tokens"));
+}
+
+TEST(HuggingFaceMistral, AbsentKvHeadsAreTheLibrarysEight) {
+  EXPECT_THAT(messageOf(parse(llamaLike("mistral"))),
+              HasSubstr("num_key_value_heads: must divide heads (4), got 8"));
+  EXPECT_EQ(parse(llamaLike("mistral", "\"num_key_value_heads\": null,"))->numKvHeads, 4);
+}
+
+TEST(HuggingFaceQwen2, HasQkvBiasOnly) {
+  const ModelSpec m = parse(llamaLike("qwen2", "\"num_key_value_heads\": 2,")).value();
+  EXPECT_TRUE(m.qkvBias);
+  EXPECT_FALSE(m.linearBias);
+  EXPECT_FALSE(m.tiedEmbeddings);
+  EXPECT_TRUE(parse(llamaLike("qwen2", "\"num_key_value_heads\": 2, \"tie_word_embeddings\": true,"))
+                  ->tiedEmbeddings);
+}
+
+TEST(HuggingFaceQwen2, WindowCountsOnlyIfUsed) {
+  const std::string window = "\"num_key_value_heads\": 2, \"max_window_layers\": 1, \"sliding_window\": 4, ";
+  EXPECT_TRUE(parse(llamaLike("qwen2", window + "\"use_sliding_window\": false,")).has_value());
+  EXPECT_THAT(messageOf(parse(llamaLike("qwen2", window + "\"use_sliding_window\": true,"))),
+              AllOf(HasSubstr("use_sliding_window: attention within a sliding window of 4 tokens"),
+                    HasSubstr("sequences of up to 4 tokens are unaffected")));
+  // To llama, the same option is unknown.
+  EXPECT_THAT(llamaWith("\"use_sliding_window\": false,"), HasSubstr("unknown option 'use_sliding_window'"));
+}
+
+}  // namespace
+}  // namespace trireme::spec

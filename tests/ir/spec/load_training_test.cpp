@@ -1,0 +1,123 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ir/spec/load.h"
+#include "tests/ir/spec/spec_test_util.h"
+
+namespace trireme::spec {
+namespace {
+using ::testing::HasSubstr;
+
+Result<TrainingSpec> parse(const std::string& text) { return parseTraining(text, "t.yaml"); }
+std::string refusal(const std::string& text) { return messageOf(parse(text)); }
+
+TEST(ParseTraining, SequenceLengthAndBatchMayComeFromTheCommandLine) {
+  const TrainingSpec t = parse("precision: bf16\n").value();
+  EXPECT_EQ(t.precision, Precision::kBf16);
+  EXPECT_EQ(t.sequenceLength, 0);
+  EXPECT_EQ(t.globalBatchSize, 0);
+  EXPECT_THAT(refusal("sequence_length: 0\n"),
+              HasSubstr("t.yaml:1:18: sequence_length: must be at least 1 (leave it out"));
+}
+
+TEST(ParseTraining, NamesTheNearestKey) {
+  EXPECT_EQ(refusal("seed: 1\nlearnin_rate: 1e-3\n"),
+            "t.yaml:2:1: unknown key 'learnin_rate'; did you mean 'learning_rate'?");
+  EXPECT_EQ(refusal("precision: fp16\n"),
+            "t.yaml:1:12: precision: unknown value 'fp16'; did you mean 'fp64'?");
+}
+
+TEST(ParseTraining, SeedHas64Bits) {
+  EXPECT_EQ(parse("seed: 18446744073709551615\n")->seed, std::numeric_limits<uint64_t>::max());
+  EXPECT_THAT(refusal("seed: -1\n"), HasSubstr("expected a whole number that is not negative"));
+  EXPECT_THAT(refusal("seed: 18446744073709551616\n"), HasSubstr("out of range"));
+}
+
+TEST(ParseTraining, T1SizesAreNotNegative) {
+  EXPECT_THAT(refusal("global_batch_size: -4\n"),
+              HasSubstr("t.yaml:1:20: global_batch_size: must be 0 to 1073741824, got -4"));
+}
+
+TEST(ParseTraining, T2ProbabilitiesAreBelowOne) {
+  for (const char* key : {"embedding_dropout", "attention_dropout", "residual_dropout", "beta1", "beta2"}) {
+    EXPECT_THAT(refusal(std::string(key) + ": 1\n"), HasSubstr("must be at least 0 and below 1, got 1"));
+    EXPECT_THAT(refusal(std::string(key) + ": -0.1\n"), HasSubstr(std::string(key) + ": must be"));
+    EXPECT_TRUE(parse(std::string(key) + ": 0\n").has_value());
+  }
+}
+
+TEST(ParseTraining, T3LearningRatesAreOrdered) {
+  EXPECT_THAT(refusal("learning_rate: 0\n"), HasSubstr("learning_rate: must be above 0"));
+  EXPECT_THAT(refusal("learning_rate: 1e-3\nmin_learning_rate: 2e-3\n"),
+              HasSubstr("t.yaml:2:20: min_learning_rate: must not exceed learning_rate (0.001), got 0.002"));
+}
+
+TEST(ParseTraining, T4StepsAreNotNegative) {
+  EXPECT_THAT(refusal("warmup_steps: -1\n"), HasSubstr("warmup_steps: must be 0 to"));
+  EXPECT_THAT(refusal("decay_steps: -1\n"), HasSubstr("decay_steps: must be 0 to"));
+}
+
+TEST(ParseTraining, T5OptimizerConstantsAreInRange) {
+  EXPECT_THAT(refusal("epsilon: 0\n"), HasSubstr("epsilon: must be above 0"));
+  EXPECT_THAT(refusal("weight_decay: -1\n"), HasSubstr("weight_decay: must not be negative"));
+  EXPECT_THAT(refusal("clip_norm: -1\n"), HasSubstr("clip_norm: must not be negative"));
+  EXPECT_TRUE(parse("clip_norm: 0\n").has_value());
+}
+
+TEST(PrintTraining, RoundTripsExactly) {
+  TrainingSpec t;
+  EXPECT_EQ(parse(printTraining(t)).value(), t);
+  t = {.precision = Precision::kFp64, .seed = 1u << 31, .sequenceLength = 7, .globalBatchSize = 3,
+       .embeddingDropout = 0.1 + 0.2, .attentionDropout = 1.0 / 3, .residualDropout = 5e-324,
+       .learningRate = 0.1, .minLearningRate = 1e-17, .warmupSteps = 5, .decaySteps = 1'000'000,
+       .beta1 = 0.123, .beta2 = 0.999, .epsilon = 1e-300, .weightDecay = 0, .clipNorm = 1e20};
+  const Result<TrainingSpec> again = parse(printTraining(t));
+  ASSERT_TRUE(again.has_value()) << messageOf(again);
+  EXPECT_EQ(*again, t);
+}
+
+TEST(VerifyTraining, SequenceMustFitTheModel) {
+  ModelSpec model;
+  model.maxSequence = 16;
+  TrainingSpec t;
+  EXPECT_THAT(messageOf(verifyTraining(t, model)), HasSubstr("sequence_length: not given"));
+  t.sequenceLength = 17;
+  EXPECT_THAT(messageOf(verifyTraining(t, model)), HasSubstr("global_batch_size: not given"));
+  t.globalBatchSize = 1;
+  EXPECT_EQ(messageOf(verifyTraining(t, model)), "sequence_length: 17 exceeds the model's max_sequence (16)");
+  t.sequenceLength = 16;
+  EXPECT_TRUE(verifyTraining(t, model).ok());
+  t.beta1 = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(messageOf(verifyTraining(t, model)), HasSubstr("beta1: must be at least 0 and below 1, got nan"));
+}
+
+// Warm-up of 4 from 0: 1/4, 2/4, 3/4, 4/4 of 1.0. Then a cosine from 1.0 to 0.2 over 8 steps: the first step
+// after the warm-up is 1.0, the middle is 0.6, and from the eighth on it stays at 0.2.
+TEST(LearningRate, WarmsUpDecaysAndStays) {
+  TrainingSpec t;
+  t.learningRate = 1.0;
+  t.minLearningRate = 0.2;
+  t.warmupSteps = 4;
+  t.decaySteps = 8;
+  EXPECT_DOUBLE_EQ(t.learningRateAt(0), 0.25);
+  EXPECT_DOUBLE_EQ(t.learningRateAt(2), 0.75);
+  EXPECT_DOUBLE_EQ(t.learningRateAt(3), 1.0);
+  EXPECT_DOUBLE_EQ(t.learningRateAt(4), 1.0);
+  EXPECT_NEAR(t.learningRateAt(6), 0.2 + 0.4 * (1 + std::sqrt(0.5)), 1e-15);
+  EXPECT_NEAR(t.learningRateAt(8), 0.6, 1e-15);
+  EXPECT_DOUBLE_EQ(t.learningRateAt(12), 0.2);
+  EXPECT_DOUBLE_EQ(t.learningRateAt(1'000'000), 0.2);
+}
+
+TEST(LearningRate, IsConstantWithoutDecay) {
+  TrainingSpec t;
+  t.learningRate = 0.5;
+  EXPECT_EQ(t.learningRateAt(0), 0.5);
+  EXPECT_EQ(t.learningRateAt(12345), 0.5);
+}
+
+}  // namespace
+}  // namespace trireme::spec
