@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <utility>
@@ -100,7 +101,9 @@ int runCommandLine(int argc, const char* const* argv) {
       subcommand->footer("Example:\n  " + std::string(command->example));
       actions.emplace_back(subcommand, command->add(*subcommand));
     }
-    return parseAndRun(app, argc, argv, actions);
+    const int exitCode = parseAndRun(app, argc, argv, actions);
+    if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return exitCode;
+    return fail(kExitFailure, fmt::format("cannot write the results: {}", std::strerror(errno)));
   } catch (const std::exception& error) {
     return fail(kExitFailure, fmt::format("internal error (please report it): {}", error.what()));
   }

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "ir/spec/map_reader.h"
+#include "ir/spec/quantity.h"
 
 namespace trireme::cli {
 
@@ -34,6 +35,17 @@ CLI::Option* addCount(CLI::App& app, const std::string& flag, int64_t* out,
                       const std::string& description, int64_t least) {
   const auto parse = [=](const std::string& text) { *out = parseCount(flag, text, least); };
   return app.add_option_function<std::string>(flag, parse, description)->type_name("N");
+}
+
+CLI::Option* addSeconds(CLI::App& app, const std::string& flag, double* out,
+                        const std::string& description) {
+  const auto parse = [=](const std::string& text) {
+    const Result<double> value = spec::parseDecimal(text);
+    if (!value.has_value() || !(*value > 0))
+      refuseFlag(flag, fmt::format("expected a number of seconds above 0, got '{}'", text));
+    *out = *value;
+  };
+  return app.add_option_function<std::string>(flag, parse, description)->type_name("S");
 }
 
 CLI::Option* addPath(CLI::App& app, const std::string& flag, std::string* out,

@@ -20,6 +20,10 @@ CLI::Option* addCount(CLI::App& app, const std::string& flag, std::optional<int6
 CLI::Option* addCount(CLI::App& app, const std::string& flag, int64_t* out,
                       const std::string& description, int64_t least = 1);
 
+// A number of seconds above 0.
+CLI::Option* addSeconds(CLI::App& app, const std::string& flag, double* out,
+                        const std::string& description);
+
 // A path that is not empty.
 CLI::Option* addPath(CLI::App& app, const std::string& flag, std::string* out,
                      const std::string& placeholder, const std::string& description);

@@ -55,21 +55,10 @@ bool isLastReader(Operation* op, Value value) {
   });
 }
 
-std::optional<int32_t> placeOf(Value value) {
-  if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(value)) {
-    auto func = llvm::cast<mlir::func::FuncOp>(argument.getOwner()->getParentOp());
-    auto place = func.getArgAttrOfType<mlir::IntegerAttr>(argument.getArgNumber(), dialect::kPlace);
-    return place ? std::optional<int32_t>(place.getInt()) : std::nullopt;
-  }
-  auto result = llvm::cast<mlir::OpResult>(value);
-  auto places = result.getOwner()->getAttrOfType<mlir::DenseI32ArrayAttr>(dialect::kPlaces);
-  return places ? std::optional<int32_t>(places[result.getResultNumber()]) : std::nullopt;
-}
-
 // (C5)
 bool canPass(Operation* op, Operation* passed) {
   const auto touches = [&](int32_t place) {
-    const auto isThere = [&](Value value) { return placeOf(value) == place; };
+    const auto isThere = [&](Value value) { return dialect::placeOf(value) == place; };
     return llvm::any_of(passed->getOperands(), isThere) ||
            llvm::any_of(passed->getResults(), isThere);
   };
@@ -78,7 +67,7 @@ bool canPass(Operation* op, Operation* passed) {
     if (llvm::is_contained(passed->getOperands(), value) && isLastReader(op, value)) return false;
   }
   for (Value result : op->getResults())
-    if (const auto place = placeOf(result); place && touches(*place)) return false;
+    if (const auto place = dialect::placeOf(result); place && touches(*place)) return false;
   return true;
 }
 
@@ -149,7 +138,7 @@ class Outliner {
                                                    inputs.getArrayRef());
     std::vector<int32_t> places;
     for (auto [value, result] : llvm::zip(outputs, call.getResults())) {
-      if (const auto place = placeOf(value)) places.push_back(*place);
+      if (const auto place = dialect::placeOf(value)) places.push_back(*place);
       value.replaceAllUsesWith(result);
     }
     if (places.size() == outputs.size())

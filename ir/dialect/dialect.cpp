@@ -4,6 +4,7 @@
 #include <mlir/IR/Builders.h>
 #include <mlir/IR/BuiltinOps.h>
 #include <mlir/IR/DialectImplementation.h>
+#include <mlir/Interfaces/FunctionInterfaces.h>
 
 #include "ir/graph/semantics.h"
 
@@ -144,6 +145,17 @@ Operation* createComputeOp(mlir::OpBuilder& builder, mlir::Location loc, OpKind 
     if (Attribute attribute = ToAttribute{builder}(field)) state.addAttribute(name, attribute);
   });
   return builder.create(state);
+}
+
+std::optional<int32_t> placeOf(mlir::Value value) {
+  if (auto argument = llvm::dyn_cast<mlir::BlockArgument>(value)) {
+    auto func = llvm::cast<mlir::FunctionOpInterface>(argument.getOwner()->getParentOp());
+    auto place = func.getArgAttrOfType<mlir::IntegerAttr>(argument.getArgNumber(), kPlace);
+    return place ? std::optional<int32_t>(place.getInt()) : std::nullopt;
+  }
+  auto result = llvm::cast<mlir::OpResult>(value);
+  auto places = result.getOwner()->getAttrOfType<mlir::DenseI32ArrayAttr>(kPlaces);
+  return places ? std::optional<int32_t>(places[result.getResultNumber()]) : std::nullopt;
 }
 
 mlir::RankedTensorType toTensorType(mlir::MLIRContext* context, const OperandType& type) {

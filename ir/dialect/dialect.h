@@ -40,6 +40,9 @@ mlir::Operation* createComputeOp(mlir::OpBuilder& builder, mlir::Location loc, p
                                  const program::OpAttributes& attributes, mlir::ValueRange inputs,
                                  mlir::TypeRange outputs);
 
+// The segment operand that a value is read from or written to; nullopt if nothing says so.
+std::optional<int32_t> placeOf(mlir::Value value);
+
 mlir::RankedTensorType toTensorType(mlir::MLIRContext* context, const program::OperandType& type);
 // Requires a type that toTensorType() can give; the verifier accepts no other.
 program::OperandType fromTensorType(mlir::Type type);

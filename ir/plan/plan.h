@@ -54,8 +54,10 @@ int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model);
 // stages get one more. Requires pp * virtualStages <= numLayers.
 std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp, int64_t virtualStages);
 
-// The rules that every legal plan obeys. The message starts with the label and says what was needed and what is there.
-// (P1)  degrees, microbatch size and virtual stages are at least 1
+// The rules that every legal plan obeys. The message starts with the label, says what was needed and what is there, and
+// names the nearest legal value. Requires a verified model (spec::verifyModel). Errors: kInvalidArgument.
+// (P1)  degrees, microbatch size, virtual stages and vocabMultiple are at least 1; ranks, padded rows and tasks
+//       per rank fit in 31 bits
 // (P2)  the plan was made for this model (fingerprint)
 // (P3)  the global batch is a multiple of dp * microbatchSize
 // (P4)  tp divides the key/value heads

@@ -75,7 +75,7 @@ class Player {
   const FlowStep& stepOf(int32_t actor, const Node& node) const {
     const RankInfo& rank = rankOf(actor);
     const TaskRecord& task = program_.roles[index(rank.role)].tasks[index(node.task)];
-    return flows_[index(rank.role)][index(task.body)].steps[index(node.step)];
+    return flows_[index(actor)][index(task.body)].steps[index(node.step)];
   }
 
   // Messages are numbered densely: (pipeline group class, direction, virtual stage, microbatch).
@@ -125,7 +125,7 @@ class Player {
   // Unfolds the tasks of one rank and resolves its events: a wait awaits the latest issued signal.
   void issue(int32_t actor) {
     const Role& role = roleOf(actor);
-    const std::vector<Flow>& flows = flows_[index(rankOf(actor).role)];
+    const std::vector<Flow>& flows = flows_[index(actor)];
     std::vector<int32_t> signal(index(std::max(role.numEvents, 0)), -1);
     size_t count = 0;
     for (const TaskRecord& task : role.tasks) count += flows[index(task.body)].steps.size();

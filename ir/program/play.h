@@ -52,7 +52,7 @@ struct Played {
   double seconds = 0;                          // when the last step ends
 };
 
-// flows[role][body]. Exact for any durations: without shared resources a play has one outcome. A step that
+// flows[class of ranks][body]. Exact for any durations: without shared resources a play has one outcome. A step that
 // takes no time and signals nothing is left out. Requires a program that passes (V1).
 // kInvalidArgument: a deadlock; the message is the chain of who waits for whom.
 Result<Played> play(const Program& program, const Symmetry& symmetry,

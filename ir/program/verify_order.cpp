@@ -65,7 +65,7 @@ class MessageCheck {
     const Buffer& buffer = r.buffers[at(in.buffers[0])];
     const bool send = in.kind == InstructionKind::kSend;
     const End end{role, t, task.body, i, buffer.bytes(), buffer.dtype, in.peerStage};
-    TRIREME_RETURN_IF_ERROR(checkProducer(r, task, in, place(end)));
+    TRIREME_RETURN_IF_ERROR(checkProducer(r, task, in, end));
     const int64_t tag =
         (static_cast<int64_t>(task.direction) * virtualStages_ + in.virtualStage) * microbatches_ +
         task.microbatch;
@@ -79,14 +79,14 @@ class MessageCheck {
   }
 
   // Data flows from a virtual stage to its neighbour.
-  static Status checkProducer(const Role& role, const TaskRecord& task, const Instruction& in,
-                              const std::string& place) {
+  Status checkProducer(const Role& role, const TaskRecord& task, const Instruction& in,
+                       const End& end) const {
     if (task.chunk < 0) return {};
     const int32_t own = role.chunks[at(task.chunk)].virtualStage;
     const int32_t before = task.direction == Direction::kForward ? own - 1 : own + 1;
     const int32_t producer = in.kind == InstructionKind::kSend ? own : before;
     if (in.virtualStage == producer) return {};
-    return violation("V3", place,
+    return violation("V3", place(end),
                      fmt::format("tagged with virtual stage {}, expected {}", in.virtualStage,
                                  producer));
   }
@@ -216,10 +216,12 @@ Status checkCollectives(const Context& context) {
 
 Status checkProgress(const Context& context) {
   const auto blocking = blockingKinds(context.program, context.symmetry);
-  std::vector<std::vector<Flow>> flows(context.program.roles.size());
-  for (size_t r = 0; r < flows.size(); ++r)
-    for (const Body& body : context.program.roles[r].bodies)
-      flows[r].push_back(flowOf(body, blocking));
+  std::vector<std::vector<Flow>> flows;
+  for (int32_t rank : context.symmetry.representative) {
+    flows.emplace_back();
+    for (const Body& body : context.program.roles[at(context.program.ranks[at(rank)].role)].bodies)
+      flows.back().push_back(flowOf(body, blocking));
+  }
   Result<Played> played = play(context.program, context.symmetry, flows);
   if (played.has_value()) return {};
   return invalidArgument("(V5) deadlock: " + played.error().message());

@@ -17,34 +17,47 @@ int64_t hostWorkspaceBytes(const SegmentOp& op, const std::vector<OperandType>& 
 // for a call that needs scratch.
 inline constexpr int kMaxKernelThreads = 8;
 
-// Blocks of the matrix product (runtime/kernels/gemm.h). The block of b is about 1 MiB: half of a
-// second-level cache.
+constexpr int64_t roundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Blocks of the matrix product (runtime/kernels/gemm.h). A packed block of b is about 1.2 MB, which
+// leaves room for c in a second-level cache of 2 MiB. All bounds hold for every kind of tile.
 struct GemmBlocking {
-  static constexpr int64_t kDepth = 384;
-  static constexpr int64_t kPanelPad = 16;
-  static constexpr int64_t kMaxTileRows = 14;
-  static constexpr int64_t kMaxTileBytes = 192;  // width of a tile
+  static constexpr int64_t kVectorDepth = 384;
+  static constexpr int64_t kAmxDepth = 768;
+  static constexpr int64_t kPad = 32;             // elements between the rows of a panel of a
+  static constexpr int64_t kMaxTileCols = 48;
+  static constexpr int64_t kPanelBytes = 53248;   // one panel of a
+  static constexpr int64_t kEdgeBytes = 4096;     // one tile of c
+  static constexpr int64_t kStagedRows = 256;     // rows of c kept in f32 until they are rounded
 
-  static constexpr int64_t columns(int64_t elementBytes) { return 3072 / elementBytes; }
+  static constexpr int64_t columns(int64_t elementBytes) { return elementBytes == 8 ? 384 : 768; }
 
-  // Elements, for a product of n columns and depth k.
-  static constexpr int64_t blockElements(int64_t n, int64_t k, int64_t elementBytes) {
-    const int64_t tile = kMaxTileBytes / elementBytes;
-    const int64_t cols = std::min(columns(elementBytes), (n + tile - 1) / tile * tile);
-    return cols * std::min(kDepth, k);
+  static constexpr int64_t blockBytes(int64_t n, int64_t k, int64_t elementBytes) {
+    const int64_t cols = std::min(columns(elementBytes), roundUp(n, kMaxTileCols));
+    const int64_t vector = std::min(kVectorDepth, k) * std::max<int64_t>(elementBytes, 4);
+    const int64_t amx = elementBytes == 2 ? std::min(kAmxDepth, roundUp(k, 32)) * 2 : 0;
+    return cols * std::max(vector, amx);
   }
-  static constexpr int64_t panelElements() { return kMaxTileRows * (kDepth + kPanelPad); }
-  static constexpr int64_t edgeBytes() { return kMaxTileRows * kMaxTileBytes; }
+};
+
+struct GemmShape {
+  int64_t m, n, k;
+  int64_t elementBytes;  // of the factors
+  bool staged;           // the product is rounded to fewer bits than it is summed in
 };
 
 // Scratch of a product on one thread, and of one that is divided over threads.
-constexpr int64_t gemmScratchBytes(int64_t n, int64_t k, int64_t elementBytes) {
-  const int64_t elements = GemmBlocking::blockElements(n, k, elementBytes) +
-                           GemmBlocking::panelElements();
-  return (elements * elementBytes + GemmBlocking::edgeBytes() + 127) / 64 * 64;
+constexpr int64_t gemmScratchBytes(const GemmShape& shape) {
+  const int64_t staged = std::min(GemmBlocking::kStagedRows, shape.m) *
+                         std::min(GemmBlocking::columns(shape.elementBytes), shape.n) * 4;
+  return roundUp(GemmBlocking::blockBytes(shape.n, shape.k, shape.elementBytes), 64) +
+         GemmBlocking::kPanelBytes + GemmBlocking::kEdgeBytes +
+         (shape.staged ? roundUp(staged, 64) : 0) + 64;
 }
-constexpr int64_t parallelGemmScratchBytes(int64_t n, int64_t k, int64_t elementBytes) {
-  return kMaxKernelThreads * gemmScratchBytes(n, k, elementBytes);
+constexpr int64_t parallelGemmScratchBytes(const GemmShape& shape) {
+  return kMaxKernelThreads * gemmScratchBytes(shape);
 }
 
 }  // namespace trireme::program

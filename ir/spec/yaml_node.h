@@ -12,7 +12,7 @@
 
 namespace trireme::spec {
 
-inline constexpr size_t kMaxDocumentBytes = size_t{1} << 22;
+inline constexpr size_t kMaxDocumentBytes = size_t{1} << 20;
 inline constexpr int kMaxDocumentDepth = 64;
 
 // A place in a file, from 1.

@@ -1,6 +1,6 @@
-// Matrix products on the host for f64 and f32, in a fixed order of summation.
+// Matrix products on the host: f64, f32, and bf16 summed in f32, in a fixed order of summation.
 //
-// Element (i, j) of the product is summed over k in order, in blocks of kDepthBlock, whatever the
+// Element (i, j) of the product is summed over k in order, in blocks of a fixed depth, whatever the
 // sizes, the place of the element and the number of threads. So results do not depend on how a
 // matrix is divided, neither over threads nor over ranks.
 //
@@ -32,22 +32,27 @@ MatrixRef<T> rowMajor(const T* data, int64_t rowStride) {
   return {data, rowStride, 1};
 }
 
-// c[m, n] = a[m, k] b[k, n], or += if accumulate. Rows of c are ldc apart.
-template <typename T>
+// c[m, n] = a[m, k] b[k, n], or += if accumulate. Rows of c are ldc apart. A Bf16 product of Bf16
+// factors is rounded once, and so does not accumulate.
+template <typename T, typename C = T>
 struct GemmCall {
   int64_t m, n, k;
   MatrixRef<T> a, b;
-  T* c;
+  C* c;
   int64_t ldc;
   bool accumulate;
+
+  program::GemmShape shape() const { return {m, n, k, sizeof(T), sizeof(C) < 4}; }
 };
 
-// On the calling thread. `scratch` holds program::gemmScratchBytes(n, k, sizeof(T)).
-template <typename T>
-void gemm(const GemmCall<T>& call, void* scratch);
+// (T, C) is (double, double), (float, float), (Bf16, float) or (Bf16, Bf16).
 
-// On the pool. `scratch` holds program::parallelGemmScratchBytes(n, k, sizeof(T)).
-template <typename T>
-void parallelGemm(const GemmCall<T>& call, ThreadPool& pool, void* scratch);
+// On the calling thread. `scratch` holds program::gemmScratchBytes(call.shape()).
+template <typename T, typename C>
+void gemm(const GemmCall<T, C>& call, void* scratch);
+
+// On the pool. `scratch` holds program::parallelGemmScratchBytes(call.shape()).
+template <typename T, typename C>
+void parallelGemm(const GemmCall<T, C>& call, ThreadPool& pool, void* scratch);
 
 }  // namespace trireme::runtime

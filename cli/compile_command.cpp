@@ -1,0 +1,154 @@
+// trireme compile: from a model and a plan to a bundle that `trireme run` executes.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/output/progress.h"
+#include "cli/output/table.h"
+#include "cli/simulate.h"
+#include "ir/expand/expand.h"
+#include "ir/plan/plan.h"
+#include "ir/program/bundle.h"
+#include "ir/program/verify.h"
+#include "ir/spec/load.h"
+#include "planner/report.h"
+#if TRIREME_HAVE_MLIR
+#include "codegen/codegen.h"
+#endif
+
+namespace trireme::cli {
+namespace {
+
+struct CompileOptions {
+  std::string model, plan, output, dumpFolder;
+  SimulateOptions simulate;
+};
+
+// Fills in the kernels, the shared object and the target. Errors: codegen::compileSegments;
+// kUnavailable if this build has no code generator.
+Status compileKernels(const CompileOptions& options, program::Bundle& bundle) {
+#if TRIREME_HAVE_MLIR
+  codegen::CodegenOptions codegen;
+  codegen.dumpIrFolder = options.dumpFolder;
+  TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
+                           codegen::compileSegments(bundle.program, codegen));
+  bundle.kernels = std::move(kernels.segments);
+  bundle.sharedObject = std::move(kernels.sharedObject);
+  bundle.target = std::move(kernels.target);
+  return {};
+#else
+  static_cast<void>(options), static_cast<void>(bundle);
+  return unavailable("this build of trireme cannot compile: it was configured with TRIREME_MLIR=OFF");
+#endif
+}
+
+// The expansion of a plan that a user may have written; the plan's file is named in errors.
+Result<expand::Expansion> expandPlan(const spec::ModelSpec& model, const plan::Plan& plan,
+                                     const std::string& path) {
+  if (const Status status = plan::verifyPlan(plan, model); !status.ok())
+    return Error(status.withContext(path));
+  TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expand::expand(model, plan));
+  // A legal plan expands to a correct program: anything else is our mistake.
+  if (const Status status = program::verifyProgram(expansion.program); !status.ok())
+    return Error(internalError(status.message()));
+  return expansion;
+}
+
+std::string describeKernels(const program::Bundle& bundle) {
+  std::set<std::string> generated;
+  size_t library = 0;
+  for (const program::CompiledSegment& segment : bundle.kernels)
+    for (const program::KernelCall& call : segment.calls)
+      if (call.kind == program::KernelCallKind::kGenerated)
+        generated.insert(call.symbol);
+      else
+        ++library;
+  return fmt::format("{} segments: {} generated kernels ({}), {} library calls",
+                     bundle.kernels.size(), generated.size(),
+                     planner::formatBytes(Bytes(static_cast<double>(bundle.sharedObject.size()))),
+                     library);
+}
+
+std::string rolesTable(const program::Program& program) {
+  std::vector<int64_t> numRanks(program.roles.size());
+  for (const program::RankInfo& rank : program.ranks) ++numRanks[static_cast<size_t>(rank.role)];
+  std::vector<std::vector<std::string>> rows;
+  for (size_t i = 0; i < program.roles.size(); ++i) {
+    const program::Role& role = program.roles[i];
+    int64_t layers = 0;
+    for (const program::Chunk& chunk : role.chunks) layers += chunk.numLayers;
+    rows.push_back({role.name, fmt::format("{}", numRanks[i]), fmt::format("{}", layers),
+                    fmt::format("{}", role.tasks.size()),
+                    planner::formatBytes(Bytes(static_cast<double>(role.arenaBytes)))});
+  }
+  return printTable({{"role"}, {"ranks", true}, {"layers", true}, {"tasks", true}, {"arena", true}},
+                    rows);
+}
+
+Result<int> runCompile(const CompileOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress;
+  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
+  TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
+  TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expandPlan(model, plan, options.plan));
+  progress.update(0.2, "programs proved safe");
+  TRIREME_RETURN_IF_ERROR(writeSimulation(options.simulate, expansion, model, plan));
+  progress.update(0.4, "generating kernels");
+
+  program::Bundle bundle;
+  bundle.name = model.name;
+  bundle.program = std::move(expansion.program);
+  bundle.planText = plan::printPlan(plan);
+  bundle.modelText = spec::printModel(model);
+  TRIREME_RETURN_IF_ERROR(compileKernels(options, bundle));
+  progress.update(0.9, "writing the bundle");
+  TRIREME_RETURN_IF_ERROR(program::writeBundle(bundle, options.output));
+  progress.clear();
+
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  fmt::print("{:<14}{}\n", "plan", planner::summary(plan));
+  fmt::print("{:<14}{} ranks, {} roles\n", "programs", bundle.program.numRanks(),
+             bundle.program.roles.size());
+  fmt::print("{:<14}{}\n", "code", describeKernels(bundle));
+  fmt::print("{}", rolesTable(bundle.program));
+  fmt::print("{:<14}{} in {}\n", "bundle", options.output,
+             planner::formatSeconds(Seconds(elapsed.count())));
+  return kExitOk;
+}
+
+Action addCompile(CLI::App& app) {
+  auto options = std::make_shared<CompileOptions>();
+  addPath(app, "--model", &options->model, "FILE", "The model that the plan was made for")
+      ->required();
+  addPath(app, "--plan", &options->plan, "FILE", "Plan: of `trireme plan`, or written by hand")
+      ->required();
+  addPath(app, "-o,--output", &options->output, "BUNDLE", "Folder to write; replaces an older bundle")
+      ->required();
+  addPath(app, "--dump-ir", &options->dumpFolder, "DIR", "Write the IR after each phase here");
+  const std::string simulation = "Simulation";
+  CLI::Option* cluster = addPath(app, "--cluster", &options->simulate.cluster, "FILE",
+                                 "Cluster to simulate the programs on");
+  cluster->group(simulation);
+  addPath(app, "--stack", &options->simulate.stack, "FILE", "Its software stack")
+      ->needs(cluster)
+      ->group(simulation);
+  addPath(app, "--simulate", &options->simulate.trace, "FILE",
+          "Write a Perfetto trace of the simulated step")
+      ->needs(cluster)
+      ->group(simulation);
+  return [options] { return runCompile(*options); };
+}
+
+}  // namespace
+
+const Command kCompileCommand = {
+    "compile", "Lower a plan to one program per rank",
+    "trireme compile --model model.yaml --plan plan.yaml -o gpt.bundle", addCompile};
+
+}  // namespace trireme::cli

@@ -1,0 +1,114 @@
+// trireme plan: recommends a plan and says why.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
+#include "cli/write_file.h"
+#include "ir/spec/load.h"
+#include "planner/report.h"
+#include "planner/search.h"
+
+namespace trireme::cli {
+namespace {
+
+struct PlanOptions {
+  std::string model, cluster, training, stack, output;
+  std::optional<int64_t> batch, sequence;
+  planner::Pins pins;
+  int64_t vocabMultiple = plan::Plan{}.vocabMultiple;
+  int64_t topK = planner::Query{}.topK;
+  bool json = false;
+};
+
+Result<planner::Query> makeQuery(const PlanOptions& options) {
+  planner::Query query;
+  TRIREME_ASSIGN_OR_RETURN(query.model, spec::loadModel(options.model));
+  TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::loadCluster(options.cluster));
+  if (!options.training.empty()) {
+    TRIREME_ASSIGN_OR_RETURN(query.training, spec::loadTraining(options.training));
+  }
+  TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(options.stack));
+  query.training.globalBatchSize = options.batch.value_or(query.training.globalBatchSize);
+  query.training.sequenceLength = options.sequence.value_or(query.training.sequenceLength);
+  if (query.training.globalBatchSize == 0)
+    return Error(invalidArgument(
+        "the batch size is missing: give --batch, or global_batch_size in the --train file"));
+  if (query.training.sequenceLength == 0)
+    return Error(invalidArgument(
+        fmt::format("the sequence length is missing: give --seq (model '{}' takes up to {}), or "
+                    "sequence_length in the --train file",
+                    query.model.name, query.model.maxSequence)));
+  query.pins = options.pins;
+  query.vocabMultiple = options.vocabMultiple;
+  query.topK = static_cast<int32_t>(options.topK);
+  return query;
+}
+
+Result<int> runPlan(const PlanOptions& options) {
+  TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
+  TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query));
+  if (!options.output.empty())
+    TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(result.plan)));
+  fmt::print("{}", options.json ? planner::toJson(result).dump(2) + "\n" : planner::toTable(result));
+  if (!options.output.empty()) fmt::print(stderr, "wrote {}\n", options.output);
+  return 0;
+}
+
+void addPins(CLI::App& app, planner::Pins& pins) {
+  const std::string degrees = "Degrees (default: the planner's choice)";
+  addCount(app, "--gpus", &pins.gpus, "Devices to use (default: all of the cluster)")
+      ->group(degrees);
+  addCount(app, "--tp", &pins.tp, "Tensor-parallel degree")->group(degrees);
+  addCount(app, "--pp", &pins.pp, "Pipeline stages")->group(degrees);
+  addCount(app, "--dp", &pins.dp, "Data-parallel replicas")->group(degrees);
+  addCount(app, "--microbatch", &pins.microbatchSize, "Sequences per microbatch")->group(degrees);
+  addCount(app, "--virtual-stages", &pins.virtualStages, "Chunks of layers per pipeline rank")
+      ->group(degrees);
+  const std::string choices = "Choices (default: the planner's)";
+  addChoice(app, "--schedule", &pins.schedule, plan::scheduleName, plan::ScheduleKind::kInterleaved,
+            "Order of the microbatches")
+      ->group(choices);
+  addChoice(app, "--recompute", &pins.recompute, plan::recomputeName, plan::Recompute::kFull,
+            "What the backward computes again")
+      ->group(choices);
+  addChoice(app, "--state-sharding", &pins.stateSharding, plan::stateShardingName,
+            plan::StateSharding::kParameters, "What replicas share")
+      ->group(choices);
+  addSwitch(app, "--sequence-parallel", &pins.sequenceParallel, "Shard norms over the sequence")
+      ->group(choices);
+  addSwitch(app, "--scatter-gather", &pins.scatterGather, "Send 1/tp of each stage border")
+      ->group(choices);
+}
+
+Action addPlan(CLI::App& app) {
+  auto options = std::make_shared<PlanOptions>();
+  addPath(app, "--model", &options->model, "FILE", "Model: YAML, or a Hugging Face config.json")
+      ->required();
+  addPath(app, "--cluster", &options->cluster, "FILE", "Cluster: devices and links")->required();
+  addPath(app, "--train", &options->training, "FILE", "Training settings");
+  addPath(app, "--stack", &options->stack, "FILE", "Software stack (default: Trireme's own)");
+  addCount(app, "--batch", &options->batch, "Sequences per step; overrides the --train file");
+  addCount(app, "--seq", &options->sequence, "Tokens per sequence; overrides the --train file");
+  addCount(app, "--vocab-multiple", &options->vocabMultiple,
+           "Pad the vocabulary to a multiple of N x tp (default: 128)");
+  addCount(app, "--top", &options->topK, "Plans to show (default: 5)");
+  app.add_flag("--json", options->json, "Print JSON instead of a table");
+  addPath(app, "-o,--output", &options->output, "FILE", "Write the plan here");
+  addPins(app, options->pins);
+  return [options] { return runPlan(*options); };
+}
+
+}  // namespace
+
+const Command kPlanCommand = {
+    "plan", "Find the fastest plan that fits in memory, and say why",
+    "trireme plan --model model.yaml --cluster cluster.yaml --gpus 64 --batch 512 --seq 2048 -o "
+    "plan.yaml",
+    addPlan};
+
+}  // namespace trireme::cli

@@ -1,0 +1,94 @@
+#include "cli/run/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/output/curve.h"
+#include "planner/report.h"
+
+namespace trireme::cli {
+namespace {
+
+using planner::formatBytes;
+using planner::formatSeconds;
+
+double lossOf(const runtime::StepResult& step) { return step.loss; }
+
+std::vector<double> lossesOf(const LoopResult& loop) {
+  std::vector<double> losses;
+  std::transform(loop.steps.begin(), loop.steps.end(), std::back_inserter(losses), lossOf);
+  return losses;
+}
+
+double tokensPerSecond(const RunReport& report) {
+  const spec::TrainingSpec& training = report.plan.training;
+  return static_cast<double>(training.globalBatchSize * training.sequenceLength) /
+         measuredStep(report.loop).count();
+}
+
+std::string stepTimes(const RunReport& report) {
+  const Seconds measured = measuredStep(report.loop);
+  std::string text = fmt::format("measured {}", formatSeconds(measured));
+  if (report.predictedStep)
+    text += fmt::format(", predicted {} ({:+.1f} %)", formatSeconds(*report.predictedStep),
+                        100 * (*report.predictedStep / measured - 1));
+  return text + fmt::format("; {:.0f} tokens/s", tokensPerSecond(report));
+}
+
+}  // namespace
+
+Seconds measuredStep(const LoopResult& loop) {
+  std::vector<double> times;
+  for (size_t i = loop.steps.size() > 1 ? 1 : 0; i < loop.steps.size(); ++i)
+    times.push_back(loop.steps[i].seconds);
+  std::sort(times.begin(), times.end());
+  const size_t n = times.size();
+  return Seconds(n % 2 == 1 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2);
+}
+
+std::string shortReport(const RunReport& report) {
+  const auto& steps = report.loop.steps;
+  return fmt::format("steps {} to {}: loss {:.4f} -> {:.4f}, {} per step{}\n", steps.front().step + 1,
+                     steps.back().step + 1, steps.front().loss, steps.back().loss,
+                     formatSeconds(measuredStep(report.loop)),
+                     report.loop.interrupted ? ", interrupted" : "");
+}
+
+std::string longReport(const RunReport& report) {
+  const auto& steps = report.loop.steps;
+  std::string text;
+  const auto field = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("{:<14}{}\n", name, value);
+  };
+  const int64_t ranks = report.plan.numRanks();
+  field("plan", planner::summary(report.plan));
+  field("steps", fmt::format("{} to {} on {} rank{}{}", steps.front().step + 1,
+                             steps.back().step + 1, ranks, ranks == 1 ? "" : "s",
+                             report.loop.interrupted ? ", interrupted" : ""));
+  field("step time", stepTimes(report));
+  field("memory", fmt::format("process {} at its peak, of which arenas {}",
+                              formatBytes(report.memory.peak), formatBytes(report.arenas)));
+  if (!report.loop.lastCheckpoint.empty()) field("checkpoint", report.loop.lastCheckpoint);
+  field("loss", fmt::format("{:.4f} -> {:.4f}", steps.front().loss, steps.back().loss));
+  return text + drawCurve(lossesOf(report.loop), steps.front().step + 1);
+}
+
+nlohmann::ordered_json jsonReport(const RunReport& report) {
+  nlohmann::ordered_json json;
+  json["plan"] = planner::summary(report.plan);
+  json["ranks"] = report.plan.numRanks();
+  json["firstStep"] = report.loop.steps.front().step;
+  json["losses"] = lossesOf(report.loop);
+  json["interrupted"] = report.loop.interrupted;
+  json["measuredStepSeconds"] = measuredStep(report.loop).count();
+  if (report.predictedStep) json["predictedStepSeconds"] = report.predictedStep->count();
+  json["tokensPerSecond"] = tokensPerSecond(report);
+  json["processPeakBytes"] = report.memory.peak.count();
+  json["arenaBytes"] = report.arenas.count();
+  if (!report.loop.lastCheckpoint.empty()) json["checkpoint"] = report.loop.lastCheckpoint;
+  return json;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,174 @@
+// trireme run: trains the model of a bundle.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
+#include "cli/run/checkpoint_folder.h"
+#include "cli/run/report.h"
+#include "cli/command_line.h"
+#include "cli/write_file.h"
+#include "cost_models/estimate.h"
+#include "ir/program/bundle.h"
+#include "ir/spec/load.h"
+#include "runtime/data/byte_files.h"
+
+namespace trireme::cli {
+namespace {
+
+struct RunOptions {
+  std::string bundle, resume, save, metrics, trace, cluster, stack;
+  std::vector<std::string> data;
+  std::optional<int64_t> steps, saveEvery;
+  int64_t threads = 1;
+  double timeoutSeconds = runtime::SessionOptions{}.timeoutSeconds;
+  bool summary = false, json = false;
+};
+
+Result<std::unique_ptr<runtime::ByteFiles>> openData(const program::Training& training,
+                                                     const std::vector<std::string>& files) {
+  constexpr int64_t kByteValues = 256;
+  if (training.vocabSize < kByteValues)
+    return Error(invalidArgument(
+        fmt::format("the model's vocabulary has {} tokens, but a token is a byte of --data, so it "
+                    "needs at least {}",
+                    training.vocabSize, kByteValues)));
+  runtime::ByteFilesOptions options;
+  options.seed = training.seed;
+  options.vocabSize = training.vocabSize;
+  options.sequenceLength = training.sequenceLength;
+  return runtime::ByteFiles::open(files, options);
+}
+
+// The number of steps to stop at: by default that of the learning rate's schedule.
+Result<int64_t> lastStep(const RunOptions& options, const program::Training& training) {
+  const int64_t scheduled = training.warmupSteps + training.decaySteps;
+  if (options.steps) return *options.steps;
+  if (training.decaySteps > 0) return scheduled;
+  return Error(invalidArgument(
+      "the number of steps is missing: give --steps (the plan has no decay_steps to go by)"));
+}
+
+Result<std::optional<Seconds>> predictStep(const RunOptions& options, const plan::Plan& plan,
+                                           const std::string& modelText) {
+  if (options.cluster.empty()) return std::nullopt;
+  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::parseModel(modelText, "model.yaml"));
+  TRIREME_ASSIGN_OR_RETURN(const spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
+  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
+  TRIREME_ASSIGN_OR_RETURN(const cost::Estimate estimate,
+                           cost::estimate(model, plan, cluster, stack));
+  return estimate.step;
+}
+
+Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
+                                                      const RunOptions& options) {
+  runtime::SessionOptions session;
+  session.threadsPerRank = static_cast<int>(options.threads);
+  session.timeoutSeconds = options.timeoutSeconds;
+  session.trace = !options.trace.empty();
+  session.sharedObject = (std::filesystem::path(options.bundle) / "kernels.so").string();
+  Result<std::unique_ptr<runtime::Session>> result =
+      runtime::Session::create(std::move(bundle), std::move(session));
+  if (!result.has_value()) return Error(result.error().withContext(options.bundle));
+  return result;
+}
+
+// Prepares the session's state: from a checkpoint, if there is one to resume from.
+Status resume(runtime::Session& session, const RunOptions& options, int64_t numSteps) {
+  if (options.resume.empty()) return {};
+  TRIREME_ASSIGN_OR_RETURN(const std::string path, findCheckpoint(options.resume));
+  TRIREME_RETURN_IF_ERROR(session.loadCheckpoint(path));
+  fmt::print(stderr, "resuming after step {} from {}\n", session.numStepsDone(), path);
+  if (session.numStepsDone() < numSteps) return {};
+  return invalidArgument(
+      fmt::format("nothing to do: {} has done {} steps, and --steps {} counts from the start of training",
+                  path, session.numStepsDone(), numSteps));
+}
+
+void print(const RunReport& report, const RunOptions& options) {
+  if (options.json)
+    fmt::print("{}\n", jsonReport(report).dump(2));
+  else
+    fmt::print("{}", options.summary ? longReport(report) : shortReport(report));
+}
+
+Result<int> runTraining(const RunOptions& options) {
+  TRIREME_ASSIGN_OR_RETURN(program::Bundle bundle, program::readBundle(options.bundle));
+  RunReport report;
+  TRIREME_ASSIGN_OR_RETURN(report.plan, plan::parsePlan(bundle.planText, options.bundle + "/plan.yaml"));
+  TRIREME_ASSIGN_OR_RETURN(report.predictedStep, predictStep(options, report.plan, bundle.modelText));
+  const program::Training training = bundle.program.training;
+  LoopOptions loop{.numSteps = 0, .saveFolder = options.save, .saveEvery = options.saveEvery.value_or(0)};
+  TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
+  TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options.data));
+  if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createCheckpointFolder(options.save));
+
+  TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
+  TRIREME_RETURN_IF_ERROR(resume(*session, options, loop.numSteps));
+  TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics,
+                           MetricsFile::open(options.metrics, !options.resume.empty()));
+  TRIREME_ASSIGN_OR_RETURN(report.loop, train(*session, *data, metrics, loop));
+  report.arenas = arenaBytes(session->program());
+  report.memory = readProcessMemory();
+  if (!options.trace.empty())
+    TRIREME_RETURN_IF_ERROR(writeFile(
+        options.trace, program::toPerfettoJson(session->program(), session->takeTrace())));
+  print(report, options);
+  return report.loop.interrupted ? kExitInterrupted : kExitOk;
+}
+
+Action addRun(CLI::App& app) {
+  auto options = std::make_shared<RunOptions>();
+  addPath(app, "BUNDLE", &options->bundle, "", "Folder that `trireme compile` wrote")->required();
+  app.add_option("--data", options->data, "Files to train on; a token is a byte")
+      ->required()
+      ->type_name("FILE...");
+  addCount(app, "--steps", &options->steps,
+           "Stop after step N of the training (default: warmup + decay)");
+  addCount(app, "--threads", &options->threads, "Threads per rank (default: 1)");
+  addSeconds(app, "--timeout", &options->timeoutSeconds,
+             "Longest wait for another rank, seconds (default: 60)");
+
+  const std::string checkpoints = "Checkpoints";
+  CLI::Option* save = addPath(app, "--save", &options->save, "DIR",
+                              "Save a checkpoint at the end, also after Ctrl-C");
+  save->group(checkpoints);
+  addCount(app, "--save-every", &options->saveEvery, "And after every N steps")
+      ->needs(save)
+      ->group(checkpoints);
+  addPath(app, "--resume", &options->resume, "PATH",
+          "Continue from a checkpoint, or from the latest of a folder")
+      ->group(checkpoints);
+
+  const std::string output = "Output";
+  app.add_flag("--summary", options->summary, "Print step time, memory and the loss curve")
+      ->group(output);
+  app.add_flag("--json", options->json, "Print the summary as JSON")->group(output);
+  CLI::Option* cluster = addPath(app, "--cluster", &options->cluster, "FILE",
+                                 "Compare the step time with the one predicted here");
+  cluster->group(output);
+  addPath(app, "--stack", &options->stack, "FILE", "Software stack of the prediction")
+      ->needs(cluster)
+      ->group(output);
+  addPath(app, "--metrics", &options->metrics, "FILE",
+          "Write a JSON line per step; with --resume, append")
+      ->group(output);
+  addPath(app, "--trace", &options->trace, "FILE", "Write a Perfetto trace of all steps")
+      ->group(output);
+  return [options] { return runTraining(*options); };
+}
+
+}  // namespace
+
+const Command kRunCommand = {
+    "run", "Train the model of a bundle",
+    "trireme run gpt.bundle --data corpus.txt --steps 1000 --save checkpoints --save-every 100",
+    addRun};
+
+}  // namespace trireme::cli

@@ -1,0 +1,75 @@
+#include "cli/run/training_loop.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "cli/output/progress.h"
+#include "cli/process_memory.h"
+#include "cli/run/checkpoint_folder.h"
+#include "cli/run/interrupt.h"
+#include "planner/report.h"
+
+namespace trireme::cli {
+namespace {
+
+using planner::formatBytes;
+using runtime::StepResult;
+
+std::string describe(const StepResult& step, const program::Program& program, int64_t numSteps) {
+  return fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  process {}, arenas {}",
+                     step.step + 1, numSteps, step.loss,
+                     static_cast<double>(tokensPerStep(program)) / step.seconds,
+                     formatBytes(readProcessMemory().now), formatBytes(arenaBytes(program)));
+}
+
+Status save(const runtime::Session& session, const std::string& folder, LoopResult& result) {
+  const std::string path = checkpointPath(folder, session.numStepsDone());
+  TRIREME_RETURN_IF_ERROR(session.saveCheckpoint(path));
+  result.lastCheckpoint = path;
+  return {};
+}
+
+}  // namespace
+
+int64_t tokensPerStep(const program::Program& program) {
+  return program.training.globalBatchSize * program.training.sequenceLength;
+}
+
+Bytes arenaBytes(const program::Program& program) {
+  Bytes sum;
+  for (const program::RankInfo& rank : program.ranks)
+    sum += Bytes(static_cast<double>(program.roles[static_cast<size_t>(rank.role)].arenaBytes));
+  return sum;
+}
+
+Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, MetricsFile& metrics,
+                         const LoopOptions& options) {
+  const int64_t tokens = tokensPerStep(session.program());
+  const int64_t first = session.numStepsDone();
+  const Interrupt interrupt;
+  Progress progress;
+  LoopResult result;
+  bool saved = true;
+  while (session.numStepsDone() < options.numSteps && !result.interrupted) {
+    TRIREME_ASSIGN_OR_RETURN(const StepResult step, session.step(data));
+    result.steps.push_back(step);
+    TRIREME_RETURN_IF_ERROR(metrics.write(step, tokens));
+    if (!std::isfinite(step.loss))
+      return Error(invalidArgument(
+          fmt::format("step {}: the loss is {}: the training has diverged; lower the learning rate",
+                      step.step, step.loss)));
+    const int64_t done = session.numStepsDone();
+    progress.update(
+        static_cast<double>(done - first) / static_cast<double>(options.numSteps - first),
+        describe(step, session.program(), options.numSteps));
+    saved = options.saveEvery > 0 && done % options.saveEvery == 0;
+    if (saved) TRIREME_RETURN_IF_ERROR(save(session, options.saveFolder, result));
+    result.interrupted = interrupt.requested();
+  }
+  if (!saved && !options.saveFolder.empty())
+    TRIREME_RETURN_IF_ERROR(save(session, options.saveFolder, result));
+  return result;
+}
+
+}  // namespace trireme::cli

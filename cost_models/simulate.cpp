@@ -1,0 +1,152 @@
+#include "cost_models/simulate.h"
+
+#include <algorithm>
+
+#include "ir/program/play.h"
+
+namespace trireme::cost {
+namespace {
+
+using program::Body;
+using program::Direction;
+using program::Flow;
+using program::FlowPart;
+using program::FlowStep;
+using program::Instruction;
+using program::InstructionKind;
+using program::PlayedStep;
+using program::Program;
+using program::Role;
+using program::Symmetry;
+using program::TaskRecord;
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+// Payload of a message or collective.
+int64_t payloadBytes(const Role& role, const Instruction& in) {
+  if (in.kind == InstructionKind::kSend || in.kind == InstructionKind::kRecv ||
+      program::isCollective(in.kind))
+    return role.buffers[at(in.buffers[in.kind == InstructionKind::kAllGather ? 1 : 0])].bytes();
+  return 0;
+}
+
+Seconds durationOf(const Program& program, const CostProvider& costs, int32_t rank,
+                   const Instruction& in) {
+  const Role& role = program.roles[at(program.ranks[at(rank)].role)];
+  const Bytes payload(static_cast<double>(payloadBytes(role, in)));
+  switch (in.kind) {
+    case InstructionKind::kCompute:
+      return costs.compute(program, rank, program.segments[at(in.segment)]);
+    case InstructionKind::kSend:
+      return costs.send(program, rank, program::peerRank(program, rank, in.peerStage), payload);
+    case InstructionKind::kRecv:
+      return costs.send(program, program::peerRank(program, rank, in.peerStage), rank, payload);
+    case InstructionKind::kAllReduce:
+    case InstructionKind::kReduceScatter:
+    case InstructionKind::kAllGather:
+      return costs.collective(program, program::groupOf(program, rank, in.group), in.kind, payload);
+    case InstructionKind::kRepeat:
+    case InstructionKind::kWait: return {};
+    default: return costs.local(program, rank, in);
+  }
+}
+
+// The body's meetings with their durations on `rank`. An instruction is asked for once.
+Flow timedFlow(const Program& program, const CostProvider& costs, int32_t rank, const Body& body,
+               const std::array<bool, program::kNumGroupKinds>& blocking) {
+  std::vector<double> seconds;
+  for (const Instruction& in : body.instructions)
+    seconds.push_back(durationOf(program, costs, rank, in).count());
+  Flow flow = program::flowOf(body, blocking);
+  for (FlowPart& part : flow.parts) part.seconds = seconds[at(part.instruction)];
+  for (FlowStep& step : flow.steps) {
+    if (step.kind != FlowStep::Kind::kLocal) step.seconds = seconds[at(step.instruction)];
+    for (int32_t p = 0; p < step.numParts; ++p) step.seconds += flow.parts[at(step.firstPart + p)].seconds;
+  }
+  return flow;
+}
+
+void addTrace(const Program& program, int32_t rank, const std::vector<Flow>& flows,
+              const std::vector<PlayedStep>& played, std::vector<program::TraceEvent>& events) {
+  const Role& role = program.roles[at(program.ranks[at(rank)].role)];
+  for (const PlayedStep& p : played) {
+    const TaskRecord& task = role.tasks[at(p.task)];
+    const Flow& flow = flows[at(task.body)];
+    const FlowStep& step = flow.steps[at(p.step)];
+    double begin = p.begin;
+    const auto add = [&](int32_t instruction, int32_t layer, double end) {
+      const Instruction& in = role.bodies[at(task.body)].instructions[at(instruction)];
+      events.push_back({rank, in.stream, in.kind, task.direction, task.chunk, task.microbatch, layer,
+                        in.segment, 0, begin, end, payloadBytes(role, in)});
+      begin = end;
+    };
+    if (step.kind == FlowStep::Kind::kWait) continue;
+    if (step.kind != FlowStep::Kind::kLocal) add(step.instruction, step.layer, p.end);
+    for (int32_t i = 0; i < step.numParts; ++i) {
+      const FlowPart& part = flow.parts[at(step.firstPart + i)];
+      add(part.instruction, part.layer, begin + part.seconds);
+    }
+  }
+}
+
+// Counts on the compute stream, whose order is that of the tasks.
+void countLive(const Role& role, RankUse& use) {
+  std::vector<int32_t> live(role.chunks.size());
+  use.peakLivePerChunk.assign(role.chunks.size(), 0);
+  int32_t total = 0;
+  for (const TaskRecord& task : role.tasks) {
+    if (task.direction == Direction::kStep) continue;
+    const int32_t change = task.direction == Direction::kForward ? 1 : -1;
+    total += change;
+    live[at(task.chunk)] += change;
+    use.peakLive = std::max(use.peakLive, total);
+    use.peakLivePerChunk[at(task.chunk)] =
+        std::max(use.peakLivePerChunk[at(task.chunk)], live[at(task.chunk)]);
+  }
+}
+
+RankUse useOf(const Program& program, int32_t rank, const std::vector<Flow>& flows,
+              const std::vector<PlayedStep>& played) {
+  const Role& role = program.roles[at(program.ranks[at(rank)].role)];
+  RankUse use;
+  use.rank = rank;
+  for (const PlayedStep& p : played) {
+    const FlowStep& step = flows[at(role.tasks[at(p.task)].body)].steps[at(p.step)];
+    if (step.kind != FlowStep::Kind::kWait)
+      use.busy[at(static_cast<int>(step.stream))] += Seconds(p.end - p.begin);
+  }
+  countLive(role, use);
+  return use;
+}
+
+}  // namespace
+
+Result<Simulation> simulate(const Program& program, const CostProvider& costs,
+                            const SimulationOptions& options) {
+  if (program.ranks.empty()) return Error(invalidArgument("simulate: the program has no ranks"));
+  const Symmetry symmetry = program::findSymmetry(program, options.allRanks);
+  const auto blocking = program::blockingKinds(program, symmetry);
+  // Of every simulated rank, for its role's bodies.
+  std::vector<std::vector<Flow>> flows(symmetry.representative.size());
+  for (size_t c = 0; c < flows.size(); ++c) {
+    const int32_t rank = symmetry.representative[c];
+    for (const Body& body : program.roles[at(program.ranks[at(rank)].role)].bodies)
+      flows[c].push_back(timedFlow(program, costs, rank, body, blocking));
+  }
+  TRIREME_ASSIGN_OR_RETURN(const program::Played played, program::play(program, symmetry, flows));
+
+  Simulation simulation;
+  simulation.makespan = Seconds(played.seconds);
+  for (size_t c = 0; c < flows.size(); ++c) {
+    const int32_t rank = symmetry.representative[c];
+    simulation.ranks.push_back(useOf(program, rank, flows[c], played.ranks[c]));
+    if (options.trace) addTrace(program, rank, flows[c], played.ranks[c], simulation.events);
+  }
+  std::sort(simulation.ranks.begin(), simulation.ranks.end(),
+            [](const RankUse& a, const RankUse& b) { return a.rank < b.rank; });
+  std::stable_sort(simulation.events.begin(), simulation.events.end(),
+                   [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return simulation;
+}
+
+}  // namespace trireme::cost

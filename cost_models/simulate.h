@@ -1,0 +1,63 @@
+// Plays the programs of a step against the clock: the very instructions that the runtime executes.
+//
+// Instructions are issued infinitely far ahead. The instructions of one stream follow each other; a wait
+// holds its stream until the event. A send and its receive start when both are reached and end
+// together; so do the collectives of a group. Streams do not slow each other down: a provider that
+// models contention gives longer times.
+#pragma once
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/base/units.h"
+#include "ir/program/program.h"
+#include "ir/program/trace.h"
+
+namespace trireme::cost {
+
+// How long things take. Calls are few: once per body, not once per execution.
+class CostProvider {
+ public:
+  virtual ~CostProvider() = default;
+  // One segment on one rank.
+  virtual Seconds compute(const program::Program& program, int32_t rank,
+                          const program::Segment& segment) const = 0;
+  // From both sides being there to both being done.
+  virtual Seconds send(const program::Program& program, int32_t from, int32_t to,
+                       Bytes payload) const = 0;
+  // From the last member's arrival to all being done. `payload` is the full tensor: what an
+  // all-reduce holds on each rank, an all-gather produces, a reduce-scatter consumes.
+  virtual Seconds collective(const program::Program& program, const program::Group& group,
+                             program::InstructionKind kind, Bytes payload) const = 0;
+  // kLoadBatch, kZero, kSumSquares, kAdamW.
+  virtual Seconds local(const program::Program& program, int32_t rank,
+                        const program::Instruction& instruction) const = 0;
+};
+
+struct RankUse {
+  int32_t rank = 0;
+  std::array<Seconds, program::kNumStreams> busy{};  // executing, not waiting
+  // Activations alive at once, of all chunks: from the forward until the backward is done.
+  int32_t peakLive = 0;
+  std::vector<int32_t> peakLivePerChunk;
+};
+
+struct SimulationOptions {
+  // Ranks that cannot be told apart take equal time and are simulated once. With `allRanks` everyone
+  // is: for providers whose times depend on where a rank is.
+  bool allRanks = false;
+  bool trace = false;
+};
+
+struct Simulation {
+  Seconds makespan;
+  std::vector<RankUse> ranks;  // the simulated ones
+  // Of the simulated ranks, in the order of ranks and issue. Empty unless asked for.
+  std::vector<program::TraceEvent> events;
+};
+
+// Exact for the given durations. Requires a program that passes verifyProgram.
+// kInvalidArgument: a deadlock (who waits for whom), or a program without ranks.
+Result<Simulation> simulate(const program::Program& program, const CostProvider& costs,
+                            const SimulationOptions& options = {});
+
+}  // namespace trireme::cost

@@ -1,0 +1,84 @@
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "tests/cli/command.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST(CommandLine, HelpOfEverySubcommandHasAnExampleAndFitsAHundredColumns) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{}, {"plan"}, {"compile"}, {"run"}}) {
+    std::vector<std::string> args = command;
+    args.push_back("--help");
+    const Outcome help = runTrireme(args);
+    expectSuccess(help);
+    EXPECT_THAT(help.out, HasSubstr("Example:\n  trireme "));
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  }
+}
+
+TEST(CommandLine, VersionIsPrinted) {
+  const Outcome version = runTrireme({"--version"});
+  expectSuccess(version);
+  EXPECT_THAT(version.out, StartsWith("trireme 0."));
+}
+
+TEST(CommandLine, NoCommandIsAMistake) {
+  expectRefusal(runTrireme({}), 2, {"no command given", "trireme --help"});
+}
+
+TEST(CommandLine, UnknownCommandGetsTheNearest) {
+  expectRefusal(runTrireme({"paln"}), 2, {"unknown command 'paln'; did you mean 'plan'?"});
+}
+
+// Required flags are missing too, but the typo is the better explanation.
+TEST(CommandLine, MisspeltFlagGetsTheNearest) {
+  expectRefusal(runTrireme({"plan", "--modle", "m.yaml"}), 2,
+                {"unknown flag '--modle'; did you mean '--model'?", "trireme plan --help"});
+  expectRefusal(runTrireme({"compile", "--plam=p.yaml"}), 2, {"'--plam'; did you mean '--plan'?"});
+  expectRefusal(runTrireme({"run", "b", "--stpes", "3"}), 2, {"'--stpes'; did you mean '--steps'?"});
+}
+
+TEST(CommandLine, FlagOfNothingListsTheValidOnes) {
+  expectRefusal(runTrireme({"compile", "--frobnicate"}), 2,
+                {"unknown flag '--frobnicate'; valid: ", "--dump-ir"});
+}
+
+TEST(CommandLine, MissingFlagIsNamed) {
+  expectRefusal(runTrireme({"plan", "--model", "m.yaml"}), 2, {"--cluster is required"});
+  expectRefusal(runTrireme({"run", "b"}), 2, {"--data is required"});
+}
+
+TEST(CommandLine, ValuesAreChecked) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"plan", "--batch", "many"}, "--batch: expected a whole number, got 'many'"},
+      {{"plan", "--batch", "8x"}, "--batch: expected a whole number, got '8x'"},
+      {{"plan", "--tp", "0"}, "--tp: must be at least 1, got 0"},
+      {{"plan", "--pp", "-2"}, "--pp: must be at least 1, got -2"},
+      {{"plan", "--seq", "99999999999999999999"}, "--seq: 99999999999999999999 is out of range"},
+      {{"plan", "--schedule", "1fb1"}, "--schedule: unknown value '1fb1'; did you mean '1f1b'?"},
+      {{"plan", "--recompute", "some"}, "--recompute: unknown value 'some'"},
+      {{"plan", "--sequence-parallel", "yes"}, "--sequence-parallel: unknown value 'yes'"},
+      {{"run", "b", "--timeout", "-1"}, "--timeout: expected a number of seconds above 0"},
+      {{"run", "b", "--timeout", "60s"}, "--timeout: expected a number of seconds above 0"}};
+  for (const auto& [args, message] : cases) expectRefusal(runTrireme(args), 2, {message});
+}
+
+TEST(CommandLine, SaveEveryNeedsAFolder) {
+  expectRefusal(runTrireme({"run", "b", "--data", "d", "--save-every", "3"}), 2,
+                {"--save-every requires --save"});
+}
+
+TEST(CommandLine, FullDiskUnderStdoutIsAnError) {
+  const std::string command = std::string(TRIREME_BINARY) + " --help > /dev/full 2> /dev/null";
+  EXPECT_NE(std::system(command.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace trireme::cli

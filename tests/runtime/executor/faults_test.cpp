@@ -1,0 +1,106 @@
+// A rank that stops, at every kind of instruction: its peers say so, in time, and name it.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "runtime/session.h"
+#include "tests/runtime/executor/counting_data.h"
+#include "tests/runtime/executor/tiny_program.h"
+
+namespace trireme::runtime {
+namespace {
+
+using program::InstructionKind;
+
+class StopAt final : public FaultInjector {
+ public:
+  StopAt(const program::Program& program, int32_t rank, InstructionKind kind, Fault fault)
+      : program_(program), rank_(rank), kind_(kind), fault_(fault) {}
+  Fault before(int32_t rank, const program::TaskRecord& task, int32_t instruction,
+               int32_t) override {
+    if (rank != rank_) return Fault::kNone;
+    const auto& role = program_.roles[static_cast<size_t>(program_.ranks[rank].role)];
+    const auto& body = role.bodies[static_cast<size_t>(task.body)];
+    return body.instructions[static_cast<size_t>(instruction)].kind == kind_ ? fault_
+                                                                              : Fault::kNone;
+  }
+
+ private:
+  const program::Program& program_;
+  int32_t rank_;
+  InstructionKind kind_;
+  Fault fault_;
+};
+
+bool roleHas(const program::Program& program, int32_t rank, InstructionKind kind) {
+  for (const auto& body : program.roles[static_cast<size_t>(program.ranks[rank].role)].bodies)
+    for (const auto& instruction : body.instructions)
+      if (instruction.kind == kind) return true;
+  return false;
+}
+
+class Stopping : public testing::TestWithParam<std::tuple<int, Fault>> {};
+
+TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
+  const auto kind = static_cast<InstructionKind>(std::get<0>(GetParam()));
+  const Fault fault = std::get<1>(GetParam());
+  const program::Bundle bundle = tinyBundle({});
+  for (const int32_t victim : {1, 6}) {  // one of each stage
+    if (!roleHas(bundle.program, victim, kind)) continue;
+    StopAt injector(bundle.program, victim, kind, fault);
+    SessionOptions options;
+    options.useReference = true;
+    options.faults = &injector;
+    options.timeoutSeconds = fault == Fault::kStall ? 0.25 : 30;
+    auto session = Session::create(bundle, options);
+    ASSERT_TRUE(session.has_value()) << session.error().message();
+    CountingData data;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto result = (*session)->step(data);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+    ASSERT_FALSE(result.has_value());
+    EXPECT_EQ(result.error().code(), StatusCode::kUnavailable);
+
+    const std::string awaited = "waiting for rank " + std::to_string(victim);
+    const std::string failed = "rank " + std::to_string(victim) + " failed: step 0";
+    int32_t witnesses = 0;
+    for (int32_t rank = 0; rank < bundle.program.numRanks(); ++rank) {
+      const Status& status = (*session)->rankStatuses()[static_cast<size_t>(rank)];
+      if (rank == victim || status.ok()) continue;
+      EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.message();
+      EXPECT_TRUE(status.message().starts_with("step 0, rank " + std::to_string(rank) + ": "))
+          << status.message();
+      EXPECT_NE(status.message().find("instruction "), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("waiting for rank "), std::string::npos)
+          << status.message();
+      witnesses += status.message().find(fault == Fault::kStall ? awaited : failed) !=
+                   std::string::npos;
+    }
+    EXPECT_GE(witnesses, 1) << result.error().message();
+    if (fault == Fault::kFail) {
+      EXPECT_NE(result.error().message().find(instructionName(kind)), std::string::npos)
+          << result.error().message();
+    }
+    EXPECT_EQ((*session)->step(data).error().message(), result.error().message());
+  }
+}
+
+// A repeat is not an instruction that is issued, but a shape of the body.
+std::vector<int> issuedKinds() {
+  std::vector<int> kinds;
+  for (int kind = 0; kind < program::kNumInstructionKinds; ++kind)
+    if (static_cast<InstructionKind>(kind) != InstructionKind::kRepeat) kinds.push_back(kind);
+  return kinds;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    AtEveryInstruction, Stopping,
+    testing::Combine(testing::ValuesIn(issuedKinds()),
+                     testing::Values(Fault::kFail, Fault::kStall)),
+    [](const auto& info) {
+      return std::string(instructionName(static_cast<InstructionKind>(std::get<0>(info.param)))) +
+             (std::get<1>(info.param) == Fault::kFail ? "_fails" : "_stalls");
+    });
+
+}  // namespace
+}  // namespace trireme::runtime
