@@ -44,6 +44,11 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
                     "sequence_length in the --train file",
                     query.model.name, query.model.maxSequence)));
   query.pins = options.pins;
+  // More devices than the file names are more of the same; fewer are a part of them.
+  if (options.pins.gpus.value_or(0) > query.cluster.numDevices) {
+    TRIREME_ASSIGN_OR_RETURN(query.cluster,
+                             spec::withNumDevices(query.cluster, *options.pins.gpus));
+  }
   query.vocabMultiple = options.vocabMultiple;
   query.topK = static_cast<int32_t>(options.topK);
   return query;

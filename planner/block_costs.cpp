@@ -33,6 +33,7 @@ plan::Plan probePlan(const spec::ModelSpec& model, const plan::Plan& like) {
   return probe;
 }
 
+// Rows of the state table: a layer's row holds one layer's elements, however many layers it stands for.
 void addElements(const program::Role& role, int64_t tp, double& layer, double& other) {
   for (const program::Parameter& parameter : role.parameters) {
     const bool ofLayer = parameter.numLayers > 0;
@@ -170,13 +171,12 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {
   BlockCosts costs;
   costs.layer = {forward.repeated.total() / layers, backward.repeated.total() / layers};
   costs.embedding = {forward.outside.total(), backward.outside.total()};
-  double layerElements = 0;
-  addElements(first, probe.tp, layerElements, costs.embeddingElements);
-  costs.layerElements = layerElements / layers;
+  addElements(first, probe.tp, costs.layerElements, costs.embeddingElements);
   if (probe.pp > 1) {
     costs.head = {walk(last, expand::forwardBody(0)).outside.total(),
                   walk(last, expand::backwardBody(0)).outside.total()};
-    addElements(last, probe.tp, layerElements, costs.headElements);
+    double counted = 0;
+    addElements(last, probe.tp, counted, costs.headElements);
     costs.border = forward.outside.sentForward;
     costs.borderGather = cost::allGatherTime(costs.border, walker.levels(GroupKind::kTp));
   }

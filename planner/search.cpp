@@ -25,6 +25,9 @@ bool better(const Costed& a, const Costed& b) {
   return simplerThan(a.plan, b.plan);
 }
 
+// All that BlockCosts depend on, besides the query.
+using ProbeKey = std::tuple<int64_t, int64_t, plan::Recompute, bool, bool>;
+
 class Search {
  public:
   Search(const Query& query, const CostFunctions& costs) : query_(query), costs_(costs) {}
@@ -247,7 +250,15 @@ CostFunctions modelCosts(const Query& query) {
   return {[&query](const plan::Plan& plan) {
             return cost::estimate(query.model, plan, query.cluster, query.stack);
           },
-          [&query](const plan::Plan& plan) { return probeBlocks(query, plan); }};
+          [&query, probed = std::map<ProbeKey, BlockCosts>()](
+              const plan::Plan& plan) mutable -> Result<BlockCosts> {
+            const ProbeKey key{plan.tp, plan.microbatchSize, plan.recompute, plan.sequenceParallel,
+                               plan.pp == 1};
+            if (const auto found = probed.find(key); found != probed.end()) return found->second;
+            TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, probeBlocks(query, plan));
+            probed.emplace(key, blocks);
+            return blocks;
+          }};
 }
 
 Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs) {

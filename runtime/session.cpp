@@ -138,12 +138,10 @@ StepResult Session::Impl::collect() const {
   StepResult result;
   result.step = stepsDone;
   result.learningRate = learningRateAt(training, stepsDone);
-  std::vector<double> losses(static_cast<size_t>(bundle.program.dp));
-  for (const RankProgram& rank : ranks)
-    if (rank.role->loss >= 0 && rank.info.tpIndex == 0)
-      losses[static_cast<size_t>(rank.info.dpIndex)] =
-          *reinterpret_cast<const double*>(rank.address(rank.role->loss));
-  for (double loss : losses) result.loss += loss;
+  // The step's program has summed the losses over the replicas.
+  for (const auto& rank : ranks)
+    if (rank.role->loss >= 0 && rank.info.tpIndex == 0 && rank.info.dpIndex == 0)
+      result.loss = *reinterpret_cast<const double*>(rank.address(rank.role->loss));
   result.loss /= static_cast<double>(training.globalBatchSize * training.sequenceLength);
   const program::Role& first = *ranks.front().role;
   if (first.squares >= 0)

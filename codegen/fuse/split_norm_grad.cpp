@@ -13,10 +13,9 @@ using mlir::ValueRange;
 template <typename WeightOp, typename InputOp, typename GradOp>
 void split(GradOp grad, ValueRange weightOperands, ValueRange inputOperands) {
   mlir::OpBuilder builder(grad);
-  auto weight = builder.create<WeightOp>(grad.getLoc(), grad->getResultTypes().drop_front(),
-                                         weightOperands);
-  auto input = builder.create<InputOp>(grad.getLoc(), grad->getResultTypes().take_front(),
-                                       inputOperands);
+  const mlir::TypeRange types = grad->getResultTypes();
+  auto weight = builder.create<WeightOp>(grad.getLoc(), types.drop_front(), weightOperands);
+  auto input = builder.create<InputOp>(grad.getLoc(), types.take_front(), inputOperands);
   if (auto places = grad->template getAttrOfType<mlir::DenseI32ArrayAttr>(dialect::kPlaces)) {
     weight->setAttr(dialect::kPlaces,
                     builder.getDenseI32ArrayAttr(places.asArrayRef().drop_front()));

@@ -27,7 +27,7 @@ Kernel::Kernel(VectorEmitter& e, func::FuncOp source, ValueRange arguments)
   mathType_ = isDouble ? Type(e.b.getF64Type()) : Type(e.b.getF32Type());
 }
 
-bool Kernel::isResult(Value value) const {
+bool Kernel::isResult(Value value) {
   return llvm::is_contained(source_.getBody().front().getTerminator()->getOperands(), value);
 }
 

@@ -14,8 +14,8 @@ class Kernel {
   // whose arguments are `arguments`.
   Kernel(VectorEmitter& e, mlir::func::FuncOp source, mlir::ValueRange arguments);
 
-  mlir::Operation* firstOp() const { return &source_.getBody().front().front(); }
-  auto ops() const { return source_.getBody().front().without_terminator(); }
+  mlir::Operation* firstOp() { return &source_.getBody().front().front(); }
+  auto ops() { return source_.getBody().front().without_terminator(); }
   mlir::Value begin() const { return arguments_[2]; }
   mlir::Value end() const { return arguments_[3]; }
 
@@ -23,7 +23,7 @@ class Kernel {
   mlir::Type mathType() const { return mathType_; }
   // The pointer of a value in memory: an argument or a result of the kernel; null for others.
   mlir::Value pointerTo(mlir::Value value) const { return pointers_.lookup(value); }
-  bool isResult(mlir::Value value) const;
+  bool isResult(mlir::Value value);
   // Pointer of the i-th result.
   mlir::Value resultPointer(unsigned i) const { return resultPointers_[i]; }
 

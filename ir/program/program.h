@@ -162,7 +162,7 @@ struct Role {
   std::vector<Parameter> parameters;
   std::vector<Body> bodies;
   std::vector<TaskRecord> tasks;  // one training step, in issue order
-  int32_t loss = -1;       // buffer (f64[1]), set on the last stage: sum of token losses
+  int32_t loss = -1;       // buffer (f64[1]) on the last stage: sum of token losses; after the step, of the global batch
   int32_t squares = -1;    // buffer (f64[number of logical parameters])
   int32_t workspace = -1;  // buffer: scratch of library kernels
 };

@@ -33,7 +33,7 @@ struct Rules {
 bool isPrintable(const std::string& text) {
   for (const char c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) return false;
-  return true;
+  return isValidUtf8(text);
 }
 
 // In double, which does not overflow; matrices and embeddings only. What it leaves out and what it rounds is
@@ -50,7 +50,7 @@ double parametersEstimate(const ModelSpec& m) {
 
 std::optional<Problem> findProblem(const ModelSpec& m) {
   Rules rules;
-  rules.require(isPrintable(m.name), "name", "must have no control characters");  // (M6)
+  rules.require(isPrintable(m.name), "name", "must be text without control characters");  // (M6)
   rules.range("layers", m.numLayers, 1, kMaxSize);  // (M1)
   rules.range("hidden_size", m.hiddenSize, 1, kMaxSize);
   rules.range("heads", m.numHeads, 1, kMaxSize);

@@ -13,6 +13,25 @@
 namespace trireme::spec {
 namespace {
 
+// Number of bytes of the UTF-8 sequence at `i`, 0 if it is malformed (overlong forms and surrogates included).
+size_t utf8Length(std::string_view text, size_t i) {
+  const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
+  const unsigned char lead = byte(i);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xC2 && lead <= 0xDF   ? 2
+                        : lead >= 0xE0 && lead <= 0xEF ? 3
+                        : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                       : 0;
+  if (length == 0 || i + length > text.size()) return 0;
+  for (size_t k = 1; k < length; ++k)
+    if ((byte(i + k) & 0xC0) != 0x80) return 0;
+  const unsigned char second = byte(i + 1);
+  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
+      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F))
+    return 0;
+  return length;
+}
+
 // Carries a refusal out of yaml-cpp's callbacks; never leaves this file.
 struct Refusal {
   Mark mark;
@@ -39,6 +58,9 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     refuseAnchor(mark, anchor);
     refuseTag(mark, tag);
+    // yaml-cpp reads "\\N" and "\\_" as single bytes of Latin-1.
+    if (!isValidUtf8(value))
+      throw Refusal{fromYaml(mark), "an escape in this text does not give valid UTF-8"};
     Node node = scalar(mark, Node::Kind::kScalar);
     node.text = value;
     node.quoted = tag == "!";
@@ -127,25 +149,6 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Frame> frames_;
 };
 
-// Number of bytes of the UTF-8 sequence at `i`, 0 if it is malformed (overlong forms and surrogates included).
-size_t utf8Length(const std::string& text, size_t i) {
-  const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
-  const unsigned char lead = byte(i);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xC2 && lead <= 0xDF   ? 2
-                        : lead >= 0xE0 && lead <= 0xEF ? 3
-                        : lead >= 0xF0 && lead <= 0xF4 ? 4
-                                                       : 0;
-  if (length == 0 || i + length > text.size()) return 0;
-  for (size_t k = 1; k < length; ++k)
-    if ((byte(i + k) & 0xC0) != 0x80) return 0;
-  const unsigned char second = byte(i + 1);
-  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F))
-    return 0;
-  return length;
-}
-
 // yaml-cpp takes some control characters for its own marks (0x04 is its end of file): none reaches it.
 Status checkBytes(const std::string& text, const std::string& name) {
   if (text.size() > kMaxDocumentBytes)
@@ -195,6 +198,15 @@ std::string describe(const Node& node) {
     case Node::Kind::kMap: return "a map";
   }
   return "nothing";
+}
+
+bool isValidUtf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = utf8Length(text, i);
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
 }
 
 Status errorAt(const std::string& name, Mark mark, std::string_view message) {

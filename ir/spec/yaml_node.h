@@ -39,6 +39,8 @@ struct Node {
 std::string describe(const Node& node);
 std::string quoteForMessage(std::string_view text);
 
+bool isValidUtf8(std::string_view text);
+
 // "name:line:column: message", kInvalidArgument.
 Status errorAt(const std::string& name, Mark mark, std::string_view message);
 

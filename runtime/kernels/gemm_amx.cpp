@@ -129,8 +129,8 @@ void packSquare(const MatrixRef<Bf16>& b, int64_t depth, int64_t cols, Bf16* squ
     // A pair is 32 bits of a contiguous column, so this is a transposition of 16 x 16 words.
     for (int64_t k = 0; k < 16; k += 4)
       for (int64_t j = 0; j < 16; j += 4)
-        transpose4x4(b.data + j * b.colStride + 2 * k, b.colStride / 2,
-                     square + (k * 16 + j) * 2, 16);
+        transpose4x4(b.data + j * b.colStride + 2 * k, 2 * b.colStride,
+                     square + (k * 16 + j) * 2, 64);
     return;
   }
   for (int64_t k = 0; k < kStep; k += 2) {

@@ -60,7 +60,8 @@ void packColumns(const MatrixRef<T>& b, int64_t depth, int64_t cols, void* out) 
     squareDepth = depth / 4 * 4;
     for (int64_t k = 0; k < squareDepth; k += 4)
       for (int64_t j = 0; j < squareCols; j += 4)
-        transpose4x4(b.data + j * b.colStride + k, b.colStride, panel + k * kWidth + j, kWidth);
+        transpose4x4(b.data + j * b.colStride + k, 4 * b.colStride, panel + k * kWidth + j,
+                     4 * kWidth);
   }
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = k < squareDepth ? squareCols : 0; j < cols; ++j)

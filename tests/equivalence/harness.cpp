@@ -109,6 +109,7 @@ Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
     result.arenaBytes.push_back(role.arenaBytes);
   runtime::SessionOptions sessionOptions;
   sessionOptions.useReference = options.useReference;
+  sessionOptions.trace = options.trace;
   sessionOptions.threadsPerRank = options.threadsPerRank;
   TRIREME_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Session> session,
                            runtime::Session::create(std::move(bundle), sessionOptions));
@@ -122,6 +123,7 @@ Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
   }
   result.parameters = session->gatherParameters();
   result.counters = session->counters();
+  if (options.trace) result.trace = session->takeTrace();
   return result;
 }
 

@@ -38,6 +38,7 @@ struct RunOptions {
   bool compiled = true;       // generated kernels; else every op through the runtime's own kernels
   bool useReference = false;  // every op through its readable twin
   int threadsPerRank = 1;
+  bool trace = false;
   runtime::DataSource* data = nullptr;  // not owned; null: SyntheticData
 };
 
@@ -47,6 +48,7 @@ struct RunResult {
   std::vector<runtime::NamedTensor> firstGradients;  // of step 1, before clipping
   std::vector<runtime::NamedTensor> parameters;      // after the last step
   std::vector<runtime::RankCounters> counters;       // of the last step
+  std::vector<program::TraceEvent> trace;            // of all steps, if asked for
   std::vector<int64_t> arenaBytes;                   // per role
 };
 

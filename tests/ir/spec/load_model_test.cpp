@@ -171,7 +171,7 @@ TEST(ParseModel, M5ParameterCountIsBounded) {
 
 TEST(ParseModel, M6NameHasNoControlCharacters) {
   EXPECT_THAT(gptWith("name: tiny", "name: \"a\\tb\""),
-              HasSubstr("name: must have no control characters"));
+              HasSubstr("name: must be text without control characters"));
 }
 
 TEST(VerifyModel, NamesTheKey) {

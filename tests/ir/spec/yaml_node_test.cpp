@@ -92,6 +92,12 @@ TEST(ParseDocument, RefusesMalformedUtf8) {
   EXPECT_TRUE(parse("a: \xC3\xA9\xE2\x82\xAC\xF0\x9F\x9A\xA3\n").has_value());
 }
 
+// yaml-cpp turns the escape for U+0085 into the byte 0x85.
+TEST(ParseDocument, RefusesEscapesThatDoNotGiveUtf8) {
+  EXPECT_EQ(messageOf(parse("a: \"x\\N\"\n")), "f.yaml:1:4: an escape in this text does not give valid UTF-8");
+  EXPECT_EQ(parse("a: \"\\u00e9\"\n")->find("a")->text, "\xC3\xA9");
+}
+
 TEST(ParseDocument, RefusesHugeFiles) {
   EXPECT_THAT(messageOf(parse(std::string(kMaxDocumentBytes + 1, 'a'))), HasSubstr("larger than"));
 }

@@ -1,0 +1,167 @@
+#include "ir/program/bundle.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "ir/program/bundle_files.h"
+#include "ir/program/checksum.h"
+#include "ir/program/kernels_json.h"
+#include "ir/program/text.h"
+
+namespace trireme::program {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kFormat = "trireme bundle";
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kKernels = "kernels.json";
+constexpr const char* kSharedObject = "kernels.so";
+// Always there; kernels.so may be missing.
+constexpr std::array kFiles = {"program.bin", kKernels, "plan.yaml", "model.yaml", "listing.txt"};
+
+std::string dump(const json& value) { return value.dump(1, ' ', false, json::error_handler_t::replace); }
+
+// The manifest's own checksum, of the text without it.
+uint32_t checksumOf(json manifest) {
+  manifest.erase("crc32c");
+  return crc32c(dump(manifest));
+}
+
+bool looksLikeBundle(const std::string& folder) {
+  const auto text = readWholeFile(folder + "/" + kManifest);
+  if (!text) return false;
+  const json manifest = json::parse(*text, nullptr, false);
+  return manifest.is_object() && manifest.value("format", json()) == kFormat;
+}
+
+Status writeFile(const std::string& folder, const char* name, const std::string& bytes, json& files) {
+  files[name] = {{"bytes", bytes.size()}, {"crc32c", crc32c(bytes)}};
+  return writeWholeFile(folder + "/" + name, bytes);
+}
+
+Status writeInto(const Bundle& bundle, const std::string& folder) {
+  json files = json::object();
+  TRIREME_RETURN_IF_ERROR(writeFile(folder, "program.bin", serialize(bundle.program), files));
+  TRIREME_RETURN_IF_ERROR(writeFile(folder, kKernels, printKernels(bundle.kernels), files));
+  TRIREME_RETURN_IF_ERROR(writeFile(folder, "plan.yaml", bundle.planText, files));
+  TRIREME_RETURN_IF_ERROR(writeFile(folder, "model.yaml", bundle.modelText, files));
+  TRIREME_RETURN_IF_ERROR(writeFile(folder, "listing.txt", printListing(bundle.program), files));
+  if (!bundle.sharedObject.empty())
+    TRIREME_RETURN_IF_ERROR(writeFile(folder, kSharedObject, bundle.sharedObject, files));
+  json manifest = {{"format", kFormat},
+                   {"version", kBundleVersion},
+                   {"name", bundle.name},
+                   {"target", {{"arch", bundle.target.arch},
+                               {"cpuFeatures", bundle.target.cpuFeatures}}},
+                   {"files", files}};
+  manifest["crc32c"] = checksumOf(manifest);
+  return writeWholeFile(folder + "/" + kManifest, dump(manifest) + "\n");
+}
+
+Status corrupted(const std::string& file, const std::string& why) {
+  return invalidArgument(fmt::format("{} is corrupted: {}", file, why));
+}
+
+Result<json> readManifest(const std::string& folder) {
+  auto text = readWholeFile(folder + "/" + kManifest);
+  if (!text) return Error(invalidArgument("not a bundle: " + text.error().message()));
+  json manifest = json::parse(*text, nullptr, false);
+  if (manifest.is_discarded()) return Error(corrupted(kManifest, "not JSON"));
+  if (!manifest.is_object() || manifest.value("format", json()) != kFormat)
+    return Error(invalidArgument("not a bundle: manifest.json is of another format"));
+  // Before the checksum: a newer version may have another.
+  const json version = manifest.value("version", json());
+  if (!version.is_number_unsigned()) return Error(corrupted(kManifest, "no version"));
+  if (version.get<uint64_t>() > kBundleVersion)
+    return Error(invalidArgument(fmt::format("bundle version {} is newer than {}: use a newer trireme",
+                                             version.get<uint64_t>(), kBundleVersion)));
+  if (manifest.value("crc32c", json()) != checksumOf(manifest))
+    return Error(corrupted(kManifest, "the checksum does not match"));
+  return manifest;
+}
+
+// The bytes of a file that the manifest describes.
+Result<std::string> readFile(const std::string& folder, const char* name, const json& files) {
+  const json entry = files.value(name, json());
+  if (!entry.is_object() || !entry.value("bytes", json()).is_number_unsigned())
+    return Error(corrupted(kManifest, fmt::format("no entry for {}", name)));
+  auto bytes = readWholeFile(folder + "/" + name);
+  if (!bytes) return Error(bytes.error());
+  const auto size = entry["bytes"].get<uint64_t>();
+  if (bytes->size() < size)
+    return Error(invalidArgument(
+        fmt::format("{} is truncated: {} bytes of {}", name, bytes->size(), size)));
+  if (bytes->size() > size)
+    return Error(corrupted(name, fmt::format("{} bytes, expected {}", bytes->size(), size)));
+  if (entry.value("crc32c", json()) != crc32c(*bytes))
+    return Error(corrupted(name, "the checksum does not match"));
+  return bytes;
+}
+
+Status readTarget(const json& manifest, Bundle& bundle) {
+  const json target = manifest.value("target", json());
+  const json name = manifest.value("name", json());
+  if (!name.is_string() || !target.is_object() || !target.value("arch", json()).is_string() ||
+      !target.value("cpuFeatures", json()).is_array())
+    return corrupted(kManifest, "no name or target");
+  bundle.name = name.get<std::string>();
+  bundle.target.arch = target["arch"].get<std::string>();
+  for (const json& feature : target["cpuFeatures"]) {
+    if (!feature.is_string()) return corrupted(kManifest, "a CPU feature is not a string");
+    bundle.target.cpuFeatures.push_back(feature.get<std::string>());
+  }
+  return {};
+}
+
+Result<Bundle> read(const std::string& folder) {
+  TRIREME_ASSIGN_OR_RETURN(const json manifest, readManifest(folder));
+  const json files = manifest.value("files", json());
+  if (!files.is_object()) return Error(corrupted(kManifest, "no list of files"));
+  Bundle bundle;
+  TRIREME_RETURN_IF_ERROR(readTarget(manifest, bundle));
+  std::array<std::string, kFiles.size()> contents;
+  for (size_t i = 0; i < kFiles.size(); ++i) {
+    TRIREME_ASSIGN_OR_RETURN(contents[i], readFile(folder, kFiles[i], files));
+  }
+  if (files.contains(kSharedObject)) {
+    auto object = readFile(folder, kSharedObject, files);
+    if (!object) return Error(object.error());
+  }
+  auto program = deserialize(contents[0]);
+  if (!program) return Error(program.error().withContext("program.bin"));
+  bundle.program = std::move(*program);
+  auto kernels = parseKernels(contents[1], bundle.program);
+  if (!kernels) return Error(kernels.error().withContext(kKernels));
+  bundle.kernels = std::move(*kernels);
+  bundle.planText = std::move(contents[2]);
+  bundle.modelText = std::move(contents[3]);
+  return bundle;
+}
+
+}  // namespace
+
+Status writeBundle(const Bundle& bundle, const std::string& folder) {
+  std::string target = folder;
+  while (target.size() > 1 && target.back() == '/') target.pop_back();
+  if (exists(target) && !looksLikeBundle(target))
+    return invalidArgument(fmt::format("{}: exists and is not a bundle; remove it or take another name",
+                                       target));
+  const std::string partial = target + ".partial";
+  TRIREME_RETURN_IF_ERROR(removeFolder(partial));
+  TRIREME_RETURN_IF_ERROR(makeFolder(partial));
+  Status status = writeInto(bundle, partial);
+  if (status.ok()) status = moveIntoPlace(partial, target);
+  if (!status.ok()) static_cast<void>(removeFolder(partial));  // The first error is the one to report.
+  return status;
+}
+
+Result<Bundle> readBundle(const std::string& folder) {
+  auto bundle = read(folder);
+  if (!bundle) return Error(bundle.error().withContext(folder));
+  return bundle;
+}
+
+}  // namespace trireme::program

@@ -1,0 +1,132 @@
+#include "ir/program/bundle_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+namespace trireme::program {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status failure(const std::string& path, const char* what, int error) {
+  std::string message = fmt::format("{}: cannot {}: {}", path, what, std::strerror(error));
+  const bool exhausted = error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE;
+  return exhausted ? resourceExhausted(std::move(message)) : invalidArgument(std::move(message));
+}
+
+// Closes what it holds.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Makes renames inside the folder durable.
+Status syncFolder(const std::string& path) {
+  const Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0 || ::fsync(folder.get()) != 0) return failure(path, "flush", errno);
+  return {};
+}
+
+std::string parentOf(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+}  // namespace
+
+Result<std::string> readWholeFile(const std::string& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return Error(failure(path, "open", errno));
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return Error(failure(path, "read", errno));
+  if (!S_ISREG(info.st_mode)) return Error(invalidArgument(path + ": not a file"));
+  std::string bytes(static_cast<size_t>(info.st_size), '\0');
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::read(file.get(), bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error(failure(path, "read", errno));
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+Status writeWholeFile(const std::string& path, std::string_view bytes) {
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0) return failure(path, "create", errno);
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(file.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return failure(path, "write", errno);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  if (::fsync(file.get()) != 0) return failure(path, "flush", errno);
+  return {};
+}
+
+Status makeFolder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  return error ? failure(path, "create", error.value()) : Status();
+}
+
+Status removeFolder(const std::string& path) {
+  if (!exists(path)) return {};
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (auto it = fs::directory_iterator(path, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    if (it->is_directory(error))
+      return invalidArgument(fmt::format("{}: holds a folder, so it is none of ours", path));
+    files.push_back(it->path());
+  }
+  for (const fs::path& file : files)
+    if (!error) fs::remove(file, error);
+  if (!error) fs::remove(path, error);
+  return error ? failure(path, "remove", error.value()) : Status();
+}
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+Status moveIntoPlace(const std::string& partial, const std::string& folder) {
+  TRIREME_RETURN_IF_ERROR(syncFolder(partial));
+  if (!exists(folder)) {
+    if (::rename(partial.c_str(), folder.c_str()) != 0) return failure(folder, "create", errno);
+    return syncFolder(parentOf(folder));
+  }
+  if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
+    TRIREME_RETURN_IF_ERROR(syncFolder(parentOf(folder)));
+    return removeFolder(partial);
+  }
+  // A file system without exchange: for a moment there is only the old one, under another name.
+  const std::string old = folder + ".old";
+  TRIREME_RETURN_IF_ERROR(removeFolder(old));
+  if (::rename(folder.c_str(), old.c_str()) != 0) return failure(folder, "replace", errno);
+  if (::rename(partial.c_str(), folder.c_str()) != 0) return failure(folder, "replace", errno);
+  TRIREME_RETURN_IF_ERROR(syncFolder(parentOf(folder)));
+  return removeFolder(old);
+}
+
+}  // namespace trireme::program

@@ -1,0 +1,225 @@
+#include "runtime/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <unordered_map>
+
+#include "ir/program/checksum.h"
+#include "runtime/checkpoint/safetensors.h"
+
+namespace trireme::runtime {
+namespace {
+
+constexpr std::string_view kFormat = "trireme.checkpoint";
+
+struct Kind {
+  StateKind kind;
+  std::string_view prefix;
+};
+constexpr Kind kKinds[] = {{StateKind::kMaster, ""},
+                           {StateKind::kMoment1, "optimizer.moment1."},
+                           {StateKind::kMoment2, "optimizer.moment2."}};
+
+// One tensor of the file and where it comes from.
+struct Item {
+  const LogicalTensor* tensor = nullptr;
+  StateKind kind = StateKind::kMaster;
+};
+
+std::vector<Item> itemsOf(const TrainingState& state) {
+  std::vector<Item> items;
+  for (const LogicalTensor& tensor : *state.tensors)
+    for (const Kind& kind : kKinds) items.push_back({&tensor, kind.kind});
+  return items;
+}
+
+std::string nameOf(const Item& item) {
+  for (const Kind& kind : kKinds)
+    if (kind.kind == item.kind) return std::string(kind.prefix) + item.tensor->name;
+  return item.tensor->name;
+}
+
+// What a continuation must have in common with the run that wrote the file.
+std::vector<std::pair<std::string, std::string>> settingsOf(const program::Training& training) {
+  return {{"seed", std::to_string(training.seed)},
+          {"global_batch_size", std::to_string(training.globalBatchSize)},
+          {"sequence_length", std::to_string(training.sequenceLength)}};
+}
+
+std::string formatChecksums(const std::vector<uint32_t>& checksums) {
+  return fmt::format("{:08x}", fmt::join(checksums, " "));
+}
+
+SafetensorsHeader makeHeader(const TrainingState& state, const std::vector<Item>& items,
+                             int64_t stepsDone) {
+  SafetensorsHeader header;
+  const program::Training& training = state.program->training;
+  header.metadata["format"] = kFormat;
+  header.metadata["version"] = std::to_string(kCheckpointVersion);
+  header.metadata["model"] = state.program->model;
+  header.metadata["step"] = std::to_string(stepsDone);
+  header.metadata["next_sample"] = std::to_string(stepsDone * training.globalBatchSize);
+  for (const auto& [key, value] : settingsOf(training)) header.metadata[key] = value;
+  int64_t at = 0;
+  for (const Item& item : items) {
+    TensorEntry entry{nameOf(item), storedType(state, item.kind), item.tensor->dims, at, 0};
+    at += item.tensor->elements() * byteSize(entry.dtype);
+    entry.end = at;
+    header.tensors.push_back(std::move(entry));
+  }
+  return header;
+}
+
+// The checksums come first in the file and are known last: their places are reserved.
+Status writeAll(const TrainingState& state, int64_t stepsDone, OutputFile& file) {
+  const std::vector<Item> items = itemsOf(state);
+  SafetensorsHeader header = makeHeader(state, items, stepsDone);
+  std::vector<uint32_t> checksums(items.size());
+  header.metadata["crc32c"] = formatChecksums(checksums);
+  const auto dataOffset = static_cast<int64_t>(formatHeader(header).size());
+  if (dataOffset > kMaxHeaderBytes) return internalError("too many tensors for a checkpoint");
+  std::vector<char> bytes;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const TensorEntry& entry = header.tensors[i];
+    bytes.assign(static_cast<size_t>(entry.end - entry.begin), 0);
+    gatherTensor(state, *items[i].tensor, items[i].kind, bytes.data());
+    checksums[i] = program::crc32c({bytes.data(), bytes.size()});
+    TRIREME_RETURN_IF_ERROR(file.write(dataOffset + entry.begin, bytes.data(),
+                                       static_cast<int64_t>(bytes.size())));
+  }
+  header.metadata["crc32c"] = formatChecksums(checksums);
+  const std::string text = formatHeader(header);
+  TRIREME_RETURN_IF_ERROR(file.write(0, text.data(), static_cast<int64_t>(text.size())));
+  return file.sync();
+}
+
+Result<int64_t> readNumber(const SafetensorsHeader& header, const std::string& key) {
+  const auto found = header.metadata.find(key);
+  if (found == header.metadata.end())
+    return Error(invalidArgument(fmt::format("metadata: {} is missing", key)));
+  const std::string& text = found->second;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    return Error(invalidArgument(fmt::format("metadata: {} is not a number: {}", key, text)));
+  return value;
+}
+
+Status checkMetadata(const TrainingState& state, const SafetensorsHeader& header) {
+  const auto format = header.metadata.find("format");
+  if (format == header.metadata.end() || format->second != kFormat)
+    return invalidArgument("a safetensors file, but not a Trireme checkpoint");
+  TRIREME_ASSIGN_OR_RETURN(const int64_t version, readNumber(header, "version"));
+  if (version > kCheckpointVersion)
+    return invalidArgument(fmt::format("written by a newer Trireme: version {}, this one reads {}",
+                                       version, kCheckpointVersion));
+  for (const auto& [key, value] : settingsOf(state.program->training)) {
+    const auto found = header.metadata.find(key);
+    if (found == header.metadata.end())
+      return invalidArgument(fmt::format("metadata: {} is missing", key));
+    if (found->second != value)
+      return invalidArgument(fmt::format("{} is {} in the checkpoint and {} in this run", key,
+                                         found->second, value));
+  }
+  return {};
+}
+
+// The file's tensors in the order of `items`; also refuses any other.
+Result<std::vector<const TensorEntry*>> match(const TrainingState& state,
+                                              const std::vector<Item>& items,
+                                              const SafetensorsHeader& header) {
+  std::unordered_map<std::string_view, const TensorEntry*> byName;
+  for (const TensorEntry& entry : header.tensors) byName[entry.name] = &entry;
+  std::vector<const TensorEntry*> matched;
+  for (const Item& item : items) {
+    const std::string name = nameOf(item);
+    const auto found = byName.find(name);
+    if (found == byName.end()) return Error(invalidArgument(fmt::format("no tensor {}", name)));
+    const TensorEntry& entry = *found->second;
+    if (entry.dims != item.tensor->dims)
+      return Error(invalidArgument(fmt::format("tensor {} is [{}], not [{}]", name,
+                                               fmt::join(entry.dims, ", "),
+                                               fmt::join(item.tensor->dims, ", "))));
+    if (const DType wanted = storedType(state, item.kind); entry.dtype != wanted)
+      return Error(invalidArgument(fmt::format("tensor {} is {}, not {}", name,
+                                               dtypeName(entry.dtype), dtypeName(wanted))));
+    matched.push_back(&entry);
+    byName.erase(found);
+  }
+  if (!byName.empty())
+    return Error(invalidArgument(
+        fmt::format("tensor {} is not of this model", byName.begin()->first)));
+  return matched;
+}
+
+Status readTensor(const InputFile& file, const SafetensorsHeader& header, const TensorEntry& entry,
+                  std::vector<char>& bytes) {
+  bytes.resize(static_cast<size_t>(entry.end - entry.begin));
+  return file.read(header.dataOffset + entry.begin, bytes.data(),
+                   static_cast<int64_t>(bytes.size()));
+}
+
+Status checkChecksums(const InputFile& file, const SafetensorsHeader& header) {
+  const auto found = header.metadata.find("crc32c");
+  if (found == header.metadata.end()) return invalidArgument("metadata: crc32c is missing");
+  std::vector<uint32_t> checksums;
+  std::vector<char> bytes;
+  for (const TensorEntry& entry : header.tensors) {
+    TRIREME_RETURN_IF_ERROR(readTensor(file, header, entry, bytes));
+    checksums.push_back(program::crc32c({bytes.data(), bytes.size()}));
+    const std::string sum = fmt::format("{:08x}", checksums.back());
+    const size_t at = (checksums.size() - 1) * 9;
+    if (found->second.size() < at + 8 || found->second.compare(at, 8, sum) != 0)
+      return invalidArgument(fmt::format("tensor {} is corrupt", entry.name));
+  }
+  return {};
+}
+
+Result<int64_t> loadFile(const TrainingState& state, const InputFile& file) {
+  TRIREME_ASSIGN_OR_RETURN(const SafetensorsHeader header, readHeader(file));
+  TRIREME_RETURN_IF_ERROR(checkMetadata(state, header));
+  TRIREME_ASSIGN_OR_RETURN(const int64_t stepsDone, readNumber(header, "step"));
+  TRIREME_ASSIGN_OR_RETURN(const int64_t nextSample, readNumber(header, "next_sample"));
+  if (nextSample / state.program->training.globalBatchSize != stepsDone)
+    return Error(invalidArgument("metadata: step and next_sample disagree"));
+  const std::vector<Item> items = itemsOf(state);
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<const TensorEntry*> entries,
+                           match(state, items, header));
+  TRIREME_RETURN_IF_ERROR(checkChecksums(file, header));
+  std::vector<char> bytes;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (Status status = readTensor(file, header, *entries[i], bytes); !status.ok())
+      return Error(unavailable("the weights are undefined now: " + status.message()));
+    scatterTensor(state, *items[i].tensor, items[i].kind, bytes.data());
+  }
+  return stepsDone;
+}
+
+}  // namespace
+
+Status saveCheckpoint(const TrainingState& state, int64_t stepsDone, const std::string& path,
+                      FileSystem& files) {
+  const std::string partial = path + ".tmp";
+  const auto write = [&]() -> Status {
+    TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file, files.create(partial));
+    return writeAll(state, stepsDone, *file);
+  };
+  Status status = write();
+  if (status.ok()) status = files.rename(partial, path);
+  if (status.ok()) return {};
+  files.remove(partial);
+  return status.withContext("checkpoint not written, what was there before is untouched");
+}
+
+Result<int64_t> loadCheckpoint(const TrainingState& state, const std::string& path,
+                               FileSystem& files) {
+  TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open(path));
+  Result<int64_t> stepsDone = loadFile(state, *file);
+  if (!stepsDone.has_value()) return Error(stepsDone.error().withContext("checkpoint " + path));
+  return stepsDone;
+}
+
+}  // namespace trireme::runtime

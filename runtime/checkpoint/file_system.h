@@ -1,0 +1,50 @@
+// The files that checkpoints are kept in: an interface, so that a test can fill the disk.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ir/base/status.h"
+
+namespace trireme::runtime {
+
+// Closed on destruction.
+class OutputFile {
+ public:
+  virtual ~OutputFile() = default;
+  // kResourceExhausted: the disk is full. kUnavailable: any other failure of the device.
+  virtual Status write(int64_t offset, const char* bytes, int64_t count) = 0;
+  // Returns when everything written is on the device; the same errors.
+  virtual Status sync() = 0;
+};
+
+class InputFile {
+ public:
+  virtual ~InputFile() = default;
+  virtual int64_t size() const = 0;
+  // Exactly `count` bytes. kInvalidArgument: the file ends before. kUnavailable: the device failed.
+  virtual Status read(int64_t offset, char* bytes, int64_t count) const = 0;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  // Truncates. kInvalidArgument: the path cannot be written. kResourceExhausted: no room.
+  virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
+  // kInvalidArgument: missing, unreadable, or not a regular file.
+  virtual Result<std::unique_ptr<InputFile>> open(const std::string& path) = 0;
+  // Atomic, and on the device when it returns.
+  virtual Status rename(const std::string& from, const std::string& to) = 0;
+  // Failures do not matter.
+  virtual void remove(const std::string& path) = 0;
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override;
+  Result<std::unique_ptr<InputFile>> open(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  void remove(const std::string& path) override;
+};
+
+}  // namespace trireme::runtime
