@@ -98,7 +98,9 @@ Result<int> runCompile(const CompileOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
   TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expandPlan(model, plan, options.plan));
   progress.update(0.2, "programs proved safe");
-  TRIREME_RETURN_IF_ERROR(writeSimulation(options.simulate, expansion, model, plan));
+  TRIREME_ASSIGN_OR_RETURN(
+      const std::optional<Seconds> simulated,
+      simulateStep(options.simulate, expansion.program, plan.training.precision));
   progress.update(0.4, "generating kernels");
 
   program::Bundle bundle;
@@ -117,6 +119,8 @@ Result<int> runCompile(const CompileOptions& options) {
              bundle.program.roles.size());
   fmt::print("{:<14}{}\n", "code", describeKernels(bundle));
   fmt::print("{}", rolesTable(bundle.program));
+  if (simulated)
+    fmt::print("{:<14}{} per step\n", "simulated", planner::formatSeconds(*simulated));
   fmt::print("{:<14}{} in {}\n", "bundle", options.output,
              planner::formatSeconds(Seconds(elapsed.count())));
   return kExitOk;
@@ -133,13 +137,13 @@ Action addCompile(CLI::App& app) {
   addPath(app, "--dump-ir", &options->dumpFolder, "DIR", "Write the IR after each phase here");
   const std::string simulation = "Simulation";
   CLI::Option* cluster = addPath(app, "--cluster", &options->simulate.cluster, "FILE",
-                                 "Cluster to simulate the programs on");
+                                 "Simulate the step on this cluster");
   cluster->group(simulation);
   addPath(app, "--stack", &options->simulate.stack, "FILE", "Its software stack")
       ->needs(cluster)
       ->group(simulation);
   addPath(app, "--simulate", &options->simulate.trace, "FILE",
-          "Write a Perfetto trace of the simulated step")
+          "Write the simulated step as a Perfetto trace")
       ->needs(cluster)
       ->group(simulation);
   return [options] { return runCompile(*options); };

@@ -1,21 +1,27 @@
-// The simulated step of `trireme compile --simulate`.
+// The simulated step of `trireme compile --cluster`.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "ir/base/status.h"
-#include "ir/expand/expand.h"
-#include "ir/plan/plan.h"
-#include "ir/spec/model_spec.h"
+#include "ir/base/units.h"
+#include "ir/program/program.h"
+#include "ir/spec/training_spec.h"
 
 namespace trireme::cli {
 
 struct SimulateOptions {
-  std::string trace;  // empty: do not simulate
-  std::string cluster, stack;
+  std::string cluster;  // empty: do not simulate
+  std::string stack;
+  std::string trace;    // where the Perfetto trace goes; empty: nowhere
 };
 
-// Writes the Perfetto trace. Errors: those of the specs, cost::simulate and writeFile.
-Status writeSimulation(const SimulateOptions& options, const expand::Expansion& expansion,
-                       const spec::ModelSpec& model, const plan::Plan& plan);
+// Time of one step of a verified program. The trace has one rank of each kind: ranks that cannot be told apart
+// take equal time.
+// kInvalidArgument: the cluster has fewer devices than the program ranks; others: those of the specs,
+// cost::simulate and writeFile.
+Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
+                                            const program::Program& program,
+                                            spec::Precision precision);
 
 }  // namespace trireme::cli

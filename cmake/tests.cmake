@@ -58,7 +58,7 @@ trireme_test(fuzz fuzz DEPS trireme_plan trireme_runtime)
 trireme_test(golden golden DEPS trireme_cli BINARY)
 if(TRIREME_MLIR)
   trireme_test(dialect ir/dialect DEPS trireme_dialect)
-  trireme_test(codegen codegen DEPS trireme_codegen)
+  trireme_test(codegen codegen DEPS trireme_codegen trireme_runtime)
   trireme_test(equivalence equivalence DEPS trireme_cli BINARY)
 endif()
 

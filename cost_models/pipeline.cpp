@@ -52,13 +52,15 @@ Seconds bottleneckTime(const std::vector<StageTimes>& stages, double m) {
 Seconds stallTime(const std::vector<StageTimes>& stages, int64_t m, Seconds hop) {
   Seconds slowest;
   for (const StageTimes& stage : stages) slowest = std::max(slowest, stage.total());
-  Seconds behind, longest;
-  for (size_t i = stages.size(); i-- > 0;) {
+  Seconds behind = stages.back().total(), longest;
+  if (m < 2) return longest;
+  for (size_t i = stages.size() - 1; i-- > 0;) {
     behind += stages[i].total();
     const auto inFlight = static_cast<int64_t>(stages.size() - i);
     const Seconds roundTrip = behind + hop * static_cast<double>(2 * (inFlight - 1));
     const Seconds rest = roundTrip - slowest * static_cast<double>(inFlight);
-    longest = std::max(longest, rest * static_cast<double>((m - 1) / inFlight));
+    const auto waits = static_cast<double>(m - 2 - (m - 2) / inFlight);
+    longest = std::max(longest, rest * (waits / static_cast<double>(inFlight - 1)));
   }
   return longest;
 }

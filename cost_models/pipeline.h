@@ -36,11 +36,12 @@ struct Pipeline {
 // For even stages and c = 0 this is m (f + b) + (p-1) (f + b) / v, Narayanan et al., SC 2021, exactly;
 // for v = 1 it is sum_r S_r + (m-1) max_r S_r.
 //
-// Stall: plain 1F1B has p - r microbatches between stage r and the end, just enough to hide the
-// compute of the round trip R_r = sum_{i>=r} S_i + 2 (p-1-r) c but none of its transfers, so that every
-// p - r microbatches the stage waits for what is left:
-//   stall = max_r floor((m-1) / (p-r)) max(0, R_r - (p-r) max_i S_i)
-// Interleaving keeps (v-1) p more chunks in flight, which cover it.
+// Stall: plain 1F1B has k = p - r microbatches between stage r and the end, just enough to hide the
+// compute of the round trip R_r = sum_{i>=r} S_i + 2 (k-1) c but none of its transfers. Of every k
+// microbatches k-1 wait for their share of what is left:
+//   stall = max_r X_r / (k-1) ((m-2) - floor((m-2) / k)),  X_r = max(0, R_r - k max_i S_i),  m >= 2
+// For even stages X_0 = 2 (p-1) c, and the whole formula is exact for any c. Interleaving keeps (v-1) p
+// more chunks in flight, which cover the transfers.
 //
 // Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per direction and
 // chunk), and c = 0 elsewhere.

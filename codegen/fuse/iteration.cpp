@@ -3,6 +3,7 @@
 #include <llvm/ADT/TypeSwitch.h>
 
 #include "ir/dialect/dialect.h"
+#include "ir/graph/semantics.h"
 
 namespace trireme::codegen {
 
@@ -24,6 +25,7 @@ int64_t widthOf(mlir::Type tensor) {
 
 Iteration iterationOf(mlir::Operation* op) {
   Iteration it;
+  if (isComputeOp(op) && !graph::isGenerated(kindOf(op))) return it;
   it.space = llvm::TypeSwitch<mlir::Operation*, Space>(op)
                  .Case<AddPositionOp, DropoutOp, LayerNormOp, RmsNormOp, BiasAddOp, GeluOp, SwiGluOp,
                        RotaryOp, AddOp, GeluGradOp, SwiGluGradOp, RotaryGradOp, LayerNormGradInputOp,

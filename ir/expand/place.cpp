@@ -27,6 +27,18 @@ std::vector<Life> lifetimes(const LoweredPass& pass) {
   return lives;
 }
 
+// The point in time of each item: items that codegen may fuse into one loop share theirs.
+std::vector<int> fusedTimes(const LoweredPass& pass) {
+  std::vector<int> times;
+  bool inRun = false;
+  for (const Item& item : pass.items) {
+    const bool isGenerated = !item.isCollective && graph::isGenerated(item.kind);
+    times.push_back((times.empty() ? 0 : times.back()) + (inRun && isGenerated ? 0 : 1));
+    inRun = isGenerated;
+  }
+  return times;
+}
+
 // Merges an elementwise op's result with an input that dies there.
 class MemorySharing {
  public:
@@ -106,6 +118,11 @@ Placement placeTemporaries(const LoweredPass& pass, bool isBackward) {
           std::min(lives[static_cast<size_t>(root)].first, lives[v].first);
     }
   }
+
+  const std::vector<int> times = fusedTimes(pass);
+  for (Life& life : lives)
+    if (life.first >= 0)
+      life = {times[static_cast<size_t>(life.first)], times[static_cast<size_t>(life.last)]};
 
   std::vector<ValueId> order;
   for (size_t v = 0; v < n; ++v)

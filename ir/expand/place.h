@@ -17,7 +17,8 @@ struct Placement {
   int64_t scratchBytes = 0;
 };
 
-// Two temporaries that are alive at once never overlap; a temporary that dies in an elementwise op gives
+// Two temporaries that are alive at once never overlap, where a run of generated ops, which codegen may
+// fuse, is one point in time; a temporary that dies in an elementwise op gives
 // its place to the result. In a backward pass a temporary result may also take the place of a saved activation that the
 // op is the last to read (the gradient of the logits overwrites the logits).
 // Greedy by size, which is within a few percent of the peak of live bytes.

@@ -358,6 +358,26 @@ bool isElementwise(OpKind kind) {
   }
 }
 
+bool isGenerated(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbedding:
+    case OpKind::kMatmul:
+    case OpKind::kAttention:
+    case OpKind::kLossMax:
+    case OpKind::kLossTarget:
+    case OpKind::kLossSumExp:
+    case OpKind::kTokenLoss:
+    case OpKind::kEmbeddingGrad:
+    case OpKind::kMatmulGradInput:
+    case OpKind::kMatmulGradWeight:
+    case OpKind::kAttentionGrad:
+    case OpKind::kLossGrad:
+      return false;
+    default:
+      return true;
+  }
+}
+
 bool accumulates(OpKind kind, int output) {
   const auto& outputs = ruleOf(kind).outputs;
   return output >= 0 && output < static_cast<int>(outputs.size()) &&

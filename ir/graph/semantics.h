@@ -26,6 +26,9 @@ Flops opFlops(const program::SegmentOp& op, const std::vector<program::OperandTy
 Bytes opBytes(const program::SegmentOp& op, const std::vector<program::OperandType>& operands);
 
 bool isElementwise(OpKind kind);           // one output element from the same element of the inputs
+// Compiled by codegen, which fuses neighbours: in a run of such ops, each row may go through all of them
+// before the next row is read. The others are library kernels and run one at a time.
+bool isGenerated(OpKind kind);
 bool accumulates(OpKind kind, int output); // "+=": the output is also read
 // Recomputed in the backward under selective recomputation (the attention core).
 bool isSelectivelyRecomputed(OpKind kind);

@@ -93,8 +93,9 @@ struct SegmentOp {
 
 // Straight-line code between two communications. Operands [0, numExternal) outlive the segment;
 // the rest are temporaries: a kernel that fuses ops need not write them.
-// Two operands may share memory only if the op that writes the second is elementwise and is the
-// last reader of the first, at the same index and element size.
+// In a run of generated ops (graph::isGenerated) two operands may share memory only if the op that
+// writes the second is elementwise and is the last reader of the first, at the same index and element
+// size. Library ops and collectives separate runs.
 struct Segment {
   std::string name;  // "layer.forward.0": for listings and traces
   std::vector<OperandType> operands;

@@ -122,11 +122,32 @@ Status RoleMemory::step() {
       return error("V9", fmt::format("bucket {}: parameters of other members are not gathered",
                                      bucket.name));
   }
+  if (role_.loss < 0) return {};
+  const Buffer& loss = role_.buffers[at(role_.loss)];
+  TRIREME_ASSIGN_OR_RETURN(const Content sum, read(span(role_.loss), loss.dtype, loss.name));
+  const uint8_t expected = program_.dp > 1 ? groupBit(GroupKind::kDp) : 0;
+  if ((sum.reduced & ~singleMember()) != expected)
+    return error("V9", "the loss is not summed over dp alone");
   return {};
+}
+
+// Bits of the groups in which this rank is alone.
+uint8_t RoleMemory::singleMember() const {
+  uint8_t bits = 0;
+  const RankInfo& rank = program_.ranks[at(context_.roles[at(index_)].first)];
+  for (size_t kind = 0; kind < kNumGroupKinds; ++kind)
+    if (program_.groups[at(rank.group[kind])].ranks.size() == 1)
+      bits |= groupBit(static_cast<GroupKind>(kind));
+  return bits;
 }
 
 // Every parameter gets a gradient from the backwards executed so far.
 Status RoleMemory::checkGradients() const {
+  if (role_.loss >= 0) {
+    bool counted = true;
+    accumulated_.visit(span(role_.loss), [&](Span, const bool* added) { counted &= added != nullptr; });
+    if (!counted) return violation("V9", where(context_, index_, -1), "no task adds to the loss");
+  }
   for (const Parameter& p : role_.parameters) {
     const Bucket& bucket = role_.buckets[at(p.bucket)];
     const Buffer& gradient = role_.buffers[at(bucket.gradient)];
@@ -151,6 +172,9 @@ Status RoleMemory::execute(int32_t body, int32_t slot) {
   place_.slot = slot;
   const Body& code = role_.bodies[at(body)];
   Status status;
+  sent_.clear();
+  for (const Instruction& in : code.instructions)
+    if (in.kind == InstructionKind::kSend) sent_.push_back({span(in.buffers[0]), false});
   forEachInstruction(code, [&](int32_t i, int32_t layer) {
     if (!status.ok()) return;
     instruction_ = i;
@@ -206,6 +230,7 @@ Result<Content> RoleMemory::read(Span bytes, DType dtype, const std::string& nam
     if (content->owner != owner_) common.owner = content->owner;
     if (owner_ == Owner::kBackward && content->owner == Owner::kForward) exposed_.push_back(piece);
   };
+  for (auto& [sent, used] : sent_) used |= overlap(sent, bytes);
   overlay_.visit(bytes, [&](Span piece, const Content* content) {
     if (content != nullptr) return see(piece, content);
     base_.visit(piece, see);
@@ -241,7 +266,8 @@ Status RoleMemory::write(Span bytes, const Content& content, const Instruction& 
   });
   TRIREME_RETURN_IF_ERROR(std::move(status));
   if (scratch) written_.push_back(bytes);
-  if (accumulates && owner_ == Owner::kBackward) accumulated_.assign(bytes, true);
+  for (auto& [sent, used] : sent_) used &= !overlap(sent, bytes);
+  if (accumulates) accumulated_.assign(bytes, true);
   overlay_.assign(bytes, content);
   return {};
 }
@@ -254,6 +280,10 @@ Status RoleMemory::write(const Instruction& in, size_t i) {
 
 Status RoleMemory::send(const Instruction& in) {
   const Buffer& buffer = role_.buffers[at(in.buffers[0])];
+  // What goes to the neighbour is the last word of the task, not something on the way to it.
+  for (const auto& [sent, used] : sent_)
+    if (used && sent == span(in.buffers[0]))
+      return error("V6", fmt::format("sends {}, which is not a result: this task has used it", buffer.name));
   TRIREME_ASSIGN_OR_RETURN(const Content content, read(span(in.buffers[0]), buffer.dtype, buffer.name));
   if (content.partial) return error("V10", fmt::format("sends {} before it is summed over tp", buffer.name));
   if (content.owner != owner_)
@@ -274,10 +304,11 @@ Status RoleMemory::collective(const Instruction& in) {
     return error("V4", fmt::format("{} is already reduced over {}", source.name, groupKindName(in.group)));
   if (!reduces && content.partial)
     return error("V10", fmt::format("gathers {} before it is summed over tp", source.name));
+  const Span to = in.kind == InstructionKind::kAllReduce ? from : span(in.buffers[1]);
+  TRIREME_RETURN_IF_ERROR(checkParts(in, from, to, content));
   if (reduces) content.reduced |= bit;
   if (reduces && in.group == GroupKind::kTp) content.partial = false;
   content.owner = owner_;
-  const Span to = in.kind == InstructionKind::kAllReduce ? from : span(in.buffers[1]);
   content.written = to;
   if (in.kind == InstructionKind::kReduceScatter && overlap(from, to)) {
     // What is left of the input belongs to other members.
@@ -289,8 +320,60 @@ Status RoleMemory::collective(const Instruction& in) {
   return write(to, content, in, false);
 }
 
+// A part lies where its member's index says, and state is gathered and scattered among its own kind.
+Status RoleMemory::checkParts(const Instruction& in, Span from, Span to, const Content& content) const {
+  if (in.kind == InstructionKind::kAllReduce) return {};
+  const bool gathers = in.kind == InstructionKind::kAllGather;
+  const Span part = gathers ? from : to, whole = gathers ? to : from;
+  const int64_t index = in.group == GroupKind::kTp   ? place_.tpIndex
+                        : in.group == GroupKind::kDp ? place_.dpIndex
+                                                     : -1;
+  const int64_t expected = whole.begin + index * (part.end - part.begin);
+  if (overlap(part, whole) && index >= 0 && part.begin != expected)
+    return error("V7", fmt::format("the part of member {} lies at byte {} of the whole, expected {}", index,
+                                   part.begin - whole.begin, expected - whole.begin));
+  const RegionOf* source = regionAt(from);
+  const RegionOf* target = regionAt(to);
+  if (source != target)
+    return error("V9", fmt::format("moves {} to {}", source ? source->name : "activations",
+                                   target ? target->name : "activations"));
+  if (gathers && target != nullptr && content.owner != owner_)
+    return error("V9", fmt::format("gathers {} before its step", target->name));
+  return {};
+}
+
+// The persistent state at the first byte; null if it is none.
+const RoleMemory::RegionOf* RoleMemory::regionAt(Span bytes) const {
+  const RegionOf* found = nullptr;
+  regions_.visit({bytes.begin, bytes.begin + 1}, [&](Span, const RegionOf* region) { found = region; });
+  return found;
+}
+
+// A segment sees weights and gradients one parameter at a time, of the layer that it computes.
+Status RoleMemory::checkWeights(const Instruction& in, const Segment& segment) const {
+  for (size_t i = 0; i < in.buffers.size(); ++i) {
+    const RegionOf* region = regionAt(span(in.buffers[i]));
+    if (region == nullptr || region->region == Region::kLoss) continue;
+    const std::string& name = role_.buffers[at(in.buffers[i])].name;
+    int32_t layer = 0;
+    const Parameter* p = parameterAt(in.buffers[i], region->region == Region::kGradient, &layer);
+    if (p == nullptr) return error("V1", fmt::format("{} shows no parameter of {}", name, region->name));
+    std::vector<int64_t> dims = p->paddedDims;
+    if (p->tpDim >= 0) dims[at(p->tpDim)] /= program_.tp;
+    if (dims != segment.operands[i].dims)
+      return error("V1", fmt::format("{} shows {} [{}], the segment takes [{}]", name, p->name,
+                                     fmt::join(dims, ","), fmt::join(segment.operands[i].dims, ",")));
+    const int32_t chunk = task_ < 0 ? -1 : role_.tasks[at(task_)].chunk;
+    if (p->numLayers > 0 && chunk >= 0 && layer != role_.chunks[at(chunk)].firstLayer + place_.layer)
+      return error("V1", fmt::format("{} shows {} of layer {}, the segment computes layer {}", name, p->name,
+                                     layer, role_.chunks[at(chunk)].firstLayer + place_.layer));
+  }
+  return {};
+}
+
 Status RoleMemory::compute(const Instruction& in) {
   const Segment& segment = program_.segments[at(in.segment)];
+  TRIREME_RETURN_IF_ERROR(checkWeights(in, segment));
   TRIREME_RETURN_IF_ERROR(checkSharing(in, segment));
   for (const SegmentOp& op : segment.ops) {
     bool partial = false;
@@ -365,18 +448,20 @@ bool RoleMemory::maySucceed(const Instruction& in, const Segment& segment, int32
          role_.buffers[at(in.buffers[at(first)])].dtype == role_.buffers[at(in.buffers[at(second)])].dtype;
 }
 
-// The parameter that a buffer shows; null if it shows none.
-const Parameter* RoleMemory::parameterAt(int32_t buffer) const {
+// The parameter that a buffer shows (or whose gradient), and of which logical layer; null if none.
+const Parameter* RoleMemory::parameterAt(int32_t buffer, bool gradient, int32_t* layer) const {
   const Span bytes = span(buffer);
   for (const Parameter& p : role_.parameters) {
-    const Buffer& flat = role_.buffers[at(role_.buckets[at(p.bucket)].parameter)];
-    const int64_t width = byteSize(flat.dtype);
+    const Bucket& bucket = role_.buckets[at(p.bucket)];
+    const int32_t whole = gradient ? bucket.gradient : bucket.parameter;
+    const int64_t width = byteSize(role_.buffers[at(whole)].dtype);
     if (p.localElements(program_.tp) * width != bytes.end - bytes.begin) continue;
-    const int64_t begin = span(role_.buckets[at(p.bucket)].parameter).begin + p.offset * width;
-    const int64_t distance = bytes.begin - begin, stride = p.layerStride * width;
-    if (distance == 0) return &p;
-    if (stride > 0 && distance > 0 && distance % stride == 0 && distance / stride < p.numLayers)
-      return &p;
+    const int64_t distance = bytes.begin - span(whole).begin - p.offset * width;
+    const int64_t stride = p.layerStride * width;
+    const int64_t index = stride > 0 ? distance / stride : 0;
+    if (distance != index * stride || index < 0 || index >= std::max(p.numLayers, 1)) continue;
+    if (layer != nullptr) *layer = p.firstLayer + static_cast<int32_t>(index);
+    return &p;
   }
   return nullptr;
 }
@@ -392,7 +477,7 @@ bool RoleMemory::givesPartial(const Instruction& in, const Segment& segment,
     case OpKind::kLossSumExp: return op.attributes.widthSharded;
     case OpKind::kMatmul:
     case OpKind::kMatmulGradInput: {
-      const Parameter* weight = parameterAt(in.buffers[at(op.inputs[1])]);
+      const Parameter* weight = parameterAt(in.buffers[at(op.inputs[1])], false);
       if (weight == nullptr || weight->tpDim < 0 ||
           weight->paddedDims.size() != dims(op.inputs[1]) || dims(op.inputs[0]) < 2)
         return false;

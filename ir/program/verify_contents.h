@@ -67,9 +67,13 @@ class RoleMemory {
   Status write(const Instruction& in, size_t i);
   bool mayWrite(const Instruction& in, Region region, bool accumulates) const;
 
+  Status checkParts(const Instruction& in, Span from, Span to, const Content& content) const;
+  const RegionOf* regionAt(Span bytes) const;
+  uint8_t singleMember() const;
   Status checkSharing(const Instruction& in, const Segment& segment);
   bool maySucceed(const Instruction& in, const Segment& segment, int32_t first, int32_t second) const;
-  const Parameter* parameterAt(int32_t buffer) const;
+  const Parameter* parameterAt(int32_t buffer, bool gradient, int32_t* layer = nullptr) const;
+  Status checkWeights(const Instruction& in, const Segment& segment) const;
   bool givesPartial(const Instruction& in, const Segment& segment, const SegmentOp& op) const;
   bool isTied(int32_t bucket) const;
 
@@ -86,6 +90,7 @@ class RoleMemory {
   IntervalMap<Content> overlay_;  // what it has written
   IntervalMap<bool> accumulated_;
   std::vector<Span> exposed_, written_;
+  std::vector<std::pair<Span, bool>> sent_;  // of the body: what it sends; read since it was written?
 };
 
 }  // namespace trireme::program::verify

@@ -77,13 +77,29 @@ class SlotCheck {
     }
   }
 
+  // Does the segment accumulate into something that is not of a layer?
+  bool addsToOnePlace(const Instruction& in) const {
+    for (const SegmentOp& op : context_.program.segments[at(in.segment)].ops)
+      for (size_t o = 0; o < op.outputs.size(); ++o)
+        if (isAccumulated(op.kind, o) && role_.buffers[at(in.buffers[at(op.outputs[o])])].layerStride == 0)
+          return true;
+    return false;
+  }
+
   // (V8) within a task: the same segment on the same operands would count twice.
   Status checkRepetition() const {
     for (size_t b = 0; b < role_.bodies.size(); ++b) {
       const std::vector<Instruction>& list = role_.bodies[b].instructions;
       std::map<std::pair<int32_t, std::vector<int32_t>>, size_t> seen;
+      size_t repeatEnd = 0;
       for (size_t i = 0; i < list.size(); ++i) {
+        if (list[i].kind == InstructionKind::kRepeat && list[i].count > 1)
+          repeatEnd = i + 1 + at(list[i].length);
         if (list[i].kind != InstructionKind::kCompute) continue;
+        if (i < repeatEnd && addsToOnePlace(list[i]))
+          return violation("V8", where(context_, index_, -1, static_cast<int32_t>(b),
+                                       static_cast<int32_t>(i)),
+                           "adds to the same operand for every layer");
         const auto [it, fresh] = seen.emplace(std::pair(list[i].segment, list[i].buffers), i);
         if (!fresh)
           return violation("V8", where(context_, index_, -1, static_cast<int32_t>(b),

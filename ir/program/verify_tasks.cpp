@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/program/verify_internal.h"
 
@@ -57,6 +58,7 @@ class TaskCheck {
       return violation("V8", where(context_, index_, -1),
                        fmt::format("{} forwards and backwards, expected {} x {} microbatches x 2",
                                    passes, chunks, microbatches_));
+    TRIREME_RETURN_IF_ERROR(checkRepeats());
     forwardSlot_.assign(at(chunks * microbatches_), kNotYet);
     tenants_.resize(role_.chunks.size());
     for (task_ = 0; task_ < static_cast<int32_t>(role_.tasks.size()); ++task_) {
@@ -73,6 +75,25 @@ class TaskCheck {
 
  private:
   static constexpr int32_t kNotYet = -1, kDone = -2;
+
+  // What is repeated in a pass is repeated for every layer of its chunk.
+  Status checkRepeats() const {
+    std::vector<int32_t> layers(role_.bodies.size(), -1);
+    for (size_t t = 0; t < role_.tasks.size(); ++t) {
+      const TaskRecord& task = role_.tasks[t];
+      if (task.direction == Direction::kStep) continue;
+      const int32_t expected = role_.chunks[at(task.chunk)].numLayers;
+      if (std::exchange(layers[at(task.body)], expected) == expected) continue;
+      const std::vector<Instruction>& list = role_.bodies[at(task.body)].instructions;
+      for (size_t i = 0; i < list.size(); ++i)
+        if (list[i].kind == InstructionKind::kRepeat && list[i].count != expected)
+          return violation("V8", where(context_, index_, static_cast<int32_t>(t), -1,
+                                       static_cast<int32_t>(i)),
+                           fmt::format("repeats {} times, the chunk has {} layers", list[i].count,
+                                       expected));
+    }
+    return {};
+  }
 
   Status error(std::string_view label, const std::string& message) const {
     return violation(label, where(context_, index_, task_), message);

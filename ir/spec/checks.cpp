@@ -19,7 +19,8 @@ struct Rules {
             fmt::format("must be {} to {}, got {}", low, high, value));
   }
   void probability(std::string_view key, double value) {
-    require(value >= 0 && value < 1, key, fmt::format("must be at least 0 and below 1, got {}", value));
+    require(value >= 0 && value < 1, key,
+            fmt::format("must be at least 0 and below 1, got {}", value));
   }
   void positive(std::string_view key, double value) {
     require(std::isfinite(value) && value > 0, key, fmt::format("must be above 0, got {}", value));
@@ -36,10 +37,11 @@ bool isPrintable(const std::string& text) {
   return isValidUtf8(text);
 }
 
-// In double, which does not overflow; matrices and embeddings only. What it leaves out and what it rounds is
-// far below the distance from the limit to the end of int64_t.
+// In double, which does not overflow; matrices and embeddings only. What it leaves out and what it
+// rounds is far below the distance from the limit to the end of int64_t.
 double parametersEstimate(const ModelSpec& m) {
-  const double heads = static_cast<double>(m.numHeads + m.numKvHeads) * static_cast<double>(m.headSize);
+  const double heads =
+      static_cast<double>(m.numHeads + m.numKvHeads) * static_cast<double>(m.headSize);
   const double layer = 2.0 * static_cast<double>(m.hiddenSize) * heads +
                        3.0 * static_cast<double>(m.hiddenSize) * static_cast<double>(m.ffnSize);
   const double rows = 2.0 * static_cast<double>(m.vocabSize) + static_cast<double>(m.maxSequence);
@@ -51,7 +53,7 @@ double parametersEstimate(const ModelSpec& m) {
 std::optional<Problem> findProblem(const ModelSpec& m) {
   Rules rules;
   rules.require(isPrintable(m.name), "name", "must be text without control characters");  // (M6)
-  rules.range("layers", m.numLayers, 1, kMaxSize);  // (M1)
+  rules.range("layers", m.numLayers, 1, kMaxSize);                                        // (M1)
   rules.range("hidden_size", m.hiddenSize, 1, kMaxSize);
   rules.range("heads", m.numHeads, 1, kMaxSize);
   rules.range("kv_heads", m.numKvHeads, 1, kMaxSize);
@@ -92,9 +94,9 @@ std::optional<Problem> findProblem(const TrainingSpec& t) {
   rules.probability("beta2", t.beta2);
   rules.positive("learning_rate", t.learningRate);  // (T3)
   rules.notNegative("min_learning_rate", t.minLearningRate);
-  rules.require(t.minLearningRate <= t.learningRate, "min_learning_rate",
-                fmt::format("must not exceed learning_rate ({}), got {}", t.learningRate,
-                            t.minLearningRate));
+  rules.require(
+      t.minLearningRate <= t.learningRate, "min_learning_rate",
+      fmt::format("must not exceed learning_rate ({}), got {}", t.learningRate, t.minLearningRate));
   rules.range("warmup_steps", t.warmupSteps, 0, kMaxSteps);  // (T4)
   rules.range("decay_steps", t.decaySteps, 0, kMaxSteps);
   rules.positive("epsilon", t.epsilon);  // (T5)

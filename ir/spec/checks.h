@@ -1,5 +1,5 @@
-// The rules on the values of specs, (M1)... for models and (T1)... for training settings, shared by the verifiers
-// and the loaders (which add the place in the file). Keys are those of the YAML form.
+// The rules on the values of specs, (M1)... for models and (T1)... for training settings, shared by
+// the verifiers and the loaders (which add the place in the file). Keys are those of the YAML form.
 #pragma once
 #include <optional>
 
@@ -14,10 +14,9 @@ inline constexpr int64_t kMaxParameters = 1'000'000'000'000'000'000;
 
 // (M1) Sizes are 1 .. 2^30, and so is heads x head_size.
 // (M2) kv_heads divides heads.
-// (M3) Rotary positions need an even head_size; rope_theta is at least 1, and 10000 (unset) without them.
-// (M4) norm_epsilon is above 0, init_std at least 0; both finite.
-// (M5) The model has at most 10^18 parameters.
-// (M6) The name is valid UTF-8 without control characters.
+// (M3) Rotary positions need an even head_size; rope_theta is at least 1, and 10000 (unset) without
+// them. (M4) norm_epsilon is above 0, init_std at least 0; both finite. (M5) The model has at most
+// 10^18 parameters. (M6) The name is valid UTF-8 without control characters.
 std::optional<Problem> findProblem(const ModelSpec& model);
 
 // (T1) Sequence length and batch are 0 (not given yet) .. 2^30.

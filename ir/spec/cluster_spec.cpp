@@ -15,7 +15,8 @@ const LinkTier& ClusterSpec::tierFor(int64_t span) const {
 
 Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices) {
   if (numDevices < 1)
-    return Error(invalidArgument(fmt::format("a cluster has at least 1 device, not {}", numDevices)));
+    return Error(
+        invalidArgument(fmt::format("a cluster has at least 1 device, not {}", numDevices)));
   for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i) {
     LinkTier& tier = cluster.tiers[i];
     if (numDevices > tier.devices && numDevices % tier.devices != 0)

@@ -21,12 +21,12 @@ struct PeakRate {
 struct DeviceSpec {
   std::string name;
   DeviceKind kind = DeviceKind::kCuda;
-  std::vector<PeakRate> matmul;      // dense peak per dtype
-  double matmulEfficiency = 1.0;     // reachable share of the peak on large matrices
+  std::vector<PeakRate> matmul;   // dense peak per dtype
+  double matmulEfficiency = 1.0;  // reachable share of the peak on large matrices
   Bytes memory;
   BytesPerSecond memoryBandwidth;
   double memoryEfficiency = 1.0;
-  Seconds launchOverhead;            // per kernel
+  Seconds launchOverhead;  // per kernel
   bool operator==(const DeviceSpec&) const = default;
 };
 
@@ -45,25 +45,25 @@ struct ClusterSpec {
   int64_t numDevices = 1;
   std::vector<LinkTier> tiers;  // innermost first; the last one spans all devices
 
-  // The tier that joins a group of ranks that lie within one block of `span` consecutive devices: the
-  // innermost that holds them, the last one for any larger span. Requires at least one tier.
+  // The tier that joins a group of ranks that lie within one block of `span` consecutive devices:
+  // the innermost that holds them, the last one for any larger span. Requires at least one tier.
   const LinkTier& tierFor(int64_t span) const;
   bool operator==(const ClusterSpec&) const = default;
 };
 
-// The same hardware with another number of devices: the last tier spans them all, inner groups larger than
-// the cluster shrink to it. Apply it to the cluster as loaded (a shrunk group does not grow back).
-// kInvalidArgument: the count is below 1, or not a whole number of inner groups.
+// The same hardware with another number of devices: the last tier spans them all, inner groups
+// larger than the cluster shrink to it. Apply it to the cluster as loaded (a shrunk group does not
+// grow back). kInvalidArgument: the count is below 1, or not a whole number of inner groups.
 Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices);
 
 // What the software does. The hardware says nothing of this.
 struct StackProfile {
   std::string name = "trireme";
-  bool flashAttention = true;            // no s x s tensor is kept
-  double optimizerBytesPerParameter = 0; // 0: derived from the precision by ir/expand
+  bool flashAttention = true;             // no s x s tensor is kept
+  double optimizerBytesPerParameter = 0;  // 0: derived from the precision by ir/expand
   bool overlapGradientReduction = false;
   bool overlapPipelineTransfers = true;
-  Bytes fixedReserve;                    // context, libraries, fragmentation
+  Bytes fixedReserve;  // context, libraries, fragmentation
   bool operator==(const StackProfile&) const = default;
 };
 

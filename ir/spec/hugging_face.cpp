@@ -18,19 +18,48 @@ constexpr EnumName<HfFamily> kFamilies[] = {{"gpt2", HfFamily::kGpt2},
                                             {"mistral", HfFamily::kMistral},
                                             {"qwen2", HfFamily::kQwen2}};
 
-// Cannot change a training step as a function of (weights, tokens): names, tokenizer, generation, storage. Dropout
-// rates are training settings and are taken only from the training file.
-constexpr std::string_view kHarmless[] = {
-    "architectures", "torch_dtype", "dtype", "transformers_version", "bos_token_id", "eos_token_id",
-    "pad_token_id", "unk_token_id", "sep_token_id", "decoder_start_token_id", "use_cache",
-    "embd_pdrop", "attn_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout",
-    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
-    "summary_use_proj", "task_specific_params", "id2label", "label2id", "num_labels", "problem_type",
-    "finetuning_task", "return_dict", "output_attentions", "output_hidden_states",
-    "gradient_checkpointing", "_attn_implementation", "_commit_hash", "_num_labels", "tokenizer_class",
-    "prefix", "max_length"};
+// Cannot change a training step as a function of (weights, tokens): names, tokenizer, generation,
+// storage. Dropout rates are training settings and are taken only from the training file.
+constexpr std::string_view kHarmless[] = {"architectures",
+                                          "torch_dtype",
+                                          "dtype",
+                                          "transformers_version",
+                                          "bos_token_id",
+                                          "eos_token_id",
+                                          "pad_token_id",
+                                          "unk_token_id",
+                                          "sep_token_id",
+                                          "decoder_start_token_id",
+                                          "use_cache",
+                                          "embd_pdrop",
+                                          "attn_pdrop",
+                                          "resid_pdrop",
+                                          "attention_dropout",
+                                          "hidden_dropout",
+                                          "summary_activation",
+                                          "summary_first_dropout",
+                                          "summary_proj_to_labels",
+                                          "summary_type",
+                                          "summary_use_proj",
+                                          "task_specific_params",
+                                          "id2label",
+                                          "label2id",
+                                          "num_labels",
+                                          "problem_type",
+                                          "finetuning_task",
+                                          "return_dict",
+                                          "output_attentions",
+                                          "output_hidden_states",
+                                          "gradient_checkpointing",
+                                          "_attn_implementation",
+                                          "_commit_hash",
+                                          "_num_labels",
+                                          "tokenizer_class",
+                                          "prefix",
+                                          "max_length"};
 
-// An option that may only have the values that leave the model as ModelSpec describes it. null is always one.
+// An option that may only have the values that leave the model as ModelSpec describes it. null is
+// always one.
 struct Fixed {
   std::string_view key;
   std::array<std::string_view, 2> accepted;  // unused places are empty
@@ -60,7 +89,8 @@ constexpr Fixed kFixedForLlamaLike[] = {
     {"pretraining_tp", {"1"}, "matrix products are not split as in pre-training"},
 };
 
-// "{}" and "[]" for an empty map and list, the text of a scalar; nothing that `accepted` lists otherwise.
+// "{}" and "[]" for an empty map and list, the text of a scalar; nothing that `accepted` lists
+// otherwise.
 std::string comparable(const Node& node) {
   if (node.kind == Node::Kind::kScalar) return node.text;
   if (!node.items.empty()) return "(a value)";
@@ -115,10 +145,15 @@ class Importer {
 
   void readGpt2() {
     demandAll(kFixedForGpt2);
-    hfKeys_ = {{"name", "_name_or_path"}, {"layers", "n_layer"},        {"hidden_size", "n_embd"},
-               {"heads", "n_head"},          {"kv_heads", "n_head"},
-               {"head_size", "n_head"},      {"ffn_size", "n_inner"},
-               {"max_sequence", "n_positions"}, {"norm_epsilon", "layer_norm_epsilon"}};
+    hfKeys_ = {{"name", "_name_or_path"},
+               {"layers", "n_layer"},
+               {"hidden_size", "n_embd"},
+               {"heads", "n_head"},
+               {"kv_heads", "n_head"},
+               {"head_size", "n_head"},
+               {"ffn_size", "n_inner"},
+               {"max_sequence", "n_positions"},
+               {"norm_epsilon", "layer_norm_epsilon"}};
     model_.family = ModelFamily::kGpt;
     map_.required("n_layer", &model_.numLayers);
     map_.required("n_embd", &model_.hiddenSize);
@@ -127,9 +162,11 @@ class Importer {
     int64_t context = model_.maxSequence;
     map_.optional("n_ctx", &context);
     if (context != model_.maxSequence) {
-      map_.fail(*map_.child("n_ctx"), fmt::format("differs from n_positions ({})", model_.maxSequence));
+      map_.fail(*map_.child("n_ctx"),
+                fmt::format("differs from n_positions ({})", model_.maxSequence));
     }
-    if (model_.hiddenSize > 0 && model_.hiddenSize <= kMaxSize) model_.ffnSize = 4 * model_.hiddenSize;
+    if (model_.hiddenSize > 0 && model_.hiddenSize <= kMaxSize)
+      model_.ffnSize = 4 * model_.hiddenSize;
     map_.optional("n_inner", &model_.ffnSize);
     map_.optional("layer_norm_epsilon", &model_.normEpsilon);
     map_.optional("tie_word_embeddings", &model_.tiedEmbeddings);
@@ -139,9 +176,13 @@ class Importer {
 
   void readLlamaLike(HfFamily family) {
     demandAll(kFixedForLlamaLike);
-    hfKeys_ = {{"name", "_name_or_path"}, {"layers", "num_hidden_layers"}, {"heads", "num_attention_heads"},
-               {"kv_heads", "num_key_value_heads"}, {"head_size", "head_dim"},
-               {"ffn_size", "intermediate_size"}, {"max_sequence", "max_position_embeddings"},
+    hfKeys_ = {{"name", "_name_or_path"},
+               {"layers", "num_hidden_layers"},
+               {"heads", "num_attention_heads"},
+               {"kv_heads", "num_key_value_heads"},
+               {"head_size", "head_dim"},
+               {"ffn_size", "intermediate_size"},
+               {"max_sequence", "max_position_embeddings"},
                {"norm_epsilon", "rms_norm_eps"}};
     model_.family = ModelFamily::kLlama;
     model_.norm = NormKind::kRmsNorm;
@@ -202,9 +243,10 @@ class Importer {
     double theta = model_.ropeTheta;
     rope.optional("rope_theta", &theta);
     if (type != "default")
-      rope.fail(*rope.child("rope_type"),
-                fmt::format("{} is not supported (accepted: default): rotary positions are not scaled",
-                            quoteForMessage(type)));
+      rope.fail(
+          *rope.child("rope_type"),
+          fmt::format("{} is not supported (accepted: default): rotary positions are not scaled",
+                      quoteForMessage(type)));
     if (map_.child("rope_theta") && theta != model_.ropeTheta)
       rope.fail(*rope.child("rope_theta"), "differs from rope_theta outside the map");
     model_.ropeTheta = theta;
@@ -220,11 +262,12 @@ class Importer {
     }
     for (const Node& type : types->items)
       if (type.text != "full_attention")
-        map_.fail(*types, fmt::format("{} is not supported (accepted: full_attention)", describe(type)));
+        map_.fail(*types,
+                  fmt::format("{} is not supported (accepted: full_attention)", describe(type)));
   }
 
-  // In Llama, attention_bias adds biases to q, k, v and the output, mlp_bias to the feed-forward matrices.
-  // ModelSpec has one switch for q, k, v and one for all others: both or none.
+  // In Llama, attention_bias adds biases to q, k, v and the output, mlp_bias to the feed-forward
+  // matrices. ModelSpec has one switch for q, k, v and one for all others: both or none.
   void readLlamaBiases() {
     bool attention = false;
     bool mlp = false;
@@ -259,7 +302,8 @@ class Importer {
   void refuseWindow(std::string_view key, int64_t window) {
     if (window >= model_.maxSequence) return;
     const std::string message = fmt::format(
-        "attention within a sliding window of {0} tokens is not supported, and max_position_embeddings is {1}; "
+        "attention within a sliding window of {0} tokens is not supported, and "
+        "max_position_embeddings is {1}; "
         "sequences of up to {0} tokens are unaffected: set max_position_embeddings to {0} to train "
         "those, or the window to null for full attention",
         window, model_.maxSequence);

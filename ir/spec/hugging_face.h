@@ -1,8 +1,8 @@
 // Reads a Hugging Face config.json of gpt2, llama, mistral or qwen2.
 //
-// An absent option has the default that the `transformers` library gives it. An option that changes the
-// computation and has no counterpart in ModelSpec is refused by name; one that cannot change it is ignored;
-// one that is not known either way is refused.
+// An absent option has the default that the `transformers` library gives it. An option that changes
+// the computation and has no counterpart in ModelSpec is refused by name; one that cannot change it
+// is ignored; one that is not known either way is refused.
 #pragma once
 #include <string>
 

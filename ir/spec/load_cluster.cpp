@@ -6,14 +6,17 @@
 namespace trireme::spec {
 namespace {
 
-constexpr EnumName<DeviceKind> kKindArray[] = {{"host", DeviceKind::kHost}, {"cuda", DeviceKind::kCuda}};
+constexpr EnumName<DeviceKind> kKindArray[] = {{"host", DeviceKind::kHost},
+                                               {"cuda", DeviceKind::kCuda}};
 constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
 constexpr int64_t kMaxDevices = int64_t{1} << 24;
 
 // The number itself: for quantities, what count() gives in base units.
 double plain(double value) { return value; }
 template <typename Tag>
-double plain(Quantity<Tag> value) { return value.count(); }
+double plain(Quantity<Tag> value) {
+  return value.count();
+}
 
 template <typename T>
 void readPositive(MapReader& map, std::string_view key, T* out) {
@@ -82,11 +85,13 @@ void readTier(MapReader& cluster, const Node& node, const std::string& path, boo
   readNotNegative(map, "latency", &tier.latency);
   if (map.firstValueError().ok()) {
     if (tier.devices < 1 || tier.devices % inner != 0)
-      map.merge(map.errorFor({"devices", fmt::format("must be a multiple of the tier before ({}), got {}",
-                                                     inner, tier.devices)}));
+      map.merge(
+          map.errorFor({"devices", fmt::format("must be a multiple of the tier before ({}), got {}",
+                                               inner, tier.devices)}));
     else if (isLast && tier.devices != spec->numDevices)
-      map.merge(map.errorFor({"devices", fmt::format("the last tier must span all {} devices, got {}",
-                                                     spec->numDevices, tier.devices)}));
+      map.merge(
+          map.errorFor({"devices", fmt::format("the last tier must span all {} devices, got {}",
+                                               spec->numDevices, tier.devices)}));
   }
   cluster.merge(map.finish());
   spec->tiers.push_back(tier);
@@ -96,12 +101,14 @@ void readTiers(MapReader& cluster, ClusterSpec* spec) {
   const Node* node = cluster.requiredChild("tiers");
   if (!node) return;
   if (node->kind != Node::Kind::kList || node->items.empty()) {
-    cluster.fail(*node, fmt::format("expected a list of tiers, innermost first, got {}",
-                                    node->kind == Node::Kind::kList ? "an empty one" : describe(*node)));
+    cluster.fail(*node,
+                 fmt::format("expected a list of tiers, innermost first, got {}",
+                             node->kind == Node::Kind::kList ? "an empty one" : describe(*node)));
     return;
   }
   for (size_t i = 0; i < node->items.size() && cluster.firstValueError().ok(); ++i)
-    readTier(cluster, node->items[i], fmt::format("tiers[{}].", i), i + 1 == node->items.size(), spec);
+    readTier(cluster, node->items[i], fmt::format("tiers[{}].", i), i + 1 == node->items.size(),
+             spec);
 }
 
 }  // namespace

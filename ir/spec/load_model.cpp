@@ -84,7 +84,8 @@ Result<ModelSpec> parseModel(const std::string& text, const std::string& name) {
   MapReader map(name, root);
   ModelSpec model = readModel(map);
   TRIREME_RETURN_IF_ERROR(map.finish());
-  if (const std::optional<Problem> problem = findProblem(model)) return Error(map.errorFor(*problem));
+  if (const std::optional<Problem> problem = findProblem(model))
+    return Error(map.errorFor(*problem));
   return model;
 }
 

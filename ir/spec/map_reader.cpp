@@ -54,7 +54,9 @@ Status readQuantity(const Node& node, Result<T> (*parse)(std::string_view), T* o
 
 }  // namespace
 
-Status readValue(const Node& node, int64_t* out) { return readInteger(node, "a whole number", out); }
+Status readValue(const Node& node, int64_t* out) {
+  return readInteger(node, "a whole number", out);
+}
 Status readValue(const Node& node, uint64_t* out) {
   return readInteger(node, "a whole number that is not negative", out);
 }
@@ -92,9 +94,9 @@ Status readValue(const Node& node, FlopsPerSecond* out) {
 MapReader::MapReader(const std::string& file, const Node& node, std::string path)
     : file_(file), node_(node), path_(std::move(path)) {
   if (node.kind != Node::Kind::kMap)
-    error_ = errorAt(file_, node.mark,
-                     fmt::format("{}expected a map of keys and values, got {}", subject(path_),
-                                 describe(node)));
+    error_ = errorAt(
+        file_, node.mark,
+        fmt::format("{}expected a map of keys and values, got {}", subject(path_), describe(node)));
 }
 
 const Node* MapReader::child(std::string_view key) {

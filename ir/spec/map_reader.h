@@ -5,9 +5,10 @@
 //   map.optional("name", &model.name);
 //   TRIREME_RETURN_IF_ERROR(map.finish());
 //
-// The keys asked for are the valid ones, so no list of keys can fall behind. The reader keeps the first error;
-// `finish` returns, in this order: an unknown key (a typo is the better explanation of a missing key), a bad
-// value, a missing key. A key that may be asked for must be asked for on every path.
+// The keys asked for are the valid ones, so no list of keys can fall behind. The reader keeps the
+// first error; `finish` returns, in this order: an unknown key (a typo is the better explanation of
+// a missing key), a bad value, a missing key. A key that may be asked for must be asked for on
+// every path.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -54,7 +55,8 @@ Status readValue(const Node& node, FlopsPerSecond* out);
 
 class MapReader {
  public:
-  // `path` comes before the keys in messages ("device."). `file` and `node` must outlive the reader.
+  // `path` comes before the keys in messages ("device."). `file` and `node` must outlive the
+  // reader.
   MapReader(const std::string& file, const Node& node, std::string path = "");
 
   // Hugging Face writes null for "use the default". Applies to the calls that follow.

@@ -10,7 +10,8 @@
 namespace trireme::spec {
 namespace {
 
-// One spelling of a unit. Both factors are exact, and one of them is 1: "5 us" is 5 / 1e6, rounded once.
+// One spelling of a unit. Both factors are exact, and one of them is 1: "5 us" is 5 / 1e6, rounded
+// once.
 struct Unit {
   std::string_view name;
   double multiply = 1;
@@ -26,8 +27,8 @@ constexpr Unit kBytes[] = {{"B"},        {"kB", 1e3},  {"MB", 1e6},  {"GB", 1e9}
                            {"KiB", kKi}, {"MiB", kMi}, {"GiB", kGi}, {"TiB", kTi}};
 constexpr Unit kSeconds[] = {{"s"}, {"ms", 1, 1e3}, {"us", 1, 1e6}, {"ns", 1, 1e9}};
 constexpr Unit kBytesPerSecond[] = {
-    {"B/s"},        {"kB/s", 1e3},     {"MB/s", 1e6},      {"GB/s", 1e9},      {"TB/s", 1e12},
-    {"KiB/s", kKi}, {"MiB/s", kMi},    {"GiB/s", kGi},     {"TiB/s", kTi},     {"bit/s", 1, 8},
+    {"B/s"},         {"kB/s", 1e3},     {"MB/s", 1e6},     {"GB/s", 1e9},    {"TB/s", 1e12},
+    {"KiB/s", kKi},  {"MiB/s", kMi},    {"GiB/s", kGi},    {"TiB/s", kTi},   {"bit/s", 1, 8},
     {"kbit/s", 125}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}, {"Tbit/s", 125e9}};
 constexpr Unit kFlopsPerSecond[] = {
     {"FLOP/s"}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
@@ -72,22 +73,22 @@ Result<double> parseQuantity(std::string_view text, std::span<const Unit> units,
                              std::string_view example) {
   const size_t length = numberLength(text);
   if (length == 0)
-    return Error(invalidArgument(
-        fmt::format("expected a number with a unit such as '{}'; units: {}", example, listOf(units))));
+    return Error(invalidArgument(fmt::format(
+        "expected a number with a unit such as '{}'; units: {}", example, listOf(units))));
   TRIREME_ASSIGN_OR_RETURN(const double number, parseDecimal(text.substr(0, length)));
   std::string_view name = text.substr(length);
   while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
   if (name.empty())
-    return Error(invalidArgument(fmt::format("a bare number has no unit; write it like '{}'; units: {}",
-                                             example, listOf(units))));
+    return Error(invalidArgument(fmt::format(
+        "a bare number has no unit; write it like '{}'; units: {}", example, listOf(units))));
   for (const Unit& unit : units) {
     if (unit.name != name) continue;
     const double value = number * unit.multiply / unit.divide;
     if (!std::isfinite(value)) return Error(invalidArgument("the number is out of range"));
     return value;
   }
-  return Error(invalidArgument(fmt::format("unknown unit; write it like '{}'; units: {}", example,
-                                           listOf(units))));
+  return Error(invalidArgument(
+      fmt::format("unknown unit; write it like '{}'; units: {}", example, listOf(units))));
 }
 
 template <typename T>

@@ -1,7 +1,7 @@
 // Quantities as users write them: a number, a space and a unit ("200 Gbit/s", "80 GiB", "5 us").
 //
-// k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti powers of 1024; bit/s is an eighth of B/s. A bare number is
-// refused, and so is a unit in another spelling: the message lists the valid ones.
+// k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti powers of 1024; bit/s is an eighth of B/s. A bare
+// number is refused, and so is a unit in another spelling: the message lists the valid ones.
 #pragma once
 #include <string_view>
 
@@ -16,8 +16,8 @@ Result<Seconds> parseSeconds(std::string_view text);                // "5 us"
 Result<BytesPerSecond> parseBytesPerSecond(std::string_view text);  // "900 GB/s", "200 Gbit/s"
 Result<FlopsPerSecond> parseFlopsPerSecond(std::string_view text);  // "312 TFLOP/s"
 
-// A decimal number and nothing else: no inf, nan, hexadecimal, or leading plus; within the range of double.
-// Errors: kInvalidArgument.
+// A decimal number and nothing else: no inf, nan, hexadecimal, or leading plus; within the range of
+// double. Errors: kInvalidArgument.
 Result<double> parseDecimal(std::string_view text);
 
 }  // namespace trireme::spec

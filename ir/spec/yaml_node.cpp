@@ -13,7 +13,8 @@
 namespace trireme::spec {
 namespace {
 
-// Number of bytes of the UTF-8 sequence at `i`, 0 if it is malformed (overlong forms and surrogates included).
+// Number of bytes of the UTF-8 sequence at `i`, 0 if it is malformed (overlong forms and surrogates
+// included).
 size_t utf8Length(std::string_view text, size_t i) {
   const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned char lead = byte(i);
@@ -58,7 +59,7 @@ class TreeBuilder : public YAML::EventHandler {
                 const std::string& value) override {
     refuseAnchor(mark, anchor);
     refuseTag(mark, tag);
-    // yaml-cpp reads "\\N" and "\\_" as single bytes of Latin-1.
+    // yaml-cpp reads "\N" and "\_" as single bytes of Latin-1.
     if (!isValidUtf8(value))
       throw Refusal{fromYaml(mark), "an escape in this text does not give valid UTF-8"};
     Node node = scalar(mark, Node::Kind::kScalar);
@@ -104,7 +105,8 @@ class TreeBuilder : public YAML::EventHandler {
       throw Refusal{fromYaml(mark), "tags (!name) are not supported"};
   }
 
-  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Kind kind) {
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+            Node::Kind kind) {
     refuseAnchor(mark, anchor);
     refuseTag(mark, tag);
     if (frames_.size() >= static_cast<size_t>(kMaxDocumentDepth))
@@ -149,7 +151,8 @@ class TreeBuilder : public YAML::EventHandler {
   std::vector<Frame> frames_;
 };
 
-// yaml-cpp takes some control characters for its own marks (0x04 is its end of file): none reaches it.
+// yaml-cpp takes some control characters for its own marks (0x04 is its end of file): none reaches
+// it.
 Status checkBytes(const std::string& text, const std::string& name) {
   if (text.size() > kMaxDocumentBytes)
     return errorAt(name, {}, fmt::format("the file is larger than {} bytes", kMaxDocumentBytes));
@@ -192,10 +195,14 @@ std::string quoteForMessage(std::string_view text) {
 
 std::string describe(const Node& node) {
   switch (node.kind) {
-    case Node::Kind::kNull: return "nothing";
-    case Node::Kind::kScalar: return quoteForMessage(node.text);
-    case Node::Kind::kList: return "a list";
-    case Node::Kind::kMap: return "a map";
+    case Node::Kind::kNull:
+      return "nothing";
+    case Node::Kind::kScalar:
+      return quoteForMessage(node.text);
+    case Node::Kind::kList:
+      return "a list";
+    case Node::Kind::kMap:
+      return "a map";
   }
   return "nothing";
 }

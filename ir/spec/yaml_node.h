@@ -1,8 +1,9 @@
 // A YAML (or JSON) document as a small tree in which every node knows its place.
 //
-// The subset: one document of maps, lists and scalars. Anchors, aliases, tags, duplicate keys, keys that are
-// not text, control characters and invalid UTF-8 are refused, and so are documents over the limits below. So
-// any bytes give a tree or an error, in time and memory proportional to their number.
+// The subset: one document of maps, lists and scalars. Anchors, aliases, tags, duplicate keys, keys
+// that are not text, control characters and invalid UTF-8 are refused, and so are documents over
+// the limits below. So any bytes give a tree or an error, in time and memory proportional to their
+// number.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -25,9 +26,9 @@ struct Node {
   enum class Kind : uint8_t { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
   Mark mark;
-  std::string text;         // of a scalar
-  bool quoted = false;      // a quoted scalar is text, whatever it looks like
-  std::string key;          // of a node within a map
+  std::string text;     // of a scalar
+  bool quoted = false;  // a quoted scalar is text, whatever it looks like
+  std::string key;      // of a node within a map
   Mark keyMark;
   std::vector<Node> items;  // of a list or a map, in order
 
@@ -35,7 +36,8 @@ struct Node {
   const Node* find(std::string_view name) const;
 };
 
-// What the node is, for messages: "a map", "a list", "nothing", "'text'" (shortened, without line breaks).
+// What the node is, for messages: "a map", "a list", "nothing", "'text'" (shortened, without line
+// breaks).
 std::string describe(const Node& node);
 std::string quoteForMessage(std::string_view text);
 

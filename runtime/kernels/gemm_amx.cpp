@@ -42,10 +42,10 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-TRIREME_AMX void beginTiles() {
-  const TileConfig config;
-  _tile_loadconfig(&config);
-}
+// In static memory: GCC 12 believes that the instruction reads 8 bytes and drops other stores.
+const TileConfig kTileConfig;
+
+TRIREME_AMX void beginTiles() { _tile_loadconfig(&kTileConfig); }
 TRIREME_AMX void endTiles() { _tile_release(); }
 
 TRIREME_AMX void multiplyTiles(int64_t depth, const void* aPanel, const void* bPanel, float* c,

@@ -1,5 +1,6 @@
-// Any bytes give a spec or an error with its place: never a crash, an exception, or a value that the verifier
-// would refuse. Valid documents are mutated by a generator with a fixed seed, so a failure can be repeated.
+// Any bytes give a spec or an error with its place: never a crash, an exception, or a value that
+// the verifier would refuse. Valid documents are mutated by a generator with a fixed seed, so a
+// failure can be repeated.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -85,14 +86,68 @@ const char* const kStack =
     "fixed_reserve: {value: 2 GiB, source: a}\n"
     "optimizer_bytes_per_parameter: {value: 12, source: a}\n";
 
-// What parsers trip over: the syntax of YAML and JSON, numbers at the ends of their ranges, broken UTF-8.
-const std::string kTokens[] = {
-    "&a ", "*a", "!!int ", "!<x> ", "? ", "- ", "[", "]", "{", "}", ",", ":", ": ", "|\n", ">-\n", "---\n", "...\n",
-    "%YAML 1.9\n", "%TAG ! x\n", "#", "\t", "\r", "\n", "\n  ", "'", "\"", "\\u0000", "\\ud800", "\\x", "~", "null",
-    "<<: ", "@", "`", "-1", "0", "1e999", "1e-999", ".nan", "-.inf", "0x10", "9223372036854775807",
-    "9223372036854775808", "18446744073709551616", "1073741824", "true", "80", " GB", " Gb/s", "\x80", "\xC3",
-    "\xED\xA0\x80", "\xEF\xBB\xBF", "\xFF\xFE", std::string(1, '\0'), "\x04", "\x7F", std::string(200, '['),
-    std::string(200, '{'), std::string(3000, 'a')};
+// What parsers trip over: the syntax of YAML and JSON, numbers at the ends of their ranges, broken
+// UTF-8.
+const std::string kTokens[] = {"&a ",
+                               "*a",
+                               "!!int ",
+                               "!<x> ",
+                               "? ",
+                               "- ",
+                               "[",
+                               "]",
+                               "{",
+                               "}",
+                               ",",
+                               ":",
+                               ": ",
+                               "|\n",
+                               ">-\n",
+                               "---\n",
+                               "...\n",
+                               "%YAML 1.9\n",
+                               "%TAG ! x\n",
+                               "#",
+                               "\t",
+                               "\r",
+                               "\n",
+                               "\n  ",
+                               "'",
+                               "\"",
+                               "\\u0000",
+                               "\\ud800",
+                               "\\x",
+                               "~",
+                               "null",
+                               "<<: ",
+                               "@",
+                               "`",
+                               "-1",
+                               "0",
+                               "1e999",
+                               "1e-999",
+                               ".nan",
+                               "-.inf",
+                               "0x10",
+                               "9223372036854775807",
+                               "9223372036854775808",
+                               "18446744073709551616",
+                               "1073741824",
+                               "true",
+                               "80",
+                               " GB",
+                               " Gb/s",
+                               "\x80",
+                               "\xC3",
+                               "\xED\xA0\x80",
+                               "\xEF\xBB\xBF",
+                               "\xFF\xFE",
+                               std::string(1, '\0'),
+                               "\x04",
+                               "\x7F",
+                               std::string(200, '['),
+                               std::string(200, '{'),
+                               std::string(3000, 'a')};
 
 class Mutator {
  public:
@@ -113,16 +168,26 @@ class Mutator {
       case 0:
         if (at < text.size()) text[at] = static_cast<char>(below(256));
         break;
-      case 1: text.erase(at, length); break;
-      case 2: text.insert(below(text.size() + 1), text.substr(at, length)); break;
-      case 3: text.insert(at, kTokens[below(std::size(kTokens))]); break;
-      case 4: text.replace(at, length, kTokens[below(std::size(kTokens))]); break;
+      case 1:
+        text.erase(at, length);
+        break;
+      case 2:
+        text.insert(below(text.size() + 1), text.substr(at, length));
+        break;
+      case 3:
+        text.insert(at, kTokens[below(std::size(kTokens))]);
+        break;
+      case 4:
+        text.replace(at, length, kTokens[below(std::size(kTokens))]);
+        break;
       case 5: {
         const std::string& other = corpus[below(corpus.size())];
         text.insert(at, other.substr(below(other.size()), below(80)));
         break;
       }
-      default: text.resize(at); break;
+      default:
+        text.resize(at);
+        break;
     }
   }
 
@@ -167,8 +232,9 @@ void checkCluster(const ClusterSpec& cluster) {
 void checkStack(const StackProfile& stack) { EXPECT_GE(stack.fixedReserve.count(), 0); }
 
 template <typename T>
-int fuzz(const std::vector<std::string>& seeds, Result<T> (*parse)(const std::string&, const std::string&),
-         void (*check)(const T&), int numCases) {
+int fuzz(const std::vector<std::string>& seeds,
+         Result<T> (*parse)(const std::string&, const std::string&), void (*check)(const T&),
+         int numCases) {
   const std::vector<std::string> corpus = {kModel, kConfig, kTraining, kCluster, kStack};
   Mutator mutator(20240229);
   int numAccepted = 0;
@@ -189,7 +255,8 @@ int fuzz(const std::vector<std::string>& seeds, Result<T> (*parse)(const std::st
   return numAccepted;
 }
 
-// Some mutants are harmless (in a comment, in a name): a loop that accepts none tests nothing but the refusals.
+// Some mutants are harmless (in a comment, in a name): a loop that accepts none tests nothing but
+// the refusals.
 TEST(SpecFuzz, ModelsNeverCrash) {
   EXPECT_GT(fuzz<ModelSpec>({kModel, kConfig}, parseModel, checkModel, 9000), 20);
 }
@@ -222,9 +289,11 @@ TEST(SpecFuzz, EveryPrefixOfAValidDocumentIsHandled) {
     for (size_t length = 0; length < text.size(); ++length) {
       const std::string prefix = text.substr(0, length);
       for (const Status& status :
-           {parseModel(prefix, "fuzz.yaml").has_value() ? Status() : parseModel(prefix, "fuzz.yaml").error(),
-            parseCluster(prefix, "fuzz.yaml").has_value() ? Status()
-                                                          : parseCluster(prefix, "fuzz.yaml").error()})
+           {parseModel(prefix, "fuzz.yaml").has_value() ? Status()
+                                                        : parseModel(prefix, "fuzz.yaml").error(),
+            parseCluster(prefix, "fuzz.yaml").has_value()
+                ? Status()
+                : parseCluster(prefix, "fuzz.yaml").error()})
         EXPECT_TRUE(status.ok() || hasPlace(status)) << status.message();
     }
 }

@@ -53,7 +53,8 @@ TEST(RandomWord, UsesAllBitsOfSampleAndElement) {
 TEST(DropoutThreshold, KeepsTheRightShare) {
   EXPECT_EQ(dropoutThreshold(0.0), 0u);
   EXPECT_EQ(dropoutThreshold(0.5), 0x80000000u);
-  // 100,000 Bernoulli draws of p = 0.1: standard deviation sqrt(0.09 / 1e5) = 0.00095; five of them.
+  // 100,000 Bernoulli draws of p = 0.1: standard deviation sqrt(0.09 / 1e5) = 0.00095; five of
+  // them.
   const RngKey key = makeRngKey(1234, 0, 0, RngStream::kEmbeddingDropout);
   int dropped = 0;
   for (uint64_t i = 0; i < 100'000; ++i) dropped += randomWord(key, 0, i) < dropoutThreshold(0.1);

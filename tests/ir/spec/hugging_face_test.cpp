@@ -38,11 +38,14 @@ Result<ModelSpec> parse(const std::string& text) { return parseModel(text, "conf
 std::string gpt2With(const std::string& option) {
   return messageOf(parse(replaced(kGpt2, "{\n", "{\n  " + option + ",\n")));
 }
-std::string llamaWith(const std::string& options) { return messageOf(parse(llamaLike("llama", options))); }
+std::string llamaWith(const std::string& options) {
+  return messageOf(parse(llamaLike("llama", options)));
+}
 
 TEST(HuggingFaceExamples, EqualOurOwnDescriptions) {
-  for (const auto& [file, ours] : {std::pair("gpt2", "gpt2-124m"), std::pair("llama2-7b", "llama2-7b"),
-                                   std::pair("mistral-7b", "mistral-7b"), std::pair("qwen2-7b", "qwen2-7b")}) {
+  for (const auto& [file, ours] :
+       {std::pair("gpt2", "gpt2-124m"), std::pair("llama2-7b", "llama2-7b"),
+        std::pair("mistral-7b", "mistral-7b"), std::pair("qwen2-7b", "qwen2-7b")}) {
     Result<ModelSpec> imported = loadModel(examplePath(std::string("models/hf/") + file + ".json"));
     ASSERT_TRUE(imported.has_value()) << messageOf(imported);
     const Result<ModelSpec> own = loadModel(examplePath(std::string("models/") + ours + ".yaml"));
@@ -65,10 +68,11 @@ TEST(HuggingFaceGpt2, AbsentOptionsHaveTheLibrarysDefaults) {
 
 TEST(HuggingFaceGpt2, WrittenOptionsAreTaken) {
   const ModelSpec m =
-      parse(replaced(kGpt2, "{\n",
-                     "{\"n_inner\": 20, \"tie_word_embeddings\": false, \"layer_norm_epsilon\": 1e-6, "
-                     "\"initializer_range\": 0.01, \"activation_function\": \"gelu_pytorch_tanh\", "
-                     "\"_name_or_path\": \"mine\",\n"))
+      parse(replaced(
+                kGpt2, "{\n",
+                "{\"n_inner\": 20, \"tie_word_embeddings\": false, \"layer_norm_epsilon\": 1e-6, "
+                "\"initializer_range\": 0.01, \"activation_function\": \"gelu_pytorch_tanh\", "
+                "\"_name_or_path\": \"mine\",\n"))
           .value();
   EXPECT_EQ(m.ffnSize, 20);
   EXPECT_FALSE(m.tiedEmbeddings);
@@ -78,7 +82,9 @@ TEST(HuggingFaceGpt2, WrittenOptionsAreTaken) {
 }
 
 TEST(HuggingFaceGpt2, NullMeansTheDefault) {
-  EXPECT_EQ(parse(replaced(kGpt2, "{\n", "{\"n_inner\": null, \"quantization_config\": null,\n"))->ffnSize, 32);
+  EXPECT_EQ(parse(replaced(kGpt2, "{\n", "{\"n_inner\": null, \"quantization_config\": null,\n"))
+                ->ffnSize,
+            32);
 }
 
 TEST(HuggingFaceGpt2, RefusesByNameWhatChangesTheComputation) {
@@ -92,10 +98,12 @@ TEST(HuggingFaceGpt2, RefusesByNameWhatChangesTheComputation) {
               HasSubstr("scale_attn_by_inverse_layer_idx: 'true' is not supported"));
   EXPECT_THAT(gpt2With("\"reorder_and_upcast_attn\": true"),
               HasSubstr("reorder_and_upcast_attn: 'true' is not supported"));
-  EXPECT_THAT(gpt2With("\"add_cross_attention\": true"), HasSubstr("add_cross_attention: 'true' is not"));
+  EXPECT_THAT(gpt2With("\"add_cross_attention\": true"),
+              HasSubstr("add_cross_attention: 'true' is not"));
   EXPECT_THAT(gpt2With("\"quantization_config\": {\"bits\": 4}"),
               HasSubstr("quantization_config: a map is not supported (accepted: null)"));
-  EXPECT_THAT(gpt2With("\"pruned_heads\": {\"0\": [1]}"), HasSubstr("pruned_heads: a map is not supported"));
+  EXPECT_THAT(gpt2With("\"pruned_heads\": {\"0\": [1]}"),
+              HasSubstr("pruned_heads: a map is not supported"));
   EXPECT_EQ(gpt2With("\"pruned_heads\": {}"), "(no error)");
   EXPECT_EQ(gpt2With("\"scale_attn_weights\": true"), "(no error)");
 }
@@ -106,26 +114,30 @@ TEST(HuggingFaceGpt2, ContextMustAgreeWithPositions) {
 }
 
 TEST(HuggingFaceGpt2, DropoutIsATrainingSetting) {
-  EXPECT_EQ(gpt2With("\"attn_pdrop\": 0.5, \"embd_pdrop\": 0.5, \"resid_pdrop\": 0.5"), "(no error)");
+  EXPECT_EQ(gpt2With("\"attn_pdrop\": 0.5, \"embd_pdrop\": 0.5, \"resid_pdrop\": 0.5"),
+            "(no error)");
 }
 
 TEST(HuggingFace, UnknownOptionIsRefused) {
   EXPECT_EQ(gpt2With("\"use_flux_capacitor\": 0"),
-            "config.json:2:3: unknown option 'use_flux_capacitor': cannot tell whether it changes the model");
+            "config.json:2:3: unknown option 'use_flux_capacitor': cannot tell whether it changes "
+            "the model");
   EXPECT_THAT(gpt2With("\"auto_map\": {}"), HasSubstr("unknown option 'auto_map'"));
   // An option of another family is unknown to this one.
   EXPECT_THAT(gpt2With("\"hidden_size\": 8"), HasSubstr("unknown option 'hidden_size'"));
 }
 
 TEST(HuggingFace, UnknownModelTypeIsRefused) {
-  EXPECT_EQ(messageOf(parse("{\"model_type\": \"bert\", \"hidden_size\": 8}")),
-            "config.json:1:16: model_type: unknown value 'bert'; valid: gpt2, llama, mistral, qwen2");
+  EXPECT_EQ(
+      messageOf(parse("{\"model_type\": \"bert\", \"hidden_size\": 8}")),
+      "config.json:1:16: model_type: unknown value 'bert'; valid: gpt2, llama, mistral, qwen2");
   EXPECT_THAT(messageOf(parse("{\"model_type\": \"qwen3\"}")), HasSubstr("did you mean 'qwen2'?"));
   EXPECT_THAT(messageOf(parse("{\"model_type\": null}")), HasSubstr("model_type: missing"));
 }
 
 TEST(HuggingFace, MissingSizeIsNamed) {
-  EXPECT_EQ(messageOf(parse(replaced(kGpt2, "  \"n_layer\": 3,\n", ""))), "config.json:1:1: n_layer: missing");
+  EXPECT_EQ(messageOf(parse(replaced(kGpt2, "  \"n_layer\": 3,\n", ""))),
+            "config.json:1:1: n_layer: missing");
 }
 
 TEST(HuggingFace, BadValueIsReportedUnderItsOwnKey) {
@@ -155,16 +167,19 @@ TEST(HuggingFaceLlama, AbsentOptionsHaveTheLibrarysDefaults) {
 TEST(HuggingFaceLlama, HeadDimOverridesTheQuotient) {
   EXPECT_EQ(parse(llamaLike("llama", "\"head_dim\": 6,"))->headSize, 6);
   EXPECT_EQ(parse(llamaLike("llama", "\"head_dim\": null,"))->headSize, 2);
-  EXPECT_THAT(llamaWith("\"head_dim\": 3,"), HasSubstr("head_dim: must be even with rotary positions"));
+  EXPECT_THAT(llamaWith("\"head_dim\": 3,"),
+              HasSubstr("head_dim: must be even with rotary positions"));
 }
 
 TEST(HuggingFaceLlama, RefusesByNameWhatChangesTheComputation) {
   EXPECT_EQ(llamaWith("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0},"),
-            "config.json:1:40: rope_scaling: a map is not supported (accepted: null): rotary positions are "
+            "config.json:1:40: rope_scaling: a map is not supported (accepted: null): rotary "
+            "positions are "
             "not scaled");
   EXPECT_THAT(llamaWith("\"hidden_act\": \"gelu\","),
               HasSubstr("hidden_act: 'gelu' is not supported (accepted: silu)"));
-  EXPECT_THAT(llamaWith("\"pretraining_tp\": 2,"), HasSubstr("pretraining_tp: '2' is not supported"));
+  EXPECT_THAT(llamaWith("\"pretraining_tp\": 2,"),
+              HasSubstr("pretraining_tp: '2' is not supported"));
   EXPECT_THAT(llamaWith("\"partial_rotary_factor\": 0.5,"),
               HasSubstr("partial_rotary_factor: '0.5' is not supported"));
   EXPECT_EQ(llamaWith("\"rope_scaling\": null, \"hidden_act\": \"silu\", \"pretraining_tp\": 1, "
@@ -173,17 +188,22 @@ TEST(HuggingFaceLlama, RefusesByNameWhatChangesTheComputation) {
 }
 
 TEST(HuggingFaceLlama, BiasesAreAllOrNone) {
-  EXPECT_THAT(llamaWith("\"attention_bias\": true,"),
-              HasSubstr("attention_bias: true is supported only if attention_bias and mlp_bias are both true"));
+  EXPECT_THAT(
+      llamaWith("\"attention_bias\": true,"),
+      HasSubstr(
+          "attention_bias: true is supported only if attention_bias and mlp_bias are both true"));
   EXPECT_THAT(llamaWith("\"mlp_bias\": true,"), HasSubstr("mlp_bias: true is supported only if"));
-  const ModelSpec m = parse(llamaLike("llama", "\"attention_bias\": true, \"mlp_bias\": true,")).value();
+  const ModelSpec m =
+      parse(llamaLike("llama", "\"attention_bias\": true, \"mlp_bias\": true,")).value();
   EXPECT_TRUE(m.qkvBias && m.linearBias);
 }
 
 TEST(HuggingFaceLlama, RopeParametersMapIsRead) {
-  EXPECT_EQ(parse(llamaLike("llama", "\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"default\"},"))
-                ->ropeTheta,
-            5e5);
+  EXPECT_EQ(
+      parse(llamaLike("llama",
+                      "\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"default\"},"))
+          ->ropeTheta,
+      5e5);
   EXPECT_THAT(llamaWith("\"rope_parameters\": {\"rope_type\": \"yarn\"},"),
               HasSubstr("rope_parameters.rope_type: 'yarn' is not supported"));
   EXPECT_THAT(llamaWith("\"rope_parameters\": {\"factor\": 2},"),
@@ -194,16 +214,20 @@ TEST(HuggingFaceLlama, RopeParametersMapIsRead) {
 
 TEST(HuggingFaceLlama, LayerTypesMustBeFullAttention) {
   EXPECT_EQ(llamaWith("\"layer_types\": [\"full_attention\", \"full_attention\"],"), "(no error)");
-  EXPECT_THAT(llamaWith("\"layer_types\": [\"full_attention\", \"sliding_attention\"],"),
-              HasSubstr("layer_types: 'sliding_attention' is not supported (accepted: full_attention)"));
+  EXPECT_THAT(
+      llamaWith("\"layer_types\": [\"full_attention\", \"sliding_attention\"],"),
+      HasSubstr("layer_types: 'sliding_attention' is not supported (accepted: full_attention)"));
 }
 
 TEST(HuggingFaceMistral, SlidingWindowInUseIsRefused) {
-  EXPECT_THAT(messageOf(parse(llamaLike("mistral", "\"sliding_window\": 12, \"num_key_value_heads\": 2,"))),
-              AllOf(HasSubstr("sliding_window: attention within a sliding window of 12 tokens is not supported"),
-                    HasSubstr("sequences of up to 12 tokens are unaffected")));
+  EXPECT_THAT(
+      messageOf(parse(llamaLike("mistral", "\"sliding_window\": 12, \"num_key_value_heads\": 2,"))),
+      AllOf(HasSubstr(
+                "sliding_window: attention within a sliding window of 12 tokens is not supported"),
+            HasSubstr("sequences of up to 12 tokens are unaffected")));
   for (const char* window : {"null", "16", "4096"}) {
-    const std::string option = std::string("\"num_key_value_heads\": 2, \"sliding_window\": ") + window + ",";
+    const std::string option =
+        std::string("\"num_key_value_heads\": 2, \"sliding_window\": ") + window + ",";
     EXPECT_EQ(parse(llamaLike("mistral", option))->numKvHeads, 2) << window;
   }
 }
@@ -211,8 +235,10 @@ TEST(HuggingFaceMistral, SlidingWindowInUseIsRefused) {
 TEST(HuggingFaceMistral, AbsentWindowIsTheLibrarysDefault) {
   const std::string text = llamaLike("mistral", "\"num_key_value_heads\": 2,");
   EXPECT_TRUE(parse(text).has_value());  // 16 positions, below 4096
-  EXPECT_THAT(messageOf(parse(replaced(text, "embeddings\": 16", "embeddings\": 32768"))),
-              HasSubstr("config.json:1:1: sliding_window: attention within a sliding window of 4096 tokens"));
+  EXPECT_THAT(
+      messageOf(parse(replaced(text, "embeddings\": 16", "embeddings\": 32768"))),
+      HasSubstr(
+          "config.json:1:1: sliding_window: attention within a sliding window of 4096 tokens"));
 }
 
 TEST(HuggingFaceMistral, AbsentKvHeadsAreTheLibrarysEight) {
@@ -226,18 +252,21 @@ TEST(HuggingFaceQwen2, HasQkvBiasOnly) {
   EXPECT_TRUE(m.qkvBias);
   EXPECT_FALSE(m.linearBias);
   EXPECT_FALSE(m.tiedEmbeddings);
-  EXPECT_TRUE(parse(llamaLike("qwen2", "\"num_key_value_heads\": 2, \"tie_word_embeddings\": true,"))
-                  ->tiedEmbeddings);
+  EXPECT_TRUE(
+      parse(llamaLike("qwen2", "\"num_key_value_heads\": 2, \"tie_word_embeddings\": true,"))
+          ->tiedEmbeddings);
 }
 
 TEST(HuggingFaceQwen2, WindowCountsOnlyIfUsed) {
-  const std::string window = "\"num_key_value_heads\": 2, \"max_window_layers\": 1, \"sliding_window\": 4, ";
+  const std::string window =
+      "\"num_key_value_heads\": 2, \"max_window_layers\": 1, \"sliding_window\": 4, ";
   EXPECT_TRUE(parse(llamaLike("qwen2", window + "\"use_sliding_window\": false,")).has_value());
   EXPECT_THAT(messageOf(parse(llamaLike("qwen2", window + "\"use_sliding_window\": true,"))),
               AllOf(HasSubstr("use_sliding_window: attention within a sliding window of 4 tokens"),
                     HasSubstr("sequences of up to 4 tokens are unaffected")));
   // To llama, the same option is unknown.
-  EXPECT_THAT(llamaWith("\"use_sliding_window\": false,"), HasSubstr("unknown option 'use_sliding_window'"));
+  EXPECT_THAT(llamaWith("\"use_sliding_window\": false,"),
+              HasSubstr("unknown option 'use_sliding_window'"));
 }
 
 }  // namespace

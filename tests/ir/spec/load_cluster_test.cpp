@@ -75,7 +75,8 @@ TEST(ParseCluster, NumberWithoutASourceDoesNotLoad) {
 TEST(ParseCluster, NumberWithoutAUnitDoesNotLoad) {
   EXPECT_THAT(with("80 GiB", "80"),
               HasSubstr("c.yaml:10:19: device.memory: value: '80': a bare number has no unit"));
-  EXPECT_THAT(with("300 GB/s", "300 GB"), HasSubstr("tiers[0].bandwidth: value: '300 GB': unknown unit"));
+  EXPECT_THAT(with("300 GB/s", "300 GB"),
+              HasSubstr("tiers[0].bandwidth: value: '300 GB': unknown unit"));
 }
 
 TEST(ParseCluster, NestedKeysAreCheckedToo) {
@@ -83,8 +84,9 @@ TEST(ParseCluster, NestedKeysAreCheckedToo) {
             "c.yaml:13:3: device: unknown key 'launch_overhed'; did you mean 'launch_overhead'?");
   EXPECT_EQ(with("  kind: cuda\n", ""), "c.yaml:4:3: device.kind: missing");
   EXPECT_THAT(with("kind: cuda", "kind: gpu"), HasSubstr("device.kind: unknown value 'gpu'"));
-  EXPECT_THAT(with("bf16: {value: 312 TFLOP/s, source: a}", "bf17: {value: 312 TFLOP/s, source: a}"),
-              HasSubstr("device.matmul: unknown key 'bf17'; did you mean"));
+  EXPECT_THAT(
+      with("bf16: {value: 312 TFLOP/s, source: a}", "bf17: {value: 312 TFLOP/s, source: a}"),
+      HasSubstr("device.matmul: unknown key 'bf17'; did you mean"));
   EXPECT_THAT(with("80 GiB, source: a", "80 GiB, sauce: a"),
               HasSubstr("device.memory: unknown key 'sauce'; did you mean 'source'?"));
 }
@@ -93,17 +95,20 @@ TEST(ParseCluster, ValuesMustMakeSense) {
   EXPECT_THAT(with("num_devices: 16", "num_devices: 0"), HasSubstr("num_devices: must be 1 to"));
   EXPECT_THAT(with("80 GiB", "0 GiB"), HasSubstr("device.memory: must be above 0"));
   EXPECT_THAT(with("80 GiB", "-1 GiB"), HasSubstr("device.memory: must be above 0"));
-  EXPECT_THAT(with("value: 5 us", "value: -5 us"), HasSubstr("tiers[0].latency: must not be negative"));
+  EXPECT_THAT(with("value: 5 us", "value: -5 us"),
+              HasSubstr("tiers[0].latency: must not be negative"));
   EXPECT_THAT(with("value: 0.8", "value: 1.2"),
               HasSubstr("device.matmul_efficiency: an efficiency is at most 1, got 1.2"));
-  EXPECT_THAT(with("value: 0.8", "value: 0"), HasSubstr("device.matmul_efficiency: must be above 0"));
+  EXPECT_THAT(with("value: 0.8", "value: 0"),
+              HasSubstr("device.matmul_efficiency: must be above 0"));
 }
 
 TEST(ParseCluster, DeviceNeedsAMatmulRate) {
-  const std::string text = replaced(
-      replaced(kCluster, "    bf16: {value: 312 TFLOP/s, source: a}\n", ""),
-      "  matmul:\n    f32: {value: 19.5 TFLOP/s, source: a}\n", "  matmul: {}\n");
-  EXPECT_THAT(messageOf(parse(text)), HasSubstr("device.matmul: needs the rate of at least one of"));
+  const std::string text =
+      replaced(replaced(kCluster, "    bf16: {value: 312 TFLOP/s, source: a}\n", ""),
+               "  matmul:\n    f32: {value: 19.5 TFLOP/s, source: a}\n", "  matmul: {}\n");
+  EXPECT_THAT(messageOf(parse(text)),
+              HasSubstr("device.matmul: needs the rate of at least one of"));
 }
 
 TEST(ParseCluster, TiersNestAndTheLastSpansAll) {
@@ -114,8 +119,9 @@ TEST(ParseCluster, TiersNestAndTheLastSpansAll) {
   EXPECT_THAT(with("    devices: 8\n", ""), HasSubstr("tiers[0].devices: missing"));
   EXPECT_THAT(with("num_devices: 16", "num_devices: 12"),
               HasSubstr("must be a multiple of the tier before (8), got 12"));
-  EXPECT_THAT(messageOf(parse(std::string(kCluster, std::string(kCluster).find("tiers")) + "tiers: []\n")),
-              HasSubstr("tiers: expected a list of tiers, innermost first, got an empty one"));
+  EXPECT_THAT(
+      messageOf(parse(std::string(kCluster, std::string(kCluster).find("tiers")) + "tiers: []\n")),
+      HasSubstr("tiers: expected a list of tiers, innermost first, got an empty one"));
 }
 
 TEST(TierFor, IsTheInnermostThatHoldsTheSpan) {
@@ -149,8 +155,11 @@ TEST(WithNumDevices, RefusesBrokenGroups) {
 
 TEST(ParseStack, ReadsEveryChoice) {
   const StackProfile s = parseStack(kStack, "s.yaml").value();
-  EXPECT_EQ(s, (StackProfile{.name = "s", .flashAttention = false, .optimizerBytesPerParameter = 0,
-                             .overlapGradientReduction = true, .overlapPipelineTransfers = false,
+  EXPECT_EQ(s, (StackProfile{.name = "s",
+                             .flashAttention = false,
+                             .optimizerBytesPerParameter = 0,
+                             .overlapGradientReduction = true,
+                             .overlapPipelineTransfers = false,
                              .fixedReserve = 2_GiB}));
 }
 
@@ -158,7 +167,9 @@ TEST(ParseStack, OptimizerBytesNeedASource) {
   const std::string key = "optimizer_bytes_per_parameter: ";
   EXPECT_THAT(messageOf(parseStack(kStack + key + "12\n", "s.yaml")),
               HasSubstr("s.yaml:6:32: optimizer_bytes_per_parameter: a number needs a source"));
-  EXPECT_EQ(parseStack(kStack + key + "{value: 12, source: a}\n", "s.yaml")->optimizerBytesPerParameter, 12);
+  EXPECT_EQ(
+      parseStack(kStack + key + "{value: 12, source: a}\n", "s.yaml")->optimizerBytesPerParameter,
+      12);
 }
 
 TEST(ParseStack, NothingIsDefaulted) {

@@ -64,15 +64,16 @@ TEST(ParseModel, FamilyLlamaStandsForRmsNormSwiGluAndRotary) {
 }
 
 TEST(ParseModel, LlamaMustSayWhatItsDescendantsDoDifferently) {
-  for (const char* line : {"norm_epsilon: 1e-6\n", "rope_theta: 500000\n", "tied_embeddings: false\n",
-                           "qkv_bias: false\n"}) {
+  for (const char* line : {"norm_epsilon: 1e-6\n", "rope_theta: 500000\n",
+                           "tied_embeddings: false\n", "qkv_bias: false\n"}) {
     const std::string key(line, std::string(line).find(':'));
     EXPECT_EQ(messageOf(parse(replaced(kLlama, line, ""))), "m.yaml:1:1: " + key + ": missing");
   }
 }
 
 TEST(ParseModel, NamesTheNearestKey) {
-  EXPECT_EQ(gptWith("layers", "layres"), "m.yaml:3:1: unknown key 'layres'; did you mean 'layers'?");
+  EXPECT_EQ(gptWith("layers", "layres"),
+            "m.yaml:3:1: unknown key 'layres'; did you mean 'layers'?");
   EXPECT_EQ(gptWith("hidden_size", "hiden_size"),
             "m.yaml:4:1: unknown key 'hiden_size'; did you mean 'hidden_size'?");
 }
@@ -112,7 +113,8 @@ TEST(ParseModel, SuggestsTheNearestValue) {
 }
 
 TEST(ParseModel, RefusesDuplicateKeys) {
-  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "layers: 3\n")), "m.yaml:9:1: duplicate key 'layers'");
+  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "layers: 3\n")),
+            "m.yaml:9:1: duplicate key 'layers'");
 }
 
 TEST(ParseModel, RefusesNumbersOutOfRange) {
@@ -123,7 +125,8 @@ TEST(ParseModel, RefusesNumbersOutOfRange) {
 }
 
 TEST(ParseModel, M1SizesArePositiveAndBounded) {
-  for (const char* key : {"layers: 2", "hidden_size: 8", "ffn_size: 32", "vocab_size: 50", "max_sequence: 16"}) {
+  for (const char* key :
+       {"layers: 2", "hidden_size: 8", "ffn_size: 32", "vocab_size: 50", "max_sequence: 16"}) {
     const std::string name(key, std::string(key).find(':'));
     EXPECT_THAT(gptWith(key, name + ": 0"), HasSubstr(name + ": must be 1 to 1073741824, got 0"));
     EXPECT_THAT(gptWith(key, name + ": -8"), HasSubstr(name + ": must be 1 to 1073741824, got -8"));
@@ -213,8 +216,9 @@ TEST(PrintModel, RoundTripsEveryCombinationOfKinds) {
 }
 
 TEST(PrintModel, RoundTripsNamesThatYamlWouldMisread) {
-  for (const char* name : {"", "null", "true", "~", "1.5", "a: b", "# x", " a ", "it's", "say \"hi\"", "back\\slash",
-                           "[a]", "{a}", "*a", "&a", "!a", "- a", "\xC3\xA9", "%a", "@a", "a,b"}) {
+  for (const char* name : {"",    "null", "true",       "~",           "1.5", "a: b", "# x",
+                           " a ", "it's", "say \"hi\"", "back\\slash", "[a]", "{a}",  "*a",
+                           "&a",  "!a",   "- a",        "\xC3\xA9",    "%a",  "@a",   "a,b"}) {
     ModelSpec m = parse(kGpt).value();
     m.name = name;
     const Result<ModelSpec> again = parse(printModel(m));
@@ -237,7 +241,8 @@ TEST(LoadModel, FolderIsUnavailable) {
 TEST(LoadModel, ErrorsStartWithThePath) {
   const std::string path = ::testing::TempDir() + "load_model_test.yaml";
   std::ofstream(path) << "layers: x\n";
-  EXPECT_THAT(messageOf(loadModel(path)), StartsWith(path + ":1:9: layers: expected a whole number"));
+  EXPECT_THAT(messageOf(loadModel(path)),
+              StartsWith(path + ":1:9: layers: expected a whole number"));
   std::remove(path.c_str());
 }
 

@@ -42,8 +42,10 @@ TEST(ParseTraining, T1SizesAreNotNegative) {
 }
 
 TEST(ParseTraining, T2ProbabilitiesAreBelowOne) {
-  for (const char* key : {"embedding_dropout", "attention_dropout", "residual_dropout", "beta1", "beta2"}) {
-    EXPECT_THAT(refusal(std::string(key) + ": 1\n"), HasSubstr("must be at least 0 and below 1, got 1"));
+  for (const char* key :
+       {"embedding_dropout", "attention_dropout", "residual_dropout", "beta1", "beta2"}) {
+    EXPECT_THAT(refusal(std::string(key) + ": 1\n"),
+                HasSubstr("must be at least 0 and below 1, got 1"));
     EXPECT_THAT(refusal(std::string(key) + ": -0.1\n"), HasSubstr(std::string(key) + ": must be"));
     EXPECT_TRUE(parse(std::string(key) + ": 0\n").has_value());
   }
@@ -51,8 +53,10 @@ TEST(ParseTraining, T2ProbabilitiesAreBelowOne) {
 
 TEST(ParseTraining, T3LearningRatesAreOrdered) {
   EXPECT_THAT(refusal("learning_rate: 0\n"), HasSubstr("learning_rate: must be above 0"));
-  EXPECT_THAT(refusal("learning_rate: 1e-3\nmin_learning_rate: 2e-3\n"),
-              HasSubstr("t.yaml:2:20: min_learning_rate: must not exceed learning_rate (0.001), got 0.002"));
+  EXPECT_THAT(
+      refusal("learning_rate: 1e-3\nmin_learning_rate: 2e-3\n"),
+      HasSubstr(
+          "t.yaml:2:20: min_learning_rate: must not exceed learning_rate (0.001), got 0.002"));
 }
 
 TEST(ParseTraining, T4StepsAreNotNegative) {
@@ -70,10 +74,22 @@ TEST(ParseTraining, T5OptimizerConstantsAreInRange) {
 TEST(PrintTraining, RoundTripsExactly) {
   TrainingSpec t;
   EXPECT_EQ(parse(printTraining(t)).value(), t);
-  t = {.precision = Precision::kFp64, .seed = 1u << 31, .sequenceLength = 7, .globalBatchSize = 3,
-       .embeddingDropout = 0.1 + 0.2, .attentionDropout = 1.0 / 3, .residualDropout = 5e-324,
-       .learningRate = 0.1, .minLearningRate = 1e-17, .warmupSteps = 5, .decaySteps = 1'000'000,
-       .beta1 = 0.123, .beta2 = 0.999, .epsilon = 1e-300, .weightDecay = 0, .clipNorm = 1e20};
+  t = {.precision = Precision::kFp64,
+       .seed = 1u << 31,
+       .sequenceLength = 7,
+       .globalBatchSize = 3,
+       .embeddingDropout = 0.1 + 0.2,
+       .attentionDropout = 1.0 / 3,
+       .residualDropout = 5e-324,
+       .learningRate = 0.1,
+       .minLearningRate = 1e-17,
+       .warmupSteps = 5,
+       .decaySteps = 1'000'000,
+       .beta1 = 0.123,
+       .beta2 = 0.999,
+       .epsilon = 1e-300,
+       .weightDecay = 0,
+       .clipNorm = 1e20};
   const Result<TrainingSpec> again = parse(printTraining(t));
   ASSERT_TRUE(again.has_value()) << messageOf(again);
   EXPECT_EQ(*again, t);
@@ -87,15 +103,17 @@ TEST(VerifyTraining, SequenceMustFitTheModel) {
   t.sequenceLength = 17;
   EXPECT_THAT(messageOf(verifyTraining(t, model)), HasSubstr("global_batch_size: not given"));
   t.globalBatchSize = 1;
-  EXPECT_EQ(messageOf(verifyTraining(t, model)), "sequence_length: 17 exceeds the model's max_sequence (16)");
+  EXPECT_EQ(messageOf(verifyTraining(t, model)),
+            "sequence_length: 17 exceeds the model's max_sequence (16)");
   t.sequenceLength = 16;
   EXPECT_TRUE(verifyTraining(t, model).ok());
   t.beta1 = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_THAT(messageOf(verifyTraining(t, model)), HasSubstr("beta1: must be at least 0 and below 1, got nan"));
+  EXPECT_THAT(messageOf(verifyTraining(t, model)),
+              HasSubstr("beta1: must be at least 0 and below 1, got nan"));
 }
 
-// Warm-up of 4 from 0: 1/4, 2/4, 3/4, 4/4 of 1.0. Then a cosine from 1.0 to 0.2 over 8 steps: the first step
-// after the warm-up is 1.0, the middle is 0.6, and from the eighth on it stays at 0.2.
+// Warm-up of 4 from 0: 1/4, 2/4, 3/4, 4/4 of 1.0. Then a cosine from 1.0 to 0.2 over 8 steps: the
+// first step after the warm-up is 1.0, the middle is 0.6, and from the eighth on it stays at 0.2.
 TEST(LearningRate, WarmsUpDecaysAndStays) {
   TrainingSpec t;
   t.learningRate = 1.0;
@@ -109,6 +127,7 @@ TEST(LearningRate, WarmsUpDecaysAndStays) {
   EXPECT_NEAR(t.learningRateAt(6), 0.2 + 0.4 * (1 + std::sqrt(0.5)), 1e-15);
   EXPECT_NEAR(t.learningRateAt(8), 0.6, 1e-15);
   EXPECT_DOUBLE_EQ(t.learningRateAt(12), 0.2);
+  EXPECT_DOUBLE_EQ(t.learningRateAt(16), 0.2);  // a cosine that went on would be back at 0.6
   EXPECT_DOUBLE_EQ(t.learningRateAt(1'000'000), 0.2);
 }
 

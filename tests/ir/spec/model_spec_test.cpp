@@ -10,9 +10,15 @@ namespace {
 
 ModelSpec llama(int64_t layers, int64_t hidden, int64_t heads, int64_t kvHeads, int64_t ffn,
                 int64_t vocab) {
-  ModelSpec m{.family = ModelFamily::kLlama, .numLayers = layers, .hiddenSize = hidden,
-              .numHeads = heads, .numKvHeads = kvHeads, .headSize = hidden / heads, .ffnSize = ffn,
-              .vocabSize = vocab, .maxSequence = 4096};
+  ModelSpec m{.family = ModelFamily::kLlama,
+              .numLayers = layers,
+              .hiddenSize = hidden,
+              .numHeads = heads,
+              .numKvHeads = kvHeads,
+              .headSize = hidden / heads,
+              .ffnSize = ffn,
+              .vocabSize = vocab,
+              .maxSequence = 4096};
   m.norm = NormKind::kRmsNorm;
   m.activation = ActivationKind::kSwiGlu;
   m.position = PositionKind::kRotary;
@@ -33,7 +39,8 @@ TEST(NumParameters, OfExamplesMatchesThePublishedCheckpoints) {
         Published{"llama2-7b", 6'738'415'616}, Published{"llama2-70b", 68'976'648'192},
         Published{"llama3-8b", 8'030'261'248}, Published{"mistral-7b", 7'241'732'096},
         Published{"qwen2-7b", 7'615'616'512}}) {
-    const Result<ModelSpec> model = loadModel(examplePath(std::string("models/") + p.file + ".yaml"));
+    const Result<ModelSpec> model =
+        loadModel(examplePath(std::string("models/") + p.file + ".yaml"));
     ASSERT_TRUE(model.has_value()) << messageOf(model);
     EXPECT_EQ(model->numParameters(), p.parameters) << p.file;
     EXPECT_EQ(model->name, p.file);
@@ -53,8 +60,8 @@ TEST(NumParameters, CountsTiedWeightsOnceAsQwen2HalfBillion) {
   EXPECT_EQ(m.numParameters(), 494'032'768 + 151'936 * 896);
 }
 
-// Narayanan et al., SC 2021, equation 2: P = 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)), which leaves out
-// the final norm (2 h). With l = 96, h = 12288, V = 51200, s = 2048:
+// Narayanan et al., SC 2021, equation 2: P = 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)), which
+// leaves out the final norm (2 h). With l = 96, h = 12288, V = 51200, s = 2048:
 //   12 l h^2 = 173,946,175,488; 13 l h = 15,335,424; (V + s) h = 654,311,424; 2 h = 24,576.
 TEST(NumParameters, OfGpt3MatchesTheMegatronFormula) {
   const Result<ModelSpec> model = loadModel(examplePath("models/gpt3-175b.yaml"));
@@ -63,11 +70,17 @@ TEST(NumParameters, OfGpt3MatchesTheMegatronFormula) {
 }
 
 // h = 2, one head of 2, ffn 3, V = 5, s = 7, by hand:
-//   q, k, v 3 x (4 + 2) = 18; out 4 + 2 = 6; up 6 + 3 = 9; down 6 + 2 = 8; two norms 8; final norm 4;
-//   tokens 10; positions 14. Sum 77.
+//   q, k, v 3 x (4 + 2) = 18; out 4 + 2 = 6; up 6 + 3 = 9; down 6 + 2 = 8; two norms 8; final norm
+//   4; tokens 10; positions 14. Sum 77.
 TEST(NumParameters, OfATinyModelMatchesHandCount) {
-  ModelSpec m{.numLayers = 1, .hiddenSize = 2, .numHeads = 1, .numKvHeads = 1, .headSize = 2,
-              .ffnSize = 3, .vocabSize = 5, .maxSequence = 7};
+  ModelSpec m{.numLayers = 1,
+              .hiddenSize = 2,
+              .numHeads = 1,
+              .numKvHeads = 1,
+              .headSize = 2,
+              .ffnSize = 3,
+              .vocabSize = 5,
+              .maxSequence = 7};
   EXPECT_EQ(m.numParameters(), 77);
   m.qkvBias = false;
   EXPECT_EQ(m.numParameters(), 71);

@@ -47,19 +47,23 @@ TEST(ParseQuantity, SpaceIsOptionalAndExponentsAreNumbers) {
 }
 
 TEST(ParseQuantity, BareNumberIsRefusedWithTheListOfUnits) {
-  EXPECT_THAT(messageOf(parseBytes("80")),
-              HasSubstr("a bare number has no unit; write it like '80 GiB'; units: B, kB, MB, GB, TB, KiB"));
+  EXPECT_THAT(
+      messageOf(parseBytes("80")),
+      HasSubstr(
+          "a bare number has no unit; write it like '80 GiB'; units: B, kB, MB, GB, TB, KiB"));
   EXPECT_THAT(messageOf(parseSeconds("5")), HasSubstr("units: s, ms, us, ns"));
 }
 
 TEST(ParseQuantity, OtherSpellingsAreRefused) {
-  for (const char* text : {"80 gb", "80 Gb", "80 G", "80 GB/s", "80 GB ", "80 GiBs", "80 e", "80 e GB"})
+  for (const char* text :
+       {"80 gb", "80 Gb", "80 G", "80 GB/s", "80 GB ", "80 GiBs", "80 e", "80 e GB"})
     EXPECT_THAT(messageOf(parseBytes(text)), HasSubstr("unknown unit")) << text;
   EXPECT_THAT(messageOf(parseBytesPerSecond("200 Gbps")), HasSubstr("Gbit/s"));
 }
 
 TEST(ParseQuantity, TextWithoutANumberIsRefused) {
-  for (const char* text : {"", "GiB", " 80 GiB", "inf GB", "nan GB", ".5 GB", "5. GB", "+5 GB", "-"})
+  for (const char* text :
+       {"", "GiB", " 80 GiB", "inf GB", "nan GB", ".5 GB", "5. GB", "+5 GB", "-"})
     EXPECT_THAT(messageOf(parseBytes(text)), HasSubstr("expected a number with a unit")) << text;
 }
 

@@ -15,7 +15,8 @@ inline std::string messageOf(const Status& status) {
   return status.ok() ? "(no error)" : status.message();
 }
 
-// `text` with the first occurrence of `from` replaced. Missing text gives an empty document, which fails.
+// `text` with the first occurrence of `from` replaced. Missing text gives an empty document, which
+// fails.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   if (at == std::string::npos) return "";

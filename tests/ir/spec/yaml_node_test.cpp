@@ -62,7 +62,8 @@ TEST(ParseDocument, RefusesAliasesAnchorsAndTags) {
 TEST(ParseDocument, RefusesAnAliasBombBeforeItGrows) {
   std::string text = "a0: &a0 [x, x]\n";
   for (int i = 1; i < 100; ++i)
-    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
+    text += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) +
+            "]\n";
   EXPECT_THAT(messageOf(parse(text)), HasSubstr("f.yaml:1:5: anchors"));
 }
 
@@ -85,16 +86,20 @@ TEST(ParseDocument, RefusesControlCharactersWithTheirPlace) {
 }
 
 TEST(ParseDocument, RefusesMalformedUtf8) {
-  // A lone continuation, an overlong slash, a surrogate, a truncated sequence, beyond U+10FFFF, UTF-16.
-  for (const char* bytes : {"a: \x80", "a: \xC0\xAF", "a: \xED\xA0\x80", "a: \xE2\x82", "a: \xF4\x90\x80\x80",
-                            "\xFF\xFE" "a"})
+  // A lone continuation, an overlong slash, a surrogate, a truncated sequence, beyond U+10FFFF,
+  // UTF-16.
+  for (const char* bytes :
+       {"a: \x80", "a: \xC0\xAF", "a: \xED\xA0\x80", "a: \xE2\x82", "a: \xF4\x90\x80\x80",
+        "\xFF\xFE"
+        "a"})
     EXPECT_THAT(messageOf(parse(bytes)), HasSubstr("not valid UTF-8"));
   EXPECT_TRUE(parse("a: \xC3\xA9\xE2\x82\xAC\xF0\x9F\x9A\xA3\n").has_value());
 }
 
 // yaml-cpp turns the escape for U+0085 into the byte 0x85.
 TEST(ParseDocument, RefusesEscapesThatDoNotGiveUtf8) {
-  EXPECT_EQ(messageOf(parse("a: \"x\\N\"\n")), "f.yaml:1:4: an escape in this text does not give valid UTF-8");
+  EXPECT_EQ(messageOf(parse("a: \"x\\N\"\n")),
+            "f.yaml:1:4: an escape in this text does not give valid UTF-8");
   EXPECT_EQ(parse("a: \"\\u00e9\"\n")->find("a")->text, "\xC3\xA9");
 }
 
@@ -103,7 +108,9 @@ TEST(ParseDocument, RefusesHugeFiles) {
 }
 
 TEST(QuoteForMessage, ShortensBetweenCharacters) {
-  const std::string shown = quoteForMessage(std::string(47, 'a') + "\xE2\x82\xAC" "bcd");
+  const std::string shown = quoteForMessage(std::string(47, 'a') +
+                                            "\xE2\x82\xAC"
+                                            "bcd");
   EXPECT_EQ(shown, "'" + std::string(47, 'a') + "\xE2\x82\xAC...'");
   EXPECT_EQ(quoteForMessage("a\nb"), "'a b'");
 }

@@ -1,6 +1,6 @@
 #include "tests/runtime/executor/tiny_program.h"
 
-#include <algorithm>
+#include "tests/runtime/executor/rank_grid.h"
 
 namespace trireme::runtime {
 namespace {
@@ -33,7 +33,7 @@ class Builder {
     t.computeDType = t.stateDType = DType::kF64;
     addSegments(p);
     for (int32_t stage : {0, 1}) addRole(p, stage);
-    addRanks(p);
+    addRankGrid(p);
     return std::move(bundle_);
   }
 
@@ -102,7 +102,7 @@ class Builder {
     role_->numEvents = 2 * m;
     role_->chunks.push_back({stage, stage * kLayers, kLayers, m, stage == 0, stage == 1});
     addState(stage);
-    role_->bodies = {begin(), forward(stage), backward(stage), step()};
+    role_->bodies = {begin(), forward(stage), backward(stage), step(stage)};
     addTasks();
   }
 
@@ -170,13 +170,14 @@ class Builder {
     return body;
   }
 
-  Body step() const {
+  Body step(int32_t stage) const {
     Body body{"step", {}};
     auto& code = body.instructions;
     if (options_.sharded)
       code.push_back(collective(InstructionKind::kReduceScatter, GroupKind::kDp, {g_, gShard_}));
     else
       code.push_back(collective(InstructionKind::kAllReduce, GroupKind::kDp, {g_}));
+    if (stage == 1) code.push_back(collective(InstructionKind::kAllReduce, GroupKind::kDp, {loss_}));
     Instruction squares = zero(squares_);
     squares.kind = InstructionKind::kSumSquares;
     squares.bucket = 0;
@@ -249,36 +250,6 @@ class Builder {
     in.virtualStage = virtualStage;
     in.event = event(signals);
     return in;
-  }
-
-  // rank = (stage * dp + dpIndex) * tp + tpIndex
-  void addRanks(Program& p) const {
-    const int32_t tp = options_.tp, dp = options_.dp, n = 2 * tp * dp;
-    const auto memberOf = [&](int32_t rank, GroupKind kind) {  // a number that members share
-      const int32_t t = rank % tp, d = rank / tp % dp, s = rank / tp / dp;
-      switch (kind) {
-        case GroupKind::kTp: return s * dp + d;
-        case GroupKind::kDp: return s * tp + t;
-        case GroupKind::kPp:
-        case GroupKind::kEmbedding: return d * tp + t;
-        case GroupKind::kModel: return d;
-        case GroupKind::kWorld: return 0;
-      }
-      return 0;
-    };
-    for (int32_t rank = 0; rank < n; ++rank)
-      p.ranks.push_back({rank / tp / dp, rank % tp, rank / tp % dp, rank / tp / dp, {}});
-    for (int kind = 0; kind < kNumGroupKinds; ++kind)
-      for (int32_t id = 0; id < n; ++id) {
-        Group group{static_cast<GroupKind>(kind), {}};
-        for (int32_t rank = 0; rank < n; ++rank)
-          if (memberOf(rank, group.kind) == id) group.ranks.push_back(rank);
-        if (group.ranks.empty()) continue;
-        for (int32_t rank : group.ranks)
-          p.ranks[static_cast<size_t>(rank)].group[static_cast<size_t>(kind)] =
-              static_cast<int32_t>(p.groups.size());
-        p.groups.push_back(group);
-      }
   }
 
   TinyOptions options_;

@@ -1,0 +1,28 @@
+// The cost functions of this folder, as the simulator asks for them.
+#pragma once
+#include "cost_models/simulate.h"
+#include "ir/spec/cluster_spec.h"
+
+namespace trireme::cost {
+
+// Rank i is device i. Requires a cluster that checkCluster accepts; keeps references.
+class ClusterCosts : public CostProvider {
+ public:
+  ClusterCosts(const spec::ClusterSpec& cluster, const spec::StackProfile& stack)
+      : cluster_(cluster), stack_(stack) {}
+
+  Seconds compute(const program::Program& program, int32_t rank,
+                  const program::Segment& segment) const override;
+  Seconds send(const program::Program& program, int32_t from, int32_t to,
+               Bytes payload) const override;
+  Seconds collective(const program::Program& program, const program::Group& group,
+                     program::InstructionKind kind, Bytes payload) const override;
+  Seconds local(const program::Program& program, int32_t rank,
+                const program::Instruction& instruction) const override;
+
+ private:
+  const spec::ClusterSpec& cluster_;
+  const spec::StackProfile& stack_;
+};
+
+}  // namespace trireme::cost

@@ -1,0 +1,221 @@
+#include "planner/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "planner/report.h"
+
+namespace trireme::planner {
+namespace {
+
+using plan::Plan;
+using plan::Recompute;
+using plan::ScheduleKind;
+using plan::StateSharding;
+
+struct Change {
+  std::string choice, chosen, other;
+  Plan plan;
+};
+
+const char* onOff(bool value) { return value ? "on" : "off"; }
+
+class Changes {
+ public:
+  explicit Changes(const Plan& plan) : plan_(plan) {
+    addRecompute();
+    addSchedules();
+    addMicrobatches();
+    addSwitches();
+    addCuts();
+    addDegrees();
+  }
+  std::vector<Change> take() { return std::move(changes_); }
+
+ private:
+  void add(std::string choice, std::string chosen, std::string other, Plan plan) {
+    changes_.push_back({std::move(choice), std::move(chosen), std::move(other), std::move(plan)});
+  }
+  void addRecompute() {
+    for (Recompute other : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      if (other == plan_.recompute) continue;
+      Plan changed = plan_;
+      changed.recompute = other;
+      add("recompute", std::string(plan::recomputeName(plan_.recompute)),
+          std::string(plan::recomputeName(other)), changed);
+    }
+  }
+  static std::string scheduleText(const Plan& plan) {
+    std::string text(plan::scheduleName(plan.schedule));
+    return plan.virtualStages > 1 ? fmt::format("{} x {}", text, plan.virtualStages) : text;
+  }
+  void addSchedule(ScheduleKind schedule, int64_t virtualStages) {
+    if (schedule == plan_.schedule && virtualStages == plan_.virtualStages) return;
+    if (plan_.pp * virtualStages > numLayers()) return;
+    Plan changed = plan_;
+    changed.schedule = schedule;
+    changed.virtualStages = virtualStages;
+    if (virtualStages != plan_.virtualStages)
+      changed.layers = plan::evenLayers(numLayers(), plan_.pp, virtualStages);
+    const std::string other = scheduleText(changed);
+    add("schedule", scheduleText(plan_), other, std::move(changed));
+  }
+  void addSchedules() {
+    if (plan_.pp == 1) return;
+    addSchedule(ScheduleKind::kGpipe, 1);
+    addSchedule(ScheduleKind::k1F1B, 1);
+    addSchedule(ScheduleKind::kInterleaved, std::max<int64_t>(2, plan_.virtualStages - 1));
+    if (plan_.virtualStages > 1) addSchedule(ScheduleKind::kInterleaved, plan_.virtualStages + 1);
+  }
+  void addMicrobatch(int64_t size) {
+    Plan changed = plan_;
+    changed.microbatchSize = size;
+    add("microbatch", fmt::format("{}", plan_.microbatchSize), fmt::format("{}", size), changed);
+  }
+  void addMicrobatches() {
+    const int64_t batch = plan_.training.globalBatchSize / plan_.dp();
+    for (int64_t size = plan_.microbatchSize - 1; size >= 1; --size)
+      if (batch % size == 0) {
+        addMicrobatch(size);
+        break;
+      }
+    for (int64_t size = plan_.microbatchSize + 1; size <= batch; ++size)
+      if (batch % size == 0) {
+        addMicrobatch(size);
+        break;
+      }
+  }
+  void addSwitches() {
+    if (plan_.dp() > 1) {
+      Plan changed = plan_;
+      const bool sharded = plan_.stateSharding == StateSharding::kOptimizer;
+      changed.stateSharding = sharded ? StateSharding::kNone : StateSharding::kOptimizer;
+      changed.dpReplicate = sharded ? plan_.dp() : 1;
+      changed.dpShard = sharded ? 1 : plan_.dp();
+      add("state sharding", std::string(plan::stateShardingName(plan_.stateSharding)),
+          std::string(plan::stateShardingName(changed.stateSharding)), changed);
+    }
+    if (plan_.tp == 1) return;
+    Plan changed = plan_;
+    changed.sequenceParallel = !plan_.sequenceParallel;
+    changed.scatterGather = false;
+    add("sequence parallel", onOff(plan_.sequenceParallel), onOff(changed.sequenceParallel),
+        changed);
+    if (plan_.pp == 1 || plan_.sequenceParallel) return;
+    changed = plan_;
+    changed.scatterGather = !plan_.scatterGather;
+    add("scatter-gather", onOff(plan_.scatterGather), onOff(changed.scatterGather), changed);
+  }
+  void addCuts() {
+    Plan changed = plan_;
+    changed.layers = plan::evenLayers(numLayers(), plan_.pp, plan_.virtualStages);
+    if (changed.layers != plan_.layers) add("layers", "balanced", "even", changed);
+  }
+  // Half of one degree, twice of another, on as many devices.
+  void addDegrees() {
+    int64_t Plan::*const kDegrees[] = {&Plan::tp, &Plan::pp};
+    for (int64_t Plan::*degree : kDegrees) {
+      const char* name = degree == &Plan::tp ? "tp" : "pp";
+      if (plan_.*degree % 2 == 0) addDegree(name, degree, plan_.*degree / 2, plan_.dp() * 2);
+      if (plan_.dp() % 2 == 0) addDegree(name, degree, plan_.*degree * 2, plan_.dp() / 2);
+    }
+  }
+  void addDegree(const char* name, int64_t Plan::*degree, int64_t value, int64_t dp) {
+    Plan changed = plan_;
+    changed.*degree = value;
+    const bool sharded = plan_.stateSharding == StateSharding::kOptimizer && dp > 1;
+    changed.stateSharding = sharded ? StateSharding::kOptimizer : StateSharding::kNone;
+    changed.dpShard = sharded ? dp : 1;
+    changed.dpReplicate = sharded ? 1 : dp;
+    if (changed.tp == 1) changed.sequenceParallel = changed.scatterGather = false;
+    if (changed.pp == 1) {
+      changed.schedule = ScheduleKind::k1F1B;
+      changed.virtualStages = 1;
+      changed.scatterGather = false;
+    }
+    if (changed.pp * changed.virtualStages > numLayers()) return;
+    if (changed.pp != plan_.pp)
+      changed.layers = plan::evenLayers(numLayers(), changed.pp, changed.virtualStages);
+    add(name, fmt::format("{}", plan_.*degree), fmt::format("{} with dp {}", value, dp),
+        std::move(changed));
+  }
+  int64_t numLayers() const {
+    int64_t count = 0;
+    for (const auto& stage : plan_.layers)
+      for (const plan::LayerRange& range : stage) count += range.count;
+    return count;
+  }
+
+  const Plan& plan_;
+  std::vector<Change> changes_;
+};
+
+void comparePlans(const cost::Estimate& chosen, const cost::Estimate& other, Alternative& result) {
+  if (!other.fits()) {
+    result.outcome = Outcome::kDoesNotFit;
+    result.missing = other.missing();
+    return;
+  }
+  result.difference = other.step - chosen.step;
+  result.outcome = other.step > chosen.step   ? Outcome::kSlower
+                   : other.step < chosen.step ? Outcome::kFaster
+                                              : Outcome::kEqual;
+  const double sign = result.outcome == Outcome::kFaster ? -1 : 1;
+  const auto before = breakdownParts(chosen.breakdown), after = breakdownParts(other.breakdown);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const Seconds change = after[i].time - before[i].time;
+    if (change * sign <= result.partDifference * sign) continue;
+    result.part = before[i].name;
+    result.partDifference = change;
+  }
+}
+
+}  // namespace
+
+Result<Explanation> explain(const Query& query, const PlanResult& result,
+                            const CostFunctions& costs) {
+  Explanation explanation;
+  const cost::Estimate& chosen = result.estimate;
+  for (const BreakdownPart& part : breakdownParts(chosen.breakdown)) {
+    if (part.time / chosen.step <= explanation.share) continue;
+    explanation.share = part.time / chosen.step;
+    explanation.bottleneck = part.name;
+  }
+  explanation.slack = chosen.memoryAvailable - chosen.memory.total();
+  for (Change& change : Changes(result.plan).take()) {
+    Alternative alternative{change.choice, change.chosen, change.other, Outcome::kForbidden,
+                            {},            {},            {},           {},
+                            {}};
+    if (const Status legal = plan::verifyPlan(change.plan, query.model); !legal.ok()) {
+      alternative.rule = legal.message();
+    } else {
+      TRIREME_ASSIGN_OR_RETURN(const cost::Estimate other, costs.estimate(change.plan));
+      comparePlans(chosen, other, alternative);
+    }
+    explanation.alternatives.push_back(std::move(alternative));
+  }
+  return explanation;
+}
+
+Result<Explanation> explain(const Query& query, const PlanResult& result) {
+  return explain(query, result, modelCosts(query));
+}
+
+std::string toLine(const Alternative& a) {
+  const std::string head = fmt::format("{} {}, not {}: ", a.choice, a.chosen, a.other);
+  switch (a.outcome) {
+    case Outcome::kDoesNotFit: return head + formatBytes(a.missing) + " too much memory";
+    case Outcome::kForbidden: return head + a.rule;
+    case Outcome::kEqual: return head + "as fast";
+    case Outcome::kSlower:
+      return head + fmt::format("{} slower ({} +{})", formatSeconds(a.difference), a.part,
+                                formatSeconds(a.partDifference));
+    case Outcome::kFaster:
+      return head + fmt::format("{} faster ({} -{})", formatSeconds(a.difference * -1), a.part,
+                                formatSeconds(a.partDifference * -1));
+  }
+  return head;
+}
+
+}  // namespace trireme::planner

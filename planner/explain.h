@@ -1,0 +1,43 @@
+// Why this plan: what each of its choices is worth, found by changing that one alone.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "planner/query.h"
+#include "planner/search.h"
+
+namespace trireme::planner {
+
+enum class Outcome : uint8_t { kSlower, kFaster, kEqual, kDoesNotFit, kForbidden };
+
+// The winner with one choice changed and everything else, pins included, kept.
+struct Alternative {
+  std::string choice;  // "recompute", "schedule", "microbatch"...
+  std::string chosen;  // "selective"
+  std::string other;   // "none"
+  Outcome outcome = Outcome::kSlower;
+  Seconds difference;  // of the step, other - chosen; 0 unless both fit
+  std::string part;    // the part of the breakdown that changes most
+  Seconds partDifference;
+  Bytes missing;       // kDoesNotFit: by how much
+  std::string rule;    // kForbidden: what verifyPlan says
+};
+
+struct Explanation {
+  std::string bottleneck;                 // the largest part of the step: "backward"
+  double share = 0;                       // of the step
+  Bytes slack;                            // memory that the fullest rank has left
+  std::vector<Alternative> alternatives;  // every choice, in a fixed order
+};
+
+// Costs a dozen plans. kFaster can only appear for cuts, and for plans outside of the query's pins.
+// Errors: those of cost::estimate but for forbidden plans.
+Result<Explanation> explain(const Query& query, const PlanResult& result);
+Result<Explanation> explain(const Query& query, const PlanResult& result,
+                            const CostFunctions& costs);
+
+// "recompute selective, not none: 3.20 GiB too much memory".
+std::string toLine(const Alternative& alternative);
+
+}  // namespace trireme::planner

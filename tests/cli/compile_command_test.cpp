@@ -1,0 +1,93 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class CompileCommand : public CommandTest {
+ protected:
+  // Compiles path("plan.yaml") into path("out.bundle").
+  Outcome compilePlan(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> args = {"compile", "--model", model, "--plan", path("plan.yaml"),
+                                     "-o", path("out.bundle")};
+    args.insert(args.end(), more.begin(), more.end());
+    return runTrireme(args);
+  }
+};
+
+TEST_F(CompileCommand, PlanForAnotherModelIsRefused) {
+  expectSuccess(plan({"-o", path("plan.yaml")}));
+  model = write("other.yaml", replaced(kTinyModel, "layers: 4", "layers: 8"));
+  expectRefusal(compilePlan(), 1, {"plan.yaml", "(P2)", "was made for model 'tiny'"});
+  EXPECT_FALSE(std::filesystem::exists(path("out.bundle")));
+}
+
+TEST_F(CompileCommand, PlansThatBreakARuleAreRefused) {
+  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1", "-o",
+                      path("plan.yaml")}));
+  const std::string good = readAll(path("plan.yaml"));
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
+      {"microbatch_size: 1", "microbatch_size: 3", "(P3)"},
+      {"\ntp: 2", "\ntp: 3", "(P4)"},
+      {"pp: 2", "pp: 3", "(P8)"},
+      {"cp: 1", "cp: 2", "(P12)"},
+      {"version: 1", "version: 2", "version: 2 is newer than this program"},
+      {"microbatch_size", "microbatch_sise", "did you mean 'microbatch_size'?"},
+      {"schedule: ", "schedule: x", "schedule: unknown value"}};
+  for (const auto& [from, to, message] : cases) {
+    write("plan.yaml", replaced(good, from, to));
+    expectRefusal(compilePlan(), 1, {"plan.yaml", message});
+  }
+}
+
+TEST_F(CompileCommand, MissingPlanIsNamed) {
+  expectRefusal(compilePlan(), 1, {"plan.yaml: cannot read: No such file"});
+}
+
+TEST_F(CompileCommand, SimulationNeedsACluster) {
+  expectRefusal(compilePlan({"--simulate", path("trace.json")}), 2,
+                {"--simulate requires --cluster"});
+}
+
+#if TRIREME_HAVE_MLIR
+TEST_F(CompileCommand, SummaryCountsRanksRolesAndKernels) {
+  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "-o", path("plan.yaml")}));
+  const Outcome outcome = compilePlan({"--dump-ir", path("ir")});
+  expectSuccess(outcome);
+  for (const char* part : {"8 ranks, 2 roles", "segments", "generated kernels", "arena", "out.bundle"})
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  EXPECT_TRUE(std::filesystem::exists(path("out.bundle/manifest.json")));
+  EXPECT_FALSE(std::filesystem::is_empty(path("ir")));
+}
+
+TEST_F(CompileCommand, SimulatedTraceIsWritten) {
+  expectSuccess(plan({"--pp", "2", "-o", path("plan.yaml")}));
+  const Outcome outcome = compilePlan({"--cluster", cluster, "--simulate", path("trace.json")});
+  expectSuccess(outcome);
+  EXPECT_FALSE(nlohmann::json::parse(readAll(path("trace.json"))).empty());
+}
+
+TEST_F(CompileCommand, OtherFoldersAreNotReplaced) {
+  expectSuccess(plan({"-o", path("plan.yaml")}));
+  std::filesystem::create_directory(path("out.bundle"));
+  write("out.bundle/thesis.txt", "two years of work");
+  expectRefusal(compilePlan(), 1, {"out.bundle"});
+  EXPECT_EQ(readAll(path("out.bundle/thesis.txt")), "two years of work");
+}
+
+TEST_F(CompileCommand, UnwritableOutputIsAnError) {
+  expectSuccess(plan({"-o", path("plan.yaml")}));
+  expectRefusal(runTrireme({"compile", "--model", model, "--plan", path("plan.yaml"), "-o",
+                            path("plan.yaml") + "/bundle"}),
+                1, {"plan.yaml/bundle"});
+}
+#endif
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,43 @@
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "cli/run/checkpoint_folder.h"
+#include "cli/write_file.h"
+#include "tests/cli/command.h"
+
+namespace trireme::cli {
+namespace {
+
+class Files : public CommandTest {};
+
+TEST_F(Files, LatestCheckpointIsTheOneOfTheLargestStep) {
+  std::filesystem::create_directory(path("c"));
+  for (const char* name : {"step-00000009.safetensors", "step-00000010.safetensors",
+                           "step-123456789.safetensors.partial", "step-x.safetensors",
+                           "step-.safetensors", "step--5.safetensors"})
+    write(std::string("c/") + name, "");
+  const Result<std::string> found = findCheckpoint(path("c"));
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_EQ(*found, path("c/step-00000010.safetensors"));
+  // More digits than the padding: compared as numbers, not as text.
+  write("c/step-100000000.safetensors", "");
+  EXPECT_EQ(findCheckpoint(path("c")).value(), checkpointPath(path("c"), 100000000));
+}
+
+TEST_F(Files, FileIsReplacedWholeAndNothingElseIsLeft) {
+  const std::string file = write("out.txt", "old");
+  EXPECT_TRUE(writeFile(file, "new").ok());
+  EXPECT_EQ(readAll(file), "new");
+  const auto count = [&] {
+    return std::distance(std::filesystem::directory_iterator(path("")), {});
+  };
+  const auto before = count();
+  EXPECT_EQ(writeFile(path("no/out.txt"), "x").code(), StatusCode::kUnavailable);
+  EXPECT_EQ(writeFile("/dev/full", "x").code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(count(), before);
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,71 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cli/output/curve.h"
+#include "cli/output/progress.h"
+#include "cli/output/table.h"
+#include "cli/process_memory.h"
+#include "cli/run/report.h"
+
+namespace trireme::cli {
+namespace {
+
+TEST(Curve, DrawsItsValues) {
+  EXPECT_EQ(drawCurve({5, 4, 3, 3, 2}, 1, 72, 4),
+            "  5 |*\n"
+            "    | *\n"
+            "    |  **\n"
+            "  2 |    *\n"
+            "    +-----\n"
+            "     1   5\n");
+}
+
+// 4 values in 2 columns: means 3.5 and 1.5.
+TEST(Curve, AveragesWhatSharesAColumn) {
+  EXPECT_EQ(drawCurve({4, 3, 2, 1}, 11, 2, 2),
+            "  3.5 |*\n"
+            "  1.5 | *\n"
+            "      +--\n"
+            "       11 14\n");
+}
+
+TEST(Curve, FlatAndSingleAndUndefinedValuesAreDrawn) {
+  EXPECT_EQ(drawCurve({2}, 3, 10, 2), "  2 |*\n  2 |\n    +-\n     3\n");
+  EXPECT_EQ(drawCurve({}, 0), "");
+  EXPECT_EQ(drawCurve({NAN, INFINITY}, 0), "");
+  EXPECT_EQ(drawCurve({1, NAN, 2}, 0, 72, 2), "  2 |  *\n  1 |*\n    +---\n     0 2\n");
+}
+
+TEST(Table, AlignsNumbersRight) {
+  EXPECT_EQ(printTable({{"role"}, {"ranks", true}}, {{"stage0", "4"}, {"s1", "128"}}),
+            "  role    ranks\n"
+            "  stage0      4\n"
+            "  s1        128\n");
+}
+
+TEST(Progress, FillsWithTheShareAndStaysInItsWidth) {
+  EXPECT_EQ(drawProgress(0.5, "step 1/2", 100), "[##########----------]  50%  step 1/2");
+  EXPECT_EQ(drawProgress(2, "", 100), "[####################] 100%  ");
+  EXPECT_EQ(drawProgress(0, "a long text", 10), "[---------");
+}
+
+TEST(ProcessMemory, ReadsTheKernelsForm) {
+  const ProcessMemory memory =
+      parseProcessMemory("Name:\ttrireme\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n");
+  EXPECT_EQ(memory.peak, Bytes(2048 * 1024));
+  EXPECT_EQ(memory.now, Bytes(1024 * 1024));
+  EXPECT_GT(readProcessMemory().now, Bytes(0));
+}
+
+// Steps of 9, 1, 2, 4 s: the first does not count, the median of the others is 2 s.
+TEST(RunReport, StepTimeIsTheMedianAfterTheFirst) {
+  LoopResult loop;
+  for (const double seconds : {9.0, 1.0, 4.0, 2.0}) loop.steps.push_back({.seconds = seconds});
+  EXPECT_EQ(measuredStep(loop), Seconds(2));
+  loop.steps.resize(1);
+  EXPECT_EQ(measuredStep(loop), Seconds(9));
+}
+
+}  // namespace
+}  // namespace trireme::cli

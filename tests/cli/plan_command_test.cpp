@@ -1,0 +1,134 @@
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ir/plan/plan.h"
+#include "tests/cli/command.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class PlanCommand : public CommandTest {};
+
+TEST_F(PlanCommand, TableSaysWhatAndWhy) {
+  const Outcome outcome = plan({"--top", "3"});
+  expectSuccess(outcome);
+  for (const char* part : {"plan ", "tp ", "step ", "forward", "memory", "runners-up", "certificate"})
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(PlanCommand, WrittenPlanObeysThePins) {
+  const Outcome outcome = plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1",
+                                "--schedule", "gpipe", "--recompute", "full", "--state-sharding",
+                                "optimizer", "--scatter-gather", "on", "--sequence-parallel", "off",
+                                "--virtual-stages", "1", "--vocab-multiple", "16", "-o",
+                                path("plan.yaml")});
+  expectSuccess(outcome);
+  const Result<plan::Plan> written = plan::loadPlan(path("plan.yaml"));
+  ASSERT_TRUE(written.has_value()) << written.error().message();
+  EXPECT_EQ(written->tp, 2);
+  EXPECT_EQ(written->pp, 2);
+  EXPECT_EQ(written->dp(), 2);
+  EXPECT_EQ(written->microbatchSize, 1);
+  EXPECT_EQ(written->schedule, plan::ScheduleKind::kGpipe);
+  EXPECT_EQ(written->recompute, plan::Recompute::kFull);
+  EXPECT_EQ(written->stateSharding, plan::StateSharding::kOptimizer);
+  EXPECT_TRUE(written->scatterGather);
+  EXPECT_EQ(written->vocabMultiple, 16);
+  EXPECT_EQ(written->training.globalBatchSize, 8);
+}
+
+TEST_F(PlanCommand, FlagsOverrideTheTrainingFile) {
+  const Outcome outcome = plan({"--batch", "16", "--seq", "8", "-o", path("plan.yaml")});
+  expectSuccess(outcome);
+  const Result<plan::Plan> written = plan::loadPlan(path("plan.yaml"));
+  ASSERT_TRUE(written.has_value());
+  EXPECT_EQ(written->training.globalBatchSize, 16);
+  EXPECT_EQ(written->training.sequenceLength, 8);
+}
+
+TEST_F(PlanCommand, JsonHoldsTheSamePlanAsTheFile) {
+  const Outcome outcome = plan({"--json", "-o", path("plan.yaml")});
+  expectSuccess(outcome);
+  const nlohmann::json json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json.at("plan").get<std::string>(), readAll(path("plan.yaml")));
+  EXPECT_GT(json.at("estimate").at("stepSeconds").get<double>(), 0);
+}
+
+TEST_F(PlanCommand, MoreDevicesThanTheFileNamesAreMoreOfTheSame) {
+  const Outcome outcome = plan({"--gpus", "16", "--batch", "16", "--json"});
+  expectSuccess(outcome);
+  EXPECT_EQ(nlohmann::json::parse(outcome.out).at("gpusUsed"), 16);
+}
+
+TEST_F(PlanCommand, BatchAndSequenceAreNotGuessed) {
+  const std::vector<std::string> bare = {"plan", "--model", model, "--cluster", cluster};
+  expectRefusal(runTrireme(bare), 1, {"batch size is missing: give --batch"});
+  std::vector<std::string> withBatch = bare;
+  withBatch.insert(withBatch.end(), {"--batch", "8"});
+  expectRefusal(runTrireme(withBatch), 1, {"sequence length is missing: give --seq", "up to 16"});
+}
+
+TEST_F(PlanCommand, BadSpecsAreRefusedWithTheirPlace) {
+  model = write("bad.yaml", replaced(kTinyModel, "hidden_size", "hiden_size"));
+  expectRefusal(plan(), 1, {"bad.yaml:4:1", "unknown key 'hiden_size'; did you mean 'hidden_size'?"});
+  model = write("bad.yaml", replaced(kTinyModel, "heads: 4", "heads: four"));
+  expectRefusal(plan(), 1, {"bad.yaml:5", "heads", "expected a whole number"});
+  model = path("none.yaml");
+  expectRefusal(plan(), 1, {"none.yaml: cannot read: No such file"});
+}
+
+TEST_F(PlanCommand, WrongUnitIsRefused) {
+  cluster = write("bad.yaml", replaced(kTinyCluster, "64 MiB", "64 MiB/s"));
+  expectRefusal(plan(), 1, {"bad.yaml:9", "memory", "MiB/s", "GiB"});
+  cluster = write("bad.yaml", replaced(kTinyCluster, "value: 6 us", "value: 6"));
+  expectRefusal(plan(), 1, {"latency", "us"});
+}
+
+TEST_F(PlanCommand, UnsupportedOptionOfHuggingFaceIsRefusedByName) {
+  const std::string config = readAll(TRIREME_SOURCE_DIR "/examples/models/hf/llama2-7b.json");
+  model = write("config.json",
+                replaced(config, "{", R"({"rope_scaling": {"type": "linear", "factor": 2.0},)"));
+  expectRefusal(plan(), 1, {"config.json", "rope_scaling"});
+}
+
+TEST_F(PlanCommand, BatchThatDoesNotDivideIsRefused) {
+  expectRefusal(plan({"--batch", "9", "--dp", "2"}), 1, {"P3", "batch"});
+}
+
+TEST_F(PlanCommand, DegreesThatDoNotDivideTheDevicesAreRefused) {
+  expectRefusal(plan({"--tp", "3"}), 1, {"tp"});
+  expectRefusal(plan({"--tp", "4", "--pp", "4"}), 1, {"tp", "pp"});
+}
+
+TEST_F(PlanCommand, HeadsThatCannotBeSplitAreNamed) {
+  expectRefusal(plan({"--tp", "8"}), 1, {"tp 8", "P4", "4 heads"});
+}
+
+// 64 MiB per device; the model needs 16 bytes for each of its parameters.
+TEST_F(PlanCommand, ModelThatDoesNotFitSaysByHowMuchAndWhatWould) {
+  model = write("big.yaml", replaced(kTinyModel, "hidden_size: 32", "hidden_size: 2048"));
+  expectRefusal(plan({"--gpus", "1"}), 1,
+                {"no plan fits in memory", "64.00 MiB per device", "too much", "devices"});
+}
+
+TEST_F(PlanCommand, SequenceBeyondTheModelIsRefused) {
+  expectRefusal(plan({"--seq", "17"}), 1, {"17", "16"});
+}
+
+TEST_F(PlanCommand, UnwritableOutputIsAnErrorAndKeepsTheOldFile) {
+  expectRefusal(plan({"-o", path("no/such/folder/plan.yaml")}), 1,
+                {"no/such/folder/plan.yaml: cannot write: No such file"});
+  expectRefusal(plan({"-o", path("")}), 1, {"cannot write: Is a directory"});
+  expectRefusal(plan({"-o", "/dev/full"}), 1, {"/dev/full: cannot write: No space left"});
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,229 @@
+// Only with a code generator: there is nothing to run without one.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/cli/command.h"
+
+#if TRIREME_HAVE_MLIR
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class RunCommand : public CommandTest {
+ protected:
+  // The bytes of a file of the bundle, cut or changed.
+  void truncate(const std::string& file) const { fs::resize_file(file, fs::file_size(file) / 2); }
+  void flipByte(const std::string& file) const {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(fs::file_size(file) / 2));
+    const auto byte = static_cast<char>(stream.peek() ^ 0x10);
+    stream.seekp(static_cast<std::streamoff>(fs::file_size(file) / 2));
+    stream.put(byte);
+  }
+};
+
+const std::vector<std::string> kEightRanks = {"--tp", "2", "--pp", "2", "--dp", "2",
+                                              "--microbatch", "2"};
+
+TEST_F(RunCommand, ResumingGivesTheLossesOfAnUninterruptedRun) {
+  const std::string bundle = compile("eight", kEightRanks);
+  expectSuccess(run(bundle, {"--steps", "6", "--metrics", path("whole.jsonl")}));
+  expectSuccess(run(bundle, {"--steps", "3", "--save", path("ckpt"), "--metrics", path("part.jsonl")}));
+  const Outcome rest = run(bundle, {"--steps", "6", "--resume", path("ckpt"), "--metrics",
+                                    path("part.jsonl")});
+  expectSuccess(rest);
+  EXPECT_THAT(rest.err, HasSubstr("resuming after step 3"));
+  const std::vector<double> whole = lossesIn(path("whole.jsonl"));
+  EXPECT_EQ(whole.size(), 6u);
+  EXPECT_EQ(lossesIn(path("part.jsonl")), whole);  // to the last bit
+}
+
+TEST_F(RunCommand, EightRanksAndOneAgreeAndResumeEachOther) {
+  const std::string eight = compile("eight", kEightRanks);
+  const std::string one = compile("one", {"--gpus", "1", "--microbatch", "2"});
+  expectSuccess(run(eight, {"--steps", "6", "--metrics", path("eight.jsonl")}));
+  expectSuccess(run(one, {"--steps", "3", "--save", path("ckpt"), "--metrics", path("one.jsonl")}));
+  expectSuccess(run(eight, {"--steps", "6", "--resume", path("ckpt/step-00000003.safetensors"),
+                            "--metrics", path("one.jsonl")}));
+  const std::vector<double> a = lossesIn(path("eight.jsonl")), b = lossesIn(path("one.jsonl"));
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << "step " << i;
+}
+
+TEST_F(RunCommand, MetricsSummaryJsonAndTraceAreComplete) {
+  const std::string bundle = compile("tiny", {"--gpus", "2", "--pp", "2"});
+  const Outcome summary = run(bundle, {"--steps", "5", "--summary", "--cluster", cluster,
+                                       "--metrics", path("m.jsonl"), "--trace", path("t.json")});
+  expectSuccess(summary);
+  for (const char* part : {"pp 2", "1 to 5 on 2 ranks", "measured", "predicted", "arenas", "loss", "*"})
+    EXPECT_THAT(summary.out, HasSubstr(part));
+  const std::string metrics = readAll(path("m.jsonl"));
+  const nlohmann::json first = nlohmann::json::parse(metrics.substr(0, metrics.find('\n')));
+  EXPECT_EQ(first.at("step"), 0);
+  for (const char* key : {"loss", "grad_norm", "lr", "seconds", "tokens_per_second"})
+    EXPECT_GT(first.at(key).get<double>(), 0) << key;
+  EXPECT_FALSE(nlohmann::json::parse(readAll(path("t.json"))).empty());
+
+  const Outcome json = run(bundle, {"--steps", "2", "--json"});
+  expectSuccess(json);
+  const nlohmann::json report = nlohmann::json::parse(json.out);
+  EXPECT_EQ(report.at("losses").size(), 2u);
+  EXPECT_GE(report.at("processPeakBytes"), report.at("arenaBytes"));
+}
+
+TEST_F(RunCommand, CheckpointsComeAtTheirStepsAndAtTheEnd) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "5", "--save", path("a/b"), "--save-every", "2"}));
+  for (const char* name : {"step-00000002", "step-00000004", "step-00000005"})
+    EXPECT_TRUE(fs::exists(path("a/b/") + name + ".safetensors")) << name;
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("a/b")), {}), 3);
+}
+
+TEST_F(RunCommand, NumberOfStepsIsNotGuessed) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectRefusal(run(bundle, {}), 1, {"number of steps is missing: give --steps"});
+  training = write("scheduled.yaml", std::string(kTinyTraining) + "warmup_steps: 1\ndecay_steps: 2\n");
+  expectSuccess(run(compile("scheduled", {"--gpus", "1"}), {"--metrics", path("m.jsonl")}));
+  EXPECT_EQ(lossesIn(path("m.jsonl")).size(), 3u);
+}
+
+TEST_F(RunCommand, BadDataIsRefused) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const auto runOn = [&](const std::string& file) {
+    return runTrireme({"run", bundle, "--steps", "1", "--data", file});
+  };
+  expectRefusal(runOn(path("none.txt")), 1, {"none.txt", "No such file"});
+  expectRefusal(runOn(write("empty.txt", "")), 1, {"empty.txt", "empty"});
+  expectRefusal(runOn(write("short.txt", "too short")), 1, {"9 bytes", "16 tokens needs 17"});
+  expectRefusal(runOn(path("")), 1, {"not a regular file"});
+  const std::string secret = write("secret.txt", "a text that is long enough");
+  fs::permissions(secret, fs::perms::none);
+  if (geteuid() != 0) expectRefusal(runOn(secret), 1, {"secret.txt", "Permission denied"});
+}
+
+TEST_F(RunCommand, VocabularyMustCoverEveryByte) {
+  model = write("small.yaml", replaced(kTinyModel, "vocab_size: 256", "vocab_size: 255"));
+  expectRefusal(run(compile("small", {"--gpus", "1"}), {"--steps", "1"}), 1,
+                {"vocabulary has 255 tokens", "at least 256"});
+}
+
+TEST_F(RunCommand, DamagedBundlesAreRefusedByFile) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const auto withDamage = [&](const auto& damage) {
+    const std::string copy = path("copy.bundle");
+    fs::remove_all(copy);
+    fs::copy(bundle, copy);
+    damage(copy);
+    return run(copy, {"--steps", "1"});
+  };
+  expectRefusal(run(path("none"), {"--steps", "1"}), 1, {"none"});
+  expectRefusal(run(data, {"--steps", "1"}), 1, {"data.txt"});
+  for (const char* file : {"program.bin", "kernels.json", "kernels.so", "plan.yaml", "manifest.json"}) {
+    SCOPED_TRACE(file);
+    expectRefusal(withDamage([&](auto& copy) { truncate(copy + "/" + file); }), 1, {file});
+    expectRefusal(withDamage([&](auto& copy) { fs::remove(copy + "/" + file); }), 1, {file});
+  }
+  for (const char* file : {"program.bin", "kernels.so", "plan.yaml"}) {
+    SCOPED_TRACE(file);
+    expectRefusal(withDamage([&](auto& copy) { flipByte(copy + "/" + file); }), 1, {file});
+  }
+  expectRefusal(withDamage([&](auto& copy) {
+                  nlohmann::json manifest = nlohmann::json::parse(readAll(copy + "/manifest.json"));
+                  manifest["version"] = 999;
+                  std::ofstream(copy + "/manifest.json") << manifest.dump();
+                }),
+                1, {"999", "newer"});
+}
+
+TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  const std::string good = path("ckpt/step-00000001.safetensors"), bad = path("bad.safetensors");
+  const auto resumeFrom = [&](const std::string& checkpoint) {
+    return run(bundle, {"--steps", "3", "--resume", checkpoint});
+  };
+  fs::copy(good, bad);
+  truncate(bad);
+  expectRefusal(resumeFrom(bad), 1, {"bad.safetensors"});
+  fs::copy(good, bad, fs::copy_options::overwrite_existing);
+  flipByte(bad);
+  expectRefusal(resumeFrom(bad), 1, {"bad.safetensors"});
+  expectRefusal(resumeFrom(write("text.safetensors", "not a checkpoint")), 1, {"text.safetensors"});
+  expectRefusal(resumeFrom(path("none")), 1, {"none: no such checkpoint"});
+  fs::create_directory(path("nothing"));
+  expectRefusal(resumeFrom(path("nothing")), 1, {"nothing: no checkpoint", "in this folder"});
+
+  model = write("other.yaml", replaced(kTinyModel, "layers: 4", "layers: 2"));
+  expectRefusal(run(compile("other", {"--gpus", "1"}), {"--steps", "3", "--resume", good}), 1,
+                {"step-00000001.safetensors"});
+}
+
+TEST_F(RunCommand, CheckpointAtTheEndOfTrainingHasNothingToContinue) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "2", "--save", path("ckpt")}));
+  const Outcome again = run(bundle, {"--steps", "2", "--resume", path("ckpt")});
+  EXPECT_EQ(again.exitCode, 1);
+  EXPECT_THAT(again.err, HasSubstr("error: nothing to do: "));
+}
+
+TEST_F(RunCommand, UnwritableOutputsAreErrors) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectRefusal(run(bundle, {"--steps", "1", "--metrics", "/dev/full"}), 1, {"/dev/full", "No space"});
+  expectRefusal(run(bundle, {"--steps", "1", "--metrics", path("no/m.jsonl")}), 1, {"no/m.jsonl"});
+  expectRefusal(run(bundle, {"--steps", "1", "--trace", "/dev/full"}), 1, {"/dev/full", "No space"});
+  expectRefusal(run(bundle, {"--steps", "1", "--save", data + "/sub"}), 1, {"data.txt/sub"});
+}
+
+// A file system of 64 KiB holds no checkpoint of the tiny model (some 40 000 parameters of 12 bytes).
+TEST_F(RunCommand, FullDiskDuringACheckpointKeepsTheOldOne) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  fs::create_directory(path("disk"));
+  const std::string mount = "mount -t tmpfs -o size=64k none '" + path("disk") + "' 2> /dev/null";
+  if (geteuid() != 0 || std::system(mount.c_str()) != 0) GTEST_SKIP() << "cannot mount a tmpfs";
+  write("disk/step-00000000.safetensors", "the old one");
+  const Outcome outcome = run(bundle, {"--steps", "1", "--save", path("disk")});
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(path("disk"))) left.push_back(entry.path().filename());
+  EXPECT_EQ(std::system(("umount '" + path("disk") + "'").c_str()), 0);
+  expectRefusal(outcome, 1, {"step-00000001.safetensors", "No space left"});
+  EXPECT_THAT(left, testing::ElementsAre("step-00000000.safetensors"));
+}
+
+TEST_F(RunCommand, CtrlCStopsAfterACompleteStepAndSaves) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const std::string metrics = path("m.jsonl"), saved = path("ckpt");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (!freopen("/dev/null", "w", stdout)) _exit(126);
+    execl(TRIREME_BINARY, "trireme", "run", bundle.c_str(), "--data", data.c_str(), "--steps",
+          "1000000000", "--metrics", metrics.c_str(), "--save", saved.c_str(), nullptr);
+    _exit(127);
+  }
+  for (int i = 0; i < 1000 && readAll(metrics).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  kill(child, SIGINT);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const size_t steps = lossesIn(metrics).size();
+  ASSERT_GE(steps, 1u);
+  char name[64];
+  std::snprintf(name, sizeof name, "/step-%08zu.safetensors", steps);
+  EXPECT_TRUE(fs::exists(saved + name)) << name;
+}
+
+}  // namespace
+}  // namespace trireme::cli
+#endif

@@ -1,0 +1,237 @@
+#include "tests/codegen/run_segment.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "ir/graph/semantics.h"
+#include "runtime/kernels/bf16.h"
+#include "runtime/kernels/kernels.h"
+
+namespace trireme::codegen {
+namespace {
+
+constexpr size_t kGuardBytes = 256;
+constexpr std::byte kGuard{0xA5};
+constexpr std::byte kPoison{0xFF};  // A NaN in every float type.
+
+}  // namespace
+
+Memory::Memory(const Segment& segment, const std::vector<int32_t>& sharedWith)
+    : types_(segment.operands), storage_(segment.operands.size()) {
+  for (size_t i = 0; i < types_.size(); ++i) {
+    const bool shares = i < sharedWith.size() && sharedWith[i] >= 0;
+    owner_.push_back(shares ? sharedWith[i] : static_cast<int32_t>(i));
+    storage_[i].assign(static_cast<size_t>(types_[i].bytes()) + kGuardBytes, kPoison);
+    std::fill(storage_[i].end() - kGuardBytes, storage_[i].end(), kGuard);
+  }
+}
+
+void* Memory::data(int32_t operand) const { return storage_[owner_[operand]].data(); }
+
+std::vector<void*> Memory::pointers() const {
+  std::vector<void*> all;
+  for (size_t i = 0; i < types_.size(); ++i) all.push_back(data(static_cast<int32_t>(i)));
+  return all;
+}
+
+double Memory::at(int32_t operand, int64_t i) const {
+  switch (types_[operand].dtype) {
+    case DType::kF64: return static_cast<double*>(data(operand))[i];
+    case DType::kF32: return static_cast<float*>(data(operand))[i];
+    case DType::kBf16: return runtime::toFloat(static_cast<runtime::Bf16*>(data(operand))[i]);
+    default: return static_cast<int32_t*>(data(operand))[i];
+  }
+}
+
+void Memory::set(int32_t operand, int64_t i, double value) {
+  switch (types_[operand].dtype) {
+    case DType::kF64: static_cast<double*>(data(operand))[i] = value; break;
+    case DType::kF32: static_cast<float*>(data(operand))[i] = static_cast<float>(value); break;
+    case DType::kBf16:
+      static_cast<runtime::Bf16*>(data(operand))[i] = runtime::toBf16(value);
+      break;
+    default: static_cast<int32_t*>(data(operand))[i] = static_cast<int32_t>(value);
+  }
+}
+
+std::string Memory::bytes(int32_t operand) const {
+  return {static_cast<const char*>(data(operand)), static_cast<size_t>(types_[operand].bytes())};
+}
+
+bool Memory::guardsAreIntact() const {
+  for (const auto& bytes : storage_)
+    for (size_t i = bytes.size() - kGuardBytes; i < bytes.size(); ++i)
+      if (bytes[i] != kGuard) return false;
+  return true;
+}
+
+LoadedKernels::LoadedKernels(CompiledKernels compiled) : compiled_(std::move(compiled)) {
+  if (compiled_.sharedObject.empty()) return;
+  char path[] = "/tmp/trireme-kernels-XXXXXX";
+  const int file = mkstemp(path);
+  EXPECT_GE(file, 0);
+  EXPECT_EQ(write(file, compiled_.sharedObject.data(), compiled_.sharedObject.size()),
+            static_cast<ssize_t>(compiled_.sharedObject.size()));
+  close(file);
+  handle_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(handle_, nullptr) << dlerror();
+  unlink(path);
+}
+
+LoadedKernels::~LoadedKernels() {
+  if (handle_) dlclose(handle_);
+}
+
+void LoadedKernels::run(size_t index, const Segment& source, const Memory& memory,
+                        const program::KernelContext& context, int64_t piece) const {
+  const std::vector<void*> operands = memory.pointers();
+  for (const program::KernelCall& call : compiled_.segments[index].calls) {
+    if (call.kind == program::KernelCallKind::kLibrary) {
+      runtime::KernelCallArgs args{&call.op, source.operands.data(), operands.data(),
+                                   &context, nullptr,                nullptr};
+      const Status status = runtime::runReferenceOp(args);
+      ASSERT_TRUE(status.ok()) << status.message();
+      continue;
+    }
+    auto kernel =
+        reinterpret_cast<program::GeneratedKernel>(dlsym(handle_, call.symbol.c_str()));
+    ASSERT_NE(kernel, nullptr) << call.symbol;
+    std::vector<void*> arguments;
+    for (int32_t operand : call.operands) arguments.push_back(operands[operand]);
+    const int64_t step = piece > 0 ? piece : call.extent;
+    for (int64_t begin = 0; begin < call.extent; begin += step)
+      kernel(&context, arguments.data(), begin, std::min(begin + step, call.extent));
+  }
+}
+
+void runReference(const Segment& segment, const Memory& memory,
+                  const program::KernelContext& context) {
+  const std::vector<void*> operands = memory.pointers();
+  for (const program::SegmentOp& op : segment.ops) {
+    runtime::KernelCallArgs args{&op,      segment.operands.data(), operands.data(),
+                                 &context, nullptr,                 nullptr};
+    const Status status = runtime::runReferenceOp(args);
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+}
+
+program::KernelContext testContext() {
+  program::KernelContext context;
+  context.firstSample = 6;
+  context.tpIndex = 1;
+  for (uint32_t i = 0; i < 8; ++i)
+    context.keys[i] = makeRngKey(1234, 5, 3, static_cast<RngStream>(i));
+  return context;
+}
+
+int32_t SegmentBuilder::operand(DType dtype, std::vector<int64_t> dims, bool temporary) {
+  segment.operands.push_back({dtype, std::move(dims)});
+  segment.temporary.push_back(temporary);
+  return static_cast<int32_t>(segment.operands.size()) - 1;
+}
+
+void SegmentBuilder::op(OpKind kind, std::vector<int32_t> inputs, std::vector<int32_t> outputs,
+                        OpAttributes attributes) {
+  segment.ops.push_back({kind, attributes, std::move(inputs), std::move(outputs)});
+}
+
+void fillInputs(const Segment& segment, Memory& memory) {
+  std::mt19937 random(7);
+  std::vector<bool> done(segment.operands.size(), false);
+  const auto fill = [&](int32_t operand, bool positive) {
+    if (done[operand]) return;
+    done[operand] = true;
+    std::uniform_real_distribution<double> values(positive ? 0.5 : -2, 2);
+    for (int64_t i = 0; i < segment.operands[operand].elements(); ++i)
+      memory.set(operand, i, values(random));
+  };
+  for (const program::SegmentOp& op : segment.ops) {
+    const bool isNormGrad = op.kind == OpKind::kLayerNormGrad || op.kind == OpKind::kRmsNormGrad;
+    for (size_t i = 0; i < op.inputs.size(); ++i)
+      fill(op.inputs[i], isNormGrad && i + 2 == op.inputs.size());  // rstd
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      if (graph::accumulates(op.kind, static_cast<int>(i))) fill(op.outputs[i], false);
+      done[op.outputs[i]] = true;
+    }
+  }
+}
+
+double toleranceOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return 1e-14;
+    case DType::kF32: return 2e-6;
+    default: return 1.0 / 128;  // One unit in the last place, where a rounding falls the other way.
+  }
+}
+
+namespace {
+
+void expectClose(const Segment& segment, int32_t operand, const Memory& actual,
+                 const Memory& expected) {
+  const OperandType& type = segment.operands[operand];
+  double scale = 0;
+  for (int64_t i = 0; i < type.elements(); ++i)
+    scale = std::max(scale, std::abs(expected.at(operand, i)));
+  const double tolerance = toleranceOf(segment.operands[segment.ops[0].inputs[0]].dtype);
+  for (int64_t i = 0; i < type.elements(); ++i) {
+    const double a = actual.at(operand, i), e = expected.at(operand, i);
+    // Relative to the value, but not to one that is small beside the others: it was cancelled.
+    ASSERT_LE(std::abs(a - e), tolerance * std::max(std::abs(e), 0.1 * scale))
+        << "operand " << operand << ", element " << i << ": " << a << " for " << e;
+  }
+}
+
+std::vector<int32_t> lasting(const Segment& segment) {
+  std::vector<int32_t> operands;
+  for (size_t i = 0; i < segment.operands.size(); ++i)
+    if (!segment.temporary[i]) operands.push_back(static_cast<int32_t>(i));
+  return operands;
+}
+
+void expectSameBytes(const Segment& segment, const Memory& a, const Memory& b, const char* what) {
+  for (int32_t operand : lasting(segment))
+    ASSERT_EQ(a.bytes(operand), b.bytes(operand)) << what << ": operand " << operand;
+}
+
+}  // namespace
+
+void expectMatchesReference(const Segment& segment, const std::vector<int32_t>& sharedWith) {
+  auto compiled = compileSegments({segment}, {});
+  ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+  auto unfused = compileSegments({segment}, {.fuse = false});
+  ASSERT_TRUE(unfused.has_value()) << unfused.error().message();
+  const LoadedKernels fusedKernels(*compiled), unfusedKernels(*unfused);
+  const program::KernelContext context = testContext();
+
+  Memory whole(segment), pieces(segment), apart(segment), expected(segment);
+  for (Memory* memory : {&whole, &pieces, &apart, &expected}) fillInputs(segment, *memory);
+  runReference(segment, expected, context);
+  fusedKernels.run(0, segment, whole, context);
+  for (int32_t operand : lasting(segment)) expectClose(segment, operand, whole, expected);
+  fusedKernels.run(0, segment, pieces, context, 1);
+  expectSameBytes(segment, whole, pieces, "in pieces");
+  unfusedKernels.run(0, segment, apart, context);
+  expectSameBytes(segment, whole, apart, "unfused");
+  for (const Memory* memory : {&whole, &pieces, &apart}) EXPECT_TRUE(memory->guardsAreIntact());
+  if (sharedWith.empty()) return;
+
+  Memory shared(segment, sharedWith);
+  fillInputs(segment, shared);
+  fusedKernels.run(0, segment, shared, context);
+  for (int32_t operand : lasting(segment)) {
+    bool overwritten = false;
+    for (size_t i = 0; i < sharedWith.size(); ++i)
+      overwritten |= sharedWith[i] == operand && static_cast<int32_t>(i) != operand;
+    if (overwritten) continue;
+    ASSERT_EQ(whole.bytes(operand), shared.bytes(operand)) << "in place: operand " << operand;
+  }
+}
+
+}  // namespace trireme::codegen

@@ -1,0 +1,152 @@
+#include "cost_models/compute.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cost_models/small_specs.h"
+
+namespace trireme::cost {
+namespace {
+
+using namespace literals;
+using program::OpKind;
+using program::Segment;
+
+// 10 TFLOP/s at 80 %, 1 TB/s at 50 %, 1 us per launch.
+spec::DeviceSpec device() {
+  spec::DeviceSpec device = small::cluster().device;
+  device.matmulEfficiency = 0.8;
+  device.memoryEfficiency = 0.5;
+  return device;
+}
+
+// 8 GFLOP at 8 TFLOP/s = 1 ms; 100 MB at 500 GB/s = 0.2 ms.
+TEST(KernelTime, IsTheLongerOfProductsAndMemory) {
+  EXPECT_NEAR(kernelTime({DType::kBf16, Flops(8e9), 100_MB, 1}, device()).count(), 1.001e-3, 1e-12);
+  EXPECT_NEAR(kernelTime({DType::kBf16, Flops(8e8), 100_MB, 1}, device()).count(), 0.201e-3, 1e-12);
+}
+
+TEST(KernelTime, CountsEveryLaunch) {
+  EXPECT_NEAR(kernelTime({DType::kBf16, Flops(0), Bytes(0), 4}, device()).count(), 4e-6, 1e-15);
+}
+
+Segment chain() {
+  // y = gelu(x + bias), z = y + x; y is a temporary.
+  Segment segment;
+  const std::vector<int64_t> shape = {10, 10, 10};
+  segment.operands = {{DType::kBf16, shape}, {DType::kBf16, {10}}, {DType::kBf16, shape},
+                      {DType::kBf16, shape}, {DType::kBf16, shape}};
+  segment.temporary = {false, false, true, true, false};
+  segment.ops = {{OpKind::kBiasAdd, {}, {0, 1}, {2}},
+                 {OpKind::kGelu, {}, {2}, {3}},
+                 {OpKind::kAdd, {}, {3, 0}, {4}}};
+  return segment;
+}
+
+// Reads x (2000 B, once although two ops use it) and bias (20 B), writes z (2000 B).
+TEST(Kernels, AnElementwiseChainMovesOnlyWhatEntersAndLeaves) {
+  const std::vector<KernelWork> kernels = kernelsOf(chain(), {});
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0].bytes, Bytes(4020));
+  EXPECT_EQ(kernels[0].numLaunches, 1);
+}
+
+TEST(Kernels, ATemporaryThatIsReadLaterLeavesTheChain) {
+  Segment segment = chain();
+  segment.operands.push_back({DType::kF32, {10}});
+  segment.temporary.push_back(false);
+  segment.ops.push_back({OpKind::kBiasGrad, {}, {3}, {5}});  // not elementwise: reads gelu's result
+  const std::vector<KernelWork> kernels = kernelsOf(segment, {});
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_EQ(kernels[0].bytes, Bytes(6020));
+}
+
+// x[4,2,8], w[16,8]: 2 * 8 * 128 = 2048 FLOPs; (64 + 128 + 128) * 2 B.
+TEST(Kernels, AMatmulHasItsFlopsAndBytes) {
+  Segment segment;
+  segment.operands = {{DType::kBf16, {4, 2, 8}}, {DType::kBf16, {16, 8}}, {DType::kBf16, {4, 2, 16}}};
+  segment.temporary = {false, false, false};
+  segment.ops = {{OpKind::kMatmul, {}, {0, 1}, {2}}};
+  const std::vector<KernelWork> kernels = kernelsOf(segment, {});
+  ASSERT_EQ(kernels.size(), 1u);
+  EXPECT_EQ(kernels[0].flops, Flops(2048));
+  EXPECT_EQ(kernels[0].bytes, Bytes(640));
+}
+
+// s 8, b 2, 2 groups of 1 head of size 4: context [8,2,2,4], scores 2 * 2 * 8 * 8 = 256 elements.
+Segment attention() {
+  Segment segment;
+  segment.operands = {{DType::kBf16, {8, 2, 2, 12}}, {DType::kBf16, {8, 2, 2, 4}},
+                      {DType::kF32, {2, 2, 8}}};
+  segment.temporary = {false, false, false};
+  program::OpAttributes attributes;
+  attributes.headSize = 4;
+  attributes.headsPerGroup = 1;
+  segment.ops = {{OpKind::kAttention, attributes, {0}, {1, 2}}};
+  return segment;
+}
+
+// Model FLOPs: 2 products of 2 * 8 * 8 * 4 per head and sequence, 4 of them = 4096; half is masked.
+TEST(Kernels, FusedAttentionSkipsTheMaskedHalf) {
+  const KernelWork work = kernelsOf(attention(), {})[0];
+  EXPECT_EQ(work.flops, Flops(2048));
+  EXPECT_EQ(work.numLaunches, 1);
+}
+
+// Six passes over 256 scores of 2 B on top of the operands.
+TEST(Kernels, UnfusedAttentionMovesTheScores) {
+  spec::StackProfile unfused;
+  unfused.flashAttention = false;
+  const KernelWork fused = kernelsOf(attention(), {})[0];
+  const KernelWork work = kernelsOf(attention(), unfused)[0];
+  EXPECT_EQ(work.flops, Flops(4096));
+  EXPECT_EQ(work.bytes, fused.bytes + Bytes(6 * 256 * 2));
+  EXPECT_EQ(work.numLaunches, 4);
+}
+
+program::Role roleWithBucket(bool sharded) {
+  program::Role role;
+  const auto buffer = [&](DType dtype, int64_t elements) {
+    program::Buffer b;
+    b.dtype = dtype;
+    b.elements = elements;
+    role.buffers.push_back(b);
+    return static_cast<int32_t>(role.buffers.size()) - 1;
+  };
+  const int64_t own = sharded ? 250 : 1000;
+  program::Bucket bucket;
+  bucket.elements = 1000;
+  bucket.sharded = sharded;
+  bucket.parameter = buffer(DType::kBf16, 1000);
+  bucket.gradient = buffer(DType::kF32, 1000);
+  bucket.master = buffer(DType::kF32, own);
+  bucket.moment1 = buffer(DType::kF32, own);
+  bucket.moment2 = buffer(DType::kF32, own);
+  role.buckets = {bucket};
+  return role;
+}
+
+Seconds adamTime(bool sharded) {
+  program::Instruction step;
+  step.kind = program::InstructionKind::kAdamW;
+  step.bucket = 0;
+  return instructionTime(step, roleWithBucket(sharded), device());
+}
+
+// Per element: gradient 4 read, three states 4 read and written, parameter 2 written = 30 B.
+TEST(InstructionTime, AdamWMovesThirtyBytesPerElement) {
+  EXPECT_NEAR(adamTime(false).count(), 1e-6 + 30000 / 500e9, 1e-15);
+}
+
+TEST(InstructionTime, AdamWWithShardedStateMovesItsPart) {
+  EXPECT_NEAR(adamTime(true).count(), 1e-6 + 7500 / 500e9, 1e-15);
+}
+
+TEST(CheckDevice, NamesTheMissingPeak) {
+  const Status status = checkDevice(device(), DType::kF64);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("f64"), std::string::npos);
+  EXPECT_TRUE(checkDevice(device(), DType::kBf16).ok());
+}
+
+}  // namespace
+}  // namespace trireme::cost

@@ -1,0 +1,179 @@
+#include "cost_models/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "cost_models/cluster_costs.h"
+#include "cost_models/collectives.h"
+#include "tests/cost_models/small_specs.h"
+
+namespace trireme::cost {
+namespace {
+
+using namespace literals;
+
+Estimate estimated(const spec::ModelSpec& model, const plan::Plan& plan,
+                   const spec::ClusterSpec& cluster = small::cluster(),
+                   const spec::StackProfile& stack = {}) {
+  Result<Estimate> result = estimate(model, plan, cluster, stack);
+  EXPECT_TRUE(result.has_value()) << result.error().message();
+  return result.has_value() ? *result : Estimate{};
+}
+
+std::vector<plan::Plan> plans(const spec::ModelSpec& model, const spec::TrainingSpec& training) {
+  std::vector<plan::Plan> plans;
+  for (const auto& [tp, pp, dp] : {std::tuple{1, 1, 1}, {4, 2, 1}, {2, 2, 2}, {1, 4, 2}, {1, 1, 8}})
+    plans.push_back(small::plan(model, training, tp, pp, dp));
+  plans.push_back(small::interleaved(plans[2], model, 2));
+  plans.push_back(plans[2]);
+  plans.back().schedule = plan::ScheduleKind::kGpipe;
+  plans.push_back(plans[2]);
+  plans.back().sequenceParallel = true;
+  plans.back().recompute = plan::Recompute::kFull;
+  plans.push_back(plans[4]);
+  std::swap(plans.back().dpReplicate, plans.back().dpShard);
+  plans.back().stateSharding = plan::StateSharding::kOptimizer;
+  return plans;
+}
+
+TEST(Estimate, BreakdownAddsUpToTheStep) {
+  const spec::ModelSpec model = small::gpt();
+  for (const plan::Plan& plan : plans(model, small::training())) {
+    const Estimate e = estimated(model, plan);
+    EXPECT_DOUBLE_EQ(e.breakdown.total().count(), e.step.count());
+    EXPECT_GE(e.breakdown.bubble, Seconds(0));
+    EXPECT_GE(e.breakdown.pipeline, Seconds(0));
+  }
+}
+
+TEST(Estimate, MemoryIsTheLargestArena) {
+  const spec::ModelSpec model = small::gpt();
+  for (const plan::Plan& plan : plans(model, small::training())) {
+    const auto expansion = expand::expand(model, plan);
+    ASSERT_TRUE(expansion.has_value());
+    int64_t largest = 0;
+    for (const program::Role& role : expansion->program.roles)
+      largest = std::max(largest, role.arenaBytes);
+    EXPECT_EQ(estimated(model, plan).memory.total().count(), static_cast<double>(largest));
+  }
+}
+
+// One rank: forward and backward of every microbatch, then the step, and nothing else.
+TEST(Estimate, OneRankHasNoBubbleAndNoCommunication) {
+  const spec::ModelSpec model = small::gpt();
+  const Breakdown b = estimated(model, small::plan(model, small::training())).breakdown;
+  EXPECT_NEAR(b.bubble.count(), 0, 1e-12);
+  for (Seconds s : {b.tensorParallel, b.pipeline, b.dataParallel, b.synchronisation})
+    EXPECT_EQ(s, Seconds(0));
+}
+
+// Forward 2 all-reduces of b s h per layer, backward 2; embedding 1, head 1 (and 3 of b s in the loss).
+//   ring all-reduce of b s h bf16 over 4: 6 (latency + bytes / 4 / bandwidth)
+TEST(Estimate, TensorParallelTimeIsThatOfTheFieldsAllReduces) {
+  const spec::ModelSpec model = small::gpt();
+  const spec::TrainingSpec training = small::training(8);
+  const Estimate e = estimated(model, small::plan(model, training, 4), small::cluster(4, 4));
+  const Link link{5_us, 10_GBps};
+  const double perMicrobatch =
+      (4 * 8 + 2) * ringAllReduceTime(Bytes(32 * 64 * 2), 4, link).count() +
+      3 * ringAllReduceTime(Bytes(32 * 4), 4, link).count();
+  // Once per step: the squares of the gradient norm are summed over the model, not over tp.
+  EXPECT_NEAR(e.breakdown.tensorParallel.count(), 8 * perMicrobatch, 1e-9);
+}
+
+TEST(Estimate, FullRecomputationTakesLongerAndLessMemory) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 1, 2);
+  const Estimate none = estimated(model, plan);
+  plan.recompute = plan::Recompute::kFull;
+  const Estimate full = estimated(model, plan);
+  EXPECT_GT(full.step, none.step);
+  EXPECT_LT(full.memory.arena.activations, none.memory.arena.activations);
+}
+
+TEST(Estimate, BetterHardwareIsNeverSlower) {
+  const spec::ModelSpec model = small::gpt();
+  for (const plan::Plan& plan : plans(model, small::training())) {
+    const Seconds before = estimated(model, plan).step;
+    for (int part = 0; part < 4; ++part) {
+      spec::ClusterSpec cluster = small::cluster();
+      if (part == 0) cluster.tiers[0].bandwidth *= 2;
+      if (part == 1) cluster.tiers[1].bandwidth *= 2;
+      if (part == 2) cluster.device.memoryBandwidth *= 2;
+      if (part == 3)
+        for (spec::PeakRate& peak : cluster.device.matmul) peak.rate *= 2;
+      EXPECT_LE(estimated(model, plan, cluster).step, before) << part;
+    }
+  }
+}
+
+TEST(Estimate, MoreMicrobatchesInFlightTakeMoreMemory) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 1, 4);
+  const Bytes plain = estimated(model, plan).memory.total();
+  EXPECT_GT(estimated(model, small::interleaved(plan, model, 2)).memory.total(), plain);
+  plan.schedule = plan::ScheduleKind::kGpipe;
+  EXPECT_GT(estimated(model, plan).memory.total(), plain);
+}
+
+TEST(Estimate, OverlapHidesTheGradientReduction) {
+  const spec::ModelSpec model = small::gpt();
+  const plan::Plan plan = small::plan(model, small::training(), 1, 1, 8);
+  spec::StackProfile overlapping;
+  overlapping.overlapGradientReduction = true;
+  const Estimate exposed = estimated(model, plan);
+  const Estimate hidden = estimated(model, plan, small::cluster(), overlapping);
+  EXPECT_LT(hidden.breakdown.dataParallel, exposed.breakdown.dataParallel);
+  // The last of 8 layers has nothing to hide behind.
+  EXPECT_GE(hidden.breakdown.dataParallel, exposed.breakdown.dataParallel / 8);
+}
+
+TEST(Estimate, SaysByHowMuchAPlanDoesNotFit) {
+  const spec::ModelSpec model = small::gpt();
+  spec::ClusterSpec cluster = small::cluster();
+  const plan::Plan plan = small::plan(model, small::training());
+  const Bytes needed = estimated(model, plan, cluster).memory.total();
+  cluster.device.memory = needed - Bytes(1000);
+  const Estimate e = estimated(model, plan, cluster);
+  EXPECT_FALSE(e.fits());
+  EXPECT_EQ(e.missing(), Bytes(1000));
+}
+
+TEST(Estimate, RefusesAPlanLargerThanTheCluster) {
+  const spec::ModelSpec model = small::gpt();
+  const auto result = estimate(model, small::plan(model, small::training(), 4, 4, 1),
+                               small::cluster(8), {});
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(Estimate, RefusesADTypeWithoutAPeak) {
+  const spec::ModelSpec model = small::gpt();
+  spec::TrainingSpec training = small::training();
+  training.precision = spec::Precision::kFp64;
+  const auto result = estimate(model, small::plan(model, training), small::cluster(), {});
+  ASSERT_FALSE(result.has_value());
+  EXPECT_NE(result.error().message().find("f64"), std::string::npos);
+}
+
+// The closed form against the program played instruction by instruction.
+TEST(Estimate, AgreesWithTheSimulation) {
+  const spec::ModelSpec model = small::gpt(8, 256, 4);
+  const spec::ClusterSpec cluster = small::cluster();
+  const spec::StackProfile stack;
+  for (const plan::Plan& plan : plans(model, small::training(16, 128))) {
+    const auto expansion = expand::expand(model, plan);
+    ASSERT_TRUE(expansion.has_value());
+    const auto simulation = simulate(expansion->program, ClusterCosts(cluster, stack));
+    ASSERT_TRUE(simulation.has_value()) << simulation.error().message();
+    const Seconds step = estimated(model, plan, cluster, stack).step;
+    const double error = step / simulation->makespan - 1;
+    std::printf("tp %ld pp %ld dp %ld v %ld: estimate %.3f ms, simulation %.3f ms, %+.2f %%\n",
+                static_cast<long>(plan.tp), static_cast<long>(plan.pp), static_cast<long>(plan.dp()),
+                static_cast<long>(plan.virtualStages), step.count() * 1e3,
+                simulation->makespan.count() * 1e3, 100 * error);
+    EXPECT_LT(std::abs(error), 0.1);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::cost

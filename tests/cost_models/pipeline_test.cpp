@@ -1,0 +1,186 @@
+#include "cost_models/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "ir/schedule/schedule.h"
+
+namespace trireme::cost {
+namespace {
+
+using plan::ScheduleKind;
+
+Pipeline even(ScheduleKind kind, size_t p, size_t v, int64_t m, double forward = 1,
+              double backward = 2) {
+  Pipeline pipeline;
+  pipeline.schedule = kind;
+  pipeline.numMicrobatches = m;
+  const auto chunks = static_cast<double>(v);
+  pipeline.stages.assign(p, {std::vector<Seconds>(v, Seconds(forward / chunks)),
+                             std::vector<Seconds>(v, Seconds(backward / chunks))});
+  return pipeline;
+}
+
+// Event simulations of Narayanan et al., SC 2021, with t_f = 1, t_b = 2.
+TEST(PipelineTime, ReproducesTheTableOfEvenStages) {
+  struct Row {
+    size_t p;
+    int64_t m;
+    double plain, v2, v3, v4;
+  };
+  for (const Row& r : {Row{2, 4, 15, 13.5, 13, 12.75}, Row{4, 4, 21, 16.5, 15, 14.25},
+                       Row{4, 8, 33, 28.5, 27, 26.25}, Row{8, 16, 69, 58.5, 55, 53.25},
+                       Row{8, 64, 213, 202.5, 199, 197.25}}) {
+    EXPECT_DOUBLE_EQ(pipelineTime(even(ScheduleKind::kGpipe, r.p, 1, r.m)).count(), r.plain);
+    EXPECT_DOUBLE_EQ(pipelineTime(even(ScheduleKind::k1F1B, r.p, 1, r.m)).count(), r.plain);
+    const double expected[] = {r.v2, r.v3, r.v4};
+    for (size_t v = 2; v <= 4; ++v)
+      EXPECT_NEAR(pipelineTime(even(ScheduleKind::kInterleaved, r.p, v, r.m)).count(),
+                  expected[v - 2], 1e-9);
+  }
+}
+
+// Plays the generated schedule: a task starts when its rank is free and its input has arrived.
+double play(const Pipeline& pipeline) {
+  const auto p = static_cast<int32_t>(pipeline.stages.size());
+  const auto v = static_cast<int32_t>(pipeline.stages[0].forward.size());
+  const auto m = static_cast<int32_t>(pipeline.numMicrobatches);
+  const schedule::Schedule order =
+      pipeline.schedule == ScheduleKind::kGpipe  ? schedule::gpipe(p, m)
+      : pipeline.schedule == ScheduleKind::k1F1B ? schedule::oneForwardOneBackward(p, m)
+                                                 : schedule::interleaved(p, v, m);
+  const auto stages = static_cast<size_t>(p * v), batches = static_cast<size_t>(m);
+  std::vector<std::vector<double>> forward(stages, std::vector<double>(batches, -1));
+  auto backward = forward;
+  std::vector<double> clock(static_cast<size_t>(p), 0);
+  std::vector<size_t> next(static_cast<size_t>(p), 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t r = 0; r < clock.size(); ++r)
+      for (; next[r] < order.order[r].size(); ++next[r], moved = true) {
+        const schedule::Task& task = order.order[r][next[r]];
+        const auto c = static_cast<size_t>(task.chunk), mb = static_cast<size_t>(task.microbatch);
+        const size_t stage = c * clock.size() + r;
+        const bool isForward = task.direction == program::Direction::kForward;
+        double ready = 0;
+        if (isForward && stage > 0) ready = forward[stage - 1][mb];
+        if (!isForward) ready = stage + 1 < stages ? backward[stage + 1][mb] : forward[stage][mb];
+        if (ready < 0) break;
+        const bool moves = isForward ? stage > 0 : stage + 1 < stages;
+        if (moves && p > 1) ready += pipeline.hop.count();
+        const StageTimes& times = pipeline.stages[r];
+        clock[r] = std::max(clock[r], ready) +
+                   (isForward ? times.forward[c] : times.backward[c]).count();
+        (isForward ? forward : backward)[stage][mb] = clock[r];
+      }
+  }
+  return *std::max_element(clock.begin(), clock.end());
+}
+
+TEST(PipelineTime, IsExactForEvenStages) {
+  for (ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1F1B})
+    for (size_t p : {1, 2, 3, 5, 8})
+      for (int64_t m : {1, 2, 3, 7, 16}) {
+        const Pipeline pipeline = even(kind, p, 1, m);
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << " " << m;
+      }
+  for (size_t p : {2, 3, 4})
+    for (size_t v : {2, 3})
+      for (int64_t groups : {1, 2, 5}) {
+        const auto m = static_cast<int64_t>(p) * groups;
+        const Pipeline pipeline = even(ScheduleKind::kInterleaved, p, v, m);
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << v << m;
+      }
+}
+
+TEST(PipelineTime, IsExactForUnevenStagesOfGPipe) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> time(0.1, 2);
+  for (int trial = 0; trial < 50; ++trial) {
+    Pipeline pipeline = even(ScheduleKind::kGpipe, 1 + trial % 6, 1, 1 + trial % 9);
+    for (StageTimes& stage : pipeline.stages)
+      stage = {{Seconds(time(random))}, {Seconds(time(random))}};
+    EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9);
+  }
+}
+
+// 33 without transfers, 6 c to fill and drain, and of the 6 microbatches behind the first two all but one
+// wait for 2 c: 33 + (6 + 10) 0.1.
+TEST(PipelineTime, PlainOneForwardOneBackwardStallsOnTransfers) {
+  Pipeline pipeline = even(ScheduleKind::k1F1B, 4, 1, 8);
+  pipeline.hop = Seconds(0.1);
+  EXPECT_NEAR(pipelineTime(pipeline).count(), 34.6, 1e-9);
+}
+
+TEST(PipelineTime, IsExactForEvenStagesWithTransfers) {
+  for (size_t p : {2, 3, 5, 8})
+    for (int64_t m : {1, 2, 3, 7, 16, 33})
+      for (double hop : {0.01, 0.3, 1.0, 5.0}) {
+        Pipeline pipeline = even(ScheduleKind::k1F1B, p, 1, m);
+        pipeline.hop = Seconds(hop);
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << " " << m << " " << hop;
+      }
+}
+
+// Relative error of the closed form against the played schedule: the printed maximum is the claim of the README.
+TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
+  std::mt19937 random(2);
+  std::uniform_real_distribution<double> factor(0.8, 1.25), hop(0, 0.2);
+  double worst = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const size_t p = 2 + static_cast<size_t>(trial) % 5, v = 1 + static_cast<size_t>(trial) % 3;
+    const auto m = static_cast<int64_t>(p) * (1 + trial % 6);
+    Pipeline pipeline =
+        even(v == 1 ? ScheduleKind::k1F1B : ScheduleKind::kInterleaved, p, v, m);
+    for (StageTimes& stage : pipeline.stages)
+      for (size_t c = 0; c < v; ++c) {
+        stage.forward[c] *= factor(random);
+        stage.backward[c] *= factor(random);
+      }
+    pipeline.hop = Seconds(hop(random) / static_cast<double>(v));
+    const double played = play(pipeline);
+    if (getenv("SHOW")) printf("p %zu v %zu m %ld hop %.3f: %.2f %.2f %+.1f%%\n", p, v, (long)m, pipeline.hop.count(), pipelineTime(pipeline).count(), played, 100*(pipelineTime(pipeline).count()/played-1));
+    worst = std::max(worst, std::abs(pipelineTime(pipeline).count() - played) / played);
+  }
+  RecordProperty("worst_relative_error", std::to_string(worst));
+  std::printf("worst relative error %.1f %%\n", 100 * worst);
+  EXPECT_LT(worst, 0.15);
+}
+
+TEST(PipelineTime, NeverGetsFasterWhenAStageGetsSlower) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> factor(0.5, 2);
+  for (int trial = 0; trial < 200; ++trial) {
+    const size_t p = 1 + static_cast<size_t>(trial) % 5;
+    const size_t v = p > 1 && trial % 2 ? 2 : 1;
+    const ScheduleKind kind = v > 1         ? ScheduleKind::kInterleaved
+                              : trial % 3 ? ScheduleKind::k1F1B
+                                          : ScheduleKind::kGpipe;
+    Pipeline pipeline = even(kind, p, v, static_cast<int64_t>(p) * (1 + trial % 4));
+    for (StageTimes& stage : pipeline.stages)
+      for (size_t c = 0; c < v; ++c) stage.forward[c] *= factor(random);
+    pipeline.hop = Seconds(0.1);
+    const Seconds before = pipelineTime(pipeline);
+    StageTimes& stage = pipeline.stages[static_cast<size_t>(trial) % p];
+    stage.backward[v - 1] *= 1.5;
+    EXPECT_GE(pipelineTime(pipeline), before);
+  }
+}
+
+// Without overlap each of 8 microbatches pays 2 exchanges of 0.1 per stage: 33 + 11 * 0.2.
+TEST(PipelineTime, TransfersThatAreNotHiddenLengthenTheStages) {
+  Pipeline pipeline = even(ScheduleKind::k1F1B, 4, 1, 8);
+  pipeline.hop = Seconds(0.1);
+  pipeline.overlapTransfers = false;
+  EXPECT_NEAR(pipelineTime(pipeline).count(), 33 + 11 * 0.2, 1e-9);
+}
+
+TEST(PipelineTime, OneStageHasNoTransfers) {
+  Pipeline pipeline = even(ScheduleKind::k1F1B, 1, 1, 8);
+  pipeline.hop = Seconds(5);
+  EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 24);
+}
+
+}  // namespace
+}  // namespace trireme::cost

@@ -1,0 +1,105 @@
+#include "cost_models/topology.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/cost_models/small_specs.h"
+
+namespace trireme::cost {
+namespace {
+
+using program::GroupKind;
+
+std::vector<int64_t> sizes(const Levels& levels) {
+  std::vector<int64_t> sizes;
+  for (const Level& level : levels) sizes.push_back(level.size);
+  return sizes;
+}
+using Sizes = std::vector<int64_t>;
+
+plan::Plan degrees(int64_t tp, int64_t pp, int64_t dp) {
+  plan::Plan plan;
+  plan.tp = tp;
+  plan.pp = pp;
+  plan.dpReplicate = dp;
+  return plan;
+}
+
+TEST(Levels, AGroupInsideANodeHasOneLevel) {
+  const Levels levels = levelsOf(GroupShape{{8, 1}}, small::cluster(64, 8));
+  EXPECT_EQ(sizes(levels), (Sizes{8}));
+  EXPECT_EQ(levels[0].link.bandwidth, BytesPerSecond(100e9));
+}
+
+// Stride 4: two members per node of 8, and eight such nodes.
+TEST(Levels, AGroupAcrossNodesHasTwo) {
+  const Levels levels = levelsOf(GroupShape{{16, 4}}, small::cluster(64, 8));
+  EXPECT_EQ(sizes(levels), (Sizes{2, 8}));
+  EXPECT_EQ(levels[1].link.bandwidth, BytesPerSecond(10e9));
+}
+
+TEST(Levels, OneMemberPerNodeUsesTheOuterTierOnly) {
+  EXPECT_EQ(sizes(levelsOf(GroupShape{{8, 8}}, small::cluster(64, 8))), (Sizes{8}));
+  EXPECT_EQ(levelsOf(GroupShape{{8, 8}}, small::cluster(64, 8))[0].link.bandwidth,
+            BytesPerSecond(10e9));
+}
+
+// 6 does not fill 8: ranks 6..11 straddle two nodes, so all such groups pay the outer link.
+TEST(Levels, GroupsThatStraddleNodesPayTheOuterLink) {
+  const Levels levels = levelsOf(GroupShape{{6, 1}}, small::cluster(24, 8));
+  EXPECT_EQ(sizes(levels), (Sizes{6}));
+  EXPECT_EQ(levels[0].link.bandwidth, BytesPerSecond(10e9));
+}
+
+TEST(Levels, AGroupOfOneHasNone) {
+  EXPECT_TRUE(levelsOf(GroupShape{{1, 1}}, small::cluster()).empty());
+}
+
+// Wherever groups fill blocks evenly, both ways of naming a group agree on its first group.
+TEST(Levels, ShapesAndMembersAgree) {
+  const spec::ClusterSpec cluster = small::cluster(32, 8);
+  for (const auto& [tp, pp, dp] :
+       {std::tuple{1, 1, 32}, {8, 4, 1}, {2, 4, 4}, {4, 2, 4}, {16, 2, 1}, {1, 32, 1}, {2, 2, 8}}) {
+    const plan::Plan plan = degrees(tp, pp, dp);
+    for (int kind = 0; kind < program::kNumGroupKinds; ++kind) {
+      const GroupShape shape = groupShape(static_cast<GroupKind>(kind), plan);
+      std::vector<int32_t> members = {0};
+      for (const GroupDim& dim : shape) {
+        std::vector<int32_t> next;
+        for (int64_t i = 0; i < dim.size; ++i)
+          for (int32_t member : members) next.push_back(member + static_cast<int32_t>(i * dim.stride));
+        members = next;
+      }
+      EXPECT_EQ(sizes(levelsOf(shape, cluster)), sizes(levelsOf(members, cluster)))
+          << tp << pp << dp << " kind " << kind;
+    }
+  }
+}
+
+TEST(GroupShape, FollowsTheRankOrder) {
+  const plan::Plan plan = degrees(2, 4, 3);  // rank = tp + 2 (dp + 3 pp)
+  const GroupShape data = groupShape(GroupKind::kDp, plan);
+  EXPECT_EQ(data[0].size, 3);
+  EXPECT_EQ(data[0].stride, 2);
+  const GroupShape embedding = groupShape(GroupKind::kEmbedding, plan);
+  EXPECT_EQ(embedding[0].size, 2);
+  EXPECT_EQ(embedding[0].stride, 18);  // from stage 0 to stage 3
+  EXPECT_EQ(groupSize(groupShape(GroupKind::kWorld, plan)), 24);
+}
+
+TEST(StageLink, IsTheOutermostTierThatATransferCrosses) {
+  const spec::ClusterSpec cluster = small::cluster(16, 8);
+  EXPECT_EQ(stageLink(degrees(2, 4, 1), cluster).bandwidth, BytesPerSecond(100e9));  // 8 ranks
+  EXPECT_EQ(stageLink(degrees(2, 8, 1), cluster).bandwidth, BytesPerSecond(10e9));   // 3 -> 4
+  EXPECT_EQ(stageLink(degrees(8, 2, 1), cluster).bandwidth, BytesPerSecond(10e9));
+  EXPECT_EQ(stageLink(degrees(3, 2, 1), cluster).bandwidth, BytesPerSecond(100e9));  // 0-2 -> 3-5
+  EXPECT_EQ(stageLink(degrees(3, 3, 1), cluster).bandwidth, BytesPerSecond(10e9));   // 5 -> 8
+}
+
+TEST(LinkBetween, IsTheInnermostCommonTier) {
+  const spec::ClusterSpec cluster = small::cluster(16, 8);
+  EXPECT_EQ(linkBetween(0, 7, cluster).bandwidth, BytesPerSecond(100e9));
+  EXPECT_EQ(linkBetween(7, 8, cluster).bandwidth, BytesPerSecond(10e9));
+}
+
+}  // namespace
+}  // namespace trireme::cost

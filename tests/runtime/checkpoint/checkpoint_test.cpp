@@ -1,0 +1,260 @@
+#include "runtime/checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "runtime/session.h"
+#include "tests/runtime/executor/counting_data.h"
+#include "tests/runtime/executor/state_program.h"
+#include "tests/runtime/executor/tiny_program.h"
+
+namespace trireme::runtime {
+namespace {
+
+// Files in memory on a disk of `capacity` bytes that can also fail to sync.
+class MemoryDisk final : public FileSystem {
+ public:
+  std::map<std::string, std::string> files;
+  int64_t capacity = int64_t{1} << 40;
+  bool syncFails = false;
+
+  Result<std::unique_ptr<OutputFile>> create(const std::string& path) override {
+    files[path].clear();
+    return std::make_unique<Output>(*this, files[path]);
+  }
+  Result<std::unique_ptr<InputFile>> open(const std::string& path) override {
+    if (!files.contains(path)) return Error(invalidArgument(path + ": No such file or directory"));
+    return std::make_unique<Input>(files[path]);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    files[to] = files[from];
+    files.erase(from);
+    return {};
+  }
+  void remove(const std::string& path) override { files.erase(path); }
+
+ private:
+  struct Output final : OutputFile {
+    Output(MemoryDisk& disk, std::string& text) : disk(disk), text(text) {}
+    Status write(int64_t offset, const char* bytes, int64_t count) override {
+      if (offset + count > disk.capacity) return resourceExhausted("the disk is full");
+      text.resize(std::max(text.size(), static_cast<size_t>(offset + count)));
+      std::memcpy(text.data() + offset, bytes, static_cast<size_t>(count));
+      return {};
+    }
+    Status sync() override { return disk.syncFails ? unavailable("the disk broke") : Status(); }
+    MemoryDisk& disk;
+    std::string& text;
+  };
+  struct Input final : InputFile {
+    explicit Input(const std::string& text) : text(text) {}
+    int64_t size() const override { return static_cast<int64_t>(text.size()); }
+    Status read(int64_t offset, char* bytes, int64_t count) const override {
+      if (offset + count > size()) return invalidArgument("truncated");
+      std::memcpy(bytes, text.data() + offset, static_cast<size_t>(count));
+      return {};
+    }
+    std::string text;
+  };
+};
+
+std::unique_ptr<Session> makeSession(program::Bundle bundle) {
+  SessionOptions options;
+  options.useReference = true;
+  options.timeoutSeconds = 20;
+  auto session = Session::create(std::move(bundle), options);
+  EXPECT_TRUE(session.has_value()) << session.error().message();
+  return std::move(*session);
+}
+
+void run(Session& session, int numSteps) {
+  CountingData data;
+  for (int i = 0; i < numSteps; ++i) ASSERT_TRUE(session.step(data).has_value());
+}
+
+StateOptions plan(int32_t tp, int32_t dp, bool sharded) {
+  StateOptions options{tp, dp, sharded};
+  options.adamW = true;
+  return options;
+}
+
+// dp changes the global batch of the test program, so it is put back.
+program::Bundle bundleOf(const StateOptions& options) {
+  program::Bundle bundle = stateBundle(options);
+  bundle.program.training.globalBatchSize = 60;
+  return bundle;
+}
+
+std::vector<std::vector<double>> weights(const Session& session) {
+  std::vector<std::vector<double>> all;
+  for (const NamedTensor& tensor : session.gatherParameters()) all.push_back(tensor.values);
+  return all;
+}
+
+TEST(Checkpoint, ContinuesBitForBitUnderTheSamePlan) {
+  MemoryDisk disk;
+  const auto straight = makeSession(tinyBundle({}));
+  run(*straight, 5);
+  const auto first = makeSession(tinyBundle({}));
+  run(*first, 2);
+  ASSERT_TRUE(first->saveCheckpoint("c", disk).ok());
+  const auto second = makeSession(tinyBundle({}));
+  ASSERT_TRUE(second->loadCheckpoint("c", disk).ok());
+  EXPECT_EQ(second->numStepsDone(), 2);
+  run(*second, 3);
+  EXPECT_EQ(weights(*second), weights(*straight));
+  ASSERT_TRUE(straight->saveCheckpoint("a", disk).ok());
+  ASSERT_TRUE(second->saveCheckpoint("b", disk).ok());
+  EXPECT_EQ(disk.files["a"], disk.files["b"]);  // moments as well
+}
+
+TEST(Checkpoint, ReadsTheSameUnderEveryPlanAndIsTheSameFile) {
+  MemoryDisk disk;
+  const auto writer = makeSession(bundleOf(plan(2, 3, true)));
+  run(*writer, 2);
+  ASSERT_TRUE(writer->saveCheckpoint("c", disk).ok());
+  for (const int32_t tp : {1, 2, 4})
+    for (const int32_t dp : {1, 2, 5})
+      for (const bool sharded : {false, true}) {
+        const auto reader = makeSession(bundleOf(plan(tp, dp, sharded)));
+        const Status status = reader->loadCheckpoint("c", disk);
+        ASSERT_TRUE(status.ok()) << status.message();
+        EXPECT_EQ(weights(*reader), weights(*writer));
+        ASSERT_TRUE(reader->saveCheckpoint("d", disk).ok());
+        EXPECT_EQ(disk.files["d"], disk.files["c"]) << tp << dp << sharded;
+      }
+}
+
+TEST(Checkpoint, ParametersInComputeTypeFollowTheirMasters) {
+  MemoryDisk disk;
+  const auto writer = makeSession(bundleOf(plan(1, 1, false)));
+  run(*writer, 1);
+  ASSERT_TRUE(writer->saveCheckpoint("c", disk).ok());
+  StateOptions options = plan(2, 2, true);
+  options.bf16 = true;
+  const auto reader = makeSession(bundleOf(options));
+  ASSERT_TRUE(reader->loadCheckpoint("c", disk).ok());
+  EXPECT_EQ(weights(*reader), weights(*writer));
+  const auto masters = reader->gatherParameters(), rounded = reader->gatherComputeParameters();
+  for (size_t t = 0; t < masters.size(); ++t)
+    for (size_t i = 0; i < masters[t].values.size(); ++i)
+      EXPECT_NEAR(rounded[t].values[i], masters[t].values[i],
+                  std::abs(masters[t].values[i]) / 256);
+}
+
+TEST(Checkpoint, AFullDiskLeavesTheOldOne) {
+  MemoryDisk disk;
+  const auto session = makeSession(bundleOf(plan(1, 1, false)));
+  run(*session, 1);
+  ASSERT_TRUE(session->saveCheckpoint("c", disk).ok());
+  const std::string old = disk.files["c"];
+  run(*session, 1);
+  for (int64_t capacity = 0; capacity < static_cast<int64_t>(old.size()); capacity += 97) {
+    disk.capacity = capacity;
+    const Status status = session->saveCheckpoint("c", disk);
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(status.message(),
+              "checkpoint not written, what was there before is untouched: the disk is full");
+    EXPECT_EQ(disk.files["c"], old);
+    EXPECT_EQ(disk.files.size(), 1u);
+  }
+  disk.capacity = 1 << 30;
+  disk.syncFails = true;
+  EXPECT_EQ(session->saveCheckpoint("c", disk).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(disk.files["c"], old);
+}
+
+class Damaged : public testing::Test {
+ protected:
+  Damaged() : session_(makeSession(bundleOf(plan(1, 1, false)))) {
+    run(*session_, 1);
+    EXPECT_TRUE(session_->saveCheckpoint("c", disk_).ok());
+    before_ = weights(*session_);
+  }
+  // The message, after checking that the session is as it was.
+  std::string errorOf(const std::string& file) {
+    disk_.files["bad"] = file;
+    const Status status = session_->loadCheckpoint("bad", disk_);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.message();
+    EXPECT_EQ(weights(*session_), before_);
+    EXPECT_EQ(session_->numStepsDone(), 1);
+    return status.message();
+  }
+  std::string replaced(const std::string& from, const std::string& to) {
+    std::string file = disk_.files["c"];
+    const size_t at = file.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    EXPECT_EQ(from.size(), to.size());
+    return file.replace(at, from.size(), to);
+  }
+
+  MemoryDisk disk_;
+  std::unique_ptr<Session> session_;
+  std::vector<std::vector<double>> before_;
+};
+
+TEST_F(Damaged, TruncationIsNoticedAtEveryLength) {
+  const std::string good = disk_.files["c"];
+  for (size_t size = 0; size < good.size(); size += 13)
+    EXPECT_NE(errorOf(good.substr(0, size)).find("truncated"), std::string::npos) << size;
+}
+
+TEST_F(Damaged, AChangedByteOfDataNamesItsTensor) {
+  std::string file = disk_.files["c"];
+  file[file.size() - 1] = static_cast<char>(file[file.size() - 1] ^ 1);
+  EXPECT_EQ(errorOf(file), "checkpoint bad: tensor optimizer.moment2.norm is corrupt");
+}
+
+TEST_F(Damaged, OtherFilesAndVersionsAndSettingsAreRefused) {
+  EXPECT_EQ(errorOf(replaced("trireme.checkpoint", "another.checkpoint")),
+            "checkpoint bad: a safetensors file, but not a Trireme checkpoint");
+  EXPECT_EQ(errorOf(replaced(R"("version":"1")", R"("version":"2")")),
+            "checkpoint bad: written by a newer Trireme: version 2, this one reads 1");
+  EXPECT_EQ(errorOf(replaced(R"("seed":"21")", R"("seed":"22")")),
+            "checkpoint bad: seed is 22 in the checkpoint and 21 in this run");
+  EXPECT_EQ(errorOf(replaced(R"("step":"1")", R"("step":"x")")),
+            "checkpoint bad: metadata: step is not a number: x");
+}
+
+TEST_F(Damaged, AMissingOrMisshapenTensorIsNamed) {
+  EXPECT_EQ(errorOf(replaced(R"("layers.1.w":)", R"("layers.9.w":)")),
+            "checkpoint bad: no tensor layers.1.w");
+  EXPECT_EQ(errorOf(replaced(R"("shape":[5,4])", R"("shape":[4,5])")),
+            "checkpoint bad: tensor layers.0.w is [4, 5], not [5, 4]");
+  EXPECT_EQ(session_->loadCheckpoint("none", disk_).message(),
+            "none: No such file or directory");
+}
+
+// On a real disk: /dev/full accepts nothing, and a folder is no file.
+TEST(PosixFiles, AFullDeviceIsResourceExhausted) {
+  PosixFileSystem files;
+  auto file = files.create("/dev/full");
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  const Status status = (*file)->write(0, "abc", 3);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(), "/dev/full: the disk is full: No space left on device");
+}
+
+TEST(PosixFiles, ACheckpointRoundTripsAndLeavesNoOtherFile) {
+  const std::string path = testing::TempDir() + "checkpoint_test.safetensors";
+  const auto session = makeSession(bundleOf(plan(1, 1, false)));
+  run(*session, 1);
+  ASSERT_TRUE(session->saveCheckpoint(path).ok());
+  const auto other = makeSession(bundleOf(plan(2, 1, false)));
+  const Status status = other->loadCheckpoint(path);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(weights(*other), weights(*session));
+  PosixFileSystem files;
+  EXPECT_FALSE(files.open(path + ".tmp").has_value());
+  files.remove(path);
+  EXPECT_EQ(session->saveCheckpoint(testing::TempDir() + "no/such/folder/c").code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(files.open(testing::TempDir()).error().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace trireme::runtime
