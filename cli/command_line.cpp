@@ -93,7 +93,7 @@ int runCommandLine(int argc, const char* const* argv) {
     app.set_version_flag("--version", versionText(), "Print the version and exit");
     app.set_help_flag("-h,--help", "Print this help and exit");
     app.require_subcommand(0, 1);
-    app.footer("Example:\n  trireme plan --model model.yaml --cluster cluster.yaml --batch 512");
+    app.footer("Example:\n  trireme plan --model gpt.yaml --cluster dgx.yaml --batch 512 --seq 2048");
     std::vector<std::pair<CLI::App*, Action>> actions;
     for (const Command* command : {&kPlanCommand, &kCompileCommand, &kRunCommand}) {
       CLI::App* subcommand =

@@ -153,6 +153,6 @@ Action addCompile(CLI::App& app) {
 
 const Command kCompileCommand = {
     "compile", "Lower a plan to one program per rank",
-    "trireme compile --model model.yaml --plan plan.yaml -o gpt.bundle", addCompile};
+    "trireme compile --model gpt.yaml --plan plan.yaml -o gpt.bundle", addCompile};
 
 }  // namespace trireme::cli

@@ -19,6 +19,7 @@ namespace {
 struct PlanOptions {
   std::string model, cluster, training, stack, output;
   std::optional<int64_t> batch, sequence;
+  std::optional<spec::Precision> precision;
   planner::Pins pins;
   int64_t vocabMultiple = plan::Plan{}.vocabMultiple;
   int64_t topK = planner::Query{}.topK;
@@ -35,6 +36,7 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(options.stack));
   query.training.globalBatchSize = options.batch.value_or(query.training.globalBatchSize);
   query.training.sequenceLength = options.sequence.value_or(query.training.sequenceLength);
+  query.training.precision = options.precision.value_or(query.training.precision);
   if (query.training.globalBatchSize == 0)
     return Error(invalidArgument(
         "the batch size is missing: give --batch, or global_batch_size in the --train file"));
@@ -54,12 +56,26 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   return query;
 }
 
+// What was asked, above the answer.
+std::string describe(const planner::Query& query) {
+  const spec::TrainingSpec& training = query.training;
+  return fmt::format(
+      "{:<14}{}, {:.4g} million parameters\n{:<14}{}, stack {}\n"
+      "{:<14}batch {}, sequence {}, {}\n",
+      "model", query.model.name, static_cast<double>(query.model.numParameters()) / 1e6, "cluster",
+      query.cluster.name, query.stack.name, "training", training.globalBatchSize,
+      training.sequenceLength, spec::precisionName(training.precision));
+}
+
 Result<int> runPlan(const PlanOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
   TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query));
   if (!options.output.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(result.plan)));
-  fmt::print("{}", options.json ? planner::toJson(result).dump(2) + "\n" : planner::toTable(result));
+  if (options.json)
+    fmt::print("{}\n", planner::toJson(result).dump(2));
+  else
+    fmt::print("{}{}", describe(query), planner::toTable(result));
   if (!options.output.empty()) fmt::print(stderr, "wrote {}\n", options.output);
   return 0;
 }
@@ -99,6 +115,8 @@ Action addPlan(CLI::App& app) {
   addPath(app, "--stack", &options->stack, "FILE", "Software stack (default: Trireme's own)");
   addCount(app, "--batch", &options->batch, "Sequences per step; overrides the --train file");
   addCount(app, "--seq", &options->sequence, "Tokens per sequence; overrides the --train file");
+  addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kBf16,
+            "Of the computation; overrides the --train file (default: fp32)");
   addCount(app, "--vocab-multiple", &options->vocabMultiple,
            "Pad the vocabulary to a multiple of N x tp (default: 128)");
   addCount(app, "--top", &options->topK, "Plans to show (default: 5)");
@@ -112,8 +130,7 @@ Action addPlan(CLI::App& app) {
 
 const Command kPlanCommand = {
     "plan", "Find the fastest plan that fits in memory, and say why",
-    "trireme plan --model model.yaml --cluster cluster.yaml --gpus 64 --batch 512 --seq 2048 -o "
-    "plan.yaml",
+    "trireme plan --model gpt.yaml --cluster dgx.yaml --gpus 64 --batch 512 --seq 2048 -o plan.yaml",
     addPlan};
 
 }  // namespace trireme::cli

@@ -60,7 +60,7 @@ def LowerKernelsPass : Pass<"trireme-lower-kernels", "::mlir::ModuleOp"> {
         attributes {trireme.extent = 16 : i64, trireme.grain = 16 : i64}
 
     Refused with an error unless:
-    - (C1) every tensor but i32 ones is f64, f32, f16 or bf16, and the kernel computes in one type;
+    - (C1) the kernel computes on f64, f32 or bf16, and on one of them only;
     - (C2) every op is one that codegen generates.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",

@@ -95,20 +95,24 @@ void BodyWalker::addInstruction(const program::Role& role, const Instruction& in
       into.compute += segmentTimes_[static_cast<size_t>(instruction.segment)];
       break;
     case InstructionKind::kAllReduce:
-      into.reduce[group] += allReduceTime(bufferBytes(role, instruction.buffers[0]), levels_[group]);
+      into.reduce[group] +=
+          allReduceTime(bufferBytes(role, instruction.buffers[0]), levels_[group]);
       break;
     case InstructionKind::kReduceScatter:
       into.reduce[group] +=
           reduceScatterTime(bufferBytes(role, instruction.buffers[0]), levels_[group]);
       break;
     case InstructionKind::kAllGather:
-      into.gather[group] += allGatherTime(bufferBytes(role, instruction.buffers[1]), levels_[group]);
+      into.gather[group] +=
+          allGatherTime(bufferBytes(role, instruction.buffers[1]), levels_[group]);
       break;
     case InstructionKind::kSend:
-      (instruction.stream == program::Stream::kSendForward ? into.sentForward : into.sentBackward) +=
+      (instruction.stream == program::Stream::kSendForward ? into.sentForward
+                                                           : into.sentBackward) +=
           bufferBytes(role, instruction.buffers[0]);
       break;
-    default: into.compute += instructionTime(instruction, role, cluster_.device);
+    default:
+      into.compute += instructionTime(instruction, role, cluster_.device);
   }
 }
 

@@ -17,8 +17,8 @@ using PerGroup = std::array<T, program::kNumGroupKinds>;
 // Durations do not overlap each other: they add up to the time on the rank's compute stream.
 struct BodyCost {
   Seconds compute;
-  PerGroup<Seconds> reduce{};  // all-reduce and reduce-scatter
-  PerGroup<Seconds> gather{};  // all-gather
+  PerGroup<Seconds> reduce{};       // all-reduce and reduce-scatter
+  PerGroup<Seconds> gather{};       // all-gather
   Bytes sentForward, sentBackward;  // to other stages, by stream
 
   Seconds communication(program::GroupKind kind) const {
@@ -46,9 +46,7 @@ class BodyWalker {
              const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
 
   WalkedBody walk(const program::Role& role, const program::Body& body) const;
-  const Levels& levels(program::GroupKind kind) const {
-    return levels_[static_cast<size_t>(kind)];
-  }
+  const Levels& levels(program::GroupKind kind) const { return levels_[static_cast<size_t>(kind)]; }
 
  private:
   // Instructions [begin, end), every one once; a Repeat's span counts as often as it runs.

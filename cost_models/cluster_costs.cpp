@@ -18,10 +18,14 @@ Seconds ClusterCosts::collective(const program::Program&, const program::Group& 
                                  program::InstructionKind kind, Bytes payload) const {
   const Levels levels = levelsOf(group.ranks, cluster_);
   switch (kind) {
-    case program::InstructionKind::kAllReduce: return allReduceTime(payload, levels);
-    case program::InstructionKind::kReduceScatter: return reduceScatterTime(payload, levels);
-    case program::InstructionKind::kAllGather: return allGatherTime(payload, levels);
-    default: return {};
+    case program::InstructionKind::kAllReduce:
+      return allReduceTime(payload, levels);
+    case program::InstructionKind::kReduceScatter:
+      return reduceScatterTime(payload, levels);
+    case program::InstructionKind::kAllGather:
+      return allGatherTime(payload, levels);
+    default:
+      return {};
   }
 }
 

@@ -31,8 +31,8 @@ Seconds ringAllReduceTime(Bytes payload, int64_t n, const Link& link);
 //
 // With equal links the bandwidth term is that of one flat ring of n = n_0 n_1 ... members,
 //   (n_0 - 1)/n_0 + (n_1 - 1)/(n_0 n_1) + ... = (n - 1)/n
-// with fewer latencies; with outer links no faster than inner ones it is never above the flat ring over
-// the slowest link. A group of one (no levels) costs nothing.
+// with fewer latencies; with outer links no faster than inner ones it is never above the flat ring
+// over the slowest link. A group of one (no levels) costs nothing.
 Seconds reduceScatterTime(Bytes payload, const Levels& levels);
 Seconds allGatherTime(Bytes payload, const Levels& levels);
 Seconds allReduceTime(Bytes payload, const Levels& levels);

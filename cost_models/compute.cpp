@@ -14,7 +14,7 @@ using program::OpKind;
 using program::Segment;
 using program::SegmentOp;
 
-constexpr double kCausalShare = 0.5;          // of the s x s products that a fused kernel computes
+constexpr double kCausalShare = 0.5;  // of the s x s products that a fused kernel computes
 constexpr double kFusedBackwardRecompute = 5.0 / 4;  // q k^T again: 5 products for 4
 constexpr double kUnfusedForwardPasses = 6;
 constexpr double kUnfusedBackwardPasses = 9;
@@ -35,8 +35,10 @@ bool isAttention(OpKind kind) {
 
 // All heads' s x s matrices of one microbatch; the log-sum-exp is [b, heads, s].
 Bytes scoresBytes(const Segment& segment, const SegmentOp& op) {
-  const auto& lse = operandOf(segment, op.kind == OpKind::kAttention ? op.outputs[1] : op.inputs[2]);
-  const auto& context = operandOf(segment, op.kind == OpKind::kAttention ? op.outputs[0] : op.inputs[1]);
+  const auto& lse =
+      operandOf(segment, op.kind == OpKind::kAttention ? op.outputs[1] : op.inputs[2]);
+  const auto& context =
+      operandOf(segment, op.kind == OpKind::kAttention ? op.outputs[0] : op.inputs[1]);
   return Bytes(static_cast<double>(lse.elements() * lse.dims[2] * byteSize(context.dtype)));
 }
 
@@ -48,7 +50,8 @@ KernelWork attentionWork(const Segment& segment, const SegmentOp& op, bool fused
     work.flops = work.flops * (forward ? kCausalShare : kCausalShare * kFusedBackwardRecompute);
     return work;
   }
-  work.bytes += scoresBytes(segment, op) * (forward ? kUnfusedForwardPasses : kUnfusedBackwardPasses);
+  work.bytes +=
+      scoresBytes(segment, op) * (forward ? kUnfusedForwardPasses : kUnfusedBackwardPasses);
   work.numLaunches = forward ? 4 : 6;
   return work;
 }
@@ -115,13 +118,16 @@ Seconds segmentTime(const Segment& segment, const spec::DeviceSpec& device,
 Seconds instructionTime(const program::Instruction& instruction, const program::Role& role,
                         const spec::DeviceSpec& device) {
   const auto bytesOf = [&](int32_t buffer) {
-    return buffer < 0 ? Bytes(0)
-                      : Bytes(static_cast<double>(role.buffers[static_cast<size_t>(buffer)].bytes()));
+    return buffer < 0
+               ? Bytes(0)
+               : Bytes(static_cast<double>(role.buffers[static_cast<size_t>(buffer)].bytes()));
   };
   KernelWork work;
   using Kind = program::InstructionKind;
   switch (instruction.kind) {
-    case Kind::kZero: work.bytes = bytesOf(instruction.buffers[0]); break;
+    case Kind::kZero:
+      work.bytes = bytesOf(instruction.buffers[0]);
+      break;
     case Kind::kLoadBatch:
       work.bytes = (bytesOf(instruction.buffers[0]) + bytesOf(instruction.buffers[1])) * 2;
       break;
@@ -135,13 +141,13 @@ Seconds instructionTime(const program::Instruction& instruction, const program::
         break;
       }
       const bool hasMaster = bucket.master >= 0 && bucket.master != bucket.parameter;
-      const Bytes parameter = hasMaster
-                                  ? bytesOf(bucket.parameter) * (owned / bytesOf(bucket.gradient))
-                                  : Bytes(0);
+      const Bytes parameter =
+          hasMaster ? bytesOf(bucket.parameter) * (owned / bytesOf(bucket.gradient)) : Bytes(0);
       work.bytes = owned + owned * (3 * 2) + parameter;
       break;
     }
-    default: return {};
+    default:
+      return {};
   }
   return kernelTime(work, device);
 }
@@ -155,12 +161,14 @@ FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype) {
 Status checkDevice(const spec::DeviceSpec& device, DType dtype) {
   const spec::PeakRate* peak = findPeak(device, dtype);
   if (peak == nullptr)
-    return invalidArgument(fmt::format("device {}: no matmul peak for {}", device.name, dtypeName(dtype)));
+    return invalidArgument(
+        fmt::format("device {}: no matmul peak for {}", device.name, dtypeName(dtype)));
   if (peak->rate.count() <= 0 || device.matmulEfficiency <= 0)
-    return invalidArgument(fmt::format("device {}: matmul rate for {} must be positive", device.name,
-                                       dtypeName(dtype)));
+    return invalidArgument(fmt::format("device {}: matmul rate for {} must be positive",
+                                       device.name, dtypeName(dtype)));
   if (device.memoryBandwidth.count() <= 0 || device.memoryEfficiency <= 0)
-    return invalidArgument(fmt::format("device {}: memory bandwidth must be positive", device.name));
+    return invalidArgument(
+        fmt::format("device {}: memory bandwidth must be positive", device.name));
   return {};
 }
 

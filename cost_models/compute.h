@@ -14,17 +14,17 @@ namespace trireme::cost {
 struct KernelWork {
   DType dtype = DType::kF32;  // of the products
   Flops flops;
-  Bytes bytes;                // read and written at least once
+  Bytes bytes;  // read and written at least once
   int numLaunches = 1;
 };
 
 //   time = launches * launchOverhead
 //        + max(flops / (peak * matmulEfficiency), bytes / (memoryBandwidth * memoryEfficiency))
 //
-// Williams, Waterman, Patterson, "Roofline", CACM 2009. The efficiencies are the device file's, and so is
-// everything about a host: ranks that share a machine's cores have the rates that the file gives
-// to one of them.
-// Requires that the device has a peak for work.dtype if there are products (checkDevice).
+// Williams, Waterman, Patterson, "Roofline", CACM 2009. The efficiencies are the device file's, and
+// so is everything about a host: ranks that share a machine's cores have the rates that the file
+// gives to one of them. Requires that the device has a peak for work.dtype if there are products
+// (checkDevice).
 Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device);
 
 // The kernels of a segment: every op is one, but a run of consecutive elementwise ops is one fused
@@ -41,16 +41,17 @@ std::vector<KernelWork> kernelsOf(const program::Segment& segment, const spec::S
 Seconds segmentTime(const program::Segment& segment, const spec::DeviceSpec& device,
                     const spec::StackProfile& stack);
 
-// Instructions that compute without a segment: kZero, kSumSquares, kAdamW and kLoadBatch, all bound by
-// memory. AdamW reads the gradient, both moments and the master weights and writes the last three
-// and, where it is another buffer, the parameter. Zero for every other kind.
+// Instructions that compute without a segment: kZero, kSumSquares, kAdamW and kLoadBatch, all bound
+// by memory. AdamW reads the gradient, both moments and the master weights and writes the last
+// three and, where it is another buffer, the parameter. Zero for every other kind.
 Seconds instructionTime(const program::Instruction& instruction, const program::Role& role,
                         const spec::DeviceSpec& device);
 
 // The peak for products of `dtype`. Requires checkDevice.
 FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype);
 
-// kInvalidArgument: the device has no peak rate for `dtype`, or a rate or efficiency is not positive.
+// kInvalidArgument: the device has no peak rate for `dtype`, or a rate or efficiency is not
+// positive.
 Status checkDevice(const spec::DeviceSpec& device, DType dtype);
 
 }  // namespace trireme::cost

@@ -52,7 +52,8 @@ StepPart stepPart(const StageCost& stage, const program::Role& role,
   StepPart part;
   part.optimizer = once.compute;
   part.tensorParallel = once.communication(GroupKind::kTp);
-  for (GroupKind kind : {GroupKind::kEmbedding, GroupKind::kPp, GroupKind::kModel, GroupKind::kWorld})
+  for (GroupKind kind :
+       {GroupKind::kEmbedding, GroupKind::kPp, GroupKind::kModel, GroupKind::kWorld})
     part.synchronisation += once.communication(kind);
   Seconds reduction = once.reduce[static_cast<size_t>(GroupKind::kDp)];
   if (stack.overlapGradientReduction) {
@@ -158,8 +159,9 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
   const auto tokens =
       static_cast<double>(plan.training.globalBatchSize * plan.training.sequenceLength);
   result.tokensPerSecond = tokens / result.step.count();
-  const FlopsPerSecond peak = matmulPeak(cluster.device, spec::computeDType(plan.training.precision)) *
-                              static_cast<double>(plan.numRanks());
+  const FlopsPerSecond peak =
+      matmulPeak(cluster.device, spec::computeDType(plan.training.precision)) *
+      static_cast<double>(plan.numRanks());
   result.modelFlopsUtilisation = (result.modelFlops / result.step) / peak;
   return result;
 }

@@ -1,4 +1,5 @@
-// The one entry point: how long a step takes under a plan, where the time goes, and whether it fits.
+// The one entry point: how long a step takes under a plan, where the time goes, and whether it
+// fits.
 #pragma once
 #include <vector>
 
@@ -39,11 +40,11 @@ struct StageCost {
 struct Estimate {
   Seconds step;
   Breakdown breakdown;
-  MemoryUse memory;        // of the fullest rank
-  Bytes memoryAvailable;   // of one device
+  MemoryUse memory;       // of the fullest rank
+  Bytes memoryAvailable;  // of one device
   std::vector<StageCost> stages;
-  Seconds hop;             // one transfer between neighbouring stages, the slowest pair
-  Flops modelFlops;        // of the step, formulas.h
+  Seconds hop;       // one transfer between neighbouring stages, the slowest pair
+  Flops modelFlops;  // of the step, formulas.h
   double tokensPerSecond = 0;
   double modelFlopsUtilisation = 0;  // of the devices' matmul peak for the compute dtype
 
@@ -51,7 +52,7 @@ struct Estimate {
   Bytes missing() const { return fits() ? Bytes(0) : memory.total() - memoryAvailable; }
 };
 
-//   step = pipelineTime(stages) + max over stages of (begin + exposed step communication + optimizer)
+//   step = pipelineTime(stages) + max over stages of (begin + exposed communication + optimizer)
 //
 // Every time is walked from the bodies of expand(plan, tasks = false), so that nothing is counted
 // that the program does not do. With StackProfile::overlapGradientReduction the gradient

@@ -10,8 +10,7 @@ double gptParameters(const GptShape& g) {
 Flops gptFlops(const GptShape& g, double globalBatch, bool fullRecompute) {
   const double passes = fullRecompute ? 4 : 3;  // forward, backward twice, forward again
   return Flops(24 * passes * globalBatch * g.sequence * g.layers * g.hidden * g.hidden *
-               (1 + g.sequence / (6 * g.hidden) +
-                g.vocab / (4 * passes * g.layers * g.hidden)));
+               (1 + g.sequence / (6 * g.hidden) + g.vocab / (4 * passes * g.layers * g.hidden)));
 }
 
 Seconds trainingTime(double tokens, double parameters, double devices, FlopsPerSecond reached) {

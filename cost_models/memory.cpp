@@ -19,8 +19,8 @@ Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model) {
   const int64_t s = plan.training.sequenceLength;
   const int64_t element = byteSize(spec::computeDType(plan.training.precision));
   const int64_t perScore = plan.training.attentionDropout > 0 ? 2 * element + 1 : element;
-  return Bytes(static_cast<double>(perScore * plan.microbatchSize * s * s *
-                                   (model.numHeads / plan.tp)));
+  return Bytes(
+      static_cast<double>(perScore * plan.microbatchSize * s * s * (model.numHeads / plan.tp)));
 }
 
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,

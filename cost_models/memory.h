@@ -1,5 +1,5 @@
-// Memory of the fullest rank. For Trireme's own runtime it is the arena of ir/expand to the byte, plus
-// the stack's fixed reserve; other stacks differ by what their profile says.
+// Memory of the fullest rank. For Trireme's own runtime it is the arena of ir/expand to the byte,
+// plus the stack's fixed reserve; other stacks differ by what their profile says.
 #pragma once
 #include <cstdint>
 
@@ -17,7 +17,8 @@ struct MemoryUse {
   Bytes unfusedAttention;     // s x s tensors that the stack keeps
   Bytes reserve;              // context, libraries, fragmentation
   Bytes total() const {
-    return Bytes(static_cast<double>(arena.total())) + optimizerDifference + unfusedAttention + reserve;
+    return Bytes(static_cast<double>(arena.total())) + optimizerDifference + unfusedAttention +
+           reserve;
   }
 };
 
@@ -27,10 +28,10 @@ Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model);
 // Role `role` of the expansion.
 //   optimizer   StackProfile::optimizerBytesPerParameter x parameters of the rank, divided by
 //               dp when the state is sharded; the arena's own if the profile has no number.
-//   attention   without a fused kernel softmax, its dropped copy and the mask stay until the backward:
-//               (e + e + 1) bytes, e those of an element, per score and layer, times the microbatches in flight;
-//               e = 2: Korthikanti et al. 2022, 5 a s^2 b. Without dropout e bytes.
-//               Selective recomputation keeps them for one layer, full for one layer too.
+//   attention   without a fused kernel softmax, its dropped copy and the mask stay until the
+//               backward: (e + e + 1) bytes, e those of an element, per score and layer, times the
+//               microbatches in flight; e = 2: Korthikanti et al. 2022, 5 a s^2 b. Without dropout
+//               e bytes. Selective and full recomputation keep them for one layer.
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,
                    const spec::ModelSpec& model, const spec::StackProfile& stack);
 

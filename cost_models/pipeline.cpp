@@ -37,13 +37,23 @@ Seconds gpipeTime(const std::vector<StageTimes>& stages, double m, Seconds hop) 
   return flowTime(forward, m, hop) + flowTime(backward, m, hop);
 }
 
-Seconds bottleneckTime(const std::vector<StageTimes>& stages, double m) {
+// Of an interleaved stage, for transfers longer than its chunks.
+Seconds groupStall(const StageTimes& stage, double groups, double p, Seconds hop) {
+  const auto v = static_cast<double>(stage.forward.size());
+  const Seconds rest = std::max(hop - sum(stage.forward) / v, Seconds(0)) +
+                       std::max(hop - sum(stage.backward) / v, Seconds(0));
+  return rest * ((groups - 1) * (v - 1) * p);
+}
+
+Seconds bottleneckTime(const std::vector<StageTimes>& stages, double m, Seconds hop) {
+  const auto p = static_cast<double>(stages.size());
   Seconds after;
   for (const StageTimes& stage : stages) after += stage.forward.back() + stage.backward.back();
   Seconds before, longest;
   for (const StageTimes& stage : stages) {
     after -= stage.forward.back() + stage.backward.back();
-    longest = std::max(longest, stage.total() * m + before + after);
+    const Seconds stall = stage.forward.size() > 1 ? groupStall(stage, m / p, p, hop) : Seconds(0);
+    longest = std::max(longest, stage.total() * m + before + after + stall);
     before += stage.forward.front() + stage.backward.front();
   }
   return longest;
@@ -81,7 +91,7 @@ Seconds pipelineTime(const Pipeline& pipeline) {
   const auto m = static_cast<double>(pipeline.numMicrobatches);
   if (pipeline.schedule == plan::ScheduleKind::kGpipe) return gpipeTime(stages, m, hop);
   const size_t v = stages.front().forward.size();
-  Seconds total = bottleneckTime(stages, m) + hop * static_cast<double>(2 * (v * p - 1));
+  Seconds total = bottleneckTime(stages, m, hop) + hop * static_cast<double>(2 * (v * p - 1));
   if (v == 1) total += stallTime(stages, pipeline.numMicrobatches, hop);
   return total;
 }

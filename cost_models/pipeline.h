@@ -28,23 +28,26 @@ struct Pipeline {
 //   T = sum_r f_r + (m-1) max_r f_r  +  sum_r b_r + (m-1) max_r b_r  +  2 (p-1) c
 // where with overlap a stage hands on no faster than the link: max(f_r, c).
 //
-// 1F1B (v = 1) and interleaved 1F1B. Stage r works m S_r; it waits for the first microbatch to come through
-// the first chunks of the stages before it and to go back through them, and, at the turn, for
-// the last chunks of the stages behind it.
+// 1F1B (v = 1) and interleaved 1F1B. Stage r works m S_r; it waits for the first microbatch to come
+// through the first chunks of the stages before it and to go back through them, and, at the turn,
+// for the last chunks of the stages behind it.
 //   T = max_r [ m S_r + sum_{i<r} (f_{i,0} + b_{i,0}) + sum_{i>r} (f_{i,v-1} + b_{i,v-1}) ]
 //       + 2 (v p - 1) c + stall
-// For even stages and c = 0 this is m (f + b) + (p-1) (f + b) / v, Narayanan et al., SC 2021, exactly;
-// for v = 1 it is sum_r S_r + (m-1) max_r S_r.
+// For even stages and c = 0 this is m (f + b) + (p-1) (f + b) / v, Narayanan et al., SC 2021,
+// exactly; for v = 1 it is sum_r S_r + (m-1) max_r S_r.
 //
 // Stall: plain 1F1B has k = p - r microbatches between stage r and the end, just enough to hide the
 // compute of the round trip R_r = sum_{i>=r} S_i + 2 (k-1) c but none of its transfers. Of every k
 // microbatches k-1 wait for their share of what is left:
 //   stall = max_r X_r / (k-1) ((m-2) - floor((m-2) / k)),  X_r = max(0, R_r - k max_i S_i),  m >= 2
-// For even stages X_0 = 2 (p-1) c, and the whole formula is exact for any c. Interleaving keeps (v-1) p
-// more chunks in flight, which cover the transfers.
+// For even stages X_0 = 2 (p-1) c, and the whole formula is exact for any c. Interleaving keeps
+// (v-1) p more chunks in flight, which cover transfers shorter than a chunk; of longer ones every
+// group of p microbatches but the first waits, inside the maximum over r, for
+//   stall_r = (m/p - 1) (v-1) p (max(0, c - f_r / v) + max(0, c - b_r / v)),  f_r, b_r: all chunks
+// Exact for even stages while c <= max(f, b) / v.
 //
-// Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per direction and
-// chunk), and c = 0 elsewhere.
+// Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per
+// direction and chunk), and c = 0 elsewhere.
 //
 // Monotone in every time: no stage, however slow, makes the result smaller. Requires p >= 1.
 Seconds pipelineTime(const Pipeline& pipeline);

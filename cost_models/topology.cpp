@@ -65,13 +65,18 @@ Levels levelsOver(const Group& group, int64_t size, const spec::ClusterSpec& clu
 GroupShape groupShape(GroupKind kind, const plan::Plan& plan) {
   const int64_t t = plan.tp, d = plan.dp(), p = plan.pp;
   switch (kind) {
-    case GroupKind::kTp: return {{t, 1}};
-    case GroupKind::kDp: return {{d, t}};
-    case GroupKind::kPp: return {{p, t * d}};
+    case GroupKind::kTp:
+      return {{t, 1}};
+    case GroupKind::kDp:
+      return {{d, t}};
+    case GroupKind::kPp:
+      return {{p, t * d}};
     case GroupKind::kEmbedding:
       return p == 1 ? GroupShape{{1, 1}} : GroupShape{{2, t * d * (p - 1)}};
-    case GroupKind::kModel: return {{t, 1}, {p, t * d}};
-    case GroupKind::kWorld: return {{t * d * p, 1}};
+    case GroupKind::kModel:
+      return {{t, 1}, {p, t * d}};
+    case GroupKind::kWorld:
+      return {{t * d * p, 1}};
   }
   return {};
 }

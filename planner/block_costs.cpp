@@ -33,7 +33,8 @@ plan::Plan probePlan(const spec::ModelSpec& model, const plan::Plan& like) {
   return probe;
 }
 
-// Rows of the state table: a layer's row holds one layer's elements, however many layers it stands for.
+// Rows of the state table: a layer's row holds one layer's elements, however many layers it stands
+// for.
 void addElements(const program::Role& role, int64_t tp, double& layer, double& other) {
   for (const program::Parameter& parameter : role.parameters) {
     const bool ofLayer = parameter.numLayers > 0;
@@ -75,9 +76,8 @@ struct StageLoad {
 StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                  size_t rank) {
   const auto p = static_cast<size_t>(plan.pp), v = static_cast<size_t>(plan.virtualStages);
-  const std::vector<int64_t> slots =
-      peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(),
-                static_cast<int64_t>(rank));
+  const std::vector<int64_t> slots = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
+                                               plan.numMicrobatches(), static_cast<int64_t>(rank));
   const Seconds gather = plan.scatterGather ? blocks.borderGather : Seconds(0);
   StageLoad load;
   for (size_t c = 0; c < v; ++c) {
@@ -105,40 +105,67 @@ StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& b
     load.times.backward.push_back(backward);
     load.activations += perSlot * static_cast<double>(slots[c]);
     if (!query.stack.flashAttention && plan.recompute == plan::Recompute::kNone)
-      load.activations += cost::unfusedScoresBytes(plan, query.model) *
-                          (layers * static_cast<double>(slots[c]));
+      load.activations +=
+          cost::unfusedScoresBytes(plan, query.model) * (layers * static_cast<double>(slots[c]));
   }
   return load;
 }
 
-// Gradient reduction and optimizer of a rank with `elements` parameters in one bucket.
-Seconds stepBound(const Query& query, const plan::Plan& plan, const StageLoad& load, double layers) {
+// What a collective takes in `parts` pieces: the bytes once, the latencies each time.
+template <typename Collective>
+Seconds inParts(Collective time, Bytes payload, int64_t parts, const Levels& levels) {
+  return time(payload, levels) + time(Bytes(0), levels) * static_cast<double>(parts - 1);
+}
+
+struct StepQuestion {
+  double layers;
+  int64_t buckets;
+  bool holdsTied;
+};
+
+// Gradient reduction and optimizer of a rank.
+Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                  const StageLoad& load, const StepQuestion& stage) {
   const auto compute = static_cast<double>(byteSize(spec::computeDType(plan.training.precision)));
   const auto state = static_cast<double>(byteSize(spec::stateDType(plan.training.precision)));
   const bool sharded = plan.stateSharding == plan::StateSharding::kOptimizer;
-  const double owned = load.elements / (sharded ? static_cast<double>(plan.dp()) : 1.0);
-  const Levels levels = cost::levelsOf(cost::groupShape(GroupKind::kDp, plan), query.cluster);
+  const double shards = sharded ? static_cast<double>(plan.dp()) : 1.0;
+  const auto levels = [&](GroupKind kind) {
+    return cost::levelsOf(cost::groupShape(kind, plan), query.cluster);
+  };
+  const Levels data = levels(GroupKind::kDp);
   const Bytes gradient(load.elements * state);
 
-  Seconds reduction = sharded ? cost::reduceScatterTime(gradient, levels)
-                              : cost::allReduceTime(gradient, levels);
+  Seconds reduction = sharded ? inParts(cost::reduceScatterTime, gradient, stage.buckets, data)
+                              : inParts(cost::allReduceTime, gradient, stage.buckets, data);
   if (query.stack.overlapGradientReduction) {
     Seconds backward;
     for (Seconds t : load.times.backward) backward += t;
-    reduction = std::max(reduction - backward, reduction / layers);
+    reduction = std::max(reduction - backward, reduction / stage.layers);
   }
-  const Seconds gather =
-      sharded ? cost::allGatherTime(Bytes(load.elements * compute), levels) : Seconds(0);
-  // Zeroing, norm, AdamW: three kernels at least.
+  Seconds rest =
+      cost::allReduceTime(blocks.squares, levels(sharded ? GroupKind::kWorld : GroupKind::kModel));
+  if (sharded)
+    rest += inParts(cost::allGatherTime, Bytes(load.elements * compute), stage.buckets, data);
+  if (stage.holdsTied)
+    rest += cost::allReduceTime(Bytes(blocks.tiedElements * state / shards),
+                                levels(GroupKind::kEmbedding));
+  // Zeroing, norm and AdamW of every bucket.
   const double master = compute == state ? 0 : compute;
   const cost::KernelWork work{DType::kF32, Flops(0),
-                              gradient + Bytes(owned * (state * 8 + master)), 3};
-  return reduction + gather + cost::kernelTime(work, query.cluster.device);
+                              gradient + Bytes(load.elements / shards * (state * 8 + master)),
+                              static_cast<int>(3 * stage.buckets)};
+  return reduction + rest + cost::kernelTime(work, query.cluster.device);
 }
 
 Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
   if (rank == 0) return blocks.firstScratch;
   return rank == p - 1 ? blocks.lastScratch : blocks.innerScratch;
+}
+
+int64_t bucketsAt(const BlockCosts& blocks, size_t rank, size_t p) {
+  if (rank == 0) return blocks.firstBuckets;
+  return rank == p - 1 ? blocks.lastBuckets : std::max<int64_t>(blocks.innerBuckets, 1);
 }
 
 }  // namespace
@@ -177,14 +204,22 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {
                   walk(last, expand::backwardBody(0)).outside.total()};
     double counted = 0;
     addElements(last, probe.tp, counted, costs.headElements);
+    for (const program::Parameter& parameter : last.parameters)
+      if (parameter.copy)
+        costs.tiedElements += static_cast<double>(parameter.localElements(probe.tp));
     costs.border = forward.outside.sentForward;
     costs.borderGather = cost::allGatherTime(costs.border, walker.levels(GroupKind::kTp));
   }
+  costs.firstBuckets = static_cast<int64_t>(first.buckets.size());
+  costs.lastBuckets = static_cast<int64_t>(last.buckets.size());
+  costs.squares = bytesOf(first.buffers[static_cast<size_t>(first.squares)].bytes());
   splitActivations(expansion, costs);
   costs.firstScratch = scratchOf(expansion.arenas.front());
   costs.lastScratch = scratchOf(expansion.arenas.back());
-  // Without a probe of inner stages nothing is known of them.
-  costs.innerScratch = probe.pp == 3 ? scratchOf(expansion.arenas[1]) : Bytes(0);
+  if (probe.pp == 3) {
+    costs.innerScratch = scratchOf(expansion.arenas[1]);
+    costs.innerBuckets = static_cast<int64_t>(expansion.program.roles[1].buckets.size());
+  }
   return costs;
 }
 
@@ -206,7 +241,9 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
     double layers = 0;
     for (const plan::LayerRange& range : plan.layers[rank])
       layers += static_cast<double>(range.count);
-    step = std::max(step, stepBound(query, plan, load, layers));
+    const StepQuestion stage{layers, bucketsAt(blocks, rank, p),
+                             p > 1 && (rank == 0 || rank == p - 1) && blocks.tiedElements > 0};
+    step = std::max(step, stepBound(query, plan, blocks, load, stage));
     const Bytes memory = stateBytes(query, load.elements, sharded ? plan.dp() : 1) +
                          load.activations + scratchAt(blocks, rank, p) + query.stack.fixedReserve;
     bound.memory = std::max(bound.memory, memory);

@@ -14,14 +14,18 @@ struct PassTimes {
   Seconds forward, backward;
 };
 
-// Read off the bodies of a small plan with the same tp, microbatch, recompute and sequence parallelism,
-// so that they are what the estimate of any other plan is made of.
+// Read off the bodies of a small plan with the same tp, microbatch, recompute and sequence
+// parallelism, so that they are what the estimate of any other plan is made of.
 struct BlockCosts {
   PassTimes layer, embedding, head;
-  Bytes border;        // residual stream that goes to the next stage, without scatter-gather
+  Bytes border;          // residual stream that goes to the next stage, without scatter-gather
   Seconds borderGather;  // of one border that came scattered
   // Parameters on one rank.
   double layerElements = 0, embeddingElements = 0, headElements = 0;
+  double tiedElements = 0;  // of the head, which are also the embedding's
+  // Flat runs that are reduced and stepped one by one: first, inner, last stage.
+  int64_t firstBuckets = 0, innerBuckets = 0, lastBuckets = 0;
+  Bytes squares;  // summed over the model for the gradient norm
   // Activations of one microbatch in flight, lower bounds.
   Bytes layerActivations, chunkActivations, headActivations;
   // Scratch, library workspace and what else does not depend on layers: first, inner, last stage.
@@ -37,8 +41,8 @@ struct PlanBound {
   Bytes memory;  // of the fullest rank, at least
 };
 
-// Admissible: what the estimate adds is left out (bucket latencies, norms, tied embeddings, padding,
-// alignment), what remains is computed by the same functions (cost::pipelineTime, collectives).
+// Admissible: what the estimate adds is left out (padding, alignment, sums of norm gradients over
+// tp), what remains is computed by the same functions (cost::pipelineTime, collectives).
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
 // Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which

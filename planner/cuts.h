@@ -12,23 +12,24 @@ namespace trireme::planner {
 
 // How long one stage takes for one microbatch, and how many layers fit into it.
 struct StageBudget {
-  Seconds fixed;             // embedding or head
-  int64_t mostLayers = 0;    // by memory
+  Seconds fixed;           // embedding or head
+  int64_t mostLayers = 0;  // by memory
 };
 
-// The numbers of layers per stage, each between `least` and the stage's budget, that make the longest
-// fixed + layers * perLayer as short as possible. Empty: the budgets do not hold `numLayers`.
+// The numbers of layers per stage, each between `least` and the stage's budget, that make the
+// longest fixed + layers * perLayer as short as possible. Empty: the budgets do not hold
+// `numLayers`.
 //
-// Exact: layers are alike, so giving the next one to the stage that it leaves shortest is optimal (any
-// other assignment can be exchanged towards it without lengthening the longest). O(L p). Of equal
-// stages the last one gets the layer: earlier stages hold more microbatches.
+// Exact: layers are alike, so giving the next one to the stage that it leaves shortest is optimal
+// (any other assignment can be exchanged towards it without lengthening the longest). O(L p). Of
+// equal stages the last one gets the layer: earlier stages hold more microbatches.
 std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t least,
                                    const std::vector<StageBudget>& stages);
 
 // The cuts that the search tries for `plan` (its `layers` is ignored): the even one, and, where it
 // differs and fits, the one that balances time with the embedding's and the head's share under the
-// memory of a device. A stage's layers are spread evenly over its chunks. Interleaving's time also depends
-// on single chunks; there the balance of whole stages is a heuristic.
+// memory of a device. A stage's layers are spread evenly over its chunks. Interleaving's time also
+// depends on single chunks; there the balance of whole stages is a heuristic.
 std::vector<std::vector<std::vector<plan::LayerRange>>> cutsFor(const Query& query,
                                                                 const plan::Plan& plan,
                                                                 const BlockCosts& blocks);

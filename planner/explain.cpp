@@ -184,9 +184,8 @@ Result<Explanation> explain(const Query& query, const PlanResult& result,
   }
   explanation.slack = chosen.memoryAvailable - chosen.memory.total();
   for (Change& change : Changes(result.plan).take()) {
-    Alternative alternative{change.choice, change.chosen, change.other, Outcome::kForbidden,
-                            {},            {},            {},           {},
-                            {}};
+    Alternative alternative{
+        change.choice, change.chosen, change.other, Outcome::kForbidden, {}, {}, {}, {}, {}};
     if (const Status legal = plan::verifyPlan(change.plan, query.model); !legal.ok()) {
       alternative.rule = legal.message();
     } else {
@@ -205,9 +204,12 @@ Result<Explanation> explain(const Query& query, const PlanResult& result) {
 std::string toLine(const Alternative& a) {
   const std::string head = fmt::format("{} {}, not {}: ", a.choice, a.chosen, a.other);
   switch (a.outcome) {
-    case Outcome::kDoesNotFit: return head + formatBytes(a.missing) + " too much memory";
-    case Outcome::kForbidden: return head + a.rule;
-    case Outcome::kEqual: return head + "as fast";
+    case Outcome::kDoesNotFit:
+      return head + formatBytes(a.missing) + " too much memory";
+    case Outcome::kForbidden:
+      return head + a.rule;
+    case Outcome::kEqual:
+      return head + "as fast";
     case Outcome::kSlower:
       return head + fmt::format("{} slower ({} +{})", formatSeconds(a.difference), a.part,
                                 formatSeconds(a.partDifference));

@@ -20,8 +20,8 @@ struct Alternative {
   Seconds difference;  // of the step, other - chosen; 0 unless both fit
   std::string part;    // the part of the breakdown that changes most
   Seconds partDifference;
-  Bytes missing;       // kDoesNotFit: by how much
-  std::string rule;    // kForbidden: what verifyPlan says
+  Bytes missing;     // kDoesNotFit: by how much
+  std::string rule;  // kForbidden: what verifyPlan says
 };
 
 struct Explanation {

@@ -9,8 +9,8 @@ namespace {
 constexpr double kRounding = 1 - 1e-9;
 
 Seconds pipelineBound(const Query& query, const Group& group, Seconds all, Seconds layer) {
-  const auto microbatches = static_cast<double>(query.training.globalBatchSize /
-                                                (group.dp * group.microbatchSize));
+  const auto microbatches =
+      static_cast<double>(query.training.globalBatchSize / (group.dp * group.microbatchSize));
   const auto stages = static_cast<double>(group.pp);
   return (all * (microbatches / stages) + layer * (stages - 1)) * kRounding;
 }
@@ -35,8 +35,8 @@ Seconds groupBound(const Query& query, const Group& group) {
 Seconds probedBound(const Query& query, const Group& group, const BlockCosts& blocks) {
   const Seconds layer = blocks.layer.forward + blocks.layer.backward;
   const Seconds all = layer * static_cast<double>(query.model.numLayers) +
-                      blocks.embedding.forward + blocks.embedding.backward +
-                      blocks.head.forward + blocks.head.backward;
+                      blocks.embedding.forward + blocks.embedding.backward + blocks.head.forward +
+                      blocks.head.backward;
   return pipelineBound(query, group, all, layer);
 }
 

@@ -61,8 +61,8 @@ class Frontier {
 
 // Matmul work at the sustained rate. W: of one microbatch on all stages, w: of one layer.
 //   time >= m W / p + (p - 1) w
-// (some stage does at least W / p per microbatch; the first microbatch passes the p - 1 others, which have a layer
-// at least, forward and backward).
+// (some stage does at least W / p per microbatch; the first microbatch passes the p - 1 others,
+// which have a layer at least, forward and backward).
 Seconds groupBound(const Query& query, const Group& group);
 // The same with the times of real blocks.
 Seconds probedBound(const Query& query, const Group& group, const BlockCosts& blocks);

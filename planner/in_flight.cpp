@@ -29,8 +29,10 @@ std::vector<int64_t> interleavedSlots(int64_t p, int64_t v, int64_t m, int64_t r
 std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
                                int64_t numMicrobatches, int64_t rank) {
   switch (kind) {
-    case plan::ScheduleKind::kGpipe: return {numMicrobatches};
-    case plan::ScheduleKind::k1F1B: return {std::min(numMicrobatches, stages - rank)};
+    case plan::ScheduleKind::kGpipe:
+      return {numMicrobatches};
+    case plan::ScheduleKind::k1F1B:
+      return {std::min(numMicrobatches, stages - rank)};
     case plan::ScheduleKind::kInterleaved:
       return interleavedSlots(stages, virtualStages, numMicrobatches, rank);
   }

@@ -32,15 +32,16 @@ struct Query {
   spec::ClusterSpec cluster;
   spec::StackProfile stack;
   Pins pins;
-  int64_t vocabMultiple = 128;  // of every plan: the vocabulary is padded to a multiple of this times tp
-  int32_t topK = 5;        // plans in the answer: the winner and topK - 1 runners-up
-  int64_t maxCosted = 0;   // stop after so many estimates and report the gap; 0: run until it is closed
+  // Of every plan: the vocabulary is padded to a multiple of this times tp.
+  int64_t vocabMultiple = 128;
+  int32_t topK = 5;       // plans in the answer: the winner and topK - 1 runners-up
+  int64_t maxCosted = 0;  // estimates after which to stop and report the gap; 0: until it is closed
 };
 
 // Why something is not in the answer.
 struct Rejection {
-  std::string rule;       // "P4", "memory", "bound"...
-  std::string subject;    // what was rejected: "tp 8", "tp 2 pp 1 dp 4"
+  std::string rule;     // "P4", "memory", "bound"...
+  std::string subject;  // what was rejected: "tp 8", "tp 2 pp 1 dp 4"
   std::string needed;
   std::string available;
   bool operator==(const Rejection&) const = default;
@@ -55,19 +56,19 @@ struct PruneCount {
 struct RunnerUp {
   plan::Plan plan;
   cost::Estimate estimate;
-  Seconds slower;         // than the winner
-  std::string lostBy;     // name of the part of the breakdown, "tie" if as fast
-  Seconds lostByAmount;   // in that part
+  Seconds slower;        // than the winner
+  std::string lostBy;    // name of the part of the breakdown, "tie" if as fast
+  Seconds lostByAmount;  // in that part
 };
 
 // What was proved, and how.
 struct Certificate {
-  Seconds bound;            // no plan of the space is faster
-  double gap = 0;           // (time of the winner - bound) / time of the winner; 0: it is the best
-  bool closed = true;       // false: maxCosted stopped the search
-  int64_t numGroups = 0;    // (tp, pp, dp, microbatch, recompute, sequence parallel)
-  int64_t numBounded = 0;   // candidates that got a bound of their own
-  int64_t numCosted = 0;    // candidates that were estimated in full
+  Seconds bound;           // no plan of the space is faster
+  double gap = 0;          // (time of the winner - bound) / time of the winner; 0: it is the best
+  bool closed = true;      // false: maxCosted stopped the search
+  int64_t numGroups = 0;   // (tp, pp, dp, microbatch, recompute, sequence parallel)
+  int64_t numBounded = 0;  // candidates that got a bound of their own
+  int64_t numCosted = 0;   // candidates that were estimated in full
   std::vector<PruneCount> pruned;
 };
 
@@ -79,7 +80,7 @@ struct PlanResult {
   std::vector<RunnerUp> runnersUp;    // fastest first
   std::vector<Rejection> rejections;  // degrees that no plan could use
   Certificate certificate;
-  double seconds = 0;                 // that the search took
+  double seconds = 0;  // that the search took
 };
 
 }  // namespace trireme::planner

@@ -41,8 +41,8 @@ void addMoreDevices(const Query& query, std::vector<Relaxation>& found) {
       larger.cluster = std::move(*cluster);
     }
     if (auto plan = firstPlan(larger)) {
-      found.push_back({fmt::format("{} devices (there are {})", plan->numRanks(), base),
-                       std::move(*plan)});
+      found.push_back(
+          {fmt::format("{} devices (there are {})", plan->numRanks(), base), std::move(*plan)});
       return;
     }
   }
@@ -90,10 +90,10 @@ std::vector<Relaxation> relaxations(const Query& query) {
 Status missesMemory(const Query& query, const plan::Plan& leanest, const CostFunctions& costs) {
   const Result<cost::Estimate> estimate = costs.estimate(leanest);
   if (!estimate.has_value()) return estimate.error();
-  return infeasible(fmt::format(
-      "no plan fits in memory: the leanest needs {} of {} per device, {} too much ({})",
-      formatBytes(estimate->memory.total()), formatBytes(query.cluster.device.memory),
-      formatBytes(estimate->missing()), summary(leanest)));
+  return infeasible(
+      fmt::format("no plan fits in memory: the leanest needs {} of {} per device, {} too much ({})",
+                  formatBytes(estimate->memory.total()), formatBytes(query.cluster.device.memory),
+                  formatBytes(estimate->missing()), summary(leanest)));
 }
 
 Status withRelaxations(const Query& query, const Status& status) {

@@ -15,8 +15,8 @@ struct Relaxation {
   plan::Plan plan;
 };
 
-// Every pinned choice given up alone, and the least power of two times the devices (up to 64 times) that
-// gives a plan. Searches again for each.
+// Every pinned choice given up alone, and the least power of two times the devices (up to 64 times)
+// that gives a plan. Searches again for each.
 std::vector<Relaxation> relaxations(const Query& query);
 
 // kInfeasible: by how much `leanest`, the plan that needs least memory, misses it.

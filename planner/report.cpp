@@ -68,24 +68,26 @@ void appendRunnersUp(std::string& out, const PlanResult& result) {
     appendWrapped(out,
                   fmt::format("  {:>10} {:>+6.1f} %  {}; {}", formatSeconds(r.estimate.step),
                               100 * (r.slower / result.estimate.step), summary(r.plan),
-                              r.lostBy == "tie" ? "as fast, but less simple"
-                                                : fmt::format("{} +{}", r.lostBy,
-                                                              formatSeconds(r.lostByAmount))),
+                              r.lostBy == "tie"
+                                  ? "as fast, but less simple"
+                                  : fmt::format("{} +{}", r.lostBy, formatSeconds(r.lostByAmount))),
                   23);
 }
 
 void appendCertificate(std::string& out, const PlanResult& result) {
   const Certificate& c = result.certificate;
-  appendField(out, "certificate",
-              c.gap <= 0 ? fmt::format("no plan of the space is faster than {}", formatSeconds(c.bound))
-                         : fmt::format("within {:.2f} % of the bound {}", 100 * c.gap,
-                                       formatSeconds(c.bound)));
+  appendField(
+      out, "certificate",
+      c.gap <= 0
+          ? fmt::format("no plan of the space is faster than {}", formatSeconds(c.bound))
+          : fmt::format("within {:.2f} % of the bound {}", 100 * c.gap, formatSeconds(c.bound)));
   std::string pruned;
   for (const PruneCount& p : c.pruned) pruned += fmt::format(", {} by {}", p.count, p.rule);
-  appendField(out, "search",
-              fmt::format("{} groups, {} candidates bounded, {} costed in {}{}{}", c.numGroups,
-                          c.numBounded, c.numCosted, formatSeconds(Seconds(result.seconds)),
-                          pruned.empty() ? "" : "; pruned", pruned.empty() ? "" : pruned.substr(1)));
+  appendField(
+      out, "search",
+      fmt::format("{} groups, {} candidates bounded, {} costed in {}{}{}", c.numGroups,
+                  c.numBounded, c.numCosted, formatSeconds(Seconds(result.seconds)),
+                  pruned.empty() ? "" : "; pruned", pruned.empty() ? "" : pruned.substr(1)));
 }
 
 nlohmann::json estimateJson(const cost::Estimate& estimate) {
@@ -161,24 +163,26 @@ std::string toTable(const PlanResult& result) {
   const cost::Estimate& e = result.estimate;
   std::string out;
   appendField(out, "plan", summary(result.plan));
-  appendField(out, "devices", fmt::format("{} of {}{}", result.gpusUsed, result.gpusAvailable,
-                                          result.gpusUsed < result.gpusAvailable
-                                              ? ": no legal layout has more"
-                                              : ""));
+  appendField(
+      out, "devices",
+      fmt::format("{} of {}{}", result.gpusUsed, result.gpusAvailable,
+                  result.gpusUsed < result.gpusAvailable ? ": no legal layout has more" : ""));
   appendField(out, "layers", layersText(result.plan));
-  appendField(out, "step", fmt::format("{}, {:.0f} tokens/s, {:.1f} % of peak (model FLOPs)",
-                                       formatSeconds(e.step), e.tokensPerSecond,
-                                       100 * e.modelFlopsUtilisation));
+  appendField(out, "step",
+              fmt::format("{}, {:.0f} tokens/s, {:.1f} % of peak (model FLOPs)",
+                          formatSeconds(e.step), e.tokensPerSecond, 100 * e.modelFlopsUtilisation));
   appendTimes(out, e);
-  appendField(out, "memory", fmt::format("{} of {} on stage {}, the fullest",
-                                         formatBytes(e.memory.total()),
-                                         formatBytes(e.memoryAvailable), e.memory.stage));
+  appendField(out, "memory",
+              fmt::format("{} of {} on stage {}, the fullest", formatBytes(e.memory.total()),
+                          formatBytes(e.memoryAvailable), e.memory.stage));
   appendMemory(out, e);
   appendRunnersUp(out, result);
   if (!result.rejections.empty()) out += "rejected\n";
   for (const Rejection& r : result.rejections)
-    appendWrapped(out, fmt::format("  {:<22}({}) needs {}, there is {}", r.subject, r.rule, r.needed,
-                                   r.available), 24);
+    appendWrapped(
+        out,
+        fmt::format("  {:<22}({}) needs {}, there is {}", r.subject, r.rule, r.needed, r.available),
+        24);
   appendCertificate(out, result);
   return out;
 }
@@ -205,9 +209,12 @@ nlohmann::json toJson(const PlanResult& result) {
                                   {"needed", r.needed},
                                   {"available", r.available}});
   const Certificate& c = result.certificate;
-  json["certificate"] = {{"boundSeconds", c.bound.count()}, {"gap", c.gap},
-                         {"closed", c.closed},              {"groups", c.numGroups},
-                         {"bounded", c.numBounded},         {"costed", c.numCosted}};
+  json["certificate"] = {{"boundSeconds", c.bound.count()},
+                         {"gap", c.gap},
+                         {"closed", c.closed},
+                         {"groups", c.numGroups},
+                         {"bounded", c.numBounded},
+                         {"costed", c.numCosted}};
   json["certificate"]["pruned"] = nlohmann::json::object();
   for (const PruneCount& p : c.pruned) json["certificate"]["pruned"][p.rule] = p.count;
   json["searchSeconds"] = result.seconds;

@@ -13,7 +13,8 @@ std::string formatBytes(Bytes bytes);
 // "1.234 s", "12.3 ms", "4.5 us".
 std::string formatSeconds(Seconds time);
 
-// "tp 8, pp 2, dp 4, microbatch 1, interleaved x 3, recompute selective, sequence parallel": what is off is not named.
+// "tp 8, pp 2, dp 4, microbatch 1, interleaved x 3, recompute selective, sequence parallel": what
+// is off is not named.
 std::string summary(const plan::Plan& plan);
 
 struct BreakdownPart {
@@ -32,8 +33,8 @@ std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory);
 // The answer in lines of at most 100 columns: plan, layers, time, memory, runners-up, certificate.
 std::string toTable(const PlanResult& result);
 
-// Everything, in SI units (seconds, bytes), keys in lower camel case. `plan` is the plan's own text form as a
-// string, so that it has one format only.
+// Everything, in SI units (seconds, bytes), keys in lower camel case. `plan` is the plan's own text
+// form as a string, so that it has one format only.
 nlohmann::json toJson(const PlanResult& result);
 
 }  // namespace trireme::planner

@@ -57,8 +57,8 @@ class Search {
   const Query& query_;
   const CostFunctions& costs_;
   Frontier frontier_;
-  std::map<Degrees, Costed> best_;           // fastest plan that fits
-  std::map<Degrees, Bytes> least_;           // memory of the leanest plan that does not fit
+  std::map<Degrees, Costed> best_;  // fastest plan that fits
+  std::map<Degrees, Bytes> least_;  // memory of the leanest plan that does not fit
   std::optional<plan::Plan> leanest_;
   Bytes leanestMemory_;
   std::vector<Rejection> rejections_;
@@ -118,9 +118,13 @@ Status Search::run() {
 
 Status Search::open(const Node& node) {
   switch (node.kind) {
-    case NodeKind::kGroup: return probe(node);
-    case NodeKind::kProbedGroup: expandGroup(node); return {};
-    case NodeKind::kCandidate: return costCandidate(node);
+    case NodeKind::kGroup:
+      return probe(node);
+    case NodeKind::kProbedGroup:
+      expandGroup(node);
+      return {};
+    case NodeKind::kCandidate:
+      return costCandidate(node);
   }
   return {};
 }
@@ -190,7 +194,8 @@ void Search::rejectForMemory() {
 }
 
 RunnerUp makeRunnerUp(const Costed& other, const Costed& winner) {
-  RunnerUp runner{other.plan, other.estimate, other.estimate.step - winner.estimate.step, "tie", {}};
+  RunnerUp runner{
+      other.plan, other.estimate, other.estimate.step - winner.estimate.step, "tie", {}};
   const auto mine = breakdownParts(other.estimate.breakdown);
   const auto best = breakdownParts(winner.estimate.breakdown);
   for (size_t i = 0; i < mine.size(); ++i) {
@@ -214,7 +219,8 @@ PlanResult Search::takeResult() {
   result.rejections = std::move(rejections_);
 
   certificate_.bound = winner.estimate.step;
-  if (!frontier_.empty()) certificate_.bound = std::min(certificate_.bound, frontier_.lowestBound());
+  if (!frontier_.empty())
+    certificate_.bound = std::min(certificate_.bound, frontier_.lowestBound());
   certificate_.gap = 1 - certificate_.bound / winner.estimate.step;
   while (!frontier_.empty())
     prune(frontier_.pop().kind == NodeKind::kCandidate ? "bound" : "group bound");
@@ -237,11 +243,12 @@ Status checkQuery(const Query& query) {
 Status noLayout(const std::vector<Rejection>& rejections) {
   std::vector<std::string> lines;
   for (const Rejection& r : rejections)
-    lines.push_back(fmt::format("{}: ({}) needs {}, there is {}", r.subject, r.rule, r.needed, r.available));
+    lines.push_back(
+        fmt::format("{}: ({}) needs {}, there is {}", r.subject, r.rule, r.needed, r.available));
   constexpr size_t kMostLines = 6;
   if (lines.size() > kMostLines) lines.resize(kMostLines);
-  return infeasible(fmt::format("no layout obeys the pinned choices{}{}",
-                                lines.empty() ? "" : "; ", fmt::join(lines, "; ")));
+  return infeasible(fmt::format("no layout obeys the pinned choices{}{}", lines.empty() ? "" : "; ",
+                                fmt::join(lines, "; ")));
 }
 
 }  // namespace

@@ -8,13 +8,13 @@
 
 namespace trireme::planner {
 
-// The fastest plan of the space (space.h, cuts.h) under cost::estimate. Exact: best-first branch and
-// bound over three admissible bounds, each tighter and dearer than the one before,
+// The fastest plan of the space (space.h, cuts.h) under cost::estimate. Exact: best-first branch
+// and bound over three admissible bounds, each tighter and dearer than the one before,
 //   group       matmul FLOPs of the model at the device's sustained rate, and the pipeline's ramp
 //   probed      the same with the times of real layers, read off a small expansion (block_costs.h)
 //   candidate   cost::pipelineTime of those blocks, and the least memory
-// A node whose bound is above what the answer needs is never opened. Of equally fast plans the simplest wins
-// (simplerThan), so the answer does not depend on the order of the search.
+// A node whose bound is above what the answer needs is never opened. Of equally fast plans the
+// simplest wins (simplerThan), so the answer does not depend on the order of the search.
 //
 // All devices are used; if no legal layout has as many, the largest number that has one, and
 // PlanResult::gpusUsed says so.

@@ -91,8 +91,7 @@ bool mayScatter(const Query& query, const Group& g) {
 
 }  // namespace
 
-std::vector<Group> groupsFor(const Query& query, int64_t gpus,
-                             std::vector<Rejection>& rejections) {
+std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections) {
   std::vector<Group> groups;
   for (int64_t tp : divisorsOf(gpus)) {
     if (!allows(query.pins.tp, tp)) continue;

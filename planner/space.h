@@ -18,8 +18,8 @@ struct Group {
 
 // Every group that uses exactly `gpus` devices and that the pins and the rules of verifyPlan allow:
 // all factorisations tp * pp * dp (not only powers of two), all divisors of the replica's batch as
-// microbatch, three kinds of recomputation, sequence parallelism on and off. For every factorisation
-// that is left out, one Rejection with its rule.
+// microbatch, three kinds of recomputation, sequence parallelism on and off. For every
+// factorisation that is left out, one Rejection with its rule.
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
 
 // Calls `visit` with every legal plan of the group but for `layers`, which is empty: GPipe, 1F1B

@@ -67,8 +67,8 @@ Status Session::Impl::load() {
     const int32_t role = program.ranks[static_cast<size_t>(r)].role;
     if (role < 0 || static_cast<size_t>(role) >= program.roles.size())
       return invalidArgument(fmt::format("rank {}: no role {}", r, role));
-    TRIREME_ASSIGN_OR_RETURN(
-        Arena arena, Arena::allocate(program.roles[static_cast<size_t>(role)].arenaBytes));
+    TRIREME_ASSIGN_OR_RETURN(Arena arena,
+                             Arena::allocate(program.roles[static_cast<size_t>(role)].arenaBytes));
     TRIREME_ASSIGN_OR_RETURN(RankProgram resolved, resolveRank(program, r, arena.data()));
     arenas.push_back(std::move(arena));
     ranks.push_back(std::move(resolved));
@@ -163,8 +163,7 @@ std::vector<NamedTensor> Session::Impl::gather(StateKind kind) const {
     NamedTensor& named = result.emplace_back();
     named.name = tensor.name;
     named.dims = tensor.dims;
-    for (int64_t i = 0; i < count; ++i)
-      named.values.push_back(loadElement(bytes.data(), type, i));
+    for (int64_t i = 0; i < count; ++i) named.values.push_back(loadElement(bytes.data(), type, i));
   }
   return result;
 }

@@ -21,18 +21,18 @@ class FileSystem;
 
 struct SessionOptions {
   int threadsPerRank = 1;
-  double timeoutSeconds = 60;     // of any one wait for a peer
-  bool trace = false;             // record TraceEvents
-  bool useReference = false;      // every op by its slow readable twin; ignores generated code
-  std::string sharedObject;       // path of kernels.so; empty: the bundle's bytes, if it has any
+  double timeoutSeconds = 60;       // of any one wait for a peer
+  bool trace = false;               // record TraceEvents
+  bool useReference = false;        // every op by its slow readable twin; ignores generated code
+  std::string sharedObject;         // path of kernels.so; empty: the bundle's bytes, if it has any
   FaultInjector* faults = nullptr;  // tests; not owned
 };
 
 struct StepResult {
-  int64_t step = 0;          // 0-based number of the step that was run
-  double loss = 0;           // mean over the tokens of the global batch
-  double gradNorm = 0;       // before clipping
-  double learningRate = 0;   // that the step used
+  int64_t step = 0;         // 0-based number of the step that was run
+  double loss = 0;          // mean over the tokens of the global batch
+  double gradNorm = 0;      // before clipping
+  double learningRate = 0;  // that the step used
   double seconds = 0;
 };
 

@@ -49,7 +49,7 @@ std::string drawCurve(const std::vector<double>& values, int64_t first, int widt
   }
   const std::string last = fmt::format("{}", first + static_cast<int64_t>(values.size()) - 1);
   const std::string start = fmt::format("{}", first);
-  const size_t rest = columns.size() > start.size() ? columns.size() - start.size() : 1;
+  const size_t rest = std::max(columns.size(), start.size() + 1 + last.size()) - start.size();
   text += fmt::format("  {:>{}} +{}\n", "", margin, std::string(columns.size(), '-'));
   text += fmt::format("  {:>{}}  {}{:>{}}\n", "", margin, start, values.size() > 1 ? last : "", rest);
   text.erase(text.find_last_not_of(" \n") + 1);

@@ -84,11 +84,12 @@ Status resume(runtime::Session& session, const RunOptions& options, int64_t numS
   if (options.resume.empty()) return {};
   TRIREME_ASSIGN_OR_RETURN(const std::string path, findCheckpoint(options.resume));
   TRIREME_RETURN_IF_ERROR(session.loadCheckpoint(path));
+  if (session.numStepsDone() >= numSteps)
+    return invalidArgument(fmt::format(
+        "nothing to do: {} has done {} steps, and --steps {} counts from the start of training",
+        path, session.numStepsDone(), numSteps));
   fmt::print(stderr, "resuming after step {} from {}\n", session.numStepsDone(), path);
-  if (session.numStepsDone() < numSteps) return {};
-  return invalidArgument(
-      fmt::format("nothing to do: {} has done {} steps, and --steps {} counts from the start of training",
-                  path, session.numStepsDone(), numSteps));
+  return {};
 }
 
 void print(const RunReport& report, const RunOptions& options) {

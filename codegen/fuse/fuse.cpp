@@ -49,9 +49,10 @@ bool sharesValue(const Group& group, Operation* op) {
 // (C4)
 bool isDemanding(const Iteration& it) { return it.wholeRows || it.pairing != Pairing::kNone; }
 
+// A return reads nothing: who reads the value behind it is not known here.
 bool isLastReader(Operation* op, Value value) {
   return llvm::none_of(value.getUsers(), [&](Operation* user) {
-    return user->getBlock() == op->getBlock() && op->isBeforeInBlock(user);
+    return op->isBeforeInBlock(user) && !user->hasTrait<mlir::OpTrait::IsTerminator>();
   });
 }
 

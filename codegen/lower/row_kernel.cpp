@@ -161,7 +161,8 @@ void RowKernel::write(Value result, Parts parts, const Site& site) {
   if (!k_.isResult(result)) return;
   const Value row = e_.mulInt(row_, e_.integer(widthOf(result.getType())));
   for (auto [part, column] : llvm::zip(parts, columnsOf(result, site)))
-    e_.store(part, k_.pointerTo(result), e_.addInt(row, column), elementOf(result), site.mask);
+    e_.storeRounded(part, k_.pointerTo(result), e_.addInt(row, column), elementOf(result),
+                    site.mask);
 }
 
 Value RowKernel::globalPosition(Operation* op) {

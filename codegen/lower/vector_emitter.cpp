@@ -137,12 +137,8 @@ Value VectorEmitter::toFloatType(Value x, Type element) {
 
 // bf16 is the upper half of an f32, rounded to nearest even; a NaN must not round to infinity.
 Value VectorEmitter::roundTo(Value x, Type element) {
-  if (element.isF16()) {
-    const Value half = b.create<arith::TruncFOp>(withElement(x.getType(), element), x);
-    return b.create<arith::ExtFOp>(x.getType(), half);
-  }
-  if (!element.isBF16()) return toFloatType(toFloatType(x, element),
-                                            getElementTypeOrSelf(x.getType()));
+  if (!element.isBF16()) return x;  // f32 and f64 values are of their own type already.
+  x = toFloatType(x, b.getF32Type());
   const Type bits = withElement(x.getType(), b.getI32Type());
   const Value raw = b.create<arith::BitcastOp>(bits, x);
   Value odd = b.create<arith::ShRUIOp>(raw, constantInt(bits, 16));
@@ -182,11 +178,11 @@ Value VectorEmitter::widen(Value raw, Type element, Type type) {
   return toFloatType(raw, type);
 }
 
-Value VectorEmitter::narrow(Value value, Type element) {
-  if (!element.isBF16()) return toFloatType(value, element);
-  value = roundTo(toFloatType(value, b.getF32Type()), element);
-  const Type bits = withElement(value.getType(), b.getI32Type());
-  Value raw = b.create<arith::BitcastOp>(bits, value);
+Value VectorEmitter::narrow(Value rounded, Type element) {
+  if (!element.isBF16()) return toFloatType(rounded, element);
+  rounded = toFloatType(rounded, b.getF32Type());
+  const Type bits = withElement(rounded.getType(), b.getI32Type());
+  Value raw = b.create<arith::BitcastOp>(bits, rounded);
   raw = b.create<arith::ShRUIOp>(raw, constantInt(bits, 16));
   return b.create<arith::TruncIOp>(withElement(bits, b.getI16Type()), raw);
 }
@@ -205,7 +201,8 @@ Value VectorEmitter::load(Value base, Value index, Type element, Type type, Valu
   return widen(loaded, element, type);
 }
 
-void VectorEmitter::store(Value vector, Value base, Value index, Type element, Value mask) {
+void VectorEmitter::storeRounded(Value vector, Value base, Value index, Type element,
+                                 Value mask) {
   const unsigned alignment = element.getIntOrFloatBitWidth() / 8;
   const Value raw = narrow(vector, element);
   const Value to = address(base, index, element);
@@ -221,7 +218,7 @@ Value VectorEmitter::loadScalar(Value base, Value index, Type element, Type type
 }
 
 void VectorEmitter::storeScalar(Value scalar, Value base, Value index, Type element) {
-  const Value raw = narrow(scalar, element);
+  const Value raw = narrow(roundTo(scalar, element), element);
   b.create<LLVM::StoreOp>(raw, address(base, index, element));
 }
 

@@ -57,16 +57,20 @@ class VectorEmitter {
 
   // Between f64 and f32, scalar or vector; no-op if equal.
   Value toFloatType(Value x, Type element);
-  // Rounds to what memory of type `element` can hold, and stays in its type.
+  // Rounds an f32 to what bf16 memory can hold, and stays f32; no-op for other types.
   Value roundTo(Value x, Type element);
 
   // Sum of all lanes, in a fixed tree.
   Value sumLanes(Value vector);
 
-  // Access to memory of element type `element` (f64, f32, bf16, f16) at `base[index]`; lanes outside of
+  // Access to memory of element type `element` (f64, f32, bf16) at `base[index]`; lanes outside of
   // `mask` (may be null: all lanes) are neither read nor written. In registers values are of `type`.
   Value load(Value base, Value index, Type element, Type type, Value mask);
-  void store(Value vector, Value base, Value index, Type element, Value mask);
+  // Stores a value that roundTo() has rounded to `element`.
+  void storeRounded(Value vector, Value base, Value index, Type element, Value mask);
+  void store(Value vector, Value base, Value index, Type element, Value mask) {
+    storeRounded(roundTo(vector, element), base, index, element, mask);
+  }
   Value loadScalar(Value base, Value index, Type element, Type type);
   void storeScalar(Value scalar, Value base, Value index, Type element);
   Value address(Value base, Value index, Type element);
@@ -83,7 +87,7 @@ class VectorEmitter {
 
  private:
   Value widen(Value raw, Type element, Type type);
-  Value narrow(Value value, Type element);
+  Value narrow(Value rounded, Type element);
 };
 
 // for (i = begin; i < end; i += step) body(i). `carried`: loop-carried values; body returns the new ones.

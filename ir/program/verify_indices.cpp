@@ -358,6 +358,10 @@ Status checkRanks(const Program& program) {
       if (!inRange(group, program.groups.size()) ||
           program.groups[at(group)].kind != static_cast<GroupKind>(kind))
         return v1("rank {}: no {} group", r, groupKindName(static_cast<GroupKind>(kind)));
+      const std::vector<int32_t>& members = program.groups[at(group)].ranks;
+      if (std::find(members.begin(), members.end(), r) == members.end())
+        return v1("rank {}: not a member of its {} group", r,
+                  groupKindName(static_cast<GroupKind>(kind)));
     }
   }
   return {};
@@ -385,8 +389,8 @@ Status checkIndices(const Program& program) {
               program.dp, t.numMicrobatches, t.microbatchSize);
   for (const Segment& segment : program.segments) TRIREME_RETURN_IF_ERROR(checkSegment(segment));
   for (const Role& role : program.roles) TRIREME_RETURN_IF_ERROR(checkRole(program, role));
-  TRIREME_RETURN_IF_ERROR(checkRanks(program));
-  return checkGroups(program);
+  TRIREME_RETURN_IF_ERROR(checkGroups(program));
+  return checkRanks(program);
 }
 
 }  // namespace trireme::program::verify

@@ -156,7 +156,7 @@ class RaceCheck {
     for (Clock& clock : clocks_) clock.fill(0);
     int32_t slots = 1;
     if (layout_.copies)
-      for (const Chunk& chunk : role_.chunks) slots = std::max(slots, chunk.numSlots);
+      for (const TaskRecord& task : role_.tasks) slots = std::max(slots, task.slot + 1);
     reads_.assign(zones_.size() * at(slots), {});
     writes_.assign(reads_.size(), {});
     signals_.assign(at(role_.numEvents), {});

@@ -57,7 +57,8 @@ class SlotCheck {
             strides.tp |= role_.buffers[at(b)].tpStride != 0;
             strides.dp |= role_.buffers[at(b)].dpStride != 0;
           }
-          if (in.bucket >= 0 && step) strides.dp |= role_.buckets[at(in.bucket)].sharded;
+          if (in.kind == InstructionKind::kSumSquares || in.kind == InstructionKind::kAdamW)
+            strides.dp |= role_.buckets[at(in.bucket)].sharded;
         }
     return strides;
   }

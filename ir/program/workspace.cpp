@@ -27,7 +27,27 @@ GemmShape matmulShape(const SegmentOp& op, const Operands& operands) {
   return {tokens, product.elements() / tokens, first.elements() / tokens, elementBytes, staged};
 }
 
+int64_t attentionWorkspace(const SegmentOp& op, const Operands& operands, bool backward) {
+  const OperandType& qkv = inputOf(op, operands, 0);
+  return kMaxKernelThreads * attentionScratchBytes({qkv.dims[0], op.attributes.headSize,
+                                                    byteSize(qkv.dtype), backward});
+}
+
 }  // namespace
+
+// The arrays of Forward in attention.cpp and of Backward in attention_grad.cpp.
+int64_t attentionScratchBytes(const AttentionScratchShape& shape) {
+  const int64_t size = std::min(AttentionBlocking::kRows, shape.sequence);
+  const int64_t sumBytes = std::max<int64_t>(shape.elementBytes, 4);
+  const int64_t longest = std::max(size, shape.headSize);
+  const int64_t squares = roundUp(size * size * sumBytes, 64) +
+                          roundUp(size * size * shape.elementBytes, 64);
+  const int64_t rows = shape.backward ? shape.sequence : size;
+  const int64_t outputs = roundUp(rows * shape.headSize * sumBytes, 64);
+  const int64_t perRow = 2 * roundUp(rows * sumBytes, 64) + roundUp(size * 4, 64);
+  return 64 + (shape.backward ? 2 : 1) * squares + (shape.backward ? 3 : 1) * outputs + perRow +
+         gemmScratchBytes({longest, longest, longest, shape.elementBytes, false});
+}
 
 int64_t hostWorkspaceBytes(const SegmentOp& op, const Operands& operands) {
   switch (op.kind) {
@@ -35,6 +55,8 @@ int64_t hostWorkspaceBytes(const SegmentOp& op, const Operands& operands) {
     case OpKind::kMatmulGradInput:
     case OpKind::kMatmulGradWeight:
       return parallelGemmScratchBytes(matmulShape(op, operands));
+    case OpKind::kAttention: return attentionWorkspace(op, operands, false);
+    case OpKind::kAttentionGrad: return attentionWorkspace(op, operands, true);
     default: return 0;
   }
 }

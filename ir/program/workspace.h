@@ -60,4 +60,18 @@ constexpr int64_t parallelGemmScratchBytes(const GemmShape& shape) {
   return kMaxKernelThreads * gemmScratchBytes(shape);
 }
 
+// Blocks of attention (runtime/kernels/attention.h): this many queries by as many keys.
+struct AttentionBlocking {
+  static constexpr int64_t kRows = 128;
+};
+
+struct AttentionScratchShape {
+  int64_t sequence, headSize;
+  int64_t elementBytes;  // of the activations
+  bool backward;
+};
+
+// Scratch of attention on one thread.
+int64_t attentionScratchBytes(const AttentionScratchShape& shape);
+
 }  // namespace trireme::program

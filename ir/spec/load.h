@@ -5,6 +5,7 @@
 // Errors: kInvalidArgument (content), kUnavailable (the file cannot be read).
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "ir/base/status.h"
 #include "ir/spec/cluster_spec.h"
@@ -34,6 +35,7 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
 // The inverse of parseModel / parseTraining: round-trips exactly.
 std::string printModel(const ModelSpec& model);
 std::string printTraining(const TrainingSpec& training);
+std::string_view precisionName(Precision precision);  // fp64, fp32, bf16
 
 // Checks that the values make sense together (positive sizes, heads divide...).
 Status verifyModel(const ModelSpec& model);

@@ -22,6 +22,8 @@ void readGiven(MapReader& map, std::string_view key, int64_t* out) {
 
 }  // namespace
 
+std::string_view precisionName(Precision precision) { return nameOf(kPrecisions, precision); }
+
 Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
                                   const std::string& path) {
   MapReader map(file, node, path);
@@ -57,7 +59,7 @@ std::string printTraining(const TrainingSpec& t) {
   auto line = [&](std::string_view key, const auto& value) {
     text += fmt::format("{}: {}\n", key, value);
   };
-  line("precision", nameOf(kPrecisions, t.precision));
+  line("precision", precisionName(t.precision));
   line("seed", t.seed);
   if (t.sequenceLength != 0) line("sequence_length", t.sequenceLength);
   if (t.globalBatchSize != 0) line("global_batch_size", t.globalBatchSize);

@@ -87,8 +87,8 @@ Status writeAll(const TrainingState& state, int64_t stepsDone, OutputFile& file)
     bytes.assign(static_cast<size_t>(entry.end - entry.begin), 0);
     gatherTensor(state, *items[i].tensor, items[i].kind, bytes.data());
     checksums[i] = program::crc32c({bytes.data(), bytes.size()});
-    TRIREME_RETURN_IF_ERROR(file.write(dataOffset + entry.begin, bytes.data(),
-                                       static_cast<int64_t>(bytes.size())));
+    TRIREME_RETURN_IF_ERROR(
+        file.write(dataOffset + entry.begin, bytes.data(), static_cast<int64_t>(bytes.size())));
   }
   header.metadata["crc32c"] = formatChecksums(checksums);
   const std::string text = formatHeader(header);
@@ -121,8 +121,8 @@ Status checkMetadata(const TrainingState& state, const SafetensorsHeader& header
     if (found == header.metadata.end())
       return invalidArgument(fmt::format("metadata: {} is missing", key));
     if (found->second != value)
-      return invalidArgument(fmt::format("{} is {} in the checkpoint and {} in this run", key,
-                                         found->second, value));
+      return invalidArgument(
+          fmt::format("{} is {} in the checkpoint and {} in this run", key, found->second, value));
   }
   return {};
 }
@@ -144,14 +144,14 @@ Result<std::vector<const TensorEntry*>> match(const TrainingState& state,
                                                fmt::join(entry.dims, ", "),
                                                fmt::join(item.tensor->dims, ", "))));
     if (const DType wanted = storedType(state, item.kind); entry.dtype != wanted)
-      return Error(invalidArgument(fmt::format("tensor {} is {}, not {}", name,
-                                               dtypeName(entry.dtype), dtypeName(wanted))));
+      return Error(invalidArgument(
+          fmt::format("tensor {} is {}, not {}", name, dtypeName(entry.dtype), dtypeName(wanted))));
     matched.push_back(&entry);
     byName.erase(found);
   }
   if (!byName.empty())
-    return Error(invalidArgument(
-        fmt::format("tensor {} is not of this model", byName.begin()->first)));
+    return Error(
+        invalidArgument(fmt::format("tensor {} is not of this model", byName.begin()->first)));
   return matched;
 }
 

@@ -26,11 +26,11 @@ inline constexpr int kCheckpointVersion = 1;
 Status saveCheckpoint(const TrainingState& state, int64_t stepsDone, const std::string& path,
                       FileSystem& files);
 
-// Fills the arenas of all ranks and returns the number of steps done. Everything is read and checked
-// before the first arena is touched.
-// kInvalidArgument: the file is missing, truncated, corrupt, of a newer version or of other training
-// settings, or a tensor is missing, unknown, of another shape or type (names it).
-// kUnavailable: the device failed while the arenas were being filled: they are undefined.
+// Fills the arenas of all ranks and returns the number of steps done. Everything is read and
+// checked before the first arena is touched. kInvalidArgument: the file is missing, truncated,
+// corrupt, of a newer version or of other training settings, or a tensor is missing, unknown, of
+// another shape or type (names it). kUnavailable: the device failed while the arenas were being
+// filled: they are undefined.
 Result<int64_t> loadCheckpoint(const TrainingState& state, const std::string& path,
                                FileSystem& files);
 

@@ -42,8 +42,7 @@ class PosixOutput final : public OutputFile {
     while (count > 0) {
       const ssize_t n = pwrite(file_.fd(), bytes, static_cast<size_t>(count), offset);
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0)
-        return errorOf(n < 0 ? errno : ENOSPC, file_.path(), StatusCode::kUnavailable);
+      if (n <= 0) return errorOf(n < 0 ? errno : ENOSPC, file_.path(), StatusCode::kUnavailable);
       bytes += n;
       offset += n;
       count -= n;
@@ -93,7 +92,7 @@ Result<std::unique_ptr<InputFile>> PosixFileSystem::open(const std::string& path
   // Non-blocking, so that a pipe is refused instead of waited for.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Error(errorOf(errno, path, StatusCode::kInvalidArgument));
-  struct stat info{};
+  struct stat info {};
   const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   auto file = std::make_unique<PosixInput>(fd, path, regular ? info.st_size : 0);
   if (!regular) return Error(invalidArgument(fmt::format("{}: not a regular file", path)));

@@ -23,10 +23,14 @@ bool tooDeep(std::string_view json) {
   bool inString = false;
   for (size_t i = 0; i < json.size(); ++i) {
     const char c = json[i];
-    if (inString && c == '\\') ++i;
-    else if (c == '"') inString = !inString;
-    else if (!inString && (c == '{' || c == '[')) ++depth;
-    else if (!inString && (c == '}' || c == ']')) --depth;
+    if (inString && c == '\\')
+      ++i;
+    else if (c == '"')
+      inString = !inString;
+    else if (!inString && (c == '{' || c == '['))
+      ++depth;
+    else if (!inString && (c == '}' || c == ']'))
+      --depth;
     if (depth > kMaxDepth) return true;
   }
   return false;
@@ -139,8 +143,7 @@ Result<SafetensorsHeader> readHeader(const InputFile& file) {
   if (file.size() < kPrefix) return Error(invalidArgument("truncated: no safetensors header"));
   TRIREME_RETURN_IF_ERROR(file.read(0, prefix, kPrefix));
   uint64_t length = 0;
-  for (int i = 0; i < kPrefix; ++i)
-    length |= uint64_t{static_cast<uint8_t>(prefix[i])} << (8 * i);
+  for (int i = 0; i < kPrefix; ++i) length |= uint64_t{static_cast<uint8_t>(prefix[i])} << (8 * i);
   if (length > static_cast<uint64_t>(kMaxHeaderBytes))
     return Error(invalidArgument("not a safetensors file: the header would be too large"));
   const auto size = static_cast<int64_t>(length);

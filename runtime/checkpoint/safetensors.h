@@ -1,5 +1,5 @@
-// The safetensors container: 8 bytes of little-endian length, a JSON header, then the tensors' bytes
-// without gaps. https://github.com/huggingface/safetensors
+// The safetensors container: 8 bytes of little-endian length, a JSON header, then the tensors'
+// bytes without gaps. https://github.com/huggingface/safetensors
 #pragma once
 #include <cstdint>
 #include <map>

@@ -63,8 +63,7 @@ class Communicator {
   virtual bool sent(program::Stream stream) = 0;
   // True once the message `tag` of `peer` has been copied into `data`; false: not published yet.
   // kInvalidArgument: the message has another size.
-  virtual Result<bool> receive(int32_t peer, const MessageTag& tag, void* data,
-                               int64_t bytes) = 0;
+  virtual Result<bool> receive(int32_t peer, const MessageTag& tag, void* data, int64_t bytes) = 0;
 
   // Blocks until `condition` holds, advancing `progress`.
   virtual Status wait(Condition& condition) = 0;

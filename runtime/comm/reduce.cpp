@@ -10,21 +10,27 @@ namespace {
 
 float widen(Bf16 x) { return toFloat(x); }
 template <typename T>
-T widen(T x) { return x; }
+T widen(T x) {
+  return x;
+}
 
 void narrow(float x, Bf16& out) { out = toBf16(x); }
 template <typename T>
-void narrow(T x, T& out) { out = x; }
+void narrow(T x, T& out) {
+  out = x;
+}
 
 // A NaN of either side stays: a maximum must not hide that something went wrong.
 template <typename A>
-A larger(A a, A b) { return (a < b || b != b) ? b : a; }
+A larger(A a, A b) {
+  return (a < b || b != b) ? b : a;
+}
 
 constexpr int64_t kBlock = 1024;  // elements: the accumulator stays in the first-level cache
 
 template <typename T, typename A, typename Op>
-void reduceTyped(std::span<const void* const> inputs, std::span<void* const> outputs,
-                 int64_t begin, int64_t end, Op op) {
+void reduceTyped(std::span<const void* const> inputs, std::span<void* const> outputs, int64_t begin,
+                 int64_t end, Op op) {
   A sum[kBlock];
   T result[kBlock];
   for (int64_t first = begin; first < end; first += kBlock) {
@@ -57,15 +63,19 @@ bool isReducible(DType type) { return type != DType::kF16; }
 void reduceElements(DType type, program::ReduceOp op, std::span<const void* const> inputs,
                     std::span<void* const> outputs, int64_t begin, int64_t end) {
   switch (type) {
-    case DType::kF64: return dispatch<double, double>(op, inputs, outputs, begin, end);
-    case DType::kF32: return dispatch<float, float>(op, inputs, outputs, begin, end);
-    case DType::kBf16: return dispatch<Bf16, float>(op, inputs, outputs, begin, end);
+    case DType::kF64:
+      return dispatch<double, double>(op, inputs, outputs, begin, end);
+    case DType::kF32:
+      return dispatch<float, float>(op, inputs, outputs, begin, end);
+    case DType::kBf16:
+      return dispatch<Bf16, float>(op, inputs, outputs, begin, end);
     // Unsigned, so that an overflow wraps.
     case DType::kI32:
       if (op == program::ReduceOp::kSum)
         return dispatch<uint32_t, uint32_t>(op, inputs, outputs, begin, end);
       return dispatch<int32_t, int32_t>(op, inputs, outputs, begin, end);
-    case DType::kF16: return;
+    case DType::kF16:
+      return;
   }
 }
 

@@ -21,10 +21,14 @@ uint64_t pack(int32_t peer, const MessageTag& tag) {
 
 const char* callName(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::kAllReduce: return "all_reduce";
-    case CollectiveKind::kReduceScatter: return "reduce_scatter";
-    case CollectiveKind::kAllGather: return "all_gather";
-    case CollectiveKind::kNone: break;
+    case CollectiveKind::kAllReduce:
+      return "all_reduce";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kAllGather:
+      return "all_gather";
+    case CollectiveKind::kNone:
+      break;
   }
   return "none";
 }
@@ -66,9 +70,9 @@ ThreadCommunicator::ThreadCommunicator(ThreadWorld& world, int32_t rank)
 }
 
 Status ThreadCommunicator::unavailable(int32_t awaited, const char* what) const {
-  const std::string self = awaited < 0
-                               ? fmt::format("rank {}: {}", rank_, what)
-                               : fmt::format("rank {}, waiting for rank {}: {}", rank_, awaited, what);
+  const std::string self =
+      awaited < 0 ? fmt::format("rank {}: {}", rank_, what)
+                  : fmt::format("rank {}, waiting for rank {}: {}", rank_, awaited, what);
   if (!world_.failed()) return trireme::unavailable(self);
   return trireme::unavailable(fmt::format("{} (rank {} failed: {})", self, world_.failedRank(),
                                           world_.failure().message()));
@@ -85,7 +89,8 @@ Status ThreadCommunicator::wait(Condition& condition) {
     const auto left = start + world_.timeout_ - std::chrono::steady_clock::now();
     if (left <= std::chrono::nanoseconds::zero()) {
       const double seconds = std::chrono::duration<double>(world_.timeout_).count();
-      return unavailable(condition.awaitedRank(), fmt::format("no answer in {} s", seconds).c_str());
+      return unavailable(condition.awaitedRank(),
+                         fmt::format("no answer in {} s", seconds).c_str());
     }
     doorbell.sleep(ticket, left);
   }
@@ -135,8 +140,8 @@ Status ThreadCommunicator::begin(int32_t group, const CollectiveCall& call) {
   if (index < 0)
     return invalidArgument(fmt::format("rank {} is not a member of group {}", rank_, group));
   if (!isReducible(call.type) && call.kind != CollectiveKind::kAllGather)
-    return invalidArgument(fmt::format("rank {}: {} cannot be reduced", rank_,
-                                       dtypeName(call.type)));
+    return invalidArgument(
+        fmt::format("rank {}: {} cannot be reduced", rank_, dtypeName(call.type)));
   shared.members[static_cast<size_t>(index)].call = call;
   TRIREME_RETURN_IF_ERROR(barrier(group));
   const auto& first = shared.members.front();
@@ -205,8 +210,8 @@ Status ThreadCommunicator::allGather(int32_t group, const void* mine, void* all,
       begin(group, {CollectiveKind::kAllGather, program::ReduceOp::kSum, type, count, all}));
   for (int64_t j = 0; j < shared.size(); ++j)
     if (j != index)
-      copyBytes(at(all, j * bytes),
-                at(shared.members[static_cast<size_t>(j)].call.data, j * bytes), bytes);
+      copyBytes(at(all, j * bytes), at(shared.members[static_cast<size_t>(j)].call.data, j * bytes),
+                bytes);
   return barrier(group);
 }
 

@@ -18,8 +18,7 @@ class ThreadCommunicator final : public Communicator {
                    program::ReduceOp op) override;
   Status reduceScatter(int32_t group, void* all, void* mine, int64_t count, DType type,
                        program::ReduceOp op) override;
-  Status allGather(int32_t group, const void* mine, void* all, int64_t count,
-                   DType type) override;
+  Status allGather(int32_t group, const void* mine, void* all, int64_t count, DType type) override;
   void publish(program::Stream stream, int32_t peer, const MessageTag& tag, const void* data,
                int64_t bytes) override;
   bool sent(program::Stream stream) override;
@@ -39,8 +38,8 @@ class ThreadCommunicator final : public Communicator {
   ThreadWorld& world_;
   int32_t rank_;
   Progress* progress_ = nullptr;
-  std::vector<int32_t> indexInGroup_;   // per group; -1: not a member
-  std::vector<uint64_t> barriers_;      // per group: reached so far
+  std::vector<int32_t> indexInGroup_;  // per group; -1: not a member
+  std::vector<uint64_t> barriers_;     // per group: reached so far
   // Scratch for the addresses of the largest group, so that a collective allocates nothing.
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

@@ -49,7 +49,7 @@ Status ByteFiles::add(const std::string& path) {
   file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd < 0) return cannotRead(path, std::strerror(errno));
   files_.push_back(file);
-  struct stat info{};
+  struct stat info {};
   if (fstat(file.fd, &info) != 0) return cannotRead(path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return cannotRead(path, "not a regular file");
   if (info.st_size == 0) return cannotRead(path, "empty");
@@ -115,8 +115,10 @@ int64_t ByteFiles::positionOf(uint64_t index, int64_t length) const {
 Status ByteFiles::sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
                          int32_t* labels) {
   if (totalBytes_ <= length)
-    return invalidArgument(fmt::format("the data is too short: {} bytes, and a sample of {} tokens "
-                                       "needs {}", totalBytes_, length, length + 1));
+    return invalidArgument(
+        fmt::format("the data is too short: {} bytes, and a sample of {} tokens "
+                    "needs {}",
+                    totalBytes_, length, length + 1));
   const int64_t start = positionOf(index, length);
   std::array<uint8_t, kBlock> block;
   for (int64_t at = 0; at <= length; at += kBlock) {

@@ -10,7 +10,8 @@ namespace trireme::runtime {
 class Arena {
  public:
   Arena() = default;
-  // kResourceExhausted: the system has no such block. Pages become real when they are first touched.
+  // kResourceExhausted: the system has no such block. Pages become real when they are first
+  // touched.
   static Result<Arena> allocate(int64_t bytes);
   ~Arena();
   Arena(Arena&& other) noexcept

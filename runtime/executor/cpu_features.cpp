@@ -20,9 +20,9 @@ constexpr std::string_view kArch = "unknown";
 
 // Names for which LLVM and Linux differ by more than punctuation: {LLVM's, Linux's}.
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
-    {"sse3", "pni"},    {"lzcnt", "abm"},   {"x87", "fpu"},          {"prfchw", "3dnowprefetch"},
-    {"sahf", "lahflm"}, {"rdrnd", "rdrand"}, {"crc32", "sse42"},      {"evex512", "avx512f"},
-    {"sha", "shani"},   {"64bit", "lm"},    {"invpcid", "invpcid"}};
+    {"sse3", "pni"},    {"lzcnt", "abm"},    {"x87", "fpu"},     {"prfchw", "3dnowprefetch"},
+    {"sahf", "lahflm"}, {"rdrnd", "rdrand"}, {"crc32", "sse42"}, {"evex512", "avx512f"},
+    {"bmi", "bmi1"},    {"sha", "shani"},    {"64bit", "lm"},    {"invpcid", "invpcid"}};
 
 std::string normalised(std::string_view name) {
   std::string out;
@@ -49,8 +49,8 @@ std::set<std::string> featuresHere() {
 
 Status checkTarget(const program::Target& target) {
   if (!target.arch.empty() && normalised(target.arch) != normalised(kArch))
-    return invalidArgument(fmt::format("the bundle's kernels are for {}, this machine is {}",
-                                       target.arch, kArch));
+    return invalidArgument(
+        fmt::format("the bundle's kernels are for {}, this machine is {}", target.arch, kArch));
   if (target.cpuFeatures.empty()) return {};
   const std::set<std::string> here = featuresHere();
   std::string missing;

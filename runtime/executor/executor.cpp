@@ -106,28 +106,33 @@ Status Executor::issue(const Flat& instruction, const Task& task, int32_t repeat
   return {};
 }
 
-Status Executor::execute(const Flat& instruction, const Task& task, int32_t repeat,
-                         int32_t layer) {
+Status Executor::execute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer) {
   switch (instruction.kind) {
-    case InstructionKind::kCompute: return compute(instruction, task, repeat, layer);
+    case InstructionKind::kCompute:
+      return compute(instruction, task, repeat, layer);
     case InstructionKind::kAllReduce:
     case InstructionKind::kReduceScatter:
-    case InstructionKind::kAllGather: return collective(instruction, repeat, task.slot);
-    case InstructionKind::kLoadBatch: return loadBatch(instruction, task);
+    case InstructionKind::kAllGather:
+      return collective(instruction, repeat, task.slot);
+    case InstructionKind::kLoadBatch:
+      return loadBatch(instruction, task);
     case InstructionKind::kZero:
       std::memset(operand(instruction, 0, repeat, task.slot), 0,
                   static_cast<size_t>(instruction.bytes));
       return {};
-    case InstructionKind::kSumSquares: sumSquares(instruction, repeat, task.slot); return {};
-    case InstructionKind::kAdamW: return adamWStep(instruction, repeat, task.slot);
+    case InstructionKind::kSumSquares:
+      sumSquares(instruction, repeat, task.slot);
+      return {};
+    case InstructionKind::kAdamW:
+      return adamWStep(instruction, repeat, task.slot);
     case InstructionKind::kWait:
       return streams_.waitFor(Streams::eventIndex(instruction.event, task.slot));
-    default: return internalError("not an instruction of the compute stream");
+    default:
+      return internalError("not an instruction of the compute stream");
   }
 }
 
-Status Executor::compute(const Flat& instruction, const Task& task, int32_t repeat,
-                         int32_t layer) {
+Status Executor::compute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer) {
   program::KernelContext& kernel = contexts_[static_cast<size_t>(std::max(layer, 0))];
   kernel.firstSample = static_cast<uint64_t>(
       firstSample(rank_.program->training, rank_.info.dpIndex, task.microbatch));
@@ -155,9 +160,9 @@ Status Executor::collective(const Flat& instruction, int32_t repeat, int32_t slo
 Status Executor::loadBatch(const Flat& instruction, const Task& task) {
   const program::Training& training = rank_.program->training;
   const int64_t length = training.sequenceLength, batch = training.microbatchSize;
-  const auto first = static_cast<uint64_t>(
-      step_ * training.globalBatchSize +
-      firstSample(training, rank_.info.dpIndex, task.microbatch));
+  const auto first =
+      static_cast<uint64_t>(step_ * training.globalBatchSize +
+                            firstSample(training, rank_.info.dpIndex, task.microbatch));
   auto* tokens = reinterpret_cast<int32_t*>(operand(instruction, 0, 0, task.slot));
   auto* labels = reinterpret_cast<int32_t*>(operand(instruction, 1, 0, task.slot));
   for (int64_t i = 0; i < batch; ++i) {
@@ -169,17 +174,20 @@ Status Executor::loadBatch(const Flat& instruction, const Task& task) {
       for (int64_t s = 0; column != nullptr && s < length; ++s)
         if (const int32_t token = column[s * batch + i]; token < 0 || token >= training.vocabSize)
           return invalidArgument(
-              fmt::format("sample {}, position {}: token {} is not in the vocabulary of {}",
-                          sample, s + (column == labels), token, training.vocabSize));
+              fmt::format("sample {}, position {}: token {} is not in the vocabulary of {}", sample,
+                          s + (column == labels), token, training.vocabSize));
   }
   return {};
 }
 
 Status Executor::injectFault(const Flat& instruction, const Task& task, int32_t layer) {
   switch (context_.faults->before(rank_.rank, task, instruction.index, layer)) {
-    case Fault::kNone: return {};
-    case Fault::kFail: return unavailable(fmt::format("rank {} was stopped", rank_.rank));
-    case Fault::kStall: break;
+    case Fault::kNone:
+      return {};
+    case Fault::kFail:
+      return unavailable(fmt::format("rank {} was stopped", rank_.rank));
+    case Fault::kStall:
+      break;
   }
   while (!context_.comm->failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return unavailable(fmt::format("rank {} was stalled", rank_.rank));
@@ -193,8 +201,10 @@ void Executor::count(const Flat& instruction, const Task& task) {
       if (instruction.groupSize == 1) return;
       [[fallthrough]];
     case InstructionKind::kSend:
-    case InstructionKind::kRecv: break;
-    default: return;
+    case InstructionKind::kRecv:
+      break;
+    default:
+      return;
   }
   CommCount& total = counters_.at(instruction.kind, instruction.groupKind, task.direction);
   ++total.calls;

@@ -18,6 +18,13 @@
 #define TRIREME_INLINE inline
 #endif
 
+// The arrays of a step do not overlap, but for the master that may be the parameter, at one index.
+#if defined(__clang__)
+#define TRIREME_NO_CARRIED_DEPENDENCE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TRIREME_NO_CARRIED_DEPENDENCE _Pragma("GCC ivdep")
+#endif
+
 namespace trireme::runtime {
 namespace {
 
@@ -40,7 +47,9 @@ struct Constants {
 
 TRIREME_INLINE void store(float value, Bf16& out) { out = toBf16(value); }
 template <typename T>
-TRIREME_INLINE void store(T value, T& out) { out = value; }
+TRIREME_INLINE void store(T value, T& out) {
+  out = value;
+}
 
 template <typename S, typename P>
 struct Pointers {
@@ -59,7 +68,7 @@ TRIREME_INLINE void update(const Constants<S>& k, const Pointers<S, P>& at, int6
   const S* gradient = at.gradient;
   S* moment1 = at.moment1;
   S* moment2 = at.moment2;
-#pragma GCC ivdep
+  TRIREME_NO_CARRIED_DEPENDENCE
   for (int64_t i = begin; i < end; ++i) {
     const S g = k.scale * gradient[i];
     const S m = k.beta1 * moment1[i] + k.rest1 * g;
@@ -112,7 +121,7 @@ void run(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
 
 // Sixteen partial sums: independent, so that the loop is vector code, and added up in a fixed tree.
 template <typename T>
-double sumOfSquaresOf(const T* data, int64_t count) {
+TRIREME_INLINE double addSquares(const T* data, int64_t count) {
   constexpr int64_t kLanes = 16;
   std::array<double, kLanes> sums{};
   const int64_t whole = count - count % kLanes;
@@ -130,14 +139,24 @@ double sumOfSquaresOf(const T* data, int64_t count) {
   return sums[0];
 }
 
+template <typename T>
+TRIREME_AVX2 double addSquaresAvx2(const T* data, int64_t count) {
+  return addSquares(data, count);
+}
+
+template <typename T>
+double sumOfSquaresOf(const T* data, int64_t count) {
+  return haveAvx2() ? addSquaresAvx2(data, count) : addSquares(data, count);
+}
+
 }  // namespace
 
 double learningRateAt(const program::Training& t, int64_t step) {
   if (step < t.warmupSteps)
     return t.learningRate * static_cast<double>(step + 1) / static_cast<double>(t.warmupSteps);
   if (t.decaySteps <= 0) return t.learningRate;
-  const double progress = std::min(1.0, static_cast<double>(step - t.warmupSteps) /
-                                            static_cast<double>(t.decaySteps));
+  const double progress =
+      std::min(1.0, static_cast<double>(step - t.warmupSteps) / static_cast<double>(t.decaySteps));
   const double cosine = 0.5 * (1 + std::cos(3.141592653589793 * progress));
   return t.minLearningRate + (t.learningRate - t.minLearningRate) * cosine;
 }

@@ -33,11 +33,14 @@ size_t buffersNeeded(InstructionKind kind) {
   switch (kind) {
     case InstructionKind::kCompute:
     case InstructionKind::kRepeat:
-    case InstructionKind::kWait: return 0;
+    case InstructionKind::kWait:
+      return 0;
     case InstructionKind::kReduceScatter:
     case InstructionKind::kAllGather:
-    case InstructionKind::kLoadBatch: return 2;
-    default: return 1;
+    case InstructionKind::kLoadBatch:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -73,8 +76,8 @@ class Flattener {
 
  private:
   Status fault(const program::Body& body, size_t index, std::string_view what) const {
-    return invalidArgument(fmt::format("role {}, body {}, instruction {} ({}): {}",
-                                       out_.role->name, body.name, index,
+    return invalidArgument(fmt::format("role {}, body {}, instruction {} ({}): {}", out_.role->name,
+                                       body.name, index,
                                        instructionName(body.instructions[index].kind), what));
   }
 
@@ -103,8 +106,8 @@ class Flattener {
     if (in.kind == InstructionKind::kLoadBatch) {
       const int64_t tokens = program.training.sequenceLength * program.training.microbatchSize;
       for (size_t i = 0; i < 2; ++i)
-        if (in.buffers[i] >= 0 && (bufferOf(in, i).elements != tokens ||
-                                   bufferOf(in, i).dtype != DType::kI32))
+        if (in.buffers[i] >= 0 &&
+            (bufferOf(in, i).elements != tokens || bufferOf(in, i).dtype != DType::kI32))
           return invalidArgument(fmt::format("needs buffers of {} i32", tokens));
     }
     if (in.stream != Stream::kCompute && !isPointToPoint(in.kind) &&
@@ -177,8 +180,8 @@ class Flattener {
     const int64_t all = scatter ? out.elements : second.elements;
     const int64_t mine = scatter ? second.elements : out.elements;
     if (second.dtype != out.type || all != mine * out.groupSize)
-      return invalidArgument(fmt::format("{} elements do not divide into {} parts of {}", all,
-                                         out.groupSize, mine));
+      return invalidArgument(
+          fmt::format("{} elements do not divide into {} parts of {}", all, out.groupSize, mine));
     out.elements = mine;
     out.bytes = all * byteSize(out.type);
     return {};
@@ -193,8 +196,9 @@ Status checkTasks(const program::Role& role) {
       return invalidArgument(fmt::format("role {}: no body {}", role.name, task.body));
     if (task.direction != program::Direction::kStep && !contains(role.chunks, task.chunk))
       return invalidArgument(fmt::format("role {}: no chunk {}", role.name, task.chunk));
-    if (task.chunk >= 0 && (task.slot < 0 ||
-        task.slot >= std::max(1, role.chunks[static_cast<size_t>(task.chunk)].numSlots)))
+    if (task.chunk >= 0 &&
+        (task.slot < 0 ||
+         task.slot >= std::max(1, role.chunks[static_cast<size_t>(task.chunk)].numSlots)))
       return invalidArgument(fmt::format("role {}: no slot {}", role.name, task.slot));
   }
   return {};

@@ -24,19 +24,19 @@ struct FlatInstruction {
   program::Stream stream = program::Stream::kCompute;
   program::GroupKind groupKind = program::GroupKind::kTp;
   program::ReduceOp reduce = program::ReduceOp::kSum;
-  DType type = DType::kF32;   // of buffers[0]
-  int32_t index = 0;          // in the body, for messages and fault injection
+  DType type = DType::kF32;  // of buffers[0]
+  int32_t index = 0;         // in the body, for messages and fault injection
   int32_t segment = -1;
-  int32_t group = -1;         // index into Program::groups
+  int32_t group = -1;  // index into Program::groups
   int32_t groupSize = 1;
-  int32_t peer = -1;          // rank
+  int32_t peer = -1;  // rank
   int32_t virtualStage = 0;
   int32_t bucket = -1;
   program::EventRef event;
-  int32_t firstOperand = 0;   // into RankProgram::operands
+  int32_t firstOperand = 0;  // into RankProgram::operands
   int32_t numOperands = 0;
-  int64_t elements = 0;       // of buffers[0]; of one member's part for scatter and gather
-  int64_t bytes = 0;          // payload, as counters.h defines it
+  int64_t elements = 0;  // of buffers[0]; of one member's part for scatter and gather
+  int64_t bytes = 0;     // payload, as counters.h defines it
 };
 
 // A run of instructions of a body: once, or once per layer.

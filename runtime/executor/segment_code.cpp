@@ -93,8 +93,8 @@ Status SegmentCode::addCompiled(const program::Segment& segment,
                                            call.symbol, operand));
     void* symbol = dlsym(library_.get(), call.symbol.c_str());
     if (symbol == nullptr)
-      return invalidArgument(fmt::format("segment {}: kernels.so has no symbol {}", segment.name,
-                                         call.symbol));
+      return invalidArgument(
+          fmt::format("segment {}: kernels.so has no symbol {}", segment.name, call.symbol));
     steps.push_back({reinterpret_cast<program::GeneratedKernel>(symbol), &call, nullptr});
     maxArguments_ = std::max(maxArguments_, call.operands.size());
   }

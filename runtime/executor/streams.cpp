@@ -100,7 +100,8 @@ Result<bool> Streams::tryHead(Stream stream, Queue& queue) {
   const QueuedInstruction& head = queue.head();
   const FlatInstruction& instruction = *head.instruction;
   switch (instruction.kind) {
-    case InstructionKind::kWait: return reached(head.awaited);
+    case InstructionKind::kWait:
+      return reached(head.awaited);
     case InstructionKind::kRecv:
       return comm_.receive(instruction.peer, tagOf(head), head.address, instruction.bytes);
     case InstructionKind::kSend:
@@ -108,7 +109,8 @@ Result<bool> Streams::tryHead(Stream stream, Queue& queue) {
         comm_.publish(stream, instruction.peer, tagOf(head), head.address, instruction.bytes);
       queue.published = !comm_.sent(stream);
       return !queue.published;
-    default: return Error(internalError("not an instruction of a point-to-point stream"));
+    default:
+      return Error(internalError("not an instruction of a point-to-point stream"));
   }
 }
 

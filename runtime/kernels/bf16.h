@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 namespace trireme::runtime {
 
@@ -28,6 +29,25 @@ inline Bf16 toBf16(double value) {
   uint32_t bits = std::bit_cast<uint32_t>(nearest);
   if (std::abs(static_cast<double>(nearest)) > std::abs(value)) --bits;
   return toBf16(std::bit_cast<float>(bits | 1u));
+}
+
+// The type that elements of type T are summed in, and the ways there and back.
+template <typename T>
+using SumOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
+
+template <typename T>
+SumOf<T> widen(T value) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    return toFloat(value);
+  else
+    return value;
+}
+template <typename T>
+T narrow(SumOf<T> value) {
+  if constexpr (std::is_same_v<T, Bf16>)
+    return toBf16(value);
+  else
+    return value;
 }
 
 }  // namespace trireme::runtime

@@ -12,9 +12,6 @@ using program::GemmBlocking;
 using program::roundUp;
 
 template <typename T>
-using SumOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
-
-template <typename T>
 const GemmEngine<T, SumOf<T>>& engineOf() {
   if constexpr (std::is_same_v<T, Bf16>) {
     static const GemmEngine<Bf16, float>* amx = amxEngine();

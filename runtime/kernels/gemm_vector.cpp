@@ -35,14 +35,6 @@ using program::GemmBlocking;
 // Not a power of two, which would put all rows of a panel into one set of the cache.
 constexpr int kRowStride = GemmBlocking::kVectorDepth + GemmBlocking::kPad;
 
-template <typename Sum, typename T>
-Sum widen(T value) {
-  if constexpr (std::is_same_v<T, Bf16>)
-    return toFloat(value);
-  else
-    return value;
-}
-
 // panel[k * kWidth + j] = b(k, j) for j < cols, and 0 for the other j < kWidth.
 template <typename T, typename Sum, int kWidth>
 void packColumns(const MatrixRef<T>& b, int64_t depth, int64_t cols, void* out) {
@@ -51,7 +43,7 @@ void packColumns(const MatrixRef<T>& b, int64_t depth, int64_t cols, void* out) 
   if (b.colStride == 1) {
     for (int64_t k = 0; k < depth; ++k)
       for (int64_t j = 0; j < cols; ++j)
-        panel[k * kWidth + j] = widen<Sum>(b.data[k * b.rowStride + j]);
+        panel[k * kWidth + j] = widen(b.data[k * b.rowStride + j]);
     return;
   }
   int64_t squareCols = 0, squareDepth = 0;
@@ -65,7 +57,7 @@ void packColumns(const MatrixRef<T>& b, int64_t depth, int64_t cols, void* out) 
   }
   for (int64_t k = 0; k < depth; ++k)
     for (int64_t j = k < squareDepth ? squareCols : 0; j < cols; ++j)
-      panel[k * kWidth + j] = widen<Sum>(b.data[k + j * b.colStride]);
+      panel[k * kWidth + j] = widen(b.data[k + j * b.colStride]);
 }
 
 // A panel by columns is a packed b of as many columns as the tile has rows.
@@ -80,7 +72,7 @@ void packByRows(const MatrixRef<T>& a, int64_t depth, int64_t rows, void* out) {
   for (int64_t i = 0; i < kRows; ++i) {
     Sum* row = static_cast<Sum*>(out) + i * kRowStride;
     for (int64_t k = 0; k < depth && i < rows; ++k)
-      row[k] = widen<Sum>(a.data[i * a.rowStride + k]);
+      row[k] = widen(a.data[i * a.rowStride + k]);
     if (i >= rows) std::fill_n(row, depth, Sum{0});
   }
 }

@@ -31,15 +31,15 @@ DType storedType(const TrainingState& state, StateKind kind) {
 
 void gatherTensor(const TrainingState& state, const LogicalTensor& tensor, StateKind kind,
                   char* bytes) {
-  forEachHolder(state, tensor, [&](const RankProgram& rank, const program::Parameter& parameter,
-                                   int32_t layer) {
-    if (parameter.copy || isReplica(rank, parameter, kind)) return;
-    forEachPiece(rank, parameter, layer, kind,
-                 [&](const char* data, DType type, int64_t global, int64_t length) {
-                   std::memcpy(bytes + global * byteSize(type), data,
-                               static_cast<size_t>(length * byteSize(type)));
-                 });
-  });
+  forEachHolder(state, tensor,
+                [&](const RankProgram& rank, const program::Parameter& parameter, int32_t layer) {
+                  if (parameter.copy || isReplica(rank, parameter, kind)) return;
+                  forEachPiece(rank, parameter, layer, kind,
+                               [&](const char* data, DType type, int64_t global, int64_t length) {
+                                 std::memcpy(bytes + global * byteSize(type), data,
+                                             static_cast<size_t>(length * byteSize(type)));
+                               });
+                });
 }
 
 void scatterTensor(const TrainingState& state, const LogicalTensor& tensor, StateKind kind,
@@ -54,12 +54,12 @@ void scatterTensor(const TrainingState& state, const LogicalTensor& tensor, Stat
     for (int64_t i = 0; i < length; ++i)
       storeElement(data, type, i, loadElement(bytes, stored, global + i));
   };
-  forEachHolder(state, tensor, [&](const RankProgram& rank, const program::Parameter& parameter,
-                                   int32_t layer) {
-    forEachPiece(rank, parameter, layer, kind, write);
-    if (kind == StateKind::kMaster)
-      forEachPiece(rank, parameter, layer, StateKind::kParameter, write);
-  });
+  forEachHolder(state, tensor,
+                [&](const RankProgram& rank, const program::Parameter& parameter, int32_t layer) {
+                  forEachPiece(rank, parameter, layer, kind, write);
+                  if (kind == StateKind::kMaster)
+                    forEachPiece(rank, parameter, layer, StateKind::kParameter, write);
+                });
 }
 
 }  // namespace trireme::runtime

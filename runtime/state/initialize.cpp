@@ -18,16 +18,16 @@ void initializeTensor(const RankProgram& rank, const program::Parameter& paramet
   const RngKey key = makeRngKey(training.seed, 0, 0, RngStream::kInit);
   const auto tensor =
       static_cast<uint64_t>(parameter.logicalIndex + layer * parameter.logicalStride);
-  forEachPiece(rank, parameter, layer, kind,
-               [&](char* data, DType type, int64_t global, int64_t length) {
-                 for (int64_t i = 0; i < length; ++i) {
-                   double value = parameter.init == program::InitKind::kOnes ? 1 : 0;
-                   if (parameter.init == program::InitKind::kNormal)
-                     value = parameter.initStd *
-                             randomNormal(key, tensor, static_cast<uint64_t>(global + i));
-                   storeElement(data, type, i, rounded(value, training.stateDType));
-                 }
-               });
+  forEachPiece(
+      rank, parameter, layer, kind, [&](char* data, DType type, int64_t global, int64_t length) {
+        for (int64_t i = 0; i < length; ++i) {
+          double value = parameter.init == program::InitKind::kOnes ? 1 : 0;
+          if (parameter.init == program::InitKind::kNormal)
+            value =
+                parameter.initStd * randomNormal(key, tensor, static_cast<uint64_t>(global + i));
+          storeElement(data, type, i, rounded(value, training.stateDType));
+        }
+      });
 }
 
 }  // namespace

@@ -18,9 +18,7 @@ std::string tensorName(const program::Parameter& parameter, int32_t layer) {
 
 }  // namespace
 
-int32_t numTensors(const program::Parameter& parameter) {
-  return std::max(1, parameter.numLayers);
-}
+int32_t numTensors(const program::Parameter& parameter) { return std::max(1, parameter.numLayers); }
 
 int64_t LogicalTensor::elements() const {
   int64_t product = 1;
@@ -107,8 +105,8 @@ Result<std::vector<LogicalTensor>> logicalTensors(const program::Program& progra
             tensor.dims = parameter.dims;
             tensor.logicalIndex = index;
           } else if (tensor.dims != parameter.dims || (!copies && tensor.name != name)) {
-            return Error(invalidArgument(fmt::format("{} and {} are both logical parameter {}",
-                                                     tensor.name, name, index)));
+            return Error(invalidArgument(
+                fmt::format("{} and {} are both logical parameter {}", tensor.name, name, index)));
           }
           tensor.rows.push_back({static_cast<int32_t>(role), &parameter, layer});
         }

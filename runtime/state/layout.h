@@ -22,8 +22,8 @@ void forEachRun(const program::Parameter& parameter, int64_t tp, int64_t tpIndex
                 const RunVisitor& visit);
 
 // The elements [begin, end) of a bucket that one rank holds for certain, with `data` at `begin`.
-// Sharded: the rank's own d-th of masters, moments and (reduced) gradient. The gradient's d-th is at
-// its place in the full bucket.
+// Sharded: the rank's own d-th of masters, moments and (reduced) gradient. The gradient's d-th is
+// at its place in the full bucket.
 struct BucketView {
   char* data = nullptr;
   DType type = DType::kF32;

@@ -29,14 +29,15 @@ TEST_F(CompileCommand, PlanForAnotherModelIsRefused) {
 }
 
 TEST_F(CompileCommand, PlansThatBreakARuleAreRefused) {
-  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1", "-o",
-                      path("plan.yaml")}));
+  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1",
+                      "--schedule", "1f1b", "-o", path("plan.yaml")}));
   const std::string good = readAll(path("plan.yaml"));
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
       {"microbatch_size: 1", "microbatch_size: 3", "(P3)"},
       {"\ntp: 2", "\ntp: 3", "(P4)"},
       {"pp: 2", "pp: 3", "(P8)"},
       {"cp: 1", "cp: 2", "(P12)"},
+      {"vocab_multiple: 128", "vocab_multiple: 2147483647", "(P1)"},
       {"version: 1", "version: 2", "version: 2 is newer than this program"},
       {"microbatch_size", "microbatch_sise", "did you mean 'microbatch_size'?"},
       {"schedule: ", "schedule: x", "schedule: unknown value"}};

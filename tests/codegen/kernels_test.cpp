@@ -8,10 +8,6 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Sizes {
-  int64_t s, b, width;
-};
-
 class GeneratedOps : public testing::TestWithParam<DType> {
  protected:
   DType compute() const { return GetParam(); }
@@ -199,7 +195,7 @@ TEST(Target, ResultsDoNotDependOnTheVectorWidth) {
     fillInputs(b.segment, memory);
     kernels.run(0, b.segment, memory, testContext());
     if (first.empty()) first = memory.bytes(y);
-    EXPECT_EQ(memory.bytes(y), first);
+    EXPECT_TRUE(memory.bytes(y) == first);
   }
 }
 

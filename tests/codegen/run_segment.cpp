@@ -197,7 +197,7 @@ std::vector<int32_t> lasting(const Segment& segment) {
 
 void expectSameBytes(const Segment& segment, const Memory& a, const Memory& b, const char* what) {
   for (int32_t operand : lasting(segment))
-    ASSERT_EQ(a.bytes(operand), b.bytes(operand)) << what << ": operand " << operand;
+    ASSERT_TRUE(a.bytes(operand) == b.bytes(operand)) << what << ": operand " << operand;
 }
 
 }  // namespace
@@ -230,7 +230,7 @@ void expectMatchesReference(const Segment& segment, const std::vector<int32_t>& 
     for (size_t i = 0; i < sharedWith.size(); ++i)
       overwritten |= sharedWith[i] == operand && static_cast<int32_t>(i) != operand;
     if (overwritten) continue;
-    ASSERT_EQ(whole.bytes(operand), shared.bytes(operand)) << "in place: operand " << operand;
+    ASSERT_TRUE(whole.bytes(operand) == shared.bytes(operand)) << "in place: operand " << operand;
   }
 }
 

@@ -46,21 +46,24 @@ TEST(HierarchicalAllReduce, MatchesHandDerivation) {
 
 TEST(HierarchicalAllReduce, IsReduceScatterPlusAllGather) {
   const Levels levels = {{4, {2_us, 100_GBps}}, {3, {5_us, 10_GBps}}, {2, {9_us, 5_GBps}}};
-  EXPECT_EQ(allReduceTime(1_GB, levels), reduceScatterTime(1_GB, levels) + allGatherTime(1_GB, levels));
+  EXPECT_EQ(allReduceTime(1_GB, levels),
+            reduceScatterTime(1_GB, levels) + allGatherTime(1_GB, levels));
 }
 
 // (4-1)/4 + (3-1)/12 + (2-1)/24 = 23/24
 TEST(HierarchicalAllReduce, WithEqualLinksMovesWhatAFlatRingMoves) {
   const Link link{0_us, 100_GBps};
   const Levels levels = {{4, link}, {3, link}, {2, link}};
-  EXPECT_NEAR(allReduceTime(1_GB, levels).count(), ringAllReduceTime(1_GB, 24, link).count(), 1e-12);
+  EXPECT_NEAR(allReduceTime(1_GB, levels).count(), ringAllReduceTime(1_GB, 24, link).count(),
+              1e-12);
 }
 
 TEST(HierarchicalAllReduce, IsNeverSlowerThanAFlatRingOverTheSlowestLink) {
   const Link inner{2_us, 100_GBps}, outer{5_us, 10_GBps};
   for (int64_t a : {1, 2, 4, 8})
     for (int64_t b : {2, 3, 16})
-      EXPECT_LE(allReduceTime(1_GB, {{a, inner}, {b, outer}}), ringAllReduceTime(1_GB, a * b, outer));
+      EXPECT_LE(allReduceTime(1_GB, {{a, inner}, {b, outer}}),
+                ringAllReduceTime(1_GB, a * b, outer));
 }
 
 TEST(HierarchicalAllReduce, MoreBandwidthIsNeverSlower) {
@@ -71,9 +74,7 @@ TEST(HierarchicalAllReduce, MoreBandwidthIsNeverSlower) {
   EXPECT_LT(time(100_GBps, 20_GBps), time(100_GBps, 10_GBps));
 }
 
-TEST(HierarchicalAllReduce, WithoutLevelsIsFree) {
-  EXPECT_EQ(allReduceTime(1_GB, {}), Seconds(0));
-}
+TEST(HierarchicalAllReduce, WithoutLevelsIsFree) { EXPECT_EQ(allReduceTime(1_GB, {}), Seconds(0)); }
 
 // 50 MB at 10 GB/s = 5 ms, and one latency.
 TEST(Send, IsLatencyPlusBytes) {

@@ -33,8 +33,11 @@ Segment chain() {
   // y = gelu(x + bias), z = y + x; y is a temporary.
   Segment segment;
   const std::vector<int64_t> shape = {10, 10, 10};
-  segment.operands = {{DType::kBf16, shape}, {DType::kBf16, {10}}, {DType::kBf16, shape},
-                      {DType::kBf16, shape}, {DType::kBf16, shape}};
+  segment.operands = {{DType::kBf16, shape},
+                      {DType::kBf16, {10}},
+                      {DType::kBf16, shape},
+                      {DType::kBf16, shape},
+                      {DType::kBf16, shape}};
   segment.temporary = {false, false, true, true, false};
   segment.ops = {{OpKind::kBiasAdd, {}, {0, 1}, {2}},
                  {OpKind::kGelu, {}, {2}, {3}},
@@ -63,7 +66,8 @@ TEST(Kernels, ATemporaryThatIsReadLaterLeavesTheChain) {
 // x[4,2,8], w[16,8]: 2 * 8 * 128 = 2048 FLOPs; (64 + 128 + 128) * 2 B.
 TEST(Kernels, AMatmulHasItsFlopsAndBytes) {
   Segment segment;
-  segment.operands = {{DType::kBf16, {4, 2, 8}}, {DType::kBf16, {16, 8}}, {DType::kBf16, {4, 2, 16}}};
+  segment.operands = {
+      {DType::kBf16, {4, 2, 8}}, {DType::kBf16, {16, 8}}, {DType::kBf16, {4, 2, 16}}};
   segment.temporary = {false, false, false};
   segment.ops = {{OpKind::kMatmul, {}, {0, 1}, {2}}};
   const std::vector<KernelWork> kernels = kernelsOf(segment, {});
@@ -75,8 +79,8 @@ TEST(Kernels, AMatmulHasItsFlopsAndBytes) {
 // s 8, b 2, 2 groups of 1 head of size 4: context [8,2,2,4], scores 2 * 2 * 8 * 8 = 256 elements.
 Segment attention() {
   Segment segment;
-  segment.operands = {{DType::kBf16, {8, 2, 2, 12}}, {DType::kBf16, {8, 2, 2, 4}},
-                      {DType::kF32, {2, 2, 8}}};
+  segment.operands = {
+      {DType::kBf16, {8, 2, 2, 12}}, {DType::kBf16, {8, 2, 2, 4}}, {DType::kF32, {2, 2, 8}}};
   segment.temporary = {false, false, false};
   program::OpAttributes attributes;
   attributes.headSize = 4;

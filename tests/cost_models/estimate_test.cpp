@@ -66,7 +66,8 @@ TEST(Estimate, OneRankHasNoBubbleAndNoCommunication) {
     EXPECT_EQ(s, Seconds(0));
 }
 
-// Forward 2 all-reduces of b s h per layer, backward 2; embedding 1, head 1 (and 3 of b s in the loss).
+// Forward 2 all-reduces of b s h per layer, backward 2; embedding 1, head 1 (and 3 of b s in the
+// loss).
 //   ring all-reduce of b s h bf16 over 4: 6 (latency + bytes / 4 / bandwidth)
 TEST(Estimate, TensorParallelTimeIsThatOfTheFieldsAllReduces) {
   const spec::ModelSpec model = small::gpt();
@@ -140,8 +141,8 @@ TEST(Estimate, SaysByHowMuchAPlanDoesNotFit) {
 
 TEST(Estimate, RefusesAPlanLargerThanTheCluster) {
   const spec::ModelSpec model = small::gpt();
-  const auto result = estimate(model, small::plan(model, small::training(), 4, 4, 1),
-                               small::cluster(8), {});
+  const auto result =
+      estimate(model, small::plan(model, small::training(), 4, 4, 1), small::cluster(8), {});
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().code(), StatusCode::kInvalidArgument);
 }
@@ -168,9 +169,9 @@ TEST(Estimate, AgreesWithTheSimulation) {
     const Seconds step = estimated(model, plan, cluster, stack).step;
     const double error = step / simulation->makespan - 1;
     std::printf("tp %ld pp %ld dp %ld v %ld: estimate %.3f ms, simulation %.3f ms, %+.2f %%\n",
-                static_cast<long>(plan.tp), static_cast<long>(plan.pp), static_cast<long>(plan.dp()),
-                static_cast<long>(plan.virtualStages), step.count() * 1e3,
-                simulation->makespan.count() * 1e3, 100 * error);
+                static_cast<long>(plan.tp), static_cast<long>(plan.pp),
+                static_cast<long>(plan.dp()), static_cast<long>(plan.virtualStages),
+                step.count() * 1e3, simulation->makespan.count() * 1e3, 100 * error);
     EXPECT_LT(std::abs(error), 0.1);
   }
 }

@@ -7,17 +7,17 @@
 namespace trireme::cost {
 namespace {
 
-// Narayanan et al., SC 2021 (arXiv 2104.04473), Table 1: V = 51,200, s = 2,048. The billions of parameters
-// and TFLOP/s per GPU are printed there; the seconds are Eq. 3 over the printed rates.
+// Narayanan et al., SC 2021 (arXiv 2104.04473), Table 1: V = 51,200, s = 2,048. The billions of
+// parameters and TFLOP/s per GPU are printed there; the seconds are Eq. 3 over the printed rates.
 struct Row {
   double billions;
   double hidden, layers, gpus, batch, teraflops, seconds;
 };
 constexpr Row kTable1[] = {
-    {1.7, 2304, 24, 32, 512, 137, 3.53},       {3.6, 3072, 30, 64, 512, 138, 3.70},
-    {7.5, 4096, 36, 128, 512, 142, 3.70},      {18.4, 6144, 40, 256, 1024, 135, 9.40},
-    {39.1, 8192, 48, 512, 1536, 138, 14.45},   {76.1, 10240, 60, 1024, 1792, 140, 16.06},
-    {145.6, 12288, 80, 1536, 2304, 148, 24.8}, {310.1, 16384, 96, 1920, 2160, 155, 37.6},
+    {1.7, 2304, 24, 32, 512, 137, 3.53},        {3.6, 3072, 30, 64, 512, 138, 3.70},
+    {7.5, 4096, 36, 128, 512, 142, 3.70},       {18.4, 6144, 40, 256, 1024, 135, 9.40},
+    {39.1, 8192, 48, 512, 1536, 138, 14.45},    {76.1, 10240, 60, 1024, 1792, 140, 16.06},
+    {145.6, 12288, 80, 1536, 2304, 148, 24.8},  {310.1, 16384, 96, 1920, 2160, 155, 37.6},
     {529.6, 20480, 105, 2520, 2520, 163, 54.1}, {1008.0, 25600, 128, 3072, 3072, 163, 102.6},
 };
 

@@ -46,10 +46,10 @@ double play(const Pipeline& pipeline) {
   const auto p = static_cast<int32_t>(pipeline.stages.size());
   const auto v = static_cast<int32_t>(pipeline.stages[0].forward.size());
   const auto m = static_cast<int32_t>(pipeline.numMicrobatches);
-  const schedule::Schedule order =
-      pipeline.schedule == ScheduleKind::kGpipe  ? schedule::gpipe(p, m)
-      : pipeline.schedule == ScheduleKind::k1F1B ? schedule::oneForwardOneBackward(p, m)
-                                                 : schedule::interleaved(p, v, m);
+  const schedule::Schedule order = pipeline.schedule == ScheduleKind::kGpipe ? schedule::gpipe(p, m)
+                                   : pipeline.schedule == ScheduleKind::k1F1B
+                                       ? schedule::oneForwardOneBackward(p, m)
+                                       : schedule::interleaved(p, v, m);
   const auto stages = static_cast<size_t>(p * v), batches = static_cast<size_t>(m);
   std::vector<std::vector<double>> forward(stages, std::vector<double>(batches, -1));
   auto backward = forward;
@@ -70,8 +70,8 @@ double play(const Pipeline& pipeline) {
         const bool moves = isForward ? stage > 0 : stage + 1 < stages;
         if (moves && p > 1) ready += pipeline.hop.count();
         const StageTimes& times = pipeline.stages[r];
-        clock[r] = std::max(clock[r], ready) +
-                   (isForward ? times.forward[c] : times.backward[c]).count();
+        clock[r] =
+            std::max(clock[r], ready) + (isForward ? times.forward[c] : times.backward[c]).count();
         (isForward ? forward : backward)[stage][mb] = clock[r];
       }
   }
@@ -105,8 +105,8 @@ TEST(PipelineTime, IsExactForUnevenStagesOfGPipe) {
   }
 }
 
-// 33 without transfers, 6 c to fill and drain, and of the 6 microbatches behind the first two all but one
-// wait for 2 c: 33 + (6 + 10) 0.1.
+// 33 without transfers, 6 c to fill and drain, and of the 6 microbatches behind the first two all
+// but one wait for 2 c: 33 + (6 + 10) 0.1.
 TEST(PipelineTime, PlainOneForwardOneBackwardStallsOnTransfers) {
   Pipeline pipeline = even(ScheduleKind::k1F1B, 4, 1, 8);
   pipeline.hop = Seconds(0.1);
@@ -119,11 +119,35 @@ TEST(PipelineTime, IsExactForEvenStagesWithTransfers) {
       for (double hop : {0.01, 0.3, 1.0, 5.0}) {
         Pipeline pipeline = even(ScheduleKind::k1F1B, p, 1, m);
         pipeline.hop = Seconds(hop);
-        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << " " << m << " " << hop;
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9)
+            << p << " " << m << " " << hop;
       }
 }
 
-// Relative error of the closed form against the played schedule: the printed maximum is the claim of the README.
+TEST(PipelineTime, IsExactForGPipeWithTransfersShorterThanAForward) {
+  for (size_t p : {2, 3, 8})
+    for (int64_t m : {1, 2, 7, 16})
+      for (double hop : {0.01, 0.3, 1.0}) {
+        Pipeline pipeline = even(ScheduleKind::kGpipe, p, 1, m);
+        pipeline.hop = Seconds(hop);
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << " " << m;
+      }
+}
+
+TEST(PipelineTime, IsExactForEvenInterleavedStagesWithTransfersShorterThanAChunk) {
+  for (size_t p : {2, 3, 4, 8})
+    for (size_t v : {2, 3, 4})
+      for (int64_t groups : {1, 2, 4})
+        for (double hop : {0.01, 0.2, 0.3}) {
+          const auto m = static_cast<int64_t>(p) * groups;
+          Pipeline pipeline = even(ScheduleKind::kInterleaved, p, v, m);
+          pipeline.hop = Seconds(hop);
+          EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << v << m << hop;
+        }
+}
+
+// Relative error of the closed form against the played schedule: the printed maximum is the claim
+// of the README.
 TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
   std::mt19937 random(2);
   std::uniform_real_distribution<double> factor(0.8, 1.25), hop(0, 0.2);
@@ -131,8 +155,7 @@ TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
   for (int trial = 0; trial < 300; ++trial) {
     const size_t p = 2 + static_cast<size_t>(trial) % 5, v = 1 + static_cast<size_t>(trial) % 3;
     const auto m = static_cast<int64_t>(p) * (1 + trial % 6);
-    Pipeline pipeline =
-        even(v == 1 ? ScheduleKind::k1F1B : ScheduleKind::kInterleaved, p, v, m);
+    Pipeline pipeline = even(v == 1 ? ScheduleKind::k1F1B : ScheduleKind::kInterleaved, p, v, m);
     for (StageTimes& stage : pipeline.stages)
       for (size_t c = 0; c < v; ++c) {
         stage.forward[c] *= factor(random);
@@ -140,7 +163,6 @@ TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
       }
     pipeline.hop = Seconds(hop(random) / static_cast<double>(v));
     const double played = play(pipeline);
-    if (getenv("SHOW")) printf("p %zu v %zu m %ld hop %.3f: %.2f %.2f %+.1f%%\n", p, v, (long)m, pipeline.hop.count(), pipelineTime(pipeline).count(), played, 100*(pipelineTime(pipeline).count()/played-1));
     worst = std::max(worst, std::abs(pipelineTime(pipeline).count() - played) / played);
   }
   RecordProperty("worst_relative_error", std::to_string(worst));
@@ -154,7 +176,7 @@ TEST(PipelineTime, NeverGetsFasterWhenAStageGetsSlower) {
   for (int trial = 0; trial < 200; ++trial) {
     const size_t p = 1 + static_cast<size_t>(trial) % 5;
     const size_t v = p > 1 && trial % 2 ? 2 : 1;
-    const ScheduleKind kind = v > 1         ? ScheduleKind::kInterleaved
+    const ScheduleKind kind = v > 1       ? ScheduleKind::kInterleaved
                               : trial % 3 ? ScheduleKind::k1F1B
                                           : ScheduleKind::kGpipe;
     Pipeline pipeline = even(kind, p, v, static_cast<int64_t>(p) * (1 + trial % 4));

@@ -66,7 +66,8 @@ TEST(Levels, ShapesAndMembersAgree) {
       for (const GroupDim& dim : shape) {
         std::vector<int32_t> next;
         for (int64_t i = 0; i < dim.size; ++i)
-          for (int32_t member : members) next.push_back(member + static_cast<int32_t>(i * dim.stride));
+          for (int32_t member : members)
+            next.push_back(member + static_cast<int32_t>(i * dim.stride));
         members = next;
       }
       EXPECT_EQ(sizes(levelsOf(shape, cluster)), sizes(levelsOf(members, cluster)))

@@ -142,8 +142,7 @@ TEST(Checkpoint, ParametersInComputeTypeFollowTheirMasters) {
   const auto masters = reader->gatherParameters(), rounded = reader->gatherComputeParameters();
   for (size_t t = 0; t < masters.size(); ++t)
     for (size_t i = 0; i < masters[t].values.size(); ++i)
-      EXPECT_NEAR(rounded[t].values[i], masters[t].values[i],
-                  std::abs(masters[t].values[i]) / 256);
+      EXPECT_NEAR(rounded[t].values[i], masters[t].values[i], std::abs(masters[t].values[i]) / 256);
 }
 
 TEST(Checkpoint, AFullDiskLeavesTheOldOne) {
@@ -225,8 +224,7 @@ TEST_F(Damaged, AMissingOrMisshapenTensorIsNamed) {
             "checkpoint bad: no tensor layers.1.w");
   EXPECT_EQ(errorOf(replaced(R"("shape":[5,4])", R"("shape":[4,5])")),
             "checkpoint bad: tensor layers.0.w is [4, 5], not [5, 4]");
-  EXPECT_EQ(session_->loadCheckpoint("none", disk_).message(),
-            "none: No such file or directory");
+  EXPECT_EQ(session_->loadCheckpoint("none", disk_).message(), "none: No such file or directory");
 }
 
 // On a real disk: /dev/full accepts nothing, and a folder is no file.

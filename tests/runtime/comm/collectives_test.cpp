@@ -55,13 +55,21 @@ bool same(T a, T b) {
 template <typename T>
 struct TypeOf;
 template <>
-struct TypeOf<double> { static constexpr DType value = DType::kF64; };
+struct TypeOf<double> {
+  static constexpr DType value = DType::kF64;
+};
 template <>
-struct TypeOf<float> { static constexpr DType value = DType::kF32; };
+struct TypeOf<float> {
+  static constexpr DType value = DType::kF32;
+};
 template <>
-struct TypeOf<Bf16> { static constexpr DType value = DType::kBf16; };
+struct TypeOf<Bf16> {
+  static constexpr DType value = DType::kBf16;
+};
 template <>
-struct TypeOf<int32_t> { static constexpr DType value = DType::kI32; };
+struct TypeOf<int32_t> {
+  static constexpr DType value = DType::kI32;
+};
 
 template <typename T>
 class Collectives : public testing::Test {};
@@ -106,8 +114,8 @@ TYPED_TEST(Collectives, ReduceScatterAndAllGatherAgreeWithAllReduceHoweverTheyOv
                     : place == 2 ? all
                                  : memory.data();
           for (int64_t i = 0; i < total; ++i) all[i] = inputOf<T>(comm.rank(), i);
-          TRIREME_RETURN_IF_ERROR(comm.reduceScatter(0, all, mine, count, TypeOf<T>::value,
-                                                     program::ReduceOp::kSum));
+          TRIREME_RETURN_IF_ERROR(
+              comm.reduceScatter(0, all, mine, count, TypeOf<T>::value, program::ReduceOp::kSum));
           for (int64_t i = 0; i < count; ++i)
             if (!same(mine[i], expected<T>(ranksUpTo(n), own + i, program::ReduceOp::kSum)))
               return internalError("scattered part differs");
@@ -131,8 +139,7 @@ TEST(AllReduce, AThousandInARowInCrossingGroupsStayApart) {
     const auto statuses = runRanks(world, n, [&](Communicator& comm) -> Status {
       for (int32_t round = 0; round < 1000; ++round) {
         double world[3] = {1.0 * round, 1.0 * comm.rank(), 1};
-        TRIREME_RETURN_IF_ERROR(
-            comm.allReduce(0, world, 3, DType::kF64, program::ReduceOp::kSum));
+        TRIREME_RETURN_IF_ERROR(comm.allReduce(0, world, 3, DType::kF64, program::ReduceOp::kSum));
         if (world[0] != 1.0 * round * n || world[1] != n * (n - 1) / 2 || world[2] != n)
           return internalError("wrong sum over the world");
         int32_t pair = round + comm.rank();

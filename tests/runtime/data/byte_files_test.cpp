@@ -64,8 +64,7 @@ TEST_F(ByteFilesTest, TheStrideLaysSamplesOutAsColumns) {
   auto files = ByteFiles::open({path}, options);
   ASSERT_TRUE(files.has_value());
   std::vector<int32_t> tokens(6);
-  for (uint64_t i : {0, 1})
-    ASSERT_TRUE((*files)->sample(i, 3, 2, tokens.data() + i, nullptr).ok());
+  for (uint64_t i : {0, 1}) ASSERT_TRUE((*files)->sample(i, 3, 2, tokens.data() + i, nullptr).ok());
   EXPECT_EQ(tokens, bytes("adbecf"));
 }
 
@@ -108,8 +107,7 @@ TEST_F(ByteFilesTest, UnusableFilesAreRefusedByName) {
   const std::string missing = folder_ / "missing";
   EXPECT_EQ(errorOf({}, options), "no data file");
   EXPECT_EQ(errorOf({good, empty}, options), "data file " + empty + ": empty");
-  EXPECT_EQ(errorOf({missing}, options),
-            "data file " + missing + ": No such file or directory");
+  EXPECT_EQ(errorOf({missing}, options), "data file " + missing + ": No such file or directory");
   EXPECT_EQ(errorOf({folder_.string()}, options),
             "data file " + folder_.string() + ": not a regular file");
 }

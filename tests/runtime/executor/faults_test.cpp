@@ -22,7 +22,7 @@ class StopAt final : public FaultInjector {
     const auto& role = program_.roles[static_cast<size_t>(program_.ranks[rank].role)];
     const auto& body = role.bodies[static_cast<size_t>(task.body)];
     return body.instructions[static_cast<size_t>(instruction)].kind == kind_ ? fault_
-                                                                              : Fault::kNone;
+                                                                             : Fault::kNone;
   }
 
  private:
@@ -71,10 +71,9 @@ TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
       EXPECT_TRUE(status.message().starts_with("step 0, rank " + std::to_string(rank) + ": "))
           << status.message();
       EXPECT_NE(status.message().find("instruction "), std::string::npos) << status.message();
-      EXPECT_NE(status.message().find("waiting for rank "), std::string::npos)
-          << status.message();
-      witnesses += status.message().find(fault == Fault::kStall ? awaited : failed) !=
-                   std::string::npos;
+      EXPECT_NE(status.message().find("waiting for rank "), std::string::npos) << status.message();
+      witnesses +=
+          status.message().find(fault == Fault::kStall ? awaited : failed) != std::string::npos;
     }
     EXPECT_GE(witnesses, 1) << result.error().message();
     if (fault == Fault::kFail) {
@@ -93,14 +92,14 @@ std::vector<int> issuedKinds() {
   return kinds;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    AtEveryInstruction, Stopping,
-    testing::Combine(testing::ValuesIn(issuedKinds()),
-                     testing::Values(Fault::kFail, Fault::kStall)),
-    [](const auto& info) {
-      return std::string(instructionName(static_cast<InstructionKind>(std::get<0>(info.param)))) +
-             (std::get<1>(info.param) == Fault::kFail ? "_fails" : "_stalls");
-    });
+INSTANTIATE_TEST_SUITE_P(AtEveryInstruction, Stopping,
+                         testing::Combine(testing::ValuesIn(issuedKinds()),
+                                          testing::Values(Fault::kFail, Fault::kStall)),
+                         [](const auto& info) {
+                           return std::string(instructionName(
+                                      static_cast<InstructionKind>(std::get<0>(info.param)))) +
+                                  (std::get<1>(info.param) == Fault::kFail ? "_fails" : "_stalls");
+                         });
 
 }  // namespace
 }  // namespace trireme::runtime

@@ -46,8 +46,8 @@ TEST(Initialize, UsesTheGlobalElementNumberOfTheUnpaddedTensor) {
   for (double gamma : tensors[4].values) EXPECT_EQ(gamma, 1);
 }
 
-// Every weight is its own gradient, so the norm is that of all weights: a part that is counted twice
-// or not at all would show.
+// Every weight is its own gradient, so the norm is that of all weights: a part that is counted
+// twice or not at all would show.
 TEST(SumSquares, CountsEveryLogicalElementOnceUnderAnySharding) {
   double expected = 0;
   for (const NamedTensor& tensor : makeSession({})->gatherParameters())

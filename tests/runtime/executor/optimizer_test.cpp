@@ -81,9 +81,9 @@ TEST(AdamW, IsBitwiseTheSameHoweverTheBucketIsCut) {
   for (int64_t number = 1; number <= 3; ++number) {
     ASSERT_TRUE(adamW(stepNumber(number), whole.arrays(DType::kF32, 0, kCount), pool).ok());
     for (int64_t at = 0, piece = 1; at < kCount; at += piece++)
-      ASSERT_TRUE(adamW(stepNumber(number),
-                        cut.arrays(DType::kF32, at, std::min(kCount, at + piece)), pool)
-                      .ok());
+      ASSERT_TRUE(
+          adamW(stepNumber(number), cut.arrays(DType::kF32, at, std::min(kCount, at + piece)), pool)
+              .ok());
   }
   EXPECT_EQ(0, std::memcmp(whole.master.data(), cut.master.data(), kCount * sizeof(float)));
   EXPECT_EQ(0, std::memcmp(whole.moment2.data(), cut.moment2.data(), kCount * sizeof(float)));
@@ -98,14 +98,13 @@ TEST(AdamW, ABf16ParameterIsItsMasterRoundedToNearestEven) {
   arrays.computeType = DType::kBf16;
   arrays.parameter = parameter.data();
   AdamWStep still = stepNumber(1);
-  still.learningRate = 0;  // masters stay
-  state.master[0] = 1.00390625f;   // 1 + 2^-8: halfway between 1 and 1 + 2^-7; even is 1
-  state.master[1] = 1.01171875f;   // 1 + 3 2^-8: halfway; even is 1 + 2^-6
+  still.learningRate = 0;         // masters stay
+  state.master[0] = 1.00390625f;  // 1 + 2^-8: halfway between 1 and 1 + 2^-7; even is 1
+  state.master[1] = 1.01171875f;  // 1 + 3 2^-8: halfway; even is 1 + 2^-6
   ASSERT_TRUE(adamW(still, arrays, pool).ok());
   EXPECT_EQ(toFloat(parameter[0]), 1.0f);
   EXPECT_EQ(toFloat(parameter[1]), 1.015625f);
-  for (size_t i = 0; i < kCount; ++i)
-    EXPECT_EQ(parameter[i].bits, toBf16(state.master[i]).bits);
+  for (size_t i = 0; i < kCount; ++i) EXPECT_EQ(parameter[i].bits, toBf16(state.master[i]).bits);
 }
 
 TEST(AdamW, OtherTypesAreRefused) {

@@ -10,12 +10,17 @@ namespace {
 int32_t groupNumber(const program::Program& p, int32_t rank, GroupKind kind) {
   const int32_t t = rank % p.tp, d = rank / p.tp % p.dp, s = rank / p.tp / p.dp;
   switch (kind) {
-    case GroupKind::kTp: return s * p.dp + d;
-    case GroupKind::kDp: return s * p.tp + t;
+    case GroupKind::kTp:
+      return s * p.dp + d;
+    case GroupKind::kDp:
+      return s * p.tp + t;
     case GroupKind::kPp:
-    case GroupKind::kEmbedding: return d * p.tp + t;  // of two stages, both are ends
-    case GroupKind::kModel: return d;
-    case GroupKind::kWorld: return 0;
+    case GroupKind::kEmbedding:
+      return d * p.tp + t;  // of two stages, both are ends
+    case GroupKind::kModel:
+      return d;
+    case GroupKind::kWorld:
+      return 0;
   }
   return 0;
 }
@@ -25,7 +30,8 @@ int32_t groupNumber(const program::Program& p, int32_t rank, GroupKind kind) {
 void addRankGrid(program::Program& p) {
   const int32_t n = p.tp * p.pp * p.dp;
   for (int32_t rank = 0; rank < n; ++rank)
-    p.ranks.push_back({rank / p.tp / p.dp, rank % p.tp, rank / p.tp % p.dp, rank / p.tp / p.dp, {}});
+    p.ranks.push_back(
+        {rank / p.tp / p.dp, rank % p.tp, rank / p.tp % p.dp, rank / p.tp / p.dp, {}});
   for (int kind = 0; kind < program::kNumGroupKinds; ++kind)
     for (int32_t number = 0; number < n; ++number) {
       program::Group group{static_cast<GroupKind>(kind), {}};

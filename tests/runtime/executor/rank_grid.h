@@ -1,5 +1,5 @@
-// The ranks and groups of a tp x dp x pp grid: rank = (stage * dp + dpIndex) * tp + tpIndex, and role =
-// stage.
+// The ranks and groups of a tp x dp x pp grid: rank = (stage * dp + dpIndex) * tp + tpIndex, and
+// role = stage.
 #pragma once
 #include "ir/program/program.h"
 

@@ -177,7 +177,8 @@ class Builder {
       code.push_back(collective(InstructionKind::kReduceScatter, GroupKind::kDp, {g_, gShard_}));
     else
       code.push_back(collective(InstructionKind::kAllReduce, GroupKind::kDp, {g_}));
-    if (stage == 1) code.push_back(collective(InstructionKind::kAllReduce, GroupKind::kDp, {loss_}));
+    if (stage == 1)
+      code.push_back(collective(InstructionKind::kAllReduce, GroupKind::kDp, {loss_}));
     Instruction squares = zero(squares_);
     squares.kind = InstructionKind::kSumSquares;
     squares.bucket = 0;
@@ -240,8 +241,8 @@ class Builder {
     in.event = event(kind);
     return in;
   }
-  Instruction message(InstructionKind kind, Stream stream, int32_t peerStage,
-                      int32_t virtualStage, EventKind signals) const {
+  Instruction message(InstructionKind kind, Stream stream, int32_t peerStage, int32_t virtualStage,
+                      EventKind signals) const {
     Instruction in;
     in.kind = kind;
     in.stream = stream;

@@ -7,7 +7,8 @@
 //   stage 1, forward   recv x; y = x; 3 times y += w; loss += sum(log(y) - y)
 //   stage 1, backward  3 times (reversed) g += y; send y
 //   stage 0, backward  recv d; 3 times (reversed) g += d
-//   step               reduce-scatter g over dp (or all-reduce if not sharded); all-reduce the loss over
+//   step               reduce-scatter g over dp (or all-reduce if not sharded); all-reduce the loss
+//   over
 //                      dp (stage 1); squares; all-reduce squares over the world (or the model);
 //                      AdamW; all-gather w over dp (if sharded)
 //

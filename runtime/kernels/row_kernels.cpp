@@ -1,0 +1,41 @@
+#include "runtime/kernels/row_kernels.h"
+
+#include <limits>
+
+namespace trireme::runtime {
+namespace {
+
+#if defined(__x86_64__)
+#define TRIREME_ISA avx512
+#define TRIREME_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#include "runtime/kernels/row_kernels.inc"
+#undef TRIREME_ISA
+#undef TRIREME_TARGET
+#define TRIREME_ISA avx2
+#define TRIREME_TARGET __attribute__((target("avx2,fma")))
+#include "runtime/kernels/row_kernels.inc"
+#undef TRIREME_ISA
+#undef TRIREME_TARGET
+#endif
+#define TRIREME_ISA baseline
+#define TRIREME_TARGET
+#include "runtime/kernels/row_kernels.inc"
+
+const RowKernels& pickRowKernels() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq"))
+    return avx512::kRowKernels;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::kRowKernels;
+#endif
+  return baseline::kRowKernels;
+}
+
+}  // namespace
+
+const RowKernels& rowKernels() {
+  static const RowKernels& picked = pickRowKernels();
+  return picked;
+}
+
+}  // namespace trireme::runtime

@@ -1,0 +1,186 @@
+#include "cost_models/simulate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/program/verify.h"
+#include "tests/support/program_builder.h"
+
+namespace trireme::cost {
+namespace {
+
+using program::InstructionKind;
+using program::Program;
+using program::Stream;
+using testing::buildPipeline;
+using testing::gpipeOrder;
+using testing::Order;
+using testing::PipelineShape;
+
+// A layer's forward takes `forward` and its backward `backward`; the rest is free unless said.
+class LayerCosts : public CostProvider {
+ public:
+  LayerCosts(double forward, double backward) : forward_(forward), backward_(backward) {}
+  double sendSeconds = 0, collectiveSeconds = 0, localSeconds = 0;
+
+  Seconds compute(const Program&, int32_t, const program::Segment& segment) const override {
+    if (segment.name == "layer.forward") return Seconds(forward_);
+    if (segment.name == "layer.backward.0") return Seconds(backward_);
+    return Seconds(0);
+  }
+  Seconds send(const Program&, int32_t, int32_t, Bytes) const override { return Seconds(sendSeconds); }
+  Seconds collective(const Program&, const program::Group&, InstructionKind, Bytes) const override {
+    return Seconds(collectiveSeconds);
+  }
+  Seconds local(const Program&, int32_t, const program::Instruction&) const override {
+    return Seconds(localSeconds);
+  }
+
+ private:
+  double forward_, backward_;
+};
+
+Simulation run(const Program& program, const CostProvider& costs, SimulationOptions options = {}) {
+  EXPECT_TRUE(program::verifyProgram(program).ok()) << program::verifyProgram(program).message();
+  auto simulation = simulate(program, costs, options);
+  EXPECT_TRUE(simulation.has_value()) << simulation.error().message();
+  return *simulation;
+}
+
+// With one forward 1 / v and one backward 2 / v per chunk and free communication, as published:
+// T = m (t_f + t_b) + (p - 1)(t_f + t_b) / v. The times are multiples of 1 / 4 or nearly so.
+double pipelineSeconds(int32_t p, int32_t v, int32_t m) {
+  const Program program = buildPipeline({1, p, 1, v, 1, m});
+  return run(program, LayerCosts(1.0 / v, 2.0 / v)).makespan.count();
+}
+
+struct Row {
+  int32_t p, m;
+  double v1, v2, v3, v4;
+};
+
+class PublishedMakespan : public ::testing::TestWithParam<Row> {};
+
+TEST_P(PublishedMakespan, IsExact) {
+  const Row row = GetParam();
+  EXPECT_DOUBLE_EQ(pipelineSeconds(row.p, 1, row.m), row.v1);
+  EXPECT_DOUBLE_EQ(pipelineSeconds(row.p, 2, row.m), row.v2);
+  EXPECT_NEAR(pipelineSeconds(row.p, 3, row.m), row.v3, 1e-12 * row.v3);
+  EXPECT_DOUBLE_EQ(pipelineSeconds(row.p, 4, row.m), row.v4);
+  const Program gpipe = buildPipeline({1, row.p, 1, 1, 1, row.m}, gpipeOrder(row.p, row.m));
+  EXPECT_DOUBLE_EQ(run(gpipe, LayerCosts(1, 2)).makespan.count(), row.v1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, PublishedMakespan,
+                         ::testing::Values(Row{2, 4, 15, 13.5, 13, 12.75}, Row{4, 4, 21, 16.5, 15, 14.25},
+                                           Row{4, 8, 33, 28.5, 27, 26.25},
+                                           Row{8, 16, 69, 58.5, 55, 53.25},
+                                           Row{8, 64, 213, 202.5, 199, 197.25}));
+
+std::vector<int32_t> peaks(const Simulation& simulation) {
+  std::vector<int32_t> peaks;
+  for (const RankUse& use : simulation.ranks) peaks.push_back(use.peakLive);
+  return peaks;
+}
+
+TEST(Simulate, CountsActivationsAlive) {
+  const LayerCosts costs(1, 2);
+  using V = std::vector<int32_t>;
+  EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 1, 1, 8}), costs)), (V{4, 3, 2, 1}));
+  EXPECT_EQ(peaks(run(buildPipeline({1, 2, 1, 2, 1, 4}), costs)), (V{5, 3}));
+  EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 2, 1, 4}), costs)), (V{8, 8, 8, 8}));
+  EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 2, 1, 8}), costs)), (V{11, 9, 7, 5}));
+  EXPECT_EQ(peaks(run(buildPipeline({1, 8, 1, 2, 1, 16}), costs)), (V{23, 21, 19, 17, 15, 13, 11, 9}));
+  EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 1, 1, 6}, gpipeOrder(4, 6)), costs)), (V{6, 6, 6, 6}));
+}
+
+// One rank, two layers, three microbatches: 3 * 2 * (1 + 2) = 18, all of it on the compute stream.
+TEST(Simulate, OneRankIsTheSumOfItsWork) {
+  const Simulation s = run(buildPipeline({1, 1, 1, 1, 2, 3}), LayerCosts(1, 2));
+  EXPECT_DOUBLE_EQ(s.makespan.count(), 18);
+  EXPECT_DOUBLE_EQ(s.ranks[0].busy[0].count(), 18);
+}
+
+// Two ranks, one microbatch, a message takes 0.5 and a stage 1 + 2:
+// F 0-1, send 1-1.5, F 1.5-2.5, B 2.5-4.5, send 4.5-5, B 5-7.
+TEST(Simulate, AMessageDelaysItsReader) {
+  LayerCosts costs(1, 2);
+  costs.sendSeconds = 0.5;
+  const Simulation s = run(buildPipeline({1, 2, 1, 1, 1, 1}), costs);
+  EXPECT_DOUBLE_EQ(s.makespan.count(), 7);
+  EXPECT_DOUBLE_EQ(s.ranks[0].busy[static_cast<size_t>(Stream::kSendForward)].count(), 0.5);
+  EXPECT_DOUBLE_EQ(s.ranks[1].busy[static_cast<size_t>(Stream::kRecvForward)].count(), 0.5);
+}
+
+// GPipe, two ranks, m = 4: sends of 0.5 hide behind forwards of 1. Rank 1 starts at 1.5, computes 4 F and 4 B
+// until 1.5 + 12 = 13.5; its last gradient takes 0.5 and rank 0's last backward 2: 16.
+TEST(Simulate, MessagesOverlapWithCompute) {
+  LayerCosts costs(1, 2);
+  costs.sendSeconds = 0.5;
+  const Program p = buildPipeline({1, 2, 1, 1, 1, 4}, gpipeOrder(2, 4));
+  EXPECT_DOUBLE_EQ(run(p, costs).makespan.count(), 16);
+}
+
+// Collectives of one layer (tp = 2): forward 1, backward 1; embedding 1; head forward 3, backward 1;
+// the step's one over the model. With 0.25 each: 8 * 0.25 on top of 1 + 2.
+TEST(Simulate, CollectivesTakeTheirTime) {
+  LayerCosts costs(1, 2);
+  costs.collectiveSeconds = 0.25;
+  EXPECT_DOUBLE_EQ(run(buildPipeline({2, 1, 1, 1, 1, 1}), costs).makespan.count(), 5);
+}
+
+// The step's all-reduce over the pipeline starts when its last member arrives: rank 0, after its last backward.
+TEST(Simulate, ACollectiveWaitsForItsLastMember) {
+  LayerCosts costs(1, 2);
+  costs.collectiveSeconds = 1;
+  const Simulation s = run(buildPipeline({1, 2, 1, 1, 1, 1}), costs, {.trace = true});
+  EXPECT_DOUBLE_EQ(s.makespan.count(), 7);
+  for (const program::TraceEvent& e : s.events)
+    if (e.kind == InstructionKind::kAllReduce) { EXPECT_DOUBLE_EQ(e.beginSeconds, 6) << e.rank; }
+}
+
+// Ranks that cannot be told apart: one per class says as much as all.
+TEST(Simulate, RepresentativesStandForAllRanks) {
+  LayerCosts costs(1, 2);
+  costs.sendSeconds = 0.3;
+  costs.collectiveSeconds = 0.1;
+  costs.localSeconds = 0.05;
+  const Program p = buildPipeline({2, 4, 2, 2, 1, 8, true});
+  const Simulation few = run(p, costs), all = run(p, costs, {.allRanks = true});
+  EXPECT_EQ(few.ranks.size(), 4u);
+  EXPECT_EQ(all.ranks.size(), 16u);
+  EXPECT_DOUBLE_EQ(few.makespan.count(), all.makespan.count());
+  for (const RankUse& use : few.ranks)
+    EXPECT_DOUBLE_EQ(use.busy[0].count(), all.ranks[static_cast<size_t>(use.rank)].busy[0].count());
+}
+
+// Slices of one stream follow each other, and their lengths add up to the busy time.
+TEST(Simulate, TraceAgreesWithBusyTimes) {
+  LayerCosts costs(1, 2);
+  costs.sendSeconds = 0.5;
+  const Simulation s = run(buildPipeline({1, 4, 1, 1, 2, 8}), costs, {.trace = true});
+  for (const RankUse& use : s.ranks)
+    for (int stream = 0; stream < program::kNumStreams; ++stream) {
+      double end = 0, sum = 0;
+      for (const program::TraceEvent& e : s.events) {
+        if (e.rank != use.rank || e.stream != static_cast<Stream>(stream)) continue;
+        EXPECT_GE(e.beginSeconds, end - 1e-12);
+        end = e.endSeconds;
+        sum += e.endSeconds - e.beginSeconds;
+      }
+      EXPECT_NEAR(sum, use.busy[static_cast<size_t>(stream)].count(), 1e-9);
+    }
+}
+
+TEST(Simulate, ReportsADeadlock) {
+  Program p = buildPipeline({1, 2, 1, 1, 1, 4});
+  for (program::Role& role : p.roles)
+    for (program::Body& body : role.bodies)
+      for (program::Instruction& in : body.instructions) in.stream = Stream::kCompute;
+  const auto simulation = simulate(p, LayerCosts(1, 2));
+  ASSERT_FALSE(simulation.has_value());
+  EXPECT_THAT(simulation.error().message(), ::testing::HasSubstr("waits for"));
+}
+
+}  // namespace
+}  // namespace trireme::cost

@@ -1,0 +1,175 @@
+#include "ir/program/bundle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "ir/program/text.h"
+#include "tests/support/program_builder.h"
+
+namespace trireme::program {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class BundleTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = fs::temp_directory_path() / ("bundle_test." + std::to_string(::getpid()));
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    folder_ = (root_ / "model").string();
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  static Bundle sample() {
+    Bundle b;
+    b.name = "two-matrix";
+    b.target = {"x86-64", {"avx2", "fma"}};
+    b.program = trireme::testing::buildPipeline({2, 2, 1, 1, 2, 2});
+    for (const Segment& segment : b.program.segments) {
+      CompiledSegment& compiled = b.kernels.emplace_back();
+      for (const SegmentOp& op : segment.ops) {
+        KernelCall call;
+        call.op = op;
+        compiled.calls.push_back(call);
+      }
+    }
+    KernelCall generated;
+    generated.kind = KernelCallKind::kGenerated;
+    generated.symbol = "k0";
+    generated.operands = {0, 1, 2};
+    generated.extent = 32;
+    generated.grain = 8;
+    b.kernels[0].calls.push_back(generated);
+    b.planText = "tp: 2\n";
+    b.modelText = "name: two-matrix\n";
+    b.sharedObject = std::string("\x7f" "ELF\0\1", 6);
+    return b;
+  }
+  std::string errorOf() const {
+    const auto bundle = readBundle(folder_);
+    return bundle ? "" : bundle.error().message();
+  }
+  std::string contents(const std::string& file) const {
+    std::ifstream in(folder_ + "/" + file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void overwrite(const std::string& file, const std::string& bytes) const {
+    std::ofstream(folder_ + "/" + file, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  fs::path root_;
+  std::string folder_;
+};
+
+TEST_F(BundleTest, RoundTrips) {
+  const Bundle bundle = sample();
+  ASSERT_TRUE(writeBundle(bundle, folder_).ok());
+  const auto back = readBundle(folder_);
+  ASSERT_TRUE(back.has_value()) << back.error().message();
+  EXPECT_EQ(back->name, bundle.name);
+  EXPECT_EQ(back->target.arch, "x86-64");
+  EXPECT_EQ(back->target.cpuFeatures, bundle.target.cpuFeatures);
+  EXPECT_EQ(serialize(back->program), serialize(bundle.program));
+  EXPECT_EQ(back->planText, bundle.planText);
+  EXPECT_EQ(back->modelText, bundle.modelText);
+  EXPECT_EQ(contents("kernels.so"), bundle.sharedObject);
+  ASSERT_EQ(back->kernels.size(), bundle.kernels.size());
+  for (size_t s = 0; s < bundle.kernels.size(); ++s)
+    for (size_t c = 0; c < bundle.kernels[s].calls.size(); ++c) {
+      const KernelCall &a = bundle.kernels[s].calls[c], &b = back->kernels[s].calls[c];
+      EXPECT_EQ(a.kind, b.kind);
+      EXPECT_EQ(a.symbol, b.symbol);
+      EXPECT_EQ(a.operands, b.operands);
+      EXPECT_EQ(a.extent, b.extent);
+      EXPECT_EQ(a.grain, b.grain);
+      EXPECT_EQ(a.op, b.op);
+    }
+}
+
+TEST_F(BundleTest, ReplacesAnOlderBundleAndLeavesNothingBehind) {
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  Bundle other = sample();
+  other.name = "newer";
+  other.sharedObject.clear();
+  ASSERT_TRUE(writeBundle(other, folder_ + "/").ok());
+  EXPECT_EQ(readBundle(folder_)->name, "newer");
+  EXPECT_FALSE(fs::exists(folder_ + "/kernels.so"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1);
+}
+
+TEST_F(BundleTest, RefusesToReplaceAnythingElse) {
+  fs::create_directories(folder_);
+  std::ofstream(folder_ + "/thesis.tex") << "precious";
+  const Status status = writeBundle(sample(), folder_);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("not a bundle"));
+  EXPECT_TRUE(fs::exists(folder_ + "/thesis.tex"));
+}
+
+TEST_F(BundleTest, SurvivesAnInterruptedWrite) {
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  fs::create_directories(folder_ + ".partial");
+  std::ofstream(folder_ + ".partial/program.bin") << "half";
+  EXPECT_EQ(errorOf(), "");
+  EXPECT_TRUE(writeBundle(sample(), folder_).ok());
+}
+
+TEST_F(BundleTest, NamesTheFileThatIsDamaged) {
+  for (const char* file : {"program.bin", "kernels.json", "kernels.so", "plan.yaml", "model.yaml", "listing.txt"}) {
+    ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+    const std::string bytes = contents(file);
+    std::string damaged = bytes;
+    damaged[damaged.size() / 2] ^= 4;
+    overwrite(file, damaged);
+    EXPECT_THAT(errorOf(), HasSubstr(std::string(file) + " is corrupted"));
+    overwrite(file, bytes.substr(0, bytes.size() - 1));
+    EXPECT_THAT(errorOf(), HasSubstr(std::string(file) + " is truncated"));
+    fs::remove(folder_ + "/" + file);
+    EXPECT_THAT(errorOf(), HasSubstr(file));
+  }
+}
+
+// Whatever happens to the manifest is either found or changes nothing (white space).
+TEST_F(BundleTest, FindsEveryDamageOfTheManifest) {
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  const std::string manifest = contents("manifest.json");
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    std::string damaged = manifest;
+    damaged[i] ^= 1;
+    overwrite("manifest.json", damaged);
+    const auto bundle = readBundle(folder_);
+    if (bundle) {
+      EXPECT_EQ(bundle->name, "two-matrix") << i;
+      EXPECT_TRUE(std::isspace(manifest[i])) << i << " " << manifest.substr(i, 20);
+    }
+  }
+  for (size_t n = 0; n + 2 < manifest.size(); n += 7) {
+    overwrite("manifest.json", manifest.substr(0, n));
+    EXPECT_FALSE(readBundle(folder_).has_value());
+  }
+}
+
+TEST_F(BundleTest, RefusesANewerVersion) {
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  std::string manifest = contents("manifest.json");
+  const size_t at = manifest.find("\"version\": 1");
+  ASSERT_NE(at, std::string::npos);
+  overwrite("manifest.json", manifest.replace(at, 12, "\"version\": 2"));
+  EXPECT_THAT(errorOf(), HasSubstr("newer"));
+}
+
+TEST_F(BundleTest, RefusesWhatIsNoBundle) {
+  EXPECT_THAT(errorOf(), HasSubstr("not a bundle"));
+  fs::create_directories(folder_);
+  overwrite("manifest.json", "{\"format\": \"something else\"}");
+  EXPECT_THAT(errorOf(), HasSubstr("not a bundle"));
+}
+
+}  // namespace
+}  // namespace trireme::program

@@ -1,0 +1,99 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ir/program/checksum.h"
+#include "ir/program/text.h"
+#include "tests/support/program_builder.h"
+
+namespace trireme::program {
+namespace {
+
+using ::testing::HasSubstr;
+
+Program sample() { return trireme::testing::buildPipeline({2, 2, 2, 2, 2, 4, true}); }
+
+std::string errorOf(const std::string& bytes) {
+  const auto result = deserialize(bytes);
+  return result ? "" : result.error().message();
+}
+
+// The check value of CRC-32C (RFC 3720, appendix B.4: 32 zero bytes give 0x8A9136AA).
+TEST(Checksum, MatchesPublishedValues) {
+  EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8A9136AAu);
+  EXPECT_EQ(crc32c(""), 0u);
+}
+
+TEST(Serialize, RoundTripsExactly) {
+  const Program program = sample();
+  const std::string bytes = serialize(program);
+  const auto back = deserialize(bytes);
+  ASSERT_TRUE(back.has_value()) << back.error().message();
+  EXPECT_EQ(serialize(*back), bytes);
+  EXPECT_EQ(printListing(*back), printListing(program));
+  EXPECT_EQ(back->roles[1].tasks, program.roles[1].tasks);
+  EXPECT_EQ(back->roles[1].bodies[2].instructions, program.roles[1].bodies[2].instructions);
+  EXPECT_EQ(back->segments[5].ops, program.segments[5].ops);
+  EXPECT_EQ(back->ranks[5].group, program.ranks[5].group);
+  EXPECT_EQ(back->training.seed, program.training.seed);
+}
+
+TEST(Serialize, KeepsExtremeNumbers) {
+  Program program = sample();
+  program.training.epsilon = -0.0;
+  program.training.learningRate = 1e-310;
+  program.training.seed = UINT64_MAX;
+  program.roles[0].arenaBytes = INT64_MIN;
+  const auto back = deserialize(serialize(program));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_TRUE(std::signbit(back->training.epsilon));
+  EXPECT_EQ(back->training.learningRate, 1e-310);
+  EXPECT_EQ(back->training.seed, UINT64_MAX);
+  EXPECT_EQ(back->roles[0].arenaBytes, INT64_MIN);
+}
+
+TEST(Deserialize, RefusesEveryTruncation) {
+  const std::string bytes = serialize(trireme::testing::buildPipeline({1, 1, 1, 1, 1, 1}));
+  for (size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_FALSE(deserialize(bytes.substr(0, n)).has_value()) << n << " of " << bytes.size();
+  EXPECT_THAT(errorOf(bytes.substr(0, 10)), HasSubstr("truncated"));
+  EXPECT_THAT(errorOf(bytes.substr(0, bytes.size() - 1)), HasSubstr("truncated"));
+}
+
+// A flip of any bit is found: in the magic, version, length and checksum, and by it in the payload.
+TEST(Deserialize, RefusesEveryFlippedBit) {
+  std::string bytes = serialize(trireme::testing::buildPipeline({1, 1, 1, 1, 1, 1}));
+  for (size_t i = 0; i < bytes.size(); ++i)
+    for (int bit = 0; bit < 8; bit += i < 24 ? 1 : 7) {
+      bytes[i] = static_cast<char>(bytes[i] ^ (1 << bit));
+      EXPECT_FALSE(deserialize(bytes).has_value()) << "byte " << i << " bit " << bit;
+      bytes[i] = static_cast<char>(bytes[i] ^ (1 << bit));
+    }
+}
+
+TEST(Deserialize, SaysWhatIsWrong) {
+  const std::string bytes = serialize(sample());
+  EXPECT_THAT(errorOf("#!/bin/sh"), HasSubstr("not a program"));
+  EXPECT_THAT(errorOf(bytes + "x"), HasSubstr("behind the end"));
+  std::string newer = bytes;
+  newer[8] = 99;
+  EXPECT_THAT(errorOf(newer), HasSubstr("newer"));
+  std::string damaged = bytes;
+  damaged[bytes.size() / 2] ^= 1;
+  EXPECT_THAT(errorOf(damaged), HasSubstr("checksum"));
+}
+
+// A list that claims 2^32 - 1 elements behind a right checksum.
+TEST(Deserialize, DoesNotBelieveCounts) {
+  std::string bytes = serialize(sample());
+  const std::string payload(bytes.size() - 24, '\xFF');
+  const uint32_t crc = crc32c(payload);
+  bytes = bytes.substr(0, 20);
+  for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(crc >> (8 * i)));
+  EXPECT_THAT(errorOf(bytes + payload), HasSubstr("ends inside a field"));
+}
+
+}  // namespace
+}  // namespace trireme::program

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include "planner/frontier.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+// Every bound of every plan of the space holds, and is close to what it bounds.
+void expectAdmissible(const Query& query, int64_t devices) {
+  const CostFunctions costs = modelCosts(query);
+  double loosestTime = 1, loosestMemory = 1;
+  const std::vector<plan::Plan> plans = everyPlan(query, devices, costs);
+  ASSERT_GT(plans.size(), 10u);
+  for (const plan::Plan& plan : plans) {
+    const auto blocks = costs.blocks(plan);
+    const auto estimate = costs.estimate(plan);
+    ASSERT_TRUE(blocks.has_value() && estimate.has_value());
+    const PlanBound bound = boundOf(query, plan, *blocks);
+    EXPECT_LE(bound.time, estimate->step);
+    EXPECT_LE(bound.memory, estimate->memory.total());
+    const Group group{
+        plan.tp, plan.pp, plan.dp(), plan.microbatchSize, plan.recompute, plan.sequenceParallel};
+    EXPECT_LE(groupBound(query, group), estimate->step);
+    EXPECT_LE(probedBound(query, group, *blocks), bound.time);
+    loosestTime = std::min(loosestTime, bound.time / estimate->step);
+    loosestMemory = std::min(loosestMemory, bound.memory / estimate->memory.total());
+  }
+  std::printf(
+      "%zu plans: time bound at least %.1f %%, memory bound at least %.1f %% of the estimate\n",
+      plans.size(), 100 * loosestTime, 100 * loosestMemory);
+  EXPECT_GT(loosestTime, 0.5);
+  EXPECT_GT(loosestMemory, 0.8);
+}
+
+TEST(Bounds, HoldForASmallModel) { expectAdmissible(smallQuery(4, 4, 8), 4); }
+
+TEST(Bounds, HoldForOneLayer) { expectAdmissible(smallQuery(4, 1, 8), 4); }
+
+TEST(Bounds, HoldForTwoStagesOfOneLayer) { expectAdmissible(smallQuery(4, 2, 8), 4); }
+
+TEST(Bounds, HoldForUnevenLayersAndOddDegrees) {
+  Query query = smallQuery(6, 7, 12);
+  query.model = small::gpt(7, 48, 3);
+  query.cluster = small::cluster(6, 3);
+  expectAdmissible(query, 6);
+}
+
+TEST(Bounds, HoldForUntiedEmbeddingsAndSinglePrecision) {
+  Query query = smallQuery(4, 4, 8);
+  query.model.tiedEmbeddings = false;
+  query.training.precision = spec::Precision::kFp32;
+  expectAdmissible(query, 4);
+}
+
+TEST(Bounds, HoldForOtherStacks) {
+  Query query = smallQuery(4, 4, 8);
+  query.stack.flashAttention = false;
+  query.stack.overlapGradientReduction = true;
+  query.stack.overlapPipelineTransfers = false;
+  query.stack.optimizerBytesPerParameter = 20;
+  query.stack.fixedReserve = Bytes(1e6);
+  expectAdmissible(query, 4);
+}
+
+TEST(Bounds, HoldForLlama) {
+  Query query = smallQuery(4, 4, 8);
+  spec::ModelSpec& model = query.model;
+  model.family = spec::ModelFamily::kLlama;
+  model.norm = spec::NormKind::kRmsNorm;
+  model.activation = spec::ActivationKind::kSwiGlu;
+  model.position = spec::PositionKind::kRotary;
+  model.numKvHeads = 2;
+  model.tiedEmbeddings = model.qkvBias = model.linearBias = false;
+  expectAdmissible(query, 4);
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -1,0 +1,75 @@
+#include "planner/report.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+PlanResult answer() {
+  Query query = smallQuery(12, 6, 24);
+  query.model = small::gpt(6, 48, 3);
+  query.cluster = small::cluster(12, 6);
+  auto result = searchPlan(query);
+  EXPECT_TRUE(result.has_value());
+  return *result;
+}
+
+TEST(ToTable, FitsIntoAHundredColumns) {
+  std::istringstream lines(toTable(answer()));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_GT(count, 15);
+}
+
+TEST(ToTable, SharesAddUpToTheStep) {
+  const PlanResult result = answer();
+  double sum = 0;
+  for (const BreakdownPart& part : breakdownParts(result.estimate.breakdown))
+    sum += part.time / result.estimate.step;
+  EXPECT_NEAR(sum, 1, 1e-12);
+}
+
+TEST(MemoryParts, AddUpToTheTotal) {
+  const PlanResult result = answer();
+  Bytes sum;
+  for (const MemoryPart& part : memoryParts(result.estimate.memory)) sum += part.bytes;
+  EXPECT_EQ(sum, result.estimate.memory.total());
+}
+
+TEST(ToTable, SaysWhenDevicesAreLeftOver) {
+  PlanResult result = answer();
+  EXPECT_EQ(toTable(result).find("no legal layout"), std::string::npos);
+  result.gpusAvailable = 13;
+  EXPECT_NE(toTable(result).find("12 of 13: no legal layout has more"), std::string::npos);
+}
+
+TEST(ToJson, HoldsThePlanItself) {
+  const PlanResult result = answer();
+  const nlohmann::json json = toJson(result);
+  const auto plan = plan::parsePlan(json["plan"].get<std::string>(), "json");
+  ASSERT_TRUE(plan.has_value());
+  EXPECT_EQ(*plan, result.plan);
+  EXPECT_DOUBLE_EQ(json["estimate"]["stepSeconds"].get<double>(), result.estimate.step.count());
+  EXPECT_EQ(json["runnersUp"].size(), result.runnersUp.size());
+  EXPECT_TRUE(json["certificate"]["closed"].get<bool>());
+}
+
+TEST(Format, UsesBinaryUnitsForBytes) {
+  EXPECT_EQ(formatBytes(Bytes(17)), "17 B");
+  EXPECT_EQ(formatBytes(Bytes(1536)), "1.50 KiB");
+  EXPECT_EQ(formatBytes(Bytes(80.0 * 1024 * 1024 * 1024)), "80.00 GiB");
+}
+
+TEST(Format, PicksTheUnitOfATime) {
+  EXPECT_EQ(formatSeconds(Seconds(12.3456)), "12.346 s");
+  EXPECT_EQ(formatSeconds(Seconds(0.0123)), "12.300 ms");
+  EXPECT_EQ(formatSeconds(Seconds(4.5e-6)), "4.5 us");
+}
+
+}  // namespace
+}  // namespace trireme::planner

@@ -1,0 +1,262 @@
+#include "planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "planner/report.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+struct Answer {
+  plan::Plan plan;
+  Seconds step;
+};
+
+// The fastest plan that fits, of all; of equal ones the simplest.
+std::optional<Answer> byBruteForce(const Query& query, int64_t devices,
+                                   const CostFunctions& costs) {
+  std::optional<Answer> best;
+  for (const plan::Plan& plan : everyPlan(query, devices, costs)) {
+    const auto estimate = costs.estimate(plan);
+    EXPECT_TRUE(estimate.has_value()) << summary(plan) << estimate.error().message();
+    if (!estimate.has_value() || !estimate->fits()) continue;
+    const bool faster = !best || estimate->step < best->step;
+    const bool tie = best && estimate->step == best->step && simplerThan(plan, best->plan);
+    if (faster || tie) best = Answer{plan, estimate->step};
+  }
+  return best;
+}
+
+void expectOptimal(const Query& query, int64_t devices) {
+  const CostFunctions costs = modelCosts(query);
+  const auto expected = byBruteForce(query, devices, costs);
+  const auto found = searchPlan(query);
+  ASSERT_EQ(found.has_value(), expected.has_value());
+  if (!expected) return;
+  EXPECT_EQ(found->plan, expected->plan)
+      << summary(found->plan) << " | " << summary(expected->plan);
+  EXPECT_EQ(found->estimate.step, expected->step);
+  EXPECT_EQ(found->certificate.bound, expected->step);
+  EXPECT_EQ(found->certificate.gap, 0);
+  EXPECT_TRUE(found->certificate.closed);
+}
+
+TEST(Search, EqualsBruteForce) {
+  for (int64_t devices : {1, 2, 3, 4, 6})
+    for (int64_t layers : {1, 2, 4, 5}) expectOptimal(smallQuery(devices, layers, 12), devices);
+}
+
+TEST(Search, EqualsBruteForceWhenMemoryIsShort) {
+  Query query = smallQuery(4, 4, 8);
+  const CostFunctions costs = modelCosts(query);
+  std::set<double> needs;
+  for (const plan::Plan& plan : everyPlan(query, 4, costs))
+    needs.insert(costs.estimate(plan)->memory.total().count());
+  // From too little for any plan to enough for a third of them.
+  auto need = needs.begin();
+  query.cluster.device.memory = Bytes(*need - 1);
+  EXPECT_FALSE(searchPlan(query).has_value());
+  for (size_t step = 0; step < 8; ++step) {
+    query.cluster.device.memory = Bytes(*need);
+    expectOptimal(query, 4);
+    std::advance(need, static_cast<long>(needs.size() / 24));
+  }
+}
+
+TEST(Search, EqualsBruteForceForOtherStacks) {
+  Query query = smallQuery(4, 4, 8);
+  query.stack.flashAttention = false;
+  query.stack.overlapGradientReduction = true;
+  query.stack.overlapPipelineTransfers = false;
+  expectOptimal(query, 4);
+}
+
+// Estimates that have nothing to do with the bounds but to be above them: the order of the search
+// must not matter.
+TEST(Search, EqualsBruteForceUnderArbitraryCosts) {
+  const Query query = smallQuery(4, 4, 8);
+  const CostFunctions real = modelCosts(query);
+  for (size_t seed = 0; seed < 5; ++seed) {
+    CostFunctions costs = real;
+    costs.estimate = [&](const plan::Plan& plan) -> Result<cost::Estimate> {
+      const PlanBound bound = boundOf(query, plan, *real.blocks(plan));
+      const size_t noise = std::hash<std::string>()(plan::printPlan(plan)) + 7919 * seed;
+      cost::Estimate estimate;
+      estimate.step = bound.time * (1 + static_cast<double>(noise % 5));
+      estimate.breakdown.forward = estimate.step;
+      estimate.memoryAvailable = query.cluster.device.memory;
+      return estimate;
+    };
+    const auto expected = byBruteForce(query, 4, costs);
+    const auto found = searchPlan(query, costs);
+    ASSERT_TRUE(found.has_value() && expected);
+    EXPECT_EQ(found->plan, expected->plan) << seed;
+  }
+}
+
+TEST(Search, TiesGoToTheSimplestPlan) {
+  const Query query = smallQuery(4, 4, 8);
+  CostFunctions costs = modelCosts(query);
+  costs.estimate = [&](const plan::Plan&) -> Result<cost::Estimate> {
+    cost::Estimate estimate;
+    estimate.step = estimate.breakdown.forward = Seconds(1);
+    estimate.memoryAvailable = query.cluster.device.memory;
+    return estimate;
+  };
+  const auto found = searchPlan(query, costs);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->plan.tp, 1);
+  EXPECT_EQ(found->plan.pp, 1);
+  EXPECT_EQ(found->plan.microbatchSize, 1);
+  EXPECT_EQ(found->plan.stateSharding, plan::StateSharding::kNone);
+}
+
+TEST(Search, ObeysEveryPin) {
+  Query query = smallQuery(8, 4, 16);
+  query.pins.tp = 2;
+  query.pins.pp = 2;
+  query.pins.microbatchSize = 2;
+  query.pins.schedule = plan::ScheduleKind::kInterleaved;
+  query.pins.virtualStages = 2;
+  query.pins.recompute = plan::Recompute::kFull;
+  query.pins.stateSharding = plan::StateSharding::kOptimizer;
+  query.pins.sequenceParallel = false;
+  query.pins.scatterGather = true;
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  const plan::Plan& plan = found->plan;
+  EXPECT_EQ(summary(plan),
+            "tp 2, pp 2, dp 2, microbatch 2, interleaved x 2, recompute full, "
+            "sharded optimizer, scatter-gather");
+}
+
+TEST(Search, PinnedSwitchesAreNeverDroppedSilently) {
+  Query query = smallQuery(1);
+  query.pins.sequenceParallel = true;  // needs tp > 1, and there is one device
+  const auto found = searchPlan(query);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kInfeasible);
+}
+
+TEST(Search, UsesAllDevices) {
+  const auto found = searchPlan(smallQuery(6, 4, 12));
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->gpusUsed, 6);
+  EXPECT_EQ(found->plan.numRanks(), 6);
+}
+
+// 7 devices, 4 layers, 4 heads, batch 8: 7 divides none of them.
+TEST(Search, UsesFewerDevicesOnlyIfNoLayoutHasAll) {
+  Query query = smallQuery(7, 4, 8);
+  query.cluster = small::cluster(7, 7);
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->gpusAvailable, 7);
+  EXPECT_EQ(found->gpusUsed, 6);
+  std::set<std::string> rules;
+  for (const Rejection& rejection : found->rejections) rules.insert(rejection.rule);
+  EXPECT_TRUE(rules.contains("P3") && rules.contains("P4") && rules.contains("P8"));
+}
+
+TEST(Search, RunnersUpAreTheBestOfOtherDegreesInOrder) {
+  Query query = smallQuery(4, 4, 8);
+  query.topK = 4;
+  const CostFunctions costs = modelCosts(query);
+  std::map<std::tuple<int64_t, int64_t, int64_t>, Seconds> best;
+  for (const plan::Plan& plan : everyPlan(query, 4, costs)) {
+    const Seconds step = costs.estimate(plan)->step;
+    const auto [place, isNew] = best.try_emplace({plan.tp, plan.pp, plan.dp()}, step);
+    if (!isNew) place->second = std::min(place->second, step);
+  }
+  std::vector<Seconds> times;
+  for (const auto& [degrees, step] : best) times.push_back(step);
+  std::sort(times.begin(), times.end());
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value());
+  ASSERT_EQ(found->runnersUp.size(), 3u);
+  EXPECT_EQ(found->estimate.step, times[0]);
+  for (size_t i = 0; i < 3; ++i) {
+    const RunnerUp& runner = found->runnersUp[i];
+    EXPECT_EQ(runner.estimate.step, times[i + 1]);
+    EXPECT_EQ(runner.slower, times[i + 1] - times[0]);
+    EXPECT_NE(runner.lostBy, "tie");
+    EXPECT_GT(runner.lostByAmount, Seconds(0));
+  }
+}
+
+TEST(Search, IsDeterministic) {
+  const Query query = smallQuery(8, 6, 24);
+  const auto a = searchPlan(query), b = searchPlan(query);
+  ASSERT_TRUE(a.has_value() && b.has_value());
+  EXPECT_EQ(a->plan, b->plan);
+  EXPECT_EQ(a->certificate.numCosted, b->certificate.numCosted);
+}
+
+TEST(Search, AStoppedSearchReportsItsGap) {
+  const Query full = smallQuery(8, 4, 16);
+  CostFunctions costs = modelCosts(full);
+  const CostFunctions real = costs;
+  costs.estimate = [&](const plan::Plan& plan) {
+    auto estimate = real.estimate(plan);
+    estimate->step *= 3;  // far above every bound
+    return estimate;
+  };
+  Query query = full;
+  query.maxCosted = 1;
+  const auto found = searchPlan(query, costs);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_FALSE(found->certificate.closed);
+  EXPECT_EQ(found->certificate.numCosted, 1);
+  EXPECT_GT(found->certificate.gap, 0.5);
+  EXPECT_LT(found->certificate.bound, found->estimate.step);
+}
+
+TEST(Search, SaysByHowMuchNothingFitsAndWhatWould) {
+  Query query = smallQuery(4, 4, 8);
+  const CostFunctions costs = modelCosts(query);
+  query.pins.microbatchSize = 8;
+  query.pins.dp = 1;
+  query.pins.recompute = plan::Recompute::kNone;
+  Bytes least(1e18), leastFree(1e18);
+  for (const plan::Plan& plan : everyPlan(query, 4, costs))
+    least = std::min(least, costs.estimate(plan)->memory.total());
+  query.cluster.device.memory = least * 0.99;
+  const auto found = searchPlan(query);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kInfeasible);
+  const std::string& message = found.error().message();
+  EXPECT_NE(message.find(formatBytes(least)), std::string::npos) << message;
+  EXPECT_NE(message.find("too much"), std::string::npos) << message;
+  EXPECT_NE(message.find("microbatch"), std::string::npos) << message;
+  EXPECT_NE(message.find("pinned: 8"), std::string::npos) << message;
+}
+
+TEST(Search, PrunesThousandsOfCandidatesWithoutCostingThem) {
+  Query query = smallQuery(64, 16, 256);
+  query.cluster = small::cluster(64, 8);
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value());
+  int64_t pruned = 0;
+  for (const PruneCount& count : found->certificate.pruned) pruned += count.count;
+  EXPECT_GT(found->certificate.numGroups, 100);
+  EXPECT_GT(pruned, 10 * found->certificate.numCosted);
+  std::printf("%ld groups, %ld bounded, %ld costed in %.3f s\n",
+              static_cast<long>(found->certificate.numGroups),
+              static_cast<long>(found->certificate.numBounded),
+              static_cast<long>(found->certificate.numCosted), found->seconds);
+}
+
+TEST(Search, RefusesMoreDevicesThanThereAre) {
+  Query query = smallQuery(4);
+  query.pins.gpus = 8;
+  const auto found = searchPlan(query);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace trireme::planner
