@@ -1,5 +1,6 @@
-// Bandwidth of generated kernels on one thread, beside a copy of the same size: each is bound by memory,
-// so the figure to compare is GB/s. Bytes are those that must move: operands that outlive the segment.
+// Bandwidth of generated kernels on one thread, beside a copy of the same size: each is bound by
+// memory, so the figure to compare is GB/s. Bytes are those that must move: operands that outlive
+// the segment.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -102,7 +103,8 @@ void swiGlu(Chain& c) {
 void* load(const std::string& object) {
   char path[] = "/tmp/trireme-bench-XXXXXX";
   const int file = mkstemp(path);
-  if (write(file, object.data(), object.size()) != static_cast<ssize_t>(object.size())) std::abort();
+  if (write(file, object.data(), object.size()) != static_cast<ssize_t>(object.size()))
+    std::abort();
   close(file);
   void* handle = dlopen(path, RTLD_NOW);
   unlink(path);
@@ -152,22 +154,26 @@ void copy(benchmark::State& state) {
 
 int main(int argc, char** argv) {
   using namespace trireme;
-  const std::pair<const char*, Maker> makers[] = {
-      {"add", add},           {"bias_gelu", biasGelu},
-      {"gelu_grad", geluGrad}, {"dropout", dropout},
-      {"layer_norm", layerNorm}, {"bias_dropout_add_norm", biasDropoutAddNorm},
-      {"rms_norm", rmsNorm},  {"layer_norm_grad", layerNormGrad},
-      {"bias_grad", biasGrad}, {"rotary", rotary},
-      {"swiglu", swiGlu}};
+  const std::pair<const char*, Maker> makers[] = {{"add", add},
+                                                  {"bias_gelu", biasGelu},
+                                                  {"gelu_grad", geluGrad},
+                                                  {"dropout", dropout},
+                                                  {"layer_norm", layerNorm},
+                                                  {"bias_dropout_add_norm", biasDropoutAddNorm},
+                                                  {"rms_norm", rmsNorm},
+                                                  {"layer_norm_grad", layerNormGrad},
+                                                  {"bias_grad", biasGrad},
+                                                  {"rotary", rotary},
+                                                  {"swiglu", swiGlu}};
   const std::vector<std::vector<int64_t>> sizes = {{64, 3072}, {4096, 12288}};
   for (const auto& size : sizes) benchmark::RegisterBenchmark("memcpy", copy)->Args(size);
   for (const auto& [name, make] : makers)
     for (DType type : {DType::kF32, DType::kBf16})
       for (const auto& size : sizes) {
         const std::string label = fmt::format("{}/{}", name, dtypeName(type));
-        benchmark::RegisterBenchmark(
-            label.c_str(), [make = make, type](benchmark::State& s) { run(s, make, type); })
-            ->Args(size);
+        benchmark::RegisterBenchmark(label.c_str(), [make = make, type](benchmark::State& s) {
+          run(s, make, type);
+        })->Args(size);
       }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

@@ -56,7 +56,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     }
   if (!unknown.empty() && &command == &app) {
     std::vector<std::string> names;
-    for (const CLI::App* subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
+    for (const CLI::App* subcommand : app.get_subcommands({}))
+      names.push_back(subcommand->get_name());
     return fmt::format("unknown command '{}'{}", unknown[0], spec::suggestion(unknown[0], names));
   }
   if (!unknown.empty()) return fmt::format("unexpected argument '{}'", unknown[0]);
@@ -79,8 +80,8 @@ int parseAndRun(CLI::App& app, int argc, const char* const* argv,
     const Result<int> result = action();
     if (result.has_value()) return *result;
     const bool isBug = result.error().code() == StatusCode::kInternal;
-    return fail(kExitFailure, (isBug ? "internal error (please report it): " : "") +
-                                  result.error().message());
+    return fail(kExitFailure,
+                (isBug ? "internal error (please report it): " : "") + result.error().message());
   }
   return fail(kExitUsage, "no command given; see 'trireme --help'");
 }
@@ -93,7 +94,8 @@ int runCommandLine(int argc, const char* const* argv) {
     app.set_version_flag("--version", versionText(), "Print the version and exit");
     app.set_help_flag("-h,--help", "Print this help and exit");
     app.require_subcommand(0, 1);
-    app.footer("Example:\n  trireme plan --model gpt.yaml --cluster dgx.yaml --batch 512 --seq 2048");
+    app.footer(
+        "Example:\n  trireme plan --model gpt.yaml --cluster dgx.yaml --batch 512 --seq 2048");
     std::vector<std::pair<CLI::App*, Action>> actions;
     for (const Command* command : {&kPlanCommand, &kCompileCommand, &kRunCommand}) {
       CLI::App* subcommand =

@@ -44,7 +44,8 @@ Status compileKernels(const CompileOptions& options, program::Bundle& bundle) {
   return {};
 #else
   static_cast<void>(options), static_cast<void>(bundle);
-  return unavailable("this build of trireme cannot compile: it was configured with TRIREME_MLIR=OFF");
+  return unavailable(
+      "this build of trireme cannot compile: it was configured with TRIREME_MLIR=OFF");
 #endif
 }
 
@@ -119,8 +120,7 @@ Result<int> runCompile(const CompileOptions& options) {
              bundle.program.roles.size());
   fmt::print("{:<14}{}\n", "code", describeKernels(bundle));
   fmt::print("{}", rolesTable(bundle.program));
-  if (simulated)
-    fmt::print("{:<14}{} per step\n", "simulated", planner::formatSeconds(*simulated));
+  if (simulated) fmt::print("{:<14}{} per step\n", "simulated", planner::formatSeconds(*simulated));
   fmt::print("{:<14}{} in {}\n", "bundle", options.output,
              planner::formatSeconds(Seconds(elapsed.count())));
   return kExitOk;
@@ -132,7 +132,8 @@ Action addCompile(CLI::App& app) {
       ->required();
   addPath(app, "--plan", &options->plan, "FILE", "Plan: of `trireme plan`, or written by hand")
       ->required();
-  addPath(app, "-o,--output", &options->output, "BUNDLE", "Folder to write; replaces an older bundle")
+  addPath(app, "-o,--output", &options->output, "BUNDLE",
+          "Folder to write; replaces an older bundle")
       ->required();
   addPath(app, "--dump-ir", &options->dumpFolder, "DIR", "Write the IR after each phase here");
   const std::string simulation = "Simulation";
@@ -151,8 +152,8 @@ Action addCompile(CLI::App& app) {
 
 }  // namespace
 
-const Command kCompileCommand = {
-    "compile", "Lower a plan to one program per rank",
-    "trireme compile --model gpt.yaml --plan plan.yaml -o gpt.bundle", addCompile};
+const Command kCompileCommand = {"compile", "Lower a plan to one program per rank",
+                                 "trireme compile --model gpt.yaml --plan plan.yaml -o gpt.bundle",
+                                 addCompile};
 
 }  // namespace trireme::cli

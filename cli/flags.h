@@ -35,7 +35,8 @@ size_t parseChoice(const std::string& flag, const std::string& text,
 // One of the values 0, 1, ... of an enum, under the names that `nameOf` gives them.
 template <typename Enum>
 CLI::Option* addChoice(CLI::App& app, const std::string& flag, std::optional<Enum>* out,
-                       std::string_view (*nameOf)(Enum), Enum last, const std::string& description) {
+                       std::string_view (*nameOf)(Enum), Enum last,
+                       const std::string& description) {
   std::vector<std::string> names;
   std::string shown;
   for (int value = 0; value <= static_cast<int>(last); ++value) {

@@ -8,8 +8,10 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
+#include "cli/output/wrap.h"
 #include "cli/write_file.h"
 #include "ir/spec/load.h"
+#include "planner/explain.h"
 #include "planner/report.h"
 #include "planner/search.h"
 
@@ -67,15 +69,32 @@ std::string describe(const planner::Query& query) {
       training.sequenceLength, spec::precisionName(training.precision));
 }
 
+std::string describe(const planner::Explanation& why) {
+  std::string text =
+      fmt::format("{:<14}{} takes most of the step, {:.1f} %; {} of memory are left\n", "why",
+                  why.bottleneck, 100 * why.share, planner::formatBytes(why.slack));
+  for (const planner::Alternative& alternative : why.alternatives)
+    text += wrapLine("  " + planner::toLine(alternative), 6);
+  return text;
+}
+
+nlohmann::json toJson(const planner::PlanResult& result, const planner::Explanation& why) {
+  nlohmann::json json = planner::toJson(result);
+  for (const planner::Alternative& alternative : why.alternatives)
+    json["why"].push_back(planner::toLine(alternative));
+  return json;
+}
+
 Result<int> runPlan(const PlanOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
   TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query));
   if (!options.output.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(result.plan)));
+  TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
   if (options.json)
-    fmt::print("{}\n", planner::toJson(result).dump(2));
+    fmt::print("{}\n", toJson(result, why).dump(2));
   else
-    fmt::print("{}{}", describe(query), planner::toTable(result));
+    fmt::print("{}{}{}", describe(query), planner::toTable(result), describe(why));
   if (!options.output.empty()) fmt::print(stderr, "wrote {}\n", options.output);
   return 0;
 }
@@ -128,9 +147,9 @@ Action addPlan(CLI::App& app) {
 
 }  // namespace
 
-const Command kPlanCommand = {
-    "plan", "Find the fastest plan that fits in memory, and say why",
-    "trireme plan --model gpt.yaml --cluster dgx.yaml --gpus 64 --batch 512 --seq 2048 -o plan.yaml",
-    addPlan};
+const Command kPlanCommand = {"plan", "Find the fastest plan that fits in memory, and say why",
+                              "trireme plan --model gpt.yaml --cluster dgx.yaml --gpus 64 --batch "
+                              "512 --seq 2048 -o plan.yaml",
+                              addPlan};
 
 }  // namespace trireme::cli

@@ -20,14 +20,13 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, precision));
   if (program.numRanks() > cluster.numDevices)
-    return Error(invalidArgument(fmt::format("{}: the plan has {} ranks, the cluster {} devices",
-                                             options.cluster, program.numRanks(),
-                                             cluster.numDevices)));
+    return Error(
+        invalidArgument(fmt::format("{}: the plan has {} ranks, the cluster {} devices",
+                                    options.cluster, program.numRanks(), cluster.numDevices)));
   cost::SimulationOptions simulation;
   simulation.trace = !options.trace.empty();
-  TRIREME_ASSIGN_OR_RETURN(
-      const cost::Simulation result,
-      cost::simulate(program, cost::ClusterCosts(cluster, stack), simulation));
+  TRIREME_ASSIGN_OR_RETURN(const cost::Simulation result,
+                           cost::simulate(program, cost::ClusterCosts(cluster, stack), simulation));
   if (simulation.trace)
     TRIREME_RETURN_IF_ERROR(
         writeFile(options.trace, program::toPerfettoJson(program, result.events)));

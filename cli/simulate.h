@@ -13,13 +13,12 @@ namespace trireme::cli {
 struct SimulateOptions {
   std::string cluster;  // empty: do not simulate
   std::string stack;
-  std::string trace;    // where the Perfetto trace goes; empty: nowhere
+  std::string trace;  // where the Perfetto trace goes; empty: nowhere
 };
 
-// Time of one step of a verified program. The trace has one rank of each kind: ranks that cannot be told apart
-// take equal time.
-// kInvalidArgument: the cluster has fewer devices than the program ranks; others: those of the specs,
-// cost::simulate and writeFile.
+// Time of one step of a verified program. The trace has one rank of each kind: ranks that cannot be
+// told apart take equal time. kInvalidArgument: the cluster has fewer devices than the program
+// ranks; others: those of the specs, cost::simulate and writeFile.
 Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
                                             const program::Program& program,
                                             spec::Precision precision);

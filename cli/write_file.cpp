@@ -42,7 +42,7 @@ Status writeTo(const std::string& place, const std::string& text, bool sync,
 }  // namespace
 
 Status writeFile(const std::string& path, const std::string& text) {
-  struct stat info{};
+  struct stat info {};
   const bool exists = stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
     errno = EISDIR;

@@ -25,7 +25,7 @@ using program::KernelCallKind;
 
 // What the kernels use if there. Others are left out, so that a bundle runs wherever it can.
 constexpr std::array<const char*, 11> kUsefulFeatures = {
-    "sse4.2", "avx",  "avx2",    "fma",      "f16c",     "bmi",
+    "sse4.2", "avx",     "avx2",     "fma",      "f16c",    "bmi",
     "bmi2",   "avx512f", "avx512bw", "avx512dq", "avx512vl"};
 
 Status checkFeatures(const std::vector<std::string>& features) {
@@ -77,8 +77,8 @@ KernelCall libraryCall(mlir::Operation* op) {
   call.kind = KernelCallKind::kLibrary;
   call.op.kind = dialect::kindOf(op);
   call.op.attributes = dialect::attributesOf(op);
-  const unsigned numInputs = op->getNumOperands() -
-                             static_cast<unsigned>(dialect::numAccumulators(call.op.kind));
+  const unsigned numInputs =
+      op->getNumOperands() - static_cast<unsigned>(dialect::numAccumulators(call.op.kind));
   for (unsigned i = 0; i < numInputs; ++i) call.op.inputs.push_back(placeOf(op->getOperand(i)));
   for (mlir::Value result : op->getResults()) call.op.outputs.push_back(placeOf(result));
   return call;

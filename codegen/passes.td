@@ -7,11 +7,12 @@ include "mlir/Pass/PassBase.td"
 def SplitNormGradPass : Pass<"trireme-split-norm-grad", "::mlir::func::FuncOp"> {
   let summary = "Split the gradient of a norm by what it iterates over";
   let description = [{
-    dx is computed token by token, dgamma and dbeta column by column over all tokens: no one loop can
-    be split over threads for both. The part for the weights comes first, because dx may be followed
-    by an op that overwrites dy.
+    dx is computed token by token, dgamma and dbeta column by column over all tokens: no one loop
+    can be split over threads for both. The part for the weights comes first, because dx may be
+    followed by an op that overwrites dy.
 
-    %dx, %dg = trireme.rms_norm_grad %x, %gamma, %rstd, %dy, %old {trireme.places = array<i32: 5, 6>}
+    %dx, %dg = trireme.rms_norm_grad %x, %gamma, %rstd, %dy, %old
+        {trireme.places = array<i32: 5, 6>}
     becomes
     %dg = trireme.rms_norm_grad_weight %x, %rstd, %dy, %old {trireme.places = array<i32: 6>}
     %dx = trireme.rms_norm_grad_input %x, %gamma, %rstd, %dy {trireme.places = array<i32: 5>}
@@ -22,8 +23,9 @@ def SplitNormGradPass : Pass<"trireme-split-norm-grad", "::mlir::func::FuncOp"> 
 def FusePass : Pass<"trireme-fuse", "::mlir::ModuleOp"> {
   let summary = "Outline the ops between library calls into kernels, fusing neighbours";
   let description = [{
-    Every op that the runtime has no library kernel for is moved into a function marked `trireme.kernel`,
-    together with the following ops that can share its loop over tokens. Equal kernels become one function.
+    Every op that the runtime has no library kernel for is moved into a function marked
+    `trireme.kernel`, together with the following ops that can share its loop over tokens. Equal
+    kernels become one function.
 
     %1 = trireme.bias_add %0, %bias {trireme.places = array<i32: 3>}
     %2 = trireme.dropout %1 {...}
@@ -31,18 +33,18 @@ def FusePass : Pass<"trireme-fuse", "::mlir::ModuleOp"> {
     becomes
     %3 = call @bias_add_dropout_add_0(%0, %bias, %x) {trireme.places = array<i32: 5>}
 
-    A value that is read outside of the kernel, or again after a norm's reduction inside of it, is a
-    result of the kernel and stored at its place; others stay in registers.
+    A value that is read outside of the kernel, or again after a norm's reduction inside of it, is
+    a result of the kernel and stored at its place; others stay in registers.
 
     An op joins the kernel only if:
     - (C1) no library op stands between it and the kernel;
     - (C2) it has the same tokens, and its columns line up with the kernel's;
     - (C3) it reads a value that the kernel reads or makes;
-    - (C4) the kernel then has at most one op that needs whole rows (a norm) or pairs of columns (swiglu,
-           rotary);
-    - (C5) it can move up to the kernel: it needs nothing from the ops that it passes, and none of them
-           reads a value for the last time before this op, or makes one that this op replaces, because an
-           op may write over a value that it is the last to read.
+    - (C4) the kernel then has at most one op that needs whole rows (a norm) or pairs of columns
+           (swiglu, rotary);
+    - (C5) it can move up to the kernel: it needs nothing from the ops that it passes, and none of
+           them reads a value that this op is the last to read, because an op may write over such a
+           value, or touches the place of its result.
   }];
   let options = [Option<"fuse", "fuse", "bool", "true", "false: one kernel per op">];
   let dependentDialects = ["::mlir::func::FuncDialect", "::trireme::dialect::TriremeDialect"];
@@ -51,8 +53,9 @@ def FusePass : Pass<"trireme-fuse", "::mlir::ModuleOp"> {
 def LowerKernelsPass : Pass<"trireme-lower-kernels", "::mlir::ModuleOp"> {
   let summary = "Turn kernels into loops with vectors";
   let description = [{
-    A kernel on tensors becomes a function with the ABI of program::GeneratedKernel: operands are its
-    arguments, then its results. `trireme.extent` and `trireme.grain` say how the runtime may split it.
+    A kernel on tensors becomes a function with the ABI of program::GeneratedKernel: operands are
+    its arguments, then its results. `trireme.extent` and `trireme.grain` say how the runtime may
+    split it.
 
     func.func @gelu_0(%u: tensor<8x2x64xf32>) -> tensor<8x2x64xf32> attributes {trireme.kernel}
     becomes

@@ -46,8 +46,10 @@ Seconds durationOf(const Program& program, const CostProvider& costs, int32_t ra
     case InstructionKind::kAllGather:
       return costs.collective(program, program::groupOf(program, rank, in.group), in.kind, payload);
     case InstructionKind::kRepeat:
-    case InstructionKind::kWait: return {};
-    default: return costs.local(program, rank, in);
+    case InstructionKind::kWait:
+      return {};
+    default:
+      return costs.local(program, rank, in);
   }
 }
 
@@ -61,7 +63,8 @@ Flow timedFlow(const Program& program, const CostProvider& costs, int32_t rank, 
   for (FlowPart& part : flow.parts) part.seconds = seconds[at(part.instruction)];
   for (FlowStep& step : flow.steps) {
     if (step.kind != FlowStep::Kind::kLocal) step.seconds = seconds[at(step.instruction)];
-    for (int32_t p = 0; p < step.numParts; ++p) step.seconds += flow.parts[at(step.firstPart + p)].seconds;
+    for (int32_t p = 0; p < step.numParts; ++p)
+      step.seconds += flow.parts[at(step.firstPart + p)].seconds;
   }
   return flow;
 }
@@ -76,8 +79,8 @@ void addTrace(const Program& program, int32_t rank, const std::vector<Flow>& flo
     double begin = p.begin;
     const auto add = [&](int32_t instruction, int32_t layer, double end) {
       const Instruction& in = role.bodies[at(task.body)].instructions[at(instruction)];
-      events.push_back({rank, in.stream, in.kind, task.direction, task.chunk, task.microbatch, layer,
-                        in.segment, 0, begin, end, payloadBytes(role, in)});
+      events.push_back({rank, in.stream, in.kind, task.direction, task.chunk, task.microbatch,
+                        layer, in.segment, 0, begin, end, payloadBytes(role, in)});
       begin = end;
     };
     if (step.kind == FlowStep::Kind::kWait) continue;

@@ -1,7 +1,7 @@
 // Plays the programs of a step against the clock: the very instructions that the runtime executes.
 //
-// Instructions are issued infinitely far ahead. The instructions of one stream follow each other; a wait
-// holds its stream until the event. A send and its receive start when both are reached and end
+// Instructions are issued infinitely far ahead. The instructions of one stream follow each other; a
+// wait holds its stream until the event. A send and its receive start when both are reached and end
 // together; so do the collectives of a group. Streams do not slow each other down: a provider that
 // models contention gives longer times.
 #pragma once
@@ -42,8 +42,8 @@ struct RankUse {
 };
 
 struct SimulationOptions {
-  // Ranks that cannot be told apart take equal time and are simulated once. With `allRanks` everyone
-  // is: for providers whose times depend on where a rank is.
+  // Ranks that cannot be told apart take equal time and are simulated once. With `allRanks`
+  // everyone is: for providers whose times depend on where a rank is.
   bool allRanks = false;
   bool trace = false;
 };

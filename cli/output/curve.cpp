@@ -51,7 +51,8 @@ std::string drawCurve(const std::vector<double>& values, int64_t first, int widt
   const std::string start = fmt::format("{}", first);
   const size_t rest = std::max(columns.size(), start.size() + 1 + last.size()) - start.size();
   text += fmt::format("  {:>{}} +{}\n", "", margin, std::string(columns.size(), '-'));
-  text += fmt::format("  {:>{}}  {}{:>{}}\n", "", margin, start, values.size() > 1 ? last : "", rest);
+  text +=
+      fmt::format("  {:>{}}  {}{:>{}}\n", "", margin, start, values.size() > 1 ? last : "", rest);
   text.erase(text.find_last_not_of(" \n") + 1);
   return text + "\n";
 }

@@ -6,8 +6,9 @@
 
 namespace trireme::cli {
 
-// `values` from left to right, each column the mean of the values that fall into it; the two numbers
-// at the left are the ends of the scale, those below are `first` and the number of the last value.
+// `values` from left to right, each column the mean of the values that fall into it; the two
+// numbers at the left are the ends of the scale, those below are `first` and the number of the last
+// value.
 //
 //   5.55 |*
 //        | **

@@ -22,12 +22,11 @@ size_t terminalWidth() {
 }  // namespace
 
 std::string drawProgress(double done, const std::string& text, size_t width) {
-  constexpr int kBar = 20;
+  constexpr int kBar = 10;
   const double share = std::clamp(done, 0.0, 1.0);
   const auto full = static_cast<size_t>(std::floor(share * kBar));
   const std::string line =
-      fmt::format("[{}{}] {:3.0f}%  {}", std::string(full, '#'), std::string(kBar - full, '-'),
-                  std::floor(share * 100), text);
+      fmt::format("[{}{}] {}", std::string(full, '#'), std::string(kBar - full, '-'), text);
   return line.substr(0, width);
 }
 

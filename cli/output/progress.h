@@ -5,8 +5,8 @@
 
 namespace trireme::cli {
 
-// Draws on stderr, and only if that is a terminal and the work has taken more than two seconds; logs
-// and pipes see nothing. The line goes away with the object.
+// Draws on stderr, and only if that is a terminal and the work has taken more than two seconds;
+// logs and pipes see nothing. The line goes away with the object.
 class Progress {
  public:
   Progress();
@@ -25,7 +25,7 @@ class Progress {
   bool isVisible_ = false;
 };
 
-// "[#####-----]  50%  text", cut to `width` characters.
+// "[#####-----] text", cut to `width` characters.
 std::string drawProgress(double done, const std::string& text, size_t width);
 
 }  // namespace trireme::cli

@@ -33,7 +33,8 @@ std::string checkpointPath(const std::string& folder, int64_t numStepsDone) {
 Status createCheckpointFolder(const std::string& folder) {
   std::error_code code;
   fs::create_directories(folder, code);
-  if (code) return unavailable(fmt::format("{}: cannot create the folder: {}", folder, code.message()));
+  if (code)
+    return unavailable(fmt::format("{}: cannot create the folder: {}", folder, code.message()));
   return {};
 }
 
@@ -53,7 +54,8 @@ Result<std::string> findCheckpoint(const std::string& fileOrFolder) {
     latest = step;
     path = entries->path().string();
   }
-  if (code) return Error(unavailable(fmt::format("{}: cannot read: {}", fileOrFolder, code.message())));
+  if (code)
+    return Error(unavailable(fmt::format("{}: cannot read: {}", fileOrFolder, code.message())));
   if (!latest)
     return Error(invalidArgument(
         fmt::format("{}: no checkpoint ({}*{}) in this folder", fileOrFolder, kPrefix, kSuffix)));

@@ -21,9 +21,12 @@ Result<MetricsFile> MetricsFile::open(const std::string& path, bool append) {
 Status MetricsFile::write(const runtime::StepResult& step, int64_t tokens) {
   if (!file_) return {};
   const nlohmann::ordered_json line = {
-      {"step", step.step},          {"loss", step.loss},
-      {"grad_norm", step.gradNorm}, {"lr", step.learningRate},
-      {"seconds", step.seconds},    {"tokens_per_second", static_cast<double>(tokens) / step.seconds}};
+      {"step", step.step},
+      {"loss", step.loss},
+      {"grad_norm", step.gradNorm},
+      {"lr", step.learningRate},
+      {"seconds", step.seconds},
+      {"tokens_per_second", static_cast<double>(tokens) / step.seconds}};
   const std::string text = line.dump() + "\n";
   if (std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() &&
       std::fflush(file_.get()) == 0)

@@ -12,8 +12,8 @@ namespace trireme::cli {
 
 class MetricsFile {
  public:
-  // `append`: continue the file of an interrupted run; else start it anew. An empty path: write nothing.
-  // kUnavailable: the file cannot be opened.
+  // `append`: continue the file of an interrupted run; else start it anew. An empty path: write
+  // nothing. kUnavailable: the file cannot be opened.
   static Result<MetricsFile> open(const std::string& path, bool append);
 
   // The line is on its way to the disk when this returns. kResourceExhausted: the disk is full.

@@ -50,9 +50,9 @@ Seconds measuredStep(const LoopResult& loop) {
 
 std::string shortReport(const RunReport& report) {
   const auto& steps = report.loop.steps;
-  return fmt::format("steps {} to {}: loss {:.4f} -> {:.4f}, {} per step{}\n", steps.front().step + 1,
-                     steps.back().step + 1, steps.front().loss, steps.back().loss,
-                     formatSeconds(measuredStep(report.loop)),
+  return fmt::format("steps {} to {}: loss {:.4f} -> {:.4f}, {} per step{}\n",
+                     steps.front().step + 1, steps.back().step + 1, steps.front().loss,
+                     steps.back().loss, formatSeconds(measuredStep(report.loop)),
                      report.loop.interrupted ? ", interrupted" : "");
 }
 
@@ -64,9 +64,9 @@ std::string longReport(const RunReport& report) {
   };
   const int64_t ranks = report.plan.numRanks();
   field("plan", planner::summary(report.plan));
-  field("steps", fmt::format("{} to {} on {} rank{}{}", steps.front().step + 1,
-                             steps.back().step + 1, ranks, ranks == 1 ? "" : "s",
-                             report.loop.interrupted ? ", interrupted" : ""));
+  field("steps",
+        fmt::format("{} to {} on {} rank{}{}", steps.front().step + 1, steps.back().step + 1, ranks,
+                    ranks == 1 ? "" : "s", report.loop.interrupted ? ", interrupted" : ""));
   field("step time", stepTimes(report));
   field("memory", fmt::format("process {} at its peak, of which arenas {}",
                               formatBytes(report.memory.peak), formatBytes(report.arenas)));

@@ -23,8 +23,9 @@ struct RunReport {
 // The median, without the first step, which is slower (pages are touched, threads start).
 Seconds measuredStep(const LoopResult& loop);
 
-std::string shortReport(const RunReport& report);    // one line
-std::string longReport(const RunReport& report);     // lines of at most 100 columns, with the loss curve
+std::string shortReport(const RunReport& report);  // one line
+std::string longReport(
+    const RunReport& report);  // lines of at most 100 columns, with the loss curve
 nlohmann::ordered_json jsonReport(const RunReport& report);
 
 }  // namespace trireme::cli

@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
 #include "cli/run/checkpoint_folder.h"
 #include "cli/run/report.h"
-#include "cli/command_line.h"
 #include "cli/write_file.h"
 #include "cost_models/estimate.h"
 #include "ir/program/bundle.h"
@@ -102,10 +102,13 @@ void print(const RunReport& report, const RunOptions& options) {
 Result<int> runTraining(const RunOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(program::Bundle bundle, program::readBundle(options.bundle));
   RunReport report;
-  TRIREME_ASSIGN_OR_RETURN(report.plan, plan::parsePlan(bundle.planText, options.bundle + "/plan.yaml"));
-  TRIREME_ASSIGN_OR_RETURN(report.predictedStep, predictStep(options, report.plan, bundle.modelText));
+  TRIREME_ASSIGN_OR_RETURN(report.plan,
+                           plan::parsePlan(bundle.planText, options.bundle + "/plan.yaml"));
+  TRIREME_ASSIGN_OR_RETURN(report.predictedStep,
+                           predictStep(options, report.plan, bundle.modelText));
   const program::Training training = bundle.program.training;
-  LoopOptions loop{.numSteps = 0, .saveFolder = options.save, .saveEvery = options.saveEvery.value_or(0)};
+  LoopOptions loop{
+      .numSteps = 0, .saveFolder = options.save, .saveEvery = options.saveEvery.value_or(0)};
   TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
   TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options.data));
   if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createCheckpointFolder(options.save));

@@ -17,8 +17,8 @@ using planner::formatBytes;
 using runtime::StepResult;
 
 std::string describe(const StepResult& step, const program::Program& program, int64_t numSteps) {
-  return fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  process {}, arenas {}",
-                     step.step + 1, numSteps, step.loss,
+  return fmt::format("step {}/{}  loss {:.4f}  {:.0f} tok/s  RSS {}, arenas {}", step.step + 1,
+                     numSteps, step.loss,
                      static_cast<double>(tokensPerStep(program)) / step.seconds,
                      formatBytes(readProcessMemory().now), formatBytes(arenaBytes(program)));
 }

@@ -14,9 +14,9 @@
 namespace trireme::cli {
 
 struct LoopOptions {
-  int64_t numSteps = 0;      // the number of steps done, counted from the start of training, to stop at
-  std::string saveFolder;    // empty: no checkpoints
-  int64_t saveEvery = 0;     // steps; 0: only at the end
+  int64_t numSteps = 0;  // the number of steps done, counted from the start of training, to stop at
+  std::string saveFolder;  // empty: no checkpoints
+  int64_t saveEvery = 0;   // steps; 0: only at the end
 };
 
 struct LoopResult {
@@ -25,10 +25,10 @@ struct LoopResult {
   bool interrupted = false;
 };
 
-// Runs `session` on `data`; each step goes to `metrics` when it is done. Stops after a complete step
-// and saves a checkpoint however it stops, but for a failure.
-// Errors: those of Session::step and Session::saveCheckpoint; kInvalidArgument also if the loss is not
-// finite any more (nothing is saved then).
+// Runs `session` on `data`; each step goes to `metrics` when it is done. Stops after a complete
+// step and saves a checkpoint however it stops, but for a failure. Errors: those of Session::step
+// and Session::saveCheckpoint; kInvalidArgument also if the loss is not finite any more (nothing is
+// saved then).
 Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, MetricsFile& metrics,
                          const LoopOptions& options);
 

@@ -51,8 +51,8 @@ class SegmentBuilder {
       if (graph::accumulates(op.kind, static_cast<int>(i))) inputs.push_back(read(op.outputs[i]));
       outputs.push_back(typeOf(op.outputs[i]));
     }
-    mlir::Operation* made = dialect::createComputeOp(builder_, func_.getLoc(), op.kind,
-                                                     op.attributes, inputs, outputs);
+    mlir::Operation* made =
+        dialect::createComputeOp(builder_, func_.getLoc(), op.kind, op.attributes, inputs, outputs);
     made->setAttr(dialect::kPlaces, builder_.getDenseI32ArrayAttr(op.outputs));
     for (size_t i = 0; i < op.outputs.size(); ++i) current_[op.outputs[i]] = made->getResult(i);
   }

@@ -9,7 +9,8 @@
 
 namespace trireme::codegen {
 
-// Converts the functions of a module, lowered kernels only, to the LLVM dialect. Errors are diagnostics.
+// Converts the functions of a module, lowered kernels only, to the LLVM dialect. Errors are
+// diagnostics.
 mlir::LogicalResult convertToLlvm(mlir::ModuleOp module);
 
 struct EmittedCode {
@@ -17,9 +18,8 @@ struct EmittedCode {
   std::string object;  // ELF, relocatable
 };
 
-// Compiles a module in the LLVM dialect for x86-64 with `cpuFeatures` and nothing else: never for the
-// model of this machine, so that equal features give equal code.
-// kInternal: LLVM refused.
+// Compiles a module in the LLVM dialect for x86-64 with `cpuFeatures` and nothing else: never for
+// the model of this machine, so that equal features give equal code. kInternal: LLVM refused.
 Result<EmittedCode> emitObject(mlir::ModuleOp module, const std::vector<std::string>& cpuFeatures,
                                bool wantIr);
 

@@ -48,8 +48,8 @@ Result<std::string> linkSharedObject(const std::string& object) {
       !writeFile(input.path, object))
     return Error(resourceExhausted("cannot write the object file to the temporary folder"));
   const std::vector<llvm::StringRef> arguments = {
-      *linker, "-shared", "--strip-all", "--hash-style=gnu", "-z", "noexecstack",
-      "-o",    output.path, input.path};
+      *linker,       "-shared", "--strip-all", "--hash-style=gnu", "-z",
+      "noexecstack", "-o",      output.path,   input.path};
   const std::optional<llvm::StringRef> redirects[] = {std::nullopt, messages.path.str(),
                                                       messages.path.str()};
   const int code = llvm::sys::ExecuteAndWait(*linker, arguments, std::nullopt, redirects);

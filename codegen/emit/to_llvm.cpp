@@ -81,7 +81,8 @@ Result<EmittedCode> emitObject(mlir::ModuleOp module, const std::vector<std::str
   mlir::registerBuiltinDialectTranslation(*module.getContext());
   mlir::registerLLVMDialectTranslation(*module.getContext());
   llvm::LLVMContext context;
-  const std::unique_ptr<llvm::Module> ir = mlir::translateModuleToLLVMIR(module, context, "kernels");
+  const std::unique_ptr<llvm::Module> ir =
+      mlir::translateModuleToLLVMIR(module, context, "kernels");
   if (!ir) return Error(internalError("translation to LLVM IR failed"));
   const std::unique_ptr<llvm::TargetMachine> target = makeTarget(cpuFeatures);
   if (!target) return Error(internalError("LLVM was built without the X86 target"));

@@ -26,14 +26,15 @@ int64_t widthOf(mlir::Type tensor) {
 Iteration iterationOf(mlir::Operation* op) {
   Iteration it;
   if (isComputeOp(op) && !graph::isGenerated(kindOf(op))) return it;
-  it.space = llvm::TypeSwitch<mlir::Operation*, Space>(op)
-                 .Case<AddPositionOp, DropoutOp, LayerNormOp, RmsNormOp, BiasAddOp, GeluOp, SwiGluOp,
-                       RotaryOp, AddOp, GeluGradOp, SwiGluGradOp, RotaryGradOp, LayerNormGradInputOp,
-                       RmsNormGradInputOp>([](auto) { return Space::kTokens; })
-                 .Case<BiasGradOp, LayerNormGradWeightOp, RmsNormGradWeightOp>(
-                     [](auto) { return Space::kColumns; })
-                 .Case<PositionGradOp>([](auto) { return Space::kPositions; })
-                 .Default([](auto) { return Space::kLibrary; });
+  it.space =
+      llvm::TypeSwitch<mlir::Operation*, Space>(op)
+          .Case<AddPositionOp, DropoutOp, LayerNormOp, RmsNormOp, BiasAddOp, GeluOp, SwiGluOp,
+                RotaryOp, AddOp, GeluGradOp, SwiGluGradOp, RotaryGradOp, LayerNormGradInputOp,
+                RmsNormGradInputOp>([](auto) { return Space::kTokens; })
+          .Case<BiasGradOp, LayerNormGradWeightOp, RmsNormGradWeightOp>(
+              [](auto) { return Space::kColumns; })
+          .Case<PositionGradOp>([](auto) { return Space::kPositions; })
+          .Default([](auto) { return Space::kLibrary; });
   if (it.space == Space::kLibrary) return it;
   const mlir::Type tensor = op->getOperand(0).getType();
   it.tokens = tokensOf(tensor);
@@ -41,8 +42,7 @@ Iteration iterationOf(mlir::Operation* op) {
   it.width = widthOf(tensor);
   if (llvm::isa<SwiGluOp, SwiGluGradOp>(op)) it.pairing = Pairing::kHalves;
   if (llvm::isa<RotaryOp, RotaryGradOp>(op)) it.pairing = Pairing::kHeads;
-  it.wholeRows =
-      llvm::isa<LayerNormOp, RmsNormOp, LayerNormGradInputOp, RmsNormGradInputOp>(op);
+  it.wholeRows = llvm::isa<LayerNormOp, RmsNormOp, LayerNormGradInputOp, RmsNormGradInputOp>(op);
   return it;
 }
 

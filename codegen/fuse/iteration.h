@@ -24,7 +24,7 @@ struct Iteration {
   Space space = Space::kLibrary;
   int64_t tokens = 0;  // s * b
   int64_t batch = 1;
-  int64_t width = 0;   // columns of a token, in the wider tensor
+  int64_t width = 0;  // columns of a token, in the wider tensor
   Pairing pairing = Pairing::kNone;
   bool wholeRows = false;  // a norm: reduces each row before it writes it
 };

@@ -1,5 +1,5 @@
-// Sums over tokens. The iteration space is blocks of kLanes columns, so that every column is summed by
-// one thread, over the tokens in order: the result does not depend on the split.
+// Sums over tokens. The iteration space is blocks of kLanes columns, so that every column is summed
+// by one thread, over the tokens in order: the result does not depend on the split.
 //
 // Sums are in f64 and live in an array on the stack, a chunk of columns wide: rows are then read in
 // runs of some KiB, which the prefetcher likes, and kRowsAtOnce rows share a pass over the array.
@@ -39,16 +39,17 @@ class ColumnKernel {
  private:
   void emitChunk(Value begin, Value end) {
     const Type f64 = e_.b.getF64Type();
-    const auto atOf = [&](Value block) { return columnOf(e_.b.create<arith::SubIOp>(block, begin)); };
+    const auto atOf = [&](Value block) {
+      return columnOf(e_.b.create<arith::SubIOp>(block, begin));
+    };
     emitLoop(e_, begin, end, 1, [&](Value block) {
       for (Value sum : sums_)
         e_.store(e_.constant(e_.vectorOf(f64), 0.0), sum, atOf(block), f64, Value());
     });
     const auto addRows = [&](Value row, int64_t count) {
       const std::vector<Statistics> statistics = loadStatistics(row, count);
-      emitLoop(e_, begin, end, 1, [&](Value block) {
-        addBlock(row, count, statistics, block, atOf(block));
-      });
+      emitLoop(e_, begin, end, 1,
+               [&](Value block) { addBlock(row, count, statistics, block, atOf(block)); });
     };
     const int64_t whole = it_.tokens / kRowsAtOnce * kRowsAtOnce;
     if (whole > 0)
@@ -147,17 +148,18 @@ Extent emitPositionKernel(Kernel& kernel) {
   const Iteration it = iterationOf(op);
   const Type f64 = e.b.getF64Type(), element = elementOf(op.getDy());
   const int64_t localSequence = it.tokens / it.batch;
-  const Value first = op.getSequenceSharded()
-                          ? e.mulInt(kernel.tpIndex(), e.integer(localSequence))
-                          : e.integer(0);
+  const Value first =
+      op.getSequenceSharded() ? e.mulInt(kernel.tpIndex(), e.integer(localSequence)) : e.integer(0);
   const auto addColumns = [&](Value s, Value column, Value mask) {
     const Value zero = e.constant(e.vectorOf(f64), 0.0);
-    const Value sum = emitLoop(e, e.integer(0), e.integer(it.batch), 1, zero,
-                               [&](Value b, ValueRange carried) -> std::vector<Value> {
-      const Value token = e.addInt(e.mulInt(s, e.integer(it.batch)), b);
-      const Value index = e.addInt(e.mulInt(token, e.integer(it.width)), column);
-      return {e.add(carried[0], e.load(kernel.pointerTo(op.getDy()), index, element, f64, mask))};
-    })[0];
+    const Value sum =
+        emitLoop(e, e.integer(0), e.integer(it.batch), 1, zero,
+                 [&](Value b, ValueRange carried) -> std::vector<Value> {
+                   const Value token = e.addInt(e.mulInt(s, e.integer(it.batch)), b);
+                   const Value index = e.addInt(e.mulInt(token, e.integer(it.width)), column);
+                   return {e.add(carried[0],
+                                 e.load(kernel.pointerTo(op.getDy()), index, element, f64, mask))};
+                 })[0];
     const Value row = e.mulInt(e.addInt(first, s), e.integer(it.width));
     const Value index = e.addInt(row, column);
     const Type state = elementOf(op.getOld());

@@ -43,8 +43,7 @@ Value Kernel::firstSample() {
 Value Kernel::tpIndex() { return loadContext(e.b.getI64Type(), offsetof(KernelContext, tpIndex)); }
 
 std::pair<Value, Value> Kernel::rngKey(RngStream stream) {
-  const int64_t key =
-      offsetof(KernelContext, keys) + static_cast<int64_t>(stream) * sizeof(RngKey);
+  const int64_t key = offsetof(KernelContext, keys) + static_cast<int64_t>(stream) * sizeof(RngKey);
   return {loadContext(e.b.getI32Type(), key + offsetof(RngKey, low)),
           loadContext(e.b.getI32Type(), key + offsetof(RngKey, high))};
 }

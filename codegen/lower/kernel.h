@@ -10,8 +10,8 @@ namespace trireme::codegen {
 // A kernel on tensors while its loops are emitted into a function of GeneratedKernel's ABI.
 class Kernel {
  public:
-  // `source`: the function on tensors. `e` points to the end of the entry block of the new function,
-  // whose arguments are `arguments`.
+  // `source`: the function on tensors. `e` points to the end of the entry block of the new
+  // function, whose arguments are `arguments`.
   Kernel(VectorEmitter& e, mlir::func::FuncOp source, mlir::ValueRange arguments);
 
   mlir::Operation* firstOp() { return &source_.getBody().front().front(); }

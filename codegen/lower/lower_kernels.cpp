@@ -43,9 +43,9 @@ struct LowerKernels : public impl::LowerKernelsPassBase<LowerKernels> {
     ImplicitLocOpBuilder builder(kernel.getLoc(), kernel);
     const Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
     const Type i64 = builder.getI64Type();
-    auto lowered = builder.create<func::FuncOp>(
-        (kernel.getName() + "_lowered").str(),
-        builder.getFunctionType({pointer, pointer, i64, i64}, {}));
+    auto lowered =
+        builder.create<func::FuncOp>((kernel.getName() + "_lowered").str(),
+                                     builder.getFunctionType({pointer, pointer, i64, i64}, {}));
     builder.setInsertionPointToEnd(lowered.addEntryBlock());
     VectorEmitter emitter(builder);
     Kernel k(emitter, kernel, lowered.getArguments());
@@ -60,9 +60,12 @@ struct LowerKernels : public impl::LowerKernelsPassBase<LowerKernels> {
 
   static Extent emitLoops(Kernel& kernel) {
     switch (iterationOf(kernel.firstOp()).space) {
-      case Space::kColumns: return emitColumnKernel(kernel);
-      case Space::kPositions: return emitPositionKernel(kernel);
-      default: return emitRowKernel(kernel);
+      case Space::kColumns:
+        return emitColumnKernel(kernel);
+      case Space::kPositions:
+        return emitPositionKernel(kernel);
+      default:
+        return emitRowKernel(kernel);
     }
   }
 };

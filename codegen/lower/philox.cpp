@@ -7,8 +7,8 @@ namespace {
 
 using namespace mlir;
 
-// Words live in the low halves of i64 lanes, where a 32 x 32 -> 64 bit product is one instruction. The
-// high halves hold garbage between rounds.
+// Words live in the low halves of i64 lanes, where a 32 x 32 -> 64 bit product is one instruction.
+// The high halves hold garbage between rounds.
 class Philox {
  public:
   Philox(VectorEmitter& e, int64_t lanes)
@@ -69,8 +69,8 @@ Value emitRandomWords(VectorEmitter& e, const PhiloxKey& key, Value sample, Valu
     // (w0, w1) and (w2, w3) of each quad as i64, then interleaved: lane order is element order.
     SmallVector<int64_t> interleaved;
     for (int64_t i = 0; i < lanes; ++i) interleaved.append({i, lanes + i});
-    const Value all = b.create<vector::ShuffleOp>(philox.pair(w[0], w[1]), philox.pair(w[2], w[3]),
-                                                  interleaved);
+    const Value all =
+        b.create<vector::ShuffleOp>(philox.pair(w[0], w[1]), philox.pair(w[2], w[3]), interleaved);
     return b.create<vector::BitCastOp>(words, all);
   }
   const Value elements = e.addInt(e.splat(element, lanes), e.iota(lanes));

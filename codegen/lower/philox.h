@@ -9,8 +9,8 @@ struct PhiloxKey {
   mlir::Value low, high;
 };
 
-// vector<kLanes x i32>: randomWord(key, sample, element + lane). `aligned`: element is a multiple of
-// four, so that one Philox call can serve four lanes.
+// vector<kLanes x i32>: randomWord(key, sample, element + lane). `aligned`: element is a multiple
+// of four, so that one Philox call can serve four lanes.
 mlir::Value emitRandomWords(VectorEmitter& e, const PhiloxKey& key, mlir::Value sample,
                             mlir::Value element, bool aligned);
 

@@ -1,4 +1,5 @@
-// Ops that need no reduction. The formulas are those of ir/program/op.h, written for precision in f32.
+// Ops that need no reduction. The formulas are those of ir/program/op.h, written for precision in
+// f32.
 #include <llvm/ADT/TypeSwitch.h>
 
 #include <cmath>
@@ -41,8 +42,8 @@ void RowKernel::evaluate(Operation* op, const Site& site) {
             })
             .Case<AddPositionOp>([&](AddPositionOp add) {
               const Value row = e_.mulInt(globalPosition(op), e_.integer(it_.width));
-              return e_.add(x[i], readAlongColumns(add.getPosition(),
-                                                   e_.addInt(row, columns[i]), site.mask));
+              return e_.add(
+                  x[i], readAlongColumns(add.getPosition(), e_.addInt(row, columns[i]), site.mask));
             })
             .Case<DropoutOp>([&](auto) { return dropout(op, x[i], columns[i]); })
             .Case<GeluOp>([&](auto) { return gelu(x[i]); })
@@ -63,8 +64,7 @@ Value RowKernel::dropout(Operation* op, Value x, Value column) {
   const auto [low, high] = keys_[op];
   const Value words = emitRandomWords(e_, {low, high}, sample, element, aligned);
   const Value threshold = e_.constantInt(words.getType(), dropoutThreshold(a.probability));
-  const Value kept =
-      e_.b.create<arith::CmpIOp>(arith::CmpIPredicate::uge, words, threshold);
+  const Value kept = e_.b.create<arith::CmpIOp>(arith::CmpIPredicate::uge, words, threshold);
   return e_.select(kept, e_.mul(x, 1 / (1 - a.probability)), e_.constant(x.getType(), 0.0));
 }
 
@@ -133,7 +133,8 @@ Value RowKernel::emitFrequencies(Operation* op) {
   return e_.b.create<LLVM::AddressOfOp>(table);
 }
 
-// The angles in f64, whatever the kernel computes in: position 10^5 leaves f32 no digit of the angle.
+// The angles in f64, whatever the kernel computes in: position 10^5 leaves f32 no digit of the
+// angle.
 void RowKernel::emitRotaryTable(Operation* op) {
   const Type f64 = e_.b.getF64Type();
   const Value position = e_.splat(e_.b.create<arith::UIToFPOp>(f64, globalPosition(op)));

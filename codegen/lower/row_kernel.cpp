@@ -10,7 +10,8 @@ using namespace mlir;
 using namespace dialect;
 
 namespace {
-constexpr int64_t kElementsPerGrain = 16384;  // A few microseconds: well above the cost of a hand-over.
+constexpr int64_t kElementsPerGrain =
+    16384;  // A few microseconds: well above the cost of a hand-over.
 }  // namespace
 
 Extent emitRowKernel(Kernel& kernel) { return RowKernel(kernel).emit(); }
@@ -88,9 +89,8 @@ void RowKernel::forEachSite(const SiteBody& body) {
 }
 
 void RowKernel::forEachHead(const SiteBody& body) {
-  const auto rotary = llvm::find_if(before_, [](Operation* op) {
-    return isa<RotaryOp, RotaryGradOp>(op);
-  });
+  const auto rotary =
+      llvm::find_if(before_, [](Operation* op) { return isa<RotaryOp, RotaryGradOp>(op); });
   const program::OpAttributes a = attributesOf(*rotary);
   const int64_t half = a.headSize / 2, group = (a.headsPerGroup + 2) * a.headSize;
   const auto visitHead = [&](Value head, bool rotates) {
@@ -114,21 +114,20 @@ void RowKernel::forEachHead(const SiteBody& body) {
 
 SmallVector<Value> RowKernel::sumOverRow(size_t count, const SumBody& body) {
   const Value zero = e_.constant(e_.vectorOf(e_.b.getF64Type()), 0.0);
-  const std::vector<Value> sums = visit(
-      it_.width, std::vector<Value>(count, zero),
-      [&](Value column, Value mask, ValueRange carried) {
-        Site site;
-        site.columns.push_back(column);
-        site.mask = mask;
-        registers_.clear();
-        std::vector<Value> next;
-        for (auto [sum, term] : llvm::zip(carried, body(site))) {
-          Value wide = e_.toFloatType(term, e_.b.getF64Type());
-          if (mask) wide = e_.select(mask, wide, zero);
-          next.push_back(e_.add(sum, wide));
-        }
-        return next;
-      });
+  const std::vector<Value> sums = visit(it_.width, std::vector<Value>(count, zero),
+                                        [&](Value column, Value mask, ValueRange carried) {
+                                          Site site;
+                                          site.columns.push_back(column);
+                                          site.mask = mask;
+                                          registers_.clear();
+                                          std::vector<Value> next;
+                                          for (auto [sum, term] : llvm::zip(carried, body(site))) {
+                                            Value wide = e_.toFloatType(term, e_.b.getF64Type());
+                                            if (mask) wide = e_.select(mask, wide, zero);
+                                            next.push_back(e_.add(sum, wide));
+                                          }
+                                          return next;
+                                        });
   SmallVector<Value> totals;
   for (Value sum : sums) totals.push_back(e_.sumLanes(sum));
   return totals;

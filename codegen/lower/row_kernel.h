@@ -20,10 +20,10 @@ using Parts = llvm::SmallVector<mlir::Value, 2>;
 
 // Columns of a row that are in registers at once.
 struct Site {
-  Parts columns;           // first column of each vector: two if the kernel visits pairs
-  mlir::Value mask;        // null: all lanes
-  mlir::Value pairIndex;   // kHeads: index within the half head
-  bool rotates = false;    // kHeads: a query or key head
+  Parts columns;          // first column of each vector: two if the kernel visits pairs
+  mlir::Value mask;       // null: all lanes
+  mlir::Value pairIndex;  // kHeads: index within the half head
+  bool rotates = false;   // kHeads: a query or key head
 };
 
 class RowKernel {

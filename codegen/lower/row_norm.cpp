@@ -86,8 +86,7 @@ void RowKernel::emitNormGrad(Operation* op) {
   const auto gAndXhat = [&](const Site& site) -> std::pair<Value, Value> {
     Value xhat = read(x, site)[0];
     if (centered) xhat = e_.sub(xhat, mean);
-    const Value g =
-        e_.mul(read(dy, site)[0], readAlongColumns(gamma, site.columns[0], site.mask));
+    const Value g = e_.mul(read(dy, site)[0], readAlongColumns(gamma, site.columns[0], site.mask));
     return {g, e_.mul(xhat, rstd)};
   };
   const auto sums = sumOverRow(centered ? 2 : 1, [&](const Site& site) -> SmallVector<Value> {

@@ -23,8 +23,8 @@ Value VectorEmitter::constant(Type type, double value) {
 }
 
 Value VectorEmitter::constantInt(Type type, uint64_t value) {
-  return b.create<arith::ConstantOp>(splatAttr(
-      type, b.getIntegerAttr(getElementTypeOrSelf(type), static_cast<int64_t>(value))));
+  return b.create<arith::ConstantOp>(
+      splatAttr(type, b.getIntegerAttr(getElementTypeOrSelf(type), static_cast<int64_t>(value))));
 }
 
 Value VectorEmitter::iota(int64_t lanes) {
@@ -50,8 +50,8 @@ Value VectorEmitter::polynomial(Value x, ArrayRef<double> c) {
   return sum;
 }
 
-// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. Adding 1.5 * 2^mantissaBits rounds to an
-// integer and leaves it in the low bits, which are shifted into the exponent. A NaN stays one.
+// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. Adding 1.5 * 2^mantissaBits rounds to
+// an integer and leaves it in the low bits, which are shifted into an exponent. A NaN stays one.
 Value VectorEmitter::exp(Value x) {
   const Type type = x.getType();
   const bool isDouble = getElementTypeOrSelf(type).isF64();
@@ -65,8 +65,7 @@ Value VectorEmitter::exp(Value x) {
   clamp(arith::CmpFPredicate::OLT, high);
   clamp(arith::CmpFPredicate::OGT, low);
 
-  const Value shifted =
-      fma(x, constant(type, 1.4426950408889634), constant(type, magic));
+  const Value shifted = fma(x, constant(type, 1.4426950408889634), constant(type, magic));
   const Value n = sub(shifted, constant(type, magic));
   Value r = fma(n, constant(type, isDouble ? -0.6931471803691238 : -0.693359375), x);
   r = fma(n, constant(type, isDouble ? -1.9082149292705877e-10 : 2.12194440e-4), r);
@@ -83,10 +82,11 @@ Value VectorEmitter::exp(Value x) {
     p = fma(p, mul(r, r), add(r, 1.0));
   }
   const Type bits = withElement(type, b.getIntegerType(isDouble ? 64 : 32));
+  const uint64_t one = isDouble ? 0x3ff0000000000000u : 0x3f800000u;
   const Value exponent = b.create<arith::ShLIOp>(b.create<arith::BitcastOp>(bits, shifted),
                                                  constantInt(bits, mantissaBits));
-  const Value scaled = addInt(b.create<arith::BitcastOp>(bits, p), exponent);
-  return b.create<arith::BitcastOp>(type, scaled);
+  const Value power = b.create<arith::BitcastOp>(type, addInt(exponent, constantInt(bits, one)));
+  return mul(p, power);
 }
 
 Value VectorEmitter::sigmoid(Value x) {
@@ -98,19 +98,18 @@ Value VectorEmitter::sigmoid(Value x) {
 std::pair<Value, Value> VectorEmitter::sinCos(Value x) {
   const Type type = x.getType(), bits = withElement(type, b.getI64Type());
   const double magic = 6755399441055744.0;
-  const Value shifted =
-      fma(x, constant(type, 0.6366197723675814), constant(type, magic));
+  const Value shifted = fma(x, constant(type, 0.6366197723675814), constant(type, magic));
   const Value n = sub(shifted, constant(type, magic));
   Value r = fma(n, constant(type, -1.5707963267948966), x);
   r = fma(n, constant(type, -6.123233995736766e-17), r);
   const Value z = mul(r, r);
-  const Value s = polynomial(z, {-1.66666666666666324348e-01, 8.33333333332248946124e-03,
-                                 -1.98412698298579493134e-04, 2.75573137070700676789e-06,
-                                 -2.50507602534068634195e-08, 1.58969099521155010221e-10});
+  const Value s = polynomial(
+      z, {-1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
+          2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10});
   const Value sine = fma(mul(s, z), r, r);
-  const Value c = polynomial(z, {4.16666666666666019037e-02, -1.38888888888741095749e-03,
-                                 2.48015872894767294178e-05, -2.75573143513906633035e-07,
-                                 2.08757232129817482790e-09, -1.13596475577881948265e-11});
+  const Value c = polynomial(
+      z, {4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
+          -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11});
   const Value cosine = fma(mul(c, z), z, fma(z, constant(type, -0.5), constant(type, 1.0)));
 
   const Value quadrant = b.create<arith::BitcastOp>(bits, shifted);
@@ -201,8 +200,7 @@ Value VectorEmitter::load(Value base, Value index, Type element, Type type, Valu
   return widen(loaded, element, type);
 }
 
-void VectorEmitter::storeRounded(Value vector, Value base, Value index, Type element,
-                                 Value mask) {
+void VectorEmitter::storeRounded(Value vector, Value base, Value index, Type element, Value mask) {
   const unsigned alignment = element.getIntOrFloatBitWidth() / 8;
   const Value raw = narrow(vector, element);
   const Value to = address(base, index, element);
@@ -237,9 +235,9 @@ Value VectorEmitter::stackArray(Type element, int64_t count) {
   return b.create<LLVM::AllocaOp>(LLVM::LLVMPointerType::get(b.getContext()), element, size, 64);
 }
 
-std::vector<Value> emitLoop(
-    VectorEmitter& e, Value begin, Value end, int64_t step, ArrayRef<Value> carried,
-    const std::function<std::vector<Value>(Value, ValueRange)>& body) {
+std::vector<Value> emitLoop(VectorEmitter& e, Value begin, Value end, int64_t step,
+                            ArrayRef<Value> carried,
+                            const std::function<std::vector<Value>(Value, ValueRange)>& body) {
   auto loop = e.b.create<scf::ForOp>(begin, end, e.integer(step), carried);
   OpBuilder::InsertionGuard guard(e.b);
   // A loop that carries nothing is created with its terminator.

@@ -1,8 +1,9 @@
-// Short names for the vector arithmetic that kernels are written in, and their elementary functions.
+// Short names for the vector arithmetic that kernels are written in, and their elementary
+// functions.
 //
-// A vector has kLanes lanes whatever the host: the order of a sum, and with it the result, is the same
-// with 256 and with 512 bit registers. Nothing here is contracted or reassociated; where a product is
-// added without rounding it says fma().
+// A vector has kLanes lanes whatever the host: the order of a sum, and with it the result, is the
+// same with 256 and with 512 bit registers. Nothing here is contracted or reassociated; where a
+// product is added without rounding it says fma().
 #pragma once
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/LLVMIR/LLVMDialect.h>
@@ -41,9 +42,7 @@ class VectorEmitter {
   Value div(Value x, Value y) { return b.create<mlir::arith::DivFOp>(x, y); }
   Value mul(Value x, double y) { return mul(x, constant(x.getType(), y)); }
   Value add(Value x, double y) { return add(x, constant(x.getType(), y)); }
-  Value fma(Value x, Value y, Value z) {
-    return b.create<mlir::LLVM::FMAOp>(x.getType(), x, y, z);
-  }
+  Value fma(Value x, Value y, Value z) { return b.create<mlir::LLVM::FMAOp>(x.getType(), x, y, z); }
   Value sqrt(Value x) { return b.create<mlir::LLVM::SqrtOp>(x.getType(), x); }
   Value select(Value condition, Value x, Value y) {
     return b.create<mlir::arith::SelectOp>(condition, x, y);
@@ -64,7 +63,8 @@ class VectorEmitter {
   Value sumLanes(Value vector);
 
   // Access to memory of element type `element` (f64, f32, bf16) at `base[index]`; lanes outside of
-  // `mask` (may be null: all lanes) are neither read nor written. In registers values are of `type`.
+  // `mask` (may be null: all lanes) are neither read nor written. In registers values are of
+  // `type`.
   Value load(Value base, Value index, Type element, Type type, Value mask);
   // Stores a value that roundTo() has rounded to `element`.
   void storeRounded(Value vector, Value base, Value index, Type element, Value mask);
@@ -90,7 +90,8 @@ class VectorEmitter {
   Value narrow(Value rounded, Type element);
 };
 
-// for (i = begin; i < end; i += step) body(i). `carried`: loop-carried values; body returns the new ones.
+// for (i = begin; i < end; i += step) body(i). `carried`: loop-carried values; body returns the new
+// ones.
 std::vector<mlir::Value> emitLoop(
     VectorEmitter& e, mlir::Value begin, mlir::Value end, int64_t step,
     llvm::ArrayRef<mlir::Value> carried,

@@ -6,10 +6,9 @@
 #include <mlir/IR/DialectImplementation.h>
 #include <mlir/Interfaces/FunctionInterfaces.h>
 
-#include "ir/graph/semantics.h"
-
 #include "ir/dialect/trireme_dialect.cpp.inc"
 #include "ir/dialect/trireme_enums.cpp.inc"
+#include "ir/graph/semantics.h"
 
 #define GET_ATTRDEF_CLASSES
 #include "ir/dialect/trireme_attrs.cpp.inc"
@@ -52,10 +51,14 @@ namespace {
 // The state type of an op is that of its statistics or of what it accumulates.
 DType stateTypeOf(OpKind kind, Operation* op) {
   switch (kind) {
-    case OpKind::kTokenLoss: return fromTensorType(op->getOperand(0).getType()).dtype;
-    case OpKind::kLossGrad: return fromTensorType(op->getOperand(1).getType()).dtype;
-    case OpKind::kAttentionGrad: return fromTensorType(op->getOperand(2).getType()).dtype;
-    default: return fromTensorType(op->getResults().back().getType()).dtype;
+    case OpKind::kTokenLoss:
+      return fromTensorType(op->getOperand(0).getType()).dtype;
+    case OpKind::kLossGrad:
+      return fromTensorType(op->getOperand(1).getType()).dtype;
+    case OpKind::kAttentionGrad:
+      return fromTensorType(op->getOperand(2).getType()).dtype;
+    default:
+      return fromTensorType(op->getResults().back().getType()).dtype;
   }
 }
 
@@ -117,11 +120,14 @@ OpAttributes attributesOf(Operation* op) {
 int numOutputs(OpKind kind) {
   switch (kind) {
     case OpKind::kLayerNorm:
-    case OpKind::kLayerNormGrad: return 3;
+    case OpKind::kLayerNormGrad:
+      return 3;
     case OpKind::kRmsNorm:
     case OpKind::kRmsNormGrad:
-    case OpKind::kAttention: return 2;
-    default: return 1;
+    case OpKind::kAttention:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -162,11 +168,16 @@ mlir::RankedTensorType toTensorType(mlir::MLIRContext* context, const OperandTyp
   mlir::Builder builder(context);
   const auto element = [&]() -> mlir::Type {
     switch (type.dtype) {
-      case DType::kF64: return builder.getF64Type();
-      case DType::kF32: return builder.getF32Type();
-      case DType::kBf16: return builder.getBF16Type();
-      case DType::kF16: return builder.getF16Type();
-      case DType::kI32: return builder.getI32Type();
+      case DType::kF64:
+        return builder.getF64Type();
+      case DType::kF32:
+        return builder.getF32Type();
+      case DType::kBf16:
+        return builder.getBF16Type();
+      case DType::kF16:
+        return builder.getF16Type();
+      case DType::kI32:
+        return builder.getI32Type();
     }
     return {};
   };
@@ -192,9 +203,8 @@ mlir::LogicalResult verifyComputeOp(Operation* op) {
   for (size_t i = 0; i < numInputs; ++i)
     inputs.push_back(fromTensorType(op->getOperand(i).getType()));
   const OperandType last = fromTensorType(op->getResults().back().getType());
-  const auto expected =
-      graph::inferOutputs(kind, attributesOf(op), inputs, stateTypeOf(kind, op),
-                          last.dims.empty() ? 0 : last.dims[0]);
+  const auto expected = graph::inferOutputs(kind, attributesOf(op), inputs, stateTypeOf(kind, op),
+                                            last.dims.empty() ? 0 : last.dims[0]);
   if (!expected) return op->emitOpError("(D1) ") << expected.error().message();
 
   size_t old = numInputs;

@@ -1,4 +1,5 @@
-// The MLIR dialect `trireme`: the ops of ir/program/op.h as verified IR, and the way between the two.
+// The MLIR dialect `trireme`: the ops of ir/program/op.h as verified IR, and the way between the
+// two.
 #pragma once
 #include <mlir/Bytecode/BytecodeOpInterface.h>
 #include <mlir/IR/BuiltinTypes.h>

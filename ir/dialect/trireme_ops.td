@@ -1,5 +1,6 @@
-// The dialect: one op per program::OpKind, on the local tensors of one segment. What each op computes
-// is said once, in ir/program/op.h; its shapes once, in ir/graph/semantics.h, which the verifier calls.
+// The dialect: one op per program::OpKind, on the local tensors of one segment. What each op
+// computes is said once, in ir/program/op.h; its shapes once, in ir/graph/semantics.h, which the
+// verifier calls.
 #ifndef TRIREME_OPS_TD
 #define TRIREME_OPS_TD
 
@@ -31,9 +32,9 @@ def Trireme_Dialect : Dialect {
 
 // The value is part of every random key: the numbers are those of ::trireme::RngStream.
 def Trireme_StreamEnum : I32EnumAttr<"StreamName", "what a random number is for", [
-    I32EnumAttrCase<"init", 1>, I32EnumAttrCase<"embedding_dropout", 2>, I32EnumAttrCase<"attention_dropout", 3>,
-    I32EnumAttrCase<"attention_out_dropout", 4>, I32EnumAttrCase<"mlp_out_dropout", 5>,
-    I32EnumAttrCase<"data_shuffle", 6>]> {
+    I32EnumAttrCase<"init", 1>, I32EnumAttrCase<"embedding_dropout", 2>,
+    I32EnumAttrCase<"attention_dropout", 3>, I32EnumAttrCase<"attention_out_dropout", 4>,
+    I32EnumAttrCase<"mlp_out_dropout", 5>, I32EnumAttrCase<"data_shuffle", 6>]> {
   let cppNamespace = "::trireme::dialect";
   let genSpecializedAttr = 0;
 }
@@ -67,7 +68,8 @@ class Trireme_MapOp<string mnemonic, dag inputs, dag attributes = (ins)> : Trire
 defvar T = Trireme_Tensor;
 
 // Forward.
-def EmbeddingOp : Trireme_MapOp<"embedding", (ins T:$ids, T:$table), (ins UnitAttr:$width_sharded)> {
+def EmbeddingOp
+    : Trireme_MapOp<"embedding", (ins T:$ids, T:$table), (ins UnitAttr:$width_sharded)> {
   let summary = "Rows of the table";
 }
 def AddPositionOp : Trireme_MapOp<"add_position", (ins T:$x, T:$position), sharded> {

@@ -22,7 +22,9 @@ constexpr const char* kSharedObject = "kernels.so";
 // Always there; kernels.so may be missing.
 constexpr std::array kFiles = {"program.bin", kKernels, "plan.yaml", "model.yaml", "listing.txt"};
 
-std::string dump(const json& value) { return value.dump(1, ' ', false, json::error_handler_t::replace); }
+std::string dump(const json& value) {
+  return value.dump(1, ' ', false, json::error_handler_t::replace);
+}
 
 // The manifest's own checksum, of the text without it.
 uint32_t checksumOf(json manifest) {
@@ -37,7 +39,8 @@ bool looksLikeBundle(const std::string& folder) {
   return manifest.is_object() && manifest.value("format", json()) == kFormat;
 }
 
-Status writeFile(const std::string& folder, const char* name, const std::string& bytes, json& files) {
+Status writeFile(const std::string& folder, const char* name, const std::string& bytes,
+                 json& files) {
   files[name] = {{"bytes", bytes.size()}, {"crc32c", crc32c(bytes)}};
   return writeWholeFile(folder + "/" + name, bytes);
 }
@@ -51,12 +54,12 @@ Status writeInto(const Bundle& bundle, const std::string& folder) {
   TRIREME_RETURN_IF_ERROR(writeFile(folder, "listing.txt", printListing(bundle.program), files));
   if (!bundle.sharedObject.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(folder, kSharedObject, bundle.sharedObject, files));
-  json manifest = {{"format", kFormat},
-                   {"version", kBundleVersion},
-                   {"name", bundle.name},
-                   {"target", {{"arch", bundle.target.arch},
-                               {"cpuFeatures", bundle.target.cpuFeatures}}},
-                   {"files", files}};
+  json manifest = {
+      {"format", kFormat},
+      {"version", kBundleVersion},
+      {"name", bundle.name},
+      {"target", {{"arch", bundle.target.arch}, {"cpuFeatures", bundle.target.cpuFeatures}}},
+      {"files", files}};
   manifest["crc32c"] = checksumOf(manifest);
   return writeWholeFile(folder + "/" + kManifest, dump(manifest) + "\n");
 }
@@ -76,8 +79,9 @@ Result<json> readManifest(const std::string& folder) {
   const json version = manifest.value("version", json());
   if (!version.is_number_unsigned()) return Error(corrupted(kManifest, "no version"));
   if (version.get<uint64_t>() > kBundleVersion)
-    return Error(invalidArgument(fmt::format("bundle version {} is newer than {}: use a newer trireme",
-                                             version.get<uint64_t>(), kBundleVersion)));
+    return Error(
+        invalidArgument(fmt::format("bundle version {} is newer than {}: use a newer trireme",
+                                    version.get<uint64_t>(), kBundleVersion)));
   if (manifest.value("crc32c", json()) != checksumOf(manifest))
     return Error(corrupted(kManifest, "the checksum does not match"));
   return manifest;
@@ -92,8 +96,8 @@ Result<std::string> readFile(const std::string& folder, const char* name, const 
   if (!bytes) return Error(bytes.error());
   const auto size = entry["bytes"].get<uint64_t>();
   if (bytes->size() < size)
-    return Error(invalidArgument(
-        fmt::format("{} is truncated: {} bytes of {}", name, bytes->size(), size)));
+    return Error(
+        invalidArgument(fmt::format("{} is truncated: {} bytes of {}", name, bytes->size(), size)));
   if (bytes->size() > size)
     return Error(corrupted(name, fmt::format("{} bytes, expected {}", bytes->size(), size)));
   if (entry.value("crc32c", json()) != crc32c(*bytes))
@@ -147,14 +151,15 @@ Status writeBundle(const Bundle& bundle, const std::string& folder) {
   std::string target = folder;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   if (exists(target) && !looksLikeBundle(target))
-    return invalidArgument(fmt::format("{}: exists and is not a bundle; remove it or take another name",
-                                       target));
+    return invalidArgument(
+        fmt::format("{}: exists and is not a bundle; remove it or take another name", target));
   const std::string partial = target + ".partial";
   TRIREME_RETURN_IF_ERROR(removeFolder(partial));
   TRIREME_RETURN_IF_ERROR(makeFolder(partial));
   Status status = writeInto(bundle, partial);
   if (status.ok()) status = moveIntoPlace(partial, target);
-  if (!status.ok()) static_cast<void>(removeFolder(partial));  // The first error is the one to report.
+  if (!status.ok())
+    static_cast<void>(removeFolder(partial));  // The first error is the one to report.
   return status;
 }
 

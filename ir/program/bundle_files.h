@@ -1,4 +1,5 @@
-// Whole files and folders, written so that a crash leaves the old or the new. Internal to ir/program.
+// Whole files and folders, written so that a crash leaves the old or the new. Internal to
+// ir/program.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,7 +11,8 @@ namespace trireme::program {
 // kInvalidArgument: missing, not a file, or not readable.
 Result<std::string> readWholeFile(const std::string& path);
 
-// Flushed to the disk before it returns. kResourceExhausted: disk full. kInvalidArgument: any other failure.
+// Flushed to the disk before it returns. kResourceExhausted: disk full. kInvalidArgument: any other
+// failure.
 Status writeWholeFile(const std::string& path, std::string_view bytes);
 
 Status makeFolder(const std::string& path);
@@ -18,7 +20,8 @@ Status makeFolder(const std::string& path);
 Status removeFolder(const std::string& path);
 bool exists(const std::string& path);
 
-// `folder` becomes what `partial` is; an existing `folder` is exchanged in one step and then removed.
+// `folder` becomes what `partial` is; an existing `folder` is exchanged in one step and then
+// removed.
 Status moveIntoPlace(const std::string& partial, const std::string& folder);
 
 }  // namespace trireme::program

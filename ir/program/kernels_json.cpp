@@ -134,7 +134,8 @@ class CallReader {
       return list;
     }
     const auto last = static_cast<int64_t>(segment_.operands.size()) - 1;
-    for (const json& item : *value) list.push_back(static_cast<int32_t>(integer(item, 0, last, key)));
+    for (const json& item : *value)
+      list.push_back(static_cast<int32_t>(integer(item, 0, last, key)));
     return list;
   }
 
@@ -159,8 +160,8 @@ Result<std::vector<CompiledSegment>> parseKernels(const std::string& text, const
   const json list = json::parse(text, nullptr, false);
   if (!list.is_array()) return Error(invalidArgument("not a list of segments"));
   if (list.size() != program.segments.size())
-    return Error(invalidArgument(fmt::format("{} segments, the program has {}", list.size(),
-                                             program.segments.size())));
+    return Error(invalidArgument(
+        fmt::format("{} segments, the program has {}", list.size(), program.segments.size())));
   std::vector<CompiledSegment> kernels;
   for (size_t s = 0; s < list.size(); ++s) {
     const Segment& segment = program.segments[s];

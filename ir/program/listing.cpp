@@ -44,8 +44,9 @@ std::string operandList(const std::vector<int32_t>& operands) {
 void printSegment(const Segment& segment, std::string& out) {
   std::vector<std::string> types;
   for (size_t i = 0; i < segment.operands.size(); ++i)
-    types.push_back(fmt::format("%{}: {}{}", i, typeText(segment.operands[i]),
-                                i < segment.temporary.size() && segment.temporary[i] ? " temp" : ""));
+    types.push_back(
+        fmt::format("%{}: {}{}", i, typeText(segment.operands[i]),
+                    i < segment.temporary.size() && segment.temporary[i] ? " temp" : ""));
   out += fmt::format("segment {}({})\n", segment.name, fmt::join(types, ", "));
   for (const SegmentOp& op : segment.ops)
     out += fmt::format("  {} = {} {}{}\n", operandList(op.outputs), opName(op.kind),
@@ -89,8 +90,10 @@ std::string operandsText(const Program& program, const Role& role, const Instruc
     }
     case InstructionKind::kRepeat:
       return fmt::format("{} x {}", in.count, in.reversed ? "(last layer first)" : "");
-    case InstructionKind::kWait: return eventText(in.event);
-    default: return list;
+    case InstructionKind::kWait:
+      return eventText(in.event);
+    default:
+      return list;
   }
 }
 
@@ -101,9 +104,9 @@ void printBody(const Program& program, const Role& role, const Body& body, std::
     const Instruction& in = body.instructions[i];
     const bool inside = i < repeatEnd;
     if (in.kind == InstructionKind::kRepeat) repeatEnd = i + 1 + at(std::max(in.length, 0));
-    std::string line = fmt::format("    {:>3} {:<14} {}{} {}", i, streamName(in.stream),
-                                   inside ? "  " : "", instructionName(in.kind),
-                                   operandsText(program, role, in));
+    std::string line =
+        fmt::format("    {:>3} {:<14} {}{} {}", i, streamName(in.stream), inside ? "  " : "",
+                    instructionName(in.kind), operandsText(program, role, in));
     if (in.kind != InstructionKind::kWait && in.event.base >= 0)
       line += " signals " + eventText(in.event);
     while (line.back() == ' ') line.pop_back();
@@ -113,8 +116,8 @@ void printBody(const Program& program, const Role& role, const Body& body, std::
 
 void printBuffers(const Role& role, std::string& out) {
   for (const Buffer& b : role.buffers) {
-    out += fmt::format("  buffer {:<40} {:>12} x {:<4} at {}", b.name, b.elements, dtypeName(b.dtype),
-                       b.offset);
+    out += fmt::format("  buffer {:<40} {:>12} x {:<4} at {}", b.name, b.elements,
+                       dtypeName(b.dtype), b.offset);
     const std::pair<const char*, int64_t> strides[] = {
         {"layer", b.layerStride}, {"slot", b.slotStride}, {"tp", b.tpStride}, {"dp", b.dpStride}};
     for (const auto& [name, stride] : strides)
@@ -145,7 +148,8 @@ std::string ranksOf(const Program& program, int32_t role) {
     if (program.ranks[at(r)].role != role) continue;
     int32_t last = r;
     while (last + 1 < program.numRanks() && program.ranks[at(last + 1)].role == role) ++last;
-    text += (text.empty() ? "" : ",") + (last > r ? fmt::format("{}-{}", r, last) : std::to_string(r));
+    text +=
+        (text.empty() ? "" : ",") + (last > r ? fmt::format("{}-{}", r, last) : std::to_string(r));
     r = last;
   }
   return text;
@@ -156,20 +160,21 @@ void printRole(const Program& program, int32_t index, std::string& out) {
   out += fmt::format("\nrole {} (pipeline rank {}, ranks {}): {} bytes, {} events\n", role.name,
                      role.stage, ranksOf(program, index), role.arenaBytes, role.numEvents);
   for (const Chunk& c : role.chunks)
-    out += fmt::format("  chunk of virtual stage {}: layers {} to {}, {} slots{}{}\n", c.virtualStage,
-                       c.firstLayer, c.firstLayer + c.numLayers - 1, c.numSlots,
+    out += fmt::format("  chunk of virtual stage {}: layers {} to {}, {} slots{}{}\n",
+                       c.virtualStage, c.firstLayer, c.firstLayer + c.numLayers - 1, c.numSlots,
                        c.hasEmbedding ? ", embedding" : "", c.hasHead ? ", head" : "");
   printTasks(role, out);
   for (const Body& body : role.bodies) printBody(program, role, body, out);
   for (const Bucket& b : role.buckets)
-    out += fmt::format("  bucket {}: {} elements{}{}\n", b.name, b.elements, b.decay ? ", decay" : "",
-                       b.sharded ? ", sharded over dp" : "");
+    out += fmt::format("  bucket {}: {} elements{}{}\n", b.name, b.elements,
+                       b.decay ? ", decay" : "", b.sharded ? ", sharded over dp" : "");
   for (const Parameter& p : role.parameters)
-    out += fmt::format("  parameter {:<32} [{}]{} in bucket {} at {}{}\n", p.name, fmt::join(p.dims, ","),
-                       p.tpDim >= 0 ? fmt::format(" dim {} over tp", p.tpDim) : "", p.bucket, p.offset,
-                       p.numLayers > 0 ? fmt::format(", layers {} to {}", p.firstLayer,
-                                                     p.firstLayer + p.numLayers - 1)
-                                       : "");
+    out += fmt::format(
+        "  parameter {:<32} [{}]{} in bucket {} at {}{}\n", p.name, fmt::join(p.dims, ","),
+        p.tpDim >= 0 ? fmt::format(" dim {} over tp", p.tpDim) : "", p.bucket, p.offset,
+        p.numLayers > 0
+            ? fmt::format(", layers {} to {}", p.firstLayer, p.firstLayer + p.numLayers - 1)
+            : "");
   printBuffers(role, out);
 }
 
@@ -180,7 +185,8 @@ std::string printListing(const Program& program) {
       "program {}: tp {} pp {} dp {} virtual stages {}, {} layers, {} microbatches of {}\n",
       program.model, program.tp, program.pp, program.dp, program.virtualStages, program.numLayers,
       program.training.numMicrobatches, program.training.microbatchSize);
-  for (int32_t r = 0; r < static_cast<int32_t>(program.roles.size()); ++r) printRole(program, r, out);
+  for (int32_t r = 0; r < static_cast<int32_t>(program.roles.size()); ++r)
+    printRole(program, r, out);
   out += "\n";
   for (const Segment& segment : program.segments) printSegment(segment, out);
   return out;

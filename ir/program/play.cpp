@@ -47,7 +47,10 @@ class Player {
  public:
   Player(const Program& program, const Symmetry& symmetry,
          const std::vector<std::vector<Flow>>& flows)
-      : program_(program), symmetry_(symmetry), flows_(flows), actors_(index(symmetry.numClasses())) {
+      : program_(program),
+        symmetry_(symmetry),
+        flows_(flows),
+        actors_(index(symmetry.numClasses())) {
     countMessages();
   }
 
@@ -96,9 +99,10 @@ class Player {
       pipeline = numPipelines_++;
       messages_.resize(index(numPipelines_ * 3 * virtualStages_ * microbatches_), -1);
     }
-    const int64_t place =
-        ((pipeline * 3 + static_cast<int64_t>(task.direction)) * virtualStages_ +
-         instruction.virtualStage) * microbatches_ + task.microbatch;
+    const int64_t place = ((pipeline * 3 + static_cast<int64_t>(task.direction)) * virtualStages_ +
+                           instruction.virtualStage) *
+                              microbatches_ +
+                          task.microbatch;
     int32_t& meeting = messages_[index(place)];
     if (meeting < 0) meeting = newMeeting(2);
     return meeting;
@@ -112,7 +116,8 @@ class Player {
     const auto sequence = index(counters[index(groupClass)]++);
     std::vector<int32_t>& meetings = collectives_[index(groupClass)];
     if (sequence >= meetings.size())
-      meetings.push_back(newMeeting(static_cast<int32_t>(symmetry_.members[index(groupClass)].size())));
+      meetings.push_back(
+          newMeeting(static_cast<int32_t>(symmetry_.members[index(groupClass)].size())));
     return meetings[sequence];
   }
 
@@ -251,9 +256,7 @@ class Player {
                        step.instruction, instructionName(kind), streamName(step.stream));
   }
 
-  int32_t headOf(Place at) const {
-    return actors_[index(at.actor)].streams[index(at.stream)].head;
-  }
+  int32_t headOf(Place at) const { return actors_[index(at.actor)].streams[index(at.stream)].head; }
 
   // Whose stream has to move before this one can; actor -1: nobody ever comes.
   Place blockedBy(Place at) const {
@@ -329,7 +332,8 @@ Flow flowOf(const Body& body, const std::array<bool, kNumGroupKinds>& blocking) 
     if (in.kind == InstructionKind::kWait) kind = Kind::kWait;
     if (in.kind == InstructionKind::kSend) kind = Kind::kSend;
     if (in.kind == InstructionKind::kRecv) kind = Kind::kRecv;
-    if (isCollective(in.kind) && blocking[index(static_cast<int>(in.group))]) kind = Kind::kCollective;
+    if (isCollective(in.kind) && blocking[index(static_cast<int>(in.group))])
+      kind = Kind::kCollective;
     if (kind != Kind::kLocal) {
       flush(in.stream, {});
       flow.steps.push_back({kind, in.stream, i, layer, in.event});

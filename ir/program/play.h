@@ -24,8 +24,8 @@ struct FlowStep {
   Stream stream = Stream::kCompute;
   int32_t instruction = 0;  // the last one of a kLocal step
   int32_t layer = 0;
-  EventRef event;           // kWait: awaited; else signalled at the end
-  double seconds = 0;       // kLocal: sum of its parts; else how long it takes once all are there
+  EventRef event;      // kWait: awaited; else signalled at the end
+  double seconds = 0;  // kLocal: sum of its parts; else how long it takes once all are there
   int32_t firstPart = 0, numParts = 0;
 };
 
@@ -52,9 +52,9 @@ struct Played {
   double seconds = 0;                          // when the last step ends
 };
 
-// flows[class of ranks][body]. Exact for any durations: without shared resources a play has one outcome. A step that
-// takes no time and signals nothing is left out. Requires a program that passes (V1).
-// kInvalidArgument: a deadlock; the message is the chain of who waits for whom.
+// flows[class of ranks][body]. Exact for any durations: without shared resources a play has one
+// outcome. A step that takes no time and signals nothing is left out. Requires a program that
+// passes (V1). kInvalidArgument: a deadlock; the message is the chain of who waits for whom.
 Result<Played> play(const Program& program, const Symmetry& symmetry,
                     const std::vector<std::vector<Flow>>& flows);
 

@@ -1,5 +1,5 @@
-// The binary form. Each struct has one list of its fields (`fields`), which writer and reader share,
-// so that they cannot disagree.
+// The binary form. Each struct has one list of its fields (`fields`), which writer and reader
+// share, so that they cannot disagree.
 //
 //   "TRIRPROG"  u32 version  u64 payload bytes  u32 CRC-32C of the payload  payload
 //
@@ -21,52 +21,82 @@ constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = kMagic.size() + 4 + 8 + 4;
 
 // `archive(field...)` for each struct.
-template <typename A> void fields(A& a, OpAttributes& v) {
+template <typename A>
+void fields(A& a, OpAttributes& v) {
   a(v.epsilon, v.probability, v.stream, v.headSize, v.headsPerGroup, v.ropeTheta, v.logicalVocab,
     v.scale, v.sequenceSharded, v.widthSharded);
 }
-template <typename A> void fields(A& a, OperandType& v) { a(v.dtype, v.dims); }
-template <typename A> void fields(A& a, SegmentOp& v) { a(v.kind, v.attributes, v.inputs, v.outputs); }
-template <typename A> void fields(A& a, Segment& v) { a(v.name, v.operands, v.temporary, v.ops); }
-template <typename A> void fields(A& a, Buffer& v) {
+template <typename A>
+void fields(A& a, OperandType& v) {
+  a(v.dtype, v.dims);
+}
+template <typename A>
+void fields(A& a, SegmentOp& v) {
+  a(v.kind, v.attributes, v.inputs, v.outputs);
+}
+template <typename A>
+void fields(A& a, Segment& v) {
+  a(v.name, v.operands, v.temporary, v.ops);
+}
+template <typename A>
+void fields(A& a, Buffer& v) {
   a(v.name, v.dtype, v.elements, v.offset, v.layerStride, v.slotStride, v.tpStride, v.dpStride);
 }
-template <typename A> void fields(A& a, EventRef& v) { a(v.base, v.perSlot); }
-template <typename A> void fields(A& a, Instruction& v) {
-  a(v.kind, v.stream, v.segment, v.buffers, v.group, v.reduce, v.peerStage, v.virtualStage, v.bucket,
-    v.count, v.length, v.reversed, v.event);
+template <typename A>
+void fields(A& a, EventRef& v) {
+  a(v.base, v.perSlot);
 }
-template <typename A> void fields(A& a, Body& v) { a(v.name, v.instructions); }
-template <typename A> void fields(A& a, TaskRecord& v) {
+template <typename A>
+void fields(A& a, Instruction& v) {
+  a(v.kind, v.stream, v.segment, v.buffers, v.group, v.reduce, v.peerStage, v.virtualStage,
+    v.bucket, v.count, v.length, v.reversed, v.event);
+}
+template <typename A>
+void fields(A& a, Body& v) {
+  a(v.name, v.instructions);
+}
+template <typename A>
+void fields(A& a, TaskRecord& v) {
   a(v.body, v.chunk, v.microbatch, v.slot, v.direction);
 }
-template <typename A> void fields(A& a, Chunk& v) {
+template <typename A>
+void fields(A& a, Chunk& v) {
   a(v.virtualStage, v.firstLayer, v.numLayers, v.numSlots, v.hasEmbedding, v.hasHead);
 }
-template <typename A> void fields(A& a, Bucket& v) {
-  a(v.name, v.elements, v.decay, v.sharded, v.parameter, v.gradient, v.master, v.moment1, v.moment2);
+template <typename A>
+void fields(A& a, Bucket& v) {
+  a(v.name, v.elements, v.decay, v.sharded, v.parameter, v.gradient, v.master, v.moment1,
+    v.moment2);
 }
-template <typename A> void fields(A& a, Parameter& v) {
+template <typename A>
+void fields(A& a, Parameter& v) {
   a(v.name, v.dims, v.paddedDims, v.tpDim, v.bucket, v.offset, v.layerStride, v.firstLayer,
     v.numLayers, v.init, v.initStd, v.logicalIndex, v.logicalStride, v.copy);
 }
-template <typename A> void fields(A& a, Role& v) {
-  a(v.name, v.stage, v.arenaBytes, v.numEvents, v.buffers, v.chunks, v.buckets, v.parameters, v.bodies,
-    v.tasks, v.loss, v.squares, v.workspace);
+template <typename A>
+void fields(A& a, Role& v) {
+  a(v.name, v.stage, v.arenaBytes, v.numEvents, v.buffers, v.chunks, v.buckets, v.parameters,
+    v.bodies, v.tasks, v.loss, v.squares, v.workspace);
 }
-template <typename A> void fields(A& a, RankInfo& v) {
+template <typename A>
+void fields(A& a, RankInfo& v) {
   a(v.role, v.tpIndex, v.dpIndex, v.ppIndex, v.group);
 }
-template <typename A> void fields(A& a, Group& v) { a(v.kind, v.ranks); }
-template <typename A> void fields(A& a, Training& v) {
+template <typename A>
+void fields(A& a, Group& v) {
+  a(v.kind, v.ranks);
+}
+template <typename A>
+void fields(A& a, Training& v) {
   a(v.seed, v.sequenceLength, v.globalBatchSize, v.microbatchSize, v.numMicrobatches, v.vocabSize,
     v.learningRate, v.minLearningRate, v.warmupSteps, v.decaySteps, v.beta1, v.beta2, v.epsilon,
     v.weightDecay, v.clipNorm, v.embeddingDropout, v.attentionDropout, v.residualDropout,
     v.computeDType, v.stateDType);
 }
-template <typename A> void fields(A& a, Program& v) {
-  a(v.model, v.tp, v.pp, v.dp, v.virtualStages, v.numLayers, v.training, v.segments, v.roles, v.ranks,
-    v.groups);
+template <typename A>
+void fields(A& a, Program& v) {
+  a(v.model, v.tp, v.pp, v.dp, v.virtualStages, v.numLayers, v.training, v.segments, v.roles,
+    v.ranks, v.groups);
 }
 
 template <typename T>
@@ -236,10 +266,12 @@ Result<Program> deserialize(const std::string& bytes) {
   if (magic != kMagic.substr(0, magic.size()) || all.empty())
     return Error(bad("not a program (the file begins with something else)"));
   if (all.size() < kHeaderBytes)
-    return Error(bad(fmt::format("truncated: {} bytes, the header has {}", all.size(), kHeaderBytes)));
+    return Error(
+        bad(fmt::format("truncated: {} bytes, the header has {}", all.size(), kHeaderBytes)));
   const auto version = loadNumber<uint32_t>(all, kMagic.size());
   if (version == 0 || version > kVersion)
-    return Error(bad(fmt::format("version {} is newer than {}: use a newer trireme", version, kVersion)));
+    return Error(
+        bad(fmt::format("version {} is newer than {}: use a newer trireme", version, kVersion)));
   const auto size = loadNumber<uint64_t>(all, kMagic.size() + 4);
   const std::string_view payload = all.substr(kHeaderBytes);
   if (payload.size() < size)

@@ -21,7 +21,8 @@ class Numbering {
 
 using GroupKey = std::pair<GroupKind, std::vector<int32_t>>;
 
-std::vector<int32_t> classifyGroups(const Program& program, const std::vector<int32_t>& classOfRank) {
+std::vector<int32_t> classifyGroups(const Program& program,
+                                    const std::vector<int32_t>& classOfRank) {
   Numbering<GroupKey> number;
   std::vector<int32_t> classes;
   classes.reserve(program.groups.size());

@@ -1,6 +1,7 @@
 // Which ranks cannot be told apart: they have the same role, and so have their partners, and so on.
 // Proofs and simulations need one representative per class; a step of thousands of ranks has a few
-// dozen classes (one per pipeline position), and one odd rank adds only those that it can influence.
+// dozen classes (one per pipeline position), and one odd rank adds only those that it can
+// influence.
 //
 // Method: colour refinement (1-dimensional Weisfeiler-Leman) over the groups.
 #pragma once

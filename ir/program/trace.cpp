@@ -16,7 +16,8 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 
 // "layer.forward.0", else "send", "all_reduce".
 std::string eventName(const Program& program, const TraceEvent& e) {
-  if (e.kind == InstructionKind::kCompute && e.segment >= 0 && at(e.segment) < program.segments.size())
+  if (e.kind == InstructionKind::kCompute && e.segment >= 0 &&
+      at(e.segment) < program.segments.size())
     return program.segments[at(e.segment)].name;
   return std::string(instructionName(e.kind));
 }

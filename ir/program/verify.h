@@ -10,16 +10,19 @@
 // (V6)  nothing is read before it is written (in this step or as persistent state); a task sends
 //       what it has itself written and not used
 // (V7)  nothing is overwritten or freed while it is still needed: within a stream by order, and two
-//       accesses of overlapping bytes from different streams, one of them a write, are ordered by events
-// (V8)  each (virtual stage, microbatch) has one forward and one backward, the latter after the former on
+//       accesses of overlapping bytes from different streams, one of them a write, are ordered by
+//       events
+// (V8)  each (virtual stage, microbatch) has one forward and one backward, the latter after the
+// former on
 //       the same slot; a slot has one tenant at a time; a task computes every layer once
 // (V9)  exactly one step, after all backwards; every parameter gets its gradient, every bucket is
 //       reduced and stepped once, and the loss is summed
 // (V10) a term of a sum over tp is summed before anything else reads it
 //
 // A step starts when the previous one is complete. Persistent state: parameters, master weights and
-// moments; gradients and loss only if the step ends with a kZero of them, else a first task of direction
-// kStep prepares them. Tens of milliseconds for thousands of ranks: only distinct ranks are looked at.
+// moments; gradients and loss only if the step ends with a kZero of them, else a first task of
+// direction kStep prepares them. Tens of milliseconds for thousands of ranks: only distinct ranks
+// are looked at.
 //
 // kInvalidArgument: the message starts with the label and names rank, task and instruction.
 #pragma once

@@ -1,9 +1,12 @@
-// (V6) nothing is read before it is written, (V7) nothing is overwritten while it is needed, (V9) buckets are
-// reduced and stepped, (V10) partial sums are completed: an abstract execution of a role in issue order, in which every byte
-// of the arena knows what it holds. Order between streams is (V7) of verify_races.cpp.
+// (V6) nothing is read before it is written, (V7) nothing is overwritten while it is needed, (V9)
+// buckets are reduced and stepped, (V10) partial sums are completed: an abstract execution of a
+// role in issue order, in which every byte of the arena knows what it holds. Order between streams
+// is (V7) of verify_races.cpp.
 //
 // A pass (one forward and its backward) is executed once per pair of bodies, not once per
 // microbatch: the slots of a chunk are disjoint copies of each other, which is checked first.
+#include "ir/program/verify_contents.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +14,6 @@
 #include <set>
 
 #include "ir/program/interval_map.h"
-#include "ir/program/verify_contents.h"
 #include "ir/program/verify_internal.h"
 
 namespace trireme::program::verify {
@@ -88,8 +90,10 @@ void RoleMemory::findWorkspace() {
   const Span workspace = span(role_.workspace);
   for (int32_t b = 0; b < static_cast<int32_t>(role_.buffers.size()); ++b) {
     const Buffer& buffer = role_.buffers[at(b)];
-    const bool moves = buffer.layerStride || buffer.slotStride || buffer.tpStride || buffer.dpStride;
-    if (b != role_.workspace && (moves ? buffer.offset < workspace.end : overlap(span(b), workspace)))
+    const bool moves =
+        buffer.layerStride || buffer.slotStride || buffer.tpStride || buffer.dpStride;
+    if (b != role_.workspace &&
+        (moves ? buffer.offset < workspace.end : overlap(span(b), workspace)))
       workspaceShared_ |= moves || overlap(span(b), workspace);
   }
 }
@@ -145,7 +149,8 @@ uint8_t RoleMemory::singleMember() const {
 Status RoleMemory::checkGradients() const {
   if (role_.loss >= 0) {
     bool counted = true;
-    accumulated_.visit(span(role_.loss), [&](Span, const bool* added) { counted &= added != nullptr; });
+    accumulated_.visit(span(role_.loss),
+                       [&](Span, const bool* added) { counted &= added != nullptr; });
     if (!counted) return violation("V9", where(context_, index_, -1), "no task adds to the loss");
   }
   for (const Parameter& p : role_.parameters) {
@@ -159,9 +164,9 @@ Status RoleMemory::checkGradients() const {
       accumulated_.visit({begin, begin + bytes},
                          [&](Span, const bool* added) { complete &= added != nullptr; });
       if (!complete)
-        return violation("V9", where(context_, index_, -1),
-                         fmt::format("parameter {} (layer {}) gets no gradient", p.name,
-                                     p.firstLayer + layer));
+        return violation(
+            "V9", where(context_, index_, -1),
+            fmt::format("parameter {} (layer {}) gets no gradient", p.name, p.firstLayer + layer));
     }
   }
   return {};
@@ -188,20 +193,28 @@ Status RoleMemory::execute(int32_t body, int32_t slot) {
 
 Status RoleMemory::execute(const Instruction& in) {
   switch (in.kind) {
-    case InstructionKind::kCompute: return compute(in);
-    case InstructionKind::kSend: return send(in);
-    case InstructionKind::kRecv: return write(in, 0);
+    case InstructionKind::kCompute:
+      return compute(in);
+    case InstructionKind::kSend:
+      return send(in);
+    case InstructionKind::kRecv:
+      return write(in, 0);
     case InstructionKind::kAllReduce:
     case InstructionKind::kReduceScatter:
-    case InstructionKind::kAllGather: return collective(in);
+    case InstructionKind::kAllGather:
+      return collective(in);
     case InstructionKind::kLoadBatch:
       TRIREME_RETURN_IF_ERROR(write(in, 0));
       return write(in, 1);
-    case InstructionKind::kZero: return write(in, 0);
-    case InstructionKind::kSumSquares: return sumSquares(in);
-    case InstructionKind::kAdamW: return adamW(in);
+    case InstructionKind::kZero:
+      return write(in, 0);
+    case InstructionKind::kSumSquares:
+      return sumSquares(in);
+    case InstructionKind::kAdamW:
+      return adamW(in);
     case InstructionKind::kRepeat:
-    case InstructionKind::kWait: return {};
+    case InstructionKind::kWait:
+      return {};
   }
   return {};
 }
@@ -219,10 +232,12 @@ Result<Content> RoleMemory::read(Span bytes, DType dtype, const std::string& nam
     }
     const bool whole = contains(content->written, bytes) || contains(bytes, content->written);
     if (content->dtype != dtype || !whole) {
-      status = error("V7", fmt::format("reads {} as {}, but bytes {} to {} were overwritten with {} "
-                                       "from {} to {}", name, dtypeName(dtype), piece.begin, piece.end,
-                                       dtypeName(content->dtype), content->written.begin,
-                                       content->written.end));
+      status =
+          error("V7", fmt::format("reads {} as {}, but bytes {} to {} were overwritten with {} "
+                                  "from {} to {}",
+                                  name, dtypeName(dtype), piece.begin, piece.end,
+                                  dtypeName(content->dtype), content->written.begin,
+                                  content->written.end));
       return;
     }
     if (content->partial) common.partial = true;
@@ -244,8 +259,10 @@ bool RoleMemory::mayWrite(const Instruction& in, Region region, bool accumulates
   const bool pass = owner_ == Owner::kForward || owner_ == Owner::kBackward;
   switch (region) {
     case Region::kParameter:
-      return !pass && (in.kind == InstructionKind::kAdamW || in.kind == InstructionKind::kAllGather);
-    case Region::kState: return in.kind == InstructionKind::kAdamW;
+      return !pass &&
+             (in.kind == InstructionKind::kAdamW || in.kind == InstructionKind::kAllGather);
+    case Region::kState:
+      return in.kind == InstructionKind::kAdamW;
     case Region::kGradient:
     case Region::kLoss:
       if (pass) return in.kind == InstructionKind::kCompute && accumulates;
@@ -283,9 +300,12 @@ Status RoleMemory::send(const Instruction& in) {
   // What goes to the neighbour is the last word of the task, not something on the way to it.
   for (const auto& [sent, used] : sent_)
     if (used && sent == span(in.buffers[0]))
-      return error("V6", fmt::format("sends {}, which is not a result: this task has used it", buffer.name));
-  TRIREME_ASSIGN_OR_RETURN(const Content content, read(span(in.buffers[0]), buffer.dtype, buffer.name));
-  if (content.partial) return error("V10", fmt::format("sends {} before it is summed over tp", buffer.name));
+      return error(
+          "V6", fmt::format("sends {}, which is not a result: this task has used it", buffer.name));
+  TRIREME_ASSIGN_OR_RETURN(const Content content,
+                           read(span(in.buffers[0]), buffer.dtype, buffer.name));
+  if (content.partial)
+    return error("V10", fmt::format("sends {} before it is summed over tp", buffer.name));
   if (content.owner != owner_)
     return error("V6", fmt::format("sends {}, which this task has not written", buffer.name));
   return {};
@@ -297,11 +317,13 @@ Status RoleMemory::collective(const Instruction& in) {
   TRIREME_ASSIGN_OR_RETURN(Content content, read(from, source.dtype, source.name));
   const uint8_t bit = groupBit(in.group);
   const bool reduces = in.kind != InstructionKind::kAllGather;
-  const size_t members =
-      program_.groups[at(program_.ranks[at(context_.roles[at(index_)].first)]
-                             .group[at(static_cast<int>(in.group))])].ranks.size();
+  const size_t members = program_
+                             .groups[at(program_.ranks[at(context_.roles[at(index_)].first)]
+                                            .group[at(static_cast<int>(in.group))])]
+                             .ranks.size();
   if (reduces && (content.reduced & bit) && members > 1)
-    return error("V4", fmt::format("{} is already reduced over {}", source.name, groupKindName(in.group)));
+    return error(
+        "V4", fmt::format("{} is already reduced over {}", source.name, groupKindName(in.group)));
   if (!reduces && content.partial)
     return error("V10", fmt::format("gathers {} before it is summed over tp", source.name));
   const Span to = in.kind == InstructionKind::kAllReduce ? from : span(in.buffers[1]);
@@ -320,8 +342,10 @@ Status RoleMemory::collective(const Instruction& in) {
   return write(to, content, in, false);
 }
 
-// A part lies where its member's index says, and state is gathered and scattered among its own kind.
-Status RoleMemory::checkParts(const Instruction& in, Span from, Span to, const Content& content) const {
+// A part lies where its member's index says, and state is gathered and scattered among its own
+// kind.
+Status RoleMemory::checkParts(const Instruction& in, Span from, Span to,
+                              const Content& content) const {
   if (in.kind == InstructionKind::kAllReduce) return {};
   const bool gathers = in.kind == InstructionKind::kAllGather;
   const Span part = gathers ? from : to, whole = gathers ? to : from;
@@ -330,8 +354,9 @@ Status RoleMemory::checkParts(const Instruction& in, Span from, Span to, const C
                                                      : -1;
   const int64_t expected = whole.begin + index * (part.end - part.begin);
   if (overlap(part, whole) && index >= 0 && part.begin != expected)
-    return error("V7", fmt::format("the part of member {} lies at byte {} of the whole, expected {}", index,
-                                   part.begin - whole.begin, expected - whole.begin));
+    return error(
+        "V7", fmt::format("the part of member {} lies at byte {} of the whole, expected {}", index,
+                          part.begin - whole.begin, expected - whole.begin));
   const RegionOf* source = regionAt(from);
   const RegionOf* target = regionAt(to);
   if (source != target)
@@ -345,7 +370,8 @@ Status RoleMemory::checkParts(const Instruction& in, Span from, Span to, const C
 // The persistent state at the first byte; null if it is none.
 const RoleMemory::RegionOf* RoleMemory::regionAt(Span bytes) const {
   const RegionOf* found = nullptr;
-  regions_.visit({bytes.begin, bytes.begin + 1}, [&](Span, const RegionOf* region) { found = region; });
+  regions_.visit({bytes.begin, bytes.begin + 1},
+                 [&](Span, const RegionOf* region) { found = region; });
   return found;
 }
 
@@ -357,16 +383,20 @@ Status RoleMemory::checkWeights(const Instruction& in, const Segment& segment) c
     const std::string& name = role_.buffers[at(in.buffers[i])].name;
     int32_t layer = 0;
     const Parameter* p = parameterAt(in.buffers[i], region->region == Region::kGradient, &layer);
-    if (p == nullptr) return error("V1", fmt::format("{} shows no parameter of {}", name, region->name));
+    if (p == nullptr)
+      return error("V1", fmt::format("{} shows no parameter of {}", name, region->name));
     std::vector<int64_t> dims = p->paddedDims;
     if (p->tpDim >= 0) dims[at(p->tpDim)] /= program_.tp;
     if (dims != segment.operands[i].dims)
-      return error("V1", fmt::format("{} shows {} [{}], the segment takes [{}]", name, p->name,
-                                     fmt::join(dims, ","), fmt::join(segment.operands[i].dims, ",")));
+      return error("V1",
+                   fmt::format("{} shows {} [{}], the segment takes [{}]", name, p->name,
+                               fmt::join(dims, ","), fmt::join(segment.operands[i].dims, ",")));
     const int32_t chunk = task_ < 0 ? -1 : role_.tasks[at(task_)].chunk;
-    if (p->numLayers > 0 && chunk >= 0 && layer != role_.chunks[at(chunk)].firstLayer + place_.layer)
-      return error("V1", fmt::format("{} shows {} of layer {}, the segment computes layer {}", name, p->name,
-                                     layer, role_.chunks[at(chunk)].firstLayer + place_.layer));
+    if (p->numLayers > 0 && chunk >= 0 &&
+        layer != role_.chunks[at(chunk)].firstLayer + place_.layer)
+      return error(
+          "V1", fmt::format("{} shows {} of layer {}, the segment computes layer {}", name, p->name,
+                            layer, role_.chunks[at(chunk)].firstLayer + place_.layer));
   }
   return {};
 }
@@ -391,8 +421,10 @@ Status RoleMemory::compute(const Instruction& in) {
       const Buffer& buffer = role_.buffers[at(index)];
       const bool accumulates = isAccumulated(op.kind, o);
       if (accumulates)
-        TRIREME_RETURN_IF_ERROR(
-            [&] { auto r = read(span(index), buffer.dtype, buffer.name); return r ? Status() : r.error(); }());
+        TRIREME_RETURN_IF_ERROR([&] {
+          auto r = read(span(index), buffer.dtype, buffer.name);
+          return r ? Status() : r.error();
+        }());
       Content content{buffer.dtype, span(index), owner_};
       content.partial = partial;
       TRIREME_RETURN_IF_ERROR(write(span(index), content, in, accumulates));
@@ -401,8 +433,9 @@ Status RoleMemory::compute(const Instruction& in) {
   return {};
 }
 
-// Operands of one segment may share memory if the first is dead when the second is written, or if an
-// elementwise op writes the second over the first, byte for byte. The workspace belongs to nobody.
+// Operands of one segment may share memory if the first is dead when the second is written, or if
+// an elementwise op writes the second over the first, byte for byte. The workspace belongs to
+// nobody.
 Status RoleMemory::checkSharing(const Instruction& in, const Segment& segment) {
   const auto n = static_cast<int32_t>(segment.operands.size());
   const auto name = [&](int32_t i) { return role_.buffers[at(in.buffers[at(i)])].name; };
@@ -419,7 +452,8 @@ Status RoleMemory::checkSharing(const Instruction& in, const Segment& segment) {
     for (int32_t j = 0; j < n; ++j) {
       if (i == j || !overlap(span(in.buffers[at(i)]), span(in.buffers[at(j)]))) continue;
       if (!maySucceed(in, segment, i, j))
-        return error("V7", fmt::format("{} is overwritten with {} while it is needed", name(i), name(j)));
+        return error("V7",
+                     fmt::format("{} is overwritten with {} while it is needed", name(i), name(j)));
     }
   return {};
 }
@@ -445,7 +479,8 @@ bool RoleMemory::maySucceed(const Instruction& in, const Segment& segment, int32
   const SegmentOp& op = segment.ops[at(write)];
   return lastUse == write && mayWriteInPlace(op.kind) && !uses(op.outputs, first) &&
          span(in.buffers[at(first)]) == span(in.buffers[at(second)]) &&
-         role_.buffers[at(in.buffers[at(first)])].dtype == role_.buffers[at(in.buffers[at(second)])].dtype;
+         role_.buffers[at(in.buffers[at(first)])].dtype ==
+             role_.buffers[at(in.buffers[at(second)])].dtype;
 }
 
 // The parameter that a buffer shows (or whose gradient), and of which logical layer; null if none.
@@ -474,7 +509,8 @@ bool RoleMemory::givesPartial(const Instruction& in, const Segment& segment,
     case OpKind::kEmbedding:
     case OpKind::kLossMax:
     case OpKind::kLossTarget:
-    case OpKind::kLossSumExp: return op.attributes.widthSharded;
+    case OpKind::kLossSumExp:
+      return op.attributes.widthSharded;
     case OpKind::kMatmul:
     case OpKind::kMatmulGradInput: {
       const Parameter* weight = parameterAt(in.buffers[at(op.inputs[1])], false);
@@ -487,7 +523,8 @@ bool RoleMemory::givesPartial(const Instruction& in, const Segment& segment,
       return op.kind == OpKind::kMatmul ? weight->tpDim >= rank - contracted
                                         : weight->tpDim < contracted;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -512,8 +549,8 @@ Result<Content> RoleMemory::readGradient(const Instruction& in) {
   if (program_.dp > 1 && !(content.reduced & groupBit(GroupKind::kDp)))
     return Error(error("V9", fmt::format("bucket {} is not reduced over dp", bucket.name)));
   if (isTied(in.bucket) && !(content.reduced & groupBit(GroupKind::kEmbedding)))
-    return Error(error("V9", fmt::format("bucket {} is not summed over the stages that share it",
-                                         bucket.name)));
+    return Error(error(
+        "V9", fmt::format("bucket {} is not summed over the stages that share it", bucket.name)));
   return content;
 }
 
@@ -521,7 +558,8 @@ Status RoleMemory::sumSquares(const Instruction& in) {
   auto gradient = readGradient(in);
   if (!gradient) return gradient.error();
   const Buffer& squares = role_.buffers[at(in.buffers[0])];
-  TRIREME_ASSIGN_OR_RETURN(const Content before, read(span(in.buffers[0]), squares.dtype, squares.name));
+  TRIREME_ASSIGN_OR_RETURN(const Content before,
+                           read(span(in.buffers[0]), squares.dtype, squares.name));
   if (before.reduced && before.reduced != 0xFF)
     return error("V9", "adds squares after they were summed over ranks");
   return write(in, 0);
@@ -532,7 +570,8 @@ Status RoleMemory::adamW(const Instruction& in) {
   if (!gradient) return gradient.error();
   const Bucket& bucket = role_.buckets[at(in.bucket)];
   const Buffer& squares = role_.buffers[at(in.buffers[0])];
-  TRIREME_ASSIGN_OR_RETURN(const Content norm, read(span(in.buffers[0]), squares.dtype, squares.name));
+  TRIREME_ASSIGN_OR_RETURN(const Content norm,
+                           read(span(in.buffers[0]), squares.dtype, squares.name));
   const bool sharded = program_.dp > 1 && bucket.sharded;
   const bool summed = (norm.reduced & groupBit(GroupKind::kWorld)) ||
                       (!sharded && (norm.reduced & groupBit(GroupKind::kModel)));

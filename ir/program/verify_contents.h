@@ -15,11 +15,11 @@ enum class Owner : uint8_t { kBase, kForward, kBackward, kStep };
 
 struct Content {
   DType dtype = DType::kF32;
-  Span written;             // by one instruction
+  Span written;  // by one instruction
   Owner owner = Owner::kBase;
-  uint8_t reduced = 0;      // bit per GroupKind
-  bool partial = false;     // this rank's term of a sum over tp
-  bool garbage = false;     // overwritten with nothing of use
+  uint8_t reduced = 0;   // bit per GroupKind
+  bool partial = false;  // this rank's term of a sum over tp
+  bool garbage = false;  // overwritten with nothing of use
 };
 
 enum class Region : uint8_t { kParameter, kGradient, kState, kLoss };
@@ -71,7 +71,8 @@ class RoleMemory {
   const RegionOf* regionAt(Span bytes) const;
   uint8_t singleMember() const;
   Status checkSharing(const Instruction& in, const Segment& segment);
-  bool maySucceed(const Instruction& in, const Segment& segment, int32_t first, int32_t second) const;
+  bool maySucceed(const Instruction& in, const Segment& segment, int32_t first,
+                  int32_t second) const;
   const Parameter* parameterAt(int32_t buffer, bool gradient, int32_t* layer = nullptr) const;
   Status checkWeights(const Instruction& in, const Segment& segment) const;
   bool givesPartial(const Instruction& in, const Segment& segment, const SegmentOp& op) const;
@@ -90,7 +91,8 @@ class RoleMemory {
   IntervalMap<Content> overlay_;  // what it has written
   IntervalMap<bool> accumulated_;
   std::vector<Span> exposed_, written_;
-  std::vector<std::pair<Span, bool>> sent_;  // of the body: what it sends; read since it was written?
+  std::vector<std::pair<Span, bool>>
+      sent_;  // of the body: what it sends; read since it was written?
 };
 
 }  // namespace trireme::program::verify

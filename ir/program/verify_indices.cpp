@@ -37,15 +37,17 @@ Status checkSegment(const Segment& segment) {
     return v1("segment {}: {} operands but {} temporary flags", segment.name,
               segment.operands.size(), segment.temporary.size());
   for (const OperandType& type : segment.operands)
-    if (safeElements(type) < 0) return v1("segment {}: operand has an impossible shape", segment.name);
+    if (safeElements(type) < 0)
+      return v1("segment {}: operand has an impossible shape", segment.name);
   for (size_t o = 0; o < segment.ops.size(); ++o) {
     const SegmentOp& op = segment.ops[o];
     if (static_cast<int>(op.kind) >= kNumOpKinds)
       return v1("segment {} op {}: unknown kind {}", segment.name, o, static_cast<int>(op.kind));
     const Arity arity = arityOf(op.kind);
     if (op.inputs.size() != at(arity.inputs) || op.outputs.size() != at(arity.outputs))
-      return v1("segment {} op {} ({}): {} inputs and {} outputs, expected {} and {}", segment.name, o,
-                opName(op.kind), op.inputs.size(), op.outputs.size(), arity.inputs, arity.outputs);
+      return v1("segment {} op {} ({}): {} inputs and {} outputs, expected {} and {}", segment.name,
+                o, opName(op.kind), op.inputs.size(), op.outputs.size(), arity.inputs,
+                arity.outputs);
     for (const std::vector<int32_t>* list : {&op.inputs, &op.outputs})
       for (int32_t i : *list)
         if (!inRange(i, segment.operands.size()))
@@ -58,13 +60,17 @@ Status checkSegment(const Segment& segment) {
 // Number of entries of Instruction::buffers; -1: one per operand of the segment.
 int numBuffers(InstructionKind kind) {
   switch (kind) {
-    case InstructionKind::kCompute: return -1;
+    case InstructionKind::kCompute:
+      return -1;
     case InstructionKind::kReduceScatter:
     case InstructionKind::kAllGather:
-    case InstructionKind::kLoadBatch: return 2;
+    case InstructionKind::kLoadBatch:
+      return 2;
     case InstructionKind::kRepeat:
-    case InstructionKind::kWait: return 0;
-    default: return 1;
+    case InstructionKind::kWait:
+      return 0;
+    default:
+      return 1;
   }
 }
 
@@ -78,7 +84,8 @@ class BodyCheck {
     for (int32_t i = 0; i < static_cast<int32_t>(body_.instructions.size()); ++i) {
       const Instruction& in = body_.instructions[at(i)];
       if (static_cast<int>(in.kind) >= kNumInstructionKinds ||
-          static_cast<int>(in.stream) >= kNumStreams || static_cast<int>(in.group) >= kNumGroupKinds ||
+          static_cast<int>(in.stream) >= kNumStreams ||
+          static_cast<int>(in.group) >= kNumGroupKinds ||
           static_cast<int>(in.reduce) > static_cast<int>(ReduceOp::kMax))
         return error(i, "unknown kind, stream, group or reduction");
       if (in.kind == InstructionKind::kRepeat) {
@@ -100,7 +107,8 @@ class BodyCheck {
     const int64_t left = static_cast<int64_t>(body_.instructions.size()) - i - 1;
     if (i < repeatEnd) return error(i, "repeats cannot be nested");
     if (in.length < 1 || in.length > left)
-      return error(i, fmt::format("repeats {} instructions of the {} that follow", in.length, left));
+      return error(i,
+                   fmt::format("repeats {} instructions of the {} that follow", in.length, left));
     const int64_t most = std::max<int64_t>(program_.numLayers, 1);
     if (in.count < 1 || in.count > most)
       return error(i, fmt::format("repeats {} times, expected 1 to {}", in.count, most));
@@ -126,8 +134,7 @@ class BodyCheck {
       case InstructionKind::kRecv:
         if (in.peerStage < 0 || in.peerStage >= program_.pp)
           return error(i, fmt::format("pipeline rank {} of {}", in.peerStage, program_.pp));
-        if (in.virtualStage < 0 ||
-            in.virtualStage >= int64_t{program_.pp} * program_.virtualStages)
+        if (in.virtualStage < 0 || in.virtualStage >= int64_t{program_.pp} * program_.virtualStages)
           return error(i, fmt::format("virtual stage {} of {}", in.virtualStage,
                                       int64_t{program_.pp} * program_.virtualStages));
         break;
@@ -139,7 +146,8 @@ class BodyCheck {
       case InstructionKind::kWait:
         if (in.event.base < 0) return error(i, "awaits no event");
         break;
-      default: break;
+      default:
+        break;
     }
     return {};
   }
@@ -246,8 +254,8 @@ Status checkTaskRecords(const Role& role) {
 }
 
 Status checkRole(const Program& program, const Role& role) {
-  if (role.stage < 0 || role.stage >= program.pp || !small(role.arenaBytes) || role.arenaBytes < 0 ||
-      role.numEvents < 0 || role.numEvents > kMaxCount / 4)
+  if (role.stage < 0 || role.stage >= program.pp || !small(role.arenaBytes) ||
+      role.arenaBytes < 0 || role.numEvents < 0 || role.numEvents > kMaxCount / 4)
     return v1("role {}: impossible stage, arena or number of events", role.name);
   for (const Buffer& b : role.buffers) {
     if (static_cast<int>(b.dtype) > static_cast<int>(DType::kI32) || b.elements < 0 ||
@@ -271,29 +279,43 @@ Status checkRole(const Program& program, const Role& role) {
 // Whether ranks with places `a` and `b` belong to one group of `kind`.
 bool together(GroupKind kind, const Program& program, const RankInfo& a, const RankInfo& b) {
   const bool tp = a.tpIndex == b.tpIndex, dp = a.dpIndex == b.dpIndex, pp = a.ppIndex == b.ppIndex;
-  const auto atEnd = [&](const RankInfo& r) { return r.ppIndex == 0 || r.ppIndex == program.pp - 1; };
+  const auto atEnd = [&](const RankInfo& r) {
+    return r.ppIndex == 0 || r.ppIndex == program.pp - 1;
+  };
   switch (kind) {
-    case GroupKind::kTp: return pp && dp;
-    case GroupKind::kDp: return pp && tp;
-    case GroupKind::kPp: return tp && dp;
-    case GroupKind::kEmbedding: return tp && dp && (pp || (atEnd(a) && atEnd(b)));
-    case GroupKind::kModel: return dp;
-    case GroupKind::kWorld: return true;
+    case GroupKind::kTp:
+      return pp && dp;
+    case GroupKind::kDp:
+      return pp && tp;
+    case GroupKind::kPp:
+      return tp && dp;
+    case GroupKind::kEmbedding:
+      return tp && dp && (pp || (atEnd(a) && atEnd(b)));
+    case GroupKind::kModel:
+      return dp;
+    case GroupKind::kWorld:
+      return true;
   }
   return false;
 }
 
-// Size of the group of `kind` that `rank` belongs to. Inner stages are alone in theirs of kEmbedding.
+// Size of the group of `kind` that `rank` belongs to. Inner stages are alone in theirs of
+// kEmbedding.
 int64_t groupSize(GroupKind kind, const Program& program, const RankInfo& rank) {
   const int64_t tp = program.tp, dp = program.dp, pp = program.pp;
   switch (kind) {
-    case GroupKind::kTp: return tp;
-    case GroupKind::kDp: return dp;
-    case GroupKind::kPp: return pp;
+    case GroupKind::kTp:
+      return tp;
+    case GroupKind::kDp:
+      return dp;
+    case GroupKind::kPp:
+      return pp;
     case GroupKind::kEmbedding:
       return pp > 1 && (rank.ppIndex == 0 || rank.ppIndex == pp - 1) ? 2 : 1;
-    case GroupKind::kModel: return tp * pp;
-    case GroupKind::kWorld: return tp * pp * dp;
+    case GroupKind::kModel:
+      return tp * pp;
+    case GroupKind::kWorld:
+      return tp * pp * dp;
   }
   return 0;
 }
@@ -301,10 +323,14 @@ int64_t groupSize(GroupKind kind, const Program& program, const RankInfo& rank) 
 // Position that the index of a rank asks for in a group of `kind`; -1: any.
 int32_t position(GroupKind kind, const RankInfo& rank) {
   switch (kind) {
-    case GroupKind::kTp: return rank.tpIndex;
-    case GroupKind::kDp: return rank.dpIndex;
-    case GroupKind::kPp: return rank.ppIndex;
-    default: return -1;
+    case GroupKind::kTp:
+      return rank.tpIndex;
+    case GroupKind::kDp:
+      return rank.dpIndex;
+    case GroupKind::kPp:
+      return rank.ppIndex;
+    default:
+      return -1;
   }
 }
 

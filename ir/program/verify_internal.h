@@ -30,10 +30,10 @@ std::string where(const Context& context, int32_t role, int32_t task, int32_t bo
 // "(V3) <where>: <message>"
 Status violation(std::string_view label, const std::string& where, const std::string& message);
 
-Status checkIndices(const Program& program);   // (V1) but for the operands
-Status checkOperands(const Context& context);  // (V1)
-Status checkBounds(const Context& context);    // (V2)
-Status checkMessages(const Context& context);  // (V3)
+Status checkIndices(const Program& program);      // (V1) but for the operands
+Status checkOperands(const Context& context);     // (V1)
+Status checkBounds(const Context& context);       // (V2)
+Status checkMessages(const Context& context);     // (V3)
 Status checkCollectives(const Context& context);  // (V4)
 Status checkProgress(const Context& context);     // (V5)
 Status checkContents(const Context& context);     // (V6), (V7) within a stream, (V9) of buckets

@@ -7,10 +7,10 @@
 namespace trireme::program::verify {
 
 struct SlotLayout {
-  // The slots of every chunk lie side by side in a region of the chunk's own, so what holds for slot 0
-  // holds, shifted, for all. Otherwise every slot has to be looked at.
+  // The slots of every chunk lie side by side in a region of the chunk's own, so what holds for
+  // slot 0 holds, shifted, for all. Otherwise every slot has to be looked at.
   bool copies = false;
-  std::vector<Span> regions;    // per chunk: all its slots (if copies)
+  std::vector<Span> regions;  // per chunk: all its slots (if copies)
 };
 
 // For the rank at place.tpIndex, place.dpIndex.

@@ -63,15 +63,17 @@ class OperandCheck {
       case InstructionKind::kAdamW: {
         int64_t parameters = 0;
         for (const Parameter& p : role_.parameters)
-          parameters = std::max(parameters, int64_t{p.logicalIndex} + 1 +
-                                                int64_t{p.logicalStride} * std::max(p.numLayers - 1, 0));
+          parameters =
+              std::max(parameters, int64_t{p.logicalIndex} + 1 +
+                                       int64_t{p.logicalStride} * std::max(p.numLayers - 1, 0));
         if (buffer(in, 0).elements < parameters || buffer(in, 0).dtype != DType::kF64)
-          return error(fmt::format("{} is {}, expected f64 for at least {} parameters",
-                                   buffer(in, 0).name,
-                                   typeName(buffer(in, 0).elements, buffer(in, 0).dtype), parameters));
+          return error(
+              fmt::format("{} is {}, expected f64 for at least {} parameters", buffer(in, 0).name,
+                          typeName(buffer(in, 0).elements, buffer(in, 0).dtype), parameters));
         return {};
       }
-      default: return {};
+      default:
+        return {};
     }
   }
 
@@ -105,7 +107,8 @@ class BoundsCheck {
       Span slots{INT32_MAX, -1};
       for (const TaskRecord& task : role_.tasks)
         if (task.body == static_cast<int32_t>(b))
-          slots = {std::min(slots.begin, int64_t{task.slot}), std::max(slots.end, int64_t{task.slot})};
+          slots = {std::min(slots.begin, int64_t{task.slot}),
+                   std::max(slots.end, int64_t{task.slot})};
       if (slots.end >= 0) TRIREME_RETURN_IF_ERROR(checkBody(static_cast<int32_t>(b), slots));
     }
     return {};
@@ -143,10 +146,10 @@ class BoundsCheck {
     stretch(buffer.tpStride, tpRange_);
     stretch(buffer.dpStride, dpRange_);
     if (low >= 0 && high <= role_.arenaBytes) return {};
-    return violation("V2", place,
-                     fmt::format("buffer {} takes bytes {} to {} of an arena of {}", buffer.name,
-                                 static_cast<double>(low), static_cast<double>(high),
-                                 role_.arenaBytes));
+    return violation(
+        "V2", place,
+        fmt::format("buffer {} takes bytes {} to {} of an arena of {}", buffer.name,
+                    static_cast<double>(low), static_cast<double>(high), role_.arenaBytes));
   }
 
   const Context& context_;

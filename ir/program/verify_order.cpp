@@ -25,10 +25,13 @@ struct End {
 class MessageCheck {
  public:
   MessageCheck(const Context& context, const Group& group)
-      : context_(context), program_(context.program), group_(group),
+      : context_(context),
+        program_(context.program),
+        group_(group),
         virtualStages_(int64_t{program_.pp} * program_.virtualStages),
         microbatches_(program_.training.numMicrobatches),
-        sends_(at(3 * virtualStages_ * microbatches_)), receives_(sends_.size()) {}
+        sends_(at(3 * virtualStages_ * microbatches_)),
+        receives_(sends_.size()) {}
 
   Status run() {
     for (int32_t rank : group_.ranks)
@@ -50,7 +53,8 @@ class MessageCheck {
     for (size_t b = 0; b < r.bodies.size(); ++b)
       forEachInstruction(r.bodies[b], [&](int32_t i, int32_t) {
         const InstructionKind kind = r.bodies[b].instructions[at(i)].kind;
-        if (kind == InstructionKind::kSend || kind == InstructionKind::kRecv) transfers[b].push_back(i);
+        if (kind == InstructionKind::kSend || kind == InstructionKind::kRecv)
+          transfers[b].push_back(i);
       });
     for (size_t t = 0; t < r.tasks.size(); ++t)
       for (int32_t i : transfers[at(r.tasks[t].body)])
@@ -86,9 +90,9 @@ class MessageCheck {
     const int32_t before = task.direction == Direction::kForward ? own - 1 : own + 1;
     const int32_t producer = in.kind == InstructionKind::kSend ? own : before;
     if (in.virtualStage == producer) return {};
-    return violation("V3", place(end),
-                     fmt::format("tagged with virtual stage {}, expected {}", in.virtualStage,
-                                 producer));
+    return violation(
+        "V3", place(end),
+        fmt::format("tagged with virtual stage {}, expected {}", in.virtualStage, producer));
   }
 
   Status match(const End& send, const End& receive) const {
@@ -141,8 +145,8 @@ std::vector<Issued> collectivesOf(const Program& program, int32_t role, GroupKin
       if (!isCollective(in.kind) || in.group != kind) return;
       const Buffer& full =
           r.buffers[at(in.buffers[in.kind == InstructionKind::kAllGather ? 1 : 0])];
-      ofBody[b].push_back({{in.kind, in.reduce, full.elements, full.dtype}, 0,
-                           static_cast<int32_t>(b), i});
+      ofBody[b].push_back(
+          {{in.kind, in.reduce, full.elements, full.dtype}, 0, static_cast<int32_t>(b), i});
     });
   std::vector<Issued> all;
   for (size_t t = 0; t < r.tasks.size(); ++t)
@@ -169,12 +173,13 @@ Status compare(const Context& context, GroupKind kind, int32_t firstRole, int32_
                        fmt::format("{} does not take part in {} collective {}",
                                    where(context, firstRole, -1), groupKindName(kind), i));
     if (!(first[i].what == second[i].what))
-      return violation("V4", place(firstRole, first[i]),
-                       fmt::format("{} collective {} is {} of {} x {}, but {} issues {} of {} x {}",
-                                   groupKindName(kind), i, instructionName(first[i].what.kind),
-                                   first[i].what.elements, dtypeName(first[i].what.dtype),
-                                   place(secondRole, second[i]), instructionName(second[i].what.kind),
-                                   second[i].what.elements, dtypeName(second[i].what.dtype)));
+      return violation(
+          "V4", place(firstRole, first[i]),
+          fmt::format("{} collective {} is {} of {} x {}, but {} issues {} of {} x {}",
+                      groupKindName(kind), i, instructionName(first[i].what.kind),
+                      first[i].what.elements, dtypeName(first[i].what.dtype),
+                      place(secondRole, second[i]), instructionName(second[i].what.kind),
+                      second[i].what.elements, dtypeName(second[i].what.dtype)));
   }
   return {};
 }

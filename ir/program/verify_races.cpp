@@ -39,7 +39,8 @@ void appendAccesses(const Program& program, const Role& role, const Instruction&
       add(role.workspace, true);
       return;
     }
-    case InstructionKind::kSend: return add(in.buffers[0], false);
+    case InstructionKind::kSend:
+      return add(in.buffers[0], false);
     case InstructionKind::kReduceScatter:
     case InstructionKind::kAllGather:
       // The whole input is read; a reduce-scatter may use it as scratch.
@@ -52,7 +53,8 @@ void appendAccesses(const Program& program, const Role& role, const Instruction&
       const Bucket& bucket = role.buckets[at(in.bucket)];
       add(bucket.gradient, false);
       add(in.buffers[0], false);
-      for (int32_t b : {bucket.parameter, bucket.master, bucket.moment1, bucket.moment2}) add(b, true);
+      for (int32_t b : {bucket.parameter, bucket.master, bucket.moment1, bucket.moment2})
+        add(b, true);
       return;
     }
     default:
@@ -173,7 +175,8 @@ class RaceCheck {
     Clock& clock = clocks_[stream];
     const int32_t signal = eventIndex(in.event, task.slot);
     if (in.kind == InstructionKind::kWait) {
-      for (size_t s = 0; s < kNumStreams; ++s) clock[s] = std::max(clock[s], signals_[at(signal)][s]);
+      for (size_t s = 0; s < kNumStreams; ++s)
+        clock[s] = std::max(clock[s], signals_[at(signal)][s]);
       return {};
     }
     const int32_t now = ++clock[stream];
@@ -183,7 +186,8 @@ class RaceCheck {
         if (other == stream) continue;
         const int32_t last = write ? std::max(reads_[at(zone)][other], writes_[at(zone)][other])
                                    : writes_[at(zone)][other];
-        if (last > clock[other]) return race(event.instruction, write, relative, static_cast<Stream>(other));
+        if (last > clock[other])
+          return race(event.instruction, write, relative, static_cast<Stream>(other));
       }
       (write ? writes_ : reads_)[at(zone)][stream] = now;
     }

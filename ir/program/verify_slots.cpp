@@ -36,7 +36,8 @@ class SlotCheck {
     for (const auto& [tp, dp] : places) {
       const bool newPasses =
           donePasses.emplace(std::pair(passes.tp ? tp : 0, passes.dp ? dp : 0), true).second;
-      const bool newStep = doneStep.emplace(std::pair(step.tp ? tp : 0, step.dp ? dp : 0), true).second;
+      const bool newStep =
+          doneStep.emplace(std::pair(step.tp ? tp : 0, step.dp ? dp : 0), true).second;
       if (newPasses || newStep) TRIREME_RETURN_IF_ERROR(checkPlace(tp, dp, newPasses, newStep));
     }
     return {};
@@ -82,7 +83,8 @@ class SlotCheck {
   bool addsToOnePlace(const Instruction& in) const {
     for (const SegmentOp& op : context_.program.segments[at(in.segment)].ops)
       for (size_t o = 0; o < op.outputs.size(); ++o)
-        if (isAccumulated(op.kind, o) && role_.buffers[at(in.buffers[at(op.outputs[o])])].layerStride == 0)
+        if (isAccumulated(op.kind, o) &&
+            role_.buffers[at(in.buffers[at(op.outputs[o])])].layerStride == 0)
           return true;
     return false;
   }
@@ -98,14 +100,14 @@ class SlotCheck {
           repeatEnd = i + 1 + at(list[i].length);
         if (list[i].kind != InstructionKind::kCompute) continue;
         if (i < repeatEnd && addsToOnePlace(list[i]))
-          return violation("V8", where(context_, index_, -1, static_cast<int32_t>(b),
-                                       static_cast<int32_t>(i)),
-                           "adds to the same operand for every layer");
+          return violation(
+              "V8", where(context_, index_, -1, static_cast<int32_t>(b), static_cast<int32_t>(i)),
+              "adds to the same operand for every layer");
         const auto [it, fresh] = seen.emplace(std::pair(list[i].segment, list[i].buffers), i);
         if (!fresh)
-          return violation("V8", where(context_, index_, -1, static_cast<int32_t>(b),
-                                       static_cast<int32_t>(i)),
-                           fmt::format("computes what instruction {} has computed", it->second));
+          return violation(
+              "V8", where(context_, index_, -1, static_cast<int32_t>(b), static_cast<int32_t>(i)),
+              fmt::format("computes what instruction {} has computed", it->second));
       }
     }
     return {};
@@ -140,8 +142,7 @@ class SlotCheck {
   Status checkPrivate() const {
     for (const Claim& need : needs_) {
       const Pass& pass = passes_[at(need.pass)];
-      if (!contains(layout_.regions[at(pass.chunk)], need.bytes))
-        return checkConflicts();
+      if (!contains(layout_.regions[at(pass.chunk)], need.bytes)) return checkConflicts();
     }
     return {};
   }

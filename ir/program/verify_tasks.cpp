@@ -34,8 +34,9 @@ Status checkChunks(const Context& context, const Group& pipeline) {
   int64_t layer = 0;
   for (size_t s = 0; s < stages.size(); ++s) {
     if (stages[s]->firstLayer != layer)
-      return violation("V8", fmt::format("virtual stage {}", s),
-                       fmt::format("starts with layer {}, expected {}", stages[s]->firstLayer, layer));
+      return violation(
+          "V8", fmt::format("virtual stage {}", s),
+          fmt::format("starts with layer {}, expected {}", stages[s]->firstLayer, layer));
     layer += stages[s]->numLayers;
   }
   if (layer != program.numLayers)
@@ -47,7 +48,9 @@ Status checkChunks(const Context& context, const Group& pipeline) {
 class TaskCheck {
  public:
   TaskCheck(const Context& context, int32_t role)
-      : context_(context), index_(role), role_(context.program.roles[at(role)]),
+      : context_(context),
+        index_(role),
+        role_(context.program.roles[at(role)]),
         microbatches_(context.program.training.numMicrobatches) {}
 
   Status run() {
@@ -87,10 +90,9 @@ class TaskCheck {
       const std::vector<Instruction>& list = role_.bodies[at(task.body)].instructions;
       for (size_t i = 0; i < list.size(); ++i)
         if (list[i].kind == InstructionKind::kRepeat && list[i].count != expected)
-          return violation("V8", where(context_, index_, static_cast<int32_t>(t), -1,
-                                       static_cast<int32_t>(i)),
-                           fmt::format("repeats {} times, the chunk has {} layers", list[i].count,
-                                       expected));
+          return violation(
+              "V8", where(context_, index_, static_cast<int32_t>(t), -1, static_cast<int32_t>(i)),
+              fmt::format("repeats {} times, the chunk has {} layers", list[i].count, expected));
     }
     return {};
   }
@@ -111,7 +113,8 @@ class TaskCheck {
     if (task.direction == Direction::kForward) {
       if (slot != kNotYet) return error("V8", "a second forward of this microbatch");
       if (tenant >= 0)
-        return error("V8", fmt::format("slot {} still belongs to microbatch {}", task.slot, tenant));
+        return error("V8",
+                     fmt::format("slot {} still belongs to microbatch {}", task.slot, tenant));
       slot = task.slot;
       tenant = task.microbatch;
       return {};
@@ -119,7 +122,8 @@ class TaskCheck {
     if (slot == kNotYet) return error("V8", "backward without a forward before it");
     if (slot == kDone) return error("V8", "a second backward of this microbatch");
     if (slot != task.slot)
-      return error("V8", fmt::format("on slot {}, but its forward was on slot {}", task.slot, slot));
+      return error("V8",
+                   fmt::format("on slot {}, but its forward was on slot {}", task.slot, slot));
     slot = kDone;
     tenant = -1;
     return {};
@@ -143,9 +147,10 @@ class TaskCheck {
       return error("V9", "comes before the last backward");
     for (size_t b = 0; b < stepped.size(); ++b)
       if (stepped[b] != 1 || squared[b] != 1)
-        return error("V9", fmt::format("bucket {} is stepped {} times and its squares are summed {} "
-                                       "times, expected once", role_.buckets[b].name, stepped[b],
-                                       squared[b]));
+        return error("V9",
+                     fmt::format("bucket {} is stepped {} times and its squares are summed {} "
+                                 "times, expected once",
+                                 role_.buckets[b].name, stepped[b], squared[b]));
     return {};
   }
 

@@ -13,8 +13,10 @@ Arity arityOf(OpKind kind) {
     case OpKind::kRotaryGrad:
     case OpKind::kLossMax:
     case OpKind::kPositionGrad:
-    case OpKind::kBiasGrad: return {1, 1};
-    case OpKind::kAttention: return {1, 2};
+    case OpKind::kBiasGrad:
+      return {1, 1};
+    case OpKind::kAttention:
+      return {1, 2};
     case OpKind::kEmbedding:
     case OpKind::kAddPosition:
     case OpKind::kMatmul:
@@ -26,14 +28,21 @@ Arity arityOf(OpKind kind) {
     case OpKind::kMatmulGradInput:
     case OpKind::kMatmulGradWeight:
     case OpKind::kGeluGrad:
-    case OpKind::kSwiGluGrad: return {2, 1};
-    case OpKind::kRmsNorm: return {2, 2};
-    case OpKind::kLossTarget: return {3, 1};
-    case OpKind::kLayerNorm: return {3, 3};
+    case OpKind::kSwiGluGrad:
+      return {2, 1};
+    case OpKind::kRmsNorm:
+      return {2, 2};
+    case OpKind::kLossTarget:
+      return {3, 1};
+    case OpKind::kLayerNorm:
+      return {3, 3};
     case OpKind::kAttentionGrad:
-    case OpKind::kLossGrad: return {4, 1};
-    case OpKind::kRmsNormGrad: return {4, 2};
-    case OpKind::kLayerNormGrad: return {5, 3};
+    case OpKind::kLossGrad:
+      return {4, 1};
+    case OpKind::kRmsNormGrad:
+      return {4, 2};
+    case OpKind::kLayerNormGrad:
+      return {5, 3};
   }
   return {};
 }
@@ -44,10 +53,13 @@ bool isAccumulated(OpKind kind, size_t output) {
     case OpKind::kEmbeddingGrad:
     case OpKind::kPositionGrad:
     case OpKind::kMatmulGradWeight:
-    case OpKind::kBiasGrad: return true;
+    case OpKind::kBiasGrad:
+      return true;
     case OpKind::kLayerNormGrad:
-    case OpKind::kRmsNormGrad: return output > 0;
-    default: return false;
+    case OpKind::kRmsNormGrad:
+      return output > 0;
+    default:
+      return false;
   }
 }
 
@@ -63,30 +75,43 @@ bool mayWriteInPlace(OpKind kind) {
     case OpKind::kGeluGrad:
     case OpKind::kSwiGluGrad:
     case OpKind::kRotaryGrad:
-    case OpKind::kLossGrad: return true;
-    default: return false;
+    case OpKind::kLossGrad:
+      return true;
+    default:
+      return false;
   }
 }
 
 std::string_view streamName(Stream stream) {
   switch (stream) {
-    case Stream::kCompute: return "compute";
-    case Stream::kRecvForward: return "recv_forward";
-    case Stream::kSendForward: return "send_forward";
-    case Stream::kRecvBackward: return "recv_backward";
-    case Stream::kSendBackward: return "send_backward";
+    case Stream::kCompute:
+      return "compute";
+    case Stream::kRecvForward:
+      return "recv_forward";
+    case Stream::kSendForward:
+      return "send_forward";
+    case Stream::kRecvBackward:
+      return "recv_backward";
+    case Stream::kSendBackward:
+      return "send_backward";
   }
   return "unknown";
 }
 
 std::string_view groupKindName(GroupKind kind) {
   switch (kind) {
-    case GroupKind::kTp: return "tp";
-    case GroupKind::kDp: return "dp";
-    case GroupKind::kPp: return "pp";
-    case GroupKind::kEmbedding: return "embedding";
-    case GroupKind::kModel: return "model";
-    case GroupKind::kWorld: return "world";
+    case GroupKind::kTp:
+      return "tp";
+    case GroupKind::kDp:
+      return "dp";
+    case GroupKind::kPp:
+      return "pp";
+    case GroupKind::kEmbedding:
+      return "embedding";
+    case GroupKind::kModel:
+      return "model";
+    case GroupKind::kWorld:
+      return "world";
   }
   return "unknown";
 }

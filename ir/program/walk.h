@@ -45,8 +45,9 @@ struct Place {
 };
 
 inline Span spanOf(const Buffer& buffer, const Place& at) {
-  const int64_t begin = buffer.offset + at.layer * buffer.layerStride + at.slot * buffer.slotStride +
-                        at.tpIndex * buffer.tpStride + at.dpIndex * buffer.dpStride;
+  const int64_t begin = buffer.offset + at.layer * buffer.layerStride +
+                        at.slot * buffer.slotStride + at.tpIndex * buffer.tpStride +
+                        at.dpIndex * buffer.dpStride;
   return {begin, begin + buffer.bytes()};
 }
 

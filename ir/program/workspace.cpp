@@ -40,8 +40,8 @@ int64_t attentionScratchBytes(const AttentionScratchShape& shape) {
   const int64_t size = std::min(AttentionBlocking::kRows, shape.sequence);
   const int64_t sumBytes = std::max<int64_t>(shape.elementBytes, 4);
   const int64_t longest = std::max(size, shape.headSize);
-  const int64_t squares = roundUp(size * size * sumBytes, 64) +
-                          roundUp(size * size * shape.elementBytes, 64);
+  const int64_t squares =
+      roundUp(size * size * sumBytes, 64) + roundUp(size * size * shape.elementBytes, 64);
   const int64_t rows = shape.backward ? shape.sequence : size;
   const int64_t outputs = roundUp(rows * shape.headSize * sumBytes, 64);
   const int64_t perRow = 2 * roundUp(rows * sumBytes, 64) + roundUp(size * 4, 64);
@@ -55,9 +55,12 @@ int64_t hostWorkspaceBytes(const SegmentOp& op, const Operands& operands) {
     case OpKind::kMatmulGradInput:
     case OpKind::kMatmulGradWeight:
       return parallelGemmScratchBytes(matmulShape(op, operands));
-    case OpKind::kAttention: return attentionWorkspace(op, operands, false);
-    case OpKind::kAttentionGrad: return attentionWorkspace(op, operands, true);
-    default: return 0;
+    case OpKind::kAttention:
+      return attentionWorkspace(op, operands, false);
+    case OpKind::kAttentionGrad:
+      return attentionWorkspace(op, operands, true);
+    default:
+      return 0;
   }
 }
 

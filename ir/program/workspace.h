@@ -26,11 +26,11 @@ constexpr int64_t roundUp(int64_t value, int64_t multiple) {
 struct GemmBlocking {
   static constexpr int64_t kVectorDepth = 384;
   static constexpr int64_t kAmxDepth = 768;
-  static constexpr int64_t kPad = 32;             // elements between the rows of a panel of a
-  static constexpr int64_t kMaxTileCols = 32;  // every tile is a divisor of it wide
-  static constexpr int64_t kPanelBytes = 53248;   // one panel of a
-  static constexpr int64_t kEdgeBytes = 4096;     // one tile of c
-  static constexpr int64_t kStagedRows = 256;     // rows of c kept in f32 until they are rounded
+  static constexpr int64_t kPad = 32;            // elements between the rows of a panel of a
+  static constexpr int64_t kMaxTileCols = 32;    // every tile is a divisor of it wide
+  static constexpr int64_t kPanelBytes = 53248;  // one panel of a
+  static constexpr int64_t kEdgeBytes = 4096;    // one tile of c
+  static constexpr int64_t kStagedRows = 256;    // rows of c kept in f32 until they are rounded
 
   static constexpr int64_t columns(int64_t elementBytes) { return elementBytes == 8 ? 384 : 768; }
 

@@ -36,8 +36,11 @@ Streams::Streams(const RankProgram& rank, Communicator& comm, TraceRecorder* tra
   int32_t slots = 1;
   for (const program::Chunk& chunk : rank.role->chunks) slots = std::max(slots, chunk.numSlots);
   marks_.resize(static_cast<size_t>(rank.role->numEvents + slots));
-  for (size_t i = 0; i < queues_.size(); ++i)
-    queues_[i].ring.resize(static_cast<size_t>(std::max<int64_t>(rank.queued[i], 1)));
+  // The compute stream waits for each of its own, so it never holds two.
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    const bool queues = static_cast<Stream>(i) != Stream::kCompute && rank.queued[i] > 0;
+    queues_[i].ring.resize(queues ? static_cast<size_t>(rank.queued[i]) : 1);
+  }
 }
 
 Status Streams::issue(const QueuedInstruction& entry) {

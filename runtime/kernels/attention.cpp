@@ -14,12 +14,12 @@ struct Forward {
   using Sum = SumOf<T>;
   AttentionHead<T> at;
   Tensor qkv, ctx, lse;
-  Sum* scores;     // [queries, keys]
-  T* probs;        // [queries, keys], dropped
-  Sum* out;        // [queries, headSize], not yet divided by sums
-  Sum* maxima;     // [queries]
-  Sum* sums;       // [queries]
-  uint32_t* words; // [keys]
+  Sum* scores;      // [queries, keys]
+  T* probs;         // [queries, keys], dropped
+  Sum* out;         // [queries, headSize], not yet divided by sums
+  Sum* maxima;      // [queries]
+  Sum* sums;        // [queries]
+  uint32_t* words;  // [keys]
   void* products;
 
   Forward(const AttentionHead<T>& head, const Tensor& qkvIn, const Tensor& ctxOut,
@@ -69,7 +69,8 @@ struct Forward {
     const Sum shrink = std::exp(maxima[i] - max);
     maxima[i] = max;
     sums[i] = sums[i] * shrink + rowExpSum(row, visible, at.scale(), max, row);
-    for (int64_t c = 0; c < at.shape.headSize; ++c) out[i * at.shape.headSize + c] *= shrink;
+    for (int64_t c = 0; c < at.shape.headSize && block.key > 0; ++c)
+      out[i * at.shape.headSize + c] *= shrink;
     std::fill(row + visible, row + block.keys, Sum{0});
     if (at.drops()) {
       const uint32_t threshold = at.threshold();
@@ -116,9 +117,12 @@ bool isFastAttention(const KernelCallArgs& args) {
 
 void fastAttention(const KernelCallArgs& args) {
   switch (inputOf(args, 0).dtype()) {
-    case DType::kF64: return forward<double>(args);
-    case DType::kF32: return forward<float>(args);
-    default: return forward<Bf16>(args);
+    case DType::kF64:
+      return forward<double>(args);
+    case DType::kF32:
+      return forward<float>(args);
+    default:
+      return forward<Bf16>(args);
   }
 }
 

@@ -7,23 +7,27 @@
 namespace trireme::runtime {
 namespace {
 
-// The gradients of one (batch, group). Sums are kept for the whole sequence of a head (dq) or of the
-// group (dk, dv), and rounded at the end.
+// The gradients of one (batch, group). Sums are kept for the whole sequence of a head (dq) or of
+// the group (dk, dv), and rounded at the end.
 template <typename T>
 struct Backward {
   using Sum = SumOf<T>;
   AttentionHead<T> at;
   Tensor qkv, ctx, lse, dctx, dqkv;
-  Sum *scores, *dProbs;           // [queries, keys]
-  T *dropped, *dScores;           // [queries, keys]: factors of dv, and of dq and dk
-  Sum *deltas;                    // [sequence]: ctx.dctx
-  Sum *dq, *dk, *dv;              // [sequence, headSize]
-  uint32_t* words;                // [keys]
+  Sum *scores, *dProbs;  // [queries, keys]
+  T *dropped, *dScores;  // [queries, keys]: factors of dv, and of dq and dk
+  Sum* deltas;           // [sequence]: ctx.dctx
+  Sum *dq, *dk, *dv;     // [sequence, headSize]
+  uint32_t* words;       // [keys]
   void* products;
 
   Backward(const AttentionHead<T>& head, const KernelCallArgs& args, void* workspace)
-      : at(head), qkv(inputOf(args, 0)), ctx(inputOf(args, 1)), lse(inputOf(args, 2)),
-        dctx(inputOf(args, 3)), dqkv(outputOf(args, 0)) {
+      : at(head),
+        qkv(inputOf(args, 0)),
+        ctx(inputOf(args, 1)),
+        lse(inputOf(args, 2)),
+        dctx(inputOf(args, 3)),
+        dqkv(outputOf(args, 0)) {
     const int64_t size = std::min(AttentionBlocking::kRows, at.shape.sequence);
     const int64_t rows = at.shape.sequence * at.shape.headSize;
     Scratch scratch(workspace);
@@ -120,21 +124,24 @@ template <typename T>
 void backward(const KernelCallArgs& args) {
   const Tensor qkv = inputOf(args, 0);
   const AttentionShape shape = attentionShapeOf(args.op->attributes, qkv);
-  forEachUnit(args, shape.batch * shape.groups, scratchBytesOf(shape, qkv, true),
-              [&](void* scratch, int64_t unit) {
-                const AttentionHead<T> at{&args, shape, unit / shape.groups, unit % shape.groups,
-                                          0};
-                Backward<T>(at, args, scratch).run();
-              });
+  forEachUnit(
+      args, shape.batch * shape.groups, scratchBytesOf(shape, qkv, true),
+      [&](void* scratch, int64_t unit) {
+        const AttentionHead<T> at{&args, shape, unit / shape.groups, unit % shape.groups, 0};
+        Backward<T>(at, args, scratch).run();
+      });
 }
 
 }  // namespace
 
 void fastAttentionGrad(const KernelCallArgs& args) {
   switch (inputOf(args, 0).dtype()) {
-    case DType::kF64: return backward<double>(args);
-    case DType::kF32: return backward<float>(args);
-    default: return backward<Bf16>(args);
+    case DType::kF64:
+      return backward<double>(args);
+    case DType::kF32:
+      return backward<float>(args);
+    default:
+      return backward<Bf16>(args);
   }
 }
 

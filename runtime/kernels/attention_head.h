@@ -37,9 +37,7 @@ struct AttentionHead {
     return rowMajor<T>(t.as<T>() + ctx() + position * ctxStride(), ctxStride());
   }
 
-  SumOf<T> scale() const {
-    return SumOf<T>{1} / std::sqrt(static_cast<SumOf<T>>(shape.headSize));
-  }
+  SumOf<T> scale() const { return SumOf<T>{1} / std::sqrt(static_cast<SumOf<T>>(shape.headSize)); }
   bool drops() const { return args->op->attributes.probability > 0; }
   uint32_t threshold() const { return dropoutThreshold(args->op->attributes.probability); }
   SumOf<T> keptFactor() const {

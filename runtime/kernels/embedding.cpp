@@ -9,7 +9,8 @@ namespace {
 constexpr int64_t kGrainElements = 16384;
 
 // The local row of a token's id; -1 if another shard has it.
-int64_t localRow(const KernelCallArgs& args, const Tensor& ids, const Tensor& table, int64_t token) {
+int64_t localRow(const KernelCallArgs& args, const Tensor& ids, const Tensor& table,
+                 int64_t token) {
   const int64_t row = ids.as<int32_t>()[token] - firstOfWidth(args, table.dim(0));
   return row >= 0 && row < table.dim(0) ? row : -1;
 }
@@ -56,9 +57,12 @@ void fastEmbedding(const KernelCallArgs& args) {
 
 void fastEmbeddingGrad(const KernelCallArgs& args) {
   switch (inputOf(args, 1).dtype()) {
-    case DType::kF64: return addRows<double>(args);
-    case DType::kF32: return addRows<float>(args);
-    default: return addRows<Bf16>(args);
+    case DType::kF64:
+      return addRows<double>(args);
+    case DType::kF32:
+      return addRows<float>(args);
+    default:
+      return addRows<Bf16>(args);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "runtime/kernels/gemm_engine.h"
+#include "runtime/kernels/row_kernels.h"
 
 namespace trireme::runtime {
 namespace {
@@ -39,6 +40,9 @@ Scratch<SumOf<T>> divideScratch(void* scratch, const GemmCall<T, C>& call) {
   return {block, panel, reinterpret_cast<Sum*>(edge), reinterpret_cast<Sum*>(staged)};
 }
 
+// A multiple of every engine's depthMultiple.
+constexpr int64_t kPackedRows = 32;
+
 // Columns [col, col + cols) and depths [first, first + depth) of a product.
 struct Block {
   int64_t col, cols, first, depth;
@@ -58,8 +62,7 @@ struct Product {
       const int64_t rows = std::min(engine.rows, call.m - i);
       const auto pack = byRows() ? engine.packByRows : engine.packByColumns;
       pack(call.a.at(i, block.first), block.depth, rows, scratch.panel);
-      for (int64_t j = 0; j < block.cols; j += engine.cols)
-        tile(block, packedDepth, i, j, rows);
+      for (int64_t j = 0; j < block.cols; j += engine.cols) tile(block, packedDepth, i, j, rows);
     }
   }
 
@@ -69,10 +72,14 @@ struct Product {
     return scratch.block + j * packedDepth * engine.packedElementBytes;
   }
 
+  // In the order in which b lies in memory: down its columns, or some rows at a time across them.
   void packB(const Block& block, int64_t packedDepth) const {
-    for (int64_t j = 0; j < block.cols; j += engine.cols)
-      engine.packB(call.b.at(block.first, block.col + j), block.depth,
-                   std::min(engine.cols, block.cols - j), panelOfB(j, packedDepth));
+    const int64_t step = call.b.colStride == 1 ? kPackedRows : block.depth;
+    for (int64_t k = 0; k < block.depth; k += step)
+      for (int64_t j = 0; j < block.cols; j += engine.cols)
+        engine.packB(call.b.at(block.first + k, block.col + j), std::min(step, block.depth - k),
+                     std::min(engine.cols, block.cols - j),
+                     panelOfB(j, packedDepth) + k * engine.cols * engine.packedElementBytes);
   }
 
   // Rows from i and columns from j of the block; the tile may stick out over the edge.
@@ -120,8 +127,7 @@ void multiplyStaged(const GemmEngine<Bf16, float>& engine, const GemmCall<Bf16, 
           {m, n, call.k, call.a.at(row, 0), call.b.at(0, col), scratch.staged, n, false},
           scratch});
       for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < n; ++j)
-          call.c[(row + i) * call.ldc + col + j] = toBf16(scratch.staged[i * n + j]);
+        rowKernels().narrow(scratch.staged + i * n, n, call.c + (row + i) * call.ldc + col);
     }
 }
 

@@ -110,16 +110,20 @@ void packPair(const MatrixRef<Bf16>& b, int64_t k, int64_t depth, int64_t cols, 
   for (int64_t j = 0; j < 16; ++j)
     for (int64_t odd = 0; odd < 2; ++odd) {
       const bool inside = j < cols && k + odd < depth;
-      pair[2 * j + odd] =
-          inside ? b.data[(k + odd) * b.rowStride + j * b.colStride] : Bf16{0};
+      pair[2 * j + odd] = inside ? b.data[(k + odd) * b.rowStride + j * b.colStride] : Bf16{0};
     }
 }
 
-void interleavePair(const Bf16* __restrict even, const Bf16* __restrict odd,
-                    Bf16* __restrict pair) {
-  for (int64_t j = 0; j < 16; ++j) {
-    pair[2 * j] = even[j];
-    pair[2 * j + 1] = odd[j];
+// The same for whole rows that are contiguous.
+void interleavePair(const Bf16* even, const Bf16* odd, Bf16* pair) {
+  using V = uint16_t __attribute__((vector_size(16)));
+  for (int64_t j = 0; j < 16; j += 8) {
+    V e, o;
+    std::memcpy(&e, even + j, sizeof(V));
+    std::memcpy(&o, odd + j, sizeof(V));
+    const V out[2] = {__builtin_shufflevector(e, o, 0, 8, 1, 9, 2, 10, 3, 11),
+                      __builtin_shufflevector(e, o, 4, 12, 5, 13, 6, 14, 7, 15)};
+    std::memcpy(pair + 2 * j, out, sizeof(out));
   }
 }
 
@@ -129,8 +133,8 @@ void packSquare(const MatrixRef<Bf16>& b, int64_t depth, int64_t cols, Bf16* squ
     // A pair is 32 bits of a contiguous column, so this is a transposition of 16 x 16 words.
     for (int64_t k = 0; k < 16; k += 4)
       for (int64_t j = 0; j < 16; j += 4)
-        transpose4x4(b.data + j * b.colStride + 2 * k, 2 * b.colStride,
-                     square + (k * 16 + j) * 2, 64);
+        transpose4x4(b.data + j * b.colStride + 2 * k, 2 * b.colStride, square + (k * 16 + j) * 2,
+                     64);
     return;
   }
   for (int64_t k = 0; k < kStep; k += 2) {
@@ -150,7 +154,7 @@ void packB(const MatrixRef<Bf16>& b, int64_t depth, int64_t cols, void* out) {
 }
 
 constexpr GemmEngine<Bf16, float> kEngine = {
-    kRows,         kCols,         GemmBlocking::kAmxDepth, kStep, 2,        packByRows,
+    kRows,         kCols,         GemmBlocking::kAmxDepth, kStep, 2,          packByRows,
     packByColumns, multiplyTiles, multiplyTiles,           packB, beginTiles, endTiles};
 
 bool hasAmx() {

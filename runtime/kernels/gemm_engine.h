@@ -9,9 +9,9 @@ namespace trireme::runtime {
 // Factors of type T, sums of type Sum.
 template <typename T, typename Sum>
 struct GemmEngine {
-  int64_t rows, cols;         // of a tile of c
-  int64_t depth;              // of a block; also the most that a panel of a holds
-  int64_t depthMultiple;      // a packed block is filled up with zeros to this
+  int64_t rows, cols;     // of a tile of c
+  int64_t depth;          // of a block; also the most that a panel of a holds
+  int64_t depthMultiple;  // a packed block is filled up with zeros to this
   int64_t packedElementBytes;
 
   // Packs a(0..rows, 0..depth), filled up with zeros to a whole tile.

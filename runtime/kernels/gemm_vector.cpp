@@ -1,4 +1,5 @@
-// The engine of vector multiply-adds. Panels are in the type of the sums: bf16 is widened when packed.
+// The engine of vector multiply-adds. Panels are in the type of the sums: bf16 is widened when
+// packed.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -41,9 +42,13 @@ void packColumns(const MatrixRef<T>& b, int64_t depth, int64_t cols, void* out) 
   Sum* panel = static_cast<Sum*>(out);
   if (cols < kWidth) std::fill(panel, panel + depth * kWidth, Sum{0});
   if (b.colStride == 1) {
-    for (int64_t k = 0; k < depth; ++k)
-      for (int64_t j = 0; j < cols; ++j)
-        panel[k * kWidth + j] = widen(b.data[k * b.rowStride + j]);
+    for (int64_t k = 0; k < depth; ++k) {
+      const T* row = b.data + k * b.rowStride;
+      if (cols == kWidth)  // a length that the compiler knows
+        for (int64_t j = 0; j < kWidth; ++j) panel[k * kWidth + j] = widen(row[j]);
+      else
+        for (int64_t j = 0; j < cols; ++j) panel[k * kWidth + j] = widen(row[j]);
+    }
     return;
   }
   int64_t squareCols = 0, squareDepth = 0;
@@ -71,25 +76,32 @@ template <typename T, typename Sum, int kRows>
 void packByRows(const MatrixRef<T>& a, int64_t depth, int64_t rows, void* out) {
   for (int64_t i = 0; i < kRows; ++i) {
     Sum* row = static_cast<Sum*>(out) + i * kRowStride;
-    for (int64_t k = 0; k < depth && i < rows; ++k)
-      row[k] = widen(a.data[i * a.rowStride + k]);
+    for (int64_t k = 0; k < depth && i < rows; ++k) row[k] = widen(a.data[i * a.rowStride + k]);
     if (i >= rows) std::fill_n(row, depth, Sum{0});
   }
 }
 
-#define TRIREME_MULTIPLY(isa, rowStride, colStride)                                               \
-  [](int64_t depth, const void* a, const void* b, Sum* c, int64_t ldc, bool accumulate) {         \
-    isa::multiplyTile<Sum, kRows, 2, rowStride, colStride>(                                       \
-        depth, static_cast<const Sum*>(a), static_cast<const Sum*>(b), c, ldc, accumulate);       \
+#define TRIREME_MULTIPLY(isa, rowStride, colStride)                                         \
+  [](int64_t depth, const void* a, const void* b, Sum* c, int64_t ldc, bool accumulate) {   \
+    isa::multiplyTile<Sum, kRows, 2, rowStride, colStride>(                                 \
+        depth, static_cast<const Sum*>(a), static_cast<const Sum*>(b), c, ldc, accumulate); \
   }
-#define TRIREME_ENGINE(isa, tileRows)                                                             \
-  template <typename T, typename Sum>                                                             \
-  GemmEngine<T, Sum> isa##Engine() {                                                              \
-    constexpr int kRows = tileRows, kCols = 2 * isa::kVectorElements<Sum>;                        \
-    return {kRows, kCols, GemmBlocking::kVectorDepth, 1, sizeof(Sum),                             \
-            packByRows<T, Sum, kRows>, packByColumns<T, Sum, kRows>,                              \
-            TRIREME_MULTIPLY(isa, kRowStride, 1), TRIREME_MULTIPLY(isa, 1, kRows),                \
-            packColumns<T, Sum, kCols>, nullptr, nullptr};                                        \
+#define TRIREME_ENGINE(isa, tileRows)                                      \
+  template <typename T, typename Sum>                                      \
+  GemmEngine<T, Sum> isa##Engine() {                                       \
+    constexpr int kRows = tileRows, kCols = 2 * isa::kVectorElements<Sum>; \
+    return {kRows,                                                         \
+            kCols,                                                         \
+            GemmBlocking::kVectorDepth,                                    \
+            1,                                                             \
+            sizeof(Sum),                                                   \
+            packByRows<T, Sum, kRows>,                                     \
+            packByColumns<T, Sum, kRows>,                                  \
+            TRIREME_MULTIPLY(isa, kRowStride, 1),                          \
+            TRIREME_MULTIPLY(isa, 1, kRows),                               \
+            packColumns<T, Sum, kCols>,                                    \
+            nullptr,                                                       \
+            nullptr};                                                      \
   }
 
 #if defined(__x86_64__)

@@ -21,15 +21,24 @@ FastKernel fastKernelOf(OpKind kind) {
   switch (kind) {
     case OpKind::kMatmul:
     case OpKind::kMatmulGradInput:
-    case OpKind::kMatmulGradWeight: return {isFastMatmul, fastMatmul};
-    case OpKind::kAttention: return {isFastAttention, fastAttention};
-    case OpKind::kAttentionGrad: return {isFastAttention, fastAttentionGrad};
-    case OpKind::kEmbedding: return {isFastEmbedding, fastEmbedding};
-    case OpKind::kEmbeddingGrad: return {isFastEmbedding, fastEmbeddingGrad};
-    case OpKind::kLossMax: return {isFastLoss, fastLossMax};
-    case OpKind::kLossSumExp: return {isFastLoss, fastLossSumExp};
-    case OpKind::kLossGrad: return {isFastLoss, fastLossGrad};
-    default: return {nullptr, nullptr};
+    case OpKind::kMatmulGradWeight:
+      return {isFastMatmul, fastMatmul};
+    case OpKind::kAttention:
+      return {isFastAttention, fastAttention};
+    case OpKind::kAttentionGrad:
+      return {isFastAttention, fastAttentionGrad};
+    case OpKind::kEmbedding:
+      return {isFastEmbedding, fastEmbedding};
+    case OpKind::kEmbeddingGrad:
+      return {isFastEmbedding, fastEmbeddingGrad};
+    case OpKind::kLossMax:
+      return {isFastLoss, fastLossMax};
+    case OpKind::kLossSumExp:
+      return {isFastLoss, fastLossSumExp};
+    case OpKind::kLossGrad:
+      return {isFastLoss, fastLossGrad};
+    default:
+      return {nullptr, nullptr};
   }
 }
 

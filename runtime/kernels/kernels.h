@@ -1,5 +1,6 @@
-// The host kernels that are not generated: matrix products (oneDNN), attention, embedding, loss; and
-// a slow readable reference of every op, which the fast ones and the generated ones are tested against.
+// The host kernels that are not generated: matrix products (oneDNN), attention, embedding, loss;
+// and a slow readable reference of every op, which the fast ones and the generated ones are tested
+// against.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -10,8 +11,9 @@
 
 namespace trireme::runtime {
 
-// Runs `body(begin, end)` over a partition of [0, extent) in pieces of at least `grain`, in parallel
-// on the rank's threads; returns when all are done. The partition must not influence results.
+// Runs `body(begin, end)` over a partition of [0, extent) in pieces of at least `grain`, in
+// parallel on the rank's threads; returns when all are done. The partition must not influence
+// results.
 class ThreadPool;
 void parallelFor(ThreadPool& pool, int64_t extent, int64_t grain,
                  const std::function<void(int64_t begin, int64_t end)>& body);

@@ -108,8 +108,7 @@ void fastLossGrad(const KernelCallArgs& args) {
       grad.piece(row, begin, std::min(begin + kPiece, logical), dLogits, at);
     for (int64_t c = logical; c < width; ++c) dLogits.set(at + c, 0.0);
     if (local)
-      dLogits.set(at + label,
-                  (std::exp(logit - max.at(token)) / sumExp.at(token) - 1) * scale);
+      dLogits.set(at + label, (std::exp(logit - max.at(token)) / sumExp.at(token) - 1) * scale);
   });
 }
 

@@ -15,18 +15,30 @@ GemmCall<T, C> callOf(const KernelCallArgs& args) {
   switch (args.op->kind) {
     case OpKind::kMatmul: {  // y = x w^T
       const int64_t in = first.width(), out = product.width();
-      return {tokens, out, in, rowMajor<T>(first.as<T>(), in),
-              rowMajor<T>(second.as<T>(), in).transposed(), c, out, false};
+      return {tokens,
+              out,
+              in,
+              rowMajor<T>(first.as<T>(), in),
+              rowMajor<T>(second.as<T>(), in).transposed(),
+              c,
+              out,
+              false};
     }
     case OpKind::kMatmulGradInput: {  // dx = dy w
       const int64_t in = product.width(), out = first.width();
-      return {tokens, in, out, rowMajor<T>(first.as<T>(), out), rowMajor<T>(second.as<T>(), in),
-              c, in, false};
+      return {tokens, in, out,  rowMajor<T>(first.as<T>(), out), rowMajor<T>(second.as<T>(), in),
+              c,      in, false};
     }
     default: {  // dw += dy^T x
       const int64_t in = second.width(), out = first.width();
-      return {out, in, tokens, rowMajor<T>(first.as<T>(), out).transposed(),
-              rowMajor<T>(second.as<T>(), in), c, in, true};
+      return {out,
+              in,
+              tokens,
+              rowMajor<T>(first.as<T>(), out).transposed(),
+              rowMajor<T>(second.as<T>(), in),
+              c,
+              in,
+              true};
     }
   }
 }

@@ -23,8 +23,10 @@ constexpr Arity arityOf(OpKind kind) {
     case OpKind::kRotaryGrad:
     case OpKind::kLossMax:
     case OpKind::kPositionGrad:
-    case OpKind::kBiasGrad: return {1, 1};
-    case OpKind::kAttention: return {1, 2};
+    case OpKind::kBiasGrad:
+      return {1, 1};
+    case OpKind::kAttention:
+      return {1, 2};
     case OpKind::kEmbedding:
     case OpKind::kAddPosition:
     case OpKind::kMatmul:
@@ -36,14 +38,21 @@ constexpr Arity arityOf(OpKind kind) {
     case OpKind::kMatmulGradInput:
     case OpKind::kMatmulGradWeight:
     case OpKind::kGeluGrad:
-    case OpKind::kSwiGluGrad: return {2, 1};
-    case OpKind::kRmsNorm: return {2, 2};
-    case OpKind::kLossTarget: return {3, 1};
-    case OpKind::kLayerNorm: return {3, 3};
+    case OpKind::kSwiGluGrad:
+      return {2, 1};
+    case OpKind::kRmsNorm:
+      return {2, 2};
+    case OpKind::kLossTarget:
+      return {3, 1};
+    case OpKind::kLayerNorm:
+      return {3, 3};
     case OpKind::kAttentionGrad:
-    case OpKind::kLossGrad: return {4, 1};
-    case OpKind::kRmsNormGrad: return {4, 2};
-    case OpKind::kLayerNormGrad: return {5, 3};
+    case OpKind::kLossGrad:
+      return {4, 1};
+    case OpKind::kRmsNormGrad:
+      return {4, 2};
+    case OpKind::kLayerNormGrad:
+      return {5, 3};
   }
   return {0, 0};
 }
@@ -71,7 +80,9 @@ class Checker {
 
 bool isState(const Tensor& t) { return t.dtype() == DType::kF64 || t.dtype() == DType::kF32; }
 bool isFloat(const Tensor& t) { return isState(t) || t.dtype() == DType::kBf16; }
-bool isActivation(const Tensor& t) { return t.type->dims.size() >= 2 && isFloat(t) && t.tokens() > 0; }
+bool isActivation(const Tensor& t) {
+  return t.type->dims.size() >= 2 && isFloat(t) && t.tokens() > 0;
+}
 bool isIds(const Tensor& t) { return t.type->dims.size() == 2 && t.dtype() == DType::kI32; }
 bool isMatrix(const Tensor& t) { return t.type->dims.size() == 2 && isFloat(t); }
 
@@ -86,7 +97,8 @@ void checkEmbedding(Checker& check, const Tensor& ids, const Tensor& table, cons
     check.require(y.elements() == ids.elements() * table.dim(1), "y must be [s, b, h]");
 }
 
-void checkPosition(Checker& check, const KernelCallArgs& args, const Tensor& x, const Tensor& rows) {
+void checkPosition(Checker& check, const KernelCallArgs& args, const Tensor& x,
+                   const Tensor& rows) {
   check.require(isActivation(x), "x must be a float activation [s, b, h]");
   check.require(isMatrix(rows), "positions must be a float matrix [n, h]");
   if (!check.holds()) return;
@@ -161,7 +173,8 @@ void checkRotary(Checker& check, const KernelCallArgs& args) {
   checkSame(check, qkv, outputOf(args, 0));
 }
 
-void checkAttention(Checker& check, const KernelCallArgs& args, const Tensor& ctx, const Tensor& lse) {
+void checkAttention(Checker& check, const KernelCallArgs& args, const Tensor& ctx,
+                    const Tensor& lse) {
   const Tensor qkv = inputOf(args, 0);
   checkQkv(check, args, qkv);
   if (!check.holds()) return;
@@ -209,23 +222,32 @@ void checkShapes(Checker& check, const KernelCallArgs& args) {
   const auto in = [&](size_t i) { return inputOf(args, i); };
   const auto out = [&](size_t i) { return outputOf(args, i); };
   switch (args.op->kind) {
-    case OpKind::kEmbedding: return checkEmbedding(check, in(0), in(1), out(0));
-    case OpKind::kEmbeddingGrad: return checkEmbedding(check, in(0), out(0), in(1));
+    case OpKind::kEmbedding:
+      return checkEmbedding(check, in(0), in(1), out(0));
+    case OpKind::kEmbeddingGrad:
+      return checkEmbedding(check, in(0), out(0), in(1));
     case OpKind::kAddPosition:
       checkSame(check, in(0), out(0));
       return checkPosition(check, args, in(0), in(1));
-    case OpKind::kPositionGrad: return checkPosition(check, args, in(0), out(0));
+    case OpKind::kPositionGrad:
+      return checkPosition(check, args, in(0), out(0));
     case OpKind::kDropout:
     case OpKind::kGelu:
     case OpKind::kAdd:
-    case OpKind::kGeluGrad: return checkElementwise(check, args);
+    case OpKind::kGeluGrad:
+      return checkElementwise(check, args);
     case OpKind::kLayerNorm:
-    case OpKind::kRmsNorm: return checkNorm(check, args);
+    case OpKind::kRmsNorm:
+      return checkNorm(check, args);
     case OpKind::kLayerNormGrad:
-    case OpKind::kRmsNormGrad: return checkNormGrad(check, args);
-    case OpKind::kMatmul: return checkMatmul(check, in(0), in(1), out(0));
-    case OpKind::kMatmulGradInput: return checkMatmul(check, out(0), in(1), in(0));
-    case OpKind::kMatmulGradWeight: return checkMatmul(check, in(1), out(0), in(0));
+    case OpKind::kRmsNormGrad:
+      return checkNormGrad(check, args);
+    case OpKind::kMatmul:
+      return checkMatmul(check, in(0), in(1), out(0));
+    case OpKind::kMatmulGradInput:
+      return checkMatmul(check, out(0), in(1), in(0));
+    case OpKind::kMatmulGradWeight:
+      return checkMatmul(check, in(1), out(0), in(0));
     case OpKind::kBiasAdd:
       checkSame(check, in(0), out(0));
       if (check.holds()) checkVector(check, in(0), in(1));
@@ -234,13 +256,16 @@ void checkShapes(Checker& check, const KernelCallArgs& args) {
       check.require(isActivation(in(0)), kElementwise);
       if (check.holds()) checkVector(check, in(0), out(0));
       return;
-    case OpKind::kSwiGlu: return checkSwiGlu(check, in(0), out(0));
+    case OpKind::kSwiGlu:
+      return checkSwiGlu(check, in(0), out(0));
     case OpKind::kSwiGluGrad:
       checkSwiGlu(check, in(0), in(1));
       return checkSame(check, in(0), out(0));
     case OpKind::kRotary:
-    case OpKind::kRotaryGrad: return checkRotary(check, args);
-    case OpKind::kAttention: return checkAttention(check, args, out(0), out(1));
+    case OpKind::kRotaryGrad:
+      return checkRotary(check, args);
+    case OpKind::kAttention:
+      return checkAttention(check, args, out(0), out(1));
     case OpKind::kAttentionGrad:
       checkAttention(check, args, in(1), in(2));
       if (!check.holds()) return;
@@ -249,8 +274,10 @@ void checkShapes(Checker& check, const KernelCallArgs& args) {
     case OpKind::kLossMax:
     case OpKind::kLossTarget:
     case OpKind::kLossSumExp:
-    case OpKind::kLossGrad: return checkLoss(check, args);
-    case OpKind::kTokenLoss: return checkTokenLoss(check, args);
+    case OpKind::kLossGrad:
+      return checkLoss(check, args);
+    case OpKind::kTokenLoss:
+      return checkTokenLoss(check, args);
   }
 }
 

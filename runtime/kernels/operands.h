@@ -19,8 +19,8 @@ struct Tensor {
   DType dtype() const { return type->dtype; }
   int64_t dim(size_t i) const { return type->dims[i]; }
   int64_t elements() const { return type->elements(); }
-  int64_t tokens() const { return dim(0) * dim(1); }           // of [s, b, ...]
-  int64_t width() const { return elements() / tokens(); }      // of [s, b, ...]
+  int64_t tokens() const { return dim(0) * dim(1); }       // of [s, b, ...]
+  int64_t width() const { return elements() / tokens(); }  // of [s, b, ...]
 
   template <typename T>
   T* as() const {
@@ -30,18 +30,30 @@ struct Tensor {
   // Element access through double, for the reference.
   double at(int64_t i) const {
     switch (type->dtype) {
-      case DType::kF64: return as<double>()[i];
-      case DType::kF32: return as<float>()[i];
-      case DType::kBf16: return toFloat(as<Bf16>()[i]);
-      default: return as<int32_t>()[i];
+      case DType::kF64:
+        return as<double>()[i];
+      case DType::kF32:
+        return as<float>()[i];
+      case DType::kBf16:
+        return toFloat(as<Bf16>()[i]);
+      default:
+        return as<int32_t>()[i];
     }
   }
   void set(int64_t i, double value) const {
     switch (type->dtype) {
-      case DType::kF64: as<double>()[i] = value; break;
-      case DType::kF32: as<float>()[i] = static_cast<float>(value); break;
-      case DType::kBf16: as<Bf16>()[i] = toBf16(value); break;
-      default: as<int32_t>()[i] = static_cast<int32_t>(value); break;
+      case DType::kF64:
+        as<double>()[i] = value;
+        break;
+      case DType::kF32:
+        as<float>()[i] = static_cast<float>(value);
+        break;
+      case DType::kBf16:
+        as<Bf16>()[i] = toBf16(value);
+        break;
+      default:
+        as<int32_t>()[i] = static_cast<int32_t>(value);
+        break;
     }
   }
   void add(int64_t i, double value) const { set(i, at(i) + value); }

@@ -87,34 +87,62 @@ namespace {
 void dispatch(const KernelCallArgs& args) {
   using program::OpKind;
   switch (args.op->kind) {
-    case OpKind::kEmbedding: return embedding(args);
-    case OpKind::kAddPosition: return addPosition(args);
-    case OpKind::kDropout: return dropout(args);
-    case OpKind::kLayerNorm: return layerNorm(args);
-    case OpKind::kRmsNorm: return rmsNorm(args);
-    case OpKind::kMatmul: return matmul(args);
-    case OpKind::kBiasAdd: return biasAdd(args);
-    case OpKind::kGelu: return gelu(args);
-    case OpKind::kSwiGlu: return swiGlu(args);
-    case OpKind::kRotary: return rotary(args, +1);
-    case OpKind::kAttention: return attention(args);
-    case OpKind::kAdd: return add(args);
-    case OpKind::kLossMax: return lossMax(args);
-    case OpKind::kLossTarget: return lossTarget(args);
-    case OpKind::kLossSumExp: return lossSumExp(args);
-    case OpKind::kTokenLoss: return tokenLoss(args);
-    case OpKind::kEmbeddingGrad: return embeddingGrad(args);
-    case OpKind::kPositionGrad: return positionGrad(args);
-    case OpKind::kLayerNormGrad: return layerNormGrad(args);
-    case OpKind::kRmsNormGrad: return rmsNormGrad(args);
-    case OpKind::kMatmulGradInput: return matmulGradInput(args);
-    case OpKind::kMatmulGradWeight: return matmulGradWeight(args);
-    case OpKind::kBiasGrad: return biasGrad(args);
-    case OpKind::kGeluGrad: return geluGrad(args);
-    case OpKind::kSwiGluGrad: return swiGluGrad(args);
-    case OpKind::kRotaryGrad: return rotary(args, -1);
-    case OpKind::kAttentionGrad: return attentionGrad(args);
-    case OpKind::kLossGrad: return lossGrad(args);
+    case OpKind::kEmbedding:
+      return embedding(args);
+    case OpKind::kAddPosition:
+      return addPosition(args);
+    case OpKind::kDropout:
+      return dropout(args);
+    case OpKind::kLayerNorm:
+      return layerNorm(args);
+    case OpKind::kRmsNorm:
+      return rmsNorm(args);
+    case OpKind::kMatmul:
+      return matmul(args);
+    case OpKind::kBiasAdd:
+      return biasAdd(args);
+    case OpKind::kGelu:
+      return gelu(args);
+    case OpKind::kSwiGlu:
+      return swiGlu(args);
+    case OpKind::kRotary:
+      return rotary(args, +1);
+    case OpKind::kAttention:
+      return attention(args);
+    case OpKind::kAdd:
+      return add(args);
+    case OpKind::kLossMax:
+      return lossMax(args);
+    case OpKind::kLossTarget:
+      return lossTarget(args);
+    case OpKind::kLossSumExp:
+      return lossSumExp(args);
+    case OpKind::kTokenLoss:
+      return tokenLoss(args);
+    case OpKind::kEmbeddingGrad:
+      return embeddingGrad(args);
+    case OpKind::kPositionGrad:
+      return positionGrad(args);
+    case OpKind::kLayerNormGrad:
+      return layerNormGrad(args);
+    case OpKind::kRmsNormGrad:
+      return rmsNormGrad(args);
+    case OpKind::kMatmulGradInput:
+      return matmulGradInput(args);
+    case OpKind::kMatmulGradWeight:
+      return matmulGradWeight(args);
+    case OpKind::kBiasGrad:
+      return biasGrad(args);
+    case OpKind::kGeluGrad:
+      return geluGrad(args);
+    case OpKind::kSwiGluGrad:
+      return swiGluGrad(args);
+    case OpKind::kRotaryGrad:
+      return rotary(args, -1);
+    case OpKind::kAttentionGrad:
+      return attentionGrad(args);
+    case OpKind::kLossGrad:
+      return lossGrad(args);
   }
 }
 

@@ -38,8 +38,7 @@ struct Head {
   double keep(int64_t query, int64_t key) const {
     const double p = args.op->attributes.probability;
     if (p == 0) return 1;
-    const int64_t global =
-        firstOfWidth(args, shape.groups * shape.headsPerGroup) + localHead();
+    const int64_t global = firstOfWidth(args, shape.groups * shape.headsPerGroup) + localHead();
     const uint64_t element =
         static_cast<uint64_t>((global * shape.sequence + query) * shape.sequence + key);
     const uint64_t sample = args.context->firstSample + static_cast<uint64_t>(batch);

@@ -1,5 +1,5 @@
-// Reference of the ops that a fusion may put into one loop. Each reads an index before it writes it,
-// so an output may be one of the inputs.
+// Reference of the ops that a fusion may put into one loop. Each reads an index before it writes
+// it, so an output may be one of the inputs.
 #include <cmath>
 
 #include "runtime/kernels/reference.h"

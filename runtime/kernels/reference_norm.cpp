@@ -88,7 +88,7 @@ void rmsNorm(const KernelCallArgs& args) {
 
 void layerNormGrad(const KernelCallArgs& args) {
   const Tensor means = inputOf(args, 2), rstds = inputOf(args, 3), dBeta = outputOf(args, 2);
-  const NormGrad grad{inputOf(args, 0), inputOf(args, 1), inputOf(args, 4),
+  const NormGrad grad{inputOf(args, 0),  inputOf(args, 1),  inputOf(args, 4),
                       outputOf(args, 0), outputOf(args, 1), true};
   std::vector<double> gammaSums(grad.gamma.elements()), betaSums(grad.gamma.elements());
   for (int64_t row = 0; row < grad.x.tokens(); ++row)
@@ -101,7 +101,7 @@ void layerNormGrad(const KernelCallArgs& args) {
 
 void rmsNormGrad(const KernelCallArgs& args) {
   const Tensor rstds = inputOf(args, 2);
-  const NormGrad grad{inputOf(args, 0), inputOf(args, 1), inputOf(args, 3),
+  const NormGrad grad{inputOf(args, 0),  inputOf(args, 1),  inputOf(args, 3),
                       outputOf(args, 0), outputOf(args, 1), false};
   std::vector<double> gammaSums(grad.gamma.elements()), unused(grad.gamma.elements());
   for (int64_t row = 0; row < grad.x.tokens(); ++row)

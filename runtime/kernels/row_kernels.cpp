@@ -1,6 +1,11 @@
 #include "runtime/kernels/row_kernels.h"
 
+#include <cstring>
 #include <limits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace trireme::runtime {
 namespace {
@@ -8,17 +13,22 @@ namespace {
 #if defined(__x86_64__)
 #define TRIREME_ISA avx512
 #define TRIREME_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
+#define TRIREME_VECTOR_BYTES 64
 #include "runtime/kernels/row_kernels.inc"
 #undef TRIREME_ISA
 #undef TRIREME_TARGET
+#undef TRIREME_VECTOR_BYTES
 #define TRIREME_ISA avx2
 #define TRIREME_TARGET __attribute__((target("avx2,fma")))
+#define TRIREME_VECTOR_BYTES 32
 #include "runtime/kernels/row_kernels.inc"
 #undef TRIREME_ISA
 #undef TRIREME_TARGET
+#undef TRIREME_VECTOR_BYTES
 #endif
 #define TRIREME_ISA baseline
 #define TRIREME_TARGET
+#define TRIREME_VECTOR_BYTES 16
 #include "runtime/kernels/row_kernels.inc"
 
 const RowKernels& pickRowKernels() {

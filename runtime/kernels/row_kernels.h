@@ -10,9 +10,9 @@
 
 namespace trireme::runtime {
 
-// exp for |x| <= 87, within 2 units in the last place; beyond, exp of the nearer bound. A NaN stays.
-// Cody and Waite reduction to [-ln2/2, ln2/2] and a polynomial; no branch, so that loops over it
-// become vector code.
+// exp for |x| <= 87, within 2 units in the last place; beyond, exp of the nearer bound. A NaN
+// stays. Cody and Waite reduction to [-ln2/2, ln2/2] and a polynomial; no branch, so that loops
+// over it become vector code.
 inline float fastExp(float x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer

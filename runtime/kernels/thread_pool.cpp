@@ -104,9 +104,8 @@ void parallelFor(ThreadPool& pool, int64_t extent, int64_t grain,
   const int64_t wanted = pool.numThreads() == 1 ? 1 : kPiecesPerThread * pool.numThreads();
   const int64_t pieces = std::clamp<int64_t>(most, 1, wanted);
   if (pieces == 1) return body(0, extent);
-  pool.run(static_cast<int>(pieces), [&](int piece) {
-    body(extent * piece / pieces, extent * (piece + 1) / pieces);
-  });
+  pool.run(static_cast<int>(pieces),
+           [&](int piece) { body(extent * piece / pieces, extent * (piece + 1) / pieces); });
 }
 
 void setLibraryThreads(int numThreads) {

@@ -23,8 +23,8 @@ class ThreadPool {
 
   int numThreads() const { return static_cast<int>(helpers_.size()) + 1; }
 
-  // Calls piece(0) ... piece(count - 1), each once, on whatever thread is free, and returns when all
-  // have returned. Requires 0 <= count < 65536.
+  // Calls piece(0) ... piece(count - 1), each once, on whatever thread is free, and returns when
+  // all have returned. Requires 0 <= count < 65536.
   void run(int count, const std::function<void(int piece)>& piece);
 
  private:
@@ -46,7 +46,8 @@ class ThreadPool {
 };
 
 // Threads that oneDNN uses for a call from the calling thread, if it was built on OpenMP. The
-// kernels divide work themselves and set 1, so that a result cannot depend on the number of threads.
+// kernels divide work themselves and set 1, so that a result cannot depend on the number of
+// threads.
 void setLibraryThreads(int numThreads);
 
 }  // namespace trireme::runtime

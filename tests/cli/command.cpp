@@ -107,7 +107,7 @@ std::string CommandTest::write(const std::string& name, const std::string& text)
 }
 
 Outcome CommandTest::plan(const std::vector<std::string>& more) const {
-  std::vector<std::string> args = {"plan",    "--model", model,     "--cluster",
+  std::vector<std::string> args = {"plan",  "--model", model,   "--cluster",
                                    cluster, "--train", training};
   args.insert(args.end(), more.begin(), more.end());
   return runTrireme(args);

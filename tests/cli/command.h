@@ -17,8 +17,8 @@ Outcome runTrireme(const std::vector<std::string>& args);
 
 // The command is expected to succeed; its stderr explains if it does not.
 void expectSuccess(const Outcome& outcome);
-// The command is expected to refuse: exit code, an empty stdout, one line of stderr that begins with
-// "error: " and contains every one of `parts`.
+// The command is expected to refuse: exit code, an empty stdout, one line of stderr that begins
+// with "error: " and contains every one of `parts`.
 void expectRefusal(const Outcome& outcome, int exitCode, const std::vector<std::string>& parts);
 
 // A test with a folder of its own, gone with it, and the specs of a tiny model in it.

@@ -42,7 +42,8 @@ TEST(CommandLine, MisspeltFlagGetsTheNearest) {
   expectRefusal(runTrireme({"plan", "--modle", "m.yaml"}), 2,
                 {"unknown flag '--modle'; did you mean '--model'?", "trireme plan --help"});
   expectRefusal(runTrireme({"compile", "--plam=p.yaml"}), 2, {"'--plam'; did you mean '--plan'?"});
-  expectRefusal(runTrireme({"run", "b", "--stpes", "3"}), 2, {"'--stpes'; did you mean '--steps'?"});
+  expectRefusal(runTrireme({"run", "b", "--stpes", "3"}), 2,
+                {"'--stpes'; did you mean '--steps'?"});
 }
 
 TEST(CommandLine, FlagOfNothingListsTheValidOnes) {

@@ -14,8 +14,8 @@ class CompileCommand : public CommandTest {
  protected:
   // Compiles path("plan.yaml") into path("out.bundle").
   Outcome compilePlan(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> args = {"compile", "--model", model, "--plan", path("plan.yaml"),
-                                     "-o", path("out.bundle")};
+    std::vector<std::string> args = {
+        "compile", "--model", model, "--plan", path("plan.yaml"), "-o", path("out.bundle")};
     args.insert(args.end(), more.begin(), more.end());
     return runTrireme(args);
   }
@@ -29,8 +29,8 @@ TEST_F(CompileCommand, PlanForAnotherModelIsRefused) {
 }
 
 TEST_F(CompileCommand, PlansThatBreakARuleAreRefused) {
-  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1",
-                      "--schedule", "1f1b", "-o", path("plan.yaml")}));
+  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1", "--schedule",
+                      "1f1b", "-o", path("plan.yaml")}));
   const std::string good = readAll(path("plan.yaml"));
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
       {"microbatch_size: 1", "microbatch_size: 3", "(P3)"},
@@ -61,7 +61,8 @@ TEST_F(CompileCommand, SummaryCountsRanksRolesAndKernels) {
   expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "-o", path("plan.yaml")}));
   const Outcome outcome = compilePlan({"--dump-ir", path("ir")});
   expectSuccess(outcome);
-  for (const char* part : {"8 ranks, 2 roles", "segments", "generated kernels", "arena", "out.bundle"})
+  for (const char* part :
+       {"8 ranks, 2 roles", "segments", "generated kernels", "arena", "out.bundle"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   EXPECT_TRUE(std::filesystem::exists(path("out.bundle/manifest.json")));
   EXPECT_FALSE(std::filesystem::is_empty(path("ir")));

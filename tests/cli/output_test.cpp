@@ -5,6 +5,7 @@
 #include "cli/output/curve.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
+#include "cli/output/wrap.h"
 #include "cli/process_memory.h"
 #include "cli/run/report.h"
 
@@ -44,10 +45,16 @@ TEST(Table, AlignsNumbersRight) {
             "  s1        128\n");
 }
 
+TEST(Wrap, BreaksAtSpacesAndKeepsLongWordsWhole) {
+  EXPECT_EQ(wrapLine("  one two three", 4, 9), "  one two\n    three\n");
+  EXPECT_EQ(wrapLine("short", 4, 9), "short\n");
+  EXPECT_EQ(wrapLine("  extraordinarily long", 4, 9), "  extraordinarily\n    long\n");
+}
+
 TEST(Progress, FillsWithTheShareAndStaysInItsWidth) {
-  EXPECT_EQ(drawProgress(0.5, "step 1/2", 100), "[##########----------]  50%  step 1/2");
-  EXPECT_EQ(drawProgress(2, "", 100), "[####################] 100%  ");
-  EXPECT_EQ(drawProgress(0, "a long text", 10), "[---------");
+  EXPECT_EQ(drawProgress(0.5, "step 1/2", 100), "[#####-----] step 1/2");
+  EXPECT_EQ(drawProgress(2, "", 100), "[##########] ");
+  EXPECT_EQ(drawProgress(0, "a long text", 15), "[----------] a ");
 }
 
 TEST(ProcessMemory, ReadsTheKernelsForm) {

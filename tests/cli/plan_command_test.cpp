@@ -17,7 +17,8 @@ class PlanCommand : public CommandTest {};
 TEST_F(PlanCommand, TableSaysWhatAndWhy) {
   const Outcome outcome = plan({"--top", "3"});
   expectSuccess(outcome);
-  for (const char* part : {"plan ", "tp ", "step ", "forward", "memory", "runners-up", "certificate"})
+  for (const char* part :
+       {"plan ", "tp ", "step ", "forward", "memory", "runners-up", "certificate"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
@@ -25,10 +26,29 @@ TEST_F(PlanCommand, TableSaysWhatAndWhy) {
 }
 
 TEST_F(PlanCommand, WrittenPlanObeysThePins) {
-  const Outcome outcome = plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1",
-                                "--schedule", "gpipe", "--recompute", "full", "--state-sharding",
-                                "optimizer", "--scatter-gather", "on", "--sequence-parallel", "off",
-                                "--virtual-stages", "1", "--vocab-multiple", "16", "-o",
+  const Outcome outcome = plan({"--tp",
+                                "2",
+                                "--pp",
+                                "2",
+                                "--dp",
+                                "2",
+                                "--microbatch",
+                                "1",
+                                "--schedule",
+                                "gpipe",
+                                "--recompute",
+                                "full",
+                                "--state-sharding",
+                                "optimizer",
+                                "--scatter-gather",
+                                "on",
+                                "--sequence-parallel",
+                                "off",
+                                "--virtual-stages",
+                                "1",
+                                "--vocab-multiple",
+                                "16",
+                                "-o",
                                 path("plan.yaml")});
   expectSuccess(outcome);
   const Result<plan::Plan> written = plan::loadPlan(path("plan.yaml"));
@@ -78,7 +98,8 @@ TEST_F(PlanCommand, BatchAndSequenceAreNotGuessed) {
 
 TEST_F(PlanCommand, BadSpecsAreRefusedWithTheirPlace) {
   model = write("bad.yaml", replaced(kTinyModel, "hidden_size", "hiden_size"));
-  expectRefusal(plan(), 1, {"bad.yaml:4:1", "unknown key 'hiden_size'; did you mean 'hidden_size'?"});
+  expectRefusal(plan(), 1,
+                {"bad.yaml:4:1", "unknown key 'hiden_size'; did you mean 'hidden_size'?"});
   model = write("bad.yaml", replaced(kTinyModel, "heads: 4", "heads: four"));
   expectRefusal(plan(), 1, {"bad.yaml:5", "heads", "expected a whole number"});
   model = path("none.yaml");

@@ -32,15 +32,16 @@ class RunCommand : public CommandTest {
   }
 };
 
-const std::vector<std::string> kEightRanks = {"--tp", "2", "--pp", "2", "--dp", "2",
-                                              "--microbatch", "2"};
+const std::vector<std::string> kEightRanks = {"--tp", "2", "--pp",         "2",
+                                              "--dp", "2", "--microbatch", "2"};
 
 TEST_F(RunCommand, ResumingGivesTheLossesOfAnUninterruptedRun) {
   const std::string bundle = compile("eight", kEightRanks);
   expectSuccess(run(bundle, {"--steps", "6", "--metrics", path("whole.jsonl")}));
-  expectSuccess(run(bundle, {"--steps", "3", "--save", path("ckpt"), "--metrics", path("part.jsonl")}));
-  const Outcome rest = run(bundle, {"--steps", "6", "--resume", path("ckpt"), "--metrics",
-                                    path("part.jsonl")});
+  expectSuccess(
+      run(bundle, {"--steps", "3", "--save", path("ckpt"), "--metrics", path("part.jsonl")}));
+  const Outcome rest =
+      run(bundle, {"--steps", "6", "--resume", path("ckpt"), "--metrics", path("part.jsonl")});
   expectSuccess(rest);
   EXPECT_THAT(rest.err, HasSubstr("resuming after step 3"));
   const std::vector<double> whole = lossesIn(path("whole.jsonl"));
@@ -65,7 +66,8 @@ TEST_F(RunCommand, MetricsSummaryJsonAndTraceAreComplete) {
   const Outcome summary = run(bundle, {"--steps", "5", "--summary", "--cluster", cluster,
                                        "--metrics", path("m.jsonl"), "--trace", path("t.json")});
   expectSuccess(summary);
-  for (const char* part : {"pp 2", "1 to 5 on 2 ranks", "measured", "predicted", "arenas", "loss", "*"})
+  for (const char* part :
+       {"pp 2", "1 to 5 on 2 ranks", "measured", "predicted", "arenas", "loss", "*"})
     EXPECT_THAT(summary.out, HasSubstr(part));
   const std::string metrics = readAll(path("m.jsonl"));
   const nlohmann::json first = nlohmann::json::parse(metrics.substr(0, metrics.find('\n')));
@@ -92,7 +94,8 @@ TEST_F(RunCommand, CheckpointsComeAtTheirStepsAndAtTheEnd) {
 TEST_F(RunCommand, NumberOfStepsIsNotGuessed) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectRefusal(run(bundle, {}), 1, {"number of steps is missing: give --steps"});
-  training = write("scheduled.yaml", std::string(kTinyTraining) + "warmup_steps: 1\ndecay_steps: 2\n");
+  training =
+      write("scheduled.yaml", std::string(kTinyTraining) + "warmup_steps: 1\ndecay_steps: 2\n");
   expectSuccess(run(compile("scheduled", {"--gpus", "1"}), {"--metrics", path("m.jsonl")}));
   EXPECT_EQ(lossesIn(path("m.jsonl")).size(), 3u);
 }
@@ -128,7 +131,8 @@ TEST_F(RunCommand, DamagedBundlesAreRefusedByFile) {
   };
   expectRefusal(run(path("none"), {"--steps", "1"}), 1, {"none"});
   expectRefusal(run(data, {"--steps", "1"}), 1, {"data.txt"});
-  for (const char* file : {"program.bin", "kernels.json", "kernels.so", "plan.yaml", "manifest.json"}) {
+  for (const char* file :
+       {"program.bin", "kernels.json", "kernels.so", "plan.yaml", "manifest.json"}) {
     SCOPED_TRACE(file);
     expectRefusal(withDamage([&](auto& copy) { truncate(copy + "/" + file); }), 1, {file});
     expectRefusal(withDamage([&](auto& copy) { fs::remove(copy + "/" + file); }), 1, {file});
@@ -177,13 +181,16 @@ TEST_F(RunCommand, CheckpointAtTheEndOfTrainingHasNothingToContinue) {
 
 TEST_F(RunCommand, UnwritableOutputsAreErrors) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
-  expectRefusal(run(bundle, {"--steps", "1", "--metrics", "/dev/full"}), 1, {"/dev/full", "No space"});
+  expectRefusal(run(bundle, {"--steps", "1", "--metrics", "/dev/full"}), 1,
+                {"/dev/full", "No space"});
   expectRefusal(run(bundle, {"--steps", "1", "--metrics", path("no/m.jsonl")}), 1, {"no/m.jsonl"});
-  expectRefusal(run(bundle, {"--steps", "1", "--trace", "/dev/full"}), 1, {"/dev/full", "No space"});
+  expectRefusal(run(bundle, {"--steps", "1", "--trace", "/dev/full"}), 1,
+                {"/dev/full", "No space"});
   expectRefusal(run(bundle, {"--steps", "1", "--save", data + "/sub"}), 1, {"data.txt/sub"});
 }
 
-// A file system of 64 KiB holds no checkpoint of the tiny model (some 40 000 parameters of 12 bytes).
+// A file system of 64 KiB holds no checkpoint of the tiny model (some 40 000 parameters of 12
+// bytes).
 TEST_F(RunCommand, FullDiskDuringACheckpointKeepsTheOldOne) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   fs::create_directory(path("disk"));
@@ -192,7 +199,8 @@ TEST_F(RunCommand, FullDiskDuringACheckpointKeepsTheOldOne) {
   write("disk/step-00000000.safetensors", "the old one");
   const Outcome outcome = run(bundle, {"--steps", "1", "--save", path("disk")});
   std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(path("disk"))) left.push_back(entry.path().filename());
+  for (const auto& entry : fs::directory_iterator(path("disk")))
+    left.push_back(entry.path().filename());
   EXPECT_EQ(std::system(("umount '" + path("disk") + "'").c_str()), 0);
   expectRefusal(outcome, 1, {"step-00000001.safetensors", "No space left"});
   EXPECT_THAT(left, testing::ElementsAre("step-00000000.safetensors"));

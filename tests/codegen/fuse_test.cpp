@@ -27,7 +27,9 @@ const OpAttributes kDropout{.probability = 0.2, .stream = RngStream::kMlpOutDrop
 class Chains : public testing::TestWithParam<DType> {
  protected:
   int32_t value(std::vector<int64_t> dims) { return b.operand(GetParam(), std::move(dims)); }
-  int32_t temporary(std::vector<int64_t> dims) { return b.operand(GetParam(), std::move(dims), true); }
+  int32_t temporary(std::vector<int64_t> dims) {
+    return b.operand(GetParam(), std::move(dims), true);
+  }
   int32_t stateValue(std::vector<int64_t> dims) {
     return b.operand(GetParam() == DType::kF64 ? DType::kF64 : DType::kF32, std::move(dims));
   }
@@ -35,7 +37,8 @@ class Chains : public testing::TestWithParam<DType> {
   SegmentBuilder b;
 };
 
-// The end of a block and the start of the next: bias, dropout, residual and norm in one pass over rows.
+// The end of a block and the start of the next: bias, dropout, residual and norm in one pass over
+// rows.
 TEST_P(Chains, BiasDropoutAddNorm) {
   for (int64_t h : {36, 37, 128}) {
     b = SegmentBuilder();
@@ -49,8 +52,7 @@ TEST_P(Chains, BiasDropoutAddNorm) {
     b.op(OpKind::kAdd, {dropped, residual}, {sum});
     b.op(OpKind::kLayerNorm, {sum, gamma, beta}, {y, mean, rstd}, {.epsilon = 1e-5});
     b.op(OpKind::kGelu, {y}, {out});
-    EXPECT_THAT(symbolsOf(b.segment),
-                ElementsAre("bias_add_dropout_add_layer_norm_gelu_0"));
+    EXPECT_THAT(symbolsOf(b.segment), ElementsAre("bias_add_dropout_add_layer_norm_gelu_0"));
     // x, biased, dropped and sum share memory, as do y and out.
     expectMatchesReference(b.segment, {sum, -1, -1, sum, sum, -1, -1, -1, out, -1, -1, -1});
   }
@@ -85,7 +87,8 @@ TEST_P(Chains, BiasRotary) {
   expectMatchesReference(b.segment, {-1, -1, y});
 }
 
-// The gradient of a norm beside the residual: the sums over columns read dy before dx overwrites it.
+// The gradient of a norm beside the residual: the sums over columns read dy before dx overwrites
+// it.
 TEST_P(Chains, NormGradAddResidual) {
   const int32_t x = value({5, 3, 37}), gamma = value({37}), mean = stateValue({5, 3});
   const int32_t rstd = stateValue({5, 3}), dy = temporary({5, 3, 37});
@@ -103,8 +106,7 @@ TEST_P(Chains, GeluGradThenBiasGrad) {
   const int32_t dBias = stateValue({37});
   b.op(OpKind::kGeluGrad, {u, dz}, {du});
   b.op(OpKind::kBiasGrad, {du}, {dBias});
-  EXPECT_THAT(symbolsOf(b.segment),
-              ElementsAre(StartsWith("gelu_grad"), StartsWith("bias_grad")));
+  EXPECT_THAT(symbolsOf(b.segment), ElementsAre(StartsWith("gelu_grad"), StartsWith("bias_grad")));
   expectMatchesReference(b.segment, {-1, du});
 }
 

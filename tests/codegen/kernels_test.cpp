@@ -1,6 +1,9 @@
 // Every generated op against its reference, on odd sizes.
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <cstring>
+
 #include "tests/codegen/run_segment.h"
 
 namespace trireme::codegen {
@@ -64,6 +67,21 @@ TEST_P(GeneratedOps, Gelu) {
     b.op(OpKind::kGelu, {u}, {z});
     expectMatchesReference(b.segment, {-1, u});
   }
+}
+
+// Whatever its bits: a computation that went wrong must be seen to.
+TEST_P(GeneratedOps, NanStaysNan) {
+  const int32_t u = value({1, 1, 37}), z = value({1, 1, 37});
+  b.op(OpKind::kGelu, {u}, {z});
+  auto compiled = compileSegments({b.segment}, {});
+  ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+  const LoadedKernels kernels(*compiled);
+  Memory memory(b.segment);
+  fillInputs(b.segment, memory);
+  std::memset(memory.data(u), 0xFF, static_cast<size_t>(byteSize(compute())) * 2);
+  memory.set(u, 2, std::nan(""));
+  kernels.run(0, b.segment, memory, testContext());
+  for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(std::isnan(memory.at(z, i)), i < 3) << i;
 }
 
 TEST_P(GeneratedOps, GeluGrad) {

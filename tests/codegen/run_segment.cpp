@@ -43,21 +43,30 @@ std::vector<void*> Memory::pointers() const {
 
 double Memory::at(int32_t operand, int64_t i) const {
   switch (types_[operand].dtype) {
-    case DType::kF64: return static_cast<double*>(data(operand))[i];
-    case DType::kF32: return static_cast<float*>(data(operand))[i];
-    case DType::kBf16: return runtime::toFloat(static_cast<runtime::Bf16*>(data(operand))[i]);
-    default: return static_cast<int32_t*>(data(operand))[i];
+    case DType::kF64:
+      return static_cast<double*>(data(operand))[i];
+    case DType::kF32:
+      return static_cast<float*>(data(operand))[i];
+    case DType::kBf16:
+      return runtime::toFloat(static_cast<runtime::Bf16*>(data(operand))[i]);
+    default:
+      return static_cast<int32_t*>(data(operand))[i];
   }
 }
 
 void Memory::set(int32_t operand, int64_t i, double value) {
   switch (types_[operand].dtype) {
-    case DType::kF64: static_cast<double*>(data(operand))[i] = value; break;
-    case DType::kF32: static_cast<float*>(data(operand))[i] = static_cast<float>(value); break;
+    case DType::kF64:
+      static_cast<double*>(data(operand))[i] = value;
+      break;
+    case DType::kF32:
+      static_cast<float*>(data(operand))[i] = static_cast<float>(value);
+      break;
     case DType::kBf16:
       static_cast<runtime::Bf16*>(data(operand))[i] = runtime::toBf16(value);
       break;
-    default: static_cast<int32_t*>(data(operand))[i] = static_cast<int32_t>(value);
+    default:
+      static_cast<int32_t*>(data(operand))[i] = static_cast<int32_t>(value);
   }
 }
 
@@ -94,14 +103,13 @@ void LoadedKernels::run(size_t index, const Segment& source, const Memory& memor
   const std::vector<void*> operands = memory.pointers();
   for (const program::KernelCall& call : compiled_.segments[index].calls) {
     if (call.kind == program::KernelCallKind::kLibrary) {
-      runtime::KernelCallArgs args{&call.op, source.operands.data(), operands.data(),
-                                   &context, nullptr,                nullptr};
+      runtime::KernelCallArgs args{
+          &call.op, source.operands.data(), operands.data(), &context, nullptr, nullptr};
       const Status status = runtime::runReferenceOp(args);
       ASSERT_TRUE(status.ok()) << status.message();
       continue;
     }
-    auto kernel =
-        reinterpret_cast<program::GeneratedKernel>(dlsym(handle_, call.symbol.c_str()));
+    auto kernel = reinterpret_cast<program::GeneratedKernel>(dlsym(handle_, call.symbol.c_str()));
     ASSERT_NE(kernel, nullptr) << call.symbol;
     std::vector<void*> arguments;
     for (int32_t operand : call.operands) arguments.push_back(operands[operand]);
@@ -115,8 +123,8 @@ void runReference(const Segment& segment, const Memory& memory,
                   const program::KernelContext& context) {
   const std::vector<void*> operands = memory.pointers();
   for (const program::SegmentOp& op : segment.ops) {
-    runtime::KernelCallArgs args{&op,      segment.operands.data(), operands.data(),
-                                 &context, nullptr,                 nullptr};
+    runtime::KernelCallArgs args{
+        &op, segment.operands.data(), operands.data(), &context, nullptr, nullptr};
     const Status status = runtime::runReferenceOp(args);
     ASSERT_TRUE(status.ok()) << status.message();
   }
@@ -165,9 +173,12 @@ void fillInputs(const Segment& segment, Memory& memory) {
 
 double toleranceOf(DType dtype) {
   switch (dtype) {
-    case DType::kF64: return 1e-14;
-    case DType::kF32: return 2e-6;
-    default: return 1.0 / 128;  // One unit in the last place, where a rounding falls the other way.
+    case DType::kF64:
+      return 1e-14;
+    case DType::kF32:
+      return 2e-6;
+    default:
+      return 1.0 / 128;  // One unit in the last place, where a rounding falls the other way.
   }
 }
 

@@ -28,7 +28,9 @@ class LayerCosts : public CostProvider {
     if (segment.name == "layer.backward.0") return Seconds(backward_);
     return Seconds(0);
   }
-  Seconds send(const Program&, int32_t, int32_t, Bytes) const override { return Seconds(sendSeconds); }
+  Seconds send(const Program&, int32_t, int32_t, Bytes) const override {
+    return Seconds(sendSeconds);
+  }
   Seconds collective(const Program&, const program::Group&, InstructionKind, Bytes) const override {
     return Seconds(collectiveSeconds);
   }
@@ -72,7 +74,8 @@ TEST_P(PublishedMakespan, IsExact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, PublishedMakespan,
-                         ::testing::Values(Row{2, 4, 15, 13.5, 13, 12.75}, Row{4, 4, 21, 16.5, 15, 14.25},
+                         ::testing::Values(Row{2, 4, 15, 13.5, 13, 12.75},
+                                           Row{4, 4, 21, 16.5, 15, 14.25},
                                            Row{4, 8, 33, 28.5, 27, 26.25},
                                            Row{8, 16, 69, 58.5, 55, 53.25},
                                            Row{8, 64, 213, 202.5, 199, 197.25}));
@@ -90,8 +93,10 @@ TEST(Simulate, CountsActivationsAlive) {
   EXPECT_EQ(peaks(run(buildPipeline({1, 2, 1, 2, 1, 4}), costs)), (V{5, 3}));
   EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 2, 1, 4}), costs)), (V{8, 8, 8, 8}));
   EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 2, 1, 8}), costs)), (V{11, 9, 7, 5}));
-  EXPECT_EQ(peaks(run(buildPipeline({1, 8, 1, 2, 1, 16}), costs)), (V{23, 21, 19, 17, 15, 13, 11, 9}));
-  EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 1, 1, 6}, gpipeOrder(4, 6)), costs)), (V{6, 6, 6, 6}));
+  EXPECT_EQ(peaks(run(buildPipeline({1, 8, 1, 2, 1, 16}), costs)),
+            (V{23, 21, 19, 17, 15, 13, 11, 9}));
+  EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 1, 1, 6}, gpipeOrder(4, 6)), costs)),
+            (V{6, 6, 6, 6}));
 }
 
 // One rank, two layers, three microbatches: 3 * 2 * (1 + 2) = 18, all of it on the compute stream.
@@ -112,8 +117,8 @@ TEST(Simulate, AMessageDelaysItsReader) {
   EXPECT_DOUBLE_EQ(s.ranks[1].busy[static_cast<size_t>(Stream::kRecvForward)].count(), 0.5);
 }
 
-// GPipe, two ranks, m = 4: sends of 0.5 hide behind forwards of 1. Rank 1 starts at 1.5, computes 4 F and 4 B
-// until 1.5 + 12 = 13.5; its last gradient takes 0.5 and rank 0's last backward 2: 16.
+// GPipe, two ranks, m = 4: sends of 0.5 hide behind forwards of 1. Rank 1 starts at 1.5, computes 4
+// F and 4 B until 1.5 + 12 = 13.5; its last gradient takes 0.5 and rank 0's last backward 2: 16.
 TEST(Simulate, MessagesOverlapWithCompute) {
   LayerCosts costs(1, 2);
   costs.sendSeconds = 0.5;
@@ -121,22 +126,25 @@ TEST(Simulate, MessagesOverlapWithCompute) {
   EXPECT_DOUBLE_EQ(run(p, costs).makespan.count(), 16);
 }
 
-// Collectives of one layer (tp = 2): forward 1, backward 1; embedding 1; head forward 3, backward 1;
-// the step's one over the model. With 0.25 each: 8 * 0.25 on top of 1 + 2.
+// Collectives of one layer (tp = 2): forward 1, backward 1; embedding 1; head forward 3, backward
+// 1; the step's one over the model. With 0.25 each: 8 * 0.25 on top of 1 + 2.
 TEST(Simulate, CollectivesTakeTheirTime) {
   LayerCosts costs(1, 2);
   costs.collectiveSeconds = 0.25;
   EXPECT_DOUBLE_EQ(run(buildPipeline({2, 1, 1, 1, 1, 1}), costs).makespan.count(), 5);
 }
 
-// The step's all-reduce over the pipeline starts when its last member arrives: rank 0, after its last backward.
+// The step's all-reduce over the pipeline starts when its last member arrives: rank 0, after its
+// last backward.
 TEST(Simulate, ACollectiveWaitsForItsLastMember) {
   LayerCosts costs(1, 2);
   costs.collectiveSeconds = 1;
   const Simulation s = run(buildPipeline({1, 2, 1, 1, 1, 1}), costs, {.trace = true});
   EXPECT_DOUBLE_EQ(s.makespan.count(), 7);
   for (const program::TraceEvent& e : s.events)
-    if (e.kind == InstructionKind::kAllReduce) { EXPECT_DOUBLE_EQ(e.beginSeconds, 6) << e.rank; }
+    if (e.kind == InstructionKind::kAllReduce) {
+      EXPECT_DOUBLE_EQ(e.beginSeconds, 6) << e.rank;
+    }
 }
 
 // Ranks that cannot be told apart: one per class says as much as all.

@@ -16,7 +16,9 @@ namespace {
 
 constexpr size_t kHeader = 24;  // magic, version, length, checksum
 
-std::string seedBytes() { return serialize(trireme::testing::buildPipeline({2, 2, 2, 2, 2, 4, true})); }
+std::string seedBytes() {
+  return serialize(trireme::testing::buildPipeline({2, 2, 2, 2, 2, 4, true}));
+}
 
 // Makes length and checksum fit the payload, so that the damage reaches the fields.
 void repair(std::string& bytes) {
@@ -34,11 +36,20 @@ void damage(std::string& bytes, std::mt19937_64& rng) {
     const size_t at = kHeader + rng() % (bytes.size() - kHeader - 9);
     const size_t length = 1 + rng() % 8;
     switch (rng() % 5) {
-      case 0: bytes[at] ^= static_cast<char>(1 << rng() % 8); break;
-      case 1: std::fill_n(bytes.begin() + static_cast<int64_t>(at), length, '\xFF'); break;
-      case 2: std::fill_n(bytes.begin() + static_cast<int64_t>(at), length, '\0'); break;
-      case 3: bytes.erase(at, length); break;
-      default: bytes.insert(at, bytes.substr(at, length));
+      case 0:
+        bytes[at] ^= static_cast<char>(1 << rng() % 8);
+        break;
+      case 1:
+        std::fill_n(bytes.begin() + static_cast<int64_t>(at), length, '\xFF');
+        break;
+      case 2:
+        std::fill_n(bytes.begin() + static_cast<int64_t>(at), length, '\0');
+        break;
+      case 3:
+        bytes.erase(at, length);
+        break;
+      default:
+        bytes.insert(at, bytes.substr(at, length));
     }
   }
 }
@@ -76,8 +87,17 @@ TEST(ProgramFuzz, RandomBytesAreRefused) {
 TEST(ProgramFuzz, ExtremeNumbersAreRefusedOrHarmless) {
   std::mt19937_64 rng(13);
   const std::string seed = seedBytes();
-  constexpr int64_t kExtremes[] = {-1, 0, 1, 63, 64, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN,
-                                   int64_t{1} << 49, int64_t{1} << 24};
+  constexpr int64_t kExtremes[] = {-1,
+                                   0,
+                                   1,
+                                   63,
+                                   64,
+                                   INT32_MAX,
+                                   INT32_MIN,
+                                   INT64_MAX,
+                                   INT64_MIN,
+                                   int64_t{1} << 49,
+                                   int64_t{1} << 24};
   for (int i = 0; i < 3000; ++i) {
     std::string bytes = seed;
     const int64_t value = kExtremes[rng() % std::size(kExtremes)];
@@ -99,7 +119,8 @@ TEST(ProgramFuzz, ChainsOfMutationsAreJudgedWithoutCrash) {
     for (int m = 0; m < length; ++m) {
       const auto& roles = program.roles;
       const bool usable = std::all_of(roles.begin(), roles.end(), [](const Role& role) {
-        return !role.tasks.empty() && std::all_of(role.tasks.begin(), role.tasks.end(), [&](const TaskRecord& t) {
+        return !role.tasks.empty() &&
+               std::all_of(role.tasks.begin(), role.tasks.end(), [&](const TaskRecord& t) {
                  return t.body >= 0 && t.body < static_cast<int32_t>(role.bodies.size()) &&
                         t.chunk < static_cast<int32_t>(role.chunks.size());
                });

@@ -11,13 +11,20 @@ namespace {
 using namespace program;
 
 constexpr std::array<std::string_view, kNumMutationKinds> kNames = {
-    "drop instruction", "duplicate instruction", "swap instructions", "move across collective",
-    "drop wait",        "drop signal",           "change event",      "change stream",
-    "change peer",      "change virtual stage",  "change group",      "change segment",
-    "change operand",   "change repeat",         "change bucket",     "grow buffer",
-    "move buffer",      "change stride",         "shrink arena",      "drop task",
-    "duplicate task",   "swap tasks",            "change microbatch", "change slot",
-    "change chunk",     "change body",           "flip direction",
+    "drop instruction",  "duplicate instruction",
+    "swap instructions", "move across collective",
+    "drop wait",         "drop signal",
+    "change event",      "change stream",
+    "change peer",       "change virtual stage",
+    "change group",      "change segment",
+    "change operand",    "change repeat",
+    "change bucket",     "grow buffer",
+    "move buffer",       "change stride",
+    "shrink arena",      "drop task",
+    "duplicate task",    "swap tasks",
+    "change microbatch", "change slot",
+    "change chunk",      "change body",
+    "flip direction",
 };
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -48,16 +55,20 @@ class Mutator {
       case MutationKind::kChangeSlot:
       case MutationKind::kChangeChunk:
       case MutationKind::kChangeBody:
-      case MutationKind::kFlipDirection: return changeTask(kind);
+      case MutationKind::kFlipDirection:
+        return changeTask(kind);
       case MutationKind::kGrowBuffer:
       case MutationKind::kMoveBuffer:
       case MutationKind::kChangeStride:
-      case MutationKind::kShrinkArena: return changeMemory(kind);
+      case MutationKind::kShrinkArena:
+        return changeMemory(kind);
       case MutationKind::kDropInstruction:
       case MutationKind::kDuplicateInstruction:
       case MutationKind::kSwapInstructions:
-      case MutationKind::kMoveInstruction: return changeOrder(kind);
-      default: return changeField(kind);
+      case MutationKind::kMoveInstruction:
+        return changeOrder(kind);
+      default:
+        return changeField(kind);
     }
   }
 
@@ -140,47 +151,64 @@ class Mutator {
         return name;
       }
       case MutationKind::kDropSignal:
-        return change(pick([](const Instruction& s) { return s.kind != K::kWait && s.event.base >= 0; }),
-                      [](Instruction& s) { s.event = {}; }, "drop signal");
+        return change(
+            pick([](const Instruction& s) { return s.kind != K::kWait && s.event.base >= 0; }),
+            [](Instruction& s) { s.event = {}; }, "drop signal");
       case MutationKind::kChangeEvent:
-        return change(pick([](const Instruction& s) { return s.event.base >= 0; }),
-                      [&](Instruction& s) { s.event.base = other(s.event.base, role_.numEvents); },
-                      "other event");
+        return change(
+            pick([](const Instruction& s) { return s.event.base >= 0; }),
+            [&](Instruction& s) { s.event.base = other(s.event.base, role_.numEvents); },
+            "other event");
       case MutationKind::kChangeStream:
-        return change(pick([](const Instruction& s) { return s.kind != K::kRepeat; }),
-                      [&](Instruction& s) {
-                        s.stream = static_cast<Stream>(other(static_cast<int32_t>(s.stream), kNumStreams));
-                      }, "other stream");
+        return change(
+            pick([](const Instruction& s) { return s.kind != K::kRepeat; }),
+            [&](Instruction& s) {
+              s.stream = static_cast<Stream>(other(static_cast<int32_t>(s.stream), kNumStreams));
+            },
+            "other stream");
       case MutationKind::kChangePeer:
-        return change(pick(isTransfer),
-                      [&](Instruction& s) { s.peerStage = other(s.peerStage, program_.pp); }, "other peer");
+        return change(
+            pick(isTransfer),
+            [&](Instruction& s) { s.peerStage = other(s.peerStage, program_.pp); }, "other peer");
       case MutationKind::kChangeVirtualStage:
-        return change(pick(isTransfer),
-                      [&](Instruction& s) {
-                        s.virtualStage = other(s.virtualStage, program_.pp * program_.virtualStages);
-                      }, "other virtual stage");
+        return change(
+            pick(isTransfer),
+            [&](Instruction& s) {
+              s.virtualStage = other(s.virtualStage, program_.pp * program_.virtualStages);
+            },
+            "other virtual stage");
       case MutationKind::kChangeGroup:
-        return change(pick(isSync),
-                      [&](Instruction& s) {
-                        s.group = static_cast<GroupKind>(other(static_cast<int32_t>(s.group), kNumGroupKinds));
-                      }, "other group");
+        return change(
+            pick(isSync),
+            [&](Instruction& s) {
+              s.group =
+                  static_cast<GroupKind>(other(static_cast<int32_t>(s.group), kNumGroupKinds));
+            },
+            "other group");
       case MutationKind::kChangeSegment:
-        return change(pick([](const Instruction& s) { return s.kind == K::kCompute; }),
-                      [&](Instruction& s) {
-                        s.segment = other(s.segment, static_cast<int32_t>(program_.segments.size()));
-                      }, "other segment");
+        return change(
+            pick([](const Instruction& s) { return s.kind == K::kCompute; }),
+            [&](Instruction& s) {
+              s.segment = other(s.segment, static_cast<int32_t>(program_.segments.size()));
+            },
+            "other segment");
       case MutationKind::kChangeOperand:
-        return change(pick([](const Instruction& s) { return !s.buffers.empty(); }),
-                      [&](Instruction& s) { changeOperand(s); }, "other operand");
+        return change(
+            pick([](const Instruction& s) { return !s.buffers.empty(); }),
+            [&](Instruction& s) { changeOperand(s); }, "other operand");
       case MutationKind::kChangeRepeat:
-        return change(pick([](const Instruction& s) { return s.kind == K::kRepeat; }),
-                      [&](Instruction& s) { ++(rng_() % 2 == 0 ? s.count : s.length); }, "other repeat");
+        return change(
+            pick([](const Instruction& s) { return s.kind == K::kRepeat; }),
+            [&](Instruction& s) { ++(rng_() % 2 == 0 ? s.count : s.length); }, "other repeat");
       case MutationKind::kChangeBucket:
-        return change(pick([](const Instruction& s) { return s.bucket >= 0; }),
-                      [&](Instruction& s) {
-                        s.bucket = other(s.bucket, static_cast<int32_t>(role_.buckets.size()));
-                      }, "other bucket");
-      default: return "";
+        return change(
+            pick([](const Instruction& s) { return s.bucket >= 0; }),
+            [&](Instruction& s) {
+              s.bucket = other(s.bucket, static_cast<int32_t>(role_.buckets.size()));
+            },
+            "other bucket");
+      default:
+        return "";
     }
   }
 
@@ -210,15 +238,22 @@ class Mutator {
     Buffer& buffer = role_.buffers[at(operands[below(operands.size())])];
     const int64_t step = byteSize(buffer.dtype);
     switch (kind) {
-      case MutationKind::kGrowBuffer: ++buffer.elements; break;
-      case MutationKind::kMoveBuffer: buffer.offset += rng_() % 2 == 0 ? 64 : step; break;
+      case MutationKind::kGrowBuffer:
+        ++buffer.elements;
+        break;
+      case MutationKind::kMoveBuffer:
+        buffer.offset += rng_() % 2 == 0 ? 64 : step;
+        break;
       default: {
-        int64_t* strides[] = {&buffer.layerStride, &buffer.slotStride, &buffer.tpStride, &buffer.dpStride};
+        int64_t* strides[] = {&buffer.layerStride, &buffer.slotStride, &buffer.tpStride,
+                              &buffer.dpStride};
         *strides[below(4)] += step;
       }
     }
-    return fmt::format("{} of {}", kind == MutationKind::kGrowBuffer ? "size"
-                                   : kind == MutationKind::kMoveBuffer ? "offset" : "stride",
+    return fmt::format("{} of {}",
+                       kind == MutationKind::kGrowBuffer   ? "size"
+                       : kind == MutationKind::kMoveBuffer ? "offset"
+                                                           : "stride",
                        buffer.name);
   }
 
@@ -227,7 +262,9 @@ class Mutator {
     TaskRecord& task = role_.tasks[t];
     const TaskRecord before = task;
     switch (kind) {
-      case MutationKind::kDropTask: role_.tasks.erase(role_.tasks.begin() + static_cast<int64_t>(t)); return fmt::format("drop task {}", t);
+      case MutationKind::kDropTask:
+        role_.tasks.erase(role_.tasks.begin() + static_cast<int64_t>(t));
+        return fmt::format("drop task {}", t);
       case MutationKind::kDuplicateTask:
         role_.tasks.insert(role_.tasks.begin() + static_cast<int64_t>(t), TaskRecord(task));
         return fmt::format("duplicate task {}", t);
@@ -237,7 +274,8 @@ class Mutator {
         return fmt::format("swap tasks {} and {}", t, t + 1);
       }
       case MutationKind::kChangeMicrobatch:
-        task.microbatch = other(task.microbatch, static_cast<int32_t>(program_.training.numMicrobatches));
+        task.microbatch =
+            other(task.microbatch, static_cast<int32_t>(program_.training.numMicrobatches));
         break;
       case MutationKind::kChangeSlot:
         if (task.chunk < 0) return "";
@@ -249,7 +287,8 @@ class Mutator {
       case MutationKind::kChangeBody:
         task.body = other(task.body, static_cast<int32_t>(role_.bodies.size()));
         break;
-      default: task.direction = static_cast<Direction>(other(static_cast<int32_t>(task.direction), 3));
+      default:
+        task.direction = static_cast<Direction>(other(static_cast<int32_t>(task.direction), 3));
     }
     return task == before ? "" : fmt::format("{} {}", "task", t);
   }

@@ -1,5 +1,5 @@
-// Single random changes of a program: what a verifier must catch. Those that it lets pass are harmless, or
-// holes: replaying them on the runtime tells.
+// Single random changes of a program: what a verifier must catch. Those that it lets pass are
+// harmless, or holes: replaying them on the runtime tells.
 #pragma once
 #include <random>
 #include <string>
@@ -11,8 +11,8 @@ namespace trireme::testing {
 enum class MutationKind {
   kDropInstruction,
   kDuplicateInstruction,
-  kSwapInstructions,   // two neighbours, other than sends, receives and waits of different streams
-  kMoveInstruction,    // across the nearest collective
+  kSwapInstructions,  // two neighbours, other than sends, receives and waits of different streams
+  kMoveInstruction,   // across the nearest collective
   kDropWait,
   kDropSignal,
   kChangeEvent,
@@ -21,7 +21,7 @@ enum class MutationKind {
   kChangeVirtualStage,
   kChangeGroup,
   kChangeSegment,
-  kChangeOperand,      // another buffer of the same type
+  kChangeOperand,  // another buffer of the same type
   kChangeRepeat,
   kChangeBucket,
   kGrowBuffer,
@@ -47,8 +47,8 @@ struct Mutation {
   std::string description;
 };
 
-// Changes `program` in one place, for all ranks of a role or for one rank. The program may come out as it was, if the
-// place that was drawn leaves nothing to change: then the description is empty.
+// Changes `program` in one place, for all ranks of a role or for one rank. The program may come out
+// as it was, if the place that was drawn leaves nothing to change: then the description is empty.
 Mutation mutate(program::Program& program, std::mt19937_64& rng);
 Mutation mutate(program::Program& program, MutationKind kind, bool oneRank, std::mt19937_64& rng);
 

@@ -34,7 +34,8 @@ class Segments {
         {{OpKind::kMatmulGradInput, {}, {0, 3}, {4}},
          {OpKind::kMatmulGradWeight, {}, {0, 2}, {6}},
          {OpKind::kMatmulGradWeight, {}, {4, 1}, {5}}});
-    add("layer.backward.1", {{f, u}, {f, w1}, {f, x}}, {{OpKind::kMatmulGradInput, {}, {0, 1}, {2}}});
+    add("layer.backward.1", {{f, u}, {f, w1}, {f, x}},
+        {{OpKind::kMatmulGradInput, {}, {0, 1}, {2}}});
     add("head.forward.0", {{f, x}, {f, table}, {f, logits}, {f, ids}},
         {{OpKind::kMatmul, {}, {0, 1}, {2}}, {OpKind::kLossMax, loss, {2}, {3}}});
     add("head.forward.1", {{f, logits}, {f, ids}, {i, ids}, {f, ids}, {f, ids}},
@@ -42,7 +43,15 @@ class Segments {
     add("head.forward.2", {{f, ids}, {f, ids}, {DType::kF64, {1}}},
         {{OpKind::kTokenLoss, {}, {0, 1}, {2}}});
     add("head.backward",
-        {{f, logits}, {f, ids}, {f, ids}, {i, ids}, {f, logits}, {f, table}, {f, x}, {f, x}, {f, table}},
+        {{f, logits},
+         {f, ids},
+         {f, ids},
+         {i, ids},
+         {f, logits},
+         {f, table},
+         {f, x},
+         {f, x},
+         {f, table}},
         {{OpKind::kLossGrad, loss, {0, 1, 2, 3}, {4}},
          {OpKind::kMatmulGradInput, {}, {4, 5}, {6}},
          {OpKind::kMatmulGradWeight, {}, {4, 7}, {8}}});
@@ -70,8 +79,15 @@ class Segments {
   std::map<std::string, int32_t> index_;
 };
 
-enum ChunkEvent { kReceivedForward, kComputedForward, kSentForward, kReceivedBackward,
-                  kComputedBackward, kSentBackward, kNumChunkEvents };
+enum ChunkEvent {
+  kReceivedForward,
+  kComputedForward,
+  kSentForward,
+  kReceivedBackward,
+  kComputedBackward,
+  kSentBackward,
+  kNumChunkEvents
+};
 
 struct ChunkBuffers {
   int32_t tokens, labels, input, output, x, xNext, u, gradient, logits, max, sumExp;
@@ -120,7 +136,8 @@ class RoleMaker {
     for (int32_t c = 0; c < shape_.virtualStages; ++c) {
       const int32_t vs = virtualStage(c);
       role_.chunks.push_back({vs, vs * shape_.layersPerChunk, shape_.layersPerChunk,
-                              static_cast<int32_t>(tenants[at(c)].size()), hasEmbedding(c), hasHead(c)});
+                              static_cast<int32_t>(tenants[at(c)].size()), hasEmbedding(c),
+                              hasHead(c)});
     }
   }
 
@@ -148,8 +165,8 @@ class RoleMaker {
     return push(b);
   }
 
-  void addParameter(const std::string& name, std::vector<int64_t> dims, int32_t tpDim, int32_t chunk,
-                    int32_t logicalIndex) {
+  void addParameter(const std::string& name, std::vector<int64_t> dims, int32_t tpDim,
+                    int32_t chunk, int32_t logicalIndex) {
     Parameter p;
     p.name = name;
     p.dims = p.paddedDims = std::move(dims);
@@ -194,7 +211,8 @@ class RoleMaker {
   }
 
   void addChunk(int32_t c) {
-    const int64_t layers = shape_.layersPerChunk, x = kTokens * kHidden, u = kTokens * kFfn / shape_.tp;
+    const int64_t layers = shape_.layersPerChunk, x = kTokens * kHidden,
+                  u = kTokens * kFfn / shape_.tp;
     const int64_t base = role_.arenaBytes;
     const std::string prefix = "chunk" + std::to_string(c) + ".";
     const size_t first = role_.buffers.size();
@@ -220,8 +238,10 @@ class RoleMaker {
     for (const Parameter& p : role_.parameters) {
       if (p.numLayers == 0 || p.firstLayer != role_.chunks[at(c)].firstLayer) continue;
       const bool w1 = p.tpDim == 0;
-      (w1 ? b.w1 : b.w2) = view(bucket.parameter, prefix + (w1 ? "w1" : "w2"), p.offset, matrix, p.layerStride);
-      (w1 ? b.dw1 : b.dw2) = view(bucket.gradient, prefix + (w1 ? "dw1" : "dw2"), p.offset, matrix, p.layerStride);
+      (w1 ? b.w1 : b.w2) =
+          view(bucket.parameter, prefix + (w1 ? "w1" : "w2"), p.offset, matrix, p.layerStride);
+      (w1 ? b.dw1 : b.dw2) =
+          view(bucket.gradient, prefix + (w1 ? "dw1" : "dw2"), p.offset, matrix, p.layerStride);
     }
     b.eventBase = role_.numEvents;
     role_.numEvents += kNumChunkEvents * role_.chunks[at(c)].numSlots;
@@ -232,7 +252,8 @@ class RoleMaker {
     for (const Parameter& p : role_.parameters)
       if (p.name == name)
         return view(gradient ? role_.buckets[0].gradient : role_.buckets[0].parameter,
-                    name + (gradient ? ".gradient" : ".weight"), p.offset, p.localElements(shape_.tp));
+                    name + (gradient ? ".gradient" : ".weight"), p.offset,
+                    p.localElements(shape_.tp));
     return -1;
   }
 
@@ -324,9 +345,9 @@ class RoleMaker {
     Body body{"backward" + std::to_string(c), {}};
     if (hasHead(c)) {
       wait(body, Stream::kCompute, event(c, kSentBackward));
-      compute(body, "head.backward", {b.logits, b.max, b.sumExp, b.labels, b.logits,
-                                      tableView("head", false), b.gradient, b.output,
-                                      tableView("head", true)});
+      compute(body, "head.backward",
+              {b.logits, b.max, b.sumExp, b.labels, b.logits, tableView("head", false), b.gradient,
+               b.output, tableView("head", true)});
       sumOverTp(body, b.gradient);
     } else {
       wait(body, Stream::kCompute, event(c, kSentForward));
@@ -342,7 +363,8 @@ class RoleMaker {
     });
     if (hasEmbedding(c))
       compute(body, "embedding.backward", {b.tokens, b.gradient, tableView("embedding", true)});
-    body.instructions.back().event = event(c, kComputedBackward);  // In a repeat: the last one counts.
+    body.instructions.back().event =
+        event(c, kComputedBackward);  // In a repeat: the last one counts.
     if (!hasEmbedding(c)) {
       wait(body, Stream::kSendBackward, event(c, kComputedBackward));
       transfer(body, true, true, c, b.gradient);
@@ -353,7 +375,8 @@ class RoleMaker {
   Body begin() const {
     Body body{"begin", {}};
     body.instructions.push_back(instruction(InstructionKind::kZero, {role_.buckets[0].gradient}));
-    if (role_.loss >= 0) body.instructions.push_back(instruction(InstructionKind::kZero, {role_.loss}));
+    if (role_.loss >= 0)
+      body.instructions.push_back(instruction(InstructionKind::kZero, {role_.loss}));
     return body;
   }
 
@@ -374,7 +397,8 @@ class RoleMaker {
         body.instructions.back().bucket = 0;
     };
     if (bucket.sharded) {
-      emit(InstructionKind::kReduceScatter, {bucket.gradient, shard(bucket.gradient)}, GroupKind::kDp);
+      emit(InstructionKind::kReduceScatter, {bucket.gradient, shard(bucket.gradient)},
+           GroupKind::kDp);
     } else if (shape_.dp > 1) {
       emit(InstructionKind::kAllReduce, {bucket.gradient}, GroupKind::kDp);
     }
@@ -387,7 +411,8 @@ class RoleMaker {
            bucket.sharded ? GroupKind::kWorld : GroupKind::kModel);
     emit(InstructionKind::kAdamW, {role_.squares}, GroupKind::kTp);
     if (bucket.sharded)
-      emit(InstructionKind::kAllGather, {shard(bucket.parameter), bucket.parameter}, GroupKind::kDp);
+      emit(InstructionKind::kAllGather, {shard(bucket.parameter), bucket.parameter},
+           GroupKind::kDp);
     return body;
   }
 
@@ -510,9 +535,10 @@ Program buildPipeline(const PipelineShape& shape, const Order& order) {
 }
 
 Program buildPipeline(const PipelineShape& shape) {
-  return buildPipeline(shape, shape.virtualStages > 1
-                                  ? interleavedOrder(shape.pp, shape.virtualStages, shape.numMicrobatches)
-                                  : oneForwardOneBackwardOrder(shape.pp, shape.numMicrobatches));
+  return buildPipeline(shape,
+                       shape.virtualStages > 1
+                           ? interleavedOrder(shape.pp, shape.virtualStages, shape.numMicrobatches)
+                           : oneForwardOneBackwardOrder(shape.pp, shape.numMicrobatches));
 }
 
 }  // namespace trireme::testing

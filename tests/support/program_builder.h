@@ -1,6 +1,6 @@
-// Small real programs, built straight from the order of each pipeline rank: an embedding, layers of two
-// matrices, a head and the loss, with every convention of compiled programs (streams, events per
-// slot, tags, tensor-parallel sums, data-parallel reduction). Independent of ir/expand.
+// Small real programs, built straight from the order of each pipeline rank: an embedding, layers of
+// two matrices, a head and the loss, with every convention of compiled programs (streams, events
+// per slot, tags, tensor-parallel sums, data-parallel reduction). Independent of ir/expand.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -48,7 +48,10 @@ class BundleTest : public ::testing::Test {
     b.kernels[0].calls.push_back(generated);
     b.planText = "tp: 2\n";
     b.modelText = "name: two-matrix\n";
-    b.sharedObject = std::string("\x7f" "ELF\0\1", 6);
+    b.sharedObject = std::string(
+        "\x7f"
+        "ELF\0\1",
+        6);
     return b;
   }
   std::string errorOf() const {
@@ -121,7 +124,8 @@ TEST_F(BundleTest, SurvivesAnInterruptedWrite) {
 }
 
 TEST_F(BundleTest, NamesTheFileThatIsDamaged) {
-  for (const char* file : {"program.bin", "kernels.json", "kernels.so", "plan.yaml", "model.yaml", "listing.txt"}) {
+  for (const char* file :
+       {"program.bin", "kernels.json", "kernels.so", "plan.yaml", "model.yaml", "listing.txt"}) {
     ASSERT_TRUE(writeBundle(sample(), folder_).ok());
     const std::string bytes = contents(file);
     std::string damaged = bytes;

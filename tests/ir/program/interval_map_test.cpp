@@ -24,7 +24,8 @@ TEST(IntervalMap, AgreesWithAnArray) {
   IntervalMap<int> map;
   std::vector<int> cells(64, -1);
   for (int i = 0; i < 2000; ++i) {
-    const int64_t begin = static_cast<int64_t>(rng() % 64), end = begin + static_cast<int64_t>(rng() % 16);
+    const int64_t begin = static_cast<int64_t>(rng() % 64),
+                  end = begin + static_cast<int64_t>(rng() % 16);
     const Span span{begin, std::min<int64_t>(end, 64)};
     if (i % 2 == 0) {
       map.assign(span, i);
@@ -33,8 +34,7 @@ TEST(IntervalMap, AgreesWithAnArray) {
     int64_t at = span.begin;
     map.visit(span, [&](Span piece, const int* state) {
       EXPECT_EQ(piece.begin, at);
-      for (; at < piece.end; ++at)
-        EXPECT_EQ(state ? *state : -1, cells[static_cast<size_t>(at)]);
+      for (; at < piece.end; ++at) EXPECT_EQ(state ? *state : -1, cells[static_cast<size_t>(at)]);
     });
     EXPECT_EQ(at, span.end);
   }

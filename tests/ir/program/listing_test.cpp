@@ -14,8 +14,11 @@ TEST(Listing, ShowsTasksBodiesAndNames) {
   EXPECT_THAT(text, HasSubstr("role stage0 (pipeline rank 0, ranks 0-1)"));
   EXPECT_THAT(text, HasSubstr("tasks begin F0.0 F0.1 B0.0 F0.2 B0.1 B0.2 step\n"));
   EXPECT_THAT(text, HasSubstr("tasks begin F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 step\n"));
-  EXPECT_THAT(text, HasSubstr("recv_forward   recv chunk0.input from stage 0, tag virtual stage 0 signals"));
-  EXPECT_THAT(text, HasSubstr("layer.forward(chunk0.x, chunk0.w1, chunk0.w2, chunk0.u, chunk0.x.next)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("recv_forward   recv chunk0.input from stage 0, tag virtual stage 0 signals"));
+  EXPECT_THAT(text,
+              HasSubstr("layer.forward(chunk0.x, chunk0.w1, chunk0.w2, chunk0.u, chunk0.x.next)"));
   EXPECT_THAT(text, HasSubstr("all_reduce sum chunk0.x.next over tp"));
   EXPECT_THAT(text, HasSubstr("repeat 2 x (last layer first)"));
   EXPECT_THAT(text, HasSubstr("%3 = matmul %0, %1"));

@@ -1,5 +1,6 @@
 // How many single mistakes the verifier finds. What it lets pass is printed by kind: replaying such
-// programs on the runtime tells the harmless (another legal order, a wait that nobody needs) from the holes.
+// programs on the runtime tells the harmless (another legal order, a wait that nobody needs) from
+// the holes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -47,8 +48,8 @@ TEST(Mutation, IsFound) {
   Count all;
   for (int k = 0; k < kNumMutationKinds; ++k) {
     const Count& c = counts[static_cast<size_t>(k)];
-    fmt::print("{:<24} {:>4} mutants, {:>4} caught\n", mutationName(static_cast<MutationKind>(k)), c.changed,
-               c.caught);
+    fmt::print("{:<24} {:>4} mutants, {:>4} caught\n", mutationName(static_cast<MutationKind>(k)),
+               c.changed, c.caught);
     all.changed += c.changed;
     all.caught += c.caught;
   }

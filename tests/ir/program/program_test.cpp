@@ -39,8 +39,8 @@ TEST(Parameter, LocalElementsAreTheTpShareOfThePaddedShape) {
   EXPECT_EQ(p.localElements(4), 104 * 32 / 4);
 }
 
-// B = 24 over d = 2 replicas of m = 4 microbatches of b = 3: replica 1 owns samples 12 to 23, and its
-// microbatch 2 starts at 12 + 2 * 3.
+// B = 24 over d = 2 replicas of m = 4 microbatches of b = 3: replica 1 owns samples 12 to 23, and
+// its microbatch 2 starts at 12 + 2 * 3.
 TEST(FirstSample, CountsReplicasThenMicrobatches) {
   Training t;
   t.globalBatchSize = 24;
@@ -72,7 +72,8 @@ TEST(ForEachInstruction, UnrollsRepeatsInTheirOrder) {
   body.instructions[1].reversed = true;
   std::vector<std::pair<int32_t, int32_t>> visits;
   forEachInstruction(body, [&](int32_t i, int32_t layer) { visits.push_back({i, layer}); });
-  EXPECT_EQ(visits, (std::vector<std::pair<int32_t, int32_t>>{{0, 0}, {2, 1}, {3, 1}, {2, 0}, {3, 0}, {4, 0}}));
+  EXPECT_EQ(visits, (std::vector<std::pair<int32_t, int32_t>>{
+                        {0, 0}, {2, 1}, {3, 1}, {2, 0}, {3, 0}, {4, 0}}));
 }
 
 }  // namespace

@@ -17,11 +17,13 @@ TEST(Symmetry, RepresentativesShareAPipelineGroup) {
   const Symmetry s = findSymmetry(p);
   for (int32_t r : s.representative)
     EXPECT_EQ(p.ranks[static_cast<size_t>(r)].group[static_cast<size_t>(GroupKind::kPp)],
-              p.ranks[static_cast<size_t>(s.representative[0])].group[static_cast<size_t>(GroupKind::kPp)]);
+              p.ranks[static_cast<size_t>(s.representative[0])]
+                  .group[static_cast<size_t>(GroupKind::kPp)]);
 }
 
-// One rank with a role of its own (tp 0, dp 0, pp 1 of 2 x 3 x 2). Told apart are, per stage: its pipeline, the
-// others of its replica, those of its tp index in the other replica, and the rest; all in all 3 stages x 4.
+// One rank with a role of its own (tp 0, dp 0, pp 1 of 2 x 3 x 2). Told apart are, per stage: its
+// pipeline, the others of its replica, those of its tp index in the other replica, and the rest;
+// all in all 3 stages x 4.
 TEST(Symmetry, AnOddRankSplitsOnlyThoseThatItCanInfluence) {
   Program p = testing::buildPipeline({2, 3, 2, 1, 1, 2});
   p.roles.push_back(Role(p.roles[1]));

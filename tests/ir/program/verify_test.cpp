@@ -112,7 +112,8 @@ TEST(Verify, V1WeightsOfAnotherLayerAreRead) {
   Buffer& w = bufferNamed(p, 0, "chunk0.w1");
   w.offset += w.layerStride;
   w.layerStride = 0;
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V1)"), HasSubstr("of layer 1, the segment computes layer 0")));
+  EXPECT_THAT(errorOf(p),
+              AllOf(StartsWith("(V1)"), HasSubstr("of layer 1, the segment computes layer 0")));
 }
 
 TEST(Verify, V2LastLayerLiesBehindTheArena) {
@@ -130,7 +131,8 @@ TEST(Verify, V2ShardOfTheLastMemberLiesBehindTheArena) {
 TEST(Verify, V3SendIsNeverReceived) {
   Program p = sample();
   remove(p, 1, kForward, [](const Instruction& in) { return in.kind == InstructionKind::kRecv; });
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V3)"), HasSubstr("nobody receives"), HasSubstr("F0.0")));
+  EXPECT_THAT(errorOf(p),
+              AllOf(StartsWith("(V3)"), HasSubstr("nobody receives"), HasSubstr("F0.0")));
 }
 
 TEST(Verify, V3MessageHasTheWrongTag) {
@@ -187,7 +189,8 @@ TEST(Verify, V4SumIsSummedAgain) {
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V4)"), HasSubstr("already reduced over tp")));
 }
 
-// Rank 0 wants the gradient of microbatch 0 before it computes microbatch 1, which rank 1 wants first.
+// Rank 0 wants the gradient of microbatch 0 before it computes microbatch 1, which rank 1 wants
+// first.
 TEST(Verify, V5TasksOfTwoRanksWaitForEachOther) {
   const Direction f = Direction::kForward, b = Direction::kBackward;
   const testing::Order order = {{{f, 0, 0}, {b, 0, 0}, {f, 0, 1}, {b, 0, 1}},
@@ -221,7 +224,8 @@ TEST(Verify, V6GradientsAreNotZeroed) {
 TEST(Verify, V6TaskSendsWhatItReceived) {
   Program p = buildPipeline({1, 3, 1, 1, 1, 4});
   std::vector<Instruction>& body = code(p, 1, kForward);
-  find(p, 1, kForward, InstructionKind::kSend).buffers = find(p, 1, kForward, InstructionKind::kRecv).buffers;
+  find(p, 1, kForward, InstructionKind::kSend).buffers =
+      find(p, 1, kForward, InstructionKind::kRecv).buffers;
   EXPECT_FALSE(body.empty());
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V6)"), HasSubstr("sends chunk0.input")));
 }
@@ -231,7 +235,8 @@ TEST(Verify, V7ReceiveOverwritesWhatIsStillRead) {
   remove(p, 1, kForward, [](const Instruction& in) {
     return in.kind == InstructionKind::kWait && in.stream == Stream::kRecvForward;
   });
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V7)"), HasSubstr("recv"), HasSubstr("compute stream may still")));
+  EXPECT_THAT(errorOf(p),
+              AllOf(StartsWith("(V7)"), HasSubstr("recv"), HasSubstr("compute stream may still")));
 }
 
 TEST(Verify, V7ComputeReadsBeforeTheMessageIsThere) {
@@ -293,7 +298,8 @@ TEST(Verify, V8SlotHasTwoTenants) {
   Program p = sample();
   for (TaskRecord& t : p.roles[0].tasks)
     if (t.microbatch == 1) t.slot = 0;
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V8)"), HasSubstr("slot 0 still belongs to microbatch 0")));
+  EXPECT_THAT(errorOf(p),
+              AllOf(StartsWith("(V8)"), HasSubstr("slot 0 still belongs to microbatch 0")));
 }
 
 TEST(Verify, V8BackwardIsOnAnotherSlot) {
@@ -312,7 +318,8 @@ TEST(Verify, V8BackwardComesFirst) {
 TEST(Verify, V8LastLayerIsLeftOut) {
   Program p = sample();
   find(p, 0, kBackward, InstructionKind::kRepeat).count = 1;
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V8)"), HasSubstr("repeats 1 times, the chunk has 2 layers")));
+  EXPECT_THAT(errorOf(p),
+              AllOf(StartsWith("(V8)"), HasSubstr("repeats 1 times, the chunk has 2 layers")));
 }
 
 TEST(Verify, V8SegmentRunsTwice) {
@@ -344,7 +351,8 @@ TEST(Verify, V9BucketIsSteppedTwice) {
 TEST(Verify, V9GradientsAreNotReduced) {
   Program p = buildPipeline({1, 1, 2, 1, 1, 2});
   remove(p, 0, 1, [&](const Instruction& in) {
-    return in.kind == InstructionKind::kAllReduce && in.buffers[0] == p.roles[0].buckets[0].gradient;
+    return in.kind == InstructionKind::kAllReduce &&
+           in.buffers[0] == p.roles[0].buckets[0].gradient;
   });
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V9)"), HasSubstr("not reduced over dp")));
 }
@@ -353,7 +361,8 @@ TEST(Verify, V9ParametersAreGatheredBeforeTheStep) {
   Program p = sample();
   std::vector<Instruction>& step = code(p, 0, 1);
   std::swap(step[step.size() - 1], step[step.size() - 2]);
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V9)"), HasSubstr("gathers parameter before its step")));
+  EXPECT_THAT(errorOf(p),
+              AllOf(StartsWith("(V9)"), HasSubstr("gathers parameter before its step")));
 }
 
 TEST(Verify, V9ParameterGetsNoGradient) {
@@ -378,7 +387,8 @@ TEST(Verify, V10TermIsReadBeforeItIsSummed) {
 TEST(Verify, NamesRankTaskAndInstruction) {
   Program p = sample();
   remove(p, 1, kForward, [](const Instruction& in) { return in.kind == InstructionKind::kRecv; });
-  EXPECT_THAT(errorOf(p), HasSubstr("rank 0 (stage0) task 1 (F0.0) instruction 7 (send in forward0)"));
+  EXPECT_THAT(errorOf(p),
+              HasSubstr("rank 0 (stage0) task 1 (F0.0) instruction 7 (send in forward0)"));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ struct Sizes {
   int64_t s, b, groups, headsPerGroup, headSize;
 };
 // Blocks hold 128 positions.
-constexpr Sizes kSizes[] = {{1, 1, 1, 1, 4},  {7, 2, 3, 1, 8},    {33, 1, 2, 4, 5},
+constexpr Sizes kSizes[] = {{1, 1, 1, 1, 4},    {7, 2, 3, 1, 8},    {33, 1, 2, 4, 5},
                             {128, 1, 1, 2, 16}, {130, 2, 1, 3, 24}, {301, 1, 2, 1, 64}};
 
 OpAttributes attributesOf(const Sizes& z, double probability) {
@@ -101,8 +101,7 @@ TEST(Attention, ShardsOfGroupsAreColumnsOfTheWhole) {
     shard.attributes().widthSharded = true;
     shard.context().tpIndex = rank;
     std::vector<double> mine;
-    for (int64_t i = 0; i < tokens * e; ++i)
-      mine.push_back(qkvs[(i / e * 2 + rank) * e + i % e]);
+    for (int64_t i = 0; i < tokens * e; ++i) mine.push_back(qkvs[(i / e * 2 + rank) * e + i % e]);
     shard.input(DType::kF64, dimsOf(half).qkv, mine);
     const int out = shard.output(DType::kF64, dimsOf(half).ctx);
     shard.output(DType::kF64, dimsOf(half).lse);

@@ -58,8 +58,7 @@ TEST(Dropout, DoesNotDependOnTheMicrobatch) {
   const std::vector<double> both = dropped(dropoutOf(0.5), 4, 2, 7, 10, 0);
   const std::vector<double> second = dropped(dropoutOf(0.5), 4, 1, 7, 11, 0);
   for (int64_t s = 0; s < 4; ++s)
-    for (int64_t c = 0; c < 7; ++c)
-      ASSERT_EQ(second[s * 7 + c], both[(s * 2 + 1) * 7 + c]);
+    for (int64_t c = 0; c < 7; ++c) ASSERT_EQ(second[s * 7 + c], both[(s * 2 + 1) * 7 + c]);
 }
 
 TEST(RandomWords, AreThoseOfTheContractFromAnyStart) {

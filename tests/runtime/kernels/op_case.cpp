@@ -66,7 +66,8 @@ void OpCase::outputOver(int input) { op_.outputs.push_back(input); }
 
 std::vector<double> OpCase::values(int operand) const {
   std::vector<double> values(static_cast<size_t>(types_[operand].elements()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = tensor(operand).at(static_cast<int64_t>(i));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = tensor(operand).at(static_cast<int64_t>(i));
   return values;
 }
 
@@ -117,8 +118,8 @@ void expectFastMatchesReference(const OpCase& test, std::span<const int> outputs
     for (double v : expected) largest = std::max(largest, std::abs(v));
     for (size_t i = 0; i < expected.size(); ++i) {
       if (expected[i] == actual[i]) continue;
-      ASSERT_NEAR(expected[i], actual[i], tolerance * largest) << "operand " << output << "[" << i
-                                                               << "]";
+      ASSERT_NEAR(expected[i], actual[i], tolerance * largest)
+          << "operand " << output << "[" << i << "]";
     }
   }
 }
@@ -127,9 +128,12 @@ DType stateOf(DType type) { return type == DType::kF64 ? DType::kF64 : DType::kF
 
 double roundingOf(DType type) {
   switch (type) {
-    case DType::kF64: return 1e-13;
-    case DType::kF32: return 3e-6;
-    default: return 1e-2;
+    case DType::kF64:
+      return 1e-13;
+    case DType::kF32:
+      return 3e-6;
+    default:
+      return 1e-2;
   }
 }
 
