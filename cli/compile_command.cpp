@@ -61,6 +61,10 @@ Result<expand::Expansion> expandPlan(const spec::ModelSpec& model, const plan::P
   return expansion;
 }
 
+std::string counted(int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 std::string describeKernels(const program::Bundle& bundle) {
   std::set<std::string> generated;
   size_t library = 0;
@@ -116,8 +120,8 @@ Result<int> runCompile(const CompileOptions& options) {
 
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   fmt::print("{:<14}{}\n", "plan", planner::summary(plan));
-  fmt::print("{:<14}{} ranks, {} roles\n", "programs", bundle.program.numRanks(),
-             bundle.program.roles.size());
+  fmt::print("{:<14}for {}, with {}\n", "programs", counted(bundle.program.numRanks(), "rank"),
+             counted(static_cast<int64_t>(bundle.program.roles.size()), "role"));
   fmt::print("{:<14}{}\n", "code", describeKernels(bundle));
   fmt::print("{}", rolesTable(bundle.program));
   if (simulated) fmt::print("{:<14}{} per step\n", "simulated", planner::formatSeconds(*simulated));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
@@ -58,14 +59,20 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   return query;
 }
 
+// "6.74 billion", "842 million".
+std::string describeCount(double count) {
+  return count < 1e9 ? fmt::format("{:.3g} million", count / 1e6)
+                     : fmt::format("{:.3g} billion", count / 1e9);
+}
+
 // What was asked, above the answer.
 std::string describe(const planner::Query& query) {
   const spec::TrainingSpec& training = query.training;
   return fmt::format(
-      "{:<14}{}, {:.4g} million parameters\n{:<14}{}, stack {}\n"
+      "{:<14}{}, {} parameters\n{:<14}{}, stack {}\n"
       "{:<14}batch {}, sequence {}, {}\n",
-      "model", query.model.name, static_cast<double>(query.model.numParameters()) / 1e6, "cluster",
-      query.cluster.name, query.stack.name, "training", training.globalBatchSize,
+      "model", query.model.name, describeCount(static_cast<double>(query.model.numParameters())),
+      "cluster", query.cluster.name, query.stack.name, "training", training.globalBatchSize,
       training.sequenceLength, spec::precisionName(training.precision));
 }
 
@@ -88,15 +95,16 @@ nlohmann::json toJson(const planner::PlanResult& result, const planner::Explanat
 Result<int> runPlan(const PlanOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
   TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query));
+  TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
   if (!options.output.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(result.plan)));
-  TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
-  if (options.json)
+  if (options.json) {
     fmt::print("{}\n", toJson(result, why).dump(2));
-  else
-    fmt::print("{}{}{}", describe(query), planner::toTable(result), describe(why));
-  if (!options.output.empty()) fmt::print(stderr, "wrote {}\n", options.output);
-  return 0;
+    return kExitOk;
+  }
+  fmt::print("{}{}{}", describe(query), planner::toTable(result), describe(why));
+  if (!options.output.empty()) fmt::print("{:<14}{}\n", "written to", options.output);
+  return kExitOk;
 }
 
 void addPins(CLI::App& app, planner::Pins& pins) {

@@ -132,7 +132,7 @@ Action addRun(CLI::App& app) {
   addPath(app, "BUNDLE", &options->bundle, "", "Folder that `trireme compile` wrote")->required();
   app.add_option("--data", options->data, "Files to train on; a token is a byte")
       ->required()
-      ->type_name("FILE...");
+      ->type_name("FILE");
   addCount(app, "--steps", &options->steps,
            "Stop after step N of the training (default: warmup + decay)");
   addCount(app, "--threads", &options->threads, "Threads per rank (default: 1)");

@@ -1,4 +1,4 @@
-// The host kernels that are not generated: matrix products (oneDNN), attention, embedding, loss;
+// The host kernels that are not generated: matrix products, attention, embedding, loss;
 // and a slow readable reference of every op, which the fast ones and the generated ones are tested
 // against.
 #pragma once

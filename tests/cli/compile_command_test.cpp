@@ -62,7 +62,7 @@ TEST_F(CompileCommand, SummaryCountsRanksRolesAndKernels) {
   const Outcome outcome = compilePlan({"--dump-ir", path("ir")});
   expectSuccess(outcome);
   for (const char* part :
-       {"8 ranks, 2 roles", "segments", "generated kernels", "arena", "out.bundle"})
+       {"for 8 ranks, with 2 roles", "segments", "generated kernels", "arena", "out.bundle"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   EXPECT_TRUE(std::filesystem::exists(path("out.bundle/manifest.json")));
   EXPECT_FALSE(std::filesystem::is_empty(path("ir")));
