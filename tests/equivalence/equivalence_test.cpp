@@ -13,6 +13,21 @@ namespace {
 
 enum class Family { kGpt, kLlama };
 
+// Sanitizers slow the runs down many times, and look for other things: fewer plans and steps.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr size_t kPlanStride = 8;
+constexpr int kSteps = 4;
+#else
+constexpr size_t kPlanStride = 1;
+constexpr int kSteps = 20;
+#endif
+
+RunOptions fullRun() {
+  RunOptions options;
+  options.steps = kSteps;
+  return options;
+}
+
 struct Bounds {
   Tolerance gradients;
   double losses;
@@ -35,7 +50,7 @@ const RunResult& reference(Family family, int64_t layers, spec::Precision precis
   const auto key = std::make_tuple(family, layers, precision, microbatchSize);
   if (const auto found = cache.find(key); found != cache.end()) return found->second;
   const spec::ModelSpec model = modelOf(family, layers);
-  auto result = run(model, serialPlan(model, tinyTraining(precision), microbatchSize));
+  auto result = run(model, serialPlan(model, tinyTraining(precision), microbatchSize), fullRun());
   if (!result) throw std::runtime_error(result.error().message());
   return cache[key] = std::move(*result);
 }
@@ -75,7 +90,7 @@ std::string checkPlan(Family family, const Choices& choices, spec::Precision pre
   const Bounds bounds = boundsFor(precision);
   const RunResult& expected =
       reference(family, model.numLayers, precision, choices.microbatchSize);
-  const auto actual = run(model, planFor(choices, model, tinyTraining(precision)), {}, mutate);
+  const auto actual = run(model, planFor(choices, model, tinyTraining(precision)), fullRun(), mutate);
   if (!actual) return actual.error().message();
   std::string difference =
       compareTensors(expected.firstGradients, actual->firstGradients, bounds.gradients);
@@ -90,13 +105,12 @@ class Equivalence : public testing::TestWithParam<std::tuple<Family, spec::Preci
 
 TEST_P(Equivalence, EveryPlanTrainsLikeOneRank) {
   const auto [family, precision] = GetParam();
-  int plans = 0;
-  for (const Choices& choices : coveringChoices()) {
-    EXPECT_EQ(checkPlan(family, choices, precision), "") << describe(choices);
-    ++plans;
-  }
-  std::printf("%d plans equal one rank\n", plans);
-  EXPECT_GE(plans, 60);
+  const std::vector<Choices> all = coveringChoices();
+  size_t plans = 0;
+  for (size_t i = 0; i < all.size(); i += kPlanStride, ++plans)
+    EXPECT_EQ(checkPlan(family, all[i], precision), "") << describe(all[i]);
+  std::printf("%zu plans equal one rank\n", plans);
+  EXPECT_GE(plans * kPlanStride, 60u);
 }
 
 std::string familyName(const testing::TestParamInfo<std::tuple<Family, spec::Precision>>& info) {
@@ -112,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(All, Equivalence,
 
 TEST(Training, LossFalls) {
   const RunResult& result = reference(Family::kGpt, 8, spec::Precision::kFp32, 1);
-  EXPECT_LT(result.losses.back(), 0.98 * result.losses.front());
+  if (kSteps == 20) EXPECT_LT(result.losses.back(), 0.98 * result.losses.front());
   // A fresh model knows nothing: the first loss is that of a uniform guess over 101 tokens.
   EXPECT_NEAR(result.losses.front(), std::log(101.0), 0.1);
 }
@@ -131,7 +145,7 @@ double cosine(const std::vector<runtime::NamedTensor>& a, const std::vector<runt
 TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
   for (Family family : {Family::kGpt, Family::kLlama}) {
     const auto choices = coveringChoices();
-    for (size_t i = 0; i < choices.size(); i += 4) {
+    for (size_t i = 0; i < choices.size(); i += 4 * kPlanStride) {
       const spec::ModelSpec model = modelOf(family, layersFor(choices[i]));
       RunOptions options;
       options.steps = 1;
@@ -152,7 +166,7 @@ TEST(Pipelines, AreBitwiseEqualToOneRank) {
   const spec::ModelSpec model = tinyGpt(8, false);
   for (auto precision : {spec::Precision::kFp32, spec::Precision::kFp64}) {
     const auto training = tinyTraining(precision);
-    const auto expected = run(model, serialPlan(model, training));
+    const auto expected = run(model, serialPlan(model, training), fullRun());
     ASSERT_TRUE(expected.has_value()) << expected.error().message();
     for (int64_t pp : {2, 4})
       for (auto [schedule, v] : {std::pair{plan::ScheduleKind::kGpipe, 1},
@@ -164,7 +178,7 @@ TEST(Pipelines, AreBitwiseEqualToOneRank) {
         c.pp = pp;
         c.virtualStages = v;
         c.schedule = schedule;
-        const auto actual = run(model, planFor(c, model, training));
+        const auto actual = run(model, planFor(c, model, training), fullRun());
         ASSERT_TRUE(actual.has_value()) << actual.error().message();
         EXPECT_EQ(compareTensors(expected->firstGradients, actual->firstGradients, {}), "")
             << describe(c);
