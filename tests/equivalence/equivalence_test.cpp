@@ -126,7 +126,9 @@ INSTANTIATE_TEST_SUITE_P(All, Equivalence,
 
 TEST(Training, LossFalls) {
   const RunResult& result = reference(Family::kGpt, 8, spec::Precision::kFp32, 1);
-  if (kSteps == 20) EXPECT_LT(result.losses.back(), 0.98 * result.losses.front());
+  if (kSteps >= 20) {
+    EXPECT_LT(result.losses.back(), 0.98 * result.losses.front());
+  }
   // A fresh model knows nothing: the first loss is that of a uniform guess over 101 tokens.
   EXPECT_NEAR(result.losses.front(), std::log(101.0), 0.1);
 }
