@@ -5,57 +5,12 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/program/walk.h"
+
 namespace trireme::runtime {
 namespace {
 
 using program::OpKind;
-
-struct Arity {
-  size_t inputs, outputs;
-};
-
-constexpr Arity arityOf(OpKind kind) {
-  switch (kind) {
-    case OpKind::kDropout:
-    case OpKind::kGelu:
-    case OpKind::kSwiGlu:
-    case OpKind::kRotary:
-    case OpKind::kRotaryGrad:
-    case OpKind::kLossMax:
-    case OpKind::kPositionGrad:
-    case OpKind::kBiasGrad:
-      return {1, 1};
-    case OpKind::kAttention:
-      return {1, 2};
-    case OpKind::kEmbedding:
-    case OpKind::kAddPosition:
-    case OpKind::kMatmul:
-    case OpKind::kBiasAdd:
-    case OpKind::kAdd:
-    case OpKind::kLossSumExp:
-    case OpKind::kTokenLoss:
-    case OpKind::kEmbeddingGrad:
-    case OpKind::kMatmulGradInput:
-    case OpKind::kMatmulGradWeight:
-    case OpKind::kGeluGrad:
-    case OpKind::kSwiGluGrad:
-      return {2, 1};
-    case OpKind::kRmsNorm:
-      return {2, 2};
-    case OpKind::kLossTarget:
-      return {3, 1};
-    case OpKind::kLayerNorm:
-      return {3, 3};
-    case OpKind::kAttentionGrad:
-    case OpKind::kLossGrad:
-      return {4, 1};
-    case OpKind::kRmsNormGrad:
-      return {4, 2};
-    case OpKind::kLayerNormGrad:
-      return {5, 3};
-  }
-  return {0, 0};
-}
 
 // Collects the first rule that the operands break. A rule is a literal: nothing is formatted unless
 // it is broken.
@@ -294,8 +249,9 @@ AttentionShape attentionShapeOf(const program::OpAttributes& attributes, const T
 
 Status checkOperands(const KernelCallArgs& args) {
   Checker check(args);
-  const Arity arity = arityOf(args.op->kind);
-  check.require(args.op->inputs.size() == arity.inputs && args.op->outputs.size() == arity.outputs,
+  const program::Arity arity = program::arityOf(args.op->kind);
+  check.require(std::ssize(args.op->inputs) == arity.inputs &&
+                    std::ssize(args.op->outputs) == arity.outputs,
                 "wrong number of operands");
   const double p = args.op->attributes.probability;
   check.require(p >= 0 && p < 1, "the drop probability must be in [0, 1)");

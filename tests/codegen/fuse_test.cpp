@@ -58,6 +58,17 @@ TEST_P(Chains, BiasDropoutAddNorm) {
   }
 }
 
+// The norm reads its row again after the reduction, so the sum needs its memory though nobody else
+// reads it.
+TEST_P(Chains, NormOfATemporary) {
+  const int32_t x = value({5, 3, 37}), residual = value({5, 3, 37}), sum = temporary({5, 3, 37});
+  const int32_t gamma = value({37}), y = value({5, 3, 37}), rstd = stateValue({5, 3});
+  b.op(OpKind::kAdd, {x, residual}, {sum});
+  b.op(OpKind::kRmsNorm, {sum, gamma}, {y, rstd}, {.epsilon = 1e-5});
+  EXPECT_THAT(symbolsOf(b.segment), ElementsAre("add_rms_norm_0"));
+  expectMatchesReference(b.segment);
+}
+
 TEST_P(Chains, BiasGelu) {
   const int32_t x = temporary({5, 3, 37}), bias = value({37}), biased = value({5, 3, 37});
   const int32_t z = value({5, 3, 37});
