@@ -110,6 +110,7 @@ Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
   runtime::SessionOptions sessionOptions;
   sessionOptions.useReference = options.useReference;
   sessionOptions.trace = options.trace;
+  sessionOptions.timeoutSeconds = options.timeoutSeconds;
   sessionOptions.threadsPerRank = options.threadsPerRank;
   TRIREME_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Session> session,
                            runtime::Session::create(std::move(bundle), sessionOptions));

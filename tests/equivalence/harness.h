@@ -39,6 +39,7 @@ struct RunOptions {
   bool useReference = false;  // every op through its readable twin
   int threadsPerRank = 1;
   bool trace = false;
+  double timeoutSeconds = 60;
   runtime::DataSource* data = nullptr;  // not owned; null: SyntheticData
 };
 
