@@ -68,6 +68,10 @@ Result<std::optional<Seconds>> predictStep(const RunOptions& options, const plan
 
 Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
                                                       const RunOptions& options) {
+  constexpr int64_t kMaxThreads = 1024;
+  if (options.threads > kMaxThreads)
+    return Error(invalidArgument(
+        fmt::format("--threads {}: must be at most {}", options.threads, kMaxThreads)));
   runtime::SessionOptions session;
   session.threadsPerRank = static_cast<int>(options.threads);
   session.timeoutSeconds = options.timeoutSeconds;
@@ -120,10 +124,10 @@ Result<int> runTraining(const RunOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(report.loop, train(*session, *data, metrics, loop));
   report.arenas = arenaBytes(session->program());
   report.memory = readProcessMemory();
+  print(report, options);
   if (!options.trace.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(
         options.trace, program::toPerfettoJson(session->program(), session->takeTrace())));
-  print(report, options);
   return report.loop.interrupted ? kExitInterrupted : kExitOk;
 }
 

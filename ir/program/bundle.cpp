@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "ir/program/bundle_files.h"
@@ -147,6 +149,30 @@ Result<Bundle> read(const std::string& folder) {
 
 }  // namespace
 
+namespace {
+
+// What is about to be replaced and deleted must be ours alone.
+Status checkReplaceable(const std::string& folder) {
+  namespace fs = std::filesystem;
+  if (!exists(folder)) return {};
+  std::error_code error;
+  if (fs::is_symlink(fs::symlink_status(folder, error)))
+    return invalidArgument(folder + ": is a link; give the folder that it points to");
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const bool ours = name == kManifest || name == kSharedObject ||
+                      std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
+    if (!ours)
+      return invalidArgument(
+          fmt::format("{}: holds {}, which is no file of a bundle; move it away", folder, name));
+  }
+  if (error) return invalidArgument(fmt::format("{}: {}", folder, error.message()));
+  return {};
+}
+
+}  // namespace
+
 Status writeBundle(const Bundle& bundle, const std::string& folder) {
   std::string target = folder;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
@@ -154,6 +180,8 @@ Status writeBundle(const Bundle& bundle, const std::string& folder) {
     return invalidArgument(
         fmt::format("{}: exists and is not a bundle; remove it or take another name", target));
   const std::string partial = target + ".partial";
+  TRIREME_RETURN_IF_ERROR(checkReplaceable(target));
+  TRIREME_RETURN_IF_ERROR(checkReplaceable(partial));
   TRIREME_RETURN_IF_ERROR(removeFolder(partial));
   TRIREME_RETURN_IF_ERROR(makeFolder(partial));
   Status status = writeInto(bundle, partial);

@@ -183,6 +183,7 @@ struct Training {
   uint64_t seed = 0;
   int64_t sequenceLength = 0, globalBatchSize = 0, microbatchSize = 0, numMicrobatches = 0;
   int64_t vocabSize = 0;  // logical: a token at or beyond is refused
+  uint64_t modelFingerprint = 0;  // a checkpoint of another model is refused
   double learningRate = 0, minLearningRate = 0;
   int64_t warmupSteps = 0, decaySteps = 0;
   double beta1 = 0, beta2 = 0, epsilon = 0, weightDecay = 0, clipNorm = 0;

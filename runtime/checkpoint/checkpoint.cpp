@@ -44,7 +44,8 @@ std::string nameOf(const Item& item) {
 
 // What a continuation must have in common with the run that wrote the file.
 std::vector<std::pair<std::string, std::string>> settingsOf(const program::Training& training) {
-  return {{"seed", std::to_string(training.seed)},
+  return {{"model_fingerprint", std::to_string(training.modelFingerprint)},
+          {"seed", std::to_string(training.seed)},
           {"global_batch_size", std::to_string(training.globalBatchSize)},
           {"sequence_length", std::to_string(training.sequenceLength)}};
 }
