@@ -115,6 +115,26 @@ TEST_F(BundleTest, RefusesToReplaceAnythingElse) {
   EXPECT_TRUE(fs::exists(folder_ + "/thesis.tex"));
 }
 
+TEST_F(BundleTest, DeletesNothingThatIsNotItsOwn) {
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  std::ofstream(folder_ + "/notes.txt") << "precious";
+  EXPECT_THAT(writeBundle(sample(), folder_).message(), HasSubstr("holds notes.txt"));
+  EXPECT_TRUE(fs::exists(folder_ + "/notes.txt"));
+  fs::remove(folder_ + "/notes.txt");
+  fs::create_directories(folder_ + ".partial");
+  std::ofstream(folder_ + ".partial/notes.txt") << "precious";
+  EXPECT_THAT(writeBundle(sample(), folder_).message(), HasSubstr("holds notes.txt"));
+  EXPECT_TRUE(fs::exists(folder_ + ".partial/notes.txt"));
+}
+
+TEST_F(BundleTest, RefusesToReplaceThroughALink) {
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  const std::string link = folder_ + ".link";
+  fs::create_directory_symlink(folder_, link);
+  EXPECT_THAT(writeBundle(sample(), link).message(), HasSubstr("is a link"));
+  EXPECT_EQ(readBundle(folder_)->name, sample().name);
+}
+
 TEST_F(BundleTest, SurvivesAnInterruptedWrite) {
   ASSERT_TRUE(writeBundle(sample(), folder_).ok());
   fs::create_directories(folder_ + ".partial");
