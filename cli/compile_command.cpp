@@ -11,6 +11,7 @@
 #include "cli/flags.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
+#include "cli/paths.h"
 #include "cli/simulate.h"
 #include "ir/expand/expand.h"
 #include "ir/plan/plan.h"
@@ -96,7 +97,20 @@ std::string rolesTable(const program::Program& program) {
                     rows);
 }
 
+Status checkPaths(const CompileOptions& options) {
+  TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.model},
+                                        {"--plan", options.plan},
+                                        {"--cluster", options.simulate.cluster},
+                                        {"--stack", options.simulate.stack}},
+                                       {{"-o", options.output, true},
+                                        {"--simulate", options.simulate.trace},
+                                        {"--dump-ir", options.dumpFolder}}));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.simulate.trace));
+  return program::checkReplaceable(options.output);
+}
+
 Result<int> runCompile(const CompileOptions& options) {
+  TRIREME_RETURN_IF_ERROR(checkPaths(options));
   const auto start = std::chrono::steady_clock::now();
   Progress progress;
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));

@@ -53,6 +53,10 @@ CLI::Option* addPath(CLI::App& app, const std::string& flag, std::string* out,
   const std::string name = flag.substr(0, flag.find(','));
   const auto parse = [=](const std::string& text) {
     if (text.empty()) refuseFlag(name, "expected a path, got nothing");
+    if (text == "-")
+      refuseFlag(name,
+                 "expected a path, got '-'; write ./- for a file of that name, or /dev/stdin "
+                 "or /dev/stdout");
     *out = text;
   };
   return app.add_option_function<std::string>(flag, parse, description)->type_name(placeholder);

@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "cli/inputs.h"
 #include "cli/output/wrap.h"
+#include "cli/paths.h"
 #include "cli/write_file.h"
 #include "ir/spec/load.h"
 #include "planner/explain.h"
@@ -28,6 +29,22 @@ struct PlanOptions {
   int64_t topK = planner::Query{}.topK;
   bool json = false;
 };
+
+// More devices than the cluster has are more of the same, if its file says that there are. Fewer
+// are a part of it, and no business of this function.
+Status growCluster(const PlanOptions& options, spec::ClusterSpec& cluster) {
+  const int64_t wanted = options.pins.gpus.value_or(0);
+  if (wanted <= cluster.numDevices) return {};
+  if (!cluster.scalable)
+    return invalidArgument(fmt::format(
+        "--gpus {}: cluster '{}' has {} devices; nearest: {}; if there are more, raise num_devices "
+        "in {}, or set 'scalable: true' there if it may have any number",
+        wanted, cluster.name, cluster.numDevices, cluster.numDevices, options.cluster));
+  Result<spec::ClusterSpec> grown = spec::withNumDevices(cluster, wanted);
+  if (!grown.has_value()) return grown.error().withContext("--gpus");
+  cluster = *std::move(grown);
+  return {};
+}
 
 Result<planner::Query> makeQuery(const PlanOptions& options) {
   planner::Query query;
@@ -49,11 +66,7 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
                     "sequence_length in the --train file",
                     query.model.name, query.model.maxSequence)));
   query.pins = options.pins;
-  // More devices than the file names are more of the same; fewer are a part of them.
-  if (options.pins.gpus.value_or(0) > query.cluster.numDevices) {
-    TRIREME_ASSIGN_OR_RETURN(query.cluster,
-                             spec::withNumDevices(query.cluster, *options.pins.gpus));
-  }
+  TRIREME_RETURN_IF_ERROR(growCluster(options, query.cluster));
   query.vocabMultiple = options.vocabMultiple;
   query.topK = static_cast<int32_t>(options.topK);
   return query;
@@ -93,6 +106,12 @@ nlohmann::json toJson(const planner::PlanResult& result, const planner::Explanat
 }
 
 Result<int> runPlan(const PlanOptions& options) {
+  TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.model},
+                                        {"--cluster", options.cluster},
+                                        {"--train", options.training},
+                                        {"--stack", options.stack}},
+                                       {{"-o", options.output}}));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
   TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query));
   TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
@@ -109,7 +128,8 @@ Result<int> runPlan(const PlanOptions& options) {
 
 void addPins(CLI::App& app, planner::Pins& pins) {
   const std::string degrees = "Degrees (default: the planner's choice)";
-  addCount(app, "--gpus", &pins.gpus, "Devices to use (default: all of the cluster)")
+  addCount(app, "--gpus", &pins.gpus,
+           "Devices to use (default: all of the cluster, which must have as many)")
       ->group(degrees);
   addCount(app, "--tp", &pins.tp, "Tensor-parallel degree")->group(degrees);
   addCount(app, "--pp", &pins.pp, "Pipeline stages")->group(degrees);

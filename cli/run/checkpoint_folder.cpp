@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "cli/paths.h"
+
 namespace trireme::cli {
 namespace {
 
@@ -35,7 +37,7 @@ Status createCheckpointFolder(const std::string& folder) {
   fs::create_directories(folder, code);
   if (code)
     return unavailable(fmt::format("{}: cannot create the folder: {}", folder, code.message()));
-  return {};
+  return checkWritableFolder(folder);
 }
 
 Result<std::string> findCheckpoint(const std::string& fileOrFolder) {

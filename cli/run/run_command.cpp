@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
+#include "cli/paths.h"
 #include "cli/run/checkpoint_folder.h"
 #include "cli/run/report.h"
 #include "cli/write_file.h"
@@ -103,7 +104,22 @@ void print(const RunReport& report, const RunOptions& options) {
     fmt::print("{}", options.summary ? longReport(report) : shortReport(report));
 }
 
+Status checkPaths(const RunOptions& options) {
+  std::vector<NamedPath> inputs = {{"the bundle", options.bundle, true},
+                                   {"--resume", options.resume},
+                                   {"--cluster", options.cluster},
+                                   {"--stack", options.stack}};
+  for (const std::string& file : options.data) inputs.push_back({"--data", file});
+  TRIREME_RETURN_IF_ERROR(
+      checkOutputs(inputs, {{"--metrics", options.metrics}, {"--trace", options.trace}}));
+  // Checkpoints may continue those of the folder that --resume names.
+  TRIREME_RETURN_IF_ERROR(checkOutputs({inputs.front()}, {{"--save", options.save}}));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.metrics));
+  return checkWritable(options.trace);
+}
+
 Result<int> runTraining(const RunOptions& options) {
+  TRIREME_RETURN_IF_ERROR(checkPaths(options));
   TRIREME_ASSIGN_OR_RETURN(program::Bundle bundle, program::readBundle(options.bundle));
   RunReport report;
   TRIREME_ASSIGN_OR_RETURN(report.plan,

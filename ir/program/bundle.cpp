@@ -147,12 +147,8 @@ Result<Bundle> read(const std::string& folder) {
   return bundle;
 }
 
-}  // namespace
-
-namespace {
-
 // What is about to be replaced and deleted must be ours alone.
-Status checkReplaceable(const std::string& folder) {
+Status checkContents(const std::string& folder) {
   namespace fs = std::filesystem;
   if (!exists(folder)) return {};
   std::error_code error;
@@ -171,17 +167,27 @@ Status checkReplaceable(const std::string& folder) {
   return {};
 }
 
+std::string withoutSlash(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
+std::string partialOf(const std::string& target) { return target + ".partial"; }
+
 }  // namespace
 
-Status writeBundle(const Bundle& bundle, const std::string& folder) {
-  std::string target = folder;
-  while (target.size() > 1 && target.back() == '/') target.pop_back();
+Status checkReplaceable(const std::string& folder) {
+  const std::string target = withoutSlash(folder);
   if (exists(target) && !looksLikeBundle(target))
     return invalidArgument(
         fmt::format("{}: exists and is not a bundle; remove it or take another name", target));
-  const std::string partial = target + ".partial";
-  TRIREME_RETURN_IF_ERROR(checkReplaceable(target));
-  TRIREME_RETURN_IF_ERROR(checkReplaceable(partial));
+  TRIREME_RETURN_IF_ERROR(checkContents(target));
+  return checkContents(partialOf(target));
+}
+
+Status writeBundle(const Bundle& bundle, const std::string& folder) {
+  TRIREME_RETURN_IF_ERROR(checkReplaceable(folder));
+  const std::string target = withoutSlash(folder), partial = partialOf(target);
   TRIREME_RETURN_IF_ERROR(removeFolder(partial));
   TRIREME_RETURN_IF_ERROR(makeFolder(partial));
   Status status = writeInto(bundle, partial);

@@ -67,6 +67,10 @@ struct Bundle {
 // kInvalidArgument: `folder` exists and is not a bundle. kResourceExhausted: disk full.
 Status writeBundle(const Bundle& bundle, const std::string& folder);
 
+// Whether writeBundle() would refuse the place, asked before there is a bundle.
+// kInvalidArgument: `folder` exists and is not a bundle, or holds other files.
+Status checkReplaceable(const std::string& folder);
+
 // Everything but the shared object's bytes (the runtime opens the file itself).
 // kInvalidArgument: not a bundle, truncated, corrupted (which file), or newer than kBundleVersion.
 Result<Bundle> readBundle(const std::string& folder);

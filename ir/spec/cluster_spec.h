@@ -39,10 +39,13 @@ struct LinkTier {
   bool operator==(const LinkTier&) const = default;
 };
 
+inline constexpr int64_t kMaxDevices = int64_t{1} << 24;
+
 struct ClusterSpec {
   std::string name;
   DeviceSpec device;
   int64_t numDevices = 1;
+  bool scalable = false;  // more of the same can be had: withNumDevices() may enlarge it
   std::vector<LinkTier> tiers;  // innermost first; the last one spans all devices
 
   // The tier that joins a group of ranks that lie within one block of `span` consecutive devices:
@@ -53,7 +56,8 @@ struct ClusterSpec {
 
 // The same hardware with another number of devices: the last tier spans them all, inner groups
 // larger than the cluster shrink to it. Apply it to the cluster as loaded (a shrunk group does not
-// grow back). kInvalidArgument: the count is below 1, or not a whole number of inner groups.
+// grow back). kInvalidArgument: the count is not 1 .. kMaxDevices, or not a whole number of inner
+// groups.
 Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices);
 
 // What the software does. The hardware says nothing of this.

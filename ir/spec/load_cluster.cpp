@@ -9,7 +9,6 @@ namespace {
 constexpr EnumName<DeviceKind> kKindArray[] = {{"host", DeviceKind::kHost},
                                                {"cuda", DeviceKind::kCuda}};
 constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
-constexpr int64_t kMaxDevices = int64_t{1} << 24;
 
 // The number itself: for quantities, what count() gives in base units.
 double plain(double value) { return value; }
@@ -119,6 +118,7 @@ Result<ClusterSpec> parseCluster(const std::string& text, const std::string& nam
   ClusterSpec cluster;
   map.required("name", &cluster.name);
   map.required("num_devices", &cluster.numDevices);
+  map.optional("scalable", &cluster.scalable);
   if (const Node* node = map.child("num_devices");
       node && (cluster.numDevices < 1 || cluster.numDevices > kMaxDevices))
     map.fail(*node, fmt::format("must be 1 to {}, got {}", kMaxDevices, cluster.numDevices));

@@ -63,6 +63,8 @@ TEST(CommandLine, ValuesAreChecked) {
       {{"plan", "--tp", "0"}, "--tp: must be at least 1, got 0"},
       {{"plan", "--pp", "-2"}, "--pp: must be at least 1, got -2"},
       {{"plan", "--seq", "99999999999999999999"}, "--seq: 99999999999999999999 is out of range"},
+      {{"plan", "-o", "-"}, "-o: expected a path, got '-'; write ./- for a file"},
+      {{"plan", "--model", "-"}, "--model: expected a path, got '-'"},
       {{"plan", "--schedule", "1fb1"}, "--schedule: unknown value '1fb1'; did you mean '1f1b'?"},
       {{"plan", "--recompute", "some"}, "--recompute: unknown value 'some'"},
       {{"plan", "--sequence-parallel", "yes"}, "--sequence-parallel: unknown value 'yes'"},

@@ -56,6 +56,31 @@ TEST_F(CompileCommand, SimulationNeedsACluster) {
                 {"--simulate requires --cluster"});
 }
 
+// Refused before there is anything to write, so in a build without a code generator as well.
+TEST_F(CompileCommand, OutputNeverReplacesAnInputOrAnotherOutput) {
+  expectSuccess(plan({"-o", path("plan.yaml")}));
+  const std::string before = readAll(path("plan.yaml"));
+  const auto compileTo = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"compile",         "--model",   model,  "--plan",
+                                     path("plan.yaml"), "--cluster", cluster};
+    args.insert(args.end(), more.begin(), more.end());
+    return runTrireme(args);
+  };
+  const std::string bundle = path("out.bundle");
+  expectRefusal(compileTo({"-o", model}), 1, {"-o " + model + ": is also --model"});
+  expectRefusal(compileTo({"-o", path("plan.yaml")}), 1, {"is also --plan"});
+  expectRefusal(compileTo({"-o", bundle, "--simulate", cluster}), 1,
+                {"--simulate " + cluster + ": is also --cluster"});
+  expectRefusal(compileTo({"-o", bundle, "--simulate", bundle + "/trace.json"}), 1,
+                {"--simulate", "is inside of the bundle " + bundle});
+  expectRefusal(compileTo({"-o", bundle, "--simulate", path("no/trace.json")}), 1,
+                {"no/trace.json: cannot write: No such file"});
+  EXPECT_EQ(readAll(path("plan.yaml")), before);
+  EXPECT_EQ(readAll(model), kTinyModel);
+  EXPECT_EQ(readAll(cluster), kTinyCluster);
+  EXPECT_FALSE(std::filesystem::exists(bundle));
+}
+
 #if TRIREME_HAVE_MLIR
 TEST_F(CompileCommand, SummaryCountsRanksRolesAndKernels) {
   expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "-o", path("plan.yaml")}));

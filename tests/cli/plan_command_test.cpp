@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -82,7 +83,17 @@ TEST_F(PlanCommand, JsonHoldsTheSamePlanAsTheFile) {
   EXPECT_GT(json.at("estimate").at("stepSeconds").get<double>(), 0);
 }
 
-TEST_F(PlanCommand, MoreDevicesThanTheFileNamesAreMoreOfTheSame) {
+TEST_F(PlanCommand, MoreDevicesThanTheClusterHasAreRefused) {
+  expectRefusal(plan({"--gpus", "9"}), 1,
+                {"--gpus 9: cluster 'laptop' has 8 devices; nearest: 8",
+                 "raise num_devices in " + cluster, "scalable: true"});
+  expectSuccess(plan({"--gpus", "8"}));
+}
+
+TEST_F(PlanCommand, ScalableClusterHasMoreOfTheSame) {
+  cluster = write("any.yaml", std::string(kTinyCluster) + "scalable: true\n");
+  expectRefusal(plan({"--gpus", "99999999999"}), 1,
+                {"--gpus: a cluster has 1 to 16777216 devices"});
   const Outcome outcome = plan({"--gpus", "16", "--batch", "16", "--json"});
   expectSuccess(outcome);
   EXPECT_EQ(nlohmann::json::parse(outcome.out).at("gpusUsed"), 16);
@@ -149,6 +160,23 @@ TEST_F(PlanCommand, UnwritableOutputIsAnErrorAndKeepsTheOldFile) {
                 {"no/such/folder/plan.yaml: cannot write: No such file"});
   expectRefusal(plan({"-o", path("")}), 1, {"cannot write: Is a directory"});
   expectRefusal(plan({"-o", "/dev/full"}), 1, {"/dev/full: cannot write: No space left"});
+}
+
+TEST_F(PlanCommand, OutputNeverReplacesAnInput) {
+  for (const auto& [flag, input] : {std::pair("--model", model), std::pair("--cluster", cluster),
+                                    std::pair("--train", training)}) {
+    const std::string before = readAll(input);
+    expectRefusal(plan({"-o", input}), 1, {"-o " + input + ": is also " + flag});
+    EXPECT_EQ(readAll(input), before);
+  }
+  // The same file under another name.
+  std::filesystem::create_symlink(model, path("link.yaml"));
+  expectRefusal(plan({"-o", path("link.yaml")}), 1, {"link.yaml: is also --model"});
+  expectRefusal(
+      plan({"-o", path("../") + path("").substr(path("").rfind('/', path("").size() - 2) + 1) +
+                      "model.yaml"}),
+      1, {"is also --model"});
+  EXPECT_EQ(readAll(model), kTinyModel);
 }
 
 }  // namespace

@@ -188,8 +188,36 @@ TEST_F(RunCommand, UnwritableOutputsAreErrors) {
   const Outcome trained = run(bundle, {"--steps", "1", "--trace", "/dev/full"});
   EXPECT_EQ(trained.exitCode, 1);
   EXPECT_THAT(trained.out, testing::HasSubstr("loss"));
-  EXPECT_THAT(trained.err, testing::AllOf(testing::HasSubstr("/dev/full"), testing::HasSubstr("No space")));
+  EXPECT_THAT(trained.err,
+              testing::AllOf(testing::HasSubstr("/dev/full"), testing::HasSubstr("No space")));
   expectRefusal(run(bundle, {"--steps", "1", "--save", data + "/sub"}), 1, {"data.txt/sub"});
+}
+
+// Refused before the first step: the data is as before and there is no checkpoint.
+TEST_F(RunCommand, OutputsNeverReplaceInputsOrEachOther) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), text = readAll(data);
+  const auto refuse = [&](const std::vector<std::string>& more,
+                          const std::vector<std::string>& parts) {
+    std::vector<std::string> args = {"--steps", "1", "--save", path("ckpt"), "--cluster", cluster};
+    args.insert(args.end(), more.begin(), more.end());
+    expectRefusal(run(bundle, args), 1, parts);
+    EXPECT_FALSE(fs::exists(path("ckpt")));
+  };
+  refuse({"--metrics", data}, {"--metrics " + data + ": is also --data"});
+  refuse({"--trace", data}, {"--trace " + data + ": is also --data"});
+  refuse({"--trace", cluster}, {"is also --cluster"});
+  fs::create_hard_link(data, path("hard.txt"));
+  refuse({"--metrics", path("hard.txt")}, {"hard.txt: is also --data"});
+  refuse({"--metrics", path("x"), "--trace", path("x")}, {"--metrics", "is also --trace"});
+  refuse({"--metrics", bundle + "/plan.yaml"}, {"is inside of the bundle"});
+  refuse({"--trace", bundle + "/t.json"}, {"is inside of the bundle"});
+  refuse({"--trace", path("no/t.json")}, {"no/t.json: cannot write: No such file"});
+  refuse({"--trace", path("")}, {"cannot write: Is a directory"});
+  refuse({"--trace", data + "/t.json"}, {"cannot write: Not a directory"});
+  EXPECT_EQ(readAll(data), text);
+  expectRefusal(run(bundle, {"--steps", "1", "--save", bundle + "/ckpt"}), 1,
+                {"--save", "is inside of the bundle"});
+  expectSuccess(run(bundle, {"--steps", "1", "--metrics", "/dev/null", "--trace", "/dev/null"}));
 }
 
 // A file system of 64 KiB holds no checkpoint of the tiny model (some 40 000 parameters of 12

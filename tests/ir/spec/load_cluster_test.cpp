@@ -149,8 +149,23 @@ TEST(WithNumDevices, ShrinksInnerTiersToTheCluster) {
 
 TEST(WithNumDevices, RefusesBrokenGroups) {
   EXPECT_EQ(messageOf(withNumDevices(cluster(), 12)),
-            "12 devices are not a whole number of groups of 8 (nvlink of cluster 'two-boxes')");
-  EXPECT_THAT(messageOf(withNumDevices(cluster(), 0)), HasSubstr("at least 1 device, not 0"));
+            "12 devices are not a whole number of groups of 8 (nvlink of cluster 'two-boxes'); "
+            "nearest: 8 or 16");
+  EXPECT_THAT(messageOf(withNumDevices(cluster(), 0)), HasSubstr("1 to 16777216 devices, not 0"));
+  EXPECT_THAT(messageOf(withNumDevices(cluster(), kMaxDevices + 8)), HasSubstr("not 16777224"));
+}
+
+// Groups of 4 in groups of 8: 18 is nearest to 16 and 24; 20 has whole groups of 4 only.
+TEST(WithNumDevices, NearestCountHasWholeGroupsOfEveryTier) {
+  ClusterSpec c = cluster();
+  c.tiers.insert(c.tiers.begin(), c.tiers[0]);
+  c.tiers[0].devices = 4;
+  EXPECT_THAT(messageOf(withNumDevices(c, 18)), HasSubstr("nearest: 16 or 24"));
+}
+
+TEST(LoadCluster, OnlyAFileThatSaysSoIsScalable) {
+  EXPECT_TRUE(loadCluster(examplePath("clusters/dgx-a100.yaml")).value().scalable);
+  EXPECT_FALSE(cluster().scalable);
 }
 
 TEST(ParseStack, ReadsEveryChoice) {
