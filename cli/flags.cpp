@@ -37,6 +37,19 @@ CLI::Option* addCount(CLI::App& app, const std::string& flag, int64_t* out,
   return app.add_option_function<std::string>(flag, parse, description)->type_name("N");
 }
 
+CLI::Option* addCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* out,
+                       const std::string& description) {
+  const auto parse = [=](const std::string& text) {
+    out->clear();
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      out->push_back(parseCount(flag, text.substr(begin, end - begin), 1));
+      begin = end + 1;
+    }
+  };
+  return app.add_option_function<std::string>(flag, parse, description)->type_name("N,N,...");
+}
+
 CLI::Option* addSeconds(CLI::App& app, const std::string& flag, double* out,
                         const std::string& description) {
   const auto parse = [=](const std::string& text) {

@@ -128,14 +128,16 @@ Result<int> runPlan(const PlanOptions& options) {
 
 void addPins(CLI::App& app, planner::Pins& pins) {
   const std::string degrees = "Degrees (default: the planner's choice)";
-  addCount(app, "--gpus", &pins.gpus,
-           "Devices to use (default: all of the cluster, which must have as many)")
+  addCount(app, "--gpus", &pins.gpus, "Devices to use (default: all of the cluster)")
       ->group(degrees);
   addCount(app, "--tp", &pins.tp, "Tensor-parallel degree")->group(degrees);
   addCount(app, "--pp", &pins.pp, "Pipeline stages")->group(degrees);
   addCount(app, "--dp", &pins.dp, "Data-parallel replicas")->group(degrees);
   addCount(app, "--microbatch", &pins.microbatchSize, "Sequences per microbatch")->group(degrees);
   addCount(app, "--virtual-stages", &pins.virtualStages, "Chunks of layers per pipeline rank")
+      ->group(degrees);
+  addCounts(app, "--layers", &pins.layers,
+            "Layers of every stage; with virtual stages, of every chunk in turn")
       ->group(degrees);
   const std::string choices = "Choices (default: the planner's)";
   addChoice(app, "--schedule", &pins.schedule, plan::scheduleName, plan::ScheduleKind::kInterleaved,

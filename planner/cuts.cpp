@@ -40,6 +40,14 @@ std::vector<int64_t> spread(int64_t layers, int64_t chunks) {
   return counts;
 }
 
+Ranges pinnedCut(const std::vector<int64_t>& layers, const plan::Plan& plan) {
+  const auto stages = static_cast<size_t>(plan.pp),
+             chunks = static_cast<size_t>(plan.virtualStages);
+  std::vector<std::vector<int64_t>> counts(stages, std::vector<int64_t>(chunks));
+  for (size_t i = 0; i < layers.size(); ++i) counts[i % stages][i / stages] = layers[i];
+  return rangesFrom(counts);
+}
+
 Seconds perMicrobatch(const PassTimes& pass) { return pass.forward + pass.backward; }
 
 }  // namespace
@@ -81,6 +89,7 @@ Ranges rangesFrom(const std::vector<std::vector<int64_t>>& counts) {
 
 std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   const int64_t numLayers = query.model.numLayers;
+  if (!query.pins.layers.empty()) return {pinnedCut(query.pins.layers, plan)};
   std::vector<Ranges> cuts = {plan::evenLayers(numLayers, plan.pp, plan.virtualStages)};
   if (plan.pp == 1) return cuts;
   std::vector<StageBudget> stages;

@@ -26,10 +26,11 @@ struct StageBudget {
 std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t least,
                                    const std::vector<StageBudget>& stages);
 
-// The cuts that the search tries for `plan` (its `layers` is ignored): the even one, and, where it
-// differs and fits, the one that balances time with the embedding's and the head's share under the
-// memory of a device. A stage's layers are spread evenly over its chunks. Interleaving's time also
-// depends on single chunks; there the balance of whole stages is a heuristic.
+// The cuts that the search tries for `plan` (its `layers` is ignored): the pinned one, or the even
+// one, and, where it differs and fits, the one that balances time with the embedding's and the
+// head's share under the memory of a device. A stage's layers are spread evenly over its chunks.
+// Interleaving's time also depends on single chunks; there the balance of whole stages is a
+// heuristic.
 std::vector<std::vector<std::vector<plan::LayerRange>>> cutsFor(const Query& query,
                                                                 const plan::Plan& plan,
                                                                 const BlockCosts& blocks);

@@ -23,7 +23,8 @@ const char* onOff(bool value) { return value ? "on" : "off"; }
 
 class Changes {
  public:
-  explicit Changes(const Plan& plan) : plan_(plan) {
+  // `cut` says where the layers of the plan come from.
+  Changes(const Plan& plan, std::string cut) : plan_(plan), cut_(std::move(cut)) {
     addRecompute();
     addSchedules();
     addMicrobatches();
@@ -110,7 +111,7 @@ class Changes {
   void addCuts() {
     Plan changed = plan_;
     changed.layers = plan::evenLayers(numLayers(), plan_.pp, plan_.virtualStages);
-    if (changed.layers != plan_.layers) add("layers", "balanced", "even", changed);
+    if (changed.layers != plan_.layers) add("layers", cut_, "even", changed);
   }
   // Half of one degree, twice of another, on as many devices.
   void addDegrees() {
@@ -148,6 +149,7 @@ class Changes {
   }
 
   const Plan& plan_;
+  const std::string cut_;
   std::vector<Change> changes_;
 };
 
@@ -183,7 +185,8 @@ Result<Explanation> explain(const Query& query, const PlanResult& result,
     explanation.bottleneck = part.name;
   }
   explanation.slack = chosen.memoryAvailable - chosen.memory.total();
-  for (Change& change : Changes(result.plan).take()) {
+  const std::string cut = query.pins.layers.empty() ? "balanced" : "as pinned";
+  for (Change& change : Changes(result.plan, cut).take()) {
     Alternative alternative{
         change.choice, change.chosen, change.other, Outcome::kForbidden, {}, {}, {}, {}, {}};
     if (const Status legal = plan::verifyPlan(change.plan, query.model); !legal.ok()) {

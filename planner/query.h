@@ -24,6 +24,9 @@ struct Pins {
   std::optional<plan::StateSharding> stateSharding;
   std::optional<bool> sequenceParallel;
   std::optional<bool> scatterGather;
+  // Layers of every virtual stage, in the order of the layers; they fix pp x virtualStages. Empty:
+  // the search's choice.
+  std::vector<int64_t> layers;
 };
 
 struct Query {

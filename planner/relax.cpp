@@ -8,7 +8,7 @@
 namespace trireme::planner {
 namespace {
 
-std::optional<plan::Plan> firstPlan(Query query) {
+std::optional<plan::Plan> anyPlan(Query query) {
   query.topK = 1;
   query.maxCosted = 1;
   auto result = searchPlan(query, modelCosts(query));
@@ -23,9 +23,19 @@ void giveUp(const Query& query, std::optional<T> Pins::*pin, const char* name, D
   if (!(query.pins.*pin)) return;
   Query relaxed = query;
   (relaxed.pins.*pin).reset();
-  if (auto plan = firstPlan(relaxed))
+  if (auto plan = anyPlan(relaxed))
     found.push_back({fmt::format("{} {} (pinned: {})", name, describe(*plan).first,
                                  describe(*plan).second(*(query.pins.*pin))),
+                     std::move(*plan)});
+}
+
+void giveUpLayers(const Query& query, std::vector<Relaxation>& found) {
+  if (query.pins.layers.empty()) return;
+  Query relaxed = query;
+  relaxed.pins.layers.clear();
+  if (auto plan = anyPlan(relaxed))
+    found.push_back({fmt::format("layers {} (pinned: {})", layersText(*plan),
+                                 fmt::join(query.pins.layers, ",")),
                      std::move(*plan)});
 }
 
@@ -40,7 +50,7 @@ void addMoreDevices(const Query& query, std::vector<Relaxation>& found) {
       if (!cluster.has_value()) continue;
       larger.cluster = std::move(*cluster);
     }
-    if (auto plan = firstPlan(larger)) {
+    if (auto plan = anyPlan(larger)) {
       found.push_back(
           {fmt::format("{} devices (there are {})", plan->numRanks(), base), std::move(*plan)});
       return;
@@ -83,6 +93,7 @@ std::vector<Relaxation> relaxations(const Query& query) {
          flag([](const Plan& p) { return p.sequenceParallel; }), found);
   giveUp(query, &Pins::scatterGather, "scatter-gather",
          flag([](const Plan& p) { return p.scatterGather; }), found);
+  giveUpLayers(query, found);
   addMoreDevices(query, found);
   return found;
 }

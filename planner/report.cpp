@@ -11,26 +11,6 @@ namespace {
 
 constexpr size_t kColumns = 100;
 
-// "4-4-4-3": layers of the virtual stages of every stage, chunks joined by '+'.
-std::string layersText(const plan::Plan& plan) {
-  std::vector<std::string> stages;
-  for (const auto& stage : plan.layers) {
-    std::string text;
-    for (const plan::LayerRange& range : stage)
-      text += (text.empty() ? "" : "+") + fmt::format("{}", range.count);
-    stages.push_back(std::move(text));
-  }
-  std::string text;
-  for (size_t i = 0; i < stages.size();) {
-    size_t end = i;
-    while (end < stages.size() && stages[end] == stages[i]) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", stages[i]);
-    if (end - i > 1) text += fmt::format(" (x {})", end - i);
-    i = end;
-  }
-  return text;
-}
-
 // Breaks at spaces; further lines are indented by `indent`.
 void appendWrapped(std::string& out, std::string line, size_t indent) {
   while (line.size() > kColumns) {
@@ -132,6 +112,25 @@ std::string summary(const plan::Plan& plan) {
     text += fmt::format(", sharded {}", plan::stateShardingName(plan.stateSharding));
   if (plan.sequenceParallel) text += ", sequence parallel";
   if (plan.scatterGather) text += ", scatter-gather";
+  return text;
+}
+
+std::string layersText(const plan::Plan& plan) {
+  std::vector<std::string> stages;
+  for (const auto& stage : plan.layers) {
+    std::string text;
+    for (const plan::LayerRange& range : stage)
+      text += (text.empty() ? "" : "+") + fmt::format("{}", range.count);
+    stages.push_back(std::move(text));
+  }
+  std::string text;
+  for (size_t i = 0; i < stages.size();) {
+    size_t end = i;
+    while (end < stages.size() && stages[end] == stages[i]) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", stages[i]);
+    if (end - i > 1) text += fmt::format(" (x {})", end - i);
+    i = end;
+  }
   return text;
 }
 

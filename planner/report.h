@@ -17,6 +17,9 @@ std::string formatSeconds(Seconds time);
 // is off is not named.
 std::string summary(const plan::Plan& plan);
 
+// "13, 12 (x 3)": layers of every stage, those of its chunks joined by '+'.
+std::string layersText(const plan::Plan& plan);
+
 struct BreakdownPart {
   std::string name;  // "forward", "backward", "tensor parallel", "pipeline", "bubble"...
   Seconds time;

@@ -9,6 +9,7 @@
 #include "ir/spec/load.h"
 #include "planner/cuts.h"
 #include "planner/frontier.h"
+#include "planner/pins.h"
 #include "planner/relax.h"
 #include "planner/report.h"
 
@@ -33,7 +34,7 @@ class Search {
   Search(const Query& query, const CostFunctions& costs) : query_(query), costs_(costs) {}
 
   // Empty if the space of `gpus` devices has no plan.
-  Status openSpace(int64_t gpus);
+  void openSpace(int64_t gpus);
   bool hasSpace() const { return !frontier_.empty(); }
   Status run();
   bool found() const { return !best_.empty(); }
@@ -66,15 +67,12 @@ class Search {
   Certificate certificate_;
 };
 
-Status Search::openSpace(int64_t gpus) {
+void Search::openSpace(int64_t gpus) {
   for (const Group& group : groupsFor(query_, gpus, rejections_)) {
-    bool any = false;
-    forEachPlan(query_, group, [&](const plan::Plan&) { any = true; });
-    if (!any) continue;
+    if (!firstPlan(query_, group, rejections_)) continue;
     frontier_.push({groupBound(query_, group), NodeKind::kGroup, group, nullptr, nullptr});
     ++certificate_.numGroups;
   }
-  return {};
 }
 
 std::vector<Costed> Search::ranked() const {
@@ -131,10 +129,7 @@ Status Search::open(const Node& node) {
 
 Status Search::probe(const Node& node) {
   // Any plan of the group has the blocks of all.
-  std::optional<plan::Plan> example;
-  forEachPlan(query_, node.group, [&](const plan::Plan& plan) {
-    if (!example) example = plan;
-  });
+  const std::optional<plan::Plan> example = firstPlan(query_, node.group, rejections_);
   TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, costs_.blocks(*example));
   Node probed = node;
   probed.kind = NodeKind::kProbedGroup;
@@ -240,15 +235,17 @@ Status checkQuery(const Query& query) {
   return {};
 }
 
-Status noLayout(const std::vector<Rejection>& rejections) {
+// The pins may be obeyed one by one, but not together with as many devices.
+Status noLayout(int64_t devices, const std::vector<Rejection>& rejections) {
   std::vector<std::string> lines;
   for (const Rejection& r : rejections)
     lines.push_back(
-        fmt::format("{}: ({}) needs {}, there is {}", r.subject, r.rule, r.needed, r.available));
+        fmt::format("({}) {} needs {}, there is {}", r.rule, r.subject, r.needed, r.available));
   constexpr size_t kMostLines = 6;
   if (lines.size() > kMostLines) lines.resize(kMostLines);
-  return infeasible(fmt::format("no layout obeys the pinned choices{}{}", lines.empty() ? "" : "; ",
-                                fmt::join(lines, "; ")));
+  if (lines.empty()) lines.emplace_back("tp x pp x dp is no such number");
+  return infeasible(fmt::format("no layout of {} device{} obeys the pinned choices: {}", devices,
+                                devices == 1 ? "" : "s or fewer", fmt::join(lines, "; ")));
 }
 
 }  // namespace
@@ -268,14 +265,17 @@ CostFunctions modelCosts(const Query& query) {
           }};
 }
 
-Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs) {
+Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs) {
   const auto start = std::chrono::steady_clock::now();
-  TRIREME_RETURN_IF_ERROR(checkQuery(query));
-  const int64_t available = query.pins.gpus.value_or(query.cluster.numDevices);
+  TRIREME_RETURN_IF_ERROR(checkQuery(asked));
+  const int64_t available = asked.pins.gpus.value_or(asked.cluster.numDevices);
+  Query query = asked;
+  TRIREME_ASSIGN_OR_RETURN(query.pins, resolvePins(asked.pins));
+  TRIREME_RETURN_IF_ERROR(checkPins(query, available));
   std::vector<Rejection> refused;
-  for (int64_t gpus = available; gpus >= 1; --gpus) {
+  for (int64_t gpus = available; gpus >= 1; gpus = largestCount(query, gpus - 1)) {
     Search search(query, costs);
-    TRIREME_RETURN_IF_ERROR(search.openSpace(gpus));
+    search.openSpace(gpus);
     if (!search.hasSpace()) {
       if (refused.empty()) refused = std::move(search.rejections());
       continue;
@@ -291,7 +291,7 @@ Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs) {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
   }
-  return Error(noLayout(refused));
+  return Error(noLayout(available, refused));
 }
 
 Result<PlanResult> searchPlan(const Query& query) {

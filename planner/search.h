@@ -20,7 +20,8 @@ namespace trireme::planner {
 // PlanResult::gpusUsed says so.
 //
 // kInvalidArgument: a spec is invalid, or more devices are pinned than there are.
-// kInfeasible: no layout obeys the pins (the message names the rules), or none fits in memory (it
+// kInfeasible: no layout obeys the pins (the message names the rule, the numbers and the nearest
+//   valid ones), or none fits in memory (it
 //   says by how much the best misses, and which single relaxation would fit).
 Result<PlanResult> searchPlan(const Query& query);
 

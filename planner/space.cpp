@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 namespace trireme::planner {
@@ -48,6 +49,11 @@ std::optional<Rejection> refuseDegrees(const Query& query, int64_t tp, int64_t p
   return std::nullopt;
 }
 
+void addRejection(Rejection rejection, std::vector<Rejection>& rejections) {
+  if (std::find(rejections.begin(), rejections.end(), rejection) == rejections.end())
+    rejections.push_back(std::move(rejection));
+}
+
 void addGroups(const Query& query, int64_t tp, int64_t pp, int64_t dp, std::vector<Group>& groups) {
   for (int64_t microbatch : divisorsOf(query.training.globalBatchSize / dp)) {
     if (!allows(query.pins.microbatchSize, microbatch)) continue;
@@ -89,28 +95,49 @@ bool mayScatter(const Query& query, const Group& g) {
   return g.tp > 1 && g.pp > 1 && !g.sequenceParallel && elements % g.tp == 0;
 }
 
-}  // namespace
+// The choices within a group; they do not depend on each other.
+struct Choices {
+  std::vector<Order> orders;
+  std::vector<StateSharding> shardings;
+  std::vector<bool> scatters;
+};
 
-std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections) {
-  std::vector<Group> groups;
-  for (int64_t tp : divisorsOf(gpus)) {
-    if (!allows(query.pins.tp, tp)) continue;
-    for (int64_t pp : divisorsOf(gpus / tp)) {
-      const int64_t dp = gpus / tp / pp;
-      if (!allows(query.pins.pp, pp) || !allows(query.pins.dp, dp)) continue;
-      if (auto refused = refuseDegrees(query, tp, pp, dp)) {
-        if (std::find(rejections.begin(), rejections.end(), *refused) == rejections.end())
-          rejections.push_back(std::move(*refused));
-      } else {
-        addGroups(query, tp, pp, dp, groups);
-      }
-    }
-  }
-  return groups;
+Choices choicesOf(const Query& query, const Group& group) {
+  Choices choices;
+  choices.orders = ordersOf(query, group);
+  for (StateSharding sharding : {StateSharding::kNone, StateSharding::kOptimizer})
+    if (allows(query.pins.stateSharding, sharding) &&
+        (sharding == StateSharding::kNone || group.dp > 1))
+      choices.shardings.push_back(sharding);
+  for (bool scatter : {false, true})
+    if (allows(query.pins.scatterGather, scatter) && (!scatter || mayScatter(query, group)))
+      choices.scatters.push_back(scatter);
+  return choices;
 }
 
-void forEachPlan(const Query& query, const Group& group,
-                 const std::function<void(const plan::Plan&)>& visit) {
+// Why a group has no order: whatever it is, interleaving was pinned.
+Rejection refuseOrder(const Query& query, const Group& g) {
+  const std::string subject = query.pins.virtualStages
+                                  ? fmt::format("{} virtual stages", *query.pins.virtualStages)
+                                  : "interleaved";
+  if (g.pp == 1) return {"P6", subject, "pp > 1", "pp 1"};
+  const int64_t microbatches = query.training.globalBatchSize / (g.dp * g.microbatchSize);
+  if (microbatches % g.pp != 0)
+    return {"P7", subject, fmt::format("microbatches that are a multiple of pp {}", g.pp),
+            fmt::format("{} microbatches", microbatches)};
+  return {"P8", subject, fmt::format("at least one layer in each chunk of pp {}", g.pp),
+          fmt::format("{} layers", query.model.numLayers)};
+}
+
+Rejection refuseScatter(const Query& query, const Group& g) {
+  return {"P10", "scatter-gather",
+          "tp > 1, pp > 1, no sequence parallel, and tp a divisor of the border",
+          fmt::format("tp {}, pp {}, sequence parallel {}, a border of {} x {} x {}", g.tp, g.pp,
+                      g.sequenceParallel ? "on" : "off", g.microbatchSize,
+                      query.training.sequenceLength, query.model.hiddenSize)};
+}
+
+plan::Plan planOf(const Query& query, const Group& group) {
   plan::Plan plan;
   plan.model = query.model.name;
   plan.fingerprint = plan::fingerprintOf(query.model);
@@ -121,23 +148,86 @@ void forEachPlan(const Query& query, const Group& group,
   plan.microbatchSize = group.microbatchSize;
   plan.recompute = group.recompute;
   plan.sequenceParallel = group.sequenceParallel;
-  for (const Order& order : ordersOf(query, group)) {
-    plan.schedule = order.schedule;
-    plan.virtualStages = order.virtualStages;
-    for (StateSharding sharding : {StateSharding::kNone, StateSharding::kOptimizer}) {
-      const bool sharded = sharding == StateSharding::kOptimizer;
-      if (!allows(query.pins.stateSharding, sharding) || (sharded && group.dp == 1)) continue;
-      plan.stateSharding = sharding;
-      plan.dpReplicate = sharded ? 1 : group.dp;
-      plan.dpShard = sharded ? group.dp : 1;
-      for (bool scatter : {false, true}) {
-        if (!allows(query.pins.scatterGather, scatter) || (scatter && !mayScatter(query, group)))
-          continue;
+  return plan;
+}
+
+void choose(const Order& order, StateSharding sharding, int64_t dp, plan::Plan& plan) {
+  const bool sharded = sharding == StateSharding::kOptimizer;
+  plan.schedule = order.schedule;
+  plan.virtualStages = order.virtualStages;
+  plan.stateSharding = sharding;
+  plan.dpReplicate = sharded ? 1 : dp;
+  plan.dpShard = sharded ? dp : 1;
+}
+
+}  // namespace
+
+std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections) {
+  std::vector<Group> groups;
+  for (int64_t tp : divisorsOf(gpus)) {
+    if (!allows(query.pins.tp, tp)) continue;
+    for (int64_t pp : divisorsOf(gpus / tp)) {
+      const int64_t dp = gpus / tp / pp;
+      if (!allows(query.pins.pp, pp) || !allows(query.pins.dp, dp)) continue;
+      if (auto refused = refuseDegrees(query, tp, pp, dp)) {
+        addRejection(std::move(*refused), rejections);
+        continue;
+      }
+      const size_t before = groups.size();
+      addGroups(query, tp, pp, dp, groups);
+      if (groups.size() == before)  // Degrees and microbatch divide, so it is the other pin.
+        addRejection({"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
+                      fmt::format("tp {} and length {}", tp, query.training.sequenceLength)},
+                     rejections);
+    }
+  }
+  return groups;
+}
+
+void forEachPlan(const Query& query, const Group& group,
+                 const std::function<void(const plan::Plan&)>& visit) {
+  const Choices choices = choicesOf(query, group);
+  plan::Plan plan = planOf(query, group);
+  for (const Order& order : choices.orders)
+    for (StateSharding sharding : choices.shardings)
+      for (bool scatter : choices.scatters) {
+        choose(order, sharding, group.dp, plan);
         plan.scatterGather = scatter;
         visit(plan);
       }
+}
+
+std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
+                                    std::vector<Rejection>& rejections) {
+  const Choices choices = choicesOf(query, group);
+  if (choices.orders.empty()) addRejection(refuseOrder(query, group), rejections);
+  if (choices.shardings.empty())
+    addRejection({"P11", "sharded optimizer", "dp > 1", fmt::format("dp {}", group.dp)},
+                 rejections);
+  if (choices.scatters.empty()) addRejection(refuseScatter(query, group), rejections);
+  if (choices.orders.empty() || choices.shardings.empty() || choices.scatters.empty())
+    return std::nullopt;
+  plan::Plan plan = planOf(query, group);
+  choose(choices.orders.front(), choices.shardings.front(), group.dp, plan);
+  plan.scatterGather = choices.scatters.front();
+  return plan;
+}
+
+int64_t largestCount(const Query& query, int64_t limit) {
+  const auto& pins = query.pins;
+  const int64_t layers = query.model.numLayers;
+  int64_t largest = 0;
+  for (int64_t tp : divisorsOf(std::gcd(query.model.numKvHeads, query.model.ffnSize))) {
+    if (!allows(pins.tp, tp) || tp > limit) continue;
+    for (int64_t dp :
+         divisorsOf(query.training.globalBatchSize / pins.microbatchSize.value_or(1))) {
+      if (!allows(pins.dp, dp) || dp > limit / tp) continue;
+      const int64_t most = std::min(layers, limit / (tp * dp));
+      if (pins.pp.value_or(1) <= most)
+        largest = std::max(largest, tp * dp * pins.pp.value_or(most));
     }
   }
+  return largest;
 }
 
 bool simplerThan(const plan::Plan& a, const plan::Plan& b) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "planner/query.h"
@@ -19,7 +20,7 @@ struct Group {
 // Every group that uses exactly `gpus` devices and that the pins and the rules of verifyPlan allow:
 // all factorisations tp * pp * dp (not only powers of two), all divisors of the replica's batch as
 // microbatch, three kinds of recomputation, sequence parallelism on and off. For every
-// factorisation that is left out, one Rejection with its rule.
+// factorisation that is left out or has no group, one Rejection with its rule.
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
 
 // Calls `visit` with every legal plan of the group but for `layers`, which is empty: GPipe, 1F1B
@@ -27,6 +28,16 @@ std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejec
 // scatter-gather off and on. With one stage only 1F1B: the schedules do not differ but in memory.
 void forEachPlan(const Query& query, const Group& group,
                  const std::function<void(const plan::Plan&)>& visit);
+
+// The first of these plans. None, with a Rejection that says by which rule, if the pins exclude
+// all.
+std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
+                                    std::vector<Rejection>& rejections);
+
+// The largest number of devices up to `limit` that tp, pp and dp can make under the rules that bind
+// one of them alone, and their pins; 0 if there is none. Divisors of heads times divisors of the
+// batch.
+int64_t largestCount(const Query& query, int64_t limit);
 
 // A total order for ties: fewer and smaller choices first.
 bool simplerThan(const plan::Plan& a, const plan::Plan& b);

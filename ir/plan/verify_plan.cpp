@@ -1,11 +1,9 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
 
+#include "ir/plan/nearest.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/load.h"
 
@@ -13,31 +11,6 @@ namespace trireme::plan {
 namespace {
 
 using spec::ModelSpec;
-
-// "; nearest: 2 or 4": the valid values next to `wanted` within [1, limit], if there are any.
-std::string nearest(int64_t wanted, int64_t limit, const std::function<bool(int64_t)>& isValid) {
-  constexpr int64_t kFarthest = 1 << 16;  // Nothing farther is near; keeps the search short.
-  std::vector<int64_t> found;
-  const int64_t start = std::min(wanted - 1, limit);
-  for (int64_t below = start; below >= 1 && below > start - kFarthest && found.empty(); --below)
-    if (isValid(below)) found.push_back(below);
-  const size_t numBelow = found.size();
-  for (int64_t above = wanted + 1;
-       above <= limit && above <= wanted + kFarthest && found.size() == numBelow; ++above)
-    if (isValid(above)) found.push_back(above);
-  return found.empty() ? "" : fmt::format("; nearest: {}", fmt::join(found, " or "));
-}
-
-std::string nearestDivisor(int64_t wanted, int64_t number) {
-  return nearest(wanted, number, [=](int64_t value) { return number % value == 0; });
-}
-
-// "; nearest: 8 or 12": for a number that should be a multiple.
-std::string nearestMultiple(int64_t number, int64_t factor) {
-  const int64_t below = number / factor * factor;
-  if (below < factor) return fmt::format("; nearest: {}", factor);
-  return fmt::format("; nearest: {} or {}", below, below + factor);
-}
 
 Status countsAreInRange(const Plan& p, const ModelSpec& model) {  // (P1)
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();

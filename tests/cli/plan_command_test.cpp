@@ -141,7 +141,24 @@ TEST_F(PlanCommand, DegreesThatDoNotDivideTheDevicesAreRefused) {
 }
 
 TEST_F(PlanCommand, HeadsThatCannotBeSplitAreNamed) {
-  expectRefusal(plan({"--tp", "8"}), 1, {"tp 8", "P4", "4 heads"});
+  expectRefusal(plan({"--tp", "8"}), 1, {"(P4) tp 8 does not divide 4 key/value heads; nearest: 4"});
+}
+
+TEST_F(PlanCommand, PinsThatNoPlanObeysNameTheRule) {
+  expectRefusal(plan({"--state-sharding", "gradients"}), 1,
+                {"(P11) state sharding gradients is not supported yet; nearest: optimizer"});
+  expectRefusal(plan({"--pp", "5"}), 1, {"(P8) pp 5", "the model has 4", "nearest: pp 4"});
+  expectRefusal(plan({"--layers", "2,1,2"}), 1,
+                {"(P8) layers 2,1,2 cover 5 layers, the model has 4", "1 instead of the last 2"});
+}
+
+TEST_F(PlanCommand, LayersArePinnedPerStage) {
+  expectSuccess(plan({"--layers", "2,1,1", "-o", path("plan.yaml")}));
+  const Result<plan::Plan> written = plan::loadPlan(path("plan.yaml"));
+  ASSERT_TRUE(written.has_value());
+  EXPECT_EQ(written->pp, 3);
+  EXPECT_EQ(written->layers[0][0], (plan::LayerRange{0, 2}));
+  EXPECT_EQ(written->layers[2][0], (plan::LayerRange{3, 1}));
 }
 
 // 64 MiB per device; the model needs 16 bytes for each of its parameters.

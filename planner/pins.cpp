@@ -1,0 +1,176 @@
+#include "planner/pins.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/plan/nearest.h"
+
+namespace trireme::planner {
+namespace {
+
+using plan::ScheduleKind;
+using plan::StateSharding;
+
+bool isInterleaved(const Pins& pins) {
+  return pins.schedule == ScheduleKind::kInterleaved ||
+         (pins.virtualStages.value_or(1) > 1 && !pins.schedule);
+}
+
+// The least number of virtual stages that the pins allow.
+int64_t leastVirtualStages(const Pins& pins) {
+  return pins.virtualStages.value_or(isInterleaved(pins) ? 2 : 1);
+}
+
+int64_t leastStages(const Pins& pins) { return pins.pp.value_or(isInterleaved(pins) ? 2 : 1); }
+
+Status enoughDevices(const Pins& pins, int64_t devices) {
+  const std::pair<const char*, int64_t> degrees[] = {
+      {"tp", pins.tp.value_or(1)}, {"pp", pins.pp.value_or(1)}, {"dp", pins.dp.value_or(1)}};
+  __int128 product = 1;
+  std::vector<std::string> pinned;
+  for (const auto& [name, degree] : degrees) {
+    product *= degree;
+    if (degree > 1) pinned.push_back(fmt::format("{} {}", name, degree));
+  }
+  if (product <= devices) return {};
+  std::vector<std::string> nearest;
+  for (const auto& [name, degree] : degrees)
+    if (const auto most = static_cast<int64_t>(devices / (product / degree));
+        degree > 1 && most >= 1)
+      nearest.push_back(fmt::format("{} {}", name, most));
+  return infeasible(fmt::format("{} need{} {} devices, there {} {}{}{}", fmt::join(pinned, " x "),
+                                pinned.size() == 1 ? "s" : "", static_cast<double>(product),
+                                devices == 1 ? "is" : "are", devices,
+                                nearest.empty() ? "" : "; nearest: ", fmt::join(nearest, " or ")));
+}
+
+Status batchDivides(const Query& query) {  // (P3)
+  const int64_t batch = query.training.globalBatchSize;
+  const int64_t dp = query.pins.dp.value_or(1), microbatch = query.pins.microbatchSize.value_or(1);
+  if (batch % dp != 0)
+    return infeasible(fmt::format("(P3) dp {} does not divide the global batch {}{}", dp, batch,
+                                  plan::nearestDivisor(dp, batch)));
+  if (batch / dp % microbatch != 0)
+    return infeasible(fmt::format(
+        "(P3) microbatch size {} does not divide the {} sequences of a replica (batch {}, dp {}){}",
+        microbatch, batch / dp, batch, dp, plan::nearestDivisor(microbatch, batch / dp)));
+  return {};
+}
+
+Status layersAreEnough(const Query& query) {  // (P8)
+  const int64_t layers = query.model.numLayers;
+  const int64_t pp = leastStages(query.pins), chunks = leastVirtualStages(query.pins);
+  if (pp <= layers && chunks <= layers / pp) return {};
+  const std::string hint = chunks <= layers ? fmt::format("pp {}", layers / chunks)
+                                            : fmt::format("{} virtual stages", layers);
+  return infeasible(fmt::format(
+      "(P8) pp {} x {} virtual stage{} need a layer each, the model has {}; nearest: {}", pp,
+      chunks, chunks == 1 ? "" : "s", layers, hint));
+}
+
+Status layersCoverTheModel(const Query& query) {  // (P8)
+  const std::vector<int64_t>& pinned = query.pins.layers;
+  if (pinned.empty()) return {};
+  const int64_t wanted = query.model.numLayers;
+  const int64_t sum = std::accumulate(pinned.begin(), pinned.end(), int64_t{0});
+  if (sum == wanted) return {};
+  const int64_t last = pinned.back() + wanted - sum;
+  return infeasible(fmt::format(
+      "(P8) layers {} cover {} layers, the model has {}{}", fmt::join(pinned, ","), sum, wanted,
+      last >= 1 ? fmt::format("; nearest: {} instead of the last {}", last, pinned.back()) : ""));
+}
+
+Status borderIsShardedOnce(const Pins& pins) {  // (P10)
+  if (!pins.scatterGather.value_or(false) || !pins.sequenceParallel.value_or(false)) return {};
+  return infeasible(
+      "(P10) scatter-gather excludes sequence parallel, under which stage borders are already "
+      "sharded; nearest: scatter-gather off, or sequence parallel off");
+}
+
+int64_t leastDivisorAboveOne(int64_t n) {
+  for (int64_t i = 2; i * i <= n; ++i)
+    if (n % i == 0) return i;
+  return std::max<int64_t>(n, 2);
+}
+
+// Of the choices that want to be made together (tp for sequence parallelism, dp for sharding...)
+// one that depends on a free one is left at what no rule minds.
+void choose(const Pins& pins, plan::Plan& plan) {
+  plan.stateSharding = pins.stateSharding.value_or(StateSharding::kNone);
+  if (plan.stateSharding == StateSharding::kOptimizer) {
+    if (pins.dp)
+      std::swap(plan.dpShard, plan.dpReplicate);
+    else
+      plan.stateSharding = StateSharding::kNone;
+  }
+  plan.sequenceParallel = pins.tp && pins.sequenceParallel.value_or(false);
+  const bool neverApplies = pins.tp == 1 || pins.pp == 1;
+  plan.scatterGather =
+      pins.scatterGather.value_or(false) && (neverApplies || (pins.tp && pins.microbatchSize));
+}
+
+// A plan with every pin, in which the free choices are those that the rules mind least: a rule that
+// it breaks is broken by all.
+plan::Plan leastPlan(const Query& query) {
+  const Pins& pins = query.pins;
+  plan::Plan plan;
+  plan.model = query.model.name;
+  plan.fingerprint = plan::fingerprintOf(query.model);
+  plan.training = query.training;
+  plan.vocabMultiple = query.vocabMultiple;
+  plan.tp = pins.tp.value_or(1);
+  plan.dpReplicate = pins.dp.value_or(1);
+  plan.microbatchSize = pins.microbatchSize.value_or(1);
+  plan.recompute = pins.recompute.value_or(plan::Recompute::kNone);
+  plan.virtualStages = leastVirtualStages(pins);
+  plan.schedule = isInterleaved(pins) ? ScheduleKind::kInterleaved
+                                      : pins.schedule.value_or(ScheduleKind::k1F1B);
+  choose(pins, plan);
+  const int64_t mostStages = query.model.numLayers / plan.virtualStages;
+  plan.pp = leastStages(pins);
+  if (!pins.pp && isInterleaved(pins)) {  // (P7) wants a divisor of the microbatches.
+    const int64_t divisor = leastDivisorAboveOne(plan.numMicrobatches());
+    plan.pp = divisor <= mostStages ? divisor : 2;
+  }
+  if (!pins.pp && plan.scatterGather)
+    plan.pp = std::min<int64_t>(std::max<int64_t>(plan.pp, 2), mostStages);
+  plan.layers = plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
+  return plan;
+}
+
+}  // namespace
+
+Result<Pins> resolvePins(const Pins& given) {
+  if (given.layers.empty()) return given;
+  Pins pins = given;
+  const auto count = static_cast<int64_t>(pins.layers.size());
+  if (pins.pp && !pins.virtualStages && count % *pins.pp == 0)
+    pins.virtualStages = count / *pins.pp;
+  if (!pins.virtualStages) pins.virtualStages = 1;
+  if (!pins.pp && count % *pins.virtualStages == 0) pins.pp = count / *pins.virtualStages;
+  if (!pins.pp)
+    return Error(infeasible(fmt::format(
+        "(P8) layers for {} virtual stages are no whole number of stages of {}{}", count,
+        *pins.virtualStages, plan::nearestMultiple(count, *pins.virtualStages))));
+  if (*pins.pp * *pins.virtualStages != count)
+    return Error(infeasible(
+        fmt::format("(P8) layers for {} virtual stage{}, but pp {} x {} virtual stage{} have {}",
+                    count, count == 1 ? "" : "s", *pins.pp, *pins.virtualStages,
+                    *pins.virtualStages == 1 ? "" : "s", *pins.pp * *pins.virtualStages)));
+  return pins;
+}
+
+Status checkPins(const Query& query, int64_t devices) {
+  TRIREME_RETURN_IF_ERROR(enoughDevices(query.pins, devices));
+  TRIREME_RETURN_IF_ERROR(batchDivides(query));
+  TRIREME_RETURN_IF_ERROR(layersAreEnough(query));
+  TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));
+  TRIREME_RETURN_IF_ERROR(borderIsShardedOnce(query.pins));
+  const Status status = plan::verifyPlan(leastPlan(query), query.model);
+  return status.ok() ? status : infeasible(status.message());
+}
+
+}  // namespace trireme::planner

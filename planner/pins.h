@@ -1,0 +1,21 @@
+// What the user's choices imply, and which of them no plan can obey.
+#pragma once
+#include <cstdint>
+
+#include "ir/base/status.h"
+#include "planner/query.h"
+
+namespace trireme::planner {
+
+// The pins with what pinned layers say about the stages: their number is pp * virtualStages, with
+// one virtual stage unless pins.virtualStages or pins.pp says otherwise.
+// kInfeasible (P8): it cannot be.
+Result<Pins> resolvePins(const Pins& pins);
+
+// Refuses resolved pins that break a rule of verifyPlan, or need more devices than `devices`,
+// whatever the choices that are left free. What it accepts may still have no plan: then
+// factorisations of the devices are in the way.
+// kInfeasible: names the rule, the numbers and the nearest valid ones.
+Status checkPins(const Query& query, int64_t devices);
+
+}  // namespace trireme::planner

@@ -1,0 +1,149 @@
+#include "planner/pins.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <random>
+
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+using plan::ScheduleKind;
+using plan::StateSharding;
+using testing::HasSubstr;
+
+// 4 layers, 4 heads, ffn 256, sequence 32, batch 8, on 8 devices.
+std::string messageOf(const std::function<void(Pins&)>& pin) {
+  Query query = smallQuery(8, 4, 8);
+  pin(query.pins);
+  const auto found = searchPlan(query, modelCosts(query));
+  if (found.has_value()) return "";
+  EXPECT_EQ(found.error().code(), StatusCode::kInfeasible);
+  return found.error().message();
+}
+
+TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
+  const std::vector<std::pair<std::function<void(Pins&)>, std::string>> cases = {
+      {[](Pins& p) { p.tp = 3; }, "(P4) tp 3 does not divide 4 key/value heads; nearest: 2 or 4"},
+      {[](Pins& p) { p.tp = 16; }, "tp 16 needs 16 devices, there are 8; nearest: tp 8"},
+      {[](Pins& p) { p.tp = 4, p.pp = 4; },
+       "tp 4 x pp 4 need 16 devices, there are 8; nearest: tp 2 or pp 2"},
+      {[](Pins& p) { p.pp = 5; },
+       "(P8) pp 5 x 1 virtual stage need a layer each, the model has 4; nearest: pp 4"},
+      {[](Pins& p) { p.pp = 4, p.virtualStages = 2; },
+       "(P8) pp 4 x 2 virtual stages need a layer each, the model has 4; nearest: pp 2"},
+      {[](Pins& p) { p.virtualStages = 5; }, "the model has 4; nearest: 4 virtual stages"},
+      {[](Pins& p) { p.dp = 3; }, "(P3) dp 3 does not divide the global batch 8; nearest: 2 or 4"},
+      {[](Pins& p) { p.dp = 2, p.microbatchSize = 3; },
+       "(P3) microbatch size 3 does not divide the 4 sequences of a replica (batch 8, dp 2); "
+       "nearest: 2 or 4"},
+      {[](Pins& p) { p.schedule = ScheduleKind::kGpipe, p.virtualStages = 2; },
+       "(P6) 2 virtual stages need schedule interleaved, not gpipe"},
+      {[](Pins& p) { p.schedule = ScheduleKind::kInterleaved, p.pp = 1; }, "(P6) 2 virtual stages"},
+      {[](Pins& p) { p.virtualStages = 2, p.pp = 2, p.microbatchSize = 8; },
+       "(P7) schedule interleaved: 1 microbatches per replica are not a multiple of pp 2"},
+      {[](Pins& p) { p.sequenceParallel = true, p.tp = 1; }, "(P9) sequence parallel needs tp > 1"},
+      {[](Pins& p) { p.sequenceParallel = true, p.dp = 8; },
+       "no layout of 8 devices or fewer obeys the pinned choices: (P9) sequence parallel needs tp "
+       "> "
+       "1 and a divisor of the sequence length, there is tp 1"},
+      {[](Pins& p) { p.scatterGather = true, p.pp = 1; }, "(P10) scatter-gather needs tp > 1"},
+      {[](Pins& p) { p.scatterGather = p.sequenceParallel = true; },
+       "(P10) scatter-gather excludes sequence parallel"},
+      {[](Pins& p) { p.stateSharding = StateSharding::kGradients; },
+       "(P11) state sharding gradients is not supported yet; nearest: optimizer"},
+      {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.dp = 1; },
+       "(P11) state sharding optimizer needs"},
+      {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.tp = 4, p.pp = 2; },
+       "(P11) sharded optimizer needs dp > 1, there is dp 1"},
+      {[](Pins& p) {
+         p.layers = {1, 2};
+       },
+       "(P8) layers 1,2 cover 3 layers, the model has 4; nearest: 3 instead of the last 2"},
+      {[](Pins& p) {
+         p.layers = {1, 2, 1}, p.pp = 2;
+       },
+       "(P8) layers for 3 virtual stages, but pp 2 x 1 virtual stage have 2"},
+      {[](Pins& p) {
+         p.layers = {1, 2, 1}, p.virtualStages = 2;
+       },
+       "(P8) layers for 3 virtual stages are no whole number of stages of 2; nearest: 2 or 4"}};
+  for (const auto& [pin, message] : cases) EXPECT_THAT(messageOf(pin), HasSubstr(message));
+}
+
+// Any of the plans that the search would enumerate, on any number of devices up to `devices`.
+bool anyPlan(const Query& query, int64_t devices) {
+  std::vector<Rejection> ignored;
+  for (int64_t gpus = 1; gpus <= devices; ++gpus)
+    for (const Group& group : groupsFor(query, gpus, ignored))
+      if (firstPlan(query, group, ignored)) return true;
+  return false;
+}
+
+template <typename T>
+std::optional<T> maybe(std::mt19937& random, std::vector<T> values) {
+  if (random() % 2 == 0) return std::nullopt;
+  return values[random() % values.size()];
+}
+
+Pins randomPins(std::mt19937& random) {
+  const std::vector<int64_t> degrees = {1, 2, 3, 4, 6, 8};
+  Pins pins;
+  pins.tp = maybe(random, degrees);
+  pins.pp = maybe(random, degrees);
+  pins.dp = maybe(random, degrees);
+  pins.microbatchSize = maybe(random, degrees);
+  pins.virtualStages = maybe<int64_t>(random, {1, 2, 3});
+  pins.schedule = maybe<ScheduleKind>(
+      random, {ScheduleKind::kGpipe, ScheduleKind::k1F1B, ScheduleKind::kInterleaved});
+  pins.stateSharding = maybe<StateSharding>(
+      random, {StateSharding::kNone, StateSharding::kOptimizer, StateSharding::kGradients});
+  pins.sequenceParallel = maybe<bool>(random, {false, true});
+  pins.scatterGather = maybe<bool>(random, {false, true});
+  return pins;
+}
+
+TEST(Pins, NothingLegalIsRefused) {
+  std::mt19937 random(1);
+  int refused = 0, accepted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const std::vector<int64_t> batches = {1, 6, 7, 8, 9, 12};
+    Query query = smallQuery(12, 1 + static_cast<int64_t>(random() % 6), batches[random() % 6]);
+    query.pins = randomPins(random);
+    const bool legal = checkPins(query, 12).ok();
+    ++(legal ? accepted : refused);
+    EXPECT_TRUE(legal || !anyPlan(query, 12)) << checkPins(query, 12).message();
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(accepted, 1000);
+}
+
+TEST(LargestCount, IsThatOfTheLayouts) {
+  std::vector<Rejection> ignored;
+  for (int64_t layers : {1, 3, 5})
+    for (int64_t batch : {1, 6, 8}) {
+      const Query query = smallQuery(64, layers, batch);
+      int64_t largest = 0;
+      for (int64_t gpus = 1; gpus <= 64; ++gpus) {
+        if (!groupsFor(query, gpus, ignored).empty()) largest = gpus;
+        EXPECT_EQ(largestCount(query, gpus), largest) << gpus;
+      }
+    }
+}
+
+TEST(Pins, LayersAreTakenAsTheyAre) {
+  Query query = smallQuery(4, 5, 8);
+  query.pins.layers = {2, 1, 1, 1};
+  query.pins.pp = 2;
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_EQ(found->plan.pp, 2);
+  EXPECT_EQ(found->plan.virtualStages, 2);
+  const std::vector<std::vector<plan::LayerRange>> layers = {{{0, 2}, {3, 1}}, {{2, 1}, {4, 1}}};
+  EXPECT_EQ(found->plan.layers, layers);
+}
+
+}  // namespace
+}  // namespace trireme::planner
