@@ -46,6 +46,21 @@ Status growCluster(const PlanOptions& options, spec::ClusterSpec& cluster) {
   return {};
 }
 
+// Says which dropout of a Hugging Face config.json the training settings leave out.
+Status noteDropout(const PlanOptions& options, const spec::TrainingSpec& training) {
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::ForeignDropout> dropouts,
+                           spec::loadForeignDropout(options.model));
+  for (const spec::ForeignDropout& dropout : dropouts) {
+    const double used = dropout.key == "embedding_dropout"   ? training.embeddingDropout
+                        : dropout.key == "attention_dropout" ? training.attentionDropout
+                                                             : training.residualDropout;
+    if (dropout.probability == used) continue;
+    fmt::print(stderr, "note: {}: {} {} is not used; {} of the --train file counts, and is {}\n",
+               options.model, dropout.option, dropout.probability, dropout.key, used);
+  }
+  return {};
+}
+
 Result<planner::Query> makeQuery(const PlanOptions& options) {
   planner::Query query;
   TRIREME_ASSIGN_OR_RETURN(query.model, spec::loadModel(options.model));
@@ -54,6 +69,7 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
     TRIREME_ASSIGN_OR_RETURN(query.training, spec::loadTraining(options.training));
   }
   TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(options.stack));
+  TRIREME_RETURN_IF_ERROR(noteDropout(options, query.training));
   query.training.globalBatchSize = options.batch.value_or(query.training.globalBatchSize);
   query.training.sequenceLength = options.sequence.value_or(query.training.sequenceLength);
   query.training.precision = options.precision.value_or(query.training.precision);

@@ -19,7 +19,7 @@ constexpr EnumName<HfFamily> kFamilies[] = {{"gpt2", HfFamily::kGpt2},
                                             {"qwen2", HfFamily::kQwen2}};
 
 // Cannot change a training step as a function of (weights, tokens): names, tokenizer, generation,
-// storage. Dropout rates are training settings and are taken only from the training file.
+// storage. Dropout rates are training settings: importDropout() reports them.
 constexpr std::string_view kHarmless[] = {"architectures",
                                           "torch_dtype",
                                           "dtype",
@@ -74,9 +74,9 @@ constexpr Fixed kFixedForAll[] = {
     {"chunk_size_feed_forward", {"0"}, "the feed-forward layer is not chunked"},
     {"pruned_heads", {"{}"}, "every layer has all heads"},
     {"partial_rotary_factor", {"1", "1.0"}, "rotary positions turn the whole head"},
-    {"rope_scaling", {}, "rotary positions are not scaled"},
 };
 constexpr Fixed kFixedForGpt2[] = {
+    {"rope_scaling", {}, "positions are learned"},
     {"activation_function",
      {"gelu_new", "gelu_pytorch_tanh"},
      "only the tanh form of GELU is known"},
@@ -235,21 +235,38 @@ class Importer {
   // Newer files keep the base in a map, {rope_theta: ..., rope_type: default}.
   void readRope() {
     map_.optional("rope_theta", &model_.ropeTheta);
-    const Node* node = map_.child("rope_parameters");
-    if (!node) return;
-    MapReader rope(map_.file(), *node, "rope_parameters.");
-    std::string type = "default";
-    rope.optional("rope_type", &type);
     double theta = model_.ropeTheta;
-    rope.optional("rope_theta", &theta);
-    if (type != "default")
-      rope.fail(
-          *rope.child("rope_type"),
-          fmt::format("{} is not supported (accepted: default): rotary positions are not scaled",
-                      quoteForMessage(type)));
-    if (map_.child("rope_theta") && theta != model_.ropeTheta)
-      rope.fail(*rope.child("rope_theta"), "differs from rope_theta outside the map");
+    readRopeMap("rope_scaling", nullptr);
+    readRopeMap("rope_parameters", &theta);
     model_.ropeTheta = theta;
+  }
+
+  // Scaling is accepted where it does nothing: within max_position_embeddings, that is type default
+  // and, with a factor of 1, types linear and dynamic.
+  void readRopeMap(std::string_view key, double* theta) {
+    const Node* node = map_.child(key);
+    if (!node) return;
+    MapReader rope(map_.file(), *node, std::string(key) + ".");
+    const std::string typeKey = rope.isAbsent("type") ? "rope_type" : "type";
+    std::string type = "default";
+    double factor = 1;
+    rope.optional(typeKey, &type);
+    rope.optional("factor", &factor);
+    const bool scales = type != "default";
+    if (scales && type != "linear" && type != "dynamic")
+      rope.fail(*rope.child(typeKey),
+                fmt::format("{} is not supported (accepted: default, and linear or dynamic with "
+                            "factor 1): rotary positions are not scaled",
+                            quoteForMessage(type)));
+    if (scales && factor != 1)
+      rope.fail(*rope.child("factor"),
+                fmt::format("{} is not supported (accepted: 1): rotary positions are not scaled",
+                            factor));
+    if (theta) {
+      rope.optional("rope_theta", theta);
+      if (map_.child("rope_theta") && *theta != model_.ropeTheta)
+        rope.fail(*rope.child("rope_theta"), "differs from rope_theta outside the map");
+    }
     map_.merge(rope.finish(MapReader::Unknown::kCannotTell));
   }
 
@@ -264,6 +281,10 @@ class Importer {
       if (type.text != "full_attention")
         map_.fail(*types,
                   fmt::format("{} is not supported (accepted: full_attention)", describe(type)));
+    const auto count = static_cast<int64_t>(types->items.size());
+    if (map_.child("num_hidden_layers") && count != model_.numLayers)
+      map_.fail(*types, fmt::format("has {} entr{}, but num_hidden_layers is {}", count,
+                                    count == 1 ? "y" : "ies", model_.numLayers));
   }
 
   // In Llama, attention_bias adds biases to q, k, v and the output, mlp_bias to the feed-forward
@@ -333,6 +354,24 @@ class Importer {
 };
 
 }  // namespace
+
+Result<std::vector<ForeignDropout>> importDropout(const Node& root, const std::string& name) {
+  std::vector<ForeignDropout> found;
+  if (root.find("model_type") == nullptr) return found;
+  MapReader map(name, root);
+  map.treatNullAsAbsent();
+  for (ForeignDropout dropout : {ForeignDropout{"embd_pdrop", "embedding_dropout"},
+                                 ForeignDropout{"attn_pdrop", "attention_dropout"},
+                                 ForeignDropout{"attention_dropout", "attention_dropout"},
+                                 ForeignDropout{"resid_pdrop", "residual_dropout"},
+                                 ForeignDropout{"hidden_dropout", "residual_dropout"}}) {
+    if (!map.child(dropout.option)) continue;
+    map.optional(dropout.option, &dropout.probability);
+    found.push_back(dropout);
+  }
+  TRIREME_RETURN_IF_ERROR(map.firstValueError());
+  return found;
+}
 
 Result<ModelSpec> importHuggingFace(const Node& root, const std::string& name) {
   return Importer(root, name).import();

@@ -5,14 +5,18 @@
 // is ignored; one that is not known either way is refused.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "ir/base/status.h"
-#include "ir/spec/model_spec.h"
+#include "ir/spec/load.h"
 #include "ir/spec/yaml_node.h"
 
 namespace trireme::spec {
 
 // `root` is the document of file `name`. Errors: kInvalidArgument, with the place.
 Result<ModelSpec> importHuggingFace(const Node& root, const std::string& name);
+
+// The dropout options of the same document; none if it is not of Hugging Face.
+Result<std::vector<ForeignDropout>> importDropout(const Node& root, const std::string& name);
 
 }  // namespace trireme::spec

@@ -1,4 +1,4 @@
-// Reads specs from YAML (JSON is a subset). Every error names file, line, column, what was expected
+// Reads specs from YAML or, if the name ends in .json, JSON. Every error names file, line, column, what was expected
 // and, for a misspelt key, the nearest valid one. Unknown keys are errors. Nothing is defaulted
 // silently where the model would change.
 //
@@ -6,6 +6,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/base/status.h"
 #include "ir/spec/cluster_spec.h"
@@ -20,12 +21,20 @@ namespace trireme::spec {
 Result<ModelSpec> loadModel(const std::string& path);
 Result<ModelSpec> parseModel(const std::string& text, const std::string& name);
 
+// A dropout probability that a Hugging Face config.json asks for. It is a training setting, so it
+// counts only if the training file has it as well: who loads the model has to say so.
+struct ForeignDropout {
+  std::string_view option;  // "attn_pdrop"
+  std::string_view key;     // of the training file: "attention_dropout"
+  double probability = 0;
+};
+// All of the file; none for our own YAML. Errors: also those of parsing it.
+Result<std::vector<ForeignDropout>> loadForeignDropout(const std::string& path);
+
 // Sequence length and batch may be absent (0): the command line gives them.
 Result<TrainingSpec> loadTraining(const std::string& path);
 Result<TrainingSpec> parseTraining(const std::string& text, const std::string& name);
 
-// A GPT-2 config.json carries dropout rates (embd_pdrop, attn_pdrop, resid_pdrop); they are training settings
-// and are taken only from the training file.
 Result<ClusterSpec> loadCluster(const std::string& path);
 Result<ClusterSpec> parseCluster(const std::string& text, const std::string& name);
 

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "ir/spec/document.h"
+#include "ir/spec/hugging_face.h"
 #include "ir/spec/load.h"
 
 namespace trireme::spec {
@@ -39,6 +40,11 @@ Result<T> loadWith(Result<T> (*parse)(const std::string&, const std::string&),
 }  // namespace
 
 Result<ModelSpec> loadModel(const std::string& path) { return loadWith(parseModel, path); }
+Result<std::vector<ForeignDropout>> loadForeignDropout(const std::string& path) {
+  TRIREME_ASSIGN_OR_RETURN(const std::string text, readFile(path));
+  TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, path));
+  return importDropout(root, path);
+}
 Result<TrainingSpec> loadTraining(const std::string& path) { return loadWith(parseTraining, path); }
 Result<ClusterSpec> loadCluster(const std::string& path) { return loadWith(parseCluster, path); }
 Result<StackProfile> loadStack(const std::string& path) { return loadWith(parseStack, path); }

@@ -107,9 +107,13 @@ const Node* MapReader::child(std::string_view key) {
 
 const Node* MapReader::requiredChild(std::string_view key) {
   const Node* node = child(key);
-  if (!node && missing_.ok())
-    missing_ = errorAt(file_, node_.mark, fmt::format("{}{}: missing", path_, key));
+  if (!node) missing_.push_back(path_ + std::string(key));
   return node;
+}
+
+Status MapReader::missingKeys() const {
+  if (missing_.empty()) return {};
+  return errorAt(file_, node_.mark, fmt::format("{}: missing", fmt::join(missing_, ", ")));
 }
 
 void MapReader::fail(const Node& node, std::string_view message) { fail(node, node, message); }

@@ -7,7 +7,7 @@
 //
 // The keys asked for are the valid ones, so no list of keys can fall behind. The reader keeps the
 // first error; `finish` returns, in this order: an unknown key (a typo is the better explanation of
-// a missing key), a bad value, a missing key. A key that may be asked for must be asked for on
+// a missing key), a bad value, all missing keys. A key that may be asked for must be asked for on
 // every path.
 #pragma once
 #include <cstdint>
@@ -103,8 +103,8 @@ class MapReader {
   // The error of a problem: at its key, or at the map if the key is absent.
   Status errorFor(const Problem& problem) const;
 
-  // The first bad value or, with none, the first missing key so far.
-  Status firstValueError() const { return error_.ok() ? missing_ : error_; }
+  // The first bad value or, with none, the missing keys so far.
+  Status firstValueError() const { return error_.ok() ? missingKeys() : error_; }
 
   enum class Unknown { kSuggestNearest, kCannotTell };
   Status finish(Unknown unknown = Unknown::kSuggestNearest) const;
@@ -134,6 +134,7 @@ class MapReader {
   }
   void failEnum(const Node& node, const std::vector<std::string>& known);
   const Node* openSourced(const Node& node);
+  Status missingKeys() const;
   void fail(const Node& named, const Node& place, std::string_view message);
 
   const std::string& file_;
@@ -142,7 +143,7 @@ class MapReader {
   bool nullIsAbsent_ = false;
   std::vector<std::string> known_;
   Status error_;
-  Status missing_;
+  std::vector<std::string> missing_;
 };
 
 // Levenshtein distance.

@@ -6,9 +6,10 @@
 #include <yaml-cpp/parser.h>
 
 #include <exception>
-#include <optional>
 #include <sstream>
-#include <unordered_set>
+
+#include "ir/spec/json_node.h"
+#include "ir/spec/tree_builder.h"
 
 namespace trireme::spec {
 namespace {
@@ -33,24 +34,21 @@ size_t utf8Length(std::string_view text, size_t i) {
   return length;
 }
 
-// Carries a refusal out of yaml-cpp's callbacks; never leaves this file.
-struct Refusal {
-  Mark mark;
-  std::string message;
-};
-
 Mark fromYaml(const YAML::Mark& mark) {
   return mark.is_null() ? Mark{} : Mark{mark.line + 1, mark.column + 1};
 }
 
-class TreeBuilder : public YAML::EventHandler {
+// Refuses what is not in the subset; leaves the rest to the builder.
+class YamlEvents : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuseAnchor(mark, anchor);
-    add(scalar(mark, Node::Kind::kNull));
+    Node node;
+    node.mark = fromYaml(mark);
+    builder.add(std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     throw Refusal{fromYaml(mark), "aliases (*name) are not supported: write the value out"};
@@ -62,38 +60,27 @@ class TreeBuilder : public YAML::EventHandler {
     // yaml-cpp reads "\N" and "\_" as single bytes of Latin-1.
     if (!isValidUtf8(value))
       throw Refusal{fromYaml(mark), "an escape in this text does not give valid UTF-8"};
-    Node node = scalar(mark, Node::Kind::kScalar);
+    Node node;
+    node.kind = Node::Kind::kScalar;
+    node.mark = fromYaml(mark);
     node.text = value;
     node.quoted = tag == "!";
-    add(std::move(node));
+    builder.add(std::move(node));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
     open(mark, tag, anchor, Node::Kind::kList);
   }
-  void OnSequenceEnd() override { close(); }
+  void OnSequenceEnd() override { builder.close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
     open(mark, tag, anchor, Node::Kind::kMap);
   }
-  void OnMapEnd() override { close(); }
+  void OnMapEnd() override { builder.close(); }
 
-  Node root;
+  TreeBuilder builder;
 
  private:
-  struct Frame {
-    Node node;
-    std::optional<Node> key;  // Set between a key and its value.
-    std::unordered_set<std::string> keys;
-  };
-
-  static Node scalar(const YAML::Mark& mark, Node::Kind kind) {
-    Node node;
-    node.kind = kind;
-    node.mark = fromYaml(mark);
-    return node;
-  }
-
   static void refuseAnchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor)
       throw Refusal{fromYaml(mark), "anchors (&name) are not supported: write the value out"};
@@ -109,46 +96,8 @@ class TreeBuilder : public YAML::EventHandler {
             Node::Kind kind) {
     refuseAnchor(mark, anchor);
     refuseTag(mark, tag);
-    if (frames_.size() >= static_cast<size_t>(kMaxDocumentDepth))
-      throw Refusal{fromYaml(mark), fmt::format("nested deeper than {} levels", kMaxDocumentDepth)};
-    if (expectsKey()) throw Refusal{fromYaml(mark), "a key must be plain text"};
-    frames_.push_back({scalar(mark, kind), std::nullopt, {}});
+    builder.open(kind, fromYaml(mark));
   }
-
-  void close() {
-    Node node = std::move(frames_.back().node);
-    frames_.pop_back();
-    add(std::move(node));
-  }
-
-  bool expectsKey() const {
-    return !frames_.empty() && frames_.back().node.kind == Node::Kind::kMap && !frames_.back().key;
-  }
-
-  void add(Node node) {
-    if (frames_.empty()) {
-      root = std::move(node);
-      return;
-    }
-    Frame& frame = frames_.back();
-    if (expectsKey()) {
-      if (node.kind != Node::Kind::kScalar) throw Refusal{node.mark, "a key must be plain text"};
-      if (!frame.keys.insert(node.text).second)
-        throw Refusal{node.mark, fmt::format("duplicate key {}", quoteForMessage(node.text))};
-      frame.key = std::move(node);
-      return;
-    }
-    if (frame.key) {
-      node.key = std::move(frame.key->text);
-      node.keyMark = frame.key->mark;
-      frame.key.reset();
-    }
-    // A missing value has no place of its own.
-    if (node.kind == Node::Kind::kNull && !node.key.empty()) node.mark = node.keyMark;
-    frame.node.items.push_back(std::move(node));
-  }
-
-  std::vector<Frame> frames_;
 };
 
 // yaml-cpp takes some control characters for its own marks (0x04 is its end of file): none reaches
@@ -222,15 +171,17 @@ Status errorAt(const std::string& name, Mark mark, std::string_view message) {
 
 Result<Node> parseDocument(const std::string& text, const std::string& name) {
   TRIREME_RETURN_IF_ERROR(checkBytes(text, name));
+  if (name.ends_with(".json")) return parseJson(text, name);
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    TreeBuilder builder;
-    if (!parser.HandleNextDocument(builder)) return Error(errorAt(name, {}, "the file is empty"));
-    TreeBuilder rest;
+    YamlEvents events;
+    if (!parser.HandleNextDocument(events)) return Error(errorAt(name, {}, "the file is empty"));
+    YamlEvents rest;
     if (parser.HandleNextDocument(rest))
-      return Error(errorAt(name, rest.root.mark, "expected one document, found a second one"));
-    return std::move(builder.root);
+      return Error(
+          errorAt(name, rest.builder.root.mark, "expected one document, found a second one"));
+    return std::move(events.builder.root);
   } catch (const Refusal& refusal) {
     return Error(errorAt(name, refusal.mark, refusal.message));
   } catch (const YAML::Exception& error) {

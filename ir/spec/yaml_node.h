@@ -1,5 +1,7 @@
 // A YAML (or JSON) document as a small tree in which every node knows its place.
 //
+// A name that ends in .json is read as JSON (RFC 8259), any other as YAML.
+//
 // The subset: one document of maps, lists and scalars. Anchors, aliases, tags, duplicate keys, keys
 // that are not text, control characters and invalid UTF-8 are refused, and so are documents over
 // the limits below. So any bytes give a tree or an error, in time and memory proportional to their

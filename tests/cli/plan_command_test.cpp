@@ -131,6 +131,28 @@ TEST_F(PlanCommand, UnsupportedOptionOfHuggingFaceIsRefusedByName) {
   expectRefusal(plan(), 1, {"config.json", "rope_scaling"});
 }
 
+TEST_F(PlanCommand, DropoutOfHuggingFaceIsNotDroppedSilently) {
+  const std::string config = TRIREME_SOURCE_DIR "/examples/models/hf/gpt2.json";
+  cluster = write("large.yaml", replaced(kTinyCluster, "64 MiB", "64 GiB"));
+  const auto planWith = [&](const std::string& dropout) {
+    return runTrireme({"plan", "--model", config, "--cluster", cluster, "--train",
+                       write("t.yaml", "sequence_length: 16\nglobal_batch_size: 8\n" + dropout)});
+  };
+  const Outcome noted = planWith("residual_dropout: 0.1\n");
+  expectSuccess(noted);
+  EXPECT_THAT(noted.err,
+              HasSubstr("gpt2.json: embd_pdrop 0.1 is not used; embedding_dropout of the "
+                        "--train file counts, and is 0"));
+  EXPECT_THAT(noted.err, HasSubstr("attn_pdrop 0.1"));
+  EXPECT_THAT(noted.err, testing::Not(HasSubstr("resid_pdrop")));
+}
+
+TEST_F(PlanCommand, DamagedJsonIsCalledJson) {
+  const std::string config = readAll(TRIREME_SOURCE_DIR "/examples/models/hf/gpt2.json");
+  model = write("config.json", config.substr(0, config.size() / 2));
+  expectRefusal(plan(), 1, {"config.json:", "not valid JSON: ", "unexpected end of input"});
+}
+
 TEST_F(PlanCommand, BatchThatDoesNotDivideIsRefused) {
   expectRefusal(plan({"--batch", "9", "--dp", "2"}), 1, {"P3", "batch"});
 }
@@ -141,7 +163,8 @@ TEST_F(PlanCommand, DegreesThatDoNotDivideTheDevicesAreRefused) {
 }
 
 TEST_F(PlanCommand, HeadsThatCannotBeSplitAreNamed) {
-  expectRefusal(plan({"--tp", "8"}), 1, {"(P4) tp 8 does not divide 4 key/value heads; nearest: 4"});
+  expectRefusal(plan({"--tp", "8"}), 1,
+                {"(P4) tp 8 does not divide 4 key/value heads; nearest: 4"});
 }
 
 TEST_F(PlanCommand, PinsThatNoPlanObeysNameTheRule) {

@@ -118,6 +118,23 @@ TEST(HuggingFaceGpt2, DropoutIsATrainingSetting) {
             "(no error)");
 }
 
+TEST(HuggingFace, DropoutIsReported) {
+  const auto dropoutOf = [](const std::string& text) {
+    return importDropout(parseDocument(text, "config.json").value(), "config.json");
+  };
+  const auto found = dropoutOf(
+      R"({"model_type": "gpt2", "attn_pdrop": 0.25, "embd_pdrop": null, "resid_pdrop": 0.5})");
+  ASSERT_TRUE(found.has_value());
+  ASSERT_EQ(found->size(), 2u);
+  EXPECT_EQ((*found)[0].option, "attn_pdrop");
+  EXPECT_EQ((*found)[0].key, "attention_dropout");
+  EXPECT_EQ((*found)[0].probability, 0.25);
+  EXPECT_EQ((*found)[1].key, "residual_dropout");
+  EXPECT_THAT(messageOf(dropoutOf(R"({"model_type": "gpt2", "attn_pdrop": "some"})")),
+              HasSubstr("config.json:1:38: attn_pdrop: expected a number"));
+  EXPECT_TRUE(dropoutOf(R"({"attention_dropout": 0.1})")->empty());  // not of Hugging Face
+}
+
 TEST(HuggingFace, UnknownOptionIsRefused) {
   EXPECT_EQ(gpt2With("\"use_flux_capacitor\": 0"),
             "config.json:2:3: unknown option 'use_flux_capacitor': cannot tell whether it changes "
@@ -173,9 +190,11 @@ TEST(HuggingFaceLlama, HeadDimOverridesTheQuotient) {
 
 TEST(HuggingFaceLlama, RefusesByNameWhatChangesTheComputation) {
   EXPECT_EQ(llamaWith("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0},"),
-            "config.json:1:40: rope_scaling: a map is not supported (accepted: null): rotary "
-            "positions are "
-            "not scaled");
+            "config.json:1:69: rope_scaling.factor: 2 is not supported (accepted: 1): rotary "
+            "positions are not scaled");
+  EXPECT_THAT(llamaWith("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1.0},"),
+              HasSubstr("rope_scaling.rope_type: 'llama3' is not supported (accepted: default, and "
+                        "linear or dynamic with factor 1)"));
   EXPECT_THAT(llamaWith("\"hidden_act\": \"gelu\","),
               HasSubstr("hidden_act: 'gelu' is not supported (accepted: silu)"));
   EXPECT_THAT(llamaWith("\"pretraining_tp\": 2,"),
@@ -185,6 +204,17 @@ TEST(HuggingFaceLlama, RefusesByNameWhatChangesTheComputation) {
   EXPECT_EQ(llamaWith("\"rope_scaling\": null, \"hidden_act\": \"silu\", \"pretraining_tp\": 1, "
                       "\"partial_rotary_factor\": 1.0,"),
             "(no error)");
+}
+
+TEST(HuggingFaceLlama, RopeScalingThatDoesNothingIsAccepted) {
+  const ModelSpec plain = parse(llamaLike("llama")).value();
+  for (const char* scaling :
+       {"null", "{}", "{\"type\": \"default\"}", "{\"rope_type\": \"default\"}",
+        "{\"type\": \"linear\", \"factor\": 1.0}", "{\"rope_type\": \"dynamic\", \"factor\": 1}"}) {
+    const auto model = parse(llamaLike("llama", "\"rope_scaling\": " + std::string(scaling) + ","));
+    ASSERT_TRUE(model.has_value()) << messageOf(model);
+    EXPECT_EQ(*model, plain);
+  }
 }
 
 TEST(HuggingFaceLlama, BiasesAreAllOrNone) {
@@ -206,14 +236,17 @@ TEST(HuggingFaceLlama, RopeParametersMapIsRead) {
       5e5);
   EXPECT_THAT(llamaWith("\"rope_parameters\": {\"rope_type\": \"yarn\"},"),
               HasSubstr("rope_parameters.rope_type: 'yarn' is not supported"));
-  EXPECT_THAT(llamaWith("\"rope_parameters\": {\"factor\": 2},"),
-              HasSubstr("rope_parameters: unknown option 'factor'"));
+  EXPECT_THAT(llamaWith("\"rope_parameters\": {\"beta_fast\": 2},"),
+              HasSubstr("rope_parameters: unknown option 'beta_fast'"));
   EXPECT_THAT(llamaWith("\"rope_theta\": 1e4, \"rope_parameters\": {\"rope_theta\": 5e5},"),
               HasSubstr("differs from rope_theta outside the map"));
 }
 
 TEST(HuggingFaceLlama, LayerTypesMustBeFullAttention) {
-  EXPECT_EQ(llamaWith("\"layer_types\": [\"full_attention\", \"full_attention\"],"), "(no error)");
+  const std::string full = "\"full_attention\"";
+  EXPECT_EQ(llamaWith("\"layer_types\": [" + full + "," + full + "," + full + "],"), "(no error)");
+  EXPECT_EQ(llamaWith("\"layer_types\": [" + full + "," + full + "],"),
+            "config.json:1:39: layer_types: has 2 entries, but num_hidden_layers is 3");
   EXPECT_THAT(
       llamaWith("\"layer_types\": [\"full_attention\", \"sliding_attention\"],"),
       HasSubstr("layer_types: 'sliding_attention' is not supported (accepted: full_attention)"));

@@ -188,7 +188,9 @@ TEST(ParseStack, OptimizerBytesNeedASource) {
 }
 
 TEST(ParseStack, NothingIsDefaulted) {
-  EXPECT_EQ(messageOf(parseStack("name: s\n", "s.yaml")), "s.yaml:1:1: flash_attention: missing");
+  EXPECT_EQ(messageOf(parseStack("name: s\n", "s.yaml")),
+            "s.yaml:1:1: flash_attention, overlap_gradient_reduction, overlap_pipeline_transfers, "
+            "fixed_reserve: missing");
 }
 
 }  // namespace

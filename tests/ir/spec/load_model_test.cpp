@@ -71,6 +71,12 @@ TEST(ParseModel, LlamaMustSayWhatItsDescendantsDoDifferently) {
   }
 }
 
+TEST(ParseModel, AllMissingKeysAreListedAtOnce) {
+  EXPECT_EQ(messageOf(parse("family: llama\nlayers: 2\nhidden_size: 8\nheads: 2\n")),
+            "m.yaml:1:1: ffn_size, vocab_size, max_sequence, norm_epsilon, rope_theta, "
+            "tied_embeddings, qkv_bias: missing");
+}
+
 TEST(ParseModel, NamesTheNearestKey) {
   EXPECT_EQ(gptWith("layers", "layres"),
             "m.yaml:3:1: unknown key 'layres'; did you mean 'layers'?");
