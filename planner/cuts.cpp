@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <queue>
+#include <utility>
 
 #include "planner/in_flight.h"
 
@@ -48,32 +50,63 @@ Ranges pinnedCut(const std::vector<int64_t>& layers, const plan::Plan& plan) {
   return rangesFrom(counts);
 }
 
+// Layers that every stage certainly gets: for some time T, at most as many as fit into T less two
+// layers, where those that fit into T less one layer are no more than there are. What is left is of
+// the order of the number of stages.
+std::vector<int64_t> roughBalance(int64_t numLayers, Seconds perLayer, int64_t least,
+                                  const std::vector<StageBudget>& stages) {
+  const auto within = [&](const StageBudget& stage, Seconds time) {
+    const double fit = std::floor((time - stage.fixed) / perLayer);
+    const auto layers = static_cast<int64_t>(std::clamp(fit, 0.0, static_cast<double>(numLayers)));
+    return std::clamp(layers, least, stage.mostLayers);
+  };
+  const auto total = [&](Seconds time) {
+    int64_t sum = 0;
+    for (const StageBudget& stage : stages) sum += within(stage, time - perLayer);
+    return sum;
+  };
+  Seconds low, high = perLayer * static_cast<double>(numLayers);
+  for (int i = 0; i < 60 && perLayer.count() > 0; ++i) {
+    const Seconds middle = (low + high) / 2;
+    (total(middle) <= numLayers ? low : high) = middle;
+  }
+  std::vector<int64_t> layers;
+  for (const StageBudget& stage : stages)
+    layers.push_back(perLayer.count() > 0 ? within(stage, low - perLayer * 2) : least);
+  return layers;
+}
+
 Seconds perMicrobatch(const PassTimes& pass) { return pass.forward + pass.backward; }
 
 }  // namespace
 
 std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t least,
                                    const std::vector<StageBudget>& stages) {
-  std::vector<int64_t> layers(stages.size(), least);
-  int64_t left = numLayers - least * static_cast<int64_t>(stages.size());
-  const auto fits = [&](size_t stage, int64_t n) { return n <= stages[stage].mostLayers; };
-  for (size_t i = 0; i < stages.size(); ++i)
-    if (!fits(i, least)) return {};
+  for (const StageBudget& stage : stages)
+    if (stage.mostLayers < least) return {};
+  std::vector<int64_t> layers = roughBalance(numLayers, perLayer, least, stages);
+  int64_t left = numLayers;
+  for (int64_t n : layers) left -= n;
   if (left < 0) return {};
-  for (; left > 0; --left) {
-    size_t best = stages.size();
-    Seconds shortest;
-    for (size_t i = 0; i < stages.size(); ++i) {
-      if (!fits(i, layers[i] + 1)) continue;
-      const Seconds time = stages[i].fixed + perLayer * static_cast<double>(layers[i] + 1);
-      if (best < stages.size() && time > shortest) continue;
-      best = i;
-      shortest = time;
-    }
-    if (best == stages.size()) return {};
+
+  // The stage that one more layer leaves shortest; of equal ones the last.
+  using Next = std::pair<double, size_t>;
+  const auto later = [](const Next& a, const Next& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  };
+  std::priority_queue<Next, std::vector<Next>, decltype(later)> next(later);
+  const auto offer = [&](size_t i) {
+    if (layers[i] < stages[i].mostLayers)
+      next.emplace((stages[i].fixed + perLayer * static_cast<double>(layers[i] + 1)).count(), i);
+  };
+  for (size_t i = 0; i < stages.size(); ++i) offer(i);
+  for (; left > 0 && !next.empty(); --left) {
+    const size_t best = next.top().second;
+    next.pop();
     ++layers[best];
+    offer(best);
   }
-  return layers;
+  return left == 0 ? layers : std::vector<int64_t>();
 }
 
 Ranges rangesFrom(const std::vector<std::vector<int64_t>>& counts) {

@@ -21,8 +21,9 @@ struct StageBudget {
 // `numLayers`.
 //
 // Exact: layers are alike, so giving the next one to the stage that it leaves shortest is optimal
-// (any other assignment can be exchanged towards it without lengthening the longest). O(L p). Of
-// equal stages the last one gets the layer: earlier stages hold more microbatches.
+// (any other assignment can be exchanged towards it without lengthening the longest). Most
+// layers are handed out at once, so it takes O(p log p). Of equal stages the last one gets the
+// layer: earlier stages hold more microbatches.
 std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t least,
                                    const std::vector<StageBudget>& stages);
 

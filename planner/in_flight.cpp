@@ -14,13 +14,18 @@ std::vector<int64_t> interleavedSlots(int64_t p, int64_t v, int64_t m, int64_t r
   const auto chunks = static_cast<size_t>(v);
   const int64_t warmUp = m == p ? m * v : std::min(2 * (p - rank - 1) + (v - 1) * p, m * v);
   if (warmUp == m * v) return std::vector<int64_t>(chunks, m);
+  // Between the places where a run of the chunk's forwards ends and one of its backwards begins,
+  // the difference only falls and then rises again: its peaks are there or at the ends.
+  const int64_t period = p * v, steady = std::min(m * v - warmUp, period);
   std::vector<int64_t> peak(chunks, 0);
-  const int64_t steady = std::min(m * v - warmUp, p * v);
-  for (int64_t i = 0; i < steady; ++i)
-    for (int64_t c = 0; c < v; ++c)
-      peak[static_cast<size_t>(c)] =
-          std::max(peak[static_cast<size_t>(c)],
-                   countOf(c, warmUp + i + 1, p, v) - countOf(v - 1 - c, i, p, v));
+  for (int64_t c = 0; c < v; ++c) {
+    const int64_t forwardsEnd = (((c + 1) * p - warmUp - 1) % period + period) % period;
+    for (const int64_t i : {int64_t{0}, forwardsEnd, (v - 1 - c) * p, steady - 1}) {
+      if (i >= steady) continue;
+      int64_t& most = peak[static_cast<size_t>(c)];
+      most = std::max(most, countOf(c, warmUp + i + 1, p, v) - countOf(v - 1 - c, i, p, v));
+    }
+  }
   return peak;
 }
 

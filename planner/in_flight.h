@@ -16,7 +16,8 @@ namespace trireme::planner {
 //                 n_c(k) = (k div pv) p + clamp(k mod pv - c p, 0, p);
 //                 backwards run the chunks in reverse. After a warm-up of w forwards one forward
 //                 and one backward alternate, so the peak is max_i n_c(w + i + 1) - n_{v-1-c}(i);
-//                 both counts gain p every pv steps, so one period of i is enough.
+//                 both counts gain p every pv steps, so one period of i is enough, and in it the
+//                 ends of runs. O(v).
 //
 // Requires a legal combination: v > 1 only if interleaved, and then m % p == 0.
 std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,

@@ -83,9 +83,13 @@ std::vector<Order> ordersOf(const Query& query, const Group& group) {
   if (group.pp > 1 || query.pins.schedule == ScheduleKind::kGpipe) add(ScheduleKind::kGpipe, 1);
   add(ScheduleKind::k1F1B, 1);
   const int64_t microbatches = query.training.globalBatchSize / (group.dp * group.microbatchSize);
-  if (group.pp > 1 && microbatches % group.pp == 0)
-    for (int64_t v = 2; v * group.pp <= query.model.numLayers; ++v)
+  if (group.pp > 1 && microbatches % group.pp == 0) {
+    const int64_t most = query.model.numLayers / group.pp;
+    const int64_t pinned = query.pins.virtualStages.value_or(2);
+    for (int64_t v = 2; v <= std::min(most, kMostVirtualStages); ++v)
       add(ScheduleKind::kInterleaved, v);
+    if (pinned > kMostVirtualStages && pinned <= most) add(ScheduleKind::kInterleaved, pinned);
+  }
   return orders;
 }
 

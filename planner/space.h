@@ -23,9 +23,14 @@ struct Group {
 // factorisation that is left out or has no group, one Rejection with its rule.
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
 
+// The most virtual stages per rank that the search tries; a pin may ask for more. It bounds the
+// work on models of hundreds of layers: bubbles shrink with 1 / v, while transfers grow with v.
+inline constexpr int64_t kMostVirtualStages = 64;
+
 // Calls `visit` with every legal plan of the group but for `layers`, which is empty: GPipe, 1F1B
-// and interleaving with every number of virtual stages; optimizer state replicated and sharded;
-// scatter-gather off and on. With one stage only 1F1B: the schedules do not differ but in memory.
+// and interleaving with every number of virtual stages up to kMostVirtualStages; optimizer state
+// replicated and sharded; scatter-gather off and on. With one stage only 1F1B: the schedules do not
+// differ but in memory.
 void forEachPlan(const Query& query, const Group& group,
                  const std::function<void(const plan::Plan&)>& visit);
 

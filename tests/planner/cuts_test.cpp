@@ -53,6 +53,39 @@ TEST(BalanceLayers, IsOptimalOnRandomSmallCases) {
   }
 }
 
+// The definition itself: one layer after the other, to the stage that it leaves shortest.
+Layers byGreed(int64_t numLayers, const std::vector<StageBudget>& stages, double perLayer) {
+  Layers layers(stages.size(), 1);
+  for (const StageBudget& stage : stages)
+    if (stage.mostLayers < 1) return {};
+  for (int64_t left = numLayers - static_cast<int64_t>(stages.size()); left != 0; --left) {
+    if (left < 0) return {};
+    std::optional<size_t> best;
+    const auto after = [&](size_t i) {
+      return stages[i].fixed + Seconds(perLayer) * static_cast<double>(layers[i] + 1);
+    };
+    for (size_t i = 0; i < stages.size(); ++i)
+      if (layers[i] < stages[i].mostLayers && (!best || after(i) <= after(*best))) best = i;
+    if (!best) return {};
+    ++layers[*best];
+  }
+  return layers;
+}
+
+TEST(BalanceLayers, HandsLayersOutLikeTheGreedyDefinition) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 3000; ++trial) {
+    const int64_t numLayers = 1 + static_cast<int64_t>(random() % 200);
+    const double perLayer = trial % 2 == 0 ? 1 : 0.1;
+    std::vector<StageBudget> stages(1 + random() % 12);
+    for (StageBudget& s : stages)
+      s = {Seconds(static_cast<double>(random() % 60) / 10), static_cast<int64_t>(random() % 99)};
+    for (size_t i = 1; i + 1 < stages.size(); ++i) stages[i].fixed = Seconds(0);  // as in a model
+    EXPECT_EQ(balanceLayers(numLayers, Seconds(perLayer), 1, stages),
+              byGreed(numLayers, stages, perLayer));
+  }
+}
+
 // A head worth 2.5 layers: 4 + 4 + 2 gives 4.5 at the end, 4 + 4 + 4 would give 6.5.
 TEST(BalanceLayers, TakesLayersFromTheStageWithTheHead) {
   const std::vector<StageBudget> stages = {{Seconds(0), 99}, {Seconds(0), 99}, {Seconds(2.5), 99}};
