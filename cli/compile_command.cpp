@@ -13,6 +13,7 @@
 #include "cli/output/table.h"
 #include "cli/paths.h"
 #include "cli/simulate.h"
+#include "ir/base/format.h"
 #include "ir/expand/expand.h"
 #include "ir/plan/plan.h"
 #include "ir/program/bundle.h"
@@ -77,8 +78,7 @@ std::string describeKernels(const program::Bundle& bundle) {
         ++library;
   return fmt::format("{} segments: {} generated kernels ({}), {} library calls",
                      bundle.kernels.size(), generated.size(),
-                     planner::formatBytes(Bytes(static_cast<double>(bundle.sharedObject.size()))),
-                     library);
+                     formatBytes(Bytes(static_cast<double>(bundle.sharedObject.size()))), library);
 }
 
 std::string rolesTable(const program::Program& program) {
@@ -91,7 +91,7 @@ std::string rolesTable(const program::Program& program) {
     for (const program::Chunk& chunk : role.chunks) layers += chunk.numLayers;
     rows.push_back({role.name, fmt::format("{}", numRanks[i]), fmt::format("{}", layers),
                     fmt::format("{}", role.tasks.size()),
-                    planner::formatBytes(Bytes(static_cast<double>(role.arenaBytes)))});
+                    formatBytes(Bytes(static_cast<double>(role.arenaBytes)))});
   }
   return printTable({{"role"}, {"ranks", true}, {"layers", true}, {"tasks", true}, {"arena", true}},
                     rows);
@@ -138,9 +138,8 @@ Result<int> runCompile(const CompileOptions& options) {
              counted(static_cast<int64_t>(bundle.program.roles.size()), "role"));
   fmt::print("{:<14}{}\n", "code", describeKernels(bundle));
   fmt::print("{}", rolesTable(bundle.program));
-  if (simulated) fmt::print("{:<14}{} per step\n", "simulated", planner::formatSeconds(*simulated));
-  fmt::print("{:<14}{} in {}\n", "bundle", options.output,
-             planner::formatSeconds(Seconds(elapsed.count())));
+  if (simulated) fmt::print("{:<14}{} per step\n", "simulated", formatSeconds(*simulated));
+  fmt::print("{:<14}{} in {}\n", "bundle", options.output, formatSeconds(Seconds(elapsed.count())));
   return kExitOk;
 }
 
@@ -156,7 +155,7 @@ Action addCompile(CLI::App& app) {
   addPath(app, "--dump-ir", &options->dumpFolder, "DIR", "Write the IR after each phase here");
   const std::string simulation = "Simulation";
   CLI::Option* cluster = addPath(app, "--cluster", &options->simulate.cluster, "FILE",
-                                 "Simulate the step on this cluster");
+                                 "Simulate the step on this cluster, which must have the memory");
   cluster->group(simulation);
   addPath(app, "--stack", &options->simulate.stack, "FILE", "Its software stack")
       ->needs(cluster)

@@ -12,6 +12,7 @@
 #include "cli/output/wrap.h"
 #include "cli/paths.h"
 #include "cli/write_file.h"
+#include "ir/base/format.h"
 #include "ir/spec/load.h"
 #include "planner/explain.h"
 #include "planner/report.h"
@@ -108,7 +109,7 @@ std::string describe(const planner::Query& query) {
 std::string describe(const planner::Explanation& why) {
   std::string text =
       fmt::format("{:<14}{} takes most of the step, {:.1f} %; {} of memory are left\n", "why",
-                  why.bottleneck, 100 * why.share, planner::formatBytes(why.slack));
+                  why.bottleneck, 100 * why.share, formatBytes(why.slack));
   for (const planner::Alternative& alternative : why.alternatives)
     text += wrapLine("  " + planner::toLine(alternative), 6);
   return text;

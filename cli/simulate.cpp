@@ -7,10 +7,34 @@
 #include "cost_models/cluster_costs.h"
 #include "cost_models/estimate.h"
 #include "cost_models/simulate.h"
+#include "ir/base/format.h"
 #include "ir/program/trace.h"
 #include "ir/spec/load.h"
 
 namespace trireme::cli {
+
+namespace {
+
+Status checkMemory(const std::string& file, const program::Program& program,
+                   const spec::DeviceSpec& device, const spec::StackProfile& stack) {
+  for (const program::Role& role : program.roles) {
+    const Bytes arena(static_cast<double>(role.arenaBytes));
+    const Bytes missing = arena + stack.fixedReserve - device.memory;
+    if (missing.count() <= 0) continue;
+    const std::string reserve =
+        stack.fixedReserve.count() > 0
+            ? fmt::format(" and {} of reserve", formatBytes(stack.fixedReserve))
+            : "";
+    return invalidArgument(fmt::format(
+        "{}: does not fit in memory: a rank of {} needs {}{}, device {} has {}: {} too much; "
+        "`trireme plan` finds a plan that fits",
+        file, role.name, formatBytes(arena), reserve, device.name, formatBytes(device.memory),
+        formatBytes(missing)));
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
                                             const program::Program& program,
@@ -23,6 +47,7 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
     return Error(
         invalidArgument(fmt::format("{}: the plan has {} ranks, the cluster {} devices",
                                     options.cluster, program.numRanks(), cluster.numDevices)));
+  TRIREME_RETURN_IF_ERROR(checkMemory(options.cluster, program, cluster.device, stack));
   cost::SimulationOptions simulation;
   simulation.trace = !options.trace.empty();
   TRIREME_ASSIGN_OR_RETURN(const cost::Simulation result,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/base/format.h"
 #include "planner/report.h"
 
 namespace trireme::planner {

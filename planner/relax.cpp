@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/base/format.h"
 #include "planner/report.h"
 
 namespace trireme::planner {

@@ -8,11 +8,6 @@
 
 namespace trireme::planner {
 
-// "1.25 GiB", "42.5 MiB", "17 B".
-std::string formatBytes(Bytes bytes);
-// "1.234 s", "12.3 ms", "4.5 us".
-std::string formatSeconds(Seconds time);
-
 // "tp 8, pp 2, dp 4, microbatch 1, interleaved x 3, recompute selective, sequence parallel": what
 // is off is not named.
 std::string summary(const plan::Plan& plan);

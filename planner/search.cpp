@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "ir/base/format.h"
 #include "ir/spec/load.h"
 #include "planner/cuts.h"
 #include "planner/frontier.h"

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <optional>
 
+#include "ir/base/format.h"
+#include "runtime/executor/host_memory.h"
 #include "runtime/session_impl.h"
 #include "runtime/state/elements.h"
 #include "runtime/state/initialize.h"
@@ -32,6 +35,23 @@ Status checkProgram(const program::Program& program) {
       if (group < 0 || static_cast<size_t>(group) >= program.groups.size())
         return invalidArgument(fmt::format("no group {}", group));
   return {};
+}
+
+Status checkRoles(const program::Program& program) {
+  for (int32_t r = 0; r < program.numRanks(); ++r) {
+    const int32_t role = program.ranks[static_cast<size_t>(r)].role;
+    if (role < 0 || static_cast<size_t>(role) >= program.roles.size())
+      return invalidArgument(fmt::format("rank {}: no role {}", r, role));
+  }
+  return {};
+}
+
+// There was enough for all, so a limit on the process is in the way.
+std::string cannotAllocate(int32_t rank, const std::optional<Bytes>& available) {
+  return fmt::format("rank {}{}", rank,
+                     available ? fmt::format(" ({} are available; is there a limit, ulimit -v?)",
+                                             formatBytes(*available))
+                               : "");
 }
 
 std::unique_ptr<ThreadWorld> makeWorld(const program::Program& program, double timeoutSeconds) {
@@ -63,14 +83,15 @@ Status Session::Impl::load() {
   TRIREME_ASSIGN_OR_RETURN(code,
                            SegmentCode::load(bundle, options.sharedObject, options.useReference));
   world = makeWorld(program, options.timeoutSeconds);
+  TRIREME_RETURN_IF_ERROR(checkRoles(program));
+  const std::optional<Bytes> available = availableMemory();
+  if (available) TRIREME_RETURN_IF_ERROR(checkArenas(program, *available));
   for (int32_t r = 0; r < program.numRanks(); ++r) {
     const int32_t role = program.ranks[static_cast<size_t>(r)].role;
-    if (role < 0 || static_cast<size_t>(role) >= program.roles.size())
-      return invalidArgument(fmt::format("rank {}: no role {}", r, role));
-    TRIREME_ASSIGN_OR_RETURN(Arena arena,
-                             Arena::allocate(program.roles[static_cast<size_t>(role)].arenaBytes));
-    TRIREME_ASSIGN_OR_RETURN(RankProgram resolved, resolveRank(program, r, arena.data()));
-    arenas.push_back(std::move(arena));
+    Result<Arena> arena = Arena::allocate(program.roles[static_cast<size_t>(role)].arenaBytes);
+    if (!arena.has_value()) return arena.error().withContext(cannotAllocate(r, available));
+    TRIREME_ASSIGN_OR_RETURN(RankProgram resolved, resolveRank(program, r, arena->data()));
+    arenas.push_back(*std::move(arena));
     ranks.push_back(std::move(resolved));
   }
   statuses.resize(ranks.size());
@@ -126,7 +147,7 @@ void Session::Impl::runRank(int32_t rank, DataSource& data) {
   Worker& worker = workers[static_cast<size_t>(rank)];
   Status status = worker.executor->runStep(stepsDone, data);
   if (!status.ok()) {
-    status = status.withContext(fmt::format("step {}, rank {}", stepsDone, rank));
+    status = status.withContext(fmt::format("step {}, rank {}", stepsDone + 1, rank));
     worker.comm->fail(status);
   }
   counters[static_cast<size_t>(rank)] = worker.executor->counters();

@@ -51,7 +51,7 @@ class Session {
   // Allocates the arenas and initialises parameters (the same values under any plan).
   // kInvalidArgument: the program or its kernels are malformed, or need CPU features that are
   //                   missing here.
-  // kResourceExhausted: an arena or a thread cannot be had.
+  // kResourceExhausted: the arenas need more than the machine has, or a thread cannot be had.
   static Result<std::unique_ptr<Session>> create(program::Bundle bundle, SessionOptions options);
   // Reads the bundle in `folder` and opens its shared object. Errors: also those of readBundle().
   static Result<std::unique_ptr<Session>> open(const std::string& folder, SessionOptions options);

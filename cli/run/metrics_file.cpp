@@ -4,15 +4,64 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/write_file.h"
 
 namespace trireme::cli {
+namespace {
 
-Result<MetricsFile> MetricsFile::open(const std::string& path, bool append) {
+// Removes what the resumed run does again, and returns the number of lines.
+Result<int64_t> removeStepsAfter(const std::string& path, int64_t after) {
+  std::error_code code;
+  if (!std::filesystem::is_regular_file(path, code)) return 0;
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  Result<KeptMetrics> kept = keepUntil(text.str(), after);
+  if (!kept.has_value()) return Error(kept.error().withContext(path));
+  if (kept->numRemoved > 0) TRIREME_RETURN_IF_ERROR(writeFile(path, kept->text));
+  return kept->numRemoved;
+}
+
+}  // namespace
+
+Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
+  KeptMetrics kept;
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t newline = text.find('\n', begin);
+    ++number;
+    if (newline == std::string::npos) {  // The run that wrote it ended within the line.
+      ++kept.numRemoved;
+      break;
+    }
+    const std::string line = text.substr(begin, newline + 1 - begin);
+    begin = newline + 1;
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    const nlohmann::json step = json.is_object() ? json.value("step", nlohmann::json()) : json;
+    if (!step.is_number_integer() || !json.is_object())
+      return Error(invalidArgument(fmt::format(
+          "line {} is no line of metrics, so --resume does not continue the file; give another",
+          number)));
+    if (step.get<int64_t>() > after)
+      ++kept.numRemoved;
+    else
+      kept.text += line;
+  }
+  return kept;
+}
+
+Result<MetricsFile> MetricsFile::open(const std::string& path, std::optional<int64_t> resumeAfter) {
   MetricsFile metrics;
   if (path.empty()) return metrics;
   metrics.path_ = path;
-  metrics.file_.reset(std::fopen(path.c_str(), append ? "ae" : "we"));
+  if (resumeAfter) {
+    TRIREME_ASSIGN_OR_RETURN(metrics.numRemoved_, removeStepsAfter(path, *resumeAfter));
+  }
+  metrics.file_.reset(std::fopen(path.c_str(), resumeAfter ? "ae" : "we"));
   if (!metrics.file_)
     return Error(unavailable(fmt::format("{}: cannot write: {}", path, std::strerror(errno))));
   return metrics;
@@ -21,7 +70,7 @@ Result<MetricsFile> MetricsFile::open(const std::string& path, bool append) {
 Status MetricsFile::write(const runtime::StepResult& step, int64_t tokens) {
   if (!file_) return {};
   const nlohmann::ordered_json line = {
-      {"step", step.step},
+      {"step", step.step + 1},
       {"loss", step.loss},
       {"grad_norm", step.gradNorm},
       {"lr", step.learningRate},

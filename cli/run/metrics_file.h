@@ -1,8 +1,9 @@
-// One JSON object per step and line:
-//   {"step":0,"loss":5.61,"grad_norm":3.2,"lr":0.0001,"seconds":0.21,"tokens_per_second":19504.7}
+// One JSON object per step and line; steps count from 1:
+//   {"step":1,"loss":5.61,"grad_norm":3.2,"lr":0.0001,"seconds":0.21,"tokens_per_second":19504.7}
 #pragma once
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ir/base/status.h"
@@ -12,12 +13,16 @@ namespace trireme::cli {
 
 class MetricsFile {
  public:
-  // `append`: continue the file of an interrupted run; else start it anew. An empty path: write
-  // nothing. kUnavailable: the file cannot be opened.
-  static Result<MetricsFile> open(const std::string& path, bool append);
+  // An empty path: write nothing. kUnavailable: the file cannot be opened.
+  // Starts the file anew or, with `resumeAfter`, continues that of an interrupted run: lines of
+  // steps after `resumeAfter`, and one that was cut off, go away, because the run does these steps
+  // again. numRemoved() says how many. kInvalidArgument: a line is none of metrics.
+  static Result<MetricsFile> open(const std::string& path, std::optional<int64_t> resumeAfter);
 
   // The line is on its way to the disk when this returns. kResourceExhausted: the disk is full.
   Status write(const runtime::StepResult& step, int64_t tokens);
+
+  int64_t numRemoved() const { return numRemoved_; }
 
  private:
   struct Close {
@@ -25,6 +30,15 @@ class MetricsFile {
   };
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
+  int64_t numRemoved_ = 0;
 };
+
+// What is left of a metrics file for a run that resumes after step `after`.
+struct KeptMetrics {
+  std::string text;
+  int64_t numRemoved = 0;
+};
+// kInvalidArgument: "line 3 is no line of metrics".
+Result<KeptMetrics> keepUntil(const std::string& text, int64_t after);
 
 }  // namespace trireme::cli

@@ -6,13 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output/curve.h"
+#include "ir/base/format.h"
 #include "planner/report.h"
 
 namespace trireme::cli {
 namespace {
-
-using planner::formatBytes;
-using planner::formatSeconds;
 
 double lossOf(const runtime::StepResult& step) { return step.loss; }
 
@@ -79,7 +77,7 @@ nlohmann::ordered_json jsonReport(const RunReport& report) {
   nlohmann::ordered_json json;
   json["plan"] = planner::summary(report.plan);
   json["ranks"] = report.plan.numRanks();
-  json["firstStep"] = report.loop.steps.front().step;
+  json["firstStep"] = report.loop.steps.front().step + 1;
   json["losses"] = lossesOf(report.loop);
   json["interrupted"] = report.loop.interrupted;
   json["measuredStepSeconds"] = measuredStep(report.loop).count();

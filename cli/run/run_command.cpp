@@ -85,16 +85,28 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
 }
 
 // Prepares the session's state: from a checkpoint, if there is one to resume from.
-Status resume(runtime::Session& session, const RunOptions& options, int64_t numSteps) {
-  if (options.resume.empty()) return {};
+// Returns the checkpoint's path; an empty one is none.
+Result<std::string> resume(runtime::Session& session, const RunOptions& options, int64_t numSteps) {
+  if (options.resume.empty()) return std::string();
   TRIREME_ASSIGN_OR_RETURN(const std::string path, findCheckpoint(options.resume));
   TRIREME_RETURN_IF_ERROR(session.loadCheckpoint(path));
   if (session.numStepsDone() >= numSteps)
-    return invalidArgument(fmt::format(
-        "nothing to do: {} has done {} steps, and --steps {} counts from the start of training",
-        path, session.numStepsDone(), numSteps));
-  fmt::print(stderr, "resuming after step {} from {}\n", session.numStepsDone(), path);
-  return {};
+    return Error(invalidArgument(fmt::format(
+        "nothing to do: {} has done {} steps, and the run ends at step {} of the training; --steps "
+        "counts from its start, not from the checkpoint: give --steps {} or more",
+        path, session.numStepsDone(), numSteps, session.numStepsDone() + 1)));
+  return path;
+}
+
+Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Session& session) {
+  const int64_t done = session.numStepsDone();
+  if (options.resume.empty()) return MetricsFile::open(options.metrics, std::nullopt);
+  TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::open(options.metrics, done));
+  if (const int64_t count = metrics.numRemoved(); count > 0)
+    fmt::print(stderr, "note: {}: {} after step {} removed, the run does {} again\n",
+               options.metrics, count == 1 ? "1 line" : fmt::format("{} lines", count), done,
+               count == 1 ? "it" : "them");
+  return metrics;
 }
 
 void print(const RunReport& report, const RunOptions& options) {
@@ -134,9 +146,10 @@ Result<int> runTraining(const RunOptions& options) {
   if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createCheckpointFolder(options.save));
 
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
-  TRIREME_RETURN_IF_ERROR(resume(*session, options, loop.numSteps));
-  TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics,
-                           MetricsFile::open(options.metrics, !options.resume.empty()));
+  TRIREME_ASSIGN_OR_RETURN(const std::string resumed, resume(*session, options, loop.numSteps));
+  TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session));
+  if (!resumed.empty())
+    fmt::print(stderr, "resuming after step {} from {}\n", session->numStepsDone(), resumed);
   TRIREME_ASSIGN_OR_RETURN(report.loop, train(*session, *data, metrics, loop));
   report.arenas = arenaBytes(session->program());
   report.memory = readProcessMemory();
@@ -181,7 +194,7 @@ Action addRun(CLI::App& app) {
       ->needs(cluster)
       ->group(output);
   addPath(app, "--metrics", &options->metrics, "FILE",
-          "Write a JSON line per step; with --resume, append")
+          "Write a JSON line per step; with --resume, continue the file")
       ->group(output);
   addPath(app, "--trace", &options->trace, "FILE", "Write a Perfetto trace of all steps")
       ->group(output);

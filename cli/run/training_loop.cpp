@@ -8,12 +8,12 @@
 #include "cli/process_memory.h"
 #include "cli/run/checkpoint_folder.h"
 #include "cli/run/interrupt.h"
+#include "ir/base/format.h"
 #include "planner/report.h"
 
 namespace trireme::cli {
 namespace {
 
-using planner::formatBytes;
 using runtime::StepResult;
 
 std::string describe(const StepResult& step, const program::Program& program, int64_t numSteps) {
@@ -58,7 +58,7 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
     if (!std::isfinite(step.loss))
       return Error(invalidArgument(
           fmt::format("step {}: the loss is {}: the training has diverged; lower the learning rate",
-                      step.step, step.loss)));
+                      step.step + 1, step.loss)));
     const int64_t done = session.numStepsDone();
     progress.update(
         static_cast<double>(done - first) / static_cast<double>(options.numSteps - first),

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "ir/base/status.h"
 #include "runtime/kernels/kernels.h"
@@ -27,10 +28,17 @@ void pauseCpu() {
 ThreadPool::ThreadPool(int numThreads) {
   TRIREME_CHECK(numThreads >= 1);
   helpers_.reserve(static_cast<size_t>(numThreads - 1));
-  for (int i = 1; i < numThreads; ++i) helpers_.emplace_back([this] { help(); });
+  try {
+    for (int i = 1; i < numThreads; ++i) helpers_.emplace_back([this] { help(); });
+  } catch (const std::system_error&) {
+    stop();  // A thread that is destroyed while it runs would end the process.
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stopping_ = true;
   job_.fetch_add(1);
   job_.notify_all();

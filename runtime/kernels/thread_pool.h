@@ -15,7 +15,8 @@ namespace trireme::runtime {
 // cores.
 class ThreadPool {
  public:
-  // Requires numThreads >= 1. Starts the helpers.
+  // Requires numThreads >= 1. Starts the helpers. Throws std::system_error, with none left running,
+  // if the system gives no more threads.
   explicit ThreadPool(int numThreads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -39,6 +40,7 @@ class ThreadPool {
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> helpers_;
 
+  void stop();
   void help();
   void takePieces();
   void awaitJob(uint32_t seen);

@@ -81,6 +81,15 @@ TEST_F(CompileCommand, OutputNeverReplacesAnInputOrAnotherOutput) {
   EXPECT_FALSE(std::filesystem::exists(bundle));
 }
 
+TEST_F(CompileCommand, ProgramsMustFitTheClustersMemory) {
+  expectSuccess(plan({"--pp", "2", "-o", path("plan.yaml")}));
+  const std::string small = write("small.yaml", replaced(kTinyCluster, "64 MiB", "64 KiB"));
+  expectRefusal(compilePlan({"--cluster", small}), 1,
+                {"small.yaml: does not fit in memory: a rank of stage0 needs ",
+                 "MiB, device core has 64.00 KiB", "too much"});
+  EXPECT_FALSE(std::filesystem::exists(path("out.bundle")));
+}
+
 #if TRIREME_HAVE_MLIR
 TEST_F(CompileCommand, SummaryCountsRanksRolesAndKernels) {
   expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "-o", path("plan.yaml")}));

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/run/checkpoint_folder.h"
+#include "cli/run/metrics_file.h"
 #include "cli/write_file.h"
 #include "tests/cli/command.h"
 
@@ -24,6 +25,16 @@ TEST_F(Files, LatestCheckpointIsTheOneOfTheLargestStep) {
   // More digits than the padding: compared as numbers, not as text.
   write("c/step-100000000.safetensors", "");
   EXPECT_EQ(findCheckpoint(path("c")).value(), checkpointPath(path("c"), 100000000));
+}
+
+TEST(Metrics, StepsThatAResumedRunRepeatsGoAway) {
+  const std::string text = "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
+  EXPECT_EQ(keepUntil(text, 2)->text, "{\"step\":1}\n{\"step\":2}\n");
+  EXPECT_EQ(keepUntil(text, 2)->numRemoved, 2);  // and the line that was cut off
+  EXPECT_EQ(keepUntil(text, 9)->numRemoved, 1);
+  EXPECT_EQ(keepUntil("", 2)->text, "");
+  for (const char* other : {"text\n", "{\"step\":1}\n7\n", "{\"loss\":1}\n", "{\"step\":1.5}\n"})
+    EXPECT_FALSE(keepUntil(other, 2).has_value()) << other;
 }
 
 TEST_F(Files, FileIsReplacedWholeAndNothingElseIsLeft) {

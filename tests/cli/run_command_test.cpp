@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "tests/cli/command.h"
@@ -49,6 +50,26 @@ TEST_F(RunCommand, ResumingGivesTheLossesOfAnUninterruptedRun) {
   EXPECT_EQ(lossesIn(path("part.jsonl")), whole);  // to the last bit
 }
 
+// Four steps in the file, the checkpoint after two: the file ends up with every step once.
+TEST_F(RunCommand, ResumingNeverRepeatsAStepInTheMetrics) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), metrics = path("m.jsonl");
+  expectSuccess(run(
+      bundle, {"--steps", "4", "--save", path("ckpt"), "--save-every", "2", "--metrics", metrics}));
+  const std::string early = path("ckpt/step-00000002.safetensors");
+  const Outcome again = run(bundle, {"--steps", "5", "--resume", early, "--metrics", metrics});
+  expectSuccess(again);
+  EXPECT_THAT(again.err, HasSubstr("m.jsonl: 2 lines after step 2 removed"));
+  std::istringstream lines(readAll(metrics));
+  std::vector<int> steps;
+  for (std::string line; std::getline(lines, line);)
+    steps.push_back(nlohmann::json::parse(line).at("step"));
+  EXPECT_THAT(steps, testing::ElementsAre(1, 2, 3, 4, 5));
+  const std::string notes = write("notes.txt", "my notes\n");
+  expectRefusal(run(bundle, {"--steps", "5", "--resume", early, "--metrics", notes}), 1,
+                {"notes.txt: line 1 is no line of metrics"});
+  EXPECT_EQ(readAll(notes), "my notes\n");
+}
+
 TEST_F(RunCommand, EightRanksAndOneAgreeAndResumeEachOther) {
   const std::string eight = compile("eight", kEightRanks);
   const std::string one = compile("one", {"--gpus", "1", "--microbatch", "2"});
@@ -71,7 +92,7 @@ TEST_F(RunCommand, MetricsSummaryJsonAndTraceAreComplete) {
     EXPECT_THAT(summary.out, HasSubstr(part));
   const std::string metrics = readAll(path("m.jsonl"));
   const nlohmann::json first = nlohmann::json::parse(metrics.substr(0, metrics.find('\n')));
-  EXPECT_EQ(first.at("step"), 0);
+  EXPECT_EQ(first.at("step"), 1);
   for (const char* key : {"loss", "grad_norm", "lr", "seconds", "tokens_per_second"})
     EXPECT_GT(first.at(key).get<double>(), 0) << key;
   EXPECT_FALSE(nlohmann::json::parse(readAll(path("t.json"))).empty());
@@ -79,6 +100,7 @@ TEST_F(RunCommand, MetricsSummaryJsonAndTraceAreComplete) {
   const Outcome json = run(bundle, {"--steps", "2", "--json"});
   expectSuccess(json);
   const nlohmann::json report = nlohmann::json::parse(json.out);
+  EXPECT_EQ(report.at("firstStep"), 1);
   EXPECT_EQ(report.at("losses").size(), 2u);
   EXPECT_GE(report.at("processPeakBytes"), report.at("arenaBytes"));
 }
@@ -176,7 +198,8 @@ TEST_F(RunCommand, CheckpointAtTheEndOfTrainingHasNothingToContinue) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectSuccess(run(bundle, {"--steps", "2", "--save", path("ckpt")}));
   expectRefusal(run(bundle, {"--steps", "2", "--resume", path("ckpt")}), 1,
-                {"nothing to do: ", "step-00000002.safetensors has done 2 steps"});
+                {"nothing to do: ", "step-00000002.safetensors has done 2 steps", "ends at step 2",
+                 "not from the checkpoint: give --steps 3 or more"});
 }
 
 TEST_F(RunCommand, UnwritableOutputsAreErrors) {

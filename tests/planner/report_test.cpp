@@ -1,3 +1,4 @@
+#include "ir/base/format.h"
 #include "planner/report.h"
 
 #include <gtest/gtest.h>

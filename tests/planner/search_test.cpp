@@ -1,3 +1,4 @@
+#include "ir/base/format.h"
 #include "planner/search.h"
 
 #include <gtest/gtest.h>

@@ -28,6 +28,7 @@ TEST(PerfettoJson, NamesProcessesThreadsAndSlices) {
   const auto& slice = events.back();
   EXPECT_EQ(slice["name"], "layer.forward");
   EXPECT_EQ(slice["pid"], 1);
+  EXPECT_EQ(slice["args"]["step"], 1);  // People count from 1.
   EXPECT_EQ(slice["ts"], 1000);
   EXPECT_EQ(slice["dur"], 2500);
   EXPECT_EQ(slice["args"]["task"], "F0.1");

@@ -62,13 +62,13 @@ TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
     EXPECT_EQ(result.error().code(), StatusCode::kUnavailable);
 
     const std::string awaited = "waiting for rank " + std::to_string(victim);
-    const std::string failed = "rank " + std::to_string(victim) + " failed: step 0";
+    const std::string failed = "rank " + std::to_string(victim) + " failed: step 1";
     int32_t witnesses = 0;
     for (int32_t rank = 0; rank < bundle.program.numRanks(); ++rank) {
       const Status& status = (*session)->rankStatuses()[static_cast<size_t>(rank)];
       if (rank == victim || status.ok()) continue;
       EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.message();
-      EXPECT_TRUE(status.message().starts_with("step 0, rank " + std::to_string(rank) + ": "))
+      EXPECT_TRUE(status.message().starts_with("step 1, rank " + std::to_string(rank) + ": "))
           << status.message();
       EXPECT_NE(status.message().find("instruction "), std::string::npos) << status.message();
       EXPECT_NE(status.message().find("waiting for rank "), std::string::npos) << status.message();

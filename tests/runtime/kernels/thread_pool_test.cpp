@@ -1,8 +1,11 @@
 #include "runtime/kernels/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -21,6 +24,24 @@ TEST(ThreadPool, RunsEveryPieceOnce) {
     }
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// A thousand stacks do not fit into 256 MiB of addresses: the pool reports it, and neither hangs
+// nor ends the process.
+TEST(ThreadPool, ThreadsThatCannotBeHadAreAnException) {
+  const auto makeInLittleMemory = [] {
+    const rlimit limit{256 << 20, 256 << 20};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(1);
+    try {
+      const ThreadPool pool(1000);
+    } catch (const std::system_error&) {
+      _exit(7);
+    }
+    _exit(2);
+  };
+  EXPECT_EXIT(makeInLittleMemory(), testing::ExitedWithCode(7), "");
+}
+#endif
 
 // Short jobs one after the other, so that helpers are late for most of them.
 TEST(ThreadPool, LateHelpersTakeNothingOfAnEarlierJob) {
