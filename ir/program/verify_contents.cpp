@@ -180,9 +180,16 @@ Status RoleMemory::execute(int32_t body, int32_t slot) {
   sent_.clear();
   for (const Instruction& in : code.instructions)
     if (in.kind == InstructionKind::kSend) sent_.push_back({span(in.buffers[0]), false});
+  // Scratch carries nothing into a task, from one iteration to the next, or out of a repeat.
+  std::vector<bool> forgets(code.instructions.size() + 1);
+  for (size_t i = 0; i < code.instructions.size(); ++i)
+    if (code.instructions[i].kind == InstructionKind::kRepeat)
+      forgets[i + 1] = forgets[i + 1 + at(code.instructions[i].length)] = true;
+  ++scope_;
   forEachInstruction(code, [&](int32_t i, int32_t layer) {
     if (!status.ok()) return;
     instruction_ = i;
+    scope_ += forgets[at(i)];
     place_.layer = layer;
     status = execute(code.instructions[at(i)]);
   });
@@ -230,6 +237,12 @@ Result<Content> RoleMemory::read(Span bytes, DType dtype, const std::string& nam
                                        piece.begin, piece.end));
       return;
     }
+    if (content->scope != 0 && content->scope != scope_) {
+      status = error("V6", fmt::format("reads {} (bytes {} to {}), where an earlier layer or task "
+                                       "has left what it no longer needed",
+                                       name, piece.begin, piece.end));
+      return;
+    }
     const bool whole = contains(content->written, bytes) || contains(bytes, content->written);
     if (content->dtype != dtype || !whole) {
       status =
@@ -272,8 +285,17 @@ bool RoleMemory::mayWrite(const Instruction& in, Region region, bool accumulates
   return false;
 }
 
-Status RoleMemory::write(Span bytes, const Content& content, const Instruction& in,
-                         bool accumulates) {
+// What an instruction leaves in a buffer. Memory that belongs to no slot is scratch, unless it is
+// persistent state.
+Content RoleMemory::contentOf(int32_t buffer) const {
+  const Buffer& b = role_.buffers[at(buffer)];
+  Content content{b.dtype, span(buffer), owner_};
+  content.scope = b.slotStride == 0 ? scope_ : 0;
+  return content;
+}
+
+Status RoleMemory::write(Content content, const Instruction& in, bool accumulates) {
+  const Span bytes = content.written;
   Status status;
   bool scratch = false;
   regions_.visit(bytes, [&](Span, const RegionOf* region) {
@@ -283,6 +305,7 @@ Status RoleMemory::write(Span bytes, const Content& content, const Instruction& 
   });
   TRIREME_RETURN_IF_ERROR(std::move(status));
   if (scratch) written_.push_back(bytes);
+  if (!scratch) content.scope = 0;
   for (auto& [sent, used] : sent_) used &= !overlap(sent, bytes);
   if (accumulates) accumulated_.assign(bytes, true);
   overlay_.assign(bytes, content);
@@ -290,9 +313,7 @@ Status RoleMemory::write(Span bytes, const Content& content, const Instruction& 
 }
 
 Status RoleMemory::write(const Instruction& in, size_t i) {
-  const Buffer& buffer = role_.buffers[at(in.buffers[i])];
-  const Span bytes = span(in.buffers[i]);
-  return write(bytes, {buffer.dtype, bytes, owner_}, in, false);
+  return write(contentOf(in.buffers[i]), in, false);
 }
 
 Status RoleMemory::send(const Instruction& in) {
@@ -326,20 +347,21 @@ Status RoleMemory::collective(const Instruction& in) {
         "V4", fmt::format("{} is already reduced over {}", source.name, groupKindName(in.group)));
   if (!reduces && content.partial)
     return error("V10", fmt::format("gathers {} before it is summed over tp", source.name));
-  const Span to = in.kind == InstructionKind::kAllReduce ? from : span(in.buffers[1]);
+  const int32_t target = in.buffers[in.kind == InstructionKind::kAllReduce ? 0 : 1];
+  const Span to = span(target);
   TRIREME_RETURN_IF_ERROR(checkParts(in, from, to, content));
   if (reduces) content.reduced |= bit;
   if (reduces && in.group == GroupKind::kTp) content.partial = false;
-  content.owner = owner_;
-  content.written = to;
   if (in.kind == InstructionKind::kReduceScatter && overlap(from, to)) {
     // What is left of the input belongs to other members.
-    Content rest = content;
+    Content rest = contentOf(in.buffers[0]);
     rest.garbage = true;
-    rest.written = from;
-    TRIREME_RETURN_IF_ERROR(write(from, rest, in, false));
+    TRIREME_RETURN_IF_ERROR(write(rest, in, false));
   }
-  return write(to, content, in, false);
+  Content result = contentOf(target);
+  result.reduced = content.reduced;
+  result.partial = content.partial;
+  return write(result, in, false);
 }
 
 // A part lies where its member's index says, and state is gathered and scattered among its own
@@ -425,9 +447,9 @@ Status RoleMemory::compute(const Instruction& in) {
           auto r = read(span(index), buffer.dtype, buffer.name);
           return r ? Status() : r.error();
         }());
-      Content content{buffer.dtype, span(index), owner_};
+      Content content = contentOf(index);
       content.partial = partial;
-      TRIREME_RETURN_IF_ERROR(write(span(index), content, in, accumulates));
+      TRIREME_RETURN_IF_ERROR(write(content, in, accumulates));
     }
   }
   return {};
@@ -579,11 +601,11 @@ Status RoleMemory::adamW(const Instruction& in) {
     return error("V9", "uses squares that are not summed over ranks");
   for (int32_t buffer : {bucket.master, bucket.moment1, bucket.moment2}) {
     if (buffer < 0) continue;
-    const Content content{role_.buffers[at(buffer)].dtype, span(buffer), owner_};
-    TRIREME_RETURN_IF_ERROR(write(span(buffer), content, in, false));
+    TRIREME_RETURN_IF_ERROR(write(contentOf(buffer), in, false));
   }
-  const Span own = ownPart(bucket, bucket.parameter);
-  return write(own, {role_.buffers[at(bucket.parameter)].dtype, own, owner_}, in, false);
+  Content own = contentOf(bucket.parameter);
+  own.written = ownPart(bucket, bucket.parameter);
+  return write(own, in, false);
 }
 
 }  // namespace trireme::program::verify

@@ -20,6 +20,7 @@ struct Content {
   uint8_t reduced = 0;   // bit per GroupKind
   bool partial = false;  // this rank's term of a sum over tp
   bool garbage = false;  // overwritten with nothing of use
+  int32_t scope = 0;     // scratch: the iteration or task that wrote it; 0: carried on
 };
 
 enum class Region : uint8_t { kParameter, kGradient, kState, kLoss };
@@ -63,7 +64,9 @@ class RoleMemory {
 
   Result<Content> read(Span bytes, DType dtype, const std::string& name);
   Result<Content> readGradient(const Instruction& in);
-  Status write(Span bytes, const Content& content, const Instruction& in, bool accumulates);
+  Content contentOf(int32_t buffer) const;
+  // Bytes: content.written.
+  Status write(Content content, const Instruction& in, bool accumulates);
   Status write(const Instruction& in, size_t i);
   bool mayWrite(const Instruction& in, Region region, bool accumulates) const;
 
@@ -85,6 +88,7 @@ class RoleMemory {
   Place place_;
   int32_t task_ = -1, body_ = -1, instruction_ = -1;
   Owner owner_ = Owner::kBase;
+  int32_t scope_ = 0;  // counts tasks, and iterations of their repeats
   bool workspaceShared_ = false;
   IntervalMap<RegionOf> regions_;
   IntervalMap<Content> base_;     // what a pass or the step finds

@@ -11,20 +11,13 @@ namespace {
 using namespace program;
 
 constexpr std::array<std::string_view, kNumMutationKinds> kNames = {
-    "drop instruction",  "duplicate instruction",
-    "swap instructions", "move across collective",
-    "drop wait",         "drop signal",
-    "change event",      "change stream",
-    "change peer",       "change virtual stage",
-    "change group",      "change segment",
-    "change operand",    "change repeat",
-    "change bucket",     "grow buffer",
-    "move buffer",       "change stride",
-    "shrink arena",      "drop task",
-    "duplicate task",    "swap tasks",
-    "change microbatch", "change slot",
-    "change chunk",      "change body",
-    "flip direction",
+    "drop instruction", "duplicate instruction", "swap instructions", "move across collective",
+    "drop wait",        "drop signal",           "change event",      "change stream",
+    "change peer",      "change virtual stage",  "change group",      "change segment",
+    "change operand",   "change repeat",         "change bucket",     "grow buffer",
+    "free early",       "move buffer",           "change stride",     "shrink arena",
+    "drop task",        "duplicate task",        "swap tasks",        "change microbatch",
+    "change slot",      "change chunk",          "change body",       "flip direction",
 };
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -62,6 +55,8 @@ class Mutator {
       case MutationKind::kChangeStride:
       case MutationKind::kShrinkArena:
         return changeMemory(kind);
+      case MutationKind::kFreeEarly:
+        return freeEarly();
       case MutationKind::kDropInstruction:
       case MutationKind::kDuplicateInstruction:
       case MutationKind::kSwapInstructions:
@@ -127,10 +122,13 @@ class Mutator {
       std::swap(code()[i], code()[i + 1]);
       return name;
     }
-    const int64_t c = pick(isSync);
-    if (c <= 0 || !plain(code()[at(c) - 1])) return "";
-    std::swap(code()[at(c)], code()[at(c) - 1]);
-    return fmt::format("move {} behind {}", in(at(c)), in(at(c) - 1));
+    const int64_t collective = pick(isSync);
+    const int64_t first = rng_() % 2 == 0 ? collective : collective - 1;
+    if (collective < 0 || first < 0 || at(first) + 1 == code().size()) return "";
+    if (!plain(code()[at(first)]) || !plain(code()[at(first) + 1])) return "";
+    if (code()[at(first)] == code()[at(first) + 1]) return "";
+    std::swap(code()[at(first)], code()[at(first) + 1]);
+    return fmt::format("move {} behind {}", in(at(first) + 1), in(at(first)));
   }
 
   std::string changeField(MutationKind kind) {
@@ -255,6 +253,33 @@ class Mutator {
                        : kind == MutationKind::kMoveBuffer ? "offset"
                                                            : "stride",
                        buffer.name);
+  }
+
+  // A buffer of an instruction gets the memory of one that is used before it and after it.
+  std::string freeEarly() {
+    const auto uses = [&](size_t i, int32_t b) {
+      return std::count(code()[i].buffers.begin(), code()[i].buffers.end(), b) > 0;
+    };
+    const int64_t i = pick([](const Instruction& s) { return !s.buffers.empty(); });
+    if (i < 0) return "";
+    const std::vector<int32_t>& operands = code()[at(i)].buffers;
+    Buffer& taker = role_.buffers[at(operands[below(operands.size())])];
+    std::vector<const Buffer*> alive;
+    for (size_t b = 0; b < role_.buffers.size(); ++b) {
+      const Buffer& buffer = role_.buffers[b];
+      bool before = false, after = false;
+      for (size_t k = 0; k < code().size(); ++k)
+        if (uses(k, static_cast<int32_t>(b))) (k < at(i) ? before : after) = true;
+      if (before && after && buffer.offset != taker.offset) alive.push_back(&buffer);
+    }
+    if (alive.empty()) return "";
+    const Buffer& freed = *alive[below(alive.size())];
+    taker.offset = freed.offset;
+    taker.layerStride = freed.layerStride;
+    taker.slotStride = freed.slotStride;
+    taker.tpStride = freed.tpStride;
+    taker.dpStride = freed.dpStride;
+    return fmt::format("{} at {} gets the memory of {}", taker.name, in(at(i)), freed.name);
   }
 
   std::string changeTask(MutationKind kind) {

@@ -12,7 +12,7 @@ enum class MutationKind {
   kDropInstruction,
   kDuplicateInstruction,
   kSwapInstructions,  // two neighbours, other than sends, receives and waits of different streams
-  kMoveInstruction,   // across the nearest collective
+  kMoveInstruction,   // from before a collective to behind it, or back
   kDropWait,
   kDropSignal,
   kChangeEvent,
@@ -25,6 +25,7 @@ enum class MutationKind {
   kChangeRepeat,
   kChangeBucket,
   kGrowBuffer,
+  kFreeEarly,  // another buffer gets the memory before the last use
   kMoveBuffer,
   kChangeStride,
   kShrinkArena,
