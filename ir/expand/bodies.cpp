@@ -64,8 +64,9 @@ void RoleBuilder::emitWait(Body& body, Stream stream, int32_t chunk, ChunkEvent 
 }
 
 // Moves the residual stream (or its gradient) at `offset` of the slot to or from the neighbour.
-void RoleBuilder::emitTransfer(Body& body, bool send, bool backwards, int32_t chunk,
-                               int64_t offset) {
+// Returns the buffer that is on the wire.
+int32_t RoleBuilder::emitTransfer(Body& body, bool send, bool backwards, int32_t chunk,
+                                  int64_t offset) {
   const auto p = static_cast<int32_t>(plan_.pp);
   const bool toNext = send != backwards;
   Instruction transfer;
@@ -78,17 +79,19 @@ void RoleBuilder::emitTransfer(Body& body, bool send, bool backwards, int32_t ch
   transfer.event = event(chunk, send ? (backwards ? kSentBackward : kSentForward)
                                      : (backwards ? kReceivedBackward : kReceivedForward));
   const char* name = backwards ? "gradient" : send ? "output" : "input";
-  transfer.buffers = {addBuffer(residualBuffer(name, chunk, offset, true))};
+  const int32_t buffer = addBuffer(residualBuffer(name, chunk, offset, true));
+  transfer.buffers = {buffer};
   body.instructions.push_back(std::move(transfer));
+  return buffer;
 }
 
-void RoleBuilder::emitGather(Body& body, int32_t chunk, int64_t offset) {
+// Makes what was received whole.
+void RoleBuilder::emitGather(Body& body, int32_t chunk, int64_t offset, int32_t received) {
   if (!plan_.scatterGather) return;
   Instruction gather;
   gather.kind = InstructionKind::kAllGather;
   gather.group = program::GroupKind::kTp;
-  gather.buffers = {addBuffer(residualBuffer("border", chunk, offset, true)),
-                    addBuffer(residualBuffer("border", chunk, offset, false))};
+  gather.buffers = {received, addBuffer(residualBuffer("border", chunk, offset, false))};
   body.instructions.push_back(std::move(gather));
 }
 
@@ -126,9 +129,9 @@ Body RoleBuilder::forward(int32_t chunk) {
   body.name = fmt::format("forward{}", chunk);
   if (!hasEmbedding(chunk)) {
     emitWait(body, Stream::kRecvForward, chunk, kComputedBackward);
-    emitTransfer(body, false, false, chunk, layout.residual);
+    const int32_t input = emitTransfer(body, false, false, chunk, layout.residual);
     emitWait(body, Stream::kCompute, chunk, kReceivedForward);
-    emitGather(body, chunk, layout.residual);
+    emitGather(body, chunk, layout.residual, input);
   }
   if (layout.tokens >= 0) {
     Instruction load;
@@ -161,9 +164,9 @@ Body RoleBuilder::backward(int32_t chunk) {
   } else {
     emitWait(body, Stream::kCompute, chunk, kSentForward);
     emitWait(body, Stream::kRecvBackward, chunk, gradientFree);
-    emitTransfer(body, false, true, chunk, layout.gradient);
+    const int32_t gradient = emitTransfer(body, false, true, chunk, layout.gradient);
     emitWait(body, Stream::kCompute, chunk, kReceivedBackward);
-    emitGather(body, chunk, layout.gradient);
+    emitGather(body, chunk, layout.gradient, gradient);
   }
   emitLayers(body, model_.layer.backward, chunk, true);
   if (hasEmbedding(chunk)) emitPass(body, model_.embedding.backward, Part::kEmbedding, chunk);

@@ -100,8 +100,9 @@ class RoleBuilder {
   void emitPass(program::Body& body, const PassCode& code, Part part, int32_t chunk);
   void emitLayers(program::Body& body, const PassCode& code, int32_t chunk, bool reversed);
   void emitWait(program::Body& body, program::Stream stream, int32_t chunk, ChunkEvent event);
-  void emitTransfer(program::Body& body, bool send, bool backwards, int32_t chunk, int64_t offset);
-  void emitGather(program::Body& body, int32_t chunk, int64_t offset);
+  int32_t emitTransfer(program::Body& body, bool send, bool backwards, int32_t chunk,
+                       int64_t offset);
+  void emitGather(program::Body& body, int32_t chunk, int64_t offset, int32_t received);
   program::EventRef event(int32_t chunk, ChunkEvent event) const;
   program::Body begin();
   program::Body step();

@@ -59,7 +59,8 @@ Status verifyProgram(const Program& program) {
   TRIREME_RETURN_IF_ERROR(checkCollectives(context));
   TRIREME_RETURN_IF_ERROR(checkProgress(context));
   TRIREME_RETURN_IF_ERROR(checkContents(context));
-  return checkRaces(context);
+  TRIREME_RETURN_IF_ERROR(checkRaces(context));
+  return checkUse(context);
 }
 
 }  // namespace trireme::program

@@ -1,22 +1,26 @@
 // Proves a program safe over all ranks.
 //
 // (V1)  indices (segments, buffers, buckets, bodies, chunks, groups, events, repeats) are in range,
-//       operand types match their buffers, and a segment sees the weights of its own layer
+//       operand types match their buffers, a segment sees the weights of its own layer, only
+//       transfers run beside the compute stream, and every buffer is used
 // (V2)  every access lies inside the arena, for every layer, slot, tp and dp index
 // (V3)  every send has its one receive: same tag, bytes and dtype; none is left over
-// (V4)  members of a group issue the same collectives (kind, op, elements, dtype) in one order, and
-//       none reduces what is already reduced
+// (V4)  members of a group issue the same collectives (kind, op, elements, dtype, and what has made
+//       the input) in one order, none reduces what is already reduced, and a microbatch is
+//       communicated over tp only
 // (V5)  no deadlock, even if a send blocks until it is received and a collective until all arrive
-// (V6)  nothing is read before it is written (in this step or as persistent state); a task sends
-//       what it has itself written and not used
-// (V7)  nothing is overwritten or freed while it is still needed: within a stream by order, and two
-//       accesses of overlapping bytes from different streams, one of them a write, are ordered by
-//       events
+// (V6)  nothing is read before it is written (in this step or as persistent state), nor from
+//       scratch that another task or iteration has written; a task sends what it has itself written
+//       and not used
+// (V7)  nothing is overwritten or freed while it is still needed: within a stream by order and by
+//       the buffer through which it was written, and two accesses of overlapping bytes from
+//       different streams, one of them a write, are ordered by events; a member sends its own part
 // (V8)  each (virtual stage, microbatch) has one forward and one backward, the latter after the
-// former on
-//       the same slot; a slot has one tenant at a time; a task computes every layer once
-// (V9)  exactly one step, after all backwards; every parameter gets its gradient, every bucket is
-//       reduced and stepped once, and the loss is summed
+//       former on the same slot, both in the order of microbatches and by bodies of that chunk and
+//       direction; a slot has one tenant at a time; a task computes every layer once
+// (V9)  exactly one step, after all backwards; every parameter is used and gets its gradient, every
+//       bucket is stepped once and reduced over everybody who holds a term and nobody else, the
+//       loss is summed, and every result is used
 // (V10) a term of a sum over tp is summed before anything else reads it
 //
 // A step starts when the previous one is complete. Persistent state: parameters, master weights and

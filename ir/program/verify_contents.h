@@ -1,7 +1,10 @@
 // What every byte of one rank's arena holds while its program is executed in issue order.
 // Internal to ir/program; see verify_contents.cpp.
 #pragma once
+#include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/base/status.h"
@@ -20,8 +23,22 @@ struct Content {
   uint8_t reduced = 0;   // bit per GroupKind
   bool partial = false;  // this rank's term of a sum over tp
   bool garbage = false;  // overwritten with nothing of use
-  int32_t scope = 0;     // scratch: the iteration or task that wrote it; 0: carried on
+  bool scratch = false;  // gone when its scope ends
+  int32_t buffer = -1;   // through which it was written; -1: persistent state
+  int32_t scope = 0;     // in which it was written: a task, or an iteration of its repeat
+  int32_t value = -1;    // index into RoleMemory::values_
+  int32_t version = 0;   // counts writes
 };
+
+// A result that somebody has to use.
+struct Value {
+  int32_t task = -1, body = -1, instruction = -1, buffer = -1;
+  bool used = false;
+};
+
+inline uint8_t groupBit(GroupKind kind) {
+  return static_cast<uint8_t>(1u << static_cast<int>(kind));
+}
 
 enum class Region : uint8_t { kParameter, kGradient, kState, kLoss };
 
@@ -35,7 +52,7 @@ class RoleMemory {
   Status pass(int32_t forward, int32_t backward);
   Status step();
   // After all passes.
-  Status checkGradients() const;
+  Status checkParameters() const;
 
   // Of the latest pass: what its forward leaves for its backward, and all that it writes.
   const std::vector<Span>& exposed() const { return exposed_; }
@@ -62,9 +79,13 @@ class RoleMemory {
   Status sumSquares(const Instruction& in);
   Status adamW(const Instruction& in);
 
-  Result<Content> read(Span bytes, DType dtype, const std::string& name);
+  // What the bytes hold; all of the buffer's by default.
+  Result<Content> read(int32_t buffer, std::optional<Span> part = std::nullopt);
+  Status checkContent(int32_t buffer, Span bytes, Span piece, const Content* content) const;
   Result<Content> readGradient(const Instruction& in);
   Content contentOf(int32_t buffer) const;
+  Content resultIn(int32_t buffer);
+  Status checkUsed() const;
   // Bytes: content.written.
   Status write(Content content, const Instruction& in, bool accumulates);
   Status write(const Instruction& in, size_t i);
@@ -77,8 +98,9 @@ class RoleMemory {
   bool maySucceed(const Instruction& in, const Segment& segment, int32_t first,
                   int32_t second) const;
   const Parameter* parameterAt(int32_t buffer, bool gradient, int32_t* layer = nullptr) const;
-  Status checkWeights(const Instruction& in, const Segment& segment) const;
-  bool givesPartial(const Instruction& in, const Segment& segment, const SegmentOp& op) const;
+  Status checkWeights(const Instruction& in, const Segment& segment);
+  bool givesPartial(const Instruction& in, const Segment& segment, const SegmentOp& op,
+                    size_t output) const;
   bool isTied(int32_t bucket) const;
 
   const Context& context_;
@@ -89,12 +111,17 @@ class RoleMemory {
   int32_t task_ = -1, body_ = -1, instruction_ = -1;
   Owner owner_ = Owner::kBase;
   int32_t scope_ = 0;  // counts tasks, and iterations of their repeats
+  int32_t version_ = 0;
   bool workspaceShared_ = false;
   IntervalMap<RegionOf> regions_;
-  IntervalMap<Content> base_;     // what a pass or the step finds
-  IntervalMap<Content> overlay_;  // what it has written
-  IntervalMap<bool> accumulated_;
+  IntervalMap<Content> base_;      // what a pass or the step finds
+  IntervalMap<Content> overlay_;   // what it has written
+  IntervalMap<bool> accumulated_;  // by passes; is it this rank's term of a sum over tp?
+  IntervalMap<bool> used_;         // parameters that passes have read
   std::vector<Span> exposed_, written_;
+  std::vector<Value> values_;  // of the pass or the step
+  // Of the pass, per (buffer, address): the version that was written, or that the forward has seen.
+  std::map<std::pair<int32_t, int64_t>, int32_t> seen_;
   std::vector<std::pair<Span, bool>>
       sent_;  // of the body: what it sends; read since it was written?
 };

@@ -92,6 +92,9 @@ class BodyCheck {
         TRIREME_RETURN_IF_ERROR(checkRepeat(i, in, repeatEnd));
         repeatEnd = i + 1 + in.length;
       }
+      const bool transfer = in.kind == InstructionKind::kSend || in.kind == InstructionKind::kRecv;
+      if (in.stream != Stream::kCompute && !transfer && in.kind != InstructionKind::kWait)
+        return error(i, "only sends, receives and waits run beside the compute stream");
       TRIREME_RETURN_IF_ERROR(checkInstruction(i, in));
     }
     return {};
@@ -393,6 +396,23 @@ Status checkRanks(const Program& program) {
   return {};
 }
 
+Status checkUseOf(const Role& role) {
+  std::vector<bool> used(role.buffers.size());
+  const auto use = [&](int32_t buffer) {
+    if (buffer >= 0) used[at(buffer)] = true;
+  };
+  for (int32_t b : {role.loss, role.squares, role.workspace}) use(b);
+  for (const Bucket& b : role.buckets)
+    for (int32_t buffer : {b.parameter, b.gradient, b.master, b.moment1, b.moment2}) use(buffer);
+  for (const Body& body : role.bodies)
+    for (const Instruction& in : body.instructions)
+      for (int32_t buffer : in.buffers) use(buffer);
+  const auto idle = std::find(used.begin(), used.end(), false);
+  if (idle == used.end()) return {};
+  return v1("role {}: nothing uses buffer {}", role.name,
+            role.buffers[at(idle - used.begin())].name);
+}
+
 }  // namespace
 
 Status checkIndices(const Program& program) {
@@ -417,6 +437,15 @@ Status checkIndices(const Program& program) {
   for (const Role& role : program.roles) TRIREME_RETURN_IF_ERROR(checkRole(program, role));
   TRIREME_RETURN_IF_ERROR(checkGroups(program));
   return checkRanks(program);
+}
+
+// What has a place is used: otherwise something was left out.
+Status checkUse(const Context& context) {
+  for (const RoleRanks& ranks : context.roles)
+    if (ranks.first >= 0)
+      TRIREME_RETURN_IF_ERROR(
+          checkUseOf(context.program.roles[at(context.program.ranks[at(ranks.first)].role)]));
+  return {};
 }
 
 }  // namespace trireme::program::verify

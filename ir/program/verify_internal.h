@@ -39,5 +39,6 @@ Status checkProgress(const Context& context);     // (V5)
 Status checkContents(const Context& context);     // (V6), (V7) within a stream, (V9) of buckets
 Status checkRaces(const Context& context);        // (V7) between streams
 Status checkTasks(const Context& context);        // (V8), (V9)
+Status checkUse(const Context& context);          // (V1) of buffers that nobody uses
 
 }  // namespace trireme::program::verify

@@ -128,8 +128,48 @@ struct Collective {
   ReduceOp reduce;
   int64_t elements;  // of the whole tensor
   DType dtype;
+  std::array<int32_t, 3> origin;
   bool operator==(const Collective&) const = default;
 };
+
+// The bucket whose gradients or parameters a buffer shows; -1: none.
+int32_t bucketAt(const Role& role, int32_t buffer) {
+  const int64_t offset = role.buffers[at(buffer)].offset;
+  for (size_t b = 0; b < role.buckets.size(); ++b)
+    for (int32_t part : {role.buckets[b].gradient, role.buckets[b].parameter})
+      if (role.buffers[at(part)].offset == offset) return static_cast<int32_t>(b);
+  return -1;
+}
+
+// What the collective of a body reads, in terms that do not depend on addresses: of a bucket its
+// first parameter, and over which groups it is reduced; else the operand of the segment, or the
+// kind of the instruction, that has made it.
+std::array<int32_t, 3> originOf(const Program& program, const Role& role, const Body& body,
+                                int32_t i) {
+  const int32_t source = body.instructions[at(i)].buffers[0];
+  if (const int32_t bucket = bucketAt(role, source); bucket >= 0) {
+    int32_t first = INT32_MAX, groups = 0;
+    for (const Parameter& p : role.parameters)
+      if (p.bucket == bucket) first = std::min(first, p.logicalIndex);
+    for (int32_t k = 0; k < i; ++k) {
+      const Instruction& in = body.instructions[at(k)];
+      if (isCollective(in.kind) && bucketAt(role, in.buffers[0]) == bucket)
+        groups |= 1 << static_cast<int>(in.group);
+    }
+    return {0, first, groups};
+  }
+  for (int32_t k = i - 1; k >= 0; --k) {
+    const Instruction& in = body.instructions[at(k)];
+    const auto found = std::find(in.buffers.begin(), in.buffers.end(), source);
+    if (found == in.buffers.end()) continue;
+    if (in.kind != InstructionKind::kCompute) return {1, static_cast<int32_t>(in.kind), 0};
+    const auto operand = static_cast<int32_t>(found - in.buffers.begin());
+    for (const SegmentOp& op : program.segments[at(in.segment)].ops)
+      if (std::find(op.outputs.begin(), op.outputs.end(), operand) != op.outputs.end())
+        return {2, in.segment, operand};
+  }
+  return {3, 0, 0};
+}
 
 struct Issued {
   Collective what;
@@ -146,7 +186,10 @@ std::vector<Issued> collectivesOf(const Program& program, int32_t role, GroupKin
       const Buffer& full =
           r.buffers[at(in.buffers[in.kind == InstructionKind::kAllGather ? 1 : 0])];
       ofBody[b].push_back(
-          {{in.kind, in.reduce, full.elements, full.dtype}, 0, static_cast<int32_t>(b), i});
+          {{in.kind, in.reduce, full.elements, full.dtype, originOf(program, r, r.bodies[b], i)},
+           0,
+           static_cast<int32_t>(b),
+           i});
     });
   std::vector<Issued> all;
   for (size_t t = 0; t < r.tasks.size(); ++t)
@@ -172,6 +215,12 @@ Status compare(const Context& context, GroupKind kind, int32_t firstRole, int32_
       return violation("V4", place(secondRole, second[i]),
                        fmt::format("{} does not take part in {} collective {}",
                                    where(context, firstRole, -1), groupKindName(kind), i));
+    Collective other = second[i].what;
+    other.origin = first[i].what.origin;
+    if (first[i].what == other && !(first[i].what == second[i].what))
+      return violation("V4", place(firstRole, first[i]),
+                       fmt::format("{} collective {} is not of what {} gives to it",
+                                   groupKindName(kind), i, place(secondRole, second[i])));
     if (!(first[i].what == second[i].what))
       return violation(
           "V4", place(firstRole, first[i]),

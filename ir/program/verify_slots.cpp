@@ -132,7 +132,7 @@ class SlotCheck {
         for (Span span : memory.exposed()) needs_.push_back({span, static_cast<int32_t>(i)});
         for (Span span : memory.written()) writes_.push_back({span, static_cast<int32_t>(i)});
       }
-      TRIREME_RETURN_IF_ERROR(memory.checkGradients());
+      TRIREME_RETURN_IF_ERROR(memory.checkParameters());
       TRIREME_RETURN_IF_ERROR(copies ? checkPrivate() : checkConflicts());
     }
     return step ? memory.step() : Status();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "ir/program/verify_internal.h"
@@ -61,9 +62,11 @@ class TaskCheck {
       return violation("V8", where(context_, index_, -1),
                        fmt::format("{} forwards and backwards, expected {} x {} microbatches x 2",
                                    passes, chunks, microbatches_));
+    TRIREME_RETURN_IF_ERROR(checkBodies());
     TRIREME_RETURN_IF_ERROR(checkRepeats());
     forwardSlot_.assign(at(chunks * microbatches_), kNotYet);
     tenants_.resize(role_.chunks.size());
+    next_.resize(role_.chunks.size());
     for (task_ = 0; task_ < static_cast<int32_t>(role_.tasks.size()); ++task_) {
       const TaskRecord& task = role_.tasks[at(task_)];
       if (task.direction == Direction::kStep) {
@@ -78,6 +81,22 @@ class TaskCheck {
 
  private:
   static constexpr int32_t kNotYet = -1, kDone = -2;
+
+  // A body is of one chunk and one direction.
+  Status checkBodies() const {
+    std::vector<int32_t> firstTask(role_.bodies.size(), -1);
+    for (size_t t = 0; t < role_.tasks.size(); ++t) {
+      const TaskRecord& task = role_.tasks[t];
+      int32_t& known = firstTask[at(task.body)];
+      if (known < 0) known = static_cast<int32_t>(t);
+      const TaskRecord& first = role_.tasks[at(known)];
+      if (first.chunk != task.chunk || first.direction != task.direction)
+        return violation("V8", where(context_, index_, static_cast<int32_t>(t)),
+                         fmt::format("runs body {}, which is that of {}",
+                                     role_.bodies[at(task.body)].name, taskName(first)));
+    }
+    return {};
+  }
 
   // What is repeated in a pass is repeated for every layer of its chunk.
   Status checkRepeats() const {
@@ -110,8 +129,10 @@ class TaskCheck {
     std::vector<int32_t>& tenants = tenants_[at(task.chunk)];
     if (at(task.slot) >= tenants.size()) tenants.resize(at(task.slot) + 1, -1);
     int32_t& tenant = tenants[at(task.slot)];
+    int32_t& next = next_[at(task.chunk)][task.direction == Direction::kForward ? 0 : 1];
     if (task.direction == Direction::kForward) {
       if (slot != kNotYet) return error("V8", "a second forward of this microbatch");
+      if (task.microbatch != next++) return outOfOrder(next - 1);
       if (tenant >= 0)
         return error("V8",
                      fmt::format("slot {} still belongs to microbatch {}", task.slot, tenant));
@@ -124,9 +145,17 @@ class TaskCheck {
     if (slot != task.slot)
       return error("V8",
                    fmt::format("on slot {}, but its forward was on slot {}", task.slot, slot));
+    if (task.microbatch != next++) return outOfOrder(next - 1);
     slot = kDone;
     tenant = -1;
     return {};
+  }
+
+  // Sums of another order are other numbers.
+  Status outOfOrder(int32_t expected) const {
+    return error("V8", fmt::format("comes before microbatch {}: losses and gradients are summed in "
+                                   "the order of microbatches",
+                                   expected));
   }
 
   // Tasks of the step come first (to prepare the accumulators) or last (the step proper).
@@ -162,6 +191,7 @@ class TaskCheck {
   int64_t numPasses_ = 0;
   int32_t numSteps_ = 0, numBegins_ = 0;
   std::vector<int32_t> forwardSlot_;           // [chunk][microbatch]: slot, kNotYet or kDone
+  std::vector<std::array<int32_t, 2>> next_;   // [chunk][forward, backward]: microbatch
   std::vector<std::vector<int32_t>> tenants_;  // [chunk][slot]: microbatch, -1 if free
 };
 

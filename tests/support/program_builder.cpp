@@ -109,6 +109,7 @@ class RoleMaker {
     target_ = add("target", DType::kF32, kTokens);
     role_.workspace = add("workspace", DType::kI32, 16);
     addBodies();
+    dropIdleBuffers();
   }
   Role take() { return std::move(role_); }
 
@@ -117,6 +118,29 @@ class RoleMaker {
   int32_t virtualStage(int32_t c) const { return c * shape_.pp + stage_; }
   bool hasEmbedding(int32_t c) const { return virtualStage(c) == 0; }
   bool hasHead(int32_t c) const { return virtualStage(c) == virtualStages() - 1; }
+
+  // The buffers that only gave a place to others.
+  void dropIdleBuffers() {
+    std::vector<int32_t*> uses = {&role_.loss, &role_.squares, &role_.workspace};
+    for (Bucket& b : role_.buckets)
+      for (int32_t* buffer : {&b.parameter, &b.gradient, &b.master, &b.moment1, &b.moment2})
+        uses.push_back(buffer);
+    for (Body& body : role_.bodies)
+      for (Instruction& in : body.instructions)
+        for (int32_t& buffer : in.buffers) uses.push_back(&buffer);
+    std::vector<int32_t> number(role_.buffers.size(), -1);
+    std::vector<Buffer> kept;
+    for (int32_t* use : uses) {
+      if (*use < 0) continue;
+      int32_t& n = number[at(*use)];
+      if (n < 0) {
+        n = static_cast<int32_t>(kept.size());
+        kept.push_back(role_.buffers[at(*use)]);
+      }
+      *use = n;
+    }
+    role_.buffers = std::move(kept);
+  }
 
   // The lowest free slot of the chunk, from a forward to its backward.
   void assignSlots(const std::vector<Pass>& order) {

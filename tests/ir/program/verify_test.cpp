@@ -5,10 +5,10 @@
 
 #include <chrono>
 #include <functional>
-#include <optional>
 
 #include "ir/program/walk.h"
 #include "tests/support/program_builder.h"
+#include "tests/support/program_edit.h"
 
 namespace trireme::program {
 namespace {
@@ -17,7 +17,11 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+using trireme::testing::bufferNamed;
 using trireme::testing::buildPipeline;
+using trireme::testing::callOf;
+using trireme::testing::code;
+using trireme::testing::find;
 using trireme::testing::PipelineShape;
 
 constexpr int kForward = 2, kBackward = 3;  // bodies of chunk 0
@@ -27,26 +31,8 @@ Program sample() { return buildPipeline({2, 2, 2, 1, 2, 6, true}); }
 
 std::string errorOf(const Program& program) { return verifyProgram(program).message(); }
 
-std::vector<Instruction>& code(Program& p, int role, int body) {
-  return p.roles[static_cast<size_t>(role)].bodies[static_cast<size_t>(body)].instructions;
-}
-
-// The first instruction of a kind (and, if given, on a stream).
-Instruction& find(Program& p, int role, int body, InstructionKind kind,
-                  std::optional<Stream> stream = std::nullopt) {
-  for (Instruction& in : code(p, role, body))
-    if (in.kind == kind && (!stream || in.stream == *stream)) return in;
-  throw std::runtime_error("no such instruction");
-}
-
 void remove(Program& p, int role, int body, const std::function<bool(const Instruction&)>& which) {
   ASSERT_EQ(std::erase_if(code(p, role, body), which), 1u);
-}
-
-Buffer& bufferNamed(Program& p, int role, const std::string& name) {
-  for (Buffer& b : p.roles[static_cast<size_t>(role)].buffers)
-    if (b.name == name) return b;
-  throw std::runtime_error("no buffer " + name);
 }
 
 TEST(Verify, AcceptsEveryPipeline) {
@@ -367,12 +353,10 @@ TEST(Verify, V9ParametersAreGatheredBeforeTheStep) {
 
 TEST(Verify, V9ParameterGetsNoGradient) {
   Program p = sample();
-  std::vector<Instruction>& body = code(p, 0, kBackward);
-  std::erase_if(body, [&](const Instruction& in) {
-    return in.kind == InstructionKind::kCompute &&
-           p.segments[static_cast<size_t>(in.segment)].name == "embedding.backward";
-  });
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V9)"), HasSubstr("embedding")));
+  const size_t call = callOf(p, 0, kBackward, "layer.backward.0");
+  const int32_t segment = code(p, 0, kBackward)[call].segment;
+  p.segments[static_cast<size_t>(segment)].ops.pop_back();
+  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V9)"), HasSubstr("layers.{}.w1 (layer 0) gets no")));
 }
 
 TEST(Verify, V10TermIsReadBeforeItIsSummed) {
