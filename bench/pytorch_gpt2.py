@@ -40,6 +40,14 @@ class Gpt2(torch.nn.Module):
         self.words, self.positions = torch.nn.Embedding(vocab, h), torch.nn.Embedding(context, h)
         self.blocks = torch.nn.ModuleList(Block(h, heads) for _ in range(layers))
         self.norm = torch.nn.LayerNorm(h)
+        # As published. PyTorch's own N(0, 1) for embeddings gives logits so large that most of the
+        # gradient is denormal, and products of denormals run ten times slower.
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                residual = name.endswith(("out.weight", "down.weight"))
+                torch.nn.init.normal_(parameter, 0.0, 0.02 / (2 * layers) ** 0.5 if residual else 0.02)
+            elif name.endswith("bias"):
+                torch.nn.init.zeros_(parameter)
 
     def forward(self, ids, labels):
         t = ids.shape[1]

@@ -21,39 +21,46 @@ constexpr int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Blocks of the matrix product (runtime/kernels/gemm.h). A packed block of b is about 1.2 MB, which
-// leaves room for c in a second-level cache of 2 MiB. All bounds hold for every kind of tile.
-struct GemmBlocking {
-  static constexpr int64_t kVectorDepth = 384;
-  static constexpr int64_t kAmxDepth = 768;
-  static constexpr int64_t kPad = 32;            // elements between the rows of a panel of a
-  static constexpr int64_t kMaxTileCols = 32;    // every tile is a divisor of it wide
-  static constexpr int64_t kPanelBytes = 53248;  // one panel of a
-  static constexpr int64_t kEdgeBytes = 4096;    // one tile of c
-  static constexpr int64_t kStagedRows = 256;    // rows of c kept in f32 until they are rounded
-
-  static constexpr int64_t columns(int64_t elementBytes) { return elementBytes == 8 ? 384 : 768; }
-
-  static constexpr int64_t blockBytes(int64_t n, int64_t k, int64_t elementBytes) {
-    const int64_t cols = std::min(columns(elementBytes), roundUp(n, kMaxTileCols));
-    const int64_t vector = std::min(kVectorDepth, k) * std::max<int64_t>(elementBytes, 4);
-    const int64_t amx = elementBytes == 2 ? std::min(kAmxDepth, roundUp(k, 32)) * 2 : 0;
-    return cols * std::max(vector, amx);
-  }
-};
-
 struct GemmShape {
   int64_t m, n, k;
   int64_t elementBytes;  // of the factors
   bool staged;           // the product is rounded to fewer bits than it is summed in
 };
 
+// Blocks of the matrix product (runtime/kernels/gemm.h). The packed block of one factor is about
+// 1.2 MB, which leaves room for the rest in a second-level cache of 2 MiB. All bounds hold for
+// every kind of tile.
+struct GemmBlocking {
+  static constexpr int64_t kVectorDepth = 384;   // of a slice
+  static constexpr int64_t kAmxDepth = 768;      // no larger in bytes than a slice for vectors
+  static constexpr int64_t kPad = 32;            // elements between the rows of a panel of a
+  static constexpr int64_t kMaxTile = 32;        // rows and columns
+  static constexpr int64_t kBlockCols = 768;     // of a block of b, which only AMX has
+  static constexpr int64_t kPanelBytes = 53248;  // one panel of the factor that has no block
+  static constexpr int64_t kEdgeBytes = 4096;    // one tile of c
+  static constexpr int64_t kStagedRows = 512;    // of c, kept in f32 until rounded
+  static constexpr int64_t kStagedCols = 384;
+
+  static constexpr int64_t blockRows(int64_t elementBytes) { return elementBytes == 8 ? 384 : 768; }
+
+  static constexpr int64_t blockBytes(const GemmShape& shape) {
+    const int64_t height = blockRows(shape.elementBytes);
+    const int64_t slices = roundUp(shape.k, kVectorDepth) / kVectorDepth;
+    const int64_t rows =
+        std::min(height, (std::min(height, shape.m) + kMaxTile) * slices) + kMaxTile;
+    const int64_t ofA =
+        rows * (kVectorDepth + kPad) * std::max<int64_t>(shape.elementBytes, sizeof(float));
+    const int64_t ofB = std::min(kBlockCols, roundUp(shape.n, kMaxTile)) *
+                        std::min(kAmxDepth, roundUp(shape.k, kMaxTile)) * 2;
+    return roundUp(shape.elementBytes == 2 ? std::max(ofA, ofB) : ofA, 64);
+  }
+};
+
 // Scratch of a product on one thread, and of one that is divided over threads.
 constexpr int64_t gemmScratchBytes(const GemmShape& shape) {
   const int64_t staged = std::min(GemmBlocking::kStagedRows, shape.m) *
-                         std::min(GemmBlocking::columns(shape.elementBytes), shape.n) * 4;
-  return roundUp(GemmBlocking::blockBytes(shape.n, shape.k, shape.elementBytes), 64) +
-         GemmBlocking::kPanelBytes + GemmBlocking::kEdgeBytes +
+                         std::min(GemmBlocking::kStagedCols, shape.n) * 4;
+  return GemmBlocking::blockBytes(shape) + GemmBlocking::kPanelBytes + GemmBlocking::kEdgeBytes +
          (shape.staged ? roundUp(staged, 64) : 0) + 64;
 }
 constexpr int64_t parallelGemmScratchBytes(const GemmShape& shape) {

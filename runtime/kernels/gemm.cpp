@@ -23,8 +23,8 @@ const GemmEngine<T, SumOf<T>>& engineOf() {
 
 template <typename Sum>
 struct Scratch {
-  char* block;  // of b: panels, each of a tile's columns
-  char* panel;  // of a
+  char* block;  // packed panels of one factor
+  char* panel;  // a packed panel of the other
   Sum* edge;    // a whole tile of c
   Sum* staged;  // rows of c before they are rounded
 };
@@ -33,99 +33,199 @@ template <typename T, typename C>
 Scratch<SumOf<T>> divideScratch(void* scratch, const GemmCall<T, C>& call) {
   const auto address = (reinterpret_cast<uintptr_t>(scratch) + 63) & ~uintptr_t{63};
   char* block = reinterpret_cast<char*>(address);
-  char* panel = block + roundUp(GemmBlocking::blockBytes(call.n, call.k, sizeof(T)), 64);
+  char* panel = block + GemmBlocking::blockBytes(call.shape());
   char* edge = panel + GemmBlocking::kPanelBytes;
   char* staged = edge + GemmBlocking::kEdgeBytes;
   using Sum = SumOf<T>;
   return {block, panel, reinterpret_cast<Sum*>(edge), reinterpret_cast<Sum*>(staged)};
 }
 
-// A multiple of every engine's depthMultiple.
-constexpr int64_t kPackedRows = 32;
+struct Range {
+  int64_t begin, size;
 
-// Columns [col, col + cols) and depths [first, first + depth) of a product.
-struct Block {
-  int64_t col, cols, first, depth;
+  int64_t end() const { return begin + size; }
 };
 
-template <typename T>
-struct Product {
-  using Sum = SumOf<T>;
-  const GemmEngine<T, Sum>& engine;
-  GemmCall<T, Sum> call;
-  Scratch<Sum> scratch;
+Range pieceFrom(int64_t begin, int64_t size, const Range& whole) {
+  return {begin, std::min(size, whole.end() - begin)};
+}
 
-  void multiply(const Block& block) const {
-    const int64_t packedDepth = roundUp(block.depth, engine.depthMultiple);
-    packB(block, packedDepth);
-    for (int64_t i = 0; i < call.m; i += engine.rows) {
-      const int64_t rows = std::min(engine.rows, call.m - i);
-      const auto pack = byRows() ? engine.packByRows : engine.packByColumns;
-      pack(call.a.at(i, block.first), block.depth, rows, scratch.panel);
-      for (int64_t j = 0; j < block.cols; j += engine.cols) tile(block, packedDepth, i, j, rows);
-    }
+constexpr int64_t kPackedDepths = 32;  // a multiple of every depthMultiple
+
+// A block of one factor is packed as a whole, and a panel of the other right before its only use.
+// A slice is some depths, of which the engine sums up all before it adds to c.
+template <typename T, typename C>
+class Product {
+ public:
+  using Sum = SumOf<T>;
+
+  Product(const GemmEngine<T, Sum>& engine, const GemmCall<T, C>& call, const Scratch<Sum>& scratch)
+      : engine_(engine), call_(call), scratch_(scratch) {}
+
+  void run() {
+    if (engine_.blockOfB)
+      runByBlocksOfB();
+    else
+      runByBlocksOfA();
   }
 
  private:
-  bool byRows() const { return call.a.colStride == 1; }
-  char* panelOfB(int64_t j, int64_t packedDepth) const {
-    return scratch.block + j * packedDepth * engine.packedElementBytes;
+  const GemmEngine<T, Sum>& engine_;
+  const GemmCall<T, C> call_;
+  const Scratch<Sum> scratch_;
+  NextOperands next_;
+
+  bool byRows() const { return call_.a.colStride == 1; }
+  int64_t panelOfABytes() const {
+    return engine_.rows * (engine_.depth + GemmBlocking::kPad) * engine_.packedElementBytes;
+  }
+  int64_t panelOfBBytes(int64_t packedDepth) const {
+    return engine_.cols * packedDepth * engine_.packedElementBytes;
+  }
+  int64_t packedDepth(const Range& slice) const {
+    return roundUp(slice.size, engine_.depthMultiple);
+  }
+
+  // Each element of b comes from memory once per block, and is fetched while the panel before its
+  // own is used.
+  void runByBlocksOfA() {
+    const int64_t height = GemmBlocking::blockRows(sizeof(T));
+    for (int64_t row = 0; row < call_.m; row += height) {
+      const Range rows = pieceFrom(row, height, {0, call_.m});
+      const int64_t slices = std::max<int64_t>(1, height / roundUp(rows.size, engine_.rows));
+      for (int64_t k = 0; k < call_.k; k += slices * engine_.depth)
+        multiplyBlockOfA(rows, pieceFrom(k, slices * engine_.depth, {0, call_.k}));
+    }
+  }
+
+  void multiplyBlockOfA(const Range& rows, const Range& depths) {
+    const int64_t tiles = (rows.size + engine_.rows - 1) / engine_.rows;
+    const int64_t sliceBytes = tiles * panelOfABytes();
+    char* packed = scratch_.block;
+    for (int64_t k = depths.begin; k < depths.end(); k += engine_.depth, packed += sliceBytes)
+      packRows(rows, pieceFrom(k, engine_.depth, depths), packed);
+    for (int64_t col = 0; col < call_.n; col += engine_.cols) {
+      const Range cols = pieceFrom(col, engine_.cols, {0, call_.n});
+      packed = scratch_.block;
+      for (int64_t k = depths.begin; k < depths.end(); k += engine_.depth, packed += sliceBytes) {
+        const Range slice = pieceFrom(k, engine_.depth, depths);
+        engine_.packB(call_.b.at(k, col), slice.size, cols.size, scratch_.panel);
+        next_.b = slice.end() < depths.end()
+                      ? panelOfB(pieceFrom(slice.end(), engine_.depth, depths), col)
+                      : panelOfB(pieceFrom(depths.begin, engine_.depth, depths), cols.end());
+        next_.b.spread(tiles * (slice.size / engine_.fetchDepth));
+        multiplyColumns(rows, cols, slice, packed);
+      }
+    }
+  }
+
+  void multiplyColumns(const Range& rows, const Range& cols, const Range& slice,
+                       const char* packed) {
+    for (int64_t row = rows.begin; row < rows.end(); row += engine_.rows) {
+      fetchTileOfC(row + engine_.rows, cols.begin, slice);
+      multiplyTile(pieceFrom(row, engine_.rows, rows), cols, slice, packed, scratch_.panel);
+      packed += panelOfABytes();
+    }
+  }
+
+  // In the order in which a lies in memory: along its rows, or some columns at a time.
+  void packRows(const Range& rows, const Range& slice, char* packed) const {
+    const auto pack = byRows() ? engine_.packByRows : engine_.packByColumns;
+    const int64_t step = byRows() ? slice.size : kPackedDepths;
+    for (int64_t k = 0; k < slice.size; k += step) {
+      char* panel = packed;
+      for (int64_t row = rows.begin; row < rows.end(); row += engine_.rows) {
+        pack(call_.a.at(row, slice.begin + k), k, std::min(step, slice.size - k),
+             std::min(engine_.rows, rows.end() - row), panel);
+        panel += panelOfABytes();
+      }
+    }
+  }
+
+  // For an engine so fast that panels have to come from the second-level cache in order.
+  void runByBlocksOfB() {
+    const int64_t width = GemmBlocking::kBlockCols;
+    for (int64_t col = 0; col < call_.n; col += width)
+      for (int64_t k = 0; k < call_.k; k += engine_.depth)
+        multiplyBlockOfB(pieceFrom(col, width, {0, call_.n}),
+                         pieceFrom(k, engine_.depth, {0, call_.k}));
+  }
+
+  void multiplyBlockOfB(const Range& cols, const Range& slice) {
+    packCols(cols, slice);
+    const auto pack = byRows() ? engine_.packByRows : engine_.packByColumns;
+    for (int64_t row = 0; row < call_.m; row += engine_.rows) {
+      const Range rows = pieceFrom(row, engine_.rows, {0, call_.m});
+      pack(call_.a.at(row, slice.begin), 0, slice.size, rows.size, scratch_.panel);
+      const char* panel = scratch_.block;
+      for (int64_t col = cols.begin; col < cols.end(); col += engine_.cols) {
+        fetchTileOfC(row, col + engine_.cols, slice);
+        multiplyTile(rows, pieceFrom(col, engine_.cols, cols), slice, scratch_.panel, panel);
+        panel += panelOfBBytes(packedDepth(slice));
+      }
+    }
   }
 
   // In the order in which b lies in memory: down its columns, or some rows at a time across them.
-  void packB(const Block& block, int64_t packedDepth) const {
-    const int64_t step = call.b.colStride == 1 ? kPackedRows : block.depth;
-    for (int64_t k = 0; k < block.depth; k += step)
-      for (int64_t j = 0; j < block.cols; j += engine.cols)
-        engine.packB(call.b.at(block.first + k, block.col + j), std::min(step, block.depth - k),
-                     std::min(engine.cols, block.cols - j),
-                     panelOfB(j, packedDepth) + k * engine.cols * engine.packedElementBytes);
+  void packCols(const Range& cols, const Range& slice) const {
+    const int64_t step = call_.b.colStride == 1 ? kPackedDepths : slice.size;
+    for (int64_t k = 0; k < slice.size; k += step) {
+      char* panel = scratch_.block + panelOfBBytes(k);
+      for (int64_t col = cols.begin; col < cols.end(); col += engine_.cols) {
+        engine_.packB(call_.b.at(slice.begin + k, col), std::min(step, slice.size - k),
+                      std::min(engine_.cols, cols.end() - col), panel);
+        panel += panelOfBBytes(packedDepth(slice));
+      }
+    }
   }
 
-  // Rows from i and columns from j of the block; the tile may stick out over the edge.
-  void tile(const Block& block, int64_t packedDepth, int64_t i, int64_t j, int64_t rows) const {
-    const auto multiply = byRows() ? engine.multiplyByRows : engine.multiplyByColumns;
-    const int64_t cols = std::min(engine.cols, block.cols - j);
-    const bool accumulate = call.accumulate || block.first > 0;
-    const char* b = panelOfB(j, packedDepth);
-    Sum* c = call.c + i * call.ldc + block.col + j;
-    // The sums reach c after microseconds of arithmetic: enough to fetch its lines.
-    for (int64_t row = 0; row < rows; ++row) {
-      __builtin_prefetch(c + row * call.ldc, 1);
-      __builtin_prefetch(c + row * call.ldc + cols - 1, 1);
+  Prefetch<false> panelOfB(const Range& slice, int64_t col) const {
+    if (col >= call_.n) return {};
+    return {call_.b.at(slice.begin, col), slice.size, std::min(engine_.cols, call_.n - col)};
+  }
+
+  void fetchTileOfC(int64_t row, int64_t col, const Range& slice) {
+    next_.c = {};
+    if (row >= call_.m || col >= call_.n) return;
+    next_.c = {rowMajor<C>(call_.c, call_.ldc).at(row, col), std::min(engine_.rows, call_.m - row),
+               std::min(engine_.cols, call_.n - col)};
+    next_.c.spread(slice.size / engine_.fetchDepth);
+  }
+
+  // The tile may stick out over the edge of c.
+  void multiplyTile(const Range& rows, const Range& cols, const Range& slice, const char* a,
+                    const char* b) {
+    const bool accumulate = call_.accumulate || slice.begin > 0;
+    const auto& heights = byRows() ? engine_.multiplyByRows : engine_.multiplyByColumns;
+    const auto multiply = heights[static_cast<size_t>((rows.size - 1) / engine_.heightStep)];
+    C* c = call_.c + rows.begin * call_.ldc + cols.begin;
+    if constexpr (std::is_same_v<C, Sum>)
+      if (rows.size % engine_.heightStep == 0 && cols.size == engine_.cols)
+        return multiply(packedDepth(slice), a, b, c, call_.ldc, accumulate, next_);
+    multiply(packedDepth(slice), a, b, scratch_.edge, engine_.cols, false, next_);
+    for (int64_t i = 0; i < rows.size; ++i) {
+      const Sum* values = scratch_.edge + i * engine_.cols;
+      if constexpr (std::is_same_v<C, Sum>)
+        for (int64_t j = 0; j < cols.size; ++j)
+          c[i * call_.ldc + j] = accumulate ? c[i * call_.ldc + j] + values[j] : values[j];
+      else
+        rowKernels().narrow(values, cols.size, c + i * call_.ldc);
     }
-    if (rows == engine.rows && cols == engine.cols)
-      return multiply(packedDepth, scratch.panel, b, c, call.ldc, accumulate);
-    multiply(packedDepth, scratch.panel, b, scratch.edge, engine.cols, false);
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t col = 0; col < cols; ++col) {
-        const Sum value = scratch.edge[row * engine.cols + col];
-        Sum& target = c[row * call.ldc + col];
-        target = accumulate ? target + value : value;
-      }
   }
 };
 
-template <typename T>
-void multiplyAll(const Product<T>& product) {
-  const int64_t width = GemmBlocking::columns(sizeof(T)), depth = product.engine.depth;
-  const int64_t n = product.call.n, k = product.call.k;
-  for (int64_t col = 0; col < n; col += width)
-    for (int64_t first = 0; first < k; first += depth)
-      product.multiply({col, std::min(width, n - col), first, std::min(depth, k - first)});
-}
-
-// Sums in f32 in scratch, then rounds, some rows and columns at a time.
-void multiplyStaged(const GemmEngine<Bf16, float>& engine, const GemmCall<Bf16, Bf16>& call,
-                    const Scratch<float>& scratch) {
-  const int64_t width = GemmBlocking::columns(sizeof(Bf16)), height = GemmBlocking::kStagedRows;
+// A product that is rounded: tile by tile if all depths are in one slice; else summed in scratch,
+// some rows and columns at a time.
+void multiplyRounded(const GemmEngine<Bf16, float>& engine, const GemmCall<Bf16, Bf16>& call,
+                     const Scratch<float>& scratch) {
+  if (call.k <= engine.depth) return Product<Bf16, Bf16>(engine, call, scratch).run();
+  const int64_t height = GemmBlocking::kStagedRows, width = GemmBlocking::kStagedCols;
   for (int64_t col = 0; col < call.n; col += width)
     for (int64_t row = 0; row < call.m; row += height) {
       const int64_t m = std::min(height, call.m - row), n = std::min(width, call.n - col);
-      multiplyAll(Product<Bf16>{
-          engine,
-          {m, n, call.k, call.a.at(row, 0), call.b.at(0, col), scratch.staged, n, false},
-          scratch});
+      const GemmCall<Bf16, float> part = {
+          m, n, call.k, call.a.at(row, 0), call.b.at(0, col), scratch.staged, n, false};
+      Product<Bf16, float>(engine, part, scratch).run();
       for (int64_t i = 0; i < m; ++i)
         rowKernels().narrow(scratch.staged + i * n, n, call.c + (row + i) * call.ldc + col);
     }
@@ -140,7 +240,7 @@ struct Split {
   int64_t step;  // a border between pieces is a multiple of this
 };
 
-// Columns rather than rows: then no thread packs a part of b that another packs as well.
+// Along the longer side, so that threads pack the smaller matrix more than once.
 template <typename T, typename C>
 Split splitOf(const GemmCall<T, C>& call, int threads) {
   const auto& engine = engineOf<T>();
@@ -149,7 +249,7 @@ Split splitOf(const GemmCall<T, C>& call, int threads) {
   const int64_t wanted = std::clamp<int64_t>(flops / kFlopsPerPiece, 1, most);
   const int64_t colTiles = (call.n + engine.cols - 1) / engine.cols;
   const int64_t rowTiles = (call.m + engine.rows - 1) / engine.rows;
-  const bool byColumns = colTiles >= 2 * wanted || colTiles >= rowTiles;
+  const bool byColumns = call.n >= call.m;
   return {static_cast<int>(std::min(wanted, byColumns ? colTiles : rowTiles)), byColumns,
           byColumns ? engine.cols : engine.rows};
 }
@@ -181,9 +281,9 @@ void gemm(const GemmCall<T, C>& call, void* scratch) {
   const auto parts = divideScratch(scratch, call);
   if (engine.begin != nullptr) engine.begin();
   if constexpr (std::is_same_v<C, SumOf<T>>)
-    multiplyAll(Product<T>{engine, call, parts});
+    Product<T, C>(engine, call, parts).run();
   else
-    multiplyStaged(engine, call, parts);
+    multiplyRounded(engine, call, parts);
   if (engine.end != nullptr) engine.end();
 }
 

@@ -5,7 +5,8 @@
 // matrix is divided, neither over threads nor over ranks.
 //
 // Blocking as in Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
-// 2008: a block of b is packed into the second-level cache, a panel of a into the first.
+// 2008: a block of one factor is packed into the second-level cache, a panel of the other into the
+// first.
 #pragma once
 #include <cstdint>
 

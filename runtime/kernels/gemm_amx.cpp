@@ -49,7 +49,7 @@ TRIREME_AMX void beginTiles() { _tile_loadconfig(&kTileConfig); }
 TRIREME_AMX void endTiles() { _tile_release(); }
 
 TRIREME_AMX void multiplyTiles(int64_t depth, const void* aPanel, const void* bPanel, float* c,
-                               int64_t ldc, bool accumulate) {
+                               int64_t ldc, bool accumulate, NextOperands& next) {
   const auto* a = static_cast<const Bf16*>(aPanel);
   const auto* b = static_cast<const Bf16*>(bPanel);
   const int64_t cStride = ldc * 4;
@@ -65,6 +65,7 @@ TRIREME_AMX void multiplyTiles(int64_t depth, const void* aPanel, const void* bP
     _tile_zero(3);
   }
   for (int64_t k = 0; k < depth; k += kStep) {
+    next.step();
     _tile_loadd(4, a + k, kRowStride * 2);
     _tile_loadd(6, b + k * kCols, 64);
     _tile_loadd(7, b + k * kCols + kSquare, 64);
@@ -80,20 +81,21 @@ TRIREME_AMX void multiplyTiles(int64_t depth, const void* aPanel, const void* bP
   _tile_stored(3, c + 16 * ldc + 16, cStride);
 }
 
-void packByRows(const MatrixRef<Bf16>& a, int64_t depth, int64_t rows, void* out) {
+void packByRows(const MatrixRef<Bf16>& a, int64_t first, int64_t depth, int64_t rows, void* out) {
   const int64_t packedDepth = roundUp(depth, kStep);
   for (int64_t i = 0; i < kRows; ++i) {
-    Bf16* row = static_cast<Bf16*>(out) + i * kRowStride;
+    Bf16* row = static_cast<Bf16*>(out) + i * kRowStride + first;
     const int64_t filled = i < rows ? depth : 0;
     std::copy_n(a.data + i * a.rowStride, filled, row);
     std::fill(row + filled, row + packedDepth, Bf16{0});
   }
 }
 
-void packByColumns(const MatrixRef<Bf16>& a, int64_t depth, int64_t rows, void* out) {
+void packByColumns(const MatrixRef<Bf16>& a, int64_t first, int64_t depth, int64_t rows,
+                   void* out) {
   const int64_t packedDepth = roundUp(depth, kStep);
   const int64_t squareRows = rows / 8 * 8, squareDepth = depth / 8 * 8;
-  auto* panel = static_cast<Bf16*>(out);
+  auto* panel = static_cast<Bf16*>(out) + first;
   for (int64_t k = 0; k < squareDepth; k += 8)
     for (int64_t i = 0; i < squareRows; i += 8)
       transpose8x8(&a.data[k * a.colStride + i].bits, a.colStride, &panel[i * kRowStride + k].bits,
@@ -154,8 +156,9 @@ void packB(const MatrixRef<Bf16>& b, int64_t depth, int64_t cols, void* out) {
 }
 
 constexpr GemmEngine<Bf16, float> kEngine = {
-    kRows,         kCols,         GemmBlocking::kAmxDepth, kStep, 2,          packByRows,
-    packByColumns, multiplyTiles, multiplyTiles,           packB, beginTiles, endTiles};
+    kRows, kCols,      kRows,      GemmBlocking::kAmxDepth, kStep,           2,
+    kStep, true,       packByRows, packByColumns,           {multiplyTiles}, {multiplyTiles},
+    packB, beginTiles, endTiles};
 
 bool hasAmx() {
   unsigned a = 0, b = 0, c = 0, d = 0;

@@ -11,6 +11,7 @@ inline void transpose4x4(const void* from, int64_t fromStride, void* to, int64_t
   const auto* source = static_cast<const char*>(from);
   auto* target = static_cast<char*>(to);
   V r[4];
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) std::memcpy(&r[i], source + i * fromStride, sizeof(V));
   const V low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
   const V high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
@@ -20,6 +21,7 @@ inline void transpose4x4(const void* from, int64_t fromStride, void* to, int64_t
                     __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
                     __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
                     __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) std::memcpy(target + i * toStride, &out[i], sizeof(V));
 }
 
@@ -28,14 +30,18 @@ inline void transpose4x4(const void* from, int64_t fromStride, void* to, int64_t
 inline void transpose8x8(const uint16_t* from, int64_t fromStride, uint16_t* to, int64_t toStride) {
   using V = uint16_t __attribute__((vector_size(16)));
   V r[8], next[8];
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) std::memcpy(&r[i], from + i * fromStride, sizeof(V));
+#pragma GCC unroll 3
   for (int round = 0; round < 3; ++round) {
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       next[2 * i] = __builtin_shufflevector(r[i], r[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
       next[2 * i + 1] = __builtin_shufflevector(r[i], r[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
     }
     std::memcpy(r, next, sizeof(r));
   }
+#pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) std::memcpy(to + i * toStride, &r[i], sizeof(V));
 }
 
