@@ -8,13 +8,6 @@ find_package(tl-expected REQUIRED CONFIG)
 find_package(Boost 1.74 REQUIRED)
 find_package(Threads REQUIRED)
 
-# oneDNN by file: the package configuration of Debian's libdnnl-dev insists on an OpenCL toolkit.
-find_path(TRIREME_DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
-find_library(TRIREME_DNNL_LIBRARY dnnl REQUIRED)
-add_library(trireme_dnnl INTERFACE)
-target_include_directories(trireme_dnnl SYSTEM INTERFACE ${TRIREME_DNNL_INCLUDE_DIR})
-target_link_libraries(trireme_dnnl INTERFACE ${TRIREME_DNNL_LIBRARY})
-
 if(TARGET yaml-cpp::yaml-cpp)
   set(TRIREME_YAML yaml-cpp::yaml-cpp)
 else()
@@ -66,7 +59,7 @@ trireme_library(planner DEPS trireme_cost ${json})
 
 # The CUDA and NCCL backends need a toolkit, which this build does not look for yet.
 trireme_library(runtime EXCLUDE "runtime/(device/cuda|comm/nccl)"
-                DEPS trireme_program trireme_dnnl ${json} Threads::Threads ${CMAKE_DL_LIBS})
+                DEPS trireme_program ${json} Threads::Threads ${CMAKE_DL_LIBS})
 get_target_property(runtime_type trireme_runtime TYPE)
 if(runtime_type STREQUAL "STATIC_LIBRARY")
   # errno of math functions is never read, and setting it keeps the compiler from using vectors.

@@ -106,7 +106,6 @@ Status Session::Impl::load() {
 
 // On the rank's thread, so that its pages and its pool belong to it.
 Status Session::Impl::prepare(int32_t rank, std::chrono::steady_clock::time_point start) {
-  setLibraryThreads(1);
   Worker& worker = workers[static_cast<size_t>(rank)];
   try {
     worker.pool = std::make_unique<ThreadPool>(options.threadsPerRank);

@@ -1,7 +1,5 @@
 #include "runtime/kernels/thread_pool.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <system_error>
 
@@ -96,7 +94,6 @@ void ThreadPool::awaitJob(uint32_t seen) {
 }
 
 void ThreadPool::help() {
-  setLibraryThreads(1);
   uint32_t seen = 0;
   while (!stopping_) {
     awaitJob(seen);
@@ -114,13 +111,6 @@ void parallelFor(ThreadPool& pool, int64_t extent, int64_t grain,
   if (pieces == 1) return body(0, extent);
   pool.run(static_cast<int>(pieces),
            [&](int piece) { body(extent * piece / pieces, extent * (piece + 1) / pieces); });
-}
-
-void setLibraryThreads(int numThreads) {
-  // By name, so that whichever OpenMP oneDNN has brought along is the one that is told.
-  using SetThreads = void (*)(int);
-  static const auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set != nullptr) set(numThreads);
 }
 
 }  // namespace trireme::runtime

@@ -47,9 +47,4 @@ class ThreadPool {
   void awaitPieces(uint32_t count);
 };
 
-// Threads that oneDNN uses for a call from the calling thread, if it was built on OpenMP. The
-// kernels divide work themselves and set 1, so that a result cannot depend on the number of
-// threads.
-void setLibraryThreads(int numThreads);
-
 }  // namespace trireme::runtime
