@@ -202,15 +202,13 @@ class Product {
     if constexpr (std::is_same_v<C, Sum>)
       if (rows.size % engine_.heightStep == 0 && cols.size == engine_.cols)
         return multiply(packedDepth(slice), a, b, c, call_.ldc, accumulate, next_);
+    const Sum* values = scratch_.edge;
     multiply(packedDepth(slice), a, b, scratch_.edge, engine_.cols, false, next_);
-    for (int64_t i = 0; i < rows.size; ++i) {
-      const Sum* values = scratch_.edge + i * engine_.cols;
-      if constexpr (std::is_same_v<C, Sum>)
-        for (int64_t j = 0; j < cols.size; ++j)
-          c[i * call_.ldc + j] = accumulate ? c[i * call_.ldc + j] + values[j] : values[j];
-      else
-        rowKernels().narrow(values, cols.size, c + i * call_.ldc);
-    }
+    if constexpr (!std::is_same_v<C, Sum>)
+      rowKernels().narrowRows(values, engine_.cols, rows.size, cols.size, c, call_.ldc);
+    else
+      for (int64_t i = 0; i < rows.size; ++i, c += call_.ldc, values += engine_.cols)
+        for (int64_t j = 0; j < cols.size; ++j) c[j] = accumulate ? c[j] + values[j] : values[j];
   }
 };
 
@@ -226,8 +224,7 @@ void multiplyRounded(const GemmEngine<Bf16, float>& engine, const GemmCall<Bf16,
       const GemmCall<Bf16, float> part = {
           m, n, call.k, call.a.at(row, 0), call.b.at(0, col), scratch.staged, n, false};
       Product<Bf16, float>(engine, part, scratch).run();
-      for (int64_t i = 0; i < m; ++i)
-        rowKernels().narrow(scratch.staged + i * n, n, call.c + (row + i) * call.ldc + col);
+      rowKernels().narrowRows(scratch.staged, n, m, n, call.c + row * call.ldc + col, call.ldc);
     }
 }
 

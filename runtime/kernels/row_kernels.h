@@ -41,6 +41,8 @@ struct RowKernels {
   void (*expTimes)(const float* x, int64_t n, float shift, float factor, float* y);
   void (*widen)(const Bf16* x, int64_t n, float* y);
   void (*narrow)(const float* x, int64_t n, Bf16* y);
+  // Of `rows` rows, ldx and ldy apart.
+  void (*narrowRows)(const float* x, int64_t ldx, int64_t rows, int64_t n, Bf16* y, int64_t ldy);
   // words[i] = randomWord(key, sample, first + i)
   void (*randomWords)(RngKey key, uint64_t sample, uint64_t first, int64_t n, uint32_t* words);
 };
