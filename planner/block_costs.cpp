@@ -179,6 +179,13 @@ Bytes stateBytes(const Query& query, double elements, int64_t sharedBy) {
   return Bytes(elements * (compute + state + optimizer / static_cast<double>(sharedBy)));
 }
 
+Bytes leastMemory(const Query& query, int64_t pp, int64_t dp, const BlockCosts& blocks) {
+  const auto layers = static_cast<double>((query.model.numLayers + pp - 1) / pp);
+  return (stateBytes(query, blocks.layerElements * layers, dp) + blocks.layerActivations * layers +
+          query.stack.fixedReserve) *
+         kRounding;
+}
+
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {
   const plan::Plan probe = probePlan(query.model, like);
   expand::ExpandOptions options;

@@ -45,6 +45,10 @@ struct PlanBound {
 // tp), what remains is computed by the same functions (cost::pipelineTime, collectives).
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
+// Every plan with these degrees has a rank that needs at least this: one with ceil(layers / pp)
+// layers, of which one microbatch is alive.
+Bytes leastMemory(const Query& query, int64_t pp, int64_t dp, const BlockCosts& blocks);
+
 // Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which
 // `sharedBy` data-parallel ranks may share the last.
 Bytes stateBytes(const Query& query, double elements, int64_t sharedBy);

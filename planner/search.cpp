@@ -141,7 +141,14 @@ Status Search::probe(const Node& node) {
 }
 
 void Search::expandGroup(const Node& node) {
-  forEachPlan(query_, node.group, [&](const plan::Plan& arrangement) {
+  const Group& group = node.group;
+  // Where nothing fits, the plans that keep least alive say by how much.
+  const bool isHopeless =
+      leastMemory(query_, group.pp, group.dp, *node.blocks) > query_.cluster.device.memory;
+  const int64_t pinned = query_.pins.virtualStages.value_or(1);
+  if (isHopeless) prune("group memory");
+  forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
+    if (isHopeless && arrangement.virtualStages > pinned) return;
     plan::Plan plan = arrangement;
     for (auto& layers : cutsFor(query_, arrangement, *node.blocks)) {
       plan.layers = std::move(layers);
