@@ -1,6 +1,7 @@
 #include "cli/command_line.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
@@ -8,20 +9,28 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/output/wrap.h"
 #include "ir/base/version.h"
 #include "ir/spec/map_reader.h"
 
 namespace trireme::cli {
 namespace {
 
+// One line for programs that read it, lines of a table's width for people.
 int fail(int exitCode, const std::string& message) {
   std::fflush(stdout);
-  fmt::print(stderr, "error: {}\n", message);
+  const std::string line = "error: " + message;
+  fmt::print(stderr, "{}", isatty(STDERR_FILENO) == 1 ? wrapLine(line, 0) : line + "\n");
   return exitCode;
+}
+
+int failToWrite(int code) {
+  return fail(kExitFailure, fmt::format("cannot write the results: {}", std::strerror(code)));
 }
 
 std::string versionText() {
@@ -105,7 +114,10 @@ int runCommandLine(int argc, const char* const* argv) {
     }
     const int exitCode = parseAndRun(app, argc, argv, actions);
     if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return exitCode;
-    return fail(kExitFailure, fmt::format("cannot write the results: {}", std::strerror(errno)));
+    return failToWrite(errno);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout)) return failToWrite(error.code().value());  // fmt::print()
+    return fail(kExitFailure, fmt::format("internal error (please report it): {}", error.what()));
   } catch (const std::exception& error) {
     return fail(kExitFailure, fmt::format("internal error (please report it): {}", error.what()));
   }

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
+#include "cli/output/progress.h"
 #include "cli/output/wrap.h"
 #include "cli/paths.h"
 #include "cli/write_file.h"
@@ -130,7 +131,15 @@ Result<int> runPlan(const PlanOptions& options) {
                                        {{"-o", options.output}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
-  TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query));
+  Progress progress;
+  const auto show = [&](const planner::SearchState& state) {
+    progress.update(
+        static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups),
+        fmt::format("{} of {} groups opened, {} plans bounded, {} costed", state.numGroupsOpened,
+                    state.numGroups, state.numBounded, state.numCosted));
+  };
+  TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query, show));
+  progress.clear();
   TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
   if (!options.output.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(result.plan)));

@@ -9,10 +9,10 @@
 namespace trireme::planner {
 namespace {
 
-std::optional<plan::Plan> anyPlan(Query query) {
+std::optional<plan::Plan> anyPlan(Query query, const SearchProgress& progress) {
   query.topK = 1;
   query.maxCosted = 1;
-  auto result = searchPlan(query, modelCosts(query));
+  auto result = searchPlan(query, modelCosts(query), progress);
   if (!result.has_value()) return std::nullopt;
   return std::move(result->plan);
 }
@@ -20,27 +20,29 @@ std::optional<plan::Plan> anyPlan(Query query) {
 // Gives up one pin and says what the plan has instead.
 template <typename T, typename Describe>
 void giveUp(const Query& query, std::optional<T> Pins::*pin, const char* name, Describe describe,
-            std::vector<Relaxation>& found) {
+            std::vector<Relaxation>& found, const SearchProgress& progress) {
   if (!(query.pins.*pin)) return;
   Query relaxed = query;
   (relaxed.pins.*pin).reset();
-  if (auto plan = anyPlan(relaxed))
+  if (auto plan = anyPlan(relaxed, progress))
     found.push_back({fmt::format("{} {} (pinned: {})", name, describe(*plan).first,
                                  describe(*plan).second(*(query.pins.*pin))),
                      std::move(*plan)});
 }
 
-void giveUpLayers(const Query& query, std::vector<Relaxation>& found) {
+void giveUpLayers(const Query& query, std::vector<Relaxation>& found,
+                  const SearchProgress& progress) {
   if (query.pins.layers.empty()) return;
   Query relaxed = query;
   relaxed.pins.layers.clear();
-  if (auto plan = anyPlan(relaxed))
+  if (auto plan = anyPlan(relaxed, progress))
     found.push_back({fmt::format("layers {} (pinned: {})", layersText(*plan),
                                  fmt::join(query.pins.layers, ",")),
                      std::move(*plan)});
 }
 
-void addMoreDevices(const Query& query, std::vector<Relaxation>& found) {
+void addMoreDevices(const Query& query, std::vector<Relaxation>& found,
+                    const SearchProgress& progress) {
   constexpr int64_t kMostTimes = 64;
   const int64_t base = query.pins.gpus.value_or(query.cluster.numDevices);
   for (int64_t times = 2; times <= kMostTimes; times *= 2) {
@@ -51,7 +53,7 @@ void addMoreDevices(const Query& query, std::vector<Relaxation>& found) {
       if (!cluster.has_value()) continue;
       larger.cluster = std::move(*cluster);
     }
-    if (auto plan = anyPlan(larger)) {
+    if (auto plan = anyPlan(larger, progress)) {
       found.push_back(
           {fmt::format("{} devices (there are {})", plan->numRanks(), base), std::move(*plan)});
       return;
@@ -61,7 +63,7 @@ void addMoreDevices(const Query& query, std::vector<Relaxation>& found) {
 
 }  // namespace
 
-std::vector<Relaxation> relaxations(const Query& query) {
+std::vector<Relaxation> relaxations(const Query& query, const SearchProgress& progress) {
   std::vector<Relaxation> found;
   const auto number = [](auto get) {
     return [get](const plan::Plan& plan) {
@@ -77,25 +79,26 @@ std::vector<Relaxation> relaxations(const Query& query) {
     return [get, name](const plan::Plan& plan) { return std::pair(name(get(plan)), name); };
   };
   using plan::Plan;
-  giveUp(query, &Pins::tp, "tp", number([](const Plan& p) { return p.tp; }), found);
-  giveUp(query, &Pins::pp, "pp", number([](const Plan& p) { return p.pp; }), found);
-  giveUp(query, &Pins::dp, "dp", number([](const Plan& p) { return p.dp(); }), found);
+  giveUp(query, &Pins::tp, "tp", number([](const Plan& p) { return p.tp; }), found, progress);
+  giveUp(query, &Pins::pp, "pp", number([](const Plan& p) { return p.pp; }), found, progress);
+  giveUp(query, &Pins::dp, "dp", number([](const Plan& p) { return p.dp(); }), found, progress);
   giveUp(query, &Pins::microbatchSize, "microbatch",
-         number([](const Plan& p) { return p.microbatchSize; }), found);
+         number([](const Plan& p) { return p.microbatchSize; }), found, progress);
   giveUp(query, &Pins::virtualStages, "virtual stages",
-         number([](const Plan& p) { return p.virtualStages; }), found);
+         number([](const Plan& p) { return p.virtualStages; }), found, progress);
   giveUp(query, &Pins::schedule, "schedule",
-         named([](const Plan& p) { return p.schedule; }, plan::scheduleName), found);
+         named([](const Plan& p) { return p.schedule; }, plan::scheduleName), found, progress);
   giveUp(query, &Pins::recompute, "recompute",
-         named([](const Plan& p) { return p.recompute; }, plan::recomputeName), found);
+         named([](const Plan& p) { return p.recompute; }, plan::recomputeName), found, progress);
   giveUp(query, &Pins::stateSharding, "state sharding",
-         named([](const Plan& p) { return p.stateSharding; }, plan::stateShardingName), found);
+         named([](const Plan& p) { return p.stateSharding; }, plan::stateShardingName), found,
+         progress);
   giveUp(query, &Pins::sequenceParallel, "sequence parallel",
-         flag([](const Plan& p) { return p.sequenceParallel; }), found);
+         flag([](const Plan& p) { return p.sequenceParallel; }), found, progress);
   giveUp(query, &Pins::scatterGather, "scatter-gather",
-         flag([](const Plan& p) { return p.scatterGather; }), found);
-  giveUpLayers(query, found);
-  addMoreDevices(query, found);
+         flag([](const Plan& p) { return p.scatterGather; }), found, progress);
+  giveUpLayers(query, found, progress);
+  addMoreDevices(query, found, progress);
   return found;
 }
 
@@ -108,9 +111,10 @@ Status missesMemory(const Query& query, const plan::Plan& leanest, const CostFun
                   formatBytes(estimate->missing()), summary(leanest)));
 }
 
-Status withRelaxations(const Query& query, const Status& status) {
+Status withRelaxations(const Query& query, const Status& status, const SearchProgress& progress) {
   std::vector<std::string> changes;
-  for (const Relaxation& relaxation : relaxations(query)) changes.push_back(relaxation.change);
+  for (const Relaxation& relaxation : relaxations(query, progress))
+    changes.push_back(relaxation.change);
   if (changes.empty())
     return {status.code(), status.message() + "; no single change of the query gives a plan"};
   return {status.code(),

@@ -32,7 +32,8 @@ using ProbeKey = std::tuple<int64_t, int64_t, plan::Recompute, bool, bool>;
 
 class Search {
  public:
-  Search(const Query& query, const CostFunctions& costs) : query_(query), costs_(costs) {}
+  Search(const Query& query, const CostFunctions& costs, const SearchProgress& progress)
+      : query_(query), costs_(costs), progress_(progress) {}
 
   // Empty if the space of `gpus` devices has no plan.
   void openSpace(int64_t gpus);
@@ -58,6 +59,7 @@ class Search {
 
   const Query& query_;
   const CostFunctions& costs_;
+  const SearchProgress& progress_;
   Frontier frontier_;
   std::map<Degrees, Costed> best_;  // fastest plan that fits
   std::map<Degrees, Bytes> least_;  // memory of the leanest plan that does not fit
@@ -66,6 +68,7 @@ class Search {
   std::vector<Rejection> rejections_;
   std::map<std::string, int64_t> pruned_;
   Certificate certificate_;
+  int64_t numGroupsOpened_ = 0;
 };
 
 void Search::openSpace(int64_t gpus) {
@@ -106,6 +109,9 @@ Status Search::run() {
       certificate_.closed = false;
       break;
     }
+    if (progress_)
+      progress_({certificate_.numGroups, numGroupsOpened_, certificate_.numBounded,
+                 certificate_.numCosted});
     const Node node = frontier_.pop();
     if (isSettled(node))
       prune(node.kind == NodeKind::kCandidate ? "bound" : "group bound");
@@ -118,6 +124,7 @@ Status Search::run() {
 Status Search::open(const Node& node) {
   switch (node.kind) {
     case NodeKind::kGroup:
+      ++numGroupsOpened_;
       return probe(node);
     case NodeKind::kProbedGroup:
       expandGroup(node);
@@ -234,6 +241,11 @@ PlanResult Search::takeResult() {
 
 Status checkQuery(const Query& query) {
   TRIREME_RETURN_IF_ERROR(spec::verifyModel(query.model));
+  if (query.model.numLayers > kMostLayers)
+    return invalidArgument(
+        fmt::format("model '{}' has {} layers, the planner takes up to {}; a plan for more has to "
+                    "be written by hand",
+                    query.model.name, query.model.numLayers, kMostLayers));
   TRIREME_RETURN_IF_ERROR(spec::verifyTraining(query.training, query.model));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(query.cluster, query.training.precision));
   const int64_t gpus = query.pins.gpus.value_or(query.cluster.numDevices);
@@ -273,7 +285,8 @@ CostFunctions modelCosts(const Query& query) {
           }};
 }
 
-Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs) {
+Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
+                              const SearchProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
   TRIREME_RETURN_IF_ERROR(checkQuery(asked));
   const int64_t available = asked.pins.gpus.value_or(asked.cluster.numDevices);
@@ -282,7 +295,7 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs) {
   TRIREME_RETURN_IF_ERROR(checkPins(query, available));
   std::vector<Rejection> refused;
   for (int64_t gpus = available; gpus >= 1; gpus = largestCount(query, gpus - 1)) {
-    Search search(query, costs);
+    Search search(query, costs, progress);
     search.openSpace(gpus);
     if (!search.hasSpace()) {
       if (refused.empty()) refused = std::move(search.rejections());
@@ -302,10 +315,10 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs) {
   return Error(noLayout(available, refused));
 }
 
-Result<PlanResult> searchPlan(const Query& query) {
-  Result<PlanResult> result = searchPlan(query, modelCosts(query));
+Result<PlanResult> searchPlan(const Query& query, const SearchProgress& progress) {
+  Result<PlanResult> result = searchPlan(query, modelCosts(query), progress);
   if (result.has_value() || result.error().code() != StatusCode::kInfeasible) return result;
-  return Error(withRelaxations(query, result.error()));
+  return Error(withRelaxations(query, result.error(), progress));
 }
 
 }  // namespace trireme::planner

@@ -8,6 +8,17 @@
 
 namespace trireme::planner {
 
+// A search takes seconds for as many layers, on any number of devices.
+inline constexpr int64_t kMostLayers = 4096;
+
+struct SearchState {
+  int64_t numGroups = 0;
+  int64_t numGroupsOpened = 0;  // the search may end long before all are
+  int64_t numBounded = 0;
+  int64_t numCosted = 0;
+};
+using SearchProgress = std::function<void(const SearchState&)>;
+
 // The fastest plan of the space (space.h, cuts.h) under cost::estimate. Exact: best-first branch
 // and bound over three admissible bounds, each tighter and dearer than the one before,
 //   group       matmul FLOPs of the model at the device's sustained rate, and the pipeline's ramp
@@ -19,11 +30,15 @@ namespace trireme::planner {
 // All devices are used; if no legal layout has as many, the largest number that has one, and
 // PlanResult::gpusUsed says so.
 //
-// kInvalidArgument: a spec is invalid, or more devices are pinned than there are.
+// kInvalidArgument: a spec is invalid, the model has more than kMostLayers layers, or more devices
+//   are pinned than there are.
 // kInfeasible: no layout obeys the pins (the message names the rule, the numbers and the nearest
 //   valid ones), or none fits in memory (it
 //   says by how much the best misses, and which single relaxation would fit).
-Result<PlanResult> searchPlan(const Query& query);
+//
+// `progress` hears how far the search is, once per node that is opened; also of the searches for
+// relaxations, which start at 0 again.
+Result<PlanResult> searchPlan(const Query& query, const SearchProgress& progress = {});
 
 // Where the search gets its numbers. `blocks` must be the same for plans of one group, and
 // boundOf(query, plan, blocks(plan)) must never exceed estimate(plan).
@@ -34,6 +49,7 @@ struct CostFunctions {
 CostFunctions modelCosts(const Query& query);
 
 // The same with other costs (tests), and without looking for relaxations.
-Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs);
+Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs,
+                              const SearchProgress& progress = {});
 
 }  // namespace trireme::planner

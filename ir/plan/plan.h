@@ -68,7 +68,7 @@ std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp, i
 // (P9)  sequence parallel needs tp > 1 and tp to divide the sequence length
 // (P10) scatter-gather needs tp > 1 and pp > 1, excludes sequence parallel (already sharded), and tp
 //       divides microbatchSize * sequence * hidden
-// (P11) state sharding needs dpShard > 1; with dpReplicate > 1 it is not supported yet; only none and optimizer are
+// (P11) state sharding needs dpShard > 1, and dpShard > 1 state sharding (replicas that share nothing are dpReplicate); with dpReplicate > 1 it is not supported yet; only none and optimizer are
 // (P12) cp and ep are 1 (not supported yet)
 // (P13) the training settings are valid for the model (verifyTraining)
 Status verifyPlan(const Plan& plan, const spec::ModelSpec& model);

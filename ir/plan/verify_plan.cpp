@@ -178,7 +178,13 @@ Status scatterGatherApplies(const Plan& p, const ModelSpec& model) {  // (P10)
 }
 
 Status stateShardingIsSupported(const Plan& p, const ModelSpec&) {  // (P11)
-  if (p.stateSharding == StateSharding::kNone) return {};
+  if (p.stateSharding == StateSharding::kNone) {
+    if (p.dpShard == 1) return {};
+    return invalidArgument(
+        fmt::format("(P11) dp_shard {} shards nothing with state_sharding none; nearest: "
+                    "dp_replicate {} and dp_shard 1, or state_sharding optimizer",
+                    p.dpShard, p.dp()));
+  }
   if (p.stateSharding != StateSharding::kOptimizer)
     return invalidArgument(fmt::format("(P11) state sharding {} is not supported yet; nearest: "
                                        "optimizer",

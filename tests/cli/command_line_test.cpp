@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
 #include "tests/cli/command.h"
@@ -79,6 +81,27 @@ TEST(CommandLine, ValuesAreChecked) {
 TEST(CommandLine, SaveEveryNeedsAFolder) {
   expectRefusal(runTrireme({"run", "b", "--data", "d", "--save-every", "3"}), 2,
                 {"--save-every requires --save"});
+}
+
+// `script` gives the command a terminal.
+TEST(CommandLine, ErrorsAreWrappedForPeopleOnly) {
+  const std::vector<std::string> args = {"compile", "--frobnicate-the-bundle-with-a-long-flag"};
+  const std::string line = runTrireme(args).err;
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  EXPECT_GT(line.size(), 100u);
+  const std::string log = testing::TempDir() + "trireme-terminal.log";
+  const std::string command = "script -qec '" + std::string(TRIREME_BINARY) + " " + args[0] + " " +
+                              args[1] + "' " + log + " > /dev/null 2>&1 < /dev/null";
+  if (std::system("which script > /dev/null 2>&1") != 0) GTEST_SKIP() << "no script command";
+  EXPECT_NE(std::system(command.c_str()), 0);
+  std::istringstream lines(readAll(log));
+  bool seen = false;
+  for (std::string text; std::getline(lines, text);) {
+    seen = seen || text.starts_with("error: unknown flag");
+    if (text.starts_with("Script")) continue;  // its own header
+    EXPECT_LE(text.size(), 101u) << text;      // and a carriage return
+  }
+  EXPECT_TRUE(seen);
 }
 
 TEST(CommandLine, FullDiskUnderStdoutIsAnError) {

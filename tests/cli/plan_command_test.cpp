@@ -90,6 +90,21 @@ TEST_F(PlanCommand, MoreDevicesThanTheClusterHasAreRefused) {
   expectSuccess(plan({"--gpus", "8"}));
 }
 
+// More than a buffer of stdio, so that the first part fails while it is printed.
+TEST_F(PlanCommand, FullDiskUnderJsonIsCalledByItsName) {
+  const std::string err = path("err");
+  const std::string command = std::string(TRIREME_BINARY) + " plan --model " + model +
+                              " --cluster " + cluster + " --train " + training +
+                              " --json --top 9 > /dev/full 2> " + err;
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_EQ(readAll(err), "error: cannot write the results: No space left on device\n");
+}
+
+TEST_F(PlanCommand, TooManyLayersAreRefusedWithTheLimit) {
+  model = write("deep.yaml", replaced(kTinyModel, "layers: 4", "layers: 20000"));
+  expectRefusal(plan(), 1, {"model 'tiny' has 20000 layers, the planner takes up to 4096"});
+}
+
 TEST_F(PlanCommand, ScalableClusterHasMoreOfTheSame) {
   cluster = write("any.yaml", std::string(kTinyCluster) + "scalable: true\n");
   expectRefusal(plan({"--gpus", "99999999999"}), 1,

@@ -19,6 +19,7 @@ void expectAdmissible(const Query& query, int64_t devices) {
     const PlanBound bound = boundOf(query, plan, *blocks);
     EXPECT_LE(bound.time, estimate->step);
     EXPECT_LE(bound.memory, estimate->memory.total());
+    EXPECT_LE(leastMemory(query, plan.pp, plan.dp(), *blocks), estimate->memory.total());
     const Group group{
         plan.tp, plan.pp, plan.dp(), plan.microbatchSize, plan.recompute, plan.sequenceParallel};
     EXPECT_LE(groupBound(query, group), estimate->step);

@@ -1,4 +1,3 @@
-#include "ir/base/format.h"
 #include "planner/search.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "ir/base/format.h"
 #include "planner/report.h"
 #include "tests/planner/small_query.h"
 
@@ -49,6 +49,21 @@ void expectOptimal(const Query& query, int64_t devices) {
 TEST(Search, EqualsBruteForce) {
   for (int64_t devices : {1, 2, 3, 4, 6})
     for (int64_t layers : {1, 2, 4, 5}) expectOptimal(smallQuery(devices, layers, 12), devices);
+}
+
+TEST(Search, SaysHowFarItIs) {
+  const Query query = smallQuery(4, 4, 8);
+  std::vector<SearchState> states;
+  const auto found = searchPlan(query, [&](const SearchState& s) { states.push_back(s); });
+  ASSERT_TRUE(found.has_value());
+  ASSERT_GE(states.size(), 2u);
+  EXPECT_EQ(states.front().numGroupsOpened, 0);
+  for (size_t i = 0; i < states.size(); ++i) {
+    EXPECT_EQ(states[i].numGroups, found->certificate.numGroups);
+    EXPECT_LE(states[i].numGroupsOpened, states[i].numGroups);
+    EXPECT_GE(states[i].numGroupsOpened, states[i == 0 ? 0 : i - 1].numGroupsOpened);
+  }
+  EXPECT_GT(states.back().numGroupsOpened, 0);
 }
 
 TEST(Search, EqualsBruteForceWhenMemoryIsShort) {

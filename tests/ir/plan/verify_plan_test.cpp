@@ -236,6 +236,10 @@ TEST(P11StateShardingIsSupported, ForTheOptimizerOverAllReplicas) {
   EXPECT_THAT(shard(StateSharding::kOptimizer, 2, 2),
               HasSubstr("(P11) state sharding with dp_replicate 2 is not supported yet; nearest: "
                         "dp_replicate 1 and dp_shard 4"));
+  EXPECT_EQ(shard(StateSharding::kNone, 2, 3),
+            "(P11) dp_shard 3 shards nothing with state_sharding none; nearest: dp_replicate 6 and "
+            "dp_shard 1, or state_sharding optimizer");
+  EXPECT_EQ(shard(StateSharding::kNone, 6, 1), "");
   EXPECT_THAT(shard(StateSharding::kGradients, 1, 2),
               HasSubstr("(P11) state sharding gradients is not supported yet"));
   EXPECT_THAT(shard(StateSharding::kParameters, 1, 2),
