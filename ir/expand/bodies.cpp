@@ -43,7 +43,7 @@ void RoleBuilder::build() {
     use_.other += alignUp(buffer.bytes());
     return addBuffer(std::move(buffer));
   };
-  role_.squares = scalars("squares", model_.numLogical(model_.graph->model.numLayers));
+  role_.squares = scalars("squares", model_.numLogical(model_.graph->numLayers));
   if (hasHead(chunks - 1)) role_.loss = scalars("loss", 1);
   allocateChunks();
   allocateScratch();
@@ -136,7 +136,7 @@ Body RoleBuilder::forward(int32_t chunk) {
   if (layout.tokens >= 0) {
     Instruction load;
     load.kind = InstructionKind::kLoadBatch;
-    const int64_t ids = model_.graph->training.sequenceLength * model_.graph->microbatchSize;
+    const int64_t ids = model_.graph->numTokens();
     load.buffers = {addBuffer(slotBuffer("tokens", chunk, layout.tokens, DType::kI32, ids)),
                     addBuffer(slotBuffer("labels", chunk, layout.labels, DType::kI32, ids))};
     body.instructions.push_back(std::move(load));

@@ -39,8 +39,8 @@ ModelCode makeModel(const graph::ModelGraph& graph, const plan::Plan& plan, Segm
   model.head = makeBlock(graph.head, plan, plan::Recompute::kNone, segments);
   model.computeDType = spec::computeDType(plan.training.precision);
   model.stateDType = spec::stateDType(plan.training.precision);
-  model.residualElements = plan.training.sequenceLength * plan.microbatchSize *
-                           graph.model.hiddenSize / (plan.sequenceParallel ? plan.tp : 1);
+  model.residualElements =
+      graph.numTokens() * graph.residual()[2].size / (plan.sequenceParallel ? plan.tp : 1);
   model.residualBytes = model.residualElements * byteSize(model.computeDType);
   model.workspaceBytes = segments.workspaceBytes();
   model.numEmbedding = static_cast<int32_t>(graph.embedding.parameters.size());

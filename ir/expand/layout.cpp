@@ -22,9 +22,7 @@ int32_t RoleBuilder::addBuffer(program::Buffer buffer) {
 // One slot holds, for one microbatch: tokens and labels where they are read, the residual stream at
 // every layer's entry and at the exit, its gradient, and what each layer and the head keep.
 void RoleBuilder::allocateChunks() {
-  const graph::ModelGraph& graph = *model_.graph;
-  const int64_t idBytes = alignUp(graph.training.sequenceLength * graph.microbatchSize *
-                                  byteSize(DType::kI32));
+  const int64_t idBytes = alignUp(model_.graph->numTokens() * byteSize(DType::kI32));
   const auto packed = [](const LoweredBlock& block, std::vector<int64_t>& offsets) {
     int64_t bytes = 0;
     for (const program::OperandType& type : block.savedTypes) {

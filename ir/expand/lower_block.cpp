@@ -18,16 +18,6 @@ using graph::TensorKind;
 using plan::MeshShape;
 using plan::Sharding;
 
-DType elementType(graph::Element element, spec::Precision precision) {
-  switch (element) {
-    case graph::Element::kCompute: return spec::computeDType(precision);
-    case graph::Element::kState: return spec::stateDType(precision);
-    case graph::Element::kIndex: return DType::kI32;
-    case graph::Element::kDouble: return DType::kF64;
-  }
-  return DType::kF32;
-}
-
 // What of the forward the backward needs: what is saved, and which ops run again.
 struct SavePlan {
   std::vector<bool> saved;      // per tensor
@@ -146,7 +136,7 @@ ValueId PassLowering::newValue(TensorId t, const Sharding& sharding, Storage sto
   Value v;
   v.tensor = t;
   v.name = tensor(t).name + suffix;
-  v.type.dtype = elementType(tensor(t).element, precision_);
+  v.type.dtype = graph::typeOf(tensor(t), precision_).dtype;
   v.type.dims = plan::localShape(tensor(t).dims, sharding, mesh_);
   v.storage = storage;
   pass_.values.push_back(std::move(v));
@@ -292,7 +282,7 @@ LoweredBlock lowerBlock(const Block& block, const MeshShape& mesh, plan::Recompu
     const Tensor& tensor = block.tensors[t];
     const auto local = [&] {
       return program::OperandType{
-          elementType(tensor.element, precision),
+          graph::typeOf(tensor, precision).dtype,
           plan::localShape(tensor.dims, plan::homeSharding(tensor, mesh), mesh)};
     };
     if (saves.saved[t]) {

@@ -43,7 +43,7 @@ int32_t RoleBuilder::logicalIndex(const BlockCode& block, size_t parameter) cons
                                     [](const graph::Parameter& p) { return p.tied; });
     return static_cast<int32_t>(table - tables.begin());
   }
-  return model_.numEmbedding + model_.numPerLayer * static_cast<int32_t>(model_.graph->model.numLayers) +
+  return model_.numEmbedding + model_.numPerLayer * static_cast<int32_t>(model_.graph->numLayers) +
          static_cast<int32_t>(untiedBefore);
 }
 
@@ -54,11 +54,10 @@ bool RoleBuilder::sharesEmbedding(const BlockCode& block, size_t parameter) cons
 }
 
 void RoleBuilder::addParameterRecord(const BlockCode& block, size_t parameter,
-                                     const ParameterPlace& place, const std::string& prefix,
-                                     int32_t chunk) {
+                                     const ParameterPlace& place, int32_t chunk) {
   const graph::Parameter& p = block.lowered.block->parameters[parameter];
   program::Parameter record;
-  record.name = prefix + p.name;
+  record.name = p.name;
   record.dims = p.logicalDims;
   for (const graph::Dim& d : p.dims) record.paddedDims.push_back(d.size);
   graph::Tensor t;
@@ -83,7 +82,7 @@ void RoleBuilder::addParameterRecord(const BlockCode& block, size_t parameter,
 
 // Gives every parameter of the block a place behind what its bucket holds. A layer's parameters
 // repeat with one stride per bucket.
-void RoleBuilder::placeBlock(const BlockCode& block, const std::string& prefix, int32_t chunk,
+void RoleBuilder::placeBlock(const BlockCode& block, int32_t chunk,
                              std::vector<ParameterPlace>& places) {
   const int64_t copies = chunk >= 0 ? range(chunk).count : 1;
   std::array<int64_t, kNumClasses> used{};
@@ -114,7 +113,7 @@ void RoleBuilder::placeBlock(const BlockCode& block, const std::string& prefix, 
   for (size_t i = 0; i < n; ++i) {
     if (sharesEmbedding(block, i)) continue;
     places[i].layerStride = chunk >= 0 ? used[static_cast<size_t>(classOf(block, i))] : 0;
-    addParameterRecord(block, i, places[i], prefix, chunk);
+    addParameterRecord(block, i, places[i], chunk);
   }
   for (size_t c = 0; c < used.size(); ++c)
     if (used[c] > 0) role_.buckets[static_cast<size_t>(bucketOfClass_[c])].elements += used[c] * copies;
@@ -123,10 +122,10 @@ void RoleBuilder::placeBlock(const BlockCode& block, const std::string& prefix, 
 void RoleBuilder::placeParameters() {
   bucketOfClass_.fill(-1);
   const auto chunks = static_cast<int32_t>(plan_.virtualStages);
-  if (stage_ == 0) placeBlock(model_.embedding, "", -1, embeddingParameters_);
+  if (stage_ == 0) placeBlock(model_.embedding, -1, embeddingParameters_);
   for (int32_t c = 0; c < chunks; ++c)
-    placeBlock(model_.layer, "layers.{}.", c, chunks_[static_cast<size_t>(c)].layerParameters);
-  if (hasHead(chunks - 1)) placeBlock(model_.head, "", -1, headParameters_);
+    placeBlock(model_.layer, c, chunks_[static_cast<size_t>(c)].layerParameters);
+  if (hasHead(chunks - 1)) placeBlock(model_.head, -1, headParameters_);
   allocateBuckets();
 }
 

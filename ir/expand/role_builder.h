@@ -74,10 +74,9 @@ class RoleBuilder {
   // parameters.cpp
   void placeParameters();
   Class classOf(const BlockCode& block, size_t parameter) const;
-  void placeBlock(const BlockCode& block, const std::string& prefix, int32_t chunk,
-                  std::vector<ParameterPlace>& places);
+  void placeBlock(const BlockCode& block, int32_t chunk, std::vector<ParameterPlace>& places);
   void addParameterRecord(const BlockCode& block, size_t parameter, const ParameterPlace& place,
-                          const std::string& prefix, int32_t chunk);
+                          int32_t chunk);
   int32_t logicalIndex(const BlockCode& block, size_t parameter) const;
   bool sharesEmbedding(const BlockCode& block, size_t parameter) const;
   void allocateBuckets();

@@ -8,8 +8,8 @@ namespace {
 // Walks the forward ops in reverse and applies each op's rule.
 class Differentiator {
  public:
-  explicit Differentiator(Block& block)
-      : block_(block), gradients_(block.tensors.size(), -1) {}
+  Differentiator(Block& block, double lossScale)
+      : block_(block), lossScale_(lossScale), gradients_(block.tensors.size(), -1) {}
 
   void run();
 
@@ -29,6 +29,7 @@ class Differentiator {
   const Op& producer(TensorId tensor) const;
 
   Block& block_;
+  double lossScale_;
   std::vector<TensorId> gradients_;
 };
 
@@ -110,7 +111,9 @@ void Differentiator::differentiateLoss(const Op& op) {
   const Op& target = producer(op.inputs[0]);
   const TensorId logits = target.inputs[0], max = target.inputs[1], labels = target.inputs[2];
   const TensorId dLogits = gradientLike(logits);
-  emit(OpKind::kLossGrad, target.attributes, {logits, max, op.inputs[1], labels}, {dLogits});
+  OpAttributes attributes = target.attributes;
+  attributes.scale = lossScale_;
+  emit(OpKind::kLossGrad, attributes, {logits, max, op.inputs[1], labels}, {dLogits});
   contribute(logits, dLogits);
 }
 
@@ -160,6 +163,11 @@ void Differentiator::run() {
 
 }  // namespace
 
-void deriveBackward(Block& block) { Differentiator(block).run(); }
+void deriveBackward(ModelGraph& graph) {
+  const double tokens =
+      static_cast<double>(graph.globalBatchSize) * static_cast<double>(graph.residual()[0].size);
+  for (Block* block : {&graph.embedding, &graph.layer, &graph.head})
+    Differentiator(*block, 1.0 / tokens).run();
+}
 
 }  // namespace trireme::graph

@@ -14,6 +14,15 @@ namespace {
 using program::OperandType;
 using Dims = std::vector<int64_t>;
 
+// In the order of Label.
+constexpr std::array<std::string_view, kNumLabels> kLabelNames = {
+    "sequence", "batch", "hidden", "group", "head_width", "context_width",
+    "ffn", "gate_up", "vocab", "position", "one", "head"};
+
+// So that no size of an op overflows.
+constexpr int64_t kMaxHeads = int64_t{1} << 16;  // head size, heads per group
+constexpr int64_t kMaxSize = int64_t{1} << 40;   // of a dim
+
 constexpr uint32_t bit(Label label) { return 1u << static_cast<unsigned>(label); }
 constexpr uint32_t kNothing = 0;
 constexpr uint32_t kHiddenDim = bit(Label::kHidden);
@@ -22,10 +31,11 @@ constexpr uint32_t kAttentionDims =
     bit(Label::kSequence) | bit(Label::kHeadWidth) | bit(Label::kContextWidth);
 
 // The signature of an op, in the notation of op.h: "c[s,b,k...]".
-//   type   c compute (any float, the same everywhere), s state, i i32, d f64; "+" accumulates
+//   type   c compute (any float, the same everywhere), p a parameter (compute type), s state, i i32,
+//          d f64; "+" accumulates
 //   dims   a letter is one size wherever it appears, "k..." is one or more dims, a digit is itself
 // e, c and H (heads = g * headsPerGroup) follow from the attributes. A letter that only an output
-// has is the argument `rows`.
+// has is the argument `rows`. Of labels, a letter is the one of labelOf(), and "k..." is any.
 struct OpRule {
   OpKind kind;
   std::array<std::string_view, 5> inputs;
@@ -34,14 +44,14 @@ struct OpRule {
 };
 
 constexpr std::array<OpRule, program::kNumOpKinds> kRules = {{
-    {OpKind::kEmbedding, {"i[s,b]", "c[v,h]"}, {"c[s,b,h]"}, kNothing},
-    {OpKind::kAddPosition, {"c[s,b,h]", "c[n,h]"}, {"c[s,b,h]"}, bit(Label::kPosition)},
+    {OpKind::kEmbedding, {"i[s,b]", "p[v,h]"}, {"c[s,b,h]"}, kNothing},
+    {OpKind::kAddPosition, {"c[s,b,h]", "p[n,h]"}, {"c[s,b,h]"}, bit(Label::kPosition)},
     {OpKind::kDropout, {"c[s,b,x...]"}, {"c[s,b,x...]"}, kHiddenDim},
-    {OpKind::kLayerNorm, {"c[s,b,h]", "c[h]", "c[h]"}, {"c[s,b,h]", "s[s,b]", "s[s,b]"},
+    {OpKind::kLayerNorm, {"c[s,b,h]", "p[h]", "p[h]"}, {"c[s,b,h]", "s[s,b]", "s[s,b]"},
      kHiddenDim},
-    {OpKind::kRmsNorm, {"c[s,b,h]", "c[h]"}, {"c[s,b,h]", "s[s,b]"}, kHiddenDim},
-    {OpKind::kMatmul, {"c[s,b,k...]", "c[o...,k...]"}, {"c[s,b,o...]"}, kNothing},
-    {OpKind::kBiasAdd, {"c[s,b,o...]", "c[o...]"}, {"c[s,b,o...]"}, kNothing},
+    {OpKind::kRmsNorm, {"c[s,b,h]", "p[h]"}, {"c[s,b,h]", "s[s,b]"}, kHiddenDim},
+    {OpKind::kMatmul, {"c[s,b,k...]", "p[o...,k...]"}, {"c[s,b,o...]"}, kNothing},
+    {OpKind::kBiasAdd, {"c[s,b,o...]", "p[o...]"}, {"c[s,b,o...]"}, kNothing},
     {OpKind::kGelu, {"c[x...]"}, {"c[x...]"}, kNothing},
     {OpKind::kSwiGlu, {"c[s,b,2,f]"}, {"c[s,b,f]"}, bit(Label::kGateUp)},
     {OpKind::kRotary, {"c[s,b,g,e]"}, {"c[s,b,g,e]"}, kHeadDims},
@@ -53,11 +63,11 @@ constexpr std::array<OpRule, program::kNumOpKinds> kRules = {{
     {OpKind::kTokenLoss, {"s[s,b]", "s[s,b]"}, {"+d[1]"}, kNothing},
     {OpKind::kEmbeddingGrad, {"i[s,b]", "c[s,b,h]"}, {"+s[v,h]"}, kNothing},
     {OpKind::kPositionGrad, {"c[s,b,h]"}, {"+s[n,h]"}, bit(Label::kPosition)},
-    {OpKind::kLayerNormGrad, {"c[s,b,h]", "c[h]", "s[s,b]", "s[s,b]", "c[s,b,h]"},
+    {OpKind::kLayerNormGrad, {"c[s,b,h]", "p[h]", "s[s,b]", "s[s,b]", "c[s,b,h]"},
      {"c[s,b,h]", "+s[h]", "+s[h]"}, kHiddenDim},
-    {OpKind::kRmsNormGrad, {"c[s,b,h]", "c[h]", "s[s,b]", "c[s,b,h]"}, {"c[s,b,h]", "+s[h]"},
+    {OpKind::kRmsNormGrad, {"c[s,b,h]", "p[h]", "s[s,b]", "c[s,b,h]"}, {"c[s,b,h]", "+s[h]"},
      kHiddenDim},
-    {OpKind::kMatmulGradInput, {"c[s,b,o...]", "c[o...,k...]"}, {"c[s,b,k...]"}, kNothing},
+    {OpKind::kMatmulGradInput, {"c[s,b,o...]", "p[o...,k...]"}, {"c[s,b,k...]"}, kNothing},
     {OpKind::kMatmulGradWeight, {"c[s,b,o...]", "c[s,b,k...]"}, {"+s[o...,k...]"}, kNothing},
     {OpKind::kBiasGrad, {"c[s,b,o...]"}, {"+s[o...]"}, kNothing},
     {OpKind::kGeluGrad, {"c[x...]", "c[x...]"}, {"c[x...]"}, kNothing},
@@ -111,36 +121,84 @@ std::string printType(const OperandType& type) {
   return fmt::format("{}[{}]", dtypeName(type.dtype), fmt::join(type.dims, ","));
 }
 
+// What the letters of one op's signature stand for: sizes, or labels.
+class Binding {
+ public:
+  void set(char letter, Dims dims) { dims_[letter] = std::move(dims); }
+
+  // nullptr: unbound.
+  const Dims* find(char letter) const {
+    const auto found = dims_.find(letter);
+    return found == dims_.end() ? nullptr : &found->second;
+  }
+
+  // Binds the letters of `pattern`; false: `dims` does not match it.
+  // At most one letter of a pattern is both variadic and unbound: it takes the dims that are left.
+  bool bind(const Pattern& pattern, const Dims& dims) {
+    size_t bound = 0;
+    for (const auto& [letter, variadic] : pattern.items)
+      if (const Dims* known = find(letter))
+        bound += known->size();
+      else if (!variadic)
+        ++bound;
+    std::vector<std::pair<char, Dims>> fresh;
+    size_t next = 0;
+    for (const auto& [letter, variadic] : pattern.items) {
+      const Dims* known = find(letter);
+      size_t width = 1;
+      if (known)
+        width = known->size();
+      else if (variadic)
+        width = dims.size() > bound ? dims.size() - bound : 0;
+      if (width < 1 || next + width > dims.size()) return false;
+      const Dims part(dims.begin() + static_cast<long>(next),
+                      dims.begin() + static_cast<long>(next + width));
+      if (!known)
+        fresh.emplace_back(letter, part);
+      else if (*known != part)
+        return false;
+      next += width;
+    }
+    if (next != dims.size()) return false;
+    dims_.insert(fresh.begin(), fresh.end());
+    return true;
+  }
+
+ private:
+  std::map<char, Dims> dims_;
+};
+
 // Matches the inputs of one op against its rule and remembers what every letter stands for.
 class Matcher {
  public:
   Matcher(OpKind kind, const OpAttributes& attributes, DType state)
       : kind_(kind), attributes_(attributes), state_(state) {
-    for (char digit = '1'; digit <= '2'; ++digit) sizes_[digit] = {digit - '0'};
-    if (usesHeads()) {
-      sizes_['e'] = {(attributes.headsPerGroup + 2) * attributes.headSize};
-      sizes_['c'] = {attributes.headsPerGroup * attributes.headSize};
+    for (char digit = '1'; digit <= '2'; ++digit) sizes_.set(digit, {digit - '0'});
+    if (usesHeads() && checkAttributes().ok()) {
+      sizes_.set('e', {(attributes.headsPerGroup + 2) * attributes.headSize});
+      sizes_.set('c', {attributes.headsPerGroup * attributes.headSize});
     }
   }
 
   Status checkAttributes() const {
-    if (usesHeads() && (attributes_.headSize < 1 || attributes_.headsPerGroup < 1))
-      return invalidArgument(
-          fmt::format("{}: headSize {} and headsPerGroup {} must be at least 1",
-                      program::opName(kind_), attributes_.headSize, attributes_.headsPerGroup));
+    const auto isSize = [](int64_t n) { return n >= 1 && n <= kMaxHeads; };
+    if (usesHeads() && (!isSize(attributes_.headSize) || !isSize(attributes_.headsPerGroup)))
+      return invalidArgument(fmt::format(
+          "{}: headSize {} and headsPerGroup {} must be at least 1 and at most {}",
+          program::opName(kind_), attributes_.headSize, attributes_.headsPerGroup, kMaxHeads));
     return {};
   }
 
   Status bindInput(size_t index, const OperandType& type) {
     const std::string_view text = ruleOf(kind_).inputs[index];
     const Pattern pattern = parsePattern(text);
-    if (std::any_of(type.dims.begin(), type.dims.end(), [](int64_t dim) { return dim < 1; }) ||
-        !bindType(pattern.type, type.dtype) || !bindDims(pattern, type.dims))
+    if (std::any_of(type.dims.begin(), type.dims.end(), [](int64_t dim) { return dim < 1 || dim > kMaxSize; }) ||
+        !bindType(pattern.type, type.dtype) || !sizes_.bind(pattern, type.dims))
       return invalidArgument(fmt::format("{}: input {} is {}, expected {}{}",
                                          program::opName(kind_), index, printType(type), text,
                                          describe(pattern)));
-    if (auto groups = sizes_.find('g'); groups != sizes_.end())
-      sizes_['H'] = {groups->second[0] * attributes_.headsPerGroup};
+    if (const Dims* groups = sizes_.find('g'))
+      sizes_.set('H', {(*groups)[0] * attributes_.headsPerGroup});
     return {};
   }
 
@@ -150,26 +208,26 @@ class Matcher {
     OperandType type;
     type.dtype = pattern.type == 'c' ? compute_ : pattern.type == 's' ? state_ : DType::kF64;
     for (const auto& [letter, variadic] : pattern.items) {
-      auto bound = sizes_.find(letter);
-      if (bound == sizes_.end()) {
+      if (!sizes_.find(letter)) {
         if (rows < 1)
           return Error(invalidArgument(fmt::format("{}: the inputs do not imply the rows of output "
                                                    "{}; rows is {}, expected at least 1",
                                                    program::opName(kind_), index, rows)));
-        bound = sizes_.emplace(letter, Dims{rows}).first;
+        sizes_.set(letter, {rows});
       }
-      type.dims.insert(type.dims.end(), bound->second.begin(), bound->second.end());
+      const Dims& bound = *sizes_.find(letter);
+      type.dims.insert(type.dims.end(), bound.begin(), bound.end());
     }
     return type;
   }
 
   // Every position that a token can have needs its row in the table of positions.
   Status checkPositions() const {
-    auto rows = sizes_.find('n');
-    if (rows == sizes_.end() || rows->second[0] >= sizes_.at('s')[0]) return {};
+    const Dims* rows = sizes_.find('n');
+    const Dims* tokens = sizes_.find('s');
+    if (!rows || (*rows)[0] >= (*tokens)[0]) return {};
     return invalidArgument(fmt::format("{}: {} rows of positions for a sequence of {} tokens",
-                                       program::opName(kind_), rows->second[0],
-                                       sizes_.at('s')[0]));
+                                       program::opName(kind_), (*rows)[0], (*tokens)[0]));
   }
 
  private:
@@ -187,47 +245,16 @@ class Matcher {
     return actual == compute_;
   }
 
-  // At most one letter of a pattern is both variadic and unbound: it takes the dims that are left.
-  bool bindDims(const Pattern& pattern, const Dims& dims) {
-    size_t bound = 0;
-    for (const auto& [letter, variadic] : pattern.items)
-      if (auto found = sizes_.find(letter); found != sizes_.end())
-        bound += found->second.size();
-      else if (!variadic)
-        ++bound;
-    std::vector<std::pair<char, Dims>> fresh;
-    size_t next = 0;
-    for (const auto& [letter, variadic] : pattern.items) {
-      const auto found = sizes_.find(letter);
-      size_t width = 1;
-      if (found != sizes_.end())
-        width = found->second.size();
-      else if (variadic)
-        width = dims.size() > bound ? dims.size() - bound : 0;
-      if (width < 1 || next + width > dims.size()) return false;
-      const Dims part(dims.begin() + static_cast<long>(next),
-                      dims.begin() + static_cast<long>(next + width));
-      if (found == sizes_.end())
-        fresh.emplace_back(letter, part);
-      else if (found->second != part)
-        return false;
-      next += width;
-    }
-    if (next != dims.size()) return false;
-    sizes_.insert(fresh.begin(), fresh.end());
-    return true;
-  }
-
   // " with s = 4, k... = 6,2": what the message's reader needs to see the mismatch.
   std::string describe(const Pattern& pattern) const {
     std::vector<std::string> parts;
-    if (pattern.type == 'c' && computeIsBound_)
+    if ((pattern.type == 'c' || pattern.type == 'p') && computeIsBound_)
       parts.push_back(fmt::format("compute type {}", dtypeName(compute_)));
     if (pattern.type == 's') parts.push_back(fmt::format("state type {}", dtypeName(state_)));
     for (const auto& [letter, variadic] : pattern.items)
-      if (auto found = sizes_.find(letter); found != sizes_.end() && !std::isdigit(letter))
+      if (const Dims* found = sizes_.find(letter); found && !std::isdigit(letter))
         parts.push_back(
-            fmt::format("{}{} = {}", letter, variadic ? "..." : "", fmt::join(found->second, ",")));
+            fmt::format("{}{} = {}", letter, variadic ? "..." : "", fmt::join(*found, ",")));
     return parts.empty() ? "" : fmt::format(" with {}", fmt::join(parts, ", "));
   }
 
@@ -236,8 +263,90 @@ class Matcher {
   DType state_;
   DType compute_ = DType::kF32;
   bool computeIsBound_ = false;
-  std::map<char, Dims> sizes_;
+  Binding sizes_;
 };
+
+Status checkNumInputs(OpKind kind, size_t n) {
+  const size_t expected = countPatterns(ruleOf(kind).inputs);
+  if (n == expected) return {};
+  return invalidArgument(
+      fmt::format("{}: {} inputs, expected {}", program::opName(kind), n, expected));
+}
+
+// The label that a letter stands for wherever it appears; nullopt: any ("k...").
+std::optional<Label> labelOf(char letter) {
+  switch (letter) {
+    case 's': return Label::kSequence;
+    case 'b': return Label::kBatch;
+    case 'h': return Label::kHidden;
+    case 'g': return Label::kGroup;
+    case 'e': return Label::kHeadWidth;
+    case 'c': return Label::kContextWidth;
+    case 'f': return Label::kFfn;
+    case '2': return Label::kGateUp;
+    case 'v': return Label::kVocab;
+    case 'n': return Label::kPosition;
+    case '1': return Label::kOne;
+    case 'H': return Label::kHead;
+    default: return std::nullopt;
+  }
+}
+
+Dims numbersOf(const Labels& labels) {
+  Dims numbers;
+  for (const Label label : labels) numbers.push_back(static_cast<int64_t>(label));
+  return numbers;
+}
+
+// Binds the letters of `pattern` that have one label to it.
+void bindLabels(const Pattern& pattern, Binding& labels) {
+  for (const auto& [letter, variadic] : pattern.items)
+    if (const std::optional<Label> label = labelOf(letter))
+      labels.set(letter, numbersOf({*label}));
+}
+
+// "[sequence, batch, ...]": what `pattern` matches, as far as it is known.
+std::string printExpected(const Pattern& pattern, const Binding& labels) {
+  std::vector<std::string> parts;
+  for (const auto& [letter, variadic] : pattern.items) {
+    const Dims* known = labels.find(letter);
+    if (!known) parts.emplace_back("...");
+    for (const int64_t number : known ? *known : Dims{})
+      parts.emplace_back(labelName(static_cast<Label>(number)));
+  }
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+Element elementOf(const Pattern& pattern) {
+  switch (pattern.type) {
+    case 's': return Element::kState;
+    case 'i': return Element::kIndex;
+    case 'd': return Element::kDouble;
+    default: return Element::kCompute;
+  }
+}
+
+// The forward's tensors tell parameters, data and activations apart, which types alone do not.
+Status checkTensor(OpKind kind, size_t index, const Tensor& tensor) {
+  const Pattern pattern = parsePattern(ruleOf(kind).inputs[index]);
+  const bool isData = tensor.kind == TensorKind::kTokens || tensor.kind == TensorKind::kLabels;
+  const char type = tensor.kind == TensorKind::kParameter ? 'p'
+                    : isData                              ? 'i'
+                    : tensor.element == Element::kCompute ? 'c'
+                    : tensor.element == Element::kState   ? 's'
+                                                          : 'd';
+  if (type == pattern.type) return {};
+  const auto describe = [](char letter) {
+    return letter == 'p'   ? "a parameter"
+           : letter == 'i' ? "token or label ids"
+           : letter == 'c' ? "an activation"
+           : letter == 's' ? "a statistic"
+                           : "a sum in f64";
+  };
+  return invalidArgument(fmt::format("{}: input {} ('{}') is {}, expected {}",
+                                     program::opName(kind), index, tensor.name, describe(type),
+                                     describe(pattern.type)));
+}
 
 // Elements of an operand that one call touches, where that is not all of it: table rows and the
 // label's logit are looked up per token.
@@ -264,31 +373,43 @@ int64_t touchedElements(const program::SegmentOp& op, const std::vector<OperandT
 
 }  // namespace
 
-std::string_view labelName(Label label) {
-  switch (label) {
-    case Label::kSequence: return "sequence";
-    case Label::kBatch: return "batch";
-    case Label::kHidden: return "hidden";
-    case Label::kGroup: return "group";
-    case Label::kHeadWidth: return "head_width";
-    case Label::kContextWidth: return "context_width";
-    case Label::kFfn: return "ffn";
-    case Label::kGateUp: return "gate_up";
-    case Label::kVocab: return "vocab";
-    case Label::kPosition: return "position";
-    case Label::kOne: return "one";
-    case Label::kHead: return "head";
+std::string_view labelName(Label label) { return kLabelNames[static_cast<size_t>(label)]; }
+
+std::optional<Label> parseLabel(std::string_view name) {
+  const auto found = std::find(kLabelNames.begin(), kLabelNames.end(), name);
+  if (found == kLabelNames.end()) return std::nullopt;
+  return static_cast<Label>(found - kLabelNames.begin());
+}
+
+std::string printLabels(const Labels& labels) {
+  std::vector<std::string_view> names;
+  for (const Label label : labels) names.push_back(labelName(label));
+  return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+Labels labelsOf(const Tensor& tensor) {
+  Labels labels;
+  for (const Dim& dim : tensor.dims) labels.push_back(dim.label);
+  return labels;
+}
+
+program::OperandType typeOf(const Tensor& tensor, spec::Precision precision) {
+  program::OperandType type;
+  switch (tensor.element) {
+    case Element::kCompute: type.dtype = spec::computeDType(precision); break;
+    case Element::kState: type.dtype = spec::stateDType(precision); break;
+    case Element::kIndex: type.dtype = DType::kI32; break;
+    case Element::kDouble: type.dtype = DType::kF64; break;
   }
-  return "unknown";
+  for (const Dim& dim : tensor.dims) type.dims.push_back(dim.size);
+  return type;
 }
 
 Result<std::vector<OperandType>> inferOutputs(OpKind kind, const OpAttributes& attributes,
                                               const std::vector<OperandType>& inputs, DType state,
                                               int64_t rows) {
   const OpRule& rule = ruleOf(kind);
-  if (const size_t expected = countPatterns(rule.inputs); inputs.size() != expected)
-    return Error(invalidArgument(fmt::format("{}: {} inputs, expected {}", program::opName(kind),
-                                             inputs.size(), expected)));
+  TRIREME_RETURN_IF_ERROR(checkNumInputs(kind, inputs.size()));
   Matcher matcher(kind, attributes, state);
   TRIREME_RETURN_IF_ERROR(matcher.checkAttributes());
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -299,6 +420,63 @@ Result<std::vector<OperandType>> inferOutputs(OpKind kind, const OpAttributes& a
     outputs.push_back(std::move(output));
   }
   TRIREME_RETURN_IF_ERROR(matcher.checkPositions());
+  return outputs;
+}
+
+Result<std::vector<Labels>> inferLabels(OpKind kind, const std::vector<Labels>& inputs) {
+  const OpRule& rule = ruleOf(kind);
+  TRIREME_RETURN_IF_ERROR(checkNumInputs(kind, inputs.size()));
+  Binding binding;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Pattern pattern = parsePattern(rule.inputs[i]);
+    bindLabels(pattern, binding);
+    if (!binding.bind(pattern, numbersOf(inputs[i])))
+      return Error(invalidArgument(fmt::format("{}: input {} has the dims {}, expected {}",
+                                               program::opName(kind), i, printLabels(inputs[i]),
+                                               printExpected(pattern, binding))));
+  }
+  std::vector<Labels> outputs;
+  for (size_t i = 0; i < countPatterns(rule.outputs); ++i) {
+    const Pattern pattern = parsePattern(rule.outputs[i]);
+    bindLabels(pattern, binding);
+    Labels& labels = outputs.emplace_back();
+    for (const auto& [letter, variadic] : pattern.items)
+      for (const int64_t number : *binding.find(letter))
+        labels.push_back(static_cast<Label>(number));
+  }
+  return outputs;
+}
+
+Result<std::vector<Tensor>> inferTensors(OpKind kind, const OpAttributes& attributes,
+                                         const std::vector<const Tensor*>& inputs) {
+  if (!isForward(kind))
+    return Error(invalidArgument(fmt::format(
+        "{} is an op of the backward, which is derived from the forward", program::opName(kind))));
+  TRIREME_RETURN_IF_ERROR(checkNumInputs(kind, inputs.size()));
+  std::vector<OperandType> types;
+  std::vector<Labels> labels;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    TRIREME_RETURN_IF_ERROR(checkTensor(kind, i, *inputs[i]));
+    types.push_back(typeOf(*inputs[i], spec::Precision::kBf16));
+    labels.push_back(labelsOf(*inputs[i]));
+  }
+  TRIREME_ASSIGN_OR_RETURN(
+      const std::vector<OperandType> outTypes,
+      inferOutputs(kind, attributes, types, spec::stateDType(spec::Precision::kBf16)));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Labels> outLabels, inferLabels(kind, labels));
+  const auto hasHidden = [](const Labels& dims) {
+    return std::find(dims.begin(), dims.end(), Label::kHidden) != dims.end();
+  };
+  const bool isOfHidden = mustBeWhole(kind, Label::kHidden) && hasHidden(labels[0]);
+  std::vector<Tensor> outputs(outTypes.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    outputs[i].kind = accumulates(kind, static_cast<int>(i)) ? TensorKind::kLoss
+                                                             : TensorKind::kActivation;
+    outputs[i].element = elementOf(parsePattern(ruleOf(kind).outputs[i]));
+    outputs[i].sequenceRegion = isOfHidden || hasHidden(outLabels[i]);
+    for (size_t d = 0; d < outLabels[i].size(); ++d)
+      outputs[i].dims.push_back({outLabels[i][d], outTypes[i].dims[d]});
+  }
   return outputs;
 }
 
@@ -383,6 +561,8 @@ bool accumulates(OpKind kind, int output) {
   return output >= 0 && output < static_cast<int>(outputs.size()) &&
          outputs[static_cast<size_t>(output)].starts_with('+');
 }
+
+bool isForward(OpKind kind) { return kind <= OpKind::kTokenLoss; }
 
 bool isSelectivelyRecomputed(OpKind kind) { return kind == OpKind::kAttention; }
 

@@ -18,6 +18,18 @@ Result<std::vector<program::OperandType>> inferOutputs(
     OpKind kind, const OpAttributes& attributes, const std::vector<program::OperandType>& inputs,
     DType state, int64_t rows = 0);
 
+// Labels of the outputs' dims from those of the inputs' dims.
+// kInvalidArgument: a dim of an input is not the one that the op works on.
+Result<std::vector<Labels>> inferLabels(OpKind kind, const std::vector<Labels>& inputs);
+
+// The tensors that a forward op makes, but for their names.
+// kInvalidArgument: as inferOutputs and inferLabels; the op is one of the backward; or an input is of
+// another kind than the op reads there (a parameter, ids, an activation, a statistic).
+Result<std::vector<Tensor>> inferTensors(OpKind kind, const OpAttributes& attributes,
+                                         const std::vector<const Tensor*>& inputs);
+
+bool isForward(OpKind kind);  // else an op of the backward
+
 // Multiply-adds count as two. Elementwise work is counted as 0: it is bound by bytes.
 // Causal attention counts the full s x s products, as model FLOPs are counted in the field.
 Flops opFlops(const program::SegmentOp& op, const std::vector<program::OperandType>& operands);

@@ -149,7 +149,7 @@ TEST(InferOutputs, SaysWhichInputIsWrongAndWhatWasExpected) {
                                     DType::kF32);
   EXPECT_EQ(outputs.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(outputs.error().message(),
-            "matmul: input 1 is f32[10,5], expected c[o...,k...] with compute type f32, k... = 4");
+            "matmul: input 1 is f32[10,5], expected p[o...,k...] with compute type f32, k... = 4");
 }
 
 TEST(InferOutputs, AMatmulHasAtLeastOneOutputDim) {
@@ -301,23 +301,14 @@ ModelGraph graphOf(const spec::ModelSpec& model) {
   return buildGraph(model, training, 3, 128);
 }
 
-OperandType typeOf(const Tensor& tensor) {
-  OperandType type;
-  type.dtype = tensor.element == Element::kCompute ? DType::kBf16
-               : tensor.element == Element::kState ? DType::kF32
-               : tensor.element == Element::kIndex ? DType::kI32
-                                                   : DType::kF64;
-  for (const Dim& dim : tensor.dims) type.dims.push_back(dim.size);
-  return type;
-}
-
 std::vector<OperandType> typesOf(const Block& block) {
   std::vector<OperandType> types;
-  for (const Tensor& tensor : block.tensors) types.push_back(typeOf(tensor));
+  for (const Tensor& tensor : block.tensors) types.push_back(typeOf(tensor, spec::Precision::kBf16));
   return types;
 }
 
-// The graph and the semantics are written apart: every tensor has the type that its op infers.
+// The backward and the semantics are written apart: every tensor has the type and the labels that its
+// op infers.
 TEST(Graph, EveryOpInfersTheTensorsThatItWrites) {
   for (const spec::ModelSpec& model : {gpt(), llama()}) {
     const ModelGraph graph = graphOf(model);
@@ -332,9 +323,78 @@ TEST(Graph, EveryOpInfersTheTensorsThatItWrites) {
                                              outputs[0].dims[0]);
           ASSERT_TRUE(inferred.has_value()) << block->name << ": " << inferred.error().message();
           EXPECT_EQ(*inferred, outputs) << block->name << ": " << program::opName(op.kind);
+          std::vector<Labels> labels, outLabels;
+          for (const TensorId id : op.inputs)
+            labels.push_back(labelsOf(block->tensors[static_cast<size_t>(id)]));
+          for (const TensorId id : op.outputs)
+            outLabels.push_back(labelsOf(block->tensors[static_cast<size_t>(id)]));
+          const auto inferredLabels = inferLabels(op.kind, labels);
+          ASSERT_TRUE(inferredLabels.has_value()) << inferredLabels.error().message();
+          EXPECT_EQ(*inferredLabels, outLabels) << block->name << ": " << program::opName(op.kind);
         }
     }
   }
+}
+
+TEST(InferLabels, SaysWhichDimIsAnother) {
+  const Labels x = {Label::kSequence, Label::kBatch, Label::kHidden};
+  const auto wrong = inferLabels(OpKind::kMatmul, {x, {Label::kVocab, Label::kFfn}});
+  ASSERT_FALSE(wrong.has_value());
+  EXPECT_EQ(wrong.error().message(),
+            "matmul: input 1 has the dims [vocab, ffn], expected [..., hidden]");
+  EXPECT_FALSE(inferLabels(OpKind::kGelu, {x, x}).has_value());
+}
+
+// A weight must be a parameter and a statistic no activation, or the backward would be wrong.
+TEST(InferTensors, TellsParametersStatisticsAndActivationsApart) {
+  const ModelGraph graph = graphOf(gpt());
+  const auto tensor = [&](const char* name) {
+    for (const Tensor& t : graph.layer.tensors)
+      if (t.name == name) return &t;
+    return static_cast<const Tensor*>(nullptr);
+  };
+  const Tensor *x = tensor("input"), *bias = tensor("attn.out.bias"), *mean = tensor("attn_norm.mean");
+  const auto messageOf = [](OpKind kind, const std::vector<const Tensor*>& inputs) {
+    const auto made = inferTensors(kind, {}, inputs);
+    return made.has_value() ? "no error" : made.error().message();
+  };
+  EXPECT_EQ(messageOf(OpKind::kBiasAdd, {x, bias}), "no error");
+  EXPECT_EQ(messageOf(OpKind::kMatmul, {x, x}),
+            "matmul: input 1 ('input') is an activation, expected a parameter");
+  EXPECT_EQ(messageOf(OpKind::kAdd, {mean, mean}),
+            "add: input 0 ('attn_norm.mean') is a statistic, expected an activation");
+  EXPECT_EQ(messageOf(OpKind::kAdd, {x, bias}),
+            "add: input 1 ('attn.out.bias') is a parameter, expected an activation");
+  EXPECT_THAT(messageOf(OpKind::kBiasGrad, {x}), HasSubstr("op of the backward"));
+}
+
+// What carries the hidden size, and statistics over it; not what only contracts it.
+TEST(InferTensors, TheSequenceRegionIsWhereHiddenIsWhole) {
+  for (const spec::ModelSpec& model : {gpt(), llama()}) {
+    const ModelGraph graph = graphOf(model);
+    std::vector<std::string> outside;
+    for (const Block* block : {&graph.embedding, &graph.layer, &graph.head})
+      for (const Op& op : block->forward)
+        for (const TensorId id : op.outputs) {
+          const Tensor& t = block->tensors[static_cast<size_t>(id)];
+          if (!t.sequenceRegion && t.dims[0].label == Label::kSequence) outside.push_back(t.name);
+        }
+    if (model.norm == spec::NormKind::kLayerNorm)
+      EXPECT_THAT(outside, ElementsAre("attn.qkv.product", "attn.qkv.out", "attn.context",
+                                       "mlp.up.product", "mlp.up.out", "mlp.hidden", "logits",
+                                       "loss.max", "loss.target", "loss.sum_exp"));
+    else
+      EXPECT_THAT(outside, ElementsAre("attn.qkv.product", "attn.rotated", "attn.context",
+                                       "mlp.gate_up.product", "mlp.hidden", "logits", "loss.max",
+                                       "loss.target", "loss.sum_exp"));
+  }
+}
+
+// 6 samples of 16 tokens in a step, whatever the microbatch.
+TEST(Graph, TheLossIsTheMeanOverTheTokensOfAStep) {
+  const ModelGraph graph = graphOf(gpt());
+  ASSERT_EQ(graph.head.backward.front().kind, OpKind::kLossGrad);
+  EXPECT_EQ(graph.head.backward.front().attributes.scale, 1.0 / (6 * 16));
 }
 
 double flopsOf(const Block& block, const std::vector<Op>& ops) {
