@@ -6,6 +6,7 @@
 #include <mlir/IR/DialectImplementation.h>
 #include <mlir/Interfaces/FunctionInterfaces.h>
 
+#include "ir/dialect/assembly.h"
 #include "ir/dialect/trireme_dialect.cpp.inc"
 #include "ir/dialect/trireme_enums.cpp.inc"
 #include "ir/graph/semantics.h"
@@ -34,10 +35,18 @@ void TriremeDialect::initialize() {
 #define GET_ATTRDEF_LIST
 #include "ir/dialect/trireme_attrs.cpp.inc"
       >();
+  addInterfaces<AliasInterface>();
 }
 
 mlir::LogicalResult TriremeDialect::verifyOperationAttribute(Operation* op,
                                                              mlir::NamedAttribute attribute) {
+  if (attribute.getName() == kNames) {
+    const auto names = llvm::dyn_cast<mlir::ArrayAttr>(attribute.getValue());
+    if (!names || names.size() != op->getNumResults() ||  // (D4)
+        !llvm::all_of(names, [](Attribute name) { return llvm::isa<mlir::StringAttr>(name); }))
+      return op->emitOpError("(D4) trireme.names must have one name per result");
+    return mlir::success();
+  }
   if (attribute.getName() != kPlaces) return mlir::success();
   const auto places = llvm::dyn_cast<mlir::DenseI32ArrayAttr>(attribute.getValue());
   if (!places || places.size() != op->getNumResults() ||  // (D3)
@@ -164,7 +173,8 @@ std::optional<int32_t> placeOf(mlir::Value value) {
   return places ? std::optional<int32_t>(places[result.getResultNumber()]) : std::nullopt;
 }
 
-mlir::RankedTensorType toTensorType(mlir::MLIRContext* context, const OperandType& type) {
+mlir::RankedTensorType toTensorType(mlir::MLIRContext* context, const OperandType& type,
+                                    const graph::Labels& labels) {
   mlir::Builder builder(context);
   const auto element = [&]() -> mlir::Type {
     switch (type.dtype) {
@@ -181,7 +191,14 @@ mlir::RankedTensorType toTensorType(mlir::MLIRContext* context, const OperandTyp
     }
     return {};
   };
-  return mlir::RankedTensorType::get(type.dims, element());
+  return mlir::RankedTensorType::get(type.dims, element(),
+                                     labels.empty() ? Attribute() : DimsAttr::get(context, labels));
+}
+
+graph::Labels labelsOf(mlir::Type type) {
+  const auto dims =
+      llvm::dyn_cast_or_null<DimsAttr>(llvm::cast<mlir::RankedTensorType>(type).getEncoding());
+  return dims ? dims.getLabels().vec() : graph::Labels();
 }
 
 OperandType fromTensorType(mlir::Type type) {
@@ -195,6 +212,22 @@ OperandType fromTensorType(mlir::Type type) {
   return {dtype, std::vector<int64_t>(tensor.getShape().begin(), tensor.getShape().end())};
 }
 
+namespace {
+
+// The labels of an op's results; empty ones if its operands have none.
+Result<std::vector<graph::Labels>> labelsOfResults(Operation* op, size_t numInputs) {
+  std::vector<graph::Labels> labels;
+  bool labelled = false;
+  for (size_t i = 0; i < numInputs; ++i) {
+    labels.push_back(labelsOf(op->getOperand(i).getType()));
+    labelled = labelled || !labels.back().empty();
+  }
+  if (labelled) return graph::inferLabels(kindOf(op), labels);
+  return std::vector<graph::Labels>(op->getNumResults());
+}
+
+}  // namespace
+
 mlir::LogicalResult verifyComputeOp(Operation* op) {
   const OpKind kind = kindOf(op);
   const size_t numOld = static_cast<size_t>(numAccumulators(kind));
@@ -206,10 +239,12 @@ mlir::LogicalResult verifyComputeOp(Operation* op) {
   const auto expected = graph::inferOutputs(kind, attributesOf(op), inputs, stateTypeOf(kind, op),
                                             last.dims.empty() ? 0 : last.dims[0]);
   if (!expected) return op->emitOpError("(D1) ") << expected.error().message();
+  const auto labels = labelsOfResults(op, numInputs);
+  if (!labels) return op->emitOpError("(D1) ") << labels.error().message();
 
   size_t old = numInputs;
   for (size_t i = 0; i < op->getNumResults(); ++i) {
-    const mlir::Type type = toTensorType(op->getContext(), (*expected)[i]);
+    const mlir::Type type = toTensorType(op->getContext(), (*expected)[i], (*labels)[i]);
     if (op->getResult(i).getType() != type)  // (D1)
       return op->emitOpError("(D1) result ") << i << " must be " << type;
     if (!graph::accumulates(kind, static_cast<int>(i))) continue;

@@ -6,8 +6,11 @@
 #include <mlir/IR/Dialect.h>
 #include <mlir/IR/OpDefinition.h>
 #include <mlir/IR/OpImplementation.h>
+#include <mlir/IR/SymbolTable.h>
+#include <mlir/IR/TensorEncoding.h>
 #include <mlir/Interfaces/SideEffectInterfaces.h>
 
+#include "ir/graph/graph.h"
 #include "ir/program/op.h"
 
 namespace trireme::dialect {
@@ -16,8 +19,15 @@ namespace trireme::dialect {
 inline constexpr llvm::StringLiteral kPlaces = "trireme.places";  // of an op: per result
 inline constexpr llvm::StringLiteral kPlace = "trireme.place";    // of a function argument
 inline constexpr llvm::StringLiteral kKernel = "trireme.kernel";  // of an outlined function
+inline constexpr llvm::StringLiteral kNames = "trireme.names";  // of an op of a model: per result
 
-mlir::LogicalResult verifyComputeOp(mlir::Operation* op);  // (D1), (D2)
+// What the ops generated from the .td call.
+mlir::LogicalResult verifyComputeOp(mlir::Operation* op);                            // (D1), (D2)
+mlir::LogicalResult verifyCall(mlir::Operation* call, mlir::FlatSymbolRefAttr callee,
+                               mlir::SymbolTableCollection& symbols);                // (M1) to (M3)
+mlir::ParseResult parseComputeOp(mlir::OpAsmParser& parser, mlir::OperationState& result);
+void printComputeOp(mlir::OpAsmPrinter& printer, mlir::Operation* op);
+void nameResults(mlir::Operation* op, mlir::OpAsmSetValueNameFn setName);
 
 // Every op that stands for an OpKind. Its mnemonic is program::opName(kind).
 template <typename ConcreteType>
@@ -44,9 +54,12 @@ mlir::Operation* createComputeOp(mlir::OpBuilder& builder, mlir::Location loc, p
 // The segment operand that a value is read from or written to; nullopt if nothing says so.
 std::optional<int32_t> placeOf(mlir::Value value);
 
-mlir::RankedTensorType toTensorType(mlir::MLIRContext* context, const program::OperandType& type);
+// No labels: a tensor of a segment.
+mlir::RankedTensorType toTensorType(mlir::MLIRContext* context, const program::OperandType& type,
+                                    const graph::Labels& labels = {});
 // Requires a type that toTensorType() can give; the verifier accepts no other.
 program::OperandType fromTensorType(mlir::Type type);
+graph::Labels labelsOf(mlir::Type type);  // empty: none
 
 }  // namespace trireme::dialect
 

@@ -1,10 +1,11 @@
-// The dialect: one op per program::OpKind, on the local tensors of one segment. What each op
-// computes is said once, in ir/program/op.h; its shapes once, in ir/graph/semantics.h, which the
-// verifier calls.
+// The dialect: one op per program::OpKind, on the local tensors of one segment or on the logical ones
+// of a model (trireme_model_ops.td). What each op computes is said once, in ir/program/op.h; its
+// shapes once, in ir/graph/semantics.h, which the verifier calls.
 #ifndef TRIREME_OPS_TD
 #define TRIREME_OPS_TD
 
 include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -21,9 +22,14 @@ def Trireme_Dialect : Dialect {
     - `trireme.place = 4 : i32`: the segment operand that the argument is read from.
     Functions that codegen outlines are marked `trireme.kernel`.
 
-    - (D1) operands and results have the types that the op's semantics infer;
+    In a model, the dims of a tensor carry labels, `tensor<8x2x4xf32, #trireme.dims<sequence, batch,
+    hidden>>`, and a tensor is called as its SSA name, unless `trireme.names = ["..."]` of its op says
+    otherwise.
+
+    - (D1) operands and results have the types, and the labels, that the op's semantics infer;
     - (D2) an accumulating result has the type of its old value;
-    - (D3) `trireme.places` has one entry per result, each at least 0.
+    - (D3) `trireme.places` has one entry per result, each at least 0;
+    - (D4) `trireme.names` has one name per result.
   }];
   let hasOperationAttrVerify = 1;
   let hasConstantMaterializer = 0;
@@ -48,8 +54,23 @@ def Trireme_ComputeOp : NativeOpTrait<"ComputeOp"> {
   let cppNamespace = "::trireme::dialect";
 }
 
-class Trireme_Op<string mnemonic> : Op<Trireme_Dialect, mnemonic, [Pure, Trireme_ComputeOp]> {
-  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+// operands attr-dict `:` functional-type(operands, results), and `trireme.names` from the results.
+class Trireme_Op<string mnemonic>
+    : Op<Trireme_Dialect, mnemonic,
+         [Pure, Trireme_ComputeOp, DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDefinition = [{
+    ::mlir::ParseResult $cppClass::parse(::mlir::OpAsmParser& parser,
+                                         ::mlir::OperationState& result) {
+      return ::trireme::dialect::parseComputeOp(parser, result);
+    }
+    void $cppClass::print(::mlir::OpAsmPrinter& printer) {
+      ::trireme::dialect::printComputeOp(printer, *this);
+    }
+    void $cppClass::getAsmResultNames(::mlir::OpAsmSetValueNameFn setName) {
+      ::trireme::dialect::nameResults(*this, setName);
+    }
+  }];
 }
 
 // Attribute groups.
@@ -193,5 +214,7 @@ def RmsNormGradWeightOp
   let arguments = (ins T:$x, T:$rstd, T:$dy, T:$old_dgamma);
   let results = (outs T:$dgamma);
 }
+
+include "ir/dialect/trireme_model_ops.td"
 
 #endif
