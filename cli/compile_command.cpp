@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <set>
 
@@ -13,8 +14,10 @@
 #include "cli/output/table.h"
 #include "cli/paths.h"
 #include "cli/simulate.h"
+#include "cli/write_file.h"
 #include "ir/base/format.h"
 #include "ir/expand/expand.h"
+#include "ir/graph/graph.h"
 #include "ir/plan/plan.h"
 #include "ir/program/bundle.h"
 #include "ir/program/verify.h"
@@ -22,6 +25,7 @@
 #include "planner/report.h"
 #if TRIREME_HAVE_MLIR
 #include "codegen/codegen.h"
+#include "ir/dialect/model_graph.h"
 #endif
 
 namespace trireme::cli {
@@ -32,10 +36,24 @@ struct CompileOptions {
   SimulateOptions simulate;
 };
 
-// Fills in the kernels, the shared object and the target. Errors: codegen::compileSegments;
-// kUnavailable if this build has no code generator.
-Status compileKernels(const CompileOptions& options, program::Bundle& bundle) {
 #if TRIREME_HAVE_MLIR
+// Writes the model graph, beside which codegen puts its phases.
+Status dumpModel(const std::string& folder, const spec::ModelSpec& model, const plan::Plan& plan) {
+  if (folder.empty()) return {};
+  std::error_code error;  // writeFile() tells what is wrong.
+  std::filesystem::create_directories(folder, error);
+  return writeFile(folder + "/model.mlir",
+                   dialect::printModelGraph(graph::buildGraph(
+                       model, plan.training, plan.microbatchSize, plan::paddedVocab(plan, model))));
+}
+#endif
+
+// Fills in the kernels, the shared object and the target, and dumps what --dump-ir asks for. Errors:
+// writeFile, codegen::compileSegments; kUnavailable if this build has no code generator.
+Status compileKernels(const CompileOptions& options, const spec::ModelSpec& model,
+                      const plan::Plan& plan, program::Bundle& bundle) {
+#if TRIREME_HAVE_MLIR
+  TRIREME_RETURN_IF_ERROR(dumpModel(options.dumpFolder, model, plan));
   codegen::CodegenOptions codegen;
   codegen.dumpIrFolder = options.dumpFolder;
   TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
@@ -45,7 +63,8 @@ Status compileKernels(const CompileOptions& options, program::Bundle& bundle) {
   bundle.target = std::move(kernels.target);
   return {};
 #else
-  static_cast<void>(options), static_cast<void>(bundle);
+  static_cast<void>(options), static_cast<void>(model), static_cast<void>(plan);
+  static_cast<void>(bundle);
   return unavailable(
       "this build of trireme cannot compile: it was configured with TRIREME_MLIR=OFF");
 #endif
@@ -127,7 +146,7 @@ Result<int> runCompile(const CompileOptions& options) {
   bundle.program = std::move(expansion.program);
   bundle.planText = plan::printPlan(plan);
   bundle.modelText = spec::printModel(model);
-  TRIREME_RETURN_IF_ERROR(compileKernels(options, bundle));
+  TRIREME_RETURN_IF_ERROR(compileKernels(options, model, plan, bundle));
   progress.update(0.9, "writing the bundle");
   TRIREME_RETURN_IF_ERROR(program::writeBundle(bundle, options.output));
   progress.clear();
@@ -152,7 +171,8 @@ Action addCompile(CLI::App& app) {
   addPath(app, "-o,--output", &options->output, "BUNDLE",
           "Folder to write; replaces an older bundle")
       ->required();
-  addPath(app, "--dump-ir", &options->dumpFolder, "DIR", "Write the IR after each phase here");
+  addPath(app, "--dump-ir", &options->dumpFolder, "DIR",
+          "Write the model graph and the IR after each phase here");
   const std::string simulation = "Simulation";
   CLI::Option* cluster = addPath(app, "--cluster", &options->simulate.cluster, "FILE",
                                  "Simulate the step on this cluster, which must have the memory");

@@ -4,6 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command.h"
+#if TRIREME_HAVE_MLIR
+#include "ir/dialect/model_graph.h"
+#endif
 
 namespace trireme::cli {
 namespace {
@@ -93,13 +96,30 @@ TEST_F(CompileCommand, ProgramsMustFitTheClustersMemory) {
 #if TRIREME_HAVE_MLIR
 TEST_F(CompileCommand, SummaryCountsRanksRolesAndKernels) {
   expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "-o", path("plan.yaml")}));
-  const Outcome outcome = compilePlan({"--dump-ir", path("ir")});
+  const Outcome outcome = compilePlan();
   expectSuccess(outcome);
   for (const char* part :
        {"for 8 ranks, with 2 roles", "segments", "generated kernels", "arena", "out.bundle"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   EXPECT_TRUE(std::filesystem::exists(path("out.bundle/manifest.json")));
-  EXPECT_FALSE(std::filesystem::is_empty(path("ir")));
+}
+
+TEST_F(CompileCommand, DumpHasTheModelAndEveryPhase) {
+  expectSuccess(plan({"--tp", "2", "-o", path("plan.yaml")}));
+  expectSuccess(compilePlan({"--dump-ir", path("deep/ir")}));
+  for (const char* name : {"1_build.mlir", "2_fuse.mlir", "3_lower.mlir", "4_emit.ll"})
+    EXPECT_FALSE(readAll(path(std::string("deep/ir/") + name)).empty()) << name;
+  const std::string text = readAll(path("deep/ir/model.mlir"));
+  EXPECT_THAT(text, HasSubstr("trireme.repeat 4 times @layer"));
+  EXPECT_THAT(text, HasSubstr("\"layers.{}.attn.qkv.weight\""));
+  const auto graph = dialect::parseModelGraph(text, "model.mlir");
+  ASSERT_TRUE(graph.has_value()) << graph.error().message();
+  EXPECT_EQ(graph->name, "tiny");
+}
+
+TEST_F(CompileCommand, UnwritableDumpIsAnError) {
+  expectSuccess(plan({"-o", path("plan.yaml")}));
+  expectRefusal(compilePlan({"--dump-ir", path("plan.yaml") + "/ir"}), 1, {"plan.yaml/ir"});
 }
 
 TEST_F(CompileCommand, SimulatedTraceIsWritten) {
