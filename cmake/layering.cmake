@@ -5,7 +5,7 @@
 #
 # Each folder may use what stands to its left, with three exceptions that keep things apart: codegen
 # does not see cost_models, planner does not see dialect, and runtime sees only base and program.
-# MLIR and LLVM headers stay in ir/dialect and codegen, and Boost out of the runtime.
+# MLIR and LLVM headers stay in ir/dialect and codegen.
 #
 # As a script:  cmake -DROOT=<source tree> -P cmake/layering.cmake
 cmake_minimum_required(VERSION 3.25)
@@ -44,9 +44,6 @@ function(trireme_include_fault root file layer header out)
   if(header MATCHES "^(mlir|mlir-c|llvm|llvm-c)/" AND NOT layer IN_LIST LAYER_MLIR_FOLDERS)
     list(JOIN LAYER_MLIR_FOLDERS ", " allowed)
     set(${out} "MLIR and LLVM headers are allowed only in: ${allowed}" PARENT_SCOPE)
-    return()
-  elseif(header MATCHES "^boost/" AND layer STREQUAL "runtime")
-    set(${out} "Boost headers are not allowed in runtime" PARENT_SCOPE)
     return()
   elseif(header MATCHES "^(tests|bench|examples)/")
     set(${out} "nothing may include tests, bench or examples" PARENT_SCOPE)
