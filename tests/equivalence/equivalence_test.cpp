@@ -7,6 +7,7 @@
 
 #include "tests/equivalence/harness.h"
 #include "tests/equivalence/plans.h"
+#include "tests/equivalence/tied_table.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -162,33 +163,56 @@ TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
   }
 }
 
-// Pipelines accumulate in the order of one rank, so nothing may differ. The tables are untied: a
-// shared gradient would be summed in another order.
-TEST(Pipelines, AreBitwiseEqualToOneRank) {
-  const spec::ModelSpec model = tinyGpt(8, false);
-  for (auto precision : {spec::Precision::kFp32, spec::Precision::kFp64}) {
-    const auto training = tinyTraining(precision);
-    const auto expected = run(model, serialPlan(model, training), fullRun());
-    ASSERT_TRUE(expected.has_value()) << expected.error().message();
-    for (int64_t pp : {2, 4})
-      for (auto [schedule, v] : {std::pair{plan::ScheduleKind::kGpipe, 1},
-                                 std::pair{plan::ScheduleKind::k1F1B, 1},
-                                 std::pair{plan::ScheduleKind::kInterleaved, 2},
-                                 std::pair{plan::ScheduleKind::kInterleaved, 4}}) {
-        if (pp * v > model.numLayers) continue;
-        Choices c;
-        c.pp = pp;
-        c.virtualStages = v;
-        c.schedule = schedule;
-        const auto actual = run(model, planFor(c, model, training), fullRun());
-        ASSERT_TRUE(actual.has_value()) << actual.error().message();
-        EXPECT_EQ(compareTensors(expected->firstGradients, actual->firstGradients, {}), "")
-            << describe(c);
-        EXPECT_EQ(expected->losses, actual->losses) << describe(c);
-        EXPECT_EQ(expected->gradNorms, actual->gradNorms) << describe(c);
-        EXPECT_EQ(compareTensors(expected->parameters, actual->parameters, {}), "") << describe(c);
-      }
-  }
+class Pipelines : public testing::TestWithParam<std::tuple<bool, spec::Precision>> {};
+
+// Pipelines accumulate in the order of one rank, so nothing may differ. A tied table has two uses;
+// the reference accumulates them apart, as first and last stage do.
+TEST_P(Pipelines, AreBitwiseEqualToOneRank) {
+  const auto [tied, precision] = GetParam();
+  const spec::ModelSpec model = tinyGpt(8, tied);
+  const auto training = tinyTraining(precision);
+  const auto expected = run(model, serialPlan(model, training), fullRun(),
+                            tied ? accumulateUsesApart : Mutation());
+  ASSERT_TRUE(expected.has_value()) << expected.error().message();
+  for (int64_t pp : {2, 4})
+    for (auto [schedule, v] : {std::pair{plan::ScheduleKind::kGpipe, 1},
+                               std::pair{plan::ScheduleKind::k1F1B, 1},
+                               std::pair{plan::ScheduleKind::kInterleaved, 2},
+                               std::pair{plan::ScheduleKind::kInterleaved, 4}}) {
+      if (pp * v > model.numLayers) continue;
+      Choices c;
+      c.pp = pp;
+      c.virtualStages = v;
+      c.schedule = schedule;
+      const auto actual = run(model, planFor(c, model, training), fullRun());
+      ASSERT_TRUE(actual.has_value()) << actual.error().message();
+      EXPECT_EQ(compareTensors(expected->firstGradients, actual->firstGradients, {}), "")
+          << describe(c);
+      EXPECT_EQ(expected->losses, actual->losses) << describe(c);
+      EXPECT_EQ(expected->gradNorms, actual->gradNorms) << describe(c);
+      EXPECT_EQ(compareTensors(expected->parameters, actual->parameters, {}), "") << describe(c);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Pipelines,
+                         testing::Combine(testing::Bool(),
+                                          testing::Values(spec::Precision::kFp32,
+                                                          spec::Precision::kFp64)),
+                         [](const auto& info) {
+                           const std::string table = std::get<0>(info.param) ? "Tied" : "Untied";
+                           const bool fp64 = std::get<1>(info.param) == spec::Precision::kFp64;
+                           return table + (fp64 ? "Fp64" : "Fp32");
+                         });
+
+// The two ways to sum are two orders of one sum: equal but for rounding, and not bitwise.
+TEST(TiedTable, UsesAccumulatedApartRoundDifferently) {
+  const spec::ModelSpec model = tinyGpt(8);
+  const auto training = tinyTraining(spec::Precision::kFp32);
+  const RunResult& together = reference(Family::kGpt, 8, spec::Precision::kFp32, 1);
+  const auto apart = run(model, serialPlan(model, training), fullRun(), accumulateUsesApart);
+  ASSERT_TRUE(apart.has_value()) << apart.error().message();
+  EXPECT_EQ(compareTensors(together.firstGradients, apart->firstGradients, {1e-6, 1e-10}), "");
+  EXPECT_NE(compareTensors(together.firstGradients, apart->firstGradients, {}), "");
 }
 
 // --- Negative controls: the checks above see a reduction that is left out or doubled. ---
