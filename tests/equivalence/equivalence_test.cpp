@@ -1,10 +1,14 @@
 // N ranks equal one rank: gradients of the first step, losses of twenty, final weights.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <tuple>
 
+#include "cost_models/memory.h"
+#include "ir/expand/expand.h"
 #include "tests/equivalence/harness.h"
 #include "tests/equivalence/plans.h"
 #include "tests/equivalence/tied_table.h"
@@ -85,16 +89,34 @@ std::string compareParameters(const RunResult& expected, const RunResult& actual
   return "";
 }
 
+// The planner counts, without tasks or ranks, what the arenas of the run took.
+std::string checkMemory(const spec::ModelSpec& model, const plan::Plan& plan,
+                        const std::vector<int64_t>& arenaBytes) {
+  expand::ExpandOptions options;
+  options.tasks = false;
+  const auto expansion = expand::expand(model, plan, options);
+  if (!expansion) return expansion.error().message();
+  for (size_t role = 0; role < arenaBytes.size(); ++role) {
+    const Bytes planned = cost::memoryOf(*expansion, role, plan, model, {}).total();
+    if (planned.count() != static_cast<double>(arenaBytes[role]))
+      return fmt::format("stage {} is planned with {} bytes, its arena has {}", role,
+                         planned.count(), arenaBytes[role]);
+  }
+  return "";
+}
+
 std::string checkPlan(Family family, const Choices& choices, spec::Precision precision,
                       const Mutation& mutate = nullptr) {
   const spec::ModelSpec model = modelOf(family, layersFor(choices));
   const Bounds bounds = boundsFor(precision);
   const RunResult& expected =
       reference(family, model.numLayers, precision, choices.microbatchSize);
-  const auto actual = run(model, planFor(choices, model, tinyTraining(precision)), fullRun(), mutate);
+  const plan::Plan plan = planFor(choices, model, tinyTraining(precision));
+  const auto actual = run(model, plan, fullRun(), mutate);
   if (!actual) return actual.error().message();
-  std::string difference =
-      compareTensors(expected.firstGradients, actual->firstGradients, bounds.gradients);
+  std::string difference = checkMemory(model, plan, actual->arenaBytes);
+  if (!difference.empty()) return "memory: " + difference;
+  difference = compareTensors(expected.firstGradients, actual->firstGradients, bounds.gradients);
   if (!difference.empty()) return "gradients: " + difference;
   difference = compareLosses(expected.losses, actual->losses, bounds.losses);
   if (!difference.empty()) return "losses: " + difference;
@@ -146,9 +168,10 @@ double cosine(const std::vector<runtime::NamedTensor>& a, const std::vector<runt
 }
 
 TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
+  double worst = 1;
   for (Family family : {Family::kGpt, Family::kLlama}) {
     const auto choices = coveringChoices();
-    for (size_t i = 0; i < choices.size(); i += 4 * kPlanStride) {
+    for (size_t i = 0; i < choices.size(); i += kPlanStride) {
       const spec::ModelSpec model = modelOf(family, layersFor(choices[i]));
       RunOptions options;
       options.steps = 1;
@@ -157,10 +180,12 @@ TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
       ASSERT_TRUE(actual.has_value()) << actual.error().message() << describe(choices[i]);
       const RunResult& expected = reference(family, model.numLayers, spec::Precision::kFp32,
                                             choices[i].microbatchSize);
-      EXPECT_GT(cosine(expected.firstGradients, actual->firstGradients), 0.999)
-          << describe(choices[i]);
+      const double found = cosine(expected.firstGradients, actual->firstGradients);
+      EXPECT_GT(found, 0.999) << describe(choices[i]);
+      worst = std::min(worst, found);
     }
   }
+  std::printf("smallest cosine %.6f\n", worst);
 }
 
 class Pipelines : public testing::TestWithParam<std::tuple<bool, spec::Precision>> {};

@@ -1,0 +1,65 @@
+// What a run takes is what was planned: the memory of the process is that of its arenas.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command.h"
+
+#if TRIREME_HAVE_MLIR
+namespace trireme::cli {
+namespace {
+
+struct Memory {
+  double peak = 0, arenas = 0;  // bytes
+};
+
+class RunMemory : public CommandTest {
+ protected:
+  RunMemory() {
+    cluster = write("cluster.yaml", replaced(kTinyCluster, "64 MiB", "4 GiB"));
+    training = write("train.yaml", replaced(kTinyTraining, "length: 16", "length: 64"));
+  }
+
+  // 9.5 million parameters of 16 bytes, or 50 thousand.
+  Memory trained(const std::string& name, bool large, const std::vector<std::string>& pins) {
+    std::string spec = replaced(kTinyModel, "max_sequence: 16", "max_sequence: 64");
+    if (large) {
+      spec = replaced(spec, "layers: 4", "layers: 12");
+      spec = replaced(spec, "hidden_size: 32", "hidden_size: 256");
+      spec = replaced(spec, "ffn_size: 64", "ffn_size: 1024");
+    }
+    model = write(name + ".yaml", spec);
+    const Outcome outcome = run(compile(name, pins), {"--steps", "2", "--json"});
+    expectSuccess(outcome);
+    const nlohmann::json report = nlohmann::json::parse(outcome.out);
+    return {report.at("processPeakBytes"), report.at("arenaBytes")};
+  }
+};
+
+// Besides its arenas a process holds the program and its libraries, tables, and the bundle: 58 to
+// 67 MiB, nearly all of it code. It is measured with a model that needs next to nothing under the
+// same plan, so that the build's own size does not count.
+TEST_F(RunMemory, IsThatOfTheArenas) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer keeps memory of its own";
+#endif
+  constexpr double kMiB = 1 << 20;
+  for (const char* degrees : {"1 1 1", "1 2 1", "2 2 2"}) {
+    const std::vector<std::string> pins = {"--tp", std::string(1, degrees[0]),
+                                           "--pp", std::string(1, degrees[2]),
+                                           "--dp", std::string(1, degrees[4])};
+    const Memory tiny = trained("small", false, pins), large = trained("large", true, pins);
+    const double constant = tiny.peak - tiny.arenas, expected = large.arenas + constant;
+    std::printf("tp pp dp %s: arenas %.1f MiB, process %.1f MiB, constant %.1f MiB: %+.1f %%\n",
+                degrees, large.arenas / kMiB, large.peak / kMiB, constant / kMiB,
+                100 * (large.peak / expected - 1));
+    EXPECT_GT(large.arenas, 150 * kMiB) << degrees;
+    EXPECT_LT(constant, 128 * kMiB) << degrees;
+    EXPECT_LT(std::fabs(large.peak - expected), 0.05 * expected) << degrees;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::cli
+#endif
