@@ -67,6 +67,18 @@ TEST(VerifyValues, V7AnotherValueOfTheTypeTakesTheMemory) {
                                 HasSubstr("which now holds du")));
 }
 
+// As if the step from one to the other, in place, was left out.
+TEST(VerifyValues, V7ValueIsMadeUnderAnotherName) {
+  Program p = oneStage();
+  Buffer other = bufferNamed(p, 0, "target");
+  other.name = "raw";
+  code(p, 0, kForward)[callOf(p, 0, kForward, "head.forward.1")].buffers[3] =
+      static_cast<int32_t>(p.roles[0].buffers.size());
+  p.roles[0].buffers.push_back(other);
+  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V7)"), HasSubstr("reads target"),
+                                HasSubstr("which now holds raw")));
+}
+
 // The forward has read it, and so will the backward.
 TEST(VerifyValues, V7MemoryIsGivenAwayBetweenForwardAndBackward) {
   Program p = oneStage();
