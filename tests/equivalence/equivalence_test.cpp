@@ -109,8 +109,7 @@ std::string checkPlan(Family family, const Choices& choices, spec::Precision pre
                       const Mutation& mutate = nullptr) {
   const spec::ModelSpec model = modelOf(family, layersFor(choices));
   const Bounds bounds = boundsFor(precision);
-  const RunResult& expected =
-      reference(family, model.numLayers, precision, choices.microbatchSize);
+  const RunResult& expected = reference(family, model.numLayers, precision, choices.microbatchSize);
   const plan::Plan plan = planFor(choices, model, tinyTraining(precision));
   const auto actual = run(model, plan, fullRun(), mutate);
   if (!actual) return actual.error().message();
@@ -156,7 +155,8 @@ TEST(Training, LossFalls) {
   EXPECT_NEAR(result.losses.front(), std::log(101.0), 0.1);
 }
 
-double cosine(const std::vector<runtime::NamedTensor>& a, const std::vector<runtime::NamedTensor>& b) {
+double cosine(const std::vector<runtime::NamedTensor>& a,
+              const std::vector<runtime::NamedTensor>& b) {
   double ab = 0, aa = 0, bb = 0;
   for (size_t t = 0; t < a.size(); ++t)
     for (size_t i = 0; i < a[t].values.size(); ++i) {
@@ -178,8 +178,8 @@ TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
       const auto actual =
           run(model, planFor(choices[i], model, tinyTraining(spec::Precision::kBf16)), options);
       ASSERT_TRUE(actual.has_value()) << actual.error().message() << describe(choices[i]);
-      const RunResult& expected = reference(family, model.numLayers, spec::Precision::kFp32,
-                                            choices[i].microbatchSize);
+      const RunResult& expected =
+          reference(family, model.numLayers, spec::Precision::kFp32, choices[i].microbatchSize);
       const double found = cosine(expected.firstGradients, actual->firstGradients);
       EXPECT_GT(found, 0.999) << describe(choices[i]);
       worst = std::min(worst, found);
@@ -196,14 +196,14 @@ TEST_P(Pipelines, AreBitwiseEqualToOneRank) {
   const auto [tied, precision] = GetParam();
   const spec::ModelSpec model = tinyGpt(8, tied);
   const auto training = tinyTraining(precision);
-  const auto expected = run(model, serialPlan(model, training), fullRun(),
-                            tied ? accumulateUsesApart : Mutation());
+  const auto expected =
+      run(model, serialPlan(model, training), fullRun(), tied ? accumulateUsesApart : Mutation());
   ASSERT_TRUE(expected.has_value()) << expected.error().message();
   for (int64_t pp : {2, 4})
-    for (auto [schedule, v] : {std::pair{plan::ScheduleKind::kGpipe, 1},
-                               std::pair{plan::ScheduleKind::k1F1B, 1},
-                               std::pair{plan::ScheduleKind::kInterleaved, 2},
-                               std::pair{plan::ScheduleKind::kInterleaved, 4}}) {
+    for (auto [schedule, v] :
+         {std::pair{plan::ScheduleKind::kGpipe, 1}, std::pair{plan::ScheduleKind::k1F1B, 1},
+          std::pair{plan::ScheduleKind::kInterleaved, 2},
+          std::pair{plan::ScheduleKind::kInterleaved, 4}}) {
       if (pp * v > model.numLayers) continue;
       Choices c;
       c.pp = pp;
@@ -220,9 +220,8 @@ TEST_P(Pipelines, AreBitwiseEqualToOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Pipelines,
-                         testing::Combine(testing::Bool(),
-                                          testing::Values(spec::Precision::kFp32,
-                                                          spec::Precision::kFp64)),
+                         testing::Combine(testing::Bool(), testing::Values(spec::Precision::kFp32,
+                                                                           spec::Precision::kFp64)),
                          [](const auto& info) {
                            const std::string table = std::get<0>(info.param) ? "Tied" : "Untied";
                            const bool fp64 = std::get<1>(info.param) == spec::Precision::kFp64;
@@ -256,8 +255,10 @@ Mutation damage(const std::string& bodyName, Damage kind,
         for (size_t i = 0; i < list.size(); ++i) {
           if (!matches(role, list[i])) continue;
           const program::Instruction copy = list[i];
-          if (kind == Damage::kLeftOut) list.erase(list.begin() + static_cast<long>(i));
-          else list.insert(list.begin() + static_cast<long>(i), copy);
+          if (kind == Damage::kLeftOut)
+            list.erase(list.begin() + static_cast<long>(i));
+          else
+            list.insert(list.begin() + static_cast<long>(i), copy);
           ++damaged;
           break;
         }
@@ -270,7 +271,8 @@ bool reducesOverTp(const program::Role&, const program::Instruction& i) {
   return i.kind == program::InstructionKind::kAllReduce && i.group == program::GroupKind::kTp;
 }
 bool reducesTiedTable(const program::Role&, const program::Instruction& i) {
-  return i.kind == program::InstructionKind::kAllReduce && i.group == program::GroupKind::kEmbedding;
+  return i.kind == program::InstructionKind::kAllReduce &&
+         i.group == program::GroupKind::kEmbedding;
 }
 bool reducesLoss(const program::Role& role, const program::Instruction& i) {
   return reducesOverTp(role, i) && i.reduce == program::ReduceOp::kSum &&
@@ -281,7 +283,8 @@ void expectSeen(const Choices& choices, const std::string& body,
                 bool (*matches)(const program::Role&, const program::Instruction&)) {
   ASSERT_EQ(checkPlan(Family::kGpt, choices, spec::Precision::kFp32), "");
   for (Damage kind : {Damage::kLeftOut, Damage::kDoubled})
-    EXPECT_NE(checkPlan(Family::kGpt, choices, spec::Precision::kFp32, damage(body, kind, matches)), "")
+    EXPECT_NE(checkPlan(Family::kGpt, choices, spec::Precision::kFp32, damage(body, kind, matches)),
+              "")
         << (kind == Damage::kLeftOut ? "left out" : "doubled");
 }
 
