@@ -48,6 +48,7 @@ KernelWork attentionWork(const Segment& segment, const SegmentOp& op, bool fused
                   graph::opBytes(op, segment.operands), 1};
   if (fused) {
     work.flops = work.flops * (forward ? kCausalShare : kCausalShare * kFusedBackwardRecompute);
+    work.fusedAttention = true;
     return work;
   }
   work.bytes +=
@@ -87,7 +88,9 @@ Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device) {
   const Seconds memory = work.bytes / (device.memoryBandwidth * device.memoryEfficiency);
   Seconds products;
   if (work.flops.count() > 0) {
-    products = work.flops / (matmulPeak(device, work.dtype) * device.matmulEfficiency);
+    const double reached =
+        work.fusedAttention ? device.attentionEfficiency : device.matmulEfficiency;
+    products = work.flops / (matmulPeak(device, work.dtype) * reached);
   }
   return device.launchOverhead * work.numLaunches + std::max(products, memory);
 }
@@ -163,7 +166,7 @@ Status checkDevice(const spec::DeviceSpec& device, DType dtype) {
   if (peak == nullptr)
     return invalidArgument(
         fmt::format("device {}: no matmul peak for {}", device.name, dtypeName(dtype)));
-  if (peak->rate.count() <= 0 || device.matmulEfficiency <= 0)
+  if (peak->rate.count() <= 0 || device.matmulEfficiency <= 0 || device.attentionEfficiency <= 0)
     return invalidArgument(fmt::format("device {}: matmul rate for {} must be positive",
                                        device.name, dtypeName(dtype)));
   if (device.memoryBandwidth.count() <= 0 || device.memoryEfficiency <= 0)

@@ -16,11 +16,13 @@ struct KernelWork {
   Flops flops;
   Bytes bytes;  // read and written at least once
   int numLaunches = 1;
+  bool fusedAttention = false;
 };
 
 //   time = launches * launchOverhead
 //        + max(flops / (peak * matmulEfficiency), bytes / (memoryBandwidth * memoryEfficiency))
 //
+// with attentionEfficiency for fused attention, whose products are small and wait for its softmax.
 // Williams, Waterman, Patterson, "Roofline", CACM 2009. The efficiencies are the device file's, and
 // so is everything about a host: ranks that share a machine's cores have the rates that the file
 // gives to one of them. Requires that the device has a peak for work.dtype if there are products

@@ -20,7 +20,7 @@ double median(std::vector<double> values) {
 Result<spec::DeviceSpec> calibrate(spec::DeviceSpec device,
                                    const std::vector<TimedKernel>& kernels) {
   if (kernels.empty()) return Error(invalidArgument("no timed kernel to calibrate from"));
-  std::vector<double> products, memory;
+  std::vector<double> products, attention, memory;
   for (size_t i = 0; i < kernels.size(); ++i) {
     const KernelWork& work = kernels[i].work;
     const Seconds time = kernels[i].measured - device.launchOverhead * work.numLaunches;
@@ -30,11 +30,13 @@ Result<spec::DeviceSpec> calibrate(spec::DeviceSpec device,
     const Seconds byMemory = work.bytes / device.memoryBandwidth;
     if (work.flops.count() > 0) TRIREME_RETURN_IF_ERROR(checkDevice(device, work.dtype));
     if (work.flops.count() > 0 && work.flops / matmulPeak(device, work.dtype) > byMemory)
-      products.push_back((work.flops / matmulPeak(device, work.dtype)) / time);
+      (work.fusedAttention ? attention : products)
+          .push_back((work.flops / matmulPeak(device, work.dtype)) / time);
     else
       memory.push_back(byMemory / time);
   }
   if (!products.empty()) device.matmulEfficiency = median(std::move(products));
+  if (!attention.empty()) device.attentionEfficiency = median(std::move(attention));
   if (!memory.empty()) device.memoryEfficiency = median(std::move(memory));
   return device;
 }

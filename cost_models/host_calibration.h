@@ -16,6 +16,7 @@ struct TimedKernel {
 
 // The device with
 //   matmulEfficiency = median of (flops / t) / peak             over kernels bound by products
+//   attentionEfficiency = the same                              over fused attention
 //   memoryEfficiency = median of (bytes / t) / memoryBandwidth  over kernels bound by memory
 // where t is the measured time less the launches. Which roof bounds a kernel is decided by the
 // peaks as they stand, so a second call on the result may move kernels; an efficiency without

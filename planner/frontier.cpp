@@ -1,5 +1,7 @@
 #include "planner/frontier.h"
 
+#include <algorithm>
+
 #include "cost_models/compute.h"
 #include "cost_models/formulas.h"
 
@@ -24,7 +26,8 @@ Seconds groupBound(const Query& query, const Group& group) {
   const spec::DeviceSpec& device = query.cluster.device;
   const FlopsPerSecond rate =
       cost::matmulPeak(device, spec::computeDType(query.training.precision)) *
-      (device.matmulEfficiency * static_cast<double>(group.tp));
+      (std::max(device.matmulEfficiency, device.attentionEfficiency) *
+       static_cast<double>(group.tp));
   // Forward, backward twice, and forward once more if layers are recomputed.
   const double recompute = group.recompute == plan::Recompute::kFull ? 4.0 / 3 : 1.0;
   const Seconds layers = flops.layers * recompute / rate;

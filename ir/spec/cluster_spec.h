@@ -21,8 +21,9 @@ struct PeakRate {
 struct DeviceSpec {
   std::string name;
   DeviceKind kind = DeviceKind::kCuda;
-  std::vector<PeakRate> matmul;   // dense peak per dtype
-  double matmulEfficiency = 1.0;  // reachable share of the peak on large matrices
+  std::vector<PeakRate> matmul;      // dense peak per dtype
+  double matmulEfficiency = 1.0;     // reachable share of the peak on large matrices
+  double attentionEfficiency = 1.0;  // and in fused attention, of the products that it computes
   Bytes memory;
   BytesPerSecond memoryBandwidth;
   double memoryEfficiency = 1.0;
@@ -45,7 +46,7 @@ struct ClusterSpec {
   std::string name;
   DeviceSpec device;
   int64_t numDevices = 1;
-  bool scalable = false;  // more of the same can be had: withNumDevices() may enlarge it
+  bool scalable = false;        // more of the same can be had: withNumDevices() may enlarge it
   std::vector<LinkTier> tiers;  // innermost first; the last one spans all devices
 
   // The tier that joins a group of ranks that lie within one block of `span` consecutive devices:

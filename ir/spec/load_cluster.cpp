@@ -60,6 +60,9 @@ void readDevice(MapReader& cluster, DeviceSpec* device) {
   map.required("kind", kKinds, &device->kind);
   readMatmul(map, &device->matmul);
   readEfficiency(map, "matmul_efficiency", &device->matmulEfficiency);
+  device->attentionEfficiency = device->matmulEfficiency;
+  if (map.child("attention_efficiency"))
+    readEfficiency(map, "attention_efficiency", &device->attentionEfficiency);
   readPositive(map, "memory", &device->memory);
   readPositive(map, "memory_bandwidth", &device->memoryBandwidth);
   readEfficiency(map, "memory_efficiency", &device->memoryEfficiency);

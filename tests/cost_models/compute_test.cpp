@@ -25,6 +25,14 @@ TEST(KernelTime, IsTheLongerOfProductsAndMemory) {
   EXPECT_NEAR(kernelTime({DType::kBf16, Flops(8e8), 100_MB, 1}, device()).count(), 0.201e-3, 1e-12);
 }
 
+// 8 GFLOP at 10 TFLOP/s * 0.4 = 2 ms.
+TEST(KernelTime, FusedAttentionHasItsOwnEfficiency) {
+  spec::DeviceSpec slow = device();
+  slow.attentionEfficiency = 0.4;
+  const KernelWork work{DType::kBf16, Flops(8e9), 100_MB, 1, true};
+  EXPECT_NEAR(kernelTime(work, slow).count(), 2.001e-3, 1e-12);
+}
+
 TEST(KernelTime, CountsEveryLaunch) {
   EXPECT_NEAR(kernelTime({DType::kBf16, Flops(0), Bytes(0), 4}, device()).count(), 4e-6, 1e-15);
 }

@@ -27,6 +27,15 @@ TEST(Calibrate, TakesTheMedianOfEachRoof) {
   EXPECT_NEAR(device->memoryEfficiency, 0.25, 1e-9);
 }
 
+TEST(Calibrate, AttentionIsFittedApart) {
+  std::vector<TimedKernel> timed = kernels();
+  timed.push_back({{DType::kBf16, Flops(1e12), 1_MB, 1, true}, Seconds(0.5 + 1e-6)});
+  const auto device = calibrate(small::cluster().device, timed);
+  ASSERT_TRUE(device.has_value());
+  EXPECT_NEAR(device->matmulEfficiency, 0.8, 1e-9);
+  EXPECT_NEAR(device->attentionEfficiency, 0.2, 1e-9);
+}
+
 TEST(Calibrate, ReproducesWhatItWasFittedTo) {
   spec::DeviceSpec truth = small::cluster().device;
   truth.matmulEfficiency = 0.6;

@@ -53,6 +53,7 @@ TEST(ParseCluster, ReadsEveryNumberInItsUnit) {
   EXPECT_EQ(c.device.matmul[0], (PeakRate{DType::kF32, FlopsPerSecond(19.5e12)}));
   EXPECT_EQ(c.device.matmul[1], (PeakRate{DType::kBf16, FlopsPerSecond(312e12)}));
   EXPECT_EQ(c.device.matmulEfficiency, 0.8);
+  EXPECT_EQ(c.device.attentionEfficiency, 0.8);  // as products, unless the file says otherwise
   EXPECT_EQ(c.device.memory, 80_GiB);
   EXPECT_EQ(c.device.memoryBandwidth, 2039_GBps);
   EXPECT_EQ(c.device.memoryEfficiency, 0.9);
@@ -101,6 +102,16 @@ TEST(ParseCluster, ValuesMustMakeSense) {
               HasSubstr("device.matmul_efficiency: an efficiency is at most 1, got 1.2"));
   EXPECT_THAT(with("value: 0.8", "value: 0"),
               HasSubstr("device.matmul_efficiency: must be above 0"));
+}
+
+TEST(ParseCluster, AttentionMayHaveAnEfficiencyOfItsOwn) {
+  const std::string text = replaced(kCluster, "  matmul_efficiency: {value: 0.8, source: b}\n",
+                                    "  matmul_efficiency: {value: 0.8, source: b}\n"
+                                    "  attention_efficiency: {value: 0.5, source: c}\n");
+  const auto cluster = parseCluster(text, "c.yaml");
+  ASSERT_TRUE(cluster.has_value()) << cluster.error().message();
+  EXPECT_EQ(cluster->device.matmulEfficiency, 0.8);
+  EXPECT_EQ(cluster->device.attentionEfficiency, 0.5);
 }
 
 TEST(ParseCluster, DeviceNeedsAMatmulRate) {
