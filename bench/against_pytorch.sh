@@ -1,37 +1,53 @@
 #!/usr/bin/env bash
 # Training speed of GPT-2 124M on this machine's CPU, Trireme against PyTorch, in one run: batch 4,
 # sequences of 64 and 256, 1 and 2 threads, fp32 and bf16. Prints a table of tokens/s and ratios.
+# Takes ten minutes or more on two cores; nothing else should run.
 #
 #   TRIREME   the command (default build/release/trireme)
-#   PYTHON    a Python that has torch (Debian: apt install python3-torch)
-#   STEPS     timed steps (default 5; two more warm up)
+#   PYTHONS   Pythons that have torch, separated by spaces (default /usr/bin/python3, Debian's
+#             python3-torch; its products come from libblas, so install libopenblas0-pthread too)
+#   STEPS     timed steps (default 5; two more warm up); the median counts
+#   THREADS   default "1 2"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 trireme=${TRIREME:-build/release/trireme}
-python=${PYTHON:-/usr/bin/python3}
+read -r -a pythons <<< "${PYTHONS:-/usr/bin/python3}"
 steps=${STEPS:-5}
+model=examples/models/gpt2-124m.yaml
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-"$python" -c 'import torch' || { echo "error: $python has no torch; set PYTHON" >&2; exit 1; }
-echo "precision  T    threads  trireme  pytorch  ratio   ($("$python" -c 'import torch; print("PyTorch", torch.__version__)'))"
+for python in "${pythons[@]}"; do
+  "$python" -c 'import torch' || { echo "error: $python has no torch; set PYTHONS" >&2; exit 1; }
+done
+
+# field <name>: its values in the JSON lines on standard input, a line each.
+field() { sed 's/.*"'"$1"'" *: *"\{0,1\}\([0-9a-z.+]*\).*/\1/'; }
+median() { sort -g | sed -n "$(((steps + 1) / 2))p"; }
+
+printf '%-9s %-4s %-7s %8s  %8s %-9s %s\n' precision T threads trireme pytorch version ratio
 for precision in fp32 bf16; do
-  printf 'precision: %s\nlearning_rate: 3e-4\nweight_decay: 0.1\nclip_norm: 1.0\n' "$precision" > "$work/train.yaml"
+  printf 'precision: %s\nlearning_rate: 3e-4\nweight_decay: 0.1\nclip_norm: 1.0\n' "$precision" \
+    > "$work/train.yaml"
   for sequence in 64 256; do
-    "$trireme" plan --model examples/models/gpt2-124m.yaml --cluster examples/clusters/local.yaml \
-      --gpus 1 --batch 4 --seq "$sequence" --microbatch 4 --recompute none --train "$work/train.yaml" \
+    "$trireme" plan --model "$model" --cluster examples/clusters/local.yaml --gpus 1 --batch 4 \
+      --seq "$sequence" --microbatch 4 --recompute none --train "$work/train.yaml" \
       -o "$work/plan.yaml" > /dev/null
     rm -rf "$work/bundle"
-    "$trireme" compile --model examples/models/gpt2-124m.yaml --plan "$work/plan.yaml" -o "$work/bundle" > /dev/null
-    for threads in 1 2; do
-      "$trireme" run "$work/bundle" --data /usr/share/common-licenses/GPL-3 --steps $((steps + 2)) \
-        --threads "$threads" --metrics "$work/metrics.jsonl" > /dev/null
-      ours=$(tail -n "$steps" "$work/metrics.jsonl" | sed 's/.*"tokens_per_second": *\([0-9.e+]*\).*/\1/' | sort -g | sed -n "$(((steps + 1) / 2))p")
-      theirs=$("$python" bench/pytorch_gpt2.py --sequence "$sequence" --threads "$threads" --precision "$precision" --steps "$steps" |
-        sed 's/.*"tokens_per_second": *\([0-9.]*\).*/\1/')
-      printf '%-9s  %-4s %-8s %-8.1f %-8.1f %.2f\n' "$precision" "$sequence" "$threads" "$ours" "$theirs" \
-        "$(echo "$ours $theirs" | awk '{print $1 / $2}')"
+    "$trireme" compile --model "$model" --plan "$work/plan.yaml" -o "$work/bundle" > /dev/null
+    for threads in ${THREADS:-1 2}; do
       rm -f "$work/metrics.jsonl"
+      "$trireme" run "$work/bundle" --data /usr/share/common-licenses/GPL-3 \
+        --steps $((steps + 2)) --threads "$threads" --metrics "$work/metrics.jsonl" > /dev/null
+      ours=$(tail -n "$steps" "$work/metrics.jsonl" | field tokens_per_second | median)
+      for python in "${pythons[@]}"; do
+        theirs=$(OMP_NUM_THREADS=$threads OPENBLAS_NUM_THREADS=$threads "$python" \
+          bench/pytorch_gpt2.py --sequence "$sequence" --threads "$threads" \
+          --precision "$precision" --steps "$steps")
+        rate=$(field tokens_per_second <<< "$theirs")
+        printf '%-9s %-4s %-7s %8.1f  %8.1f %-9s %.2f\n' "$precision" "$sequence" "$threads" \
+          "$ours" "$rate" "$(field torch <<< "$theirs")" "$(awk "BEGIN { print $ours / $rate }")"
+      done
     done
   done
 done
