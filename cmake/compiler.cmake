@@ -27,6 +27,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=array-bounds
                       -Wno-error=stringop-overflow -Wno-error=stringop-overread
                       -Wno-error=free-nonheap-object -Wno-error=null-dereference)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # libstdc++ 12's std::stable_sort calls its own std::get_temporary_buffer, deprecated in C++17, and
+  # Clang reports it in every caller. GCC reports what is deprecated in our code.
+  add_compile_options(-Wno-deprecated-declarations)
 endif()
 
 if(TRIREME_SANITIZE)
@@ -35,6 +39,8 @@ if(TRIREME_SANITIZE)
   add_link_options(-fsanitize=${TRIREME_SANITIZE})
   if(TRIREME_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-tsan)  # std::atomic_thread_fence, which TSan does not model.
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    add_compile_options(-Wno-pass-failed)  # Loops that are vector code only without their checks.
   endif()
 endif()
 

@@ -23,6 +23,10 @@ function(trireme_test name folder)
     return()
   endif()
   set(target ${name}_test)
+  set(sanitized 0)
+  if(TRIREME_SANITIZE)
+    set(sanitized 1)
+  endif()
   add_executable(${target} ${sources})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE ${TRIREME_TEST_SUPPORT} ${ARG_DEPS}
@@ -30,7 +34,8 @@ function(trireme_test name folder)
   target_compile_definitions(${target} PRIVATE
     TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     TRIREME_BINARY="${PROJECT_BINARY_DIR}/trireme"
-    TRIREME_HAVE_MLIR=$<BOOL:${TRIREME_MLIR}>)
+    TRIREME_HAVE_MLIR=$<BOOL:${TRIREME_MLIR}>
+    TRIREME_SANITIZED=${sanitized})
   set_property(GLOBAL APPEND PROPERTY TRIREME_TEST_SOURCES ${sources})
   # A test may load the shared object of a bundle, which calls back into the executable.
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
@@ -59,7 +64,9 @@ trireme_test(golden golden DEPS trireme_cli BINARY)
 if(TRIREME_MLIR)
   trireme_test(dialect ir/dialect DEPS trireme_dialect)
   trireme_test(codegen codegen DEPS trireme_codegen trireme_runtime)
-  trireme_test(equivalence equivalence DEPS trireme_cli BINARY)
+  trireme_test(equivalence equivalence DEPS trireme_cost trireme_runtime trireme_codegen)
+else()
+  trireme_test(equivalence equivalence DEPS trireme_cost trireme_runtime)
 endif()
 
 # A test that no executable compiles would pass for ever.
@@ -67,7 +74,7 @@ file(GLOB_RECURSE orphans CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*.cpp)
 get_property(compiled GLOBAL PROPERTY TRIREME_TEST_SOURCES)
 list(REMOVE_ITEM orphans ${compiled} ${support_sources})
 if(NOT TRIREME_MLIR)
-  list(FILTER orphans EXCLUDE REGEX "/tests/(ir/dialect|codegen|equivalence)/")
+  list(FILTER orphans EXCLUDE REGEX "/tests/(ir/dialect|codegen)/")
 endif()
 if(orphans)
   list(JOIN orphans "\n  " orphans)

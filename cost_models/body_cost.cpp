@@ -53,7 +53,7 @@ BodyCost WalkedBody::total() const {
 
 BodyWalker::BodyWalker(const program::Program& program, const plan::Plan& plan,
                        const spec::ClusterSpec& cluster, const spec::StackProfile& stack)
-    : program_(program), cluster_(cluster) {
+    : cluster_(cluster) {
   segmentTimes_.reserve(program.segments.size());
   for (const program::Segment& segment : program.segments)
     segmentTimes_.push_back(segmentTime(segment, cluster.device, stack));

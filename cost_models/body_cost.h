@@ -40,8 +40,8 @@ struct WalkedBody {
 // Costs that many bodies of a program share: segments are timed and groups laid out once.
 class BodyWalker {
  public:
-  // Requires a device that checkDevice accepts for the program's compute dtype. Keeps references to
-  // `program` and `cluster`.
+  // Requires a device that checkDevice accepts for the program's compute dtype. Keeps a reference
+  // to `cluster`.
   BodyWalker(const program::Program& program, const plan::Plan& plan,
              const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
 
@@ -55,7 +55,6 @@ class BodyWalker {
   void addInstruction(const program::Role& role, const program::Instruction& instruction,
                       BodyCost& into) const;
 
-  const program::Program& program_;
   const spec::ClusterSpec& cluster_;
   std::vector<Seconds> segmentTimes_;
   PerGroup<Levels> levels_;

@@ -10,8 +10,6 @@
 namespace trireme::program::verify {
 namespace {
 
-constexpr size_t kPp = static_cast<size_t>(GroupKind::kPp);
-
 // One end of a message.
 struct End {
   int32_t role = -1, task = -1, body = -1, instruction = -1;

@@ -19,13 +19,8 @@ namespace {
 enum class Family { kGpt, kLlama };
 
 // Sanitizers slow the runs down many times, and look for other things: fewer plans and steps.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr size_t kPlanStride = 8;
-constexpr int kSteps = 4;
-#else
-constexpr size_t kPlanStride = 1;
-constexpr int kSteps = 20;
-#endif
+constexpr size_t kPlanStride = TRIREME_SANITIZED ? 8 : 1;
+constexpr int kSteps = TRIREME_SANITIZED ? 4 : 20;
 
 RunOptions fullRun() {
   RunOptions options;
@@ -237,6 +232,22 @@ TEST(TiedTable, UsesAccumulatedApartRoundDifferently) {
   ASSERT_TRUE(apart.has_value()) << apart.error().message();
   EXPECT_EQ(compareTensors(together.firstGradients, apart->firstGradients, {1e-6, 1e-10}), "");
   EXPECT_NE(compareTensors(together.firstGradients, apart->firstGradients, {}), "");
+}
+
+// Threads share out whole units of work, each summed as one thread sums it.
+TEST(Threads, OfARankChangeNoBit) {
+  const spec::ModelSpec model = tinyGpt();
+  Choices c;
+  c.tp = c.pp = c.dp = 2;
+  c.shardOptimizer = c.sequenceParallel = true;
+  const plan::Plan plan = planFor(c, model, tinyTraining(spec::Precision::kFp32));
+  RunOptions options = fullRun();
+  const auto one = run(model, plan, options);
+  options.threadsPerRank = 3;
+  const auto three = run(model, plan, options);
+  ASSERT_TRUE(one.has_value() && three.has_value());
+  EXPECT_EQ(one->losses, three->losses);
+  EXPECT_EQ(compareTensors(one->parameters, three->parameters, {}), "");
 }
 
 // --- Negative controls: the checks above see a reduction that is left out or doubled. ---

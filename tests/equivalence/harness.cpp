@@ -4,10 +4,12 @@
 
 #include <cmath>
 
-#include "codegen/codegen.h"
 #include "ir/base/rng.h"
 #include "ir/expand/expand.h"
 #include "ir/program/verify.h"
+#if TRIREME_HAVE_MLIR
+#include "codegen/codegen.h"
+#endif
 
 namespace trireme::equivalence {
 
@@ -80,6 +82,19 @@ Status SyntheticData::sample(uint64_t index, int64_t length, int64_t stride, int
 
 namespace {
 
+Status addKernels(program::Bundle& bundle) {
+#if TRIREME_HAVE_MLIR
+  TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
+                           codegen::compileSegments(bundle.program, {}));
+  bundle.kernels = std::move(kernels.segments);
+  bundle.sharedObject = std::move(kernels.sharedObject);
+  bundle.target = std::move(kernels.target);
+  return {};
+#else
+  return invalidArgument(bundle.name + ": this build has no code generator");
+#endif
+}
+
 Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Plan& plan,
                                    const RunOptions& options, const Mutation& mutate) {
   TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expand::expand(model, plan));
@@ -89,13 +104,7 @@ Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Pla
   bundle.name = model.name;
   bundle.program = std::move(expansion.program);
   bundle.kernels.resize(bundle.program.segments.size());
-  if (options.compiled) {
-    TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
-                             codegen::compileSegments(bundle.program, {}));
-    bundle.kernels = std::move(kernels.segments);
-    bundle.sharedObject = std::move(kernels.sharedObject);
-    bundle.target = std::move(kernels.target);
-  }
+  if (options.compiled) TRIREME_RETURN_IF_ERROR(addKernels(bundle));
   return bundle;
 }
 

@@ -35,7 +35,7 @@ class SyntheticData : public runtime::DataSource {
 
 struct RunOptions {
   int steps = 20;
-  bool compiled = true;       // generated kernels; else every op through the runtime's own kernels
+  bool compiled = TRIREME_HAVE_MLIR;  // generated kernels; else the runtime's own for every op
   bool useReference = false;  // every op through its readable twin
   int threadsPerRank = 1;
   bool trace = false;

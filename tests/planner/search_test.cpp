@@ -237,7 +237,7 @@ TEST(Search, SaysByHowMuchNothingFitsAndWhatWould) {
   query.pins.microbatchSize = 8;
   query.pins.dp = 1;
   query.pins.recompute = plan::Recompute::kNone;
-  Bytes least(1e18), leastFree(1e18);
+  Bytes least(1e18);
   for (const plan::Plan& plan : everyPlan(query, 4, costs))
     least = std::min(least, costs.estimate(plan)->memory.total());
   query.cluster.device.memory = least * 0.99;

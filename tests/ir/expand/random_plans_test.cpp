@@ -99,11 +99,7 @@ Case randomCase(std::mt19937_64& rng) {
 }
 
 TEST(RandomPlans, GiveProgramsThatVerify) {
-#if defined(__SANITIZE_ADDRESS__)
-  constexpr int kPlans = 500;
-#else
-  constexpr int kPlans = 10000;
-#endif
+  constexpr int kPlans = TRIREME_SANITIZED ? 500 : 10000;
   std::mt19937_64 rng(20261);
   int64_t largest = 0, ranks = 0;
   for (int i = 0; i < kPlans; ++i) {

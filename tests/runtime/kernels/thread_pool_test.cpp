@@ -25,7 +25,7 @@ TEST(ThreadPool, RunsEveryPieceOnce) {
   }
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if !TRIREME_SANITIZED
 // A thousand stacks do not fit into 256 MiB of addresses: the pool reports it, and neither hangs
 // nor ends the process.
 TEST(ThreadPool, ThreadsThatCannotBeHadAreAnException) {
