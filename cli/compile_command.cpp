@@ -48,8 +48,8 @@ Status dumpModel(const std::string& folder, const spec::ModelSpec& model, const 
 }
 #endif
 
-// Fills in the kernels, the shared object and the target, and dumps what --dump-ir asks for. Errors:
-// writeFile, codegen::compileSegments; kUnavailable if this build has no code generator.
+// Fills in the kernels, the shared object and the target, and dumps what --dump-ir asks for.
+// Errors: writeFile, codegen::compileSegments; kUnavailable if this build has no code generator.
 Status compileKernels(const CompileOptions& options, const spec::ModelSpec& model,
                       const plan::Plan& plan, program::Bundle& bundle) {
 #if TRIREME_HAVE_MLIR

@@ -18,7 +18,8 @@ struct SimulateOptions {
 
 // Time of one step of a verified program. The trace has one rank of each kind: ranks that cannot be
 // told apart take equal time. kInvalidArgument: the cluster has fewer devices than the program
-// ranks, or devices with less memory than an arena takes; others: those of the specs, cost::simulate and writeFile.
+// ranks, or devices with less memory than an arena takes; others: those of the specs,
+// cost::simulate and writeFile.
 Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
                                             const program::Program& program,
                                             spec::Precision precision);

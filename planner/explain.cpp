@@ -116,14 +116,14 @@ class Changes {
   }
   // Half of one degree, twice of another, on as many devices.
   void addDegrees() {
-    int64_t Plan::*const kDegrees[] = {&Plan::tp, &Plan::pp};
-    for (int64_t Plan::*degree : kDegrees) {
+    int64_t Plan::* const kDegrees[] = {&Plan::tp, &Plan::pp};
+    for (int64_t Plan::* degree : kDegrees) {
       const char* name = degree == &Plan::tp ? "tp" : "pp";
       if (plan_.*degree % 2 == 0) addDegree(name, degree, plan_.*degree / 2, plan_.dp() * 2);
       if (plan_.dp() % 2 == 0) addDegree(name, degree, plan_.*degree * 2, plan_.dp() / 2);
     }
   }
-  void addDegree(const char* name, int64_t Plan::*degree, int64_t value, int64_t dp) {
+  void addDegree(const char* name, int64_t Plan::* degree, int64_t value, int64_t dp) {
     Plan changed = plan_;
     changed.*degree = value;
     const bool sharded = plan_.stateSharding == StateSharding::kOptimizer && dp > 1;

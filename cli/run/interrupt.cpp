@@ -10,7 +10,7 @@ volatile std::sig_atomic_t interrupted = 0;
 void note(int) { interrupted = 1; }
 
 void handleBy(void (*handler)(int), int flags) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = handler;
   action.sa_flags = flags;
   sigemptyset(&action.sa_mask);

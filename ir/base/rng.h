@@ -1,7 +1,8 @@
-// Counter-based random numbers: a value depends on its key and its place, never on what was drawn before.
-// Nothing in a key or a counter may depend on the plan.
+// Counter-based random numbers: a value depends on its key and its place, never on what was drawn
+// before. Nothing in a key or a counter may depend on the plan.
 //
-// Philox-4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Philox-4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+// SC 2011.
 #pragma once
 #include <array>
 #include <cmath>

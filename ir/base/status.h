@@ -64,10 +64,10 @@ inline Status internalError(std::string message) {
   ((condition) ? (void)0 : ::trireme::checkFailed(#condition, __FILE__, __LINE__))
 
 // Returns early from a function that returns Status or Result.
-#define TRIREME_RETURN_IF_ERROR(expression)                          \
-  do {                                                               \
+#define TRIREME_RETURN_IF_ERROR(expression)                                    \
+  do {                                                                         \
     if (::trireme::Status triremeStatus_ = (expression); !triremeStatus_.ok()) \
-      return ::trireme::toReturn(std::move(triremeStatus_));         \
+      return ::trireme::toReturn(std::move(triremeStatus_));                   \
   } while (false)
 
 #define TRIREME_CONCAT_INNER_(a, b) a##b
@@ -75,8 +75,8 @@ inline Status internalError(std::string message) {
 // TRIREME_ASSIGN_OR_RETURN(auto x, f()): x is f()'s value, or the error is returned.
 #define TRIREME_ASSIGN_OR_RETURN(declaration, expression) \
   TRIREME_ASSIGN_OR_RETURN_(TRIREME_CONCAT_(result_, __LINE__), declaration, expression)
-#define TRIREME_ASSIGN_OR_RETURN_(name, declaration, expression)      \
-  auto name = (expression);                                           \
+#define TRIREME_ASSIGN_OR_RETURN_(name, declaration, expression)              \
+  auto name = (expression);                                                   \
   if (!name.has_value()) return ::trireme::toReturn(std::move(name).error()); \
   declaration = std::move(name).value()
 

@@ -19,12 +19,12 @@ namespace trireme::dialect {
 inline constexpr llvm::StringLiteral kPlaces = "trireme.places";  // of an op: per result
 inline constexpr llvm::StringLiteral kPlace = "trireme.place";    // of a function argument
 inline constexpr llvm::StringLiteral kKernel = "trireme.kernel";  // of an outlined function
-inline constexpr llvm::StringLiteral kNames = "trireme.names";  // of an op of a model: per result
+inline constexpr llvm::StringLiteral kNames = "trireme.names";    // of an op of a model: per result
 
 // What the ops generated from the .td call.
-mlir::LogicalResult verifyComputeOp(mlir::Operation* op);                            // (D1), (D2)
+mlir::LogicalResult verifyComputeOp(mlir::Operation* op);  // (D1), (D2)
 mlir::LogicalResult verifyCall(mlir::Operation* call, mlir::FlatSymbolRefAttr callee,
-                               mlir::SymbolTableCollection& symbols);                // (M1) to (M3)
+                               mlir::SymbolTableCollection& symbols);  // (M1) to (M3)
 mlir::ParseResult parseComputeOp(mlir::OpAsmParser& parser, mlir::OperationState& result);
 void printComputeOp(mlir::OpAsmPrinter& printer, mlir::Operation* op);
 void nameResults(mlir::Operation* op, mlir::OpAsmSetValueNameFn setName);

@@ -54,8 +54,8 @@ Result<Precision> precisionOf(mlir::Type type) {
   const DType dtype = fromTensorType(type).dtype;
   for (const Precision precision : {Precision::kFp64, Precision::kFp32, Precision::kBf16})
     if (spec::computeDType(precision) == dtype) return precision;
-  return Error(broken("M5", fmt::format("no precision computes in {}; valid: f64, f32, bf16",
-                                        dtypeName(dtype))));
+  return Error(broken(
+      "M5", fmt::format("no precision computes in {}; valid: f64, f32, bf16", dtypeName(dtype))));
 }
 
 // That of the residual stream that comes in, or of the parameters.

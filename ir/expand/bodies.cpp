@@ -1,8 +1,11 @@
 // The instruction sequences of a role.
 //
-// A slot's messages are ordered by its own events, so that a transfer of one microbatch never waits for another's:
-//   forward   recv  after the slot's last backward has computed;   send  after the forward has computed
-//   backward  recv  after the slot's previous gradient was sent;   send  after the backward has computed
+// A slot's messages are ordered by its own events, so that a transfer of one microbatch never waits
+// for another's:
+//   forward   recv  after the slot's last backward has computed
+//             send  after the forward has computed
+//   backward  recv  after the slot's previous gradient was sent
+//             send  after the backward has computed
 #include <fmt/format.h>
 
 #include "ir/expand/role_builder.h"

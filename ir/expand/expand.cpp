@@ -23,15 +23,17 @@ PassCode makePass(LoweredPass pass, const graph::Block& block, bool isBackward,
 BlockCode makeBlock(const graph::Block& block, const plan::Plan& plan, plan::Recompute recompute,
                     SegmentTable& segments) {
   BlockCode code;
-  code.lowered = lowerBlock(block, {plan.tp, plan.sequenceParallel}, recompute,
-                            plan.training.precision);
+  code.lowered =
+      lowerBlock(block, {plan.tp, plan.sequenceParallel}, recompute, plan.training.precision);
   code.forward = makePass(std::move(code.lowered.forward), block, false, segments);
   code.backward = makePass(std::move(code.lowered.backward), block, true, segments);
   return code;
 }
 
-// Only layers are recomputed: the head's logits are needed at once, and the embedding keeps nothing.
-ModelCode makeModel(const graph::ModelGraph& graph, const plan::Plan& plan, SegmentTable& segments) {
+// Only layers are recomputed: the head's logits are needed at once, and the embedding keeps
+// nothing.
+ModelCode makeModel(const graph::ModelGraph& graph, const plan::Plan& plan,
+                    SegmentTable& segments) {
   ModelCode model;
   model.graph = &graph;
   model.embedding = makeBlock(graph.embedding, plan, plan::Recompute::kNone, segments);
@@ -132,8 +134,8 @@ void addRanks(program::Program& program) {
 Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
                          const ExpandOptions& options) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, spec));
-  const graph::ModelGraph graph = graph::buildGraph(spec, plan.training, plan.microbatchSize,
-                                                    plan::paddedVocab(plan, spec));
+  const graph::ModelGraph graph =
+      graph::buildGraph(spec, plan.training, plan.microbatchSize, plan::paddedVocab(plan, spec));
   SegmentTable segments;
   const ModelCode model = makeModel(graph, plan, segments);
 
@@ -149,8 +151,8 @@ Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
   program.segments = segments.take();
 
   const schedule::Schedule schedule = schedule::scheduleFor(plan);
-  const auto slots = options.tasks ? schedule::assignSlots(schedule)
-                                   : std::vector<std::vector<int32_t>>{};
+  const auto slots =
+      options.tasks ? schedule::assignSlots(schedule) : std::vector<std::vector<int32_t>>{};
   for (int32_t stage = 0; stage < program.pp; ++stage) {
     std::vector<int32_t> slotsPerChunk;
     for (int32_t c = 0; c < program.virtualStages; ++c)

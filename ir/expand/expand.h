@@ -13,7 +13,7 @@ namespace trireme::expand {
 
 // Bytes of one role's arena, by purpose. They add up to Role::arenaBytes exactly.
 struct ArenaUse {
-  int64_t parameters = 0;   // compute dtype
+  int64_t parameters = 0;  // compute dtype
   int64_t gradients = 0;
   int64_t optimizer = 0;    // master weights and moments
   int64_t activations = 0;  // all slots of all chunks
@@ -31,8 +31,8 @@ struct Expansion {
 };
 
 struct ExpandOptions {
-  // false: Role::tasks and Program::ranks/groups stay empty (all the planner needs): the cost is then
-  // independent of the numbers of microbatches and ranks.
+  // false: Role::tasks and Program::ranks/groups stay empty (all the planner needs): the cost is
+  // then independent of the numbers of microbatches and ranks.
   bool tasks = true;
 };
 

@@ -56,8 +56,8 @@ void RoleBuilder::allocateChunks() {
 void RoleBuilder::allocateScratch() {
   int64_t bytes = 0;
   const auto cover = [&](const BlockCode& block) {
-    bytes = std::max({bytes, block.forward.placement.scratchBytes,
-                      block.backward.placement.scratchBytes});
+    bytes = std::max(
+        {bytes, block.forward.placement.scratchBytes, block.backward.placement.scratchBytes});
   };
   cover(model_.layer);
   if (hasEmbedding(0)) cover(model_.embedding);
@@ -104,8 +104,8 @@ program::Buffer RoleBuilder::parameterAddress(const Value& value, Part part, int
                            : part == Part::kLayer   ? model_.layer
                                                     : model_.head;
   const auto& places = part == Part::kEmbedding ? embeddingParameters_
-                       : part == Part::kLayer   ? chunks_[static_cast<size_t>(chunk)].layerParameters
-                                                : headParameters_;
+                       : part == Part::kLayer ? chunks_[static_cast<size_t>(chunk)].layerParameters
+                                              : headParameters_;
   const auto index = static_cast<size_t>(
       block.lowered.block->tensors[static_cast<size_t>(value.tensor)].parameter);
   const ParameterPlace& place = places[index];
@@ -154,12 +154,17 @@ program::Buffer RoleBuilder::address(const PassCode& code, Part part, int32_t ch
                                   : slot(layout.residual + range(chunk).count * x, 0);
     case Storage::kOutput:
       return part == Part::kLayer ? slot(layout.residual + x, x) : slot(layout.residual, 0);
-    case Storage::kGradient: return slot(layout.gradient, 0);
-    case Storage::kTokens: return slot(layout.tokens, 0);
-    case Storage::kLabels: return slot(layout.labels, 0);
+    case Storage::kGradient:
+      return slot(layout.gradient, 0);
+    case Storage::kTokens:
+      return slot(layout.tokens, 0);
+    case Storage::kLabels:
+      return slot(layout.labels, 0);
     case Storage::kParameter:
-    case Storage::kParameterGradient: return parameterAddress(v, part, chunk);
-    case Storage::kLoss: return role_.buffers[static_cast<size_t>(role_.loss)];
+    case Storage::kParameterGradient:
+      return parameterAddress(v, part, chunk);
+    case Storage::kLoss:
+      return role_.buffers[static_cast<size_t>(role_.loss)];
   }
   return {};
 }

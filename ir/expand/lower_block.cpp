@@ -20,8 +20,8 @@ using plan::Sharding;
 
 // What of the forward the backward needs: what is saved, and which ops run again.
 struct SavePlan {
-  std::vector<bool> saved;      // per tensor
-  std::vector<bool> recomputed; // per forward op
+  std::vector<bool> saved;       // per tensor
+  std::vector<bool> recomputed;  // per forward op
 };
 
 class SaveAnalysis {
@@ -32,7 +32,8 @@ class SaveAnalysis {
     plan_.recomputed.resize(block.forward.size());
     producer_.assign(block.tensors.size(), -1);
     for (size_t i = 0; i < block.forward.size(); ++i)
-      for (TensorId t : block.forward[i].outputs) producer_[static_cast<size_t>(t)] = static_cast<int>(i);
+      for (TensorId t : block.forward[i].outputs)
+        producer_[static_cast<size_t>(t)] = static_cast<int>(i);
   }
 
   SavePlan run() {
@@ -69,9 +70,14 @@ class PassLowering {
  public:
   PassLowering(const Block& block, const MeshShape& mesh, spec::Precision precision,
                const SavePlan& saves, std::vector<bool>& gradientPartial)
-      : block_(block), mesh_(mesh), precision_(precision), saves_(saves),
-        gradientPartial_(gradientPartial), home_(block.tensors.size(), -1),
-        partial_(block.tensors.size(), -1), gathered_(block.tensors.size(), -1) {}
+      : block_(block),
+        mesh_(mesh),
+        precision_(precision),
+        saves_(saves),
+        gradientPartial_(gradientPartial),
+        home_(block.tensors.size(), -1),
+        partial_(block.tensors.size(), -1),
+        gathered_(block.tensors.size(), -1) {}
 
   void add(const Op& op, bool forward);
   // Makes sure that the tensor is complete in its home sharding.
@@ -100,7 +106,8 @@ class PassLowering {
   const SavePlan& saves_;
   std::vector<bool>& gradientPartial_;
   LoweredPass pass_;
-  // Per tensor: its value in the home sharding, before its reduction, and gathered along the sequence.
+  // Per tensor: its value in the home sharding, before its reduction, and gathered along the
+  // sequence.
   std::vector<ValueId> home_, partial_, gathered_;
   std::vector<program::ReduceOp> pendingReduce_ = std::vector<program::ReduceOp>(home_.size());
 };
@@ -113,17 +120,24 @@ std::optional<Label> PassLowering::splitLabel(TensorId t) const {
 
 bool PassLowering::hasLabel(TensorId t, Label label) const {
   const auto& dims = tensor(t).dims;
-  return std::any_of(dims.begin(), dims.end(), [&](const graph::Dim& d) { return d.label == label; });
+  return std::any_of(dims.begin(), dims.end(),
+                     [&](const graph::Dim& d) { return d.label == label; });
 }
 
 Storage PassLowering::storageOf(TensorId t, bool forwardDefinition) const {
   switch (tensor(t).kind) {
-    case TensorKind::kTokens: return Storage::kTokens;
-    case TensorKind::kLabels: return Storage::kLabels;
-    case TensorKind::kParameter: return Storage::kParameter;
-    case TensorKind::kParameterGradient: return Storage::kParameterGradient;
-    case TensorKind::kLoss: return Storage::kLoss;
-    case TensorKind::kActivation: break;
+    case TensorKind::kTokens:
+      return Storage::kTokens;
+    case TensorKind::kLabels:
+      return Storage::kLabels;
+    case TensorKind::kParameter:
+      return Storage::kParameter;
+    case TensorKind::kParameterGradient:
+      return Storage::kParameterGradient;
+    case TensorKind::kLoss:
+      return Storage::kLoss;
+    case TensorKind::kActivation:
+      break;
   }
   if (t == block_.input) return Storage::kInput;
   if (t == block_.outputGrad || t == block_.inputGrad) return Storage::kGradient;
@@ -160,9 +174,9 @@ ValueId PassLowering::homeValue(TensorId t) {
     const ValueId partial = partial_[i];
     partial_[i] = -1;
     const bool scatter = home(t).tpDim >= 0;
-    collective(scatter ? program::InstructionKind::kReduceScatter
-                       : program::InstructionKind::kAllReduce,
-               pendingReduce_[i], partial, home_[i]);
+    collective(
+        scatter ? program::InstructionKind::kReduceScatter : program::InstructionKind::kAllReduce,
+        pendingReduce_[i], partial, home_[i]);
   }
   // First read of something that exists before this pass.
   if (home_[i] < 0) home_[i] = newValue(t, home(t), storageOf(t, false), "");
@@ -207,20 +221,25 @@ void PassLowering::setShardFlags(const Op& op, std::optional<Label> hard, Item& 
     case OpKind::kLossMax:
     case OpKind::kLossTarget:
     case OpKind::kLossSumExp:
-    case OpKind::kLossGrad: item.attributes.widthSharded = hard.has_value(); break;
-    default: break;
+    case OpKind::kLossGrad:
+      item.attributes.widthSharded = hard.has_value();
+      break;
+    default:
+      break;
   }
 }
 
-// Gives output `t` of `op` its value: complete, or partial over tp if the split label was contracted.
+// Gives output `t` of `op` its value: complete, or partial over tp if the split label was
+// contracted.
 void PassLowering::define(TensorId t, const Op& op, std::optional<Label> hard, bool forward,
                           Item& item) {
   const auto i = static_cast<size_t>(t);
   const bool softSplit = std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
     return splitLabel(input) == Label::kSequence;
   });
-  const bool partial = hard ? !hasLabel(t, *hard) && !(*hard == Label::kGroup && hasLabel(t, Label::kHead))
-                            : softSplit && !hasLabel(t, Label::kSequence);
+  const bool partial =
+      hard ? !hasLabel(t, *hard) && !(*hard == Label::kGroup && hasLabel(t, Label::kHead))
+           : softSplit && !hasLabel(t, Label::kSequence);
   const Storage storage = storageOf(t, forward);
   if (tensor(t).kind == TensorKind::kParameterGradient) {
     gradientPartial_[static_cast<size_t>(tensor(t).parameter)] = partial;
@@ -233,7 +252,8 @@ void PassLowering::define(TensorId t, const Op& op, std::optional<Label> hard, b
     item.outputs.push_back(home_[i]);
     return;
   }
-  pendingReduce_[i] = op.kind == OpKind::kLossMax ? program::ReduceOp::kMax : program::ReduceOp::kSum;
+  pendingReduce_[i] =
+      op.kind == OpKind::kLossMax ? program::ReduceOp::kMax : program::ReduceOp::kSum;
   const bool scatter = home(t).tpDim >= 0;
   partial_[i] = scatter ? newValue(t, Sharding{}, Storage::kTemporary, ".partial") : home_[i];
   item.outputs.push_back(partial_[i]);

@@ -1,10 +1,11 @@
-// One pass (forward or backward) of a block on one rank: the ops on local values, with the tensor-axis
-// communication that their sharding implies. Internal to ir/expand.
+// One pass (forward or backward) of a block on one rank: the ops on local values, with the
+// tensor-axis communication that their sharding implies. Internal to ir/expand.
 //
 // One rule makes Megatron's f and g. Every tensor has a home sharding (plan/sharding.h). An op runs
-// split along the label over which its operands are split; contracting that label leaves a partial result. A
-// partial value becomes its home by all-reduce (home replicated) or reduce-scatter (home split along
-// the sequence); an op that works along another label first all-gathers its sequence-split inputs.
+// split along the label over which its operands are split; contracting that label leaves a partial
+// result. A partial value becomes its home by all-reduce (home replicated) or reduce-scatter (home
+// split along the sequence); an op that works along another label first all-gathers its
+// sequence-split inputs.
 #pragma once
 #include <string>
 #include <vector>
@@ -20,11 +21,11 @@ using ValueId = int32_t;
 
 // Where a value lives.
 enum class Storage : uint8_t {
-  kTemporary,          // scratch, within the pass
-  kSaved,              // activation slot: written by the forward, read by the backward
-  kInput,              // residual stream at the block's entry (activation slot)
-  kOutput,             // residual stream at the block's exit (activation slot)
-  kGradient,           // gradient of the residual stream: entry value `outputGrad`, exit value `inputGrad`
+  kTemporary,  // scratch, within the pass
+  kSaved,      // activation slot: written by the forward, read by the backward
+  kInput,      // residual stream at the block's entry (activation slot)
+  kOutput,     // residual stream at the block's exit (activation slot)
+  kGradient,   // gradient of the residual stream: entry value `outputGrad`, exit value `inputGrad`
   kTokens,
   kLabels,
   kParameter,
@@ -59,10 +60,10 @@ struct LoweredPass {
 struct LoweredBlock {
   const graph::Block* block = nullptr;
   LoweredPass forward, backward;
-  std::vector<graph::TensorId> saved;      // Storage::kSaved, in order of definition
+  std::vector<graph::TensorId> saved;  // Storage::kSaved, in order of definition
   std::vector<program::OperandType> savedTypes;
   std::vector<program::OperandType> parameterTypes;  // local, per block parameter
-  std::vector<bool> gradientPartial;       // per block parameter: to be summed over tp
+  std::vector<bool> gradientPartial;                 // per block parameter: to be summed over tp
 };
 
 // `recompute` says which activations the backward computes again instead of keeping.

@@ -10,7 +10,9 @@ namespace {
 
 // Parameters start at multiples of this many elements, so that every dtype is aligned to 32 bytes.
 constexpr int64_t kElementAlignment = 16;
-int64_t alignElements(int64_t n) { return (n + kElementAlignment - 1) / kElementAlignment * kElementAlignment; }
+int64_t alignElements(int64_t n) {
+  return (n + kElementAlignment - 1) / kElementAlignment * kElementAlignment;
+}
 
 const char* className(int c) {
   constexpr const char* kNames[] = {"tied", "matrix.split", "matrix.whole", "vector.split",
@@ -33,8 +35,9 @@ RoleBuilder::Class RoleBuilder::classOf(const BlockCode& block, size_t parameter
 
 int32_t RoleBuilder::logicalIndex(const BlockCode& block, size_t parameter) const {
   const auto& parameters = block.lowered.block->parameters;
-  const auto untiedBefore = std::count_if(parameters.begin(), parameters.begin() + static_cast<long>(parameter),
-                                          [](const graph::Parameter& p) { return !p.tied; });
+  const auto untiedBefore =
+      std::count_if(parameters.begin(), parameters.begin() + static_cast<long>(parameter),
+                    [](const graph::Parameter& p) { return !p.tied; });
   if (&block == &model_.embedding) return static_cast<int32_t>(parameter);
   if (&block == &model_.layer) return model_.numEmbedding + static_cast<int32_t>(parameter);
   if (parameters[parameter].tied) {
@@ -49,8 +52,7 @@ int32_t RoleBuilder::logicalIndex(const BlockCode& block, size_t parameter) cons
 
 // With one stage the head reads the embedding's own table and adds to its gradient.
 bool RoleBuilder::sharesEmbedding(const BlockCode& block, size_t parameter) const {
-  return &block == &model_.head && stage_ == 0 &&
-         block.lowered.block->parameters[parameter].tied;
+  return &block == &model_.head && stage_ == 0 && block.lowered.block->parameters[parameter].tied;
 }
 
 void RoleBuilder::addParameterRecord(const BlockCode& block, size_t parameter,
@@ -116,7 +118,8 @@ void RoleBuilder::placeBlock(const BlockCode& block, int32_t chunk,
     addParameterRecord(block, i, places[i], chunk);
   }
   for (size_t c = 0; c < used.size(); ++c)
-    if (used[c] > 0) role_.buckets[static_cast<size_t>(bucketOfClass_[c])].elements += used[c] * copies;
+    if (used[c] > 0)
+      role_.buckets[static_cast<size_t>(bucketOfClass_[c])].elements += used[c] * copies;
 }
 
 void RoleBuilder::placeParameters() {

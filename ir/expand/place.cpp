@@ -21,8 +21,10 @@ struct Life {
 std::vector<Life> lifetimes(const LoweredPass& pass) {
   std::vector<Life> lives(pass.values.size());
   for (size_t i = 0; i < pass.items.size(); ++i) {
-    for (ValueId v : pass.items[i].inputs) lives[static_cast<size_t>(v)].extend(static_cast<int>(i));
-    for (ValueId v : pass.items[i].outputs) lives[static_cast<size_t>(v)].extend(static_cast<int>(i));
+    for (ValueId v : pass.items[i].inputs)
+      lives[static_cast<size_t>(v)].extend(static_cast<int>(i));
+    for (ValueId v : pass.items[i].outputs)
+      lives[static_cast<size_t>(v)].extend(static_cast<int>(i));
   }
   return lives;
 }
@@ -50,8 +52,8 @@ class MemorySharing {
       const Item& item = pass_.items[i];
       if (item.isCollective || !graph::isElementwise(item.kind)) continue;
       const Storage output = storage(item.outputs[0]);
-      const bool exclusive = output == Storage::kTemporary || output == Storage::kSaved ||
-                             output == Storage::kOutput;
+      const bool exclusive =
+          output == Storage::kTemporary || output == Storage::kSaved || output == Storage::kOutput;
       if (!exclusive) continue;
       if (const ValueId v = dyingInput(i, Storage::kTemporary); v >= 0)
         root_[static_cast<size_t>(v)] = item.outputs[0];

@@ -8,7 +8,9 @@
 namespace trireme::expand {
 
 inline constexpr int64_t kAlignment = 64;
-constexpr int64_t alignUp(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+constexpr int64_t alignUp(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 struct Placement {
   // The value whose memory this one uses: itself, or one that it meets in an elementwise op.
@@ -17,11 +19,11 @@ struct Placement {
   int64_t scratchBytes = 0;
 };
 
-// Two temporaries that are alive at once never overlap, where a run of generated ops, which codegen may
-// fuse, is one point in time; a temporary that dies in an elementwise op gives
-// its place to the result. In a backward pass a temporary result may also take the place of a saved activation that the
-// op is the last to read (the gradient of the logits overwrites the logits).
-// Greedy by size, which is within a few percent of the peak of live bytes.
+// Two temporaries that are alive at once never overlap, where a run of generated ops, which codegen
+// may fuse, is one point in time; a temporary that dies in an elementwise op gives its place to the
+// result. In a backward pass a temporary result may also take the place of a saved activation that
+// the op is the last to read (the gradient of the logits overwrites the logits). Greedy by size,
+// which is within a few percent of the peak of live bytes.
 Placement placeTemporaries(const LoweredPass& pass, bool isBackward);
 
 }  // namespace trireme::expand

@@ -68,8 +68,15 @@ class RoleBuilder {
   };
   // Where in the body a value is used: decides its address.
   enum class Part : uint8_t { kEmbedding, kLayer, kHead };
-  enum ChunkEvent : int32_t { kReceivedForward, kComputedForward, kSentForward, kReceivedBackward,
-                              kComputedBackward, kSentBackward, kNumChunkEvents };
+  enum ChunkEvent : int32_t {
+    kReceivedForward,
+    kComputedForward,
+    kSentForward,
+    kReceivedBackward,
+    kComputedBackward,
+    kSentBackward,
+    kNumChunkEvents
+  };
 
   // parameters.cpp
   void placeParameters();

@@ -1,4 +1,5 @@
-// Cuts a pass at its collectives into segments, each stored once per program. Internal to ir/expand.
+// Cuts a pass at its collectives into segments, each stored once per program. Internal
+// to ir/expand.
 #pragma once
 #include <string>
 #include <vector>

@@ -135,19 +135,26 @@ void Differentiator::differentiate(const Op& op) {
       contribute(op.inputs[0], dy);
       return contribute(op.inputs[1], dy);
     case OpKind::kLayerNorm:
-    case OpKind::kRmsNorm: return differentiateNorm(op, dy);
-    case OpKind::kMatmul: return differentiateMatmul(op, dy);
-    case OpKind::kDropout: return differentiateUnary(op, OpKind::kDropout, false, dy);
-    case OpKind::kGelu: return differentiateUnary(op, OpKind::kGeluGrad, true, dy);
-    case OpKind::kSwiGlu: return differentiateUnary(op, OpKind::kSwiGluGrad, true, dy);
-    case OpKind::kRotary: return differentiateUnary(op, OpKind::kRotaryGrad, false, dy);
+    case OpKind::kRmsNorm:
+      return differentiateNorm(op, dy);
+    case OpKind::kMatmul:
+      return differentiateMatmul(op, dy);
+    case OpKind::kDropout:
+      return differentiateUnary(op, OpKind::kDropout, false, dy);
+    case OpKind::kGelu:
+      return differentiateUnary(op, OpKind::kGeluGrad, true, dy);
+    case OpKind::kSwiGlu:
+      return differentiateUnary(op, OpKind::kSwiGluGrad, true, dy);
+    case OpKind::kRotary:
+      return differentiateUnary(op, OpKind::kRotaryGrad, false, dy);
     case OpKind::kAttention: {
       const TensorId dx = gradientLike(op.inputs[0]);
-      emit(OpKind::kAttentionGrad, op.attributes,
-           {op.inputs[0], op.outputs[0], op.outputs[1], dy}, {dx});
+      emit(OpKind::kAttentionGrad, op.attributes, {op.inputs[0], op.outputs[0], op.outputs[1], dy},
+           {dx});
       return contribute(op.inputs[0], dx);
     }
-    default: checkFailed("the op has a derivative", __FILE__, __LINE__);
+    default:
+      checkFailed("the op has a derivative", __FILE__, __LINE__);
   }
 }
 

@@ -16,7 +16,10 @@ class TransformerBuilder {
  public:
   TransformerBuilder(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                      int64_t microbatchSize, int64_t paddedVocab, Block& block)
-      : model_(model), training_(training), block_(block), builder_(block),
+      : model_(model),
+        training_(training),
+        block_(block),
+        builder_(block),
         s_{Label::kSequence, training.sequenceLength},
         b_{Label::kBatch, microbatchSize},
         h_{Label::kHidden, model.hiddenSize},
@@ -103,8 +106,9 @@ TensorId TransformerBuilder::norm(const std::string& name, TensorId x) {
 }
 
 // y = x W^T + bias; the first `outDims` of the weight's dims are the output's.
-TensorId TransformerBuilder::linear(const std::string& name, TensorId x, std::vector<Dim> weightDims,
-                                    size_t outDims, double std, bool bias) {
+TensorId TransformerBuilder::linear(const std::string& name, TensorId x,
+                                    std::vector<Dim> weightDims, size_t outDims, double std,
+                                    bool bias) {
   const std::vector<Dim> out(weightDims.begin(), weightDims.begin() + static_cast<long>(outDims));
   const TensorId w = weight(name + ".weight", std::move(weightDims), std);
   const TensorId y = op(OpKind::kMatmul, {}, {x, w}, {name + ".product"});
@@ -131,8 +135,8 @@ void TransformerBuilder::buildEmbedding() {
     const TensorId positions = weight("embedding.position.weight", {n, h_}, model_.initStd);
     x = op(OpKind::kAddPosition, {}, {x, positions}, {"embedding.sum"});
   }
-  block_.output = dropout("embedding.dropout", x, training_.embeddingDropout,
-                          RngStream::kEmbeddingDropout);
+  block_.output =
+      dropout("embedding.dropout", x, training_.embeddingDropout, RngStream::kEmbeddingDropout);
 }
 
 TensorId TransformerBuilder::attention(TensorId x) {
@@ -149,8 +153,7 @@ TensorId TransformerBuilder::attention(TensorId x) {
   }
   attributes.probability = training_.attentionDropout;
   if (attributes.probability > 0) attributes.stream = RngStream::kAttentionDropout;
-  const TensorId ctx =
-      op(OpKind::kAttention, attributes, {qkv}, {"attn.context", "attn.lse"});
+  const TensorId ctx = op(OpKind::kAttention, attributes, {qkv}, {"attn.context", "attn.lse"});
   return linear("attn.out", ctx, {h_, g_, c}, 1, residualStd(), model_.linearBias);
 }
 
@@ -159,8 +162,7 @@ TensorId TransformerBuilder::mlp(TensorId x) {
   const Dim two{Label::kGateUp, 2};
   TensorId z = -1;
   if (model_.activation == ActivationKind::kSwiGlu) {
-    const TensorId u =
-        linear("mlp.gate_up", x, {two, f, h_}, 2, model_.initStd, model_.linearBias);
+    const TensorId u = linear("mlp.gate_up", x, {two, f, h_}, 2, model_.initStd, model_.linearBias);
     z = op(OpKind::kSwiGlu, {}, {u}, {"mlp.hidden"});
   } else {
     const TensorId u = linear("mlp.up", x, {f, h_}, 1, model_.initStd, model_.linearBias);
@@ -184,8 +186,8 @@ void TransformerBuilder::buildHead() {
   const TensorId input = builder_.input({s_, b_, h_});
   const TensorId labels = builder_.labels({s_, b_});
   const TensorId x = norm("final_norm", input);
-  const TensorId words = model_.tiedEmbeddings ? table("embedding.word.weight", true)
-                                               : table("head.weight", false);
+  const TensorId words =
+      model_.tiedEmbeddings ? table("embedding.word.weight", true) : table("head.weight", false);
   const TensorId logits = op(OpKind::kMatmul, {}, {x, words}, {"logits"});
   OpAttributes vocab;
   vocab.logicalVocab = model_.vocabSize;

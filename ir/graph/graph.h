@@ -21,9 +21,18 @@ using program::OpAttributes;
 using program::OpKind;
 
 enum class Label : uint8_t {
-  kSequence, kBatch, kHidden, kGroup, kHeadWidth, kContextWidth, kFfn, kGateUp, kVocab, kPosition,
-  kOne,  // a dim of a scalar: never sharded
-  kHead, // group * headsPerGroup fused (log-sum-exp of attention)
+  kSequence,
+  kBatch,
+  kHidden,
+  kGroup,
+  kHeadWidth,
+  kContextWidth,
+  kFfn,
+  kGateUp,
+  kVocab,
+  kPosition,
+  kOne,   // a dim of a scalar: never sharded
+  kHead,  // group * headsPerGroup fused (log-sum-exp of attention)
 };
 inline constexpr int kNumLabels = static_cast<int>(Label::kHead) + 1;
 using Labels = std::vector<Label>;  // of a tensor's dims
@@ -40,8 +49,8 @@ struct Dim {
 
 enum class TensorKind : uint8_t {
   kActivation,
-  kTokens,             // ids[s,b], read from the data
-  kLabels,             // labels[s,b]
+  kTokens,  // ids[s,b], read from the data
+  kLabels,  // labels[s,b]
   kParameter,
   kParameterGradient,  // accumulates over microbatches
   kLoss,               // accumulates over microbatches
@@ -120,8 +129,8 @@ struct ModelGraph {
 ModelGraph buildGraph(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                       int64_t microbatchSize, int64_t paddedVocab);
 
-// Appends the backward of every block's forward by the chain rule: gradients of a tensor with several
-// readers are summed in reverse reading order. Requires a graph without backward for which
+// Appends the backward of every block's forward by the chain rule: gradients of a tensor with
+// several readers are summed in reverse reading order. Requires a graph without backward for which
 // verifyForward() holds.
 void deriveBackward(ModelGraph& graph);
 

@@ -16,8 +16,8 @@ using Dims = std::vector<int64_t>;
 
 // In the order of Label.
 constexpr std::array<std::string_view, kNumLabels> kLabelNames = {
-    "sequence", "batch", "hidden", "group", "head_width", "context_width",
-    "ffn", "gate_up", "vocab", "position", "one", "head"};
+    "sequence", "batch",   "hidden", "group",    "head_width", "context_width",
+    "ffn",      "gate_up", "vocab",  "position", "one",        "head"};
 
 // So that no size of an op overflows.
 constexpr int64_t kMaxHeads = int64_t{1} << 16;  // head size, heads per group
@@ -31,8 +31,8 @@ constexpr uint32_t kAttentionDims =
     bit(Label::kSequence) | bit(Label::kHeadWidth) | bit(Label::kContextWidth);
 
 // The signature of an op, in the notation of op.h: "c[s,b,k...]".
-//   type   c compute (any float, the same everywhere), p a parameter (compute type), s state, i i32,
-//          d f64; "+" accumulates
+//   type   c compute (any float, the same everywhere), p a parameter (compute type), s state,
+//          i i32, d f64; "+" accumulates
 //   dims   a letter is one size wherever it appears, "k..." is one or more dims, a digit is itself
 // e, c and H (heads = g * headsPerGroup) follow from the attributes. A letter that only an output
 // has is the argument `rows`. Of labels, a letter is the one of labelOf(), and "k..." is any.
@@ -47,7 +47,9 @@ constexpr std::array<OpRule, program::kNumOpKinds> kRules = {{
     {OpKind::kEmbedding, {"i[s,b]", "p[v,h]"}, {"c[s,b,h]"}, kNothing},
     {OpKind::kAddPosition, {"c[s,b,h]", "p[n,h]"}, {"c[s,b,h]"}, bit(Label::kPosition)},
     {OpKind::kDropout, {"c[s,b,x...]"}, {"c[s,b,x...]"}, kHiddenDim},
-    {OpKind::kLayerNorm, {"c[s,b,h]", "p[h]", "p[h]"}, {"c[s,b,h]", "s[s,b]", "s[s,b]"},
+    {OpKind::kLayerNorm,
+     {"c[s,b,h]", "p[h]", "p[h]"},
+     {"c[s,b,h]", "s[s,b]", "s[s,b]"},
      kHiddenDim},
     {OpKind::kRmsNorm, {"c[s,b,h]", "p[h]"}, {"c[s,b,h]", "s[s,b]"}, kHiddenDim},
     {OpKind::kMatmul, {"c[s,b,k...]", "p[o...,k...]"}, {"c[s,b,o...]"}, kNothing},
@@ -63,9 +65,13 @@ constexpr std::array<OpRule, program::kNumOpKinds> kRules = {{
     {OpKind::kTokenLoss, {"s[s,b]", "s[s,b]"}, {"+d[1]"}, kNothing},
     {OpKind::kEmbeddingGrad, {"i[s,b]", "c[s,b,h]"}, {"+s[v,h]"}, kNothing},
     {OpKind::kPositionGrad, {"c[s,b,h]"}, {"+s[n,h]"}, bit(Label::kPosition)},
-    {OpKind::kLayerNormGrad, {"c[s,b,h]", "p[h]", "s[s,b]", "s[s,b]", "c[s,b,h]"},
-     {"c[s,b,h]", "+s[h]", "+s[h]"}, kHiddenDim},
-    {OpKind::kRmsNormGrad, {"c[s,b,h]", "p[h]", "s[s,b]", "c[s,b,h]"}, {"c[s,b,h]", "+s[h]"},
+    {OpKind::kLayerNormGrad,
+     {"c[s,b,h]", "p[h]", "s[s,b]", "s[s,b]", "c[s,b,h]"},
+     {"c[s,b,h]", "+s[h]", "+s[h]"},
+     kHiddenDim},
+    {OpKind::kRmsNormGrad,
+     {"c[s,b,h]", "p[h]", "s[s,b]", "c[s,b,h]"},
+     {"c[s,b,h]", "+s[h]"},
      kHiddenDim},
     {OpKind::kMatmulGradInput, {"c[s,b,o...]", "p[o...,k...]"}, {"c[s,b,k...]"}, kNothing},
     {OpKind::kMatmulGradWeight, {"c[s,b,o...]", "c[s,b,k...]"}, {"+s[o...,k...]"}, kNothing},
@@ -73,8 +79,10 @@ constexpr std::array<OpRule, program::kNumOpKinds> kRules = {{
     {OpKind::kGeluGrad, {"c[x...]", "c[x...]"}, {"c[x...]"}, kNothing},
     {OpKind::kSwiGluGrad, {"c[s,b,2,f]", "c[s,b,f]"}, {"c[s,b,2,f]"}, bit(Label::kGateUp)},
     {OpKind::kRotaryGrad, {"c[s,b,g,e]"}, {"c[s,b,g,e]"}, kHeadDims},
-    {OpKind::kAttentionGrad, {"c[s,b,g,e]", "c[s,b,g,c]", "s[b,H,s]", "c[s,b,g,c]"},
-     {"c[s,b,g,e]"}, kAttentionDims},
+    {OpKind::kAttentionGrad,
+     {"c[s,b,g,e]", "c[s,b,g,c]", "s[b,H,s]", "c[s,b,g,c]"},
+     {"c[s,b,g,e]"},
+     kAttentionDims},
     {OpKind::kLossGrad, {"c[s,b,v]", "s[s,b]", "s[s,b]", "i[s,b]"}, {"c[s,b,v]"}, kNothing},
 }};
 
@@ -192,7 +200,8 @@ class Matcher {
   Status bindInput(size_t index, const OperandType& type) {
     const std::string_view text = ruleOf(kind_).inputs[index];
     const Pattern pattern = parsePattern(text);
-    if (std::any_of(type.dims.begin(), type.dims.end(), [](int64_t dim) { return dim < 1 || dim > kMaxSize; }) ||
+    if (std::any_of(type.dims.begin(), type.dims.end(),
+                    [](int64_t dim) { return dim < 1 || dim > kMaxSize; }) ||
         !bindType(pattern.type, type.dtype) || !sizes_.bind(pattern, type.dims))
       return invalidArgument(fmt::format("{}: input {} is {}, expected {}{}",
                                          program::opName(kind_), index, printType(type), text,
@@ -210,9 +219,10 @@ class Matcher {
     for (const auto& [letter, variadic] : pattern.items) {
       if (!sizes_.find(letter)) {
         if (rows < 1)
-          return Error(invalidArgument(fmt::format("{}: the inputs do not imply the rows of output "
-                                                   "{}; rows is {}, expected at least 1",
-                                                   program::opName(kind_), index, rows)));
+          return Error(
+              invalidArgument(fmt::format("{}: the inputs do not imply the rows of output "
+                                          "{}; rows is {}, expected at least 1",
+                                          program::opName(kind_), index, rows)));
         sizes_.set(letter, {rows});
       }
       const Dims& bound = *sizes_.find(letter);
@@ -276,19 +286,32 @@ Status checkNumInputs(OpKind kind, size_t n) {
 // The label that a letter stands for wherever it appears; nullopt: any ("k...").
 std::optional<Label> labelOf(char letter) {
   switch (letter) {
-    case 's': return Label::kSequence;
-    case 'b': return Label::kBatch;
-    case 'h': return Label::kHidden;
-    case 'g': return Label::kGroup;
-    case 'e': return Label::kHeadWidth;
-    case 'c': return Label::kContextWidth;
-    case 'f': return Label::kFfn;
-    case '2': return Label::kGateUp;
-    case 'v': return Label::kVocab;
-    case 'n': return Label::kPosition;
-    case '1': return Label::kOne;
-    case 'H': return Label::kHead;
-    default: return std::nullopt;
+    case 's':
+      return Label::kSequence;
+    case 'b':
+      return Label::kBatch;
+    case 'h':
+      return Label::kHidden;
+    case 'g':
+      return Label::kGroup;
+    case 'e':
+      return Label::kHeadWidth;
+    case 'c':
+      return Label::kContextWidth;
+    case 'f':
+      return Label::kFfn;
+    case '2':
+      return Label::kGateUp;
+    case 'v':
+      return Label::kVocab;
+    case 'n':
+      return Label::kPosition;
+    case '1':
+      return Label::kOne;
+    case 'H':
+      return Label::kHead;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -301,8 +324,7 @@ Dims numbersOf(const Labels& labels) {
 // Binds the letters of `pattern` that have one label to it.
 void bindLabels(const Pattern& pattern, Binding& labels) {
   for (const auto& [letter, variadic] : pattern.items)
-    if (const std::optional<Label> label = labelOf(letter))
-      labels.set(letter, numbersOf({*label}));
+    if (const std::optional<Label> label = labelOf(letter)) labels.set(letter, numbersOf({*label}));
 }
 
 // "[sequence, batch, ...]": what `pattern` matches, as far as it is known.
@@ -319,10 +341,14 @@ std::string printExpected(const Pattern& pattern, const Binding& labels) {
 
 Element elementOf(const Pattern& pattern) {
   switch (pattern.type) {
-    case 's': return Element::kState;
-    case 'i': return Element::kIndex;
-    case 'd': return Element::kDouble;
-    default: return Element::kCompute;
+    case 's':
+      return Element::kState;
+    case 'i':
+      return Element::kIndex;
+    case 'd':
+      return Element::kDouble;
+    default:
+      return Element::kCompute;
   }
 }
 
@@ -396,10 +422,18 @@ Labels labelsOf(const Tensor& tensor) {
 program::OperandType typeOf(const Tensor& tensor, spec::Precision precision) {
   program::OperandType type;
   switch (tensor.element) {
-    case Element::kCompute: type.dtype = spec::computeDType(precision); break;
-    case Element::kState: type.dtype = spec::stateDType(precision); break;
-    case Element::kIndex: type.dtype = DType::kI32; break;
-    case Element::kDouble: type.dtype = DType::kF64; break;
+    case Element::kCompute:
+      type.dtype = spec::computeDType(precision);
+      break;
+    case Element::kState:
+      type.dtype = spec::stateDType(precision);
+      break;
+    case Element::kIndex:
+      type.dtype = DType::kI32;
+      break;
+    case Element::kDouble:
+      type.dtype = DType::kF64;
+      break;
   }
   for (const Dim& dim : tensor.dims) type.dims.push_back(dim.size);
   return type;
@@ -470,8 +504,8 @@ Result<std::vector<Tensor>> inferTensors(OpKind kind, const OpAttributes& attrib
   const bool isOfHidden = mustBeWhole(kind, Label::kHidden) && hasHidden(labels[0]);
   std::vector<Tensor> outputs(outTypes.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
-    outputs[i].kind = accumulates(kind, static_cast<int>(i)) ? TensorKind::kLoss
-                                                             : TensorKind::kActivation;
+    outputs[i].kind =
+        accumulates(kind, static_cast<int>(i)) ? TensorKind::kLoss : TensorKind::kActivation;
     outputs[i].element = elementOf(parsePattern(ruleOf(kind).outputs[i]));
     outputs[i].sequenceRegion = isOfHidden || hasHidden(outLabels[i]);
     for (size_t d = 0; d < outLabels[i].size(); ++d)

@@ -11,9 +11,9 @@ namespace trireme::graph {
 
 // Types of the outputs from the (local or global) types of the inputs; also for accumulating ones.
 // `state` is the state dtype (statistics, gradients of parameters).
-// kInvalidArgument: number, rank, size or dtype of the inputs is wrong (says which and what was expected).
-// Ops whose output size is not implied by the inputs (kPositionGrad, kEmbeddingGrad: rows of the table) take
-// `rows` for it.
+// kInvalidArgument: number, rank, size or dtype of the inputs is wrong (says which and what was
+// expected). Ops whose output size is not implied by the inputs (kPositionGrad, kEmbeddingGrad:
+// rows of the table) take `rows` for it.
 Result<std::vector<program::OperandType>> inferOutputs(
     OpKind kind, const OpAttributes& attributes, const std::vector<program::OperandType>& inputs,
     DType state, int64_t rows = 0);
@@ -23,8 +23,8 @@ Result<std::vector<program::OperandType>> inferOutputs(
 Result<std::vector<Labels>> inferLabels(OpKind kind, const std::vector<Labels>& inputs);
 
 // The tensors that a forward op makes, but for their names.
-// kInvalidArgument: as inferOutputs and inferLabels; the op is one of the backward; or an input is of
-// another kind than the op reads there (a parameter, ids, an activation, a statistic).
+// kInvalidArgument: as inferOutputs and inferLabels; the op is one of the backward; or an input is
+// of another kind than the op reads there (a parameter, ids, an activation, a statistic).
 Result<std::vector<Tensor>> inferTensors(OpKind kind, const OpAttributes& attributes,
                                          const std::vector<const Tensor*>& inputs);
 
@@ -37,11 +37,11 @@ Flops opFlops(const program::SegmentOp& op, const std::vector<program::OperandTy
 // Bytes that the op must read and write at least once.
 Bytes opBytes(const program::SegmentOp& op, const std::vector<program::OperandType>& operands);
 
-bool isElementwise(OpKind kind);           // one output element from the same element of the inputs
-// Compiled by codegen, which fuses neighbours: in a run of such ops, each row may go through all of them
-// before the next row is read. The others are library kernels and run one at a time.
+bool isElementwise(OpKind kind);  // one output element from the same element of the inputs
+// Compiled by codegen, which fuses neighbours: in a run of such ops, each row may go through all of
+// them before the next row is read. The others are library kernels and run one at a time.
 bool isGenerated(OpKind kind);
-bool accumulates(OpKind kind, int output); // "+=": the output is also read
+bool accumulates(OpKind kind, int output);  // "+=": the output is also read
 // Recomputed in the backward under selective recomputation (the attention core).
 bool isSelectivelyRecomputed(OpKind kind);
 

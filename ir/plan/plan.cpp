@@ -5,16 +5,16 @@
 namespace trireme::plan {
 
 uint64_t fingerprintOf(const spec::ModelSpec& model) {
-  // Naming every field makes the compiler refuse a new one that the fingerprint would miss. The name
-  // is left out: it changes no computation.
+  // Naming every field makes the compiler refuse a new one that the fingerprint would miss. The
+  // name is left out: it changes no computation.
   const auto& [name, family, numLayers, hiddenSize, numHeads, numKvHeads, headSize, ffnSize,
                vocabSize, maxSequence, norm, normEpsilon, activation, position, ropeTheta,
                tiedEmbeddings, qkvBias, linearBias, initStd] = model;
   const std::string canonical = fmt::format(
       "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(family), numLayers,
       hiddenSize, numHeads, numKvHeads, headSize, ffnSize, vocabSize, maxSequence,
-      static_cast<int>(norm), normEpsilon, static_cast<int>(activation),
-      static_cast<int>(position), ropeTheta, tiedEmbeddings, qkvBias, linearBias, initStd);
+      static_cast<int>(norm), normEpsilon, static_cast<int>(activation), static_cast<int>(position),
+      ropeTheta, tiedEmbeddings, qkvBias, linearBias, initStd);
   uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bits
   for (const char c : canonical) {
     hash ^= static_cast<unsigned char>(c);

@@ -23,8 +23,8 @@ struct LayerRange {
 };
 
 struct Plan {
-  std::string model;        // name of the model it was made for
-  uint64_t fingerprint = 0; // of the ModelSpec (fingerprintOf): a plan for another model is refused
+  std::string model;         // name of the model it was made for
+  uint64_t fingerprint = 0;  // fingerprintOf(ModelSpec): a plan for another model is refused
   spec::TrainingSpec training;
 
   int64_t tp = 1, pp = 1, cp = 1, ep = 1;
@@ -35,8 +35,8 @@ struct Plan {
   Recompute recompute = Recompute::kNone;
   StateSharding stateSharding = StateSharding::kNone;
   bool sequenceParallel = false;
-  bool scatterGather = false;  // send 1/tp of a replicated stage border, all-gather behind it
-  int64_t vocabMultiple = 128; // the vocabulary is padded to a multiple of vocabMultiple * tp
+  bool scatterGather = false;   // send 1/tp of a replicated stage border, all-gather behind it
+  int64_t vocabMultiple = 128;  // the vocabulary is padded to a multiple of vocabMultiple * tp
   // layers[stage][chunk]: virtual stage chunk * pp + stage. In virtual-stage order the ranges
   // follow each other and cover all layers. May be uneven.
   std::vector<std::vector<LayerRange>> layers;
@@ -52,23 +52,30 @@ int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model);
 
 // The even split of `numLayers` over virtual stages; where it does not divide, the first virtual
 // stages get one more. Requires pp * virtualStages <= numLayers.
-std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp, int64_t virtualStages);
+std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
+                                                int64_t virtualStages);
 
-// The rules that every legal plan obeys. The message starts with the label, says what was needed and what is there, and
-// names the nearest legal value. Requires a verified model (spec::verifyModel). Errors: kInvalidArgument.
-// (P1)  degrees, microbatch size, virtual stages and vocabMultiple are at least 1; ranks, padded rows and tasks
-//       per rank fit in 31 bits
+// The rules that every legal plan obeys. The message starts with the label, says what was needed
+// and what is there, and names the nearest legal value. Requires a verified model
+// (spec::verifyModel). Errors: kInvalidArgument.
+//
+// (P1)  degrees, microbatch size, virtual stages and vocabMultiple are at least 1; ranks, padded
+//       rows and tasks per rank fit in 31 bits
 // (P2)  the plan was made for this model (fingerprint)
 // (P3)  the global batch is a multiple of dp * microbatchSize
 // (P4)  tp divides the key/value heads
 // (P5)  tp divides the ffn size
-// (P6)  virtualStages > 1 needs the interleaved schedule and pp > 1, and interleaved needs virtualStages > 1
+// (P6)  virtualStages > 1 needs the interleaved schedule and pp > 1, and interleaved needs
+//       virtualStages > 1
 // (P7)  interleaved: the microbatches per replica are a multiple of pp
-// (P8)  layers: one list per stage, one range per chunk, contiguous in virtual-stage order, covering the model, none empty
+// (P8)  layers: one list per stage, one range per chunk, contiguous in virtual-stage order,
+//       covering the model, none empty
 // (P9)  sequence parallel needs tp > 1 and tp to divide the sequence length
-// (P10) scatter-gather needs tp > 1 and pp > 1, excludes sequence parallel (already sharded), and tp
-//       divides microbatchSize * sequence * hidden
-// (P11) state sharding needs dpShard > 1, and dpShard > 1 state sharding (replicas that share nothing are dpReplicate); with dpReplicate > 1 it is not supported yet; only none and optimizer are
+// (P10) scatter-gather needs tp > 1 and pp > 1, excludes sequence parallel (already sharded), and
+//       tp divides microbatchSize * sequence * hidden
+// (P11) state sharding needs dpShard > 1, and dpShard > 1 state sharding (replicas that share
+//       nothing are dpReplicate); with dpReplicate > 1 it is not supported yet; only none and
+//       optimizer are
 // (P12) cp and ep are 1 (not supported yet)
 // (P13) the training settings are valid for the model (verifyTraining)
 Status verifyPlan(const Plan& plan, const spec::ModelSpec& model);

@@ -41,9 +41,8 @@ std::vector<int64_t> localShape(const std::vector<graph::Dim>& dims, const Shard
 }
 
 RankCoordinates coordinatesOf(int64_t rank, int64_t tpDegree, int64_t dpDegree) {
-  return {.tp = rank % tpDegree,
-          .dp = rank / tpDegree % dpDegree,
-          .pp = rank / tpDegree / dpDegree};
+  return {
+      .tp = rank % tpDegree, .dp = rank / tpDegree % dpDegree, .pp = rank / tpDegree / dpDegree};
 }
 
 int64_t rankOf(const RankCoordinates& c, int64_t tpDegree, int64_t dpDegree) {

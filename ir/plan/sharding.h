@@ -24,9 +24,9 @@ struct MeshShape {
   bool sequenceParallel = false;
 };
 
-// The sharding that a tensor has between ops: a dim labelled group, head, ffn or vocabulary is split over
-// tp; else, under sequence parallelism, the sequence dim of a tensor of the sequence region; else
-// replicated. Parameters follow the same rule.
+// The sharding that a tensor has between ops: a dim labelled group, head, ffn or vocabulary is
+// split over tp; else, under sequence parallelism, the sequence dim of a tensor of the sequence
+// region; else replicated. Parameters follow the same rule.
 Sharding homeSharding(const graph::Tensor& tensor, const MeshShape& mesh);
 
 // Local sizes. Requires that the split dim divides (verifyPlan guarantees it).

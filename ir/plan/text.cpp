@@ -20,9 +20,8 @@ constexpr int64_t kVersion = 1;
 constexpr EnumName<ScheduleKind> kScheduleArray[] = {{"gpipe", ScheduleKind::kGpipe},
                                                      {"1f1b", ScheduleKind::k1F1B},
                                                      {"interleaved", ScheduleKind::kInterleaved}};
-constexpr EnumName<Recompute> kRecomputeArray[] = {{"none", Recompute::kNone},
-                                                   {"selective", Recompute::kSelective},
-                                                   {"full", Recompute::kFull}};
+constexpr EnumName<Recompute> kRecomputeArray[] = {
+    {"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"full", Recompute::kFull}};
 constexpr EnumName<StateSharding> kStateShardingArray[] = {
     {"none", StateSharding::kNone},
     {"optimizer", StateSharding::kOptimizer},
@@ -34,8 +33,8 @@ constexpr std::span<const EnumName<StateSharding>> kStateShardings = kStateShard
 
 // Elements of a list have no key that MapReader could name.
 Status expectedAt(const std::string& file, const Node& node, std::string_view what) {
-  return spec::errorAt(
-      file, node.mark, fmt::format("layers: expected {}, got {}", what, spec::describe(node)));
+  return spec::errorAt(file, node.mark,
+                       fmt::format("layers: expected {}, got {}", what, spec::describe(node)));
 }
 
 Result<LayerRange> readRange(const std::string& file, const Node& node) {
@@ -95,10 +94,10 @@ Status checkVersion(const std::string& file, const Node& root) {
   const Node* node = root.find("version");
   int64_t version = 0;
   if (!node || !spec::readValue(*node, &version).ok() || version == kVersion) return {};
-  return spec::errorAt(file, node->mark,
-                       fmt::format("version: {} is {}; expected {}", version,
-                                   version > kVersion ? "newer than this program" : "unknown",
-                                   kVersion));
+  return spec::errorAt(
+      file, node->mark,
+      fmt::format("version: {} is {}; expected {}", version,
+                  version > kVersion ? "newer than this program" : "unknown", kVersion));
 }
 
 }  // namespace

@@ -54,16 +54,16 @@ struct Target {
 };
 
 struct Bundle {
-  std::string name;      // the model's
+  std::string name;  // the model's
   Target target;
   Program program;
   std::vector<CompiledSegment> kernels;  // one per program.segments
   std::string planText, modelText;
-  std::string sharedObject;              // bytes of kernels.so when writing; empty: none
+  std::string sharedObject;  // bytes of kernels.so when writing; empty: none
 };
 
-// Writes the folder atomically: into `folder`.partial, then renamed. An existing bundle of that name is replaced
-// only once the new one is complete; any other existing folder is refused.
+// Writes the folder atomically: into `folder`.partial, then renamed. An existing bundle of that
+// name is replaced only once the new one is complete; any other existing folder is refused.
 // kInvalidArgument: `folder` exists and is not a bundle. kResourceExhausted: disk full.
 Status writeBundle(const Bundle& bundle, const std::string& folder);
 

@@ -54,7 +54,7 @@ std::string parentOf(const std::string& path) {
 Result<std::string> readWholeFile(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return Error(failure(path, "open", errno));
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.get(), &info) != 0) return Error(failure(path, "read", errno));
   if (!S_ISREG(info.st_mode)) return Error(invalidArgument(path + ": not a file"));
   std::string bytes(static_cast<size_t>(info.st_size), '\0');

@@ -4,8 +4,9 @@
 //
 // Layout: activations are row-major [s, b, ...]: sequence outermost, so that a split along the
 // sequence is a contiguous slice. A matrix is [out..., in...], y = x W^T, as in PyTorch.
-//   h hidden   g key/value groups   e width of a group's fused q..q,k,v = (headsPerGroup + 2) headSize
-//   c width of a group's output = headsPerGroup headSize   f ffn   v (padded) vocabulary
+//   h hidden   g key/value groups   f ffn   v (padded) vocabulary
+//   e width of a group's fused q..q,k,v = (headsPerGroup + 2) headSize
+//   c width of a group's output = headsPerGroup headSize
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -29,13 +30,13 @@ enum class OpKind : uint8_t {
   kBiasAdd,      // x[s,b,o...], bias[o...] -> y
   kGelu,         // u -> z, tanh form: 0.5 u (1 + tanh(0.7978845608028654 (u + 0.044715 u^3)))
   kSwiGlu,       // u[s,b,2,f] (gate, up) -> z[s,b,f]: silu(gate) * up
-  kRotary,       // qkv[s,b,g,e] -> same with q and k rotated by position; halves (i, i + headSize/2)
-  kAttention,    // qkv[s,b,g,e] -> ctx[s,b,g,c], lse[b,g*headsPerGroup,s] (state dtype); causal
-  kAdd,          // x, y -> x + y
-  kLossMax,      // logits[s,b,v] -> max[s,b] over the local logical columns (state dtype)
-  kLossTarget,   // logits, max, labels[s,b] i32 -> (logit of the label - max) if local, else 0
-  kLossSumExp,   // logits, max -> sum over local logical columns of exp(logit - max)
-  kTokenLoss,    // target[s,b], sumExp[s,b] -> loss[1] f64 +=: sum of log(sumExp) - target
+  kRotary,      // qkv[s,b,g,e] -> same with q and k rotated by position; halves (i, i + headSize/2)
+  kAttention,   // qkv[s,b,g,e] -> ctx[s,b,g,c], lse[b,g*headsPerGroup,s] (state dtype); causal
+  kAdd,         // x, y -> x + y
+  kLossMax,     // logits[s,b,v] -> max[s,b] over the local logical columns (state dtype)
+  kLossTarget,  // logits, max, labels[s,b] i32 -> (logit of the label - max) if local, else 0
+  kLossSumExp,  // logits, max -> sum over local logical columns of exp(logit - max)
+  kTokenLoss,   // target[s,b], sumExp[s,b] -> loss[1] f64 +=: sum of log(sumExp) - target
   // Backward. A "+=" output accumulates, in state dtype.
   kEmbeddingGrad,     // ids, dy[s,b,h] -> dTable[v,h] +=
   kPositionGrad,      // dy[s,b,h] -> dPosition[n,h] +=
@@ -59,14 +60,14 @@ std::optional<OpKind> parseOpKind(std::string_view name);
 // What an op needs besides its operands. Fields that an op does not use stay at their defaults, so
 // that equal ops compare equal.
 struct OpAttributes {
-  double epsilon = 0;          // norms
-  double probability = 0;      // kDropout, kAttention(Grad): drop probability
+  double epsilon = 0;      // norms
+  double probability = 0;  // kDropout, kAttention(Grad): drop probability
   RngStream stream = RngStream::kInit;
-  int64_t headSize = 0;        // kRotary(Grad), kAttention(Grad)
-  int64_t headsPerGroup = 0;   // query heads per key/value head
+  int64_t headSize = 0;       // kRotary(Grad), kAttention(Grad)
+  int64_t headsPerGroup = 0;  // query heads per key/value head
   double ropeTheta = 0;
-  int64_t logicalVocab = 0;    // loss ops: columns at or beyond are padding
-  double scale = 0;            // kLossGrad: 1 / tokens of the global batch
+  int64_t logicalVocab = 0;  // loss ops: columns at or beyond are padding
+  double scale = 0;          // kLossGrad: 1 / tokens of the global batch
   // The local part starts at tpIndex * (local size) of that dim:
   bool sequenceSharded = false;  // dim s
   bool widthSharded = false;     // g (attention), v (embedding, loss)
@@ -94,8 +95,8 @@ struct SegmentOp {
 // Straight-line code between two communications. Operands [0, numExternal) outlive the segment;
 // the rest are temporaries: a kernel that fuses ops need not write them.
 // In a run of generated ops (graph::isGenerated) two operands may share memory only if the op that
-// writes the second is elementwise and is the last reader of the first, at the same index and element
-// size. Library ops and collectives separate runs.
+// writes the second is elementwise and is the last reader of the first, at the same index and
+// element size. Library ops and collectives separate runs.
 struct Segment {
   std::string name;  // "layer.forward.0": for listings and traces
   std::vector<OperandType> operands;

@@ -71,17 +71,17 @@ struct EventRef {
 struct Instruction {
   InstructionKind kind = InstructionKind::kCompute;
   Stream stream = Stream::kCompute;
-  int32_t segment = -1;             // kCompute: index into Program::segments
-  std::vector<int32_t> buffers;     // indices into Role::buffers
-  GroupKind group = GroupKind::kTp; // collectives
+  int32_t segment = -1;              // kCompute: index into Program::segments
+  std::vector<int32_t> buffers;      // indices into Role::buffers
+  GroupKind group = GroupKind::kTp;  // collectives
   ReduceOp reduce = ReduceOp::kSum;
-  int32_t peerStage = -1;           // kSend, kRecv: pipeline rank of the peer (same tp, dp)
-  int32_t virtualStage = -1;        // kSend, kRecv: of the *producer*; part of the tag
-  int32_t bucket = -1;              // kSumSquares, kAdamW: index into Role::buckets
-  int32_t count = 0;                // kRepeat
+  int32_t peerStage = -1;     // kSend, kRecv: pipeline rank of the peer (same tp, dp)
+  int32_t virtualStage = -1;  // kSend, kRecv: of the *producer*; part of the tag
+  int32_t bucket = -1;        // kSumSquares, kAdamW: index into Role::buckets
+  int32_t count = 0;          // kRepeat
   int32_t length = 0;
   bool reversed = false;
-  EventRef event;                   // kWait: awaited; otherwise signalled on completion (optional)
+  EventRef event;  // kWait: awaited; otherwise signalled on completion (optional)
   bool operator==(const Instruction&) const = default;
 };
 
@@ -107,7 +107,7 @@ struct Chunk {
   int32_t virtualStage = 0;  // chunk index * p + pipeline rank
   int32_t firstLayer = 0;    // logical
   int32_t numLayers = 0;
-  int32_t numSlots = 0;      // microbatches in flight at the peak
+  int32_t numSlots = 0;  // microbatches in flight at the peak
   bool hasEmbedding = false;
   bool hasHead = false;
 };
@@ -116,13 +116,13 @@ struct Chunk {
 // optimizer state, member j of the dp group owns elements [j, j + 1) * elements / d.
 struct Bucket {
   std::string name;
-  int64_t elements = 0;     // per rank, padded to a multiple of d when sharded
-  bool decay = false;       // weight decay applies
-  bool sharded = false;     // optimizer state (and the reduced gradient) over dp
+  int64_t elements = 0;  // per rank, padded to a multiple of d when sharded
+  bool decay = false;    // weight decay applies
+  bool sharded = false;  // optimizer state (and the reduced gradient) over dp
   // Indices into Role::buffers; the last three hold elements / d when sharded.
-  int32_t parameter = -1;   // compute dtype
-  int32_t gradient = -1;    // state dtype
-  int32_t master = -1;      // state dtype; -1: `parameter` is its own master (same dtype)
+  int32_t parameter = -1;  // compute dtype
+  int32_t gradient = -1;   // state dtype
+  int32_t master = -1;     // state dtype; -1: `parameter` is its own master (same dtype)
   int32_t moment1 = -1;
   int32_t moment2 = -1;
 };
@@ -131,22 +131,22 @@ enum class InitKind : uint8_t { kZeros, kOnes, kNormal };
 
 // A row of the state table: one logical parameter, or the same parameter of consecutive layers.
 struct Parameter {
-  std::string name;              // "layers.{}.attn.qkv.weight": {} is the logical layer
-  std::vector<int64_t> dims;     // global, logical (unpadded)
+  std::string name;           // "layers.{}.attn.qkv.weight": {} is the logical layer
+  std::vector<int64_t> dims;  // global, logical (unpadded)
   std::vector<int64_t> paddedDims;
-  int32_t tpDim = -1;            // dim split over tp (contiguous equal parts); -1: replicated
+  int32_t tpDim = -1;  // dim split over tp (contiguous equal parts); -1: replicated
   int32_t bucket = 0;
-  int64_t offset = 0;            // elements, within the bucket, of the first layer
-  int64_t layerStride = 0;       // elements
-  int32_t firstLayer = 0;        // logical
-  int32_t numLayers = 0;         // 0: not of a layer
+  int64_t offset = 0;       // elements, within the bucket, of the first layer
+  int64_t layerStride = 0;  // elements
+  int32_t firstLayer = 0;   // logical
+  int32_t numLayers = 0;    // 0: not of a layer
   InitKind init = InitKind::kZeros;
   double initStd = 0;
   // Logical index: of the first layer here, and the step to the next layer. Also the tensor number
   // of the initial draw: randomNormal(makeRngKey(seed, 0, 0, kInit), logicalIndex, global element).
   int32_t logicalIndex = 0;
   int32_t logicalStride = 0;
-  bool copy = false;             // the last stage's copy of a tied weight: not counted, not saved
+  bool copy = false;  // the last stage's copy of a tied weight: not counted, not saved
   int64_t localElements(int64_t tp) const;
 };
 
@@ -162,7 +162,8 @@ struct Role {
   std::vector<Parameter> parameters;
   std::vector<Body> bodies;
   std::vector<TaskRecord> tasks;  // one training step, in issue order
-  int32_t loss = -1;       // buffer (f64[1]) on the last stage: sum of token losses; after the step, of the global batch
+  // Buffer (f64[1]) on the last stage: sum of token losses; after the step, of the global batch.
+  int32_t loss = -1;
   int32_t squares = -1;    // buffer (f64[number of logical parameters])
   int32_t workspace = -1;  // buffer: scratch of library kernels
 };
@@ -182,7 +183,7 @@ struct Group {
 struct Training {
   uint64_t seed = 0;
   int64_t sequenceLength = 0, globalBatchSize = 0, microbatchSize = 0, numMicrobatches = 0;
-  int64_t vocabSize = 0;  // logical: a token at or beyond is refused
+  int64_t vocabSize = 0;          // logical: a token at or beyond is refused
   uint64_t modelFingerprint = 0;  // a checkpoint of another model is refused
   double learningRate = 0, minLearningRate = 0;
   int64_t warmupSteps = 0, decaySteps = 0;

@@ -89,10 +89,9 @@ void fields(A& a, Group& v) {
 template <typename A>
 void fields(A& a, Training& v) {
   a(v.seed, v.sequenceLength, v.globalBatchSize, v.microbatchSize, v.numMicrobatches, v.vocabSize,
-    v.modelFingerprint,
-    v.learningRate, v.minLearningRate, v.warmupSteps, v.decaySteps, v.beta1, v.beta2, v.epsilon,
-    v.weightDecay, v.clipNorm, v.embeddingDropout, v.attentionDropout, v.residualDropout,
-    v.computeDType, v.stateDType);
+    v.modelFingerprint, v.learningRate, v.minLearningRate, v.warmupSteps, v.decaySteps, v.beta1,
+    v.beta2, v.epsilon, v.weightDecay, v.clipNorm, v.embeddingDropout, v.attentionDropout,
+    v.residualDropout, v.computeDType, v.stateDType);
 }
 template <typename A>
 void fields(A& a, Program& v) {

@@ -12,8 +12,9 @@ std::string printListing(const Program& program);
 
 // The versioned binary form: magic, version, length, checksum, payload. Round-trips exactly.
 std::string serialize(const Program& program);
-// kInvalidArgument: not a program, truncated, corrupted, or written by a newer version (says which).
-// Safe on any input: never crashes, never allocates more than a small multiple of the input.
+// kInvalidArgument: not a program, truncated, corrupted, or written by a newer version (says
+// which). Safe on any input: never crashes, never allocates more than a small multiple of the
+// input.
 Result<Program> deserialize(const std::string& bytes);
 
 }  // namespace trireme::program

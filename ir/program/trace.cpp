@@ -24,7 +24,8 @@ std::string eventName(const Program& program, const TraceEvent& e) {
 
 json toJson(const Program& program, const TraceEvent& e) {
   constexpr double kMicroseconds = 1e6;
-  json args = {{"task", taskName({0, e.chunk, e.microbatch, 0, e.direction})}, {"step", e.step + 1}};
+  json args = {{"task", taskName({0, e.chunk, e.microbatch, 0, e.direction})},
+               {"step", e.step + 1}};
   if (e.layer >= 0) args["layer"] = e.layer;
   if (e.bytes > 0) args["bytes"] = e.bytes;
   return {{"ph", "X"},

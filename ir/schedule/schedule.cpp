@@ -9,8 +9,10 @@ Schedule scheduleFor(const plan::Plan& plan) {
   const auto stages = static_cast<int32_t>(plan.pp);
   const auto numMicrobatches = static_cast<int32_t>(plan.numMicrobatches());
   switch (plan.schedule) {
-    case plan::ScheduleKind::kGpipe: return gpipe(stages, numMicrobatches);
-    case plan::ScheduleKind::k1F1B: return oneForwardOneBackward(stages, numMicrobatches);
+    case plan::ScheduleKind::kGpipe:
+      return gpipe(stages, numMicrobatches);
+    case plan::ScheduleKind::k1F1B:
+      return oneForwardOneBackward(stages, numMicrobatches);
     case plan::ScheduleKind::kInterleaved:
       return interleaved(stages, static_cast<int32_t>(plan.virtualStages), numMicrobatches);
   }

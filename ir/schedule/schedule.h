@@ -25,8 +25,8 @@ struct Schedule {
   std::vector<std::vector<Task>> order;  // [pipeline rank]
 };
 
-// F(0)..F(m-1), then B(0)..B(m-1). Huang et al., GPipe, 2019. FIFO backward: gradients accumulate in
-// the order of a serial run.
+// F(0)..F(m-1), then B(0)..B(m-1). Huang et al., GPipe, 2019. FIFO backward: gradients accumulate
+// in the order of a serial run.
 Schedule gpipe(int32_t stages, int32_t numMicrobatches);
 // Warm-up of min(p - 1 - r, m) forwards, then one forward, one backward. Narayanan et al., SC 2021.
 Schedule oneForwardOneBackward(int32_t stages, int32_t numMicrobatches);

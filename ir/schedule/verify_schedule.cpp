@@ -43,16 +43,16 @@ Status checkEachTaskOnce(const Schedule& s) {  // (S1)
   if (s.order.size() != static_cast<size_t>(s.stages))
     return invalidArgument(
         fmt::format("(S1) {} ranks have an order, expected {}", s.order.size(), s.stages));
-  const size_t expected = 2 * static_cast<size_t>(s.virtualStages) *
-                          static_cast<size_t>(s.numMicrobatches);
+  const size_t expected =
+      2 * static_cast<size_t>(s.virtualStages) * static_cast<size_t>(s.numMicrobatches);
   TaskSet seen(s);
   for (int32_t rank = 0; rank < s.stages; ++rank) {
     const std::vector<Task>& order = s.order[static_cast<size_t>(rank)];
     for (const Task& task : order) {
       if (!isKnown(s, task))
-        return invalidArgument(fmt::format(
-            "(S1) rank {}: {} is no task of {} chunks and {} microbatches", rank, printTask(task),
-            s.virtualStages, s.numMicrobatches));
+        return invalidArgument(
+            fmt::format("(S1) rank {}: {} is no task of {} chunks and {} microbatches", rank,
+                        printTask(task), s.virtualStages, s.numMicrobatches));
       if (seen.at(rank, task))
         return invalidArgument(fmt::format("(S1) rank {}: {} twice", rank, printTask(task)));
       seen.at(rank, task) = true;
@@ -102,8 +102,8 @@ Status checkNoCycle(const Schedule& s) {  // (S2): play all ranks until none can
     moved = false;
     for (int32_t rank = 0; rank < s.stages; ++rank) {
       const std::vector<Task>& order = s.order[static_cast<size_t>(rank)];
-      for (size_t& i = next[static_cast<size_t>(rank)];
-           i < order.size() && isReady(rank, order[i]); ++i) {
+      for (size_t& i = next[static_cast<size_t>(rank)]; i < order.size() && isReady(rank, order[i]);
+           ++i) {
         done.at(rank, order[i]) = true;
         moved = true;
       }

@@ -11,8 +11,8 @@ namespace trireme::spec {
 // Reads one byte more than a document may have at most. Errors: kUnavailable.
 Result<std::string> readFile(const std::string& path);
 
-// The training settings at `node` of `file`; `path` comes before the keys in messages ("training.").
-// Errors: kInvalidArgument with file, line and column.
+// The training settings at `node` of `file`; `path` comes before the keys in messages
+// ("training."). Errors: kInvalidArgument with file, line and column.
 Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
                                   const std::string& path);
 

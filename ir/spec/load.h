@@ -1,6 +1,6 @@
-// Reads specs from YAML or, if the name ends in .json, JSON. Every error names file, line, column, what was expected
-// and, for a misspelt key, the nearest valid one. Unknown keys are errors. Nothing is defaulted
-// silently where the model would change.
+// Reads specs from YAML or, if the name ends in .json, JSON. Every error names file, line, column,
+// what was expected and, for a misspelt key, the nearest valid one. Unknown keys are errors.
+// Nothing is defaulted silently where the model would change.
 //
 // Errors: kInvalidArgument (content), kUnavailable (the file cannot be read).
 #pragma once
@@ -15,9 +15,10 @@
 
 namespace trireme::spec {
 
-// Our own model YAML (keys: ir/spec/README.md), or a Hugging Face config.json (recognised by `model_type`: gpt2, llama,
-// mistral, qwen2). A Hugging Face option that changes the computation and is not supported
-// (rope_scaling, sliding_window in use, unknown activation...) is refused by name.
+// Our own model YAML (keys: ir/spec/README.md), or a Hugging Face config.json (recognised by
+// `model_type`: gpt2, llama, mistral, qwen2). A Hugging Face option that changes the computation
+// and is not supported (rope_scaling, sliding_window in use, unknown activation...) is refused by
+// name.
 Result<ModelSpec> loadModel(const std::string& path);
 Result<ModelSpec> parseModel(const std::string& text, const std::string& name);
 

@@ -28,9 +28,9 @@ struct ModelSpec {
   PositionKind position = PositionKind::kLearned;
   double ropeTheta = 10000.0;
   bool tiedEmbeddings = true;
-  bool qkvBias = true;      // GPT-2, Qwen2
-  bool linearBias = true;   // biases of all other matrices (GPT-2)
-  double initStd = 0.02;    // matrices before a residual: initStd / sqrt(2 numLayers)
+  bool qkvBias = true;     // GPT-2, Qwen2
+  bool linearBias = true;  // biases of all other matrices (GPT-2)
+  double initStd = 0.02;   // matrices before a residual: initStd / sqrt(2 numLayers)
 
   // Exact number of trainable parameters, unpadded vocabulary; tied weights count once.
   int64_t numParameters() const;

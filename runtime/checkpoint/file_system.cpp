@@ -92,7 +92,7 @@ Result<std::unique_ptr<InputFile>> PosixFileSystem::open(const std::string& path
   // Non-blocking, so that a pipe is refused instead of waited for.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Error(errorOf(errno, path, StatusCode::kInvalidArgument));
-  struct stat info {};
+  struct stat info{};
   const bool regular = fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   auto file = std::make_unique<PosixInput>(fd, path, regular ? info.st_size : 0);
   if (!regular) return Error(invalidArgument(fmt::format("{}: not a regular file", path)));

@@ -49,7 +49,7 @@ Status ByteFiles::add(const std::string& path) {
   file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd < 0) return cannotRead(path, std::strerror(errno));
   files_.push_back(file);
-  struct stat info {};
+  struct stat info{};
   if (fstat(file.fd, &info) != 0) return cannotRead(path, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return cannotRead(path, "not a regular file");
   if (info.st_size == 0) return cannotRead(path, "empty");

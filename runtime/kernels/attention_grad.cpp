@@ -124,12 +124,12 @@ template <typename T>
 void backward(const KernelCallArgs& args) {
   const Tensor qkv = inputOf(args, 0);
   const AttentionShape shape = attentionShapeOf(args.op->attributes, qkv);
-  forEachUnit(
-      args, shape.batch * shape.groups, scratchBytesOf(shape, qkv, true),
-      [&](void* scratch, int64_t unit) {
-        const AttentionHead<T> at{&args, shape, unit / shape.groups, unit % shape.groups, 0};
-        Backward<T>(at, args, scratch).run();
-      });
+  forEachUnit(args, shape.batch * shape.groups, scratchBytesOf(shape, qkv, true),
+              [&](void* scratch, int64_t unit) {
+                const AttentionHead<T> at{&args, shape, unit / shape.groups, unit % shape.groups,
+                                          0};
+                Backward<T>(at, args, scratch).run();
+              });
 }
 
 }  // namespace

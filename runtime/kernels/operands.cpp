@@ -250,9 +250,9 @@ AttentionShape attentionShapeOf(const program::OpAttributes& attributes, const T
 Status checkOperands(const KernelCallArgs& args) {
   Checker check(args);
   const program::Arity arity = program::arityOf(args.op->kind);
-  check.require(std::ssize(args.op->inputs) == arity.inputs &&
-                    std::ssize(args.op->outputs) == arity.outputs,
-                "wrong number of operands");
+  check.require(
+      std::ssize(args.op->inputs) == arity.inputs && std::ssize(args.op->outputs) == arity.outputs,
+      "wrong number of operands");
   const double p = args.op->attributes.probability;
   check.require(p >= 0 && p < 1, "the drop probability must be in [0, 1)");
   if (check.holds()) checkShapes(check, args);

@@ -25,8 +25,8 @@ inline void transpose4x4(const void* from, int64_t fromStride, void* to, int64_t
   for (int i = 0; i < 4; ++i) std::memcpy(target + i * toStride, &out[i], sizeof(V));
 }
 
-// 8 x 8 elements of 16 bits; strides in elements. Three rounds of interleaving row i with row i
-// + 4.
+// 8 x 8 elements of 16 bits; strides in elements. Three rounds of interleaving row i with
+// row i + 4.
 inline void transpose8x8(const uint16_t* from, int64_t fromStride, uint16_t* to, int64_t toStride) {
   using V = uint16_t __attribute__((vector_size(16)));
   V r[8], next[8];

@@ -172,8 +172,8 @@ std::string compareLosses(const std::vector<double>& expected, const std::vector
   if (expected.size() != actual.size()) return "different numbers of steps";
   for (size_t i = 0; i < expected.size(); ++i)
     if (!(std::fabs(expected[i] - actual[i]) <= relative * std::fabs(expected[i])))
-      return fmt::format("step {}: loss {:.17g} instead of {:.17g}, relative difference {:.3g}", i + 1,
-                         actual[i], expected[i], std::fabs(actual[i] / expected[i] - 1));
+      return fmt::format("step {}: loss {:.17g} instead of {:.17g}, relative difference {:.3g}",
+                         i + 1, actual[i], expected[i], std::fabs(actual[i] / expected[i] - 1));
   return "";
 }
 

@@ -12,8 +12,8 @@
 
 namespace trireme::equivalence {
 
-// h = 32, 4 heads (Llama: 8 query heads on 4 key/value heads), s = 16, vocabulary 101 (so that every
-// tp pads it differently). Dropout, clipping and weight decay are on.
+// h = 32, 4 heads (Llama: 8 query heads on 4 key/value heads), s = 16, vocabulary 101 (so that
+// every tp pads it differently). Dropout, clipping and weight decay are on.
 spec::ModelSpec tinyGpt(int64_t numLayers = 8, bool tied = true);
 spec::ModelSpec tinyLlama(int64_t numLayers = 8, bool tied = false);
 spec::TrainingSpec tinyTraining(spec::Precision precision);
@@ -36,7 +36,7 @@ class SyntheticData : public runtime::DataSource {
 struct RunOptions {
   int steps = 20;
   bool compiled = TRIREME_HAVE_MLIR;  // generated kernels; else the runtime's own for every op
-  bool useReference = false;  // every op through its readable twin
+  bool useReference = false;          // every op through its readable twin
   int threadsPerRank = 1;
   bool trace = false;
   double timeoutSeconds = 60;
@@ -58,8 +58,8 @@ using Mutation = std::function<void(program::Program&)>;
 Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
                       const RunOptions& options = {}, const Mutation& mutate = nullptr);
 
-// |difference| <= relative * (largest of the tensor) + ofNorm * (global norm), for each element of each tensor.
-// Tensors named in `skip` by suffix are left out. The message names the worst tensor.
+// |difference| <= relative * (largest of the tensor) + ofNorm * (global norm), for each element of
+// each tensor. Tensors named in `skip` by suffix are left out. The message names the worst tensor.
 struct Tolerance {
   double relative = 0;
   double ofNorm = 0;

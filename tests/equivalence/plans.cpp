@@ -24,11 +24,19 @@ std::vector<Choices> allLegal() {
         for (int64_t v : {1, 2, 4})
           for (auto schedule : {plan::ScheduleKind::kGpipe, plan::ScheduleKind::k1F1B,
                                 plan::ScheduleKind::kInterleaved})
-            for (auto recompute : {plan::Recompute::kNone, plan::Recompute::kSelective,
-                                   plan::Recompute::kFull})
+            for (auto recompute :
+                 {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull})
               for (int bits = 0; bits < 32; ++bits) {
-                const Choices c{tp, pp, dp, v, schedule, recompute, (bits & 1) != 0,
-                                (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0,
+                const Choices c{tp,
+                                pp,
+                                dp,
+                                v,
+                                schedule,
+                                recompute,
+                                (bits & 1) != 0,
+                                (bits & 2) != 0,
+                                (bits & 4) != 0,
+                                (bits & 8) != 0,
                                 (bits & 16) != 0 ? 2 : 1};
                 if (legal(c)) all.push_back(c);
               }
@@ -38,10 +46,17 @@ std::vector<Choices> allLegal() {
 using Pair = std::tuple<int, int64_t, int, int64_t>;
 
 std::vector<Pair> pairsOf(const Choices& c) {
-  const std::array<int64_t, 11> values = {
-      c.tp, c.pp, c.dp, c.virtualStages, static_cast<int64_t>(c.schedule),
-      static_cast<int64_t>(c.recompute), c.sequenceParallel, c.shardOptimizer, c.scatterGather,
-      c.uneven, c.microbatchSize};
+  const std::array<int64_t, 11> values = {c.tp,
+                                          c.pp,
+                                          c.dp,
+                                          c.virtualStages,
+                                          static_cast<int64_t>(c.schedule),
+                                          static_cast<int64_t>(c.recompute),
+                                          c.sequenceParallel,
+                                          c.shardOptimizer,
+                                          c.scatterGather,
+                                          c.uneven,
+                                          c.microbatchSize};
   std::vector<Pair> pairs;
   for (int i = 0; i < 11; ++i)
     for (int j = i + 1; j < 11; ++j)

@@ -21,7 +21,8 @@ plan::Plan planFor(const Choices& choices, const spec::ModelSpec& model,
                    const spec::TrainingSpec& training);
 std::string describe(const Choices& choices);
 
-// At least 64 legal combinations. Every pair of values of two choices that is legal together occurs.
+// At least 64 legal combinations. Every pair of values of two choices that is legal together
+// occurs.
 std::vector<Choices> coveringChoices();
 
 }  // namespace trireme::equivalence

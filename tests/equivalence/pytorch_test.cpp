@@ -70,7 +70,8 @@ void compareWithGolden(bool llama, int64_t tp) {
     EXPECT_NEAR(std::sqrt(squares), norm, kRelative * norm) << tensor.name;
     EXPECT_NEAR(dot, expected["dot"].get<double>(), kRelative * norm) << tensor.name;
     for (size_t i = 0; i < 4; ++i)
-      EXPECT_NEAR(tensor.values[i], expected["first"][i].get<double>(), kRelative * norm) << tensor.name;
+      EXPECT_NEAR(tensor.values[i], expected["first"][i].get<double>(), kRelative * norm)
+          << tensor.name;
   }
 }
 

@@ -58,7 +58,8 @@ TEST(RuntimeCounters, OneForwardOneBackwardKeepsFourThreeTwoOne) {
   options.steps = 1;
   const auto result = run(model, planFor(c, model, tinyTraining(spec::Precision::kFp32)), options);
   ASSERT_TRUE(result.has_value()) << result.error().message();
-  for (int r = 0; r < 4; ++r) EXPECT_EQ(result->counters[static_cast<size_t>(r)].peakLiveSlots, 4 - r);
+  for (int r = 0; r < 4; ++r)
+    EXPECT_EQ(result->counters[static_cast<size_t>(r)].peakLiveSlots, 4 - r);
 }
 
 const runtime::CommCount& count(const RunResult& result, int rank, program::InstructionKind kind,
@@ -66,8 +67,9 @@ const runtime::CommCount& count(const RunResult& result, int rank, program::Inst
   return result.counters[static_cast<size_t>(rank)].at(kind, group, direction);
 }
 
-// tp = 4 on 8 layers, one microbatch of 2 x 16 tokens, h = 32, fp32: 17 all-reduces of 4096 bytes each
-// way and 3 of 2 * 16 * 4 bytes for the loss; ring all-reduce moves 2 (t - 1) / t of it per rank.
+// tp = 4 on 8 layers, one microbatch of 2 x 16 tokens, h = 32, fp32: 17 all-reduces of 4096 bytes
+// each way and 3 of 2 * 16 * 4 bytes for the loss; ring all-reduce moves 2 (t - 1) / t of it per
+// rank.
 TEST(RuntimeCounters, TensorParallelMovesTheExpectedBytes) {
   const auto model = tinyGpt();
   auto training = tinyTraining(spec::Precision::kFp32);

@@ -11,8 +11,15 @@ namespace trireme::plan {
 namespace {
 
 spec::ModelSpec model() {
-  return {.name = "small", .numLayers = 12, .hiddenSize = 32, .numHeads = 4, .numKvHeads = 4,
-          .headSize = 8, .ffnSize = 128, .vocabSize = 120, .maxSequence = 64};
+  return {.name = "small",
+          .numLayers = 12,
+          .hiddenSize = 32,
+          .numHeads = 4,
+          .numKvHeads = 4,
+          .headSize = 8,
+          .ffnSize = 128,
+          .vocabSize = 120,
+          .maxSequence = 64};
 }
 
 std::string validText() {
@@ -57,9 +64,15 @@ TEST(PlanFuzz, BytesAreChangedInsertedAndRemoved) {
       const size_t at = random() % text.size();
       const char byte = interesting[random() % interesting.size()];
       switch (random() % 3) {
-        case 0: text[at] = byte; break;
-        case 1: text.insert(at, 1, byte); break;
-        default: text.erase(at, 1 + random() % 8); break;
+        case 0:
+          text[at] = byte;
+          break;
+        case 1:
+          text.insert(at, 1, byte);
+          break;
+        default:
+          text.erase(at, 1 + random() % 8);
+          break;
       }
     }
     check(text);
@@ -68,14 +81,21 @@ TEST(PlanFuzz, BytesAreChangedInsertedAndRemoved) {
 
 TEST(PlanFuzz, NumbersAreExtreme) {
   const std::string valid = validText();
-  const char* const kNumbers[] = {"0", "-1", "3", "2147483647", "2147483648",
-                                  "9223372036854775807", "-9223372036854775808",
-                                  "9223372036854775808", "1e999", "nan", ".inf"};
+  const char* const kNumbers[] = {"0",
+                                  "-1",
+                                  "3",
+                                  "2147483647",
+                                  "2147483648",
+                                  "9223372036854775807",
+                                  "-9223372036854775808",
+                                  "9223372036854775808",
+                                  "1e999",
+                                  "nan",
+                                  ".inf"};
   for (size_t begin = valid.find_first_of("0123456789"); begin != std::string::npos;) {
     size_t end = valid.find_first_not_of("0123456789.e-", begin);
     if (end == std::string::npos) end = valid.size();
-    for (const char* number : kNumbers)
-      check(valid.substr(0, begin) + number + valid.substr(end));
+    for (const char* number : kNumbers) check(valid.substr(0, begin) + number + valid.substr(end));
     begin = valid.find_first_of("0123456789", end);
   }
 }

@@ -1,9 +1,9 @@
-// Makespans and live activations of the published schedules, from the compiled programs: the simulator
-// plays the very instructions that the runtime executes.
+// Makespans and live activations of the published schedules, from the compiled programs: the
+// simulator plays the very instructions that the runtime executes.
 //
-// With free communication and t_f = 1, t_b = 2 per stage: T = 3 m + 3 (p - 1) / v (Narayanan et al.,
-// SC 2021, section 2.2). Peaks: GPipe m; 1F1B min(m, p - r); interleaved min(m v, 2 (p - r - 1) +
-// (v - 1) p + 1) chunks, or all m v if m = p.
+// With free communication and t_f = 1, t_b = 2 per stage: T = 3 m + 3 (p - 1) / v
+// (Narayanan et al., SC 2021, section 2.2). Peaks: GPipe m; 1F1B min(m, p - r); interleaved
+// min(m v, 2 (p - r - 1) + (v - 1) p + 1) chunks, or all m v if m = p.
 #include <gtest/gtest.h>
 
 #include "cost_models/simulate.h"
@@ -15,12 +15,15 @@ namespace {
 // One unit per layer forward, two backward, everything else free.
 class UnitCosts : public cost::CostProvider {
  public:
-  Seconds compute(const program::Program&, int32_t, const program::Segment& segment) const override {
+  Seconds compute(const program::Program&, int32_t,
+                  const program::Segment& segment) const override {
     if (segment.name.starts_with("layer.forward")) return Seconds(1);
     if (segment.name.starts_with("layer.backward")) return Seconds(2);
     return Seconds(0);
   }
-  Seconds send(const program::Program&, int32_t, int32_t, Bytes) const override { return Seconds(0); }
+  Seconds send(const program::Program&, int32_t, int32_t, Bytes) const override {
+    return Seconds(0);
+  }
   Seconds collective(const program::Program&, const program::Group&, program::InstructionKind,
                      Bytes) const override {
     return Seconds(0);
@@ -89,7 +92,7 @@ TEST(Timeline, KeepsExactlyThePublishedActivations) {
         const cost::Simulation simulation = simulateCase({kind, p, v, m});
         for (const cost::RankUse& use : simulation.ranks) {
           const int r = use.rank;
-          const int expected = kind == plan::ScheduleKind::kGpipe ? m
+          const int expected = kind == plan::ScheduleKind::kGpipe  ? m
                                : kind == plan::ScheduleKind::k1F1B ? std::min(m, p - r)
                                : m == p                            ? m * v
                                         : std::min(m * v, 2 * (p - r - 1) + (v - 1) * p + 1);

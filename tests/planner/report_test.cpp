@@ -1,4 +1,3 @@
-#include "ir/base/format.h"
 #include "planner/report.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "ir/base/format.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {

@@ -11,13 +11,9 @@ namespace {
 using namespace trireme::literals;
 
 template <typename A, typename B>
-concept Addable = requires(A a, B b) {
-  a + b;
-};
+concept Addable = requires(A a, B b) { a + b; };
 template <typename A, typename B>
-concept Divisible = requires(A a, B b) {
-  a / b;
-};
+concept Divisible = requires(A a, B b) { a / b; };
 
 TEST(Quantity, BytesOverBandwidthIsTime) {
   // 1 GB at 100 GB/s = 10 ms.

@@ -64,8 +64,8 @@ std::map<int64_t, int> tpCollectives(const program::Role& role, Direction direct
 }
 
 // Four layers, tp = 4, one microbatch of 2 x 16 tokens of 32: per layer two all-reduces of
-// 2 * 16 * 32 = 1024 elements each way, one for the embedding forward and one for the logits backward;
-// three of 2 * 16 scalars for the loss. Nothing gathers the logits.
+// 2 * 16 * 32 = 1024 elements each way, one for the embedding forward and one for the logits
+// backward; three of 2 * 16 scalars for the loss. Nothing gathers the logits.
 TEST(TensorParallel, CommunicatesExactlyWhatMegatronDoes) {
   const auto model = gpt(4);
   const auto expansion = expand(model, planFor(model, 4, 1, 1));
@@ -81,8 +81,9 @@ TEST(TensorParallel, CommunicatesExactlyWhatMegatronDoes) {
       EXPECT_TRUE(tpCollectives(role, direction, kind).empty());
 }
 
-// Sequence parallelism: each all-reduce becomes a reduce-scatter and an all-gather; the backward gathers the
-// two column-parallel inputs of each layer (and the logits') once more, because only shards are kept.
+// Sequence parallelism: each all-reduce becomes a reduce-scatter and an all-gather; the backward
+// gathers the two column-parallel inputs of each layer (and the logits') once more, because only
+// shards are kept.
 TEST(SequenceParallel, ReplacesAllReduceByReduceScatterAndAllGather) {
   const auto model = gpt(4);
   auto plan = planFor(model, 4, 1, 1);
@@ -91,7 +92,8 @@ TEST(SequenceParallel, ReplacesAllReduceByReduceScatterAndAllGather) {
   ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
   const program::Role& role = expansion->program.roles[0];
   using Counts = std::map<int64_t, int>;
-  EXPECT_EQ(tpCollectives(role, Direction::kForward, InstructionKind::kAllReduce), (Counts{{32, 3}}));
+  EXPECT_EQ(tpCollectives(role, Direction::kForward, InstructionKind::kAllReduce),
+            (Counts{{32, 3}}));
   EXPECT_EQ(tpCollectives(role, Direction::kForward, InstructionKind::kReduceScatter),
             (Counts{{1024, 9}}));
   EXPECT_EQ(tpCollectives(role, Direction::kForward, InstructionKind::kAllGather),
@@ -111,13 +113,14 @@ TEST(FullRecompute, RepeatsOneAllReducePerLayer) {
   const auto expansion = expand(model, plan);
   ASSERT_TRUE(expansion.has_value());
   using Counts = std::map<int64_t, int>;
-  EXPECT_EQ(tpCollectives(expansion->program.roles[0], Direction::kBackward,
-                          InstructionKind::kAllReduce),
-            (Counts{{1024, 9 + 4}}));
+  EXPECT_EQ(
+      tpCollectives(expansion->program.roles[0], Direction::kBackward, InstructionKind::kAllReduce),
+      (Counts{{1024, 9 + 4}}));
 }
 
-// The parameters of all ranks of one tensor group, counted once, are the model's: 4 layers of h = 32
-// with V = 128, s = 16 have 12 l h^2 + 13 l h + (V + s) h + 2h = 49152 + 1664 + 4608 + 64 = 55488.
+// The parameters of all ranks of one tensor group, counted once, are the model's: 4 layers of
+// h = 32 with V = 128, s = 16 have
+//   12 l h^2 + 13 l h + (V + s) h + 2h = 49152 + 1664 + 4608 + 64 = 55488.
 TEST(StateTable, CountsEveryParameterOnce) {
   const auto model = gpt(4);
   for (int64_t tp : {1, 2, 4}) {
@@ -153,7 +156,8 @@ TEST(Expansion, DoesNotGrowWithLayersOrRanks) {
 
 TEST(Expansion, ArenaIsTheSumOfItsUses) {
   const auto model = gpt(8);
-  for (auto recompute : {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull}) {
+  for (auto recompute :
+       {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull}) {
     auto plan = planFor(model, 2, 2, 2);
     plan.recompute = recompute;
     const auto expansion = expand(model, plan);
@@ -163,9 +167,10 @@ TEST(Expansion, ArenaIsTheSumOfItsUses) {
   }
 }
 
-// s = 16, b = 2, h = 32, fp32: a residual tensor has 1024 elements. Kept per layer without recompute:
-// x (residual stream), norm out, qkv 3x, context, middle, norm out, u 4x, z 4x = 16 x 4096 B, and the
-// statistics: 4 of 32 tokens and lse of 2 * 4 * 16. Full recomputation keeps x alone.
+// s = 16, b = 2, h = 32, fp32: a residual tensor has 1024 elements. Kept per layer without
+// recompute: x (residual stream), norm out, qkv 3x, context, middle, norm out, u 4x, z 4x = 16 x
+// 4096 B, and the statistics: 4 of 32 tokens and lse of 2 * 4 * 16. Full recomputation keeps x
+// alone.
 TEST(Recompute, KeepsExactlyWhatIsSaid) {
   const auto model = gpt(4);
   auto plan = planFor(model, 1, 1, 1);

@@ -42,8 +42,10 @@ std::vector<plan::LayerRange> randomRanges(std::mt19937_64& rng, int64_t layers,
   int64_t first = 0;
   for (int64_t i = 0; i < parts; ++i) {
     const int64_t spare = layers - first - (parts - i);
-    const int64_t count = i + 1 == parts ? layers - first
-                                         : 1 + (spare > 0 ? static_cast<int64_t>(rng() % static_cast<uint64_t>(spare + 1)) : 0);
+    const int64_t count =
+        i + 1 == parts
+            ? layers - first
+            : 1 + (spare > 0 ? static_cast<int64_t>(rng() % static_cast<uint64_t>(spare + 1)) : 0);
     ranges.push_back({first, count});
     first += count;
   }
@@ -62,8 +64,8 @@ Case randomCase(std::mt19937_64& rng) {
   p.tp = pick<int64_t>(rng, {1, 2, 4, 8});
   p.pp = pick<int64_t>(rng, {1, 2, 3, 4, 8});
   const int64_t dp = pick<int64_t>(rng, {1, 1, 2, 3, 4, 8, 64});
-  p.schedule = pick<plan::ScheduleKind>(
-      rng, {plan::ScheduleKind::kGpipe, plan::ScheduleKind::k1F1B, plan::ScheduleKind::kInterleaved});
+  p.schedule = pick<plan::ScheduleKind>(rng, {plan::ScheduleKind::kGpipe, plan::ScheduleKind::k1F1B,
+                                              plan::ScheduleKind::kInterleaved});
   if (p.pp == 1 && p.schedule == plan::ScheduleKind::kInterleaved)
     p.schedule = plan::ScheduleKind::k1F1B;
   if (p.schedule == plan::ScheduleKind::kInterleaved)
@@ -78,7 +80,8 @@ Case randomCase(std::mt19937_64& rng) {
       rng, {spec::Precision::kFp32, spec::Precision::kBf16, spec::Precision::kFp64});
   p.microbatchSize = pick<int64_t>(rng, {1, 2, 3});
   int64_t m = 1 + static_cast<int64_t>(rng() % 9);
-  if (p.schedule == plan::ScheduleKind::kInterleaved) m = p.pp * (1 + static_cast<int64_t>(rng() % 3));
+  if (p.schedule == plan::ScheduleKind::kInterleaved)
+    m = p.pp * (1 + static_cast<int64_t>(rng() % 3));
   p.recompute = pick<plan::Recompute>(
       rng, {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull});
   if (dp > 1 && rng() % 2 == 0) {

@@ -122,13 +122,17 @@ bool innerDimIsFree(OpKind kind, size_t input) {
     case OpKind::kPositionGrad:
     case OpKind::kBiasGrad:
     case OpKind::kEmbedding:
-    case OpKind::kMatmulGradWeight: return true;
+    case OpKind::kMatmulGradWeight:
+      return true;
     case OpKind::kLossTarget:
     case OpKind::kLossSumExp:
-    case OpKind::kLossGrad: return input == 0;  // the vocabulary
+    case OpKind::kLossGrad:
+      return input == 0;  // the vocabulary
     case OpKind::kEmbeddingGrad:
-    case OpKind::kMatmulGradInput: return input == 1;
-    default: return false;
+    case OpKind::kMatmulGradInput:
+      return input == 1;
+    default:
+      return false;
   }
 }
 
@@ -137,16 +141,15 @@ TEST(InferOutputs, RefusesAnInnerDimThatDiffersBetweenInputs) {
     for (size_t i = 0; i < c.inputs.size(); ++i) {
       auto wrong = c.inputs;
       wrong[i].dims.back() += 1;
-      const auto outputs =
-          inferOutputs(c.kind, twoHeadsOfEight(), wrong, DType::kF32, c.rows);
+      const auto outputs = inferOutputs(c.kind, twoHeadsOfEight(), wrong, DType::kF32, c.rows);
       EXPECT_EQ(outputs.has_value(), innerDimIsFree(c.kind, i))
           << program::opName(c.kind) << " input " << i;
     }
 }
 
 TEST(InferOutputs, SaysWhichInputIsWrongAndWhatWasExpected) {
-  const auto outputs = inferOutputs(OpKind::kMatmul, {}, {f32({6, 2, 4}), f32({10, 5})},
-                                    DType::kF32);
+  const auto outputs =
+      inferOutputs(OpKind::kMatmul, {}, {f32({6, 2, 4}), f32({10, 5})}, DType::kF32);
   EXPECT_EQ(outputs.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(outputs.error().message(),
             "matmul: input 1 is f32[10,5], expected p[o...,k...] with compute type f32, k... = 4");
@@ -168,8 +171,7 @@ TEST(InferOutputs, HeadsFollowFromTheAttributes) {
 }
 
 TEST(InferOutputs, StatisticsAreInTheStateType) {
-  const auto outputs =
-      inferOutputs(OpKind::kRmsNorm, {}, {f64({6, 2, 4}), f64({4})}, DType::kF64);
+  const auto outputs = inferOutputs(OpKind::kRmsNorm, {}, {f64({6, 2, 4}), f64({4})}, DType::kF64);
   EXPECT_THAT(*outputs, ElementsAre(f64({6, 2, 4}), f64({6, 2})));
   EXPECT_FALSE(inferOutputs(OpKind::kTokenLoss, {}, {f32({6, 2}), f32({6, 2})}, DType::kF64));
 }
@@ -187,11 +189,10 @@ TEST(InferOutputs, EveryTokenHasItsPosition) {
 }
 
 TEST(InferOutputs, RowsOfATableMustBeGiven) {
-  EXPECT_THAT(
-      inferOutputs(OpKind::kEmbeddingGrad, {}, {i32({6, 2}), f32({6, 2, 4})}, DType::kF32)
-          .error()
-          .message(),
-      HasSubstr("rows is 0"));
+  EXPECT_THAT(inferOutputs(OpKind::kEmbeddingGrad, {}, {i32({6, 2}), f32({6, 2, 4})}, DType::kF32)
+                  .error()
+                  .message(),
+              HasSubstr("rows is 0"));
 }
 
 // An op over its own operands: inputs first.
@@ -243,9 +244,9 @@ TEST(OpBytes, CountEachOperandOnceAndAccumulatedOnesTwice) {
 
 // 12 tokens of 4 elements out of 100 rows: 48 B of ids, 12 * 8 B of rows, 96 B of output.
 TEST(OpBytes, OfALookUpCountTheRowsThatAreRead) {
-  EXPECT_EQ(bytes({OpKind::kEmbedding, {}, {0, 1}, {2}},
-                  {i32({6, 2}), bf16({100, 4}), bf16({6, 2, 4})}),
-            48 + 96 + 96);
+  EXPECT_EQ(
+      bytes({OpKind::kEmbedding, {}, {0, 1}, {2}}, {i32({6, 2}), bf16({100, 4}), bf16({6, 2, 4})}),
+      48 + 96 + 96);
   // 6 positions of 8 B: the two sequences of the batch share them.
   EXPECT_EQ(bytes({OpKind::kAddPosition, {}, {0, 1}, {2}},
                   {bf16({6, 2, 4}), bf16({100, 4}), bf16({6, 2, 4})}),
@@ -277,8 +278,15 @@ TEST(MustBeWhole, IsWhatAnOpReadsAcross) {
 }
 
 spec::ModelSpec gpt() {
-  return {.name = "gpt", .numLayers = 2, .hiddenSize = 32, .numHeads = 4, .numKvHeads = 4,
-          .headSize = 8, .ffnSize = 128, .vocabSize = 120, .maxSequence = 64};
+  return {.name = "gpt",
+          .numLayers = 2,
+          .hiddenSize = 32,
+          .numHeads = 4,
+          .numKvHeads = 4,
+          .headSize = 8,
+          .ffnSize = 128,
+          .vocabSize = 120,
+          .maxSequence = 64};
 }
 
 spec::ModelSpec llama() {
@@ -303,12 +311,13 @@ ModelGraph graphOf(const spec::ModelSpec& model) {
 
 std::vector<OperandType> typesOf(const Block& block) {
   std::vector<OperandType> types;
-  for (const Tensor& tensor : block.tensors) types.push_back(typeOf(tensor, spec::Precision::kBf16));
+  for (const Tensor& tensor : block.tensors)
+    types.push_back(typeOf(tensor, spec::Precision::kBf16));
   return types;
 }
 
-// The backward and the semantics are written apart: every tensor has the type and the labels that its
-// op infers.
+// The backward and the semantics are written apart: every tensor has the type and the labels that
+// its op infers.
 TEST(Graph, EveryOpInfersTheTensorsThatItWrites) {
   for (const spec::ModelSpec& model : {gpt(), llama()}) {
     const ModelGraph graph = graphOf(model);
@@ -319,8 +328,8 @@ TEST(Graph, EveryOpInfersTheTensorsThatItWrites) {
           std::vector<OperandType> inputs, outputs;
           for (const TensorId id : op.inputs) inputs.push_back(types[static_cast<size_t>(id)]);
           for (const TensorId id : op.outputs) outputs.push_back(types[static_cast<size_t>(id)]);
-          const auto inferred = inferOutputs(op.kind, op.attributes, inputs, DType::kF32,
-                                             outputs[0].dims[0]);
+          const auto inferred =
+              inferOutputs(op.kind, op.attributes, inputs, DType::kF32, outputs[0].dims[0]);
           ASSERT_TRUE(inferred.has_value()) << block->name << ": " << inferred.error().message();
           EXPECT_EQ(*inferred, outputs) << block->name << ": " << program::opName(op.kind);
           std::vector<Labels> labels, outLabels;
@@ -353,7 +362,8 @@ TEST(InferTensors, TellsParametersStatisticsAndActivationsApart) {
       if (t.name == name) return &t;
     return static_cast<const Tensor*>(nullptr);
   };
-  const Tensor *x = tensor("input"), *bias = tensor("attn.out.bias"), *mean = tensor("attn_norm.mean");
+  const Tensor *x = tensor("input"), *bias = tensor("attn.out.bias"),
+               *mean = tensor("attn_norm.mean");
   const auto messageOf = [](OpKind kind, const std::vector<const Tensor*>& inputs) {
     const auto made = inferTensors(kind, {}, inputs);
     return made.has_value() ? "no error" : made.error().message();

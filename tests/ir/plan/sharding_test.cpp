@@ -46,8 +46,7 @@ TEST(HomeSharding, SplitsTheSequenceOfItsRegionUnderSequenceParallelism) {
   EXPECT_THAT(localOf(tensorOf({kS, kB, kH}, true), kTp4Sp), ElementsAre(4, 3, 32));
   EXPECT_THAT(localOf(tensorOf({kS, kB, kH}, false), kTp4Sp), ElementsAre(16, 3, 32));
   // Another dim is split: a tensor is split once.
-  EXPECT_THAT(localOf(tensorOf({kS, kB, {Label::kFfn, 64}}, true), kTp4Sp),
-              ElementsAre(16, 3, 16));
+  EXPECT_THAT(localOf(tensorOf({kS, kB, {Label::kFfn, 64}}, true), kTp4Sp), ElementsAre(16, 3, 16));
 }
 
 TEST(HomeSharding, OfOneRankIsWhole) {
@@ -55,9 +54,8 @@ TEST(HomeSharding, OfOneRankIsWhole) {
 }
 
 TEST(HomeSharding, PartsMakeUpTheWhole) {
-  for (const Tensor& tensor :
-       {tensorOf({kS, kB, kH}, true), tensorOf({{Label::kVocab, 512}, kH}),
-        tensorOf({kS, kB, {Label::kGroup, 8}, {Label::kContextWidth, 4}})}) {
+  for (const Tensor& tensor : {tensorOf({kS, kB, kH}, true), tensorOf({{Label::kVocab, 512}, kH}),
+                               tensorOf({kS, kB, {Label::kGroup, 8}, {Label::kContextWidth, 4}})}) {
     int64_t whole = 1, part = 1;
     for (const Dim& dim : tensor.dims) whole *= dim.size;
     for (const int64_t size : localOf(tensor, kTp4Sp)) part *= size;

@@ -12,8 +12,15 @@ namespace {
 using testing::HasSubstr;
 
 spec::ModelSpec eightHeads() {
-  return {.name = "eight-heads", .numLayers = 10, .hiddenSize = 96, .numHeads = 8, .numKvHeads = 8,
-          .headSize = 12, .ffnSize = 384, .vocabSize = 1000, .maxSequence = 64};
+  return {.name = "eight-heads",
+          .numLayers = 10,
+          .hiddenSize = 96,
+          .numHeads = 8,
+          .numKvHeads = 8,
+          .headSize = 12,
+          .ffnSize = 384,
+          .vocabSize = 1000,
+          .maxSequence = 64};
 }
 
 // 2 x 2 x 2 ranks; 48 samples in 24 microbatches per replica; 10 layers in 4 uneven virtual stages.
@@ -61,10 +68,15 @@ TEST(VerifyPlan, AcceptsLegalPlans) {
 }
 
 TEST(P1CountsAreAtLeastOne, EachOfThem) {
-  int64_t Plan::*const kCounts[] = {&Plan::tp,          &Plan::pp,      &Plan::cp,
-                                    &Plan::ep,          &Plan::dpShard, &Plan::dpReplicate,
-                                    &Plan::vocabMultiple, &Plan::virtualStages,
-                                    &Plan::microbatchSize};
+  int64_t Plan::* const kCounts[] = {&Plan::tp,
+                                     &Plan::pp,
+                                     &Plan::cp,
+                                     &Plan::ep,
+                                     &Plan::dpShard,
+                                     &Plan::dpReplicate,
+                                     &Plan::vocabMultiple,
+                                     &Plan::virtualStages,
+                                     &Plan::microbatchSize};
   for (const auto count : kCounts)
     for (const int64_t wrong : {int64_t{0}, int64_t{-3}, INT64_MIN, INT64_MAX})
       EXPECT_THAT(messageAfter([&](Plan& p) { p.*count = wrong; }), HasSubstr("(P1)"));

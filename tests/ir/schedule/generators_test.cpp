@@ -80,8 +80,8 @@ void expectEachTaskOnce(const Schedule& s) {
     std::vector<int> seen(static_cast<size_t>(2 * s.virtualStages * s.numMicrobatches), 0);
     for (const Task& task : order) {
       const int32_t backward = task.direction == program::Direction::kBackward ? 1 : 0;
-      ++seen.at(static_cast<size_t>(
-          2 * (task.chunk * s.numMicrobatches + task.microbatch) + backward));
+      ++seen.at(
+          static_cast<size_t>(2 * (task.chunk * s.numMicrobatches + task.microbatch) + backward));
     }
     EXPECT_THAT(seen, testing::Each(1));
   }
@@ -113,8 +113,7 @@ TEST(AllSchedules, KeepAsManyActivationsAsTheClosedFormSays) {
       }
       if (m % p == 0) {
         const int32_t all = m * v;
-        const int32_t expected =
-            m == p ? all : std::min(all, 2 * (p - r - 1) + (v - 1) * p + 1);
+        const int32_t expected = m == p ? all : std::min(all, 2 * (p - r - 1) + (v - 1) * p + 1);
         EXPECT_EQ(peakLiveTotal(interleaved(p, v, m), r), expected);
       }
     }

@@ -42,8 +42,7 @@ double makespan(const Schedule& s) {
     }
   }
   for (size_t r = 0; r < s.order.size(); ++r) EXPECT_EQ(next[r], s.order[r].size());
-  return static_cast<double>(*std::max_element(rankFree.begin(), rankFree.end())) /
-         s.virtualStages;
+  return static_cast<double>(*std::max_element(rankFree.begin(), rankFree.end())) / s.virtualStages;
 }
 
 struct Row {
