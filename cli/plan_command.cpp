@@ -1,7 +1,9 @@
 // trireme plan: recommends a plan and says why.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -86,7 +88,8 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   query.pins = options.pins;
   TRIREME_RETURN_IF_ERROR(growCluster(options, query.cluster));
   query.vocabMultiple = options.vocabMultiple;
-  query.topK = static_cast<int32_t>(options.topK);
+  query.topK =
+      static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
   return query;
 }
 

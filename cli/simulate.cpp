@@ -44,9 +44,9 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, precision));
   if (program.numRanks() > cluster.numDevices)
-    return Error(
-        invalidArgument(fmt::format("{}: the plan has {} ranks, the cluster {} devices",
-                                    options.cluster, program.numRanks(), cluster.numDevices)));
+    return Error(invalidArgument(
+        fmt::format("{}: the plan has {} ranks, the cluster {} device{}", options.cluster,
+                    program.numRanks(), cluster.numDevices, cluster.numDevices == 1 ? "" : "s")));
   TRIREME_RETURN_IF_ERROR(checkMemory(options.cluster, program, cluster.device, stack));
   cost::SimulationOptions simulation;
   simulation.trace = !options.trace.empty();

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace trireme::cli {
 namespace {
@@ -39,6 +40,17 @@ Status writeTo(const std::string& place, const std::string& text, bool sync,
   return status;
 }
 
+// Written through the descriptor that is open: a second one would have an offset of its own.
+Status writeToStandardOutput(const std::string& text, const std::string& path) {
+  if (std::fflush(stdout) != 0 || !writeAll(STDOUT_FILENO, text)) return cannotWrite(path);
+  return {};
+}
+
+bool isStandardOutput(const struct stat& file) {
+  struct stat out {};
+  return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == file.st_dev && out.st_ino == file.st_ino;
+}
+
 }  // namespace
 
 Status writeFile(const std::string& path, const std::string& text) {
@@ -48,11 +60,19 @@ Status writeFile(const std::string& path, const std::string& text) {
     errno = EISDIR;
     return cannotWrite(path);
   }
+  if (exists && isStandardOutput(info)) return writeToStandardOutput(text, path);
   if (exists && !S_ISREG(info.st_mode)) return writeTo(path, text, false, path);
 
-  const std::string partial = fmt::format("{}.partial.{}", path, getpid());
+  // What a link leads to is replaced, not the link.
+  std::error_code code;
+  const std::string target = exists ? std::filesystem::canonical(path, code).string() : path;
+  if (code) {
+    errno = code.value();
+    return cannotWrite(path);
+  }
+  const std::string partial = fmt::format("{}.partial.{}", target, getpid());
   Status status = writeTo(partial, text, true, path);
-  if (status.ok() && std::rename(partial.c_str(), path.c_str()) != 0) status = cannotWrite(path);
+  if (status.ok() && std::rename(partial.c_str(), target.c_str()) != 0) status = cannotWrite(path);
   if (!status.ok()) unlink(partial.c_str());
   return status;
 }

@@ -32,7 +32,7 @@ Status enoughDevices(const Pins& pins, int64_t devices) {
   __int128 product = 1;
   std::vector<std::string> pinned;
   for (const auto& [name, degree] : degrees) {
-    product *= degree;
+    product = std::min(product, __int128{1} << 64) * degree;  // far too many is enough to know
     if (degree > 1) pinned.push_back(fmt::format("{} {}", name, degree));
   }
   if (product <= devices) return {};
@@ -64,8 +64,10 @@ Status layersAreEnough(const Query& query) {  // (P8)
   const int64_t layers = query.model.numLayers;
   const int64_t pp = leastStages(query.pins), chunks = leastVirtualStages(query.pins);
   if (pp <= layers && chunks <= layers / pp) return {};
-  const std::string hint = chunks <= layers ? fmt::format("pp {}", layers / chunks)
-                                            : fmt::format("{} virtual stages", layers);
+  const int64_t leastPp = chunks > 1 ? 2 : 1;  // (P6)
+  const std::string hint = layers / chunks >= leastPp
+                               ? fmt::format("pp {}", layers / chunks)
+                               : fmt::format("{} virtual stages", layers / leastPp);
   return infeasible(fmt::format(
       "(P8) pp {} x {} virtual stage{} need a layer each, the model has {}; nearest: {}", pp,
       chunks, chunks == 1 ? "" : "s", layers, hint));
@@ -75,9 +77,9 @@ Status layersCoverTheModel(const Query& query) {  // (P8)
   const std::vector<int64_t>& pinned = query.pins.layers;
   if (pinned.empty()) return {};
   const int64_t wanted = query.model.numLayers;
-  const int64_t sum = std::accumulate(pinned.begin(), pinned.end(), int64_t{0});
+  const __int128 sum = std::accumulate(pinned.begin(), pinned.end(), __int128{0});
   if (sum == wanted) return {};
-  const int64_t last = pinned.back() + wanted - sum;
+  const __int128 last = pinned.back() + wanted - sum;
   return infeasible(fmt::format(
       "(P8) layers {} cover {} layers, the model has {}{}", fmt::join(pinned, ","), sum, wanted,
       last >= 1 ? fmt::format("; nearest: {} instead of the last {}", last, pinned.back()) : ""));
@@ -141,6 +143,13 @@ plan::Plan leastPlan(const Query& query) {
   return plan;
 }
 
+// The fewest virtual stages that leave at least two stages for so many chunks; 1 if there are none.
+int64_t leastInterleaving(int64_t chunks) {
+  for (int64_t v = 2; v <= chunks / 2; ++v)
+    if (chunks % v == 0) return v;
+  return 1;
+}
+
 }  // namespace
 
 Result<Pins> resolvePins(const Pins& given) {
@@ -149,7 +158,7 @@ Result<Pins> resolvePins(const Pins& given) {
   const auto count = static_cast<int64_t>(pins.layers.size());
   if (pins.pp && !pins.virtualStages && count % *pins.pp == 0)
     pins.virtualStages = count / *pins.pp;
-  if (!pins.virtualStages) pins.virtualStages = 1;
+  if (!pins.virtualStages) pins.virtualStages = isInterleaved(pins) ? leastInterleaving(count) : 1;
   if (!pins.pp && count % *pins.virtualStages == 0) pins.pp = count / *pins.virtualStages;
   if (!pins.pp)
     return Error(infeasible(fmt::format(

@@ -30,15 +30,23 @@ void giveUp(const Query& query, std::optional<T> Pins::*pin, const char* name, D
                      std::move(*plan)});
 }
 
+// As a pin has it: of one virtual stage after the other.
+std::string layersPin(const plan::Plan& plan) {
+  std::vector<int64_t> counts;
+  for (int64_t chunk = 0; chunk < plan.virtualStages; ++chunk)
+    for (const auto& stage : plan.layers) counts.push_back(stage[static_cast<size_t>(chunk)].count);
+  return fmt::format("{}", fmt::join(counts, ","));
+}
+
 void giveUpLayers(const Query& query, std::vector<Relaxation>& found,
                   const SearchProgress& progress) {
   if (query.pins.layers.empty()) return;
   Query relaxed = query;
   relaxed.pins.layers.clear();
   if (auto plan = anyPlan(relaxed, progress))
-    found.push_back({fmt::format("layers {} (pinned: {})", layersText(*plan),
-                                 fmt::join(query.pins.layers, ",")),
-                     std::move(*plan)});
+    found.push_back(
+        {fmt::format("layers {} (pinned: {})", layersPin(*plan), fmt::join(query.pins.layers, ",")),
+         std::move(*plan)});
 }
 
 void addMoreDevices(const Query& query, std::vector<Relaxation>& found,

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
+#include <utility>
 
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
@@ -258,9 +260,11 @@ Status checkQuery(const Query& query) {
 // The pins may be obeyed one by one, but not together with as many devices.
 Status noLayout(int64_t devices, const std::vector<Rejection>& rejections) {
   std::vector<std::string> lines;
+  std::set<std::pair<std::string, std::string>> said;  // The same for many layouts says no more.
   for (const Rejection& r : rejections)
-    lines.push_back(
-        fmt::format("({}) {} needs {}, there is {}", r.rule, r.subject, r.needed, r.available));
+    if (said.emplace(r.rule, r.subject).second)
+      lines.push_back(
+          fmt::format("({}) {} needs {}, there is {}", r.rule, r.subject, r.needed, r.available));
   constexpr size_t kMostLines = 6;
   if (lines.size() > kMostLines) lines.resize(kMostLines);
   if (lines.empty()) lines.emplace_back("tp x pp x dp is no such number");

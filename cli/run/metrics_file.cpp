@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "cli/write_file.h"
 
@@ -26,6 +27,17 @@ Result<int64_t> removeStepsAfter(const std::string& path, int64_t after) {
   return kept->numRemoved;
 }
 
+// A line of metrics that ends early: the run that wrote it ended within the line.
+bool isCutOff(std::string_view line) {
+  constexpr std::string_view kStart = "{\"step\":";
+  return line.substr(0, kStart.size()) == kStart.substr(0, line.size());
+}
+
+Status notMetrics(int64_t line) {
+  return invalidArgument(fmt::format(
+      "line {} is no line of metrics, so --resume does not continue the file; give another", line));
+}
+
 }  // namespace
 
 Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
@@ -34,7 +46,8 @@ Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t newline = text.find('\n', begin);
     ++number;
-    if (newline == std::string::npos) {  // The run that wrote it ended within the line.
+    if (newline == std::string::npos) {
+      if (!isCutOff(std::string_view(text).substr(begin))) return Error(notMetrics(number));
       ++kept.numRemoved;
       break;
     }
@@ -42,10 +55,7 @@ Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
     begin = newline + 1;
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     const nlohmann::json step = json.is_object() ? json.value("step", nlohmann::json()) : json;
-    if (!step.is_number_integer() || !json.is_object())
-      return Error(invalidArgument(fmt::format(
-          "line {} is no line of metrics, so --resume does not continue the file; give another",
-          number)));
+    if (!step.is_number_integer() || !json.is_object()) return Error(notMetrics(number));
     if (step.get<int64_t>() > after)
       ++kept.numRemoved;
     else

@@ -116,6 +116,13 @@ void print(const RunReport& report, const RunOptions& options) {
     fmt::print("{}", options.summary ? longReport(report) : shortReport(report));
 }
 
+// A checkpoint may be one that --resume reads or that --save keeps.
+Status isNoCheckpoint(const char* flag, const std::string& path) {
+  if (std::filesystem::path(path).extension() != ".safetensors") return {};
+  return invalidArgument(
+      fmt::format("{}: {} is named like a checkpoint; give another name", flag, path));
+}
+
 Status checkPaths(const RunOptions& options) {
   std::vector<NamedPath> inputs = {{"the bundle", options.bundle, true},
                                    {"--resume", options.resume},
@@ -126,6 +133,8 @@ Status checkPaths(const RunOptions& options) {
       checkOutputs(inputs, {{"--metrics", options.metrics}, {"--trace", options.trace}}));
   // Checkpoints may continue those of the folder that --resume names.
   TRIREME_RETURN_IF_ERROR(checkOutputs({inputs.front()}, {{"--save", options.save}}));
+  TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--metrics", options.metrics));
+  TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--trace", options.trace));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.metrics));
   return checkWritable(options.trace);
 }

@@ -19,10 +19,10 @@ Status broken(const char* rule, const std::string& what) {
 
 Status verifyOp(const Op& op) {
   const OpAttributes& a = op.attributes;
-  const auto isFinite = [](double value) { return value >= 0 && std::isfinite(value); };
+  const auto isFiniteNotNegative = [](double value) { return value >= 0 && std::isfinite(value); };
   const bool isRotary = op.kind == OpKind::kRotary;
-  if (!isFinite(a.epsilon) || !(a.probability >= 0 && a.probability < 1) ||
-      !isFinite(a.ropeTheta) || (isRotary && a.ropeTheta == 0))
+  if (!isFiniteNotNegative(a.epsilon) || !(a.probability >= 0 && a.probability < 1) ||
+      !isFiniteNotNegative(a.ropeTheta) || (isRotary && a.ropeTheta == 0))
     return broken("G1",
                   fmt::format("{}: epsilon {}, probability {} or rotary base {} is out of range",
                               program::opName(op.kind), a.epsilon, a.probability, a.ropeTheta));

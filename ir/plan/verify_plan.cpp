@@ -14,16 +14,15 @@ using spec::ModelSpec;
 
 Status countsAreInRange(const Plan& p, const ModelSpec& model) {  // (P1)
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const std::pair<std::string_view, int64_t> counts[] = {
-      {"tp", p.tp},
-      {"pp", p.pp},
-      {"cp", p.cp},
-      {"ep", p.ep},
-      {"dp_replicate", p.dpReplicate},
-      {"dp_shard", p.dpShard},
-      {"virtual_stages", p.virtualStages},
-      {"microbatch_size", p.microbatchSize},
-      {"vocab_multiple", p.vocabMultiple}};
+  const std::pair<std::string_view, int64_t> counts[] = {{"tp", p.tp},
+                                                         {"pp", p.pp},
+                                                         {"cp", p.cp},
+                                                         {"ep", p.ep},
+                                                         {"dp_replicate", p.dpReplicate},
+                                                         {"dp_shard", p.dpShard},
+                                                         {"virtual_stages", p.virtualStages},
+                                                         {"microbatch_size", p.microbatchSize},
+                                                         {"vocab_multiple", p.vocabMultiple}};
   for (const auto& [name, count] : counts)
     if (count < 1 || count > kMost)
       return invalidArgument(
@@ -96,8 +95,9 @@ Status interleavingIsMeant(const Plan& p, const ModelSpec&) {  // (P6)
                     "virtual_stages 1, or schedule interleaved",
                     p.virtualStages, scheduleName(p.schedule)));
   if (interleaved && p.virtualStages == 1)
-    return invalidArgument("(P6) schedule interleaved needs more than 1 virtual stage; nearest: "
-                           "virtual_stages 2, or schedule 1f1b");
+    return invalidArgument(
+        "(P6) schedule interleaved needs more than 1 virtual stage; nearest: "
+        "virtual_stages 2, or schedule 1f1b");
   if (interleaved && p.pp == 1)
     return invalidArgument(
         fmt::format("(P6) {} virtual stages need pp > 1, but pp is 1; nearest: pp 2, or "
@@ -108,10 +108,11 @@ Status interleavingIsMeant(const Plan& p, const ModelSpec&) {  // (P6)
 
 Status interleavedGroupsAreFull(const Plan& p, const ModelSpec&) {  // (P7)
   if (p.schedule != ScheduleKind::kInterleaved || p.numMicrobatches() % p.pp == 0) return {};
-  return invalidArgument(
-      fmt::format("(P7) schedule interleaved: {} microbatches per replica are not a multiple of pp "
-                  "{}{} microbatches",
-                  p.numMicrobatches(), p.pp, nearestMultiple(p.numMicrobatches(), p.pp)));
+  return invalidArgument(fmt::format(
+      "(P7) schedule interleaved: {} microbatch{} per replica {} not a multiple of pp "
+      "{}{} microbatches",
+      p.numMicrobatches(), p.numMicrobatches() == 1 ? "" : "es",
+      p.numMicrobatches() == 1 ? "is" : "are", p.pp, nearestMultiple(p.numMicrobatches(), p.pp)));
 }
 
 Status layersCoverTheModel(const Plan& p, const ModelSpec& model) {  // (P8)
@@ -132,8 +133,7 @@ Status layersCoverTheModel(const Plan& p, const ModelSpec& model) {  // (P8)
             "{} starts at layer {}, but the virtual stage before it ends at {}; nearest: {}", where,
             range.first, next, next));
       if (range.count < 1)
-        return invalidArgument(
-            fmt::format("{} has {} layers; nearest: 1", where, range.count));
+        return invalidArgument(fmt::format("{} has {} layers; nearest: 1", where, range.count));
       if (range.count > model.numLayers - next)
         return invalidArgument(
             fmt::format("{} has {} layers, but only {} of the model's {} are left", where,
@@ -141,16 +141,17 @@ Status layersCoverTheModel(const Plan& p, const ModelSpec& model) {  // (P8)
       next += range.count;
     }
   if (next == model.numLayers) return {};
-  return invalidArgument(fmt::format("(P8) layers cover {} layers, the model has {}", next,
-                                     model.numLayers));
+  return invalidArgument(
+      fmt::format("(P8) layers cover {} layers, the model has {}", next, model.numLayers));
 }
 
 Status sequenceParallelSplits(const Plan& p, const ModelSpec&) {  // (P9)
   if (!p.sequenceParallel) return {};
   const int64_t length = p.training.sequenceLength;
   if (p.tp == 1)
-    return invalidArgument("(P9) sequence parallel needs tp > 1, but tp is 1; nearest: "
-                           "sequence_parallel false, or tp 2");
+    return invalidArgument(
+        "(P9) sequence parallel needs tp > 1, but tp is 1; nearest: "
+        "sequence_parallel false, or tp 2");
   if (length % p.tp == 0) return {};
   const auto splits = [=](int64_t tp) { return tp > 1 && length % tp == 0; };
   return invalidArgument(
@@ -166,8 +167,9 @@ Status scatterGatherApplies(const Plan& p, const ModelSpec& model) {  // (P10)
                     "nearest: scatter_gather false",
                     p.tp, p.pp));
   if (p.sequenceParallel)
-    return invalidArgument("(P10) scatter-gather excludes sequence parallel, under which stage "
-                           "borders are already sharded; nearest: scatter_gather false");
+    return invalidArgument(
+        "(P10) scatter-gather excludes sequence parallel, under which stage "
+        "borders are already sharded; nearest: scatter_gather false");
   const int64_t rest = p.microbatchSize % p.tp * (p.training.sequenceLength % p.tp) % p.tp *
                        (model.hiddenSize % p.tp) % p.tp;
   if (rest == 0) return {};
@@ -186,12 +188,14 @@ Status stateShardingIsSupported(const Plan& p, const ModelSpec&) {  // (P11)
                     p.dpShard, p.dp()));
   }
   if (p.stateSharding != StateSharding::kOptimizer)
-    return invalidArgument(fmt::format("(P11) state sharding {} is not supported yet; nearest: "
-                                       "optimizer",
-                                       stateShardingName(p.stateSharding)));
+    return invalidArgument(
+        fmt::format("(P11) state sharding {} is not supported yet; nearest: "
+                    "optimizer",
+                    stateShardingName(p.stateSharding)));
   if (p.dpShard == 1)
-    return invalidArgument("(P11) state sharding optimizer needs dp_shard > 1, but dp_shard is 1; "
-                           "nearest: state_sharding none, or dp_shard 2");
+    return invalidArgument(
+        "(P11) state sharding optimizer needs dp_shard > 1, but dp_shard is 1; "
+        "nearest: state_sharding none, or dp_shard 2");
   if (p.dpReplicate > 1)
     return invalidArgument(
         fmt::format("(P11) state sharding with dp_replicate {} is not supported yet; nearest: "
@@ -215,12 +219,20 @@ Status trainingFitsModel(const Plan& p, const ModelSpec& model) {  // (P13)
 
 Status verifyPlan(const Plan& plan, const ModelSpec& model) {
   // A rule may rely on the ones before it: the later ones divide by numbers that (P1) checks.
-  constexpr Status (*kRules[])(const Plan&, const ModelSpec&) = {
-      countsAreInRange,         madeForThisModel,     trainingFitsModel,
-      batchDivides,             tasksAreCountable,    tpDividesHeads,
-      tpDividesFfn,             interleavingIsMeant,  interleavedGroupsAreFull,
-      layersCoverTheModel,      sequenceParallelSplits, scatterGatherApplies,
-      stateShardingIsSupported, contextAndExpertsAreWhole};
+  constexpr Status (*kRules[])(const Plan&, const ModelSpec&) = {countsAreInRange,
+                                                                 madeForThisModel,
+                                                                 trainingFitsModel,
+                                                                 batchDivides,
+                                                                 tasksAreCountable,
+                                                                 tpDividesHeads,
+                                                                 tpDividesFfn,
+                                                                 interleavingIsMeant,
+                                                                 interleavedGroupsAreFull,
+                                                                 layersCoverTheModel,
+                                                                 sequenceParallelSplits,
+                                                                 scatterGatherApplies,
+                                                                 stateShardingIsSupported,
+                                                                 contextAndExpertsAreWhole};
   for (const auto rule : kRules) TRIREME_RETURN_IF_ERROR(rule(plan, model));
   return {};
 }

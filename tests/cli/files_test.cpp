@@ -33,7 +33,8 @@ TEST(Metrics, StepsThatAResumedRunRepeatsGoAway) {
   EXPECT_EQ(keepUntil(text, 2)->numRemoved, 2);  // and the line that was cut off
   EXPECT_EQ(keepUntil(text, 9)->numRemoved, 1);
   EXPECT_EQ(keepUntil("", 2)->text, "");
-  for (const char* other : {"text\n", "{\"step\":1}\n7\n", "{\"loss\":1}\n", "{\"step\":1.5}\n"})
+  for (const char* other : {"text\n", "{\"step\":1}\n7\n", "{\"loss\":1}\n", "{\"step\":1.5}\n",
+                            "notes", "{\"step\":1}\n{\"stop"})
     EXPECT_FALSE(keepUntil(other, 2).has_value()) << other;
 }
 
@@ -48,6 +49,16 @@ TEST_F(Files, FileIsReplacedWholeAndNothingElseIsLeft) {
   EXPECT_EQ(writeFile(path("no/out.txt"), "x").code(), StatusCode::kUnavailable);
   EXPECT_EQ(writeFile("/dev/full", "x").code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(count(), before);
+}
+
+TEST_F(Files, WhatALinkLeadsToIsReplacedNotTheLink) {
+  const std::string file = write("kept.txt", "old"), link = path("link");
+  std::filesystem::create_symlink(file, link);
+  EXPECT_TRUE(writeFile(link, "new").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(readAll(file), "new");
+  std::filesystem::create_symlink(path("nowhere"), path("dangling"));
+  EXPECT_TRUE(writeFile(path("dangling"), "x").ok());
 }
 
 }  // namespace

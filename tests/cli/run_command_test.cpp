@@ -68,6 +68,16 @@ TEST_F(RunCommand, ResumingNeverRepeatsAStepInTheMetrics) {
   expectRefusal(run(bundle, {"--steps", "5", "--resume", early, "--metrics", notes}), 1,
                 {"notes.txt: line 1 is no line of metrics"});
   EXPECT_EQ(readAll(notes), "my notes\n");
+  // Nor is a line that no run can have been writing.
+  const std::string unended = write("unended.txt", "my notes");
+  expectRefusal(run(bundle, {"--steps", "5", "--resume", early, "--metrics", unended}), 1,
+                {"unended.txt: line 1 is no line of metrics"});
+  EXPECT_EQ(readAll(unended), "my notes");
+  const std::string checkpoint = readAll(early);
+  expectRefusal(
+      run(bundle, {"--steps", "5", "--resume", path("ckpt"), "--trace", early}), 1,
+      {"--trace: ", "step-00000002.safetensors is named like a checkpoint; give another name"});
+  EXPECT_EQ(readAll(early), checkpoint);
 }
 
 TEST_F(RunCommand, EightRanksAndOneAgreeAndResumeEachOther) {

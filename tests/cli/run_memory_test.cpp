@@ -58,7 +58,7 @@ class RunMemory : public CommandTest {
 // same plan, so that the build's own size does not count. Pages that nobody touches are not
 // memory: less is taken by the workspace of threads that one rank does not have here.
 TEST_F(RunMemory, IsThatOfTheArenas) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if TRIREME_SANITIZED
   GTEST_SKIP() << "a sanitizer keeps memory of its own";
 #endif
   constexpr double kMiB = 1 << 20;

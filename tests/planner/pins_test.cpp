@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "tests/planner/small_query.h"
@@ -34,7 +35,7 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
        "(P8) pp 5 x 1 virtual stage need a layer each, the model has 4; nearest: pp 4"},
       {[](Pins& p) { p.pp = 4, p.virtualStages = 2; },
        "(P8) pp 4 x 2 virtual stages need a layer each, the model has 4; nearest: pp 2"},
-      {[](Pins& p) { p.virtualStages = 5; }, "the model has 4; nearest: 4 virtual stages"},
+      {[](Pins& p) { p.virtualStages = 5; }, "the model has 4; nearest: 2 virtual stages"},
       {[](Pins& p) { p.dp = 3; }, "(P3) dp 3 does not divide the global batch 8; nearest: 2 or 4"},
       {[](Pins& p) { p.dp = 2, p.microbatchSize = 3; },
        "(P3) microbatch size 3 does not divide the 4 sequences of a replica (batch 8, dp 2); "
@@ -43,7 +44,7 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
        "(P6) 2 virtual stages need schedule interleaved, not gpipe"},
       {[](Pins& p) { p.schedule = ScheduleKind::kInterleaved, p.pp = 1; }, "(P6) 2 virtual stages"},
       {[](Pins& p) { p.virtualStages = 2, p.pp = 2, p.microbatchSize = 8; },
-       "(P7) schedule interleaved: 1 microbatches per replica are not a multiple of pp 2"},
+       "(P7) schedule interleaved: 1 microbatch per replica is not a multiple of pp 2"},
       {[](Pins& p) { p.sequenceParallel = true, p.tp = 1; }, "(P9) sequence parallel needs tp > 1"},
       {[](Pins& p) { p.sequenceParallel = true, p.dp = 8; },
        "no layout of 8 devices or fewer obeys the pinned choices: (P9) sequence parallel needs tp "
@@ -71,6 +72,27 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
        },
        "(P8) layers for 3 virtual stages are no whole number of stages of 2; nearest: 2 or 4"}};
   for (const auto& [pin, message] : cases) EXPECT_THAT(messageOf(pin), HasSubstr(message));
+}
+
+TEST(Pins, LayersOfAnInterleavedScheduleBelongToTheFewestVirtualStages) {
+  Pins pins;
+  pins.schedule = ScheduleKind::kInterleaved;
+  pins.layers = {1, 1, 1, 1};
+  const Result<Pins> resolved = resolvePins(pins);
+  ASSERT_TRUE(resolved.has_value());
+  EXPECT_EQ(resolved->virtualStages, 2);
+  EXPECT_EQ(resolved->pp, 2);
+}
+
+TEST(Pins, NumbersBeyondAllBoundsAreCounted) {
+  const int64_t huge = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(messageOf([&](Pins& p) {
+                p.layers = {huge, huge, 2, 4};
+              }),
+              HasSubstr("cover 18446744073709551620 layers"));
+  EXPECT_THAT(messageOf([&](Pins& p) { p.tp = p.pp = p.dp = huge; }), HasSubstr("devices, there"));
+  EXPECT_THAT(messageOf([](Pins& p) { p.virtualStages = 3; }),
+              HasSubstr("nearest: 2 virtual stages"));
 }
 
 // Any of the plans that the search would enumerate, on any number of devices up to `devices`.
