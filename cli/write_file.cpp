@@ -47,14 +47,14 @@ Status writeToStandardOutput(const std::string& text, const std::string& path) {
 }
 
 bool isStandardOutput(const struct stat& file) {
-  struct stat out {};
+  struct stat out{};
   return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == file.st_dev && out.st_ino == file.st_ino;
 }
 
 }  // namespace
 
 Status writeFile(const std::string& path, const std::string& text) {
-  struct stat info {};
+  struct stat info{};
   const bool exists = stat(path.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
     errno = EISDIR;

@@ -19,7 +19,7 @@ std::optional<plan::Plan> anyPlan(Query query, const SearchProgress& progress) {
 
 // Gives up one pin and says what the plan has instead.
 template <typename T, typename Describe>
-void giveUp(const Query& query, std::optional<T> Pins::*pin, const char* name, Describe describe,
+void giveUp(const Query& query, std::optional<T> Pins::* pin, const char* name, Describe describe,
             std::vector<Relaxation>& found, const SearchProgress& progress) {
   if (!(query.pins.*pin)) return;
   Query relaxed = query;

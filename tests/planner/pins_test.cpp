@@ -59,17 +59,11 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
        "(P11) state sharding optimizer needs"},
       {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.tp = 4, p.pp = 2; },
        "(P11) sharded optimizer needs dp > 1, there is dp 1"},
-      {[](Pins& p) {
-         p.layers = {1, 2};
-       },
+      {[](Pins& p) { p.layers = {1, 2}; },
        "(P8) layers 1,2 cover 3 layers, the model has 4; nearest: 3 instead of the last 2"},
-      {[](Pins& p) {
-         p.layers = {1, 2, 1}, p.pp = 2;
-       },
+      {[](Pins& p) { p.layers = {1, 2, 1}, p.pp = 2; },
        "(P8) layers for 3 virtual stages, but pp 2 x 1 virtual stage have 2"},
-      {[](Pins& p) {
-         p.layers = {1, 2, 1}, p.virtualStages = 2;
-       },
+      {[](Pins& p) { p.layers = {1, 2, 1}, p.virtualStages = 2; },
        "(P8) layers for 3 virtual stages are no whole number of stages of 2; nearest: 2 or 4"}};
   for (const auto& [pin, message] : cases) EXPECT_THAT(messageOf(pin), HasSubstr(message));
 }
@@ -86,9 +80,7 @@ TEST(Pins, LayersOfAnInterleavedScheduleBelongToTheFewestVirtualStages) {
 
 TEST(Pins, NumbersBeyondAllBoundsAreCounted) {
   const int64_t huge = std::numeric_limits<int64_t>::max();
-  EXPECT_THAT(messageOf([&](Pins& p) {
-                p.layers = {huge, huge, 2, 4};
-              }),
+  EXPECT_THAT(messageOf([&](Pins& p) { p.layers = {huge, huge, 2, 4}; }),
               HasSubstr("cover 18446744073709551620 layers"));
   EXPECT_THAT(messageOf([&](Pins& p) { p.tp = p.pp = p.dp = huge; }), HasSubstr("devices, there"));
   EXPECT_THAT(messageOf([](Pins& p) { p.virtualStages = 3; }),
