@@ -79,7 +79,7 @@ Status layersCoverTheModel(const Query& query) {  // (P8)
   const int64_t wanted = query.model.numLayers;
   const __int128 sum = std::accumulate(pinned.begin(), pinned.end(), __int128{0});
   if (sum == wanted) return {};
-  const __int128 last = pinned.back() + wanted - sum;
+  const __int128 last = wanted - sum + pinned.back();
   return infeasible(fmt::format(
       "(P8) layers {} cover {} layers, the model has {}{}", fmt::join(pinned, ","), sum, wanted,
       last >= 1 ? fmt::format("; nearest: {} instead of the last {}", last, pinned.back()) : ""));
