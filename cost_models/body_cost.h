@@ -8,6 +8,7 @@
 #include "ir/plan/plan.h"
 #include "ir/program/program.h"
 #include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
 
 namespace trireme::cost {
 

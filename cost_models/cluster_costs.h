@@ -2,6 +2,7 @@
 #pragma once
 #include "cost_models/simulate.h"
 #include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
 
 namespace trireme::cost {
 

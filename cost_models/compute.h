@@ -7,6 +7,7 @@
 #include "ir/program/op.h"
 #include "ir/program/program.h"
 #include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
 
 namespace trireme::cost {
 

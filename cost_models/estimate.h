@@ -11,6 +11,7 @@
 #include "ir/plan/plan.h"
 #include "ir/spec/cluster_spec.h"
 #include "ir/spec/model_spec.h"
+#include "ir/spec/stack_profile.h"
 
 namespace trireme::cost {
 

@@ -7,6 +7,7 @@
 #include "ir/expand/expand.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
 
 namespace trireme::cost {
 

@@ -9,6 +9,7 @@
 #include "ir/plan/plan.h"
 #include "ir/spec/cluster_spec.h"
 #include "ir/spec/model_spec.h"
+#include "ir/spec/stack_profile.h"
 #include "ir/spec/training_spec.h"
 
 namespace trireme::planner {

@@ -28,6 +28,14 @@ struct DeviceSpec {
   BytesPerSecond memoryBandwidth;
   double memoryEfficiency = 1.0;
   Seconds launchOverhead;  // per kernel
+  // How products fall short of matmulEfficiency (cost_models/gemm.h); 0 multiprocessors: they do
+  // not.
+  int64_t numMultiprocessors = 0;
+  double tileDelivery = 0;  // elements: time to deliver operands to a tile, over its edges
+  double depthRamp = 0;     // elements of depth that a tile's start and end take
+  double waveShare = 1;     // of the last wave's idle multiprocessors that is felt
+  double batchedMatmulEfficiency = 1;      // of many small products, over that of one large
+  double attentionBackwardEfficiency = 0;  // 0: attentionEfficiency
   bool operator==(const DeviceSpec&) const = default;
 };
 
@@ -60,16 +68,5 @@ struct ClusterSpec {
 // grow back). kInvalidArgument: the count is not 1 .. kMaxDevices, or not a whole number of inner
 // groups.
 Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices);
-
-// What the software does. The hardware says nothing of this.
-struct StackProfile {
-  std::string name = "trireme";
-  bool flashAttention = true;             // no s x s tensor is kept
-  double optimizerBytesPerParameter = 0;  // 0: derived from the precision by ir/expand
-  bool overlapGradientReduction = false;
-  bool overlapPipelineTransfers = true;
-  Bytes fixedReserve;  // context, libraries, fragmentation
-  bool operator==(const StackProfile&) const = default;
-};
 
 }  // namespace trireme::spec

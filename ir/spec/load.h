@@ -11,6 +11,7 @@
 #include "ir/base/status.h"
 #include "ir/spec/cluster_spec.h"
 #include "ir/spec/model_spec.h"
+#include "ir/spec/stack_profile.h"
 #include "ir/spec/training_spec.h"
 
 namespace trireme::spec {

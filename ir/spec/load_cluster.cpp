@@ -2,6 +2,7 @@
 
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
+#include "ir/spec/sourced.h"
 
 namespace trireme::spec {
 namespace {
@@ -9,34 +10,6 @@ namespace {
 constexpr EnumName<DeviceKind> kKindArray[] = {{"host", DeviceKind::kHost},
                                                {"cuda", DeviceKind::kCuda}};
 constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
-
-// The number itself: for quantities, what count() gives in base units.
-double plain(double value) { return value; }
-template <typename Tag>
-double plain(Quantity<Tag> value) {
-  return value.count();
-}
-
-template <typename T>
-void readPositive(MapReader& map, std::string_view key, T* out) {
-  map.requiredSourced(key, out);
-  if (const Node* node = map.child(key); node && map.firstValueError().ok() && !(plain(*out) > 0))
-    map.fail(*node, "must be above 0");
-}
-
-template <typename T>
-void readNotNegative(MapReader& map, std::string_view key, T* out) {
-  map.requiredSourced(key, out);
-  if (const Node* node = map.child(key); node && map.firstValueError().ok() && !(plain(*out) >= 0))
-    map.fail(*node, "must not be negative");
-}
-
-// A share of a peak.
-void readEfficiency(MapReader& map, std::string_view key, double* out) {
-  readPositive(map, key, out);
-  if (const Node* node = map.child(key); node && map.firstValueError().ok() && *out > 1)
-    map.fail(*node, fmt::format("an efficiency is at most 1, got {}", *out));
-}
 
 void readMatmul(MapReader& device, std::vector<PeakRate>* rates) {
   const Node* node = device.requiredChild("matmul");
@@ -50,6 +23,19 @@ void readMatmul(MapReader& device, std::vector<PeakRate>* rates) {
   }
   device.merge(map.finish());
   if (rates->empty()) device.fail(*node, "needs the rate of at least one of f64, f32, bf16, f16");
+}
+
+// How products fall short of matmul_efficiency; only with a number of multiprocessors.
+void readTiling(MapReader& map, DeviceSpec* device) {
+  if (!map.child("multiprocessors")) return;
+  map.requiredSourced("multiprocessors", &device->numMultiprocessors);
+  if (map.firstValueError().ok() && device->numMultiprocessors < 1)
+    map.fail(*map.child("multiprocessors"), "must be at least 1");
+  readNotNegative(map, "tile_delivery", &device->tileDelivery);
+  readNotNegative(map, "depth_ramp", &device->depthRamp);
+  readNotNegative(map, "wave_share", &device->waveShare);
+  readEfficiency(map, "batched_matmul_efficiency", &device->batchedMatmulEfficiency);
+  readEfficiency(map, "attention_backward_efficiency", &device->attentionBackwardEfficiency);
 }
 
 void readDevice(MapReader& cluster, DeviceSpec* device) {
@@ -67,6 +53,7 @@ void readDevice(MapReader& cluster, DeviceSpec* device) {
   readPositive(map, "memory_bandwidth", &device->memoryBandwidth);
   readEfficiency(map, "memory_efficiency", &device->memoryEfficiency);
   readNotNegative(map, "launch_overhead", &device->launchOverhead);
+  readTiling(map, device);
   cluster.merge(map.finish());
 }
 
@@ -129,22 +116,6 @@ Result<ClusterSpec> parseCluster(const std::string& text, const std::string& nam
   readTiers(map, &cluster);
   TRIREME_RETURN_IF_ERROR(map.finish());
   return cluster;
-}
-
-Result<StackProfile> parseStack(const std::string& text, const std::string& name) {
-  TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, name));
-  MapReader map(name, root);
-  StackProfile stack;
-  map.required("name", &stack.name);
-  map.required("flash_attention", &stack.flashAttention);
-  map.required("overlap_gradient_reduction", &stack.overlapGradientReduction);
-  map.required("overlap_pipeline_transfers", &stack.overlapPipelineTransfers);
-  readNotNegative(map, "fixed_reserve", &stack.fixedReserve);
-  // Absent: derived from the precision.
-  if (map.child("optimizer_bytes_per_parameter"))
-    readPositive(map, "optimizer_bytes_per_parameter", &stack.optimizerBytesPerParameter);
-  TRIREME_RETURN_IF_ERROR(map.finish());
-  return stack;
 }
 
 }  // namespace trireme::spec

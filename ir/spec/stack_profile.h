@@ -1,0 +1,70 @@
+// What the training software does with a plan. The hardware says nothing of this.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "ir/base/units.h"
+
+namespace trireme::spec {
+
+// How attention is computed.
+enum class AttentionKind : uint8_t {
+  kUnfused,       // batched products; scale, mask and softmax one by one on the s x s tensors
+  kFusedSoftmax,  // batched products; one kernel for scale, mask and softmax
+  kFlash,         // one kernel; no s x s tensor in memory
+};
+
+// How the weight gradient of a microbatch gets into the gradient buffer.
+enum class GradientAccumulation : uint8_t {
+  kFusedF32,     // by the matrix product itself, in f32
+  kSeparateF32,  // by a pass of its own, into f32
+  kSeparateLow,  // by a pass of its own, in the compute dtype
+};
+
+// A step of a program that Trireme does not make itself: which kernels run, what they move and what
+// hides behind what. Shares are of time, between 0 and 1. Times of kernels are the device's.
+struct StackDescription {
+  AttentionKind attention = AttentionKind::kFlash;
+  // Chains of elementwise ops are one kernel, and norms read their input once (a compiler, or
+  // kernels written for it).
+  bool fusedElementwise = true;
+  GradientAccumulation gradientAccumulation = GradientAccumulation::kFusedF32;
+  bool scatterGather = false;  // sends 1/tp of a replicated border between stages
+
+  // Per parameter on the device.
+  double parameterBytes = 2, gradientBytes = 4, optimizerBytes = 12;
+  double reducedGradientBytes = 4;  // per parameter that data-parallel ranks exchange
+  double gatheredParameterBytes = 2;
+  double optimizerTraffic = 30;  // bytes that a step moves per parameter: scaling, norm, update
+  double lossBytes = 50;         // that the loss moves per logit, forward and backward
+
+  double gradientOverlap = 0;        // of the gradient reduction, behind the backward
+  double gatherOverlap = 0;          // of the parameter gathering, behind the forward
+  double tensorParallelOverlap = 0;  // of the collectives within layers
+  double transferOverlap = 0;        // of the transfers between stages
+
+  Seconds hostLaunch;              // of the CPU, per kernel: what bounds small kernels
+  Seconds hostStep;                // of the CPU, once per step
+  double slowdownPerDoubling = 0;  // share of the step, per doubling of the nodes
+
+  Bytes reserve;             // context, libraries
+  double fragmentation = 0;  // of the allocated bytes
+  bool operator==(const StackDescription&) const = default;
+};
+
+struct StackProfile {
+  std::string name = "trireme";
+  // Costs are read off the programs that ir/expand makes. Otherwise they follow `description`.
+  bool ownPrograms = true;
+  StackDescription description;
+
+  // Of own programs.
+  bool flashAttention = true;             // no s x s tensor is kept
+  double optimizerBytesPerParameter = 0;  // 0: derived from the precision by ir/expand
+  bool overlapGradientReduction = false;
+  bool overlapPipelineTransfers = true;
+  Bytes fixedReserve;  // context, libraries, fragmentation
+  bool operator==(const StackProfile&) const = default;
+};
+
+}  // namespace trireme::spec
