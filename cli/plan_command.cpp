@@ -193,7 +193,7 @@ Action addPlan(CLI::App& app) {
   addPath(app, "--stack", &options->stack, "FILE", "Software stack (default: Trireme's own)");
   addCount(app, "--batch", &options->batch, "Sequences per step; overrides the --train file");
   addCount(app, "--seq", &options->sequence, "Tokens per sequence; overrides the --train file");
-  addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kBf16,
+  addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp8,
             "Of the computation; overrides the --train file (default: fp32)");
   addCount(app, "--vocab-multiple", &options->vocabMultiple,
            "Pad the vocabulary to a multiple of N x tp (default: 128)");

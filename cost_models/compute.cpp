@@ -20,9 +20,8 @@ constexpr double kUnfusedForwardPasses = 6;
 constexpr double kUnfusedBackwardPasses = 9;
 
 const spec::PeakRate* findPeak(const spec::DeviceSpec& device, DType dtype) {
-  const auto found = std::find_if(device.matmul.begin(), device.matmul.end(),
-                                  [&](const spec::PeakRate& peak) { return peak.dtype == dtype; });
-  return found == device.matmul.end() ? nullptr : &*found;
+  const std::optional<MathFormat> format = mathFormatOf(dtype);
+  return format ? device.peak(*format) : nullptr;
 }
 
 const program::OperandType& operandOf(const Segment& segment, int32_t index) {

@@ -10,7 +10,7 @@ namespace {
 
 using program::GroupKind;
 
-Link linkOf(const spec::LinkTier& tier) { return {tier.latency, tier.bandwidth}; }
+Link linkOf(const spec::LinkTier& tier) { return {tier.latency, tier.sustained()}; }
 
 // Members of the dim within one block of `devices`; 0: not the same in every block.
 int64_t membersInside(const GroupDim& dim, int64_t devices) {

@@ -38,7 +38,7 @@ int64_t groupSize(const GroupShape& shape);
 // How a group lies over the tiers. A tier counts only where the members fill its blocks evenly;
 // otherwise the group is joined by the next tier, as if that tier's links were not there (an upper
 // bound of the time). All groups of a kind communicate at once and each member uses its own
-// device's link, which is what LinkTier::bandwidth is measured as.
+// device's link, which is what LinkTier::sustained() is.
 //
 //   tiers 8 and 64 devices, 16 ranks at stride 4: 2 members per block of 8 -> levels 2, 8
 //   tiers 8 and 64 devices,  6 ranks at stride 1: 6 does not fill 8        -> levels 6 of tier 64

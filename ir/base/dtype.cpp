@@ -5,6 +5,7 @@
 namespace trireme {
 namespace {
 constexpr std::array<std::string_view, 5> kNames = {"f64", "f32", "bf16", "f16", "i32"};
+constexpr std::array<std::string_view, 6> kFormatNames = {"f64", "f32", "bf16", "f16", "f8", "f4"};
 }  // namespace
 
 std::string_view dtypeName(DType type) { return kNames[static_cast<size_t>(type)]; }
@@ -13,6 +14,10 @@ std::optional<DType> parseDType(std::string_view name) {
   for (size_t i = 0; i < kNames.size(); ++i)
     if (kNames[i] == name) return static_cast<DType>(i);
   return std::nullopt;
+}
+
+std::string_view mathFormatName(MathFormat format) {
+  return kFormatNames[static_cast<size_t>(format)];
 }
 
 }  // namespace trireme

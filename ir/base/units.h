@@ -41,6 +41,7 @@ using Seconds = Quantity<struct SecondsTag>;
 using BytesPerSecond = Quantity<struct BytesPerSecondTag>;
 using Flops = Quantity<struct FlopsTag>;
 using FlopsPerSecond = Quantity<struct FlopsPerSecondTag>;
+using Watts = Quantity<struct WattsTag>;
 
 constexpr Seconds operator/(Bytes b, BytesPerSecond r) { return Seconds(b.count() / r.count()); }
 constexpr Seconds operator/(Flops f, FlopsPerSecond r) { return Seconds(f.count() / r.count()); }

@@ -5,12 +5,35 @@
 #include <algorithm>
 
 namespace trireme::spec {
+const PeakRate* DeviceSpec::peak(MathFormat format) const {
+  for (const PeakRate& rate : matmul)
+    if (rate.format == format) return &rate;
+  return nullptr;
+}
 
 const LinkTier& ClusterSpec::tierFor(int64_t span) const {
   TRIREME_CHECK(!tiers.empty());
   for (const LinkTier& tier : tiers)
     if (tier.devices >= span) return tier;
   return tiers.back();
+}
+
+bool ClusterSpec::holdsGroup(size_t tier, int64_t group) const {
+  TRIREME_CHECK(tier < tiers.size());
+  const bool grows = scalable && tier + 1 == tiers.size();
+  return grows || group <= tiers[tier].devices;
+}
+
+BytesPerSecond ClusterSpec::sustainedPair(size_t tier) const {
+  TRIREME_CHECK(tier < tiers.size());
+  const LinkTier& t = tiers[tier];
+  BytesPerSecond rate = t.bandwidth;
+  if (t.pairBandwidth.count() > 0)
+    rate = t.pairBandwidth;
+  else if (t.nics > 0)
+    rate = t.bandwidth * (static_cast<double>(tier == 0 ? 1 : tiers[tier - 1].devices) /
+                          static_cast<double>(t.nics));
+  return rate * t.efficiency;
 }
 
 Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices) {
@@ -31,6 +54,10 @@ Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices) {
   for (LinkTier& tier : cluster.tiers) tier.devices = std::min(tier.devices, numDevices);
   if (!cluster.tiers.empty()) cluster.tiers.back().devices = numDevices;
   cluster.numDevices = numDevices;
+  for (size_t i = 0; i < cluster.tiers.size(); ++i)
+    std::erase_if(cluster.tiers[i].curves, [&](const CollectiveCurve& curve) {
+      return !cluster.holdsGroup(i, curve.group);
+    });
   return cluster;
 }
 

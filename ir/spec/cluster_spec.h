@@ -7,13 +7,14 @@
 #include "ir/base/dtype.h"
 #include "ir/base/status.h"
 #include "ir/base/units.h"
+#include "ir/spec/sources.h"
 
 namespace trireme::spec {
 
 enum class DeviceKind : uint8_t { kHost, kCuda };
 
 struct PeakRate {
-  DType dtype = DType::kF32;
+  MathFormat format = MathFormat::kF32;
   FlopsPerSecond rate;
   bool operator==(const PeakRate&) const = default;
 };
@@ -21,13 +22,15 @@ struct PeakRate {
 struct DeviceSpec {
   std::string name;
   DeviceKind kind = DeviceKind::kCuda;
-  std::vector<PeakRate> matmul;      // dense peak per dtype
+  std::vector<PeakRate> matmul;      // dense peak (no sparsity) per format
   double matmulEfficiency = 1.0;     // reachable share of the peak on large matrices
   double attentionEfficiency = 1.0;  // and in fused attention, of the products that it computes
-  Bytes memory;
+  Bytes memory;                      // what programs can allocate
   BytesPerSecond memoryBandwidth;
   double memoryEfficiency = 1.0;
   Seconds launchOverhead;  // per kernel
+  Watts power;             // the most that it may draw; 0: not known
+
   // How products fall short of matmulEfficiency (cost_models/gemm.h); 0 multiprocessors: they do
   // not.
   int64_t numMultiprocessors = 0;
@@ -36,15 +39,76 @@ struct DeviceSpec {
   double waveShare = 1;     // of the last wave's idle multiprocessors that is felt
   double batchedMatmulEfficiency = 1;      // of many small products, over that of one large
   double attentionBackwardEfficiency = 0;  // 0: attentionEfficiency
+
+  // Null if the device has no rate for `format`.
+  const PeakRate* peak(MathFormat format) const;
   bool operator==(const DeviceSpec&) const = default;
 };
 
-// One level of the network: groups of `size` devices (counted in devices) joined at this level.
+// What happens when several devices of a tier communicate at once.
+enum class TierTopology : uint8_t {
+  kSwitch,  // any device reaches any other at its full bandwidth: NVSwitch, NVL72, one leaf switch
+  kMesh,    // links from device to device, so that a pair has a few of a device's links only: the
+            // hybrid cube mesh of DGX-1
+  kBus,     // one medium that all devices share: host memory, a PCIe root
+  kRails,   // port i of every block of the tier before is on switch i: devices with the same place
+            // in their blocks are one hop apart, others come through their block or a spine
+  kTree,    // leaf switches below spines; see oversubscription
+};
+
+// What was measured. The bus bandwidth is that of nccl-tests (PERFORMANCE.md): with n members and t
+// the time, factor x bytes / t, where the factor is
+//
+//   2 (n - 1)/n  all-reduce
+//     (n - 1)/n  all-gather, reduce-scatter, all-to-all
+//             1  broadcast, send
+//
+// and `bytes` the full tensor: what all-reduce holds on each member, what all-gather produces, what
+// reduce-scatter consumes, what one member of an all-to-all holds.
+enum class CollectiveKind : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBroadcast,
+  kSend,
+};
+
+struct CollectivePoint {
+  Bytes bytes;
+  BytesPerSecond busBandwidth;
+  bool operator==(const CollectivePoint&) const = default;
+};
+
+// One collective, measured over a range of sizes by `group` devices that lie in one block of the
+// tier and fill the blocks of the tier before, as ranks in order do.
+struct CollectiveCurve {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  int64_t group = 2;
+  std::vector<CollectivePoint> points;  // bytes strictly increasing
+  std::string source;
+  bool operator==(const CollectiveCurve&) const = default;
+};
+
+// One level of the network: groups of `devices` devices joined at this level.
 struct LinkTier {
   std::string name;          // "nvlink", "infiniband", "memory"...
   int64_t devices = 1;       // devices within one group of this tier
-  BytesPerSecond bandwidth;  // per device, one direction, sustained
+  BytesPerSecond bandwidth;  // line rate per device, one direction, when all devices send
   Seconds latency;
+  TierTopology topology = TierTopology::kSwitch;
+  double efficiency = 1;        // share of the line rate that large collectives reach
+  double oversubscription = 1;  // what devices can send over what the tier can carry, at least 1
+  // Ports by which a block of the tier before is joined to this one; its devices share them evenly.
+  // 0: every device has links of its own.
+  int64_t nics = 0;
+  // Line rate between two devices when no others send: of a mesh, the links that a pair has. 0: as
+  // ClusterSpec::sustainedPair says.
+  BytesPerSecond pairBandwidth;
+  std::vector<CollectiveCurve> curves;
+
+  // Per device and direction, sustained, with all devices sending across the tier.
+  BytesPerSecond sustained() const { return bandwidth * (efficiency / oversubscription); }
   bool operator==(const LinkTier&) const = default;
 };
 
@@ -56,10 +120,17 @@ struct ClusterSpec {
   int64_t numDevices = 1;
   bool scalable = false;        // more of the same can be had: withNumDevices() may enlarge it
   std::vector<LinkTier> tiers;  // innermost first; the last one spans all devices
+  Sources sources;              // of every number but those of curves, which have their own
 
   // The tier that joins a group of ranks that lie within one block of `span` consecutive devices:
   // the innermost that holds them, the last one for any larger span. Requires at least one tier.
   const LinkTier& tierFor(int64_t span) const;
+  // Whether a block of tiers[tier] holds `group` devices, or would if the cluster grew.
+  bool holdsGroup(size_t tier, int64_t group) const;
+  // What two devices reach across tiers[tier] when no others send: pairBandwidth or, where it is
+  // not given, one of the ports that their blocks have, which without ports is the device's own;
+  // times the tier's efficiency.
+  BytesPerSecond sustainedPair(size_t tier) const;
   bool operator==(const ClusterSpec&) const = default;
 };
 
@@ -67,6 +138,8 @@ struct ClusterSpec {
 // larger than the cluster shrink to it. Apply it to the cluster as loaded (a shrunk group does not
 // grow back). kInvalidArgument: the count is not 1 .. kMaxDevices, or not a whole number of inner
 // groups.
+//
+// Curves of groups that a shrunk tier cannot hold are left out.
 Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices);
 
 }  // namespace trireme::spec

@@ -43,10 +43,13 @@ Result<ClusterSpec> parseCluster(const std::string& text, const std::string& nam
 Result<StackProfile> loadStack(const std::string& path);
 Result<StackProfile> parseStack(const std::string& text, const std::string& name);
 
-// The inverse of parseModel / parseTraining: round-trips exactly.
+// The inverse of parseModel / parseTraining / parseCluster: round-trips exactly, sources included.
 std::string printModel(const ModelSpec& model);
 std::string printTraining(const TrainingSpec& training);
-std::string_view precisionName(Precision precision);  // fp64, fp32, bf16
+// kInvalidArgument: a number has no source, or the cluster breaks a rule of the loader; the message
+// starts with "printed cluster:line:column".
+Result<std::string> printCluster(const ClusterSpec& cluster);
+std::string_view precisionName(Precision precision);  // fp64, fp32, bf16, fp16, fp8
 
 // Checks that the values make sense together (positive sizes, heads divide...).
 Status verifyModel(const ModelSpec& model);

@@ -1,50 +1,55 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "ir/spec/cluster_names.h"
 #include "ir/spec/load.h"
-#include "ir/spec/map_reader.h"
+#include "ir/spec/quantity.h"
 #include "ir/spec/sourced.h"
 
 namespace trireme::spec {
 namespace {
 
-constexpr EnumName<DeviceKind> kKindArray[] = {{"host", DeviceKind::kHost},
-                                               {"cuda", DeviceKind::kCuda}};
-constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
-
-void readMatmul(MapReader& device, std::vector<PeakRate>* rates) {
+void readMatmul(MapReader& device, DeviceSpec* spec, Sources* sources) {
   const Node* node = device.requiredChild("matmul");
   if (!node) return;
   MapReader map(device.file(), *node, device.path() + "matmul.");
-  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16}) {
-    if (!map.child(dtypeName(dtype))) continue;
-    PeakRate peak{dtype, {}};
-    readPositive(map, dtypeName(dtype), &peak.rate);
-    rates->push_back(peak);
+  map.collectSources(sources);
+  for (const MathFormat format : kFormats) {
+    if (!map.child(mathFormatName(format))) continue;
+    PeakRate peak{format, {}};
+    readPositive(map, mathFormatName(format), &peak.rate);
+    spec->matmul.push_back(peak);
   }
   device.merge(map.finish());
-  if (rates->empty()) device.fail(*node, "needs the rate of at least one of f64, f32, bf16, f16");
+  if (spec->matmul.empty())
+    device.fail(*node, "needs the rate of at least one of f64, f32, bf16, f16, f8, f4");
 }
 
-// How products fall short of matmul_efficiency; only with a number of multiprocessors.
+// How products fall short of matmul_efficiency.
 void readTiling(MapReader& map, DeviceSpec* device) {
-  if (!map.child("multiprocessors")) return;
-  map.requiredSourced("multiprocessors", &device->numMultiprocessors);
-  if (map.firstValueError().ok() && device->numMultiprocessors < 1)
-    map.fail(*map.child("multiprocessors"), "must be at least 1");
-  readNotNegative(map, "tile_delivery", &device->tileDelivery);
-  readNotNegative(map, "depth_ramp", &device->depthRamp);
-  readNotNegative(map, "wave_share", &device->waveShare);
-  readEfficiency(map, "batched_matmul_efficiency", &device->batchedMatmulEfficiency);
-  readEfficiency(map, "attention_backward_efficiency", &device->attentionBackwardEfficiency);
+  const auto notNegative = [&](std::string_view key, double* out) {
+    if (map.child(key)) readNotNegative(map, key, out);
+  };
+  const auto efficiency = [&](std::string_view key, double* out) {
+    if (map.child(key)) readEfficiency(map, key, out);
+  };
+  readPositiveIfGiven(map, "multiprocessors", &device->numMultiprocessors);
+  notNegative("tile_delivery", &device->tileDelivery);
+  notNegative("depth_ramp", &device->depthRamp);
+  notNegative("wave_share", &device->waveShare);
+  efficiency("batched_matmul_efficiency", &device->batchedMatmulEfficiency);
+  efficiency("attention_backward_efficiency", &device->attentionBackwardEfficiency);
 }
 
-void readDevice(MapReader& cluster, DeviceSpec* device) {
+void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {
   const Node* node = cluster.requiredChild("device");
   if (!node) return;
   MapReader map(cluster.file(), *node, "device.");
+  map.collectSources(sources);
   map.required("name", &device->name);
   map.required("kind", kKinds, &device->kind);
-  readMatmul(map, &device->matmul);
+  readMatmul(map, device, sources);
   readEfficiency(map, "matmul_efficiency", &device->matmulEfficiency);
   device->attentionEfficiency = device->matmulEfficiency;
   if (map.child("attention_efficiency"))
@@ -53,17 +58,119 @@ void readDevice(MapReader& cluster, DeviceSpec* device) {
   readPositive(map, "memory_bandwidth", &device->memoryBandwidth);
   readEfficiency(map, "memory_efficiency", &device->memoryEfficiency);
   readNotNegative(map, "launch_overhead", &device->launchOverhead);
+  readPositiveIfGiven(map, "power", &device->power);
   readTiling(map, device);
   cluster.merge(map.finish());
 }
 
+// [1 MiB, 45 GB/s]
+Status readPoint(const Node& node, std::vector<CollectivePoint>* points) {
+  if (node.kind != Node::Kind::kList || node.items.size() != 2)
+    return invalidArgument(fmt::format(
+        "expected a size and a bus bandwidth such as [1 MiB, 45 GB/s], got {}", describe(node)));
+  CollectivePoint point;
+  TRIREME_RETURN_IF_ERROR(readValue(node.items[0], &point.bytes));
+  TRIREME_RETURN_IF_ERROR(readValue(node.items[1], &point.busBandwidth));
+  if (!(point.bytes.count() > 0 && point.busBandwidth.count() > 0))
+    return invalidArgument("the size and the bus bandwidth must be above 0");
+  if (!points->empty() && point.bytes <= points->back().bytes)
+    return invalidArgument(fmt::format("sizes must increase, {} does not after {}",
+                                       printQuantity(point.bytes),
+                                       printQuantity(points->back().bytes)));
+  points->push_back(point);
+  return {};
+}
+
+void readPoints(MapReader& map, std::vector<CollectivePoint>* points) {
+  const Node* node = map.requiredChild("points");
+  if (!node) return;
+  if (node->kind != Node::Kind::kList || node->items.empty()) {
+    map.fail(*node,
+             fmt::format("expected a list of points such as [[1 MiB, 45 GB/s]], got {}",
+                         node->kind == Node::Kind::kList ? "an empty one" : describe(*node)));
+    return;
+  }
+  for (size_t i = 0; i < node->items.size(); ++i) {
+    const Node& item = node->items[i];
+    const Status status = readPoint(item, points);
+    if (status.ok()) continue;
+    map.merge(errorAt(map.file(), item.mark,
+                      fmt::format("{}points[{}]: {}", map.path(), i, status.message())));
+    return;
+  }
+}
+
+// A curve of tiers[tier], which is in `spec` already.
+void readCurve(MapReader& owner, const Node& node, const std::string& path, const ClusterSpec& spec,
+               LinkTier* tier) {
+  MapReader map(owner.file(), node, path);
+  CollectiveCurve curve;
+  map.required("collective", kCollectives, &curve.kind);
+  map.required("group", &curve.group);
+  map.required("source", &curve.source);
+  readPoints(map, &curve.points);
+  if (map.firstValueError().ok()) {
+    const auto same = [&](const CollectiveCurve& other) {
+      return other.kind == curve.kind && other.group == curve.group;
+    };
+    const size_t index = spec.tiers.size() - 1;
+    if (curve.group < 2)
+      map.merge(
+          map.errorFor({"group", fmt::format("must be at least 2 devices, got {}", curve.group)}));
+    else if (!spec.holdsGroup(index, curve.group))
+      map.merge(
+          map.errorFor({"group", fmt::format("must be at most the {} devices of the tier, got "
+                                             "{}",
+                                             tier->devices, curve.group)}));
+    else if (std::any_of(tier->curves.begin(), tier->curves.end(), same))
+      map.merge(
+          map.errorFor({"group", fmt::format("there is a curve of {} among {} devices already",
+                                             nameOf(kCollectives, curve.kind), curve.group)}));
+    else if (curve.source.find_first_not_of(" \t\n\r") == std::string::npos)
+      map.merge(map.errorFor({"source", "is empty: say where the curve comes from"}));
+  }
+  owner.merge(map.finish());
+  tier->curves.push_back(std::move(curve));
+}
+
+void readCurves(MapReader& map, const ClusterSpec& spec, LinkTier* tier) {
+  const Node* node = map.child("curves");
+  if (!node) return;
+  if (node->kind != Node::Kind::kList) {
+    map.fail(*node, fmt::format("expected a list of curves, got {}", describe(*node)));
+    return;
+  }
+  for (size_t i = 0; i < node->items.size() && map.firstValueError().ok(); ++i)
+    readCurve(map, node->items[i], fmt::format("{}curves[{}].", map.path(), i), spec, tier);
+}
+
 // Tiers nest: each joins whole groups of the one before, and the last joins all devices.
+std::optional<Problem> findProblem(const LinkTier& tier, int64_t inner, bool isLast,
+                                   int64_t numDevices) {
+  if (tier.devices < 1 || tier.devices % inner != 0)
+    return Problem{"devices", fmt::format("must be a multiple of the tier before ({}), got {}",
+                                          inner, tier.devices)};
+  if (isLast && tier.devices != numDevices)
+    return Problem{"devices", fmt::format("the last tier must span all {} devices, got {}",
+                                          numDevices, tier.devices)};
+  if (tier.oversubscription < 1)
+    return Problem{"oversubscription",
+                   fmt::format("is what devices can send over what the tier carries, so at least "
+                               "1, got {}",
+                               tier.oversubscription)};
+  if (tier.pairBandwidth.count() > 0 && tier.nics > 0)
+    return Problem{"pair_bandwidth", "follows from nics: remove one of them"};
+  return std::nullopt;
+}
+
 void readTier(MapReader& cluster, const Node& node, const std::string& path, bool isLast,
               ClusterSpec* spec) {
   MapReader map(cluster.file(), node, path);
+  map.collectSources(&spec->sources);
   const int64_t inner = spec->tiers.empty() ? 1 : spec->tiers.back().devices;
   LinkTier tier;
   map.required("name", &tier.name);
+  map.optional("topology", kTopologies, &tier.topology);
   if (isLast) {
     tier.devices = spec->numDevices;
     map.optional("devices", &tier.devices);
@@ -71,19 +178,17 @@ void readTier(MapReader& cluster, const Node& node, const std::string& path, boo
     map.required("devices", &tier.devices);
   }
   readPositive(map, "bandwidth", &tier.bandwidth);
+  if (map.child("efficiency")) readEfficiency(map, "efficiency", &tier.efficiency);
+  readPositiveIfGiven(map, "oversubscription", &tier.oversubscription);
+  readPositiveIfGiven(map, "nics", &tier.nics);
+  readPositiveIfGiven(map, "pair_bandwidth", &tier.pairBandwidth);
   readNotNegative(map, "latency", &tier.latency);
-  if (map.firstValueError().ok()) {
-    if (tier.devices < 1 || tier.devices % inner != 0)
-      map.merge(
-          map.errorFor({"devices", fmt::format("must be a multiple of the tier before ({}), got {}",
-                                               inner, tier.devices)}));
-    else if (isLast && tier.devices != spec->numDevices)
-      map.merge(
-          map.errorFor({"devices", fmt::format("the last tier must span all {} devices, got {}",
-                                               spec->numDevices, tier.devices)}));
-  }
-  cluster.merge(map.finish());
+  if (map.firstValueError().ok())
+    if (const std::optional<Problem> problem = findProblem(tier, inner, isLast, spec->numDevices))
+      map.merge(map.errorFor(*problem));
   spec->tiers.push_back(tier);
+  readCurves(map, *spec, &spec->tiers.back());
+  cluster.merge(map.finish());
 }
 
 void readTiers(MapReader& cluster, ClusterSpec* spec) {
@@ -112,7 +217,7 @@ Result<ClusterSpec> parseCluster(const std::string& text, const std::string& nam
   if (const Node* node = map.child("num_devices");
       node && (cluster.numDevices < 1 || cluster.numDevices > kMaxDevices))
     map.fail(*node, fmt::format("must be 1 to {}, got {}", kMaxDevices, cluster.numDevices));
-  readDevice(map, &cluster.device);
+  readDevice(map, &cluster.device, &cluster.sources);
   readTiers(map, &cluster);
   TRIREME_RETURN_IF_ERROR(map.finish());
   return cluster;

@@ -7,8 +7,11 @@
 namespace trireme::spec {
 namespace {
 
-constexpr EnumName<Precision> kPrecisionArray[] = {
-    {"fp64", Precision::kFp64}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
+constexpr EnumName<Precision> kPrecisionArray[] = {{"fp64", Precision::kFp64},
+                                                   {"fp32", Precision::kFp32},
+                                                   {"bf16", Precision::kBf16},
+                                                   {"fp16", Precision::kFp16},
+                                                   {"fp8", Precision::kFp8}};
 constexpr std::span<const EnumName<Precision>> kPrecisions = kPrecisionArray;
 
 // Absent means "the command line says"; a written 0 is a mistake.

@@ -90,6 +90,7 @@ Status readValue(const Node& node, BytesPerSecond* out) {
 Status readValue(const Node& node, FlopsPerSecond* out) {
   return readQuantity(node, parseFlopsPerSecond, out);
 }
+Status readValue(const Node& node, Watts* out) { return readQuantity(node, parseWatts, out); }
 
 MapReader::MapReader(const std::string& file, const Node& node, std::string path)
     : file_(file), node_(node), path_(std::move(path)) {
@@ -177,6 +178,7 @@ const Node* MapReader::openSourced(const Node& node) {
     fail(node, "the source is empty: say where the number comes from");
     return nullptr;
   }
+  if (sources_) (*sources_)[path_ + node.key] = std::move(source);
   return value;
 }
 

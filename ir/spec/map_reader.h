@@ -19,6 +19,7 @@
 
 #include "ir/base/status.h"
 #include "ir/base/units.h"
+#include "ir/spec/sources.h"
 #include "ir/spec/yaml_node.h"
 
 namespace trireme::spec {
@@ -52,6 +53,7 @@ Status readValue(const Node& node, Bytes* out);
 Status readValue(const Node& node, Seconds* out);
 Status readValue(const Node& node, BytesPerSecond* out);
 Status readValue(const Node& node, FlopsPerSecond* out);
+Status readValue(const Node& node, Watts* out);
 
 class MapReader {
  public:
@@ -61,6 +63,9 @@ class MapReader {
 
   // Hugging Face writes null for "use the default". Applies to the calls that follow.
   void treatNullAsAbsent() { nullIsAbsent_ = true; }
+
+  // From now on the sources of numbers go here as well, under the paths of the numbers.
+  void collectSources(Sources* sources) { sources_ = sources; }
 
   // The node of a key, which becomes a valid key; null if absent.
   const Node* child(std::string_view key);
@@ -141,6 +146,7 @@ class MapReader {
   const Node& node_;
   std::string path_;
   bool nullIsAbsent_ = false;
+  Sources* sources_ = nullptr;
   std::vector<std::string> known_;
   Status error_;
   std::vector<std::string> missing_;

@@ -32,6 +32,7 @@ constexpr Unit kBytesPerSecond[] = {
     {"kbit/s", 125}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}, {"Tbit/s", 125e9}};
 constexpr Unit kFlopsPerSecond[] = {
     {"FLOP/s"}, {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
+constexpr Unit kWatts[] = {{"W"}, {"kW", 1e3}, {"MW", 1e6}};
 
 std::string listOf(std::span<const Unit> units) {
   std::string list;
@@ -91,6 +92,20 @@ Result<double> parseQuantity(std::string_view text, std::span<const Unit> units,
       fmt::format("unknown unit; write it like '{}'; units: {}", example, listOf(units))));
 }
 
+// Dividing by the unit may round: a text counts only if it parses to the value.
+std::string printIn(std::span<const Unit> units, double value) {
+  std::string best;
+  for (const Unit& unit : units) {
+    const double number = value * unit.divide / unit.multiply;
+    if (!std::isfinite(number)) continue;
+    std::string text = fmt::format("{} {}", number, unit.name);
+    const Result<double> parsed = parseQuantity(text, units, "");
+    if (parsed.has_value() && *parsed == value && (best.empty() || text.size() < best.size()))
+      best = std::move(text);
+  }
+  return best;  // The first unit has factors of 1, so there is one.
+}
+
 template <typename T>
 Result<T> withUnit(Result<double> number) {
   if (!number.has_value()) return Error(std::move(number).error());
@@ -123,5 +138,14 @@ Result<BytesPerSecond> parseBytesPerSecond(std::string_view text) {
 Result<FlopsPerSecond> parseFlopsPerSecond(std::string_view text) {
   return withUnit<FlopsPerSecond>(parseQuantity(text, kFlopsPerSecond, "312 TFLOP/s"));
 }
+Result<Watts> parseWatts(std::string_view text) {
+  return withUnit<Watts>(parseQuantity(text, kWatts, "400 W"));
+}
+
+std::string printQuantity(Bytes value) { return printIn(kBytes, value.count()); }
+std::string printQuantity(Seconds value) { return printIn(kSeconds, value.count()); }
+std::string printQuantity(BytesPerSecond value) { return printIn(kBytesPerSecond, value.count()); }
+std::string printQuantity(FlopsPerSecond value) { return printIn(kFlopsPerSecond, value.count()); }
+std::string printQuantity(Watts value) { return printIn(kWatts, value.count()); }
 
 }  // namespace trireme::spec

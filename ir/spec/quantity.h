@@ -3,6 +3,7 @@
 // k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti powers of 1024; bit/s is an eighth of B/s. A bare
 // number is refused, and so is a unit in another spelling: the message lists the valid ones.
 #pragma once
+#include <string>
 #include <string_view>
 
 #include "ir/base/status.h"
@@ -15,6 +16,15 @@ Result<Bytes> parseBytes(std::string_view text);                    // "80 GiB"
 Result<Seconds> parseSeconds(std::string_view text);                // "5 us"
 Result<BytesPerSecond> parseBytesPerSecond(std::string_view text);  // "900 GB/s", "200 Gbit/s"
 Result<FlopsPerSecond> parseFlopsPerSecond(std::string_view text);  // "312 TFLOP/s"
+Result<Watts> parseWatts(std::string_view text);                    // "400 W"
+
+// The shortest text that parses to exactly this value, in bytes rather than bits. Requires a finite
+// value.
+std::string printQuantity(Bytes value);
+std::string printQuantity(Seconds value);
+std::string printQuantity(BytesPerSecond value);
+std::string printQuantity(FlopsPerSecond value);
+std::string printQuantity(Watts value);
 
 // A decimal number and nothing else: no inf, nan, hexadecimal, or leading plus; within the range of
 // double. Errors: kInvalidArgument.

@@ -11,6 +11,7 @@ namespace trireme::spec {
 
 // The number itself: for quantities, what count() gives in base units.
 inline double plain(double value) { return value; }
+inline double plain(int64_t value) { return static_cast<double>(value); }
 template <typename Tag>
 double plain(Quantity<Tag> value) {
   return value.count();
@@ -21,6 +22,11 @@ void readPositive(MapReader& map, std::string_view key, T* out) {
   map.requiredSourced(key, out);
   if (const Node* node = map.child(key); node && map.firstValueError().ok() && !(plain(*out) > 0))
     map.fail(*node, "must be above 0");
+}
+
+template <typename T>
+void readPositiveIfGiven(MapReader& map, std::string_view key, T* out) {
+  if (map.child(key)) readPositive(map, key, out);
 }
 
 template <typename T>

@@ -7,10 +7,29 @@
 namespace trireme::spec {
 
 // kBf16: bf16 compute and parameters, fp32 gradients and master weights.
-enum class Precision : uint8_t { kFp64, kFp32, kBf16 };
+// kFp16: the same in fp16, with loss scaling.
+// kFp8:  as kBf16, but the linear layers multiply in fp8; attention and the head do not.
+// Trireme's own programs are made in the first three; the others are planned for other stacks.
+enum class Precision : uint8_t { kFp64, kFp32, kBf16, kFp16, kFp8 };
 
+// Of activations and parameters.
 constexpr DType computeDType(Precision p) {
-  return p == Precision::kFp64 ? DType::kF64 : p == Precision::kFp32 ? DType::kF32 : DType::kBf16;
+  switch (p) {
+    case Precision::kFp64:
+      return DType::kF64;
+    case Precision::kFp32:
+      return DType::kF32;
+    case Precision::kFp16:
+      return DType::kF16;
+    case Precision::kBf16:
+    case Precision::kFp8:
+      return DType::kBf16;
+  }
+  return DType::kBf16;
+}
+// Of the products of the linear layers.
+constexpr MathFormat linearFormat(Precision p) {
+  return p == Precision::kFp8 ? MathFormat::kF8 : *mathFormatOf(computeDType(p));
 }
 // Gradients, master weights, optimizer state, norm statistics and losses.
 constexpr DType stateDType(Precision p) {

@@ -35,8 +35,8 @@ inline spec::ClusterSpec cluster(int64_t devices = 8, int64_t perNode = 4) {
   cluster.name = "small";
   cluster.numDevices = devices;
   cluster.device.name = "device";
-  cluster.device.matmul = {{DType::kBf16, FlopsPerSecond(10e12)},
-                           {DType::kF32, FlopsPerSecond(5e12)}};
+  cluster.device.matmul = {{MathFormat::kBf16, FlopsPerSecond(10e12)},
+                           {MathFormat::kF32, FlopsPerSecond(5e12)}};
   cluster.device.memory = 16_GiB;
   cluster.device.memoryBandwidth = 1000_GBps;
   cluster.device.launchOverhead = 1_us;

@@ -69,13 +69,25 @@ const char* const kCluster =
     "  memory_bandwidth: {value: 2039 GB/s, source: a}\n"
     "  memory_efficiency: {value: 0.9, source: b}\n"
     "  launch_overhead: {value: 2 us, source: b}\n"
+    "  multiprocessors: {value: 108, source: c}\n"
+    "  power: {value: 400 W, source: d}\n"
     "tiers:\n"
     "  - name: nvlink\n"
+    "    topology: mesh\n"
     "    devices: 8\n"
     "    bandwidth: {value: 300 GB/s, source: a}\n"
+    "    efficiency: {value: 0.8, source: \"a \\\"b\\\"\"}\n"
+    "    pair_bandwidth: {value: 50 GB/s, source: a}\n"
     "    latency: {value: 5 us, source: b}\n"
+    "    curves:\n"
+    "      - collective: all_reduce\n"
+    "        group: 8\n"
+    "        source: a\n"
+    "        points: [[64 KiB, 5.87 GB/s], [1 MiB, 67.3 GB/s]]\n"
     "  - name: ib\n"
     "    bandwidth: {value: 200 Gbit/s, source: a}\n"
+    "    nics: {value: 8, source: a}\n"
+    "    oversubscription: {value: 2, source: a}\n"
     "    latency: {value: 10 us, source: b}\n";
 
 const char* const kStack =
@@ -227,6 +239,11 @@ void checkCluster(const ClusterSpec& cluster) {
     EXPECT_GT(tier.bandwidth.count(), 0);
     EXPECT_GE(tier.latency.count(), 0);
   }
+  const Result<std::string> printed = printCluster(cluster);
+  ASSERT_TRUE(printed.has_value()) << printed.error().message();
+  const Result<ClusterSpec> again = parseCluster(*printed, "fuzz.yaml");
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(*again, cluster);
 }
 
 void checkStack(const StackProfile& stack) { EXPECT_GE(stack.fixedReserve.count(), 0); }

@@ -32,13 +32,6 @@ const char* kCluster =
     "    bandwidth: {value: 200 Gbit/s, source: a}\n"
     "    latency: {value: 10 us, source: b}\n";
 
-const char* kStack =
-    "name: s\n"
-    "flash_attention: false\n"
-    "overlap_gradient_reduction: true\n"
-    "overlap_pipeline_transfers: false\n"
-    "fixed_reserve: {value: 2 GiB, source: a}\n";
-
 Result<ClusterSpec> parse(const std::string& text) { return parseCluster(text, "c.yaml"); }
 std::string with(const std::string& from, const std::string& to) {
   return messageOf(parse(replaced(kCluster, from, to)));
@@ -50,8 +43,8 @@ TEST(ParseCluster, ReadsEveryNumberInItsUnit) {
   EXPECT_EQ(c.name, "two-boxes");
   EXPECT_EQ(c.device.kind, DeviceKind::kCuda);
   ASSERT_EQ(c.device.matmul.size(), 2u);
-  EXPECT_EQ(c.device.matmul[0], (PeakRate{DType::kF32, FlopsPerSecond(19.5e12)}));
-  EXPECT_EQ(c.device.matmul[1], (PeakRate{DType::kBf16, FlopsPerSecond(312e12)}));
+  EXPECT_EQ(c.device.matmul[0], (PeakRate{MathFormat::kF32, FlopsPerSecond(19.5e12)}));
+  EXPECT_EQ(c.device.matmul[1], (PeakRate{MathFormat::kBf16, FlopsPerSecond(312e12)}));
   EXPECT_EQ(c.device.matmulEfficiency, 0.8);
   EXPECT_EQ(c.device.attentionEfficiency, 0.8);  // as products, unless the file says otherwise
   EXPECT_EQ(c.device.memory, 80_GiB);
@@ -135,6 +128,190 @@ TEST(ParseCluster, TiersNestAndTheLastSpansAll) {
       HasSubstr("tiers: expected a list of tiers, innermost first, got an empty one"));
 }
 
+// A node of eight devices with one port between them, in racks of two nodes.
+const char* kTiers =
+    "tiers:\n"
+    "  - name: nvlink\n"
+    "    topology: mesh\n"
+    "    devices: 8\n"
+    "    bandwidth: {value: 150 GB/s, source: a}\n"
+    "    efficiency: {value: 0.8, source: b}\n"
+    "    pair_bandwidth: {value: 50 GB/s, source: c}\n"
+    "    latency: {value: 5 us, source: d}\n"
+    "    curves:\n"
+    "      - collective: all_reduce\n"
+    "        group: 8\n"
+    "        source: measured\n"
+    "        points: [[1 MiB, 20 GB/s], [2 MiB, 35 GB/s]]\n"
+    "      - {collective: send, group: 2, source: measured, points: [[1 GiB, 48 GB/s]]}\n"
+    "  - name: leaf\n"
+    "    topology: rails\n"
+    "    bandwidth: {value: 12.5 Gbit/s, source: e}\n"
+    "    nics: {value: 1, source: f}\n"
+    "    oversubscription: {value: 4, source: g}\n"
+    "    latency: {value: 10 us, source: h}\n";
+
+std::string tiersText() {
+  const std::string head = kCluster;
+  return head.substr(0, head.find("tiers")) + kTiers;
+}
+std::string withTiers(const std::string& from, const std::string& to) {
+  return messageOf(parse(replaced(tiersText(), from, to)));
+}
+
+TEST(ParseCluster, TiersSayHowTheyAreJoined) {
+  const auto parsed = parse(tiersText());
+  ASSERT_TRUE(parsed.has_value()) << messageOf(parsed);
+  const LinkTier& nvlink = parsed->tiers[0];
+  EXPECT_EQ(nvlink.topology, TierTopology::kMesh);
+  EXPECT_EQ(nvlink.efficiency, 0.8);
+  EXPECT_EQ(nvlink.pairBandwidth, 50_GBps);
+  ASSERT_EQ(nvlink.curves.size(), 2u);
+  EXPECT_EQ(nvlink.curves[0],
+            (CollectiveCurve{CollectiveKind::kAllReduce,
+                             8,
+                             {{Bytes(1048576), 20_GBps}, {Bytes(2097152), 35_GBps}},
+                             "measured"}));
+  EXPECT_EQ(nvlink.curves[1].kind, CollectiveKind::kSend);
+  const LinkTier& leaf = parsed->tiers[1];
+  EXPECT_EQ(leaf.topology, TierTopology::kRails);
+  EXPECT_EQ(leaf.nics, 1);
+  EXPECT_EQ(leaf.oversubscription, 4);
+  // What a file does not say: a switch, its line rate reached, nothing oversubscribed.
+  EXPECT_EQ(cluster().tiers[1].topology, TierTopology::kSwitch);
+  EXPECT_EQ(cluster().tiers[1].sustained(), 25_GBps);
+}
+
+// nvlink: 150 GB/s x 0.8 = 120 GB/s. leaf: 12.5 Gbit/s = 1.5625 GB/s, a quarter of it when all
+// send.
+TEST(LinkTier, SustainedIsWhatIsLeftOfTheLineRate) {
+  const ClusterSpec c = parse(tiersText()).value();
+  EXPECT_EQ(c.tiers[0].sustained(), 120_GBps);
+  EXPECT_EQ(c.tiers[1].sustained().count(), 1.5625e9 / 4);
+}
+
+// Alone, a pair of the mesh has two of six links, 50 GB/s x 0.8; a device has the port of its node
+// to itself, 8 x 1.5625 GB/s; without ports it has its own rate.
+TEST(SustainedPair, IsOnePortOrTheLinksOfAPair) {
+  const ClusterSpec c = parse(tiersText()).value();
+  EXPECT_EQ(c.sustainedPair(0), 40_GBps);
+  EXPECT_EQ(c.sustainedPair(1).count(), 12.5e9);
+  EXPECT_EQ(cluster().sustainedPair(0), 300_GBps);
+  EXPECT_EQ(cluster().sustainedPair(1), 25_GBps);
+}
+
+TEST(ParseCluster, TiersMustMakeSense) {
+  EXPECT_EQ(withTiers("value: 4, source: g", "value: 0.5, source: g"),
+            "c.yaml:32:23: tiers[1].oversubscription: is what devices can send over what the tier "
+            "carries, so at least 1, got 0.5");
+  EXPECT_THAT(withTiers("topology: mesh", "topology: meshes"),
+              HasSubstr("tiers[0].topology: unknown value 'meshes'; did you mean 'mesh'?"));
+  EXPECT_THAT(withTiers("value: 1, source: f", "value: 0, source: f"),
+              HasSubstr("tiers[1].nics: must be above 0"));
+  EXPECT_THAT(withTiers("value: 1, source: f", "value: 1.5, source: f"),
+              HasSubstr("tiers[1].nics: value: expected a whole number, got '1.5'"));
+  EXPECT_THAT(withTiers("oversubscription: {value: 4", "pair_bandwidth: {value: 1 GB/s"),
+              HasSubstr("tiers[1].pair_bandwidth: follows from nics: remove one of them"));
+}
+
+TEST(ParseCluster, CurvesMustMakeSense) {
+  EXPECT_EQ(withTiers("[2 MiB, 35", "[1 MiB, 35"),
+            "c.yaml:26:36: tiers[0].curves[0].points[1]: sizes must increase, 1 MiB does not after "
+            "1 MiB");
+  EXPECT_THAT(withTiers("35 GB/s", "0 GB/s"),
+              HasSubstr("points[1]: the size and the bus bandwidth must be above 0"));
+  EXPECT_THAT(withTiers("[2 MiB, 35 GB/s]", "[2 MiB]"),
+              HasSubstr("points[1]: expected a size and a bus bandwidth such as [1 MiB, 45 GB/s], "
+                        "got a list"));
+  EXPECT_THAT(withTiers("35 GB/s", "35 GB"), HasSubstr("points[1]: '35 GB': unknown unit"));
+  EXPECT_THAT(withTiers("[[1 GiB, 48 GB/s]]", "[]"),
+              HasSubstr("tiers[0].curves[1].points: expected a list of points such as [[1 MiB, 45 "
+                        "GB/s]], got an empty one"));
+  EXPECT_THAT(withTiers("group: 8", "group: 16"),
+              HasSubstr("tiers[0].curves[0].group: must be at most the 8 devices of the tier, got "
+                        "16"));
+  EXPECT_THAT(withTiers("group: 8", "group: 1"),
+              HasSubstr("tiers[0].curves[0].group: must be at least 2 devices, got 1"));
+  EXPECT_THAT(withTiers("collective: send, group: 2", "collective: all_reduce, group: 8"),
+              HasSubstr("curves[1].group: there is a curve of all_reduce among 8 devices already"));
+  EXPECT_THAT(withTiers("source: measured\n", "source: ' '\n"),
+              HasSubstr("curves[0].source: is empty: say where the curve comes from"));
+  EXPECT_THAT(withTiers("        source: measured\n", ""),
+              HasSubstr("tiers[0].curves[0].source: missing"));
+  EXPECT_THAT(withTiers("all_reduce", "allreduce"),
+              HasSubstr("curves[0].collective: unknown value 'allreduce'; did you mean "
+                        "'all_reduce'?"));
+}
+
+// A scalable cluster may have been measured at another size than the file's.
+TEST(ParseCluster, CurveOfTheLastTierMayBeOfALargerCluster) {
+  const std::string curve =
+      "    curves: [{collective: all_reduce, group: 64, source: m, points: [[1 GiB, 9 GB/s]]}]\n";
+  EXPECT_THAT(messageOf(parse(tiersText() + curve)), HasSubstr("must be at most the 16 devices"));
+  const auto scalable = parse(tiersText() + curve + "scalable: true\n");
+  ASSERT_TRUE(scalable.has_value()) << messageOf(scalable);
+  EXPECT_EQ(withNumDevices(*scalable, 8)->tiers[1].curves.size(), 1u);
+}
+
+TEST(ParseCluster, KeepsTheSourceOfEveryNumber) {
+  const ClusterSpec c = parse(tiersText()).value();
+  EXPECT_EQ(c.sources.at("device.matmul.bf16"), "a");
+  EXPECT_EQ(c.sources.at("device.launch_overhead"), "b");
+  EXPECT_EQ(c.sources.at("tiers[0].pair_bandwidth"), "c");
+  EXPECT_EQ(c.sources.at("tiers[1].latency"), "h");
+  EXPECT_EQ(c.sources.size(), 7u + 8u);  // seven of the device, four of each tier
+}
+
+TEST(ParseCluster, DeviceMayHaveTilingPowerAndNarrowFormats) {
+  const ClusterSpec c = parse(replaced(kCluster, "  matmul_efficiency",
+                                       "    f8: {value: 624 TFLOP/s, source: a}\n"
+                                       "    f4: {value: 1248 TFLOP/s, source: a}\n"
+                                       "  multiprocessors: {value: 108, source: a}\n"
+                                       "  power: {value: 400 W, source: a}\n"
+                                       "  tile_delivery: {value: 27, source: a}\n"
+                                       "  depth_ramp: {value: 120, source: a}\n"
+                                       "  wave_share: {value: 0.9, source: a}\n"
+                                       "  batched_matmul_efficiency: {value: 0.95, source: a}\n"
+                                       "  attention_backward_efficiency: {value: 0.5, source: a}\n"
+                                       "  matmul_efficiency"))
+                            .value();
+  EXPECT_EQ(c.device.numMultiprocessors, 108);
+  EXPECT_EQ(c.device.power, Watts(400));
+  EXPECT_EQ(c.device.tileDelivery, 27);
+  EXPECT_EQ(c.device.depthRamp, 120);
+  EXPECT_EQ(c.device.waveShare, 0.9);
+  EXPECT_EQ(c.device.batchedMatmulEfficiency, 0.95);
+  EXPECT_EQ(c.device.attentionBackwardEfficiency, 0.5);
+  EXPECT_EQ(parse(printCluster(c).value()).value(), c);
+  EXPECT_EQ(c.device.peak(MathFormat::kF8)->rate, FlopsPerSecond(624e12));
+  EXPECT_EQ(c.device.peak(MathFormat::kF4)->rate, FlopsPerSecond(1248e12));
+  EXPECT_EQ(c.device.peak(MathFormat::kF64), nullptr);
+  EXPECT_EQ(cluster().device.numMultiprocessors, 0);  // not known
+  EXPECT_THAT(with("memory: {value: 80 GiB", "multiprocessors: {value: 0"),
+              HasSubstr("device.multiprocessors: must be above 0"));
+}
+
+TEST(PrintCluster, RoundTripsWithSources) {
+  for (const std::string& text : {std::string(kCluster), tiersText()}) {
+    const ClusterSpec c = parse(text).value();
+    const auto printed = printCluster(c);
+    ASSERT_TRUE(printed.has_value()) << messageOf(printed);
+    EXPECT_EQ(parse(*printed).value(), c) << *printed;
+  }
+  EXPECT_THAT(printCluster(cluster()).value(), HasSubstr("  memory: {value: 80 GiB, source: a}\n"));
+}
+
+TEST(PrintCluster, RefusesANumberWithoutASource) {
+  ClusterSpec c = cluster();
+  c.sources.erase("device.memory");
+  EXPECT_EQ(messageOf(printCluster(c)),
+            "printed cluster:11:11: device.memory: the source is empty: say where the number comes "
+            "from");
+  c = cluster();
+  c.device.power = Watts(300);
+  EXPECT_THAT(messageOf(printCluster(c)), HasSubstr("device.power: the source is empty"));
+}
+
 TEST(TierFor, IsTheInnermostThatHoldsTheSpan) {
   const ClusterSpec c = cluster();
   EXPECT_EQ(c.tierFor(1).name, "nvlink");
@@ -174,34 +351,16 @@ TEST(WithNumDevices, NearestCountHasWholeGroupsOfEveryTier) {
   EXPECT_THAT(messageOf(withNumDevices(c, 18)), HasSubstr("nearest: 16 or 24"));
 }
 
+TEST(WithNumDevices, LeavesOutCurvesThatNoLongerFit) {
+  const ClusterSpec c = withNumDevices(parse(tiersText()).value(), 4).value();
+  ASSERT_EQ(c.tiers[0].curves.size(), 1u);
+  EXPECT_EQ(c.tiers[0].curves[0].group, 2);
+  EXPECT_EQ(parse(printCluster(c).value()).value(), c);
+}
+
 TEST(LoadCluster, OnlyAFileThatSaysSoIsScalable) {
   EXPECT_TRUE(loadCluster(examplePath("clusters/dgx-a100.yaml")).value().scalable);
   EXPECT_FALSE(cluster().scalable);
-}
-
-TEST(ParseStack, ReadsEveryChoice) {
-  const StackProfile s = parseStack(kStack, "s.yaml").value();
-  EXPECT_EQ(s, (StackProfile{.name = "s",
-                             .flashAttention = false,
-                             .optimizerBytesPerParameter = 0,
-                             .overlapGradientReduction = true,
-                             .overlapPipelineTransfers = false,
-                             .fixedReserve = 2_GiB}));
-}
-
-TEST(ParseStack, OptimizerBytesNeedASource) {
-  const std::string key = "optimizer_bytes_per_parameter: ";
-  EXPECT_THAT(messageOf(parseStack(kStack + key + "12\n", "s.yaml")),
-              HasSubstr("s.yaml:6:32: optimizer_bytes_per_parameter: a number needs a source"));
-  EXPECT_EQ(
-      parseStack(kStack + key + "{value: 12, source: a}\n", "s.yaml")->optimizerBytesPerParameter,
-      12);
-}
-
-TEST(ParseStack, NothingIsDefaulted) {
-  EXPECT_EQ(messageOf(parseStack("name: s\n", "s.yaml")),
-            "s.yaml:1:1: flash_attention, overlap_gradient_reduction, overlap_pipeline_transfers, "
-            "fixed_reserve: missing");
 }
 
 }  // namespace

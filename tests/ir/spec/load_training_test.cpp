@@ -26,8 +26,29 @@ TEST(ParseTraining, SequenceLengthAndBatchMayComeFromTheCommandLine) {
 TEST(ParseTraining, NamesTheNearestKey) {
   EXPECT_EQ(refusal("seed: 1\nlearnin_rate: 1e-3\n"),
             "t.yaml:2:1: unknown key 'learnin_rate'; did you mean 'learning_rate'?");
-  EXPECT_EQ(refusal("precision: fp16\n"),
-            "t.yaml:1:12: precision: unknown value 'fp16'; did you mean 'fp64'?");
+  EXPECT_EQ(refusal("precision: bf32\n"),
+            "t.yaml:1:12: precision: unknown value 'bf32'; did you mean 'fp32'?");
+}
+
+// fp8 is a format of products: tensors stay bf16.
+TEST(ParseTraining, EveryPrecisionHasItsTypes) {
+  struct Case {
+    const char* name;
+    DType compute, state;
+    MathFormat linear;
+  };
+  for (const Case& c : {Case{"fp64", DType::kF64, DType::kF64, MathFormat::kF64},
+                        Case{"fp32", DType::kF32, DType::kF32, MathFormat::kF32},
+                        Case{"bf16", DType::kBf16, DType::kF32, MathFormat::kBf16},
+                        Case{"fp16", DType::kF16, DType::kF32, MathFormat::kF16},
+                        Case{"fp8", DType::kBf16, DType::kF32, MathFormat::kF8}}) {
+    const TrainingSpec t = parse(std::string("precision: ") + c.name + "\n").value();
+    EXPECT_EQ(precisionName(t.precision), c.name);
+    EXPECT_EQ(computeDType(t.precision), c.compute) << c.name;
+    EXPECT_EQ(stateDType(t.precision), c.state) << c.name;
+    EXPECT_EQ(linearFormat(t.precision), c.linear) << c.name;
+    EXPECT_EQ(parse(printTraining(t)).value(), t);
+  }
 }
 
 TEST(ParseTraining, SeedHas64Bits) {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+
+#include "ir/base/rng.h"
 #include "tests/ir/spec/spec_test_util.h"
 
 namespace trireme::spec {
@@ -77,6 +81,35 @@ TEST(ParseDecimal, TakesDecimalsOnly) {
   EXPECT_EQ(parseDecimal("-0.5").value(), -0.5);
   for (const char* text : {"", "nan", "inf", "0x10", "1,5", "1 ", " 1", "1e", "--1", "1_000"})
     EXPECT_FALSE(parseDecimal(text).has_value()) << text;
+}
+
+TEST(PrintQuantity, ChoosesTheShortestText) {
+  EXPECT_EQ(printQuantity(Bytes(80 * 1073741824.0)), "80 GiB");
+  EXPECT_EQ(printQuantity(Bytes(1e9)), "1 GB");
+  EXPECT_EQ(printQuantity(Bytes(7)), "7 B");
+  EXPECT_EQ(printQuantity(BytesPerSecond(2039e9)), "2039 GB/s");
+  EXPECT_EQ(printQuantity(BytesPerSecond(25e9)), "25 GB/s");  // and not 200 Gbit/s
+  EXPECT_EQ(printQuantity(Seconds(5e-6)), "5 us");
+  EXPECT_EQ(printQuantity(Seconds(0)), "0 s");
+  EXPECT_EQ(printQuantity(FlopsPerSecond(989.4e12)), "989.4 TFLOP/s");
+  EXPECT_EQ(printQuantity(Watts(700)), "700 W");
+}
+
+// Random bits are doubles of every size; those that no file can hold are left out.
+TEST(PrintQuantity, ParsesToTheSameNumber) {
+  const RngKey key = makeRngKey(11, 0, 0, RngStream::kDataShuffle);
+  int tested = 0;
+  for (uint64_t i = 0; i < 20000; ++i) {
+    const uint64_t high = randomWord(key, 0, 2 * i);
+    const uint64_t bits = high << 32 | randomWord(key, 0, 2 * i + 1);
+    const auto value = std::bit_cast<double>(bits);
+    if (!std::isfinite(value)) continue;
+    ++tested;
+    EXPECT_EQ(parseBytes(printQuantity(Bytes(value)))->count(), value);
+    EXPECT_EQ(parseSeconds(printQuantity(Seconds(value)))->count(), value);
+    EXPECT_EQ(parseBytesPerSecond(printQuantity(BytesPerSecond(value)))->count(), value);
+  }
+  EXPECT_GT(tested, 10000);
 }
 
 }  // namespace

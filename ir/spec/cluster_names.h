@@ -1,0 +1,25 @@
+// How cluster files name things, for their loader and their printer.
+#pragma once
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/map_reader.h"
+
+namespace trireme::spec {
+
+inline constexpr EnumName<DeviceKind> kKindArray[] = {{"host", DeviceKind::kHost},
+                                                      {"cuda", DeviceKind::kCuda}};
+inline constexpr EnumName<TierTopology> kTopologyArray[] = {{"switch", TierTopology::kSwitch},
+                                                            {"mesh", TierTopology::kMesh},
+                                                            {"bus", TierTopology::kBus},
+                                                            {"rails", TierTopology::kRails},
+                                                            {"tree", TierTopology::kTree}};
+inline constexpr EnumName<CollectiveKind> kCollectiveArray[] = {
+    {"all_reduce", CollectiveKind::kAllReduce},         {"all_gather", CollectiveKind::kAllGather},
+    {"reduce_scatter", CollectiveKind::kReduceScatter}, {"all_to_all", CollectiveKind::kAllToAll},
+    {"broadcast", CollectiveKind::kBroadcast},          {"send", CollectiveKind::kSend}};
+inline constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
+inline constexpr std::span<const EnumName<TierTopology>> kTopologies = kTopologyArray;
+inline constexpr std::span<const EnumName<CollectiveKind>> kCollectives = kCollectiveArray;
+inline constexpr MathFormat kFormats[] = {MathFormat::kF64, MathFormat::kF32, MathFormat::kBf16,
+                                          MathFormat::kF16, MathFormat::kF8,  MathFormat::kF4};
+
+}  // namespace trireme::spec
