@@ -6,6 +6,7 @@
 
 #include "cost_models/collectives.h"
 #include "cost_models/compute.h"
+#include "cost_models/described_estimate.h"
 #include "cost_models/formulas.h"
 
 namespace trireme::cost {
@@ -129,6 +130,18 @@ StageTimes StageCost::times() const {
   return times;
 }
 
+void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,
+               const spec::ClusterSpec& cluster, Estimate& result) {
+  result.modelFlops = modelFlops(model, plan.training);
+  const auto tokens =
+      static_cast<double>(plan.training.globalBatchSize * plan.training.sequenceLength);
+  result.tokensPerSecond = tokens / result.step.count();
+  const FlopsPerSecond peak =
+      matmulPeak(cluster.device, spec::computeDType(plan.training.precision)) *
+      static_cast<double>(plan.numRanks());
+  result.modelFlopsUtilisation = (result.modelFlops / result.step) / peak;
+}
+
 Status checkCluster(const spec::ClusterSpec& cluster, spec::Precision precision) {
   TRIREME_RETURN_IF_ERROR(checkDevice(cluster.device, spec::computeDType(precision)));
   if (cluster.tiers.empty())
@@ -155,19 +168,13 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
   fillTimes(expansion.program, plan, stack, result);
   result.memory = largestMemory(expansion, plan, model, stack);
   result.memoryAvailable = cluster.device.memory;
-  result.modelFlops = modelFlops(model, plan.training);
-  const auto tokens =
-      static_cast<double>(plan.training.globalBatchSize * plan.training.sequenceLength);
-  result.tokensPerSecond = tokens / result.step.count();
-  const FlopsPerSecond peak =
-      matmulPeak(cluster.device, spec::computeDType(plan.training.precision)) *
-      static_cast<double>(plan.numRanks());
-  result.modelFlopsUtilisation = (result.modelFlops / result.step) / peak;
+  fillRates(model, plan, cluster, result);
   return result;
 }
 
 Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack) {
+  if (!stack.ownPrograms) return estimateDescribed(model, plan, cluster, stack.description);
   expand::ExpandOptions options;
   options.tasks = false;
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(model, plan, options));

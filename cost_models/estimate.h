@@ -55,8 +55,8 @@ struct Estimate {
 
 //   step = pipelineTime(stages) + max over stages of (begin + exposed communication + optimizer)
 //
-// Every time is walked from the bodies of expand(plan, tasks = false), so that nothing is counted
-// that the program does not do. With StackProfile::overlapGradientReduction the gradient
+// Of a stack with a description see described_estimate.h. Otherwise every time is walked from the
+// bodies of expand(plan, tasks = false), so that nothing is counted that the program does not do. With StackProfile::overlapGradientReduction the gradient
 // reduction R hides behind the last microbatch's backward b of the stage, but for its last layer's
 // share: exposed = max(R - b, R / layers of the stage).
 //
@@ -70,6 +70,10 @@ Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
 Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spec::ModelSpec& model,
                                    const plan::Plan& plan, const spec::ClusterSpec& cluster,
                                    const spec::StackProfile& stack);
+
+// Of a result whose step is known: model FLOPs, tokens/s and utilisation.
+void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,
+               const spec::ClusterSpec& cluster, Estimate& result);
 
 // kInvalidArgument: what `estimate` says of the cluster, for programs of `precision`.
 Status checkCluster(const spec::ClusterSpec& cluster, spec::Precision precision);

@@ -6,7 +6,7 @@
 #include "cost_models/collectives.h"
 #include "cost_models/compute.h"
 #include "cost_models/pipeline.h"
-#include "planner/in_flight.h"
+#include "cost_models/in_flight.h"
 
 namespace trireme::planner {
 namespace {

@@ -5,7 +5,7 @@
 #include <queue>
 #include <utility>
 
-#include "planner/in_flight.h"
+#include "cost_models/in_flight.h"
 
 namespace trireme::planner {
 namespace {

@@ -46,11 +46,13 @@ void readDescription(MapReader& map, StackDescription* stack) {
   readPositive(map, "gathered_parameter_bytes", &stack->gatheredParameterBytes);
   readNotNegative(map, "optimizer_traffic", &stack->optimizerTraffic);
   readNotNegative(map, "loss_bytes", &stack->lossBytes);
-  readShare(map, "gradient_overlap", &stack->gradientOverlap);
-  readShare(map, "gather_overlap", &stack->gatherOverlap);
-  readShare(map, "tensor_parallel_overlap", &stack->tensorParallelOverlap);
-  readShare(map, "transfer_overlap", &stack->transferOverlap);
+  readShare(map, "gradient_exposed", &stack->gradientExposed);
+  readShare(map, "gather_exposed", &stack->gatherExposed);
+  readShare(map, "tensor_parallel_exposed", &stack->tensorParallelExposed);
+  readShare(map, "transfer_exposed", &stack->transferExposed);
   readNotNegative(map, "host_launch", &stack->hostLaunch);
+  readPositive(map, "host_backward", &stack->hostBackward);
+  readNotNegative(map, "host_microbatch", &stack->hostMicrobatch);
   readNotNegative(map, "host_step", &stack->hostStep);
   readShare(map, "slowdown_per_doubling", &stack->slowdownPerDoubling);
   readNotNegative(map, "reserve", &stack->reserve);

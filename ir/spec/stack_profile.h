@@ -38,12 +38,17 @@ struct StackDescription {
   double optimizerTraffic = 30;  // bytes that a step moves per parameter: scaling, norm, update
   double lossBytes = 50;         // that the loss moves per logit, forward and backward
 
-  double gradientOverlap = 0;        // of the gradient reduction, behind the backward
-  double gatherOverlap = 0;          // of the parameter gathering, behind the forward
-  double tensorParallelOverlap = 0;  // of the collectives within layers
-  double transferOverlap = 0;        // of the transfers between stages
+  // Communication that runs beside computation still slows it down (shared memory bandwidth and
+  // multiprocessors, waits): the share of its time that is felt even if all of it is hidden. 1: the
+  // software does not overlap it.
+  double gradientExposed = 1;        // reduction of gradients, beside the backward
+  double gatherExposed = 1;          // gathering of parameters, beside forward and backward
+  double tensorParallelExposed = 1;  // collectives within a layer, beside its products
+  double transferExposed = 1;        // transfers between stages
 
   Seconds hostLaunch;              // of the CPU, per kernel: what bounds small kernels
+  double hostBackward = 1;         // the same of a backward kernel, relative to a forward one
+  Seconds hostMicrobatch;          // of the CPU, once per microbatch and stage
   Seconds hostStep;                // of the CPU, once per step
   double slowdownPerDoubling = 0;  // share of the step, per doubling of the nodes
 

@@ -5,7 +5,7 @@
 
 #include "ir/plan/plan.h"
 
-namespace trireme::planner {
+namespace trireme::cost {
 
 // Largest number of activations of each chunk alive at once on pipeline rank `rank`; equal to
 // schedule::peakLive of the generated schedule. p stages, v chunks, m microbatches.
@@ -23,4 +23,4 @@ namespace trireme::planner {
 std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
                                int64_t numMicrobatches, int64_t rank);
 
-}  // namespace trireme::planner
+}  // namespace trireme::cost

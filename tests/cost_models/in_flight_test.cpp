@@ -1,4 +1,4 @@
-#include "planner/in_flight.h"
+#include "cost_models/in_flight.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-#include "planner/in_flight.h"
+#include "cost_models/in_flight.h"
 
 #include <algorithm>
 
-namespace trireme::planner {
+namespace trireme::cost {
 namespace {
 
 // Of the first k tasks of one direction, those of the chunk that is `position`-th in its order.
@@ -44,4 +44,4 @@ std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t 
   return {};
 }
 
-}  // namespace trireme::planner
+}  // namespace trireme::cost

@@ -1,0 +1,120 @@
+#include "cost_models/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost_models/compute.h"
+#include "cost_models/gemm.h"
+
+namespace trireme::cost {
+namespace {
+
+constexpr double kCausalShare = 0.5;
+constexpr double kBackwardProducts = 5.0 / 2;  // q k^T again and four gradients, for two forward
+constexpr double kBlock = 128;                 // queries and keys of a block of a fused kernel
+constexpr double kManyWaves = 8;               // of which the last, partly filled one is not felt
+
+double asDouble(int64_t n) { return static_cast<double>(n); }
+
+struct Scores {
+  int64_t heads = 1;  // of all sequences of a microbatch, on this rank
+  int64_t queries = 1, keys = 1, headSize = 1;
+  double element = 2;  // bytes
+  FlopsPerSecond peak;
+
+  double elements() const { return asDouble(heads) * asDouble(queries) * asDouble(keys); }
+};
+
+Scores scoresOf(const spec::ModelSpec& model, const plan::Plan& plan,
+                const spec::DeviceSpec& device) {
+  const DType dtype = spec::computeDType(plan.training.precision);
+  Scores s;
+  s.heads = plan.microbatchSize * model.numHeads / plan.tp;
+  s.keys = plan.training.sequenceLength;
+  s.queries = s.keys / plan.cp;
+  s.headSize = model.headSize;
+  s.element = asDouble(byteSize(dtype));
+  s.peak = matmulPeak(device, dtype);
+  return s;
+}
+
+// How much longer a kernel takes because its last wave of blocks is not full.
+double waveLoss(const Scores& s, const spec::DeviceSpec& device) {
+  if (device.multiprocessors == 0) return 1;
+  const double waves = asDouble(s.heads) * asDouble(s.queries) / kBlock /
+                       asDouble(device.multiprocessors);
+  return waves < kManyWaves ? std::max(1.0, std::ceil(waves) / waves) : 1;
+}
+
+AttentionTime flashTime(const Scores& s, const spec::ModelSpec& model,
+                        const spec::DeviceSpec& device, Direction direction) {
+  const bool forward = direction == Direction::kForward;
+  const double diagonal = 1 + kBlock / asDouble(s.keys);
+  const Flops flops(4 * s.elements() * asDouble(s.headSize) * kCausalShare * diagonal *
+                    (forward ? 1 : kBackwardProducts));
+  const double reached = forward || device.attentionBackwardEfficiency == 0
+                             ? device.attentionEfficiency
+                             : device.attentionBackwardEfficiency;
+  const double queryShare = 1 + asDouble(model.numKvHeads) / asDouble(model.numHeads);
+  const Bytes moved(2 * asDouble(s.heads) * asDouble(s.queries) * asDouble(s.headSize) *
+                    s.element * queryShare * (forward ? 1 : 2));
+  const Seconds products = flops / (s.peak * reached) * waveLoss(s, device);
+  const int64_t kernels = forward ? 1 : 2;
+  return {std::max(products + device.launchOverhead, streamTime(moved, device)), kernels};
+}
+
+// One batch of products per head, [rows, inner] x [inner, cols].
+Seconds batched(const Scores& s, int64_t rows, int64_t cols, int64_t inner,
+                const spec::DeviceSpec& device) {
+  return productTime({rows, cols, inner, s.heads, s.element, s.element}, s.peak, device,
+                     device.batchedMatmulEfficiency);
+}
+
+AttentionTime unfusedTime(const Scores& s, bool fusedSoftmax, bool dropout,
+                          const spec::DeviceSpec& device, Direction direction) {
+  AttentionTime time;
+  const auto products = [&](int64_t rows, int64_t cols, int64_t inner, int64_t times) {
+    time.device += batched(s, rows, cols, inner, device) * asDouble(times);
+    time.numKernels += times;
+  };
+  const auto pass = [&](double bytesPerScore) {
+    time.device += streamTime(Bytes(bytesPerScore * s.elements()), device);
+    ++time.numKernels;
+  };
+  const double e = s.element;
+  if (direction == Direction::kForward) {
+    products(s.queries, s.keys, s.headSize, 1);
+    products(s.queries, s.headSize, s.keys, 1);
+    pass(2 * e);
+    if (!fusedSoftmax) pass(2 * e + 1);
+  } else {
+    products(s.queries, s.keys, s.headSize, 1);
+    products(s.queries, s.headSize, s.keys, 1);
+    products(s.keys, s.headSize, s.queries, 2);
+    pass(3 * e);
+    if (!fusedSoftmax) pass(2 * e);
+  }
+  if (dropout) pass(2 * e + 1);
+  return time;
+}
+
+}  // namespace
+
+AttentionTime attentionTime(const spec::ModelSpec& model, const plan::Plan& plan,
+                            const spec::DeviceSpec& device, const spec::StackDescription& stack,
+                            Direction direction) {
+  const Scores s = scoresOf(model, plan, device);
+  if (stack.attention == spec::AttentionKind::kFlash)
+    return flashTime(s, model, device, direction);
+  return unfusedTime(s, stack.attention == spec::AttentionKind::kFusedSoftmax,
+                     plan.training.attentionDropout > 0, device, direction);
+}
+
+double keyValueBytes(const spec::ModelSpec& model, const plan::Plan& plan) {
+  const double element = asDouble(byteSize(spec::computeDType(plan.training.precision)));
+  return 2 * element *
+         asDouble(plan.microbatchSize * plan.training.sequenceLength * model.headSize) *
+         asDouble(model.numKvHeads) / asDouble(plan.tp);
+}
+
+}  // namespace trireme::cost

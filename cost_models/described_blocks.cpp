@@ -1,0 +1,337 @@
+#include "cost_models/described_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost_models/attention.h"
+#include "cost_models/collectives.h"
+#include "cost_models/compute.h"
+#include "cost_models/gemm.h"
+
+namespace trireme::cost {
+namespace {
+
+using spec::CollectiveKind;
+using spec::GradientAccumulation;
+
+double asDouble(int64_t n) { return static_cast<double>(n); }
+
+// What all kernels of a program have in common.
+struct Setting {
+  const spec::ModelSpec& model;
+  const plan::Plan& plan;
+  const spec::ClusterSpec& cluster;
+  const spec::StackDescription& stack;
+  Levels tensor, context;
+  double element = 2;         // bytes of an activation
+  MathFormat linear, others;  // of the products of linear layers, and of all others
+  int64_t tokens = 0;         // of a microbatch on one rank
+  int64_t normTokens = 0;     // of them in norms and residual sums
+  bool dropout = false;
+
+  int64_t shared(int64_t width) const { return width / plan.tp; }
+};
+
+Setting settingOf(const spec::ModelSpec& model, const plan::Plan& plan,
+                  const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
+  const spec::Precision precision = plan.training.precision;
+  Setting s{model, plan, cluster, stack, levelsOf(tensorGroup(plan), cluster),
+            levelsOf(contextGroup(plan), cluster)};
+  s.element = asDouble(byteSize(spec::computeDType(precision)));
+  s.linear = spec::linearFormat(precision);
+  s.others = *mathFormatOf(spec::computeDType(precision));
+  s.tokens = plan.microbatchSize * plan.training.sequenceLength / plan.cp;
+  s.normTokens = plan.sequenceParallel ? s.tokens / plan.tp : s.tokens;
+  s.dropout = plan.training.residualDropout > 0;
+  return s;
+}
+
+// Adds up the kernels of a pass as they are named.
+class Pass {
+ public:
+  Pass(const Setting& setting, Direction direction)
+      : s_(setting),
+        launch_(setting.stack.hostLaunch *
+                (direction == Direction::kForward ? 1 : setting.stack.hostBackward)) {}
+
+  void product(ProductShape shape, MathFormat format) {
+    shape.factorBytes = format == MathFormat::kF8 ? 1 : s_.element;
+    lastProduct_ = productTime(shape, s_.cluster.device.peak(format)->rate, s_.cluster.device);
+    cost_.products += lastProduct_;
+    launch(1);
+  }
+  void stream(double bytes) {
+    cost_.streams += streamTime(Bytes(bytes), s_.cluster.device);
+    launch(1);
+  }
+  void attention(const AttentionTime& time) {
+    cost_.attention += time.device;
+    launch(time.numKernels);
+  }
+  void tensorParallel(CollectiveKind kind, double bytes) {
+    if (s_.plan.tp == 1) return;
+    cost_.tensorParallel +=
+        exposedTime(collectiveTime(kind, Bytes(bytes), s_.tensor), lastProduct_,
+                    s_.stack.tensorParallelExposed);
+    launch(1);
+  }
+  void contextParallel(double bytes) {
+    if (s_.plan.cp == 1) return;
+    cost_.contextParallel += collectiveTime(CollectiveKind::kAllGather, Bytes(bytes), s_.context);
+    launch(s_.plan.cp - 1);
+  }
+  const PassCost& cost() const { return cost_; }
+
+ private:
+  void launch(int64_t kernels) { cost_.host += launch_ * asDouble(kernels); }
+
+  const Setting& s_;
+  const Seconds launch_;  // of one kernel
+  PassCost cost_;
+  Seconds lastProduct_;  // what a collective beside it may hide behind
+};
+
+// A linear layer out <- in, widths on this rank.
+struct Linear {
+  int64_t in, out;
+  MathFormat format;
+};
+
+void linearForward(Pass& pass, const Setting& s, const Linear& layer) {
+  pass.product({s.tokens, layer.out, layer.in, 1, 0, s.element}, layer.format);
+}
+
+void linearBackward(Pass& pass, const Setting& s, const Linear& layer) {
+  pass.product({s.tokens, layer.in, layer.out, 1, 0, s.element}, layer.format);
+  ProductShape weights{layer.in, layer.out, s.tokens, 1, 0, s.element};
+  const double elements = asDouble(layer.in) * asDouble(layer.out);
+  switch (s.stack.gradientAccumulation) {
+    case GradientAccumulation::kFusedF32:
+      weights.resultBytes = 4;
+      weights.accumulates = true;
+      return pass.product(weights, layer.format);
+    case GradientAccumulation::kSeparateF32:  // reads the product and the sum, writes the sum
+      pass.product(weights, layer.format);
+      return pass.stream(elements * (s.element + 4 + 4));
+    case GradientAccumulation::kSeparateLow:
+      pass.product(weights, layer.format);
+      return pass.stream(elements * 3 * s.element);
+  }
+}
+
+// What the sums of a layer's outputs over tp ranks cost, forward and backward.
+void reduceOutput(Pass& pass, const Setting& s, double bytes) {
+  if (!s.plan.sequenceParallel) return pass.tensorParallel(CollectiveKind::kAllReduce, bytes);
+  pass.tensorParallel(CollectiveKind::kReduceScatter, bytes);
+}
+void gatherInput(Pass& pass, const Setting& s, double bytes) {
+  if (s.plan.sequenceParallel) pass.tensorParallel(CollectiveKind::kAllGather, bytes);
+}
+
+// Linear layers of a transformer layer, in order.
+struct LayerShape {
+  Linear queryKeyValue, output, up, down;
+  int64_t activationWidth;  // in and out of the activation: up.out and down.in
+};
+
+LayerShape layerShape(const Setting& s) {
+  const spec::ModelSpec& m = s.model;
+  const bool gated = m.activation == spec::ActivationKind::kSwiGlu;
+  const int64_t heads = s.shared(m.numHeads * m.headSize);
+  const int64_t ffn = s.shared(m.ffnSize);
+  const int64_t qkv = heads + 2 * s.shared(m.numKvHeads * m.headSize);
+  return {{m.hiddenSize, qkv, s.linear},
+          {heads, m.hiddenSize, s.linear},
+          {m.hiddenSize, gated ? 2 * ffn : ffn, s.linear},
+          {ffn, m.hiddenSize, s.linear},
+          (gated ? 2 * ffn : ffn) + ffn};
+}
+
+// Bytes per element of a pass over the residual stream: what is read and written.
+double normForward(const Setting& s) { return 2 * s.element; }
+double sumForward(const Setting& s) { return 3 * s.element + (s.dropout ? 1 : 0); }
+double normBackward(const Setting& s) { return 5 * s.element; }
+double sumBackward(const Setting& s) { return 3 * s.element; }
+double dropoutBackward(const Setting& s) { return 2 * s.element + 1; }
+
+PassCost layerForward(const Setting& s) {
+  Pass pass(s, Direction::kForward);
+  const LayerShape layer = layerShape(s);
+  const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
+  const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
+  pass.stream(normForward(s) * residual);
+  gatherInput(pass, s, whole);
+  linearForward(pass, s, layer.queryKeyValue);
+  const double qkv = asDouble(s.tokens) * asDouble(layer.queryKeyValue.out);
+  if (s.model.position == spec::PositionKind::kRotary) pass.stream(2 * s.element * qkv);
+  pass.contextParallel(keyValueBytes(s.model, s.plan));
+  pass.attention(attentionTime(s.model, s.plan, s.cluster.device, s.stack, Direction::kForward));
+  linearForward(pass, s, layer.output);
+  reduceOutput(pass, s, whole);
+  pass.stream(sumForward(s) * residual);
+  pass.stream(normForward(s) * residual);
+  gatherInput(pass, s, whole);
+  linearForward(pass, s, layer.up);
+  pass.stream(s.element * asDouble(s.tokens) * asDouble(layer.activationWidth));
+  linearForward(pass, s, layer.down);
+  reduceOutput(pass, s, whole);
+  pass.stream(sumForward(s) * residual);
+  return pass.cost();
+}
+
+PassCost layerBackward(const Setting& s) {
+  Pass pass(s, Direction::kBackward);
+  const LayerShape layer = layerShape(s);
+  const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
+  const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
+  for (const Linear& linear : {layer.down, layer.up, layer.output, layer.queryKeyValue}) {
+    linearBackward(pass, s, linear);
+    if (s.model.linearBias) pass.stream(s.element * asDouble(s.tokens) * asDouble(linear.out));
+  }
+  pass.stream(s.element * asDouble(s.tokens) *
+              asDouble(layer.activationWidth + layer.up.out));
+  for (int norm = 0; norm < 2; ++norm) {
+    pass.stream(normBackward(s) * residual);
+    pass.stream(sumBackward(s) * residual);
+    if (s.dropout) pass.stream(dropoutBackward(s) * residual);
+    // Of what a column-parallel layer and its input's gradient need.
+    if (s.plan.sequenceParallel) {
+      gatherInput(pass, s, whole);
+      gatherInput(pass, s, whole);
+    }
+    reduceOutput(pass, s, whole);
+  }
+  if (s.model.position == spec::PositionKind::kRotary)
+    pass.stream(2 * s.element * asDouble(s.tokens) * asDouble(layer.queryKeyValue.out));
+  pass.contextParallel(2 * keyValueBytes(s.model, s.plan));
+  pass.attention(attentionTime(s.model, s.plan, s.cluster.device, s.stack, Direction::kBackward));
+  return pass.cost();
+}
+
+PassCost embeddingForward(const Setting& s) {
+  Pass pass(s, Direction::kForward);
+  const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
+  pass.stream(2 * whole);  // rows of the table
+  if (s.model.position == spec::PositionKind::kLearned) pass.stream(3 * whole);
+  reduceOutput(pass, s, whole);
+  if (s.dropout)
+    pass.stream(dropoutBackward(s) * asDouble(s.normTokens) * asDouble(s.model.hiddenSize));
+  return pass.cost();
+}
+
+// The table's gradient: cleared and added up, as large as the table.
+PassCost embeddingBackward(const Setting& s) {
+  Pass pass(s, Direction::kBackward);
+  const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
+  if (s.dropout)
+    pass.stream(dropoutBackward(s) * asDouble(s.normTokens) * asDouble(s.model.hiddenSize));
+  gatherInput(pass, s, whole);
+  pass.stream(4 * whole);
+  const double table = asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) *
+                       asDouble(s.model.hiddenSize);
+  const double state = s.stack.gradientAccumulation == GradientAccumulation::kSeparateLow
+                           ? s.element
+                           : 4;
+  pass.stream(table * (s.element + 2 * state));
+  return pass.cost();
+}
+
+// The loss reads and writes logits several times, in six kernels forward and four backward.
+constexpr int kLossForwardKernels = 6, kLossBackwardKernels = 4;
+constexpr double kLossForwardShare = 0.6;
+
+PassCost headForward(const Setting& s) {
+  Pass pass(s, Direction::kForward);
+  const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
+  const int64_t vocab = plan::paddedVocab(s.plan, s.model) / s.plan.tp;
+  pass.stream(normForward(s) * residual);
+  gatherInput(pass, s, asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element);
+  linearForward(pass, s, {s.model.hiddenSize, vocab, s.others});
+  const double lossBytes = s.stack.lossBytes * asDouble(s.tokens) * asDouble(vocab);
+  for (int i = 0; i < kLossForwardKernels; ++i)
+    pass.stream(lossBytes * kLossForwardShare / kLossForwardKernels);
+  for (int i = 0; i < 3; ++i)  // maximum, target, sum of exponentials
+    pass.tensorParallel(CollectiveKind::kAllReduce, 4 * asDouble(s.tokens));
+  return pass.cost();
+}
+
+PassCost headBackward(const Setting& s) {
+  Pass pass(s, Direction::kBackward);
+  const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
+  const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
+  const int64_t vocab = plan::paddedVocab(s.plan, s.model) / s.plan.tp;
+  const double lossBytes = s.stack.lossBytes * asDouble(s.tokens) * asDouble(vocab);
+  for (int i = 0; i < kLossBackwardKernels; ++i)
+    pass.stream(lossBytes * (1 - kLossForwardShare) / kLossBackwardKernels);
+  linearBackward(pass, s, {s.model.hiddenSize, vocab, s.others});
+  gatherInput(pass, s, whole);
+  reduceOutput(pass, s, whole);
+  pass.stream(normBackward(s) * residual);
+  return pass.cost();
+}
+
+// Of a layer on one rank: matrices divided by tp, biases and norms as Megatron does.
+double layerParameters(const spec::ModelSpec& m, int64_t tp) {
+  const double h = asDouble(m.hiddenSize), t = asDouble(tp);
+  const double heads = asDouble(m.numHeads * m.headSize), kv = asDouble(m.numKvHeads * m.headSize);
+  const double ups = m.activation == spec::ActivationKind::kSwiGlu ? 2 : 1;
+  const double ffn = asDouble(m.ffnSize);
+  double parameters = (h * (heads + 2 * kv) + heads * h + (ups + 1) * h * ffn) / t;
+  if (m.qkvBias) parameters += (heads + 2 * kv) / t;
+  if (m.linearBias) parameters += ups * ffn / t + 2 * h;
+  return parameters + 2 * h * (m.norm == spec::NormKind::kLayerNorm ? 2 : 1);
+}
+
+}  // namespace
+
+PassCost& PassCost::operator+=(const PassCost& other) {
+  products += other.products;
+  attention += other.attention;
+  streams += other.streams;
+  tensorParallel += other.tensorParallel;
+  contextParallel += other.contextParallel;
+  host += other.host;
+  return *this;
+}
+
+PassCost PassCost::operator*(double factor) const {
+  return {products * factor,       attention * factor,       streams * factor,
+          tensorParallel * factor, contextParallel * factor, host * factor};
+}
+
+GroupShape tensorGroup(const plan::Plan& plan) { return {{plan.tp, 1}}; }
+GroupShape contextGroup(const plan::Plan& plan) { return {{plan.cp, plan.tp}}; }
+GroupShape dataGroup(const plan::Plan& plan) { return {{plan.cp * plan.dp(), plan.tp}}; }
+GroupShape shardGroup(const plan::Plan& plan) { return {{plan.cp * plan.dpShard, plan.tp}}; }
+GroupShape replicaGroup(const plan::Plan& plan) {
+  return {{plan.dpReplicate, plan.tp * plan.cp * plan.dpShard}};
+}
+GroupShape embeddingGroup(const plan::Plan& plan) {
+  if (plan.pp == 1) return {{1, 1}};
+  return {{2, plan.tp * plan.cp * plan.dp() * (plan.pp - 1)}};
+}
+
+DescribedBlocks describeBlocks(const spec::ModelSpec& model, const plan::Plan& plan,
+                               const spec::ClusterSpec& cluster,
+                               const spec::StackDescription& stack) {
+  const Setting s = settingOf(model, plan, cluster, stack);
+  DescribedBlocks blocks;
+  blocks.layer = {layerForward(s), layerBackward(s), {}, layerParameters(model, plan.tp)};
+  if (plan.recompute == plan::Recompute::kFull) blocks.layer.recomputed = blocks.layer.forward;
+  if (plan.recompute == plan::Recompute::kSelective) {
+    Pass pass(s, Direction::kForward);
+    pass.attention(attentionTime(model, plan, cluster.device, stack, Direction::kForward));
+    blocks.layer.recomputed = pass.cost();
+  }
+  const double table = asDouble(plan::paddedVocab(plan, model) / plan.tp * model.hiddenSize);
+  const double positions = model.position == spec::PositionKind::kLearned
+                               ? asDouble(model.maxSequence * model.hiddenSize)
+                               : 0;
+  const double norm =
+      asDouble(model.hiddenSize) * (model.norm == spec::NormKind::kLayerNorm ? 2 : 1);
+  blocks.embedding = {embeddingForward(s), embeddingBackward(s), {}, table + positions};
+  blocks.head = {headForward(s), headBackward(s), {}, table + norm};
+  return blocks;
+}
+
+}  // namespace trireme::cost

@@ -1,0 +1,271 @@
+#include "cost_models/described_estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost_models/collectives.h"
+#include "cost_models/compute.h"
+#include "cost_models/described_memory.h"
+#include "cost_models/formulas.h"
+#include "cost_models/gemm.h"
+
+namespace trireme::cost {
+namespace {
+
+using spec::CollectiveKind;
+
+double asDouble(int64_t n) { return static_cast<double>(n); }
+
+struct Setting {
+  const DescribedBlocks& blocks;
+  const spec::ModelSpec& model;
+  const plan::Plan& plan;
+  const spec::ClusterSpec& cluster;
+  const spec::StackDescription& stack;
+};
+
+// One chunk of a stage: what its passes cost, by kind.
+struct ChunkCost {
+  PassCost forward, backward, recomputed;
+  Seconds parameterTraffic;  // of sharded parameters, that nothing hides: forward and backward
+};
+
+struct StageDescription {
+  std::vector<ChunkCost> chunks;
+  double layers = 0, parameters = 0;
+  StageTimes times;
+};
+
+Seconds passTime(const PassCost& cost) { return std::max(cost.device(), cost.host); }
+
+// Of a layer's parameters that are gathered and gradients that are reduced, and of what other
+// blocks have, which have no neighbour to hide behind.
+struct ShardedTraffic {
+  Seconds layerForward, layerBackward, embedding, head;
+};
+
+ShardedTraffic shardedTraffic(const Setting& s) {
+  if (s.plan.stateSharding != plan::StateSharding::kParameters) return {};
+  const Levels levels = levelsOf(shardGroup(s.plan), s.cluster);
+  const auto gather = [&](double parameters) {
+    return collectiveTime(CollectiveKind::kAllGather,
+                          Bytes(s.stack.gatheredParameterBytes * parameters), levels);
+  };
+  const auto reduce = [&](double parameters) {
+    return collectiveTime(CollectiveKind::kReduceScatter,
+                          Bytes(s.stack.reducedGradientBytes * parameters), levels);
+  };
+  const BlockCost& layer = s.blocks.layer;
+  const Seconds gathered = gather(layer.parameters), reduced = reduce(layer.parameters);
+  PassCost back = layer.backward;
+  back += layer.recomputed;
+  const auto alone = [&](const BlockCost& block) {
+    return gather(block.parameters) + reduce(block.parameters);
+  };
+  return {exposedTime(gathered, passTime(layer.forward), s.stack.gatherExposed),
+          exposedTime(gathered + reduced, passTime(back), s.stack.gatherExposed),
+          alone(s.blocks.embedding), alone(s.blocks.head)};
+}
+
+// Layers of the chunk that are recomputed.
+double recomputedLayers(const plan::Plan& plan, double layers) {
+  if (plan.recompute == plan::Recompute::kFull && plan.recomputeLayers > 0)
+    return std::min(layers, asDouble(plan.recomputeLayers));
+  return layers;
+}
+
+ChunkCost chunkCost(const Setting& s, const ShardedTraffic& traffic, double layers, bool first,
+                    bool last) {
+  ChunkCost chunk;
+  chunk.forward = s.blocks.layer.forward * layers;
+  chunk.backward = s.blocks.layer.backward * layers;
+  chunk.recomputed = s.blocks.layer.recomputed * recomputedLayers(s.plan, layers);
+  chunk.parameterTraffic = (traffic.layerForward + traffic.layerBackward) * layers;
+  if (first) {
+    chunk.forward += s.blocks.embedding.forward;
+    chunk.backward += s.blocks.embedding.backward;
+    chunk.parameterTraffic += traffic.embedding;
+  }
+  if (last) {
+    chunk.forward += s.blocks.head.forward;
+    chunk.backward += s.blocks.head.backward;
+    chunk.parameterTraffic += traffic.head;
+  }
+  return chunk;
+}
+
+StageDescription describeStage(const Setting& s, const ShardedTraffic& traffic, size_t rank) {
+  const size_t last = s.plan.layers.size() - 1;
+  StageDescription stage;
+  const std::vector<plan::LayerRange>& ranges = s.plan.layers[rank];
+  for (size_t c = 0; c < ranges.size(); ++c) {
+    const double layers = asDouble(ranges[c].count);
+    const bool isFirst = rank == 0 && c == 0, isLast = rank == last && c + 1 == ranges.size();
+    const ChunkCost chunk = chunkCost(s, traffic, layers, isFirst, isLast);
+    PassCost backward = chunk.backward;
+    backward += chunk.recomputed;
+    stage.chunks.push_back(chunk);
+    stage.layers += layers;
+    stage.times.forward.push_back(passTime(chunk.forward) + s.stack.hostMicrobatch / 2);
+    stage.times.backward.push_back(passTime(backward) + chunk.parameterTraffic +
+                                   s.stack.hostMicrobatch / 2);
+  }
+  stage.parameters = parametersOfStage(s.blocks, s.model, s.plan, rank);
+  return stage;
+}
+
+// One activation to the next stage.
+Seconds hopTime(const Setting& s) {
+  if (s.plan.pp == 1) return {};
+  const double element =
+      asDouble(byteSize(spec::computeDType(s.plan.training.precision)));
+  const Bytes border(element * asDouble(s.plan.microbatchSize * s.plan.training.sequenceLength /
+                                        s.plan.cp * s.model.hiddenSize));
+  const bool divided = s.plan.sequenceParallel || s.plan.scatterGather;
+  Seconds time = sendTime(divided ? border / asDouble(s.plan.tp) : border,
+                          stageLink(s.plan, s.cluster));
+  if (s.plan.scatterGather)
+    time += collectiveTime(CollectiveKind::kAllGather, border,
+                           levelsOf(tensorGroup(s.plan), s.cluster));
+  return time * s.stack.transferExposed;
+}
+
+// What a stage does once per step.
+struct StepPart {
+  Seconds dataParallel, synchronisation, optimizer;
+  Seconds total() const { return dataParallel + synchronisation + optimizer; }
+};
+
+// Of gradients that are reduced and parameters that are gathered once per step. They come in as
+// many pieces as there are layers or, with virtual stages, chunks; the last one stands alone.
+Seconds onceExposed(const Setting& s, const StageDescription& stage) {
+  const plan::Plan& plan = s.plan;
+  const double pieces =
+      plan.virtualStages > 1 ? asDouble(plan.virtualStages) : std::max(1.0, stage.layers);
+  Seconds forward, backward;
+  for (const Seconds time : stage.times.forward) forward += time;
+  for (const Seconds time : stage.times.backward) backward += time;
+  const auto felt = [&](Seconds time, Seconds beside, double exposed) {
+    return exposed >= 1 ? time
+                        : std::min(time, exposedTime(time, beside, exposed) + time / pieces);
+  };
+  const Levels shards = levelsOf(shardGroup(plan), s.cluster);
+  const Levels replicas = levelsOf(replicaGroup(plan), s.cluster);
+  const Bytes gradients(s.stack.reducedGradientBytes * stage.parameters);
+  if (plan.stateSharding == plan::StateSharding::kNone)
+    return felt(collectiveTime(CollectiveKind::kAllReduce, gradients,
+                               levelsOf(dataGroup(plan), s.cluster)),
+                backward, s.stack.gradientExposed);
+  const double shardCount = asDouble(plan.stateShards());
+  Seconds total = felt(
+      collectiveTime(CollectiveKind::kAllReduce, gradients / shardCount, replicas), backward,
+      s.stack.gradientExposed);
+  if (plan.stateSharding == plan::StateSharding::kParameters) return total;
+  total += felt(collectiveTime(CollectiveKind::kReduceScatter, gradients, shards), backward,
+                s.stack.gradientExposed);
+  const Bytes parameters(s.stack.gatheredParameterBytes * stage.parameters);
+  return total + felt(collectiveTime(CollectiveKind::kAllGather, parameters, shards), forward,
+                      s.stack.gatherExposed);
+}
+
+StepPart stepPart(const Setting& s, const StageDescription& stage, bool holdsTied) {
+  StepPart part;
+  part.dataParallel = onceExposed(s, stage);
+  const double owned = stage.parameters / asDouble(s.plan.stateShards());
+  part.optimizer =
+      streamTime(Bytes(owned * s.stack.optimizerTraffic), s.cluster.device) + s.stack.hostStep;
+  if (holdsTied) {
+    const double table = asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) *
+                         asDouble(s.model.hiddenSize);
+    part.synchronisation =
+        collectiveTime(CollectiveKind::kAllReduce, Bytes(s.stack.reducedGradientBytes * table),
+                       levelsOf(embeddingGroup(s.plan), s.cluster));
+  }
+  return part;
+}
+
+// All microbatches on one stage. Waiting for the CPU counts where it is felt, as compute.
+Breakdown busyTime(const StageDescription& stage, const Setting& s) {
+  const double microbatches = asDouble(s.plan.numMicrobatches());
+  Breakdown busy;
+  for (size_t c = 0; c < stage.chunks.size(); ++c) {
+    const ChunkCost& chunk = stage.chunks[c];
+    PassCost backward = chunk.backward;
+    backward += chunk.recomputed;
+    const auto communication = [](const PassCost& cost) {
+      return cost.tensorParallel + cost.contextParallel;
+    };
+    busy.tensorParallel += (communication(chunk.forward) + communication(backward)) * microbatches;
+    busy.dataParallel += chunk.parameterTraffic * microbatches;
+    busy.forward += (stage.times.forward[c] - communication(chunk.forward)) * microbatches;
+    busy.backward += (stage.times.backward[c] - communication(backward) - chunk.parameterTraffic) *
+                     microbatches;
+  }
+  return busy;
+}
+
+void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Estimate& result) {
+  Pipeline pipeline;
+  pipeline.schedule = s.plan.schedule;
+  pipeline.numMicrobatches = s.plan.numMicrobatches();
+  pipeline.overlapTransfers = false;
+  size_t busiest = 0;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    pipeline.stages.push_back(stages[i].times);
+    if (stages[i].times.total() > stages[busiest].times.total()) busiest = i;
+  }
+  const Seconds withoutTransfers = pipelineTime(pipeline);
+  pipeline.hop = result.hop = hopTime(s);
+  const Seconds flush = pipelineTime(pipeline);
+
+  StepPart longest;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const bool holdsTied =
+        s.model.tiedEmbeddings && s.plan.pp > 1 && (i == 0 || i + 1 == stages.size());
+    const StepPart part = stepPart(s, stages[i], holdsTied);
+    if (part.total() > longest.total()) longest = part;
+  }
+  Breakdown& b = result.breakdown;
+  b = busyTime(stages[busiest], s);
+  b.pipeline = flush - withoutTransfers;
+  b.bubble = std::max(withoutTransfers - (b.forward + b.backward + b.tensorParallel +
+                                          b.dataParallel),
+                      Seconds(0));
+  b.dataParallel += longest.dataParallel;
+  b.synchronisation = longest.synchronisation;
+  b.optimizer = longest.optimizer;
+  const double nodes = asDouble(s.plan.numRanks()) / asDouble(s.cluster.tiers.front().devices);
+  b.synchronisation +=
+      b.total() * (s.stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes)));
+  result.step = b.total();
+}
+
+}  // namespace
+
+Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                            const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                            const spec::StackDescription& stack) {
+  const Setting s{blocks, model, plan, cluster, stack};
+  const ShardedTraffic traffic = shardedTraffic(s);
+  std::vector<StageDescription> stages;
+  for (size_t rank = 0; rank < plan.layers.size(); ++rank)
+    stages.push_back(describeStage(s, traffic, rank));
+  Estimate result;
+  fillTimes(s, stages, result);
+  result.memory = describedMemory(blocks, model, plan, stack);
+  result.memoryAvailable = cluster.device.memory;
+  fillRates(model, plan, cluster, result);
+  return result;
+}
+
+Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Plan& plan,
+                                   const spec::ClusterSpec& cluster,
+                                   const spec::StackDescription& stack) {
+  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model));
+  return estimateFromBlocks(describeBlocks(model, plan, cluster, stack), model, plan, cluster,
+                            stack);
+}
+
+}  // namespace trireme::cost

@@ -1,0 +1,43 @@
+// Time of a step of a program that Trireme does not make, in closed form.
+#pragma once
+#include <vector>
+
+#include "cost_models/described_blocks.h"
+#include "cost_models/estimate.h"
+#include "ir/plan/plan.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/model_spec.h"
+#include "ir/spec/stack_profile.h"
+
+namespace trireme::cost {
+
+// estimate() for a stack with a description.
+//
+// A pass of a stage takes the longer of its kernels and of launching them. Of communication that
+// takes c beside work that takes w, exposedTime(c, w, e) is felt.
+//
+//   step = (pipelineTime + reduction of gradients + gathering of parameters + tied embeddings
+//           + optimizer + hostStep) (1 + slowdownPerDoubling log2(nodes))
+//
+// State sharding, with P parameters on a rank and n ranks that share them:
+//   none        all-reduce of gradients, beside the backward of the last microbatch
+//   optimizer   reduce-scatter of gradients, and all-gather of parameters beside the forward of the
+//   (gradients) first microbatch; the optimizer works on P / n
+//   parameters  for every microbatch each layer's parameters are gathered before its forward and
+//               its backward, and its gradients are reduced after it, all beside the neighbouring
+//               layer; embedding and head stand alone
+// Gradients of the last layer (or, with virtual stages, of the last chunk) have nothing to hide
+// behind.
+//
+// Errors: those of estimate().
+Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Plan& plan,
+                                   const spec::ClusterSpec& cluster,
+                                   const spec::StackDescription& stack);
+
+// The same with blocks at hand, which depend on tp, cp, microbatch, recompute and sequence parallel
+// alone. The plan must be legal and the cluster checked.
+Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                            const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                            const spec::StackDescription& stack);
+
+}  // namespace trireme::cost

@@ -1,0 +1,144 @@
+#include "cost_models/described_memory.h"
+
+#include <algorithm>
+
+#include "cost_models/in_flight.h"
+
+namespace trireme::cost {
+namespace {
+
+double asDouble(int64_t n) { return static_cast<double>(n); }
+
+double elementBytes(const plan::Plan& plan) {
+  return asDouble(byteSize(spec::computeDType(plan.training.precision)));
+}
+
+double tokensOf(const plan::Plan& plan) {
+  return asDouble(plan.microbatchSize * plan.training.sequenceLength) / asDouble(plan.cp);
+}
+
+// One residual stream.
+double borderBytes(const spec::ModelSpec& model, const plan::Plan& plan) {
+  const double shared = plan.sequenceParallel ? asDouble(plan.tp) : 1;
+  return tokensOf(plan) * asDouble(model.hiddenSize) * elementBytes(plan) / shared;
+}
+
+double scoreBytes(const spec::ModelSpec& model, const plan::Plan& plan) {
+  const double e = elementBytes(plan);
+  const double perScore = plan.training.attentionDropout > 0 ? 2 * e + 1 : e;
+  return tokensOf(plan) * asDouble(plan.training.sequenceLength) * asDouble(model.numHeads) /
+         asDouble(plan.tp) * perScore;
+}
+
+// A layer in full, without recomputation.
+double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
+                  const spec::StackDescription& stack, bool keepsScores) {
+  const double e = elementBytes(plan), t = asDouble(plan.tp), tokens = tokensOf(plan);
+  const double heads = asDouble(m.numHeads * m.headSize);
+  const double kv = asDouble(m.numKvHeads * m.headSize);
+  const bool gated = m.activation == spec::ActivationKind::kSwiGlu;
+  const double widths = heads + 2 * kv + heads + (gated ? 3 : 2) * asDouble(m.ffnSize);
+  const double masks = plan.training.residualDropout > 0 ? 2 / e : 0;
+  double bytes = tokens * widths * e / t + (4 + masks) * borderBytes(m, plan);
+  if (keepsScores && stack.attention != spec::AttentionKind::kFlash)
+    bytes += scoreBytes(m, plan);
+  return bytes;
+}
+
+double inFlightLayers(const plan::Plan& plan, size_t stage) {
+  const std::vector<int64_t> slots =
+      peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(),
+                static_cast<int64_t>(stage));
+  double layers = 0;
+  for (size_t c = 0; c < slots.size(); ++c)
+    layers += asDouble(slots[c] * plan.layers[stage][c].count);
+  return layers;
+}
+
+// Those that keep only their input.
+double inFlightRecomputed(const plan::Plan& plan, size_t stage) {
+  if (plan.recompute != plan::Recompute::kFull) return 0;
+  const std::vector<int64_t> slots =
+      peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(),
+                static_cast<int64_t>(stage));
+  double layers = 0;
+  for (size_t c = 0; c < slots.size(); ++c) {
+    const int64_t count = plan.layers[stage][c].count;
+    const int64_t recomputed =
+        plan.recomputeLayers > 0 ? std::min(count, plan.recomputeLayers) : count;
+    layers += asDouble(slots[c] * recomputed);
+  }
+  return layers;
+}
+
+double activationBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                       const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
+  const bool selective = plan.recompute == plan::Recompute::kSelective;
+  const double whole = layerBytes(model, plan, stack, !selective);
+  const double recomputed = inFlightRecomputed(plan, stage);
+  double bytes = (inFlightLayers(plan, stage) - recomputed) * whole +
+                 recomputed * borderBytes(model, plan);
+  if (plan.recompute != plan::Recompute::kNone) bytes += layerBytes(model, plan, stack, true);
+  if (stage + 1 == plan.layers.size())
+    bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *
+             (elementBytes(plan) + 2 * 4);
+  if (plan.stateSharding == plan::StateSharding::kParameters)
+    bytes += 2 * blocks.layer.parameters * stack.gatheredParameterBytes +
+             blocks.embedding.parameters * stack.gatheredParameterBytes +
+             blocks.layer.parameters * stack.reducedGradientBytes;
+  return bytes;
+}
+
+MemoryUse stageMemory(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                      const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
+  const double parameters = parametersOfStage(blocks, model, plan, stage);
+  const double shards = asDouble(plan.stateShards());
+  const auto shared = [&](plan::StateSharding from) {
+    return plan.stateSharding >= from ? shards : 1;
+  };
+  const auto whole = [](double bytes) { return static_cast<int64_t>(bytes); };
+  MemoryUse use;
+  use.stage = static_cast<int32_t>(stage);
+  use.arena.parameters =
+      whole(parameters * stack.parameterBytes / shared(plan::StateSharding::kParameters));
+  use.arena.gradients =
+      whole(parameters * stack.gradientBytes / shared(plan::StateSharding::kGradients));
+  use.arena.optimizer =
+      whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
+  use.arena.activations = whole(activationBytes(blocks, model, plan, stack, stage));
+  use.reserve = stack.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
+  return use;
+}
+
+}  // namespace
+
+double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                         const plan::Plan& plan, size_t stage) {
+  double parameters = 0;
+  for (const plan::LayerRange& range : plan.layers[stage])
+    parameters += blocks.layer.parameters * asDouble(range.count);
+  const bool first = stage == 0, last = stage + 1 == plan.layers.size();
+  if (first) parameters += blocks.embedding.parameters;
+  if (last) parameters += blocks.head.parameters;
+  if (first && last && model.tiedEmbeddings)
+    parameters -= asDouble(plan::paddedVocab(plan, model) / plan.tp * model.hiddenSize);
+  return parameters;
+}
+
+Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
+                  const spec::StackDescription& stack) {
+  if (plan.recompute == plan::Recompute::kFull) return Bytes(borderBytes(model, plan));
+  return Bytes(layerBytes(model, plan, stack, plan.recompute == plan::Recompute::kNone));
+}
+
+MemoryUse describedMemory(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                          const plan::Plan& plan, const spec::StackDescription& stack) {
+  MemoryUse largest = stageMemory(blocks, model, plan, stack, 0);
+  for (size_t stage = 1; stage < plan.layers.size(); ++stage) {
+    const MemoryUse use = stageMemory(blocks, model, plan, stack, stage);
+    if (use.total() > largest.total()) largest = use;
+  }
+  return largest;
+}
+
+}  // namespace trireme::cost

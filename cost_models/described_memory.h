@@ -1,0 +1,38 @@
+// Memory of the fullest rank of a program that Trireme does not make.
+#pragma once
+#include "cost_models/described_blocks.h"
+#include "cost_models/memory.h"
+#include "ir/plan/plan.h"
+#include "ir/spec/model_spec.h"
+#include "ir/spec/stack_profile.h"
+
+namespace trireme::cost {
+
+// Parameters of one rank of pipeline rank `stage`: its layers, and the tables that it holds. A table
+// tied over two stages is there twice, one tied within a stage once.
+double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                         const plan::Plan& plan, size_t stage);
+
+// What a layer keeps of one microbatch for its backward, on one rank. Elements of e bytes, T tokens,
+// h hidden, a heads of size d, k of them for keys, f the width of the activation; everything but the
+// residual stream divided by tp, that by tp with sequence parallelism:
+//   GPT     T (8 h + masks 2 h / e) and T (q + 2 kv + a d + 2 f) / tp   (Korthikanti et al. 2022:
+//           34 s b h at e = 2, without scores)
+//   Llama   T (4 h) and T (q + 2 kv + a d + 3 f) / tp
+//   scores  without flash attention b a s^2 / (tp cp) (2 e + 1), e without dropout; not kept with
+//           selective recomputation
+// With full recomputation only the layer's input.
+Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
+                  const spec::StackDescription& stack);
+
+// The largest total over pipeline ranks:
+//   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
+//                                     ranks that share it
+//   activations    microbatches in flight (in_flight.h) x layers x kept; with recomputation one
+//                  layer in full besides; logits of one microbatch on the last stage; with sharded
+//                  parameters those of two layers, gathered
+//   reserve        the description's, and its fragmentation of all the rest
+MemoryUse describedMemory(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                          const plan::Plan& plan, const spec::StackDescription& stack);
+
+}  // namespace trireme::cost
