@@ -40,9 +40,9 @@ Scores scoresOf(const spec::ModelSpec& model, const plan::Plan& plan,
 
 // How much longer a kernel takes because its last wave of blocks is not full.
 double waveLoss(const Scores& s, const spec::DeviceSpec& device) {
-  if (device.multiprocessors == 0) return 1;
-  const double waves = asDouble(s.heads) * asDouble(s.queries) / kBlock /
-                       asDouble(device.multiprocessors);
+  if (device.numMultiprocessors == 0) return 1;
+  const double waves =
+      asDouble(s.heads) * asDouble(s.queries) / kBlock / asDouble(device.numMultiprocessors);
   return waves < kManyWaves ? std::max(1.0, std::ceil(waves) / waves) : 1;
 }
 
@@ -56,8 +56,8 @@ AttentionTime flashTime(const Scores& s, const spec::ModelSpec& model,
                              ? device.attentionEfficiency
                              : device.attentionBackwardEfficiency;
   const double queryShare = 1 + asDouble(model.numKvHeads) / asDouble(model.numHeads);
-  const Bytes moved(2 * asDouble(s.heads) * asDouble(s.queries) * asDouble(s.headSize) *
-                    s.element * queryShare * (forward ? 1 : 2));
+  const Bytes moved(2 * asDouble(s.heads) * asDouble(s.queries) * asDouble(s.headSize) * s.element *
+                    queryShare * (forward ? 1 : 2));
   const Seconds products = flops / (s.peak * reached) * waveLoss(s, device);
   const int64_t kernels = forward ? 1 : 2;
   return {std::max(products + device.launchOverhead, streamTime(moved, device)), kernels};
@@ -104,8 +104,7 @@ AttentionTime attentionTime(const spec::ModelSpec& model, const plan::Plan& plan
                             const spec::DeviceSpec& device, const spec::StackDescription& stack,
                             Direction direction) {
   const Scores s = scoresOf(model, plan, device);
-  if (stack.attention == spec::AttentionKind::kFlash)
-    return flashTime(s, model, device, direction);
+  if (stack.attention == spec::AttentionKind::kFlash) return flashTime(s, model, device, direction);
   return unfusedTime(s, stack.attention == spec::AttentionKind::kFusedSoftmax,
                      plan.training.attentionDropout > 0, device, direction);
 }

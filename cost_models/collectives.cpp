@@ -1,5 +1,8 @@
 #include "cost_models/collectives.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "ir/base/status.h"
 
 namespace trireme::cost {
@@ -12,13 +15,55 @@ Seconds onePassTime(Bytes payload, int64_t n, const Link& link) {
   return (link.latency + chunk) * static_cast<double>(n - 1);
 }
 
-Seconds onePassTime(Bytes payload, const Levels& levels) {
+Seconds latencyOf(const Levels& levels) {
   Seconds total;
-  for (const Level& level : levels) {
-    total += onePassTime(payload, level.size, level.link);
-    payload = payload / static_cast<double>(level.size);
-  }
+  for (const Level& level : levels)
+    total += level.link.latency * static_cast<double>(level.size - 1);
   return total;
+}
+
+Seconds onePassTime(Bytes payload, const Levels& levels) {
+  Seconds slowest;
+  double members = 1;
+  for (const Level& level : levels) {
+    slowest = std::max(slowest, payload / (level.link.bandwidth * members));
+    members *= static_cast<double>(level.size);
+  }
+  return slowest * ((members - 1) / members) + latencyOf(levels);
+}
+
+// Null: none for as many members.
+const spec::CollectiveCurve* curveOf(spec::CollectiveKind kind, const Levels& levels) {
+  if (levels.size() != 1 || levels.front().tier == nullptr) return nullptr;
+  for (const spec::CollectiveCurve& curve : levels.front().tier->curves)
+    if (curve.kind == kind && curve.group == levels.front().size) return &curve;
+  return nullptr;
+}
+
+// Passes over the tensor: what bus bandwidth counts (nccl-tests, PERFORMANCE.md).
+double passesOf(spec::CollectiveKind kind) {
+  return kind == spec::CollectiveKind::kAllReduce ? 2 : 1;
+}
+
+Seconds timeAt(const spec::CollectivePoint& point, const spec::CollectiveCurve& curve) {
+  const double n = static_cast<double>(curve.group);
+  return point.bytes * (passesOf(curve.kind) * (n - 1) / n) / point.busBandwidth;
+}
+
+Seconds interpolated(const spec::CollectiveCurve& curve, Bytes payload, Seconds latency) {
+  const std::vector<spec::CollectivePoint>& points = curve.points;
+  const auto next = std::find_if(points.begin(), points.end(),
+                                 [&](const auto& point) { return point.bytes >= payload; });
+  if (next == points.end()) return timeAt(points.back(), curve) * (payload / points.back().bytes);
+  const Seconds above = timeAt(*next, curve);
+  if (next == points.begin()) {
+    const Seconds least = std::min(latency, above);
+    return least + (above - least) * (payload / next->bytes);
+  }
+  const Seconds below = timeAt(*(next - 1), curve);
+  const double place =
+      std::log(payload / (next - 1)->bytes) / std::log(next->bytes / (next - 1)->bytes);
+  return below * std::pow(above / below, place);
 }
 
 }  // namespace
@@ -43,6 +88,22 @@ Seconds allGatherTime(Bytes payload, const Levels& levels) { return onePassTime(
 
 Seconds allReduceTime(Bytes payload, const Levels& levels) {
   return reduceScatterTime(payload, levels) + allGatherTime(payload, levels);
+}
+
+Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& levels) {
+  using spec::CollectiveKind;
+  if (levels.empty()) return {};
+  const Seconds latency = latencyOf(levels) * passesOf(kind);
+  if (const spec::CollectiveCurve* curve = curveOf(kind, levels))
+    return interpolated(*curve, payload, latency);
+  if (kind == CollectiveKind::kAllReduce) return allReduceTime(payload, levels);
+  if (const spec::CollectiveCurve* curve = curveOf(CollectiveKind::kAllReduce, levels))
+    return interpolated(*curve, payload, latency * 2) / 2;
+  return allGatherTime(payload, levels);
+}
+
+Seconds exposedTime(Seconds time, Seconds work, double share) {
+  return std::max(time * share, time - work);
 }
 
 Seconds sendTime(Bytes payload, const Link& link) {

@@ -22,20 +22,33 @@ Seconds ringReduceScatterTime(Bytes payload, int64_t n, const Link& link);
 Seconds ringAllGatherTime(Bytes payload, int64_t n, const Link& link);
 Seconds ringAllReduceTime(Bytes payload, int64_t n, const Link& link);
 
-// The same over a group that spans several levels: reduce-scatter inside the innermost blocks, then
-// among the blocks on the n_0-th that each member now holds, and so on; all-gather runs back.
+// The same over a group that spans several levels: rings through all members, in which those of a
+// block follow each other, so that a ring enters and leaves every block once, and as many rings as
+// a block has members with links of their own. All links work at once, and the one that carries
+// most for its rate sets the pace:
 //
-//   reduce-scatter(payload) = sum over levels k of ring(payload / (n_0 ... n_{k-1}), n_k, link_k)
-//   all-gather              = reduce-scatter      (the same steps in reverse)
-//   all-reduce              = reduce-scatter + all-gather
+//   pace(payload)  = (n - 1)/n x max over levels k of payload / (N_k x bandwidth_k),
+//                    N_k members below level k, N_0 = 1, which share what leaves their block
+//   latency        = sum over levels of (n_k - 1) latency_k
+//   reduce-scatter = all-gather = pace + latency,   all-reduce = both
 //
-// With equal links the bandwidth term is that of one flat ring of n = n_0 n_1 ... members,
-//   (n_0 - 1)/n_0 + (n_1 - 1)/(n_0 n_1) + ... = (n - 1)/n
-// with fewer latencies; with outer links no faster than inner ones it is never above the flat ring
-// over the slowest link. A group of one (no levels) costs nothing.
+// That is how NCCL's rings run over machines; with one level it is the ring above. A group of one
+// (no levels) costs nothing.
 Seconds reduceScatterTime(Bytes payload, const Levels& levels);
 Seconds allGatherTime(Bytes payload, const Levels& levels);
 Seconds allReduceTime(Bytes payload, const Levels& levels);
+
+// The time of `kind` (all-reduce, all-gather or reduce-scatter): by the measured curve of the tier
+// if the group lies within one and the tier has a curve for as many members, else by the formulas.
+// Between points the time is interpolated, sizes and times by their logarithms; a smaller payload
+// takes the time of the first point, down to the formula's latency; a larger one has the last
+// point's bus bandwidth. Gathering and scattering without a curve of their own take half of an
+// all-reduce: they are its halves.
+Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& levels);
+
+// What is felt of communication that takes `time` beside work that takes `work`, if `share` of the
+// time is felt though all of it is hidden: max(share time, time - work).
+Seconds exposedTime(Seconds time, Seconds work, double share);
 
 // One message.
 Seconds sendTime(Bytes payload, const Link& link);

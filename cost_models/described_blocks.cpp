@@ -35,7 +35,11 @@ struct Setting {
 Setting settingOf(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
   const spec::Precision precision = plan.training.precision;
-  Setting s{model, plan, cluster, stack, levelsOf(tensorGroup(plan), cluster),
+  Setting s{model,
+            plan,
+            cluster,
+            stack,
+            levelsOf(tensorGroup(plan), cluster),
             levelsOf(contextGroup(plan), cluster)};
   s.element = asDouble(byteSize(spec::computeDType(precision)));
   s.linear = spec::linearFormat(precision);
@@ -70,9 +74,8 @@ class Pass {
   }
   void tensorParallel(CollectiveKind kind, double bytes) {
     if (s_.plan.tp == 1) return;
-    cost_.tensorParallel +=
-        exposedTime(collectiveTime(kind, Bytes(bytes), s_.tensor), lastProduct_,
-                    s_.stack.tensorParallelExposed);
+    cost_.tensorParallel += exposedTime(collectiveTime(kind, Bytes(bytes), s_.tensor), lastProduct_,
+                                        s_.stack.tensorParallelExposed);
     launch(1);
   }
   void contextParallel(double bytes) {
@@ -188,8 +191,7 @@ PassCost layerBackward(const Setting& s) {
     linearBackward(pass, s, linear);
     if (s.model.linearBias) pass.stream(s.element * asDouble(s.tokens) * asDouble(linear.out));
   }
-  pass.stream(s.element * asDouble(s.tokens) *
-              asDouble(layer.activationWidth + layer.up.out));
+  pass.stream(s.element * asDouble(s.tokens) * asDouble(layer.activationWidth + layer.up.out));
   for (int norm = 0; norm < 2; ++norm) {
     pass.stream(normBackward(s) * residual);
     pass.stream(sumBackward(s) * residual);
@@ -227,11 +229,10 @@ PassCost embeddingBackward(const Setting& s) {
     pass.stream(dropoutBackward(s) * asDouble(s.normTokens) * asDouble(s.model.hiddenSize));
   gatherInput(pass, s, whole);
   pass.stream(4 * whole);
-  const double table = asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) *
-                       asDouble(s.model.hiddenSize);
-  const double state = s.stack.gradientAccumulation == GradientAccumulation::kSeparateLow
-                           ? s.element
-                           : 4;
+  const double table =
+      asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) * asDouble(s.model.hiddenSize);
+  const double state =
+      s.stack.gradientAccumulation == GradientAccumulation::kSeparateLow ? s.element : 4;
   pass.stream(table * (s.element + 2 * state));
   return pass.cost();
 }

@@ -119,13 +119,12 @@ StageDescription describeStage(const Setting& s, const ShardedTraffic& traffic, 
 // One activation to the next stage.
 Seconds hopTime(const Setting& s) {
   if (s.plan.pp == 1) return {};
-  const double element =
-      asDouble(byteSize(spec::computeDType(s.plan.training.precision)));
+  const double element = asDouble(byteSize(spec::computeDType(s.plan.training.precision)));
   const Bytes border(element * asDouble(s.plan.microbatchSize * s.plan.training.sequenceLength /
                                         s.plan.cp * s.model.hiddenSize));
   const bool divided = s.plan.sequenceParallel || s.plan.scatterGather;
-  Seconds time = sendTime(divided ? border / asDouble(s.plan.tp) : border,
-                          stageLink(s.plan, s.cluster));
+  Seconds time =
+      sendTime(divided ? border / asDouble(s.plan.tp) : border, stageLink(s.plan, s.cluster));
   if (s.plan.scatterGather)
     time += collectiveTime(CollectiveKind::kAllGather, border,
                            levelsOf(tensorGroup(s.plan), s.cluster));
@@ -148,20 +147,18 @@ Seconds onceExposed(const Setting& s, const StageDescription& stage) {
   for (const Seconds time : stage.times.forward) forward += time;
   for (const Seconds time : stage.times.backward) backward += time;
   const auto felt = [&](Seconds time, Seconds beside, double exposed) {
-    return exposed >= 1 ? time
-                        : std::min(time, exposedTime(time, beside, exposed) + time / pieces);
+    return exposed >= 1 ? time : std::min(time, exposedTime(time, beside, exposed) + time / pieces);
   };
   const Levels shards = levelsOf(shardGroup(plan), s.cluster);
   const Levels replicas = levelsOf(replicaGroup(plan), s.cluster);
   const Bytes gradients(s.stack.reducedGradientBytes * stage.parameters);
   if (plan.stateSharding == plan::StateSharding::kNone)
-    return felt(collectiveTime(CollectiveKind::kAllReduce, gradients,
-                               levelsOf(dataGroup(plan), s.cluster)),
-                backward, s.stack.gradientExposed);
+    return felt(
+        collectiveTime(CollectiveKind::kAllReduce, gradients, levelsOf(dataGroup(plan), s.cluster)),
+        backward, s.stack.gradientExposed);
   const double shardCount = asDouble(plan.stateShards());
-  Seconds total = felt(
-      collectiveTime(CollectiveKind::kAllReduce, gradients / shardCount, replicas), backward,
-      s.stack.gradientExposed);
+  Seconds total = felt(collectiveTime(CollectiveKind::kAllReduce, gradients / shardCount, replicas),
+                       backward, s.stack.gradientExposed);
   if (plan.stateSharding == plan::StateSharding::kParameters) return total;
   total += felt(collectiveTime(CollectiveKind::kReduceScatter, gradients, shards), backward,
                 s.stack.gradientExposed);
@@ -177,8 +174,8 @@ StepPart stepPart(const Setting& s, const StageDescription& stage, bool holdsTie
   part.optimizer =
       streamTime(Bytes(owned * s.stack.optimizerTraffic), s.cluster.device) + s.stack.hostStep;
   if (holdsTied) {
-    const double table = asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) *
-                         asDouble(s.model.hiddenSize);
+    const double table =
+        asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) * asDouble(s.model.hiddenSize);
     part.synchronisation =
         collectiveTime(CollectiveKind::kAllReduce, Bytes(s.stack.reducedGradientBytes * table),
                        levelsOf(embeddingGroup(s.plan), s.cluster));
@@ -200,8 +197,8 @@ Breakdown busyTime(const StageDescription& stage, const Setting& s) {
     busy.tensorParallel += (communication(chunk.forward) + communication(backward)) * microbatches;
     busy.dataParallel += chunk.parameterTraffic * microbatches;
     busy.forward += (stage.times.forward[c] - communication(chunk.forward)) * microbatches;
-    busy.backward += (stage.times.backward[c] - communication(backward) - chunk.parameterTraffic) *
-                     microbatches;
+    busy.backward +=
+        (stage.times.backward[c] - communication(backward) - chunk.parameterTraffic) * microbatches;
   }
   return busy;
 }
@@ -230,15 +227,13 @@ void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Es
   Breakdown& b = result.breakdown;
   b = busyTime(stages[busiest], s);
   b.pipeline = flush - withoutTransfers;
-  b.bubble = std::max(withoutTransfers - (b.forward + b.backward + b.tensorParallel +
-                                          b.dataParallel),
-                      Seconds(0));
+  b.bubble = std::max(
+      withoutTransfers - (b.forward + b.backward + b.tensorParallel + b.dataParallel), Seconds(0));
   b.dataParallel += longest.dataParallel;
   b.synchronisation = longest.synchronisation;
   b.optimizer = longest.optimizer;
   const double nodes = asDouble(s.plan.numRanks()) / asDouble(s.cluster.tiers.front().devices);
-  b.synchronisation +=
-      b.total() * (s.stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes)));
+  b.synchronisation += b.total() * (s.stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes)));
   result.step = b.total();
 }
 

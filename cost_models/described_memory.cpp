@@ -40,15 +40,13 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
   const double widths = heads + 2 * kv + heads + (gated ? 3 : 2) * asDouble(m.ffnSize);
   const double masks = plan.training.residualDropout > 0 ? 2 / e : 0;
   double bytes = tokens * widths * e / t + (4 + masks) * borderBytes(m, plan);
-  if (keepsScores && stack.attention != spec::AttentionKind::kFlash)
-    bytes += scoreBytes(m, plan);
+  if (keepsScores && stack.attention != spec::AttentionKind::kFlash) bytes += scoreBytes(m, plan);
   return bytes;
 }
 
 double inFlightLayers(const plan::Plan& plan, size_t stage) {
-  const std::vector<int64_t> slots =
-      peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(),
-                static_cast<int64_t>(stage));
+  const std::vector<int64_t> slots = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
+                                               plan.numMicrobatches(), static_cast<int64_t>(stage));
   double layers = 0;
   for (size_t c = 0; c < slots.size(); ++c)
     layers += asDouble(slots[c] * plan.layers[stage][c].count);
@@ -58,9 +56,8 @@ double inFlightLayers(const plan::Plan& plan, size_t stage) {
 // Those that keep only their input.
 double inFlightRecomputed(const plan::Plan& plan, size_t stage) {
   if (plan.recompute != plan::Recompute::kFull) return 0;
-  const std::vector<int64_t> slots =
-      peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(),
-                static_cast<int64_t>(stage));
+  const std::vector<int64_t> slots = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
+                                               plan.numMicrobatches(), static_cast<int64_t>(stage));
   double layers = 0;
   for (size_t c = 0; c < slots.size(); ++c) {
     const int64_t count = plan.layers[stage][c].count;
@@ -76,8 +73,8 @@ double activationBytes(const DescribedBlocks& blocks, const spec::ModelSpec& mod
   const bool selective = plan.recompute == plan::Recompute::kSelective;
   const double whole = layerBytes(model, plan, stack, !selective);
   const double recomputed = inFlightRecomputed(plan, stage);
-  double bytes = (inFlightLayers(plan, stage) - recomputed) * whole +
-                 recomputed * borderBytes(model, plan);
+  double bytes =
+      (inFlightLayers(plan, stage) - recomputed) * whole + recomputed * borderBytes(model, plan);
   if (plan.recompute != plan::Recompute::kNone) bytes += layerBytes(model, plan, stack, true);
   if (stage + 1 == plan.layers.size())
     bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *

@@ -8,14 +8,14 @@
 
 namespace trireme::cost {
 
-// Parameters of one rank of pipeline rank `stage`: its layers, and the tables that it holds. A table
-// tied over two stages is there twice, one tied within a stage once.
+// Parameters of one rank of pipeline rank `stage`: its layers, and the tables that it holds. A
+// table tied over two stages is there twice, one tied within a stage once.
 double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                          const plan::Plan& plan, size_t stage);
 
-// What a layer keeps of one microbatch for its backward, on one rank. Elements of e bytes, T tokens,
-// h hidden, a heads of size d, k of them for keys, f the width of the activation; everything but the
-// residual stream divided by tp, that by tp with sequence parallelism:
+// What a layer keeps of one microbatch for its backward, on one rank. Elements of e bytes, T
+// tokens, h hidden, a heads of size d, k of them for keys, f the width of the activation;
+// everything but the residual stream divided by tp, that by tp with sequence parallelism:
 //   GPT     T (8 h + masks 2 h / e) and T (q + 2 kv + a d + 2 f) / tp   (Korthikanti et al. 2022:
 //           34 s b h at e = 2, without scores)
 //   Llama   T (4 h) and T (q + 2 kv + a d + 3 f) / tp

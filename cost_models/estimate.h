@@ -56,9 +56,10 @@ struct Estimate {
 //   step = pipelineTime(stages) + max over stages of (begin + exposed communication + optimizer)
 //
 // Of a stack with a description see described_estimate.h. Otherwise every time is walked from the
-// bodies of expand(plan, tasks = false), so that nothing is counted that the program does not do. With StackProfile::overlapGradientReduction the gradient
-// reduction R hides behind the last microbatch's backward b of the stage, but for its last layer's
-// share: exposed = max(R - b, R / layers of the stage).
+// bodies of expand(plan, tasks = false), so that nothing is counted that the program does not do.
+// With StackProfile::overlapGradientReduction the gradient reduction R hides behind the last
+// microbatch's backward b of the stage, but for its last layer's share: exposed = max(R - b, R /
+// layers of the stage).
 //
 // A plan that does not fit is no error: ask fits().
 // kInvalidArgument: the plan breaks a rule (verifyPlan), needs more devices than there are, or the

@@ -25,7 +25,7 @@ BytesPerSecond memoryRate(const spec::DeviceSpec& device) {
 // With one tile and one split, without the launch.
 Seconds tiledTime(const ProductShape& shape, const Tile& tile, int64_t split, FlopsPerSecond rate,
                   const spec::DeviceSpec& device) {
-  const double units = static_cast<double>(device.multiprocessors);
+  const double units = static_cast<double>(device.numMultiprocessors);
   const double tiles = static_cast<double>(shape.count) *
                        std::ceil(static_cast<double>(shape.m) / tile.rows) *
                        std::ceil(static_cast<double>(shape.n) / tile.cols);
@@ -33,8 +33,8 @@ Seconds tiledTime(const ProductShape& shape, const Tile& tile, int64_t split, Fl
   const double felt =
       device.waveShare * std::ceil(waves) + (1 - device.waveShare) * std::max(waves, 1.0);
   const double depth = static_cast<double>(shape.k) / static_cast<double>(split);
-  const double reached = tileEfficiency(tile, device.tileDelivery) /
-                         tileEfficiency(kTiles[0], device.tileDelivery);
+  const double reached =
+      tileEfficiency(tile, device.tileDelivery) / tileEfficiency(kTiles[0], device.tileDelivery);
   const Flops work(felt * units * 2 * tile.rows * tile.cols * (depth + device.depthRamp));
   return work / (rate * reached);
 }
@@ -57,7 +57,7 @@ Seconds productTime(const ProductShape& shape, FlopsPerSecond peak, const spec::
                     double share) {
   const FlopsPerSecond rate = peak * (device.matmulEfficiency * share);
   const Seconds memory = shape.bytes() / memoryRate(device);
-  if (device.multiprocessors == 0)
+  if (device.numMultiprocessors == 0)
     return std::max(shape.flops() / rate, memory) + device.launchOverhead;
   const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                           static_cast<double>(shape.count);

@@ -53,7 +53,7 @@ Levels levelsOver(const Group& group, int64_t size, const spec::ClusterSpec& clu
     const bool last = i + 1 == cluster.tiers.size();
     const int64_t inside = last ? size : membersInside(group, cluster.tiers[i].devices);
     if (inside <= joined || inside % joined != 0) continue;
-    levels.push_back({inside / joined, linkOf(cluster.tiers[i])});
+    levels.push_back({inside / joined, linkOf(cluster.tiers[i]), &cluster.tiers[i]});
     joined = inside;
   }
   TRIREME_CHECK(joined == size);

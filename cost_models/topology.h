@@ -21,6 +21,7 @@ struct Link {
 struct Level {
   int64_t size = 1;
   Link link;
+  const spec::LinkTier* tier = nullptr;  // that it runs over, for measured curves; not owned
 };
 using Levels = std::vector<Level>;  // innermost first
 
