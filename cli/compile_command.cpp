@@ -16,6 +16,7 @@
 #include "cli/simulate.h"
 #include "cli/write_file.h"
 #include "ir/base/format.h"
+#include "ir/expand/buildable.h"
 #include "ir/expand/expand.h"
 #include "ir/graph/graph.h"
 #include "ir/plan/plan.h"
@@ -74,6 +75,8 @@ Status compileKernels(const CompileOptions& options, const spec::ModelSpec& mode
 Result<expand::Expansion> expandPlan(const spec::ModelSpec& model, const plan::Plan& plan,
                                      const std::string& path) {
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
+    return Error(status.withContext(path));
+  if (const Status status = expand::checkBuildable(plan); !status.ok())
     return Error(status.withContext(path));
   TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expand::expand(model, plan));
   // A legal plan expands to a correct program: anything else is our mistake.

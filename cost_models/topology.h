@@ -32,7 +32,8 @@ struct GroupDim {
 };
 using GroupShape = std::vector<GroupDim>;
 
-// The shape of every group of `kind`, under rank = tp + tpDegree * (dp + dpDegree * pp).
+// The shape of every group of `kind` under the layout of plan/sharding.h, of plans without context
+// parallelism.
 GroupShape groupShape(program::GroupKind kind, const plan::Plan& plan);
 int64_t groupSize(const GroupShape& shape);
 

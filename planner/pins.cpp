@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/expand/buildable.h"
 #include "ir/plan/nearest.h"
 
 namespace trireme::planner {
@@ -122,6 +123,7 @@ plan::Plan leastPlan(const Query& query) {
   plan.model = query.model.name;
   plan.fingerprint = plan::fingerprintOf(query.model);
   plan.training = query.training;
+  plan.stack = query.stack.name;
   plan.vocabMultiple = query.vocabMultiple;
   plan.tp = pins.tp.value_or(1);
   plan.dpReplicate = pins.dp.value_or(1);
@@ -178,7 +180,9 @@ Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(layersAreEnough(query));
   TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));
   TRIREME_RETURN_IF_ERROR(borderIsShardedOnce(query.pins));
-  const Status status = plan::verifyPlan(leastPlan(query), query.model);
+  const plan::Plan least = leastPlan(query);
+  Status status = expand::checkBuildable(least);
+  if (status.ok()) status = plan::verifyPlan(least, query.model);
   return status.ok() ? status : infeasible(status.message());
 }
 

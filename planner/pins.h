@@ -12,10 +12,10 @@ namespace trireme::planner {
 // kInfeasible (P8): it cannot be.
 Result<Pins> resolvePins(const Pins& pins);
 
-// Refuses resolved pins that break a rule of verifyPlan, or need more devices than `devices`,
-// whatever the choices that are left free. What it accepts may still have no plan: then
-// factorisations of the devices are in the way.
-// kInfeasible: names the rule, the numbers and the nearest valid ones.
+// Refuses resolved pins that break a rule of verifyPlan, cannot be built (expand::checkBuildable),
+// or need more devices than `devices`, whatever the choices that are left free. What it accepts may
+// still have no plan: then factorisations of the devices are in the way. kInfeasible: names the
+// rule, the numbers and the nearest valid ones.
 Status checkPins(const Query& query, int64_t devices);
 
 }  // namespace trireme::planner

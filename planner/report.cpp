@@ -89,13 +89,20 @@ nlohmann::json estimateJson(const cost::Estimate& estimate) {
 }  // namespace
 
 std::string summary(const plan::Plan& plan) {
-  std::string text = fmt::format("tp {}, pp {}, dp {}, microbatch {}, {}", plan.tp, plan.pp,
-                                 plan.dp(), plan.microbatchSize, plan::scheduleName(plan.schedule));
+  std::string text = fmt::format("tp {}, pp {}, ", plan.tp, plan.pp);
+  if (plan.cp > 1) text += fmt::format("cp {}, ", plan.cp);
+  text += fmt::format("dp {}, microbatch {}, {}", plan.dp(), plan.microbatchSize,
+                      plan::scheduleName(plan.schedule));
   if (plan.virtualStages > 1) text += fmt::format(" x {}", plan.virtualStages);
   if (plan.recompute != plan::Recompute::kNone)
     text += fmt::format(", recompute {}", plan::recomputeName(plan.recompute));
+  if (plan.recomputeLayers > 0)
+    text += fmt::format(" of {} layer{} per virtual stage", plan.recomputeLayers,
+                        plan.recomputeLayers == 1 ? "" : "s");
   if (plan.stateSharding != plan::StateSharding::kNone)
     text += fmt::format(", sharded {}", plan::stateShardingName(plan.stateSharding));
+  if (plan.stateSharding != plan::StateSharding::kNone && plan.dpReplicate > 1)
+    text += fmt::format(" in {} replicas", plan.dpReplicate);
   if (plan.sequenceParallel) text += ", sequence parallel";
   if (plan.scatterGather) text += ", scatter-gather";
   return text;

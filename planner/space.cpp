@@ -146,6 +146,7 @@ plan::Plan planOf(const Query& query, const Group& group) {
   plan.model = query.model.name;
   plan.fingerprint = plan::fingerprintOf(query.model);
   plan.training = query.training;
+  plan.stack = query.stack.name;
   plan.vocabMultiple = query.vocabMultiple;
   plan.tp = group.tp;
   plan.pp = group.pp;

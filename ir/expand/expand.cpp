@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/expand/buildable.h"
 #include "ir/expand/role_builder.h"
 #include "ir/graph/graph.h"
 #include "ir/schedule/schedule.h"
@@ -95,8 +96,8 @@ std::vector<program::TaskRecord> makeTasks(const schedule::Schedule& schedule,
 }
 
 // Ranks and their groups, in rank order; a group's members are in increasing rank order.
-void addRanks(program::Program& program) {
-  const int64_t t = program.tp, d = program.dp, p = program.pp;
+void addRanks(const plan::Plan& plan, program::Program& program) {
+  const int64_t t = plan.tp, d = plan.dp(), p = plan.pp;
   const auto numRanks = static_cast<int32_t>(t * d * p);
   std::array<std::vector<int32_t>, program::kNumGroupKinds> groupIndex;
   const auto join = [&](int32_t rank, program::GroupKind kind, int64_t key) {
@@ -112,20 +113,21 @@ void addRanks(program::Program& program) {
   };
   program.ranks.resize(static_cast<size_t>(numRanks));
   for (int32_t rank = 0; rank < numRanks; ++rank) {
-    const plan::RankCoordinates c = plan::coordinatesOf(rank, t, d);
+    const plan::RankCoordinates c = plan::coordinatesOf(rank, plan);
+    const int64_t dp = c.dpShard + plan.dpShard * c.dpReplicate;
     program::RankInfo& info = program.ranks[static_cast<size_t>(rank)];
     info.role = static_cast<int32_t>(c.pp);
     info.tpIndex = static_cast<int32_t>(c.tp);
-    info.dpIndex = static_cast<int32_t>(c.dp);
+    info.dpIndex = static_cast<int32_t>(dp);
     info.ppIndex = static_cast<int32_t>(c.pp);
-    join(rank, program::GroupKind::kTp, c.dp + d * c.pp);
+    join(rank, program::GroupKind::kTp, dp + d * c.pp);
     join(rank, program::GroupKind::kDp, c.tp + t * c.pp);
-    join(rank, program::GroupKind::kPp, c.tp + t * c.dp);
+    join(rank, program::GroupKind::kPp, c.tp + t * dp);
     // Ranks of inner stages are alone.
-    const int64_t pair = c.tp + t * c.dp;
+    const int64_t pair = c.tp + t * dp;
     const bool border = c.pp == 0 || c.pp == p - 1;
     join(rank, program::GroupKind::kEmbedding, border ? pair : t * d + rank);
-    join(rank, program::GroupKind::kModel, c.dp);
+    join(rank, program::GroupKind::kModel, dp);
     join(rank, program::GroupKind::kWorld, 0);
   }
 }
@@ -143,6 +145,7 @@ Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
                          const ExpandOptions& options) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, spec));
   TRIREME_RETURN_IF_ERROR(checkPrecision(plan.training.precision));
+  TRIREME_RETURN_IF_ERROR(checkBuildable(plan));
   const graph::ModelGraph graph =
       graph::buildGraph(spec, plan.training, plan.microbatchSize, plan::paddedVocab(plan, spec));
   SegmentTable segments;
@@ -174,7 +177,7 @@ Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
       program.roles.back().tasks = makeTasks(schedule, slots[static_cast<size_t>(stage)], stage);
     TRIREME_CHECK(result.arenas.back().total() == program.roles.back().arenaBytes);
   }
-  if (options.tasks) addRanks(program);
+  if (options.tasks) addRanks(plan, program);
   return result;
 }
 

@@ -42,7 +42,8 @@ inline constexpr int32_t kStepBody = 1;   // after the last
 constexpr int32_t forwardBody(int32_t chunk) { return 2 + 2 * chunk; }
 constexpr int32_t backwardBody(int32_t chunk) { return 3 + 2 * chunk; }
 
-// kInvalidArgument: the plan breaks one of its rules (verifyPlan), or does not fit the model.
+// kInvalidArgument: the plan breaks one of its rules (verifyPlan), or asks for what cannot be built
+//   (checkBuildable).
 Result<Expansion> expand(const spec::ModelSpec& model, const plan::Plan& plan,
                          const ExpandOptions& options = {});
 

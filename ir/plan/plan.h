@@ -1,5 +1,11 @@
-// A plan is a value: every choice that the compiler and the runtime follow, and no others. The
-// planner writes it, a user may write it by hand; nothing downstream chooses anything.
+// A plan is a value: every choice that a training run makes, and no others. The planner writes it,
+// a user may write it by hand; nothing downstream chooses anything.
+//
+// It can say what Megatron-LM, DeepSpeed, FSDP and their relatives run, so that one cost model
+// prices them all. What Trireme itself compiles is less: expand::checkBuildable says how much.
+//
+// Ranks are laid out as Megatron-Core does, innermost to outermost tp, cp, dp_shard, dp_replicate,
+// pp (sharding.h).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,16 +29,22 @@ struct LayerRange {
 };
 
 struct Plan {
-  std::string model;         // name of the model it was made for
-  uint64_t fingerprint = 0;  // fingerprintOf(ModelSpec): a plan for another model is refused
+  std::string model;              // name of the model it was made for
+  uint64_t fingerprint = 0;       // fingerprintOf(ModelSpec): a plan for another model is refused
+  std::string stack = "trireme";  // name of the StackProfile it was made for; changes no number
   spec::TrainingSpec training;
 
   int64_t tp = 1, pp = 1, cp = 1, ep = 1;
-  int64_t dpReplicate = 1, dpShard = 1;
-  int64_t virtualStages = 1;   // chunks per pipeline rank
-  int64_t microbatchSize = 1;  // sequences
+  int64_t dpReplicate = 1, dpShard = 1;  // both above 1: HSDP
+  int64_t virtualStages = 1;             // chunks per pipeline rank
+  int64_t microbatchSize = 1;            // sequences
   ScheduleKind schedule = ScheduleKind::k1F1B;
   Recompute recompute = Recompute::kNone;
+  // kFull: only the first so many layers of every virtual stage are recomputed (Megatron's
+  // --recompute-num-layers by blocks), the others keep everything; 0: all layers.
+  int64_t recomputeLayers = 0;
+  // What the ranks of dpShard x cp share out: the ranks of one replica's context hold the same
+  // parameters, so they take their part as Megatron-Core's and torchtitan's do.
   StateSharding stateSharding = StateSharding::kNone;
   bool sequenceParallel = false;
   bool scatterGather = false;   // send 1/tp of a replicated stage border, all-gather behind it
@@ -43,6 +55,8 @@ struct Plan {
 
   int64_t dp() const { return dpReplicate * dpShard; }
   int64_t numRanks() const { return tp * pp * cp * dp(); }
+  // Ranks that share out what stateSharding says; 1 if it is none.
+  int64_t stateShards() const { return stateSharding == StateSharding::kNone ? 1 : dpShard * cp; }
   int64_t numMicrobatches() const { return training.globalBatchSize / (dp() * microbatchSize); }
   bool operator==(const Plan&) const = default;
 };
@@ -70,14 +84,18 @@ std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
 // (P7)  interleaved: the microbatches per replica are a multiple of pp
 // (P8)  layers: one list per stage, one range per chunk, contiguous in virtual-stage order,
 //       covering the model, none empty
-// (P9)  sequence parallel needs tp > 1 and tp to divide the sequence length
+// (P9)  sequence parallel needs tp > 1 and tp to divide a rank's sequence, sequence / cp
 // (P10) scatter-gather needs tp > 1 and pp > 1, excludes sequence parallel (already sharded), and
-//       tp divides microbatchSize * sequence * hidden
-// (P11) state sharding needs dpShard > 1, and dpShard > 1 state sharding (replicas that share
-//       nothing are dpReplicate); with dpReplicate > 1 it is not supported yet; only none and
-//       optimizer are
-// (P12) cp and ep are 1 (not supported yet)
+//       tp divides microbatchSize * sequence / cp * hidden
+// (P11) state sharding needs dpShard * cp > 1, and dpShard > 1 state sharding (replicas that share
+//       nothing are dpReplicate)
+// (P12) ep is 1: models have no experts
 // (P13) the training settings are valid for the model (verifyTraining)
+// (P14) recomputeLayers is 0, or needs recompute full and is at most the layers of the longest
+//       virtual stage
+// (P15) cp > 1: the sequence length is a multiple of 2 cp (a rank takes one part from the front and
+//       its mirror image from the back, so that causal attention is the same work for all)
+// (P16) the stack has a name without control characters
 Status verifyPlan(const Plan& plan, const spec::ModelSpec& model);
 
 // Versioned YAML, with the training settings inside; round-trips exactly.

@@ -40,13 +40,24 @@ std::vector<int64_t> localShape(const std::vector<graph::Dim>& dims, const Shard
   return local;
 }
 
-RankCoordinates coordinatesOf(int64_t rank, int64_t tpDegree, int64_t dpDegree) {
-  return {
-      .tp = rank % tpDegree, .dp = rank / tpDegree % dpDegree, .pp = rank / tpDegree / dpDegree};
+RankCoordinates coordinatesOf(int64_t rank, const Plan& plan) {
+  const auto take = [&](int64_t degree) {
+    const int64_t coordinate = rank % degree;
+    rank /= degree;
+    return coordinate;
+  };
+  RankCoordinates c;
+  c.tp = take(plan.tp);
+  c.cp = take(plan.cp);
+  c.dpShard = take(plan.dpShard);
+  c.dpReplicate = take(plan.dpReplicate);
+  c.pp = rank;
+  return c;
 }
 
-int64_t rankOf(const RankCoordinates& c, int64_t tpDegree, int64_t dpDegree) {
-  return c.tp + tpDegree * (c.dp + dpDegree * c.pp);
+int64_t rankOf(const RankCoordinates& c, const Plan& p) {
+  return c.tp +
+         p.tp * (c.cp + p.cp * (c.dpShard + p.dpShard * (c.dpReplicate + p.dpReplicate * c.pp)));
 }
 
 }  // namespace trireme::plan

@@ -6,6 +6,7 @@
 
 #include "ir/base/status.h"
 #include "ir/graph/graph.h"
+#include "ir/plan/plan.h"
 
 namespace trireme::plan {
 
@@ -33,11 +34,15 @@ Sharding homeSharding(const graph::Tensor& tensor, const MeshShape& mesh);
 std::vector<int64_t> localShape(const std::vector<graph::Dim>& dims, const Sharding& sharding,
                                 const MeshShape& mesh);
 
-// rank = tp + tpDegree * (dp + dpDegree * pp): tensor innermost, pipeline outermost.
+// Where a rank stands, innermost to outermost; the order is Megatron-Core's (tp-cp-ep-dp-pp) and
+// torchtitan's.
+//
+//   rank = tp + plan.tp (cp + plan.cp (dpShard + plan.dpShard (dpReplicate + plan.dpReplicate pp)))
 struct RankCoordinates {
-  int64_t tp = 0, dp = 0, pp = 0;
+  int64_t tp = 0, cp = 0, dpShard = 0, dpReplicate = 0, pp = 0;
+  bool operator==(const RankCoordinates&) const = default;
 };
-RankCoordinates coordinatesOf(int64_t rank, int64_t tpDegree, int64_t dpDegree);
-int64_t rankOf(const RankCoordinates& c, int64_t tpDegree, int64_t dpDegree);
+RankCoordinates coordinatesOf(int64_t rank, const Plan& plan);
+int64_t rankOf(const RankCoordinates& c, const Plan& plan);
 
 }  // namespace trireme::plan

@@ -15,7 +15,7 @@ using spec::EnumName;
 using spec::MapReader;
 using spec::Node;
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 
 constexpr EnumName<ScheduleKind> kScheduleArray[] = {{"gpipe", ScheduleKind::kGpipe},
                                                      {"1f1b", ScheduleKind::k1F1B},
@@ -116,6 +116,7 @@ std::string printPlan(const Plan& p) {
   line("version", kVersion);
   line("model", spec::printText(p.model));
   line("fingerprint", p.fingerprint);
+  line("stack", spec::printText(p.stack));
   line("tp", p.tp);
   line("pp", p.pp);
   line("cp", p.cp);
@@ -126,6 +127,7 @@ std::string printPlan(const Plan& p) {
   line("microbatch_size", p.microbatchSize);
   line("schedule", scheduleName(p.schedule));
   line("recompute", recomputeName(p.recompute));
+  line("recompute_layers", p.recomputeLayers);
   line("state_sharding", stateShardingName(p.stateSharding));
   line("sequence_parallel", p.sequenceParallel);
   line("scatter_gather", p.scatterGather);
@@ -144,6 +146,7 @@ Result<Plan> parsePlan(const std::string& text, const std::string& name) {
   map.required("version", &version);
   map.required("model", &p.model);
   map.required("fingerprint", &p.fingerprint);
+  map.required("stack", &p.stack);
   map.required("tp", &p.tp);
   map.required("pp", &p.pp);
   map.required("cp", &p.cp);
@@ -154,6 +157,7 @@ Result<Plan> parsePlan(const std::string& text, const std::string& name) {
   map.required("microbatch_size", &p.microbatchSize);
   map.required("schedule", kSchedules, &p.schedule);
   map.required("recompute", kRecomputes, &p.recompute);
+  map.required("recompute_layers", &p.recomputeLayers);
   map.required("state_sharding", kStateShardings, &p.stateSharding);
   map.required("sequence_parallel", &p.sequenceParallel);
   map.required("scatter_gather", &p.scatterGather);

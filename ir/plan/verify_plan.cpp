@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "ir/plan/nearest.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/load.h"
+#include "ir/spec/yaml_node.h"
 
 namespace trireme::plan {
 namespace {
@@ -145,18 +147,26 @@ Status layersCoverTheModel(const Plan& p, const ModelSpec& model) {  // (P8)
       fmt::format("(P8) layers cover {} layers, the model has {}", next, model.numLayers));
 }
 
+Status contextDivides(const Plan& p, const ModelSpec&) {  // (P15)
+  const int64_t length = p.training.sequenceLength;
+  if (p.cp == 1 || length % (2 * p.cp) == 0) return {};
+  return invalidArgument(fmt::format(
+      "(P15) cp {} needs a sequence length that is a multiple of 2 x cp, not {}{}", p.cp, length,
+      nearest(p.cp, length, [=](int64_t cp) { return cp == 1 || length % (2 * cp) == 0; })));
+}
+
 Status sequenceParallelSplits(const Plan& p, const ModelSpec&) {  // (P9)
   if (!p.sequenceParallel) return {};
-  const int64_t length = p.training.sequenceLength;
+  const int64_t length = p.training.sequenceLength / p.cp;
   if (p.tp == 1)
     return invalidArgument(
         "(P9) sequence parallel needs tp > 1, but tp is 1; nearest: "
         "sequence_parallel false, or tp 2");
   if (length % p.tp == 0) return {};
   const auto splits = [=](int64_t tp) { return tp > 1 && length % tp == 0; };
-  return invalidArgument(
-      fmt::format("(P9) sequence parallel: tp {} does not divide the sequence length {}{}", p.tp,
-                  length, nearest(p.tp, length, splits)));
+  return invalidArgument(fmt::format(
+      "(P9) sequence parallel: tp {} does not divide the sequence length {}{}{}", p.tp, length,
+      p.cp == 1 ? "" : fmt::format(" of one of cp {} ranks", p.cp), nearest(p.tp, length, splits)));
 }
 
 Status scatterGatherApplies(const Plan& p, const ModelSpec& model) {  // (P10)
@@ -170,16 +180,17 @@ Status scatterGatherApplies(const Plan& p, const ModelSpec& model) {  // (P10)
     return invalidArgument(
         "(P10) scatter-gather excludes sequence parallel, under which stage "
         "borders are already sharded; nearest: scatter_gather false");
-  const int64_t rest = p.microbatchSize % p.tp * (p.training.sequenceLength % p.tp) % p.tp *
-                       (model.hiddenSize % p.tp) % p.tp;
+  const int64_t length = p.training.sequenceLength / p.cp;
+  const int64_t rest =
+      p.microbatchSize % p.tp * (length % p.tp) % p.tp * (model.hiddenSize % p.tp) % p.tp;
   if (rest == 0) return {};
   return invalidArgument(
       fmt::format("(P10) scatter-gather: tp {} does not divide microbatch size {} x sequence "
                   "length {} x hidden size {}; nearest: scatter_gather false",
-                  p.tp, p.microbatchSize, p.training.sequenceLength, model.hiddenSize));
+                  p.tp, p.microbatchSize, length, model.hiddenSize));
 }
 
-Status stateShardingIsSupported(const Plan& p, const ModelSpec&) {  // (P11)
+Status stateShardingHasRanks(const Plan& p, const ModelSpec&) {  // (P11)
   if (p.stateSharding == StateSharding::kNone) {
     if (p.dpShard == 1) return {};
     return invalidArgument(
@@ -187,27 +198,44 @@ Status stateShardingIsSupported(const Plan& p, const ModelSpec&) {  // (P11)
                     "dp_replicate {} and dp_shard 1, or state_sharding optimizer",
                     p.dpShard, p.dp()));
   }
-  if (p.stateSharding != StateSharding::kOptimizer)
-    return invalidArgument(
-        fmt::format("(P11) state sharding {} is not supported yet; nearest: "
-                    "optimizer",
-                    stateShardingName(p.stateSharding)));
-  if (p.dpShard == 1)
-    return invalidArgument(
-        "(P11) state sharding optimizer needs dp_shard > 1, but dp_shard is 1; "
-        "nearest: state_sharding none, or dp_shard 2");
-  if (p.dpReplicate > 1)
-    return invalidArgument(
-        fmt::format("(P11) state sharding with dp_replicate {} is not supported yet; nearest: "
-                    "dp_replicate 1 and dp_shard {}",
-                    p.dpReplicate, p.dp()));
-  return {};
+  if (p.stateShards() > 1) return {};
+  return invalidArgument(fmt::format(
+      "(P11) state sharding {} needs dp_shard > 1 or cp > 1, but both are 1; nearest: "
+      "state_sharding none, or {}",
+      stateShardingName(p.stateSharding),
+      p.dp() == 1 ? "dp_shard 2" : fmt::format("dp_replicate 1 and dp_shard {}", p.dp())));
 }
 
-Status contextAndExpertsAreWhole(const Plan& p, const ModelSpec&) {  // (P12)
-  if (p.cp == 1 && p.ep == 1) return {};
-  return invalidArgument(fmt::format(
-      "(P12) cp {} and ep {} are not supported yet; nearest: cp 1 and ep 1", p.cp, p.ep));
+Status thereAreNoExperts(const Plan& p, const ModelSpec&) {  // (P12)
+  if (p.ep == 1) return {};
+  return invalidArgument(
+      fmt::format("(P12) ep {}: the model has no experts to spread; nearest: ep 1", p.ep));
+}
+
+Status recomputedLayersExist(const Plan& p, const ModelSpec&) {  // (P14)
+  if (p.recomputeLayers == 0) return {};
+  if (p.recompute != Recompute::kFull)
+    return invalidArgument(
+        fmt::format("(P14) recompute_layers {} needs recompute full, not {}; nearest: "
+                    "recompute_layers 0",
+                    p.recomputeLayers, recomputeName(p.recompute)));
+  int64_t longest = 0;
+  for (const std::vector<LayerRange>& stage : p.layers)
+    for (const LayerRange& range : stage) longest = std::max(longest, range.count);
+  if (p.recomputeLayers >= 1 && p.recomputeLayers <= longest) return {};
+  return invalidArgument(
+      fmt::format("(P14) recompute_layers {}: the longest virtual stage has {} layers; nearest: {}",
+                  p.recomputeLayers, longest, p.recomputeLayers < 1 ? 1 : longest));
+}
+
+Status stackHasAName(const Plan& p, const ModelSpec&) {  // (P16)
+  const auto isControl = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (!p.stack.empty() && spec::isValidUtf8(p.stack) &&
+      std::none_of(p.stack.begin(), p.stack.end(), isControl))
+    return {};
+  return invalidArgument(
+      fmt::format("(P16) stack {}: expected the name of a stack profile; nearest: trireme",
+                  spec::quoteForMessage(p.stack)));
 }
 
 Status trainingFitsModel(const Plan& p, const ModelSpec& model) {  // (P13)
@@ -219,20 +247,13 @@ Status trainingFitsModel(const Plan& p, const ModelSpec& model) {  // (P13)
 
 Status verifyPlan(const Plan& plan, const ModelSpec& model) {
   // A rule may rely on the ones before it: the later ones divide by numbers that (P1) checks.
-  constexpr Status (*kRules[])(const Plan&, const ModelSpec&) = {countsAreInRange,
-                                                                 madeForThisModel,
-                                                                 trainingFitsModel,
-                                                                 batchDivides,
-                                                                 tasksAreCountable,
-                                                                 tpDividesHeads,
-                                                                 tpDividesFfn,
-                                                                 interleavingIsMeant,
-                                                                 interleavedGroupsAreFull,
-                                                                 layersCoverTheModel,
-                                                                 sequenceParallelSplits,
-                                                                 scatterGatherApplies,
-                                                                 stateShardingIsSupported,
-                                                                 contextAndExpertsAreWhole};
+  constexpr Status (*kRules[])(const Plan&, const ModelSpec&) = {
+      countsAreInRange,       madeForThisModel,      trainingFitsModel,
+      batchDivides,           tasksAreCountable,     tpDividesHeads,
+      tpDividesFfn,           interleavingIsMeant,   interleavedGroupsAreFull,
+      layersCoverTheModel,    recomputedLayersExist, contextDivides,
+      sequenceParallelSplits, scatterGatherApplies,  stateShardingHasRanks,
+      thereAreNoExperts,      stackHasAName};
   for (const auto rule : kRules) TRIREME_RETURN_IF_ERROR(rule(plan, model));
   return {};
 }

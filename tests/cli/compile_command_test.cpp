@@ -39,14 +39,32 @@ TEST_F(CompileCommand, PlansThatBreakARuleAreRefused) {
       {"microbatch_size: 1", "microbatch_size: 3", "(P3)"},
       {"\ntp: 2", "\ntp: 3", "(P4)"},
       {"pp: 2", "pp: 3", "(P8)"},
-      {"cp: 1", "cp: 2", "(P12)"},
+      {"ep: 1", "ep: 2", "(P12)"},
+      {"recompute_layers: 0", "recompute_layers: 1", "(P14)"},
+      {"stack: trireme", "stack: ''", "(P16)"},
       {"vocab_multiple: 128", "vocab_multiple: 2147483647", "(P1)"},
-      {"version: 1", "version: 2", "version: 2 is newer than this program"},
+      {"version: 2", "version: 3", "version: 3 is newer than this program"},
       {"microbatch_size", "microbatch_sise", "did you mean 'microbatch_size'?"},
       {"schedule: ", "schedule: x", "schedule: unknown value"}};
   for (const auto& [from, to, message] : cases) {
     write("plan.yaml", replaced(good, from, to));
     expectRefusal(compilePlan(), 1, {"plan.yaml", message});
+  }
+}
+
+// Legal: another stack may run it. With dp 2 in one stage of one rank each.
+TEST_F(CompileCommand, PlansThatOnlyOthersRunAreRefusedWithTheNearestChoice) {
+  expectSuccess(plan({"--tp", "1", "--pp", "1", "--dp", "2", "--microbatch", "1", "--recompute",
+                      "full", "--state-sharding", "optimizer", "-o", path("plan.yaml")}));
+  const std::string good = readAll(path("plan.yaml"));
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
+      {"\ncp: 1", "\ncp: 2", "(E1) cp 2"},
+      {"sharding: optimizer", "sharding: parameters", "(E2) state sharding parameters"},
+      {"dp_replicate: 1", "dp_replicate: 2", "(E3) state sharding optimizer with dp_replicate 2"},
+      {"recompute_layers: 0", "recompute_layers: 1", "(E4) recompute_layers 1"}};
+  for (const auto& [from, to, message] : cases) {
+    write("plan.yaml", replaced(good, from, to));
+    expectRefusal(compilePlan(), 1, {"plan.yaml: " + message, "cannot be compiled yet; nearest: "});
   }
 }
 

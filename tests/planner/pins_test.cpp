@@ -54,7 +54,7 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
       {[](Pins& p) { p.scatterGather = p.sequenceParallel = true; },
        "(P10) scatter-gather excludes sequence parallel"},
       {[](Pins& p) { p.stateSharding = StateSharding::kGradients; },
-       "(P11) state sharding gradients is not supported yet; nearest: optimizer"},
+       "(E2) state sharding gradients cannot be compiled yet; nearest: optimizer"},
       {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.dp = 1; },
        "(P11) state sharding optimizer needs"},
       {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.tp = 4, p.pp = 2; },

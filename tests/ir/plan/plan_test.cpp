@@ -64,6 +64,17 @@ TEST(Plan, CountsRanksAndMicrobatches) {
   EXPECT_EQ(plan.dp(), 20);
   EXPECT_EQ(plan.numRanks(), 120);
   EXPECT_EQ(plan.numMicrobatches(), 7);
+  plan.cp = 2;  // the same samples, in parts
+  EXPECT_EQ(plan.numRanks(), 240);
+  EXPECT_EQ(plan.numMicrobatches(), 7);
+}
+
+TEST(Plan, SharesStateOverShardsAndContextButNotOverReplicas) {
+  Plan plan;
+  plan.tp = 2, plan.cp = 3, plan.dpReplicate = 4, plan.dpShard = 5;
+  EXPECT_EQ(plan.stateShards(), 1);
+  plan.stateSharding = StateSharding::kParameters;
+  EXPECT_EQ(plan.stateShards(), 15);
 }
 
 TEST(Fingerprint, ChangesWithEveryNumberOfTheModel) {

@@ -63,16 +63,36 @@ TEST(HomeSharding, PartsMakeUpTheWhole) {
   }
 }
 
-// tensor innermost, then data, pipeline outermost: with tp 2, dp 3, rank 9 = 1 + 2 (1 + 3 * 1).
+Plan meshOf(int64_t tp, int64_t cp, int64_t dpShard, int64_t dpReplicate, int64_t pp) {
+  Plan plan;
+  plan.tp = tp, plan.cp = cp, plan.dpShard = dpShard, plan.dpReplicate = dpReplicate, plan.pp = pp;
+  return plan;
+}
+
+// Megatron-Core's order "tp-cp-ep-dp-pp", of which torchtitan cuts dp into shards within replicas.
+// One step along an axis is as many ranks as all inner degrees make: 1, 2, 2 * 3, 2 * 3 * 5,
+// 2 * 3 * 5 * 7.
 TEST(Ranks, AreLaidOutTensorInnermostPipelineOutermost) {
-  const RankCoordinates c = coordinatesOf(9, 2, 3);
-  EXPECT_EQ(std::tuple(c.tp, c.dp, c.pp), std::tuple(1, 1, 1));
-  EXPECT_EQ(rankOf({.tp = 1, .dp = 2, .pp = 3}, 2, 3), 1 + 2 * (2 + 3 * 3));
+  const Plan mesh = meshOf(2, 3, 5, 7, 11);
+  EXPECT_EQ(rankOf({.tp = 1}, mesh), 1);
+  EXPECT_EQ(rankOf({.cp = 1}, mesh), 2);
+  EXPECT_EQ(rankOf({.dpShard = 1}, mesh), 6);
+  EXPECT_EQ(rankOf({.dpReplicate = 1}, mesh), 30);
+  EXPECT_EQ(rankOf({.pp = 1}, mesh), 210);
+  // 1 + 2 (2 + 3 (4 + 5 (6 + 7 * 10))) = 2309, the last of 2310.
+  EXPECT_EQ(coordinatesOf(2309, mesh),
+            (RankCoordinates{.tp = 1, .cp = 2, .dpShard = 4, .dpReplicate = 6, .pp = 10}));
 }
 
 TEST(Ranks, CoordinatesAreOneToOne) {
-  for (int64_t rank = 0; rank < 4 * 3 * 5; ++rank)
-    EXPECT_EQ(rankOf(coordinatesOf(rank, 4, 3), 4, 3), rank);
+  const Plan mesh = meshOf(4, 3, 2, 2, 5);
+  std::set<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>> seen;
+  for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
+    const RankCoordinates c = coordinatesOf(rank, mesh);
+    EXPECT_EQ(rankOf(c, mesh), rank);
+    EXPECT_TRUE(seen.insert({c.tp, c.cp, c.dpShard, c.dpReplicate, c.pp}).second);
+    EXPECT_TRUE(c.tp < 4 && c.cp < 3 && c.dpShard < 2 && c.dpReplicate < 2 && c.pp < 5);
+  }
 }
 
 }  // namespace

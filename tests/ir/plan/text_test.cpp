@@ -26,9 +26,10 @@ Plan smallPlan() {
 }
 
 TEST(PrintPlan, IsTheTextThatUsersEdit) {
-  EXPECT_THAT(printPlan(smallPlan()), testing::StartsWith(R"(version: 1
+  EXPECT_THAT(printPlan(smallPlan()), testing::StartsWith(R"(version: 2
 model: gpt2
 fingerprint: 18446744073709551614
+stack: trireme
 tp: 1
 pp: 2
 cp: 1
@@ -39,6 +40,7 @@ virtual_stages: 2
 microbatch_size: 1
 schedule: interleaved
 recompute: none
+recompute_layers: 0
 state_sharding: none
 sequence_parallel: false
 scatter_gather: false
@@ -69,6 +71,8 @@ TEST(ParsePlan, ReadsBackAnyPlan) {
     Plan p;
     p.model = kNames[random() % std::size(kNames)];
     p.fingerprint = random();
+    p.stack = kNames[random() % std::size(kNames)];
+    p.recomputeLayers = number();
     p.tp = number(), p.pp = number(), p.cp = number(), p.ep = number();
     p.dpReplicate = number(), p.dpShard = number();
     p.virtualStages = number(), p.microbatchSize = number(), p.vocabMultiple = number();
@@ -105,36 +109,36 @@ std::string messageAfter(const std::string& from, const std::string& to) {
 }
 
 TEST(ParsePlan, RefusesAnotherVersionBeforeAllElse) {
-  EXPECT_EQ(messageAfter("version: 1\nmodel", "version: 2\nmesh"),
-            "plan.yaml:1:10: version: 2 is newer than this program; expected 1");
-  EXPECT_THAT(messageAfter("version: 1", "version: 0"), HasSubstr("version: 0 is unknown"));
-  EXPECT_THAT(messageAfter("version: 1\n", ""), HasSubstr("version: missing"));
-  EXPECT_THAT(messageAfter("version: 1", "version: one"), HasSubstr("plan.yaml:1:10: version:"));
+  EXPECT_EQ(messageAfter("version: 2\nmodel", "version: 3\nmesh"),
+            "plan.yaml:1:10: version: 3 is newer than this program; expected 2");
+  EXPECT_THAT(messageAfter("version: 2", "version: 1"), HasSubstr("version: 1 is unknown"));
+  EXPECT_THAT(messageAfter("version: 2\n", ""), HasSubstr("version: missing"));
+  EXPECT_THAT(messageAfter("version: 2", "version: one"), HasSubstr("plan.yaml:1:10: version:"));
 }
 
 TEST(ParsePlan, RefusesUnknownKeysWithTheNearestValidOne) {
   EXPECT_EQ(messageAfter("recompute:", "recomptue:"),
-            "plan.yaml:13:1: unknown key 'recomptue'; did you mean 'recompute'?");
+            "plan.yaml:14:1: unknown key 'recomptue'; did you mean 'recompute'?");
   EXPECT_THAT(messageAfter("  precision:", "  precison:"),
               HasSubstr("unknown key 'precison'; did you mean 'precision'?"));
 }
 
 TEST(ParsePlan, RefusesAMissingField) {
   EXPECT_THAT(messageAfter("tp: 1\n", ""), HasSubstr("tp: missing"));
-  EXPECT_THAT(parsePlan("version: 1\n", "plan.yaml").error().message(), HasSubstr("missing"));
+  EXPECT_THAT(parsePlan("version: 2\n", "plan.yaml").error().message(), HasSubstr("missing"));
 }
 
 TEST(ParsePlan, RefusesWrongValuesWithTheirPlace) {
-  EXPECT_THAT(messageAfter("tp: 1", "tp: two"), HasSubstr("plan.yaml:4:5: tp: "));
+  EXPECT_THAT(messageAfter("tp: 1", "tp: two"), HasSubstr("plan.yaml:5:5: tp: "));
   EXPECT_THAT(messageAfter("schedule: interleaved", "schedule: interleafed"),
-              HasSubstr("plan.yaml:12:11: schedule: unknown value 'interleafed'; did you mean "
+              HasSubstr("plan.yaml:13:11: schedule: unknown value 'interleafed'; did you mean "
                         "'interleaved'?"));
   EXPECT_THAT(messageAfter("[3, 3]", "[3, 3, 3]"),
-              HasSubstr("plan.yaml:20:6: layers: expected a chunk [first layer, number of "
+              HasSubstr("plan.yaml:22:6: layers: expected a chunk [first layer, number of "
                         "layers]"));
-  EXPECT_THAT(messageAfter("[3, 3]", "[3, x]"), HasSubstr("plan.yaml:20:6: layers: expected"));
+  EXPECT_THAT(messageAfter("[3, 3]", "[3, x]"), HasSubstr("plan.yaml:22:6: layers: expected"));
   EXPECT_THAT(messageAfter("- [[3, 3], [9, 3]]", "- 12"),
-              HasSubstr("plan.yaml:20:5: layers: expected a stage"));
+              HasSubstr("plan.yaml:22:5: layers: expected a stage"));
   EXPECT_THAT(messageAfter("beta1: 0.9", "beta1: 1.5"), HasSubstr("training.beta1: must be"));
   EXPECT_THAT(parsePlan("[]", "plan.yaml").error().message(), HasSubstr("plan.yaml:1:1: "));
 }

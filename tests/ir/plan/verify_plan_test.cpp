@@ -235,32 +235,124 @@ TEST(P10ScatterGatherApplies, ToEqualParts) {
   EXPECT_EQ(scatter(2, 63), "");
 }
 
-TEST(P11StateShardingIsSupported, ForTheOptimizerOverAllReplicas) {
-  const auto shard = [](StateSharding sharding, int64_t dpReplicate, int64_t dpShard) {
+TEST(P11StateShardingHasRanks, AndShardsHaveState) {
+  const auto shard = [](StateSharding sharding, int64_t dpReplicate, int64_t dpShard,
+                        int64_t cp = 1) {
     return messageAfter([&](Plan& p) {
       p.stateSharding = sharding;
       p.dpReplicate = dpReplicate;
       p.dpShard = dpShard;
+      p.cp = cp;
     });
   };
-  EXPECT_THAT(shard(StateSharding::kOptimizer, 1, 1),
-              HasSubstr("(P11) state sharding optimizer needs dp_shard > 1"));
-  EXPECT_THAT(shard(StateSharding::kOptimizer, 2, 2),
-              HasSubstr("(P11) state sharding with dp_replicate 2 is not supported yet; nearest: "
-                        "dp_replicate 1 and dp_shard 4"));
+  EXPECT_EQ(shard(StateSharding::kOptimizer, 1, 1),
+            "(P11) state sharding optimizer needs dp_shard > 1 or cp > 1, but both are 1; nearest: "
+            "state_sharding none, or dp_shard 2");
+  EXPECT_EQ(shard(StateSharding::kGradients, 2, 1),
+            "(P11) state sharding gradients needs dp_shard > 1 or cp > 1, but both are 1; nearest: "
+            "state_sharding none, or dp_replicate 1 and dp_shard 2");
   EXPECT_EQ(shard(StateSharding::kNone, 2, 3),
             "(P11) dp_shard 3 shards nothing with state_sharding none; nearest: dp_replicate 6 and "
             "dp_shard 1, or state_sharding optimizer");
   EXPECT_EQ(shard(StateSharding::kNone, 6, 1), "");
-  EXPECT_THAT(shard(StateSharding::kGradients, 1, 2),
-              HasSubstr("(P11) state sharding gradients is not supported yet"));
-  EXPECT_THAT(shard(StateSharding::kParameters, 1, 2),
-              HasSubstr("(P11) state sharding parameters is not supported yet"));
+  EXPECT_EQ(shard(StateSharding::kOptimizer, 2, 2), "");
+  EXPECT_EQ(shard(StateSharding::kGradients, 1, 2), "");
+  EXPECT_EQ(shard(StateSharding::kParameters, 2, 2), "");
+  EXPECT_EQ(shard(StateSharding::kParameters, 1, 1, 2), "");
 }
 
-TEST(P12ContextAndExpertsAreWhole, OthersAreNotSupportedYet) {
-  EXPECT_THAT(messageAfter([](Plan& p) { p.cp = 2; }), HasSubstr("(P12) cp 2 and ep 1"));
-  EXPECT_THAT(messageAfter([](Plan& p) { p.ep = 2; }), HasSubstr("(P12) cp 1 and ep 2"));
+TEST(P12ThereAreNoExperts, ToSpread) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.ep = 2; }),
+            "(P12) ep 2: the model has no experts to spread; nearest: ep 1");
+}
+
+TEST(P14RecomputedLayersExist, OnlyUnderFullRecomputation) {
+  const auto recompute = [](Recompute kind, int64_t layers) {
+    return messageAfter([&](Plan& p) {
+      p.recompute = kind;
+      p.recomputeLayers = layers;
+    });
+  };
+  EXPECT_EQ(recompute(Recompute::kSelective, 1),
+            "(P14) recompute_layers 1 needs recompute full, not selective; nearest: "
+            "recompute_layers 0");
+  EXPECT_THAT(recompute(Recompute::kNone, -1), HasSubstr("(P14) recompute_layers -1 needs"));
+  EXPECT_EQ(recompute(Recompute::kSelective, 0), "");
+  EXPECT_EQ(recompute(Recompute::kFull, 0), "");
+}
+
+// The virtual stages of the legal plan have 3, 2, 2 and 3 layers.
+TEST(P14RecomputedLayersExist, AreNoMoreThanAVirtualStageHas) {
+  const auto recompute = [](int64_t layers) {
+    return messageAfter([&](Plan& p) {
+      p.recompute = Recompute::kFull;
+      p.recomputeLayers = layers;
+    });
+  };
+  EXPECT_EQ(recompute(1), "");
+  EXPECT_EQ(recompute(3), "");
+  EXPECT_EQ(recompute(4),
+            "(P14) recompute_layers 4: the longest virtual stage has 3 layers; nearest: 3");
+  EXPECT_EQ(recompute(INT64_MIN),
+            "(P14) recompute_layers -9223372036854775808: the longest virtual stage has 3 layers; "
+            "nearest: 1");
+}
+
+// 64 tokens over cp 4 are 8 parts of 8; cp 3 would need a multiple of 6.
+TEST(P15ContextDivides, TheSequenceIntoTwoPartsPerRank) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.cp = 4; }), "");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.cp = 32; }), "");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.cp = 3; }),
+            "(P15) cp 3 needs a sequence length that is a multiple of 2 x cp, not 64; nearest: 2 "
+            "or 4");
+  // Without a mirror image for the one part.
+  EXPECT_THAT(messageAfter([](Plan& p) { p.cp = 64; }), HasSubstr("(P15) cp 64"));
+  EXPECT_THAT(messageAfter([](Plan& p) {
+                p.cp = 2;
+                p.training.sequenceLength = 63;
+              }),
+              HasSubstr("(P15) cp 2 needs a sequence length that is a multiple of 2 x cp, not 63; "
+                        "nearest: 1"));
+}
+
+// 60 tokens over cp 2 leave 30 to each rank, which tp 4 does not divide although it divides 60.
+TEST(P15ContextDivides, BeforeSequenceParallelismDoes) {
+  EXPECT_EQ(messageAfter([](Plan& p) {
+              p.cp = 2;
+              p.tp = 4;
+              p.sequenceParallel = true;
+              p.training.sequenceLength = 60;
+            }),
+            "(P9) sequence parallel: tp 4 does not divide the sequence length 30 of one of cp 2 "
+            "ranks; nearest: 3 or 5");
+}
+
+// 36 / 2 tokens x 95: divisible by 2, not by 4, while 36 x 95 is.
+TEST(P15ContextDivides, BeforeScatterGatherDoes) {
+  spec::ModelSpec model = eightHeads();
+  model.hiddenSize = 95;
+  const auto scatter = [&](int64_t tp) {
+    return messageAfter(
+        [&](Plan& p) {
+          p.fingerprint = fingerprintOf(model);
+          p.cp = 2;
+          p.tp = tp;
+          p.scatterGather = true;
+          p.training.sequenceLength = 36;
+        },
+        model);
+  };
+  EXPECT_EQ(scatter(2), "");
+  EXPECT_THAT(scatter(4), HasSubstr("(P10) scatter-gather: tp 4 does not divide microbatch size 1 "
+                                    "x sequence length 18 x hidden size 95"));
+}
+
+TEST(P16StackHasAName, OfPrintableText) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.stack = "megatron-core"; }), "");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.stack = ""; }),
+            "(P16) stack '': expected the name of a stack profile; nearest: trireme");
+  EXPECT_THAT(messageAfter([](Plan& p) { p.stack = "a\nb"; }), HasSubstr("(P16) stack "));
+  EXPECT_THAT(messageAfter([](Plan& p) { p.stack = "\xff"; }), HasSubstr("(P16) stack "));
 }
 
 TEST(P13TrainingFitsTheModel, ItsSettingsAreVerified) {

@@ -1,0 +1,30 @@
+#include "ir/expand/buildable.h"
+
+#include <fmt/format.h>
+
+namespace trireme::expand {
+
+using plan::StateSharding;
+
+Status checkBuildable(const plan::Plan& p) {
+  if (p.cp != 1)  // (E1)
+    return invalidArgument(
+        fmt::format("(E1) cp {}: context parallelism cannot be compiled yet; nearest: cp 1", p.cp));
+  if (p.stateSharding != StateSharding::kNone && p.stateSharding != StateSharding::kOptimizer)
+    return invalidArgument(  // (E2)
+        fmt::format("(E2) state sharding {} cannot be compiled yet; nearest: optimizer",
+                    plan::stateShardingName(p.stateSharding)));
+  if (p.stateSharding == StateSharding::kOptimizer && p.dpReplicate != 1)  // (E3)
+    return invalidArgument(
+        fmt::format("(E3) state sharding optimizer with dp_replicate {} cannot be compiled yet; "
+                    "nearest: dp_replicate 1 and dp_shard {}",
+                    p.dpReplicate, p.dp()));
+  if (p.recomputeLayers != 0)  // (E4)
+    return invalidArgument(
+        fmt::format("(E4) recompute_layers {}: recomputing some layers only cannot be compiled "
+                    "yet; nearest: recompute_layers 0, which is all",
+                    p.recomputeLayers));
+  return {};
+}
+
+}  // namespace trireme::expand

@@ -1,0 +1,93 @@
+// One negative test per rule of checkBuildable: plans that verifyPlan accepts and nobody here
+// builds.
+#include "ir/expand/buildable.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "ir/expand/expand.h"
+
+namespace trireme::expand {
+namespace {
+
+using plan::Plan;
+using plan::Recompute;
+using plan::StateSharding;
+
+spec::ModelSpec fourLayers() {
+  return {.name = "four",
+          .numLayers = 4,
+          .hiddenSize = 32,
+          .numHeads = 4,
+          .numKvHeads = 4,
+          .headSize = 8,
+          .ffnSize = 128,
+          .vocabSize = 100,
+          .maxSequence = 16};
+}
+
+Plan buildablePlan() {
+  Plan plan;
+  plan.fingerprint = plan::fingerprintOf(fourLayers());
+  plan.training.sequenceLength = 16;
+  plan.training.globalBatchSize = 8;
+  plan.pp = 2;
+  plan.dpShard = 2;
+  plan.stateSharding = StateSharding::kOptimizer;
+  plan.recompute = Recompute::kFull;
+  plan.layers = plan::evenLayers(4, 2, 1);
+  return plan;
+}
+
+// What expand says of a plan that verifyPlan accepts.
+std::string messageAfter(const std::function<void(Plan&)>& change) {
+  Plan plan = buildablePlan();
+  change(plan);
+  EXPECT_EQ(plan::verifyPlan(plan, fourLayers()).message(), "");
+  const Result<Expansion> expansion = expand(fourLayers(), plan);
+  if (expansion.has_value()) return "";
+  EXPECT_EQ(expansion.error().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(expansion.error().message(), checkBuildable(plan).message());
+  return expansion.error().message();
+}
+
+TEST(Buildable, WhatItAcceptsExpands) {
+  EXPECT_EQ(messageAfter([](Plan&) {}), "");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.stack = "megatron-core"; }), "");
+}
+
+TEST(E1ContextIsWhole, NearestIsOne) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.cp = 2; }),
+            "(E1) cp 2: context parallelism cannot be compiled yet; nearest: cp 1");
+}
+
+TEST(E2OnlyTheOptimizerIsSharded, NearestIsTheOptimizer) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.stateSharding = StateSharding::kGradients; }),
+            "(E2) state sharding gradients cannot be compiled yet; nearest: optimizer");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.stateSharding = StateSharding::kParameters; }),
+            "(E2) state sharding parameters cannot be compiled yet; nearest: optimizer");
+}
+
+TEST(E3ShardsAreNotReplicated, NearestShardsOverAll) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.dpReplicate = 4; }),
+            "(E3) state sharding optimizer with dp_replicate 4 cannot be compiled yet; nearest: "
+            "dp_replicate 1 and dp_shard 8");
+  EXPECT_EQ(messageAfter([](Plan& p) {
+              p.stateSharding = StateSharding::kNone;
+              p.dpShard = 1;
+              p.dpReplicate = 4;
+            }),
+            "");
+}
+
+TEST(E4AllLayersAreRecomputed, NearestIsAll) {
+  EXPECT_EQ(
+      messageAfter([](Plan& p) { p.recomputeLayers = 1; }),
+      "(E4) recompute_layers 1: recomputing some layers only cannot be compiled yet; nearest: "
+      "recompute_layers 0, which is all");
+}
+
+}  // namespace
+}  // namespace trireme::expand
