@@ -144,6 +144,10 @@ void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,
 
 Status checkCluster(const spec::ClusterSpec& cluster, spec::Precision precision) {
   TRIREME_RETURN_IF_ERROR(checkDevice(cluster.device, spec::computeDType(precision)));
+  const MathFormat linear = spec::linearFormat(precision);
+  if (cluster.device.peak(linear) == nullptr)
+    return invalidArgument(fmt::format("device {}: no matmul peak for {}", cluster.device.name,
+                                       mathFormatName(linear)));
   if (cluster.tiers.empty())
     return invalidArgument(fmt::format("cluster {}: no tier of links", cluster.name));
   for (const spec::LinkTier& tier : cluster.tiers)

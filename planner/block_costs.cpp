@@ -5,13 +5,16 @@
 #include "cost_models/body_cost.h"
 #include "cost_models/collectives.h"
 #include "cost_models/compute.h"
-#include "cost_models/pipeline.h"
+#include "cost_models/described_estimate.h"
+#include "cost_models/described_memory.h"
 #include "cost_models/in_flight.h"
+#include "cost_models/pipeline.h"
 
 namespace trireme::planner {
 namespace {
 
 using cost::Levels;
+using cost::peakSlots;
 using program::GroupKind;
 
 // Arithmetic in another order than the estimate's must not lift a bound above it.
@@ -168,25 +171,76 @@ int64_t bucketsAt(const BlockCosts& blocks, size_t rank, size_t p) {
   return rank == p - 1 ? blocks.lastBuckets : std::max<int64_t>(blocks.innerBuckets, 1);
 }
 
-}  // namespace
-
-Bytes stateBytes(const Query& query, double elements, int64_t sharedBy) {
+// Weights, gradients and optimizer state, each divided by the ranks that share it.
+Bytes sharedState(const Query& query, double elements, plan::StateSharding sharding,
+                  int64_t shards) {
+  const auto shared = [&](plan::StateSharding from) {
+    return sharding >= from ? static_cast<double>(shards) : 1.0;
+  };
   const auto compute = static_cast<double>(byteSize(spec::computeDType(query.training.precision)));
   const auto state = static_cast<double>(byteSize(spec::stateDType(query.training.precision)));
-  const double optimizer = query.stack.optimizerBytesPerParameter > 0
-                               ? query.stack.optimizerBytesPerParameter
-                               : 2 * state + (compute == state ? 0 : state);
-  return Bytes(elements * (compute + state + optimizer / static_cast<double>(sharedBy)));
+  double weights = compute, gradients = state;
+  double optimizer = query.stack.optimizerBytesPerParameter > 0
+                         ? query.stack.optimizerBytesPerParameter
+                         : 2 * state + (compute == state ? 0 : state);
+  if (!query.stack.ownPrograms) {
+    weights = query.stack.description.parameterBytes;
+    gradients = query.stack.description.gradientBytes;
+    optimizer = query.stack.description.optimizerBytes;
+  }
+  return Bytes(elements * (weights / shared(plan::StateSharding::kParameters) +
+                           gradients / shared(plan::StateSharding::kGradients) +
+                           optimizer / shared(plan::StateSharding::kOptimizer)));
 }
 
-Bytes leastMemory(const Query& query, int64_t pp, int64_t dp, const BlockCosts& blocks) {
-  const auto layers = static_cast<double>((query.model.numLayers + pp - 1) / pp);
-  return (stateBytes(query, blocks.layerElements * layers, dp) + blocks.layerActivations * layers +
-          query.stack.fixedReserve) *
+plan::StateSharding widestSharding(const spec::StackProfile& stack) {
+  if (stack.supports(spec::StackChoice::kShardParameters)) return plan::StateSharding::kParameters;
+  if (stack.supports(spec::StackChoice::kShardGradients)) return plan::StateSharding::kGradients;
+  if (stack.supports(spec::StackChoice::kShardOptimizer)) return plan::StateSharding::kOptimizer;
+  return plan::StateSharding::kNone;
+}
+
+PassTimes passTimes(const cost::BlockCost& block) {
+  cost::PassCost backward = block.backward;
+  backward += block.recomputed;
+  return {std::max(block.forward.device(), block.forward.host),
+          std::max(backward.device(), backward.host)};
+}
+
+// Lower bounds: what sharding and pipelines add comes with the plan.
+BlockCosts describedCosts(const Query& query, const plan::Plan& plan) {
+  const cost::DescribedBlocks blocks =
+      cost::describeBlocks(query.model, plan, query.cluster, query.stack.description);
+  BlockCosts costs;
+  costs.layer = passTimes(blocks.layer);
+  costs.embedding = passTimes(blocks.embedding);
+  costs.head = passTimes(blocks.head);
+  costs.layerElements = blocks.layer.parameters;
+  costs.embeddingElements = blocks.embedding.parameters;
+  costs.headElements = blocks.head.parameters;
+  costs.layerActivations = cost::keptByLayer(query.model, plan, query.stack.description);
+  costs.described = std::make_shared<const cost::DescribedBlocks>(blocks);
+  return costs;
+}
+
+}  // namespace
+
+Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan) {
+  return sharedState(query, elements, plan.stateSharding, plan.stateShards());
+}
+
+Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
+  const auto layers = static_cast<double>((query.model.numLayers + group.pp - 1) / group.pp);
+  const Bytes reserve =
+      query.stack.ownPrograms ? query.stack.fixedReserve : query.stack.description.reserve;
+  return (sharedState(query, blocks.layerElements * layers, widestSharding(query.stack),
+                      group.dp * group.cp) +
+          blocks.layerActivations * layers + reserve) *
          kRounding;
 }
 
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {
+  if (!query.stack.ownPrograms) return describedCosts(query, like);
   const plan::Plan probe = probePlan(query.model, like);
   expand::ExpandOptions options;
   options.tasks = false;
@@ -231,8 +285,12 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {
 }
 
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  if (blocks.described) {
+    const cost::Estimate estimate = cost::estimateFromBlocks(
+        *blocks.described, query.model, plan, query.cluster, query.stack.description);
+    return {estimate.step * kRounding, estimate.memory.total() * kRounding};
+  }
   const auto p = static_cast<size_t>(plan.pp);
-  const bool sharded = plan.stateSharding == plan::StateSharding::kOptimizer;
   cost::Pipeline pipeline;
   pipeline.schedule = plan.schedule;
   pipeline.numMicrobatches = plan.numMicrobatches();
@@ -251,8 +309,8 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
     const StepQuestion stage{layers, bucketsAt(blocks, rank, p),
                              p > 1 && (rank == 0 || rank == p - 1) && blocks.tiedElements > 0};
     step = std::max(step, stepBound(query, plan, blocks, load, stage));
-    const Bytes memory = stateBytes(query, load.elements, sharded ? plan.dp() : 1) +
-                         load.activations + scratchAt(blocks, rank, p) + query.stack.fixedReserve;
+    const Bytes memory = stateBytes(query, load.elements, plan) + load.activations +
+                         scratchAt(blocks, rank, p) + query.stack.fixedReserve;
     bound.memory = std::max(bound.memory, memory);
     pipeline.stages.push_back(load.times);
   }

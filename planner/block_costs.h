@@ -1,11 +1,14 @@
 // What the three kinds of block cost one rank, and the lower bounds that follow for any plan.
 #pragma once
 #include <cstdint>
+#include <memory>
 
+#include "cost_models/described_blocks.h"
 #include "cost_models/topology.h"
 #include "ir/base/status.h"
 #include "ir/plan/plan.h"
 #include "planner/query.h"
+#include "planner/space.h"
 
 namespace trireme::planner {
 
@@ -14,8 +17,9 @@ struct PassTimes {
   Seconds forward, backward;
 };
 
-// Read off the bodies of a small plan with the same tp, microbatch, recompute and sequence
-// parallelism, so that they are what the estimate of any other plan is made of.
+// Read off the bodies of a small plan with the same tp, cp, microbatch, recompute and sequence
+// parallelism, so that they are what the estimate of any other plan is made of. For a stack with a
+// description they are those of cost::describeBlocks.
 struct BlockCosts {
   PassTimes layer, embedding, head;
   Bytes border;          // residual stream that goes to the next stage, without scatter-gather
@@ -30,6 +34,7 @@ struct BlockCosts {
   Bytes layerActivations, chunkActivations, headActivations;
   // Scratch, library workspace and what else does not depend on layers: first, inner, last stage.
   Bytes firstScratch, innerScratch, lastScratch;
+  std::shared_ptr<const cost::DescribedBlocks> described;  // of a stack with a description
 };
 
 // Costs for plans like `plan`. With `single` (plan.pp == 1) the embedding includes the head.
@@ -42,15 +47,16 @@ struct PlanBound {
 };
 
 // Admissible: what the estimate adds is left out (padding, alignment, sums of norm gradients over
-// tp), what remains is computed by the same functions (cost::pipelineTime, collectives).
+// tp), what remains is computed by the same functions (cost::pipelineTime, collectives). For a
+// stack with a description it is the estimate.
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
-// Every plan with these degrees has a rank that needs at least this: one with ceil(layers / pp)
-// layers, of which one microbatch is alive.
-Bytes leastMemory(const Query& query, int64_t pp, int64_t dp, const BlockCosts& blocks);
+// Every plan of the group has a rank that needs at least this: one with ceil(layers / pp) layers,
+// of which one microbatch is alive, its state shared as widely as the stack can.
+Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks);
 
 // Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which
-// `sharedBy` data-parallel ranks may share the last.
-Bytes stateBytes(const Query& query, double elements, int64_t sharedBy);
+// the plan may have others hold a part.
+Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan);
 
 }  // namespace trireme::planner

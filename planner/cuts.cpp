@@ -17,19 +17,19 @@ int64_t layersThatFit(const Query& query, const plan::Plan& plan, const BlockCos
                       int64_t rank) {
   const bool first = rank == 0, last = rank == plan.pp - 1;
   const std::vector<int64_t> slots =
-      peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(), rank);
+      cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(), rank);
   double allSlots = 0;
   for (int64_t n : slots) allSlots += static_cast<double>(n);
-  const int64_t sharedBy = plan.stateSharding == plan::StateSharding::kOptimizer ? plan.dp() : 1;
   const double others = (first ? blocks.embeddingElements : 0) + (last ? blocks.headElements : 0);
-  Bytes fixed = stateBytes(query, others, sharedBy) + blocks.chunkActivations * allSlots +
-                query.stack.fixedReserve +
-                (first  ? blocks.firstScratch
-                 : last ? blocks.lastScratch
-                        : blocks.innerScratch);
+  Bytes fixed =
+      stateBytes(query, others, plan) + blocks.chunkActivations * allSlots +
+      (query.stack.ownPrograms ? query.stack.fixedReserve : query.stack.description.reserve) +
+      (first  ? blocks.firstScratch
+       : last ? blocks.lastScratch
+              : blocks.innerScratch);
   if (last) fixed += blocks.headActivations * static_cast<double>(slots.back());
   const Bytes perLayer =
-      stateBytes(query, blocks.layerElements, sharedBy) +
+      stateBytes(query, blocks.layerElements, plan) +
       blocks.layerActivations * (allSlots / static_cast<double>(plan.virtualStages));
   const Bytes free = query.cluster.device.memory - fixed;
   return free < perLayer ? 0 : static_cast<int64_t>(std::floor(free / perLayer));

@@ -24,10 +24,9 @@ Seconds groupBound(const Query& query, const Group& group) {
   one.globalBatchSize = group.microbatchSize;
   const cost::StepFlops flops = cost::stepFlops(query.model, one);
   const spec::DeviceSpec& device = query.cluster.device;
-  const FlopsPerSecond rate =
-      cost::matmulPeak(device, spec::computeDType(query.training.precision)) *
-      (std::max(device.matmulEfficiency, device.attentionEfficiency) *
-       static_cast<double>(group.tp));
+  const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training.precision))->rate *
+                              (std::max(device.matmulEfficiency, device.attentionEfficiency) *
+                               static_cast<double>(group.tp * group.cp));
   // Forward, backward twice, and forward once more if layers are recomputed.
   const double recompute = group.recompute == plan::Recompute::kFull ? 4.0 / 3 : 1.0;
   const Seconds layers = flops.layers * recompute / rate;

@@ -11,10 +11,10 @@
 
 namespace trireme::planner {
 
-// (tp, pp, dp): what runners-up differ in.
-using Degrees = std::tuple<int64_t, int64_t, int64_t>;
-inline Degrees degreesOf(const Group& g) { return {g.tp, g.pp, g.dp}; }
-inline Degrees degreesOf(const plan::Plan& p) { return {p.tp, p.pp, p.dp()}; }
+// (tp, pp, cp, dp): what runners-up differ in.
+using Degrees = std::tuple<int64_t, int64_t, int64_t, int64_t>;
+inline Degrees degreesOf(const Group& g) { return {g.tp, g.pp, g.cp, g.dp}; }
+inline Degrees degreesOf(const plan::Plan& p) { return {p.tp, p.pp, p.cp, p.dp()}; }
 
 enum class NodeKind : uint8_t { kGroup, kProbedGroup, kCandidate };
 

@@ -103,7 +103,7 @@ int64_t leastDivisorAboveOne(int64_t n) {
 // one that depends on a free one is left at what no rule minds.
 void choose(const Pins& pins, plan::Plan& plan) {
   plan.stateSharding = pins.stateSharding.value_or(StateSharding::kNone);
-  if (plan.stateSharding == StateSharding::kOptimizer) {
+  if (plan.stateSharding != StateSharding::kNone) {
     if (pins.dp)
       std::swap(plan.dpShard, plan.dpReplicate);
     else
@@ -181,7 +181,7 @@ Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));
   TRIREME_RETURN_IF_ERROR(borderIsShardedOnce(query.pins));
   const plan::Plan least = leastPlan(query);
-  Status status = expand::checkBuildable(least);
+  Status status = query.stack.ownPrograms ? expand::checkBuildable(least) : Status();
   if (status.ok()) status = plan::verifyPlan(least, query.model);
   return status.ok() ? status : infeasible(status.message());
 }

@@ -17,7 +17,7 @@ namespace trireme::planner {
 // Choices that the user has made; the search makes the rest.
 struct Pins {
   std::optional<int64_t> gpus;  // devices to use; absent: all of the cluster
-  std::optional<int64_t> tp, pp, dp;
+  std::optional<int64_t> tp, pp, cp, dp;
   std::optional<int64_t> microbatchSize;
   std::optional<int64_t> virtualStages;
   std::optional<plan::ScheduleKind> schedule;

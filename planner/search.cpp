@@ -30,7 +30,7 @@ bool better(const Costed& a, const Costed& b) {
 }
 
 // All that BlockCosts depend on, besides the query.
-using ProbeKey = std::tuple<int64_t, int64_t, plan::Recompute, bool, bool>;
+using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool>;
 
 class Search {
  public:
@@ -152,8 +152,7 @@ Status Search::probe(const Node& node) {
 void Search::expandGroup(const Node& node) {
   const Group& group = node.group;
   // Where nothing fits, the plans that keep least alive say by how much.
-  const bool isHopeless =
-      leastMemory(query_, group.pp, group.dp, *node.blocks) > query_.cluster.device.memory;
+  const bool isHopeless = leastMemory(query_, group, *node.blocks) > query_.cluster.device.memory;
   const int64_t pinned = query_.pins.virtualStages.value_or(1);
   if (isHopeless) prune("group memory");
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
@@ -199,9 +198,11 @@ void Search::noteMemory(const plan::Plan& plan, Bytes memory) {
 void Search::rejectForMemory() {
   for (const auto& [degrees, memory] : least_) {
     if (best_.contains(degrees) || frontier_.isOpen(degrees)) continue;
-    const auto [tp, pp, dp] = degrees;
-    rejections_.push_back({"memory", fmt::format("tp {} pp {} dp {}", tp, pp, dp),
-                           formatBytes(memory), formatBytes(query_.cluster.device.memory)});
+    const auto [tp, pp, cp, dp] = degrees;
+    rejections_.push_back(
+        {"memory",
+         fmt::format("tp {} pp {}{} dp {}", tp, pp, cp > 1 ? fmt::format(" cp {}", cp) : "", dp),
+         formatBytes(memory), formatBytes(query_.cluster.device.memory)});
   }
 }
 
@@ -280,8 +281,9 @@ CostFunctions modelCosts(const Query& query) {
           },
           [&query, probed = std::map<ProbeKey, BlockCosts>()](
               const plan::Plan& plan) mutable -> Result<BlockCosts> {
-            const ProbeKey key{plan.tp, plan.microbatchSize, plan.recompute, plan.sequenceParallel,
-                               plan.pp == 1};
+            const ProbeKey key{
+                plan.tp,     plan.cp, plan.microbatchSize, plan.recompute, plan.sequenceParallel,
+                plan.pp == 1};
             if (const auto found = probed.find(key); found != probed.end()) return found->second;
             TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, probeBlocks(query, plan));
             probed.emplace(key, blocks);

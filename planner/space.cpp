@@ -12,6 +12,7 @@ namespace {
 using plan::Recompute;
 using plan::ScheduleKind;
 using plan::StateSharding;
+using spec::StackChoice;
 
 template <typename T>
 bool allows(const std::optional<T>& pin, T value) {
@@ -54,15 +55,29 @@ void addRejection(Rejection rejection, std::vector<Rejection>& rejections) {
     rejections.push_back(std::move(rejection));
 }
 
-void addGroups(const Query& query, int64_t tp, int64_t pp, int64_t dp, std::vector<Group>& groups) {
-  for (int64_t microbatch : divisorsOf(query.training.globalBatchSize / dp)) {
+bool supports(const spec::StackProfile& stack, Recompute recompute) {
+  return recompute == Recompute::kNone ||
+         stack.supports(recompute == Recompute::kFull ? StackChoice::kRecomputeFull
+                                                      : StackChoice::kRecomputeSelective);
+}
+
+// `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
+void addGroups(const Query& query, const Group& degrees, std::vector<Group>& groups) {
+  const int64_t part = query.training.sequenceLength / degrees.cp;
+  for (int64_t microbatch : divisorsOf(query.training.globalBatchSize / degrees.dp)) {
     if (!allows(query.pins.microbatchSize, microbatch)) continue;
     for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-      if (!allows(query.pins.recompute, recompute)) continue;
+      if (!allows(query.pins.recompute, recompute) || !supports(query.stack, recompute)) continue;
       for (bool sequenceParallel : {false, true}) {
         if (!allows(query.pins.sequenceParallel, sequenceParallel)) continue;
-        if (sequenceParallel && (tp == 1 || query.training.sequenceLength % tp != 0)) continue;
-        groups.push_back({tp, pp, dp, microbatch, recompute, sequenceParallel});
+        if (sequenceParallel && (degrees.tp == 1 || part % degrees.tp != 0 ||
+                                 !query.stack.supports(StackChoice::kSequenceParallel)))
+          continue;
+        Group group = degrees;
+        group.microbatchSize = microbatch;
+        group.recompute = recompute;
+        group.sequenceParallel = sequenceParallel;
+        groups.push_back(group);
       }
     }
   }
@@ -80,10 +95,13 @@ std::vector<Order> ordersOf(const Query& query, const Group& group) {
       orders.push_back({schedule, virtualStages});
   };
   // A pinned GPipe is obeyed even where it is pointless.
-  if (group.pp > 1 || query.pins.schedule == ScheduleKind::kGpipe) add(ScheduleKind::kGpipe, 1);
+  if (query.stack.supports(StackChoice::kGpipe) &&
+      (group.pp > 1 || query.pins.schedule == ScheduleKind::kGpipe))
+    add(ScheduleKind::kGpipe, 1);
   add(ScheduleKind::k1F1B, 1);
   const int64_t microbatches = query.training.globalBatchSize / (group.dp * group.microbatchSize);
-  if (group.pp > 1 && microbatches % group.pp == 0) {
+  if (group.pp > 1 && microbatches % group.pp == 0 &&
+      query.stack.supports(StackChoice::kInterleaved)) {
     const int64_t most = query.model.numLayers / group.pp;
     const int64_t pinned = query.pins.virtualStages.value_or(2);
     for (int64_t v = 2; v <= std::min(most, kMostVirtualStages); ++v)
@@ -95,24 +113,59 @@ std::vector<Order> ordersOf(const Query& query, const Group& group) {
 
 bool mayScatter(const Query& query, const Group& g) {
   const int64_t elements =
-      g.microbatchSize * query.training.sequenceLength * query.model.hiddenSize;
-  return g.tp > 1 && g.pp > 1 && !g.sequenceParallel && elements % g.tp == 0;
+      g.microbatchSize * query.training.sequenceLength / g.cp * query.model.hiddenSize;
+  return query.stack.supports(StackChoice::kScatterGather) && g.tp > 1 && g.pp > 1 &&
+         !g.sequenceParallel && elements % g.tp == 0;
+}
+
+// What is shared out, over how many data-parallel ranks.
+struct Sharing {
+  StateSharding kind = StateSharding::kNone;
+  int64_t dpShard = 1;
+};
+
+bool supports(const spec::StackProfile& stack, StateSharding kind) {
+  switch (kind) {
+    case StateSharding::kNone:
+      return true;
+    case StateSharding::kOptimizer:
+      return stack.supports(StackChoice::kShardOptimizer);
+    case StateSharding::kGradients:
+      return stack.supports(StackChoice::kShardGradients);
+    case StateSharding::kParameters:
+      return stack.supports(StackChoice::kShardParameters);
+  }
+  return false;
+}
+
+std::vector<Sharing> sharingsOf(const Query& query, const Group& group) {
+  std::vector<Sharing> sharings;
+  for (StateSharding kind : {StateSharding::kNone, StateSharding::kOptimizer,
+                             StateSharding::kGradients, StateSharding::kParameters}) {
+    if (!allows(query.pins.stateSharding, kind) || !supports(query.stack, kind)) continue;
+    if (kind == StateSharding::kNone) {
+      sharings.push_back({kind, 1});
+      continue;
+    }
+    for (int64_t dpShard : divisorsOf(group.dp))
+      if (dpShard * group.cp > 1 &&
+          (dpShard == group.dp || query.stack.supports(StackChoice::kReplicatedShards)))
+        sharings.push_back({kind, dpShard});
+  }
+  return sharings;
 }
 
 // The choices within a group; they do not depend on each other.
 struct Choices {
   std::vector<Order> orders;
-  std::vector<StateSharding> shardings;
+  std::vector<Sharing> shardings;
   std::vector<bool> scatters;
 };
 
 Choices choicesOf(const Query& query, const Group& group) {
   Choices choices;
   choices.orders = ordersOf(query, group);
-  for (StateSharding sharding : {StateSharding::kNone, StateSharding::kOptimizer})
-    if (allows(query.pins.stateSharding, sharding) &&
-        (sharding == StateSharding::kNone || group.dp > 1))
-      choices.shardings.push_back(sharding);
+  choices.shardings = sharingsOf(query, group);
   for (bool scatter : {false, true})
     if (allows(query.pins.scatterGather, scatter) && (!scatter || mayScatter(query, group)))
       choices.scatters.push_back(scatter);
@@ -150,19 +203,48 @@ plan::Plan planOf(const Query& query, const Group& group) {
   plan.vocabMultiple = query.vocabMultiple;
   plan.tp = group.tp;
   plan.pp = group.pp;
+  plan.cp = group.cp;
   plan.microbatchSize = group.microbatchSize;
   plan.recompute = group.recompute;
   plan.sequenceParallel = group.sequenceParallel;
   return plan;
 }
 
-void choose(const Order& order, StateSharding sharding, int64_t dp, plan::Plan& plan) {
-  const bool sharded = sharding == StateSharding::kOptimizer;
+void choose(const Order& order, const Sharing& sharing, int64_t dp, plan::Plan& plan) {
   plan.schedule = order.schedule;
   plan.virtualStages = order.virtualStages;
-  plan.stateSharding = sharding;
-  plan.dpReplicate = sharded ? 1 : dp;
-  plan.dpShard = sharded ? dp : 1;
+  plan.stateSharding = sharing.kind;
+  plan.dpShard = sharing.dpShard;
+  plan.dpReplicate = dp / sharing.dpShard;
+}
+
+// Degrees of `gpus` devices with tp and pp given: cp and dp share the rest.
+void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
+                 std::vector<Group>& groups, std::vector<Rejection>& rejections) {
+  const int64_t rest = gpus / tp / pp;
+  for (int64_t cp : divisorsOf(rest)) {
+    if (!allows(query.pins.cp, cp)) continue;
+    if (cp > 1 && (!query.stack.supports(StackChoice::kContextParallel) ||
+                   query.training.sequenceLength % (2 * cp) != 0))
+      continue;
+    const int64_t dp = rest / cp;
+    if (!allows(query.pins.dp, dp)) continue;
+    if (auto refused = refuseDegrees(query, tp, pp, dp)) {
+      addRejection(std::move(*refused), rejections);
+      continue;
+    }
+    const size_t before = groups.size();
+    Group degrees;
+    degrees.tp = tp;
+    degrees.pp = pp;
+    degrees.cp = cp;
+    degrees.dp = dp;
+    addGroups(query, degrees, groups);
+    if (groups.size() == before)  // Degrees and microbatch divide, so it is the other pin.
+      addRejection({"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
+                    fmt::format("tp {} and length {}", tp, query.training.sequenceLength)},
+                   rejections);
+  }
 }
 
 }  // namespace
@@ -171,19 +253,11 @@ std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejec
   std::vector<Group> groups;
   for (int64_t tp : divisorsOf(gpus)) {
     if (!allows(query.pins.tp, tp)) continue;
+    if (tp > 1 && !query.stack.supports(StackChoice::kTensorParallel)) continue;
     for (int64_t pp : divisorsOf(gpus / tp)) {
-      const int64_t dp = gpus / tp / pp;
-      if (!allows(query.pins.pp, pp) || !allows(query.pins.dp, dp)) continue;
-      if (auto refused = refuseDegrees(query, tp, pp, dp)) {
-        addRejection(std::move(*refused), rejections);
-        continue;
-      }
-      const size_t before = groups.size();
-      addGroups(query, tp, pp, dp, groups);
-      if (groups.size() == before)  // Degrees and microbatch divide, so it is the other pin.
-        addRejection({"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
-                      fmt::format("tp {} and length {}", tp, query.training.sequenceLength)},
-                     rejections);
+      if (!allows(query.pins.pp, pp)) continue;
+      if (pp > 1 && !query.stack.supports(StackChoice::kPipeline)) continue;
+      addContexts(query, gpus, tp, pp, groups, rejections);
     }
   }
   return groups;
@@ -194,9 +268,9 @@ void forEachPlan(const Query& query, const Group& group,
   const Choices choices = choicesOf(query, group);
   plan::Plan plan = planOf(query, group);
   for (const Order& order : choices.orders)
-    for (StateSharding sharding : choices.shardings)
+    for (const Sharing& sharing : choices.shardings)
       for (bool scatter : choices.scatters) {
-        choose(order, sharding, group.dp, plan);
+        choose(order, sharing, group.dp, plan);
         plan.scatterGather = scatter;
         visit(plan);
       }
@@ -207,7 +281,8 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
   const Choices choices = choicesOf(query, group);
   if (choices.orders.empty()) addRejection(refuseOrder(query, group), rejections);
   if (choices.shardings.empty())
-    addRejection({"P11", "sharded optimizer", "dp > 1", fmt::format("dp {}", group.dp)},
+    addRejection({"P11", "sharded state", "a stack that can, and dp x cp > 1",
+                  fmt::format("dp {}, stack {}", group.dp * group.cp, query.stack.name)},
                  rejections);
   if (choices.scatters.empty()) addRejection(refuseScatter(query, group), rejections);
   if (choices.orders.empty() || choices.shardings.empty() || choices.scatters.empty())
@@ -220,26 +295,32 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
 
 int64_t largestCount(const Query& query, int64_t limit) {
   const auto& pins = query.pins;
-  const int64_t layers = query.model.numLayers;
+  const auto allowed = [&](StackChoice choice) { return query.stack.supports(choice); };
+  const int64_t layers = allowed(StackChoice::kPipeline) ? query.model.numLayers : 1;
+  const int64_t heads = allowed(StackChoice::kTensorParallel)
+                            ? std::gcd(query.model.numKvHeads, query.model.ffnSize)
+                            : 1;
+  const int64_t contexts =
+      allowed(StackChoice::kContextParallel) ? query.training.sequenceLength / 2 : 1;
   int64_t largest = 0;
-  for (int64_t tp : divisorsOf(std::gcd(query.model.numKvHeads, query.model.ffnSize))) {
-    if (!allows(pins.tp, tp) || tp > limit) continue;
-    for (int64_t dp :
-         divisorsOf(query.training.globalBatchSize / pins.microbatchSize.value_or(1))) {
-      if (!allows(pins.dp, dp) || dp > limit / tp) continue;
-      const int64_t most = std::min(layers, limit / (tp * dp));
-      if (pins.pp.value_or(1) <= most)
-        largest = std::max(largest, tp * dp * pins.pp.value_or(most));
-    }
-  }
+  for (int64_t tp : divisorsOf(heads))
+    for (int64_t cp : divisorsOf(std::max<int64_t>(contexts, 1)))
+      for (int64_t dp :
+           divisorsOf(query.training.globalBatchSize / pins.microbatchSize.value_or(1))) {
+        if (!allows(pins.tp, tp) || !allows(pins.cp, cp) || !allows(pins.dp, dp)) continue;
+        if (tp > limit || cp > limit / tp || dp > limit / tp / cp) continue;
+        const int64_t most = std::min(layers, limit / (tp * cp * dp));
+        if (pins.pp.value_or(1) <= most)
+          largest = std::max(largest, tp * cp * dp * pins.pp.value_or(most));
+      }
   return largest;
 }
 
 bool simplerThan(const plan::Plan& a, const plan::Plan& b) {
   const auto key = [](const plan::Plan& p) {
-    return std::make_tuple(p.tp, p.pp, p.virtualStages, p.recompute, p.sequenceParallel,
-                           p.scatterGather, p.stateSharding, p.schedule == ScheduleKind::kGpipe,
-                           p.microbatchSize);
+    return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, p.sequenceParallel,
+                           p.scatterGather, p.stateSharding, p.dpReplicate,
+                           p.schedule == ScheduleKind::kGpipe, p.microbatchSize);
   };
   if (key(a) != key(b)) return key(a) < key(b);
   for (size_t r = 0; r < a.layers.size(); ++r)

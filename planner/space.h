@@ -11,16 +11,16 @@ namespace trireme::planner {
 
 // Choices that fix what a layer costs. All further choices only arrange layers.
 struct Group {
-  int64_t tp = 1, pp = 1, dp = 1;
+  int64_t tp = 1, pp = 1, cp = 1, dp = 1;
   int64_t microbatchSize = 1;
   plan::Recompute recompute = plan::Recompute::kNone;
   bool sequenceParallel = false;
 };
 
-// Every group that uses exactly `gpus` devices and that the pins and the rules of verifyPlan allow:
-// all factorisations tp * pp * dp (not only powers of two), all divisors of the replica's batch as
-// microbatch, three kinds of recomputation, sequence parallelism on and off. For every
-// factorisation that is left out or has no group, one Rejection with its rule.
+// Every group that uses exactly `gpus` devices and that the pins, the stack's choices and the rules
+// of verifyPlan allow: all factorisations tp * cp * pp * dp (not only powers of two), all divisors
+// of the replica's batch as microbatch, three kinds of recomputation, sequence parallelism on and
+// off. For every factorisation that is left out or has no group, one Rejection with its rule.
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
 
 // The most virtual stages per rank that the search tries; a pin may ask for more. It bounds the
@@ -28,9 +28,9 @@ std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejec
 inline constexpr int64_t kMostVirtualStages = 64;
 
 // Calls `visit` with every legal plan of the group but for `layers`, which is empty: GPipe, 1F1B
-// and interleaving with every number of virtual stages up to kMostVirtualStages; optimizer state
-// replicated and sharded; scatter-gather off and on. With one stage only 1F1B: the schedules do not
-// differ but in memory.
+// and interleaving with every number of virtual stages up to kMostVirtualStages; every kind of
+// state sharding, over all of dp or, if the stack can, over each of its divisors; scatter-gather
+// off and on. With one stage only 1F1B: the schedules do not differ but in memory.
 void forEachPlan(const Query& query, const Group& group,
                  const std::function<void(const plan::Plan&)>& visit);
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/sourced.h"
@@ -17,6 +20,41 @@ constexpr EnumName<GradientAccumulation> kAccumulationArray[] = {
     {"separate_f32", GradientAccumulation::kSeparateF32},
     {"separate_low", GradientAccumulation::kSeparateLow}};
 constexpr std::span<const EnumName<GradientAccumulation>> kAccumulation = kAccumulationArray;
+
+constexpr EnumName<StackChoice> kChoices[] = {
+    {"tensor_parallel", StackChoice::kTensorParallel},
+    {"sequence_parallel", StackChoice::kSequenceParallel},
+    {"context_parallel", StackChoice::kContextParallel},
+    {"pipeline", StackChoice::kPipeline},
+    {"gpipe", StackChoice::kGpipe},
+    {"interleaved", StackChoice::kInterleaved},
+    {"scatter_gather", StackChoice::kScatterGather},
+    {"shard_optimizer", StackChoice::kShardOptimizer},
+    {"shard_gradients", StackChoice::kShardGradients},
+    {"shard_parameters", StackChoice::kShardParameters},
+    {"replicated_shards", StackChoice::kReplicatedShards},
+    {"recompute_selective", StackChoice::kRecomputeSelective},
+    {"recompute_full", StackChoice::kRecomputeFull},
+    {"recompute_layers", StackChoice::kRecomputeLayers}};
+
+void readChoices(MapReader& map, std::vector<StackChoice>* choices) {
+  const Node* list = map.requiredChild("choices");
+  if (!list) return;
+  if (list->kind != Node::Kind::kList)
+    return map.fail(*list, fmt::format("expected a list of choices, got {}", describe(*list)));
+  choices->clear();
+  std::vector<std::string> known;
+  for (const auto& choice : kChoices) known.emplace_back(choice.name);
+  for (const Node& item : list->items) {
+    const auto* found = std::find_if(std::begin(kChoices), std::end(kChoices), [&](const auto& c) {
+      return item.kind == Node::Kind::kScalar && item.text == c.name;
+    });
+    if (found == std::end(kChoices))
+      return map.fail(
+          item, fmt::format("no such choice: {}{}", describe(item), suggestion(item.text, known)));
+    choices->push_back(found->value);
+  }
+}
 
 void readShare(MapReader& map, std::string_view key, double* out) {
   readNotNegative(map, key, out);
@@ -61,16 +99,25 @@ void readDescription(MapReader& map, StackDescription* stack) {
 
 }  // namespace
 
+std::vector<StackChoice> ownChoices() {
+  return {
+      StackChoice::kTensorParallel, StackChoice::kSequenceParallel,   StackChoice::kPipeline,
+      StackChoice::kGpipe,          StackChoice::kInterleaved,        StackChoice::kScatterGather,
+      StackChoice::kShardOptimizer, StackChoice::kRecomputeSelective, StackChoice::kRecomputeFull};
+}
+
 Result<StackProfile> parseStack(const std::string& text, const std::string& name) {
   TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, name));
   MapReader map(name, root);
   StackProfile stack;
   map.required("name", &stack.name);
   map.optional("programs", kPrograms, &stack.ownPrograms);
-  if (stack.ownPrograms)
+  if (stack.ownPrograms) {
     readOwn(map, &stack);
-  else
+  } else {
+    readChoices(map, &stack.choices);
     readDescription(map, &stack.description);
+  }
   TRIREME_RETURN_IF_ERROR(map.finish());
   return stack;
 }

@@ -1,7 +1,9 @@
 // What the training software does with a plan. The hardware says nothing of this.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ir/base/units.h"
 
@@ -57,8 +59,31 @@ struct StackDescription {
   bool operator==(const StackDescription&) const = default;
 };
 
+// What a plan for a stack may choose. Everything else is off; data parallelism and one microbatch
+// after the other need no choice.
+enum class StackChoice : uint8_t {
+  kTensorParallel,
+  kSequenceParallel,
+  kContextParallel,
+  kPipeline,
+  kGpipe,
+  kInterleaved,
+  kScatterGather,
+  kShardOptimizer,
+  kShardGradients,
+  kShardParameters,
+  kReplicatedShards,  // state shared by some data-parallel ranks, the same by others (HSDP)
+  kRecomputeSelective,
+  kRecomputeFull,
+  kRecomputeLayers,  // of some layers of a stage
+};
+
+// What Trireme's own programs can do (expand::checkBuildable).
+std::vector<StackChoice> ownChoices();
+
 struct StackProfile {
   std::string name = "trireme";
+  std::vector<StackChoice> choices = ownChoices();
   // Costs are read off the programs that ir/expand makes. Otherwise they follow `description`.
   bool ownPrograms = true;
   StackDescription description;
@@ -69,6 +94,10 @@ struct StackProfile {
   bool overlapGradientReduction = false;
   bool overlapPipelineTransfers = true;
   Bytes fixedReserve;  // context, libraries, fragmentation
+
+  bool supports(StackChoice choice) const {
+    return std::find(choices.begin(), choices.end(), choice) != choices.end();
+  }
   bool operator==(const StackProfile&) const = default;
 };
 

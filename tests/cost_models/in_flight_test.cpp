@@ -4,7 +4,7 @@
 
 #include "ir/schedule/schedule.h"
 
-namespace trireme::planner {
+namespace trireme::cost {
 namespace {
 
 using plan::ScheduleKind;
@@ -34,4 +34,4 @@ TEST(PeakSlots, AgreesWithTheGeneratedSchedules) {
 }
 
 }  // namespace
-}  // namespace trireme::planner
+}  // namespace trireme::cost
