@@ -4,6 +4,7 @@
 
 #include "ir/base/status.h"
 #include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
 
 namespace trireme::cli {
 

@@ -101,9 +101,11 @@ int64_t leastDivisorAboveOne(int64_t n) {
 
 // Of the choices that want to be made together (tp for sequence parallelism, dp for sharding...)
 // one that depends on a free one is left at what no rule minds.
-void choose(const Pins& pins, plan::Plan& plan) {
+void choose(const Query& query, plan::Plan& plan) {
+  const Pins& pins = query.pins;
   plan.stateSharding = pins.stateSharding.value_or(StateSharding::kNone);
-  if (plan.stateSharding != StateSharding::kNone) {
+  const bool canBuild = !query.stack.ownPrograms || plan.stateSharding == StateSharding::kOptimizer;
+  if (plan.stateSharding != StateSharding::kNone && canBuild) {
     if (pins.dp)
       std::swap(plan.dpShard, plan.dpReplicate);
     else
@@ -132,7 +134,7 @@ plan::Plan leastPlan(const Query& query) {
   plan.virtualStages = leastVirtualStages(pins);
   plan.schedule = isInterleaved(pins) ? ScheduleKind::kInterleaved
                                       : pins.schedule.value_or(ScheduleKind::k1F1B);
-  choose(pins, plan);
+  choose(query, plan);
   const int64_t mostStages = query.model.numLayers / plan.virtualStages;
   plan.pp = leastStages(pins);
   if (!pins.pp && isInterleaved(pins)) {  // (P7) wants a divisor of the microbatches.

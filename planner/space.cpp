@@ -186,6 +186,13 @@ Rejection refuseOrder(const Query& query, const Group& g) {
           fmt::format("{} layers", query.model.numLayers)};
 }
 
+Rejection refuseSharing(const Query& query, const Group& g) {
+  const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
+  const std::string subject = fmt::format("sharded {}", plan::stateShardingName(kind));
+  if (!supports(query.stack, kind)) return {"stack", subject, "a stack that can", query.stack.name};
+  return {"P11", subject, "dp > 1", fmt::format("dp {}", g.dp)};
+}
+
 Rejection refuseScatter(const Query& query, const Group& g) {
   return {"P10", "scatter-gather",
           "tp > 1, pp > 1, no sequence parallel, and tp a divisor of the border",
@@ -280,10 +287,7 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
                                     std::vector<Rejection>& rejections) {
   const Choices choices = choicesOf(query, group);
   if (choices.orders.empty()) addRejection(refuseOrder(query, group), rejections);
-  if (choices.shardings.empty())
-    addRejection({"P11", "sharded state", "a stack that can, and dp x cp > 1",
-                  fmt::format("dp {}, stack {}", group.dp * group.cp, query.stack.name)},
-                 rejections);
+  if (choices.shardings.empty()) addRejection(refuseSharing(query, group), rejections);
   if (choices.scatters.empty()) addRejection(refuseScatter(query, group), rejections);
   if (choices.orders.empty() || choices.shardings.empty() || choices.scatters.empty())
     return std::nullopt;

@@ -34,14 +34,14 @@ TEST(RingAllReduce, GrowsWithTheGroup) {
     EXPECT_LT(ringAllReduceTime(1_MB, n, link), ringAllReduceTime(1_MB, n + 1, link)) << n;
 }
 
-// 4 devices at 100 GB/s in each of 2 nodes at 10 GB/s, 80 MB, no latency:
-//   inside  3 steps of 20 MB at 100 GB/s = 0.6 ms
-//   between 1 step of 10 MB (half of the quarter) at 10 GB/s = 1 ms
-//   reduce-scatter = 1.6 ms, all-reduce = 3.2 ms
+// 4 devices at 100 GB/s in each of 2 nodes at 10 GB/s a device, 80 MB, no latency. 8 members, of
+// whose rings every link carries 7/8 of what its device sends:
+//   inside  80 MB at 100 GB/s = 0.8 ms;  between  80 MB over 4 devices' 10 GB/s = 2 ms, the slower
+//   reduce-scatter = 7/8 x 2 ms = 1.75 ms, all-reduce = 3.5 ms
 TEST(HierarchicalAllReduce, MatchesHandDerivation) {
   const Levels levels = {{4, {0_us, 100_GBps}}, {2, {0_us, 10_GBps}}};
-  EXPECT_NEAR(reduceScatterTime(80_MB, levels).count(), 1.6e-3, 1e-12);
-  EXPECT_NEAR(allReduceTime(80_MB, levels).count(), 3.2e-3, 1e-12);
+  EXPECT_NEAR(reduceScatterTime(80_MB, levels).count(), 1.75e-3, 1e-12);
+  EXPECT_NEAR(allReduceTime(80_MB, levels).count(), 3.5e-3, 1e-12);
 }
 
 TEST(HierarchicalAllReduce, IsReduceScatterPlusAllGather) {
@@ -50,7 +50,7 @@ TEST(HierarchicalAllReduce, IsReduceScatterPlusAllGather) {
             reduceScatterTime(1_GB, levels) + allGatherTime(1_GB, levels));
 }
 
-// (4-1)/4 + (3-1)/12 + (2-1)/24 = 23/24
+// 23/24 of the tensor through every link.
 TEST(HierarchicalAllReduce, WithEqualLinksMovesWhatAFlatRingMoves) {
   const Link link{0_us, 100_GBps};
   const Levels levels = {{4, link}, {3, link}, {2, link}};
@@ -70,8 +70,52 @@ TEST(HierarchicalAllReduce, MoreBandwidthIsNeverSlower) {
   const auto time = [](BytesPerSecond inner, BytesPerSecond outer) {
     return allReduceTime(100_MB, {{8, {2_us, inner}}, {4, {5_us, outer}}});
   };
-  EXPECT_LT(time(200_GBps, 10_GBps), time(100_GBps, 10_GBps));
+  EXPECT_LT(time(200_GBps, 20_GBps), time(100_GBps, 20_GBps));  // 8 x 20 is more than 100
+  EXPECT_EQ(time(200_GBps, 10_GBps), time(100_GBps, 10_GBps));
   EXPECT_LT(time(100_GBps, 20_GBps), time(100_GBps, 10_GBps));
+}
+
+spec::LinkTier measuredTier() {
+  spec::LinkTier tier;
+  tier.devices = 8;
+  tier.bandwidth = 100_GBps;
+  tier.latency = 2_us;
+  tier.curves = {{spec::CollectiveKind::kAllReduce, 8, {{1_MB, 10_GBps}, {4_MB, 20_GBps}}, "s"}};
+  return tier;
+}
+
+// All-reduce over 8: 2 x 7/8 of the bytes. 1 MB at 10 GB/s = 175 us, 4 MB at 20 GB/s = 350 us. 2 MB
+// is half way between them by logarithms: sqrt(175 x 350) = 247.49 us. 8 MB at 20 GB/s = 700 us.
+// Half of 1 MB is half way from the latency, 2 x 7 x 2 us = 28 us, to 175 us: 101.5 us.
+TEST(CollectiveTime, FollowsTheMeasuredCurve) {
+  const spec::LinkTier tier = measuredTier();
+  const Levels levels = {{8, {tier.latency, tier.bandwidth}, &tier}};
+  const auto time = [&](Bytes bytes) {
+    return collectiveTime(spec::CollectiveKind::kAllReduce, bytes, levels).count();
+  };
+  EXPECT_NEAR(time(1_MB), 175e-6, 1e-12);
+  EXPECT_NEAR(time(2_MB), 247.487e-6, 1e-9);
+  EXPECT_NEAR(time(4_MB), 350e-6, 1e-12);
+  EXPECT_NEAR(time(8_MB), 700e-6, 1e-12);
+  EXPECT_NEAR(time(Bytes(0.5e6)), 101.5e-6, 1e-12);
+  EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllGather, 4_MB, levels).count(), 175e-6,
+              1e-12);
+}
+
+TEST(CollectiveTime, OfOtherGroupsFollowsTheFormulas) {
+  const spec::LinkTier tier = measuredTier();
+  const Levels four = {{4, {tier.latency, tier.bandwidth}, &tier}};
+  EXPECT_EQ(collectiveTime(spec::CollectiveKind::kAllReduce, 1_MB, four),
+            allReduceTime(1_MB, four));
+  EXPECT_EQ(collectiveTime(spec::CollectiveKind::kReduceScatter, 1_MB, four),
+            reduceScatterTime(1_MB, four));
+}
+
+// 10 ms beside 4 ms of work: 6 ms are left over; beside 9.5 ms the share of a tenth is felt.
+TEST(ExposedTime, IsWhatWorkDoesNotHide) {
+  EXPECT_EQ(exposedTime(10_ms, 4_ms, 0.1), 6_ms);
+  EXPECT_EQ(exposedTime(10_ms, Seconds(9.5e-3), 0.1), 1_ms);
+  EXPECT_EQ(exposedTime(10_ms, 4_ms, 1), 10_ms);
 }
 
 TEST(HierarchicalAllReduce, WithoutLevelsIsFree) { EXPECT_EQ(allReduceTime(1_GB, {}), Seconds(0)); }

@@ -19,9 +19,14 @@ void expectAdmissible(const Query& query, int64_t devices) {
     const PlanBound bound = boundOf(query, plan, *blocks);
     EXPECT_LE(bound.time, estimate->step);
     EXPECT_LE(bound.memory, estimate->memory.total());
-    EXPECT_LE(leastMemory(query, plan.pp, plan.dp(), *blocks), estimate->memory.total());
-    const Group group{
-        plan.tp, plan.pp, plan.dp(), plan.microbatchSize, plan.recompute, plan.sequenceParallel};
+    const Group group{plan.tp,
+                      plan.pp,
+                      plan.cp,
+                      plan.dp(),
+                      plan.microbatchSize,
+                      plan.recompute,
+                      plan.sequenceParallel};
+    EXPECT_LE(leastMemory(query, group, *blocks), estimate->memory.total());
     EXPECT_LE(groupBound(query, group), estimate->step);
     EXPECT_LE(probedBound(query, group, *blocks), bound.time);
     loosestTime = std::min(loosestTime, bound.time / estimate->step);

@@ -287,8 +287,9 @@ TEST(ParseCluster, DeviceMayHaveTilingPowerAndNarrowFormats) {
   EXPECT_EQ(c.device.peak(MathFormat::kF4)->rate, FlopsPerSecond(1248e12));
   EXPECT_EQ(c.device.peak(MathFormat::kF64), nullptr);
   EXPECT_EQ(cluster().device.numMultiprocessors, 0);  // not known
-  EXPECT_THAT(with("memory: {value: 80 GiB", "multiprocessors: {value: 0"),
-              HasSubstr("device.multiprocessors: must be above 0"));
+  EXPECT_THAT(
+      with("  matmul_efficiency", "  multiprocessors: {value: 0, source: a}\n  matmul_efficiency"),
+      HasSubstr("device.multiprocessors: must be above 0"));
 }
 
 TEST(PrintCluster, RoundTripsWithSources) {
