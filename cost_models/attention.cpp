@@ -47,14 +47,14 @@ double waveLoss(const Scores& s, const spec::DeviceSpec& device) {
 }
 
 AttentionTime flashTime(const Scores& s, const spec::ModelSpec& model,
-                        const spec::DeviceSpec& device, Direction direction) {
+                        const spec::DeviceSpec& device, spec::AttentionKind kind,
+                        Direction direction) {
   const bool forward = direction == Direction::kForward;
   const double diagonal = 1 + kBlock / asDouble(s.keys);
   const Flops flops(4 * s.elements() * asDouble(s.headSize) * kCausalShare * diagonal *
                     (forward ? 1 : kBackwardProducts));
-  const double reached = forward || device.attentionBackwardEfficiency == 0
-                             ? device.attentionEfficiency
-                             : device.attentionBackwardEfficiency;
+  const spec::AttentionRate rate = device.attentionRate(kind);
+  const double reached = forward ? rate.forward : rate.backward;
   const double queryShare = 1 + asDouble(model.numKvHeads) / asDouble(model.numHeads);
   const Bytes moved(2 * asDouble(s.heads) * asDouble(s.queries) * asDouble(s.headSize) * s.element *
                     queryShare * (forward ? 1 : 2));
@@ -104,7 +104,8 @@ AttentionTime attentionTime(const spec::ModelSpec& model, const plan::Plan& plan
                             const spec::DeviceSpec& device, const spec::StackDescription& stack,
                             Direction direction) {
   const Scores s = scoresOf(model, plan, device);
-  if (stack.attention == spec::AttentionKind::kFlash) return flashTime(s, model, device, direction);
+  if (spec::isFlash(stack.attention))
+    return flashTime(s, model, device, stack.attention, direction);
   return unfusedTime(s, stack.attention == spec::AttentionKind::kFusedSoftmax,
                      plan.training.attentionDropout > 0, device, direction);
 }

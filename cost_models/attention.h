@@ -20,11 +20,11 @@ struct AttentionTime {
 // One layer, one microbatch, the heads and the part of the sequence of one rank: b sequences, a
 // heads of size d, s keys, s / cp queries.
 //
-// kFlash. Causal attention needs half of the 4 b a s^2 d / cp FLOPs of both products, and backward
-// 2.5 times as many (five products for two); blocks on the diagonal are computed whole, so of s
-// keys s + 128. Rates are the device's attention efficiencies. A kernel has b a s / (128 cp) blocks
-// of 128 queries; where they are few, the last wave of them on the multiprocessors is felt. At
-// least the time of moving queries, keys, values and the result.
+// Flash kinds. Causal attention needs half of the 4 b a s^2 d / cp FLOPs of both products, and
+// backward 2.5 times as many (five products for two); blocks on the diagonal are computed whole, so
+// of s keys s + 128. Rates are the device's for the kind of kernel. A kernel has b a s / (128 cp)
+// blocks of 128 queries; where they are few, the last wave of them on the multiprocessors is felt.
+// At least the time of moving queries, keys, values and the result.
 //
 // Unfused. Products in batches of b a, s x s, at batchedMatmulEfficiency, forward two and backward
 // four, all of it computed; and passes over the b a s^2 / cp scores, e bytes an element:

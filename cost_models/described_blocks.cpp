@@ -56,11 +56,14 @@ class Pass {
   Pass(const Setting& setting, Direction direction)
       : s_(setting),
         launch_(setting.stack.hostLaunch *
-                (direction == Direction::kForward ? 1 : setting.stack.hostBackward)) {}
+                (direction == Direction::kForward ? 1 : setting.stack.hostBackward) *
+                (1 + setting.stack.hostGrowth * std::log2(asDouble(setting.plan.tp)))) {}
 
-  void product(ProductShape shape, MathFormat format) {
+  // At `share` of the rate of others.
+  void product(ProductShape shape, MathFormat format, double share = 1) {
     shape.factorBytes = format == MathFormat::kF8 ? 1 : s_.element;
-    lastProduct_ = productTime(shape, s_.cluster.device.peak(format)->rate, s_.cluster.device);
+    lastProduct_ =
+        productTime(shape, s_.cluster.device.peak(format)->rate, s_.cluster.device, share);
     cost_.products += lastProduct_;
     launch(1);
   }
@@ -98,26 +101,27 @@ class Pass {
 struct Linear {
   int64_t in, out;
   MathFormat format;
+  double share = 1;  // of the rate that other layers reach
 };
 
 void linearForward(Pass& pass, const Setting& s, const Linear& layer) {
-  pass.product({s.tokens, layer.out, layer.in, 1, 0, s.element}, layer.format);
+  pass.product({s.tokens, layer.out, layer.in, 1, 0, s.element}, layer.format, layer.share);
 }
 
 void linearBackward(Pass& pass, const Setting& s, const Linear& layer) {
-  pass.product({s.tokens, layer.in, layer.out, 1, 0, s.element}, layer.format);
+  pass.product({s.tokens, layer.in, layer.out, 1, 0, s.element}, layer.format, layer.share);
   ProductShape weights{layer.in, layer.out, s.tokens, 1, 0, s.element};
   const double elements = asDouble(layer.in) * asDouble(layer.out);
   switch (s.stack.gradientAccumulation) {
     case GradientAccumulation::kFusedF32:
       weights.resultBytes = 4;
       weights.accumulates = true;
-      return pass.product(weights, layer.format);
+      return pass.product(weights, layer.format, layer.share);
     case GradientAccumulation::kSeparateF32:  // reads the product and the sum, writes the sum
-      pass.product(weights, layer.format);
+      pass.product(weights, layer.format, layer.share);
       return pass.stream(elements * (s.element + 4 + 4));
     case GradientAccumulation::kSeparateLow:
-      pass.product(weights, layer.format);
+      pass.product(weights, layer.format, layer.share);
       return pass.stream(elements * 3 * s.element);
   }
 }
@@ -241,13 +245,18 @@ PassCost embeddingBackward(const Setting& s) {
 constexpr int kLossForwardKernels = 6, kLossBackwardKernels = 4;
 constexpr double kLossForwardShare = 0.6;
 
+Linear logits(const Setting& s) {
+  return {s.model.hiddenSize, plan::paddedVocab(s.plan, s.model) / s.plan.tp, s.others,
+          s.plan.tp == 1 ? s.stack.wholeHeadEfficiency : 1};
+}
+
 PassCost headForward(const Setting& s) {
   Pass pass(s, Direction::kForward);
   const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
   const int64_t vocab = plan::paddedVocab(s.plan, s.model) / s.plan.tp;
   pass.stream(normForward(s) * residual);
   gatherInput(pass, s, asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element);
-  linearForward(pass, s, {s.model.hiddenSize, vocab, s.others});
+  linearForward(pass, s, logits(s));
   const double lossBytes = s.stack.lossBytes * asDouble(s.tokens) * asDouble(vocab);
   for (int i = 0; i < kLossForwardKernels; ++i)
     pass.stream(lossBytes * kLossForwardShare / kLossForwardKernels);
@@ -264,7 +273,7 @@ PassCost headBackward(const Setting& s) {
   const double lossBytes = s.stack.lossBytes * asDouble(s.tokens) * asDouble(vocab);
   for (int i = 0; i < kLossBackwardKernels; ++i)
     pass.stream(lossBytes * (1 - kLossForwardShare) / kLossBackwardKernels);
-  linearBackward(pass, s, {s.model.hiddenSize, vocab, s.others});
+  linearBackward(pass, s, logits(s));
   gatherInput(pass, s, whole);
   reduceOutput(pass, s, whole);
   pass.stream(normBackward(s) * residual);
@@ -298,6 +307,13 @@ PassCost& PassCost::operator+=(const PassCost& other) {
 PassCost PassCost::operator*(double factor) const {
   return {products * factor,       attention * factor,       streams * factor,
           tensorParallel * factor, contextParallel * factor, host * factor};
+}
+
+Seconds passTime(const PassCost& cost, const spec::StackDescription& stack) {
+  if (stack.hostExponent == 0) return std::max(cost.device(), cost.host);
+  const double x = stack.hostExponent;
+  return Seconds(
+      std::pow(std::pow(cost.device().count(), x) + std::pow(cost.host.count(), x), 1 / x));
 }
 
 GroupShape tensorGroup(const plan::Plan& plan) { return {{plan.tp, 1}}; }

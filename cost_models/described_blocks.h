@@ -23,6 +23,9 @@ struct PassCost {
   PassCost operator*(double factor) const;
 };
 
+// Kernels and the CPU that launches them together: the longer, or as hostExponent says.
+Seconds passTime(const PassCost& cost, const spec::StackDescription& stack);
+
 struct BlockCost {
   PassCost forward, backward;
   PassCost recomputed;    // of the forward, again before the backward, if it is recomputed

@@ -38,8 +38,6 @@ struct StageDescription {
   StageTimes times;
 };
 
-Seconds passTime(const PassCost& cost) { return std::max(cost.device(), cost.host); }
-
 // Of a layer's parameters that are gathered and gradients that are reduced, and of what other
 // blocks have, which have no neighbour to hide behind.
 struct ShardedTraffic {
@@ -64,8 +62,8 @@ ShardedTraffic shardedTraffic(const Setting& s) {
   const auto alone = [&](const BlockCost& block) {
     return gather(block.parameters) + reduce(block.parameters);
   };
-  return {exposedTime(gathered, passTime(layer.forward), s.stack.gatherExposed),
-          exposedTime(gathered + reduced, passTime(back), s.stack.gatherExposed),
+  return {exposedTime(gathered, passTime(layer.forward, s.stack), s.stack.gatherExposed),
+          exposedTime(gathered + reduced, passTime(back, s.stack), s.stack.gatherExposed),
           alone(s.blocks.embedding), alone(s.blocks.head)};
 }
 
@@ -108,8 +106,8 @@ StageDescription describeStage(const Setting& s, const ShardedTraffic& traffic, 
     backward += chunk.recomputed;
     stage.chunks.push_back(chunk);
     stage.layers += layers;
-    stage.times.forward.push_back(passTime(chunk.forward) + s.stack.hostMicrobatch / 2);
-    stage.times.backward.push_back(passTime(backward) + chunk.parameterTraffic +
+    stage.times.forward.push_back(passTime(chunk.forward, s.stack) + s.stack.hostMicrobatch / 2);
+    stage.times.backward.push_back(passTime(backward, s.stack) + chunk.parameterTraffic +
                                    s.stack.hostMicrobatch / 2);
   }
   stage.parameters = parametersOfStage(s.blocks, s.model, s.plan, rank);
@@ -128,7 +126,7 @@ Seconds hopTime(const Setting& s) {
   if (s.plan.scatterGather)
     time += collectiveTime(CollectiveKind::kAllGather, border,
                            levelsOf(tensorGroup(s.plan), s.cluster));
-  return time * s.stack.transferExposed;
+  return time * s.stack.transferExposed + s.stack.transferSync;
 }
 
 // What a stage does once per step.

@@ -40,7 +40,7 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
   const double widths = heads + 2 * kv + heads + (gated ? 3 : 2) * asDouble(m.ffnSize);
   const double masks = plan.training.residualDropout > 0 ? 2 / e : 0;
   double bytes = tokens * widths * e / t + (4 + masks) * borderBytes(m, plan);
-  if (keepsScores && stack.attention != spec::AttentionKind::kFlash) bytes += scoreBytes(m, plan);
+  if (keepsScores && !spec::isFlash(stack.attention)) bytes += scoreBytes(m, plan);
   return bytes;
 }
 

@@ -70,6 +70,9 @@ Seconds productTime(const ProductShape& shape, FlopsPerSecond peak, const spec::
         time += Bytes(4.0 * static_cast<double>(split) * elements) / memoryRate(device);
       best = std::min(best, time);
     }
+  if (shape.accumulates)
+    best +=
+        Bytes(2 * shape.resultBytes * elements * device.accumulationExposed) / memoryRate(device);
   return best + device.launchOverhead;
 }
 

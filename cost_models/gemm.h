@@ -26,7 +26,9 @@ struct ProductShape {
 //   rate     R = peak / multiprocessors x matmulEfficiency x share x E(tm, tn) / E(256, 128),
 //            E(tm, tn) = 1 / (1 + tileDelivery (1/tm + 1/tn))
 //   time       = max(W 2 tm tn (k/s + depthRamp) / R, bytes / memory rate)
-//                + (s > 1) 4 s m n count / memory rate + launchOverhead
+//                + (s > 1) 4 s m n count / memory rate
+//                + (accumulates) accumulationExposed 2 resultBytes m n count / memory rate
+//                + launchOverhead
 //
 // A multiprocessor works on one tile at a time. E: a tile does tm tn products for tm + tn elements
 // that have to be brought to it. The ramp fills and drains a tile. Splitting the depth gives more

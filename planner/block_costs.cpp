@@ -200,11 +200,10 @@ plan::StateSharding widestSharding(const spec::StackProfile& stack) {
   return plan::StateSharding::kNone;
 }
 
-PassTimes passTimes(const cost::BlockCost& block) {
+PassTimes passTimes(const cost::BlockCost& block, const spec::StackDescription& stack) {
   cost::PassCost backward = block.backward;
   backward += block.recomputed;
-  return {std::max(block.forward.device(), block.forward.host),
-          std::max(backward.device(), backward.host)};
+  return {cost::passTime(block.forward, stack), cost::passTime(backward, stack)};
 }
 
 // Lower bounds: what sharding and pipelines add comes with the plan.
@@ -212,9 +211,9 @@ BlockCosts describedCosts(const Query& query, const plan::Plan& plan) {
   const cost::DescribedBlocks blocks =
       cost::describeBlocks(query.model, plan, query.cluster, query.stack.description);
   BlockCosts costs;
-  costs.layer = passTimes(blocks.layer);
-  costs.embedding = passTimes(blocks.embedding);
-  costs.head = passTimes(blocks.head);
+  costs.layer = passTimes(blocks.layer, query.stack.description);
+  costs.embedding = passTimes(blocks.embedding, query.stack.description);
+  costs.head = passTimes(blocks.head, query.stack.description);
   costs.layerElements = blocks.layer.parameters;
   costs.embeddingElements = blocks.embedding.parameters;
   costs.headElements = blocks.head.parameters;

@@ -16,6 +16,10 @@ inline constexpr EnumName<CollectiveKind> kCollectiveArray[] = {
     {"all_reduce", CollectiveKind::kAllReduce},         {"all_gather", CollectiveKind::kAllGather},
     {"reduce_scatter", CollectiveKind::kReduceScatter}, {"all_to_all", CollectiveKind::kAllToAll},
     {"broadcast", CollectiveKind::kBroadcast},          {"send", CollectiveKind::kSend}};
+inline constexpr EnumName<AttentionKind> kFlashArray[] = {{"flash", AttentionKind::kFlash},
+                                                          {"flash2", AttentionKind::kFlash2},
+                                                          {"cudnn", AttentionKind::kCudnn}};
+inline constexpr std::span<const EnumName<AttentionKind>> kFlashKinds = kFlashArray;
 inline constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
 inline constexpr std::span<const EnumName<TierTopology>> kTopologies = kTopologyArray;
 inline constexpr std::span<const EnumName<CollectiveKind>> kCollectives = kCollectiveArray;

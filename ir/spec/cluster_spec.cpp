@@ -11,6 +11,12 @@ const PeakRate* DeviceSpec::peak(MathFormat format) const {
   return nullptr;
 }
 
+AttentionRate DeviceSpec::attentionRate(AttentionKind kind) const {
+  for (const AttentionRate& rate : attention)
+    if (rate.kind == kind) return rate;
+  return {kind, attentionEfficiency, attentionEfficiency};
+}
+
 const LinkTier& ClusterSpec::tierFor(int64_t span) const {
   TRIREME_CHECK(!tiers.empty());
   for (const LinkTier& tier : tiers)

@@ -7,6 +7,7 @@
 #include "ir/base/dtype.h"
 #include "ir/base/status.h"
 #include "ir/base/units.h"
+#include "ir/spec/attention_kind.h"
 #include "ir/spec/sources.h"
 
 namespace trireme::spec {
@@ -17,6 +18,14 @@ struct PeakRate {
   MathFormat format = MathFormat::kF32;
   FlopsPerSecond rate;
   bool operator==(const PeakRate&) const = default;
+};
+
+// Shares of the matmul peak that a fused attention kernel reaches, of the products that it
+// computes.
+struct AttentionRate {
+  AttentionKind kind = AttentionKind::kFlash2;
+  double forward = 1, backward = 1;
+  bool operator==(const AttentionRate&) const = default;
 };
 
 struct DeviceSpec {
@@ -37,9 +46,12 @@ struct DeviceSpec {
   double tileDelivery = 0;  // elements: time to deliver operands to a tile, over its edges
   double depthRamp = 0;     // elements of depth that a tile's start and end take
   double waveShare = 1;     // of the last wave's idle multiprocessors that is felt
-  double batchedMatmulEfficiency = 1;      // of many small products, over that of one large
-  double attentionBackwardEfficiency = 0;  // 0: attentionEfficiency
+  double batchedMatmulEfficiency = 1;    // of many small products, over that of one large
+  double accumulationExposed = 0;        // of the traffic of a product's sums that it does not hide
+  std::vector<AttentionRate> attention;  // of fused kernels; others have attentionEfficiency
 
+  // attentionEfficiency in both directions where the device has no rate for `kind`.
+  AttentionRate attentionRate(AttentionKind kind) const;
   // Null if the device has no rate for `format`.
   const PeakRate* peak(MathFormat format) const;
   bool operator==(const DeviceSpec&) const = default;

@@ -39,7 +39,16 @@ void readTiling(MapReader& map, DeviceSpec* device) {
   notNegative("depth_ramp", &device->depthRamp);
   notNegative("wave_share", &device->waveShare);
   efficiency("batched_matmul_efficiency", &device->batchedMatmulEfficiency);
-  efficiency("attention_backward_efficiency", &device->attentionBackwardEfficiency);
+  efficiency("accumulation_exposed", &device->accumulationExposed);
+  for (const EnumName<AttentionKind>& kind : kFlashKinds) {
+    const std::string forward = fmt::format("{}_forward", kind.name);
+    const std::string backward = fmt::format("{}_backward", kind.name);
+    if (!map.child(forward) && !map.child(backward)) continue;
+    AttentionRate rate{kind.value};
+    readEfficiency(map, forward, &rate.forward);
+    readEfficiency(map, backward, &rate.backward);
+    device->attention.push_back(rate);
+  }
 }
 
 void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {

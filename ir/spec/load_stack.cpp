@@ -13,7 +13,9 @@ constexpr std::span<const EnumName<bool>> kPrograms = kProgramsArray;
 constexpr EnumName<AttentionKind> kAttentionArray[] = {
     {"unfused", AttentionKind::kUnfused},
     {"fused_softmax", AttentionKind::kFusedSoftmax},
-    {"flash", AttentionKind::kFlash}};
+    {"flash", AttentionKind::kFlash},
+    {"flash2", AttentionKind::kFlash2},
+    {"cudnn", AttentionKind::kCudnn}};
 constexpr std::span<const EnumName<AttentionKind>> kAttention = kAttentionArray;
 constexpr EnumName<GradientAccumulation> kAccumulationArray[] = {
     {"fused_f32", GradientAccumulation::kFusedF32},
@@ -90,6 +92,10 @@ void readDescription(MapReader& map, StackDescription* stack) {
   readShare(map, "transfer_exposed", &stack->transferExposed);
   readNotNegative(map, "host_launch", &stack->hostLaunch);
   readPositive(map, "host_backward", &stack->hostBackward);
+  readNotNegative(map, "host_exponent", &stack->hostExponent);
+  readShare(map, "host_growth", &stack->hostGrowth);
+  readNotNegative(map, "transfer_sync", &stack->transferSync);
+  readEfficiency(map, "whole_head_efficiency", &stack->wholeHeadEfficiency);
   readNotNegative(map, "host_microbatch", &stack->hostMicrobatch);
   readNotNegative(map, "host_step", &stack->hostStep);
   readShare(map, "slowdown_per_doubling", &stack->slowdownPerDoubling);

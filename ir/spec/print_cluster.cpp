@@ -73,8 +73,11 @@ void printDevice(const DeviceSpec& device, ClusterPrinter& out) {
   numberUnless(absent.waveShare, "wave_share", device.waveShare);
   numberUnless(absent.batchedMatmulEfficiency, "batched_matmul_efficiency",
                device.batchedMatmulEfficiency);
-  numberUnless(absent.attentionBackwardEfficiency, "attention_backward_efficiency",
-               device.attentionBackwardEfficiency);
+  numberUnless(absent.accumulationExposed, "accumulation_exposed", device.accumulationExposed);
+  for (const AttentionRate& rate : device.attention) {
+    number(fmt::format("{}_forward", nameOf(kFlashKinds, rate.kind)), rate.forward);
+    number(fmt::format("{}_backward", nameOf(kFlashKinds, rate.kind)), rate.backward);
+  }
 }
 
 void printCurve(const CollectiveCurve& curve, ClusterPrinter& out) {

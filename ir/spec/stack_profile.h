@@ -6,15 +6,9 @@
 #include <vector>
 
 #include "ir/base/units.h"
+#include "ir/spec/attention_kind.h"
 
 namespace trireme::spec {
-
-// How attention is computed.
-enum class AttentionKind : uint8_t {
-  kUnfused,       // batched products; scale, mask and softmax one by one on the s x s tensors
-  kFusedSoftmax,  // batched products; one kernel for scale, mask and softmax
-  kFlash,         // one kernel; no s x s tensor in memory
-};
 
 // How the weight gradient of a microbatch gets into the gradient buffer.
 enum class GradientAccumulation : uint8_t {
@@ -48,6 +42,13 @@ struct StackDescription {
   double tensorParallelExposed = 1;  // collectives within a layer, beside its products
   double transferExposed = 1;        // transfers between stages
 
+  // Of a program that waits for the device now and then, so that the CPU cannot run ahead for long,
+  // a pass takes (device^x + host^x)^(1/x); 0: the longer of both.
+  double hostExponent = 0;
+  double hostGrowth = 0;  // of the CPU's time, per doubling of tp: collectives wait for the slowest
+  Seconds transferSync;   // that the device idles at an exchange between stages
+  // Products of logits over those of other layers where the vocabulary is not divided.
+  double wholeHeadEfficiency = 1;
   Seconds hostLaunch;              // of the CPU, per kernel: what bounds small kernels
   double hostBackward = 1;         // the same of a backward kernel, relative to a forward one
   Seconds hostMicrobatch;          // of the CPU, once per microbatch and stage

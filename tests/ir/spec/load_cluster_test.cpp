@@ -272,7 +272,8 @@ TEST(ParseCluster, DeviceMayHaveTilingPowerAndNarrowFormats) {
                                        "  depth_ramp: {value: 120, source: a}\n"
                                        "  wave_share: {value: 0.9, source: a}\n"
                                        "  batched_matmul_efficiency: {value: 0.95, source: a}\n"
-                                       "  attention_backward_efficiency: {value: 0.5, source: a}\n"
+                                       "  flash2_forward: {value: 0.6, source: a}\n"
+                                       "  flash2_backward: {value: 0.5, source: a}\n"
                                        "  matmul_efficiency"))
                             .value();
   EXPECT_EQ(c.device.numMultiprocessors, 108);
@@ -281,7 +282,8 @@ TEST(ParseCluster, DeviceMayHaveTilingPowerAndNarrowFormats) {
   EXPECT_EQ(c.device.depthRamp, 120);
   EXPECT_EQ(c.device.waveShare, 0.9);
   EXPECT_EQ(c.device.batchedMatmulEfficiency, 0.95);
-  EXPECT_EQ(c.device.attentionBackwardEfficiency, 0.5);
+  EXPECT_EQ(c.device.attentionRate(AttentionKind::kFlash2).backward, 0.5);
+  EXPECT_EQ(c.device.attentionRate(AttentionKind::kCudnn).backward, c.device.attentionEfficiency);
   EXPECT_EQ(parse(printCluster(c).value()).value(), c);
   EXPECT_EQ(c.device.peak(MathFormat::kF8)->rate, FlopsPerSecond(624e12));
   EXPECT_EQ(c.device.peak(MathFormat::kF4)->rate, FlopsPerSecond(1248e12));
