@@ -100,9 +100,11 @@ class YamlEvents : public YAML::EventHandler {
   }
 };
 
+}  // namespace
+
 // yaml-cpp takes some control characters for its own marks (0x04 is its end of file): none reaches
 // it.
-Status checkBytes(const std::string& text, const std::string& name) {
+Status checkText(const std::string& text, const std::string& name) {
   if (text.size() > kMaxDocumentBytes)
     return errorAt(name, {}, fmt::format("the file is larger than {} bytes", kMaxDocumentBytes));
   Mark mark;
@@ -117,8 +119,6 @@ Status checkBytes(const std::string& text, const std::string& name) {
   }
   return {};
 }
-
-}  // namespace
 
 const Node* Node::find(std::string_view name) const {
   if (kind != Kind::kMap) return nullptr;
@@ -170,7 +170,7 @@ Status errorAt(const std::string& name, Mark mark, std::string_view message) {
 }
 
 Result<Node> parseDocument(const std::string& text, const std::string& name) {
-  TRIREME_RETURN_IF_ERROR(checkBytes(text, name));
+  TRIREME_RETURN_IF_ERROR(checkText(text, name));
   if (name.ends_with(".json")) return parseJson(text, name);
   try {
     std::istringstream stream(text);

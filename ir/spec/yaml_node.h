@@ -45,6 +45,10 @@ std::string quoteForMessage(std::string_view text);
 
 bool isValidUtf8(std::string_view text);
 
+// What every text file must be: at most kMaxDocumentBytes of UTF-8 without control characters.
+// kInvalidArgument.
+Status checkText(const std::string& text, const std::string& name);
+
 // "name:line:column: message", kInvalidArgument.
 Status errorAt(const std::string& name, Mark mark, std::string_view message);
 

@@ -11,6 +11,7 @@
 
 #include "ir/base/rng.h"
 #include "ir/spec/load.h"
+#include "ir/spec/profile.h"
 
 namespace trireme::spec {
 namespace {
@@ -97,6 +98,62 @@ const char* const kStack =
     "overlap_pipeline_transfers: false\n"
     "fixed_reserve: {value: 2 GiB, source: a}\n"
     "optimizer_bytes_per_parameter: {value: 12, source: a}\n";
+
+const char* const kProfile =
+    "name: diamond\n"
+    "source: hand-made\n"
+    "memory: 8 GiB\n"
+    "microbatches: 16\n"
+    "layers:\n"
+    "  - {id: a, forward: 1 ms, backward: 2 ms, weights: 4 kB, activation: 1 MB}\n"
+    "  - {id: b, forward: 2 us, backward: 0 s, weights: 0 B, activation: 2 MB, stored: 3 MB}\n"
+    "  - id: c\n"
+    "    variants:\n"
+    "      - {name: plain, tensor: 1, forward: 4 ms, backward: 8 ms, weights: 8 B}\n"
+    "      - {name: split, tensor: 2, forward: 2 ms, backward: 4 ms, weights: 4 B,\n"
+    "         resident: 1 KiB, sync_in: {a: 5 B}, sync_out: {d: 6 B}}\n"
+    "  - {id: d, forward: 1 ms, backward: 2 ms, weights: 4 B}\n"
+    "edges:\n"
+    "  - {from: a, to: b}\n"
+    "  - {from: a, to: c, transfer: 10 B}\n"
+    "  - {from: b, to: d}\n"
+    "  - {from: c, to: d, transfer: 0 B}\n";
+
+const char* const kChain =
+    "source: s\n"
+    "layers:\n"
+    "  - {id: 1, forward: 1 s, backward: 1 s, weights: 1 B, activation: 5 B}\n"
+    "  - {id: 2, forward: 1 s, backward: 1 s, weights: 1 B}\n"
+    "edges: chain\n";
+
+const char* const kPipedream =
+    "node1 -- Input -- forward_compute_time=9.0, backward_compute_time=0.0, "
+    "activation_size=5.0, parameter_size=0.0\n"
+    "node2 -- Conv2d(3, 64, bias=True) -- forward_compute_time=1.500, "
+    "backward_compute_time=2.500, activation_size=[1000.0; 24.0], parameter_size=7168.000\n"
+    "node3 -- ReLU(inplace) -- forward_compute_time=0.5, backward_compute_time=0.25, "
+    "activation_size=8.0, parameter_size=0.000 -- stage_id=2\n"
+    "node4 -- __getitem__(1) -- forward_compute_time=0.0, backward_compute_time=0.0, "
+    "activation_size=8.0, parameter_size=0.000\n"
+    "\tnode1 -- node2\n"
+    "\tnode2 -- node3\n"
+    "\tnode2 -- node4\n";
+
+const char* const kPiper =
+    "{\n"
+    "  \"maxDevices\": 10, \"maxMemoryPerDevice\": 8e9, \"bandwidth\": 25e9,\n"
+    "  \"mbsInBatch\": 1920,\n"
+    "  \"nodes\": [\n"
+    "    {\"id\": 7, \"name\": \"in\", \"TMPCs\": {\"1\": [\n"
+    "      {\"id\": \"vanilla\", \"timePerSample\": 0.5, \"parameterSize\": 100.0,\n"
+    "       \"memoryUsageA\": 1.0, \"memoryUsageB\": 2.0, \"syncTimeFw\": {},\n"
+    "       \"syncTimeBw\": {\"9\": 0.0}}]}},\n"
+    "    {\"id\": 9, \"TMPCs\": {\"2\": [\n"
+    "      {\"id\": \"vanilla\", \"timePerSample\": 0.25, \"parameterSize\": 10.0,\n"
+    "       \"memoryUsageA\": 1.0, \"memoryUsageB\": 2.0, \"syncTimeFw\": {\"7\": 64.0},\n"
+    "       \"syncTimeBw\": {}}]}}],\n"
+    "  \"edges\": [{\"sourceId\": 7, \"destId\": 9, \"communicationCost\": 32.0}]\n"
+    "}\n";
 
 // What parsers trip over: the syntax of YAML and JSON, numbers at the ends of their ranges, broken
 // UTF-8.
@@ -207,10 +264,10 @@ class Mutator {
   uint64_t next_ = 0;
 };
 
-// "fuzz.yaml:line:column: message"
+// "fuzz.yaml:line:column: message", with whatever the file is called.
 bool hasPlace(const Status& status) {
   int line = 0, column = 0, length = 0;
-  std::sscanf(status.message().c_str(), "fuzz.yaml:%d:%d: %n", &line, &column, &length);
+  std::sscanf(status.message().c_str(), "fuzz.%*[a-z]:%d:%d: %n", &line, &column, &length);
   return status.code() == StatusCode::kInvalidArgument && line >= 1 && column >= 1 && length > 0 &&
          static_cast<size_t>(length) < status.message().size();
 }
@@ -246,18 +303,40 @@ void checkCluster(const ClusterSpec& cluster) {
   EXPECT_EQ(*again, cluster);
 }
 
+// Every sum of a profile is finite, and its own text gives it back.
+void checkProfile(const ProfileSpec& profile) {
+  Seconds time;
+  Bytes bytes;
+  for (const ProfileLayer& layer : profile.layers) {
+    ASSERT_FALSE(layer.variants.empty());
+    for (const ProfileVariant& variant : layer.variants) {
+      time += variant.time();
+      bytes += variant.weights + variant.stored.value_or(Bytes(0));
+      for (const EdgeBytes& sync : variant.sync)
+        ASSERT_LT(static_cast<size_t>(sync.edge), profile.edges.size());
+    }
+  }
+  for (const ProfileEdge& edge : profile.edges) bytes += edge.transfer;
+  EXPECT_GE(time.count(), 0);
+  EXPECT_TRUE(std::isfinite(time.count() + bytes.count()));
+  const Result<ProfileSpec> again = parseProfile(printProfile(profile), "fuzz.yaml");
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(*again, profile);
+}
+
 void checkStack(const StackProfile& stack) { EXPECT_GE(stack.fixedReserve.count(), 0); }
 
 template <typename T>
 int fuzz(const std::vector<std::string>& seeds,
          Result<T> (*parse)(const std::string&, const std::string&), void (*check)(const T&),
-         int numCases) {
-  const std::vector<std::string> corpus = {kModel, kConfig, kTraining, kCluster, kStack};
+         int numCases, const std::string& name = "fuzz.yaml") {
+  const std::vector<std::string> corpus = {kModel, kConfig,  kTraining,  kCluster,
+                                           kStack, kProfile, kPipedream, kPiper};
   Mutator mutator(20240229);
   int numAccepted = 0;
   for (int i = 0; i < numCases; ++i) {
     const std::string text = mutator.mutate(seeds[mutator.below(seeds.size())], corpus);
-    const Result<T> result = parse(text, "fuzz.yaml");
+    const Result<T> result = parse(text, name);
     if (result.has_value()) {
       ++numAccepted;
       check(*result);
@@ -288,6 +367,12 @@ TEST(SpecFuzz, ClustersNeverCrash) {
 
 TEST(SpecFuzz, StacksNeverCrash) {
   EXPECT_GT(fuzz<StackProfile>({kStack}, parseStack, checkStack, 3000), 20);
+}
+
+TEST(SpecFuzz, ProfilesNeverCrash) {
+  EXPECT_GT(fuzz<ProfileSpec>({kProfile, kChain}, parseProfile, checkProfile, 6000), 20);
+  EXPECT_GT(fuzz<ProfileSpec>({kPipedream}, parseProfile, checkProfile, 5000, "fuzz.txt"), 20);
+  EXPECT_GT(fuzz<ProfileSpec>({kPiper}, parseProfile, checkProfile, 5000, "fuzz.json"), 20);
 }
 
 TEST(SpecFuzz, RandomBytesAreRefused) {
