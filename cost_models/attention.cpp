@@ -104,8 +104,12 @@ AttentionTime attentionTime(const spec::ModelSpec& model, const plan::Plan& plan
                             const spec::DeviceSpec& device, const spec::StackDescription& stack,
                             Direction direction) {
   const Scores s = scoresOf(model, plan, device);
-  if (spec::isFlash(stack.attention))
-    return flashTime(s, model, device, stack.attention, direction);
+  if (spec::isFlash(stack.attention)) {
+    AttentionTime time = flashTime(s, model, device, stack.attention, direction);
+    const double ring = asDouble(plan.cp - 1) / asDouble(plan.cp);
+    time.device = time.device * (1 + stack.contextParallelLoss * ring);
+    return time;
+  }
   return unfusedTime(s, stack.attention == spec::AttentionKind::kFusedSoftmax,
                      plan.training.attentionDropout > 0, device, direction);
 }

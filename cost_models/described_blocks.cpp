@@ -59,31 +59,47 @@ class Pass {
                 (direction == Direction::kForward ? 1 : setting.stack.hostBackward) *
                 (1 + setting.stack.hostGrowth * std::log2(asDouble(setting.plan.tp)))) {}
 
-  // At `share` of the rate of others.
+  // At `share` of the rate of others. Hides what was gathered for it.
   void product(ProductShape shape, MathFormat format, double share = 1) {
-    shape.factorBytes = format == MathFormat::kF8 ? 1 : s_.element;
-    lastProduct_ =
-        productTime(shape, s_.cluster.device.peak(format)->rate, s_.cluster.device, share);
+    const bool narrow = format == MathFormat::kF8;
+    shape.factorBytes = narrow ? 1 : s_.element;
+    shape.ramp = narrow ? 2 : 1;
+    lastProduct_ = productTime(shape, s_.cluster.device.peak(format)->rate, s_.cluster.device,
+                               share * s_.stack.matmulFactor);
     cost_.products += lastProduct_;
+    cost_.tensorParallel += exposedTime(gathering_, lastProduct_, s_.stack.tensorParallelExposed);
+    gathering_ = Seconds(0);
     launch(1);
   }
   void stream(double bytes) {
     cost_.streams += streamTime(Bytes(bytes), s_.cluster.device);
     launch(1);
   }
+  // Of a layer's elementwise ops and norms.
+  void elementwise(double bytes) { stream(bytes * s_.stack.elementwiseFactor); }
   void attention(const AttentionTime& time) {
     cost_.attention += time.device;
+    attention_ = time.device;
     launch(time.numKernels);
   }
-  void tensorParallel(CollectiveKind kind, double bytes) {
+  // Of an operand of the next product.
+  void gather(CollectiveKind kind, double bytes) {
+    if (s_.plan.tp == 1) return;
+    gathering_ += collectiveTime(kind, Bytes(bytes), s_.tensor);
+    launch(1);
+  }
+  // Of the last product's result.
+  void reduce(CollectiveKind kind, double bytes) {
     if (s_.plan.tp == 1) return;
     cost_.tensorParallel += exposedTime(collectiveTime(kind, Bytes(bytes), s_.tensor), lastProduct_,
                                         s_.stack.tensorParallelExposed);
     launch(1);
   }
+  // Keys and values that go round, beside the attention before.
   void contextParallel(double bytes) {
     if (s_.plan.cp == 1) return;
-    cost_.contextParallel += collectiveTime(CollectiveKind::kAllGather, Bytes(bytes), s_.context);
+    const Seconds time = collectiveTime(CollectiveKind::kAllGather, Bytes(bytes), s_.context);
+    cost_.contextParallel += std::max(time - attention_, Seconds(0));
     launch(s_.plan.cp - 1);
   }
   const PassCost& cost() const { return cost_; }
@@ -95,6 +111,8 @@ class Pass {
   const Seconds launch_;  // of one kernel
   PassCost cost_;
   Seconds lastProduct_;  // what a collective beside it may hide behind
+  Seconds gathering_;    // what the next product needs
+  Seconds attention_;
 };
 
 // A linear layer out <- in, widths on this rank.
@@ -126,13 +144,21 @@ void linearBackward(Pass& pass, const Setting& s, const Linear& layer) {
   }
 }
 
-// What the sums of a layer's outputs over tp ranks cost, forward and backward.
+// The sum of a row-parallel layer's outputs over tp ranks; its mirror image is the sum of the input
+// gradients of a column-parallel one.
 void reduceOutput(Pass& pass, const Setting& s, double bytes) {
-  if (!s.plan.sequenceParallel) return pass.tensorParallel(CollectiveKind::kAllReduce, bytes);
-  pass.tensorParallel(CollectiveKind::kReduceScatter, bytes);
+  pass.reduce(s.plan.sequenceParallel ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
+              bytes);
 }
+// What a column-parallel layer reads, and the gradient of what a row-parallel one writes, if every
+// rank has a part of the sequence.
 void gatherInput(Pass& pass, const Setting& s, double bytes) {
-  if (s.plan.sequenceParallel) pass.tensorParallel(CollectiveKind::kAllGather, bytes);
+  if (s.plan.sequenceParallel) pass.gather(CollectiveKind::kAllGather, bytes);
+}
+
+// Operands that are brought into fp8, elements.
+void castOperands(Pass& pass, const Setting& s, double elements) {
+  if (s.linear == MathFormat::kF8) pass.stream(s.stack.castBytes / 2 * elements);
 }
 
 // Linear layers of a transformer layer, in order.
@@ -161,57 +187,106 @@ double normBackward(const Setting& s) { return 5 * s.element; }
 double sumBackward(const Setting& s) { return 3 * s.element; }
 double dropoutBackward(const Setting& s) { return 2 * s.element + 1; }
 
+// Everything of a layer's forward but its products and collectives.
+void elementwiseForward(Pass& pass, const Setting& s, const LayerShape& layer) {
+  const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
+  const double tokens = asDouble(s.tokens);
+  for (int half = 0; half < 2; ++half) {
+    pass.elementwise(normForward(s) * residual);
+    pass.elementwise(sumForward(s) * residual);
+  }
+  if (s.model.position == spec::PositionKind::kRotary)
+    pass.elementwise(2 * s.element * tokens * asDouble(layer.queryKeyValue.out));
+  pass.elementwise(s.element * tokens * asDouble(layer.activationWidth));
+}
+
 PassCost layerForward(const Setting& s) {
   Pass pass(s, Direction::kForward);
   const LayerShape layer = layerShape(s);
-  const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
   const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
-  pass.stream(normForward(s) * residual);
-  gatherInput(pass, s, whole);
+  const double gathered = s.linear == MathFormat::kF8 ? whole / s.element : whole;
+  elementwiseForward(pass, s, layer);
+  castOperands(
+      pass, s,
+      asDouble(s.tokens) * asDouble(2 * s.model.hiddenSize + layer.output.in + layer.down.in));
+  gatherInput(pass, s, gathered);
   linearForward(pass, s, layer.queryKeyValue);
-  const double qkv = asDouble(s.tokens) * asDouble(layer.queryKeyValue.out);
-  if (s.model.position == spec::PositionKind::kRotary) pass.stream(2 * s.element * qkv);
-  pass.contextParallel(keyValueBytes(s.model, s.plan));
   pass.attention(attentionTime(s.model, s.plan, s.cluster.device, s.stack, Direction::kForward));
+  pass.contextParallel(keyValueBytes(s.model, s.plan));
   linearForward(pass, s, layer.output);
   reduceOutput(pass, s, whole);
-  pass.stream(sumForward(s) * residual);
-  pass.stream(normForward(s) * residual);
-  gatherInput(pass, s, whole);
+  gatherInput(pass, s, gathered);
   linearForward(pass, s, layer.up);
-  pass.stream(s.element * asDouble(s.tokens) * asDouble(layer.activationWidth));
   linearForward(pass, s, layer.down);
   reduceOutput(pass, s, whole);
-  pass.stream(sumForward(s) * residual);
   return pass.cost();
+}
+
+void elementwiseBackward(Pass& pass, const Setting& s, const LayerShape& layer) {
+  const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
+  const double tokens = asDouble(s.tokens);
+  pass.elementwise(s.element * tokens * asDouble(layer.activationWidth + layer.up.out));
+  for (int half = 0; half < 2; ++half) {
+    pass.elementwise(normBackward(s) * residual);
+    pass.elementwise(sumBackward(s) * residual);
+    if (s.dropout) pass.elementwise(dropoutBackward(s) * residual);
+  }
+  if (s.model.position == spec::PositionKind::kRotary)
+    pass.elementwise(2 * s.element * tokens * asDouble(layer.queryKeyValue.out));
 }
 
 PassCost layerBackward(const Setting& s) {
   Pass pass(s, Direction::kBackward);
   const LayerShape layer = layerShape(s);
-  const double residual = asDouble(s.normTokens) * asDouble(s.model.hiddenSize);
   const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
-  for (const Linear& linear : {layer.down, layer.up, layer.output, layer.queryKeyValue}) {
-    linearBackward(pass, s, linear);
-    if (s.model.linearBias) pass.stream(s.element * asDouble(s.tokens) * asDouble(linear.out));
-  }
-  pass.stream(s.element * asDouble(s.tokens) * asDouble(layer.activationWidth + layer.up.out));
-  for (int norm = 0; norm < 2; ++norm) {
-    pass.stream(normBackward(s) * residual);
-    pass.stream(sumBackward(s) * residual);
-    if (s.dropout) pass.stream(dropoutBackward(s) * residual);
-    // Of what a column-parallel layer and its input's gradient need.
-    if (s.plan.sequenceParallel) {
-      gatherInput(pass, s, whole);
-      gatherInput(pass, s, whole);
-    }
-    reduceOutput(pass, s, whole);
-  }
-  if (s.model.position == spec::PositionKind::kRotary)
-    pass.stream(2 * s.element * asDouble(s.tokens) * asDouble(layer.queryKeyValue.out));
-  pass.contextParallel(2 * keyValueBytes(s.model, s.plan));
+  const double gathered = s.linear == MathFormat::kF8 ? whole / s.element : whole;
+  elementwiseBackward(pass, s, layer);
+  castOperands(pass, s,
+               asDouble(s.tokens) *
+                   asDouble(2 * s.model.hiddenSize + layer.queryKeyValue.out + layer.up.out));
   pass.attention(attentionTime(s.model, s.plan, s.cluster.device, s.stack, Direction::kBackward));
+  pass.contextParallel(2 * keyValueBytes(s.model, s.plan));
+  const auto back = [&](const Linear& linear, bool columnParallel) {
+    gatherInput(pass, s, gathered);  // the gradient of its output, or its input again
+    linearBackward(pass, s, linear);
+    if (columnParallel) reduceOutput(pass, s, whole);
+    if (s.model.linearBias) pass.stream(s.element * asDouble(s.tokens) * asDouble(linear.out));
+  };
+  back(layer.down, false);
+  back(layer.up, true);
+  back(layer.output, false);
+  back(layer.queryKeyValue, true);
   return pass.cost();
+}
+
+// What selective recomputation adds to the backward.
+PassCost selectivelyRecomputed(const Setting& s) {
+  switch (s.stack.selective) {
+    case spec::SelectiveRecompute::kEveryOther:
+      return layerForward(s) * 0.5;
+    case spec::SelectiveRecompute::kAttention: {
+      Pass pass(s, Direction::kForward);
+      if (!spec::isFlash(s.stack.attention))
+        pass.attention(
+            attentionTime(s.model, s.plan, s.cluster.device, s.stack, Direction::kForward));
+      return pass.cost();
+    }
+    case spec::SelectiveRecompute::kPerOperator: {
+      // Of q, k, v, output, gate, up, down every second is kept: k, output and up come again.
+      Pass pass(s, Direction::kForward);
+      const LayerShape layer = layerShape(s);
+      const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
+      elementwiseForward(pass, s, layer);
+      gatherInput(pass, s, whole);
+      linearForward(
+          pass, s, {s.model.hiddenSize, s.shared(s.model.numKvHeads * s.model.headSize), s.linear});
+      linearForward(pass, s, layer.output);
+      gatherInput(pass, s, whole);
+      linearForward(pass, s, {s.model.hiddenSize, layer.down.in, s.linear});
+      return pass.cost();
+    }
+  }
+  return {};
 }
 
 PassCost embeddingForward(const Setting& s) {
@@ -261,7 +336,7 @@ PassCost headForward(const Setting& s) {
   for (int i = 0; i < kLossForwardKernels; ++i)
     pass.stream(lossBytes * kLossForwardShare / kLossForwardKernels);
   for (int i = 0; i < 3; ++i)  // maximum, target, sum of exponentials
-    pass.tensorParallel(CollectiveKind::kAllReduce, 4 * asDouble(s.tokens));
+    pass.reduce(CollectiveKind::kAllReduce, 4 * asDouble(s.tokens));
   return pass.cost();
 }
 
@@ -335,11 +410,8 @@ DescribedBlocks describeBlocks(const spec::ModelSpec& model, const plan::Plan& p
   DescribedBlocks blocks;
   blocks.layer = {layerForward(s), layerBackward(s), {}, layerParameters(model, plan.tp)};
   if (plan.recompute == plan::Recompute::kFull) blocks.layer.recomputed = blocks.layer.forward;
-  if (plan.recompute == plan::Recompute::kSelective) {
-    Pass pass(s, Direction::kForward);
-    pass.attention(attentionTime(model, plan, cluster.device, stack, Direction::kForward));
-    blocks.layer.recomputed = pass.cost();
-  }
+  if (plan.recompute == plan::Recompute::kSelective)
+    blocks.layer.recomputed = selectivelyRecomputed(s);
   const double table = asDouble(plan::paddedVocab(plan, model) / plan.tp * model.hiddenSize);
   const double positions = model.position == spec::PositionKind::kLearned
                                ? asDouble(model.maxSequence * model.hiddenSize)

@@ -62,9 +62,16 @@ ShardedTraffic shardedTraffic(const Setting& s) {
   const auto alone = [&](const BlockCost& block) {
     return gather(block.parameters) + reduce(block.parameters);
   };
+  const auto copies = [&](double parameters) {
+    return Bytes(s.stack.parameterTraffic * parameters) /
+           (s.cluster.device.memoryBandwidth * s.cluster.device.memoryEfficiency);
+  };
+  // The first layer's parameters and the last one's gradients have no neighbour either.
   return {exposedTime(gathered, passTime(layer.forward, s.stack), s.stack.gatherExposed),
-          exposedTime(gathered + reduced, passTime(back, s.stack), s.stack.gatherExposed),
-          alone(s.blocks.embedding), alone(s.blocks.head)};
+          exposedTime(gathered + reduced, passTime(back, s.stack), s.stack.gatherExposed) +
+              copies(layer.parameters),
+          alone(s.blocks.embedding) + gathered + reduced + copies(s.blocks.embedding.parameters),
+          s.model.tiedEmbeddings && s.plan.pp == 1 ? Seconds(0) : alone(s.blocks.head)};
 }
 
 // Layers of the chunk that are recomputed.

@@ -35,7 +35,8 @@ Seconds tiledTime(const ProductShape& shape, const Tile& tile, int64_t split, Fl
   const double depth = static_cast<double>(shape.k) / static_cast<double>(split);
   const double reached =
       tileEfficiency(tile, device.tileDelivery) / tileEfficiency(kTiles[0], device.tileDelivery);
-  const Flops work(felt * units * 2 * tile.rows * tile.cols * (depth + device.depthRamp));
+  const Flops work(felt * units * 2 * tile.rows * tile.cols *
+                   (depth + device.depthRamp * shape.ramp));
   return work / (rate * reached);
 }
 

@@ -14,6 +14,7 @@ struct ProductShape {
   double factorBytes = 2;    // per element of the factors
   double resultBytes = 2;    // per element of the product
   bool accumulates = false;  // adds to what is there, and so reads it as well
+  double ramp = 1;           // of depthRamp: twice as long, in elements, if elements take half
 
   Flops flops() const;
   Bytes bytes() const;  // each factor read once

@@ -23,6 +23,12 @@ constexpr EnumName<GradientAccumulation> kAccumulationArray[] = {
     {"separate_low", GradientAccumulation::kSeparateLow}};
 constexpr std::span<const EnumName<GradientAccumulation>> kAccumulation = kAccumulationArray;
 
+constexpr EnumName<SelectiveRecompute> kSelectiveArray[] = {
+    {"attention", SelectiveRecompute::kAttention},
+    {"every_other", SelectiveRecompute::kEveryOther},
+    {"per_operator", SelectiveRecompute::kPerOperator}};
+constexpr std::span<const EnumName<SelectiveRecompute>> kSelective = kSelectiveArray;
+
 constexpr EnumName<StackChoice> kChoices[] = {
     {"tensor_parallel", StackChoice::kTensorParallel},
     {"sequence_parallel", StackChoice::kSequenceParallel},
@@ -76,7 +82,11 @@ void readOwn(MapReader& map, StackProfile* stack) {
 
 void readDescription(MapReader& map, StackDescription* stack) {
   map.required("attention", kAttention, &stack->attention);
-  map.required("fused_elementwise", &stack->fusedElementwise);
+  map.optional("selective_recompute", kSelective, &stack->selective);
+  readPositive(map, "elementwise_factor", &stack->elementwiseFactor);
+  readPositive(map, "matmul_factor", &stack->matmulFactor);
+  readNotNegative(map, "cast_bytes", &stack->castBytes);
+  readNotNegative(map, "context_parallel_loss", &stack->contextParallelLoss);
   map.required("gradient_accumulation", kAccumulation, &stack->gradientAccumulation);
   map.required("scatter_gather", &stack->scatterGather);
   readPositive(map, "parameter_bytes", &stack->parameterBytes);
@@ -86,6 +96,7 @@ void readDescription(MapReader& map, StackDescription* stack) {
   readPositive(map, "gathered_parameter_bytes", &stack->gatheredParameterBytes);
   readNotNegative(map, "optimizer_traffic", &stack->optimizerTraffic);
   readNotNegative(map, "loss_bytes", &stack->lossBytes);
+  readNotNegative(map, "parameter_traffic", &stack->parameterTraffic);
   readShare(map, "gradient_exposed", &stack->gradientExposed);
   readShare(map, "gather_exposed", &stack->gatherExposed);
   readShare(map, "tensor_parallel_exposed", &stack->tensorParallelExposed);

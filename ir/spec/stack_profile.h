@@ -17,13 +17,28 @@ enum class GradientAccumulation : uint8_t {
   kSeparateLow,  // by a pass of its own, in the compute dtype
 };
 
+// What selective recomputation computes again.
+enum class SelectiveRecompute : uint8_t {
+  kAttention,    // of unfused attention everything behind its inputs; of a fused kernel nothing
+  kEveryOther,   // every second layer in full
+  kPerOperator,  // elementwise ops and every second matrix product; attention is kept
+};
+
 // A step of a program that Trireme does not make itself: which kernels run, what they move and what
 // hides behind what. Shares are of time, between 0 and 1. Times of kernels are the device's.
 struct StackDescription {
   AttentionKind attention = AttentionKind::kFlash;
-  // Chains of elementwise ops are one kernel, and norms read their input once (a compiler, or
-  // kernels written for it).
-  bool fusedElementwise = true;
+  SelectiveRecompute selective = SelectiveRecompute::kAttention;
+  // What elementwise ops and norms of a layer move, over what they do with every chain fused into
+  // one kernel (described_blocks.h).
+  double elementwiseFactor = 1;
+  // Matrix products over the device's matmulEfficiency: libraries of other years.
+  double matmulFactor = 1;
+  // Bytes moved per element to bring an operand of a product into fp8: maxima, casts, transposes.
+  double castBytes = 8;
+  // Of fused attention's rate that ring attention loses at large cp: it takes 1 + loss (cp - 1)/cp
+  // times as long.
+  double contextParallelLoss = 0;
   GradientAccumulation gradientAccumulation = GradientAccumulation::kFusedF32;
   bool scatterGather = false;  // sends 1/tp of a replicated border between stages
 
@@ -33,6 +48,8 @@ struct StackDescription {
   double gatheredParameterBytes = 2;
   double optimizerTraffic = 30;  // bytes that a step moves per parameter: scaling, norm, update
   double lossBytes = 50;         // that the loss moves per logit, forward and backward
+  double parameterTraffic = 0;   // bytes that a microbatch moves per sharded parameter, besides
+                                 // gathering: copies and casts
 
   // Communication that runs beside computation still slows it down (shared memory bandwidth and
   // multiprocessors, waits): the share of its time that is felt even if all of it is hidden. 1: the
