@@ -161,6 +161,7 @@ void addPins(CLI::App& app, planner::Pins& pins) {
       ->group(degrees);
   addCount(app, "--tp", &pins.tp, "Tensor-parallel degree")->group(degrees);
   addCount(app, "--pp", &pins.pp, "Pipeline stages")->group(degrees);
+  addCount(app, "--cp", &pins.cp, "Context-parallel degree: parts of a sequence")->group(degrees);
   addCount(app, "--dp", &pins.dp, "Data-parallel replicas")->group(degrees);
   addCount(app, "--microbatch", &pins.microbatchSize, "Sequences per microbatch")->group(degrees);
   addCount(app, "--virtual-stages", &pins.virtualStages, "Chunks of layers per pipeline rank")

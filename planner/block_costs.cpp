@@ -206,14 +206,32 @@ PassTimes passTimes(const cost::BlockCost& block, const spec::StackDescription& 
   return {cost::passTime(block.forward, stack), cost::passTime(backward, stack)};
 }
 
+PassTimes deviceTimes(const cost::BlockCost& block) {
+  return {block.forward.device(), block.backward.device() + block.recomputed.device()};
+}
+
+// Times whose sums over blocks are no more than the time of a stage that has them all. With a CPU
+// beside the device blocks do not add up: a norm of their sums is less than the sum of their norms.
+// Kernels alone add up, and so do layers alone, which are alike; what bounds more counts.
+void setTimes(const cost::DescribedBlocks& blocks, const Query& query, BlockCosts& costs) {
+  const auto layers = static_cast<double>(query.model.numLayers);
+  const auto sum = [](const PassTimes& pass) { return pass.forward + pass.backward; };
+  const PassTimes embedding = deviceTimes(blocks.embedding), head = deviceTimes(blocks.head);
+  const PassTimes whole = passTimes(blocks.layer, query.stack.description);
+  costs.layer = deviceTimes(blocks.layer);
+  costs.embedding = embedding;
+  costs.head = head;
+  if (sum(whole) * layers <= sum(costs.layer) * layers + sum(embedding) + sum(head)) return;
+  costs.layer = whole;
+  costs.embedding = costs.head = {};
+}
+
 // Lower bounds: what sharding and pipelines add comes with the plan.
 BlockCosts describedCosts(const Query& query, const plan::Plan& plan) {
   const cost::DescribedBlocks blocks =
       cost::describeBlocks(query.model, plan, query.cluster, query.stack.description);
   BlockCosts costs;
-  costs.layer = passTimes(blocks.layer, query.stack.description);
-  costs.embedding = passTimes(blocks.embedding, query.stack.description);
-  costs.head = passTimes(blocks.head, query.stack.description);
+  setTimes(blocks, query, costs);
   costs.layerElements = blocks.layer.parameters;
   costs.embeddingElements = blocks.embedding.parameters;
   costs.headElements = blocks.head.parameters;

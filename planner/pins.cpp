@@ -28,8 +28,10 @@ int64_t leastVirtualStages(const Pins& pins) {
 int64_t leastStages(const Pins& pins) { return pins.pp.value_or(isInterleaved(pins) ? 2 : 1); }
 
 Status enoughDevices(const Pins& pins, int64_t devices) {
-  const std::pair<const char*, int64_t> degrees[] = {
-      {"tp", pins.tp.value_or(1)}, {"pp", pins.pp.value_or(1)}, {"dp", pins.dp.value_or(1)}};
+  const std::pair<const char*, int64_t> degrees[] = {{"tp", pins.tp.value_or(1)},
+                                                     {"pp", pins.pp.value_or(1)},
+                                                     {"cp", pins.cp.value_or(1)},
+                                                     {"dp", pins.dp.value_or(1)}};
   __int128 product = 1;
   std::vector<std::string> pinned;
   for (const auto& [name, degree] : degrees) {
@@ -128,6 +130,7 @@ plan::Plan leastPlan(const Query& query) {
   plan.stack = query.stack.name;
   plan.vocabMultiple = query.vocabMultiple;
   plan.tp = pins.tp.value_or(1);
+  plan.cp = pins.cp.value_or(1);
   plan.dpReplicate = pins.dp.value_or(1);
   plan.microbatchSize = pins.microbatchSize.value_or(1);
   plan.recompute = pins.recompute.value_or(plan::Recompute::kNone);

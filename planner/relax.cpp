@@ -89,6 +89,7 @@ std::vector<Relaxation> relaxations(const Query& query, const SearchProgress& pr
   using plan::Plan;
   giveUp(query, &Pins::tp, "tp", number([](const Plan& p) { return p.tp; }), found, progress);
   giveUp(query, &Pins::pp, "pp", number([](const Plan& p) { return p.pp; }), found, progress);
+  giveUp(query, &Pins::cp, "cp", number([](const Plan& p) { return p.cp; }), found, progress);
   giveUp(query, &Pins::dp, "dp", number([](const Plan& p) { return p.dp(); }), found, progress);
   giveUp(query, &Pins::microbatchSize, "microbatch",
          number([](const Plan& p) { return p.microbatchSize; }), found, progress);

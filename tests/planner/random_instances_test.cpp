@@ -1,0 +1,249 @@
+// The search against an enumeration that knows nothing of it but the rules of plans, on thousands
+// of random small instances: models, clusters, stacks, batches, pins, memory.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "planner/report.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+using plan::Recompute;
+using plan::ScheduleKind;
+using plan::StateSharding;
+using spec::StackChoice;
+
+// Fewer where every one takes ten times as long.
+constexpr int kInstances = TRIREME_SANITIZED ? 100 : 2000;
+
+constexpr StackChoice kAllChoices[] = {StackChoice::kTensorParallel,
+                                       StackChoice::kSequenceParallel,
+                                       StackChoice::kContextParallel,
+                                       StackChoice::kPipeline,
+                                       StackChoice::kGpipe,
+                                       StackChoice::kInterleaved,
+                                       StackChoice::kScatterGather,
+                                       StackChoice::kShardOptimizer,
+                                       StackChoice::kShardGradients,
+                                       StackChoice::kShardParameters,
+                                       StackChoice::kReplicatedShards,
+                                       StackChoice::kRecomputeSelective,
+                                       StackChoice::kRecomputeFull};
+
+class Instance {
+ public:
+  explicit Instance(uint32_t seed) : random_(seed) {
+    query_ = smallQuery(pick({1, 2, 3, 4, 6, 8, 12}), pick({1, 2, 3, 4, 6}), pick({1, 4, 6, 12}));
+    model();
+    cluster();
+    stack();
+    pins();
+  }
+  const Query& query() const { return query_; }
+  Query& query() { return query_; }
+  double uniform(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random_);
+  }
+
+ private:
+  int64_t pick(std::vector<int64_t> of) { return of[random_() % of.size()]; }
+  bool chance(double probability) { return uniform(0, 1) < probability; }
+
+  void model() {
+    const int64_t heads = pick({1, 2, 3, 4, 6});
+    query_.model = small::gpt(query_.model.numLayers, heads * 16, heads);
+    query_.model.tiedEmbeddings = chance(0.5);
+    query_.model.vocabSize = pick({64, 512, 5000});
+    query_.training.sequenceLength = pick({16, 24, 64});
+  }
+  void cluster() {
+    const int64_t devices = query_.cluster.numDevices;
+    std::vector<int64_t> perNode;
+    for (int64_t n = 1; n <= devices; ++n)
+      if (devices % n == 0) perNode.push_back(n);
+    query_.cluster = small::cluster(devices, pick(perNode));
+    for (spec::LinkTier& tier : query_.cluster.tiers) {
+      tier.bandwidth = tier.bandwidth * uniform(0.01, 2);
+      tier.latency = tier.latency * uniform(0, 2);
+    }
+    query_.cluster.device.numMultiprocessors = pick({0, 8, 100});
+    query_.cluster.device.tileDelivery = uniform(0, 50);
+  }
+  void stack() {
+    query_.stack.name = "random";
+    query_.stack.ownPrograms = false;
+    query_.stack.choices.clear();
+    for (StackChoice choice : kAllChoices)
+      if (chance(0.7)) query_.stack.choices.push_back(choice);
+    spec::StackDescription& d = query_.stack.description;
+    d.attention = chance(0.5) ? spec::AttentionKind::kFlash2 : spec::AttentionKind::kUnfused;
+    d.gradientExposed = uniform(0, 1);
+    d.gatherExposed = uniform(0, 1);
+    d.tensorParallelExposed = uniform(0, 1);
+    d.transferExposed = uniform(0, 1);
+    d.hostLaunch = Seconds(chance(0.3) ? uniform(0, 1e-4) : 0);
+    d.hostExponent = chance(0.5) ? uniform(1, 4) : 0;
+    d.hostStep = Seconds(uniform(0, 1e-3));
+    d.fragmentation = uniform(0, 0.1);
+  }
+  void pins() {
+    Pins& p = query_.pins;
+    if (chance(0.15)) p.tp = pick({1, 2, 3});
+    if (chance(0.15)) p.pp = pick({1, 2});
+    if (chance(0.1)) p.cp = pick({1, 2});
+    if (chance(0.15)) p.microbatchSize = pick({1, 2});
+    if (chance(0.1)) p.recompute = Recompute::kFull;
+    if (chance(0.1)) p.schedule = ScheduleKind::k1F1B;
+    if (chance(0.1)) p.stateSharding = StateSharding::kOptimizer;
+    if (chance(0.1)) p.sequenceParallel = chance(0.5);
+  }
+
+  std::mt19937 random_;
+  Query query_;
+};
+
+template <typename T>
+bool obeys(const std::optional<T>& pin, T value) {
+  return !pin || *pin == value;
+}
+
+// What the stack and the pins say of a plan; the rules of plans are verifyPlan's.
+bool isWanted(const Query& query, const plan::Plan& p) {
+  const auto can = [&](StackChoice choice, bool used) {
+    return !used || query.stack.supports(choice);
+  };
+  const Pins& pins = query.pins;
+  const auto shares = [&](StateSharding kind) { return p.stateSharding == kind; };
+  return can(StackChoice::kTensorParallel, p.tp > 1) && can(StackChoice::kPipeline, p.pp > 1) &&
+         can(StackChoice::kContextParallel, p.cp > 1) &&
+         can(StackChoice::kSequenceParallel, p.sequenceParallel) &&
+         can(StackChoice::kGpipe, p.schedule == ScheduleKind::kGpipe) &&
+         can(StackChoice::kInterleaved, p.schedule == ScheduleKind::kInterleaved) &&
+         can(StackChoice::kScatterGather, p.scatterGather) &&
+         can(StackChoice::kShardOptimizer, shares(StateSharding::kOptimizer)) &&
+         can(StackChoice::kShardGradients, shares(StateSharding::kGradients)) &&
+         can(StackChoice::kShardParameters, shares(StateSharding::kParameters)) &&
+         can(StackChoice::kReplicatedShards, !shares(StateSharding::kNone) && p.dpReplicate > 1) &&
+         can(StackChoice::kRecomputeSelective, p.recompute == Recompute::kSelective) &&
+         can(StackChoice::kRecomputeFull, p.recompute == Recompute::kFull) &&
+         obeys(pins.tp, p.tp) && obeys(pins.pp, p.pp) && obeys(pins.cp, p.cp) &&
+         obeys(pins.microbatchSize, p.microbatchSize) && obeys(pins.recompute, p.recompute) &&
+         obeys(pins.schedule, p.schedule) && obeys(pins.stateSharding, p.stateSharding) &&
+         obeys(pins.sequenceParallel, p.sequenceParallel) &&
+         !(p.schedule == ScheduleKind::kGpipe && p.pp == 1);
+}
+
+std::vector<plan::Plan> arrangementsOf(const plan::Plan& degrees, int64_t layers) {
+  std::vector<plan::Plan> plans;
+  for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
+    for (bool sequence : {false, true})
+      for (bool scatter : {false, true})
+        for (StateSharding sharding : {StateSharding::kNone, StateSharding::kOptimizer,
+                                       StateSharding::kGradients, StateSharding::kParameters})
+          for (ScheduleKind schedule :
+               {ScheduleKind::kGpipe, ScheduleKind::k1F1B, ScheduleKind::kInterleaved})
+            for (int64_t v = 1; v <= layers; ++v) {
+              plan::Plan plan = degrees;
+              plan.recompute = recompute;
+              plan.sequenceParallel = sequence;
+              plan.scatterGather = scatter;
+              plan.stateSharding = sharding;
+              plan.schedule = schedule;
+              plan.virtualStages = v;
+              plans.push_back(plan);
+            }
+  return plans;
+}
+
+// All legal and wanted plans of exactly `devices` devices, with even layers.
+std::vector<plan::Plan> enumerate(const Query& query, int64_t devices) {
+  std::vector<plan::Plan> plans;
+  const int64_t batch = query.training.globalBatchSize, layers = query.model.numLayers;
+  for (int64_t tp = 1; tp <= devices; ++tp)
+    for (int64_t cp = 1; tp * cp <= devices; ++cp)
+      for (int64_t pp = 1; tp * cp * pp <= devices && pp <= layers; ++pp)
+        for (int64_t shard = 1; tp * cp * pp * shard <= devices; ++shard) {
+          if (devices % (tp * cp * pp * shard) != 0) continue;
+          for (int64_t microbatch = 1; microbatch <= batch; ++microbatch) {
+            plan::Plan degrees = small::plan(query.model, query.training, tp, pp, 1);
+            degrees.stack = query.stack.name;
+            degrees.cp = cp;
+            degrees.dpShard = shard;
+            degrees.dpReplicate = devices / (tp * cp * pp * shard);
+            degrees.microbatchSize = microbatch;
+            if (batch % (degrees.dp() * microbatch) != 0) continue;
+            for (plan::Plan& plan : arrangementsOf(degrees, layers)) {
+              if (plan.virtualStages * pp > layers || !isWanted(query, plan)) continue;
+              plan.layers = plan::evenLayers(layers, pp, plan.virtualStages);
+              if (plan::verifyPlan(plan, query.model).ok()) plans.push_back(std::move(plan));
+            }
+          }
+        }
+  return plans;
+}
+
+struct Best {
+  bool hasLayout = false;  // whether the devices have any plan, fitting or not
+  std::optional<Seconds> step;
+};
+
+Best bestOf(const Query& query, int64_t devices) {
+  const CostFunctions costs = modelCosts(query);
+  Best best;
+  for (plan::Plan& plan : enumerate(query, devices)) {
+    best.hasLayout = true;
+    const auto blocks = costs.blocks(plan);
+    for (auto& layers : cutsFor(query, plan, *blocks)) {
+      plan.layers = std::move(layers);
+      const auto estimate = costs.estimate(plan);
+      if (estimate->fits() && (!best.step || estimate->step < *best.step))
+        best.step = estimate->step;
+    }
+  }
+  return best;
+}
+
+Best bestOfMostDevices(const Query& query) {
+  for (int64_t devices = query.cluster.numDevices; devices >= 1; --devices)
+    if (Best best = bestOf(query, devices); best.hasLayout) return best;
+  return {};
+}
+
+// Memory between what the leanest and the most wasteful plans need, so that it often binds.
+void limitMemory(Instance& instance) {
+  Query& query = instance.query();
+  const Best roomy = bestOfMostDevices(query);
+  if (!roomy.step || instance.uniform(0, 1) < 0.4) return;
+  const auto found = searchPlan(query, modelCosts(query));
+  if (!found.has_value()) return;
+  query.cluster.device.memory = found->estimate.memory.total() * instance.uniform(0.3, 1.05);
+}
+
+TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
+  int feasible = 0, infeasible = 0;
+  for (uint32_t seed = 0; seed < static_cast<uint32_t>(kInstances); ++seed) {
+    Instance instance(seed);
+    limitMemory(instance);
+    const Query& query = instance.query();
+    const Best best = bestOfMostDevices(query);
+    const auto found = searchPlan(query, modelCosts(query));
+    ASSERT_EQ(found.has_value(), best.step.has_value())
+        << "seed " << seed << (found.has_value() ? "" : ": " + found.error().message());
+    if (!best.step) {
+      ++infeasible;
+      continue;
+    }
+    ++feasible;
+    ASSERT_EQ(found->estimate.step, *best.step) << "seed " << seed << ": " << summary(found->plan);
+    ASSERT_EQ(found->certificate.gap, 0) << "seed " << seed;
+    ASSERT_TRUE(plan::verifyPlan(found->plan, query.model).ok()) << "seed " << seed;
+  }
+  std::printf("%d feasible and %d infeasible instances\n", feasible, infeasible);
+  EXPECT_GT(feasible, kInstances / 3);
+  EXPECT_GT(infeasible, kInstances / 10);
+}
+
+}  // namespace
+}  // namespace trireme::planner
