@@ -6,6 +6,7 @@
 
 #include "ir/base/format.h"
 #include "planner/report.h"
+#include "planner/space.h"
 
 namespace trireme::planner {
 namespace {
@@ -188,6 +189,7 @@ Result<Explanation> explain(const Query& query, const PlanResult& result,
   explanation.slack = chosen.memoryAvailable - chosen.memory.total();
   const std::string cut = query.pins.layers.empty() ? "balanced" : "as pinned";
   for (Change& change : Changes(result.plan, cut).take()) {
+    if (!supportsPlan(query.stack, change.plan)) continue;
     Alternative alternative{
         change.choice, change.chosen, change.other, Outcome::kForbidden, {}, {}, {}, {}, {}};
     if (const Status legal = plan::verifyPlan(change.plan, query.model); !legal.ok()) {

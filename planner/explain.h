@@ -31,8 +31,9 @@ struct Explanation {
   std::vector<Alternative> alternatives;  // every choice, in a fixed order
 };
 
-// Costs a dozen plans. kFaster can only appear for cuts, and for plans outside of the query's pins.
-// Errors: those of cost::estimate but for forbidden plans.
+// Costs a dozen plans, all of them such that the stack can run. kFaster can only appear for cuts,
+// and for plans outside of the query's pins. Errors: those of cost::estimate but for forbidden
+// plans.
 Result<Explanation> explain(const Query& query, const PlanResult& result);
 Result<Explanation> explain(const Query& query, const PlanResult& result,
                             const CostFunctions& costs);
