@@ -246,14 +246,27 @@ Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan) {
   return sharedState(query, elements, plan.stateSharding, plan.stateShards());
 }
 
-Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
-  const auto layers = static_cast<double>((query.model.numLayers + group.pp - 1) / group.pp);
+namespace {
+
+// A rank with its share of the layers, of which one microbatch is alive.
+Bytes leastMemory(const Query& query, const BlockCosts& blocks, int64_t pp,
+                  plan::StateSharding sharding, int64_t shards) {
+  const auto layers = static_cast<double>((query.model.numLayers + pp - 1) / pp);
   const Bytes reserve =
       query.stack.ownPrograms ? query.stack.fixedReserve : query.stack.description.reserve;
-  return (sharedState(query, blocks.layerElements * layers, widestSharding(query.stack),
-                      group.dp * group.cp) +
+  return (sharedState(query, blocks.layerElements * layers, sharding, shards) +
           blocks.layerActivations * layers + reserve) *
          kRounding;
+}
+
+}  // namespace
+
+Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
+  return leastMemory(query, blocks, group.pp, widestSharding(query.stack), group.dp * group.cp);
+}
+
+Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  return leastMemory(query, blocks, plan.pp, plan.stateSharding, plan.stateShards());
 }
 
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {

@@ -55,6 +55,9 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
 // of which one microbatch is alive, its state shared as widely as the stack can.
 Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks);
 
+// The same of a plan whose layers are not cut yet, its state shared as the plan says.
+Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
+
 // Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which
 // the plan may have others hold a part.
 Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan);

@@ -157,6 +157,13 @@ void Search::expandGroup(const Node& node) {
   if (isHopeless) prune("group memory");
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
     if (isHopeless && arrangement.virtualStages > pinned) return;
+    const Bytes least = leastMemory(query_, arrangement, *node.blocks);
+    if (least > query_.cluster.device.memory && leanest_ && least >= leanestMemory_ &&
+        least_.contains(degreesOf(arrangement))) {  // no cut of it fits, nor says anything new
+      ++certificate_.numBounded;
+      prune("memory");
+      return;
+    }
     plan::Plan plan = arrangement;
     for (auto& layers : cutsFor(query_, arrangement, *node.blocks)) {
       plan.layers = std::move(layers);
