@@ -137,7 +137,7 @@ void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,
       static_cast<double>(plan.training.globalBatchSize * plan.training.sequenceLength);
   result.tokensPerSecond = tokens / result.step.count();
   const FlopsPerSecond peak =
-      matmulPeak(cluster.device, spec::computeDType(plan.training.precision)) *
+      cluster.device.peak(spec::linearFormat(plan.training.precision))->rate *
       static_cast<double>(plan.numRanks());
   result.modelFlopsUtilisation = (result.modelFlops / result.step) / peak;
 }

@@ -47,7 +47,7 @@ struct Estimate {
   Seconds hop;       // one transfer between neighbouring stages, the slowest pair
   Flops modelFlops;  // of the step, formulas.h
   double tokensPerSecond = 0;
-  double modelFlopsUtilisation = 0;  // of the devices' matmul peak for the compute dtype
+  double modelFlopsUtilisation = 0;  // of the devices' matmul peak for the linear layers' format
 
   bool fits() const { return memory.total() <= memoryAvailable; }
   Bytes missing() const { return fits() ? Bytes(0) : memory.total() - memoryAvailable; }

@@ -104,7 +104,7 @@ Link linkBetween(int64_t rankA, int64_t rankB, const spec::ClusterSpec& cluster)
 
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
-  const int64_t perStage = plan.tp * plan.dp();
+  const int64_t perStage = plan.numRanks() / plan.pp;
   size_t outermost = 0;
   const auto widen = [&](int64_t from, int64_t to) {
     while (outermost + 1 < cluster.tiers.size() &&

@@ -102,5 +102,19 @@ TEST(LinkBetween, IsTheInnermostCommonTier) {
   EXPECT_EQ(linkBetween(7, 8, cluster).bandwidth, BytesPerSecond(10e9));
 }
 
+// Two stages of four ranks each on two nodes of four: ranks 0 to 3 hand on to ranks 4 to 7,
+// whatever the four share out, context or data.
+TEST(StageLink, CountsEveryRankOfAStage) {
+  const spec::ModelSpec model = small::gpt(2);
+  const spec::ClusterSpec nodes = small::cluster(8, 4);
+  plan::Plan byContext = small::plan(model, small::training(), 1, 2, 1);
+  byContext.cp = 4;
+  EXPECT_EQ(stageLink(byContext, nodes).bandwidth, nodes.tiers[1].sustained());
+  const plan::Plan byData = small::plan(model, small::training(), 1, 2, 4);
+  EXPECT_EQ(stageLink(byData, nodes).bandwidth, nodes.tiers[1].sustained());
+  const plan::Plan inside = small::plan(model, small::training(), 1, 2, 1);
+  EXPECT_EQ(stageLink(inside, nodes).bandwidth, nodes.tiers[0].sustained());
+}
+
 }  // namespace
 }  // namespace trireme::cost
