@@ -167,7 +167,7 @@ Result<int> runCompile(const CompileOptions& options) {
 
 Action addCompile(CLI::App& app) {
   auto options = std::make_shared<CompileOptions>();
-  addPath(app, "--model", &options->model, "FILE", "The model that the plan was made for")
+  addPath(app, "--model", &options->model, "NAME|FILE", "The model that the plan was made for")
       ->required();
   addPath(app, "--plan", &options->plan, "FILE", "Plan: of `trireme plan`, or written by hand")
       ->required();
@@ -177,10 +177,10 @@ Action addCompile(CLI::App& app) {
   addPath(app, "--dump-ir", &options->dumpFolder, "DIR",
           "Write the model graph and the IR after each phase here");
   const std::string simulation = "Simulation";
-  CLI::Option* cluster = addPath(app, "--cluster", &options->simulate.cluster, "FILE",
+  CLI::Option* cluster = addPath(app, "--cluster", &options->simulate.cluster, "NAME|FILE",
                                  "Simulate the step on this cluster, which must have the memory");
   cluster->group(simulation);
-  addPath(app, "--stack", &options->simulate.stack, "FILE", "Its software stack")
+  addPath(app, "--stack", &options->simulate.stack, "NAME|FILE", "Its software stack")
       ->needs(cluster)
       ->group(simulation);
   addPath(app, "--simulate", &options->simulate.trace, "FILE",

@@ -187,11 +187,15 @@ void addPins(CLI::App& app, planner::Pins& pins) {
 
 Action addPlan(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
-  addPath(app, "--model", &options->model, "FILE", "Model: YAML, or a Hugging Face config.json")
+  addPath(app, "--model", &options->model, "NAME|FILE",
+          "Model: one of examples/models, YAML, or a Hugging Face config.json")
       ->required();
-  addPath(app, "--cluster", &options->cluster, "FILE", "Cluster: devices and links")->required();
+  addPath(app, "--cluster", &options->cluster, "NAME|FILE",
+          "Cluster, devices and links: one of examples/clusters, or YAML")
+      ->required();
   addPath(app, "--train", &options->training, "FILE", "Training settings");
-  addPath(app, "--stack", &options->stack, "FILE", "Software stack (default: Trireme's own)");
+  addPath(app, "--stack", &options->stack, "NAME|FILE",
+          "Software stack: one of examples/stacks, or YAML (default: Trireme's own)");
   addCount(app, "--batch", &options->batch, "Sequences per step; overrides the --train file");
   addCount(app, "--seq", &options->sequence, "Tokens per sequence; overrides the --train file");
   addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp8,

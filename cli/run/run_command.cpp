@@ -196,10 +196,10 @@ Action addRun(CLI::App& app) {
   app.add_flag("--summary", options->summary, "Print step time, memory and the loss curve")
       ->group(output);
   app.add_flag("--json", options->json, "Print the summary as JSON")->group(output);
-  CLI::Option* cluster = addPath(app, "--cluster", &options->cluster, "FILE",
+  CLI::Option* cluster = addPath(app, "--cluster", &options->cluster, "NAME|FILE",
                                  "Compare the step time with the one predicted here");
   cluster->group(output);
-  addPath(app, "--stack", &options->stack, "FILE", "Software stack of the prediction")
+  addPath(app, "--stack", &options->stack, "NAME|FILE", "Software stack of the prediction")
       ->needs(cluster)
       ->group(output);
   addPath(app, "--metrics", &options->metrics, "FILE",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/spec/load.h"
+
 namespace trireme::expand {
 
 using plan::StateSharding;
@@ -24,6 +26,10 @@ Status checkBuildable(const plan::Plan& p) {
         fmt::format("(E4) recompute_layers {}: recomputing some layers only cannot be compiled "
                     "yet; nearest: recompute_layers 0, which is all",
                     p.recomputeLayers));
+  const spec::Precision precision = p.training.precision;
+  if (precision == spec::Precision::kFp16 || precision == spec::Precision::kFp8)  // (E5)
+    return invalidArgument(fmt::format("(E5) precision {} cannot be compiled yet; nearest: bf16",
+                                       spec::precisionName(precision)));
   return {};
 }
 

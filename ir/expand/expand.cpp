@@ -8,7 +8,6 @@
 #include "ir/expand/role_builder.h"
 #include "ir/graph/graph.h"
 #include "ir/schedule/schedule.h"
-#include "ir/spec/load.h"
 
 namespace trireme::expand {
 namespace {
@@ -132,19 +131,11 @@ void addRanks(const plan::Plan& plan, program::Program& program) {
   }
 }
 
-// Plans of other stacks may compute in more.
-Status checkPrecision(spec::Precision precision) {
-  if (precision != spec::Precision::kFp16 && precision != spec::Precision::kFp8) return {};
-  return invalidArgument(fmt::format("precision {} cannot be compiled yet; nearest: bf16",
-                                     spec::precisionName(precision)));
-}
-
 }  // namespace
 
 Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
                          const ExpandOptions& options) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, spec));
-  TRIREME_RETURN_IF_ERROR(checkPrecision(plan.training.precision));
   TRIREME_RETURN_IF_ERROR(checkBuildable(plan));
   const graph::ModelGraph graph =
       graph::buildGraph(spec, plan.training, plan.microbatchSize, plan::paddedVocab(plan, spec));

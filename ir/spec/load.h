@@ -2,6 +2,10 @@
 // what was expected and, for a misspelt key, the nearest valid one. Unknown keys are errors.
 // Nothing is defaulted silently where the model would change.
 //
+// A model, cluster or stack is named by a path, or as one that is shipped (shipped.h): "gpt3-175b",
+// "dgx-a100", "nemo". Of a shipped one and a file of the same name the shipped one is meant; ./name
+// is the file.
+//
 // Errors: kInvalidArgument (content), kUnavailable (the file cannot be read).
 #pragma once
 #include <string>

@@ -5,10 +5,33 @@
 #include "ir/spec/cluster_names.h"
 #include "ir/spec/load.h"
 #include "ir/spec/quantity.h"
+#include "ir/spec/shipped.h"
 #include "ir/spec/sourced.h"
 
 namespace trireme::spec {
 namespace {
+
+// A map, and the file that it is in.
+struct Part {
+  std::string file;
+  Node node;
+};
+
+// The map at `node` itself or, if `node` is a name, that of the shipped file of this name. `path`
+// is the subject of messages: "device.".
+Result<Part> openPart(const std::string& file, const Node& node, const std::string& path,
+                      ShippedKind kind) {
+  if (node.kind != Node::Kind::kScalar) return Part{file, node};
+  if (const ShippedFile* shipped = findShipped(kind, node.text)) {
+    const std::string name = shippedPath(*shipped);
+    TRIREME_ASSIGN_OR_RETURN(Node root, parseDocument(std::string(shipped->text), name));
+    return Part{name, std::move(root)};
+  }
+  return Error(errorAt(
+      file, node.mark,
+      fmt::format("{}: unknown {} {}{}", path.substr(0, path.size() - 1), shippedKindName(kind),
+                  describe(node), suggestion(node.text, shippedNames(kind)))));
+}
 
 void readMatmul(MapReader& device, DeviceSpec* spec, Sources* sources) {
   const Node* node = device.requiredChild("matmul");
@@ -54,7 +77,9 @@ void readTiling(MapReader& map, DeviceSpec* device) {
 void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {
   const Node* node = cluster.requiredChild("device");
   if (!node) return;
-  MapReader map(cluster.file(), *node, "device.");
+  const Result<Part> part = openPart(cluster.file(), *node, "device.", ShippedKind::kDevice);
+  if (!part.has_value()) return cluster.merge(part.error());
+  MapReader map(part->file, part->node, "device.");
   map.collectSources(sources);
   map.required("name", &device->name);
   map.required("kind", kKinds, &device->kind);
@@ -109,8 +134,8 @@ void readPoints(MapReader& map, std::vector<CollectivePoint>* points) {
   }
 }
 
-// A curve of tiers[tier], which is in `spec` already.
-void readCurve(MapReader& owner, const Node& node, const std::string& path, const ClusterSpec& spec,
+// `largest`: devices that a group of the tier may have.
+void readCurve(MapReader& owner, const Node& node, const std::string& path, int64_t largest,
                LinkTier* tier) {
   MapReader map(owner.file(), node, path);
   CollectiveCurve curve;
@@ -122,15 +147,13 @@ void readCurve(MapReader& owner, const Node& node, const std::string& path, cons
     const auto same = [&](const CollectiveCurve& other) {
       return other.kind == curve.kind && other.group == curve.group;
     };
-    const size_t index = spec.tiers.size() - 1;
     if (curve.group < 2)
       map.merge(
           map.errorFor({"group", fmt::format("must be at least 2 devices, got {}", curve.group)}));
-    else if (!spec.holdsGroup(index, curve.group))
-      map.merge(
-          map.errorFor({"group", fmt::format("must be at most the {} devices of the tier, got "
-                                             "{}",
-                                             tier->devices, curve.group)}));
+    else if (curve.group > largest)
+      map.merge(map.errorFor({"group", fmt::format("must be at most the {} devices of the tier, "
+                                                   "got {}",
+                                                   largest, curve.group)}));
     else if (std::any_of(tier->curves.begin(), tier->curves.end(), same))
       map.merge(
           map.errorFor({"group", fmt::format("there is a curve of {} among {} devices already",
@@ -142,7 +165,7 @@ void readCurve(MapReader& owner, const Node& node, const std::string& path, cons
   tier->curves.push_back(std::move(curve));
 }
 
-void readCurves(MapReader& map, const ClusterSpec& spec, LinkTier* tier) {
+void readCurves(MapReader& map, int64_t largest, LinkTier* tier) {
   const Node* node = map.child("curves");
   if (!node) return;
   if (node->kind != Node::Kind::kList) {
@@ -150,7 +173,7 @@ void readCurves(MapReader& map, const ClusterSpec& spec, LinkTier* tier) {
     return;
   }
   for (size_t i = 0; i < node->items.size() && map.firstValueError().ok(); ++i)
-    readCurve(map, node->items[i], fmt::format("{}curves[{}].", map.path(), i), spec, tier);
+    readCurve(map, node->items[i], fmt::format("{}curves[{}].", map.path(), i), largest, tier);
 }
 
 // Tiers nest: each joins whole groups of the one before, and the last joins all devices.
@@ -174,7 +197,9 @@ std::optional<Problem> findProblem(const LinkTier& tier, int64_t inner, bool isL
 
 void readTier(MapReader& cluster, const Node& node, const std::string& path, bool isLast,
               ClusterSpec* spec) {
-  MapReader map(cluster.file(), node, path);
+  const Result<Part> part = openPart(cluster.file(), node, path, ShippedKind::kLink);
+  if (!part.has_value()) return cluster.merge(part.error());
+  MapReader map(part->file, part->node, path);
   map.collectSources(&spec->sources);
   const int64_t inner = spec->tiers.empty() ? 1 : spec->tiers.back().devices;
   LinkTier tier;
@@ -195,8 +220,9 @@ void readTier(MapReader& cluster, const Node& node, const std::string& path, boo
   if (map.firstValueError().ok())
     if (const std::optional<Problem> problem = findProblem(tier, inner, isLast, spec->numDevices))
       map.merge(map.errorFor(*problem));
-  spec->tiers.push_back(tier);
-  readCurves(map, *spec, &spec->tiers.back());
+  // A scalable cluster may have been measured at another size than the file's.
+  readCurves(map, isLast && spec->scalable ? kMaxDevices : tier.devices, &tier);
+  spec->tiers.push_back(std::move(tier));
   cluster.merge(map.finish());
 }
 

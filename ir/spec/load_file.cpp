@@ -8,6 +8,8 @@
 #include "ir/spec/document.h"
 #include "ir/spec/hugging_face.h"
 #include "ir/spec/load.h"
+#include "ir/spec/map_reader.h"
+#include "ir/spec/shipped.h"
 
 namespace trireme::spec {
 
@@ -30,23 +32,53 @@ Result<std::string> readFile(const std::string& path) {
 
 namespace {
 
+struct NamedText {
+  std::string name;  // in messages
+  std::string text;
+};
+
+bool looksLikeAName(const std::string& text) {
+  return text.find('/') == std::string::npos && !text.ends_with(".yaml") &&
+         !text.ends_with(".yml") && !text.ends_with(".json");
+}
+
+Result<NamedText> textOf(ShippedKind kind, const std::string& nameOrPath) {
+  if (const ShippedFile* file = findShipped(kind, nameOrPath))
+    return NamedText{shippedPath(*file), std::string(file->text)};
+  Result<std::string> text = readFile(nameOrPath);
+  if (text.has_value()) return NamedText{nameOrPath, *std::move(text)};
+  if (!looksLikeAName(nameOrPath)) return Error(std::move(text).error());
+  const std::string known = suggestion(nameOrPath, shippedNames(kind));
+  return Error(unavailable(fmt::format("{}: there is no such file and no {} of this name{}",
+                                       nameOrPath, shippedKindName(kind), known)));
+}
+
 template <typename T>
-Result<T> loadWith(Result<T> (*parse)(const std::string&, const std::string&),
-                   const std::string& path) {
-  TRIREME_ASSIGN_OR_RETURN(const std::string text, readFile(path));
-  return parse(text, path);
+Result<T> loadWith(Result<T> (*parse)(const std::string&, const std::string&), ShippedKind kind,
+                   const std::string& nameOrPath) {
+  TRIREME_ASSIGN_OR_RETURN(const NamedText file, textOf(kind, nameOrPath));
+  return parse(file.text, file.name);
 }
 
 }  // namespace
 
-Result<ModelSpec> loadModel(const std::string& path) { return loadWith(parseModel, path); }
-Result<std::vector<ForeignDropout>> loadForeignDropout(const std::string& path) {
-  TRIREME_ASSIGN_OR_RETURN(const std::string text, readFile(path));
-  TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, path));
-  return importDropout(root, path);
+Result<ModelSpec> loadModel(const std::string& path) {
+  return loadWith(parseModel, ShippedKind::kModel, path);
 }
-Result<TrainingSpec> loadTraining(const std::string& path) { return loadWith(parseTraining, path); }
-Result<ClusterSpec> loadCluster(const std::string& path) { return loadWith(parseCluster, path); }
-Result<StackProfile> loadStack(const std::string& path) { return loadWith(parseStack, path); }
+Result<std::vector<ForeignDropout>> loadForeignDropout(const std::string& path) {
+  TRIREME_ASSIGN_OR_RETURN(const NamedText file, textOf(ShippedKind::kModel, path));
+  TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(file.text, file.name));
+  return importDropout(root, file.name);
+}
+Result<TrainingSpec> loadTraining(const std::string& path) {
+  TRIREME_ASSIGN_OR_RETURN(const std::string text, readFile(path));
+  return parseTraining(text, path);
+}
+Result<ClusterSpec> loadCluster(const std::string& path) {
+  return loadWith(parseCluster, ShippedKind::kCluster, path);
+}
+Result<StackProfile> loadStack(const std::string& path) {
+  return loadWith(parseStack, ShippedKind::kStack, path);
+}
 
 }  // namespace trireme::spec

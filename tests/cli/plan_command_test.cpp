@@ -26,6 +26,24 @@ TEST_F(PlanCommand, TableSaysWhatAndWhy) {
   EXPECT_EQ(outcome.err, "");
 }
 
+TEST_F(PlanCommand, ShippedModelsClustersAndStacksHaveNames) {
+  const Outcome outcome =
+      runTrireme({"plan", "--model", "gpt2-124m", "--cluster", "dgx-a100", "--stack", "trireme",
+                  "--gpus", "8", "--batch", "64", "--seq", "1024", "--precision", "bf16"});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("dgx-a100, stack trireme"));
+}
+
+TEST_F(PlanCommand, AnUnknownNameListsTheNearest) {
+  expectRefusal(plan({"--stack", "trirem"}), 1,
+                {"trirem: there is no such file and no stack of this name; did you mean "
+                 "'trireme'?"});
+}
+
+TEST_F(PlanCommand, PrecisionsWithoutKernelsAreRefusedByName) {
+  expectRefusal(plan({"--precision", "fp8"}), 1, {"fp8", "nearest: bf16"});
+}
+
 TEST_F(PlanCommand, WrittenPlanObeysThePins) {
   const Outcome outcome = plan({"--tp",
                                 "2",

@@ -89,5 +89,13 @@ TEST(E4AllLayersAreRecomputed, NearestIsAll) {
       "recompute_layers 0, which is all");
 }
 
+TEST(E5PrecisionsHaveKernels, NearestIsBf16) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.training.precision = spec::Precision::kFp8; }),
+            "(E5) precision fp8 cannot be compiled yet; nearest: bf16");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.training.precision = spec::Precision::kFp16; }),
+            "(E5) precision fp16 cannot be compiled yet; nearest: bf16");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.training.precision = spec::Precision::kFp64; }), "");
+}
+
 }  // namespace
 }  // namespace trireme::expand

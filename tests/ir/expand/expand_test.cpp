@@ -186,18 +186,5 @@ TEST(Recompute, KeepsExactlyWhatIsSaid) {
   EXPECT_EQ(none - selective, 4 * (4096 + 512));  // context and lse
 }
 
-TEST(Expand, PrecisionsThatCannotBeCompiledAreRefusedByName) {
-  const spec::ModelSpec model = gpt(4);
-  plan::Plan plan = planFor(model, 1, 1, 1);
-  plan.training.precision = spec::Precision::kFp8;
-  EXPECT_EQ(expand(model, plan).error().message(),
-            "precision fp8 cannot be compiled yet; nearest: bf16");
-  plan.training.precision = spec::Precision::kFp16;
-  EXPECT_EQ(expand(model, plan).error().message(),
-            "precision fp16 cannot be compiled yet; nearest: bf16");
-  plan.training.precision = spec::Precision::kBf16;
-  EXPECT_TRUE(expand(model, plan).has_value());
-}
-
 }  // namespace
 }  // namespace trireme::expand

@@ -248,6 +248,8 @@ TEST(ParseCluster, CurveOfTheLastTierMayBeOfALargerCluster) {
   const std::string curve =
       "    curves: [{collective: all_reduce, group: 64, source: m, points: [[1 GiB, 9 GB/s]]}]\n";
   EXPECT_THAT(messageOf(parse(tiersText() + curve)), HasSubstr("must be at most the 16 devices"));
+  EXPECT_THAT(messageOf(parse(replaced(tiersText(), "group: 8", "group: 16") + "scalable: true\n")),
+              HasSubstr("tiers[0].curves[0].group: must be at most the 8 devices of the tier"));
   const auto scalable = parse(tiersText() + curve + "scalable: true\n");
   ASSERT_TRUE(scalable.has_value()) << messageOf(scalable);
   EXPECT_EQ(withNumDevices(*scalable, 8)->tiers[1].curves.size(), 1u);
@@ -292,6 +294,38 @@ TEST(ParseCluster, DeviceMayHaveTilingPowerAndNarrowFormats) {
   EXPECT_THAT(
       with("  matmul_efficiency", "  multiprocessors: {value: 0, source: a}\n  matmul_efficiency"),
       HasSubstr("device.multiprocessors: must be above 0"));
+}
+
+const char* kByName =
+    "name: by-name\n"
+    "num_devices: 16\n"
+    "device: a100-80gb-sxm\n"
+    "tiers:\n"
+    "  - nvswitch-a100\n"
+    "  - name: ib\n"
+    "    bandwidth: {value: 200 Gbit/s, source: a}\n"
+    "    latency: {value: 10 us, source: b}\n";
+
+TEST(ParseCluster, DeviceAndTiersMayBeShippedOnes) {
+  const auto c = parse(kByName);
+  ASSERT_TRUE(c.has_value()) << messageOf(c);
+  EXPECT_EQ(c->device.name, "A100-80GB-SXM");
+  EXPECT_EQ(c->device.numMultiprocessors, 108);
+  EXPECT_THAT(c->sources.at("device.multiprocessors"), HasSubstr("NVIDIA A100"));
+  ASSERT_EQ(c->tiers.size(), 2u);
+  EXPECT_EQ(c->tiers[0].name, "nvlink");
+  EXPECT_EQ(c->tiers[0].devices, 8);
+  EXPECT_FALSE(c->tiers[0].curves.empty());
+  EXPECT_EQ(parse(printCluster(*c).value()).value(), *c);
+}
+
+TEST(ParseCluster, UnknownDevicesAndLinksListTheNearest) {
+  EXPECT_EQ(messageOf(parse(replaced(kByName, "a100-80gb-sxm", "a100-80gb-smx"))),
+            "c.yaml:3:9: device: unknown device 'a100-80gb-smx'; did you mean 'a100-80gb-sxm'?");
+  EXPECT_EQ(messageOf(parse(replaced(kByName, "nvswitch-a100", "nvswich-a100"))),
+            "c.yaml:5:5: tiers[0]: unknown link 'nvswich-a100'; did you mean 'nvswitch-a100'?");
+  EXPECT_THAT(messageOf(parse(replaced(kByName, "device: a100-80gb-sxm", "device: [1]"))),
+              HasSubstr("c.yaml:3:9: device: expected a map of keys and values, got a list"));
 }
 
 TEST(PrintCluster, RoundTripsWithSources) {
