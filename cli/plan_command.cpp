@@ -6,14 +6,15 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
-#include "cli/output/wrap.h"
 #include "cli/paths.h"
+#include "cli/plan_check.h"
 #include "cli/write_file.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
@@ -31,7 +32,9 @@ struct PlanOptions {
   planner::Pins pins;
   int64_t vocabMultiple = plan::Plan{}.vocabMultiple;
   int64_t topK = planner::Query{}.topK;
+  bool explain = false;
   bool json = false;
+  std::string check;  // a plan to check instead of searching for one to recommend
 };
 
 // More devices than the cluster has are more of the same, if its file says that there are. Fewer
@@ -93,40 +96,17 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   return query;
 }
 
-// "6.74 billion", "842 million".
-std::string describeCount(double count) {
-  return count < 1e9 ? fmt::format("{:.3g} million", count / 1e6)
-                     : fmt::format("{:.3g} billion", count / 1e9);
-}
-
-// What was asked, above the answer.
-std::string describe(const planner::Query& query) {
-  const spec::TrainingSpec& training = query.training;
-  return fmt::format(
-      "{:<14}{}, {} parameters\n{:<14}{}, stack {}\n"
-      "{:<14}batch {}, sequence {}, {}\n",
-      "model", query.model.name, describeCount(static_cast<double>(query.model.numParameters())),
-      "cluster", query.cluster.name, query.stack.name, "training", training.globalBatchSize,
-      training.sequenceLength, spec::precisionName(training.precision));
-}
-
-std::string describe(const planner::Explanation& why) {
-  std::string text =
-      fmt::format("{:<14}{} takes most of the step, {:.1f} %; {} of memory are left\n", "why",
-                  why.bottleneck, 100 * why.share, formatBytes(why.slack));
-  for (const planner::Alternative& alternative : why.alternatives)
-    text += wrapLine("  " + planner::toLine(alternative), 6);
-  return text;
-}
-
 nlohmann::json toJson(const planner::PlanResult& result, const planner::Explanation& why) {
   nlohmann::json json = planner::toJson(result);
   for (const planner::Alternative& alternative : why.alternatives)
     json["why"].push_back(planner::toLine(alternative));
+  json["stageBytes"] = planner::stagesJson(why.stages);
   return json;
 }
 
 Result<int> runPlan(const PlanOptions& options) {
+  if (!options.check.empty())
+    return runCheck({options.check, options.model, options.cluster, options.stack, options.json});
   TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.model},
                                         {"--cluster", options.cluster},
                                         {"--train", options.training},
@@ -142,15 +122,24 @@ Result<int> runPlan(const PlanOptions& options) {
                     state.numGroups, state.numBounded, state.numCosted));
   };
   TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query, show));
-  progress.clear();
   TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
+  std::optional<planner::Outlook> outlook;
+  if (options.explain) {
+    const auto shown = [&](double done, const std::string& what) { progress.update(done, what); };
+    TRIREME_ASSIGN_OR_RETURN(outlook, planner::lookAround(query, result, shown));
+  }
+  progress.clear();
   if (!options.output.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(result.plan)));
   if (options.json) {
-    fmt::print("{}\n", toJson(result, why).dump(2));
+    nlohmann::json json = toJson(result, why);
+    if (outlook) json["outlook"] = planner::toJson(*outlook);
+    fmt::print("{}\n", json.dump(2));
     return kExitOk;
   }
-  fmt::print("{}{}{}", describe(query), planner::toTable(result), describe(why));
+  fmt::print("{}{}{}{}", planner::toText(query), planner::toTable(result),
+             planner::toTable(why, result.estimate),
+             outlook ? planner::toTable(*outlook, result) : "");
   if (!options.output.empty()) fmt::print("{:<14}{}\n", "written to", options.output);
   return kExitOk;
 }
@@ -185,6 +174,16 @@ void addPins(CLI::App& app, planner::Pins& pins) {
       ->group(choices);
 }
 
+// Everything that the plan says itself, or that recommends another, goes without --check.
+void addCheck(CLI::App& app, std::string& path) {
+  CLI::Option* check = addPath(app, "--check", &path, "PLAN",
+                               "Price this plan, and say how far it is from the best one");
+  const std::set<std::string> kept = {"--help",  "--model", "--cluster",
+                                      "--stack", "--json",  "--check"};
+  for (CLI::Option* option : app.get_options())
+    if (!kept.contains(option->get_name())) check->excludes(option);
+}
+
 Action addPlan(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
   addPath(app, "--model", &options->model, "NAME|FILE",
@@ -204,8 +203,11 @@ Action addPlan(CLI::App& app) {
            "Pad the vocabulary to a multiple of N x tp (default: 128)");
   addCount(app, "--top", &options->topK, "Plans to show (default: 5)");
   app.add_flag("--json", options->json, "Print JSON instead of a table");
+  app.add_flag("--explain", options->explain,
+               "Say also what keeps a faster plan out, and what other hardware would change");
   addPath(app, "-o,--output", &options->output, "FILE", "Write the plan here");
   addPins(app, options->pins);
+  addCheck(app, options->check);
   return [options] { return runPlan(*options); };
 }
 

@@ -86,27 +86,6 @@ double activationBytes(const DescribedBlocks& blocks, const spec::ModelSpec& mod
   return bytes;
 }
 
-MemoryUse stageMemory(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                      const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
-  const double parameters = parametersOfStage(blocks, model, plan, stage);
-  const double shards = asDouble(plan.stateShards());
-  const auto shared = [&](plan::StateSharding from) {
-    return plan.stateSharding >= from ? shards : 1;
-  };
-  const auto whole = [](double bytes) { return static_cast<int64_t>(bytes); };
-  MemoryUse use;
-  use.stage = static_cast<int32_t>(stage);
-  use.arena.parameters =
-      whole(parameters * stack.parameterBytes / shared(plan::StateSharding::kParameters));
-  use.arena.gradients =
-      whole(parameters * stack.gradientBytes / shared(plan::StateSharding::kGradients));
-  use.arena.optimizer =
-      whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
-  use.arena.activations = whole(activationBytes(blocks, model, plan, stack, stage));
-  use.reserve = stack.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
-  return use;
-}
-
 }  // namespace
 
 double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
@@ -128,11 +107,33 @@ Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
   return Bytes(layerBytes(model, plan, stack, plan.recompute == plan::Recompute::kNone));
 }
 
+MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                            const plan::Plan& plan, const spec::StackDescription& stack,
+                            size_t stage) {
+  const double parameters = parametersOfStage(blocks, model, plan, stage);
+  const double shards = asDouble(plan.stateShards());
+  const auto shared = [&](plan::StateSharding from) {
+    return plan.stateSharding >= from ? shards : 1;
+  };
+  const auto whole = [](double bytes) { return static_cast<int64_t>(bytes); };
+  MemoryUse use;
+  use.stage = static_cast<int32_t>(stage);
+  use.arena.parameters =
+      whole(parameters * stack.parameterBytes / shared(plan::StateSharding::kParameters));
+  use.arena.gradients =
+      whole(parameters * stack.gradientBytes / shared(plan::StateSharding::kGradients));
+  use.arena.optimizer =
+      whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
+  use.arena.activations = whole(activationBytes(blocks, model, plan, stack, stage));
+  use.reserve = stack.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
+  return use;
+}
+
 MemoryUse describedMemory(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                           const plan::Plan& plan, const spec::StackDescription& stack) {
-  MemoryUse largest = stageMemory(blocks, model, plan, stack, 0);
+  MemoryUse largest = describedMemoryOf(blocks, model, plan, stack, 0);
   for (size_t stage = 1; stage < plan.layers.size(); ++stage) {
-    const MemoryUse use = stageMemory(blocks, model, plan, stack, stage);
+    const MemoryUse use = describedMemoryOf(blocks, model, plan, stack, stage);
     if (use.total() > largest.total()) largest = use;
   }
   return largest;

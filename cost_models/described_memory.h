@@ -1,4 +1,4 @@
-// Memory of the fullest rank of a program that Trireme does not make.
+// Memory of the ranks of a program that Trireme does not make.
 #pragma once
 #include "cost_models/described_blocks.h"
 #include "cost_models/memory.h"
@@ -25,13 +25,18 @@ double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& m
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::StackDescription& stack);
 
-// The largest total over pipeline ranks:
+// One rank of pipeline rank `stage`:
 //   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
 //                                     ranks that share it
 //   activations    microbatches in flight (in_flight.h) x layers x kept; with recomputation one
 //                  layer in full besides; logits of one microbatch on the last stage; with sharded
 //                  parameters those of two layers, gathered
 //   reserve        the description's, and its fragmentation of all the rest
+MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                            const plan::Plan& plan, const spec::StackDescription& stack,
+                            size_t stage);
+
+// The pipeline rank with the largest total; of several the first.
 MemoryUse describedMemory(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                           const plan::Plan& plan, const spec::StackDescription& stack);
 

@@ -7,6 +7,7 @@
 #include "cost_models/collectives.h"
 #include "cost_models/compute.h"
 #include "cost_models/described_estimate.h"
+#include "cost_models/described_memory.h"
 #include "cost_models/formulas.h"
 
 namespace trireme::cost {
@@ -183,6 +184,26 @@ Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
   options.tasks = false;
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(model, plan, options));
   return estimateExpansion(expansion, model, plan, cluster, stack);
+}
+
+Result<std::vector<MemoryUse>> memoryByStage(const spec::ModelSpec& model, const plan::Plan& plan,
+                                             const spec::ClusterSpec& cluster,
+                                             const spec::StackProfile& stack) {
+  std::vector<MemoryUse> stages;
+  if (!stack.ownPrograms) {
+    TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model));
+    TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training.precision));
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack.description);
+    for (size_t stage = 0; stage < plan.layers.size(); ++stage)
+      stages.push_back(describedMemoryOf(blocks, model, plan, stack.description, stage));
+    return stages;
+  }
+  expand::ExpandOptions options;
+  options.tasks = false;
+  TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(model, plan, options));
+  for (size_t role = 0; role < expansion.program.roles.size(); ++role)
+    stages.push_back(memoryOf(expansion, role, plan, model, stack));
+  return stages;
 }
 
 }  // namespace trireme::cost

@@ -67,7 +67,13 @@ struct Estimate {
 Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
 
-// The same of an expansion at hand (tasks are not needed).
+// Memory of every pipeline rank, in order. Estimate::memory is the largest of it. Errors: those of
+// estimate().
+Result<std::vector<MemoryUse>> memoryByStage(const spec::ModelSpec& model, const plan::Plan& plan,
+                                             const spec::ClusterSpec& cluster,
+                                             const spec::StackProfile& stack);
+
+// The estimate of an expansion at hand (tasks are not needed).
 Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spec::ModelSpec& model,
                                    const plan::Plan& plan, const spec::ClusterSpec& cluster,
                                    const spec::StackProfile& stack);

@@ -5,8 +5,9 @@
 #include <algorithm>
 
 #include "ir/base/format.h"
+#include "planner/cuts.h"
 #include "planner/report.h"
-#include "planner/space.h"
+#include "planner/supported.h"
 
 namespace trireme::planner {
 namespace {
@@ -15,6 +16,8 @@ using plan::Plan;
 using plan::Recompute;
 using plan::ScheduleKind;
 using plan::StateSharding;
+
+using Ranges = std::vector<std::vector<plan::LayerRange>>;
 
 struct Change {
   std::string choice, chosen, other;
@@ -25,13 +28,14 @@ const char* onOff(bool value) { return value ? "on" : "off"; }
 
 class Changes {
  public:
-  // `cut` says where the layers of the plan come from.
-  Changes(const Plan& plan, std::string cut) : plan_(plan), cut_(std::move(cut)) {
+  // `cuts`: those that the search tries for a plan like this.
+  Changes(const Plan& plan, const std::vector<Ranges>& cuts) : plan_(plan) {
     addRecompute();
     addSchedules();
     addMicrobatches();
+    addShardings();
     addSwitches();
-    addCuts();
+    addCuts(cuts);
     addDegrees();
   }
   std::vector<Change> take() { return std::move(changes_); }
@@ -45,9 +49,14 @@ class Changes {
       if (other == plan_.recompute) continue;
       Plan changed = plan_;
       changed.recompute = other;
+      changed.recomputeLayers = 0;
       add("recompute", std::string(plan::recomputeName(plan_.recompute)),
           std::string(plan::recomputeName(other)), changed);
     }
+    if (plan_.recomputeLayers == 0) return;
+    Plan changed = plan_;
+    changed.recomputeLayers = 0;
+    add("recompute", fmt::format("of {} layers", plan_.recomputeLayers), "all layers", changed);
   }
   static std::string scheduleText(const Plan& plan) {
     std::string text(plan::scheduleName(plan.schedule));
@@ -89,16 +98,28 @@ class Changes {
         break;
       }
   }
-  void addSwitches() {
-    if (plan_.dp() > 1) {
+  void addShardings() {
+    if (plan_.dp() * plan_.cp == 1) return;
+    for (StateSharding other : {StateSharding::kNone, StateSharding::kOptimizer,
+                                StateSharding::kGradients, StateSharding::kParameters}) {
+      if (other == plan_.stateSharding) continue;
       Plan changed = plan_;
-      const bool sharded = plan_.stateSharding == StateSharding::kOptimizer;
-      changed.stateSharding = sharded ? StateSharding::kNone : StateSharding::kOptimizer;
-      changed.dpReplicate = sharded ? plan_.dp() : 1;
-      changed.dpShard = sharded ? 1 : plan_.dp();
+      changed.stateSharding = other;
+      setReplicas(plan_.dp(), changed);
       add("state sharding", std::string(plan::stateShardingName(plan_.stateSharding)),
-          std::string(plan::stateShardingName(changed.stateSharding)), changed);
+          std::string(plan::stateShardingName(other)), changed);
     }
+  }
+  // Shares what the plan shares, in as many replicas if they divide.
+  void setReplicas(int64_t dp, Plan& changed) {
+    if (dp * changed.cp == 1) changed.stateSharding = StateSharding::kNone;
+    const bool shared = changed.stateSharding != StateSharding::kNone;
+    const bool wasShared = plan_.stateSharding != StateSharding::kNone;
+    const int64_t replicas = wasShared && dp % plan_.dpReplicate == 0 ? plan_.dpReplicate : 1;
+    changed.dpReplicate = shared ? replicas : dp;
+    changed.dpShard = dp / changed.dpReplicate;
+  }
+  void addSwitches() {
     if (plan_.tp == 1) return;
     Plan changed = plan_;
     changed.sequenceParallel = !plan_.sequenceParallel;
@@ -110,16 +131,24 @@ class Changes {
     changed.scatterGather = !plan_.scatterGather;
     add("scatter-gather", onOff(plan_.scatterGather), onOff(changed.scatterGather), changed);
   }
-  void addCuts() {
+  void addCuts(const std::vector<Ranges>& cuts) {
+    const Ranges even = plan::evenLayers(numLayers(), plan_.pp, plan_.virtualStages);
+    const auto nameOf = [&](const Ranges& ranges) {
+      if (ranges == even) return "even";
+      const bool known = std::find(cuts.begin(), cuts.end(), ranges) != cuts.end();
+      return known ? "balanced" : "as written";
+    };
     Plan changed = plan_;
-    changed.layers = plan::evenLayers(numLayers(), plan_.pp, plan_.virtualStages);
-    if (changed.layers != plan_.layers) add("layers", cut_, "even", changed);
+    for (const Ranges& other : cuts) {
+      changed.layers = other;
+      if (other != plan_.layers) add("layers", nameOf(plan_.layers), nameOf(other), changed);
+    }
   }
   // Half of one degree, twice of another, on as many devices.
   void addDegrees() {
-    int64_t Plan::* const kDegrees[] = {&Plan::tp, &Plan::pp};
-    for (int64_t Plan::* degree : kDegrees) {
-      const char* name = degree == &Plan::tp ? "tp" : "pp";
+    const std::pair<const char*, int64_t Plan::*> kDegrees[] = {
+        {"tp", &Plan::tp}, {"pp", &Plan::pp}, {"cp", &Plan::cp}};
+    for (const auto& [name, degree] : kDegrees) {
       if (plan_.*degree % 2 == 0) addDegree(name, degree, plan_.*degree / 2, plan_.dp() * 2);
       if (plan_.dp() % 2 == 0) addDegree(name, degree, plan_.*degree * 2, plan_.dp() / 2);
     }
@@ -127,10 +156,7 @@ class Changes {
   void addDegree(const char* name, int64_t Plan::* degree, int64_t value, int64_t dp) {
     Plan changed = plan_;
     changed.*degree = value;
-    const bool sharded = plan_.stateSharding == StateSharding::kOptimizer && dp > 1;
-    changed.stateSharding = sharded ? StateSharding::kOptimizer : StateSharding::kNone;
-    changed.dpShard = sharded ? dp : 1;
-    changed.dpReplicate = sharded ? 1 : dp;
+    setReplicas(dp, changed);
     if (changed.tp == 1) changed.sequenceParallel = changed.scatterGather = false;
     if (changed.pp == 1) {
       changed.schedule = ScheduleKind::k1F1B;
@@ -151,7 +177,6 @@ class Changes {
   }
 
   const Plan& plan_;
-  const std::string cut_;
   std::vector<Change> changes_;
 };
 
@@ -177,34 +202,39 @@ void comparePlans(const cost::Estimate& chosen, const cost::Estimate& other, Alt
 
 }  // namespace
 
-Result<Explanation> explain(const Query& query, const PlanResult& result,
-                            const CostFunctions& costs) {
+Result<Explanation> explain(const Query& query, const plan::Plan& plan,
+                            const cost::Estimate& chosen, const CostFunctions& costs) {
   Explanation explanation;
-  const cost::Estimate& chosen = result.estimate;
   for (const BreakdownPart& part : breakdownParts(chosen.breakdown)) {
     if (part.time / chosen.step <= explanation.share) continue;
     explanation.share = part.time / chosen.step;
     explanation.bottleneck = part.name;
   }
   explanation.slack = chosen.memoryAvailable - chosen.memory.total();
-  const std::string cut = query.pins.layers.empty() ? "balanced" : "as pinned";
-  for (Change& change : Changes(result.plan, cut).take()) {
-    if (!supportsPlan(query.stack, change.plan)) continue;
-    Alternative alternative{
-        change.choice, change.chosen, change.other, Outcome::kForbidden, {}, {}, {}, {}, {}};
+  TRIREME_ASSIGN_OR_RETURN(explanation.stages,
+                           cost::memoryByStage(query.model, plan, query.cluster, query.stack));
+  TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, costs.blocks(plan));
+  for (Change& change : Changes(plan, cutsFor(query, plan, blocks)).take()) {
+    if (!checkSupported(change.plan, query.stack).ok()) continue;
+    Alternative alternative;
+    alternative.choice = std::move(change.choice);
+    alternative.chosen = std::move(change.chosen);
+    alternative.other = std::move(change.other);
     if (const Status legal = plan::verifyPlan(change.plan, query.model); !legal.ok()) {
+      alternative.outcome = Outcome::kForbidden;
       alternative.rule = legal.message();
     } else {
       TRIREME_ASSIGN_OR_RETURN(const cost::Estimate other, costs.estimate(change.plan));
       comparePlans(chosen, other, alternative);
     }
+    alternative.plan = std::move(change.plan);
     explanation.alternatives.push_back(std::move(alternative));
   }
   return explanation;
 }
 
 Result<Explanation> explain(const Query& query, const PlanResult& result) {
-  return explain(query, result, modelCosts(query));
+  return explain(query, result.plan, result.estimate, modelCosts(query));
 }
 
 std::string toLine(const Alternative& a) {

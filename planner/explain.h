@@ -1,4 +1,4 @@
-// Why this plan: what each of its choices is worth, found by changing that one alone.
+// What each choice of a plan is worth, found by changing that one alone.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ namespace trireme::planner {
 
 enum class Outcome : uint8_t { kSlower, kFaster, kEqual, kDoesNotFit, kForbidden };
 
-// The winner with one choice changed and everything else, pins included, kept.
+// A plan with one choice changed and everything else, pins included, kept.
 struct Alternative {
   std::string choice;  // "recompute", "schedule", "microbatch"...
   std::string chosen;  // "selective"
@@ -22,21 +22,24 @@ struct Alternative {
   Seconds partDifference;
   Bytes missing;     // kDoesNotFit: by how much
   std::string rule;  // kForbidden: what verifyPlan says
+  plan::Plan plan;   // the changed one
 };
 
 struct Explanation {
-  std::string bottleneck;                 // the largest part of the step: "backward"
-  double share = 0;                       // of the step
-  Bytes slack;                            // memory that the fullest rank has left
+  std::string bottleneck;  // the largest part of the step: "backward"
+  double share = 0;        // of the step
+  Bytes slack;             // memory that the fullest rank has left; negative if it has too little
+  std::vector<cost::MemoryUse> stages;    // of every pipeline rank
   std::vector<Alternative> alternatives;  // every choice, in a fixed order
 };
 
-// Costs a dozen plans, all of them such that the stack can run. kFaster can only appear for cuts,
-// and for plans outside of the query's pins. Errors: those of cost::estimate but for forbidden
-// plans.
+// Changes of any legal plan, also of one that does not fit; those that the stack cannot do are left
+// out. Costs a dozen plans. Errors: those of cost::estimate but for forbidden plans.
+Result<Explanation> explain(const Query& query, const plan::Plan& plan,
+                            const cost::Estimate& chosen, const CostFunctions& costs);
+// Of the winner of a search. kFaster can only appear for cuts, and for plans outside of the query's
+// pins.
 Result<Explanation> explain(const Query& query, const PlanResult& result);
-Result<Explanation> explain(const Query& query, const PlanResult& result,
-                            const CostFunctions& costs);
 
 // "recompute selective, not none: 3.20 GiB too much memory".
 std::string toLine(const Alternative& alternative);

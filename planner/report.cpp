@@ -71,6 +71,90 @@ void appendCertificate(std::string& out, const PlanResult& result) {
                   pruned.empty() ? "" : "; pruned", pruned.empty() ? "" : pruned.substr(1)));
 }
 
+// "6.74 billion", "842 million".
+std::string describeCount(double count) {
+  return count < 1e9 ? fmt::format("{:.3g} million", count / 1e6)
+                     : fmt::format("{:.3g} billion", count / 1e9);
+}
+
+// The plan itself: what it is, how long it takes, what it needs.
+void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& e,
+                const std::string& devices) {
+  appendField(out, "plan", summary(plan));
+  appendField(out, "devices", devices);
+  appendField(out, "layers", layersText(plan));
+  appendField(out, "step",
+              fmt::format("{}, {:.0f} tokens/s, {:.1f} % of peak (model FLOPs)",
+                          formatSeconds(e.step), e.tokensPerSecond, 100 * e.modelFlopsUtilisation));
+  appendTimes(out, e);
+  appendField(out, "memory",
+              fmt::format("{} of {} on stage {}, the fullest", formatBytes(e.memory.total()),
+                          formatBytes(e.memoryAvailable), e.memory.stage));
+  appendMemory(out, e);
+}
+
+// Of a plan that does not fit, also whether the changed one does.
+std::string changeLine(const Alternative& a, const cost::Estimate& chosen) {
+  const bool fits = a.outcome != Outcome::kForbidden && a.outcome != Outcome::kDoesNotFit;
+  return toLine(a) + (fits && !chosen.fits() ? "; fits" : "");
+}
+
+std::string distanceText(const PlanCheck& check) {
+  const Seconds behind = check.behind();
+  const double percent = 100 * (behind / check.optimum->estimate.step);
+  if (behind.count() == 0)
+    return check.plan == check.optimum->plan ? "0.0 %: the plan is the optimum"
+                                             : "0.0 %: as fast as the optimum";
+  if (behind.count() > 0)
+    return fmt::format("{:.1f} %, {} slower than the optimum", percent, formatSeconds(behind));
+  return fmt::format("{:.1f} %, {} faster than the best plan of the search's space{}", -percent,
+                     formatSeconds(behind * -1), check.estimate.fits() ? "" : ", but does not fit");
+}
+
+// Equal neighbours once: "13, 12 (x 3)".
+std::string joinRuns(const std::vector<std::string>& parts) {
+  std::string text;
+  for (size_t i = 0; i < parts.size();) {
+    size_t end = i;
+    while (end < parts.size() && parts[end] == parts[i]) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", parts[i]);
+    if (end - i > 1) text += fmt::format(" (x {})", end - i);
+    i = end;
+  }
+  return text;
+}
+
+// The other plan in the words that tell it from `plan`.
+std::string difference(const plan::Plan& other, const plan::Plan& plan) {
+  return summary(other) != summary(plan) ? summary(other) : "layers " + layersText(other);
+}
+
+void appendLimit(std::string& out, const Limit& limit, const PlanResult& result) {
+  const Seconds step = result.estimate.step;
+  const auto gain = [&](Seconds faster) {
+    return fmt::format("{:.1f} % faster", 100 * (1 - faster / step));
+  };
+  if (limit.kind == LimitKind::kRule)
+    return appendField(
+        out, "binding",
+        fmt::format("{}; {} devices are idle", limit.what, result.gpusAvailable - result.gpusUsed));
+  if (limit.kind == LimitKind::kPin)
+    return appendField(out, "binding",
+                       fmt::format("the pinned {}: {} takes {}, {}", limit.what,
+                                   difference(limit.plan, result.plan), formatSeconds(limit.step),
+                                   gain(limit.step)));
+  appendField(out, "binding",
+              fmt::format("memory: the next better plan is {} short: {} takes {}, {}",
+                          formatBytes(limit.nearestMissing), difference(limit.nearest, result.plan),
+                          formatSeconds(limit.nearestStep), gain(limit.nearestStep)));
+  if (limit.plan != limit.nearest)
+    appendWrapped(out,
+                  fmt::format("{:14}the best without a limit is {} short: {} takes {}, {}", "",
+                              formatBytes(limit.missing), difference(limit.plan, result.plan),
+                              formatSeconds(limit.step), gain(limit.step)),
+                  14);
+}
+
 nlohmann::json estimateJson(const cost::Estimate& estimate) {
   nlohmann::json json;
   json["stepSeconds"] = estimate.step.count();
@@ -116,15 +200,7 @@ std::string layersText(const plan::Plan& plan) {
       text += (text.empty() ? "" : "+") + fmt::format("{}", range.count);
     stages.push_back(std::move(text));
   }
-  std::string text;
-  for (size_t i = 0; i < stages.size();) {
-    size_t end = i;
-    while (end < stages.size() && stages[end] == stages[i]) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", stages[i]);
-    if (end - i > 1) text += fmt::format(" (x {})", end - i);
-    i = end;
-  }
-  return text;
+  return joinRuns(stages);
 }
 
 std::vector<BreakdownPart> breakdownParts(const cost::Breakdown& b) {
@@ -151,23 +227,28 @@ std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory) {
           {"reserve", memory.reserve}};
 }
 
+std::string toText(const Query& query) {
+  const spec::TrainingSpec& training = query.training;
+  return fmt::format(
+      "{:<14}{}, {} parameters\n{:<14}{}, stack {}\n"
+      "{:<14}batch {}, sequence {}, {}\n",
+      "model", query.model.name, describeCount(static_cast<double>(query.model.numParameters())),
+      "cluster", query.cluster.name, query.stack.name, "training", training.globalBatchSize,
+      training.sequenceLength, spec::precisionName(training.precision));
+}
+
+std::string stagesText(const std::vector<cost::MemoryUse>& stages) {
+  std::vector<std::string> totals;
+  for (const cost::MemoryUse& use : stages) totals.push_back(formatBytes(use.total()));
+  return joinRuns(totals);
+}
+
 std::string toTable(const PlanResult& result) {
-  const cost::Estimate& e = result.estimate;
   std::string out;
-  appendField(out, "plan", summary(result.plan));
-  appendField(
-      out, "devices",
+  appendPlan(
+      out, result.plan, result.estimate,
       fmt::format("{} of {}{}", result.gpusUsed, result.gpusAvailable,
                   result.gpusUsed < result.gpusAvailable ? ": no legal layout has more" : ""));
-  appendField(out, "layers", layersText(result.plan));
-  appendField(out, "step",
-              fmt::format("{}, {:.0f} tokens/s, {:.1f} % of peak (model FLOPs)",
-                          formatSeconds(e.step), e.tokensPerSecond, 100 * e.modelFlopsUtilisation));
-  appendTimes(out, e);
-  appendField(out, "memory",
-              fmt::format("{} of {} on stage {}, the fullest", formatBytes(e.memory.total()),
-                          formatBytes(e.memoryAvailable), e.memory.stage));
-  appendMemory(out, e);
   appendRunnersUp(out, result);
   if (!result.rejections.empty()) out += "rejected\n";
   for (const Rejection& r : result.rejections)
@@ -176,6 +257,63 @@ std::string toTable(const PlanResult& result) {
         fmt::format("  {:<22}({}) needs {}, there is {}", r.subject, r.rule, r.needed, r.available),
         24);
   appendCertificate(out, result);
+  return out;
+}
+
+std::string toTable(const Explanation& explanation, const cost::Estimate& estimate) {
+  std::string out;
+  if (explanation.stages.size() > 1)
+    appendField(out, "stages",
+                fmt::format("{} of {} each", stagesText(explanation.stages),
+                            formatBytes(estimate.memoryAvailable)));
+  appendField(
+      out, "why",
+      fmt::format(
+          "{} takes most of the step, {:.1f} %{}", explanation.bottleneck, 100 * explanation.share,
+          estimate.fits() ? fmt::format("; {} of memory are left", formatBytes(explanation.slack))
+                          : ""));
+  for (const Alternative& alternative : explanation.alternatives)
+    appendWrapped(out, "  " + changeLine(alternative, estimate), 6);
+  return out;
+}
+
+std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster) {
+  const cost::Estimate& e = check.estimate;
+  std::string out;
+  appendPlan(out, check.plan, e,
+             fmt::format("{} of {}", check.plan.numRanks(), cluster.numDevices));
+  appendField(out, "fits",
+              e.fits() ? "yes"
+                       : fmt::format("no: {} too much on stage {}", formatBytes(e.missing()),
+                                     e.memory.stage));
+  if (check.optimum) {
+    appendField(out, "optimum",
+                fmt::format("{}: {}; layers {}", formatSeconds(check.optimum->estimate.step),
+                            summary(check.optimum->plan), layersText(check.optimum->plan)));
+    appendField(out, "distance", distanceText(check));
+  } else {
+    appendField(out, "optimum", "none: " + check.noOptimum);
+  }
+  appendField(out, "best change",
+              check.bestChange ? changeLine(*check.bestChange, e) : "no single change gains");
+  if (check.optimum) appendCertificate(out, *check.optimum);
+  return out + toTable(check.explanation, e);
+}
+
+std::string toTable(const Outlook& outlook, const PlanResult& result) {
+  std::string out;
+  for (const Limit& limit : outlook.limits) appendLimit(out, limit, result);
+  if (outlook.limits.empty())
+    appendField(out, "binding", "nothing: without limit of memory and pins no plan is faster");
+  out += "sensitivity\n";
+  size_t width = 0;
+  for (const Sensitivity& s : outlook.sensitivities) width = std::max(width, s.change.size());
+  for (const Sensitivity& s : outlook.sensitivities)
+    appendWrapped(out,
+                  fmt::format("  {:<{}}{:>12}{:>+7.2f} % tokens/s  {}", s.change, width,
+                              formatSeconds(s.step), 100 * s.gain,
+                              s.samePlan ? "same plan" : difference(s.plan, result.plan)),
+                  6);
   return out;
 }
 
@@ -210,6 +348,78 @@ nlohmann::json toJson(const PlanResult& result) {
   json["certificate"]["pruned"] = nlohmann::json::object();
   for (const PruneCount& p : c.pruned) json["certificate"]["pruned"][p.rule] = p.count;
   json["searchSeconds"] = result.seconds;
+  return json;
+}
+
+nlohmann::json stagesJson(const std::vector<cost::MemoryUse>& stages) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const cost::MemoryUse& use : stages) json.push_back(use.total().count());
+  return json;
+}
+
+nlohmann::json toJson(const Alternative& a) {
+  const bool fits = a.outcome != Outcome::kForbidden && a.outcome != Outcome::kDoesNotFit;
+  nlohmann::json json = {{"choice", a.choice},
+                         {"chosen", a.chosen},
+                         {"other", a.other},
+                         {"line", toLine(a)},
+                         {"fits", fits}};
+  json["plan"] = plan::printPlan(a.plan);
+  if (fits) json["differenceSeconds"] = a.difference.count();
+  if (a.outcome == Outcome::kDoesNotFit) json["missingBytes"] = a.missing.count();
+  if (a.outcome == Outcome::kForbidden) json["rule"] = a.rule;
+  return json;
+}
+
+nlohmann::json toJson(const PlanCheck& check) {
+  nlohmann::json json;
+  json["plan"] = plan::printPlan(check.plan);
+  json["summary"] = summary(check.plan);
+  json["estimate"] = estimateJson(check.estimate);
+  json["stageBytes"] = stagesJson(check.explanation.stages);
+  json["fits"] = check.estimate.fits();
+  json["missingBytes"] = check.estimate.missing().count();
+  json["bestChange"] = check.bestChange ? toJson(*check.bestChange) : nlohmann::json();
+  json["changes"] = nlohmann::json::array();
+  for (const Alternative& a : check.explanation.alternatives) json["changes"].push_back(toJson(a));
+  json["optimum"] = nullptr;
+  if (!check.optimum) {
+    json["noOptimum"] = check.noOptimum;
+    return json;
+  }
+  json["optimum"] = toJson(*check.optimum);
+  json["behindSeconds"] = check.behind().count();
+  json["behindPercent"] = 100 * (check.behind() / check.optimum->estimate.step);
+  return json;
+}
+
+nlohmann::json toJson(const Outlook& outlook) {
+  nlohmann::json json;
+  json["binding"] = nlohmann::json::array();
+  for (const Limit& limit : outlook.limits) {
+    const bool isMemory = limit.kind == LimitKind::kMemory, isPin = limit.kind == LimitKind::kPin;
+    nlohmann::json item = {{"kind", isMemory ? "memory" : isPin ? "pin" : "rule"}};
+    if (!isMemory) item["what"] = limit.what;
+    if (isMemory || isPin) {
+      item["plan"] = plan::printPlan(limit.plan);
+      item["stepSeconds"] = limit.step.count();
+    }
+    if (isMemory) {
+      item["missingBytes"] = limit.missing.count();
+      item["nearest"] = {{"plan", plan::printPlan(limit.nearest)},
+                         {"stepSeconds", limit.nearestStep.count()},
+                         {"missingBytes", limit.nearestMissing.count()}};
+    }
+    json["binding"].push_back(std::move(item));
+  }
+  json["sensitivities"] = nlohmann::json::array();
+  for (const Sensitivity& s : outlook.sensitivities)
+    json["sensitivities"].push_back({{"change", s.change},
+                                     {"plan", plan::printPlan(s.plan)},
+                                     {"samePlan", s.samePlan},
+                                     {"stepSeconds", s.step.count()},
+                                     {"tokensPerSecond", s.tokensPerSecond},
+                                     {"gain", s.gain}});
   return json;
 }
 

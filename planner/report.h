@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "planner/check.h"
+#include "planner/explain.h"
+#include "planner/outlook.h"
 #include "planner/query.h"
 
 namespace trireme::planner {
@@ -28,11 +31,28 @@ struct MemoryPart {
 };
 std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory);
 
-// The answer in lines of at most 100 columns: plan, layers, time, memory, runners-up, certificate.
+// "63.93 GiB, 61.20 GiB (x 6)": totals of pipeline ranks in order.
+std::string stagesText(const std::vector<cost::MemoryUse>& stages);
+
+// What was asked: model, cluster, training.
+std::string toText(const Query& query);
+
+// All in lines of at most 100 columns.
+// The answer: plan, layers, time, memory, runners-up, certificate.
 std::string toTable(const PlanResult& result);
+// Where the time goes, memory of every stage, what every single change is worth.
+std::string toTable(const Explanation& explanation, const cost::Estimate& estimate);
+// A checked plan: the plan itself, the verdict, the explanation.
+std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster);
+// What binds the winner, and what would change it.
+std::string toTable(const Outlook& outlook, const PlanResult& result);
 
 // Everything, in SI units (seconds, bytes), keys in lower camel case. `plan` is the plan's own text
 // form as a string, so that it has one format only.
 nlohmann::json toJson(const PlanResult& result);
+nlohmann::json toJson(const PlanCheck& check);
+nlohmann::json toJson(const Outlook& outlook);
+nlohmann::json toJson(const Alternative& alternative);
+nlohmann::json stagesJson(const std::vector<cost::MemoryUse>& stages);  // bytes of each
 
 }  // namespace trireme::planner

@@ -320,23 +320,6 @@ int64_t largestCount(const Query& query, int64_t limit) {
   return largest;
 }
 
-bool supportsPlan(const spec::StackProfile& stack, const plan::Plan& plan) {
-  const auto can = [&](StackChoice choice, bool isUsed) {
-    return !isUsed || stack.supports(choice);
-  };
-  return can(StackChoice::kTensorParallel, plan.tp > 1) &&
-         can(StackChoice::kContextParallel, plan.cp > 1) &&
-         can(StackChoice::kPipeline, plan.pp > 1) &&
-         can(StackChoice::kSequenceParallel, plan.sequenceParallel) &&
-         can(StackChoice::kScatterGather, plan.scatterGather) &&
-         can(StackChoice::kGpipe, plan.schedule == ScheduleKind::kGpipe) &&
-         can(StackChoice::kInterleaved, plan.schedule == ScheduleKind::kInterleaved) &&
-         can(StackChoice::kReplicatedShards,
-             plan.stateSharding != StateSharding::kNone && plan.dpReplicate > 1) &&
-         can(StackChoice::kRecomputeLayers, plan.recomputeLayers > 0) &&
-         supports(stack, plan.stateSharding) && supports(stack, plan.recompute);
-}
-
 bool simplerThan(const plan::Plan& a, const plan::Plan& b) {
   const auto key = [](const plan::Plan& p) {
     return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, p.sequenceParallel,

@@ -44,9 +44,6 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
 // batch.
 int64_t largestCount(const Query& query, int64_t limit);
 
-// Whether the stack can do all that the plan chooses; the rules of plans are verifyPlan's.
-bool supportsPlan(const spec::StackProfile& stack, const plan::Plan& plan);
-
 // A total order for ties: fewer and smaller choices first.
 bool simplerThan(const plan::Plan& a, const plan::Plan& b);
 

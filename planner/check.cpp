@@ -1,0 +1,74 @@
+#include "planner/check.h"
+
+#include <fmt/format.h>
+
+#include "planner/supported.h"
+
+namespace trireme::planner {
+namespace {
+
+bool fits(const Alternative& a) {
+  return a.outcome != Outcome::kForbidden && a.outcome != Outcome::kDoesNotFit;
+}
+
+// Whether `a` helps more than `b`, where both help.
+bool helpsMore(const Alternative& a, const Alternative& b) {
+  if (fits(a) != fits(b)) return fits(a);
+  return fits(a) ? a.difference < b.difference : a.missing < b.missing;
+}
+
+std::optional<Alternative> bestChange(const cost::Estimate& estimate,
+                                      const Explanation& explanation) {
+  std::optional<Alternative> best;
+  for (const Alternative& a : explanation.alternatives) {
+    if (a.outcome == Outcome::kForbidden) continue;
+    const bool helps =
+        estimate.fits() ? a.outcome == Outcome::kFaster : fits(a) || a.missing < estimate.missing();
+    if (helps && (!best || helpsMore(a, *best))) best = a;
+  }
+  return best;
+}
+
+Status enoughDevices(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  if (plan.numRanks() <= cluster.numDevices) return {};
+  return invalidArgument(fmt::format(
+      "the plan needs {} devices (tp {} x pp {} x cp {} x dp {}), cluster '{}' has {}",
+      plan.numRanks(), plan.tp, plan.pp, plan.cp, plan.dp(), cluster.name, cluster.numDevices));
+}
+
+}  // namespace
+
+Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
+              const spec::ClusterSpec& cluster, const spec::StackProfile& stack) {
+  Query query;
+  query.model = model;
+  query.training = plan.training;
+  query.cluster = cluster;
+  query.stack = stack;
+  query.pins.gpus = plan.numRanks();
+  query.vocabMultiple = plan.vocabMultiple;
+  return query;
+}
+
+Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
+                            const SearchProgress& progress) {
+  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, query.model));
+  TRIREME_RETURN_IF_ERROR(checkSupported(plan, query.stack));
+  TRIREME_RETURN_IF_ERROR(enoughDevices(plan, query.cluster));
+  const CostFunctions costs = modelCosts(query);
+  PlanCheck check;
+  check.plan = plan;
+  TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(plan));
+  TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, plan, check.estimate, costs));
+  check.bestChange = bestChange(check.estimate, check.explanation);
+  Result<PlanResult> optimum = searchPlan(query, costs, progress);
+  if (optimum.has_value())
+    check.optimum = *std::move(optimum);
+  else if (optimum.error().code() == StatusCode::kInfeasible)
+    check.noOptimum = optimum.error().message();
+  else
+    return Error(optimum.error());
+  return check;
+}
+
+}  // namespace trireme::planner

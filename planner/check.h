@@ -1,0 +1,39 @@
+// A plan that somebody wrote, priced and set beside the best one.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "ir/base/status.h"
+#include "planner/explain.h"
+#include "planner/query.h"
+#include "planner/search.h"
+
+namespace trireme::planner {
+
+struct PlanCheck {
+  plan::Plan plan;
+  cost::Estimate estimate;
+  std::optional<PlanResult> optimum;  // of the same training on as many devices
+  std::string noOptimum;              // why there is none: nothing fits
+  Explanation explanation;            // what every single change of the plan is worth
+  // Of a plan that fits: the change that saves most time, if one does. Of one that does not: the
+  // fastest that fits or, if none does, the one that comes nearest to it.
+  std::optional<Alternative> bestChange;
+
+  // The plan's step beyond the optimum's. Negative for a plan outside of the search's space, or
+  // one that does not fit. Requires an optimum.
+  Seconds behind() const { return estimate.step - optimum->estimate.step; }
+};
+
+// What the plan answers: its training and padding, as many devices as it uses, nothing pinned.
+Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
+              const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
+
+// kInvalidArgument: the plan breaks a rule (verifyPlan, which also refuses plans for another
+// model), asks what the stack cannot do, or needs more devices than the cluster has; or the specs
+// are invalid. Nothing else is an error: a plan may not fit, and have no optimum to be compared
+// with. `query` is queryOf(plan), with any topK.
+Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
+                            const SearchProgress& progress = {});
+
+}  // namespace trireme::planner

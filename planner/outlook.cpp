@@ -1,0 +1,217 @@
+#include "planner/outlook.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "planner/search.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr double kMore = 1.1;
+// One EiB: no plan needs as much, and its sums are still exact.
+constexpr double kUnlimitedMemory = 1152921504606846976.0;
+// Arithmetic in another order is no faster plan.
+constexpr double kRounding = 1 - 1e-9;
+
+struct Found {
+  plan::Plan plan;
+  cost::Estimate estimate;
+};
+
+bool isFaster(const Found& found, const PlanResult& winner) {
+  return found.estimate.step < winner.estimate.step * kRounding;
+}
+
+void scale(spec::LinkTier& tier, double factor) {
+  tier.bandwidth = tier.bandwidth * factor;
+  tier.pairBandwidth = tier.pairBandwidth * factor;
+  for (spec::CollectiveCurve& curve : tier.curves)
+    for (spec::CollectivePoint& point : curve.points)
+      point.busBandwidth = point.busBandwidth * factor;
+}
+
+using Variant = std::pair<std::string, Query>;
+
+std::vector<Variant> changedQueries(const Query& query) {
+  std::vector<Variant> variants;
+  const auto add = [&](std::string name, const std::function<void(Query&)>& change) {
+    Query changed = query;
+    change(changed);
+    variants.emplace_back(std::move(name), std::move(changed));
+  };
+  const auto more = [](const std::string& what) { return "10 % more " + what; };
+  add(more("matmul rate"), [](Query& q) {
+    for (spec::PeakRate& peak : q.cluster.device.matmul) peak.rate = peak.rate * kMore;
+  });
+  add(more("memory bandwidth"), [](Query& q) {
+    q.cluster.device.memoryBandwidth = q.cluster.device.memoryBandwidth * kMore;
+  });
+  for (size_t i = 0; i < query.cluster.tiers.size(); ++i)
+    add(more(query.cluster.tiers[i].name + " link bandwidth"),
+        [&](Query& q) { scale(q.cluster.tiers[i], kMore); });
+  add(more("memory"), [](Query& q) { q.cluster.device.memory = q.cluster.device.memory * kMore; });
+  add("twice the batch", [](Query& q) { q.training.globalBatchSize *= 2; });
+  return variants;
+}
+
+std::vector<Variant> withoutPins(const Query& query) {
+  std::vector<Variant> variants;
+  const auto drop = [&](const char* name, auto Pins::* pin) {
+    if (!(query.pins.*pin)) return;
+    variants.emplace_back(name, query);
+    (variants.back().second.pins.*pin).reset();
+  };
+  drop("tp", &Pins::tp);
+  drop("pp", &Pins::pp);
+  drop("cp", &Pins::cp);
+  drop("dp", &Pins::dp);
+  drop("microbatch", &Pins::microbatchSize);
+  drop("virtual stages", &Pins::virtualStages);
+  drop("schedule", &Pins::schedule);
+  drop("recompute", &Pins::recompute);
+  drop("state sharding", &Pins::stateSharding);
+  drop("sequence parallel", &Pins::sequenceParallel);
+  drop("scatter-gather", &Pins::scatterGather);
+  if (!query.pins.layers.empty()) {
+    variants.emplace_back("layers", query);
+    variants.back().second.pins.layers.clear();
+  }
+  return variants;
+}
+
+class Around {
+ public:
+  Around(const Query& query, const PlanResult& winner, const OutlookProgress& progress)
+      : query_(query), winner_(winner), progress_(progress) {}
+
+  Result<Outlook> look() {
+    const std::vector<Variant> free = withoutPins(query_), changed = changedQueries(query_);
+    numParts_ = static_cast<double>(free.size() + changed.size() + 1);
+    TRIREME_RETURN_IF_ERROR(addMemory());
+    for (const Variant& variant : free) TRIREME_RETURN_IF_ERROR(addPin(variant));
+    addRules();
+    for (const Variant& variant : changed) TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
+    return std::move(outlook_);
+  }
+
+ private:
+  // The best plan of the query; none if nothing fits.
+  Result<std::optional<Found>> best(Query query, const std::string& what) {
+    query.topK = 1;
+    const auto show = [&](const SearchState& state) {
+      const double part =
+          static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups);
+      if (progress_) progress_((static_cast<double>(numDone_) + part) / numParts_, what);
+    };
+    Result<PlanResult> result = searchPlan(query, modelCosts(query), show);
+    if (result.has_value()) return Found{std::move(result->plan), std::move(result->estimate)};
+    if (result.error().code() == StatusCode::kInfeasible) return std::nullopt;
+    return Error(result.error());
+  }
+
+  Result<std::optional<Found>> bestWithin(Bytes memory) {
+    Query query = query_;
+    query.cluster.device.memory = memory;
+    return best(std::move(query), "without the limit of memory");
+  }
+
+  Status addMemory() {
+    TRIREME_ASSIGN_OR_RETURN(std::optional<Found> found, bestWithin(Bytes(kUnlimitedMemory)));
+    const Bytes available = query_.cluster.device.memory;
+    if (found && isFaster(*found, winner_)) {
+      Limit limit;
+      limit.plan = found->plan;
+      limit.step = found->estimate.step;
+      limit.missing = found->estimate.memory.total() - available;
+      // No faster plan is known to fit into `low`; *found does into what it needs.
+      Bytes low = available, high = found->estimate.memory.total();
+      while (high - low > available * kLimitTolerance) {
+        const Bytes middle = low + (high - low) / 2;
+        TRIREME_ASSIGN_OR_RETURN(std::optional<Found> nearer, bestWithin(middle));
+        if (nearer && isFaster(*nearer, winner_)) {
+          found = std::move(nearer);
+          high = found->estimate.memory.total();
+        } else {
+          low = middle;
+        }
+      }
+      limit.nearest = found->plan;
+      limit.nearestStep = found->estimate.step;
+      limit.nearestMissing = found->estimate.memory.total() - available;
+      outlook_.limits.push_back(std::move(limit));
+    }
+    ++numDone_;
+    return {};
+  }
+
+  Status addPin(const Variant& variant) {
+    const auto& [name, query] = variant;
+    TRIREME_ASSIGN_OR_RETURN(const std::optional<Found> found,
+                             best(query, "without the pinned " + name));
+    ++numDone_;
+    if (!found || !isFaster(*found, winner_)) return {};
+    Limit limit;
+    limit.kind = LimitKind::kPin;
+    limit.what = name;
+    limit.plan = found->plan;
+    limit.step = found->estimate.step;
+    outlook_.limits.push_back(std::move(limit));
+    return {};
+  }
+
+  // Devices are idle because no layout has more: the rules that refused those are first in the
+  // list.
+  void addRules() {
+    if (winner_.gpusUsed == winner_.gpusAvailable || winner_.rejections.empty()) return;
+    const Rejection& r = winner_.rejections.front();
+    Limit limit;
+    limit.kind = LimitKind::kRule;
+    limit.what =
+        fmt::format("({}) {} needs {}, there is {}", r.rule, r.subject, r.needed, r.available);
+    limit.plan = winner_.plan;
+    limit.step = winner_.estimate.step;
+    outlook_.limits.push_back(std::move(limit));
+  }
+
+  Status addSensitivity(const Variant& variant) {
+    const auto& [name, query] = variant;
+    TRIREME_ASSIGN_OR_RETURN(std::optional<Found> found, best(query, name));
+    ++numDone_;
+    Found same{winner_.plan, {}};
+    same.plan.training = query.training;
+    TRIREME_ASSIGN_OR_RETURN(same.estimate, modelCosts(query).estimate(same.plan));
+    if (same.estimate.fits() && (!found || same.estimate.step <= found->estimate.step))
+      found = std::move(same);
+    if (!found) return {};  // Only twice the batch can be too much, of pinned choices.
+    Sensitivity sensitivity;
+    sensitivity.change = name;
+    sensitivity.step = found->estimate.step;
+    sensitivity.tokensPerSecond = found->estimate.tokensPerSecond;
+    sensitivity.gain = found->estimate.tokensPerSecond / winner_.estimate.tokensPerSecond - 1;
+    found->plan.training = winner_.plan.training;
+    sensitivity.samePlan = found->plan == winner_.plan;
+    found->plan.training = query.training;
+    sensitivity.plan = std::move(found->plan);
+    outlook_.sensitivities.push_back(std::move(sensitivity));
+    return {};
+  }
+
+  const Query& query_;
+  const PlanResult& winner_;
+  const OutlookProgress& progress_;
+  Outlook outlook_;
+  int64_t numDone_ = 0;
+  double numParts_ = 1;
+};
+
+}  // namespace
+
+Result<Outlook> lookAround(const Query& query, const PlanResult& result,
+                           const OutlookProgress& progress) {
+  return Around(query, result, progress).look();
+}
+
+}  // namespace trireme::planner

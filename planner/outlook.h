@@ -1,0 +1,61 @@
+// Around the answer: what keeps a faster plan out, and what would change it.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "planner/query.h"
+
+namespace trireme::planner {
+
+enum class LimitKind : uint8_t { kMemory, kPin, kRule };
+
+// Something without which a plan would be faster than the winner.
+struct Limit {
+  LimitKind kind = LimitKind::kMemory;
+  std::string what;  // "pp" for a pin, the rejection in full for a rule
+  plan::Plan plan;   // the fastest without it; the winner for a rule
+  Seconds step;
+  Bytes missing;  // kMemory: of that plan
+  // kMemory: the faster plan that needs least, and what it misses. No plan faster than the winner
+  // misses less by more than kLimitTolerance of a device's memory.
+  plan::Plan nearest;
+  Seconds nearestStep;
+  Bytes nearestMissing;
+};
+inline constexpr double kLimitTolerance = 1e-3;
+
+// The query asked again with one thing changed.
+struct Sensitivity {
+  std::string change;  // "10 % more memory bandwidth"
+  plan::Plan plan;     // the best there: of a new search, or the winner as it is
+  Seconds step;
+  double tokensPerSecond = 0;
+  double gain = 0;       // of tokens/s over the winner's: 0.05
+  bool samePlan = true;  // but for the training settings
+};
+
+struct Outlook {
+  std::vector<Limit> limits;               // memory, then pins, then rules; empty: nothing
+  std::vector<Sensitivity> sensitivities;  // in a fixed order
+};
+
+// How much of it is done, and what comes next.
+using OutlookProgress = std::function<void(double done, const std::string& what)>;
+
+// Limits: the search without the limit of memory and, if that is faster, bisection over memory for
+// the nearest faster plan; the search without each pin but `gpus`; the rule that leaves devices
+// idle.
+// Sensitivities: 10 % more matmul rate, memory bandwidth, bandwidth of each tier of links (with its
+// measured curves), memory; the batch doubled. Each is searched again under the same pins and
+// compared with the winner under the change, so that more of anything is never slower: estimates
+// are monotone, and the search takes the balanced cut of the new numbers only.
+//
+// `result` is the query's answer. A search takes as long as that did; there are ten to thirty.
+// Errors: those of searchPlan, but that nothing fits.
+Result<Outlook> lookAround(const Query& query, const PlanResult& result,
+                           const OutlookProgress& progress = {});
+
+}  // namespace trireme::planner
