@@ -30,6 +30,13 @@ Status checkBuildable(const plan::Plan& p) {
   if (precision == spec::Precision::kFp16 || precision == spec::Precision::kFp8)  // (E5)
     return invalidArgument(fmt::format("(E5) precision {} cannot be compiled yet; nearest: bf16",
                                        spec::precisionName(precision)));
+  for (size_t stage = 0; stage < p.layers.size(); ++stage)
+    for (size_t chunk = 0; chunk < p.layers[stage].size(); ++chunk)
+      if (p.layers[stage][chunk].count == 0)  // (E6)
+        return invalidArgument(
+            fmt::format("(E6) layers: stage {}, chunk {}: a virtual stage without layers cannot be "
+                        "compiled yet; nearest: 1 layer",
+                        stage, chunk));
   return {};
 }
 

@@ -83,7 +83,7 @@ std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
 //       virtualStages > 1
 // (P7)  interleaved: the microbatches per replica are a multiple of pp
 // (P8)  layers: one list per stage, one range per chunk, contiguous in virtual-stage order,
-//       covering the model, none empty
+//       covering the model, none empty but the first and the last, which hold embedding and head
 // (P9)  sequence parallel needs tp > 1 and tp to divide a rank's sequence, sequence / cp
 // (P10) scatter-gather needs tp > 1 and pp > 1, excludes sequence parallel (already sharded), and
 //       tp divides microbatchSize * sequence / cp * hidden

@@ -134,8 +134,13 @@ Status layersCoverTheModel(const Plan& p, const ModelSpec& model) {  // (P8)
         return invalidArgument(fmt::format(
             "{} starts at layer {}, but the virtual stage before it ends at {}; nearest: {}", where,
             range.first, next, next));
-      if (range.count < 1)
-        return invalidArgument(fmt::format("{} has {} layers; nearest: 1", where, range.count));
+      // The first virtual stage has the embedding to do, the last one the head.
+      const bool mayBeEmpty = (stage == 0 && chunk == 0) ||
+                              (stage + 1 == p.layers.size() && chunk + 1 == p.layers[0].size());
+      const int64_t least = mayBeEmpty ? 0 : 1;
+      if (range.count < least)
+        return invalidArgument(
+            fmt::format("{} has {} layers; nearest: {}", where, range.count, least));
       if (range.count > model.numLayers - next)
         return invalidArgument(
             fmt::format("{} has {} layers, but only {} of the model's {} are left", where,

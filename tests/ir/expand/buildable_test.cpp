@@ -97,5 +97,13 @@ TEST(E5PrecisionsHaveKernels, NearestIsBf16) {
   EXPECT_EQ(messageAfter([](Plan& p) { p.training.precision = spec::Precision::kFp64; }), "");
 }
 
+TEST(E6StagesHaveLayers, NearestIsOne) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers = {{{0, 0}}, {{0, 4}}}; }),
+            "(E6) layers: stage 0, chunk 0: a virtual stage without layers cannot be compiled yet; "
+            "nearest: 1 layer");
+  EXPECT_THAT(messageAfter([](Plan& p) { p.layers = {{{0, 4}}, {{4, 0}}}; }),
+              testing::HasSubstr("(E6) layers: stage 1, chunk 0"));
+}
+
 }  // namespace
 }  // namespace trireme::expand

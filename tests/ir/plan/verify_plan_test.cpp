@@ -172,9 +172,18 @@ TEST(P8LayersCoverTheModel, RangesFollowEachOther) {
               HasSubstr("(P8) layers: stage 1, chunk 0 starts at layer 5"));
 }
 
-TEST(P8LayersCoverTheModel, NoneIsEmpty) {
+TEST(P8LayersCoverTheModel, NoneIsEmptyBetweenTheFirstAndTheLast) {
   EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][0].count = 0; }),
             "(P8) layers: stage 1, chunk 0 has 0 layers; nearest: 1");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers = {{{0, 5}, {10, 0}}, {{5, 5}, {10, 0}}}; }),
+            "(P8) layers: stage 0, chunk 1 has 0 layers; nearest: 1");
+}
+
+// 126 layers of Llama 3.1 405B in 128 virtual stages: only the embedding, only the head.
+TEST(P8LayersCoverTheModel, TheFirstAndTheLastMayHoldNoLayer) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers = {{{0, 0}, {5, 5}}, {{0, 5}, {10, 0}}}; }), "");
+  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[0][0].count = -1; }),
+            "(P8) layers: stage 0, chunk 0 has -1 layers; nearest: 0");
 }
 
 TEST(P8LayersCoverTheModel, NoLayerIsLeftOutOrInvented) {
