@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/base/format.h"
+#include "ir/spec/load.h"
 
 namespace trireme::planner {
 namespace {
