@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -44,6 +45,15 @@ const CLI::App& chosen(const CLI::App& app) {
       app.get_subcommands([](const CLI::App* subcommand) { return subcommand->parsed(); });
   return subcommands.empty() ? app : *subcommands.front();
 }
+
+// Help without the lists of flags that exclude each other: the error says it where it matters.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = CLI::Formatter::make_option_opts(option);
+    return text.substr(0, text.find(" Excludes:"));
+  }
+};
 
 std::vector<std::string> flagsOf(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -100,6 +110,7 @@ int parseAndRun(CLI::App& app, int argc, const char* const* argv,
 int runCommandLine(int argc, const char* const* argv) {
   try {
     CLI::App app{"Plans, compiles and runs the training of transformer models.", "trireme"};
+    app.formatter(std::make_shared<HelpFormatter>());
     app.set_version_flag("--version", versionText(), "Print the version and exit");
     app.set_help_flag("-h,--help", "Print this help and exit");
     app.require_subcommand(0, 1);

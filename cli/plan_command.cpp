@@ -194,7 +194,7 @@ Action addPlan(CLI::App& app) {
       ->required();
   addPath(app, "--train", &options->training, "FILE", "Training settings");
   addPath(app, "--stack", &options->stack, "NAME|FILE",
-          "Software stack: one of examples/stacks, or YAML (default: Trireme's own)");
+          "Software: one of examples/stacks, or YAML (default: Trireme's own)");
   addCount(app, "--batch", &options->batch, "Sequences per step; overrides the --train file");
   addCount(app, "--seq", &options->sequence, "Tokens per sequence; overrides the --train file");
   addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp8,
@@ -204,7 +204,7 @@ Action addPlan(CLI::App& app) {
   addCount(app, "--top", &options->topK, "Plans to show (default: 5)");
   app.add_flag("--json", options->json, "Print JSON instead of a table");
   app.add_flag("--explain", options->explain,
-               "Say also what keeps a faster plan out, and what other hardware would change");
+               "Say also what keeps faster plans out, and what other hardware would do");
   addPath(app, "-o,--output", &options->output, "FILE", "Write the plan here");
   addPins(app, options->pins);
   addCheck(app, options->check);

@@ -31,8 +31,8 @@ std::vector<Use> usesOf(const plan::Plan& p) {
                "state sharding none"};
   };
   const auto schedule = [&](ScheduleKind kind, StackChoice choice) {
-    return Use{p.schedule == kind, choice,
-               fmt::format("schedule {}", plan::scheduleName(kind)), "schedule 1f1b"};
+    return Use{p.schedule == kind, choice, fmt::format("schedule {}", plan::scheduleName(kind)),
+               "schedule 1f1b"};
   };
   const auto recompute = [&](Recompute kind, StackChoice choice) {
     return Use{p.recompute == kind, choice, fmt::format("recompute {}", plan::recomputeName(kind)),
