@@ -22,14 +22,19 @@ Seconds latencyOf(const Levels& levels) {
   return total;
 }
 
-Seconds onePassTime(Bytes payload, const Levels& levels) {
+// Of the busiest link.
+Seconds paceOf(Bytes payload, const Levels& levels) {
   Seconds slowest;
   double members = 1;
   for (const Level& level : levels) {
     slowest = std::max(slowest, payload / (level.link.bandwidth * members));
     members *= static_cast<double>(level.size);
   }
-  return slowest * ((members - 1) / members) + latencyOf(levels);
+  return slowest * ((members - 1) / members);
+}
+
+Seconds onePassTime(Bytes payload, const Levels& levels) {
+  return paceOf(payload, levels) + latencyOf(levels);
 }
 
 // Null: none for as many members.
@@ -98,7 +103,7 @@ Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& l
     return interpolated(*curve, payload, latency);
   if (kind == CollectiveKind::kAllReduce) return allReduceTime(payload, levels);
   if (const spec::CollectiveCurve* curve = curveOf(CollectiveKind::kAllReduce, levels))
-    return interpolated(*curve, payload, latency * 2) / 2;
+    return std::max(interpolated(*curve, payload, latency * 2) / 2, paceOf(payload, levels));
   return allGatherTime(payload, levels);
 }
 

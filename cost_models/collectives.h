@@ -43,7 +43,8 @@ Seconds allReduceTime(Bytes payload, const Levels& levels);
 // Between points the time is interpolated, sizes and times by their logarithms; a smaller payload
 // takes the time of the first point, down to the formula's latency; a larger one has the last
 // point's bus bandwidth. Gathering and scattering without a curve of their own take half of an
-// all-reduce: they are its halves.
+// all-reduce: they are its halves; but no less than the pace of their links, which switches that
+// add up on the way spare an all-reduce alone.
 Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& levels);
 
 // What is felt of communication that takes `time` beside work that takes `work`, if `share` of the

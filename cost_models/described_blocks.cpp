@@ -64,8 +64,11 @@ class Pass {
     const bool narrow = format == MathFormat::kF8;
     shape.factorBytes = narrow ? 1 : s_.element;
     shape.ramp = narrow ? 2 : 1;
-    lastProduct_ = productTime(shape, s_.cluster.device.peak(format)->rate, s_.cluster.device,
-                               share * s_.stack.matmulFactor);
+    const spec::DeviceSpec& device = s_.cluster.device;
+    if (narrow && device.f8MatmulEfficiency > 0)
+      share *= device.f8MatmulEfficiency / device.matmulEfficiency;
+    lastProduct_ =
+        productTime(shape, device.peak(format)->rate, device, share * s_.stack.matmulFactor);
     cost_.products += lastProduct_;
     cost_.tensorParallel += exposedTime(gathering_, lastProduct_, s_.stack.tensorParallelExposed);
     gathering_ = Seconds(0);

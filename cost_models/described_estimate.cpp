@@ -46,7 +46,9 @@ struct ShardedTraffic {
 
 ShardedTraffic shardedTraffic(const Setting& s) {
   if (s.plan.stateSharding != plan::StateSharding::kParameters) return {};
-  const Levels levels = levelsOf(shardGroup(s.plan), s.cluster);
+  Levels levels = levelsOf(shardGroup(s.plan), s.cluster);
+  for (size_t k = 1; k < levels.size(); ++k)
+    levels[k].link.bandwidth = levels[k].link.bandwidth * s.stack.shardedBandwidth;
   const auto gather = [&](double parameters) {
     return collectiveTime(CollectiveKind::kAllGather,
                           Bytes(s.stack.gatheredParameterBytes * parameters), levels);

@@ -38,8 +38,13 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
   const double kv = asDouble(m.numKvHeads * m.headSize);
   const bool gated = m.activation == spec::ActivationKind::kSwiGlu;
   const double widths = heads + 2 * kv + heads + (gated ? 3 : 2) * asDouble(m.ffnSize);
+  const bool narrow =
+      stack.keepsNarrow && spec::linearFormat(plan.training.precision) == MathFormat::kF8;
   const double masks = plan.training.residualDropout > 0 ? 2 / e : 0;
   double bytes = tokens * widths * e / t + (4 + masks) * borderBytes(m, plan);
+  if (narrow)  // inputs of the four products; that of the output's is kept by attention as well
+    bytes += tokens * heads / t - 2 * borderBytes(m, plan) * (e - 1) / e -
+             tokens * asDouble(m.ffnSize) * (e - 1) / t;
   if (keepsScores && !spec::isFlash(stack.attention)) bytes += scoreBytes(m, plan);
   return bytes;
 }
@@ -51,6 +56,15 @@ double inFlightLayers(const plan::Plan& plan, size_t stage) {
   for (size_t c = 0; c < slots.size(); ++c)
     layers += asDouble(slots[c] * plan.layers[stage][c].count);
   return layers;
+}
+
+// What a layer keeps with selective recomputation by operators: its input, queries, values, the
+// result of attention and every second product, gate and down.
+double perOperatorBytes(const spec::ModelSpec& m, const plan::Plan& plan) {
+  const double heads = asDouble(m.numHeads * m.headSize);
+  const double kv = asDouble(m.numKvHeads * m.headSize);
+  return 2 * borderBytes(m, plan) + tokensOf(plan) * (2 * heads + kv + asDouble(m.ffnSize)) *
+                                        elementBytes(plan) / asDouble(plan.tp);
 }
 
 // Those that keep only their input.
@@ -68,17 +82,33 @@ double inFlightRecomputed(const plan::Plan& plan, size_t stage) {
   return layers;
 }
 
+// Of a layer that is not recomputed in full.
+double layerKept(const spec::ModelSpec& model, const plan::Plan& plan,
+                 const spec::StackDescription& stack) {
+  if (plan.recompute != plan::Recompute::kSelective) return layerBytes(model, plan, stack, true);
+  switch (stack.selective) {
+    case spec::SelectiveRecompute::kAttention:
+      return layerBytes(model, plan, stack, false);
+    case spec::SelectiveRecompute::kEveryOther:
+      return (layerBytes(model, plan, stack, true) + borderBytes(model, plan)) / 2;
+    case spec::SelectiveRecompute::kPerOperator:
+      return perOperatorBytes(model, plan);
+  }
+  return 0;
+}
+
 double activationBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                        const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
-  const bool selective = plan.recompute == plan::Recompute::kSelective;
-  const double whole = layerBytes(model, plan, stack, !selective);
+  const double whole = layerKept(model, plan, stack);
   const double recomputed = inFlightRecomputed(plan, stage);
   double bytes =
       (inFlightLayers(plan, stage) - recomputed) * whole + recomputed * borderBytes(model, plan);
-  if (plan.recompute != plan::Recompute::kNone) bytes += layerBytes(model, plan, stack, true);
+  double beside = stack.workingLayers;
+  if (plan.recompute != plan::Recompute::kNone) beside = std::max(beside, 1.0);
+  bytes += beside * layerBytes(model, plan, stack, true);
   if (stage + 1 == plan.layers.size())
     bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *
-             (elementBytes(plan) + 2 * 4);
+             (stack.logitBytes > 0 ? stack.logitBytes : elementBytes(plan) + 2 * 4);
   if (plan.stateSharding == plan::StateSharding::kParameters)
     bytes += 2 * blocks.layer.parameters * stack.gatheredParameterBytes +
              blocks.embedding.parameters * stack.gatheredParameterBytes +
@@ -104,7 +134,7 @@ double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& m
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::StackDescription& stack) {
   if (plan.recompute == plan::Recompute::kFull) return Bytes(borderBytes(model, plan));
-  return Bytes(layerBytes(model, plan, stack, plan.recompute == plan::Recompute::kNone));
+  return Bytes(layerKept(model, plan, stack));
 }
 
 MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec& model,

@@ -20,8 +20,11 @@ double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& m
 //           34 s b h at e = 2, without scores)
 //   Llama   T (4 h) and T (q + 2 kv + a d + 3 f) / tp
 //   scores  without flash attention b a s^2 / (tp cp) (2 e + 1), e without dropout; not kept with
-//           selective recomputation
-// With full recomputation only the layer's input.
+//           selective recomputation of attention
+//   f8      with keepsNarrow the inputs of products (two norms' results and the activation's) take
+//           one byte, and attention's result is there in both forms
+// Selective recomputation of every other layer: half of this and half of a layer's input; by
+// operators: T (2 h) and T (2 q + kv + f) / tp. With full recomputation only the layer's input.
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::StackDescription& stack);
 

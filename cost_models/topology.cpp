@@ -114,7 +114,14 @@ Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   };
   for (int64_t stage = 0; stage + 1 < plan.pp; ++stage) widen(stage, stage + 1);
   if (plan.virtualStages > 1) widen(0, plan.pp - 1);
-  return linkOf(cluster.tiers[outermost]);
+  Link link = linkOf(cluster.tiers[outermost]);
+  if (outermost == 0) return link;
+  const double block = static_cast<double>(cluster.tiers[outermost - 1].devices);
+  const double sending = static_cast<double>(perStage * (plan.virtualStages > 1 ? 2 : 1));
+  const double crossing = std::min(block, sending);
+  const BytesPerSecond shared = link.bandwidth * (block / crossing);
+  link.bandwidth = std::max(link.bandwidth, std::min(shared, cluster.sustainedPair(outermost)));
+  return link;
 }
 
 }  // namespace trireme::cost

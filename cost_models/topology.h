@@ -52,7 +52,9 @@ Levels levelsOf(const std::vector<int32_t>& ranks, const spec::ClusterSpec& clus
 // The innermost tier whose block holds both ranks.
 Link linkBetween(int64_t rankA, int64_t rankB, const spec::ClusterSpec& cluster);
 // The link of the outermost tier that any transfer between neighbouring stages crosses; with
-// virtual stages the last stage neighbours the first. Requires pp > 1.
+// virtual stages the last stage neighbours the first. Only the ranks of one stage send from a block
+// to the next (with virtual stages those of two): where they are fewer than its devices they share
+// its ports alone, each up to one port. Requires pp > 1.
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 }  // namespace trireme::cost

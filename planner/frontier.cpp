@@ -24,9 +24,11 @@ Seconds groupBound(const Query& query, const Group& group) {
   one.globalBatchSize = group.microbatchSize;
   const cost::StepFlops flops = cost::stepFlops(query.model, one);
   const spec::DeviceSpec& device = query.cluster.device;
+  const double library = std::max(1.0, query.stack.description.matmulFactor);
+  const double efficiency = library * std::max({device.matmulEfficiency, device.f8MatmulEfficiency,
+                                                device.attentionEfficiency});
   const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training.precision))->rate *
-                              (std::max(device.matmulEfficiency, device.attentionEfficiency) *
-                               static_cast<double>(group.tp * group.cp));
+                              (efficiency * static_cast<double>(group.tp * group.cp));
   // Forward, backward twice, and forward once more if layers are recomputed.
   const double recompute = group.recompute == plan::Recompute::kFull ? 4.0 / 3 : 1.0;
   const Seconds layers = flops.layers * recompute / rate;

@@ -33,6 +33,7 @@ struct DeviceSpec {
   DeviceKind kind = DeviceKind::kCuda;
   std::vector<PeakRate> matmul;      // dense peak (no sparsity) per format
   double matmulEfficiency = 1.0;     // reachable share of the peak on large matrices
+  double f8MatmulEfficiency = 0;     // the same of products in f8; 0: matmulEfficiency
   double attentionEfficiency = 1.0;  // and in fused attention, of the products that it computes
   Bytes memory;                      // what programs can allocate
   BytesPerSecond memoryBandwidth;

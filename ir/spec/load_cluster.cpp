@@ -61,6 +61,7 @@ void readTiling(MapReader& map, DeviceSpec* device) {
   notNegative("tile_delivery", &device->tileDelivery);
   notNegative("depth_ramp", &device->depthRamp);
   notNegative("wave_share", &device->waveShare);
+  efficiency("f8_matmul_efficiency", &device->f8MatmulEfficiency);
   efficiency("batched_matmul_efficiency", &device->batchedMatmulEfficiency);
   efficiency("accumulation_exposed", &device->accumulationExposed);
   for (const EnumName<AttentionKind>& kind : kFlashKinds) {

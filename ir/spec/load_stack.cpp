@@ -97,6 +97,11 @@ void readDescription(MapReader& map, StackDescription* stack) {
   readNotNegative(map, "optimizer_traffic", &stack->optimizerTraffic);
   readNotNegative(map, "loss_bytes", &stack->lossBytes);
   readNotNegative(map, "parameter_traffic", &stack->parameterTraffic);
+  if (map.child("logit_bytes")) readPositive(map, "logit_bytes", &stack->logitBytes);
+  if (map.child("working_layers")) readNotNegative(map, "working_layers", &stack->workingLayers);
+  map.optional("keeps_f8", &stack->keepsNarrow);
+  if (map.child("sharded_bandwidth"))
+    readEfficiency(map, "sharded_bandwidth", &stack->shardedBandwidth);
   readShare(map, "gradient_exposed", &stack->gradientExposed);
   readShare(map, "gather_exposed", &stack->gatherExposed);
   readShare(map, "tensor_parallel_exposed", &stack->tensorParallelExposed);

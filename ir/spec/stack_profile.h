@@ -51,6 +51,17 @@ struct StackDescription {
   double parameterTraffic = 0;   // bytes that a microbatch moves per sharded parameter, besides
                                  // gathering: copies and casts
 
+  // Kept per logit while the loss is computed: logits, copies in f32, their gradient. 0: one of the
+  // compute dtype and two of f32.
+  double logitBytes = 0;
+  // Layers whose activations the allocator holds beside those that are kept: temporaries of
+  // programs that nothing compiled.
+  double workingLayers = 0;
+  bool keepsNarrow = false;  // inputs of products in fp8 are kept in fp8, not in the compute dtype
+  // Of the bandwidth between nodes that gathering of sharded parameters reaches: one port of eight,
+  // say.
+  double shardedBandwidth = 1;
+
   // Communication that runs beside computation still slows it down (shared memory bandwidth and
   // multiprocessors, waits): the share of its time that is felt even if all of it is hidden. 1: the
   // software does not overlap it.

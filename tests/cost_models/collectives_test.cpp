@@ -125,5 +125,17 @@ TEST(Send, IsLatencyPlusBytes) {
   EXPECT_NEAR(sendTime(50_MB, {5_us, 10_GBps}).count(), 5.005e-3, 1e-12);
 }
 
+// A switch that adds up on the way: 1 GB among 8 at 700 GB/s of bus bandwidth, 2.5 ms, where links
+// carry 100 GB/s. Gathering is no half of that: 7/8 of 1 GB has to come over a link, 8.75 ms.
+TEST(CollectiveTime, GatheringIsNoFasterThanItsLinks) {
+  spec::LinkTier tier;
+  tier.devices = 8;
+  tier.curves = {{spec::CollectiveKind::kAllReduce, 8, {{1_GB, 700_GBps}}, "test"}};
+  const Levels levels = {{8, {0_us, 100_GBps}, &tier}};
+  EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllReduce, 1_GB, levels).count(), 2.5e-3, 1e-9);
+  EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllGather, 1_GB, levels).count(), 8.75e-3,
+              1e-9);
+}
+
 }  // namespace
 }  // namespace trireme::cost

@@ -116,5 +116,23 @@ TEST(StageLink, CountsEveryRankOfAStage) {
   EXPECT_EQ(stageLink(inside, nodes).bandwidth, nodes.tiers[0].sustained());
 }
 
+// Nodes of 4 with 2 ports of 20 GB/s, 10 GB/s a device. A stage of one rank sends alone and has a
+// port, a stage of two 20 GB/s each, one of four its devices' shares; with two chunks twice as many
+// send.
+TEST(StageLink, SharesThePortsAmongThoseThatSend) {
+  spec::ClusterSpec cluster = small::cluster(8, 4);
+  cluster.tiers[1].nics = 2;
+  const spec::ModelSpec model = small::gpt();
+  const auto rate = [&](int64_t tp, int64_t pp) {
+    return stageLink(small::plan(model, small::training(), tp, pp), cluster).bandwidth.count();
+  };
+  EXPECT_DOUBLE_EQ(rate(1, 8), 20e9);
+  EXPECT_DOUBLE_EQ(rate(2, 4), 20e9);
+  EXPECT_DOUBLE_EQ(rate(4, 2), 10e9);
+  const plan::Plan chunks =
+      small::interleaved(small::plan(model, small::training(), 2, 4), model, 2);
+  EXPECT_DOUBLE_EQ(stageLink(chunks, cluster).bandwidth.count(), 10e9);
+}
+
 }  // namespace
 }  // namespace trireme::cost

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Writes cost_models/VALIDATION.md: how far predictions are from published step times.
+
+    TRIREME_REFERENCE=<folder with the measurement files> cost_models/validate.py <trireme binary>
+
+Runs `trireme plan --predict` over every file of training runs and sums up by family. A row was
+held out of every fit if the MD5 of its id, as a number, is a multiple of three.
+"""
+import csv
+import hashlib
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+FILES = ["megatron_sc21", "vtrain_multi", "vtrain_single", "zero_bubble", "nemo_launcher_a100",
+         "alpa", "llm_foundry", "torchtitan_fsdp", "dgxc_benchmarking", "nemo_perf", "simumax",
+         "megatron_core_h100"]
+# Names, targets (mean absolute error, %) and what others reach on the same rows.
+FAMILIES = [
+    ("SC21 tables 1 and 2", 4, lambda r: r["file"] == "megatron_sc21" and "A100" in r["gpu"]),
+    ("A100, 64-512 GPUs (vTrain)", 6, lambda r: r["file"] == "vtrain_multi"),
+    ("A100, 2-8 GPUs (vTrain)", 8, lambda r: r["file"] == "vtrain_single"),
+    ("zero bubble, 1F1B and interleaved", 5, lambda r: r["file"] == "zero_bubble"),
+    ("H100 bf16 (NeMo)", 8, lambda r: dense_h100(r) and not eight_bits(r)),
+    ("H100 fp8 (NeMo)", 11, lambda r: dense_h100(r) and eight_bits(r)),
+    ("FSDP, A100 and H100", 7, lambda r: r["file"] in ("llm_foundry", "torchtitan_fsdp")),
+    ("V100", 12, lambda r: "V100" in r["gpu"]),
+    ("B200 (SimuMax)", None, lambda r: r["file"] == "simumax"),
+    ("GB200, GB300, B200 (NeMo)", None,
+     lambda r: r["file"] in ("nemo_perf", "dgxc_benchmarking") and "H100" not in r["gpu"]),
+    ("NeMo on A100, 2022", None, lambda r: r["file"] == "nemo_launcher_a100"),
+    ("everything", None, lambda r: True),
+]
+
+
+def eight_bits(row):
+    return "fp8" in row["precision"].lower()
+
+
+def dense_h100(row):
+    return row["file"] in ("nemo_perf", "dgxc_benchmarking") and "H100" in row["gpu"]
+
+
+def held_out(row):
+    return int(hashlib.md5(row["id"].encode()).hexdigest(), 16) % 3 == 0
+
+
+def measured(row):
+    if row["iter_time_s"]:
+        return float(row["iter_time_s"])
+    if not (row["tokens_per_s_per_gpu"] and row["global_batch"] and row["gpus"]):
+        return None
+    tokens = float(row["global_batch"]) * float(row["seq"])
+    return tokens / (float(row["tokens_per_s_per_gpu"]) * float(row["gpus"]))
+
+
+def predicted_rows(binary, folder):
+    rows = []
+    for name in FILES:
+        with tempfile.TemporaryDirectory() as scratch:
+            out = pathlib.Path(scratch) / "out.csv"
+            subprocess.run([binary, "plan", "--predict", f"{folder}/{name}.csv", "-o", out],
+                           check=True, stdout=subprocess.DEVNULL)
+            with open(out, newline="") as file:
+                for row in csv.DictReader(file):
+                    row["file"] = name
+                    rows.append(row)
+    return [r for r in rows if r["scored"] == "1" and measured(r)]
+
+
+def error(row):
+    return 100 * (float(row["predicted_s"]) / measured(row) - 1)
+
+
+def summary(rows):
+    if not rows:
+        return "| - | - | - | - | - |"
+    errors = [error(r) for r in rows]
+    sizes = sorted(map(abs, errors))
+    n = len(sizes)
+    median = (sizes[(n - 1) // 2] + sizes[n // 2]) / 2
+    p90 = sizes[min(n - 1, int(0.9 * n))]
+    return (f"| {n} | {sum(sizes) / n:.1f} | {median:.1f} | {p90:.1f} | {sum(errors) / n:+.1f} |")
+
+
+def table(rows):
+    lines = ["| family | target | rows | | mean abs | median abs | 90th pct | signed mean |".replace(
+        "| rows | |", "| rows | n |"), "|---|--:|---|--:|--:|--:|--:|--:|"]
+    for name, target, belongs in FAMILIES:
+        own = [r for r in rows if belongs(r)]
+        goal = f"{target} %" if target else ""
+        for label, part in (("all", own), ("fitted", [r for r in own if not held_out(r)]),
+                            ("held out", [r for r in own if held_out(r)])):
+            lines.append(f"| {name if label == 'all' else ''} | {goal if label == 'all' else ''} "
+                         f"| {label} {summary(part)}")
+    return lines
+
+
+def peak_gib(row):
+    found = re.search(r"peak_mem_(gib|gb|mib)=([\d.]+)", row["notes"])
+    scale = {"gib": 1, "gb": 1e9 / 2**30, "mib": 1 / 1024}
+    return float(found[2]) * scale[found[1]] if found else None
+
+
+def memory(rows):
+    lines = ["| rows | n | mean abs % | worst % | |", "|---|--:|--:|--:|---|"]
+    groups = {}
+    for row in rows:
+        if peak_gib(row) and row["predicted_mem_gib"]:
+            off = 100 * (float(row["predicted_mem_gib"]) / peak_gib(row) - 1)
+            groups.setdefault(f"{row['file']}, {row['stack']}", []).append((off, row["id"]))
+    for name, found in groups.items():
+        worst = max(found, key=lambda e: abs(e[0]))
+        mean = sum(abs(e[0]) for e in found) / len(found)
+        lines.append(f"| {name} | {len(found)} | {mean:.1f} | {worst[0]:+.1f} | {worst[1]} |")
+    return lines
+
+
+def worst(rows, count=25):
+    lines = ["| row | model | GPUs | measured s | predicted s | error % |", "|---|---|--:|--:|--:|--:|"]
+    for row in sorted(rows, key=lambda r: -abs(error(r)))[:count]:
+        lines.append(f"| {row['id']} | {row['model']} | {row['gpus']} | {measured(row):.3g} "
+                     f"| {float(row['predicted_s']):.3g} | {error(row):+.1f} |")
+    return lines
+
+
+def main():
+    if len(sys.argv) != 2 or "TRIREME_REFERENCE" not in os.environ:
+        sys.exit(__doc__)
+    folder = os.environ["TRIREME_REFERENCE"].rstrip("/")
+    if not os.path.exists(f"{folder}/vtrain_multi.csv"):
+        folder += "/measurements"
+    rows = predicted_rows(sys.argv[1], folder)
+    done = [r for r in rows if r["predicted_s"]]
+    skipped = {}
+    for row in rows:
+        if not row["predicted_s"]:
+            skipped.setdefault(row["skipped_because"], []).append(row["id"])
+    fits = sum(r["fits"] in ("1", "true") for r in done)
+    here = pathlib.Path(__file__).resolve().parent
+    text = (here / "validation_text.md").read_text()
+    head, tail = text.split("<!-- tables -->\n")
+    lines = ["## Step time", "", *table(done), "",
+             f"{len(done)} of {len(rows)} scored rows with a measured time were predicted; "
+             f"{fits} of them ({100 * fits / len(done):.1f} %) are said to fit.", ""]
+    lines += [f"- skipped, {len(ids)}: {why} ({', '.join(ids[:3])}...)"
+              for why, ids in skipped.items()]
+    lines += ["", "## Peak memory, where published", "", *memory(done), "",
+              "## The largest errors", "", *worst(done), ""]
+    (here / "VALIDATION.md").write_text(head + "\n".join(lines) + "\n" + tail)
+
+
+if __name__ == "__main__":
+    main()

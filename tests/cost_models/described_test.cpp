@@ -1,0 +1,281 @@
+// Costs of programs that Trireme does not make: products, attention, blocks, memory.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cost_models/attention.h"
+#include "cost_models/collectives.h"
+#include "cost_models/described_blocks.h"
+#include "cost_models/described_estimate.h"
+#include "cost_models/described_memory.h"
+#include "cost_models/formulas.h"
+#include "cost_models/gemm.h"
+#include "tests/cost_models/small_specs.h"
+
+namespace trireme::cost {
+namespace {
+
+using namespace literals;
+using spec::AttentionKind;
+using spec::StackDescription;
+
+// 10 TFLOP/s, 1 TB/s, no launches.
+spec::DeviceSpec device() {
+  spec::DeviceSpec device = small::cluster().device;
+  device.launchOverhead = Seconds(0);
+  return device;
+}
+
+spec::ClusterSpec quietCluster(int64_t devices = 8, int64_t perNode = 8) {
+  spec::ClusterSpec cluster = small::cluster(devices, perNode);
+  cluster.device = device();
+  for (spec::LinkTier& tier : cluster.tiers) tier.latency = Seconds(0);
+  return cluster;
+}
+
+// 1024 x 512 x 256 in bf16: 2 x 1024 x 512 x 256 = 268.4 MFLOP at 10 TFLOP/s = 26.84 us;
+// (1024 x 256 + 256 x 512 + 1024 x 512) x 2 B = 1.835 MB at 1 TB/s = 1.835 us, the less.
+TEST(Product, WithoutMultiprocessorsIsTheRoofline) {
+  EXPECT_NEAR(productTime({1024, 512, 256}, FlopsPerSecond(10e12), device()).count(), 26.8435e-6,
+              1e-9);
+  EXPECT_NEAR(productTime({1024, 512, 1}, FlopsPerSecond(10e12), device()).count(), 1.0516e-6,
+              1e-10);
+}
+
+// Two multiprocessors, no ramp, delivery 0, all of the last wave felt. 256 x 384 x 1024 in tiles of
+// 256 x 128: 3 tiles in 2 waves, each wave 2 x 256 x 128 x 1024 x 2 = 134 MFLOP of 10 TFLOP/s. In
+// tiles of 64 x 64: 24 tiles, 12 full waves of 16.8 MFLOP: 20.13 us, the least.
+TEST(Product, FillsWavesOfTiles) {
+  spec::DeviceSpec gpu = device();
+  gpu.numMultiprocessors = 2;
+  EXPECT_NEAR(productTime({256, 384, 1024}, FlopsPerSecond(10e12), gpu).count(), 20.1327e-6, 1e-9);
+  // One tile more than fills a wave: of a 64 x 64 product with nothing to split, half is idle.
+  EXPECT_NEAR(productTime({64, 64, 512}, FlopsPerSecond(10e12), gpu).count(), 2 * 0.41943e-6,
+              1e-10);
+}
+
+TEST(Product, IsNeverSlowerOnAFasterDevice) {
+  spec::DeviceSpec gpu = device();
+  gpu.numMultiprocessors = 108;
+  gpu.tileDelivery = 80;
+  gpu.depthRamp = 137;
+  gpu.waveShare = 0.65;
+  spec::DeviceSpec faster = gpu;
+  faster.memoryBandwidth = gpu.memoryBandwidth * 2;
+  for (const int64_t m : {1, 63, 64, 1000, 4096})
+    for (const int64_t n : {64, 129, 5000})
+      for (const int64_t k : {16, 1024, 12288}) {
+        const ProductShape shape{m, n, k};
+        const Seconds time = productTime(shape, FlopsPerSecond(10e12), gpu);
+        EXPECT_LE(productTime(shape, FlopsPerSecond(10e12), faster), time);
+        EXPECT_LE(productTime(shape, FlopsPerSecond(20e12), gpu), time);
+        EXPECT_GE(time.count(), shape.flops() / FlopsPerSecond(10e12) / Seconds(1));
+        EXPECT_GE(productTime({m, n, 2 * k}, FlopsPerSecond(10e12), gpu), time);
+      }
+}
+
+// b a s^2 d = 2 x 4 x 32^2 x 16; causal half of 4 of it, and of s keys s + 128:
+//   4 x 131072 / 2 x (1 + 128 / 32) = 1.31072 MFLOP forward, 2.5 times that backward
+TEST(Attention, FlashDoesHalfOfBothProducts) {
+  spec::ClusterSpec cluster = quietCluster();
+  cluster.device.memoryBandwidth = 1000000_GBps;
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  plan.microbatchSize = 2;
+  StackDescription stack;
+  const auto time = [&](Direction direction) {
+    return attentionTime(model, plan, cluster.device, stack, direction).device.count();
+  };
+  EXPECT_NEAR(time(Direction::kForward), 1.31072e6 / 10e12, 1e-12);
+  EXPECT_NEAR(time(Direction::kBackward), 2.5 * 1.31072e6 / 10e12, 1e-12);
+  // Two ranks of a context have half of the queries each, and a ring that loses a fifth at large
+  // cp a tenth at two.
+  plan.cp = 2;
+  stack.contextParallelLoss = 0.2;
+  EXPECT_NEAR(time(Direction::kForward), 1.31072e6 / 2 * 1.1 / 10e12, 1e-12);
+}
+
+// Scores 2 x 4 x 32^2 = 8192. Two products of 2 x 8192 x 16 FLOP, a softmax of 4 B a score; four
+// products and 6 B backward.
+TEST(Attention, UnfusedMovesItsScores) {
+  spec::ClusterSpec cluster = quietCluster();
+  cluster.device.memoryBandwidth = BytesPerSecond(1e6);  // only bytes count
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  plan.microbatchSize = 2;
+  StackDescription stack;
+  stack.attention = AttentionKind::kFusedSoftmax;
+  // A product's bytes: factors 8 heads x 2 x 32 x 16 x 2 B, result 8192 x 2 B, and the other way
+  // round: 32 kB each.
+  const double product = 8 * 2 * (2 * 32 * 16 + 32 * 32);
+  const auto seconds = [&](Direction direction) {
+    return attentionTime(model, plan, cluster.device, stack, direction).device.count();
+  };
+  EXPECT_NEAR(seconds(Direction::kForward), (2 * product + 4 * 8192) / 1e6, 1e-9);
+  EXPECT_NEAR(seconds(Direction::kBackward), (4 * product + 6 * 8192) / 1e6, 1e-9);
+  plan.training.attentionDropout = 0.1;
+  EXPECT_NEAR(seconds(Direction::kForward), (2 * product + 9 * 8192) / 1e6, 1e-9);
+}
+
+// Without overheads and limits of memory the products of all blocks take what modelFlops counts
+// without attention: forward once, backward twice.
+TEST(DescribedBlocks, DoTheFlopsOfTheModel) {
+  spec::ClusterSpec cluster = quietCluster();
+  cluster.device.memoryBandwidth = BytesPerSecond(1e30);
+  for (const bool gated : {false, true})
+    for (const int64_t tp : {1, 2, 4}) {
+      spec::ModelSpec model = small::gpt();
+      model.activation = gated ? spec::ActivationKind::kSwiGlu : spec::ActivationKind::kGeluTanh;
+      const plan::Plan plan = small::plan(model, small::training(), tp);
+      const DescribedBlocks blocks = describeBlocks(model, plan, cluster, {});
+      const StepFlops flops = stepFlops(model, plan.training);
+      const double perRank = static_cast<double>(plan.numMicrobatches() * tp) * 10e12;
+      const auto products = [&](const BlockCost& block) {
+        EXPECT_NEAR(block.backward.products.count(), 2 * block.forward.products.count(), 1e-15);
+        return 3 * block.forward.products.count() * perRank;
+      };
+      EXPECT_NEAR(products(blocks.layer) * 8 / flops.layers.count(), 1, 1e-9);
+      EXPECT_NEAR(products(blocks.head) / flops.head.count(), 1, 1e-9);
+    }
+}
+
+// Per layer and direction two all-reduces of b s h elements: 8 b s h (t - 1)/t elements in all per
+// rank (Narayanan et al. 2021), here at 10 GB/s. With sequence parallelism as many bytes, but half
+// of an all-reduce more in the backward twice: the input of both column-parallel layers again.
+TEST(DescribedBlocks, CommunicateFourTimesPerLayer) {
+  spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 4);
+  const double moved = 2 * 32 * 64 * 3.0 / 4 / 10e9;  // one pass over 2 b s h bytes
+  const BlockCost layer = describeBlocks(model, plan, quietCluster(), {}).layer;
+  EXPECT_NEAR(layer.forward.tensorParallel.count(), 4 * moved, 1e-12);
+  EXPECT_NEAR(layer.backward.tensorParallel.count(), 4 * moved, 1e-12);
+  plan.sequenceParallel = true;
+  const BlockCost divided = describeBlocks(model, plan, quietCluster(), {}).layer;
+  EXPECT_NEAR(divided.forward.tensorParallel.count(), 4 * moved, 1e-12);
+  EXPECT_NEAR(divided.backward.tensorParallel.count(), 6 * moved, 1e-12);
+}
+
+// Korthikanti et al. 2022, table 2, h = 12288, a = 96, s = 2048, b = 1, t = 8, MiB per layer.
+TEST(DescribedMemory, IsThatOfKorthikantiPerLayer) {
+  spec::ModelSpec model = small::gpt(8, 12288, 96);
+  model.maxSequence = 2048;
+  plan::Plan plan = small::plan(model, small::training(16, 2048), 8);
+  plan.training.attentionDropout = plan.training.residualDropout = 0.1;
+  StackDescription stack;
+  stack.attention = AttentionKind::kFusedSoftmax;
+  const auto mib = [&] { return keptByLayer(model, plan, stack).count() / (1 << 20); };
+  EXPECT_NEAR(mib(), 552, 0.5);
+  plan.recompute = plan::Recompute::kSelective;
+  EXPECT_NEAR(mib(), 312, 0.5);
+  plan.sequenceParallel = true;
+  EXPECT_NEAR(mib(), 102, 0.5);
+  plan.recompute = plan::Recompute::kNone;
+  EXPECT_NEAR(mib(), 342, 0.5);
+  plan.sequenceParallel = false;
+  plan.recompute = plan::Recompute::kFull;
+  EXPECT_NEAR(mib(), 48, 0.01);
+}
+
+// Llama, T = 32 tokens, h = 64, f = 256, four heads of 16, two bytes:
+//   all         T (4 h + q + 2 kv + a d + 3 f) e = 32 x (256 + 256 + 768) x 2 = 81,920
+//   operators   T (2 h + 2 q + kv + f) e         = 32 x (128 + 192 + 256) x 2 = 36,864
+//   every other half of all and half of T h e    = (81,920 + 4,096) / 2
+//   f8          two inputs of h and one of f in one byte, attention's result once more in one:
+//               32 x (-128 - 256 + 64) = -10,240
+TEST(DescribedMemory, FollowsTheKindOfSelectiveRecomputation) {
+  spec::ModelSpec model = small::gpt();
+  model.activation = spec::ActivationKind::kSwiGlu;
+  plan::Plan plan = small::plan(model, small::training());
+  StackDescription stack;
+  const auto kept = [&] { return keptByLayer(model, plan, stack).count(); };
+  EXPECT_EQ(kept(), 81920);
+  plan.recompute = plan::Recompute::kSelective;
+  EXPECT_EQ(kept(), 81920);  // flash attention keeps no scores
+  stack.selective = spec::SelectiveRecompute::kPerOperator;
+  EXPECT_EQ(kept(), 36864);
+  stack.selective = spec::SelectiveRecompute::kEveryOther;
+  EXPECT_EQ(kept(), 43008);
+  plan.recompute = plan::Recompute::kNone;
+  stack.keepsNarrow = true;
+  EXPECT_EQ(kept(), 81920);
+  plan.training.precision = spec::Precision::kFp8;
+  EXPECT_EQ(kept(), 81920 - 10240);
+}
+
+// Logits 32 x 512 at 10 B by default, at 6 B 65,536 less; and half a layer more beside.
+TEST(DescribedMemory, CountsLogitsAndTemporaries) {
+  const spec::ModelSpec model = small::gpt();
+  const plan::Plan plan = small::plan(model, small::training());
+  StackDescription stack;
+  const DescribedBlocks blocks = describeBlocks(model, plan, quietCluster(), stack);
+  const auto bytes = [&] {
+    return static_cast<double>(describedMemory(blocks, model, plan, stack).arena.activations);
+  };
+  const double before = bytes();
+  stack.logitBytes = 6;
+  EXPECT_EQ(bytes(), before - 4 * 32 * 512);
+  stack.workingLayers = 0.5;
+  EXPECT_EQ(bytes(), before - 4 * 32 * 512 + keptByLayer(model, plan, stack).count() / 2);
+}
+
+// Products in f8 at 0.4 of their peak where others reach 0.8: the linear layers take twice as long.
+TEST(DescribedBlocks, MultiplyInF8AtItsOwnEfficiency) {
+  spec::ClusterSpec cluster = quietCluster();
+  cluster.device.memoryBandwidth = BytesPerSecond(1e30);
+  cluster.device.matmul.push_back({MathFormat::kF8, FlopsPerSecond(20e12)});
+  cluster.device.matmulEfficiency = 0.8;
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  plan.training.precision = spec::Precision::kFp8;
+  const auto time = [&] {
+    return describeBlocks(model, plan, cluster, {}).layer.forward.products.count();
+  };
+  const double even = time();
+  cluster.device.f8MatmulEfficiency = 0.4;
+  EXPECT_NEAR(time() / even, 2, 1e-12);
+}
+
+// Full sharding over two nodes whose gathers reach a tenth of the network: nothing of 8 layers
+// hides (share 1), so that three passes over a layer's parameters take ten times as long.
+TEST(DescribedEstimate, GathersShardedParametersAtTheirShareOfTheNetwork) {
+  const spec::ClusterSpec cluster = quietCluster(8, 4);
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  plan.dpReplicate = 1;
+  plan.dpShard = 8;
+  plan.stateSharding = plan::StateSharding::kParameters;
+  StackDescription stack;
+  const auto parallel = [&] {
+    return estimateDescribed(model, plan, cluster, stack)->breakdown.dataParallel.count();
+  };
+  const double whole = parallel();
+  stack.shardedBandwidth = 0.1;
+  // Within the node 100 GB/s, between 10 GB/s of four devices: the network sets the pace by
+  // 40 against 100, and by 4 against 100.
+  EXPECT_NEAR(parallel() / whole, 10, 1e-6);
+}
+
+TEST(DescribedEstimate, IsNeverSlowerOnAFasterCluster) {
+  const spec::ModelSpec model = small::gpt();
+  StackDescription stack;
+  stack.gradientExposed = stack.tensorParallelExposed = 0.3;
+  for (const int64_t tp : {1, 2})
+    for (const int64_t pp : {1, 2}) {
+      plan::Plan plan = small::plan(model, small::training(), tp, pp, 8 / tp / pp);
+      const auto step = [&](const spec::ClusterSpec& cluster) {
+        return estimateDescribed(model, plan, cluster, stack)->step;
+      };
+      const spec::ClusterSpec base = small::cluster();
+      for (const int what : {0, 1, 2, 3}) {
+        spec::ClusterSpec better = base;
+        if (what == 0) better.device.matmul.front().rate = better.device.matmul.front().rate * 2;
+        if (what == 1) better.device.memoryBandwidth = better.device.memoryBandwidth * 2;
+        if (what == 2) better.tiers[0].bandwidth = better.tiers[0].bandwidth * 2;
+        if (what == 3) better.tiers[1].bandwidth = better.tiers[1].bandwidth * 2;
+        EXPECT_LE(step(better), step(base)) << tp << ' ' << pp << ' ' << what;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace trireme::cost
