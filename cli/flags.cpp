@@ -61,18 +61,33 @@ CLI::Option* addSeconds(CLI::App& app, const std::string& flag, double* out,
   return app.add_option_function<std::string>(flag, parse, description)->type_name("S");
 }
 
+namespace {
+
+std::string checkedPath(const std::string& name, const std::string& text) {
+  if (text.empty()) refuseFlag(name, "expected a path, got nothing");
+  if (text == "-")
+    refuseFlag(name,
+               "expected a path, got '-'; write ./- for a file of that name, or /dev/stdin "
+               "or /dev/stdout");
+  return text;
+}
+
+}  // namespace
+
 CLI::Option* addPath(CLI::App& app, const std::string& flag, std::string* out,
                      const std::string& placeholder, const std::string& description) {
   const std::string name = flag.substr(0, flag.find(','));
-  const auto parse = [=](const std::string& text) {
-    if (text.empty()) refuseFlag(name, "expected a path, got nothing");
-    if (text == "-")
-      refuseFlag(name,
-                 "expected a path, got '-'; write ./- for a file of that name, or /dev/stdin "
-                 "or /dev/stdout");
-    *out = text;
-  };
+  const auto parse = [=](const std::string& text) { *out = checkedPath(name, text); };
   return app.add_option_function<std::string>(flag, parse, description)->type_name(placeholder);
+}
+
+CLI::Option* addPaths(CLI::App& app, const std::string& flag, std::vector<std::string>* out,
+                      const std::string& placeholder, const std::string& description) {
+  const auto parse = [=](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) out->push_back(checkedPath(flag, text));
+  };
+  return app.add_option_function<std::vector<std::string>>(flag, parse, description)
+      ->type_name(placeholder);
 }
 
 size_t parseChoice(const std::string& flag, const std::string& text,

@@ -32,6 +32,10 @@ CLI::Option* addSeconds(CLI::App& app, const std::string& flag, double* out,
 CLI::Option* addPath(CLI::App& app, const std::string& flag, std::string* out,
                      const std::string& placeholder, const std::string& description);
 
+// The same for one path or more: "--flag a b", "--flag a --flag b".
+CLI::Option* addPaths(CLI::App& app, const std::string& flag, std::vector<std::string>* out,
+                      const std::string& placeholder, const std::string& description);
+
 // Index into `names`, or the complaint with the nearest valid name.
 size_t parseChoice(const std::string& flag, const std::string& text,
                    const std::vector<std::string>& names);

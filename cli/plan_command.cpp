@@ -15,6 +15,7 @@
 #include "cli/output/progress.h"
 #include "cli/paths.h"
 #include "cli/plan_check.h"
+#include "cli/predict.h"
 #include "cli/write_file.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
@@ -35,6 +36,7 @@ struct PlanOptions {
   bool explain = false;
   bool json = false;
   std::string check;  // a plan to check instead of searching for one to recommend
+  PredictOptions predict;
 };
 
 // More devices than the cluster has are more of the same, if its file says that there are. Fewer
@@ -107,6 +109,8 @@ nlohmann::json toJson(const planner::PlanResult& result, const planner::Explanat
 Result<int> runPlan(const PlanOptions& options) {
   if (!options.check.empty())
     return runCheck({options.check, options.model, options.cluster, options.stack, options.json});
+  if (!options.predict.rows.empty())
+    return runPredict(options.predict, options.output, options.json);
   TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.model},
                                         {"--cluster", options.cluster},
                                         {"--train", options.training},
@@ -205,9 +209,11 @@ Action addPlan(CLI::App& app) {
   app.add_flag("--json", options->json, "Print JSON instead of a table");
   app.add_flag("--explain", options->explain,
                "Say also what keeps faster plans out, and what other hardware would do");
-  addPath(app, "-o,--output", &options->output, "FILE", "Write the plan here");
+  addPath(app, "-o,--output", &options->output, "FILE",
+          "Write the plan here; with --predict, the rows");
   addPins(app, options->pins);
   addCheck(app, options->check);
+  addPredict(app, &options->predict);
   return [options] { return runPlan(*options); };
 }
 

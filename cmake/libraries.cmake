@@ -54,7 +54,7 @@ trireme_library(ir/graph DEPS trireme_spec trireme_program)
 trireme_library(ir/plan DEPS trireme_graph ${TRIREME_YAML} ${json})
 trireme_library(ir/schedule DEPS trireme_plan)
 trireme_library(ir/expand DEPS trireme_schedule)
-trireme_library(cost_models NAME cost DEPS trireme_expand)
+trireme_library(cost_models NAME cost DEPS trireme_expand ${json})
 trireme_library(planner DEPS trireme_cost ${json})
 
 # The CUDA and NCCL backends need a toolkit, which this build does not look for yet.

@@ -8,8 +8,9 @@
 
 namespace trireme::spec {
 
-// Reads one byte more than a document may have at most. Errors: kUnavailable.
-Result<std::string> readFile(const std::string& path);
+// Reads up to one byte more than `limit`, so that a parser sees that there is too much. Errors:
+// kUnavailable.
+Result<std::string> readFile(const std::string& path, size_t limit = kMaxDocumentBytes);
 
 // The training settings at `node` of `file`; `path` comes before the keys in messages
 // ("training."). Errors: kInvalidArgument with file, line and column.

@@ -13,7 +13,7 @@
 
 namespace trireme::spec {
 
-Result<std::string> readFile(const std::string& path) {
+Result<std::string> readFile(const std::string& path, size_t limit) {
   std::error_code code;
   if (std::filesystem::is_directory(path, code))
     return Error(unavailable(fmt::format("{}: cannot read: it is a folder", path)));
@@ -23,7 +23,7 @@ Result<std::string> readFile(const std::string& path) {
     return Error(unavailable(
         fmt::format("{}: cannot read: {}", path, errno ? std::strerror(errno) : "unknown reason")));
   // One byte over the limit is enough for the parser to refuse the file.
-  std::string text(kMaxDocumentBytes + 1, '\0');
+  std::string text(limit + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) return Error(unavailable(fmt::format("{}: cannot read", path)));
   text.resize(static_cast<size_t>(stream.gcount()));

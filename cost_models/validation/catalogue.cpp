@@ -1,0 +1,268 @@
+#include "cost_models/validation/catalogue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <tuple>
+
+#include "ir/spec/load.h"
+#include "ir/spec/map_reader.h"
+
+namespace trireme::cost {
+namespace {
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return result;
+}
+
+// Words between spaces, hyphens and underscores, without what stands in brackets.
+std::vector<std::string> wordsOf(std::string_view text) {
+  std::vector<std::string> words(1);
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '(') ++depth;
+    if (c == ' ' || c == '-' || c == '_' || c == '(')
+      words.emplace_back();
+    else if (depth == 0)
+      words.back() += c;
+    if (c == ')' && depth > 0) --depth;
+  }
+  std::erase(words, "");
+  return words;
+}
+
+// "80GB", "80GIB" or "80G"; 0: something else.
+double gigabytesOf(const std::string& word) {
+  double value = 0;
+  const char* const end = word.data() + word.size();
+  const auto [rest, code] = std::from_chars(word.data(), end, value, std::chars_format::fixed);
+  if (code != std::errc()) return 0;
+  const std::string_view unit(rest, static_cast<size_t>(end - rest));
+  return unit == "GB" || unit == "GIB" || unit == "G" ? value : 0;
+}
+
+bool isPcie(const std::string& kind) { return kind.starts_with("PCIE"); }
+bool isSxm(const std::string& kind) { return kind.starts_with("SXM"); }
+// SXM is any of SXM2 to SXM5.
+bool areSameKind(const std::string& a, const std::string& b) {
+  return a == b || (isSxm(a) && isSxm(b) && (a == "SXM" || b == "SXM"));
+}
+
+bool areCompatible(const GpuName& wanted, const GpuName& device) {  // (C1)
+  if (wanted.chip != device.chip) return false;
+  if (wanted.memoryGb > 0 && device.memoryGb > 0 &&
+      std::abs(wanted.memoryGb - device.memoryGb) > 0.1 * device.memoryGb)
+    return false;
+  const auto conflicts = [](const GpuName& a, const GpuName& b) {
+    return std::any_of(a.kinds.begin(), a.kinds.end(), isPcie) &&
+           std::any_of(b.kinds.begin(), b.kinds.end(), isSxm);
+  };
+  return !conflicts(wanted, device) && !conflicts(device, wanted);
+}
+
+int64_t commonKinds(const GpuName& wanted, const GpuName& device) {
+  int64_t count = 0;
+  for (const std::string& kind : wanted.kinds)
+    count += std::any_of(device.kinds.begin(), device.kinds.end(),
+                         [&](const std::string& other) { return areSameKind(kind, other); });
+  return count;
+}
+
+BytesPerSecond networkRate(const spec::ClusterSpec& cluster) {
+  return cluster.tiers.size() > 1 ? cluster.tiers.back().bandwidth : BytesPerSecond(0);
+}
+
+// Of the row; in the unit of tiers.
+BytesPerSecond publishedRate(const Row& row) {
+  return BytesPerSecond(row.interNodeGbpsPerGpu.value_or(0) * 1e9 / 8);
+}
+
+// (C2): the less, the better.
+auto preference(const Row& row, const spec::ClusterSpec& cluster) {
+  const GpuName wanted = parseGpuName(row.gpu), device = parseGpuName(cluster.device.name);
+  const double memory = wanted.memoryGb > 0 ? 0 : cluster.device.memory.count();
+  const bool otherNodes = row.gpusPerNode && cluster.tiers.front().devices != *row.gpusPerNode;
+  const double rate = networkRate(cluster).count();
+  double distance = -rate;
+  if (row.interNodeGbpsPerGpu)
+    distance = rate > 0 ? std::abs(std::log(rate / publishedRate(row).count())) : HUGE_VAL;
+  return std::tuple(-commonKinds(wanted, device), -memory, otherNodes, distance);
+}
+
+void setNetwork(const Row& row, spec::ClusterSpec& cluster) {  // (C3)
+  if (!row.interNodeGbpsPerGpu) return;
+  for (size_t i = 1; i < cluster.tiers.size(); ++i) {
+    spec::LinkTier& tier = cluster.tiers[i];
+    if (std::abs(tier.bandwidth / publishedRate(row) - 1) < 0.01) continue;
+    tier.bandwidth = publishedRate(row);
+    tier.pairBandwidth = BytesPerSecond(0);
+    tier.curves.clear();
+  }
+}
+
+void setNodes(const Row& row, spec::ClusterSpec& cluster) {  // (C4)
+  constexpr int64_t kWidestNode = 16;
+  spec::LinkTier& first = cluster.tiers.front();
+  if (cluster.tiers.size() == 1 || !row.gpusPerNode || first.devices > kWidestNode) return;
+  first.devices = std::min(first.devices, *row.gpusPerNode);
+}
+
+void fillBlocksEvenly(int64_t gpus, spec::ClusterSpec& cluster) {  // (C5)
+  int64_t inner = 1;
+  for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i) {
+    int64_t& devices = cluster.tiers[i].devices;
+    devices = std::min(devices, gpus);
+    while (devices > 1 && (gpus % devices != 0 || devices % inner != 0)) --devices;
+    inner = devices;
+  }
+}
+
+Status unknownGpu(const Row& row, const std::vector<spec::ClusterSpec>& clusters) {
+  const std::string chip = parseGpuName(row.gpu).chip;
+  std::vector<std::string> same, all, chips;
+  for (const spec::ClusterSpec& cluster : clusters) {
+    const std::string& name = cluster.device.name;
+    if (std::find(all.begin(), all.end(), name) != all.end()) continue;
+    all.push_back(name);
+    chips.push_back(parseGpuName(name).chip);
+    if (chips.back() == chip) same.push_back(name);
+  }
+  if (!same.empty())
+    return invalidArgument(fmt::format("gpu {}: no cluster has one; nearest: {}",
+                                       spec::quoteForMessage(row.gpu), fmt::join(same, ", ")));
+  size_t nearest = SIZE_MAX;
+  for (const std::string& other : chips)
+    nearest = std::min(nearest, spec::editDistance(chip, other));
+  for (size_t i = 0; i < all.size(); ++i)
+    if (spec::editDistance(chip, chips[i]) == nearest) same.push_back(all[i]);
+  return invalidArgument(fmt::format("gpu {}: no cluster has one; nearest: {}",
+                                     spec::quoteForMessage(row.gpu), fmt::join(same, ", ")));
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+void addVariants(const Row& row, std::vector<std::string>& variants) {
+  const std::string precision = upper(row.precision);
+  const bool fp8 = contains(precision, "FP8");
+  if (row.stack == "megatron-core" && row.year && *row.year <= 2023)
+    variants.push_back("-2023");  // (S1)
+  if (row.stack == "torchtitan") {
+    const bool asyncTp = contains(row.notes, "AsyncTP");
+    if (row.schedule.starts_with("FSDP1")) variants.push_back("-fsdp1");  // (S2)
+    if (asyncTp || fp8 || contains(row.notes, "compile") || contains(row.schedule, "compile"))
+      variants.push_back("-compiled");             // (S3)
+    if (asyncTp) variants.push_back("-async-tp");  // (S4)
+  }
+  if (contains(precision, "ROWWISE")) variants.push_back("-fp8-rowwise");  // (S5)
+  if (precision == "FP8" || precision == "FP8-CS") variants.push_back("-fp8-current");
+  if (fp8 && contains(precision, "MX")) variants.push_back("-fp8-mx");
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> yamlFilesIn(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code code;
+  for (std::filesystem::directory_iterator at(folder, code), end; !code && at != end;
+       at.increment(code))
+    if (at->path().extension() == ".yaml") paths.push_back(at->path().string());
+  if (code)
+    return Error(
+        unavailable(fmt::format("{}: cannot read the folder: {}", folder, code.message())));
+  if (paths.empty())
+    return Error(invalidArgument(fmt::format("{}: expected .yaml files, there is none", folder)));
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+Result<Catalogue> loadCatalogue(const std::string& clusterFolder, const std::string& stackFolder) {
+  Catalogue catalogue;
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> clusters, yamlFilesIn(clusterFolder));
+  for (const std::string& path : clusters) {
+    TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(path));
+    catalogue.clusters.push_back(std::move(cluster));
+  }
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> stacks, yamlFilesIn(stackFolder));
+  for (const std::string& path : stacks) {
+    TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, spec::loadStack(path));
+    catalogue.stacks.push_back(std::move(stack));
+  }
+  return catalogue;
+}
+
+GpuName parseGpuName(std::string_view name) {
+  GpuName result;
+  bool inChip = true;
+  for (const std::string& word : wordsOf(upper(name))) {
+    if (word == "NVIDIA" || word == "TESLA" || word == "GEFORCE") continue;
+    const double gigabytes = gigabytesOf(word);
+    const bool isKind = isPcie(word) || isSxm(word) || word.starts_with("HBM");
+    if (gigabytes > 0) result.memoryGb = gigabytes;
+    inChip = inChip && gigabytes == 0 && !isKind;
+    if (inChip)
+      result.chip += word;
+    else if (gigabytes == 0)
+      result.kinds.push_back(word);
+  }
+  return result;
+}
+
+Result<spec::ClusterSpec> clusterFor(const Row& row,
+                                     const std::vector<spec::ClusterSpec>& clusters) {
+  TRIREME_CHECK(row.gpus.has_value());
+  const GpuName wanted = parseGpuName(row.gpu);
+  const spec::ClusterSpec* best = nullptr;
+  for (const spec::ClusterSpec& cluster : clusters) {
+    if (!areCompatible(wanted, parseGpuName(cluster.device.name))) continue;
+    if (!best || preference(row, cluster) < preference(row, *best)) best = &cluster;
+  }
+  if (!best) return Error(unknownGpu(row, clusters));
+  spec::ClusterSpec cluster = *best;
+  setNetwork(row, cluster);
+  setNodes(row, cluster);
+  fillBlocksEvenly(*row.gpus, cluster);
+  return spec::withNumDevices(std::move(cluster), *row.gpus);
+}
+
+std::vector<std::string> profileNames(const Row& row) {
+  std::vector<std::string> variants;
+  addVariants(row, variants);
+  // All, then without one of them, the last first... down to the stack alone.
+  std::vector<std::string> names;
+  const size_t n = variants.size();
+  for (size_t kept = n + 1; kept-- > 0;)
+    for (size_t set = (size_t{1} << n); set-- > 0;) {
+      std::string name = row.stack;
+      size_t count = 0;
+      // Bit n-1 is the first variant, so that the more important ones are kept longer.
+      for (size_t i = 0; i < n; ++i)
+        if (set >> (n - 1 - i) & 1) name += variants[i], ++count;
+      if (count == kept) names.push_back(std::move(name));
+    }
+  return names;
+}
+
+Result<ChosenStack> stackFor(const Row& row, const std::vector<spec::StackProfile>& stacks) {
+  const std::vector<std::string> names = profileNames(row);
+  for (const std::string& name : names)
+    for (const spec::StackProfile& stack : stacks) {
+      if (stack.name != name) continue;
+      return ChosenStack{
+          stack, name == names[0] ? "" : fmt::format("no stack profile {}: {}", names[0], name)};
+    }
+  std::vector<std::string> known;
+  for (const spec::StackProfile& stack : stacks) known.push_back(stack.name);
+  return Error(invalidArgument(fmt::format("stack {}: there is no such profile{}",
+                                           spec::quoteForMessage(row.stack),
+                                           spec::suggestion(row.stack, known))));
+}
+
+}  // namespace trireme::cost

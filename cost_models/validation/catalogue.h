@@ -1,0 +1,78 @@
+// The clusters and stacks that rows may name, and which of them a row means.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cost_models/validation/row.h"
+#include "ir/base/status.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
+
+namespace trireme::cost {
+
+struct Catalogue {
+  std::vector<spec::ClusterSpec> clusters;
+  std::vector<spec::StackProfile> stacks;
+};
+
+// The .yaml files of a folder, in the order of their names. kUnavailable: the folder cannot be
+// read; kInvalidArgument: it holds no such file.
+Result<std::vector<std::string>> yamlFilesIn(const std::string& folder);
+
+// What the .yaml files of both folders say. Errors: those of yamlFilesIn, spec::loadCluster and
+// spec::loadStack.
+Result<Catalogue> loadCatalogue(const std::string& clusterFolder, const std::string& stackFolder);
+
+// What a GPU's name says: "NVIDIA H100-96GB-HBM2e-SXM (500W)" is an H100 of 96 GB, of the kinds
+// HBM2E and SXM. Upper case; what stands in brackets and the vendor's words are left out.
+struct GpuName {
+  std::string chip;                // "H100", "RTX4090"
+  double memoryGb = 0;             // 0: the name does not say
+  std::vector<std::string> kinds;  // "SXM5", "PCIE", "HBM2E"...
+};
+GpuName parseGpuName(std::string_view name);
+
+// The cluster of the row's GPUs, with as many devices as the row has. An unpublished cell has the
+// cluster file's own number.
+//
+// (C1) The chip is the row's. Memory that both names state differs by a tenth at most, and neither
+//      is PCIe where the other is SXM.
+// (C2) Of several: the one with more of the row's kinds in its name; if the row does not state the
+//      memory, the largest; then the one whose machines have the row's gpus_per_node; then the one
+//      whose network is nearest to inter_node_gbps_per_gpu or, unpublished, the fastest, which is
+//      the vendor's own system; then the first.
+// (C3) A published inter_node_gbps_per_gpu is the line rate of all tiers behind the first; measured
+//      curves of a tier whose rate it changes are left out.
+// (C4) Fewer GPUs per node than the file's first tier make it smaller, unless that is more than 16
+//      devices wide: such racks join several nodes.
+// (C5) GPUs that do not fill whole blocks of a tier lie in equal parts, as large as possible, on
+//      more of them: 128 GPUs take 64 of each of two racks of 72.
+//
+// kInvalidArgument: no cluster has the GPU; the message names the nearest ones.
+Result<spec::ClusterSpec> clusterFor(const Row& row,
+                                     const std::vector<spec::ClusterSpec>& clusters);
+
+// The names of profiles that describe the row's software, the most specific first. Profiles are
+// called after the row's stack and what else changes the program:
+//
+// (S1) -2023          megatron-core of 2023 and before: attention was not fused yet
+// (S2) -fsdp1         torchtitan, schedule FSDP1: PyTorch's first FSDP
+// (S3) -compiled      torchtitan, "compile" or AsyncTP in schedule or notes, or fp8: torch.compile
+// (S4) -async-tp      torchtitan, "AsyncTP" in the notes: tensor-parallel collectives in pieces
+// (S5) -fp8-rowwise   precision fp8(rowwise): a scale per row
+//      -fp8-current   precisions FP8 and FP8-CS: scales of the tensor itself
+//      -fp8-mx        precisions MXFP8 and FP8-MX: scales per block of 32
+//
+// Several follow each other in this order: torchtitan-compiled-async-tp.
+std::vector<std::string> profileNames(const Row& row);
+
+struct ChosenStack {
+  spec::StackProfile profile;
+  std::string assumption;  // which more specific profile is missing; empty if none is
+};
+// The first of profileNames that there is. kInvalidArgument: none; the message has the nearest
+// ones.
+Result<ChosenStack> stackFor(const Row& row, const std::vector<spec::StackProfile>& stacks);
+
+}  // namespace trireme::cost

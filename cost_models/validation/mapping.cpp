@@ -1,0 +1,283 @@
+#include "cost_models/validation/mapping.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "ir/spec/load.h"
+#include "ir/spec/map_reader.h"
+
+namespace trireme::cost {
+namespace {
+
+using plan::Recompute;
+using plan::ScheduleKind;
+using plan::StateSharding;
+using Assumptions = std::vector<std::string>;
+
+constexpr int64_t kMostLayers = 1 << 16;  // a cut takes memory for each
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return result;
+}
+
+bool containsAny(const std::string& text, std::initializer_list<std::string_view> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](std::string_view part) { return text.find(part) != std::string::npos; });
+}
+
+Status checkComplete(const Row& row) {  // (R1), (R2)
+  const std::pair<std::string_view, bool> needed[] = {{"stack", !row.stack.empty()},
+                                                      {"gpu", !row.gpu.empty()},
+                                                      {"gpus", row.gpus.has_value()},
+                                                      {"model", !row.model.empty()},
+                                                      {"layers", row.layers.has_value()},
+                                                      {"hidden", row.hidden.has_value()},
+                                                      {"heads", row.heads.has_value()},
+                                                      {"seq", row.seq.has_value()},
+                                                      {"global_batch", row.globalBatch.has_value()},
+                                                      {"micro_batch", row.microBatch.has_value()},
+                                                      {"tp", row.tp.has_value()},
+                                                      {"pp", row.pp.has_value()},
+                                                      {"precision", !row.precision.empty()}};
+  std::vector<std::string_view> missing;
+  for (const auto& [name, isThere] : needed)
+    if (!isThere) missing.push_back(name);
+  if (row.experts.value_or(1) > 1)
+    return invalidArgument(
+        fmt::format("a model with {} experts; only dense ones are known", *row.experts));
+  if (missing.empty()) return {};
+  return invalidArgument(fmt::format("unpublished: {}", fmt::join(missing, ", ")));
+}
+
+// (R3)
+enum class Kind : uint8_t { kGpt, kMpt, kNemotron, kLlama, kQwen };
+
+Kind kindOf(const Row& row, Assumptions& assumptions) {
+  const std::string name = lower(row.model);
+  if (containsAny(name, {"nemotron"})) return Kind::kNemotron;
+  if (containsAny(name, {"qwen"})) return Kind::kQwen;
+  if (containsAny(name, {"llama", "mistral", "gemma", "yi-"})) return Kind::kLlama;
+  if (containsAny(name, {"mpt"})) return Kind::kMpt;
+  if (containsAny(name, {"gpt", "bloom", "opt-", "mt-nlg"})) return Kind::kGpt;
+  const bool isLlama = row.kvHeads.value_or(*row.heads) < *row.heads ||
+                       row.ffn.value_or(4 * *row.hidden) != 4 * *row.hidden;
+  assumptions.push_back(
+      fmt::format("(R3) unknown kind of model: as {}", isLlama ? "llama" : "gpt"));
+  return isLlama ? Kind::kLlama : Kind::kGpt;
+}
+
+void setKind(Kind kind, spec::ModelSpec& model) {
+  const bool isLlama = kind == Kind::kLlama || kind == Kind::kQwen;
+  model.family = isLlama ? spec::ModelFamily::kLlama : spec::ModelFamily::kGpt;
+  model.norm = isLlama ? spec::NormKind::kRmsNorm : spec::NormKind::kLayerNorm;
+  model.activation = isLlama ? spec::ActivationKind::kSwiGlu : spec::ActivationKind::kGeluTanh;
+  const bool isRotary = isLlama || kind == Kind::kNemotron;
+  model.position = isRotary ? spec::PositionKind::kRotary : spec::PositionKind::kLearned;
+  model.tiedEmbeddings = !isRotary;
+  model.qkvBias = kind == Kind::kGpt || kind == Kind::kQwen;
+  model.linearBias = kind == Kind::kGpt;
+}
+
+Result<spec::ModelSpec> modelOf(const Row& row, Kind kind, Assumptions& assumptions) {
+  constexpr int64_t kGptVocab = 51200;
+  spec::ModelSpec model;
+  model.name = row.model;
+  model.numLayers = *row.layers;
+  model.hiddenSize = *row.hidden;
+  model.numHeads = *row.heads;
+  model.numKvHeads = row.kvHeads.value_or(*row.heads);
+  if (!row.kvHeads) assumptions.push_back("(R4) kv_heads unpublished: as many as heads");
+  if (!row.ffn && kind != Kind::kGpt && kind != Kind::kMpt)
+    return Error(invalidArgument("unpublished: ffn, which is 4 x hidden only in GPT models"));
+  model.ffnSize = row.ffn.value_or(4 * *row.hidden);
+  if (!row.ffn) assumptions.push_back("(R4) ffn unpublished: 4 x hidden");
+  model.vocabSize = row.vocab.value_or(kGptVocab);
+  if (!row.vocab) assumptions.push_back(fmt::format("(R4) vocab unpublished: {}", kGptVocab));
+  model.maxSequence = *row.seq;  // (R5)
+  if (*row.hidden % *row.heads != 0)
+    return Error(
+        invalidArgument(fmt::format("{} heads do not divide hidden {}", *row.heads, *row.hidden)));
+  model.headSize = *row.hidden / *row.heads;
+  setKind(kind, model);
+  TRIREME_RETURN_IF_ERROR(spec::verifyModel(model));
+  return model;
+}
+
+Result<spec::Precision> precisionOf(const Row& row) {  // (R13)
+  const std::string name = lower(row.precision);
+  if (containsAny(name, {"fp4"}))
+    return Error(invalidArgument(fmt::format("precision {}: four bits are not known",
+                                             spec::quoteForMessage(row.precision))));
+  if (containsAny(name, {"fp8"})) return spec::Precision::kFp8;
+  const std::string word = name.substr(0, name.find_first_of("( -+"));
+  constexpr std::pair<std::string_view, spec::Precision> kNames[] = {
+      {"bf16", spec::Precision::kBf16},
+      {"fp16", spec::Precision::kFp16},
+      {"fp32", spec::Precision::kFp32},
+      {"fp64", spec::Precision::kFp64}};
+  for (const auto& [known, precision] : kNames)
+    if (word == known) return precision;
+  return Error(invalidArgument(
+      fmt::format("precision {}: unknown{}", spec::quoteForMessage(row.precision),
+                  spec::suggestion(word, {"bf16", "fp16", "fp32", "fp64", "fp8"}))));
+}
+
+Status setDegrees(const Row& row, plan::Plan& plan) {
+  plan.tp = *row.tp;
+  plan.pp = *row.pp;
+  plan.cp = row.cp.value_or(1);
+  const __int128 inner = static_cast<__int128>(plan.tp) * plan.pp * plan.cp;
+  const int64_t dp =
+      row.dp.value_or(inner <= *row.gpus ? *row.gpus / static_cast<int64_t>(inner) : int64_t{1});
+  if (inner * dp != *row.gpus)
+    return invalidArgument(fmt::format("tp {} x pp {} x cp {} x dp {} are not the {} GPUs", plan.tp,
+                                       plan.pp, plan.cp, dp, *row.gpus));
+  plan.dpReplicate = dp;
+  return {};
+}
+
+void setSharding(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R8)
+  if (!row.zero) assumptions.push_back("(R8) zero unpublished: 0");
+  constexpr StateSharding kKinds[] = {StateSharding::kNone, StateSharding::kOptimizer,
+                                      StateSharding::kGradients, StateSharding::kParameters};
+  const StateSharding kind = kKinds[row.zero.value_or(0)];
+  if (kind == StateSharding::kNone || plan.dpReplicate * plan.cp == 1) return;
+  plan.stateSharding = kind;
+  std::swap(plan.dpShard, plan.dpReplicate);
+}
+
+Status setSchedule(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R7)
+  const std::string name = lower(row.schedule);
+  if (name.starts_with("zb")) return invalidArgument("schedule: zero bubble is not known");
+  const bool isInterleaved = name.starts_with("interleaved");
+  if (!row.vp && isInterleaved && plan.pp > 1)
+    return invalidArgument("unpublished: vp, of an interleaved schedule");
+  plan.virtualStages = row.vp.value_or(1);
+  if (!row.vp && plan.pp > 1) {
+    const bool isRecipe = row.stack == "nemo" && name.empty() && *row.layers % plan.pp == 0;
+    if (isRecipe) plan.virtualStages = *row.layers / plan.pp;
+    assumptions.push_back(isRecipe ? "(R7) vp unpublished: NeMo's recipe, a layer per chunk"
+                                   : "(R7) vp unpublished: 1");
+  }
+  if (plan.virtualStages > 1)
+    plan.schedule = ScheduleKind::kInterleaved;
+  else if (name.starts_with("gpipe"))
+    plan.schedule = ScheduleKind::kGpipe;
+  else if (!name.empty() && !isInterleaved &&
+           !containsAny(name, {"1f1b", "fsdp", "zero", "ddp", "none"}))
+    return invalidArgument(fmt::format(
+        "schedule {}: unknown{}", spec::quoteForMessage(row.schedule),
+        spec::suggestion(name, {"1f1b", "interleaved 1f1b", "gpipe", "fsdp1", "fsdp2"})));
+  return {};
+}
+
+Status setLayers(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R6)
+  const __int128 stages = static_cast<__int128>(plan.pp) * plan.virtualStages;
+  const int64_t layers = *row.layers;
+  if (layers > kMostLayers)
+    return invalidArgument(fmt::format("{} layers; at most {} are known", layers, kMostLayers));
+  if (stages > 1 && layers % stages != 0 && (layers + 2) % stages == 0) {
+    assumptions.push_back("(R6) the first and the last virtual stage have one layer less");
+    // The even cut of two more layers, the first of which is the embedding and the last the head.
+    plan.layers = plan::evenLayers(layers + 2, plan.pp, plan.virtualStages);
+    for (auto& stage : plan.layers)
+      for (plan::LayerRange& range : stage) --range.first;
+    plan.layers[0][0] = {0, plan.layers[0][0].count - 1};
+    --plan.layers.back().back().count;
+    return {};
+  }
+  if (stages > layers)
+    return invalidArgument(fmt::format("pp {} x {} virtual stages are more than {} layers", plan.pp,
+                                       plan.virtualStages, layers));
+  plan.layers = plan::evenLayers(layers, plan.pp, plan.virtualStages);
+  return {};
+}
+
+Status setRecompute(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R10)
+  const std::string name = lower(row.recompute);
+  const std::string word = name.substr(0, name.find_first_of("( "));
+  if (word.empty()) {
+    assumptions.push_back("(R10) recompute unpublished: none");
+  } else if (row.source.find("ground_truth_single") != std::string::npos) {
+    assumptions.push_back("(R10) recompute full of a simulator's configuration: none");
+  } else if (word == "full") {
+    plan.recompute = Recompute::kFull;
+  } else if (word == "selective" && row.schedule.starts_with("FSDP1")) {
+    assumptions.push_back("(R10) selective recompute of FSDP1: every second block");
+    plan.recompute = Recompute::kFull;
+    plan.recomputeLayers = std::max<int64_t>(1, *row.layers / (plan.pp * plan.virtualStages) / 2);
+  } else if (word == "selective") {
+    plan.recompute = Recompute::kSelective;
+  } else if (word != "none") {
+    return invalidArgument(fmt::format("recompute {}: unknown{}",
+                                       spec::quoteForMessage(row.recompute),
+                                       spec::suggestion(word, {"none", "selective", "full"})));
+  }
+  return {};
+}
+
+void setTensorParallel(const Row& row, Assumptions& assumptions, const RunQuery& query,
+                       plan::Plan& plan) {
+  if (plan.tp == 1) return;
+  plan.sequenceParallel = row.seqParallel.value_or(false);
+  if (!row.seqParallel) {  // (R9)
+    plan.sequenceParallel = row.stack == "nemo" || row.stack == "torchtitan";
+    assumptions.push_back(
+        fmt::format("(R9) seq_parallel unpublished: {}", plan.sequenceParallel ? "on" : "off"));
+  }
+  // (R12)
+  const bool divides = *row.hidden % plan.tp == 0 || *row.seq / plan.cp % plan.tp == 0;
+  plan.scatterGather = query.stack.supports(spec::StackChoice::kScatterGather) && plan.pp > 1 &&
+                       !plan.sequenceParallel && divides;
+}
+
+bool isMegatron(const Row& row) {
+  return row.stack.starts_with("megatron") || row.stack == "nemo" || row.stack == "trireme";
+}
+
+void setDropout(const Row& row, Kind kind, spec::TrainingSpec& training) {  // (R14)
+  const bool isTrainedSo = row.stack.starts_with("megatron") ||
+                           row.stack.starts_with("deepspeed") || row.stack == "alpa";
+  if (kind != Kind::kGpt || !isTrainedSo) return;
+  training.embeddingDropout = training.attentionDropout = training.residualDropout = 0.1;
+}
+
+}  // namespace
+
+Result<RunQuery> queryOf(const Row& row, const Catalogue& catalogue) {
+  TRIREME_RETURN_IF_ERROR(checkComplete(row));
+  RunQuery query;
+  Assumptions& assumptions = query.assumptions;
+  TRIREME_ASSIGN_OR_RETURN(ChosenStack stack, stackFor(row, catalogue.stacks));
+  query.stack = std::move(stack.profile);
+  if (!stack.assumption.empty()) assumptions.push_back(std::move(stack.assumption));
+  const Kind kind = kindOf(row, assumptions);
+  TRIREME_ASSIGN_OR_RETURN(query.model, modelOf(row, kind, assumptions));
+
+  plan::Plan& plan = query.plan;
+  plan.model = query.model.name;
+  plan.fingerprint = plan::fingerprintOf(query.model);
+  plan.stack = query.stack.name;
+  TRIREME_ASSIGN_OR_RETURN(plan.training.precision, precisionOf(row));
+  plan.training.sequenceLength = *row.seq;
+  plan.training.globalBatchSize = *row.globalBatch;
+  setDropout(row, kind, plan.training);
+  plan.microbatchSize = *row.microBatch;
+  plan.vocabMultiple = isMegatron(row) ? 128 : 1;  // (R11)
+  TRIREME_RETURN_IF_ERROR(setDegrees(row, plan));
+  setSharding(row, assumptions, plan);
+  TRIREME_RETURN_IF_ERROR(setSchedule(row, assumptions, plan));
+  TRIREME_RETURN_IF_ERROR(setLayers(row, assumptions, plan));
+  TRIREME_RETURN_IF_ERROR(setRecompute(row, assumptions, plan));
+  setTensorParallel(row, assumptions, query, plan);
+  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, query.model));
+  TRIREME_ASSIGN_OR_RETURN(query.cluster, clusterFor(row, catalogue.clusters));
+  return query;
+}
+
+}  // namespace trireme::cost

@@ -1,0 +1,68 @@
+// From a published row to what the cost models ask for. What a row does not say is settled by the
+// rules here and by no others; each that was used is named in RunQuery::assumptions.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cost_models/validation/catalogue.h"
+#include "cost_models/validation/row.h"
+#include "ir/base/status.h"
+#include "ir/plan/plan.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/model_spec.h"
+#include "ir/spec/stack_profile.h"
+
+namespace trireme::cost {
+
+struct RunQuery {
+  spec::ModelSpec model;
+  spec::ClusterSpec cluster;
+  spec::StackProfile stack;
+  plan::Plan plan;                       // legal: verifyPlan accepts it
+  std::vector<std::string> assumptions;  // "(R4) kv_heads unpublished: as many as heads"
+};
+
+// Model
+// (R1)  stack, gpu, gpus, model, layers, hidden, heads, seq, global_batch, micro_batch, tp, pp and
+//       precision have to be there; dp is gpus / (tp pp cp) and cp 1 if they are not.
+// (R2)  Dense models only: a row with experts is skipped.
+// (R3)  What a model is follows from its name: llama, mistral, qwen, yi, gemma: RMSNorm, SwiGLU,
+//       rotary positions, no biases (qwen: on query, key, value), an output table of its own;
+//       nemotron: LayerNorm, one activated matrix, rotary, no biases, an output table of its own;
+//       mpt: as GPT without biases; gpt, bloom, opt, mt-nlg: GPT. Any other name: as llama if the
+//       row has fewer kv_heads than heads or an ffn other than 4 hidden, else GPT.
+// (R4)  kv_heads unpublished: as many as heads. ffn: 4 hidden, of GPT models; others are skipped.
+//       vocab: 51200, GPT-2's 50257 as Megatron pads them.
+// (R5)  max_sequence is seq; head_size is hidden / heads.
+//
+// Plan
+// (R6)  Layers are cut evenly; if they do not divide by pp vp and two more would, embedding and
+// head
+//       stand for a layer each: the first and the last virtual stage have one less. Models of more
+//       than 65,536 layers are skipped.
+// (R7)  vp above 1 is interleaved 1F1B; otherwise the schedule is 1F1B but for GPipe. vp
+// unpublished
+//       is 1, but for NeMo, whose recipes give every chunk one layer, if the schedule is
+//       unpublished too and pp divides the layers. "interleaved" without vp is skipped, and so is
+//       zero bubble.
+// (R8)  zero 0 or unpublished: replicated; 1 sharded optimizer, 2 gradients, 3 parameters, over all
+//       of dp. On one replica nothing is shared.
+// (R9)  seq_parallel unpublished: on for tp > 1 under NeMo and torchtitan, off elsewhere; with tp 1
+//       there is none.
+// (R10) recompute unpublished: none. FSDP1 and "selective": every second block, so full for half of
+//       the layers. Rows of vTrain's single-node file state the "full" of a simulator's
+//       configuration, but their times hold no second forward (from hidden size 1,024 to 2,048 they
+//       would be above the peak of the GPU): none.
+// (R11) Megatron's family (megatron*, nemo) pads the vocabulary to a multiple of 128 tp, others to
+// a
+//       multiple of tp.
+// (R12) Scatter-gather wherever the stack does it and the plan allows it.
+// (R13) fp8 of any recipe is fp8; NVFP4 is skipped.
+// (R14) GPT models under Megatron-LM, DeepSpeed and Alpa train with dropout 0.1 on attention,
+//       residuals and embedding, as their scripts do; others without.
+//
+// kInvalidArgument: the row has to be skipped; the message says why: what is missing or contradicts
+// itself, or the rule that the plan breaks.
+Result<RunQuery> queryOf(const Row& row, const Catalogue& catalogue);
+
+}  // namespace trireme::cost

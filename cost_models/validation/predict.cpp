@@ -1,0 +1,20 @@
+#include "cost_models/validation/predict.h"
+
+#include "cost_models/estimate.h"
+#include "cost_models/validation/mapping.h"
+
+namespace trireme::cost {
+
+Result<Prediction> predict(const Row& row, const Catalogue& catalogue) {
+  TRIREME_ASSIGN_OR_RETURN(RunQuery query, queryOf(row, catalogue));
+  TRIREME_ASSIGN_OR_RETURN(const Estimate found,
+                           estimate(query.model, query.plan, query.cluster, query.stack));
+  Prediction prediction;
+  prediction.step = found.step;
+  prediction.memory = found.memory.total();
+  prediction.fits = found.fits();
+  prediction.assumptions = std::move(query.assumptions);
+  return prediction;
+}
+
+}  // namespace trireme::cost

@@ -1,0 +1,126 @@
+// The report as text.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "cost_models/validation/report.h"
+
+namespace trireme::cost {
+namespace {
+
+constexpr size_t kWidth = 100;
+constexpr size_t kMostReasons = 8;
+constexpr size_t kMostSweeps = 5;
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string signedPercent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
+
+// Cut to `width` characters, never within one.
+std::string shorten(const std::string& text, size_t width) {
+  size_t count = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) == 0x80) continue;
+    if (++count > width) return text.substr(0, i);
+  }
+  return text + std::string(width - count, ' ');
+}
+
+std::string familyLine(const std::string& name, const ErrorSummary& e, const std::string& worstId) {
+  if (e.count == 0) return fmt::format("  {} {:>5}\n", shorten(name, 38), 0);
+  return fmt::format("  {} {:>5} {:>8} {:>8} {:>8} {:>8}  {} {}\n", shorten(name, 38), e.count,
+                     percent(e.medianAbsolute), percent(e.meanAbsolute), percent(e.p90Absolute),
+                     signedPercent(e.meanSigned), signedPercent(e.worst), worstId);
+}
+
+std::string familiesTable(const ValidationReport& report) {
+  std::string text = fmt::format(
+      "error of step time, (predicted - measured) / measured\n"
+      "  {} {:>5} {:>8} {:>8} {:>8} {:>8}  {}\n",
+      shorten("file, stack: source", 38), "rows", "median", "mean", "p90", "signed", "worst");
+  for (const Family& family : report.families)
+    text += familyLine(fmt::format("{}, {}: {}", family.file, family.stack, family.source),
+                       family.errors, family.worstId);
+  return text + familyLine("overall", report.overall.errors, report.overall.worstId);
+}
+
+std::string sweepsText(const ValidationReport& report) {
+  if (report.sweeps.empty()) return "";
+  std::vector<double> correlations, regrets;
+  std::vector<const Sweep*> worst;
+  for (const Sweep& sweep : report.sweeps) {
+    if (sweep.spearman) correlations.push_back(*sweep.spearman);
+    regrets.push_back(sweep.regret);
+    if (sweep.regret > 0 || sweep.spearman.value_or(1) < 1) worst.push_back(&sweep);
+  }
+  const auto mean = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  std::string text = fmt::format("sweeps        {} with two layouts or more\n", regrets.size());
+  if (!correlations.empty())
+    text += fmt::format(
+        "  Spearman    mean {:.3f}, median {:.3f}, least {:.3f}, over {} with three "
+        "layouts or more\n",
+        mean(correlations), median(correlations),
+        *std::min_element(correlations.begin(), correlations.end()), correlations.size());
+  text += fmt::format("  regret      mean {}, median {}, most {}\n", percent(mean(regrets)),
+                      percent(median(regrets)),
+                      percent(*std::max_element(regrets.begin(), regrets.end())));
+  std::stable_sort(worst.begin(), worst.end(),
+                   [](const Sweep* a, const Sweep* b) { return a->regret > b->regret; });
+  worst.resize(std::min(worst.size(), kMostSweeps));
+  for (const Sweep* sweep : worst)
+    text +=
+        fmt::format("    regret {:>7}, Spearman {:>6}: {}\n", percent(sweep->regret),
+                    sweep->spearman ? fmt::format("{:.3f}", *sweep->spearman) : "-",
+                    shorten(fmt::format("{} layouts of {}", sweep->numLayouts, sweep->name), 62));
+  return text;
+}
+
+std::string reasonsText(const char* title, const std::vector<Reason>& reasons) {
+  if (reasons.empty()) return "";
+  std::string text = fmt::format("{}\n", title);
+  for (size_t i = 0; i < std::min(reasons.size(), kMostReasons); ++i)
+    text += fmt::format("  {:>5}  {}\n", reasons[i].count, shorten(reasons[i].text, kWidth - 9));
+  if (reasons.size() > kMostReasons)
+    text += fmt::format("         and {} more\n", reasons.size() - kMostReasons);
+  return text;
+}
+
+// Without the spaces that shorten() leaves at the ends of lines.
+std::string trimLines(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\n')
+      while (result.ends_with(' ')) result.pop_back();
+    result += c;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string toTable(const ValidationReport& report) {
+  std::string text =
+      fmt::format("rows          {}, of which {} are scored and {} of these skipped\n",
+                  report.numRows, report.numScored, report.overall.numSkipped);
+  text += familiesTable(report);
+  text += sweepsText(report);
+  if (report.memory.count > 0)
+    text +=
+        fmt::format("peak memory   {} rows: median {}, mean {}, p90 {}, signed {}, worst {} {}\n",
+                    report.memory.count, percent(report.memory.medianAbsolute),
+                    percent(report.memory.meanAbsolute), percent(report.memory.p90Absolute),
+                    signedPercent(report.memory.meanSigned), signedPercent(report.memory.worst),
+                    report.memoryWorstId);
+  if (report.numRan > 0)
+    text += fmt::format("fits          {} of the {} rows that ran\n", report.numFit, report.numRan);
+  if (report.numInterval > 0)
+    text +=
+        fmt::format("intervals     hold {} of {} times\n", report.numWithin, report.numInterval);
+  text += reasonsText("assumed, in scored rows", report.assumptions);
+  text += reasonsText("skipped scored rows", report.skipped);
+  return trimLines(text);
+}
+
+}  // namespace trireme::cost

@@ -1,0 +1,300 @@
+// Each rule of mapping.h by its label.
+#include "cost_models/validation/mapping.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/cost_models/validation/rows.h"
+
+namespace trireme::cost {
+namespace {
+
+using plan::LayerRange;
+using plan::Recompute;
+using plan::ScheduleKind;
+using plan::StateSharding;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+spec::ClusterSpec clusterOf(const std::string& device) {
+  spec::ClusterSpec cluster;
+  cluster.name = device;
+  cluster.device.name = device;
+  cluster.numDevices = 64;
+  cluster.tiers.push_back({"nvlink", 8, BytesPerSecond(300e9), Seconds(1e-6)});
+  cluster.tiers.push_back({"ib", 64, BytesPerSecond(25e9), Seconds(1e-5)});
+  return cluster;
+}
+
+Catalogue catalogue() {
+  Catalogue known;
+  known.clusters = {clusterOf("A100-80GB-SXM"), clusterOf("H100-80GB-SXM")};
+  for (const char* name : {"megatron-lm-2021", "megatron-deepspeed", "megatron-core", "nemo",
+                           "torchtitan", "composer-fsdp"}) {
+    known.stacks.emplace_back();
+    known.stacks.back().name = name;
+    known.stacks.back().choices.clear();
+  }
+  known.stacks[0].choices = {spec::StackChoice::kScatterGather};
+  return known;
+}
+
+RunQuery queryFor(const Row& row) {
+  Result<RunQuery> query = queryOf(row, catalogue());
+  EXPECT_TRUE(query.has_value()) << query.error().message();
+  return query.has_value() ? *std::move(query) : RunQuery{};
+}
+
+RunQuery queryAfter(const std::function<void(Row&)>& change, Row row = gptRow()) {
+  change(row);
+  return queryFor(row);
+}
+
+std::string skipAfter(const std::function<void(Row&)>& change, Row row = gptRow()) {
+  change(row);
+  const Result<RunQuery> query = queryOf(row, catalogue());
+  return query.has_value() ? "" : query.error().message();
+}
+
+TEST(QueryOf, ACompleteRowNeedsNoAssumptionButKvHeads) {
+  const RunQuery query = queryFor(gptRow());
+  EXPECT_THAT(query.assumptions, ElementsAre("(R4) kv_heads unpublished: as many as heads"));
+  EXPECT_EQ(query.cluster.name, "A100-80GB-SXM");
+  EXPECT_EQ(query.cluster.numDevices, 768);
+  EXPECT_EQ(query.stack.name, "megatron-lm-2021");
+  EXPECT_EQ(query.plan.stack, "megatron-lm-2021");
+  EXPECT_EQ(query.plan.numRanks(), 768);
+  EXPECT_EQ(query.plan.numMicrobatches(), 192);
+  EXPECT_EQ(query.plan.training.precision, spec::Precision::kFp16);
+  EXPECT_EQ(query.model.numLayers, 96);
+  EXPECT_EQ(query.model.headSize, 128);
+  EXPECT_TRUE(plan::verifyPlan(query.plan, query.model).ok());
+}
+
+TEST(R1MissingCells, AreAllNamed) {
+  EXPECT_EQ(skipAfter([](Row& r) {
+              r.microBatch.reset();
+              r.pp.reset();
+              r.precision.clear();
+            }),
+            "unpublished: micro_batch, pp, precision");
+  EXPECT_EQ(queryAfter([](Row& r) { r.dp.reset(), r.cp.reset(); }).plan.dp(), 8);
+  EXPECT_EQ(skipAfter([](Row& r) { r.dp = 9; }), "tp 8 x pp 12 x cp 1 x dp 9 are not the 768 GPUs");
+  EXPECT_EQ(skipAfter([](Row& r) { r.dp.reset(), r.pp = 5; }),
+            "tp 8 x pp 5 x cp 1 x dp 19 are not the 768 GPUs");
+}
+
+TEST(R2Experts, AreSkipped) {
+  EXPECT_EQ(skipAfter([](Row& r) { r.experts = 8; }),
+            "a model with 8 experts; only dense ones are known");
+  EXPECT_EQ(skipAfter([](Row& r) { r.experts = 1; }), "");
+}
+
+TEST(R3KindOfModel, FollowsFromTheName) {
+  const auto model = [](const std::string& name) {
+    return queryAfter([&](Row& r) { r.model = name; }, llamaRow()).model;
+  };
+  for (const char* name : {"Llama3.1-8B", "Mistral-7B", "llama3-70b (cut to 12 layers)"}) {
+    EXPECT_EQ(model(name).family, spec::ModelFamily::kLlama);
+    EXPECT_EQ(model(name).activation, spec::ActivationKind::kSwiGlu);
+    EXPECT_FALSE(model(name).qkvBias || model(name).linearBias || model(name).tiedEmbeddings);
+  }
+  EXPECT_TRUE(model("Qwen2-7B").qkvBias);
+  EXPECT_EQ(model("Nemotron-15B").activation, spec::ActivationKind::kGeluTanh);
+  EXPECT_EQ(model("Nemotron-15B").position, spec::PositionKind::kRotary);
+  EXPECT_FALSE(model("Nemotron-15B").tiedEmbeddings);
+  EXPECT_FALSE(model("MPT-7b").qkvBias || model("MPT-7b").linearBias);
+  EXPECT_TRUE(model("MPT-7b").tiedEmbeddings);
+  EXPECT_TRUE(model("GPT-3 175B").qkvBias && model("GPT-3 175B").linearBias);
+  EXPECT_EQ(model("GPT-3 175B").position, spec::PositionKind::kLearned);
+}
+
+TEST(R3KindOfModel, OfUnknownNamesFollowsFromTheShape) {
+  const RunQuery llama = queryAfter([](Row& r) { r.model = "ours"; }, llamaRow());
+  EXPECT_EQ(llama.model.family, spec::ModelFamily::kLlama);
+  EXPECT_THAT(llama.assumptions, Contains("(R3) unknown kind of model: as llama"));
+  const RunQuery gpt = queryAfter([](Row& r) { r.model = "ours"; });
+  EXPECT_EQ(gpt.model.family, spec::ModelFamily::kGpt);
+  EXPECT_THAT(gpt.assumptions, Contains("(R3) unknown kind of model: as gpt"));
+}
+
+TEST(R4UnpublishedSizes, AreThoseOfGpt) {
+  const RunQuery query = queryAfter([](Row& r) { r.ffn.reset(), r.vocab.reset(); });
+  EXPECT_EQ(query.model.numKvHeads, 96);
+  EXPECT_EQ(query.model.ffnSize, 4 * 12288);
+  EXPECT_EQ(query.model.vocabSize, 51200);
+  EXPECT_THAT(query.assumptions, Contains("(R4) vocab unpublished: 51200"));
+  EXPECT_THAT(skipAfter([](Row& r) { r.ffn.reset(); }, llamaRow()), HasSubstr("unpublished: ffn"));
+}
+
+TEST(R5HeadSize, HasToBeWhole) {
+  EXPECT_EQ(queryFor(gptRow()).model.maxSequence, 2048);
+  EXPECT_EQ(skipAfter([](Row& r) { r.hidden = 12290; }), "96 heads do not divide hidden 12290");
+}
+
+// 22 layers and 8 stages: embedding and head make it 24, three each.
+TEST(R6Layers, EmbeddingAndHeadStandForALayerEach) {
+  const auto cut = [](int64_t layers, int64_t vp) {
+    return queryAfter([&](Row& r) { r.layers = layers, r.pp = 8, r.tp = 1, r.dp = 96, r.vp = vp; })
+        .plan.layers;
+  };
+  const auto ends = cut(22, 1);
+  EXPECT_THAT(ends[0], ElementsAre(LayerRange{0, 2}));
+  EXPECT_THAT(ends[1], ElementsAre(LayerRange{2, 3}));
+  EXPECT_THAT(ends[7], ElementsAre(LayerRange{20, 2}));
+  // 24 chunks of one: the first and the last have none.
+  const auto chunks = cut(22, 3);
+  EXPECT_THAT(chunks[0], ElementsAre(LayerRange{0, 0}, LayerRange{7, 1}, LayerRange{15, 1}));
+  EXPECT_THAT(chunks[7], ElementsAre(LayerRange{6, 1}, LayerRange{14, 1}, LayerRange{22, 0}));
+  // 25 layers: neither divides, so the first stage has one more.
+  EXPECT_THAT(cut(25, 1)[0], ElementsAre(LayerRange{0, 4}));
+  EXPECT_THAT(cut(24, 1)[0], ElementsAre(LayerRange{0, 3}));
+  EXPECT_EQ(skipAfter([](Row& r) { r.layers = 11; }),
+            "pp 12 x 1 virtual stages are more than 11 layers");
+}
+
+TEST(R7Schedule, IsInterleavedWithVirtualStages) {
+  EXPECT_EQ(queryFor(gptRow()).plan.schedule, ScheduleKind::k1F1B);
+  const plan::Plan interleaved = queryAfter([](Row& r) { r.vp = 2; }).plan;
+  EXPECT_EQ(interleaved.schedule, ScheduleKind::kInterleaved);
+  EXPECT_EQ(interleaved.virtualStages, 2);
+  EXPECT_EQ(queryAfter([](Row& r) { r.schedule = "GPipe"; }).plan.schedule, ScheduleKind::kGpipe);
+  EXPECT_THAT(queryAfter([](Row& r) { r.vp.reset(); }).assumptions,
+              Contains("(R7) vp unpublished: 1"));
+  EXPECT_EQ(skipAfter([](Row& r) { r.vp.reset(), r.schedule = "interleaved 1F1B"; }),
+            "unpublished: vp, of an interleaved schedule");
+  EXPECT_EQ(skipAfter([](Row& r) { r.schedule = "ZB-2p"; }), "schedule: zero bubble is not known");
+  EXPECT_THAT(skipAfter([](Row& r) { r.schedule = "zigzag"; }),
+              HasSubstr("schedule 'zigzag': unknown"));
+}
+
+TEST(R7Schedule, OfNemosRecipesHasALayerPerChunk) {
+  const RunQuery query = queryAfter([](Row& r) {
+    r.stack = "nemo";
+    r.vp.reset();
+    r.schedule.clear();
+  });
+  EXPECT_EQ(query.plan.virtualStages, 8);
+  EXPECT_THAT(query.assumptions, Contains("(R7) vp unpublished: NeMo's recipe, a layer per chunk"));
+}
+
+TEST(R8Zero, IsStateShardingOverAllReplicas) {
+  const auto sharded = [](std::optional<int64_t> zero) {
+    return queryAfter([&](Row& r) { r.zero = zero; }).plan;
+  };
+  EXPECT_EQ(sharded(0).stateSharding, StateSharding::kNone);
+  EXPECT_EQ(sharded(0).dpReplicate, 8);
+  EXPECT_EQ(sharded(std::nullopt).stateSharding, StateSharding::kNone);
+  EXPECT_EQ(sharded(1).stateSharding, StateSharding::kOptimizer);
+  EXPECT_EQ(sharded(2).stateSharding, StateSharding::kGradients);
+  EXPECT_EQ(sharded(3).stateSharding, StateSharding::kParameters);
+  EXPECT_EQ(sharded(3).dpShard, 8);
+  EXPECT_EQ(sharded(3).dpReplicate, 1);
+}
+
+TEST(R8Zero, OfOneReplicaIsNothing) {
+  const auto one = [](int64_t cp) {
+    return queryAfter([&](Row& r) { r.gpus = cp, r.dp = 1, r.cp = cp, r.zero = 1; }, llamaRow())
+        .plan.stateSharding;
+  };
+  EXPECT_EQ(one(1), StateSharding::kNone);
+  EXPECT_EQ(one(2), StateSharding::kOptimizer);  // the context's ranks share
+}
+
+TEST(R9SequenceParallel, IsOnWhereTheStackAlwaysHasIt) {
+  const auto on = [](const std::string& stack, int64_t tp, std::optional<bool> published) {
+    return queryAfter([&](Row& r) {
+             r.stack = stack, r.tp = tp, r.pp = 12, r.dp = 64 / tp, r.seqParallel = published;
+           })
+        .plan.sequenceParallel;
+  };
+  EXPECT_TRUE(on("nemo", 8, std::nullopt));
+  EXPECT_TRUE(on("torchtitan", 8, std::nullopt));
+  EXPECT_FALSE(on("megatron-core", 8, std::nullopt));
+  EXPECT_TRUE(on("megatron-core", 8, true));
+  EXPECT_FALSE(on("nemo", 8, false));
+  EXPECT_FALSE(on("nemo", 1, true));
+}
+
+TEST(R10Recompute, UnpublishedIsNone) {
+  const auto recompute = [](const std::string& text) {
+    return queryAfter([&](Row& r) { r.recompute = text; }).plan.recompute;
+  };
+  EXPECT_EQ(recompute(""), Recompute::kNone);
+  EXPECT_EQ(recompute("full"), Recompute::kFull);
+  EXPECT_EQ(recompute("selective(per-op)"), Recompute::kSelective);
+  EXPECT_THAT(skipAfter([](Row& r) { r.recompute = "half"; }), HasSubstr("recompute 'half'"));
+}
+
+TEST(R10Recompute, SelectiveOfFsdp1IsEverySecondBlock) {
+  const plan::Plan plan = queryAfter([](Row& r) { r.schedule = "FSDP1"; }, llamaRow()).plan;
+  EXPECT_EQ(plan.recompute, Recompute::kFull);
+  EXPECT_EQ(plan.recomputeLayers, 16);
+}
+
+TEST(R10Recompute, OfASimulatorsConfigurationIsNotThatOfTheRun) {
+  const RunQuery query =
+      queryAfter([](Row& r) { r.source = "VIA-Research/vTrain data/ground_truth_single.csv"; });
+  EXPECT_EQ(query.plan.recompute, Recompute::kNone);
+  EXPECT_THAT(query.assumptions, Contains(HasSubstr("(R10) recompute full of a simulator's")));
+}
+
+TEST(R11Vocabulary, IsPaddedByMegatronsFamily) {
+  EXPECT_EQ(queryFor(gptRow()).plan.vocabMultiple, 128);
+  EXPECT_EQ(queryFor(llamaRow()).plan.vocabMultiple, 1);
+}
+
+TEST(R12ScatterGather, IsOnWhereTheStackCanAndThePlanMay) {
+  EXPECT_TRUE(queryFor(gptRow()).plan.scatterGather);
+  EXPECT_FALSE(queryAfter([](Row& r) { r.stack = "nemo"; }).plan.scatterGather);
+  EXPECT_FALSE(queryAfter([](Row& r) { r.seqParallel = true; }).plan.scatterGather);
+  EXPECT_FALSE(queryAfter([](Row& r) { r.pp = 1, r.dp = 96; }).plan.scatterGather);
+}
+
+TEST(R13Precision, OfAnyRecipe) {
+  const auto precision = [](const std::string& text) {
+    return queryAfter([&](Row& r) { r.precision = text; }).plan.training.precision;
+  };
+  EXPECT_EQ(precision("BF16"), spec::Precision::kBf16);
+  EXPECT_EQ(precision("bf16 (mixed)"), spec::Precision::kBf16);
+  for (const char* text : {"fp8(TE)", "FP8-CS", "MXFP8", "fp8(rowwise)"})
+    EXPECT_EQ(precision(text), spec::Precision::kFp8);
+  EXPECT_THAT(skipAfter([](Row& r) { r.precision = "NVFP4"; }),
+              HasSubstr("precision 'NVFP4': four bits are not known"));
+  EXPECT_THAT(skipAfter([](Row& r) { r.precision = "bf17"; }),
+              HasSubstr("precision 'bf17': unknown; did you mean 'bf16'?"));
+}
+
+TEST(R14Dropout, IsThatOfMegatronsScripts) {
+  EXPECT_EQ(queryFor(gptRow()).plan.training.attentionDropout, 0.1);
+  EXPECT_EQ(queryAfter([](Row& r) { r.stack = "nemo"; }).plan.training.attentionDropout, 0);
+  EXPECT_EQ(queryFor(llamaRow()).plan.training.residualDropout, 0);
+}
+
+TEST(QueryOf, PlansThatBreakARuleAreSkippedWithItsLabel) {
+  EXPECT_THAT(skipAfter([](Row& r) { r.microBatch = 7; }), HasSubstr("(P3) global batch size"));
+  EXPECT_THAT(skipAfter([](Row& r) { r.kvHeads = 4; }), HasSubstr("(P4) tp 8"));
+  EXPECT_THAT(skipAfter([](Row& r) { r.gpu = "H101"; }), HasSubstr("gpu 'H101'"));
+  EXPECT_THAT(skipAfter([](Row& r) { r.stack = "nemox"; }), HasSubstr("stack 'nemox'"));
+}
+
+// Numbers at the end of their range neither overflow nor take long.
+TEST(QueryOf, ExtremeNumbersAreSkipped) {
+  static constexpr int64_t kMost = int64_t{1} << 30;
+  for (const auto field : {&Row::hidden, &Row::heads, &Row::tp, &Row::pp, &Row::cp, &Row::vp,
+                           &Row::microBatch, &Row::gpus, &Row::dp, &Row::experts, &Row::layers})
+    EXPECT_NE(skipAfter([&](Row& r) { r.*field = kMost; }), "");
+  // A model that is small but for its depth, in a cut that memory would not hold.
+  EXPECT_EQ(skipAfter([](Row& r) {
+              r.layers = kMost, r.vp = kMost / 16;
+              r.hidden = r.heads = r.ffn = r.tp = 1, r.dp = 64;
+            }),
+            "1073741824 layers; at most 65536 are known");
+}
+
+}  // namespace
+}  // namespace trireme::cost
