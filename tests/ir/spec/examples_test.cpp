@@ -187,5 +187,19 @@ TEST(Examples, QuickstartFitsTogether) {
   EXPECT_EQ(one->numDevices, 1);
 }
 
+TEST(Examples, StacksOfOthersSayWhatTheirProgramsDo) {
+  const auto stack = [](const std::string& name) {
+    return loadStack(examplePath("stacks/" + name + ".yaml")).value();
+  };
+  EXPECT_GT(stack("torchtitan").description.workingLayers, 0);
+  EXPECT_EQ(stack("torchtitan-compiled").description.workingLayers, 0);
+  EXPECT_EQ(stack("torchtitan").description.logitBytes, 14);
+  EXPECT_TRUE(stack("nemo").description.keepsNarrow);
+  EXPECT_FALSE(stack("megatron-core").description.keepsNarrow);
+  EXPECT_LT(stack("deepspeed-zero3").description.shardedBandwidth, 0.125);  // a port of eight
+  EXPECT_TRUE(stack("composer-fsdp").supports(StackChoice::kShardParameters));
+  EXPECT_FALSE(stack("composer-fsdp").supports(StackChoice::kPipeline));
+}
+
 }  // namespace
 }  // namespace trireme::spec
