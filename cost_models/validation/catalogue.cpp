@@ -152,7 +152,8 @@ bool contains(std::string_view text, std::string_view part) {
 void addVariants(const Row& row, std::vector<std::string>& variants) {
   const std::string precision = upper(row.precision);
   const bool fp8 = contains(precision, "FP8");
-  if (row.stack == "megatron-core" && row.year && *row.year <= 2023)
+  const bool megatron = row.stack == "megatron-core" || row.stack == "nemo";
+  if (megatron && row.year && *row.year <= 2023)
     variants.push_back("-2023");  // (S1)
   if (row.stack == "torchtitan") {
     const bool asyncTp = contains(row.notes, "AsyncTP");

@@ -56,7 +56,7 @@ Result<spec::ClusterSpec> clusterFor(const Row& row,
 // The names of profiles that describe the row's software, the most specific first. Profiles are
 // called after the row's stack and what else changes the program:
 //
-// (S1) -2023          megatron-core of 2023 and before: attention was not fused yet
+// (S1) -2023          megatron-core and NeMo of 2023 and before: attention was not fused yet
 // (S2) -fsdp1         torchtitan, schedule FSDP1: PyTorch's first FSDP
 // (S3) -compiled      torchtitan, "compile" or AsyncTP in schedule or notes, or fp8: torch.compile
 // (S4) -async-tp      torchtitan, "AsyncTP" in the notes: tensor-parallel collectives in pieces

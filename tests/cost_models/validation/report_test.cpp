@@ -45,7 +45,7 @@ TEST(Report, SplitsErrorsByFileSourceAndStack) {
   EXPECT_EQ(report.families[0].source, "here");
   EXPECT_EQ(report.families[0].errors.count, 2);
   EXPECT_DOUBLE_EQ(report.families[0].errors.meanAbsolute, 0.15);
-  EXPECT_DOUBLE_EQ(report.families[0].errors.meanSigned, -0.05);
+  EXPECT_NEAR(report.families[0].errors.meanSigned, -0.05, 1e-12);
   EXPECT_EQ(report.families[0].worstId, "b");
   EXPECT_EQ(report.families[1].worstId, "c");
   EXPECT_EQ(report.overall.errors.count, 3);
