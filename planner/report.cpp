@@ -136,9 +136,9 @@ void appendLimit(std::string& out, const Limit& limit, const PlanResult& result)
     return fmt::format("{:.1f} % faster", 100 * (1 - faster / step));
   };
   if (limit.kind == LimitKind::kRule)
-    return appendField(
-        out, "binding",
-        fmt::format("{}; {} devices are idle", limit.what, result.gpusAvailable - result.gpusUsed));
+    return appendField(out, "binding",
+                       fmt::format("{}; idle: {} of {} devices", limit.what,
+                                   result.gpusAvailable - result.gpusUsed, result.gpusAvailable));
   if (limit.kind == LimitKind::kPin)
     return appendField(out, "binding",
                        fmt::format("the pinned {}: {} takes {}, {}", limit.what,
