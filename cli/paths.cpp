@@ -7,6 +7,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "ir/program/bundle.h"
+
 namespace trireme::cli {
 namespace {
 
@@ -42,10 +44,13 @@ bool isWithin(const NamedPath& inner, const NamedPath& folder) {
   return false;
 }
 
+Status isInside(const NamedPath& output, const std::string& bundle) {
+  return invalidArgument(fmt::format("{} {}: is inside of the bundle {}; give another place",
+                                     output.flag, output.path, bundle));
+}
+
 Status refuse(const NamedPath& output, const NamedPath& other, bool isInput) {
-  if (isWithin(output, other))
-    return invalidArgument(fmt::format("{} {}: is inside of the bundle {}; give another place",
-                                       output.flag, output.path, other.path));
+  if (isWithin(output, other)) return isInside(output, other.path);
   return invalidArgument(fmt::format("{} {}: is also {}, and would {}; give another file",
                                      output.flag, output.path, other.flag,
                                      isInput ? "be overwritten" : "be written twice"));
@@ -55,6 +60,20 @@ Status checkPair(const NamedPath& output, const NamedPath& other, bool isInput) 
   if (output.path.empty() || other.path.empty() || !isFileOrFolder(output.path)) return {};
   if (areSame(output, other) || (other.isBundle && isWithin(output, other)))
     return refuse(output, other, isInput);
+  return {};
+}
+
+// Bundles of other commands: those on the disk.
+Status checkOutsideOfBundles(const NamedPath& output) {
+  if (output.path.empty() || !isFileOrFolder(output.path)) return {};
+  const fs::path path = resolved(output.path);
+  if (!output.isBundle && program::isBundle(path.string()))
+    return invalidArgument(
+        fmt::format("{} {}: is a bundle; give another place", output.flag, output.path));
+  for (fs::path at = path; at.has_relative_path();) {
+    at = at.parent_path();
+    if (program::isBundle(at.string())) return isInside(output, at.string());
+  }
   return {};
 }
 
@@ -70,6 +89,7 @@ Status checkOutputs(const std::vector<NamedPath>& inputs, const std::vector<Name
       TRIREME_RETURN_IF_ERROR(checkPair(outputs[i], input, true));
     for (size_t j = 0; j < outputs.size(); ++j)
       if (i != j) TRIREME_RETURN_IF_ERROR(checkPair(outputs[i], outputs[j], false));
+    TRIREME_RETURN_IF_ERROR(checkOutsideOfBundles(outputs[i]));
   }
   return {};
 }

@@ -11,12 +11,13 @@ namespace trireme::cli {
 struct NamedPath {
   std::string flag;  // "--metrics"
   std::string path;
-  bool isBundle = false;  // a folder in which nothing else may be written
+  bool isBundle = false;  // the folder of a bundle, in which nothing else may be written
 };
 
 // Nothing that the command writes may be something that it reads, something else that it writes, or
-// a file inside of a bundle. Links are followed; devices and pipes hold nothing and may repeat.
-// kInvalidArgument: names both flags and the path.
+// inside of a bundle, of this command or any other: a bundle that holds more than its own files
+// cannot be replaced. Links are followed; devices and pipes hold nothing and may repeat.
+// kInvalidArgument: names both flags and the path, or the bundle.
 Status checkOutputs(const std::vector<NamedPath>& inputs, const std::vector<NamedPath>& outputs);
 
 // What keeps a result file or a file in `folder` from being written, as far as it shows before.

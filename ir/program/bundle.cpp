@@ -34,13 +34,6 @@ uint32_t checksumOf(json manifest) {
   return crc32c(dump(manifest));
 }
 
-bool looksLikeBundle(const std::string& folder) {
-  const auto text = readWholeFile(folder + "/" + kManifest);
-  if (!text) return false;
-  const json manifest = json::parse(*text, nullptr, false);
-  return manifest.is_object() && manifest.value("format", json()) == kFormat;
-}
-
 Status writeFile(const std::string& folder, const char* name, const std::string& bytes,
                  json& files) {
   files[name] = {{"bytes", bytes.size()}, {"crc32c", crc32c(bytes)}};
@@ -176,9 +169,16 @@ std::string partialOf(const std::string& target) { return target + ".partial"; }
 
 }  // namespace
 
+bool isBundle(const std::string& folder) {
+  const auto text = readWholeFile(folder + "/" + kManifest);
+  if (!text) return false;
+  const json manifest = json::parse(*text, nullptr, false);
+  return manifest.is_object() && manifest.value("format", json()) == kFormat;
+}
+
 Status checkReplaceable(const std::string& folder) {
   const std::string target = withoutSlash(folder);
-  if (exists(target) && !looksLikeBundle(target))
+  if (exists(target) && !isBundle(target))
     return invalidArgument(
         fmt::format("{}: exists and is not a bundle; remove it or take another name", target));
   TRIREME_RETURN_IF_ERROR(checkContents(target));

@@ -62,6 +62,9 @@ struct Bundle {
   std::string sharedObject;  // bytes of kernels.so when writing; empty: none
 };
 
+// Whether the folder's manifest is that of a bundle, perhaps a damaged or a newer one.
+bool isBundle(const std::string& folder);
+
 // Writes the folder atomically: into `folder`.partial, then renamed. An existing bundle of that
 // name is replaced only once the new one is complete; any other existing folder is refused.
 // kInvalidArgument: `folder` exists and is not a bundle. kResourceExhausted: disk full.

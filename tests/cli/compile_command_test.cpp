@@ -102,6 +102,32 @@ TEST_F(CompileCommand, OutputNeverReplacesAnInputOrAnotherOutput) {
   EXPECT_FALSE(std::filesystem::exists(bundle));
 }
 
+// A bundle with other files in it could never be replaced again. Also of a bundle that this command
+// has nothing to do with; its manifest says what it is.
+TEST_F(CompileCommand, NothingIsWrittenIntoAnyBundle) {
+  namespace fs = std::filesystem;
+  expectSuccess(plan({"-o", path("plan.yaml")}));
+  fs::create_directory(path("other.bundle"));
+  write("other.bundle/manifest.json", R"({"format": "trireme bundle", "version": 1})");
+  fs::create_directory_symlink(path("other.bundle"), path("link"));
+  const auto refuse = [&](const std::vector<std::string>& outputs, const std::string& message) {
+    std::vector<std::string> args = {"compile", "--model", model, "--plan", path("plan.yaml")};
+    args.insert(args.end(), outputs.begin(), outputs.end());
+    expectRefusal(runTrireme(args), 1, {message});
+  };
+  const std::string other = path("other.bundle"), bundle = path("out.bundle");
+  const std::string inside = ": is inside of the bundle " + other + "; give another place";
+  refuse({"-o", other + "/inner"}, "-o " + other + "/inner" + inside);
+  refuse({"-o", other + "/a/b/inner"}, "-o " + other + "/a/b/inner" + inside);
+  refuse({"-o", path("link/inner")}, "-o " + path("link/inner") + inside);
+  refuse({"-o", bundle, "--dump-ir", other + "/ir"}, "--dump-ir " + other + "/ir" + inside);
+  refuse({"-o", bundle, "--dump-ir", other}, "--dump-ir " + other + ": is a bundle; give another");
+  refuse({"-o", other, "--dump-ir", other + "/ir"}, "--dump-ir " + other + "/ir" + inside);
+  expectRefusal(plan({"-o", other + "/plan.yaml"}), 1, {"-o " + other + "/plan.yaml" + inside});
+  EXPECT_EQ(std::distance(fs::directory_iterator(other), {}), 1);
+  EXPECT_FALSE(fs::exists(bundle));
+}
+
 TEST_F(CompileCommand, ProgramsMustFitTheClustersMemory) {
   expectSuccess(plan({"--pp", "2", "-o", path("plan.yaml")}));
   const std::string small = write("small.yaml", replaced(kTinyCluster, "64 MiB", "64 KiB"));

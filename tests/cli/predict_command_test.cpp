@@ -33,27 +33,28 @@ class PredictCommand : public CommandTest {
 
   // A row: GPT of four layers on two devices, tp x dp, that took `seconds`.
   static std::string row(const std::string& id, int tp, const std::string& seconds) {
-    const std::vector<std::pair<std::string, std::string>> cells = {{"id", id},
-                                                                    {"stack", "trireme"},
-                                                                    {"scored", "1"},
-                                                                    {"source", "here"},
-                                                                    {"gpu", "core"},
-                                                                    {"gpus", "2"},
-                                                                    {"model", "GPT"},
-                                                                    {"layers", "4"},
-                                                                    {"hidden", "32"},
-                                                                    {"heads", "4"},
-                                                                    {"vocab", "256"},
-                                                                    {"seq", "16"},
-                                                                    {"global_batch", "8"},
-                                                                    {"micro_batch", "1"},
-                                                                    {"tp", std::to_string(tp)},
-                                                                    {"pp", "1"},
-                                                                    {"dp", std::to_string(std::max(1, 2 / tp))},
-                                                                    {"zero", "0"},
-                                                                    {"recompute", "none"},
-                                                                    {"precision", "fp32"},
-                                                                    {"iter_time_s", seconds}};
+    const std::vector<std::pair<std::string, std::string>> cells = {
+        {"id", id},
+        {"stack", "trireme"},
+        {"scored", "1"},
+        {"source", "here"},
+        {"gpu", "core"},
+        {"gpus", "2"},
+        {"model", "GPT"},
+        {"layers", "4"},
+        {"hidden", "32"},
+        {"heads", "4"},
+        {"vocab", "256"},
+        {"seq", "16"},
+        {"global_batch", "8"},
+        {"micro_batch", "1"},
+        {"tp", std::to_string(tp)},
+        {"pp", "1"},
+        {"dp", std::to_string(std::max(1, 2 / tp))},
+        {"zero", "0"},
+        {"recompute", "none"},
+        {"precision", "fp32"},
+        {"iter_time_s", seconds}};
     std::vector<std::string> texts(cost::rowHeader().size());
     for (const auto& [name, text] : cells)
       for (size_t i = 0; i < texts.size(); ++i)

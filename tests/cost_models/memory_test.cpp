@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "cost_models/estimate.h"
 #include "tests/cost_models/small_specs.h"
 
 namespace trireme::cost {
@@ -72,6 +75,41 @@ TEST(LargestMemory, IsTheFullestStage) {
   const MemoryUse largest = largestMemory(*expansion, plan, model, {});
   for (size_t role = 0; role < 4; ++role)
     EXPECT_LE(memoryOf(*expansion, role, plan, model, {}).total(), largest.total());
+}
+
+TEST(MemoryByStage, HasEveryPipelineRankAndTheFullestIsTheEstimates) {
+  const spec::ModelSpec model = small::gpt();
+  const plan::Plan plan = small::plan(model, small::training(64), 1, 4);
+  spec::StackProfile described;
+  described.ownPrograms = false;
+  for (const spec::StackProfile& stack : {spec::StackProfile{}, described}) {
+    const auto stages = memoryByStage(model, plan, small::cluster(), stack);
+    const auto whole = estimate(model, plan, small::cluster(), stack);
+    ASSERT_TRUE(stages.has_value() && whole.has_value());
+    ASSERT_EQ(stages->size(), 4u);
+    Bytes most;
+    for (int32_t i = 0; i < 4; ++i) {
+      EXPECT_EQ((*stages)[static_cast<size_t>(i)].stage, i);
+      most = std::max(most, (*stages)[static_cast<size_t>(i)].total());
+    }
+    EXPECT_EQ(most, whole->memory.total());
+  }
+}
+
+// A GPT layer of width h has 12 h^2 + 13 h parameters: 49984 at h = 64. Inner stages have two
+// layers and no table; 1F1B keeps one microbatch less alive on each further stage, and of inner
+// stages nothing else differs.
+TEST(MemoryByStage, InnerStagesDifferByTheMicrobatchesInFlight) {
+  const spec::ModelSpec model = small::gpt(8, 64, 4);
+  const plan::Plan plan = small::plan(model, small::training(64), 1, 4);
+  spec::StackProfile stack;
+  stack.ownPrograms = false;
+  stack.description.parameterBytes = 2;
+  const auto stages = memoryByStage(model, plan, small::cluster(), stack);
+  ASSERT_TRUE(stages.has_value());
+  EXPECT_EQ((*stages)[1].arena.parameters, 2 * 2 * 49984);
+  EXPECT_EQ((*stages)[2].arena.parameters, 2 * 2 * 49984);
+  EXPECT_EQ((*stages)[1].arena.activations * 2, (*stages)[2].arena.activations * 3);
 }
 
 }  // namespace

@@ -1,0 +1,143 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ir/plan/plan.h"
+#include "tests/cli/command.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class PlanCheckCommand : public CommandTest {
+ protected:
+  // Plans with `pins`, and returns the text of the plan.
+  std::string planned(const std::vector<std::string>& pins = {}) const {
+    std::vector<std::string> more = {"-o", path("plan.yaml")};
+    more.insert(more.end(), pins.begin(), pins.end());
+    expectSuccess(plan(more));
+    return readAll(path("plan.yaml"));
+  }
+  Outcome check(const std::string& plan, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> args = {"plan", "--check",   plan,   "--model",
+                                     model,  "--cluster", cluster};
+    args.insert(args.end(), more.begin(), more.end());
+    return runTrireme(args);
+  }
+};
+
+TEST_F(PlanCheckCommand, TheWinnerIsTheOptimum) {
+  planned();
+  const Outcome outcome = check(path("plan.yaml"));
+  expectSuccess(outcome);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, HasSubstr("training      batch 8, sequence 16, fp32"));
+  EXPECT_THAT(outcome.out, HasSubstr("fits          yes"));
+  EXPECT_THAT(outcome.out, HasSubstr("distance      0.0 %: the plan is the optimum"));
+  EXPECT_THAT(outcome.out, HasSubstr("best change   no single change gains"));
+  EXPECT_THAT(outcome.out, HasSubstr("certificate   no plan of the space is faster"));
+}
+
+TEST_F(PlanCheckCommand, APlanByHandIsSetBesideTheOptimum) {
+  planned({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1", "--recompute", "full",
+           "--schedule", "gpipe"});
+  const Outcome outcome = check(path("plan.yaml"));
+  expectSuccess(outcome);
+  for (const char* part :
+       {"slower than the optimum", "best change   ", "faster", "stages ", "memory"})
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+
+  const Outcome json = check(path("plan.yaml"), {"--json"});
+  expectSuccess(json);
+  const nlohmann::json answer = nlohmann::json::parse(json.out);
+  EXPECT_EQ(answer.at("plan").get<std::string>(), readAll(path("plan.yaml")));
+  EXPECT_EQ(answer.at("stageBytes").size(), 2u);
+  EXPECT_TRUE(answer.at("fits").get<bool>());
+  EXPECT_GT(answer.at("behindPercent").get<double>(), 0);
+  const double best = answer.at("optimum").at("estimate").at("stepSeconds");
+  EXPECT_NEAR(answer.at("estimate").at("stepSeconds").get<double>(),
+              best + answer.at("behindSeconds").get<double>(), 1e-12);
+  EXPECT_LT(answer.at("bestChange").at("differenceSeconds").get<double>(), 0);
+}
+
+TEST_F(PlanCheckCommand, APlanThatDoesNotFitIsPricedAllTheSame) {
+  planned({"--tp", "1", "--pp", "1", "--dp", "8"});
+  cluster = write("small.yaml", replaced(kTinyCluster, "64 MiB", "100 KiB"));
+  const Outcome outcome = check(path("plan.yaml"));
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("fits          no: "));
+  EXPECT_THAT(outcome.out, HasSubstr(" too much on stage 0"));
+}
+
+TEST_F(PlanCheckCommand, BadPlansAreRefusedWithFileAndRule) {
+  const std::string good = planned({"--tp", "2", "--pp", "2", "--dp", "2"});
+  expectRefusal(check(path("none.yaml")), 1, {"none.yaml: cannot read"});
+  expectRefusal(check(write("bad.yaml", replaced(good, "tp: 2", "tpp: 2"))), 1,
+                {"bad.yaml:", "unknown key 'tpp'"});
+  expectRefusal(check(write("bad.yaml", replaced(good, "tp: 2", "tp: 3"))), 1,
+                {"bad.yaml: (P4) tp 3"});
+  model = write("other.yaml", replaced(kTinyModel, "heads: 4", "heads: 8"));
+  expectRefusal(check(path("plan.yaml")), 1, {"plan.yaml: (P2)"});
+}
+
+TEST_F(PlanCheckCommand, APlanThatNeedsMoreDevicesIsRefusedByName) {
+  planned({"--tp", "2", "--pp", "2", "--dp", "2"});
+  cluster = write("four.yaml", replaced(kTinyCluster, "num_devices: 8", "num_devices: 4"));
+  expectRefusal(check(path("plan.yaml")), 1,
+                {"plan.yaml: the plan needs 8 devices (tp 2 x pp 2 x cp 1 x dp 2), cluster "
+                 "'laptop' has 4"});
+  cluster = write("any.yaml",
+                  replaced(kTinyCluster, "num_devices: 8", "num_devices: 4") + "scalable: true\n");
+  const Outcome grown = check(path("plan.yaml"));
+  expectSuccess(grown);
+  EXPECT_THAT(grown.out, HasSubstr("devices       8 of 8"));
+}
+
+TEST_F(PlanCheckCommand, AnotherStackHasToBeGivenAndIsNoted) {
+  const std::string good = planned({"--tp", "2", "--pp", "2", "--dp", "2"});
+  const std::string foreign =
+      write("foreign.yaml", replaced(good, "stack: trireme", "stack: mine"));
+  expectRefusal(
+      check(foreign), 1,
+      {"foreign.yaml: the plan was made for stack 'mine': give its profile with --stack"});
+  const Outcome noted =
+      check(foreign, {"--stack", TRIREME_SOURCE_DIR "/examples/stacks/trireme.yaml"});
+  expectSuccess(noted);
+  EXPECT_THAT(noted.err, HasSubstr("made for stack 'mine', priced for 'trireme'"));
+}
+
+TEST_F(PlanCheckCommand, WhatThePlanSaysItselfIsNoFlag) {
+  planned();
+  for (const std::vector<std::string>& more : {std::vector<std::string>{"--batch", "16"},
+                                               {"--tp", "2"},
+                                               {"--train", training},
+                                               {"--gpus", "4"},
+                                               {"--explain"},
+                                               {"-o", path("out.yaml")}})
+    expectRefusal(check(path("plan.yaml"), more), 2, {"--check", more.front(), "plan --help"});
+}
+
+TEST_F(PlanCheckCommand, ExplainSaysWhatBindsAndWhatWouldChangeTheAnswer) {
+  const Outcome outcome = plan({"--explain", "--recompute", "full"});
+  expectSuccess(outcome);
+  EXPECT_EQ(outcome.err, "");
+  for (const char* part : {"binding       the pinned recompute", "sensitivity", "10 % more matmul",
+                           "10 % more memory bandwidth", "10 % more memory link bandwidth",
+                           "10 % more memory ", "twice the batch"})
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  const Outcome json = plan({"--explain", "--json", "--recompute", "full"});
+  expectSuccess(json);
+  const nlohmann::json outlook = nlohmann::json::parse(json.out).at("outlook");
+  EXPECT_EQ(outlook.at("binding").at(0).at("kind"), "pin");
+  EXPECT_EQ(outlook.at("sensitivities").size(), 5u);
+  EXPECT_FALSE(nlohmann::json::parse(plan({"--json"}).out).contains("outlook"));
+}
+
+}  // namespace
+}  // namespace trireme::cli

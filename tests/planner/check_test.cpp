@@ -1,0 +1,174 @@
+#include "planner/check.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "planner/report.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+using testing::HasSubstr;
+
+plan::Plan bestOf(const Query& query) {
+  const auto result = searchPlan(query);
+  EXPECT_TRUE(result.has_value());
+  return result->plan;
+}
+
+PlanCheck checked(const plan::Plan& plan, const Query& query) {
+  const auto check = checkPlan(plan, queryOf(plan, query.model, query.cluster, query.stack));
+  EXPECT_TRUE(check.has_value()) << check.error().message();
+  return *check;
+}
+
+std::string refusal(const plan::Plan& plan, const Query& query) {
+  const auto check = checkPlan(plan, queryOf(plan, query.model, query.cluster, query.stack));
+  EXPECT_FALSE(check.has_value());
+  return check.has_value() ? "" : check.error().message();
+}
+
+TEST(CheckPlan, TheOptimumIsNotBehindItself) {
+  const Query query = smallQuery(8, 6, 24);
+  const PlanCheck check = checked(bestOf(query), query);
+  ASSERT_TRUE(check.optimum);
+  EXPECT_EQ(check.plan, check.optimum->plan);
+  EXPECT_EQ(check.behind(), Seconds(0));
+  EXPECT_FALSE(check.bestChange);
+  EXPECT_THAT(toTable(check, query.cluster), HasSubstr("0.0 %: the plan is the optimum"));
+}
+
+// The optimum with one choice spoiled: undoing that is a single change, and no plan is faster than
+// what it leads to.
+TEST(CheckPlan, FindsTheOneChangeThatLeadsBackToTheOptimum) {
+  const Query query = smallQuery(8, 6, 24);
+  const plan::Plan best = bestOf(query);
+  plan::Plan spoiled = best;
+  spoiled.recompute = plan::Recompute::kFull;
+  ASSERT_NE(best.recompute, spoiled.recompute);
+  const PlanCheck check = checked(spoiled, query);
+  ASSERT_TRUE(check.optimum && check.bestChange);
+  EXPECT_GT(check.behind(), Seconds(0));
+  EXPECT_NEAR(check.behind().count(), -check.bestChange->difference.count(), 1e-15);
+  EXPECT_EQ(check.bestChange->plan, best);
+  EXPECT_EQ(check.optimum->plan, best);
+}
+
+// Every legal plan: never faster than the optimum of its space, and the best change is the
+// fastest of all single changes, priced again.
+TEST(CheckPlan, DistanceAndBestChangeAgreeWithPrices) {
+  const Query query = smallQuery(4, 4, 8);
+  const CostFunctions costs = modelCosts(query);
+  const std::vector<plan::Plan> plans = everyPlan(query, 4, costs);
+  for (size_t i = 0; i < plans.size(); i += 37) {
+    const PlanCheck check = checked(plans[i], query);
+    ASSERT_TRUE(check.optimum);
+    EXPECT_GE(check.behind(), Seconds(0)) << summary(plans[i]);
+    Seconds fastest = check.estimate.step;
+    for (const Alternative& a : check.explanation.alternatives) {
+      if (a.outcome == Outcome::kForbidden) continue;
+      const auto estimate = costs.estimate(a.plan);
+      ASSERT_TRUE(estimate.has_value());
+      if (estimate->fits()) fastest = std::min(fastest, estimate->step);
+    }
+    const Seconds gain = check.bestChange ? check.bestChange->difference * -1 : Seconds(0);
+    EXPECT_NEAR(gain.count(), (check.estimate.step - fastest).count(), 1e-15) << summary(plans[i]);
+  }
+}
+
+TEST(CheckPlan, SaysByHowManyBytesAPlanDoesNotFit) {
+  Query query = smallQuery(4, 4, 8);
+  const plan::Plan best = bestOf(query);
+  const Bytes need = checked(best, query).estimate.memory.total();
+  query.cluster.device.memory = need - Bytes(4096);
+  const PlanCheck check = checked(best, query);
+  EXPECT_FALSE(check.estimate.fits());
+  EXPECT_EQ(check.estimate.missing(), Bytes(4096));
+  // Some single change fits, and the fastest of those is named, although none is faster.
+  ASSERT_TRUE(check.bestChange);
+  const auto changed = modelCosts(query).estimate(check.bestChange->plan);
+  ASSERT_TRUE(changed.has_value());
+  EXPECT_TRUE(changed->fits());
+  const std::string table = toTable(check, query.cluster);
+  EXPECT_THAT(table, HasSubstr("fits          no: 4.00 KiB too much on stage "));
+  EXPECT_THAT(table, HasSubstr("; fits"));
+}
+
+TEST(CheckPlan, SaysWhenThereIsNoOptimumAtAll) {
+  Query query = smallQuery(4, 4, 8);
+  const plan::Plan best = bestOf(query);
+  query.cluster.device.memory = Bytes(4096);
+  const PlanCheck check = checked(best, query);
+  EXPECT_FALSE(check.optimum);
+  EXPECT_THAT(check.noOptimum, HasSubstr("no plan fits in memory"));
+  EXPECT_THAT(toTable(check, query.cluster), HasSubstr("optimum       none: no plan fits"));
+  // What comes nearest to fitting.
+  ASSERT_TRUE(check.bestChange);
+  EXPECT_LT(check.bestChange->missing, check.estimate.missing());
+  for (const Alternative& a : check.explanation.alternatives)
+    if (a.outcome == Outcome::kDoesNotFit) {
+      EXPECT_GE(a.missing, check.bestChange->missing);
+    }
+}
+
+TEST(CheckPlan, AsksForTheSameTrainingOnAsManyDevices) {
+  Query query = smallQuery(8, 6, 24);
+  query.pins.gpus = 2;
+  query.vocabMultiple = 16;
+  plan::Plan plan = bestOf(query);
+  const Query asked = queryOf(plan, query.model, query.cluster, query.stack);
+  EXPECT_EQ(asked.pins.gpus, 2);
+  EXPECT_EQ(asked.training, query.training);
+  EXPECT_EQ(asked.vocabMultiple, 16);
+  EXPECT_EQ(checked(plan, query).optimum->gpusUsed, 2);
+}
+
+TEST(CheckPlan, RefusesWhatCannotBePriced) {
+  Query query = smallQuery(4, 4, 8);
+  const plan::Plan best = bestOf(query);
+  plan::Plan large = small::plan(query.model, query.training, 4, 2, 2);
+  EXPECT_EQ(refusal(large, query),
+            "the plan needs 16 devices (tp 4 x pp 2 x cp 1 x dp 2), cluster 'small' has 4");
+  Query other = query;
+  other.model.numLayers = 5;
+  EXPECT_THAT(refusal(best, other), HasSubstr("(P2)"));
+  plan::Plan illegal = best;
+  illegal.microbatchSize = 3;
+  EXPECT_THAT(refusal(illegal, query), HasSubstr("(P3)"));
+  Query poor = query;
+  poor.stack.ownPrograms = false;
+  poor.stack.name = "poor";
+  poor.stack.choices.clear();
+  EXPECT_EQ(refusal(small::plan(query.model, query.training, 2, 2, 1), poor),
+            "stack 'poor' has no tp 2; nearest: tp 1");
+}
+
+TEST(CheckTable, FitsIntoAHundredColumnsAndNamesAFasterPlan) {
+  const Query query = smallQuery(8, 6, 24);
+  PlanCheck check = checked(small::plan(query.model, query.training, 2, 2, 2), query);
+  std::istringstream lines(toTable(check, query.cluster));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  // 10 % faster than the best of the space: a plan that the search does not try.
+  check.estimate.step = check.optimum->estimate.step * 0.9;
+  EXPECT_THAT(toTable(check, query.cluster),
+              HasSubstr("faster than the best plan of the search's space"));
+  EXPECT_NEAR(toJson(check)["behindPercent"].get<double>(), -10, 1e-9);
+}
+
+TEST(CheckJson, HasThePlanTheOptimumAndTheChanges) {
+  const Query query = smallQuery(8, 6, 24);
+  const PlanCheck check = checked(small::plan(query.model, query.training, 2, 2, 2), query);
+  const nlohmann::json json = toJson(check);
+  EXPECT_EQ(json["plan"].get<std::string>(), plan::printPlan(check.plan));
+  EXPECT_EQ(json["stageBytes"].size(), 2u);
+  EXPECT_TRUE(json["fits"].get<bool>());
+  EXPECT_EQ(json["changes"].size(), check.explanation.alternatives.size());
+  EXPECT_EQ(json["optimum"]["plan"].get<std::string>(), plan::printPlan(check.optimum->plan));
+  EXPECT_DOUBLE_EQ(json["behindSeconds"].get<double>(), check.behind().count());
+}
+
+}  // namespace
+}  // namespace trireme::planner
