@@ -84,8 +84,8 @@ Status Session::Impl::load() {
                            SegmentCode::load(bundle, options.sharedObject, options.useReference));
   world = makeWorld(program, options.timeoutSeconds);
   TRIREME_RETURN_IF_ERROR(checkRoles(program));
-  const std::optional<Bytes> available = availableMemory();
-  if (available) TRIREME_RETURN_IF_ERROR(checkArenas(program, *available));
+  const std::optional<Bytes> available = options.memory ? options.memory : availableMemory();
+  if (available) TRIREME_RETURN_IF_ERROR(checkArenas(program, options.threadsPerRank, *available));
   for (int32_t r = 0; r < program.numRanks(); ++r) {
     const int32_t role = program.ranks[static_cast<size_t>(r)].role;
     Result<Arena> arena = Arena::allocate(program.roles[static_cast<size_t>(role)].arenaBytes);

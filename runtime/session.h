@@ -5,10 +5,12 @@
 //   for (...) auto result = (*session)->step(**data);
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ir/base/status.h"
+#include "ir/base/units.h"
 #include "ir/program/bundle.h"
 #include "ir/program/trace.h"
 #include "runtime/data/data_source.h"
@@ -25,6 +27,7 @@ struct SessionOptions {
   bool trace = false;               // record TraceEvents
   bool useReference = false;        // every op by its slow readable twin; ignores generated code
   std::string sharedObject;         // path of kernels.so; empty: the bundle's bytes, if it has any
+  std::optional<Bytes> memory;      // for all arenas; nothing: what the system has available
   FaultInjector* faults = nullptr;  // tests; not owned
 };
 

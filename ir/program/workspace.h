@@ -17,6 +17,13 @@ int64_t hostWorkspaceBytes(const SegmentOp& op, const std::vector<OperandType>& 
 // for a call that needs scratch.
 inline constexpr int kMaxKernelThreads = 8;
 
+// What kernels of `threads` threads leave untouched of a workspace, at its end: its parts for the
+// other threads. The arena has room for all of them, so that it does not depend on --threads.
+constexpr int64_t idleWorkspaceBytes(int64_t workspaceBytes, int threads) {
+  return workspaceBytes / kMaxKernelThreads *
+         (kMaxKernelThreads - std::min(threads, kMaxKernelThreads));
+}
+
 constexpr int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

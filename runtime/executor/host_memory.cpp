@@ -7,8 +7,41 @@
 #include <sstream>
 
 #include "ir/base/format.h"
+#include "ir/program/workspace.h"
 
 namespace trireme::runtime {
+namespace {
+
+// The program may still be malformed; resolveRank() says so.
+int64_t touchedBytes(const program::Role& role, int threads) {
+  if (role.workspace < 0 || static_cast<size_t>(role.workspace) >= role.buffers.size())
+    return role.arenaBytes;
+  const program::Buffer& workspace = role.buffers[static_cast<size_t>(role.workspace)];
+  const int64_t bytes =
+      std::clamp<int64_t>(workspace.bytes(), 0, std::max<int64_t>(role.arenaBytes, 0));
+  return role.arenaBytes - program::idleWorkspaceBytes(bytes, threads);
+}
+
+struct Need {
+  Bytes sum, largest;
+};
+
+Need needOf(const program::Program& program, int threads) {
+  Need need;
+  for (const program::RankInfo& rank : program.ranks) {
+    const Bytes bytes(
+        static_cast<double>(touchedBytes(program.roles[static_cast<size_t>(rank.role)], threads)));
+    need.sum += bytes;
+    need.largest = std::max(need.largest, bytes);
+  }
+  return need;
+}
+
+std::string counted(int count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
 
 std::optional<Bytes> parseAvailableMemory(const std::string& meminfo) {
   std::optional<Bytes> available;
@@ -30,21 +63,21 @@ std::optional<Bytes> availableMemory() {
   return parseAvailableMemory(text.str());
 }
 
-Status checkArenas(const program::Program& program, Bytes available) {
-  Bytes sum, largest;
-  for (const program::RankInfo& rank : program.ranks) {
-    const Bytes arena(
-        static_cast<double>(program.roles[static_cast<size_t>(rank.role)].arenaBytes));
-    sum += arena;
-    largest = std::max(largest, arena);
-  }
-  if (sum <= available) return {};
+Status checkArenas(const program::Program& program, int threadsPerRank, Bytes available) {
+  const Need need = needOf(program, threadsPerRank);
+  if (need.sum <= available) return {};
+  int fitting = std::min(threadsPerRank, program::kMaxKernelThreads) - 1;
+  while (fitting > 0 && needOf(program, fitting).sum > available) --fitting;
   const int32_t ranks = program.numRanks();
+  const std::string remedy = fitting > 0
+                                 ? fmt::format("{} per rank would fit", counted(fitting, "thread"))
+                                 : fmt::format("a plan with at most {} per rank would fit",
+                                               formatBytes(available / ranks));
   return resourceExhausted(fmt::format(
-      "the arenas of {} rank{} need {} (at most {} each), {} are available on this machine; a plan "
-      "with at most {} per rank would fit",
-      ranks, ranks == 1 ? "" : "s", formatBytes(sum), formatBytes(largest), formatBytes(available),
-      formatBytes(available / ranks)));
+      "the arenas of {} with {} each need {} (at most {} each), {} are available on this machine; "
+      "{}",
+      counted(ranks, "rank"), counted(threadsPerRank, "thread"), formatBytes(need.sum),
+      formatBytes(need.largest), formatBytes(available), remedy));
 }
 
 }  // namespace trireme::runtime

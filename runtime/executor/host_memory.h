@@ -14,8 +14,10 @@ std::optional<Bytes> availableMemory();
 // `meminfo` is the text of Linux's /proc/meminfo.
 std::optional<Bytes> parseAvailableMemory(const std::string& meminfo);
 
-// kResourceExhausted: the arenas of all ranks, which are threads of one process, need more than
-// `available`. Says by how much and what a rank could have.
-Status checkArenas(const program::Program& program, Bytes available);
+// The arenas of all ranks, which are threads of one process, must fit into `available`. What counts
+// is what ranks of `threadsPerRank` threads touch: pages are memory from the first touch on, and
+// the workspace of threads that are not there is never touched.
+// kResourceExhausted: they do not fit. Names the need, and how many threads or which arenas would.
+Status checkArenas(const program::Program& program, int threadsPerRank, Bytes available);
 
 }  // namespace trireme::runtime

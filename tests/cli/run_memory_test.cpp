@@ -17,16 +17,16 @@ struct Memory {
   double idle = 0;  // workspace of threads that the run does not have
 };
 
-// A workspace has room for kMaxKernelThreads threads; one thread touches its own part only.
 double idleWorkspace(const std::string& bundle) {
   const auto read = program::readBundle(bundle);
   if (!read) throw std::runtime_error(read.error().message());
   double bytes = 0;
   for (const program::RankInfo& rank : read->program.ranks) {
     const program::Role& role = read->program.roles[static_cast<size_t>(rank.role)];
-    bytes += static_cast<double>(role.buffers[static_cast<size_t>(role.workspace)].bytes());
+    const int64_t workspace = role.buffers[static_cast<size_t>(role.workspace)].bytes();
+    bytes += static_cast<double>(program::idleWorkspaceBytes(workspace, 1));
   }
-  return bytes * (program::kMaxKernelThreads - 1) / program::kMaxKernelThreads;
+  return bytes;
 }
 
 class RunMemory : public CommandTest {

@@ -51,6 +51,35 @@ TEST(Session, AStepOfTheTinyProgramMatchesTheHandDerivation) {
     }
 }
 
+// 8 MiB of workspace per rank, of which a rank of one thread touches 1 MiB.
+TEST(Session, MemoryIsCheckedForTheThreadsThatThereAre) {
+  program::Bundle bundle = tinyBundle({});
+  Bytes oneThread;
+  for (program::Role& role : bundle.program.roles) {
+    program::Buffer workspace;
+    workspace.name = "workspace";
+    workspace.dtype = DType::kI32;
+    workspace.elements = (8 << 20) / 4;
+    workspace.offset = role.arenaBytes;
+    role.arenaBytes += workspace.bytes();
+    role.workspace = static_cast<int32_t>(role.buffers.size());
+    role.buffers.push_back(workspace);
+  }
+  for (const program::RankInfo& rank : bundle.program.ranks) {
+    const program::Role& role = bundle.program.roles[static_cast<size_t>(rank.role)];
+    oneThread += Bytes(static_cast<double>(role.arenaBytes - (7 << 20)));
+  }
+  SessionOptions options;
+  options.memory = oneThread;
+  EXPECT_NE(makeSession(bundle, options), nullptr);
+  options.threadsPerRank = 2;
+  const auto session = Session::create(bundle, options);
+  ASSERT_FALSE(session.has_value());
+  EXPECT_EQ(session.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(session.error().message().find("1 thread per rank would fit"), std::string::npos)
+      << session.error().message();
+}
+
 TEST(Session, ResultsDoNotDependOnReplicasOrShardingOfTheState) {
   TinyOptions tiny;
   std::vector<NamedTensor> first;
