@@ -5,8 +5,8 @@
 // SC 2011.
 #pragma once
 #include <array>
-#include <cmath>
 #include <cstdint>
+#include <span>
 
 namespace trireme {
 
@@ -48,15 +48,17 @@ inline RngKey makeRngKey(uint64_t seed, uint64_t step, uint32_t layer, RngStream
   return {mixed[0], mixed[1]};
 }
 
-// The word of global element `element` of global sample `sample` (of tensor `sample` when
-// initialising): one Philox call serves four consecutive elements.
+// The words of elements 4 quad ... 4 quad + 3 of global sample `sample` (of tensor `sample` when
+// initialising).
+inline RngWords randomWords(RngKey key, uint64_t sample, uint64_t quad) {
+  return philox({static_cast<uint32_t>(quad), static_cast<uint32_t>(quad >> 32),
+                 static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)},
+                key);
+}
+
+// The word of global element `element`.
 inline uint32_t randomWord(RngKey key, uint64_t sample, uint64_t element) {
-  const uint64_t quad = element >> 2;
-  const RngWords words =
-      philox({static_cast<uint32_t>(quad), static_cast<uint32_t>(quad >> 32),
-              static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)},
-             key);
-  return words[element & 3];
+  return randomWords(key, sample, element >> 2)[element & 3];
 }
 
 // An element is kept if its word is at or above this. The probability is exact to 2^-32.
@@ -64,15 +66,19 @@ inline uint32_t dropoutThreshold(double probability) {
   return static_cast<uint32_t>(probability * 4294967296.0);
 }
 
-// Standard normal from element `element` of tensor `tensor` (Box-Muller on two words of its own
-// counter; in double, so that every dtype starts from the same draw).
+// Standard normals of elements [first, first + values.size()) of tensor `tensor`; in double, so
+// that every dtype starts from the same draw. A value is the same in whatever range it is asked
+// for. By Box and Muller (Annals of Mathematical Statistics 29, 1958), from the words w of
+// randomWord():
+//
+//   element 4 q + 2 p      sqrt(-2 ln u) cos(2 pi v)    u = (w[4 q + 2 p] + 1) / 2^32, in (0, 1]
+//   element 4 q + 2 p + 1  sqrt(-2 ln u) sin(2 pi v)    v = w[4 q + 2 p + 1] / 2^32
+void randomNormals(RngKey key, uint64_t tensor, uint64_t first, std::span<double> values);
+
 inline double randomNormal(RngKey key, uint64_t tensor, uint64_t element) {
-  const RngWords w = philox({static_cast<uint32_t>(element), static_cast<uint32_t>(element >> 32),
-                             static_cast<uint32_t>(tensor), static_cast<uint32_t>(tensor >> 32)},
-                            key);
-  const double u1 = (w[0] + 1.0) * (1.0 / 4294967296.0);  // (0, 1]
-  const double u2 = w[1] * (1.0 / 4294967296.0);
-  return std::sqrt(-2.0 * std::log(u1)) * std::cos(6.283185307179586 * u2);
+  double value = 0;
+  randomNormals(key, tensor, element, {&value, 1});
+  return value;
 }
 
 }  // namespace trireme

@@ -1,5 +1,9 @@
 #include "runtime/state/initialize.h"
 
+#include <algorithm>
+#include <array>
+#include <span>
+
 #include "ir/base/rng.h"
 #include "runtime/state/elements.h"
 #include "runtime/state/layout.h"
@@ -18,14 +22,21 @@ void initializeTensor(const RankProgram& rank, const program::Parameter& paramet
   const RngKey key = makeRngKey(training.seed, 0, 0, RngStream::kInit);
   const auto tensor =
       static_cast<uint64_t>(parameter.logicalIndex + layer * parameter.logicalStride);
+  const bool normal = parameter.init == program::InitKind::kNormal;
+  const double scale = normal ? parameter.initStd : 1;
+  std::array<double, 1024> values;  // some at a time
+  values.fill(1);
   forEachPiece(
       rank, parameter, layer, kind, [&](char* data, DType type, int64_t global, int64_t length) {
-        for (int64_t i = 0; i < length; ++i) {
-          double value = parameter.init == program::InitKind::kOnes ? 1 : 0;
-          if (parameter.init == program::InitKind::kNormal)
-            value =
-                parameter.initStd * randomNormal(key, tensor, static_cast<uint64_t>(global + i));
-          storeElement(data, type, i, rounded(value, training.stateDType));
+        for (int64_t done = 0; done < length;) {
+          const int64_t count = std::min<int64_t>(length - done, values.size());
+          if (normal)
+            randomNormals(key, tensor, static_cast<uint64_t>(global + done),
+                          std::span(values).first(static_cast<size_t>(count)));
+          for (int64_t i = 0; i < count; ++i)
+            storeElement(data, type, done + i,
+                         rounded(scale * values[static_cast<size_t>(i)], training.stateDType));
+          done += count;
         }
       });
 }

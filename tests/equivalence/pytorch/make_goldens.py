@@ -45,10 +45,12 @@ class Parameters:
     def make(self, name, dims, kind, std=STD):
         n = math.prod(dims)
         if kind == "normal":
-            w = philox([np.arange(n), 0, self.index, 0], init_key())
-            u1 = (w[0].astype(np.float64) + 1.0) * 2.0**-32
-            u2 = w[1].astype(np.float64) * 2.0**-32
-            values = np.sqrt(-2.0 * np.log(u1)) * np.cos(6.283185307179586 * u2) * std
+            w = np.stack(philox([np.arange((n + 3) // 4), 0, self.index, 0], init_key()), axis=1)
+            pairs = w.reshape(-1, 2).astype(np.float64)  # words 2 p and 2 p + 1 of each call
+            radius = np.sqrt(-2.0 * np.log((pairs[:, 0] + 1.0) * 2.0**-32))
+            angle = 2.0 * math.pi * pairs[:, 1] * 2.0**-32
+            values = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+            values = values.reshape(-1)[:n] * std
         else:
             values = np.full(n, 1.0 if kind == "ones" else 0.0)
         self.index += 1

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
+#include <vector>
 
 namespace trireme {
 namespace {
@@ -61,6 +63,36 @@ TEST(DropoutThreshold, KeepsTheRightShare) {
   EXPECT_NEAR(dropped / 1e5, 0.1, 5 * 0.00095);
 }
 
+// Box and Muller on the two pairs of words of one call, written out.
+TEST(RandomNormal, FourNeighboursShareOneCall) {
+  const RngKey key{7, 9};
+  const RngWords w = philox({5, 0, 3, 0}, key);
+  for (uint32_t pair = 0; pair < 2; ++pair) {
+    const double radius = std::sqrt(-2 * std::log((w[2 * pair] + 1.0) / 4294967296.0));
+    const double angle = 2 * std::acos(-1.0) * w[2 * pair + 1] / 4294967296.0;
+    EXPECT_NEAR(randomNormal(key, 3, 20 + 2 * pair), radius * std::cos(angle), 1e-14);
+    EXPECT_NEAR(randomNormal(key, 3, 21 + 2 * pair), radius * std::sin(angle), 1e-14);
+  }
+}
+
+// Ranks hold different ranges of a tensor.
+TEST(RandomNormal, IsTheSameInEveryRange) {
+  const RngKey key{7, 9};
+  for (uint64_t first : {uint64_t{0}, uint64_t{3}, (uint64_t{1} << 34) - 6})
+    for (uint64_t begin = first; begin < first + 6; ++begin)
+      for (size_t size = 0; size < 11; ++size) {
+        std::vector<double> values(size);
+        randomNormals(key, 2, begin, values);
+        for (size_t i = 0; i < size; ++i) EXPECT_EQ(values[i], randomNormal(key, 2, begin + i));
+      }
+}
+
+TEST(RandomNormal, UsesAllBitsOfTensorAndElement) {
+  const RngKey key{7, 9};
+  EXPECT_NE(randomNormal(key, 0, 0), randomNormal(key, uint64_t{1} << 32, 0));
+  EXPECT_NE(randomNormal(key, 0, 0), randomNormal(key, 0, uint64_t{1} << 34));
+}
+
 // n = 100,000. Standard errors: mean 1/sqrt(n) = 0.0032, variance sqrt(2/n) = 0.0045,
 // skewness sqrt(6/n) = 0.0077, kurtosis sqrt(24/n) = 0.0155. The bounds are four of each.
 TEST(RandomNormal, HasTheMomentsOfAStandardNormal) {
@@ -95,17 +127,25 @@ TEST(RandomNormal, HasTheTailsOfAStandardNormal) {
   EXPECT_NEAR(within2 / double{n}, 0.9545, 0.003);
 }
 
+// The elements of a pair share a radius and an angle, those of a call a counter. Standard errors of
+// the means: x y has variance 1, so 0.0032; x^2 y^2 has 9 - 1, so 0.0089. The bounds are four.
 TEST(RandomNormal, NeighboursAreUncorrelated) {
   const RngKey key = makeRngKey(1234, 0, 0, RngStream::kInit);
   const int n = 100'000;
-  double neighbours = 0, tensors = 0;
-  for (int i = 0; i < n; ++i) {
-    const double x = randomNormal(key, 0, static_cast<uint64_t>(i));
-    neighbours += x * randomNormal(key, 0, static_cast<uint64_t>(i) + 1);
-    tensors += x * randomNormal(key, 1, static_cast<uint64_t>(i));
-  }
-  EXPECT_NEAR(neighbours / n, 0, 0.013);
-  EXPECT_NEAR(tensors / n, 0, 0.013);
+  const auto expectUncorrelated = [&](uint64_t tensor, uint64_t distance, uint64_t step) {
+    double products = 0, squares = 0;
+    for (uint64_t i = 0; i < n; ++i) {
+      const double product =
+          randomNormal(key, 0, i * step) * randomNormal(key, tensor, i * step + distance);
+      products += product;
+      squares += product * product;
+    }
+    EXPECT_NEAR(products / n, 0, 0.013) << tensor << " " << distance << " " << step;
+    EXPECT_NEAR(squares / n, 1, 0.036) << tensor << " " << distance << " " << step;
+  };
+  for (uint64_t distance : {1, 2, 3, 4}) expectUncorrelated(0, distance, 1);
+  for (uint64_t distance : {1, 2, 3}) expectUncorrelated(0, distance, 4);  // within calls only
+  expectUncorrelated(1, 0, 1);
 }
 
 }  // namespace
