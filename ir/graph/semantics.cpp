@@ -95,8 +95,8 @@ static_assert(rulesAreInOrderOfOpKind());
 
 const OpRule& ruleOf(OpKind kind) { return kRules[static_cast<size_t>(kind)]; }
 
-template <size_t n>
-size_t countPatterns(const std::array<std::string_view, n>& patterns) {
+template <size_t kCount>
+size_t countPatterns(const std::array<std::string_view, kCount>& patterns) {
   return static_cast<size_t>(std::count_if(patterns.begin(), patterns.end(),
                                            [](std::string_view p) { return !p.empty(); }));
 }

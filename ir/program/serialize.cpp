@@ -142,8 +142,8 @@ class Writer {
     appendNumber(out_, static_cast<uint32_t>(list.size()));
     for (T& value : list) write(value);
   }
-  template <typename T, size_t n>
-  void write(std::array<T, n>& list) {
+  template <typename T, size_t kCount>
+  void write(std::array<T, kCount>& list) {
     for (T& value : list) write(value);
   }
 
@@ -235,8 +235,8 @@ class Reader {
     const size_t n = count();
     for (size_t i = 0; i < n && error_.empty(); ++i) read(list.emplace_back());
   }
-  template <typename T, size_t n>
-  void read(std::array<T, n>& list) {
+  template <typename T, size_t kCount>
+  void read(std::array<T, kCount>& list) {
     for (T& value : list) read(value);
   }
 
