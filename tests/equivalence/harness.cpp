@@ -7,6 +7,7 @@
 #include "ir/base/rng.h"
 #include "ir/expand/expand.h"
 #include "ir/program/verify.h"
+#include "tests/support/small_plan.h"
 #if TRIREME_HAVE_MLIR
 #include "codegen/codegen.h"
 #endif
@@ -14,14 +15,8 @@
 namespace trireme::equivalence {
 
 spec::ModelSpec tinyGpt(int64_t numLayers, bool tied) {
-  spec::ModelSpec m;
+  spec::ModelSpec m = small::gpt(numLayers, 32, 4);
   m.name = "tiny-gpt";
-  m.family = spec::ModelFamily::kGpt;
-  m.numLayers = numLayers;
-  m.hiddenSize = 32;
-  m.numHeads = m.numKvHeads = 4;
-  m.headSize = 8;
-  m.ffnSize = 128;
   m.vocabSize = 101;
   m.maxSequence = 24;
   m.tiedEmbeddings = tied;
@@ -29,16 +24,12 @@ spec::ModelSpec tinyGpt(int64_t numLayers, bool tied) {
 }
 
 spec::ModelSpec tinyLlama(int64_t numLayers, bool tied) {
-  spec::ModelSpec m = tinyGpt(numLayers, tied);
+  spec::ModelSpec m = small::asLlama(tinyGpt(numLayers, tied));
   m.name = "tiny-llama";
-  m.family = spec::ModelFamily::kLlama;
   m.numHeads = 8;
   m.headSize = 4;
   m.ffnSize = 88;
-  m.norm = spec::NormKind::kRmsNorm;
-  m.activation = spec::ActivationKind::kSwiGlu;
-  m.position = spec::PositionKind::kRotary;
-  m.qkvBias = m.linearBias = false;
+  m.tiedEmbeddings = tied;
   return m;
 }
 
@@ -55,13 +46,9 @@ spec::TrainingSpec tinyTraining(spec::Precision precision) {
 
 plan::Plan serialPlan(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                       int64_t microbatchSize) {
-  plan::Plan p;
-  p.model = model.name;
-  p.fingerprint = plan::fingerprintOf(model);
-  p.training = training;
+  plan::Plan p = small::plan(model, training);
   p.microbatchSize = microbatchSize;
   p.vocabMultiple = 4;
-  p.layers = plan::evenLayers(model.numLayers, 1, 1);
   return p;
 }
 

@@ -3,36 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "ir/plan/plan.h"
+#include "tests/support/damaged_text.h"
+#include "tests/support/small_plan.h"
 
 namespace trireme::plan {
 namespace {
 
-spec::ModelSpec model() {
-  return {.name = "small",
-          .numLayers = 12,
-          .hiddenSize = 32,
-          .numHeads = 4,
-          .numKvHeads = 4,
-          .headSize = 8,
-          .ffnSize = 128,
-          .vocabSize = 120,
-          .maxSequence = 64};
-}
+spec::ModelSpec model() { return small::gpt(12, 32, 4); }
 
 std::string validText() {
-  Plan plan;
-  plan.model = "small";
-  plan.fingerprint = fingerprintOf(model());
-  plan.training.sequenceLength = 64;
-  plan.training.globalBatchSize = 16;
-  plan.tp = 2;
-  plan.pp = 2;
-  plan.virtualStages = 2;
-  plan.schedule = ScheduleKind::kInterleaved;
-  plan.layers = evenLayers(12, 2, 2);
+  Plan plan = small::plan(model(), small::training(16, 64), 2, 2);
+  plan = small::interleaved(plan, model(), 2);
   EXPECT_TRUE(verifyPlan(plan, model()).ok()) << verifyPlan(plan, model()).message();
   return printPlan(plan);
 }
@@ -55,32 +37,11 @@ void check(const std::string& text) {
 }
 
 TEST(PlanFuzz, BytesAreChangedInsertedAndRemoved) {
-  const std::string valid = validText();
-  std::mt19937 random(7);
-  const std::string interesting = "0123456789-.:[]{},#'\"\n \t&*!|>%@`\\\x01\x7f\xc3\xff";
-  for (int i = 0; i < 4000; ++i) {
-    std::string text = valid;
-    for (size_t n = 1 + random() % 4; n > 0; --n) {
-      const size_t at = random() % text.size();
-      const char byte = interesting[random() % interesting.size()];
-      switch (random() % 3) {
-        case 0:
-          text[at] = byte;
-          break;
-        case 1:
-          text.insert(at, 1, byte);
-          break;
-        default:
-          text.erase(at, 1 + random() % 8);
-          break;
-      }
-    }
-    check(text);
-  }
+  const char* const kBytes = "0123456789-.:[]{},#'\"\n \t&*!|>%@`\\\x01\x7f\xc3\xff";
+  damageBytes(validText(), kBytes, 4000, 4, check);
 }
 
 TEST(PlanFuzz, NumbersAreExtreme) {
-  const std::string valid = validText();
   const char* const kNumbers[] = {"0",
                                   "-1",
                                   "3",
@@ -92,46 +53,12 @@ TEST(PlanFuzz, NumbersAreExtreme) {
                                   "1e999",
                                   "nan",
                                   ".inf"};
-  for (size_t begin = valid.find_first_of("0123456789"); begin != std::string::npos;) {
-    size_t end = valid.find_first_not_of("0123456789.e-", begin);
-    if (end == std::string::npos) end = valid.size();
-    for (const char* number : kNumbers) check(valid.substr(0, begin) + number + valid.substr(end));
-    begin = valid.find_first_of("0123456789", end);
-  }
+  damageNumbers(validText(), kNumbers, check);
 }
 
-TEST(PlanFuzz, LinesAreLostSwappedAndRepeated) {
-  const std::string valid = validText();
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < valid.size();) {
-    const size_t end = valid.find('\n', begin) + 1;
-    lines.push_back(valid.substr(begin, end - begin));
-    begin = end;
-  }
-  const auto join = [](const std::vector<std::string>& parts) {
-    std::string text;
-    for (const std::string& part : parts) text += part;
-    return text;
-  };
-  for (size_t i = 0; i < lines.size(); ++i) {
-    auto changed = lines;
-    changed.erase(changed.begin() + static_cast<long>(i));
-    check(join(changed));
-    for (size_t j = 0; j < lines.size(); ++j) {
-      changed = lines;
-      std::swap(changed[i], changed[j]);
-      check(join(changed));
-      changed = lines;
-      changed.insert(changed.begin() + static_cast<long>(i), lines[j]);
-      check(join(changed));
-    }
-  }
-}
+TEST(PlanFuzz, LinesAreLostSwappedAndRepeated) { damageLines(validText(), 1, check); }
 
-TEST(PlanFuzz, TheFileEndsEarly) {
-  const std::string valid = validText();
-  for (size_t size = 0; size <= valid.size(); ++size) check(valid.substr(0, size));
-}
+TEST(PlanFuzz, TheFileEndsEarly) { endEarly(validText(), 1, check); }
 
 }  // namespace
 }  // namespace trireme::plan

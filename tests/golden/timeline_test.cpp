@@ -8,6 +8,7 @@
 
 #include "cost_models/simulate.h"
 #include "ir/expand/expand.h"
+#include "tests/support/small_plan.h"
 
 namespace trireme {
 namespace {
@@ -40,23 +41,10 @@ struct Case {
 
 // v layers per stage, so that a chunk is one layer and a stage's forward takes v units.
 expand::Expansion expandCase(const Case& c) {
-  spec::ModelSpec model;
-  model.name = "units";
-  model.numLayers = c.p * c.v;
-  model.hiddenSize = 8;
-  model.numHeads = model.numKvHeads = 1;
-  model.headSize = 8;
-  model.ffnSize = 8;
-  model.vocabSize = 16;
-  model.maxSequence = 4;
-  plan::Plan plan;
-  plan.model = model.name;
-  plan.fingerprint = plan::fingerprintOf(model);
-  plan.training.sequenceLength = 4;
-  plan.training.globalBatchSize = c.m;
-  plan.pp = c.p;
-  plan.virtualStages = c.v;
+  const spec::ModelSpec model = small::gpt(c.p * c.v, 8, 1);
+  plan::Plan plan = small::plan(model, small::training(c.m, 4), 1, c.p);
   plan.schedule = c.schedule;
+  plan.virtualStages = c.v;
   plan.vocabMultiple = 1;
   plan.layers = plan::evenLayers(model.numLayers, c.p, c.v);
   auto expansion = expand::expand(model, plan);

@@ -3,30 +3,23 @@
 #include <string>
 
 #include "ir/graph/graph.h"
+#include "tests/support/small_model.h"
 
 namespace trireme::dialect {
 
 inline spec::ModelSpec tinyGpt() {
-  return {.name = "tiny-gpt",
-          .numLayers = 3,
-          .hiddenSize = 8,
-          .numHeads = 2,
-          .numKvHeads = 2,
-          .headSize = 4,
-          .ffnSize = 16,
-          .vocabSize = 10,
-          .maxSequence = 6};
+  spec::ModelSpec model = small::gpt(3, 8, 2);
+  model.name = "tiny-gpt";
+  model.ffnSize = 16;
+  model.vocabSize = 10;
+  model.maxSequence = 6;
+  return model;
 }
 
 inline spec::ModelSpec tinyLlama() {
-  spec::ModelSpec model = tinyGpt();
+  spec::ModelSpec model = small::asLlama(tinyGpt());
   model.name = "tiny-llama";
-  model.family = spec::ModelFamily::kLlama;
   model.numKvHeads = 1;
-  model.norm = spec::NormKind::kRmsNorm;
-  model.activation = spec::ActivationKind::kSwiGlu;
-  model.position = spec::PositionKind::kRotary;
-  model.tiedEmbeddings = model.qkvBias = model.linearBias = false;
   return model;
 }
 

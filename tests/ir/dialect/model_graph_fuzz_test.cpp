@@ -7,6 +7,7 @@
 
 #include "ir/dialect/model_graph.h"
 #include "tests/ir/dialect/graphs.h"
+#include "tests/support/damaged_text.h"
 
 namespace trireme::dialect {
 namespace {
@@ -28,30 +29,9 @@ void check(const std::string& text) {
 }
 
 TEST(ModelGraphFuzz, BytesAreChangedInsertedAndRemoved) {
-  std::mt19937 random(7);
-  const std::string interesting = "0123456789-.:[]{}()<>,#'\"\n \t%@^!=/x*\\\x01\x7f\xc3\xff";
-  for (const spec::ModelSpec& model : {tinyGpt(), tinyLlama()}) {
-    const std::string valid = validText(model);
-    for (int i = 0; i < 1500; ++i) {
-      std::string text = valid;
-      for (size_t n = 1 + random() % 3; n > 0; --n) {
-        const size_t at = random() % text.size();
-        const char byte = interesting[random() % interesting.size()];
-        switch (random() % 3) {
-          case 0:
-            text[at] = byte;
-            break;
-          case 1:
-            text.insert(at, 1, byte);
-            break;
-          default:
-            text.erase(at, 1 + random() % 8);
-            break;
-        }
-      }
-      check(text);
-    }
-  }
+  const char* const kBytes = "0123456789-.:[]{}()<>,#'\"\n \t%@^!=/x*\\\x01\x7f\xc3\xff";
+  for (const spec::ModelSpec& model : {tinyGpt(), tinyLlama()})
+    damageBytes(validText(model), kBytes, 1500, 3, check);
 }
 
 // Words that stand where words stand: most of these parse, so the verifiers see them.
@@ -88,49 +68,15 @@ TEST(ModelGraphFuzz, NumbersAreExtreme) {
                                   "nan",
                                   "0x7FF0000000000000",
                                   "0x7FF8000000000000"};
-  for (const spec::ModelSpec& model : {tinyGpt(), tinyLlama()}) {
-    const std::string valid = validText(model);
-    for (size_t begin = valid.find_first_of("0123456789"); begin != std::string::npos;) {
-      const size_t end = std::min(valid.find_first_not_of("0123456789.e-", begin), valid.size());
-      for (const char* number : kNumbers)
-        check(valid.substr(0, begin) + number + valid.substr(end));
-      begin = valid.find_first_of("0123456789", end);
-    }
-  }
+  for (const spec::ModelSpec& model : {tinyGpt(), tinyLlama()})
+    damageNumbers(validText(model), kNumbers, check);
 }
 
 TEST(ModelGraphFuzz, LinesAreLostSwappedAndRepeated) {
-  const std::string valid = validText(tinyGpt());
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < valid.size();) {
-    const size_t end = valid.find('\n', begin) + 1;
-    lines.push_back(valid.substr(begin, end - begin));
-    begin = end;
-  }
-  const auto checkLines = [](const std::vector<std::string>& parts) {
-    std::string text;
-    for (const std::string& part : parts) text += part;
-    check(text);
-  };
-  for (size_t i = 0; i < lines.size(); ++i) {
-    auto changed = lines;
-    changed.erase(changed.begin() + static_cast<long>(i));
-    checkLines(changed);
-    for (size_t j = i % 4; j < lines.size(); j += 4) {
-      changed = lines;
-      std::swap(changed[i], changed[j]);
-      checkLines(changed);
-      changed = lines;
-      changed.insert(changed.begin() + static_cast<long>(i), lines[j]);
-      checkLines(changed);
-    }
-  }
+  damageLines(validText(tinyGpt()), 4, check);
 }
 
-TEST(ModelGraphFuzz, TheFileEndsEarly) {
-  const std::string valid = validText(tinyLlama());
-  for (size_t size = 0; size <= valid.size(); size += 3) check(valid.substr(0, size));
-}
+TEST(ModelGraphFuzz, TheFileEndsEarly) { endEarly(validText(tinyLlama()), 3, check); }
 
 }  // namespace
 }  // namespace trireme::dialect

@@ -8,6 +8,7 @@
 
 #include "ir/spec/load.h"
 #include "tests/ir/dialect/graphs.h"
+#include "tests/support/text.h"
 
 namespace trireme::dialect {
 namespace {
@@ -15,12 +16,6 @@ namespace {
 using spec::Precision;
 using testing::HasSubstr;
 using testing::MatchesRegex;
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
 
 void expectRoundTrip(const graph::ModelGraph& graph) {
   const std::string text = printModelGraph(graph);

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "tests/ir/expand/small_gpt.h"
+
 namespace trireme::expand {
 namespace {
 
@@ -11,34 +13,6 @@ using program::Direction;
 using program::GroupKind;
 using program::Instruction;
 using program::InstructionKind;
-
-spec::ModelSpec gpt(int64_t layers) {
-  spec::ModelSpec m;
-  m.name = "gpt";
-  m.numLayers = layers;
-  m.hiddenSize = 32;
-  m.numHeads = m.numKvHeads = 4;
-  m.headSize = 8;
-  m.ffnSize = 128;
-  m.vocabSize = 128;
-  m.maxSequence = 16;
-  return m;
-}
-
-plan::Plan planFor(const spec::ModelSpec& m, int64_t tp, int64_t pp, int64_t dp) {
-  plan::Plan p;
-  p.model = m.name;
-  p.fingerprint = plan::fingerprintOf(m);
-  p.training.sequenceLength = 16;
-  p.tp = tp;
-  p.pp = pp;
-  p.dpReplicate = dp;
-  p.microbatchSize = 2;
-  p.training.globalBatchSize = 2 * dp * 4;
-  p.vocabMultiple = 1;
-  p.layers = plan::evenLayers(m.numLayers, pp, 1);
-  return p;
-}
 
 // {elements -> times} of a kind of collective of the tp group in one call of each chunk's body.
 std::map<int64_t, int> tpCollectives(const program::Role& role, Direction direction,

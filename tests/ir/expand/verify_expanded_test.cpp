@@ -5,6 +5,7 @@
 
 #include "ir/expand/expand.h"
 #include "ir/program/verify.h"
+#include "tests/ir/expand/small_gpt.h"
 #include "tests/support/program_edit.h"
 
 namespace trireme::expand {
@@ -19,34 +20,6 @@ using ::testing::StartsWith;
 using trireme::testing::bufferNamed;
 using trireme::testing::code;
 
-spec::ModelSpec gpt() {
-  spec::ModelSpec m;
-  m.name = "gpt";
-  m.numLayers = 4;
-  m.hiddenSize = 32;
-  m.numHeads = m.numKvHeads = 4;
-  m.headSize = 8;
-  m.ffnSize = 128;
-  m.vocabSize = 128;
-  m.maxSequence = 16;
-  m.tiedEmbeddings = true;
-  return m;
-}
-
-plan::Plan planFor(int64_t tp, int64_t pp, int64_t dp) {
-  const spec::ModelSpec m = gpt();
-  plan::Plan p;
-  p.model = m.name;
-  p.fingerprint = plan::fingerprintOf(m);
-  p.training.sequenceLength = 16;
-  p.tp = tp;
-  p.pp = pp;
-  p.dpReplicate = dp;
-  p.training.globalBatchSize = 4 * dp;
-  p.layers = plan::evenLayers(m.numLayers, pp, 1);
-  return p;
-}
-
 program::Program programOf(const plan::Plan& plan) {
   auto expansion = expand(gpt(), plan);
   if (!expansion) throw std::runtime_error(expansion.error().message());
@@ -56,7 +29,7 @@ program::Program programOf(const plan::Plan& plan) {
 
 // Each rank's norms saw their own tokens only.
 TEST(VerifyExpanded, V9NormGradientsAreNotSummedOverTp) {
-  plan::Plan plan = planFor(2, 1, 1);
+  plan::Plan plan = planFor(gpt(), 2, 1, 1);
   plan.sequenceParallel = true;
   program::Program p = programOf(plan);
   std::erase_if(code(p, 0, kStepBody), [](const Instruction& in) {
@@ -67,7 +40,7 @@ TEST(VerifyExpanded, V9NormGradientsAreNotSummedOverTp) {
 }
 
 TEST(VerifyExpanded, V7AnotherMembersShardIsSent) {
-  plan::Plan plan = planFor(2, 2, 1);
+  plan::Plan plan = planFor(gpt(), 2, 2, 1);
   plan.scatterGather = true;
   program::Program p = programOf(plan);
   program::Buffer& shard = bufferNamed(p, 0, "chunk0.output.shard");
@@ -80,7 +53,7 @@ TEST(VerifyExpanded, V7AnotherMembersShardIsSent) {
 // The table's gradient is summed over replicas and over the two stages; one rank does the second
 // sum first.
 TEST(VerifyExpanded, V4OneRankSumsOverTheGroupsInAnotherOrder) {
-  program::Program p = programOf(planFor(1, 2, 2));
+  program::Program p = programOf(planFor(gpt(), 1, 2, 2));
   p.roles.push_back(program::Role(p.roles[1]));
   p.ranks[3].role = 2;
   std::vector<Instruction>& step = code(p, 2, kStepBody);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/small_model.h"
+
 namespace trireme::graph {
 namespace {
 
@@ -277,26 +279,11 @@ TEST(MustBeWhole, IsWhatAnOpReadsAcross) {
   EXPECT_FALSE(mustBeWhole(OpKind::kTokenLoss, Label::kSequence));
 }
 
-spec::ModelSpec gpt() {
-  return {.name = "gpt",
-          .numLayers = 2,
-          .hiddenSize = 32,
-          .numHeads = 4,
-          .numKvHeads = 4,
-          .headSize = 8,
-          .ffnSize = 128,
-          .vocabSize = 120,
-          .maxSequence = 64};
-}
+spec::ModelSpec gpt() { return small::gpt(2, 32, 4); }
 
 spec::ModelSpec llama() {
-  spec::ModelSpec model = gpt();
-  model.family = spec::ModelFamily::kLlama;
+  spec::ModelSpec model = small::asLlama(gpt());
   model.numKvHeads = 2;
-  model.norm = spec::NormKind::kRmsNorm;
-  model.activation = spec::ActivationKind::kSwiGlu;
-  model.position = spec::PositionKind::kRotary;
-  model.tiedEmbeddings = model.qkvBias = model.linearBias = false;
   return model;
 }
 

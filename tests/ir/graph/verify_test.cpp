@@ -5,22 +5,16 @@
 
 #include <functional>
 
+#include "tests/support/small_model.h"
+
 namespace trireme::graph {
 namespace {
 
 using testing::StartsWith;
 
 ModelGraph graphOf(bool tied, double dropout) {
-  const spec::ModelSpec model = {.name = "small",
-                                 .numLayers = 2,
-                                 .hiddenSize = 8,
-                                 .numHeads = 2,
-                                 .numKvHeads = 2,
-                                 .headSize = 4,
-                                 .ffnSize = 16,
-                                 .vocabSize = 10,
-                                 .maxSequence = 6,
-                                 .tiedEmbeddings = tied};
+  spec::ModelSpec model = small::gpt(2, 8, 2);
+  model.tiedEmbeddings = tied;
   spec::TrainingSpec training;
   training.sequenceLength = 4;
   training.globalBatchSize = 6;

@@ -1,3 +1,5 @@
+#include "tests/support/text.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,12 +97,6 @@ TEST(ParsePlan, ReadsBackAnyPlan) {
     p.training.epsilon = share() * 1e-12 + 1e-300, p.training.weightDecay = share() * 1e30;
     expectRoundTrip(p);
   }
-}
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
 }
 
 std::string messageAfter(const std::string& from, const std::string& to) {

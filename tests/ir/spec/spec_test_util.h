@@ -3,6 +3,7 @@
 #include <string>
 
 #include "ir/base/status.h"
+#include "tests/support/text.h"
 
 namespace trireme::spec {
 
@@ -13,14 +14,6 @@ std::string messageOf(const Result<T>& result) {
 }
 inline std::string messageOf(const Status& status) {
   return status.ok() ? "(no error)" : status.message();
-}
-
-// `text` with the first occurrence of `from` replaced. Missing text gives an empty document, which
-// fails.
-inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  if (at == std::string::npos) return "";
-  return text.replace(at, from.size(), to);
 }
 
 inline std::string examplePath(const std::string& path) {
