@@ -153,8 +153,7 @@ void addVariants(const Row& row, std::vector<std::string>& variants) {
   const std::string precision = upper(row.precision);
   const bool fp8 = contains(precision, "FP8");
   const bool megatron = row.stack == "megatron-core" || row.stack == "nemo";
-  if (megatron && row.year && *row.year <= 2023)
-    variants.push_back("-2023");  // (S1)
+  if (megatron && row.year && *row.year <= 2023) variants.push_back("-2023");  // (S1)
   if (row.stack == "torchtitan") {
     const bool asyncTp = contains(row.notes, "AsyncTP");
     if (row.schedule.starts_with("FSDP1")) variants.push_back("-fsdp1");  // (S2)

@@ -135,12 +135,6 @@ std::string readAll(const std::string& path) {
   return text.str();
 }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
-
 std::vector<double> lossesIn(const std::string& metricsPath) {
   std::vector<double> losses;
   std::istringstream lines(readAll(metricsPath));

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/text.h"
+
 namespace trireme::cli {
 
 struct Outcome {
@@ -45,8 +47,6 @@ class CommandTest : public testing::Test {
 };
 
 std::string readAll(const std::string& path);
-// `text` with the first `from` replaced; the test fails if it is not there.
-std::string replaced(std::string text, const std::string& from, const std::string& to);
 // The "loss" of every line of a metrics file.
 std::vector<double> lossesIn(const std::string& metricsPath);
 

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "ir/expand/expand.h"
+#include "tests/ir/expand/small_gpt.h"
 
 namespace trireme::expand {
 namespace {
@@ -16,21 +17,9 @@ using plan::Plan;
 using plan::Recompute;
 using plan::StateSharding;
 
-spec::ModelSpec fourLayers() {
-  return {.name = "four",
-          .numLayers = 4,
-          .hiddenSize = 32,
-          .numHeads = 4,
-          .numKvHeads = 4,
-          .headSize = 8,
-          .ffnSize = 128,
-          .vocabSize = 100,
-          .maxSequence = 16};
-}
-
 Plan buildablePlan() {
   Plan plan;
-  plan.fingerprint = plan::fingerprintOf(fourLayers());
+  plan.fingerprint = plan::fingerprintOf(gpt());
   plan.training.sequenceLength = 16;
   plan.training.globalBatchSize = 8;
   plan.pp = 2;
@@ -45,8 +34,8 @@ Plan buildablePlan() {
 std::string messageAfter(const std::function<void(Plan&)>& change) {
   Plan plan = buildablePlan();
   change(plan);
-  EXPECT_EQ(plan::verifyPlan(plan, fourLayers()).message(), "");
-  const Result<Expansion> expansion = expand(fourLayers(), plan);
+  EXPECT_EQ(plan::verifyPlan(plan, gpt()).message(), "");
+  const Result<Expansion> expansion = expand(gpt(), plan);
   if (expansion.has_value()) return "";
   EXPECT_EQ(expansion.error().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(expansion.error().message(), checkBuildable(plan).message());
