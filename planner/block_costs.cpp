@@ -316,9 +316,16 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {
 
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   if (blocks.described) {
-    const cost::Estimate estimate = cost::estimateFromBlocks(
-        *blocks.described, query.model, plan, query.cluster, query.stack.description);
-    return {estimate.step * kRounding, estimate.memory.total() * kRounding};
+    const spec::StackDescription& stack = query.stack.description;
+    PlanBound bound;
+    bound.memory =
+        cost::describedMemory(*blocks.described, query.model, plan, stack).total() * kRounding;
+    if (bound.memory <= query.cluster.device.memory)  // of others nobody asks the time
+      bound.time =
+          cost::estimateFromBlocks(*blocks.described, query.model, plan, query.cluster, stack)
+              .step *
+          kRounding;
+    return bound;
   }
   const auto p = static_cast<size_t>(plan.pp);
   cost::Pipeline pipeline;

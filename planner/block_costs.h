@@ -42,7 +42,7 @@ struct BlockCosts {
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& plan);
 
 struct PlanBound {
-  Seconds time;  // cost::estimate of the plan is at least this
+  Seconds time;  // cost::estimate of the plan is at least this; may be 0 if the memory is too much
   Bytes memory;  // of the fullest rank, at least
 };
 

@@ -32,6 +32,8 @@ struct Pins {
 
 struct Query {
   spec::ModelSpec model;
+  // fingerprintOf(model), so that plans need not compute it one by one; 0: not known yet.
+  uint64_t fingerprint = 0;
   spec::TrainingSpec training;
   spec::ClusterSpec cluster;
   spec::StackProfile stack;

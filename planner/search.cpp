@@ -310,6 +310,7 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
   TRIREME_RETURN_IF_ERROR(checkQuery(asked));
   const int64_t available = asked.pins.gpus.value_or(asked.cluster.numDevices);
   Query query = asked;
+  query.fingerprint = plan::fingerprintOf(asked.model);
   TRIREME_ASSIGN_OR_RETURN(query.pins, resolvePins(asked.pins));
   TRIREME_RETURN_IF_ERROR(checkPins(query, available));
   std::vector<Rejection> refused;

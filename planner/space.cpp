@@ -204,7 +204,7 @@ Rejection refuseScatter(const Query& query, const Group& g) {
 plan::Plan planOf(const Query& query, const Group& group) {
   plan::Plan plan;
   plan.model = query.model.name;
-  plan.fingerprint = plan::fingerprintOf(query.model);
+  plan.fingerprint = query.fingerprint != 0 ? query.fingerprint : plan::fingerprintOf(query.model);
   plan.training = query.training;
   plan.stack = query.stack.name;
   plan.vocabMultiple = query.vocabMultiple;
