@@ -14,6 +14,9 @@ using testing::StartsWith;
 
 ModelGraph graphOf(bool tied, double dropout) {
   spec::ModelSpec model = small::gpt(2, 8, 2);
+  model.ffnSize = 16;
+  model.vocabSize = 10;
+  model.maxSequence = 6;
   model.tiedEmbeddings = tied;
   spec::TrainingSpec training;
   training.sequenceLength = 4;

@@ -63,7 +63,7 @@ TEST(LoadByName, AnUnknownNameListsTheNearest) {
 }
 
 TEST(LoadByName, APathIsAPath) {
-  EXPECT_THAT(messageOf(loadStack("./trireme")), HasSubstr("./trireme: cannot read: No such file"));
+  EXPECT_THAT(messageOf(loadStack("./nemo")), HasSubstr("./nemo: cannot read: No such file"));
   EXPECT_THAT(messageOf(loadCluster("dgx-a10.yaml")),
               HasSubstr("dgx-a10.yaml: cannot read: No such file"));
 }
