@@ -85,14 +85,17 @@ Status ThreadCommunicator::wait(Condition& condition) {
     const uint32_t ticket = doorbell.current();
     if (progress_ != nullptr) TRIREME_RETURN_IF_ERROR(progress_->advance());
     if (condition.ready()) return {};
-    if (world_.failed()) return unavailable(condition.awaitedRank(), "gave up");
     const auto left = start + world_.timeout_ - std::chrono::steady_clock::now();
-    if (left <= std::chrono::nanoseconds::zero()) {
-      const double seconds = std::chrono::duration<double>(world_.timeout_).count();
-      return unavailable(condition.awaitedRank(),
-                         fmt::format("no answer in {} s", seconds).c_str());
+    const bool late = left <= std::chrono::nanoseconds::zero();
+    if (!world_.failed() && !late) {
+      doorbell.sleep(ticket, left);
+      continue;
     }
-    doorbell.sleep(ticket, left);
+    const int32_t awaited = condition.awaitedRank();
+    if (condition.ready()) return {};  // The last one came since.
+    if (world_.failed()) return unavailable(awaited, "gave up");
+    const double seconds = std::chrono::duration<double>(world_.timeout_).count();
+    return unavailable(awaited, fmt::format("no answer in {} s", seconds).c_str());
   }
 }
 
@@ -108,7 +111,7 @@ class AllArrived final : public Condition {
   }
   int32_t awaitedRank() override {
     for (const auto& member : group_.members)
-      if (member.barriers.load(std::memory_order_relaxed) < number_) return member.rank;
+      if (member.barriers.load(std::memory_order_acquire) < number_) return member.rank;
     return -1;
   }
 
@@ -123,8 +126,8 @@ Status ThreadCommunicator::barrier(int32_t group) {
   ThreadWorld::Group& shared = *world_.groups_[static_cast<size_t>(group)];
   const auto self = static_cast<size_t>(indexInGroup_[static_cast<size_t>(group)]);
   const uint64_t number = ++barriers_[static_cast<size_t>(group)];
-  shared.members[self].barriers.store(number, std::memory_order_relaxed);
   const uint64_t arrived = shared.arrivals.fetch_add(1, std::memory_order_acq_rel) + 1;
+  shared.members[self].barriers.store(number, std::memory_order_release);  // After it is counted.
   if (arrived == number * shared.members.size()) {
     for (const auto& member : shared.members)
       if (member.rank != rank_) world_.ranks_[static_cast<size_t>(member.rank)]->doorbell.ring();
