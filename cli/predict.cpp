@@ -19,37 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder `name` of examples/, beside us or above the program.
-Result<std::string> findExamples(const std::string& flag, const std::string& name) {
-  const fs::path inner = fs::path("examples") / name;
-  std::error_code code;
-  if (fs::is_directory(inner, code)) return inner.string();
-  const fs::path program = fs::read_symlink("/proc/self/exe", code);
-  for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path())
-    if (fs::is_directory(at / inner, code)) return (at / inner).string();
-  return Error(unavailable(fmt::format(
-      "{}: neither the working directory nor a folder above the program has {}; name the folder",
-      flag, inner.string())));
-}
-
-struct Inputs {
-  std::string clusters, stacks;
-  std::vector<NamedPath> files;  // of all kinds, for checkOutputs
-};
-
-Result<Inputs> findInputs(const PredictOptions& options) {
-  Inputs inputs{options.clusters, options.stacks, {}};
-  if (inputs.clusters.empty()) {
-    TRIREME_ASSIGN_OR_RETURN(inputs.clusters, findExamples("--clusters", "clusters"));
-  }
-  if (inputs.stacks.empty()) {
-    TRIREME_ASSIGN_OR_RETURN(inputs.stacks, findExamples("--stacks", "stacks"));
-  }
-  for (const std::string& path : options.rows) inputs.files.push_back({"--predict", path});
+// Every file that is read, for checkOutputs.
+Result<std::vector<NamedPath>> inputsOf(const PredictOptions& options) {
+  std::vector<NamedPath> inputs;
+  for (const std::string& path : options.rows) inputs.push_back({"--predict", path});
   for (const auto& [flag, folder] :
-       {std::pair("--clusters", inputs.clusters), std::pair("--stacks", inputs.stacks)}) {
+       {std::pair("--clusters", options.clusters), std::pair("--stacks", options.stacks)}) {
+    if (folder.empty()) continue;
     TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> paths, cost::yamlFilesIn(folder));
-    for (const std::string& path : paths) inputs.files.push_back({flag, path});
+    for (const std::string& path : paths) inputs.push_back({flag, path});
   }
   return inputs;
 }
@@ -89,21 +67,21 @@ void addPredict(CLI::App& app, PredictOptions* options) {
     for (CLI::Option* other : others) other->required(false);
   });
   addPath(app, "--clusters", &options->clusters, "DIR",
-          "Cluster files that rows may name (default: examples/clusters)")
+          "Cluster files that rows may name (default: those of examples/clusters)")
       ->needs(predict)
       ->group(group);
   addPath(app, "--stacks", &options->stacks, "DIR",
-          "Stack profiles that rows may name (default: examples/stacks)")
+          "Stack profiles that rows may name (default: those of examples/stacks)")
       ->needs(predict)
       ->group(group);
 }
 
 Result<int> runPredict(const PredictOptions& options, const std::string& output, bool json) {
-  TRIREME_ASSIGN_OR_RETURN(const Inputs inputs, findInputs(options));
-  TRIREME_RETURN_IF_ERROR(checkOutputs(inputs.files, {{"-o", output}}));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<NamedPath> inputs, inputsOf(options));
+  TRIREME_RETURN_IF_ERROR(checkOutputs(inputs, {{"-o", output}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(output));
   TRIREME_ASSIGN_OR_RETURN(const cost::Catalogue catalogue,
-                           cost::loadCatalogue(inputs.clusters, inputs.stacks));
+                           cost::loadCatalogue(options.clusters, options.stacks));
   TRIREME_ASSIGN_OR_RETURN(Rows all, readRows(options.rows));
   Progress progress;
   for (size_t i = 0; i < all.rows.size(); ++i) {

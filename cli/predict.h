@@ -10,7 +10,7 @@ namespace trireme::cli {
 
 struct PredictOptions {
   std::vector<std::string> rows;  // files; empty: nothing is to be predicted
-  std::string clusters, stacks;   // folders; empty: those of examples/
+  std::string clusters, stacks;   // folders; empty: what is shipped
 };
 
 // Declares --predict, --clusters and --stacks. --predict goes with --json and -o alone: it excludes
@@ -19,9 +19,6 @@ void addPredict(CLI::App& app, PredictOptions* options);
 
 // Reads the rows, predicts each, prints the report and, if `output` is not empty, writes the rows
 // with their predictions there.
-//
-// Without folders: examples/clusters and examples/stacks of the working directory or, if there are
-// none, of the nearest folder above the program.
 //
 // Errors: those of cost::loadRows, cost::loadCatalogue, checkOutputs and writeFile.
 Result<int> runPredict(const PredictOptions& options, const std::string& output, bool json);

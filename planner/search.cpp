@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "ir/base/format.h"
-#include "ir/expand/buildable.h"
 #include "ir/spec/load.h"
 #include "planner/cuts.h"
 #include "planner/frontier.h"
@@ -258,11 +257,7 @@ Status checkQuery(const Query& query) {
                     "be written by hand",
                     query.model.name, query.model.numLayers, kMostLayers));
   TRIREME_RETURN_IF_ERROR(spec::verifyTraining(query.training, query.model));
-  if (query.stack.ownPrograms) {  // its precision: the pins come later
-    plan::Plan plan;
-    plan.training = query.training;
-    TRIREME_RETURN_IF_ERROR(expand::checkBuildable(plan));
-  }
+  TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, query.training.precision));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(query.cluster, query.training.precision));
   const int64_t gpus = query.pins.gpus.value_or(query.cluster.numDevices);
   if (gpus < 1 || gpus > query.cluster.numDevices)

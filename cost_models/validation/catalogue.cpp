@@ -10,6 +10,7 @@
 
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
+#include "ir/spec/shipped.h"
 
 namespace trireme::cost {
 namespace {
@@ -183,14 +184,25 @@ Result<std::vector<std::string>> yamlFilesIn(const std::string& folder) {
   return paths;
 }
 
+namespace {
+
+Result<std::vector<std::string>> namesOrFiles(const std::string& folder, spec::ShippedKind kind) {
+  if (folder.empty()) return spec::shippedNames(kind);
+  return yamlFilesIn(folder);
+}
+
+}  // namespace
+
 Result<Catalogue> loadCatalogue(const std::string& clusterFolder, const std::string& stackFolder) {
   Catalogue catalogue;
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> clusters, yamlFilesIn(clusterFolder));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> clusters,
+                           namesOrFiles(clusterFolder, spec::ShippedKind::kCluster));
   for (const std::string& path : clusters) {
     TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(path));
     catalogue.clusters.push_back(std::move(cluster));
   }
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> stacks, yamlFilesIn(stackFolder));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> stacks,
+                           namesOrFiles(stackFolder, spec::ShippedKind::kStack));
   for (const std::string& path : stacks) {
     TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, spec::loadStack(path));
     catalogue.stacks.push_back(std::move(stack));

@@ -20,8 +20,8 @@ struct Catalogue {
 // read; kInvalidArgument: it holds no such file.
 Result<std::vector<std::string>> yamlFilesIn(const std::string& folder);
 
-// What the .yaml files of both folders say. Errors: those of yamlFilesIn, spec::loadCluster and
-// spec::loadStack.
+// What the .yaml files of both folders say; of an empty path, the shipped ones (spec/shipped.h).
+// Errors: those of yamlFilesIn, spec::loadCluster and spec::loadStack.
 Result<Catalogue> loadCatalogue(const std::string& clusterFolder, const std::string& stackFolder);
 
 // What a GPU's name says: "NVIDIA H100-96GB-HBM2e-SXM (500W)" is an H100 of 96 GB, of the kinds

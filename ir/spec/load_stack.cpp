@@ -1,8 +1,9 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
-#include <iterator>
 
 #include "ir/spec/load.h"
-#include "ir/spec/map_reader.h"
+#include "ir/spec/precision_names.h"
 #include "ir/spec/sourced.h"
 
 namespace trireme::spec {
@@ -29,7 +30,7 @@ constexpr EnumName<SelectiveRecompute> kSelectiveArray[] = {
     {"per_operator", SelectiveRecompute::kPerOperator}};
 constexpr std::span<const EnumName<SelectiveRecompute>> kSelective = kSelectiveArray;
 
-constexpr EnumName<StackChoice> kChoices[] = {
+constexpr EnumName<StackChoice> kChoiceArray[] = {
     {"tensor_parallel", StackChoice::kTensorParallel},
     {"sequence_parallel", StackChoice::kSequenceParallel},
     {"context_parallel", StackChoice::kContextParallel},
@@ -44,23 +45,32 @@ constexpr EnumName<StackChoice> kChoices[] = {
     {"recompute_selective", StackChoice::kRecomputeSelective},
     {"recompute_full", StackChoice::kRecomputeFull},
     {"recompute_layers", StackChoice::kRecomputeLayers}};
+constexpr std::span<const EnumName<StackChoice>> kChoices = kChoiceArray;
 
-void readChoices(MapReader& map, std::vector<StackChoice>* choices) {
-  const Node* list = map.requiredChild("choices");
+// A list of names, each at most once.
+template <typename T>
+void readList(MapReader& map, std::string_view key, std::span<const EnumName<T>> names,
+              std::vector<T>* out) {
+  const Node* list = map.requiredChild(key);
   if (!list) return;
   if (list->kind != Node::Kind::kList)
-    return map.fail(*list, fmt::format("expected a list of choices, got {}", describe(*list)));
-  choices->clear();
+    return map.fail(*list, fmt::format("expected a list of names, got {}", describe(*list)));
+  out->clear();
   std::vector<std::string> known;
-  for (const auto& choice : kChoices) known.emplace_back(choice.name);
+  for (const EnumName<T>& entry : names) known.emplace_back(entry.name);
+  const auto refuse = [&](const Node& item, const std::string& why) {
+    map.merge(errorAt(map.file(), item.mark, fmt::format("{}: {}", key, why)));
+  };
   for (const Node& item : list->items) {
-    const auto* found = std::find_if(std::begin(kChoices), std::end(kChoices), [&](const auto& c) {
-      return item.kind == Node::Kind::kScalar && item.text == c.name;
+    const auto found = std::find_if(names.begin(), names.end(), [&](const EnumName<T>& entry) {
+      return item.kind == Node::Kind::kScalar && item.text == entry.name;
     });
-    if (found == std::end(kChoices))
-      return map.fail(
-          item, fmt::format("no such choice: {}{}", describe(item), suggestion(item.text, known)));
-    choices->push_back(found->value);
+    if (found == names.end())
+      return refuse(
+          item, fmt::format("unknown value {}{}", describe(item), suggestion(item.text, known)));
+    if (std::find(out->begin(), out->end(), found->value) != out->end())
+      return refuse(item, fmt::format("{} is there twice", describe(item)));
+    out->push_back(found->value);
   }
 }
 
@@ -80,15 +90,7 @@ void readOwn(MapReader& map, StackProfile* stack) {
     readPositive(map, "optimizer_bytes_per_parameter", &stack->optimizerBytesPerParameter);
 }
 
-void readDescription(MapReader& map, StackDescription* stack) {
-  map.required("attention", kAttention, &stack->attention);
-  map.optional("selective_recompute", kSelective, &stack->selective);
-  readPositive(map, "elementwise_factor", &stack->elementwiseFactor);
-  readPositive(map, "matmul_factor", &stack->matmulFactor);
-  readNotNegative(map, "cast_bytes", &stack->castBytes);
-  readNotNegative(map, "context_parallel_loss", &stack->contextParallelLoss);
-  map.required("gradient_accumulation", kAccumulation, &stack->gradientAccumulation);
-  map.required("scatter_gather", &stack->scatterGather);
+void readBytes(MapReader& map, StackDescription* stack) {
   readPositive(map, "parameter_bytes", &stack->parameterBytes);
   readPositive(map, "gradient_bytes", &stack->gradientBytes);
   readPositive(map, "optimizer_bytes", &stack->optimizerBytes);
@@ -96,27 +98,57 @@ void readDescription(MapReader& map, StackDescription* stack) {
   readPositive(map, "gathered_parameter_bytes", &stack->gatheredParameterBytes);
   readNotNegative(map, "optimizer_traffic", &stack->optimizerTraffic);
   readNotNegative(map, "loss_bytes", &stack->lossBytes);
-  readNotNegative(map, "parameter_traffic", &stack->parameterTraffic);
-  if (map.child("logit_bytes")) readPositive(map, "logit_bytes", &stack->logitBytes);
-  if (map.child("working_layers")) readNotNegative(map, "working_layers", &stack->workingLayers);
-  map.optional("keeps_f8", &stack->keepsNarrow);
-  if (map.child("sharded_bandwidth"))
-    readEfficiency(map, "sharded_bandwidth", &stack->shardedBandwidth);
-  readShare(map, "gradient_exposed", &stack->gradientExposed);
-  readShare(map, "gather_exposed", &stack->gatherExposed);
-  readShare(map, "tensor_parallel_exposed", &stack->tensorParallelExposed);
-  readShare(map, "transfer_exposed", &stack->transferExposed);
-  readNotNegative(map, "host_launch", &stack->hostLaunch);
-  readPositive(map, "host_backward", &stack->hostBackward);
-  readNotNegative(map, "host_exponent", &stack->hostExponent);
-  readShare(map, "host_growth", &stack->hostGrowth);
-  readNotNegative(map, "transfer_sync", &stack->transferSync);
-  readEfficiency(map, "whole_head_efficiency", &stack->wholeHeadEfficiency);
-  readNotNegative(map, "host_microbatch", &stack->hostMicrobatch);
-  readNotNegative(map, "host_step", &stack->hostStep);
-  readShare(map, "slowdown_per_doubling", &stack->slowdownPerDoubling);
   readNotNegative(map, "reserve", &stack->reserve);
   readShare(map, "fragmentation", &stack->fragmentation);
+}
+
+// What a stack need not have. Without its key there is nothing of it: fields stay as they are made.
+void readOptionals(MapReader& map, StackDescription* stack) {
+  const auto notNegative = [&](std::string_view key, auto* out) {
+    if (map.child(key)) readNotNegative(map, key, out);
+  };
+  const auto share = [&](std::string_view key, double* out) {
+    if (map.child(key)) readShare(map, key, out);
+  };
+  const auto efficiency = [&](std::string_view key, double* out) {
+    if (map.child(key)) readEfficiency(map, key, out);
+  };
+  map.optional("selective_recompute", kSelective, &stack->selective);
+  readPositiveIfGiven(map, "matmul_factor", &stack->matmulFactor);
+  notNegative("context_parallel_loss", &stack->contextParallelLoss);
+  notNegative("parameter_traffic", &stack->parameterTraffic);
+  readPositiveIfGiven(map, "logit_bytes", &stack->logitBytes);
+  notNegative("working_layers", &stack->workingLayers);
+  map.optional("keeps_f8", &stack->keepsNarrow);
+  efficiency("sharded_bandwidth", &stack->shardedBandwidth);
+  share("gradient_exposed", &stack->gradientExposed);
+  share("gather_exposed", &stack->gatherExposed);
+  share("tensor_parallel_exposed", &stack->tensorParallelExposed);
+  share("transfer_exposed", &stack->transferExposed);
+  readPositiveIfGiven(map, "host_backward", &stack->hostBackward);
+  notNegative("host_exponent", &stack->hostExponent);
+  share("host_growth", &stack->hostGrowth);
+  notNegative("transfer_sync", &stack->transferSync);
+  efficiency("whole_head_efficiency", &stack->wholeHeadEfficiency);
+  notNegative("host_microbatch", &stack->hostMicrobatch);
+  notNegative("host_step", &stack->hostStep);
+  share("slowdown_per_doubling", &stack->slowdownPerDoubling);
+}
+
+void readDescription(MapReader& map, bool hasF8, StackDescription* stack) {
+  map.required("attention", kAttention, &stack->attention);
+  map.required("gradient_accumulation", kAccumulation, &stack->gradientAccumulation);
+  map.required("scatter_gather", &stack->scatterGather);
+  readPositive(map, "elementwise_factor", &stack->elementwiseFactor);
+  readNotNegative(map, "host_launch", &stack->hostLaunch);
+  if (hasF8 || map.child("cast_bytes")) readNotNegative(map, "cast_bytes", &stack->castBytes);
+  readBytes(map, stack);
+  readOptionals(map, stack);
+}
+
+bool trainsIn(const StackProfile& stack, Precision precision) {
+  return std::find(stack.precisions.begin(), stack.precisions.end(), precision) !=
+         stack.precisions.end();
 }
 
 }  // namespace
@@ -128,17 +160,36 @@ std::vector<StackChoice> ownChoices() {
       StackChoice::kShardOptimizer, StackChoice::kRecomputeSelective, StackChoice::kRecomputeFull};
 }
 
+std::vector<Precision> ownPrecisions() {
+  return {Precision::kFp64, Precision::kFp32, Precision::kBf16};
+}
+
+Status checkPrecision(const StackProfile& stack, Precision precision) {
+  if (trainsIn(stack, precision)) return {};
+  std::vector<std::string_view> names;
+  for (const Precision known : stack.precisions) names.push_back(precisionName(known));
+  // bf16 replaces fp16 and fp8; what has no bf16 has been given its own first choice.
+  const bool hasBf16 = trainsIn(stack, Precision::kBf16);
+  return invalidArgument(fmt::format("stack '{}' does not train in {}; valid: {}; nearest: {}",
+                                     stack.name, precisionName(precision), fmt::join(names, ", "),
+                                     hasBf16 ? precisionName(Precision::kBf16) : names.front()));
+}
+
 Result<StackProfile> parseStack(const std::string& text, const std::string& name) {
   TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, name));
   MapReader map(name, root);
   StackProfile stack;
+  map.collectSources(&stack.sources);
   map.required("name", &stack.name);
   map.optional("programs", kPrograms, &stack.ownPrograms);
   if (stack.ownPrograms) {
     readOwn(map, &stack);
   } else {
-    readChoices(map, &stack.choices);
-    readDescription(map, &stack.description);
+    readList(map, "choices", kChoices, &stack.choices);
+    readList(map, "precisions", kPrecisions, &stack.precisions);
+    if (const Node* node = map.child("precisions"); node && stack.precisions.empty())
+      map.fail(*node, "needs at least one");
+    readDescription(map, trainsIn(stack, Precision::kFp8), &stack.description);
   }
   TRIREME_RETURN_IF_ERROR(map.finish());
   return stack;

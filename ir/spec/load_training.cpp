@@ -3,16 +3,10 @@
 #include "ir/spec/checks.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
+#include "ir/spec/precision_names.h"
 
 namespace trireme::spec {
 namespace {
-
-constexpr EnumName<Precision> kPrecisionArray[] = {{"fp64", Precision::kFp64},
-                                                   {"fp32", Precision::kFp32},
-                                                   {"bf16", Precision::kBf16},
-                                                   {"fp16", Precision::kFp16},
-                                                   {"fp8", Precision::kFp8}};
-constexpr std::span<const EnumName<Precision>> kPrecisions = kPrecisionArray;
 
 // Absent means "the command line says"; a written 0 is a mistake.
 void readGiven(MapReader& map, std::string_view key, int64_t* out) {

@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "ir/base/status.h"
 #include "ir/base/units.h"
 #include "ir/spec/attention_kind.h"
+#include "ir/spec/sources.h"
+#include "ir/spec/training_spec.h"
 
 namespace trireme::spec {
 
@@ -107,12 +110,14 @@ enum class StackChoice : uint8_t {
   kRecomputeLayers,  // of some layers of a stage
 };
 
-// What Trireme's own programs can do (expand::checkBuildable).
+// What Trireme's own programs can do, and what they train in (expand::checkBuildable).
 std::vector<StackChoice> ownChoices();
+std::vector<Precision> ownPrecisions();
 
 struct StackProfile {
   std::string name = "trireme";
   std::vector<StackChoice> choices = ownChoices();
+  std::vector<Precision> precisions = ownPrecisions();
   // Costs are read off the programs that ir/expand makes. Otherwise they follow `description`.
   bool ownPrograms = true;
   StackDescription description;
@@ -124,10 +129,16 @@ struct StackProfile {
   bool overlapPipelineTransfers = true;
   Bytes fixedReserve;  // context, libraries, fragmentation
 
+  Sources sources;  // of every number of the file
+
   bool supports(StackChoice choice) const {
     return std::find(choices.begin(), choices.end(), choice) != choices.end();
   }
   bool operator==(const StackProfile&) const = default;
 };
+
+// kInvalidArgument: the stack does not train in `precision`; the message names what it trains in,
+// and the nearest of it.
+Status checkPrecision(const StackProfile& stack, Precision precision);
 
 }  // namespace trireme::spec

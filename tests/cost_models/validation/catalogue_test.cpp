@@ -228,6 +228,11 @@ TEST(LoadCatalogue, ReadsEveryYamlFile) {
   };
   EXPECT_TRUE(has(catalogue->clusters, "dgx-a100"));
   EXPECT_TRUE(has(catalogue->stacks, "trireme"));
+  // The same that the program carries, in the same order.
+  const Result<Catalogue> shipped = loadCatalogue("", "");
+  ASSERT_TRUE(shipped.has_value()) << shipped.error().message();
+  EXPECT_EQ(shipped->clusters, catalogue->clusters);
+  EXPECT_EQ(shipped->stacks, catalogue->stacks);
 }
 
 TEST(LoadCatalogue, NamesAFolderThatIsMissingOrEmpty) {

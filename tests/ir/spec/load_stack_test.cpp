@@ -23,7 +23,8 @@ TEST(ParseStack, ReadsEveryChoice) {
                              .optimizerBytesPerParameter = 0,
                              .overlapGradientReduction = true,
                              .overlapPipelineTransfers = false,
-                             .fixedReserve = 2_GiB}));
+                             .fixedReserve = 2_GiB,
+                             .sources = {{"fixed_reserve", "a"}}}));
 }
 
 TEST(ParseStack, OptimizerBytesNeedASource) {
@@ -39,6 +40,154 @@ TEST(ParseStack, NothingIsDefaulted) {
   EXPECT_EQ(messageOf(parseStack("name: s\n", "s.yaml")),
             "s.yaml:1:1: flash_attention, overlap_gradient_reduction, overlap_pipeline_transfers, "
             "fixed_reserve: missing");
+}
+
+const char* kDescribed =
+    "name: d\n"
+    "programs: described\n"
+    "choices: [tensor_parallel, pipeline, recompute_full]\n"
+    "precisions: [fp16, fp32]\n"
+    "attention: fused_softmax\n"
+    "gradient_accumulation: separate_f32\n"
+    "scatter_gather: true\n"
+    "elementwise_factor: {value: 1.5, source: a}\n"
+    "host_launch: {value: 9 us, source: b}\n"
+    "parameter_bytes: {value: 2, source: c}\n"
+    "gradient_bytes: {value: 4, source: c}\n"
+    "optimizer_bytes: {value: 12, source: c}\n"
+    "reduced_gradient_bytes: {value: 4, source: c}\n"
+    "gathered_parameter_bytes: {value: 2, source: c}\n"
+    "optimizer_traffic: {value: 60, source: d}\n"
+    "loss_bytes: {value: 50, source: e}\n"
+    "reserve: {value: 1 GiB, source: f}\n"
+    "fragmentation: {value: 0.02, source: g}\n";
+
+StackProfile described(const std::string& more = "") {
+  const auto stack = parseStack(kDescribed + more, "d.yaml");
+  EXPECT_TRUE(stack.has_value()) << messageOf(stack);
+  return stack.value_or(StackProfile{});
+}
+std::string refusal(const std::string& from, const std::string& to) {
+  return messageOf(parseStack(replaced(kDescribed, from, to), "d.yaml"));
+}
+
+TEST(ParseStack, WhatADescriptionDoesNotSayIsNotThere) {
+  const StackProfile s = described();
+  EXPECT_FALSE(s.ownPrograms);
+  EXPECT_EQ(s.choices,
+            (std::vector<StackChoice>{StackChoice::kTensorParallel, StackChoice::kPipeline,
+                                      StackChoice::kRecomputeFull}));
+  EXPECT_EQ(s.precisions, (std::vector<Precision>{Precision::kFp16, Precision::kFp32}));
+  StackDescription d;
+  d.attention = AttentionKind::kFusedSoftmax;
+  d.gradientAccumulation = GradientAccumulation::kSeparateF32;
+  d.scatterGather = true;
+  d.elementwiseFactor = 1.5;
+  d.hostLaunch = 9_us;
+  d.optimizerTraffic = 60;
+  d.reserve = 1_GiB;
+  d.fragmentation = 0.02;
+  EXPECT_EQ(s.description, d);
+  // Nothing overlaps, products are the device's, the CPU costs nothing but launches.
+  EXPECT_EQ(d.gradientExposed, 1);
+  EXPECT_EQ(d.gatherExposed, 1);
+  EXPECT_EQ(d.tensorParallelExposed, 1);
+  EXPECT_EQ(d.transferExposed, 1);
+  EXPECT_EQ(d.matmulFactor, 1);
+  EXPECT_EQ(d.wholeHeadEfficiency, 1);
+  EXPECT_EQ(d.parameterTraffic, 0);
+  EXPECT_EQ(d.contextParallelLoss, 0);
+  EXPECT_EQ(d.slowdownPerDoubling, 0);
+  EXPECT_EQ(d.hostStep, Seconds(0));
+}
+
+TEST(ParseStack, EveryOptionalKeyIsRead) {
+  const StackDescription d = described(
+                                 "selective_recompute: every_other\n"
+                                 "matmul_factor: {value: 0.9, source: a}\n"
+                                 "cast_bytes: {value: 12, source: a}\n"
+                                 "context_parallel_loss: {value: 0.2, source: a}\n"
+                                 "parameter_traffic: {value: 3, source: a}\n"
+                                 "logit_bytes: {value: 6, source: a}\n"
+                                 "working_layers: {value: 2.5, source: a}\n"
+                                 "keeps_f8: true\n"
+                                 "sharded_bandwidth: {value: 0.5, source: a}\n"
+                                 "gradient_exposed: {value: 0.1, source: a}\n"
+                                 "gather_exposed: {value: 0.2, source: a}\n"
+                                 "tensor_parallel_exposed: {value: 0.3, source: a}\n"
+                                 "transfer_exposed: {value: 0, source: a}\n"
+                                 "host_backward: {value: 1.1, source: a}\n"
+                                 "host_exponent: {value: 2, source: a}\n"
+                                 "host_growth: {value: 0.05, source: a}\n"
+                                 "transfer_sync: {value: 1 ms, source: a}\n"
+                                 "whole_head_efficiency: {value: 0.6, source: a}\n"
+                                 "host_microbatch: {value: 2 ms, source: a}\n"
+                                 "host_step: {value: 3 ms, source: a}\n"
+                                 "slowdown_per_doubling: {value: 0.01, source: a}\n")
+                                 .description;
+  EXPECT_EQ(d.selective, SelectiveRecompute::kEveryOther);
+  EXPECT_EQ(d.matmulFactor, 0.9);
+  EXPECT_EQ(d.castBytes, 12);
+  EXPECT_EQ(d.contextParallelLoss, 0.2);
+  EXPECT_EQ(d.parameterTraffic, 3);
+  EXPECT_EQ(d.logitBytes, 6);
+  EXPECT_EQ(d.workingLayers, 2.5);
+  EXPECT_TRUE(d.keepsNarrow);
+  EXPECT_EQ(d.shardedBandwidth, 0.5);
+  EXPECT_EQ(d.gradientExposed, 0.1);
+  EXPECT_EQ(d.gatherExposed, 0.2);
+  EXPECT_EQ(d.tensorParallelExposed, 0.3);
+  EXPECT_EQ(d.transferExposed, 0);
+  EXPECT_EQ(d.hostBackward, 1.1);
+  EXPECT_EQ(d.hostExponent, 2);
+  EXPECT_EQ(d.hostGrowth, 0.05);
+  EXPECT_EQ(d.transferSync, 1_ms);
+  EXPECT_EQ(d.wholeHeadEfficiency, 0.6);
+  EXPECT_EQ(d.hostMicrobatch, 2_ms);
+  EXPECT_EQ(d.hostStep, 3_ms);
+  EXPECT_EQ(d.slowdownPerDoubling, 0.01);
+}
+
+TEST(ParseStack, DescriptionsKeepTheSourceOfEveryNumber) {
+  const Sources sources = described().sources;
+  EXPECT_EQ(sources.at("loss_bytes"), "e");
+  EXPECT_EQ(sources.size(), 11u);
+}
+
+TEST(ParseStack, DescriptionsMustMakeSense) {
+  EXPECT_EQ(refusal("pipeline, ", "piplines, "),
+            "d.yaml:3:28: choices: unknown value 'piplines'; did you mean 'pipeline'?");
+  EXPECT_EQ(refusal("pipeline, ", "tensor_parallel, "),
+            "d.yaml:3:28: choices: 'tensor_parallel' is there twice");
+  EXPECT_EQ(refusal("[tensor_parallel, pipeline, recompute_full]", "all"),
+            "d.yaml:3:10: choices: expected a list of names, got 'all'");
+  EXPECT_EQ(refusal("[fp16, fp32]", "[fp16, tf32]"),
+            "d.yaml:4:20: precisions: unknown value 'tf32'; did you mean 'fp32'?");
+  EXPECT_EQ(refusal("[fp16, fp32]", "[]"), "d.yaml:4:13: precisions: needs at least one");
+  EXPECT_THAT(refusal("precisions: [fp16, fp32]\n", ""), HasSubstr("precisions: missing"));
+  EXPECT_THAT(refusal("value: 0.02", "value: 1.02"),
+              HasSubstr("fragmentation: a share is at most 1, got 1.02"));
+  EXPECT_THAT(refusal("value: 60", "value: -60"),
+              HasSubstr("optimizer_traffic: must not be negative"));
+  EXPECT_THAT(refusal("fused_softmax", "flash5"),
+              HasSubstr("attention: unknown value 'flash5'; did you mean 'flash'?"));
+  EXPECT_THAT(refusal("loss_bytes: {value: 50, source: e}\n", ""),
+              HasSubstr("loss_bytes: missing"));
+  EXPECT_THAT(refusal("loss_bytes", "gradient_exposd: {value: 1, source: a}\nloss_bytes"),
+              HasSubstr("unknown key 'gradient_exposd'; did you mean 'gradient_exposed'?"));
+}
+
+// What a cast into fp8 moves is no detail that may be left out where there is fp8.
+TEST(ParseStack, F8NeedsTheBytesOfACast) {
+  EXPECT_THAT(refusal("[fp16, fp32]", "[fp16, fp8]"), HasSubstr("cast_bytes: missing"));
+}
+
+TEST(CheckPrecision, NamesWhatThereIsAndTheNearest) {
+  EXPECT_TRUE(checkPrecision(described(), Precision::kFp16).ok());
+  EXPECT_EQ(messageOf(checkPrecision(described(), Precision::kBf16)),
+            "stack 'd' does not train in bf16; valid: fp16, fp32; nearest: fp16");
+  EXPECT_EQ(messageOf(checkPrecision(StackProfile{}, Precision::kFp8)),
+            "stack 'trireme' does not train in fp8; valid: fp64, fp32, bf16; nearest: bf16");
 }
 
 }  // namespace
