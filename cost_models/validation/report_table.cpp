@@ -10,25 +10,27 @@ namespace trireme::cost {
 namespace {
 
 constexpr size_t kWidth = 100;
+constexpr size_t kName = 38;
 constexpr size_t kMostReasons = 8;
 constexpr size_t kMostSweeps = 5;
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string signedPercent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
 
-// Cut to `width` characters, never within one.
-std::string shorten(const std::string& text, size_t width) {
-  size_t count = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xC0) == 0x80) continue;
-    if (++count > width) return text.substr(0, i);
-  }
-  return text + std::string(width - count, ' ');
+// Exactly `width` characters: filled up, or without the middle, as names of a kind often differ at
+// their ends. Never cuts within a character. Requires width > 2.
+std::string fit(const std::string& text, size_t width) {
+  std::vector<size_t> starts;  // of its characters
+  for (size_t i = 0; i < text.size(); ++i)
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) starts.push_back(i);
+  if (starts.size() <= width) return text + std::string(width - starts.size(), ' ');
+  const size_t end = (width - 2) / 2, begin = width - 2 - end;
+  return text.substr(0, starts[begin]) + ".." + text.substr(starts[starts.size() - end]);
 }
 
 std::string familyLine(const std::string& name, const ErrorSummary& e, const std::string& worstId) {
-  if (e.count == 0) return fmt::format("  {} {:>5}\n", shorten(name, 38), 0);
-  return fmt::format("  {} {:>5} {:>8} {:>8} {:>8} {:>8}  {} {}\n", shorten(name, 38), e.count,
+  if (e.count == 0) return fmt::format("  {} {:>5}\n", fit(name, kName), 0);
+  return fmt::format("  {} {:>5} {:>8} {:>8} {:>8} {:>8}  {} {}\n", fit(name, kName), e.count,
                      percent(e.medianAbsolute), percent(e.meanAbsolute), percent(e.p90Absolute),
                      signedPercent(e.meanSigned), signedPercent(e.worst), worstId);
 }
@@ -37,10 +39,14 @@ std::string familiesTable(const ValidationReport& report) {
   std::string text = fmt::format(
       "error of step time, (predicted - measured) / measured\n"
       "  {} {:>5} {:>8} {:>8} {:>8} {:>8}  {}\n",
-      shorten("file, stack: source", 38), "rows", "median", "mean", "p90", "signed", "worst");
-  for (const Family& family : report.families)
-    text += familyLine(fmt::format("{}, {}: {}", family.file, family.stack, family.source),
-                       family.errors, family.worstId);
+      fit("file, stack and source", kName), "rows", "median", "mean", "p90", "signed", "worst");
+  std::string heading;
+  for (const Family& family : report.families) {
+    const std::string group = fmt::format("{}, {}", family.file, family.stack);
+    if (group != heading) text += fmt::format("  {}\n", fit(group, kWidth - 2));
+    heading = group;
+    text += familyLine("  " + family.source, family.errors, family.worstId);
+  }
   return text + familyLine("overall", report.overall.errors, report.overall.worstId);
 }
 
@@ -70,10 +76,9 @@ std::string sweepsText(const ValidationReport& report) {
                    [](const Sweep* a, const Sweep* b) { return a->regret > b->regret; });
   worst.resize(std::min(worst.size(), kMostSweeps));
   for (const Sweep* sweep : worst)
-    text +=
-        fmt::format("    regret {:>7}, Spearman {:>6}: {}\n", percent(sweep->regret),
-                    sweep->spearman ? fmt::format("{:.3f}", *sweep->spearman) : "-",
-                    shorten(fmt::format("{} layouts of {}", sweep->numLayouts, sweep->name), 62));
+    text += fmt::format("    regret {:>7}, Spearman {:>6}: {}\n", percent(sweep->regret),
+                        sweep->spearman ? fmt::format("{:.3f}", *sweep->spearman) : "-",
+                        fit(fmt::format("{} layouts of {}", sweep->numLayouts, sweep->name), 62));
   return text;
 }
 
@@ -81,13 +86,13 @@ std::string reasonsText(const char* title, const std::vector<Reason>& reasons) {
   if (reasons.empty()) return "";
   std::string text = fmt::format("{}\n", title);
   for (size_t i = 0; i < std::min(reasons.size(), kMostReasons); ++i)
-    text += fmt::format("  {:>5}  {}\n", reasons[i].count, shorten(reasons[i].text, kWidth - 9));
+    text += fmt::format("  {:>5}  {}\n", reasons[i].count, fit(reasons[i].text, kWidth - 9));
   if (reasons.size() > kMostReasons)
     text += fmt::format("         and {} more\n", reasons.size() - kMostReasons);
   return text;
 }
 
-// Without the spaces that shorten() leaves at the ends of lines.
+// Without the spaces that fit() leaves at the ends of lines.
 std::string trimLines(const std::string& text) {
   std::string result;
   for (const char c : text) {

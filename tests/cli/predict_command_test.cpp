@@ -71,7 +71,7 @@ TEST_F(PredictCommand, PrintsErrorsAndWritesTheRows) {
   expectSuccess(outcome);
   EXPECT_EQ(outcome.err, "");
   for (const char* part : {"rows          3, of which 3 are scored and 1 of these skipped",
-                           "rows, trireme: here", "overall", "worst", "sweeps        1",
+                           "  rows, trireme\n    here  ", "overall", "worst", "sweeps        1",
                            "1  tp 3 x pp 1 x cp 1 x dp 1 are not the 2 GPUs", "written to"})
     EXPECT_THAT(outcome.out, HasSubstr(part)) << outcome.out;
 
@@ -99,7 +99,7 @@ TEST_F(PredictCommand, SeveralFilesAreFamiliesOfTheirOwn) {
   EXPECT_NEAR(1 + first, 2 * (1 + second), 1e-9);
 }
 
-TEST_F(PredictCommand, TheExamplesAnswerWithoutFolders) {
+TEST_F(PredictCommand, ShippedClustersAndStacksAnswerWithoutFolders) {
   std::string text = replaced(row("a", 1, "9"), ",core,", ",A100-80GB-SXM,");
   text = replaced(text, ",fp32,", ",bf16,");
   const Outcome outcome = runTrireme({"plan", "--predict", write("rows.csv", header() + text)});

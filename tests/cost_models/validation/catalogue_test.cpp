@@ -219,6 +219,15 @@ TEST(StackFor, TakesTheMostSpecificThereIsAndSaysWhatIsMissing) {
             "stack 'torchtitanic': there is no such profile; did you mean 'torchtitan'?");
 }
 
+TEST(LoadCatalogue, OfNoFolderIsAllThatIsShipped) {
+  const std::string examples = TRIREME_SOURCE_DIR "/examples/";
+  const Result<Catalogue> shipped = loadCatalogue("", "");
+  const Result<Catalogue> read = loadCatalogue(examples + "clusters", examples + "stacks");
+  ASSERT_TRUE(shipped.has_value() && read.has_value());
+  EXPECT_EQ(shipped->clusters, read->clusters);
+  EXPECT_EQ(shipped->stacks, read->stacks);
+}
+
 TEST(LoadCatalogue, ReadsEveryYamlFile) {
   const std::string examples = TRIREME_SOURCE_DIR "/examples/";
   const Result<Catalogue> catalogue = loadCatalogue(examples + "clusters", examples + "stacks");

@@ -165,11 +165,20 @@ TEST(ReportTable, SaysEverythingInLinesOfAHundredColumns) {
         "peak memory   1 rows", "fits          3 of the 3 rows that ran",
         "intervals     hold 0 of 1", "1  (R7) vp unpublished: 1", "1  unpublished: tp"})
     EXPECT_THAT(table, HasSubstr(part)) << table;
+  EXPECT_THAT(table, HasSubstr("\n  file, megatron-lm-2021\n    xxx")) << table;
   std::istringstream lines(table);
   for (std::string line; std::getline(lines, line);) {
     EXPECT_LE(line.size(), 100u) << line;
     EXPECT_FALSE(line.ends_with(' ')) << line;
   }
+}
+
+// 38 characters: 18 of the start, two dots, 18 of the end, where versions stand; é is one.
+TEST(ReportTable, LongNamesLoseTheirMiddle) {
+  std::vector<PredictedRow> rows = {predicted("a", 10, 11)};
+  rows[0].row.source = "\xC3\xA9" + std::string(50, 'x') + "docs, 25.11 container";
+  EXPECT_THAT(toTable(reportOn(rows)),
+              HasSubstr("\n    \xC3\xA9" + std::string(15, 'x') + "..s, 25.11 container     1 "));
 }
 
 TEST(ReportTable, OfNoRowsIsShort) {
