@@ -180,7 +180,9 @@ Result<std::vector<std::string>> yamlFilesIn(const std::string& folder) {
         unavailable(fmt::format("{}: cannot read the folder: {}", folder, code.message())));
   if (paths.empty())
     return Error(invalidArgument(fmt::format("{}: expected .yaml files, there is none", folder)));
-  std::sort(paths.begin(), paths.end());
+  const auto stem = [](const std::string& path) { return std::filesystem::path(path).stem(); };
+  std::sort(paths.begin(), paths.end(),
+            [&](const std::string& a, const std::string& b) { return stem(a) < stem(b); });
   return paths;
 }
 

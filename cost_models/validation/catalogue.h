@@ -16,7 +16,8 @@ struct Catalogue {
   std::vector<spec::StackProfile> stacks;
 };
 
-// The .yaml files of a folder, in the order of their names. kUnavailable: the folder cannot be
+// The .yaml files of a folder, in the order of their names without the
+// extension. kUnavailable: the folder cannot be
 // read; kInvalidArgument: it holds no such file.
 Result<std::vector<std::string>> yamlFilesIn(const std::string& folder);
 

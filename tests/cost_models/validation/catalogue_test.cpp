@@ -219,15 +219,6 @@ TEST(StackFor, TakesTheMostSpecificThereIsAndSaysWhatIsMissing) {
             "stack 'torchtitanic': there is no such profile; did you mean 'torchtitan'?");
 }
 
-TEST(LoadCatalogue, OfNoFolderIsAllThatIsShipped) {
-  const std::string examples = TRIREME_SOURCE_DIR "/examples/";
-  const Result<Catalogue> shipped = loadCatalogue("", "");
-  const Result<Catalogue> read = loadCatalogue(examples + "clusters", examples + "stacks");
-  ASSERT_TRUE(shipped.has_value() && read.has_value());
-  EXPECT_EQ(shipped->clusters, read->clusters);
-  EXPECT_EQ(shipped->stacks, read->stacks);
-}
-
 TEST(LoadCatalogue, ReadsEveryYamlFile) {
   const std::string examples = TRIREME_SOURCE_DIR "/examples/";
   const Result<Catalogue> catalogue = loadCatalogue(examples + "clusters", examples + "stacks");
@@ -237,11 +228,20 @@ TEST(LoadCatalogue, ReadsEveryYamlFile) {
   };
   EXPECT_TRUE(has(catalogue->clusters, "dgx-a100"));
   EXPECT_TRUE(has(catalogue->stacks, "trireme"));
-  // The same that the program carries, in the same order.
-  const Result<Catalogue> shipped = loadCatalogue("", "");
+  // The same that the program carries, in the same order; only where a number is from is told with
+  // the path of the file.
+  Result<Catalogue> shipped = loadCatalogue("", "");
   ASSERT_TRUE(shipped.has_value()) << shipped.error().message();
-  EXPECT_EQ(shipped->clusters, catalogue->clusters);
-  EXPECT_EQ(shipped->stacks, catalogue->stacks);
+  ASSERT_EQ(shipped->clusters.size(), catalogue->clusters.size());
+  for (size_t i = 0; i < shipped->clusters.size(); ++i) {
+    shipped->clusters[i].sources = catalogue->clusters[i].sources;
+    EXPECT_TRUE(shipped->clusters[i] == catalogue->clusters[i]) << catalogue->clusters[i].name;
+  }
+  ASSERT_EQ(shipped->stacks.size(), catalogue->stacks.size());
+  for (size_t i = 0; i < shipped->stacks.size(); ++i) {
+    shipped->stacks[i].sources = catalogue->stacks[i].sources;
+    EXPECT_TRUE(shipped->stacks[i] == catalogue->stacks[i]) << catalogue->stacks[i].name;
+  }
 }
 
 TEST(LoadCatalogue, NamesAFolderThatIsMissingOrEmpty) {
