@@ -1,10 +1,17 @@
 // Host kernels at the shapes of GPT-2 124M, batch 4: h = 768, 12 heads of 64, vocabulary 50304.
 //
 //   kernels_bench --benchmark_filter=Matmul/f32
+//   kernels_bench --benchmark_filter='Peak|T256' --benchmark_enable_random_interleaving
+//                 --benchmark_repetitions=5
+//
+// Peak is what one thread's fused multiply-adds reach on registers alone: the bound of every f32
+// product at that moment. On a virtual machine it changes by a half with what its neighbours do, so
+// shares of it need both from interleaved runs.
 //
 // GFLOP/s counts 2 m n k for a product, and for attention the causal half of its products: 2 of
 // them forward, 5 backward.
 #include <benchmark/benchmark.h>
+#include <immintrin.h>
 
 #include <string>
 #include <vector>
@@ -120,6 +127,24 @@ constexpr OpKind kProducts[] = {OpKind::kMatmul, OpKind::kMatmulGradInput,
                                 OpKind::kMatmulGradWeight};
 const char* const kProductNames[] = {"Matmul", "MatmulGradInput", "MatmulGradWeight"};
 
+// Twenty chains of fused multiply-adds: more than two ports of latency 4 or 5 can have in flight.
+__attribute__((target("avx512f"))) void multiplyAdd(int64_t times) {
+  constexpr int kChains = 20;
+  __m512 sums[kChains] = {};
+  const __m512 x = _mm512_set1_ps(1e-9f), y = _mm512_set1_ps(1e-9f);
+  for (int64_t i = 0; i < times; ++i)
+#pragma GCC unroll 20
+    for (__m512& sum : sums)
+      __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(sum) : "v"(x), "v"(y));
+}
+
+void peak(benchmark::State& state) {
+  constexpr int64_t kTimes = 1 << 20;
+  for (auto _ : state) multiplyAdd(kTimes);
+  state.counters["GFLOP/s"] = benchmark::Counter(kTimes * 20 * 16 * 2 * 1e-9,
+                                                 benchmark::Counter::kIsIterationInvariantRate);
+}
+
 template <typename Body>
 void add(const std::string& name, DType type, int64_t sequence, Body body) {
   const std::string full =
@@ -133,6 +158,8 @@ void add(const std::string& name, DType type, int64_t sequence, Body body) {
 }
 
 void addAll() {
+  if (__builtin_cpu_supports("avx512f"))
+    benchmark::RegisterBenchmark("Peak/f32/avx512", peak)->UseRealTime();
   for (DType type : {DType::kF32, DType::kBf16})
     for (int64_t sequence : {64, 256}) {
       for (size_t i = 0; i < 3; ++i)

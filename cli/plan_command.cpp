@@ -78,6 +78,8 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
     TRIREME_ASSIGN_OR_RETURN(query.training, spec::loadTraining(options.training));
   }
   TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(options.stack));
+  if (options.training.empty())
+    query.training.precision = spec::usualPrecision(query.stack, query.cluster.device);
   TRIREME_RETURN_IF_ERROR(noteDropout(options, query.training));
   query.training.globalBatchSize = options.batch.value_or(query.training.globalBatchSize);
   query.training.sequenceLength = options.sequence.value_or(query.training.sequenceLength);
@@ -202,7 +204,7 @@ Action addPlan(CLI::App& app) {
   addCount(app, "--batch", &options->batch, "Sequences per step; overrides the --train file");
   addCount(app, "--seq", &options->sequence, "Tokens per sequence; overrides the --train file");
   addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp8,
-            "Of the computation; overrides the --train file (default: fp32)");
+            "Of the computation; overrides the --train file (default: the stack's)");
   addCount(app, "--vocab-multiple", &options->vocabMultiple,
            "Pad the vocabulary to a multiple of N x tp (default: 128)");
   addCount(app, "--top", &options->topK, "Plans to show (default: 5)");

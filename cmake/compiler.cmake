@@ -13,7 +13,13 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g")
 
 find_program(TRIREME_CCACHE ccache)
 if(TRIREME_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TRIREME_CCACHE})
+  # Without this ccache caches nothing that uses a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${TRIREME_CCACHE})
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(CMAKE_PCH_INSTANTIATE_TEMPLATES ON)
+  add_compile_options("SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
 # Designated initialisers that leave fields at their default are wanted.
@@ -34,6 +40,9 @@ elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 
 if(TRIREME_SANITIZE)
+  # Line tables are all that a report of a sanitizer needs; full debug information costs a fifth of
+  # the time to build.
+  set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
   add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${TRIREME_SANITIZE})

@@ -88,6 +88,9 @@ if(TRIREME_MLIR)
     add_executable(${tool} ${source})
     target_link_libraries(${tool} PRIVATE trireme_codegen)
   endforeach()
+  # Each of their files would read most of MLIR again.
+  target_precompile_headers(trireme_dialect PRIVATE ${TRIREME_MLIR_PRECOMPILED})
+  target_precompile_headers(trireme_codegen REUSE_FROM trireme_dialect)
   list(APPEND TRIREME_ALL trireme_codegen)
 endif()
 

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
@@ -244,6 +247,37 @@ std::string stagesText(const std::vector<cost::MemoryUse>& stages) {
   return joinRuns(totals);
 }
 
+namespace {
+
+// A rule that forbids a degree forbids most larger ones too: one line for them all.
+void appendRejections(std::string& out, const std::vector<Rejection>& rejections) {
+  struct Line {
+    const Rejection* smallest;
+    int64_t degree, count;
+  };
+  std::map<std::pair<std::string, std::string>, Line> lines;  // by what is refused, and the rule
+  for (const Rejection& r : rejections) {
+    const size_t space = r.subject.find_last_of(' ');
+    const int64_t degree = std::atoll(r.subject.c_str() + space + 1);
+    Line& line =
+        lines.try_emplace({r.subject.substr(0, space), r.rule}, Line{&r, degree, 0}).first->second;
+    if (degree < line.degree) line = {&r, degree, line.count};
+    ++line.count;
+  }
+  if (!lines.empty()) out += "rejected\n";
+  for (const auto& [what, line] : lines) {
+    const Rejection& r = *line.smallest;
+    const std::string others =
+        line.count > 1 ? fmt::format(" and {} larger", line.count - 1) : std::string();
+    appendWrapped(out,
+                  fmt::format("  {:<22}({}) needs {}, given {}", r.subject + others, r.rule,
+                              r.needed, r.available),
+                  24);
+  }
+}
+
+}  // namespace
+
 std::string toTable(const PlanResult& result) {
   std::string out;
   appendPlan(
@@ -251,12 +285,7 @@ std::string toTable(const PlanResult& result) {
       fmt::format("{} of {}{}", result.gpusUsed, result.gpusAvailable,
                   result.gpusUsed < result.gpusAvailable ? ": no legal layout has more" : ""));
   appendRunnersUp(out, result);
-  if (!result.rejections.empty()) out += "rejected\n";
-  for (const Rejection& r : result.rejections)
-    appendWrapped(
-        out,
-        fmt::format("  {:<22}({}) needs {}, there is {}", r.subject, r.rule, r.needed, r.available),
-        24);
+  appendRejections(out, result.rejections);
   appendCertificate(out, result);
   return out;
 }

@@ -175,6 +175,14 @@ Status checkPrecision(const StackProfile& stack, Precision precision) {
                                      hasBf16 ? precisionName(Precision::kBf16) : names.front()));
 }
 
+Precision usualPrecision(const StackProfile& stack, const DeviceSpec& device) {
+  if (stack.ownPrograms) return Precision::kFp32;
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32})
+    if (trainsIn(stack, precision) && device.peak(linearFormat(precision)) != nullptr)
+      return precision;
+  return stack.precisions.front();
+}
+
 Result<StackProfile> parseStack(const std::string& text, const std::string& name) {
   TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, name));
   MapReader map(name, root);

@@ -8,6 +8,7 @@
 #include "ir/base/status.h"
 #include "ir/base/units.h"
 #include "ir/spec/attention_kind.h"
+#include "ir/spec/cluster_spec.h"
 #include "ir/spec/sources.h"
 #include "ir/spec/training_spec.h"
 
@@ -140,5 +141,9 @@ struct StackProfile {
 // kInvalidArgument: the stack does not train in `precision`; the message names what it trains in,
 // and the nearest of it.
 Status checkPrecision(const StackProfile& stack, Precision precision);
+
+// What runs train in that do not say: fp32 in own programs; elsewhere bf16, or fp16 where the stack
+// or the device has no bf16, or else fp32.
+Precision usualPrecision(const StackProfile& stack, const DeviceSpec& device);
 
 }  // namespace trireme::spec

@@ -7,6 +7,7 @@
 
 #include "cost_models/validation/mapping.h"
 #include "tests/cost_models/validation/rows.h"
+#include "tests/support/damaged_text.h"
 
 namespace trireme::cost {
 namespace {
@@ -74,29 +75,9 @@ TEST(RowsFuzz, TheValidTextIsLegal) {
 }
 
 TEST(RowsFuzz, BytesAreChangedInsertedAndRemoved) {
-  const std::string valid = validText();
-  std::mt19937 random(7);
   const std::string interesting(
       "0123456789-.,,,,\"\"\"'\n\r\t \x00\x01\x7f\xc3\xa9\xff\xef\xbb\xbf", 33);
-  for (int i = 0; i < 4000; ++i) {
-    std::string text = valid;
-    for (size_t n = 1 + random() % 4; n > 0; --n) {
-      const size_t at = random() % text.size();
-      const char byte = interesting[random() % interesting.size()];
-      switch (random() % 3) {
-        case 0:
-          text[at] = byte;
-          break;
-        case 1:
-          text.insert(at, 1, byte);
-          break;
-        default:
-          text.erase(at, 1 + random() % 8);
-          break;
-      }
-    }
-    check(text);
-  }
+  damageBytes(validText(), interesting, 4000, 4, [](const std::string& text) { check(text); });
 }
 
 TEST(RowsFuzz, CellsAreExtremeOrEmpty) {

@@ -42,6 +42,20 @@ TEST(MemoryParts, AddUpToTheTotal) {
   EXPECT_EQ(sum, result.estimate.memory.total());
 }
 
+TEST(ToTable, SaysOnceWhatForbidsManyDegrees) {
+  PlanResult result = answer();
+  result.rejections = {{"P8", "pp 16", "a layer per stage", "6 layers"},
+                       {"P8", "pp 8", "a layer per stage", "6 layers"},
+                       {"P4", "tp 8", "a divisor of the heads", "3 heads"}};
+  const std::string table = toTable(result);
+  EXPECT_NE(
+      table.find("rejected\n"
+                 "  pp 8 and 1 larger     (P8) needs a layer per stage, given 6 layers\n"
+                 "  tp 8                  (P4) needs a divisor of the heads, given 3 heads\n"),
+      std::string::npos)
+      << table;
+}
+
 TEST(ToTable, SaysWhenDevicesAreLeftOver) {
   PlanResult result = answer();
   EXPECT_EQ(toTable(result).find("no legal layout"), std::string::npos);

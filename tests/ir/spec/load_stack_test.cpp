@@ -190,5 +190,18 @@ TEST(CheckPrecision, NamesWhatThereIsAndTheNearest) {
             "stack 'trireme' does not train in fp8; valid: fp64, fp32, bf16; nearest: bf16");
 }
 
+TEST(UsualPrecision, IsTheFirstOfThoseInUseThatStackAndDeviceHave) {
+  StackProfile stack = described();  // trains in fp16 and fp32
+  DeviceSpec device;
+  device.matmul = {{MathFormat::kF32, FlopsPerSecond(1e13)},
+                   {MathFormat::kBf16, FlopsPerSecond(1e14)}};
+  EXPECT_EQ(usualPrecision(stack, device), Precision::kFp32);  // no fp16 on the device
+  device.matmul.push_back({MathFormat::kF16, FlopsPerSecond(1e14)});
+  EXPECT_EQ(usualPrecision(stack, device), Precision::kFp16);
+  stack.precisions.push_back(Precision::kBf16);
+  EXPECT_EQ(usualPrecision(stack, device), Precision::kBf16);
+  EXPECT_EQ(usualPrecision(StackProfile{}, device), Precision::kFp32);
+}
+
 }  // namespace
 }  // namespace trireme::spec
