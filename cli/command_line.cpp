@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -46,12 +47,13 @@ const CLI::App& chosen(const CLI::App& app) {
   return subcommands.empty() ? app : *subcommands.front();
 }
 
-// Help without the lists of flags that exclude each other: the error says it where it matters.
+// Help without the lists of flags that need or exclude each other: groups show the first, and
+// errors say both where it matters.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string text = CLI::Formatter::make_option_opts(option);
-    return text.substr(0, text.find(" Excludes:"));
+    return text.substr(0, std::min(text.find(" Needs:"), text.find(" Excludes:")));
   }
 };
 

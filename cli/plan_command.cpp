@@ -13,6 +13,7 @@
 #include "cli/flags.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
+#include "cli/partition.h"
 #include "cli/paths.h"
 #include "cli/plan_check.h"
 #include "cli/predict.h"
@@ -37,23 +38,8 @@ struct PlanOptions {
   bool json = false;
   std::string check;  // a plan to check instead of searching for one to recommend
   PredictOptions predict;
+  PartitionOptions partition;
 };
-
-// More devices than the cluster has are more of the same, if its file says that there are. Fewer
-// are a part of it, and no business of this function.
-Status growCluster(const PlanOptions& options, spec::ClusterSpec& cluster) {
-  const int64_t wanted = options.pins.gpus.value_or(0);
-  if (wanted <= cluster.numDevices) return {};
-  if (!cluster.scalable)
-    return invalidArgument(fmt::format(
-        "--gpus {}: cluster '{}' has {} devices; nearest: {}; if there are more, raise num_devices "
-        "in {}, or set 'scalable: true' there if it may have any number",
-        wanted, cluster.name, cluster.numDevices, cluster.numDevices, options.cluster));
-  Result<spec::ClusterSpec> grown = spec::withNumDevices(cluster, wanted);
-  if (!grown.has_value()) return grown.error().withContext("--gpus");
-  cluster = *std::move(grown);
-  return {};
-}
 
 // Says which dropout of a Hugging Face config.json the training settings leave out.
 Status noteDropout(const PlanOptions& options, const spec::TrainingSpec& training) {
@@ -93,7 +79,7 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
                     "sequence_length in the --train file",
                     query.model.name, query.model.maxSequence)));
   query.pins = options.pins;
-  TRIREME_RETURN_IF_ERROR(growCluster(options, query.cluster));
+  TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.cluster, query.cluster));
   query.vocabMultiple = options.vocabMultiple;
   query.topK =
       static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
@@ -113,6 +99,9 @@ Result<int> runPlan(const PlanOptions& options) {
     return runCheck({options.check, options.model, options.cluster, options.stack, options.json});
   if (!options.predict.rows.empty())
     return runPredict(options.predict, options.output, options.json);
+  if (!options.partition.profile.empty())
+    return runPartition(options.partition,
+                        {options.pins.gpus, options.cluster, options.output, options.json});
   TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.model},
                                         {"--cluster", options.cluster},
                                         {"--train", options.training},
@@ -212,18 +201,21 @@ Action addPlan(CLI::App& app) {
   app.add_flag("--explain", options->explain,
                "Say also what keeps faster plans out, and what other hardware would do");
   addPath(app, "-o,--output", &options->output, "FILE",
-          "Write the plan here; with --predict, the rows");
+          "Write the plan here; with --predict the rows, with --profile JSON");
   addPins(app, options->pins);
   addCheck(app, options->check);
   addPredict(app, &options->predict);
+  addPartition(app, &options->partition);
   return [options] { return runPlan(*options); };
 }
 
 }  // namespace
 
-const Command kPlanCommand = {"plan", "Find the fastest plan that fits in memory, and say why",
-                              "trireme plan --model gpt.yaml --cluster dgx.yaml --gpus 64 --batch "
-                              "512 --seq 2048 -o plan.yaml",
-                              addPlan};
+const Command kPlanCommand = {
+    "plan", "Find the fastest plan that fits in memory, and say why",
+    "trireme plan --model gpt.yaml --cluster dgx.yaml --gpus 64 --batch "
+    "512 --seq 2048 -o plan.yaml\n"
+    "  trireme plan --profile vgg16.txt --gpus 16 --bandwidth '1.25 GB/s'",
+    addPlan};
 
 }  // namespace trireme::cli

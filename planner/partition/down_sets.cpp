@@ -28,6 +28,19 @@ Neighbours neighboursOf(const spec::ProfileSpec& profile) {
   return result;
 }
 
+// All layers, each after its inputs.
+std::vector<int32_t> topologicalOrder(const Neighbours& graph) {
+  std::vector<int32_t> order;
+  std::vector<size_t> numInputs;
+  for (const std::vector<int32_t>& inputs : graph.inputs) numInputs.push_back(inputs.size());
+  for (size_t i = 0; i < numInputs.size(); ++i)
+    if (numInputs[i] == 0) order.push_back(static_cast<int32_t>(i));
+  for (size_t next = 0; next < order.size(); ++next)
+    for (const int32_t to : graph.outputs[static_cast<size_t>(order[next])])
+      if (--numInputs[static_cast<size_t>(to)] == 0) order.push_back(to);
+  return order;
+}
+
 bool has(const Words& set, int32_t layer) {
   return (set[static_cast<size_t>(layer) / 64] >> (static_cast<size_t>(layer) % 64) & 1) != 0;
 }
@@ -49,8 +62,8 @@ Ready readyAfter(const Ready& before, int32_t added, const Words& set, const Nei
 Result<DownSets> DownSets::of(const spec::ProfileSpec& profile, size_t limit) {
   const Neighbours graph = neighboursOf(profile);
   DownSets sets;
-  sets.numLayers_ = profile.layers.size();
-  sets.wordsPerSet_ = (sets.numLayers_ + 63) / 64;
+  sets.order_ = topologicalOrder(graph);
+  sets.wordsPerSet_ = (profile.layers.size() + 63) / 64;
   std::map<Words, Ready> level;  // Sets of one size.
   Ready& sources = level[Words(sets.wordsPerSet_)];
   for (size_t i = 0; i < graph.inputs.size(); ++i)
@@ -100,10 +113,8 @@ std::vector<int32_t> DownSets::within(size_t set) const {
 
 std::vector<int32_t> DownSets::difference(size_t small, size_t large) const {
   std::vector<int32_t> layers;
-  for (size_t i = 0; i < numLayers_; ++i) {
-    const auto layer = static_cast<int32_t>(i);
+  for (const int32_t layer : order_)
     if (contains(large, layer) && !contains(small, layer)) layers.push_back(layer);
-  }
   return layers;
 }
 

@@ -32,13 +32,13 @@ class DownSets {
   bool isSubset(size_t small, size_t large) const;
   // The sets that are strictly inside `set`, smallest first.
   std::vector<int32_t> within(size_t set) const;
-  // Layers of `large` and not of `small`, in the order of the profile.
+  // Layers of `large` and not of `small`, each after those that it depends on.
   std::vector<int32_t> difference(size_t small, size_t large) const;
 
  private:
   size_t wordsPerSet_ = 0;
-  size_t numLayers_ = 0;
-  bool isChain_ = false;  // every set is inside of every larger one
+  std::vector<int32_t> order_;  // of all layers
+  bool isChain_ = false;        // every set is inside of every larger one
   std::vector<uint64_t> words_;
   std::vector<int32_t> sizes_;
 };

@@ -49,7 +49,7 @@ Status checkLayers(const PipedreamProblem& problem) {
     if (count != 1)
       return invalidArgument(fmt::format(
           "{} has {} variants at tensor degree 1{}; PipeDream's partitioning runs every layer in "
-          "one way and needs exactly one; Piper's chooses among several",
+          "one way and needs exactly one; method piper chooses among several",
           quoted(layer), count, names.empty() ? "" : " (" + names + ")"));
     if (problem.memory && !layer.activation)
       return invalidArgument(fmt::format(

@@ -76,7 +76,7 @@ struct PipedreamProblem {
 
 // On the levels above the first, every replica is a pipeline of its own: `inner`.
 struct PipedreamStage {
-  std::vector<int32_t> layers;  // in the order of the profile
+  std::vector<int32_t> layers;  // each after those that it depends on
   int64_t replicas = 1;         // components of its level
   std::vector<PipedreamStage> inner;
 };

@@ -44,7 +44,7 @@ struct PiperProblem {
 };
 
 struct PiperStage {
-  std::vector<int32_t> layers;    // in the order of the profile
+  std::vector<int32_t> layers;    // each after those that it depends on
   std::vector<int32_t> variants;  // of each: an index into its variants
   int64_t dataDegree = 1, tensorDegree = 1;
   Seconds time;                 // per microbatch, of all replicas together

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/spec/load.h"
+#include "ir/spec/profile.h"
 #include "tests/ir/spec/spec_test_util.h"
 
 namespace trireme::spec {
@@ -26,6 +27,14 @@ TEST(Examples, ModelsLoadAndRoundTrip) {
     const Result<ModelSpec> model = loadModel(path);
     ASSERT_TRUE(model.has_value()) << messageOf(model);
     EXPECT_EQ(parseModel(printModel(*model), path).value(), *model);
+  }
+}
+
+TEST(Examples, ProfilesLoadAndRoundTrip) {
+  for (const std::string& path : filesIn("profiles")) {
+    const Result<ProfileSpec> profile = loadProfile(path);
+    ASSERT_TRUE(profile.has_value()) << messageOf(profile);
+    EXPECT_EQ(parseProfile(printProfile(*profile), path).value(), *profile);
   }
 }
 
