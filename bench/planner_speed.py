@@ -14,7 +14,7 @@ import subprocess
 CASES = [
     # name, model, cluster, stack, devices, batch, sequence, precision, seconds to stay under
     ("GPT-3 175B, 1,024 A100", "examples/models/gpt3-175b.yaml", "dgx-a100", "megatron-core", 1024, 1536, 2048, "bf16", 0.1),
-    ("1T, 3,072 A100", "examples/models/gpt-1t.yaml", "dgx-a100", "megatron-core", 3072, 3072, 2048, "bf16", 0.3),
+    ("1T, 3,072 A100", "examples/models/gpt-1008b.yaml", "dgx-a100", "megatron-core", 3072, 3072, 2048, "bf16", 0.3),
     ("Llama 3 405B, 16,384 H100", "examples/models/llama3-405b.yaml", "dgx-h100", "megatron-core", 16384, 2048, 8192, "bf16", 1),
     ("10T, 131,072 H100", "bench/ten_trillion.yaml", "dgx-h100", "megatron-core", 131072, 16384, 4096, "bf16", 5),
 ]

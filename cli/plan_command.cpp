@@ -141,7 +141,7 @@ Result<int> runPlan(const PlanOptions& options) {
 
 void addPins(CLI::App& app, planner::Pins& pins) {
   const std::string degrees = "Degrees (default: the planner's choice)";
-  addCount(app, "--gpus", &pins.gpus, "Devices to use (default: all of the cluster)")
+  addCount(app, "--gpus", &pins.gpus, "The most devices to use (default: the cluster's)")
       ->group(degrees);
   addCount(app, "--tp", &pins.tp, "Tensor-parallel degree")->group(degrees);
   addCount(app, "--pp", &pins.pp, "Pipeline stages")->group(degrees);

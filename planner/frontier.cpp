@@ -10,16 +10,9 @@ namespace {
 
 constexpr double kRounding = 1 - 1e-9;
 
-Seconds pipelineBound(const Query& query, const Group& group, Seconds all, Seconds layer) {
-  const auto microbatches =
-      static_cast<double>(query.training.globalBatchSize / (group.dp * group.microbatchSize));
-  const auto stages = static_cast<double>(group.pp);
-  return (all * (microbatches / stages) + layer * (stages - 1)) * kRounding;
-}
-
 }  // namespace
 
-Seconds groupBound(const Query& query, const Group& group) {
+Work leastWork(const Query& query, const Group& group) {
   spec::TrainingSpec one = query.training;
   one.globalBatchSize = group.microbatchSize;
   const cost::StepFlops flops = cost::stepFlops(query.model, one);
@@ -32,16 +25,29 @@ Seconds groupBound(const Query& query, const Group& group) {
   // Forward, backward twice, and forward once more if layers are recomputed.
   const double recompute = group.recompute == plan::Recompute::kFull ? 4.0 / 3 : 1.0;
   const Seconds layers = flops.layers * recompute / rate;
-  return pipelineBound(query, group, layers + flops.head / rate,
-                       layers / static_cast<double>(query.model.numLayers));
+  return {layers + flops.head / rate, layers / static_cast<double>(query.model.numLayers)};
 }
 
-Seconds probedBound(const Query& query, const Group& group, const BlockCosts& blocks) {
+Work probedWork(const Query& query, const BlockCosts& blocks) {
   const Seconds layer = blocks.layer.forward + blocks.layer.backward;
-  const Seconds all = layer * static_cast<double>(query.model.numLayers) +
-                      blocks.embedding.forward + blocks.embedding.backward + blocks.head.forward +
-                      blocks.head.backward;
-  return pipelineBound(query, group, all, layer);
+  return {layer * static_cast<double>(query.model.numLayers) + blocks.embedding.forward +
+              blocks.embedding.backward + blocks.head.forward + blocks.head.backward,
+          layer};
+}
+
+Seconds groupBound(const Query& query, const Group& group, const Work& work) {
+  const auto microbatches =
+      static_cast<double>(query.training.globalBatchSize / (group.dp * group.microbatchSize));
+  const auto stages = static_cast<double>(group.pp);
+  const auto most = static_cast<double>((query.model.numLayers + group.pp - 1) / group.pp);
+  const Seconds busiest = std::max(work.all / stages, work.layer * most);
+  return (busiest * microbatches + work.layer * (stages - 1)) * kRounding;
+}
+
+Seconds shapeBound(const Query& query, const Group& shape, const Work& work, int64_t mostRanks) {
+  const auto microbatches =
+      static_cast<double>(query.training.globalBatchSize / shape.microbatchSize);
+  return work.all * (microbatches / static_cast<double>(mostRanks)) * kRounding;
 }
 
 }  // namespace trireme::planner

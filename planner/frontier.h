@@ -59,12 +59,23 @@ class Frontier {
   int64_t next_ = 0;
 };
 
-// Matmul work at the sustained rate. W: of one microbatch on all stages, w: of one layer.
-//   time >= m W / p + (p - 1) w
-// (some stage does at least W / p per microbatch; the first microbatch passes the p - 1 others,
-// which have a layer at least, forward and backward).
-Seconds groupBound(const Query& query, const Group& group);
-// The same with the times of real blocks.
-Seconds probedBound(const Query& query, const Group& group, const BlockCosts& blocks);
+// One microbatch forward and backward, without what depends on pp and dp.
+struct Work {
+  Seconds all;    // on all stages
+  Seconds layer;  // of one layer
+};
+// Matmul work at the sustained rate.
+Work leastWork(const Query& query, const Group& group);
+// With the times of real blocks.
+Work probedWork(const Query& query, const BlockCosts& blocks);
+
+// Of W, w; m microbatches, p stages, l layers:
+//   time >= m max(W / p, ceil(l / p) w) + (p - 1) w
+// (some stage does at least W / p per microbatch, some has ceil(l / p) layers; the first
+// microbatch passes the p - 1 others, which have a layer at least, forward and backward).
+Seconds groupBound(const Query& query, const Group& group, const Work& work);
+// Of every group with the tp, cp, microbatch... of `shape` and pp x dp <= mostRanks:
+//   time >= (batch / microbatch) W / mostRanks
+Seconds shapeBound(const Query& query, const Group& shape, const Work& work, int64_t mostRanks);
 
 }  // namespace trireme::planner

@@ -165,7 +165,7 @@ class Around {
   // Devices are idle because no layout has more: the rules that refused those are first in the
   // list.
   void addRules() {
-    if (winner_.gpusUsed == winner_.gpusAvailable || winner_.rejections.empty()) return;
+    if (winner_.gpusWithLayout == winner_.gpusAvailable || winner_.rejections.empty()) return;
     const Rejection& r = winner_.rejections.front();
     Limit limit;
     limit.kind = LimitKind::kRule;

@@ -16,7 +16,7 @@ namespace trireme::planner {
 
 // Choices that the user has made; the search makes the rest.
 struct Pins {
-  std::optional<int64_t> gpus;  // devices to use; absent: all of the cluster
+  std::optional<int64_t> gpus;  // the most devices to use; absent: all of the cluster
   std::optional<int64_t> tp, pp, cp, dp;
   std::optional<int64_t> microbatchSize;
   std::optional<int64_t> virtualStages;
@@ -82,7 +82,9 @@ struct PlanResult {
   plan::Plan plan;
   cost::Estimate estimate;
   int64_t gpusUsed = 0;
-  int64_t gpusAvailable = 0;          // gpusUsed is less only if no legal layout has as many
+  int64_t gpusAvailable = 0;
+  int64_t gpusWithLayout = 0;         // the most that a legal layout has
+  std::optional<Seconds> stepOfMost;  // the fastest plan on as many; none if none fits
   std::vector<RunnerUp> runnersUp;    // fastest first
   std::vector<Rejection> rejections;  // degrees that no plan could use
   Certificate certificate;

@@ -278,12 +278,21 @@ void appendRejections(std::string& out, const std::vector<Rejection>& rejections
 
 }  // namespace
 
+std::string idleReason(const PlanResult& result) {
+  const int64_t most = result.gpusWithLayout;
+  if (result.gpusUsed == result.gpusAvailable) return "";
+  if (result.gpusUsed == most) return "no legal layout has more";
+  const std::string others = most < result.gpusAvailable ? ", and no legal layout has more" : "";
+  if (!result.stepOfMost) return fmt::format("no plan of {} fits in memory{}", most, others);
+  return fmt::format("the best plan of {} takes {} more{}", most,
+                     formatSeconds(*result.stepOfMost - result.estimate.step), others);
+}
+
 std::string toTable(const PlanResult& result) {
   std::string out;
-  appendPlan(
-      out, result.plan, result.estimate,
-      fmt::format("{} of {}{}", result.gpusUsed, result.gpusAvailable,
-                  result.gpusUsed < result.gpusAvailable ? ": no legal layout has more" : ""));
+  appendPlan(out, result.plan, result.estimate,
+             fmt::format("{} of {}{}{}", result.gpusUsed, result.gpusAvailable,
+                         result.gpusUsed < result.gpusAvailable ? ": " : "", idleReason(result)));
   appendRunnersUp(out, result);
   appendRejections(out, result.rejections);
   appendCertificate(out, result);
@@ -354,6 +363,7 @@ nlohmann::json toJson(const PlanResult& result) {
   json["estimate"] = estimateJson(result.estimate);
   json["gpusUsed"] = result.gpusUsed;
   json["gpusAvailable"] = result.gpusAvailable;
+  if (result.gpusUsed < result.gpusAvailable) json["idleBecause"] = idleReason(result);
   json["runnersUp"] = nlohmann::json::array();
   for (const RunnerUp& r : result.runnersUp)
     json["runnersUp"].push_back({{"plan", plan::printPlan(r.plan)},

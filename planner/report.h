@@ -34,6 +34,9 @@ std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory);
 // "63.93 GiB, 61.20 GiB (x 6)": totals of pipeline ranks in order.
 std::string stagesText(const std::vector<cost::MemoryUse>& stages);
 
+// Why the plan leaves devices idle; empty if it does not.
+std::string idleReason(const PlanResult& result);
+
 // What was asked: model, cluster, training.
 std::string toText(const Query& query);
 

@@ -39,15 +39,20 @@ class Search {
 
   // Empty if the space of `gpus` devices has no plan.
   void openSpace(int64_t gpus);
+  // Groups of fewer devices that may be better than what was found.
+  Status openFewer(int64_t gpus);
   bool hasSpace() const { return !frontier_.empty(); }
   Status run();
   bool found() const { return !best_.empty(); }
   PlanResult takeResult();
+  std::optional<Seconds> bestStep() const;
   std::vector<Rejection>& rejections() { return rejections_; }
   const std::optional<plan::Plan>& leanest() const { return leanest_; }
 
  private:
   Status open(const Node& node);
+  Status openFewer(const Group& shape, int64_t gpus);
+  bool isHopeless(const Group& group, const BlockCosts& blocks) const;
   Status probe(const Node& node);
   void expandGroup(const Node& node);
   Status costCandidate(const Node& node);
@@ -71,14 +76,72 @@ class Search {
   std::map<std::string, int64_t> pruned_;
   Certificate certificate_;
   int64_t numGroupsOpened_ = 0;
+  int64_t mostGpus_ = 0;        // of the first space
+  int64_t numGroupsShown_ = 0;  // of the first space, so that progress does not go back
 };
 
 void Search::openSpace(int64_t gpus) {
   for (const Group& group : groupsFor(query_, gpus, rejections_)) {
     if (!firstPlan(query_, group, rejections_)) continue;
-    frontier_.push({groupBound(query_, group), NodeKind::kGroup, group, nullptr, nullptr});
+    frontier_.push({groupBound(query_, group, leastWork(query_, group)), NodeKind::kGroup, group,
+                    nullptr, nullptr});
     ++certificate_.numGroups;
   }
+  mostGpus_ = gpus;
+  numGroupsShown_ = certificate_.numGroups;
+}
+
+Status Search::openFewer(int64_t gpus) {
+  for (const Group& shape : shapesFor(query_, gpus - 1))
+    TRIREME_RETURN_IF_ERROR(openFewer(shape, gpus));
+  return {};
+}
+
+// Bounds that take a moment go before those that need the shape's blocks. Programs of Trireme's own
+// are probed when their turn comes: it takes an expansion.
+Status Search::openFewer(const Group& shape, int64_t gpus) {
+  const std::optional<Seconds> limit = cutoff();
+  const int64_t mostRanks = (gpus - 1) / (shape.tp * shape.cp);
+  const auto isSlow = [&](Seconds bound) { return limit && bound > *limit; };
+  Work work = leastWork(query_, shape);
+  std::shared_ptr<const BlockCosts> blocks;
+  if (!isSlow(shapeBound(query_, shape, work, mostRanks)) && !query_.stack.ownPrograms) {
+    TRIREME_ASSIGN_OR_RETURN(BlockCosts probed, costs_.blocks(planOf(query_, shape)));
+    blocks = std::make_shared<const BlockCosts>(std::move(probed));
+    work = probedWork(query_, *blocks);
+  }
+  if (isSlow(shapeBound(query_, shape, work, mostRanks))) {
+    prune("fewer devices");
+    return {};
+  }
+  for (const int64_t dp : replicasOf(query_, shape, mostRanks))
+    for (const int64_t pp : stagesOf(query_, mostRanks / dp)) {
+      Group group = shape;
+      group.dp = dp;
+      group.pp = pp;
+      const Seconds bound = groupBound(query_, group, work);
+      if (isSlow(bound) || (blocks && isHopeless(group, *blocks))) {
+        prune("fewer devices");
+      } else if (hasPlan(query_, group)) {
+        ++certificate_.numGroups;
+        frontier_.push(
+            {bound, blocks ? NodeKind::kProbedGroup : NodeKind::kGroup, group, blocks, nullptr});
+      }
+    }
+  return {};
+}
+
+// Fits no device, and where nothing fits does not come nearest either.
+bool Search::isHopeless(const Group& group, const BlockCosts& blocks) const {
+  const Bytes least = leastMemory(query_, group, blocks);
+  return least > query_.cluster.device.memory && (found() || (leanest_ && least >= leanestMemory_));
+}
+
+std::optional<Seconds> Search::bestStep() const {
+  std::optional<Seconds> step;
+  for (const auto& [degrees, costed] : best_)
+    if (!step || costed.estimate.step < *step) step = costed.estimate.step;
+  return step;
 }
 
 std::vector<Costed> Search::ranked() const {
@@ -112,8 +175,8 @@ Status Search::run() {
       break;
     }
     if (progress_)
-      progress_({certificate_.numGroups, numGroupsOpened_, certificate_.numBounded,
-                 certificate_.numCosted});
+      progress_({numGroupsShown_, std::min(numGroupsOpened_, numGroupsShown_),
+                 certificate_.numBounded, certificate_.numCosted});
     const Node node = frontier_.pop();
     if (isSettled(node))
       prune(node.kind == NodeKind::kCandidate ? "bound" : "group bound");
@@ -143,7 +206,7 @@ Status Search::probe(const Node& node) {
   TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, costs_.blocks(*example));
   Node probed = node;
   probed.kind = NodeKind::kProbedGroup;
-  probed.bound = std::max(node.bound, probedBound(query_, node.group, blocks));
+  probed.bound = std::max(node.bound, groupBound(query_, node.group, probedWork(query_, blocks)));
   probed.blocks = std::make_shared<const BlockCosts>(blocks);
   frontier_.push(std::move(probed));
   return {};
@@ -201,11 +264,12 @@ void Search::noteMemory(const plan::Plan& plan, Bytes memory) {
   leanestMemory_ = memory;
 }
 
-// Degrees of which every plan was seen and none fits.
+// Degrees of as many devices as a layout has, of which every plan was seen and none fits.
 void Search::rejectForMemory() {
   for (const auto& [degrees, memory] : least_) {
-    if (best_.contains(degrees) || frontier_.isOpen(degrees)) continue;
     const auto [tp, pp, cp, dp] = degrees;
+    if (tp * pp * cp * dp != mostGpus_ || best_.contains(degrees) || frontier_.isOpen(degrees))
+      continue;
     rejections_.push_back(
         {"memory",
          fmt::format("tp {} pp {}{} dp {}", tp, pp, cp > 1 ? fmt::format(" cp {}", cp) : "", dp),
@@ -317,10 +381,15 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
       continue;
     }
     TRIREME_RETURN_IF_ERROR(search.run());
+    const std::optional<Seconds> stepOfMost = search.bestStep();
+    TRIREME_RETURN_IF_ERROR(search.openFewer(gpus));
+    TRIREME_RETURN_IF_ERROR(search.run());
     if (!search.found()) return Error(missesMemory(query, *search.leanest(), costs));
     PlanResult result = search.takeResult();
-    result.gpusUsed = gpus;
+    result.gpusUsed = result.plan.numRanks();
     result.gpusAvailable = available;
+    result.gpusWithLayout = gpus;
+    result.stepOfMost = stepOfMost;
     if (!refused.empty())
       result.rejections.insert(result.rejections.begin(), refused.begin(), refused.end());
     result.seconds =

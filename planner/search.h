@@ -27,8 +27,9 @@ using SearchProgress = std::function<void(const SearchState&)>;
 // A node whose bound is above what the answer needs is never opened. Of equally fast plans the
 // simplest wins (simplerThan), so the answer does not depend on the order of the search.
 //
-// All devices are used; if no legal layout has as many, the largest number that has one, and
-// PlanResult::gpusUsed says so.
+// Plans may leave devices idle. First the largest number of devices that has a legal layout is
+// searched; then all smaller ones, of which only groups are opened whose bound beats the answer so
+// far. PlanResult says how many devices are idle, and what the most of them would have reached.
 //
 // kInvalidArgument: a spec is invalid, the model has more than kMostLayers layers, or more devices
 //   are pinned than there are.

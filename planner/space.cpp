@@ -62,9 +62,10 @@ bool supports(const spec::StackProfile& stack, Recompute recompute) {
 }
 
 // `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
-void addGroups(const Query& query, const Group& degrees, std::vector<Group>& groups) {
+void addGroups(const Query& query, const Group& degrees, const std::vector<int64_t>& microbatches,
+               std::vector<Group>& groups) {
   const int64_t part = query.training.sequenceLength / degrees.cp;
-  for (int64_t microbatch : divisorsOf(query.training.globalBatchSize / degrees.dp)) {
+  for (int64_t microbatch : microbatches) {
     if (!allows(query.pins.microbatchSize, microbatch)) continue;
     for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       if (!allows(query.pins.recompute, recompute) || !supports(query.stack, recompute)) continue;
@@ -201,6 +202,8 @@ Rejection refuseScatter(const Query& query, const Group& g) {
                       query.training.sequenceLength, query.model.hiddenSize)};
 }
 
+}  // namespace
+
 plan::Plan planOf(const Query& query, const Group& group) {
   plan::Plan plan;
   plan.model = query.model.name;
@@ -217,6 +220,8 @@ plan::Plan planOf(const Query& query, const Group& group) {
   return plan;
 }
 
+namespace {
+
 void choose(const Order& order, const Sharing& sharing, int64_t dp, plan::Plan& plan) {
   plan.schedule = order.schedule;
   plan.virtualStages = order.virtualStages;
@@ -225,15 +230,18 @@ void choose(const Order& order, const Sharing& sharing, int64_t dp, plan::Plan& 
   plan.dpReplicate = dp / sharing.dpShard;
 }
 
+bool mayHave(const Query& query, int64_t cp) {
+  return allows(query.pins.cp, cp) &&
+         (cp == 1 || (query.stack.supports(StackChoice::kContextParallel) &&
+                      query.training.sequenceLength % (2 * cp) == 0));
+}
+
 // Degrees of `gpus` devices with tp and pp given: cp and dp share the rest.
 void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
                  std::vector<Group>& groups, std::vector<Rejection>& rejections) {
   const int64_t rest = gpus / tp / pp;
   for (int64_t cp : divisorsOf(rest)) {
-    if (!allows(query.pins.cp, cp)) continue;
-    if (cp > 1 && (!query.stack.supports(StackChoice::kContextParallel) ||
-                   query.training.sequenceLength % (2 * cp) != 0))
-      continue;
+    if (!mayHave(query, cp)) continue;
     const int64_t dp = rest / cp;
     if (!allows(query.pins.dp, dp)) continue;
     if (auto refused = refuseDegrees(query, tp, pp, dp)) {
@@ -246,7 +254,7 @@ void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
     degrees.pp = pp;
     degrees.cp = cp;
     degrees.dp = dp;
-    addGroups(query, degrees, groups);
+    addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), groups);
     if (groups.size() == before)  // Degrees and microbatch divide, so it is the other pin.
       addRejection({"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
                     fmt::format("tp {} and length {}", tp, query.training.sequenceLength)},
@@ -268,6 +276,38 @@ std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejec
     }
   }
   return groups;
+}
+
+std::vector<Group> shapesFor(const Query& query, int64_t gpus) {
+  std::vector<Group> shapes;
+  const std::vector<int64_t> microbatches = divisorsOf(query.training.globalBatchSize);
+  for (int64_t tp : divisorsOf(std::gcd(query.model.numKvHeads, query.model.ffnSize))) {
+    if (tp > gpus || !allows(query.pins.tp, tp)) continue;
+    if (tp > 1 && !query.stack.supports(StackChoice::kTensorParallel)) continue;
+    for (int64_t cp : divisorsOf(query.training.sequenceLength)) {
+      if (cp > gpus / tp || !mayHave(query, cp)) continue;
+      Group degrees;
+      degrees.tp = tp;
+      degrees.cp = cp;
+      addGroups(query, degrees, microbatches, shapes);
+    }
+  }
+  return shapes;
+}
+
+std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t most) {
+  std::vector<int64_t> replicas;
+  for (int64_t dp : divisorsOf(query.training.globalBatchSize / shape.microbatchSize))
+    if (dp <= most && allows(query.pins.dp, dp)) replicas.push_back(dp);
+  return replicas;
+}
+
+std::vector<int64_t> stagesOf(const Query& query, int64_t most) {
+  if (!query.stack.supports(StackChoice::kPipeline)) most = std::min<int64_t>(most, 1);
+  std::vector<int64_t> stages;
+  for (int64_t pp = 1; pp <= std::min(most, query.model.numLayers); ++pp)
+    if (allows(query.pins.pp, pp)) stages.push_back(pp);
+  return stages;
 }
 
 void forEachPlan(const Query& query, const Group& group,
@@ -295,6 +335,11 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
   choose(choices.orders.front(), choices.shardings.front(), group.dp, plan);
   plan.scatterGather = choices.scatters.front();
   return plan;
+}
+
+bool hasPlan(const Query& query, const Group& group) {
+  const Choices choices = choicesOf(query, group);
+  return !choices.orders.empty() && !choices.shardings.empty() && !choices.scatters.empty();
 }
 
 int64_t largestCount(const Query& query, int64_t limit) {

@@ -23,6 +23,15 @@ struct Group {
 // off. For every factorisation that is left out or has no group, one Rejection with its rule.
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
 
+// What a layer costs in a group depends neither on pp nor on dp. Every combination of the rest that
+// groups of at most `gpus` devices have; its pp and dp are 1.
+std::vector<Group> shapesFor(const Query& query, int64_t gpus);
+
+// Numbers of replicas, ascending, that groups of the shape may have, each at most `most`; and of
+// stages. Any of the ones with any of the others is a group, if it has a plan.
+std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t most);
+std::vector<int64_t> stagesOf(const Query& query, int64_t most);
+
 // The most virtual stages per rank that the search tries; a pin may ask for more. It bounds the
 // work on models of hundreds of layers: bubbles shrink with 1 / v, while transfers grow with v.
 inline constexpr int64_t kMostVirtualStages = 64;
@@ -38,6 +47,12 @@ void forEachPlan(const Query& query, const Group& group,
 // all.
 std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
                                     std::vector<Rejection>& rejections);
+
+// What the group says of a plan: tp, pp, cp, microbatch, recompute, sequence parallel; not dp.
+plan::Plan planOf(const Query& query, const Group& group);
+
+// Whether there is one.
+bool hasPlan(const Query& query, const Group& group);
 
 // The largest number of devices up to `limit` that tp, pp and dp can make under the rules that bind
 // one of them alone, and their pins; 0 if there is none. Divisors of heads times divisors of the

@@ -127,7 +127,7 @@ TEST_F(PlanCommand, ScalableClusterHasMoreOfTheSame) {
   cluster = write("any.yaml", std::string(kTinyCluster) + "scalable: true\n");
   expectRefusal(plan({"--gpus", "99999999999"}), 1,
                 {"--gpus: a cluster has 1 to 16777216 devices"});
-  const Outcome outcome = plan({"--gpus", "16", "--batch", "16", "--json"});
+  const Outcome outcome = plan({"--gpus", "16", "--dp", "16", "--batch", "16", "--json"});
   expectSuccess(outcome);
   EXPECT_EQ(nlohmann::json::parse(outcome.out).at("gpusUsed"), 16);
 }

@@ -27,8 +27,11 @@ void expectAdmissible(const Query& query, int64_t devices) {
                       plan.recompute,
                       plan.sequenceParallel};
     EXPECT_LE(leastMemory(query, group, *blocks), estimate->memory.total());
-    EXPECT_LE(groupBound(query, group), estimate->step);
-    EXPECT_LE(probedBound(query, group, *blocks), bound.time);
+    for (const Work& work : {leastWork(query, group), probedWork(query, *blocks)}) {
+      EXPECT_LE(groupBound(query, group, work), bound.time);
+      for (int64_t ranks = plan.pp * plan.dp(); ranks < 8; ++ranks)
+        EXPECT_LE(shapeBound(query, group, work, ranks), bound.time);
+    }
     loosestTime = std::min(loosestTime, bound.time / estimate->step);
     loosestMemory = std::min(loosestMemory, bound.memory / estimate->memory.total());
   }

@@ -101,7 +101,7 @@ TEST(LookAround, ChangesOfAComputeBoundStepAreThoseOfItsRate) {
 TEST(LookAround, MemoryLimitEqualsBruteForce) {
   Query query = smallQuery(4, 4, 8);
   const CostFunctions costs = modelCosts(query);
-  const std::vector<plan::Plan> plans = everyPlan(query, 4, costs);
+  const std::vector<plan::Plan> plans = everyPlanUpTo(query, 4, costs);
   std::vector<cost::Estimate> estimates;
   for (const plan::Plan& plan : plans) estimates.push_back(*costs.estimate(plan));
   std::vector<double> needs;
@@ -157,7 +157,7 @@ TEST(LookAround, APinThatCostsTimeIsNamedWithWhatItKeepsOut) {
 
 // 5 devices: 4 heads, 4 layers and a batch of 8 have no divisor 5 and not 5 layers.
 TEST(LookAround, ARuleThatLeavesDevicesIdleIsNamed) {
-  const Answer answer = ask(smallQuery(5, 4, 8));
+  const Answer answer = ask(computeBound(smallQuery(5, 4, 8)));
   ASSERT_LT(answer.result.gpusUsed, 5);
   ASSERT_EQ(answer.outlook.limits.size(), 1u);
   EXPECT_EQ(answer.outlook.limits.front().kind, LimitKind::kRule);

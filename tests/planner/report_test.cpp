@@ -15,7 +15,7 @@ PlanResult answer() {
   Query query = smallQuery(12, 6, 24);
   query.model = small::gpt(6, 48, 3);
   query.cluster = small::cluster(12, 6);
-  auto result = searchPlan(query);
+  auto result = searchPlan(computeBound(query));
   EXPECT_TRUE(result.has_value());
   return *result;
 }
@@ -61,6 +61,14 @@ TEST(ToTable, SaysWhenDevicesAreLeftOver) {
   EXPECT_EQ(toTable(result).find("no legal layout"), std::string::npos);
   result.gpusAvailable = 13;
   EXPECT_NE(toTable(result).find("12 of 13: no legal layout has more"), std::string::npos);
+  result.gpusAvailable = result.gpusWithLayout = 14;
+  result.stepOfMost = result.estimate.step + Seconds(2);
+  EXPECT_NE(toTable(result).find("12 of 14: the best plan of 14 takes 2.000 s more"),
+            std::string::npos);
+  EXPECT_EQ(toJson(result)["idleBecause"], idleReason(result));
+  result.stepOfMost.reset();
+  result.gpusAvailable = 15;
+  EXPECT_EQ(idleReason(result), "no plan of 14 fits in memory, and no legal layout has more");
 }
 
 TEST(ToJson, HoldsThePlanItself) {

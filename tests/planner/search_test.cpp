@@ -1,5 +1,6 @@
 #include "planner/search.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,11 +18,11 @@ struct Answer {
   Seconds step;
 };
 
-// The fastest plan that fits, of all; of equal ones the simplest.
+// The fastest plan that fits, of all that use up to `devices`; of equal ones the simplest.
 std::optional<Answer> byBruteForce(const Query& query, int64_t devices,
                                    const CostFunctions& costs) {
   std::optional<Answer> best;
-  for (const plan::Plan& plan : everyPlan(query, devices, costs)) {
+  for (const plan::Plan& plan : everyPlanUpTo(query, devices, costs)) {
     const auto estimate = costs.estimate(plan);
     EXPECT_TRUE(estimate.has_value()) << summary(plan) << estimate.error().message();
     if (!estimate.has_value() || !estimate->fits()) continue;
@@ -59,10 +60,11 @@ TEST(Search, SaysHowFarItIs) {
   ASSERT_GE(states.size(), 2u);
   EXPECT_EQ(states.front().numGroupsOpened, 0);
   for (size_t i = 0; i < states.size(); ++i) {
-    EXPECT_EQ(states[i].numGroups, found->certificate.numGroups);
+    EXPECT_EQ(states[i].numGroups, states.front().numGroups);
     EXPECT_LE(states[i].numGroupsOpened, states[i].numGroups);
     EXPECT_GE(states[i].numGroupsOpened, states[i == 0 ? 0 : i - 1].numGroupsOpened);
   }
+  EXPECT_LE(states.front().numGroups, found->certificate.numGroups);
   EXPECT_GT(states.back().numGroupsOpened, 0);
 }
 
@@ -159,23 +161,52 @@ TEST(Search, PinnedSwitchesAreNeverDroppedSilently) {
 }
 
 TEST(Search, UsesAllDevices) {
-  const auto found = searchPlan(smallQuery(6, 4, 12));
+  const auto found = searchPlan(computeBound(smallQuery(6, 4, 12)));
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->gpusUsed, 6);
   EXPECT_EQ(found->plan.numRanks(), 6);
 }
 
-// 7 devices, 4 layers, 4 heads, batch 8: 7 divides none of them.
-TEST(Search, UsesFewerDevicesOnlyIfNoLayoutHasAll) {
-  Query query = smallQuery(7, 4, 8);
+// 7 devices, 6 layers, 4 heads, batch 8: 7 divides none of them, and is too many for a pipeline.
+TEST(Search, UsesFewerDevicesIfNoLayoutHasAll) {
+  Query query = smallQuery(7, 6, 8);
   query.cluster = small::cluster(7, 7);
+  query = computeBound(query);
   const auto found = searchPlan(query);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->gpusAvailable, 7);
-  EXPECT_EQ(found->gpusUsed, 6);
+  EXPECT_EQ(found->gpusWithLayout, 6);
+  EXPECT_THAT(idleReason(*found), testing::EndsWith("no legal layout has more"));
   std::set<std::string> rules;
   for (const Rejection& rejection : found->rejections) rules.insert(rejection.rule);
   EXPECT_TRUE(rules.contains("P3") && rules.contains("P4") && rules.contains("P8"));
+  query.pins.pp = 3;  // 3 devices take twice as long
+  const auto pinned = searchPlan(query);
+  ASSERT_TRUE(pinned.has_value());
+  EXPECT_EQ(pinned->gpusUsed, 6);
+  EXPECT_EQ(idleReason(*pinned), "no legal layout has more");
+}
+
+// 5 devices, 5 layers, 4 heads, batch 8: all 5 make a pipeline of one layer each, whose bubble is
+// a third of the step, (8 + 4) x 1 layer; four replicas of one stage have none, 2 x 5 layers.
+TEST(Search, UsesFewerDevicesThanGivenWhereThatIsFaster) {
+  Query query = smallQuery(5, 5, 8);
+  query.cluster = small::cluster(5, 5);
+  query = computeBound(query);
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->gpusWithLayout, 5);
+  EXPECT_EQ(found->gpusUsed, 4);
+  ASSERT_TRUE(found->stepOfMost);
+  EXPECT_GT(*found->stepOfMost, found->estimate.step);
+  EXPECT_THAT(idleReason(*found), testing::HasSubstr("the best plan of 5 takes"));
+  expectOptimal(query, 5);
+  query.pins.pp = 5;  // A pin may leave none idle.
+  const auto pinned = searchPlan(query);
+  ASSERT_TRUE(pinned.has_value());
+  EXPECT_EQ(pinned->gpusUsed, 5);
+  EXPECT_EQ(pinned->estimate.step, *found->stepOfMost);
+  EXPECT_EQ(idleReason(*pinned), "");
 }
 
 TEST(Search, RunnersUpAreTheBestOfOtherDegreesInOrder) {
@@ -183,7 +214,7 @@ TEST(Search, RunnersUpAreTheBestOfOtherDegreesInOrder) {
   query.topK = 4;
   const CostFunctions costs = modelCosts(query);
   std::map<std::tuple<int64_t, int64_t, int64_t>, Seconds> best;
-  for (const plan::Plan& plan : everyPlan(query, 4, costs)) {
+  for (const plan::Plan& plan : everyPlanUpTo(query, 4, costs)) {
     const Seconds step = costs.estimate(plan)->step;
     const auto [place, isNew] = best.try_emplace({plan.tp, plan.pp, plan.dp()}, step);
     if (!isNew) place->second = std::min(place->second, step);

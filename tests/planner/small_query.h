@@ -16,6 +16,14 @@ inline Query smallQuery(int64_t devices = 4, int64_t layers = 4, int64_t batch =
   return query;
 }
 
+// Devices a thousand times as slow on the same links, so that more of them are faster.
+inline Query computeBound(Query query) {
+  spec::DeviceSpec& device = query.cluster.device;
+  for (spec::PeakRate& peak : device.matmul) peak.rate = peak.rate * 1e-3;
+  device.memoryBandwidth = device.memoryBandwidth * 1e-3;
+  return query;
+}
+
 // Every plan of the space on `devices` devices.
 inline std::vector<plan::Plan> everyPlan(const Query& query, int64_t devices,
                                          const CostFunctions& costs) {
@@ -32,6 +40,15 @@ inline std::vector<plan::Plan> everyPlan(const Query& query, int64_t devices,
         plans.push_back(plan);
       }
     });
+  return plans;
+}
+
+// The same on any number of devices up to `devices`.
+inline std::vector<plan::Plan> everyPlanUpTo(const Query& query, int64_t devices,
+                                             const CostFunctions& costs) {
+  std::vector<plan::Plan> plans;
+  for (int64_t n = 1; n <= devices; ++n)
+    for (plan::Plan& plan : everyPlan(query, n, costs)) plans.push_back(std::move(plan));
   return plans;
 }
 
