@@ -388,11 +388,11 @@ PassCost PassCost::operator*(double factor) const {
 }
 
 Seconds passTime(const PassCost& cost, const spec::StackDescription& stack) {
-  if (stack.hostExponent == 0) return std::max(cost.device(), cost.host);
+  const Seconds device = cost.device() + cost.host * stack.hostExposed;
+  if (stack.hostExponent == 0) return std::max(device, cost.host);
   const double x = stack.hostExponent;
-  if (x == 2) return Seconds(std::hypot(cost.device().count(), cost.host.count()));
-  return Seconds(
-      std::pow(std::pow(cost.device().count(), x) + std::pow(cost.host.count(), x), 1 / x));
+  if (x == 2) return Seconds(std::hypot(device.count(), cost.host.count()));
+  return Seconds(std::pow(std::pow(device.count(), x) + std::pow(cost.host.count(), x), 1 / x));
 }
 
 GroupShape tensorGroup(const plan::Plan& plan) { return {{plan.tp, 1}}; }

@@ -23,7 +23,8 @@ struct PassCost {
   PassCost operator*(double factor) const;
 };
 
-// Kernels and the CPU that launches them together: the longer, or as hostExponent says.
+// Kernels and the CPU that launches them together. With d the device's time and h the CPU's:
+//   max(d + hostExposed h, h), or ((d + hostExposed h)^x + h^x)^(1/x) with x = hostExponent
 Seconds passTime(const PassCost& cost, const spec::StackDescription& stack);
 
 struct BlockCost {

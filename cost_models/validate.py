@@ -99,6 +99,23 @@ def table(rows):
     return lines
 
 
+def intervals(rows):
+    lines = ["| family | rows | n | within, % | half-width, % | over mean error |",
+             "|---|---|--:|--:|--:|--:|"]
+    for name, _, belongs in FAMILIES:
+        own = [r for r in rows if belongs(r) and r["low_s"]]
+        for label, part in (("all", own), ("held out", [r for r in own if held_out(r)])):
+            if not part:
+                continue
+            n = len(part)
+            within = sum(float(r["low_s"]) <= measured(r) <= float(r["high_s"]) for r in part)
+            half = sum((float(r["high_s"]) - float(r["low_s"])) / 2 / measured(r) for r in part) / n
+            mean = sum(abs(error(r)) for r in part) / n
+            lines.append(f"| {name if label == 'all' else ''} | {label} | {n} "
+                         f"| {100 * within / n:.0f} | {100 * half:.1f} | {100 * half / mean:.1f} |")
+    return lines
+
+
 def peak_gib(row):
     found = re.search(r"peak_mem_(gib|gb|mib)=([\d.]+)", row["notes"])
     scale = {"gib": 1, "gb": 1e9 / 2**30, "mib": 1 / 1024}
@@ -148,6 +165,7 @@ def main():
              f"{fits} of them ({100 * fits / len(done):.1f} %) are said to fit.", ""]
     lines += [f"- skipped, {len(ids)}: {why} ({', '.join(ids[:3])}...)"
               for why, ids in skipped.items()]
+    lines += ["", "## Intervals", "", *intervals(done)]
     lines += ["", "## Peak memory, where published", "", *memory(done), "",
               "## The largest errors", "", *worst(done), ""]
     (here / "VALIDATION.md").write_text(head + "\n".join(lines) + "\n" + tail)

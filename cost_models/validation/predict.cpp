@@ -11,6 +11,7 @@ Result<Prediction> predict(const Row& row, const Catalogue& catalogue) {
                            estimate(query.model, query.plan, query.cluster, query.stack));
   Prediction prediction;
   prediction.step = found.step;
+  prediction.interval = intervalOf(found, query.stack);
   prediction.memory = found.memory.total();
   prediction.fits = found.fits();
   prediction.assumptions = std::move(query.assumptions);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cost_models/interval.h"
 #include "cost_models/validation/catalogue.h"
 #include "cost_models/validation/row.h"
 #include "ir/base/status.h"
@@ -11,14 +12,9 @@
 
 namespace trireme::cost {
 
-// Holds the step's time for nine runs of ten.
-struct Interval {
-  Seconds low, high;
-};
-
 struct Prediction {
   Seconds step;
-  std::optional<Interval> interval;  // none: the model does not say
+  std::optional<Interval> interval;  // none: the stack does not say
   Bytes memory;                      // of the fullest device
   bool fits = false;
   std::vector<std::string> assumptions;  // RunQuery

@@ -154,9 +154,11 @@ void addCounts(const std::vector<PredictedRow>& rows, ValidationReport& report) 
     report.numFit += row.prediction->fits;
     if (const std::optional<Interval>& interval = row.prediction->interval) {
       ++report.numInterval;
+      report.meanHalfWidth += (interval->high - interval->low).count() / 2 / *measured;
       report.numWithin += *measured >= interval->low.count() && *measured <= interval->high.count();
     }
   }
+  if (report.numInterval > 0) report.meanHalfWidth /= static_cast<double>(report.numInterval);
   sortByCount(report.skipped);
   sortByCount(report.assumptions);
 }
@@ -258,6 +260,7 @@ nlohmann::json toJson(const ValidationReport& report) {
   json["saidToFit"] = report.numFit;
   json["withInterval"] = report.numInterval;
   json["withinInterval"] = report.numWithin;
+  json["meanHalfWidth"] = report.meanHalfWidth;
   json["skipped"] = reasonsJson(report.skipped);
   json["assumptions"] = reasonsJson(report.assumptions);
   return json;

@@ -62,6 +62,7 @@ struct ValidationReport {
   int64_t numFit = 0;               // of these, those that are said to fit
   int64_t numInterval = 0;          // of these, those with an interval
   int64_t numWithin = 0;            // of these, those whose time lies in it
+  double meanHalfWidth = 0;         // of these intervals, over the measured times
   std::vector<Reason> skipped;      // scored rows, most frequent first
   std::vector<Reason> assumptions;  // of predicted scored rows, most frequent first
 };

@@ -121,8 +121,11 @@ std::string toTable(const ValidationReport& report) {
   if (report.numRan > 0)
     text += fmt::format("fits          {} of the {} rows that ran\n", report.numFit, report.numRan);
   if (report.numInterval > 0)
-    text +=
-        fmt::format("intervals     hold {} of {} times\n", report.numWithin, report.numInterval);
+    text += fmt::format(
+        "intervals     hold {} of {} times, {}; mean half-width {}\n", report.numWithin,
+        report.numInterval,
+        percent(static_cast<double>(report.numWithin) / static_cast<double>(report.numInterval)),
+        percent(report.meanHalfWidth));
   text += reasonsText("assumed, in scored rows", report.assumptions);
   text += reasonsText("skipped scored rows", report.skipped);
   return trimLines(text);

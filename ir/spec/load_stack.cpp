@@ -127,12 +127,15 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   share("transfer_exposed", &stack->transferExposed);
   readPositiveIfGiven(map, "host_backward", &stack->hostBackward);
   notNegative("host_exponent", &stack->hostExponent);
+  share("host_exposed", &stack->hostExposed);
   share("host_growth", &stack->hostGrowth);
   notNegative("transfer_sync", &stack->transferSync);
   efficiency("whole_head_efficiency", &stack->wholeHeadEfficiency);
   notNegative("host_microbatch", &stack->hostMicrobatch);
   notNegative("host_step", &stack->hostStep);
   share("slowdown_per_doubling", &stack->slowdownPerDoubling);
+  share("faster_runs", &stack->fasterRuns);
+  notNegative("slower_runs", &stack->slowerRuns);
 }
 
 void readDescription(MapReader& map, bool hasF8, StackDescription* stack) {

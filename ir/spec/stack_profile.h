@@ -77,6 +77,9 @@ struct StackDescription {
   // Of a program that waits for the device now and then, so that the CPU cannot run ahead for long,
   // a pass takes (device^x + host^x)^(1/x); 0: the longer of both.
   double hostExponent = 0;
+  // Of the CPU's time, what is felt though the device has work: the program waits for it, and it
+  // stands idle until the next kernels are launched.
+  double hostExposed = 0;
   double hostGrowth = 0;  // of the CPU's time, per doubling of tp: collectives wait for the slowest
   Seconds transferSync;   // that the device idles at an exchange between stages
   // Products of logits over those of other layers where the vocabulary is not divided.
@@ -86,6 +89,10 @@ struct StackDescription {
   Seconds hostMicrobatch;          // of the CPU, once per microbatch and stage
   Seconds hostStep;                // of the CPU, once per step
   double slowdownPerDoubling = 0;  // share of the step, per doubling of the nodes
+
+  // How far nine of ten measured steps are from the estimate at most, as shares of it
+  // (cost_models/interval.h). Both 0: not known.
+  double fasterRuns = 0, slowerRuns = 0;
 
   Bytes reserve;             // context, libraries
   double fragmentation = 0;  // of the allocated bytes

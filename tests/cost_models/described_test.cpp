@@ -235,6 +235,40 @@ TEST(DescribedBlocks, MultiplyInF8AtItsOwnEfficiency) {
   EXPECT_NEAR(time() / even, 2, 1e-12);
 }
 
+// 4 ms on the device, 1 ms of collectives among it, and 3 ms of the CPU.
+PassCost deviceAndHost() {
+  PassCost cost;
+  cost.products = 3_ms;
+  cost.tensorParallel = 1_ms;
+  cost.host = 3_ms;
+  return cost;
+}
+
+// Of the CPU's 3 ms 0 or 2/3 are felt beside the device: max(4, 3) and max(4 + 2, 3). Where the
+// CPU is the longer, with 9 ms, all of them: max(4 + 3, 9).
+TEST(PassTime, IsTheLongerOfBothAndWhatIsExposedOfTheCpu) {
+  StackDescription stack;
+  EXPECT_NEAR(passTime(deviceAndHost(), stack).count(), 4e-3, 1e-15);
+  stack.hostExposed = 2.0 / 3;
+  EXPECT_NEAR(passTime(deviceAndHost(), stack).count(), 6e-3, 1e-15);
+  stack.hostExposed = 1.0 / 3;
+  PassCost slow = deviceAndHost();
+  slow.host = 9_ms;
+  EXPECT_NEAR(passTime(slow, stack).count(), 9e-3, 1e-15);
+}
+
+// sqrt(4^2 + 3^2) = 5; with 2/3 exposed sqrt(6^2 + 3^2); cubes (4^3 + 3^3)^(1/3) = 91^(1/3).
+TEST(PassTime, WithAnExponentIsMoreThanEither) {
+  StackDescription stack;
+  stack.hostExponent = 2;
+  EXPECT_NEAR(passTime(deviceAndHost(), stack).count(), 5e-3, 1e-15);
+  stack.hostExposed = 2.0 / 3;
+  EXPECT_NEAR(passTime(deviceAndHost(), stack).count(), std::sqrt(45.0) * 1e-3, 1e-15);
+  stack.hostExposed = 0;
+  stack.hostExponent = 3;
+  EXPECT_NEAR(passTime(deviceAndHost(), stack).count(), std::cbrt(91.0) * 1e-3, 1e-15);
+}
+
 // Full sharding over two nodes whose gathers reach a tenth of the network: nothing of 8 layers
 // hides (share 1), so that three passes over a layer's parameters take ten times as long.
 TEST(DescribedEstimate, GathersShardedParametersAtTheirShareOfTheNetwork) {

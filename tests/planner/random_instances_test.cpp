@@ -85,6 +85,7 @@ class Instance {
     d.transferExposed = uniform(0, 1);
     d.hostLaunch = Seconds(chance(0.3) ? uniform(0, 1e-4) : 0);
     d.hostExponent = chance(0.5) ? uniform(1, 4) : 0;
+    d.hostExposed = chance(0.5) ? uniform(0, 1) : 0;
     d.hostStep = Seconds(uniform(0, 1e-3));
     d.fragmentation = uniform(0, 0.1);
   }

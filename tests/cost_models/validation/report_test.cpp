@@ -146,6 +146,7 @@ TEST(Report, ComparesPeakMemoryFitsAndIntervals) {
   EXPECT_EQ(report.numFit, 1);
   EXPECT_EQ(report.numInterval, 2);
   EXPECT_EQ(report.numWithin, 1);
+  EXPECT_NEAR(report.meanHalfWidth, (0.5 / 10 + 0.75 / 10) / 2, 1e-12);
 }
 
 std::vector<PredictedRow> everything() {
@@ -163,7 +164,8 @@ TEST(ReportTable, SaysEverythingInLinesOfAHundredColumns) {
   for (const char* part :
        {"4, of which 4 are scored and 1 of these skipped", "overall", "Spearman", "regret",
         "peak memory   1 rows", "fits          3 of the 3 rows that ran",
-        "intervals     hold 0 of 1", "1  (R7) vp unpublished: 1", "1  unpublished: tp"})
+        "intervals     hold 0 of 1 times, 0.0 %; mean half-width 8.3 %",
+        "1  (R7) vp unpublished: 1", "1  unpublished: tp"})
     EXPECT_THAT(table, HasSubstr(part)) << table;
   EXPECT_THAT(table, HasSubstr("\n  file, megatron-lm-2021\n    xxx")) << table;
   std::istringstream lines(table);

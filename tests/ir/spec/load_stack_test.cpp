@@ -118,12 +118,15 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "transfer_exposed: {value: 0, source: a}\n"
                                  "host_backward: {value: 1.1, source: a}\n"
                                  "host_exponent: {value: 2, source: a}\n"
+                                 "host_exposed: {value: 0.4, source: a}\n"
                                  "host_growth: {value: 0.05, source: a}\n"
                                  "transfer_sync: {value: 1 ms, source: a}\n"
                                  "whole_head_efficiency: {value: 0.6, source: a}\n"
                                  "host_microbatch: {value: 2 ms, source: a}\n"
                                  "host_step: {value: 3 ms, source: a}\n"
-                                 "slowdown_per_doubling: {value: 0.01, source: a}\n")
+                                 "slowdown_per_doubling: {value: 0.01, source: a}\n"
+                                 "faster_runs: {value: 0.06, source: a}\n"
+                                 "slower_runs: {value: 0.08, source: a}\n")
                                  .description;
   EXPECT_EQ(d.selective, SelectiveRecompute::kEveryOther);
   EXPECT_EQ(d.matmulFactor, 0.9);
@@ -140,12 +143,15 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.transferExposed, 0);
   EXPECT_EQ(d.hostBackward, 1.1);
   EXPECT_EQ(d.hostExponent, 2);
+  EXPECT_EQ(d.hostExposed, 0.4);
   EXPECT_EQ(d.hostGrowth, 0.05);
   EXPECT_EQ(d.transferSync, 1_ms);
   EXPECT_EQ(d.wholeHeadEfficiency, 0.6);
   EXPECT_EQ(d.hostMicrobatch, 2_ms);
   EXPECT_EQ(d.hostStep, 3_ms);
   EXPECT_EQ(d.slowdownPerDoubling, 0.01);
+  EXPECT_EQ(d.fasterRuns, 0.06);
+  EXPECT_EQ(d.slowerRuns, 0.08);
 }
 
 TEST(ParseStack, DescriptionsKeepTheSourceOfEveryNumber) {

@@ -1,0 +1,22 @@
+#include "cost_models/interval.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme::cost {
+namespace {
+
+constexpr double kCollectiveDoubt = 10;  // of all else's
+
+}  // namespace
+
+std::optional<Interval> intervalOf(const Estimate& estimate, const spec::StackProfile& stack) {
+  const double faster = stack.description.fasterRuns, slower = stack.description.slowerRuns;
+  if (faster == 0 && slower == 0) return std::nullopt;
+  const double collectives = estimate.breakdown.tensorParallel / estimate.step;
+  const double width = std::hypot(1.0, kCollectiveDoubt * collectives);
+  return Interval{estimate.step * (1 - std::min(1.0, width * faster)),
+                  estimate.step * (1 + width * slower)};
+}
+
+}  // namespace trireme::cost

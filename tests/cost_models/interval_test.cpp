@@ -1,0 +1,60 @@
+// How far off an estimate may be.
+#include "cost_models/interval.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace trireme::cost {
+namespace {
+
+// A step of 10 s, of which `collectives` are spent among tp ranks.
+Estimate stepWith(Seconds collectives) {
+  Estimate estimate;
+  estimate.step = Seconds(10);
+  estimate.breakdown.tensorParallel = collectives;
+  estimate.breakdown.forward = Seconds(10) - collectives;
+  return estimate;
+}
+
+spec::StackProfile stackWith(double faster, double slower) {
+  spec::StackProfile stack;
+  stack.description.fasterRuns = faster;
+  stack.description.slowerRuns = slower;
+  return stack;
+}
+
+TEST(Interval, IsNotStatedWhereTheStackDoesNotSay) {
+  EXPECT_FALSE(intervalOf(stepWith(Seconds(1)), stackWith(0, 0)).has_value());
+}
+
+// 10 s less 5 % and more 8 %.
+TEST(Interval, WithoutCollectivesIsTheStacksOwn) {
+  const auto interval = intervalOf(stepWith(Seconds(0)), stackWith(0.05, 0.08));
+  ASSERT_TRUE(interval.has_value());
+  EXPECT_DOUBLE_EQ(interval->low.count(), 9.5);
+  EXPECT_DOUBLE_EQ(interval->high.count(), 10.8);
+}
+
+// A tenth of the step in collectives doubts as much as all else: both shares grow by sqrt(1 + 1).
+TEST(Interval, CollectivesWithinLayersWidenIt) {
+  const auto interval = intervalOf(stepWith(Seconds(1)), stackWith(0.05, 0.08));
+  ASSERT_TRUE(interval.has_value());
+  EXPECT_NEAR(interval->low.count(), 10 - 0.5 * std::sqrt(2.0), 1e-12);
+  EXPECT_NEAR(interval->high.count(), 10 + 0.8 * std::sqrt(2.0), 1e-12);
+}
+
+// All of the step in collectives: 10 times 20 % is more than the step, and no step takes less than
+// nothing.
+TEST(Interval, NeverReachesBelowZeroAndHoldsTheEstimate) {
+  for (double share = 0; share <= 1; share += 0.05) {
+    const auto interval = intervalOf(stepWith(Seconds(10 * share)), stackWith(0.2, 0.2));
+    ASSERT_TRUE(interval.has_value());
+    EXPECT_GE(interval->low, Seconds(0));
+    EXPECT_LT(interval->low, Seconds(10));
+    EXPECT_GT(interval->high, Seconds(10));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::cost
