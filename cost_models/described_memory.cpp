@@ -106,6 +106,7 @@ double activationBytes(const DescribedBlocks& blocks, const spec::ModelSpec& mod
   double beside = stack.workingLayers;
   if (plan.recompute != plan::Recompute::kNone) beside = std::max(beside, 1.0);
   bytes += beside * layerBytes(model, plan, stack, true);
+  if (plan.sequenceParallel) bytes += 2 * borderBytes(model, plan) * asDouble(plan.tp);
   if (stage + 1 == plan.layers.size())
     bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *
              (stack.logitBytes > 0 ? stack.logitBytes : elementBytes(plan) + 2 * 4);

@@ -32,8 +32,10 @@ Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
 //   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
 //                                     ranks that share it
 //   activations    microbatches in flight (in_flight.h) x layers x kept; with recomputation one
-//                  layer in full besides; logits of one microbatch on the last stage; with sharded
-//                  parameters those of two layers, gathered
+//                  layer in full besides; with sequence parallelism, once, an operand that is
+//                  gathered and a gradient that is to be scattered, each T h; logits of one
+//                  microbatch on the last stage; with sharded parameters those of two layers,
+//                  gathered
 //   reserve        the description's, and its fragmentation of all the rest
 MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                             const plan::Plan& plan, const spec::StackDescription& stack,

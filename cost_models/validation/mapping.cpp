@@ -142,10 +142,11 @@ Status setDegrees(const Row& row, plan::Plan& plan) {
 }
 
 void setSharding(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R8)
-  if (!row.zero) assumptions.push_back("(R8) zero unpublished: 0");
+  const int64_t unpublished = row.stack == "alpa" ? 1 : 0;
+  if (!row.zero) assumptions.push_back(fmt::format("(R8) zero unpublished: {}", unpublished));
   constexpr StateSharding kKinds[] = {StateSharding::kNone, StateSharding::kOptimizer,
                                       StateSharding::kGradients, StateSharding::kParameters};
-  const StateSharding kind = kKinds[row.zero.value_or(0)];
+  const StateSharding kind = kKinds[row.zero.value_or(unpublished)];
   if (kind == StateSharding::kNone || plan.dpReplicate * plan.cp == 1) return;
   plan.stateSharding = kind;
   std::swap(plan.dpShard, plan.dpReplicate);

@@ -45,14 +45,18 @@ struct RunQuery {
 //       is 1, but for NeMo, whose recipes give every chunk one layer, if the schedule is
 //       unpublished too and pp divides the layers. "interleaved" without vp is skipped, and so is
 //       zero bubble.
-// (R8)  zero 0 or unpublished: replicated; 1 sharded optimizer, 2 gradients, 3 parameters, over all
-//       of dp. On one replica nothing is shared.
+// (R8)  zero 0: replicated; 1 sharded optimizer, 2 gradients, 3 parameters, over all of dp. On one
+//       replica nothing is shared. Unpublished: 0, but for Alpa 1, whose solver shards the update:
+//       its published peaks of memory are 4 to 6 % above what level 1 takes on two and four
+//       replicas, and 5 % on one, where no level counts; level 0 would take 1.4 to 2 times them.
 // (R9)  seq_parallel unpublished: on for tp > 1 under NeMo and torchtitan, off elsewhere; with tp 1
 //       there is none.
 // (R10) recompute unpublished: none. FSDP1 and "selective": every second block, so full for half of
 //       the layers. Rows of vTrain's single-node file state the "full" of a simulator's
-//       configuration, but their times hold no second forward (from hidden size 1,024 to 2,048 they
-//       would be above the peak of the GPU): none.
+//       configuration, but their times hold no second forward: what a layer
+//       takes more at hidden size 2,048 than at 1,024 would be 96 % of the GPU's peak with one, and
+//       is 72 % without (tp 1, from 4 to 8 sequences): none. The rule knows these rows by the name
+//       of their source.
 // (R11) Megatron's family (megatron*, nemo) pads the vocabulary to a multiple of 128 tp, others to
 // a
 //       multiple of tp.

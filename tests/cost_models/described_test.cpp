@@ -218,6 +218,23 @@ TEST(DescribedMemory, CountsLogitsAndTemporaries) {
   EXPECT_EQ(bytes(), before - 4 * 32 * 512 + keptByLayer(model, plan, stack).count() / 2);
 }
 
+// B = T h e = 32 x 64 x 2 = 4,096 B. Fully recomputed, L layers keep B each and one in full 4 B of
+// the residual stream: with sequence parallelism half of both, and 2 B of it are gathered.
+TEST(DescribedMemory, SequenceParallelismGathersOneOperandAndOneGradient) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 2);
+  plan.recompute = plan::Recompute::kFull;
+  const StackDescription stack;
+  const auto bytes = [&] {
+    const DescribedBlocks blocks = describeBlocks(model, plan, quietCluster(), stack);
+    return static_cast<double>(describedMemory(blocks, model, plan, stack).arena.activations);
+  };
+  const double without = bytes();
+  plan.sequenceParallel = true;
+  const double kept = static_cast<double>(model.numLayers) + 4;
+  EXPECT_EQ(bytes() - without, 2 * 4096 - kept * 4096 / 2);
+}
+
 // Products in f8 at 0.4 of their peak where others reach 0.8: the linear layers take twice as long.
 TEST(DescribedBlocks, MultiplyInF8AtItsOwnEfficiency) {
   spec::ClusterSpec cluster = quietCluster();

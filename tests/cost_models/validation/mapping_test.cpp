@@ -34,7 +34,7 @@ Catalogue catalogue() {
   Catalogue known;
   known.clusters = {clusterOf("A100-80GB-SXM"), clusterOf("H100-80GB-SXM")};
   for (const char* name : {"megatron-lm-2021", "megatron-deepspeed", "megatron-core", "nemo",
-                           "torchtitan", "composer-fsdp"}) {
+                           "torchtitan", "composer-fsdp", "alpa"}) {
     known.stacks.emplace_back();
     known.stacks.back().name = name;
     known.stacks.back().choices.clear();
@@ -194,6 +194,15 @@ TEST(R8Zero, IsStateShardingOverAllReplicas) {
   EXPECT_EQ(sharded(3).stateSharding, StateSharding::kParameters);
   EXPECT_EQ(sharded(3).dpShard, 8);
   EXPECT_EQ(sharded(3).dpReplicate, 1);
+}
+
+TEST(R8Zero, UnpublishedIsASharedOptimizerUnderAlpa) {
+  const auto alpa = [](std::optional<int64_t> zero) {
+    return queryAfter([&](Row& r) { r.stack = "alpa", r.zero = zero; });
+  };
+  EXPECT_EQ(alpa(std::nullopt).plan.stateSharding, StateSharding::kOptimizer);
+  EXPECT_THAT(alpa(std::nullopt).assumptions, Contains("(R8) zero unpublished: 1"));
+  EXPECT_EQ(alpa(0).plan.stateSharding, StateSharding::kNone);
 }
 
 TEST(R8Zero, OfOneReplicaIsNothing) {
