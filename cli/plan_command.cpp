@@ -20,7 +20,10 @@
 #include "cli/write_file.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
+#include "ir/spec/shipped.h"
+#include "planner/critical_path.h"
 #include "planner/explain.h"
+#include "planner/relax.h"
 #include "planner/report.h"
 #include "planner/search.h"
 
@@ -94,6 +97,37 @@ nlohmann::json toJson(const planner::PlanResult& result, const planner::Explanat
   return json;
 }
 
+// Software that is shipped, for what the query's own cannot do.
+std::vector<spec::StackProfile> shippedStacks() {
+  std::vector<spec::StackProfile> stacks;
+  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kStack))
+    if (Result<spec::StackProfile> stack = spec::loadStack(name); stack.has_value())
+      stacks.push_back(*std::move(stack));
+  return stacks;
+}
+
+// Why there is no plan, and what would give one; as JSON too, if asked for.
+Status explainFailure(const PlanOptions& options, const planner::Query& query, const Status& reason,
+                      Progress& progress) {
+  if (reason.code() != StatusCode::kInfeasible) return reason;
+  const auto show = [&](const planner::SearchState& state) {
+    progress.update(
+        static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups),
+        "looking for changes that would fit");
+  };
+  const planner::Shortfall shortfall = planner::shortfallOf(query, reason, shippedStacks(), show);
+  progress.clear();
+  if (options.json) fmt::print("{}\n", planner::toJson(shortfall).dump(2));
+  return planner::toStatus(shortfall);
+}
+
+std::string pathText(const std::optional<planner::CriticalPath>& path,
+                     const spec::StackProfile& stack) {
+  if (path) return planner::toTable(*path);
+  return fmt::format("{:<14}not simulated: the programs of stack {} are its own\n", "critical path",
+                     stack.name);
+}
+
 Result<int> runPlan(const PlanOptions& options) {
   if (!options.check.empty())
     return runCheck({options.check, options.model, options.cluster, options.stack, options.json});
@@ -116,10 +150,16 @@ Result<int> runPlan(const PlanOptions& options) {
         fmt::format("{} of {} groups opened, {} plans bounded, {} costed", state.numGroupsOpened,
                     state.numGroups, state.numBounded, state.numCosted));
   };
-  TRIREME_ASSIGN_OR_RETURN(const planner::PlanResult result, planner::searchPlan(query, show));
+  const Result<planner::PlanResult> searched =
+      planner::searchPlan(query, planner::modelCosts(query), show);
+  if (!searched.has_value())
+    return Error(explainFailure(options, query, searched.error(), progress));
+  const planner::PlanResult& result = *searched;
   TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
   std::optional<planner::Outlook> outlook;
+  std::optional<planner::CriticalPath> path;
   if (options.explain) {
+    TRIREME_ASSIGN_OR_RETURN(path, planner::criticalPath(query, result.plan, result.estimate.step));
     const auto shown = [&](double done, const std::string& what) { progress.update(done, what); };
     TRIREME_ASSIGN_OR_RETURN(outlook, planner::lookAround(query, result, shown));
   }
@@ -129,11 +169,13 @@ Result<int> runPlan(const PlanOptions& options) {
   if (options.json) {
     nlohmann::json json = toJson(result, why);
     if (outlook) json["outlook"] = planner::toJson(*outlook);
+    if (options.explain) json["criticalPath"] = path ? planner::toJson(*path) : nlohmann::json();
     fmt::print("{}\n", json.dump(2));
     return kExitOk;
   }
-  fmt::print("{}{}{}{}", planner::toText(query), planner::toTable(result),
+  fmt::print("{}{}{}{}{}", planner::toText(query), planner::toTable(result),
              planner::toTable(why, result.estimate),
+             options.explain ? pathText(path, query.stack) : "",
              outlook ? planner::toTable(*outlook, result) : "");
   if (!options.output.empty()) fmt::print("{:<14}{}\n", "written to", options.output);
   return kExitOk;
@@ -199,7 +241,7 @@ Action addPlan(CLI::App& app) {
   addCount(app, "--top", &options->topK, "Plans to show (default: 5)");
   app.add_flag("--json", options->json, "Print JSON instead of a table");
   app.add_flag("--explain", options->explain,
-               "Say also what keeps faster plans out, and what other hardware would do");
+               "Say also what the step waits for, what keeps it from being faster");
   addPath(app, "-o,--output", &options->output, "FILE",
           "Write the plan here; with --predict the rows, with --profile JSON");
   addPins(app, options->pins);

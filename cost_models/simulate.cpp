@@ -1,6 +1,7 @@
 #include "cost_models/simulate.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/program/play.h"
 
@@ -108,6 +109,71 @@ void countLive(const Role& role, RankUse& use) {
   }
 }
 
+void addDuration(const Body& body, int32_t instruction, double seconds, PathItem& item) {
+  const Instruction& in = body.instructions[at(instruction)];
+  const auto group = static_cast<size_t>(in.group);
+  if (in.kind == InstructionKind::kSend || in.kind == InstructionKind::kRecv)
+    item.transfer += Seconds(seconds);
+  else if (in.kind == InstructionKind::kAllGather)
+    item.gather[group] += Seconds(seconds);
+  else if (program::isCollective(in.kind))
+    item.reduce[group] += Seconds(seconds);
+  else
+    item.compute += Seconds(seconds);
+}
+
+// Steps from the last one to end back to the first, each with the one that held it up.
+std::vector<std::pair<size_t, size_t>> criticalSteps(const program::Played& played) {
+  size_t rank = 0, step = 0;
+  double last = -1;
+  for (size_t c = 0; c < played.ranks.size(); ++c)
+    for (size_t i = 0; i < played.ranks[c].size(); ++i)
+      if (played.ranks[c][i].end > last) {
+        last = played.ranks[c][i].end;
+        rank = c;
+        step = i;
+      }
+  std::vector<std::pair<size_t, size_t>> steps;
+  while (last > 0) {
+    steps.emplace_back(rank, step);
+    const PlayedStep& p = played.ranks[rank][step];
+    if (p.causeStep < 0) break;
+    rank = at(p.causeRank);
+    step = at(p.causeStep);
+  }
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
+std::vector<PathItem> pathOf(const Program& program, const Symmetry& symmetry,
+                             const std::vector<std::vector<Flow>>& flows,
+                             const program::Played& played) {
+  std::vector<PathItem> path;
+  std::pair<size_t, int32_t> place{0, -1};  // rank and task of the last item
+  for (const auto& [c, i] : criticalSteps(played)) {
+    const PlayedStep& p = played.ranks[c][i];
+    const Role& role = program.roles[at(program.ranks[at(symmetry.representative[c])].role)];
+    const TaskRecord& task = role.tasks[at(p.task)];
+    const Flow& flow = flows[c][at(task.body)];
+    const FlowStep& step = flow.steps[at(p.step)];
+    if (step.kind == FlowStep::Kind::kWait || p.end <= p.begin) continue;
+    if (place != std::pair(c, p.task))
+      path.push_back(
+          {role.stage, task.direction, task.chunk, task.microbatch, Seconds(p.begin), {}});
+    place = {c, p.task};
+    PathItem& item = path.back();
+    item.end = Seconds(p.end);
+    const Body& body = role.bodies[at(task.body)];
+    if (step.kind != FlowStep::Kind::kLocal)
+      addDuration(body, step.instruction, p.end - p.begin, item);
+    for (int32_t part = 0; part < step.numParts; ++part) {
+      const FlowPart& local = flow.parts[at(step.firstPart + part)];
+      addDuration(body, local.instruction, local.seconds, item);
+    }
+  }
+  return path;
+}
+
 RankUse useOf(const Program& program, int32_t rank, const std::vector<Flow>& flows,
               const std::vector<PlayedStep>& played) {
   const Role& role = program.roles[at(program.ranks[at(rank)].role)];
@@ -145,6 +211,7 @@ Result<Simulation> simulate(const Program& program, const CostProvider& costs,
     simulation.ranks.push_back(useOf(program, rank, flows[c], played.ranks[c]));
     if (options.trace) addTrace(program, rank, flows[c], played.ranks[c], simulation.events);
   }
+  if (options.path) simulation.path = pathOf(program, symmetry, flows, played);
   std::sort(simulation.ranks.begin(), simulation.ranks.end(),
             [](const RankUse& a, const RankUse& b) { return a.rank < b.rank; });
   std::stable_sort(simulation.events.begin(), simulation.events.end(),

@@ -5,6 +5,7 @@
 // together; so do the collectives of a group. Streams do not slow each other down: a provider that
 // models contention gives longer times.
 #pragma once
+#include <array>
 #include <vector>
 
 #include "ir/base/status.h"
@@ -41,11 +42,24 @@ struct RankUse {
   std::vector<int32_t> peakLivePerChunk;
 };
 
+// A stretch of the critical path: one task on one rank. What it is made of adds up to its length.
+struct PathItem {
+  int32_t stage = 0;  // pipeline rank
+  program::Direction direction = program::Direction::kForward;
+  int32_t chunk = 0, microbatch = 0;
+  Seconds begin, end;
+  Seconds compute;   // segments, and what a rank does on its own
+  Seconds transfer;  // messages between stages
+  std::array<Seconds, program::kNumGroupKinds> reduce{};  // all-reduce and reduce-scatter
+  std::array<Seconds, program::kNumGroupKinds> gather{};  // all-gather
+};
+
 struct SimulationOptions {
   // Ranks that cannot be told apart take equal time and are simulated once. With `allRanks`
   // everyone is: for providers whose times depend on where a rank is.
   bool allRanks = false;
   bool trace = false;
+  bool path = false;
 };
 
 struct Simulation {
@@ -53,6 +67,10 @@ struct Simulation {
   std::vector<RankUse> ranks;  // the simulated ones
   // Of the simulated ranks, in the order of ranks and issue. Empty unless asked for.
   std::vector<program::TraceEvent> events;
+  // The critical path: every item begins when the one before it ends, the first at 0, and the last
+  // ends at `makespan`; whatever makes one of them longer makes the step longer, or another path
+  // critical. Where several paths are, the one that stays on its stream. Empty unless asked for.
+  std::vector<PathItem> path;
 };
 
 // Exact for the given durations. Requires a program that passes verifyProgram.

@@ -3,32 +3,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "ir/base/format.h"
 #include "planner/report.h"
 
 namespace trireme::planner {
 namespace {
 
-std::optional<plan::Plan> anyPlan(Query query, const SearchProgress& progress) {
-  query.topK = 1;
-  query.maxCosted = 1;
-  auto result = searchPlan(query, modelCosts(query), progress);
-  if (!result.has_value()) return std::nullopt;
-  return std::move(result->plan);
-}
-
-// Gives up one pin and says what the plan has instead.
-template <typename T, typename Describe>
-void giveUp(const Query& query, std::optional<T> Pins::* pin, const char* name, Describe describe,
-            std::vector<Relaxation>& found, const SearchProgress& progress) {
-  if (!(query.pins.*pin)) return;
-  Query relaxed = query;
-  (relaxed.pins.*pin).reset();
-  if (auto plan = anyPlan(relaxed, progress))
-    found.push_back({fmt::format("{} {} (pinned: {})", name, describe(*plan).first,
-                                 describe(*plan).second(*(query.pins.*pin))),
-                     std::move(*plan)});
-}
+struct Found {
+  plan::Plan plan;
+  cost::Estimate estimate;
+};
 
 // As a pin has it: of one virtual stage after the other.
 std::string layersPin(const plan::Plan& plan) {
@@ -38,77 +25,193 @@ std::string layersPin(const plan::Plan& plan) {
   return fmt::format("{}", fmt::join(counts, ","));
 }
 
-void giveUpLayers(const Query& query, std::vector<Relaxation>& found,
-                  const SearchProgress& progress) {
-  if (query.pins.layers.empty()) return;
-  Query relaxed = query;
-  relaxed.pins.layers.clear();
-  if (auto plan = anyPlan(relaxed, progress))
-    found.push_back(
-        {fmt::format("layers {} (pinned: {})", layersPin(*plan), fmt::join(query.pins.layers, ",")),
-         std::move(*plan)});
-}
+std::string numberText(int64_t value) { return fmt::format("{}", value); }
+std::string flagText(bool value) { return value ? "on" : "off"; }
 
-void addMoreDevices(const Query& query, std::vector<Relaxation>& found,
-                    const SearchProgress& progress) {
-  constexpr int64_t kMostTimes = 64;
-  const int64_t base = query.pins.gpus.value_or(query.cluster.numDevices);
-  for (int64_t times = 2; times <= kMostTimes; times *= 2) {
-    Query larger = query;
-    larger.pins.gpus = base * times;
-    if (base * times > query.cluster.numDevices) {
-      auto cluster = spec::withNumDevices(query.cluster, base * times);
-      if (!cluster.has_value()) continue;
-      larger.cluster = std::move(*cluster);
+class Relaxer {
+ public:
+  Relaxer(const Query& query, const SearchProgress& progress)
+      : query_(query), progress_(progress) {}
+
+  void giveUpPins();
+  void giveUpAllPins();
+  void tryStacks(const std::vector<spec::StackProfile>& stacks);
+  void addDevices();
+  std::vector<Relaxation> take();
+
+ private:
+  std::optional<Found> best(Query query) const {
+    query.topK = 1;
+    Result<PlanResult> result = searchPlan(query, modelCosts(query), progress_);
+    if (!result.has_value()) return std::nullopt;
+    return Found{std::move(result->plan), std::move(result->estimate)};
+  }
+  std::optional<Found> bestOn(int64_t devices) const {
+    Query larger = query_;
+    larger.pins.gpus = devices;
+    if (devices > query_.cluster.numDevices) {
+      Result<spec::ClusterSpec> cluster = spec::withNumDevices(query_.cluster, devices);
+      if (!cluster.has_value()) return std::nullopt;
+      larger.cluster = *std::move(cluster);
     }
-    if (auto plan = anyPlan(larger, progress)) {
-      found.push_back(
-          {fmt::format("{} devices (there are {})", plan->numRanks(), base), std::move(*plan)});
-      return;
+    return best(std::move(larger));
+  }
+  void add(ChangeKind kind, std::string change, Found found) {
+    changes_.push_back({kind, std::move(change), std::move(found.plan), std::move(found.estimate)});
+  }
+  // Gives up one pin and says what the plan has instead.
+  template <typename T, typename Get, typename Text>
+  void giveUp(std::optional<T> Pins::* pin, const char* name, Get get, Text text) {
+    if (!(query_.pins.*pin)) return;
+    Query relaxed = query_;
+    (relaxed.pins.*pin).reset();
+    if (std::optional<Found> found = best(std::move(relaxed))) {
+      std::string change = fmt::format("{} {} (pinned: {})", name, text(get(found->plan)),
+                                       text(*(query_.pins.*pin)));
+      add(ChangeKind::kPin, std::move(change), *std::move(found));
     }
   }
+
+  const Query& query_;
+  const SearchProgress& progress_;
+  std::vector<Relaxation> changes_;
+};
+
+void Relaxer::giveUpPins() {
+  using plan::Plan;
+  giveUp(&Pins::tp, "tp", [](const Plan& p) { return p.tp; }, numberText);
+  giveUp(&Pins::pp, "pp", [](const Plan& p) { return p.pp; }, numberText);
+  giveUp(&Pins::cp, "cp", [](const Plan& p) { return p.cp; }, numberText);
+  giveUp(&Pins::dp, "dp", [](const Plan& p) { return p.dp(); }, numberText);
+  giveUp(
+      &Pins::microbatchSize, "microbatch", [](const Plan& p) { return p.microbatchSize; },
+      numberText);
+  giveUp(
+      &Pins::virtualStages, "virtual stages", [](const Plan& p) { return p.virtualStages; },
+      numberText);
+  giveUp(&Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
+  giveUp(
+      &Pins::recompute, "recompute", [](const Plan& p) { return p.recompute; },
+      plan::recomputeName);
+  giveUp(
+      &Pins::stateSharding, "state sharding", [](const Plan& p) { return p.stateSharding; },
+      plan::stateShardingName);
+  giveUp(
+      &Pins::sequenceParallel, "sequence parallel",
+      [](const Plan& p) { return p.sequenceParallel; }, flagText);
+  giveUp(
+      &Pins::scatterGather, "scatter-gather", [](const Plan& p) { return p.scatterGather; },
+      flagText);
+  if (query_.pins.layers.empty()) return;
+  Query relaxed = query_;
+  relaxed.pins.layers.clear();
+  if (std::optional<Found> found = best(std::move(relaxed))) {
+    std::string change = fmt::format("layers {} (pinned: {})", layersPin(found->plan),
+                                     fmt::join(query_.pins.layers, ","));
+    add(ChangeKind::kPin, std::move(change), *std::move(found));
+  }
+}
+
+// Where each of several pins is in the way.
+void Relaxer::giveUpAllPins() {
+  Query relaxed = query_;
+  relaxed.pins = Pins{};
+  relaxed.pins.gpus = query_.pins.gpus;
+  if (!changes_.empty()) return;
+  if (std::optional<Found> found = best(std::move(relaxed))) {
+    std::string change = fmt::format("no pinned choice ({})", summary(found->plan));
+    add(ChangeKind::kAllPins, std::move(change), *std::move(found));
+  }
+}
+
+void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
+  std::optional<Found> fastest;
+  std::string name;
+  for (const spec::StackProfile& stack : stacks) {
+    if (stack.name == query_.stack.name) continue;
+    Query changed = query_;
+    changed.stack = stack;
+    std::optional<Found> found = best(std::move(changed));
+    if (!found || (fastest && fastest->estimate.step <= found->estimate.step)) continue;
+    fastest = std::move(found);
+    name = stack.name;
+  }
+  if (fastest)
+    add(ChangeKind::kStack, fmt::format("stack {} (now: {})", name, query_.stack.name),
+        *std::move(fastest));
+}
+
+void Relaxer::addDevices() {
+  constexpr int64_t kMostTimes = 64;
+  const int64_t base = query_.pins.gpus.value_or(query_.cluster.numDevices);
+  int64_t tooFew = 1, enough = 1;  // times the devices that there are
+  std::optional<Found> found;
+  while (!found && enough < kMostTimes) {
+    tooFew = enough;
+    enough *= 2;
+    found = bestOn(base * enough);
+  }
+  if (!found) return;
+  while (enough - tooFew > 1) {
+    const int64_t middle = (tooFew + enough) / 2;
+    if (std::optional<Found> fewer = bestOn(base * middle)) {
+      found = std::move(fewer);
+      enough = middle;
+    } else {
+      tooFew = middle;
+    }
+  }
+  std::string change = fmt::format("{} devices (there are {})", found->plan.numRanks(), base);
+  add(ChangeKind::kDevices, std::move(change), *std::move(found));
+}
+
+std::vector<Relaxation> Relaxer::take() {
+  std::stable_sort(changes_.begin(), changes_.end(), [](const Relaxation& a, const Relaxation& b) {
+    return std::pair(a.plan.numRanks(), a.estimate.step.count()) <
+           std::pair(b.plan.numRanks(), b.estimate.step.count());
+  });
+  return std::move(changes_);
+}
+
+// The search again, listening to what it costs in full.
+std::optional<NearestMiss> nearestMiss(const Query& query, const SearchProgress& progress) {
+  std::optional<NearestMiss> nearest;
+  CostFunctions costs = modelCosts(query);
+  costs.estimate = [&, inner = costs.estimate](const plan::Plan& plan) {
+    Result<cost::Estimate> estimate = inner(plan);
+    if (estimate.has_value() && !estimate->fits() &&
+        (!nearest || estimate->missing() < nearest->estimate.missing()))
+      nearest = NearestMiss{plan, *estimate};
+    return estimate;
+  };
+  const Result<PlanResult> result = searchPlan(query, costs, progress);
+  return result.has_value() ? std::nullopt : nearest;
 }
 
 }  // namespace
 
-std::vector<Relaxation> relaxations(const Query& query, const SearchProgress& progress) {
-  std::vector<Relaxation> found;
-  const auto number = [](auto get) {
-    return [get](const plan::Plan& plan) {
-      return std::pair(get(plan), [](int64_t v) { return fmt::format("{}", v); });
-    };
-  };
-  const auto flag = [](auto get) {
-    return [get](const plan::Plan& plan) {
-      return std::pair(get(plan) ? "on" : "off", [](bool v) { return v ? "on" : "off"; });
-    };
-  };
-  const auto named = [](auto get, auto name) {
-    return [get, name](const plan::Plan& plan) { return std::pair(name(get(plan)), name); };
-  };
-  using plan::Plan;
-  giveUp(query, &Pins::tp, "tp", number([](const Plan& p) { return p.tp; }), found, progress);
-  giveUp(query, &Pins::pp, "pp", number([](const Plan& p) { return p.pp; }), found, progress);
-  giveUp(query, &Pins::cp, "cp", number([](const Plan& p) { return p.cp; }), found, progress);
-  giveUp(query, &Pins::dp, "dp", number([](const Plan& p) { return p.dp(); }), found, progress);
-  giveUp(query, &Pins::microbatchSize, "microbatch",
-         number([](const Plan& p) { return p.microbatchSize; }), found, progress);
-  giveUp(query, &Pins::virtualStages, "virtual stages",
-         number([](const Plan& p) { return p.virtualStages; }), found, progress);
-  giveUp(query, &Pins::schedule, "schedule",
-         named([](const Plan& p) { return p.schedule; }, plan::scheduleName), found, progress);
-  giveUp(query, &Pins::recompute, "recompute",
-         named([](const Plan& p) { return p.recompute; }, plan::recomputeName), found, progress);
-  giveUp(query, &Pins::stateSharding, "state sharding",
-         named([](const Plan& p) { return p.stateSharding; }, plan::stateShardingName), found,
-         progress);
-  giveUp(query, &Pins::sequenceParallel, "sequence parallel",
-         flag([](const Plan& p) { return p.sequenceParallel; }), found, progress);
-  giveUp(query, &Pins::scatterGather, "scatter-gather",
-         flag([](const Plan& p) { return p.scatterGather; }), found, progress);
-  giveUpLayers(query, found, progress);
-  addMoreDevices(query, found, progress);
-  return found;
+Shortfall shortfallOf(const Query& query, const Status& reason,
+                      const std::vector<spec::StackProfile>& stacks,
+                      const SearchProgress& progress) {
+  Relaxer relaxer(query, progress);
+  relaxer.giveUpPins();
+  relaxer.giveUpAllPins();
+  relaxer.tryStacks(stacks);
+  relaxer.addDevices();
+  return {reason, nearestMiss(query, progress), relaxer.take()};
+}
+
+Status toStatus(const Shortfall& shortfall) {
+  std::vector<std::string> changes;
+  for (const Relaxation& change : shortfall.changes)
+    changes.push_back(
+        fmt::format("{}: {} a step", change.change, formatSeconds(change.estimate.step)));
+  const std::string after =
+      changes.empty()
+          ? "no single change of the query gives a plan"
+          : fmt::format("would work{}: {}", changes.size() > 1 ? ", the cheapest first" : "",
+                        fmt::join(changes, ", or "));
+  return {shortfall.reason.code(), fmt::format("{}; {}", shortfall.reason.message(), after)};
 }
 
 Status missesMemory(const Query& query, const plan::Plan& leanest, const CostFunctions& costs) {
@@ -121,13 +224,7 @@ Status missesMemory(const Query& query, const plan::Plan& leanest, const CostFun
 }
 
 Status withRelaxations(const Query& query, const Status& status, const SearchProgress& progress) {
-  std::vector<std::string> changes;
-  for (const Relaxation& relaxation : relaxations(query, progress))
-    changes.push_back(relaxation.change);
-  if (changes.empty())
-    return {status.code(), status.message() + "; no single change of the query gives a plan"};
-  return {status.code(),
-          fmt::format("{}; would work: {}", status.message(), fmt::join(changes, ", or "))};
+  return toStatus(shortfallOf(query, status, {}, progress));
 }
 
 }  // namespace trireme::planner

@@ -1,5 +1,6 @@
 // What to say when nothing fits.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,20 +10,50 @@
 
 namespace trireme::planner {
 
-// One change of the query after which there is a plan.
-struct Relaxation {
-  std::string change;  // "microbatch 1 (pinned: 4)", "16 devices"
-  plan::Plan plan;
+enum class ChangeKind : uint8_t {
+  kPin,      // one pinned choice is given up
+  kAllPins,  // all but the devices, where none alone helps
+  kStack,    // other software
+  kDevices,  // more of them
 };
 
-// Every pinned choice given up alone, and the least power of two times the devices (up to 64 times)
-// that gives a plan. Searches again for each.
-std::vector<Relaxation> relaxations(const Query& query, const SearchProgress& progress = {});
+// One change of the query after which there is a plan: the fastest, as a search finds it.
+struct Relaxation {
+  ChangeKind kind = ChangeKind::kPin;
+  std::string change;  // "microbatch 1 (pinned: 4)", "16 devices (there are 8)"
+  plan::Plan plan;
+  cost::Estimate estimate;
+};
+
+// A plan that does not fit; its estimate says by how much.
+struct NearestMiss {
+  plan::Plan plan;
+  cost::Estimate estimate;
+};
+
+struct Shortfall {
+  Status reason;
+  // Of all plans that were costed the one that misses least; none if no layout obeys the pins.
+  std::optional<NearestMiss> nearest;
+  std::vector<Relaxation> changes;  // fewest devices first, of as many the fastest step
+};
+
+// Why a query whose search ended with `reason` has no plan, and what would give it one. Tried are:
+// every pinned choice given up alone; all of them together if none alone helps; each of `stacks`
+// (that train in the precision), of which the fastest counts; more devices, up to 64 times as many:
+// the fewest that do, in steps of as many as there are. A search for each, at most 32 and those of
+// the stacks.
+Shortfall shortfallOf(const Query& query, const Status& reason,
+                      const std::vector<spec::StackProfile>& stacks = {},
+                      const SearchProgress& progress = {});
+
+// "...; would work, the cheapest first: microbatch 1 (pinned: 4) (5.300 ms a step), or ..."
+Status toStatus(const Shortfall& shortfall);
 
 // kInfeasible: by how much `leanest`, the plan that needs least memory, misses it.
 Status missesMemory(const Query& query, const plan::Plan& leanest, const CostFunctions& costs);
 
-// The same status with the relaxations behind its message.
+// The same status with what would work behind its message.
 Status withRelaxations(const Query& query, const Status& status,
                        const SearchProgress& progress = {});
 

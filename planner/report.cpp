@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -33,10 +34,14 @@ void appendField(std::string& out, const std::string& name, const std::string& v
 }
 
 void appendTimes(std::string& out, const cost::Estimate& estimate) {
-  for (const BreakdownPart& part : breakdownParts(estimate.breakdown))
-    if (part.time.count() > 0)
-      out += fmt::format("  {:<20}{:>12}{:>8.1f} %\n", part.name, formatSeconds(part.time),
-                         100 * (part.time / estimate.step));
+  const std::vector<BreakdownPart> parts = breakdownParts(estimate.breakdown);
+  std::vector<Seconds> times;
+  for (const BreakdownPart& part : parts) times.push_back(part.time);
+  const std::vector<double> percent = percentages(times);
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (times[i].count() > 0)
+      out += fmt::format("  {:<20}{:>12}{:>8.1f} %\n", parts[i].name, formatSeconds(times[i]),
+                         percent[i]);
 }
 
 void appendMemory(std::string& out, const cost::Estimate& estimate) {
@@ -159,13 +164,50 @@ void appendLimit(std::string& out, const Limit& limit, const PlanResult& result)
                   14);
 }
 
+// "0 .. 6, 3".
+std::string stageRanges(const std::vector<int64_t>& stages) {
+  std::string text;
+  for (size_t i = 0; i < stages.size();) {
+    const int64_t step = i + 1 < stages.size() ? stages[i + 1] - stages[i] : 0;
+    size_t end = i;
+    while ((step == 1 || step == -1) && end + 1 < stages.size() &&
+           stages[end + 1] - stages[end] == step)
+      ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", stages[i]);
+    if (end > i) text += fmt::format("{}{}", end > i + 1 ? ".." : ", ", stages[end]);
+    i = end + 1;
+  }
+  return fmt::format("stage{} {}", stages.size() == 1 ? "" : "s", text);
+}
+
+// "48 F of 4.100 ms, 48 B of 8.300 ms; tensor parallel 1.060 s, transfers 60.0 us".
+std::string passesText(const PathPart& part) {
+  std::string text;
+  const auto add = [&](const char* between, const std::string& more) {
+    text += (text.empty() ? "" : between) + more;
+  };
+  const auto addPasses = [&](int64_t count, const char* name, Seconds time) {
+    if (count > 0)
+      add(", ", fmt::format("{} {} of {}", count, name,
+                            formatSeconds(time / static_cast<double>(count))));
+  };
+  addPasses(part.numForward, "F", part.forward);
+  addPasses(part.numBackward, "B", part.backward);
+  if (part.tensorParallel.count() > 0)
+    add("; ", "of which tensor parallel " + formatSeconds(part.tensorParallel));
+  if (part.transfers.count() > 0) add("; ", "transfers " + formatSeconds(part.transfers));
+  return text;
+}
+
 nlohmann::json estimateJson(const cost::Estimate& estimate) {
   nlohmann::json json;
   json["stepSeconds"] = estimate.step.count();
   json["tokensPerSecond"] = estimate.tokensPerSecond;
   json["modelFlopsUtilisation"] = estimate.modelFlopsUtilisation;
-  for (const BreakdownPart& part : breakdownParts(estimate.breakdown))
+  for (const BreakdownPart& part : breakdownParts(estimate.breakdown)) {
     json["breakdownSeconds"][part.name] = part.time.count();
+    json["breakdownPercent"][part.name] = 100 * (part.time / estimate.step);
+  }
   for (const MemoryPart& part : memoryParts(estimate.memory))
     json["memoryBytes"][part.name] = part.bytes.count();
   json["memoryTotalBytes"] = estimate.memory.total().count();
@@ -216,6 +258,25 @@ std::vector<BreakdownPart> breakdownParts(const cost::Breakdown& b) {
           {"data parallel", b.dataParallel},
           {"synchronisation", b.synchronisation},
           {"optimizer", b.optimizer}};
+}
+
+std::vector<double> percentages(const std::vector<Seconds>& times) {
+  Seconds total;
+  for (const Seconds time : times) total += time;
+  std::vector<double> tenths(times.size(), 0);
+  if (!(total.count() > 0)) return tenths;
+  std::vector<std::pair<double, size_t>> lost;
+  double missing = 1000;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const double exact = 1000 * (times[i] / total);
+    tenths[i] = std::floor(exact);
+    missing -= tenths[i];
+    lost.emplace_back(tenths[i] - exact, i);
+  }
+  std::stable_sort(lost.begin(), lost.end());
+  for (size_t i = 0; i < lost.size() && missing >= 1; ++i, missing -= 1) ++tenths[lost[i].second];
+  for (double& tenth : tenths) tenth /= 10;
+  return tenths;
 }
 
 std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory) {
@@ -354,6 +415,66 @@ std::string toTable(const Outlook& outlook, const PlanResult& result) {
                               s.samePlan ? "same plan" : difference(s.plan, result.plan)),
                   6);
   return out;
+}
+
+std::string toTable(const CriticalPath& path) {
+  const double above = 100 * (path.simulated / path.closedForm - 1);
+  std::string out;
+  appendField(
+      out, "critical path",
+      fmt::format("{} simulated, {:.2f} % {} the closed form's {}", formatSeconds(path.simulated),
+                  std::abs(above), above < 0 ? "below" : "above", formatSeconds(path.closedForm)));
+  std::vector<Seconds> times;
+  for (const PathPart& part : path.parts) times.push_back(part.total());
+  const std::vector<double> percent = percentages(times);
+  for (size_t i = 0; i < path.parts.size(); ++i) {
+    const PathPart& part = path.parts[i];
+    const std::string passes = passesText(part);
+    appendWrapped(out,
+                  fmt::format("  {:<20}{:>12}{:>8.1f} %  {}{}{}", phaseName(part.phase),
+                              formatSeconds(times[i]), percent[i], stageRanges(part.stages),
+                              passes.empty() ? "" : ": ", passes),
+                  46);
+  }
+  return out;
+}
+
+nlohmann::json toJson(const CriticalPath& path) {
+  nlohmann::json json = {{"simulatedSeconds", path.simulated.count()},
+                         {"closedFormSeconds", path.closedForm.count()}};
+  json["phases"] = nlohmann::json::array();
+  for (const PathPart& part : path.parts)
+    json["phases"].push_back({{"phase", phaseName(part.phase)},
+                              {"stages", part.stages},
+                              {"seconds", part.total().count()},
+                              {"percent", 100 * (part.total() / path.simulated)},
+                              {"forwardPasses", part.numForward},
+                              {"backwardPasses", part.numBackward},
+                              {"forwardSeconds", part.forward.count()},
+                              {"backwardSeconds", part.backward.count()},
+                              {"tensorParallelSeconds", part.tensorParallel.count()},
+                              {"transferSeconds", part.transfers.count()}});
+  return json;
+}
+
+nlohmann::json toJson(const Shortfall& shortfall) {
+  constexpr const char* kKinds[] = {"pin", "all pins", "stack", "devices"};
+  nlohmann::json json = {
+      {"fits", false}, {"reason", shortfall.reason.message()}, {"nearest", nullptr}};
+  if (shortfall.nearest)
+    json["nearest"] = {{"plan", plan::printPlan(shortfall.nearest->plan)},
+                       {"summary", summary(shortfall.nearest->plan)},
+                       {"estimate", estimateJson(shortfall.nearest->estimate)},
+                       {"missingBytes", shortfall.nearest->estimate.missing().count()}};
+  json["changes"] = nlohmann::json::array();
+  for (const Relaxation& change : shortfall.changes)
+    json["changes"].push_back({{"kind", kKinds[static_cast<size_t>(change.kind)]},
+                               {"change", change.change},
+                               {"devices", change.plan.numRanks()},
+                               {"plan", plan::printPlan(change.plan)},
+                               {"summary", summary(change.plan)},
+                               {"estimate", estimateJson(change.estimate)}});
+  return json;
 }
 
 nlohmann::json toJson(const PlanResult& result) {

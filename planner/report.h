@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "planner/check.h"
+#include "planner/critical_path.h"
 #include "planner/explain.h"
 #include "planner/outlook.h"
 #include "planner/query.h"
+#include "planner/relax.h"
 
 namespace trireme::planner {
 
@@ -25,6 +27,10 @@ struct BreakdownPart {
 // All parts, in this order always; they add up to the step.
 std::vector<BreakdownPart> breakdownParts(const cost::Breakdown& breakdown);
 // Parameters, gradients, optimizer, activations, scratch, workspace, other, attention, reserve.
+// Per cent of their sum, rounded to tenths so that they add up to 100.0: what is lost by rounding
+// down goes to those that lost most. All 0 if the sum is.
+std::vector<double> percentages(const std::vector<Seconds>& times);
+
 struct MemoryPart {
   std::string name;
   Bytes bytes;
@@ -49,12 +55,16 @@ std::string toTable(const Explanation& explanation, const cost::Estimate& estima
 std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster);
 // What binds the winner, and what would change it.
 std::string toTable(const Outlook& outlook, const PlanResult& result);
+// The simulated step beside the closed form, and where the critical path goes.
+std::string toTable(const CriticalPath& path);
 
 // Everything, in SI units (seconds, bytes), keys in lower camel case. `plan` is the plan's own text
 // form as a string, so that it has one format only.
 nlohmann::json toJson(const PlanResult& result);
 nlohmann::json toJson(const PlanCheck& check);
 nlohmann::json toJson(const Outlook& outlook);
+nlohmann::json toJson(const CriticalPath& path);
+nlohmann::json toJson(const Shortfall& shortfall);
 nlohmann::json toJson(const Alternative& alternative);
 nlohmann::json stagesJson(const std::vector<cost::MemoryUse>& stages);  // bytes of each
 

@@ -16,12 +16,14 @@ struct Node {
   int32_t awaited = -1;  // kWait: node whose end is awaited
   int32_t meeting = -1;  // kSend, kRecv, kCollective
   double begin = 0, end = 0;
+  int32_t causeActor = -1, causeNode = -1;
   bool arrived = false;  // at the meeting
   bool done = false;
 };
 
 struct StreamState {
   int32_t head = -1, tail = -1;
+  int32_t last = -1;  // done
   double freeAt = 0;
 };
 
@@ -39,6 +41,7 @@ struct Meeting {
   int32_t expected = 2;
   int32_t arrived = 0;
   double ready = 0, seconds = 0;
+  Guest cause;  // what the last guest came from
 };
 
 size_t index(int64_t i) { return static_cast<size_t>(i); }
@@ -180,23 +183,27 @@ class Player {
     while (s.head >= 0) {
       Node& node = a.nodes[index(s.head)];
       const FlowStep& step = stepOf(actor, node);
+      const Guest before{actor, s.last};
       if (node.awaited >= 0) {
         const Node& awaited = a.nodes[index(node.awaited)];
         if (!awaited.done) return;  // Woken by complete().
-        complete(actor, s.head, s.freeAt, std::max(s.freeAt, awaited.end));
+        const bool isHeld = awaited.end > s.freeAt;
+        complete(actor, s.head, s.freeAt, std::max(s.freeAt, awaited.end),
+                 isHeld ? Guest{actor, node.awaited} : before);
       } else if (node.meeting < 0) {
-        complete(actor, s.head, s.freeAt, s.freeAt + step.seconds);
-      } else if (!arrive(node, s.freeAt)) {
+        complete(actor, s.head, s.freeAt, s.freeAt + step.seconds, before);
+      } else if (!arrive(node, s.freeAt, before)) {
         return;  // Woken by the last guest.
       }
     }
   }
 
-  // Counts a guest in; the last one completes the meeting for all.
-  bool arrive(Node& node, double now) {
+  // Counts a guest in; the last one completes the meeting for all. `before`: where it comes from.
+  bool arrive(Node& node, double now, Guest before) {
     if (node.arrived) return false;
     node.arrived = true;
     Meeting& meeting = meetings_[index(node.meeting)];
+    if (now > meeting.ready) meeting.cause = before;
     meeting.ready = std::max(meeting.ready, now);
     if (++meeting.arrived < meeting.expected) return false;
     const double end = meeting.ready + meeting.seconds;
@@ -204,21 +211,24 @@ class Player {
       const Node& other = actors_[index(guest.actor)].nodes[index(guest.node)];
       if (!other.arrived || other.done) continue;
       const FlowStep& step = stepOf(guest.actor, other);
-      complete(guest.actor, guest.node, meeting.ready, end);
+      complete(guest.actor, guest.node, meeting.ready, end, meeting.cause);
       work_.push_back({guest.actor, static_cast<int32_t>(step.stream)});
     }
     return true;
   }
 
-  void complete(int32_t actor, int32_t nodeIndex, double begin, double end) {
+  void complete(int32_t actor, int32_t nodeIndex, double begin, double end, Guest cause) {
     Actor& a = actors_[index(actor)];
     Node& node = a.nodes[index(nodeIndex)];
     const FlowStep& step = stepOf(actor, node);
     StreamState& stream = a.streams[index(static_cast<int>(step.stream))];
     node.begin = begin;
     node.end = end;
+    node.causeActor = cause.actor;
+    node.causeNode = cause.node;
     node.done = true;
     stream.freeAt = end;
+    stream.last = nodeIndex;
     stream.head = node.next;
     seconds_ = std::max(seconds_, end);
     if (step.event.base < 0) return;
@@ -239,7 +249,8 @@ class Player {
     for (size_t a = 0; a < actors_.size(); ++a) {
       played.ranks[a].reserve(actors_[a].nodes.size());
       for (const Node& node : actors_[a].nodes)
-        played.ranks[a].push_back({node.task, node.step, node.begin, node.end});
+        played.ranks[a].push_back(
+            {node.task, node.step, node.begin, node.end, node.causeActor, node.causeNode});
     }
     return played;
   }

@@ -45,6 +45,9 @@ struct PlayedStep {
   int32_t task = 0;  // index into Role::tasks
   int32_t step = 0;  // index into Flow::steps of the task's body
   double begin = 0, end = 0;
+  // The step that this one could not begin before (a wait: not end before): Played::ranks
+  // [causeRank][causeStep], which ends at `begin` (a wait: at `end`). -1: it begins at once.
+  int32_t causeRank = -1, causeStep = -1;
 };
 
 struct Played {

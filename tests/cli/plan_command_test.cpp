@@ -224,6 +224,33 @@ TEST_F(PlanCommand, ModelThatDoesNotFitSaysByHowMuchAndWhatWould) {
                 {"no plan fits in memory", "64.00 MiB per device", "too much", "devices"});
 }
 
+TEST_F(PlanCommand, JsonSaysWhatWouldFitAndStillFails) {
+  model = write("big.yaml", replaced(kTinyModel, "hidden_size: 32", "hidden_size: 2048"));
+  const Outcome outcome = plan({"--gpus", "1", "--json"});
+  EXPECT_EQ(outcome.exitCode, 1);
+  EXPECT_THAT(outcome.err, testing::StartsWith("error: no plan fits in memory"));
+  const nlohmann::json json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json.at("fits"), false);
+  EXPECT_GT(json.at("nearest").at("missingBytes").get<double>(), 0);
+  ASSERT_FALSE(json.at("changes").empty());
+  for (const nlohmann::json& change : json.at("changes"))
+    EXPECT_THAT(outcome.err, HasSubstr(change.at("change").get<std::string>()));
+}
+
+TEST_F(PlanCommand, ExplainShowsTheCriticalPath) {
+  const Outcome text = plan({"--explain"});
+  expectSuccess(text);
+  EXPECT_THAT(text.out, HasSubstr("critical path "));
+  const Outcome json = plan({"--explain", "--json"});
+  expectSuccess(json);
+  EXPECT_GT(nlohmann::json::parse(json.out).at("criticalPath").at("simulatedSeconds"), 0);
+  const Outcome others =
+      runTrireme({"plan", "--model", model, "--cluster", "dgx-a100", "--gpus", "2", "--batch", "8",
+                  "--seq", "16", "--stack", "nemo", "--explain"});
+  expectSuccess(others);
+  EXPECT_THAT(others.out, HasSubstr("critical path not simulated: the programs of stack nemo"));
+}
+
 TEST_F(PlanCommand, SequenceBeyondTheModelIsRefused) {
   expectRefusal(plan({"--seq", "17"}), 1, {"17", "16"});
 }

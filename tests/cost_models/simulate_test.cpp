@@ -99,6 +99,34 @@ TEST(Simulate, CountsActivationsAlive) {
             (V{6, 6, 6, 6}));
 }
 
+// Items follow each other without a gap from 0 to the end, and are the sums of their parts.
+TEST(Simulate, CriticalPathHasNoGaps) {
+  LayerCosts costs(1.1, 2.3);
+  costs.sendSeconds = 0.37;
+  costs.collectiveSeconds = 0.21;
+  costs.localSeconds = 0.13;
+  SimulationOptions options;
+  options.path = true;
+  for (const testing::PipelineShape& shape : {testing::PipelineShape{1, 1, 1, 1, 2, 3},
+                                              {2, 4, 2, 1, 1, 8},
+                                              {1, 4, 2, 3, 2, 8},
+                                              {2, 2, 1, 2, 1, 2},
+                                              {1, 8, 1, 1, 1, 3}}) {
+    const Simulation s = run(buildPipeline(shape), costs, options);
+    ASSERT_FALSE(s.path.empty());
+    Seconds end;
+    for (const PathItem& item : s.path) {
+      EXPECT_EQ(item.begin, end);
+      Seconds sum = item.compute + item.transfer;
+      for (const Seconds time : item.reduce) sum += time;
+      for (const Seconds time : item.gather) sum += time;
+      EXPECT_NEAR(sum.count(), (item.end - item.begin).count(), 1e-9);
+      end = item.end;
+    }
+    EXPECT_EQ(end, s.makespan);
+  }
+}
+
 // One rank, two layers, three microbatches: 3 * 2 * (1 + 2) = 18, all of it on the compute stream.
 TEST(Simulate, OneRankIsTheSumOfItsWork) {
   const Simulation s = run(buildPipeline({1, 1, 1, 1, 2, 3}), LayerCosts(1, 2));

@@ -1,0 +1,123 @@
+#include "planner/critical_path.h"
+
+#include <algorithm>
+#include <map>
+
+#include "cost_models/cluster_costs.h"
+#include "ir/expand/expand.h"
+
+namespace trireme::planner {
+namespace {
+
+using cost::PathItem;
+using program::Direction;
+using program::GroupKind;
+
+constexpr std::string_view kPhaseNames[] = {
+    "begin",          "pipeline fill",      "steady state",        "other stages",
+    "pipeline drain", "gradient reduction", "parameter gathering", "synchronisation",
+    "optimizer"};
+
+bool isOfStep(const PathItem& item) { return item.direction == Direction::kStep; }
+
+Seconds sum(const std::array<Seconds, program::kNumGroupKinds>& times) {
+  Seconds total;
+  for (const Seconds time : times) total += time;
+  return total;
+}
+
+// The stage of most time in microbatches; of equal ones the first. -1: no microbatches.
+int32_t heaviestStage(const std::vector<PathItem>& path) {
+  std::map<int32_t, Seconds> times;
+  for (const PathItem& item : path)
+    if (!isOfStep(item)) times[item.stage] += item.end - item.begin;
+  int32_t heaviest = -1;
+  for (const auto& [stage, time] : times)
+    if (heaviest < 0 || time > times[heaviest]) heaviest = stage;
+  return heaviest;
+}
+
+class Phases {
+ public:
+  void addMicrobatch(PathPhase phase, const PathItem& item) {
+    PathPart& part = at(phase, item.stage);
+    const bool isForward = item.direction == Direction::kForward;
+    const Seconds pass = item.end - item.begin - item.transfer;
+    part.transfers += item.transfer;
+    if (pass.count() <= 0) return;  // a message alone
+    (isForward ? part.forward : part.backward) += pass;
+    ++(isForward ? part.numForward : part.numBackward);
+    part.tensorParallel += sum(item.reduce) + sum(item.gather);
+  }
+  void addStep(const PathItem& item) {
+    const auto data = static_cast<size_t>(GroupKind::kDp);
+    const Seconds reduction = item.reduce[data], gathering = item.gather[data];
+    const Seconds others = sum(item.reduce) + sum(item.gather) - reduction - gathering;
+    addOnce(PathPhase::kReduction, item.stage, reduction);
+    addOnce(PathPhase::kGathering, item.stage, gathering);
+    addOnce(PathPhase::kSynchronisation, item.stage, others + item.transfer);
+    addOnce(PathPhase::kOptimizer, item.stage, item.compute);
+  }
+  void addOnce(PathPhase phase, int32_t stage, Seconds time) {
+    if (time.count() > 0) at(phase, stage).step += time;
+  }
+  std::vector<PathPart> take() {
+    std::vector<PathPart> parts;
+    for (auto& [phase, part] : parts_) parts.push_back(std::move(part));
+    return parts;
+  }
+
+ private:
+  PathPart& at(PathPhase phase, int32_t stage) {
+    PathPart& part = parts_[phase];
+    part.phase = phase;
+    if (std::find(part.stages.begin(), part.stages.end(), stage) == part.stages.end())
+      part.stages.push_back(stage);
+    return part;
+  }
+
+  std::map<PathPhase, PathPart> parts_;
+};
+
+}  // namespace
+
+std::string_view phaseName(PathPhase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
+
+CriticalPath phasesOf(const cost::Simulation& simulation, Seconds closedForm) {
+  const std::vector<PathItem>& path = simulation.path;
+  const int32_t heaviest = heaviestStage(path);
+  const auto isOnHeaviest = [&](const PathItem& item) {
+    return !isOfStep(item) && item.stage == heaviest;
+  };
+  const auto first = std::find_if(path.begin(), path.end(), isOnHeaviest);
+  const auto last = std::find_if(path.rbegin(), path.rend(), isOnHeaviest).base();
+  Phases phases;
+  for (auto item = path.begin(); item != path.end(); ++item) {
+    if (isOfStep(*item) && item < first)
+      phases.addOnce(PathPhase::kBegin, item->stage, item->end - item->begin);
+    else if (isOfStep(*item))
+      phases.addStep(*item);
+    else if (item < first)
+      phases.addMicrobatch(PathPhase::kFill, *item);
+    else if (item >= last)
+      phases.addMicrobatch(PathPhase::kDrain, *item);
+    else
+      phases.addMicrobatch(item->stage == heaviest ? PathPhase::kSteady : PathPhase::kOtherStages,
+                           *item);
+  }
+  return {simulation.makespan, closedForm, phases.take()};
+}
+
+Result<std::optional<CriticalPath>> criticalPath(const Query& query, const plan::Plan& plan,
+                                                 Seconds closedForm) {
+  if (!query.stack.ownPrograms) return std::nullopt;
+  TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(query.model, plan));
+  cost::SimulationOptions options;
+  options.path = true;
+  TRIREME_ASSIGN_OR_RETURN(
+      const cost::Simulation simulation,
+      cost::simulate(expansion.program, cost::ClusterCosts(query.cluster, query.stack), options));
+  return phasesOf(simulation, closedForm);
+}
+
+}  // namespace trireme::planner

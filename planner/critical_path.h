@@ -1,0 +1,52 @@
+// What a step waits for, from its begin to its end: the critical path of the simulation.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "cost_models/simulate.h"
+#include "ir/base/status.h"
+#include "planner/query.h"
+
+namespace trireme::planner {
+
+enum class PathPhase : uint8_t {
+  kBegin,            // before the first microbatch: zeroing
+  kFill,             // until the path comes to the stage on which it stays longest
+  kSteady,           // on that stage
+  kOtherStages,      // away from it in between: a microbatch's way there and back
+  kDrain,            // after it
+  kReduction,        // of gradients over replicas
+  kGathering,        // of parameters over replicas
+  kSynchronisation,  // other collectives of the step: tied embeddings, gradient norm
+  kOptimizer,
+};
+std::string_view phaseName(PathPhase phase);
+
+struct PathPart {
+  PathPhase phase = PathPhase::kSteady;
+  std::vector<int64_t> stages;              // in the order in which the path comes to them
+  int64_t numForward = 0, numBackward = 0;  // passes of a microbatch through a chunk
+  Seconds forward, backward;                // of these, with their collectives
+  Seconds tensorParallel;                   // of forward and backward: collectives
+  Seconds transfers;                        // between stages
+  Seconds step;                             // what is done once
+  Seconds total() const { return forward + backward + transfers + step; }
+};
+
+struct CriticalPath {
+  Seconds simulated;            // the step, and what the parts add up to
+  Seconds closedForm;           // Estimate::step
+  std::vector<PathPart> parts;  // in the order of phases; none of no length
+};
+
+// The path of `simulation` (with SimulationOptions::path) in phases.
+CriticalPath phasesOf(const cost::Simulation& simulation, Seconds closedForm);
+
+// Simulates the plan's programs on the query's cluster. None for a stack whose programs are not
+// ours. Errors: those of expand::expand and cost::simulate.
+Result<std::optional<CriticalPath>> criticalPath(const Query& query, const plan::Plan& plan,
+                                                 Seconds closedForm);
+
+}  // namespace trireme::planner

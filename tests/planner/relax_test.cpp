@@ -1,0 +1,171 @@
+// When nothing fits: by how much, and what would.
+#include "planner/relax.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "planner/report.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Every plan of the pins that the query has.
+Bytes leastMemoryOf(const Query& query) {
+  const CostFunctions costs = modelCosts(query);
+  Bytes least(1e18);
+  for (const plan::Plan& plan : everyPlan(query, query.cluster.numDevices, costs))
+    least = std::min(least, costs.estimate(plan)->memory.total());
+  return least;
+}
+
+Shortfall ask(const Query& query, const std::vector<spec::StackProfile>& stacks = {}) {
+  const auto result = searchPlan(query, modelCosts(query));
+  EXPECT_FALSE(result.has_value());
+  return shortfallOf(query, result.error(), stacks);
+}
+
+// Pins with which nothing fits, by much or by little, and each of which may be given up.
+std::vector<Query> pinnedQueries() {
+  std::vector<Pins> pins(4);
+  pins[0].microbatchSize = 8;
+  pins[0].dp = 1;
+  pins[0].recompute = plan::Recompute::kNone;
+  pins[1].microbatchSize = 4;
+  pins[1].tp = 1;
+  pins[1].recompute = plan::Recompute::kNone;
+  pins[2].pp = 4;
+  pins[2].microbatchSize = 2;
+  pins[2].recompute = plan::Recompute::kSelective;
+  pins[3].dp = 4;
+  pins[3].stateSharding = plan::StateSharding::kNone;
+  std::vector<Query> queries;
+  for (const Pins& each : pins)
+    for (const double part : {0.9999, 0.85}) {
+      Query query = smallQuery(4, 4, 8);
+      query.pins = each;
+      query.cluster.device.memory = leastMemoryOf(query) * part;
+      queries.push_back(query);
+    }
+  return queries;
+}
+
+Query without(Query query, const std::string& change) {
+  if (change.starts_with("tp")) query.pins.tp.reset();
+  if (change.starts_with("pp")) query.pins.pp.reset();
+  if (change.starts_with("dp")) query.pins.dp.reset();
+  if (change.starts_with("microbatch")) query.pins.microbatchSize.reset();
+  if (change.starts_with("recompute")) query.pins.recompute.reset();
+  if (change.starts_with("state sharding")) query.pins.stateSharding.reset();
+  return query;
+}
+
+TEST(Shortfall, NearestMissIsTheLeanestOfAllPlans) {
+  for (const Query& query : pinnedQueries()) {
+    const Shortfall shortfall = ask(query);
+    ASSERT_TRUE(shortfall.nearest.has_value());
+    EXPECT_EQ(shortfall.nearest->estimate.memory.total(), leastMemoryOf(query));
+    EXPECT_EQ(shortfall.nearest->estimate.missing(),
+              leastMemoryOf(query) - query.cluster.device.memory);
+  }
+}
+
+TEST(Shortfall, EveryChangeIsTheAnswerOfASearchAndTheCheapestIsFirst) {
+  int numPins = 0;
+  for (const Query& query : pinnedQueries()) {
+    const Shortfall shortfall = ask(query);
+    for (const Relaxation& change : shortfall.changes) {
+      EXPECT_TRUE(change.estimate.fits()) << change.change;
+      if (change.kind != ChangeKind::kPin) continue;
+      ++numPins;
+      const Query changed = without(query, change.change);
+      const CostFunctions costs = modelCosts(changed);
+      EXPECT_EQ(change.estimate.step, costs.estimate(change.plan)->step) << change.change;
+      for (const plan::Plan& plan : everyPlan(changed, 4, costs)) {
+        const auto estimate = costs.estimate(plan);
+        if (!estimate->fits()) continue;
+        EXPECT_LE(change.estimate.step, estimate->step) << change.change;
+      }
+    }
+    for (size_t i = 1; i < shortfall.changes.size(); ++i) {
+      const Relaxation &a = shortfall.changes[i - 1], &b = shortfall.changes[i];
+      EXPECT_LE(std::pair(a.plan.numRanks(), a.estimate.step.count()),
+                std::pair(b.plan.numRanks(), b.estimate.step.count()))
+          << b.change;
+    }
+  }
+  EXPECT_GE(numPins, 8);
+}
+
+// Two devices, and memory for what the leanest plan on six of them needs: four are too few, eight
+// are more than it takes. Twelve heads, so that any of these numbers can share a layer.
+TEST(Shortfall, FewestDevicesThatDo) {
+  const auto ofDevices = [](int64_t devices) {
+    Query query = smallQuery(devices, 12, 24);
+    query.model = small::gpt(12, 96, 12);
+    return query;
+  };
+  Query query = ofDevices(2);
+  query.cluster.device.memory = leastMemoryOf(ofDevices(6)) * 1.0001;
+  ASSERT_GT(leastMemoryOf(ofDevices(4)).count(), query.cluster.device.memory.count());
+  const Shortfall shortfall = ask(query);
+  ASSERT_EQ(shortfall.changes.size(), 1u);
+  EXPECT_EQ(shortfall.changes.front().kind, ChangeKind::kDevices);
+  EXPECT_EQ(shortfall.changes.front().change, "6 devices (there are 2)");
+  EXPECT_EQ(shortfall.changes.front().plan.numRanks(), 6);
+}
+
+// Each pin alone is in the way of the other.
+TEST(Shortfall, AllPinsTogetherWhereNoneAloneHelps) {
+  Query query = smallQuery(4, 4, 8);
+  query.cluster.device.memory = leastMemoryOf(query) * 1.01;
+  query.pins.recompute = plan::Recompute::kNone;
+  query.pins.microbatchSize = 8;
+  query.pins.tp = 1;
+  query.pins.pp = 1;
+  const Shortfall shortfall = ask(query);
+  ASSERT_FALSE(shortfall.changes.empty());
+  EXPECT_EQ(shortfall.changes.front().kind, ChangeKind::kAllPins);
+  EXPECT_THAT(toStatus(shortfall).message(), HasSubstr("no pinned choice (tp "));
+}
+
+TEST(Shortfall, OtherSoftwareMayShareMore) {
+  Query query = smallQuery(4, 4, 8);
+  query.stack.name = "plain";
+  query.stack.ownPrograms = false;
+  query.stack.choices = {};
+  spec::StackProfile sharing = query.stack;
+  sharing.name = "sharing";
+  sharing.choices = {spec::StackChoice::kShardParameters};
+  query.cluster.device.memory = leastMemoryOf(query) * 0.99;
+  const Shortfall shortfall = ask(query, {query.stack, sharing});
+  ASSERT_FALSE(shortfall.changes.empty());
+  const Relaxation& change = shortfall.changes.front();
+  EXPECT_EQ(change.kind, ChangeKind::kStack);
+  EXPECT_EQ(change.change, "stack sharing (now: plain)");
+  EXPECT_EQ(change.plan.stateSharding, plan::StateSharding::kParameters);
+}
+
+TEST(Shortfall, TextAndJsonSayTheSame) {
+  const Shortfall shortfall = ask(pinnedQueries().front());
+  const std::string text = toStatus(shortfall).message();
+  const nlohmann::json json = toJson(shortfall);
+  EXPECT_THAT(text, HasSubstr("; would work, the cheapest first: "));
+  EXPECT_EQ(json.at("fits"), false);
+  EXPECT_EQ(json.at("nearest").at("missingBytes").get<double>(),
+            shortfall.nearest->estimate.missing().count());
+  ASSERT_EQ(json.at("changes").size(), shortfall.changes.size());
+  size_t from = 0;
+  for (const nlohmann::json& change : json.at("changes")) {
+    from = text.find(change.at("change").get<std::string>(), from);
+    EXPECT_NE(from, std::string::npos) << text;
+    EXPECT_GT(change.at("estimate").at("stepSeconds").get<double>(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::planner
