@@ -292,6 +292,12 @@ PassCost selectivelyRecomputed(const Setting& s) {
   return {};
 }
 
+void setRecomputed(const Setting& s, BlockCost& layer) {
+  layer.recomputed = {};
+  if (s.plan.recompute == plan::Recompute::kFull) layer.recomputed = layer.forward;
+  if (s.plan.recompute == plan::Recompute::kSelective) layer.recomputed = selectivelyRecomputed(s);
+}
+
 PassCost embeddingForward(const Setting& s) {
   Pass pass(s, Direction::kForward);
   const double whole = asDouble(s.tokens) * asDouble(s.model.hiddenSize) * s.element;
@@ -407,15 +413,35 @@ GroupShape embeddingGroup(const plan::Plan& plan) {
   return {{2, plan.tp * plan.cp * plan.dp() * (plan.pp - 1)}};
 }
 
+// Those of layerForward and layerBackward, of which as much is felt as cannot be hidden.
+Seconds leastTensorParallel(const spec::ModelSpec& model, const plan::Plan& plan,
+                            const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
+  if (plan.tp == 1) return {};
+  const Setting s = settingOf(model, plan, cluster, stack);
+  const double whole = asDouble(s.tokens) * asDouble(model.hiddenSize) * s.element;
+  const double gathered = s.linear == MathFormat::kF8 ? whole / s.element : whole;
+  const auto time = [&](CollectiveKind kind, double bytes) {
+    return collectiveTime(kind, Bytes(bytes), s.tensor) * stack.tensorParallelExposed;
+  };
+  if (!plan.sequenceParallel) return time(CollectiveKind::kAllReduce, whole) * 4;
+  return time(CollectiveKind::kAllGather, gathered) * 6 +
+         time(CollectiveKind::kReduceScatter, whole) * 4;
+}
+
+DescribedBlocks withRecomputation(DescribedBlocks blocks, const spec::ModelSpec& model,
+                                  const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                                  const spec::StackDescription& stack) {
+  setRecomputed(settingOf(model, plan, cluster, stack), blocks.layer);
+  return blocks;
+}
+
 DescribedBlocks describeBlocks(const spec::ModelSpec& model, const plan::Plan& plan,
                                const spec::ClusterSpec& cluster,
                                const spec::StackDescription& stack) {
   const Setting s = settingOf(model, plan, cluster, stack);
   DescribedBlocks blocks;
   blocks.layer = {layerForward(s), layerBackward(s), {}, layerParameters(model, plan.tp)};
-  if (plan.recompute == plan::Recompute::kFull) blocks.layer.recomputed = blocks.layer.forward;
-  if (plan.recompute == plan::Recompute::kSelective)
-    blocks.layer.recomputed = selectivelyRecomputed(s);
+  setRecomputed(s, blocks.layer);
   const double table = asDouble(plan::paddedVocab(plan, model) / plan.tp * model.hiddenSize);
   const double positions = model.position == spec::PositionKind::kLearned
                                ? asDouble(model.maxSequence * model.hiddenSize)

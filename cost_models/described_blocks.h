@@ -58,4 +58,14 @@ DescribedBlocks describeBlocks(const spec::ModelSpec& model, const plan::Plan& p
                                const spec::ClusterSpec& cluster,
                                const spec::StackDescription& stack);
 
+// What a layer's collectives among tp ranks take at least, forward and backward. Takes a tenth of
+// the time of describeBlocks.
+Seconds leastTensorParallel(const spec::ModelSpec& model, const plan::Plan& plan,
+                            const spec::ClusterSpec& cluster, const spec::StackDescription& stack);
+
+// The blocks of a plan that differs in what it recomputes.
+DescribedBlocks withRecomputation(DescribedBlocks blocks, const spec::ModelSpec& model,
+                                  const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                                  const spec::StackDescription& stack);
+
 }  // namespace trireme::cost

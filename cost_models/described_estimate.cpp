@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "cost_models/collectives.h"
 #include "cost_models/compute.h"
@@ -123,21 +125,6 @@ StageDescription describeStage(const Setting& s, const ShardedTraffic& traffic, 
   return stage;
 }
 
-// One activation to the next stage.
-Seconds hopTime(const Setting& s) {
-  if (s.plan.pp == 1) return {};
-  const double element = asDouble(byteSize(spec::computeDType(s.plan.training.precision)));
-  const Bytes border(element * asDouble(s.plan.microbatchSize * s.plan.training.sequenceLength /
-                                        s.plan.cp * s.model.hiddenSize));
-  const bool divided = s.plan.sequenceParallel || s.plan.scatterGather;
-  Seconds time =
-      sendTime(divided ? border / asDouble(s.plan.tp) : border, stageLink(s.plan, s.cluster));
-  if (s.plan.scatterGather)
-    time += collectiveTime(CollectiveKind::kAllGather, border,
-                           levelsOf(tensorGroup(s.plan), s.cluster));
-  return time * s.stack.transferExposed + s.stack.transferSync;
-}
-
 // What a stage does once per step.
 struct StepPart {
   Seconds dataParallel, synchronisation, optimizer;
@@ -172,6 +159,10 @@ Seconds onceExposed(const Setting& s, const StageDescription& stage) {
   const Bytes parameters(s.stack.gatheredParameterBytes * stage.parameters);
   return total + felt(collectiveTime(CollectiveKind::kAllGather, parameters, shards), forward,
                       s.stack.gatherExposed);
+}
+
+bool holdsTied(const Setting& s, size_t rank) {
+  return s.model.tiedEmbeddings && s.plan.pp > 1 && (rank == 0 || rank + 1 == s.plan.layers.size());
 }
 
 StepPart stepPart(const Setting& s, const StageDescription& stage, bool holdsTied) {
@@ -221,14 +212,12 @@ void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Es
     if (stages[i].times.total() > stages[busiest].times.total()) busiest = i;
   }
   const Seconds withoutTransfers = pipelineTime(pipeline);
-  pipeline.hop = result.hop = hopTime(s);
+  pipeline.hop = result.hop = transferTime(s.model, s.plan, s.cluster, s.stack);
   const Seconds flush = pipelineTime(pipeline);
 
   StepPart longest;
   for (size_t i = 0; i < stages.size(); ++i) {
-    const bool holdsTied =
-        s.model.tiedEmbeddings && s.plan.pp > 1 && (i == 0 || i + 1 == stages.size());
-    const StepPart part = stepPart(s, stages[i], holdsTied);
+    const StepPart part = stepPart(s, stages[i], holdsTied(s, i));
     if (part.total() > longest.total()) longest = part;
   }
   Breakdown& b = result.breakdown;
@@ -239,12 +228,52 @@ void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Es
   b.dataParallel += longest.dataParallel;
   b.synchronisation = longest.synchronisation;
   b.optimizer = longest.optimizer;
-  const double nodes = asDouble(s.plan.numRanks()) / asDouble(s.cluster.tiers.front().devices);
-  b.synchronisation += b.total() * (s.stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes)));
+  b.synchronisation += b.total() * (stepFactor(s.plan, s.cluster, s.stack) - 1);
   result.step = b.total();
 }
 
 }  // namespace
+
+StageEstimate estimateStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                            const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                            const spec::StackDescription& stack, size_t rank) {
+  const Setting s{blocks, model, plan, cluster, stack};
+  StageDescription stage = describeStage(s, shardedTraffic(s), rank);
+  const Seconds once = stepPart(s, stage, holdsTied(s, rank)).total();
+  return {std::move(stage.times), once};
+}
+
+// Reductions grow with the parameters; of what is hidden and of pieces it takes the most.
+Seconds leastOnce(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                  const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                  const spec::StackDescription& stack, int64_t layers) {
+  const Setting s{blocks, model, plan, cluster, stack};
+  StageDescription stage;
+  stage.layers = std::numeric_limits<double>::infinity();
+  stage.parameters = blocks.layer.parameters * asDouble(layers);
+  stage.times.forward = stage.times.backward = {Seconds(stage.layers)};
+  return stepPart(s, stage, false).total();
+}
+
+Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
+                     const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
+  if (plan.pp == 1) return {};
+  const double element = asDouble(byteSize(spec::computeDType(plan.training.precision)));
+  const Bytes border(element * asDouble(plan.microbatchSize * plan.training.sequenceLength /
+                                        plan.cp * model.hiddenSize));
+  const bool divided = plan.sequenceParallel || plan.scatterGather;
+  Seconds time = sendTime(divided ? border / asDouble(plan.tp) : border, stageLink(plan, cluster));
+  if (plan.scatterGather)
+    time +=
+        collectiveTime(CollectiveKind::kAllGather, border, levelsOf(tensorGroup(plan), cluster));
+  return time * stack.transferExposed + stack.transferSync;
+}
+
+double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                  const spec::StackDescription& stack) {
+  const double nodes = asDouble(plan.numRanks()) / asDouble(cluster.tiers.front().devices);
+  return 1 + stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes));
+}
 
 Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                             const plan::Plan& plan, const spec::ClusterSpec& cluster,

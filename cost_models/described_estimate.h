@@ -40,4 +40,25 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
                             const spec::StackDescription& stack);
 
+// The same in parts, so that many cuts of one plan can be compared:
+//   step = (pipelineTime of every stage's times and transferTime, which nothing overlaps,
+//           + the longest `once`) stepFactor
+struct StageEstimate {
+  StageTimes times;  // one microbatch, without transfers
+  Seconds once;      // per step: reduction, gathering, optimizer, tied embeddings
+};
+// Of plan.layers it reads plan.layers[stage] alone, and that they are as many as stages.
+StageEstimate estimateStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                            const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                            const spec::StackDescription& stack, size_t stage);
+// Of no stage with at least `layers` layers is `once` shorter.
+Seconds leastOnce(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                  const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                  const spec::StackDescription& stack, int64_t layers);
+// What is felt of one activation on its way to the next stage. Zero without one.
+Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
+                     const spec::ClusterSpec& cluster, const spec::StackDescription& stack);
+double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                  const spec::StackDescription& stack);
+
 }  // namespace trireme::cost

@@ -1,6 +1,7 @@
 #include "planner/block_costs.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cost_models/body_cost.h"
 #include "cost_models/collectives.h"
@@ -212,13 +213,17 @@ PassTimes deviceTimes(const cost::BlockCost& block) {
 
 // Times whose sums over blocks are no more than the time of a stage that has them all. With a CPU
 // beside the device blocks do not add up: a norm of their sums is less than the sum of their norms.
-// Kernels alone add up, and so do layers alone, which are alike; what bounds more counts.
-void setTimes(const cost::DescribedBlocks& blocks, const Query& query, BlockCosts& costs) {
+// Kernels alone add up, and so do layers alone, which are alike; what bounds more counts. Of full
+// recomputation that may be of some layers only nothing is in them.
+void setTimes(const cost::DescribedBlocks& blocks, const Query& query, const plan::Plan& plan,
+              BlockCosts& costs) {
   const auto layers = static_cast<double>(query.model.numLayers);
   const auto sum = [](const PassTimes& pass) { return pass.forward + pass.backward; };
   const PassTimes embedding = deviceTimes(blocks.embedding), head = deviceTimes(blocks.head);
-  const PassTimes whole = passTimes(blocks.layer, query.stack.description);
-  costs.layer = deviceTimes(blocks.layer);
+  cost::BlockCost layer = blocks.layer;
+  if (plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query)) layer.recomputed = {};
+  const PassTimes whole = passTimes(layer, query.stack.description);
+  costs.layer = deviceTimes(layer);
   costs.embedding = embedding;
   costs.head = head;
   if (sum(whole) * layers <= sum(costs.layer) * layers + sum(embedding) + sum(head)) return;
@@ -227,11 +232,14 @@ void setTimes(const cost::DescribedBlocks& blocks, const Query& query, BlockCost
 }
 
 // Lower bounds: what sharding and pipelines add comes with the plan.
-BlockCosts describedCosts(const Query& query, const plan::Plan& plan) {
+BlockCosts describedCosts(const Query& query, const plan::Plan& plan, const BlockCosts* similar) {
+  const spec::StackDescription& stack = query.stack.description;
   const cost::DescribedBlocks blocks =
-      cost::describeBlocks(query.model, plan, query.cluster, query.stack.description);
+      similar != nullptr
+          ? cost::withRecomputation(*similar->described, query.model, plan, query.cluster, stack)
+          : cost::describeBlocks(query.model, plan, query.cluster, stack);
   BlockCosts costs;
-  setTimes(blocks, query, costs);
+  setTimes(blocks, query, plan, costs);
   costs.layerElements = blocks.layer.parameters;
   costs.embeddingElements = blocks.embedding.parameters;
   costs.headElements = blocks.head.parameters;
@@ -269,8 +277,37 @@ Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& 
   return leastMemory(query, blocks, plan.pp, plan.stateSharding, plan.stateShards());
 }
 
-Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like) {
-  if (!query.stack.ownPrograms) return describedCosts(query, like);
+namespace {
+
+// Chunks of microbatches that are alive at once on a rank, at the fullest moment.
+double mostInFlight(const plan::Plan& plan, int64_t rank) {
+  const int64_t m = plan.numMicrobatches(), p = plan.pp, v = plan.virtualStages;
+  if (plan.schedule == plan::ScheduleKind::kGpipe || (v > 1 && m == p))
+    return static_cast<double>(m * v);
+  if (v == 1) return static_cast<double>(std::min(m, p - rank));
+  return static_cast<double>(std::min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1));
+}
+
+}  // namespace
+
+// Of n layers every chunk has (n - v + 1) / v at least. From the last stage on, which holds most.
+bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const double padding = 1 + query.stack.description.fragmentation;
+  const Bytes free = query.cluster.device.memory - query.stack.description.reserve;
+  const Bytes state = stateBytes(query, blocks.layerElements, plan) * padding;
+  const Bytes kept = blocks.layerActivations * padding;
+  const auto v = static_cast<double>(plan.virtualStages);
+  auto left = static_cast<double>(query.model.numLayers);
+  for (int64_t rank = plan.pp - 1; rank >= 0 && left > 0; --rank) {
+    const Bytes alive = kept * (mostInFlight(plan, rank) / v);
+    left -= std::max(std::floor((free + alive * (v - 1)) / (state + alive) / kRounding), 0.0);
+  }
+  return left <= 0;
+}
+
+Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
+                               const BlockCosts* similar) {
+  if (!query.stack.ownPrograms) return describedCosts(query, like, similar);
   const plan::Plan probe = probePlan(query.model, like);
   expand::ExpandOptions options;
   options.tasks = false;

@@ -38,8 +38,10 @@ struct BlockCosts {
 };
 
 // Costs for plans like `plan`. With `single` (plan.pp == 1) the embedding includes the head.
-// Errors: those of cost::estimate.
-Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& plan);
+// `similar`: costs for plans that differ in recomputation at most, if there are any, which saves
+// most of the work where the stack has a description. Errors: those of cost::estimate.
+Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& plan,
+                               const BlockCosts* similar = nullptr);
 
 struct PlanBound {
   Seconds time;  // cost::estimate of the plan is at least this; may be 0 if the memory is too much
@@ -57,6 +59,11 @@ Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& bloc
 
 // The same of a plan whose layers are not cut yet, its state shared as the plan says.
 Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
+
+// Whether the ranks can hold the layers between them, each with its share of the state and the
+// microbatches that its schedule keeps in flight. False: no cut of the plan fits. True says little.
+// For stacks with a description; recomputation, if full, is of all layers.
+bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
 // Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which
 // the plan may have others hold a part.

@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "cost_models/in_flight.h"
+#include "planner/best_cut.h"
 
 namespace trireme::planner {
 namespace {
-
-using Ranges = std::vector<std::vector<plan::LayerRange>>;
 
 // Layers that the stage can hold, if its chunks have equally many.
 int64_t layersThatFit(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
@@ -125,6 +124,12 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
   if (!query.pins.layers.empty()) return {pinnedCut(query.pins.layers, plan)};
   std::vector<Ranges> cuts = {plan::evenLayers(numLayers, plan.pp, plan.virtualStages)};
   if (plan.pp == 1) return cuts;
+  if (blocks.described) {
+    SlotTable slots;
+    auto best = CutSearch(query, plan, blocks, slots).best(std::nullopt);
+    if (best && best->layers != cuts.front()) cuts.push_back(std::move(best->layers));
+    return cuts;
+  }
   std::vector<StageBudget> stages;
   for (int64_t rank = 0; rank < plan.pp; ++rank) {
     Seconds fixed;

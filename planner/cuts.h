@@ -28,10 +28,10 @@ std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t 
                                    const std::vector<StageBudget>& stages);
 
 // The cuts that the search tries for `plan` (its `layers` is ignored): the pinned one, or the even
-// one, and, where it differs and fits, the one that balances time with the embedding's and the
-// head's share under the memory of a device. A stage's layers are spread evenly over its chunks.
-// Interleaving's time also depends on single chunks; there the balance of whole stages is a
-// heuristic.
+// one and, where it differs, another. For a stack with a description that is the fastest that fits
+// (best_cut.h). For one with programs of its own, whose estimate is an expansion, the one that
+// balances time with the embedding's and the head's share under the memory of a device, its layers
+// spread evenly over a stage's chunks.
 std::vector<std::vector<std::vector<plan::LayerRange>>> cutsFor(const Query& query,
                                                                 const plan::Plan& plan,
                                                                 const BlockCosts& blocks);

@@ -23,8 +23,13 @@ Work leastWork(const Query& query, const Group& group) {
   const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training.precision))->rate *
                               (efficiency * static_cast<double>(group.tp * group.cp));
   // Forward, backward twice, and forward once more if layers are recomputed.
-  const double recompute = group.recompute == plan::Recompute::kFull ? 4.0 / 3 : 1.0;
-  const Seconds layers = flops.layers * recompute / rate;
+  const bool all = group.recompute == plan::Recompute::kFull && !mayRecomputeSome(query);
+  const double recompute = all ? 4.0 / 3 : 1.0;
+  Seconds layers = flops.layers * recompute / rate;
+  if (!query.stack.ownPrograms)
+    layers += cost::leastTensorParallel(query.model, planOf(query, group), query.cluster,
+                                        query.stack.description) *
+              static_cast<double>(query.model.numLayers);
   return {layers + flops.head / rate, layers / static_cast<double>(query.model.numLayers)};
 }
 

@@ -1,9 +1,11 @@
 // The open nodes of the search and their bounds. Internal to planner/search.cpp.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <queue>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "planner/block_costs.h"
@@ -16,47 +18,47 @@ using Degrees = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 inline Degrees degreesOf(const Group& g) { return {g.tp, g.pp, g.cp, g.dp}; }
 inline Degrees degreesOf(const plan::Plan& p) { return {p.tp, p.pp, p.cp, p.dp()}; }
 
-enum class NodeKind : uint8_t { kGroup, kProbedGroup, kCandidate };
+// An arrangement is a plan whose layers are not cut yet.
+enum class NodeKind : uint8_t { kGroup, kProbedGroup, kArrangement, kCandidate };
 
 struct Node {
   Seconds bound;
   NodeKind kind = NodeKind::kGroup;
   Group group;
-  std::shared_ptr<const BlockCosts> blocks;  // kProbedGroup
-  std::shared_ptr<const plan::Plan> plan;    // kCandidate
-  int64_t number = 0;                        // insertion order, for equal bounds
+  std::shared_ptr<const BlockCosts> blocks;  // kProbedGroup, kArrangement
+  std::shared_ptr<const plan::Plan> plan;    // kArrangement, kCandidate
 };
 
-// Nodes by increasing bound.
+// Nodes by increasing bound; of equal bounds in the order in which they came.
 class Frontier {
  public:
   void push(Node node) {
-    node.number = next_++;
+    heap_.emplace(node.bound.count(), nodes_.size());
     ++open_[degreesOf(node.group)];
-    heap_.push(std::move(node));
+    ++numOpen_[static_cast<size_t>(node.kind)];
+    nodes_.push_back(std::move(node));
   }
   Node pop() {
-    Node node = heap_.top();
+    Node node = std::move(nodes_[heap_.top().second]);
     heap_.pop();
     --open_[degreesOf(node.group)];
+    --numOpen_[static_cast<size_t>(node.kind)];
     return node;
   }
   bool empty() const { return heap_.empty(); }
-  Seconds lowestBound() const { return heap_.top().bound; }
+  Seconds lowestBound() const { return Seconds(heap_.top().first); }
+  int64_t numOpen(NodeKind kind) const { return numOpen_[static_cast<size_t>(kind)]; }
   bool isOpen(const Degrees& degrees) const {
     const auto found = open_.find(degrees);
     return found != open_.end() && found->second > 0;
   }
 
  private:
-  struct Later {
-    bool operator()(const Node& a, const Node& b) const {
-      return std::tuple(a.bound.count(), a.number) > std::tuple(b.bound.count(), b.number);
-    }
-  };
-  std::priority_queue<Node, std::vector<Node>, Later> heap_;
+  using Place = std::pair<double, size_t>;  // bound, node
+  std::priority_queue<Place, std::vector<Place>, std::greater<>> heap_;
+  std::vector<Node> nodes_;
   std::map<Degrees, int64_t> open_;
-  int64_t next_ = 0;
+  int64_t numOpen_[4] = {};
 };
 
 // One microbatch forward and backward, without what depends on pp and dp.
@@ -64,7 +66,7 @@ struct Work {
   Seconds all;    // on all stages
   Seconds layer;  // of one layer
 };
-// Matmul work at the sustained rate.
+// Matmul work at the sustained rate, and collectives within a layer.
 Work leastWork(const Query& query, const Group& group);
 // With the times of real blocks.
 Work probedWork(const Query& query, const BlockCosts& blocks);

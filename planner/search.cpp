@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "cost_models/described_memory.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
+#include "planner/best_cut.h"
 #include "planner/cuts.h"
 #include "planner/frontier.h"
 #include "planner/pins.h"
@@ -29,8 +32,24 @@ bool better(const Costed& a, const Costed& b) {
   return simplerThan(a.plan, b.plan);
 }
 
+constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then of every so many
+
 // All that BlockCosts depend on, besides the query.
 using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool>;
+
+// What needs least of all arrangements that fit by no cut.
+struct Uncut {
+  Bytes least;  // at least
+  plan::Plan plan;
+  std::shared_ptr<const BlockCosts> blocks;
+};
+
+constexpr NodeKind kNodeKinds[] = {NodeKind::kGroup, NodeKind::kProbedGroup, NodeKind::kArrangement,
+                                   NodeKind::kCandidate};
+
+const char* boundRule(NodeKind kind) {
+  return kind == NodeKind::kGroup || kind == NodeKind::kProbedGroup ? "group bound" : "bound";
+}
 
 class Search {
  public:
@@ -47,17 +66,23 @@ class Search {
   PlanResult takeResult();
   std::optional<Seconds> bestStep() const;
   std::vector<Rejection>& rejections() { return rejections_; }
+  // Where nothing fits, of the plans on as many devices as have a layout.
+  Status findLeanest();
   const std::optional<plan::Plan>& leanest() const { return leanest_; }
 
  private:
   Status open(const Node& node);
   Status openFewer(const Group& shape, int64_t gpus);
-  bool isHopeless(const Group& group, const BlockCosts& blocks) const;
   Status probe(const Node& node);
   void expandGroup(const Node& node);
+  void expandDescribed(const Node& node);
+  void openArrangement(const Node& node, plan::Plan plan);
+  void cutArrangement(const Node& node);
   Status costCandidate(const Node& node);
   void noteMemory(const plan::Plan& plan, Bytes memory);
-  void prune(const std::string& rule, int64_t count = 1) { pruned_[rule] += count; }
+  void noteUncut(plan::Plan plan, const std::shared_ptr<const BlockCosts>& blocks);
+  Bytes cutLeanest(plan::Plan& plan, const BlockCosts& blocks);
+  void prune(std::string_view rule) { ++pruned_[rule]; }
   // The slowest plan that the answer still shows: nothing slower is of interest.
   std::optional<Seconds> cutoff() const;
   bool isSettled(const Node& node) const;
@@ -70,19 +95,25 @@ class Search {
   Frontier frontier_;
   std::map<Degrees, Costed> best_;  // fastest plan that fits
   std::map<Degrees, Bytes> least_;  // memory of the leanest plan that does not fit
+  std::map<Degrees, Uncut> uncut_;  // of those that were not cut, because no cut fits
   std::optional<plan::Plan> leanest_;
   Bytes leanestMemory_;
   std::vector<Rejection> rejections_;
-  std::map<std::string, int64_t> pruned_;
+  std::map<std::string_view, int64_t> pruned_;
+  SlotTable slots_;
   Certificate certificate_;
   int64_t numGroupsOpened_ = 0;
+  int64_t numSteps_ = 0;
   int64_t mostGpus_ = 0;        // of the first space
   int64_t numGroupsShown_ = 0;  // of the first space, so that progress does not go back
 };
 
 void Search::openSpace(int64_t gpus) {
   for (const Group& group : groupsFor(query_, gpus, rejections_)) {
-    if (!firstPlan(query_, group, rejections_)) continue;
+    if (!hasPlan(query_, group)) {
+      firstPlan(query_, group, rejections_);  // says why
+      continue;
+    }
     frontier_.push({groupBound(query_, group, leastWork(query_, group)), NodeKind::kGroup, group,
                     nullptr, nullptr});
     ++certificate_.numGroups;
@@ -114,27 +145,24 @@ Status Search::openFewer(const Group& shape, int64_t gpus) {
     prune("fewer devices");
     return {};
   }
+  int64_t numPruned = 0;
   for (const int64_t dp : replicasOf(query_, shape, mostRanks))
     for (const int64_t pp : stagesOf(query_, mostRanks / dp)) {
       Group group = shape;
       group.dp = dp;
       group.pp = pp;
       const Seconds bound = groupBound(query_, group, work);
-      if (isSlow(bound) || (blocks && isHopeless(group, *blocks))) {
-        prune("fewer devices");
+      if (isSlow(bound) ||
+          (blocks && leastMemory(query_, group, *blocks) > query_.cluster.device.memory)) {
+        ++numPruned;
       } else if (hasPlan(query_, group)) {
         ++certificate_.numGroups;
         frontier_.push(
             {bound, blocks ? NodeKind::kProbedGroup : NodeKind::kGroup, group, blocks, nullptr});
       }
     }
+  if (numPruned > 0) pruned_["fewer devices"] += numPruned;
   return {};
-}
-
-// Fits no device, and where nothing fits does not come nearest either.
-bool Search::isHopeless(const Group& group, const BlockCosts& blocks) const {
-  const Bytes least = leastMemory(query_, group, blocks);
-  return least > query_.cluster.device.memory && (found() || (leanest_ && least >= leanestMemory_));
 }
 
 std::optional<Seconds> Search::bestStep() const {
@@ -174,12 +202,13 @@ Status Search::run() {
       certificate_.closed = false;
       break;
     }
-    if (progress_)
+    if (progress_ && (numSteps_ < kStepsToShow || numSteps_ % kStepsToShow == 0))
       progress_({numGroupsShown_, std::min(numGroupsOpened_, numGroupsShown_),
                  certificate_.numBounded, certificate_.numCosted});
+    ++numSteps_;
     const Node node = frontier_.pop();
     if (isSettled(node))
-      prune(node.kind == NodeKind::kCandidate ? "bound" : "group bound");
+      prune(boundRule(node.kind));
     else
       TRIREME_RETURN_IF_ERROR(open(node));
   }
@@ -194,6 +223,9 @@ Status Search::open(const Node& node) {
     case NodeKind::kProbedGroup:
       expandGroup(node);
       return {};
+    case NodeKind::kArrangement:
+      cutArrangement(node);
+      return {};
     case NodeKind::kCandidate:
       return costCandidate(node);
   }
@@ -201,9 +233,7 @@ Status Search::open(const Node& node) {
 }
 
 Status Search::probe(const Node& node) {
-  // Any plan of the group has the blocks of all.
-  const std::optional<plan::Plan> example = firstPlan(query_, node.group, rejections_);
-  TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, costs_.blocks(*example));
+  TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, costs_.blocks(planOf(query_, node.group)));
   Node probed = node;
   probed.kind = NodeKind::kProbedGroup;
   probed.bound = std::max(node.bound, groupBound(query_, node.group, probedWork(query_, blocks)));
@@ -212,7 +242,61 @@ Status Search::probe(const Node& node) {
   return {};
 }
 
+void Search::expandDescribed(const Node& node) {
+  if (leastMemory(query_, node.group, *node.blocks) > query_.cluster.device.memory) {
+    prune("group memory");
+    if (const auto plan = firstPlan(query_, node.group, rejections_)) noteUncut(*plan, node.blocks);
+    return;
+  }
+  forEachPlan(query_, node.group, [&](const plan::Plan& plan) { openArrangement(node, plan); });
+}
+
+void Search::openArrangement(const Node& node, plan::Plan plan) {
+  ++certificate_.numBounded;
+  if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
+  CutSearch cuts(query_, plan, *node.blocks, slots_);
+  if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
+  if (plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query_)) {
+    // The fewest layers of a chunk with which a cut may fit: more need less memory.
+    int64_t tooFew = 0, enough = query_.model.numLayers;
+    while (enough - tooFew > 1) {
+      const int64_t middle = (tooFew + enough) / 2;
+      cuts.recomputeLayers(middle);
+      (cuts.mayFit() ? enough : tooFew) = middle;
+    }
+    cuts.recomputeLayers(plan.recomputeLayers = enough);
+  }
+  frontier_.push({std::max(node.bound, cuts.bound()), NodeKind::kArrangement, node.group,
+                  node.blocks, std::make_shared<const plan::Plan>(std::move(plan))});
+}
+
+void Search::cutArrangement(const Node& node) {
+  plan::Plan plan = *node.plan;
+  std::optional<Seconds> limit = cutoff();
+  if (const auto found = best_.find(degreesOf(node.group)); found != best_.end())
+    limit = limit ? std::min(*limit, found->second.estimate.step) : found->second.estimate.step;
+  CutSearch cuts(query_, plan, *node.blocks, slots_);
+  if (auto cut = cuts.best(limit)) {
+    int64_t longest = 0;
+    for (const auto& stage : cut->layers)
+      for (const plan::LayerRange& range : stage) longest = std::max(longest, range.count);
+    plan::Plan whole = plan;
+    whole.layers = std::move(cut->layers);
+    if (whole.recomputeLayers >= longest) whole.recomputeLayers = 0;
+    frontier_.push({std::max(node.bound, boundOf(query_, whole, *node.blocks).time),
+                    NodeKind::kCandidate, node.group, nullptr,
+                    std::make_shared<const plan::Plan>(std::move(whole))});
+  } else {
+    prune("cut");
+  }
+  if (plan.recomputeLayers == 0 || ++plan.recomputeLayers > query_.model.numLayers) return;
+  cuts.recomputeLayers(plan.recomputeLayers);
+  frontier_.push({std::max(node.bound, cuts.bound()), NodeKind::kArrangement, node.group,
+                  node.blocks, std::make_shared<const plan::Plan>(std::move(plan))});
+}
+
 void Search::expandGroup(const Node& node) {
+  if (node.blocks->described && query_.pins.layers.empty()) return expandDescribed(node);
   const Group& group = node.group;
   // Where nothing fits, the plans that keep least alive say by how much.
   const bool isHopeless = leastMemory(query_, group, *node.blocks) > query_.cluster.device.memory;
@@ -264,8 +348,53 @@ void Search::noteMemory(const plan::Plan& plan, Bytes memory) {
   leanestMemory_ = memory;
 }
 
+Bytes Search::cutLeanest(plan::Plan& plan, const BlockCosts& blocks) {
+  plan.layers = CutSearch(query_, plan, blocks, slots_).leanest();
+  return cost::describedMemory(*blocks.described, query_.model, plan, query_.stack.description)
+      .total();
+}
+
+// No cut of it fits. Of degrees of which nothing fits it is of interest what the leanest plan
+// needs.
+void Search::noteUncut(plan::Plan plan, const std::shared_ptr<const BlockCosts>& blocks) {
+  prune("memory");
+  const Degrees degrees = degreesOf(plan);
+  if (best_.contains(degrees)) return;
+  const Bytes least = leastMemory(query_, plan, *blocks);
+  const auto [place, isNew] = uncut_.try_emplace(degrees);
+  if (isNew || least < place->second.least) place->second = {least, std::move(plan), blocks};
+}
+
+// Programs of Trireme's own were all bounded, and the leanest noted. Of others only what may be
+// leaner than the leanest so far is cut.
+Status Search::findLeanest() {
+  if (query_.stack.ownPrograms || !query_.pins.layers.empty()) return {};
+  std::vector<Rejection> ignored;
+  for (const Group& group : groupsFor(query_, mostGpus_, ignored)) {
+    if (!hasPlan(query_, group)) continue;
+    TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, costs_.blocks(planOf(query_, group)));
+    if (leanest_ && leastMemory(query_, group, blocks) >= leanestMemory_) continue;
+    forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
+      if (leanest_ && leastMemory(query_, arrangement, blocks) >= leanestMemory_) return;
+      plan::Plan plan = arrangement;
+      const Bytes memory = cutLeanest(plan, blocks);
+      if (leanest_ && memory >= leanestMemory_) return;
+      leanest_ = std::move(plan);
+      leanestMemory_ = memory;
+    });
+  }
+  return {};
+}
+
 // Degrees of as many devices as a layout has, of which every plan was seen and none fits.
 void Search::rejectForMemory() {
+  for (auto& [degrees, uncut] : uncut_) {
+    const auto [tp, pp, cp, dp] = degrees;
+    if (tp * pp * cp * dp != mostGpus_ || best_.contains(degrees)) continue;
+    const Bytes memory = cutLeanest(uncut.plan, *uncut.blocks);
+    const auto [place, isNew] = least_.try_emplace(degrees, memory);
+    if (!isNew) place->second = std::min(place->second, memory);
+  }
   for (const auto& [degrees, memory] : least_) {
     const auto [tp, pp, cp, dp] = degrees;
     if (tp * pp * cp * dp != mostGpus_ || best_.contains(degrees) || frontier_.isOpen(degrees))
@@ -306,9 +435,10 @@ PlanResult Search::takeResult() {
   if (!frontier_.empty())
     certificate_.bound = std::min(certificate_.bound, frontier_.lowestBound());
   certificate_.gap = 1 - certificate_.bound / winner.estimate.step;
-  while (!frontier_.empty())
-    prune(frontier_.pop().kind == NodeKind::kCandidate ? "bound" : "group bound");
-  for (const auto& [rule, count] : pruned_) certificate_.pruned.push_back({rule, count});
+  for (const NodeKind kind : kNodeKinds)
+    if (const int64_t open = frontier_.numOpen(kind)) pruned_[boundRule(kind)] += open;
+  for (const auto& [rule, count] : pruned_)
+    certificate_.pruned.push_back({std::string(rule), count});
   result.certificate = std::move(certificate_);
   return result;
 }
@@ -353,11 +483,22 @@ CostFunctions modelCosts(const Query& query) {
           },
           [&query, probed = std::map<ProbeKey, BlockCosts>()](
               const plan::Plan& plan) mutable -> Result<BlockCosts> {
-            const ProbeKey key{
-                plan.tp,     plan.cp, plan.microbatchSize, plan.recompute, plan.sequenceParallel,
-                plan.pp == 1};
+            const auto keyOf = [&](plan::Recompute recompute) {
+              return ProbeKey{plan.tp,
+                              plan.cp,
+                              plan.microbatchSize,
+                              recompute,
+                              plan.sequenceParallel,
+                              query.stack.ownPrograms && plan.pp == 1};
+            };
+            const ProbeKey key = keyOf(plan.recompute);
             if (const auto found = probed.find(key); found != probed.end()) return found->second;
-            TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, probeBlocks(query, plan));
+            const BlockCosts* similar = nullptr;  // but for what is recomputed
+            for (const plan::Recompute other :
+                 {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull})
+              if (const auto found = probed.find(keyOf(other)); found != probed.end())
+                similar = &found->second;
+            TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, probeBlocks(query, plan, similar));
             probed.emplace(key, blocks);
             return blocks;
           }};
@@ -384,7 +525,10 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
     const std::optional<Seconds> stepOfMost = search.bestStep();
     TRIREME_RETURN_IF_ERROR(search.openFewer(gpus));
     TRIREME_RETURN_IF_ERROR(search.run());
-    if (!search.found()) return Error(missesMemory(query, *search.leanest(), costs));
+    if (!search.found()) {
+      TRIREME_RETURN_IF_ERROR(search.findLeanest());
+      return Error(missesMemory(query, *search.leanest(), costs));
+    }
     PlanResult result = search.takeResult();
     result.gpusUsed = result.plan.numRanks();
     result.gpusAvailable = available;

@@ -20,10 +20,15 @@ struct SearchState {
 using SearchProgress = std::function<void(const SearchState&)>;
 
 // The fastest plan of the space (space.h, cuts.h) under cost::estimate. Exact: best-first branch
-// and bound over three admissible bounds, each tighter and dearer than the one before,
+// and bound over admissible bounds, each tighter and dearer than the one before,
 //   group       matmul FLOPs of the model at the device's sustained rate, and the pipeline's ramp
 //   probed      the same with the times of real layers, read off a small expansion (block_costs.h)
 //   candidate   cost::pipelineTime of those blocks, and the least memory
+// For stacks with a description, between the last two,
+//   arrangement a plan whose layers are not cut: the least of all cuts (best_cut.h). It is opened
+//   by
+//               finding its fastest cut; where layers are recomputed, with as few as fit, and then
+//               with more, which leaves the cut more room
 // A node whose bound is above what the answer needs is never opened. Of equally fast plans the
 // simplest wins (simplerThan), so the answer does not depend on the order of the search.
 //
@@ -37,7 +42,7 @@ using SearchProgress = std::function<void(const SearchState&)>;
 //   valid ones), or none fits in memory (it
 //   says by how much the best misses, and which single relaxation would fit).
 //
-// `progress` hears how far the search is, once per node that is opened; also of the searches for
+// `progress` hears how far the search is, again and again; also of the searches for
 // relaxations, which start at 0 again.
 Result<PlanResult> searchPlan(const Query& query, const SearchProgress& progress = {});
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <tuple>
 
@@ -342,6 +343,12 @@ bool hasPlan(const Query& query, const Group& group) {
   return !choices.orders.empty() && !choices.shardings.empty() && !choices.scatters.empty();
 }
 
+bool mayRecomputeSome(const Query& query) {
+  return !query.stack.ownPrograms && !query.pins.recompute && query.pins.layers.empty() &&
+         query.stack.supports(StackChoice::kRecomputeFull) &&
+         query.stack.supports(StackChoice::kRecomputeLayers);
+}
+
 int64_t largestCount(const Query& query, int64_t limit) {
   const auto& pins = query.pins;
   const auto allowed = [&](StackChoice choice) { return query.stack.supports(choice); };
@@ -367,8 +374,10 @@ int64_t largestCount(const Query& query, int64_t limit) {
 
 bool simplerThan(const plan::Plan& a, const plan::Plan& b) {
   const auto key = [](const plan::Plan& p) {
-    return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, p.sequenceParallel,
-                           p.scatterGather, p.stateSharding, p.dpReplicate,
+    const int64_t recomputed =
+        p.recomputeLayers > 0 ? p.recomputeLayers : std::numeric_limits<int64_t>::max();
+    return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, recomputed,
+                           p.sequenceParallel, p.scatterGather, p.stateSharding, p.dpReplicate,
                            p.schedule == ScheduleKind::kGpipe, p.microbatchSize);
   };
   if (key(a) != key(b)) return key(a) < key(b);

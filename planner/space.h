@@ -32,6 +32,11 @@ std::vector<Group> shapesFor(const Query& query, int64_t gpus);
 std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t most);
 std::vector<int64_t> stagesOf(const Query& query, int64_t most);
 
+// Whether plans with full recomputation may recompute the first layers of every virtual stage
+// alone: the stack can, and nobody pinned layers, or full recomputation, which means of all of
+// them.
+bool mayRecomputeSome(const Query& query);
+
 // The most virtual stages per rank that the search tries; a pin may ask for more. It bounds the
 // work on models of hundreds of layers: bubbles shrink with 1 / v, while transfers grow with v.
 inline constexpr int64_t kMostVirtualStages = 64;

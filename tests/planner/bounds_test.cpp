@@ -72,6 +72,18 @@ TEST(Bounds, HoldForOtherStacks) {
   expectAdmissible(query, 4);
 }
 
+// Sequence parallelism, collectives that are half hidden, a CPU beside the device.
+TEST(Bounds, HoldForStacksWithADescription) {
+  Query query = smallQuery(4, 4, 8);
+  query.stack.ownPrograms = false;
+  query.stack.description.tensorParallelExposed = 0.5;
+  query.stack.description.hostLaunch = Seconds(1e-6);
+  query.stack.description.hostExponent = 2;
+  expectAdmissible(query, 4);
+  query = computeBound(query);
+  expectAdmissible(query, 4);
+}
+
 TEST(Bounds, HoldForLlama) {
   Query query = smallQuery(4, 4, 8);
   spec::ModelSpec& model = query.model;

@@ -1,0 +1,108 @@
+// The fastest cut of a plan's layers, for stacks with a description.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "cost_models/described_estimate.h"
+#include "ir/plan/plan.h"
+#include "planner/block_costs.h"
+#include "planner/query.h"
+
+namespace trireme::planner {
+
+using Ranges = std::vector<std::vector<plan::LayerRange>>;  // of a plan's layers
+
+// The family of cuts: any number of layers on every stage, spread over its chunks as evenly as
+// possible, the first chunks one more; of the first stage, whose first chunk has the embedding to
+// do, the last chunks. Every chunk has a layer but those of the embedding and of the head, which
+// may have none. Without virtual stages these are all cuts. And the even cut (plan::evenLayers).
+//
+// With virtual stages other spreads are left out on purpose: the closed form counts of a stage's
+// chunks only the first and the last besides their sum, and would have all layers in between.
+std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks, bool firstStage);
+
+// Microbatches in flight of every rank's chunks in turn (cost::peakSlots), worked out once for all
+// plans of one order.
+class SlotTable {
+ public:
+  const std::vector<double>& of(const plan::Plan& plan);
+
+ private:
+  using Key = std::tuple<plan::ScheduleKind, int64_t, int64_t, int64_t>;
+  std::map<Key, std::vector<double>> known_;
+};
+
+// Exact under the closed form of cost::estimateDescribed, whose time is made of numbers of single
+// stages (cost::estimateStage). Going through the stages, of all ways to hand out so many layers to
+// the stages so far, those are kept that no other beats in everything that the time still depends
+// on:
+//   1F1B, interleaved   the first chunks' passes so far, the longest path that turns at one of
+//                       them, and the longest `once`
+//   GPipe               the sum of passes, the longest forward, backward and `once`
+// How many layers a stage may have is limited by its memory and by the time that there is to beat,
+// so that few states are left where the answer is near the bound.
+class CutSearch {
+ public:
+  // `plan` without layers. The arguments must outlive it. Requires blocks.described, no pinned
+  // layers.
+  CutSearch(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, SlotTable& slots);
+
+  // Full recomputation of so many layers of every chunk from now on; 0: of all.
+  void recomputeLayers(int64_t layers);
+
+  // False: no cut fits. True: one does, but for rounding of bytes.
+  bool mayFit() const;
+  // Estimates of all cuts are at least this, whatever the memory. Cheap.
+  Seconds bound() const;
+
+  struct Cut {
+    Ranges layers;
+    Seconds step;  // its estimate, but for rounding
+  };
+  // The fastest of those that fit and take no more than `limit`; of equally fast ones the even one,
+  // else that with fewer layers on earlier stages, which hold more microbatches. None: there is
+  // none.
+  std::optional<Cut> best(std::optional<Seconds> limit);
+  // The cut whose fullest rank is least full.
+  Ranges leanest() const;
+
+ private:
+  enum Kind : size_t { kFirst, kInner, kLast };
+  // A stage with so many layers, with the transfers that stop it.
+  struct Option {
+    double all, first, last;   // passes: of all chunks, of the first, of the last
+    double forward, backward;  // of all chunks
+    double once;
+  };
+  struct Label;
+  struct Relaxed;
+
+  Kind kindOf(int64_t rank) const;
+  int64_t least(int64_t rank) const;
+  void setLayers(int64_t rank, int64_t layers);
+  Bytes memoryOf(int64_t rank, int64_t layers) const;  // but for rounding to whole bytes
+  bool fits(int64_t rank, int64_t layers);
+  int64_t mostThatFit(int64_t rank, int64_t limit) const;
+  const Option& option(int64_t rank, int64_t layers);
+  Relaxed relaxed() const;
+  double valueOf(const Label& label) const;
+  Label after(const Label& before, const Option& option) const;
+  std::optional<Cut> withLimit(double limit);
+  std::vector<int64_t> mostWithin(double limit);
+  Ranges rangesOf(const std::vector<int64_t>& layers) const;
+  std::optional<Cut> evenCut(std::optional<Seconds> limit) const;
+
+  const Query& query_;
+  const BlockCosts& blocks_;
+  plan::Plan plan_;
+  int64_t numLayers_, stages_, chunks_;
+  double microbatches_, transfer_, factor_;
+  const std::vector<double>& slots_;
+  Bytes fixed_[3], perLayer_, kept_, saved_;
+  std::vector<std::optional<Option>> options_[3];
+};
+
+}  // namespace trireme::planner
