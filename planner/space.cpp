@@ -62,6 +62,14 @@ bool supports(const spec::StackProfile& stack, Recompute recompute) {
                                                       : StackChoice::kRecomputeSelective);
 }
 
+// Flash attention keeps no scores: to compute them again saves nothing, so that such a plan is none
+// without recomputation under another name.
+bool isPointless(const Query& query, Recompute recompute) {
+  const spec::StackDescription& stack = query.stack.description;
+  return recompute == Recompute::kSelective && !query.pins.recompute && !query.stack.ownPrograms &&
+         stack.selective == spec::SelectiveRecompute::kAttention && spec::isFlash(stack.attention);
+}
+
 // `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
 void addGroups(const Query& query, const Group& degrees, const std::vector<int64_t>& microbatches,
                std::vector<Group>& groups) {
@@ -69,7 +77,9 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
   for (int64_t microbatch : microbatches) {
     if (!allows(query.pins.microbatchSize, microbatch)) continue;
     for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-      if (!allows(query.pins.recompute, recompute) || !supports(query.stack, recompute)) continue;
+      if (!allows(query.pins.recompute, recompute) || !supports(query.stack, recompute) ||
+          isPointless(query, recompute))
+        continue;
       for (bool sequenceParallel : {false, true}) {
         if (!allows(query.pins.sequenceParallel, sequenceParallel)) continue;
         if (sequenceParallel && (degrees.tp == 1 || part % degrees.tp != 0 ||
