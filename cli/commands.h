@@ -24,5 +24,6 @@ struct Command {
 extern const Command kPlanCommand;
 extern const Command kCompileCommand;
 extern const Command kRunCommand;
+extern const Command kCalibrateCommand;
 
 }  // namespace trireme::cli

@@ -9,6 +9,7 @@ namespace {
 using program::GroupKind;
 using program::Instruction;
 using program::InstructionKind;
+using spec::CollectiveKind;
 
 Bytes bufferBytes(const program::Role& role, int32_t buffer) {
   return Bytes(static_cast<double>(role.buffers[static_cast<size_t>(buffer)].bytes()));
@@ -95,16 +96,17 @@ void BodyWalker::addInstruction(const program::Role& role, const Instruction& in
       into.compute += segmentTimes_[static_cast<size_t>(instruction.segment)];
       break;
     case InstructionKind::kAllReduce:
-      into.reduce[group] +=
-          allReduceTime(bufferBytes(role, instruction.buffers[0]), levels_[group]);
+      into.reduce[group] += collectiveTime(
+          CollectiveKind::kAllReduce, bufferBytes(role, instruction.buffers[0]), levels_[group]);
       break;
     case InstructionKind::kReduceScatter:
       into.reduce[group] +=
-          reduceScatterTime(bufferBytes(role, instruction.buffers[0]), levels_[group]);
+          collectiveTime(CollectiveKind::kReduceScatter, bufferBytes(role, instruction.buffers[0]),
+                         levels_[group]);
       break;
     case InstructionKind::kAllGather:
-      into.gather[group] +=
-          allGatherTime(bufferBytes(role, instruction.buffers[1]), levels_[group]);
+      into.gather[group] += collectiveTime(
+          CollectiveKind::kAllGather, bufferBytes(role, instruction.buffers[1]), levels_[group]);
       break;
     case InstructionKind::kSend:
       (instruction.stream == program::Stream::kSendForward ? into.sentForward

@@ -19,11 +19,11 @@ Seconds ClusterCosts::collective(const program::Program&, const program::Group& 
   const Levels levels = levelsOf(group.ranks, cluster_);
   switch (kind) {
     case program::InstructionKind::kAllReduce:
-      return allReduceTime(payload, levels);
+      return collectiveTime(spec::CollectiveKind::kAllReduce, payload, levels);
     case program::InstructionKind::kReduceScatter:
-      return reduceScatterTime(payload, levels);
+      return collectiveTime(spec::CollectiveKind::kReduceScatter, payload, levels);
     case program::InstructionKind::kAllGather:
-      return allGatherTime(payload, levels);
+      return collectiveTime(spec::CollectiveKind::kAllGather, payload, levels);
     default:
       return {};
   }

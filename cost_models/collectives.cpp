@@ -107,6 +107,23 @@ Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& l
   return allGatherTime(payload, levels);
 }
 
+Seconds leastCollectiveTime(spec::CollectiveKind kind, Bytes payload, int64_t parts,
+                            const Levels& levels) {
+  using spec::CollectiveKind;
+  if (levels.empty()) return {};
+  const auto atBest = [&](const spec::CollectiveCurve& curve) {
+    spec::CollectivePoint best = curve.points.front();
+    for (const spec::CollectivePoint& point : curve.points)
+      best.busBandwidth = std::max(best.busBandwidth, point.busBandwidth);
+    return timeAt(best, curve) * (payload / best.bytes);
+  };
+  if (const spec::CollectiveCurve* curve = curveOf(kind, levels)) return atBest(*curve);
+  if (const spec::CollectiveCurve* curve = curveOf(CollectiveKind::kAllReduce, levels))
+    return std::max(atBest(*curve) / 2, paceOf(payload, levels));
+  return collectiveTime(kind, payload, levels) +
+         collectiveTime(kind, Bytes(0), levels) * static_cast<double>(parts - 1);
+}
+
 Seconds exposedTime(Seconds time, Seconds work, double share) {
   return std::max(time * share, time - work);
 }

@@ -47,6 +47,11 @@ Seconds allReduceTime(Bytes payload, const Levels& levels);
 // add up on the way spare an all-reduce alone.
 Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& levels);
 
+// What `payload` takes in `parts` calls, whatever their sizes, at least. Without a curve that is
+// exact: the bytes once, the latencies each time. By a curve: all bytes at its best bus bandwidth.
+Seconds leastCollectiveTime(spec::CollectiveKind kind, Bytes payload, int64_t parts,
+                            const Levels& levels);
+
 // What is felt of communication that takes `time` beside work that takes `work`, if `share` of the
 // time is felt though all of it is hidden: max(share time, time - work).
 Seconds exposedTime(Seconds time, Seconds work, double share);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cost_models/host_kernels.h"
 #include "ir/graph/semantics.h"
 
 namespace trireme::cost {
@@ -81,6 +82,35 @@ KernelWork opWork(const Segment& segment, const SegmentOp& op, const spec::Stack
           graph::opBytes(op, segment.operands), 1};
 }
 
+// Calls visit(begin, end, work) for every kernel: the ops [begin, end) of `segment`.
+template <typename Visit>
+void forEachKernel(const Segment& segment, const spec::StackProfile& stack, Visit visit) {
+  for (size_t begin = 0; begin < segment.ops.size();) {
+    size_t end = begin;
+    while (end < segment.ops.size() && graph::isElementwise(segment.ops[end].kind)) ++end;
+    if (end > begin + 1) {
+      visit(begin, end, KernelWork{DType::kF32, Flops(0), externalBytes(segment, begin, end), 1});
+      begin = end;
+    } else {
+      visit(begin, begin + 1, opWork(segment, segment.ops[begin], stack));
+      ++begin;
+    }
+  }
+}
+
+// The measured times of the ops [begin, end); those that were not measured take none.
+Seconds measuredTime(const Segment& segment, size_t begin, size_t end,
+                     const spec::DeviceSpec& device) {
+  Seconds total;
+  for (size_t i = begin; i < end; ++i) {
+    const SegmentOp& op = segment.ops[i];
+    if (const spec::KernelTiming* timing =
+            device.kernel(program::opName(op.kind), kernelType(op, segment.operands)))
+      total += timeOf(*timing, countsOf(op, segment.operands));
+  }
+  return total;
+}
+
 }  // namespace
 
 Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device) {
@@ -96,24 +126,17 @@ Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device) {
 
 std::vector<KernelWork> kernelsOf(const Segment& segment, const spec::StackProfile& stack) {
   std::vector<KernelWork> kernels;
-  for (size_t begin = 0; begin < segment.ops.size();) {
-    size_t end = begin;
-    while (end < segment.ops.size() && graph::isElementwise(segment.ops[end].kind)) ++end;
-    if (end > begin + 1) {
-      kernels.push_back({DType::kF32, Flops(0), externalBytes(segment, begin, end), 1});
-      begin = end;
-    } else {
-      kernels.push_back(opWork(segment, segment.ops[begin], stack));
-      ++begin;
-    }
-  }
+  forEachKernel(segment, stack,
+                [&](size_t, size_t, const KernelWork& work) { kernels.push_back(work); });
   return kernels;
 }
 
 Seconds segmentTime(const Segment& segment, const spec::DeviceSpec& device,
                     const spec::StackProfile& stack) {
   Seconds total;
-  for (const KernelWork& work : kernelsOf(segment, stack)) total += kernelTime(work, device);
+  forEachKernel(segment, stack, [&](size_t begin, size_t end, const KernelWork& work) {
+    total += std::max(kernelTime(work, device), measuredTime(segment, begin, end, device));
+  });
   return total;
 }
 
@@ -124,34 +147,43 @@ Seconds instructionTime(const program::Instruction& instruction, const program::
                ? Bytes(0)
                : Bytes(static_cast<double>(role.buffers[static_cast<size_t>(buffer)].bytes()));
   };
+  // At least what was measured of the kernel, which works through `bytes` of `type`.
+  const auto atLeast = [&](Seconds time, std::string_view kernel, Bytes bytes, DType type) {
+    const spec::KernelTiming* timing = device.kernel(kernel, type);
+    if (timing == nullptr) return time;
+    return std::max(time,
+                    timeOf(*timing, countsOf(bytes.count() / static_cast<double>(byteSize(type)))));
+  };
   KernelWork work;
   using Kind = program::InstructionKind;
   switch (instruction.kind) {
-    case Kind::kZero:
+    case Kind::kZero: {
       work.bytes = bytesOf(instruction.buffers[0]);
-      break;
+      const DType type = role.buffers[static_cast<size_t>(instruction.buffers[0])].dtype;
+      return atLeast(kernelTime(work, device), "zero", work.bytes, type);
+    }
     case Kind::kLoadBatch:
       work.bytes = (bytesOf(instruction.buffers[0]) + bytesOf(instruction.buffers[1])) * 2;
-      break;
+      return kernelTime(work, device);
     case Kind::kSumSquares:
     case Kind::kAdamW: {
       // With sharded state a member reads and writes its own part of everything.
       const program::Bucket& bucket = role.buckets[static_cast<size_t>(instruction.bucket)];
       const Bytes owned = bytesOf(bucket.moment1);  // state dtype, as gradient and master weights
+      const DType state = role.buffers[static_cast<size_t>(bucket.moment1)].dtype;
       if (instruction.kind == Kind::kSumSquares) {
         work.bytes = owned;
-        break;
+        return atLeast(kernelTime(work, device), "sum_squares", owned, state);
       }
       const bool hasMaster = bucket.master >= 0 && bucket.master != bucket.parameter;
       const Bytes parameter =
           hasMaster ? bytesOf(bucket.parameter) * (owned / bytesOf(bucket.gradient)) : Bytes(0);
       work.bytes = owned + owned * (3 * 2) + parameter;
-      break;
+      return atLeast(kernelTime(work, device), "adamw", owned, state);
     }
     default:
       return {};
   }
-  return kernelTime(work, device);
 }
 
 FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype) {

@@ -115,12 +115,6 @@ StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& b
   return load;
 }
 
-// What a collective takes in `parts` pieces: the bytes once, the latencies each time.
-template <typename Collective>
-Seconds inParts(Collective time, Bytes payload, int64_t parts, const Levels& levels) {
-  return time(payload, levels) + time(Bytes(0), levels) * static_cast<double>(parts - 1);
-}
-
 struct StepQuestion {
   double layers;
   int64_t buckets;
@@ -140,20 +134,24 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
   const Levels data = levels(GroupKind::kDp);
   const Bytes gradient(load.elements * state);
 
-  Seconds reduction = sharded ? inParts(cost::reduceScatterTime, gradient, stage.buckets, data)
-                              : inParts(cost::allReduceTime, gradient, stage.buckets, data);
+  using spec::CollectiveKind;
+  Seconds reduction = cost::leastCollectiveTime(
+      sharded ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, gradient,
+      stage.buckets, data);
   if (query.stack.overlapGradientReduction) {
     Seconds backward;
     for (Seconds t : load.times.backward) backward += t;
     reduction = std::max(reduction - backward, reduction / stage.layers);
   }
-  Seconds rest =
-      cost::allReduceTime(blocks.squares, levels(sharded ? GroupKind::kWorld : GroupKind::kModel));
+  Seconds rest = cost::leastCollectiveTime(CollectiveKind::kAllReduce, blocks.squares, 1,
+                                           levels(sharded ? GroupKind::kWorld : GroupKind::kModel));
   if (sharded)
-    rest += inParts(cost::allGatherTime, Bytes(load.elements * compute), stage.buckets, data);
+    rest += cost::leastCollectiveTime(CollectiveKind::kAllGather, Bytes(load.elements * compute),
+                                      stage.buckets, data);
   if (stage.holdsTied)
-    rest += cost::allReduceTime(Bytes(blocks.tiedElements * state / shards),
-                                levels(GroupKind::kEmbedding));
+    rest += cost::leastCollectiveTime(CollectiveKind::kAllReduce,
+                                      Bytes(blocks.tiedElements * state / shards), 1,
+                                      levels(GroupKind::kEmbedding));
   // Zeroing, norm and AdamW of every bucket.
   const double master = compute == state ? 0 : compute;
   const cost::KernelWork work{DType::kF32, Flops(0),
@@ -336,7 +334,8 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
       if (parameter.copy)
         costs.tiedElements += static_cast<double>(parameter.localElements(probe.tp));
     costs.border = forward.outside.sentForward;
-    costs.borderGather = cost::allGatherTime(costs.border, walker.levels(GroupKind::kTp));
+    costs.borderGather = cost::collectiveTime(spec::CollectiveKind::kAllGather, costs.border,
+                                              walker.levels(GroupKind::kTp));
   }
   costs.firstBuckets = static_cast<int64_t>(first.buckets.size());
   costs.lastBuckets = static_cast<int64_t>(last.buckets.size());

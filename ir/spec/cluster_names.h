@@ -19,6 +19,16 @@ inline constexpr EnumName<CollectiveKind> kCollectiveArray[] = {
 inline constexpr EnumName<AttentionKind> kFlashArray[] = {{"flash", AttentionKind::kFlash},
                                                           {"flash2", AttentionKind::kFlash2},
                                                           {"cudnn", AttentionKind::kCudnn}};
+inline constexpr EnumName<KernelUnit> kKernelUnits[] = {
+    {"call", KernelUnit::kCall},
+    {"row", KernelUnit::kRow},
+    {"element", KernelUnit::kElement},
+    {"product", KernelUnit::kProduct},
+    {"input", KernelUnit::kInput},
+    {"output", KernelUnit::kOutput},
+    {"weight", KernelUnit::kWeight},
+    {"score", KernelUnit::kScore},
+    {"dropped_score", KernelUnit::kDroppedScore}};
 inline constexpr std::span<const EnumName<AttentionKind>> kFlashKinds = kFlashArray;
 inline constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
 inline constexpr std::span<const EnumName<TierTopology>> kTopologies = kTopologyArray;

@@ -17,6 +17,47 @@ AttentionRate DeviceSpec::attentionRate(AttentionKind kind) const {
   return {kind, attentionEfficiency, attentionEfficiency};
 }
 
+const KernelTiming* DeviceSpec::kernel(std::string_view name, DType dtype) const {
+  for (const KernelTiming& timing : kernels)
+    if (timing.dtype == dtype && timing.kernel == name) return &timing;
+  return nullptr;
+}
+
+const std::vector<std::string>& hostKernelNames() {
+  static const std::vector<std::string> names = {"embedding",
+                                                 "add_position",
+                                                 "dropout",
+                                                 "layer_norm",
+                                                 "rms_norm",
+                                                 "matmul",
+                                                 "bias_add",
+                                                 "gelu",
+                                                 "swiglu",
+                                                 "rotary",
+                                                 "attention",
+                                                 "add",
+                                                 "loss_max",
+                                                 "loss_target",
+                                                 "loss_sum_exp",
+                                                 "token_loss",
+                                                 "embedding_grad",
+                                                 "position_grad",
+                                                 "layer_norm_grad",
+                                                 "rms_norm_grad",
+                                                 "matmul_grad_input",
+                                                 "matmul_grad_weight",
+                                                 "bias_grad",
+                                                 "gelu_grad",
+                                                 "swiglu_grad",
+                                                 "rotary_grad",
+                                                 "attention_grad",
+                                                 "loss_grad",
+                                                 "zero",
+                                                 "sum_squares",
+                                                 "adamw"};
+  return names;
+}
+
 const LinkTier& ClusterSpec::tierFor(int64_t span) const {
   TRIREME_CHECK(!tiers.empty());
   for (const LinkTier& tier : tiers)

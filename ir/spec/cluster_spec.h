@@ -1,7 +1,9 @@
 // What hardware there is. Every number was loaded with a unit and a source.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/base/dtype.h"
@@ -28,6 +30,33 @@ struct AttentionRate {
   bool operator==(const AttentionRate&) const = default;
 };
 
+// What the time of a host kernel is a sum over; cost_models/host_kernels.h says how many of each an
+// op has.
+enum class KernelUnit : uint8_t {
+  kCall,
+  kRow,           // a token
+  kElement,       // of the largest operand
+  kProduct,       // a multiply-add of a matrix product, or of attention
+  kInput,         // of a matrix product: an element of tokens x inputs,
+  kOutput,        //   of tokens x outputs,
+  kWeight,        //   of outputs x inputs
+  kScore,         // of attention: an element of sequence x sequence that is computed,
+  kDroppedScore,  //   and one that dropout draws a random number for
+};
+inline constexpr size_t kNumKernelUnits = static_cast<size_t>(KernelUnit::kDroppedScore) + 1;
+
+// A kernel of the host runtime as measured: its time is the sum over units of count x per.
+struct KernelTiming {
+  std::string kernel;         // one of hostKernelNames()
+  DType dtype = DType::kF32;  // of the activations, or of the optimizer's state
+  std::array<Seconds, kNumKernelUnits> per{};
+  std::string source;
+  bool operator==(const KernelTiming&) const = default;
+};
+
+// Every op of a program by its name in ir/program, then "zero", "sum_squares" and "adamw".
+const std::vector<std::string>& hostKernelNames();
+
 struct DeviceSpec {
   std::string name;
   DeviceKind kind = DeviceKind::kCuda;
@@ -50,11 +79,14 @@ struct DeviceSpec {
   double batchedMatmulEfficiency = 1;    // of many small products, over that of one large
   double accumulationExposed = 0;        // of the traffic of a product's sums that it does not hide
   std::vector<AttentionRate> attention;  // of fused kernels; others have attentionEfficiency
+  std::vector<KernelTiming> kernels;     // of a host, measured; others follow the rates above
 
   // attentionEfficiency in both directions where the device has no rate for `kind`.
   AttentionRate attentionRate(AttentionKind kind) const;
   // Null if the device has no rate for `format`.
   const PeakRate* peak(MathFormat format) const;
+  // Null if it was not measured.
+  const KernelTiming* kernel(std::string_view name, DType dtype) const;
   bool operator==(const DeviceSpec&) const = default;
 };
 

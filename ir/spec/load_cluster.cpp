@@ -75,6 +75,56 @@ void readTiling(MapReader& map, DeviceSpec* device) {
   }
 }
 
+void readKernel(MapReader& owner, const Node& node, const std::string& path, DeviceSpec* device) {
+  MapReader map(owner.file(), node, path);
+  KernelTiming timing;
+  std::string dtype;
+  map.required("kernel", &timing.kernel);
+  map.required("dtype", &dtype);
+  map.required("source", &timing.source);
+  Seconds sum;
+  for (const EnumName<KernelUnit>& unit : kKernelUnits) {
+    Seconds& per = timing.per[static_cast<size_t>(unit.value)];
+    map.optional(unit.name, &per);
+    if (per.count() < 0) map.fail(*map.child(unit.name), "must not be negative");
+    sum += per;
+  }
+  if (map.firstValueError().ok()) {
+    const std::vector<std::string>& names = hostKernelNames();
+    const std::optional<DType> type = parseDType(dtype);
+    timing.dtype = type.value_or(DType::kI32);
+    if (std::find(names.begin(), names.end(), timing.kernel) == names.end())
+      map.merge(map.errorFor({"kernel", fmt::format("unknown kernel '{}'{}", timing.kernel,
+                                                    suggestion(timing.kernel, names))}));
+    else if (!type || !mathFormatOf(*type))
+      map.merge(
+          map.errorFor({"dtype", fmt::format("must be f64, f32, bf16 or f16, got '{}'", dtype)}));
+    else if (device->kernel(timing.kernel, timing.dtype) != nullptr)
+      map.merge(map.errorFor(
+          {"kernel", fmt::format("there is a {} in {} already", timing.kernel, dtype)}));
+    else if (timing.source.find_first_not_of(" \t\n\r") == std::string::npos)
+      map.merge(map.errorFor({"source", "is empty: say where the times come from"}));
+    else if (!(sum.count() > 0))
+      map.merge(map.errorFor({"kernel",
+                              "takes no time: give a time for at least one of call, row, "
+                              "element, product, ..."}));
+  }
+  owner.merge(map.finish());
+  device->kernels.push_back(std::move(timing));
+}
+
+void readKernels(MapReader& map, DeviceSpec* device) {
+  const Node* node = map.child("kernels");
+  if (!node) return;
+  if (node->kind != Node::Kind::kList)
+    return map.fail(*node,
+                    fmt::format("expected a list of measured kernels, got {}", describe(*node)));
+  for (size_t i = 0; i < node->items.size() && map.firstValueError().ok(); ++i)
+    readKernel(map, node->items[i], fmt::format("{}kernels[{}].", map.path(), i), device);
+  if (!device->kernels.empty() && device->kind != DeviceKind::kHost)
+    map.fail(*node, "kernels are those of the host runtime: for devices of kind host only");
+}
+
 void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {
   const Node* node = cluster.requiredChild("device");
   if (!node) return;
@@ -95,6 +145,7 @@ void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {
   readNotNegative(map, "launch_overhead", &device->launchOverhead);
   readPositiveIfGiven(map, "power", &device->power);
   readTiling(map, device);
+  readKernels(map, device);
   cluster.merge(map.finish());
 }
 

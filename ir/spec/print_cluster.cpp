@@ -46,6 +46,19 @@ class ClusterPrinter {
   const Sources& sources_;
 };
 
+void printKernels(const std::vector<KernelTiming>& kernels, ClusterPrinter& out) {
+  if (kernels.empty()) return;
+  out.text += "  kernels:\n";
+  for (const KernelTiming& kernel : kernels) {
+    out.line("    - ", "kernel", kernel.kernel);
+    out.line("      ", "dtype", dtypeName(kernel.dtype));
+    out.line("      ", "source", printText(kernel.source));
+    for (const EnumName<KernelUnit>& unit : kKernelUnits)
+      if (const Seconds per = kernel.per[static_cast<size_t>(unit.value)]; per.count() != 0)
+        out.line("      ", unit.name, printQuantity(per));
+  }
+}
+
 void printDevice(const DeviceSpec& device, ClusterPrinter& out) {
   out.text += "device:\n";
   out.line("  ", "name", printText(device.name));
@@ -79,6 +92,7 @@ void printDevice(const DeviceSpec& device, ClusterPrinter& out) {
     number(fmt::format("{}_forward", nameOf(kFlashKinds, rate.kind)), rate.forward);
     number(fmt::format("{}_backward", nameOf(kFlashKinds, rate.kind)), rate.backward);
   }
+  printKernels(device.kernels, out);
 }
 
 void printCurve(const CollectiveCurve& curve, ClusterPrinter& out) {

@@ -1,0 +1,283 @@
+#include "cli/calibrate/measure_cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include "ir/base/format.h"
+#include "ir/base/version.h"
+#include "runtime/executor/host_memory.h"
+#include "runtime/measure/measure.h"
+#if TRIREME_HAVE_MLIR
+#include "codegen/codegen.h"
+#endif
+
+namespace trireme::cli {
+namespace {
+
+using runtime::MeasuredRanks;
+using spec::KernelUnit;
+
+constexpr DType kTypes[] = {DType::kF64, DType::kF32, DType::kBf16};
+constexpr int64_t kFootprint = int64_t{256} << 20, kLeastFootprint = int64_t{32} << 20;  // bytes
+constexpr double kKernelShare = 0.85;  // of the whole time, for the progress
+
+int64_t numCores() { return std::max<int64_t>(1, std::thread::hardware_concurrency()); }
+
+std::string processorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name"))
+      if (const size_t colon = line.find(": "); colon != std::string::npos)
+        return line.substr(colon + 2);
+  return "an unnamed processor";
+}
+
+// To 4 digits: no measurement has more.
+template <typename T>
+T rounded(T value) {
+  const std::string text = fmt::format("{:.3e}", value.count());
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return T(number);
+}
+
+// Where ranks take turns on a core, a measurement has to last many turns.
+Seconds windowOf(int64_t numRanks) {
+  const double turns =
+      std::max(1.0, static_cast<double>(numRanks) / static_cast<double>(numCores()));
+  return Seconds(0.015 * (turns > 1 ? 4 * turns : 1));
+}
+
+class Measurement {
+ public:
+  explicit Measurement(const MeasureOptions& options)
+      : options_(options),
+        ranks_(static_cast<int32_t>(options.numRanks), windowOf(options.numRanks)) {}
+
+  Result<MeasuredCluster> run() {
+    TRIREME_RETURN_IF_ERROR(ranks_.start());
+    cluster().name = options_.name;
+    cluster().numDevices = options_.numRanks;
+    TRIREME_RETURN_IF_ERROR(measureKernels());
+    TRIREME_RETURN_IF_ERROR(measureMemory());
+    TRIREME_RETURN_IF_ERROR(fitKernels());
+    TRIREME_RETURN_IF_ERROR(describeDevice());
+    TRIREME_RETURN_IF_ERROR(measureLinks());
+    return std::move(result_);
+  }
+
+ private:
+  const MeasureOptions& options_;
+  MeasuredRanks ranks_;
+  std::vector<cost::TimedKernel> timed_;
+  MeasuredCluster result_;
+
+  spec::ClusterSpec& cluster() { return result_.cluster; }
+  spec::DeviceSpec& device() { return result_.cluster.device; }
+  void source(const std::string& path, const std::string& what) {
+    cluster().sources[path] = what.empty() ? options_.source : what;
+  }
+
+  Status measureKernels();
+  // Of each rank: the cores share what cache is large.
+  int64_t footprint() const { return std::max(kLeastFootprint, kFootprint / options_.numRanks); }
+
+  Status measureMemory();
+  Status fitKernels();
+  Status describeDevice();
+  Status measureLinks();
+  Status measureCurve(spec::LinkTier& tier, runtime::Exchange exchange, int64_t group);
+};
+
+// Every probe alone, as the runtime executes it in a bundle.
+Status Measurement::measureKernels() {
+#if TRIREME_HAVE_MLIR
+  program::Bundle bundle;
+  std::vector<program::Segment>& probes = bundle.program.segments;
+  for (DType type : kTypes)
+    for (program::Segment& probe : cost::hostProbes(type)) probes.push_back(std::move(probe));
+  options_.progress(0, "compiling kernels");
+  TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels compiled, codegen::compileSegments(probes, {}));
+  bundle.kernels = std::move(compiled.segments);
+  bundle.sharedObject = std::move(compiled.sharedObject);
+  bundle.target = std::move(compiled.target);
+  TRIREME_ASSIGN_OR_RETURN(const runtime::SegmentCode code,
+                           runtime::SegmentCode::load(bundle, "", false));
+  for (size_t i = 0; i < probes.size(); ++i) {
+    const program::Segment& probe = probes[i];
+    const program::SegmentOp& op = probe.ops.front();
+    const std::string kernel(program::opName(op.kind));
+    const DType type = cost::kernelType(op, probe.operands);
+    options_.progress(kKernelShare * static_cast<double>(i) / static_cast<double>(probes.size()),
+                      fmt::format("{} in {}", kernel, dtypeName(type)));
+    TRIREME_ASSIGN_OR_RETURN(const Seconds time, runtime::measureSegment(ranks_, bundle, code, i));
+    timed_.push_back({kernel, type, cost::countsOf(op, probe.operands), time});
+  }
+  return {};
+#else
+  return unavailable(
+      "this build of trireme cannot measure kernels: it was configured with TRIREME_MLIR=OFF; it "
+      "can read the output of nccl-tests (--nccl-tests)");
+#endif
+}
+
+// Over arrays that no cache holds, as in a step, between two of which everything else runs. The
+// bandwidth is the best that any of it reaches: the model takes it for what nothing exceeds.
+Status Measurement::measureMemory() {
+  using runtime::MemoryWork;
+  options_.progress(kKernelShare, "memory");
+  struct Stream {
+    MemoryWork work;
+    std::string kernel;
+    double passes;  // over an array, read or written
+  };
+  const Stream streams[] = {{MemoryWork::kTriad, "", 4},  // with the line that a write loads first
+                            {MemoryWork::kZero, "zero", 1},
+                            {MemoryWork::kSumSquares, "sum_squares", 1},
+                            {MemoryWork::kAdamW, "adamw", 7}};
+  BytesPerSecond best;
+  for (DType type : {DType::kF64, DType::kF32})
+    for (const Stream& stream : streams)
+      for (int64_t part : {2, 1}) {
+        const int64_t bytes = footprint() / part / numArrays(stream.work);
+        const int64_t elements = bytes / byteSize(type);
+        if (stream.kernel.empty() && (type != DType::kF32 || part > 1)) continue;
+        TRIREME_ASSIGN_OR_RETURN(const Seconds time,
+                                 runtime::measureMemory(ranks_, stream.work, type, elements));
+        const Bytes moved(stream.passes * static_cast<double>(elements * byteSize(type)));
+        best = std::max(best, moved / time);
+        if (!stream.kernel.empty())
+          timed_.push_back(
+              {stream.kernel, type, cost::countsOf(static_cast<double>(elements)), time});
+      }
+  device().memoryBandwidth = rounded(best);
+  source("device.memory_bandwidth",
+         fmt::format("{}: the best of STREAM triad, zeroing, sum of squares and AdamW over {}",
+                     options_.source, formatBytes(Bytes(static_cast<double>(footprint())))));
+  return {};
+}
+
+Status Measurement::fitKernels() {
+  TRIREME_ASSIGN_OR_RETURN(result_.fit, cost::fitKernels(timed_));
+  for (size_t i = 0; i < result_.fit.kernels.size(); ++i)
+    result_.fit.kernels[i].source =
+        fmt::format("{}: fit to {} sizes, mean error {:.1f} %", options_.source,
+                    result_.fit.numTimed[i], result_.fit.meanErrors[i] * 100);
+  device().kernels = result_.fit.kernels;
+  // What large products approach; a kernel whose fit has no such rate has the best measured one.
+  for (DType type : kTypes) {
+    double rate = 0;
+    constexpr auto kProduct = static_cast<size_t>(KernelUnit::kProduct);
+    for (const cost::TimedKernel& timed : timed_)
+      if (timed.dtype == type && timed.kernel.starts_with("matmul"))
+        rate = std::max(rate, 2 * timed.counts[kProduct] / timed.time.count());
+    for (const spec::KernelTiming& kernel : device().kernels)
+      if (kernel.dtype == type && kernel.kernel.starts_with("matmul") &&
+          kernel.per[kProduct].count() > 0)
+        rate = std::max(rate, 2 / kernel.per[kProduct].count());
+    device().matmul.push_back({*mathFormatOf(type), rounded(FlopsPerSecond(rate))});
+    source(fmt::format("device.matmul.{}", dtypeName(type)),
+           options_.source + ": what large products approach");
+  }
+  return {};
+}
+
+Status Measurement::describeDevice() {
+  spec::DeviceSpec& d = device();
+  d.name = "host-rank";
+  d.kind = spec::DeviceKind::kHost;
+  source("device.memory_efficiency", "the bandwidth above is measured, not a peak");
+  source("device.matmul_efficiency", "the rates above are measured, not peaks");
+  const std::optional<Bytes> available = runtime::availableMemory();
+  if (!available) return unavailable("the system does not tell how much memory is available");
+  const double mib = 1 << 20;
+  d.memory =
+      Bytes(std::floor(available->count() / static_cast<double>(options_.numRanks) / mib) * mib);
+  source("device.memory", options_.source + ": available then, shared by the ranks");
+  d.launchOverhead = Seconds(1);
+  for (const cost::TimedKernel& timed : timed_)
+    d.launchOverhead = std::min(d.launchOverhead, rounded(timed.time));
+  source("device.launch_overhead", options_.source + ": the shortest call of a kernel");
+  return {};
+}
+
+Status Measurement::measureCurve(spec::LinkTier& tier, runtime::Exchange exchange, int64_t group) {
+  using runtime::Exchange;
+  const auto kind = exchange == Exchange::kAllReduce   ? spec::CollectiveKind::kAllReduce
+                    : exchange == Exchange::kAllGather ? spec::CollectiveKind::kAllGather
+                                                       : spec::CollectiveKind::kReduceScatter;
+  const auto n = static_cast<double>(group);
+  const double factor = (exchange == Exchange::kAllReduce ? 2 : 1) * (n - 1) / n;
+  spec::CollectiveCurve curve{kind, group, {}, options_.source};
+  for (int64_t size = 1 << 10; size <= 1 << 24; size *= 8) {
+    const int64_t multiple = 4 * group;
+    const int64_t bytes = (size + multiple - 1) / multiple * multiple;
+    TRIREME_ASSIGN_OR_RETURN(
+        const Seconds time,
+        runtime::measureExchange(ranks_, exchange, static_cast<int32_t>(group), bytes));
+    const Bytes payload(static_cast<double>(bytes));
+    curve.points.push_back({payload, rounded(payload * factor / time)});
+  }
+  tier.curves.push_back(std::move(curve));
+  return {};
+}
+
+Status Measurement::measureLinks() {
+  using runtime::Exchange;
+  constexpr int64_t kSmall = 64, kLarge = int64_t{4} << 20;
+  spec::LinkTier tier;
+  tier.name = "memory";
+  tier.devices = options_.numRanks;
+  tier.topology = spec::TierTopology::kBus;
+  if (options_.numRanks == 1) {
+    tier.bandwidth = device().memoryBandwidth;
+    source("tiers[0].bandwidth", "that of the memory; one rank sends nothing");
+    source("tiers[0].latency", "one rank sends nothing");
+    cluster().tiers = {tier};
+    return {};
+  }
+  options_.progress(0.92, "messages");
+  TRIREME_ASSIGN_OR_RETURN(const Seconds small,
+                           runtime::measureExchange(ranks_, Exchange::kSend, 2, kSmall));
+  TRIREME_ASSIGN_OR_RETURN(const Seconds large,
+                           runtime::measureExchange(ranks_, Exchange::kSend, 2, kLarge));
+  tier.latency = rounded(small);
+  tier.bandwidth =
+      rounded(Bytes(static_cast<double>(kLarge)) / std::max(large - small, large * 0.5));
+  source("tiers[0].latency", options_.source + ": a message of 64 B");
+  source("tiers[0].bandwidth", options_.source + ": a message of 4 MiB, less the latency");
+  for (int64_t group = 2; group <= options_.numRanks; ++group) {
+    if (options_.numRanks % group != 0) continue;
+    options_.progress(0.94, fmt::format("collectives among {} ranks", group));
+    for (Exchange exchange : {Exchange::kAllReduce, Exchange::kAllGather, Exchange::kReduceScatter})
+      TRIREME_RETURN_IF_ERROR(measureCurve(tier, exchange, group));
+  }
+  cluster().tiers = {std::move(tier)};
+  return {};
+}
+
+}  // namespace
+
+std::string measurementSource(int64_t numRanks) {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm day{};
+  gmtime_r(&now, &day);
+  return fmt::format(
+      "measured on {:04}-{:02}-{:02} by trireme calibrate {} on {}, {} {} at once on "
+      "{} cores",
+      day.tm_year + 1900, day.tm_mon + 1, day.tm_mday, kVersion, processorName(), numRanks,
+      numRanks == 1 ? "rank" : "ranks", numCores());
+}
+
+Result<MeasuredCluster> measureCluster(const MeasureOptions& options) {
+  return Measurement(options).run();
+}
+
+}  // namespace trireme::cli

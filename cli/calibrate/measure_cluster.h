@@ -1,0 +1,35 @@
+// Measures this machine as a cluster whose devices are ranks: threads that share it.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "cost_models/host_kernels.h"
+#include "ir/base/status.h"
+#include "ir/spec/cluster_spec.h"
+
+namespace trireme::cli {
+
+struct MeasureOptions {
+  int64_t numRanks = 1;
+  std::string name;    // of the cluster
+  std::string source;  // of every number: who measured when, and where
+  // How much of 1 is done, and what comes next.
+  std::function<void(double done, const std::string& what)> progress;
+};
+
+struct MeasuredCluster {
+  spec::ClusterSpec cluster;
+  cost::KernelFit fit;
+};
+
+// "measured on 2026-11-21 by trireme calibrate 0.1.0 on <processor>, 2 ranks at once on 2 cores".
+std::string measurementSource(int64_t numRanks);
+
+// All ranks do the same at the same time, so that every number is that of one rank of a machine
+// whose other ranks are at work too. Takes about half a minute, more where ranks share cores.
+//
+// kUnavailable: this build has no code generator, and so cannot time what it generates.
+// kResourceExhausted: not enough memory or threads.
+Result<MeasuredCluster> measureCluster(const MeasureOptions& options);
+
+}  // namespace trireme::cli

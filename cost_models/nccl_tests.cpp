@@ -1,0 +1,277 @@
+#include "cost_models/nccl_tests.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include "ir/spec/map_reader.h"
+#include "ir/spec/quantity.h"
+
+namespace trireme::cost {
+namespace {
+
+using spec::CollectiveKind;
+
+struct Test {
+  std::string_view name;
+  CollectiveKind kind;
+};
+constexpr std::array<Test, 5> kTests = {{{"all_reduce_perf", CollectiveKind::kAllReduce},
+                                         {"all_gather_perf", CollectiveKind::kAllGather},
+                                         {"reduce_scatter_perf", CollectiveKind::kReduceScatter},
+                                         {"alltoall_perf", CollectiveKind::kAllToAll},
+                                         {"sendrecv_perf", CollectiveKind::kSend}}};
+
+std::vector<std::string> testNames() {
+  std::vector<std::string> names;
+  for (const Test& test : kTests) names.emplace_back(test.name);
+  return names;
+}
+
+// Bytes that cross a rank's link, over the size.
+double busFactor(CollectiveKind kind, int64_t numRanks) {
+  const auto n = static_cast<double>(numRanks);
+  if (kind == CollectiveKind::kSend) return 1;
+  return (kind == CollectiveKind::kAllReduce ? 2 : 1) * (n - 1) / n;
+}
+
+std::vector<std::string_view> fieldsOf(std::string_view line) {
+  std::vector<std::string_view> fields;
+  for (size_t i = 0; i < line.size();) {
+    const size_t begin = line.find_first_not_of(" \t\r", i);
+    if (begin == std::string_view::npos) break;
+    const size_t end = std::min(line.find_first_of(" \t\r", begin), line.size());
+    fields.push_back(line.substr(begin, end - begin));
+    i = end;
+  }
+  return fields;
+}
+
+bool startsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+std::optional<int64_t> wholeNumber(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// Columns of the table that are read, of those out of place.
+struct Columns {
+  size_t count = 0, size = 0, time = 0, busBandwidth = 0, wrong = 0;
+};
+
+class Parser {
+ public:
+  Parser(const std::string& text, const std::string& name) : text_(text), name_(name) {}
+
+  Result<std::vector<NcclSweep>> parse() {
+    if (text_.size() > kMaxNcclBytes)
+      return Error(at(fmt::format("longer than {} bytes", kMaxNcclBytes)));
+    for (size_t begin = 0; begin < text_.size();) {
+      const size_t end = std::min(text_.find('\n', begin), text_.size());
+      ++line_;
+      TRIREME_RETURN_IF_ERROR(readLine(std::string_view(text_).substr(begin, end - begin)));
+      begin = end + 1;
+    }
+    TRIREME_RETURN_IF_ERROR(finishSweep());
+    if (sweeps_.empty())
+      return Error(
+          at("no table of nccl-tests; expected a line '#  size  count  type ...' and rows "
+             "of numbers"));
+    return std::move(sweeps_);
+  }
+
+ private:
+  const std::string& text_;
+  const std::string& name_;
+  int line_ = 0;
+  std::vector<NcclSweep> sweeps_;
+  NcclSweep current_;
+  std::optional<CollectiveKind> kind_;  // as a line of the text named it
+  std::optional<Columns> columns_;
+
+  Status at(const std::string& message) const {
+    return invalidArgument(fmt::format("{}:{}: {}", name_, std::max(line_, 1), message));
+  }
+
+  Status readLine(std::string_view line) {
+    const std::vector<std::string_view> fields = fieldsOf(line);
+    if (fields.empty()) return {};
+    if (startsWith(fields[0], "#")) return readComment(fields);
+    if (startsWith(line, "NCCL version") || line.find(" NCCL INFO ") != std::string_view::npos)
+      return {};
+    return readRow(fields);
+  }
+
+  Status readComment(const std::vector<std::string_view>& fields) {
+    const auto is = [&](size_t i, std::string_view word) {
+      return fields.size() > i && fields[i] == word;
+    };
+    if (is(1, "Collective") && is(2, "test") && is(3, "starting:")) {
+      TRIREME_RETURN_IF_ERROR(finishSweep());
+      return readTestName(fields);
+    }
+    if (is(1, "nThread") && columns_) {  // The next run of a version that does not name itself.
+      TRIREME_RETURN_IF_ERROR(finishSweep());
+      kind_.reset();
+    }
+    if (is(1, "Rank")) return readRank(fields);
+    if (is(1, "size")) return readHead(fields);
+    return {};
+  }
+
+  Status readTestName(const std::vector<std::string_view>& fields) {
+    const std::string name(fields.size() > 4 ? fields[4] : "");
+    for (const Test& test : kTests)
+      if (test.name == name) {
+        kind_ = test.kind;
+        return {};
+      }
+    return at(fmt::format("unknown test '{}'{}", name, spec::suggestion(name, testNames())));
+  }
+
+  Status readRank(const std::vector<std::string_view>& fields) {
+    const std::optional<int64_t> rank =
+        fields.size() > 2 ? wholeNumber(fields[2]) : std::optional<int64_t>();
+    if (!rank) return at("expected the number of a rank, as in '#  Rank  0 Group  0 Pid ...'");
+    if (columns_)
+      return at("a rank below the table; expected '# nThread ...' of the next test first");
+    if (*rank != current_.numRanks)
+      return at(fmt::format("expected rank {}, got {}", current_.numRanks, *rank));
+    if (current_.numRanks == 0) current_.line = line_;
+    ++current_.numRanks;
+    return {};
+  }
+
+  Status readHead(const std::vector<std::string_view>& fields) {
+    if (columns_) return at("a second table; expected '# nThread ...' of the next test first");
+    const std::vector<std::string_view> names(fields.begin() + 1, fields.end());
+    const auto place = [&](std::string_view word) {
+      return static_cast<size_t>(std::find(names.begin(), names.end(), word) - names.begin());
+    };
+    Columns columns{names.size(), place("size"), place("time"), place("busbw"), place("#wrong")};
+    if (columns.wrong == names.size()) columns.wrong = place("error");
+    for (const auto& [word, column] : {std::pair("time", columns.time),
+                                       {"busbw", columns.busBandwidth},
+                                       {"#wrong", columns.wrong}})
+      if (column == names.size()) return at(fmt::format("the table has no column '{}'", word));
+    columns_ = columns;
+    return nameCurrent();
+  }
+
+  // Which test it is, and of how many ranks, is known at the table's head.
+  Status nameCurrent() {
+    if (current_.numRanks == 0)
+      return at("the ranks are missing above the table; expected lines '#  Rank  0 Group  0 ...'");
+    if (current_.numRanks == 1)
+      return at("a test of one rank measures no communication; expected at least 2 ranks");
+    const std::string file = name_.substr(name_.find_last_of('/') + 1);
+    for (const Test& test : kTests)
+      if (!kind_ && file.find(test.name) != std::string::npos) kind_ = test.kind;
+    if (!kind_)
+      return at(
+          fmt::format("cannot tell which test this is; expected a line '# Collective test "
+                      "starting: all_reduce_perf' above, or one of {} in the file's name",
+                      fmt::join(testNames(), ", ")));
+    current_.kind = *kind_;
+    return {};
+  }
+
+  Status readRow(const std::vector<std::string_view>& fields) {
+    if (!columns_)
+      return at(
+          fmt::format("expected a comment that starts with '#', got '{}'; rows come below "
+                      "the table's head '#  size  count ...'",
+                      fields[0]));
+    if (fields.size() != columns_->count)
+      return at(fmt::format("expected {} columns as in the table's head, got {}", columns_->count,
+                            fields.size()));
+    const auto number = [&](size_t column) {
+      const Result<double> value = spec::parseDecimal(std::string(fields[column]));
+      return value.has_value() && *value >= 0 ? std::optional<double>(*value) : std::nullopt;
+    };
+    const std::optional<int64_t> size = wholeNumber(fields[columns_->size]);
+    const std::optional<double> time = number(columns_->time), bus = number(columns_->busBandwidth);
+    if (!size || *size < 0)
+      return at(fmt::format("expected a size in bytes, got '{}'", fields[columns_->size]));
+    if (!time || !bus)
+      return at(fmt::format("expected a time in us and a bus bandwidth in GB/s, got '{}' and '{}'",
+                            fields[columns_->time], fields[columns_->busBandwidth]));
+    TRIREME_RETURN_IF_ERROR(checkResults(fields[columns_->wrong]));
+    if (*size == 0) return {};
+    return addPoint(static_cast<double>(*size), *time, *bus);
+  }
+
+  // "#wrong" counts, or is N/A if nobody looked; the "error" of older versions is a difference such
+  // as 1e-07.
+  Status checkResults(std::string_view wrong) {
+    const Result<double> number = spec::parseDecimal(std::string(wrong));
+    if (wrong == "N/A") return {};
+    if (!number.has_value() || *number < 0)
+      return at(fmt::format("expected the number of wrong results or N/A, got '{}'", wrong));
+    if (wholeNumber(wrong).value_or(0) > 0)
+      return at(fmt::format("{} results are wrong: nothing to rely on", wrong));
+    return {};
+  }
+
+  Status addPoint(double size, double micros, double printedBus) {
+    if (!(micros > 0)) return at("a time of 0 us; expected a time above 0");
+    const double factor = busFactor(current_.kind, current_.numRanks);
+    const double bus = factor * size / (micros * 1e-6);  // B/s
+    // Printed with two decimals, and the time with as few as three digits.
+    if (std::abs(bus * 1e-9 - printedBus) > 0.006 + 0.01 * printedBus)
+      return at(
+          fmt::format("a bus bandwidth of {} GB/s does not follow from the size and the time "
+                      "among {} ranks, which give {:.2f} GB/s; is this another test, or are "
+                      "ranks missing?",
+                      printedBus, current_.numRanks, bus * 1e-9));
+    if (!current_.points.empty() && Bytes(size) <= current_.points.back().bytes)
+      return at(fmt::format("sizes must increase, {} does not after {}", size,
+                            current_.points.back().bytes.count()));
+    // The digits that were measured, not those of the division.
+    const std::string digits = fmt::format("{:.3e}", bus);
+    double value = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    current_.points.push_back({Bytes(size), BytesPerSecond(value)});
+    return {};
+  }
+
+  Status finishSweep() {
+    if (current_.numRanks > 0 && !columns_) return at("ranks, but no table below them");
+    if (columns_ && current_.points.empty()) return at("a table without rows");
+    if (columns_) sweeps_.push_back(std::move(current_));
+    current_ = {};
+    columns_.reset();
+    return {};
+  }
+};
+
+}  // namespace
+
+Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std::string& name) {
+  return Parser(text, name).parse();
+}
+
+Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
+                const std::string& source) {
+  spec::LinkTier& to = cluster.tiers[tier];
+  if (!cluster.holdsGroup(tier, sweep.numRanks))
+    return invalidArgument(fmt::format("tier {} of cluster {} joins {} devices, the test ran on {}",
+                                       to.name, cluster.name, to.devices, sweep.numRanks));
+  std::erase_if(to.curves, [&](const spec::CollectiveCurve& curve) {
+    return curve.kind == sweep.kind && curve.group == sweep.numRanks;
+  });
+  to.curves.push_back({sweep.kind, sweep.numRanks, sweep.points, source});
+  return {};
+}
+
+}  // namespace trireme::cost

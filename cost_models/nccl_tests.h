@@ -1,0 +1,41 @@
+// Reads what nccl-tests print (github.com/NVIDIA/nccl-tests), into curves of a cluster file.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/spec/cluster_spec.h"
+
+namespace trireme::cost {
+
+// One run of a test: a collective over a range of sizes.
+struct NcclSweep {
+  spec::CollectiveKind kind = spec::CollectiveKind::kAllReduce;
+  int64_t numRanks = 0;
+  std::vector<spec::CollectivePoint> points;  // out of place; bytes strictly increasing
+  int line = 0;                               // where it starts
+};
+
+inline constexpr size_t kMaxNcclBytes = size_t{16} << 20;  // of a text; a longer one is refused
+
+// All sweeps of a text, which is the output of all_reduce_perf, all_gather_perf,
+// reduce_scatter_perf, alltoall_perf or sendrecv_perf, or of several, one after the other. `name`
+// is the file's. Which test it was says the line "# Collective test starting: all_reduce_perf" or,
+// of versions that do not print it, the file's name ("node4.all_reduce_perf.txt"). The number of
+// ranks is that of the lines "#  Rank  0 ...".
+//
+// Strict, so that nothing is read as something else. A line that is neither empty nor one of NCCL's
+// own ("NCCL version", "NCCL INFO") must be a comment that starts with '#' or a row of numbers
+// under the table's head; the bus bandwidth of a row must follow from its size, its time and the
+// number of ranks (CollectiveKind); no result may be wrong. Rows of size 0 are left out.
+//
+// kInvalidArgument, with file and line: what is wrong, and what was expected.
+Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std::string& name);
+
+// Puts the sweep, with `source`, into tiers[tier] in place of a curve of the same collective and
+// group. kInvalidArgument: the tier does not hold as many devices.
+Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
+                const std::string& source);
+
+}  // namespace trireme::cost
