@@ -24,8 +24,6 @@ namespace {
 using runtime::MeasuredRanks;
 using spec::KernelUnit;
 
-constexpr DType kTypes[] = {DType::kF64, DType::kF32, DType::kBf16};
-constexpr int64_t kFootprint = int64_t{256} << 20, kLeastFootprint = int64_t{32} << 20;  // bytes
 constexpr double kKernelShare = 0.85;  // of the whole time, for the progress
 
 int64_t numCores() { return std::max<int64_t>(1, std::thread::hardware_concurrency()); }
@@ -49,17 +47,15 @@ T rounded(T value) {
 }
 
 // Where ranks take turns on a core, a measurement has to last many turns.
-Seconds windowOf(int64_t numRanks) {
-  const double turns =
-      std::max(1.0, static_cast<double>(numRanks) / static_cast<double>(numCores()));
-  return Seconds(0.015 * (turns > 1 ? 4 * turns : 1));
+Seconds windowOf(const MeasureOptions& options) {
+  const double turns = static_cast<double>(options.numRanks) / static_cast<double>(numCores());
+  return options.window * (turns > 1 ? 4 * turns : 1);
 }
 
 class Measurement {
  public:
   explicit Measurement(const MeasureOptions& options)
-      : options_(options),
-        ranks_(static_cast<int32_t>(options.numRanks), windowOf(options.numRanks)) {}
+      : options_(options), ranks_(static_cast<int32_t>(options.numRanks), windowOf(options)) {}
 
   Result<MeasuredCluster> run() {
     TRIREME_RETURN_IF_ERROR(ranks_.start());
@@ -101,7 +97,7 @@ Status Measurement::measureKernels() {
 #if TRIREME_HAVE_MLIR
   program::Bundle bundle;
   std::vector<program::Segment>& probes = bundle.program.segments;
-  for (DType type : kTypes)
+  for (DType type : options_.types)
     for (program::Segment& probe : cost::hostProbes(type)) probes.push_back(std::move(probe));
   options_.progress(0, "compiling kernels");
   TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels compiled, codegen::compileSegments(probes, {}));
@@ -172,7 +168,7 @@ Status Measurement::fitKernels() {
                     result_.fit.numTimed[i], result_.fit.meanErrors[i] * 100);
   device().kernels = result_.fit.kernels;
   // What large products approach; a kernel whose fit has no such rate has the best measured one.
-  for (DType type : kTypes) {
+  for (DType type : options_.types) {
     double rate = 0;
     constexpr auto kProduct = static_cast<size_t>(KernelUnit::kProduct);
     for (const cost::TimedKernel& timed : timed_)

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cost_models/host_kernels.h"
 #include "ir/base/status.h"
@@ -13,6 +14,9 @@ struct MeasureOptions {
   int64_t numRanks = 1;
   std::string name;    // of the cluster
   std::string source;  // of every number: who measured when, and where
+  std::vector<DType> types = {DType::kF64, DType::kF32, DType::kBf16};  // of the kernels
+  Seconds window{0.015};  // of one measurement; longer where ranks take turns on a core
+  int64_t footprint = int64_t{256} << 20;  // bytes that no cache holds, of all ranks together
   // How much of 1 is done, and what comes next.
   std::function<void(double done, const std::string& what)> progress;
 };

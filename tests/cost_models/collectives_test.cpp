@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 namespace trireme::cost {
 namespace {
 
@@ -135,6 +138,42 @@ TEST(CollectiveTime, GatheringIsNoFasterThanItsLinks) {
   EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllReduce, 1_GB, levels).count(), 2.5e-3, 1e-9);
   EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllGather, 1_GB, levels).count(), 8.75e-3,
               1e-9);
+}
+
+// However the bytes are cut into calls, and whatever the curve: also one that measures faster in
+// the middle than at its end.
+TEST(LeastCollectiveTime, IsNoMoreThanAnyPiecesTake) {
+  using spec::CollectiveKind;
+  spec::LinkTier tier = measuredTier();
+  tier.curves[0].points = {{Bytes(1e3), 1_GBps}, {1_MB, 30_GBps}, {4_MB, 20_GBps}};
+  const Levels curved = {{8, {tier.latency, tier.bandwidth}, &tier}};
+  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier}};
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> exponent(2, 8);
+  for (int round = 0; round < 300; ++round)
+    for (CollectiveKind kind :
+         {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter})
+      for (const Levels& levels : {curved, ring}) {
+        const int64_t parts = 1 + static_cast<int64_t>(random() % 5);
+        Bytes all;
+        Seconds time;
+        for (int64_t i = 0; i < parts; ++i) {
+          const Bytes part(std::pow(10, exponent(random)));
+          all += part;
+          time += collectiveTime(kind, part, levels);
+        }
+        EXPECT_LE(leastCollectiveTime(kind, all, parts, levels), time * (1 + 1e-12));
+      }
+  EXPECT_EQ(leastCollectiveTime(CollectiveKind::kAllReduce, 1_MB, 1, {}), Seconds(0));
+}
+
+// 2 parts of a ring of 4: the bytes once, 2 x 3 latencies of 2 us each way, no more.
+TEST(LeastCollectiveTime, WithoutACurveIsExact) {
+  const spec::LinkTier tier = measuredTier();
+  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier}};
+  const Seconds apart = allReduceTime(1_MB, ring) + allReduceTime(3_MB, ring);
+  EXPECT_NEAR(leastCollectiveTime(spec::CollectiveKind::kAllReduce, 4_MB, 2, ring).count(),
+              apart.count(), 1e-15);
 }
 
 }  // namespace

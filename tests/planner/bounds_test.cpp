@@ -96,5 +96,33 @@ TEST(Bounds, HoldForLlama) {
   expectAdmissible(query, 4);
 }
 
+// Of a host whose kernels and collectives were measured, by curves that are not even monotone.
+TEST(Bounds, HoldForMeasuredKernelsAndCollectives) {
+  Query query = smallQuery(4, 4, 8);
+  spec::DeviceSpec& device = query.cluster.device;
+  device.kind = spec::DeviceKind::kHost;
+  double scale = 1;
+  for (const std::string& kernel : spec::hostKernelNames())
+    for (DType type : {DType::kBf16, DType::kF32}) {
+      spec::KernelTiming timing{kernel, type, {}, "test"};
+      timing.per.fill(Seconds(1e-12 * scale));
+      timing.per[static_cast<size_t>(spec::KernelUnit::kCall)] = Seconds(1e-6);
+      device.kernels.push_back(timing);
+      scale = scale > 20 ? 1 : scale * 1.3;
+    }
+  using spec::CollectiveKind;
+  for (spec::LinkTier& tier : query.cluster.tiers)
+    for (int64_t group : {2, 4})
+      for (CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather})
+        if (group <= tier.devices)
+          tier.curves.push_back({kind,
+                                 group,
+                                 {{Bytes(1e3), BytesPerSecond(1e9)},
+                                  {Bytes(1e5), BytesPerSecond(9e9)},
+                                  {Bytes(1e6), BytesPerSecond(4e9)}},
+                                 "test"});
+  expectAdmissible(query, 4);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -400,5 +400,51 @@ TEST(LoadCluster, OnlyAFileThatSaysSoIsScalable) {
   EXPECT_FALSE(cluster().scalable);
 }
 
+// The kernels of a host, behind the other numbers of its device.
+std::string hostText(const std::string& kernels) {
+  return replaced(replaced(kCluster, "kind: cuda", "kind: host"), "tiers:\n",
+                  "  kernels:\n" + kernels + "tiers:\n");
+}
+const char* const kMatmulKernel =
+    "    - {kernel: matmul, dtype: f32, source: m, call: 1 us, product: 17.5 ps}\n";
+
+TEST(ParseKernels, ReadsTimesPerUnit) {
+  const auto c = parse(hostText(kMatmulKernel));
+  ASSERT_TRUE(c.has_value()) << c.error().message();
+  ASSERT_EQ(c->device.kernels.size(), 1u);
+  const KernelTiming* matmul = c->device.kernel("matmul", DType::kF32);
+  ASSERT_NE(matmul, nullptr);
+  EXPECT_EQ(matmul->per[static_cast<size_t>(KernelUnit::kCall)], Seconds(1e-6));
+  EXPECT_EQ(matmul->per[static_cast<size_t>(KernelUnit::kProduct)], Seconds(17.5e-12));
+  EXPECT_EQ(matmul->per[static_cast<size_t>(KernelUnit::kRow)], Seconds(0));
+  EXPECT_EQ(c->device.kernel("matmul", DType::kBf16), nullptr);
+  EXPECT_EQ(c->device.kernel("gelu", DType::kF32), nullptr);
+  const auto again = parse(printCluster(*c).value());
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(*again, *c);
+}
+
+TEST(ParseKernels, RefusesWhatMakesNoSense) {
+  const auto message = [](const std::string& from, const std::string& to) {
+    return messageOf(parse(hostText(replaced(kMatmulKernel, from, to))));
+  };
+  EXPECT_THAT(message("matmul", "matmull"),
+              HasSubstr("c.yaml:15:16: device.kernels[0].kernel: unknown kernel 'matmull'; did you "
+                        "mean 'matmul'?"));
+  EXPECT_THAT(message("f32", "i32"),
+              HasSubstr("kernels[0].dtype: must be f64, f32, bf16 or f16, got 'i32'"));
+  EXPECT_THAT(message("17.5 ps", "17.5"), HasSubstr("a bare number has no unit"));
+  EXPECT_THAT(message("17.5 ps", "-1 ps"),
+              HasSubstr("device.kernels[0].product: must not be negative"));
+  EXPECT_THAT(message(", call: 1 us, product: 17.5 ps", ""), HasSubstr("takes no time"));
+  EXPECT_THAT(message("source: m", "source: ' '"), HasSubstr("is empty: say where the times"));
+  EXPECT_THAT(message("product", "produkt"),
+              HasSubstr("unknown key 'produkt'; did you mean 'product'?"));
+  EXPECT_THAT(messageOf(parse(hostText(std::string(kMatmulKernel) + kMatmulKernel))),
+              HasSubstr("kernels[1].kernel: there is a matmul in f32 already"));
+  EXPECT_THAT(messageOf(parse(replaced(hostText(kMatmulKernel), "kind: host", "kind: cuda"))),
+              HasSubstr("device.kernels: kernels are those of the host runtime"));
+}
+
 }  // namespace
 }  // namespace trireme::spec

@@ -35,6 +35,7 @@ TEST(ParseSeconds, IsTheNearestDouble) {
   EXPECT_EQ(parseSeconds("5 us")->count(), 5e-6);
   EXPECT_EQ(parseSeconds("0.3 ms")->count(), 3e-4);
   EXPECT_EQ(parseSeconds("7 ns")->count(), 7e-9);
+  EXPECT_EQ(parseSeconds("32.2 ps")->count(), 32.2e-12);
   EXPECT_EQ(parseSeconds("2 s")->count(), 2.0);
 }
 
@@ -55,7 +56,7 @@ TEST(ParseQuantity, BareNumberIsRefusedWithTheListOfUnits) {
       messageOf(parseBytes("80")),
       HasSubstr(
           "a bare number has no unit; write it like '80 GiB'; units: B, kB, MB, GB, TB, KiB"));
-  EXPECT_THAT(messageOf(parseSeconds("5")), HasSubstr("units: s, ms, us, ns"));
+  EXPECT_THAT(messageOf(parseSeconds("5")), HasSubstr("units: s, ms, us, ns, ps"));
 }
 
 TEST(ParseQuantity, OtherSpellingsAreRefused) {

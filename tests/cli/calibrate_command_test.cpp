@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/calibrate/measure_cluster.h"
+#include "ir/program/op.h"
+#include "ir/spec/load.h"
+#include "tests/cli/command.h"
+#include "tests/cost_models/nccl_output.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class CalibrateCommand : public CommandTest {
+ protected:
+  Outcome calibrate(const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"calibrate"};
+    args.insert(args.end(), more.begin(), more.end());
+    return runTrireme(args);
+  }
+  std::string log = write("all_reduce.txt", cost::kAllReduceOutput);
+};
+
+TEST_F(CalibrateCommand, CompletesAClusterWithTheCurvesOfNcclTests) {
+  const std::string measured = path("measured.yaml");
+  const Outcome outcome =
+      calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--name", "ours", "-o", measured});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("all_reduce among 4, 2 sizes, up to 25.2 GB/s: tier nvlink"));
+  const auto cluster = spec::loadCluster(measured);
+  ASSERT_TRUE(cluster.has_value()) << cluster.error().message();
+  EXPECT_EQ(cluster->name, "ours");
+  const auto& curves = cluster->tiers[0].curves;
+  const auto found = std::find_if(curves.begin(), curves.end(), [](const auto& curve) {
+    return curve.kind == spec::CollectiveKind::kAllReduce && curve.group == 4;
+  });
+  ASSERT_NE(found, curves.end());
+  EXPECT_EQ(found->points.size(), 2u);
+  EXPECT_EQ(found->source, "nccl-tests, " + log + ":5");
+}
+
+TEST_F(CalibrateCommand, WithoutAnOutputTheFileGoesToStdout) {
+  const Outcome outcome =
+      calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--tier", "nvlink"});
+  expectSuccess(outcome);
+  EXPECT_TRUE(spec::parseCluster(outcome.out, "stdout").has_value());
+  const Outcome json = calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--json"});
+  expectSuccess(json);
+  EXPECT_EQ(nlohmann::json::parse(json.out)["cluster"], "dgx-a100");
+}
+
+TEST_F(CalibrateCommand, RefusesWhatMakesNoSense) {
+  expectRefusal(calibrate({"--nccl-tests", log}), 2, {"--cluster"});
+  expectRefusal(calibrate({"--cluster", "dgx-a100"}), 2, {"--nccl-tests"});
+  expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--ranks", "2"}), 2,
+                {"--ranks"});
+  expectRefusal(calibrate({"--ranks", "0"}), 2, {"--ranks", "at least 1"});
+  expectRefusal(calibrate({"--ranks", "4096"}), 1, {"--ranks 4096: must be at most 1024"});
+  const std::string pair =
+      write("pair.yaml", replaced(kTinyCluster, "num_devices: 8", "num_devices: 2"));
+  expectRefusal(calibrate({"--nccl-tests", log, "--cluster", pair}), 1,
+                {log + ":5", "the test ran on 4 ranks", "has 2 devices"});
+  expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--tier", "nvlnk"}), 1,
+                {"no such tier; did you mean 'nvlink'?"});
+  const std::string damaged = write("damaged.txt", std::string(cost::kAllReduceOutput) + "x\n");
+  expectRefusal(calibrate({"--nccl-tests", damaged, "--cluster", "dgx-a100"}), 1,
+                {damaged + ":17: expected 13 columns"});
+  expectRefusal(calibrate({"--nccl-tests", path("none"), "--cluster", "dgx-a100"}), 1,
+                {path("none"), "cannot read"});
+}
+
+TEST_F(CalibrateCommand, WritesNothingOverWhatItReadsNorAfterAnError) {
+  expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "-o", log}), 1,
+                {"-o", "is also --nccl-tests"});
+  expectRefusal(calibrate({"--ranks", "1", "-o", path("no/such/folder.yaml")}), 1,
+                {"cannot write"});
+  const std::string damaged = write("damaged.txt", std::string(cost::kAllReduceOutput) + "x\n");
+  expectRefusal(calibrate({"--nccl-tests", damaged, "--cluster", "dgx-a100", "-o", path("o.yaml")}),
+                1, {damaged});
+  EXPECT_FALSE(std::filesystem::exists(path("o.yaml")));
+}
+
+TEST(MeasurementSource, SaysWhoMeasuredWhenAndWhere) {
+  EXPECT_THAT(measurementSource(2),
+              testing::MatchesRegex("measured on 20[0-9-]+ by trireme calibrate [0-9.]+ on .+, 2 "
+                                    "ranks at once on [0-9]+ cores"));
+}
+
+#if TRIREME_HAVE_MLIR
+// In a hurry: each kernel a few times. What it says is another matter.
+TEST(MeasureCluster, GivesAFileThatLoads) {
+  MeasureOptions options;
+  options.numRanks = 2;
+  options.name = "tiny";
+  options.source = "a test";
+  options.types = {DType::kF32};
+  options.window = Seconds(1e-5);
+  options.footprint = int64_t{1} << 20;
+  double last = 0;
+  options.progress = [&](double done, const std::string&) {
+    EXPECT_GE(done, last);
+    last = done;
+  };
+  const auto measured = measureCluster(options);
+  ASSERT_TRUE(measured.has_value()) << measured.error().message();
+  const auto text = spec::printCluster(measured->cluster);
+  ASSERT_TRUE(text.has_value()) << text.error().message();
+  EXPECT_EQ(spec::parseCluster(*text, "again").value(), measured->cluster);
+  EXPECT_EQ(measured->cluster.numDevices, 2);
+  EXPECT_GT(last, 0.9);
+  const spec::DeviceSpec& device = measured->cluster.device;
+  for (int kind = 0; kind < program::kNumOpKinds; ++kind)
+    EXPECT_NE(device.kernel(program::opName(static_cast<program::OpKind>(kind)), DType::kF32),
+              nullptr)
+        << program::opName(static_cast<program::OpKind>(kind));
+  ASSERT_EQ(measured->cluster.tiers[0].curves.size(), 3u);
+}
+#else
+TEST_F(CalibrateCommand, NeedsTheCodeGeneratorToMeasure) {
+  expectRefusal(calibrate({"--ranks", "1"}), 1, {"TRIREME_MLIR=OFF", "--nccl-tests"});
+}
+#endif
+
+}  // namespace
+}  // namespace trireme::cli

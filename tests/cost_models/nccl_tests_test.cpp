@@ -1,0 +1,114 @@
+#include "cost_models/nccl_tests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/spec/load.h"
+#include "tests/cost_models/nccl_output.h"
+#include "tests/cost_models/small_specs.h"
+#include "tests/support/text.h"
+
+namespace trireme::cost {
+namespace {
+
+using namespace literals;
+using spec::CollectiveKind;
+using testing::HasSubstr;
+
+std::string messageOf(const std::string& text, const std::string& name = "log.txt") {
+  const auto sweeps = parseNcclTests(text, name);
+  return sweeps.has_value() ? "" : sweeps.error().message();
+}
+
+// 1 MiB among 4 in 100 us: 2 x 3/4 x 1048576 B / 100 us = 15.73 GB/s; 4 MiB in 250 us: 25.17 GB/s.
+TEST(ParseNcclTests, ReadsAnAllReduce) {
+  const auto sweeps = parseNcclTests(kAllReduceOutput, "log.txt");
+  ASSERT_TRUE(sweeps.has_value()) << sweeps.error().message();
+  ASSERT_EQ(sweeps->size(), 1u);
+  const NcclSweep& sweep = sweeps->front();
+  EXPECT_EQ(sweep.kind, CollectiveKind::kAllReduce);
+  EXPECT_EQ(sweep.numRanks, 4);
+  ASSERT_EQ(sweep.points.size(), 2u);
+  EXPECT_EQ(sweep.points[0].bytes, Bytes(1048576));
+  EXPECT_NEAR(sweep.points[0].busBandwidth.count(), 15.73e9, 1e7);
+  EXPECT_NEAR(sweep.points[1].busBandwidth.count(), 25.17e9, 1e7);
+}
+
+// One after the other, as when several logs are piped in.
+TEST(ParseNcclTests, ReadsSeveralTests) {
+  const auto sweeps = parseNcclTests(std::string(kAllReduceOutput) + kSendOutput, "log.txt");
+  ASSERT_TRUE(sweeps.has_value()) << sweeps.error().message();
+  ASSERT_EQ(sweeps->size(), 2u);
+  EXPECT_EQ((*sweeps)[1].kind, CollectiveKind::kSend);
+  EXPECT_EQ((*sweeps)[1].numRanks, 2);
+  // 1 MiB in 50 us, all of which crosses the link.
+  EXPECT_NEAR((*sweeps)[1].points[0].busBandwidth.count(), 20.97e9, 1e7);
+}
+
+TEST(ParseNcclTests, TakesTheNameOfTheFileWhereTheTestDoesNotNameItself) {
+  const std::string anonymous =
+      replaced(kAllReduceOutput, "# Collective test starting: all_reduce_perf\n", "");
+  EXPECT_EQ(messageOf(anonymous, "runs/node4.all_reduce_perf.txt"), "");
+  EXPECT_THAT(messageOf(anonymous), HasSubstr("log.txt:9: cannot tell which test this is"));
+  EXPECT_THAT(messageOf(anonymous, "all_reduce_perf/log.txt"), HasSubstr("cannot tell"));
+  // Gathering moves half as much: the numbers do not agree with the name.
+  EXPECT_THAT(
+      messageOf(anonymous, "all_gather_perf.txt"),
+      HasSubstr("all_gather_perf.txt:11: a bus bandwidth of 15.73 GB/s does not follow from "
+                "the size and the time among 4 ranks, which give 7.86 GB/s"));
+}
+
+TEST(ParseNcclTests, SaysWhatIsWrongAndWhere) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    return messageOf(replaced(kAllReduceOutput, from, to));
+  };
+  EXPECT_THAT(messageOf(""), HasSubstr("log.txt:1: no table of nccl-tests"));
+  EXPECT_THAT(with("starting: all_reduce_perf", "starting: allreduce_perf"),
+              HasSubstr("log.txt:2: unknown test 'allreduce_perf'; did you mean "
+                        "'all_reduce_perf'?"));
+  EXPECT_THAT(with("#  Rank  2", "#  Rank  3"), HasSubstr("log.txt:7: expected rank 2, got 3"));
+  EXPECT_THAT(with("busbw", "BUSBW"), testing::Not(HasSubstr("no column")));  // the first of two
+  EXPECT_THAT(with("100.0", "1OO.0"), HasSubstr("log.txt:12: expected a time in us"));
+  EXPECT_THAT(with("1048576 ", "1048576.5 "),
+              HasSubstr("log.txt:12: expected a size in bytes, got '1048576.5'"));
+  EXPECT_THAT(with("     0    100.5", "     3    100.5"),
+              HasSubstr("log.txt:12: 3 results are wrong"));
+  EXPECT_THAT(with("     0    100.5", "     x    100.5"),
+              HasSubstr("expected the number of wrong results or N/A, got 'x'"));
+  EXPECT_EQ(with("     0    100.5", "   N/A    100.5"), "");
+  EXPECT_THAT(with("   sum", ""), HasSubstr("log.txt:12: expected 13 columns as in the table's "
+                                            "head, got 12"));
+  EXPECT_THAT(with("4194304", "1048576"), HasSubstr("does not follow"));
+  EXPECT_THAT(with("#  Rank  3 Group  0 Pid 10 on host device  3\n", ""),
+              HasSubstr("among 3 ranks"));
+  EXPECT_THAT(with("# Out of", "Segmentation fault\n# Out of"),
+              HasSubstr("log.txt:14: expected 13 columns"));
+  EXPECT_EQ(with("# Out of", "host:10:12 [0] NCCL INFO comm destroyed\n# Out of"), "");
+}
+
+TEST(ParseNcclTests, ATableNeedsRowsAndRanks) {
+  const std::string text = kAllReduceOutput;
+  const size_t rows = text.find("     1048576");
+  EXPECT_THAT(messageOf(text.substr(0, rows)), HasSubstr("a table without rows"));
+  const size_t head = text.find("#       size");
+  EXPECT_THAT(messageOf(text.substr(0, head)), HasSubstr("ranks, but no table below them"));
+  EXPECT_THAT(messageOf(text.substr(head)), HasSubstr("log.txt:1: the ranks are missing"));
+  EXPECT_THAT(messageOf(text.substr(rows)), HasSubstr("log.txt:1: expected a comment"));
+}
+
+TEST(AddSweep, ReplacesTheCurveOfTheSameGroup) {
+  spec::ClusterSpec cluster = small::cluster(8, 4);
+  NcclSweep sweep = parseNcclTests(kAllReduceOutput, "log.txt")->front();
+  ASSERT_TRUE(addSweep(cluster, 0, sweep, "first").ok());
+  sweep.points.pop_back();
+  ASSERT_TRUE(addSweep(cluster, 0, sweep, "second").ok());
+  ASSERT_EQ(cluster.tiers[0].curves.size(), 1u);
+  EXPECT_EQ(cluster.tiers[0].curves[0].source, "second");
+  EXPECT_EQ(cluster.tiers[0].curves[0].points.size(), 1u);
+  sweep.numRanks = 8;
+  EXPECT_EQ(addSweep(cluster, 0, sweep, "third").message(),
+            "tier inner of cluster small joins 4 devices, the test ran on 8");
+}
+
+}  // namespace
+}  // namespace trireme::cost
