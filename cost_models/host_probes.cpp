@@ -95,8 +95,9 @@ void addAttention(Probes& probes) {
 struct RowsSize {
   int64_t sequence, batch, width;
 };
-constexpr RowsSize kRows[] = {{1, 1, 8},     {16, 2, 128},  {64, 4, 128}, {128, 4, 256},
-                              {128, 1, 768}, {64, 4, 1024}, {256, 2, 512}};
+// Mostly larger than a second-level cache, as activations are.
+constexpr RowsSize kRows[] = {{1, 1, 8},     {64, 4, 128},  {128, 4, 256}, {512, 1, 768},
+                              {256, 4, 512}, {512, 4, 512}, {512, 4, 1024}};
 
 void addRows(Probes& probes) {
   for (const RowsSize& r : kRows) {

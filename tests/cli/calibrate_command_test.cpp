@@ -65,7 +65,7 @@ TEST_F(CalibrateCommand, RefusesWhatMakesNoSense) {
                 {log + ":5", "the test ran on 4 ranks", "has 2 devices"});
   expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--tier", "nvlnk"}), 1,
                 {"no such tier; did you mean 'nvlink'?"});
-  const std::string damaged = write("damaged.txt", std::string(cost::kAllReduceOutput) + "x\n");
+  const std::string damaged = write("damaged.txt", cost::kAllReduceOutput + "x\n");
   expectRefusal(calibrate({"--nccl-tests", damaged, "--cluster", "dgx-a100"}), 1,
                 {damaged + ":17: expected 13 columns"});
   expectRefusal(calibrate({"--nccl-tests", path("none"), "--cluster", "dgx-a100"}), 1,
@@ -77,7 +77,7 @@ TEST_F(CalibrateCommand, WritesNothingOverWhatItReadsNorAfterAnError) {
                 {"-o", "is also --nccl-tests"});
   expectRefusal(calibrate({"--ranks", "1", "-o", path("no/such/folder.yaml")}), 1,
                 {"cannot write"});
-  const std::string damaged = write("damaged.txt", std::string(cost::kAllReduceOutput) + "x\n");
+  const std::string damaged = write("damaged.txt", cost::kAllReduceOutput + "x\n");
   expectRefusal(calibrate({"--nccl-tests", damaged, "--cluster", "dgx-a100", "-o", path("o.yaml")}),
                 1, {damaged});
   EXPECT_FALSE(std::filesystem::exists(path("o.yaml")));

@@ -1,9 +1,10 @@
 // What nccl-tests print, with numbers made up so that they can be checked by hand.
 #pragma once
+#include <string>
 
 namespace trireme::cost {
 
-inline const char* const kAllReduceOutput =
+inline const std::string kAllReduceOutput =
     "NCCL version 2.18.1+cuda12.1\n"
     "# Collective test starting: all_reduce_perf\n"
     "# nThread 1 nGpus 4 minBytes 1048576 maxBytes 4194304 step: 4(factor) warmup iters: 5\n"

@@ -9,7 +9,7 @@
 namespace trireme::cost {
 namespace {
 
-const std::string kValid = std::string(kAllReduceOutput) + kSendOutput;
+const std::string kValid = kAllReduceOutput + kSendOutput;
 
 void check(const std::string& text) {
   const auto sweeps = parseNcclTests(text, "log.txt");
