@@ -83,7 +83,9 @@ class Measurement {
 
   Status measureKernels();
   // Of each rank: the cores share what cache is large.
-  int64_t footprint() const { return std::max(kLeastFootprint, kFootprint / options_.numRanks); }
+  int64_t footprint() const {
+    return std::max(options_.footprint / 8, options_.footprint / options_.numRanks);
+  }
 
   Status measureMemory();
   Status fitKernels();
