@@ -198,9 +198,8 @@ Result<int> runCalibrate(const CalibrateOptions& options) {
 
 Action addCalibrate(CLI::App& app) {
   auto options = std::make_shared<CalibrateOptions>();
-  CLI::Option* ranks =
-      addCount(app, "--ranks", &options->ranks,
-               "Ranks that share this machine; all are measured at once (default: its cores)");
+  CLI::Option* ranks = addCount(app, "--ranks", &options->ranks,
+                                "Ranks to measure, all at once (default: one per core)");
   addPath(app, "--name", &options->name, "NAME",
           "Name of the cluster (default: this-machine, or that of --cluster)");
   const std::string group = "Measurements of another machine";

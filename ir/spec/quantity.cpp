@@ -25,7 +25,8 @@ constexpr double kTi = kGi * kKi;
 
 constexpr Unit kBytes[] = {{"B"},        {"kB", 1e3},  {"MB", 1e6},  {"GB", 1e9}, {"TB", 1e12},
                            {"KiB", kKi}, {"MiB", kMi}, {"GiB", kGi}, {"TiB", kTi}};
-constexpr Unit kSeconds[] = {{"s"}, {"ms", 1, 1e3}, {"us", 1, 1e6}, {"ns", 1, 1e9}, {"ps", 1, 1e12}};
+constexpr Unit kSeconds[] = {
+    {"s"}, {"ms", 1, 1e3}, {"us", 1, 1e6}, {"ns", 1, 1e9}, {"ps", 1, 1e12}};
 constexpr Unit kBytesPerSecond[] = {
     {"B/s"},         {"kB/s", 1e3},     {"MB/s", 1e6},     {"GB/s", 1e9},    {"TB/s", 1e12},
     {"KiB/s", kKi},  {"MiB/s", kMi},    {"GiB/s", kGi},    {"TiB/s", kTi},   {"bit/s", 1, 8},
