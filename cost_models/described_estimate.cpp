@@ -12,6 +12,7 @@
 #include "cost_models/described_memory.h"
 #include "cost_models/formulas.h"
 #include "cost_models/gemm.h"
+#include "cost_models/interval.h"
 
 namespace trireme::cost {
 namespace {
@@ -288,6 +289,7 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
   result.memory = describedMemory(blocks, model, plan, stack);
   result.memoryAvailable = cluster.device.memory;
   fillRates(model, plan, cluster, result);
+  result.interval = intervalOf(result, stack);
   return result;
 }
 

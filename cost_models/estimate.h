@@ -1,6 +1,7 @@
 // The one entry point: how long a step takes under a plan, where the time goes, and whether it
 // fits.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "cost_models/body_cost.h"
@@ -38,8 +39,14 @@ struct StageCost {
   StageTimes times() const;
 };
 
+// Holds the step's time for nine runs of ten.
+struct Interval {
+  Seconds low, high;
+};
+
 struct Estimate {
   Seconds step;
+  std::optional<Interval> interval;  // interval.h; none: the stack does not say
   Breakdown breakdown;
   MemoryUse memory;       // of the fullest rank
   Bytes memoryAvailable;  // of one device

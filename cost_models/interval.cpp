@@ -10,8 +10,8 @@ constexpr double kCollectiveDoubt = 10;  // of all else's
 
 }  // namespace
 
-std::optional<Interval> intervalOf(const Estimate& estimate, const spec::StackProfile& stack) {
-  const double faster = stack.description.fasterRuns, slower = stack.description.slowerRuns;
+std::optional<Interval> intervalOf(const Estimate& estimate, const spec::StackDescription& stack) {
+  const double faster = stack.fasterRuns, slower = stack.slowerRuns;
   if (faster == 0 && slower == 0) return std::nullopt;
   const double collectives = estimate.breakdown.tensorParallel / estimate.step;
   const double width = std::hypot(1.0, kCollectiveDoubt * collectives);

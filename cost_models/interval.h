@@ -8,11 +8,6 @@
 
 namespace trireme::cost {
 
-// Holds the step's time for nine runs of ten.
-struct Interval {
-  Seconds low, high;
-};
-
 //   low  = step (1 - min(w fasterRuns, 1)),  high = step (1 + w slowerRuns)
 //   w    = sqrt(1 + (10 c)^2),  c the share of the step in collectives among tp ranks
 //
@@ -23,6 +18,6 @@ struct Interval {
 // (VALIDATION.md).
 //
 // None: the stack does not say how far its runs scatter.
-std::optional<Interval> intervalOf(const Estimate& estimate, const spec::StackProfile& stack);
+std::optional<Interval> intervalOf(const Estimate& estimate, const spec::StackDescription& stack);
 
 }  // namespace trireme::cost

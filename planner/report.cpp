@@ -95,6 +95,10 @@ void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& 
   appendField(out, "step",
               fmt::format("{}, {:.0f} tokens/s, {:.1f} % of peak (model FLOPs)",
                           formatSeconds(e.step), e.tokensPerSecond, 100 * e.modelFlopsUtilisation));
+  if (e.interval)
+    appendField(out, "interval",
+                fmt::format("{} to {} for nine runs of ten", formatSeconds(e.interval->low),
+                            formatSeconds(e.interval->high)));
   appendTimes(out, e);
   appendField(out, "memory",
               fmt::format("{} of {} on stage {}, the fullest", formatBytes(e.memory.total()),
@@ -202,6 +206,8 @@ std::string passesText(const PathPart& part) {
 nlohmann::json estimateJson(const cost::Estimate& estimate) {
   nlohmann::json json;
   json["stepSeconds"] = estimate.step.count();
+  if (estimate.interval)
+    json["intervalSeconds"] = {estimate.interval->low.count(), estimate.interval->high.count()};
   json["tokensPerSecond"] = estimate.tokensPerSecond;
   json["modelFlopsUtilisation"] = estimate.modelFlopsUtilisation;
   for (const BreakdownPart& part : breakdownParts(estimate.breakdown)) {

@@ -1,6 +1,5 @@
 #include "cost_models/validation/predict.h"
 
-#include "cost_models/estimate.h"
 #include "cost_models/validation/mapping.h"
 
 namespace trireme::cost {
@@ -11,7 +10,7 @@ Result<Prediction> predict(const Row& row, const Catalogue& catalogue) {
                            estimate(query.model, query.plan, query.cluster, query.stack));
   Prediction prediction;
   prediction.step = found.step;
-  prediction.interval = intervalOf(found, query.stack);
+  prediction.interval = found.interval;
   prediction.memory = found.memory.total();
   prediction.fits = found.fits();
   prediction.assumptions = std::move(query.assumptions);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cost_models/interval.h"
+#include "cost_models/estimate.h"
 #include "cost_models/validation/catalogue.h"
 #include "cost_models/validation/row.h"
 #include "ir/base/status.h"

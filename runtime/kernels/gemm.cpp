@@ -1,5 +1,7 @@
 #include "runtime/kernels/gemm.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <type_traits>
 
@@ -50,6 +52,21 @@ Range pieceFrom(int64_t begin, int64_t size, const Range& whole) {
   return {begin, std::min(size, whole.end() - begin)};
 }
 
+// Rows of a block of a, so that it takes three fifths of the second-level cache: panels of b and
+// tiles of c pass through the rest. At most what scratch has room for. Which rows form a block
+// changes no result.
+template <typename Sum>
+int64_t blockRows(int64_t elementBytes) {
+  static const int64_t kFitting = [] {
+    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    const int64_t known = cache > 0 ? cache : int64_t{1} << 20;
+    return known * 3 / 5 /
+           ((GemmBlocking::kVectorDepth + GemmBlocking::kPad) * int64_t{sizeof(Sum)});
+  }();
+  return std::clamp<int64_t>(kFitting, GemmBlocking::kMaxTile,
+                             GemmBlocking::blockRows(elementBytes));
+}
+
 constexpr int64_t kPackedDepths = 32;  // a multiple of every depthMultiple
 
 // A block of one factor is packed as a whole, and a panel of the other right before its only use.
@@ -89,10 +106,12 @@ class Product {
   // Each element of b comes from memory once per block, and is fetched while the panel before its
   // own is used.
   void runByBlocksOfA() {
-    const int64_t height = GemmBlocking::blockRows(sizeof(T));
+    const int64_t most = blockRows<Sum>(sizeof(T)) / engine_.rows * engine_.rows;
+    const int64_t blocks = std::max<int64_t>(1, (call_.m + most - 1) / most);
+    const int64_t height = roundUp((call_.m + blocks - 1) / blocks, engine_.rows);
+    const int64_t slices = most / std::max(height, engine_.rows);
     for (int64_t row = 0; row < call_.m; row += height) {
       const Range rows = pieceFrom(row, height, {0, call_.m});
-      const int64_t slices = std::max<int64_t>(1, height / roundUp(rows.size, engine_.rows));
       for (int64_t k = 0; k < call_.k; k += slices * engine_.depth)
         multiplyBlockOfA(rows, pieceFrom(k, slices * engine_.depth, {0, call_.k}));
     }

@@ -17,10 +17,10 @@ Estimate stepWith(Seconds collectives) {
   return estimate;
 }
 
-spec::StackProfile stackWith(double faster, double slower) {
-  spec::StackProfile stack;
-  stack.description.fasterRuns = faster;
-  stack.description.slowerRuns = slower;
+spec::StackDescription stackWith(double faster, double slower) {
+  spec::StackDescription stack;
+  stack.fasterRuns = faster;
+  stack.slowerRuns = slower;
   return stack;
 }
 

@@ -33,13 +33,14 @@ std::vector<Query> queriesOfAllStacks() {
   return queries;
 }
 
-// The per cents of the lines between "step" and "memory", in tenths.
+// The per cents of the lines between "step" or "interval" and "memory", in tenths.
 int64_t printedTenths(const std::string& table) {
   std::istringstream lines(table);
   int64_t tenths = 0;
   bool isInside = false;
   for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("  ")) isInside = line.starts_with("step ");
+    if (!line.starts_with("  "))
+      isInside = line.starts_with("step ") || line.starts_with("interval ");
     if (!isInside || !line.ends_with(" %")) continue;
     const double percent = std::atof(line.substr(34).c_str());
     tenths += static_cast<int64_t>(percent * 10 + 0.5);

@@ -42,6 +42,16 @@ TEST(MemoryParts, AddUpToTheTotal) {
   EXPECT_EQ(sum, result.estimate.memory.total());
 }
 
+TEST(ToTable, SaysHowFarOffTheStepMayBe) {
+  PlanResult result = answer();
+  EXPECT_EQ(toTable(result).find("nine runs of ten"), std::string::npos);
+  EXPECT_FALSE(toJson(result)["estimate"].contains("intervalSeconds"));
+  result.estimate.interval = cost::Interval{Seconds(1.5), Seconds(2)};
+  EXPECT_NE(toTable(result).find("interval      1.500 s to 2.000 s for nine runs of ten\n"),
+            std::string::npos);
+  EXPECT_EQ(toJson(result)["estimate"]["intervalSeconds"], nlohmann::json({1.5, 2.0}));
+}
+
 TEST(ToTable, SaysOnceWhatForbidsManyDegrees) {
   PlanResult result = answer();
   result.rejections = {{"P8", "pp 16", "a layer per stage", "6 layers"},
