@@ -55,6 +55,18 @@ Status firstFailure(const std::vector<RankState>& ranks) {
   return {};
 }
 
+// Every rank with its work, called twice.
+Result<std::vector<RankState>> warmRanks(RankThreads& threads, int32_t numRanks,
+                                         const MeasuredRanks::Prepare& prepare) {
+  std::vector<RankState> ranks(static_cast<size_t>(numRanks));
+  const auto state = [&](int32_t rank) -> RankState& { return ranks[static_cast<size_t>(rank)]; };
+  threads.run([&](int32_t rank) { prepareRank(state(rank), prepare, rank); });
+  TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
+  threads.run([&](int32_t rank) { warmUp(state(rank)); });
+  TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
+  return ranks;
+}
+
 // Batches of at least 20 us, beside which reading the clock is nothing.
 void timeRank(RankState& state, double window, bool sharesCore) {
   constexpr double kBatch = 20e-6;
@@ -75,12 +87,8 @@ void timeRank(RankState& state, double window, bool sharesCore) {
 }  // namespace
 
 Result<Seconds> MeasuredRanks::independent(const Prepare& prepare) {
-  std::vector<RankState> ranks(static_cast<size_t>(numRanks_));
+  TRIREME_ASSIGN_OR_RETURN(std::vector<RankState> ranks, warmRanks(threads_, numRanks_, prepare));
   const auto state = [&](int32_t rank) -> RankState& { return ranks[static_cast<size_t>(rank)]; };
-  threads_.run([&](int32_t rank) { prepareRank(state(rank), prepare, rank); });
-  TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
-  threads_.run([&](int32_t rank) { warmUp(state(rank)); });
-  TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
   const bool sharesCore = numRanks_ > static_cast<int32_t>(std::thread::hardware_concurrency());
   threads_.run([&](int32_t rank) { timeRank(state(rank), window_.count(), sharesCore); });
   TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
@@ -91,12 +99,8 @@ Result<Seconds> MeasuredRanks::independent(const Prepare& prepare) {
 
 Result<Seconds> MeasuredRanks::together(const Prepare& prepare) {
   constexpr int kRounds = 5;
-  std::vector<RankState> ranks(static_cast<size_t>(numRanks_));
+  TRIREME_ASSIGN_OR_RETURN(std::vector<RankState> ranks, warmRanks(threads_, numRanks_, prepare));
   const auto state = [&](int32_t rank) -> RankState& { return ranks[static_cast<size_t>(rank)]; };
-  threads_.run([&](int32_t rank) { prepareRank(state(rank), prepare, rank); });
-  TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
-  threads_.run([&](int32_t rank) { warmUp(state(rank)); });
-  TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
   const double perRound = window_.count() / kRounds;
   const auto calls = static_cast<int64_t>(std::clamp(perRound / ranks.front().once, 3.0, 1e5));
   std::vector<double> rounds;

@@ -43,6 +43,26 @@ void expectPartsEqualWhole() {
       ASSERT_EQ(part[i * cols + j], whole[(row + i) * n + col + j]);
 }
 
+// Rows for several packed blocks and depths for several slices of each: a row's bits are those that
+// it has in a block of its own, and the scratch that is promised is enough (sanitizers see more).
+template <typename T>
+void expectBlocksEqualRows() {
+  constexpr int64_t m = 1601, n = 37, k = 801;
+  const std::vector<T> a = draw<T>(m * k), b = draw<T>(k * n);
+  const auto aRef = rowMajor<T>(a.data(), k), bRef = rowMajor<T>(b.data(), n);
+  const auto whole = product<T>({m, n, k, aRef, bRef, nullptr, n, false});
+  for (int64_t row = 0; row < m; row += 97) {
+    const auto alone = product<T>({1, n, k, aRef.at(row, 0), bRef, nullptr, n, false});
+    for (int64_t j = 0; j < n; ++j) ASSERT_EQ(whole[row * n + j], alone[j]) << row << " " << j;
+  }
+}
+
+TEST(Gemm, BlocksOfRowsEqualEachRowBitwise) {
+  expectBlocksEqualRows<double>();
+  expectBlocksEqualRows<float>();
+  expectBlocksEqualRows<Bf16>();
+}
+
 TEST(Gemm, PartsEqualTheWholeBitwise) {
   expectPartsEqualWhole<double>();
   expectPartsEqualWhole<float>();
