@@ -38,14 +38,14 @@ struct GemmShape {
 // 1.2 MB, which leaves room for the rest in a second-level cache of 2 MiB. All bounds hold for
 // every kind of tile.
 struct GemmBlocking {
-  static constexpr int64_t kVectorDepth = 384;   // of a slice
-  static constexpr int64_t kAmxDepth = 768;      // no larger in bytes than a slice for vectors
-  static constexpr int64_t kPad = 32;            // elements between the rows of a panel of a
-  static constexpr int64_t kMaxTile = 32;        // rows and columns
-  static constexpr int64_t kBlockCols = 768;     // of a block of b, which only AMX has
-  static constexpr int64_t kPanelBytes = 53248;  // one panel of the factor that has no block
-  static constexpr int64_t kEdgeBytes = 4096;    // one tile of c
-  static constexpr int64_t kStagedRows = 512;    // of c, kept in f32 until rounded
+  static constexpr int64_t kVectorDepth = 384;    // of a slice
+  static constexpr int64_t kAmxDepth = 768;       // no larger in bytes than a slice for vectors
+  static constexpr int64_t kPad = 32;             // elements between the rows of a panel of a
+  static constexpr int64_t kMaxTile = 64;         // rows and columns
+  static constexpr int64_t kBlockCols = 768;      // of a block of b, which only AMX has
+  static constexpr int64_t kPanelBytes = 106496;  // one panel of the factor that has no block
+  static constexpr int64_t kEdgeBytes = 8192;     // one tile of c
+  static constexpr int64_t kStagedRows = 512;     // of c, kept in f32 until rounded
   static constexpr int64_t kStagedCols = 384;
 
   static constexpr int64_t blockRows(int64_t elementBytes) { return elementBytes == 8 ? 384 : 768; }

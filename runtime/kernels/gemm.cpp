@@ -129,19 +129,18 @@ class Product {
       for (int64_t k = depths.begin; k < depths.end(); k += engine_.depth, packed += sliceBytes) {
         const Range slice = pieceFrom(k, engine_.depth, depths);
         engine_.packB(call_.b.at(k, col), slice.size, cols.size, scratch_.panel);
-        next_.b = slice.end() < depths.end()
-                      ? panelOfB(pieceFrom(slice.end(), engine_.depth, depths), col)
-                      : panelOfB(pieceFrom(depths.begin, engine_.depth, depths), cols.end());
-        next_.b.spread(tiles * (slice.size / engine_.fetchDepth));
-        multiplyColumns(rows, cols, slice, packed);
+        const bool lastSlice = slice.end() == depths.end();
+        const Range next = pieceFrom(lastSlice ? depths.begin : slice.end(), engine_.depth, depths);
+        multiplyColumns(rows, cols, slice, packed,
+                        fetchPanelOfB(next, lastSlice ? cols.end() : col, slice.size));
       }
     }
   }
 
-  void multiplyColumns(const Range& rows, const Range& cols, const Range& slice,
-                       const char* packed) {
+  void multiplyColumns(const Range& rows, const Range& cols, const Range& slice, const char* packed,
+                       PanelFetch next) {
     for (int64_t row = rows.begin; row < rows.end(); row += engine_.rows) {
-      fetchTileOfC(row + engine_.rows, cols.begin, slice);
+      next_.b = next.take();
       multiplyTile(pieceFrom(row, engine_.rows, rows), cols, slice, packed, scratch_.panel);
       packed += panelOfABytes();
     }
@@ -198,17 +197,18 @@ class Product {
     }
   }
 
-  Prefetch<false> panelOfB(const Range& slice, int64_t col) const {
+  // While tiles of `depth` are multiplied.
+  PanelFetch fetchPanelOfB(const Range& slice, int64_t col, int64_t depth) const {
     if (col >= call_.n) return {};
-    return {call_.b.at(slice.begin, col), slice.size, std::min(engine_.cols, call_.n - col)};
+    return {call_.b.at(slice.begin, col), slice.size, std::min(engine_.cols, call_.n - col), depth};
   }
 
   void fetchTileOfC(int64_t row, int64_t col, const Range& slice) {
     next_.c = {};
     if (row >= call_.m || col >= call_.n) return;
-    next_.c = {rowMajor<C>(call_.c, call_.ldc).at(row, col), std::min(engine_.rows, call_.m - row),
+    next_.c = {call_.c + row * call_.ldc + col, call_.ldc, std::min(engine_.rows, call_.m - row),
                std::min(engine_.cols, call_.n - col)};
-    next_.c.spread(slice.size / engine_.fetchDepth);
+    next_.c.spread(slice.size / engine_.depthMultiple);
   }
 
   // The tile may stick out over the edge of c.

@@ -5,8 +5,7 @@
 // matrix is divided, neither over threads nor over ranks.
 //
 // Blocking as in Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
-// 2008: a block of one factor is packed into the second-level cache, a panel of the other into the
-// first.
+// 2008: a block of one factor and a panel of the other are packed into the second-level cache.
 #pragma once
 #include <cstdint>
 

@@ -65,7 +65,7 @@ TRIREME_AMX void multiplyTiles(int64_t depth, const void* aPanel, const void* bP
     _tile_zero(3);
   }
   for (int64_t k = 0; k < depth; k += kStep) {
-    next.step();
+    next.c.step();
     _tile_loadd(4, a + k, kRowStride * 2);
     _tile_loadd(6, b + k * kCols, 64);
     _tile_loadd(7, b + k * kCols + kSquare, 64);
@@ -156,9 +156,9 @@ void packB(const MatrixRef<Bf16>& b, int64_t depth, int64_t cols, void* out) {
 }
 
 constexpr GemmEngine<Bf16, float> kEngine = {
-    kRows, kCols,      kRows,      GemmBlocking::kAmxDepth, kStep,           2,
-    kStep, true,       packByRows, packByColumns,           {multiplyTiles}, {multiplyTiles},
-    packB, beginTiles, endTiles};
+    kRows,      kCols,      kRows,         GemmBlocking::kAmxDepth, kStep,           2,
+    true,       packByRows, packByColumns, {multiplyTiles},         {multiplyTiles}, packB,
+    beginTiles, endTiles};
 
 bool hasAmx() {
   unsigned a = 0, b = 0, c = 0, d = 0;

@@ -1,5 +1,6 @@
 // How one instruction set multiplies: the shape of its tile, and the packed forms it reads.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -7,52 +8,94 @@
 
 namespace trireme::runtime {
 
-// Fetches the cache lines of a part of a matrix, some at each step: to be read, from the
-// second-level cache; to be written, from the first.
-template <bool kForWriting>
-class Prefetch {
+inline constexpr int64_t kFetchDepth = 8;
+
+// Fetches the cache lines of a tile of c from memory into the first-level cache, some at each step.
+class TileFetch {
  public:
-  Prefetch() = default;
-  template <typename T>
-  Prefetch(const MatrixRef<T>& part, int64_t rows, int64_t cols) {
-    const bool byRows = part.colStride == 1;
-    address_ = reinterpret_cast<const char*>(part.data);
-    runs_ = byRows ? rows : cols;
-    stride_ = (byRows ? part.rowStride : part.colStride) * int64_t{sizeof(T)};
-    runBytes_ = (byRows ? cols : rows) * int64_t{sizeof(T)};
-  }
+  TileFetch() = default;
+  template <typename C>
+  TileFetch(C* tile, int64_t ldc, int64_t rows, int64_t cols)
+      : address_(reinterpret_cast<const char*>(tile)),
+        rows_(rows),
+        stride_(ldc * int64_t{sizeof(C)}),
+        rowBytes_(cols * int64_t{sizeof(C)}) {}
 
   // So that all lines are fetched in this many steps.
   void spread(int64_t steps) {
-    const int64_t lines = runs_ * ((runBytes_ + 63) / 64);
+    const int64_t lines = rows_ * ((rowBytes_ + 63) / 64);
     perStep_ = steps > 0 ? (lines + steps - 1) / steps : 0;
   }
 
   void step() {
-    for (int64_t i = 0; i < perStep_ && runs_ > 0; ++i) {
-      __builtin_prefetch(address_ + offset_, kForWriting ? 1 : 0, kForWriting ? 3 : 2);
+    for (int64_t i = 0; i < perStep_ && rows_ > 0; ++i) {
+      __builtin_prefetch(address_ + offset_, 1, 3);
       offset_ += 64;
-      if (offset_ < runBytes_) continue;
+      if (offset_ < rowBytes_) continue;
       offset_ = 0;
       address_ += stride_;
-      --runs_;
+      --rows_;
     }
   }
 
  private:
   const char* address_ = nullptr;
-  int64_t runs_ = 0, stride_ = 0, runBytes_ = 0, offset_ = 0, perStep_ = 0;
+  int64_t rows_ = 0, stride_ = 0, rowBytes_ = 0, offset_ = 0, perStep_ = 0;
 };
 
-// What is fetched while a tile is multiplied: some of the next panel of b, and the next tile of c.
-struct NextOperands {
-  Prefetch<false> b;
-  Prefetch<true> c;
+// Cache lines for a tile to fetch into the second-level cache, one every kFetchDepth depths: from
+// `first` on until depth `half`, then from `second` on, `stride` bytes apart.
+struct LineFetch {
+  const char *first, *second;
+  int64_t half, stride;
+};
 
-  void step() {
-    b.step();
-    c.step();
+// The lines of a part of b, divided over tiles.
+class PanelFetch {
+ public:
+  PanelFetch() = default;
+  // `depth` is what a tile will multiply meanwhile.
+  template <typename T>
+  PanelFetch(const MatrixRef<T>& part, int64_t rows, int64_t cols, int64_t depth)
+      : address_(reinterpret_cast<const char*>(part.data)),
+        half_(std::max<int64_t>(1, depth / (2 * kFetchDepth)) * kFetchDepth) {
+    const int64_t rowBytes = part.rowStride * int64_t{sizeof(T)};
+    const int64_t colBytes = part.colStride * int64_t{sizeof(T)};
+    if (part.colStride == 1) {  // down the rows, then to the next line of each row
+      strides_ = {rowBytes, 64};
+      extents_ = {rows, lines(cols * colBytes)};
+    } else {
+      strides_ = {64, colBytes};
+      extents_ = {lines(rows * rowBytes), cols};
+    }
   }
+
+  LineFetch take() {
+    const char* first = takeHalf();
+    return {first, takeHalf(), half_, strides_[0]};
+  }
+
+ private:
+  static int64_t lines(int64_t bytes) { return (bytes + 63) / 64; }
+
+  // Past the end nothing is left: the last lines again.
+  const char* takeHalf() {
+    const char* from = address_ + at_[0] * strides_[0] + at_[1] * strides_[1];
+    at_[0] += half_ / kFetchDepth;
+    if (at_[0] < extents_[0]) return from;
+    if (at_[1] + 1 < extents_[1]) at_ = {0, at_[1] + 1};
+    return from;
+  }
+
+  const char* address_ = nullptr;
+  int64_t half_ = kFetchDepth;
+  std::array<int64_t, 2> strides_ = {}, extents_ = {}, at_ = {};
+};
+
+// What is fetched while a tile is multiplied.
+struct NextOperands {
+  LineFetch b;
+  TileFetch c;
 };
 
 // Factors of type T, sums of type Sum.
@@ -63,8 +106,7 @@ struct GemmEngine {
   int64_t depth;          // of a slice, and so the most that a panel holds
   int64_t depthMultiple;  // a packed slice is filled up with zeros to this
   int64_t packedElementBytes;
-  int64_t fetchDepth;  // of a step of the prefetch below
-  bool blockOfB;       // rather than of a
+  bool blockOfB;  // rather than of a
 
   // Packs rows x depth of `a` into a panel from depth `first` on, filled up with zeros to a whole
   // tile. Two forms: for a matrix with contiguous rows, and with contiguous columns.
@@ -76,7 +118,7 @@ struct GemmEngine {
   using Multiply = void (*)(int64_t depth, const void* a, const void* b, Sum* c, int64_t ldc,
                             bool accumulate, NextOperands& next);
   // For tiles of heightStep rows, twice as many, ..., `rows`.
-  using Heights = std::array<Multiply, 7>;
+  using Heights = std::array<Multiply, 3>;
   Heights multiplyByRows, multiplyByColumns;
   // Packs depth x cols of `b`, filled up with zeros to a whole tile.
   using PackB = void (*)(const MatrixRef<T>& b, int64_t depth, int64_t cols, void* panel);
