@@ -15,8 +15,10 @@ int64_t RoleBuilder::take(int64_t bytes) {
 }
 
 int32_t RoleBuilder::addBuffer(program::Buffer buffer) {
+  const auto index = static_cast<int32_t>(role_.buffers.size());
+  buffersAt_[buffer.offset].push_back(index);
   role_.buffers.push_back(std::move(buffer));
-  return static_cast<int32_t>(role_.buffers.size()) - 1;
+  return index;
 }
 
 // One slot holds, for one microbatch: tokens and labels where they are read, the residual stream at
@@ -175,11 +177,11 @@ int32_t RoleBuilder::bufferOf(const PassCode& code, Part part, int32_t chunk, Va
   buffer.name = fmt::format("chunk{}.{}", chunk, v.name);
   buffer.dtype = v.type.dtype;
   buffer.elements = v.type.elements();
-  for (size_t i = 0; i < role_.buffers.size(); ++i) {
-    const program::Buffer& b = role_.buffers[i];
-    if (b.name == buffer.name && b.offset == buffer.offset && b.layerStride == buffer.layerStride &&
+  for (const int32_t index : buffersAt_[buffer.offset]) {
+    const program::Buffer& b = role_.buffers[static_cast<size_t>(index)];
+    if (b.name == buffer.name && b.layerStride == buffer.layerStride &&
         b.elements == buffer.elements && b.dtype == buffer.dtype)
-      return static_cast<int32_t>(i);
+      return index;
   }
   return addBuffer(std::move(buffer));
 }

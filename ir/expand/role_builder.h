@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/expand/expand.h"
@@ -133,6 +134,7 @@ class RoleBuilder {
   int32_t stage_;
   std::vector<int32_t> slots_;
   program::Role role_;
+  std::unordered_map<int64_t, std::vector<int32_t>> buffersAt_;  // of the role, by offset
   ArenaUse use_;
   std::vector<ChunkLayout> chunks_;
   std::vector<ParameterPlace> embeddingParameters_, headParameters_;
