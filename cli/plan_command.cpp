@@ -121,13 +121,6 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
   return planner::toStatus(shortfall);
 }
 
-std::string pathText(const std::optional<planner::CriticalPath>& path,
-                     const spec::StackProfile& stack) {
-  if (path) return planner::toTable(*path);
-  return fmt::format("{:<14}not simulated: the programs of stack {} are its own\n", "critical path",
-                     stack.name);
-}
-
 Result<int> runPlan(const PlanOptions& options) {
   if (!options.check.empty())
     return runCheck({options.check, options.model, options.cluster, options.stack, options.json});
@@ -157,9 +150,10 @@ Result<int> runPlan(const PlanOptions& options) {
   const planner::PlanResult& result = *searched;
   TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
   std::optional<planner::Outlook> outlook;
-  std::optional<planner::CriticalPath> path;
+  progress.update(1, "simulating the step");
+  TRIREME_ASSIGN_OR_RETURN(const planner::CriticalPath path,
+                           planner::criticalPath(query, result.plan, result.estimate.step));
   if (options.explain) {
-    TRIREME_ASSIGN_OR_RETURN(path, planner::criticalPath(query, result.plan, result.estimate.step));
     const auto shown = [&](double done, const std::string& what) { progress.update(done, what); };
     TRIREME_ASSIGN_OR_RETURN(outlook, planner::lookAround(query, result, shown));
   }
@@ -169,13 +163,14 @@ Result<int> runPlan(const PlanOptions& options) {
   if (options.json) {
     nlohmann::json json = toJson(result, why);
     if (outlook) json["outlook"] = planner::toJson(*outlook);
-    if (options.explain) json["criticalPath"] = path ? planner::toJson(*path) : nlohmann::json();
+    json["simulatedSeconds"] = path.simulated.count();
+    if (options.explain) json["criticalPath"] = planner::toJson(path);
     fmt::print("{}\n", json.dump(2));
     return kExitOk;
   }
   fmt::print("{}{}{}{}{}", planner::toText(query), planner::toTable(result),
              planner::toTable(why, result.estimate),
-             options.explain ? pathText(path, query.stack) : "",
+             options.explain ? planner::toTable(path) : planner::simulatedLine(path),
              outlook ? planner::toTable(*outlook, result) : "");
   if (!options.output.empty()) fmt::print("{:<14}{}\n", "written to", options.output);
   return kExitOk;

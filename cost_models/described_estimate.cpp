@@ -13,6 +13,7 @@
 #include "cost_models/formulas.h"
 #include "cost_models/gemm.h"
 #include "cost_models/interval.h"
+#include "cost_models/play.h"
 
 namespace trireme::cost {
 namespace {
@@ -126,12 +127,6 @@ StageDescription describeStage(const Setting& s, const ShardedTraffic& traffic, 
   return stage;
 }
 
-// What a stage does once per step.
-struct StepPart {
-  Seconds dataParallel, synchronisation, optimizer;
-  Seconds total() const { return dataParallel + synchronisation + optimizer; }
-};
-
 // Of gradients that are reduced and parameters that are gathered once per step. They come in as
 // many pieces as there are layers or, with virtual stages, chunks; the last one stands alone.
 Seconds onceExposed(const Setting& s, const StageDescription& stage) {
@@ -166,8 +161,8 @@ bool holdsTied(const Setting& s, size_t rank) {
   return s.model.tiedEmbeddings && s.plan.pp > 1 && (rank == 0 || rank + 1 == s.plan.layers.size());
 }
 
-StepPart stepPart(const Setting& s, const StageDescription& stage, bool holdsTied) {
-  StepPart part;
+OncePerStep onceOf(const Setting& s, const StageDescription& stage, bool holdsTied) {
+  OncePerStep part;
   part.dataParallel = onceExposed(s, stage);
   const double owned = stage.parameters / asDouble(s.plan.stateShards());
   part.optimizer =
@@ -182,6 +177,8 @@ StepPart stepPart(const Setting& s, const StageDescription& stage, bool holdsTie
   return part;
 }
 
+Seconds communication(const PassCost& cost) { return cost.tensorParallel + cost.contextParallel; }
+
 // All microbatches on one stage. Waiting for the CPU counts where it is felt, as compute.
 Breakdown busyTime(const StageDescription& stage, const Setting& s) {
   const double microbatches = asDouble(s.plan.numMicrobatches());
@@ -190,9 +187,6 @@ Breakdown busyTime(const StageDescription& stage, const Setting& s) {
     const ChunkCost& chunk = stage.chunks[c];
     PassCost backward = chunk.backward;
     backward += chunk.recomputed;
-    const auto communication = [](const PassCost& cost) {
-      return cost.tensorParallel + cost.contextParallel;
-    };
     busy.tensorParallel += (communication(chunk.forward) + communication(backward)) * microbatches;
     busy.dataParallel += chunk.parameterTraffic * microbatches;
     busy.forward += (stage.times.forward[c] - communication(chunk.forward)) * microbatches;
@@ -216,9 +210,9 @@ void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Es
   pipeline.hop = result.hop = transferTime(s.model, s.plan, s.cluster, s.stack);
   const Seconds flush = pipelineTime(pipeline);
 
-  StepPart longest;
+  OncePerStep longest;
   for (size_t i = 0; i < stages.size(); ++i) {
-    const StepPart part = stepPart(s, stages[i], holdsTied(s, i));
+    const OncePerStep part = onceOf(s, stages[i], holdsTied(s, i));
     if (part.total() > longest.total()) longest = part;
   }
   Breakdown& b = result.breakdown;
@@ -240,8 +234,15 @@ StageEstimate estimateStage(const DescribedBlocks& blocks, const spec::ModelSpec
                             const spec::StackDescription& stack, size_t rank) {
   const Setting s{blocks, model, plan, cluster, stack};
   StageDescription stage = describeStage(s, shardedTraffic(s), rank);
-  const Seconds once = stepPart(s, stage, holdsTied(s, rank)).total();
-  return {std::move(stage.times), once};
+  const OncePerStep once = onceOf(s, stage, holdsTied(s, rank));
+  StageEstimate result{std::move(stage.times), {}, once};
+  for (const ChunkCost& chunk : stage.chunks) {
+    PassCost backward = chunk.backward;
+    backward += chunk.recomputed;
+    result.communication.forward.push_back(communication(chunk.forward));
+    result.communication.backward.push_back(communication(backward));
+  }
+  return result;
 }
 
 // Reductions grow with the parameters; of what is hidden and of pieces it takes the most.
@@ -253,7 +254,7 @@ Seconds leastOnce(const DescribedBlocks& blocks, const spec::ModelSpec& model,
   stage.layers = std::numeric_limits<double>::infinity();
   stage.parameters = blocks.layer.parameters * asDouble(layers);
   stage.times.forward = stage.times.backward = {Seconds(stage.layers)};
-  return stepPart(s, stage, false).total();
+  return onceOf(s, stage, false).total();
 }
 
 Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
@@ -274,6 +275,46 @@ double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                   const spec::StackDescription& stack) {
   const double nodes = asDouble(plan.numRanks()) / asDouble(cluster.tiers.front().devices);
   return 1 + stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes));
+}
+
+Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                             const spec::StackDescription& stack) {
+  Pipeline pipeline;
+  pipeline.schedule = plan.schedule;
+  pipeline.numMicrobatches = plan.numMicrobatches();
+  pipeline.overlapTransfers = false;
+  pipeline.hop = transferTime(model, plan, cluster, stack);
+  std::vector<StageTimes> communication;
+  PathItem once;
+  once.direction = program::Direction::kStep;
+  OncePerStep longest;
+  for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
+    StageEstimate stage = estimateStage(blocks, model, plan, cluster, stack, rank);
+    pipeline.stages.push_back(std::move(stage.times));
+    communication.push_back(std::move(stage.communication));
+    if (stage.once.total() <= longest.total()) continue;
+    longest = stage.once;
+    once.stage = static_cast<int32_t>(rank);
+  }
+  Simulation result = play(pipeline);
+  const auto tensor = static_cast<size_t>(program::GroupKind::kTp);
+  for (PathItem& item : result.path) {
+    const StageTimes& times = communication[static_cast<size_t>(item.stage)];
+    const auto chunk = static_cast<size_t>(item.chunk);
+    const bool isForward = item.direction == program::Direction::kForward;
+    item.reduce[tensor] = isForward ? times.forward[chunk] : times.backward[chunk];
+    item.compute -= item.reduce[tensor];
+  }
+  once.begin = result.makespan;
+  once.end = (once.begin + longest.total()) * stepFactor(plan, cluster, stack);
+  once.reduce[static_cast<size_t>(program::GroupKind::kDp)] = longest.dataParallel;
+  once.compute = longest.optimizer;
+  once.reduce[static_cast<size_t>(program::GroupKind::kWorld)] =
+      once.end - once.begin - longest.dataParallel - longest.optimizer;
+  result.path.push_back(once);
+  result.makespan = once.end;
+  return result;
 }
 
 Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,

@@ -4,6 +4,7 @@
 
 #include "cost_models/described_blocks.h"
 #include "cost_models/estimate.h"
+#include "cost_models/simulate.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/cluster_spec.h"
 #include "ir/spec/model_spec.h"
@@ -43,9 +44,14 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
 // The same in parts, so that many cuts of one plan can be compared:
 //   step = (pipelineTime of every stage's times and transferTime, which nothing overlaps,
 //           + the longest `once`) stepFactor
+struct OncePerStep {
+  Seconds dataParallel, synchronisation, optimizer;  // reduction and gathering; tied embeddings
+  Seconds total() const { return dataParallel + synchronisation + optimizer; }
+};
 struct StageEstimate {
-  StageTimes times;  // one microbatch, without transfers
-  Seconds once;      // per step: reduction, gathering, optimizer, tied embeddings
+  StageTimes times;          // one microbatch, without transfers
+  StageTimes communication;  // tensor and context parallel, of these times
+  OncePerStep once;
 };
 // Of plan.layers it reads plan.layers[stage] alone, and that they are as many as stages.
 StageEstimate estimateStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
@@ -60,5 +66,12 @@ Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
                      const spec::ClusterSpec& cluster, const spec::StackDescription& stack);
 double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                   const spec::StackDescription& stack);
+
+// The same step with its schedule played task by task (cost_models/play.h) instead of
+// pipelineTime. What is done once follows on the stage where it takes longest, and is the end of
+// the path.
+Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                             const spec::StackDescription& stack);
 
 }  // namespace trireme::cost

@@ -265,7 +265,7 @@ const CutSearch::Option& CutSearch::option(int64_t rank, int64_t layers) {
   o.all = o.forward + o.backward;
   o.first = (stage.times.forward.front() + stage.times.backward.front()).count() + 2 * transfer_;
   o.last = (stage.times.forward.back() + stage.times.backward.back()).count() + 2 * transfer_;
-  o.once = stage.once.count();
+  o.once = stage.once.total().count();
   return known.emplace(o);
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cost_models/cluster_costs.h"
+#include "cost_models/described_estimate.h"
 #include "ir/expand/expand.h"
 
 namespace trireme::planner {
@@ -108,9 +109,14 @@ CriticalPath phasesOf(const cost::Simulation& simulation, Seconds closedForm) {
   return {simulation.makespan, closedForm, phases.take()};
 }
 
-Result<std::optional<CriticalPath>> criticalPath(const Query& query, const plan::Plan& plan,
-                                                 Seconds closedForm) {
-  if (!query.stack.ownPrograms) return std::nullopt;
+Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds closedForm) {
+  if (!query.stack.ownPrograms) {
+    const spec::StackDescription& stack = query.stack.description;
+    return phasesOf(
+        cost::simulateDescribed(cost::describeBlocks(query.model, plan, query.cluster, stack),
+                                query.model, plan, query.cluster, stack),
+        closedForm);
+  }
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(query.model, plan));
   cost::SimulationOptions options;
   options.path = true;

@@ -44,9 +44,8 @@ struct CriticalPath {
 // The path of `simulation` (with SimulationOptions::path) in phases.
 CriticalPath phasesOf(const cost::Simulation& simulation, Seconds closedForm);
 
-// Simulates the plan's programs on the query's cluster. None for a stack whose programs are not
-// ours. Errors: those of expand::expand and cost::simulate.
-Result<std::optional<CriticalPath>> criticalPath(const Query& query, const plan::Plan& plan,
-                                                 Seconds closedForm);
+// Simulates the plan on the query's cluster: its programs, or its schedule for a stack whose
+// programs are not ours. Errors: those of expand::expand and cost::simulate.
+Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds closedForm);
 
 }  // namespace trireme::planner

@@ -57,6 +57,8 @@ std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster);
 std::string toTable(const Outlook& outlook, const PlanResult& result);
 // The simulated step beside the closed form, and where the critical path goes.
 std::string toTable(const CriticalPath& path);
+// The simulated step alone.
+std::string simulatedLine(const CriticalPath& path);
 
 // Everything, in SI units (seconds, bytes), keys in lower camel case. `plan` is the plan's own text
 // form as a string, so that it has one format only.

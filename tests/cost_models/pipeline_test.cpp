@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "ir/schedule/schedule.h"
+#include "cost_models/play.h"
 
 namespace trireme::cost {
 namespace {
@@ -41,56 +41,21 @@ TEST(PipelineTime, ReproducesTheTableOfEvenStages) {
   }
 }
 
-// Plays the generated schedule: a task starts when its rank is free and its input has arrived.
-double play(const Pipeline& pipeline) {
-  const auto p = static_cast<int32_t>(pipeline.stages.size());
-  const auto v = static_cast<int32_t>(pipeline.stages[0].forward.size());
-  const auto m = static_cast<int32_t>(pipeline.numMicrobatches);
-  const schedule::Schedule order = pipeline.schedule == ScheduleKind::kGpipe ? schedule::gpipe(p, m)
-                                   : pipeline.schedule == ScheduleKind::k1F1B
-                                       ? schedule::oneForwardOneBackward(p, m)
-                                       : schedule::interleaved(p, v, m);
-  const auto stages = static_cast<size_t>(p * v), batches = static_cast<size_t>(m);
-  std::vector<std::vector<double>> forward(stages, std::vector<double>(batches, -1));
-  auto backward = forward;
-  std::vector<double> clock(static_cast<size_t>(p), 0);
-  std::vector<size_t> next(static_cast<size_t>(p), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (size_t r = 0; r < clock.size(); ++r)
-      for (; next[r] < order.order[r].size(); ++next[r], moved = true) {
-        const schedule::Task& task = order.order[r][next[r]];
-        const auto c = static_cast<size_t>(task.chunk), mb = static_cast<size_t>(task.microbatch);
-        const size_t stage = c * clock.size() + r;
-        const bool isForward = task.direction == program::Direction::kForward;
-        double ready = 0;
-        if (isForward && stage > 0) ready = forward[stage - 1][mb];
-        if (!isForward) ready = stage + 1 < stages ? backward[stage + 1][mb] : forward[stage][mb];
-        if (ready < 0) break;
-        const bool moves = isForward ? stage > 0 : stage + 1 < stages;
-        if (moves && p > 1) ready += pipeline.hop.count();
-        const StageTimes& times = pipeline.stages[r];
-        clock[r] =
-            std::max(clock[r], ready) + (isForward ? times.forward[c] : times.backward[c]).count();
-        (isForward ? forward : backward)[stage][mb] = clock[r];
-      }
-  }
-  return *std::max_element(clock.begin(), clock.end());
-}
-
 TEST(PipelineTime, IsExactForEvenStages) {
   for (ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1F1B})
     for (size_t p : {1, 2, 3, 5, 8})
       for (int64_t m : {1, 2, 3, 7, 16}) {
         const Pipeline pipeline = even(kind, p, 1, m);
-        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << " " << m;
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
+            << p << " " << m;
       }
   for (size_t p : {2, 3, 4})
     for (size_t v : {2, 3})
       for (int64_t groups : {1, 2, 5}) {
         const auto m = static_cast<int64_t>(p) * groups;
         const Pipeline pipeline = even(ScheduleKind::kInterleaved, p, v, m);
-        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << v << m;
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
+            << p << v << m;
       }
 }
 
@@ -101,7 +66,7 @@ TEST(PipelineTime, IsExactForUnevenStagesOfGPipe) {
     Pipeline pipeline = even(ScheduleKind::kGpipe, 1 + trial % 6, 1, 1 + trial % 9);
     for (StageTimes& stage : pipeline.stages)
       stage = {{Seconds(time(random))}, {Seconds(time(random))}};
-    EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9);
+    EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9);
   }
 }
 
@@ -119,7 +84,7 @@ TEST(PipelineTime, IsExactForEvenStagesWithTransfers) {
       for (double hop : {0.01, 0.3, 1.0, 5.0}) {
         Pipeline pipeline = even(ScheduleKind::k1F1B, p, 1, m);
         pipeline.hop = Seconds(hop);
-        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9)
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
             << p << " " << m << " " << hop;
       }
 }
@@ -130,7 +95,8 @@ TEST(PipelineTime, IsExactForGPipeWithTransfersShorterThanAForward) {
       for (double hop : {0.01, 0.3, 1.0}) {
         Pipeline pipeline = even(ScheduleKind::kGpipe, p, 1, m);
         pipeline.hop = Seconds(hop);
-        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << " " << m;
+        EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
+            << p << " " << m;
       }
 }
 
@@ -142,7 +108,8 @@ TEST(PipelineTime, IsExactForEvenInterleavedStagesWithTransfersShorterThanAChunk
           const auto m = static_cast<int64_t>(p) * groups;
           Pipeline pipeline = even(ScheduleKind::kInterleaved, p, v, m);
           pipeline.hop = Seconds(hop);
-          EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline), 1e-9) << p << v << m << hop;
+          EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
+              << p << v << m << hop;
         }
 }
 
@@ -162,7 +129,7 @@ TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
         stage.backward[c] *= factor(random);
       }
     pipeline.hop = Seconds(hop(random) / static_cast<double>(v));
-    const double played = play(pipeline);
+    const double played = play(pipeline).makespan.count();
     worst = std::max(worst, std::abs(pipelineTime(pipeline).count() - played) / played);
   }
   RecordProperty("worst_relative_error", std::to_string(worst));
@@ -202,6 +169,41 @@ TEST(PipelineTime, OneStageHasNoTransfers) {
   Pipeline pipeline = even(ScheduleKind::k1F1B, 1, 1, 8);
   pipeline.hop = Seconds(5);
   EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 24);
+}
+
+// Two stages, two microbatches, forward 1, backward 2, 1F1B, transfers of 0.5 that nothing hides
+// but waiting. Rank 0: F0 [0, 1] F1 [1, 2]; rank 1: F0 [1.5, 2.5] B0 [2.5, 4.5] F1 [4.5, 5.5]
+// B1 [5.5, 7.5]; rank 0: B0 [5, 7], B1 from 8 to 10. The last one waits for B1 of rank 1, and so
+// back through all of rank 1 to F0 of rank 0.
+TEST(Play, TheCriticalPathGoesThroughWhatEachTaskWaitsFor) {
+  Pipeline pipeline = even(ScheduleKind::k1F1B, 2, 1, 2);
+  pipeline.hop = Seconds(0.5);
+  const Simulation played = play(pipeline);
+  EXPECT_DOUBLE_EQ(played.makespan.count(), 10);
+  std::string text;
+  for (const PathItem& item : played.path)
+    text += std::to_string(item.stage) +
+            (item.direction == program::Direction::kForward ? "F" : "B") +
+            std::to_string(item.microbatch) + " ";
+  EXPECT_EQ(text, "0F0 1F0 1B0 1F1 1B1 0B1 ");
+  Seconds end;
+  for (const PathItem& item : played.path) {
+    EXPECT_EQ(item.begin, end);
+    EXPECT_DOUBLE_EQ((item.end - item.begin).count(), (item.compute + item.transfer).count());
+    end = item.end;
+  }
+  EXPECT_EQ(end, played.makespan);
+  EXPECT_DOUBLE_EQ(played.path[1].transfer.count(), 0.5);
+  EXPECT_DOUBLE_EQ(played.path[5].transfer.count(), 0.5);
+}
+
+// Without overlap every pass is longer by a transfer: as if forward took 1.5 and backward 2.5.
+TEST(Play, TransfersWithoutOverlapStopTheirRank) {
+  Pipeline pipeline = even(ScheduleKind::k1F1B, 4, 1, 8);
+  pipeline.hop = Seconds(0.5);
+  pipeline.overlapTransfers = false;
+  EXPECT_DOUBLE_EQ(play(pipeline).makespan.count(),
+                   play(even(ScheduleKind::k1F1B, 4, 1, 8, 1.5, 2.5)).makespan.count());
 }
 
 }  // namespace

@@ -1,0 +1,15 @@
+// A pipeline flush played task by task: exact for the given times, where pipelineTime is a closed
+// form that bounds it for uneven stages.
+#pragma once
+#include "cost_models/pipeline.h"
+#include "cost_models/simulate.h"
+
+namespace trireme::cost {
+
+// Tasks start in the order of the pipeline's schedule, when their rank is free and their input has
+// arrived. With overlap an activation arrives `hop` after it was made; without, every pass takes
+// `hop` longer, as in pipelineTime. Of the result `ranks` and `events` stay empty, and of a path's
+// item only `transfer` is set apart. Requires what the schedule's generator requires.
+Simulation play(const Pipeline& pipeline);
+
+}  // namespace trireme::cost
