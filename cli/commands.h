@@ -25,5 +25,6 @@ extern const Command kPlanCommand;
 extern const Command kCompileCommand;
 extern const Command kRunCommand;
 extern const Command kCalibrateCommand;
+extern const Command kExportWeightsCommand;
 
 }  // namespace trireme::cli

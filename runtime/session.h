@@ -20,6 +20,7 @@
 namespace trireme::runtime {
 
 class FileSystem;
+struct ForeignWeights;
 
 struct SessionOptions {
   int threadsPerRank = 1;
@@ -91,6 +92,9 @@ class Session {
   // kInvalidArgument: names what is truncated, corrupt, newer, missing or misshapen. Unless it says
   // otherwise the session is as before.
   Status loadCheckpoint(const std::string& path);
+  // Starts from weights that other software keeps; see runtime/checkpoint/foreign.h. Before the
+  // first step.
+  Status loadForeignWeights(const ForeignWeights& weights, const std::string& path);
   // The same through another file system (tests).
   Status saveCheckpoint(const std::string& path, FileSystem& files) const;
   Status loadCheckpoint(const std::string& path, FileSystem& files);

@@ -1,4 +1,5 @@
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/foreign.h"
 #include "runtime/session_impl.h"
 
 namespace trireme::runtime {
@@ -11,6 +12,14 @@ Status Session::saveCheckpoint(const std::string& path) const {
 Status Session::loadCheckpoint(const std::string& path) {
   PosixFileSystem files;
   return loadCheckpoint(path, files);
+}
+
+Status Session::loadForeignWeights(const ForeignWeights& weights, const std::string& path) {
+  TRIREME_RETURN_IF_ERROR(impl_->failure);
+  PosixFileSystem files;
+  const Status status = runtime::loadForeignWeights(impl_->trainingState(), weights, path, files);
+  if (status.code() == StatusCode::kUnavailable) impl_->failure = status;
+  return status;
 }
 
 // After a failed step the ranks have diverged: there is nothing worth keeping.

@@ -14,6 +14,7 @@
 #include "cli/paths.h"
 #include "cli/run/checkpoint_folder.h"
 #include "cli/run/report.h"
+#include "cli/weights/hugging_face.h"
 #include "cli/write_file.h"
 #include "cost_models/estimate.h"
 #include "ir/program/bundle.h"
@@ -24,7 +25,7 @@ namespace trireme::cli {
 namespace {
 
 struct RunOptions {
-  std::string bundle, resume, save, metrics, trace, cluster, stack;
+  std::string bundle, resume, initFrom, save, metrics, trace, cluster, stack;
   std::vector<std::string> data;
   std::optional<int64_t> steps, saveEvery;
   int64_t threads = 1;
@@ -98,6 +99,17 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
   return path;
 }
 
+// Starts from weights of other software instead of drawing them.
+Status initialise(runtime::Session& session, const RunOptions& options,
+                  const std::string& modelText) {
+  if (options.initFrom.empty()) return {};
+  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::parseModel(modelText, "model.yaml"));
+  TRIREME_ASSIGN_OR_RETURN(const runtime::ForeignWeights weights, huggingFaceWeights(model));
+  TRIREME_RETURN_IF_ERROR(session.loadForeignWeights(weights, options.initFrom));
+  fmt::print(stderr, "starting from the weights of {}\n", options.initFrom);
+  return {};
+}
+
 Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Session& session) {
   const int64_t done = session.numStepsDone();
   if (options.resume.empty()) return MetricsFile::open(options.metrics, std::nullopt);
@@ -126,6 +138,7 @@ Status isNoCheckpoint(const char* flag, const std::string& path) {
 Status checkPaths(const RunOptions& options) {
   std::vector<NamedPath> inputs = {{"the bundle", options.bundle, true},
                                    {"--resume", options.resume},
+                                   {"--init-from", options.initFrom},
                                    {"--cluster", options.cluster},
                                    {"--stack", options.stack}};
   for (const std::string& file : options.data) inputs.push_back({"--data", file});
@@ -154,7 +167,9 @@ Result<int> runTraining(const RunOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options.data));
   if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createCheckpointFolder(options.save));
 
+  const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
+  TRIREME_RETURN_IF_ERROR(initialise(*session, options, modelText));
   TRIREME_ASSIGN_OR_RETURN(const std::string resumed, resume(*session, options, loop.numSteps));
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session));
   if (!resumed.empty())
@@ -190,6 +205,10 @@ Action addRun(CLI::App& app) {
       ->group(checkpoints);
   addPath(app, "--resume", &options->resume, "PATH",
           "Continue from a checkpoint, or from the latest of a folder")
+      ->group(checkpoints);
+  addPath(app, "--init-from", &options->initFrom, "PATH",
+          "Start from Hugging Face weights: a safetensors file, an index, or their folder")
+      ->excludes("--resume")
       ->group(checkpoints);
 
   const std::string output = "Output";

@@ -203,15 +203,9 @@ Result<int64_t> loadFile(const TrainingState& state, const InputFile& file) {
 
 Status saveCheckpoint(const TrainingState& state, int64_t stepsDone, const std::string& path,
                       FileSystem& files) {
-  const std::string partial = path + ".tmp";
-  const auto write = [&]() -> Status {
-    TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file, files.create(partial));
-    return writeAll(state, stepsDone, *file);
-  };
-  Status status = write();
-  if (status.ok()) status = files.rename(partial, path);
+  const Status status =
+      replaceFile(path, files, [&](OutputFile& file) { return writeAll(state, stepsDone, file); });
   if (status.ok()) return {};
-  files.remove(partial);
   return status.withContext("checkpoint not written, what was there before is untouched");
 }
 

@@ -114,4 +114,17 @@ Status PosixFileSystem::rename(const std::string& from, const std::string& to) {
 
 void PosixFileSystem::remove(const std::string& path) { unlink(path.c_str()); }
 
+Status replaceFile(const std::string& path, FileSystem& files,
+                   const std::function<Status(OutputFile&)>& write) {
+  const std::string partial = path + ".tmp";
+  const auto writePartial = [&]() -> Status {
+    TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file, files.create(partial));
+    return write(*file);
+  };
+  Status status = writePartial();
+  if (status.ok()) status = files.rename(partial, path);
+  if (!status.ok()) files.remove(partial);
+  return status;
+}
+
 }  // namespace trireme::runtime

@@ -1,6 +1,7 @@
 // The files that checkpoints are kept in: an interface, so that a test can fill the disk.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -38,6 +39,12 @@ class FileSystem {
   // Failures do not matter.
   virtual void remove(const std::string& path) = 0;
 };
+
+// Writes `path`.tmp by `write` and renames it, so that `path` is the old file or the new one, never
+// anything else. After an error, which is that of `write` or of the file system, `path` is as it
+// was and `path`.tmp is gone.
+Status replaceFile(const std::string& path, FileSystem& files,
+                   const std::function<Status(OutputFile&)>& write);
 
 class PosixFileSystem final : public FileSystem {
  public:

@@ -1,5 +1,6 @@
 // Element access through double, for the paths where speed does not matter.
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 #include "ir/base/dtype.h"
@@ -7,6 +8,16 @@
 
 namespace trireme::runtime {
 
+// IEEE 754 binary16.
+inline double fromHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const double sign = bits >> 15 != 0 ? -1 : 1;
+  if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * HUGE_VAL;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+// No program stores f16; files of others may.
 inline double loadElement(const void* data, DType type, int64_t i) {
   switch (type) {
     case DType::kF64:
@@ -18,7 +29,7 @@ inline double loadElement(const void* data, DType type, int64_t i) {
     case DType::kI32:
       return static_cast<const int32_t*>(data)[i];
     case DType::kF16:
-      break;
+      return fromHalf(static_cast<const uint16_t*>(data)[i]);
   }
   return 0;
 }

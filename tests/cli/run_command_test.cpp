@@ -50,6 +50,40 @@ TEST_F(RunCommand, ResumingGivesTheLossesOfAnUninterruptedRun) {
   EXPECT_EQ(lossesIn(path("part.jsonl")), whole);  // to the last bit
 }
 
+// The first batch once more, after a step of training on it.
+TEST_F(RunCommand, StartsFromExportedWeights) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const std::string first = path("first.jsonl"), second = path("second.jsonl");
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt"), "--metrics", first}));
+  const Outcome exported =
+      runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")});
+  expectSuccess(exported);
+  EXPECT_THAT(exported.out, HasSubstr("hf/model.safetensors, "));
+  const Outcome again =
+      run(bundle, {"--steps", "1", "--init-from", path("hf"), "--metrics", second});
+  expectSuccess(again);
+  EXPECT_THAT(again.err, HasSubstr("starting from the weights of "));
+  EXPECT_LT(lossesIn(second)[0], lossesIn(first)[0]);
+  // The folder is a model of its own, of the same size.
+  expectSuccess(runTrireme({"plan", "--model", path("hf/config.json"), "--cluster", cluster,
+                            "--train", training, "--gpus", "1"}));
+
+  expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("none")}), 1,
+                {"none: neither a safetensors file nor a folder with model.safetensors"});
+  expectRefusal(
+      run(bundle, {"--steps", "1", "--init-from", path("ckpt/step-00000001.safetensors")}), 1,
+      {"no tensor wte.weight"});
+  expectRefusal(run(bundle, {"--init-from", path("hf"), "--resume", path("ckpt")}), 2,
+                {"--resume excludes --init-from"});
+  expectRefusal(runTrireme({"export-weights", path("ckpt"), "--model", model, "--precision", "fp16",
+                            "-o", path("other")}),
+                1, {"--precision fp16: weights are exported as fp32 or bf16"});
+  expectRefusal(
+      runTrireme({"export-weights", path("ckpt"), "--model", "gpt2-124m", "-o", path("other")}), 1,
+      {"tensor embedding.word.weight is [", "the model's has"});
+  EXPECT_FALSE(fs::exists(path("other/model.safetensors")));
+}
+
 // Four steps in the file, the checkpoint after two: the file ends up with every step once.
 TEST_F(RunCommand, ResumingNeverRepeatsAStepInTheMetrics) {
   const std::string bundle = compile("tiny", {"--gpus", "1"}), metrics = path("m.jsonl");

@@ -1,0 +1,81 @@
+// trireme export-weights: a checkpoint in the form that Hugging Face transformers reads.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
+#include "cli/paths.h"
+#include "cli/run/checkpoint_folder.h"
+#include "cli/weights/hugging_face.h"
+#include "cli/write_file.h"
+#include "ir/spec/load.h"
+
+namespace trireme::cli {
+namespace {
+
+struct ExportOptions {
+  std::string checkpoint, model, output;
+  std::optional<spec::Precision> precision;
+};
+
+Status createFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return checkWritableFolder(folder);
+  return unavailable(fmt::format("-o {}: {}", folder, error.message()));
+}
+
+Result<DType> storedAs(const std::optional<spec::Precision>& precision) {
+  const spec::Precision wanted = precision.value_or(spec::Precision::kFp32);
+  if (wanted == spec::Precision::kFp32) return DType::kF32;
+  if (wanted == spec::Precision::kBf16) return DType::kBf16;
+  return Error(invalidArgument(fmt::format("--precision {}: weights are exported as fp32 or bf16",
+                                           spec::precisionName(wanted))));
+}
+
+Result<int> runExport(const ExportOptions& options) {
+  TRIREME_ASSIGN_OR_RETURN(const DType type, storedAs(options.precision));
+  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
+  TRIREME_ASSIGN_OR_RETURN(const runtime::ForeignWeights weights, huggingFaceWeights(model));
+  TRIREME_ASSIGN_OR_RETURN(const std::string config, huggingFaceConfig(model));
+  TRIREME_ASSIGN_OR_RETURN(const std::string checkpoint, findCheckpoint(options.checkpoint));
+  const std::filesystem::path folder(options.output);
+  const std::string file = (folder / "model.safetensors").string();
+  const std::string configFile = (folder / "config.json").string();
+  TRIREME_RETURN_IF_ERROR(checkOutputs({{"CHECKPOINT", checkpoint}, {"--model", options.model}},
+                                       {{"-o", file}, {"-o", configFile}}));
+  TRIREME_RETURN_IF_ERROR(createFolder(options.output));
+  runtime::PosixFileSystem files;
+  TRIREME_RETURN_IF_ERROR(
+      runtime::writeForeignWeights(checkpoint, weights, type, true, file, files));
+  TRIREME_RETURN_IF_ERROR(writeFile(configFile, config));
+  fmt::print("{:<14}{}\n{:<14}{}, {} tensors of {}\n", "checkpoint", checkpoint, "written", file,
+             weights.tensors.size(), dtypeName(type));
+  return kExitOk;
+}
+
+Action addExport(CLI::App& app) {
+  auto options = std::make_shared<ExportOptions>();
+  addPath(app, "CHECKPOINT", &options->checkpoint, "",
+          "File that `trireme run --save` wrote, or a folder of them: the latest")
+      ->required();
+  addPath(app, "--model", &options->model, "NAME|FILE", "The model that was trained")->required();
+  addPath(app, "-o,--output", &options->output, "DIR",
+          "Folder for model.safetensors and config.json")
+      ->required();
+  addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp8,
+            "Type of the weights (default: fp32)");
+  return [options] { return runExport(*options); };
+}
+
+}  // namespace
+
+const Command kExportWeightsCommand = {
+    "export-weights", "Write a checkpoint as Hugging Face weights",
+    "trireme export-weights checkpoints --model gpt2-124m -o gpt2-trained", addExport};
+
+}  // namespace trireme::cli
