@@ -207,7 +207,7 @@ Action addRun(CLI::App& app) {
           "Continue from a checkpoint, or from the latest of a folder")
       ->group(checkpoints);
   addPath(app, "--init-from", &options->initFrom, "PATH",
-          "Start from Hugging Face weights: a safetensors file, an index, or their folder")
+          "Start from Hugging Face weights: a file, an index or a folder")
       ->excludes("--resume")
       ->group(checkpoints);
 

@@ -47,7 +47,8 @@ spec::ModelSpec modelOf(const std::string& folder) {
   return *std::move(model);
 }
 
-// One sequence per step, and a learning rate that changes nothing: every step has the weights of the file.
+// One sequence per step, and a learning rate that changes nothing: every step has the weights of
+// the file.
 std::unique_ptr<runtime::Session> sessionOf(const spec::ModelSpec& model, spec::Precision precision,
                                             int64_t tp = 1, int64_t pp = 1) {
   spec::TrainingSpec training = small::training(1, kSequence);
