@@ -1,7 +1,7 @@
 // Trains: loads a bundle, owns one arena and one thread per rank, and runs steps.
 //
 //   auto session = Session::create(std::move(bundle), {});
-//   auto data = ByteFiles::open({"corpus.txt"}, ...);
+//   auto data = TokenFiles::open({"corpus.txt"}, ...);
 //   for (...) auto result = (*session)->step(**data);
 #pragma once
 #include <memory>

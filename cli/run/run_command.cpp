@@ -1,6 +1,7 @@
 // trireme run: trains the model of a bundle.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -19,7 +20,7 @@
 #include "cost_models/estimate.h"
 #include "ir/program/bundle.h"
 #include "ir/spec/load.h"
-#include "runtime/data/byte_files.h"
+#include "runtime/data/token_files.h"
 
 namespace trireme::cli {
 namespace {
@@ -28,24 +29,30 @@ struct RunOptions {
   std::string bundle, resume, initFrom, save, metrics, trace, cluster, stack;
   std::vector<std::string> data;
   std::optional<int64_t> steps, saveEvery;
+  std::optional<runtime::TokenType> tokens;
+  std::optional<runtime::SampleOrder> order;
   int64_t threads = 1;
   double timeoutSeconds = runtime::SessionOptions{}.timeoutSeconds;
   bool summary = false, json = false;
 };
 
-Result<std::unique_ptr<runtime::ByteFiles>> openData(const program::Training& training,
-                                                     const std::vector<std::string>& files) {
+Result<std::unique_ptr<runtime::TokenFiles>> openData(const program::Training& training,
+                                                      const RunOptions& run) {
   constexpr int64_t kByteValues = 256;
-  if (training.vocabSize < kByteValues)
-    return Error(invalidArgument(
-        fmt::format("the model's vocabulary has {} tokens, but a token is a byte of --data, so it "
-                    "needs at least {}",
-                    training.vocabSize, kByteValues)));
-  runtime::ByteFilesOptions options;
+  runtime::TokenFilesOptions options;
   options.seed = training.seed;
   options.vocabSize = training.vocabSize;
   options.sequenceLength = training.sequenceLength;
-  return runtime::ByteFiles::open(files, options);
+  options.type = run.tokens.value_or(runtime::TokenType::kU8);
+  options.order = run.order.value_or(runtime::SampleOrder::kRandom);
+  const auto isText = [](const std::string& path) { return !path.ends_with(".idx"); };
+  if (!run.tokens && training.vocabSize < kByteValues &&
+      std::any_of(run.data.begin(), run.data.end(), isText))
+    return Error(invalidArgument(
+        fmt::format("the model's vocabulary has {} tokens, but a token is a byte of --data, so it "
+                    "needs at least {}; --tokens names another type",
+                    training.vocabSize, kByteValues)));
+  return runtime::TokenFiles::open(run.data, options);
 }
 
 // The number of steps to stop at: by default that of the learning rate's schedule.
@@ -164,7 +171,7 @@ Result<int> runTraining(const RunOptions& options) {
   LoopOptions loop{
       .numSteps = 0, .saveFolder = options.save, .saveEvery = options.saveEvery.value_or(0)};
   TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
-  TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options.data));
+  TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options));
   if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createCheckpointFolder(options.save));
 
   const std::string modelText = bundle.modelText;
@@ -187,9 +194,15 @@ Result<int> runTraining(const RunOptions& options) {
 Action addRun(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
   addPath(app, "BUNDLE", &options->bundle, "", "Folder that `trireme compile` wrote")->required();
-  app.add_option("--data", options->data, "Files to train on; a token is a byte")
+  app.add_option("--data", options->data,
+                 "Files of tokens; X.idx: a Megatron dataset with its X.bin")
       ->required()
       ->type_name("FILE");
+  addChoice(app, "--tokens", &options->tokens, runtime::tokenTypeName, runtime::TokenType::kI64,
+            "What a file is an array of (default: uint8, bytes of text)");
+  addChoice(app, "--order", &options->order, runtime::sampleOrderName,
+            runtime::SampleOrder::kSequential,
+            "Samples: from anywhere, or windows (default: random)");
   addCount(app, "--steps", &options->steps,
            "Stop after step N of the training (default: warmup + decay)");
   addCount(app, "--threads", &options->threads, "Threads per rank (default: 1)");

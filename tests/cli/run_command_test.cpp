@@ -84,6 +84,40 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
   EXPECT_FALSE(fs::exists(path("other/model.safetensors")));
 }
 
+// The same tokens as text, as integers and as a Megatron dataset give the same losses to the bit.
+TEST_F(RunCommand, TokensComeFromFilesOfEveryKind) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const std::string text = readAll(data);
+  std::string wide;
+  for (const char c : text) wide += std::string{c, '\0'};
+  const auto word = [](int64_t value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  const auto length = static_cast<int32_t>(text.size());
+  const std::string index = std::string("MMIDIDX\0\0", 9) + word(1) + '\10' + word(1) + word(2) +
+                            std::string(reinterpret_cast<const char*>(&length), 4) + word(0) +
+                            word(0) + word(1);
+  write("set.bin", wide);
+  const std::string plain = write("tokens.u16", wide), set = write("set.idx", index);
+  const auto losses = [&](const std::vector<std::string>& flags) {
+    const std::string metrics = path("m.jsonl");
+    std::filesystem::remove(metrics);
+    std::vector<std::string> args = {"run", bundle, "--steps", "3", "--metrics", metrics};
+    args.insert(args.end(), flags.begin(), flags.end());
+    expectSuccess(runTrireme(args));
+    return lossesIn(metrics);
+  };
+  const std::vector<double> expected = losses({"--data", data});
+  EXPECT_EQ(losses({"--data", plain, "--tokens", "uint16"}), expected);
+  EXPECT_EQ(losses({"--data", set}), expected);
+  EXPECT_NE(losses({"--data", set, "--order", "shuffled"}), expected);
+  expectRefusal(runTrireme({"run", bundle, "--steps", "1", "--data", plain, "--tokens", "int33"}),
+                2, {"--tokens", "int33", "int32"});
+  write("set.bin", wide.substr(2));
+  expectRefusal(runTrireme({"run", bundle, "--steps", "1", "--data", set}), 1,
+                {"set.bin: ", " bytes, but ", "set.idx describes "});
+}
+
 // Four steps in the file, the checkpoint after two: the file ends up with every step once.
 TEST_F(RunCommand, ResumingNeverRepeatsAStepInTheMetrics) {
   const std::string bundle = compile("tiny", {"--gpus", "1"}), metrics = path("m.jsonl");

@@ -1,0 +1,70 @@
+// Training samples from files of tokens: text whose bytes are tokens, plain arrays of integers, or
+// Megatron-LM datasets.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "runtime/data/data_source.h"
+#include "runtime/data/sample_order.h"
+#include "runtime/data/token_type.h"
+
+namespace trireme::runtime {
+
+struct TokenFilesOptions {
+  uint64_t seed = 0;
+  int64_t vocabSize = 256;
+  int64_t sequenceLength = 1;
+  SampleOrder order = SampleOrder::kRandom;
+  TokenType type = TokenType::kU8;  // of files that do not say it themselves
+};
+
+class TokenFiles final : public DataSource {
+ public:
+  // The files in this order, as one run of tokens. X.idx stands for the Megatron dataset X.idx and
+  // X.bin, whose documents follow each other; any other file is an array of `type`. Sizes are taken
+  // now; files must not shrink.
+  // kInvalidArgument: no file, one that is missing, unreadable, not a regular file, empty or not a
+  //   whole number of tokens; an index that does not fit its data; fewer than sequenceLength + 1
+  //   tokens; a byte outside a vocabulary of fewer than 256 (says where).
+  static Result<std::unique_ptr<TokenFiles>> open(const std::vector<std::string>& paths,
+                                                  const TokenFilesOptions& options);
+  ~TokenFiles() override;
+
+  // kInvalidArgument: as DataSource; also if a file has shrunk since. Names file and place of a
+  // token outside the vocabulary.
+  Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
+                int32_t* labels) override;
+
+  int64_t totalTokens() const { return totalTokens_; }
+  // Where sample `index` starts. Requires length < totalTokens().
+  int64_t positionOf(uint64_t index, int64_t length) const {
+    return samplePosition(options_.order, options_.seed, index, length, totalTokens_);
+  }
+
+ private:
+  struct File {
+    std::string path;
+    int fd = -1;
+    TokenType type = TokenType::kU8;
+    int64_t begin = 0, size = 0;  // tokens, within the whole
+  };
+  TokenFiles() = default;
+  Status add(const std::string& path);
+  Status addDataset(const std::string& indexPath);
+  // Opens a file and returns its size in bytes.
+  Result<int64_t> openFile(const std::string& path, TokenType type);
+  Status tooShort(int64_t length) const;
+  // Tokens [position, position + count); the range must lie within the whole.
+  Status read(int64_t position, int64_t count, int64_t* tokens) const;
+  Status checkBytes() const;
+  Status refuse(int64_t position, int64_t token) const;
+
+  TokenFilesOptions options_;
+  std::vector<File> files_;
+  int64_t totalTokens_ = 0;
+};
+
+}  // namespace trireme::runtime
