@@ -25,6 +25,7 @@ extern const Command kPlanCommand;
 extern const Command kCompileCommand;
 extern const Command kRunCommand;
 extern const Command kCalibrateCommand;
+extern const Command kDoctorCommand;
 extern const Command kExportWeightsCommand;
 
 }  // namespace trireme::cli
