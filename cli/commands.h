@@ -26,6 +26,8 @@ extern const Command kCompileCommand;
 extern const Command kRunCommand;
 extern const Command kCalibrateCommand;
 extern const Command kDoctorCommand;
+extern const Command kCompletionCommand;
+extern const Command kManCommand;
 extern const Command kExportWeightsCommand;
 
 }  // namespace trireme::cli
