@@ -120,8 +120,8 @@ int runCommandLine(int argc, const char* const* argv) {
         "Example:\n  trireme plan --model gpt.yaml --cluster dgx.yaml --batch 512 --seq 2048");
     std::vector<std::pair<CLI::App*, Action>> actions;
     for (const Command* command :
-         {&kPlanCommand, &kCompileCommand, &kRunCommand, &kExportWeightsCommand, &kCalibrateCommand,
-          &kDoctorCommand, &kCompletionCommand, &kManCommand}) {
+         {&kPlanCommand, &kCompileCommand, &kRunCommand, &kExportCommand, &kExportWeightsCommand,
+          &kCalibrateCommand, &kDoctorCommand, &kCompletionCommand, &kManCommand}) {
       CLI::App* subcommand =
           app.add_subcommand(std::string(command->name), std::string(command->purpose));
       subcommand->footer("Example:\n  " + std::string(command->example));

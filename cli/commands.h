@@ -23,6 +23,7 @@ struct Command {
 
 extern const Command kPlanCommand;
 extern const Command kCompileCommand;
+extern const Command kExportCommand;
 extern const Command kRunCommand;
 extern const Command kCalibrateCommand;
 extern const Command kDoctorCommand;

@@ -18,6 +18,7 @@
 #include "cli/plan_check.h"
 #include "cli/predict.h"
 #include "cli/write_file.h"
+#include "codegen/export/framework.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
@@ -34,6 +35,7 @@ struct PlanOptions {
   std::string model, cluster, training, stack, output;
   std::optional<int64_t> batch, sequence;
   std::optional<spec::Precision> precision;
+  std::optional<codegen::Framework> framework;  // that is to run the plan
   planner::Pins pins;
   int64_t vocabMultiple = plan::Plan{}.vocabMultiple;
   int64_t topK = planner::Query{}.topK;
@@ -59,6 +61,35 @@ Status noteDropout(const PlanOptions& options, const spec::TrainingSpec& trainin
   return {};
 }
 
+// The stack, without what the framework cannot express; its own profile unless --stack says
+// another.
+Result<spec::StackProfile> loadStackFor(const PlanOptions& options) {
+  if (!options.framework) return loadStackOrDefault(options.stack);
+  const std::string path =
+      options.stack.empty() ? std::string(infoOf(*options.framework).stack) : options.stack;
+  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, spec::loadStack(path));
+  return codegen::restrictedTo(std::move(stack), *options.framework);
+}
+
+// torchtitan's tensor parallelism is sequence parallel, and it trains in 16 bits only what it
+// shards; pins that say otherwise are refused in checkExpressible().
+void pinFor(const PlanOptions& options, planner::Query& query) {
+  if (options.framework != codegen::Framework::kTorchtitan) return;
+  if (!query.pins.stateSharding && query.pins.gpus != 1 && query.cluster.numDevices > 1)
+    query.pins.stateSharding = plan::StateSharding::kParameters;
+}
+
+// What --for still leaves in the best plan, because no choice of the search excludes it.
+Status checkExpressible(const PlanOptions& options, const planner::Query& query,
+                        const plan::Plan& plan) {
+  if (!options.framework) return {};
+  const Status status =
+      statusOf(misfitsOf(plan, query.model, *options.framework), *options.framework);
+  if (status.ok()) return {};
+  return infeasible(fmt::format("the best plan is {}, but {}: pin the nearest choice",
+                                planner::summary(plan), status.message()));
+}
+
 Result<planner::Query> makeQuery(const PlanOptions& options) {
   planner::Query query;
   TRIREME_ASSIGN_OR_RETURN(query.model, spec::loadModel(options.model));
@@ -66,7 +97,7 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   if (!options.training.empty()) {
     TRIREME_ASSIGN_OR_RETURN(query.training, spec::loadTraining(options.training));
   }
-  TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(options.stack));
+  TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackFor(options));
   if (options.training.empty())
     query.training.precision = spec::usualPrecision(query.stack, query.cluster.device);
   TRIREME_RETURN_IF_ERROR(noteDropout(options, query.training));
@@ -81,8 +112,12 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
         fmt::format("the sequence length is missing: give --seq (model '{}' takes up to {}), or "
                     "sequence_length in the --train file",
                     query.model.name, query.model.maxSequence)));
+  if (options.framework)
+    TRIREME_RETURN_IF_ERROR(
+        statusOf(misfitsOf(query.model, query.training, *options.framework), *options.framework));
   query.pins = options.pins;
   TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.cluster, query.cluster));
+  pinFor(options, query);
   query.vocabMultiple = options.vocabMultiple;
   query.topK =
       static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
@@ -148,6 +183,7 @@ Result<int> runPlan(const PlanOptions& options) {
   if (!searched.has_value())
     return Error(explainFailure(options, query, searched.error(), progress));
   const planner::PlanResult& result = *searched;
+  TRIREME_RETURN_IF_ERROR(checkExpressible(options, query, result.plan));
   TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
   std::optional<planner::Outlook> outlook;
   progress.update(1, "simulating the step");
@@ -227,6 +263,9 @@ Action addPlan(CLI::App& app) {
   addPath(app, "--train", &options->training, "FILE", "Training settings");
   addPath(app, "--stack", &options->stack, "NAME|FILE",
           "Software: one of examples/stacks, or YAML (default: Trireme's own)");
+  addChoice(app, "--for", &options->framework, codegen::frameworkName,
+            codegen::Framework::kAccelerate,
+            "Only plans that this program can run (trireme export), with its stack");
   addCount(app, "--batch", &options->batch, "Sequences per step; overrides the --train file");
   addCount(app, "--seq", &options->sequence, "Tokens per sequence; overrides the --train file");
   addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp8,

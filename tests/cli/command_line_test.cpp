@@ -14,7 +14,7 @@ using testing::StartsWith;
 
 TEST(CommandLine, HelpOfEverySubcommandHasAnExampleAndFitsAHundredColumns) {
   for (const std::vector<std::string>& command :
-       {std::vector<std::string>{}, {"plan"}, {"compile"}, {"run"}, {"calibrate"}}) {
+       {std::vector<std::string>{}, {"plan"}, {"compile"}, {"run"}, {"export"}, {"calibrate"}}) {
     std::vector<std::string> args = command;
     args.push_back("--help");
     const Outcome help = runTrireme(args);

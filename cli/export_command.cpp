@@ -1,0 +1,122 @@
+// trireme export: a plan in the words of the program that is to run it.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/paths.h"
+#include "cli/write_file.h"
+#include "codegen/export/export.h"
+#include "ir/plan/plan.h"
+#include "ir/spec/load.h"
+#include "ir/spec/shipped.h"
+
+namespace trireme::cli {
+namespace {
+
+using codegen::Framework;
+using codegen::Launcher;
+
+// A framework, or a launcher of one.
+enum class Target : uint8_t {
+  kMegatron,
+  kNemo,
+  kTorchtitan,
+  kDeepspeed,
+  kAccelerate,
+  kSlurm,
+  kMpirun
+};
+
+std::string_view targetName(Target target) {
+  if (target == Target::kSlurm) return "slurm";
+  if (target == Target::kMpirun) return "mpirun";
+  return codegen::frameworkName(static_cast<Framework>(target));
+}
+
+struct Options {
+  std::string plan, model, output;
+  std::optional<Target> target;
+  std::optional<Framework> framework;
+  codegen::ExportOptions values;
+};
+
+Result<spec::ModelSpec> loadModelOf(const Options& options, const plan::Plan& plan) {
+  if (!options.model.empty()) return spec::loadModel(options.model);
+  if (spec::findShipped(spec::ShippedKind::kModel, plan.model)) return spec::loadModel(plan.model);
+  return Error(invalidArgument(fmt::format(
+      "{}: the plan is for model '{}', which is not shipped: give its file with --model",
+      options.plan, plan.model)));
+}
+
+Result<Framework> frameworkOf(const Options& options) {
+  const bool isLauncher = *options.target >= Target::kSlurm;
+  if (isLauncher) return options.framework.value_or(Framework::kMegatron);
+  if (options.framework)
+    return Error(invalidArgument(fmt::format(
+        "--framework says what slurm or mpirun launches: leave it out, or give --to slurm")));
+  return static_cast<Framework>(*options.target);
+}
+
+Launcher launcherOf(Target target) {
+  if (target == Target::kSlurm) return Launcher::kSlurm;
+  return target == Target::kMpirun ? Launcher::kMpirun : Launcher::kTorchrun;
+}
+
+Result<int> runExport(const Options& options) {
+  TRIREME_RETURN_IF_ERROR(checkOutputs({{"the plan", options.plan}, {"--model", options.model}},
+                                       {{"-o", options.output}}));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
+  TRIREME_ASSIGN_OR_RETURN(const Framework framework, frameworkOf(options));
+  TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
+  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, loadModelOf(options, plan));
+  if (const Status status = plan::verifyPlan(plan, model); !status.ok())
+    return Error(status.withContext(options.plan));
+  if (const Status status = statusOf(misfitsOf(plan, model, framework), framework); !status.ok())
+    return Error(invalidArgument(
+        fmt::format("{}: {}; 'trireme plan --for {}' finds the best plan "
+                    "that it can express",
+                    options.plan, status.message(), codegen::frameworkName(framework))));
+  TRIREME_ASSIGN_OR_RETURN(const codegen::Exported exported,
+                           exportPlan(plan, model, framework, options.values));
+  for (const std::string& note : exported.notes) fmt::print(stderr, "note: {}\n", note);
+  const std::string text =
+      printExport(exported, plan, framework, launcherOf(*options.target), options.values);
+  if (options.output.empty())
+    fmt::print("{}", text);
+  else
+    TRIREME_RETURN_IF_ERROR(writeFile(options.output, text));
+  return kExitOk;
+}
+
+Action addExport(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  addPath(app, "PLAN", &options->plan, "", "Plan: of `trireme plan -o`, or written by hand")
+      ->required();
+  addChoice(app, "--to", &options->target, targetName, Target::kMpirun,
+            "The program that is to run it, or what launches that")
+      ->required();
+  addPath(app, "--model", &options->model, "NAME|FILE",
+          "Its model (default: the shipped one of the name in the plan)");
+  addChoice(app, "--framework", &options->framework, codegen::frameworkName, Framework::kAccelerate,
+            "What slurm or mpirun launches (default: megatron)");
+  addCount(app, "--gpus-per-node", &options->values.devicesPerNode,
+           "Devices of a node (default: 8)");
+  addCount(app, "--steps", &options->values.steps,
+           "Steps of the whole training (default: warmup + decay)");
+  addPath(app, "-o,--output", &options->output, "FILE", "Write it here (default: stdout)");
+  return [options] { return runExport(*options); };
+}
+
+}  // namespace
+
+const Command kExportCommand = {
+    "export", "Write a plan for Megatron-LM, NeMo, torchtitan or DeepSpeed",
+    "trireme export plan.yaml --to megatron -o pretrain.sh\n"
+    "  trireme export plan.yaml --to slurm --framework torchtitan -o job.sh",
+    addExport};
+
+}  // namespace trireme::cli

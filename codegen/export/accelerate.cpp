@@ -1,0 +1,85 @@
+// Keys: src/accelerate/commands/config/config_args.py, commit 002dd35a; FSDP's:
+// docs/source/usage_guides/fsdp.md and concept_guides/fsdp1_vs_fsdp2.md, commit 04a5ffbd;
+// parallelism_config: docs/source/concept_guides/context_parallelism.md.
+#include <fmt/format.h>
+
+#include "codegen/export/formats.h"
+
+namespace trireme::codegen {
+namespace {
+
+using plan::StateSharding;
+
+std::string_view precisionText(spec::Precision precision) {
+  switch (precision) {
+    case spec::Precision::kBf16:
+      return "bf16";
+    case spec::Precision::kFp16:
+      return "fp16";
+    default:
+      return "'no'";
+  }
+}
+
+// Without fsdp_transformer_layer_cls_to_wrap the model says itself what its layers are.
+std::string fsdpSection(const plan::Plan& plan) {
+  return fmt::format(
+      "fsdp_config:\n"
+      "  fsdp_version: 2\n"
+      "  fsdp_reshard_after_forward: {}\n"
+      "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+      "  fsdp_activation_checkpointing: {}\n"
+      "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+      "  fsdp_offload_params: false\n",
+      plan.stateSharding == StateSharding::kParameters, plan.recompute == plan::Recompute::kFull);
+}
+
+std::string parallelismSection(const plan::Plan& plan) {
+  return fmt::format(
+      "parallelism_config:\n"
+      "  parallelism_config_dp_replicate_size: {}\n"
+      "  parallelism_config_dp_shard_size: {}\n"
+      "  parallelism_config_tp_size: 1\n"
+      "  parallelism_config_cp_size: {}\n",
+      plan.dpReplicate, plan.dpShard, plan.cp);
+}
+
+}  // namespace
+
+Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec&,
+                      const ExportOptions& options) {
+  const bool shards = plan.stateSharding != StateSharding::kNone;
+  const int64_t perNode = std::min(options.devicesPerNode, plan.numRanks());
+  Exported exported;
+  exported.fileName = "accelerate.yaml";
+  exported.text = fmt::format(
+      "compute_environment: LOCAL_MACHINE\n"
+      "distributed_type: {}\n"
+      "num_machines: {}\n"
+      "num_processes: {}\n"
+      "machine_rank: 0\n"
+      "main_training_function: main\n"
+      "mixed_precision: {}\n"
+      "rdzv_backend: static\n"
+      "same_network: true\n"
+      "use_cpu: false\n",
+      plan.numRanks() == 1 ? "'NO'"
+      : shards             ? "FSDP"
+                           : "MULTI_GPU",
+      plan.numRanks() / perNode, plan.numRanks(), precisionText(plan.training.precision));
+  if (shards) exported.text += fsdpSection(plan);
+  if (shards && (plan.cp > 1 || plan.dpReplicate > 1)) exported.text += parallelismSection(plan);
+  exported.command = {"--config_file", exported.fileName, "--gradient_accumulation_steps",
+                      fmt::format("{}", plan.numMicrobatches()), "train.py"};
+  exported.notes.push_back(
+      fmt::format("train.py stands for your script: a batch of {} per device, sequence length {}, "
+                  "learning rate "
+                  "and clipping are set there",
+                  plan.microbatchSize, plan.training.sequenceLength));
+  if (!shards && plan.recompute == plan::Recompute::kFull)
+    exported.notes.push_back(
+        "recompute full is the model's: model.gradient_checkpointing_enable() of transformers");
+  return exported;
+}
+
+}  // namespace trireme::codegen

@@ -1,0 +1,78 @@
+#include "codegen/export/export.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "codegen/export/formats.h"
+#include "ir/plan/nearest.h"
+
+namespace trireme::codegen {
+namespace {
+
+Exported write(const plan::Plan& plan, const spec::ModelSpec& model, Framework framework,
+               const ExportOptions& options) {
+  switch (framework) {
+    case Framework::kMegatron:
+      return toMegatron(plan, model, options);
+    case Framework::kNemo:
+      return toNemo(plan, model, options);
+    case Framework::kTorchtitan:
+      return toTorchtitan(plan, model, options);
+    case Framework::kDeepspeed:
+      return toDeepspeed(plan, model, options);
+    case Framework::kAccelerate:
+      return toAccelerate(plan, model, options);
+  }
+  return {};
+}
+
+// torchtitan's decay ends with the training.
+std::vector<Misfit> stepMisfits(const plan::Plan& plan, Framework framework,
+                                const ExportOptions& options) {
+  const int64_t scheduled = plan.training.warmupSteps + plan.training.decaySteps;
+  if (framework != Framework::kTorchtitan || plan.training.decaySteps == 0 || !options.steps ||
+      *options.steps == scheduled)
+    return {};
+  return {{fmt::format("{} steps with a decay that ends at step {}", *options.steps, scheduled),
+           fmt::format("{} steps", scheduled)}};
+}
+
+}  // namespace
+
+std::optional<int64_t> numSteps(const plan::Plan& plan, const ExportOptions& options) {
+  if (options.steps) return options.steps;
+  if (plan.training.decaySteps == 0) return std::nullopt;
+  return plan.training.warmupSteps + plan.training.decaySteps;
+}
+
+std::string number(double value) { return std::isinf(value) ? "inf" : fmt::format("{}", value); }
+
+std::string quoted(const std::string& word) {
+  const std::string kSpecial = " \t\"'\\$`|&;<>()[]{}*?!#~";
+  if (!word.empty() && word.find_first_of(kSpecial) == std::string::npos) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::vector<plan::LayerRange> virtualStageLayers(const plan::Plan& plan) {
+  std::vector<plan::LayerRange> stages;
+  for (size_t chunk = 0; chunk < static_cast<size_t>(plan.virtualStages); ++chunk)
+    for (const std::vector<plan::LayerRange>& stage : plan.layers) stages.push_back(stage[chunk]);
+  return stages;
+}
+
+Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model,
+                            Framework framework, const ExportOptions& options) {
+  std::vector<Misfit> misfits = misfitsOf(plan, model, framework);
+  for (Misfit& misfit : stepMisfits(plan, framework, options)) misfits.push_back(misfit);
+  TRIREME_RETURN_IF_ERROR(statusOf(misfits, framework));
+  if (plan.numRanks() > options.devicesPerNode && plan.numRanks() % options.devicesPerNode != 0)
+    return Error(invalidArgument(fmt::format(
+        "{} ranks are no whole number of nodes of {} devices{}", plan.numRanks(),
+        options.devicesPerNode, plan::nearestDivisor(options.devicesPerNode, plan.numRanks()))));
+  return write(plan, model, framework, options);
+}
+
+}  // namespace trireme::codegen

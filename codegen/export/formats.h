@@ -1,0 +1,30 @@
+// The writers of the formats, one per framework. Internal to codegen/export.
+#pragma once
+#include "codegen/export/export.h"
+
+namespace trireme::codegen {
+
+// All require a plan without misfits.
+Exported toMegatron(const plan::Plan& plan, const spec::ModelSpec& model,
+                    const ExportOptions& options);
+Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model, const ExportOptions& options);
+Exported toTorchtitan(const plan::Plan& plan, const spec::ModelSpec& model,
+                      const ExportOptions& options);
+Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec& model,
+                     const ExportOptions& options);
+Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec& model,
+                      const ExportOptions& options);
+
+// Steps of the whole training: as asked for, or warm-up + decay; none if the rate never decays.
+std::optional<int64_t> numSteps(const plan::Plan& plan, const ExportOptions& options);
+
+// The shortest text that reads back as the same number.
+std::string number(double value);
+
+// For a shell: as it is if no character is special, else in single quotes.
+std::string quoted(const std::string& word);
+
+// Layers of every virtual stage, in their order.
+std::vector<plan::LayerRange> virtualStageLayers(const plan::Plan& plan);
+
+}  // namespace trireme::codegen

@@ -1,0 +1,239 @@
+#include "codegen/export/framework.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/plan/choices.h"
+#include "ir/spec/load.h"
+
+namespace trireme::codegen {
+namespace {
+
+using plan::StateSharding;
+using spec::Precision;
+using spec::StackChoice;
+
+// megatron/training/arguments.py has a flag for each: --use-megatron-fsdp shards gradients and
+// parameters, --num-distributed-optimizer-instances replicates shards. It has no GPipe.
+constexpr StackChoice kMegatronChoices[] = {
+    StackChoice::kTensorParallel,   StackChoice::kSequenceParallel,   StackChoice::kContextParallel,
+    StackChoice::kPipeline,         StackChoice::kInterleaved,        StackChoice::kScatterGather,
+    StackChoice::kShardOptimizer,   StackChoice::kShardGradients,     StackChoice::kShardParameters,
+    StackChoice::kReplicatedShards, StackChoice::kRecomputeSelective, StackChoice::kRecomputeFull,
+    StackChoice::kRecomputeLayers};
+// As Megatron-Core without scatter-gather, for which Megatron-Bridge documents no key.
+constexpr StackChoice kNemoChoices[] = {
+    StackChoice::kTensorParallel,   StackChoice::kSequenceParallel,
+    StackChoice::kContextParallel,  StackChoice::kPipeline,
+    StackChoice::kInterleaved,      StackChoice::kShardOptimizer,
+    StackChoice::kShardGradients,   StackChoice::kShardParameters,
+    StackChoice::kReplicatedShards, StackChoice::kRecomputeSelective,
+    StackChoice::kRecomputeFull,    StackChoice::kRecomputeLayers};
+// FSDP2 that reshards after the forward (parameters) or never (gradients).
+constexpr StackChoice kTorchtitanChoices[] = {StackChoice::kTensorParallel,
+                                              StackChoice::kSequenceParallel,
+                                              StackChoice::kContextParallel,
+                                              StackChoice::kPipeline,
+                                              StackChoice::kGpipe,
+                                              StackChoice::kInterleaved,
+                                              StackChoice::kShardGradients,
+                                              StackChoice::kShardParameters,
+                                              StackChoice::kReplicatedShards,
+                                              StackChoice::kRecomputeSelective,
+                                              StackChoice::kRecomputeFull};
+// The JSON has ZeRO 1 to 3; tensor and pipeline parallelism are the training script's.
+constexpr StackChoice kDeepspeedChoices[] = {
+    StackChoice::kShardOptimizer, StackChoice::kShardGradients, StackChoice::kShardParameters,
+    StackChoice::kRecomputeFull};
+constexpr StackChoice kAccelerateChoices[] = {
+    StackChoice::kShardGradients, StackChoice::kShardParameters, StackChoice::kReplicatedShards,
+    StackChoice::kContextParallel, StackChoice::kRecomputeFull};
+
+constexpr Precision kMegatronPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16,
+                                             Precision::kFp8};
+constexpr Precision kNemoPrecisions[] = {Precision::kFp16, Precision::kBf16, Precision::kFp8};
+constexpr Precision kTorchtitanPrecisions[] = {Precision::kFp32, Precision::kBf16, Precision::kFp8};
+constexpr Precision kPlainPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16};
+
+constexpr FrameworkInfo kInfos[] = {
+    {"megatron", "Megatron-LM", "megatron-core", kMegatronChoices, kMegatronPrecisions},
+    {"nemo", "Megatron-Bridge", "nemo", kNemoChoices, kNemoPrecisions},
+    {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions},
+    {"deepspeed", "DeepSpeed's JSON", "deepspeed-zero3", kDeepspeedChoices, kPlainPrecisions},
+    {"accelerate", "Accelerate's FSDP", "composer-fsdp", kAccelerateChoices, kPlainPrecisions}};
+
+template <typename T>
+bool has(std::span<const T> items, T item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
+}
+
+// The precision with the nearest number of bits among those that the framework has.
+std::string nearestPrecision(Precision wanted, std::span<const Precision> known) {
+  if (wanted == Precision::kFp64 && has(known, Precision::kFp32)) return "fp32";
+  return has(known, Precision::kBf16) ? "bf16" : std::string(spec::precisionName(known.front()));
+}
+
+class Misfits {
+ public:
+  void addIf(bool isMisfit, std::string choice, std::string nearest) {
+    if (isMisfit) found_.push_back({std::move(choice), std::move(nearest)});
+  }
+  void add(std::vector<Misfit> more) { found_.insert(found_.end(), more.begin(), more.end()); }
+  std::vector<Misfit> take() { return std::move(found_); }
+
+ private:
+  std::vector<Misfit> found_;
+};
+
+// Megatron has one --hidden-dropout, for the embedding and the residual stream, and biases of all
+// matrices, of the projections to queries, keys and values, or of none.
+std::vector<Misfit> megatronMisfits(const spec::ModelSpec& model,
+                                    const spec::TrainingSpec& training) {
+  Misfits misfits;
+  misfits.addIf(model.linearBias && !model.qkvBias, "biases of all matrices but qkv's",
+                "biases of all, or of qkv's only");
+  misfits.addIf(model.position == spec::PositionKind::kRotary &&
+                    model.ropeTheta != std::floor(model.ropeTheta),
+                fmt::format("rope_theta {}", model.ropeTheta),
+                fmt::format("{:.0f}", std::floor(model.ropeTheta)));
+  misfits.addIf(training.embeddingDropout != training.residualDropout,
+                fmt::format("embedding dropout {} with residual dropout {}",
+                            training.embeddingDropout, training.residualDropout),
+                fmt::format("both {}", training.residualDropout));
+  return misfits.take();
+}
+
+struct Flavor {
+  std::string_view name;
+  int64_t layers, hidden, heads, kvHeads, ffn;
+};
+
+// torchtitan/models/llama3/__init__.py; the ffn sizes follow from its multipliers: 2/3 x 4 x hidden
+// x 1.3 (405B: 1.2), rounded up to a multiple of 1024 (8B) or 4096.
+constexpr Flavor kFlavors[] = {{"8B", 32, 4096, 32, 8, 14336},
+                               {"70B", 80, 8192, 64, 8, 28672},
+                               {"405B", 126, 16384, 128, 8, 53248}};
+
+std::vector<Misfit> torchtitanMisfits(const spec::ModelSpec& model,
+                                      const spec::TrainingSpec& training) {
+  Misfits misfits;
+  misfits.addIf(torchtitanFlavor(model).empty(),
+                fmt::format("model {}, which it does not define", model.name),
+                "Llama 3 of 8B, 70B or 405B");
+  misfits.addIf(training.embeddingDropout > 0 || training.attentionDropout > 0 ||
+                    training.residualDropout > 0,
+                "dropout", "none");
+  return misfits.take();
+}
+
+std::vector<Misfit> deepspeedMisfits(const spec::TrainingSpec& training) {
+  Misfits misfits;
+  // WarmupLR and WarmupCosineLR warm up over at least 2 steps.
+  misfits.addIf(training.warmupSteps == 1 || (training.decaySteps > 0 && training.warmupSteps < 2),
+                fmt::format("a learning rate with {} warm-up steps", training.warmupSteps),
+                "2 steps");
+  return misfits.take();
+}
+
+// What torchtitan's parallelize_llama does without being asked, or refuses.
+std::vector<Misfit> torchtitanMisfits(const plan::Plan& plan) {
+  const bool shards = plan.stateSharding != StateSharding::kNone;
+  Misfits misfits;
+  misfits.addIf(plan.tp > 1 && !plan.sequenceParallel, "tp without sequence parallel",
+                "sequence parallel on");
+  misfits.addIf(plan.cp > 1 && !shards, "cp without sharded parameters",
+                "state sharding parameters");
+  misfits.addIf(plan.cp == 1 && !shards && plan.dpReplicate > 1 && plan.tp * plan.pp > 1,
+                fmt::format("{} unsharded replicas beside tp or pp", plan.dpReplicate),
+                "state sharding parameters");
+  // mixed_precision_param acts through fully_shard, or through autocast without model parallelism.
+  misfits.addIf(plan.cp == 1 && !shards && plan.dpReplicate == 1 && plan.tp * plan.pp > 1 &&
+                    plan.training.precision != Precision::kFp32,
+                fmt::format("{} without sharded parameters beside tp or pp",
+                            spec::precisionName(plan.training.precision)),
+                "state sharding parameters, or fp32");
+  return misfits.take();
+}
+
+}  // namespace
+
+const FrameworkInfo& infoOf(Framework framework) { return kInfos[static_cast<size_t>(framework)]; }
+
+std::string_view frameworkName(Framework framework) { return infoOf(framework).name; }
+
+std::string torchtitanFlavor(const spec::ModelSpec& m) {
+  if (m.norm != spec::NormKind::kRmsNorm || m.activation != spec::ActivationKind::kSwiGlu ||
+      m.position != spec::PositionKind::kRotary || m.ropeTheta != 500000 || m.tiedEmbeddings ||
+      m.qkvBias || m.linearBias || m.normEpsilon != 1e-5)
+    return "";
+  for (const Flavor& f : kFlavors)
+    if (m.numLayers == f.layers && m.hiddenSize == f.hidden && m.numHeads == f.heads &&
+        m.numKvHeads == f.kvHeads && m.ffnSize == f.ffn)
+      return std::string(f.name);
+  return "";
+}
+
+std::vector<Misfit> misfitsOf(const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                              Framework framework) {
+  const FrameworkInfo& info = infoOf(framework);
+  Misfits misfits;
+  misfits.addIf(!has(info.precisions, training.precision),
+                fmt::format("precision {}", spec::precisionName(training.precision)),
+                nearestPrecision(training.precision, info.precisions));
+  switch (framework) {
+    case Framework::kMegatron:
+    case Framework::kNemo:
+      misfits.add(megatronMisfits(model, training));
+      break;
+    case Framework::kTorchtitan:
+      misfits.add(torchtitanMisfits(model, training));
+      break;
+    case Framework::kDeepspeed:
+      misfits.add(deepspeedMisfits(training));
+      break;
+    case Framework::kAccelerate:
+      break;
+  }
+  return misfits.take();
+}
+
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& model,
+                              Framework framework) {
+  Misfits misfits;
+  for (const plan::ChoiceUse& use : plan::choicesUsed(plan)) {
+    const bool sharesOptimizer = use.choice == StackChoice::kShardOptimizer;
+    const bool isFsdp = framework == Framework::kTorchtitan || framework == Framework::kAccelerate;
+    misfits.addIf(!has(infoOf(framework).choices, use.choice), use.value,
+                  sharesOptimizer && isFsdp ? "state sharding gradients" : use.nearest);
+  }
+  misfits.add(misfitsOf(model, plan.training, framework));
+  if (framework == Framework::kTorchtitan) misfits.add(torchtitanMisfits(plan));
+  misfits.addIf(framework == Framework::kAccelerate && plan.cp > 1 &&
+                    plan.stateSharding == StateSharding::kNone,
+                "cp without sharded parameters", "state sharding parameters");
+  return misfits.take();
+}
+
+Status statusOf(const std::vector<Misfit>& misfits, Framework framework) {
+  if (misfits.empty()) return {};
+  std::string text;
+  for (const Misfit& misfit : misfits)
+    text +=
+        fmt::format("{}{} (nearest: {})", text.empty() ? "" : "; ", misfit.choice, misfit.nearest);
+  return invalidArgument(fmt::format("{} cannot express {}", infoOf(framework).title, text));
+}
+
+Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework) {
+  const FrameworkInfo& info = infoOf(framework);
+  std::erase_if(stack.choices, [&](StackChoice choice) { return !has(info.choices, choice); });
+  std::erase_if(stack.precisions,
+                [&](Precision precision) { return !has(info.precisions, precision); });
+  if (stack.precisions.empty())
+    return Error(invalidArgument(
+        fmt::format("stack '{}' and {} have no precision in common", stack.name, info.title)));
+  return stack;
+}
+
+}  // namespace trireme::codegen

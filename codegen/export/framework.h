@@ -1,0 +1,52 @@
+// The programs that others train with, and what they can do of all that a plan can say.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/plan/plan.h"
+#include "ir/spec/model_spec.h"
+#include "ir/spec/stack_profile.h"
+
+namespace trireme::codegen {
+
+enum class Framework : uint8_t { kMegatron, kNemo, kTorchtitan, kDeepspeed, kAccelerate };
+
+struct FrameworkInfo {
+  std::string_view name;   // megatron, nemo, torchtitan, deepspeed, accelerate
+  std::string_view title;  // "Megatron-LM"
+  std::string_view stack;  // the shipped stack profile that prices it
+  std::span<const spec::StackChoice> choices;
+  std::span<const spec::Precision> precisions;
+};
+
+const FrameworkInfo& infoOf(Framework framework);
+std::string_view frameworkName(Framework framework);
+
+// What a framework cannot express, and what it can instead.
+struct Misfit {
+  std::string choice;   // "schedule gpipe"
+  std::string nearest;  // "schedule 1f1b"
+};
+
+// Of the model and the training settings, whatever the plan. Requires them verified.
+std::vector<Misfit> misfitsOf(const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                              Framework framework);
+// Of everything. Requires plan::verifyPlan(plan, model).
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& model,
+                              Framework framework);
+
+// Ok, or kInvalidArgument: names the framework, every misfit and the nearest choices.
+Status statusOf(const std::vector<Misfit>& misfits, Framework framework);
+
+// The stack with those of its choices and precisions that the framework has as well, for a search
+// among plans that it can express. kInvalidArgument: they share no precision.
+Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework);
+
+// The name of a model as torchtitan defines it ("70B" of llama3); empty if it has none.
+std::string torchtitanFlavor(const spec::ModelSpec& model);
+
+}  // namespace trireme::codegen

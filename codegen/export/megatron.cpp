@@ -1,0 +1,178 @@
+// Flags: megatron/training/arguments.py of Megatron-LM, commit 000c4ac2.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "codegen/export/formats.h"
+
+namespace trireme::codegen {
+namespace {
+
+using plan::Plan;
+using plan::Recompute;
+using plan::StateSharding;
+using spec::ModelSpec;
+using spec::Precision;
+
+class Arguments {
+ public:
+  void add(std::string flag, std::string value) {
+    found_.push_back({std::move(flag), std::move(value)});
+  }
+  void add(std::string flag, int64_t value) { add(std::move(flag), fmt::format("{}", value)); }
+  void add(std::string flag, double value) { add(std::move(flag), number(value)); }
+  void addIf(bool isOn, std::string flag) {
+    if (isOn) found_.push_back({std::move(flag), std::nullopt});
+  }
+  std::vector<Argument> take() { return std::move(found_); }
+
+ private:
+  std::vector<Argument> found_;
+};
+
+void addModel(Arguments& args, const Plan& plan, const ModelSpec& m) {
+  args.add("--num-layers", m.numLayers);
+  args.add("--hidden-size", m.hiddenSize);
+  args.add("--ffn-hidden-size", m.ffnSize);
+  args.add("--num-attention-heads", m.numHeads);
+  if (m.headSize * m.numHeads != m.hiddenSize) args.add("--kv-channels", m.headSize);
+  args.addIf(m.numKvHeads < m.numHeads, "--group-query-attention");
+  if (m.numKvHeads < m.numHeads) args.add("--num-query-groups", m.numKvHeads);
+  args.add("--max-position-embeddings", m.maxSequence);
+  const bool isRotary = m.position == spec::PositionKind::kRotary;
+  args.add("--position-embedding-type", isRotary ? "rope" : "learned_absolute");
+  if (isRotary) args.add("--rotary-base", static_cast<int64_t>(m.ropeTheta));
+  args.add("--normalization", m.norm == spec::NormKind::kRmsNorm ? "RMSNorm" : "LayerNorm");
+  args.add("--norm-epsilon", m.normEpsilon);
+  args.addIf(m.activation == spec::ActivationKind::kSwiGlu, "--swiglu");
+  args.addIf(!m.linearBias, "--disable-bias-linear");
+  args.addIf(!m.linearBias && m.qkvBias, "--add-qkv-bias");
+  args.addIf(!m.tiedEmbeddings, "--untie-embeddings-and-output-weights");
+  args.add("--init-method-std", m.initStd);
+  args.add("--vocab-size", m.vocabSize);
+  args.add("--make-vocab-size-divisible-by", plan.vocabMultiple);
+}
+
+void addPrecision(Arguments& args, Precision precision) {
+  args.addIf(precision == Precision::kBf16 || precision == Precision::kFp8, "--bf16");
+  args.addIf(precision == Precision::kFp16, "--fp16");
+  if (precision == Precision::kFp8) args.add("--fp8-format", "hybrid");
+  args.addIf(precision != Precision::kFp32, "--accumulate-allreduce-grads-in-fp32");
+}
+
+void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options) {
+  const spec::TrainingSpec& t = plan.training;
+  args.add("--seq-length", t.sequenceLength);
+  args.add("--micro-batch-size", plan.microbatchSize);
+  args.add("--global-batch-size", t.globalBatchSize);
+  if (const std::optional<int64_t> steps = numSteps(plan, options))
+    args.add("--train-iters", *steps);
+  addPrecision(args, t.precision);
+  args.add("--seed", fmt::format("{}", t.seed));
+  args.add("--attention-dropout", t.attentionDropout);
+  args.add("--hidden-dropout", t.residualDropout);
+  args.add("--lr", t.learningRate);
+  args.add("--min-lr", t.minLearningRate);
+  args.add("--lr-decay-style", t.decaySteps > 0 ? "cosine" : "constant");
+  args.add("--lr-warmup-iters", t.warmupSteps);
+  // Megatron counts the decay from the start of training.
+  if (t.decaySteps > 0) args.add("--lr-decay-iters", t.warmupSteps + t.decaySteps);
+  args.add("--weight-decay", t.weightDecay);
+  args.add("--adam-beta1", t.beta1);
+  args.add("--adam-beta2", t.beta2);
+  args.add("--adam-eps", t.epsilon);
+  args.add("--clip-grad", t.clipNorm);
+}
+
+bool isEven(const Plan& plan) {
+  const std::vector<plan::LayerRange> stages = virtualStageLayers(plan);
+  for (const plan::LayerRange& stage : stages)
+    if (stage.count != stages.front().count) return false;
+  return true;
+}
+
+// "Ett|ttt|ttL": E the embedding, t a layer, L the loss, one part per virtual stage; "t*12" for
+// twelve layers (pipeline_parallel_layer_layout.py).
+std::string layoutOf(const Plan& plan) {
+  std::vector<std::string> stages;
+  for (const plan::LayerRange& stage : virtualStageLayers(plan))
+    stages.push_back(stage.count <= 2 ? std::string(static_cast<size_t>(stage.count), 't')
+                                      : fmt::format("t*{}", stage.count));
+  stages.front() = "E" + stages.front();
+  stages.back() += "L";
+  return fmt::format("{}", fmt::join(stages, "|"));
+}
+
+void addParallelism(Arguments& args, const Plan& plan) {
+  args.add("--tensor-model-parallel-size", plan.tp);
+  args.add("--pipeline-model-parallel-size", plan.pp);
+  args.add("--context-parallel-size", plan.cp);
+  if (plan.pp > 1 && !isEven(plan))
+    args.add("--pipeline-model-parallel-layout", layoutOf(plan));
+  else if (plan.virtualStages > 1)
+    args.add("--num-virtual-stages-per-pipeline-rank", plan.virtualStages);
+  args.addIf(plan.sequenceParallel, "--sequence-parallel");
+  // It is on unless told otherwise, where there is something to scatter.
+  args.addIf(plan.tp > 1 && plan.pp > 1 && !plan.sequenceParallel && !plan.scatterGather,
+             "--no-scatter-gather-tensors-in-pipeline");
+}
+
+void addState(Arguments& args, const Plan& plan) {
+  const bool shards = plan.stateSharding != StateSharding::kNone;
+  const bool isFsdp = plan.stateSharding >= StateSharding::kGradients;
+  args.addIf(shards, "--use-distributed-optimizer");
+  args.addIf(isFsdp, "--use-megatron-fsdp");
+  if (isFsdp) {
+    args.add("--data-parallel-sharding-strategy", plan.stateSharding == StateSharding::kGradients
+                                                      ? "optim_grads"
+                                                      : "optim_grads_params");
+    args.add("--ckpt-format", "fsdp_dtensor");
+  }
+  if (shards && plan.dpReplicate > 1)
+    args.add("--num-distributed-optimizer-instances", plan.dpReplicate);
+  args.addIf(plan.dp() * plan.cp > 1, "--overlap-grad-reduce");
+  args.addIf(shards, "--overlap-param-gather");
+}
+
+void addRecompute(Arguments& args, const Plan& plan) {
+  if (plan.recompute == Recompute::kNone) return;
+  args.add("--recompute-granularity", std::string(plan::recomputeName(plan.recompute)));
+  if (plan.recompute != Recompute::kFull) return;
+  args.add("--recompute-method", plan.recomputeLayers > 0 ? "block" : "uniform");
+  args.add("--recompute-num-layers", std::max<int64_t>(plan.recomputeLayers, 1));
+}
+
+}  // namespace
+
+std::vector<Argument> megatronArguments(const Plan& plan, const ModelSpec& model,
+                                        const ExportOptions& options) {
+  Arguments args;
+  addModel(args, plan, model);
+  addTraining(args, plan, options);
+  addParallelism(args, plan);
+  addState(args, plan);
+  addRecompute(args, plan);
+  return args.take();
+}
+
+Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOptions& options) {
+  Exported exported;
+  // arguments.py asserts it for tensor and context parallelism, and forbids it under FSDP.
+  if (plan.tp * plan.cp > 1 && plan.stateSharding < StateSharding::kGradients)
+    exported.environment.push_back("CUDA_DEVICE_MAX_CONNECTIONS=1");
+  const std::vector<Argument> arguments = megatronArguments(plan, model, options);
+  exported.command = {"pretrain_gpt.py"};
+  for (const Argument& argument : arguments)
+    exported.text += argument.flag + (argument.value ? " " + quoted(*argument.value) : "") + "\n";
+  exported.notes.push_back(
+      "data, tokenizer and checkpoints are yours: --data-path, --tokenizer-type, --save, --load");
+  if (!numSteps(plan, options))
+    exported.notes.push_back("the plan has no number of steps: give --steps or --train-iters");
+  if (model.activation == spec::ActivationKind::kGeluTanh && !model.linearBias)
+    exported.notes.push_back(
+        "Megatron computes GELU without biases by erf, not by the plan's tanh");
+  return exported;
+}
+
+}  // namespace trireme::codegen

@@ -1,0 +1,124 @@
+// Overrides of Megatron-Bridge's configuration, from Megatron-LM's arguments by the tables that the
+// project documents: docs/megatron-lm-to-megatron-bridge.md, commit 167ba2ad, and
+// scripts/translate_mlm_to_bridge.py, commit 158aa4e2.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "codegen/export/formats.h"
+
+namespace trireme::codegen {
+namespace {
+
+struct Translation {
+  std::string_view flag;
+  std::string_view key;
+  std::string_view onValue = "true";  // of a switch
+};
+
+constexpr Translation kTranslations[] = {
+    {"--num-layers", "model.num_layers"},
+    {"--hidden-size", "model.hidden_size"},
+    {"--ffn-hidden-size", "model.ffn_hidden_size"},
+    {"--num-attention-heads", "model.num_attention_heads"},
+    {"--kv-channels", "model.kv_channels"},
+    {"--num-query-groups", "model.num_query_groups"},
+    {"--max-position-embeddings", "model.max_position_embeddings"},
+    {"--position-embedding-type", "model.position_embedding_type"},
+    {"--rotary-base", "model.rotary_base"},
+    {"--normalization", "model.normalization"},
+    {"--norm-epsilon", "model.layernorm_epsilon"},
+    {"--swiglu", "model.gated_linear_unit"},
+    {"--swiglu", "model.activation_func", "silu"},
+    {"--disable-bias-linear", "model.add_bias_linear", "false"},
+    {"--add-qkv-bias", "model.add_qkv_bias"},
+    {"--untie-embeddings-and-output-weights", "model.share_embeddings_and_output_weights", "false"},
+    {"--init-method-std", "model.init_method_std"},
+    {"--vocab-size", "tokenizer.vocab_size"},
+    {"--make-vocab-size-divisible-by", "model.make_vocab_size_divisible_by"},
+    {"--seq-length", "model.seq_length"},
+    {"--seq-length", "dataset.seq_length"},
+    {"--micro-batch-size", "train.micro_batch_size"},
+    {"--global-batch-size", "train.global_batch_size"},
+    {"--train-iters", "train.train_iters"},
+    {"--seed", "rng.seed"},
+    {"--attention-dropout", "model.attention_dropout"},
+    {"--hidden-dropout", "model.hidden_dropout"},
+    {"--lr", "optimizer.lr"},
+    {"--min-lr", "optimizer.min_lr"},
+    {"--lr-decay-style", "scheduler.lr_decay_style"},
+    {"--lr-warmup-iters", "scheduler.lr_warmup_iters"},
+    {"--lr-decay-iters", "scheduler.lr_decay_iters"},
+    {"--weight-decay", "optimizer.weight_decay"},
+    {"--adam-beta1", "optimizer.adam_beta1"},
+    {"--adam-beta2", "optimizer.adam_beta2"},
+    {"--adam-eps", "optimizer.adam_eps"},
+    {"--clip-grad", "optimizer.clip_grad"},
+    {"--tensor-model-parallel-size", "model.tensor_model_parallel_size"},
+    {"--pipeline-model-parallel-size", "model.pipeline_model_parallel_size"},
+    {"--context-parallel-size", "model.context_parallel_size"},
+    {"--pipeline-model-parallel-layout", "model.pipeline_model_parallel_layout"},
+    {"--num-virtual-stages-per-pipeline-rank", "model.virtual_pipeline_model_parallel_size"},
+    {"--sequence-parallel", "model.sequence_parallel"},
+    {"--use-distributed-optimizer", "ddp.use_distributed_optimizer"},
+    {"--use-distributed-optimizer", "optimizer.use_distributed_optimizer"},
+    {"--use-megatron-fsdp", "ddp.use_megatron_fsdp"},
+    {"--use-megatron-fsdp", "dist.use_megatron_fsdp"},
+    {"--data-parallel-sharding-strategy", "ddp.data_parallel_sharding_strategy"},
+    {"--ckpt-format", "checkpoint.ckpt_format"},
+    {"--num-distributed-optimizer-instances", "ddp.num_distributed_optimizer_instances"},
+    {"--overlap-grad-reduce", "ddp.overlap_grad_reduce"},
+    {"--overlap-param-gather", "ddp.overlap_param_gather"},
+    {"--recompute-granularity", "model.recompute_granularity"},
+    {"--recompute-method", "model.recompute_method"},
+    {"--recompute-num-layers", "model.recompute_num_layers"},
+};
+
+// What the overrides say in one key, or what Bridge does anyway.
+constexpr std::array<std::string_view, 6> kSaidOtherwise = {
+    "--bf16",
+    "--fp16",
+    "--fp8-format",
+    "--accumulate-allreduce-grads-in-fp32",
+    "--group-query-attention",
+    "--no-scatter-gather-tensors-in-pipeline"};
+
+std::string mixedPrecision(spec::Precision precision) {
+  if (precision == spec::Precision::kFp16) return "fp16_mixed";
+  return precision == spec::Precision::kFp8 ? "bf16_with_fp8_delayed_scaling_mixed" : "bf16_mixed";
+}
+
+std::vector<std::string> overridesOf(const Argument& argument) {
+  std::vector<std::string> overrides;
+  for (const Translation& t : kTranslations)
+    if (t.flag == argument.flag)
+      overrides.push_back(
+          fmt::format("{}={}", t.key, argument.value ? *argument.value : std::string(t.onValue)));
+  const bool isSaidOtherwise = std::find(kSaidOtherwise.begin(), kSaidOtherwise.end(),
+                                         argument.flag) != kSaidOtherwise.end();
+  TRIREME_CHECK(!overrides.empty() || isSaidOtherwise);
+  return overrides;
+}
+
+}  // namespace
+
+Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
+                const ExportOptions& options) {
+  Exported exported;
+  exported.command = {"scripts/training/run_recipe.py", "--recipe", "vanilla_gpt_pretrain_config"};
+  std::vector<std::string> overrides;
+  for (const Argument& argument : megatronArguments(plan, model, options))
+    for (std::string& override : overridesOf(argument)) overrides.push_back(std::move(override));
+  overrides.push_back("mixed_precision=" + mixedPrecision(plan.training.precision));
+  for (const std::string& override : overrides) exported.text += quoted(override) + "\n";
+  if (plan.tp * plan.cp > 1 && plan.stateSharding < plan::StateSharding::kGradients)
+    exported.environment.push_back("CUDA_DEVICE_MAX_CONNECTIONS=1");
+  exported.notes.push_back(
+      "data, tokenizer and checkpoints are yours: dataset.data_path, tokenizer.*, checkpoint.*");
+  if (!numSteps(plan, options))
+    exported.notes.push_back("the plan has no number of steps: give --steps or train.train_iters");
+  return exported;
+}
+
+}  // namespace trireme::codegen

@@ -1,0 +1,48 @@
+#include "ir/plan/choices.h"
+
+#include <fmt/format.h>
+
+namespace trireme::plan {
+
+using spec::StackChoice;
+
+std::vector<ChoiceUse> choicesUsed(const Plan& p) {
+  std::vector<ChoiceUse> uses;
+  const auto add = [&](bool isUsed, StackChoice choice, std::string value, std::string nearest) {
+    if (isUsed) uses.push_back({choice, std::move(value), std::move(nearest)});
+  };
+  const auto degree = [&](const char* name, int64_t value, StackChoice choice) {
+    add(value > 1, choice, fmt::format("{} {}", name, value), fmt::format("{} 1", name));
+  };
+  const auto schedule = [&](ScheduleKind kind, StackChoice choice) {
+    add(p.schedule == kind, choice, fmt::format("schedule {}", scheduleName(kind)),
+        "schedule 1f1b");
+  };
+  const auto sharding = [&](StateSharding kind, StackChoice choice) {
+    add(p.stateSharding == kind, choice, fmt::format("state sharding {}", stateShardingName(kind)),
+        "state sharding none");
+  };
+  const auto recompute = [&](Recompute kind, StackChoice choice) {
+    add(p.recompute == kind, choice, fmt::format("recompute {}", recomputeName(kind)),
+        "recompute none");
+  };
+  degree("tp", p.tp, StackChoice::kTensorParallel);
+  degree("cp", p.cp, StackChoice::kContextParallel);
+  degree("pp", p.pp, StackChoice::kPipeline);
+  schedule(ScheduleKind::kGpipe, StackChoice::kGpipe);
+  schedule(ScheduleKind::kInterleaved, StackChoice::kInterleaved);
+  add(p.sequenceParallel, StackChoice::kSequenceParallel, "sequence parallel on", "off");
+  add(p.scatterGather, StackChoice::kScatterGather, "scatter-gather on", "off");
+  sharding(StateSharding::kOptimizer, StackChoice::kShardOptimizer);
+  sharding(StateSharding::kGradients, StackChoice::kShardGradients);
+  sharding(StateSharding::kParameters, StackChoice::kShardParameters);
+  add(p.stateSharding != StateSharding::kNone && p.dpReplicate > 1, StackChoice::kReplicatedShards,
+      fmt::format("sharded state in {} replicas", p.dpReplicate), "1");
+  recompute(Recompute::kSelective, StackChoice::kRecomputeSelective);
+  recompute(Recompute::kFull, StackChoice::kRecomputeFull);
+  add(p.recomputeLayers > 0, StackChoice::kRecomputeLayers,
+      fmt::format("recompute of {} layers per virtual stage", p.recomputeLayers), "of all layers");
+  return uses;
+}
+
+}  // namespace trireme::plan

@@ -1,0 +1,21 @@
+// The choices of a plan that software may lack, for whoever compares a plan with what a stack or
+// another program can do.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ir/plan/plan.h"
+#include "ir/spec/stack_profile.h"
+
+namespace trireme::plan {
+
+struct ChoiceUse {
+  spec::StackChoice choice = spec::StackChoice::kTensorParallel;
+  std::string value;    // what the plan says: "cp 2", "schedule gpipe"
+  std::string nearest;  // the value that every program has: "cp 1", "schedule 1f1b"
+};
+
+// Those that the plan uses.
+std::vector<ChoiceUse> choicesUsed(const Plan& plan);
+
+}  // namespace trireme::plan

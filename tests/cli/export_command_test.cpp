@@ -1,0 +1,85 @@
+#include <gmock/gmock.h>
+
+#include "tests/cli/command.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class ExportCommand : public CommandTest {
+ protected:
+  // A plan of the tiny model with `pins`; its path.
+  std::string planned(const std::vector<std::string>& pins) const {
+    std::vector<std::string> more = {"-o", path("plan.yaml")};
+    more.insert(more.end(), pins.begin(), pins.end());
+    expectSuccess(plan(more));
+    return path("plan.yaml");
+  }
+  Outcome exported(const std::string& plan, const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"export", plan, "--model", model};
+    args.insert(args.end(), more.begin(), more.end());
+    return runTrireme(args);
+  }
+};
+
+TEST_F(ExportCommand, WritesTheFileAndNotesWhatItLeavesToTheUser) {
+  const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2"});
+  const Outcome outcome = exported(plan, {"--to", "megatron", "--steps", "30"});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("--tensor-model-parallel-size 2\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("--train-iters 30\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("note: data, tokenizer and checkpoints are yours"));
+  expectSuccess(exported(plan, {"--to", "megatron", "--steps", "30", "-o", path("job.sh")}));
+  EXPECT_EQ(readAll(path("job.sh")), outcome.out);
+}
+
+TEST_F(ExportCommand, LaunchersStartEveryNode) {
+  const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2"});
+  const Outcome slurm = exported(plan, {"--to", "slurm", "--gpus-per-node", "4"});
+  expectSuccess(slurm);
+  EXPECT_THAT(slurm.out, HasSubstr("#SBATCH --nodes=2\n"));
+  EXPECT_THAT(slurm.out, HasSubstr("pretrain_gpt.py"));
+  const Outcome mpirun =
+      exported(plan, {"--to", "mpirun", "--framework", "nemo", "--gpus-per-node", "4"});
+  expectRefusal(mpirun, 1, {"precision fp32", "nearest: bf16"});
+  expectRefusal(exported(plan, {"--to", "slurm", "--gpus-per-node", "3"}), 1,
+                {"8 ranks are no whole number of nodes of 3 devices", "nearest: 2 or 4"});
+}
+
+TEST_F(ExportCommand, RefusalsNameTheChoiceAndTheWayOut) {
+  const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2", "--schedule", "gpipe"});
+  expectRefusal(exported(plan, {"--to", "megatron"}), 1,
+                {"plan.yaml: Megatron-LM cannot express schedule gpipe (nearest: schedule 1f1b)",
+                 "'trireme plan --for megatron' finds the best plan that it can express"});
+  expectRefusal(exported(plan, {"--to", "megatrom"}), 2,
+                {"unknown value 'megatrom'; did you mean 'megatron'?"});
+  expectRefusal(exported(plan, {"--to", "nemo", "--framework", "nemo"}), 1, {"--framework says"});
+  expectRefusal(runTrireme({"export", plan, "--to", "megatron"}), 1,
+                {"is not shipped: give its file with --model"});
+  expectRefusal(exported(plan, {"--to", "megatron", "-o", plan}), 1, {plan});
+}
+
+// What --for finds can be exported, whichever program it is for.
+TEST_F(ExportCommand, PlansMadeForAProgramAreExportedToIt) {
+  for (const char* framework : {"megatron", "deepspeed", "accelerate"}) {
+    const std::string plan = planned({"--for", framework, "--stack", "trireme"});
+    expectSuccess(exported(plan, {"--to", framework}));
+  }
+  for (const char* framework : {"megatron", "nemo", "torchtitan"}) {
+    const Outcome outcome = runTrireme({"plan", "--model", "llama3-70b", "--cluster", "dgx-h100",
+                                        "--gpus", "256", "--batch", "512", "--seq", "8192", "--for",
+                                        framework, "-o", path("llama.yaml")});
+    expectSuccess(outcome);
+    EXPECT_THAT(outcome.out, HasSubstr("cluster       dgx-h100, stack "));
+    expectSuccess(runTrireme({"export", path("llama.yaml"), "--to", framework}));
+  }
+}
+
+TEST_F(ExportCommand, ForRefusesAModelThatTheProgramHasNot) {
+  expectRefusal(plan({"--for", "torchtitan"}), 1,
+                {"torchtitan cannot express model", "nearest: Llama 3 of 8B, 70B or 405B"});
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,349 @@
+// Golden files of every exporter for plans that the planner made, and properties over many small
+// plans. The plans are in plans/, the expected text in golden/, the options that the projects
+// document in options/. TRIREME_UPDATE_GOLDEN=1 writes the golden files anew.
+#include "codegen/export/export.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "ir/spec/load.h"
+#include "tests/support/small_plan.h"
+
+namespace trireme::codegen {
+namespace {
+
+using plan::Plan;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kFolder = TRIREME_SOURCE_DIR "/tests/export/";
+constexpr Framework kFrameworks[] = {Framework::kMegatron, Framework::kNemo, Framework::kTorchtitan,
+                                     Framework::kDeepspeed, Framework::kAccelerate};
+
+std::string readAll(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+struct Case {
+  std::string plan, golden;
+  Framework framework;
+  Launcher launcher = Launcher::kTorchrun;
+};
+
+const Case kCases[] = {
+    {"gpt3-175b-1024xa100", "gpt3.megatron.sh", Framework::kMegatron},
+    {"llama3-70b-256xh100", "llama3.megatron.sh", Framework::kMegatron},
+    {"gpt2-124m-uneven", "gpt2.megatron.sh", Framework::kMegatron},
+    {"llama3-70b-256xh100", "llama3.nemo.sh", Framework::kNemo},
+    {"gpt3-175b-1024xa100", "gpt3.nemo.sh", Framework::kNemo},
+    {"llama3-70b-titan", "llama3.torchtitan.toml", Framework::kTorchtitan},
+    {"llama3-70b-titan-pipeline", "llama3-pipeline.torchtitan.toml", Framework::kTorchtitan},
+    {"gpt2-1.5b-64xa100", "gpt2.deepspeed.json", Framework::kDeepspeed},
+    {"llama2-7b-64xa100", "llama2.accelerate.yaml", Framework::kAccelerate},
+    {"gpt3-175b-1024xa100", "gpt3.slurm.sh", Framework::kMegatron, Launcher::kSlurm},
+    {"llama3-70b-titan", "llama3.slurm.sh", Framework::kTorchtitan, Launcher::kSlurm},
+    {"llama2-7b-64xa100", "llama2.mpirun.sh", Framework::kAccelerate, Launcher::kMpirun},
+    {"gpt3-175b-1024xa100", "gpt3.mpirun.sh", Framework::kMegatron, Launcher::kMpirun}};
+
+Plan loadPlan(const std::string& name) {
+  const Result<Plan> plan = plan::loadPlan(kFolder + "plans/" + name + ".yaml");
+  EXPECT_TRUE(plan.has_value()) << plan.error().message();
+  return *plan;
+}
+
+spec::ModelSpec loadModel(const Plan& plan) { return spec::loadModel(plan.model).value(); }
+
+TEST(Export, PlansOfThePlannerGiveTheGoldenFiles) {
+  for (const Case& c : kCases) {
+    const Plan plan = loadPlan(c.plan);
+    const spec::ModelSpec model = loadModel(plan);
+    ASSERT_TRUE(plan::verifyPlan(plan, model).ok()) << c.plan;
+    const Result<Exported> exported = exportPlan(plan, model, c.framework);
+    ASSERT_TRUE(exported.has_value()) << c.golden << ": " << exported.error().message();
+    const std::string text = printExport(*exported, plan, c.framework, c.launcher, {});
+    const std::string path = kFolder + "golden/" + c.golden;
+    if (std::getenv("TRIREME_UPDATE_GOLDEN")) std::ofstream(path) << text;
+    EXPECT_EQ(text, readAll(path)) << path;
+  }
+}
+
+// The file of documented options, without comments.
+std::set<std::string> documented(Framework framework) {
+  std::set<std::string> options;
+  std::istringstream lines(
+      readAll(fmt::format("{}options/{}.txt", kFolder, frameworkName(framework))));
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("#") && !line.empty()) options.insert(line);
+  EXPECT_GT(options.size(), 20u) << frameworkName(framework);
+  return options;
+}
+
+void addKeys(const nlohmann::json& json, const std::string& path, std::set<std::string>& keys) {
+  for (const auto& [key, value] : json.items())
+    if (value.is_object())
+      addKeys(value, path + key + ".", keys);
+    else
+      keys.insert(path + key);
+}
+
+// The options that an exported text uses: of flags and overrides the words before a value, of
+// sections and YAML the keys with the section before them.
+std::set<std::string> optionsIn(const Exported& exported, Framework framework) {
+  std::set<std::string> options;
+  if (framework == Framework::kDeepspeed) {
+    addKeys(nlohmann::json::parse(exported.text), "", options);
+    return options;
+  }
+  static const std::regex kSection("\\[([a-z_0-9]+)\\]|([a-z_]+):");
+  static const std::regex kTop("^'?((--)?[a-z][a-z0-9_.-]*)([ =:]|$)");
+  static const std::regex kNested("^  ([a-z_]+):");
+  std::istringstream lines(exported.text);
+  std::string section;
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_match(line, match, kSection))
+      section = (match[1].matched ? match[1].str() : match[2].str()) + ".";
+    else if (std::regex_search(line, match, kTop))
+      options.insert((framework == Framework::kTorchtitan ? section : "") + match[1].str());
+    else if (std::regex_search(line, match, kNested))
+      options.insert(section + match[1].str());
+  }
+  return options;
+}
+
+// Every 5th combination of degrees, schedule, sharding, recomputation and flags, if it is legal.
+std::vector<Plan> sample(const spec::ModelSpec& model) {
+  std::vector<Plan> plans;
+  int combination = 0;
+  for (int64_t tp : {1, 2})
+    for (int64_t pp : {1, 2, 3})
+      for (int64_t cp : {1, 2})
+        for (int64_t dp : {1, 4})
+          for (const auto schedule : {plan::ScheduleKind::kGpipe, plan::ScheduleKind::k1F1B,
+                                      plan::ScheduleKind::kInterleaved})
+            for (int sharding = 0; sharding <= 3; ++sharding)
+              for (int recompute = 0; recompute <= 3; ++recompute)
+                for (int flags = 0; flags < 8; ++flags) {
+                  if (++combination % 5 != 0) continue;
+                  Plan p = small::plan(model, small::training(48, 32), tp, pp, dp);
+                  p.cp = cp;
+                  if (schedule == plan::ScheduleKind::kInterleaved)
+                    p = small::interleaved(p, model, 2);
+                  p.schedule = schedule;
+                  p.stateSharding = static_cast<plan::StateSharding>(sharding);
+                  if (sharding > 0) p.dpReplicate = (flags & 4) ? 2 : 1;
+                  if (sharding > 0) p.dpShard = dp / std::min(p.dpReplicate, dp);
+                  p.recompute = static_cast<plan::Recompute>(std::min(recompute, 2));
+                  p.recomputeLayers = recompute == 3 ? 1 : 0;
+                  p.sequenceParallel = flags & 1;
+                  p.scatterGather = flags & 2;
+                  if (plan::verifyPlan(p, model).ok()) plans.push_back(p);
+                }
+  return plans;
+}
+
+spec::ModelSpec flavored() {
+  spec::ModelSpec model = spec::loadModel("llama3-8b").value();
+  model.maxSequence = 128;
+  return model;
+}
+
+TEST(Export, EveryPlanIsExportedOrRefusedByTheChoiceThatIsInTheWay) {
+  size_t exports = 0, refusals = 0;
+  for (const spec::ModelSpec& model :
+       {small::gpt(12), small::asLlama(small::gpt(12)), flavored()}) {
+    const std::vector<Plan> plans = sample(model);
+    EXPECT_GT(plans.size(), 100u);
+    for (const Plan& plan : plans)
+      for (const Framework framework : kFrameworks) {
+        const Result<Exported> exported = exportPlan(plan, model, framework);
+        if (exported.has_value()) {
+          ++exports;
+          continue;
+        }
+        ++refusals;
+        EXPECT_EQ(exported.error().code(), StatusCode::kInvalidArgument);
+        EXPECT_THAT(exported.error().message(),
+                    testing::AnyOf(testing::ContainsRegex("cannot express .+ \\(nearest: .+\\)"),
+                                   testing::ContainsRegex("no whole number of nodes")));
+      }
+  }
+  EXPECT_GT(exports, 300u);
+  EXPECT_GT(refusals, 300u);
+}
+
+TEST(Export, OnlyDocumentedOptionsAreUsed) {
+  for (const Framework framework : kFrameworks) {
+    const std::set<std::string> known = documented(framework);
+    std::set<std::string> used;
+    for (spec::ModelSpec model : {small::gpt(12), small::asLlama(small::gpt(12)), flavored()}) {
+      if (model.family == spec::ModelFamily::kLlama && model.numHeads == 4) {
+        model.qkvBias = true;
+        model.numKvHeads = 2;
+        model.headSize = 8;
+      }
+      const std::vector<Plan> plans = sample(model);
+      for (size_t i = 0; i < plans.size(); i += 3) {
+        Plan plan = plans[i];
+        for (const spec::Precision precision : infoOf(framework).precisions) {
+          plan.training.precision = precision;
+          plan.training.warmupSteps = 10;
+          plan.training.decaySteps = plan.tp == 1 ? 90 : 0;
+          if (const Result<Exported> exported = exportPlan(plan, model, framework);
+              exported.has_value())
+            used.merge(optionsIn(*exported, framework));
+        }
+      }
+    }
+    EXPECT_GT(used.size(), 10u);
+    for (const std::string& option : used)
+      EXPECT_TRUE(known.contains(option)) << frameworkName(framework) << ": " << option;
+  }
+}
+
+std::string megatronText(const Plan& plan, const spec::ModelSpec& model) {
+  const Result<Exported> exported = exportPlan(plan, model, Framework::kMegatron);
+  EXPECT_TRUE(exported.has_value()) << exported.error().message();
+  return exported->text;
+}
+
+// 7 layers on 2 stages x 2 chunks are 2, 2, 2 and 1: uneven, so the layout says it, in the order of
+// virtual stages. 8 layers are 2 each, for which the number of virtual stages is enough.
+TEST(Megatron, UnevenVirtualStagesAreALayout) {
+  const spec::ModelSpec seven = small::gpt(7), eight = small::gpt(8);
+  const auto text = [](const spec::ModelSpec& model) {
+    return megatronText(small::interleaved(small::plan(model, small::training(), 1, 2), model, 2),
+                        model);
+  };
+  EXPECT_THAT(text(seven), HasSubstr("--pipeline-model-parallel-layout 'Ett|tt|tt|tL'\n"));
+  EXPECT_THAT(text(seven), Not(HasSubstr("--num-virtual-stages")));
+  EXPECT_THAT(text(eight), HasSubstr("--num-virtual-stages-per-pipeline-rank 2\n"));
+  EXPECT_THAT(text(eight), Not(HasSubstr("layout")));
+}
+
+// Megatron's --lr-decay-iters counts from the start: 10 steps of warm-up and 90 of decay end at
+// 100.
+TEST(Megatron, TheDecayIncludesTheWarmUp) {
+  const spec::ModelSpec model = small::gpt();
+  Plan plan = small::plan(model, small::training());
+  plan.training.warmupSteps = 10;
+  plan.training.decaySteps = 90;
+  EXPECT_THAT(megatronText(plan, model), HasSubstr("--lr-decay-iters 100\n"));
+  EXPECT_THAT(megatronText(plan, model), HasSubstr("--train-iters 100\n"));
+}
+
+TEST(Megatron, ShardedStateIsTheDistributedOptimizerOrMegatronFsdp) {
+  const spec::ModelSpec model = small::gpt();
+  Plan plan = small::plan(model, small::training());
+  plan.stateSharding = plan::StateSharding::kOptimizer;
+  plan.dpShard = 2;
+  plan.dpReplicate = 4;
+  EXPECT_THAT(megatronText(plan, model), HasSubstr("--use-distributed-optimizer\n"));
+  EXPECT_THAT(megatronText(plan, model), HasSubstr("--num-distributed-optimizer-instances 4\n"));
+  EXPECT_THAT(megatronText(plan, model), Not(HasSubstr("fsdp")));
+  plan.stateSharding = plan::StateSharding::kParameters;
+  EXPECT_THAT(megatronText(plan, model),
+              HasSubstr("--data-parallel-sharding-strategy optim_grads_params\n"));
+}
+
+// A replica's 16 / 2 samples go through the pipeline at once in microbatches of 2; without a
+// pipeline a step adds up gradients of one microbatch after the other.
+TEST(Torchtitan, TheLocalBatchIsThatOfThePipeline) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training(16, 32), 1, 2, 1);
+  plan.stateSharding = plan::StateSharding::kParameters;
+  plan.dpReplicate = 1;
+  plan.dpShard = 2;
+  plan.microbatchSize = 2;
+  const std::string pipeline = exportPlan(plan, model, Framework::kTorchtitan)->text;
+  EXPECT_THAT(pipeline, HasSubstr("local_batch_size = 8\n"));
+  EXPECT_THAT(pipeline, HasSubstr("pipeline_parallel_microbatch_size = 2\n"));
+  EXPECT_THAT(pipeline, HasSubstr("\"layers.15\"],\n  [\"layers.16\""));
+  plan.pp = 1;
+  plan.layers = plan::evenLayers(model.numLayers, 1, 1);
+  EXPECT_THAT(exportPlan(plan, model, Framework::kTorchtitan)->text,
+              HasSubstr("local_batch_size = 2\n"));
+}
+
+// The batch is micro-batch x accumulation x GPUs: 48 = 2 x 6 x 4.
+TEST(Deepspeed, TheBatchIsTheProductOfItsParts) {
+  const spec::ModelSpec model = small::gpt();
+  Plan plan = small::plan(model, small::training(48, 32));
+  plan.stateSharding = plan::StateSharding::kGradients;
+  plan.dpReplicate = 1;
+  plan.dpShard = 4;
+  plan.microbatchSize = 2;
+  const auto json = nlohmann::json::parse(exportPlan(plan, model, Framework::kDeepspeed)->text);
+  EXPECT_EQ(json.at("train_batch_size"), 48);
+  EXPECT_EQ(json.at("train_micro_batch_size_per_gpu"), 2);
+  EXPECT_EQ(json.at("gradient_accumulation_steps"), 6);
+  EXPECT_EQ(json.at("zero_optimization").at("stage"), 2);
+  EXPECT_TRUE(json.at("bf16").at("enabled").get<bool>());
+}
+
+std::string refusal(const Plan& plan, const spec::ModelSpec& model, Framework framework) {
+  const Result<Exported> exported = exportPlan(plan, model, framework);
+  return exported.has_value() ? "exported" : exported.error().message();
+}
+
+TEST(Refusals, NameEveryChoiceAndTheNearestOne) {
+  const spec::ModelSpec model = small::gpt();
+  Plan plan = small::plan(model, small::training(), 2, 2, 2);
+  plan.schedule = plan::ScheduleKind::kGpipe;
+  EXPECT_EQ(refusal(plan, model, Framework::kMegatron),
+            "Megatron-LM cannot express schedule gpipe (nearest: schedule 1f1b)");
+  EXPECT_EQ(refusal(plan, model, Framework::kDeepspeed),
+            "DeepSpeed's JSON cannot express tp 2 (nearest: tp 1); pp 2 (nearest: pp 1); schedule "
+            "gpipe (nearest: schedule 1f1b)");
+  plan = small::plan(model, small::training());
+  plan.training.precision = spec::Precision::kFp64;
+  EXPECT_EQ(refusal(plan, model, Framework::kMegatron),
+            "Megatron-LM cannot express precision fp64 (nearest: fp32)");
+  plan.training.precision = spec::Precision::kBf16;
+  plan.training.embeddingDropout = 0.1;
+  EXPECT_EQ(refusal(plan, model, Framework::kMegatron),
+            "Megatron-LM cannot express embedding dropout 0.1 with residual dropout 0 (nearest: "
+            "both 0)");
+}
+
+// torchtitan shards over cp whenever cp > 1, and its tensor parallelism is sequence parallel.
+TEST(Refusals, OfTorchtitanIncludeWhatItDoesWithoutBeingAsked) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training(16, 32), 2, 1, 2);
+  plan.cp = 2;
+  EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
+              testing::AllOf(HasSubstr("tp without sequence parallel"),
+                             HasSubstr("cp without sharded parameters")));
+  plan.cp = 1;
+  plan.sequenceParallel = true;
+  EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
+              HasSubstr("2 unsharded replicas beside tp or pp"));
+}
+
+TEST(Refusals, NodesAreWhole) {
+  const spec::ModelSpec model = small::gpt();
+  const Plan plan = small::plan(model, small::training(24, 32), 1, 1, 12);
+  EXPECT_EQ(refusal(plan, model, Framework::kMegatron),
+            "12 ranks are no whole number of nodes of 8 devices; nearest: 6 or 12");
+}
+
+TEST(Restriction, LeavesWhatBothHave) {
+  const spec::StackProfile stack = restrictedTo({}, Framework::kDeepspeed).value();
+  EXPECT_FALSE(stack.supports(spec::StackChoice::kTensorParallel));
+  EXPECT_FALSE(stack.supports(spec::StackChoice::kGpipe));
+  EXPECT_TRUE(stack.supports(spec::StackChoice::kShardOptimizer));
+  EXPECT_FALSE(stack.supports(spec::StackChoice::kShardParameters));  // the stack itself has none
+}
+
+}  // namespace
+}  // namespace trireme::codegen
