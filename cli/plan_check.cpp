@@ -8,6 +8,8 @@
 #include "cli/command_line.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
+#include "codegen/import/megatron.h"
+#include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "planner/check.h"
 #include "planner/report.h"
@@ -28,9 +30,22 @@ Status checkStack(const CheckOptions& options, const plan::Plan& plan,
   return {};
 }
 
+// A plan of ours, or one in the words of Megatron-LM, which is priced as Megatron-Core unless
+// --stack says otherwise. Flags that do not count are noted.
+Result<plan::Plan> loadPlan(CheckOptions& options, const spec::ModelSpec& model,
+                            const spec::ClusterSpec& cluster) {
+  TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(options.plan));
+  if (!codegen::isMegatron(text)) return plan::parsePlan(text, options.plan);
+  TRIREME_ASSIGN_OR_RETURN(const codegen::Imported imported,
+                           codegen::importMegatron(text, options.plan, model, cluster.numDevices));
+  for (const std::string& flag : imported.unpriced)
+    fmt::print(stderr, "note: {}: {} is not known here and does not count\n", options.plan, flag);
+  if (options.stack.empty()) options.stack = imported.plan.stack;
+  return imported.plan;
+}
+
 Result<planner::Query> makeQuery(const CheckOptions& options, const plan::Plan& plan,
-                                 const spec::ModelSpec& model) {
-  TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
+                                 const spec::ModelSpec& model, spec::ClusterSpec cluster) {
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
   if (const Status status = checkStack(options, plan, stack); !status.ok())
     return Error(status.withContext(options.plan));
@@ -44,12 +59,14 @@ Result<planner::Query> makeQuery(const CheckOptions& options, const plan::Plan& 
 
 }  // namespace
 
-Result<int> runCheck(const CheckOptions& options) {
+Result<int> runCheck(CheckOptions options) {
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
-  TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
+  TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
+  TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, loadPlan(options, model, cluster));
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(options.plan));
-  TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options, plan, model));
+  TRIREME_ASSIGN_OR_RETURN(const planner::Query query,
+                           makeQuery(options, plan, model, std::move(cluster)));
   Progress progress;
   const auto show = [&](const planner::SearchState& state) {
     progress.update(

@@ -245,7 +245,7 @@ void addPins(CLI::App& app, planner::Pins& pins) {
 // Everything that the plan says itself, or that recommends another, goes without --check.
 void addCheck(CLI::App& app, std::string& path) {
   CLI::Option* check = addPath(app, "--check", &path, "PLAN",
-                               "Price this plan, and say how far it is from the best one");
+                               "Price this plan, or Megatron-LM's arguments, beside the best one");
   const std::set<std::string> kept = {"--help",  "--model", "--cluster",
                                       "--stack", "--json",  "--check"};
   for (CLI::Option* option : app.get_options())

@@ -56,8 +56,9 @@ trireme_library(ir/schedule DEPS trireme_plan)
 trireme_library(ir/expand DEPS trireme_schedule)
 trireme_library(cost_models NAME cost DEPS trireme_expand ${json})
 trireme_library(planner DEPS trireme_cost ${json})
-# Plans in the words of other programs: no MLIR, so it is there without it.
+# Plans to and from the words of other programs: no MLIR, so they are there without it.
 trireme_library(codegen/export DEPS trireme_plan ${json})
+trireme_library(codegen/import DEPS trireme_plan)
 
 # The CUDA and NCCL backends need a toolkit, which this build does not look for yet.
 trireme_library(runtime EXCLUDE "runtime/(device/cuda|comm/nccl)"
@@ -76,11 +77,11 @@ if(runtime_type STREQUAL "STATIC_LIBRARY")
   endif()
 endif()
 
-set(TRIREME_ALL trireme_planner trireme_export trireme_runtime)
+set(TRIREME_ALL trireme_planner trireme_export trireme_import trireme_runtime)
 if(TRIREME_MLIR)
   trireme_library(ir/dialect GENERATED ${TRIREME_DIALECT_GENERATED}
                   DEPS trireme_expand trireme_mlir)
-  trireme_library(codegen EXCLUDE "codegen/(tools|export)/" GENERATED ${TRIREME_CODEGEN_GENERATED}
+  trireme_library(codegen EXCLUDE "codegen/(tools|export|import)/" GENERATED ${TRIREME_CODEGEN_GENERATED}
                   DEPS trireme_dialect ${json})
   # One executable per file of codegen/tools: trireme_opt.cpp -> trireme-opt.
   file(GLOB tools CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/codegen/tools/*.cpp)

@@ -1,0 +1,23 @@
+// Megatron-LM's --pipeline-model-parallel-layout.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/plan/plan.h"
+
+namespace trireme::codegen {
+
+// Layers of every virtual stage, in their order, of a layout such as "Et*3|(tt|)*29,ttL": E the
+// embedding, t a layer, L the loss, "|" between virtual stages, (...)*n and x*n repeat, commas mean
+// nothing. As megatron/core/transformer/pipeline_parallel_layer_layout.py reads it, without m.
+//
+// kInvalidArgument: other characters, E not first or L not last, or not `numLayers` layers.
+Result<std::vector<int64_t>> parseLayout(const std::string& layout, int64_t numLayers);
+
+// The same as a plan's layers: chunk c of stage s is virtual stage c * pp + s. Requires that pp
+// divides the number of counts.
+std::vector<std::vector<plan::LayerRange>> layersOf(const std::vector<int64_t>& counts, int64_t pp);
+
+}  // namespace trireme::codegen

@@ -1,0 +1,165 @@
+// Command lines of Megatron-LM: what is exported comes back as the same plan; what others published
+// has the settings that they published; what makes no sense is refused with its line.
+#include "codegen/import/megatron.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/export/export.h"
+#include "codegen/import/layout.h"
+#include "codegen/import/shell_words.h"
+#include "ir/spec/load.h"
+#include "tests/support/damaged_text.h"
+#include "tests/support/small_plan.h"
+
+namespace trireme::codegen {
+namespace {
+
+using plan::Plan;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> textsOf(const std::string& text) {
+  std::vector<std::string> texts;
+  for (const Word& word : shellWords(text)) texts.push_back(word.text);
+  return texts;
+}
+
+TEST(ShellWords, AreThoseOfBash) {
+  EXPECT_THAT(textsOf("a 'b c' \"d \\\" e\" f\\ g"), ElementsAre("a", "b c", "d \" e", "f g"));
+  EXPECT_THAT(textsOf("A=(\n  --x 1 # not this\n) \\\n  y#z"),
+              ElementsAre("A=", "--x", "1", "y#z"));
+  EXPECT_THAT(textsOf("'open"), ElementsAre("open"));
+  EXPECT_EQ(shellWords("a\nb \\\nc")[2].line, 3);
+}
+
+// (tt|)*2 is tt|tt|, so the layers are 1 + 3 = 4 behind E, then 2, 2 and 1 before L.
+TEST(Layout, RepeatsLayersAndStages) {
+  EXPECT_THAT(parseLayout("Et*3,t|(tt|)*2,tL", 9).value(), ElementsAre(4, 2, 2, 1));
+  EXPECT_THAT(parseLayout("E|(t*2|)*2L", 4).value(), ElementsAre(0, 2, 2, 0));
+  for (const char* bad :
+       {"", "tt", "EtL|t", "Et|mL", "E(tL", "Et)L", "Et*0L", "Et*99999999999L", "E(t|)L", "EEtL"})
+    EXPECT_FALSE(parseLayout(bad, 1).has_value()) << bad;
+  EXPECT_THAT(parseLayout("EtL", 2).error().message(), HasSubstr("it has 1 layers, the model 2"));
+}
+
+// Every plan that can be written can be read, and is the same but for the stack.
+TEST(ImportMegatron, ReadsBackWhatIsExported) {
+  size_t trips = 0;
+  for (const spec::ModelSpec& model : {small::gpt(12), small::asLlama(small::gpt(11))})
+    for (int64_t tp : {1, 2})
+      for (int64_t pp : {1, 2, 3})
+        for (int64_t cp : {1, 2})
+          for (int64_t v : {1, 2})
+            for (int sharding = 0; sharding <= 3; ++sharding)
+              for (int flags = 0; flags < 8; ++flags) {
+                Plan p = small::plan(model, small::training(48, 32), tp, pp, 4);
+                p.stack = "megatron-core";
+                p.cp = cp;
+                if (v > 1) p = small::interleaved(p, model, v);
+                p.stateSharding = static_cast<plan::StateSharding>(sharding);
+                p.dpReplicate = sharding == 0 ? 4 : (flags & 4) ? 2 : 1;
+                p.dpShard = 4 / p.dpReplicate;
+                p.recompute = static_cast<plan::Recompute>(flags % 3);
+                p.recomputeLayers = flags == 2 ? 1 : 0;
+                p.sequenceParallel = flags & 1;
+                p.scatterGather = flags & 2;
+                p.training.warmupSteps = flags;
+                p.training.decaySteps = flags * 7;
+                p.training.residualDropout = p.training.embeddingDropout = 0.25;
+                if (!plan::verifyPlan(p, model).ok()) continue;
+                const ExportOptions options{.devicesPerNode = 1, .steps = {}};
+                const Result<Exported> e = exportPlan(p, model, Framework::kMegatron, options);
+                ASSERT_TRUE(e.has_value()) << e.error().message();
+                const std::string text =
+                    printExport(*e, p, Framework::kMegatron, Launcher::kTorchrun, options);
+                const Result<Imported> back = importMegatron(text, "run.sh", model, p.numRanks());
+                ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << text;
+                EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << text;
+                EXPECT_THAT(back->unpriced, ElementsAre());
+                ++trips;
+              }
+  EXPECT_GT(trips, 200u);
+}
+
+// The largest run of Narayanan et al., SC 2021, table 1, for GPT-3: t 8, p 12, 1,024 GPUs as in
+// their section 5.1: batch 1536, microbatch 1; its data-parallel size is 1024 / 96, so 960 GPUs.
+const char* const kPublished = R"(#!/bin/bash
+# GPT-3 175B, as in examples/pretrain_gpt3_175B.sh
+options=" "
+torchrun --nnodes 120 --nproc-per-node 8 pretrain_gpt.py \
+    --tensor-model-parallel-size 8 \
+    --pipeline-model-parallel-size 12 \
+    --num-layers 96 --hidden-size 12288 --num-attention-heads 96 \
+    --seq-length 2048 --max-position-embeddings 2048 \
+    --micro-batch-size 1 --global-batch-size 1520 \
+    --vocab-size 51200 \
+    --lr 6.0e-5 --min-lr 6.0e-6 --lr-decay-style cosine \
+    --num-layers-per-virtual-pipeline-stage 4 \
+    --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 \
+    --clip-grad 1.0 --weight-decay 0.1 --fp16 \
+    --tensorboard-dir "$TENSORBOARD"
+)";
+
+TEST(ImportMegatron, ReadsAPublishedScript) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  std::string text = kPublished;
+  text.replace(text.find("1520"), 4, "1560");  // 10 replicas x 12 stages divide 1560 / 10 = 156
+  const Result<Imported> imported = importMegatron(text, "run.sh", model, 8);
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  const Plan& p = imported->plan;
+  EXPECT_EQ(p.tp, 8);
+  EXPECT_EQ(p.pp, 12);
+  EXPECT_EQ(p.dp(), 10);          // 120 x 8 / (8 x 12), not the cluster's 8 devices
+  EXPECT_EQ(p.virtualStages, 2);  // 96 layers / 12 stages / 4
+  EXPECT_EQ(p.schedule, plan::ScheduleKind::kInterleaved);
+  EXPECT_EQ(p.recompute, plan::Recompute::kFull);
+  EXPECT_EQ(p.training.precision, spec::Precision::kFp16);
+  EXPECT_TRUE(p.scatterGather);  // Megatron's default
+  EXPECT_THAT(imported->unpriced, ElementsAre("--tensorboard-dir"));
+}
+
+std::string refusal(const std::string& text) {
+  const Result<Imported> imported =
+      importMegatron(text, "run.sh", spec::loadModel("gpt3-175b").value(), 960);
+  return imported.has_value() ? "read" : imported.error().message();
+}
+
+std::string replaced(const std::string& what, const std::string& by) {
+  std::string text = kPublished;
+  return text.replace(text.find(what), what.size(), by);
+}
+
+TEST(ImportMegatron, RefusesWithTheLine) {
+  EXPECT_THAT(refusal(kPublished), HasSubstr("run.sh: (P7)"));  // 152 microbatches, 12 stages
+  EXPECT_THAT(refusal(replaced("--hidden-size 12288", "--hidden-size 1024")),
+              HasSubstr("run.sh:7: --hidden-size is 1024, but the model has 12288"));
+  EXPECT_THAT(refusal(replaced("--fp16", "--num-experts 8")),
+              HasSubstr("run.sh:14: --num-experts cannot be priced"));
+  EXPECT_THAT(refusal(replaced("-size 8 ", "-size eight ")),
+              HasSubstr("run.sh:5: --tensor-model-parallel-size is 'eight'; expected a whole"));
+  EXPECT_THAT(refusal(replaced("full", "fulll")),
+              HasSubstr("--recompute-granularity is 'fulll'; did you mean 'full'?"));
+  EXPECT_THAT(refusal(replaced("--seq-length 2048", "")), HasSubstr("--seq-length is missing"));
+  EXPECT_THAT(refusal(replaced("-size 12 ", "-size 7 ")), HasSubstr("does not divide 960 ranks"));
+}
+
+// Whatever the bytes: a legal plan, or a message with the file.
+TEST(ImportMegatron, DamagedTextIsReadOrRefused) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  const auto check = [&](const std::string& text) {
+    const Result<Imported> imported = importMegatron(text, "run.sh", model, 960);
+    if (imported.has_value())
+      EXPECT_TRUE(plan::verifyPlan(imported->plan, model).ok()) << text;
+    else
+      EXPECT_THAT(imported.error().message(), HasSubstr("run.sh")) << text;
+  };
+  damageBytes(kPublished, "0123456789-'\"\\#()|*EtL \n=\x01\xff", 1500, 4, check);
+  const char* const kNumbers[] = {"0",     "-1", "3", "2147483648", "9223372036854775808",
+                                  "1e999", "nan"};
+  damageNumbers(kPublished, kNumbers, check);
+  endEarly(kPublished, 1, check);
+}
+
+}  // namespace
+}  // namespace trireme::codegen
