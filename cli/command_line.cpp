@@ -119,9 +119,9 @@ int runCommandLine(int argc, const char* const* argv) {
     app.footer(
         "Example:\n  trireme plan --model gpt.yaml --cluster dgx.yaml --batch 512 --seq 2048");
     std::vector<std::pair<CLI::App*, Action>> actions;
-    for (const Command* command :
-         {&kPlanCommand, &kCompileCommand, &kRunCommand, &kExportCommand, &kExportWeightsCommand,
-          &kCalibrateCommand, &kDoctorCommand, &kCompletionCommand, &kManCommand}) {
+    for (const Command* command : {&kPlanCommand, &kWhatifCommand, &kCompileCommand, &kRunCommand,
+                                   &kExportCommand, &kExportWeightsCommand, &kCalibrateCommand,
+                                   &kDoctorCommand, &kCompletionCommand, &kManCommand}) {
       CLI::App* subcommand =
           app.add_subcommand(std::string(command->name), std::string(command->purpose));
       subcommand->footer("Example:\n  " + std::string(command->example));

@@ -26,6 +26,7 @@ extern const Command kCompileCommand;
 extern const Command kExportCommand;
 extern const Command kRunCommand;
 extern const Command kCalibrateCommand;
+extern const Command kWhatifCommand;
 extern const Command kDoctorCommand;
 extern const Command kCompletionCommand;
 extern const Command kManCommand;

@@ -32,12 +32,10 @@ namespace trireme::cli {
 namespace {
 
 struct PlanOptions {
-  std::string model, cluster, training, stack, output;
-  std::optional<int64_t> batch, sequence;
-  std::optional<spec::Precision> precision;
+  QueryOptions question;
+  std::string output;
   std::optional<codegen::Framework> framework;  // that is to run the plan
   planner::Pins pins;
-  int64_t vocabMultiple = plan::Plan{}.vocabMultiple;
   int64_t topK = planner::Query{}.topK;
   bool explain = false;
   bool json = false;
@@ -46,27 +44,13 @@ struct PlanOptions {
   PartitionOptions partition;
 };
 
-// Says which dropout of a Hugging Face config.json the training settings leave out.
-Status noteDropout(const PlanOptions& options, const spec::TrainingSpec& training) {
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::ForeignDropout> dropouts,
-                           spec::loadForeignDropout(options.model));
-  for (const spec::ForeignDropout& dropout : dropouts) {
-    const double used = dropout.key == "embedding_dropout"   ? training.embeddingDropout
-                        : dropout.key == "attention_dropout" ? training.attentionDropout
-                                                             : training.residualDropout;
-    if (dropout.probability == used) continue;
-    fmt::print(stderr, "note: {}: {} {} is not used; {} of the --train file counts, and is {}\n",
-               options.model, dropout.option, dropout.probability, dropout.key, used);
-  }
-  return {};
-}
-
 // The stack, without what the framework cannot express; its own profile unless --stack says
 // another.
 Result<spec::StackProfile> loadStackFor(const PlanOptions& options) {
-  if (!options.framework) return loadStackOrDefault(options.stack);
-  const std::string path =
-      options.stack.empty() ? std::string(infoOf(*options.framework).stack) : options.stack;
+  if (!options.framework) return loadStackOrDefault(options.question.stack);
+  const std::string path = options.question.stack.empty()
+                               ? std::string(infoOf(*options.framework).stack)
+                               : options.question.stack;
   TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, spec::loadStack(path));
   return codegen::restrictedTo(std::move(stack), *options.framework);
 }
@@ -91,34 +75,14 @@ Status checkExpressible(const PlanOptions& options, const planner::Query& query,
 }
 
 Result<planner::Query> makeQuery(const PlanOptions& options) {
-  planner::Query query;
-  TRIREME_ASSIGN_OR_RETURN(query.model, spec::loadModel(options.model));
-  TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::loadCluster(options.cluster));
-  if (!options.training.empty()) {
-    TRIREME_ASSIGN_OR_RETURN(query.training, spec::loadTraining(options.training));
-  }
-  TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackFor(options));
-  if (options.training.empty())
-    query.training.precision = spec::usualPrecision(query.stack, query.cluster.device);
-  TRIREME_RETURN_IF_ERROR(noteDropout(options, query.training));
-  query.training.globalBatchSize = options.batch.value_or(query.training.globalBatchSize);
-  query.training.sequenceLength = options.sequence.value_or(query.training.sequenceLength);
-  query.training.precision = options.precision.value_or(query.training.precision);
-  if (query.training.globalBatchSize == 0)
-    return Error(invalidArgument(
-        "the batch size is missing: give --batch, or global_batch_size in the --train file"));
-  if (query.training.sequenceLength == 0)
-    return Error(invalidArgument(
-        fmt::format("the sequence length is missing: give --seq (model '{}' takes up to {}), or "
-                    "sequence_length in the --train file",
-                    query.model.name, query.model.maxSequence)));
+  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, loadStackFor(options));
+  TRIREME_ASSIGN_OR_RETURN(planner::Query query, makeQuery(options.question, std::move(stack)));
   if (options.framework)
     TRIREME_RETURN_IF_ERROR(
         statusOf(misfitsOf(query.model, query.training, *options.framework), *options.framework));
   query.pins = options.pins;
-  TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.cluster, query.cluster));
+  TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
   pinFor(options, query);
-  query.vocabMultiple = options.vocabMultiple;
   query.topK =
       static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
   return query;
@@ -158,16 +122,17 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
 
 Result<int> runPlan(const PlanOptions& options) {
   if (!options.check.empty())
-    return runCheck({options.check, options.model, options.cluster, options.stack, options.json});
+    return runCheck({options.check, options.question.model, options.question.cluster,
+                     options.question.stack, options.json});
   if (!options.predict.rows.empty())
     return runPredict(options.predict, options.output, options.json);
   if (!options.partition.profile.empty())
-    return runPartition(options.partition,
-                        {options.pins.gpus, options.cluster, options.output, options.json});
-  TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.model},
-                                        {"--cluster", options.cluster},
-                                        {"--train", options.training},
-                                        {"--stack", options.stack}},
+    return runPartition(options.partition, {options.pins.gpus, options.question.cluster,
+                                            options.output, options.json});
+  TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.question.model},
+                                        {"--cluster", options.question.cluster},
+                                        {"--train", options.question.training},
+                                        {"--stack", options.question.stack}},
                                        {{"-o", options.output}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
@@ -254,23 +219,26 @@ void addCheck(CLI::App& app, std::string& path) {
 
 Action addPlan(CLI::App& app) {
   auto options = std::make_shared<PlanOptions>();
-  addPath(app, "--model", &options->model, "NAME|FILE",
+  addPath(app, "--model", &options->question.model, "NAME|FILE",
           "Model: one of examples/models, YAML, or a Hugging Face config.json")
       ->required();
-  addPath(app, "--cluster", &options->cluster, "NAME|FILE",
+  addPath(app, "--cluster", &options->question.cluster, "NAME|FILE",
           "Cluster, devices and links: one of examples/clusters, or YAML")
       ->required();
-  addPath(app, "--train", &options->training, "FILE", "Training settings");
-  addPath(app, "--stack", &options->stack, "NAME|FILE",
+  addPath(app, "--train", &options->question.training, "FILE", "Training settings");
+  addPath(app, "--stack", &options->question.stack, "NAME|FILE",
           "Software: one of examples/stacks, or YAML (default: Trireme's own)");
   addChoice(app, "--for", &options->framework, codegen::frameworkName,
             codegen::Framework::kAccelerate,
             "Only plans that this program can run (trireme export), with its stack");
-  addCount(app, "--batch", &options->batch, "Sequences per step; overrides the --train file");
-  addCount(app, "--seq", &options->sequence, "Tokens per sequence; overrides the --train file");
-  addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp8,
+  addCount(app, "--batch", &options->question.batch,
+           "Sequences per step; overrides the --train file");
+  addCount(app, "--seq", &options->question.sequence,
+           "Tokens per sequence; overrides the --train file");
+  addChoice(app, "--precision", &options->question.precision, spec::precisionName,
+            spec::Precision::kFp8,
             "Of the computation; overrides the --train file (default: the stack's)");
-  addCount(app, "--vocab-multiple", &options->vocabMultiple,
+  addCount(app, "--vocab-multiple", &options->question.vocabMultiple,
            "Pad the vocabulary to a multiple of N x tp (default: 128)");
   addCount(app, "--top", &options->topK, "Plans to show (default: 5)");
   app.add_flag("--json", options->json, "Print JSON instead of a table");

@@ -55,7 +55,7 @@ trireme_library(ir/plan DEPS trireme_graph ${TRIREME_YAML} ${json})
 trireme_library(ir/schedule DEPS trireme_plan)
 trireme_library(ir/expand DEPS trireme_schedule)
 trireme_library(cost_models NAME cost DEPS trireme_expand ${json})
-trireme_library(planner DEPS trireme_cost ${json})
+trireme_library(planner DEPS trireme_cost ${json} Threads::Threads)
 # Plans to and from the words of other programs: no MLIR, so they are there without it.
 trireme_library(codegen/export DEPS trireme_plan ${json})
 trireme_library(codegen/import DEPS trireme_plan)

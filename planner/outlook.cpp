@@ -25,35 +25,39 @@ bool isFaster(const Found& found, const PlanResult& winner) {
   return found.estimate.step < winner.estimate.step * kRounding;
 }
 
-void scale(spec::LinkTier& tier, double factor) {
-  tier.bandwidth = tier.bandwidth * factor;
-  tier.pairBandwidth = tier.pairBandwidth * factor;
-  for (spec::CollectiveCurve& curve : tier.curves)
-    for (spec::CollectivePoint& point : curve.points)
-      point.busBandwidth = point.busBandwidth * factor;
-}
-
-using Variant = std::pair<std::string, Query>;
+struct Variant {
+  std::string name;
+  Query query;
+  double amount = 0;  // of what there is more, in `unit`
+  std::string unit;
+};
 
 std::vector<Variant> changedQueries(const Query& query) {
   std::vector<Variant> variants;
-  const auto add = [&](std::string name, const std::function<void(Query&)>& change) {
+  const auto add = [&](const std::string& what, double now, const std::string& unit,
+                       const std::function<void(Query&)>& change) {
     Query changed = query;
     change(changed);
-    variants.emplace_back(std::move(name), std::move(changed));
+    variants.push_back({"10 % more " + what, std::move(changed), (kMore - 1) * now, unit});
   };
-  const auto more = [](const std::string& what) { return "10 % more " + what; };
-  add(more("matmul rate"), [](Query& q) {
-    for (spec::PeakRate& peak : q.cluster.device.matmul) peak.rate = peak.rate * kMore;
+  const spec::DeviceSpec& device = query.cluster.device;
+  const spec::PeakRate* peak = device.peak(spec::linearFormat(query.training.precision));
+  add("matmul rate", peak ? peak->rate.count() / 1e12 : 0, "TFLOP/s", [](Query& q) {
+    for (spec::PeakRate& rate : q.cluster.device.matmul) rate.rate = rate.rate * kMore;
   });
-  add(more("memory bandwidth"), [](Query& q) {
+  add("memory bandwidth", device.memoryBandwidth.count() / 1e9, "GB/s", [](Query& q) {
     q.cluster.device.memoryBandwidth = q.cluster.device.memoryBandwidth * kMore;
   });
   for (size_t i = 0; i < query.cluster.tiers.size(); ++i)
-    add(more(query.cluster.tiers[i].name + " link bandwidth"),
-        [&](Query& q) { scale(q.cluster.tiers[i], kMore); });
-  add(more("memory"), [](Query& q) { q.cluster.device.memory = q.cluster.device.memory * kMore; });
-  add("twice the batch", [](Query& q) { q.training.globalBatchSize *= 2; });
+    add(query.cluster.tiers[i].name + " link bandwidth",
+        query.cluster.tiers[i].bandwidth.count() / 1e9, "GB/s",
+        [&](Query& q) { scaleBandwidth(q.cluster.tiers[i], kMore); });
+  add("memory", device.memory.count() / 1073741824.0, "GiB",
+      [](Query& q) { q.cluster.device.memory = q.cluster.device.memory * kMore; });
+  Query twice = query;
+  twice.training.globalBatchSize *= 2;
+  variants.push_back({"twice the batch", std::move(twice),
+                      static_cast<double>(query.training.globalBatchSize), "sequences"});
   return variants;
 }
 
@@ -61,8 +65,8 @@ std::vector<Variant> withoutPins(const Query& query) {
   std::vector<Variant> variants;
   const auto drop = [&](const char* name, auto Pins::* pin) {
     if (!(query.pins.*pin)) return;
-    variants.emplace_back(name, query);
-    (variants.back().second.pins.*pin).reset();
+    variants.push_back({name, query, 0, ""});
+    (variants.back().query.pins.*pin).reset();
   };
   drop("tp", &Pins::tp);
   drop("pp", &Pins::pp);
@@ -76,8 +80,8 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("sequence parallel", &Pins::sequenceParallel);
   drop("scatter-gather", &Pins::scatterGather);
   if (!query.pins.layers.empty()) {
-    variants.emplace_back("layers", query);
-    variants.back().second.pins.layers.clear();
+    variants.push_back({"layers", query, 0, ""});
+    variants.back().query.pins.layers.clear();
   }
   return variants;
 }
@@ -95,6 +99,13 @@ class Around {
     addRules();
     for (const Variant& variant : changed) TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
     return std::move(outlook_);
+  }
+
+  Result<std::vector<Sensitivity>> changes() {
+    const std::vector<Variant> changed = changedQueries(query_);
+    numParts_ = static_cast<double>(changed.size());
+    for (const Variant& variant : changed) TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
+    return std::move(outlook_.sensitivities);
   }
 
  private:
@@ -148,14 +159,13 @@ class Around {
   }
 
   Status addPin(const Variant& variant) {
-    const auto& [name, query] = variant;
     TRIREME_ASSIGN_OR_RETURN(const std::optional<Found> found,
-                             best(query, "without the pinned " + name));
+                             best(variant.query, "without the pinned " + variant.name));
     ++numDone_;
     if (!found || !isFaster(*found, winner_)) return {};
     Limit limit;
     limit.kind = LimitKind::kPin;
-    limit.what = name;
+    limit.what = variant.name;
     limit.plan = found->plan;
     limit.step = found->estimate.step;
     outlook_.limits.push_back(std::move(limit));
@@ -177,8 +187,8 @@ class Around {
   }
 
   Status addSensitivity(const Variant& variant) {
-    const auto& [name, query] = variant;
-    TRIREME_ASSIGN_OR_RETURN(std::optional<Found> found, best(query, name));
+    const Query& query = variant.query;
+    TRIREME_ASSIGN_OR_RETURN(std::optional<Found> found, best(query, variant.name));
     ++numDone_;
     Found same{winner_.plan, {}};
     same.plan.training = query.training;
@@ -187,7 +197,9 @@ class Around {
       found = std::move(same);
     if (!found) return {};  // Only twice the batch can be too much, of pinned choices.
     Sensitivity sensitivity;
-    sensitivity.change = name;
+    sensitivity.change = variant.name;
+    sensitivity.amount = variant.amount;
+    sensitivity.unit = variant.unit;
     sensitivity.step = found->estimate.step;
     sensitivity.tokensPerSecond = found->estimate.tokensPerSecond;
     sensitivity.gain = found->estimate.tokensPerSecond / winner_.estimate.tokensPerSecond - 1;
@@ -209,9 +221,22 @@ class Around {
 
 }  // namespace
 
+void scaleBandwidth(spec::LinkTier& tier, double factor) {
+  tier.bandwidth = tier.bandwidth * factor;
+  tier.pairBandwidth = tier.pairBandwidth * factor;
+  for (spec::CollectiveCurve& curve : tier.curves)
+    for (spec::CollectivePoint& point : curve.points)
+      point.busBandwidth = point.busBandwidth * factor;
+}
+
 Result<Outlook> lookAround(const Query& query, const PlanResult& result,
                            const OutlookProgress& progress) {
   return Around(query, result, progress).look();
+}
+
+Result<std::vector<Sensitivity>> sensitivitiesOf(const Query& query, const PlanResult& result,
+                                                 const OutlookProgress& progress) {
+  return Around(query, result, progress).changes();
 }
 
 }  // namespace trireme::planner

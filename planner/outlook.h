@@ -30,6 +30,8 @@ inline constexpr double kLimitTolerance = 1e-3;
 // The query asked again with one thing changed.
 struct Sensitivity {
   std::string change;  // "10 % more memory bandwidth"
+  double amount = 0;   // that is more: 335
+  std::string unit;    // "GB/s", "TFLOP/s", "GiB", "sequences"; of one device where it has one
   plan::Plan plan;     // the best there: of a new search, or the winner as it is
   Seconds step;
   double tokensPerSecond = 0;
@@ -41,6 +43,9 @@ struct Outlook {
   std::vector<Limit> limits;               // memory, then pins, then rules; empty: nothing
   std::vector<Sensitivity> sensitivities;  // in a fixed order
 };
+
+// All bandwidths of the tier, those that were measured too.
+void scaleBandwidth(spec::LinkTier& tier, double factor);
 
 // How much of it is done, and what comes next.
 using OutlookProgress = std::function<void(double done, const std::string& what)>;
@@ -57,5 +62,9 @@ using OutlookProgress = std::function<void(double done, const std::string& what)
 // Errors: those of searchPlan, but that nothing fits.
 Result<Outlook> lookAround(const Query& query, const PlanResult& result,
                            const OutlookProgress& progress = {});
+
+// The sensitivities alone: six searches or so.
+Result<std::vector<Sensitivity>> sensitivitiesOf(const Query& query, const PlanResult& result,
+                                                 const OutlookProgress& progress = {});
 
 }  // namespace trireme::planner

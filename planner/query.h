@@ -40,7 +40,11 @@ struct Query {
   Pins pins;
   // Of every plan: the vocabulary is padded to a multiple of this times tp.
   int64_t vocabMultiple = 128;
-  int32_t topK = 5;       // plans in the answer: the winner and topK - 1 runners-up
+  int32_t topK = 5;  // plans in the answer: the winner and topK - 1 runners-up
+  // Slower plans are of no interest, and looking for them takes time. If there is none as fast, the
+  // search is kInfeasible and does not say what else would be. What PlanResult says of other plans
+  // than the winner knows of none that is slower, either.
+  std::optional<Seconds> slowest;
   int64_t maxCosted = 0;  // estimates after which to stop and report the gap; 0: until it is closed
 };
 

@@ -181,11 +181,11 @@ std::vector<Costed> Search::ranked() const {
 
 std::optional<Seconds> Search::cutoff() const {
   const auto wanted = static_cast<size_t>(std::max(query_.topK, 1));
-  if (best_.size() < wanted) return std::nullopt;
+  if (best_.size() < wanted) return query_.slowest;
   std::vector<Seconds> times;
   for (const auto& [degrees, costed] : best_) times.push_back(costed.estimate.step);
   std::nth_element(times.begin(), times.begin() + static_cast<long>(wanted - 1), times.end());
-  return times[wanted - 1];
+  return query_.slowest ? std::min(*query_.slowest, times[wanted - 1]) : times[wanted - 1];
 }
 
 // Another plan of the same degrees is already faster than anything below this node.
@@ -255,6 +255,12 @@ void Search::openArrangement(const Node& node, plan::Plan plan) {
   ++certificate_.numBounded;
   if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
+  if (query_.slowest) {
+    const bool isPart = plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query_);
+    if (isPart) cuts.recomputeLayers(1);  // is fastest
+    if (cuts.bound() > *query_.slowest) return prune("bound");
+    if (isPart) cuts.recomputeLayers(plan.recomputeLayers);
+  }
   if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
   if (plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query_)) {
     // The fewest layers of a chunk with which a cut may fit: more need less memory.
@@ -525,6 +531,8 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
     const std::optional<Seconds> stepOfMost = search.bestStep();
     TRIREME_RETURN_IF_ERROR(search.openFewer(gpus));
     TRIREME_RETURN_IF_ERROR(search.run());
+    if (!search.found() && query.slowest)
+      return Error(infeasible("no plan is as fast as asked for"));
     if (!search.found()) {
       TRIREME_RETURN_IF_ERROR(search.findLeanest());
       return Error(missesMemory(query, *search.leanest(), costs));

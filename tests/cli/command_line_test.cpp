@@ -13,8 +13,13 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 TEST(CommandLine, HelpOfEverySubcommandHasAnExampleAndFitsAHundredColumns) {
-  for (const std::vector<std::string>& command :
-       {std::vector<std::string>{}, {"plan"}, {"compile"}, {"run"}, {"export"}, {"calibrate"}}) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{},
+                                                  {"plan"},
+                                                  {"compile"},
+                                                  {"run"},
+                                                  {"export"},
+                                                  {"calibrate"},
+                                                  {"whatif"}}) {
     std::vector<std::string> args = command;
     args.push_back("--help");
     const Outcome help = runTrireme(args);

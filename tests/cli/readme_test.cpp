@@ -17,7 +17,10 @@ TEST(Readme, PlanCommandsRunUnlessTheyShowAnError) {
   int commands = 0;
   std::string line, answer;
   while (std::getline(lines, line)) {
-    if (!line.starts_with("$ trireme plan --model ") || !std::getline(lines, answer)) continue;
+    if (!line.starts_with("$ trireme plan --model ") &&
+        !line.starts_with("$ trireme whatif --model "))
+      continue;
+    if (!std::getline(lines, answer)) continue;
     std::istringstream words(line.substr(std::string("$ trireme ").size()));
     std::vector<std::string> args;
     for (std::string word; words >> word;)

@@ -1,0 +1,36 @@
+// `whatif --diff A B` and `whatif --worth`: one step against another.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/inputs.h"
+#include "cli/whatif/answers.h"
+#include "ir/base/status.h"
+#include "planner/outlook.h"
+#include "planner/whatif/difference.h"
+
+namespace trireme::cli {
+
+struct CompareOptions {
+  QueryOptions question;
+  std::optional<int64_t> gpus;
+  std::string before, after;
+  bool json = false;
+};
+
+// Prints the difference. Both sides are clusters, stacks or plan files; shipped names come first, a
+// file is what it can be read as. Clusters and stacks are planned for with the rest of the
+// question; plans are priced on --cluster and --stack. kInvalidArgument: a side is nothing of it,
+// the sides are of two kinds, or a plan is for another stack. kInfeasible: a side has no plan that
+// fits.
+Result<int> runCompare(const CompareOptions& options);
+
+// Text of at most 100 columns.
+std::string toTable(const planner::Difference& difference, const std::string& what);
+
+// What one more of everything is worth at the only point: prints it.
+// kInvalidArgument: there are several points.
+Result<int> runWorth(const Answers& answers, bool json);
+
+}  // namespace trireme::cli

@@ -1,0 +1,457 @@
+#include "cli/whatif/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/output/table.h"
+#include "cli/output/wrap.h"
+#include "ir/base/format.h"
+#include "planner/report.h"
+#include "planner/whatif/answers.h"
+
+namespace trireme::cli {
+namespace {
+
+using planner::PointAnswer;
+using planner::SweepPoint;
+
+constexpr double kDay = 86400, kJoulesPerMWh = 3.6e9;
+
+struct Cell {
+  Column column;
+  std::function<std::string(const AnswerRow&)> text;
+  bool always = false;  // also where it is the same in all rows
+};
+
+std::string gbits(BytesPerSecond rate) {
+  return fmt::format("{:.6g} Gbit/s", rate.count() * 8 / 1e9);
+}
+
+// "A", "B", ... "Z", "AA": short names of plans in the order in which they win.
+std::string letterOf(size_t index) {
+  std::string text(1, static_cast<char>('A' + index % 26));
+  return index < 26 ? text : letterOf(index / 26 - 1) + text;
+}
+
+class Report {
+ public:
+  explicit Report(const Answers& answers) : answers_(answers), rows_(rowsOf(answers)) {
+    for (const AnswerRow& row : rows_) {
+      const PointAnswer& answer = answerOf(row);
+      if (answer.ok()) letters_.emplace(answer.shape, letters_.size());
+      if (!row.economics || !row.economics->cost) continue;
+      priced_.push_back(&row);
+      outcomes_.push_back(
+          {answers_.points[row.point].gpus, row.economics->wall, *row.economics->cost});
+    }
+    for (const size_t i : planner::paretoFront(outcomes_)) front_.push_back(priced_[i]);
+  }
+
+  std::string text() const {
+    return question() + scaling() + failures() + deadlines() + budgets() + front() + plans() +
+           reasons();
+  }
+  nlohmann::json json() const;
+
+ private:
+  const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
+  const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
+  std::string hardwareOf(const AnswerRow& row) const {
+    return answers_.sweep.hardware[pointOf(row).hardware].name;
+  }
+  std::string letter(const AnswerRow& row) const {
+    return letterOf(letters_.at(answerOf(row).shape));
+  }
+  bool isOnFront(const AnswerRow& row) const {
+    return std::find(front_.begin(), front_.end(), &row) != front_.end();
+  }
+  // Whether the row continues the scaling curve of the one before.
+  bool continues(size_t i) const {
+    if (i == 0) return false;
+    SweepPoint a = pointOf(rows_[i - 1]), b = pointOf(rows_[i]);
+    a.gpus = b.gpus = 0;
+    return a == b;
+  }
+
+  std::vector<Cell> inputCells() const;
+  std::vector<Cell> resultCells() const;
+  std::string tableOf(const std::vector<Cell>& cells,
+                      const std::vector<const AnswerRow*>& rows) const;
+  std::string describe(const AnswerRow& row) const;
+  std::string question() const;
+  std::string scaling() const;
+  std::string failures() const;
+  std::string deadlines() const;
+  std::string budgets() const;
+  std::string front() const;
+  std::string plans() const;
+  std::string reasons() const;
+  nlohmann::json rowJson(const AnswerRow& row) const;
+
+  const Answers& answers_;
+  std::vector<AnswerRow> rows_;
+  std::map<std::string, size_t> letters_;        // of shapes, in the order in which they win
+  std::vector<const AnswerRow*> priced_;         // with a cost
+  std::vector<planner::SweepOutcome> outcomes_;  // of those
+  std::vector<const AnswerRow*> front_;
+};
+
+std::vector<Cell> Report::inputCells() const {
+  return {
+      {{"system"}, [this](const AnswerRow& r) { return hardwareOf(r); }},
+      {{"seq", true},
+       [this](const AnswerRow& r) { return fmt::format("{}", pointOf(r).sequence); }},
+      {{"batch", true}, [this](const AnswerRow& r) { return fmt::format("{}", pointOf(r).batch); }},
+      {{"network", true}, [this](const AnswerRow& r) { return gbits(pointOf(r).interNode); }},
+      {{"nodes less", true},
+       [this](const AnswerRow& r) { return fmt::format("{}", pointOf(r).minusNodes); }},
+      {{"GPUs", true},
+       [this](const AnswerRow& r) { return fmt::format("{}", pointOf(r).gpus); },
+       true},
+      {{"tokens", true}, [](const AnswerRow& r) { return formatCount(r.scenario.tokens); }},
+      {{"USD/h", true},
+       [](const AnswerRow& r) {
+         return r.scenario.price ? fmt::format("{:.6g}", *r.scenario.price) : "";
+       }},
+      {{"W", true},
+       [](const AnswerRow& r) {
+         return r.scenario.power ? fmt::format("{:.6g}", r.scenario.power->count()) : "";
+       }},
+      {{"MTBF", true}, [](const AnswerRow& r) {
+         return r.scenario.failures ? formatDuration(r.scenario.failures->deviceMeanBetween) : "";
+       }}};
+}
+
+std::vector<Cell> Report::resultCells() const {
+  const auto ifFits = [this](auto text) {
+    return [this, text](const AnswerRow& r) {
+      return answerOf(r).ok() ? text(answerOf(r)) : std::string("-");
+    };
+  };
+  const auto ifPriced = [](auto text) {
+    return
+        [text](const AnswerRow& r) { return r.economics ? text(*r.economics) : std::string("-"); };
+  };
+  std::vector<Cell> cells = {
+      {{"step", true}, ifFits([](const PointAnswer& a) { return formatSeconds(a.step); }), true},
+      {{"tokens/s", true},
+       ifFits([](const PointAnswer& a) { return fmt::format("{:.0f}", a.tokensPerSecond); }),
+       true},
+      {{"MFU", true},
+       ifFits([](const PointAnswer& a) {
+         return fmt::format("{:.1f} %", 100 * a.modelFlopsUtilisation);
+       }),
+       true}};
+  if (!answers_.scenarios.tokens.empty()) {
+    cells.push_back({{"time", true},
+                     ifPriced([](const planner::Economics& e) { return formatDuration(e.wall); }),
+                     true});
+    cells.push_back({{"USD", true}, ifPriced([](const planner::Economics& e) {
+                       return e.cost ? formatCount(*e.cost) : "";
+                     })});
+    cells.push_back({{"MWh", true}, ifPriced([](const planner::Economics& e) {
+                       return e.energy ? fmt::format("{:.5g}", *e.energy / kJoulesPerMWh) : "";
+                     })});
+  }
+  return cells;
+}
+
+// Leaves out columns in which all rows are the same, unless they always are there.
+std::string Report::tableOf(const std::vector<Cell>& cells,
+                            const std::vector<const AnswerRow*>& rows) const {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> texts(rows.size());
+  for (const Cell& cell : cells) {
+    std::vector<std::string> column;
+    for (const AnswerRow* row : rows) column.push_back(cell.text(*row));
+    const bool varies = std::any_of(column.begin(), column.end(),
+                                    [&](const std::string& text) { return text != column[0]; });
+    if (!varies && !cell.always) continue;
+    columns.push_back(cell.column);
+    for (size_t i = 0; i < rows.size(); ++i) texts[i].push_back(std::move(column[i]));
+  }
+  return printTable(columns, texts);
+}
+
+std::string Report::question() const {
+  const planner::Query& base = answers_.sweep.base;
+  std::string systems;
+  for (const planner::Hardware& hardware : answers_.sweep.hardware)
+    systems += (systems.empty() ? "" : ", ") + hardware.cluster.name;
+  std::string text =
+      wrapLine(fmt::format("{:<14}{}, {} parameters; {}; stack {}", "question", base.model.name,
+                           formatCount(static_cast<double>(base.model.numParameters())), systems,
+                           base.stack.name),
+               14);
+  // What is the same in all rows, and is therefore no column.
+  std::string same;
+  for (const Cell& cell : inputCells()) {
+    if (cell.always || cell.column.title == "system" || rows_.empty()) continue;
+    const std::string value = cell.text(rows_[0]);
+    const bool varies = std::any_of(rows_.begin(), rows_.end(),
+                                    [&](const AnswerRow& r) { return cell.text(r) != value; });
+    if (varies || value.empty() ||
+        (cell.column.title == "tokens" && answers_.scenarios.tokens.empty()) ||
+        (cell.column.title == "nodes less" && value == "0"))
+      continue;
+    same += fmt::format("{}{} {}", same.empty() ? "" : ", ", cell.column.title, value);
+  }
+  return text + (same.empty() ? "" : wrapLine(fmt::format("{:<14}{}", "everywhere", same), 14));
+}
+
+std::string Report::scaling() const {
+  std::vector<Cell> cells = inputCells();
+  for (Cell& cell : resultCells()) cells.push_back(std::move(cell));
+  // Cost and energy are shown wherever they are known.
+  for (Cell& cell : cells)
+    if (cell.column.title == "USD" || cell.column.title == "MWh")
+      cell.always = std::any_of(rows_.begin(), rows_.end(), [&](const AnswerRow& r) {
+        return r.economics && !cell.text(r).empty();
+      });
+  cells.push_back({{"plan"},
+                   [this](const AnswerRow& r) {
+                     if (!answerOf(r).ok()) return std::string("none");
+                     const auto i = static_cast<size_t>(&r - rows_.data());
+                     const bool isNew = i > 0 && continues(i) && answerOf(rows_[i - 1]).ok() &&
+                                        answerOf(rows_[i - 1]).shape != answerOf(r).shape;
+                     return (isNew ? "> " : "  ") + letter(r) + (isOnFront(r) ? " *" : "");
+                   },
+                   true});
+  std::vector<const AnswerRow*> rows;
+  for (const AnswerRow& row : rows_) rows.push_back(&row);
+  return tableOf(cells, rows);
+}
+
+std::string Report::failures() const {
+  std::vector<const AnswerRow*> rows;
+  for (const AnswerRow& row : rows_)
+    if (row.economics && row.economics->goodput) rows.push_back(&row);
+  if (rows.empty()) return "";
+  std::vector<Cell> cells = inputCells();
+  const auto add = [&](const char* title, auto text) {
+    cells.push_back(
+        {{title, true}, [text](const AnswerRow& r) { return text(*r.economics->goodput); }, true});
+  };
+  add("job MTBF", [](const planner::Goodput& g) { return formatDuration(g.rate.meanBetween); });
+  add("save", [](const planner::Goodput& g) { return formatDuration(g.rate.save); });
+  add("save every", [](const planner::Goodput& g) { return formatDuration(g.interval); });
+  add("goodput",
+      [](const planner::Goodput& g) { return fmt::format("{:.2f} %", 100 * g.goodput); });
+  if (answers_.scenarios.repair) {
+    add("spares", [](const planner::Goodput& g) { return fmt::format("{}", g.spares); });
+    add("available",
+        [](const planner::Goodput& g) { return fmt::format("{:.2f} %", 100 * g.availability); });
+  }
+  cells.push_back({{"without", true},
+                   [](const AnswerRow& r) { return formatDuration(r.economics->busy); },
+                   true});
+  return "failures      (without: time if nothing failed)\n" + tableOf(cells, rows);
+}
+
+// "512 GPUs, batch 1536: 24.1 d, 3.2 M USD, plan C": inputs that vary, then what comes out.
+std::string Report::describe(const AnswerRow& row) const {
+  std::string text = fmt::format("{} GPUs", pointOf(row).gpus);
+  for (const Cell& cell : inputCells()) {
+    const std::string value = cell.text(row);
+    if (cell.column.title == "GPUs") continue;
+    if (std::all_of(rows_.begin(), rows_.end(),
+                    [&](const AnswerRow& r) { return cell.text(r) == value; }))
+      continue;
+    text += fmt::format(", {} {}", cell.column.title, value);
+  }
+  text += ": " + formatDuration(row.economics->wall);
+  if (row.economics->cost) text += fmt::format(", {} USD", formatCount(*row.economics->cost));
+  return text + ", plan " + letter(row);
+}
+
+std::string Report::deadlines() const {
+  std::string text;
+  std::vector<const AnswerRow*> rows;
+  std::vector<planner::SweepOutcome> outcomes;
+  for (const AnswerRow& row : rows_) {
+    if (!row.economics) continue;
+    rows.push_back(&row);
+    outcomes.push_back({pointOf(row).gpus, row.economics->wall, row.economics->cost.value_or(0)});
+  }
+  for (const double deadline : answers_.scenarios.deadlines) {
+    const std::string name = fmt::format("within {}", formatDuration(Seconds(deadline)));
+    const auto fewest = planner::fewestWithin(outcomes, Seconds(deadline));
+    if (!fewest) {
+      const auto fastest =
+          std::min_element(outcomes.begin(), outcomes.end(),
+                           [](const auto& a, const auto& b) { return a.wall < b.wall; });
+      text += wrapLine(
+          outcomes.empty()
+              ? fmt::format("{:<14}nothing fits", name)
+              : fmt::format("{:<14}none; the fastest: {}", name,
+                            describe(*rows[static_cast<size_t>(fastest - outcomes.begin())])),
+          14);
+      continue;
+    }
+    text += wrapLine(fmt::format("{:<14}fewest devices: {}", name, describe(*rows[*fewest])), 14);
+    const auto cheapest = planner::cheapestWithin(outcomes, Seconds(deadline));
+    if (!priced_.empty() && *cheapest != *fewest)
+      text += wrapLine(fmt::format("{:<14}cheapest: {}", "", describe(*rows[*cheapest])), 14);
+  }
+  return text;
+}
+
+std::string Report::budgets() const {
+  std::string text;
+  for (const double budget : answers_.scenarios.budgets) {
+    const std::string name = fmt::format("{} USD", formatCount(budget));
+    const auto fastest = planner::fastestFor(outcomes_, budget);
+    const auto count = std::count_if(outcomes_.begin(), outcomes_.end(),
+                                     [&](const auto& o) { return o.cost <= budget; });
+    if (fastest) {
+      text += wrapLine(fmt::format("{:<14}{} of {} points; the fastest: {}", name, count,
+                                   outcomes_.size(), describe(*priced_[*fastest])),
+                       14);
+    } else if (!outcomes_.empty()) {
+      const auto cheapest =
+          std::min_element(outcomes_.begin(), outcomes_.end(),
+                           [](const auto& a, const auto& b) { return a.cost < b.cost; });
+      text += wrapLine(
+          fmt::format("{:<14}none; the cheapest: {}", name,
+                      describe(*priced_[static_cast<size_t>(cheapest - outcomes_.begin())])),
+          14);
+    }
+  }
+  return text;
+}
+
+std::string Report::front() const {
+  if (front_.size() < 2) return "";
+  std::string text = fmt::format("{:<14}* nothing is both faster and cheaper: {} of {} points\n",
+                                 "front", front_.size(), outcomes_.size());
+  return text;
+}
+
+std::string Report::plans() const {
+  std::vector<std::pair<std::string, size_t>> byLetter(letters_.begin(), letters_.end());
+  std::sort(byLetter.begin(), byLetter.end(),
+            [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::string text = byLetter.empty() ? ""
+                                      : "plans         (the rest of the devices are replicas; > "
+                                        "marks a change of the winner)\n";
+  for (const auto& [shape, index] : byLetter)
+    text += wrapLine(fmt::format("  {:<12}{}", letterOf(index), shape), 14);
+  return text;
+}
+
+std::string Report::reasons() const {
+  std::string text;
+  for (size_t i = 0; i < answers_.points.size(); ++i) {
+    if (!answers_.answers[i] || answers_.answers[i]->ok()) continue;
+    const SweepPoint& p = answers_.points[i];
+    text += wrapLine(fmt::format("  {} GPUs of {}, batch {}, sequence {}: {}", p.gpus,
+                                 answers_.sweep.hardware[p.hardware].name, p.batch, p.sequence,
+                                 answers_.answers[i]->reason),
+                     4);
+  }
+  return text.empty() ? "" : "no plan\n" + text;
+}
+
+nlohmann::json Report::rowJson(const AnswerRow& row) const {
+  const SweepPoint& p = pointOf(row);
+  const PointAnswer& a = answerOf(row);
+  nlohmann::json json = {{"system", hardwareOf(row)},
+                         {"gpus", p.gpus},
+                         {"interNodeBytesPerSecond", p.interNode.count()},
+                         {"batch", p.batch},
+                         {"sequence", p.sequence},
+                         {"minusNodes", p.minusNodes},
+                         {"fits", a.ok()}};
+  if (!a.ok()) {
+    json["reason"] = a.reason;
+    return json;
+  }
+  json["plan"] = a.plan;
+  json["gpusUsed"] = a.gpusUsed;
+  json["stepSeconds"] = a.step.count();
+  json["tokensPerSecond"] = a.tokensPerSecond;
+  json["modelFlopsUtilisation"] = a.modelFlopsUtilisation;
+  json["memoryBytes"] = a.memory.count();
+  for (const planner::BreakdownPart& part : planner::breakdownParts(a.breakdown))
+    json["breakdownSeconds"][part.name] = part.time.count();
+  if (!row.economics) return json;
+  const planner::Economics& e = *row.economics;
+  json["tokens"] = row.scenario.tokens;
+  json["steps"] = e.steps;
+  json["busySeconds"] = e.busy.count();
+  json["wallSeconds"] = e.wall.count();
+  if (row.scenario.price) json["usdPerGpuHour"] = *row.scenario.price;
+  if (e.cost) json["costUsd"] = *e.cost;
+  if (e.cost) json["onFront"] = isOnFront(row);
+  if (e.energy) json["energyJoules"] = *e.energy;
+  if (!e.goodput) return json;
+  json["failures"] = {{"gpuMeanBetweenSeconds", row.scenario.failures->deviceMeanBetween.count()},
+                      {"jobMeanBetweenSeconds", e.goodput->rate.meanBetween.count()},
+                      {"saveSeconds", e.goodput->rate.save.count()},
+                      {"youngIntervalSeconds", e.goodput->young.count()},
+                      {"dalyIntervalSeconds", e.goodput->interval.count()},
+                      {"goodput", e.goodput->goodput},
+                      {"spareNodes", e.goodput->spares},
+                      {"availability", e.goodput->availability}};
+  return json;
+}
+
+nlohmann::json Report::json() const {
+  nlohmann::json json;
+  json["model"] = answers_.sweep.base.model.name;
+  json["stack"] = answers_.sweep.base.stack.name;
+  json["points"] = nlohmann::json::array();
+  for (const AnswerRow& row : rows_) json["points"].push_back(rowJson(row));
+  std::vector<planner::SweepOutcome> outcomes;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (!rows_[i].economics) continue;
+    places.push_back(i);
+    outcomes.push_back(
+        {pointOf(rows_[i]).gpus, rows_[i].economics->wall, rows_[i].economics->cost.value_or(0)});
+  }
+  const auto place = [&](const std::optional<size_t>& found) {
+    return found ? nlohmann::json(places[*found]) : nlohmann::json();
+  };
+  for (const double deadline : answers_.scenarios.deadlines)
+    json["deadlines"].push_back(
+        {{"seconds", deadline},
+         {"fewestDevices", place(planner::fewestWithin(outcomes, Seconds(deadline)))},
+         {"cheapest",
+          place(priced_.empty() ? std::nullopt
+                                : planner::cheapestWithin(outcomes, Seconds(deadline)))}});
+  for (const double budget : answers_.scenarios.budgets)
+    json["budgets"].push_back(
+        {{"usd", budget}, {"fastest", place(planner::fastestFor(outcomes, budget))}});
+  return json;
+}
+
+}  // namespace
+
+std::string toTable(const Answers& answers) { return Report(answers).text(); }
+
+nlohmann::json toJson(const Answers& answers) { return Report(answers).json(); }
+
+std::string formatCount(double value) {
+  constexpr std::pair<double, const char*> kUnits[] = {
+      {1e15, " P"}, {1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e4, " k"}};
+  for (const auto& [unit, name] : kUnits)
+    if (value >= unit)
+      return fmt::format("{:.4g}{}", value / std::min(unit, unit == 1e4 ? 1e3 : unit), name);
+  return fmt::format("{:.4g}", value);
+}
+
+std::string formatDuration(Seconds time) {
+  const double s = time.count();
+  if (s >= 1000 * kDay) return fmt::format("{:.4g} y", s / (365 * kDay));
+  if (s >= 2 * kDay) return fmt::format("{:.1f} d", s / kDay);
+  if (s >= 7200) return fmt::format("{:.1f} h", s / 3600);
+  if (s >= 120) return fmt::format("{:.1f} min", s / 60);
+  return formatSeconds(time);
+}
+
+}  // namespace trireme::cli

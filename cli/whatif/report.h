@@ -1,0 +1,22 @@
+// The answers of a sweep as text of at most 100 columns and as JSON. Nothing here prints.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/whatif/answers.h"
+
+namespace trireme::cli {
+
+// The scaling table, what it answers (deadlines, budgets, the front of days against cost),
+// failures, the plans that win, and why points have none.
+std::string toTable(const Answers& answers);
+
+// The same in SI units, keys in lower camel case.
+nlohmann::json toJson(const Answers& answers);
+
+// "1.234 M" of 1,234,000.
+std::string formatCount(double value);
+// "12.3 d", "5.1 h", "3.2 min", "1.2 y": time that a training takes.
+std::string formatDuration(Seconds time);
+
+}  // namespace trireme::cli

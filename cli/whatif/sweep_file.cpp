@@ -1,0 +1,258 @@
+#include "cli/whatif/sweep_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "cost_models/validation/csv.h"
+#include "ir/base/version.h"
+#include "ir/spec/load.h"
+#include "ir/spec/quantity.h"
+#include "planner/report.h"
+
+namespace trireme::cli {
+namespace {
+
+using planner::PointAnswer;
+using planner::SweepPoint;
+
+const char* const kPointCells[] = {"question", "gpu",      "gpus",       "inter_node_bytes_per_s",
+                                   "batch",    "sequence", "minus_nodes"};
+const char* const kAnswerCells[] = {"fits",   "reason",       "plan", "shape",       "gpus_used",
+                                    "step_s", "tokens_per_s", "mfu",  "memory_bytes"};
+const char* const kScenarioCells[] = {"tokens",          "price_usd_per_gpu_hour",
+                                      "power_w_per_gpu", "gpu_mtbf_s",
+                                      "steps",           "busy_s",
+                                      "wall_s",          "cost_usd",
+                                      "energy_j",        "job_mtbf_s",
+                                      "save_s",          "young_interval_s",
+                                      "daly_interval_s", "goodput_share",
+                                      "spare_nodes",     "availability"};
+constexpr size_t kNumPoint = std::size(kPointCells), kNumAnswer = std::size(kAnswerCells);
+
+std::vector<std::string> headerCells() {
+  std::vector<std::string> cells(std::begin(kPointCells), std::end(kPointCells));
+  cells.insert(cells.end(), std::begin(kAnswerCells), std::end(kAnswerCells));
+  for (const planner::BreakdownPart& part : planner::breakdownParts({})) {
+    std::string name = part.name + "_s";
+    std::replace(name.begin(), name.end(), ' ', '_');
+    cells.push_back(name);
+  }
+  cells.insert(cells.end(), std::begin(kScenarioCells), std::end(kScenarioCells));
+  return cells;
+}
+
+std::string number(double value) { return fmt::format("{}", value); }
+template <typename T>
+std::string number(const std::optional<T>& value) {
+  return value ? number(static_cast<double>(*value)) : "";
+}
+
+std::vector<std::string> answerCells(const PointAnswer& answer) {
+  std::vector<std::string> cells = {answer.ok() ? "yes" : "no",
+                                    answer.reason,
+                                    answer.plan,
+                                    answer.shape,
+                                    fmt::format("{}", answer.gpusUsed),
+                                    number(answer.step.count()),
+                                    number(answer.tokensPerSecond),
+                                    number(answer.modelFlopsUtilisation),
+                                    number(answer.memory.count())};
+  for (const planner::BreakdownPart& part : planner::breakdownParts(answer.breakdown))
+    cells.push_back(number(part.time.count()));
+  return cells;
+}
+
+std::vector<std::string> scenarioCells(const AnswerRow& row) {
+  const planner::Scenario& s = row.scenario;
+  const std::optional<planner::Economics>& e = row.economics;
+  std::optional<planner::Goodput> g;
+  if (e) g = e->goodput;
+  return {s.tokens > 0 ? number(s.tokens) : "",
+          number(s.price),
+          s.power ? number(s.power->count()) : "",
+          s.failures ? number(s.failures->deviceMeanBetween.count()) : "",
+          e ? fmt::format("{}", e->steps) : "",
+          e ? number(e->busy.count()) : "",
+          e ? number(e->wall.count()) : "",
+          e ? number(e->cost) : "",
+          e ? number(e->energy) : "",
+          g ? number(g->rate.meanBetween.count()) : "",
+          g ? number(g->rate.save.count()) : "",
+          g ? number(g->young.count()) : "",
+          g ? number(g->interval.count()) : "",
+          g ? number(g->goodput) : "",
+          g ? fmt::format("{}", g->spares) : "",
+          g ? number(g->availability) : ""};
+}
+
+// FNV-1a, 64 bits.
+uint64_t hashOf(const std::string& text) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return hash;
+}
+
+// The cells of one record, read in order; keeps the first error.
+class RecordReader {
+ public:
+  RecordReader(const cost::CsvRecord& record, const std::string& name)
+      : record_(record), name_(name) {}
+
+  const std::string& text() { return record_[at_++].text; }
+  double real() {
+    const cost::CsvCell& cell = record_[at_++];
+    const Result<double> value = spec::parseDecimal(cell.text);
+    if (!value.has_value() || *value < 0) return refuse(cell, "a number of at least 0"), 0;
+    return *value;
+  }
+  int64_t whole() {
+    const cost::CsvCell& cell = record_[at_++];
+    int64_t value = 0;
+    const char* end = cell.text.data() + cell.text.size();
+    const auto [stop, code] = std::from_chars(cell.text.data(), end, value);
+    if (code != std::errc() || stop != end || value < 0)
+      return refuse(cell, "a whole number of at least 0"), 0;
+    return value;
+  }
+  bool yesNo() {
+    const cost::CsvCell& cell = record_[at_++];
+    if (cell.text != "yes" && cell.text != "no") refuse(cell, "yes or no");
+    return cell.text == "yes";
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  void refuse(const cost::CsvCell& cell, const char* expected) {
+    if (status_.ok())
+      status_ = spec::errorAt(name_, cell.mark,
+                              fmt::format("expected {}, got '{}'", expected, cell.text));
+  }
+  const cost::CsvRecord& record_;
+  const std::string& name_;
+  size_t at_ = 0;
+  Status status_;
+};
+
+PointAnswer readAnswer(RecordReader& reader) {
+  PointAnswer answer;
+  const bool fits = reader.yesNo();
+  answer.reason = reader.text();
+  if (!fits && answer.reason.empty()) answer.reason = "no plan";
+  if (fits) answer.reason.clear();
+  answer.plan = reader.text();
+  answer.shape = reader.text();
+  answer.gpusUsed = reader.whole();
+  answer.step = Seconds(reader.real());
+  answer.tokensPerSecond = reader.real();
+  answer.modelFlopsUtilisation = reader.real();
+  answer.memory = Bytes(reader.real());
+  cost::Breakdown& b = answer.breakdown;
+  for (Seconds* part : {&b.forward, &b.backward, &b.tensorParallel, &b.pipeline, &b.bubble,
+                        &b.dataParallel, &b.synchronisation, &b.optimizer})
+    *part = Seconds(reader.real());
+  return answer;
+}
+
+Status checkHeader(const cost::CsvRecord& record, const std::string& name) {
+  std::vector<std::string> cells;
+  for (const cost::CsvCell& cell : record) cells.push_back(cell.text);
+  if (cells == headerCells()) return {};
+  return spec::errorAt(name, record[0].mark,
+                       "not a sweep of this version of trireme whatif: the header is another; give "
+                       "-o to begin a new file");
+}
+
+using PointKey = std::tuple<size_t, int64_t, double, int64_t, int64_t, int64_t>;
+PointKey keyOf(const SweepPoint& p) {
+  return {p.hardware, p.gpus, p.interNode.count(), p.batch, p.sequence, p.minusNodes};
+}
+
+}  // namespace
+
+std::vector<std::string> questionsOf(const planner::Sweep& sweep, const std::string& stackText) {
+  spec::TrainingSpec training = sweep.base.training;
+  training.globalBatchSize = training.sequenceLength = 1;  // the point's
+  std::vector<std::string> questions;
+  for (const planner::Hardware& hardware : sweep.hardware) {
+    training.precision = hardware.precision;
+    const Result<std::string> cluster = spec::printCluster(hardware.cluster);
+    questions.push_back(fmt::format(
+        "{:016x}",
+        hashOf(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", kVersion, kGitDescription,
+                           spec::printModel(sweep.base.model), spec::printTraining(training),
+                           stackText, cluster.has_value() ? *cluster : hardware.cluster.name,
+                           sweep.base.vocabMultiple))));
+  }
+  return questions;
+}
+
+std::string headerRecord() { return cost::printCsvRecord(headerCells()); }
+
+std::string recordsOf(const Answers& answers, const std::vector<std::string>& questions,
+                      size_t index) {
+  const SweepPoint& p = answers.points[index];
+  std::vector<std::string> head = {
+      questions[p.hardware],          answers.sweep.hardware[p.hardware].name,
+      fmt::format("{}", p.gpus),      number(p.interNode.count()),
+      fmt::format("{}", p.batch),     fmt::format("{}", p.sequence),
+      fmt::format("{}", p.minusNodes)};
+  for (std::string& cell : answerCells(*answers.answers[index])) head.push_back(std::move(cell));
+  std::string text;
+  for (const AnswerRow& row : rowsOf(answers, index)) {
+    std::vector<std::string> cells = head;
+    for (std::string& cell : scenarioCells(row)) cells.push_back(std::move(cell));
+    text += cost::printCsvRecord(cells);
+  }
+  return text;
+}
+
+std::string toCsv(const Answers& answers, const std::vector<std::string>& questions) {
+  std::string text = headerRecord();
+  for (size_t i = 0; i < answers.points.size(); ++i)
+    if (answers.answers[i]) text += recordsOf(answers, questions, i);
+  return text;
+}
+
+Status readAnswers(const std::string& text, const std::string& name,
+                   const std::vector<std::string>& questions, Answers& answers) {
+  const size_t end = text.rfind('\n');
+  if (end == std::string::npos) return {};  // not even a header
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<cost::CsvRecord> records,
+                           cost::parseCsv(text.substr(0, end + 1), name));
+  TRIREME_RETURN_IF_ERROR(checkHeader(records[0], name));
+  std::map<PointKey, size_t> places;
+  for (size_t i = 0; i < answers.points.size(); ++i) places.emplace(keyOf(answers.points[i]), i);
+  for (size_t r = 1; r < records.size(); ++r) {
+    RecordReader reader(records[r], name);
+    const std::string& question = reader.text();
+    const auto found = std::find(questions.begin(), questions.end(), question);
+    if (found == questions.end())
+      return spec::errorAt(name, records[r][0].mark,
+                           "an answer to another question: model, training, stack, cluster or "
+                           "version differ; give -o to begin a new file");
+    SweepPoint point;
+    point.hardware = static_cast<size_t>(found - questions.begin());
+    reader.text();
+    point.gpus = reader.whole();
+    point.interNode = BytesPerSecond(reader.real());
+    point.batch = reader.whole();
+    point.sequence = reader.whole();
+    point.minusNodes = reader.whole();
+    PointAnswer answer = readAnswer(reader);
+    TRIREME_RETURN_IF_ERROR(reader.status());
+    const auto place = places.find(keyOf(point));
+    if (place == places.end())
+      return spec::errorAt(
+          name, records[r][0].mark,
+          fmt::format("{} GPUs with batch {} are not among the points that are asked for: widen "
+                      "the flags, or give -o to begin a new file",
+                      point.gpus, point.batch));
+    answers.answers[place->second] = std::move(answer);
+  }
+  return {};
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,53 @@
+// Values, lists and ranges with units, as the flags of `trireme whatif` take them.
+//
+//   64             a value
+//   64,96,128      a list
+//   64..4096       a range: doubled from the first, and the last:  64, 128, ... 4096
+//   64..4096:64    a range by steps, up to the last
+//
+// A unit stands behind every number or, once, behind the last: "200..1600 Gbit/s". Values that
+// repeat count once. Every function refuses (flags.h) with what is wrong, what was expected and
+// what is near.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::cli {
+
+inline constexpr size_t kMostValues = 10'000;
+
+// What a number with a unit may be.
+struct UnitKind {
+  std::string_view example;  // "2.5 USD/h"
+  struct Unit {
+    std::string_view name;
+    double factor = 1;
+  };
+  std::vector<Unit> units;
+  double least = 0, most = 0;  // in the first unit; `least` itself is out unless zeroAllowed
+  bool zeroAllowed = false;
+  std::string_view absurd;  // why more than `most` makes no sense
+};
+
+const UnitKind& rateUnits();      // B/s
+const UnitKind& durationUnits();  // s; a year has 365 days
+const UnitKind& priceUnits();     // USD/h, of one device
+const UnitKind& moneyUnits();     // USD
+const UnitKind& powerUnits();     // W, of one device
+const UnitKind& tokenUnits();     // tokens: "15T"
+
+// One number with a unit, in the first unit of the kind.
+double parseUnit(const std::string& flag, const std::string& text, const UnitKind& kind);
+std::vector<double> parseUnits(const std::string& flag, const std::string& text,
+                               const UnitKind& kind);
+
+// Whole numbers of at least `least`. `byOnes`: a range has every number, not the doubles.
+std::vector<int64_t> parseWhole(const std::string& flag, const std::string& text, int64_t least,
+                                bool byOnes = false);
+
+// Names between commas, none empty, each once.
+std::vector<std::string> parseNames(const std::string& flag, const std::string& text);
+
+}  // namespace trireme::cli

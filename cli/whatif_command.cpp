@@ -1,0 +1,372 @@
+// trireme whatif: sizes a cluster. Every point of a sweep is planned anew.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <tuple>
+
+#include "cli/command_line.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/inputs.h"
+#include "cli/output/progress.h"
+#include "cli/paths.h"
+#include "cli/whatif/compare.h"
+#include "cli/whatif/hardware.h"
+#include "cli/whatif/report.h"
+#include "cli/whatif/sweep_file.h"
+#include "cli/whatif/values.h"
+#include "cli/write_file.h"
+#include "ir/spec/load.h"
+#include "ir/spec/shipped.h"
+
+namespace trireme::cli {
+namespace {
+
+struct WhatifOptions {
+  QueryOptions question;
+  std::vector<std::string> gpuNames, gpuClusters;  // what --gpu says, and what it stands for
+  planner::SweepAxes axes;
+  ScenarioAxes scenarios;
+  std::string output, resume;
+  std::vector<std::string> diff;
+  bool csv = false, json = false, worth = false;
+  int64_t threads = std::max(1u, std::thread::hardware_concurrency());
+};
+
+Result<std::string> readFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
+  if (!file.is_open() || file.bad())
+    return Error(unavailable(fmt::format("{}: cannot read: {}", path, std::strerror(errno))));
+  return text.str();
+}
+
+// All that a stack's profile says, so that another one is another question.
+Result<std::string> stackText(const std::string& path) {
+  if (path.empty()) return std::string();
+  if (const spec::ShippedFile* file = spec::findShipped(spec::ShippedKind::kStack, path))
+    return std::string(file->text);
+  return readFile(path);
+}
+
+spec::Precision precisionOn(const WhatifOptions& options, const planner::Query& base,
+                            const spec::ClusterSpec& cluster) {
+  if (options.question.precision || !options.question.training.empty())
+    return base.training.precision;
+  return spec::usualPrecision(base.stack, cluster.device);
+}
+
+Result<planner::Sweep> makeSweep(const WhatifOptions& options) {
+  planner::Sweep sweep;
+  QueryOptions question = options.question;
+  if (question.cluster.empty()) question.cluster = options.gpuClusters[0];
+  if (!options.axes.batch.empty()) question.batch = options.axes.batch[0];
+  if (!options.axes.sequence.empty()) question.sequence = options.axes.sequence[0];
+  TRIREME_ASSIGN_OR_RETURN(sweep.base, makeQuery(question));
+  sweep.axes = options.axes;
+  if (options.gpuClusters.empty()) {
+    sweep.hardware.push_back(
+        {options.question.cluster, sweep.base.cluster, sweep.base.training.precision});
+    return sweep;
+  }
+  // As many devices of every kind as --cluster has, if nobody says how many.
+  if (sweep.axes.gpus.empty() && !options.question.cluster.empty())
+    sweep.axes.gpus = {sweep.base.cluster.numDevices};
+  for (size_t i = 0; i < options.gpuClusters.size(); ++i) {
+    TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.gpuClusters[i]));
+    const spec::Precision precision = precisionOn(options, sweep.base, cluster);
+    sweep.hardware.push_back({options.gpuNames[i], std::move(cluster), precision});
+  }
+  return sweep;
+}
+
+// Records behind what a file holds, one point at a time, so that whatever stops the sweep leaves
+// what was answered.
+class Journal {
+ public:
+  Status open(const std::string& path, const std::string& text) {
+    if (path.empty()) return {};
+    path_ = path;
+    TRIREME_RETURN_IF_ERROR(writeFile(path, text));
+    file_.open(path, std::ios::binary | std::ios::app);
+    return file_ ? Status() : failure();
+  }
+  bool add(const std::string& records) {
+    if (path_.empty()) return true;
+    file_ << records << std::flush;
+    return static_cast<bool>(file_);
+  }
+  Status failure() const {
+    return unavailable(fmt::format("{}: cannot write: {}", path_, std::strerror(errno)));
+  }
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+Status answerAll(const WhatifOptions& options, const std::vector<std::string>& questions,
+                 Answers& answers) {
+  const std::string& path = options.resume.empty() ? options.output : options.resume;
+  if (!options.resume.empty()) {
+    TRIREME_ASSIGN_OR_RETURN(const std::string text, readFile(path));
+    TRIREME_RETURN_IF_ERROR(readAnswers(text, path, questions, answers));
+  }
+  std::vector<planner::SweepPoint> open;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < answers.points.size(); ++i) {
+    if (answers.answers[i]) continue;
+    open.push_back(answers.points[i]);
+    places.push_back(i);
+  }
+  Journal journal;
+  TRIREME_RETURN_IF_ERROR(journal.open(path, toCsv(answers, questions)));
+  Progress progress;
+  Status status;
+  size_t numDone = answers.points.size() - open.size();
+  planner::answerPoints(
+      answers.sweep, open, static_cast<int>(std::min<int64_t>(options.threads, 256)),
+      [&](size_t i, const planner::PointAnswer& answer) {
+        answers.answers[places[i]] = answer;
+        progress.update(static_cast<double>(++numDone) / static_cast<double>(answers.points.size()),
+                        fmt::format("{} of {} points", numDone, answers.points.size()));
+        if (journal.add(recordsOf(answers, questions, places[i]))) return true;
+        status = journal.failure();
+        return false;
+      });
+  progress.clear();
+  TRIREME_RETURN_IF_ERROR(status);
+  // Once more, in order: the file does not show where the sweep was interrupted.
+  return path.empty() ? Status() : writeFile(path, toCsv(answers, questions));
+}
+
+// What the flags mean together.
+Status checkTogether(const WhatifOptions& options) {
+  const ScenarioAxes& s = options.scenarios;
+  if (options.question.cluster.empty() && options.gpuClusters.empty())
+    return invalidArgument("the cluster is missing: give --cluster, or --gpu");
+  if (!s.mtbf.empty() && (!(s.checkpointBandwidth > 0) || !(s.restart > 0)))
+    return invalidArgument(
+        "--mtbf needs --checkpoint-bandwidth, to know what saving takes, and --restart");
+  return {};
+}
+
+// One question, two sides: every flag has one value.
+Result<int> runDiff(const WhatifOptions& options) {
+  const planner::SweepAxes& axes = options.axes;
+  CompareOptions compare{options.question, std::nullopt, options.diff[0], options.diff[1],
+                         options.json};
+  for (const auto& [flag, values, out] :
+       {std::tuple("--gpus", &axes.gpus, &compare.gpus),
+        std::tuple("--batch", &axes.batch, &compare.question.batch),
+        std::tuple("--seq", &axes.sequence, &compare.question.sequence)}) {
+    if (values->size() > 1)
+      return Error(invalidArgument(
+          fmt::format("--diff compares one point: {} has {} values", flag, values->size())));
+    if (!values->empty()) *out = values->front();
+  }
+  return runCompare(compare);
+}
+
+Result<int> runWhatif(const WhatifOptions& options) {
+  if (!options.diff.empty()) return runDiff(options);
+  TRIREME_RETURN_IF_ERROR(checkTogether(options));
+  TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.question.model},
+                                        {"--cluster", options.question.cluster},
+                                        {"--train", options.question.training},
+                                        {"--stack", options.question.stack}},
+                                       {{"-o", options.output}, {"--resume", options.resume}}));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
+  Answers answers;
+  TRIREME_ASSIGN_OR_RETURN(answers.sweep, makeSweep(options));
+  TRIREME_ASSIGN_OR_RETURN(const std::string stack, stackText(options.question.stack));
+  const std::vector<std::string> questions = questionsOf(answers.sweep, stack);
+  answers.points = planner::pointsOf(answers.sweep);
+  answers.answers.resize(answers.points.size());
+  answers.scenarios = options.scenarios;
+  const size_t kinds = options.gpuNames.size();
+  answers.scenarios.pricePerHardware = kinds > 1 && options.scenarios.price.size() == kinds;
+  answers.scenarios.powerPerHardware = kinds > 1 && options.scenarios.power.size() == kinds;
+  TRIREME_RETURN_IF_ERROR(answerAll(options, questions, answers));
+  const bool isAnswered =
+      std::any_of(answers.answers.begin(), answers.answers.end(),
+                  [](const std::optional<planner::PointAnswer>& answer) { return answer->ok(); });
+  if (!isAnswered)
+    return Error(infeasible(fmt::format("no point of {} has a plan; the first: {}",
+                                        answers.points.size(), answers.answers[0]->reason)));
+  if (options.worth) return runWorth(answers, options.json);
+  if (options.csv)
+    fmt::print("{}", toCsv(answers, questions));
+  else if (options.json)
+    fmt::print("{}\n", toJson(answers).dump(2));
+  else
+    fmt::print("{}", toTable(answers));
+  return kExitOk;
+}
+
+// A flag whose text `parse` reads.
+template <typename Parse>
+CLI::Option* addParsed(CLI::App& app, const std::string& flag, const char* placeholder,
+                       const std::string& description, const std::string& group, Parse parse) {
+  return app
+      .add_option_function<std::string>(
+          flag, [=](const std::string& text) { parse(flag, text); }, description)
+      ->type_name(placeholder)
+      ->group(group);
+}
+
+void addAxes(CLI::App& app, WhatifOptions* options) {
+  const std::string group =
+      "Points: each a value, a list (64,96) or a range (64..4096, 64..512:64)";
+  planner::SweepAxes* axes = &options->axes;
+  const auto whole = [&](const std::string& flag, std::vector<int64_t>* out, int64_t least,
+                         bool byOnes, const std::string& description) {
+    addParsed(app, flag, "N", description, group,
+              [=](const std::string& f, const std::string& text) {
+                *out = parseWhole(f, text, least, byOnes);
+              });
+  };
+  whole("--gpus", &axes->gpus, 1, false, "The most devices to use (default: the cluster's)");
+  addParsed(app, "--gpu", "NAME,...",
+            "Shipped systems in place of --cluster: h100 is dgx-h100, all of it", group,
+            [=](const std::string& f, const std::string& text) {
+              options->gpuNames = parseNames(f, text);
+              options->gpuClusters.clear();
+              for (const std::string& name : options->gpuNames)
+                options->gpuClusters.push_back(clusterOfGpu(f, name));
+            });
+  addParsed(app, "--inter-node", "BANDWIDTH",
+            "Line rate of a device between nodes, one direction: '200..1600 Gbit/s'", group,
+            [=](const std::string& f, const std::string& text) {
+              axes->interNode.clear();
+              for (const double rate : parseUnits(f, text, rateUnits()))
+                axes->interNode.emplace_back(rate);
+            });
+  whole("--batch", &axes->batch, 1, false, "Sequences per step; overrides the --train file");
+  whole("--seq", &axes->sequence, 1, false, "Tokens per sequence; overrides the --train file");
+  whole("--minus-nodes", &axes->minusNodes, 0, true, "Nodes that are missing; 1..4 is 1,2,3,4");
+}
+
+void addMoney(CLI::App& app, WhatifOptions* options) {
+  const std::string group = "Time and money: each a value, a list or a range, too";
+  ScenarioAxes* s = &options->scenarios;
+  const auto units = [&](const std::string& flag, const char* placeholder, std::vector<double>* out,
+                         const UnitKind& kind, const std::string& description) {
+    return addParsed(app, flag, placeholder, description, group,
+                     [out, &kind](const std::string& f, const std::string& text) {
+                       *out = parseUnits(f, text, kind);
+                     });
+  };
+  CLI::Option* tokens =
+      units("--tokens", "N", &s->tokens, tokenUnits(), "Tokens of the whole training: 15T");
+  CLI::Option* price =
+      units("--price", "USD/h", &s->price, priceUnits(),
+            "Of a device and hour: '2.5 USD/h'; as many as --gpu has: one for each");
+  price->needs(tokens);
+  units("--power", "W", &s->power, powerUnits(),
+        "Of a device (default: its specification); as --price, one for each")
+      ->needs(tokens);
+  units("--deadline", "TIME", &s->deadlines, durationUnits(),
+        "How many devices finish in time? '30 d'")
+      ->needs(tokens);
+  units("--budget", "USD", &s->budgets, moneyUnits(), "What can be had for it? '5 MUSD'")
+      ->needs(price);
+}
+
+void addFailures(CLI::App& app, WhatifOptions* options) {
+  const std::string group = "Failures";
+  ScenarioAxes* s = &options->scenarios;
+  CLI::Option* mtbf =
+      addParsed(app, "--mtbf", "TIME",
+                "Between failures of one device with its share of the node, mean: '5 y'", group,
+                [=](const std::string& f, const std::string& text) {
+                  s->mtbf = parseUnits(f, text, durationUnits());
+                });
+  mtbf->needs(app.get_option("--tokens"));
+  addParsed(app, "--checkpoint-bandwidth", "BANDWIDTH", "At which all ranks together save and load",
+            group,
+            [=](const std::string& f, const std::string& text) {
+              s->checkpointBandwidth = parseUnit(f, text, rateUnits());
+            })
+      ->needs(mtbf);
+  addParsed(app, "--restart", "TIME", "From a failure until training goes on", group,
+            [=](const std::string& f, const std::string& text) {
+              s->restart = parseUnit(f, text, durationUnits());
+            })
+      ->needs(mtbf);
+  CLI::Option* repair = addParsed(app, "--repair", "TIME",
+                                  "Until a failed node is back (default: one is always at hand)",
+                                  group, [=](const std::string& f, const std::string& text) {
+                                    s->repair = parseUnit(f, text, durationUnits());
+                                  });
+  repair->needs(mtbf);
+  addParsed(
+      app, "--spares", "N", "Nodes that wait (default: as many as make it cheapest)", group,
+      [=](const std::string& f, const std::string& text) { s->spares = parseCount(f, text, 0); })
+      ->needs(repair);
+}
+
+// Everything that makes more points than one, or prices them, goes without.
+void addDiff(CLI::App& app, std::vector<std::string>* sides) {
+  CLI::Option* diff = addPaths(app, "--diff", sides, "A B",
+                               "Two clusters, stacks or plan files: what makes the difference")
+                          ->expected(2);
+  const std::set<std::string> kept = {"--help",  "--model", "--cluster",   "--train",
+                                      "--stack", "--gpus",  "--batch",     "--seq",
+                                      "--json",  "--diff",  "--precision", "--vocab-multiple"};
+  for (CLI::Option* option : app.get_options())
+    if (!kept.contains(option->get_name())) diff->excludes(option);
+}
+
+Action addWhatif(CLI::App& app) {
+  auto options = std::make_shared<WhatifOptions>();
+  QueryOptions& question = options->question;
+  addPath(app, "--model", &question.model, "NAME|FILE",
+          "Model: one of examples/models, YAML, or a Hugging Face config.json")
+      ->required();
+  addPath(app, "--cluster", &question.cluster, "NAME|FILE",
+          "Cluster, devices and links: one of examples/clusters, or YAML");
+  addPath(app, "--train", &question.training, "FILE", "Training settings");
+  addPath(app, "--stack", &question.stack, "NAME|FILE",
+          "Software: one of examples/stacks, or YAML (default: Trireme's own)");
+  addChoice(app, "--precision", &question.precision, spec::precisionName, spec::Precision::kFp8,
+            "Of the computation; overrides the --train file (default: the stack's)");
+  addCount(app, "--vocab-multiple", &question.vocabMultiple,
+           "Pad the vocabulary to a multiple of N x tp (default: 128)");
+  addAxes(app, options.get());
+  addMoney(app, options.get());
+  addFailures(app, options.get());
+  CLI::Option* csv = app.add_flag("--csv", options->csv, "Print CSV instead of a table");
+  app.add_flag("--json", options->json, "Print JSON instead of a table")->excludes(csv);
+  CLI::Option* output =
+      addPath(app, "-o,--output", &options->output, "FILE", "Keep the answers here, as CSV");
+  addPath(app, "--resume", &options->resume, "FILE",
+          "Go on with what an interrupted sweep left in its -o file")
+      ->excludes(output);
+  app.add_flag("--worth", options->worth,
+               "Say what one more TFLOP/s, GB/s and GiB is worth, at one point")
+      ->excludes(csv);
+  addDiff(app, &options->diff);
+  addCount(app, "--threads", &options->threads, "Points at a time (default: one per core)");
+  return [options] { return runWhatif(*options); };
+}
+
+}  // namespace
+
+const Command kWhatifCommand = {
+    "whatif", "Size a cluster: plan for many, with days, cost and failures",
+    "trireme whatif --model gpt3-175b --cluster dgx-h100 --gpus 256..2048 --batch 1536 --seq 2048 "
+    "\\\n    --tokens 300B --price '2.5 USD/h' --deadline '30 d'",
+    addWhatif};
+
+}  // namespace trireme::cli

@@ -1,0 +1,72 @@
+#include "planner/whatif/difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "planner/report.h"
+#include "planner/search.h"
+#include "planner/supported.h"
+
+namespace trireme::planner {
+namespace {
+
+// A power of ten, so that six digits of the longer step are seen.
+Seconds unitOf(Seconds longest) {
+  double unit = 1e-9;
+  while (longest.count() / unit > 1e6) unit *= 10;
+  return Seconds(unit);
+}
+
+}  // namespace
+
+std::vector<int64_t> roundedToSum(const std::vector<double>& values) {
+  std::vector<int64_t> rounded;
+  std::vector<std::pair<double, size_t>> lost;  // the most first
+  for (size_t i = 0; i < values.size(); ++i) {
+    rounded.push_back(static_cast<int64_t>(std::floor(values[i])));
+    lost.emplace_back(std::floor(values[i]) - values[i], i);
+  }
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  int64_t missing = std::llround(sum) - std::accumulate(rounded.begin(), rounded.end(), int64_t{0});
+  std::stable_sort(lost.begin(), lost.end());
+  for (size_t i = 0; i < lost.size() && missing > 0; ++i, --missing) ++rounded[lost[i].second];
+  return rounded;
+}
+
+Difference differenceOf(Side before, Side after) {
+  Difference result;
+  result.unit = unitOf(std::max(before.estimate.step, after.estimate.step));
+  const auto a = breakdownParts(before.estimate.breakdown);
+  const auto b = breakdownParts(after.estimate.breakdown);
+  std::vector<double> changes;
+  for (size_t i = 0; i < a.size(); ++i) changes.push_back((b[i].time - a[i].time) / result.unit);
+  const std::vector<int64_t> rounded = roundedToSum(changes);
+  for (size_t i = 0; i < a.size(); ++i)
+    result.parts.push_back({a[i].name, a[i].time, b[i].time, rounded[i]});
+  result.change = std::accumulate(rounded.begin(), rounded.end(), int64_t{0});
+  result.before = std::move(before);
+  result.after = std::move(after);
+  return result;
+}
+
+Result<Difference> compareQueries(const std::string& beforeName, const Query& before,
+                                  const std::string& afterName, const Query& after) {
+  Result<PlanResult> a = searchPlan(before), b = searchPlan(after);
+  if (!a.has_value()) return Error(a.error().withContext(beforeName));
+  if (!b.has_value()) return Error(b.error().withContext(afterName));
+  Difference result =
+      differenceOf({beforeName, a->plan, a->estimate}, {afterName, b->plan, b->estimate});
+  plan::Plan same = a->plan;
+  same.training = after.training;
+  same.stack = b->plan.stack;
+  if (!checkSupported(same, after.stack).ok() || !plan::verifyPlan(same, after.model).ok() ||
+      same.numRanks() > after.pins.gpus.value_or(after.cluster.numDevices))
+    return result;
+  const Result<cost::Estimate> estimate =
+      cost::estimate(after.model, same, after.cluster, after.stack);
+  if (estimate.has_value() && estimate->fits()) result.samePlan = estimate->step;
+  return result;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,69 @@
+// How long a whole training takes and what it costs, from the time of a step.
+//
+//   steps    tokens / (batch x sequence length), rounded up
+//   busy     steps x time of a step
+//   goodput  of the time while all nodes are there: daly.h, M = mean time between failures of a
+//            device / devices used
+//   wall     busy / goodput / availability
+//   cost     price x (devices + spare nodes' devices) x wall
+//   energy   power x devices x wall; spares that wait draw none
+//
+// Devices are all that were asked for, also those that the plan leaves idle: they are paid for.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "ir/base/units.h"
+#include "planner/whatif/daly.h"
+
+namespace trireme::planner {
+
+struct FailureModel {
+  Seconds deviceMeanBetween;           // of one device, with its share of the node and the network
+  BytesPerSecond checkpointBandwidth;  // of the storage, all ranks together
+  Seconds restart;                     // from the failure until training goes on
+  std::optional<Seconds> repair;       // of a node; absent: one is always at hand
+  std::optional<int64_t> spares;       // nodes; absent: as many as make the training cheapest
+};
+
+struct Scenario {
+  double tokens = 0;            // 0: nothing is asked but the step
+  std::optional<double> price;  // USD per device and hour
+  std::optional<Watts> power;   // of one device; absent: of the device's specification
+  std::optional<FailureModel> failures;
+};
+
+// What the economics need of a point.
+struct Training {
+  Seconds step;
+  int64_t tokensPerStep = 0;
+  int64_t gpus = 0;     // asked for
+  int64_t perNode = 1;  // devices of a node
+  Bytes checkpoint;     // checkpointBytes()
+  Watts power;          // of the device's specification; 0: not known
+};
+
+struct Goodput {
+  FailureRate rate;         // of the job
+  Seconds young, interval;  // Young's and Daly's; Daly's is used
+  double goodput = 1;       // computing over wall time while all nodes are there
+  int64_t spares = 0;
+  double availability = 1;  // share of the time in which there are enough nodes
+};
+
+struct Economics {
+  int64_t steps = 0;
+  Seconds busy;
+  Seconds wall;                  // busy, if no failures were asked for
+  std::optional<double> cost;    // USD
+  std::optional<double> energy;  // J
+  std::optional<Goodput> goodput;
+};
+
+// Master weights and two moments of AdamW: 3 numbers of `stateBytes` bytes per parameter.
+Bytes checkpointBytes(int64_t numParameters, int64_t stateBytes);
+
+// Requires tokens above 0. A wall time that failures make infinite is infinite.
+Economics economicsOf(const Training& training, const Scenario& scenario);
+
+}  // namespace trireme::planner

@@ -1,0 +1,210 @@
+#include "planner/whatif/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <tuple>
+
+#include "planner/outlook.h"
+#include "planner/report.h"
+#include "planner/search.h"
+
+namespace trireme::planner {
+namespace {
+
+template <typename T>
+std::vector<T> orOnly(const std::vector<T>& values, T only) {
+  return values.empty() ? std::vector<T>{only} : values;
+}
+
+std::string shapeOf(plan::Plan plan) {
+  std::string text = summary(plan);
+  const size_t begin = text.find("dp "), end = text.find(", ", begin);
+  return text.erase(begin, end + 2 - begin);
+}
+
+// As --gpus of `trireme plan`: fewer devices are a part of the cluster, more are more of the same.
+Status setDevices(int64_t gpus, Query& query) {
+  query.pins.gpus = gpus;
+  if (gpus <= query.cluster.numDevices) return {};
+  if (!query.cluster.scalable)
+    return invalidArgument(
+        fmt::format("cluster '{}' has {} devices, and its file does not say "
+                    "'scalable: true'; nearest: {}",
+                    query.cluster.name, query.cluster.numDevices, query.cluster.numDevices));
+  TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::withNumDevices(query.cluster, gpus));
+  return {};
+}
+
+// Indices, so that what changes a plan least changes fastest: the network.
+std::vector<size_t> neighboursFirst(const std::vector<SweepPoint>& points) {
+  std::vector<size_t> order(points.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto keyOf = [&](size_t i) {
+    const SweepPoint& p = points[i];
+    return std::tuple(p.hardware, p.sequence, p.gpus, p.minusNodes, p.batch, p.interNode.count());
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return keyOf(a) < keyOf(b); });
+  return order;
+}
+
+// The time of a plan with the choices of `near` on as many replicas as the query has devices for,
+// or as divide its batch; none if there is no such plan, or it does not fit.
+std::optional<Seconds> stepLike(plan::Plan near, const Query& query, const CostFunctions& costs) {
+  const int64_t ranks = near.numRanks() / near.dp();
+  const int64_t most = *query.pins.gpus / ranks;
+  near.training = query.training;
+  int64_t dp = most;
+  while (dp > 1 && query.training.globalBatchSize % (dp * near.microbatchSize) != 0) --dp;
+  if (dp < 1) return std::nullopt;
+  if (near.stateSharding == plan::StateSharding::kNone) {
+    near.dpReplicate = dp;
+  } else {
+    near.dpReplicate = dp % near.dpReplicate == 0 ? near.dpReplicate : 1;
+    near.dpShard = dp / near.dpReplicate;
+  }
+  if (!plan::verifyPlan(near, query.model).ok()) return std::nullopt;
+  const Result<cost::Estimate> estimate = costs.estimate(near);
+  if (!estimate.has_value() || !estimate->fits()) return std::nullopt;
+  return estimate->step;
+}
+
+}  // namespace
+
+int64_t devicesPerNode(const spec::ClusterSpec& cluster) {
+  const size_t tiers = cluster.tiers.size();
+  return tiers < 2 ? cluster.numDevices : cluster.tiers[tiers - 2].devices;
+}
+
+Result<spec::ClusterSpec> withInterNode(spec::ClusterSpec cluster, BytesPerSecond rate) {
+  if (cluster.tiers.size() < 2)
+    return Error(invalidArgument(fmt::format(
+        "cluster '{}' has one tier of links only: nothing is between nodes", cluster.name)));
+  spec::LinkTier& tier = cluster.tiers.back();
+  scaleBandwidth(tier, rate.count() / tier.bandwidth.count());
+  tier.bandwidth = rate;  // exactly
+  return cluster;
+}
+
+std::vector<SweepPoint> pointsOf(const Sweep& sweep) {
+  const SweepAxes& axes = sweep.axes;
+  std::vector<SweepPoint> points;
+  for (size_t h = 0; h < sweep.hardware.size(); ++h) {
+    const spec::ClusterSpec& cluster = sweep.hardware[h].cluster;
+    const BytesPerSecond network =
+        cluster.tiers.size() < 2 ? BytesPerSecond(0) : cluster.tiers.back().bandwidth;
+    for (const int64_t sequence : orOnly(axes.sequence, sweep.base.training.sequenceLength))
+      for (const int64_t batch : orOnly(axes.batch, sweep.base.training.globalBatchSize))
+        for (const BytesPerSecond interNode : orOnly(axes.interNode, network))
+          for (const int64_t minusNodes : orOnly(axes.minusNodes, int64_t{0}))
+            for (const int64_t gpus : orOnly(axes.gpus, cluster.numDevices))
+              points.push_back({h, gpus, interNode, batch, sequence, minusNodes});
+  }
+  return points;
+}
+
+Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
+  Query query = sweep.base;
+  query.cluster = sweep.hardware[point.hardware].cluster;
+  query.training.precision = sweep.hardware[point.hardware].precision;
+  query.training.globalBatchSize = point.batch;
+  query.training.sequenceLength = point.sequence;
+  const int64_t node = devicesPerNode(query.cluster);
+  const int64_t gpus = point.gpus - point.minusNodes * node;
+  if (gpus < 1)
+    return Error(invalidArgument(fmt::format("{} nodes of {} devices less leave none of {}",
+                                             point.minusNodes, node, point.gpus)));
+  if (query.cluster.tiers.size() > 1 && point.interNode != query.cluster.tiers.back().bandwidth) {
+    TRIREME_ASSIGN_OR_RETURN(query.cluster, withInterNode(query.cluster, point.interNode));
+  } else if (query.cluster.tiers.size() < 2 && point.interNode.count() > 0) {
+    return Error(withInterNode(query.cluster, point.interNode).error());
+  }
+  TRIREME_RETURN_IF_ERROR(setDevices(gpus, query));
+  return query;
+}
+
+CostFunctions PointPlanner::costsOf(const Query& query, const SweepPoint& point) {
+  CostFunctions costs = modelCosts(query);
+  if (query.stack.ownPrograms) return costs;
+  costs.blocks = [this, &query, point,
+                  own = costs.blocks](const plan::Plan& plan) -> Result<BlockCosts> {
+    const int64_t node = devicesPerNode(query.cluster);
+    const bool isInside = plan.tp * plan.cp <= node && node < query.cluster.numDevices;
+    const BlocksKey key{point.hardware,
+                        point.sequence,
+                        isInside ? 0 : point.interNode.count(),
+                        isInside ? 0 : query.cluster.numDevices,
+                        plan.tp,
+                        plan.cp,
+                        plan.microbatchSize,
+                        plan.recompute,
+                        plan.sequenceParallel};
+    if (const auto found = blocks_.find(key); found != blocks_.end()) return found->second;
+    TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, own(plan));
+    blocks_.emplace(key, blocks);
+    return blocks;
+  };
+  return costs;
+}
+
+PointAnswer PointPlanner::answer(const SweepPoint& point) {
+  PointAnswer answer;
+  Result<Query> query = queryAt(sweep_, point);
+  if (!query.has_value()) {
+    answer.reason = query.error().message();
+    return answer;
+  }
+  query->topK = 1;  // Runners-up do not change the winner.
+  const CostFunctions costs = costsOf(*query, point);
+  if (near_) query->slowest = stepLike(*near_, *query, costs);
+  Result<PlanResult> result = searchPlan(*query, costs);
+  if (!result.has_value() && query->slowest) {
+    query->slowest.reset();
+    result = searchPlan(*query, costs);
+  }
+  if (!result.has_value()) {
+    answer.reason = result.error().message();
+    return answer;
+  }
+  near_ = result->plan;
+  answer.plan = summary(result->plan);
+  answer.shape = shapeOf(result->plan);
+  answer.gpusUsed = result->gpusUsed;
+  answer.step = result->estimate.step;
+  answer.tokensPerSecond = result->estimate.tokensPerSecond;
+  answer.modelFlopsUtilisation = result->estimate.modelFlopsUtilisation;
+  answer.breakdown = result->estimate.breakdown;
+  answer.memory = result->estimate.memory.total();
+  return answer;
+}
+
+void answerPoints(const Sweep& sweep, const std::vector<SweepPoint>& points, int numThreads,
+                  const std::function<bool(size_t, const PointAnswer&)>& onAnswer) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> isStopped{false};
+  std::mutex mutex;
+  const std::vector<size_t> order = neighboursFirst(points);
+  // A run of neighbours is one thread's, so that each begins with the plan of the one before.
+  constexpr size_t kRun = 16;
+  const auto work = [&] {
+    PointPlanner planner(sweep);
+    for (size_t run = next++; run * kRun < points.size(); run = next++)
+      for (size_t i = run * kRun; i < std::min(points.size(), (run + 1) * kRun); ++i) {
+        if (isStopped) return;
+        const PointAnswer answer = planner.answer(points[order[i]]);
+        const std::lock_guard lock(mutex);
+        if (!isStopped && !onAnswer(order[i], answer)) isStopped = true;
+      }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < numThreads; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,252 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/cli/command.h"
+
+namespace trireme::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class WhatifCommand : public CommandTest {
+ protected:
+  Outcome whatif(const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"whatif", "--model", model,   "--cluster",
+                                     cluster,  "--train", training};
+    args.insert(args.end(), more.begin(), more.end());
+    return runTrireme(args);
+  }
+  std::string sweep(const std::vector<std::string>& more, const std::string& name) const {
+    std::vector<std::string> args = {"--gpus", "1..8", "--batch", "8,16", "--csv"};
+    args.insert(args.end(), more.begin(), more.end());
+    args.insert(args.end(), {"-o", path(name)});
+    expectSuccess(whatif(args));
+    return readAll(path(name));
+  }
+};
+
+nlohmann::json jsonOf(const Outcome& outcome) {
+  expectSuccess(outcome);
+  return nlohmann::json::parse(outcome.out);
+}
+
+TEST_F(WhatifCommand, TableIsWithinAHundredColumns) {
+  const Outcome outcome = runTrireme({"whatif",
+                                      "--model",
+                                      "gpt3-175b",
+                                      "--cluster",
+                                      "dgx-h100",
+                                      "--stack",
+                                      "megatron-core",
+                                      "--gpus",
+                                      "16,64..512",
+                                      "--inter-node",
+                                      "200,400 Gbit/s",
+                                      "--batch",
+                                      "512",
+                                      "--seq",
+                                      "2048",
+                                      "--tokens",
+                                      "300B",
+                                      "--price",
+                                      "2.5 USD/h",
+                                      "--deadline",
+                                      "1 d, 60 d",
+                                      "--budget",
+                                      "1 USD, 5 MUSD",
+                                      "--mtbf",
+                                      "5 y",
+                                      "--checkpoint-bandwidth",
+                                      "100 GB/s",
+                                      "--restart",
+                                      "10 min",
+                                      "--repair",
+                                      "2 d"});
+  expectSuccess(outcome);
+  for (const char* part : {"network", "GPUs", "MFU", "USD", "MWh", "within 60.0 d",
+                           "fewest devices", "none; the fastest", "none; the cheapest",
+                           "save every", "spares", "front", "plans", "no plan", "16 GPUs"})
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST_F(WhatifCommand, APointIsThePlansAnswer) {
+  const nlohmann::json points =
+      jsonOf(whatif({"--gpus", "2..8", "--batch", "8", "--json"})).at("points");
+  ASSERT_EQ(points.size(), 3u);
+  for (const nlohmann::json& point : points) {
+    const nlohmann::json alone =
+        jsonOf(plan({"--gpus", std::to_string(point.at("gpus").get<int>()), "--json"}))
+            .at("estimate");
+    EXPECT_EQ(point.at("stepSeconds"), alone.at("stepSeconds"));
+    EXPECT_EQ(point.at("breakdownSeconds"), alone.at("breakdownSeconds"));
+    EXPECT_EQ(point.at("memoryBytes"), alone.at("memoryTotalBytes"));
+  }
+}
+
+TEST_F(WhatifCommand, AGpuIsAShippedSystemWithItsOwnPrecisionAndPrice) {
+  const nlohmann::json points =
+      jsonOf(runTrireme({"whatif", "--model", "llama2-7b", "--cluster", "dgx-a100", "--gpu",
+                         "h100,B200", "--stack", "megatron-core", "--batch", "128", "--seq", "4096",
+                         "--tokens", "1B", "--price", "2,5 USD/h", "--json"}))
+          .at("points");
+  ASSERT_EQ(points.size(), 2u);
+  const char* const kClusters[] = {"dgx-h100", "dgx-b200"};
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(points[i].at("gpus"), 64);  // of dgx-a100
+    EXPECT_EQ(points[i].at("usdPerGpuHour"), i == 0 ? 2 : 5);
+    const nlohmann::json alone = jsonOf(
+        runTrireme({"plan", "--model", "llama2-7b", "--cluster", kClusters[i], "--stack",
+                    "megatron-core", "--gpus", "64", "--batch", "128", "--seq", "4096", "--json"}));
+    EXPECT_EQ(points[i].at("stepSeconds"), alone.at("estimate").at("stepSeconds"));
+  }
+}
+
+TEST_F(WhatifCommand, AResumedSweepIsTheUninterruptedOne) {
+  const std::string whole = sweep({}, "whole.csv");
+  // Stopped after every byte, in steps that are no divisor of a record's length.
+  for (size_t length = 0; length < whole.size(); length += 997) {
+    write("part.csv", whole.substr(0, length));
+    const Outcome outcome =
+        whatif({"--gpus", "1..8", "--batch", "8,16", "--csv", "--resume", path("part.csv")});
+    expectSuccess(outcome);
+    EXPECT_EQ(readAll(path("part.csv")), whole) << length;
+    EXPECT_EQ(outcome.out, whole);
+  }
+}
+
+TEST_F(WhatifCommand, AnsweredPointsAreNotPlannedAgain) {
+  std::string whole = sweep({}, "whole.csv");
+  // A mark that no planner would set comes through.
+  const size_t at = whole.find("microbatch");
+  whole.replace(at, 10, "MICROBATCH");
+  write("marked.csv", whole);
+  const Outcome outcome =
+      whatif({"--gpus", "1..8", "--batch", "8,16", "--csv", "--resume", path("marked.csv")});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("MICROBATCH"));
+}
+
+TEST_F(WhatifCommand, EconomicsAreComputedAnewFromAFile) {
+  sweep({}, "plain.csv");
+  const Outcome outcome = whatif({"--gpus", "1..8", "--batch", "8,16", "--tokens", "1M", "--price",
+                                  "2 USD/h", "--json", "--resume", path("plain.csv")});
+  EXPECT_GT(jsonOf(outcome).at("points")[0].at("costUsd"), 0);
+}
+
+TEST_F(WhatifCommand, FilesOfOtherQuestionsAreRefused) {
+  sweep({}, "sweep.csv");
+  expectRefusal(whatif({"--gpus", "1..8", "--batch", "8,16", "--vocab-multiple", "64", "--resume",
+                        path("sweep.csv")}),
+                1, {"sweep.csv:2:1", "another question"});
+  expectRefusal(whatif({"--gpus", "1..4", "--batch", "8,16", "--resume", path("sweep.csv")}), 1,
+                {"sweep.csv:5:1", "8 GPUs", "not among the points"});
+  expectRefusal(whatif({"--gpus", "1..8", "--resume", write("other.csv", "a,b\n1,2\n")}), 1,
+                {"other.csv:1:1", "not a sweep"});
+  expectRefusal(whatif({"--gpus", "1..8", "--resume", path("missing.csv")}), 1,
+                {"missing.csv: cannot read"});
+  expectRefusal(whatif({"--gpus", "1..8", "-o", path("no/where.csv")}), 1, {"no"});
+}
+
+TEST_F(WhatifCommand, NothingWithAPlanIsAFailure) {
+  expectRefusal(whatif({"--gpus", "16,32"}), 1, {"no point of 2 has a plan", "has 8 devices"});
+}
+
+TEST_F(WhatifCommand, BadValuesAreRefusedWithWhatIsNear) {
+  const auto refused = [&](const std::vector<std::string>& args,
+                           const std::vector<std::string>& parts) {
+    expectRefusal(whatif(args), 2, parts);
+  };
+  refused({"--gpus", ""}, {"--gpus: expected a value, a list or a range such as '64..4096'"});
+  refused({"--gpus", "64.."}, {"--gpus: expected a value"});
+  refused({"--gpus", "..64"}, {"--gpus: expected a value"});
+  refused({"--gpus", "64,,128"}, {"--gpus: expected a value"});
+  refused({"--gpus", "4096..64"}, {"runs backwards; nearest: 64..4096"});
+  refused({"--gpus", "64..128:100"}, {"step 100 is longer than the range 64..128"});
+  refused({"--gpus", "1..1000000:1"}, {"more than 10000 values"});
+  refused({"--gpus", "0..8"}, {"--gpus: must be at least 1, got 0"});
+  refused({"--gpus", "64 GiB"}, {"--gpus: expected a whole number, got '64 GiB'"});
+  refused({"--minus-nodes", "4..1"}, {"--minus-nodes: the range 4..1 runs backwards"});
+  refused({"--inter-node", "200"}, {"'200 ' has no unit", "400 Gbit/s"});
+  refused({"--inter-node", "200..1600 GiB"}, {"unknown unit 'GiB'; did you mean 'GiB/s'?"});
+  refused({"--inter-node", "200 W"}, {"unknown unit 'W'"});
+  refused({"--inter-node", "-5 GB/s"}, {"--inter-node: must be above 0, got '-5 GB/s'"});
+  refused({"--tokens", "1B", "--price", "-2 USD/h"}, {"--price: must be at least 0"});
+  refused({"--tokens", "1B", "--price", "5000 USD/h"}, {"one device and hour, 1000 USD/h at most"});
+  refused({"--tokens", "1B", "--price", "2.5 USD"}, {"unknown unit 'USD'; did you mean 'USD/h'?"});
+  refused({"--tokens", "1B", "--price", "cheap"}, {"expected a number such as '2.5 USD/h'"});
+  refused({"--tokens", "15X"}, {"unknown unit 'X'"});
+  refused({"--tokens", "0"}, {"--tokens: must be above 0"});
+  refused({"--tokens", "1B", "--deadline", "30 D"}, {"unknown unit 'D'; did you mean"});
+  refused({"--price", "2 USD/h"}, {"--price", "--tokens"});
+  refused({"--tokens", "1B", "--budget", "5 MUSD"}, {"--budget", "--price"});
+  refused({"--gpu", "h10"}, {"unknown GPU 'h10'; did you mean 'h100'?"});
+  refused({"--gpu", "h100,"}, {"expected names between commas"});
+  refused({"--csv", "--json"}, {"--csv"});
+  expectRefusal(whatif({"--tokens", "1B", "--mtbf", "5 y"}), 1, {"--checkpoint-bandwidth"});
+  expectRefusal(runTrireme({"whatif", "--model", model, "--batch", "8"}), 1,
+                {"give --cluster, or --gpu"});
+}
+
+// Three decimals of a millisecond at least, so that the printed changes add up to the last digit.
+TEST_F(WhatifCommand, ADifferenceAddsUpAndSaysWhy) {
+  const std::vector<std::string> question = {"whatif",  "--model", "llama2-7b", "--gpus", "64",
+                                             "--batch", "128",     "--seq",     "4096"};
+  std::vector<std::string> args = question;
+  args.insert(args.end(), {"--stack", "megatron-core", "--diff", "dgx-a100", "dgx-h100"});
+  const Outcome table = runTrireme(args);
+  expectSuccess(table);
+  for (const char* part : {"before", "matmul rate 312 TFLOP/s -> 989", "why", "plan of before"})
+    EXPECT_THAT(table.out, HasSubstr(part));
+  std::istringstream lines(table.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  args.push_back("--json");
+  const nlohmann::json json = jsonOf(runTrireme(args));
+  int64_t sum = 0;
+  for (const nlohmann::json& part : json.at("parts")) sum += part.at("changeUnits").get<int64_t>();
+  EXPECT_EQ(sum, json.at("changeUnits"));
+  EXPECT_LT(sum, 0);
+  args = question;
+  args.insert(args.end(), {"--cluster", "dgx-h100", "--diff", "megatron-core", "nemo"});
+  EXPECT_THAT(runTrireme(args).out, HasSubstr("stack: the plan of before would take"));
+}
+
+TEST_F(WhatifCommand, TwoPlansArePricedAsTheyAre) {
+  expectSuccess(plan({"--gpus", "2", "-o", path("two.yaml")}));
+  expectSuccess(plan({"--gpus", "8", "-o", path("eight.yaml")}));
+  const auto diff = [&](const std::string& a, const std::string& b) {
+    return runTrireme({"whatif", "--model", model, "--cluster", cluster, "--diff", a, b, "--json"});
+  };
+  const nlohmann::json json = jsonOf(diff(path("two.yaml"), path("eight.yaml")));
+  EXPECT_EQ(json.at("before").at("stepSeconds"),
+            jsonOf(plan({"--gpus", "2", "--json"})).at("estimate").at("stepSeconds"));
+  EXPECT_EQ(json.at("after").at("stepSeconds"),
+            jsonOf(plan({"--json"})).at("estimate").at("stepSeconds"));
+  expectRefusal(diff(path("two.yaml"), "dgx-a100"), 1,
+                {"two of a kind", "is a plan, 'dgx-a100' a"});
+  expectRefusal(diff("nowhere", "dgx-a100"), 1, {"'nowhere' is no cluster, stack or plan"});
+  expectRefusal(whatif({"--diff", "dgx-a100", "dgx-h100", "--gpus", "2,4"}), 1,
+                {"--gpus has 2 values"});
+  expectRefusal(whatif({"--diff", "dgx-a100"}), 2, {"--diff"});
+  expectRefusal(whatif({"--diff", "dgx-a100", "dgx-h100", "--csv"}), 2, {"--diff", "--csv"});
+}
+
+TEST_F(WhatifCommand, WorthIsOfOnePoint) {
+  const std::vector<std::string> args = {"--gpus",  "4",       "--tokens", "1B",
+                                         "--price", "1 USD/h", "--worth"};
+  const Outcome outcome = whatif(args);
+  expectSuccess(outcome);
+  for (const char* part : {"10 % more matmul rate", "TFLOP/s", "USD a unit", "GiB"})
+    EXPECT_THAT(outcome.out, HasSubstr(part));
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  expectRefusal(whatif({"--gpus", "4,8", "--worth"}), 1, {"--worth looks around one point", "2"});
+}
+
+}  // namespace
+}  // namespace trireme::cli

@@ -1,0 +1,190 @@
+#include "planner/whatif/economics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "planner/whatif/answers.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr double kDay = 86400, kHour = 3600;
+
+// Young 1974 gives an example in hours: C = 2, M = 100: sqrt(2 * 2 * 100) = 20.
+TEST(Daly, YoungsIntervalByHand) {
+  EXPECT_DOUBLE_EQ(youngInterval({Seconds(100), Seconds(2), Seconds(0)}).count(), 20);
+}
+
+// C = 2, M = 100: x = C / 2M = 0.01, sqrt(x) = 0.1:  20 (1 + 0.1 / 3 + 0.01 / 9) - 2
+//   = 20 + 0.666667 + 0.022222 - 2 = 18.688889.  From C = 2 M on it is M.
+TEST(Daly, DalysIntervalByHand) {
+  EXPECT_NEAR(dalyInterval({Seconds(100), Seconds(2), Seconds(0)}).count(), 18.688889, 1e-6);
+  EXPECT_DOUBLE_EQ(dalyInterval({Seconds(100), Seconds(200), Seconds(0)}).count(), 100);
+  EXPECT_DOUBLE_EQ(dalyInterval({Seconds(100), Seconds(500), Seconds(0)}).count(), 100);
+}
+
+// t = 10, C = 2, R = 5, M = 100: wall = 100 e^0.05 (e^0.12 - 1) / 10 of a second of computing
+//   = 100 * 1.0512711 * 0.1274969 / 10 = 1.3403376.
+TEST(Daly, GoodputByHand) {
+  EXPECT_NEAR(1 / goodputOf({Seconds(100), Seconds(2), Seconds(5)}, Seconds(10)), 1.3403376, 1e-6);
+  // Without saving and restarting nothing is lost: the interval goes to 0.
+  EXPECT_DOUBLE_EQ(goodputOf({Seconds(100), Seconds(0), Seconds(0)}, Seconds(0)), 1);
+}
+
+// The higher order is within 1 % of the best goodput of any interval, Young's is no better.
+TEST(Daly, NoIntervalIsMuchBetterThanDalys) {
+  for (const double save : {0.5, 2.0, 10.0, 60.0}) {
+    const FailureRate rate{Seconds(100), Seconds(save), Seconds(5)};
+    double best = 0;
+    for (double t = 0.5; t < 300; t += 0.5) best = std::max(best, goodputOf(rate, Seconds(t)));
+    const double daly = goodputOf(rate, dalyInterval(rate));
+    EXPECT_GT(daly, best * 0.99);
+    EXPECT_LE(goodputOf(rate, youngInterval(rate)), daly * (1 + 1e-9));
+  }
+}
+
+// What a simulation of failures at random gives: seconds of computing over those that pass.
+TEST(Daly, GoodputIsWhatASimulationGives) {
+  const FailureRate rate{Seconds(1000), Seconds(20), Seconds(60)};
+  const double interval = dalyInterval(rate).count(), wanted = 2e6;
+  std::mt19937_64 random(7);
+  std::exponential_distribution<double> next(1 / rate.meanBetween.count());
+  double wall = 0, done = 0, untilFailure = next(random);
+  const auto pass = [&](double time) {  // whether nothing fails in it
+    const bool ok = time < untilFailure;
+    wall += ok ? time : untilFailure;
+    untilFailure = ok ? untilFailure - time : next(random);
+    return ok;
+  };
+  while (done < wanted) {
+    if (pass(interval + rate.save.count())) {
+      done += interval;
+      continue;
+    }
+    while (!pass(rate.restart.count())) {
+    }
+  }
+  EXPECT_NEAR(done / wall, goodputOf(rate, Seconds(interval)), 0.005);
+}
+
+// Each of 3 nodes works with p = 9 / (9 + 1) = 0.9. At least 2 of 3: 3 * 0.81 * 0.1 + 0.729 =
+// 0.972.
+TEST(Availability, ByHand) {
+  EXPECT_NEAR(availabilityOf(2, 3, Seconds(9), Seconds(1)), 0.972, 1e-12);
+  EXPECT_NEAR(availabilityOf(3, 3, Seconds(9), Seconds(1)), 0.729, 1e-12);
+  EXPECT_NEAR(availabilityOf(0, 3, Seconds(9), Seconds(1)), 1, 1e-12);
+}
+
+Training sixteen() {
+  Training training;
+  training.step = Seconds(2);
+  training.tokensPerStep = 1000;
+  training.gpus = 16;
+  training.perNode = 8;
+  training.checkpoint = Bytes(100e9);
+  training.power = Watts(400);
+  return training;
+}
+
+// 3,600,500 tokens are 3,601 steps of 1,000; 2 s each are 7,202 s, 2.000556 h. 16 devices at 3
+// USD/h cost 16 * 3 * 2.000556 = 96.0267 USD, and draw 16 * 400 W * 7,202 s = 46.0928 MJ.
+TEST(Economics, CostAndEnergyByHand) {
+  Scenario scenario;
+  scenario.tokens = 3'600'500;
+  scenario.price = 3;
+  const Economics e = economicsOf(sixteen(), scenario);
+  EXPECT_EQ(e.steps, 3601);
+  EXPECT_DOUBLE_EQ(e.wall.count(), 7202);
+  EXPECT_NEAR(*e.cost, 96.026667, 1e-6);
+  EXPECT_NEAR(*e.energy, 46.0928e6, 1e-3);
+  scenario.power = Watts(700);
+  EXPECT_NEAR(*economicsOf(sixteen(), scenario).energy, 46.0928e6 * 7 / 4, 1e-3);
+}
+
+// One device fails every 160 days, 16 of them every 10 days. 100 GB at 10 GB/s take 10 s.
+TEST(Economics, FailuresLengthenAndSparesAreePaid) {
+  Scenario scenario;
+  scenario.tokens = 1e9;
+  scenario.price = 3;
+  scenario.failures = FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(600),
+                                   std::nullopt, std::nullopt};
+  const Economics e = economicsOf(sixteen(), scenario);
+  EXPECT_DOUBLE_EQ(e.goodput->rate.meanBetween.count(), 10 * kDay);
+  EXPECT_DOUBLE_EQ(e.goodput->rate.save.count(), 10);
+  EXPECT_NEAR(e.wall.count(), e.busy.count() / e.goodput->goodput, 1e-3);
+  EXPECT_GT(e.wall, e.busy);
+  // Nodes work 20 days and are away for 5: p = 0.8. Two of three: 3 * 0.64 * 0.2 + 0.512 = 0.896.
+  scenario.failures->repair = Seconds(5 * kDay);
+  scenario.failures->spares = 1;
+  const Economics spared = economicsOf(sixteen(), scenario);
+  EXPECT_NEAR(spared.goodput->availability, 0.896, 1e-12);
+  EXPECT_NEAR(*spared.cost, 3 * 24 * spared.wall.count() / kHour, 1e-6);
+  EXPECT_NEAR(spared.wall.count(), e.wall.count() / 0.896, 1e-3);
+}
+
+TEST(Economics, ChosenSparesAreTheCheapest) {
+  for (const double repair : {0.1, 1.0, 5.0, 30.0, 100.0}) {
+    Scenario scenario;
+    scenario.tokens = 1e9;
+    scenario.price = 1;
+    Training training = sixteen();
+    training.gpus = 160;
+    scenario.failures = FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(60),
+                                     Seconds(repair * kDay), std::nullopt};
+    const Economics chosen = economicsOf(training, scenario);
+    for (int64_t spares = 0; spares <= 20; ++spares) {
+      scenario.failures->spares = spares;
+      EXPECT_LE(*chosen.cost, *economicsOf(training, scenario).cost * (1 + 1e-12))
+          << repair << " d, " << spares;
+    }
+  }
+}
+
+// 3 numbers of 4 bytes for each of 10 parameters.
+TEST(Economics, ACheckpointHoldsMasterWeightsAndMoments) {
+  EXPECT_DOUBLE_EQ(checkpointBytes(10, 4).count(), 120);
+}
+
+TEST(Front, IsWhatNothingBeatsInBoth) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<SweepOutcome> outcomes;
+    for (size_t n = random() % 12; n > 0; --n)
+      outcomes.push_back({static_cast<int64_t>(random() % 5),
+                          Seconds(static_cast<double>(random() % 6)),
+                          static_cast<double>(random() % 6)});
+    const std::vector<size_t> front = paretoFront(outcomes);
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      const auto beats = [&](const SweepOutcome& o) {
+        return o.wall <= outcomes[i].wall && o.cost <= outcomes[i].cost &&
+               (o.wall < outcomes[i].wall || o.cost < outcomes[i].cost);
+      };
+      const bool isBeaten = std::any_of(outcomes.begin(), outcomes.end(), beats);
+      const bool isIn = std::any_of(front.begin(), front.end(), [&](size_t f) {
+        return outcomes[f].wall == outcomes[i].wall && outcomes[f].cost == outcomes[i].cost;
+      });
+      EXPECT_EQ(isIn, !isBeaten);
+    }
+    for (size_t i = 1; i < front.size(); ++i) {
+      EXPECT_LT(outcomes[front[i - 1]].wall, outcomes[front[i]].wall);
+      EXPECT_GT(outcomes[front[i - 1]].cost, outcomes[front[i]].cost);
+    }
+  }
+}
+
+TEST(Answers, DeadlinesAndBudgetsByHand) {
+  const std::vector<SweepOutcome> outcomes = {{64, Seconds(100), 50},
+                                              {128, Seconds(60), 55},
+                                              {256, Seconds(40), 54},
+                                              {512, Seconds(30), 90}};
+  EXPECT_EQ(fewestWithin(outcomes, Seconds(60)), 1u);
+  EXPECT_EQ(cheapestWithin(outcomes, Seconds(60)), 2u);
+  EXPECT_EQ(fewestWithin(outcomes, Seconds(29)), std::nullopt);
+  EXPECT_EQ(fastestFor(outcomes, 54), 2u);
+  EXPECT_EQ(fastestFor(outcomes, 49), std::nullopt);
+}
+
+}  // namespace
+}  // namespace trireme::planner

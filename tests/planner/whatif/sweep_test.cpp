@@ -1,0 +1,150 @@
+#include "planner/whatif/sweep.h"
+
+#include <gmock/gmock.h>
+
+#include "planner/report.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+using testing::HasSubstr;
+
+// Nodes of two devices, in any number.
+Sweep smallSweep(bool isDescribed) {
+  Sweep sweep;
+  sweep.base = computeBound(smallQuery(8, 4, 8));
+  if (isDescribed) {
+    sweep.base.stack.name = "described";
+    sweep.base.stack.ownPrograms = false;
+    sweep.base.stack.choices.push_back(spec::StackChoice::kShardParameters);
+    sweep.base.stack.description.hostLaunch = Seconds(1e-5);
+    sweep.base.stack.description.gradientExposed = 0.3;
+    sweep.base.stack.description.tensorParallelExposed = 0.7;
+  }
+  sweep.base.cluster.scalable = true;
+  sweep.hardware = {{"small", sweep.base.cluster, sweep.base.training.precision}};
+  const BytesPerSecond rate = sweep.base.cluster.tiers.back().bandwidth;
+  sweep.axes.gpus = {2, 4, 6, 8, 16};
+  sweep.axes.interNode = {rate * 0.25, rate, rate * 4};
+  sweep.axes.batch = {8, 24};
+  return sweep;
+}
+
+TEST(Sweep, PointsAreAllCombinationsAndDevicesVaryFastest) {
+  Sweep sweep = smallSweep(false);
+  sweep.axes.minusNodes = {0, 1};
+  const std::vector<SweepPoint> points = pointsOf(sweep);
+  ASSERT_EQ(points.size(), 5u * 3 * 2 * 2);
+  EXPECT_EQ(points[0].gpus, 2);
+  EXPECT_EQ(points[1].gpus, 4);
+  EXPECT_EQ(points[5].minusNodes, 1);
+  EXPECT_EQ(points.back().batch, 24);
+}
+
+TEST(Sweep, EveryPointIsTheAnswerOfASearchOfItsOwn) {
+  for (const bool isDescribed : {false, true}) {
+    const Sweep sweep = smallSweep(isDescribed);
+    PointPlanner planner(sweep);  // one for all, so that it uses what it knows of neighbours
+    for (const SweepPoint& point : pointsOf(sweep)) {
+      const PointAnswer answer = planner.answer(point);
+      const Result<Query> query = queryAt(sweep, point);
+      ASSERT_TRUE(query.has_value());
+      const Result<PlanResult> alone = searchPlan(*query);
+      ASSERT_TRUE(alone.has_value() && answer.ok()) << answer.reason;
+      EXPECT_EQ(answer.plan, summary(alone->plan));
+      EXPECT_EQ(answer.step, alone->estimate.step);
+      EXPECT_EQ(answer.memory, alone->estimate.memory.total());
+      EXPECT_EQ(answer.gpusUsed, alone->gpusUsed);
+    }
+  }
+}
+
+TEST(Sweep, AWrongGuessOfTheLimitDoesNotChangeTheAnswer) {
+  // No plan is as fast as a nanosecond, so that a search with that limit finds none.
+  Query query = smallQuery();
+  query.slowest = Seconds(1e-9);
+  const Result<PlanResult> none = searchPlan(query, modelCosts(query));
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().code(), StatusCode::kInfeasible);
+  // The winner's own time is the tightest limit that leaves it.
+  query.slowest.reset();
+  const Result<PlanResult> best = searchPlan(query);
+  query.slowest = best->estimate.step;
+  const Result<PlanResult> again = searchPlan(query, modelCosts(query));
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->plan, best->plan);
+}
+
+// --gpus is an upper limit, and bandwidth only shortens transfers: neither can make a step slower.
+TEST(Sweep, MoreDevicesAndMoreBandwidthAreNeverSlower) {
+  for (const bool isDescribed : {false, true}) {
+    const Sweep sweep = smallSweep(isDescribed);
+    const std::vector<SweepPoint> points = pointsOf(sweep);
+    PointPlanner planner(sweep);
+    std::vector<PointAnswer> answers;
+    for (const SweepPoint& point : points) answers.push_back(planner.answer(point));
+    int numCompared = 0;
+    for (size_t a = 0; a < points.size(); ++a)
+      for (size_t b = 0; b < points.size(); ++b) {
+        if (points[a].batch != points[b].batch || points[a].gpus > points[b].gpus ||
+            points[a].interNode > points[b].interNode)
+          continue;
+        EXPECT_LE(answers[b].step, answers[a].step * (1 + 1e-12));
+        ++numCompared;
+      }
+    EXPECT_GT(numCompared, 100);
+  }
+}
+
+TEST(Sweep, ThreadsDoNotChangeAnswers) {
+  const Sweep sweep = smallSweep(true);
+  const std::vector<SweepPoint> points = pointsOf(sweep);
+  const auto answersOn = [&](int numThreads) {
+    std::vector<std::pair<std::string, double>> answers(points.size());
+    answerPoints(sweep, points, numThreads, [&](size_t i, const PointAnswer& answer) {
+      answers[i] = {answer.plan, answer.step.count()};
+      return true;
+    });
+    return answers;
+  };
+  EXPECT_EQ(answersOn(1), answersOn(3));
+}
+
+TEST(Sweep, StopsWhenItIsToldTo) {
+  const Sweep sweep = smallSweep(true);
+  int numHeard = 0;
+  answerPoints(sweep, pointsOf(sweep), 2,
+               [&](size_t, const PointAnswer&) { return ++numHeard < 3; });
+  EXPECT_EQ(numHeard, 3);
+}
+
+TEST(Sweep, PointsWithoutAClusterSayWhy) {
+  Sweep sweep = smallSweep(false);
+  PointPlanner planner(sweep);
+  const std::vector<SweepPoint> points = pointsOf(sweep);
+  SweepPoint point = points[1];  // 4 devices, 2 nodes
+  point.minusNodes = 2;
+  EXPECT_THAT(planner.answer(point).reason, HasSubstr("leave none of 4"));
+  point = points[0];
+  point.gpus = 5;  // no whole number of nodes is no reason below the cluster's size
+  EXPECT_TRUE(planner.answer(point).ok());
+  sweep.hardware[0].cluster.scalable = false;
+  point.gpus = 16;
+  EXPECT_THAT(planner.answer(point).reason, HasSubstr("has 8 devices"));
+  sweep.hardware[0].cluster.tiers.resize(1);
+  point.gpus = 4;
+  EXPECT_THAT(planner.answer(point).reason, HasSubstr("nothing is between nodes"));
+}
+
+TEST(Sweep, WithoutANodeIsTheAnswerForTheRest) {
+  const Sweep sweep = smallSweep(false);
+  PointPlanner planner(sweep);
+  SweepPoint eight = pointsOf(sweep)[3], four = pointsOf(sweep)[1];
+  eight.minusNodes = 2;  // of two devices
+  ASSERT_EQ(eight.gpus, 8);
+  EXPECT_EQ(planner.answer(eight).step, planner.answer(four).step);
+}
+
+}  // namespace
+}  // namespace trireme::planner
