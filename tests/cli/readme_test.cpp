@@ -23,8 +23,11 @@ TEST(Readme, PlanCommandsRunUnlessTheyShowAnError) {
     if (!std::getline(lines, answer)) continue;
     std::istringstream words(line.substr(std::string("$ trireme ").size()));
     std::vector<std::string> args;
-    for (std::string word; words >> word;)
-      args.push_back(word.starts_with("examples/") ? kRoot + word : word);
+    for (std::string word; words >> word;) {
+      const bool isOutput = !args.empty() && args.back() == "-o";
+      const std::string folder = word.starts_with("examples/") ? kRoot : "";
+      args.push_back(isOutput ? testing::TempDir() + word : folder + word);
+    }
     const Outcome outcome = runTrireme(args);
     EXPECT_EQ(outcome.exitCode, answer.starts_with("error: ") ? 1 : 0) << line << "\n"
                                                                        << outcome.err;
