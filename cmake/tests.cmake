@@ -40,6 +40,9 @@ function(trireme_test name folder)
   # Builds take half as long: most of a test's time went into reading GoogleTest, and under a
   # sanitizer into optimising code that runs once.
   target_precompile_headers(${target} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>)
+  if(name STREQUAL "cli" OR name STREQUAL "planner")
+    target_precompile_headers(${target} PRIVATE <nlohmann/json.hpp>)
+  endif()
   if(TRIREME_SANITIZE)
     target_compile_options(${target} PRIVATE -O0)
   endif()

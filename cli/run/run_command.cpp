@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
@@ -20,6 +21,7 @@
 #include "cost_models/estimate.h"
 #include "ir/program/bundle.h"
 #include "ir/spec/load.h"
+#include "ir/spec/print.h"
 #include "runtime/data/token_files.h"
 
 namespace trireme::cli {
@@ -106,11 +108,32 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
   return path;
 }
 
+// Weights of equal shapes may be of another model: what config.json beside them says must agree,
+// but for the name and the spread of an initial draw.
+Status agreesWithConfig(const spec::ModelSpec& model, const std::string& weights) {
+  namespace fs = std::filesystem;
+  const fs::path path(weights);
+  const fs::path config = (fs::is_directory(path) ? path : path.parent_path()) / "config.json";
+  if (!fs::exists(config)) return {};
+  TRIREME_ASSIGN_OR_RETURN(spec::ModelSpec theirs, spec::loadModel(config.string()));
+  theirs.name = model.name;
+  theirs.initStd = model.initStd;
+  if (theirs == model) return {};
+  const auto text = [](const spec::ModelSpec& m) { return spec::printModel(m); };
+  std::istringstream ours(text(model)), others(text(theirs));
+  for (std::string a, b; std::getline(ours, a) && std::getline(others, b);)
+    if (a != b)
+      return invalidArgument(fmt::format(
+          "--init-from: {} is of another model: {}, the bundle's has {}", config.string(), b, a));
+  return invalidArgument(fmt::format("--init-from: {} is of another model", config.string()));
+}
+
 // Starts from weights of other software instead of drawing them.
 Status initialise(runtime::Session& session, const RunOptions& options,
                   const std::string& modelText) {
   if (options.initFrom.empty()) return {};
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::parseModel(modelText, "model.yaml"));
+  TRIREME_RETURN_IF_ERROR(agreesWithConfig(model, options.initFrom));
   TRIREME_ASSIGN_OR_RETURN(const runtime::ForeignWeights weights, huggingFaceWeights(model));
   TRIREME_RETURN_IF_ERROR(session.loadForeignWeights(weights, options.initFrom));
   fmt::print(stderr, "starting from the weights of {}\n", options.initFrom);

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "ir/plan/plan.h"
+
 namespace trireme::cli {
 namespace {
 
@@ -185,7 +187,9 @@ class Builder {
 
 Result<ForeignWeights> huggingFaceWeights(const ModelSpec& model) {
   TRIREME_RETURN_IF_ERROR(checkFamily(model));
-  return Builder(model).build();
+  ForeignWeights weights = Builder(model).build();
+  weights.modelFingerprint = plan::fingerprintOf(model);
+  return weights;
 }
 
 Result<std::string> huggingFaceConfig(const ModelSpec& m) {

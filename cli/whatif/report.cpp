@@ -46,7 +46,7 @@ class Report {
       if (!row.economics || !row.economics->cost) continue;
       priced_.push_back(&row);
       outcomes_.push_back(
-          {answers_.points[row.point].gpus, row.economics->wall, *row.economics->cost});
+          {presentGpus(answers_.points[row.point]), row.economics->wall, *row.economics->cost});
     }
     for (const size_t i : planner::paretoFront(outcomes_)) front_.push_back(priced_[i]);
   }
@@ -60,6 +60,11 @@ class Report {
  private:
   const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
   const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
+  // Without those of missing nodes.
+  int64_t presentGpus(const SweepPoint& point) const {
+    const planner::Hardware& hardware = answers_.sweep.hardware[point.hardware];
+    return point.gpus - point.minusNodes * planner::devicesPerNode(hardware.cluster);
+  }
   std::string hardwareOf(const AnswerRow& row) const {
     return answers_.sweep.hardware[pointOf(row).hardware].name;
   }
@@ -275,7 +280,8 @@ std::string Report::deadlines() const {
   for (const AnswerRow& row : rows_) {
     if (!row.economics) continue;
     rows.push_back(&row);
-    outcomes.push_back({pointOf(row).gpus, row.economics->wall, row.economics->cost.value_or(0)});
+    outcomes.push_back(
+        {presentGpus(pointOf(row)), row.economics->wall, row.economics->cost.value_or(0)});
   }
   for (const double deadline : answers_.scenarios.deadlines) {
     const std::string name = fmt::format("within {}", formatDuration(Seconds(deadline)));
@@ -286,13 +292,13 @@ std::string Report::deadlines() const {
                            [](const auto& a, const auto& b) { return a.wall < b.wall; });
       text += wrapLine(
           outcomes.empty()
-              ? fmt::format("{:<14}nothing fits", name)
-              : fmt::format("{:<14}none; the fastest: {}", name,
+              ? fmt::format("{:<13} nothing fits", name)
+              : fmt::format("{:<13} none; the fastest: {}", name,
                             describe(*rows[static_cast<size_t>(fastest - outcomes.begin())])),
           14);
       continue;
     }
-    text += wrapLine(fmt::format("{:<14}fewest devices: {}", name, describe(*rows[*fewest])), 14);
+    text += wrapLine(fmt::format("{:<13} fewest devices: {}", name, describe(*rows[*fewest])), 14);
     const auto cheapest = planner::cheapestWithin(outcomes, Seconds(deadline));
     if (!priced_.empty() && *cheapest != *fewest)
       text += wrapLine(fmt::format("{:<14}cheapest: {}", "", describe(*rows[*cheapest])), 14);
@@ -308,7 +314,7 @@ std::string Report::budgets() const {
     const auto count = std::count_if(outcomes_.begin(), outcomes_.end(),
                                      [&](const auto& o) { return o.cost <= budget; });
     if (fastest) {
-      text += wrapLine(fmt::format("{:<14}{} of {} points; the fastest: {}", name, count,
+      text += wrapLine(fmt::format("{:<13} {} of {} points; the fastest: {}", name, count,
                                    outcomes_.size(), describe(*priced_[*fastest])),
                        14);
     } else if (!outcomes_.empty()) {
@@ -316,7 +322,7 @@ std::string Report::budgets() const {
           std::min_element(outcomes_.begin(), outcomes_.end(),
                            [](const auto& a, const auto& b) { return a.cost < b.cost; });
       text += wrapLine(
-          fmt::format("{:<14}none; the cheapest: {}", name,
+          fmt::format("{:<13} none; the cheapest: {}", name,
                       describe(*priced_[static_cast<size_t>(cheapest - outcomes_.begin())])),
           14);
     }
@@ -411,8 +417,8 @@ nlohmann::json Report::json() const {
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (!rows_[i].economics) continue;
     places.push_back(i);
-    outcomes.push_back(
-        {pointOf(rows_[i]).gpus, rows_[i].economics->wall, rows_[i].economics->cost.value_or(0)});
+    outcomes.push_back({presentGpus(pointOf(rows_[i])), rows_[i].economics->wall,
+                        rows_[i].economics->cost.value_or(0)});
   }
   const auto place = [&](const std::optional<size_t>& found) {
     return found ? nlohmann::json(places[*found]) : nlohmann::json();

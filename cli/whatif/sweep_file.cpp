@@ -30,7 +30,6 @@ const char* const kScenarioCells[] = {"tokens",          "price_usd_per_gpu_hour
                                       "save_s",          "young_interval_s",
                                       "daly_interval_s", "goodput_share",
                                       "spare_nodes",     "availability"};
-constexpr size_t kNumPoint = std::size(kPointCells), kNumAnswer = std::size(kAnswerCells);
 
 std::vector<std::string> headerCells() {
   std::vector<std::string> cells(std::begin(kPointCells), std::end(kPointCells));
@@ -219,7 +218,10 @@ std::string toCsv(const Answers& answers, const std::vector<std::string>& questi
 Status readAnswers(const std::string& text, const std::string& name,
                    const std::vector<std::string>& questions, Answers& answers) {
   const size_t end = text.rfind('\n');
-  if (end == std::string::npos) return {};  // not even a header
+  if (end == std::string::npos) {  // not even a header
+    if (headerRecord().starts_with(text)) return {};
+    return invalidArgument(name + ": not a sweep of trireme whatif; give -o to begin a new file");
+  }
   TRIREME_ASSIGN_OR_RETURN(const std::vector<cost::CsvRecord> records,
                            cost::parseCsv(text.substr(0, end + 1), name));
   TRIREME_RETURN_IF_ERROR(checkHeader(records[0], name));

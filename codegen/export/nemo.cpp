@@ -38,7 +38,7 @@ constexpr Translation kTranslations[] = {
     {"--vocab-size", "tokenizer.vocab_size"},
     {"--make-vocab-size-divisible-by", "model.make_vocab_size_divisible_by"},
     {"--seq-length", "model.seq_length"},
-    {"--seq-length", "dataset.seq_length"},
+    {"--seq-length", "dataset.sequence_length"},
     {"--micro-batch-size", "train.micro_batch_size"},
     {"--global-batch-size", "train.global_batch_size"},
     {"--train-iters", "train.train_iters"},
@@ -51,6 +51,8 @@ constexpr Translation kTranslations[] = {
     {"--lr-warmup-iters", "scheduler.lr_warmup_iters"},
     {"--lr-decay-iters", "scheduler.lr_decay_iters"},
     {"--weight-decay", "optimizer.weight_decay"},
+    {"--weight-decay", "scheduler.start_weight_decay"},  // which replace it at every step
+    {"--weight-decay", "scheduler.end_weight_decay"},
     {"--adam-beta1", "optimizer.adam_beta1"},
     {"--adam-beta2", "optimizer.adam_beta2"},
     {"--adam-eps", "optimizer.adam_eps"},
@@ -74,6 +76,11 @@ constexpr Translation kTranslations[] = {
     {"--recompute-method", "model.recompute_method"},
     {"--recompute-num-layers", "model.recompute_num_layers"},
 };
+
+// Absent in Megatron-LM they are off; absent in an override they are what the recipe says.
+constexpr std::array<std::string_view, 4> kBothStates = {
+    "--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather",
+    "--sequence-parallel"};
 
 // What the overrides say in one key, or what Bridge does anyway.
 constexpr std::array<std::string_view, 6> kSaidOtherwise = {
@@ -110,6 +117,12 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
   std::vector<std::string> overrides;
   for (const Argument& argument : megatronArguments(plan, model, options))
     for (std::string& override : overridesOf(argument)) overrides.push_back(std::move(override));
+  for (const Translation& t : kTranslations)
+    if (std::find(kBothStates.begin(), kBothStates.end(), t.flag) != kBothStates.end() &&
+        std::none_of(overrides.begin(), overrides.end(), [&](const std::string& override) {
+          return override.starts_with(std::string(t.key) + "=");
+        }))
+      overrides.push_back(fmt::format("{}=false", t.key));
   overrides.push_back("mixed_precision=" + mixedPrecision(plan.training.precision));
   for (const std::string& override : overrides) exported.text += quoted(override) + "\n";
   if (plan.tp * plan.cp > 1 && plan.stateSharding < plan::StateSharding::kGradients)

@@ -109,7 +109,7 @@ Result<int64_t> readNumber(const SafetensorsHeader& header, const std::string& k
   return value;
 }
 
-Status checkMetadata(const TrainingState& state, const SafetensorsHeader& header) {
+Status checkFormat(const SafetensorsHeader& header) {
   const auto format = header.metadata.find("format");
   if (format == header.metadata.end() || format->second != kFormat)
     return invalidArgument("a safetensors file, but not a Trireme checkpoint");
@@ -117,6 +117,11 @@ Status checkMetadata(const TrainingState& state, const SafetensorsHeader& header
   if (version > kCheckpointVersion)
     return invalidArgument(fmt::format("written by a newer Trireme: version {}, this one reads {}",
                                        version, kCheckpointVersion));
+  return {};
+}
+
+Status checkMetadata(const TrainingState& state, const SafetensorsHeader& header) {
+  TRIREME_RETURN_IF_ERROR(checkFormat(header));
   for (const auto& [key, value] : settingsOf(state.program->training)) {
     const auto found = header.metadata.find(key);
     if (found == header.metadata.end())
@@ -207,6 +212,17 @@ Status saveCheckpoint(const TrainingState& state, int64_t stepsDone, const std::
       replaceFile(path, files, [&](OutputFile& file) { return writeAll(state, stepsDone, file); });
   if (status.ok()) return {};
   return status.withContext("checkpoint not written, what was there before is untouched");
+}
+
+Status checkFile(const InputFile& file, const SafetensorsHeader& header,
+                 uint64_t modelFingerprint) {
+  TRIREME_RETURN_IF_ERROR(checkFormat(header));
+  const auto found = header.metadata.find("model_fingerprint");
+  if (found == header.metadata.end())
+    return invalidArgument("metadata: model_fingerprint is missing");
+  if (found->second != std::to_string(modelFingerprint))
+    return invalidArgument("the checkpoint is of another model");
+  return checkChecksums(file, header);
 }
 
 Result<int64_t> loadCheckpoint(const TrainingState& state, const std::string& path,

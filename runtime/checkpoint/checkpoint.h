@@ -13,6 +13,7 @@
 
 #include "ir/base/status.h"
 #include "runtime/checkpoint/file_system.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/state/gather.h"
 
 namespace trireme::runtime {
@@ -25,6 +26,10 @@ inline constexpr int kCheckpointVersion = 1;
 // kUnavailable: the device failed. After any of them `path` is as it was and `path`.tmp is gone.
 Status saveCheckpoint(const TrainingState& state, int64_t stepsDone, const std::string& path,
                       FileSystem& files);
+
+// A whole checkpoint of a model with this fingerprint. kInvalidArgument: another kind of file, a
+// newer version, another model, or damaged (names the tensor).
+Status checkFile(const InputFile& file, const SafetensorsHeader& header, uint64_t modelFingerprint);
 
 // Fills the arenas of all ranks and returns the number of steps done. Everything is read and
 // checked before the first arena is touched. kInvalidArgument: the file is missing, truncated,

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/state/elements.h"
 
@@ -42,14 +43,14 @@ class TensorFiles {
     }
     const std::string folder = path.ends_with('/') ? path : path + "/";
     const std::string index = folder + std::string(kIndex), single = folder + std::string(kSingle);
-    if (files.open(index).has_value()) {
-      TRIREME_RETURN_IF_ERROR(result.addIndex(index, files));
+    if (files.open(single).has_value()) {  // goes before an index, as with transformers
+      TRIREME_RETURN_IF_ERROR(result.add(single, files));
       return result;
     }
-    if (!files.open(single).has_value())
+    if (!files.open(index).has_value())
       return Error(invalidArgument(fmt::format(
           "{}: neither a safetensors file nor a folder with {} or {}", path, kSingle, kIndex)));
-    TRIREME_RETURN_IF_ERROR(result.add(single, files));
+    TRIREME_RETURN_IF_ERROR(result.addIndex(index, files));
     return result;
   }
 
@@ -178,6 +179,8 @@ class Writer {
     Result<SafetensorsHeader> header = readHeader(*input_);
     if (!header.has_value()) return header.error().withContext(checkpoint_);
     ours_ = *std::move(header);
+    if (Status status = checkFile(*input_, ours_, weights_.modelFingerprint); !status.ok())
+      return status.withContext(checkpoint_);
     for (const TensorEntry& entry : ours_.tensors) entries_[entry.name] = &entry;
     parts_.resize(weights_.tensors.size());
     for (const OwnTensor& own : weights_.own) TRIREME_RETURN_IF_ERROR(divide(own));

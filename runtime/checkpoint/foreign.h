@@ -41,6 +41,7 @@ struct ForeignWeights {
   std::vector<OwnTensor> own;
   std::string prefix;                // that all names in a file may have
   std::vector<std::string> ignored;  // ends of names of what is no parameter of its own
+  uint64_t modelFingerprint = 0;     // that a checkpoint of ours must have
 };
 
 // Fills the parameters of all ranks from `path`: a safetensors file, an index of several
@@ -54,8 +55,8 @@ Status loadForeignWeights(const TrainingState& state, const ForeignWeights& weig
 
 // Writes the weights of a checkpoint of ours as `path`, one safetensors file of `type` (f32 or
 // bf16, rounded to nearest even), atomically. Names have the prefix if `withPrefix`. Errors: those
-// of saveCheckpoint(); kInvalidArgument also if the checkpoint is not of this model (names a
-// tensor).
+// of saveCheckpoint(); kInvalidArgument also if the file is no checkpoint of ours, damaged, or of
+// another model.
 Status writeForeignWeights(const std::string& checkpoint, const ForeignWeights& weights, DType type,
                            bool withPrefix, const std::string& path, FileSystem& files);
 

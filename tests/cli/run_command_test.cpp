@@ -80,8 +80,21 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
                 1, {"--precision fp16: weights are exported as fp32 or bf16"});
   expectRefusal(
       runTrireme({"export-weights", path("ckpt"), "--model", "gpt2-124m", "-o", path("other")}), 1,
-      {"tensor embedding.word.weight is [", "the model's has"});
+      {"the checkpoint is of another model"});
+  // A byte of the data, which the checksums cover.
+  flipByte(path("ckpt/step-00000001.safetensors"));
+  expectRefusal(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("other")}),
+                1, {"is corrupt"});
+  expectRefusal(runTrireme({"export-weights", path("hf/model.safetensors"), "--model", model, "-o",
+                            path("other")}),
+                1, {"a safetensors file, but not a Trireme checkpoint"});
   EXPECT_FALSE(fs::exists(path("other/model.safetensors")));
+  // The same shapes with other heads.
+  std::string config = readAll(path("hf/config.json"));
+  config.replace(config.find("\"n_head\": 4"), 11, "\"n_head\": 2");
+  write("hf/config.json", config);
+  expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
+                {"config.json is of another model: heads: 2, the bundle's has heads: 4"});
 }
 
 // The same tokens as text, as integers and as a Megatron dataset give the same losses to the bit.

@@ -148,6 +148,10 @@ TEST_F(WhatifCommand, FilesOfOtherQuestionsAreRefused) {
                 {"sweep.csv:5:1", "8 GPUs", "not among the points"});
   expectRefusal(whatif({"--gpus", "1..8", "--resume", write("other.csv", "a,b\n1,2\n")}), 1,
                 {"other.csv:1:1", "not a sweep"});
+  const std::string notes = write("notes.txt", "notes without a line feed");
+  expectRefusal(whatif({"--gpus", "1..8", "--resume", notes}), 1,
+                {"notes.txt: not a sweep of trireme whatif"});
+  EXPECT_EQ(readAll(notes), "notes without a line feed");
   expectRefusal(whatif({"--gpus", "1..8", "--resume", path("missing.csv")}), 1,
                 {"missing.csv: cannot read"});
   expectRefusal(whatif({"--gpus", "1..8", "-o", path("no/where.csv")}), 1, {"no"});
