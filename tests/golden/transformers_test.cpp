@@ -1,6 +1,7 @@
 // Weights of Hugging Face transformers: the same losses, and back again bit for bit. The models and
 // what transformers says of them are made by transformers/make_models.py.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -126,7 +127,9 @@ std::map<std::string, std::string> tensorsIn(const std::string& folder) {
 
 class TransformersFiles : public testing::Test {
  protected:
-  TransformersFiles() : folder_(testing::TempDir() + "/transformers-files") {
+  TransformersFiles()
+      : folder_(testing::TempDir() + "/transformers_" + std::to_string(getpid()) + "_" +
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
