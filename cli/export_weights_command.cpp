@@ -22,13 +22,6 @@ struct ExportOptions {
   std::optional<spec::Precision> precision;
 };
 
-Status createFolder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error) return checkWritableFolder(folder);
-  return unavailable(fmt::format("-o {}: {}", folder, error.message()));
-}
-
 Result<DType> storedAs(const std::optional<spec::Precision>& precision) {
   const spec::Precision wanted = precision.value_or(spec::Precision::kFp32);
   if (wanted == spec::Precision::kFp32) return DType::kF32;

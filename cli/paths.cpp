@@ -114,4 +114,12 @@ Status checkWritableFolder(const std::string& folder) {
   return cannotWrite(folder, errno);
 }
 
+Status createFolder(const std::string& folder) {
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (code)
+    return unavailable(fmt::format("{}: cannot create the folder: {}", folder, code.message()));
+  return checkWritableFolder(folder);
+}
+
 }  // namespace trireme::cli

@@ -24,5 +24,8 @@ Status checkOutputs(const std::vector<NamedPath>& inputs, const std::vector<Name
 // kUnavailable: the folder is missing or not writable, or `path` is itself a folder.
 Status checkWritable(const std::string& path);
 Status checkWritableFolder(const std::string& folder);
+// Creates the folder if it is not there. kUnavailable: it cannot be, is a file, or nothing can be
+// written in it.
+Status createFolder(const std::string& folder);
 
 }  // namespace trireme::cli

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -25,6 +26,7 @@
 #include "cli/whatif/sweep_file.h"
 #include "cli/whatif/values.h"
 #include "cli/write_file.h"
+#include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 
@@ -42,13 +44,11 @@ struct WhatifOptions {
   int64_t threads = std::max(1u, std::thread::hardware_concurrency());
 };
 
-Result<std::string> readFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
-  if (!file.is_open() || file.bad())
-    return Error(unavailable(fmt::format("{}: cannot read: {}", path, std::strerror(errno))));
-  return text.str();
+// However long it is.
+Result<std::string> readSweep(const std::string& path) {
+  std::error_code code;
+  const uintmax_t size = std::filesystem::file_size(path, code);
+  return spec::readFile(path, code ? 0 : static_cast<size_t>(size));
 }
 
 // All that a stack's profile says, so that another one is another question.
@@ -56,7 +56,7 @@ Result<std::string> stackText(const std::string& path) {
   if (path.empty()) return std::string();
   if (const spec::ShippedFile* file = spec::findShipped(spec::ShippedKind::kStack, path))
     return std::string(file->text);
-  return readFile(path);
+  return spec::readFile(path);
 }
 
 spec::Precision precisionOn(const WhatifOptions& options, const planner::Query& base,
@@ -119,7 +119,7 @@ Status answerAll(const WhatifOptions& options, const std::vector<std::string>& q
                  Answers& answers) {
   const std::string& path = options.resume.empty() ? options.output : options.resume;
   if (!options.resume.empty()) {
-    TRIREME_ASSIGN_OR_RETURN(const std::string text, readFile(path));
+    TRIREME_ASSIGN_OR_RETURN(const std::string text, readSweep(path));
     TRIREME_RETURN_IF_ERROR(readAnswers(text, path, questions, answers));
   }
   std::vector<planner::SweepPoint> open;

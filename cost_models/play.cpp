@@ -12,18 +12,9 @@ using schedule::Schedule;
 using schedule::Task;
 
 Schedule scheduleOf(const Pipeline& pipeline) {
-  const auto stages = static_cast<int32_t>(pipeline.stages.size());
-  const auto microbatches = static_cast<int32_t>(pipeline.numMicrobatches);
-  switch (pipeline.schedule) {
-    case plan::ScheduleKind::kGpipe:
-      return schedule::gpipe(stages, microbatches);
-    case plan::ScheduleKind::k1F1B:
-      return schedule::oneForwardOneBackward(stages, microbatches);
-    case plan::ScheduleKind::kInterleaved:
-      break;
-  }
-  return schedule::interleaved(stages, static_cast<int32_t>(pipeline.stages.front().forward.size()),
-                               microbatches);
+  return schedule::scheduleFor(pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
+                               static_cast<int32_t>(pipeline.stages.front().forward.size()),
+                               static_cast<int32_t>(pipeline.numMicrobatches));
 }
 
 class Player {

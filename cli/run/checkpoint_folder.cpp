@@ -32,14 +32,6 @@ std::string checkpointPath(const std::string& folder, int64_t numStepsDone) {
   return (fs::path(folder) / fmt::format("{}{:08}{}", kPrefix, numStepsDone, kSuffix)).string();
 }
 
-Status createCheckpointFolder(const std::string& folder) {
-  std::error_code code;
-  fs::create_directories(folder, code);
-  if (code)
-    return unavailable(fmt::format("{}: cannot create the folder: {}", folder, code.message()));
-  return checkWritableFolder(folder);
-}
-
 Result<std::string> findCheckpoint(const std::string& fileOrFolder) {
   std::error_code code;
   const fs::file_status status = fs::status(fileOrFolder, code);

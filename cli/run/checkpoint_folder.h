@@ -10,10 +10,6 @@ namespace trireme::cli {
 // The file for the state after `numStepsDone` steps.
 std::string checkpointPath(const std::string& folder, int64_t numStepsDone);
 
-// Creates the folder if it is not there. kUnavailable: it cannot be, is a file, or nothing can be
-// written in it.
-Status createCheckpointFolder(const std::string& folder);
-
 // What `--resume` means: a file itself, or the checkpoint of the latest step in a folder. Files of
 // other names are ignored. kInvalidArgument: nothing there, or no checkpoint in the folder.
 Result<std::string> findCheckpoint(const std::string& fileOrFolder);

@@ -195,7 +195,7 @@ Result<int> runTraining(const RunOptions& options) {
       .numSteps = 0, .saveFolder = options.save, .saveEvery = options.saveEvery.value_or(0)};
   TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
   TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options));
-  if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createCheckpointFolder(options.save));
+  if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createFolder(options.save));
 
   const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));

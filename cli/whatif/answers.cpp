@@ -40,7 +40,7 @@ planner::Training trainingOf(const Answers& answers, size_t index) {
   planner::Training training;
   training.step = answers.answers[index]->step;
   training.tokensPerStep = point.batch * point.sequence;
-  training.gpus = point.gpus - point.minusNodes * perNode;
+  training.gpus = planner::presentDevices(answers.sweep, point);
   training.perNode = std::min(perNode, training.gpus);
   training.checkpoint = planner::checkpointBytes(answers.sweep.base.model.numParameters(),
                                                  byteSize(spec::stateDType(hardware.precision)));

@@ -46,7 +46,7 @@ class Report {
       if (!row.economics || !row.economics->cost) continue;
       priced_.push_back(&row);
       outcomes_.push_back(
-          {presentGpus(answers_.points[row.point]), row.economics->wall, *row.economics->cost});
+          {presentDevices(answers_.points[row.point]), row.economics->wall, *row.economics->cost});
     }
     for (const size_t i : planner::paretoFront(outcomes_)) front_.push_back(priced_[i]);
   }
@@ -60,10 +60,8 @@ class Report {
  private:
   const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
   const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
-  // Without those of missing nodes.
-  int64_t presentGpus(const SweepPoint& point) const {
-    const planner::Hardware& hardware = answers_.sweep.hardware[point.hardware];
-    return point.gpus - point.minusNodes * planner::devicesPerNode(hardware.cluster);
+  int64_t presentDevices(const SweepPoint& point) const {
+    return planner::presentDevices(answers_.sweep, point);
   }
   std::string hardwareOf(const AnswerRow& row) const {
     return answers_.sweep.hardware[pointOf(row).hardware].name;
@@ -281,7 +279,7 @@ std::string Report::deadlines() const {
     if (!row.economics) continue;
     rows.push_back(&row);
     outcomes.push_back(
-        {presentGpus(pointOf(row)), row.economics->wall, row.economics->cost.value_or(0)});
+        {presentDevices(pointOf(row)), row.economics->wall, row.economics->cost.value_or(0)});
   }
   for (const double deadline : answers_.scenarios.deadlines) {
     const std::string name = fmt::format("within {}", formatDuration(Seconds(deadline)));
@@ -417,7 +415,7 @@ nlohmann::json Report::json() const {
   for (size_t i = 0; i < rows_.size(); ++i) {
     if (!rows_[i].economics) continue;
     places.push_back(i);
-    outcomes.push_back({presentGpus(pointOf(rows_[i])), rows_[i].economics->wall,
+    outcomes.push_back({presentDevices(pointOf(rows_[i])), rows_[i].economics->wall,
                         rows_[i].economics->cost.value_or(0)});
   }
   const auto place = [&](const std::optional<size_t>& found) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "cost_models/validation/csv.h"
+#include "ir/base/hash.h"
 #include "ir/base/version.h"
 #include "ir/spec/load.h"
 #include "ir/spec/quantity.h"
@@ -85,13 +86,6 @@ std::vector<std::string> scenarioCells(const AnswerRow& row) {
           g ? number(g->goodput) : "",
           g ? fmt::format("{}", g->spares) : "",
           g ? number(g->availability) : ""};
-}
-
-// FNV-1a, 64 bits.
-uint64_t hashOf(const std::string& text) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return hash;
 }
 
 // The cells of one record, read in order; keeps the first error.
@@ -180,10 +174,10 @@ std::vector<std::string> questionsOf(const planner::Sweep& sweep, const std::str
     const Result<std::string> cluster = spec::printCluster(hardware.cluster);
     questions.push_back(fmt::format(
         "{:016x}",
-        hashOf(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", kVersion, kGitDescription,
-                           spec::printModel(sweep.base.model), spec::printTraining(training),
-                           stackText, cluster.has_value() ? *cluster : hardware.cluster.name,
-                           sweep.base.vocabMultiple))));
+        fnv1a(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", kVersion, kGitDescription,
+                          spec::printModel(sweep.base.model), spec::printTraining(training),
+                          stackText, cluster.has_value() ? *cluster : hardware.cluster.name,
+                          sweep.base.vocabMultiple))));
   }
   return questions;
 }

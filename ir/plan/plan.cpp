@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/base/hash.h"
+
 namespace trireme::plan {
 
 uint64_t fingerprintOf(const spec::ModelSpec& model) {
@@ -15,12 +17,7 @@ uint64_t fingerprintOf(const spec::ModelSpec& model) {
       hiddenSize, numHeads, numKvHeads, headSize, ffnSize, vocabSize, maxSequence,
       static_cast<int>(norm), normEpsilon, static_cast<int>(activation), static_cast<int>(position),
       ropeTheta, tiedEmbeddings, qkvBias, linearBias, initStd);
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bits
-  for (const char c : canonical) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3u;
-  }
-  return hash;
+  return fnv1a(canonical);
 }
 
 int64_t paddedVocab(const Plan& plan, const spec::ModelSpec& model) {

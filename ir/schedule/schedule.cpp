@@ -5,18 +5,23 @@
 
 namespace trireme::schedule {
 
-Schedule scheduleFor(const plan::Plan& plan) {
-  const auto stages = static_cast<int32_t>(plan.pp);
-  const auto numMicrobatches = static_cast<int32_t>(plan.numMicrobatches());
-  switch (plan.schedule) {
+Schedule scheduleFor(plan::ScheduleKind kind, int32_t stages, int32_t virtualStages,
+                     int32_t numMicrobatches) {
+  switch (kind) {
     case plan::ScheduleKind::kGpipe:
       return gpipe(stages, numMicrobatches);
     case plan::ScheduleKind::k1F1B:
       return oneForwardOneBackward(stages, numMicrobatches);
     case plan::ScheduleKind::kInterleaved:
-      return interleaved(stages, static_cast<int32_t>(plan.virtualStages), numMicrobatches);
+      return interleaved(stages, virtualStages, numMicrobatches);
   }
-  checkFailed("plan.schedule is a ScheduleKind", __FILE__, __LINE__);
+  checkFailed("kind is a ScheduleKind", __FILE__, __LINE__);
+}
+
+Schedule scheduleFor(const plan::Plan& plan) {
+  return scheduleFor(plan.schedule, static_cast<int32_t>(plan.pp),
+                     static_cast<int32_t>(plan.virtualStages),
+                     static_cast<int32_t>(plan.numMicrobatches()));
 }
 
 std::string printTask(const Task& task) {

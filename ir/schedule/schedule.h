@@ -33,6 +33,8 @@ Schedule oneForwardOneBackward(int32_t stages, int32_t numMicrobatches);
 // Interleaved 1F1B, Narayanan et al., SC 2021. Requires numMicrobatches % stages == 0.
 Schedule interleaved(int32_t stages, int32_t virtualStages, int32_t numMicrobatches);
 
+Schedule scheduleFor(plan::ScheduleKind kind, int32_t stages, int32_t virtualStages,
+                     int32_t numMicrobatches);
 // The schedule that a verified plan asks for.
 Schedule scheduleFor(const plan::Plan& plan);
 

@@ -81,6 +81,10 @@ int64_t devicesPerNode(const spec::ClusterSpec& cluster) {
   return tiers < 2 ? cluster.numDevices : cluster.tiers[tiers - 2].devices;
 }
 
+int64_t presentDevices(const Sweep& sweep, const SweepPoint& point) {
+  return point.gpus - point.minusNodes * devicesPerNode(sweep.hardware[point.hardware].cluster);
+}
+
 Result<spec::ClusterSpec> withInterNode(spec::ClusterSpec cluster, BytesPerSecond rate) {
   if (cluster.tiers.size() < 2)
     return Error(invalidArgument(fmt::format(
@@ -115,7 +119,7 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
   query.training.globalBatchSize = point.batch;
   query.training.sequenceLength = point.sequence;
   const int64_t node = devicesPerNode(query.cluster);
-  const int64_t gpus = point.gpus - point.minusNodes * node;
+  const int64_t gpus = presentDevices(sweep, point);
   if (gpus < 1)
     return Error(invalidArgument(fmt::format("{} nodes of {} devices less leave none of {}",
                                              point.minusNodes, node, point.gpus)));

@@ -70,6 +70,9 @@ int64_t devicesPerNode(const spec::ClusterSpec& cluster);
 // what a pair has grow with it. kInvalidArgument: one tier only, so nothing is between nodes.
 Result<spec::ClusterSpec> withInterNode(spec::ClusterSpec cluster, BytesPerSecond rate);
 
+// Of the point, without those of missing nodes.
+int64_t presentDevices(const Sweep& sweep, const SweepPoint& point);
+
 // All combinations. Devices vary fastest, after those missing nodes: a scaling curve is
 // consecutive.
 std::vector<SweepPoint> pointsOf(const Sweep& sweep);
