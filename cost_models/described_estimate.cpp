@@ -196,7 +196,8 @@ Breakdown busyTime(const StageDescription& stage, const Setting& s) {
   return busy;
 }
 
-void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Estimate& result) {
+void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, FlushTime flushTime,
+               Estimate& result) {
   Pipeline pipeline;
   pipeline.schedule = s.plan.schedule;
   pipeline.numMicrobatches = s.plan.numMicrobatches();
@@ -206,9 +207,9 @@ void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Es
     pipeline.stages.push_back(stages[i].times);
     if (stages[i].times.total() > stages[busiest].times.total()) busiest = i;
   }
-  const Seconds withoutTransfers = pipelineTime(pipeline);
+  const Seconds withoutTransfers = flushTime(pipeline);
   pipeline.hop = result.hop = transferTime(s.model, s.plan, s.cluster, s.stack);
-  const Seconds flush = pipelineTime(pipeline);
+  const Seconds flush = flushTime(pipeline);
 
   OncePerStep longest;
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -319,14 +320,14 @@ Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpe
 
 Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                            const spec::StackDescription& stack) {
+                            const spec::StackDescription& stack, FlushTime flush) {
   const Setting s{blocks, model, plan, cluster, stack};
   const ShardedTraffic traffic = shardedTraffic(s);
   std::vector<StageDescription> stages;
   for (size_t rank = 0; rank < plan.layers.size(); ++rank)
     stages.push_back(describeStage(s, traffic, rank));
   Estimate result;
-  fillTimes(s, stages, result);
+  fillTimes(s, stages, flush, result);
   result.memory = describedMemory(blocks, model, plan, stack);
   result.memoryAvailable = cluster.device.memory;
   fillRates(model, plan, cluster, result);
@@ -343,7 +344,7 @@ Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Pla
     return Error(invalidArgument(fmt::format("the plan needs {} devices, cluster {} has {}",
                                              plan.numRanks(), cluster.name, cluster.numDevices)));
   return estimateFromBlocks(describeBlocks(model, plan, cluster, stack), model, plan, cluster,
-                            stack);
+                            stack, flushTime);
 }
 
 }  // namespace trireme::cost

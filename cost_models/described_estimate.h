@@ -17,7 +17,7 @@ namespace trireme::cost {
 // A pass of a stage takes the longer of its kernels and of launching them. Of communication that
 // takes c beside work that takes w, exposedTime(c, w, e) is felt.
 //
-//   step = (pipelineTime + reduction of gradients + gathering of parameters + tied embeddings
+//   step = (flushTime + reduction of gradients + gathering of parameters + tied embeddings
 //           + optimizer + hostStep) (1 + slowdownPerDoubling log2(nodes))
 //
 // State sharding, with P parameters on a rank and n ranks that share them:
@@ -36,10 +36,11 @@ Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Pla
                                    const spec::StackDescription& stack);
 
 // The same with blocks at hand, which depend on tp, cp, microbatch, recompute and sequence parallel
-// alone. The plan must be legal and the cluster checked.
+// alone, and with the flush by `flush`: flushTime, or pipelineTime, which is never longer. The plan
+// must be legal and the cluster checked.
 Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                            const spec::StackDescription& stack);
+                            const spec::StackDescription& stack, FlushTime flush);
 
 // The same in parts, so that many cuts of one plan can be compared:
 //   step = (pipelineTime of every stage's times and transferTime, which nothing overlaps,

@@ -9,6 +9,7 @@
 #include "cost_models/described_estimate.h"
 #include "cost_models/described_memory.h"
 #include "cost_models/formulas.h"
+#include "cost_models/play.h"
 
 namespace trireme::cost {
 namespace {
@@ -100,9 +101,9 @@ void fillTimes(const program::Program& program, const plan::Plan& plan,
   pipeline.hop = result.hop;
   pipeline.overlapTransfers = stack.overlapPipelineTransfers;
   for (const StageCost& stage : result.stages) pipeline.stages.push_back(stage.times());
-  const Seconds flush = pipelineTime(pipeline);
+  const Seconds flush = flushTime(pipeline);
   pipeline.hop = Seconds(0);
-  const Seconds withoutTransfers = pipelineTime(pipeline);
+  const Seconds withoutTransfers = flushTime(pipeline);
 
   StepPart longest;
   for (size_t i = 0; i < result.stages.size(); ++i) {

@@ -60,7 +60,7 @@ struct Estimate {
   Bytes missing() const { return fits() ? Bytes(0) : memory.total() - memoryAvailable; }
 };
 
-//   step = pipelineTime(stages) + max over stages of (begin + exposed communication + optimizer)
+//   step = flushTime(stages) + max over stages of (begin + exposed communication + optimizer)
 //
 // Of a stack with a description see described_estimate.h. Otherwise every time is walked from the
 // bodies of expand(plan, tasks = false), so that nothing is counted that the program does not do.

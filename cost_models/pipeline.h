@@ -52,4 +52,6 @@ struct Pipeline {
 // Monotone in every time: no stage, however slow, makes the result smaller. Requires p >= 1.
 Seconds pipelineTime(const Pipeline& pipeline);
 
+using FlushTime = Seconds (*)(const Pipeline&);
+
 }  // namespace trireme::cost

@@ -1,6 +1,7 @@
 #include "cost_models/play.h"
 
 #include <algorithm>
+#include <array>
 
 #include "ir/schedule/schedule.h"
 
@@ -17,112 +18,156 @@ Schedule scheduleOf(const Pipeline& pipeline) {
                                static_cast<int32_t>(pipeline.numMicrobatches));
 }
 
+constexpr Seconds kNotPlayed(-1);
+
 class Player {
  public:
   explicit Player(const Pipeline& pipeline)
       : pipeline_(pipeline),
         schedule_(scheduleOf(pipeline)),
         numStages_(schedule_.order.size()),
-        hop_(numStages_ > 1 ? pipeline.hop : Seconds(0)) {
+        hop_(numStages_ > 1 ? pipeline.hop : Seconds(0)),
+        flight_(pipeline.overlapTransfers ? hop_ : Seconds(0)),
+        stop_(pipeline.overlapTransfers ? Seconds(0) : hop_) {
     const size_t passes = numStages_ * static_cast<size_t>(schedule_.virtualStages) *
                           static_cast<size_t>(schedule_.numMicrobatches);
-    for (auto& played : played_) played.resize(passes);
-    lastOf_.resize(numStages_);
+    for (auto& ends : ends_) ends.assign(passes, kNotPlayed);
   }
 
-  Simulation run() {
+  // The end of the last task.
+  Seconds run() {
     std::vector<size_t> next(numStages_, 0);
+    std::vector<Seconds> free(numStages_);
     for (bool moved = true; moved;) {
       moved = false;
-      for (size_t rank = 0; rank < numStages_; ++rank)
-        for (; next[rank] < schedule_.order[rank].size(); ++next[rank], moved = true)
-          if (!start(rank, schedule_.order[rank][next[rank]])) break;
+      for (size_t rank = 0; rank < numStages_; ++rank) {
+        const std::vector<Task>& order = schedule_.order[rank];
+        for (; next[rank] < order.size(); ++next[rank], moved = true) {
+          const Task& task = order[next[rank]];
+          const Input input = inputOf(rank, task);
+          if (input.end == kNotPlayed) break;
+          free[rank] = std::max(free[rank], input.arrival()) + duration(rank, task);
+          endOf(rank, task) = free[rank];
+        }
+      }
     }
-    const Played* last = nullptr;
-    for (const Played* end : lastOf_)
-      if (last == nullptr || end->end > last->end) last = end;
-    Simulation result;
-    result.makespan = last->end;
-    for (; last != nullptr; last = last->before) result.path.push_back(itemOf(*last));
-    std::reverse(result.path.begin(), result.path.end());
-    return result;
+    return *std::max_element(free.begin(), free.end());
+  }
+
+  // After run(): the chain of tasks that held each other up, from the first to the last.
+  std::vector<PathItem> path() {
+    std::array<std::vector<size_t>, 2> places;  // in the order of their ranks
+    for (auto& place : places) place.resize(ends_[0].size());
+    size_t rank = 0;
+    for (size_t r = 0; r < numStages_; ++r) {
+      const std::vector<Task>& order = schedule_.order[r];
+      for (size_t i = 0; i < order.size(); ++i)
+        places[side(order[i].direction)][indexOf(r, order[i])] = i;
+      if (endOf(r, order.back()) > endOf(rank, schedule_.order[rank].back())) rank = r;
+    }
+    std::vector<PathItem> items;
+    for (size_t place = schedule_.order[rank].size();;) {
+      if (place-- == 0) break;
+      const Task& task = schedule_.order[rank][place];
+      const Input input = inputOf(rank, task);
+      const Seconds free = place == 0 ? Seconds(0) : endOf(rank, schedule_.order[rank][place - 1]);
+      const bool waits = input.arrival() > free;
+      items.push_back(itemOf(rank, task, waits ? input.end : free,
+                             (waits ? input.flight : Seconds(0)) + stop_));
+      if (!waits) continue;
+      rank = input.rank;
+      place = places[side(input.direction)][input.index] + 1;
+    }
+    std::reverse(items.begin(), items.end());
+    return items;
   }
 
  private:
-  struct Played {
-    Task task;
-    int32_t rank = -1;  // not played yet
-    Seconds begin, transfer, end;
-    const Played* before = nullptr;  // what it waited for
-    bool isDone() const { return rank >= 0; }
+  // What hands on a task's input, and when. Without one it is there from the start.
+  struct Input {
+    Seconds end, flight;
+    size_t rank = 0, index = 0;
+    Direction direction = Direction::kForward;
+    Seconds arrival() const { return end + flight; }
   };
 
-  static PathItem itemOf(const Played& played) {
-    PathItem item;
-    item.stage = played.rank;
-    item.direction = played.task.direction;
-    item.chunk = played.task.chunk;
-    item.microbatch = played.task.microbatch;
-    item.begin = played.begin;
-    item.end = played.end;
-    item.transfer = played.transfer;
-    item.compute = played.end - played.begin - played.transfer;
-    return item;
+  static size_t side(Direction direction) { return direction == Direction::kForward ? 0 : 1; }
+  size_t indexOf(size_t rank, const Task& task) const {
+    return (static_cast<size_t>(task.chunk) * numStages_ + rank) *
+               static_cast<size_t>(schedule_.numMicrobatches) +
+           static_cast<size_t>(task.microbatch);
   }
-
-  Played& at(Direction direction, size_t virtualStage, int32_t microbatch) {
-    const size_t index = virtualStage * static_cast<size_t>(schedule_.numMicrobatches) +
-                         static_cast<size_t>(microbatch);
-    return played_[direction == Direction::kForward ? 0 : 1][index];
+  Seconds& endOf(size_t rank, const Task& task) {
+    return ends_[side(task.direction)][indexOf(rank, task)];
   }
-
-  // What hands on the task's input: null if nothing does. A backward at the turn follows its own
-  // forward.
-  const Played* inputOf(const Task& task, size_t virtualStage) {
-    const size_t last = numStages_ * static_cast<size_t>(schedule_.virtualStages) - 1;
-    if (task.direction == Direction::kForward)
-      return virtualStage == 0 ? nullptr : &at(task.direction, virtualStage - 1, task.microbatch);
-    if (virtualStage == last) return &at(Direction::kForward, virtualStage, task.microbatch);
-    return &at(task.direction, virtualStage + 1, task.microbatch);
-  }
-
-  // False: its input is not there yet.
-  bool start(size_t rank, const Task& task) {
-    const auto chunk = static_cast<size_t>(task.chunk);
-    const size_t virtualStage = chunk * numStages_ + rank;
-    const Played* input = inputOf(task, virtualStage);
-    if (input != nullptr && !input->isDone()) return false;
-    const bool isSent = input != nullptr && input->rank != static_cast<int32_t>(rank);
-    const Seconds flight = isSent && pipeline_.overlapTransfers ? hop_ : Seconds(0);
-    const Played* previous = lastOf_[rank];
-    const Seconds free = previous != nullptr ? previous->end : Seconds(0);
-    const bool waits = input != nullptr && input->end + flight > free;
-
+  Seconds duration(size_t rank, const Task& task) const {
     const StageTimes& times = pipeline_.stages[rank];
-    Played& played = at(task.direction, virtualStage, task.microbatch);
-    played.task = task;
-    played.rank = static_cast<int32_t>(rank);
-    played.before = waits ? input : previous;
-    played.transfer =
-        (waits ? flight : Seconds(0)) + (pipeline_.overlapTransfers ? Seconds(0) : hop_);
-    played.begin = waits ? input->end : free;
-    played.end =
-        played.begin + played.transfer +
-        (task.direction == Direction::kForward ? times.forward[chunk] : times.backward[chunk]);
-    lastOf_[rank] = &played;
-    return true;
+    const auto chunk = static_cast<size_t>(task.chunk);
+    return (task.direction == Direction::kForward ? times.forward : times.backward)[chunk] + stop_;
+  }
+
+  // A backward at the turn follows its own forward.
+  Input inputOf(size_t rank, const Task& task) const {
+    const auto microbatches = static_cast<size_t>(schedule_.numMicrobatches);
+    const size_t index = indexOf(rank, task), size = ends_[0].size();
+    const bool isForward = task.direction == Direction::kForward;
+    if (isForward && index < microbatches) return {};
+    const bool turns = !isForward && index + microbatches >= size;
+    Input input;
+    input.index = turns ? index : isForward ? index - microbatches : index + microbatches;
+    input.rank = input.index / microbatches % numStages_;
+    input.direction = turns ? Direction::kForward : task.direction;
+    input.end = ends_[side(input.direction)][input.index];
+    if (input.rank != rank) input.flight = flight_;
+    return input;
+  }
+
+  PathItem itemOf(size_t rank, const Task& task, Seconds begin, Seconds transfer) {
+    PathItem item;
+    item.stage = static_cast<int32_t>(rank);
+    item.direction = task.direction;
+    item.chunk = task.chunk;
+    item.microbatch = task.microbatch;
+    item.begin = begin;
+    item.end = endOf(rank, task);
+    item.transfer = transfer;
+    item.compute = item.end - item.begin - item.transfer;
+    return item;
   }
 
   const Pipeline& pipeline_;
   const Schedule schedule_;
   const size_t numStages_;
-  const Seconds hop_;
-  std::array<std::vector<Played>, 2> played_;  // forward, backward; by virtual stage, microbatch
-  std::vector<const Played*> lastOf_;          // by rank
+  const Seconds hop_, flight_, stop_;         // in flight beside the rank's work, or stopping it
+  std::array<std::vector<Seconds>, 2> ends_;  // forward, backward; by virtual stage, microbatch
 };
+
+bool isEven(const std::vector<Seconds>& times, Seconds time) {
+  return std::all_of(times.begin(), times.end(), [&](Seconds t) { return t == time; });
+}
+
+bool isEven(const Pipeline& pipeline) {
+  const StageTimes& first = pipeline.stages.front();
+  return std::all_of(pipeline.stages.begin(), pipeline.stages.end(), [&](const StageTimes& stage) {
+    return isEven(stage.forward, first.forward.front()) &&
+           isEven(stage.backward, first.backward.front());
+  });
+}
 
 }  // namespace
 
-Simulation play(const Pipeline& pipeline) { return Player(pipeline).run(); }
+Simulation play(const Pipeline& pipeline) {
+  Player player(pipeline);
+  Simulation result;
+  result.makespan = player.run();
+  result.path = player.path();
+  return result;
+}
+
+Seconds flushTime(const Pipeline& pipeline) {
+  const Seconds closedForm = pipelineTime(pipeline);
+  if (pipeline.schedule == plan::ScheduleKind::kGpipe || isEven(pipeline)) return closedForm;
+  return std::max(closedForm, Player(pipeline).run());
+}
 
 }  // namespace trireme::cost

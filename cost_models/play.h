@@ -1,5 +1,5 @@
 // A pipeline flush played task by task: exact for the given times, where pipelineTime is a closed
-// form that bounds it for uneven stages.
+// form that knows of uneven stages only their sums, first and last chunks.
 #pragma once
 #include "cost_models/pipeline.h"
 #include "cost_models/simulate.h"
@@ -11,5 +11,9 @@ namespace trireme::cost {
 // `hop` longer, as in pipelineTime. Of the result `ranks` and `events` stay empty, and of a path's
 // item only `transfer` is set apart. Requires what the schedule's generator requires.
 Simulation play(const Pipeline& pipeline);
+
+// How long the flush takes: pipelineTime where that is exact (gpipe, even stages), otherwise the
+// longer of it and the schedule played. Monotone in every time, as both are.
+Seconds flushTime(const Pipeline& pipeline);
 
 }  // namespace trireme::cost

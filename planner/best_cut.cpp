@@ -379,8 +379,9 @@ std::optional<CutSearch::Cut> CutSearch::withLimit(double limit) {
 std::optional<CutSearch::Cut> CutSearch::evenCut(std::optional<Seconds> limit) const {
   plan::Plan even = plan_;
   even.layers = plan::evenLayers(numLayers_, stages_, chunks_);
-  const cost::Estimate estimate = cost::estimateFromBlocks(
-      *blocks_.described, query_.model, even, query_.cluster, query_.stack.description);
+  const cost::Estimate estimate =
+      cost::estimateFromBlocks(*blocks_.described, query_.model, even, query_.cluster,
+                               query_.stack.description, cost::pipelineTime);
   if (!estimate.fits() || (limit && estimate.step > *limit)) return std::nullopt;
   return Cut{std::move(even.layers), estimate.step};
 }

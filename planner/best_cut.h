@@ -22,6 +22,8 @@ using Ranges = std::vector<std::vector<plan::LayerRange>>;  // of a plan's layer
 //
 // With virtual stages other spreads are left out on purpose: the closed form counts of a stage's
 // chunks only the first and the last besides their sum, and would have all layers in between.
+// Chunks that differ cost more than it says (cost::flushTime), so the search also tries the even
+// cut.
 std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks, bool firstStage);
 
 // Microbatches in flight of every rank's chunks in turn (cost::peakSlots), worked out once for all
@@ -60,12 +62,14 @@ class CutSearch {
 
   struct Cut {
     Ranges layers;
-    Seconds step;  // its estimate, but for rounding
+    Seconds step;  // by the closed form, but for rounding
   };
   // The fastest of those that fit and take no more than `limit`; of equally fast ones the even one,
   // else that with fewer layers on earlier stages, which hold more microbatches. None: there is
   // none.
   std::optional<Cut> best(std::optional<Seconds> limit);
+  // plan::evenLayers, if it fits and takes no more than `limit`.
+  std::optional<Cut> evenCut(std::optional<Seconds> limit) const;
   // The cut whose fullest rank is least full.
   Ranges leanest() const;
 
@@ -93,7 +97,6 @@ class CutSearch {
   std::optional<Cut> withLimit(double limit);
   std::vector<int64_t> mostWithin(double limit);
   Ranges rangesOf(const std::vector<int64_t>& layers) const;
-  std::optional<Cut> evenCut(std::optional<Seconds> limit) const;
 
   const Query& query_;
   const BlockCosts& blocks_;

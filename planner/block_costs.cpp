@@ -357,10 +357,10 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
     bound.memory =
         cost::describedMemory(*blocks.described, query.model, plan, stack).total() * kRounding;
     if (bound.memory <= query.cluster.device.memory)  // of others nobody asks the time
-      bound.time =
-          cost::estimateFromBlocks(*blocks.described, query.model, plan, query.cluster, stack)
-              .step *
-          kRounding;
+      bound.time = cost::estimateFromBlocks(*blocks.described, query.model, plan, query.cluster,
+                                            stack, cost::pipelineTime)
+                       .step *
+                   kRounding;
     return bound;
   }
   const auto p = static_cast<size_t>(plan.pp);

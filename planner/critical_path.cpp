@@ -84,7 +84,7 @@ class Phases {
 
 std::string_view phaseName(PathPhase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
 
-CriticalPath phasesOf(const cost::Simulation& simulation, Seconds closedForm) {
+CriticalPath phasesOf(const cost::Simulation& simulation, Seconds estimated) {
   const std::vector<PathItem>& path = simulation.path;
   const int32_t heaviest = heaviestStage(path);
   const auto isOnHeaviest = [&](const PathItem& item) {
@@ -106,16 +106,16 @@ CriticalPath phasesOf(const cost::Simulation& simulation, Seconds closedForm) {
       phases.addMicrobatch(item->stage == heaviest ? PathPhase::kSteady : PathPhase::kOtherStages,
                            *item);
   }
-  return {simulation.makespan, closedForm, phases.take()};
+  return {simulation.makespan, estimated, phases.take()};
 }
 
-Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds closedForm) {
+Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds estimated) {
   if (!query.stack.ownPrograms) {
     const spec::StackDescription& stack = query.stack.description;
     return phasesOf(
         cost::simulateDescribed(cost::describeBlocks(query.model, plan, query.cluster, stack),
                                 query.model, plan, query.cluster, stack),
-        closedForm);
+        estimated);
   }
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(query.model, plan));
   cost::SimulationOptions options;
@@ -123,7 +123,7 @@ Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Se
   TRIREME_ASSIGN_OR_RETURN(
       const cost::Simulation simulation,
       cost::simulate(expansion.program, cost::ClusterCosts(query.cluster, query.stack), options));
-  return phasesOf(simulation, closedForm);
+  return phasesOf(simulation, estimated);
 }
 
 }  // namespace trireme::planner

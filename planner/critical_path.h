@@ -37,15 +37,15 @@ struct PathPart {
 
 struct CriticalPath {
   Seconds simulated;            // the step, and what the parts add up to
-  Seconds closedForm;           // Estimate::step
+  Seconds estimated;            // Estimate::step
   std::vector<PathPart> parts;  // in the order of phases; none of no length
 };
 
 // The path of `simulation` (with SimulationOptions::path) in phases.
-CriticalPath phasesOf(const cost::Simulation& simulation, Seconds closedForm);
+CriticalPath phasesOf(const cost::Simulation& simulation, Seconds estimated);
 
 // Simulates the plan on the query's cluster: its programs, or its schedule for a stack whose
 // programs are not ours. Errors: those of expand::expand and cost::simulate.
-Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds closedForm);
+Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds estimated);
 
 }  // namespace trireme::planner

@@ -423,12 +423,11 @@ std::string toTable(const Outlook& outlook, const PlanResult& result) {
   return out;
 }
 
-// "17.3 s, 0.40 % above the closed form's 17.2 s".
+// "17.3 s, 0.40 % above the estimate's 17.2 s".
 static std::string besideClosedForm(const CriticalPath& path) {
-  const double above = 100 * (path.simulated / path.closedForm - 1);
-  return fmt::format("{}, {:.2f} % {} the closed form's {}", formatSeconds(path.simulated),
-                     std::abs(above), above < 0 ? "below" : "above",
-                     formatSeconds(path.closedForm));
+  const double above = 100 * (path.simulated / path.estimated - 1);
+  return fmt::format("{}, {:.2f} % {} the estimate's {}", formatSeconds(path.simulated),
+                     std::abs(above), above < 0 ? "below" : "above", formatSeconds(path.estimated));
 }
 
 std::string simulatedLine(const CriticalPath& path) {
@@ -457,7 +456,7 @@ std::string toTable(const CriticalPath& path) {
 
 nlohmann::json toJson(const CriticalPath& path) {
   nlohmann::json json = {{"simulatedSeconds", path.simulated.count()},
-                         {"closedFormSeconds", path.closedForm.count()}};
+                         {"estimatedSeconds", path.estimated.count()}};
   json["phases"] = nlohmann::json::array();
   for (const PathPart& part : path.parts)
     json["phases"].push_back({{"phase", phaseName(part.phase)},

@@ -55,7 +55,7 @@ std::string toTable(const Explanation& explanation, const cost::Estimate& estima
 std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster);
 // What binds the winner, and what would change it.
 std::string toTable(const Outlook& outlook, const PlanResult& result);
-// The simulated step beside the closed form, and where the critical path goes.
+// The simulated step beside the estimate, and where the critical path goes.
 std::string toTable(const CriticalPath& path);
 // The simulated step alone.
 std::string simulatedLine(const CriticalPath& path);

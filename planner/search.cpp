@@ -78,6 +78,7 @@ class Search {
   void expandDescribed(const Node& node);
   void openArrangement(const Node& node, plan::Plan plan);
   void cutArrangement(const Node& node);
+  void pushCandidate(const Node& node, plan::Plan plan, Ranges layers);
   Status costCandidate(const Node& node);
   void noteMemory(const plan::Plan& plan, Bytes memory);
   void noteUncut(plan::Plan plan, const std::shared_ptr<const BlockCosts>& blocks);
@@ -276,6 +277,17 @@ void Search::openArrangement(const Node& node, plan::Plan plan) {
                   node.blocks, std::make_shared<const plan::Plan>(std::move(plan))});
 }
 
+void Search::pushCandidate(const Node& node, plan::Plan plan, Ranges layers) {
+  int64_t longest = 0;
+  for (const auto& stage : layers)
+    for (const plan::LayerRange& range : stage) longest = std::max(longest, range.count);
+  plan.layers = std::move(layers);
+  if (plan.recomputeLayers >= longest) plan.recomputeLayers = 0;
+  frontier_.push({std::max(node.bound, boundOf(query_, plan, *node.blocks).time),
+                  NodeKind::kCandidate, node.group, nullptr,
+                  std::make_shared<const plan::Plan>(std::move(plan))});
+}
+
 void Search::cutArrangement(const Node& node) {
   plan::Plan plan = *node.plan;
   std::optional<Seconds> limit = cutoff();
@@ -283,15 +295,10 @@ void Search::cutArrangement(const Node& node) {
     limit = limit ? std::min(*limit, found->second.estimate.step) : found->second.estimate.step;
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   if (auto cut = cuts.best(limit)) {
-    int64_t longest = 0;
-    for (const auto& stage : cut->layers)
-      for (const plan::LayerRange& range : stage) longest = std::max(longest, range.count);
-    plan::Plan whole = plan;
-    whole.layers = std::move(cut->layers);
-    if (whole.recomputeLayers >= longest) whole.recomputeLayers = 0;
-    frontier_.push({std::max(node.bound, boundOf(query_, whole, *node.blocks).time),
-                    NodeKind::kCandidate, node.group, nullptr,
-                    std::make_shared<const plan::Plan>(std::move(whole))});
+    // The closed form does not see how the chunks of different stages match: the even ones do.
+    auto even = plan.virtualStages > 1 ? cuts.evenCut(limit) : std::nullopt;
+    if (even && even->layers != cut->layers) pushCandidate(node, plan, std::move(even->layers));
+    pushCandidate(node, plan, std::move(cut->layers));
   } else {
     prune("cut");
   }

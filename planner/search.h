@@ -26,9 +26,10 @@ using SearchProgress = std::function<void(const SearchState&)>;
 //   candidate   cost::pipelineTime of those blocks, and the least memory
 // For stacks with a description, between the last two,
 //   arrangement a plan whose layers are not cut: the least of all cuts (best_cut.h). It is opened
-//   by
-//               finding its fastest cut; where layers are recomputed, with as few as fit, and then
-//               with more, which leaves the cut more room
+//               by finding its fastest cut by the closed form; where layers are recomputed, with as
+//               few as fit, and then with more, which leaves the cut more room
+// With virtual stages the estimate plays the schedule of uneven chunks (cost::flushTime), which the
+// closed form cannot: there the space has, of each arrangement, that cut and the even one.
 // A node whose bound is above what the answer needs is never opened. Of equally fast plans the
 // simplest wins (simplerThan), so the answer does not depend on the order of the search.
 //

@@ -137,6 +137,42 @@ TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
   EXPECT_LT(worst, 0.15);
 }
 
+// Eight stages of five layers in four chunks, the first stage with the fifth in its last chunk, the
+// others in their first: all work as much, but each group of microbatches meets the long chunk at
+// one place after the other and waits. The closed form sees the sums alone.
+TEST(FlushTime, SeesThatChunksOfDifferentStagesDoNotMatch) {
+  Pipeline pipeline = even(ScheduleKind::kInterleaved, 8, 4, 64);
+  for (size_t rank = 0; rank < 8; ++rank) {
+    const size_t longest = rank == 0 ? 3 : 0;
+    pipeline.stages[rank].forward[longest] *= 2;
+    pipeline.stages[rank].backward[longest] *= 2;
+  }
+  EXPECT_DOUBLE_EQ(flushTime(pipeline).count(), play(pipeline).makespan.count());
+  EXPECT_GT(flushTime(pipeline), pipelineTime(pipeline) * 1.1);
+}
+
+TEST(FlushTime, IsNeverShorterThanTheScheduleAndNeverFallsWithATime) {
+  std::mt19937 random(4);
+  std::uniform_real_distribution<double> factor(0.5, 2);
+  for (int trial = 0; trial < 300; ++trial) {
+    const size_t p = 1 + static_cast<size_t>(trial) % 5, v = p > 1 ? 1 + trial % 4 : 1;
+    const ScheduleKind kind = v > 1       ? ScheduleKind::kInterleaved
+                              : trial % 3 ? ScheduleKind::k1F1B
+                                          : ScheduleKind::kGpipe;
+    Pipeline pipeline = even(kind, p, v, static_cast<int64_t>(p) * (1 + trial % 4));
+    pipeline.overlapTransfers = trial % 2 == 0;
+    pipeline.hop = Seconds(0.01);
+    for (StageTimes& stage : pipeline.stages)
+      for (size_t c = 0; c < v; ++c) stage.forward[c] *= factor(random);
+    const Seconds before = flushTime(pipeline);
+    EXPECT_GE(before * (1 + 1e-12), play(pipeline).makespan) << trial;
+    EXPECT_GE(before, pipelineTime(pipeline)) << trial;
+    StageTimes& stage = pipeline.stages[static_cast<size_t>(trial) % p];
+    stage.forward[v - 1] *= 1.1;
+    EXPECT_GE(flushTime(pipeline), before) << trial;
+  }
+}
+
 TEST(PipelineTime, NeverGetsFasterWhenAStageGetsSlower) {
   std::mt19937 random(3);
   std::uniform_real_distribution<double> factor(0.5, 2);

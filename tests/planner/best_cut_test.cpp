@@ -100,8 +100,9 @@ Best byEnumeration(const Query& query, plan::Plan plan, const CostFunctions& cos
   for (Ranges& cut : familyOf(query, plan)) {
     plan.layers = std::move(cut);
     const auto blocks = costs.blocks(plan);
-    const cost::Estimate e = cost::estimateFromBlocks(*blocks->described, query.model, plan,
-                                                      query.cluster, query.stack.description);
+    const cost::Estimate e =
+        cost::estimateFromBlocks(*blocks->described, query.model, plan, query.cluster,
+                                 query.stack.description, cost::pipelineTime);
     best.any = std::min(best.any, e.step);
     best.leanest = std::min(best.leanest, e.memory.total());
     if (e.fits() && (!best.fits || e.step < *best.fits)) best.fits = e.step;
@@ -144,7 +145,7 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
       plan.layers = found->layers;
       plan::Plan whole = plan;
       EXPECT_NEAR(cost::estimateFromBlocks(*blocks.described, query.model, whole, query.cluster,
-                                           query.stack.description)
+                                           query.stack.description, cost::pipelineTime)
                           .step /
                       found->step,
                   1, 1e-12)

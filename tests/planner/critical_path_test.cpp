@@ -120,8 +120,8 @@ TEST(CriticalPath, PartsAddUpToTheSimulatedStepOfEveryPlan) {
     const CostFunctions costs = modelCosts(query);
     const std::vector<plan::Plan> plans = everyPlan(query, devices, costs);
     for (size_t i = 0; i < plans.size(); i += 1 + plans.size() / 100) {
-      const Seconds closedForm = costs.estimate(plans[i])->step;
-      const auto path = criticalPath(query, plans[i], closedForm);
+      const Seconds estimated = costs.estimate(plans[i])->step;
+      const auto path = criticalPath(query, plans[i], estimated);
       ASSERT_TRUE(path.has_value());
       Seconds sum;
       for (const PathPart& part : path->parts) {
@@ -129,8 +129,8 @@ TEST(CriticalPath, PartsAddUpToTheSimulatedStepOfEveryPlan) {
         sum += part.total();
       }
       EXPECT_NEAR(sum / path->simulated, 1, 1e-9) << summary(plans[i]);
-      EXPECT_EQ(path->closedForm, closedForm);
-      EXPECT_NEAR(path->simulated / closedForm, 1, 0.2) << summary(plans[i]);
+      EXPECT_EQ(path->estimated, estimated);
+      EXPECT_NEAR(path->simulated / estimated, 1, 0.2) << summary(plans[i]);
       ++count;
     }
   }
@@ -169,15 +169,15 @@ TEST(CriticalPath, OfOtherPeoplesProgramsPlaysTheSchedule) {
   const CostFunctions costs = modelCosts(query);
   int64_t numWhole = 0, numCut = 0;
   for (const plan::Plan& plan : everyPlan(query, 6, costs)) {
-    const Seconds closedForm = costs.estimate(plan)->step;
-    const auto path = criticalPath(query, plan, closedForm);
+    const Seconds estimated = costs.estimate(plan)->step;
+    const auto path = criticalPath(query, plan, estimated);
     ASSERT_TRUE(path.has_value());
     Seconds sum;
     for (const PathPart& part : path->parts) sum += part.total();
     EXPECT_NEAR(sum / path->simulated, 1, 1e-9) << summary(plan);
     const bool isWhole = plan.pp == 1;
     ++(isWhole ? numWhole : numCut);
-    EXPECT_NEAR(path->simulated / closedForm, 1, isWhole ? 1e-9 : 0.05) << summary(plan);
+    EXPECT_NEAR(path->simulated / estimated, 1, isWhole ? 1e-9 : 0.05) << summary(plan);
   }
   EXPECT_GT(numWhole, 10);
   EXPECT_GT(numCut, 10);
