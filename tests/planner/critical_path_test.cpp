@@ -146,7 +146,7 @@ TEST(CriticalPath, IsTextAndJson) {
   ASSERT_TRUE(path.has_value());
   const std::string table = toTable(*path);
   EXPECT_THAT(table, HasSubstr("critical path "));
-  EXPECT_THAT(table, HasSubstr("the closed form's "));
+  EXPECT_THAT(table, HasSubstr("the estimate's "));
   EXPECT_THAT(table, HasSubstr("  steady state "));
   EXPECT_THAT(table, HasSubstr("  gradient reduction "));
   std::istringstream lines(table);
