@@ -138,15 +138,16 @@ Result<StepResult> Session::step(DataSource& data) {
   }
   StepResult result = impl_->collect();
   result.seconds = std::chrono::duration<double>(end - begin).count();
-  ++impl_->stepsDone;
+  ++impl_->progress.stepsDone;
+  impl_->progress.data = data.identity();
   return result;
 }
 
 void Session::Impl::runRank(int32_t rank, DataSource& data) {
   Worker& worker = workers[static_cast<size_t>(rank)];
-  Status status = worker.executor->runStep(stepsDone, data);
+  Status status = worker.executor->runStep(progress.stepsDone, data);
   if (!status.ok()) {
-    status = status.withContext(fmt::format("step {}, rank {}", stepsDone + 1, rank));
+    status = status.withContext(fmt::format("step {}, rank {}", progress.stepsDone + 1, rank));
     worker.comm->fail(status);
   }
   counters[static_cast<size_t>(rank)] = worker.executor->counters();
@@ -156,8 +157,8 @@ void Session::Impl::runRank(int32_t rank, DataSource& data) {
 StepResult Session::Impl::collect() const {
   const program::Training& training = bundle.program.training;
   StepResult result;
-  result.step = stepsDone;
-  result.learningRate = learningRateAt(training, stepsDone);
+  result.step = progress.stepsDone;
+  result.learningRate = learningRateAt(training, progress.stepsDone);
   // The step's program has summed the losses over the replicas.
   for (const auto& rank : ranks)
     if (rank.role->loss >= 0 && rank.info.tpIndex == 0 && rank.info.dpIndex == 0)
@@ -188,7 +189,8 @@ std::vector<NamedTensor> Session::Impl::gather(StateKind kind) const {
   return result;
 }
 
-int64_t Session::numStepsDone() const { return impl_->stepsDone; }
+int64_t Session::numStepsDone() const { return impl_->progress.stepsDone; }
+const std::string& Session::trainedOn() const { return impl_->progress.data; }
 const program::Program& Session::program() const { return impl_->bundle.program; }
 const std::vector<Status>& Session::rankStatuses() const { return impl_->statuses; }
 const std::vector<RankCounters>& Session::counters() const { return impl_->counters; }

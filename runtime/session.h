@@ -69,6 +69,8 @@ class Session {
 
   // Steps done so far: the number of the next one.
   int64_t numStepsDone() const;
+  // DataSource::identity() of the last step, also of a checkpoint's; empty: not known.
+  const std::string& trainedOn() const;
   const program::Program& program() const;
   const std::vector<Status>& rankStatuses() const;
 

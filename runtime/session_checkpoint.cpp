@@ -25,17 +25,17 @@ Status Session::loadForeignWeights(const ForeignWeights& weights, const std::str
 // After a failed step the ranks have diverged: there is nothing worth keeping.
 Status Session::saveCheckpoint(const std::string& path, FileSystem& files) const {
   TRIREME_RETURN_IF_ERROR(impl_->failure);
-  return runtime::saveCheckpoint(impl_->trainingState(), impl_->stepsDone, path, files);
+  return runtime::saveCheckpoint(impl_->trainingState(), impl_->progress, path, files);
 }
 
 Status Session::loadCheckpoint(const std::string& path, FileSystem& files) {
   TRIREME_RETURN_IF_ERROR(impl_->failure);
-  Result<int64_t> stepsDone = runtime::loadCheckpoint(impl_->trainingState(), path, files);
-  if (!stepsDone.has_value()) {
-    if (stepsDone.error().code() == StatusCode::kUnavailable) impl_->failure = stepsDone.error();
-    return stepsDone.error();
+  Result<TrainedSoFar> progress = runtime::loadCheckpoint(impl_->trainingState(), path, files);
+  if (!progress.has_value()) {
+    if (progress.error().code() == StatusCode::kUnavailable) impl_->failure = progress.error();
+    return progress.error();
   }
-  impl_->stepsDone = *stepsDone;
+  impl_->progress = std::move(*progress);
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/thread_world.h"
 #include "runtime/executor/arena.h"
 #include "runtime/executor/executor.h"
@@ -40,7 +41,7 @@ struct Session::Impl {
   std::vector<Status> statuses;
   std::vector<RankCounters> counters;
   Status failure;
-  int64_t stepsDone = 0;
+  TrainedSoFar progress;
   RankThreads threads;  // last: the threads end before what they use
 };
 

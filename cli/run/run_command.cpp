@@ -35,21 +35,40 @@ struct RunOptions {
   std::optional<runtime::SampleOrder> order;
   int64_t threads = 1;
   double timeoutSeconds = runtime::SessionOptions{}.timeoutSeconds;
-  bool summary = false, json = false;
+  bool newData = false, summary = false, json = false;
 };
+
+bool isDataset(const std::string& path) { return path.ends_with(".idx"); }
+
+// Files whose tokens are not what the flags say, or left unsaid.
+Status checkData(const RunOptions& run) {
+  for (const std::string& path : run.data) {
+    if (isDataset(path) && run.tokens)
+      return invalidArgument(fmt::format(
+          "--tokens: the dataset {} says itself what its tokens are; leave --tokens away", path));
+    if (!path.ends_with(".bin") || run.tokens) continue;
+    const std::string index = path.substr(0, path.size() - 4) + ".idx";
+    const bool hasIndex = std::filesystem::exists(index);
+    return invalidArgument(fmt::format(
+        "--data {}: an array of what? {}", path,
+        hasIndex ? fmt::format("For the Megatron dataset give {}, for an array --tokens", index)
+                 : "--tokens says it, such as --tokens uint16"));
+  }
+  return {};
+}
 
 Result<std::unique_ptr<runtime::TokenFiles>> openData(const program::Training& training,
                                                       const RunOptions& run) {
   constexpr int64_t kByteValues = 256;
+  TRIREME_RETURN_IF_ERROR(checkData(run));
   runtime::TokenFilesOptions options;
   options.seed = training.seed;
   options.vocabSize = training.vocabSize;
   options.sequenceLength = training.sequenceLength;
   options.type = run.tokens.value_or(runtime::TokenType::kU8);
   options.order = run.order.value_or(runtime::SampleOrder::kRandom);
-  const auto isText = [](const std::string& path) { return !path.ends_with(".idx"); };
   if (!run.tokens && training.vocabSize < kByteValues &&
-      std::any_of(run.data.begin(), run.data.end(), isText))
+      !std::all_of(run.data.begin(), run.data.end(), isDataset))
     return Error(invalidArgument(
         fmt::format("the model's vocabulary has {} tokens, but a token is a byte of --data, so it "
                     "needs at least {}; --tokens names another type",
@@ -96,7 +115,8 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
 
 // Prepares the session's state: from a checkpoint, if there is one to resume from.
 // Returns the checkpoint's path; an empty one is none.
-Result<std::string> resume(runtime::Session& session, const RunOptions& options, int64_t numSteps) {
+Result<std::string> resume(runtime::Session& session, const RunOptions& options,
+                           const runtime::DataSource& data, int64_t numSteps) {
   if (options.resume.empty()) return std::string();
   TRIREME_ASSIGN_OR_RETURN(const std::string path, findCheckpoint(options.resume));
   TRIREME_RETURN_IF_ERROR(session.loadCheckpoint(path));
@@ -105,6 +125,12 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
         "nothing to do: {} has done {} steps, and the run ends at step {} of the training; --steps "
         "counts from its start, not from the checkpoint: give --steps {} or more",
         path, session.numStepsDone(), numSteps, session.numStepsDone() + 1)));
+  const std::string &before = session.trainedOn(), now = data.identity();
+  if (!options.newData && !before.empty() && before != now)
+    return Error(invalidArgument(
+        fmt::format("{} was trained on other data: {}; now --data has {}; --new-data goes on with "
+                    "these",
+                    path, before, now)));
   return path;
 }
 
@@ -200,7 +226,8 @@ Result<int> runTraining(const RunOptions& options) {
   const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
   TRIREME_RETURN_IF_ERROR(initialise(*session, options, modelText));
-  TRIREME_ASSIGN_OR_RETURN(const std::string resumed, resume(*session, options, loop.numSteps));
+  TRIREME_ASSIGN_OR_RETURN(const std::string resumed,
+                           resume(*session, options, *data, loop.numSteps));
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session));
   if (!resumed.empty())
     fmt::print(stderr, "resuming after step {} from {}\n", session->numStepsDone(), resumed);
@@ -241,6 +268,10 @@ Action addRun(CLI::App& app) {
       ->group(checkpoints);
   addPath(app, "--resume", &options->resume, "PATH",
           "Continue from a checkpoint, or from the latest of a folder")
+      ->group(checkpoints);
+  app.add_flag("--new-data", options->newData,
+               "Continue on other data, or in another order, than before")
+      ->needs("--resume")
       ->group(checkpoints);
   addPath(app, "--init-from", &options->initFrom, "PATH",
           "Start from Hugging Face weights: a file, an index or a folder")

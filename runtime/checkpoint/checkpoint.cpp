@@ -14,6 +14,7 @@ namespace trireme::runtime {
 namespace {
 
 constexpr std::string_view kFormat = "trireme.checkpoint";
+const std::string kData = "data";
 
 struct Kind {
   StateKind kind;
@@ -55,14 +56,15 @@ std::string formatChecksums(const std::vector<uint32_t>& checksums) {
 }
 
 SafetensorsHeader makeHeader(const TrainingState& state, const std::vector<Item>& items,
-                             int64_t stepsDone) {
+                             const TrainedSoFar& progress) {
   SafetensorsHeader header;
   const program::Training& training = state.program->training;
   header.metadata["format"] = kFormat;
   header.metadata["version"] = std::to_string(kCheckpointVersion);
   header.metadata["model"] = state.program->model;
-  header.metadata["step"] = std::to_string(stepsDone);
-  header.metadata["next_sample"] = std::to_string(stepsDone * training.globalBatchSize);
+  header.metadata["step"] = std::to_string(progress.stepsDone);
+  header.metadata["next_sample"] = std::to_string(progress.stepsDone * training.globalBatchSize);
+  if (!progress.data.empty()) header.metadata[kData] = progress.data;
   for (const auto& [key, value] : settingsOf(training)) header.metadata[key] = value;
   int64_t at = 0;
   for (const Item& item : items) {
@@ -75,9 +77,9 @@ SafetensorsHeader makeHeader(const TrainingState& state, const std::vector<Item>
 }
 
 // The checksums come first in the file and are known last: their places are reserved.
-Status writeAll(const TrainingState& state, int64_t stepsDone, OutputFile& file) {
+Status writeAll(const TrainingState& state, const TrainedSoFar& progress, OutputFile& file) {
   const std::vector<Item> items = itemsOf(state);
-  SafetensorsHeader header = makeHeader(state, items, stepsDone);
+  SafetensorsHeader header = makeHeader(state, items, progress);
   std::vector<uint32_t> checksums(items.size());
   header.metadata["crc32c"] = formatChecksums(checksums);
   const auto dataOffset = static_cast<int64_t>(formatHeader(header).size());
@@ -184,7 +186,7 @@ Status checkChecksums(const InputFile& file, const SafetensorsHeader& header) {
   return {};
 }
 
-Result<int64_t> loadFile(const TrainingState& state, const InputFile& file) {
+Result<TrainedSoFar> loadFile(const TrainingState& state, const InputFile& file) {
   TRIREME_ASSIGN_OR_RETURN(const SafetensorsHeader header, readHeader(file));
   TRIREME_RETURN_IF_ERROR(checkMetadata(state, header));
   TRIREME_ASSIGN_OR_RETURN(const int64_t stepsDone, readNumber(header, "step"));
@@ -201,15 +203,16 @@ Result<int64_t> loadFile(const TrainingState& state, const InputFile& file) {
       return Error(unavailable("the weights are undefined now: " + status.message()));
     scatterTensor(state, *items[i].tensor, items[i].kind, bytes.data());
   }
-  return stepsDone;
+  const auto data = header.metadata.find(kData);
+  return TrainedSoFar{stepsDone, data == header.metadata.end() ? std::string() : data->second};
 }
 
 }  // namespace
 
-Status saveCheckpoint(const TrainingState& state, int64_t stepsDone, const std::string& path,
-                      FileSystem& files) {
+Status saveCheckpoint(const TrainingState& state, const TrainedSoFar& progress,
+                      const std::string& path, FileSystem& files) {
   const Status status =
-      replaceFile(path, files, [&](OutputFile& file) { return writeAll(state, stepsDone, file); });
+      replaceFile(path, files, [&](OutputFile& file) { return writeAll(state, progress, file); });
   if (status.ok()) return {};
   return status.withContext("checkpoint not written, what was there before is untouched");
 }
@@ -225,12 +228,12 @@ Status checkFile(const InputFile& file, const SafetensorsHeader& header,
   return checkChecksums(file, header);
 }
 
-Result<int64_t> loadCheckpoint(const TrainingState& state, const std::string& path,
-                               FileSystem& files) {
+Result<TrainedSoFar> loadCheckpoint(const TrainingState& state, const std::string& path,
+                                    FileSystem& files) {
   TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open(path));
-  Result<int64_t> stepsDone = loadFile(state, *file);
-  if (!stepsDone.has_value()) return Error(stepsDone.error().withContext("checkpoint " + path));
-  return stepsDone;
+  Result<TrainedSoFar> progress = loadFile(state, *file);
+  if (!progress.has_value()) return Error(progress.error().withContext("checkpoint " + path));
+  return progress;
 }
 
 }  // namespace trireme::runtime

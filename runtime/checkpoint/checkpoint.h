@@ -5,8 +5,9 @@
 //   optimizer.moment2.<name>    second moment
 //
 // Metadata: format, version, model, step (steps done), next_sample, the settings that an exact
-// continuation depends on (seed, global_batch_size, sequence_length) and crc32c, one checksum per
-// tensor in the order of their bytes. Nothing in it depends on the plan.
+// continuation depends on (seed, global_batch_size, sequence_length), data (DataSource::identity,
+// if known) and crc32c, one checksum per tensor in the order of their bytes. Nothing in it depends
+// on the plan.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,23 +21,29 @@ namespace trireme::runtime {
 
 inline constexpr int kCheckpointVersion = 1;
 
+// Where a training is.
+struct TrainedSoFar {
+  int64_t stepsDone = 0;
+  std::string data;  // identity of what the steps were trained on; empty: not known
+};
+
 // Writes `path`.tmp, syncs it and renames it, so that `path` is the old file or the new one, never
 // anything else. Holds one tensor in memory at a time.
 // kResourceExhausted: the disk is full. kInvalidArgument: the path cannot be written.
 // kUnavailable: the device failed. After any of them `path` is as it was and `path`.tmp is gone.
-Status saveCheckpoint(const TrainingState& state, int64_t stepsDone, const std::string& path,
-                      FileSystem& files);
+Status saveCheckpoint(const TrainingState& state, const TrainedSoFar& progress,
+                      const std::string& path, FileSystem& files);
 
 // A whole checkpoint of a model with this fingerprint. kInvalidArgument: another kind of file, a
 // newer version, another model, or damaged (names the tensor).
 Status checkFile(const InputFile& file, const SafetensorsHeader& header, uint64_t modelFingerprint);
 
-// Fills the arenas of all ranks and returns the number of steps done. Everything is read and
+// Fills the arenas of all ranks and returns how far the training was. Everything is read and
 // checked before the first arena is touched. kInvalidArgument: the file is missing, truncated,
 // corrupt, of a newer version or of other training settings, or a tensor is missing, unknown, of
 // another shape or type (names it). kUnavailable: the device failed while the arenas were being
 // filled: they are undefined.
-Result<int64_t> loadCheckpoint(const TrainingState& state, const std::string& path,
-                               FileSystem& files);
+Result<TrainedSoFar> loadCheckpoint(const TrainingState& state, const std::string& path,
+                                    FileSystem& files);
 
 }  // namespace trireme::runtime

@@ -1,6 +1,7 @@
 // Where training samples come from.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "ir/base/status.h"
 
@@ -17,6 +18,10 @@ class DataSource {
   // kInvalidArgument: the sample cannot be formed (too short, unreadable, token out of vocabulary).
   virtual Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
                         int32_t* labels) = 0;
+
+  // What the samples are made of, in words: equal for sources that give the same samples.
+  // Checkpoints keep it. Empty: not known.
+  virtual std::string identity() const { return {}; }
 };
 
 }  // namespace trireme::runtime

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ir/base/hash.h"
 #include "runtime/data/megatron_index.h"
 
 namespace trireme::runtime {
@@ -47,6 +48,7 @@ Result<std::unique_ptr<TokenFiles>> TokenFiles::open(const std::vector<std::stri
   if (files->totalTokens_ <= options.sequenceLength)
     return Error(files->tooShort(options.sequenceLength));
   if (options.vocabSize < 256) TRIREME_RETURN_IF_ERROR(files->checkBytes());
+  TRIREME_ASSIGN_OR_RETURN(files->identity_, files->identify());
   return files;
 }
 
@@ -157,6 +159,22 @@ Status TokenFiles::checkBytes() const {
           return refuse(begin + i, block[static_cast<size_t>(i)]);
     }
   return {};
+}
+
+Result<std::string> TokenFiles::identify() const {
+  constexpr int64_t kEnd = 4096;
+  std::string known, bytes;
+  for (const File& file : files_) {
+    const int64_t size = file.size * tokenBytes(file.type), length = std::min(size, kEnd);
+    known += fmt::format("{} {} ", tokenTypeName(file.type), size);
+    for (const int64_t offset : {int64_t{0}, size - length}) {
+      bytes.resize(static_cast<size_t>(length));
+      TRIREME_RETURN_IF_ERROR(readBytes(file.path, file.fd, offset, length, bytes.data()));
+      known += bytes;
+    }
+  }
+  return fmt::format("{} tokens in {} order, fingerprint {:016x}", totalTokens_,
+                     sampleOrderName(options_.order), fnv1a(known));
 }
 
 Status TokenFiles::sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,

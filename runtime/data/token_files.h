@@ -38,6 +38,9 @@ class TokenFiles final : public DataSource {
   Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
                 int32_t* labels) override;
 
+  // "57344 tokens in random order, fingerprint 0123456789abcdef": of every file the type, the size
+  // and both ends (4 KiB). Wherever the files lie.
+  std::string identity() const override { return identity_; }
   int64_t totalTokens() const { return totalTokens_; }
   // Where sample `index` starts. Requires length < totalTokens().
   int64_t positionOf(uint64_t index, int64_t length) const {
@@ -60,11 +63,13 @@ class TokenFiles final : public DataSource {
   // Tokens [position, position + count); the range must lie within the whole.
   Status read(int64_t position, int64_t count, int64_t* tokens) const;
   Status checkBytes() const;
+  Result<std::string> identify() const;
   Status refuse(int64_t position, int64_t token) const;
 
   TokenFilesOptions options_;
   std::vector<File> files_;
   int64_t totalTokens_ = 0;
+  std::string identity_;
 };
 
 }  // namespace trireme::runtime

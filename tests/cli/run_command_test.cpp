@@ -285,6 +285,36 @@ TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
                 {"step-00000001.safetensors"});
 }
 
+TEST_F(RunCommand, OtherDataThanTheCheckpointsIsRefusedUnlessAskedFor) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  const std::vector<std::string> further = {"--steps", "2", "--resume", path("ckpt")};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), further.begin(), further.end());
+    return run(bundle, more);
+  };
+  expectRefusal(with({"--order", "shuffled"}), 1,
+                {"step-00000001.safetensors was trained on other data: ", "tokens in random order",
+                 "now --data has", "tokens in shuffled order", "--new-data goes on with these"});
+  expectSuccess(with({"--order", "shuffled", "--new-data"}));
+  expectRefusal(run(bundle, {"--steps", "1", "--new-data"}), 2, {"--new-data", "--resume"});
+}
+
+TEST_F(RunCommand, ArraysAndDatasetsSayWhatTheirTokensAre) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const auto on = [&](const std::string& file, const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"run", bundle, "--steps", "1", "--data", file};
+    all.insert(all.end(), more.begin(), more.end());
+    return runTrireme(all);
+  };
+  const std::string array = write("train.bin", std::string(4096, 1));
+  expectRefusal(on(array, {}), 1, {"train.bin: an array of what?", "--tokens uint16"});
+  expectSuccess(on(array, {"--tokens", "uint8"}));
+  const std::string index = write("train.idx", "");
+  expectRefusal(on(array, {}), 1, {"For the Megatron dataset give ", "train.idx"});
+  expectRefusal(on(index, {"--tokens", "uint16"}), 1, {"--tokens: the dataset ", "train.idx"});
+}
+
 TEST_F(RunCommand, CheckpointAtTheEndOfTrainingHasNothingToContinue) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectSuccess(run(bundle, {"--steps", "2", "--save", path("ckpt")}));

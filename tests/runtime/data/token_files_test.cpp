@@ -57,6 +57,24 @@ TEST_F(TokenFilesTest, SequentialWindowsCrossFilesAndStartAgain) {
   }
 }
 
+// The same bytes elsewhere are the same data; another end, type, order or cut into files is not.
+TEST_F(TokenFilesTest, IdentityIsThatOfTheSamples) {
+  const std::string text(10000, 'a');
+  const auto identityOf = [&](const std::vector<std::string>& paths, TokenFilesOptions options) {
+    const auto files = TokenFiles::open(paths, options);
+    EXPECT_TRUE(files.has_value());
+    return files.has_value() ? (*files)->identity() : "";
+  };
+  const std::string file = write("a", text), copy = write("b", text);
+  const std::string identity = identityOf({file}, {});
+  EXPECT_TRUE(identity.starts_with("10000 tokens in random order, fingerprint ")) << identity;
+  EXPECT_EQ(identityOf({copy}, {}), identity);
+  EXPECT_NE(identityOf({write("c", text.substr(1) + "b")}, {}), identity);
+  EXPECT_NE(identityOf({write("d", text + "a")}, {}), identity);
+  EXPECT_NE(identityOf({file}, {.order = SampleOrder::kShuffled}), identity);
+  EXPECT_NE(identityOf({file}, {.vocabSize = 1 << 16, .type = TokenType::kU16}), identity);
+}
+
 TEST_F(TokenFilesTest, TheStrideLaysSamplesOutAsColumns) {
   const std::string path = write("a", "abcdefg");
   TokenFilesOptions options;
