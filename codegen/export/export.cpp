@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "codegen/export/formats.h"
@@ -28,14 +29,51 @@ Exported write(const plan::Plan& plan, const spec::ModelSpec& model, Framework f
 }
 
 // torchtitan's decay ends with the training.
-std::vector<Misfit> stepMisfits(const plan::Plan& plan, Framework framework,
-                                const ExportOptions& options) {
-  const int64_t scheduled = plan.training.warmupSteps + plan.training.decaySteps;
-  if (framework != Framework::kTorchtitan || plan.training.decaySteps == 0 || !options.steps ||
-      *options.steps == scheduled)
-    return {};
+std::vector<Misfit> torchtitanSettings(const spec::TrainingSpec& t, const ExportOptions& options) {
+  const int64_t scheduled = t.warmupSteps + t.decaySteps;
+  if (t.decaySteps == 0 || !options.steps || *options.steps == scheduled) return {};
   return {{fmt::format("{} steps with a decay that ends at step {}", *options.steps, scheduled),
            fmt::format("{} steps", scheduled)}};
+}
+
+// initialize.py refuses a seed that is not positive, and numpy one beyond 32 bits;
+// optimizer_param_scheduler.py a warm-up that does not end before the schedule, which without a
+// decay is the training.
+std::vector<Misfit> megatronSettings(const spec::TrainingSpec& t, const ExportOptions& options) {
+  constexpr uint64_t kMostSeed = 0xffffffff;
+  std::vector<Misfit> misfits;
+  if (t.seed < 1 || t.seed > kMostSeed)
+    misfits.push_back({fmt::format("seed {}", t.seed),
+                       fmt::format("seed {}", std::clamp<uint64_t>(t.seed, 1, kMostSeed))});
+  if (t.decaySteps == 0 && t.warmupSteps > 0 && options.steps && *options.steps <= t.warmupSteps)
+    misfits.push_back({fmt::format("{} steps with a warm-up of {}", *options.steps, t.warmupSteps),
+                       fmt::format("{} steps", t.warmupSteps + 1)});
+  return misfits;
+}
+
+// What stands in the way besides the layout.
+std::vector<Misfit> settingMisfits(const plan::Plan& plan, Framework framework,
+                                   const ExportOptions& options) {
+  switch (framework) {
+    case Framework::kMegatron:
+    case Framework::kNemo:
+      return megatronSettings(plan.training, options);
+    case Framework::kTorchtitan:
+      return torchtitanSettings(plan.training, options);
+    case Framework::kDeepspeed:
+    case Framework::kAccelerate:
+      break;
+  }
+  return {};
+}
+
+// Of frameworks whose file has no number of steps.
+void noteSteps(Framework framework, const ExportOptions& options, Exported& exported) {
+  const bool isInScript = framework == Framework::kDeepspeed || framework == Framework::kAccelerate;
+  if (isInScript && options.steps)
+    exported.notes.push_back(
+        fmt::format("--steps {} is not in {}: your script says how long it trains", *options.steps,
+                    exported.fileName));
 }
 
 }  // namespace
@@ -66,13 +104,15 @@ std::vector<plan::LayerRange> virtualStageLayers(const plan::Plan& plan) {
 Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model,
                             Framework framework, const ExportOptions& options) {
   std::vector<Misfit> misfits = misfitsOf(plan, model, framework);
-  for (Misfit& misfit : stepMisfits(plan, framework, options)) misfits.push_back(misfit);
+  for (Misfit& misfit : settingMisfits(plan, framework, options)) misfits.push_back(misfit);
   TRIREME_RETURN_IF_ERROR(statusOf(misfits, framework));
   if (plan.numRanks() > options.devicesPerNode && plan.numRanks() % options.devicesPerNode != 0)
     return Error(invalidArgument(fmt::format(
         "{} ranks are no whole number of nodes of {} devices{}", plan.numRanks(),
         options.devicesPerNode, plan::nearestDivisor(options.devicesPerNode, plan.numRanks()))));
-  return write(plan, model, framework, options);
+  Exported exported = write(plan, model, framework, options);
+  noteSteps(framework, options, exported);
+  return exported;
 }
 
 }  // namespace trireme::codegen

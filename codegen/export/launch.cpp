@@ -102,6 +102,7 @@ std::string onNodes(const std::string& starter, const Exported& exported, Framew
                      command.substr(0, arguments));
 }
 
+// The one task of a node starts a process per device: srun would give it one core.
 std::string slurmScript(const Exported& exported, const plan::Plan& plan, Framework framework,
                         const Nodes& nodes) {
   return fmt::format(
@@ -111,7 +112,9 @@ std::string slurmScript(const Exported& exported, const plan::Plan& plan, Framew
          header(exported, plan, framework) + "set -euo pipefail\n" + environment(exported) +
          "export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
          "export MASTER_PORT=29500\n" +
-         payload(exported) + onNodes("srun", exported, framework, nodes, "$SLURM_NODEID");
+         payload(exported) +
+         onNodes("srun --cpus-per-task=\"$SLURM_CPUS_ON_NODE\"", exported, framework, nodes,
+                 "$SLURM_NODEID");
 }
 
 std::string mpirunScript(const Exported& exported, const plan::Plan& plan, Framework framework,

@@ -112,6 +112,9 @@ Exported toTorchtitan(const Plan& plan, const spec::ModelSpec& model,
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: training.dataset, model.tokenizer_path, "
       "[checkpoint]");
+  exported.notes.push_back(fmt::format(
+      "torchtitan takes the vocabulary from the tokenizer; the plan counts on {} tokens",
+      model.vocabSize));
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or training.steps");
   return exported;

@@ -330,6 +330,36 @@ TEST(Refusals, OfTorchtitanIncludeWhatItDoesWithoutBeingAsked) {
               HasSubstr("2 unsharded replicas beside tp or pp"));
 }
 
+TEST(Refusals, OfMegatronIncludeSeedsAndWarmUpsThatItAssertsOn) {
+  const spec::ModelSpec model = small::gpt(4);
+  Plan plan = small::plan(model, small::training(), 1, 1, 1);
+  plan.training.seed = 0;
+  plan.training.warmupSteps = 10;
+  plan.training.decaySteps = 0;
+  for (const Framework framework : {Framework::kMegatron, Framework::kNemo}) {
+    const auto refused = exportPlan(plan, model, framework, {.steps = 10});
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error().message(), HasSubstr("seed 0 (nearest: seed 1)"));
+    EXPECT_THAT(refused.error().message(),
+                HasSubstr("10 steps with a warm-up of 10 (nearest: 11 steps)"));
+  }
+  plan.training.seed = uint64_t{1} << 32;
+  EXPECT_THAT(exportPlan(plan, model, Framework::kMegatron, {.steps = 11}).error().message(),
+              HasSubstr("seed 4294967296 (nearest: seed 4294967295)"));
+  plan.training.seed = 1;
+  EXPECT_TRUE(exportPlan(plan, model, Framework::kMegatron, {.steps = 11}).has_value());
+}
+
+TEST(Notes, SayWhereTheStepsAreNot) {
+  const spec::ModelSpec model = small::gpt(4);
+  const Plan plan = small::plan(model, small::training(), 1, 1, 1);
+  for (const Framework framework : {Framework::kDeepspeed, Framework::kAccelerate}) {
+    const auto exported = exportPlan(plan, model, framework, {.steps = 10});
+    ASSERT_TRUE(exported.has_value()) << exported.error().message();
+    EXPECT_THAT(exported->notes, testing::Contains(HasSubstr("--steps 10 is not in ")));
+  }
+}
+
 TEST(Refusals, NodesAreWhole) {
   const spec::ModelSpec model = small::gpt();
   const Plan plan = small::plan(model, small::training(24, 32), 1, 1, 12);

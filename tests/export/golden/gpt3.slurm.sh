@@ -50,4 +50,4 @@ ARGUMENTS=(
   --overlap-grad-reduce
   --overlap-param-gather
 )
-srun bash -c 'torchrun --nnodes 128 --nproc-per-node 8 --node-rank "$SLURM_NODEID" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" pretrain_gpt.py "$@"' node "${ARGUMENTS[@]}"
+srun --cpus-per-task="$SLURM_CPUS_ON_NODE" bash -c 'torchrun --nnodes 128 --nproc-per-node 8 --node-rank "$SLURM_NODEID" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" pretrain_gpt.py "$@"' node "${ARGUMENTS[@]}"

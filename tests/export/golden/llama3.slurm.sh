@@ -7,6 +7,7 @@
 # torchtitan for llama3-70b on 256 ranks: tp 8, pp 1, cp 1, dp 32; batch 512, sequence 8192, bf16.
 # Written by trireme export.
 # Note: data, tokenizer and checkpoints are yours: training.dataset, model.tokenizer_path, [checkpoint].
+# Note: torchtitan takes the vocabulary from the tokenizer; the plan counts on 128256 tokens.
 # Note: the plan has no number of steps: give --steps or training.steps.
 set -euo pipefail
 export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
@@ -51,4 +52,4 @@ context_parallel_degree = 1
 [activation_checkpoint]
 mode = "none"
 END
-srun bash -c 'torchrun --nnodes 32 --nproc-per-node 8 --node-rank "$SLURM_NODEID" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" -m torchtitan.train --job.config_file plan.toml'
+srun --cpus-per-task="$SLURM_CPUS_ON_NODE" bash -c 'torchrun --nnodes 32 --nproc-per-node 8 --node-rank "$SLURM_NODEID" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" -m torchtitan.train --job.config_file plan.toml'
