@@ -62,7 +62,10 @@ Body RoleBuilder::step() {
   Body body;
   body.name = "step";
   const auto buckets = static_cast<int32_t>(role_.buckets.size());
-  for (int32_t b = 0; b < buckets; ++b) emitReduction(body, b);
+  // A tied table's sum waits for the other stage that has it: what needs no other stage goes first.
+  for (const bool isTied : {false, true})
+    for (int32_t b = 0; b < buckets; ++b)
+      if (bucketTied_[static_cast<size_t>(b)] == isTied) emitReduction(body, b);
   if (role_.loss >= 0 && plan_.dp() > 1)
     emit(body, InstructionKind::kAllReduce, GroupKind::kDp, {role_.loss});
   emit(body, InstructionKind::kZero, GroupKind::kTp, {role_.squares});

@@ -95,6 +95,27 @@ TEST(FullRecompute, RepeatsOneAllReducePerLayer) {
 // The parameters of all ranks of one tensor group, counted once, are the model's: 4 layers of
 // h = 32 with V = 128, s = 16 have
 //   12 l h^2 + 13 l h + (V + s) h + 2h = 49152 + 1664 + 4608 + 64 = 55488.
+// The first and the last stage sum the table's two gradients when both have reduced all of their
+// own: otherwise one of them waits for the other's layers before it starts with its own.
+TEST(TiedTable, IsSummedAfterAllOtherReductions) {
+  const plan::Plan plan = small::plan(small::gpt(4), small::training(), 1, 2, 2);
+  const auto expansion = expand(small::gpt(4), plan, {});
+  ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
+  for (const program::Role& role : expansion->program.roles) {
+    int numReduced = 0, numTied = 0;
+    for (const program::Instruction& i : role.bodies[kStepBody].instructions) {
+      if (i.kind == InstructionKind::kZero) break;  // of the norm: reductions are done
+      const bool isLoss = !i.buffers.empty() && i.buffers.front() == role.loss;
+      if (i.kind != InstructionKind::kAllReduce || isLoss) continue;
+      numTied += i.group == GroupKind::kEmbedding;
+      numReduced += i.group == GroupKind::kDp;
+      EXPECT_FALSE(numTied > 0 && i.group == GroupKind::kDp) << role.name;
+    }
+    EXPECT_EQ(numTied, 1) << role.name;
+    EXPECT_GE(numReduced, 2) << role.name;
+  }
+}
+
 TEST(StateTable, CountsEveryParameterOnce) {
   const auto model = gpt(4);
   for (int64_t tp : {1, 2, 4}) {
