@@ -90,6 +90,11 @@ CLI::Option* addPaths(CLI::App& app, const std::string& flag, std::vector<std::s
       ->type_name(placeholder);
 }
 
+CLI::Option* addReport(CLI::App& app, std::string* out) {
+  return addPath(app, "--report", out, "FILE",
+                 "Write charts and tables here: one HTML file that opens offline");
+}
+
 size_t parseChoice(const std::string& flag, const std::string& text,
                    const std::vector<std::string>& names) {
   for (size_t i = 0; i < names.size(); ++i)

@@ -36,6 +36,9 @@ CLI::Option* addPath(CLI::App& app, const std::string& flag, std::string* out,
 CLI::Option* addPaths(CLI::App& app, const std::string& flag, std::vector<std::string>* out,
                       const std::string& placeholder, const std::string& description);
 
+// --report FILE.
+CLI::Option* addReport(CLI::App& app, std::string* out);
+
 // Index into `names`, or the complaint with the nearest valid name.
 size_t parseChoice(const std::string& flag, const std::string& text,
                    const std::vector<std::string>& names);

@@ -6,13 +6,17 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
+#include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
+#include "cli/write_file.h"
 #include "codegen/import/megatron.h"
+#include "ir/program/trace.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "planner/check.h"
 #include "planner/report.h"
+#include "planner/timeline.h"
 
 namespace trireme::cli {
 namespace {
@@ -57,6 +61,28 @@ Result<planner::Query> makeQuery(const CheckOptions& options, const plan::Plan& 
   return planner::queryOf(plan, model, cluster, stack);
 }
 
+std::string toText(const planner::PlanCheck& check, const planner::Query& query) {
+  return planner::toText(query) + planner::toTable(check, query.cluster);
+}
+
+Status writeFiles(const CheckOptions& options, const planner::Query& query,
+                  const planner::PlanCheck& check) {
+  if (options.report.empty() && options.trace.empty()) return {};
+  cost::SimulationOptions simulation;
+  simulation.tasks = true;
+  simulation.trace = !options.trace.empty();
+  TRIREME_ASSIGN_OR_RETURN(const planner::PlayedPlan played,
+                           planner::playPlan(query, check.plan, simulation));
+  if (!options.trace.empty())
+    TRIREME_RETURN_IF_ERROR(writeFile(
+        options.trace, program::toPerfettoJson(played.program, played.simulation.events)));
+  TRIREME_ASSIGN_OR_RETURN(const planner::Timeline timeline,
+                           planner::timelineOf(query, check.plan, played));
+  const std::string title = fmt::format("{} on {}", query.model.name, query.cluster.name);
+  return writeReport(options.report, {"check", title, planner::toText(query), toText(check, query)},
+                     planner::toJson(check), planner::toJson(timeline));
+}
+
 }  // namespace
 
 Result<int> runCheck(CheckOptions options) {
@@ -76,10 +102,14 @@ Result<int> runCheck(CheckOptions options) {
   const Result<planner::PlanCheck> check = planner::checkPlan(plan, query, show);
   progress.clear();
   if (!check.has_value()) return Error(check.error().withContext(options.plan));
-  if (options.json)
+  TRIREME_RETURN_IF_ERROR(writeFiles(options, query, *check));
+  if (options.json) {
     fmt::print("{}\n", planner::toJson(*check).dump(2));
-  else
-    fmt::print("{}{}", planner::toText(query), planner::toTable(*check, query.cluster));
+    return kExitOk;
+  }
+  fmt::print("{}", toText(*check, query));
+  for (const std::string* path : {&options.report, &options.trace})
+    if (!path->empty()) fmt::print("{:<14}{}\n", "written to", *path);
   return kExitOk;
 }
 

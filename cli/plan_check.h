@@ -9,6 +9,7 @@ namespace trireme::cli {
 
 struct CheckOptions {
   std::string plan, model, cluster, stack;  // paths; no stack: Trireme's own, or Megatron-Core
+  std::string report, trace;                // files to write; empty: none
   bool json = false;
 };
 

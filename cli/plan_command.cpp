@@ -11,6 +11,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
 #include "cli/partition.h"
@@ -20,6 +21,7 @@
 #include "cli/write_file.h"
 #include "codegen/export/framework.h"
 #include "ir/base/format.h"
+#include "ir/program/trace.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 #include "planner/critical_path.h"
@@ -27,6 +29,7 @@
 #include "planner/relax.h"
 #include "planner/report.h"
 #include "planner/search.h"
+#include "planner/timeline.h"
 
 namespace trireme::cli {
 namespace {
@@ -39,7 +42,8 @@ struct PlanOptions {
   int64_t topK = planner::Query{}.topK;
   bool explain = false;
   bool json = false;
-  std::string check;  // a plan to check instead of searching for one to recommend
+  std::string report, trace;  // files
+  std::string check;          // a plan to check instead of searching for one to recommend
   PredictOptions predict;
   PartitionOptions partition;
 };
@@ -88,14 +92,6 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   return query;
 }
 
-nlohmann::json toJson(const planner::PlanResult& result, const planner::Explanation& why) {
-  nlohmann::json json = planner::toJson(result);
-  for (const planner::Alternative& alternative : why.alternatives)
-    json["why"].push_back(planner::toLine(alternative));
-  json["stageBytes"] = planner::stagesJson(why.stages);
-  return json;
-}
-
 // Software that is shipped, for what the query's own cannot do.
 std::vector<spec::StackProfile> shippedStacks() {
   std::vector<spec::StackProfile> stacks;
@@ -120,22 +116,16 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
   return planner::toStatus(shortfall);
 }
 
-Result<int> runPlan(const PlanOptions& options) {
-  if (!options.check.empty())
-    return runCheck({options.check, options.question.model, options.question.cluster,
-                     options.question.stack, options.json});
-  if (!options.predict.rows.empty())
-    return runPredict(options.predict, options.output, options.json);
-  if (!options.partition.profile.empty())
-    return runPartition(options.partition, {options.pins.gpus, options.question.cluster,
-                                            options.output, options.json});
-  TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.question.model},
-                                        {"--cluster", options.question.cluster},
-                                        {"--train", options.question.training},
-                                        {"--stack", options.question.stack}},
-                                       {{"-o", options.output}}));
-  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
-  TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
+// A plan that was found, and all that is said about it.
+struct Answer {
+  planner::PlanResult result;
+  planner::Explanation why;
+  std::optional<planner::Outlook> outlook;
+  planner::PlayedPlan played;
+  planner::CriticalPath path;
+};
+
+Result<Answer> findPlan(const PlanOptions& options, const planner::Query& query) {
   Progress progress;
   const auto show = [&](const planner::SearchState& state) {
     progress.update(
@@ -143,38 +133,106 @@ Result<int> runPlan(const PlanOptions& options) {
         fmt::format("{} of {} groups opened, {} plans bounded, {} costed", state.numGroupsOpened,
                     state.numGroups, state.numBounded, state.numCosted));
   };
-  const Result<planner::PlanResult> searched =
+  Result<planner::PlanResult> searched =
       planner::searchPlan(query, planner::modelCosts(query), show);
   if (!searched.has_value())
     return Error(explainFailure(options, query, searched.error(), progress));
-  const planner::PlanResult& result = *searched;
+  Answer answer;
+  answer.result = *std::move(searched);
+  const planner::PlanResult& result = answer.result;
   TRIREME_RETURN_IF_ERROR(checkExpressible(options, query, result.plan));
-  TRIREME_ASSIGN_OR_RETURN(const planner::Explanation why, planner::explain(query, result));
-  std::optional<planner::Outlook> outlook;
+  TRIREME_ASSIGN_OR_RETURN(answer.why, planner::explain(query, result));
   progress.update(1, "simulating the step");
-  TRIREME_ASSIGN_OR_RETURN(const planner::CriticalPath path,
-                           planner::criticalPath(query, result.plan, result.estimate.step));
+  cost::SimulationOptions simulation;
+  simulation.path = true;
+  simulation.tasks = !options.report.empty();
+  simulation.trace = !options.trace.empty();
+  TRIREME_ASSIGN_OR_RETURN(answer.played, planner::playPlan(query, result.plan, simulation));
+  answer.path = planner::phasesOf(answer.played.simulation, result.estimate.step);
   if (options.explain) {
     const auto shown = [&](double done, const std::string& what) { progress.update(done, what); };
-    TRIREME_ASSIGN_OR_RETURN(outlook, planner::lookAround(query, result, shown));
+    TRIREME_ASSIGN_OR_RETURN(answer.outlook, planner::lookAround(query, result, shown));
   }
   progress.clear();
+  return answer;
+}
+
+nlohmann::json toJson(const Answer& answer, bool explained) {
+  nlohmann::json json = planner::toJson(answer.result);
+  for (const planner::Alternative& alternative : answer.why.alternatives)
+    json["why"].push_back(planner::toLine(alternative));
+  json["stageBytes"] = planner::stagesJson(answer.why.stages);
+  if (answer.outlook) json["outlook"] = planner::toJson(*answer.outlook);
+  json["simulatedSeconds"] = answer.path.simulated.count();
+  if (explained) json["criticalPath"] = planner::toJson(answer.path);
+  return json;
+}
+
+std::string toText(const Answer& answer, const planner::Query& query, bool explained) {
+  return fmt::format(
+      "{}{}{}{}{}", planner::toText(query), planner::toTable(answer.result),
+      planner::toTable(answer.why, answer.result.estimate),
+      explained ? planner::toTable(answer.path) : planner::simulatedLine(answer.path),
+      answer.outlook ? planner::toTable(*answer.outlook, answer.result) : "");
+}
+
+// -o, --trace, --report.
+Status writeFiles(const PlanOptions& options, const planner::Query& query, const Answer& answer) {
+  const plan::Plan& plan = answer.result.plan;
   if (!options.output.empty())
-    TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(result.plan)));
+    TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(plan)));
+  if (!options.trace.empty())
+    TRIREME_RETURN_IF_ERROR(
+        writeFile(options.trace,
+                  program::toPerfettoJson(answer.played.program, answer.played.simulation.events)));
+  if (options.report.empty()) return {};
+  TRIREME_ASSIGN_OR_RETURN(const planner::Timeline timeline,
+                           planner::timelineOf(query, plan, answer.played));
+  const std::string title = fmt::format("{} on {}", query.model.name, query.cluster.name);
+  // The picture of the critical path costs nothing here.
+  return writeReport(options.report,
+                     {"plan", title, planner::toText(query), toText(answer, query, true)},
+                     toJson(answer, true), planner::toJson(timeline));
+}
+
+Status checkPaths(const PlanOptions& options) {
+  TRIREME_RETURN_IF_ERROR(checkOutputs(
+      {{"--model", options.question.model},
+       {"--cluster", options.question.cluster},
+       {"--train", options.question.training},
+       {"--stack", options.question.stack},
+       {"--check", options.check}},
+      {{"-o", options.output}, {"--report", options.report}, {"--trace", options.trace}}));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
+  return checkWritable(options.trace);
+}
+
+Result<int> runSearch(const PlanOptions& options) {
+  TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
+  TRIREME_ASSIGN_OR_RETURN(const Answer answer, findPlan(options, query));
+  TRIREME_RETURN_IF_ERROR(writeFiles(options, query, answer));
   if (options.json) {
-    nlohmann::json json = toJson(result, why);
-    if (outlook) json["outlook"] = planner::toJson(*outlook);
-    json["simulatedSeconds"] = path.simulated.count();
-    if (options.explain) json["criticalPath"] = planner::toJson(path);
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", toJson(answer, options.explain).dump(2));
     return kExitOk;
   }
-  fmt::print("{}{}{}{}{}", planner::toText(query), planner::toTable(result),
-             planner::toTable(why, result.estimate),
-             options.explain ? planner::toTable(path) : planner::simulatedLine(path),
-             outlook ? planner::toTable(*outlook, result) : "");
-  if (!options.output.empty()) fmt::print("{:<14}{}\n", "written to", options.output);
+  fmt::print("{}", toText(answer, query, options.explain));
+  for (const std::string* path : {&options.output, &options.report, &options.trace})
+    if (!path->empty()) fmt::print("{:<14}{}\n", "written to", *path);
   return kExitOk;
+}
+
+Result<int> runPlan(const PlanOptions& options) {
+  if (!options.predict.rows.empty())
+    return runPredict(options.predict, options.output, options.json);
+  if (!options.partition.profile.empty())
+    return runPartition(options.partition, {options.pins.gpus, options.question.cluster,
+                                            options.output, options.json});
+  TRIREME_RETURN_IF_ERROR(checkPaths(options));
+  if (!options.check.empty())
+    return runCheck({options.check, options.question.model, options.question.cluster,
+                     options.question.stack, options.report, options.trace, options.json});
+  return runSearch(options);
 }
 
 void addPins(CLI::App& app, planner::Pins& pins) {
@@ -211,8 +269,8 @@ void addPins(CLI::App& app, planner::Pins& pins) {
 void addCheck(CLI::App& app, std::string& path) {
   CLI::Option* check = addPath(app, "--check", &path, "PLAN",
                                "Price this plan, or Megatron-LM's arguments, beside the best one");
-  const std::set<std::string> kept = {"--help",  "--model", "--cluster",
-                                      "--stack", "--json",  "--check"};
+  const std::set<std::string> kept = {"--help", "--model", "--cluster", "--stack",
+                                      "--json", "--check", "--report",  "--trace"};
   for (CLI::Option* option : app.get_options())
     if (!kept.contains(option->get_name())) check->excludes(option);
 }
@@ -246,6 +304,8 @@ Action addPlan(CLI::App& app) {
                "Say also what the step waits for, what keeps it from being faster");
   addPath(app, "-o,--output", &options->output, "FILE",
           "Write the plan here; with --predict the rows, with --profile JSON");
+  addReport(app, &options->report);
+  addPath(app, "--trace", &options->trace, "FILE", "Write the simulated step here, for Perfetto");
   addPins(app, options->pins);
   addCheck(app, options->check);
   addPredict(app, &options->predict);

@@ -104,7 +104,8 @@ if(TRIREME_MLIR)
 endif()
 
 # cli/main.cpp is the executable; the rest is a library, which the tests link as well.
-trireme_library(cli EXCLUDE "cli/main.cpp$" DEPS ${TRIREME_ALL} CLI11::CLI11 ${json})
+include(html_report)
+trireme_library(cli EXCLUDE "cli/main.cpp$" GENERATED ${TRIREME_HTML_ASSETS} DEPS ${TRIREME_ALL} CLI11::CLI11 ${json})
 # Most of a command's time to compile went into reading these.
 target_precompile_headers(trireme_cli PRIVATE <CLI/App.hpp> <nlohmann/json.hpp> <fmt/format.h>
                                               <fmt/ranges.h>)

@@ -102,6 +102,15 @@ add_test(NAME layering_check
                  -P ${PROJECT_SOURCE_DIR}/tests/cmake/layering_check.cmake)
 set_tests_properties(layering layering_check PROPERTIES LABELS layering)
 
+# The pages of --report in a headless Chromium. Debian's Selenium belongs to Debian's Python.
+find_program(TRIREME_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+if(TARGET trireme AND TRIREME_SYSTEM_PYTHON)
+  add_test(NAME html_report
+           COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/html_report/html_report_test.py
+                   $<TARGET_FILE:trireme> ${PROJECT_SOURCE_DIR} $<$<BOOL:${TRIREME_MLIR}>:--compiles>)
+  set_tests_properties(html_report PROPERTIES LABELS cli TIMEOUT 600 SKIP_RETURN_CODE 77)
+endif()
+
 # lit: tests/lit/**/*.mlir, run by trireme-opt and FileCheck.
 file(GLOB_RECURSE lit_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/lit/*.mlir)
 if(TARGET trireme-opt AND lit_sources)

@@ -278,6 +278,32 @@ double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
   return 1 + stack.slowdownPerDoubling * std::log2(std::max(1.0, nodes));
 }
 
+namespace {
+
+void setApartCommunication(const StageTimes& communication, PathItem& item) {
+  const auto chunk = static_cast<size_t>(item.chunk);
+  const bool isForward = item.direction == program::Direction::kForward;
+  Seconds& tensor = item.reduce[static_cast<size_t>(program::GroupKind::kTp)];
+  tensor = isForward ? communication.forward[chunk] : communication.backward[chunk];
+  item.compute -= tensor;
+}
+
+// What a stage does after the flush, with what large clusters lose in all of the step.
+PathItem itemOf(const OncePerStep& once, size_t stage, Seconds flush, double factor) {
+  PathItem item;
+  item.stage = static_cast<int32_t>(stage);
+  item.direction = program::Direction::kStep;
+  item.begin = flush;
+  item.end = (flush + once.total()) * factor;
+  item.reduce[static_cast<size_t>(program::GroupKind::kDp)] = once.dataParallel;
+  item.compute = once.optimizer;
+  item.reduce[static_cast<size_t>(program::GroupKind::kWorld)] =
+      item.end - flush - once.dataParallel - once.optimizer;
+  return item;
+}
+
+}  // namespace
+
 Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                              const plan::Plan& plan, const spec::ClusterSpec& cluster,
                              const spec::StackDescription& stack) {
@@ -287,34 +313,28 @@ Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpe
   pipeline.overlapTransfers = false;
   pipeline.hop = transferTime(model, plan, cluster, stack);
   std::vector<StageTimes> communication;
-  PathItem once;
-  once.direction = program::Direction::kStep;
-  OncePerStep longest;
+  std::vector<OncePerStep> once;
+  size_t longest = 0;
   for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
     StageEstimate stage = estimateStage(blocks, model, plan, cluster, stack, rank);
     pipeline.stages.push_back(std::move(stage.times));
     communication.push_back(std::move(stage.communication));
-    if (stage.once.total() <= longest.total()) continue;
-    longest = stage.once;
-    once.stage = static_cast<int32_t>(rank);
+    once.push_back(stage.once);
+    if (once[rank].total() > once[longest].total()) longest = rank;
   }
   Simulation result = play(pipeline);
-  const auto tensor = static_cast<size_t>(program::GroupKind::kTp);
-  for (PathItem& item : result.path) {
-    const StageTimes& times = communication[static_cast<size_t>(item.stage)];
-    const auto chunk = static_cast<size_t>(item.chunk);
-    const bool isForward = item.direction == program::Direction::kForward;
-    item.reduce[tensor] = isForward ? times.forward[chunk] : times.backward[chunk];
-    item.compute -= item.reduce[tensor];
+  const auto divide = [&](PathItem& item) {
+    setApartCommunication(communication[static_cast<size_t>(item.stage)], item);
+  };
+  std::for_each(result.path.begin(), result.path.end(), divide);
+  const double factor = stepFactor(plan, cluster, stack);
+  const Seconds flush = result.makespan;
+  for (size_t rank = 0; rank < once.size(); ++rank) {
+    std::for_each(result.tasks[rank].begin(), result.tasks[rank].end(), divide);
+    result.tasks[rank].push_back(itemOf(once[rank], rank, flush, factor));
   }
-  once.begin = result.makespan;
-  once.end = (once.begin + longest.total()) * stepFactor(plan, cluster, stack);
-  once.reduce[static_cast<size_t>(program::GroupKind::kDp)] = longest.dataParallel;
-  once.compute = longest.optimizer;
-  once.reduce[static_cast<size_t>(program::GroupKind::kWorld)] =
-      once.end - once.begin - longest.dataParallel - longest.optimizer;
-  result.path.push_back(once);
-  result.makespan = once.end;
+  result.path.push_back(result.tasks[longest].back());
+  result.makespan = result.path.back().end;
   return result;
 }
 

@@ -69,8 +69,8 @@ double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                   const spec::StackDescription& stack);
 
 // The same step with its schedule played task by task (cost_models/play.h) instead of
-// pipelineTime. What is done once follows on the stage where it takes longest, and is the end of
-// the path.
+// pipelineTime. What is done once begins when the last stage is through with its microbatches;
+// where it takes longest is the end of the path.
 Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                              const plan::Plan& plan, const spec::ClusterSpec& cluster,
                              const spec::StackDescription& stack);

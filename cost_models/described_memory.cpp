@@ -67,18 +67,19 @@ double perOperatorBytes(const spec::ModelSpec& m, const plan::Plan& plan) {
                                         elementBytes(plan) / asDouble(plan.tp);
 }
 
-// Those that keep only their input.
-double inFlightRecomputed(const plan::Plan& plan, size_t stage) {
+// Layers of a chunk that keep only their input.
+int64_t recomputedLayers(const plan::Plan& plan, size_t stage, size_t chunk) {
   if (plan.recompute != plan::Recompute::kFull) return 0;
+  const int64_t count = plan.layers[stage][chunk].count;
+  return plan.recomputeLayers > 0 ? std::min(count, plan.recomputeLayers) : count;
+}
+
+double inFlightRecomputed(const plan::Plan& plan, size_t stage) {
   const std::vector<int64_t> slots = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
                                                plan.numMicrobatches(), static_cast<int64_t>(stage));
   double layers = 0;
-  for (size_t c = 0; c < slots.size(); ++c) {
-    const int64_t count = plan.layers[stage][c].count;
-    const int64_t recomputed =
-        plan.recomputeLayers > 0 ? std::min(count, plan.recomputeLayers) : count;
-    layers += asDouble(slots[c] * recomputed);
-  }
+  for (size_t c = 0; c < slots.size(); ++c)
+    layers += asDouble(slots[c] * recomputedLayers(plan, stage, c));
   return layers;
 }
 
@@ -157,6 +158,12 @@ MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec
       whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
   use.arena.activations = whole(activationBytes(blocks, model, plan, stack, stage));
   use.reserve = stack.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
+  const double kept = layerKept(model, plan, stack), border = borderBytes(model, plan);
+  for (size_t c = 0; c < plan.layers[stage].size(); ++c) {
+    const double inputs = asDouble(recomputedLayers(plan, stage, c));
+    use.perMicrobatch.emplace_back((asDouble(plan.layers[stage][c].count) - inputs) * kept +
+                                   inputs * border);
+  }
   return use;
 }
 

@@ -39,6 +39,13 @@ MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::
                                     static_cast<double>(use.arena.optimizer));
   }
   if (!stack.flashAttention) use.unfusedAttention = unfusedAttentionBytes(code, plan, model);
+  const bool keepsScores = !stack.flashAttention && plan.recompute == plan::Recompute::kNone;
+  for (size_t c = 0; c < code.chunks.size(); ++c) {
+    Bytes kept(static_cast<double>(use.arena.slotBytes[c]));
+    if (keepsScores)
+      kept += unfusedScoresBytes(plan, model) * static_cast<double>(code.chunks[c].numLayers);
+    use.perMicrobatch.push_back(kept);
+  }
   return use;
 }
 

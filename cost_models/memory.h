@@ -2,6 +2,7 @@
 // plus the stack's fixed reserve; other stacks differ by what their profile says.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "ir/base/units.h"
 #include "ir/expand/expand.h"
@@ -17,6 +18,9 @@ struct MemoryUse {
   Bytes optimizerDifference;  // the stack's own bytes per parameter, less arena.optimizer
   Bytes unfusedAttention;     // s x s tensors that the stack keeps
   Bytes reserve;              // context, libraries, fragmentation
+  // Per chunk, of the total: what one microbatch keeps from its forward to its backward. The total
+  // has room for as many as peakSlots() (in_flight.h) says.
+  std::vector<Bytes> perMicrobatch;
   Bytes total() const {
     return Bytes(static_cast<double>(arena.total())) + optimizerDifference + unfusedAttention +
            reserve;

@@ -82,6 +82,15 @@ class Player {
     return items;
   }
 
+  // After run(): what each stage is busy with, in order.
+  std::vector<std::vector<PathItem>> tasks() {
+    std::vector<std::vector<PathItem>> tasks(numStages_);
+    for (size_t rank = 0; rank < numStages_; ++rank)
+      for (const Task& task : schedule_.order[rank])
+        tasks[rank].push_back(itemOf(rank, task, endOf(rank, task) - duration(rank, task), stop_));
+    return tasks;
+  }
+
  private:
   // What hands on a task's input, and when. Without one it is there from the start.
   struct Input {
@@ -161,6 +170,7 @@ Simulation play(const Pipeline& pipeline) {
   Simulation result;
   result.makespan = player.run();
   result.path = player.path();
+  result.tasks = player.tasks();
   return result;
 }
 

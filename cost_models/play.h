@@ -8,8 +8,9 @@ namespace trireme::cost {
 
 // Tasks start in the order of the pipeline's schedule, when their rank is free and their input has
 // arrived. With overlap an activation arrives `hop` after it was made; without, every pass takes
-// `hop` longer, as in pipelineTime. Of the result `ranks` and `events` stay empty, and of a path's
-// item only `transfer` is set apart. Requires what the schedule's generator requires.
+// `hop` longer, as in pipelineTime. Of the result `ranks` and `events` stay empty; `tasks` has one
+// list per stage; of an item only `transfer` is set apart: on the path all that it waits for, in
+// `tasks` what the rank is busy with. Requires what the schedule's generator requires.
 Simulation play(const Pipeline& pipeline);
 
 // How long the flush takes: pipelineTime where that is exact (gpipe, even stages), otherwise the

@@ -122,6 +122,18 @@ void addDuration(const Body& body, int32_t instruction, double seconds, PathItem
     item.compute += Seconds(seconds);
 }
 
+// The item goes on with this step.
+void addStep(const Body& body, const Flow& flow, const FlowStep& step, const PlayedStep& played,
+             PathItem& item) {
+  item.end = Seconds(played.end);
+  if (step.kind != FlowStep::Kind::kLocal)
+    addDuration(body, step.instruction, played.end - played.begin, item);
+  for (int32_t part = 0; part < step.numParts; ++part) {
+    const FlowPart& local = flow.parts[at(step.firstPart + part)];
+    addDuration(body, local.instruction, local.seconds, item);
+  }
+}
+
 // Steps from the last one to end back to the first, each with the one that held it up.
 std::vector<std::pair<size_t, size_t>> criticalSteps(const program::Played& played) {
   size_t rank = 0, step = 0;
@@ -161,17 +173,28 @@ std::vector<PathItem> pathOf(const Program& program, const Symmetry& symmetry,
       path.push_back(
           {role.stage, task.direction, task.chunk, task.microbatch, Seconds(p.begin), {}});
     place = {c, p.task};
-    PathItem& item = path.back();
-    item.end = Seconds(p.end);
-    const Body& body = role.bodies[at(task.body)];
-    if (step.kind != FlowStep::Kind::kLocal)
-      addDuration(body, step.instruction, p.end - p.begin, item);
-    for (int32_t part = 0; part < step.numParts; ++part) {
-      const FlowPart& local = flow.parts[at(step.firstPart + part)];
-      addDuration(body, local.instruction, local.seconds, item);
-    }
+    addStep(role.bodies[at(task.body)], flow, step, p, path.back());
   }
   return path;
+}
+
+std::vector<PathItem> tasksOf(const Program& program, int32_t rank, const std::vector<Flow>& flows,
+                              const std::vector<PlayedStep>& played) {
+  const Role& role = program.roles[at(program.ranks[at(rank)].role)];
+  std::vector<PathItem> items;
+  int32_t last = -1;
+  for (const PlayedStep& p : played) {
+    const TaskRecord& task = role.tasks[at(p.task)];
+    const Flow& flow = flows[at(task.body)];
+    const FlowStep& step = flow.steps[at(p.step)];
+    if (step.kind == FlowStep::Kind::kWait || step.stream != program::Stream::kCompute) continue;
+    if (p.task != last)
+      items.push_back(
+          {role.stage, task.direction, task.chunk, task.microbatch, Seconds(p.begin), {}});
+    last = p.task;
+    addStep(role.bodies[at(task.body)], flow, step, p, items.back());
+  }
+  return items;
 }
 
 RankUse useOf(const Program& program, int32_t rank, const std::vector<Flow>& flows,
@@ -209,6 +232,8 @@ Result<Simulation> simulate(const Program& program, const CostProvider& costs,
   for (size_t c = 0; c < flows.size(); ++c) {
     const int32_t rank = symmetry.representative[c];
     simulation.ranks.push_back(useOf(program, rank, flows[c], played.ranks[c]));
+    simulation.ranks.back().numAlike = std::count(
+        symmetry.classOfRank.begin(), symmetry.classOfRank.end(), static_cast<int32_t>(c));
     if (options.trace) addTrace(program, rank, flows[c], played.ranks[c], simulation.events);
   }
   if (options.path) simulation.path = pathOf(program, symmetry, flows, played);
@@ -216,6 +241,11 @@ Result<Simulation> simulate(const Program& program, const CostProvider& costs,
             [](const RankUse& a, const RankUse& b) { return a.rank < b.rank; });
   std::stable_sort(simulation.events.begin(), simulation.events.end(),
                    [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  for (size_t i = 0; options.tasks && i < simulation.ranks.size(); ++i) {
+    const int32_t rank = simulation.ranks[i].rank;
+    const size_t c = at(symmetry.classOfRank[at(rank)]);
+    simulation.tasks.push_back(tasksOf(program, rank, flows[c], played.ranks[c]));
+  }
   return simulation;
 }
 

@@ -36,13 +36,14 @@ class CostProvider {
 
 struct RankUse {
   int32_t rank = 0;
+  int64_t numAlike = 1;                              // ranks that it stands for, itself included
   std::array<Seconds, program::kNumStreams> busy{};  // executing, not waiting
   // Activations alive at once, of all chunks: from the forward until the backward is done.
   int32_t peakLive = 0;
   std::vector<int32_t> peakLivePerChunk;
 };
 
-// A stretch of the critical path: one task on one rank. What it is made of adds up to its length.
+// A task on one rank, or a stretch of it. On the critical path its parts add up to its length.
 struct PathItem {
   int32_t stage = 0;  // pipeline rank
   program::Direction direction = program::Direction::kForward;
@@ -60,6 +61,7 @@ struct SimulationOptions {
   bool allRanks = false;
   bool trace = false;
   bool path = false;
+  bool tasks = false;
 };
 
 struct Simulation {
@@ -71,6 +73,10 @@ struct Simulation {
   // ends at `makespan`; whatever makes one of them longer makes the step longer, or another path
   // critical. Where several paths are, the one that stays on its stream. Empty unless asked for.
   std::vector<PathItem> path;
+  // Every task of the simulated ranks, on each in the order of issue, one list per entry of
+  // `ranks`: what it does on its compute stream, from the begin of the first to the end of the last
+  // of it. What it waits for in between is in none of its parts. Empty unless asked for.
+  std::vector<std::vector<PathItem>> tasks;
 };
 
 // Exact for the given durations. Requires a program that passes verifyProgram.

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cost_models/cluster_costs.h"
-#include "cost_models/described_estimate.h"
-#include "ir/expand/expand.h"
+#include "planner/timeline.h"
 
 namespace trireme::planner {
 namespace {
@@ -110,20 +108,10 @@ CriticalPath phasesOf(const cost::Simulation& simulation, Seconds estimated) {
 }
 
 Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds estimated) {
-  if (!query.stack.ownPrograms) {
-    const spec::StackDescription& stack = query.stack.description;
-    return phasesOf(
-        cost::simulateDescribed(cost::describeBlocks(query.model, plan, query.cluster, stack),
-                                query.model, plan, query.cluster, stack),
-        estimated);
-  }
-  TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(query.model, plan));
   cost::SimulationOptions options;
   options.path = true;
-  TRIREME_ASSIGN_OR_RETURN(
-      const cost::Simulation simulation,
-      cost::simulate(expansion.program, cost::ClusterCosts(query.cluster, query.stack), options));
-  return phasesOf(simulation, estimated);
+  TRIREME_ASSIGN_OR_RETURN(const PlayedPlan played, playPlan(query, plan, options));
+  return phasesOf(played.simulation, estimated);
 }
 
 }  // namespace trireme::planner

@@ -44,8 +44,7 @@ struct CriticalPath {
 // The path of `simulation` (with SimulationOptions::path) in phases.
 CriticalPath phasesOf(const cost::Simulation& simulation, Seconds estimated);
 
-// Simulates the plan on the query's cluster: its programs, or its schedule for a stack whose
-// programs are not ours. Errors: those of expand::expand and cost::simulate.
+// Of the plan played on the query's cluster. Errors: those of playPlan (timeline.h).
 Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds estimated);
 
 }  // namespace trireme::planner

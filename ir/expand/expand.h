@@ -15,11 +15,12 @@ namespace trireme::expand {
 struct ArenaUse {
   int64_t parameters = 0;  // compute dtype
   int64_t gradients = 0;
-  int64_t optimizer = 0;    // master weights and moments
-  int64_t activations = 0;  // all slots of all chunks
-  int64_t scratch = 0;      // temporaries of one body at a time
-  int64_t workspace = 0;    // library kernels
-  int64_t other = 0;        // norms, losses, alignment
+  int64_t optimizer = 0;           // master weights and moments
+  int64_t activations = 0;         // all slots of all chunks
+  int64_t scratch = 0;             // temporaries of one body at a time
+  int64_t workspace = 0;           // library kernels
+  int64_t other = 0;               // norms, losses, alignment
+  std::vector<int64_t> slotBytes;  // per chunk, of `activations`: one microbatch in flight
   int64_t total() const {
     return parameters + gradients + optimizer + activations + scratch + workspace + other;
   }

@@ -52,6 +52,7 @@ void RoleBuilder::allocateChunks() {
     layout.eventBase = role_.numEvents;
     role_.numEvents += kNumChunkEvents * slots_[static_cast<size_t>(c)];
     use_.activations += alignUp(bytes * slots_[static_cast<size_t>(c)]);
+    use_.slotBytes.push_back(bytes);
   }
 }
 

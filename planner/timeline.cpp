@@ -1,0 +1,226 @@
+#include "planner/timeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cost_models/cluster_costs.h"
+#include "cost_models/described_estimate.h"
+#include "cost_models/estimate.h"
+#include "cost_models/in_flight.h"
+#include "ir/expand/expand.h"
+
+namespace trireme::planner {
+namespace {
+
+using cost::PathItem;
+using nlohmann::json;
+using program::Direction;
+
+Seconds communicationOf(const PathItem& item) {
+  Seconds total = item.transfer;
+  for (const Seconds time : item.reduce) total += time;
+  for (const Seconds time : item.gather) total += time;
+  return total;
+}
+
+void addTask(const PathItem& item, StageTimeline& sums) {
+  sums.communication += communicationOf(item);
+  if (item.direction == Direction::kForward)
+    sums.forward += item.compute;
+  else if (item.direction == Direction::kStep)
+    sums.optimizer += item.compute;
+  else
+    sums.backward += item.compute;
+}
+
+// What the stage does not do between the two.
+Seconds idleOf(const StageTimeline& sums, Seconds begin, Seconds end) {
+  const Seconds busy = sums.forward + sums.backward + sums.communication + sums.optimizer;
+  return std::max(end - begin - busy, Seconds(0));
+}
+
+// What a stage holds whether or not microbatches are in flight, and what each adds.
+std::vector<MemoryPoint> memoryOver(const std::vector<PathItem>& tasks, const cost::MemoryUse& use,
+                                    const std::vector<int64_t>& slots) {
+  Bytes held = use.total();
+  for (size_t c = 0; c < slots.size(); ++c)
+    held = held - use.perMicrobatch[c] * static_cast<double>(slots[c]);
+  std::vector<MemoryPoint> points = {{Seconds(0), held}};
+  for (const PathItem& task : tasks) {
+    if (task.direction == Direction::kStep) continue;
+    const bool isForward = task.direction == Direction::kForward;
+    const Bytes kept = use.perMicrobatch[static_cast<size_t>(task.chunk)];
+    held = isForward ? held + kept : held - kept;
+    points.push_back({isForward ? task.begin : task.end, held});
+  }
+  return points;
+}
+
+std::vector<program::TraceEvent> eventsOf(const cost::Simulation& simulation, int64_t perStage) {
+  std::vector<program::TraceEvent> events;
+  for (const std::vector<PathItem>& tasks : simulation.tasks)
+    for (const PathItem& task : tasks) {
+      program::TraceEvent event;
+      event.rank = static_cast<int32_t>(task.stage * perStage);
+      event.direction = task.direction;
+      event.chunk = task.chunk;
+      event.microbatch = task.microbatch;
+      event.beginSeconds = task.begin.count();
+      event.endSeconds = task.end.count();
+      events.push_back(event);
+    }
+  return events;
+}
+
+int64_t nanoseconds(Seconds time) { return std::llround(time.count() * 1e9); }
+
+char letterOf(Direction direction) {
+  return direction == Direction::kForward ? 'F' : direction == Direction::kStep ? 'S' : 'B';
+}
+
+json tasksJson(const std::vector<PathItem>& tasks, size_t first, size_t last) {
+  std::string directions;
+  json chunk = json::array(), microbatch = json::array(), begin = json::array(),
+       compute = json::array(), communication = json::array(), end = json::array();
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    if (i >= first && i < last) continue;
+    const PathItem& task = tasks[i];
+    directions += letterOf(task.direction);
+    chunk.push_back(task.chunk);
+    microbatch.push_back(task.microbatch);
+    begin.push_back(nanoseconds(task.begin));
+    compute.push_back(nanoseconds(task.compute));
+    communication.push_back(nanoseconds(communicationOf(task)));
+    end.push_back(nanoseconds(task.end));
+  }
+  return {{"direction", directions},
+          {"chunk", chunk},
+          {"microbatch", microbatch},
+          {"begin", begin},
+          {"compute", compute},
+          {"communication", communication},
+          {"end", end}};
+}
+
+// Tasks `first` to `last` as one sum.
+json betweenJson(const std::vector<PathItem>& tasks, size_t first, size_t last) {
+  if (first == last) return {};
+  StageTimeline sums;
+  for (size_t i = first; i < last; ++i) addTask(tasks[i], sums);
+  const Seconds begin = tasks[first].begin, end = tasks[last].begin;
+  return {{"after", first},
+          {"numTasks", last - first},
+          {"begin", nanoseconds(begin)},
+          {"end", nanoseconds(end)},
+          {"forward", nanoseconds(sums.forward)},
+          {"backward", nanoseconds(sums.backward)},
+          {"communication", nanoseconds(sums.communication)},
+          {"optimizer", nanoseconds(sums.optimizer)},
+          {"idle", nanoseconds(idleOf(sums, begin, end))}};
+}
+
+json memoryJson(const std::vector<MemoryPoint>& points, Seconds step, size_t most) {
+  json time = json::array(), bytes = json::array();
+  const auto add = [&](Seconds at, Bytes held) {
+    time.push_back(nanoseconds(at));
+    bytes.push_back(std::llround(held.count()));
+  };
+  if (points.size() <= most) {
+    for (const MemoryPoint& point : points) add(point.time, point.bytes);
+    return {{"time", time}, {"bytes", bytes}, {"window", 0}};
+  }
+  const Seconds window = step / static_cast<double>(most);
+  size_t i = 0;
+  Bytes held = points.front().bytes;
+  for (size_t w = 0; w < most; ++w) {
+    const Seconds begin = window * static_cast<double>(w);
+    Bytes largest = held;
+    for (; i < points.size() && (points[i].time < begin + window || w + 1 == most); ++i) {
+      held = points[i].bytes;
+      largest = std::max(largest, held);
+    }
+    add(begin, largest);
+  }
+  return {{"time", time}, {"bytes", bytes}, {"window", nanoseconds(window)}};
+}
+
+json stageJson(const StageTimeline& s, Seconds step, size_t mostTasks, size_t mostPoints) {
+  size_t first = s.tasks.size(), last = first;
+  if (s.tasks.size() > mostTasks) {
+    first = mostTasks / 2;
+    last = s.tasks.size() - (mostTasks - first);
+  }
+  return {{"stage", s.stage},
+          {"ranks", s.numRanks},
+          {"forwardSeconds", s.forward.count()},
+          {"backwardSeconds", s.backward.count()},
+          {"communicationSeconds", s.communication.count()},
+          {"optimizerSeconds", s.optimizer.count()},
+          {"idleSeconds", s.idle.count()},
+          {"peakBytes", s.peak.count()},
+          {"numTasks", s.tasks.size()},
+          {"tasks", tasksJson(s.tasks, first, last)},
+          {"between", betweenJson(s.tasks, first, last)},
+          {"memory", memoryJson(s.memory, step, mostPoints)}};
+}
+
+}  // namespace
+
+Result<PlayedPlan> playPlan(const Query& query, const plan::Plan& plan,
+                            const cost::SimulationOptions& options) {
+  PlayedPlan played;
+  if (!query.stack.ownPrograms) {
+    const spec::StackDescription& stack = query.stack.description;
+    played.simulation =
+        cost::simulateDescribed(cost::describeBlocks(query.model, plan, query.cluster, stack),
+                                query.model, plan, query.cluster, stack);
+    if (options.trace)
+      played.simulation.events = eventsOf(played.simulation, plan.numRanks() / plan.pp);
+    return played;
+  }
+  TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expand::expand(query.model, plan));
+  played.program = std::move(expansion.program);
+  TRIREME_ASSIGN_OR_RETURN(
+      played.simulation,
+      cost::simulate(played.program, cost::ClusterCosts(query.cluster, query.stack), options));
+  return played;
+}
+
+Result<Timeline> timelineOf(const Query& query, const plan::Plan& plan, const PlayedPlan& played) {
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<cost::MemoryUse> memory,
+                           cost::memoryByStage(query.model, plan, query.cluster, query.stack));
+  Timeline timeline;
+  timeline.step = played.simulation.makespan;
+  timeline.memoryAvailable = query.cluster.device.memory;
+  const std::vector<cost::RankUse>& ranks = played.simulation.ranks;
+  for (size_t i = 0; i < played.simulation.tasks.size(); ++i) {
+    const std::vector<PathItem>& tasks = played.simulation.tasks[i];
+    StageTimeline& s = timeline.stages.emplace_back();
+    s.stage = tasks.front().stage;
+    s.numRanks = ranks.empty() ? plan.numRanks() / plan.pp : ranks[i].numAlike;
+    for (const PathItem& task : tasks)
+      if (task.end > task.begin) s.tasks.push_back(task);
+    for (const PathItem& task : s.tasks) addTask(task, s);
+    s.idle = idleOf(s, Seconds(0), timeline.step);
+    const cost::MemoryUse& use = memory[static_cast<size_t>(s.stage)];
+    s.peak = use.total();
+    s.memory = memoryOver(tasks, use,
+                          cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages,
+                                          plan.numMicrobatches(), s.stage));
+  }
+  return timeline;
+}
+
+json toJson(const Timeline& timeline, const TimelineLimits& limits) {
+  const size_t share = limits.tasks / std::max<size_t>(1, timeline.stages.size());
+  json stages = json::array();
+  for (const StageTimeline& s : timeline.stages)
+    stages.push_back(stageJson(s, timeline.step, std::max<size_t>(40, share), limits.memoryPoints));
+  return {{"stepSeconds", timeline.step.count()},
+          {"memoryAvailableBytes", timeline.memoryAvailable.count()},
+          {"stages", stages}};
+}
+
+}  // namespace trireme::planner
