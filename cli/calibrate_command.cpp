@@ -11,6 +11,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/html_report/html_report.h"
 #include "cli/output/progress.h"
 #include "cli/paths.h"
 #include "cli/write_file.h"
@@ -26,7 +27,7 @@ namespace {
 
 struct CalibrateOptions {
   std::optional<int64_t> ranks;
-  std::string name, output, cluster, tier;
+  std::string name, output, report, cluster, tier;
   std::vector<std::string> ncclTests;
   bool json = false;
 };
@@ -75,6 +76,11 @@ nlohmann::json toJson(const MeasuredCluster& measured) {
       if (const Seconds per = kernel.per[static_cast<size_t>(unit.value)]; per.count() > 0)
         entry["secondsPer"][std::string(unit.name)] = per.count();
     json["kernels"].push_back(std::move(entry));
+    for (const cost::FittedTime& time : measured.fit.times[i])
+      json["timedKernels"].push_back({{"kernel", kernel.kernel},
+                                      {"dtype", dtypeName(kernel.dtype)},
+                                      {"measuredSeconds", time.measured.count()},
+                                      {"fittedSeconds", time.fitted.count()}});
   }
   return json;
 }
@@ -116,6 +122,8 @@ Status writeCluster(const CalibrateOptions& options, const spec::ClusterSpec& cl
                     const nlohmann::json& json, const std::string& table) {
   TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::printCluster(cluster));
   if (!options.output.empty()) TRIREME_RETURN_IF_ERROR(writeFile(options.output, text));
+  TRIREME_RETURN_IF_ERROR(
+      writeReport(options.report, {"calibrate", cluster.name, "", table}, json));
   if (options.json)
     fmt::print("{}\n", json.dump(2));
   else if (options.output.empty())
@@ -191,8 +199,10 @@ Result<int> readTests(const CalibrateOptions& options) {
 Result<int> runCalibrate(const CalibrateOptions& options) {
   std::vector<NamedPath> inputs = {{"--cluster", options.cluster}};
   for (const std::string& path : options.ncclTests) inputs.push_back({"--nccl-tests", path});
-  TRIREME_RETURN_IF_ERROR(checkOutputs(inputs, {{"-o", options.output}}));
+  TRIREME_RETURN_IF_ERROR(
+      checkOutputs(inputs, {{"-o", options.output}, {"--report", options.report}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
   return options.ncclTests.empty() ? runMeasurement(options) : readTests(options);
 }
 
@@ -219,6 +229,7 @@ Action addCalibrate(CLI::App& app) {
           "Write the cluster file here (default: to stdout)")
       ->group(output);
   app.add_flag("--json", options->json, "Print the measurements as JSON")->group(output);
+  addReport(app, &options->report)->group(output);
   return [options] { return runCalibrate(*options); };
 }
 

@@ -17,6 +17,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
 #include "cli/paths.h"
@@ -38,7 +39,7 @@ struct WhatifOptions {
   std::vector<std::string> gpuNames, gpuClusters;  // what --gpu says, and what it stands for
   planner::SweepAxes axes;
   ScenarioAxes scenarios;
-  std::string output, resume;
+  std::string output, resume, report;
   std::vector<std::string> diff;
   bool csv = false, json = false, worth = false;
   int64_t threads = std::max(1u, std::thread::hardware_concurrency());
@@ -164,8 +165,8 @@ Status checkTogether(const WhatifOptions& options) {
 // One question, two sides: every flag has one value.
 Result<int> runDiff(const WhatifOptions& options) {
   const planner::SweepAxes& axes = options.axes;
-  CompareOptions compare{options.question, std::nullopt, options.diff[0], options.diff[1],
-                         options.json};
+  CompareOptions compare{options.question, std::nullopt,   options.diff[0],
+                         options.diff[1],  options.report, options.json};
   for (const auto& [flag, values, out] :
        {std::tuple("--gpus", &axes.gpus, &compare.gpus),
         std::tuple("--batch", &axes.batch, &compare.question.batch),
@@ -179,14 +180,16 @@ Result<int> runDiff(const WhatifOptions& options) {
 }
 
 Result<int> runWhatif(const WhatifOptions& options) {
+  TRIREME_RETURN_IF_ERROR(checkOutputs(
+      {{"--model", options.question.model},
+       {"--cluster", options.question.cluster},
+       {"--train", options.question.training},
+       {"--stack", options.question.stack}},
+      {{"-o", options.output}, {"--resume", options.resume}, {"--report", options.report}}));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
   if (!options.diff.empty()) return runDiff(options);
   TRIREME_RETURN_IF_ERROR(checkTogether(options));
-  TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.question.model},
-                                        {"--cluster", options.question.cluster},
-                                        {"--train", options.question.training},
-                                        {"--stack", options.question.stack}},
-                                       {{"-o", options.output}, {"--resume", options.resume}}));
-  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   Answers answers;
   TRIREME_ASSIGN_OR_RETURN(answers.sweep, makeSweep(options));
   TRIREME_ASSIGN_OR_RETURN(const std::string stack, stackText(options.question.stack));
@@ -204,7 +207,11 @@ Result<int> runWhatif(const WhatifOptions& options) {
   if (!isAnswered)
     return Error(infeasible(fmt::format("no point of {} has a plan; the first: {}",
                                         answers.points.size(), answers.answers[0]->reason)));
-  if (options.worth) return runWorth(answers, options.json);
+  if (options.worth) return runWorth(answers, options.report, options.json);
+  const planner::Query& base = answers.sweep.base;
+  TRIREME_RETURN_IF_ERROR(writeReport(
+      options.report, {"whatif", base.model.name, questionOf(answers), toTable(answers)},
+      toJson(answers)));
   if (options.csv)
     fmt::print("{}", toCsv(answers, questions));
   else if (options.json)
@@ -321,9 +328,9 @@ void addDiff(CLI::App& app, std::vector<std::string>* sides) {
   CLI::Option* diff = addPaths(app, "--diff", sides, "A B",
                                "Two clusters, stacks or plan files: what makes the difference")
                           ->expected(2);
-  const std::set<std::string> kept = {"--help",  "--model", "--cluster",   "--train",
-                                      "--stack", "--gpus",  "--batch",     "--seq",
-                                      "--json",  "--diff",  "--precision", "--vocab-multiple"};
+  const std::set<std::string> kept = {
+      "--help", "--model", "--cluster", "--train",     "--stack",          "--gpus",  "--batch",
+      "--seq",  "--json",  "--diff",    "--precision", "--vocab-multiple", "--report"};
   for (CLI::Option* option : app.get_options())
     if (!kept.contains(option->get_name())) diff->excludes(option);
 }
@@ -353,6 +360,7 @@ Action addWhatif(CLI::App& app) {
   addPath(app, "--resume", &options->resume, "FILE",
           "Go on with what an interrupted sweep left in its -o file")
       ->excludes(output);
+  addReport(app, &options->report);
   app.add_flag("--worth", options->worth,
                "Say what one more TFLOP/s, GB/s and GiB is worth, at one point")
       ->excludes(csv);

@@ -107,7 +107,9 @@ find_program(TRIREME_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
 if(TARGET trireme AND TRIREME_SYSTEM_PYTHON)
   add_test(NAME html_report
            COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/html_report/html_report_test.py
-                   $<TARGET_FILE:trireme> ${PROJECT_SOURCE_DIR} $<$<BOOL:${TRIREME_MLIR}>:--compiles>)
+                   $<TARGET_FILE:trireme> ${PROJECT_SOURCE_DIR}
+                   $<$<BOOL:${TRIREME_MLIR}>:--compiler=$<TARGET_FILE:trireme>>
+           COMMAND_EXPAND_LISTS)
   set_tests_properties(html_report PROPERTIES LABELS cli TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
 

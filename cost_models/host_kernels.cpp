@@ -228,8 +228,11 @@ Result<KernelFit> fitKernels(const std::vector<TimedKernel>& timed) {
       if (kernel.kernel == first.kernel && kernel.dtype == first.dtype) same.push_back(&kernel);
     TRIREME_ASSIGN_OR_RETURN(const spec::KernelTiming timing, fitOne(same));
     double error = 0;
-    for (const TimedKernel* kernel : same)
-      error += std::abs(timeOf(timing, kernel->counts) / kernel->time - 1);
+    std::vector<FittedTime>& times = fit.times.emplace_back();
+    for (const TimedKernel* kernel : same) {
+      times.push_back({kernel->time, timeOf(timing, kernel->counts)});
+      error += std::abs(times.back().fitted / times.back().measured - 1);
+    }
     fit.kernels.push_back(timing);
     fit.meanErrors.push_back(error / static_cast<double>(same.size()));
     fit.numTimed.push_back(static_cast<int>(same.size()));

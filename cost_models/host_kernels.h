@@ -42,10 +42,15 @@ struct TimedKernel {
   Seconds time;
 };
 
+struct FittedTime {
+  Seconds measured, fitted;
+};
+
 struct KernelFit {
   std::vector<spec::KernelTiming> kernels;  // without a source
   std::vector<double> meanErrors;           // of each: mean |fitted / measured - 1|
   std::vector<int> numTimed;
+  std::vector<std::vector<FittedTime>> times;  // of each, in the order in which they were given
 };
 
 // Per kernel and type, in the order of their first appearance: the times per unit, none negative,

@@ -102,7 +102,7 @@ function drawOneSeries(svg, series, i, x, y, options, onPick) {
   points.append('title').text((point) => point.text);
   group.selectAll('text.note').data(series.points.filter((point) => point.note)).enter()
       .append('text').attr({class: 'note', 'text-anchor': 'middle', x: (point) => x(point.x),
-                            y: (point) => y(point.y) - 8}).text((point) => point.note);
+                            y: (point) => y(point.y) + (i % 2 ? 18 : -8)}).text((point) => point.note);
 }
 
 // Lines or points over an x axis. series: [{name, points: [{x, y, text, note}], color, step, faint,

@@ -36,7 +36,7 @@ function addPlanHead(section, answer) {
 
 function addBreakdown(estimate) {
   const section = addSection('Where the step goes',
-      'Of the stage that holds up the others, in closed form; the parts add up to the step, ' +
+      'The estimate, of the stage that holds up the others; the parts add up to the step, ' +
       format.seconds(estimate.stepSeconds) + '.');
   const rows = ordered(estimate.breakdownSeconds, kParts).map((part) => Object.assign(part, {
     percent: estimate.breakdownPercent[part.name],
@@ -95,7 +95,7 @@ function addRunnersUp(answer) {
   addTable(figure, 'runners-up', [
     {title: 'step', value: (row) => row.step, text: (row) => format.seconds(row.step)},
     {title: 'slower', value: (row) => row.slower, text: (row) => format.seconds(row.slower)},
-    {title: 'plan', value: (row) => row.summary, left: true},
+    {title: 'plan', value: (row) => row.summary, left: true, long: true},
     {title: 'loses by', value: (row) => row.why, left: true},
   ], rows);
 }

@@ -30,8 +30,8 @@ function addFacts(parent, facts) {
   }
 }
 
-// columns: [{title, value(row), text(row), left}]; without `text` the value itself is shown. The
-// exact value of a number is its cell's data-value and title.
+// columns: [{title, value(row), text(row), left, long}]; without `text` the value itself is shown;
+// `long` text is broken into lines. The exact value of a number is its cell's data-value and title.
 function fillTable(table, columns, rows) {
   const head = element(element(table, 'thead'), 'tr');
   for (const column of columns)
@@ -41,7 +41,8 @@ function fillTable(table, columns, rows) {
     const line = element(body, 'tr');
     columns.forEach((column, i) => {
       const value = column.value(row);
-      const cell = element(line, i === 0 ? 'th' : 'td', column.left ? {class: 'left'} : {});
+      const cell = element(line, i === 0 ? 'th' : 'td', column.left ?
+          {class: column.long ? 'left long' : 'left'} : {});
       if (i === 0) cell.setAttribute('scope', 'row');
       if (value === null || value === undefined) return;
       cell.textContent = column.text ? column.text(row) : format.plain(value);

@@ -3,6 +3,7 @@
 // Of a task its computing is drawn first and its communication behind it, whatever their order was;
 // what is left of its time, and everything between tasks, is idle.
 
+const kDark = '#14171b';  // to be read on orange and green, which are the same in dark mode
 const kDirections = {F: 'forward', B: 'backward', S: 'once per step'};
 
 function readColors() {
@@ -113,7 +114,8 @@ class TimelineView {
       context.fillRect(at + computing, top, tasks.communication[i] * perNano, height);
       ++marks;
       if (computing > 34 && height > 12)
-        this.drawName(String(tasks.microbatch[i]), Math.max(at, this.left) + 4, top, height, colors);
+        this.drawName(String(tasks.microbatch[i]), Math.max(at, this.left) + 4, top, height,
+                      tasks.direction[i] === 'F' ? colors.mark : kDark);
       if (computing > 6) {  // tasks that touch are told apart
         context.fillStyle = colors.ground;
         context.fillRect(at, top, 1, height);
@@ -123,8 +125,8 @@ class TimelineView {
     return marks;
   }
 
-  drawName(text, at, top, height, colors) {
-    this.context.fillStyle = colors.mark;
+  drawName(text, at, top, height, color) {
+    this.context.fillStyle = color;
     this.context.font = '11px sans-serif';
     this.context.textBaseline = 'middle';
     this.context.fillText(text, at, top + height / 2 + 1);
@@ -144,8 +146,11 @@ class TimelineView {
       y += share;
     }
     const text = format.count(between.numTasks) + ' tasks, as shares of time';
-    if (width > 180 && height > 12)
-      this.drawName(text, Math.max(at, this.left) + 6, top, height, colors);
+    if (width < 190 || height < 12) return;
+    const from = Math.max(at, this.left) + 4;
+    context.fillStyle = colors.ground;
+    context.fillRect(from, top + 3, 170, height - 6);
+    this.drawName(text, from + 4, top, height, colors.text);
   }
 
   drawAxis(x) {

@@ -73,9 +73,8 @@ function addScaling(points, inputs) {
     const ys = d3.merge(series.map((s) => s.points.map((p) => p.y)));
     drawLines(place, width, series, {
       label: output[1] + ' over ' + x[1],
-      x: {name: x[1] + (log ? ', logarithmic' : ''), log, ticks: xs, format: (v) =>
-          x[0] === 'interNodeBytesPerSecond' ? format.plain(v * 8 / 1e9)
-                                             : format.short(v)},
+      x: {name: x[1] + (log ? ', logarithmic' : ''), log, ticks: xs,
+          format: (v) => x[2](v).replace(' Gbit/s', '')},
       y: {name: output[1], log: d3.min(ys) > 0 && d3.max(ys) / d3.min(ys) >= 20, fromZero: true},
       onPick: (point) => { readout.textContent = point.text; },
     });
@@ -130,7 +129,7 @@ function addPointTable(points, inputs) {
                     text: (p) => Number.isFinite(p[key]) ? text(p[key]) : 'never'});
   columns.push({title: 'memory', value: (p) => p.memoryBytes,
                 text: (p) => p.fits ? format.bytes(p.memoryBytes) : ''});
-  columns.push({title: 'plan', left: true, value: (p) =>
+  columns.push({title: 'plan', left: true, long: true, value: (p) =>
       p.fits ? p.winner + ': ' + p.plan + (p.onFront ? '; on the front' : '') : p.reason});
   addTable(section, 'points', columns, points);
 }
@@ -172,7 +171,7 @@ function addWinners(points) {
   const shapes = new Map(points.filter((p) => p.fits).map((p) => [p.winner, p.shape]));
   const section = addSection('Plans that win', 'Without replicas: the rest of the devices are those.');
   addTable(section, 'plans', [{title: 'letter', value: (s) => s[0]},
-                              {title: 'plan', value: (s) => s[1], left: true}], [...shapes]);
+                              {title: 'plan', value: (s) => s[1], left: true, long: true}], [...shapes]);
 }
 
 function showWhatif(data) {

@@ -79,6 +79,9 @@ nlohmann::ordered_json jsonReport(const RunReport& report) {
   json["ranks"] = report.plan.numRanks();
   json["firstStep"] = report.loop.steps.front().step + 1;
   json["losses"] = lossesOf(report.loop);
+  json["stepSeconds"] = nlohmann::json::array();
+  for (const runtime::StepResult& step : report.loop.steps)
+    json["stepSeconds"].push_back(step.seconds);
   json["interrupted"] = report.loop.interrupted;
   json["measuredStepSeconds"] = measuredStep(report.loop).count();
   if (report.predictedStep) json["predictedStepSeconds"] = report.predictedStep->count();

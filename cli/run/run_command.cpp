@@ -12,6 +12,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/paths.h"
 #include "cli/run/checkpoint_folder.h"
@@ -28,7 +29,7 @@ namespace trireme::cli {
 namespace {
 
 struct RunOptions {
-  std::string bundle, resume, initFrom, save, metrics, trace, cluster, stack;
+  std::string bundle, resume, initFrom, save, metrics, trace, report, cluster, stack;
   std::vector<std::string> data;
   std::optional<int64_t> steps, saveEvery;
   std::optional<runtime::TokenType> tokens;
@@ -177,6 +178,15 @@ Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Sessio
   return metrics;
 }
 
+// --trace, --report.
+Status writeFiles(const RunOptions& options, const RunReport& report, runtime::Session& session) {
+  if (!options.trace.empty())
+    TRIREME_RETURN_IF_ERROR(
+        writeFile(options.trace, program::toPerfettoJson(session.program(), session.takeTrace())));
+  return writeReport(options.report, {"run", report.plan.model, "", longReport(report)},
+                     jsonReport(report));
+}
+
 void print(const RunReport& report, const RunOptions& options) {
   if (options.json)
     fmt::print("{}\n", jsonReport(report).dump(2));
@@ -198,13 +208,16 @@ Status checkPaths(const RunOptions& options) {
                                    {"--cluster", options.cluster},
                                    {"--stack", options.stack}};
   for (const std::string& file : options.data) inputs.push_back({"--data", file});
-  TRIREME_RETURN_IF_ERROR(
-      checkOutputs(inputs, {{"--metrics", options.metrics}, {"--trace", options.trace}}));
+  TRIREME_RETURN_IF_ERROR(checkOutputs(
+      inputs,
+      {{"--metrics", options.metrics}, {"--trace", options.trace}, {"--report", options.report}}));
   // Checkpoints may continue those of the folder that --resume names.
   TRIREME_RETURN_IF_ERROR(checkOutputs({inputs.front()}, {{"--save", options.save}}));
   TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--metrics", options.metrics));
   TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--trace", options.trace));
+  TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--report", options.report));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.metrics));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
   return checkWritable(options.trace);
 }
 
@@ -235,9 +248,7 @@ Result<int> runTraining(const RunOptions& options) {
   report.arenas = arenaBytes(session->program());
   report.memory = readProcessMemory();
   print(report, options);
-  if (!options.trace.empty())
-    TRIREME_RETURN_IF_ERROR(writeFile(
-        options.trace, program::toPerfettoJson(session->program(), session->takeTrace())));
+  TRIREME_RETURN_IF_ERROR(writeFiles(options, report, *session));
   return report.loop.interrupted ? kExitInterrupted : kExitOk;
 }
 
@@ -293,6 +304,7 @@ Action addRun(CLI::App& app) {
       ->group(output);
   addPath(app, "--trace", &options->trace, "FILE", "Write a Perfetto trace of all steps")
       ->group(output);
+  addReport(app, &options->report)->group(output);
   return [options] { return runTraining(*options); };
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
+#include "cli/html_report/html_report.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
 #include "cli/output/wrap.h"
@@ -174,18 +175,19 @@ Result<int> runCompare(const CompareOptions& options) {
                                     spec::precisionName(before.training.precision),
                                     spec::precisionName(after.training.precision)));
   }
-  if (options.json) {
-    nlohmann::json json = toJson(*difference);
-    json["changes"] = changes;
-    fmt::print("{}\n", json.dump(2));
-    return kExitOk;
-  }
-  fmt::print("{}", toTable(*difference, kSideNames[static_cast<size_t>(kind)]));
-  for (const std::string& line : changes) fmt::print("{}", wrapLine("  " + line, 4));
+  std::string text = toTable(*difference, kSideNames[static_cast<size_t>(kind)]);
+  for (const std::string& line : changes) text += wrapLine("  " + line, 4);
+  nlohmann::json json = toJson(*difference);
+  json["changes"] = changes;
+  const std::string title =
+      fmt::format("{} and {}", difference->before.name, difference->after.name);
+  TRIREME_RETURN_IF_ERROR(writeReport(options.report, {"difference", title, "", text}, json));
+  if (options.json) text = json.dump(2) + "\n";
+  fmt::print("{}", text);
   return kExitOk;
 }
 
-Result<int> runWorth(const Answers& answers, bool json) {
+Result<int> runWorth(const Answers& answers, const std::string& report, bool json) {
   if (answers.points.size() != 1)
     return Error(invalidArgument(
         fmt::format("--worth looks around one point, and these flags have {}: give each one value",
@@ -220,10 +222,6 @@ Result<int> runWorth(const Answers& answers, bool json) {
                     {"usdPerUnit", money ? nlohmann::json(*money) : nlohmann::json()},
                     {"samePlan", s.samePlan}});
   }
-  if (json) {
-    fmt::print("{}\n", list.dump(2));
-    return kExitOk;
-  }
   std::vector<Column> columns = {
       {"change"},         {"that is", true},    {"step", true}, {"tokens/s", true},
       {"per unit", true}, {"USD a unit", true}, {"plan"}};
@@ -231,7 +229,10 @@ Result<int> runWorth(const Answers& answers, bool json) {
     columns.erase(columns.begin() + 5);
     for (auto& row : rows) row.erase(row.begin() + 5);
   }
-  fmt::print("{}{}", toTable(answers), printTable(columns, rows));
+  const std::string text = toTable(answers) + printTable(columns, rows);
+  TRIREME_RETURN_IF_ERROR(writeReport(
+      report, {"worth", answers.sweep.base.model.name, questionOf(answers), text}, list));
+  fmt::print("{}", json ? list.dump(2) + "\n" : text);
   return kExitOk;
 }
 

@@ -16,6 +16,7 @@ struct CompareOptions {
   QueryOptions question;
   std::optional<int64_t> gpus;
   std::string before, after;
+  std::string report;  // where the page goes; empty: nowhere
   bool json = false;
 };
 
@@ -29,8 +30,8 @@ Result<int> runCompare(const CompareOptions& options);
 // Text of at most 100 columns.
 std::string toTable(const planner::Difference& difference, const std::string& what);
 
-// What one more of everything is worth at the only point: prints it.
-// kInvalidArgument: there are several points.
-Result<int> runWorth(const Answers& answers, bool json);
+// What one more of everything is worth at the only point: prints it, and writes the page unless
+// `report` is empty. kInvalidArgument: there are several points.
+Result<int> runWorth(const Answers& answers, const std::string& report, bool json);
 
 }  // namespace trireme::cli

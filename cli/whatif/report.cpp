@@ -55,6 +55,7 @@ class Report {
     return question() + scaling() + failures() + deadlines() + budgets() + front() + plans() +
            reasons();
   }
+  std::string question() const;
   nlohmann::json json() const;
 
  private:
@@ -85,7 +86,6 @@ class Report {
   std::string tableOf(const std::vector<Cell>& cells,
                       const std::vector<const AnswerRow*>& rows) const;
   std::string describe(const AnswerRow& row) const;
-  std::string question() const;
   std::string scaling() const;
   std::string failures() const;
   std::string deadlines() const;
@@ -375,6 +375,8 @@ nlohmann::json Report::rowJson(const AnswerRow& row) const {
     return json;
   }
   json["plan"] = a.plan;
+  json["winner"] = letter(row);
+  json["shape"] = a.shape;
   json["gpusUsed"] = a.gpusUsed;
   json["stepSeconds"] = a.step.count();
   json["tokensPerSecond"] = a.tokensPerSecond;
@@ -435,6 +437,8 @@ nlohmann::json Report::json() const {
 }
 
 }  // namespace
+
+std::string questionOf(const Answers& answers) { return Report(answers).question(); }
 
 std::string toTable(const Answers& answers) { return Report(answers).text(); }
 

@@ -11,6 +11,9 @@ namespace trireme::cli {
 // failures, the plans that win, and why points have none.
 std::string toTable(const Answers& answers);
 
+// The first lines of the table: what is asked, and what is the same at all points.
+std::string questionOf(const Answers& answers);
+
 // The same in SI units, keys in lower camel case.
 nlohmann::json toJson(const Answers& answers);
 

@@ -24,7 +24,7 @@ TEST(Readme, PlanCommandsRunUnlessTheyShowAnError) {
     std::istringstream words(line.substr(std::string("$ trireme ").size()));
     std::vector<std::string> args;
     for (std::string word; words >> word;) {
-      const bool isOutput = !args.empty() && args.back() == "-o";
+      const bool isOutput = !args.empty() && (args.back() == "-o" || args.back() == "--report");
       const std::string folder = word.starts_with("examples/") ? kRoot : "";
       args.push_back(isOutput ? testing::TempDir() + word : folder + word);
     }

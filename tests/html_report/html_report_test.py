@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Opens the pages that `--report` writes in a headless Chromium, as their readers do.
 
-    html_report_test.py <trireme> <source folder> [--compiles] [--screenshots FOLDER]
+    html_report_test.py <trireme> <source folder> [--compiler TRIREME] [--screenshots FOLDER]
 
-One browser for all pages. --compiles: this build has a code generator, so `run` is tested too.
+One browser for all pages. --compiler: a build with a code generator, with which `run` is tested too.
 --screenshots: keeps one of every page in two widths, to be looked at.
 """
 import argparse
@@ -29,6 +29,14 @@ SMALL = ["--model", "gpt2-124m", "--cluster", "dgx-a100", "--gpus", "8", "--batc
 LARGE = ["--model", "gpt3-175b", "--cluster", "dgx-a100", "--gpus", "1024", "--batch", "4096",
          "--seq", "2048", "--precision", "bf16", "--tp", "8", "--pp", "16", "--virtual-stages", "6",
          "--microbatch", "1", "--dp", "8"]
+NCCL = """# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 2 minBytes 1048576 maxBytes 4194304 step: 4(factor) warmup iters: 5
+#  Rank  0 Group  0 Pid 10 on host device  0
+#  Rank  1 Group  0 Pid 10 on host device  1
+#       size    count  type redop root    time  algbw  busbw #wrong     time  algbw  busbw #wrong
+     1048576   262144 float   sum   -1   100.0  10.49  10.49      0    100.5  10.43  10.43      0
+     4194304  1048576 float   sum   -1   250.0  16.78  16.78      0    249.0  16.84  16.84      0
+"""
 SWEEP = ["--model", "gpt3-175b", "--cluster", "dgx-h100", "--stack", "megatron-core", "--gpus",
          "256,512,1024", "--batch", "1536", "--seq", "2048", "--tokens", "300B", "--price",
          "2.5USD/h", "--deadline", "7d", "--mtbf", "5y", "--checkpoint-bandwidth", "100GB/s",
@@ -298,6 +306,99 @@ class Page(unittest.TestCase):
         self.assertEqual(len(self.script("return document.querySelectorAll('.lines li')")),
                          len(answer["changes"]))
 
+    # The others.
+
+    def test_whatif(self):
+        answer, page = self.report("whatif", "whatif", *SWEEP)
+        self.check_everywhere(page)
+        self.open(page)
+        points = answer["points"]
+        self.check_tables_hold(p[key] for p in points for key in
+                               ["stepSeconds", "tokensPerSecond", "wallSeconds", "costUsd",
+                                "energyJoules", "memoryBytes", "busySeconds"])
+        self.check_tables_hold(p["failures"]["goodput"] for p in points)
+        self.assertEqual(self.marks("path.point"), len(points) * 2, "scaling and the front")
+        first = self.script("const p = document.querySelector('svg path.point');"
+                            "p.dispatchEvent(new MouseEvent('click', {bubbles: true}));"
+                            "return document.getElementById('scaling-readout').textContent")
+        self.assertIn("GPUs 256", first)
+        before = self.script("return document.querySelector('svg').outerHTML")
+        self.script("const s = document.querySelector('select'); s.value = '0';"
+                    "s.dispatchEvent(new Event('change'))")
+        after = self.script("return document.querySelector('svg').outerHTML")
+        self.assertNotEqual(before, after)
+        self.assertIn("step, s", after)
+        letters = {p["winner"]: p["shape"] for p in points}
+        text = self.script("return document.getElementById('main').textContent")
+        for shape in letters.values():
+            self.assertIn(shape, text)
+
+    def test_difference_and_worth(self):
+        shared = SWEEP[:2] + ["--stack", "megatron-core", "--gpus", "64", "--batch", "512", "--seq",
+                              "2048"]
+        answer, page = self.report("difference", "whatif", *shared, "--diff", "dgx-a100",
+                                   "dgx-h100")
+        self.check_everywhere(page)
+        self.open(page)
+        self.check_tables_hold(part[key] for part in answer["parts"]
+                               for key in ["beforeSeconds", "afterSeconds"])
+        answer, page = self.report("worth", "whatif", *shared, "--cluster", "dgx-h100", "--worth")
+        self.check_everywhere(page)
+        self.open(page)
+        self.check_tables_hold(line[key] for line in answer for key in ["amount", "gainPerUnit"])
+        self.assertEqual(self.marks("rect"), len(answer))
+
+    def test_calibrate(self):
+        with open(self.path("nccl.txt"), "w", encoding="utf-8") as file:
+            file.write(NCCL)
+        answer, page = self.report("calibrate", "calibrate", "--nccl-tests", self.path("nccl.txt"),
+                                   "--cluster", "dgx-a100")
+        self.check_everywhere(page)
+        self.open(page)
+        values = [v for curve in answer["curves"] for v in curve["bytesAndBusBandwidth"]]
+        self.check_tables_hold(numbers_in(values))
+        self.assertEqual(self.marks("path.point"), len(values))
+        self.check_kernels(answer, page)
+
+    def check_kernels(self, answer, page):
+        """Measuring takes too long here: the page with kernels made up."""
+        answer = dict(answer, ranks=2, memoryBytes=2**30, memoryBandwidth=8e9, launchSeconds=1e-6,
+                      matmulFlopsPerSecond={"f32": 40e9})
+        answer["kernels"] = [{"kernel": "matmul", "dtype": "f32", "sizes": 2, "meanError": 0.05,
+                              "secondsPer": {"product": 2.5e-11}}]
+        answer["timedKernels"] = [
+            {"kernel": "matmul", "dtype": "f32", "measuredSeconds": t, "fittedSeconds": 1.05 * t}
+            for t in [1e-5, 1e-3]]
+        with open(page, encoding="utf-8") as file:
+            before, mark, after = file.read().partition('id="data">')
+        data, end = json.JSONDecoder().raw_decode(after)
+        with open(self.path("kernels.html"), "w", encoding="utf-8") as file:
+            file.write(before + mark + json.dumps(dict(data, answer=answer)) + after[end:])
+        self.check_everywhere(self.path("kernels.html"))
+        self.open(self.path("kernels.html"))
+        self.check_tables_hold([1e-5, 1.05e-5, 0.05])
+        self.assertIn("product 2.500e-11 s", self.script("return document.body.textContent"))
+
+    def test_run(self):
+        if not arguments.compiler:
+            self.skipTest("this build has no code generator")
+        example = os.path.join(arguments.source, "examples", "quickstart")
+        files = {name: os.path.join(example, name + ".yaml")
+                 for name in ["model", "cluster", "train"]}
+        plan, bundle = self.path("run.yaml"), self.path("run.bundle")
+        trireme("plan", "--model", files["model"], "--cluster", files["cluster"], "--train",
+                files["train"], "--dp", "2", "--tp", "1", "--pp", "1", "-o", plan)
+        subprocess.run([arguments.compiler, "compile", "--model", files["model"], "--plan", plan,
+                        "-o", bundle], check=True, capture_output=True)
+        data = os.path.join(arguments.source, "README.md")
+        answer, page = self.report("run", "run", bundle, "--data", data, "--steps", "6",
+                                   "--cluster", files["cluster"])
+        self.check_everywhere(page)
+        self.open(page)
+        self.check_tables_hold(answer["losses"] + answer["stepSeconds"])
+        self.assertEqual(self.marks("path.point"), 12, "loss and time of 6 steps")
+        self.assertIn("predicted", self.script("return document.querySelector('dl').textContent"))
+
     def test_trace_opens_in_perfetto(self):
         """Chrome's trace-event format: complete events with a process, a thread and times in us."""
         for stack in ["trireme", "megatron-core"]:
@@ -311,7 +412,8 @@ class Page(unittest.TestCase):
                 self.assertGreaterEqual(event["ts"], 0)
 
     def test_an_unwritable_place_is_refused_before_the_work(self):
-        for command in [["plan", *SMALL]]:
+        for command in [["plan", *SMALL], ["plan", "--check", "none.yaml", *SMALL[:4]],
+                        ["whatif", *SWEEP], ["calibrate"], ["run", "none.bundle", "--data", "none"]]:
             error = trireme(*command, "--report", "/no/such/folder/out.html", code=1)
             self.assertIn("/no/such/folder/out.html: cannot write", error)
             self.assertEqual(len(error.splitlines()), 1)
@@ -322,7 +424,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("trireme")
     parser.add_argument("source")
-    parser.add_argument("--compiles", action="store_true")
+    parser.add_argument("--compiler")
     parser.add_argument("--screenshots")
     parser.add_argument("--only", default="")
     arguments = parser.parse_args()
