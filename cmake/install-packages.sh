@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# Sourced by `quickstart` and `check`. Installs what cmake/debian-packages.txt lists and is missing.
+# Sourced by `quickstart` and `check`. Installs Debian packages that are missing.
 
-# install_packages: returns at once when everything is installed. Root is used for apt-get alone.
+# install_packages <list>...: those that the files name, a line each. Returns at once when everything
+# is installed. Root is used for apt-get alone.
 install_packages() {
   local package missing=() apt=(apt-get)
   while read -r package; do
@@ -9,7 +10,7 @@ install_packages() {
     if [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) != installed ]]; then
       missing+=("$package")
     fi
-  done < cmake/debian-packages.txt
+  done < <(cat "$@")
   if (( ${#missing[@]} == 0 )); then return 0; fi
 
   if ! command -v apt-get > /dev/null; then

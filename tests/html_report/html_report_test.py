@@ -431,7 +431,7 @@ def main():
     missing = [name for name in ["chromium", "chromedriver"] if not shutil.which(name)]
     if webdriver is None or missing:
         print("skipped: needs chromium, chromium-driver and python3-selenium "
-              "(cmake/debian-packages.txt)")
+              "(cmake/debian-test-packages.txt)")
         return SKIPPED
     loader = unittest.TestLoader()
     loader.testNamePatterns = ["*" + arguments.only + "*"] if arguments.only else None
