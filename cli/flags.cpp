@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "ir/spec/map_reader.h"
 #include "ir/spec/quantity.h"
 
@@ -14,15 +12,7 @@ void refuseFlag(const std::string& flag, const std::string& message) {
 }
 
 int64_t parseCount(const std::string& flag, const std::string& text, int64_t least) {
-  int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, code] = std::from_chars(text.data(), end, value);
-  if (code == std::errc::result_out_of_range)
-    refuseFlag(flag, fmt::format("{} is out of range", text));
-  if (code != std::errc() || stop != end)
-    refuseFlag(flag, fmt::format("expected a whole number, got '{}'", text));
-  if (value < least) refuseFlag(flag, fmt::format("must be at least {}, got {}", least, value));
-  return value;
+  return orRefuse(flag, spec::parseCount(text, least));
 }
 
 CLI::Option* addCount(CLI::App& app, const std::string& flag, std::optional<int64_t>* out,

@@ -8,10 +8,19 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/base/status.h"
+
 namespace trireme::cli {
 
 // Throws CLI::ValidationError: CLI11's own way of refusing, caught in runCommandLine().
 [[noreturn]] void refuseFlag(const std::string& flag, const std::string& message);
+
+// The value, or the refusal of it.
+template <typename T>
+T orRefuse(const std::string& flag, Result<T> value) {
+  if (!value.has_value()) refuseFlag(flag, value.error().message());
+  return *std::move(value);
+}
 
 // A whole number of at least `least`.
 int64_t parseCount(const std::string& flag, const std::string& text, int64_t least);

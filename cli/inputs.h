@@ -1,39 +1,17 @@
 // The files that several subcommands read.
 #pragma once
-#include <cstdint>
 #include <optional>
-#include <string>
 
-#include "ir/base/status.h"
-#include "ir/spec/cluster_spec.h"
-#include "ir/spec/stack_profile.h"
-#include "ir/spec/training_spec.h"
-#include "planner/query.h"
+#include "planner/question.h"
 
 namespace trireme::cli {
 
-// The stack profile at `path`; Trireme's own runtime if the path is empty. Errors: spec::loadStack.
-Result<spec::StackProfile> loadStackOrDefault(const std::string& path);
+using planner::growCluster;
+using planner::loadStackOrDefault;
+using QueryOptions = planner::Question;
 
-// What `plan` and `whatif` are asked about, as the command line names it.
-struct QueryOptions {
-  std::string model, cluster, training, stack;  // paths or names; training and stack may be empty
-  std::optional<int64_t> batch, sequence;       // instead of the training file's
-  std::optional<spec::Precision> precision;
-  int64_t vocabMultiple = plan::Plan{}.vocabMultiple;
-};
-
-// Loads all of it; nothing is pinned. Notes on stderr which dropout of a Hugging Face config.json
-// the training settings leave out. kInvalidArgument: batch or sequence length are missing; errors
-// of the loaders.
-// `stack`: instead of the one that the options name.
-Result<planner::Query> makeQuery(const QueryOptions& options,
+// planner::makeQuery, whose notes (planner::notesOf) go to stderr.
+Result<planner::Query> loadQuery(const QueryOptions& options,
                                  std::optional<spec::StackProfile> stack = std::nullopt);
-
-// Gives the cluster from `path` the devices that --gpus wants beyond what it has: more of the same,
-// if its file says that there are. Fewer are a part of it, and no business of this function.
-// kInvalidArgument: there are no more; the message says what would help.
-Status growCluster(std::optional<int64_t> gpus, const std::string& path,
-                   spec::ClusterSpec& cluster);
 
 }  // namespace trireme::cli

@@ -23,7 +23,6 @@
 #include "ir/base/format.h"
 #include "ir/program/trace.h"
 #include "ir/spec/load.h"
-#include "ir/spec/shipped.h"
 #include "planner/critical_path.h"
 #include "planner/explain.h"
 #include "planner/relax.h"
@@ -80,7 +79,7 @@ Status checkExpressible(const PlanOptions& options, const planner::Query& query,
 
 Result<planner::Query> makeQuery(const PlanOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, loadStackFor(options));
-  TRIREME_ASSIGN_OR_RETURN(planner::Query query, makeQuery(options.question, std::move(stack)));
+  TRIREME_ASSIGN_OR_RETURN(planner::Query query, loadQuery(options.question, std::move(stack)));
   if (options.framework)
     TRIREME_RETURN_IF_ERROR(
         statusOf(misfitsOf(query.model, query.training, *options.framework), *options.framework));
@@ -92,15 +91,6 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   return query;
 }
 
-// Software that is shipped, for what the query's own cannot do.
-std::vector<spec::StackProfile> shippedStacks() {
-  std::vector<spec::StackProfile> stacks;
-  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kStack))
-    if (Result<spec::StackProfile> stack = spec::loadStack(name); stack.has_value())
-      stacks.push_back(*std::move(stack));
-  return stacks;
-}
-
 // Why there is no plan, and what would give one; as JSON too, if asked for.
 Status explainFailure(const PlanOptions& options, const planner::Query& query, const Status& reason,
                       Progress& progress) {
@@ -110,7 +100,8 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
         static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups),
         "looking for changes that would fit");
   };
-  const planner::Shortfall shortfall = planner::shortfallOf(query, reason, shippedStacks(), show);
+  const planner::Shortfall shortfall =
+      planner::shortfallOf(query, reason, planner::shippedStacks(), show);
   progress.clear();
   if (options.json) fmt::print("{}\n", planner::toJson(shortfall).dump(2));
   return planner::toStatus(shortfall);

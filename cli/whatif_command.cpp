@@ -22,23 +22,24 @@
 #include "cli/output/progress.h"
 #include "cli/paths.h"
 #include "cli/whatif/compare.h"
-#include "cli/whatif/hardware.h"
 #include "cli/whatif/report.h"
 #include "cli/whatif/sweep_file.h"
-#include "cli/whatif/values.h"
 #include "cli/write_file.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
+#include "planner/whatif/ask.h"
+#include "planner/whatif/hardware.h"
+#include "planner/whatif/values.h"
 
 namespace trireme::cli {
 namespace {
 
 struct WhatifOptions {
   QueryOptions question;
-  std::vector<std::string> gpuNames, gpuClusters;  // what --gpu says, and what it stands for
+  std::vector<std::string> gpuNames;  // what --gpu says
   planner::SweepAxes axes;
-  ScenarioAxes scenarios;
+  planner::ScenarioAxes scenarios;
   std::string output, resume, report;
   std::vector<std::string> diff;
   bool csv = false, json = false, worth = false;
@@ -58,37 +59,6 @@ Result<std::string> stackText(const std::string& path) {
   if (const spec::ShippedFile* file = spec::findShipped(spec::ShippedKind::kStack, path))
     return std::string(file->text);
   return spec::readFile(path);
-}
-
-spec::Precision precisionOn(const WhatifOptions& options, const planner::Query& base,
-                            const spec::ClusterSpec& cluster) {
-  if (options.question.precision || !options.question.training.empty())
-    return base.training.precision;
-  return spec::usualPrecision(base.stack, cluster.device);
-}
-
-Result<planner::Sweep> makeSweep(const WhatifOptions& options) {
-  planner::Sweep sweep;
-  QueryOptions question = options.question;
-  if (question.cluster.empty()) question.cluster = options.gpuClusters[0];
-  if (!options.axes.batch.empty()) question.batch = options.axes.batch[0];
-  if (!options.axes.sequence.empty()) question.sequence = options.axes.sequence[0];
-  TRIREME_ASSIGN_OR_RETURN(sweep.base, makeQuery(question));
-  sweep.axes = options.axes;
-  if (options.gpuClusters.empty()) {
-    sweep.hardware.push_back(
-        {options.question.cluster, sweep.base.cluster, sweep.base.training.precision});
-    return sweep;
-  }
-  // As many devices of every kind as --cluster has, if nobody says how many.
-  if (sweep.axes.gpus.empty() && !options.question.cluster.empty())
-    sweep.axes.gpus = {sweep.base.cluster.numDevices};
-  for (size_t i = 0; i < options.gpuClusters.size(); ++i) {
-    TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.gpuClusters[i]));
-    const spec::Precision precision = precisionOn(options, sweep.base, cluster);
-    sweep.hardware.push_back({options.gpuNames[i], std::move(cluster), precision});
-  }
-  return sweep;
 }
 
 // Records behind what a file holds, one point at a time, so that whatever stops the sweep leaves
@@ -115,6 +85,16 @@ class Journal {
   std::string path_;
   std::ofstream file_;
 };
+
+Result<Answers> makeAnswers(const WhatifOptions& options) {
+  TRIREME_ASSIGN_OR_RETURN(
+      Answers answers,
+      planner::makeAnswers({options.question, options.gpuNames, options.axes, options.scenarios}));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
+                           planner::notesOf(options.question, answers.sweep.base.training));
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+  return answers;
+}
 
 Status answerAll(const WhatifOptions& options, const std::vector<std::string>& questions,
                  Answers& answers) {
@@ -151,17 +131,6 @@ Status answerAll(const WhatifOptions& options, const std::vector<std::string>& q
   return path.empty() ? Status() : writeFile(path, toCsv(answers, questions));
 }
 
-// What the flags mean together.
-Status checkTogether(const WhatifOptions& options) {
-  const ScenarioAxes& s = options.scenarios;
-  if (options.question.cluster.empty() && options.gpuClusters.empty())
-    return invalidArgument("the cluster is missing: give --cluster, or --gpu");
-  if (!s.mtbf.empty() && (!(s.checkpointBandwidth > 0) || !(s.restart > 0)))
-    return invalidArgument(
-        "--mtbf needs --checkpoint-bandwidth, to know what saving takes, and --restart");
-  return {};
-}
-
 // One question, two sides: every flag has one value.
 Result<int> runDiff(const WhatifOptions& options) {
   const planner::SweepAxes& axes = options.axes;
@@ -189,33 +158,20 @@ Result<int> runWhatif(const WhatifOptions& options) {
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
   if (!options.diff.empty()) return runDiff(options);
-  TRIREME_RETURN_IF_ERROR(checkTogether(options));
-  Answers answers;
-  TRIREME_ASSIGN_OR_RETURN(answers.sweep, makeSweep(options));
+  TRIREME_ASSIGN_OR_RETURN(Answers answers, makeAnswers(options));
   TRIREME_ASSIGN_OR_RETURN(const std::string stack, stackText(options.question.stack));
   const std::vector<std::string> questions = questionsOf(answers.sweep, stack);
-  answers.points = planner::pointsOf(answers.sweep);
-  answers.answers.resize(answers.points.size());
-  answers.scenarios = options.scenarios;
-  const size_t kinds = options.gpuNames.size();
-  answers.scenarios.pricePerHardware = kinds > 1 && options.scenarios.price.size() == kinds;
-  answers.scenarios.powerPerHardware = kinds > 1 && options.scenarios.power.size() == kinds;
   TRIREME_RETURN_IF_ERROR(answerAll(options, questions, answers));
-  const bool isAnswered =
-      std::any_of(answers.answers.begin(), answers.answers.end(),
-                  [](const std::optional<planner::PointAnswer>& answer) { return answer->ok(); });
-  if (!isAnswered)
-    return Error(infeasible(fmt::format("no point of {} has a plan; the first: {}",
-                                        answers.points.size(), answers.answers[0]->reason)));
+  TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers));
   if (options.worth) return runWorth(answers, options.report, options.json);
   const planner::Query& base = answers.sweep.base;
   TRIREME_RETURN_IF_ERROR(writeReport(
       options.report, {"whatif", base.model.name, questionOf(answers), toTable(answers)},
-      toJson(answers)));
+      planner::toJson(answers)));
   if (options.csv)
     fmt::print("{}", toCsv(answers, questions));
   else if (options.json)
-    fmt::print("{}\n", toJson(answers).dump(2));
+    fmt::print("{}\n", planner::toJson(answers).dump(2));
   else
     fmt::print("{}", toTable(answers));
   return kExitOk;
@@ -240,23 +196,22 @@ void addAxes(CLI::App& app, WhatifOptions* options) {
                          bool byOnes, const std::string& description) {
     addParsed(app, flag, "N", description, group,
               [=](const std::string& f, const std::string& text) {
-                *out = parseWhole(f, text, least, byOnes);
+                *out = orRefuse(f, planner::parseWhole(text, least, byOnes));
               });
   };
   whole("--gpus", &axes->gpus, 1, false, "The most devices to use (default: the cluster's)");
   addParsed(app, "--gpu", "NAME,...",
             "Shipped systems in place of --cluster: h100 is dgx-h100, all of it", group,
             [=](const std::string& f, const std::string& text) {
-              options->gpuNames = parseNames(f, text);
-              options->gpuClusters.clear();
+              options->gpuNames = orRefuse(f, planner::parseNames(text));
               for (const std::string& name : options->gpuNames)
-                options->gpuClusters.push_back(clusterOfGpu(f, name));
+                orRefuse(f, planner::clusterOfGpu(name));
             });
   addParsed(app, "--inter-node", "BANDWIDTH",
             "Line rate of a device between nodes, one direction: '200..1600 Gbit/s'", group,
             [=](const std::string& f, const std::string& text) {
               axes->interNode.clear();
-              for (const double rate : parseUnits(f, text, rateUnits()))
+              for (const double rate : orRefuse(f, planner::parseUnits(text, planner::rateUnits())))
                 axes->interNode.emplace_back(rate);
             });
   whole("--batch", &axes->batch, 1, false, "Sequences per step; overrides the --train file");
@@ -266,56 +221,56 @@ void addAxes(CLI::App& app, WhatifOptions* options) {
 
 void addMoney(CLI::App& app, WhatifOptions* options) {
   const std::string group = "Time and money: each a value, a list or a range, too";
-  ScenarioAxes* s = &options->scenarios;
+  planner::ScenarioAxes* s = &options->scenarios;
   const auto units = [&](const std::string& flag, const char* placeholder, std::vector<double>* out,
-                         const UnitKind& kind, const std::string& description) {
+                         const planner::UnitKind& kind, const std::string& description) {
     return addParsed(app, flag, placeholder, description, group,
                      [out, &kind](const std::string& f, const std::string& text) {
-                       *out = parseUnits(f, text, kind);
+                       *out = orRefuse(f, planner::parseUnits(text, kind));
                      });
   };
-  CLI::Option* tokens =
-      units("--tokens", "N", &s->tokens, tokenUnits(), "Tokens of the whole training: 15T");
+  CLI::Option* tokens = units("--tokens", "N", &s->tokens, planner::tokenUnits(),
+                              "Tokens of the whole training: 15T");
   CLI::Option* price =
-      units("--price", "USD/h", &s->price, priceUnits(),
+      units("--price", "USD/h", &s->price, planner::priceUnits(),
             "Of a device and hour: '2.5 USD/h'; as many as --gpu has: one for each");
   price->needs(tokens);
-  units("--power", "W", &s->power, powerUnits(),
+  units("--power", "W", &s->power, planner::powerUnits(),
         "Of a device (default: its specification); as --price, one for each")
       ->needs(tokens);
-  units("--deadline", "TIME", &s->deadlines, durationUnits(),
+  units("--deadline", "TIME", &s->deadlines, planner::durationUnits(),
         "How many devices finish in time? '30 d'")
       ->needs(tokens);
-  units("--budget", "USD", &s->budgets, moneyUnits(), "What can be had for it? '5 MUSD'")
+  units("--budget", "USD", &s->budgets, planner::moneyUnits(), "What can be had for it? '5 MUSD'")
       ->needs(price);
 }
 
 void addFailures(CLI::App& app, WhatifOptions* options) {
   const std::string group = "Failures";
-  ScenarioAxes* s = &options->scenarios;
+  planner::ScenarioAxes* s = &options->scenarios;
   CLI::Option* mtbf =
       addParsed(app, "--mtbf", "TIME",
                 "Between failures of one device with its share of the node, mean: '5 y'", group,
                 [=](const std::string& f, const std::string& text) {
-                  s->mtbf = parseUnits(f, text, durationUnits());
+                  s->mtbf = orRefuse(f, planner::parseUnits(text, planner::durationUnits()));
                 });
   mtbf->needs(app.get_option("--tokens"));
   addParsed(app, "--checkpoint-bandwidth", "BANDWIDTH", "At which all ranks together save and load",
             group,
             [=](const std::string& f, const std::string& text) {
-              s->checkpointBandwidth = parseUnit(f, text, rateUnits());
+              s->checkpointBandwidth = orRefuse(f, planner::parseUnit(text, planner::rateUnits()));
             })
       ->needs(mtbf);
   addParsed(app, "--restart", "TIME", "From a failure until training goes on", group,
             [=](const std::string& f, const std::string& text) {
-              s->restart = parseUnit(f, text, durationUnits());
+              s->restart = orRefuse(f, planner::parseUnit(text, planner::durationUnits()));
             })
       ->needs(mtbf);
-  CLI::Option* repair = addParsed(app, "--repair", "TIME",
-                                  "Until a failed node is back (default: one is always at hand)",
-                                  group, [=](const std::string& f, const std::string& text) {
-                                    s->repair = parseUnit(f, text, durationUnits());
-                                  });
+  CLI::Option* repair = addParsed(
+      app, "--repair", "TIME", "Until a failed node is back (default: one is always at hand)",
+      group, [=](const std::string& f, const std::string& text) {
+        s->repair = orRefuse(f, planner::parseUnit(text, planner::durationUnits()));
+      });
   repair->needs(mtbf);
   addParsed(
       app, "--spares", "N", "Nodes that wait (default: as many as make it cheapest)", group,

@@ -47,7 +47,7 @@ Result<Query> queryOf(const CompareOptions& options, SideKind kind, const std::s
   (kind == SideKind::kCluster ? question.cluster : question.stack) = name;
   if (question.cluster.empty())
     return Error(invalidArgument("--diff of two stacks needs --cluster"));
-  TRIREME_ASSIGN_OR_RETURN(Query query, makeQuery(question));
+  TRIREME_ASSIGN_OR_RETURN(Query query, loadQuery(question));
   query.pins.gpus = options.gpus;
   TRIREME_RETURN_IF_ERROR(growCluster(options.gpus, question.cluster, query.cluster));
   return query;

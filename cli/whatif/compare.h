@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "cli/inputs.h"
-#include "cli/whatif/answers.h"
 #include "ir/base/status.h"
 #include "planner/outlook.h"
 #include "planner/whatif/difference.h"
+#include "planner/whatif/rows.h"
 
 namespace trireme::cli {
 
@@ -32,6 +32,6 @@ std::string toTable(const planner::Difference& difference, const std::string& wh
 
 // What one more of everything is worth at the only point: prints it, and writes the page unless
 // `report` is empty. kInvalidArgument: there are several points.
-Result<int> runWorth(const Answers& answers, const std::string& report, bool json);
+Result<int> runWorth(const planner::Answers& answers, const std::string& report, bool json);
 
 }  // namespace trireme::cli

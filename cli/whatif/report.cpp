@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "cli/output/table.h"
 #include "cli/output/wrap.h"
@@ -16,6 +15,7 @@
 namespace trireme::cli {
 namespace {
 
+using planner::letterOf;
 using planner::PointAnswer;
 using planner::SweepPoint;
 
@@ -31,12 +31,6 @@ std::string gbits(BytesPerSecond rate) {
   return fmt::format("{:.6g} Gbit/s", rate.count() * 8 / 1e9);
 }
 
-// "A", "B", ... "Z", "AA": short names of plans in the order in which they win.
-std::string letterOf(size_t index) {
-  std::string text(1, static_cast<char>('A' + index % 26));
-  return index < 26 ? text : letterOf(index / 26 - 1) + text;
-}
-
 class Report {
  public:
   explicit Report(const Answers& answers) : answers_(answers), rows_(rowsOf(answers)) {
@@ -45,8 +39,8 @@ class Report {
       if (answer.ok()) letters_.emplace(answer.shape, letters_.size());
       if (!row.economics || !row.economics->cost) continue;
       priced_.push_back(&row);
-      outcomes_.push_back(
-          {presentDevices(answers_.points[row.point]), row.economics->wall, *row.economics->cost});
+      outcomes_.push_back({planner::presentDevices(answers_.sweep, answers_.points[row.point]),
+                           row.economics->wall, *row.economics->cost});
     }
     for (const size_t i : planner::paretoFront(outcomes_)) front_.push_back(priced_[i]);
   }
@@ -56,14 +50,10 @@ class Report {
            reasons();
   }
   std::string question() const;
-  nlohmann::json json() const;
 
  private:
   const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
   const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
-  int64_t presentDevices(const SweepPoint& point) const {
-    return planner::presentDevices(answers_.sweep, point);
-  }
   std::string hardwareOf(const AnswerRow& row) const {
     return answers_.sweep.hardware[pointOf(row).hardware].name;
   }
@@ -93,7 +83,6 @@ class Report {
   std::string front() const;
   std::string plans() const;
   std::string reasons() const;
-  nlohmann::json rowJson(const AnswerRow& row) const;
 
   const Answers& answers_;
   std::vector<AnswerRow> rows_;
@@ -278,8 +267,8 @@ std::string Report::deadlines() const {
   for (const AnswerRow& row : rows_) {
     if (!row.economics) continue;
     rows.push_back(&row);
-    outcomes.push_back(
-        {presentDevices(pointOf(row)), row.economics->wall, row.economics->cost.value_or(0)});
+    outcomes.push_back({planner::presentDevices(answers_.sweep, answers_.points[row.point]),
+                        row.economics->wall, row.economics->cost.value_or(0)});
   }
   for (const double deadline : answers_.scenarios.deadlines) {
     const std::string name = fmt::format("within {}", formatDuration(Seconds(deadline)));
@@ -360,89 +349,11 @@ std::string Report::reasons() const {
   return text.empty() ? "" : "no plan\n" + text;
 }
 
-nlohmann::json Report::rowJson(const AnswerRow& row) const {
-  const SweepPoint& p = pointOf(row);
-  const PointAnswer& a = answerOf(row);
-  nlohmann::json json = {{"system", hardwareOf(row)},
-                         {"gpus", p.gpus},
-                         {"interNodeBytesPerSecond", p.interNode.count()},
-                         {"batch", p.batch},
-                         {"sequence", p.sequence},
-                         {"minusNodes", p.minusNodes},
-                         {"fits", a.ok()}};
-  if (!a.ok()) {
-    json["reason"] = a.reason;
-    return json;
-  }
-  json["plan"] = a.plan;
-  json["winner"] = letter(row);
-  json["shape"] = a.shape;
-  json["gpusUsed"] = a.gpusUsed;
-  json["stepSeconds"] = a.step.count();
-  json["tokensPerSecond"] = a.tokensPerSecond;
-  json["modelFlopsUtilisation"] = a.modelFlopsUtilisation;
-  json["memoryBytes"] = a.memory.count();
-  for (const planner::BreakdownPart& part : planner::breakdownParts(a.breakdown))
-    json["breakdownSeconds"][part.name] = part.time.count();
-  if (!row.economics) return json;
-  const planner::Economics& e = *row.economics;
-  json["tokens"] = row.scenario.tokens;
-  json["steps"] = e.steps;
-  json["busySeconds"] = e.busy.count();
-  json["wallSeconds"] = e.wall.count();
-  if (row.scenario.price) json["usdPerGpuHour"] = *row.scenario.price;
-  if (e.cost) json["costUsd"] = *e.cost;
-  if (e.cost) json["onFront"] = isOnFront(row);
-  if (e.energy) json["energyJoules"] = *e.energy;
-  if (!e.goodput) return json;
-  json["failures"] = {{"gpuMeanBetweenSeconds", row.scenario.failures->deviceMeanBetween.count()},
-                      {"jobMeanBetweenSeconds", e.goodput->rate.meanBetween.count()},
-                      {"saveSeconds", e.goodput->rate.save.count()},
-                      {"youngIntervalSeconds", e.goodput->young.count()},
-                      {"dalyIntervalSeconds", e.goodput->interval.count()},
-                      {"goodput", e.goodput->goodput},
-                      {"spareNodes", e.goodput->spares},
-                      {"availability", e.goodput->availability}};
-  return json;
-}
-
-nlohmann::json Report::json() const {
-  nlohmann::json json;
-  json["model"] = answers_.sweep.base.model.name;
-  json["stack"] = answers_.sweep.base.stack.name;
-  json["points"] = nlohmann::json::array();
-  for (const AnswerRow& row : rows_) json["points"].push_back(rowJson(row));
-  std::vector<planner::SweepOutcome> outcomes;
-  std::vector<size_t> places;
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    if (!rows_[i].economics) continue;
-    places.push_back(i);
-    outcomes.push_back({presentDevices(pointOf(rows_[i])), rows_[i].economics->wall,
-                        rows_[i].economics->cost.value_or(0)});
-  }
-  const auto place = [&](const std::optional<size_t>& found) {
-    return found ? nlohmann::json(places[*found]) : nlohmann::json();
-  };
-  for (const double deadline : answers_.scenarios.deadlines)
-    json["deadlines"].push_back(
-        {{"seconds", deadline},
-         {"fewestDevices", place(planner::fewestWithin(outcomes, Seconds(deadline)))},
-         {"cheapest",
-          place(priced_.empty() ? std::nullopt
-                                : planner::cheapestWithin(outcomes, Seconds(deadline)))}});
-  for (const double budget : answers_.scenarios.budgets)
-    json["budgets"].push_back(
-        {{"usd", budget}, {"fastest", place(planner::fastestFor(outcomes, budget))}});
-  return json;
-}
-
 }  // namespace
 
 std::string questionOf(const Answers& answers) { return Report(answers).question(); }
 
 std::string toTable(const Answers& answers) { return Report(answers).text(); }
-
-nlohmann::json toJson(const Answers& answers) { return Report(answers).json(); }
 
 std::string formatCount(double value) {
   constexpr std::pair<double, const char*> kUnits[] = {

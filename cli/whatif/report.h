@@ -1,11 +1,13 @@
-// The answers of a sweep as text of at most 100 columns and as JSON. Nothing here prints.
+// The answers of a sweep as text of at most 100 columns. Nothing here prints.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cli/whatif/answers.h"
+#include "planner/whatif/rows.h"
 
 namespace trireme::cli {
+
+using planner::AnswerRow;
+using planner::Answers;
 
 // The scaling table, what it answers (deadlines, budgets, the front of days against cost),
 // failures, the plans that win, and why points have none.
@@ -13,9 +15,6 @@ std::string toTable(const Answers& answers);
 
 // The first lines of the table: what is asked, and what is the same at all points.
 std::string questionOf(const Answers& answers);
-
-// The same in SI units, keys in lower camel case.
-nlohmann::json toJson(const Answers& answers);
 
 // "1.234 M" of 1,234,000.
 std::string formatCount(double value);

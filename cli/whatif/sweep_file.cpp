@@ -65,7 +65,7 @@ std::vector<std::string> answerCells(const PointAnswer& answer) {
   return cells;
 }
 
-std::vector<std::string> scenarioCells(const AnswerRow& row) {
+std::vector<std::string> scenarioCells(const planner::AnswerRow& row) {
   const planner::Scenario& s = row.scenario;
   const std::optional<planner::Economics>& e = row.economics;
   std::optional<planner::Goodput> g;
@@ -194,7 +194,7 @@ std::string recordsOf(const Answers& answers, const std::vector<std::string>& qu
       fmt::format("{}", p.minusNodes)};
   for (std::string& cell : answerCells(*answers.answers[index])) head.push_back(std::move(cell));
   std::string text;
-  for (const AnswerRow& row : rowsOf(answers, index)) {
+  for (const planner::AnswerRow& row : rowsOf(answers, index)) {
     std::vector<std::string> cells = head;
     for (std::string& cell : scenarioCells(row)) cells.push_back(std::move(cell));
     text += cost::printCsvRecord(cells);

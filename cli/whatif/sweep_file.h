@@ -7,10 +7,12 @@
 #pragma once
 #include <string>
 
-#include "cli/whatif/answers.h"
 #include "ir/base/status.h"
+#include "planner/whatif/rows.h"
 
 namespace trireme::cli {
+
+using planner::Answers;
 
 // Of every hardware of the sweep, 16 hexadecimal digits. `stackText`: what the profile was read of.
 std::vector<std::string> questionsOf(const planner::Sweep& sweep, const std::string& stackText);

@@ -149,4 +149,17 @@ std::string printQuantity(BytesPerSecond value) { return printIn(kBytesPerSecond
 std::string printQuantity(FlopsPerSecond value) { return printIn(kFlopsPerSecond, value.count()); }
 std::string printQuantity(Watts value) { return printIn(kWatts, value.count()); }
 
+Result<int64_t> parseCount(std::string_view text, int64_t least) {
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, value);
+  if (code == std::errc::result_out_of_range)
+    return Error(invalidArgument(fmt::format("{} is out of range", text)));
+  if (code != std::errc() || stop != end)
+    return Error(invalidArgument(fmt::format("expected a whole number, got '{}'", text)));
+  if (value < least)
+    return Error(invalidArgument(fmt::format("must be at least {}, got {}", least, value)));
+  return value;
+}
+
 }  // namespace trireme::spec

@@ -3,6 +3,7 @@
 // k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti powers of 1024; bit/s is an eighth of B/s. A bare
 // number is refused, and so is a unit in another spelling: the message lists the valid ones.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -29,5 +30,8 @@ std::string printQuantity(Watts value);
 // A decimal number and nothing else: no inf, nan, hexadecimal, or leading plus; within the range of
 // double. Errors: kInvalidArgument.
 Result<double> parseDecimal(std::string_view text);
+
+// A whole number of at least `least` and nothing else. Errors: kInvalidArgument.
+Result<int64_t> parseCount(std::string_view text, int64_t least);
 
 }  // namespace trireme::spec

@@ -1,4 +1,4 @@
-// Values, lists and ranges with units, as the flags of `trireme whatif` take them.
+// Values, lists and ranges with units, as `trireme whatif` takes them.
 //
 //   64             a value
 //   64,96,128      a list
@@ -6,15 +6,16 @@
 //   64..4096:64    a range by steps, up to the last
 //
 // A unit stands behind every number or, once, behind the last: "200..1600 Gbit/s". Values that
-// repeat count once. Every function refuses (flags.h) with what is wrong, what was expected and
-// what is near.
+// repeat count once. Errors are kInvalidArgument: what is wrong, what was expected, what is near.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace trireme::cli {
+#include "ir/base/status.h"
+
+namespace trireme::planner {
 
 inline constexpr size_t kMostValues = 10'000;
 
@@ -39,15 +40,14 @@ const UnitKind& powerUnits();     // W, of one device
 const UnitKind& tokenUnits();     // tokens: "15T"
 
 // One number with a unit, in the first unit of the kind.
-double parseUnit(const std::string& flag, const std::string& text, const UnitKind& kind);
-std::vector<double> parseUnits(const std::string& flag, const std::string& text,
-                               const UnitKind& kind);
+Result<double> parseUnit(const std::string& text, const UnitKind& kind);
+Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& kind);
 
 // Whole numbers of at least `least`. `byOnes`: a range has every number, not the doubles.
-std::vector<int64_t> parseWhole(const std::string& flag, const std::string& text, int64_t least,
-                                bool byOnes = false);
+Result<std::vector<int64_t>> parseWhole(const std::string& text, int64_t least,
+                                        bool byOnes = false);
 
 // Names between commas, none empty, each once.
-std::vector<std::string> parseNames(const std::string& flag, const std::string& text);
+Result<std::vector<std::string>> parseNames(const std::string& text);
 
-}  // namespace trireme::cli
+}  // namespace trireme::planner

@@ -1,4 +1,4 @@
-#include "cli/whatif/hardware.h"
+#include "planner/whatif/hardware.h"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,11 @@
 #include <tuple>
 #include <vector>
 
-#include "cli/flags.h"
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/shipped.h"
 
-namespace trireme::cli {
+namespace trireme::planner {
 namespace {
 
 std::string lower(std::string text) {
@@ -26,7 +25,7 @@ std::string gpuOf(const std::string& device) { return device.substr(0, device.fi
 
 }  // namespace
 
-std::string clusterOfGpu(const std::string& flag, const std::string& name) {
+Result<std::string> clusterOfGpu(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const std::string wanted = lower(name);
   if (spec::findShipped(spec::ShippedKind::kCluster, wanted)) return wanted;
@@ -43,8 +42,9 @@ std::string clusterOfGpu(const std::string& flag, const std::string& name) {
   std::sort(gpus.begin(), gpus.end());
   gpus.erase(std::unique(gpus.begin(), gpus.end()), gpus.end());
   if (found.empty())
-    refuseFlag(flag, fmt::format("unknown GPU '{}'{}", name, spec::suggestion(wanted, gpus)));
+    return Error(
+        invalidArgument(fmt::format("unknown GPU '{}'{}", name, spec::suggestion(wanted, gpus))));
   return std::get<2>(*std::min_element(found.begin(), found.end()));
 }
 
-}  // namespace trireme::cli
+}  // namespace trireme::planner

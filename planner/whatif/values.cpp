@@ -1,16 +1,16 @@
-#include "cli/whatif/values.h"
+#include "planner/whatif/values.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
-#include "cli/flags.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/quantity.h"
 
-namespace trireme::cli {
+namespace trireme::planner {
 namespace {
 
 constexpr double kDay = 86400;
@@ -55,8 +55,9 @@ struct Piece {
   std::string first, last, step;
 };
 
-std::vector<Piece> piecesOf(const std::string& flag, const std::string& text,
-                            std::string_view example) {
+Error refused(std::string message) { return Error(invalidArgument(std::move(message))); }
+
+Result<std::vector<Piece>> piecesOf(const std::string& text, std::string_view example) {
   std::vector<Piece> pieces;
   for (const std::string& item : split(text, ",")) {
     const std::vector<std::string> ends = split(item, "..");
@@ -69,37 +70,38 @@ std::vector<Piece> piecesOf(const std::string& flag, const std::string& text,
         piece.first = "";
     }
     if (piece.first.empty() || ends.size() > 2)
-      refuseFlag(flag, fmt::format("expected a value, a list or a range such as '{}', got '{}'",
-                                   example, text));
+      return refused(
+          fmt::format("expected a value, a list or a range such as '{}', got '{}'", example, text));
     pieces.push_back(std::move(piece));
   }
   return pieces;
 }
 
 template <typename T>
-void addRange(const std::string& flag, const Piece& piece, T first, T last, T step, bool isDoubled,
-              std::vector<T>& values) {
+Status addRange(const Piece& piece, T first, T last, T step, bool isDoubled,
+                std::vector<T>& values) {
   const std::string range = piece.first + ".." + piece.last;
   if (last < first)
-    refuseFlag(flag, fmt::format("the range {} runs backwards; nearest: {}..{}", range, piece.last,
-                                 piece.first));
+    return invalidArgument(fmt::format("the range {} runs backwards; nearest: {}..{}", range,
+                                       piece.last, piece.first));
   if (isDoubled) {
     for (T value = first; value < last; value *= 2) {
       values.push_back(value);
       if (value > last / 2) break;
     }
     values.push_back(last);
-    return;
+    return {};
   }
   if (step > last - first && last > first)
-    refuseFlag(flag, fmt::format("step {} is longer than the range {}", piece.step, range));
+    return invalidArgument(fmt::format("step {} is longer than the range {}", piece.step, range));
   // A millionth of a step is rounding: ten steps of 0.1 end at 1.
   const double steps = static_cast<double>(last - first) / static_cast<double>(step) + 1e-6;
   if (steps > static_cast<double>(kMostValues))
-    refuseFlag(flag, fmt::format("the range {} has more than {} values; give a longer step", range,
-                                 kMostValues));
+    return invalidArgument(fmt::format("the range {} has more than {} values; give a longer step",
+                                       range, kMostValues));
   for (int64_t i = 0; static_cast<double>(i) <= steps; ++i)
     values.push_back(first + static_cast<T>(i) * step);
+  return {};
 }
 
 template <typename T>
@@ -175,80 +177,86 @@ const UnitKind& tokenUnits() {
   return kKind;
 }
 
-double parseUnit(const std::string& flag, const std::string& text, const UnitKind& kind) {
+Result<double> parseUnit(const std::string& text, const UnitKind& kind) {
   const std::string whole = trimmed(text), unit = unitOf(whole);
   const std::string number = trimmed(std::string_view(whole).substr(0, unitPlace(whole)));
   const Result<double> value = spec::parseDecimal(number);
   if (!value.has_value())
-    refuseFlag(flag, fmt::format("expected a number such as '{}', got '{}'", kind.example, text));
+    return refused(fmt::format("expected a number such as '{}', got '{}'", kind.example, text));
   const auto found = std::find_if(kind.units.begin(), kind.units.end(),
                                   [&](const UnitKind::Unit& u) { return u.name == unit; });
   if (found == kind.units.end() && unit.empty())
-    refuseFlag(flag, fmt::format("'{}' has no unit; write it like '{}'; units: {}", text,
-                                 kind.example, fmt::join(namesOf(kind), ", ")));
+    return refused(fmt::format("'{}' has no unit; write it like '{}'; units: {}", text,
+                               kind.example, fmt::join(namesOf(kind), ", ")));
   if (found == kind.units.end())
-    refuseFlag(flag, fmt::format("unknown unit '{}'{}; write it like '{}'", unit,
-                                 spec::suggestion(unit, namesOf(kind)), kind.example));
+    return refused(fmt::format("unknown unit '{}'{}; write it like '{}'", unit,
+                               spec::suggestion(unit, namesOf(kind)), kind.example));
   const double result = *value * found->factor;
   if (result < kind.least || (result == kind.least && !kind.zeroAllowed))
-    refuseFlag(
-        flag, fmt::format("must be {} 0, got '{}'", kind.zeroAllowed ? "at least" : "above", text));
-  if (!(result <= kind.most)) refuseFlag(flag, fmt::format("'{}': {}", text, kind.absurd));
+    return refused(
+        fmt::format("must be {} 0, got '{}'", kind.zeroAllowed ? "at least" : "above", text));
+  if (!(result <= kind.most)) return refused(fmt::format("'{}': {}", text, kind.absurd));
   return result;
 }
 
-std::vector<double> parseUnits(const std::string& flag, const std::string& text,
-                               const UnitKind& kind) {
-  const std::vector<Piece> pieces = piecesOf(flag, text, kind.example);
+Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& kind) {
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Piece> pieces, piecesOf(text, kind.example));
   // The last one that is written stands for all numbers without.
   std::string common;
   for (const Piece& piece : pieces)
     for (const std::string* part : {&piece.first, &piece.last, &piece.step})
       if (const std::string unit = unitOf(*part); !unit.empty()) common = unit;
   const auto read = [&](const std::string& number) {
-    return parseUnit(flag, unitOf(number).empty() ? number + " " + common : number, kind);
+    return parseUnit(unitOf(number).empty() ? number + " " + common : number, kind);
   };
   std::vector<double> values;
   for (const Piece& piece : pieces) {
-    const double first = read(piece.first);
+    TRIREME_ASSIGN_OR_RETURN(const double first, read(piece.first));
     if (piece.last.empty()) {
       values.push_back(first);
       continue;
     }
     const bool isDoubled = piece.step.empty();
     if (isDoubled && !(first > 0))
-      refuseFlag(flag,
-                 fmt::format("a range that doubles cannot begin at 0; give a step: '{}..{}:1'",
-                             piece.first, piece.last));
-    const double step = isDoubled ? 0 : read(piece.step);
-    if (!isDoubled && !(step > 0)) refuseFlag(flag, "the step of a range must be above 0");
-    addRange(flag, piece, first, read(piece.last), step, isDoubled, values);
+      return refused(fmt::format("a range that doubles cannot begin at 0; give a step: '{}..{}:1'",
+                                 piece.first, piece.last));
+    double step = 0;
+    if (!isDoubled) {
+      TRIREME_ASSIGN_OR_RETURN(step, read(piece.step));
+      if (!(step > 0)) return refused("the step of a range must be above 0");
+    }
+    TRIREME_ASSIGN_OR_RETURN(const double last, read(piece.last));
+    TRIREME_RETURN_IF_ERROR(addRange(piece, first, last, step, isDoubled, values));
   }
   return withoutRepeats(values);
 }
 
-std::vector<int64_t> parseWhole(const std::string& flag, const std::string& text, int64_t least,
-                                bool byOnes) {
+Result<std::vector<int64_t>> parseWhole(const std::string& text, int64_t least, bool byOnes) {
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Piece> pieces,
+                           piecesOf(text, byOnes ? "1..4" : "64..4096"));
   std::vector<int64_t> values;
-  for (const Piece& piece : piecesOf(flag, text, byOnes ? "1..4" : "64..4096")) {
-    const int64_t first = parseCount(flag, piece.first, least);
+  for (const Piece& piece : pieces) {
+    TRIREME_ASSIGN_OR_RETURN(const int64_t first, spec::parseCount(piece.first, least));
     if (piece.last.empty()) {
       values.push_back(first);
       continue;
     }
     const bool isDoubled = piece.step.empty() && !byOnes;
-    const int64_t step = piece.step.empty() ? 1 : parseCount(flag, piece.step, 1);
-    addRange(flag, piece, first, parseCount(flag, piece.last, least), step, isDoubled, values);
+    int64_t step = 1;
+    if (!piece.step.empty()) {
+      TRIREME_ASSIGN_OR_RETURN(step, spec::parseCount(piece.step, 1));
+    }
+    TRIREME_ASSIGN_OR_RETURN(const int64_t last, spec::parseCount(piece.last, least));
+    TRIREME_RETURN_IF_ERROR(addRange(piece, first, last, step, isDoubled, values));
   }
   return withoutRepeats(values);
 }
 
-std::vector<std::string> parseNames(const std::string& flag, const std::string& text) {
+Result<std::vector<std::string>> parseNames(const std::string& text) {
   const std::vector<std::string> names = split(text, ",");
   for (const std::string& name : names)
-    if (name.empty())
-      refuseFlag(flag, fmt::format("expected names between commas, got '{}'", text));
+    if (name.empty()) return refused(fmt::format("expected names between commas, got '{}'", text));
   return withoutRepeats(names);
 }
 
-}  // namespace trireme::cli
+}  // namespace trireme::planner

@@ -1,6 +1,6 @@
-#include "cli/whatif/answers.h"
+#include "planner/whatif/rows.h"
 
-namespace trireme::cli {
+namespace trireme::planner {
 namespace {
 
 std::vector<std::optional<double>> optionsOf(const std::vector<double>& values, bool perHardware,
@@ -10,18 +10,18 @@ std::vector<std::optional<double>> optionsOf(const std::vector<double>& values, 
   return {values.begin(), values.end()};
 }
 
-std::vector<planner::Scenario> scenariosOf(const ScenarioAxes& axes, size_t hardware) {
-  std::vector<planner::Scenario> scenarios;
+std::vector<Scenario> scenariosOf(const ScenarioAxes& axes, size_t hardware) {
+  std::vector<Scenario> scenarios;
   for (const auto& tokens : optionsOf(axes.tokens, false, hardware))
     for (const auto& price : optionsOf(axes.price, axes.pricePerHardware, hardware))
       for (const auto& power : optionsOf(axes.power, axes.powerPerHardware, hardware))
         for (const auto& mtbf : optionsOf(axes.mtbf, false, hardware)) {
-          planner::Scenario scenario;
+          Scenario scenario;
           scenario.tokens = tokens.value_or(0);
           scenario.price = price;
           if (power) scenario.power = Watts(*power);
           if (mtbf) {
-            planner::FailureModel& model = scenario.failures.emplace();
+            FailureModel& model = scenario.failures.emplace();
             model.deviceMeanBetween = Seconds(*mtbf);
             model.checkpointBandwidth = BytesPerSecond(axes.checkpointBandwidth);
             model.restart = Seconds(axes.restart);
@@ -33,31 +33,35 @@ std::vector<planner::Scenario> scenariosOf(const ScenarioAxes& axes, size_t hard
   return scenarios;
 }
 
-planner::Training trainingOf(const Answers& answers, size_t index) {
-  const planner::SweepPoint& point = answers.points[index];
-  const planner::Hardware& hardware = answers.sweep.hardware[point.hardware];
-  const int64_t perNode = planner::devicesPerNode(hardware.cluster);
-  planner::Training training;
+Training trainingOf(const Answers& answers, size_t index) {
+  const SweepPoint& point = answers.points[index];
+  const Hardware& hardware = answers.sweep.hardware[point.hardware];
+  const int64_t perNode = devicesPerNode(hardware.cluster);
+  Training training;
   training.step = answers.answers[index]->step;
   training.tokensPerStep = point.batch * point.sequence;
-  training.gpus = planner::presentDevices(answers.sweep, point);
+  training.gpus = presentDevices(answers.sweep, point);
   training.perNode = std::min(perNode, training.gpus);
-  training.checkpoint = planner::checkpointBytes(answers.sweep.base.model.numParameters(),
-                                                 byteSize(spec::stateDType(hardware.precision)));
+  training.checkpoint = checkpointBytes(answers.sweep.base.model.numParameters(),
+                                        byteSize(spec::stateDType(hardware.precision)));
   training.power = hardware.cluster.device.power;
   return training;
 }
 
 }  // namespace
 
+std::string letterOf(size_t index) {
+  std::string text(1, static_cast<char>('A' + index % 26));
+  return index < 26 ? text : letterOf(index / 26 - 1) + text;
+}
+
 std::vector<AnswerRow> rowsOf(const Answers& answers, size_t point) {
   std::vector<AnswerRow> rows;
   if (!answers.answers[point]) return rows;
-  for (planner::Scenario& scenario :
-       scenariosOf(answers.scenarios, answers.points[point].hardware)) {
+  for (Scenario& scenario : scenariosOf(answers.scenarios, answers.points[point].hardware)) {
     AnswerRow row{point, std::move(scenario), std::nullopt};
     if (answers.answers[point]->ok() && row.scenario.tokens > 0)
-      row.economics = planner::economicsOf(trainingOf(answers, point), row.scenario);
+      row.economics = economicsOf(trainingOf(answers, point), row.scenario);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -70,4 +74,4 @@ std::vector<AnswerRow> rowsOf(const Answers& answers) {
   return rows;
 }
 
-}  // namespace trireme::cli
+}  // namespace trireme::planner

@@ -1,12 +1,13 @@
 // A sweep with its answers, and what it would cost: what tables and files are made of.
 #pragma once
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "planner/whatif/economics.h"
 #include "planner/whatif/sweep.h"
 
-namespace trireme::cli {
+namespace trireme::planner {
 
 // Values to combine; each empty list is one absent value.
 struct ScenarioAxes {
@@ -22,17 +23,20 @@ struct ScenarioAxes {
 };
 
 struct Answers {
-  planner::Sweep sweep;
-  std::vector<planner::SweepPoint> points;
-  std::vector<std::optional<planner::PointAnswer>> answers;  // of each point
+  Sweep sweep;
+  std::vector<SweepPoint> points;
+  std::vector<std::optional<PointAnswer>> answers;  // of each point
   ScenarioAxes scenarios;
 };
+
+// "A", "B", ... "Z", "AA": short names of plans in the order in which they win.
+std::string letterOf(size_t index);
 
 // A point under one scenario.
 struct AnswerRow {
   size_t point = 0;
-  planner::Scenario scenario;
-  std::optional<planner::Economics> economics;  // absent: no plan, or no tokens
+  Scenario scenario;
+  std::optional<Economics> economics;  // absent: no plan, or no tokens
 };
 
 // Of one point, all scenarios.
@@ -40,4 +44,4 @@ std::vector<AnswerRow> rowsOf(const Answers& answers, size_t point);
 // Of all points that are answered.
 std::vector<AnswerRow> rowsOf(const Answers& answers);
 
-}  // namespace trireme::cli
+}  // namespace trireme::planner

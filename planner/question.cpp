@@ -1,0 +1,84 @@
+#include "planner/question.h"
+
+#include <fmt/format.h>
+
+#include "ir/spec/load.h"
+#include "ir/spec/shipped.h"
+
+namespace trireme::planner {
+
+Result<spec::StackProfile> loadStackOrDefault(const std::string& path) {
+  if (path.empty()) return spec::StackProfile{};
+  return spec::loadStack(path);
+}
+
+Result<std::vector<std::string>> notesOf(const Question& question,
+                                         const spec::TrainingSpec& training) {
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::ForeignDropout> dropouts,
+                           spec::loadForeignDropout(question.model));
+  std::vector<std::string> notes;
+  for (const spec::ForeignDropout& dropout : dropouts) {
+    const double used = dropout.key == "embedding_dropout"   ? training.embeddingDropout
+                        : dropout.key == "attention_dropout" ? training.attentionDropout
+                                                             : training.residualDropout;
+    if (dropout.probability == used) continue;
+    notes.push_back(fmt::format("{}: {} {} is not used; {} of the --train file counts, and is {}",
+                                question.model, dropout.option, dropout.probability, dropout.key,
+                                used));
+  }
+  return notes;
+}
+
+Result<Query> makeQuery(const Question& question, std::optional<spec::StackProfile> stack) {
+  Query query;
+  TRIREME_ASSIGN_OR_RETURN(query.model, spec::loadModel(question.model));
+  TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::loadCluster(question.cluster));
+  if (!question.training.empty()) {
+    TRIREME_ASSIGN_OR_RETURN(query.training, spec::loadTraining(question.training));
+  }
+  if (stack) {
+    query.stack = *std::move(stack);
+  } else {
+    TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(question.stack));
+  }
+  if (question.training.empty())
+    query.training.precision = spec::usualPrecision(query.stack, query.cluster.device);
+  query.training.globalBatchSize = question.batch.value_or(query.training.globalBatchSize);
+  query.training.sequenceLength = question.sequence.value_or(query.training.sequenceLength);
+  query.training.precision = question.precision.value_or(query.training.precision);
+  if (query.training.globalBatchSize == 0)
+    return Error(invalidArgument(
+        "the batch size is missing: give --batch, or global_batch_size in the --train file"));
+  if (query.training.sequenceLength == 0)
+    return Error(invalidArgument(
+        fmt::format("the sequence length is missing: give --seq (model '{}' takes up to {}), or "
+                    "sequence_length in the --train file",
+                    query.model.name, query.model.maxSequence)));
+  query.vocabMultiple = question.vocabMultiple;
+  return query;
+}
+
+Status growCluster(std::optional<int64_t> gpus, const std::string& path,
+                   spec::ClusterSpec& cluster) {
+  const int64_t wanted = gpus.value_or(0);
+  if (wanted <= cluster.numDevices) return {};
+  if (!cluster.scalable)
+    return invalidArgument(fmt::format(
+        "--gpus {}: cluster '{}' has {} devices; nearest: {}; if there are more, raise num_devices "
+        "in {}, or set 'scalable: true' there if it may have any number",
+        wanted, cluster.name, cluster.numDevices, cluster.numDevices, path));
+  Result<spec::ClusterSpec> grown = spec::withNumDevices(cluster, wanted);
+  if (!grown.has_value()) return grown.error().withContext("--gpus");
+  cluster = *std::move(grown);
+  return {};
+}
+
+std::vector<spec::StackProfile> shippedStacks() {
+  std::vector<spec::StackProfile> stacks;
+  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kStack))
+    if (Result<spec::StackProfile> stack = spec::loadStack(name); stack.has_value())
+      stacks.push_back(*std::move(stack));
+  return stacks;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,44 @@
+// What `trireme plan` and `trireme whatif` are asked, as users name it: files or shipped names.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
+#include "ir/spec/training_spec.h"
+#include "planner/query.h"
+
+namespace trireme::planner {
+
+// The stack profile at `path`; Trireme's own runtime if the path is empty. Errors: spec::loadStack.
+Result<spec::StackProfile> loadStackOrDefault(const std::string& path);
+
+struct Question {
+  std::string model, cluster, training, stack;  // paths or names; training and stack may be empty
+  std::optional<int64_t> batch, sequence;       // instead of the training file's
+  std::optional<spec::Precision> precision;
+  int64_t vocabMultiple = plan::Plan{}.vocabMultiple;
+};
+
+// Loads all of it; nothing is pinned. `stack`: instead of the one that the question names.
+// kInvalidArgument: batch or sequence length are missing; errors of the loaders.
+Result<Query> makeQuery(const Question& question,
+                        std::optional<spec::StackProfile> stack = std::nullopt);
+
+// Which dropout of a Hugging Face config.json the training settings leave out, a line each.
+Result<std::vector<std::string>> notesOf(const Question& question,
+                                         const spec::TrainingSpec& training);
+
+// Gives the cluster from `path` the devices that --gpus wants beyond what it has: more of the same,
+// if its file says that there are. Fewer are a part of it, and no business of this function.
+// kInvalidArgument: there are no more; the message says what would help.
+Status growCluster(std::optional<int64_t> gpus, const std::string& path,
+                   spec::ClusterSpec& cluster);
+
+// All software that is shipped.
+std::vector<spec::StackProfile> shippedStacks();
+
+}  // namespace trireme::planner

@@ -1,0 +1,189 @@
+#include "planner/whatif/ask.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "ir/spec/load.h"
+#include "planner/report.h"
+#include "planner/whatif/answers.h"
+#include "planner/whatif/hardware.h"
+
+namespace trireme::planner {
+namespace {
+
+spec::Precision precisionOn(const SweepQuestion& asked, const Query& base,
+                            const spec::ClusterSpec& cluster) {
+  if (asked.question.precision || !asked.question.training.empty()) return base.training.precision;
+  return spec::usualPrecision(base.stack, cluster.device);
+}
+
+Result<Sweep> makeSweep(const SweepQuestion& asked) {
+  Sweep sweep;
+  std::vector<std::string> clusters;
+  for (const std::string& name : asked.gpus) {
+    TRIREME_ASSIGN_OR_RETURN(clusters.emplace_back(), clusterOfGpu(name));
+  }
+  Question question = asked.question;
+  if (question.cluster.empty()) question.cluster = clusters[0];
+  if (!asked.axes.batch.empty()) question.batch = asked.axes.batch[0];
+  if (!asked.axes.sequence.empty()) question.sequence = asked.axes.sequence[0];
+  TRIREME_ASSIGN_OR_RETURN(sweep.base, makeQuery(question));
+  sweep.axes = asked.axes;
+  if (clusters.empty()) {
+    sweep.hardware.push_back(
+        {asked.question.cluster, sweep.base.cluster, sweep.base.training.precision});
+    return sweep;
+  }
+  // As many devices of every kind as the cluster has, if nobody says how many.
+  if (sweep.axes.gpus.empty() && !asked.question.cluster.empty())
+    sweep.axes.gpus = {sweep.base.cluster.numDevices};
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(clusters[i]));
+    const spec::Precision precision = precisionOn(asked, sweep.base, cluster);
+    sweep.hardware.push_back({asked.gpus[i], std::move(cluster), precision});
+  }
+  return sweep;
+}
+
+// The rows of a sweep with what is found among them.
+class JsonReport {
+ public:
+  explicit JsonReport(const Answers& answers) : answers_(answers), rows_(rowsOf(answers)) {
+    for (const AnswerRow& row : rows_) {
+      if (answerOf(row).ok()) letters_.emplace(answerOf(row).shape, letters_.size());
+      if (!row.economics || !row.economics->cost) continue;
+      priced_.push_back(&row);
+      outcomes_.push_back({presentDevices(answers_.sweep, answers_.points[row.point]),
+                           row.economics->wall, *row.economics->cost});
+    }
+    for (const size_t i : paretoFront(outcomes_)) front_.push_back(priced_[i]);
+  }
+  nlohmann::json json() const;
+
+ private:
+  nlohmann::json rowJson(const AnswerRow& row) const;
+  const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
+  const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
+  std::string hardwareOf(const AnswerRow& row) const {
+    return answers_.sweep.hardware[pointOf(row).hardware].name;
+  }
+  bool isOnFront(const AnswerRow& row) const {
+    return std::find(front_.begin(), front_.end(), &row) != front_.end();
+  }
+
+  const Answers& answers_;
+  std::vector<AnswerRow> rows_;
+  std::map<std::string, size_t> letters_;  // of shapes, in the order in which they win
+  std::vector<const AnswerRow*> priced_;   // with a cost
+  std::vector<SweepOutcome> outcomes_;     // of those
+  std::vector<const AnswerRow*> front_;
+};
+
+nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
+  const SweepPoint& p = pointOf(row);
+  const PointAnswer& a = answerOf(row);
+  nlohmann::json json = {{"system", hardwareOf(row)},
+                         {"gpus", p.gpus},
+                         {"interNodeBytesPerSecond", p.interNode.count()},
+                         {"batch", p.batch},
+                         {"sequence", p.sequence},
+                         {"minusNodes", p.minusNodes},
+                         {"fits", a.ok()}};
+  if (!a.ok()) {
+    json["reason"] = a.reason;
+    return json;
+  }
+  json["plan"] = a.plan;
+  json["winner"] = letterOf(letters_.at(a.shape));
+  json["shape"] = a.shape;
+  json["gpusUsed"] = a.gpusUsed;
+  json["stepSeconds"] = a.step.count();
+  json["tokensPerSecond"] = a.tokensPerSecond;
+  json["modelFlopsUtilisation"] = a.modelFlopsUtilisation;
+  json["memoryBytes"] = a.memory.count();
+  for (const BreakdownPart& part : breakdownParts(a.breakdown))
+    json["breakdownSeconds"][part.name] = part.time.count();
+  if (!row.economics) return json;
+  const Economics& e = *row.economics;
+  json["tokens"] = row.scenario.tokens;
+  json["steps"] = e.steps;
+  json["busySeconds"] = e.busy.count();
+  json["wallSeconds"] = e.wall.count();
+  if (row.scenario.price) json["usdPerGpuHour"] = *row.scenario.price;
+  if (e.cost) json["costUsd"] = *e.cost;
+  if (e.cost) json["onFront"] = isOnFront(row);
+  if (e.energy) json["energyJoules"] = *e.energy;
+  if (!e.goodput) return json;
+  json["failures"] = {{"gpuMeanBetweenSeconds", row.scenario.failures->deviceMeanBetween.count()},
+                      {"jobMeanBetweenSeconds", e.goodput->rate.meanBetween.count()},
+                      {"saveSeconds", e.goodput->rate.save.count()},
+                      {"youngIntervalSeconds", e.goodput->young.count()},
+                      {"dalyIntervalSeconds", e.goodput->interval.count()},
+                      {"goodput", e.goodput->goodput},
+                      {"spareNodes", e.goodput->spares},
+                      {"availability", e.goodput->availability}};
+  return json;
+}
+
+nlohmann::json JsonReport::json() const {
+  nlohmann::json json;
+  json["model"] = answers_.sweep.base.model.name;
+  json["stack"] = answers_.sweep.base.stack.name;
+  json["points"] = nlohmann::json::array();
+  for (const AnswerRow& row : rows_) json["points"].push_back(rowJson(row));
+  std::vector<SweepOutcome> outcomes;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (!rows_[i].economics) continue;
+    places.push_back(i);
+    outcomes.push_back({presentDevices(answers_.sweep, pointOf(rows_[i])), rows_[i].economics->wall,
+                        rows_[i].economics->cost.value_or(0)});
+  }
+  const auto place = [&](const std::optional<size_t>& found) {
+    return found ? nlohmann::json(places[*found]) : nlohmann::json();
+  };
+  for (const double deadline : answers_.scenarios.deadlines)
+    json["deadlines"].push_back(
+        {{"seconds", deadline},
+         {"fewestDevices", place(fewestWithin(outcomes, Seconds(deadline)))},
+         {"cheapest",
+          place(priced_.empty() ? std::nullopt : cheapestWithin(outcomes, Seconds(deadline)))}});
+  for (const double budget : answers_.scenarios.budgets)
+    json["budgets"].push_back({{"usd", budget}, {"fastest", place(fastestFor(outcomes, budget))}});
+  return json;
+}
+
+}  // namespace
+
+Result<Answers> makeAnswers(const SweepQuestion& asked) {
+  const ScenarioAxes& s = asked.scenarios;
+  if (asked.question.cluster.empty() && asked.gpus.empty())
+    return Error(invalidArgument("the cluster is missing: give --cluster, or --gpu"));
+  if (!s.mtbf.empty() && (!(s.checkpointBandwidth > 0) || !(s.restart > 0)))
+    return Error(invalidArgument(
+        "--mtbf needs --checkpoint-bandwidth, to know what saving takes, and --restart"));
+  Answers answers;
+  TRIREME_ASSIGN_OR_RETURN(answers.sweep, makeSweep(asked));
+  answers.points = pointsOf(answers.sweep);
+  answers.answers.resize(answers.points.size());
+  answers.scenarios = s;
+  const size_t kinds = asked.gpus.size();
+  answers.scenarios.pricePerHardware = kinds > 1 && s.price.size() == kinds;
+  answers.scenarios.powerPerHardware = kinds > 1 && s.power.size() == kinds;
+  return answers;
+}
+
+Status checkAnswered(const Answers& answers) {
+  if (std::any_of(answers.answers.begin(), answers.answers.end(),
+                  [](const std::optional<PointAnswer>& answer) { return answer->ok(); }))
+    return {};
+  return infeasible(fmt::format("no point of {} has a plan; the first: {}", answers.points.size(),
+                                answers.answers[0]->reason));
+}
+
+nlohmann::json toJson(const Answers& answers) { return JsonReport(answers).json(); }
+
+}  // namespace trireme::planner

@@ -1,0 +1,31 @@
+// A sweep as users ask for it, and its answers as JSON: what `trireme whatif` and its Python twin
+// share.
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "planner/question.h"
+#include "planner/whatif/rows.h"
+
+namespace trireme::planner {
+
+struct SweepQuestion {
+  Question question;              // the cluster may be empty if there are GPUs
+  std::vector<std::string> gpus;  // names in place of the cluster: hardware.h
+  SweepAxes axes;
+  ScenarioAxes scenarios;
+};
+
+// All points, none answered. As many prices or powers as GPUs, more than one: each has its own.
+// kInvalidArgument: no cluster; failures without what a checkpoint takes; errors of makeQuery and
+// clusterOfGpu.
+Result<Answers> makeAnswers(const SweepQuestion& question);
+
+// kInfeasible: every point is answered, and none has a plan.
+Status checkAnswered(const Answers& answers);
+
+// All that is answered, in SI units, keys in lower camel case.
+nlohmann::json toJson(const Answers& answers);
+
+}  // namespace trireme::planner

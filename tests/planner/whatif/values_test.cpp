@@ -1,0 +1,41 @@
+#include "planner/whatif/values.h"
+
+#include <gtest/gtest.h>
+
+namespace trireme::planner {
+namespace {
+
+using Whole = std::vector<int64_t>;
+using Reals = std::vector<double>;
+
+TEST(WhatifValues, WholeNumbersAreValuesListsAndRanges) {
+  EXPECT_EQ(parseWhole("64", 1), (Whole{64}));
+  EXPECT_EQ(parseWhole("64, 96,64", 1), (Whole{64, 96}));
+  EXPECT_EQ(parseWhole("64..512", 1), (Whole{64, 128, 256, 512}));
+  EXPECT_EQ(parseWhole("100..500", 1), (Whole{100, 200, 400, 500}));
+  EXPECT_EQ(parseWhole("64..256:64", 1), (Whole{64, 128, 192, 256}));
+  EXPECT_EQ(parseWhole("64..250:64", 1), (Whole{64, 128, 192}));
+  EXPECT_EQ(parseWhole("8,64..128", 1), (Whole{8, 64, 128}));
+  EXPECT_EQ(parseWhole("64..64", 1), (Whole{64}));
+  EXPECT_EQ(parseWhole("0..3", 0, true), (Whole{0, 1, 2, 3}));
+  EXPECT_EQ(parseWhole("4611686018427387904..9223372036854775807", 1),
+            (Whole{4611686018427387904, 9223372036854775807}));
+}
+
+// 200 Gbit/s are 25e9 B/s.
+TEST(WhatifValues, UnitsMayStandOnceAndRangesMayBeOfFractions) {
+  EXPECT_EQ(parseUnits("200..800 Gbit/s", rateUnits()), (Reals{25e9, 50e9, 100e9}));
+  EXPECT_EQ(parseUnits("200..400:100 Gbit/s", rateUnits()), (Reals{25e9, 37.5e9, 50e9}));
+  EXPECT_EQ(parseUnits("200..400 Gbit/s:100", rateUnits()), (Reals{25e9, 37.5e9, 50e9}));
+  EXPECT_EQ(parseUnits("200 Gbit/s..0.1 TB/s", rateUnits()), (Reals{25e9, 50e9, 100e9}));
+  EXPECT_EQ(parseUnits("200,400 Gbit/s,1 GB/s", rateUnits())->back(), 1e9);
+  EXPECT_EQ(parseUnits("1e3..2e3 MB/s", rateUnits()), (Reals{1e9, 2e9}));
+  EXPECT_EQ(parseUnits("0..0.3:0.1 USD/h", priceUnits())->size(), 4u);
+  EXPECT_EQ(parseUnit("15T", tokenUnits()), 15e12);
+  EXPECT_EQ(parseUnit("300 B", tokenUnits()), 300e9);
+  EXPECT_EQ(parseUnit("1 y", durationUnits()), 365 * 86400.0);
+  EXPECT_FALSE(parseUnits("0..8 USD/h", priceUnits()).has_value());
+}
+
+}  // namespace
+}  // namespace trireme::planner
