@@ -1,6 +1,7 @@
 #include "cli/plan_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -10,7 +11,7 @@
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
 #include "cli/write_file.h"
-#include "codegen/import/megatron.h"
+#include "codegen/import/import.h"
 #include "ir/program/trace.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
@@ -21,44 +22,26 @@
 namespace trireme::cli {
 namespace {
 
-// The plan's name of its stack changes no number, so a profile has to be given; another one is
-// another question, which may be asked.
-Status checkStack(const CheckOptions& options, const plan::Plan& plan,
-                  const spec::StackProfile& stack) {
-  if (plan.stack == stack.name) return {};
-  if (options.stack.empty())
-    return invalidArgument(
-        fmt::format("the plan was made for stack '{}': give its profile with --stack", plan.stack));
-  fmt::print(stderr, "note: {}: made for stack '{}', priced for '{}'\n", options.plan, plan.stack,
-             stack.name);
-  return {};
-}
-
-// A plan of ours, or one in the words of Megatron-LM, which is priced as Megatron-Core unless
-// --stack says otherwise. Flags that do not count are noted.
-Result<plan::Plan> loadPlan(CheckOptions& options, const spec::ModelSpec& model,
-                            const spec::ClusterSpec& cluster) {
+// A plan of ours, or one in the words of another program, which is priced as that unless --stack
+// says otherwise. Settings that do not count are noted.
+Result<plan::Plan> loadPlan(CheckOptions& options, const spec::ModelSpec& model) {
   TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(options.plan));
-  if (!codegen::isMegatron(text)) return plan::parsePlan(text, options.plan);
+  const std::optional<codegen::ForeignFormat> format = codegen::foreignFormat(text, options.plan);
+  if (!format) {
+    if (options.launch != codegen::LaunchOptions{})
+      return Error(invalidArgument(fmt::format(
+          "{}: a plan says all of it: leave out --gpus, --tp, --seq, --batch, --microbatch and "
+          "--recompute",
+          options.plan)));
+    return plan::parsePlan(text, options.plan);
+  }
   TRIREME_ASSIGN_OR_RETURN(const codegen::Imported imported,
-                           codegen::importMegatron(text, options.plan, model, cluster.numDevices));
-  for (const std::string& flag : imported.unpriced)
-    fmt::print(stderr, "note: {}: {} is not known here and does not count\n", options.plan, flag);
+                           codegen::importPlan(*format, text, options.plan, model, options.launch));
+  if (!imported.unpriced.empty())
+    fmt::print(stderr, "note: {}: not known here and not counted: {}\n", options.plan,
+               fmt::join(imported.unpriced, ", "));
   if (options.stack.empty()) options.stack = imported.plan.stack;
   return imported.plan;
-}
-
-Result<planner::Query> makeQuery(const CheckOptions& options, const plan::Plan& plan,
-                                 const spec::ModelSpec& model, spec::ClusterSpec cluster) {
-  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
-  if (const Status status = checkStack(options, plan, stack); !status.ok())
-    return Error(status.withContext(options.plan));
-  if (cluster.scalable && plan.numRanks() > cluster.numDevices) {
-    Result<spec::ClusterSpec> grown = spec::withNumDevices(cluster, plan.numRanks());
-    if (!grown.has_value()) return Error(grown.error().withContext(options.plan));
-    cluster = *std::move(grown);
-  }
-  return planner::queryOf(plan, model, cluster, stack);
 }
 
 std::string toText(const planner::PlanCheck& check, const planner::Query& query) {
@@ -88,11 +71,13 @@ Status writeFiles(const CheckOptions& options, const planner::Query& query,
 Result<int> runCheck(CheckOptions options) {
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
   TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
-  TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, loadPlan(options, model, cluster));
-  if (const Status status = plan::verifyPlan(plan, model); !status.ok())
-    return Error(status.withContext(options.plan));
-  TRIREME_ASSIGN_OR_RETURN(const planner::Query query,
-                           makeQuery(options, plan, model, std::move(cluster)));
+  TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, loadPlan(options, model));
+  TRIREME_ASSIGN_OR_RETURN(
+      const planner::Query query,
+      planner::pricingQuery(plan, options.plan, model, std::move(cluster), options.stack));
+  if (const std::string note = planner::otherStackNote(plan, options.plan, query.stack);
+      !note.empty())
+    fmt::print(stderr, "note: {}\n", note);
   Progress progress;
   const auto show = [&](const planner::SearchState& state) {
     progress.update(

@@ -221,8 +221,15 @@ Result<int> runPlan(const PlanOptions& options) {
                                             options.output, options.json});
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
   if (!options.check.empty())
-    return runCheck({options.check, options.question.model, options.question.cluster,
-                     options.question.stack, options.report, options.trace, options.json});
+    return runCheck({options.check,
+                     options.question.model,
+                     options.question.cluster,
+                     options.question.stack,
+                     options.report,
+                     options.trace,
+                     {options.pins.gpus, options.pins.tp, options.question.sequence,
+                      options.question.batch, options.pins.microbatchSize, options.pins.recompute},
+                     options.json});
   return runSearch(options);
 }
 
@@ -256,12 +263,14 @@ void addPins(CLI::App& app, planner::Pins& pins) {
       ->group(choices);
 }
 
-// Everything that the plan says itself, or that recommends another, goes without --check.
+// Everything that the plan says itself, or that recommends another, goes without --check; what
+// files of other programs may leave open stays.
 void addCheck(CLI::App& app, std::string& path) {
   CLI::Option* check = addPath(app, "--check", &path, "PLAN",
-                               "Price this plan, or Megatron-LM's arguments, beside the best one");
-  const std::set<std::string> kept = {"--help", "--model", "--cluster", "--stack",
-                                      "--json", "--check", "--report",  "--trace"};
+                               "Price a plan, or a file of Megatron-LM, torchtitan or DeepSpeed");
+  const std::set<std::string> kept = {
+      "--help", "--model", "--cluster",    "--stack", "--json",      "--check",  "--gpus",
+      "--tp",   "--seq",   "--microbatch", "--batch", "--recompute", "--report", "--trace"};
   for (CLI::Option* option : app.get_options())
     if (!kept.contains(option->get_name())) check->excludes(option);
 }

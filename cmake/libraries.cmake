@@ -3,8 +3,8 @@
 find_package(fmt REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
 find_package(tl-expected REQUIRED CONFIG)
+find_package(tomlplusplus REQUIRED CONFIG)
 find_package(Threads REQUIRED)
 
 if(TARGET yaml-cpp::yaml-cpp)
@@ -64,7 +64,18 @@ trireme_library(cost_models NAME cost DEPS trireme_expand ${json})
 trireme_library(planner DEPS trireme_cost ${json} Threads::Threads)
 # Plans to and from the words of other programs: no MLIR, so they are there without it.
 trireme_library(codegen/export DEPS trireme_plan ${json})
-trireme_library(codegen/import DEPS trireme_plan)
+trireme_library(codegen/import DEPS trireme_export)
+# Header-only: its shared library throws, and this one has to answer.
+target_compile_definitions(trireme_import PRIVATE TOML_HEADER_ONLY=1)
+if(TARGET tomlplusplus::tomlplusplus)
+  target_include_directories(trireme_import SYSTEM PRIVATE
+    $<TARGET_PROPERTY:tomlplusplus::tomlplusplus,INTERFACE_INCLUDE_DIRECTORIES>)
+endif()
+
+if(NOT TRIREME_COMMAND)
+  return()
+endif()
+find_package(CLI11 REQUIRED)
 
 # The CUDA and NCCL backends need a toolkit, which this build does not look for yet.
 trireme_library(runtime EXCLUDE "runtime/(device/cuda|comm/nccl)"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/spec/load.h"
+#include "planner/question.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {
@@ -48,6 +50,29 @@ Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
   query.pins.gpus = plan.numRanks();
   query.vocabMultiple = plan.vocabMultiple;
   return query;
+}
+
+Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
+                           const spec::ModelSpec& model, spec::ClusterSpec cluster,
+                           const std::string& stackPath) {
+  if (const Status status = plan::verifyPlan(plan, model); !status.ok())
+    return Error(status.withContext(file));
+  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(stackPath));
+  if (plan.stack != stack.name && stackPath.empty())
+    return Error(invalidArgument(fmt::format(
+        "{}: the plan was made for stack '{}': give its profile with --stack", file, plan.stack)));
+  if (cluster.scalable && plan.numRanks() > cluster.numDevices) {
+    Result<spec::ClusterSpec> grown = spec::withNumDevices(cluster, plan.numRanks());
+    if (!grown.has_value()) return Error(grown.error().withContext(file));
+    cluster = *std::move(grown);
+  }
+  return queryOf(plan, model, cluster, stack);
+}
+
+std::string otherStackNote(const plan::Plan& plan, const std::string& file,
+                           const spec::StackProfile& stack) {
+  if (plan.stack == stack.name) return "";
+  return fmt::format("{}: made for stack '{}', priced for '{}'", file, plan.stack, stack.name);
 }
 
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,

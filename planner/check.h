@@ -29,6 +29,17 @@ struct PlanCheck {
 Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
               const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
 
+// The same for a plan from `file`: legal, on a cluster that is as large as it needs if its file
+// says that there are more devices, with the stack at `stackPath` or, if that is empty, Trireme's
+// own. kInvalidArgument: the plan breaks a rule, or was made for another stack and none is named
+// (the plan's name of its stack changes no number, so a profile has to be given).
+Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
+                           const spec::ModelSpec& model, spec::ClusterSpec cluster,
+                           const std::string& stackPath);
+// Another stack is another question, which may be asked: says so; empty if it is the plan's.
+std::string otherStackNote(const plan::Plan& plan, const std::string& file,
+                           const spec::StackProfile& stack);
+
 // kInvalidArgument: the plan breaks a rule (verifyPlan, which also refuses plans for another
 // model), asks what the stack cannot do, or needs more devices than the cluster has; or the specs
 // are invalid. Nothing else is an error: a plan may not fit, and have no optimum to be compared

@@ -1,5 +1,3 @@
-#include "codegen/import/megatron.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,10 +7,12 @@
 #include <optional>
 #include <set>
 
+#include "codegen/import/formats.h"
 #include "codegen/import/layout.h"
 #include "codegen/import/shell_words.h"
 #include "ir/plan/nearest.h"
 #include "ir/spec/map_reader.h"
+#include "ir/spec/quantity.h"
 #include "ir/spec/yaml_node.h"
 
 namespace trireme::codegen {
@@ -160,18 +160,34 @@ void checkSwitch(Flags& flags, const std::string& name, bool isOn) {
   expect(flags, name, asked == isOn, asked ? "given" : "missing", isOn ? "it" : "it not");
 }
 
+// Megatron reads --num-query-groups only beside --group-query-attention.
+void checkKvHeads(Flags& flags, const ModelSpec& m) {
+  if (flags.has("--group-query-attention"))
+    return checkSize(flags, "--num-query-groups", m.numKvHeads, 1);
+  if (m.numKvHeads == m.numHeads) {
+    flags.has("--num-query-groups");
+    return;
+  }
+  flags.fail("--num-query-groups",
+             fmt::format("does nothing without --group-query-attention: all {} heads have keys and "
+                         "values of their own, but those of the model {}",
+                         m.numHeads, m.numKvHeads));
+}
+
 // That the command trains `m`. What only initialises or labels is not compared.
 void checkModel(Flags& flags, const ModelSpec& m) {
   const bool isSwiGlu = m.activation == spec::ActivationKind::kSwiGlu;
   const bool isRotary = m.position == spec::PositionKind::kRotary;
   const int64_t ffn = isSwiGlu ? 8 * m.hiddenSize / 3 / 64 * 64 : 4 * m.hiddenSize;
+  for (const char* name :
+       {"--num-layers", "--hidden-size", "--num-attention-heads", "--max-position-embeddings"})
+    if (!flags.has(name)) flags.fail(name, "is missing: Megatron-LM needs it");
   checkSize(flags, "--num-layers", m.numLayers, m.numLayers);
   checkSize(flags, "--hidden-size", m.hiddenSize, m.hiddenSize);
   checkSize(flags, "--num-attention-heads", m.numHeads, m.numHeads);
   checkSize(flags, "--ffn-hidden-size", m.ffnSize, ffn);
   checkSize(flags, "--kv-channels", m.headSize, m.hiddenSize / m.numHeads);
-  checkSize(flags, "--num-query-groups", m.numKvHeads,
-            flags.has("--group-query-attention") ? 1 : m.numHeads);
+  checkKvHeads(flags, m);
   checkSwitch(flags, "--swiglu", isSwiGlu);
   checkSwitch(flags, "--untie-embeddings-and-output-weights", !m.tiedEmbeddings);
   checkSwitch(flags, "--disable-bias-linear", !m.linearBias);
@@ -184,8 +200,21 @@ void checkModel(Flags& flags, const ModelSpec& m) {
   const std::string norm = flags.choice("--normalization", {"LayerNorm", "RMSNorm"}, "LayerNorm");
   expect(flags, "--normalization", (norm == "RMSNorm") == (m.norm == spec::NormKind::kRmsNorm),
          norm, m.norm == spec::NormKind::kRmsNorm ? "RMSNorm" : "LayerNorm");
-  for (const char* name : {"--norm-epsilon", "--init-method-std", "--rotary-base", "--vocab-size",
-                           "--max-position-embeddings"})
+  // As many learned positions as the model has; rotary ones need none.
+  const int64_t positions = flags.count("--max-position-embeddings", m.maxSequence);
+  if (!isRotary) checkSize(flags, "--max-position-embeddings", m.maxSequence, m.maxSequence);
+  if (positions < flags.count("--seq-length", 0))
+    flags.fail("--max-position-embeddings",
+               fmt::format("is {}, less than --seq-length", positions));
+  if (isRotary) {
+    const double base = flags.real("--rotary-base", 10000),
+                 share = flags.real("--rotary-percent", 1);
+    expect(flags, "--rotary-base", base == m.ropeTheta, fmt::format("{}", base),
+           fmt::format("{}", m.ropeTheta));
+    if (share != 1) flags.fail("--rotary-percent", "cannot be priced; nearest: 1");
+  }
+  for (const char* name :
+       {"--norm-epsilon", "--init-method-std", "--rotary-base", "--rotary-percent"})
     flags.has(name);
 }
 
@@ -198,7 +227,7 @@ Precision precisionOf(Flags& flags) {
 }
 
 void readTraining(Flags& flags, spec::TrainingSpec& t) {
-  for (const char* name : {"--seq-length", "--global-batch-size", "--micro-batch-size"})
+  for (const char* name : {"--seq-length", "--micro-batch-size"})
     if (!flags.has(name)) flags.fail(name, "is missing: the plan needs it");
   t.sequenceLength = flags.count("--seq-length", 0);
   t.globalBatchSize = flags.count("--global-batch-size", 0);
@@ -222,6 +251,13 @@ void readTraining(Flags& flags, spec::TrainingSpec& t) {
 
 // Layers of the virtual stages: of the layout, or even.
 void readStages(Flags& flags, const ModelSpec& model, Plan& plan) {
+  const char* const kStagesPerRank = "--num-virtual-stages-per-pipeline-rank";
+  const char* const kLayersPerStage = "--num-layers-per-virtual-pipeline-stage";
+  const bool hasLayout = flags.has("--pipeline-model-parallel-layout");
+  if (flags.has(kStagesPerRank) + flags.has(kLayersPerStage) + hasLayout > 1)
+    return flags.fail(flags.has(kLayersPerStage) ? kLayersPerStage : kStagesPerRank,
+                      fmt::format("goes not with {}",
+                                  hasLayout ? "--pipeline-model-parallel-layout" : kStagesPerRank));
   if (const auto text = flags.text("--pipeline-model-parallel-layout")) {
     Result<std::vector<int64_t>> counts = parseLayout(*text, model.numLayers);
     if (!counts.has_value())
@@ -234,9 +270,15 @@ void readStages(Flags& flags, const ModelSpec& model, Plan& plan) {
     plan.layers = layersOf(*counts, plan.pp);
     return;
   }
-  plan.virtualStages = flags.count("--num-virtual-stages-per-pipeline-rank", 1);
-  const int64_t perStage = flags.count("--num-layers-per-virtual-pipeline-stage", 0);
-  if (perStage > 0) plan.virtualStages = model.numLayers / plan.pp / perStage;
+  plan.virtualStages = std::max<int64_t>(flags.count(kStagesPerRank, 1), 1);
+  const int64_t perStage = flags.count(kLayersPerStage, 0);
+  if (perStage > 0) {
+    if (model.numLayers % (plan.pp * perStage) != 0)
+      return flags.fail(kLayersPerStage,
+                        fmt::format("is {}, which does not divide the {} layers of {} stages",
+                                    perStage, model.numLayers, plan.pp));
+    plan.virtualStages = model.numLayers / plan.pp / perStage;
+  }
   const int64_t parts = plan.pp * plan.virtualStages;
   if (parts < 1 || parts > model.numLayers || model.numLayers % parts != 0)
     return flags.fail(
@@ -249,15 +291,17 @@ void readStages(Flags& flags, const ModelSpec& model, Plan& plan) {
 
 void readState(Flags& flags, int64_t numRanks, Plan& plan) {
   const bool isFsdp = flags.has("--use-megatron-fsdp");
+  // Without FSDP nobody reads the strategy, which is then among what does not count.
   const std::string strategy =
-      flags.choice("--data-parallel-sharding-strategy",
-                   {"no_shard", "optim", "optim_grads", "optim_grads_params"}, "no_shard");
+      isFsdp ? flags.choice("--data-parallel-sharding-strategy",
+                            {"no_shard", "optim", "optim_grads", "optim_grads_params"}, "no_shard")
+             : "";
   const bool isDistributed = flags.has("--use-distributed-optimizer");
   if (isFsdp && strategy == "optim_grads_params")
     plan.stateSharding = plan::StateSharding::kParameters;
   else if (isFsdp && strategy == "optim_grads")
     plan.stateSharding = plan::StateSharding::kGradients;
-  else if (isDistributed)
+  else if (isFsdp ? strategy == "optim" : isDistributed)
     plan.stateSharding = plan::StateSharding::kOptimizer;
   const int64_t instances = flags.count("--num-distributed-optimizer-instances", 1);
   const int64_t model = plan.tp * plan.pp * plan.cp;
@@ -293,16 +337,75 @@ void readRecompute(Flags& flags, Plan& plan) {
                fmt::format("is {}: units of several layers cannot be priced; nearest: 1", layers));
 }
 
-void readPlan(Flags& flags, const ModelSpec& model, int64_t numDevices, Plan& plan) {
+// The padded vocabulary is what is computed; Megatron pads it to the plan's multiple, too.
+void checkVocabulary(Flags& flags, const ModelSpec& model, const Plan& plan) {
+  const int64_t asked = flags.count("--vocab-size", model.vocabSize);
+  const int64_t multiple = std::max<int64_t>(plan.vocabMultiple * plan.tp, 1);
+  const auto padded = [&](int64_t size) { return (size + multiple - 1) / multiple * multiple; };
+  expect(flags, "--vocab-size", padded(asked) == padded(model.vocabSize), fmt::format("{}", asked),
+         fmt::format("{}", model.vocabSize));
+}
+
+// What a launcher is told; 0 if only the shell that runs it knows ("$SLURM_NNODES").
+int64_t launched(Flags& flags, const std::string& name, int64_t absent) {
+  const std::optional<std::string> given = flags.text(name);
+  if (given && given->find('$') != std::string::npos) return 0;
+  return flags.count(name, absent);
+}
+
+// The number behind `key` in the #SBATCH lines: "--nodes=16", "--gres=gpu:h100:8"; 0 if none.
+int64_t slurmNumber(const std::string& text, const std::string& key) {
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t at = line.starts_with("#SBATCH") ? line.find(key) : std::string::npos;
+    if (at == std::string::npos) continue;
+    std::string value = line.substr(at + key.size());
+    value.erase(std::min(value.find_first_of(" \t\r#"), value.size()));
+    value.erase(0, value.rfind(':') + 1);
+    const Result<int64_t> parsed = spec::parseCount(value, 1);
+    if (parsed.has_value()) number = std::min<int64_t>(*parsed, 1 << 30);
+  }
+  return number;
+}
+
+// Nodes x devices of the #SBATCH lines; 0 if they do not say both.
+int64_t slurmRanks(const std::string& text) {
+  const int64_t nodes = std::max(slurmNumber(text, "--nodes="), slurmNumber(text, "-N "));
+  int64_t devices = slurmNumber(text, "--gpus-per-node=");
+  if (devices == 0) devices = slurmNumber(text, "--gres=gpu:");
+  return std::min<int64_t>(nodes * devices, 1 << 30);
+}
+
+// Of torchrun or #SBATCH in the same text, or of whoever launches it.
+Result<int64_t> numRanksOf(Flags& flags, const std::string& text, const std::string& file,
+                           const LaunchOptions& launch) {
+  const int64_t nodes = launched(flags, flags.has("--nnodes") ? "--nnodes" : "--num-nodes", 1);
+  const int64_t devices =
+      launched(flags, flags.has("--nproc-per-node") ? "--nproc-per-node" : "--nproc_per_node", 0);
+  int64_t said = nodes * devices;
+  if (said == 0) said = slurmRanks(text);
+  if (said > 0 && launch.gpus && *launch.gpus != said)
+    flags.fail("--nnodes", fmt::format("x devices is {}, but --gpus is {}", said, *launch.gpus));
+  if (said > 0) return said;
+  if (launch.gpus) return *launch.gpus;
+  return Error(flags.error().ok() ? askFor(file, {"the number of devices (--gpus)"})
+                                  : flags.error());
+}
+
+void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Plan& plan) {
   plan.tp = flags.count("--tensor-model-parallel-size", 1);
   plan.pp = std::max<int64_t>(flags.count("--pipeline-model-parallel-size", 1), 1);
   plan.cp = flags.count("--context-parallel-size", 1);
   plan.microbatchSize = flags.count("--micro-batch-size", 1);
   plan.vocabMultiple = flags.count("--make-vocab-size-divisible-by", 128);
-  const int64_t nodes = flags.count(flags.has("--nnodes") ? "--nnodes" : "--num-nodes", 0);
-  const int64_t devices =
-      flags.count(flags.has("--nproc-per-node") ? "--nproc-per-node" : "--nproc_per_node", 0);
-  readState(flags, devices > 0 ? std::max<int64_t>(nodes, 1) * devices : numDevices, plan);
+  readState(flags, numRanks, plan);
+  // Megatron's default: one microbatch of each replica.
+  if (!flags.has("--global-batch-size"))
+    plan.training.globalBatchSize = plan.microbatchSize * plan.dp();
+  checkVocabulary(flags, model, plan);
   readStages(flags, model, plan);
   if (plan.virtualStages > 1) plan.schedule = plan::ScheduleKind::kInterleaved;
   // Megatron turns it off where there is nothing to shard.
@@ -314,12 +417,8 @@ void readPlan(Flags& flags, const ModelSpec& model, int64_t numDevices, Plan& pl
 
 }  // namespace
 
-bool isMegatron(const std::string& text) {
-  return text.find("--micro-batch-size") != std::string::npos;
-}
-
 Result<Imported> importMegatron(const std::string& text, const std::string& file,
-                                const ModelSpec& model, int64_t numDevices) {
+                                const ModelSpec& model, const LaunchOptions& launch) {
   TRIREME_RETURN_IF_ERROR(spec::checkText(text, file));
   Flags flags(text, file);
   for (const std::string_view name : kRefused)
@@ -327,15 +426,12 @@ Result<Imported> importMegatron(const std::string& text, const std::string& file
       flags.fail(std::string(name), "cannot be priced: no model or plan here says it");
   for (const std::string_view name : kNeutral) flags.has(std::string(name));
   Imported imported;
-  imported.plan.model = model.name;
-  imported.plan.fingerprint = plan::fingerprintOf(model);
-  imported.plan.stack = "megatron-core";
+  imported.plan = planFor(model, "megatron-core");
   checkModel(flags, model);
   readTraining(flags, imported.plan.training);
-  readPlan(flags, model, numDevices, imported.plan);
+  TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks, numRanksOf(flags, text, file, launch));
+  readPlan(flags, model, numRanks, imported.plan);
   TRIREME_RETURN_IF_ERROR(flags.error());
-  if (const Status status = plan::verifyPlan(imported.plan, model); !status.ok())
-    return Error(status.withContext(file));
   imported.unpriced = flags.unused();
   return imported;
 }

@@ -1,6 +1,7 @@
 // The words of a shell command or script, without running it: quotes, backslashes and comments as
-// bash has them; parentheses (of arrays) and separators of commands end words. Variables stay as
-// they are written.
+// bash has them; parentheses (of arrays) and separators of commands end words. Variables that
+// the text sets above with one value are put in; others, arrays and commands stay as they are
+// written.
 #pragma once
 #include <string>
 #include <vector>

@@ -112,12 +112,12 @@ TEST_F(PlanCheckCommand, AnotherStackHasToBeGivenAndIsNoted) {
 
 TEST_F(PlanCheckCommand, WhatThePlanSaysItselfIsNoFlag) {
   planned();
-  for (const std::vector<std::string>& more : {std::vector<std::string>{"--batch", "16"},
-                                               {"--tp", "2"},
-                                               {"--train", training},
-                                               {"--gpus", "4"},
-                                               {"--explain"},
-                                               {"-o", path("out.yaml")}})
+  // These say what files of other programs leave open.
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--batch", "16"}, {"--tp", "2"}, {"--gpus", "4"}})
+    expectRefusal(check(path("plan.yaml"), more), 1, {"plan.yaml: a plan says", more.front()});
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--train", training}, {"--explain"}, {"-o", path("out.yaml")}})
     expectRefusal(check(path("plan.yaml"), more), 2, {"--check", more.front(), "plan --help"});
 }
 
@@ -156,9 +156,52 @@ TEST_F(PlanCheckCommand, AMegatronScriptIsPricedLikeItsPlan) {
   args.insert(args.end(), cluster.begin(), cluster.end());
   const Outcome outcome = runTrireme(args);
   expectSuccess(outcome);
-  EXPECT_THAT(outcome.err, HasSubstr("note: " + file + ": --tp-x is not known here"));
+  EXPECT_THAT(outcome.err, HasSubstr("note: " + file + ": not known here and not counted: --tp-x"));
   EXPECT_THAT(outcome.out, HasSubstr("stack megatron-core"));
   EXPECT_THAT(outcome.out, HasSubstr("distance      0.0 %: the plan is the optimum"));
+}
+
+// DeepSpeed's JSON leaves four things to the script; all are asked for at once, and the price is
+// that of the plan that they complete. 32 = 1 x 2 x 16.
+TEST_F(PlanCheckCommand, ADeepspeedFileIsPricedWithWhatTheScriptSays) {
+  const std::string file = write("ds.json", R"({"train_batch_size": 32,
+      "train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true}, "mystery": 1,
+      "zero_optimization": {"stage": 3}})");
+  std::vector<std::string> args = {"plan",      "--check",   file,      "--model",
+                                   "gpt2-774m", "--cluster", "dgx-a100"};
+  expectRefusal(runTrireme(args), 1, {"(--gpus)", "--tp", "(--seq)", "--recompute"});
+  for (const char* more : {"--gpus", "16", "--tp", "1", "--seq", "1024", "--recompute", "full"})
+    args.emplace_back(more);
+  const Outcome outcome = runTrireme(args);
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.err, HasSubstr("not known here and not counted: mystery"));
+  EXPECT_THAT(outcome.out, HasSubstr("stack deepspeed-zero3"));
+  EXPECT_THAT(outcome.out, HasSubstr("tp 1, pp 1, dp 16, microbatch 1, 1f1b, recompute full, "
+                                     "sharded parameters"));
+  EXPECT_THAT(outcome.out, HasSubstr("optimum  "));
+  EXPECT_THAT(outcome.out, HasSubstr("best change"));
+}
+
+// What `export` writes for torchtitan is priced like the plan that it came from.
+TEST_F(PlanCheckCommand, ATorchtitanFileIsPricedLikeItsPlan) {
+  const std::vector<std::string> cluster = {"--model", "llama3-8b", "--cluster", "dgx-h100"};
+  std::vector<std::string> args = {
+      "plan",  "--gpus",     "64",           "--batch", "128", "--seq",           "8192",
+      "--for", "torchtitan", "--microbatch", "1",       "-o",  path("plan.yaml"), "--json"};
+  args.insert(args.end(), cluster.begin(), cluster.end());
+  const Outcome planned = runTrireme(args);
+  expectSuccess(planned);
+  const Outcome exported = runTrireme({"export", path("plan.yaml"), "--to", "torchtitan"});
+  expectSuccess(exported);
+  args = {"plan", "--json", "--check", write("run.toml", exported.out)};
+  args.insert(args.end(), cluster.begin(), cluster.end());
+  const Outcome outcome = runTrireme(args);
+  expectSuccess(outcome);
+  const auto step = [](const Outcome& o) {
+    return nlohmann::json::parse(o.out).at("estimate").at("stepSeconds").get<double>();
+  };
+  // The vocabulary is not padded, so the head is 128,256 rows in place of a multiple of 128 x tp.
+  EXPECT_NEAR(step(outcome), step(planned), 0.01 * step(planned));
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 // Command lines of Megatron-LM: what is exported comes back as the same plan; what others published
 // has the settings that they published; what makes no sense is refused with its line.
-#include "codegen/import/megatron.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "codegen/export/export.h"
+#include "codegen/import/import.h"
 #include "codegen/import/layout.h"
 #include "codegen/import/shell_words.h"
 #include "ir/spec/load.h"
@@ -14,6 +13,11 @@
 
 namespace trireme::codegen {
 namespace {
+
+Result<Imported> importMegatron(const std::string& text, const std::string& file,
+                                const spec::ModelSpec& model, std::optional<int64_t> gpus) {
+  return importPlan(ForeignFormat::kMegatron, text, file, model, {.gpus = gpus});
+}
 
 using plan::Plan;
 using testing::ElementsAre;
@@ -105,7 +109,7 @@ TEST(ImportMegatron, ReadsAPublishedScript) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   std::string text = kPublished;
   text.replace(text.find("1520"), 4, "1560");  // 10 replicas x 12 stages divide 1560 / 10 = 156
-  const Result<Imported> imported = importMegatron(text, "run.sh", model, 8);
+  const Result<Imported> imported = importMegatron(text, "run.sh", model, {});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   const Plan& p = imported->plan;
   EXPECT_EQ(p.tp, 8);
@@ -142,6 +146,88 @@ TEST(ImportMegatron, RefusesWithTheLine) {
               HasSubstr("--recompute-granularity is 'fulll'; did you mean 'full'?"));
   EXPECT_THAT(refusal(replaced("--seq-length 2048", "")), HasSubstr("--seq-length is missing"));
   EXPECT_THAT(refusal(replaced("-size 12 ", "-size 7 ")), HasSubstr("does not divide 960 ranks"));
+}
+
+TEST(ShellWords, VariablesOfTheTextArePutIn) {
+  EXPECT_THAT(textsOf("A='x y'\nf $A \"$A\" '$A'"),
+              ElementsAre("A=x y", "f", "x", "y", "x y", "$A"));
+  EXPECT_THAT(textsOf("T=8; T+=0\n--t=${T} $U ${U:-4} ${L[@]} $(date)"),
+              ElementsAre("T=8", "T+=0", "--t=80", "$U", "4", "${L[@]}", "$", "date"));
+  // Each line doubles what is put in: it ends, and what is left over stays as it is.
+  std::string bomb = "A=aaaaaaaa\n";
+  for (int i = 0; i < 64; ++i) bomb += "A=$A$A\n";
+  EXPECT_LT(textsOf(bomb).back().size(), size_t{1} << 21);
+}
+
+// The arguments in variables, and the ranks in #SBATCH lines: 120 nodes x 8 devices, as torchrun
+// says in kPublished.
+TEST(ImportMegatron, ReadsArgumentsInVariablesAndSbatchLines) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  std::string text = kPublished;
+  text.replace(text.find("1520"), 4, "1560");
+  const Plan expected = importMegatron(text, "run.sh", model, {})->plan;
+  const size_t begin = text.find("    --tensor"), end = text.find("    --tensorboard");
+  std::string arguments = text.substr(begin, end - begin);
+  arguments.replace(arguments.find("-size 8 "), 8, "-size ${TP} ");
+  const std::string script =
+      "#!/bin/bash\n#SBATCH --nodes=120\n#SBATCH --gres=gpu:a100:8  # all of "
+      "them\nTP=8\nARGS=\"\n" +
+      arguments +
+      "\"\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node $N pretrain_gpt.py $ARGS\n";
+  const Result<Imported> imported = importMegatron(script, "run.sh", model, {});
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(plan::printPlan(imported->plan), plan::printPlan(expected));
+  EXPECT_THAT(imported->unpriced, ElementsAre());
+}
+
+TEST(ImportMegatron, AsksForTheNumberOfDevices) {
+  const std::string text = replaced("torchrun --nnodes 120 --nproc-per-node 8", "python");
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  EXPECT_THAT(importMegatron(text, "run.sh", model, {}).error().message(),
+              HasSubstr("run.sh does not say the number of devices (--gpus)"));
+  EXPECT_THAT(importMegatron(kPublished, "run.sh", model, 64).error().message(),
+              HasSubstr("is 960, but --gpus is 64"));
+}
+
+// 96 layers on 12 stages are 8 each.
+TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
+  EXPECT_THAT(refusal(replaced("-virtual-pipeline-stage 4", "-virtual-pipeline-stage 3")),
+              HasSubstr("is 3, which does not divide the 96 layers of 12 stages"));
+  EXPECT_THAT(refusal(replaced("--fp16", "--num-virtual-stages-per-pipeline-rank 2")),
+              HasSubstr("goes not with --num-virtual-stages-per-pipeline-rank"));
+  EXPECT_THAT(refusal(replaced("--vocab-size 51200", "--vocab-size 128256")),
+              HasSubstr("--vocab-size is 128256, but the model has 51200"));
+  EXPECT_THAT(refusal(replaced("embeddings 2048", "embeddings 4096")),
+              HasSubstr("--max-position-embeddings is 4096, but the model has 2048"));
+  EXPECT_THAT(refusal(replaced("--max-position-embeddings 2048", "")),
+              HasSubstr("--max-position-embeddings is missing"));
+  // GPT-2's 50257 is padded to 51200, as the model's vocabulary: 50 x 128 x 8.
+  EXPECT_THAT(refusal(replaced("--vocab-size 51200", "--vocab-size 50257")), HasSubstr("(P7)"));
+  const spec::ModelSpec llama = spec::loadModel("llama3-8b").value();
+  const std::string text =
+      "--micro-batch-size 1 --seq-length 8192 --num-layers 32 --hidden-size 4096 "
+      "--num-attention-heads 32 --max-position-embeddings 8192 --ffn-hidden-size 14336 --swiglu "
+      "--normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights "
+      "--position-embedding-type rope --rotary-base 500000 --num-query-groups 8 ";
+  const auto read = [&](const std::string& more) {
+    return importMegatron(text + more, "run.sh", llama, 16);
+  };
+  EXPECT_THAT(read("").error().message(),
+              HasSubstr("--num-query-groups does nothing without --group-query-attention"));
+  EXPECT_THAT(read("--group-query-attention --rotary-base 10000").error().message(),
+              HasSubstr("--rotary-base is 10000, but the model has 500000"));
+  const Result<Imported> plain = read("--group-query-attention");
+  ASSERT_TRUE(plain.has_value()) << plain.error().message();
+  EXPECT_EQ(plain->plan.training.globalBatchSize, 16);  // one microbatch of each of 16 replicas
+  const auto sharding = [&](const std::string& more) {
+    return read("--group-query-attention --use-distributed-optimizer " + more)->plan.stateSharding;
+  };
+  EXPECT_EQ(sharding(""), plan::StateSharding::kOptimizer);
+  EXPECT_EQ(sharding("--use-megatron-fsdp"), plan::StateSharding::kNone);
+  EXPECT_EQ(sharding("--use-megatron-fsdp --data-parallel-sharding-strategy optim"),
+            plan::StateSharding::kOptimizer);
+  EXPECT_EQ(sharding("--data-parallel-sharding-strategy optim_grads"),
+            plan::StateSharding::kOptimizer);  // ignored without FSDP
 }
 
 // Whatever the bytes: a legal plan, or a message with the file.

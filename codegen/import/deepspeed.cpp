@@ -1,0 +1,236 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codegen/import/config.h"
+#include "codegen/import/formats.h"
+#include "ir/plan/nearest.h"
+#include "ir/spec/map_reader.h"
+
+namespace trireme::codegen {
+namespace {
+
+using plan::Plan;
+using plan::StateSharding;
+using spec::Node;
+using spec::Precision;
+
+// Part of every run, and of no plan: logs, buckets, how losses are scaled.
+constexpr const char* kNeutral[] = {"steps_per_print",
+                                    "wall_clock_breakdown",
+                                    "dump_state",
+                                    "tensorboard",
+                                    "wandb",
+                                    "csv_monitor",
+                                    "comms_logger",
+                                    "flops_profiler",
+                                    "aio",
+                                    "checkpoint",
+                                    "scheduler",
+                                    "activation_checkpointing",
+                                    "communication_data_type",
+                                    "prescale_gradients",
+                                    "gradient_predivide_factor",
+                                    "memory_breakdown",
+                                    "zero_allow_untested_optimizer",
+                                    "zero_force_ds_cpu_optimizer",
+                                    "fp16.loss_scale",
+                                    "fp16.auto_cast",
+                                    "fp16.initial_scale_power",
+                                    "fp16.loss_scale_window",
+                                    "fp16.hysteresis",
+                                    "fp16.min_loss_scale",
+                                    "fp16.consecutive_hysteresis",
+                                    "zero_optimization.allgather_partitions",
+                                    "zero_optimization.allgather_bucket_size",
+                                    "zero_optimization.reduce_scatter",
+                                    "zero_optimization.reduce_bucket_size",
+                                    "zero_optimization.overlap_comm",
+                                    "zero_optimization.contiguous_gradients",
+                                    "zero_optimization.round_robin_gradients",
+                                    "zero_optimization.sub_group_size",
+                                    "zero_optimization.stage3_prefetch_bucket_size",
+                                    "zero_optimization.stage3_param_persistence_threshold",
+                                    "zero_optimization.stage3_max_live_parameters",
+                                    "zero_optimization.stage3_max_reuse_distance",
+                                    "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+                                    "zero_optimization.stage3_gather_fp16_weights_on_model_save",
+                                    "zero_optimization.ignore_unused_parameters",
+                                    "zero_optimization.elastic_checkpoint"};
+
+// What would be priced wrongly when it is on.
+constexpr const char* kRefused[] = {"zero_optimization.zero_quantized_weights",
+                                    "zero_optimization.zero_quantized_gradients",
+                                    "zero_optimization.cpu_offload",
+                                    "zero_optimization.cpu_offload_params",
+                                    "amp.enabled",
+                                    "elasticity.enabled",
+                                    "sparse_attention.enabled",
+                                    "progressive_layer_drop.enabled",
+                                    "hybrid_engine.enabled",
+                                    "bf16.immediate_grad_update",
+                                    "sparse_gradients"};
+
+// "auto" is filled in by Hugging Face's Trainer, from arguments that the file does not hold.
+bool isGiven(Config& config, const std::string& name) {
+  const Node* node = config.find(name);
+  return node && !(node->kind == Node::Kind::kScalar && node->text == "auto");
+}
+
+std::optional<int64_t> countOf(Config& config, const std::string& name) {
+  if (!isGiven(config, name)) return std::nullopt;
+  const int64_t value = config.count(name, 1);
+  if (value < 1) config.fail(name, fmt::format("is {}; expected at least 1", value));
+  return std::max<int64_t>(value, 1);
+}
+
+// Of the file or, where that leaves it open, of the command line; both have to agree.
+std::optional<int64_t> agreed(Config& config, const std::string& name, const char* flag,
+                              const std::optional<int64_t>& asked) {
+  const std::optional<int64_t> said = countOf(config, name);
+  if (said && asked && *said != *asked)
+    config.fail(name, fmt::format("is {}, but {} is {}", *said, flag, *asked));
+  return said ? said : asked;
+}
+
+void refuseWhatCannotBePriced(Config& config) {
+  for (const char* name : kRefused)
+    if (isGiven(config, name) && config.isOn(name, false)) config.fail(name, "cannot be priced");
+  for (const char* name : {"offload_optimizer", "offload_param"}) {
+    const std::string key = fmt::format("zero_optimization.{}.device", name);
+    if (config.text(key, "none") != "none")
+      config.fail(key, fmt::format("is '{}': offloading cannot be priced; nearest: 'none'",
+                                   config.text(key, "")));
+    config.passOver(fmt::format("zero_optimization.{}", name));
+  }
+  for (const char* name :
+       {"zero_optimization.zero_hpz_partition_size", "zero_optimization.mics_shard_size"})
+    if (config.count(name, 1) > 1) config.fail(name, "cannot be priced: shards within nodes");
+  const std::string optimizer = config.text("optimizer.type", "AdamW");
+  if (optimizer != "AdamW" && optimizer != "Adam" && optimizer != "FusedAdam")
+    config.fail("optimizer.type",
+                fmt::format("is '{}', which cannot be priced; nearest: 'AdamW'", optimizer));
+}
+
+Precision precisionOf(Config& config, std::vector<std::string>& missing) {
+  bool isOpen = false;
+  const auto isOn = [&](const char* name) {
+    const bool given = isGiven(config, name);
+    isOpen |= config.has(name) && !given;
+    return given && config.isOn(name, false);
+  };
+  // bfloat16: the section's older name.
+  const bool isBf16 = isOn("bf16.enabled") || isOn("bfloat16.enabled");
+  const bool isFp16 = isOn("fp16.enabled");
+  if (isBf16 && isFp16) config.fail("fp16.enabled", "goes not with bf16");
+  if (isBf16) return Precision::kBf16;
+  if (isFp16) return Precision::kFp16;
+  if (isOpen) missing.emplace_back("the precision, which is 'auto' (write true or false)");
+  return Precision::kFp32;
+}
+
+void readOptimizer(Config& config, spec::TrainingSpec& t) {
+  const auto real = [&](const std::string& name, double absent) {
+    return isGiven(config, name) ? config.real(name, absent) : absent;
+  };
+  t.learningRate = real("optimizer.params.lr", t.learningRate);
+  t.epsilon = real("optimizer.params.eps", t.epsilon);
+  t.weightDecay = real("optimizer.params.weight_decay", t.weightDecay);
+  if (isGiven(config, "optimizer.params.betas")) {
+    const Node& betas = *config.find("optimizer.params.betas");
+    double* const values[] = {&t.beta1, &t.beta2};
+    bool isGood = betas.kind == Node::Kind::kList && betas.items.size() == 2;
+    for (size_t i = 0; isGood && i < 2; ++i)
+      isGood = spec::readValue(betas.items[i], values[i]).ok();
+    if (!isGood) config.fail("optimizer.params.betas", "is no list of two numbers");
+  }
+  t.clipNorm = real("gradient_clipping", 0);
+  config.passOver("optimizer.params");
+}
+
+// train_batch_size = micro batch x accumulation steps x replicas: of three any two give the third,
+// and a lone one stands with 1 step.
+void readBatch(Config& config, const LaunchOptions& launch, int64_t dp, Plan& plan,
+               std::vector<std::string>& missing) {
+  const auto batch = agreed(config, "train_batch_size", "--batch", launch.batch);
+  const auto micro =
+      agreed(config, "train_micro_batch_size_per_gpu", "--microbatch", launch.microbatch);
+  const bool isOpen = config.has("gradient_accumulation_steps");
+  const auto steps = countOf(config, "gradient_accumulation_steps");
+  if (!batch && !(micro && (steps || !isOpen))) {
+    missing.emplace_back("the batch size (--batch)");
+    return;
+  }
+  if (!micro && !steps && isOpen) {
+    missing.emplace_back("the microbatch size (--microbatch)");
+    return;
+  }
+  plan.microbatchSize = micro.value_or(batch.value_or(0) / dp / steps.value_or(1));
+  plan.training.globalBatchSize = batch.value_or(plan.microbatchSize * steps.value_or(1) * dp);
+  const int64_t pieces = plan.microbatchSize * steps.value_or(1) * dp;
+  const bool divides =
+      plan.microbatchSize > 0 && plan.training.globalBatchSize % (plan.microbatchSize * dp) == 0;
+  if (!divides || (steps && plan.training.globalBatchSize != pieces))
+    config.fail("train_batch_size",
+                fmt::format("is {}, but micro batch {} x accumulation {} x {} replicas is {}",
+                            plan.training.globalBatchSize, plan.microbatchSize, steps.value_or(1),
+                            dp, pieces));
+}
+
+void readLaunch(Config& config, const LaunchOptions& launch, Plan& plan,
+                std::vector<std::string>& missing) {
+  plan.tp = agreed(config, "tensor_parallel.autotp_size", "--tp", launch.tp).value_or(0);
+  if (!launch.gpus) missing.emplace_back("the number of devices (--gpus)");
+  if (plan.tp == 0) missing.emplace_back("whether the script splits tensors (--tp, 1 if not)");
+  if (!launch.sequence) missing.emplace_back("the sequence length (--seq)");
+  if (!launch.recompute)
+    missing.emplace_back("whether the model recomputes activations (--recompute none or full)");
+  plan.training.sequenceLength = launch.sequence.value_or(0);
+  plan.recompute = launch.recompute.value_or(plan::Recompute::kNone);
+  if (!launch.gpus || plan.tp == 0) return;
+  if (*launch.gpus % plan.tp != 0)
+    return config.fail("tensor_parallel.autotp_size",
+                       fmt::format("(or --tp) {} does not divide {} devices{}", plan.tp,
+                                   *launch.gpus, plan::nearestDivisor(plan.tp, *launch.gpus)));
+  readBatch(config, launch, *launch.gpus / plan.tp, plan, missing);
+}
+
+void readZero(Config& config, int64_t dp, Plan& plan) {
+  const int64_t stage = config.count("zero_optimization.stage", 0);
+  if (stage < 0 || stage > 3)
+    config.fail("zero_optimization.stage", fmt::format("is {}; expected 0 to 3", stage));
+  const bool shares = stage > 0 && stage <= 3 && dp > 1;
+  plan.stateSharding = shares ? static_cast<StateSharding>(stage) : StateSharding::kNone;
+  (shares ? plan.dpShard : plan.dpReplicate) = dp;
+}
+
+}  // namespace
+
+Result<Imported> importDeepspeed(const std::string& text, const std::string& file,
+                                 const spec::ModelSpec& model, const LaunchOptions& launch) {
+  // JSON, whatever the file is called.
+  Result<Node> root = spec::parseDocument(text, file.ends_with(".json") ? file : file + ".json");
+  if (!root.has_value()) return Error(root.error());
+  if (root->kind != Node::Kind::kMap)
+    return Error(spec::errorAt(file, root->mark, "expected a JSON object"));
+  Config config(file, *std::move(root));
+  for (const char* name : kNeutral) config.passOver(name);
+  refuseWhatCannotBePriced(config);
+  Imported imported;
+  Plan& plan = imported.plan = planFor(model, "deepspeed-zero3");
+  plan.vocabMultiple = 1;
+  std::vector<std::string> missing;
+  plan.training.precision = precisionOf(config, missing);
+  readOptimizer(config, plan.training);
+  readLaunch(config, launch, plan, missing);
+  readZero(config,
+           launch.gpus ? std::max<int64_t>(*launch.gpus / std::max<int64_t>(plan.tp, 1), 1) : 1,
+           plan);
+  plan.layers = plan::evenLayers(model.numLayers, 1, 1);
+  TRIREME_RETURN_IF_ERROR(config.error());
+  TRIREME_RETURN_IF_ERROR(askFor(file, missing));
+  imported.unpriced = config.unused();
+  return imported;
+}
+
+}  // namespace trireme::codegen

@@ -1,0 +1,31 @@
+// The readers of the formats, one per program. Internal to codegen/import.
+#pragma once
+#include "codegen/import/import.h"
+
+namespace trireme::codegen {
+
+// Errors: importPlan's. The plan is not verified yet.
+
+// The command line of Megatron-LM's pretrain_gpt.py, or a script with it. Flags as in
+// megatron/training/arguments.py, commit 000c4ac2, with the defaults that it gives. The ranks are
+// those of torchrun in the same text (--nnodes x --nproc-per-node), or of the launch options.
+Result<Imported> importMegatron(const std::string& text, const std::string& file,
+                                const spec::ModelSpec& model, const LaunchOptions& launch);
+
+// torchtitan's TOML: settings and defaults of torchtitan/config/job_config.py, commit 6404b932, and
+// the names that earlier and later versions have for the same.
+Result<Imported> importTorchtitan(const std::string& text, const std::string& file,
+                                  const spec::ModelSpec& model, const LaunchOptions& launch);
+
+// DeepSpeed's JSON: docs/_pages/config-json.md, commit 00376da4; how the batch sizes follow from
+// each other: _set_batch_related_parameters() of deepspeed/runtime/config.py.
+Result<Imported> importDeepspeed(const std::string& text, const std::string& file,
+                                 const spec::ModelSpec& model, const LaunchOptions& launch);
+
+// The plan's model, and what its file does not say and the options do.
+plan::Plan planFor(const spec::ModelSpec& model, const char* stack);
+
+// kInvalidArgument: `missing` is not empty; one message names all of it.
+Status askFor(const std::string& file, const std::vector<std::string>& missing);
+
+}  // namespace trireme::codegen

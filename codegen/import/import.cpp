@@ -1,0 +1,48 @@
+#include "codegen/import/import.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "codegen/import/formats.h"
+
+namespace trireme::codegen {
+
+std::optional<ForeignFormat> foreignFormat(const std::string& text, const std::string& file) {
+  const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
+  if (file.ends_with(".toml")) return ForeignFormat::kTorchtitan;
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin != std::string::npos && text[begin] == '{' &&
+      (has("\"zero_optimization\"") || has("\"train_batch_size\"") ||
+       has("\"train_micro_batch_size_per_gpu\"")))
+    return ForeignFormat::kDeepspeed;
+  if (has("--micro-batch-size")) return ForeignFormat::kMegatron;
+  return std::nullopt;
+}
+
+Result<Imported> importPlan(ForeignFormat format, const std::string& text, const std::string& file,
+                            const spec::ModelSpec& model, const LaunchOptions& launch) {
+  const auto importFormat = format == ForeignFormat::kMegatron     ? &importMegatron
+                            : format == ForeignFormat::kTorchtitan ? &importTorchtitan
+                                                                   : &importDeepspeed;
+  TRIREME_ASSIGN_OR_RETURN(Imported imported, importFormat(text, file, model, launch));
+  if (const Status status = plan::verifyPlan(imported.plan, model); !status.ok())
+    return Error(status.withContext(file));
+  return imported;
+}
+
+plan::Plan planFor(const spec::ModelSpec& model, const char* stack) {
+  plan::Plan plan;
+  plan.model = model.name;
+  plan.fingerprint = plan::fingerprintOf(model);
+  plan.stack = stack;
+  return plan;
+}
+
+Status askFor(const std::string& file, const std::vector<std::string>& missing) {
+  if (missing.empty()) return {};
+  return invalidArgument(
+      fmt::format("{} does not say {}: give what it leaves to the launcher or the script", file,
+                  fmt::join(missing, "; nor ")));
+}
+
+}  // namespace trireme::codegen

@@ -1,0 +1,196 @@
+// DeepSpeed's files: what is exported comes back as the same plan; batch sizes follow from each
+// other as DeepSpeed has them; what the script decides is asked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/export/export.h"
+#include "codegen/import/import.h"
+#include "ir/spec/load.h"
+#include "tests/support/damaged_text.h"
+#include "tests/support/small_plan.h"
+
+namespace trireme::codegen {
+namespace {
+
+using plan::Plan;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const LaunchOptions kLaunch = {.gpus = 8,
+                               .tp = 1,
+                               .sequence = 32,
+                               .batch = {},
+                               .microbatch = {},
+                               .recompute = plan::Recompute::kNone};
+
+Result<Imported> read(const std::string& text, const LaunchOptions& launch = kLaunch) {
+  return importPlan(ForeignFormat::kDeepspeed, text, "ds.json", small::gpt(4), launch);
+}
+
+std::string refusal(const std::string& text, const LaunchOptions& launch = kLaunch) {
+  const Result<Imported> imported = read(text, launch);
+  return imported.has_value() ? "read" : imported.error().message();
+}
+
+TEST(ImportDeepspeed, ReadsBackWhatIsExported) {
+  const spec::ModelSpec model = small::gpt(4);
+  size_t trips = 0;
+  for (int sharding = 0; sharding <= 3; ++sharding)
+    for (int64_t micro : {1, 2})
+      for (const auto precision :
+           {spec::Precision::kFp32, spec::Precision::kFp16, spec::Precision::kBf16})
+        for (const auto recompute : {plan::Recompute::kNone, plan::Recompute::kFull}) {
+          Plan p = small::plan(model, small::training(32, 32), 1, 1, 8);
+          p.stack = "deepspeed-zero3";
+          p.vocabMultiple = 1;
+          p.training.precision = precision;
+          p.microbatchSize = micro;
+          p.recompute = recompute;
+          p.stateSharding = static_cast<plan::StateSharding>(sharding);
+          if (sharding > 0) std::swap(p.dpReplicate, p.dpShard);
+          ASSERT_TRUE(plan::verifyPlan(p, model).ok());
+          const ExportOptions options{.devicesPerNode = 8, .steps = {}};
+          const auto file = exportPlan(p, model, Framework::kDeepspeed, options);
+          ASSERT_TRUE(file.has_value()) << file.error().message();
+          LaunchOptions launch = kLaunch;
+          launch.recompute = recompute;
+          const Result<Imported> back = read(file->text, launch);
+          ASSERT_TRUE(back.has_value()) << back.error().message();
+          EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << file->text;
+          EXPECT_THAT(back->unpriced, ElementsAre());
+          ++trips;
+        }
+  EXPECT_EQ(trips, 48u);
+}
+
+// The settings of a published file for 70 B parameters on 32 GPUs (DeepSpeedExamples d6b8036e,
+// llama_70b_multi_node.json): 256 = 1 x 8 x 32, ZeRO 3, bf16. Its optimizer, OneBitAdam, cannot be
+// priced; Adam in its place can.
+TEST(ImportDeepspeed, ReadsThePublishedSettingsOf70B) {
+  const spec::ModelSpec model = spec::loadModel("llama2-70b").value();
+  std::string text = R"({
+  "train_batch_size": 256,
+  "train_micro_batch_size_per_gpu": 1,
+  "gradient_accumulation_steps": 8,
+  "gradient_clipping": 1.0,
+  "steps_per_print": 50,
+  "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 3, "overlap_comm": true, "contiguous_gradients": true,
+    "reduce_bucket_size": 500000000, "stage3_prefetch_bucket_size": 300000000},
+  "optimizer": {"type": "OneBitAdam",
+    "params": {"lr": 1e-5, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}}
+})";
+  LaunchOptions launch = kLaunch;
+  launch.gpus = 32;
+  launch.sequence = 4096;
+  const auto import = [&] {
+    return importPlan(ForeignFormat::kDeepspeed, text, "ds.json", model, launch);
+  };
+  EXPECT_THAT(import().error().message(),
+              HasSubstr("ds.json:10:25: optimizer.type is 'OneBitAdam', which cannot be priced"));
+  text.replace(text.find("OneBitAdam"), 10, "Adam");
+  const Result<Imported> imported = import();
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(imported->plan.dpShard, 32);
+  EXPECT_EQ(imported->plan.microbatchSize, 1);
+  EXPECT_EQ(imported->plan.numMicrobatches(), 8);
+  EXPECT_EQ(imported->plan.stateSharding, plan::StateSharding::kParameters);
+  EXPECT_EQ(imported->plan.training.precision, spec::Precision::kBf16);
+  EXPECT_THAT(imported->unpriced, ElementsAre());
+}
+
+struct Batch {
+  const char* text;
+  int64_t batch, micro;
+};
+
+// On 8 devices: batch = micro x steps x 8, of which any two give the third, and a lone one has 1
+// step.
+TEST(ImportDeepspeed, BatchSizesFollowFromEachOther) {
+  for (const Batch& b :
+       {Batch{R"("train_batch_size": 64, "train_micro_batch_size_per_gpu": 2)", 64, 2},
+        Batch{R"("train_batch_size": 64, "gradient_accumulation_steps": 4)", 64, 2},
+        Batch{R"("train_micro_batch_size_per_gpu": 2,
+                                  "gradient_accumulation_steps": 4)",
+              64, 2},
+        Batch{R"("train_batch_size": 64)", 64, 8},
+        Batch{R"("train_micro_batch_size_per_gpu": 2)", 16, 2}}) {
+    const Result<Imported> imported = read(std::string("{") + b.text + "}");
+    ASSERT_TRUE(imported.has_value()) << imported.error().message();
+    EXPECT_EQ(imported->plan.training.globalBatchSize, b.batch) << b.text;
+    EXPECT_EQ(imported->plan.microbatchSize, b.micro) << b.text;
+  }
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 3})"),
+              HasSubstr("train_batch_size is 64, but micro batch 3"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2,
+                          "gradient_accumulation_steps": 2})"),
+              HasSubstr("accumulation 2 x 8 replicas is 32"));
+}
+
+TEST(ImportDeepspeed, AsksForAllThatTheScriptDecides) {
+  const std::string message = refusal(R"({"train_batch_size": 64})", {});
+  for (const char* flag : {"(--gpus)", "--tp", "(--seq)", "--recompute none or full"})
+    EXPECT_THAT(message, HasSubstr(flag));
+  EXPECT_THAT(refusal(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+                          "gradient_accumulation_steps": "auto"})"),
+              HasSubstr("the batch size (--batch)"));
+  LaunchOptions launch = kLaunch;
+  launch.batch = 64;
+  EXPECT_THAT(refusal(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+                          "gradient_accumulation_steps": "auto"})",
+                      launch),
+              HasSubstr("the microbatch size (--microbatch)"));
+  launch.microbatch = 2;
+  EXPECT_EQ(refusal(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+                        "gradient_accumulation_steps": "auto"})",
+                    launch),
+            "read");
+  EXPECT_THAT(refusal(R"({"train_batch_size": 32, "gradient_accumulation_steps": 1})", launch),
+              HasSubstr("train_batch_size is 32, but --batch is 64"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "bf16": {"enabled": "auto"}})"),
+              HasSubstr("the precision, which is 'auto'"));
+}
+
+TEST(ImportDeepspeed, RefusesWhatWouldBePricedWronglyAndListsTheUnknown) {
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64,
+ "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})"),
+              HasSubstr("ds.json:2:68: zero_optimization.offload_optimizer.device is 'cpu'"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "zero_optimization": {"stage": 4}})"),
+              HasSubstr("zero_optimization.stage is 4; expected 0 to 3"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "fp16": {"enabled": true},
+                          "bf16": {"enabled": true}})"),
+              HasSubstr("goes not with bf16"));
+  const Result<Imported> imported = read(
+      R"({"train_batch_size": 64, "zero_optimization": {"stage": 2, "stagee": 3}, "moe": {}})");
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_THAT(imported->unpriced, ElementsAre("zero_optimization.stagee", "moe"));
+}
+
+TEST(ImportDeepspeed, FilesAreToldApart) {
+  EXPECT_EQ(foreignFormat("{\"train_batch_size\": 8}", "x.json"), ForeignFormat::kDeepspeed);
+  EXPECT_EQ(foreignFormat("[model]", "x.toml"), ForeignFormat::kTorchtitan);
+  EXPECT_EQ(foreignFormat("--micro-batch-size 1", "x.sh"), ForeignFormat::kMegatron);
+  EXPECT_EQ(foreignFormat("version: 1\n", "x.plan.yaml"), std::nullopt);
+}
+
+// Whatever the bytes: a legal plan, or a message with the file.
+TEST(ImportDeepspeed, DamagedTextIsReadOrRefused) {
+  const std::string good =
+      R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+          "zero_optimization": {"stage": 2, "overlap_comm": true}, "gradient_clipping": 1.0,
+          "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95]}}})";
+  const auto check = [&](const std::string& text) {
+    const Result<Imported> imported = read(text);
+    if (imported.has_value())
+      EXPECT_TRUE(plan::verifyPlan(imported->plan, small::gpt(4)).ok()) << text;
+    else
+      EXPECT_THAT(imported.error().message(), HasSubstr("ds.json")) << text;
+  };
+  damageBytes(good, "0123456789-\"{}[]:, \n\x01\xff", 800, 3, check);
+  const char* const kNumbers[] = {"0", "-1", "3", "2147483648", "1e999"};
+  damageNumbers(good, kNumbers, check);
+  endEarly(good, 2, check);
+}
+
+}  // namespace
+}  // namespace trireme::codegen

@@ -1,0 +1,213 @@
+// torchtitan's files: what is exported comes back as the same plan; what others published has the
+// settings that they published; what is left to the launcher is asked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/export/export.h"
+#include "codegen/import/import.h"
+#include "ir/spec/load.h"
+#include "tests/support/damaged_text.h"
+
+namespace trireme::codegen {
+namespace {
+
+using plan::Plan;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Result<Imported> read(const std::string& text, const spec::ModelSpec& model,
+                      const LaunchOptions& launch = {}) {
+  return importPlan(ForeignFormat::kTorchtitan, text, "run.toml", model, launch);
+}
+
+std::string refusal(const std::string& text, const spec::ModelSpec& model,
+                    const LaunchOptions& launch = {.gpus = 64}) {
+  const Result<Imported> imported = read(text, model, launch);
+  return imported.has_value() ? "read" : imported.error().message();
+}
+
+Plan planOf(const spec::ModelSpec& model) {
+  Plan p;
+  p.model = model.name;
+  p.fingerprint = plan::fingerprintOf(model);
+  p.training.globalBatchSize = 64;
+  p.training.sequenceLength = 8192;
+  p.training.precision = spec::Precision::kBf16;
+  p.training.warmupSteps = 20;
+  p.training.decaySteps = 80;
+  p.vocabMultiple = 1;
+  return p;
+}
+
+// All that torchtitan's file says, so that only the padding of the vocabulary, which it does not
+// do, has to be set.
+TEST(ImportTorchtitan, ReadsBackWhatIsExported) {
+  const spec::ModelSpec model = spec::loadModel("llama3-8b").value();
+  size_t trips = 0;
+  for (int64_t tp : {1, 4})
+    for (int64_t pp : {1, 2})
+      for (int64_t v : {1, 2})
+        for (int64_t cp : {1, 2})
+          for (int64_t replicate : {1, 2})
+            for (int sharding = 0; sharding <= 3; ++sharding)
+              for (int recompute = 0; recompute <= 2; ++recompute)
+                for (const char* stack : {"torchtitan", "torchtitan-compiled-async-tp"}) {
+                  Plan p = planOf(model);
+                  p.stack = stack;
+                  p.tp = tp;
+                  p.pp = pp;
+                  p.cp = cp;
+                  p.dpReplicate = replicate;
+                  p.dpShard = sharding > 0 ? 4 : 1;
+                  p.virtualStages = v;
+                  p.microbatchSize = pp > 1 ? 2 : 4;
+                  p.layers = plan::evenLayers(model.numLayers, pp, v);
+                  if (v > 1) p.schedule = plan::ScheduleKind::kInterleaved;
+                  p.stateSharding = static_cast<plan::StateSharding>(sharding);
+                  p.recompute = static_cast<plan::Recompute>(recompute);
+                  p.sequenceParallel = tp > 1;
+                  const ExportOptions options{.devicesPerNode = 1, .steps = {}};
+                  if (!plan::verifyPlan(p, model).ok()) continue;
+                  const auto file = exportPlan(p, model, Framework::kTorchtitan, options);
+                  if (!file.has_value()) continue;  // torchtitan cannot do it
+                  const Result<Imported> back = read(file->text, model);
+                  ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << file->text;
+                  Plan expected = p;
+                  expected.training.seed = back->plan.training.seed;  // says nothing of the price
+                  EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(expected)) << file->text;
+                  EXPECT_THAT(back->unpriced, ElementsAre());
+                  ++trips;
+                }
+  EXPECT_GT(trips, 50u);
+}
+
+// The settings of torchtitan/models/llama3/train_configs/llama3_405b.toml (commit 01424cb2), a
+// preset for 128 H100: batch 2, sequence 8192, tp 8 with async tp, compiled, full recomputation,
+// tensorwise float8, and a shard degree of -1: 128 / 8 = 16 devices, 32 sequences a step.
+constexpr const char* kPublished = R"([job]
+description = "Llama 3 405B"
+[model]
+name = "llama3"
+flavor = "405B"
+converters = "float8"
+[optimizer]
+name = "AdamW"
+lr = 8e-5
+[lr_scheduler]
+warmup_steps = 600
+[training]
+batch_size = 2
+seq_len = 8192
+max_norm = 1.0
+steps = 3000
+compile = true
+dataset = "c4"
+[parallelism]
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 8
+enable_async_tensor_parallel = true
+pipeline_parallel_degree = 1
+context_parallel_degree = 1
+[checkpoint]
+interval = 500
+[activation_checkpoint]
+mode = 'full'
+[float8]
+enable_fsdp_float8_all_gather = true
+precompute_float8_dynamic_scale_for_fsdp = true
+filter_fqns = "output"
+)";
+
+std::string replaced(const std::string& what, const std::string& by) {
+  std::string text = kPublished;
+  return text.replace(text.find(what), what.size(), by);
+}
+
+TEST(ImportTorchtitan, ReadsThePublishedPresetFor405B) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  const Result<Imported> imported = read(kPublished, model, {.gpus = 128});
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  const Plan& p = imported->plan;
+  EXPECT_EQ(p.tp, 8);
+  EXPECT_EQ(p.dpShard, 16);
+  EXPECT_EQ(p.training.globalBatchSize, 32);
+  EXPECT_EQ(p.microbatchSize, 2);
+  EXPECT_TRUE(p.sequenceParallel);
+  EXPECT_EQ(p.stateSharding, plan::StateSharding::kParameters);
+  EXPECT_EQ(p.recompute, plan::Recompute::kFull);
+  EXPECT_EQ(p.training.precision, spec::Precision::kFp8);
+  EXPECT_EQ(p.stack, "torchtitan-compiled-async-tp");
+  EXPECT_EQ(p.training.decaySteps, 2400);
+  EXPECT_THAT(imported->unpriced, ElementsAre());
+}
+
+// 126 layers + 1 + 1 are 128 on 4 stages: 32 each, one less on the first and the last.
+// generate_llm_fqn_per_model_part() says so.
+TEST(ImportTorchtitan, EmbeddingAndHeadCountAsLayersOfAPipeline) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  const Result<Imported> imported =
+      read(replaced("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4"), model,
+           {.gpus = 128});
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  std::vector<int64_t> counts;
+  for (const auto& stage : imported->plan.layers) counts.push_back(stage[0].count);
+  EXPECT_THAT(counts, ElementsAre(31, 32, 32, 31));
+  EXPECT_EQ(imported->plan.microbatchSize, 1);  // pipeline_parallel_microbatch_size
+  // "default" keeps the gathered parameters under a pipeline.
+  EXPECT_EQ(imported->plan.stateSharding, plan::StateSharding::kGradients);
+}
+
+TEST(ImportTorchtitan, AsksForWhatTheLauncherSays) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  EXPECT_THAT(refusal(kPublished, model, {}),
+              HasSubstr("run.toml does not say the number of devices"));
+  EXPECT_THAT(refusal(replaced("'full'", "'selective'"), model),
+              HasSubstr("selective_ac_option, whose default is '2' or 'op'"));
+  EXPECT_THAT(refusal(replaced("shard_degree = -1", "shard_degree = 4"), model),
+              HasSubstr("make 32 devices, but --gpus is 64"));
+}
+
+TEST(ImportTorchtitan, RefusesWithTheLine) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  EXPECT_THAT(
+      refusal(replaced("\"405B\"", "\"8B\""), model),
+      HasSubstr("run.toml:5:10: model.flavor is '8B', but the model llama3-405b is '405B'"));
+  EXPECT_THAT(refusal(replaced("'full'", "'fulll'"), model),
+              HasSubstr("activation_checkpoint.mode is 'fulll'; did you mean 'full'?"));
+  EXPECT_THAT(refusal(replaced("\"float8\"", "\"mx\""), model),
+              HasSubstr("has 'mx', which cannot"));
+  EXPECT_THAT(refusal(replaced("tensor_parallel_degree = 8", "tensor_parallel_degree = 0"), model),
+              HasSubstr("tensor_parallel_degree is 0; expected at least 1"));
+  EXPECT_THAT(refusal("[model\n", model), HasSubstr("run.toml:"));
+  EXPECT_THAT(refusal(replaced("dataset = \"c4\"", "enable_cpu_offload = true"), model),
+              HasSubstr("training.enable_cpu_offload cannot be priced"));
+}
+
+TEST(ImportTorchtitan, UnknownSettingsAreListed) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  const Result<Imported> imported =
+      read(replaced("dataset = \"c4\"", "datasett = \"c4\"") + "[extra]\nx = 1\ny = 2\n", model,
+           {.gpus = 64});
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_THAT(imported->unpriced, ElementsAre("training.datasett", "extra"));
+}
+
+// Whatever the bytes: a legal plan, or a message with the file.
+TEST(ImportTorchtitan, DamagedTextIsReadOrRefused) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  const auto check = [&](const std::string& text) {
+    const Result<Imported> imported = read(text, model, {.gpus = 128});
+    if (imported.has_value())
+      EXPECT_TRUE(plan::verifyPlan(imported->plan, model).ok()) << text;
+    else
+      EXPECT_THAT(imported.error().message(), HasSubstr("run.toml")) << text;
+  };
+  damageBytes(kPublished, "0123456789-'\"[]=.{} \n\x01\xff", 800, 3, check);
+  const char* const kNumbers[] = {"0", "-1", "3", "2147483648", "1e999", "nan"};
+  damageNumbers(kPublished, kNumbers, check);
+  endEarly(kPublished, 3, check);
+}
+
+}  // namespace
+}  // namespace trireme::codegen
