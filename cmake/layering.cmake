@@ -1,7 +1,7 @@
 # The arrows between folders, checked on the #include lines.
 #
 #   base -> {spec, program} -> graph -> plan -> schedule -> expand -> {dialect, cost_models}
-#        -> {planner, codegen} -> cli;   program -> runtime -> cli
+#        -> {planner, codegen} -> {cli, python};   program -> runtime -> cli
 #
 # Each folder may use what stands to its left, with three exceptions that keep things apart: codegen
 # does not see cost_models, planner does not see dialect, and runtime sees only base and program.
@@ -24,8 +24,9 @@ set(LAYER_planner ${LAYER_cost_models} cost_models)
 set(LAYER_codegen ${LAYER_ir/dialect} ir/dialect)
 set(LAYER_runtime ir/base ir/program)
 set(LAYER_cli ${LAYER_ir/dialect} ir/dialect cost_models planner codegen runtime)
+set(LAYER_python ${LAYER_planner} planner codegen)
 set(LAYER_FOLDERS ir/base ir/spec ir/program ir/graph ir/plan ir/schedule ir/expand ir/dialect
-    cost_models planner codegen runtime cli)
+    cost_models planner codegen runtime cli python)
 set(LAYER_MLIR_FOLDERS ir/dialect codegen)
 
 # Sets <out> to the layer that <path> (relative to the root) lies in, or to "".

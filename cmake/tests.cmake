@@ -93,6 +93,15 @@ if(orphans)
                       "sources (cmake/tests.cmake):\n  ${orphans}")
 endif()
 
+# The Python package, by pytest; mypy checks its types.
+if(TARGET trireme_python AND TARGET trireme)
+  add_test(NAME python
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/python/run ${Python_EXECUTABLE}
+                   ${PROJECT_BINARY_DIR}/python-tests ${PROJECT_BINARY_DIR}/python)
+  set_tests_properties(python PROPERTIES LABELS python TIMEOUT 600
+                       ENVIRONMENT "TRIREME_BINARY=$<TARGET_FILE:trireme>")
+endif()
+
 # The layering check: that this tree passes it, and that it finds what it should.
 add_test(NAME layering
          COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR}

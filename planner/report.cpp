@@ -203,7 +203,9 @@ std::string passesText(const PathPart& part) {
   return text;
 }
 
-nlohmann::json estimateJson(const cost::Estimate& estimate) {
+}  // namespace
+
+nlohmann::json toJson(const cost::Estimate& estimate) {
   nlohmann::json json;
   json["stepSeconds"] = estimate.step.count();
   if (estimate.interval)
@@ -221,8 +223,6 @@ nlohmann::json estimateJson(const cost::Estimate& estimate) {
   json["memoryStage"] = estimate.memory.stage;
   return json;
 }
-
-}  // namespace
 
 std::string summary(const plan::Plan& plan) {
   std::string text = fmt::format("tp {}, pp {}, ", plan.tp, plan.pp);
@@ -479,7 +479,7 @@ nlohmann::json toJson(const Shortfall& shortfall) {
   if (shortfall.nearest)
     json["nearest"] = {{"plan", plan::printPlan(shortfall.nearest->plan)},
                        {"summary", summary(shortfall.nearest->plan)},
-                       {"estimate", estimateJson(shortfall.nearest->estimate)},
+                       {"estimate", toJson(shortfall.nearest->estimate)},
                        {"missingBytes", shortfall.nearest->estimate.missing().count()}};
   json["changes"] = nlohmann::json::array();
   for (const Relaxation& change : shortfall.changes)
@@ -488,7 +488,7 @@ nlohmann::json toJson(const Shortfall& shortfall) {
                                {"devices", change.plan.numRanks()},
                                {"plan", plan::printPlan(change.plan)},
                                {"summary", summary(change.plan)},
-                               {"estimate", estimateJson(change.estimate)}});
+                               {"estimate", toJson(change.estimate)}});
   return json;
 }
 
@@ -496,7 +496,7 @@ nlohmann::json toJson(const PlanResult& result) {
   nlohmann::json json;
   json["plan"] = plan::printPlan(result.plan);
   json["summary"] = summary(result.plan);
-  json["estimate"] = estimateJson(result.estimate);
+  json["estimate"] = toJson(result.estimate);
   json["gpusUsed"] = result.gpusUsed;
   json["gpusAvailable"] = result.gpusAvailable;
   if (result.gpusUsed < result.gpusAvailable) json["idleBecause"] = idleReason(result);
@@ -504,7 +504,7 @@ nlohmann::json toJson(const PlanResult& result) {
   for (const RunnerUp& r : result.runnersUp)
     json["runnersUp"].push_back({{"plan", plan::printPlan(r.plan)},
                                  {"summary", summary(r.plan)},
-                                 {"estimate", estimateJson(r.estimate)},
+                                 {"estimate", toJson(r.estimate)},
                                  {"slowerSeconds", r.slower.count()},
                                  {"lostBy", r.lostBy},
                                  {"lostBySeconds", r.lostByAmount.count()}});
@@ -551,7 +551,7 @@ nlohmann::json toJson(const PlanCheck& check) {
   nlohmann::json json;
   json["plan"] = plan::printPlan(check.plan);
   json["summary"] = summary(check.plan);
-  json["estimate"] = estimateJson(check.estimate);
+  json["estimate"] = toJson(check.estimate);
   json["stageBytes"] = stagesJson(check.explanation.stages);
   json["fits"] = check.estimate.fits();
   json["missingBytes"] = check.estimate.missing().count();

@@ -62,6 +62,7 @@ std::string simulatedLine(const CriticalPath& path);
 
 // Everything, in SI units (seconds, bytes), keys in lower camel case. `plan` is the plan's own text
 // form as a string, so that it has one format only.
+nlohmann::json toJson(const cost::Estimate& estimate);
 nlohmann::json toJson(const PlanResult& result);
 nlohmann::json toJson(const PlanCheck& check);
 nlohmann::json toJson(const Outlook& outlook);

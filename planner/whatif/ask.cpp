@@ -158,13 +158,34 @@ nlohmann::json JsonReport::json() const {
 
 }  // namespace
 
+Status checkScenarios(const ScenarioAxes& s) {
+  const auto needs = [](bool isGiven, const char* what, bool hasNeeded, const char* needed) {
+    return isGiven && !hasNeeded ? invalidArgument(fmt::format("{} needs {}", what, needed))
+                                 : Status();
+  };
+  const bool hasTokens = !s.tokens.empty(), hasFailures = !s.mtbf.empty();
+  TRIREME_RETURN_IF_ERROR(needs(!s.price.empty(), "--price", hasTokens, "--tokens"));
+  TRIREME_RETURN_IF_ERROR(needs(!s.power.empty(), "--power", hasTokens, "--tokens"));
+  TRIREME_RETURN_IF_ERROR(needs(!s.deadlines.empty(), "--deadline", hasTokens, "--tokens"));
+  TRIREME_RETURN_IF_ERROR(needs(!s.budgets.empty(), "--budget", !s.price.empty(), "--price"));
+  TRIREME_RETURN_IF_ERROR(needs(hasFailures, "--mtbf", hasTokens, "--tokens"));
+  TRIREME_RETURN_IF_ERROR(
+      needs(s.checkpointBandwidth > 0, "--checkpoint-bandwidth", hasFailures, "--mtbf"));
+  TRIREME_RETURN_IF_ERROR(needs(s.restart > 0, "--restart", hasFailures, "--mtbf"));
+  TRIREME_RETURN_IF_ERROR(needs(s.repair.has_value(), "--repair", hasFailures, "--mtbf"));
+  TRIREME_RETURN_IF_ERROR(
+      needs(s.spares.has_value(), "--spares", s.repair.has_value(), "--repair"));
+  if (hasFailures && (!(s.checkpointBandwidth > 0) || !(s.restart > 0)))
+    return invalidArgument(
+        "--mtbf needs --checkpoint-bandwidth, to know what saving takes, and --restart");
+  return {};
+}
+
 Result<Answers> makeAnswers(const SweepQuestion& asked) {
   const ScenarioAxes& s = asked.scenarios;
   if (asked.question.cluster.empty() && asked.gpus.empty())
     return Error(invalidArgument("the cluster is missing: give --cluster, or --gpu"));
-  if (!s.mtbf.empty() && (!(s.checkpointBandwidth > 0) || !(s.restart > 0)))
-    return Error(invalidArgument(
-        "--mtbf needs --checkpoint-bandwidth, to know what saving takes, and --restart"));
+  TRIREME_RETURN_IF_ERROR(checkScenarios(s));
   Answers answers;
   TRIREME_ASSIGN_OR_RETURN(answers.sweep, makeSweep(asked));
   answers.points = pointsOf(answers.sweep);

@@ -18,9 +18,12 @@ struct SweepQuestion {
 };
 
 // All points, none answered. As many prices or powers as GPUs, more than one: each has its own.
-// kInvalidArgument: no cluster; failures without what a checkpoint takes; errors of makeQuery and
+// kInvalidArgument: no cluster; scenarios that checkScenarios refuses; errors of makeQuery and
 // clusterOfGpu.
 Result<Answers> makeAnswers(const SweepQuestion& question);
+
+// kInvalidArgument: something is asked without what it needs: a price without tokens...
+Status checkScenarios(const ScenarioAxes& scenarios);
 
 // kInfeasible: every point is answered, and none has a plan.
 Status checkAnswered(const Answers& answers);
