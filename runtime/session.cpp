@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ir/base/format.h"
+#include "runtime/device/host_device.h"
 #include "runtime/executor/host_memory.h"
 #include "runtime/session_impl.h"
 #include "runtime/state/elements.h"
@@ -80,12 +81,11 @@ Result<std::unique_ptr<Session>> Session::create(program::Bundle bundle, Session
 Status Session::Impl::load() {
   const program::Program& program = bundle.program;
   TRIREME_ASSIGN_OR_RETURN(tensors, logicalTensors(program));
-  TRIREME_ASSIGN_OR_RETURN(code,
-                           SegmentCode::load(bundle, options.sharedObject, options.useReference));
+  const std::optional<Bytes> available = options.memory ? options.memory : availableMemory();
+  TRIREME_RETURN_IF_ERROR(openBackend(available));
   world = makeWorld(program, options.timeoutSeconds);
   TRIREME_RETURN_IF_ERROR(checkRoles(program));
-  const std::optional<Bytes> available = options.memory ? options.memory : availableMemory();
-  if (available) TRIREME_RETURN_IF_ERROR(checkArenas(program, options.threadsPerRank, *available));
+  TRIREME_RETURN_IF_ERROR(backend->checkMemory(program));
   for (int32_t r = 0; r < program.numRanks(); ++r) {
     const int32_t role = program.ranks[static_cast<size_t>(r)].role;
     Result<Arena> arena = Arena::allocate(program.roles[static_cast<size_t>(role)].arenaBytes);
@@ -104,27 +104,28 @@ Status Session::Impl::load() {
   return {};
 }
 
+Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
+  TRIREME_ASSIGN_OR_RETURN(
+      SegmentCode code, SegmentCode::load(bundle, options.sharedObject, options.useReference));
+  backend = std::make_unique<HostBackend>(std::move(code),
+                                          HostOptions{options.threadsPerRank, available});
+  return {};
+}
+
 // On the rank's thread, so that its pages and its pool belong to it.
 Status Session::Impl::prepare(int32_t rank, std::chrono::steady_clock::time_point start) {
   Worker& worker = workers[static_cast<size_t>(rank)];
-  try {
-    worker.pool = std::make_unique<ThreadPool>(options.threadsPerRank);
-  } catch (const std::system_error& error) {
-    return resourceExhausted(
-        fmt::format("cannot start the threads of rank {}: {}", rank, error.what()));
-  }
-  worker.comm = world->communicator(rank);
+  const RankProgram& image = ranks[static_cast<size_t>(rank)];
+  TRIREME_ASSIGN_OR_RETURN(worker.setup, backend->prepare(image, world->communicator(rank)));
   if (options.trace) worker.trace = std::make_unique<TraceRecorder>(rank, start);
   ExecutorContext context;
-  context.rank = &ranks[static_cast<size_t>(rank)];
-  context.code = &code;
-  context.comm = worker.comm.get();
-  context.pool = worker.pool.get();
+  context.device = worker.setup.device.get();
+  context.comm = worker.setup.comm.get();
   context.trace = worker.trace.get();
   context.faults = options.faults;
   worker.executor = std::make_unique<Executor>(context);
-  initializeParameters(*context.rank);
-  return {};
+  initializeParameters(image);
+  return storeWeights(rank);
 }
 
 Result<StepResult> Session::step(DataSource& data) {
@@ -136,7 +137,12 @@ Result<StepResult> Session::step(DataSource& data) {
     impl_->failure = impl_->world->failure();
     return Error(impl_->failure);
   }
-  StepResult result = impl_->collect();
+  Result<StepResult> collected = impl_->collect();
+  if (!collected.has_value()) {
+    impl_->failure = collected.error();
+    return collected;
+  }
+  StepResult result = *collected;
   result.seconds = std::chrono::duration<double>(end - begin).count();
   ++impl_->progress.stepsDone;
   impl_->progress.data = data.identity();
@@ -148,27 +154,28 @@ void Session::Impl::runRank(int32_t rank, DataSource& data) {
   Status status = worker.executor->runStep(progress.stepsDone, data);
   if (!status.ok()) {
     status = status.withContext(fmt::format("step {}, rank {}", progress.stepsDone + 1, rank));
-    worker.comm->fail(status);
+    worker.setup.comm->fail(status);
   }
   counters[static_cast<size_t>(rank)] = worker.executor->counters();
   statuses[static_cast<size_t>(rank)] = std::move(status);
 }
 
-StepResult Session::Impl::collect() const {
+Result<StepResult> Session::Impl::collect() const {
   const program::Training& training = bundle.program.training;
   StepResult result;
   result.step = progress.stepsDone;
   result.learningRate = learningRateAt(training, progress.stepsDone);
   // The step's program has summed the losses over the replicas.
-  for (const auto& rank : ranks)
-    if (rank.role->loss >= 0 && rank.info.tpIndex == 0 && rank.info.dpIndex == 0)
-      result.loss = *reinterpret_cast<const double*>(rank.address(rank.role->loss));
+  for (const RankProgram& rank : ranks)
+    if (rank.role->loss >= 0 && rank.info.tpIndex == 0 && rank.info.dpIndex == 0) {
+      TRIREME_ASSIGN_OR_RETURN(const auto loss, fetchDoubles(rank, rank.role->loss));
+      result.loss = loss[0];
+    }
   result.loss /= static_cast<double>(training.globalBatchSize * training.sequenceLength);
-  const program::Role& first = *ranks.front().role;
-  if (first.squares >= 0)
-    result.gradNorm =
-        gradientNorm(reinterpret_cast<const double*>(ranks.front().address(first.squares)),
-                     first.buffers[static_cast<size_t>(first.squares)].elements);
+  if (const program::Role& first = *ranks.front().role; first.squares >= 0) {
+    TRIREME_ASSIGN_OR_RETURN(const auto squares, fetchDoubles(ranks.front(), first.squares));
+    result.gradNorm = gradientNorm(squares.data(), static_cast<int64_t>(squares.size()));
+  }
   return result;
 }
 
@@ -176,6 +183,7 @@ std::vector<NamedTensor> Session::Impl::gather(StateKind kind) const {
   const TrainingState state = trainingState();
   const DType type = storedType(state, kind);
   std::vector<NamedTensor> result;
+  if (!fetchState(kind).ok()) return result;
   std::vector<char> bytes;
   for (const LogicalTensor& tensor : tensors) {
     const int64_t count = tensor.elements();

@@ -19,12 +19,14 @@ Status Session::loadForeignWeights(const ForeignWeights& weights, const std::str
   PosixFileSystem files;
   const Status status = runtime::loadForeignWeights(impl_->trainingState(), weights, path, files);
   if (status.code() == StatusCode::kUnavailable) impl_->failure = status;
-  return status;
+  TRIREME_RETURN_IF_ERROR(status);
+  return impl_->storeAllWeights();
 }
 
 // After a failed step the ranks have diverged: there is nothing worth keeping.
 Status Session::saveCheckpoint(const std::string& path, FileSystem& files) const {
   TRIREME_RETURN_IF_ERROR(impl_->failure);
+  TRIREME_RETURN_IF_ERROR(impl_->fetchCheckpointState());
   return runtime::saveCheckpoint(impl_->trainingState(), impl_->progress, path, files);
 }
 
@@ -35,6 +37,7 @@ Status Session::loadCheckpoint(const std::string& path, FileSystem& files) {
     if (progress.error().code() == StatusCode::kUnavailable) impl_->failure = progress.error();
     return progress.error();
   }
+  TRIREME_RETURN_IF_ERROR(impl_->storeAllWeights());
   impl_->progress = std::move(*progress);
   return {};
 }

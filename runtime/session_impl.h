@@ -2,14 +2,16 @@
 #pragma once
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/thread_world.h"
+#include "runtime/device/device.h"
 #include "runtime/executor/arena.h"
 #include "runtime/executor/executor.h"
 #include "runtime/executor/rank_threads.h"
-#include "runtime/kernels/thread_pool.h"
 #include "runtime/session.h"
 #include "runtime/state/gather.h"
 
@@ -17,26 +19,34 @@ namespace trireme::runtime {
 
 struct Session::Impl {
   struct Worker {
-    std::unique_ptr<ThreadPool> pool;
-    std::unique_ptr<Communicator> comm;
+    RankSetup setup;
     std::unique_ptr<TraceRecorder> trace;
     std::unique_ptr<Executor> executor;
   };
 
   Status load();
+  Status openBackend(const std::optional<Bytes>& available);
   Status prepare(int32_t rank, std::chrono::steady_clock::time_point start);
   void runRank(int32_t rank, DataSource& data);
-  StepResult collect() const;
+  Result<StepResult> collect() const;
   std::vector<NamedTensor> gather(StateKind kind) const;
+
+  // Between the ranks' memory and the host's image of it (device.h); see session_state.cpp.
+  Result<std::span<const double>> fetchDoubles(const RankProgram& rank, int32_t buffer) const;
+  Status fetchState(StateKind kind) const;
+  Status fetchCheckpointState() const;
+  // Parameters, masters and moments of one rank, or of all.
+  Status storeWeights(int32_t rank) const;
+  Status storeAllWeights() const;
   TrainingState trainingState() const { return {&bundle.program, &tensors, ranks}; }
 
   program::Bundle bundle;
   SessionOptions options;
   std::vector<LogicalTensor> tensors;
-  SegmentCode code;
   std::unique_ptr<ThreadWorld> world;
-  std::vector<Arena> arenas;
-  std::vector<RankProgram> ranks;
+  std::vector<Arena> arenas;       // the ranks' memory, or the host's image of it
+  std::vector<RankProgram> ranks;  // on the arenas
+  std::unique_ptr<Backend> backend;
   std::vector<Worker> workers;
   std::vector<Status> statuses;
   std::vector<RankCounters> counters;

@@ -58,12 +58,13 @@ class Communicator {
 
   // Point to point. Each stream has at most one message in the air: publish, then ask sent() until
   // it is true; the receiver copies straight out of `data`, which must not change before that.
-  virtual void publish(program::Stream stream, int32_t peer, const MessageTag& tag,
-                       const void* data, int64_t bytes) = 0;
-  virtual bool sent(program::Stream stream) = 0;
+  virtual Status publish(program::Stream stream, int32_t peer, const MessageTag& tag,
+                         const void* data, int64_t bytes) = 0;
+  virtual Result<bool> sent(program::Stream stream) = 0;
   // True once the message `tag` of `peer` has been copied into `data`; false: not published yet.
-  // kInvalidArgument: the message has another size.
-  virtual Result<bool> receive(int32_t peer, const MessageTag& tag, void* data, int64_t bytes) = 0;
+  // `stream` is the receiver's. kInvalidArgument: the message has another size.
+  virtual Result<bool> receive(program::Stream stream, int32_t peer, const MessageTag& tag,
+                               void* data, int64_t bytes) = 0;
 
   // Blocks until `condition` holds, advancing `progress`.
   virtual Status wait(Condition& condition) = 0;

@@ -218,22 +218,23 @@ Status ThreadCommunicator::allGather(int32_t group, const void* mine, void* all,
   return barrier(group);
 }
 
-void ThreadCommunicator::publish(program::Stream stream, int32_t peer, const MessageTag& tag,
-                                 const void* data, int64_t bytes) {
+Status ThreadCommunicator::publish(program::Stream stream, int32_t peer, const MessageTag& tag,
+                                   const void* data, int64_t bytes) {
   Outbox& box = world_.ranks_[static_cast<size_t>(rank_)]->outboxes[static_cast<size_t>(stream)];
   box.data = data;
   box.bytes = bytes;
   box.word.store(pack(peer, tag), std::memory_order_release);
   world_.ranks_[static_cast<size_t>(peer)]->doorbell.ring();
+  return {};
 }
 
-bool ThreadCommunicator::sent(program::Stream stream) {
+Result<bool> ThreadCommunicator::sent(program::Stream stream) {
   const auto& state = *world_.ranks_[static_cast<size_t>(rank_)];
   return state.outboxes[static_cast<size_t>(stream)].word.load(std::memory_order_acquire) == 0;
 }
 
-Result<bool> ThreadCommunicator::receive(int32_t peer, const MessageTag& tag, void* data,
-                                         int64_t bytes) {
+Result<bool> ThreadCommunicator::receive(program::Stream, int32_t peer, const MessageTag& tag,
+                                         void* data, int64_t bytes) {
   const uint64_t word = pack(rank_, tag);
   ThreadWorld::RankState& sender = *world_.ranks_[static_cast<size_t>(peer)];
   for (Outbox& box : sender.outboxes) {

@@ -19,10 +19,11 @@ class ThreadCommunicator final : public Communicator {
   Status reduceScatter(int32_t group, void* all, void* mine, int64_t count, DType type,
                        program::ReduceOp op) override;
   Status allGather(int32_t group, const void* mine, void* all, int64_t count, DType type) override;
-  void publish(program::Stream stream, int32_t peer, const MessageTag& tag, const void* data,
-               int64_t bytes) override;
-  bool sent(program::Stream stream) override;
-  Result<bool> receive(int32_t peer, const MessageTag& tag, void* data, int64_t bytes) override;
+  Status publish(program::Stream stream, int32_t peer, const MessageTag& tag, const void* data,
+                 int64_t bytes) override;
+  Result<bool> sent(program::Stream stream) override;
+  Result<bool> receive(program::Stream stream, int32_t peer, const MessageTag& tag, void* data,
+                       int64_t bytes) override;
   Status wait(Condition& condition) override;
   void setProgress(Progress* progress) override { progress_ = progress; }
   void fail(const Status& reason) override { world_.fail(rank_, reason); }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "runtime/state/layout.h"
@@ -15,10 +14,11 @@ using program::InstructionKind;
 using program::Stream;
 
 Executor::Executor(const ExecutorContext& context)
-    : rank_(*context.rank), context_(context), streams_(rank_, *context.comm, context.trace) {
+    : rank_(context.device->program()),
+      context_(context),
+      streams_(*context.device, *context.comm, context.trace) {
   context_.comm->setProgress(&streams_);
   addresses_.resize(static_cast<size_t>(rank_.maxOperands));
-  arguments_.resize(context.code->maxArguments());
   int64_t numLayers = std::max<int64_t>(1, rank_.program->numLayers);
   for (const program::Chunk& chunk : rank_.role->chunks) {
     numLayers = std::max<int64_t>(numLayers, chunk.firstLayer + chunk.numLayers);
@@ -55,8 +55,11 @@ Status Executor::runStep(int64_t step, DataSource& data) {
   counters_ = {};
   if (context_.trace != nullptr) context_.trace->setStep(step);
   fillKeys();
+  TRIREME_RETURN_IF_ERROR(context_.device->beginStep());
+  streams_.beginStep();
   for (const Task& task : rank_.role->tasks) TRIREME_RETURN_IF_ERROR(runTask(task));
-  return streams_.drain();
+  TRIREME_RETURN_IF_ERROR(streams_.drain());
+  return context_.device->finishStep();
 }
 
 Status Executor::runTask(const Task& task) {
@@ -102,8 +105,8 @@ Status Executor::issue(const Flat& instruction, const Task& task, int32_t repeat
   TRIREME_RETURN_IF_ERROR(execute(instruction, task, repeat, layer));
   if (context_.trace != nullptr) context_.trace->record(instruction, task, layer, begin);
   const int32_t event = Streams::eventIndex(instruction.event, task.slot);
-  if (event >= 0 && instruction.kind != InstructionKind::kWait) streams_.signalFromCompute(event);
-  return {};
+  if (event < 0 || instruction.kind == InstructionKind::kWait) return {};
+  return streams_.signalFromCompute(event);
 }
 
 Status Executor::execute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer) {
@@ -117,12 +120,9 @@ Status Executor::execute(const Flat& instruction, const Task& task, int32_t repe
     case InstructionKind::kLoadBatch:
       return loadBatch(instruction, task);
     case InstructionKind::kZero:
-      std::memset(operand(instruction, 0, repeat, task.slot), 0,
-                  static_cast<size_t>(instruction.bytes));
-      return {};
+      return context_.device->zero(operand(instruction, 0, repeat, task.slot), instruction.bytes);
     case InstructionKind::kSumSquares:
-      sumSquares(instruction, repeat, task.slot);
-      return {};
+      return sumSquares(instruction, repeat, task.slot);
     case InstructionKind::kAdamW:
       return adamWStep(instruction, repeat, task.slot);
     case InstructionKind::kWait:
@@ -138,9 +138,7 @@ Status Executor::compute(const Flat& instruction, const Task& task, int32_t repe
       firstSample(rank_.program->training, rank_.info.dpIndex, task.microbatch));
   for (int32_t i = 0; i < instruction.numOperands; ++i)
     addresses_[static_cast<size_t>(i)] = operand(instruction, i, repeat, task.slot);
-  return context_.code->run(instruction.segment,
-                            {&kernel, addresses_.data(), arguments_.data(),
-                             rank_.address(rank_.role->workspace), context_.pool});
+  return context_.device->runSegment({instruction.segment, &kernel, addresses_.data()});
 }
 
 Status Executor::collective(const Flat& instruction, int32_t repeat, int32_t slot) {
@@ -163,20 +161,35 @@ Status Executor::loadBatch(const Flat& instruction, const Task& task) {
   const auto first =
       static_cast<uint64_t>(step_ * training.globalBatchSize +
                             firstSample(training, rank_.info.dpIndex, task.microbatch));
-  auto* tokens = reinterpret_cast<int32_t*>(operand(instruction, 0, 0, task.slot));
-  auto* labels = reinterpret_cast<int32_t*>(operand(instruction, 1, 0, task.slot));
-  for (int64_t i = 0; i < batch; ++i) {
-    const uint64_t sample = first + static_cast<uint64_t>(i);
-    TRIREME_RETURN_IF_ERROR(data_->sample(sample, length, batch,
-                                          tokens == nullptr ? nullptr : tokens + i,
-                                          labels == nullptr ? nullptr : labels + i));
-    for (const int32_t* column : {tokens, labels})
-      for (int64_t s = 0; column != nullptr && s < length; ++s)
-        if (const int32_t token = column[s * batch + i]; token < 0 || token >= training.vocabSize)
-          return invalidArgument(
-              fmt::format("sample {}, position {}: token {} is not in the vocabulary of {}", sample,
-                          s + (column == labels), token, training.vocabSize));
+  std::array<int32_t*, 2> targets{}, columns{};  // tokens, labels
+  for (size_t i = 0; i < 2; ++i) {
+    targets[i] = reinterpret_cast<int32_t*>(
+        operand(instruction, static_cast<int32_t>(i), 0, task.slot));
+    if (targets[i] == nullptr) continue;
+    TRIREME_ASSIGN_OR_RETURN(columns[i], context_.device->stageTokens(targets[i], length * batch));
   }
+  for (int64_t i = 0; i < batch; ++i)
+    TRIREME_RETURN_IF_ERROR(loadSample(first + static_cast<uint64_t>(i), i, columns));
+  for (size_t i = 0; i < 2; ++i)
+    if (targets[i] != nullptr)
+      TRIREME_RETURN_IF_ERROR(
+          context_.device->sendTokens(targets[i], columns[i], length * batch));
+  return {};
+}
+
+Status Executor::loadSample(uint64_t sample, int64_t column,
+                            const std::array<int32_t*, 2>& columns) {
+  const program::Training& training = rank_.program->training;
+  const int64_t length = training.sequenceLength, batch = training.microbatchSize;
+  const auto at = [&](int32_t* tokens) { return tokens == nullptr ? nullptr : tokens + column; };
+  TRIREME_RETURN_IF_ERROR(data_->sample(sample, length, batch, at(columns[0]), at(columns[1])));
+  for (size_t i = 0; i < 2; ++i)
+    for (int64_t s = 0; columns[i] != nullptr && s < length; ++s)
+      if (const int32_t token = columns[i][s * batch + column];
+          token < 0 || token >= training.vocabSize)
+        return invalidArgument(
+            fmt::format("sample {}, position {}: token {} is not in the vocabulary of {}", sample,
+                        s + static_cast<int64_t>(i), token, training.vocabSize));
   return {};
 }
 

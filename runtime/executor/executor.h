@@ -1,6 +1,7 @@
-// Executes one rank's program: the instructions of the compute stream here and now, those of the
-// point-to-point streams whenever there is a chance. Allocates nothing within a step.
+// Executes one rank's program on a RankDevice: the instructions of the compute stream here and now,
+// those of the point-to-point streams whenever there is a chance. Allocates nothing within a step.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -9,11 +10,10 @@
 #include "ir/program/bundle.h"
 #include "runtime/comm/communicator.h"
 #include "runtime/data/data_source.h"
+#include "runtime/device/device.h"
 #include "runtime/executor/counters.h"
 #include "runtime/executor/fault_injector.h"
-#include "runtime/executor/optimizer.h"
 #include "runtime/executor/rank_program.h"
-#include "runtime/executor/segment_code.h"
 #include "runtime/executor/streams.h"
 #include "runtime/executor/trace_recorder.h"
 
@@ -21,10 +21,8 @@ namespace trireme::runtime {
 
 // What a rank executes on and with. All pointers outlive the executor; the last two may be null.
 struct ExecutorContext {
-  const RankProgram* rank = nullptr;
-  const SegmentCode* code = nullptr;
+  RankDevice* device = nullptr;
   Communicator* comm = nullptr;
-  ThreadPool* pool = nullptr;
   TraceRecorder* trace = nullptr;
   FaultInjector* faults = nullptr;
 };
@@ -45,13 +43,6 @@ class Executor {
   using Flat = FlatInstruction;
   using Task = program::TaskRecord;
 
-  // One (parameter, layer) of a bucket, as far as this rank counts it in the norm.
-  struct NormRow {
-    int32_t logicalIndex = 0;
-    const char* data = nullptr;
-    int64_t elements = 0;
-  };
-
   Status runTask(const Task& task);
   Status runSection(const FlatBody& body, const Section& section, const Task& task);
   Status issue(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
@@ -59,7 +50,8 @@ class Executor {
   Status compute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
   Status collective(const Flat& instruction, int32_t repeat, int32_t slot);
   Status loadBatch(const Flat& instruction, const Task& task);
-  void sumSquares(const Flat& instruction, int32_t repeat, int32_t slot);
+  Status loadSample(uint64_t sample, int64_t column, const std::array<int32_t*, 2>& columns);
+  Status sumSquares(const Flat& instruction, int32_t repeat, int32_t slot);
   Status adamWStep(const Flat& instruction, int32_t repeat, int32_t slot);
   Status injectFault(const Flat& instruction, const Task& task, int32_t layer);
   void count(const Flat& instruction, const Task& task);
@@ -75,8 +67,8 @@ class Executor {
   int64_t step_ = 0;
   DataSource* data_ = nullptr;
   std::vector<program::KernelContext> contexts_;  // per logical layer; keys of this step
-  std::vector<void*> addresses_, arguments_;      // scratch
-  std::vector<std::vector<NormRow>> normRows_;    // per bucket
+  std::vector<void*> addresses_;                  // scratch
+  std::vector<std::vector<NormRow>> normRows_;    // per bucket: a row per parameter and layer
   std::vector<std::vector<uint8_t>> live_;        // per chunk and slot
   int32_t numLive_ = 0;
 };

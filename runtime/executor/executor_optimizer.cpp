@@ -37,39 +37,34 @@ void Executor::buildNormRows() {
   }
 }
 
-void Executor::sumSquares(const Flat& instruction, int32_t repeat, int32_t slot) {
-  auto* squares = reinterpret_cast<double*>(operand(instruction, 0, repeat, slot));
+Status Executor::sumSquares(const Flat& instruction, int32_t repeat, int32_t slot) {
   const auto bucket = static_cast<size_t>(instruction.bucket);
   const int32_t gradient = rank_.role->buckets[bucket].gradient;
-  const DType type = rank_.role->buffers[static_cast<size_t>(gradient)].dtype;
-  const std::vector<NormRow>& rows = normRows_[bucket];
-  const auto body = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const NormRow& row = rows[static_cast<size_t>(i)];
-      squares[row.logicalIndex] = sumOfSquares(type, row.data, row.elements);
-    }
-  };
-  parallelFor(*context_.pool, static_cast<int64_t>(rows.size()), 1, std::ref(body));
+  return context_.device->sumSquares(
+      instruction.bucket, normRows_[bucket],
+      rank_.role->buffers[static_cast<size_t>(gradient)].dtype,
+      reinterpret_cast<double*>(operand(instruction, 0, repeat, slot)));
 }
 
 Status Executor::adamWStep(const Flat& instruction, int32_t repeat, int32_t slot) {
   const program::Training& training = rank_.program->training;
   const program::Bucket& bucket = rank_.role->buckets[static_cast<size_t>(instruction.bucket)];
-  const auto* squares = reinterpret_cast<const double*>(operand(instruction, 0, repeat, slot));
-  AdamWStep step;
+  AdamWCall call;
+  call.clipNorm = training.clipNorm;
+  call.squares = reinterpret_cast<const double*>(operand(instruction, 0, repeat, slot));
+  call.numSquares = instruction.elements;
+  AdamWStep& step = call.step;
   step.learningRate = learningRateAt(training, step_);
   step.beta1 = training.beta1;
   step.beta2 = training.beta2;
   step.epsilon = training.epsilon;
   step.weightDecay = bucket.decay ? training.weightDecay : 0;
-  step.gradientScale =
-      clipCoefficient(training.clipNorm, gradientNorm(squares, instruction.elements));
   step.number = step_ + 1;
 
   const BucketView parameter = bucketView(rank_, instruction.bucket, StateKind::kParameter);
   const BucketView master = bucketView(rank_, instruction.bucket, StateKind::kMaster);
   const BucketView moment1 = bucketView(rank_, instruction.bucket, StateKind::kMoment1);
-  AdamWArrays arrays;
+  AdamWArrays& arrays = call.arrays;
   arrays.stateType = master.type;
   arrays.computeType = parameter.type;
   arrays.parameter = parameter.data + moment1.begin * byteSize(parameter.type);
@@ -78,7 +73,7 @@ Status Executor::adamWStep(const Flat& instruction, int32_t repeat, int32_t slot
   arrays.moment1 = moment1.data;
   arrays.moment2 = bucketView(rank_, instruction.bucket, StateKind::kMoment2).data;
   arrays.elements = moment1.end - moment1.begin;
-  return adamW(step, arrays, *context_.pool);
+  return context_.device->adamW(call);
 }
 
 }  // namespace trireme::runtime

@@ -31,28 +31,47 @@ class Streams::MarkReached final : public Condition {
   EventMark mark_;
 };
 
-Streams::Streams(const RankProgram& rank, Communicator& comm, TraceRecorder* trace)
-    : rank_(rank), comm_(comm), trace_(trace) {
+Streams::Streams(RankDevice& device, Communicator& comm, TraceRecorder* trace)
+    : rank_(device.program()), device_(device), comm_(comm), trace_(trace) {
   int32_t slots = 1;
-  for (const program::Chunk& chunk : rank.role->chunks) slots = std::max(slots, chunk.numSlots);
-  marks_.resize(static_cast<size_t>(rank.role->numEvents + slots));
+  for (const program::Chunk& chunk : rank_.role->chunks) slots = std::max(slots, chunk.numSlots);
+  marks_.resize(static_cast<size_t>(rank_.role->numEvents + slots));
   // The compute stream waits for each of its own, so it never holds two.
   for (size_t i = 0; i < queues_.size(); ++i) {
-    const bool queues = static_cast<Stream>(i) != Stream::kCompute && rank.queued[i] > 0;
-    queues_[i].ring.resize(queues ? static_cast<size_t>(rank.queued[i]) : 1);
+    const bool queues = static_cast<Stream>(i) != Stream::kCompute && rank_.queued[i] > 0;
+    queues_[i].ring.resize(queues ? static_cast<size_t>(rank_.queued[i]) : 1);
   }
+}
+
+void Streams::beginStep() {
+  for (EventMark& mark : marks_) mark.event = -1;
+}
+
+Status Streams::signalFromCompute(int32_t event) {
+  const int32_t recorded = device_.newEvent();
+  marks_[static_cast<size_t>(event)] = {Stream::kCompute, 0, recorded};
+  return device_.record(recorded, Stream::kCompute);
+}
+
+Status Streams::waitFor(int32_t event) {
+  const EventMark mark = marks_[static_cast<size_t>(event)];
+  TRIREME_RETURN_IF_ERROR(waitFor(mark));
+  return device_.wait(mark.event, Stream::kCompute);
 }
 
 Status Streams::issue(const QueuedInstruction& entry) {
   const Stream stream = entry.instruction->stream;
   Queue& queue = queues_[static_cast<size_t>(stream)];
   if (queue.empty() && trace_ != nullptr) queue.headSince = trace_->now();
-  queue.ring[queue.issued++ % queue.ring.size()] = entry;
+  QueuedInstruction& queued = queue.ring[queue.issued++ % queue.ring.size()];
+  queued = entry;
   ++pending_;
-  const EventMark end{stream, queue.issued};
+  EventMark end{stream, queue.issued};
   const int32_t event = eventIndex(entry.instruction->event, entry.task->slot);
-  if (event >= 0 && entry.instruction->kind != InstructionKind::kWait)
+  if (event >= 0 && entry.instruction->kind != InstructionKind::kWait) {
+    queued.signalled = end.event = device_.newEvent();
     marks_[static_cast<size_t>(event)] = end;
+  }
   TRIREME_RETURN_IF_ERROR(advance());
   return stream == Stream::kCompute ? waitFor(end) : Status();
 }
@@ -65,7 +84,7 @@ Status Streams::waitFor(EventMark mark) {
 
 Status Streams::drain() {
   for (size_t i = 0; i < queues_.size(); ++i) {
-    const EventMark end{static_cast<Stream>(i), queues_[i].issued};
+    const EventMark end{static_cast<Stream>(i), queues_[i].issued, -1};
     Status status = waitFor(end);
     if (status.ok()) continue;
     const QueuedInstruction* blocked = blockedOn(end.stream);
@@ -91,7 +110,7 @@ Status Streams::advance() {
               describeInstruction(rank_, *head.task, *head.instruction, head.layer));
         }
         if (!*done) break;
-        complete(queue);
+        TRIREME_RETURN_IF_ERROR(complete(static_cast<Stream>(i), queue));
         moved = true;
       }
     }
@@ -104,27 +123,34 @@ Result<bool> Streams::tryHead(Stream stream, Queue& queue) {
   const FlatInstruction& instruction = *head.instruction;
   switch (instruction.kind) {
     case InstructionKind::kWait:
-      return reached(head.awaited);
+      if (!reached(head.awaited)) return false;
+      TRIREME_RETURN_IF_ERROR(device_.wait(head.awaited.event, stream));
+      return true;
     case InstructionKind::kRecv:
-      return comm_.receive(instruction.peer, tagOf(head), head.address, instruction.bytes);
-    case InstructionKind::kSend:
+      return comm_.receive(stream, instruction.peer, tagOf(head), head.address, instruction.bytes);
+    case InstructionKind::kSend: {
       if (!queue.published)
-        comm_.publish(stream, instruction.peer, tagOf(head), head.address, instruction.bytes);
-      queue.published = !comm_.sent(stream);
-      return !queue.published;
+        TRIREME_RETURN_IF_ERROR(comm_.publish(stream, instruction.peer, tagOf(head), head.address,
+                                              instruction.bytes));
+      Result<bool> sent = comm_.sent(stream);
+      queue.published = sent.has_value() && !*sent;
+      return sent;
+    }
     default:
       return Error(internalError("not an instruction of a point-to-point stream"));
   }
 }
 
-void Streams::complete(Queue& queue) {
+Status Streams::complete(Stream stream, Queue& queue) {
   const QueuedInstruction& head = queue.head();
+  const Status status = head.signalled < 0 ? Status() : device_.record(head.signalled, stream);
   if (trace_ != nullptr) {
     trace_->record(*head.instruction, *head.task, head.layer, queue.headSince);
     queue.headSince = trace_->now();
   }
   ++queue.completed;
   --pending_;
+  return status;
 }
 
 const QueuedInstruction* Streams::blockedOn(Stream stream) const {

@@ -3,6 +3,8 @@
 //
 // A queue executes in order. An event is a mark: "the n-th instruction of stream s is complete". A
 // wait takes the mark that the event has when the wait is issued, as cudaStreamWaitEvent() does.
+// On a device that works through streams of its own, complete means enqueued there; every mark then
+// comes with an event of the device, which orders the streams.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,6 +15,7 @@
 #include "ir/program/program.h"
 #include "ir/program/trace.h"
 #include "runtime/comm/communicator.h"
+#include "runtime/device/device.h"
 #include "runtime/executor/rank_program.h"
 
 namespace trireme::runtime {
@@ -21,7 +24,8 @@ class TraceRecorder;
 
 struct EventMark {
   program::Stream stream = program::Stream::kCompute;
-  uint64_t position = 0;  // 0: nothing to wait for
+  uint64_t position = 0;  // 0: complete
+  int32_t event = -1;     // of the device; -1: none
 };
 
 struct QueuedInstruction {
@@ -30,19 +34,22 @@ struct QueuedInstruction {
   int32_t layer = -1;
   char* address = nullptr;  // kSend, kRecv
   EventMark awaited;        // kWait
+  int32_t signalled = -1;   // the device's event to record when this is complete
 };
 
 class Streams final : public Progress {
  public:
   // All three must outlive this. `trace` may be null.
-  Streams(const RankProgram& rank, Communicator& comm, TraceRecorder* trace);
+  Streams(RankDevice& device, Communicator& comm, TraceRecorder* trace);
 
+  // Forgets the device's events of the step before, which is complete.
+  void beginStep();
   // Appends to the instruction's stream; blocks only if that is the compute stream.
   Status issue(const QueuedInstruction& entry);
   // The compute stream has executed an instruction that signals `event`.
-  void signalFromCompute(int32_t event) { marks_[static_cast<size_t>(event)] = {}; }
+  Status signalFromCompute(int32_t event);
   // Blocks the compute stream.
-  Status waitFor(int32_t event) { return waitFor(marks_[static_cast<size_t>(event)]); }
+  Status waitFor(int32_t event);
   EventMark mark(int32_t event) const { return marks_[static_cast<size_t>(event)]; }
   // Blocks until every queue is empty.
   Status drain();
@@ -72,11 +79,12 @@ class Streams final : public Progress {
     return queues_[static_cast<size_t>(mark.stream)].completed >= mark.position;
   }
   Result<bool> tryHead(program::Stream stream, Queue& queue);
-  void complete(Queue& queue);
+  Status complete(program::Stream stream, Queue& queue);
   // What stands at the end of the chain of waits that starts at `stream`'s head; null: nothing.
   const QueuedInstruction* blockedOn(program::Stream stream) const;
 
   const RankProgram& rank_;
+  RankDevice& device_;
   Communicator& comm_;
   TraceRecorder* trace_;
   std::array<Queue, program::kNumStreams> queues_;

@@ -11,11 +11,11 @@ struct Bf16 {
   uint16_t bits;
 };
 
-inline float toFloat(Bf16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
-inline float toFloat(float value) { return value; }
+constexpr float toFloat(Bf16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
+constexpr float toFloat(float value) { return value; }
 
 // Branch-free but for a select, so that loops over it become vector code. A NaN stays a NaN.
-inline Bf16 toBf16(float value) {
+constexpr Bf16 toBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
   const uint32_t quieted = (bits >> 16) | 0x40u;

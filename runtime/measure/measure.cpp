@@ -116,7 +116,8 @@ class Delivered final : public Condition {
   Delivered(Communicator& comm, int32_t peer, const MessageTag& tag, Block& into, int64_t bytes)
       : comm_(comm), peer_(peer), tag_(tag), into_(into), bytes_(bytes) {}
   bool ready() override {
-    const Result<bool> arrived = comm_.receive(peer_, tag_, into_.data(), bytes_);
+    const Result<bool> arrived = comm_.receive(
+        program::Stream::kRecvForward, peer_, tag_, into_.data(), bytes_);
     if (!arrived.has_value()) comm_.fail(arrived.error());
     return arrived.value_or(false);
   }
@@ -132,7 +133,11 @@ class Delivered final : public Condition {
 class Taken final : public Condition {
  public:
   Taken(Communicator& comm, int32_t peer) : comm_(comm), peer_(peer) {}
-  bool ready() override { return comm_.sent(program::Stream::kSendForward); }
+  bool ready() override {
+    const Result<bool> sent = comm_.sent(program::Stream::kSendForward);
+    if (!sent.has_value()) comm_.fail(sent.error());
+    return sent.value_or(false);
+  }
   int32_t awaitedRank() override { return peer_; }
 
  private:
@@ -170,7 +175,8 @@ struct ExchangeRun {
 
   int32_t peer() const { return comm->rank() ^ 1; }
   Status send() {
-    comm->publish(program::Stream::kSendForward, peer(), {}, all.data(), bytes);
+    TRIREME_RETURN_IF_ERROR(
+        comm->publish(program::Stream::kSendForward, peer(), {}, all.data(), bytes));
     Taken taken(*comm, peer());
     return comm->wait(taken);
   }

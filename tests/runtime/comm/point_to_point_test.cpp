@@ -14,7 +14,7 @@ class Received final : public Condition {
   Received(Communicator& comm, int32_t peer, MessageTag tag, void* data, int64_t bytes)
       : comm_(comm), peer_(peer), tag_(tag), data_(data), bytes_(bytes) {}
   bool ready() override {
-    Result<bool> done = comm_.receive(peer_, tag_, data_, bytes_);
+    Result<bool> done = comm_.receive(Stream::kRecvForward, peer_, tag_, data_, bytes_);
     if (!done.has_value()) error = done.error();
     return !done.has_value() || *done;
   }
@@ -33,7 +33,7 @@ class Sent final : public Condition {
  public:
   Sent(Communicator& comm, Stream stream, int32_t peer)
       : comm_(comm), stream_(stream), peer_(peer) {}
-  bool ready() override { return comm_.sent(stream_); }
+  bool ready() override { return comm_.sent(stream_).value_or(true); }
   int32_t awaitedRank() override { return peer_; }
 
  private:
@@ -57,7 +57,7 @@ TEST(PointToPoint, MessagesOfOneStreamArriveInOrderAndWhole) {
       }
       const Stream stream = comm.rank() == 0 ? Stream::kSendForward : Stream::kSendBackward;
       const Direction way = comm.rank() == 0 ? Direction::kForward : Direction::kBackward;
-      comm.publish(stream, peer, {way, comm.rank(), i}, out, sizeof(out));
+      TRIREME_RETURN_IF_ERROR(comm.publish(stream, peer, {way, comm.rank(), i}, out, sizeof(out)));
       Sent sent(comm, stream, peer);
       TRIREME_RETURN_IF_ERROR(comm.wait(sent));
       out[0] = -1;  // the peer has its copy
@@ -78,8 +78,8 @@ TEST(PointToPoint, TheTagDecidesWhichMessageIsTaken) {
   const auto statuses = runRanks(world, 2, [&](Communicator& comm) -> Status {
     if (comm.rank() == 0) {
       const int32_t a = 1, b = 2;
-      comm.publish(Stream::kSendForward, 1, {Direction::kForward, 4, 9}, &a, 4);
-      comm.publish(Stream::kSendBackward, 1, {Direction::kBackward, 4, 9}, &b, 4);
+      TRIREME_RETURN_IF_ERROR(comm.publish(Stream::kSendForward, 1, {Direction::kForward, 4, 9}, &a, 4));
+      TRIREME_RETURN_IF_ERROR(comm.publish(Stream::kSendBackward, 1, {Direction::kBackward, 4, 9}, &b, 4));
       Sent first(comm, Stream::kSendForward, 1), second(comm, Stream::kSendBackward, 1);
       TRIREME_RETURN_IF_ERROR(comm.wait(second));
       return comm.wait(first);
@@ -87,8 +87,8 @@ TEST(PointToPoint, TheTagDecidesWhichMessageIsTaken) {
     int32_t a = 0, b = 0, none = 0;
     Received second(comm, 0, {Direction::kBackward, 4, 9}, &b, 4);
     TRIREME_RETURN_IF_ERROR(comm.wait(second));
-    EXPECT_FALSE(*comm.receive(0, {Direction::kForward, 4, 8}, &none, 4));
-    EXPECT_FALSE(*comm.receive(0, {Direction::kForward, 3, 9}, &none, 4));
+    EXPECT_FALSE(*comm.receive(Stream::kRecvForward, 0, {Direction::kForward, 4, 8}, &none, 4));
+    EXPECT_FALSE(*comm.receive(Stream::kRecvForward, 0, {Direction::kForward, 3, 9}, &none, 4));
     Received first(comm, 0, {Direction::kForward, 4, 9}, &a, 4);
     TRIREME_RETURN_IF_ERROR(comm.wait(first));
     EXPECT_EQ(a, 1);
@@ -103,7 +103,7 @@ TEST(PointToPoint, AMessageOfAnotherSizeIsRefused) {
   const auto statuses = runRanks(world, 2, [&](Communicator& comm) -> Status {
     int64_t data = 0;
     if (comm.rank() == 0) {
-      comm.publish(Stream::kSendForward, 1, {}, &data, 8);
+      TRIREME_RETURN_IF_ERROR(comm.publish(Stream::kSendForward, 1, {}, &data, 8));
       Sent sent(comm, Stream::kSendForward, 1);
       return comm.wait(sent);
     }
@@ -124,7 +124,7 @@ TEST(PointToPoint, AWaitInACollectiveAdvancesTheStreams) {
      public:
       explicit Receiver(Communicator& comm) : comm_(comm) {}
       Status advance() override {
-        if (!done) done = *comm_.receive(1, {}, &value, 4);
+        if (!done) done = *comm_.receive(Stream::kRecvForward, 1, {}, &value, 4);
         return {};
       }
       bool done = false;
@@ -143,7 +143,7 @@ TEST(PointToPoint, AWaitInACollectiveAdvancesTheStreams) {
       return status;
     }
     const int32_t value = 5;
-    comm.publish(Stream::kSendForward, 0, {}, &value, 4);
+    TRIREME_RETURN_IF_ERROR(comm.publish(Stream::kSendForward, 0, {}, &value, 4));
     Sent sent(comm, Stream::kSendForward, 0);  // only then does rank 1 join the collective
     TRIREME_RETURN_IF_ERROR(comm.wait(sent));
     return comm.allReduce(0, &sum, 1, DType::kF64, program::ReduceOp::kSum);

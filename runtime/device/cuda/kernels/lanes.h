@@ -1,0 +1,75 @@
+// How kernels are written: in terms of rows and elements, never of threads.
+//
+//   forEach(n, f)       f(i) for i in [0, n), in any order, one thread each
+//   forEachRow(n, f)    f(row), one warp each; inside f, all lanes take the same branches and
+//     forRow(n, f)        f(i) for i in [0, n), divided over the lanes
+//     rowSum(n, f)        sum of f(i) in f64: lane i mod 32 in order, then a butterfly over lanes
+//     PerLane<S>          one value per lane
+//     PerColumn<S, N>     an array of up to N values, divided over the lanes
+//
+// On the GPU that is lanes_device.h. Compiled by a host compiler (lanes_host.h) one thread stands
+// for a whole warp: the same sums in the same order. So all of a kernel but these few primitives
+// runs in tests without a GPU.
+#pragma once
+#include <cstdint>
+
+#include "runtime/device/cuda/kernels/args.h"
+#include "runtime/kernels/bf16.h"
+#if defined(__CUDACC__)
+#include "runtime/device/cuda/kernels/lanes_device.h"
+#else
+#include "runtime/device/cuda/kernels/lanes_host.h"
+#endif
+
+namespace trireme::runtime::cuda {
+
+// bf16 is computed in f32.
+TRIREME_DEVICE float value(Bf16 x) { return toFloat(x); }
+template <typename T>
+TRIREME_DEVICE T value(T x) {
+  return x;
+}
+
+// Rounds, where the types differ.
+TRIREME_DEVICE void store(Bf16& to, float x) { to = toBf16(x); }
+template <typename T>
+TRIREME_DEVICE void store(T& to, T x) {
+  to = x;
+}
+
+template <typename T>
+TRIREME_DEVICE T* operand(const OpArgs& a, int i) {
+  return static_cast<T*>(a.operands[i]);
+}
+
+// Philox-4x32-10 as in ir/base/rng.h, which nvcc takes for host code. Tests compare them.
+TRIREME_DEVICE uint32_t randomWordOf(uint32_t keyLow, uint32_t keyHigh, uint64_t sample,
+                                     uint64_t element) {
+  const uint64_t quad = element >> 2;
+  uint32_t c0 = static_cast<uint32_t>(quad), c1 = static_cast<uint32_t>(quad >> 32);
+  uint32_t c2 = static_cast<uint32_t>(sample), c3 = static_cast<uint32_t>(sample >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53u} * c0;
+    const uint64_t p1 = uint64_t{0xCD9E8D57u} * c2;
+    const uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ keyLow;
+    const uint32_t n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ keyHigh;
+    c0 = n0, c1 = static_cast<uint32_t>(p1), c2 = n2, c3 = static_cast<uint32_t>(p0);
+    keyLow += 0x9E3779B9u;
+    keyHigh += 0xBB67AE85u;
+  }
+  const uint32_t low = (element & 1) != 0 ? c1 : c0, high = (element & 1) != 0 ? c3 : c2;
+  return (element & 2) != 0 ? high : low;
+}
+
+TRIREME_DEVICE bool isKept(const OpArgs& a, uint64_t sample, uint64_t element) {
+  return randomWordOf(a.keyLow, a.keyHigh, sample, element) >= a.dropThreshold;
+}
+
+}  // namespace trireme::runtime::cuda
+
+// Three kernels of an op: name_f64, name_f32 and name_bf16, which call function<T, S>(OpArgs) with
+// the type of activations and that of sums and state.
+#define TRIREME_OP_KERNEL(name, function)                              \
+  TRIREME_KERNEL(name##_f64, OpArgs, (function<double, double>))       \
+  TRIREME_KERNEL(name##_f32, OpArgs, (function<float, float>))         \
+  TRIREME_KERNEL(name##_bf16, OpArgs, (function<Bf16, float>))

@@ -1,0 +1,126 @@
+// The primitives of lanes.h for the GPU. Loops over elements are not unrolled: around the calls of
+// the accurate division and exp that would cost spills.
+#pragma once
+#include <cmath>
+#include <cstdint>
+
+#define TRIREME_DEVICE __device__ __forceinline__
+#define TRIREME_KERNEL(name, Args, function)                         \
+  extern "C" __global__ void __launch_bounds__(256) name(const Args args) { function(args); }
+
+namespace trireme::runtime::cuda {
+
+TRIREME_DEVICE double expOf(double x) { return ::exp(x); }
+TRIREME_DEVICE float expOf(float x) { return ::expf(x); }
+TRIREME_DEVICE double logOf(double x) { return ::log(x); }
+TRIREME_DEVICE float logOf(float x) { return ::logf(x); }
+TRIREME_DEVICE double tanhOf(double x) { return ::tanh(x); }
+TRIREME_DEVICE float tanhOf(float x) { return ::tanhf(x); }
+TRIREME_DEVICE double sqrtOf(double x) { return ::sqrt(x); }
+TRIREME_DEVICE float sqrtOf(float x) { return ::sqrtf(x); }
+TRIREME_DEVICE double powOf(double x, double y) { return ::pow(x, y); }
+TRIREME_DEVICE void sinCosOf(double x, double* sine, double* cosine) { ::sincos(x, sine, cosine); }
+template <typename S>
+TRIREME_DEVICE S lowest() {
+  return -static_cast<S>(INFINITY);
+}
+
+constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+TRIREME_DEVICE int laneIndex() { return static_cast<int>(threadIdx.x & 31u); }
+
+template <typename F>
+TRIREME_DEVICE void forEach(int64_t n, F f) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+#pragma unroll 1
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+}
+
+template <typename F>
+TRIREME_DEVICE void forEachRow(int64_t n, F f) {
+  const int64_t warps = (int64_t{gridDim.x} * blockDim.x) >> 5;
+  for (int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) >> 5; row < n; row += warps)
+    f(row);
+}
+
+template <typename F>
+TRIREME_DEVICE void forRow(int64_t n, F f) {
+#pragma unroll 1
+  for (int64_t i = laneIndex(); i < n; i += 32) f(i);
+}
+
+// Runs f on one lane, after all lanes have come here.
+template <typename F>
+TRIREME_DEVICE void onOneLane(F f) {
+  __syncwarp();
+  if (laneIndex() == 0) f();
+}
+
+template <typename S>
+TRIREME_DEVICE S sumOfLanes(S sum) {
+  for (int distance = 16; distance > 0; distance >>= 1)
+    sum += __shfl_xor_sync(kAllLanes, sum, distance);
+  return sum;
+}
+
+template <typename F>
+TRIREME_DEVICE double rowSum(int64_t n, F f) {
+  double sum = 0;
+#pragma unroll 1
+  for (int64_t i = laneIndex(); i < n; i += 32) sum += f(i);
+  return sumOfLanes(sum);
+}
+
+// A NaN wins, as it must be seen.
+template <typename S>
+TRIREME_DEVICE S largerOf(S a, S b) {
+  return a < b || b != b ? b : a;
+}
+
+template <typename S>
+TRIREME_DEVICE S maxOfLanes(S largest) {
+  for (int distance = 16; distance > 0; distance >>= 1)
+    largest = largerOf(largest, __shfl_xor_sync(kAllLanes, largest, distance));
+  return largest;
+}
+
+template <typename S, typename F>
+TRIREME_DEVICE S rowMax(int64_t n, F f) {
+  S largest = lowest<S>();
+  for (int64_t i = laneIndex(); i < n; i += 32) largest = largerOf(largest, f(i));
+  return maxOfLanes(largest);
+}
+
+template <typename S>
+class PerLane {
+ public:
+  template <typename F>
+  TRIREME_DEVICE void fill(F f) {
+    value_ = f(laneIndex());
+  }
+  TRIREME_DEVICE S sum() const { return sumOfLanes(value_); }
+  TRIREME_DEVICE S max() const { return maxOfLanes(value_); }
+  TRIREME_DEVICE S at(int lane) const { return __shfl_sync(kAllLanes, value_, lane); }
+  // Inside fill(), of that lane.
+  TRIREME_DEVICE S mine(int) const { return value_; }
+  TRIREME_DEVICE void setMine(int, S x) { value_ = x; }
+
+ private:
+  S value_;
+};
+
+template <typename S, int N>
+class PerColumn {
+ public:
+  // f(column, value) for columns below n <= N. Unrolled, so that the values stay in registers.
+  template <typename F>
+  TRIREME_DEVICE void forEach(int64_t n, F f) {
+#pragma unroll
+    for (int i = 0; i < N / 32; ++i)
+      if (const int column = i * 32 + laneIndex(); column < n) f(column, values_[i]);
+  }
+
+ private:
+  S values_[N / 32] = {};
+};
+
+}  // namespace trireme::runtime::cuda

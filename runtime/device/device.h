@@ -1,0 +1,93 @@
+// What executes the work of one rank. The executor says what comes next; a RankDevice does it: at
+// once (host), or by putting it on streams where it happens in order (CUDA).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ir/base/status.h"
+#include "ir/program/bundle.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/executor/optimizer.h"
+#include "runtime/executor/rank_program.h"
+
+namespace trireme::runtime {
+
+// A contiguous part of one logical parameter's gradient, as far as this rank counts it in the norm.
+struct NormRow {
+  int32_t logicalIndex = 0;
+  const char* data = nullptr;
+  int64_t elements = 0;
+};
+
+struct SegmentCall {
+  int32_t segment = -1;
+  const program::KernelContext* context = nullptr;
+  void* const* operands = nullptr;  // one per operand of the segment
+};
+
+struct AdamWCall {
+  AdamWStep step;  // but for gradientScale, which follows from the next three
+  double clipNorm = 0;
+  const double* squares = nullptr;  // of all logical parameters, where the rank's memory is
+  int64_t numSquares = 0;
+  AdamWArrays arrays;
+};
+
+// Used by the rank's thread only, but for fetch() and store(), which are called between steps.
+// Addresses are of the rank's memory; only the host backend's may be looked at. All but events is
+// for the compute stream. Errors: kResourceExhausted, kInternal (the device failed: the message
+// says what it was asked), and those of the kernels.
+class RankDevice {
+ public:
+  virtual ~RankDevice() = default;
+
+  // The rank's program on the memory of this device.
+  virtual const RankProgram& program() const = 0;
+
+  // finishStep() returns when all that the step has asked for is done.
+  virtual Status beginStep() = 0;
+  virtual Status finishStep() = 0;
+
+  virtual Status runSegment(const SegmentCall& call) = 0;
+  virtual Status zero(void* data, int64_t bytes) = 0;
+  // The host writes `count` tokens for `target` where stageTokens() says; sendTokens() sends them.
+  // What was staged in a step stays until its end.
+  virtual Result<int32_t*> stageTokens(int32_t* target, int64_t count) = 0;
+  virtual Status sendTokens(int32_t* target, const int32_t* staged, int64_t count) = 0;
+  // squares[row.logicalIndex] = sum of the squares of each row. The same rows for a bucket always.
+  virtual Status sumSquares(int32_t bucket, std::span<const NormRow> rows, DType type,
+                            double* squares) = 0;
+  virtual Status adamW(const AdamWCall& call) = 0;
+
+  // Events of the current step, for one record() each. A host that does everything at once has none
+  // and returns -1; wait() takes that for no event.
+  virtual int32_t newEvent() = 0;
+  virtual Status record(int32_t event, program::Stream stream) = 0;
+  virtual Status wait(int32_t event, program::Stream stream) = 0;
+
+  // Copies `bytes` at `data`, an address of the host's image of the rank's memory, from or to the
+  // device. Nothing to do where the image is the memory.
+  virtual Status fetch(void* data, int64_t bytes) = 0;
+  virtual Status store(const void* data, int64_t bytes) = 0;
+};
+
+// A rank ready to run: what it executes on, and how it talks to the others.
+struct RankSetup {
+  std::unique_ptr<RankDevice> device;
+  std::unique_ptr<Communicator> comm;
+};
+
+// Where all ranks of a session live. Outlives their setups.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // kResourceExhausted: the ranks need more memory than there is; names the need.
+  virtual Status checkMemory(const program::Program& program) const = 0;
+  // On the rank's thread. `image` is the rank's program on memory of the host; `control` connects
+  // the threads of this process. Both are as good as any for a host; a device copies and wraps them.
+  virtual Result<RankSetup> prepare(const RankProgram& image,
+                                    std::unique_ptr<Communicator> control) = 0;
+};
+
+}  // namespace trireme::runtime

@@ -1,0 +1,86 @@
+#include "runtime/device/host_device.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <functional>
+#include <system_error>
+
+#include "runtime/executor/host_memory.h"
+
+namespace trireme::runtime {
+namespace {
+
+class HostDevice final : public RankDevice {
+ public:
+  // Throws std::system_error if a thread cannot be started.
+  HostDevice(const RankProgram& rank, const SegmentCode& code, int threads)
+      : rank_(rank), code_(code), pool_(threads), arguments_(code.maxArguments()) {}
+
+  const RankProgram& program() const override { return rank_; }
+  Status beginStep() override { return {}; }
+  Status finishStep() override { return {}; }
+
+  Status runSegment(const SegmentCall& call) override {
+    return code_.run(call.segment, {call.context, call.operands, arguments_.data(),
+                                    rank_.address(rank_.role->workspace), &pool_});
+  }
+
+  Status zero(void* data, int64_t bytes) override {
+    std::memset(data, 0, static_cast<size_t>(bytes));
+    return {};
+  }
+
+  Result<int32_t*> stageTokens(int32_t* target, int64_t) override { return target; }
+  Status sendTokens(int32_t*, const int32_t*, int64_t) override { return {}; }
+
+  Status sumSquares(int32_t, std::span<const NormRow> rows, DType type, double* squares) override {
+    const auto body = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const NormRow& row = rows[static_cast<size_t>(i)];
+        squares[row.logicalIndex] = sumOfSquares(type, row.data, row.elements);
+      }
+    };
+    parallelFor(pool_, static_cast<int64_t>(rows.size()), 1, std::ref(body));
+    return {};
+  }
+
+  Status adamW(const AdamWCall& call) override {
+    AdamWStep step = call.step;
+    step.gradientScale =
+        clipCoefficient(call.clipNorm, gradientNorm(call.squares, call.numSquares));
+    return runtime::adamW(step, call.arrays, pool_);
+  }
+
+  int32_t newEvent() override { return -1; }
+  Status record(int32_t, program::Stream) override { return {}; }
+  Status wait(int32_t, program::Stream) override { return {}; }
+  Status fetch(void*, int64_t) override { return {}; }
+  Status store(const void*, int64_t) override { return {}; }
+
+ private:
+  const RankProgram& rank_;
+  const SegmentCode& code_;
+  ThreadPool pool_;
+  std::vector<void*> arguments_;  // scratch
+};
+
+}  // namespace
+
+Status HostBackend::checkMemory(const program::Program& program) const {
+  if (!options_.memory) return {};
+  return checkArenas(program, options_.threadsPerRank, *options_.memory);
+}
+
+Result<RankSetup> HostBackend::prepare(const RankProgram& image,
+                                       std::unique_ptr<Communicator> control) {
+  try {
+    return RankSetup{std::make_unique<HostDevice>(image, code_, options_.threadsPerRank),
+                     std::move(control)};
+  } catch (const std::system_error& error) {
+    return Error(resourceExhausted(
+        fmt::format("cannot start the threads of rank {}: {}", image.rank, error.what())));
+  }
+}
+
+}  // namespace trireme::runtime

@@ -1,0 +1,64 @@
+// What the host reads and writes of the ranks' memory goes through an image of it: on a device that
+// is a copy, which these keep true.
+#include "runtime/session_impl.h"
+#include "runtime/state/layout.h"
+
+namespace trireme::runtime {
+namespace {
+
+// The part of bucket `bucket` that `rank` holds, in its image.
+std::span<char> bytesOf(const RankProgram& rank, int32_t bucket, StateKind kind) {
+  const BucketView view = bucketView(rank, bucket, kind);
+  return {view.data, static_cast<size_t>((view.end - view.begin) * byteSize(view.type))};
+}
+
+Status fetchBuckets(RankDevice& device, const RankProgram& rank, StateKind kind) {
+  for (int32_t b = 0; b < std::ssize(rank.role->buckets); ++b) {
+    const std::span<char> bytes = bytesOf(rank, b, kind);
+    TRIREME_RETURN_IF_ERROR(device.fetch(bytes.data(), std::ssize(bytes)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::span<const double>> Session::Impl::fetchDoubles(const RankProgram& rank,
+                                                            int32_t buffer) const {
+  const program::Buffer& info = rank.role->buffers[static_cast<size_t>(buffer)];
+  char* data = rank.address(buffer);
+  RankDevice& device = *workers[static_cast<size_t>(rank.rank)].setup.device;
+  TRIREME_RETURN_IF_ERROR(device.fetch(data, info.bytes()));
+  return std::span(reinterpret_cast<const double*>(data), static_cast<size_t>(info.elements));
+}
+
+Status Session::Impl::fetchState(StateKind kind) const {
+  for (const RankProgram& rank : ranks)
+    TRIREME_RETURN_IF_ERROR(
+        fetchBuckets(*workers[static_cast<size_t>(rank.rank)].setup.device, rank, kind));
+  return {};
+}
+
+Status Session::Impl::fetchCheckpointState() const {
+  for (StateKind kind : {StateKind::kMaster, StateKind::kMoment1, StateKind::kMoment2})
+    TRIREME_RETURN_IF_ERROR(fetchState(kind));
+  return {};
+}
+
+Status Session::Impl::storeWeights(int32_t rank) const {
+  const RankProgram& image = ranks[static_cast<size_t>(rank)];
+  RankDevice& device = *workers[static_cast<size_t>(rank)].setup.device;
+  for (int32_t b = 0; b < std::ssize(image.role->buckets); ++b)
+    for (StateKind kind : {StateKind::kParameter, StateKind::kMaster, StateKind::kMoment1,
+                           StateKind::kMoment2}) {
+      const std::span<const char> bytes = bytesOf(image, b, kind);
+      TRIREME_RETURN_IF_ERROR(device.store(bytes.data(), std::ssize(bytes)));
+    }
+  return {};
+}
+
+Status Session::Impl::storeAllWeights() const {
+  for (const RankProgram& rank : ranks) TRIREME_RETURN_IF_ERROR(storeWeights(rank.rank));
+  return {};
+}
+
+}  // namespace trireme::runtime
