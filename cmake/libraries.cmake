@@ -77,13 +77,15 @@ if(NOT TRIREME_COMMAND)
 endif()
 find_package(CLI11 REQUIRED)
 
-# The CUDA and NCCL backends need a toolkit, which this build does not look for yet.
-trireme_library(runtime EXCLUDE "runtime/(device/cuda|comm/nccl)"
-                DEPS trireme_program ${json} Threads::Threads ${CMAKE_DL_LIBS})
+trireme_library(runtime DEPS trireme_program ${json} Threads::Threads ${CMAKE_DL_LIBS})
 get_target_property(runtime_type trireme_runtime TYPE)
 if(runtime_type STREQUAL "STATIC_LIBRARY")
   # errno of math functions is never read, and setting it keeps the compiler from using vectors.
   target_compile_options(trireme_runtime PRIVATE -fno-math-errno $<$<CONFIG:Release>:-O3>)
+  set(images ${PROJECT_SOURCE_DIR}/runtime/device/cuda/images.cpp)
+  set_source_files_properties(${images} PROPERTIES
+    OBJECT_DEPENDS "${TRIREME_CUDA_IMAGES}"
+    COMPILE_DEFINITIONS "TRIREME_CUDA_KERNELS=$<BOOL:${TRIREME_NVCC}>;TRIREME_CUDA_FOLDER=\"${TRIREME_CUDA_FOLDER}\"")
   file(GLOB mpi_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/comm/mpi*.cpp
        ${PROJECT_SOURCE_DIR}/runtime/comm/mpi/*.cpp)
   if(mpi_sources)

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ir/base/format.h"
+#include "runtime/device/cuda/cuda_backend.h"
 #include "runtime/device/host_device.h"
 #include "runtime/executor/host_memory.h"
 #include "runtime/session_impl.h"
@@ -105,10 +106,32 @@ Status Session::Impl::load() {
 }
 
 Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
+  if (cuda::isCudaTarget(bundle.target.arch)) return openCuda();
+  if (options.virtualRanks)
+    return invalidArgument(
+        fmt::format("virtual ranks share a GPU, and the bundle is for {}: its ranks are threads of "
+                    "this process anyhow",
+                    bundle.target.arch.empty() ? "hosts" : bundle.target.arch));
   TRIREME_ASSIGN_OR_RETURN(
       SegmentCode code, SegmentCode::load(bundle, options.sharedObject, options.useReference));
   backend = std::make_unique<HostBackend>(std::move(code),
                                           HostOptions{options.threadsPerRank, available});
+  return {};
+}
+
+Status Session::Impl::openCuda() {
+  // Times would be those at which work is handed to the GPU.
+  if (options.trace) return invalidArgument("traces of GPUs are not there yet");
+  if (options.useReference)
+    return invalidArgument("the reference kernels run on the host, and the bundle is for a GPU");
+  cuda::Apis apis;
+  if (options.cudaApis != nullptr) {
+    apis = *options.cudaApis;
+  } else {
+    TRIREME_ASSIGN_OR_RETURN(apis, cuda::loadApis());
+  }
+  TRIREME_ASSIGN_OR_RETURN(backend,
+                           cuda::CudaBackend::open(apis, bundle, {options.virtualRanks}));
   return {};
 }
 

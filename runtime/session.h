@@ -21,6 +21,9 @@ namespace trireme::runtime {
 
 class FileSystem;
 struct ForeignWeights;
+namespace cuda {
+struct Apis;
+}
 
 struct SessionOptions {
   int threadsPerRank = 1;
@@ -30,6 +33,8 @@ struct SessionOptions {
   std::string sharedObject;         // path of kernels.so; empty: the bundle's bytes, if it has any
   std::optional<Bytes> memory;      // for all arenas; nothing: what the system has available
   FaultInjector* faults = nullptr;  // tests; not owned
+  bool virtualRanks = false;        // of a CUDA bundle: all ranks on one GPU
+  const cuda::Apis* cudaApis = nullptr;  // tests; not owned. Null: this machine's
 };
 
 struct StepResult {
@@ -56,6 +61,7 @@ class Session {
   // kInvalidArgument: the program or its kernels are malformed, or need CPU features that are
   //                   missing here.
   // kResourceExhausted: the arenas need more than the machine has, or a thread cannot be had.
+  // kUnavailable: a CUDA bundle, and no GPU, driver or library that could run it; names it.
   static Result<std::unique_ptr<Session>> create(program::Bundle bundle, SessionOptions options);
   // Reads the bundle in `folder` and opens its shared object. Errors: also those of readBundle().
   static Result<std::unique_ptr<Session>> open(const std::string& folder, SessionOptions options);
@@ -74,6 +80,7 @@ class Session {
   const program::Program& program() const;
   const std::vector<Status>& rankStatuses() const;
 
+  // These three: empty if a GPU failed while it was read.
   // Current weights: the optimizer's masters in state dtype, in order of logical index.
   std::vector<NamedTensor> gatherParameters() const;
   // Current weights as the forward pass reads them (compute dtype).

@@ -26,6 +26,7 @@ struct Session::Impl {
 
   Status load();
   Status openBackend(const std::optional<Bytes>& available);
+  Status openCuda();
   Status prepare(int32_t rank, std::chrono::steady_clock::time_point start);
   void runRank(int32_t rank, DataSource& data);
   Result<StepResult> collect() const;

@@ -91,7 +91,10 @@ Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Pla
   bundle.name = model.name;
   bundle.program = std::move(expansion.program);
   bundle.kernels.resize(bundle.program.segments.size());
-  if (options.compiled) TRIREME_RETURN_IF_ERROR(addKernels(bundle));
+  if (options.gpu != nullptr)
+    bundle.target.arch = "cuda:sm_90";
+  else if (options.compiled)
+    TRIREME_RETURN_IF_ERROR(addKernels(bundle));
   return bundle;
 }
 
@@ -108,6 +111,8 @@ Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
   sessionOptions.trace = options.trace;
   sessionOptions.timeoutSeconds = options.timeoutSeconds;
   sessionOptions.threadsPerRank = options.threadsPerRank;
+  sessionOptions.cudaApis = options.gpu;
+  sessionOptions.virtualRanks = options.gpu != nullptr;
   TRIREME_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Session> session,
                            runtime::Session::create(std::move(bundle), sessionOptions));
   SyntheticData synthetic(model.vocabSize);

@@ -8,6 +8,7 @@
 #include "ir/plan/plan.h"
 #include "ir/program/program.h"
 #include "ir/spec/model_spec.h"
+#include "runtime/device/cuda/gpu.h"
 #include "runtime/session.h"
 
 namespace trireme::equivalence {
@@ -41,6 +42,8 @@ struct RunOptions {
   bool trace = false;
   double timeoutSeconds = 60;
   runtime::DataSource* data = nullptr;  // not owned; null: SyntheticData
+  // Not owned; else as virtual ranks on the GPU behind these tables, all ops by library kernels.
+  const runtime::cuda::Apis* gpu = nullptr;
 };
 
 struct RunResult {

@@ -105,6 +105,12 @@ Status OpCase::runReference() {
   return runReferenceOp(call);
 }
 
+Status OpCase::runOn(const Run& run) {
+  std::vector<void*> addresses;
+  args(addresses);
+  return run(op_, types_, context_, addresses);
+}
+
 void expectFastMatchesReference(const OpCase& test, std::span<const int> outputs,
                                 double tolerance) {
   OpCase slow = test, fast = test, threaded = test;

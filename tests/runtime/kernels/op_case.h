@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <span>
 #include <string>
@@ -35,6 +36,12 @@ class OpCase {
   // beyond it fails the test.
   Status runFast(int numThreads = 1);
   Status runReference();
+  // On another device: `run` gets the op, the types and the addresses of its operands.
+  using Run = std::function<Status(const program::SegmentOp& op,
+                                   const std::vector<program::OperandType>& types,
+                                   const program::KernelContext& context,
+                                   const std::vector<void*>& operands)>;
+  Status runOn(const Run& run);
 
  private:
   program::SegmentOp op_;

@@ -1,0 +1,58 @@
+# The CUDA backend's kernels, compiled by nvcc. Nothing else of CUDA is needed to build: the driver
+# and the libraries are loaded at run time.
+#
+#   TRIREME_NVCC           path of nvcc, or false: build without kernels
+#   TRIREME_CUDA_IMAGES    what is compiled: code for sm_80 and sm_90, and PTX for later GPUs
+if(NOT TRIREME_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "TRIREME_CUDA=${TRIREME_CUDA}: must be AUTO, ON or OFF")
+endif()
+set(TRIREME_NVCC "")
+set(TRIREME_CUDA_IMAGES "")
+if(NOT TRIREME_CUDA STREQUAL "OFF")
+  find_program(TRIREME_NVCC_PROGRAM nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda/bin)
+  if(TRIREME_NVCC_PROGRAM)
+    # 12.0 is the first with C++20 and with sm_90a.
+    execute_process(COMMAND ${TRIREME_NVCC_PROGRAM} --version OUTPUT_VARIABLE nvcc_version
+                    ERROR_QUIET)
+    string(REGEX MATCH "release ([0-9]+\\.[0-9]+)" matched "${nvcc_version}")
+    if(matched AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.0)
+      set(TRIREME_NVCC ${TRIREME_NVCC_PROGRAM})
+      message(STATUS "CUDA ${CMAKE_MATCH_1} kernels by ${TRIREME_NVCC}")
+    else()
+      message(STATUS "No CUDA kernels: ${TRIREME_NVCC_PROGRAM} is older than 12.0")
+    endif()
+  endif()
+  if(TRIREME_CUDA STREQUAL "ON" AND NOT TRIREME_NVCC)
+    message(FATAL_ERROR "TRIREME_CUDA=ON: no nvcc of CUDA 12.0 or later on the path, in CUDA_HOME "
+                        "or in /usr/local/cuda. AUTO builds without GPU kernels where there is none.")
+  endif()
+endif()
+
+set(TRIREME_CUDA_FOLDER ${PROJECT_BINARY_DIR}/cuda)
+# No contraction: results are those of the host's kernels but for the order of sums.
+set(TRIREME_NVCC_FLAGS -std=c++20 -O3 --expt-relaxed-constexpr --fmad=false -I${PROJECT_SOURCE_DIR})
+
+# trireme_cuda_image(<file> <nvcc arguments>...): adds the file to TRIREME_CUDA_IMAGES.
+function(trireme_cuda_image file)
+  set(output ${TRIREME_CUDA_FOLDER}/${file})
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${TRIREME_CUDA_FOLDER}
+    COMMAND ${TRIREME_NVCC} ${TRIREME_NVCC_FLAGS} ${ARGN} -MD -MF ${output}.d -MT ${output}
+            -ccbin ${TRIREME_NVCC_HOST} -o ${output}
+            ${PROJECT_SOURCE_DIR}/runtime/device/cuda/kernels/all.cu
+    DEPENDS ${PROJECT_SOURCE_DIR}/runtime/device/cuda/kernels/all.cu
+    DEPFILE ${output}.d
+    COMMENT "nvcc ${file}"
+    VERBATIM)
+  set(TRIREME_CUDA_IMAGES ${TRIREME_CUDA_IMAGES} ${output} PARENT_SCOPE)
+endfunction()
+
+if(TRIREME_NVCC)
+  # Its host compiler only reads headers here; g++ also where the rest is built by Clang, which may be
+  # newer than nvcc knows.
+  find_program(TRIREME_NVCC_HOST NAMES g++ c++ REQUIRED)
+  trireme_cuda_image(kernels_sm_80.cubin -arch=sm_80 -cubin)
+  trireme_cuda_image(kernels_sm_90.cubin -arch=sm_90 -cubin)
+  trireme_cuda_image(kernels_80.ptx -arch=compute_80 -ptx)
+endif()

@@ -1,0 +1,296 @@
+#include "runtime/device/cuda/cuda_rank.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/base/format.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+using program::Stream;
+
+DevicePointer pointer(const void* data) { return reinterpret_cast<uintptr_t>(data); }
+
+}  // namespace
+
+CudaRank::CudaRank(const Gpu& gpu, const RankProgram& image)
+    : gpu_(gpu), api_(gpu.driver()), image_(image) {}
+
+Result<std::unique_ptr<CudaRank>> CudaRank::create(const Gpu& gpu, const program::Bundle& bundle,
+                                                   const RankProgram& image) {
+  std::unique_ptr<CudaRank> rank(new CudaRank(gpu, image));
+  TRIREME_RETURN_IF_ERROR(
+      rank->open(bundle).withContext(fmt::format("rank {} on {}", image.rank, gpu.name())));
+  return rank;
+}
+
+Status CudaRank::open(const program::Bundle& bundle) {
+  TRIREME_RETURN_IF_ERROR(gpu_.makeCurrent());
+  for (StreamHandle& stream : streams_)
+    TRIREME_RETURN_IF_ERROR(
+        check(api_.createStream(&stream, kStreamNonBlocking), "creating a stream"));
+  const int64_t bytes = image_.role->arenaBytes;
+  TRIREME_ASSIGN_OR_RETURN(const DevicePointer arena, allocate(bytes, "its arena"));
+  TRIREME_RETURN_IF_ERROR(
+      check(api_.fill(arena, 0, static_cast<size_t>(bytes), compute()), "zeroing the arena"));
+  TRIREME_ASSIGN_OR_RETURN(
+      program_, resolveRank(*image_.program, image_.rank, reinterpret_cast<char*>(arena)));
+  TRIREME_ASSIGN_OR_RETURN(const DevicePointer scale, allocate(sizeof(double), "a number"));
+  gradientScale_ = reinterpret_cast<double*>(scale);
+  if (const int32_t workspace = program_.role->workspace; workspace >= 0)
+    workspace_ = {program_.address(workspace),
+                  program_.role->buffers[static_cast<size_t>(workspace)].bytes()};
+
+  TRIREME_ASSIGN_OR_RETURN(cublasLt_, CublasLt::create(gpu_.cublasLt()));
+  TRIREME_ASSIGN_OR_RETURN(squaresRows_, gpu_.kernel("squares_rows"));
+  TRIREME_ASSIGN_OR_RETURN(adamwScale_, gpu_.kernel("adamw_scale"));
+  for (DType type : {DType::kF64, DType::kF32, DType::kBf16}) {
+    TRIREME_ASSIGN_OR_RETURN(adamw_[type], gpu_.kernel(fmt::format("adamw_{}", dtypeName(type))));
+  }
+  segments_.resize(bundle.program.segments.size());
+  for (size_t i = 0; i < segments_.size(); ++i)
+    TRIREME_RETURN_IF_ERROR(loadSegment(bundle.program.segments[i],
+                                        bundle.kernels.empty() ? nullptr : &bundle.kernels[i],
+                                        segments_[i]));
+  return check(api_.synchronize(compute()), "zeroing the arena");
+}
+
+CudaRank::~CudaRank() {
+  if (!gpu_.makeCurrent().ok()) return;
+  for (StreamHandle stream : streams_)
+    if (stream != nullptr) static_cast<void>(api_.synchronize(stream));
+  for (EventHandle event : events_) static_cast<void>(api_.destroyEvent(event));
+  for (StreamHandle stream : streams_)
+    if (stream != nullptr) static_cast<void>(api_.destroyStream(stream));
+  for (const auto& [data, count] : staging_) static_cast<void>(api_.releaseHost(data));
+  for (const Block& block : blocks_) static_cast<void>(api_.release(block.data));
+}
+
+Status CudaRank::check(int error, const char* what) const {
+  return error == 0 ? Status() : driverStatus(api_, error, what);
+}
+
+Result<DevicePointer> CudaRank::allocate(int64_t bytes, const char* what) {
+  Block block;
+  block.bytes = std::max<int64_t>(bytes, 1);
+  const int error = api_.allocate(&block.data, static_cast<size_t>(block.bytes));
+  if (error != 0)
+    return Error(driverStatus(
+        api_, error,
+        fmt::format("allocating {} of {}", formatBytes(Bytes(static_cast<double>(bytes))), what)));
+  blocks_.push_back(block);
+  return block.data;
+}
+
+// Waits: before the first step, or in it.
+Result<void*> CudaRank::upload(const void* data, int64_t bytes, const char* what) {
+  TRIREME_ASSIGN_OR_RETURN(const DevicePointer to, allocate(bytes, what));
+  TRIREME_RETURN_IF_ERROR(
+      check(api_.copyToDevice(to, data, static_cast<size_t>(bytes), compute()), what));
+  TRIREME_RETURN_IF_ERROR(check(api_.synchronize(compute()), what));
+  return reinterpret_cast<void*>(to);
+}
+
+Status CudaRank::addStep(const program::Segment& segment, const program::SegmentOp& op,
+                         std::vector<Step>& steps) {
+  if (isMatmul(op.kind)) {
+    TRIREME_ASSIGN_OR_RETURN(auto matmul, Matmul::create(*cublasLt_, op, segment.operands));
+    steps.emplace_back(std::move(matmul));
+    return {};
+  }
+  TRIREME_ASSIGN_OR_RETURN(OpLaunch launch,
+                           OpLaunch::create(gpu_, op, segment.operands, image_.info.tpIndex));
+  steps.emplace_back(std::move(launch));
+  return {};
+}
+
+Status CudaRank::loadSegment(const program::Segment& segment,
+                             const program::CompiledSegment* compiled, std::vector<Step>& steps) {
+  const std::string where = "segment " + segment.name;
+  if (compiled == nullptr || compiled->calls.empty()) {
+    for (const program::SegmentOp& op : segment.ops)
+      TRIREME_RETURN_IF_ERROR(addStep(segment, op, steps).withContext(where));
+    return {};
+  }
+  for (const program::KernelCall& call : compiled->calls) {
+    if (call.kind != program::KernelCallKind::kLibrary)
+      return invalidArgument(
+          fmt::format("{}: kernel {} was generated for a host", where, call.symbol));
+    TRIREME_RETURN_IF_ERROR(addStep(segment, call.op, steps).withContext(where));
+  }
+  return {};
+}
+
+Status CudaRank::beginStep() {
+  eventsUsed_ = 0;
+  stagingUsed_ = 0;
+  return {};
+}
+
+Status CudaRank::finishStep() {
+  TRIREME_RETURN_IF_ERROR(eventFailure_);
+  for (StreamHandle stream : streams_)
+    TRIREME_RETURN_IF_ERROR(check(api_.synchronize(stream), "finishing the step"));
+  return {};
+}
+
+Status CudaRank::runSegment(const SegmentCall& call) {
+  for (Step& step : segments_[static_cast<size_t>(call.segment)]) {
+    if (const auto* launch = std::get_if<OpLaunch>(&step))
+      TRIREME_RETURN_IF_ERROR(launch->run(*call.context, call.operands, compute()));
+    else
+      TRIREME_RETURN_IF_ERROR(
+          std::get<std::unique_ptr<Matmul>>(step)->run(call.operands, workspace_, compute()));
+  }
+  return {};
+}
+
+Status CudaRank::zero(void* data, int64_t bytes) {
+  return check(api_.fill(pointer(data), 0, static_cast<size_t>(bytes), compute()), "zeroing");
+}
+
+Result<int32_t*> CudaRank::stageTokens(int32_t*, int64_t count) {
+  if (stagingUsed_ == staging_.size()) {
+    void* data = nullptr;
+    TRIREME_RETURN_IF_ERROR(
+        check(api_.allocateHost(&data, static_cast<size_t>(count) * sizeof(int32_t), 0),
+              "allocating pinned memory for tokens"));
+    staging_.emplace_back(static_cast<int32_t*>(data), count);
+  }
+  const auto& [data, size] = staging_[stagingUsed_++];
+  if (size < count) return Error(internalError("a step that loads other batches than the first"));
+  return data;
+}
+
+Status CudaRank::sendTokens(int32_t* target, const int32_t* staged, int64_t count) {
+  return check(api_.copyToDevice(pointer(target), staged,
+                                 static_cast<size_t>(count) * sizeof(int32_t), compute()),
+               "sending tokens");
+}
+
+Result<CudaRank::SquaresTable> CudaRank::buildTable(std::span<const NormRow> rows, DType type) {
+  std::vector<SquaresPiece> pieces;
+  std::vector<SquaresRow> table;
+  for (const NormRow& row : rows) {
+    const auto first = static_cast<int64_t>(pieces.size());
+    for (int64_t done = 0; done < row.elements; done += kSquaresPiece)
+      pieces.push_back({row.data + done * byteSize(type),
+                        std::min(kSquaresPiece, row.elements - done)});
+    table.push_back({first, static_cast<int64_t>(pieces.size()) - first, row.logicalIndex});
+  }
+  const auto bytesOf = [](const auto& list) {
+    return static_cast<int64_t>(list.size() * sizeof(list[0]));
+  };
+  SquaresTable result;
+  TRIREME_ASSIGN_OR_RETURN(void* onPieces,
+                           upload(pieces.data(), bytesOf(pieces), "the norm's pieces"));
+  TRIREME_ASSIGN_OR_RETURN(void* onRows, upload(table.data(), bytesOf(table), "the norm's rows"));
+  TRIREME_ASSIGN_OR_RETURN(
+      const DevicePointer partial,
+      allocate(static_cast<int64_t>(pieces.size() * sizeof(double)), "the norm's sums"));
+  result.args.pieces = static_cast<const SquaresPiece*>(onPieces);
+  result.args.numPieces = static_cast<int64_t>(pieces.size());
+  result.args.rows = static_cast<const SquaresRow*>(onRows);
+  result.args.numRows = static_cast<int64_t>(table.size());
+  result.args.partial = reinterpret_cast<double*>(partial);
+  TRIREME_ASSIGN_OR_RETURN(result.pieces,
+                           gpu_.kernel(fmt::format("squares_pieces_{}", dtypeName(type))));
+  return result;
+}
+
+Status CudaRank::sumSquares(int32_t bucket, std::span<const NormRow> rows, DType type,
+                            double* squares) {
+  constexpr int64_t kWarp = 32;
+  if (!tables_.contains(bucket)) {
+    TRIREME_ASSIGN_OR_RETURN(tables_[bucket], buildTable(rows, type));
+  }
+  SquaresTable& table = tables_[bucket];
+  table.args.squares = squares;
+  TRIREME_RETURN_IF_ERROR(
+      gpu_.launch(table.pieces, &table.args, table.args.numPieces * kWarp, compute()));
+  return gpu_.launch(squaresRows_, &table.args, table.args.numRows * kWarp, compute());
+}
+
+Status CudaRank::adamW(const AdamWCall& call) {
+  const AdamWArrays& arrays = call.arrays;
+  const bool inF64 = arrays.stateType == DType::kF64;
+  if (inF64 != (arrays.computeType == DType::kF64) || !adamw_.contains(arrays.computeType))
+    return invalidArgument(fmt::format("no AdamW for state in {} and parameters in {}",
+                                       dtypeName(arrays.stateType),
+                                       dtypeName(arrays.computeType)));
+  AdamWArgs args{};
+  args.parameter = arrays.parameter;
+  args.master = arrays.master;
+  args.gradient = arrays.gradient;
+  args.moment1 = arrays.moment1;
+  args.moment2 = arrays.moment2;
+  args.elements = arrays.elements;
+  args.squares = call.squares;
+  args.numSquares = call.numSquares;
+  args.gradientScale = gradientScale_;
+  args.clipNorm = call.clipNorm;
+  args.learningRate = call.step.learningRate;
+  args.beta1 = call.step.beta1;
+  args.beta2 = call.step.beta2;
+  args.epsilon = call.step.epsilon;
+  args.weightDecay = call.step.weightDecay;
+  const auto number = static_cast<double>(call.step.number);
+  args.correct1 = 1 / (1 - std::pow(call.step.beta1, number));
+  args.correct2 = 1 / (1 - std::pow(call.step.beta2, number));
+  constexpr int64_t kWarp = 32;
+  TRIREME_RETURN_IF_ERROR(gpu_.launch(adamwScale_, &args, kWarp, compute()));
+  return gpu_.launch(adamw_[arrays.computeType], &args, arrays.elements, compute());
+}
+
+int32_t CudaRank::newEvent() {
+  if (eventsUsed_ == events_.size()) {
+    EventHandle event = nullptr;
+    eventFailure_ = check(api_.createEvent(&event, kEventDisableTiming), "creating an event");
+    if (!eventFailure_.ok()) return -1;
+    events_.push_back(event);
+  }
+  return static_cast<int32_t>(eventsUsed_++);
+}
+
+Status CudaRank::record(int32_t event, Stream on) {
+  TRIREME_RETURN_IF_ERROR(eventFailure_);
+  return check(api_.recordEvent(eventHandle(event), stream(on)), "recording an event");
+}
+
+Status CudaRank::wait(int32_t event, Stream on) {
+  return event < 0 ? Status() : waitForHandle(eventHandle(event), on);
+}
+
+Status CudaRank::waitForHandle(EventHandle event, Stream on) {
+  return check(api_.waitEvent(stream(on), event, 0), "waiting for an event");
+}
+
+Status CudaRank::copy(void* to, const void* from, int64_t bytes, Stream on) {
+  if (to == from || bytes == 0) return {};
+  return check(api_.copyOnDevice(pointer(to), pointer(from), static_cast<size_t>(bytes),
+                                 stream(on)),
+               "copying");
+}
+
+DevicePointer CudaRank::onDevice(const void* data) const {
+  return pointer(program_.arena + (static_cast<const char*>(data) - image_.arena));
+}
+
+Status CudaRank::fetch(void* data, int64_t bytes) {
+  TRIREME_RETURN_IF_ERROR(gpu_.makeCurrent());
+  TRIREME_RETURN_IF_ERROR(check(
+      api_.copyToHost(data, onDevice(data), static_cast<size_t>(bytes), compute()), "reading"));
+  return check(api_.synchronize(compute()), "reading");
+}
+
+Status CudaRank::store(const void* data, int64_t bytes) {
+  TRIREME_RETURN_IF_ERROR(gpu_.makeCurrent());
+  TRIREME_RETURN_IF_ERROR(check(
+      api_.copyToDevice(onDevice(data), data, static_cast<size_t>(bytes), compute()), "writing"));
+  return check(api_.synchronize(compute()), "writing");
+}
+
+}  // namespace trireme::runtime::cuda

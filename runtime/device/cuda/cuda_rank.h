@@ -1,0 +1,101 @@
+// One rank on a GPU: an arena, a stream of the GPU per stream of the program, events, kernels.
+//
+// Nothing inside a step blocks the host or allocates after the first step: what a step needs once
+// per call (events, staged tokens) is taken from lists that grow in the first step and start over in
+// the next. finishStep() is the one point where the host waits for the GPU.
+#pragma once
+#include <array>
+#include <map>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "runtime/device/cuda/gpu.h"
+#include "runtime/device/cuda/matmul.h"
+#include "runtime/device/cuda/op_launch.h"
+#include "runtime/device/device.h"
+
+namespace trireme::runtime::cuda {
+
+class CudaRank final : public RankDevice {
+ public:
+  // Allocates and zeroes the arena. `gpu`, `bundle` and `image` outlive the rank.
+  // kResourceExhausted: not enough memory. kInvalidArgument: a segment with an op that has no CUDA
+  // kernel for its types, or with kernels that were generated for a host.
+  static Result<std::unique_ptr<CudaRank>> create(const Gpu& gpu, const program::Bundle& bundle,
+                                                  const RankProgram& image);
+  ~CudaRank() override;
+
+  const RankProgram& program() const override { return program_; }
+  Status beginStep() override;
+  Status finishStep() override;
+  Status runSegment(const SegmentCall& call) override;
+  Status zero(void* data, int64_t bytes) override;
+  Result<int32_t*> stageTokens(int32_t* target, int64_t count) override;
+  Status sendTokens(int32_t* target, const int32_t* staged, int64_t count) override;
+  Status sumSquares(int32_t bucket, std::span<const NormRow> rows, DType type,
+                    double* squares) override;
+  Status adamW(const AdamWCall& call) override;
+  int32_t newEvent() override;
+  Status record(int32_t event, program::Stream stream) override;
+  Status wait(int32_t event, program::Stream stream) override;
+  Status fetch(void* data, int64_t bytes) override;
+  Status store(const void* data, int64_t bytes) override;
+
+  // For communicators.
+  const Gpu& gpu() const { return gpu_; }
+  StreamHandle stream(program::Stream stream) const {
+    return streams_[static_cast<size_t>(stream)];
+  }
+  // Of newEvent(), for a rank of another thread to wait for.
+  EventHandle eventHandle(int32_t event) const { return events_[static_cast<size_t>(event)]; }
+  Status waitForHandle(EventHandle event, program::Stream stream);
+  Status copy(void* to, const void* from, int64_t bytes, program::Stream stream);
+
+ private:
+  // Device memory that is freed with the rank.
+  struct Block {
+    DevicePointer data = 0;
+    int64_t bytes = 0;
+  };
+  // Rows of a bucket, cut into pieces, on the device.
+  struct SquaresTable {
+    SquaresArgs args{};
+    FunctionHandle pieces = nullptr;
+  };
+  using Step = std::variant<OpLaunch, std::unique_ptr<Matmul>>;
+
+  CudaRank(const Gpu& gpu, const RankProgram& image);
+  Status open(const program::Bundle& bundle);
+  Status loadSegment(const program::Segment& segment, const program::CompiledSegment* compiled,
+                     std::vector<Step>& steps);
+  Status addStep(const program::Segment& segment, const program::SegmentOp& op,
+                 std::vector<Step>& steps);
+  Result<DevicePointer> allocate(int64_t bytes, const char* what);
+  Result<void*> upload(const void* data, int64_t bytes, const char* what);
+  Result<SquaresTable> buildTable(std::span<const NormRow> rows, DType type);
+  Status check(int error, const char* what) const;
+  StreamHandle compute() const { return stream(program::Stream::kCompute); }
+  DevicePointer onDevice(const void* data) const;
+
+  const Gpu& gpu_;
+  const DriverApi& api_;
+  const RankProgram& image_;
+  RankProgram program_;
+  std::array<StreamHandle, program::kNumStreams> streams_{};
+  std::vector<Block> blocks_;
+  std::unique_ptr<CublasLt> cublasLt_;
+  std::vector<std::vector<Step>> segments_;
+  MatmulWorkspace workspace_;
+  std::vector<EventHandle> events_;
+  size_t eventsUsed_ = 0;
+  Status eventFailure_;  // of newEvent(), which cannot return it
+  std::vector<std::pair<int32_t*, int64_t>> staging_;  // pinned memory of the host, elements
+  size_t stagingUsed_ = 0;
+  std::map<int32_t, SquaresTable> tables_;  // per bucket
+  FunctionHandle squaresRows_ = nullptr, adamwScale_ = nullptr;
+  std::map<DType, FunctionHandle> adamw_;  // per type of the parameters
+  double* gradientScale_ = nullptr;
+};
+
+}  // namespace trireme::runtime::cuda

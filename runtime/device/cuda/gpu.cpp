@@ -1,0 +1,153 @@
+#include "runtime/device/cuda/gpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace trireme::runtime::cuda {
+namespace {
+
+constexpr std::string_view kPrefix = "cuda:";
+
+struct NamedTarget {
+  std::string_view name;
+  CudaTarget target;
+};
+constexpr std::array<NamedTarget, 3> kTargets = {
+    {{"cuda:sm_80", {80, false}}, {"cuda:sm_90", {90, false}}, {"cuda:sm_90a", {90, true}}}};
+
+std::string capabilityName(int capability) {
+  return fmt::format("{}.{}", capability / 10, capability % 10);
+}
+
+std::string describe(const KernelImage& image) {
+  return fmt::format("{} {}", image.ptx ? "PTX for" : "code for", capabilityName(image.capability));
+}
+
+}  // namespace
+
+bool isCudaTarget(std::string_view arch) { return arch.starts_with(kPrefix); }
+
+Result<CudaTarget> parseCudaTarget(std::string_view arch) {
+  std::string known;
+  for (const NamedTarget& named : kTargets) {
+    if (named.name == arch) return named.target;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", named.name);
+  }
+  return Error(invalidArgument(fmt::format("no target {}; there are {}", arch, known)));
+}
+
+Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability) {
+  const KernelImage* best = nullptr;
+  std::string list;
+  for (const KernelImage& image : images) {
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", describe(image));
+    const bool fits = image.capability <= capability &&
+                      (image.ptx || image.capability / 10 == capability / 10);
+    if (!fits) continue;
+    // Code before PTX, then the nearest.
+    const auto rank = [](const KernelImage& i) { return (i.ptx ? 0 : 1000) + i.capability; };
+    if (best == nullptr || rank(image) > rank(*best)) best = &image;
+  }
+  if (best != nullptr) return *best;
+  return Error(unavailable(fmt::format("no kernels for a GPU of compute capability {}: this build "
+                                       "has {}",
+                                       capabilityName(capability), list.empty() ? "none" : list)));
+}
+
+Result<Apis> loadApis() {
+  Apis apis;
+  TRIREME_ASSIGN_OR_RETURN(apis.driver, loadDriver());
+  apis.images = shippedImages();
+  if (apis.images.empty())
+    return Error(
+        unavailable("this build of trireme has no GPU kernels: it was configured without nvcc "
+                    "(-DTRIREME_CUDA=ON asks for it)"));
+  TRIREME_ASSIGN_OR_RETURN(apis.cublasLt, loadCublasLt());
+  return apis;
+}
+
+Result<std::unique_ptr<Gpu>> Gpu::open(const Apis& apis, int ordinal, const CudaTarget& target) {
+  std::unique_ptr<Gpu> gpu(new Gpu);
+  gpu->apis_ = apis;
+  TRIREME_RETURN_IF_ERROR(gpu->initialise(ordinal, target));
+  return gpu;
+}
+
+Status Gpu::initialise(int ordinal, const CudaTarget& target) {
+  const DriverApi& api = driver();
+  const auto check = [&](int error, const char* what) { return driverStatus(api, error, what); };
+  // The driver answers 100 without a device, and other errors where it is broken.
+  int count = 0, version = 0;
+  if (const int error = api.init(0); error != 0)
+    return unavailable("no GPU: " + check(error, "starting the driver").message());
+  if (const int error = api.deviceCount(&count); error != 0 || count <= ordinal)
+    return unavailable(fmt::format("no GPU {}: the driver has {}", ordinal, error == 0 ? count : 0));
+  TRIREME_RETURN_IF_ERROR(check(api.driverVersion(&version), "asking for its version"));
+  if (version < kMinDriverVersion)
+    return unavailable(fmt::format("the NVIDIA driver is of CUDA {}.{}; 12.0 is the oldest that "
+                                   "will do",
+                                   version / 1000, version % 1000 / 10));
+  std::array<char, 256> text{};
+  int major = 0, minor = 0;
+  TRIREME_RETURN_IF_ERROR(check(api.device(&device_, ordinal), "opening the GPU"));
+  TRIREME_RETURN_IF_ERROR(
+      check(api.deviceName(text.data(), static_cast<int>(text.size()), device_), "its name"));
+  TRIREME_RETURN_IF_ERROR(
+      check(api.deviceAttribute(&major, kComputeCapabilityMajor, device_), "its capability"));
+  TRIREME_RETURN_IF_ERROR(
+      check(api.deviceAttribute(&minor, kComputeCapabilityMinor, device_), "its capability"));
+  name_ = text.data();
+  capability_ = 10 * major + minor;
+  if (target.exact ? capability_ != target.capability : capability_ < target.capability)
+    return unavailable(fmt::format(
+        "the bundle is for compute capability {}{}, and GPU {} ({}) has {}; compile it for that",
+        capabilityName(target.capability), target.exact ? " alone" : " and later", ordinal, name_,
+        capabilityName(capability_)));
+  TRIREME_ASSIGN_OR_RETURN(const KernelImage image, chooseImage(apis_.images, capability_));
+  TRIREME_RETURN_IF_ERROR(check(api.retainContext(&context_, device_), "opening its context"));
+  TRIREME_RETURN_IF_ERROR(makeCurrent());
+  return check(api.loadModule(&module_, image.bytes.data()), "loading the kernels");
+}
+
+Gpu::~Gpu() {
+  if (context_ == nullptr) return;
+  static_cast<void>(driver().setContext(context_));
+  if (module_ != nullptr) static_cast<void>(driver().unloadModule(module_));
+  static_cast<void>(driver().releaseContext(device_));
+}
+
+Status Gpu::makeCurrent() const {
+  return driverStatus(driver(), driver().setContext(context_), "choosing the GPU");
+}
+
+Result<int64_t> Gpu::freeBytes() const {
+  size_t available = 0, total = 0;
+  TRIREME_RETURN_IF_ERROR(makeCurrent());
+  TRIREME_RETURN_IF_ERROR(driverStatus(driver(), driver().memoryInfo(&available, &total),
+                                       "asking for its free memory"));
+  return static_cast<int64_t>(available);
+}
+
+Result<FunctionHandle> Gpu::kernel(const std::string& kernelName) const {
+  FunctionHandle function = nullptr;
+  TRIREME_RETURN_IF_ERROR(driverStatus(driver(),
+                                       driver().function(&function, module_, kernelName.c_str()),
+                                       "finding the kernel " + kernelName));
+  return function;
+}
+
+Status Gpu::launch(FunctionHandle kernel, const void* args, int64_t threads,
+                   StreamHandle stream) const {
+  constexpr int64_t kBlock = 256, kMaxBlocks = 1 << 20;
+  if (threads <= 0) return {};
+  const auto blocks = static_cast<unsigned>(std::min(kMaxBlocks, (threads + kBlock - 1) / kBlock));
+  void* params[] = {const_cast<void*>(args)};
+  return driverStatus(driver(),
+                      driver().launch(kernel, blocks, 1, 1, kBlock, 1, 1, 0, stream, params,
+                                      nullptr),
+                      "launching a kernel");
+}
+
+}  // namespace trireme::runtime::cuda

@@ -1,0 +1,86 @@
+// One GPU of this machine: its context and Trireme's kernels on it. Shared by the ranks that live
+// there.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "runtime/device/cuda/cublaslt_api.h"
+#include "runtime/device/cuda/driver_api.h"
+
+namespace trireme::runtime::cuda {
+
+// The kernels (kernels/all.cu), compiled.
+struct KernelImage {
+  int capability = 0;  // 90: runs on 9.x (code) or on 9.0 and later (PTX)
+  bool ptx = false;
+  std::string_view bytes;  // PTX: with its final zero
+};
+
+// Those that this build carries; none if it was configured without nvcc.
+const std::vector<KernelImage>& shippedImages();
+
+// The image for a GPU of compute capability `capability`: code if there is some, else PTX, which
+// the driver compiles. kUnavailable: none fits; says what there is.
+Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability);
+
+// The outside world. Both tables outlive what uses them.
+struct Apis {
+  const DriverApi* driver = nullptr;
+  const CublasLtApi* cublasLt = nullptr;
+  std::vector<KernelImage> images;
+};
+
+// Those of this machine. kUnavailable: no driver, no cuBLASLt, or a build without kernels.
+Result<Apis> loadApis();
+
+// A target of compiled bundles: "cuda:sm_90", or "cuda:sm_90a", which only 9.0 runs.
+struct CudaTarget {
+  int capability = 0;
+  bool exact = false;
+};
+bool isCudaTarget(std::string_view arch);  // "cuda:..."
+// kInvalidArgument: not one of the targets; lists them.
+Result<CudaTarget> parseCudaTarget(std::string_view arch);
+
+class Gpu {
+ public:
+  // kUnavailable: no GPU, a driver older than CUDA 12.0, or a GPU that cannot run `target`.
+  static Result<std::unique_ptr<Gpu>> open(const Apis& apis, int ordinal,
+                                           const CudaTarget& target);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  const DriverApi& driver() const { return *apis_.driver; }
+  const CublasLtApi& cublasLt() const { return *apis_.cublasLt; }
+  const std::string& name() const { return name_; }
+  int capability() const { return capability_; }
+
+  // For the calling thread. Before any other call to the driver.
+  Status makeCurrent() const;
+  Result<int64_t> freeBytes() const;
+  // kInternal: there is no such kernel.
+  Result<FunctionHandle> kernel(const std::string& kernelName) const;
+  // Launches `kernel` of one parameter, which is copied. `threads` are covered by blocks of 256, up
+  // to a grid of 2^20 blocks; kernels loop over the rest.
+  Status launch(FunctionHandle kernel, const void* args, int64_t threads,
+                StreamHandle stream) const;
+
+ private:
+  Gpu() = default;
+  Status initialise(int ordinal, const CudaTarget& target);
+
+  Apis apis_;
+  int device_ = -1;
+  int capability_ = 0;
+  std::string name_;
+  ContextHandle context_ = nullptr;
+  ModuleHandle module_ = nullptr;
+};
+
+}  // namespace trireme::runtime::cuda

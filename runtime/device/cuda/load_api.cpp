@@ -1,0 +1,91 @@
+// Fills the tables from the shared libraries of this machine.
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <initializer_list>
+
+#include "runtime/device/cuda/cublaslt_api.h"
+#include "runtime/device/cuda/driver_api.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+// Loaded for ever: whoever uses the table never outlives it.
+void* openFirst(std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
+  return nullptr;
+}
+
+class Symbols {
+ public:
+  Symbols(void* library, const char* name) : library_(library), name_(name) {}
+
+  template <typename F>
+  void find(F*& function, const char* symbol) {
+    function = reinterpret_cast<F*>(dlsym(library_, symbol));
+    if (function == nullptr && status_.ok())
+      status_ = unavailable(fmt::format("{} is too old: it has no {}", name_, symbol));
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  void* library_;
+  const char* name_;
+  Status status_;
+};
+
+Result<DriverApi> openDriver() {
+  void* library = openFirst({"libcuda.so.1"});
+  if (library == nullptr)
+    return Error(
+        unavailable("no NVIDIA driver: libcuda.so.1 cannot be loaded (trireme doctor says what "
+                    "this machine has)"));
+  DriverApi api;
+  Symbols symbols(library, "libcuda.so.1");
+#define TRIREME_FIND(field, symbol, parameters) symbols.find(api.field, #symbol);
+  TRIREME_CUDA_DRIVER_FUNCTIONS(TRIREME_FIND)
+#undef TRIREME_FIND
+  TRIREME_RETURN_IF_ERROR(symbols.status());
+  return api;
+}
+
+Result<CublasLtApi> openCublasLt() {
+  void* library = openFirst({"libcublasLt.so.13", "libcublasLt.so.12"});
+  if (library == nullptr)
+    return Error(unavailable(
+        "cuBLASLt is missing: neither libcublasLt.so.13 nor libcublasLt.so.12 can be loaded; "
+        "install it, or put its folder on LD_LIBRARY_PATH"));
+  CublasLtApi api;
+  Symbols symbols(library, "libcublasLt.so");
+#define TRIREME_FIND(field, symbol, parameters) symbols.find(api.field, #symbol);
+  TRIREME_CUBLASLT_FUNCTIONS(TRIREME_FIND)
+#undef TRIREME_FIND
+  TRIREME_RETURN_IF_ERROR(symbols.status());
+  return api;
+}
+
+}  // namespace
+
+Result<const DriverApi*> loadDriver() {
+  static const Result<DriverApi> api = openDriver();
+  if (!api.has_value()) return Error(api.error());
+  return &*api;
+}
+
+Result<const CublasLtApi*> loadCublasLt() {
+  static const Result<CublasLtApi> api = openCublasLt();
+  if (!api.has_value()) return Error(api.error());
+  return &*api;
+}
+
+Status driverStatus(const DriverApi& api, int error, const std::string& what) {
+  if (error == 0) return {};
+  constexpr int kOutOfMemory = 2;
+  const char* text = nullptr;
+  if (api.errorString(error, &text) != 0 || text == nullptr) text = "unknown error";
+  const std::string message = fmt::format("CUDA, {}: {} (error {})", what, text, error);
+  return error == kOutOfMemory ? resourceExhausted(message) : internalError(message);
+}
+
+}  // namespace trireme::runtime::cuda

@@ -1,0 +1,249 @@
+#include "runtime/device/cuda/op_launch.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+#include "runtime/kernels/operands.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+using program::OpKind;
+
+constexpr int64_t kWarp = 32;
+constexpr int64_t kMaxHeadSize = 256;  // kernels/attention.cu
+
+// What a kernel has one thread for, or one warp ("Rows").
+enum class Work {
+  kElements,
+  kPairs,
+  kColumns,
+  kPositions,
+  kTokens,
+  kTokenRows,
+  kOneRow,
+  kQueryRows,
+  kKeyRows
+};
+
+struct KernelUse {
+  std::string_view name;  // without its type
+  Work work;
+};
+
+// Types of inputs and outputs: t activations, s state, i ids, d f64.
+struct OpEntry {
+  OpKind kind;
+  std::string_view signature;
+  std::array<KernelUse, 2> kernels;  // in order; a second without a name is none
+};
+
+constexpr std::array kEntries = std::to_array<OpEntry>({
+    {OpKind::kEmbedding, "itt", {{{"embedding", Work::kElements}}}},
+    {OpKind::kAddPosition, "ttt", {{{"add_position", Work::kElements}}}},
+    {OpKind::kDropout, "tt", {{{"dropout", Work::kElements}}}},
+    {OpKind::kLayerNorm, "ttttss", {{{"layer_norm", Work::kTokenRows}}}},
+    {OpKind::kRmsNorm, "ttts", {{{"rms_norm", Work::kTokenRows}}}},
+    {OpKind::kBiasAdd, "ttt", {{{"bias_add", Work::kElements}}}},
+    {OpKind::kGelu, "tt", {{{"gelu", Work::kElements}}}},
+    {OpKind::kSwiGlu, "tt", {{{"swiglu", Work::kElements}}}},
+    {OpKind::kRotary, "tt", {{{"rotary", Work::kPairs}}}},
+    {OpKind::kAttention, "tts", {{{"attention", Work::kQueryRows}}}},
+    {OpKind::kAdd, "ttt", {{{"add", Work::kElements}}}},
+    {OpKind::kLossMax, "ts", {{{"loss_max", Work::kTokenRows}}}},
+    {OpKind::kLossTarget, "tsis", {{{"loss_target", Work::kTokens}}}},
+    {OpKind::kLossSumExp, "tss", {{{"loss_sum_exp", Work::kTokenRows}}}},
+    {OpKind::kTokenLoss, "ssd", {{{"token_loss", Work::kOneRow}}}},
+    {OpKind::kEmbeddingGrad, "its", {{{"embedding_grad", Work::kColumns}}}},
+    {OpKind::kPositionGrad, "ts", {{{"position_grad", Work::kPositions}}}},
+    {OpKind::kLayerNormGrad,
+     "ttssttss",
+     {{{"layer_norm_grad_columns", Work::kColumns}, {"layer_norm_grad", Work::kTokenRows}}}},
+    {OpKind::kRmsNormGrad,
+     "ttstts",
+     {{{"rms_norm_grad_columns", Work::kColumns}, {"rms_norm_grad", Work::kTokenRows}}}},
+    {OpKind::kBiasGrad, "ts", {{{"bias_grad", Work::kColumns}}}},
+    {OpKind::kGeluGrad, "ttt", {{{"gelu_grad", Work::kElements}}}},
+    {OpKind::kSwiGluGrad, "ttt", {{{"swiglu_grad", Work::kElements}}}},
+    {OpKind::kRotaryGrad, "tt", {{{"rotary", Work::kPairs}}}},
+    {OpKind::kAttentionGrad,
+     "ttstt",
+     {{{"attention_grad_query", Work::kQueryRows}, {"attention_grad_key", Work::kKeyRows}}}},
+    {OpKind::kLossGrad, "tssit", {{{"loss_grad", Work::kTokenRows}}}},
+});
+
+const OpEntry* entryOf(OpKind kind) {
+  for (const OpEntry& entry : kEntries)
+    if (entry.kind == kind) return &entry;
+  return nullptr;
+}
+
+int64_t threadsFor(Work work, const OpArgs& a) {
+  switch (work) {
+    case Work::kElements:
+      return a.tokens * a.width;
+    case Work::kPairs:
+      return a.tokens * a.width / 2;
+    case Work::kColumns:
+      return a.width;
+    case Work::kPositions:
+      return a.tokens / a.batch * a.width;
+    case Work::kTokens:
+      return a.tokens;
+    case Work::kTokenRows:
+      return a.tokens * kWarp;
+    case Work::kOneRow:
+      return kWarp;
+    case Work::kQueryRows:
+      return a.batch * a.groups * a.headsPerGroup * a.sequence * kWarp;
+    case Work::kKeyRows:
+      return a.batch * a.groups * a.sequence * kWarp;
+  }
+  return 0;
+}
+
+bool isState(DType type, DType activation) {
+  return type == (activation == DType::kF64 ? DType::kF64 : DType::kF32);
+}
+
+// The activations' type; state alone stands for activations of its own type.
+Result<DType> activationType(const KernelCallArgs& call, std::string_view signature) {
+  const size_t numInputs = call.op->inputs.size();
+  const auto typeOf = [&](size_t i) {
+    return i < numInputs ? inputOf(call, i).dtype() : outputOf(call, i - numInputs).dtype();
+  };
+  size_t first = signature.find('t');
+  if (first == std::string_view::npos) first = signature.find('s');
+  const DType type = typeOf(first);
+  bool taken = type == DType::kF64 || type == DType::kF32 || type == DType::kBf16;
+  for (size_t i = 0; i < signature.size(); ++i) {
+    const DType found = typeOf(i);
+    switch (signature[i]) {
+      case 't':
+        taken = taken && found == type;
+        break;
+      case 's':
+        taken = taken && isState(found, type);
+        break;
+      default:
+        taken = taken && found == (signature[i] == 'i' ? DType::kI32 : DType::kF64);
+    }
+  }
+  if (taken) return type;
+  return Error(invalidArgument(
+      fmt::format("{}: no CUDA kernel for these types: activations must be f64 with state in f64, "
+                  "or f32 or bf16 with state in f32",
+                  program::opName(call.op->kind))));
+}
+
+// The columns of a token that the op's kernels count.
+int64_t widthOf(const KernelCallArgs& call) {
+  const Tensor first = inputOf(call, 0);
+  switch (call.op->kind) {
+    case OpKind::kEmbedding:
+      return inputOf(call, 1).dim(1);
+    case OpKind::kEmbeddingGrad:
+      return inputOf(call, 1).width();
+    case OpKind::kSwiGlu:
+    case OpKind::kSwiGluGrad:
+      return first.dim(3);
+    default:
+      return first.width();
+  }
+}
+
+bool hasHeads(OpKind kind) {
+  return kind == OpKind::kRotary || kind == OpKind::kRotaryGrad || kind == OpKind::kAttention ||
+         kind == OpKind::kAttentionGrad;
+}
+
+void setHeads(const KernelCallArgs& call, OpArgs& a) {
+  const AttentionShape shape = attentionShapeOf(call.op->attributes, inputOf(call, 0));
+  a.sequence = shape.sequence;
+  a.groups = shape.groups;
+  a.headsPerGroup = shape.headsPerGroup;
+  a.headSize = shape.headSize;
+  a.theta = call.op->attributes.ropeTheta;
+  a.direction = call.op->kind == OpKind::kRotaryGrad ? -1 : 1;
+  a.firstColumn = firstOfWidth(call, shape.groups * shape.headsPerGroup);
+}
+
+OpArgs argsOf(const KernelCallArgs& call) {
+  const program::OpAttributes& attributes = call.op->attributes;
+  const Tensor first = inputOf(call, 0);
+  OpArgs a{};
+  a.tokens = first.tokens();
+  a.batch = first.dim(1);
+  a.width = widthOf(call);
+  a.firstPosition = firstPosition(call, first.dim(0));
+  a.firstColumn = firstOfWidth(call, a.width);
+  if (call.op->kind == OpKind::kEmbedding || call.op->kind == OpKind::kEmbeddingGrad) {
+    const Tensor table =
+        call.op->kind == OpKind::kEmbedding ? inputOf(call, 1) : outputOf(call, 0);
+    a.rows = table.dim(0);
+    a.firstColumn = firstOfWidth(call, a.rows);
+  }
+  if (hasHeads(call.op->kind)) setHeads(call, a);
+  if (attributes.logicalVocab > 0) a.logicalColumns = localLogicalColumns(call, a.width);
+  a.epsilon = attributes.epsilon;
+  a.scale = attributes.scale;
+  if (attributes.probability > 0) {
+    a.keepScale = 1 / (1 - attributes.probability);
+    a.dropThreshold = dropoutThreshold(attributes.probability);
+  } else {
+    a.keepScale = call.op->kind == OpKind::kDropout ? 1 : 0;
+  }
+  return a;
+}
+
+}  // namespace
+
+Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
+                                  const std::vector<program::OperandType>& types,
+                                  int32_t tpIndex) {
+  const OpEntry* entry = entryOf(op.kind);
+  if (entry == nullptr)
+    return Error(internalError(fmt::format("no CUDA kernel for {}", program::opName(op.kind))));
+  const std::vector<void*> none(types.size(), nullptr);
+  program::KernelContext context;
+  context.tpIndex = static_cast<uint64_t>(tpIndex);
+  const KernelCallArgs call{&op, types.data(), none.data(), &context, nullptr, nullptr};
+  TRIREME_RETURN_IF_ERROR(checkOperands(call));
+  TRIREME_ASSIGN_OR_RETURN(const DType type, activationType(call, entry->signature));
+  OpLaunch launch;
+  launch.gpu_ = &gpu;
+  launch.args_ = argsOf(call);
+  if (launch.args_.headSize > kMaxHeadSize)
+    return Error(invalidArgument(fmt::format("{}: heads of {}; the CUDA kernels take up to {}",
+                                             program::opName(op.kind), launch.args_.headSize,
+                                             kMaxHeadSize)));
+  launch.random_ = op.attributes.stream;
+  launch.operands_ = op.inputs;
+  launch.operands_.insert(launch.operands_.end(), op.outputs.begin(), op.outputs.end());
+  for (const KernelUse& use : entry->kernels) {
+    if (use.name.empty()) continue;
+    Kernel kernel;
+    TRIREME_ASSIGN_OR_RETURN(kernel.function,
+                             gpu.kernel(fmt::format("{}_{}", use.name, dtypeName(type))));
+    kernel.threads = threadsFor(use.work, launch.args_);
+    launch.kernels_.push_back(kernel);
+  }
+  return launch;
+}
+
+Status OpLaunch::run(const program::KernelContext& context, void* const* operands,
+                     StreamHandle stream) const {
+  OpArgs args = args_;
+  for (size_t i = 0; i < operands_.size(); ++i) args.operands[i] = operands[operands_[i]];
+  const RngKey key = context.keys[static_cast<size_t>(random_)];
+  args.keyLow = key.low;
+  args.keyHigh = key.high;
+  args.firstSample = context.firstSample;
+  for (const Kernel& kernel : kernels_)
+    TRIREME_RETURN_IF_ERROR(gpu_->launch(kernel.function, &args, kernel.threads, stream));
+  return {};
+}
+
+}  // namespace trireme::runtime::cuda

@@ -1,0 +1,37 @@
+// One op of a segment as launches of kernels: what is known once the rank is, so that a call only
+// fills in addresses and random keys. Matrix products are in matmul.h.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "ir/program/bundle.h"
+#include "runtime/device/cuda/gpu.h"
+#include "runtime/device/cuda/kernels/args.h"
+
+namespace trireme::runtime::cuda {
+
+class OpLaunch {
+ public:
+  // kInvalidArgument: shapes or types that the op does not take, or a head size above 256.
+  static Result<OpLaunch> create(const Gpu& gpu, const program::SegmentOp& op,
+                                 const std::vector<program::OperandType>& types, int32_t tpIndex);
+
+  // `operands`: one per operand of the segment.
+  Status run(const program::KernelContext& context, void* const* operands,
+             StreamHandle stream) const;
+
+ private:
+  struct Kernel {
+    FunctionHandle function = nullptr;
+    int64_t threads = 0;
+  };
+
+  const Gpu* gpu_ = nullptr;
+  OpArgs args_{};
+  RngStream random_ = RngStream::kInit;
+  std::vector<int32_t> operands_;  // index in the segment, of args_.operands
+  std::vector<Kernel> kernels_;
+};
+
+}  // namespace trireme::runtime::cuda

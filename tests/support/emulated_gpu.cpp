@@ -1,0 +1,306 @@
+#include "tests/support/emulated_gpu.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trireme::testing {
+namespace {
+
+using runtime::cuda::DevicePointer;
+
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201;
+constexpr int kNotFound = 500, kUnknown = 999;
+constexpr char kGarbage = static_cast<char>(0xCB);
+
+EmulatedGpu* current = nullptr;
+thread_local const void* context = nullptr;  // of the thread; the GPU stands for its context
+
+char* address(DevicePointer pointer) { return reinterpret_cast<char*>(pointer); }
+
+}  // namespace
+
+// The functions of the driver's table.
+struct EmulatedDriver {
+  static EmulatedGpu& gpu() { return *current; }
+  using Lock = std::lock_guard<std::mutex>;
+
+  static int init(unsigned) { return gpu().options_.numDevices == 0 ? kNoDevice : 0; }
+  static int driverVersion(int* version) {
+    *version = gpu().options_.driverVersion;
+    return 0;
+  }
+  static int errorString(int error, const char** text) {
+    *text = error == kOutOfMemory ? "out of memory" : "emulated error";
+    return 0;
+  }
+  static int deviceCount(int* count) {
+    *count = gpu().options_.numDevices;
+    return 0;
+  }
+  static int device(int* device, int ordinal) {
+    *device = ordinal;
+    return 0;
+  }
+  static int deviceName(char* name, int length, int) {
+    std::strncpy(name, "Emulated GPU", static_cast<size_t>(length));
+    return 0;
+  }
+  static int deviceAttribute(int* value, int attribute, int) {
+    const int capability = gpu().options_.capability;
+    *value = attribute == runtime::cuda::kComputeCapabilityMajor ? capability / 10 : capability % 10;
+    return 0;
+  }
+  static int retainContext(void** out, int) {
+    *out = &gpu();
+    return 0;
+  }
+  static int releaseContext(int) { return 0; }
+  static int setContext(void* wanted) {
+    context = wanted;
+    return 0;
+  }
+  // 0 where the calling thread has chosen the GPU.
+  static int checkContext(const char* what) {
+    if (context == &gpu()) return 0;
+    gpu().fault(std::string(what) + " by a thread that has not chosen the GPU");
+    return kInvalidContext;
+  }
+
+  static int memoryInfo(size_t* available, size_t* total) {
+    const Lock lock(gpu().mutex_);
+    *total = static_cast<size_t>(gpu().options_.memoryBytes);
+    *available = static_cast<size_t>(gpu().options_.memoryBytes - gpu().usedBytes_);
+    return checkContext("memory asked for");
+  }
+  static int allocate(DevicePointer* data, size_t bytes) {
+    const Lock lock(gpu().mutex_);
+    if (const int error = checkContext("allocation"); error != 0) return error;
+    if (bytes == 0) return kInvalidValue;
+    if (gpu().usedBytes_ + static_cast<int64_t>(bytes) > gpu().options_.memoryBytes)
+      return kOutOfMemory;
+    std::vector<char> block(bytes, kGarbage);
+    *data = reinterpret_cast<uintptr_t>(block.data());
+    gpu().usedBytes_ += static_cast<int64_t>(bytes);
+    ++gpu().numAllocations_;
+    const char* key = block.data();
+    gpu().memory_[key] = std::move(block);
+    return 0;
+  }
+  static int release(DevicePointer data) {
+    const Lock lock(gpu().mutex_);
+    const auto found = gpu().memory_.find(address(data));
+    if (found == gpu().memory_.end()) return gpu().fault("memory freed that is not allocated");
+    gpu().usedBytes_ -= std::ssize(found->second);
+    gpu().memory_.erase(found);
+    return 0;
+  }
+  static int allocateHost(void** data, size_t bytes, unsigned) {
+    const Lock lock(gpu().mutex_);
+    if (const int error = checkContext("allocation"); error != 0) return error;
+    std::vector<char> block(bytes, kGarbage);
+    *data = block.data();
+    ++gpu().numAllocations_;
+    const char* key = block.data();
+    gpu().hostMemory_[key] = std::move(block);
+    return 0;
+  }
+  static int releaseHost(void* data) {
+    const Lock lock(gpu().mutex_);
+    return gpu().hostMemory_.erase(static_cast<char*>(data)) == 1
+               ? 0
+               : gpu().fault("host memory freed that is not allocated");
+  }
+
+  static int copyToDevice(DevicePointer to, const void* from, size_t bytes, void* stream) {
+    const Lock lock(gpu().mutex_);
+    if (bytes > 0 && !gpu().isAllocated(address(to), bytes))
+      return gpu().fault("a copy to memory that is not allocated");
+    return gpu().enqueue(stream, {[=] { std::memcpy(address(to), from, bytes); }});
+  }
+  static int copyToHost(void* to, DevicePointer from, size_t bytes, void* stream) {
+    const Lock lock(gpu().mutex_);
+    if (bytes > 0 && !gpu().isAllocated(address(from), bytes))
+      return gpu().fault("a copy from memory that is not allocated");
+    return gpu().enqueue(stream, {[=] { std::memcpy(to, address(from), bytes); }});
+  }
+  static int copyOnDevice(DevicePointer to, DevicePointer from, size_t bytes, void* stream) {
+    const Lock lock(gpu().mutex_);
+    if (!gpu().isAllocated(address(from), bytes) || !gpu().isAllocated(address(to), bytes))
+      return gpu().fault("a copy of memory that is not allocated");
+    if (address(to) < address(from) + bytes && address(from) < address(to) + bytes)
+      return gpu().fault("a copy that overlaps itself");
+    return gpu().enqueue(stream, {[=] { std::memcpy(address(to), address(from), bytes); }});
+  }
+  static int fill(DevicePointer to, unsigned char byte, size_t bytes, void* stream) {
+    const Lock lock(gpu().mutex_);
+    if (bytes > 0 && !gpu().isAllocated(address(to), bytes))
+      return gpu().fault("memory filled that is not allocated");
+    return gpu().enqueue(stream, {[=] { std::memset(address(to), byte, bytes); }});
+  }
+
+  static int createStream(void** stream, unsigned) {
+    const Lock lock(gpu().mutex_);
+    if (const int error = checkContext("stream created"); error != 0) return error;
+    auto created = std::make_unique<EmulatedGpu::Stream>();
+    *stream = created.get();
+    gpu().streams_[*stream] = std::move(created);
+    return 0;
+  }
+  static int destroyStream(void* stream) {
+    const Lock lock(gpu().mutex_);
+    return gpu().streams_.erase(stream) == 1 ? 0 : gpu().fault("no such stream to destroy");
+  }
+  static int synchronize(void* stream) {
+    const Lock lock(gpu().mutex_);
+    ++gpu().numSynchronizations_;
+    return gpu().drain(stream);
+  }
+  static int createEvent(void** event, unsigned) {
+    const Lock lock(gpu().mutex_);
+    if (const int error = checkContext("event created"); error != 0) return error;
+    auto created = std::make_unique<EmulatedGpu::Event>();
+    *event = created.get();
+    gpu().events_[*event] = std::move(created);
+    return 0;
+  }
+  static int destroyEvent(void* event) {
+    const Lock lock(gpu().mutex_);
+    return gpu().events_.erase(event) == 1 ? 0 : gpu().fault("no such event to destroy");
+  }
+  static int recordEvent(void* event, void* stream) {
+    const Lock lock(gpu().mutex_);
+    const auto found = gpu().events_.find(event);
+    if (found == gpu().events_.end()) return gpu().fault("no such event to record");
+    EmulatedGpu::Event& recorded = *found->second;
+    return gpu().enqueue(stream, {nullptr, &recorded, nullptr, ++recorded.recorded});
+  }
+  static int waitEvent(void* stream, void* event, unsigned) {
+    const Lock lock(gpu().mutex_);
+    const auto found = gpu().events_.find(event);
+    if (found == gpu().events_.end()) return gpu().fault("no such event to wait for");
+    EmulatedGpu::Event& awaited = *found->second;
+    if (awaited.recorded == 0) return gpu().fault("a wait for an event that was never recorded");
+    return gpu().enqueue(stream, {nullptr, nullptr, &awaited, awaited.recorded});
+  }
+
+  static int loadModule(void** module, const void* image) {
+    const Lock lock(gpu().mutex_);
+    if (const int error = checkContext("module loaded"); error != 0) return error;
+    if (image == nullptr) return kInvalidValue;
+    *module = &gpu();
+    return 0;
+  }
+  static int unloadModule(void*) { return 0; }
+  static int function(void** function, void*, const char* name) {
+    const auto found = emulatedKernels().find(name);
+    if (found == emulatedKernels().end()) return kNotFound;
+    *function = const_cast<EmulatedKernel*>(&found->second);
+    return 0;
+  }
+  static int launch(void* function, unsigned gridX, unsigned gridY, unsigned gridZ,
+                    unsigned blockX, unsigned blockY, unsigned blockZ, unsigned, void* stream,
+                    void** params, void**) {
+    const Lock lock(gpu().mutex_);
+    if (gridX == 0 || gridY != 1 || gridZ != 1 || blockX == 0 || blockX > 1024 ||
+        blockX % 32 != 0 || blockY != 1 || blockZ != 1)
+      return gpu().fault("a launch with a grid that kernels do not take");
+    const auto* kernel = static_cast<const EmulatedKernel*>(function);
+    const char* args = static_cast<const char*>(params[0]);
+    ++gpu().numLaunches_;
+    return gpu().enqueue(
+        stream, {[kernel, copy = std::vector<char>(args, args + kernel->argsBytes)] {
+          kernel->run(copy.data());
+        }});
+  }
+};
+
+EmulatedGpu::EmulatedGpu(const EmulatedGpuOptions& options)
+    : options_(options), random_(options.seed) {
+  TRIREME_CHECK(current == nullptr);
+  current = this;
+}
+
+EmulatedGpu::~EmulatedGpu() { current = nullptr; }
+
+// Only the addresses of a kernel's image are ever used.
+runtime::cuda::Apis EmulatedGpu::apis() const {
+  static const runtime::cuda::DriverApi driver = [] {
+    runtime::cuda::DriverApi api;
+#define TRIREME_FILL(field, symbol, parameters) api.field = EmulatedDriver::field;
+    TRIREME_CUDA_DRIVER_FUNCTIONS(TRIREME_FILL)
+#undef TRIREME_FILL
+    return api;
+  }();
+  runtime::cuda::Apis apis;
+  apis.driver = &driver;
+  apis.cublasLt = &emulatedCublasLt();
+  apis.images = {{80, false, "emulated"}, {90, false, "emulated"}, {80, true, "emulated"}};
+  return apis;
+}
+
+EmulatedGpu* EmulatedGpu::instance() { return current; }
+
+std::vector<std::string> EmulatedGpu::faults() const {
+  const std::lock_guard lock(mutex_);
+  return faults_;
+}
+
+int64_t EmulatedGpu::numLiveObjects() const {
+  const std::lock_guard lock(mutex_);
+  return std::ssize(memory_) + std::ssize(hostMemory_) + std::ssize(streams_) +
+         std::ssize(events_) + std::ssize(matmulObjects_);
+}
+
+int EmulatedGpu::fault(const std::string& what) {
+  faults_.push_back(what);
+  return kInvalidValue;
+}
+
+bool EmulatedGpu::isAllocated(const void* data, size_t bytes) const {
+  const auto* begin = static_cast<const char*>(data);
+  auto block = memory_.upper_bound(begin);
+  if (block == memory_.begin()) return false;
+  --block;
+  return begin + bytes <= block->first + block->second.size();
+}
+
+int EmulatedGpu::enqueue(void* stream, Work work) {
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return fault("work for a stream that does not exist");
+  found->second->queue.push_back(std::move(work));
+  return 0;
+}
+
+bool EmulatedGpu::ready(const Work& work) const {
+  return work.awaited == nullptr || work.awaited->completed >= work.number;
+}
+
+void EmulatedGpu::runHead(Stream& stream) {
+  const Work work = std::move(stream.queue.front());
+  stream.queue.pop_front();
+  if (work.run) work.run();
+  if (work.recorded != nullptr)
+    work.recorded->completed = std::max(work.recorded->completed, work.number);
+}
+
+// Any stream that can go on may go on, for as long as it likes.
+int EmulatedGpu::drain(void* stream) {
+  const auto target = streams_.find(stream);
+  if (target == streams_.end()) return fault("no such stream to wait for");
+  while (!target->second->queue.empty()) {
+    std::vector<Stream*> able;
+    for (const auto& [handle, other] : streams_)
+      if (!other->queue.empty() && ready(other->queue.front())) able.push_back(other.get());
+    if (able.empty()) {
+      fault("all streams wait for each other");
+      return kUnknown;
+    }
+    Stream& next = *able[random_() % able.size()];
+    for (uint64_t turns = 1 + random_() % 8;
+         turns > 0 && !next.queue.empty() && ready(next.queue.front()); --turns)
+      runHead(next);
+  }
+  return 0;
+}
+
+}  // namespace trireme::testing

@@ -1,0 +1,96 @@
+// A GPU made of host memory, for tests: behind the same tables of functions as a real one
+// (runtime/device/cuda), with the real kernels compiled for the host.
+//
+// Work is queued on streams and done only when somebody waits for a stream; then streams take turns
+// at random (by `seed`), as far as events allow. So an order that no event asks for shows sooner or
+// later. Memory starts as garbage. Misuse is remembered as a fault: a wait for an event that was
+// never recorded, a copy beyond an allocation, a call without a context, a dead end.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/device/cuda/gpu.h"
+
+namespace trireme::testing {
+
+// A kernel as its name stands for it.
+struct EmulatedKernel {
+  int64_t argsBytes = 0;
+  void (*run)(const void* args) = nullptr;
+};
+const std::map<std::string, EmulatedKernel>& emulatedKernels();
+
+const runtime::cuda::CublasLtApi& emulatedCublasLt();
+
+struct EmulatedGpuOptions {
+  int numDevices = 1;
+  int capability = 90;  // compute capability 9.0
+  int driverVersion = 13000;
+  int64_t memoryBytes = int64_t{1} << 30;
+  uint64_t seed = 1;
+};
+
+// One at a time: the tables have no place for an instance.
+class EmulatedGpu {
+ public:
+  explicit EmulatedGpu(const EmulatedGpuOptions& options = {});
+  ~EmulatedGpu();
+  EmulatedGpu(const EmulatedGpu&) = delete;
+  EmulatedGpu& operator=(const EmulatedGpu&) = delete;
+
+  static EmulatedGpu* instance();
+
+  runtime::cuda::Apis apis() const;
+  std::vector<std::string> faults() const;
+  // Memory, streams and events that were not given back.
+  int64_t numLiveObjects() const;
+  int64_t numLaunches() const { return numLaunches_; }
+  int64_t numAllocations() const { return numAllocations_; }
+  int64_t numSynchronizations() const { return numSynchronizations_; }
+
+ private:
+  friend struct EmulatedDriver;
+  friend struct EmulatedCublasLt;
+
+  struct Event {
+    uint64_t recorded = 0;   // record calls
+    uint64_t completed = 0;  // of them, done
+  };
+  struct Work {
+    std::function<void()> run;  // neither of the two below
+    Event* recorded = nullptr;
+    Event* awaited = nullptr;
+    uint64_t number = 0;  // of the record call
+  };
+  struct Stream {
+    std::deque<Work> queue;
+  };
+
+  int fault(const std::string& what);
+  bool isAllocated(const void* data, size_t bytes) const;
+  int enqueue(void* stream, Work work);
+  bool ready(const Work& work) const;
+  void runHead(Stream& stream);
+  int drain(void* stream);
+
+  EmulatedGpuOptions options_;
+  mutable std::mutex mutex_;
+  std::mt19937_64 random_;
+  std::map<const char*, std::vector<char>> memory_, hostMemory_;
+  std::map<void*, std::unique_ptr<Stream>> streams_;
+  std::map<void*, std::unique_ptr<Event>> events_;
+  std::set<void*> matmulObjects_;
+  int64_t usedBytes_ = 0;
+  int64_t numLaunches_ = 0, numAllocations_ = 0, numSynchronizations_ = 0;
+  std::vector<std::string> faults_;
+};
+
+}  // namespace trireme::testing
