@@ -24,6 +24,8 @@
 #include "ir/program/verify.h"
 #include "ir/spec/load.h"
 #include "planner/report.h"
+#include "runtime/device/cuda/gpu.h"
+#include "runtime/device/cuda/op_launch.h"
 #if TRIREME_HAVE_MLIR
 #include "codegen/codegen.h"
 #include "ir/dialect/model_graph.h"
@@ -34,6 +36,7 @@ namespace {
 
 struct CompileOptions {
   std::string model, plan, output, dumpFolder;
+  std::string target = "host";
   SimulateOptions simulate;
 };
 
@@ -49,10 +52,43 @@ Status dumpModel(const std::string& folder, const spec::ModelSpec& model, const 
 }
 #endif
 
+// Every op by a library kernel: those of the runtime, and cuBLASLt.
+// kInvalidArgument: no such target, or an op that has no kernel on GPUs.
+Status compileForCuda(const CompileOptions& options, program::Bundle& bundle) {
+  for (const program::Segment& segment : bundle.program.segments) {
+    program::CompiledSegment& compiled = bundle.kernels.emplace_back();
+    for (const program::SegmentOp& op : segment.ops) {
+      TRIREME_RETURN_IF_ERROR(
+          runtime::cuda::checkOp(op, segment.operands)
+              .withContext("--target " + options.target + ": segment " + segment.name));
+      program::KernelCall& call = compiled.calls.emplace_back();
+      call.kind = program::KernelCallKind::kLibrary;
+      call.op = op;
+    }
+  }
+  bundle.target.arch = options.target;
+  return {};
+}
+
+// Whether there is such a target, asked before anything is done for it.
+Status checkTarget(const CompileOptions& options) {
+  if (options.target == "host") return {};
+  const auto target = runtime::cuda::parseCudaTarget(options.target);
+  if (!target.has_value())
+    return invalidArgument(
+        fmt::format("--target: {}, and host, this machine's processor", target.error().message()));
+  if (!options.dumpFolder.empty())
+    return invalidArgument(
+        fmt::format("--dump-ir: nothing is generated for {}, whose kernels are all library kernels",
+                    options.target));
+  return {};
+}
+
 // Fills in the kernels, the shared object and the target, and dumps what --dump-ir asks for.
 // Errors: writeFile, codegen::compileSegments; kUnavailable if this build has no code generator.
 Status compileKernels(const CompileOptions& options, const spec::ModelSpec& model,
                       const plan::Plan& plan, program::Bundle& bundle) {
+  if (options.target != "host") return compileForCuda(options, bundle);
 #if TRIREME_HAVE_MLIR
   TRIREME_RETURN_IF_ERROR(dumpModel(options.dumpFolder, model, plan));
   codegen::CodegenOptions codegen;
@@ -67,7 +103,7 @@ Status compileKernels(const CompileOptions& options, const spec::ModelSpec& mode
   static_cast<void>(options), static_cast<void>(model), static_cast<void>(plan);
   static_cast<void>(bundle);
   return unavailable(
-      "this build of trireme cannot compile: it was configured with TRIREME_MLIR=OFF");
+      "this build of trireme cannot compile for hosts: it was configured with TRIREME_MLIR=OFF");
 #endif
 }
 
@@ -132,6 +168,7 @@ Status checkPaths(const CompileOptions& options) {
 }
 
 Result<int> runCompile(const CompileOptions& options) {
+  TRIREME_RETURN_IF_ERROR(checkTarget(options));
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
   const auto start = std::chrono::steady_clock::now();
   Progress progress;
@@ -174,6 +211,9 @@ Action addCompile(CLI::App& app) {
   addPath(app, "-o,--output", &options->output, "BUNDLE",
           "Folder to write; replaces an older bundle")
       ->required();
+  app.add_option("--target", options->target,
+                 "What runs it: host, cuda:sm_80, cuda:sm_90 or cuda:sm_90a (default: host)")
+      ->type_name("TARGET");
   addPath(app, "--dump-ir", &options->dumpFolder, "DIR",
           "Write the model graph and the IR after each phase here");
   const std::string simulation = "Simulation";

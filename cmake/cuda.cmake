@@ -15,16 +15,32 @@ if(NOT TRIREME_CUDA STREQUAL "OFF")
     execute_process(COMMAND ${TRIREME_NVCC_PROGRAM} --version OUTPUT_VARIABLE nvcc_version
                     ERROR_QUIET)
     string(REGEX MATCH "release ([0-9]+\\.[0-9]+)" matched "${nvcc_version}")
+    set(nvcc_fault "${TRIREME_NVCC_PROGRAM} is older than 12.0")
     if(matched AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL 12.0)
-      set(TRIREME_NVCC ${TRIREME_NVCC_PROGRAM})
-      message(STATUS "CUDA ${CMAKE_MATCH_1} kernels by ${TRIREME_NVCC}")
-    else()
-      message(STATUS "No CUDA kernels: ${TRIREME_NVCC_PROGRAM} is older than 12.0")
+      # It may not know the host's compiler, of which it only reads headers; g++ also where the rest
+      # is built by Clang.
+      find_program(TRIREME_NVCC_HOST NAMES g++ c++)
+      set(probe ${PROJECT_BINARY_DIR}/cuda_probe)
+      file(CONFIGURE OUTPUT ${probe}.cu CONTENT "#include <cmath>\n__global__ void probe() {}\n")
+      execute_process(COMMAND ${TRIREME_NVCC_PROGRAM} -std=c++20 -ccbin ${TRIREME_NVCC_HOST}
+                              -arch=compute_80 -ptx -o ${probe}.ptx ${probe}.cu
+                      RESULT_VARIABLE nvcc_fails OUTPUT_VARIABLE nvcc_says ERROR_VARIABLE nvcc_says)
+      if(nvcc_fails)
+        set(nvcc_fault "${TRIREME_NVCC_PROGRAM} does not work with ${TRIREME_NVCC_HOST}: ${nvcc_says}")
+      else()
+        set(TRIREME_NVCC ${TRIREME_NVCC_PROGRAM})
+      endif()
     endif()
+  else()
+    set(nvcc_fault "no nvcc on the path, in CUDA_HOME or in /usr/local/cuda")
   endif()
-  if(TRIREME_CUDA STREQUAL "ON" AND NOT TRIREME_NVCC)
-    message(FATAL_ERROR "TRIREME_CUDA=ON: no nvcc of CUDA 12.0 or later on the path, in CUDA_HOME "
-                        "or in /usr/local/cuda. AUTO builds without GPU kernels where there is none.")
+  if(TRIREME_NVCC)
+    message(STATUS "GPU kernels by ${TRIREME_NVCC}")
+  elseif(TRIREME_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "TRIREME_CUDA=ON: ${nvcc_fault}. It takes CUDA 12.0 or later; AUTO builds "
+                        "without GPU kernels where there is none.")
+  else()
+    message(STATUS "No GPU kernels: ${nvcc_fault}")
   endif()
 endif()
 
@@ -49,9 +65,6 @@ function(trireme_cuda_image file)
 endfunction()
 
 if(TRIREME_NVCC)
-  # Its host compiler only reads headers here; g++ also where the rest is built by Clang, which may be
-  # newer than nvcc knows.
-  find_program(TRIREME_NVCC_HOST NAMES g++ c++ REQUIRED)
   trireme_cuda_image(kernels_sm_80.cubin -arch=sm_80 -cubin)
   trireme_cuda_image(kernels_sm_90.cubin -arch=sm_90 -cubin)
   trireme_cuda_image(kernels_80.ptx -arch=compute_80 -ptx)

@@ -122,6 +122,18 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON)
   set_tests_properties(html_report PROPERTIES LABELS cli TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
 
+# The GPU kernels, assembled for all targets.
+get_filename_component(TRIREME_CUDA_BIN "${TRIREME_NVCC}" DIRECTORY)
+find_program(TRIREME_PTXAS ptxas HINTS "${TRIREME_CUDA_BIN}")
+add_test(NAME cuda_kernels_do_not_spill
+         COMMAND ${CMAKE_COMMAND} -DPTX=${TRIREME_CUDA_FOLDER}/kernels_80.ptx
+                 -DPTXAS=${TRIREME_PTXAS} -P ${PROJECT_SOURCE_DIR}/tests/cmake/ptx_spills.cmake)
+set_tests_properties(cuda_kernels_do_not_spill PROPERTIES LABELS runtime
+                     SKIP_REGULAR_EXPRESSION "SKIPPED")
+if(TRIREME_NVCC)
+  target_include_directories(runtime_test SYSTEM PRIVATE ${TRIREME_CUDA_BIN}/../include)
+endif()
+
 # lit: tests/lit/**/*.mlir, run by trireme-opt and FileCheck.
 file(GLOB_RECURSE lit_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/lit/*.mlir)
 if(TARGET trireme-opt AND lit_sources)

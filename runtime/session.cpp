@@ -112,8 +112,8 @@ Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
         fmt::format("virtual ranks share a GPU, and the bundle is for {}: its ranks are threads of "
                     "this process anyhow",
                     bundle.target.arch.empty() ? "hosts" : bundle.target.arch));
-  TRIREME_ASSIGN_OR_RETURN(
-      SegmentCode code, SegmentCode::load(bundle, options.sharedObject, options.useReference));
+  TRIREME_ASSIGN_OR_RETURN(SegmentCode code,
+                           SegmentCode::load(bundle, options.sharedObject, options.useReference));
   backend = std::make_unique<HostBackend>(std::move(code),
                                           HostOptions{options.threadsPerRank, available});
   return {};
@@ -122,6 +122,8 @@ Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
 Status Session::Impl::openCuda() {
   // Times would be those at which work is handed to the GPU.
   if (options.trace) return invalidArgument("traces of GPUs are not there yet");
+  if (options.threadsPerRank != 1)
+    return invalidArgument("threads per rank are for hosts, and the bundle is for a GPU");
   if (options.useReference)
     return invalidArgument("the reference kernels run on the host, and the bundle is for a GPU");
   cuda::Apis apis;
@@ -130,8 +132,7 @@ Status Session::Impl::openCuda() {
   } else {
     TRIREME_ASSIGN_OR_RETURN(apis, cuda::loadApis());
   }
-  TRIREME_ASSIGN_OR_RETURN(backend,
-                           cuda::CudaBackend::open(apis, bundle, {options.virtualRanks}));
+  TRIREME_ASSIGN_OR_RETURN(backend, cuda::CudaBackend::open(apis, bundle, {options.virtualRanks}));
   return {};
 }
 

@@ -48,8 +48,8 @@ Status Session::Impl::storeWeights(int32_t rank) const {
   const RankProgram& image = ranks[static_cast<size_t>(rank)];
   RankDevice& device = *workers[static_cast<size_t>(rank)].setup.device;
   for (int32_t b = 0; b < std::ssize(image.role->buckets); ++b)
-    for (StateKind kind : {StateKind::kParameter, StateKind::kMaster, StateKind::kMoment1,
-                           StateKind::kMoment2}) {
+    for (StateKind kind :
+         {StateKind::kParameter, StateKind::kMaster, StateKind::kMoment1, StateKind::kMoment2}) {
       const std::span<const char> bytes = bytesOf(image, b, kind);
       TRIREME_RETURN_IF_ERROR(device.store(bytes.data(), std::ssize(bytes)));
     }

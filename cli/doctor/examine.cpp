@@ -57,7 +57,7 @@ Finding linker(const Machine& machine) {
 }
 
 Finding gpus(const Machine& machine) {
-  const std::string prevents = "nothing: this version plans for GPUs and runs on the host";
+  const std::string prevents = "bundles that are compiled for GPUs cannot run here";
   std::string why;
   const std::optional<GpuDriver> driver = machine.gpuDriver(why);
   if (!driver) return {"GPU driver", Health::kOptional, "none: " + why, prevents};

@@ -36,7 +36,7 @@ struct RunOptions {
   std::optional<runtime::SampleOrder> order;
   int64_t threads = 1;
   double timeoutSeconds = runtime::SessionOptions{}.timeoutSeconds;
-  bool newData = false, summary = false, json = false;
+  bool newData = false, summary = false, json = false, virtualRanks = false;
 };
 
 bool isDataset(const std::string& path) { return path.ends_with(".idx"); }
@@ -107,6 +107,7 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
   session.threadsPerRank = static_cast<int>(options.threads);
   session.timeoutSeconds = options.timeoutSeconds;
   session.trace = !options.trace.empty();
+  session.virtualRanks = options.virtualRanks;
   session.sharedObject = (std::filesystem::path(options.bundle) / "kernels.so").string();
   Result<std::unique_ptr<runtime::Session>> result =
       runtime::Session::create(std::move(bundle), std::move(session));
@@ -269,6 +270,9 @@ Action addRun(CLI::App& app) {
   addCount(app, "--threads", &options->threads, "Threads per rank (default: 1)");
   addSeconds(app, "--timeout", &options->timeoutSeconds,
              "Longest wait for another rank, seconds (default: 60)");
+
+  app.add_flag("--virtual-ranks", options->virtualRanks,
+               "All ranks of a bundle for CUDA on one GPU");
 
   const std::string checkpoints = "Checkpoints";
   CLI::Option* save = addPath(app, "--save", &options->save, "DIR",

@@ -85,7 +85,8 @@ class Backend {
   // kResourceExhausted: the ranks need more memory than there is; names the need.
   virtual Status checkMemory(const program::Program& program) const = 0;
   // On the rank's thread. `image` is the rank's program on memory of the host; `control` connects
-  // the threads of this process. Both are as good as any for a host; a device copies and wraps them.
+  // the threads of this process. Both are as good as any for a host; a device copies and wraps
+  // them.
   virtual Result<RankSetup> prepare(const RankProgram& image,
                                     std::unique_ptr<Communicator> control) = 0;
 };

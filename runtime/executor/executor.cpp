@@ -163,8 +163,8 @@ Status Executor::loadBatch(const Flat& instruction, const Task& task) {
                             firstSample(training, rank_.info.dpIndex, task.microbatch));
   std::array<int32_t*, 2> targets{}, columns{};  // tokens, labels
   for (size_t i = 0; i < 2; ++i) {
-    targets[i] = reinterpret_cast<int32_t*>(
-        operand(instruction, static_cast<int32_t>(i), 0, task.slot));
+    targets[i] =
+        reinterpret_cast<int32_t*>(operand(instruction, static_cast<int32_t>(i), 0, task.slot));
     if (targets[i] == nullptr) continue;
     TRIREME_ASSIGN_OR_RETURN(columns[i], context_.device->stageTokens(targets[i], length * batch));
   }
@@ -172,8 +172,7 @@ Status Executor::loadBatch(const Flat& instruction, const Task& task) {
     TRIREME_RETURN_IF_ERROR(loadSample(first + static_cast<uint64_t>(i), i, columns));
   for (size_t i = 0; i < 2; ++i)
     if (targets[i] != nullptr)
-      TRIREME_RETURN_IF_ERROR(
-          context_.device->sendTokens(targets[i], columns[i], length * batch));
+      TRIREME_RETURN_IF_ERROR(context_.device->sendTokens(targets[i], columns[i], length * batch));
   return {};
 }
 

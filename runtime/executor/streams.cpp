@@ -130,8 +130,8 @@ Result<bool> Streams::tryHead(Stream stream, Queue& queue) {
       return comm_.receive(stream, instruction.peer, tagOf(head), head.address, instruction.bytes);
     case InstructionKind::kSend: {
       if (!queue.published)
-        TRIREME_RETURN_IF_ERROR(comm_.publish(stream, instruction.peer, tagOf(head), head.address,
-                                              instruction.bytes));
+        TRIREME_RETURN_IF_ERROR(
+            comm_.publish(stream, instruction.peer, tagOf(head), head.address, instruction.bytes));
       Result<bool> sent = comm_.sent(stream);
       queue.published = sent.has_value() && !*sent;
       return sent;

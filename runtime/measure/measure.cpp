@@ -116,8 +116,8 @@ class Delivered final : public Condition {
   Delivered(Communicator& comm, int32_t peer, const MessageTag& tag, Block& into, int64_t bytes)
       : comm_(comm), peer_(peer), tag_(tag), into_(into), bytes_(bytes) {}
   bool ready() override {
-    const Result<bool> arrived = comm_.receive(
-        program::Stream::kRecvForward, peer_, tag_, into_.data(), bytes_);
+    const Result<bool> arrived =
+        comm_.receive(program::Stream::kRecvForward, peer_, tag_, into_.data(), bytes_);
     if (!arrived.has_value()) comm_.fail(arrived.error());
     return arrived.value_or(false);
   }

@@ -112,8 +112,8 @@ struct EmulatedCublasLt {
   }
   static int createLayout(void** layout, int type, uint64_t rows, uint64_t columns,
                           int64_t leading) {
-    return make(layout, Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns),
-                               leading});
+    return make(layout,
+                Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), leading});
   }
   static int destroyLayout(void* layout) { return destroyObject<Layout>(layout); }
   static int createPreference(void** preference) { return make(preference, Preference{}); }
@@ -132,13 +132,16 @@ struct EmulatedCublasLt {
                               values.at(cuda::kPreferenceAlignmentB),
                               values.at(cuda::kPreferenceAlignmentC)};
     results[0] = {};
+    // Whatever it may have, so that its place is checked.
+    results[0].workspaceBytes = values.at(cuda::kPreferenceWorkspaceBytes);
     std::memcpy(results[0].algorithm, &algorithm, sizeof(algorithm));
     *returned = 1;
     return 0;
   }
   static int matmul(void*, void* desc, const void* alpha, const void* a, void* layoutA,
                     const void* b, void* layoutB, const void* beta, const void* c, void* layoutC,
-                    void* d, void*, const void* chosen, void*, size_t, void* stream) {
+                    void* d, void*, const void* chosen, void* workspace, size_t workspaceBytes,
+                    void* stream) {
     Product product{*static_cast<Desc*>(desc),
                     *static_cast<Layout*>(layoutA),
                     *static_cast<Layout*>(layoutB),
@@ -155,6 +158,9 @@ struct EmulatedCublasLt {
         !isAligned(b, algorithm.alignmentB) || !isAligned(d, algorithm.alignmentC))
       return kNotSupported;
     const std::lock_guard lock(gpu().mutex_);
+    if (workspaceBytes > 0 &&
+        (!isAligned(workspace, 256) || !gpu().isAllocated(workspace, workspaceBytes)))
+      return kInvalidValue;
     return gpu().enqueue(stream, {[product] { product.run(); }});
   }
 };

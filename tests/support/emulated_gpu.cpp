@@ -47,7 +47,8 @@ struct EmulatedDriver {
   }
   static int deviceAttribute(int* value, int attribute, int) {
     const int capability = gpu().options_.capability;
-    *value = attribute == runtime::cuda::kComputeCapabilityMajor ? capability / 10 : capability % 10;
+    *value =
+        attribute == runtime::cuda::kComputeCapabilityMajor ? capability / 10 : capability % 10;
     return 0;
   }
   static int retainContext(void** out, int) {
@@ -197,9 +198,9 @@ struct EmulatedDriver {
     *function = const_cast<EmulatedKernel*>(&found->second);
     return 0;
   }
-  static int launch(void* function, unsigned gridX, unsigned gridY, unsigned gridZ,
-                    unsigned blockX, unsigned blockY, unsigned blockZ, unsigned, void* stream,
-                    void** params, void**) {
+  static int launch(void* function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                    unsigned blockY, unsigned blockZ, unsigned, void* stream, void** params,
+                    void**) {
     const Lock lock(gpu().mutex_);
     if (gridX == 0 || gridY != 1 || gridZ != 1 || blockX == 0 || blockX > 1024 ||
         blockX % 32 != 0 || blockY != 1 || blockZ != 1)
@@ -207,10 +208,10 @@ struct EmulatedDriver {
     const auto* kernel = static_cast<const EmulatedKernel*>(function);
     const char* args = static_cast<const char*>(params[0]);
     ++gpu().numLaunches_;
-    return gpu().enqueue(
-        stream, {[kernel, copy = std::vector<char>(args, args + kernel->argsBytes)] {
-          kernel->run(copy.data());
-        }});
+    return gpu().enqueue(stream,
+                         {[kernel, copy = std::vector<char>(args, args + kernel->argsBytes)] {
+                           kernel->run(copy.data());
+                         }});
   }
 };
 

@@ -17,26 +17,26 @@ struct MatmulHeuristic {
   int reserved[4];
 };
 
-#define TRIREME_CUBLASLT_FUNCTIONS(X)                                                             \
-  X(create, cublasLtCreate, (void** handle))                                                      \
-  X(destroy, cublasLtDestroy, (void* handle))                                                     \
-  X(createDesc, cublasLtMatmulDescCreate, (void** desc, int computeType, int scaleType))          \
-  X(destroyDesc, cublasLtMatmulDescDestroy, (void* desc))                                         \
-  X(setDesc, cublasLtMatmulDescSetAttribute,                                                      \
-    (void* desc, int attribute, const void* value, size_t bytes))                                 \
-  X(createLayout, cublasLtMatrixLayoutCreate,                                                     \
-    (void** layout, int type, uint64_t rows, uint64_t columns, int64_t leading))                  \
-  X(destroyLayout, cublasLtMatrixLayoutDestroy, (void* layout))                                   \
-  X(createPreference, cublasLtMatmulPreferenceCreate, (void** preference))                        \
-  X(destroyPreference, cublasLtMatmulPreferenceDestroy, (void* preference))                       \
-  X(setPreference, cublasLtMatmulPreferenceSetAttribute,                                          \
-    (void* preference, int attribute, const void* value, size_t bytes))                           \
-  X(heuristic, cublasLtMatmulAlgoGetHeuristic,                                                    \
-    (void* handle, void* desc, void* a, void* b, void* c, void* d, void* preference,              \
-     int requested, MatmulHeuristic* results, int* returned))                                     \
-  X(matmul, cublasLtMatmul,                                                                       \
-    (void* handle, void* desc, const void* alpha, const void* a, void* layoutA, const void* b,    \
-     void* layoutB, const void* beta, const void* c, void* layoutC, void* d, void* layoutD,       \
+#define TRIREME_CUBLASLT_FUNCTIONS(X)                                                          \
+  X(create, cublasLtCreate, (void** handle))                                                   \
+  X(destroy, cublasLtDestroy, (void* handle))                                                  \
+  X(createDesc, cublasLtMatmulDescCreate, (void** desc, int computeType, int scaleType))       \
+  X(destroyDesc, cublasLtMatmulDescDestroy, (void* desc))                                      \
+  X(setDesc, cublasLtMatmulDescSetAttribute,                                                   \
+    (void* desc, int attribute, const void* value, size_t bytes))                              \
+  X(createLayout, cublasLtMatrixLayoutCreate,                                                  \
+    (void** layout, int type, uint64_t rows, uint64_t columns, int64_t leading))               \
+  X(destroyLayout, cublasLtMatrixLayoutDestroy, (void* layout))                                \
+  X(createPreference, cublasLtMatmulPreferenceCreate, (void** preference))                     \
+  X(destroyPreference, cublasLtMatmulPreferenceDestroy, (void* preference))                    \
+  X(setPreference, cublasLtMatmulPreferenceSetAttribute,                                       \
+    (void* preference, int attribute, const void* value, size_t bytes))                        \
+  X(heuristic, cublasLtMatmulAlgoGetHeuristic,                                                 \
+    (void* handle, void* desc, void* a, void* b, void* c, void* d, void* preference,           \
+     int requested, MatmulHeuristic* results, int* returned))                                  \
+  X(matmul, cublasLtMatmul,                                                                    \
+    (void* handle, void* desc, const void* alpha, const void* a, void* layoutA, const void* b, \
+     void* layoutB, const void* beta, const void* c, void* layoutC, void* d, void* layoutD,    \
      const void* algorithm, void* workspace, size_t workspaceBytes, void* stream))
 
 struct CublasLtApi {
@@ -45,11 +45,11 @@ struct CublasLtApi {
 #undef TRIREME_FIELD
 };
 
-inline constexpr int kComputeF32 = 68, kComputeF64 = 70;            // cublasComputeType_t
-inline constexpr int kTypeF32 = 0, kTypeF64 = 1, kTypeBf16 = 14;    // cudaDataType_t
-inline constexpr int kOpNone = 0, kOpTranspose = 1;                 // cublasOperation_t
-inline constexpr int kDescTransposeA = 3, kDescTransposeB = 4;      // of a matmul
-inline constexpr int kPreferenceWorkspaceBytes = 1;                 // of the heuristic
+inline constexpr int kComputeF32 = 68, kComputeF64 = 70;          // cublasComputeType_t
+inline constexpr int kTypeF32 = 0, kTypeF64 = 1, kTypeBf16 = 14;  // cudaDataType_t
+inline constexpr int kOpNone = 0, kOpTranspose = 1;               // cublasOperation_t
+inline constexpr int kDescTransposeA = 3, kDescTransposeB = 4;    // of a matmul
+inline constexpr int kPreferenceWorkspaceBytes = 1;               // of the heuristic
 inline constexpr int kPreferenceAlignmentA = 5, kPreferenceAlignmentB = 6;
 inline constexpr int kPreferenceAlignmentC = 7, kPreferenceAlignmentD = 8;
 

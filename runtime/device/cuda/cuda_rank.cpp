@@ -41,8 +41,8 @@ Status CudaRank::open(const program::Bundle& bundle) {
   TRIREME_ASSIGN_OR_RETURN(const DevicePointer scale, allocate(sizeof(double), "a number"));
   gradientScale_ = reinterpret_cast<double*>(scale);
   if (const int32_t workspace = program_.role->workspace; workspace >= 0)
-    workspace_ = {program_.address(workspace),
-                  program_.role->buffers[static_cast<size_t>(workspace)].bytes()};
+    workspace_ = alignedWorkspace(program_.address(workspace),
+                                  program_.role->buffers[static_cast<size_t>(workspace)].bytes());
 
   TRIREME_ASSIGN_OR_RETURN(cublasLt_, CublasLt::create(gpu_.cublasLt()));
   TRIREME_ASSIGN_OR_RETURN(squaresRows_, gpu_.kernel("squares_rows"));
@@ -177,8 +177,8 @@ Result<CudaRank::SquaresTable> CudaRank::buildTable(std::span<const NormRow> row
   for (const NormRow& row : rows) {
     const auto first = static_cast<int64_t>(pieces.size());
     for (int64_t done = 0; done < row.elements; done += kSquaresPiece)
-      pieces.push_back({row.data + done * byteSize(type),
-                        std::min(kSquaresPiece, row.elements - done)});
+      pieces.push_back(
+          {row.data + done * byteSize(type), std::min(kSquaresPiece, row.elements - done)});
     table.push_back({first, static_cast<int64_t>(pieces.size()) - first, row.logicalIndex});
   }
   const auto bytesOf = [](const auto& list) {
@@ -219,8 +219,7 @@ Status CudaRank::adamW(const AdamWCall& call) {
   const bool inF64 = arrays.stateType == DType::kF64;
   if (inF64 != (arrays.computeType == DType::kF64) || !adamw_.contains(arrays.computeType))
     return invalidArgument(fmt::format("no AdamW for state in {} and parameters in {}",
-                                       dtypeName(arrays.stateType),
-                                       dtypeName(arrays.computeType)));
+                                       dtypeName(arrays.stateType), dtypeName(arrays.computeType)));
   AdamWArgs args{};
   args.parameter = arrays.parameter;
   args.master = arrays.master;
@@ -270,9 +269,9 @@ Status CudaRank::waitForHandle(EventHandle event, Stream on) {
 
 Status CudaRank::copy(void* to, const void* from, int64_t bytes, Stream on) {
   if (to == from || bytes == 0) return {};
-  return check(api_.copyOnDevice(pointer(to), pointer(from), static_cast<size_t>(bytes),
-                                 stream(on)),
-               "copying");
+  return check(
+      api_.copyOnDevice(pointer(to), pointer(from), static_cast<size_t>(bytes), stream(on)),
+      "copying");
 }
 
 DevicePointer CudaRank::onDevice(const void* data) const {

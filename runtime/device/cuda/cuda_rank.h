@@ -1,8 +1,8 @@
 // One rank on a GPU: an arena, a stream of the GPU per stream of the program, events, kernels.
 //
 // Nothing inside a step blocks the host or allocates after the first step: what a step needs once
-// per call (events, staged tokens) is taken from lists that grow in the first step and start over in
-// the next. finishStep() is the one point where the host waits for the GPU.
+// per call (events, staged tokens) is taken from lists that grow in the first step and start over
+// in the next. finishStep() is the one point where the host waits for the GPU.
 #pragma once
 #include <array>
 #include <map>
@@ -89,7 +89,7 @@ class CudaRank final : public RankDevice {
   MatmulWorkspace workspace_;
   std::vector<EventHandle> events_;
   size_t eventsUsed_ = 0;
-  Status eventFailure_;  // of newEvent(), which cannot return it
+  Status eventFailure_;                                // of newEvent(), which cannot return it
   std::vector<std::pair<int32_t*, int64_t>> staging_;  // pinned memory of the host, elements
   size_t stagingUsed_ = 0;
   std::map<int32_t, SquaresTable> tables_;  // per bucket

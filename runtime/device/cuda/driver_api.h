@@ -18,43 +18,43 @@ using StreamHandle = void*;
 using EventHandle = void*;
 
 // X(field, symbol, result, parameters)
-#define TRIREME_CUDA_DRIVER_FUNCTIONS(X)                                                        \
-  X(init, cuInit, (unsigned flags))                                                             \
-  X(driverVersion, cuDriverGetVersion, (int* version))                                          \
-  X(errorString, cuGetErrorString, (int error, const char** text))                              \
-  X(deviceCount, cuDeviceGetCount, (int* count))                                                \
-  X(device, cuDeviceGet, (int* device, int ordinal))                                            \
-  X(deviceName, cuDeviceGetName, (char* name, int length, int device))                          \
-  X(deviceAttribute, cuDeviceGetAttribute, (int* value, int attribute, int device))             \
-  X(retainContext, cuDevicePrimaryCtxRetain, (ContextHandle* context, int device))              \
-  X(releaseContext, cuDevicePrimaryCtxRelease_v2, (int device))                                 \
-  X(setContext, cuCtxSetCurrent, (ContextHandle context))                                       \
-  X(memoryInfo, cuMemGetInfo_v2, (size_t * available, size_t* total))                           \
-  X(allocate, cuMemAlloc_v2, (DevicePointer * data, size_t bytes))                              \
-  X(release, cuMemFree_v2, (DevicePointer data))                                                \
-  X(allocateHost, cuMemHostAlloc, (void** data, size_t bytes, unsigned flags))                  \
-  X(releaseHost, cuMemFreeHost, (void* data))                                                   \
-  X(copyToDevice, cuMemcpyHtoDAsync_v2,                                                         \
-    (DevicePointer to, const void* from, size_t bytes, StreamHandle stream))                    \
-  X(copyToHost, cuMemcpyDtoHAsync_v2,                                                           \
-    (void* to, DevicePointer from, size_t bytes, StreamHandle stream))                          \
-  X(copyOnDevice, cuMemcpyDtoDAsync_v2,                                                         \
-    (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream))                  \
-  X(fill, cuMemsetD8Async,                                                                      \
-    (DevicePointer to, unsigned char byte, size_t bytes, StreamHandle stream))                  \
-  X(createStream, cuStreamCreate, (StreamHandle * stream, unsigned flags))                      \
-  X(destroyStream, cuStreamDestroy_v2, (StreamHandle stream))                                   \
-  X(synchronize, cuStreamSynchronize, (StreamHandle stream))                                    \
-  X(waitEvent, cuStreamWaitEvent, (StreamHandle stream, EventHandle event, unsigned flags))     \
-  X(createEvent, cuEventCreate, (EventHandle * event, unsigned flags))                          \
-  X(destroyEvent, cuEventDestroy_v2, (EventHandle event))                                       \
-  X(recordEvent, cuEventRecord, (EventHandle event, StreamHandle stream))                       \
-  X(loadModule, cuModuleLoadData, (ModuleHandle * module, const void* image))                   \
-  X(unloadModule, cuModuleUnload, (ModuleHandle module))                                        \
-  X(function, cuModuleGetFunction,                                                              \
-    (FunctionHandle * function, ModuleHandle module, const char* name))                         \
-  X(launch, cuLaunchKernel,                                                                     \
-    (FunctionHandle function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,  \
+#define TRIREME_CUDA_DRIVER_FUNCTIONS(X)                                                         \
+  X(init, cuInit, (unsigned flags))                                                              \
+  X(driverVersion, cuDriverGetVersion, (int* version))                                           \
+  X(errorString, cuGetErrorString, (int error, const char** text))                               \
+  X(deviceCount, cuDeviceGetCount, (int* count))                                                 \
+  X(device, cuDeviceGet, (int* device, int ordinal))                                             \
+  X(deviceName, cuDeviceGetName, (char* name, int length, int device))                           \
+  X(deviceAttribute, cuDeviceGetAttribute, (int* value, int attribute, int device))              \
+  X(retainContext, cuDevicePrimaryCtxRetain, (ContextHandle * context, int device))              \
+  X(releaseContext, cuDevicePrimaryCtxRelease_v2, (int device))                                  \
+  X(setContext, cuCtxSetCurrent, (ContextHandle context))                                        \
+  X(memoryInfo, cuMemGetInfo_v2, (size_t* available, size_t* total))                             \
+  X(allocate, cuMemAlloc_v2, (DevicePointer * data, size_t bytes))                               \
+  X(release, cuMemFree_v2, (DevicePointer data))                                                 \
+  X(allocateHost, cuMemHostAlloc, (void** data, size_t bytes, unsigned flags))                   \
+  X(releaseHost, cuMemFreeHost, (void* data))                                                    \
+  X(copyToDevice, cuMemcpyHtoDAsync_v2,                                                          \
+    (DevicePointer to, const void* from, size_t bytes, StreamHandle stream))                     \
+  X(copyToHost, cuMemcpyDtoHAsync_v2,                                                            \
+    (void* to, DevicePointer from, size_t bytes, StreamHandle stream))                           \
+  X(copyOnDevice, cuMemcpyDtoDAsync_v2,                                                          \
+    (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream))                   \
+  X(fill, cuMemsetD8Async,                                                                       \
+    (DevicePointer to, unsigned char byte, size_t bytes, StreamHandle stream))                   \
+  X(createStream, cuStreamCreate, (StreamHandle * stream, unsigned flags))                       \
+  X(destroyStream, cuStreamDestroy_v2, (StreamHandle stream))                                    \
+  X(synchronize, cuStreamSynchronize, (StreamHandle stream))                                     \
+  X(waitEvent, cuStreamWaitEvent, (StreamHandle stream, EventHandle event, unsigned flags))      \
+  X(createEvent, cuEventCreate, (EventHandle * event, unsigned flags))                           \
+  X(destroyEvent, cuEventDestroy_v2, (EventHandle event))                                        \
+  X(recordEvent, cuEventRecord, (EventHandle event, StreamHandle stream))                        \
+  X(loadModule, cuModuleLoadData, (ModuleHandle * module, const void* image))                    \
+  X(unloadModule, cuModuleUnload, (ModuleHandle module))                                         \
+  X(function, cuModuleGetFunction,                                                               \
+    (FunctionHandle * function, ModuleHandle module, const char* name))                          \
+  X(launch, cuLaunchKernel,                                                                      \
+    (FunctionHandle function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,   \
      unsigned blockY, unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** params, \
      void** extra))
 

@@ -43,17 +43,18 @@ Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capa
   std::string list;
   for (const KernelImage& image : images) {
     list += fmt::format("{}{}", list.empty() ? "" : ", ", describe(image));
-    const bool fits = image.capability <= capability &&
-                      (image.ptx || image.capability / 10 == capability / 10);
+    const bool fits =
+        image.capability <= capability && (image.ptx || image.capability / 10 == capability / 10);
     if (!fits) continue;
     // Code before PTX, then the nearest.
     const auto rank = [](const KernelImage& i) { return (i.ptx ? 0 : 1000) + i.capability; };
     if (best == nullptr || rank(image) > rank(*best)) best = &image;
   }
   if (best != nullptr) return *best;
-  return Error(unavailable(fmt::format("no kernels for a GPU of compute capability {}: this build "
-                                       "has {}",
-                                       capabilityName(capability), list.empty() ? "none" : list)));
+  return Error(
+      unavailable(fmt::format("no kernels for a GPU of compute capability {}: this build "
+                              "has {}",
+                              capabilityName(capability), list.empty() ? "none" : list)));
 }
 
 Result<Apis> loadApis() {
@@ -83,12 +84,14 @@ Status Gpu::initialise(int ordinal, const CudaTarget& target) {
   if (const int error = api.init(0); error != 0)
     return unavailable("no GPU: " + check(error, "starting the driver").message());
   if (const int error = api.deviceCount(&count); error != 0 || count <= ordinal)
-    return unavailable(fmt::format("no GPU {}: the driver has {}", ordinal, error == 0 ? count : 0));
+    return unavailable(
+        fmt::format("no GPU {}: the driver has {}", ordinal, error == 0 ? count : 0));
   TRIREME_RETURN_IF_ERROR(check(api.driverVersion(&version), "asking for its version"));
   if (version < kMinDriverVersion)
-    return unavailable(fmt::format("the NVIDIA driver is of CUDA {}.{}; 12.0 is the oldest that "
-                                   "will do",
-                                   version / 1000, version % 1000 / 10));
+    return unavailable(
+        fmt::format("the NVIDIA driver is of CUDA {}.{}; 12.0 is the oldest that "
+                    "will do",
+                    version / 1000, version % 1000 / 10));
   std::array<char, 256> text{};
   int major = 0, minor = 0;
   TRIREME_RETURN_IF_ERROR(check(api.device(&device_, ordinal), "opening the GPU"));
@@ -144,10 +147,9 @@ Status Gpu::launch(FunctionHandle kernel, const void* args, int64_t threads,
   if (threads <= 0) return {};
   const auto blocks = static_cast<unsigned>(std::min(kMaxBlocks, (threads + kBlock - 1) / kBlock));
   void* params[] = {const_cast<void*>(args)};
-  return driverStatus(driver(),
-                      driver().launch(kernel, blocks, 1, 1, kBlock, 1, 1, 0, stream, params,
-                                      nullptr),
-                      "launching a kernel");
+  return driverStatus(
+      driver(), driver().launch(kernel, blocks, 1, 1, kBlock, 1, 1, 0, stream, params, nullptr),
+      "launching a kernel");
 }
 
 }  // namespace trireme::runtime::cuda

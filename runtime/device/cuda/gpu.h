@@ -50,8 +50,7 @@ Result<CudaTarget> parseCudaTarget(std::string_view arch);
 class Gpu {
  public:
   // kUnavailable: no GPU, a driver older than CUDA 12.0, or a GPU that cannot run `target`.
-  static Result<std::unique_ptr<Gpu>> open(const Apis& apis, int ordinal,
-                                           const CudaTarget& target);
+  static Result<std::unique_ptr<Gpu>> open(const Apis& apis, int ordinal, const CudaTarget& target);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;

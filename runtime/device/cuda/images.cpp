@@ -2,9 +2,9 @@
 #include "runtime/device/cuda/gpu.h"
 
 #if TRIREME_CUDA_KERNELS
-#define TRIREME_EMBED(name, file)                                        \
+#define TRIREME_EMBED(name, file)                                                  \
   __asm__(".section .rodata\n.balign 64\n" #name ":\n.incbin \"" file "\"\n" #name \
-          "_end:\n.byte 0\n.previous\n");                                \
+          "_end:\n.byte 0\n.previous\n");                                          \
   extern "C" const char name[], name##_end[];
 TRIREME_EMBED(triremeKernelsSm80, TRIREME_CUDA_FOLDER "/kernels_sm_80.cubin")
 TRIREME_EMBED(triremeKernelsSm90, TRIREME_CUDA_FOLDER "/kernels_sm_90.cubin")

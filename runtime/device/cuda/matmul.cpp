@@ -33,6 +33,28 @@ bool isMatmul(OpKind kind) {
          kind == OpKind::kMatmulGradWeight;
 }
 
+Status checkMatmul(const program::SegmentOp& op, const std::vector<program::OperandType>& types) {
+  const std::vector<void*> none(types.size(), nullptr);
+  const program::KernelContext context;
+  const KernelCallArgs call{&op, types.data(), none.data(), &context, nullptr, nullptr};
+  TRIREME_RETURN_IF_ERROR(checkOperands(call));
+  const DType factor = inputOf(call, 0).dtype(), other = inputOf(call, 1).dtype();
+  const DType product = outputOf(call, 0).dtype();
+  const bool adds = op.kind == OpKind::kMatmulGradWeight;
+  if (other == factor && product == (adds && factor == DType::kBf16 ? DType::kF32 : factor))
+    return {};
+  return invalidArgument(fmt::format("{}: no product of {} and {} in {} on CUDA",
+                                     program::opName(op.kind), dtypeName(factor), dtypeName(other),
+                                     dtypeName(product)));
+}
+
+MatmulWorkspace alignedWorkspace(void* data, int64_t bytes) {
+  constexpr uintptr_t kAlignment = 256;
+  const auto skipped = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(data) % kAlignment);
+  if (skipped >= bytes) return {};
+  return {static_cast<char*>(data) + skipped, bytes - skipped};
+}
+
 Result<std::unique_ptr<CublasLt>> CublasLt::create(const CublasLtApi& api) {
   std::unique_ptr<CublasLt> library(new CublasLt(api));
   if (const int status = api.create(&library->handle_); status != 0)
@@ -47,10 +69,7 @@ CublasLt::~CublasLt() {
 Result<std::unique_ptr<Matmul>> Matmul::create(const CublasLt& library,
                                                const program::SegmentOp& op,
                                                const std::vector<program::OperandType>& types) {
-  const std::vector<void*> none(types.size(), nullptr);
-  const program::KernelContext context;
-  TRIREME_RETURN_IF_ERROR(
-      checkOperands({&op, types.data(), none.data(), &context, nullptr, nullptr}));
+  TRIREME_RETURN_IF_ERROR(checkMatmul(op, types));
   std::unique_ptr<Matmul> matmul(new Matmul(library, op));
   TRIREME_RETURN_IF_ERROR(matmul->describe(types));
   return matmul;
@@ -70,15 +89,12 @@ Status Matmul::check(int status, const char* what) const {
 }
 
 Status Matmul::describe(const std::vector<program::OperandType>& types) {
-  const auto in = [&](size_t i) { return Tensor{nullptr, &types[static_cast<size_t>(op_.inputs[i])]}; };
+  const auto in = [&](size_t i) {
+    return Tensor{nullptr, &types[static_cast<size_t>(op_.inputs[i])]};
+  };
   const Tensor product{nullptr, &types[static_cast<size_t>(op_.outputs[0])]};
   const DType factor = in(0).dtype();
   accumulates_ = op_.kind == OpKind::kMatmulGradWeight;
-  const DType expected = accumulates_ && factor == DType::kBf16 ? DType::kF32 : factor;
-  if (in(1).dtype() != factor || product.dtype() != expected || factor == DType::kI32)
-    return invalidArgument(fmt::format("{}: no product of {} and {} in {} on CUDA",
-                                       program::opName(op_.kind), dtypeName(factor),
-                                       dtypeName(in(1).dtype()), dtypeName(product.dtype())));
   inF64_ = factor == DType::kF64;
 
   const int64_t t = in(0).tokens();
@@ -96,13 +112,13 @@ Status Matmul::describe(const std::vector<program::OperandType>& types) {
                                   static_cast<uint64_t>(columns), rows),
                  "a layout");
   };
-  TRIREME_RETURN_IF_ERROR(check(api.createDesc(&desc_, inF64_ ? kComputeF64 : kComputeF32,
-                                               inF64_ ? kTypeF64 : kTypeF32),
-                                "the description"));
   TRIREME_RETURN_IF_ERROR(check(
-      api.setDesc(desc_, kDescTransposeA, &transposeA, sizeof(transposeA)), "transposition"));
-  TRIREME_RETURN_IF_ERROR(check(
-      api.setDesc(desc_, kDescTransposeB, &transposeB, sizeof(transposeB)), "transposition"));
+      api.createDesc(&desc_, inF64_ ? kComputeF64 : kComputeF32, inF64_ ? kTypeF64 : kTypeF32),
+      "the description"));
+  TRIREME_RETURN_IF_ERROR(
+      check(api.setDesc(desc_, kDescTransposeA, &transposeA, sizeof(transposeA)), "transposition"));
+  TRIREME_RETURN_IF_ERROR(
+      check(api.setDesc(desc_, kDescTransposeB, &transposeB, sizeof(transposeB)), "transposition"));
   // A is w (k x o), or x (k x t) for the weight's gradient; B the activation of t tokens.
   TRIREME_RETURN_IF_ERROR(layout(&layoutA_, factor, k, accumulates_ ? t : o));
   TRIREME_RETURN_IF_ERROR(layout(&layoutB_, factor, forward ? k : o, t));
@@ -160,8 +176,8 @@ Status Matmul::search(Algorithm& algorithm, int64_t workspaceBytes) const {
   static_cast<void>(api.destroyPreference(preference));
   TRIREME_RETURN_IF_ERROR(check(status, "the choice of an algorithm"));
   if (found == 0 || algorithm.found.state != 0)
-    return internalError(fmt::format("cuBLASLt has no algorithm for a {} of this shape",
-                                     program::opName(op_.kind)));
+    return internalError(
+        fmt::format("cuBLASLt has no algorithm for a {} of this shape", program::opName(op_.kind)));
   return {};
 }
 

@@ -1,5 +1,5 @@
-// Matrix products of segments on cuBLASLt. Factors bf16 are summed in f32; f32 is f32 throughout, not
-// TF32. Gradients of weights add to f32 or f64.
+// Matrix products of segments on cuBLASLt. Factors bf16 are summed in f32; f32 is f32 throughout,
+// not TF32. Gradients of weights add to f32 or f64.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,6 +12,8 @@
 namespace trireme::runtime::cuda {
 
 bool isMatmul(program::OpKind kind);
+// kInvalidArgument: shapes or types that the op does not take.
+Status checkMatmul(const program::SegmentOp& op, const std::vector<program::OperandType>& types);
 
 // A handle of cuBLASLt.
 class CublasLt {
@@ -32,9 +34,11 @@ class CublasLt {
 
 // Part of the arena that a product may use.
 struct MatmulWorkspace {
-  void* data = nullptr;
+  void* data = nullptr;  // at a multiple of 256, as cuBLASLt wants it
   int64_t bytes = 0;
 };
+// What is left of `bytes` at `data` from the first such address on.
+MatmulWorkspace alignedWorkspace(void* data, int64_t bytes);
 
 class Matmul {
  public:

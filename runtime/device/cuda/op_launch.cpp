@@ -5,6 +5,7 @@
 #include <array>
 #include <string_view>
 
+#include "runtime/device/cuda/matmul.h"
 #include "runtime/kernels/operands.h"
 
 namespace trireme::runtime::cuda {
@@ -180,8 +181,7 @@ OpArgs argsOf(const KernelCallArgs& call) {
   a.firstPosition = firstPosition(call, first.dim(0));
   a.firstColumn = firstOfWidth(call, a.width);
   if (call.op->kind == OpKind::kEmbedding || call.op->kind == OpKind::kEmbeddingGrad) {
-    const Tensor table =
-        call.op->kind == OpKind::kEmbedding ? inputOf(call, 1) : outputOf(call, 0);
+    const Tensor table = call.op->kind == OpKind::kEmbedding ? inputOf(call, 1) : outputOf(call, 0);
     a.rows = table.dim(0);
     a.firstColumn = firstOfWidth(call, a.rows);
   }
@@ -198,35 +198,54 @@ OpArgs argsOf(const KernelCallArgs& call) {
   return a;
 }
 
-}  // namespace
+struct TypedEntry {
+  const OpEntry* entry = nullptr;
+  DType type = DType::kF32;  // of the activations
+};
 
-Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
-                                  const std::vector<program::OperandType>& types,
-                                  int32_t tpIndex) {
+Result<TypedEntry> entryFor(const KernelCallArgs& call) {
+  const program::SegmentOp& op = *call.op;
   const OpEntry* entry = entryOf(op.kind);
   if (entry == nullptr)
     return Error(internalError(fmt::format("no CUDA kernel for {}", program::opName(op.kind))));
+  TRIREME_RETURN_IF_ERROR(checkOperands(call));
+  TRIREME_ASSIGN_OR_RETURN(const DType type, activationType(call, entry->signature));
+  if (hasHeads(op.kind) && op.attributes.headSize > kMaxHeadSize)
+    return Error(invalidArgument(fmt::format("{}: heads of {}; the CUDA kernels take up to {}",
+                                             program::opName(op.kind), op.attributes.headSize,
+                                             kMaxHeadSize)));
+  return TypedEntry{entry, type};
+}
+
+}  // namespace
+
+Status checkOp(const program::SegmentOp& op, const std::vector<program::OperandType>& types) {
+  if (isMatmul(op.kind)) return checkMatmul(op, types);
+  const std::vector<void*> none(types.size(), nullptr);
+  const program::KernelContext context;
+  const Result<TypedEntry> entry =
+      entryFor({&op, types.data(), none.data(), &context, nullptr, nullptr});
+  return entry.has_value() ? Status() : entry.error();
+}
+
+Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
+                                  const std::vector<program::OperandType>& types, int32_t tpIndex) {
   const std::vector<void*> none(types.size(), nullptr);
   program::KernelContext context;
   context.tpIndex = static_cast<uint64_t>(tpIndex);
   const KernelCallArgs call{&op, types.data(), none.data(), &context, nullptr, nullptr};
-  TRIREME_RETURN_IF_ERROR(checkOperands(call));
-  TRIREME_ASSIGN_OR_RETURN(const DType type, activationType(call, entry->signature));
+  TRIREME_ASSIGN_OR_RETURN(const TypedEntry entry, entryFor(call));
   OpLaunch launch;
   launch.gpu_ = &gpu;
   launch.args_ = argsOf(call);
-  if (launch.args_.headSize > kMaxHeadSize)
-    return Error(invalidArgument(fmt::format("{}: heads of {}; the CUDA kernels take up to {}",
-                                             program::opName(op.kind), launch.args_.headSize,
-                                             kMaxHeadSize)));
   launch.random_ = op.attributes.stream;
   launch.operands_ = op.inputs;
   launch.operands_.insert(launch.operands_.end(), op.outputs.begin(), op.outputs.end());
-  for (const KernelUse& use : entry->kernels) {
+  for (const KernelUse& use : entry.entry->kernels) {
     if (use.name.empty()) continue;
     Kernel kernel;
     TRIREME_ASSIGN_OR_RETURN(kernel.function,
-                             gpu.kernel(fmt::format("{}_{}", use.name, dtypeName(type))));
+                             gpu.kernel(fmt::format("{}_{}", use.name, dtypeName(entry.type))));
     kernel.threads = threadsFor(use.work, launch.args_);
     launch.kernels_.push_back(kernel);
   }

@@ -11,6 +11,10 @@
 
 namespace trireme::runtime::cuda {
 
+// Whether there are kernels for the op: what OpLaunch::create() and Matmul::create() would say,
+// asked where there is no GPU. kInvalidArgument: as theirs.
+Status checkOp(const program::SegmentOp& op, const std::vector<program::OperandType>& types);
+
 class OpLaunch {
  public:
   // kInvalidArgument: shapes or types that the op does not take, or a head size above 256.

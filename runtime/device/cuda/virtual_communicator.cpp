@@ -39,8 +39,8 @@ Status VirtualCommunicator::loadKernels() {
     for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
       TRIREME_ASSIGN_OR_RETURN(
           kernels_[std::make_pair(type, op)],
-          rank_.gpu().kernel(fmt::format("reduce_{}_{}", op == ReduceOp::kSum ? "sum" : "max",
-                                         dtypeName(type))));
+          rank_.gpu().kernel(
+              fmt::format("reduce_{}_{}", op == ReduceOp::kSum ? "sum" : "max", dtypeName(type))));
     }
   return {};
 }
@@ -75,9 +75,10 @@ Status VirtualCommunicator::meet(int32_t group, const void* data, int64_t bytes)
   const auto& ranks = groups_[static_cast<size_t>(group)].ranks;
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (notices_[i].bytes != bytes)
-      return invalidArgument(fmt::format("members of a group differ: rank {} calls a collective of "
-                                         "{} bytes, rank {} of {}",
-                                         rank(), bytes, ranks[i], notices_[i].bytes));
+      return invalidArgument(
+          fmt::format("members of a group differ: rank {} calls a collective of "
+                      "{} bytes, rank {} of {}",
+                      rank(), bytes, ranks[i], notices_[i].bytes));
     if (ranks[i] != rank())
       TRIREME_RETURN_IF_ERROR(rank_.waitForHandle(notices_[i].event, Stream::kCompute));
   }
@@ -141,9 +142,9 @@ Status VirtualCommunicator::allGather(int32_t group, const void* mine, void* all
   TRIREME_RETURN_IF_ERROR(meet(group, all, bytes));
   for (int64_t i = 0; i < sizeOf(group); ++i)
     if (i != index)
-      TRIREME_RETURN_IF_ERROR(
-          rank_.copy(at(all, i * bytes), at(notices_[static_cast<size_t>(i)].data, i * bytes),
-                     bytes, Stream::kCompute));
+      TRIREME_RETURN_IF_ERROR(rank_.copy(at(all, i * bytes),
+                                         at(notices_[static_cast<size_t>(i)].data, i * bytes),
+                                         bytes, Stream::kCompute));
   return meet(group, nullptr, 0);
 }
 
@@ -178,8 +179,8 @@ Result<bool> VirtualCommunicator::sent(Stream stream) {
     if (!out.noticed) return false;
   }
   Notice answer;
-  TRIREME_ASSIGN_OR_RETURN(const bool answered, control_->receive(stream, out.peer, out.tag,
-                                                                  &answer, sizeof(answer)));
+  TRIREME_ASSIGN_OR_RETURN(const bool answered,
+                           control_->receive(stream, out.peer, out.tag, &answer, sizeof(answer)));
   if (!answered) return false;
   TRIREME_RETURN_IF_ERROR(rank_.waitForHandle(answer.event, stream));
   return true;
@@ -204,8 +205,7 @@ Result<bool> VirtualCommunicator::receive(Stream stream, int32_t peer, const Mes
   TRIREME_RETURN_IF_ERROR(rank_.waitForHandle(notice.event, stream));
   TRIREME_RETURN_IF_ERROR(rank_.copy(data, notice.data, bytes, stream));
   TRIREME_ASSIGN_OR_RETURN(answer.event, recordEvent(stream));
-  TRIREME_RETURN_IF_ERROR(
-      control_->publish(stream, peer, tag, &answer, sizeof(answer)));
+  TRIREME_RETURN_IF_ERROR(control_->publish(stream, peer, tag, &answer, sizeof(answer)));
   return true;
 }
 

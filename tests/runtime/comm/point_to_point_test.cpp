@@ -78,8 +78,10 @@ TEST(PointToPoint, TheTagDecidesWhichMessageIsTaken) {
   const auto statuses = runRanks(world, 2, [&](Communicator& comm) -> Status {
     if (comm.rank() == 0) {
       const int32_t a = 1, b = 2;
-      TRIREME_RETURN_IF_ERROR(comm.publish(Stream::kSendForward, 1, {Direction::kForward, 4, 9}, &a, 4));
-      TRIREME_RETURN_IF_ERROR(comm.publish(Stream::kSendBackward, 1, {Direction::kBackward, 4, 9}, &b, 4));
+      TRIREME_RETURN_IF_ERROR(
+          comm.publish(Stream::kSendForward, 1, {Direction::kForward, 4, 9}, &a, 4));
+      TRIREME_RETURN_IF_ERROR(
+          comm.publish(Stream::kSendBackward, 1, {Direction::kBackward, 4, 9}, &b, 4));
       Sent first(comm, Stream::kSendForward, 1), second(comm, Stream::kSendBackward, 1);
       TRIREME_RETURN_IF_ERROR(comm.wait(second));
       return comm.wait(first);

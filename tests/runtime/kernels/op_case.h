@@ -37,10 +37,9 @@ class OpCase {
   Status runFast(int numThreads = 1);
   Status runReference();
   // On another device: `run` gets the op, the types and the addresses of its operands.
-  using Run = std::function<Status(const program::SegmentOp& op,
-                                   const std::vector<program::OperandType>& types,
-                                   const program::KernelContext& context,
-                                   const std::vector<void*>& operands)>;
+  using Run = std::function<Status(
+      const program::SegmentOp& op, const std::vector<program::OperandType>& types,
+      const program::KernelContext& context, const std::vector<void*>& operands)>;
   Status runOn(const Run& run);
 
  private:

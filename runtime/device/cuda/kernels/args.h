@@ -22,8 +22,8 @@ struct OpArgs {
   double scale;                                       // kLossGrad
   double theta;                                       // rotary
   double direction;                                   // rotary: +1, or -1 for the inverse
-  double keepScale;        // dropout: 1 / (1 - p); 0: nothing is dropped
-  uint32_t dropThreshold;  // kept if the random word is at or above
+  double keepScale;                                   // dropout: 1 / (1 - p); 0: nothing is dropped
+  uint32_t dropThreshold;                             // kept if the random word is at or above
   uint32_t keyLow, keyHigh;
   uint64_t firstSample;
 };

@@ -34,10 +34,9 @@ struct Head {
   // What dropout multiplies the probability of (query, key) with.
   TRIREME_DEVICE double keep(int64_t query, int64_t key) const {
     if (a.keepScale == 0) return 1;
-    const int64_t element =
-        ((a.firstColumn + localHead()) * a.sequence + query) * a.sequence + key;
-    const bool kept = isKept(a, a.firstSample + static_cast<uint64_t>(batch),
-                             static_cast<uint64_t>(element));
+    const int64_t element = ((a.firstColumn + localHead()) * a.sequence + query) * a.sequence + key;
+    const bool kept =
+        isKept(a, a.firstSample + static_cast<uint64_t>(batch), static_cast<uint64_t>(element));
     return kept ? a.keepScale : 0;
   }
 };
@@ -173,8 +172,7 @@ TRIREME_DEVICE void attentionGradKey(const OpArgs& a) {
         weights.fill([&](int lane) {
           const int64_t query = first + lane;
           PairGrad<S> grad;
-          if (query < a.sequence)
-            grad = pairGrad<T, S>(at, query, key, deltaOf<T, S>(at, query));
+          if (query < a.sequence) grad = pairGrad<T, S>(at, query, key, deltaOf<T, S>(at, query));
           dScores.setMine(lane, grad.dScore);
           return grad.weight;
         });

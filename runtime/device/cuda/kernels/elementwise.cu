@@ -17,8 +17,7 @@ TRIREME_DEVICE void biasAdd(const OpArgs& a) {
   const T *x = operand<T>(a, 0), *bias = operand<T>(a, 1);
   T* y = operand<T>(a, 2);
   const int64_t width = a.width;
-  forEach(a.tokens * width,
-          [=](int64_t i) { store(y[i], value(x[i]) + value(bias[i % width])); });
+  forEach(a.tokens * width, [=](int64_t i) { store(y[i], value(x[i]) + value(bias[i % width])); });
 }
 
 template <typename T, typename S>
@@ -107,7 +106,8 @@ TRIREME_DEVICE void swiGluGrad(const OpArgs& a) {
   });
 }
 
-// One thread per pair (i, i + headSize / 2) of a head of q or k, and per pair of v, which is copied.
+// One thread per pair (i, i + headSize / 2) of a head of q or k, and per pair of v, which is
+// copied.
 template <typename T, typename S>
 TRIREME_DEVICE void rotary(const OpArgs& a) {
   const T* x = operand<T>(a, 0);

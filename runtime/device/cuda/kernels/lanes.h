@@ -69,7 +69,7 @@ TRIREME_DEVICE bool isKept(const OpArgs& a, uint64_t sample, uint64_t element) {
 
 // Three kernels of an op: name_f64, name_f32 and name_bf16, which call function<T, S>(OpArgs) with
 // the type of activations and that of sums and state.
-#define TRIREME_OP_KERNEL(name, function)                              \
-  TRIREME_KERNEL(name##_f64, OpArgs, (function<double, double>))       \
-  TRIREME_KERNEL(name##_f32, OpArgs, (function<float, float>))         \
+#define TRIREME_OP_KERNEL(name, function)                        \
+  TRIREME_KERNEL(name##_f64, OpArgs, (function<double, double>)) \
+  TRIREME_KERNEL(name##_f32, OpArgs, (function<float, float>))   \
   TRIREME_KERNEL(name##_bf16, OpArgs, (function<Bf16, float>))

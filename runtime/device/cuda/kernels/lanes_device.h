@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #define TRIREME_DEVICE __device__ __forceinline__
-#define TRIREME_KERNEL(name, Args, function)                         \
+#define TRIREME_KERNEL(name, Args, function) \
   extern "C" __global__ void __launch_bounds__(256) name(const Args args) { function(args); }
 
 namespace trireme::runtime::cuda {

@@ -6,8 +6,8 @@
 #include <limits>
 
 #define TRIREME_DEVICE inline
-#define TRIREME_KERNEL(name, Args, function)                                     \
-  static const ::trireme::runtime::cuda::HostKernel kHostKernel_##name(          \
+#define TRIREME_KERNEL(name, Args, function)                            \
+  static const ::trireme::runtime::cuda::HostKernel kHostKernel_##name( \
       #name, sizeof(Args), [](const void* args) { function(*static_cast<const Args*>(args)); });
 
 namespace trireme::runtime::cuda {

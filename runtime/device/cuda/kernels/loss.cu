@@ -1,6 +1,6 @@
 // Cross entropy over a vocabulary that may be split over the ranks of a tensor-parallel group; one
-// warp per token. Columns at or beyond the logical vocabulary are padding: in no maximum, no sum and
-// no gradient.
+// warp per token. Columns at or beyond the logical vocabulary are padding: in no maximum, no sum
+// and no gradient.
 #include "runtime/device/cuda/kernels/lanes.h"
 
 namespace trireme::runtime::cuda {
@@ -32,8 +32,8 @@ TRIREME_DEVICE void lossSumExp(const OpArgs& a) {
   forEachRow(a.tokens, [&](int64_t row) {
     const T* logits = operand<T>(a, 0) + row * a.width;
     const S max = operand<S>(a, 1)[row];
-    const double sum = rowSum(a.logicalColumns,
-                              [=](int64_t c) { return expOf(static_cast<S>(value(logits[c]) - max)); });
+    const double sum = rowSum(
+        a.logicalColumns, [=](int64_t c) { return expOf(static_cast<S>(value(logits[c]) - max)); });
     onOneLane([&] { operand<S>(a, 2)[row] = static_cast<S>(sum); });
   });
 }

@@ -15,10 +15,12 @@ TRIREME_DEVICE void layerNorm(const OpArgs& a) {
     T* y = operand<T>(a, 3) + row * a.width;
     const auto n = static_cast<double>(a.width);
     const double mean = rowSum(a.width, [=](int64_t c) { return value(x[c]); }) / n;
-    const double variance = rowSum(a.width, [=](int64_t c) {
-                              const double d = value(x[c]) - mean;
-                              return d * d;
-                            }) / n;
+    const double variance = rowSum(a.width,
+                                   [=](int64_t c) {
+                                     const double d = value(x[c]) - mean;
+                                     return d * d;
+                                   }) /
+                            n;
     const double rstd = 1 / sqrtOf(variance + a.epsilon);
     const S center = static_cast<S>(mean), factor = static_cast<S>(rstd);
     forRow(a.width, [=](int64_t c) {
@@ -76,10 +78,8 @@ TRIREME_DEVICE void layerNormGrad(const OpArgs& a) {
     const auto g = [=](int64_t c) { return value(dy[c]) * value(gamma[c]); };
     const auto xhat = [=](int64_t c) { return (value(x[c]) - mean) * rstd; };
     const S meanG = static_cast<S>(rowSum(a.width, g) / n);
-    const S meanGx =
-        static_cast<S>(rowSum(a.width, [=](int64_t c) { return g(c) * xhat(c); }) / n);
-    forRow(a.width,
-           [=](int64_t c) { store(dx[c], rstd * (g(c) - meanG - xhat(c) * meanGx)); });
+    const S meanGx = static_cast<S>(rowSum(a.width, [=](int64_t c) { return g(c) * xhat(c); }) / n);
+    forRow(a.width, [=](int64_t c) { store(dx[c], rstd * (g(c) - meanG - xhat(c) * meanGx)); });
   });
 }
 

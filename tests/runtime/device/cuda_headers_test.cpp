@@ -1,0 +1,64 @@
+// The tables of functions are written by hand: here they are compared with the toolkit's headers,
+// where there is one. All of it happens while this file is compiled.
+#include <gtest/gtest.h>
+
+#if __has_include(<cuda.h>) && __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#include <cuda.h>
+
+#include <type_traits>
+
+#include "runtime/device/cuda/cublaslt_api.h"
+#include "runtime/device/cuda/driver_api.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+// Passed alike: pointers for pointers, numbers and enums of the same size.
+template <typename A, typename B>
+constexpr bool kAlike = std::is_pointer_v<A> == std::is_pointer_v<B> && sizeof(A) == sizeof(B);
+
+template <typename A, typename B>
+struct Compatible : std::false_type {};
+template <typename R1, typename... A1, typename R2, typename... A2>
+  requires(sizeof...(A1) == sizeof...(A2))
+struct Compatible<R1 (*)(A1...), R2 (*)(A2...)>
+    : std::bool_constant<kAlike<R1, R2> && (kAlike<A1, A2> && ...)> {};
+
+#define TRIREME_COMPARE(field, symbol, parameters) \
+  static_assert(Compatible<decltype(DriverApi::field), decltype(&::symbol)>::value, #symbol);
+TRIREME_CUDA_DRIVER_FUNCTIONS(TRIREME_COMPARE)
+#undef TRIREME_COMPARE
+#define TRIREME_COMPARE(field, symbol, parameters) \
+  static_assert(Compatible<decltype(CublasLtApi::field), decltype(&::symbol)>::value, #symbol);
+TRIREME_CUBLASLT_FUNCTIONS(TRIREME_COMPARE)
+#undef TRIREME_COMPARE
+
+static_assert(sizeof(DevicePointer) == sizeof(CUdeviceptr));
+static_assert(kComputeCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(kComputeCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
+static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
+
+static_assert(sizeof(MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
+static_assert(offsetof(MatmulHeuristic, workspaceBytes) ==
+              offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
+static_assert(offsetof(MatmulHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+static_assert(kComputeF32 == CUBLAS_COMPUTE_32F && kComputeF64 == CUBLAS_COMPUTE_64F);
+static_assert(kTypeF32 == CUDA_R_32F && kTypeF64 == CUDA_R_64F && kTypeBf16 == CUDA_R_16BF);
+static_assert(kOpNone == CUBLAS_OP_N && kOpTranspose == CUBLAS_OP_T);
+static_assert(kDescTransposeA == CUBLASLT_MATMUL_DESC_TRANSA);
+static_assert(kDescTransposeB == CUBLASLT_MATMUL_DESC_TRANSB);
+static_assert(kPreferenceWorkspaceBytes == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+static_assert(kPreferenceAlignmentA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+static_assert(kPreferenceAlignmentB == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+static_assert(kPreferenceAlignmentC == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
+static_assert(kPreferenceAlignmentD == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+
+TEST(CudaTables, AgreeWithTheToolkit) { SUCCEED() << "compiled, so they do"; }
+
+}  // namespace
+}  // namespace trireme::runtime::cuda
+#else
+TEST(CudaTables, AgreeWithTheToolkit) { GTEST_SKIP() << "no CUDA toolkit to compare with"; }
+#endif

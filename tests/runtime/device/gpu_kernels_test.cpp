@@ -1,0 +1,302 @@
+// Every op's CUDA kernels, compiled for the host, against the reference: odd sizes, outputs that
+// start as NaN, shards, all types.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/device/cuda/matmul.h"
+#include "runtime/device/cuda/op_launch.h"
+#include "tests/runtime/kernels/op_case.h"
+#include "tests/support/emulated_gpu.h"
+
+namespace trireme::runtime {
+namespace {
+
+using program::OpAttributes;
+using program::OpKind;
+using testing::OpCase;
+
+Status runOp(const cuda::Gpu& gpu, const program::SegmentOp& op,
+             const std::vector<program::OperandType>& types, const program::KernelContext& context,
+             const std::vector<void*>& operands, cuda::StreamHandle stream) {
+  if (!cuda::isMatmul(op.kind)) {
+    TRIREME_ASSIGN_OR_RETURN(
+        const cuda::OpLaunch launch,
+        cuda::OpLaunch::create(gpu, op, types, static_cast<int32_t>(context.tpIndex)));
+    return launch.run(context, operands.data(), stream);
+  }
+  TRIREME_ASSIGN_OR_RETURN(const auto library, cuda::CublasLt::create(gpu.cublasLt()));
+  TRIREME_ASSIGN_OR_RETURN(const auto matmul, cuda::Matmul::create(*library, op, types));
+  return matmul->run(operands.data(), {}, stream);
+}
+
+Status runOnGpu(const program::SegmentOp& op, const std::vector<program::OperandType>& types,
+                const program::KernelContext& context, const std::vector<void*>& operands) {
+  trireme::testing::EmulatedGpu emulated;
+  TRIREME_ASSIGN_OR_RETURN(const auto gpu, cuda::Gpu::open(emulated.apis(), 0, {90, false}));
+  cuda::StreamHandle stream = nullptr;
+  EXPECT_EQ(gpu->driver().createStream(&stream, 0), 0);
+  TRIREME_RETURN_IF_ERROR(runOp(*gpu, op, types, context, operands, stream));
+  EXPECT_EQ(gpu->driver().synchronize(stream), 0);
+  EXPECT_EQ(emulated.faults(), std::vector<std::string>());
+  return {};
+}
+
+void expectGpuMatchesReference(const OpCase& test, std::initializer_list<int> outputs,
+                               double tolerance) {
+  OpCase slow = test, fast = test;
+  ASSERT_EQ(slow.runReference().message(), "");
+  ASSERT_EQ(fast.runOn(runOnGpu).message(), "");
+  for (int output : outputs) {
+    const std::vector<double> expected = slow.values(output), actual = fast.values(output);
+    double largest = 0;
+    for (double v : expected) largest = std::max(largest, std::abs(v));
+    for (size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(expected[i], actual[i], tolerance * largest)
+          << "operand " << output << "[" << i << "]";
+  }
+}
+
+class GpuKernels : public ::testing::TestWithParam<DType> {
+ protected:
+  DType type() const { return GetParam(); }
+  DType state() const { return testing::stateOf(type()); }
+  double tolerance() const { return testing::roundingOf(type()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuKernels, ::testing::ValuesIn(testing::kFloats),
+                         [](const auto& info) { return std::string(dtypeName(info.param)); });
+
+// 5 tokens of 2 samples, 37 columns: no multiple of a warp.
+TEST_P(GpuKernels, ElementwiseOps) {
+  for (OpKind kind : {OpKind::kAdd, OpKind::kGeluGrad}) {
+    OpCase test(kind);
+    test.input(type(), {5, 2, 37});
+    test.input(type(), {5, 2, 37});
+    expectGpuMatchesReference(test, {test.output(type(), {5, 2, 37})}, tolerance());
+  }
+  OpCase gelu(OpKind::kGelu);
+  gelu.input(type(), {5, 2, 37});
+  expectGpuMatchesReference(gelu, {gelu.output(type(), {5, 2, 37})}, tolerance());
+  OpCase bias(OpKind::kBiasAdd);
+  bias.input(type(), {5, 2, 37});
+  bias.input(type(), {37});
+  expectGpuMatchesReference(bias, {bias.output(type(), {5, 2, 37})}, tolerance());
+  OpCase biasGrad(OpKind::kBiasGrad);
+  biasGrad.input(type(), {5, 2, 37});
+  expectGpuMatchesReference(biasGrad, {biasGrad.output(state(), {37}, true)}, tolerance());
+}
+
+TEST_P(GpuKernels, ResultsMayLieOverOperands) {
+  OpCase add(OpKind::kAdd);
+  const int x = add.input(type(), {3, 2, 35});
+  add.input(type(), {3, 2, 35});
+  add.outputOver(x);
+  expectGpuMatchesReference(add, {x}, tolerance());
+  OpCase norm(OpKind::kRmsNorm, {.epsilon = 1e-5});
+  const int normed = norm.input(type(), {3, 2, 35});
+  norm.input(type(), {35});
+  norm.outputOver(normed);
+  norm.output(state(), {3, 2});
+  expectGpuMatchesReference(norm, {normed}, tolerance());
+}
+
+TEST_P(GpuKernels, SwiGlu) {
+  OpCase forward(OpKind::kSwiGlu);
+  forward.input(type(), {5, 2, 2, 21});
+  expectGpuMatchesReference(forward, {forward.output(type(), {5, 2, 21})}, tolerance());
+  OpCase backward(OpKind::kSwiGluGrad);
+  backward.input(type(), {5, 2, 2, 21});
+  backward.input(type(), {5, 2, 21});
+  expectGpuMatchesReference(backward, {backward.output(type(), {5, 2, 2, 21})}, tolerance());
+}
+
+// Masks have to be the host's bit by bit: one element that is kept on one side only is far off.
+TEST_P(GpuKernels, DropoutDropsTheSameElements) {
+  OpAttributes attributes{.probability = 0.3, .stream = RngStream::kMlpOutDropout};
+  attributes.sequenceSharded = true;
+  OpCase test(OpKind::kDropout, attributes);
+  test.context().firstSample = 11;
+  test.context().tpIndex = 3;
+  test.input(type(), {5, 2, 301});
+  expectGpuMatchesReference(test, {test.output(type(), {5, 2, 301})}, tolerance());
+}
+
+TEST_P(GpuKernels, Embedding) {
+  OpAttributes attributes;
+  attributes.widthSharded = true;  // rows 9..17 of 27 are here
+  OpCase forward(OpKind::kEmbedding, attributes);
+  forward.context().tpIndex = 1;
+  forward.ids({7, 2}, 27);
+  forward.input(type(), {9, 33});
+  expectGpuMatchesReference(forward, {forward.output(type(), {7, 2, 33})}, tolerance());
+  OpCase backward(OpKind::kEmbeddingGrad, attributes);
+  backward.context().tpIndex = 1;
+  backward.ids({7, 2}, 27);
+  backward.input(type(), {7, 2, 33});
+  expectGpuMatchesReference(backward, {backward.output(state(), {9, 33}, true)}, tolerance());
+}
+
+TEST_P(GpuKernels, Positions) {
+  OpAttributes attributes;
+  attributes.sequenceSharded = true;
+  OpCase forward(OpKind::kAddPosition, attributes);
+  forward.context().tpIndex = 2;
+  forward.input(type(), {3, 2, 33});
+  forward.input(type(), {10, 33});
+  expectGpuMatchesReference(forward, {forward.output(type(), {3, 2, 33})}, tolerance());
+  OpCase backward(OpKind::kPositionGrad, attributes);
+  backward.context().tpIndex = 2;
+  backward.input(type(), {3, 2, 33});
+  expectGpuMatchesReference(backward, {backward.output(state(), {10, 33}, true)}, tolerance());
+}
+
+TEST_P(GpuKernels, LayerNorm) {
+  OpCase forward(OpKind::kLayerNorm, {.epsilon = 1e-5});
+  forward.input(type(), {5, 2, 67});
+  forward.input(type(), {67});
+  forward.input(type(), {67});
+  const int y = forward.output(type(), {5, 2, 67});
+  const int mean = forward.output(state(), {5, 2}), rstd = forward.output(state(), {5, 2});
+  expectGpuMatchesReference(forward, {y, mean, rstd}, tolerance());
+  OpCase backward(OpKind::kLayerNormGrad, {.epsilon = 1e-5});
+  backward.input(type(), {5, 2, 67});
+  backward.input(type(), {67});
+  backward.input(state(), {5, 2});
+  backward.input(state(), {5, 2});
+  backward.input(type(), {5, 2, 67});
+  const int dx = backward.output(type(), {5, 2, 67});
+  const int gamma = backward.output(state(), {67}, true),
+            beta = backward.output(state(), {67}, true);
+  expectGpuMatchesReference(backward, {dx, gamma, beta}, tolerance());
+}
+
+TEST_P(GpuKernels, RmsNorm) {
+  OpCase forward(OpKind::kRmsNorm, {.epsilon = 1e-5});
+  forward.input(type(), {5, 2, 67});
+  forward.input(type(), {67});
+  const int y = forward.output(type(), {5, 2, 67}), rstd = forward.output(state(), {5, 2});
+  expectGpuMatchesReference(forward, {y, rstd}, tolerance());
+  OpCase backward(OpKind::kRmsNormGrad, {.epsilon = 1e-5});
+  backward.input(type(), {5, 2, 67});
+  backward.input(type(), {67});
+  backward.input(state(), {5, 2});
+  backward.input(type(), {5, 2, 67});
+  const int dx = backward.output(type(), {5, 2, 67});
+  expectGpuMatchesReference(backward, {dx, backward.output(state(), {67}, true)}, tolerance());
+}
+
+TEST_P(GpuKernels, Rotary) {
+  for (OpKind kind : {OpKind::kRotary, OpKind::kRotaryGrad}) {
+    OpAttributes attributes{.headSize = 6, .headsPerGroup = 3, .ropeTheta = 10000};
+    attributes.sequenceSharded = true;
+    OpCase test(kind, attributes);
+    test.context().tpIndex = 2;
+    test.input(type(), {7, 2, 2, 30});
+    expectGpuMatchesReference(test, {test.output(type(), {7, 2, 2, 30})}, tolerance());
+  }
+}
+
+// Sequences around a tile of 32, heads that are no multiple of a warp, grouped queries, dropout.
+TEST_P(GpuKernels, Attention) {
+  for (int64_t sequence : {1, 31, 33, 70})
+    for (double probability : {0.0, 0.2}) {
+      OpAttributes attributes{.probability = probability,
+                              .stream = RngStream::kAttentionDropout,
+                              .headSize = 10,
+                              .headsPerGroup = 2};
+      attributes.widthSharded = true;
+      OpCase forward(OpKind::kAttention, attributes);
+      forward.context().tpIndex = 1;
+      forward.input(type(), {sequence, 2, 2, 40});
+      const int ctx = forward.output(type(), {sequence, 2, 2, 20});
+      const int lse = forward.output(state(), {2, 4, sequence});
+      expectGpuMatchesReference(forward, {ctx, lse}, tolerance());
+
+      ASSERT_EQ(forward.runReference().message(), "");
+      OpCase backward(OpKind::kAttentionGrad, attributes);
+      backward.context().tpIndex = 1;
+      backward.input(type(), {sequence, 2, 2, 40}, forward.values(0));
+      backward.input(type(), {sequence, 2, 2, 20}, forward.values(ctx));
+      backward.input(state(), {2, 4, sequence}, forward.values(lse));
+      backward.input(type(), {sequence, 2, 2, 20});
+      const int dqkv = backward.output(type(), {sequence, 2, 2, 40});
+      expectGpuMatchesReference(backward, {dqkv}, 3 * tolerance());
+    }
+}
+
+// 41 local columns, of which the last 3 are padding.
+TEST_P(GpuKernels, CrossEntropy) {
+  OpAttributes attributes{.logicalVocab = 79, .scale = 0.125};
+  attributes.widthSharded = true;
+  const auto make = [&](OpKind kind) {
+    OpCase test(kind, attributes);
+    test.context().tpIndex = 1;
+    test.input(type(), {5, 2, 41});
+    return test;
+  };
+  OpCase max = make(OpKind::kLossMax);
+  const int largest = max.output(state(), {5, 2});
+  expectGpuMatchesReference(max, {largest}, tolerance());
+  ASSERT_EQ(max.runReference().message(), "");
+  const std::vector<double> maxima = max.values(largest);
+
+  OpCase sum = make(OpKind::kLossSumExp);
+  sum.input(state(), {5, 2}, maxima);
+  const int sumExp = sum.output(state(), {5, 2});
+  expectGpuMatchesReference(sum, {sumExp}, tolerance());
+  ASSERT_EQ(sum.runReference().message(), "");
+  const std::vector<double> sums = sum.values(sumExp);
+
+  OpCase target = make(OpKind::kLossTarget);
+  target.input(state(), {5, 2}, maxima);
+  target.ids({5, 2}, 79);
+  expectGpuMatchesReference(target, {target.output(state(), {5, 2})}, tolerance());
+  OpCase grad = make(OpKind::kLossGrad);
+  grad.input(state(), {5, 2}, maxima);
+  grad.input(state(), {5, 2}, sums);
+  grad.ids({5, 2}, 79);
+  expectGpuMatchesReference(grad, {grad.output(type(), {5, 2, 41})}, tolerance());
+}
+
+TEST(GpuKernels, TokenLossAddsInF64) {
+  OpCase test(OpKind::kTokenLoss);
+  test.input(DType::kF32, {9, 5});
+  const std::vector<double> sums(45, 2.5);
+  test.input(DType::kF32, {9, 5}, sums);
+  expectGpuMatchesReference(test, {test.output(DType::kF64, {1}, true)}, 1e-14);
+}
+
+TEST_P(GpuKernels, MatrixProducts) {
+  OpCase forward(OpKind::kMatmul);
+  forward.input(type(), {5, 3, 13});
+  forward.input(type(), {2, 7, 13});
+  expectGpuMatchesReference(forward, {forward.output(type(), {5, 3, 2, 7})}, tolerance());
+  OpCase input(OpKind::kMatmulGradInput);
+  input.input(type(), {5, 3, 2, 7});
+  input.input(type(), {2, 7, 13});
+  expectGpuMatchesReference(input, {input.output(type(), {5, 3, 13})}, tolerance());
+  OpCase weight(OpKind::kMatmulGradWeight);
+  weight.input(type(), {5, 3, 2, 7});
+  weight.input(type(), {5, 3, 13});
+  expectGpuMatchesReference(weight, {weight.output(state(), {2, 7, 13}, true)}, tolerance());
+}
+
+TEST(GpuKernels, TypesThatNoKernelTakesAreRefused) {
+  OpCase mixed(OpKind::kAdd);
+  mixed.input(DType::kF32, {2, 2, 4});
+  mixed.input(DType::kBf16, {2, 2, 4});
+  mixed.output(DType::kF32, {2, 2, 4});
+  const Status status = mixed.runOn(runOnGpu);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("add: no CUDA kernel for these types"), std::string::npos);
+  OpCase wide(OpKind::kAttention, {.headSize = 264, .headsPerGroup = 1});
+  wide.input(DType::kF32, {2, 1, 1, 792});
+  wide.output(DType::kF32, {2, 1, 1, 264});
+  wide.output(DType::kF32, {1, 1, 2});
+  EXPECT_EQ(wide.runOn(runOnGpu).message(),
+            "attention: heads of 264; the CUDA kernels take up to 256");
+}
+
+}  // namespace
+}  // namespace trireme::runtime

@@ -1,0 +1,179 @@
+#include "runtime/device/cuda/gpu.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "runtime/session.h"
+#include "tests/runtime/executor/counting_data.h"
+#include "tests/runtime/executor/tiny_program.h"
+#include "tests/support/emulated_gpu.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+using trireme::testing::EmulatedGpu;
+using trireme::testing::EmulatedGpuOptions;
+
+std::string openError(const EmulatedGpuOptions& options, const CudaTarget& target = {90, false}) {
+  EmulatedGpu emulated(options);
+  const auto gpu = Gpu::open(emulated.apis(), 0, target);
+  if (gpu.has_value()) return "";
+  EXPECT_EQ(gpu.error().code(), StatusCode::kUnavailable);
+  return gpu.error().message();
+}
+
+TEST(Gpu, SaysWhatIsMissing) {
+  EXPECT_EQ(openError({}), "");
+  EXPECT_THAT(openError({.numDevices = 0}), HasSubstr("no GPU: CUDA, starting the driver"));
+  EXPECT_THAT(openError({.driverVersion = 11080}),
+              HasSubstr("the NVIDIA driver is of CUDA 11.8; 12.0 is the oldest that will do"));
+  EXPECT_THAT(openError({.capability = 80}),
+              HasSubstr("for compute capability 9.0 and later, and GPU 0 (Emulated GPU) has 8.0"));
+  EXPECT_THAT(openError({.capability = 100}, {90, true}),
+              HasSubstr("for compute capability 9.0 alone, and GPU 0 (Emulated GPU) has 10.0"));
+  EXPECT_EQ(openError({.capability = 100}), "");
+}
+
+TEST(Gpu, TargetsAreListed) {
+  EXPECT_EQ(parseCudaTarget("cuda:sm_90")->capability, 90);
+  EXPECT_TRUE(parseCudaTarget("cuda:sm_90a")->exact);
+  EXPECT_EQ(parseCudaTarget("cuda:sm_91").error().message(),
+            "no target cuda:sm_91; there are cuda:sm_80, cuda:sm_90, cuda:sm_90a");
+}
+
+// Code runs on GPUs of the same generation that are no older; PTX on all that are no older.
+TEST(Gpu, RunsTheNearestImage) {
+  const std::vector<KernelImage> images = {{80, false, "a"}, {90, false, "b"}, {80, true, "c"}};
+  EXPECT_EQ(chooseImage(images, 80)->bytes, "a");
+  EXPECT_EQ(chooseImage(images, 89)->bytes, "a");
+  EXPECT_EQ(chooseImage(images, 90)->bytes, "b");
+  EXPECT_EQ(chooseImage(images, 100)->bytes, "c");
+  EXPECT_EQ(chooseImage(images, 75).error().message(),
+            "no kernels for a GPU of compute capability 7.5: this build has code for 8.0, code for "
+            "9.0, PTX for 8.0");
+}
+
+TEST(Gpu, AMachineWithoutADriverSaysSo) {
+  const auto driver = loadDriver();
+  if (driver.has_value()) GTEST_SKIP() << "this machine has a driver";
+  EXPECT_EQ(driver.error().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(driver.error().message(), HasSubstr("no NVIDIA driver: libcuda.so.1"));
+  EXPECT_EQ(loadApis().error().message(), driver.error().message());
+}
+
+std::string sessionError(const TinyOptions& tiny, SessionOptions options,
+                         const EmulatedGpuOptions& emulation = {}) {
+  EmulatedGpu emulated(emulation);
+  const Apis apis = emulated.apis();
+  program::Bundle bundle = tinyBundle(tiny);
+  bundle.target.arch = "cuda:sm_90";
+  options.cudaApis = &apis;
+  const auto session = Session::create(std::move(bundle), options);
+  EXPECT_EQ(emulated.faults(), std::vector<std::string>());
+  return session.has_value() ? "" : session.error().message();
+}
+
+TEST(GpuSession, RefusesWhatItCannotDo) {
+  const TinyOptions tiny{.tp = 1, .dp = 1};
+  EXPECT_EQ(sessionError(tiny, {.virtualRanks = true}), "");
+  EXPECT_THAT(sessionError(tiny, {}),
+              HasSubstr("the bundle has 2 ranks, and GPUs of several ranks are not there yet"));
+  EXPECT_EQ(sessionError(tiny, {.trace = true}), "traces of GPUs are not there yet");
+  EXPECT_THAT(sessionError(tiny, {.useReference = true}), HasSubstr("run on the host"));
+  EXPECT_THAT(sessionError(tiny, {.threadsPerRank = 2}),
+              HasSubstr("threads per rank are for hosts"));
+  EXPECT_THAT(sessionError(tiny, {.virtualRanks = true}, {.memoryBytes = 64}),
+              HasSubstr("on Emulated GPU, of which 64 B are free: "));
+}
+
+TEST(GpuSession, VirtualRanksAreForGpus) {
+  const auto session = Session::create(tinyBundle({}), {.virtualRanks = true});
+  ASSERT_FALSE(session.has_value());
+  EXPECT_THAT(session.error().message(), HasSubstr("virtual ranks share a GPU"));
+}
+
+// The hand derivation of Session.AStepOfTheTinyProgramMatchesTheHandDerivation, on the GPU.
+TEST(GpuSession, AStepOfTheTinyProgramMatchesTheHandDerivation) {
+  for (const bool sharded : {true, false})
+    for (uint64_t seed : {1, 2, 3}) {
+      EmulatedGpu emulated({.seed = seed});
+      const Apis apis = emulated.apis();
+      program::Bundle bundle = tinyBundle({.sharded = sharded});
+      bundle.target.arch = "cuda:sm_90";
+      auto session = Session::create(std::move(bundle), {.virtualRanks = true, .cudaApis = &apis});
+      ASSERT_TRUE(session.has_value()) << session.error().message();
+      CountingData data;
+      const auto result = (*session)->step(data);
+      ASSERT_TRUE(result.has_value()) << result.error().message();
+      EXPECT_NEAR(result->loss, std::log(9) - 9, 1e-12);
+      EXPECT_NEAR(result->gradNorm, 54 * std::sqrt(30), 1e-9);
+      for (const NamedTensor& tensor : (*session)->gatherGradients())
+        EXPECT_EQ(tensor.values, std::vector<double>(kTinyWidth, 54));
+      for (const NamedTensor& tensor : (*session)->gatherParameters())
+        for (double w : tensor.values) EXPECT_NEAR(w, 0.45, 1e-7);
+      session->reset();
+      EXPECT_EQ(emulated.faults(), std::vector<std::string>());
+      EXPECT_EQ(emulated.numLiveObjects(), 0);
+    }
+}
+
+// Weights, moments and position go to the host and back; then both make the same step.
+TEST(GpuSession, CheckpointsGoFromTheGpuToTheHostAndBack) {
+  const std::string path = ::testing::TempDir() + "/gpu_test_checkpoint.safetensors";
+  EmulatedGpu emulated;
+  const Apis apis = emulated.apis();
+  program::Bundle onGpu = tinyBundle({});
+  onGpu.target.arch = "cuda:sm_90";
+  auto gpu = Session::create(std::move(onGpu), {.virtualRanks = true, .cudaApis = &apis});
+  auto host = Session::create(tinyBundle({}), {.useReference = true});
+  ASSERT_TRUE(gpu.has_value() && host.has_value());
+  const auto expectSame = [&] {
+    for (const auto gather : {&Session::gatherParameters, &Session::gatherComputeParameters}) {
+      const auto here = ((**gpu).*gather)(), there = ((**host).*gather)();
+      ASSERT_EQ(here.size(), 6u);
+      ASSERT_EQ(there.size(), 6u);
+      for (size_t i = 0; i < here.size(); ++i) EXPECT_EQ(here[i].values, there[i].values);
+    }
+  };
+  CountingData data;
+  ASSERT_TRUE((*gpu)->step(data).has_value());
+  EXPECT_EQ((*gpu)->saveCheckpoint(path).message(), "");
+  EXPECT_EQ((*host)->loadCheckpoint(path).message(), "");
+  expectSame();
+  ASSERT_TRUE((*host)->step(data).has_value());
+  EXPECT_EQ((*host)->saveCheckpoint(path).message(), "");
+  EXPECT_EQ((*gpu)->loadCheckpoint(path).message(), "");
+  EXPECT_EQ((*gpu)->numStepsDone(), 2);
+  expectSame();
+  std::remove(path.c_str());
+}
+
+// A rank that stops is named, and its peers do not hang.
+TEST(GpuSession, ARankThatFailsIsNamed) {
+  class StopsRankOne final : public FaultInjector {
+   public:
+    Fault before(int32_t rank, const program::TaskRecord&, int32_t instruction, int32_t) override {
+      return rank == 1 && instruction == 2 ? Fault::kFail : Fault::kNone;
+    }
+  };
+  StopsRankOne faults;
+  EmulatedGpu emulated;
+  const Apis apis = emulated.apis();
+  program::Bundle bundle = tinyBundle({});
+  bundle.target.arch = "cuda:sm_90";
+  SessionOptions options{.timeoutSeconds = 20, .faults = &faults};
+  options.virtualRanks = true;
+  options.cudaApis = &apis;
+  auto session = Session::create(std::move(bundle), options);
+  ASSERT_TRUE(session.has_value()) << session.error().message();
+  CountingData data;
+  const auto result = (*session)->step(data);
+  ASSERT_FALSE(result.has_value());
+  EXPECT_THAT(result.error().message(), HasSubstr("step 1, rank 1"));
+}
+
+}  // namespace
+}  // namespace trireme::runtime::cuda
