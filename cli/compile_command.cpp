@@ -212,7 +212,7 @@ Action addCompile(CLI::App& app) {
           "Folder to write; replaces an older bundle")
       ->required();
   app.add_option("--target", options->target,
-                 "What runs it: host, cuda:sm_80, cuda:sm_90 or cuda:sm_90a (default: host)")
+                 "What runs it: host, cuda:sm_80, cuda:sm_90, cuda:sm_90a")
       ->type_name("TARGET");
   addPath(app, "--dump-ir", &options->dumpFolder, "DIR",
           "Write the model graph and the IR after each phase here");
