@@ -23,8 +23,7 @@
 #include "ir/base/format.h"
 #include "ir/program/trace.h"
 #include "ir/spec/load.h"
-#include "planner/critical_path.h"
-#include "planner/explain.h"
+#include "planner/recommend.h"
 #include "planner/relax.h"
 #include "planner/report.h"
 #include "planner/search.h"
@@ -107,16 +106,7 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
   return planner::toStatus(shortfall);
 }
 
-// A plan that was found, and all that is said about it.
-struct Answer {
-  planner::PlanResult result;
-  planner::Explanation why;
-  std::optional<planner::Outlook> outlook;
-  planner::PlayedPlan played;
-  planner::CriticalPath path;
-};
-
-Result<Answer> findPlan(const PlanOptions& options, const planner::Query& query) {
+Result<planner::Recommendation> findPlan(const PlanOptions& options, const planner::Query& query) {
   Progress progress;
   const auto show = [&](const planner::SearchState& state) {
     progress.update(
@@ -128,47 +118,20 @@ Result<Answer> findPlan(const PlanOptions& options, const planner::Query& query)
       planner::searchPlan(query, planner::modelCosts(query), show);
   if (!searched.has_value())
     return Error(explainFailure(options, query, searched.error(), progress));
-  Answer answer;
-  answer.result = *std::move(searched);
-  const planner::PlanResult& result = answer.result;
-  TRIREME_RETURN_IF_ERROR(checkExpressible(options, query, result.plan));
-  TRIREME_ASSIGN_OR_RETURN(answer.why, planner::explain(query, result));
-  progress.update(1, "simulating the step");
-  cost::SimulationOptions simulation;
-  simulation.path = true;
-  simulation.tasks = !options.report.empty();
-  simulation.trace = !options.trace.empty();
-  TRIREME_ASSIGN_OR_RETURN(answer.played, planner::playPlan(query, result.plan, simulation));
-  answer.path = planner::phasesOf(answer.played.simulation, result.estimate.step);
-  if (options.explain) {
-    const auto shown = [&](double done, const std::string& what) { progress.update(done, what); };
-    TRIREME_ASSIGN_OR_RETURN(answer.outlook, planner::lookAround(query, result, shown));
-  }
+  TRIREME_RETURN_IF_ERROR(checkExpressible(options, query, searched->plan));
+  const auto shown = [&](double done, const std::string& what) { progress.update(done, what); };
+  auto found = planner::recommend(query, *std::move(searched),
+                                  {.looksAround = options.explain,
+                                   .tasks = !options.report.empty(),
+                                   .trace = !options.trace.empty()},
+                                  shown);
   progress.clear();
-  return answer;
-}
-
-nlohmann::json toJson(const Answer& answer, bool explained) {
-  nlohmann::json json = planner::toJson(answer.result);
-  for (const planner::Alternative& alternative : answer.why.alternatives)
-    json["why"].push_back(planner::toLine(alternative));
-  json["stageBytes"] = planner::stagesJson(answer.why.stages);
-  if (answer.outlook) json["outlook"] = planner::toJson(*answer.outlook);
-  json["simulatedSeconds"] = answer.path.simulated.count();
-  if (explained) json["criticalPath"] = planner::toJson(answer.path);
-  return json;
-}
-
-std::string toText(const Answer& answer, const planner::Query& query, bool explained) {
-  return fmt::format(
-      "{}{}{}{}{}", planner::toText(query), planner::toTable(answer.result),
-      planner::toTable(answer.why, answer.result.estimate),
-      explained ? planner::toTable(answer.path) : planner::simulatedLine(answer.path),
-      answer.outlook ? planner::toTable(*answer.outlook, answer.result) : "");
+  return found;
 }
 
 // -o, --trace, --report.
-Status writeFiles(const PlanOptions& options, const planner::Query& query, const Answer& answer) {
+Status writeFiles(const PlanOptions& options, const planner::Query& query,
+                  const planner::Recommendation& answer) {
   const plan::Plan& plan = answer.result.plan;
   if (!options.output.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(options.output, plan::printPlan(plan)));
@@ -201,7 +164,7 @@ Status checkPaths(const PlanOptions& options) {
 
 Result<int> runSearch(const PlanOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const planner::Query query, makeQuery(options));
-  TRIREME_ASSIGN_OR_RETURN(const Answer answer, findPlan(options, query));
+  TRIREME_ASSIGN_OR_RETURN(const planner::Recommendation answer, findPlan(options, query));
   TRIREME_RETURN_IF_ERROR(writeFiles(options, query, answer));
   if (options.json) {
     fmt::print("{}\n", toJson(answer, options.explain).dump(2));

@@ -1,35 +1,47 @@
 #include "planner/recommend.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "planner/report.h"
 
 namespace trireme::planner {
 
-Result<Recommendation> recommend(const Query& query, PlanResult result, bool looksAround,
-                                 const OutlookProgress& progress) {
+Result<Recommendation> recommend(const Query& query, PlanResult result,
+                                 const RecommendOptions& options, const OutlookProgress& progress) {
   Recommendation r;
   r.result = std::move(result);
   TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
   if (progress) progress(1, "simulating the step");
-  TRIREME_ASSIGN_OR_RETURN(r.path, criticalPath(query, r.result.plan, r.result.estimate.step));
-  if (looksAround) {
+  cost::SimulationOptions simulation;
+  simulation.path = true;
+  simulation.tasks = options.tasks;
+  simulation.trace = options.trace;
+  TRIREME_ASSIGN_OR_RETURN(r.played, playPlan(query, r.result.plan, simulation));
+  r.path = phasesOf(r.played.simulation, r.result.estimate.step);
+  if (options.looksAround) {
     TRIREME_ASSIGN_OR_RETURN(r.outlook, lookAround(query, r.result, progress));
   }
   return r;
 }
 
-nlohmann::json toJson(const Recommendation& r) {
+nlohmann::json toJson(const Recommendation& r, bool withPath) {
   nlohmann::json json = toJson(r.result);
   for (const Alternative& alternative : r.why.alternatives)
     json["why"].push_back(toLine(alternative));
   json["stageBytes"] = stagesJson(r.why.stages);
   json["simulatedSeconds"] = r.path.simulated.count();
-  if (r.outlook) {
-    json["outlook"] = toJson(*r.outlook);
-    json["criticalPath"] = toJson(r.path);
-  }
+  if (r.outlook) json["outlook"] = toJson(*r.outlook);
+  if (withPath) json["criticalPath"] = toJson(r.path);
   return json;
+}
+
+std::string toText(const Recommendation& r, const Query& query, bool withPath) {
+  return fmt::format("{}{}{}{}{}", toText(query), toTable(r.result),
+                     toTable(r.why, r.result.estimate),
+                     withPath ? toTable(r.path) : simulatedLine(r.path),
+                     r.outlook ? toTable(*r.outlook, r.result) : "");
 }
 
 }  // namespace trireme::planner

@@ -2,27 +2,38 @@
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 
 #include "planner/critical_path.h"
 #include "planner/explain.h"
 #include "planner/outlook.h"
 #include "planner/query.h"
+#include "planner/timeline.h"
 
 namespace trireme::planner {
 
 struct Recommendation {
   PlanResult result;
   Explanation why;
-  CriticalPath path;
+  PlayedPlan played;
+  CriticalPath path;               // of what was played
   std::optional<Outlook> outlook;  // asked for
 };
 
-// Of the query's answer. `looksAround`: also what binds it, which takes ten to thirty searches;
-// `progress` hears of them. Errors: those of explain(), criticalPath() and lookAround().
-Result<Recommendation> recommend(const Query& query, PlanResult result, bool looksAround,
+struct RecommendOptions {
+  bool looksAround = false;  // what binds the answer, which takes ten to thirty searches
+  bool tasks = false;        // PlayedPlan::simulation has what timelineOf() needs
+  bool trace = false;        // and its events
+};
+
+// Of the query's answer; `progress` hears how far it is. Errors: those of explain(), playPlan() and
+// lookAround().
+Result<Recommendation> recommend(const Query& query, PlanResult result,
+                                 const RecommendOptions& options,
                                  const OutlookProgress& progress = {});
 
-// As report.h; the critical path stands with the outlook, else only the simulated step.
-nlohmann::json toJson(const Recommendation& recommendation);
+// As report.h. Without `withPath` only the simulated step stands for the critical path.
+nlohmann::json toJson(const Recommendation& recommendation, bool withPath);
+std::string toText(const Recommendation& recommendation, const Query& query, bool withPath);
 
 }  // namespace trireme::planner

@@ -212,9 +212,10 @@ Result<Answer> answerPlan(const PlanRequest& request, const Stop& stop) {
   const auto shown = [&stop](double, const std::string&) {
     if (stop) throw Stopped{};
   };
-  TRIREME_ASSIGN_OR_RETURN(const planner::Recommendation recommendation,
-                           planner::recommend(query, *std::move(found), request.explains, shown));
-  answer.json = planner::toJson(recommendation);
+  TRIREME_ASSIGN_OR_RETURN(
+      const planner::Recommendation recommendation,
+      planner::recommend(query, *std::move(found), {.looksAround = request.explains}, shown));
+  answer.json = planner::toJson(recommendation, request.explains);
   return answer;
 }
 
