@@ -88,6 +88,7 @@ Result<DevicePointer> CudaRank::allocate(int64_t bytes, const char* what) {
 // Waits: before the first step, or in it.
 Result<void*> CudaRank::upload(const void* data, int64_t bytes, const char* what) {
   TRIREME_ASSIGN_OR_RETURN(const DevicePointer to, allocate(bytes, what));
+  if (bytes == 0) return reinterpret_cast<void*>(to);
   TRIREME_RETURN_IF_ERROR(
       check(api_.copyToDevice(to, data, static_cast<size_t>(bytes), compute()), what));
   TRIREME_RETURN_IF_ERROR(check(api_.synchronize(compute()), what));
