@@ -159,7 +159,7 @@ struct EmulatedDriver {
   static int createEvent(void** event, unsigned) {
     const Lock lock(gpu().mutex_);
     if (const int error = checkContext("event created"); error != 0) return error;
-    auto created = std::make_unique<EmulatedGpu::Event>();
+    auto created = std::make_shared<EmulatedGpu::Event>();
     *event = created.get();
     gpu().events_[*event] = std::move(created);
     return 0;
@@ -172,16 +172,16 @@ struct EmulatedDriver {
     const Lock lock(gpu().mutex_);
     const auto found = gpu().events_.find(event);
     if (found == gpu().events_.end()) return gpu().fault("no such event to record");
-    EmulatedGpu::Event& recorded = *found->second;
-    return gpu().enqueue(stream, {nullptr, &recorded, nullptr, ++recorded.recorded});
+    const std::shared_ptr<EmulatedGpu::Event> recorded = found->second;
+    return gpu().enqueue(stream, {nullptr, recorded, nullptr, ++recorded->recorded});
   }
   static int waitEvent(void* stream, void* event, unsigned) {
     const Lock lock(gpu().mutex_);
     const auto found = gpu().events_.find(event);
     if (found == gpu().events_.end()) return gpu().fault("no such event to wait for");
-    EmulatedGpu::Event& awaited = *found->second;
-    if (awaited.recorded == 0) return gpu().fault("a wait for an event that was never recorded");
-    return gpu().enqueue(stream, {nullptr, nullptr, &awaited, awaited.recorded});
+    const std::shared_ptr<EmulatedGpu::Event> awaited = found->second;
+    if (awaited->recorded == 0) return gpu().fault("a wait for an event that was never recorded");
+    return gpu().enqueue(stream, {nullptr, nullptr, awaited, awaited->recorded});
   }
 
   static int loadModule(void** module, const void* image) {

@@ -65,9 +65,9 @@ class EmulatedGpu {
     uint64_t completed = 0;  // of them, done
   };
   struct Work {
-    std::function<void()> run;  // neither of the two below
-    Event* recorded = nullptr;
-    Event* awaited = nullptr;
+    std::function<void()> run;        // neither of the two below
+    std::shared_ptr<Event> recorded;  // an event may be destroyed before it is complete
+    std::shared_ptr<Event> awaited;
     uint64_t number = 0;  // of the record call
   };
   struct Stream {
@@ -86,7 +86,7 @@ class EmulatedGpu {
   std::mt19937_64 random_;
   std::map<const char*, std::vector<char>> memory_, hostMemory_;
   std::map<void*, std::unique_ptr<Stream>> streams_;
-  std::map<void*, std::unique_ptr<Event>> events_;
+  std::map<void*, std::shared_ptr<Event>> events_;
   std::set<void*> matmulObjects_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numAllocations_ = 0, numSynchronizations_ = 0;
