@@ -18,7 +18,7 @@
 #include "cli/commands.h"
 #include "cli/output/wrap.h"
 #include "ir/base/version.h"
-#include "ir/spec/map_reader.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::cli {
 namespace {
@@ -116,15 +116,13 @@ int runCommandLine(int argc, const char* const* argv) {
     app.set_version_flag("--version", versionText(), "Print the version and exit");
     app.set_help_flag("-h,--help", "Print this help and exit");
     app.require_subcommand(0, 1);
-    app.footer(
-        "Example:\n  trireme plan --model gpt.yaml --cluster dgx.yaml --batch 512 --seq 2048");
+    app.footer("Example:\n  " + std::string(exampleOfAll()));
     std::vector<std::pair<CLI::App*, Action>> actions;
-    for (const Command* command : {&kPlanCommand, &kWhatifCommand, &kCompileCommand, &kRunCommand,
-                                   &kExportCommand, &kExportWeightsCommand, &kCalibrateCommand,
-                                   &kDoctorCommand, &kCompletionCommand, &kManCommand}) {
+    for (const Command* command : allCommands()) {
       CLI::App* subcommand =
           app.add_subcommand(std::string(command->name), std::string(command->purpose));
-      subcommand->footer("Example:\n  " + std::string(command->example));
+      if (!command->example.empty())
+        subcommand->footer("Example:\n  " + std::string(command->example));
       actions.emplace_back(subcommand, command->add(*subcommand));
     }
     const int exitCode = parseAndRun(app, argc, argv, actions);

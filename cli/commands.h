@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "ir/base/status.h"
 
@@ -31,5 +32,10 @@ extern const Command kDoctorCommand;
 extern const Command kCompletionCommand;
 extern const Command kManCommand;
 extern const Command kExportWeightsCommand;
+extern const Command kPackageRuntimeCommand;
+
+// Those that this build has, in the order of `trireme --help`; and what stands under them.
+std::vector<const Command*> allCommands();
+std::string_view exampleOfAll();
 
 }  // namespace trireme::cli

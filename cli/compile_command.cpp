@@ -50,25 +50,21 @@ Status dumpModel(const std::string& folder, const spec::ModelSpec& model, const 
                    dialect::printModelGraph(graph::buildGraph(
                        model, plan.training, plan.microbatchSize, plan::paddedVocab(plan, model))));
 }
-#endif
 
-// Every op by a library kernel: those of the runtime, and cuBLASLt.
-// kInvalidArgument: no such target, or an op that has no kernel on GPUs.
-Status compileForCuda(const CompileOptions& options, program::Bundle& bundle) {
-  for (const program::Segment& segment : bundle.program.segments) {
-    program::CompiledSegment& compiled = bundle.kernels.emplace_back();
-    for (const program::SegmentOp& op : segment.ops) {
-      TRIREME_RETURN_IF_ERROR(
-          runtime::cuda::checkOp(op, segment.operands)
-              .withContext("--target " + options.target + ": segment " + segment.name));
-      program::KernelCall& call = compiled.calls.emplace_back();
-      call.kind = program::KernelCallKind::kLibrary;
-      call.op = op;
+// Whether GPUs have the library kernels that are called.
+// kInvalidArgument: an op that has no kernel on GPUs, or not for its types.
+Status checkLibraryCalls(const CompileOptions& options, const program::Bundle& bundle) {
+  for (size_t i = 0; i < bundle.kernels.size(); ++i)
+    for (const program::KernelCall& call : bundle.kernels[i].calls) {
+      const program::Segment& segment = bundle.program.segments[i];
+      if (call.kind == program::KernelCallKind::kLibrary)
+        TRIREME_RETURN_IF_ERROR(
+            runtime::cuda::checkOp(call.op, segment.operands)
+                .withContext("--target " + options.target + ": segment " + segment.name));
     }
-  }
-  bundle.target.arch = options.target;
   return {};
 }
+#endif
 
 // Whether there is such a target, asked before anything is done for it.
 Status checkTarget(const CompileOptions& options) {
@@ -77,33 +73,32 @@ Status checkTarget(const CompileOptions& options) {
   if (!target.has_value())
     return invalidArgument(
         fmt::format("--target: {}, and host, this machine's processor", target.error().message()));
-  if (!options.dumpFolder.empty())
-    return invalidArgument(
-        fmt::format("--dump-ir: nothing is generated for {}, whose kernels are all library kernels",
-                    options.target));
   return {};
 }
 
-// Fills in the kernels, the shared object and the target, and dumps what --dump-ir asks for.
+// Fills in the kernels, their code and the target, and dumps what --dump-ir asks for.
 // Errors: writeFile, codegen::compileSegments; kUnavailable if this build has no code generator.
 Status compileKernels(const CompileOptions& options, const spec::ModelSpec& model,
                       const plan::Plan& plan, program::Bundle& bundle) {
-  if (options.target != "host") return compileForCuda(options, bundle);
 #if TRIREME_HAVE_MLIR
+  const bool forHost = options.target == "host";
   TRIREME_RETURN_IF_ERROR(dumpModel(options.dumpFolder, model, plan));
   codegen::CodegenOptions codegen;
   codegen.dumpIrFolder = options.dumpFolder;
+  if (!forHost) codegen.gpu = options.target.substr(options.target.find(':') + 1);
   TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
                            codegen::compileSegments(bundle.program, codegen));
   bundle.kernels = std::move(kernels.segments);
   bundle.sharedObject = std::move(kernels.sharedObject);
+  bundle.ptx = std::move(kernels.ptx);
+  bundle.cubin = std::move(kernels.cubin);
   bundle.target = std::move(kernels.target);
-  return {};
+  return forHost ? Status() : checkLibraryCalls(options, bundle);
 #else
   static_cast<void>(options), static_cast<void>(model), static_cast<void>(plan);
   static_cast<void>(bundle);
   return unavailable(
-      "this build of trireme cannot compile for hosts: it was configured with TRIREME_MLIR=OFF");
+      "this build of trireme cannot compile: it was configured with TRIREME_MLIR=OFF");
 #endif
 }
 
@@ -136,7 +131,9 @@ std::string describeKernels(const program::Bundle& bundle) {
         ++library;
   return fmt::format("{} segments: {} generated kernels ({}), {} library calls",
                      bundle.kernels.size(), generated.size(),
-                     formatBytes(Bytes(static_cast<double>(bundle.sharedObject.size()))), library);
+                     formatBytes(Bytes(static_cast<double>(
+                         bundle.sharedObject.size() + bundle.ptx.size() + bundle.cubin.size()))),
+                     library);
 }
 
 std::string rolesTable(const program::Program& program) {
@@ -185,6 +182,7 @@ Result<int> runCompile(const CompileOptions& options) {
   bundle.name = model.name;
   bundle.program = std::move(expansion.program);
   bundle.planText = plan::printPlan(plan);
+  bundle.summary = planner::summary(plan);
   bundle.modelText = spec::printModel(model);
   TRIREME_RETURN_IF_ERROR(compileKernels(options, model, plan, bundle));
   progress.update(0.9, "writing the bundle");

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/spec/map_reader.h"
 #include "ir/spec/quantity.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::cli {
 

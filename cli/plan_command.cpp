@@ -16,8 +16,10 @@
 #include "cli/output/progress.h"
 #include "cli/partition.h"
 #include "cli/paths.h"
+#include "cli/pin_flags.h"
 #include "cli/plan_check.h"
 #include "cli/predict.h"
+#include "cli/whatif/sweep_file.h"
 #include "cli/write_file.h"
 #include "codegen/export/framework.h"
 #include "ir/base/format.h"
@@ -57,12 +59,11 @@ Result<spec::StackProfile> loadStackFor(const PlanOptions& options) {
   return codegen::restrictedTo(std::move(stack), *options.framework);
 }
 
-// torchtitan's tensor parallelism is sequence parallel, and it trains in 16 bits only what it
-// shards; pins that say otherwise are refused in checkExpressible().
+// What the framework has to share, unless the user says otherwise, which checkExpressible() judges.
 void pinFor(const PlanOptions& options, planner::Query& query) {
-  if (options.framework != codegen::Framework::kTorchtitan) return;
-  if (!query.pins.stateSharding && query.pins.gpus != 1 && query.cluster.numDevices > 1)
-    query.pins.stateSharding = plan::StateSharding::kParameters;
+  if (options.framework && !query.pins.stateSharding && query.pins.gpus != 1 &&
+      query.cluster.numDevices > 1)
+    query.pins.stateSharding = infoOf(*options.framework).sharding;
 }
 
 // What --for still leaves in the best plan, because no choice of the search excludes it.
@@ -157,9 +158,13 @@ Status checkPaths(const PlanOptions& options) {
        {"--stack", options.question.stack},
        {"--check", options.check}},
       {{"-o", options.output}, {"--report", options.report}, {"--trace", options.trace}}));
-  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
-  TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
-  return checkWritable(options.trace);
+  for (const std::string* path : {&options.output, &options.report, &options.trace}) {
+    TRIREME_RETURN_IF_ERROR(checkWritable(*path));
+    if (holdsAnswers(*path))
+      return invalidArgument(
+          fmt::format("{}: holds the answers of trireme whatif; give another file", *path));
+  }
+  return {};
 }
 
 Result<int> runSearch(const PlanOptions& options) {
@@ -194,36 +199,6 @@ Result<int> runPlan(const PlanOptions& options) {
                       options.question.batch, options.pins.microbatchSize, options.pins.recompute},
                      options.json});
   return runSearch(options);
-}
-
-void addPins(CLI::App& app, planner::Pins& pins) {
-  const std::string degrees = "Degrees (default: the planner's choice)";
-  addCount(app, "--gpus", &pins.gpus, "The most devices to use (default: the cluster's)")
-      ->group(degrees);
-  addCount(app, "--tp", &pins.tp, "Tensor-parallel degree")->group(degrees);
-  addCount(app, "--pp", &pins.pp, "Pipeline stages")->group(degrees);
-  addCount(app, "--cp", &pins.cp, "Context-parallel degree: parts of a sequence")->group(degrees);
-  addCount(app, "--dp", &pins.dp, "Data-parallel replicas")->group(degrees);
-  addCount(app, "--microbatch", &pins.microbatchSize, "Sequences per microbatch")->group(degrees);
-  addCount(app, "--virtual-stages", &pins.virtualStages, "Chunks of layers per pipeline rank")
-      ->group(degrees);
-  addCounts(app, "--layers", &pins.layers,
-            "Layers of every stage; with virtual stages, of every chunk in turn")
-      ->group(degrees);
-  const std::string choices = "Choices (default: the planner's)";
-  addChoice(app, "--schedule", &pins.schedule, plan::scheduleName, plan::ScheduleKind::kInterleaved,
-            "Order of the microbatches")
-      ->group(choices);
-  addChoice(app, "--recompute", &pins.recompute, plan::recomputeName, plan::Recompute::kFull,
-            "What the backward computes again")
-      ->group(choices);
-  addChoice(app, "--state-sharding", &pins.stateSharding, plan::stateShardingName,
-            plan::StateSharding::kParameters, "What replicas share")
-      ->group(choices);
-  addSwitch(app, "--sequence-parallel", &pins.sequenceParallel, "Shard norms over the sequence")
-      ->group(choices);
-  addSwitch(app, "--scatter-gather", &pins.scatterGather, "Send 1/tp of each stage border")
-      ->group(choices);
 }
 
 // Everything that the plan says itself, or that recommends another, goes without --check; what
@@ -269,7 +244,9 @@ Action addPlan(CLI::App& app) {
           "Write the plan here; with --predict the rows, with --profile JSON");
   addReport(app, &options->report);
   addPath(app, "--trace", &options->trace, "FILE", "Write the simulated step here, for Perfetto");
-  addPins(app, options->pins);
+  addCount(app, "--gpus", &options->pins.gpus, "The most devices to use (default: the cluster's)")
+      ->group(kDegreesGroup);
+  addPins(app, &options->pins);
   addCheck(app, options->check);
   addPredict(app, &options->predict);
   addPartition(app, &options->partition);

@@ -21,6 +21,7 @@
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
 #include "cli/paths.h"
+#include "cli/pin_flags.h"
 #include "cli/whatif/compare.h"
 #include "cli/whatif/report.h"
 #include "cli/whatif/sweep_file.h"
@@ -30,6 +31,7 @@
 #include "ir/spec/shipped.h"
 #include "planner/whatif/ask.h"
 #include "planner/whatif/hardware.h"
+#include "planner/whatif/refine.h"
 #include "planner/whatif/values.h"
 
 namespace trireme::cli {
@@ -39,10 +41,11 @@ struct WhatifOptions {
   QueryOptions question;
   std::vector<std::string> gpuNames;  // what --gpu says
   planner::SweepAxes axes;
+  planner::Pins pins;
   planner::ScenarioAxes scenarios;
   std::string output, resume, report;
   std::vector<std::string> diff;
-  bool csv = false, json = false, worth = false;
+  bool csv = false, json = false, worth = false, force = false;
   int64_t threads = std::max(1u, std::thread::hardware_concurrency());
 };
 
@@ -87,9 +90,9 @@ class Journal {
 };
 
 Result<Answers> makeAnswers(const WhatifOptions& options) {
-  TRIREME_ASSIGN_OR_RETURN(
-      Answers answers,
-      planner::makeAnswers({options.question, options.gpuNames, options.axes, options.scenarios}));
+  TRIREME_ASSIGN_OR_RETURN(Answers answers,
+                           planner::makeAnswers({options.question, options.gpuNames, options.pins,
+                                                 options.axes, options.scenarios}));
   TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
                            planner::notesOf(options.question, answers.sweep.base.training));
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
@@ -131,13 +134,27 @@ Status answerAll(const WhatifOptions& options, const std::vector<std::string>& q
   return path.empty() ? Status() : writeFile(path, toCsv(answers, questions));
 }
 
+// Deadlines and budgets, between the points.
+void refine(Answers& answers) {
+  Progress progress;
+  const double asked =
+      static_cast<double>(answers.scenarios.deadlines.size() + answers.scenarios.budgets.size());
+  planner::refineAnswers(answers, [&] {
+    progress.update(static_cast<double>(answers.refinements.size()) / asked,
+                    fmt::format("deadlines and budgets: {} more points",
+                                answers.points.size() - answers.numSwept()));
+    return true;
+  });
+  progress.clear();
+}
+
 // One question, two sides: every flag has one value.
 Result<int> runDiff(const WhatifOptions& options) {
   const planner::SweepAxes& axes = options.axes;
-  CompareOptions compare{options.question, std::nullopt,   options.diff[0],
+  CompareOptions compare{options.question, options.pins,   options.diff[0],
                          options.diff[1],  options.report, options.json};
   for (const auto& [flag, values, out] :
-       {std::tuple("--gpus", &axes.gpus, &compare.gpus),
+       {std::tuple("--gpus", &axes.gpus, &compare.pins.gpus),
         std::tuple("--batch", &axes.batch, &compare.question.batch),
         std::tuple("--seq", &axes.sequence, &compare.question.sequence)}) {
     if (values->size() > 1)
@@ -146,6 +163,18 @@ Result<int> runDiff(const WhatifOptions& options) {
     if (!values->empty()) *out = values->front();
   }
   return runCompare(compare);
+}
+
+// No file that holds a sweep is replaced without being asked to.
+Status keepsAnswers(const WhatifOptions& options) {
+  if (holdsAnswers(options.report))
+    return invalidArgument(fmt::format(
+        "--report {}: holds the answers of a sweep; give another file", options.report));
+  if (options.force || !holdsAnswers(options.output)) return {};
+  return invalidArgument(fmt::format(
+      "-o {}: holds the answers of a sweep: --resume {} goes on with it, --force begins "
+      "anew",
+      options.output, options.output));
 }
 
 Result<int> runWhatif(const WhatifOptions& options) {
@@ -157,12 +186,14 @@ Result<int> runWhatif(const WhatifOptions& options) {
       {{"-o", options.output}, {"--resume", options.resume}, {"--report", options.report}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
+  TRIREME_RETURN_IF_ERROR(keepsAnswers(options));
   if (!options.diff.empty()) return runDiff(options);
   TRIREME_ASSIGN_OR_RETURN(Answers answers, makeAnswers(options));
   TRIREME_ASSIGN_OR_RETURN(const std::string stack, stackText(options.question.stack));
   const std::vector<std::string> questions = questionsOf(answers.sweep, stack);
   TRIREME_RETURN_IF_ERROR(answerAll(options, questions, answers));
   TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers));
+  refine(answers);
   if (options.worth) return runWorth(answers, options.report, options.json);
   const planner::Query& base = answers.sweep.base;
   TRIREME_RETURN_IF_ERROR(writeReport(
@@ -283,9 +314,31 @@ void addDiff(CLI::App& app, std::vector<std::string>* sides) {
   CLI::Option* diff = addPaths(app, "--diff", sides, "A B",
                                "Two clusters, stacks or plan files: what makes the difference")
                           ->expected(2);
-  const std::set<std::string> kept = {
-      "--help", "--model", "--cluster", "--train",     "--stack",          "--gpus",  "--batch",
-      "--seq",  "--json",  "--diff",    "--precision", "--vocab-multiple", "--report"};
+  const std::set<std::string> kept = {"--help",
+                                      "--model",
+                                      "--cluster",
+                                      "--train",
+                                      "--stack",
+                                      "--gpus",
+                                      "--batch",
+                                      "--seq",
+                                      "--json",
+                                      "--diff",
+                                      "--precision",
+                                      "--vocab-multiple",
+                                      "--report",
+                                      "--tp",
+                                      "--pp",
+                                      "--cp",
+                                      "--dp",
+                                      "--microbatch",
+                                      "--virtual-stages",
+                                      "--layers",
+                                      "--schedule",
+                                      "--recompute",
+                                      "--state-sharding",
+                                      "--sequence-parallel",
+                                      "--scatter-gather"};
   for (CLI::Option* option : app.get_options())
     if (!kept.contains(option->get_name())) diff->excludes(option);
 }
@@ -308,10 +361,13 @@ Action addWhatif(CLI::App& app) {
   addAxes(app, options.get());
   addMoney(app, options.get());
   addFailures(app, options.get());
+  addPins(app, &options->pins);
   CLI::Option* csv = app.add_flag("--csv", options->csv, "Print CSV instead of a table");
   app.add_flag("--json", options->json, "Print JSON instead of a table")->excludes(csv);
   CLI::Option* output =
       addPath(app, "-o,--output", &options->output, "FILE", "Keep the answers here, as CSV");
+  app.add_flag("--force", options->force, "Replace the sweep that the -o file holds")
+      ->needs(output);
   addPath(app, "--resume", &options->resume, "FILE",
           "Go on with what an interrupted sweep left in its -o file")
       ->excludes(output);

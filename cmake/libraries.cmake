@@ -1,11 +1,15 @@
 # One library per folder and the `trireme` executable. DEPS follow the arrows of the design; an
 # include against them is refused by cmake/layering.cmake.
-find_package(fmt REQUIRED)
-find_package(yaml-cpp REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(tl-expected REQUIRED CONFIG)
-find_package(tomlplusplus REQUIRED CONFIG)
 find_package(Threads REQUIRED)
+if(TRIREME_RUNTIME_ONLY)
+  include(third_party)
+else()
+  find_package(fmt REQUIRED)
+  find_package(yaml-cpp REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+  find_package(tl-expected REQUIRED CONFIG)
+  find_package(tomlplusplus REQUIRED CONFIG)
+endif()
 
 if(TARGET yaml-cpp::yaml-cpp)
   set(TRIREME_YAML yaml-cpp::yaml-cpp)
@@ -53,29 +57,34 @@ endfunction()
 
 set(json nlohmann_json::nlohmann_json)
 trireme_library(ir/base DEPS fmt::fmt tl::expected)
-include(shipped)
-trireme_library(ir/spec GENERATED ${TRIREME_SHIPPED} DEPS trireme_base ${TRIREME_YAML} ${json})
 trireme_library(ir/program DEPS trireme_base ${json})
-trireme_library(ir/graph DEPS trireme_spec trireme_program)
-trireme_library(ir/plan DEPS trireme_graph ${TRIREME_YAML} ${json})
-trireme_library(ir/schedule DEPS trireme_plan)
-trireme_library(ir/expand DEPS trireme_schedule)
-trireme_library(cost_models NAME cost DEPS trireme_expand ${json})
-trireme_library(planner DEPS trireme_cost ${json} Threads::Threads)
-# Plans to and from the words of other programs: no MLIR, so they are there without it.
-trireme_library(codegen/export DEPS trireme_plan ${json})
-trireme_library(codegen/import DEPS trireme_export)
-# Header-only: its shared library throws, and this one has to answer.
-target_compile_definitions(trireme_import PRIVATE TOML_HEADER_ONLY=1)
-if(TARGET tomlplusplus::tomlplusplus)
-  target_include_directories(trireme_import SYSTEM PRIVATE
-    $<TARGET_PROPERTY:tomlplusplus::tomlplusplus,INTERFACE_INCLUDE_DIRECTORIES>)
+if(NOT TRIREME_RUNTIME_ONLY)
+  include(shipped)
+  trireme_library(ir/spec GENERATED ${TRIREME_SHIPPED} DEPS trireme_base ${TRIREME_YAML} ${json})
+  trireme_library(ir/graph DEPS trireme_spec trireme_program)
+  trireme_library(ir/plan DEPS trireme_graph ${TRIREME_YAML} ${json})
+  trireme_library(ir/schedule DEPS trireme_plan)
+  trireme_library(ir/expand DEPS trireme_schedule)
+  trireme_library(cost_models NAME cost DEPS trireme_expand ${json})
+  trireme_library(planner DEPS trireme_cost ${json} Threads::Threads)
+  # Plans to and from the words of other programs: no MLIR, so they are there without it.
+  trireme_library(codegen/export DEPS trireme_plan ${json})
+  trireme_library(codegen/import DEPS trireme_export)
+  # Header-only: its shared library throws, and this one has to answer.
+  target_compile_definitions(trireme_import PRIVATE TOML_HEADER_ONLY=1)
+  if(TARGET tomlplusplus::tomlplusplus)
+    target_include_directories(trireme_import SYSTEM PRIVATE
+      $<TARGET_PROPERTY:tomlplusplus::tomlplusplus,INTERFACE_INCLUDE_DIRECTORIES>)
+  endif()
 endif()
 
 if(NOT TRIREME_COMMAND)
   return()
 endif()
-find_package(CLI11 REQUIRED)
+if(NOT TRIREME_RUNTIME_ONLY)
+  find_package(CLI11 REQUIRED)
+  include(third_party)  # what `trireme package-runtime` packs
+endif()
 
 trireme_library(runtime DEPS trireme_program ${json} Threads::Threads ${CMAKE_DL_LIBS})
 get_target_property(runtime_type trireme_runtime TYPE)
@@ -94,6 +103,11 @@ if(runtime_type STREQUAL "STATIC_LIBRARY")
     # mpi.h without MPI's removed C++ classes, which live in a library of their own.
     target_compile_definitions(trireme_runtime PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
   endif()
+endif()
+
+if(TRIREME_RUNTIME_ONLY)
+  include(runtime_only)
+  return()
 endif()
 
 set(TRIREME_ALL trireme_planner trireme_export trireme_import trireme_runtime)
@@ -118,7 +132,7 @@ endif()
 
 # cli/main.cpp is the executable; the rest is a library, which the tests link as well.
 include(html_report)
-trireme_library(cli EXCLUDE "cli/main.cpp$" GENERATED ${TRIREME_HTML_ASSETS} DEPS ${TRIREME_ALL} CLI11::CLI11 ${json})
+trireme_library(cli EXCLUDE "cli/(main.cpp$|runtime_only/)" GENERATED ${TRIREME_HTML_ASSETS} DEPS ${TRIREME_ALL} CLI11::CLI11 ${json})
 # Most of a command's time to compile went into reading these.
 target_precompile_headers(trireme_cli PRIVATE <CLI/App.hpp> <nlohmann/json.hpp> <fmt/format.h>
                                               <fmt/ranges.h>)
@@ -127,7 +141,17 @@ set(cli_scope PUBLIC)
 if(cli_type STREQUAL "INTERFACE_LIBRARY")
   set(cli_scope INTERFACE)
 endif()
-target_compile_definitions(trireme_cli ${cli_scope} TRIREME_HAVE_MLIR=$<BOOL:${TRIREME_MLIR}>)
+target_compile_definitions(trireme_cli ${cli_scope} TRIREME_HAVE_MLIR=$<BOOL:${TRIREME_MLIR}>
+                           TRIREME_RUNTIME_ONLY=0)
+# Where `trireme package-runtime` finds what it packs.
+set(package_runtime ${PROJECT_SOURCE_DIR}/cli/package_runtime_command.cpp)
+set_property(SOURCE ${package_runtime} PROPERTY COMPILE_DEFINITIONS
+  TRIREME_SOURCE_FOLDER="${PROJECT_SOURCE_DIR}"
+  TRIREME_INCLUDE_FMT="${TRIREME_INCLUDE_fmt}"
+  TRIREME_INCLUDE_NLOHMANN="${TRIREME_INCLUDE_nlohmann}"
+  TRIREME_INCLUDE_TL="${TRIREME_INCLUDE_tl}"
+  TRIREME_INCLUDE_CLI="${TRIREME_INCLUDE_CLI}"
+  TRIREME_GTEST_SOURCES="${TRIREME_GTEST_SOURCES}")
 
 file(GLOB main CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/main.cpp)
 if(main)

@@ -1,23 +1,47 @@
 # One executable per folder of tests/, registered case by case under the label of the folder.
 include(GoogleTest)
-find_package(GTest REQUIRED)
+if(TRIREME_RUNTIME_ONLY)
+  include(packed_googletest)
+  if(NOT TARGET GTest::gtest)
+    message(STATUS "No tests: neither GoogleTest (Debian: libgtest-dev, libgmock-dev) nor its "
+                   "sources (`trireme package-runtime --tests` packs them) are here")
+    return()
+  endif()
+else()
+  find_package(GTest REQUIRED)
+endif()
 
 # tests/support: helpers of several folders. It names no library, so that base_test does not build
 # the planner; each test links the libraries of its own folder.
 file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cpp)
+if(TRIREME_RUNTIME_ONLY)  # what the tests for GPUs use; others know programs that only a planner makes
+  list(FILTER support_sources INCLUDE REGEX "/(emulated_[a-z]+|op_case|training|warp|warp_kernels)\\.cpp$")
+endif()
 set(TRIREME_TEST_SUPPORT "")
 if(support_sources)
   set(TRIREME_TEST_SUPPORT trireme_test_support)
   add_library(trireme_test_support STATIC ${support_sources})
   target_include_directories(trireme_test_support PRIVATE ${PROJECT_SOURCE_DIR})
+  # It compiles CUDA C++, with #pragma unroll.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/warp_kernels.cpp PROPERTIES
+                              COMPILE_OPTIONS -Wno-unknown-pragmas)
+  if(TRIREME_RUNTIME_ONLY)  # elsewhere all headers of others are where the compiler looks by itself
+    target_link_libraries(trireme_test_support PRIVATE trireme_base GTest::gtest)
+  endif()
 endif()
 
-# trireme_test(<name> <folder of tests/> DEPS <target>... [BINARY])
+# The bundles that the tests for GPUs train: made by the test gpu_bundles, or brought by an archive.
+set(gpu_bundles ${PROJECT_BINARY_DIR}/gpu_bundles)
+if(TRIREME_RUNTIME_ONLY)
+  set(gpu_bundles ${PROJECT_SOURCE_DIR}/bundles)
+endif()
+
+# trireme_test(<name> <folder of tests/> DEPS <target>... [BINARY] [PROPERTIES ...])
 #
 # Executable <name>_test from every .cpp below the folder, if there is any. BINARY: the tests start
-# the `trireme` command, so it is built first.
+# the `trireme` command, so it is built first. PROPERTIES: more of its tests.
 function(trireme_test name folder)
-  cmake_parse_arguments(ARG "BINARY" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "BINARY" "" "DEPS;PROPERTIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
   if(NOT sources)
     return()
@@ -35,6 +59,7 @@ function(trireme_test name folder)
     TRIREME_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
     TRIREME_BINARY="${PROJECT_BINARY_DIR}/trireme"
     TRIREME_HAVE_MLIR=$<BOOL:${TRIREME_MLIR}>
+    TRIREME_GPU_BUNDLES="${gpu_bundles}"
     TRIREME_SANITIZED=${sanitized})
   set_property(GLOBAL APPEND PROPERTY TRIREME_TEST_SOURCES ${sources})
   # Builds take half as long: most of a test's time went into reading GoogleTest and into optimising
@@ -53,8 +78,28 @@ function(trireme_test name folder)
   endif()
   gtest_discover_tests(${target} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
     TEST_PREFIX "${name}/"
-    PROPERTIES LABELS ${name} TIMEOUT 600)
+    PROPERTIES LABELS ${name} TIMEOUT 600 ${ARG_PROPERTIES})
 endfunction()
+
+# Those for GPUs: on the machine's own with TRIREME_GPU=real (tests/gpu/run), else on an emulated one.
+if(TRIREME_RUNTIME_ONLY)
+  trireme_test(gpu gpu DEPS trireme_runtime)
+  return()
+endif()
+# Trainings need bundles, and those the code generator; under a sanitizer, which makes them slow, they
+# are left to the equivalence tests.
+if(TARGET trireme AND TRIREME_MLIR AND NOT TRIREME_SANITIZE)
+  trireme_test(gpu gpu DEPS trireme_runtime BINARY PROPERTIES FIXTURES_REQUIRED gpu_bundles)
+  add_test(NAME gpu_bundles COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/prepare $<TARGET_FILE:trireme>
+                                    ${gpu_bundles})
+  set_tests_properties(gpu_bundles PROPERTIES LABELS gpu FIXTURES_SETUP gpu_bundles)
+  add_test(NAME without_gpu COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/without_gpu
+                                    $<TARGET_FILE:trireme> ${gpu_bundles}/gpt-fp32.bundle)
+  set_tests_properties(without_gpu PROPERTIES LABELS gpu FIXTURES_REQUIRED gpu_bundles
+                       SKIP_RETURN_CODE 77)
+else()
+  trireme_test(gpu gpu DEPS trireme_runtime)
+endif()
 
 trireme_test(base ir/base DEPS trireme_base)
 trireme_test(spec ir/spec DEPS trireme_spec)
@@ -122,6 +167,26 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON)
   set_tests_properties(html_report PROPERTIES LABELS cli TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
 
+# The commands of the pages for people run as they are written, and print what the pages show.
+if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
+  file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/docs/*.md)
+  list(REMOVE_ITEM pages docs/python.md)  # tests/python runs that
+  foreach(page IN LISTS pages ITEMS README.md)
+    add_test(NAME pages/${page}
+             COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/docs/pages_test.py
+                     $<TARGET_FILE:trireme> ${PROJECT_SOURCE_DIR} ${page})
+    set_tests_properties(pages/${page} PROPERTIES LABELS pages TIMEOUT 600)
+  endforeach()
+endif()
+
+# The runtime alone, built from an archive.
+if(TARGET trireme AND NOT TRIREME_SANITIZE)
+  add_test(NAME runtime_only
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/runtime_only/run $<TARGET_FILE:trireme>
+                   ${PROJECT_BINARY_DIR}/runtime_only $<BOOL:${TRIREME_MLIR}>)
+  set_tests_properties(runtime_only PROPERTIES LABELS cli TIMEOUT 600)
+endif()
+
 # The GPU kernels, assembled for all targets.
 get_filename_component(TRIREME_CUDA_BIN "${TRIREME_NVCC}" DIRECTORY)
 find_program(TRIREME_PTXAS ptxas HINTS "${TRIREME_CUDA_BIN}")
@@ -130,6 +195,8 @@ add_test(NAME cuda_kernels_do_not_spill
                  -DPTXAS=${TRIREME_PTXAS} -P ${PROJECT_SOURCE_DIR}/tests/cmake/ptx_spills.cmake)
 set_tests_properties(cuda_kernels_do_not_spill PROPERTIES LABELS runtime
                      SKIP_REGULAR_EXPRESSION "SKIPPED")
+target_compile_definitions(equivalence_test PRIVATE
+  TRIREME_PTXAS="$<$<BOOL:${TRIREME_PTXAS}>:${TRIREME_PTXAS}>")
 if(TRIREME_NVCC)
   target_include_directories(runtime_test SYSTEM PRIVATE ${TRIREME_CUDA_BIN}/../include)
 endif()

@@ -135,10 +135,7 @@ class Compiler {
 
   Result<CompiledKernels> compile(const std::vector<program::Segment>& segments) {
     CompiledKernels compiled;
-    compiled.target.arch = "x86-64";
-    compiled.target.cpuFeatures =
-        options_.cpuFeatures.empty() ? hostCpuFeatures() : options_.cpuFeatures;
-    TRIREME_RETURN_IF_ERROR(checkFeatures(compiled.target.cpuFeatures));
+    TRIREME_ASSIGN_OR_RETURN(compiled.target, target());
 
     auto module = buildModule(&context_, segments);
     TRIREME_RETURN_IF_ERROR(dump_.write("1_build.mlir", *module));
@@ -150,11 +147,19 @@ class Compiler {
     TRIREME_RETURN_IF_ERROR(lower(*module));
     TRIREME_RETURN_IF_ERROR(dump_.write("3_lower.mlir", *module));
     setExtents(*module, compiled.segments);
-    TRIREME_ASSIGN_OR_RETURN(compiled.sharedObject, emit(*module, compiled.target.cpuFeatures));
+    TRIREME_RETURN_IF_ERROR(emit(*module, compiled));
     return compiled;
   }
 
  private:
+  Result<program::Target> target() const {
+    if (!options_.gpu.empty()) return program::Target{"cuda:" + options_.gpu, {}};
+    program::Target host{"x86-64",
+                         options_.cpuFeatures.empty() ? hostCpuFeatures() : options_.cpuFeatures};
+    TRIREME_RETURN_IF_ERROR(checkFeatures(host.cpuFeatures));
+    return host;
+  }
+
   Status fuse(mlir::ModuleOp module) {
     mlir::PassManager passes(&context_);
     passes.addNestedPass<mlir::func::FuncOp>(createSplitNormGradPass());
@@ -164,15 +169,23 @@ class Compiler {
 
   Status lower(mlir::ModuleOp module) {
     mlir::PassManager passes(&context_);
-    passes.addPass(createLowerKernelsPass());
+    passes.addPass(createLowerKernelsPass({!options_.gpu.empty()}));
     return failed(passes.run(module)) ? invalidArgument("lower: " + errors_) : Status();
   }
 
-  Result<std::string> emit(mlir::ModuleOp module, const std::vector<std::string>& features) {
-    if (failed(convertToLlvm(module))) return Error(internalError("convert to LLVM: " + errors_));
-    TRIREME_ASSIGN_OR_RETURN(const EmittedCode code, emitObject(module, features, dump_.wanted()));
+  Status emit(mlir::ModuleOp module, CompiledKernels& compiled) {
+    if (failed(convertToLlvm(module))) return internalError("convert to LLVM: " + errors_);
+    if (!options_.gpu.empty()) {
+      TRIREME_ASSIGN_OR_RETURN(EmittedCode code, emitPtx(module, options_.gpu, dump_.wanted()));
+      compiled.ptx = std::move(code.bytes);
+      TRIREME_ASSIGN_OR_RETURN(compiled.cubin, assembleCubin(compiled.ptx, options_.gpu));
+      return dump_.write("4_emit.ll", code.llvmIr);
+    }
+    TRIREME_ASSIGN_OR_RETURN(const EmittedCode code,
+                             emitObject(module, compiled.target.cpuFeatures, dump_.wanted()));
     TRIREME_RETURN_IF_ERROR(dump_.write("4_emit.ll", code.llvmIr));
-    return linkSharedObject(code.object);
+    TRIREME_ASSIGN_OR_RETURN(compiled.sharedObject, linkSharedObject(code.bytes));
+    return {};
   }
 
   const CodegenOptions& options_;

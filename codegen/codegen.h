@@ -1,10 +1,10 @@
 // Turns the segments of a program into code: fused kernels for everything between the library
-// calls, compiled ahead of time into one shared object for x86-64 hosts.
+// calls, compiled ahead of time into one shared object for x86-64 hosts, or into PTX for GPUs.
 //
 //   build   segments -> functions of `trireme` ops on tensors
 //   fuse    neighbouring ops -> kernels; equal kernels are one function
-//   lower   kernels -> loops over rows or columns with vectors -> LLVM
-//   emit    LLVM IR -> object code -> shared object
+//   lower   kernels -> loops over rows or columns with vectors, or with warps -> LLVM
+//   emit    LLVM IR -> object code -> shared object, or PTX
 #pragma once
 #include <string>
 #include <vector>
@@ -19,23 +19,26 @@ struct CodegenOptions {
   std::vector<std::string>
       cpuFeatures;   // As program::Target names them; empty: those of this host.
   bool fuse = true;  // false: one kernel per op, for tests and for debugging.
+  std::string gpu;   // "sm_90": for GPUs of that architecture and later; empty: for hosts.
 };
 
 struct CompiledKernels {
   std::vector<program::CompiledSegment> segments;  // One per segment, in order.
-  std::string sharedObject;                        // Bytes; empty if nothing was generated.
-  program::Target target;
+  std::string sharedObject;  // Bytes; empty if nothing was generated, and for GPUs.
+  std::string ptx;           // For GPUs; empty if nothing was generated.
+  std::string cubin;         // The same assembled; empty if this machine has no ptxas.
+  program::Target target;    // Of GPUs: arch alone, "cuda:sm_90".
 };
 
 // The features of this host that generated code can use, found by CPUID.
 std::vector<std::string> hostCpuFeatures();
 
-// Compiles all segments into one shared object. The result depends on nothing but the arguments:
-// not on layers, ranks or microbatches, which segments do not know.
+// Compiles all segments into one shared object or PTX. The result depends on nothing but the
+// arguments: not on layers, ranks or microbatches, which segments do not know.
 //
 // Matrix products, attention, embedding and loss ops stay library calls; all other ops are
-// generated. Results do not depend on `fuse`, on how the runtime splits a kernel, or on the vector
-// width.
+// generated. Results do not depend on `fuse`, on how the runtime splits a kernel, on the vector
+// width, or on whether a host or a GPU computes.
 //
 // kInvalidArgument: an operand type that a generated op does not take, or a target without AVX2 and
 // FMA. kUnavailable:     no linker (`ld`) on the path, or it failed. kResourceExhausted: a dump or

@@ -3,6 +3,7 @@
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/Func/IR/FuncOps.h>
 #include <mlir/Dialect/LLVMIR/LLVMDialect.h>
+#include <mlir/Dialect/LLVMIR/NVVMDialect.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 #include <mlir/Dialect/Vector/IR/VectorOps.h>
 #include <mlir/Pass/Pass.h>
@@ -14,6 +15,7 @@ namespace trireme::codegen {
 // Names of the attributes of a lowered kernel.
 inline constexpr llvm::StringLiteral kExtent = "trireme.extent";
 inline constexpr llvm::StringLiteral kGrain = "trireme.grain";
+inline constexpr llvm::StringLiteral kNumOperands = "trireme.num_operands";  // with `warps`
 
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION

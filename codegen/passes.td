@@ -62,13 +62,18 @@ def LowerKernelsPass : Pass<"trireme-lower-kernels", "::mlir::ModuleOp"> {
     func.func @gelu_0(%context: !llvm.ptr, %operands: !llvm.ptr, %begin: i64, %end: i64)
         attributes {trireme.extent = 16 : i64, trireme.grain = 16 : i64}
 
+    With `warps` a thread of a GPU's warp has one lane of each vector: values are scalars, sums over
+    lanes are exchanged between threads, and warps take turns with rows. The function then has one
+    argument, program::KernelContext followed by the operands' pointers, and `trireme.num_operands`.
+
     Refused with an error unless:
     - (C1) the kernel computes on f64, f32 or bf16, and on one of them only;
     - (C2) every op is one that codegen generates.
   }];
+  let options = [Option<"warps", "warps", "bool", "false", "true: for GPUs">];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
-                           "::mlir::LLVM::LLVMDialect", "::mlir::scf::SCFDialect",
-                           "::mlir::vector::VectorDialect"];
+                           "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 #endif

@@ -50,6 +50,13 @@ Setting settingOf(const spec::ModelSpec& model, const plan::Plan& plan,
   return s;
 }
 
+// What is felt of keys and values that go round beside attention.
+Seconds contextParallelTime(const Setting& s, double bytes, Seconds attention) {
+  if (s.plan.cp == 1) return {};
+  const Seconds time = collectiveTime(CollectiveKind::kAllGather, Bytes(bytes), s.context);
+  return std::max(time - attention, Seconds(0));
+}
+
 // Adds up the kernels of a pass as they are named.
 class Pass {
  public:
@@ -101,8 +108,7 @@ class Pass {
   // Keys and values that go round, beside the attention before.
   void contextParallel(double bytes) {
     if (s_.plan.cp == 1) return;
-    const Seconds time = collectiveTime(CollectiveKind::kAllGather, Bytes(bytes), s_.context);
-    cost_.contextParallel += std::max(time - attention_, Seconds(0));
+    cost_.contextParallel += contextParallelTime(s_, bytes, attention_);
     launch(s_.plan.cp - 1);
   }
   const PassCost& cost() const { return cost_; }
@@ -432,6 +438,20 @@ DescribedBlocks withRecomputation(DescribedBlocks blocks, const spec::ModelSpec&
                                   const plan::Plan& plan, const spec::ClusterSpec& cluster,
                                   const spec::StackDescription& stack) {
   setRecomputed(settingOf(model, plan, cluster, stack), blocks.layer);
+  return blocks;
+}
+
+DescribedBlocks withContextLinks(DescribedBlocks blocks, const spec::ModelSpec& model,
+                                 const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                                 const spec::StackDescription& stack) {
+  const Setting s = settingOf(model, plan, cluster, stack);
+  const double bytes = keyValueBytes(model, plan);
+  const auto set = [&](PassCost& pass, double times) {
+    pass.contextParallel = contextParallelTime(s, bytes * times, pass.attention);
+  };
+  set(blocks.layer.forward, 1);
+  set(blocks.layer.backward, 2);
+  setRecomputed(s, blocks.layer);
   return blocks;
 }
 

@@ -68,4 +68,9 @@ DescribedBlocks withRecomputation(DescribedBlocks blocks, const spec::ModelSpec&
                                   const plan::Plan& plan, const spec::ClusterSpec& cluster,
                                   const spec::StackDescription& stack);
 
+// The blocks of the same plan on a cluster that differs in nothing but the links among cp ranks.
+DescribedBlocks withContextLinks(DescribedBlocks blocks, const spec::ModelSpec& model,
+                                 const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                                 const spec::StackDescription& stack);
+
 }  // namespace trireme::cost

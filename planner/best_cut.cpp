@@ -20,10 +20,10 @@ constexpr Bytes kRoundedBytes(8);  // of each of four parts to whole bytes, and 
 
 double asDouble(int64_t n) { return static_cast<double>(n); }
 
+// setLayers() gives a stage its chunks when it is looked at.
 plan::Plan withoutLayers(const plan::Plan& plan) {
   plan::Plan bare = plan;
-  bare.layers.assign(static_cast<size_t>(plan.pp),
-                     std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
+  bare.layers.assign(static_cast<size_t>(plan.pp), {});
   return bare;
 }
 
@@ -39,6 +39,29 @@ std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks, bool firstStage)
   std::vector<int64_t> counts;
   for (int64_t c = 0; c < chunks; ++c) counts.push_back(countOf(c, layers, chunks, firstStage));
   return counts;
+}
+
+// With the busiest stage as in groupBound():
+//   no virtual stages   all blocks and transfers once, and (m - 1) times the busiest
+//   otherwise           m times the busiest; in between a layer of each of all but three stages
+Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const spec::StackDescription& stack = query.stack.description;
+  const double layer = (blocks.layer.forward + blocks.layer.backward).count();
+  const double all = layer * asDouble(query.model.numLayers) +
+                     (blocks.embedding.forward + blocks.embedding.backward + blocks.head.forward +
+                      blocks.head.backward)
+                         .count();
+  const double p = asDouble(plan.pp), m = asDouble(plan.numMicrobatches());
+  const int64_t most = (query.model.numLayers + plan.pp - 1) / plan.pp;
+  const double busiest = std::max(all / p, layer * asDouble(most));
+  const double transfer = 2 * cost::transferTime(query.model, plan, query.cluster, stack).count();
+  const double path = plan.virtualStages == 1
+                          ? all + p * transfer + (m - 1) * (busiest + transfer)
+                          : m * (busiest + transfer * asDouble(plan.virtualStages)) +
+                                std::max(p - 3, 0.0) * layer + (p - 1) * transfer;
+  const Seconds once =
+      cost::leastOnce(*blocks.described, query.model, plan, query.cluster, stack, most);
+  return (Seconds(path) + once) * (cost::stepFactor(plan, query.cluster, stack) * (1 - kRounding));
 }
 
 // The best that the stages so far can do in one respect or another.
@@ -99,6 +122,8 @@ CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCost
   factor_ = cost::stepFactor(plan_, query.cluster, stack);
   const int64_t ranks[] = {0, std::min<int64_t>(1, stages_ - 1), stages_ - 1};
   plan_.schedule = plan::ScheduleKind::kGpipe;  // there are no layers to be in flight
+  for (const int64_t rank : ranks)
+    plan_.layers[static_cast<size_t>(rank)].resize(static_cast<size_t>(chunks_));
   for (const Kind kind : {kFirst, kInner, kLast})
     fixed_[kind] = cost::describedMemoryOf(*blocks.described, query.model, plan_, stack,
                                            static_cast<size_t>(ranks[kind]))
@@ -149,6 +174,7 @@ bool CutSearch::fits(int64_t rank, int64_t layers) {
 
 void CutSearch::setLayers(int64_t rank, int64_t layers) {
   std::vector<plan::LayerRange>& ranges = plan_.layers[static_cast<size_t>(rank)];
+  ranges.resize(static_cast<size_t>(chunks_));
   for (int64_t c = 0; c < chunks_; ++c)
     ranges[static_cast<size_t>(c)].count = countOf(c, layers, chunks_, rank == 0);
 }
@@ -212,8 +238,9 @@ CutSearch::Relaxed CutSearch::relaxed() const {
     return r.layersWithin(time, r.first) + r.layersWithin(time, r.last) +
            r.layersWithin(time, 0) * (p - 2);
   };
+  // To a millionth of a layer's time: more digits would not keep more cuts away.
   double low = 0, high = (r.layer + r.recomputed) * (layers + 1) + r.first + r.last;
-  for (int i = 0; i < 45; ++i) {
+  for (int i = 0; i < 28; ++i) {
     const double middle = (low + high) / 2;
     (within(middle) < layers ? low : high) = middle;
   }

@@ -37,6 +37,11 @@ class SlotTable {
   std::map<Key, std::vector<double>> known_;
 };
 
+// Like CutSearch::bound(), but lower and much cheaper: of the times of blocks as they were probed,
+// which are without recomputation where the search may recompute some layers alone. Requires
+// plan.recomputeLayers 0.
+Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
+
 // Exact under the closed form of cost::estimateDescribed, whose time is made of numbers of single
 // stages (cost::estimateStage). Going through the stages, of all ways to hand out so many layers to
 // the stages so far, those are kept that no other beats in everything that the time still depends

@@ -230,23 +230,25 @@ void setTimes(const cost::DescribedBlocks& blocks, const Query& query, const pla
 }
 
 // Lower bounds: what sharding and pipelines add comes with the plan.
-BlockCosts describedCosts(const Query& query, const plan::Plan& plan, const BlockCosts* similar) {
-  const spec::StackDescription& stack = query.stack.description;
-  const cost::DescribedBlocks blocks =
-      similar != nullptr
-          ? cost::withRecomputation(*similar->described, query.model, plan, query.cluster, stack)
-          : cost::describeBlocks(query.model, plan, query.cluster, stack);
+BlockCosts describedCosts(const Query& query, const plan::Plan& plan,
+                          cost::DescribedBlocks blocks) {
   BlockCosts costs;
   setTimes(blocks, query, plan, costs);
   costs.layerElements = blocks.layer.parameters;
   costs.embeddingElements = blocks.embedding.parameters;
   costs.headElements = blocks.head.parameters;
   costs.layerActivations = cost::keptByLayer(query.model, plan, query.stack.description);
-  costs.described = std::make_shared<const cost::DescribedBlocks>(blocks);
+  costs.described = std::make_shared<const cost::DescribedBlocks>(std::move(blocks));
   return costs;
 }
 
 }  // namespace
+
+BlockCosts withContextLinks(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  return describedCosts(query, plan,
+                        cost::withContextLinks(*blocks.described, query.model, plan, query.cluster,
+                                               query.stack.description));
+}
 
 Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan) {
   return sharedState(query, elements, plan.stateSharding, plan.stateShards());
@@ -305,7 +307,14 @@ bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts&
 
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
                                const BlockCosts* similar) {
-  if (!query.stack.ownPrograms) return describedCosts(query, like, similar);
+  if (!query.stack.ownPrograms) {
+    const spec::StackDescription& stack = query.stack.description;
+    return describedCosts(
+        query, like,
+        similar != nullptr
+            ? cost::withRecomputation(*similar->described, query.model, like, query.cluster, stack)
+            : cost::describeBlocks(query.model, like, query.cluster, stack));
+  }
   const plan::Plan probe = probePlan(query.model, like);
   expand::ExpandOptions options;
   options.tasks = false;

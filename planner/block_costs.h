@@ -43,6 +43,10 @@ struct BlockCosts {
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& plan,
                                const BlockCosts* similar = nullptr);
 
+// What `blocks` are for a plan on a cluster that differs in nothing but the links among cp ranks.
+// For stacks with a description.
+BlockCosts withContextLinks(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
+
 struct PlanBound {
   Seconds time;  // cost::estimate of the plan is at least this; may be 0 if the memory is too much
   Bytes memory;  // of the fullest rank, at least

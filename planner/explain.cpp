@@ -213,8 +213,8 @@ Result<Explanation> explain(const Query& query, const plan::Plan& plan,
   explanation.slack = chosen.memoryAvailable - chosen.memory.total();
   TRIREME_ASSIGN_OR_RETURN(explanation.stages,
                            cost::memoryByStage(query.model, plan, query.cluster, query.stack));
-  TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, costs.blocks(plan));
-  for (Change& change : Changes(plan, cutsFor(query, plan, blocks)).take()) {
+  TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(plan));
+  for (Change& change : Changes(plan, cutsFor(query, plan, *blocks)).take()) {
     if (!checkSupported(change.plan, query.stack).ok()) continue;
     Alternative alternative;
     alternative.choice = std::move(change.choice);

@@ -28,6 +28,7 @@ struct Pins {
   // Layers of every virtual stage, in the order of the layers; they fix pp x virtualStages. Empty:
   // the search's choice.
   std::vector<int64_t> layers;
+  bool operator==(const Pins&) const = default;
 };
 
 struct Query {

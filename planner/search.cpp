@@ -71,6 +71,7 @@ class Search {
   const std::optional<plan::Plan>& leanest() const { return leanest_; }
 
  private:
+  const Work& workOf(const Group& group);
   Status open(const Node& node);
   Status openFewer(const Group& shape, int64_t gpus);
   Status probe(const Node& node);
@@ -101,6 +102,7 @@ class Search {
   Bytes leanestMemory_;
   std::vector<Rejection> rejections_;
   std::map<std::string_view, int64_t> pruned_;
+  std::map<ProbeKey, Work> work_;  // leastWork() of what it depends on
   SlotTable slots_;
   Certificate certificate_;
   int64_t numGroupsOpened_ = 0;
@@ -109,14 +111,21 @@ class Search {
   int64_t numGroupsShown_ = 0;  // of the first space, so that progress does not go back
 };
 
+const Work& Search::workOf(const Group& g) {
+  const ProbeKey key{g.tp, g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false};
+  const auto [place, isNew] = work_.try_emplace(key);
+  if (isNew) place->second = leastWork(query_, g);
+  return place->second;
+}
+
 void Search::openSpace(int64_t gpus) {
   for (const Group& group : groupsFor(query_, gpus, rejections_)) {
     if (!hasPlan(query_, group)) {
       firstPlan(query_, group, rejections_);  // says why
       continue;
     }
-    frontier_.push({groupBound(query_, group, leastWork(query_, group)), NodeKind::kGroup, group,
-                    nullptr, nullptr});
+    frontier_.push(
+        {groupBound(query_, group, workOf(group)), NodeKind::kGroup, group, nullptr, nullptr});
     ++certificate_.numGroups;
   }
   mostGpus_ = gpus;
@@ -135,11 +144,10 @@ Status Search::openFewer(const Group& shape, int64_t gpus) {
   const std::optional<Seconds> limit = cutoff();
   const int64_t mostRanks = (gpus - 1) / (shape.tp * shape.cp);
   const auto isSlow = [&](Seconds bound) { return limit && bound > *limit; };
-  Work work = leastWork(query_, shape);
+  Work work = workOf(shape);
   std::shared_ptr<const BlockCosts> blocks;
   if (!isSlow(shapeBound(query_, shape, work, mostRanks)) && !query_.stack.ownPrograms) {
-    TRIREME_ASSIGN_OR_RETURN(BlockCosts probed, costs_.blocks(planOf(query_, shape)));
-    blocks = std::make_shared<const BlockCosts>(std::move(probed));
+    TRIREME_ASSIGN_OR_RETURN(blocks, costs_.blocks(planOf(query_, shape)));
     work = probedWork(query_, *blocks);
   }
   if (isSlow(shapeBound(query_, shape, work, mostRanks))) {
@@ -234,11 +242,11 @@ Status Search::open(const Node& node) {
 }
 
 Status Search::probe(const Node& node) {
-  TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, costs_.blocks(planOf(query_, node.group)));
   Node probed = node;
   probed.kind = NodeKind::kProbedGroup;
-  probed.bound = std::max(node.bound, groupBound(query_, node.group, probedWork(query_, blocks)));
-  probed.blocks = std::make_shared<const BlockCosts>(blocks);
+  TRIREME_ASSIGN_OR_RETURN(probed.blocks, costs_.blocks(planOf(query_, node.group)));
+  probed.bound =
+      std::max(node.bound, groupBound(query_, node.group, probedWork(query_, *probed.blocks)));
   frontier_.push(std::move(probed));
   return {};
 }
@@ -255,6 +263,8 @@ void Search::expandDescribed(const Node& node) {
 void Search::openArrangement(const Node& node, plan::Plan plan) {
   ++certificate_.numBounded;
   if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
+  if (query_.slowest && quickBound(query_, plan, *node.blocks) > *query_.slowest)
+    return prune("bound");
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   if (query_.slowest) {
     const bool isPart = plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query_);
@@ -385,7 +395,8 @@ Status Search::findLeanest() {
   std::vector<Rejection> ignored;
   for (const Group& group : groupsFor(query_, mostGpus_, ignored)) {
     if (!hasPlan(query_, group)) continue;
-    TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, costs_.blocks(planOf(query_, group)));
+    TRIREME_ASSIGN_OR_RETURN(const SharedBlocks shared, costs_.blocks(planOf(query_, group)));
+    const BlockCosts& blocks = *shared;
     if (leanest_ && leastMemory(query_, group, blocks) >= leanestMemory_) continue;
     forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
       if (leanest_ && leastMemory(query_, arrangement, blocks) >= leanestMemory_) return;
@@ -494,8 +505,8 @@ CostFunctions modelCosts(const Query& query) {
   return {[&query](const plan::Plan& plan) {
             return cost::estimate(query.model, plan, query.cluster, query.stack);
           },
-          [&query, probed = std::map<ProbeKey, BlockCosts>()](
-              const plan::Plan& plan) mutable -> Result<BlockCosts> {
+          [&query, probed = std::map<ProbeKey, SharedBlocks>()](
+              const plan::Plan& plan) mutable -> Result<SharedBlocks> {
             const auto keyOf = [&](plan::Recompute recompute) {
               return ProbeKey{plan.tp,
                               plan.cp,
@@ -510,10 +521,10 @@ CostFunctions modelCosts(const Query& query) {
             for (const plan::Recompute other :
                  {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull})
               if (const auto found = probed.find(keyOf(other)); found != probed.end())
-                similar = &found->second;
-            TRIREME_ASSIGN_OR_RETURN(const BlockCosts blocks, probeBlocks(query, plan, similar));
-            probed.emplace(key, blocks);
-            return blocks;
+                similar = found->second.get();
+            TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, probeBlocks(query, plan, similar));
+            return probed.emplace(key, std::make_shared<const BlockCosts>(std::move(blocks)))
+                .first->second;
           }};
 }
 

@@ -1,6 +1,7 @@
 // Finds the plan that finishes a step soonest within memory, and proves it.
 #pragma once
 #include <functional>
+#include <memory>
 
 #include "ir/base/status.h"
 #include "planner/block_costs.h"
@@ -48,10 +49,11 @@ using SearchProgress = std::function<void(const SearchState&)>;
 Result<PlanResult> searchPlan(const Query& query, const SearchProgress& progress = {});
 
 // Where the search gets its numbers. `blocks` must be the same for plans of one group, and
-// boundOf(query, plan, blocks(plan)) must never exceed estimate(plan).
+// boundOf(query, plan, *blocks(plan)) must never exceed estimate(plan).
+using SharedBlocks = std::shared_ptr<const BlockCosts>;
 struct CostFunctions {
   std::function<Result<cost::Estimate>(const plan::Plan&)> estimate;
-  std::function<Result<BlockCosts>(const plan::Plan&)> blocks;
+  std::function<Result<SharedBlocks>(const plan::Plan&)> blocks;
 };
 CostFunctions modelCosts(const Query& query);
 

@@ -349,6 +349,10 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
 }
 
 bool hasPlan(const Query& query, const Group& group) {
+  // 1F1B, nothing sharded and nothing scattered is always a plan.
+  const Pins& pins = query.pins;
+  if (!pins.schedule && !pins.virtualStages && !pins.stateSharding && !pins.scatterGather)
+    return true;
   const Choices choices = choicesOf(query, group);
   return !choices.orders.empty() && !choices.shardings.empty() && !choices.scatters.empty();
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "cost_models/estimate.h"
 #include "cost_models/in_flight.h"
 #include "ir/expand/expand.h"
+#include "ir/program/walk.h"
 
 namespace trireme::planner {
 namespace {
@@ -210,6 +213,69 @@ Result<Timeline> timelineOf(const Query& query, const plan::Plan& plan, const Pl
                           cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages,
                                           plan.numMicrobatches(), s.stage));
   }
+  return timeline;
+}
+
+namespace {
+
+// The event goes on with the stage's last task, or begins another.
+void addEvent(const program::TraceEvent& event, Seconds start, StageTimeline& stage) {
+  const Seconds begin = Seconds(event.beginSeconds) - start,
+                end = Seconds(event.endSeconds) - start;
+  const auto isOf = [&](const PathItem& task) {
+    return task.direction == event.direction && task.chunk == event.chunk &&
+           task.microbatch == event.microbatch;
+  };
+  if (stage.tasks.empty() || !isOf(stage.tasks.back())) {
+    PathItem& task = stage.tasks.emplace_back();
+    task.stage = static_cast<int32_t>(stage.stage);
+    task.direction = event.direction;
+    task.chunk = event.chunk;
+    task.microbatch = event.microbatch;
+    task.begin = begin;
+  }
+  PathItem& task = stage.tasks.back();
+  task.end = end;
+  (program::isCollective(event.kind) ? task.transfer : task.compute) += end - begin;
+}
+
+}  // namespace
+
+Timeline timelineOf(const program::Program& program,
+                    const std::vector<program::TraceEvent>& events) {
+  Timeline timeline;
+  if (events.empty()) return timeline;
+  int64_t step = 0;
+  for (const program::TraceEvent& event : events) step = std::max(step, event.step);
+  double first = std::numeric_limits<double>::infinity(), last = 0;
+  for (const program::TraceEvent& event : events) {
+    if (event.step != step) continue;
+    first = std::min(first, event.beginSeconds);
+    last = std::max(last, event.endSeconds);
+  }
+  timeline.step = Seconds(last - first);
+  std::map<int32_t, StageTimeline> stages;  // by their first rank
+  std::map<int64_t, int64_t> numRanks;
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    const program::RankInfo& info = program.ranks[rank];
+    ++numRanks[info.ppIndex];
+    if (info.dpIndex == 0 && info.tpIndex == 0)
+      stages[static_cast<int32_t>(rank)].stage = info.ppIndex;
+  }
+  for (const program::TraceEvent& event : events) {
+    const auto found = stages.find(event.rank);
+    if (event.step == step && found != stages.end() && event.stream == program::Stream::kCompute &&
+        event.kind != program::InstructionKind::kWait)
+      addEvent(event, Seconds(first), found->second);
+  }
+  for (auto& [rank, stage] : stages) {
+    stage.numRanks = numRanks[stage.stage];
+    for (const PathItem& task : stage.tasks) addTask(task, stage);
+    stage.idle = idleOf(stage, Seconds(0), timeline.step);
+    timeline.stages.push_back(std::move(stage));
+  }
+  std::sort(timeline.stages.begin(), timeline.stages.end(),
+            [](const StageTimeline& a, const StageTimeline& b) { return a.stage < b.stage; });
   return timeline;
 }
 

@@ -49,6 +49,11 @@ struct Timeline {
 // `played` needs SimulationOptions::tasks. Errors: those of cost::memoryByStage.
 Result<Timeline> timelineOf(const Query& query, const plan::Plan& plan, const PlayedPlan& played);
 
+// The last step of `events`, which a run measured: one rank of every stage, what its compute stream
+// does. Collectives are with the waiting for other ranks. Without memory. No events: no stages.
+Timeline timelineOf(const program::Program& program,
+                    const std::vector<program::TraceEvent>& events);
+
 // How much of a timeline a file gets: of many tasks per stage the first and the last, and what is
 // between them as one sum; of many memory points the largest of each of as many equal times.
 struct TimelineLimits {

@@ -24,6 +24,7 @@
 #include "planner/relax.h"
 #include "planner/report.h"
 #include "planner/whatif/ask.h"
+#include "planner/whatif/refine.h"
 #include "planner/whatif/values.h"
 
 namespace py = pybind11;
@@ -148,12 +149,12 @@ Result<planner::Question> questionOf(const Options& options) {
   return q;
 }
 
+// But for the number of devices.
 Result<planner::Pins> pinsOf(const Options& options) {
   planner::Pins pins;
   for (const auto& [name, out] :
-       {std::pair{"gpus", &pins.gpus}, std::pair{"tp", &pins.tp}, std::pair{"pp", &pins.pp},
-        std::pair{"cp", &pins.cp}, std::pair{"dp", &pins.dp},
-        std::pair{"microbatch", &pins.microbatchSize},
+       {std::pair{"tp", &pins.tp}, std::pair{"pp", &pins.pp}, std::pair{"cp", &pins.cp},
+        std::pair{"dp", &pins.dp}, std::pair{"microbatch", &pins.microbatchSize},
         std::pair{"virtual_stages", &pins.virtualStages}})
     TRIREME_RETURN_IF_ERROR(options.count(name, *out));
   TRIREME_RETURN_IF_ERROR(options.choice("schedule", plan::scheduleName,
@@ -184,6 +185,7 @@ Result<PlanRequest> planRequestOf(const Options& options) {
   TRIREME_RETURN_IF_ERROR(options.count("batch", request.question.batch));
   TRIREME_RETURN_IF_ERROR(options.count("seq", request.question.sequence));
   TRIREME_ASSIGN_OR_RETURN(request.pins, pinsOf(options));
+  TRIREME_RETURN_IF_ERROR(options.count("gpus", request.pins.gpus));
   std::optional<int64_t> top;
   TRIREME_RETURN_IF_ERROR(options.count("top", top));
   request.top = std::min<int64_t>(top.value_or(request.top), 1 << 30);
@@ -368,6 +370,7 @@ Result<planner::SweepQuestion> sweepOf(const Options& options) {
   planner::SweepQuestion asked;
   TRIREME_ASSIGN_OR_RETURN(asked.question, questionOf(options));
   TRIREME_RETURN_IF_ERROR(parse(options, "gpu", asked.gpus, planner::parseNames));
+  TRIREME_ASSIGN_OR_RETURN(asked.pins, pinsOf(options));
   TRIREME_RETURN_IF_ERROR(readAxes(options, asked.axes));
   TRIREME_RETURN_IF_ERROR(readScenarios(options, asked.scenarios));
   return asked;
@@ -385,6 +388,8 @@ Result<Answer> answerSweep(const planner::SweepQuestion& asked, int numThreads, 
                         });
   if (stop) throw Stopped{};
   TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers));
+  planner::refineAnswers(answers, [&] { return !stop; });
+  if (stop) throw Stopped{};
   answer.json = planner::toJson(answers);
   return answer;
 }

@@ -120,8 +120,6 @@ Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
 }
 
 Status Session::Impl::openCuda() {
-  // Times would be those at which work is handed to the GPU.
-  if (options.trace) return invalidArgument("traces of GPUs are not there yet");
   if (options.threadsPerRank != 1)
     return invalidArgument("threads per rank are for hosts, and the bundle is for a GPU");
   if (options.useReference)
@@ -147,6 +145,7 @@ Status Session::Impl::prepare(int32_t rank, std::chrono::steady_clock::time_poin
   context.comm = worker.setup.comm.get();
   context.trace = worker.trace.get();
   context.faults = options.faults;
+  context.timeoutSeconds = options.timeoutSeconds;
   worker.executor = std::make_unique<Executor>(context);
   initializeParameters(image);
   return storeWeights(rank);

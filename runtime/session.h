@@ -27,7 +27,7 @@ struct Apis;
 
 struct SessionOptions {
   int threadsPerRank = 1;
-  double timeoutSeconds = 60;       // of any one wait for a peer
+  double timeoutSeconds = 60;       // of any one wait for a peer, or for a GPU to go on
   bool trace = false;               // record TraceEvents
   bool useReference = false;        // every op by its slow readable twin; ignores generated code
   std::string sharedObject;         // path of kernels.so; empty: the bundle's bytes, if it has any

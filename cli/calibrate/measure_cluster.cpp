@@ -115,7 +115,8 @@ Status Measurement::measureKernels() {
     const DType type = cost::kernelType(op, probe.operands);
     options_.progress(kKernelShare * static_cast<double>(i) / static_cast<double>(probes.size()),
                       fmt::format("{} in {}", kernel, dtypeName(type)));
-    TRIREME_ASSIGN_OR_RETURN(const Seconds time, runtime::measureSegment(ranks_, bundle, code, i));
+    TRIREME_ASSIGN_OR_RETURN(const Seconds time,
+                             runtime::measureSegment(ranks_, bundle, code, i, footprint()));
     timed_.push_back({kernel, type, cost::countsOf(op, probe.operands), time});
   }
   return {};

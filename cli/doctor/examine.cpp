@@ -15,11 +15,13 @@ namespace {
 constexpr std::string_view kNames[] = {"good", "optional", "missing"};
 
 Finding codeGenerator() {
-#if TRIREME_HAVE_MLIR
+#if TRIREME_RUNTIME_ONLY
+  return {"trireme", Health::kGood, fmt::format("{}, the runtime alone", kVersion), ""};
+#elif TRIREME_HAVE_MLIR
   return {"trireme", Health::kGood, fmt::format("{}, with the code generator", kVersion), ""};
 #else
   return {"trireme", Health::kMissing, fmt::format("{}, built without LLVM", kVersion),
-          "trireme compile makes bundles without kernels, and run refuses them"};
+          "trireme compile and calibrate need it; bundles made elsewhere run"};
 #endif
 }
 
@@ -50,7 +52,8 @@ Finding memory(const Machine& machine) {
           "run cannot tell beforehand whether a model fits"};
 }
 
-Finding linker(const Machine& machine) {
+// [[maybe_unused]]: the runtime alone links nothing.
+[[maybe_unused]] Finding linker(const Machine& machine) {
   if (const auto path = machine.findProgram("ld")) return {"linker", Health::kGood, *path, ""};
   return {"linker", Health::kMissing, "no ld in PATH (Debian: binutils)",
           "trireme compile cannot link the kernels of a bundle"};
@@ -96,7 +99,10 @@ Finding mpi(const Machine& machine) {
 std::string_view healthName(Health health) { return kNames[static_cast<size_t>(health)]; }
 
 std::vector<Finding> examine(const Machine& machine) {
-  return {codeGenerator(), cpu(machine),  memory(machine), linker(machine),
+  return {codeGenerator(), cpu(machine),  memory(machine),
+#if !TRIREME_RUNTIME_ONLY
+          linker(machine),
+#endif
           gpus(machine),   nccl(machine), mpi(machine)};
 }
 

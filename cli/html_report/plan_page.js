@@ -185,7 +185,7 @@ function addQuestion(section, question) {
 
 function addStep(answer, timeline) {
   addBreakdown(answer.estimate);
-  if (timeline) addTimeline(timeline);
+  if (timeline) addPlayedTimeline(timeline, 'Timeline of a step');
   addMemoryParts(answer);
   if (timeline) addMemoryOverTime(timeline);
 }

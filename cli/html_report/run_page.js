@@ -20,6 +20,7 @@ function showRun(data) {
   if (answer.checkpoint) element(section, 'p', {}, 'Checkpoint: ' + answer.checkpoint);
   addRunCurve('Loss', answer.losses, steps, {name: 'loss'}, (loss) => loss.toFixed(4), 'var(--c1)');
   addRunTimes(answer, steps);
+  addRunTimelines(data.timeline || {});
   const rows = steps.map((step, i) => ({step, loss: answer.losses[i], seconds: answer.stepSeconds[i]}));
   addHiddenTable(addSection('Every step'), 'loss and time of every step', [
     {title: 'step', value: (r) => r.step}, {title: 'loss', value: (r) => r.loss, text: (r) => r.loss.toFixed(6)},
@@ -34,7 +35,7 @@ function addRunCurve(title, values, steps, y, text, color, references, lead) {
   let readout = null;
   const figure = addFigure(section, title + ' of every step', (place, width) => drawLines(
       place, width, [{name: title, points, color, noPoints: !few, size: 28}], {
-        label: title + ' over steps', x: {name: 'step', format: format.count}, y, references,
+        label: title + ' over steps', x: {name: 'step', format: format.count, ticks: steps}, y, references,
         onPick: (point) => { readout.textContent = point.text; }}));
   readout = addReadout(figure, 'Click or tap the curve for a step’s numbers.');
 }
@@ -51,6 +52,35 @@ function addRunTimes(answer, steps) {
               {name: 'time, ' + unit.name, scale: unit.scale, fromZero: true}, format.seconds,
               'var(--c3)', references, 'Measured' + (references.length ? ' against predicted' : '') +
               '; the median without the first step is ' + format.seconds(answer.measuredStepSeconds) + '.');
+}
+
+// One above the other, and every stage's times side by side.
+function addRunTimelines({measured, predicted}) {
+  if (!measured) return;
+  addTimeline(measured, 'Timeline of the last step, measured', 'One rank of every stage, ' +
+      format.seconds(measured.stepSeconds) + '; its communication is with the waiting for other ranks.',
+      'measured');
+  if (!predicted) return;
+  addPlayedTimeline(predicted, 'Timeline of a step, predicted');
+  const section = addSection('Predicted against measured', 'What one rank of every stage does in a step.');
+  const rows = d3.merge(measured.stages.map((stage, i) => [
+    ['forward', 'forwardSeconds'], ['backward', 'backwardSeconds'],
+    ['communication', 'communicationSeconds'], ['optimizer', 'optimizerSeconds'], ['idle', 'idleSeconds'],
+  ].map(([part, key]) => ({stage: stage.stage, part, measured: stage[key],
+                           predicted: predicted.stages[i][key]}))));
+  const most = d3.max(rows, (row) => Math.max(row.measured, row.predicted));
+  const bars = d3.merge(rows.filter((row) => row.measured + row.predicted > 0.005 * most).map((row) => [
+    {name: 'stage ' + row.stage + ', ' + row.part + ', measured', value: row.measured, color: 'var(--c1)',
+     text: format.seconds(row.measured)},
+    {name: 'predicted', value: row.predicted, color: 'var(--muted)', text: format.seconds(row.predicted)}]));
+  const figure = addFigure(section, 'Parts of the step of every stage', (place, width) => drawBars(
+      place, width, bars, {label: 'Parts of the step, measured and predicted', most}));
+  addTable(figure, 'parts of the step, predicted against measured', [
+    {title: 'stage', value: (r) => r.stage}, {title: 'part', value: (r) => r.part, left: true},
+    {title: 'measured', value: (r) => r.measured, text: (r) => format.seconds(r.measured)},
+    {title: 'predicted', value: (r) => r.predicted, text: (r) => format.seconds(r.predicted)},
+    {title: 'difference', value: (r) => r.predicted - r.measured,
+     text: (r) => r.measured > 0 ? format.percent(100 * (r.predicted / r.measured - 1)) : ''}], rows);
 }
 
 function showCalibrate(data) {

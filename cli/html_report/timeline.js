@@ -44,8 +44,9 @@ function describeBetween(stage, between) {
 }
 
 class TimelineView {
-  constructor(timeline, onPick) {
+  constructor(timeline, id, onPick) {
     this.timeline = timeline;
+    this.id = id;
     this.onPick = onPick;
     this.domain = [0, timeline.stepSeconds];
     const stages = timeline.stages.length;
@@ -60,7 +61,7 @@ class TimelineView {
     this.height = this.timeline.stages.length * this.pitch;
     const ratio = Math.max(2, window.devicePixelRatio || 1);
     const canvas = element(place, 'canvas', {
-      id: 'timeline', width: Math.round(width * ratio), height: Math.round(this.height * ratio),
+      id: this.id, width: Math.round(width * ratio), height: Math.round(this.height * ratio),
       tabindex: '0', role: 'img', style: 'width:' + width + 'px;height:' + this.height + 'px',
       'aria-label': 'Timeline of ' + this.timeline.stages.length +
           ' stages; arrow keys move, plus and minus zoom; the tables below have its numbers',
@@ -250,7 +251,9 @@ class TimelineView {
   }
 }
 
+// Of the timeline `timeline` the buttons are zoom-in...; of others their id stands before.
 function addTimelineControls(figure, view) {
+  const prefix = view.id === 'timeline' ? '' : view.id + '-';
   const controls = element(figure, 'div', {class: 'controls'});
   const length = () => view.domain[1] - view.domain[0];
   for (const [id, text, action] of [
@@ -260,7 +263,7 @@ function addTimelineControls(figure, view) {
     ['later', 'Later', () => view.pan(length() / 2)],
     ['whole', 'Whole step', () => view.moveTo(0, view.timeline.stepSeconds)],
   ])
-    element(controls, 'button', {type: 'button', id}, text).addEventListener('click', action);
+    element(controls, 'button', {type: 'button', id: prefix + id}, text).addEventListener('click', action);
 }
 
 function addStageTable(figure, timeline) {
@@ -299,31 +302,32 @@ function addTaskTable(figure, timeline) {
   });
 }
 
-let timelineView = null;
-
-function addTimeline(timeline) {
+function addTimeline(timeline, title, lead, id) {
   const drawn = d3.sum(timeline.stages, (s) => s.tasks.begin.length);
   const all = d3.sum(timeline.stages, (s) => s.numTasks);
-  const section = addSection('Timeline of a step',
-      'The step played task by task: ' + format.seconds(timeline.stepSeconds) + '. One rank of every ' +
-      'stage is shown; the others of its stage do the same at the same time. ' +
+  const section = addSection(title, lead + ' ' +
       (drawn < all ? format.count(drawn) + ' of ' + format.count(all) + ' tasks are drawn: the first ' +
        'and the last of every stage, and those between them as one sum. ' : '') +
       'Inside a task communication is drawn behind computing. Transfers beside computing, which ' +
       'stop nothing, are not drawn.');
   let readout = null;
-  timelineView = new TimelineView(timeline, (text) => { readout.textContent = text; });
+  const view = new TimelineView(timeline, id, (text) => { readout.textContent = text; });
   const figure = addFigure(section, 'Stages (rows) over time; a number is the microbatch',
-                           (place, width) => timelineView.attach(place, width));
+                           (place, width) => view.attach(place, width));
   addLegend(figure, [['var(--forward)', 'forward'], ['var(--backward)', 'backward'],
                      ['var(--communication)', 'communication'],
                      ['var(--optimizer)', 'optimizer, once per step'], ['var(--idle)', 'idle']]);
-  addTimelineControls(figure, timelineView);
+  addTimelineControls(figure, view);
   readout = addReadout(figure, 'Click or tap a task for its numbers. Drag to move; Ctrl and wheel, ' +
       'two fingers or the buttons zoom.');
-  readout.id = 'timeline-readout';
+  readout.id = id + '-readout';
   addStageTable(figure, timeline);
   addTaskTable(figure, timeline);
+}
+
+function addPlayedTimeline(timeline, title) {
+  addTimeline(timeline, title, 'The step played task by task: ' + format.seconds(timeline.stepSeconds) +
+      '. One rank of every stage is shown; the others of its stage do the same at the same time.', 'timeline');
 }
 
 function memorySeries(timeline, chosen) {

@@ -153,17 +153,28 @@ function addFailures(points, inputs) {
   ]), failing);
 }
 
+// What is known between the points: one node further, it is too slow or too dear.
+function sayRefined(refined, inputs) {
+  const shown = inputs.some(([key]) => key === 'gpus') ? inputs : kInputs.slice(1, 2).concat(inputs);
+  const say = (p) => describeInputs(p, shown) + (p.fits ? ', ' + format.duration(p.wallSeconds) +
+      ('costUsd' in p ? ', ' + format.short(p.costUsd) + ' USD' : '') : ', no plan');
+  return say(flatten(refined.point)) + (refined.beyond ? '; one node further it is not kept to: ' + say(flatten(refined.beyond)) : '') +
+      (refined.planned > 0 ? '; numbers of devices planned for this: ' + refined.planned : '');
+}
+
 function addLimits(answer, points, inputs) {
   const lines = [];
   const say = (i) => i === null ? 'no point' : describeInputs(points[i], inputs) + ', ' +
       format.duration(points[i].wallSeconds) +
       ('costUsd' in points[i] ? ', ' + format.short(points[i].costUsd) + ' USD' : '');
   for (const d of answer.deadlines || []) {
-    lines.push('Fewest devices within ' + format.duration(d.seconds) + ': ' + say(d.fewestDevices));
+    lines.push('Fewest devices within ' + format.duration(d.seconds) + ': ' +
+               (d.refined ? sayRefined(d.refined, inputs) : say(d.fewestDevices)));
     if (d.cheapest !== null) lines.push('Cheapest within ' + format.duration(d.seconds) + ': ' + say(d.cheapest));
   }
   for (const b of answer.budgets || [])
-    lines.push('Fastest for ' + format.short(b.usd) + ' USD: ' + say(b.fastest));
+    lines.push('Fastest for ' + format.short(b.usd) + ' USD: ' +
+               (b.refined ? sayRefined(b.refined, inputs) : say(b.fastest)));
   addLines('Deadlines and budgets', '', lines);
 }
 

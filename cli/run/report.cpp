@@ -7,7 +7,6 @@
 
 #include "cli/output/curve.h"
 #include "ir/base/format.h"
-#include "planner/report.h"
 
 namespace trireme::cli {
 namespace {
@@ -21,9 +20,7 @@ std::vector<double> lossesOf(const LoopResult& loop) {
 }
 
 double tokensPerSecond(const RunReport& report) {
-  const spec::TrainingSpec& training = report.plan.training;
-  return static_cast<double>(training.globalBatchSize * training.sequenceLength) /
-         measuredStep(report.loop).count();
+  return static_cast<double>(report.tokensPerStep) / measuredStep(report.loop).count();
 }
 
 std::string stepTimes(const RunReport& report) {
@@ -60,8 +57,8 @@ std::string longReport(const RunReport& report) {
   const auto field = [&](std::string_view name, const std::string& value) {
     text += fmt::format("{:<14}{}\n", name, value);
   };
-  const int64_t ranks = report.plan.numRanks();
-  field("plan", planner::summary(report.plan));
+  const int64_t ranks = report.numRanks;
+  field("plan", report.plan);
   field("steps",
         fmt::format("{} to {} on {} rank{}{}", steps.front().step + 1, steps.back().step + 1, ranks,
                     ranks == 1 ? "" : "s", report.loop.interrupted ? ", interrupted" : ""));
@@ -75,8 +72,8 @@ std::string longReport(const RunReport& report) {
 
 nlohmann::ordered_json jsonReport(const RunReport& report) {
   nlohmann::ordered_json json;
-  json["plan"] = planner::summary(report.plan);
-  json["ranks"] = report.plan.numRanks();
+  json["plan"] = report.plan;
+  json["ranks"] = report.numRanks;
   json["firstStep"] = report.loop.steps.front().step + 1;
   json["losses"] = lossesOf(report.loop);
   json["stepSeconds"] = nlohmann::json::array();

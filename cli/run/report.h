@@ -1,23 +1,26 @@
 // What a run did, as text and as JSON.
 #pragma once
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "cli/process_memory.h"
 #include "cli/run/training_loop.h"
 #include "ir/base/units.h"
-#include "ir/plan/plan.h"
 #include "ir/program/program.h"
 
 namespace trireme::cli {
 
 struct RunReport {
-  plan::Plan plan;
+  std::string model, plan;  // its name; the plan in a line
+  int64_t numRanks = 1, tokensPerStep = 0;
   LoopResult loop;  // at least one step
   Bytes arenas;     // of all ranks
   ProcessMemory memory;
   std::optional<Seconds> predictedStep;  // of cost::estimate, if the cluster was given
+  // For the page: "measured", the last step, and "predicted", the simulated one, if the cluster was
+  // given; planner::toJson of a Timeline.
+  nlohmann::json timelines = nlohmann::json::object();
 };
 
 // The median, without the first step, which is slower (pages are touched, threads start).

@@ -7,29 +7,24 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
-#include "cli/html_report/html_report.h"
-#include "cli/inputs.h"
 #include "cli/paths.h"
 #include "cli/run/checkpoint_folder.h"
+#include "cli/run/model_flags.h"
 #include "cli/run/report.h"
-#include "cli/weights/hugging_face.h"
 #include "cli/write_file.h"
-#include "cost_models/estimate.h"
 #include "ir/program/bundle.h"
-#include "ir/spec/load.h"
-#include "ir/spec/print.h"
 #include "runtime/data/token_files.h"
 
 namespace trireme::cli {
 namespace {
 
 struct RunOptions {
-  std::string bundle, resume, initFrom, save, metrics, trace, report, cluster, stack;
+  std::string bundle, resume, save, metrics, trace;
+  ModelFlags modelFlags;
   std::vector<std::string> data;
   std::optional<int64_t> steps, saveEvery;
   std::optional<runtime::TokenType> tokens;
@@ -77,6 +72,13 @@ Result<std::unique_ptr<runtime::TokenFiles>> openData(const program::Training& t
   return runtime::TokenFiles::open(run.data, options);
 }
 
+std::string summaryOf(const program::Bundle& bundle) {
+  if (!bundle.summary.empty()) return bundle.summary;
+  const program::Program& program = bundle.program;
+  return fmt::format("tp {}, pp {}, dp {}, microbatch {}", program.tp, program.pp, program.dp,
+                     program.training.microbatchSize);
+}
+
 // The number of steps to stop at: by default that of the learning rate's schedule.
 Result<int64_t> lastStep(const RunOptions& options, const program::Training& training) {
   const int64_t scheduled = training.warmupSteps + training.decaySteps;
@@ -84,17 +86,6 @@ Result<int64_t> lastStep(const RunOptions& options, const program::Training& tra
   if (training.decaySteps > 0) return scheduled;
   return Error(invalidArgument(
       "the number of steps is missing: give --steps (the plan has no decay_steps to go by)"));
-}
-
-Result<std::optional<Seconds>> predictStep(const RunOptions& options, const plan::Plan& plan,
-                                           const std::string& modelText) {
-  if (options.cluster.empty()) return std::nullopt;
-  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::parseModel(modelText, "model.yaml"));
-  TRIREME_ASSIGN_OR_RETURN(const spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
-  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
-  TRIREME_ASSIGN_OR_RETURN(const cost::Estimate estimate,
-                           cost::estimate(model, plan, cluster, stack));
-  return estimate.step;
 }
 
 Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
@@ -106,7 +97,7 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
   runtime::SessionOptions session;
   session.threadsPerRank = static_cast<int>(options.threads);
   session.timeoutSeconds = options.timeoutSeconds;
-  session.trace = !options.trace.empty();
+  session.trace = !options.trace.empty() || !options.modelFlags.report.empty();
   session.virtualRanks = options.virtualRanks;
   session.sharedObject = (std::filesystem::path(options.bundle) / "kernels.so").string();
   Result<std::unique_ptr<runtime::Session>> result =
@@ -136,38 +127,6 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
   return path;
 }
 
-// Weights of equal shapes may be of another model: what config.json beside them says must agree,
-// but for the name and the spread of an initial draw.
-Status agreesWithConfig(const spec::ModelSpec& model, const std::string& weights) {
-  namespace fs = std::filesystem;
-  const fs::path path(weights);
-  const fs::path config = (fs::is_directory(path) ? path : path.parent_path()) / "config.json";
-  if (!fs::exists(config)) return {};
-  TRIREME_ASSIGN_OR_RETURN(spec::ModelSpec theirs, spec::loadModel(config.string()));
-  theirs.name = model.name;
-  theirs.initStd = model.initStd;
-  if (theirs == model) return {};
-  const auto text = [](const spec::ModelSpec& m) { return spec::printModel(m); };
-  std::istringstream ours(text(model)), others(text(theirs));
-  for (std::string a, b; std::getline(ours, a) && std::getline(others, b);)
-    if (a != b)
-      return invalidArgument(fmt::format(
-          "--init-from: {} is of another model: {}, the bundle's has {}", config.string(), b, a));
-  return invalidArgument(fmt::format("--init-from: {} is of another model", config.string()));
-}
-
-// Starts from weights of other software instead of drawing them.
-Status initialise(runtime::Session& session, const RunOptions& options,
-                  const std::string& modelText) {
-  if (options.initFrom.empty()) return {};
-  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::parseModel(modelText, "model.yaml"));
-  TRIREME_RETURN_IF_ERROR(agreesWithConfig(model, options.initFrom));
-  TRIREME_ASSIGN_OR_RETURN(const runtime::ForeignWeights weights, huggingFaceWeights(model));
-  TRIREME_RETURN_IF_ERROR(session.loadForeignWeights(weights, options.initFrom));
-  fmt::print(stderr, "starting from the weights of {}\n", options.initFrom);
-  return {};
-}
-
 Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Session& session) {
   const int64_t done = session.numStepsDone();
   if (options.resume.empty()) return MetricsFile::open(options.metrics, std::nullopt);
@@ -180,12 +139,13 @@ Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Sessio
 }
 
 // --trace, --report.
-Status writeFiles(const RunOptions& options, const RunReport& report, runtime::Session& session) {
+Status writeFiles(const RunOptions& options, RunReport& report, runtime::Session& session) {
+  if (options.trace.empty() && options.modelFlags.report.empty()) return {};
+  const std::vector<program::TraceEvent> events = session.takeTrace();
   if (!options.trace.empty())
     TRIREME_RETURN_IF_ERROR(
-        writeFile(options.trace, program::toPerfettoJson(session.program(), session.takeTrace())));
-  return writeReport(options.report, {"run", report.plan.model, "", longReport(report)},
-                     jsonReport(report));
+        writeFile(options.trace, program::toPerfettoJson(session.program(), events)));
+  return writeRunReport(options.modelFlags, report, session.program(), events);
 }
 
 void print(const RunReport& report, const RunOptions& options) {
@@ -205,41 +165,45 @@ Status isNoCheckpoint(const char* flag, const std::string& path) {
 Status checkPaths(const RunOptions& options) {
   std::vector<NamedPath> inputs = {{"the bundle", options.bundle, true},
                                    {"--resume", options.resume},
-                                   {"--init-from", options.initFrom},
-                                   {"--cluster", options.cluster},
-                                   {"--stack", options.stack}};
+                                   {"--init-from", options.modelFlags.initFrom},
+                                   {"--cluster", options.modelFlags.cluster},
+                                   {"--stack", options.modelFlags.stack}};
   for (const std::string& file : options.data) inputs.push_back({"--data", file});
-  TRIREME_RETURN_IF_ERROR(checkOutputs(
-      inputs,
-      {{"--metrics", options.metrics}, {"--trace", options.trace}, {"--report", options.report}}));
+  TRIREME_RETURN_IF_ERROR(checkOutputs(inputs, {{"--metrics", options.metrics},
+                                                {"--trace", options.trace},
+                                                {"--report", options.modelFlags.report}}));
   // Checkpoints may continue those of the folder that --resume names.
   TRIREME_RETURN_IF_ERROR(checkOutputs({inputs.front()}, {{"--save", options.save}}));
   TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--metrics", options.metrics));
   TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--trace", options.trace));
-  TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--report", options.report));
+  TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--report", options.modelFlags.report));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.metrics));
-  TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
+  TRIREME_RETURN_IF_ERROR(checkWritable(options.modelFlags.report));
   return checkWritable(options.trace);
 }
 
 Result<int> runTraining(const RunOptions& options) {
+  TRIREME_RETURN_IF_ERROR(checkModelFlags(options.modelFlags));
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
   TRIREME_ASSIGN_OR_RETURN(program::Bundle bundle, program::readBundle(options.bundle));
   RunReport report;
-  TRIREME_ASSIGN_OR_RETURN(report.plan,
-                           plan::parsePlan(bundle.planText, options.bundle + "/plan.yaml"));
-  TRIREME_ASSIGN_OR_RETURN(report.predictedStep,
-                           predictStep(options, report.plan, bundle.modelText));
+  report.model = bundle.name;
+  report.plan = summaryOf(bundle);
+  report.numRanks = bundle.program.numRanks();
+  report.tokensPerStep = tokensPerStep(bundle.program);
+  TRIREME_RETURN_IF_ERROR(predict(options.modelFlags, bundle, options.bundle, report));
   const program::Training training = bundle.program.training;
-  LoopOptions loop{
-      .numSteps = 0, .saveFolder = options.save, .saveEvery = options.saveEvery.value_or(0)};
+  LoopOptions loop{.numSteps = 0,
+                   .saveFolder = options.save,
+                   .saveEvery = options.saveEvery.value_or(0),
+                   .keepsTrace = !options.trace.empty()};
   TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
   TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options));
   if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createFolder(options.save));
 
   const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
-  TRIREME_RETURN_IF_ERROR(initialise(*session, options, modelText));
+  TRIREME_RETURN_IF_ERROR(initialiseFrom(options.modelFlags, *session, modelText));
   TRIREME_ASSIGN_OR_RETURN(const std::string resumed,
                            resume(*session, options, *data, loop.numSteps));
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session));
@@ -288,7 +252,7 @@ Action addRun(CLI::App& app) {
                "Continue on other data, or in another order, than before")
       ->needs("--resume")
       ->group(checkpoints);
-  addPath(app, "--init-from", &options->initFrom, "PATH",
+  addPath(app, "--init-from", &options->modelFlags.initFrom, "PATH",
           "Start from Hugging Face weights: a file, an index or a folder")
       ->excludes("--resume")
       ->group(checkpoints);
@@ -297,10 +261,11 @@ Action addRun(CLI::App& app) {
   app.add_flag("--summary", options->summary, "Print step time, memory and the loss curve")
       ->group(output);
   app.add_flag("--json", options->json, "Print the summary as JSON")->group(output);
-  CLI::Option* cluster = addPath(app, "--cluster", &options->cluster, "NAME|FILE",
+  CLI::Option* cluster = addPath(app, "--cluster", &options->modelFlags.cluster, "NAME|FILE",
                                  "Compare the step time with the one predicted here");
   cluster->group(output);
-  addPath(app, "--stack", &options->stack, "NAME|FILE", "Software stack of the prediction")
+  addPath(app, "--stack", &options->modelFlags.stack, "NAME|FILE",
+          "Software stack of the prediction")
       ->needs(cluster)
       ->group(output);
   addPath(app, "--metrics", &options->metrics, "FILE",
@@ -308,7 +273,7 @@ Action addRun(CLI::App& app) {
       ->group(output);
   addPath(app, "--trace", &options->trace, "FILE", "Write a Perfetto trace of all steps")
       ->group(output);
-  addReport(app, &options->report)->group(output);
+  addReport(app, &options->modelFlags.report)->group(output);
   return [options] { return runTraining(*options); };
 }
 

@@ -9,7 +9,6 @@
 #include "cli/run/checkpoint_folder.h"
 #include "cli/run/interrupt.h"
 #include "ir/base/format.h"
-#include "planner/report.h"
 
 namespace trireme::cli {
 namespace {
@@ -52,6 +51,7 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   LoopResult result;
   bool saved = true;
   while (session.numStepsDone() < options.numSteps && !result.interrupted) {
+    if (!options.keepsTrace) session.takeTrace();
     TRIREME_ASSIGN_OR_RETURN(const StepResult step, session.step(data));
     result.steps.push_back(step);
     TRIREME_RETURN_IF_ERROR(metrics.write(step, tokens));

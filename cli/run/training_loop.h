@@ -17,6 +17,7 @@ struct LoopOptions {
   int64_t numSteps = 0;  // the number of steps done, counted from the start of training, to stop at
   std::string saveFolder;  // empty: no checkpoints
   int64_t saveEvery = 0;   // steps; 0: only at the end
+  bool keepsTrace = true;  // of all steps, where the session records one; else of the last
 };
 
 struct LoopResult {

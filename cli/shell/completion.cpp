@@ -20,9 +20,10 @@ std::string subcommandsOf(const std::vector<CommandText>& commands) {
   return fmt::format("{}", fmt::join(names, " "));
 }
 
-// The flag before the cursor decides; else what may stand in the command.
+// The flag before the cursor decides; else what may stand in the command. bash takes --flag=value
+// apart into three words.
 std::string bashScript(const std::vector<CommandText>& commands) {
-  std::string flagCases, wordCases;
+  std::string flagCases, wordCases, twoValues;
   for (const CommandText& command : commands) {
     for (const FlagText& flag : command.flags) {
       if (flag.names.empty() || flag.placeholder.empty()) continue;
@@ -37,6 +38,8 @@ std::string bashScript(const std::vector<CommandText>& commands) {
       else if (takesPath(flag))
         reply = "COMPREPLY=($(compgen -f -- \"$cur\"))";
       flagCases += fmt::format("    {}) {}; return ;;\n", fmt::join(patterns, "|"), reply);
+      if (flag.numValues == 2)
+        twoValues += fmt::format("    {}) prev=$before ;;\n", fmt::join(patterns, "|"));
     }
     wordCases +=
         fmt::format("    '{}') words='{}' ;;\n", command.name, fmt::join(namesOf(command), " "));
@@ -45,10 +48,16 @@ std::string bashScript(const std::vector<CommandText>& commands) {
 _trireme() {{
   local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} command='' words=''
   ((COMP_CWORD > 1)) && command=${{COMP_WORDS[1]}}
+  local at=$((COMP_CWORD - 1)) before=''
+  [[ $cur == '=' ]] && cur='' at=$((at + 1))
+  ((at > 1)) && [[ ${{COMP_WORDS[at]}} == '=' ]] && at=$((at - 1)) prev=${{COMP_WORDS[at]}}
+  ((at > 1)) && before=${{COMP_WORDS[at - 1]}}
   if [[ -z $command && $cur != -* ]]; then
     COMPREPLY=($(compgen -W '{}' -- "$cur"))
     return
   fi
+  case "$command $before" in
+{}  esac
   case "$command $prev" in
 {}  esac
   case "$command" in
@@ -61,7 +70,7 @@ _trireme() {{
 }}
 complete -o filenames -F _trireme trireme
 )",
-                     subcommandsOf(commands), flagCases, wordCases);
+                     subcommandsOf(commands), twoValues, flagCases, wordCases);
 }
 
 std::string fishQuoted(std::string text) {

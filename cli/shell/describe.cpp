@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "ir/spec/shipped.h"
+#include "planner/whatif/hardware.h"
 
 namespace trireme::cli {
 namespace {
@@ -16,6 +17,7 @@ FlagText describe(const CLI::Option& option) {
   if (option.get_items_expected_max() > 0)
     flag.placeholder = flag.names.empty() ? option.get_name() : option.get_type_name();
   flag.purpose = option.get_description();
+  flag.numValues = option.get_items_expected_max();
   return flag;
 }
 
@@ -42,6 +44,13 @@ std::vector<std::string> valuesOf(const FlagText& flag) {
   if (is("--model")) return spec::shippedNames(spec::ShippedKind::kModel);
   if (is("--cluster")) return spec::shippedNames(spec::ShippedKind::kCluster);
   if (is("--stack")) return spec::shippedNames(spec::ShippedKind::kStack);
+  if (is("--gpu")) return planner::gpuNames();
+  if (is("--diff")) {  // clusters, stacks or files
+    std::vector<std::string> names = spec::shippedNames(spec::ShippedKind::kCluster);
+    for (std::string& name : spec::shippedNames(spec::ShippedKind::kStack))
+      names.push_back(std::move(name));
+    return names;
+  }
   std::vector<std::string> words;
   std::istringstream text(flag.placeholder);
   for (std::string word; std::getline(text, word, '|');) {
@@ -53,6 +62,7 @@ std::vector<std::string> valuesOf(const FlagText& flag) {
 }
 
 bool takesPath(const FlagText& flag) {
+  if (flag.names == std::vector<std::string>{"--diff"}) return true;
   for (const std::string_view word : {"FILE", "DIR", "PATH", "BUNDLE", "CHECKPOINT"})
     if (flag.placeholder.find(word) != std::string::npos) return true;
   return false;

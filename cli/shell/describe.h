@@ -15,6 +15,7 @@ struct FlagText {
   std::vector<std::string> names;  // "-o", "--output"; none for a positional argument
   std::string placeholder;         // "FILE", "gpipe|1f1b|interleaved"; empty: takes no value
   std::string purpose;
+  int numValues = 0;
 };
 
 struct CommandText {
@@ -27,7 +28,7 @@ struct CommandText {
 std::vector<CommandText> describe(const CLI::App& app);
 
 // What can stand for the flag's value, if they are few and known: the words of a placeholder, or
-// the names of shipped models, clusters and stacks.
+// the names of shipped models, clusters, stacks and GPUs.
 std::vector<std::string> valuesOf(const FlagText& flag);
 // The value is, or may be, a path.
 bool takesPath(const FlagText& flag);

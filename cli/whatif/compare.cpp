@@ -48,8 +48,8 @@ Result<Query> queryOf(const CompareOptions& options, SideKind kind, const std::s
   if (question.cluster.empty())
     return Error(invalidArgument("--diff of two stacks needs --cluster"));
   TRIREME_ASSIGN_OR_RETURN(Query query, loadQuery(question));
-  query.pins.gpus = options.gpus;
-  TRIREME_RETURN_IF_ERROR(growCluster(options.gpus, question.cluster, query.cluster));
+  query.pins = options.pins;
+  TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, question.cluster, query.cluster));
   return query;
 }
 
@@ -160,6 +160,9 @@ Result<int> runCompare(const CompareOptions& options) {
                                     options.after, kSideNames[static_cast<size_t>(other)])));
   std::optional<planner::Difference> difference;
   std::vector<std::string> changes;
+  if (kind == SideKind::kPlan && !(options.pins == planner::Pins{}))
+    return Error(invalidArgument(
+        "--diff of two plans: they say themselves what --gpus, --tp... would; leave those away"));
   if (kind == SideKind::kPlan) {
     TRIREME_ASSIGN_OR_RETURN(planner::Side before, planSide(options, options.before));
     TRIREME_ASSIGN_OR_RETURN(planner::Side after, planSide(options, options.after));

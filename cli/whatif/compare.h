@@ -14,7 +14,7 @@ namespace trireme::cli {
 
 struct CompareOptions {
   QueryOptions question;
-  std::optional<int64_t> gpus;
+  planner::Pins pins;
   std::string before, after;
   std::string report;  // where the page goes; empty: nowhere
   bool json = false;
@@ -23,8 +23,8 @@ struct CompareOptions {
 // Prints the difference. Both sides are clusters, stacks or plan files; shipped names come first, a
 // file is what it can be read as. Clusters and stacks are planned for with the rest of the
 // question; plans are priced on --cluster and --stack. kInvalidArgument: a side is nothing of it,
-// the sides are of two kinds, or a plan is for another stack. kInfeasible: a side has no plan that
-// fits.
+// the sides are of two kinds, a plan is for another stack, or plans are given choices. kInfeasible:
+// a side has no plan that fits.
 Result<int> runCompare(const CompareOptions& options);
 
 // Text of at most 100 columns.

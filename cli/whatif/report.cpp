@@ -9,6 +9,7 @@
 #include "cli/output/table.h"
 #include "cli/output/wrap.h"
 #include "ir/base/format.h"
+#include "ir/spec/load.h"
 #include "planner/report.h"
 #include "planner/whatif/answers.h"
 
@@ -43,6 +44,8 @@ class Report {
                            row.economics->wall, *row.economics->cost});
     }
     for (const size_t i : planner::paretoFront(outcomes_)) front_.push_back(priced_[i]);
+    for (const planner::Refinement& refinement : answers_.refinements)
+      letters_.emplace(answerOf(refinement.row).shape, letters_.size());
   }
 
   std::string text() const {
@@ -76,6 +79,8 @@ class Report {
   std::string tableOf(const std::vector<Cell>& cells,
                       const std::vector<const AnswerRow*>& rows) const;
   std::string describe(const AnswerRow& row) const;
+  const planner::Refinement* refinementOf(bool isBudget, double limit) const;
+  std::string beyond(const planner::Refinement& refinement) const;
   std::string scaling() const;
   std::string failures() const;
   std::string deadlines() const;
@@ -95,6 +100,11 @@ class Report {
 std::vector<Cell> Report::inputCells() const {
   return {
       {{"system"}, [this](const AnswerRow& r) { return hardwareOf(r); }},
+      {{"precision"},
+       [this](const AnswerRow& r) {
+         const spec::Precision p = answers_.sweep.hardware[pointOf(r).hardware].precision;
+         return std::string(spec::precisionName(p));
+       }},
       {{"seq", true},
        [this](const AnswerRow& r) { return fmt::format("{}", pointOf(r).sequence); }},
       {{"batch", true}, [this](const AnswerRow& r) { return fmt::format("{}", pointOf(r).batch); }},
@@ -137,7 +147,10 @@ std::vector<Cell> Report::resultCells() const {
        ifFits([](const PointAnswer& a) {
          return fmt::format("{:.1f} %", 100 * a.modelFlopsUtilisation);
        }),
-       true}};
+       true},
+      {{"used", true}, [this](const AnswerRow& r) {
+         return answerOf(r).ok() ? fmt::format("{}", answerOf(r).gpusUsed) : std::string("-");
+       }}};
   if (!answers_.scenarios.tokens.empty()) {
     cells.push_back({{"time", true},
                      ifPriced([](const planner::Economics& e) { return formatDuration(e.wall); }),
@@ -198,7 +211,13 @@ std::string Report::question() const {
 std::string Report::scaling() const {
   std::vector<Cell> cells = inputCells();
   for (Cell& cell : resultCells()) cells.push_back(std::move(cell));
-  // Cost and energy are shown wherever they are known.
+  // Cost and energy are shown wherever they are known, used devices where others are idle.
+  const bool anyIdle = std::any_of(rows_.begin(), rows_.end(), [&](const AnswerRow& r) {
+    return answerOf(r).ok() &&
+           answerOf(r).gpusUsed < planner::presentDevices(answers_.sweep, pointOf(r));
+  });
+  std::erase_if(cells, [&](const Cell& cell) { return cell.column.title == "used" && !anyIdle; });
+  for (Cell& cell : cells) cell.always |= cell.column.title == "used";
   for (Cell& cell : cells)
     if (cell.column.title == "USD" || cell.column.title == "MWh")
       cell.always = std::any_of(rows_.begin(), rows_.end(), [&](const AnswerRow& r) {
@@ -260,6 +279,30 @@ std::string Report::describe(const AnswerRow& row) const {
   return text + ", plan " + letter(row);
 }
 
+const planner::Refinement* Report::refinementOf(bool isBudget, double limit) const {
+  for (const planner::Refinement& r : answers_.refinements)
+    if (r.isBudget == isBudget && r.limit == limit) return &r;
+  return nullptr;
+}
+
+// "1152 GPUs take 7.1 d; 7 numbers of devices between those above were planned for this"
+std::string Report::beyond(const planner::Refinement& r) const {
+  std::string text;
+  if (r.beyond) {
+    text = fmt::format("{} GPUs ", pointOf(*r.beyond).gpus);
+    if (!r.beyond->economics)
+      text += "have no plan";
+    else if (r.isBudget)
+      text += fmt::format("cost {} USD", formatCount(*r.beyond->economics->cost));
+    else
+      text += "take " + formatDuration(r.beyond->economics->wall);
+  }
+  if (r.numPlanned > 0)
+    text += fmt::format("{}{} more number{} of devices planned for this", text.empty() ? "" : "; ",
+                        r.numPlanned, r.numPlanned == 1 ? "" : "s");
+  return text.empty() ? "" : wrapLine(fmt::format("{:<14}{}", "", text), 14);
+}
+
 std::string Report::deadlines() const {
   std::string text;
   std::vector<const AnswerRow*> rows;
@@ -272,7 +315,7 @@ std::string Report::deadlines() const {
   }
   for (const double deadline : answers_.scenarios.deadlines) {
     const std::string name = fmt::format("within {}", formatDuration(Seconds(deadline)));
-    const auto fewest = planner::fewestWithin(outcomes, Seconds(deadline));
+    const planner::Refinement* fewest = refinementOf(false, deadline);
     if (!fewest) {
       const auto fastest =
           std::min_element(outcomes.begin(), outcomes.end(),
@@ -285,9 +328,19 @@ std::string Report::deadlines() const {
           14);
       continue;
     }
-    text += wrapLine(fmt::format("{:<13} fewest devices: {}", name, describe(*rows[*fewest])), 14);
+    // Fewer were not asked about.
+    const size_t least = std::min_element(rows_.begin(), rows_.end(), [&](auto& a, auto& b) {
+                           return pointOf(a).gpus < pointOf(b).gpus;
+                         })->point;
+    const bool isLeast = fewest->numPlanned == 0 && !fewest->beyond && rows_.size() > 1 &&
+                         pointOf(fewest->row).gpus == answers_.points[least].gpus;
+    text += wrapLine(fmt::format("{:<13} fewest devices{}: {}", name,
+                                 isLeast ? " of those asked about" : "", describe(fewest->row)),
+                     14) +
+            beyond(*fewest);
     const auto cheapest = planner::cheapestWithin(outcomes, Seconds(deadline));
-    if (!priced_.empty() && *cheapest != *fewest)
+    if (!priced_.empty() && cheapest &&
+        *rows[*cheapest]->economics->cost < *fewest->row.economics->cost)
       text += wrapLine(fmt::format("{:<14}cheapest: {}", "", describe(*rows[*cheapest])), 14);
   }
   return text;
@@ -297,13 +350,14 @@ std::string Report::budgets() const {
   std::string text;
   for (const double budget : answers_.scenarios.budgets) {
     const std::string name = fmt::format("{} USD", formatCount(budget));
-    const auto fastest = planner::fastestFor(outcomes_, budget);
+    const planner::Refinement* fastest = refinementOf(true, budget);
     const auto count = std::count_if(outcomes_.begin(), outcomes_.end(),
                                      [&](const auto& o) { return o.cost <= budget; });
     if (fastest) {
       text += wrapLine(fmt::format("{:<13} {} of {} points; the fastest: {}", name, count,
-                                   outcomes_.size(), describe(*priced_[*fastest])),
-                       14);
+                                   outcomes_.size(), describe(fastest->row)),
+                       14) +
+              beyond(*fastest);
     } else if (!outcomes_.empty()) {
       const auto cheapest =
           std::min_element(outcomes_.begin(), outcomes_.end(),
@@ -329,7 +383,7 @@ std::string Report::plans() const {
   std::sort(byLetter.begin(), byLetter.end(),
             [](const auto& a, const auto& b) { return a.second < b.second; });
   std::string text = byLetter.empty() ? ""
-                                      : "plans         (the rest of the devices are replicas; > "
+                                      : "plans         (replicas take the other devices in use; > "
                                         "marks a change of the winner)\n";
   for (const auto& [shape, index] : byLetter)
     text += wrapLine(fmt::format("  {:<12}{}", letterOf(index), shape), 14);
@@ -338,7 +392,7 @@ std::string Report::plans() const {
 
 std::string Report::reasons() const {
   std::string text;
-  for (size_t i = 0; i < answers_.points.size(); ++i) {
+  for (size_t i = 0; i < answers_.numSwept(); ++i) {
     if (!answers_.answers[i] || answers_.answers[i]->ok()) continue;
     const SweepPoint& p = answers_.points[i];
     text += wrapLine(fmt::format("  {} GPUs of {}, batch {}, sequence {}: {}", p.gpus,

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "cost_models/validation/csv.h"
@@ -158,6 +160,24 @@ Status checkHeader(const cost::CsvRecord& record, const std::string& name) {
                        "-o to begin a new file");
 }
 
+// Every choice that is not the search's; of all but the number of devices, which is the point's.
+std::string textOf(const planner::Pins& pins) {
+  std::string text = number(pins.tp);
+  for (const std::optional<int64_t>& pin :
+       {pins.pp, pins.cp, pins.dp, pins.microbatchSize, pins.virtualStages})
+    text += " " + number(pin);
+  const auto add = [&](const auto& pin) {
+    text += " " + (pin ? fmt::format("{}", static_cast<int>(*pin)) : std::string());
+  };
+  add(pins.schedule);
+  add(pins.recompute);
+  add(pins.stateSharding);
+  add(pins.sequenceParallel);
+  add(pins.scatterGather);
+  for (const int64_t layers : pins.layers) text += fmt::format(" {}", layers);
+  return text;
+}
+
 using PointKey = std::tuple<size_t, int64_t, double, int64_t, int64_t, int64_t>;
 PointKey keyOf(const SweepPoint& p) {
   return {p.hardware, p.gpus, p.interNode.count(), p.batch, p.sequence, p.minusNodes};
@@ -174,10 +194,10 @@ std::vector<std::string> questionsOf(const planner::Sweep& sweep, const std::str
     const Result<std::string> cluster = spec::printCluster(hardware.cluster);
     questions.push_back(fmt::format(
         "{:016x}",
-        fnv1a(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", kVersion, kGitDescription,
+        fnv1a(fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", kVersion, kGitDescription,
                           spec::printModel(sweep.base.model), spec::printTraining(training),
                           stackText, cluster.has_value() ? *cluster : hardware.cluster.name,
-                          sweep.base.vocabMultiple))));
+                          sweep.base.vocabMultiple, textOf(sweep.base.pins)))));
   }
   return questions;
 }
@@ -204,9 +224,18 @@ std::string recordsOf(const Answers& answers, const std::vector<std::string>& qu
 
 std::string toCsv(const Answers& answers, const std::vector<std::string>& questions) {
   std::string text = headerRecord();
-  for (size_t i = 0; i < answers.points.size(); ++i)
+  for (size_t i = 0; i < answers.numSwept(); ++i)
     if (answers.answers[i]) text += recordsOf(answers, questions, i);
   return text;
+}
+
+bool holdsAnswers(const std::string& path) {
+  std::error_code code;
+  if (path.empty() || !std::filesystem::is_regular_file(path, code)) return false;
+  std::ifstream file(path, std::ios::binary);
+  std::string header, first;
+  return std::getline(file, header) && header.starts_with("question,gpu,gpus,") &&
+         std::getline(file, first);
 }
 
 Status readAnswers(const std::string& text, const std::string& name,

@@ -24,6 +24,9 @@ std::string recordsOf(const Answers& answers, const std::vector<std::string>& qu
 // Header and all answered points in order.
 std::string toCsv(const Answers& answers, const std::vector<std::string>& questions);
 
+// Whether the file is there and holds answers of a sweep, of any version.
+bool holdsAnswers(const std::string& path);
+
 // Fills in the answers of the points that `text` holds. An incomplete last line is dropped: there
 // the sweep was interrupted. kInvalidArgument, with file and line: no sweep, a damaged record, one
 // of another question or of a point that is not asked for.

@@ -5,6 +5,8 @@
 #include <llvm/Support/Program.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <functional>
+
 #include "codegen/emit/emit.h"
 
 namespace trireme::codegen {
@@ -38,24 +40,56 @@ std::string readFile(llvm::StringRef path) {
   return buffer ? (*buffer)->getBuffer().str() : std::string();
 }
 
+// Runs a program that turns `input` into a file, and says into `messages` what it said.
+struct Outcome {
+  int code = -1;
+  std::string output, messages;
+};
+Result<Outcome> convert(
+    const std::string& program, llvm::StringRef suffix, const std::string& input,
+    const std::function<std::vector<std::string>(const std::string& from, const std::string& to)>&
+        argumentsFor) {
+  TemporaryFile from, to, messages;
+  if (!from.create(suffix) || !to.create("out") || !messages.create("txt") ||
+      !writeFile(from.path, input))
+    return Error(resourceExhausted("cannot write to the temporary folder"));
+  const std::vector<std::string> words = argumentsFor(from.path.str().str(), to.path.str().str());
+  std::vector<llvm::StringRef> arguments = {program};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  const std::optional<llvm::StringRef> redirects[] = {std::nullopt, messages.path.str(),
+                                                      messages.path.str()};
+  const int code = llvm::sys::ExecuteAndWait(program, arguments, std::nullopt, redirects);
+  return Outcome{code, code == 0 ? readFile(to.path) : "", readFile(messages.path)};
+}
+
 }  // namespace
 
 Result<std::string> linkSharedObject(const std::string& object) {
   const auto linker = llvm::sys::findProgramByName("ld");
   if (!linker) return Error(unavailable("no linker: 'ld' is not on the path (package binutils)"));
-  TemporaryFile input, output, messages;
-  if (!input.create("o") || !output.create("so") || !messages.create("txt") ||
-      !writeFile(input.path, object))
-    return Error(resourceExhausted("cannot write the object file to the temporary folder"));
-  const std::vector<llvm::StringRef> arguments = {
-      *linker,       "-shared", "--strip-all", "--hash-style=gnu", "-z",
-      "noexecstack", "-o",      output.path,   input.path};
-  const std::optional<llvm::StringRef> redirects[] = {std::nullopt, messages.path.str(),
-                                                      messages.path.str()};
-  const int code = llvm::sys::ExecuteAndWait(*linker, arguments, std::nullopt, redirects);
-  if (code != 0)
-    return Error(unavailable("the linker failed: " + *linker + ": " + readFile(messages.path)));
-  return readFile(output.path);
+  TRIREME_ASSIGN_OR_RETURN(
+      Outcome outcome,
+      convert(*linker, "o", object, [](const std::string& from, const std::string& to) {
+        return std::vector<std::string>{
+            "-shared", "--strip-all", "--hash-style=gnu", "-z", "noexecstack", "-o", to, from};
+      }));
+  if (outcome.code != 0)
+    return Error(unavailable("the linker failed: " + *linker + ": " + outcome.messages));
+  return std::move(outcome.output);
+}
+
+Result<std::string> assembleCubin(const std::string& ptx, const std::string& processor) {
+  auto assembler = llvm::sys::findProgramByName("ptxas");
+  if (!assembler) assembler = llvm::sys::findProgramByName("ptxas", {"/usr/local/cuda/bin"});
+  if (!assembler) return std::string();
+  TRIREME_ASSIGN_OR_RETURN(
+      Outcome outcome,
+      convert(*assembler, "ptx", ptx, [&](const std::string& from, const std::string& to) {
+        return std::vector<std::string>{"-arch=" + processor, "-o", to, from};
+      }));
+  if (outcome.code != 0)
+    return Error(internalError(*assembler + " refuses generated code: " + outcome.messages));
+  return std::move(outcome.output);
 }
 
 }  // namespace trireme::codegen

@@ -14,12 +14,15 @@
 #include <mlir/Pass/PassManager.h>
 #include <mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h>
 #include <mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h>
+#include <mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h>
 #include <mlir/Target/LLVMIR/Export.h>
 #include <mlir/Transforms/Passes.h>
 
 #include <algorithm>
 
 #include "codegen/emit/emit.h"
+#include "codegen/passes.h"
+#include "ir/program/bundle.h"
 
 namespace trireme::codegen {
 
@@ -56,6 +59,23 @@ std::unique_ptr<llvm::TargetMachine> makeTarget(const std::vector<std::string>& 
                                   llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
+// PTX of CUDA 12.0. Products and sums are not contracted: LLVM then says so to ptxas as well.
+std::unique_ptr<llvm::TargetMachine> makeGpuTarget(const std::string& processor) {
+  LLVMInitializeNVPTXTargetInfo();
+  LLVMInitializeNVPTXTarget();
+  LLVMInitializeNVPTXTargetMC();
+  LLVMInitializeNVPTXAsmPrinter();
+  constexpr const char* kGpuTriple = "nvptx64-nvidia-cuda";
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kGpuTriple, error);
+  if (!target) return nullptr;
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(kGpuTriple, processor, "+ptx80", options, std::nullopt,
+                                  std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
 // The kernels are vectors already: LLVM's own vectorisers would only cost time.
 void optimise(llvm::Module& module, llvm::TargetMachine& target) {
   llvm::PipelineTuningOptions tuning;
@@ -74,40 +94,78 @@ void optimise(llvm::Module& module, llvm::TargetMachine& target) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3).run(module, modules);
 }
 
+Result<std::unique_ptr<llvm::Module>> translate(mlir::ModuleOp module, llvm::LLVMContext& context) {
+  mlir::registerBuiltinDialectTranslation(*module.getContext());
+  mlir::registerLLVMDialectTranslation(*module.getContext());
+  mlir::registerNVVMDialectTranslation(*module.getContext());
+  std::unique_ptr<llvm::Module> ir = mlir::translateModuleToLLVMIR(module, context, "kernels");
+  if (!ir) return Error(internalError("translation to LLVM IR failed"));
+  return ir;
+}
+
+// Optimises the module, and compiles it.
+Result<std::string> compile(llvm::Module& module, llvm::TargetMachine& target,
+                            llvm::CodeGenFileType type) {
+  module.setTargetTriple(target.getTargetTriple().str());
+  module.setDataLayout(target.createDataLayout());
+  for (llvm::Function& function : module)
+    if (!function.isDeclaration()) function.setDoesNotThrow();
+  optimise(module, target);
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  if (target.addPassesToEmitFile(passes, stream, nullptr, type))
+    return Error(internalError("LLVM cannot emit code for " + target.getTargetTriple().str()));
+  passes.run(module);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+std::string printed(const llvm::Module& module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream, nullptr);
+  return text;
+}
+
+// Its argument is copied into the kernel's parameters.
+void markKernel(mlir::LLVM::LLVMFuncOp kernel) {
+  if (kernel.isExternal()) return;
+  mlir::OpBuilder builder(kernel);
+  const auto operands = kernel->getAttrOfType<mlir::IntegerAttr>(kNumOperands).getInt();
+  const auto bytes = sizeof(program::KernelContext) + sizeof(void*) * static_cast<size_t>(operands);
+  const mlir::Type word = builder.getI64Type();
+  kernel->setAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  kernel.setArgAttr(0, mlir::LLVM::LLVMDialect::getByValAttrName(),
+                    mlir::TypeAttr::get(mlir::LLVM::LLVMArrayType::get(word, bytes / 8)));
+  kernel.setArgAttr(0, mlir::LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(8));
+}
+
 }  // namespace
 
 Result<EmittedCode> emitObject(mlir::ModuleOp module, const std::vector<std::string>& cpuFeatures,
                                bool wantIr) {
-  mlir::registerBuiltinDialectTranslation(*module.getContext());
-  mlir::registerLLVMDialectTranslation(*module.getContext());
   llvm::LLVMContext context;
-  const std::unique_ptr<llvm::Module> ir =
-      mlir::translateModuleToLLVMIR(module, context, "kernels");
-  if (!ir) return Error(internalError("translation to LLVM IR failed"));
+  TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<llvm::Module> ir, translate(module, context));
   const std::unique_ptr<llvm::TargetMachine> target = makeTarget(cpuFeatures);
   if (!target) return Error(internalError("LLVM was built without the X86 target"));
-  ir->setTargetTriple(kTriple);
-  ir->setDataLayout(target->createDataLayout());
   const bool wide = std::count(cpuFeatures.begin(), cpuFeatures.end(), "avx512f") > 0;
-  for (llvm::Function& function : *ir) {
-    if (function.isDeclaration()) continue;
-    function.setDoesNotThrow();
-    function.addFnAttr("prefer-vector-width", wide ? "512" : "256");
-  }
-  optimise(*ir, *target);
-
+  for (llvm::Function& function : *ir)
+    if (!function.isDeclaration()) function.addFnAttr("prefer-vector-width", wide ? "512" : "256");
   EmittedCode code;
-  if (wantIr) {
-    llvm::raw_string_ostream stream(code.llvmIr);
-    ir->print(stream, nullptr);
-  }
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream stream(bytes);
-  llvm::legacy::PassManager passes;
-  if (target->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
-    return Error(internalError("LLVM cannot emit an object for x86-64"));
-  passes.run(*ir);
-  code.object.assign(bytes.begin(), bytes.end());
+  TRIREME_ASSIGN_OR_RETURN(code.bytes, compile(*ir, *target, llvm::CodeGenFileType::ObjectFile));
+  if (wantIr) code.llvmIr = printed(*ir);
+  return code;
+}
+
+Result<EmittedCode> emitPtx(mlir::ModuleOp module, const std::string& processor, bool wantIr) {
+  for (auto kernel : module.getOps<mlir::LLVM::LLVMFuncOp>()) markKernel(kernel);
+  llvm::LLVMContext context;
+  TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<llvm::Module> ir, translate(module, context));
+  const std::unique_ptr<llvm::TargetMachine> target = makeGpuTarget(processor);
+  if (!target) return Error(internalError("LLVM was built without the NVPTX target"));
+  EmittedCode code;
+  TRIREME_ASSIGN_OR_RETURN(code.bytes, compile(*ir, *target, llvm::CodeGenFileType::AssemblyFile));
+  if (wantIr) code.llvmIr = printed(*ir);
   return code;
 }
 

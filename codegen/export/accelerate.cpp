@@ -1,6 +1,7 @@
 // Keys: src/accelerate/commands/config/config_args.py, commit 002dd35a; FSDP's:
 // docs/source/usage_guides/fsdp.md and concept_guides/fsdp1_vs_fsdp2.md, commit 04a5ffbd;
-// parallelism_config: docs/source/concept_guides/context_parallelism.md.
+// parallelism_config: docs/source/concept_guides/context_parallelism.md; from 1.10 on
+// (github.com/huggingface/transformers/pull/40668).
 #include <fmt/format.h>
 
 #include "codegen/export/formats.h"
@@ -68,7 +69,10 @@ Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec&,
                            : "MULTI_GPU",
       plan.numRanks() / perNode, plan.numRanks(), precisionText(plan.training.precision));
   if (shards) exported.text += fsdpSection(plan);
-  if (shards && (plan.cp > 1 || plan.dpReplicate > 1)) exported.text += parallelismSection(plan);
+  if (shards && (plan.cp > 1 || plan.dpReplicate > 1)) {
+    exported.text += parallelismSection(plan);
+    exported.notes.push_back("parallelism_config needs Accelerate 1.10 or later");
+  }
   exported.command = {"--config_file", exported.fileName, "--gradient_accumulation_steps",
                       fmt::format("{}", plan.numMicrobatches()), "train.py"};
   exported.notes.push_back(

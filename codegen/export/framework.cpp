@@ -57,12 +57,15 @@ constexpr Precision kNemoPrecisions[] = {Precision::kFp16, Precision::kBf16, Pre
 constexpr Precision kTorchtitanPrecisions[] = {Precision::kFp32, Precision::kBf16, Precision::kFp8};
 constexpr Precision kPlainPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16};
 
+// torchtitan computes in 16 bits only what it shards, and refuses unsharded replicas beside tp, pp
+// or cp.
 constexpr FrameworkInfo kInfos[] = {
-    {"megatron", "Megatron-LM", "megatron-core", kMegatronChoices, kMegatronPrecisions},
-    {"nemo", "Megatron-Bridge", "nemo", kNemoChoices, kNemoPrecisions},
-    {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions},
-    {"deepspeed", "DeepSpeed's JSON", "deepspeed-zero3", kDeepspeedChoices, kPlainPrecisions},
-    {"accelerate", "Accelerate's FSDP", "composer-fsdp", kAccelerateChoices, kPlainPrecisions}};
+    {"megatron", "Megatron-LM", "megatron-core", kMegatronChoices, kMegatronPrecisions, {}},
+    {"nemo", "Megatron-Bridge", "nemo", kNemoChoices, kNemoPrecisions, {}},
+    {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions,
+     StateSharding::kParameters},
+    {"deepspeed", "DeepSpeed's JSON", "deepspeed-zero3", kDeepspeedChoices, kPlainPrecisions, {}},
+    {"accelerate", "Accelerate's FSDP", "composer-fsdp", kAccelerateChoices, kPlainPrecisions, {}}};
 
 template <typename T>
 bool has(std::span<const T> items, T item) {

@@ -1,6 +1,7 @@
 // The programs that others train with, and what they can do of all that a plan can say.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ struct FrameworkInfo {
   std::string_view stack;  // the shipped stack profile that prices it
   std::span<const spec::StackChoice> choices;
   std::span<const spec::Precision> precisions;
+  // What it has to share among several devices: it refuses most plans that do not. Absent: nothing.
+  std::optional<plan::StateSharding> sharding;
 };
 
 const FrameworkInfo& infoOf(Framework framework);

@@ -25,15 +25,14 @@ class ColumnKernel {
   explicit ColumnKernel(Kernel& kernel)
       : k_(kernel), e_(kernel.e), op_(kernel.firstOp()), it_(iterationOf(op_)) {
     for (unsigned i = 0; i < op_->getNumResults(); ++i)
-      sums_.push_back(e_.stackArray(e_.b.getF64Type(), kBlocksPerChunk * kLanes));
+      sums_.push_back(e_.stackArray(e_.b.getF64Type(), k_.chunkSize(kBlocksPerChunk) * kLanes));
   }
 
   Extent emit() {
-    emitLoop(e_, k_.begin(), k_.end(), kBlocksPerChunk, [&](Value chunk) {
-      const Value limit = e_.addInt(chunk, e_.integer(kBlocksPerChunk));
-      emitChunk(chunk, e_.b.create<arith::MinSIOp>(limit, k_.end()));
-    });
-    return {(it_.width + kLanes - 1) / kLanes, kBlocksPerGrain};
+    const int64_t blocks = (it_.width + kLanes - 1) / kLanes;
+    k_.forEachChunk(blocks, kBlocksPerChunk,
+                    [&](Value begin, Value end) { emitChunk(begin, end); });
+    return {blocks, kBlocksPerGrain};
   }
 
  private:
@@ -44,7 +43,7 @@ class ColumnKernel {
     };
     emitLoop(e_, begin, end, 1, [&](Value block) {
       for (Value sum : sums_)
-        e_.store(e_.constant(e_.vectorOf(f64), 0.0), sum, atOf(block), f64, Value());
+        e_.storeStack(e_.constant(e_.vectorOf(f64), 0.0), sum, atOf(block), f64);
     });
     const auto addRows = [&](Value row, int64_t count) {
       const std::vector<Statistics> statistics = loadStatistics(row, count);
@@ -99,13 +98,13 @@ class ColumnKernel {
     const Type f64 = e_.b.getF64Type();
     const Value column = columnOf(block), mask = maskOf(column);
     SmallVector<Value> sums;
-    for (Value sum : sums_) sums.push_back(e_.load(sum, at, f64, f64, Value()));
+    for (Value sum : sums_) sums.push_back(e_.loadStack(sum, at, f64));
     for (int64_t i = 0; i < count; ++i) {
       const Value first = e_.mulInt(e_.addInt(row, e_.integer(i)), e_.integer(it_.width));
       const auto terms = termsAt(e_.addInt(first, column), statistics[i], mask);
       for (auto [sum, term] : llvm::zip(sums, terms)) sum = e_.add(sum, e_.toFloatType(term, f64));
     }
-    for (auto [sum, array] : llvm::zip(sums, sums_)) e_.store(sum, array, at, f64, Value());
+    for (auto [sum, array] : llvm::zip(sums, sums_)) e_.storeStack(sum, array, at, f64);
   }
 
   void addToResults(Value block, Value at) {
@@ -116,7 +115,7 @@ class ColumnKernel {
       if (!k_.isResult(op_->getResult(i))) continue;
       const Value old = op_->getOperand(firstOld + i);
       const Value before = e_.load(k_.pointerTo(old), column, elementOf(old), f64, mask);
-      const Value sum = e_.add(before, e_.load(sums_[i], at, f64, f64, Value()));
+      const Value sum = e_.add(before, e_.loadStack(sums_[i], at, f64));
       e_.store(sum, k_.pointerTo(op_->getResult(i)), column, elementOf(old), mask);
     }
   }
@@ -126,7 +125,7 @@ class ColumnKernel {
   // Of the columns from `column` on that exist; null if every block is whole.
   Value maskOf(Value column) {
     if (it_.width % kLanes == 0) return {};
-    const Value columns = e_.addInt(e_.iota(kLanes), e_.splat(column));
+    const Value columns = e_.addInt(e_.iota(), e_.splat(column));
     return e_.b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, columns,
                                       e_.constantInt(columns.getType(), it_.width));
   }
@@ -167,7 +166,7 @@ Extent emitPositionKernel(Kernel& kernel) {
     e.store(e.add(old, sum), kernel.resultPointer(0), index, state, mask);
   };
   const int64_t whole = it.width / kLanes * kLanes;
-  emitLoop(e, kernel.begin(), kernel.end(), 1, [&](Value s) {
+  kernel.forEach(localSequence, [&](Value s) {
     emitLoop(e, e.integer(0), e.integer(whole), kLanes,
              [&](Value column) { addColumns(s, column, Value()); });
     if (it.width > whole) addColumns(s, e.integer(whole), e.firstLanes(it.width - whole));

@@ -1,5 +1,7 @@
 #include "codegen/lower/kernel.h"
 
+#include <mlir/Dialect/LLVMIR/NVVMDialect.h>
+
 #include <cstddef>
 
 #include "ir/program/bundle.h"
@@ -12,11 +14,14 @@ using program::KernelContext;
 Type elementOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getElementType(); }
 
 Kernel::Kernel(VectorEmitter& e, func::FuncOp source, ValueRange arguments)
-    : e(e), source_(source), arguments_(arguments) {
-  const Type pointer = arguments[1].getType();
+    : e(e), source_(source), arguments_(arguments), context_(arguments[0]) {
+  const Type pointer = context_.getType();
+  const Value operands =
+      e.inWarps() ? e.address(context_, e.integer(sizeof(KernelContext)), e.b.getI8Type())
+                  : arguments[1];
   int64_t next = 0;
   const auto nextPointer = [&]() -> Value {
-    return e.b.create<LLVM::LoadOp>(pointer, e.address(arguments_[1], e.integer(next++), pointer));
+    return e.b.create<LLVM::LoadOp>(pointer, e.address(operands, e.integer(next++), pointer));
   };
   for (Value argument : source.getArguments()) pointers_[argument] = nextPointer();
   for (Value result : source.getBody().front().getTerminator()->getOperands()) {
@@ -27,12 +32,38 @@ Kernel::Kernel(VectorEmitter& e, func::FuncOp source, ValueRange arguments)
   mathType_ = isDouble ? Type(e.b.getF64Type()) : Type(e.b.getF32Type());
 }
 
+void Kernel::forEach(int64_t extent, const std::function<void(Value)>& body) {
+  if (!e.inWarps()) return emitLoop(e, arguments_[2], arguments_[3], e.integer(1), body);
+  const auto number = [&](Value i32) -> Value {
+    return e.b.create<arith::ExtUIOp>(e.b.getI64Type(), i32);
+  };
+  const Type i32 = e.b.getI32Type();
+  const Value size = number(e.b.create<NVVM::BlockDimXOp>(i32));
+  const Value block = number(e.b.create<NVVM::BlockIdXOp>(i32));
+  const Value thread = number(e.b.create<NVVM::ThreadIdXOp>(i32));
+  const Value threads = e.mulInt(size, number(e.b.create<NVVM::GridDimXOp>(i32)));
+  const auto warps = [&](Value count) -> Value {
+    return e.b.create<arith::DivUIOp>(count, e.integer(kLanes));
+  };
+  emitLoop(e, warps(e.addInt(e.mulInt(block, size), thread)), e.integer(extent), warps(threads),
+           body);
+}
+
+void Kernel::forEachChunk(int64_t extent, int64_t most,
+                          const std::function<void(Value, Value)>& body) {
+  if (e.inWarps()) return forEach(extent, [&](Value i) { body(i, e.addInt(i, e.integer(1))); });
+  const Value end = arguments_[3];
+  emitLoop(e, arguments_[2], end, e.integer(most), [&](Value begin) {
+    body(begin, e.b.create<arith::MinSIOp>(e.addInt(begin, e.integer(most)), end));
+  });
+}
+
 bool Kernel::isResult(Value value) {
   return llvm::is_contained(source_.getBody().front().getTerminator()->getOperands(), value);
 }
 
 Value Kernel::loadContext(Type type, int64_t byteOffset) {
-  const Value at = e.address(arguments_[0], e.integer(byteOffset), e.b.getI8Type());
+  const Value at = e.address(context_, e.integer(byteOffset), e.b.getI8Type());
   return e.b.create<LLVM::LoadOp>(type, at);
 }
 

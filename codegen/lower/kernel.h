@@ -11,13 +11,20 @@ namespace trireme::codegen {
 class Kernel {
  public:
   // `source`: the function on tensors. `e` points to the end of the entry block of the new
-  // function, whose arguments are `arguments`.
+  // function, whose arguments are `arguments`. A warp's function has one argument, a pointer to
+  // program::KernelContext and behind it the pointers of the operands.
   Kernel(VectorEmitter& e, mlir::func::FuncOp source, mlir::ValueRange arguments);
 
   mlir::Operation* firstOp() { return &source_.getBody().front().front(); }
   auto ops() { return source_.getBody().front().without_terminator(); }
-  mlir::Value begin() const { return arguments_[2]; }
-  mlir::Value end() const { return arguments_[3]; }
+
+  // What this call does of the iteration space [0, extent): on a host the range of its arguments;
+  // in a warp every n-th, of n warps.
+  void forEach(int64_t extent, const std::function<void(mlir::Value)>& body);
+  // The same in chunks [begin, end) of at most chunkSize(most), which is 1 in a warp.
+  int64_t chunkSize(int64_t most) const { return e.inWarps() ? 1 : most; }
+  void forEachChunk(int64_t extent, int64_t most,
+                    const std::function<void(mlir::Value, mlir::Value)>& body);
 
   // f64 if the kernel computes on f64, else f32.
   mlir::Type mathType() const { return mathType_; }
@@ -39,6 +46,7 @@ class Kernel {
 
   mlir::func::FuncOp source_;
   mlir::ValueRange arguments_;
+  mlir::Value context_;
   mlir::Type mathType_;
   llvm::DenseMap<mlir::Value, mlir::Value> pointers_;
   std::vector<mlir::Value> resultPointers_;

@@ -31,6 +31,8 @@ LogicalResult checkKernel(func::FuncOp kernel) {
 }
 
 struct LowerKernels : public impl::LowerKernelsPassBase<LowerKernels> {
+  using LowerKernelsPassBase::LowerKernelsPassBase;
+
   void runOnOperation() override {
     for (func::FuncOp kernel : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (!kernel->hasAttr(dialect::kKernel)) continue;
@@ -39,20 +41,24 @@ struct LowerKernels : public impl::LowerKernelsPassBase<LowerKernels> {
     }
   }
 
-  static void lower(func::FuncOp kernel) {
+  void lower(func::FuncOp kernel) {
     ImplicitLocOpBuilder builder(kernel.getLoc(), kernel);
     const Type pointer = LLVM::LLVMPointerType::get(builder.getContext());
     const Type i64 = builder.getI64Type();
-    auto lowered =
-        builder.create<func::FuncOp>((kernel.getName() + "_lowered").str(),
-                                     builder.getFunctionType({pointer, pointer, i64, i64}, {}));
+    const SmallVector<Type> arguments =
+        warps ? SmallVector<Type>{pointer} : SmallVector<Type>{pointer, pointer, i64, i64};
+    auto lowered = builder.create<func::FuncOp>((kernel.getName() + "_lowered").str(),
+                                                builder.getFunctionType(arguments, {}));
     builder.setInsertionPointToEnd(lowered.addEntryBlock());
-    VectorEmitter emitter(builder);
+    VectorEmitter emitter(builder, warps ? Lanes::kWarp : Lanes::kOneThread);
     Kernel k(emitter, kernel, lowered.getArguments());
     const Extent extent = emitLoops(k);
     builder.create<func::ReturnOp>();
     lowered->setAttr(kExtent, builder.getI64IntegerAttr(extent.extent));
     lowered->setAttr(kGrain, builder.getI64IntegerAttr(extent.grain));
+    if (warps)
+      lowered->setAttr(kNumOperands, builder.getI64IntegerAttr(kernel.getNumArguments() +
+                                                               kernel.getNumResults()));
     const std::string name = kernel.getName().str();
     kernel.erase();
     lowered.setName(name);

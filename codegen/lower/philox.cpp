@@ -44,7 +44,7 @@ class Philox {
 
   VectorEmitter& e_;
   int64_t lanes_;
-  VectorType type_;
+  Type type_;
 };
 
 // Counters of the quads; `sample` fills the other two words.
@@ -59,8 +59,9 @@ std::array<Value, 4> counters(Philox& philox, VectorEmitter& e, Value quads, Val
 Value emitRandomWords(VectorEmitter& e, const PhiloxKey& key, Value sample, Value element,
                       bool aligned) {
   ImplicitLocOpBuilder& b = e.b;
+  aligned &= !e.inWarps();  // A thread of a warp has no other lanes to serve.
   const int64_t lanes = aligned ? kLanes / 4 : kLanes;
-  const VectorType type = e.vectorOf(b.getI64Type(), lanes), words = e.vectorOf(b.getI32Type());
+  const Type type = e.vectorOf(b.getI64Type(), lanes), words = e.vectorOf(b.getI32Type());
   Philox philox(e, lanes);
   if (aligned) {
     const Value quad = b.create<arith::ShRUIOp>(element, e.integer(2));

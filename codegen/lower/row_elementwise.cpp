@@ -103,7 +103,7 @@ Parts RowKernel::rotary(Operation* op, const Site& site) {
   const Parts x = read(op->getOperand(0), site);
   if (!site.rotates) return x;
   const auto tableAt = [&](Value table) {
-    return e_.load(table, site.pairIndex, k_.mathType(), k_.mathType(), site.mask);
+    return e_.loadStack(table, site.pairIndex, k_.mathType());
   };
   const Value cosine = tableAt(cosines_), sine = tableAt(sines_);
   return {e_.sub(e_.mul(x[0], cosine), e_.mul(x[1], sine)),
@@ -142,8 +142,8 @@ void RowKernel::emitRotaryTable(Operation* op) {
     auto [sine, cosine] = e_.sinCos(e_.mul(position, e_.load(frequencies_, i, f64, f64, mask)));
     if (isa<RotaryGradOp>(op)) sine = e_.b.create<arith::NegFOp>(sine);
     const Type type = k_.mathType();
-    e_.store(e_.toFloatType(cosine, type), cosines_, i, type, mask);
-    e_.store(e_.toFloatType(sine, type), sines_, i, type, mask);
+    e_.storeStack(e_.toFloatType(cosine, type), cosines_, i, type);
+    e_.storeStack(e_.toFloatType(sine, type), sines_, i, type);
     return std::vector<Value>{};
   });
 }

@@ -31,7 +31,7 @@ RowKernel::RowKernel(Kernel& kernel) : k_(kernel), e_(kernel.e) {
 
 Extent RowKernel::emit() {
   loadContext();
-  emitLoop(e_, k_.begin(), k_.end(), 1, [&](Value row) {
+  k_.forEach(it_.tokens, [&](Value row) {
     row_ = row;
     const Value batch = e_.integer(it_.batch);
     sequence_ = e_.b.create<arith::DivUIOp>(row, batch);

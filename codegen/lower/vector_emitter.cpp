@@ -1,5 +1,6 @@
 #include "codegen/lower/vector_emitter.h"
 
+#include <mlir/Dialect/LLVMIR/NVVMDialect.h>
 #include <mlir/Dialect/SCF/IR/SCF.h>
 
 #include <array>
@@ -28,13 +29,18 @@ Value VectorEmitter::constantInt(Type type, uint64_t value) {
 }
 
 Value VectorEmitter::iota(int64_t lanes) {
+  if (inWarps()) {
+    const Value lane = b.create<NVVM::LaneIdOp>(b.getI32Type());
+    return b.create<arith::ExtUIOp>(b.getI64Type(), lane);
+  }
   std::vector<int64_t> values(lanes);
   for (int64_t i = 0; i < lanes; ++i) values[i] = i;
-  return b.create<arith::ConstantOp>(
-      DenseElementsAttr::get(vectorOf(b.getI64Type(), lanes), ArrayRef<int64_t>(values)));
+  return b.create<arith::ConstantOp>(DenseElementsAttr::get(
+      cast<VectorType>(vectorOf(b.getI64Type(), lanes)), ArrayRef<int64_t>(values)));
 }
 
 Value VectorEmitter::splat(Value scalar, int64_t lanes) {
+  if (inWarps()) return scalar;
   return b.create<vector::BroadcastOp>(vectorOf(scalar.getType(), lanes), scalar);
 }
 
@@ -149,7 +155,32 @@ Value VectorEmitter::roundTo(Value x, Type element) {
   return b.create<arith::BitcastOp>(x.getType(), rounded);
 }
 
+// The f64 of the lane whose number differs in the bit `distance`.
+Value VectorEmitter::fromLane(Value f64, int64_t distance) {
+  const Type i32 = b.getI32Type(), i64 = b.getI64Type();
+  const auto number = [&](int64_t value) {
+    return b.create<arith::ConstantOp>(b.getI32IntegerAttr(static_cast<int32_t>(value)));
+  };
+  const Value bits = b.create<arith::BitcastOp>(i64, f64);
+  const auto exchange = [&](Value half) -> Value {
+    const Value there = b.create<NVVM::ShflOp>(
+        i32, number(-1), b.create<arith::TruncIOp>(i32, half), number(distance), number(kLanes - 1),
+        NVVM::ShflKind::bfly, UnitAttr());
+    return b.create<arith::ExtUIOp>(i64, there);
+  };
+  const Value word = integer(32);
+  const Value high = exchange(b.create<arith::ShRUIOp>(bits, word));
+  const Value both = b.create<arith::OrIOp>(exchange(bits), b.create<arith::ShLIOp>(high, word));
+  return b.create<arith::BitcastOp>(f64.getType(), both);
+}
+
+// Lane i adds lane i + half. In a warp lane i + half adds lane i as well, which is the same sum.
 Value VectorEmitter::sumLanes(Value vector) {
+  if (inWarps()) {
+    for (int64_t half = kLanes / 2; half >= 1; half /= 2)
+      vector = add(vector, fromLane(vector, half));
+    return vector;
+  }
   for (int64_t half = kLanes / 2; half >= 1; half /= 2) {
     SmallVector<int64_t> low, high;
     for (int64_t i = 0; i < half; ++i) {
@@ -186,16 +217,29 @@ Value VectorEmitter::narrow(Value rounded, Type element) {
   return b.create<arith::TruncIOp>(withElement(bits, b.getI16Type()), raw);
 }
 
+// Of the vector at `base[index]`, or of this thread's lane of it.
+Value VectorEmitter::laneAddress(Value base, Value index, Type element) {
+  return address(base, inWarps() ? addInt(index, iota()) : index, element);
+}
+
 Value VectorEmitter::load(Value base, Value index, Type element, Type type, Value mask) {
   const unsigned alignment = element.getIntOrFloatBitWidth() / 8;
   const Type raw = vectorOf(element.isBF16() ? Type(b.getI16Type()) : element);
-  const Value from = address(base, index, element);
+  const Value from = laneAddress(base, index, element);
   Value loaded;
-  if (mask) {
+  if (!mask) {
+    loaded = b.create<LLVM::LoadOp>(raw, from, alignment);
+  } else if (inWarps()) {
+    auto branch = b.create<scf::IfOp>(TypeRange{raw}, mask, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    b.create<scf::YieldOp>(ValueRange{b.create<LLVM::LoadOp>(raw, from, alignment)});
+    b.setInsertionPointToStart(branch.elseBlock());
+    b.create<scf::YieldOp>(ValueRange{b.create<LLVM::ZeroOp>(raw)});
+    loaded = branch.getResult(0);
+  } else {
     const Value zero = b.create<LLVM::ZeroOp>(raw);
     loaded = b.create<LLVM::MaskedLoadOp>(raw, from, mask, zero, alignment);
-  } else {
-    loaded = b.create<LLVM::LoadOp>(raw, from, alignment);
   }
   return widen(loaded, element, type);
 }
@@ -203,11 +247,16 @@ Value VectorEmitter::load(Value base, Value index, Type element, Type type, Valu
 void VectorEmitter::storeRounded(Value vector, Value base, Value index, Type element, Value mask) {
   const unsigned alignment = element.getIntOrFloatBitWidth() / 8;
   const Value raw = narrow(vector, element);
-  const Value to = address(base, index, element);
-  if (mask)
-    b.create<LLVM::MaskedStoreOp>(raw, to, mask, alignment);
-  else
+  const Value to = laneAddress(base, index, element);
+  if (!mask) {
     b.create<LLVM::StoreOp>(raw, to, alignment);
+  } else if (inWarps()) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(b.create<scf::IfOp>(mask).thenBlock());
+    b.create<LLVM::StoreOp>(raw, to, alignment);
+  } else {
+    b.create<LLVM::MaskedStoreOp>(raw, to, mask, alignment);
+  }
 }
 
 Value VectorEmitter::loadScalar(Value base, Value index, Type element, Type type) {
@@ -217,13 +266,17 @@ Value VectorEmitter::loadScalar(Value base, Value index, Type element, Type type
 
 void VectorEmitter::storeScalar(Value scalar, Value base, Value index, Type element) {
   const Value raw = narrow(roundTo(scalar, element), element);
+  OpBuilder::InsertionGuard guard(b);
+  if (inWarps()) b.setInsertionPointToStart(b.create<scf::IfOp>(firstLanes(1)).thenBlock());
   b.create<LLVM::StoreOp>(raw, address(base, index, element));
 }
 
 Value VectorEmitter::firstLanes(int64_t count) {
+  if (inWarps()) return b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, iota(), integer(count));
   SmallVector<bool> lanes(kLanes, false);
   std::fill_n(lanes.begin(), count, true);
-  return b.create<arith::ConstantOp>(DenseElementsAttr::get(vectorOf(b.getI1Type()), lanes));
+  return b.create<arith::ConstantOp>(
+      DenseElementsAttr::get(cast<VectorType>(vectorOf(b.getI1Type())), lanes));
 }
 
 Value VectorEmitter::stackArray(Type element, int64_t count) {
@@ -231,14 +284,26 @@ Value VectorEmitter::stackArray(Type element, int64_t count) {
   auto func = b.getInsertionBlock()->getParentOp();
   while (!isa<FunctionOpInterface>(func)) func = func->getParentOp();
   b.setInsertionPointToStart(&func->getRegion(0).front());
-  const Value size = integer(count);
+  const int64_t vectors = (count + kLanes - 1) / kLanes;
+  const Value size = integer(inWarps() ? vectors : vectors * kLanes);
   return b.create<LLVM::AllocaOp>(LLVM::LLVMPointerType::get(b.getContext()), element, size, 64);
 }
 
-std::vector<Value> emitLoop(VectorEmitter& e, Value begin, Value end, int64_t step,
-                            ArrayRef<Value> carried,
-                            const std::function<std::vector<Value>(Value, ValueRange)>& body) {
-  auto loop = e.b.create<scf::ForOp>(begin, end, e.integer(step), carried);
+Value VectorEmitter::loadStack(Value array, Value index, Type element) {
+  if (!inWarps()) return load(array, index, element, element, Value());
+  return loadScalar(array, b.create<arith::DivUIOp>(index, integer(kLanes)), element, element);
+}
+
+void VectorEmitter::storeStack(Value vector, Value array, Value index, Type element) {
+  if (!inWarps()) return storeRounded(vector, array, index, element, Value());
+  const Value own = b.create<arith::DivUIOp>(index, integer(kLanes));
+  b.create<LLVM::StoreOp>(vector, address(array, own, element));
+}
+
+static std::vector<Value> emitLoop(
+    VectorEmitter& e, Value begin, Value end, Value step, ArrayRef<Value> carried,
+    const std::function<std::vector<Value>(Value, ValueRange)>& body) {
+  auto loop = e.b.create<scf::ForOp>(begin, end, step, carried);
   OpBuilder::InsertionGuard guard(e.b);
   // A loop that carries nothing is created with its terminator.
   if (carried.empty())
@@ -250,12 +315,23 @@ std::vector<Value> emitLoop(VectorEmitter& e, Value begin, Value end, int64_t st
   return {loop.getResults().begin(), loop.getResults().end()};
 }
 
-void emitLoop(VectorEmitter& e, Value begin, Value end, int64_t step,
+std::vector<Value> emitLoop(VectorEmitter& e, Value begin, Value end, int64_t step,
+                            ArrayRef<Value> carried,
+                            const std::function<std::vector<Value>(Value, ValueRange)>& body) {
+  return emitLoop(e, begin, end, e.integer(step), carried, body);
+}
+
+void emitLoop(VectorEmitter& e, Value begin, Value end, Value step,
               const std::function<void(Value)>& body) {
   emitLoop(e, begin, end, step, {}, [&](Value i, ValueRange) {
     body(i);
     return std::vector<Value>{};
   });
+}
+
+void emitLoop(VectorEmitter& e, Value begin, Value end, int64_t step,
+              const std::function<void(Value)>& body) {
+  emitLoop(e, begin, end, e.integer(step), body);
 }
 
 }  // namespace trireme::codegen

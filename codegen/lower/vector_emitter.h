@@ -1,9 +1,10 @@
 // Short names for the vector arithmetic that kernels are written in, and their elementary
 // functions.
 //
-// A vector has kLanes lanes whatever the host: the order of a sum, and with it the result, is the
-// same with 256 and with 512 bit registers. Nothing here is contracted or reassociated; where a
-// product is added without rounding it says fma().
+// A vector has kLanes lanes whatever the target: the order of a sum, and with it the result, is the
+// same with 256 and with 512 bit registers, and on a GPU, where the threads of a warp have a lane
+// each. Nothing here is contracted or reassociated; where a product is added without rounding it
+// says fma().
 #pragma once
 #include <mlir/Dialect/Arith/IR/Arith.h>
 #include <mlir/Dialect/LLVMIR/LLVMDialect.h>
@@ -16,12 +17,19 @@ namespace trireme::codegen {
 
 inline constexpr int64_t kLanes = 32;
 
+// Who has the lanes of a vector.
+enum class Lanes : uint8_t {
+  kOneThread,  // values are MLIR vectors
+  kWarp,       // the threads of a warp, one lane each: values are scalars
+};
+
 class VectorEmitter {
  public:
   using Value = mlir::Value;
   using Type = mlir::Type;
 
-  explicit VectorEmitter(mlir::ImplicitLocOpBuilder& builder) : b(builder) {}
+  VectorEmitter(mlir::ImplicitLocOpBuilder& builder, Lanes lanes) : b(builder), lanes_(lanes) {}
+  bool inWarps() const { return lanes_ == Lanes::kWarp; }
 
   // Scalars of type i64.
   Value integer(int64_t value);
@@ -31,8 +39,8 @@ class VectorEmitter {
   // A constant of a scalar or vector type, float or integer.
   Value constant(Type type, double value);
   Value constantInt(Type type, uint64_t value);
-  // A vector of i64: 0, 1, 2...
-  Value iota(int64_t lanes);
+  // A vector of i64: 0, 1, 2... A warp has vectors of kLanes lanes only.
+  Value iota(int64_t lanes = kLanes);
   Value splat(Value scalar, int64_t lanes = kLanes);
 
   // Scalars or vectors of floats.
@@ -59,7 +67,7 @@ class VectorEmitter {
   // Rounds an f32 to what bf16 memory can hold, and stays f32; no-op for other types.
   Value roundTo(Value x, Type element);
 
-  // Sum of all lanes, in a fixed tree.
+  // Sum of all lanes, in a fixed tree. f64. All threads of a warp have it.
   Value sumLanes(Value vector);
 
   // Access to memory of element type `element` (f64, f32, bf16) at `base[index]`; lanes outside of
@@ -75,19 +83,27 @@ class VectorEmitter {
   void storeScalar(Value scalar, Value base, Value index, Type element);
   Value address(Value base, Value index, Type element);
 
-  mlir::VectorType vectorOf(Type element, int64_t lanes = kLanes) {
-    return mlir::VectorType::get({lanes}, element);
+  Type vectorOf(Type element, int64_t lanes = kLanes) {
+    return inWarps() ? element : mlir::VectorType::get({lanes}, element);
   }
   // A mask of the first `count` lanes.
   Value firstLanes(int64_t count);
-  // An array on the stack of the function, `alignment` 64.
+
+  // An array on the stack of the function that is read and written by vectors, at multiples of
+  // kLanes. A thread of a warp keeps its own lane of each.
   Value stackArray(Type element, int64_t count);
+  Value loadStack(Value array, Value index, Type element);
+  void storeStack(Value vector, Value array, Value index, Type element);
 
   mlir::ImplicitLocOpBuilder& b;
 
  private:
+  Value laneAddress(Value base, Value index, Type element);
+  Value fromLane(Value f64, int64_t distance);
   Value widen(Value raw, Type element, Type type);
   Value narrow(Value rounded, Type element);
+
+  Lanes lanes_;
 };
 
 // for (i = begin; i < end; i += step) body(i). `carried`: loop-carried values; body returns the new
@@ -97,6 +113,8 @@ std::vector<mlir::Value> emitLoop(
     llvm::ArrayRef<mlir::Value> carried,
     const std::function<std::vector<mlir::Value>(mlir::Value, mlir::ValueRange)>& body);
 void emitLoop(VectorEmitter& e, mlir::Value begin, mlir::Value end, int64_t step,
+              const std::function<void(mlir::Value)>& body);
+void emitLoop(VectorEmitter& e, mlir::Value begin, mlir::Value end, mlir::Value step,
               const std::function<void(mlir::Value)>& body);
 
 }  // namespace trireme::codegen

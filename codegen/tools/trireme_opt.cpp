@@ -6,9 +6,9 @@
 
 int main(int argc, char** argv) {
   mlir::DialectRegistry registry;
-  registry
-      .insert<trireme::dialect::TriremeDialect, mlir::func::FuncDialect, mlir::arith::ArithDialect,
-              mlir::scf::SCFDialect, mlir::vector::VectorDialect, mlir::LLVM::LLVMDialect>();
+  registry.insert<trireme::dialect::TriremeDialect, mlir::func::FuncDialect,
+                  mlir::arith::ArithDialect, mlir::scf::SCFDialect, mlir::vector::VectorDialect,
+                  mlir::LLVM::LLVMDialect, mlir::NVVM::NVVMDialect>();
   trireme::codegen::registerCodegenPasses();
   mlir::registerCanonicalizer();
   mlir::registerCSE();

@@ -21,7 +21,9 @@ constexpr std::string_view kFormat = "trireme bundle";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kKernels = "kernels.json";
 constexpr const char* kSharedObject = "kernels.so";
-// Always there; kernels.so may be missing.
+constexpr const char* kPtx = "kernels.ptx";
+constexpr const char* kCubin = "kernels.cubin";
+// Always there; those three may be missing.
 constexpr std::array kFiles = {"program.bin", kKernels, "plan.yaml", "model.yaml", "listing.txt"};
 
 std::string dump(const json& value) {
@@ -49,10 +51,14 @@ Status writeInto(const Bundle& bundle, const std::string& folder) {
   TRIREME_RETURN_IF_ERROR(writeFile(folder, "listing.txt", printListing(bundle.program), files));
   if (!bundle.sharedObject.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(folder, kSharedObject, bundle.sharedObject, files));
+  if (!bundle.ptx.empty()) TRIREME_RETURN_IF_ERROR(writeFile(folder, kPtx, bundle.ptx, files));
+  if (!bundle.cubin.empty())
+    TRIREME_RETURN_IF_ERROR(writeFile(folder, kCubin, bundle.cubin, files));
   json manifest = {
       {"format", kFormat},
       {"version", kBundleVersion},
       {"name", bundle.name},
+      {"summary", bundle.summary},
       {"target", {{"arch", bundle.target.arch}, {"cpuFeatures", bundle.target.cpuFeatures}}},
       {"files", files}};
   manifest["crc32c"] = checksumOf(manifest);
@@ -107,6 +113,9 @@ Status readTarget(const json& manifest, Bundle& bundle) {
       !target.value("cpuFeatures", json()).is_array())
     return corrupted(kManifest, "no name or target");
   bundle.name = name.get<std::string>();
+  const json summary = manifest.value("summary", json(""));
+  if (!summary.is_string()) return corrupted(kManifest, "the summary is not a string");
+  bundle.summary = summary.get<std::string>();
   bundle.target.arch = target["arch"].get<std::string>();
   for (const json& feature : target["cpuFeatures"]) {
     if (!feature.is_string()) return corrupted(kManifest, "a CPU feature is not a string");
@@ -129,6 +138,12 @@ Result<Bundle> read(const std::string& folder) {
     auto object = readFile(folder, kSharedObject, files);
     if (!object) return Error(object.error());
   }
+  if (files.contains(kPtx)) {
+    TRIREME_ASSIGN_OR_RETURN(bundle.ptx, readFile(folder, kPtx, files));
+  }
+  if (files.contains(kCubin)) {
+    TRIREME_ASSIGN_OR_RETURN(bundle.cubin, readFile(folder, kCubin, files));
+  }
   auto program = deserialize(contents[0]);
   if (!program) return Error(program.error().withContext("program.bin"));
   bundle.program = std::move(*program);
@@ -150,7 +165,8 @@ Status checkContents(const std::string& folder) {
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
        it.increment(error)) {
     const std::string name = it->path().filename().string();
-    const bool ours = name == kManifest || name == kSharedObject ||
+    const std::array optional = {kManifest, kSharedObject, kPtx, kCubin};
+    const bool ours = std::find(optional.begin(), optional.end(), name) != optional.end() ||
                       std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
     if (!ours)
       return invalidArgument(

@@ -4,6 +4,8 @@
 //   program.bin     serialize(Program)
 //   kernels.json    CompiledSegment per segment
 //   kernels.so      generated host code (absent if nothing was generated)
+//   kernels.ptx     generated GPU code (absent if nothing was generated)
+//   kernels.cubin   the same, assembled for the target (absent if there was no ptxas)
 //   plan.yaml       the plan and its training settings, for people and for `run --resume`
 //   model.yaml      the model
 //   listing.txt     printListing(Program)
@@ -18,7 +20,8 @@
 namespace trireme::program {
 
 // What a generated kernel gets besides its operands. The layout is the ABI between generated code
-// and the runtime: append only, and raise kBundleVersion when it changes.
+// and the runtime: append only, and raise kBundleVersion when it changes. On a GPU a kernel has one
+// parameter, this and behind it the operands' pointers; warps take turns with [0, extent).
 // keys[i] = makeRngKey(seed, step, layer, RngStream(i)).
 struct KernelContext {
   uint64_t firstSample = 0;
@@ -34,7 +37,7 @@ enum class KernelCallKind : uint8_t { kGenerated, kLibrary };
 
 struct KernelCall {
   KernelCallKind kind = KernelCallKind::kLibrary;
-  std::string symbol;             // kGenerated: exported by kernels.so
+  std::string symbol;             // kGenerated: exported by kernels.so, kernels.ptx
   std::vector<int32_t> operands;  // kGenerated: segment operand of each argument
   int64_t extent = 0;             // kGenerated: the iteration space is [0, extent)
   int64_t grain = 1;              // kGenerated: do not split finer than this
@@ -49,7 +52,7 @@ inline constexpr int kBundleVersion = 1;
 
 // What the host must have: checked before any kernel is loaded.
 struct Target {
-  std::string arch;                      // "x86-64"
+  std::string arch;                      // "x86-64", "cuda:sm_90"
   std::vector<std::string> cpuFeatures;  // "avx512f", "avx2", ... by CPUID name
 };
 
@@ -59,7 +62,9 @@ struct Bundle {
   Program program;
   std::vector<CompiledSegment> kernels;  // one per program.segments
   std::string planText, modelText;
+  std::string summary;       // the plan in a line; empty in bundles of older versions
   std::string sharedObject;  // bytes of kernels.so when writing; empty: none
+  std::string ptx, cubin;    // kernels.ptx, kernels.cubin; empty: none
 };
 
 // Whether the folder's manifest is that of a bundle, perhaps a damaged or a newer one.

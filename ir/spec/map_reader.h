@@ -20,6 +20,7 @@
 #include "ir/base/status.h"
 #include "ir/base/units.h"
 #include "ir/spec/sources.h"
+#include "ir/spec/suggestion.h"
 #include "ir/spec/yaml_node.h"
 
 namespace trireme::spec {
@@ -151,10 +152,5 @@ class MapReader {
   Status error_;
   std::vector<std::string> missing_;
 };
-
-// Levenshtein distance.
-size_t editDistance(std::string_view a, std::string_view b);
-// "; did you mean 'x'?" if a candidate is near, else "; valid: a, b, c".
-std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates);
 
 }  // namespace trireme::spec

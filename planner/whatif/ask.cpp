@@ -31,6 +31,7 @@ Result<Sweep> makeSweep(const SweepQuestion& asked) {
   if (!asked.axes.batch.empty()) question.batch = asked.axes.batch[0];
   if (!asked.axes.sequence.empty()) question.sequence = asked.axes.sequence[0];
   TRIREME_ASSIGN_OR_RETURN(sweep.base, makeQuery(question));
+  sweep.base.pins = asked.pins;
   sweep.axes = asked.axes;
   if (clusters.empty()) {
     sweep.hardware.push_back(
@@ -60,11 +61,19 @@ class JsonReport {
                            row.economics->wall, *row.economics->cost});
     }
     for (const size_t i : paretoFront(outcomes_)) front_.push_back(priced_[i]);
+    // In the order of the table, which has no letter for what lies beyond an answer.
+    const auto name = [this](const AnswerRow& row) {
+      if (answerOf(row).ok()) letters_.emplace(answerOf(row).shape, letters_.size());
+    };
+    for (const Refinement& refinement : answers_.refinements) name(refinement.row);
+    for (const Refinement& refinement : answers_.refinements)
+      if (refinement.beyond) name(*refinement.beyond);
   }
   nlohmann::json json() const;
 
  private:
   nlohmann::json rowJson(const AnswerRow& row) const;
+  nlohmann::json refinementJson(bool isBudget, double limit) const;
   const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
   const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
   std::string hardwareOf(const AnswerRow& row) const {
@@ -128,6 +137,16 @@ nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
   return json;
 }
 
+// null: nothing keeps to the limit.
+nlohmann::json JsonReport::refinementJson(bool isBudget, double limit) const {
+  for (const Refinement& r : answers_.refinements)
+    if (r.isBudget == isBudget && r.limit == limit)
+      return {{"point", rowJson(r.row)},
+              {"beyond", r.beyond ? rowJson(*r.beyond) : nlohmann::json()},
+              {"planned", r.numPlanned}};
+  return {};
+}
+
 nlohmann::json JsonReport::json() const {
   nlohmann::json json;
   json["model"] = answers_.sweep.base.model.name;
@@ -149,10 +168,13 @@ nlohmann::json JsonReport::json() const {
     json["deadlines"].push_back(
         {{"seconds", deadline},
          {"fewestDevices", place(fewestWithin(outcomes, Seconds(deadline)))},
+         {"refined", refinementJson(false, deadline)},
          {"cheapest",
           place(priced_.empty() ? std::nullopt : cheapestWithin(outcomes, Seconds(deadline)))}});
   for (const double budget : answers_.scenarios.budgets)
-    json["budgets"].push_back({{"usd", budget}, {"fastest", place(fastestFor(outcomes, budget))}});
+    json["budgets"].push_back({{"usd", budget},
+                               {"fastest", place(fastestFor(outcomes, budget))},
+                               {"refined", refinementJson(true, budget)}});
   return json;
 }
 
@@ -201,7 +223,7 @@ Status checkAnswered(const Answers& answers) {
   if (std::any_of(answers.answers.begin(), answers.answers.end(),
                   [](const std::optional<PointAnswer>& answer) { return answer->ok(); }))
     return {};
-  return infeasible(fmt::format("no point of {} has a plan; the first: {}", answers.points.size(),
+  return infeasible(fmt::format("no point of {} has a plan; the first: {}", answers.numSwept(),
                                 answers.answers[0]->reason));
 }
 

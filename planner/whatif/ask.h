@@ -13,6 +13,7 @@ namespace trireme::planner {
 struct SweepQuestion {
   Question question;              // the cluster may be empty if there are GPUs
   std::vector<std::string> gpus;  // names in place of the cluster: hardware.h
+  Pins pins;                      // at all points, but for `gpus`
   SweepAxes axes;
   ScenarioAxes scenarios;
 };

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <tuple>
-#include <vector>
+#include <utility>
 
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
@@ -20,30 +21,37 @@ std::string lower(std::string text) {
   return text;
 }
 
-// The first word of a device's name: "h100" of "H100-80GB-SXM".
-std::string gpuOf(const std::string& device) { return device.substr(0, device.find('-')); }
+// Of shipped clusters but hosts: the name, and its device's.
+std::vector<std::pair<std::string, std::string>> devicesOfClusters() {
+  std::vector<std::pair<std::string, std::string>> devices;
+  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kCluster)) {
+    const Result<spec::ClusterSpec> cluster = spec::loadCluster(name);
+    if (cluster.has_value() && cluster->device.kind != spec::DeviceKind::kHost)
+      devices.emplace_back(name, lower(cluster->device.name));
+  }
+  return devices;
+}
 
 }  // namespace
+
+std::vector<std::string> gpuNames() {
+  std::set<std::string> names;
+  for (const auto& [cluster, device] : devicesOfClusters())
+    names.insert(device.substr(0, device.find('-')));
+  return {names.begin(), names.end()};
+}
 
 Result<std::string> clusterOfGpu(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const std::string wanted = lower(name);
   if (spec::findShipped(spec::ShippedKind::kCluster, wanted)) return wanted;
-  std::vector<std::string> gpus;
   std::vector<std::tuple<bool, size_t, std::string>> found;
-  for (const std::string& cluster : spec::shippedNames(spec::ShippedKind::kCluster)) {
-    const Result<spec::ClusterSpec> loaded = spec::loadCluster(cluster);
-    if (!loaded.has_value() || loaded->device.kind == spec::DeviceKind::kHost) continue;
-    const std::string device = lower(loaded->device.name);
-    gpus.push_back(gpuOf(device));
+  for (const auto& [cluster, device] : devicesOfClusters())
     if ((device + "-").starts_with(wanted + "-"))
       found.emplace_back(!cluster.starts_with("dgx-"), cluster.size(), cluster);
-  }
-  std::sort(gpus.begin(), gpus.end());
-  gpus.erase(std::unique(gpus.begin(), gpus.end()), gpus.end());
   if (found.empty())
-    return Error(
-        invalidArgument(fmt::format("unknown GPU '{}'{}", name, spec::suggestion(wanted, gpus))));
+    return Error(invalidArgument(
+        fmt::format("unknown GPU '{}'{}", name, spec::suggestion(wanted, gpuNames()))));
   return std::get<2>(*std::min_element(found.begin(), found.end()));
 }
 

@@ -1,6 +1,7 @@
 // Which cluster a GPU's name stands for.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "ir/base/status.h"
 
@@ -12,5 +13,8 @@ namespace trireme::planner {
 // generation is nothing that exists. What has a '/' is a file, and stays as it is.
 // kInvalidArgument: any other name; the message has the nearest GPU.
 Result<std::string> clusterOfGpu(const std::string& name);
+
+// The first words of the devices of shipped clusters that are no hosts: "a100", "b200"...
+std::vector<std::string> gpuNames();
 
 }  // namespace trireme::planner

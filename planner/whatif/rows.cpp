@@ -69,7 +69,7 @@ std::vector<AnswerRow> rowsOf(const Answers& answers, size_t point) {
 
 std::vector<AnswerRow> rowsOf(const Answers& answers) {
   std::vector<AnswerRow> rows;
-  for (size_t i = 0; i < answers.points.size(); ++i)
+  for (size_t i = 0; i < answers.numSwept(); ++i)
     for (AnswerRow& row : rowsOf(answers, i)) rows.push_back(std::move(row));
   return rows;
 }

@@ -22,16 +22,6 @@ struct ScenarioAxes {
   std::vector<double> deadlines, budgets;  // s, USD
 };
 
-struct Answers {
-  Sweep sweep;
-  std::vector<SweepPoint> points;
-  std::vector<std::optional<PointAnswer>> answers;  // of each point
-  ScenarioAxes scenarios;
-};
-
-// "A", "B", ... "Z", "AA": short names of plans in the order in which they win.
-std::string letterOf(size_t index);
-
 // A point under one scenario.
 struct AnswerRow {
   size_t point = 0;
@@ -39,9 +29,33 @@ struct AnswerRow {
   std::optional<Economics> economics;  // absent: no plan, or no tokens
 };
 
+// The answer to a deadline or a budget, also between the numbers of devices that were swept
+// (refine.h).
+struct Refinement {
+  bool isBudget = false;
+  double limit = 0;                 // USD, or s
+  AnswerRow row;                    // fewest devices in time, or the fastest for the money
+  std::optional<AnswerRow> beyond;  // the next number of devices, if that does not keep to it
+  size_t numPlanned = 0;            // numbers of devices that were planned for it
+};
+
+struct Answers {
+  Sweep sweep;
+  std::vector<SweepPoint> points;
+  std::vector<std::optional<PointAnswer>> answers;  // of each point
+  ScenarioAxes scenarios;
+  size_t numBetween = 0;                // of the points, at their end: planned for refinements
+  std::vector<Refinement> refinements;  // deadlines, then budgets, in the order of the scenarios
+
+  size_t numSwept() const { return points.size() - numBetween; }
+};
+
+// "A", "B", ... "Z", "AA": short names of plans in the order in which they win.
+std::string letterOf(size_t index);
+
 // Of one point, all scenarios.
 std::vector<AnswerRow> rowsOf(const Answers& answers, size_t point);
-// Of all points that are answered.
+// Of all swept points that are answered.
 std::vector<AnswerRow> rowsOf(const Answers& answers);
 
 }  // namespace trireme::planner

@@ -59,9 +59,11 @@ std::optional<Seconds> stepLike(plan::Plan near, const Query& query, const CostF
   const int64_t ranks = near.numRanks() / near.dp();
   const int64_t most = *query.pins.gpus / ranks;
   near.training = query.training;
-  int64_t dp = most;
-  while (dp > 1 && query.training.globalBatchSize % (dp * near.microbatchSize) != 0) --dp;
-  if (dp < 1) return std::nullopt;
+  int64_t dp = query.pins.dp.value_or(most);
+  while (!query.pins.dp && dp > 1 &&
+         query.training.globalBatchSize % (dp * near.microbatchSize) != 0)
+    --dp;
+  if (dp < 1 || dp > most) return std::nullopt;
   if (near.stateSharding == plan::StateSharding::kNone) {
     near.dpReplicate = dp;
   } else {
@@ -135,22 +137,24 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
 CostFunctions PointPlanner::costsOf(const Query& query, const SweepPoint& point) {
   CostFunctions costs = modelCosts(query);
   if (query.stack.ownPrograms) return costs;
-  costs.blocks = [this, &query, point,
-                  own = costs.blocks](const plan::Plan& plan) -> Result<BlockCosts> {
+  costs.blocks = [this, &query, point, here = std::map<BlocksKey, SharedBlocks>(),
+                  own = costs.blocks](const plan::Plan& plan) mutable -> Result<SharedBlocks> {
+    const BlocksKey key{point.hardware, point.sequence,       plan.tp, plan.cp, plan.microbatchSize,
+                        plan.recompute, plan.sequenceParallel};
+    if (const auto found = here.find(key); found != here.end()) return found->second;
     const int64_t node = devicesPerNode(query.cluster);
-    const bool isInside = plan.tp * plan.cp <= node && node < query.cluster.numDevices;
-    const BlocksKey key{point.hardware,
-                        point.sequence,
-                        isInside ? 0 : point.interNode.count(),
-                        isInside ? 0 : query.cluster.numDevices,
-                        plan.tp,
-                        plan.cp,
-                        plan.microbatchSize,
-                        plan.recompute,
-                        plan.sequenceParallel};
-    if (const auto found = blocks_.find(key); found != blocks_.end()) return found->second;
-    TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, own(plan));
-    blocks_.emplace(key, blocks);
+    const bool isWhole = node == query.cluster.numDevices;  // nothing is between nodes
+    SharedBlocks blocks;
+    const auto known = blocks_.find(key);
+    if (isWhole || plan.tp > node || known == blocks_.end()) {
+      TRIREME_ASSIGN_OR_RETURN(blocks, own(plan));
+      if (!isWhole && plan.tp <= node) blocks_.emplace(key, blocks);
+    } else if (plan.tp * plan.cp <= node) {
+      blocks = known->second;
+    } else {
+      blocks = std::make_shared<const BlockCosts>(withContextLinks(query, plan, *known->second));
+    }
+    here.emplace(key, blocks);
     return blocks;
   };
   return costs;

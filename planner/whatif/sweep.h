@@ -87,7 +87,8 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point);
 //   limit    the time that the choices of the last answer would take here is a limit of the search
 //            (Query::slowest); if no plan of the space is as fast, the point is searched without
 //   blocks   of a stack with a description, layers cost the same at all points of the same hardware
-//            and sequence length as long as the ranks that share one are within a node
+//            and sequence length, but for the links among cp ranks that are not within a node, as
+//            long as its tp ranks are
 class PointPlanner {
  public:
   explicit PointPlanner(const Sweep& sweep) : sweep_(sweep) {}
@@ -95,14 +96,13 @@ class PointPlanner {
   PointAnswer answer(const SweepPoint& point);
 
  private:
-  // Hardware, sequence; network and devices, where they matter; then what plans of a group share.
-  using BlocksKey = std::tuple<size_t, int64_t, double, int64_t, int64_t, int64_t, int64_t,
-                               plan::Recompute, bool>;
+  // Hardware, sequence; then what plans of a group share.
+  using BlocksKey = std::tuple<size_t, int64_t, int64_t, int64_t, int64_t, plan::Recompute, bool>;
   CostFunctions costsOf(const Query& query, const SweepPoint& point);
 
   const Sweep& sweep_;
   std::optional<plan::Plan> near_;
-  std::map<BlocksKey, BlockCosts> blocks_;
+  std::map<BlocksKey, SharedBlocks> blocks_;  // of any point
 };
 
 // Answers `points` on `numThreads` threads at least 1. `onAnswer` hears each as it comes, in any

@@ -199,6 +199,26 @@ Result<double> parseUnit(const std::string& text, const UnitKind& kind) {
   return result;
 }
 
+namespace {
+
+// Where a number may stand without a unit, one beside others that have one may mean itself. In a
+// range it has the other end's.
+Status checkBare(const std::vector<Piece>& pieces, const std::string& common,
+                 const UnitKind& kind) {
+  if (common.empty() || !kind.units.front().name.empty()) return {};
+  for (const Piece& piece : pieces) {
+    const Result<double> value = spec::parseDecimal(piece.first);
+    if (!value.has_value() || !unitOf(piece.last).empty() || !unitOf(piece.step).empty()) continue;
+    const UnitKind::Unit& least = kind.units[1];
+    return invalidArgument(fmt::format("'{}' beside numbers with a unit: write '{}{}' or '{:g}{}'",
+                                       piece.first, piece.first, common, *value / least.factor,
+                                       least.name));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& kind) {
   TRIREME_ASSIGN_OR_RETURN(const std::vector<Piece> pieces, piecesOf(text, kind.example));
   // The last one that is written stands for all numbers without.
@@ -206,6 +226,7 @@ Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& 
   for (const Piece& piece : pieces)
     for (const std::string* part : {&piece.first, &piece.last, &piece.step})
       if (const std::string unit = unitOf(*part); !unit.empty()) common = unit;
+  TRIREME_RETURN_IF_ERROR(checkBare(pieces, common, kind));
   const auto read = [&](const std::string& number) {
     return parseUnit(unitOf(number).empty() ? number + " " + common : number, kind);
   };

@@ -5,7 +5,8 @@
 //   64..4096       a range: doubled from the first, and the last:  64, 128, ... 4096
 //   64..4096:64    a range by steps, up to the last
 //
-// A unit stands behind every number or, once, behind the last: "200..1600 Gbit/s". Values that
+// A unit stands behind every number or, once, behind the last: "200..1600 Gbit/s". In a list of
+// what may go without a unit ("15000" tokens) it stands behind every number or none. Values that
 // repeat count once. Errors are kInvalidArgument: what is wrong, what was expected, what is near.
 #pragma once
 #include <cstdint>

@@ -246,6 +246,18 @@ def whatif(
     stack: Path | None = None,
     precision: Precision | None = None,
     vocab_multiple: int | None = None,
+    tp: int | None = None,
+    pp: int | None = None,
+    cp: int | None = None,
+    dp: int | None = None,
+    microbatch: int | None = None,
+    virtual_stages: int | None = None,
+    layers: Sequence[int] | None = None,
+    schedule: Schedule | None = None,
+    recompute: Recompute | None = None,
+    state_sharding: StateSharding | None = None,
+    sequence_parallel: bool | None = None,
+    scatter_gather: bool | None = None,
     threads: int | None = None,
 ) -> _results.Sweep:
     """Plans for many clusters: every combination of the values.
@@ -259,9 +271,10 @@ def whatif(
     tokens: of the whole training. price: USD per device and hour. power: W of a device.
     deadline: s. budget: USD. mtbf: of one device, s.
     checkpoint_bandwidth: of the storage, B/s. restart, repair: s. spares: nodes.
+    tp ... scatter_gather: choices that are not left to the search, as for :func:`plan`.
     threads: points at a time (default: one per core).
 
-    Points without a plan say why; Error is raised if no point has one.
+    Deadlines and budgets are answered between the numbers of devices, too, in whole nodes. Points without a plan say why; Error is raised if no point has one.
     """
     options: dict[str, object] = {
         "model": _path(model),
@@ -270,6 +283,18 @@ def whatif(
         "stack": _path(stack),
         "precision": precision,
         "vocab_multiple": vocab_multiple,
+        "tp": tp,
+        "pp": pp,
+        "cp": cp,
+        "dp": dp,
+        "microbatch": microbatch,
+        "virtual_stages": virtual_stages,
+        "layers": None if layers is None else list(layers),
+        "schedule": schedule,
+        "recompute": recompute,
+        "state_sharding": state_sharding,
+        "sequence_parallel": sequence_parallel,
+        "scatter_gather": scatter_gather,
         "threads": threads,
         "gpus": _text(gpus),
         "gpu": _text(gpu),

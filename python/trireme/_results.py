@@ -456,20 +456,32 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Refinement:
+    """The best number of devices, also between those that were swept. beyond: one node further, which does
+    not keep to the limit. planned: numbers of devices that were planned for it."""
+
+    point: Point
+    beyond: Point | None
+    planned: int
+
+
+@dataclass(frozen=True)
 class Deadline:
-    """Which points meet it, as indices of the sweep's points."""
+    """Which points meet it, as indices of the sweep's points. refined: the fewest devices of all."""
 
     seconds: float
     fewest_devices: int | None
     cheapest: int | None
+    refined: Refinement | None = None
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The fastest point for the money, as an index of the sweep's points."""
+    """The fastest point for the money, as an index of the sweep's points. refined: of all numbers of devices."""
 
     usd: float
     fastest: int | None
+    refined: Refinement | None = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -47,7 +47,7 @@ Result<std::unique_ptr<TokenFiles>> TokenFiles::open(const std::vector<std::stri
     TRIREME_RETURN_IF_ERROR(path.ends_with(".idx") ? files->addDataset(path) : files->add(path));
   if (files->totalTokens_ <= options.sequenceLength)
     return Error(files->tooShort(options.sequenceLength));
-  if (options.vocabSize < 256) TRIREME_RETURN_IF_ERROR(files->checkBytes());
+  TRIREME_RETURN_IF_ERROR(files->checkTokens());
   TRIREME_ASSIGN_OR_RETURN(files->identity_, files->identify());
   return files;
 }
@@ -148,16 +148,23 @@ Status TokenFiles::refuse(int64_t position, int64_t token) const {
   return internalError("a position outside the data");
 }
 
-Status TokenFiles::checkBytes() const {
+// Of types in which a token may be outside of the vocabulary.
+Status TokenFiles::checkTokens() const {
   std::array<int64_t, kBlock> block;
-  for (const File& file : files_)
-    for (int64_t at = 0; at < file.size && file.type == TokenType::kU8; at += kBlock) {
-      const int64_t n = std::min(kBlock, file.size - at), begin = file.begin + at;
+  const int64_t vocabSize = options_.vocabSize;
+  for (const File& file : files_) {
+    const bool isByte = file.type == TokenType::kU8;
+    if (isByte ? vocabSize >= 1 << 8 : file.type == TokenType::kU16 && vocabSize >= 1 << 16)
+      continue;
+    const int64_t size = isByte ? file.size : std::min(file.size, options_.numChecked);
+    for (int64_t at = 0; at < size; at += kBlock) {
+      const int64_t n = std::min(kBlock, size - at), begin = file.begin + at;
       TRIREME_RETURN_IF_ERROR(read(begin, n, block.data()));
       for (int64_t i = 0; i < n; ++i)
-        if (block[static_cast<size_t>(i)] >= options_.vocabSize)
-          return refuse(begin + i, block[static_cast<size_t>(i)]);
+        if (const int64_t token = block[static_cast<size_t>(i)]; token < 0 || token >= vocabSize)
+          return refuse(begin + i, token);
     }
+  }
   return {};
 }
 

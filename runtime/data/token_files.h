@@ -19,6 +19,9 @@ struct TokenFilesOptions {
   int64_t sequenceLength = 1;
   SampleOrder order = SampleOrder::kRandom;
   TokenType type = TokenType::kU8;  // of files that do not say it themselves
+  // Tokens of a file that are held against the vocabulary before training begins: half a second's
+  // work. All of a terabyte would be minutes; tokens behind these are checked when they are drawn.
+  int64_t numChecked = int64_t{1} << 26;
 };
 
 class TokenFiles final : public DataSource {
@@ -28,7 +31,8 @@ class TokenFiles final : public DataSource {
   // now; files must not shrink.
   // kInvalidArgument: no file, one that is missing, unreadable, not a regular file, empty or not a
   //   whole number of tokens; an index that does not fit its data; fewer than sequenceLength + 1
-  //   tokens; a byte outside a vocabulary of fewer than 256 (says where).
+  //   tokens; a token outside the vocabulary (says where): any byte of text, or one of the first
+  //   `numChecked` of a larger type.
   static Result<std::unique_ptr<TokenFiles>> open(const std::vector<std::string>& paths,
                                                   const TokenFilesOptions& options);
   ~TokenFiles() override;
@@ -62,7 +66,7 @@ class TokenFiles final : public DataSource {
   Status tooShort(int64_t length) const;
   // Tokens [position, position + count); the range must lie within the whole.
   Status read(int64_t position, int64_t count, int64_t* tokens) const;
-  Status checkBytes() const;
+  Status checkTokens() const;
   Result<std::string> identify() const;
   Status refuse(int64_t position, int64_t token) const;
 

@@ -2,6 +2,7 @@
 // once (host), or by putting it on streams where it happens in order (CUDA).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -45,9 +46,24 @@ class RankDevice {
   // The rank's program on the memory of this device.
   virtual const RankProgram& program() const = 0;
 
-  // finishStep() returns when all that the step has asked for is done.
+  // finishStep() returns when all that the step has asked for is done. As long as it waits it asks
+  // `watch`, whose error ends the wait.
   virtual Status beginStep() = 0;
   virtual Status finishStep() = 0;
+  virtual void setWatch(std::function<Status()> watch) = 0;
+
+  // Progress, for messages about a device that does not go on: mark() is called when all of an
+  // instruction has been asked for, passed() says how many marks of this step lie behind the
+  // stream.
+  virtual Status mark(program::Stream stream) = 0;
+  virtual int64_t passed(program::Stream stream) const = 0;
+  // The device does not answer: nothing more is asked of it, and what it holds is not given back.
+  virtual void abandon() = 0;
+
+  // Moments of this step, for traces: when all that was asked of the stream so far is done.
+  virtual Result<int32_t> stamp(program::Stream stream) = 0;
+  // After finishStep(): seconds of std::chrono::steady_clock.
+  virtual Result<double> secondsOf(int32_t stamp) const = 0;
 
   virtual Status runSegment(const SegmentCall& call) = 0;
   virtual Status zero(void* data, int64_t bytes) = 0;

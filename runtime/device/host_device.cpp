@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <system_error>
 
 #include "runtime/executor/host_memory.h"
@@ -18,8 +20,23 @@ class HostDevice final : public RankDevice {
       : rank_(rank), code_(code), pool_(threads), arguments_(code.maxArguments()) {}
 
   const RankProgram& program() const override { return rank_; }
-  Status beginStep() override { return {}; }
+  Status beginStep() override {
+    stamps_.clear();
+    return {};
+  }
   Status finishStep() override { return {}; }
+  void setWatch(std::function<Status()>) override {}
+  Status mark(program::Stream) override { return {}; }
+  int64_t passed(program::Stream) const override { return std::numeric_limits<int64_t>::max(); }
+  void abandon() override {}
+  Result<int32_t> stamp(program::Stream) override {
+    stamps_.push_back(std::chrono::steady_clock::now());
+    return static_cast<int32_t>(stamps_.size()) - 1;
+  }
+  Result<double> secondsOf(int32_t stamp) const override {
+    return std::chrono::duration<double>(stamps_[static_cast<size_t>(stamp)].time_since_epoch())
+        .count();
+  }
 
   Status runSegment(const SegmentCall& call) override {
     return code_.run(call.segment, {call.context, call.operands, arguments_.data(),
@@ -63,6 +80,7 @@ class HostDevice final : public RankDevice {
   const SegmentCode& code_;
   ThreadPool pool_;
   std::vector<void*> arguments_;  // scratch
+  std::vector<std::chrono::steady_clock::time_point> stamps_;
 };
 
 }  // namespace

@@ -18,6 +18,7 @@ Executor::Executor(const ExecutorContext& context)
       context_(context),
       streams_(*context.device, *context.comm, context.trace) {
   context_.comm->setProgress(&streams_);
+  context_.device->setWatch([this] { return watchDevice(); });
   addresses_.resize(static_cast<size_t>(rank_.maxOperands));
   int64_t numLayers = std::max<int64_t>(1, rank_.program->numLayers);
   for (const program::Chunk& chunk : rank_.role->chunks) {
@@ -28,7 +29,10 @@ Executor::Executor(const ExecutorContext& context)
   buildNormRows();
 }
 
-Executor::~Executor() { context_.comm->setProgress(nullptr); }
+Executor::~Executor() {
+  context_.comm->setProgress(nullptr);
+  context_.device->setWatch(nullptr);
+}
 
 char* Executor::operand(const Flat& instruction, int32_t i, int32_t repeat, int32_t slot) const {
   return rank_.operands[static_cast<size_t>(instruction.firstOperand + i)].at(repeat, slot);
@@ -53,13 +57,37 @@ Status Executor::runStep(int64_t step, DataSource& data) {
   step_ = step;
   data_ = &data;
   counters_ = {};
-  if (context_.trace != nullptr) context_.trace->setStep(step);
+  if (context_.trace != nullptr) context_.trace->beginStep(step);
   fillKeys();
   TRIREME_RETURN_IF_ERROR(context_.device->beginStep());
   streams_.beginStep();
+  passed_ = -1;
   for (const Task& task : rank_.role->tasks) TRIREME_RETURN_IF_ERROR(runTask(task));
   TRIREME_RETURN_IF_ERROR(streams_.drain());
-  return context_.device->finishStep();
+  if (const Status status = context_.device->finishStep(); !status.ok()) {
+    // A fault that the device reports is one of what it was at.
+    const bool isFault = status.code() == StatusCode::kInternal;
+    return isFault ? status.withContext(streams_.describeStop()) : status;
+  }
+  return context_.trace == nullptr ? Status() : context_.trace->endStep(*context_.device);
+}
+
+// The time counts from the last instruction that was completed, so a step may take as long as it
+// likes. A rank whose device waits for others gives them a tenth more, so that the first to
+// complain is the one that the others wait for. After the failure of another rank the device still
+// has its time to come to an end.
+Status Executor::watchDevice() {
+  const auto now = std::chrono::steady_clock::now();
+  if (const int64_t passed = streams_.numPassed(); passed != passed_) {
+    passed_ = passed;
+    passedAt_ = now;
+    return {};
+  }
+  const double limit = (streams_.isHeldUpByOthers() ? 1.1 : 1) * context_.timeoutSeconds;
+  if (std::chrono::duration<double>(now - passedAt_).count() <= limit) return {};
+  context_.device->abandon();
+  return unavailable(fmt::format("{}: the device has not completed it in {:.3g} s",
+                                 streams_.describeStop(), limit));
 }
 
 Status Executor::runTask(const Task& task) {
@@ -101,9 +129,16 @@ Status Executor::issue(const Flat& instruction, const Task& task, int32_t repeat
     return streams_.issue(entry);
   }
   TRIREME_RETURN_IF_ERROR(streams_.advance());
-  const double begin = context_.trace != nullptr ? context_.trace->now() : 0;
+  int32_t begin = 0;
+  if (context_.trace != nullptr) {
+    TRIREME_ASSIGN_OR_RETURN(begin, context_.device->stamp(Stream::kCompute));
+  }
   TRIREME_RETURN_IF_ERROR(execute(instruction, task, repeat, layer));
-  if (context_.trace != nullptr) context_.trace->record(instruction, task, layer, begin);
+  TRIREME_RETURN_IF_ERROR(streams_.handedOver(instruction, task, layer));
+  if (context_.trace != nullptr) {
+    TRIREME_ASSIGN_OR_RETURN(const int32_t end, context_.device->stamp(Stream::kCompute));
+    context_.trace->record(instruction, task, layer, begin, end);
+  }
   const int32_t event = Streams::eventIndex(instruction.event, task.slot);
   if (event < 0 || instruction.kind == InstructionKind::kWait) return {};
   return streams_.signalFromCompute(event);

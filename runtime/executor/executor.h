@@ -2,6 +2,7 @@
 // those of the point-to-point streams whenever there is a chance. Allocates nothing within a step.
 #pragma once
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -25,6 +26,7 @@ struct ExecutorContext {
   Communicator* comm = nullptr;
   TraceRecorder* trace = nullptr;
   FaultInjector* faults = nullptr;
+  double timeoutSeconds = 60;  // in which a device has to complete an instruction
 };
 
 class Executor {
@@ -33,7 +35,8 @@ class Executor {
   ~Executor();
 
   // Runs the role's tasks once and empties all streams. On failure names the instruction; the
-  // caller tells the other ranks (Communicator::fail).
+  // caller tells the other ranks (Communicator::fail). kUnavailable: also a device that completes
+  // no instruction within the timeout; it is given up (RankDevice::abandon).
   Status runStep(int64_t step, DataSource& data);
 
   // Of the last step.
@@ -55,6 +58,7 @@ class Executor {
   Status adamWStep(const Flat& instruction, int32_t repeat, int32_t slot);
   Status injectFault(const Flat& instruction, const Task& task, int32_t layer);
   void count(const Flat& instruction, const Task& task);
+  Status watchDevice();
   void trackLiveSlots(const Task& task, bool before);
   void fillKeys();
   void buildNormRows();
@@ -65,6 +69,8 @@ class Executor {
   Streams streams_;
   RankCounters counters_;
   int64_t step_ = 0;
+  int64_t passed_ = -1;  // instructions, when watchDevice() looked last; -1: it has not
+  std::chrono::steady_clock::time_point passedAt_;
   DataSource* data_ = nullptr;
   std::vector<program::KernelContext> contexts_;  // per logical layer; keys of this step
   std::vector<void*> addresses_;                  // scratch

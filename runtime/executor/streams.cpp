@@ -15,6 +15,21 @@ MessageTag tagOf(const QueuedInstruction& entry) {
   return {entry.task->direction, entry.instruction->virtualStage, entry.task->microbatch};
 }
 
+// Communication and waits: done when others have done their part.
+bool waitsForOthers(InstructionKind kind) {
+  switch (kind) {
+    case InstructionKind::kWait:
+    case InstructionKind::kSend:
+    case InstructionKind::kRecv:
+    case InstructionKind::kAllReduce:
+    case InstructionKind::kReduceScatter:
+    case InstructionKind::kAllGather:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 class Streams::MarkReached final : public Condition {
@@ -40,11 +55,38 @@ Streams::Streams(RankDevice& device, Communicator& comm, TraceRecorder* trace)
   for (size_t i = 0; i < queues_.size(); ++i) {
     const bool queues = static_cast<Stream>(i) != Stream::kCompute && rank_.queued[i] > 0;
     queues_[i].ring.resize(queues ? static_cast<size_t>(rank_.queued[i]) : 1);
+    handed_[i].reserve(static_cast<size_t>(rank_.queued[i]));
   }
 }
 
 void Streams::beginStep() {
   for (EventMark& mark : marks_) mark.event = -1;
+  for (std::vector<Handed>& handed : handed_) handed.clear();
+}
+
+Status Streams::handedOver(const FlatInstruction& instruction, const program::TaskRecord& task,
+                           int32_t layer) {
+  handed_[static_cast<size_t>(instruction.stream)].push_back({&instruction, &task, layer});
+  return device_.mark(instruction.stream);
+}
+
+int64_t Streams::numPassed() const {
+  int64_t sum = 0;
+  for (size_t i = 0; i < handed_.size(); ++i)
+    sum += std::min(device_.passed(static_cast<Stream>(i)), std::ssize(handed_[i]));
+  return sum;
+}
+
+const Streams::Handed* Streams::stoppedAt() const {
+  const Handed* waits = nullptr;
+  for (size_t i = 0; i < handed_.size(); ++i) {
+    const int64_t passed = device_.passed(static_cast<Stream>(i));
+    if (passed >= std::ssize(handed_[i])) continue;
+    const Handed& at = handed_[i][static_cast<size_t>(passed)];
+    if (!waitsForOthers(at.instruction->kind)) return &at;
+    if (waits == nullptr) waits = &at;
+  }
+  return waits;
 }
 
 Status Streams::signalFromCompute(int32_t event) {
@@ -62,7 +104,9 @@ Status Streams::waitFor(int32_t event) {
 Status Streams::issue(const QueuedInstruction& entry) {
   const Stream stream = entry.instruction->stream;
   Queue& queue = queues_[static_cast<size_t>(stream)];
-  if (queue.empty() && trace_ != nullptr) queue.headSince = trace_->now();
+  if (queue.empty() && trace_ != nullptr) {
+    TRIREME_ASSIGN_OR_RETURN(queue.headSince, device_.stamp(stream));
+  }
   QueuedInstruction& queued = queue.ring[queue.issued++ % queue.ring.size()];
   queued = entry;
   ++pending_;
@@ -118,6 +162,17 @@ Status Streams::advance() {
   return {};
 }
 
+std::string Streams::describeStop() const {
+  const Handed* at = stoppedAt();
+  if (at == nullptr) return "the end of the step";
+  return describeInstruction(rank_, *at->task, *at->instruction, at->layer);
+}
+
+bool Streams::isHeldUpByOthers() const {
+  const Handed* at = stoppedAt();
+  return at != nullptr && waitsForOthers(at->instruction->kind);
+}
+
 Result<bool> Streams::tryHead(Stream stream, Queue& queue) {
   const QueuedInstruction& head = queue.head();
   const FlatInstruction& instruction = *head.instruction;
@@ -143,10 +198,12 @@ Result<bool> Streams::tryHead(Stream stream, Queue& queue) {
 
 Status Streams::complete(Stream stream, Queue& queue) {
   const QueuedInstruction& head = queue.head();
-  const Status status = head.signalled < 0 ? Status() : device_.record(head.signalled, stream);
-  if (trace_ != nullptr) {
-    trace_->record(*head.instruction, *head.task, head.layer, queue.headSince);
-    queue.headSince = trace_->now();
+  Status status = head.signalled < 0 ? Status() : device_.record(head.signalled, stream);
+  if (status.ok()) status = handedOver(*head.instruction, *head.task, head.layer);
+  if (status.ok() && trace_ != nullptr) {
+    const int32_t begin = queue.headSince;
+    TRIREME_ASSIGN_OR_RETURN(queue.headSince, device_.stamp(stream));
+    trace_->record(*head.instruction, *head.task, head.layer, begin, queue.headSince);
   }
   ++queue.completed;
   --pending_;

@@ -42,7 +42,7 @@ class Streams final : public Progress {
   // All three must outlive this. `trace` may be null.
   Streams(RankDevice& device, Communicator& comm, TraceRecorder* trace);
 
-  // Forgets the device's events of the step before, which is complete.
+  // Forgets what the device was asked in the step before, which is complete.
   void beginStep();
   // Appends to the instruction's stream; blocks only if that is the compute stream.
   Status issue(const QueuedInstruction& entry);
@@ -53,6 +53,17 @@ class Streams final : public Progress {
   EventMark mark(int32_t event) const { return marks_[static_cast<size_t>(event)]; }
   // Blocks until every queue is empty.
   Status drain();
+
+  // All of the instruction has been handed to the device, on its stream.
+  Status handedOver(const FlatInstruction& instruction, const program::TaskRecord& task,
+                    int32_t layer);
+  // Instructions that the device has completed in this step, of all streams.
+  int64_t numPassed() const;
+  // The instruction that the device is at, as describeInstruction() says it: one that works, if
+  // there is one, rather than one that waits for others.
+  std::string describeStop() const;
+  // It is at none that works.
+  bool isHeldUpByOthers() const;
 
   // Moves every queue on as far as it goes. Cheap when all are empty.
   Status advance() override;
@@ -67,10 +78,15 @@ class Streams final : public Progress {
     uint64_t issued = 0;
     uint64_t completed = 0;
     bool published = false;  // the head is a send that is in the air
-    double headSince = 0;
+    int32_t headSince = 0;   // a stamp of the device, if there is a trace
     bool empty() const { return issued == completed; }
     QueuedInstruction& head() { return ring[completed % ring.size()]; }
     const QueuedInstruction& head() const { return ring[completed % ring.size()]; }
+  };
+  struct Handed {
+    const FlatInstruction* instruction = nullptr;
+    const program::TaskRecord* task = nullptr;
+    int32_t layer = -1;
   };
   class MarkReached;
 
@@ -78,6 +94,7 @@ class Streams final : public Progress {
   bool reached(EventMark mark) const {
     return queues_[static_cast<size_t>(mark.stream)].completed >= mark.position;
   }
+  const Handed* stoppedAt() const;  // null: the device is done with all
   Result<bool> tryHead(program::Stream stream, Queue& queue);
   Status complete(program::Stream stream, Queue& queue);
   // What stands at the end of the chain of waits that starts at `stream`'s head; null: nothing.
@@ -89,6 +106,7 @@ class Streams final : public Progress {
   TraceRecorder* trace_;
   std::array<Queue, program::kNumStreams> queues_;
   std::vector<EventMark> marks_;
+  std::array<std::vector<Handed>, program::kNumStreams> handed_;  // in this step, in order
   int64_t pending_ = 0;
 };
 

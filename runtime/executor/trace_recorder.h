@@ -1,9 +1,12 @@
-// Measured TraceEvents of one rank.
+// Measured TraceEvents of one rank. While a step runs, events hold stamps of the device
+// (RankDevice::stamp()); endStep() turns them into times.
 #pragma once
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include "ir/program/trace.h"
+#include "runtime/device/device.h"
 #include "runtime/executor/rank_program.h"
 
 namespace trireme::runtime {
@@ -13,14 +16,14 @@ class TraceRecorder {
   TraceRecorder(int32_t rank, std::chrono::steady_clock::time_point start)
       : rank_(rank), start_(start) {}
 
-  // Seconds since the start of the trace.
-  double now() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  void beginStep(int64_t step) {
+    step_ = step;
+    firstOfStep_ = events_.size();
+    stamps_.clear();
   }
-  void setStep(int64_t step) { step_ = step; }
 
   void record(const FlatInstruction& instruction, const program::TaskRecord& task, int32_t layer,
-              double begin) {
+              int32_t begin, int32_t end) {
     program::TraceEvent event;
     event.rank = rank_;
     event.stream = instruction.stream;
@@ -31,10 +34,22 @@ class TraceRecorder {
     event.layer = layer;
     event.segment = instruction.segment;
     event.step = step_;
-    event.beginSeconds = begin;
-    event.endSeconds = now();
+    stamps_.emplace_back(begin, end);
     if (instruction.kind != program::InstructionKind::kCompute) event.bytes = instruction.bytes;
     events_.push_back(event);
+  }
+
+  // After RankDevice::finishStep(). Seconds since the start of the trace.
+  Status endStep(const RankDevice& device) {
+    const double start = std::chrono::duration<double>(start_.time_since_epoch()).count();
+    for (size_t i = 0; i < stamps_.size(); ++i) {
+      program::TraceEvent& event = events_[firstOfStep_ + i];
+      TRIREME_ASSIGN_OR_RETURN(const double begin, device.secondsOf(stamps_[i].first));
+      TRIREME_ASSIGN_OR_RETURN(const double end, device.secondsOf(stamps_[i].second));
+      event.beginSeconds = begin - start;
+      event.endSeconds = end - start;
+    }
+    return {};
   }
 
   std::vector<program::TraceEvent> take() { return std::exchange(events_, {}); }
@@ -43,6 +58,8 @@ class TraceRecorder {
   int32_t rank_;
   std::chrono::steady_clock::time_point start_;
   int64_t step_ = 0;
+  size_t firstOfStep_ = 0;
+  std::vector<std::pair<int32_t, int32_t>> stamps_;  // of the step's events
   std::vector<program::TraceEvent> events_;
 };
 

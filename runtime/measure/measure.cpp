@@ -40,26 +40,73 @@ void fillSmall(const program::OperandType& type, void* data) {
                                             : static_cast<double>(i % 17) / 64 - 0.1);
 }
 
-// Everything that a call of a segment needs.
-struct SegmentRun {
-  SegmentRun(const program::Segment& segment, size_t maxArguments) : arguments(maxArguments) {
-    int64_t workspaceBytes = 0;
-    for (const program::SegmentOp& op : segment.ops)
-      workspaceBytes = std::max(workspaceBytes, program::hostWorkspaceBytes(op, segment.operands));
+// The operands of a call of a segment, all with the same values.
+class OperandSet {
+ public:
+  explicit OperandSet(const program::Segment& segment) {
     for (const program::OperandType& type : segment.operands) {
-      blocks.emplace_back(type.bytes());
-      fillSmall(type, blocks.back().data());
-      operands.push_back(blocks.back().data());
+      Block& block = add(type);
+      fillSmall(type, block.data());
     }
-    blocks.emplace_back(workspaceBytes);
-    for (uint32_t i = 0; i < std::size(context.keys); ++i)
-      context.keys[i] = makeRngKey(1, 1, 1, static_cast<RngStream>(i));
+  }
+  OperandSet(const program::Segment& segment, const OperandSet& other) {
+    for (size_t i = 0; i < segment.operands.size(); ++i) {
+      const auto bytes = static_cast<size_t>(segment.operands[i].bytes());
+      Block& block = add(segment.operands[i]);
+      if (bytes > 0) std::memcpy(block.data(), other.addresses_[i], bytes);
+    }
+  }
+  void* const* addresses() const { return addresses_.data(); }
+
+ private:
+  Block& add(const program::OperandType& type) {
+    blocks_.push_back(std::make_unique<Block>(type.bytes()));
+    addresses_.push_back(blocks_.back()->data());
+    return *blocks_.back();
   }
 
-  std::vector<Block> blocks;  // of the operands; the last one is the workspace
-  std::vector<void*> operands, arguments;
-  program::KernelContext context;
-  ThreadPool pool{1};
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<void*> addresses_;
+};
+
+int64_t workspaceBytes(const program::Segment& segment) {
+  int64_t bytes = 0;
+  for (const program::SegmentOp& op : segment.ops)
+    bytes = std::max(bytes, program::hostWorkspaceBytes(op, segment.operands));
+  return bytes;
+}
+
+// Calls of a segment, each on the next set of operands.
+class SegmentRun {
+ public:
+  SegmentRun(const program::Segment& segment, const SegmentCode& code, int32_t index,
+             int64_t footprint)
+      : code_(code), index_(index), workspace_(workspaceBytes(segment)) {
+    arguments_.resize(code.maxArguments());
+    const int64_t numSets = numOperandSets(segment, footprint);
+    sets_.reserve(static_cast<size_t>(numSets));
+    sets_.emplace_back(segment);
+    for (int64_t i = 1; i < numSets; ++i) sets_.emplace_back(segment, sets_.front());
+    for (uint32_t i = 0; i < std::size(context_.keys); ++i)
+      context_.keys[i] = makeRngKey(1, 1, 1, static_cast<RngStream>(i));
+  }
+
+  Status run() {
+    const OperandSet& set = sets_[next_];
+    next_ = (next_ + 1) % sets_.size();
+    return code_.run(index_,
+                     {&context_, set.addresses(), arguments_.data(), workspace_.data(), &pool_});
+  }
+
+ private:
+  const SegmentCode& code_;
+  int32_t index_;
+  std::vector<OperandSet> sets_;
+  size_t next_ = 0;
+  Block workspace_;
+  std::vector<void*> arguments_;
+  program::KernelContext context_;
+  ThreadPool pool_{1};
 };
 
 struct Arrays {
@@ -193,16 +240,19 @@ struct ExchangeRun {
 
 }  // namespace
 
+int64_t numOperandSets(const program::Segment& segment, int64_t footprint) {
+  constexpr int64_t kMost = 256;
+  int64_t bytes = 0;
+  for (const program::OperandType& type : segment.operands) bytes += type.bytes();
+  return std::clamp<int64_t>(footprint / std::max<int64_t>(bytes, 1), 1, kMost);
+}
+
 Result<Seconds> measureSegment(MeasuredRanks& ranks, const program::Bundle& bundle,
-                               const SegmentCode& code, size_t index) {
+                               const SegmentCode& code, size_t index, int64_t footprint) {
   const program::Segment& segment = bundle.program.segments[index];
   return ranks.independent([&](int32_t) -> Result<Work> {
-    auto run = std::make_shared<SegmentRun>(segment, code.maxArguments());
-    return [run, &code, index]() {
-      return code.run(static_cast<int32_t>(index),
-                      {&run->context, run->operands.data(), run->arguments.data(),
-                       run->blocks.back().data(), &run->pool});
-    };
+    auto run = std::make_shared<SegmentRun>(segment, code, static_cast<int32_t>(index), footprint);
+    return [run]() { return run->run(); };
   });
 }
 

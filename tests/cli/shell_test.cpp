@@ -51,6 +51,16 @@ TEST_F(Shell, BashCompletesCommandsFlagsValuesAndFiles) {
               ElementsAre(path("completion.bash")));
   EXPECT_THAT(complete({"plan", "--gpus", ""}), ElementsAre());
   EXPECT_THAT(complete({"--ver"}), ElementsAre("--version"));
+  EXPECT_THAT(complete({"whatif", "--gpu", "h1"}), ElementsAre("h100"));
+  EXPECT_THAT(complete({"whatif", "--diff", "nemo", "nemo-2"}), ElementsAre("nemo-2023"));
+}
+
+// bash hands --flag=value over as three words.
+TEST_F(Shell, BashCompletesBehindAnEqualsSign) {
+  EXPECT_THAT(complete({"plan", "--schedule", "=", "g"}), ElementsAre("gpipe"));
+  EXPECT_THAT(complete({"plan", "--schedule", "="}), ElementsAre("gpipe", "1f1b", "interleaved"));
+  EXPECT_THAT(complete({"plan", "--schedule", "=", "gpipe", "--json", "--sche"}),
+              ElementsAre("--schedule"));
 }
 
 TEST_F(Shell, ZshAndFishHaveScriptsOfTheirOwn) {

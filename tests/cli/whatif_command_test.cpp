@@ -157,6 +157,66 @@ TEST_F(WhatifCommand, FilesOfOtherQuestionsAreRefused) {
   expectRefusal(whatif({"--gpus", "1..8", "-o", path("no/where.csv")}), 1, {"no"});
 }
 
+TEST_F(WhatifCommand, AnEarlierSweepIsNotReplacedUnlessForced) {
+  const std::string before = sweep({}, "sweep.csv"), file = path("sweep.csv");
+  expectRefusal(whatif({"--gpus", "2", "-o", file}), 1,
+                {"sweep.csv: holds the answers of a sweep", "--resume", "--force"});
+  expectRefusal(plan({"-o", file}), 1, {"sweep.csv: holds the answers of trireme whatif"});
+  expectRefusal(whatif({"--gpus", "2", "--report", file}), 1, {"sweep.csv", "give another file"});
+  EXPECT_EQ(readAll(file), before);
+  expectSuccess(whatif({"--gpus", "2", "--force", "-o", file}));
+  EXPECT_NE(readAll(file), before);
+  expectRefusal(whatif({"--gpus", "2", "--force"}), 2, {"--force"});
+  // A plan, or a sweep that was stopped before its first answer, is nothing to be kept.
+  const std::string header = before.substr(0, before.find('\n') + 1);
+  expectSuccess(whatif({"--gpus", "2", "-o", write("empty.csv", header)}));
+}
+
+TEST_F(WhatifCommand, ChoicesHoldAtAllPoints) {
+  const std::vector<std::string> pins = {"--tp", "2", "--recompute", "full"};
+  std::vector<std::string> args = {"--gpus", "2..8", "--json"};
+  args.insert(args.end(), pins.begin(), pins.end());
+  const nlohmann::json answer = jsonOf(whatif(args));
+  for (const nlohmann::json& point : answer.at("points")) {
+    std::vector<std::string> alone = {"--json", "--gpus",
+                                      std::to_string(point.at("gpus").get<int>())};
+    alone.insert(alone.end(), pins.begin(), pins.end());
+    EXPECT_EQ(point.at("stepSeconds"), jsonOf(plan(alone)).at("estimate").at("stepSeconds"));
+  }
+  // A choice that no plan can obey is why the points have none; another choice is another question.
+  EXPECT_THAT(whatif({"--gpus", "2..8", "--tp", "3"}).err, HasSubstr("tp 3"));
+  sweep({}, "free.csv");
+  expectRefusal(
+      whatif({"--gpus", "1..8", "--batch", "8,16", "--tp", "2", "--resume", path("free.csv")}), 1,
+      {"another question"});
+  expectRefusal(whatif({"--gpus", "2", "--tp", "0"}), 2, {"--tp: must be at least 1"});
+}
+
+// A deadline that 8 devices meet and 2 do not: fewer than 8 are asked about.
+TEST_F(WhatifCommand, DeadlinesAreAnsweredBetweenThePoints) {
+  const nlohmann::json all =
+      jsonOf(whatif({"--gpus", "1..8:1", "--tokens", "1M", "--price", "2 USD/h", "--json"}))
+          .at("points");
+  const double deadline = all[3].at("wallSeconds");  // of four
+  const std::vector<std::string> question = {
+      "--gpus",  "2,8",     "--tokens",   "1M",
+      "--price", "2 USD/h", "--deadline", std::to_string(deadline * 1.000001) + " s"};
+  std::vector<std::string> args = question;
+  args.push_back("--json");
+  const nlohmann::json answer = jsonOf(whatif(args));
+  ASSERT_EQ(answer.at("points").size(), 2u);
+  const nlohmann::json refined = answer.at("deadlines")[0].at("refined");
+  size_t fewest = 0;
+  while (all[fewest].at("wallSeconds") > deadline * 1.000001) ++fewest;
+  EXPECT_EQ(refined.at("point").at("gpus"), all[fewest].at("gpus"));
+  EXPECT_LE(refined.at("point").at("wallSeconds"), deadline * 1.000001);
+  const Outcome table = whatif(question);
+  expectSuccess(table);
+  EXPECT_THAT(table.out,
+              HasSubstr("fewest devices: " +
+                        std::to_string(refined.at("point").at("gpus").get<int>()) + " GPUs"));
+}
+
 TEST_F(WhatifCommand, NothingWithAPlanIsAFailure) {
   expectRefusal(whatif({"--gpus", "16,32"}), 1, {"no point of 2 has a plan", "has 8 devices"});
 }

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -13,6 +12,8 @@
 #include "ir/graph/semantics.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/kernels.h"
+#include "tests/codegen/warp_kernels.h"
+#include "tests/support/shared_object.h"
 
 namespace trireme::codegen {
 namespace {
@@ -81,17 +82,16 @@ bool Memory::guardsAreIntact() const {
   return true;
 }
 
+void runReferenceCall(const program::SegmentOp& op, const Segment& source,
+                      const std::vector<void*>& operands, const program::KernelContext& context) {
+  const runtime::KernelCallArgs args{
+      &op, source.operands.data(), operands.data(), &context, nullptr, nullptr};
+  const Status status = runtime::runReferenceOp(args);
+  ASSERT_TRUE(status.ok()) << status.message();
+}
+
 LoadedKernels::LoadedKernels(CompiledKernels compiled) : compiled_(std::move(compiled)) {
-  if (compiled_.sharedObject.empty()) return;
-  char path[] = "/tmp/trireme-kernels-XXXXXX";
-  const int file = mkstemp(path);
-  EXPECT_GE(file, 0);
-  EXPECT_EQ(write(file, compiled_.sharedObject.data(), compiled_.sharedObject.size()),
-            static_cast<ssize_t>(compiled_.sharedObject.size()));
-  close(file);
-  handle_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  EXPECT_NE(handle_, nullptr) << dlerror();
-  unlink(path);
+  if (!compiled_.sharedObject.empty()) handle_ = testing::loadSharedObject(compiled_.sharedObject);
 }
 
 LoadedKernels::~LoadedKernels() {
@@ -103,10 +103,7 @@ void LoadedKernels::run(size_t index, const Segment& source, const Memory& memor
   const std::vector<void*> operands = memory.pointers();
   for (const program::KernelCall& call : compiled_.segments[index].calls) {
     if (call.kind == program::KernelCallKind::kLibrary) {
-      runtime::KernelCallArgs args{
-          &call.op, source.operands.data(), operands.data(), &context, nullptr, nullptr};
-      const Status status = runtime::runReferenceOp(args);
-      ASSERT_TRUE(status.ok()) << status.message();
+      runReferenceCall(call.op, source, operands, context);
       continue;
     }
     auto kernel = reinterpret_cast<program::GeneratedKernel>(dlsym(handle_, call.symbol.c_str()));
@@ -122,12 +119,7 @@ void LoadedKernels::run(size_t index, const Segment& source, const Memory& memor
 void runReference(const Segment& segment, const Memory& memory,
                   const program::KernelContext& context) {
   const std::vector<void*> operands = memory.pointers();
-  for (const program::SegmentOp& op : segment.ops) {
-    runtime::KernelCallArgs args{
-        &op, segment.operands.data(), operands.data(), &context, nullptr, nullptr};
-    const Status status = runtime::runReferenceOp(args);
-    ASSERT_TRUE(status.ok()) << status.message();
-  }
+  for (const program::SegmentOp& op : segment.ops) runReferenceCall(op, segment, operands, context);
 }
 
 program::KernelContext testContext() {
@@ -213,6 +205,22 @@ void expectSameBytes(const Segment& segment, const Memory& a, const Memory& b, c
 
 }  // namespace
 
+// Sanitizers cannot follow fibers, and generated code is not instrumented.
+static void expectSameInWarps(const Segment& segment, const std::vector<int32_t>& sharedWith,
+                              const LoadedKernels& kernels) {
+  if (TRIREME_SANITIZED) return;
+  const WarpKernels warps(segment);
+  for (const auto& sharing : {std::vector<int32_t>(), sharedWith}) {
+    Memory expected(segment, sharing), actual(segment, sharing);
+    fillInputs(segment, expected);
+    fillInputs(segment, actual);
+    kernels.run(0, segment, expected, testContext());
+    warps.run(kernels.compiled().segments[0], segment, actual, testContext());
+    expectSameBytes(segment, expected, actual, "in warps");
+    EXPECT_TRUE(actual.guardsAreIntact());
+  }
+}
+
 void expectMatchesReference(const Segment& segment, const std::vector<int32_t>& sharedWith) {
   auto compiled = compileSegments({segment}, {});
   ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
@@ -231,6 +239,7 @@ void expectMatchesReference(const Segment& segment, const std::vector<int32_t>& 
   unfusedKernels.run(0, segment, apart, context);
   expectSameBytes(segment, whole, apart, "unfused");
   for (const Memory* memory : {&whole, &pieces, &apart}) EXPECT_TRUE(memory->guardsAreIntact());
+  expectSameInWarps(segment, sharedWith, fusedKernels);
   if (sharedWith.empty()) return;
 
   Memory shared(segment, sharedWith);

@@ -35,6 +35,9 @@ class Memory {
   mutable std::vector<std::vector<std::byte>> storage_;
 };
 
+void runReferenceCall(const program::SegmentOp& op, const Segment& source,
+                      const std::vector<void*>& operands, const program::KernelContext& context);
+
 // A shared object in this process.
 class LoadedKernels {
  public:

@@ -235,6 +235,37 @@ TEST(DescribedMemory, SequenceParallelismGathersOneOperandAndOneGradient) {
   EXPECT_EQ(bytes() - without, 2 * 4096 - kept * 4096 / 2);
 }
 
+// Between nodes at a hundredth of the rate, keys and values take longer than the attention beside
+// them; nothing else of a layer whose tp ranks share a node changes.
+TEST(DescribedBlocks, DifferInContextLinksAlone) {
+  spec::ClusterSpec near = quietCluster(8, 2), far = near;
+  far.tiers.back().bandwidth = near.tiers.back().bandwidth * 1e-2;
+  const spec::ModelSpec model = small::gpt();
+  const auto parts = [](const PassCost& p) {
+    return std::vector<Seconds>{p.products,       p.attention,       p.streams,
+                                p.tensorParallel, p.contextParallel, p.host};
+  };
+  for (const auto recompute :
+       {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull}) {
+    plan::Plan plan = small::plan(model, small::training(), 2);
+    plan.cp = 4;
+    plan.recompute = recompute;
+    const DescribedBlocks before = describeBlocks(model, plan, near, {});
+    const DescribedBlocks expected = describeBlocks(model, plan, far, {});
+    const DescribedBlocks found = withContextLinks(before, model, plan, far, {});
+    EXPECT_GT(expected.layer.forward.contextParallel, before.layer.forward.contextParallel);
+    const auto same = [&](const BlockCost& a, const BlockCost& b) {
+      EXPECT_EQ(parts(a.forward), parts(b.forward));
+      EXPECT_EQ(parts(a.backward), parts(b.backward));
+      EXPECT_EQ(parts(a.recomputed), parts(b.recomputed));
+      EXPECT_EQ(a.parameters, b.parameters);
+    };
+    same(found.layer, expected.layer);
+    same(found.embedding, expected.embedding);
+    same(found.head, expected.head);
+  }
+}
+
 // Products in f8 at 0.4 of their peak where others reach 0.8: the linear layers take twice as long.
 TEST(DescribedBlocks, MultiplyInF8AtItsOwnEfficiency) {
   spec::ClusterSpec cluster = quietCluster();

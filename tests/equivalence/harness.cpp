@@ -1,12 +1,15 @@
 #include "tests/equivalence/harness.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <cmath>
+#include <map>
+#include <memory>
 
-#include "ir/base/rng.h"
 #include "ir/expand/expand.h"
 #include "ir/program/verify.h"
+#include "tests/support/emulated_gpu.h"
+#include "tests/support/shared_object.h"
 #include "tests/support/small_plan.h"
 #if TRIREME_HAVE_MLIR
 #include "codegen/codegen.h"
@@ -52,32 +55,49 @@ plan::Plan serialPlan(const spec::ModelSpec& model, const spec::TrainingSpec& tr
   return p;
 }
 
-Status SyntheticData::sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
-                             int32_t* labels) {
-  const auto token = [&](int64_t i) {
-    const uint32_t word = randomWord({7, 11}, index, static_cast<uint64_t>(i));
-    const uint32_t start = randomWord({3, 5}, index, 0);
-    const uint64_t value = word % 8 == 0 ? word / 8 : start + static_cast<uint64_t>(i) * 3;
-    return static_cast<int32_t>(value % static_cast<uint64_t>(vocabSize_));
-  };
-  for (int64_t i = 0; i < length; ++i) {
-    if (tokens != nullptr) tokens[i * stride] = token(i);
-    if (labels != nullptr) labels[i * stride] = token(i + 1);
-  }
-  return {};
-}
-
 namespace {
 
-Status addKernels(program::Bundle& bundle) {
+#if TRIREME_HAVE_MLIR
+// What a kernel is on the emulated GPU: the same one, generated for this host, whose result has the
+// same bits.
+std::map<std::string, testing::EmulatedKernel> hostTwins(const codegen::CompiledKernels& kernels) {
+  std::map<std::string, testing::EmulatedKernel> twins;
+  if (kernels.sharedObject.empty()) return twins;
+  const std::shared_ptr<void> handle(testing::loadSharedObject(kernels.sharedObject), dlclose);
+  for (const program::CompiledSegment& segment : kernels.segments)
+    for (const program::KernelCall& call : segment.calls) {
+      if (call.kind != program::KernelCallKind::kGenerated) continue;
+      testing::EmulatedKernel& twin = twins[call.symbol];
+      twin.argsBytes = static_cast<int64_t>(sizeof(program::KernelContext) +
+                                            call.operands.size() * sizeof(void*));
+      const auto kernel =
+          reinterpret_cast<program::GeneratedKernel>(dlsym(handle.get(), call.symbol.c_str()));
+      twin.run = [handle, kernel, extent = call.extent](const void* args) {
+        const auto* context = static_cast<const program::KernelContext*>(args);
+        kernel(context, reinterpret_cast<void* const*>(context + 1), 0, extent);
+      };
+    }
+  return twins;
+}
+#endif
+
+Status addKernels(program::Bundle& bundle, const RunOptions& options) {
 #if TRIREME_HAVE_MLIR
   TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
                            codegen::compileSegments(bundle.program, {}));
+  if (options.gpu != nullptr) {
+    if (testing::EmulatedGpu* gpu = testing::EmulatedGpu::instance(); gpu != nullptr)
+      gpu->setGenerated(hostTwins(kernels));
+    TRIREME_ASSIGN_OR_RETURN(kernels, codegen::compileSegments(bundle.program, {.gpu = "sm_90"}));
+  }
   bundle.kernels = std::move(kernels.segments);
   bundle.sharedObject = std::move(kernels.sharedObject);
+  bundle.ptx = std::move(kernels.ptx);
+  bundle.cubin = std::move(kernels.cubin);
   bundle.target = std::move(kernels.target);
   return {};
 #else
+  static_cast<void>(options);
   return invalidArgument(bundle.name + ": this build has no code generator");
 #endif
 }
@@ -91,10 +111,8 @@ Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Pla
   bundle.name = model.name;
   bundle.program = std::move(expansion.program);
   bundle.kernels.resize(bundle.program.segments.size());
-  if (options.gpu != nullptr)
-    bundle.target.arch = "cuda:sm_90";
-  else if (options.compiled)
-    TRIREME_RETURN_IF_ERROR(addKernels(bundle));
+  if (options.gpu != nullptr) bundle.target.arch = "cuda:sm_90";
+  if (options.compiled) TRIREME_RETURN_IF_ERROR(addKernels(bundle, options));
   return bundle;
 }
 
@@ -127,46 +145,6 @@ Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
   result.counters = session->counters();
   if (options.trace) result.trace = session->takeTrace();
   return result;
-}
-
-std::string compareTensors(const std::vector<runtime::NamedTensor>& expected,
-                           const std::vector<runtime::NamedTensor>& actual,
-                           const Tolerance& tolerance) {
-  if (expected.size() != actual.size())
-    return fmt::format("{} tensors expected, {} found", expected.size(), actual.size());
-  double normSquared = 0;
-  for (const auto& tensor : expected)
-    for (double v : tensor.values) normSquared += v * v;
-  std::string message;
-  double worst = 1;
-  for (size_t t = 0; t < expected.size(); ++t) {
-    if (expected[t].name != actual[t].name || expected[t].dims != actual[t].dims)
-      return fmt::format("tensor {} is {} instead of {}", t, actual[t].name, expected[t].name);
-    double largest = 0;
-    for (double v : expected[t].values) largest = std::max(largest, std::fabs(v));
-    const double allowed = tolerance.relative * largest + tolerance.ofNorm * std::sqrt(normSquared);
-    for (size_t i = 0; i < expected[t].values.size(); ++i) {
-      const double difference = std::fabs(expected[t].values[i] - actual[t].values[i]);
-      if (difference <= allowed && !std::isnan(difference)) continue;
-      const double excess = allowed > 0 && !std::isnan(difference) ? difference / allowed : 1e300;
-      if (excess < worst) continue;
-      worst = excess;
-      message = fmt::format("{}[{}]: {} instead of {}, difference {:.3g}, allowed {:.3g}",
-                            expected[t].name, i, actual[t].values[i], expected[t].values[i],
-                            difference, allowed);
-    }
-  }
-  return message;
-}
-
-std::string compareLosses(const std::vector<double>& expected, const std::vector<double>& actual,
-                          double relative) {
-  if (expected.size() != actual.size()) return "different numbers of steps";
-  for (size_t i = 0; i < expected.size(); ++i)
-    if (!(std::fabs(expected[i] - actual[i]) <= relative * std::fabs(expected[i])))
-      return fmt::format("step {}: loss {:.17g} instead of {:.17g}, relative difference {:.3g}",
-                         i + 1, actual[i], expected[i], std::fabs(actual[i] / expected[i] - 1));
-  return "";
 }
 
 }  // namespace trireme::equivalence

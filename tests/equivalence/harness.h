@@ -10,6 +10,7 @@
 #include "ir/spec/model_spec.h"
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/session.h"
+#include "tests/support/training.h"
 
 namespace trireme::equivalence {
 
@@ -23,17 +24,6 @@ spec::TrainingSpec tinyTraining(spec::Precision precision);
 plan::Plan serialPlan(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                       int64_t microbatchSize = 1);
 
-// Deterministic text-like tokens: a noisy periodic sequence, so that the loss can fall.
-class SyntheticData : public runtime::DataSource {
- public:
-  explicit SyntheticData(int64_t vocabSize) : vocabSize_(vocabSize) {}
-  Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
-                int32_t* labels) override;
-
- private:
-  int64_t vocabSize_;
-};
-
 struct RunOptions {
   int steps = 20;
   bool compiled = TRIREME_HAVE_MLIR;  // generated kernels; else the runtime's own for every op
@@ -42,7 +32,7 @@ struct RunOptions {
   bool trace = false;
   double timeoutSeconds = 60;
   runtime::DataSource* data = nullptr;  // not owned; null: SyntheticData
-  // Not owned; else as virtual ranks on the GPU behind these tables, all ops by library kernels.
+  // Not owned; else as virtual ranks on the GPU behind these tables.
   const runtime::cuda::Apis* gpu = nullptr;
 };
 
@@ -60,17 +50,5 @@ struct RunResult {
 using Mutation = std::function<void(program::Program&)>;
 Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
                       const RunOptions& options = {}, const Mutation& mutate = nullptr);
-
-// |difference| <= relative * (largest of the tensor) + ofNorm * (global norm), for each element of
-// each tensor. Tensors named in `skip` by suffix are left out. The message names the worst tensor.
-struct Tolerance {
-  double relative = 0;
-  double ofNorm = 0;
-};
-std::string compareTensors(const std::vector<runtime::NamedTensor>& expected,
-                           const std::vector<runtime::NamedTensor>& actual,
-                           const Tolerance& tolerance);
-std::string compareLosses(const std::vector<double>& expected, const std::vector<double>& actual,
-                          double relative);
 
 }  // namespace trireme::equivalence

@@ -39,7 +39,7 @@ NCCL = """# Collective test starting: all_reduce_perf
 """
 SWEEP = ["--model", "gpt3-175b", "--cluster", "dgx-h100", "--stack", "megatron-core", "--gpus",
          "256,512,1024", "--batch", "1536", "--seq", "2048", "--tokens", "300B", "--price",
-         "2.5USD/h", "--deadline", "7d", "--mtbf", "5y", "--checkpoint-bandwidth", "100GB/s",
+         "2.5USD/h", "--deadline", "9d", "--mtbf", "5y", "--checkpoint-bandwidth", "100GB/s",
          "--restart", "10min"]
 
 
@@ -328,6 +328,9 @@ class Page(unittest.TestCase):
         after = self.script("return document.querySelector('svg').outerHTML")
         self.assertNotEqual(before, after)
         self.assertIn("step, s", after)
+        refined = answer["deadlines"][0]["refined"]
+        lines = self.script("return document.querySelector('.lines').textContent")
+        self.assertIn(f"GPUs {refined['point']['gpus']:,}".replace(",", " "), lines.replace(",", " "))
         letters = {p["winner"]: p["shape"] for p in points}
         text = self.script("return document.getElementById('main').textContent")
         for shape in letters.values():
@@ -398,6 +401,27 @@ class Page(unittest.TestCase):
         self.check_tables_hold(answer["losses"] + answer["stepSeconds"])
         self.assertEqual(self.marks("path.point"), 12, "loss and time of 6 steps")
         self.assertIn("predicted", self.script("return document.querySelector('dl').textContent"))
+        self.check_timelines()
+
+    def check_timelines(self):
+        """The last step as it was measured above the predicted one: the same tasks in the same order."""
+        timelines = self.script("return JSON.parse(document.getElementById('data').textContent).timeline")
+        measured, predicted = timelines["measured"], timelines["predicted"]
+        self.assertEqual(len(measured["stages"]), 1)
+        for key in ["direction", "chunk", "microbatch"]:
+            self.assertEqual(measured["stages"][0]["tasks"][key], predicted["stages"][0]["tasks"][key])
+        for timeline, canvas in [(measured, "measured"), (predicted, "timeline")]:
+            stage = timeline["stages"][0]
+            drawn = self.script(f"return document.getElementById('{canvas}').dataset.marks")
+            self.assertEqual(drawn, str(len(stage["tasks"]["begin"])))
+            parts = [stage[part + "Seconds"] for part in
+                     ["forward", "backward", "communication", "optimizer", "idle"]]
+            self.assertAlmostEqual(sum(parts) / timeline["stepSeconds"], 1, 6)
+            self.check_tables_hold(parts)
+        self.script("document.getElementById('measured-zoom-in').click()")
+        first, last = map(float, self.script(
+            "return document.getElementById('measured').dataset.domain").split())
+        self.assertAlmostEqual((last - first) / measured["stepSeconds"], 0.5, 9)
 
     def test_trace_opens_in_perfetto(self):
         """Chrome's trace-event format: complete events with a process, a thread and times in us."""

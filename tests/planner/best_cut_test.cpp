@@ -101,7 +101,7 @@ Best byEnumeration(const Query& query, plan::Plan plan, const CostFunctions& cos
     plan.layers = std::move(cut);
     const auto blocks = costs.blocks(plan);
     const cost::Estimate e =
-        cost::estimateFromBlocks(*blocks->described, query.model, plan, query.cluster,
+        cost::estimateFromBlocks(*(*blocks)->described, query.model, plan, query.cluster,
                                  query.stack.description, cost::pipelineTime);
     best.any = std::min(best.any, e.step);
     best.leanest = std::min(best.leanest, e.memory.total());
@@ -113,12 +113,12 @@ Best byEnumeration(const Query& query, plan::Plan plan, const CostFunctions& cos
 TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
   std::mt19937 random(1);
   int none = 0, tight = 0;
-  double loosest = 1;
+  double loosest = 1, quickest = 0;
   for (int trial = 0; trial < 400; ++trial) {
     Query query = queryOf(random);
     plan::Plan plan = planOf(query, random);
     const CostFunctions costs = modelCosts(query);
-    const BlockCosts blocks = *costs.blocks(plan);
+    const BlockCosts blocks = **costs.blocks(plan);
     const Best roomy = byEnumeration(query, plan, costs);
     for (const double memory : {2.0, 1.0 + 1e-6, 0.99}) {
       query.cluster.device.memory = roomy.leanest * memory;
@@ -126,6 +126,10 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
       SlotTable slots;
       CutSearch search(query, plan, blocks, slots);
       EXPECT_LE(search.bound(), expected.any) << trial;
+      if (plan.recomputeLayers == 0) {
+        EXPECT_LE(quickBound(query, plan, blocks), expected.any) << trial;
+        quickest = std::max(quickest, quickBound(query, plan, blocks) / expected.any);
+      }
       loosest = std::min(loosest, search.bound() / expected.any);
       EXPECT_EQ(search.mayFit(), expected.fits.has_value()) << trial;
       const auto found = search.best(std::nullopt);
@@ -160,6 +164,7 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
               tight, 100 * loosest);
   EXPECT_GT(none, 100);
   EXPECT_GT(tight, 50);
+  EXPECT_GT(quickest, 0.9);
 }
 
 // A head worth four layers: of 13 layers on 4 stages it leaves 4 or 5 to each of the others, where
@@ -170,7 +175,7 @@ TEST(CutSearch, LeavesTheHeadsStageFewLayers) {
   plan::Plan plan = small::plan(query.model, query.training, 1, 4, 1);
   query.model.vocabSize = 2000;
   const CostFunctions costs = modelCosts(query);
-  const BlockCosts blocks = *costs.blocks(plan);
+  const BlockCosts blocks = **costs.blocks(plan);
   const double head =
       (blocks.head.forward + blocks.head.backward) / (blocks.layer.forward + blocks.layer.backward);
   EXPECT_NEAR(head, 4, 1);

@@ -16,7 +16,7 @@ void expectAdmissible(const Query& query, int64_t devices) {
     const auto blocks = costs.blocks(plan);
     const auto estimate = costs.estimate(plan);
     ASSERT_TRUE(blocks.has_value() && estimate.has_value());
-    const PlanBound bound = boundOf(query, plan, *blocks);
+    const PlanBound bound = boundOf(query, plan, **blocks);
     EXPECT_LE(bound.time, estimate->step);
     EXPECT_LE(bound.memory, estimate->memory.total());
     const Group group{plan.tp,
@@ -26,8 +26,8 @@ void expectAdmissible(const Query& query, int64_t devices) {
                       plan.microbatchSize,
                       plan.recompute,
                       plan.sequenceParallel};
-    EXPECT_LE(leastMemory(query, group, *blocks), estimate->memory.total());
-    for (const Work& work : {leastWork(query, group), probedWork(query, *blocks)}) {
+    EXPECT_LE(leastMemory(query, group, **blocks), estimate->memory.total());
+    for (const Work& work : {leastWork(query, group), probedWork(query, **blocks)}) {
       EXPECT_LE(groupBound(query, group, work), bound.time);
       for (int64_t ranks = plan.pp * plan.dp(); ranks < 8; ++ranks)
         EXPECT_LE(shapeBound(query, group, work, ranks), bound.time);

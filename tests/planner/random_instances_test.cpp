@@ -230,14 +230,14 @@ std::vector<std::vector<std::vector<plan::LayerRange>>> cutsOf(const Query& quer
   if (plan.pp == 1) return cuts;
   addCuts({}, query.model.numLayers, plan, cuts);
   if (plan.virtualStages == 1 || query.stack.ownPrograms) return cuts;
-  const Result<BlockCosts> blocks = costs.blocks(plan);
+  const Result<SharedBlocks> blocks = costs.blocks(plan);
   std::optional<Seconds> fastest;
   size_t chosen = 0;
   for (size_t i = 0; i < cuts.size(); ++i) {
     const plan::Plan whole = withCut(plan, cuts[i]);
     if (!plan::verifyPlan(whole, query.model).ok()) continue;
     const cost::Estimate estimate =
-        cost::estimateFromBlocks(*blocks->described, query.model, whole, query.cluster,
+        cost::estimateFromBlocks(*(*blocks)->described, query.model, whole, query.cluster,
                                  query.stack.description, cost::pipelineTime);
     if (!estimate.fits() || (fastest && estimate.step >= *fastest * (1 - kTie))) continue;
     fastest = estimate.step;

@@ -101,7 +101,7 @@ TEST(Search, EqualsBruteForceUnderArbitraryCosts) {
   for (size_t seed = 0; seed < 5; ++seed) {
     CostFunctions costs = real;
     costs.estimate = [&](const plan::Plan& plan) -> Result<cost::Estimate> {
-      const PlanBound bound = boundOf(query, plan, *real.blocks(plan));
+      const PlanBound bound = boundOf(query, plan, **real.blocks(plan));
       const size_t noise = std::hash<std::string>()(plan::printPlan(plan)) + 7919 * seed;
       cost::Estimate estimate;
       estimate.step = bound.time * (1 + static_cast<double>(noise % 5));

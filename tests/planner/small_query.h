@@ -35,7 +35,7 @@ inline std::vector<plan::Plan> everyPlan(const Query& query, int64_t devices,
       plan.layers = plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
       const auto blocks = costs.blocks(plan);
       if (!blocks.has_value()) return;
-      for (auto& layers : cutsFor(query, arrangement, *blocks)) {
+      for (auto& layers : cutsFor(query, arrangement, **blocks)) {
         plan.layers = layers;
         plans.push_back(plan);
       }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "cost_models/in_flight.h"
 #include "planner/critical_path.h"
@@ -47,6 +48,43 @@ Timeline alternating(int pairs) {
     stage.memory.push_back({Seconds(4 * m + 4), Bytes(50)});
   }
   return timeline;
+}
+
+// What a run measures are such events: of simulated ones, the timeline is that of the tasks.
+TEST(Timeline, OfEventsIsThatOfTheirTasks) {
+  const Query query = smallQuery(4, 4, 8);
+  int64_t count = 0;
+  for (const plan::Plan& plan : everyPlan(query, 4, modelCosts(query))) {
+    if (plan.pp != 4 || plan.microbatchSize > 1) continue;
+    const auto played = playPlan(query, plan, {.trace = true, .tasks = true});
+    ASSERT_TRUE(played.has_value()) << played.error().message();
+    const auto expected = timelineOf(query, plan, *played);
+    // An earlier step, and waiting, leave no trace.
+    std::vector<program::TraceEvent> events = played->simulation.events;
+    events.push_back({.step = -1, .beginSeconds = -5, .endSeconds = 99});
+    events.push_back({.kind = program::InstructionKind::kWait, .endSeconds = 1e-9});
+    const Timeline found = timelineOf(played->program, events);
+    EXPECT_NEAR(found.step / expected->step, 1, 1e-9);
+    ASSERT_EQ(found.stages.size(), 4u);
+    for (size_t s = 0; s < 4; ++s) {
+      const StageTimeline &a = found.stages[s], &b = expected->stages[s];
+      EXPECT_EQ(a.stage, b.stage);
+      EXPECT_EQ(a.numRanks, 1);
+      ASSERT_EQ(a.tasks.size(), b.tasks.size());
+      for (size_t i = 0; i < a.tasks.size(); ++i) {
+        EXPECT_EQ(std::tuple(a.tasks[i].direction, a.tasks[i].chunk, a.tasks[i].microbatch),
+                  std::tuple(b.tasks[i].direction, b.tasks[i].chunk, b.tasks[i].microbatch));
+        EXPECT_NEAR(a.tasks[i].begin.count(), b.tasks[i].begin.count(), 1e-12);
+        EXPECT_NEAR(a.tasks[i].end.count(), b.tasks[i].end.count(), 1e-12);
+        ++count;
+      }
+      for (const auto part :
+           {&StageTimeline::forward, &StageTimeline::backward, &StageTimeline::communication,
+            &StageTimeline::optimizer, &StageTimeline::idle})
+        EXPECT_NEAR((a.*part).count(), (b.*part).count(), 1e-9);
+    }
+  }
+  EXPECT_GT(count, 100);
 }
 
 TEST(Timeline, StagesAddUpToTheStepOfEveryPlan) {

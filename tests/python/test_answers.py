@@ -59,7 +59,7 @@ def test_a_sweep_is_that_of_the_command(command: Any) -> None:
         gpus=[256, 512],
         tokens=300e9,
         price=[2.5, 5],
-        deadline="20 d",
+        deadline="12 d",
         budget=1e6,
         mtbf="5 y",
         checkpoint_bandwidth=100e9,
@@ -69,7 +69,7 @@ def test_a_sweep_is_that_of_the_command(command: Any) -> None:
     )
     expected, _ = command(
         *"whatif --model gpt3-175b --gpu h100,b200 --gpus 256,512 --tokens 300B --price".split(),
-        *["2.5,5 USD/h", "--deadline", "20 d", "--budget", "1 MUSD", "--mtbf", "5 y"],
+        *["2.5,5 USD/h", "--deadline", "12 d", "--budget", "1 MUSD", "--mtbf", "5 y"],
         *["--checkpoint-bandwidth", "100 GB/s", "--restart", "10 min", "--repair", "2 d", *FLAGS],
     )
     assert sweep.to_dict() == expected
@@ -78,7 +78,24 @@ def test_a_sweep_is_that_of_the_command(command: Any) -> None:
     assert sweep.points[2].usd_per_gpu_hour == 5
     assert sweep.points[0].failures is not None and 0 < sweep.points[0].failures.goodput < 1
     place = sweep.deadlines[0].fewest_devices
-    assert place is not None and (sweep.points[place].wall_seconds or 0) <= 20 * 86400
+    assert place is not None and (sweep.points[place].wall_seconds or 0) <= 12 * 86400
+    # Between the points fewer devices do, and one node of 8 less does not.
+    refined = sweep.deadlines[0].refined
+    assert refined is not None and refined.beyond is not None
+    assert refined.point.gpus <= sweep.points[place].gpus
+    assert (refined.point.wall_seconds or 0) <= 12 * 86400 < (refined.beyond.wall_seconds or 0)
+    assert refined.point.gpus - refined.beyond.gpus == 8
+    assert sweep.budgets[0].usd == 1e6
+
+
+def test_a_sweep_keeps_to_choices(command: Any) -> None:
+    sweep = trireme.whatif("gpt2-124m", "dgx-a100", gpus=[8, 16], tp=2, recompute="full", **SMALL)  # type: ignore[arg-type]
+    expected, _ = command(
+        *"whatif --model gpt2-124m --cluster dgx-a100 --gpus 8,16 --tp 2 --recompute full".split(),
+        *SMALL_FLAGS,
+    )
+    assert sweep.to_dict() == expected
+    assert all("tp 2," in (p.plan or "") and "recompute full" in (p.plan or "") for p in sweep.points)
 
 
 def test_a_checked_plan_is_that_of_the_command(command: Any, tmp_path: Path) -> None:
@@ -123,15 +140,15 @@ def test_files_of_other_programs_are_priced(command: Any, tmp_path: Path) -> Non
 
 def test_what_the_command_refuses_is_raised(command: Any) -> None:
     with pytest.raises(trireme.Error) as failed:
-        trireme.plan("gpt3-175b", "dgx-h100", gpus=16, **QUESTION)
+        trireme.plan("llama2-13b", "dgx-h100", gpus=2, **QUESTION)
     expected, message = command(
-        "plan", "--model", "gpt3-175b", "--cluster", "dgx-h100", "--gpus", "16", *FLAGS
+        "plan", "--model", "llama2-13b", "--cluster", "dgx-h100", "--gpus", "2", *FLAGS
     )
     assert str(failed.value) == message
     assert failed.value.code == "infeasible"
     assert failed.value.shortfall is not None
     assert failed.value.shortfall.to_dict() == expected
-    assert failed.value.shortfall.changes[0].devices > 16
+    assert failed.value.shortfall.changes[0].devices > 2
 
     with pytest.raises(trireme.Error) as failed:
         trireme.plan("gpt3-175", "dgx-h100", **QUESTION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import runpy
 import subprocess
@@ -28,6 +29,16 @@ def test_the_readme_runs() -> None:
     assert blocks
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
+
+
+# Every answer is compared with what the page shows.
+def test_the_page_for_python_shows_what_is_printed() -> None:
+    text = re.sub(r"^```.*$", "", (ROOT / "docs/python.md").read_text(), flags=re.MULTILINE)
+    page = doctest.DocTestParser().get_doctest(text, {}, "docs/python.md", "docs/python.md", 0)
+    assert len(page.examples) > 10
+    printed: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert runner.run(page, out=printed.append).failed == 0, "".join(printed)
 
 
 def test_types_are_strict() -> None:

@@ -1,6 +1,8 @@
 #include "tests/support/emulated_gpu.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 
 namespace trireme::testing {
@@ -8,6 +10,7 @@ namespace {
 
 using runtime::cuda::DevicePointer;
 
+constexpr const char* kImage = "emulated";  // of the library kernels
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201;
 constexpr int kNotFound = 500, kUnknown = 999;
 constexpr char kGarbage = static_cast<char>(0xCB);
@@ -156,10 +159,39 @@ struct EmulatedDriver {
     ++gpu().numSynchronizations_;
     return gpu().drain(stream);
   }
-  static int createEvent(void** event, unsigned) {
+  static int queryStream(void* stream) {
+    const Lock lock(gpu().mutex_);
+    if (const int error = checkContext("stream asked for"); error != 0) return error;
+    return gpu().query(stream);
+  }
+  static int writeValue(void* stream, DevicePointer to, uint32_t value, unsigned) {
+    const Lock lock(gpu().mutex_);
+    const char* place = address(to);
+    const auto block = gpu().hostMemory_.upper_bound(place);
+    if (block == gpu().hostMemory_.begin() ||
+        place + sizeof(value) > std::prev(block)->first + std::prev(block)->second.size())
+      return gpu().fault("a value written to memory that is not allocated");
+    return gpu().enqueue(
+        stream, {[=] {
+          std::atomic_ref(*reinterpret_cast<uint32_t*>(to)).store(value, std::memory_order_release);
+        }});
+  }
+  static int elapsedTime(float* milliseconds, void* begin, void* end) {
+    const Lock lock(gpu().mutex_);
+    const auto first = gpu().events_.find(begin), last = gpu().events_.find(end);
+    if (first == gpu().events_.end() || last == gpu().events_.end())
+      return gpu().fault("no such event to ask for its time");
+    for (const auto& found : {first, last})
+      if (!found->second->timed || found->second->completed == 0)
+        return gpu().fault("the time of an event that has none");
+    *milliseconds = static_cast<float>(1e3 * (last->second->seconds - first->second->seconds));
+    return 0;
+  }
+  static int createEvent(void** event, unsigned flags) {
     const Lock lock(gpu().mutex_);
     if (const int error = checkContext("event created"); error != 0) return error;
     auto created = std::make_shared<EmulatedGpu::Event>();
+    created->timed = (flags & runtime::cuda::kEventDisableTiming) == 0;
     *event = created.get();
     gpu().events_[*event] = std::move(created);
     return 0;
@@ -188,13 +220,17 @@ struct EmulatedDriver {
     const Lock lock(gpu().mutex_);
     if (const int error = checkContext("module loaded"); error != 0) return error;
     if (image == nullptr) return kInvalidValue;
-    *module = &gpu();
+    const bool isLibrary = std::string_view(static_cast<const char*>(image)) == kImage;
+    *module = isLibrary ? &gpu() : static_cast<void*>(&gpu().generated_);
     return 0;
   }
   static int unloadModule(void*) { return 0; }
-  static int function(void** function, void*, const char* name) {
-    const auto found = emulatedKernels().find(name);
-    if (found == emulatedKernels().end()) return kNotFound;
+  static int function(void** function, void* module, const char* name) {
+    const auto& kernels = module == &gpu().generated_ ? gpu().generated_
+                          : gpu().options_.inWarps    ? warpKernels()
+                                                      : emulatedKernels();
+    const auto found = kernels.find(name);
+    if (found == kernels.end()) return kNotFound;
     *function = const_cast<EmulatedKernel*>(&found->second);
     return 0;
   }
@@ -207,13 +243,21 @@ struct EmulatedDriver {
       return gpu().fault("a launch with a grid that kernels do not take");
     const auto* kernel = static_cast<const EmulatedKernel*>(function);
     const char* args = static_cast<const char*>(params[0]);
-    ++gpu().numLaunches_;
+    if (gpu().numLaunches_++ == gpu().options_.hangsAtLaunch) {
+      EmulatedGpu::Work endless;
+      endless.endless = true;
+      return gpu().enqueue(stream, endless);
+    }
     return gpu().enqueue(stream,
                          {[kernel, copy = std::vector<char>(args, args + kernel->argsBytes)] {
                            kernel->run(copy.data());
                          }});
   }
 };
+
+void addWarpFault(const std::string& kernel) {
+  current->fault("the threads of a warp went apart in " + kernel);
+}
 
 EmulatedGpu::EmulatedGpu(const EmulatedGpuOptions& options)
     : options_(options), random_(options.seed) {
@@ -235,7 +279,7 @@ runtime::cuda::Apis EmulatedGpu::apis() const {
   runtime::cuda::Apis apis;
   apis.driver = &driver;
   apis.cublasLt = &emulatedCublasLt();
-  apis.images = {{80, false, "emulated"}, {90, false, "emulated"}, {80, true, "emulated"}};
+  apis.images = {{80, false, kImage}, {90, false, kImage}, {80, true, kImage}};
   return apis;
 }
 
@@ -273,6 +317,7 @@ int EmulatedGpu::enqueue(void* stream, Work work) {
 }
 
 bool EmulatedGpu::ready(const Work& work) const {
+  if (work.endless) return false;
   return work.awaited == nullptr || work.awaited->completed >= work.number;
 }
 
@@ -280,27 +325,47 @@ void EmulatedGpu::runHead(Stream& stream) {
   const Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (work.run) work.run();
-  if (work.recorded != nullptr)
-    work.recorded->completed = std::max(work.recorded->completed, work.number);
+  if (work.recorded == nullptr) return;
+  work.recorded->completed = std::max(work.recorded->completed, work.number);
+  work.recorded->seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Any stream that can go on may go on, for as long as it likes.
-int EmulatedGpu::drain(void* stream) {
+// Some stream that can go on goes on, for as long as it likes. False: none can.
+bool EmulatedGpu::turn() {
+  std::vector<Stream*> able;
+  for (const auto& [handle, other] : streams_)
+    if (!other->queue.empty() && ready(other->queue.front())) able.push_back(other.get());
+  if (able.empty()) return false;
+  Stream& next = *able[random_() % able.size()];
+  for (uint64_t turns = 1 + random_() % 8;
+       turns > 0 && !next.queue.empty() && ready(next.queue.front()); --turns)
+    runHead(next);
+  return true;
+}
+
+// A GPU that hangs is no fault, but to wait for it is one: nobody comes back from that.
+int EmulatedGpu::query(void* stream) {
+  constexpr int kTurns = 16;
   const auto target = streams_.find(stream);
-  if (target == streams_.end()) return fault("no such stream to wait for");
-  while (!target->second->queue.empty()) {
-    std::vector<Stream*> able;
-    for (const auto& [handle, other] : streams_)
-      if (!other->queue.empty() && ready(other->queue.front())) able.push_back(other.get());
-    if (able.empty()) {
+  if (target == streams_.end()) return fault("no such stream to ask for");
+  for (int i = 0; i < kTurns && !target->second->queue.empty(); ++i)
+    if (!turn()) {
+      if (options_.hangsAtLaunch >= 0) break;
       fault("all streams wait for each other");
       return kUnknown;
     }
-    Stream& next = *able[random_() % able.size()];
-    for (uint64_t turns = 1 + random_() % 8;
-         turns > 0 && !next.queue.empty() && ready(next.queue.front()); --turns)
-      runHead(next);
-  }
+  return target->second->queue.empty() ? 0 : runtime::cuda::kNotReady;
+}
+
+int EmulatedGpu::drain(void* stream) {
+  const auto target = streams_.find(stream);
+  if (target == streams_.end()) return fault("no such stream to wait for");
+  while (!target->second->queue.empty())
+    if (!turn()) {
+      fault("all streams wait for each other, or for work that never ends");
+      return kUnknown;
+    }
   return 0;
 }
 

@@ -1,10 +1,11 @@
 // A GPU made of host memory, for tests: behind the same tables of functions as a real one
 // (runtime/device/cuda), with the real kernels compiled for the host.
 //
-// Work is queued on streams and done only when somebody waits for a stream; then streams take turns
-// at random (by `seed`), as far as events allow. So an order that no event asks for shows sooner or
-// later. Memory starts as garbage. Misuse is remembered as a fault: a wait for an event that was
-// never recorded, a copy beyond an allocation, a call without a context, a dead end.
+// Work is queued on streams and done only when somebody waits for a stream or asks for its state;
+// then streams take turns at random (by `seed`), as far as events allow. So an order that no event
+// asks for shows sooner or later. Memory starts as garbage. Misuse is remembered as a fault: a wait
+// for an event that was never recorded, a copy beyond an allocation, a call without a context, a
+// dead end.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -24,9 +25,13 @@ namespace trireme::testing {
 // A kernel as its name stands for it.
 struct EmulatedKernel {
   int64_t argsBytes = 0;
-  void (*run)(const void* args) = nullptr;
+  std::function<void(const void* args)> run;
 };
 const std::map<std::string, EmulatedKernel>& emulatedKernels();
+// The same as nvcc compiles them, thread by thread: warps of fibers (warp.h).
+const std::map<std::string, EmulatedKernel>& warpKernels();
+// Remembers that threads of a warp went different ways through an exchange.
+void addWarpFault(const std::string& kernel);
 
 const runtime::cuda::CublasLtApi& emulatedCublasLt();
 
@@ -36,6 +41,8 @@ struct EmulatedGpuOptions {
   int driverVersion = 13000;
   int64_t memoryBytes = int64_t{1} << 30;
   uint64_t seed = 1;
+  bool inWarps = false;        // warpKernels()
+  int64_t hangsAtLaunch = -1;  // this launch, counted from 0, never ends
 };
 
 // One at a time: the tables have no place for an instance.
@@ -47,6 +54,10 @@ class EmulatedGpu {
   EmulatedGpu& operator=(const EmulatedGpu&) = delete;
 
   static EmulatedGpu* instance();
+  // What the generated code that is loaded stands for: kernels by their names.
+  void setGenerated(std::map<std::string, EmulatedKernel> kernels) {
+    generated_ = std::move(kernels);
+  }
 
   runtime::cuda::Apis apis() const;
   std::vector<std::string> faults() const;
@@ -58,17 +69,21 @@ class EmulatedGpu {
 
  private:
   friend struct EmulatedDriver;
+  friend void addWarpFault(const std::string& kernel);
   friend struct EmulatedCublasLt;
 
   struct Event {
     uint64_t recorded = 0;   // record calls
     uint64_t completed = 0;  // of them, done
+    bool timed = false;
+    double seconds = 0;  // when it was completed last
   };
   struct Work {
     std::function<void()> run;        // neither of the two below
     std::shared_ptr<Event> recorded;  // an event may be destroyed before it is complete
     std::shared_ptr<Event> awaited;
     uint64_t number = 0;  // of the record call
+    bool endless = false;
   };
   struct Stream {
     std::deque<Work> queue;
@@ -79,7 +94,9 @@ class EmulatedGpu {
   int enqueue(void* stream, Work work);
   bool ready(const Work& work) const;
   void runHead(Stream& stream);
+  bool turn();
   int drain(void* stream);
+  int query(void* stream);
 
   EmulatedGpuOptions options_;
   mutable std::mutex mutex_;
@@ -88,6 +105,7 @@ class EmulatedGpu {
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<void*, std::shared_ptr<Event>> events_;
   std::set<void*> matmulObjects_;
+  std::map<std::string, EmulatedKernel> generated_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numAllocations_ = 0, numSynchronizations_ = 0;
   std::vector<std::string> faults_;

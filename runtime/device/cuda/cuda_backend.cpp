@@ -23,6 +23,10 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::open(const Apis& apis,
                                     bundle.kernels.size(), bundle.program.segments.size())));
   std::unique_ptr<CudaBackend> backend(new CudaBackend(bundle));
   TRIREME_ASSIGN_OR_RETURN(backend->gpu_, Gpu::open(apis, 0, target));
+  std::vector<KernelImage> generated;
+  if (!bundle.cubin.empty()) generated.push_back({target.capability, false, bundle.cubin});
+  if (!bundle.ptx.empty()) generated.push_back({target.capability, true, bundle.ptx});
+  if (!generated.empty()) TRIREME_RETURN_IF_ERROR(backend->gpu_->loadGenerated(generated));
   return backend;
 }
 

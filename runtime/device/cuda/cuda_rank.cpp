@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <cstring>
+#include <thread>
 
 #include "ir/base/format.h"
 
@@ -32,6 +36,7 @@ Status CudaRank::open(const program::Bundle& bundle) {
   for (StreamHandle& stream : streams_)
     TRIREME_RETURN_IF_ERROR(
         check(api_.createStream(&stream, kStreamNonBlocking), "creating a stream"));
+  TRIREME_RETURN_IF_ERROR(openProgress());
   const int64_t bytes = image_.role->arenaBytes;
   TRIREME_ASSIGN_OR_RETURN(const DevicePointer arena, allocate(bytes, "its arena"));
   TRIREME_RETURN_IF_ERROR(
@@ -58,13 +63,26 @@ Status CudaRank::open(const program::Bundle& bundle) {
   return check(api_.synchronize(compute()), "zeroing the arena");
 }
 
+// A failed step may have left work. Whoever waits for a GPU that does not come to its end waits for
+// ever, and what it uses must stay.
 CudaRank::~CudaRank() {
-  if (!gpu_.makeCurrent().ok()) return;
+  constexpr auto kPatience = std::chrono::seconds(10);
+  if (gpu_.isAbandoned() || !gpu_.makeCurrent().ok()) return;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  watch_ = [deadline] {
+    return std::chrono::steady_clock::now() < deadline ? Status() : unavailable("it goes on");
+  };
   for (StreamHandle stream : streams_)
-    if (stream != nullptr) static_cast<void>(api_.synchronize(stream));
+    if (stream != nullptr && waitFor(stream, "ending").code() == StatusCode::kUnavailable) {
+      gpu_.abandon();
+      return;
+    }
   for (EventHandle event : events_) static_cast<void>(api_.destroyEvent(event));
+  for (EventHandle event : stamps_) static_cast<void>(api_.destroyEvent(event));
   for (StreamHandle stream : streams_)
     if (stream != nullptr) static_cast<void>(api_.destroyStream(stream));
+  if (passed_ != nullptr) static_cast<void>(api_.releaseHost(passed_));
+  for (void* data : uploads_) static_cast<void>(api_.releaseHost(data));
   for (const auto& [data, count] : staging_) static_cast<void>(api_.releaseHost(data));
   for (const Block& block : blocks_) static_cast<void>(api_.release(block.data));
 }
@@ -85,13 +103,16 @@ Result<DevicePointer> CudaRank::allocate(int64_t bytes, const char* what) {
   return block.data;
 }
 
-// Waits: before the first step, or in it.
+// Without waiting, in the first step: by pinned memory that stays.
 Result<void*> CudaRank::upload(const void* data, int64_t bytes, const char* what) {
   TRIREME_ASSIGN_OR_RETURN(const DevicePointer to, allocate(bytes, what));
   if (bytes == 0) return reinterpret_cast<void*>(to);
+  void* pinned = nullptr;
+  TRIREME_RETURN_IF_ERROR(check(api_.allocateHost(&pinned, static_cast<size_t>(bytes), 0), what));
+  uploads_.push_back(pinned);
+  std::memcpy(pinned, data, static_cast<size_t>(bytes));
   TRIREME_RETURN_IF_ERROR(
-      check(api_.copyToDevice(to, data, static_cast<size_t>(bytes), compute()), what));
-  TRIREME_RETURN_IF_ERROR(check(api_.synchronize(compute()), what));
+      check(api_.copyToDevice(to, pinned, static_cast<size_t>(bytes), compute()), what));
   return reinterpret_cast<void*>(to);
 }
 
@@ -117,10 +138,12 @@ Status CudaRank::loadSegment(const program::Segment& segment,
     return {};
   }
   for (const program::KernelCall& call : compiled->calls) {
-    if (call.kind != program::KernelCallKind::kLibrary)
-      return invalidArgument(
-          fmt::format("{}: kernel {} was generated for a host", where, call.symbol));
-    TRIREME_RETURN_IF_ERROR(addStep(segment, call.op, steps).withContext(where));
+    if (call.kind == program::KernelCallKind::kGenerated) {
+      TRIREME_ASSIGN_OR_RETURN(GeneratedLaunch launch, GeneratedLaunch::create(gpu_, call));
+      steps.emplace_back(std::move(launch));
+    } else {
+      TRIREME_RETURN_IF_ERROR(addStep(segment, call.op, steps).withContext(where));
+    }
   }
   return {};
 }
@@ -128,20 +151,80 @@ Status CudaRank::loadSegment(const program::Segment& segment,
 Status CudaRank::beginStep() {
   eventsUsed_ = 0;
   stagingUsed_ = 0;
+  stampsUsed_ = 0;
+  marks_ = {};
+  std::fill_n(passed_, program::kNumStreams, 0u);  // the streams are idle
   return {};
+}
+
+Status CudaRank::waitFor(StreamHandle stream, const char* what) const {
+  constexpr auto kPause = std::chrono::microseconds(20);
+  while (true) {
+    const int state = api_.queryStream(stream);
+    if (state != kNotReady) return check(state, what);
+    if (watch_ != nullptr) TRIREME_RETURN_IF_ERROR(watch_());
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 Status CudaRank::finishStep() {
   TRIREME_RETURN_IF_ERROR(eventFailure_);
   for (StreamHandle stream : streams_)
-    TRIREME_RETURN_IF_ERROR(check(api_.synchronize(stream), "finishing the step"));
+    TRIREME_RETURN_IF_ERROR(waitFor(stream, "finishing the step"));
   return {};
+}
+
+Status CudaRank::openProgress() {
+  void* data = nullptr;
+  TRIREME_RETURN_IF_ERROR(
+      check(api_.allocateHost(&data, sizeof(uint32_t) * program::kNumStreams, 0),
+            "allocating pinned memory for its progress"));
+  passed_ = static_cast<uint32_t*>(data);
+  std::fill_n(passed_, program::kNumStreams, 0u);
+  return {};
+}
+
+// Pinned memory has one address on both sides (CUDA's unified addressing).
+Status CudaRank::mark(Stream on) {
+  const auto index = static_cast<size_t>(on);
+  return check(api_.writeValue(stream(on), pointer(passed_ + index), ++marks_[index], 0),
+               "noting its progress");
+}
+
+int64_t CudaRank::passed(Stream on) const {
+  return std::atomic_ref(passed_[static_cast<size_t>(on)]).load(std::memory_order_acquire);
+}
+
+// The streams are idle when a step begins, so the first stamp is passed at once: what its event
+// says is what the host's clock says now.
+Result<int32_t> CudaRank::stamp(Stream on) {
+  if (stampsUsed_ == stamps_.size()) {
+    EventHandle event = nullptr;
+    TRIREME_RETURN_IF_ERROR(check(api_.createEvent(&event, 0), "creating an event"));
+    stamps_.push_back(event);
+  }
+  TRIREME_RETURN_IF_ERROR(
+      check(api_.recordEvent(stamps_[stampsUsed_], stream(on)), "recording an event"));
+  if (stampsUsed_ == 0)
+    firstStampSeconds_ =
+        std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return static_cast<int32_t>(stampsUsed_++);
+}
+
+Result<double> CudaRank::secondsOf(int32_t stamp) const {
+  float milliseconds = 0;
+  TRIREME_RETURN_IF_ERROR(
+      check(api_.elapsedTime(&milliseconds, stamps_.front(), stamps_[static_cast<size_t>(stamp)]),
+            "asking for a time"));
+  return firstStampSeconds_ + 1e-3 * static_cast<double>(milliseconds);
 }
 
 Status CudaRank::runSegment(const SegmentCall& call) {
   for (Step& step : segments_[static_cast<size_t>(call.segment)]) {
     if (const auto* launch = std::get_if<OpLaunch>(&step))
       TRIREME_RETURN_IF_ERROR(launch->run(*call.context, call.operands, compute()));
+    else if (auto* generated = std::get_if<GeneratedLaunch>(&step))
+      TRIREME_RETURN_IF_ERROR(generated->run(*call.context, call.operands, compute()));
     else
       TRIREME_RETURN_IF_ERROR(
           std::get<std::unique_ptr<Matmul>>(step)->run(call.operands, workspace_, compute()));

@@ -5,11 +5,13 @@
 // in the next. finishStep() is the one point where the host waits for the GPU.
 #pragma once
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <variant>
 #include <vector>
 
+#include "runtime/device/cuda/generated_launch.h"
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/op_launch.h"
@@ -21,7 +23,7 @@ class CudaRank final : public RankDevice {
  public:
   // Allocates and zeroes the arena. `gpu`, `bundle` and `image` outlive the rank.
   // kResourceExhausted: not enough memory. kInvalidArgument: a segment with an op that has no CUDA
-  // kernel for its types, or with kernels that were generated for a host.
+  // kernel for its types. kInternal: a generated kernel that the GPU did not load.
   static Result<std::unique_ptr<CudaRank>> create(const Gpu& gpu, const program::Bundle& bundle,
                                                   const RankProgram& image);
   ~CudaRank() override;
@@ -29,6 +31,12 @@ class CudaRank final : public RankDevice {
   const RankProgram& program() const override { return program_; }
   Status beginStep() override;
   Status finishStep() override;
+  void setWatch(std::function<Status()> watch) override { watch_ = std::move(watch); }
+  Status mark(program::Stream stream) override;
+  int64_t passed(program::Stream stream) const override;
+  void abandon() override { gpu_.abandon(); }
+  Result<int32_t> stamp(program::Stream stream) override;
+  Result<double> secondsOf(int32_t stamp) const override;
   Status runSegment(const SegmentCall& call) override;
   Status zero(void* data, int64_t bytes) override;
   Result<int32_t*> stageTokens(int32_t* target, int64_t count) override;
@@ -63,7 +71,7 @@ class CudaRank final : public RankDevice {
     SquaresArgs args{};
     FunctionHandle pieces = nullptr;
   };
-  using Step = std::variant<OpLaunch, std::unique_ptr<Matmul>>;
+  using Step = std::variant<OpLaunch, GeneratedLaunch, std::unique_ptr<Matmul>>;
 
   CudaRank(const Gpu& gpu, const RankProgram& image);
   Status open(const program::Bundle& bundle);
@@ -73,6 +81,8 @@ class CudaRank final : public RankDevice {
                  std::vector<Step>& steps);
   Result<DevicePointer> allocate(int64_t bytes, const char* what);
   Result<void*> upload(const void* data, int64_t bytes, const char* what);
+  Status openProgress();
+  Status waitFor(StreamHandle stream, const char* what) const;
   Result<SquaresTable> buildTable(std::span<const NormRow> rows, DType type);
   Status check(int error, const char* what) const;
   StreamHandle compute() const { return stream(program::Stream::kCompute); }
@@ -89,7 +99,15 @@ class CudaRank final : public RankDevice {
   MatmulWorkspace workspace_;
   std::vector<EventHandle> events_;
   size_t eventsUsed_ = 0;
+  std::vector<EventHandle> stamps_;  // events with times; the first is of the step's beginning
+  size_t stampsUsed_ = 0;
+  double firstStampSeconds_ = 0;  // of the host's clock
+  // Marks of the step: asked for, and written by the streams into memory of the host.
+  std::array<uint32_t, program::kNumStreams> marks_{};
+  uint32_t* passed_ = nullptr;
+  std::function<Status()> watch_;
   Status eventFailure_;                                // of newEvent(), which cannot return it
+  std::vector<void*> uploads_;                         // pinned memory of the host
   std::vector<std::pair<int32_t*, int64_t>> staging_;  // pinned memory of the host, elements
   size_t stagingUsed_ = 0;
   std::map<int32_t, SquaresTable> tables_;  // per bucket

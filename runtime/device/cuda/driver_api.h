@@ -45,10 +45,14 @@ using EventHandle = void*;
   X(createStream, cuStreamCreate, (StreamHandle * stream, unsigned flags))                       \
   X(destroyStream, cuStreamDestroy_v2, (StreamHandle stream))                                    \
   X(synchronize, cuStreamSynchronize, (StreamHandle stream))                                     \
+  X(queryStream, cuStreamQuery, (StreamHandle stream))                                           \
+  X(writeValue, cuStreamWriteValue32_v2,                                                         \
+    (StreamHandle stream, DevicePointer to, uint32_t value, unsigned flags))                     \
   X(waitEvent, cuStreamWaitEvent, (StreamHandle stream, EventHandle event, unsigned flags))      \
   X(createEvent, cuEventCreate, (EventHandle * event, unsigned flags))                           \
   X(destroyEvent, cuEventDestroy_v2, (EventHandle event))                                        \
   X(recordEvent, cuEventRecord, (EventHandle event, StreamHandle stream))                        \
+  X(elapsedTime, cuEventElapsedTime, (float* milliseconds, EventHandle begin, EventHandle end))  \
   X(loadModule, cuModuleLoadData, (ModuleHandle * module, const void* image))                    \
   X(unloadModule, cuModuleUnload, (ModuleHandle module))                                         \
   X(function, cuModuleGetFunction,                                                               \
@@ -68,6 +72,7 @@ inline constexpr int kComputeCapabilityMajor = 75;  // attributes of a device
 inline constexpr int kComputeCapabilityMinor = 76;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr int kNotReady = 600;            // of a query: there is work left
 inline constexpr int kMinDriverVersion = 12000;  // CUDA 12.0: the first with sm_90a
 
 // The driver of this machine, loaded once and for ever.

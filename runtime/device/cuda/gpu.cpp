@@ -115,9 +115,10 @@ Status Gpu::initialise(int ordinal, const CudaTarget& target) {
 }
 
 Gpu::~Gpu() {
-  if (context_ == nullptr) return;
+  if (context_ == nullptr || abandoned_) return;
   static_cast<void>(driver().setContext(context_));
-  if (module_ != nullptr) static_cast<void>(driver().unloadModule(module_));
+  for (ModuleHandle module : {generated_, module_})
+    if (module != nullptr) static_cast<void>(driver().unloadModule(module));
   static_cast<void>(driver().releaseContext(device_));
 }
 
@@ -133,12 +134,29 @@ Result<int64_t> Gpu::freeBytes() const {
   return static_cast<int64_t>(available);
 }
 
-Result<FunctionHandle> Gpu::kernel(const std::string& kernelName) const {
+Result<FunctionHandle> Gpu::find(ModuleHandle module, const std::string& name) const {
   FunctionHandle function = nullptr;
-  TRIREME_RETURN_IF_ERROR(driverStatus(driver(),
-                                       driver().function(&function, module_, kernelName.c_str()),
-                                       "finding the kernel " + kernelName));
+  TRIREME_RETURN_IF_ERROR(driverStatus(driver(), driver().function(&function, module, name.c_str()),
+                                       "finding the kernel " + name));
   return function;
+}
+
+Result<FunctionHandle> Gpu::kernel(const std::string& kernelName) const {
+  return find(module_, kernelName);
+}
+
+Status Gpu::loadGenerated(const std::vector<KernelImage>& images) {
+  TRIREME_CHECK(generated_ == nullptr);
+  TRIREME_ASSIGN_OR_RETURN(const KernelImage image, chooseImage(images, capability_));
+  TRIREME_RETURN_IF_ERROR(makeCurrent());
+  return driverStatus(driver(), driver().loadModule(&generated_, image.bytes.data()),
+                      "loading the generated kernels");
+}
+
+Result<FunctionHandle> Gpu::generatedKernel(const std::string& symbol) const {
+  if (generated_ == nullptr)
+    return Error(internalError(fmt::format("no generated kernels, among them {}", symbol)));
+  return find(generated_, symbol);
 }
 
 Status Gpu::launch(FunctionHandle kernel, const void* args, int64_t threads,

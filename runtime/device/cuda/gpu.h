@@ -1,6 +1,7 @@
 // One GPU of this machine: its context and Trireme's kernels on it. Shared by the ranks that live
 // there.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -63,8 +64,15 @@ class Gpu {
   // For the calling thread. Before any other call to the driver.
   Status makeCurrent() const;
   Result<int64_t> freeBytes() const;
+  // It does not answer: from now on nobody frees, unloads or waits for anything on it.
+  void abandon() const { abandoned_ = true; }
+  bool isAbandoned() const { return abandoned_; }
   // kInternal: there is no such kernel.
   Result<FunctionHandle> kernel(const std::string& kernelName) const;
+  // The generated kernels of a bundle. At most once. Errors: chooseImage(); kInternal: the driver
+  // refuses them.
+  Status loadGenerated(const std::vector<KernelImage>& images);
+  Result<FunctionHandle> generatedKernel(const std::string& symbol) const;
   // Launches `kernel` of one parameter, which is copied. `threads` are covered by blocks of 256, up
   // to a grid of 2^20 blocks; kernels loop over the rest.
   Status launch(FunctionHandle kernel, const void* args, int64_t threads,
@@ -73,13 +81,15 @@ class Gpu {
  private:
   Gpu() = default;
   Status initialise(int ordinal, const CudaTarget& target);
+  Result<FunctionHandle> find(ModuleHandle module, const std::string& name) const;
 
   Apis apis_;
   int device_ = -1;
   int capability_ = 0;
   std::string name_;
   ContextHandle context_ = nullptr;
-  ModuleHandle module_ = nullptr;
+  ModuleHandle module_ = nullptr, generated_ = nullptr;
+  mutable std::atomic<bool> abandoned_ = false;
 };
 
 }  // namespace trireme::runtime::cuda

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -14,7 +15,9 @@ namespace {
 using program::OpKind;
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kMaxHeadSize = 256;  // kernels/attention.cu
+constexpr int64_t kMaxHeadSize = 256;                  // kernels/attention.cu
+constexpr std::array kTiledHeadSizes = {64, 96, 128};  // kernels/attention_tiles.cu
+constexpr int64_t kTileRows = 16;
 
 // What a kernel has one thread for, or one warp ("Rows").
 enum class Work {
@@ -26,7 +29,9 @@ enum class Work {
   kTokenRows,
   kOneRow,
   kQueryRows,
-  kKeyRows
+  kKeyRows,
+  kQueryTiles,
+  kKeyTiles
 };
 
 struct KernelUse {
@@ -81,6 +86,8 @@ const OpEntry* entryOf(OpKind kind) {
   return nullptr;
 }
 
+int64_t tilesOf(int64_t positions) { return (positions + kTileRows - 1) / kTileRows; }
+
 int64_t threadsFor(Work work, const OpArgs& a) {
   switch (work) {
     case Work::kElements:
@@ -101,6 +108,10 @@ int64_t threadsFor(Work work, const OpArgs& a) {
       return a.batch * a.groups * a.headsPerGroup * a.sequence * kWarp;
     case Work::kKeyRows:
       return a.batch * a.groups * a.sequence * kWarp;
+    case Work::kQueryTiles:
+      return a.batch * a.groups * a.headsPerGroup * tilesOf(a.sequence) * kWarp;
+    case Work::kKeyTiles:
+      return a.batch * a.groups * tilesOf(a.sequence) * kWarp;
   }
   return 0;
 }
@@ -217,6 +228,15 @@ Result<TypedEntry> entryFor(const KernelCallArgs& call) {
   return TypedEntry{entry, type};
 }
 
+// Attention whose kernels use tensor cores.
+bool onTiles(const program::SegmentOp& op, DType type) {
+  const bool isAttention = op.kind == OpKind::kAttention || op.kind == OpKind::kAttentionGrad;
+  return isAttention && type == DType::kBf16 &&
+         std::find(kTiledHeadSizes.begin(), kTiledHeadSizes.end(), op.attributes.headSize) !=
+             kTiledHeadSizes.end();
+}
+Work tiledWork(Work rows) { return rows == Work::kQueryRows ? Work::kQueryTiles : Work::kKeyTiles; }
+
 }  // namespace
 
 Status checkOp(const program::SegmentOp& op, const std::vector<program::OperandType>& types) {
@@ -243,10 +263,13 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
   launch.operands_.insert(launch.operands_.end(), op.outputs.begin(), op.outputs.end());
   for (const KernelUse& use : entry.entry->kernels) {
     if (use.name.empty()) continue;
+    const bool tiled = onTiles(op, entry.type);
     Kernel kernel;
-    TRIREME_ASSIGN_OR_RETURN(kernel.function,
-                             gpu.kernel(fmt::format("{}_{}", use.name, dtypeName(entry.type))));
-    kernel.threads = threadsFor(use.work, launch.args_);
+    TRIREME_ASSIGN_OR_RETURN(
+        kernel.function,
+        gpu.kernel(tiled ? fmt::format("{}_tiles_{}", use.name, op.attributes.headSize)
+                         : fmt::format("{}_{}", use.name, dtypeName(entry.type))));
+    kernel.threads = threadsFor(tiled ? tiledWork(use.work) : use.work, launch.args_);
     launch.kernels_.push_back(kernel);
   }
   return launch;

@@ -71,14 +71,19 @@ class BundleTest : public ::testing::Test {
 };
 
 TEST_F(BundleTest, RoundTrips) {
-  const Bundle bundle = sample();
+  Bundle bundle = sample();
+  bundle.ptx = ".version 8.0\n";
+  bundle.cubin = std::string("\0cubin\0", 7);
   ASSERT_TRUE(writeBundle(bundle, folder_).ok());
   const auto back = readBundle(folder_);
   ASSERT_TRUE(back.has_value()) << back.error().message();
   EXPECT_EQ(back->name, bundle.name);
+  EXPECT_EQ(back->ptx, bundle.ptx);
+  EXPECT_EQ(back->cubin, bundle.cubin);
   EXPECT_EQ(back->target.arch, "x86-64");
   EXPECT_EQ(back->target.cpuFeatures, bundle.target.cpuFeatures);
   EXPECT_EQ(serialize(back->program), serialize(bundle.program));
+  EXPECT_EQ(back->summary, bundle.summary);
   EXPECT_EQ(back->planText, bundle.planText);
   EXPECT_EQ(back->modelText, bundle.modelText);
   EXPECT_EQ(contents("kernels.so"), bundle.sharedObject);

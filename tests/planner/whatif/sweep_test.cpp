@@ -18,6 +18,7 @@ Sweep smallSweep(bool isDescribed) {
     sweep.base.stack.name = "described";
     sweep.base.stack.ownPrograms = false;
     sweep.base.stack.choices.push_back(spec::StackChoice::kShardParameters);
+    sweep.base.stack.choices.push_back(spec::StackChoice::kContextParallel);
     sweep.base.stack.description.hostLaunch = Seconds(1e-5);
     sweep.base.stack.description.gradientExposed = 0.3;
     sweep.base.stack.description.tensorParallelExposed = 0.7;

@@ -37,5 +37,15 @@ TEST(WhatifValues, UnitsMayStandOnceAndRangesMayBeOfFractions) {
   EXPECT_FALSE(parseUnits("0..8 USD/h", priceUnits()).has_value());
 }
 
+// 1000 beside 15k is a thousand or a million; in the range 10..15T nobody means ten tokens.
+TEST(WhatifValues, ANumberThatMayBeBareNeedsAUnitBesideOthers) {
+  EXPECT_EQ(parseUnits("1000,15000", tokenUnits()), (Reals{1000, 15000}));
+  EXPECT_EQ(parseUnits("1k,15k", tokenUnits()), (Reals{1000, 15000}));
+  EXPECT_EQ(parseUnits("10..40T", tokenUnits()), (Reals{10e12, 20e12, 40e12}));
+  for (const char* text : {"1000,15k", "15k,1000"})
+    EXPECT_EQ(parseUnits(text, tokenUnits()).error().message(),
+              "'1000' beside numbers with a unit: write '1000k' or '1k'");
+}
+
 }  // namespace
 }  // namespace trireme::planner

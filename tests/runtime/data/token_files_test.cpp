@@ -247,6 +247,7 @@ TEST_F(TokenFilesTest, DamagedDatasetsAreRefused) {
   EXPECT_NE(errorOf({folder_ / "d.idx"}, options).find("d.bin: No such file"), std::string::npos);
 }
 
+// Before training begins or, behind the tokens that are checked then, when it is drawn.
 TEST_F(TokenFilesTest, ATokenOutsideTheVocabularyIsRefusedWhereItIs) {
   TokenFilesOptions options;
   options.type = TokenType::kI32;
@@ -254,13 +255,29 @@ TEST_F(TokenFilesTest, ATokenOutsideTheVocabularyIsRefusedWhereItIs) {
   options.order = SampleOrder::kSequential;
   for (const int32_t bad : {-1, 256}) {
     const std::string path = write("t", array<int32_t>({1, bad, 3}));
+    const std::string message = "data file " + path + ", token 1: " + std::to_string(bad) +
+                                " is not in the vocabulary of 256";
+    options.numChecked = 2;
+    EXPECT_EQ(errorOf({path}, options), message);
+    options.numChecked = 1;
     auto data = TokenFiles::open({path}, options);
     ASSERT_TRUE(data.has_value());
     std::vector<int32_t> tokens(2);
-    EXPECT_EQ((*data)->sample(0, 2, 1, tokens.data(), nullptr).message(),
-              "data file " + path + ", token 1: " + std::to_string(bad) +
-                  " is not in the vocabulary of 256");
+    EXPECT_EQ((*data)->sample(0, 2, 1, tokens.data(), nullptr).message(), message);
   }
+}
+
+// In a vocabulary of 65536 every uint16 is a token, in one of 65535 all but the last.
+TEST_F(TokenFilesTest, TheLastTokenOfATypeMayBeOutsideTheVocabulary) {
+  TokenFilesOptions options;
+  options.type = TokenType::kU16;
+  options.sequenceLength = 1;
+  const std::string path = write("t", array<uint16_t>({1, 65535}));
+  options.vocabSize = 65536;
+  EXPECT_TRUE(TokenFiles::open({path}, options).has_value());
+  options.vocabSize = 65535;
+  EXPECT_EQ(errorOf({path}, options),
+            "data file " + path + ", token 1: 65535 is not in the vocabulary of 65535");
 }
 
 // 10 windows of 7 and a rest: each once per epoch, in another order each time and for each seed.

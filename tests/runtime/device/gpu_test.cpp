@@ -2,8 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <tuple>
 
 #include "runtime/session.h"
 #include "tests/runtime/executor/counting_data.h"
@@ -81,7 +85,6 @@ TEST(GpuSession, RefusesWhatItCannotDo) {
   EXPECT_EQ(sessionError(tiny, {.virtualRanks = true}), "");
   EXPECT_THAT(sessionError(tiny, {}),
               HasSubstr("the bundle has 2 ranks, and GPUs of several ranks are not there yet"));
-  EXPECT_EQ(sessionError(tiny, {.trace = true}), "traces of GPUs are not there yet");
   EXPECT_THAT(sessionError(tiny, {.useReference = true}), HasSubstr("run on the host"));
   EXPECT_THAT(sessionError(tiny, {.threadsPerRank = 2}),
               HasSubstr("threads per rank are for hosts"));
@@ -173,6 +176,75 @@ TEST(GpuSession, ARankThatFailsIsNamed) {
   const auto result = (*session)->step(data);
   ASSERT_FALSE(result.has_value());
   EXPECT_THAT(result.error().message(), HasSubstr("step 1, rank 1"));
+}
+
+// A launch that never ends: whichever it is, a rank and its instruction are named within the
+// timeout, no rank waits for ever, and nobody waits for the GPU after that, not even to free what
+// it holds.
+TEST(GpuSession, AStreamThatHangsIsNamed) {
+  for (const int64_t launch : {0, 2, 5}) {
+    EmulatedGpu emulated({.hangsAtLaunch = launch});
+    const Apis apis = emulated.apis();
+    program::Bundle bundle = tinyBundle({});
+    bundle.target.arch = "cuda:sm_90";
+    auto session = Session::create(
+        std::move(bundle), {.timeoutSeconds = 0.3, .virtualRanks = true, .cudaApis = &apis});
+    ASSERT_TRUE(session.has_value()) << session.error().message();
+    CountingData data;
+    const auto result = (*session)->step(data);
+    ASSERT_FALSE(result.has_value()) << launch;
+    EXPECT_EQ(result.error().code(), StatusCode::kUnavailable);
+    EXPECT_THAT(result.error().message(),
+                ::testing::ContainsRegex("step 1, rank [0-7]: .*instruction"));
+    EXPECT_THAT(result.error().message(), HasSubstr("the device has not completed it in 0.3"));
+    session->reset();
+    EXPECT_EQ(emulated.faults(), std::vector<std::string>());
+    EXPECT_GT(emulated.numLiveObjects(), 0);
+  }
+}
+
+// The events of a trace on the GPU are those of the host, rank by rank and stream by stream; each
+// begins after the one before it on its stream, within the step, whose times the two clocks agree
+// on.
+TEST(GpuSession, TracesShowWhenTheGpuWorked) {
+  const auto trace = [](bool onGpu, const Apis* apis, double& seconds) {
+    program::Bundle bundle = tinyBundle({});
+    if (onGpu) bundle.target.arch = "cuda:sm_90";
+    auto session = Session::create(std::move(bundle),
+                                   {.trace = true, .virtualRanks = onGpu, .cudaApis = apis});
+    EXPECT_TRUE(session.has_value()) << session.error().message();
+    CountingData data;
+    const auto start = std::chrono::steady_clock::now();
+    for (int step = 0; step < 2; ++step) EXPECT_TRUE((*session)->step(data).has_value());
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return (*session)->takeTrace();
+  };
+  EmulatedGpu emulated;
+  const Apis apis = emulated.apis();
+  double hostSeconds = 0, gpuSeconds = 0;
+  const auto host = trace(false, nullptr, hostSeconds), gpu = trace(true, &apis, gpuSeconds);
+  using Key = std::tuple<int32_t, int64_t, int, int>;  // rank, step, stream, kind
+  const auto keys = [](const std::vector<program::TraceEvent>& events) {
+    std::vector<Key> result;
+    for (const program::TraceEvent& e : events)
+      result.emplace_back(e.rank, e.step, static_cast<int>(e.stream), static_cast<int>(e.kind));
+    std::sort(result.begin(), result.end());
+    return result;
+  };
+  EXPECT_EQ(keys(gpu), keys(host));
+  ASSERT_FALSE(gpu.empty());
+  std::map<std::pair<int32_t, int>, double> ends;
+  double first = 1e9, last = 0;
+  for (const program::TraceEvent& e : gpu) {
+    double& end = ends[{e.rank, static_cast<int>(e.stream)}];
+    EXPECT_GE(e.beginSeconds, end - 1e-6);  // times of the GPU are floats of milliseconds
+    EXPECT_GE(e.endSeconds, e.beginSeconds);
+    end = e.endSeconds;
+    first = std::min(first, e.beginSeconds);
+    last = std::max(last, e.endSeconds);
+  }
+  EXPECT_GT(first, 0);
+  EXPECT_LE(last - first, gpuSeconds + 1e-3);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/runtime/kernels/op_case.h"
+#include "tests/support/op_case.h"
 
 namespace trireme::runtime::testing {
 namespace {

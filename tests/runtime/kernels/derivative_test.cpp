@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tests/runtime/kernels/op_case.h"
+#include "tests/support/op_case.h"
 
 namespace trireme::runtime::testing {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "tests/runtime/kernels/op_case.h"
+#include "tests/support/op_case.h"
 
 namespace trireme::runtime::testing {
 namespace {

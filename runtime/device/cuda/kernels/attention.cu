@@ -2,7 +2,7 @@
 // kernels. Formulas: runtime/kernels/reference_attention.cpp. One warp per query (forward, dq) or
 // per key (dk and dv), which sums over the others in order: no atomics, repeatable bit by bit.
 // Scores of 32 partners at a time, one per lane; then the sums over them, one column per lane.
-#include "runtime/device/cuda/kernels/lanes.h"
+#include "runtime/device/cuda/kernels/attention_head.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -10,57 +10,12 @@ namespace {
 constexpr int kMaxHeadSize = 256;
 constexpr int kTile = 32;
 
-// One (batch, query head) and where its rows are, in elements.
-struct Head {
-  const OpArgs& a;
-  int64_t batch, group, head;  // head within the group
-
-  TRIREME_DEVICE int64_t qkvRow(int64_t position) const {
-    return ((position * a.batch + batch) * a.groups + group) * (a.headsPerGroup + 2) * a.headSize;
-  }
-  TRIREME_DEVICE int64_t q(int64_t position) const { return qkvRow(position) + head * a.headSize; }
-  TRIREME_DEVICE int64_t k(int64_t position) const {
-    return qkvRow(position) + a.headsPerGroup * a.headSize;
-  }
-  TRIREME_DEVICE int64_t v(int64_t position) const { return k(position) + a.headSize; }
-  TRIREME_DEVICE int64_t ctx(int64_t position) const {
-    return (((position * a.batch + batch) * a.groups + group) * a.headsPerGroup + head) *
-           a.headSize;
-  }
-  TRIREME_DEVICE int64_t localHead() const { return group * a.headsPerGroup + head; }
-  TRIREME_DEVICE int64_t lse(int64_t position) const {
-    return (batch * a.groups * a.headsPerGroup + localHead()) * a.sequence + position;
-  }
-  // What dropout multiplies the probability of (query, key) with.
-  TRIREME_DEVICE double keep(int64_t query, int64_t key) const {
-    if (a.keepScale == 0) return 1;
-    const int64_t element = ((a.firstColumn + localHead()) * a.sequence + query) * a.sequence + key;
-    const bool kept =
-        isKept(a, a.firstSample + static_cast<uint64_t>(batch), static_cast<uint64_t>(element));
-    return kept ? a.keepScale : 0;
-  }
-};
-
 // Row -> (batch, query head, position), position fastest.
 TRIREME_DEVICE Head queryHeadOf(const OpArgs& a, int64_t row) {
   const int64_t head = row / a.sequence % (a.groups * a.headsPerGroup);
   const int64_t batch = row / a.sequence / (a.groups * a.headsPerGroup);
   return {a, batch, head / a.headsPerGroup, head % a.headsPerGroup};
 }
-
-template <typename S, typename T>
-TRIREME_DEVICE S dot(const T* x, const T* y, int64_t size) {
-  S sum = 0;
-  for (int64_t i = 0; i < size; ++i) sum += value(x[i]) * value(y[i]);
-  return sum;
-}
-
-template <typename S>
-TRIREME_DEVICE S scoreScale(const OpArgs& a) {
-  return static_cast<S>(1 / sqrtOf(static_cast<double>(a.headSize)));
-}
-
-TRIREME_DEVICE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // qkv -> ctx, lse. The sums are rescaled whenever a tile raises the maximum.
 template <typename T, typename S>
@@ -122,12 +77,6 @@ TRIREME_DEVICE PairGrad<S> pairGrad(const Head& at, int64_t query, int64_t key, 
   const S keep = static_cast<S>(at.keep(query, key));
   const S g = dot<S>(dctx, qkv + at.v(key), a.headSize) * keep;
   return {p * keep, p * (g - delta) * scale};
-}
-
-template <typename T, typename S>
-TRIREME_DEVICE S deltaOf(const Head& at, int64_t query) {
-  return dot<S>(operand<T>(at.a, 1) + at.ctx(query), operand<T>(at.a, 3) + at.ctx(query),
-                at.a.headSize);
 }
 
 // qkv, ctx, lse, dctx -> the q part of dqkv

@@ -8,14 +8,14 @@
 //     PerColumn<S, N>     an array of up to N values, divided over the lanes
 //
 // On the GPU that is lanes_device.h. Compiled by a host compiler (lanes_host.h) one thread stands
-// for a whole warp: the same sums in the same order. So all of a kernel but these few primitives
-// runs in tests without a GPU.
+// for a whole warp: the same sums in the same order. So kernels run in tests without a GPU; and
+// lanes_device.h runs there as well, with fibers for threads (TRIREME_WARPS_OF_FIBERS).
 #pragma once
 #include <cstdint>
 
 #include "runtime/device/cuda/kernels/args.h"
 #include "runtime/kernels/bf16.h"
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(TRIREME_WARPS_OF_FIBERS)
 #include "runtime/device/cuda/kernels/lanes_device.h"
 #else
 #include "runtime/device/cuda/kernels/lanes_host.h"

@@ -5,10 +5,13 @@
 #include <cstdint>
 
 #define TRIREME_DEVICE __device__ __forceinline__
+#if !defined(TRIREME_KERNEL)
 #define TRIREME_KERNEL(name, Args, function) \
   extern "C" __global__ void __launch_bounds__(256) name(const Args args) { function(args); }
+#endif
 
 namespace trireme::runtime::cuda {
+inline namespace on_device {
 
 TRIREME_DEVICE double expOf(double x) { return ::exp(x); }
 TRIREME_DEVICE float expOf(float x) { return ::expf(x); }
@@ -123,4 +126,5 @@ class PerColumn {
   S values_[N / 32] = {};
 };
 
+}  // namespace on_device
 }  // namespace trireme::runtime::cuda

@@ -11,6 +11,7 @@
       #name, sizeof(Args), [](const void* args) { function(*static_cast<const Args*>(args)); });
 
 namespace trireme::runtime::cuda {
+inline namespace on_host {
 
 // Makes a kernel known by its name. Defined by whoever emulates a GPU.
 struct HostKernel {
@@ -111,4 +112,5 @@ class PerColumn {
   S values_[N] = {};
 };
 
+}  // namespace on_host
 }  // namespace trireme::runtime::cuda

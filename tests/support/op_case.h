@@ -13,6 +13,9 @@
 
 namespace trireme::runtime::testing {
 
+// What all draws begin with: TRIREME_SEED of the environment, else 42.
+uint64_t seedOfDraws();
+
 class OpCase {
  public:
   explicit OpCase(program::OpKind kind, program::OpAttributes attributes = {});
@@ -47,7 +50,7 @@ class OpCase {
   std::vector<program::OperandType> types_;
   std::vector<std::vector<std::max_align_t>> data_;
   program::KernelContext context_;
-  std::mt19937_64 random_{42};
+  std::mt19937_64 random_{seedOfDraws()};
 
   int add(DType type, std::vector<int64_t> dims);
   Tensor tensor(int operand) const;

@@ -1,8 +1,9 @@
-#include "tests/runtime/kernels/op_case.h"
+#include "tests/support/op_case.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -10,6 +11,11 @@
 #include "runtime/kernels/thread_pool.h"
 
 namespace trireme::runtime::testing {
+
+uint64_t seedOfDraws() {
+  const char* text = std::getenv("TRIREME_SEED");
+  return text == nullptr ? 42 : std::strtoull(text, nullptr, 10);
+}
 
 OpCase::OpCase(program::OpKind kind, program::OpAttributes attributes) {
   op_.kind = kind;

@@ -1,17 +1,19 @@
-// Every op's CUDA kernels, compiled for the host, against the reference: odd sizes, outputs that
-// start as NaN, shards, all types.
+// Every op's CUDA kernels against the reference: random operands (TRIREME_SEED), odd sizes, outputs
+// that start as NaN, shards, all types.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/op_launch.h"
-#include "tests/runtime/kernels/op_case.h"
-#include "tests/support/emulated_gpu.h"
+#include "tests/gpu/test_gpu.h"
+#include "tests/support/op_case.h"
 
 namespace trireme::runtime {
 namespace {
 
+using gpu::GpuMemory;
+using gpu::TestGpu;
 using program::OpAttributes;
 using program::OpKind;
 using testing::OpCase;
@@ -30,23 +32,33 @@ Status runOp(const cuda::Gpu& gpu, const program::SegmentOp& op,
   return matmul->run(operands.data(), {}, stream);
 }
 
-Status runOnGpu(const program::SegmentOp& op, const std::vector<program::OperandType>& types,
-                const program::KernelContext& context, const std::vector<void*>& operands) {
-  trireme::testing::EmulatedGpu emulated;
-  TRIREME_ASSIGN_OR_RETURN(const auto gpu, cuda::Gpu::open(emulated.apis(), 0, {90, false}));
-  cuda::StreamHandle stream = nullptr;
-  EXPECT_EQ(gpu->driver().createStream(&stream, 0), 0);
-  TRIREME_RETURN_IF_ERROR(runOp(*gpu, op, types, context, operands, stream));
-  EXPECT_EQ(gpu->driver().synchronize(stream), 0);
-  EXPECT_EQ(emulated.faults(), std::vector<std::string>());
+// On copies of the operands in memory of the GPU, each with a guard behind it.
+Status runOn(const trireme::testing::EmulatedGpuOptions& emulation, const program::SegmentOp& op,
+             const std::vector<program::OperandType>& types, const program::KernelContext& context,
+             const std::vector<void*>& operands) {
+  TestGpu test(emulation);
+  TRIREME_ASSIGN_OR_RETURN(const auto gpu, cuda::Gpu::open(test.apis(), 0, {80, false}));
+  GpuMemory memory(*gpu);
+  std::vector<void*> onGpu;
+  for (size_t i = 0; i < operands.size(); ++i)
+    onGpu.push_back(memory.upload(operands[i], types[i].bytes()));
+  TRIREME_RETURN_IF_ERROR(runOp(*gpu, op, types, context, onGpu, memory.stream()));
+  for (size_t i = 0; i < operands.size(); ++i)
+    memory.download(onGpu[i], operands[i], types[i].bytes());
   return {};
 }
 
-void expectGpuMatchesReference(const OpCase& test, std::initializer_list<int> outputs,
-                               double tolerance) {
-  OpCase slow = test, fast = test;
-  ASSERT_EQ(slow.runReference().message(), "");
-  ASSERT_EQ(fast.runOn(runOnGpu).message(), "");
+Status runOnGpu(const program::SegmentOp& op, const std::vector<program::OperandType>& types,
+                const program::KernelContext& context, const std::vector<void*>& operands) {
+  return runOn({}, op, types, context, operands);
+}
+Status runInWarps(const program::SegmentOp& op, const std::vector<program::OperandType>& types,
+                  const program::KernelContext& context, const std::vector<void*>& operands) {
+  return runOn({.inWarps = true}, op, types, context, operands);
+}
+
+void expectMatch(const OpCase& slow, const OpCase& fast, std::initializer_list<int> outputs,
+                 double tolerance) {
   for (int output : outputs) {
     const std::vector<double> expected = slow.values(output), actual = fast.values(output);
     double largest = 0;
@@ -55,6 +67,18 @@ void expectGpuMatchesReference(const OpCase& test, std::initializer_list<int> ou
       ASSERT_NEAR(expected[i], actual[i], tolerance * largest)
           << "operand " << output << "[" << i << "]";
   }
+}
+
+// Emulated with one host thread for a warp, and with a fiber for each of its threads.
+void expectGpuMatchesReference(const OpCase& test, std::initializer_list<int> outputs,
+                               double tolerance) {
+  OpCase slow = test, fast = test, inWarps = test;
+  ASSERT_EQ(slow.runReference().message(), "");
+  ASSERT_EQ(fast.runOn(runOnGpu).message(), "");
+  expectMatch(slow, fast, outputs, tolerance);
+  if (TRIREME_SANITIZED || gpu::isRealGpu()) return;
+  ASSERT_EQ(inWarps.runOn(runInWarps).message(), "");
+  expectMatch(slow, inWarps, outputs, tolerance);
 }
 
 class GpuKernels : public ::testing::TestWithParam<DType> {
@@ -197,32 +221,45 @@ TEST_P(GpuKernels, Rotary) {
   }
 }
 
+// Forward and backward of two query heads to each of two groups, for two samples.
+void expectAttentionMatches(DType type, DType state, int64_t headSize, int64_t sequence,
+                            double probability, double tolerance) {
+  OpAttributes attributes{.probability = probability,
+                          .stream = RngStream::kAttentionDropout,
+                          .headSize = headSize,
+                          .headsPerGroup = 2};
+  attributes.widthSharded = true;
+  OpCase forward(OpKind::kAttention, attributes);
+  forward.context().tpIndex = 1;
+  forward.input(type, {sequence, 2, 2, 4 * headSize});
+  const int ctx = forward.output(type, {sequence, 2, 2, 2 * headSize});
+  const int lse = forward.output(state, {2, 4, sequence});
+  expectGpuMatchesReference(forward, {ctx, lse}, tolerance);
+
+  ASSERT_EQ(forward.runReference().message(), "");
+  OpCase backward(OpKind::kAttentionGrad, attributes);
+  backward.context().tpIndex = 1;
+  backward.input(type, {sequence, 2, 2, 4 * headSize}, forward.values(0));
+  backward.input(type, {sequence, 2, 2, 2 * headSize}, forward.values(ctx));
+  backward.input(state, {2, 4, sequence}, forward.values(lse));
+  backward.input(type, {sequence, 2, 2, 2 * headSize});
+  const int dqkv = backward.output(type, {sequence, 2, 2, 4 * headSize});
+  expectGpuMatchesReference(backward, {dqkv}, 3 * tolerance);
+}
+
 // Sequences around a tile of 32, heads that are no multiple of a warp, grouped queries, dropout.
 TEST_P(GpuKernels, Attention) {
   for (int64_t sequence : {1, 31, 33, 70})
-    for (double probability : {0.0, 0.2}) {
-      OpAttributes attributes{.probability = probability,
-                              .stream = RngStream::kAttentionDropout,
-                              .headSize = 10,
-                              .headsPerGroup = 2};
-      attributes.widthSharded = true;
-      OpCase forward(OpKind::kAttention, attributes);
-      forward.context().tpIndex = 1;
-      forward.input(type(), {sequence, 2, 2, 40});
-      const int ctx = forward.output(type(), {sequence, 2, 2, 20});
-      const int lse = forward.output(state(), {2, 4, sequence});
-      expectGpuMatchesReference(forward, {ctx, lse}, tolerance());
+    for (double probability : {0.0, 0.2})
+      expectAttentionMatches(type(), state(), 10, sequence, probability, tolerance());
+}
 
-      ASSERT_EQ(forward.runReference().message(), "");
-      OpCase backward(OpKind::kAttentionGrad, attributes);
-      backward.context().tpIndex = 1;
-      backward.input(type(), {sequence, 2, 2, 40}, forward.values(0));
-      backward.input(type(), {sequence, 2, 2, 20}, forward.values(ctx));
-      backward.input(state(), {2, 4, sequence}, forward.values(lse));
-      backward.input(type(), {sequence, 2, 2, 20});
-      const int dqkv = backward.output(type(), {sequence, 2, 2, 40});
-      expectGpuMatchesReference(backward, {dqkv}, 3 * tolerance());
-    }
+// On tensor cores, where probabilities and the scores' gradients are rounded to bf16.
+TEST(GpuAttentionTiles, MatchTheReference) {
+  for (int64_t headSize : {64, 96, 128})
+    for (int64_t sequence : {1, 17, 70})
+      for (double probability : {0.0, 0.2})
+        expectAttentionMatches(DType::kBf16, DType::kF32, headSize, sequence, probability, 0.02);
 }
 
 // 41 local columns, of which the last 3 are padding.
@@ -280,6 +317,32 @@ TEST_P(GpuKernels, MatrixProducts) {
   weight.input(type(), {5, 3, 2, 7});
   weight.input(type(), {5, 3, 13});
   expectGpuMatchesReference(weight, {weight.output(state(), {2, 7, 13}, true)}, tolerance());
+}
+
+// Many blocks, rows of several warps' lanes, whole tiles: what real models have.
+TEST_P(GpuKernels, LargerShapes) {
+  OpCase norm(OpKind::kLayerNorm, {.epsilon = 1e-5});
+  norm.input(type(), {128, 4, 768});
+  norm.input(type(), {768});
+  norm.input(type(), {768});
+  const int y = norm.output(type(), {128, 4, 768});
+  norm.output(state(), {128, 4});
+  norm.output(state(), {128, 4});
+  expectGpuMatchesReference(norm, {y}, tolerance());
+  OpCase attention(OpKind::kAttention, {.headSize = 64, .headsPerGroup = 1});
+  attention.input(type(), {160, 1, 3, 192});
+  const int ctx = attention.output(type(), {160, 1, 3, 64});
+  attention.output(state(), {1, 3, 160});
+  expectGpuMatchesReference(attention, {ctx}, tolerance());
+  OpCase product(OpKind::kMatmul);
+  product.input(type(), {64, 4, 256});
+  product.input(type(), {192, 256});
+  expectGpuMatchesReference(product, {product.output(type(), {64, 4, 192})}, 2 * tolerance());
+  OpCase wide(OpKind::kLossSumExp, {.logicalVocab = 50257, .scale = 1});
+  wide.input(type(), {5, 1, 50304});
+  const std::vector<double> maxima(5, 4.0);
+  wide.input(state(), {5, 1}, maxima);
+  expectGpuMatchesReference(wide, {wide.output(state(), {5, 1})}, tolerance());
 }
 
 TEST(GpuKernels, TypesThatNoKernelTakesAreRefused) {

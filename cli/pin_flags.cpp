@@ -1,0 +1,35 @@
+#include "cli/pin_flags.h"
+
+#include "cli/flags.h"
+
+namespace trireme::cli {
+
+void addPins(CLI::App& app, planner::Pins* pins) {
+  const std::string degrees = kDegreesGroup;
+  addCount(app, "--tp", &pins->tp, "Tensor-parallel degree")->group(degrees);
+  addCount(app, "--pp", &pins->pp, "Pipeline stages")->group(degrees);
+  addCount(app, "--cp", &pins->cp, "Context-parallel degree: parts of a sequence")->group(degrees);
+  addCount(app, "--dp", &pins->dp, "Data-parallel replicas")->group(degrees);
+  addCount(app, "--microbatch", &pins->microbatchSize, "Sequences per microbatch")->group(degrees);
+  addCount(app, "--virtual-stages", &pins->virtualStages, "Chunks of layers per pipeline rank")
+      ->group(degrees);
+  addCounts(app, "--layers", &pins->layers,
+            "Layers of every stage; with virtual stages, of every chunk in turn")
+      ->group(degrees);
+  const std::string choices = "Choices (default: the planner's)";
+  addChoice(app, "--schedule", &pins->schedule, plan::scheduleName,
+            plan::ScheduleKind::kInterleaved, "Order of the microbatches")
+      ->group(choices);
+  addChoice(app, "--recompute", &pins->recompute, plan::recomputeName, plan::Recompute::kFull,
+            "What the backward computes again")
+      ->group(choices);
+  addChoice(app, "--state-sharding", &pins->stateSharding, plan::stateShardingName,
+            plan::StateSharding::kParameters, "What replicas share")
+      ->group(choices);
+  addSwitch(app, "--sequence-parallel", &pins->sequenceParallel, "Shard norms over the sequence")
+      ->group(choices);
+  addSwitch(app, "--scatter-gather", &pins->scatterGather, "Send 1/tp of each stage border")
+      ->group(choices);
+}
+
+}  // namespace trireme::cli

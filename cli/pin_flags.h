@@ -1,0 +1,15 @@
+// Choices that are not left to the search, as flags of `plan` and `whatif`.
+#pragma once
+#include <CLI/App.hpp>
+
+#include "planner/query.h"
+
+namespace trireme::cli {
+
+// The group of --tp, --pp...
+inline constexpr const char* kDegreesGroup = "Degrees (default: the planner's choice)";
+
+// All but --gpus, which means another thing to each command.
+void addPins(CLI::App& app, planner::Pins* pins);
+
+}  // namespace trireme::cli

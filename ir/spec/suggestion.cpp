@@ -1,0 +1,40 @@
+#include "ir/spec/suggestion.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme::spec {
+
+size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates) {
+  constexpr size_t kLongestKey = 64;  // Nothing longer is near a key of ours.
+  const std::string* best = nullptr;
+  size_t bestDistance = std::max<size_t>(2, wrong.size() / 3) + 1;
+  if (wrong.size() <= kLongestKey)
+    for (const std::string& candidate : candidates)
+      if (const size_t distance = editDistance(wrong, candidate); distance < bestDistance) {
+        best = &candidate;
+        bestDistance = distance;
+      }
+  if (best) return fmt::format("; did you mean '{}'?", *best);
+  return fmt::format("; valid: {}", fmt::join(candidates, ", "));
+}
+
+}  // namespace trireme::spec

@@ -1,0 +1,15 @@
+// The nearest valid choice, for the message about a wrong one.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::spec {
+
+// Levenshtein distance.
+size_t editDistance(std::string_view a, std::string_view b);
+// "; did you mean 'x'?" if a candidate is near, else "; valid: a, b, c".
+std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates);
+
+}  // namespace trireme::spec

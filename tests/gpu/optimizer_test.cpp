@@ -1,0 +1,178 @@
+// The kernels that belong to no op: reductions between ranks, the norm, AdamW.
+#include "runtime/executor/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "runtime/device/cuda/gpu.h"
+#include "runtime/device/cuda/kernels/args.h"
+#include "runtime/kernels/bf16.h"
+#include "runtime/kernels/thread_pool.h"
+#include "tests/gpu/test_gpu.h"
+#include "tests/support/op_case.h"
+
+namespace trireme::runtime::gpu {
+namespace {
+
+using cuda::AdamWArgs;
+using cuda::ReduceArgs;
+using cuda::SquaresArgs;
+using cuda::SquaresPiece;
+using cuda::SquaresRow;
+
+constexpr int64_t kWarp = 32;
+
+class GpuOptimizer : public ::testing::Test {
+ protected:
+  GpuOptimizer() {
+    auto opened = cuda::Gpu::open(test_.apis(), 0, {80, false});
+    EXPECT_TRUE(opened.has_value()) << opened.error().message();
+    gpu_ = *std::move(opened);
+    memory_ = std::make_unique<GpuMemory>(*gpu_);
+  }
+
+  void launch(const std::string& kernel, const void* args, int64_t threads) {
+    const auto function = gpu_->kernel(kernel);
+    ASSERT_TRUE(function.has_value()) << function.error().message();
+    ASSERT_EQ(gpu_->launch(*function, args, threads, memory_->stream()).message(), "");
+  }
+  std::vector<float> draws(size_t count, float spread = 1) {
+    std::normal_distribution<float> normal(0, spread);
+    std::vector<float> values(count);
+    for (float& value : values) value = normal(random_);
+    return values;
+  }
+
+ private:
+  TestGpu test_;
+  std::unique_ptr<cuda::Gpu> gpu_;
+
+ protected:
+  std::unique_ptr<GpuMemory> memory_;
+  std::mt19937_64 random_{testing::seedOfDraws()};
+};
+
+// Three members, in their order, over the middle of the buffers; the rest keeps its value.
+TEST_F(GpuOptimizer, ReductionsAddInTheOrderOfTheMembers) {
+  constexpr size_t kCount = 1003, kBegin = 17, kEnd = 1000;
+  const std::vector<std::vector<float>> members = {draws(kCount), draws(kCount), draws(kCount)};
+  for (const bool isMax : {false, true}) {
+    ReduceArgs args{};
+    args.numInputs = args.numOutputs = 3;
+    args.begin = kBegin, args.end = kEnd;
+    std::vector<float*> onGpu;
+    for (size_t m = 0; m < 3; ++m) {
+      onGpu.push_back(memory_->upload(members[m]));
+      args.inputs[m] = args.outputs[m] = onGpu[m];
+    }
+    launch(isMax ? "reduce_max_f32" : "reduce_sum_f32", &args, kEnd - kBegin);
+    for (size_t m = 0; m < 3; ++m) {
+      const std::vector<float> actual = memory_->download(onGpu[m], kCount);
+      for (size_t i = 0; i < kCount; ++i) {
+        const float a = members[0][i], b = members[1][i], c = members[2][i];
+        const float all = isMax ? std::max({a, b, c}) : (a + b) + c;
+        EXPECT_EQ(actual[i], i >= kBegin && i < kEnd ? all : members[m][i]) << i;
+      }
+    }
+  }
+}
+
+TEST_F(GpuOptimizer, Bf16IsReducedInF32AndRoundedOnce) {
+  constexpr size_t kCount = 517;
+  const std::vector<std::vector<float>> members = {draws(kCount), draws(kCount), draws(kCount)};
+  ReduceArgs args{};
+  args.numInputs = 3, args.numOutputs = 1, args.end = kCount;
+  std::vector<std::vector<uint16_t>> rounded(3, std::vector<uint16_t>(kCount));
+  for (size_t m = 0; m < 3; ++m) {
+    for (size_t i = 0; i < kCount; ++i) rounded[m][i] = toBf16(members[m][i]).bits;
+    args.inputs[m] = memory_->upload(rounded[m]);
+  }
+  uint16_t* sum = memory_->upload(std::vector<uint16_t>(kCount, 0xFFFF));
+  args.outputs[0] = sum;
+  launch("reduce_sum_bf16", &args, kCount);
+  const std::vector<uint16_t> actual = memory_->download(sum, kCount);
+  for (size_t i = 0; i < kCount; ++i)
+    EXPECT_EQ(actual[i], toBf16((toFloat(Bf16{rounded[0][i]}) + toFloat(Bf16{rounded[1][i]})) +
+                                toFloat(Bf16{rounded[2][i]}))
+                             .bits)
+        << i;
+}
+
+// Two rows of pieces: 40,000 elements are three pieces, 5 are one. A row that nobody names keeps
+// its value. Sums in f64 differ by their order alone.
+TEST_F(GpuOptimizer, SquaresAreSummedByRow) {
+  const std::vector<float> large = draws(40000), small = draws(5);
+  const float* onGpuLarge = memory_->upload(large);
+  const float* onGpuSmall = memory_->upload(small);
+  std::vector<SquaresPiece> pieces;
+  for (int64_t done = 0; done < 40000; done += cuda::kSquaresPiece)
+    pieces.push_back({onGpuLarge + done, std::min<int64_t>(cuda::kSquaresPiece, 40000 - done)});
+  ASSERT_EQ(pieces.size(), 3u);
+  pieces.push_back({onGpuSmall, 5});
+  SquaresArgs args{};
+  args.pieces = memory_->upload(pieces);
+  args.numPieces = 4;
+  args.rows = memory_->upload(std::vector<SquaresRow>{{0, 3, 2}, {3, 1, 0}});
+  args.numRows = 2;
+  args.partial = memory_->upload(std::vector<double>(4, NAN));
+  double* squares = memory_->upload(std::vector<double>(3, -1));
+  args.squares = squares;
+  launch("squares_pieces_f32", &args, args.numPieces * kWarp);
+  launch("squares_rows", &args, args.numRows * kWarp);
+  const std::vector<double> actual = memory_->download(squares, 3);
+  const double expected = sumOfSquares(DType::kF32, large.data(), 40000);
+  EXPECT_NEAR(actual[2], expected, 1e-12 * expected);
+  EXPECT_NEAR(actual[0], sumOfSquares(DType::kF32, small.data(), 5), 1e-12 * actual[0]);
+  EXPECT_EQ(actual[1], -1);
+}
+
+// A step with clipping (the norm is about 31 and clipped to 1), weight decay and bf16 parameters:
+// the host's, bit by bit.
+TEST_F(GpuOptimizer, AdamWIsTheHostsBitByBit) {
+  constexpr int64_t kCount = 1001;
+  constexpr size_t kSize = kCount;
+  std::vector<float> master = draws(kSize), gradient = draws(kSize), first = draws(kSize, 0.1F),
+                     second = draws(kSize, 0.1F);
+  for (float& value : second) value *= value;
+  const std::vector<double> squares = {sumOfSquares(DType::kF32, gradient.data(), kCount)};
+  std::vector<uint16_t> parameter(kSize, 0xFFFF);
+
+  AdamWStep step;
+  step.learningRate = 1e-2, step.beta1 = 0.9, step.beta2 = 0.95, step.epsilon = 1e-8;
+  step.weightDecay = 0.1, step.number = 3;
+  step.gradientScale = clipCoefficient(1, gradientNorm(squares.data(), 1));
+  ASSERT_LT(step.gradientScale, 0.1);
+
+  AdamWArgs args{};
+  uint16_t* onGpuParameter = memory_->upload(parameter);
+  float *onGpuMaster = memory_->upload(master), *onGpuFirst = memory_->upload(first);
+  float* onGpuSecond = memory_->upload(second);
+  args.parameter = onGpuParameter, args.master = onGpuMaster;
+  args.gradient = memory_->upload(gradient);
+  args.moment1 = onGpuFirst, args.moment2 = onGpuSecond;
+  args.elements = kCount;
+  args.squares = memory_->upload(squares);
+  args.numSquares = 1;
+  args.gradientScale = memory_->upload(std::vector<double>{NAN});
+  args.clipNorm = 1;
+  args.learningRate = step.learningRate, args.beta1 = step.beta1, args.beta2 = step.beta2;
+  args.epsilon = step.epsilon, args.weightDecay = step.weightDecay;
+  args.correct1 = 1 / (1 - std::pow(step.beta1, 3));
+  args.correct2 = 1 / (1 - std::pow(step.beta2, 3));
+  launch("adamw_scale", &args, kWarp);
+  launch("adamw_bf16", &args, kCount);
+
+  ThreadPool pool(1);
+  AdamWArrays arrays{DType::kF32,     DType::kBf16, parameter.data(), master.data(),
+                     gradient.data(), first.data(), second.data(),    kCount};
+  ASSERT_EQ(adamW(step, arrays, pool).message(), "");
+  EXPECT_EQ(memory_->download(onGpuMaster, kSize), master);
+  EXPECT_EQ(memory_->download(onGpuFirst, kSize), first);
+  EXPECT_EQ(memory_->download(onGpuSecond, kSize), second);
+  EXPECT_EQ(memory_->download(onGpuParameter, kSize), parameter);
+}
+
+}  // namespace
+}  // namespace trireme::runtime::gpu

@@ -1,0 +1,169 @@
+// Whole trainings on a GPU, from bundles that tests/gpu/prepare made: against the host backend, and
+// many virtual ranks against one.
+//
+// The models are those of `prepare`: 4 layers of GPT or Llama, width 64, dropout, clipping and
+// decay on, so that every kernel and the optimizer take part.
+#include "tests/support/training.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "ir/program/bundle.h"
+#include "runtime/session.h"
+#include "tests/gpu/test_gpu.h"
+
+namespace trireme::runtime::gpu {
+namespace {
+
+using equivalence::compareLosses;
+using equivalence::compareTensors;
+
+// The emulated GPU is slow, and learns nothing from more of the same.
+constexpr int kFewSteps = 2;
+int numSteps() { return isRealGpu() ? 20 : 4; }
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<NamedTensor> firstGradients;  // of step 1, before clipping
+  std::vector<NamedTensor> parameters;      // after the last step
+};
+
+Trained train(program::Bundle bundle, int steps, const SessionOptions& options) {
+  Trained result;
+  const int64_t vocabSize = bundle.program.training.vocabSize;
+  auto session = Session::create(std::move(bundle), options);
+  EXPECT_TRUE(session.has_value()) << session.error().message();
+  if (!session.has_value()) return result;
+  equivalence::SyntheticData data(vocabSize);
+  for (int i = 0; i < steps; ++i) {
+    const auto step = (*session)->step(data);
+    EXPECT_TRUE(step.has_value()) << step.error().message();
+    if (!step.has_value()) return result;
+    result.losses.push_back(step->loss);
+    if (i == 0) result.firstGradients = (*session)->gatherGradients();
+  }
+  result.parameters = (*session)->gatherParameters();
+  return result;
+}
+
+std::string bundleFolder() {
+  const char* folder = std::getenv("TRIREME_GPU_BUNDLES");
+  return folder != nullptr ? folder : TRIREME_GPU_BUNDLES;
+}
+
+program::Bundle bundleOf(const std::string& name) {
+  auto bundle = program::readBundle((std::filesystem::path(bundleFolder()) / name).string());
+  EXPECT_TRUE(bundle.has_value()) << bundle.error().message() << " (tests/gpu/prepare makes it)";
+  return bundle.has_value() ? *std::move(bundle) : program::Bundle();
+}
+
+// Leaves every op to the runtime's own kernels.
+program::Bundle withoutGenerated(program::Bundle bundle) {
+  bundle.kernels.assign(bundle.program.segments.size(), {});
+  bundle.ptx.clear();
+  bundle.cubin.clear();
+  return bundle;
+}
+
+enum class Kernels { kAsCompiled, kLibrary };
+
+// An emulated GPU runs no generated code.
+Trained onGpu(const std::string& name, int steps, Kernels kernels = Kernels::kAsCompiled) {
+  TestGpu test;
+  SessionOptions options;
+  options.virtualRanks = true;
+  options.cudaApis = &test.apis();
+  const bool library = kernels == Kernels::kLibrary || !isRealGpu();
+  return train(library ? withoutGenerated(bundleOf(name)) : bundleOf(name), steps, options);
+}
+
+// The same program on this machine's processor, every op by the runtime itself.
+Trained onHost(const std::string& name, int steps) {
+  program::Bundle bundle = withoutGenerated(bundleOf(name));
+  bundle.target = {};
+  return train(std::move(bundle), steps, {});
+}
+
+class GpuTraining : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!isRealGpu() && !std::filesystem::exists(bundleFolder()))
+      GTEST_SKIP() << "no bundles: a build with the code generator makes them";
+  }
+  std::string model() const { return GetParam(); }
+};
+
+// Of the largest element of each tensor, or of the norm for what is noise in all of its elements
+// (the keys' bias has no gradient but rounding errors).
+constexpr equivalence::Tolerance kFp32{1e-4, 1e-7};
+
+TEST_P(GpuTraining, OneRankInFp32TrainsAsTheHost) {
+  const Trained host = onHost(model() + "-fp32.bundle", numSteps());
+  const Trained gpu = onGpu(model() + "-fp32.bundle", numSteps());
+  EXPECT_EQ(compareTensors(host.firstGradients, gpu.firstGradients, kFp32), "");
+  EXPECT_EQ(compareLosses(host.losses, gpu.losses, 1e-4), "");
+  ASSERT_FALSE(gpu.losses.empty());
+  EXPECT_FALSE(gpu.firstGradients.empty());
+}
+
+// The same sums in another order: fused kernels against one per op.
+TEST_P(GpuTraining, GeneratedKernelsTrainAsTheLibrarys) {
+  if (!isRealGpu()) GTEST_SKIP() << "an emulated GPU runs no generated code";
+  const std::string name = model() + "-fp32.bundle";
+  const Trained library = onGpu(name, numSteps(), Kernels::kLibrary);
+  const Trained generated = onGpu(name, numSteps());
+  EXPECT_EQ(compareTensors(library.firstGradients, generated.firstGradients, kFp32), "");
+  EXPECT_EQ(compareLosses(library.losses, generated.losses, 1e-4), "");
+}
+
+// In f64 a wrong formula cannot hide behind rounding errors.
+TEST_P(GpuTraining, OneRankInFp64TrainsAsTheHost) {
+  const Trained host = onHost(model() + "-fp64.bundle", kFewSteps);
+  const Trained gpu = onGpu(model() + "-fp64.bundle", kFewSteps);
+  EXPECT_EQ(compareTensors(host.firstGradients, gpu.firstGradients, {1e-11, 1e-12}), "");
+  EXPECT_EQ(compareLosses(host.losses, gpu.losses, 1e-13), "");
+  EXPECT_EQ(compareTensors(host.parameters, gpu.parameters, {1e-9, 1e-12}), "");
+}
+
+TEST_P(GpuTraining, Bf16HasTheGradientsOfFp32) {
+  const Trained fp32 = onGpu(model() + "-fp32.bundle", 1);
+  const Trained bf16 = onGpu(model() + "-bf16.bundle", numSteps());
+  ASSERT_FALSE(bf16.losses.empty());
+  EXPECT_GT(equivalence::cosine(fp32.firstGradients, bf16.firstGradients), 0.999);
+  EXPECT_EQ(compareLosses({fp32.losses.front()}, {bf16.losses.front()}, 1e-2), "");
+  EXPECT_LT(bf16.losses.back(), bf16.losses.front());
+}
+
+// Twice the same, to the last bit.
+TEST_P(GpuTraining, IsRepeatable) {
+  const Trained a = onGpu(model() + "-bf16.bundle", kFewSteps),
+                b = onGpu(model() + "-bf16.bundle", kFewSteps);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(compareTensors(a.parameters, b.parameters, {}), "");
+}
+
+TEST_P(GpuTraining, EightVirtualRanksTrainAsOne) {
+  const Trained one = onGpu(model() + "-fp64.bundle", kFewSteps);
+  for (const char* plan : {"1f1b", "interleaved"}) {
+    const Trained many = onGpu(model() + "-fp64-t2p2d2-" + plan + ".bundle", kFewSteps);
+    EXPECT_EQ(compareTensors(one.firstGradients, many.firstGradients, {1e-11, 1e-12}), "") << plan;
+    EXPECT_EQ(compareLosses(one.losses, many.losses, 1e-13), "") << plan;
+    EXPECT_EQ(compareTensors(one.parameters, many.parameters, {1e-9, 1e-12}), "") << plan;
+  }
+}
+
+TEST_P(GpuTraining, EightVirtualRanksInFp32TrainAsOne) {
+  const Trained one = onGpu(model() + "-fp32.bundle", numSteps());
+  const Trained many = onGpu(model() + "-fp32-t2p2d2-interleaved.bundle", numSteps());
+  EXPECT_EQ(compareTensors(one.firstGradients, many.firstGradients, kFp32), "");
+  EXPECT_EQ(compareLosses(one.losses, many.losses, 1e-4), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuTraining, ::testing::Values("gpt", "llama"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace trireme::runtime::gpu

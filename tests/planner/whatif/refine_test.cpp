@@ -1,0 +1,150 @@
+#include "planner/whatif/refine.h"
+
+#include <gtest/gtest.h>
+
+#include "planner/whatif/answers.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+// Nodes of two devices, in any number; a million tokens.
+Answers smallAnswers(std::vector<int64_t> gpus) {
+  Answers answers;
+  Sweep& sweep = answers.sweep;
+  sweep.base = computeBound(smallQuery(8, 4, 24));
+  sweep.base.stack.name = "described";
+  sweep.base.stack.ownPrograms = false;
+  sweep.base.cluster.scalable = true;
+  sweep.hardware = {{"small", sweep.base.cluster, sweep.base.training.precision}};
+  sweep.axes.gpus = std::move(gpus);
+  answers.scenarios.tokens = {1e6};
+  answers.scenarios.price = {2};
+  return answers;
+}
+
+void answerAll(Answers& answers) {
+  answers.points = pointsOf(answers.sweep);
+  PointPlanner planner(answers.sweep);
+  for (const SweepPoint& point : answers.points)
+    answers.answers.emplace_back(planner.answer(point));
+}
+
+std::vector<Refinement> refined(Answers answers) {
+  answerAll(answers);
+  refineAnswers(answers, [] { return true; });
+  return answers.refinements;
+}
+
+int64_t gpusOf(const Answers& answers, const AnswerRow& row) {
+  return answers.points[row.point].gpus;
+}
+
+// Time and cost of every whole number of nodes.
+std::vector<SweepOutcome> everyNumber(int64_t first, int64_t last) {
+  std::vector<int64_t> gpus;
+  for (int64_t n = first; n <= last; n += 2) gpus.push_back(n);
+  Answers answers = smallAnswers(gpus);
+  answerAll(answers);
+  std::vector<SweepOutcome> outcomes;
+  for (const AnswerRow& row : rowsOf(answers))
+    outcomes.push_back({gpusOf(answers, row), row.economics->wall, *row.economics->cost});
+  return outcomes;
+}
+
+// More devices are never slower, so that bisection finds what going through all of them does.
+TEST(Refine, ADeadlineIsMetByTheFewestDevicesOfAll) {
+  const std::vector<SweepOutcome> all = everyNumber(2, 32);
+  for (size_t i = 0; i < all.size(); ++i)
+    for (const double slack : {0.999999, 1.0, 1.1}) {
+      Answers answers = smallAnswers({2, 32});
+      answers.scenarios.deadlines = {all[i].wall.count() * slack};
+      answerAll(answers);
+      size_t numHeard = 0;
+      refineAnswers(answers, [&] { return ++numHeard > 0; });
+      const auto expected = fewestWithin(all, Seconds(answers.scenarios.deadlines[0]));
+      ASSERT_EQ(answers.refinements.size(), expected ? 1u : 0u);
+      if (!expected) continue;
+      const Refinement& found = answers.refinements[0];
+      EXPECT_EQ(gpusOf(answers, found.row), all[*expected].gpus);
+      EXPECT_EQ(found.row.economics->wall, all[*expected].wall);
+      EXPECT_EQ(numHeard, found.numPlanned);
+      EXPECT_EQ(answers.points.size(), answers.numSwept() + numHeard);
+      EXPECT_EQ(rowsOf(answers).size(), 2u);  // of the sweep alone
+      if (all[*expected].gpus == 2) continue;
+      ASSERT_TRUE(found.beyond.has_value());
+      EXPECT_EQ(gpusOf(answers, *found.beyond), all[*expected].gpus - 2);
+      EXPECT_GT(found.beyond->economics->wall.count(), answers.scenarios.deadlines[0]);
+    }
+}
+
+// All devices are paid for, used or not: what they cost is not monotone in their number. Going
+// through all of them finds nothing faster for the money.
+TEST(Refine, ABudgetBuysTheFastestOfAll) {
+  const std::vector<SweepOutcome> all = everyNumber(2, 32);
+  int numBetween = 0, numFewer = 0;
+  for (const SweepOutcome& outcome : all)
+    for (const double slack : {1.0, 1.01}) {
+      const double budget = outcome.cost * slack;
+      Answers answers = smallAnswers({2, 32});
+      answers.scenarios.budgets = {budget};
+      answerAll(answers);
+      size_t numHeard = 0;
+      refineAnswers(answers, [&] { return ++numHeard > 0; });
+      const auto expected = fastestFor(all, budget);
+      ASSERT_TRUE(expected.has_value());
+      ASSERT_EQ(answers.refinements.size(), 1u);
+      const Refinement& found = answers.refinements[0];
+      EXPECT_EQ(found.row.economics->wall, all[*expected].wall);
+      EXPECT_EQ(*found.row.economics->cost, all[*expected].cost);
+      EXPECT_FALSE(found.beyond.has_value());
+      numBetween += gpusOf(answers, found.row) > 2 && gpusOf(answers, found.row) < 32;
+      numFewer += numHeard < all.size() - 2;
+    }
+  EXPECT_GT(numBetween, 1);
+  EXPECT_GT(numFewer, 1);  // not everything has to be planned
+}
+
+// The only number is the most that there may be: it is held against none.
+TEST(Refine, OneNumberIsTheMostThatThereMayBe) {
+  const std::vector<SweepOutcome> all = everyNumber(2, 32);
+  Answers one = smallAnswers({32}), two = smallAnswers({16, 32});
+  one.scenarios.deadlines = two.scenarios.deadlines = {all[2].wall.count()};
+  const auto expected = fewestWithin(all, all[2].wall);
+  const std::vector<Refinement> below = refined(one), among = refined(two);
+  EXPECT_EQ(below[0].row.economics->wall, all[*expected].wall);
+  EXPECT_GT(below[0].numPlanned, 0u);
+  EXPECT_EQ(among[0].numPlanned, 0u);  // 16 are enough, and fewer were not asked about
+  EXPECT_EQ(among[0].row.point, 0u);
+}
+
+// Of two networks the better one needs no more devices; the other is asked about once: whether it
+// could do with fewer.
+TEST(Refine, TheBestOfSeveralCurvesWins) {
+  const std::vector<SweepOutcome> all = everyNumber(2, 32);
+  for (const bool fasterFirst : {false, true}) {
+    Answers answers = smallAnswers({2, 32});
+    const BytesPerSecond rate = answers.sweep.base.cluster.tiers.back().bandwidth;
+    answers.sweep.axes.interNode = {rate * (fasterFirst ? 1 : 0.01),
+                                    rate * (fasterFirst ? 0.01 : 1)};
+    answers.scenarios.deadlines = {all[4].wall.count()};
+    answerAll(answers);
+    refineAnswers(answers, [] { return true; });
+    const auto expected = fewestWithin(all, all[4].wall);
+    ASSERT_EQ(answers.refinements.size(), 1u);
+    EXPECT_EQ(gpusOf(answers, answers.refinements[0].row), all[*expected].gpus);
+    EXPECT_EQ(answers.points[answers.refinements[0].row.point].interNode, rate);
+  }
+}
+
+TEST(Refine, StopsWhenItIsToldTo) {
+  Answers answers = smallAnswers({2, 32});
+  answerAll(answers);
+  answers.scenarios.deadlines = {rowsOf(answers)[1].economics->wall.count()};
+  refineAnswers(answers, [] { return false; });
+  EXPECT_EQ(answers.points.size(), 3u);
+  EXPECT_TRUE(answers.refinements.empty());
+}
+
+}  // namespace
+}  // namespace trireme::planner

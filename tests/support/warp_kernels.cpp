@@ -1,0 +1,101 @@
+// The GPU's kernels in the form in which nvcc compiles them, with warps of fibers. What CUDA has
+// built in is here; a product on tensor cores is written after the PTX ISA (8.0, "Matrix Fragments
+// for mma.m16n8k16 with floating point type"), not after the code under test.
+#include <map>
+#include <string>
+
+#include "tests/support/emulated_gpu.h"
+#include "tests/support/warp.h"
+
+// The headers that both forms share, before names change.
+#include "runtime/device/cuda/kernels/args.h"
+#include "runtime/kernels/bf16.h"
+
+#define TRIREME_WARPS_OF_FIBERS 1
+#define __device__
+#define __forceinline__ inline
+#define threadIdx (::trireme::WarpIndex{static_cast<unsigned>(::trireme::Warp::current().lane())})
+#define blockIdx (::trireme::WarpIndex{static_cast<unsigned>(::trireme::Warp::current().index())})
+#define blockDim (::trireme::WarpIndex{32})
+#define gridDim (::trireme::WarpIndex{static_cast<unsigned>(::trireme::Warp::current().numWarps())})
+
+namespace trireme {
+namespace {
+
+using testing::Warp;
+
+struct WarpIndex {
+  unsigned x;
+};
+
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int distance) {
+  return Warp::current().gather(value)[static_cast<size_t>(Warp::current().lane() ^ distance)];
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return Warp::current().gather(value)[static_cast<size_t>(lane % Warp::kThreads)];
+}
+void __syncwarp() { Warp::current().gather('\0'); }
+
+// d = a b + c of fragments: row-major a 16 x 16, column-major b 16 x 8, both bf16; c 16 x 8 in f32.
+struct Fragments {
+  uint32_t a[4], b[2];
+};
+float bf16Half(uint32_t pair, int half) {
+  const uint32_t bits = (half == 0 ? pair << 16 : pair & 0xffff0000u);
+  float x;
+  std::memcpy(&x, &bits, sizeof(x));
+  return x;
+}
+void multiplyAddTile(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const auto all = Warp::current().gather(Fragments{{a[0], a[1], a[2], a[3]}, {b0, b1}});
+  // a_i: row = groupID for 0 <= i < 2 || 4 <= i < 6, else groupID + 8;
+  //      col = threadID_in_group * 2 + (i & 1) for i < 4, + 8 for i >= 4. Registers hold pairs.
+  const auto elementOfA = [&](int row, int col) {
+    const int i = (row >= 8 ? 2 : 0) + (col >= 8 ? 4 : 0) + col % 2;
+    const auto lane = static_cast<size_t>(row % 8 * 4 + col % 8 / 2);
+    return bf16Half(all[lane].a[i / 2], i % 2);
+  };
+  // b_i: row = threadID_in_group * 2 + (i & 1) for i < 2, + 8 for i >= 2; col = groupID.
+  const auto elementOfB = [&](int row, int col) {
+    const int i = (row >= 8 ? 2 : 0) + row % 2;
+    return bf16Half(all[static_cast<size_t>(col * 4 + row % 8 / 2)].b[i / 2], i % 2);
+  };
+  // c_i: row = groupID for i < 2, else groupID + 8; col = threadID_in_group * 2 + (i & 1).
+  const int lane = Warp::current().lane();
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + (i < 2 ? 0 : 8), col = lane % 4 * 2 + i % 2;
+    for (int k = 0; k < 16; ++k) c[i] += elementOfA(row, k) * elementOfB(k, col);
+  }
+}
+
+std::map<std::string, testing::EmulatedKernel>& registry() {
+  static std::map<std::string, testing::EmulatedKernel> kernels;
+  return kernels;
+}
+
+// Three warps, so that each has its own share of the rows.
+struct WarpKernel {
+  template <typename Args>
+  WarpKernel(const char* name, void (*function)(const Args&)) {
+    registry()[name] = {sizeof(Args), [name, function](const void* args) {
+                          constexpr int kWarps = 3;
+                          Warp warp;
+                          for (int i = 0; i < kWarps; ++i) {
+                            warp.run([&] { function(*static_cast<const Args*>(args)); }, i, kWarps);
+                            if (!warp.converged()) testing::addWarpFault(name);
+                          }
+                        }};
+  }
+};
+
+}  // namespace
+
+const std::map<std::string, testing::EmulatedKernel>& testing::warpKernels() { return registry(); }
+
+}  // namespace trireme
+
+#define TRIREME_KERNEL(name, Args, function) \
+  static const ::trireme::WarpKernel kWarpKernel_##name(#name, +[](const Args& a) { function(a); });
+#include "runtime/device/cuda/kernels/all.cu"
