@@ -66,6 +66,11 @@ std::unique_ptr<ThreadWorld> makeWorld(const program::Program& program, double t
 
 }  // namespace
 
+Session::Impl::~Impl() {
+  for (const Worker& worker : workers)
+    if (worker.setup.device != nullptr) worker.setup.device->quiesce();
+}
+
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Session::~Session() = default;
 

@@ -24,6 +24,11 @@ struct Session::Impl {
     std::unique_ptr<Executor> executor;
   };
 
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
+
   Status load();
   Status openBackend(const std::optional<Bytes>& available);
   Status openCuda();

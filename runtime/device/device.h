@@ -59,6 +59,10 @@ class RankDevice {
   virtual int64_t passed(program::Stream stream) const = 0;
   // The device does not answer: nothing more is asked of it, and what it holds is not given back.
   virtual void abandon() = 0;
+  // Returns when nothing that was asked for is going on, or abandons the device after some seconds.
+  // Devices read each other's memory, and a failed step leaves work behind: the first of them may
+  // end when all are quiet.
+  virtual void quiesce() = 0;
 
   // Moments of this step, for traces: when all that was asked of the stream so far is done.
   virtual Result<int32_t> stamp(program::Stream stream) = 0;

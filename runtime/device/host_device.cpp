@@ -29,6 +29,7 @@ class HostDevice final : public RankDevice {
   Status mark(program::Stream) override { return {}; }
   int64_t passed(program::Stream) const override { return std::numeric_limits<int64_t>::max(); }
   void abandon() override {}
+  void quiesce() override {}
   Result<int32_t> stamp(program::Stream) override {
     stamps_.push_back(std::chrono::steady_clock::now());
     return static_cast<int32_t>(stamps_.size()) - 1;

@@ -63,9 +63,8 @@ Status CudaRank::open(const program::Bundle& bundle) {
   return check(api_.synchronize(compute()), "zeroing the arena");
 }
 
-// A failed step may have left work. Whoever waits for a GPU that does not come to its end waits for
-// ever, and what it uses must stay.
-CudaRank::~CudaRank() {
+// Whoever waits for a GPU that does not come to its end waits for ever, and what it uses must stay.
+void CudaRank::quiesce() {
   constexpr auto kPatience = std::chrono::seconds(10);
   if (gpu_.isAbandoned() || !gpu_.makeCurrent().ok()) return;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -77,6 +76,11 @@ CudaRank::~CudaRank() {
       gpu_.abandon();
       return;
     }
+}
+
+CudaRank::~CudaRank() {
+  quiesce();
+  if (gpu_.isAbandoned() || !gpu_.makeCurrent().ok()) return;
   for (EventHandle event : events_) static_cast<void>(api_.destroyEvent(event));
   for (EventHandle event : stamps_) static_cast<void>(api_.destroyEvent(event));
   for (StreamHandle stream : streams_)

@@ -35,6 +35,7 @@ class CudaRank final : public RankDevice {
   Status mark(program::Stream stream) override;
   int64_t passed(program::Stream stream) const override;
   void abandon() override { gpu_.abandon(); }
+  void quiesce() override;
   Result<int32_t> stamp(program::Stream stream) override;
   Result<double> secondsOf(int32_t stamp) const override;
   Status runSegment(const SegmentCall& call) override;
