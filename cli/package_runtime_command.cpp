@@ -21,6 +21,7 @@
 #include "ir/base/format.h"
 #include "ir/base/version.h"
 #include "ir/program/bundle.h"
+#include "ir/program/bundle_files.h"
 
 namespace trireme::cli {
 namespace {
@@ -165,14 +166,12 @@ Result<int> runPackage(const PackageOptions& options) {
   TRIREME_RETURN_IF_ERROR(copyBundles(options, root));
   TRIREME_RETURN_IF_ERROR(
       writeFile((root / "packed_description.txt").string(), std::string(kGitDescription) + "\n"));
-  const fs::path partial = staging.path() / "archive.tar.gz";
-  TRIREME_RETURN_IF_ERROR(runTar(staging.path(), partial.string()));
-  std::error_code error;
-  fs::copy_file(partial, options.output, fs::copy_options::overwrite_existing, error);
-  if (error)
-    return Error(unavailable(fmt::format("cannot write {}: {}", options.output, error.message())));
-  const auto bytes = static_cast<double>(fs::file_size(partial, error));
-  fmt::print("{:<14}{}, {}\n", "archive", options.output, formatBytes(Bytes(bytes)));
+  const fs::path packed = staging.path() / "archive.tar.gz";
+  TRIREME_RETURN_IF_ERROR(runTar(staging.path(), packed.string()));
+  TRIREME_ASSIGN_OR_RETURN(const std::string archive, program::readWholeFile(packed.string()));
+  TRIREME_RETURN_IF_ERROR(writeFile(options.output, archive));
+  const Bytes bytes(static_cast<double>(archive.size()));
+  fmt::print("{:<14}{}, {}\n", "archive", options.output, formatBytes(bytes));
   fmt::print(
       "{:<14}tar -xzf {} && cmake -S {} -B build -DCMAKE_BUILD_TYPE=Release "
       "-DTRIREME_RUNTIME_ONLY=ON && cmake --build build -j\n",

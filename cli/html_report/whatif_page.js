@@ -180,7 +180,7 @@ function addLimits(answer, points, inputs) {
 
 function addWinners(points) {
   const shapes = new Map(points.filter((p) => p.fits).map((p) => [p.winner, p.shape]));
-  const section = addSection('Plans that win', 'Without replicas: the rest of the devices are those.');
+  const section = addSection('Plans that win', 'Without replicas, which take the other devices in use.');
   addTable(section, 'plans', [{title: 'letter', value: (s) => s[0]},
                               {title: 'plan', value: (s) => s[1], left: true, long: true}], [...shapes]);
 }

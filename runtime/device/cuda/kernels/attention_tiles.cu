@@ -30,7 +30,7 @@ TRIREME_DEVICE Head queryHead(const OpArgs& a, const Tile& tile) {
   return {a, tile.batch, tile.head / a.headsPerGroup, tile.head % a.headsPerGroup};
 }
 
-// Row `offset` behind `first` of a sequence; null beyond its end.
+// The row that `at` finds of a position; null beyond the sequence.
 template <typename F>
 TRIREME_DEVICE const Bf16* rowOr0(int64_t position, int64_t sequence, const Bf16* base, F at) {
   return position < sequence ? base + at(position) : nullptr;
