@@ -38,7 +38,7 @@ std::string_view targetName(Target target) {
 }
 
 struct Options {
-  std::string plan, model, output;
+  std::string plan, model, stack, output;
   std::optional<Target> target;
   std::optional<Framework> framework;
   codegen::ExportOptions values;
@@ -50,6 +50,26 @@ Result<spec::ModelSpec> loadModelOf(const Options& options, const plan::Plan& pl
   return Error(invalidArgument(fmt::format(
       "{}: the plan is for model '{}', which is not shipped: give its file with --model",
       options.plan, plan.model)));
+}
+
+// What torchtitan's file and fp8 have to say of the software, by --stack or by the shipped profile
+// of the plan.
+Result<spec::StackSettings> loadSettings(const Options& options, const plan::Plan& plan,
+                                         Framework framework) {
+  const bool isNeeded =
+      framework == Framework::kTorchtitan || plan.training.precision == spec::Precision::kFp8;
+  if (options.stack.empty() && !spec::findShipped(spec::ShippedKind::kStack, plan.stack)) {
+    if (!isNeeded) return spec::StackSettings{};
+    return Error(invalidArgument(
+        fmt::format("{}: the plan is for stack '{}', which is not shipped: give its file with "
+                    "--stack",
+                    options.plan, plan.stack)));
+  }
+  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack,
+                           spec::loadStack(options.stack.empty() ? plan.stack : options.stack));
+  if (stack.name == plan.stack) return stack.settings;
+  return Error(invalidArgument(fmt::format("{}: the plan is for stack '{}', but --stack is '{}'",
+                                           options.plan, plan.stack, stack.name)));
 }
 
 Result<Framework> frameworkOf(const Options& options) {
@@ -66,16 +86,21 @@ Launcher launcherOf(Target target) {
   return target == Target::kMpirun ? Launcher::kMpirun : Launcher::kTorchrun;
 }
 
-Result<int> runExport(const Options& options) {
-  TRIREME_RETURN_IF_ERROR(checkOutputs({{"the plan", options.plan}, {"--model", options.model}},
-                                       {{"-o", options.output}}));
+Result<int> runExport(Options options) {
+  TRIREME_RETURN_IF_ERROR(checkOutputs(
+      {{"the plan", options.plan}, {"--model", options.model}, {"--stack", options.stack}},
+      {{"-o", options.output}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_ASSIGN_OR_RETURN(const Framework framework, frameworkOf(options));
   TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, loadModelOf(options, plan));
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(options.plan));
-  if (const Status status = statusOf(misfitsOf(plan, model, framework), framework); !status.ok())
+  TRIREME_ASSIGN_OR_RETURN(options.values.settings, loadSettings(options, plan, framework));
+  std::vector<codegen::Misfit> misfits = misfitsOf(plan, model, framework);
+  for (codegen::Misfit& misfit : misfitsOf(plan, options.values.settings, framework))
+    misfits.push_back(std::move(misfit));
+  if (const Status status = statusOf(misfits, framework); !status.ok())
     return Error(invalidArgument(
         fmt::format("{}: {}; 'trireme plan --for {}' finds the best plan "
                     "that it can express",
@@ -101,6 +126,8 @@ Action addExport(CLI::App& app) {
       ->required();
   addPath(app, "--model", &options->model, "NAME|FILE",
           "Its model (default: the shipped one of the name in the plan)");
+  addPath(app, "--stack", &options->stack, "NAME|FILE",
+          "Its profile (default: the shipped one of the name in the plan)");
   addChoice(app, "--framework", &options->framework, codegen::frameworkName, Framework::kAccelerate,
             "What slurm or mpirun launches (default: megatron)");
   addCount(app, "--gpus-per-node", &options->values.devicesPerNode,

@@ -21,7 +21,7 @@
 #include "ir/base/format.h"
 #include "ir/base/version.h"
 #include "ir/program/bundle.h"
-#include "ir/program/bundle_files.h"
+#include "ir/spec/document.h"
 
 namespace trireme::cli {
 namespace {
@@ -168,7 +168,9 @@ Result<int> runPackage(const PackageOptions& options) {
       writeFile((root / "packed_description.txt").string(), std::string(kGitDescription) + "\n"));
   const fs::path packed = staging.path() / "archive.tar.gz";
   TRIREME_RETURN_IF_ERROR(runTar(staging.path(), packed.string()));
-  TRIREME_ASSIGN_OR_RETURN(const std::string archive, program::readWholeFile(packed.string()));
+  std::error_code error;
+  TRIREME_ASSIGN_OR_RETURN(const std::string archive,
+                           spec::readFile(packed.string(), fs::file_size(packed, error)));
   TRIREME_RETURN_IF_ERROR(writeFile(options.output, archive));
   const Bytes bytes(static_cast<double>(archive.size()));
   fmt::print("{:<14}{}, {}\n", "archive", options.output, formatBytes(bytes));

@@ -25,6 +25,7 @@
 #include "ir/base/format.h"
 #include "ir/program/trace.h"
 #include "ir/spec/load.h"
+#include "planner/pins.h"
 #include "planner/recommend.h"
 #include "planner/relax.h"
 #include "planner/report.h"
@@ -80,9 +81,14 @@ Status checkExpressible(const PlanOptions& options, const planner::Query& query,
 Result<planner::Query> makeQuery(const PlanOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, loadStackFor(options));
   TRIREME_ASSIGN_OR_RETURN(planner::Query query, loadQuery(options.question, std::move(stack)));
-  if (options.framework)
-    TRIREME_RETURN_IF_ERROR(
-        statusOf(misfitsOf(query.model, query.training, *options.framework), *options.framework));
+  if (options.framework) {
+    std::vector<codegen::Misfit> misfits =
+        misfitsOf(query.model, query.training, *options.framework);
+    for (codegen::Misfit& misfit :
+         misfitsOf(planner::pinnedChoices(options.pins), *options.framework))
+      misfits.push_back(std::move(misfit));
+    TRIREME_RETURN_IF_ERROR(statusOf(misfits, *options.framework));
+  }
   query.pins = options.pins;
   TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
   pinFor(options, query);
@@ -100,8 +106,10 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
         static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups),
         "looking for changes that would fit");
   };
-  const planner::Shortfall shortfall =
-      planner::shortfallOf(query, reason, planner::shippedStacks(), show);
+  // Who named the program has named its stack.
+  const auto stacks =
+      options.framework ? std::vector<spec::StackProfile>{} : planner::shippedStacks();
+  const planner::Shortfall shortfall = planner::shortfallOf(query, reason, stacks, show);
   progress.clear();
   if (options.json) fmt::print("{}\n", planner::toJson(shortfall).dump(2));
   return planner::toStatus(shortfall);

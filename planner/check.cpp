@@ -20,9 +20,9 @@ bool helpsMore(const Alternative& a, const Alternative& b) {
 }
 
 std::optional<Alternative> bestChange(const cost::Estimate& estimate,
-                                      const Explanation& explanation) {
+                                      const std::vector<Alternative>& changes) {
   std::optional<Alternative> best;
-  for (const Alternative& a : explanation.alternatives) {
+  for (const Alternative& a : changes) {
     if (a.outcome == Outcome::kForbidden) continue;
     const bool helps =
         estimate.fits() ? a.outcome == Outcome::kFaster : fits(a) || a.missing < estimate.missing();
@@ -85,7 +85,9 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   check.plan = plan;
   TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(plan));
   TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, plan, check.estimate, costs));
-  check.bestChange = bestChange(check.estimate, check.explanation);
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Alternative> changes,
+                           singleChanges(query, plan, check.estimate, costs, Reach::kAny));
+  check.bestChange = bestChange(check.estimate, changes);
   Result<PlanResult> optimum = searchPlan(query, costs, progress);
   if (optimum.has_value())
     check.optimum = *std::move(optimum);

@@ -15,9 +15,10 @@ struct PlanCheck {
   cost::Estimate estimate;
   std::optional<PlanResult> optimum;  // of the same training on as many devices
   std::string noOptimum;              // why there is none: nothing fits
-  Explanation explanation;            // what every single change of the plan is worth
-  // Of a plan that fits: the change that saves most time, if one does. Of one that does not: the
-  // fastest that fits or, if none does, the one that comes nearest to it.
+  Explanation explanation;            // what the next values of its choices are worth
+  // Of all changes of one choice, to any value. Of a plan that fits: the one that saves most time,
+  // if one does. Of a plan that does not: the fastest that fits or, if none does, the one that
+  // comes nearest to it.
   std::optional<Alternative> bestChange;
 
   // The plan's step beyond the optimum's. Negative for a plan outside of the search's space, or

@@ -29,7 +29,8 @@ const char* onOff(bool value) { return value ? "on" : "off"; }
 class Changes {
  public:
   // `cuts`: those that the search tries for a plan like this.
-  Changes(const Plan& plan, const std::vector<Ranges>& cuts) : plan_(plan) {
+  Changes(const Plan& plan, const std::vector<Ranges>& cuts, Reach reach)
+      : plan_(plan), reach_(reach) {
     addRecompute();
     addSchedules();
     addMicrobatches();
@@ -53,10 +54,22 @@ class Changes {
       add("recompute", std::string(plan::recomputeName(plan_.recompute)),
           std::string(plan::recomputeName(other)), changed);
     }
-    if (plan_.recomputeLayers == 0) return;
-    Plan changed = plan_;
-    changed.recomputeLayers = 0;
-    add("recompute", fmt::format("of {} layers", plan_.recomputeLayers), "all layers", changed);
+    if (plan_.recompute == Recompute::kFull) addRecomputedLayers();
+  }
+  // Of each chunk; 0: all of them.
+  void addRecomputedLayers() {
+    int64_t most = 0;
+    for (const auto& stage : plan_.layers)
+      for (const plan::LayerRange& range : stage) most = std::max(most, range.count);
+    const auto text = [](int64_t layers) {
+      return layers == 0 ? std::string("of all layers") : fmt::format("of {} layers", layers);
+    };
+    for (int64_t layers = 0; layers < (reach_ == Reach::kAny ? most : 1); ++layers) {
+      if (layers == plan_.recomputeLayers) continue;
+      Plan changed = plan_;
+      changed.recomputeLayers = layers;
+      add("recompute", text(plan_.recomputeLayers), text(layers), changed);
+    }
   }
   static std::string scheduleText(const Plan& plan) {
     std::string text(plan::scheduleName(plan.schedule));
@@ -77,8 +90,11 @@ class Changes {
     if (plan_.pp == 1) return;
     addSchedule(ScheduleKind::kGpipe, 1);
     addSchedule(ScheduleKind::k1F1B, 1);
-    addSchedule(ScheduleKind::kInterleaved, std::max<int64_t>(2, plan_.virtualStages - 1));
-    if (plan_.virtualStages > 1) addSchedule(ScheduleKind::kInterleaved, plan_.virtualStages + 1);
+    const int64_t stages = plan_.virtualStages, most = numLayers() / plan_.pp;
+    const bool isAny = reach_ == Reach::kAny;
+    const int64_t first = isAny ? 2 : std::max<int64_t>(2, stages - 1);
+    const int64_t last = isAny ? most : stages > 1 ? stages + 1 : first;
+    for (int64_t v = first; v <= last; ++v) addSchedule(ScheduleKind::kInterleaved, v);
   }
   void addMicrobatch(int64_t size) {
     Plan changed = plan_;
@@ -87,16 +103,24 @@ class Changes {
   }
   void addMicrobatches() {
     const int64_t batch = plan_.training.globalBatchSize / plan_.dp();
-    for (int64_t size = plan_.microbatchSize - 1; size >= 1; --size)
-      if (batch % size == 0) {
-        addMicrobatch(size);
-        break;
-      }
-    for (int64_t size = plan_.microbatchSize + 1; size <= batch; ++size)
-      if (batch % size == 0) {
-        addMicrobatch(size);
-        break;
-      }
+    for (int64_t size : reached(batch, plan_.microbatchSize)) addMicrobatch(size);
+  }
+  // Divisors of `whole` but for `value`: the next on either side of it, smaller first, or all.
+  std::vector<int64_t> reached(int64_t whole, int64_t value) const {
+    std::vector<int64_t> below, above;
+    for (int64_t i = 1; i * i <= whole; ++i)
+      if (whole % i == 0)
+        for (const int64_t divisor : {i, whole / i})
+          if (divisor != value) (divisor < value ? below : above).push_back(divisor);
+    std::sort(below.begin(), below.end());
+    std::sort(above.begin(), above.end());
+    if (reach_ == Reach::kNext) {
+      if (below.size() > 1) below.erase(below.begin(), below.end() - 1);
+      if (above.size() > 1) above.resize(1);
+    }
+    below.insert(below.end(), above.begin(), above.end());
+    below.erase(std::unique(below.begin(), below.end()), below.end());
+    return below;
   }
   void addShardings() {
     if (plan_.dp() * plan_.cp == 1) return;
@@ -144,13 +168,19 @@ class Changes {
       if (other != plan_.layers) add("layers", nameOf(plan_.layers), nameOf(other), changed);
     }
   }
-  // Half of one degree, twice of another, on as many devices.
+  static std::vector<int64_t> halfAndTwice(int64_t value) {
+    if (value % 2 == 0) return {value / 2, value * 2};
+    return {value * 2};
+  }
+  // One degree less or more, on as many devices: half and twice, which heads and layers divide by
+  // most often, or any.
   void addDegrees() {
     const std::pair<const char*, int64_t Plan::*> kDegrees[] = {
         {"tp", &Plan::tp}, {"pp", &Plan::pp}, {"cp", &Plan::cp}};
     for (const auto& [name, degree] : kDegrees) {
-      if (plan_.*degree % 2 == 0) addDegree(name, degree, plan_.*degree / 2, plan_.dp() * 2);
-      if (plan_.dp() % 2 == 0) addDegree(name, degree, plan_.*degree * 2, plan_.dp() / 2);
+      const int64_t now = plan_.*degree, whole = now * plan_.dp();
+      for (const int64_t value : reach_ == Reach::kAny ? reached(whole, now) : halfAndTwice(now))
+        if (whole % value == 0) addDegree(name, degree, value, whole / value);
     }
   }
   void addDegree(const char* name, int64_t Plan::* degree, int64_t value, int64_t dp) {
@@ -166,8 +196,11 @@ class Changes {
     if (changed.pp * changed.virtualStages > numLayers()) return;
     if (changed.pp != plan_.pp)
       changed.layers = plan::evenLayers(numLayers(), changed.pp, changed.virtualStages);
-    add(name, fmt::format("{}", plan_.*degree), fmt::format("{} with dp {}", value, dp),
-        std::move(changed));
+    const std::string chosen = fmt::format("{}", plan_.*degree);
+    add(name, chosen, fmt::format("{} with dp {}", value, dp), changed);
+    if (plan_.tp > 1 || changed.tp == 1 || reach_ == Reach::kNext) return;
+    changed.sequenceParallel = true;
+    add(name, chosen, fmt::format("{} with dp {} and sequence parallel", value, dp), changed);
   }
   int64_t numLayers() const {
     int64_t count = 0;
@@ -177,6 +210,7 @@ class Changes {
   }
 
   const Plan& plan_;
+  Reach reach_;
   std::vector<Change> changes_;
 };
 
@@ -202,19 +236,12 @@ void comparePlans(const cost::Estimate& chosen, const cost::Estimate& other, Alt
 
 }  // namespace
 
-Result<Explanation> explain(const Query& query, const plan::Plan& plan,
-                            const cost::Estimate& chosen, const CostFunctions& costs) {
-  Explanation explanation;
-  for (const BreakdownPart& part : breakdownParts(chosen.breakdown)) {
-    if (part.time / chosen.step <= explanation.share) continue;
-    explanation.share = part.time / chosen.step;
-    explanation.bottleneck = part.name;
-  }
-  explanation.slack = chosen.memoryAvailable - chosen.memory.total();
-  TRIREME_ASSIGN_OR_RETURN(explanation.stages,
-                           cost::memoryByStage(query.model, plan, query.cluster, query.stack));
+Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::Plan& plan,
+                                               const cost::Estimate& chosen,
+                                               const CostFunctions& costs, Reach reach) {
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(plan));
-  for (Change& change : Changes(plan, cutsFor(query, plan, *blocks)).take()) {
+  std::vector<Alternative> alternatives;
+  for (Change& change : Changes(plan, cutsFor(query, plan, *blocks), reach).take()) {
     if (!checkSupported(change.plan, query.stack).ok()) continue;
     Alternative alternative;
     alternative.choice = std::move(change.choice);
@@ -228,8 +255,24 @@ Result<Explanation> explain(const Query& query, const plan::Plan& plan,
       comparePlans(chosen, other, alternative);
     }
     alternative.plan = std::move(change.plan);
-    explanation.alternatives.push_back(std::move(alternative));
+    alternatives.push_back(std::move(alternative));
   }
+  return alternatives;
+}
+
+Result<Explanation> explain(const Query& query, const plan::Plan& plan,
+                            const cost::Estimate& chosen, const CostFunctions& costs) {
+  Explanation explanation;
+  for (const BreakdownPart& part : breakdownParts(chosen.breakdown)) {
+    if (part.time / chosen.step <= explanation.share) continue;
+    explanation.share = part.time / chosen.step;
+    explanation.bottleneck = part.name;
+  }
+  explanation.slack = chosen.memoryAvailable - chosen.memory.total();
+  TRIREME_ASSIGN_OR_RETURN(explanation.stages,
+                           cost::memoryByStage(query.model, plan, query.cluster, query.stack));
+  TRIREME_ASSIGN_OR_RETURN(explanation.alternatives,
+                           singleChanges(query, plan, chosen, costs, Reach::kNext));
   return explanation;
 }
 
@@ -238,7 +281,7 @@ Result<Explanation> explain(const Query& query, const PlanResult& result) {
 }
 
 std::string toLine(const Alternative& a) {
-  const std::string head = fmt::format("{} {}, not {}: ", a.choice, a.chosen, a.other);
+  const std::string head = fmt::format("{} {} instead of {}: ", a.choice, a.other, a.chosen);
   switch (a.outcome) {
     case Outcome::kDoesNotFit:
       return head + formatBytes(a.missing) + " too much memory";

@@ -30,18 +30,28 @@ struct Explanation {
   double share = 0;        // of the step
   Bytes slack;             // memory that the fullest rank has left; negative if it has too little
   std::vector<cost::MemoryUse> stages;    // of every pipeline rank
-  std::vector<Alternative> alternatives;  // every choice, in a fixed order
+  std::vector<Alternative> alternatives;  // every choice's next values
 };
 
-// Changes of any legal plan, also of one that does not fit; those that the stack cannot do are left
-// out. Costs a dozen plans. Errors: those of cost::estimate but for forbidden plans.
+// Which values of a choice: the next on either side (of degrees half and twice), or any.
+enum class Reach : uint8_t { kNext, kAny };
+
+// The changes of one choice of any legal plan, in a fixed order; those that the stack cannot do are
+// left out. Costs a plan each: a dozen, or a hundred. Errors: those of cost::estimate but for
+// forbidden plans.
+Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::Plan& plan,
+                                               const cost::Estimate& chosen,
+                                               const CostFunctions& costs, Reach reach);
+
+// Changes of any legal plan, also of one that does not fit, to the next values. Errors: those of
+// singleChanges.
 Result<Explanation> explain(const Query& query, const plan::Plan& plan,
                             const cost::Estimate& chosen, const CostFunctions& costs);
 // Of the winner of a search. kFaster can only appear for cuts, and for plans outside of the query's
 // pins.
 Result<Explanation> explain(const Query& query, const PlanResult& result);
 
-// "recompute selective, not none: 3.20 GiB too much memory".
+// "recompute none instead of selective: 3.20 GiB too much memory".
 std::string toLine(const Alternative& alternative);
 
 }  // namespace trireme::planner

@@ -8,6 +8,7 @@
 
 #include "ir/expand/buildable.h"
 #include "ir/plan/nearest.h"
+#include "planner/supported.h"
 
 namespace trireme::planner {
 namespace {
@@ -179,6 +180,20 @@ Result<Pins> resolvePins(const Pins& given) {
   return pins;
 }
 
+plan::Plan pinnedChoices(const Pins& pins) {
+  plan::Plan plan;
+  plan.tp = pins.tp.value_or(1);
+  plan.pp = pins.pp.value_or(1);
+  plan.cp = pins.cp.value_or(1);
+  plan.recompute = pins.recompute.value_or(plan::Recompute::kNone);
+  plan.schedule = isInterleaved(pins) ? ScheduleKind::kInterleaved
+                                      : pins.schedule.value_or(ScheduleKind::k1F1B);
+  plan.stateSharding = pins.stateSharding.value_or(StateSharding::kNone);
+  plan.sequenceParallel = pins.sequenceParallel.value_or(false);
+  plan.scatterGather = pins.scatterGather.value_or(false);
+  return plan;
+}
+
 Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(enoughDevices(query.pins, devices));
   TRIREME_RETURN_IF_ERROR(batchDivides(query));
@@ -186,7 +201,8 @@ Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));
   TRIREME_RETURN_IF_ERROR(borderIsShardedOnce(query.pins));
   const plan::Plan least = leastPlan(query);
-  Status status = query.stack.ownPrograms ? expand::checkBuildable(least) : Status();
+  Status status = query.stack.ownPrograms ? expand::checkBuildable(least)
+                                          : checkSupported(pinnedChoices(query.pins), query.stack);
   if (status.ok()) status = plan::verifyPlan(least, query.model);
   return status.ok() ? status : infeasible(status.message());
 }

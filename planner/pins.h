@@ -12,10 +12,14 @@ namespace trireme::planner {
 // kInfeasible (P8): it cannot be.
 Result<Pins> resolvePins(const Pins& pins);
 
+// A plan of the choices that the pins make, and defaults: it says what they use
+// (plan::choicesUsed), and need not be legal.
+plan::Plan pinnedChoices(const Pins& pins);
+
 // Refuses resolved pins that break a rule of verifyPlan, cannot be built (expand::checkBuildable),
-// or need more devices than `devices`, whatever the choices that are left free. What it accepts may
-// still have no plan: then factorisations of the devices are in the way. kInfeasible: names the
-// rule, the numbers and the nearest valid ones.
+// ask what the stack has not, or need more devices than `devices`, whatever the choices that are
+// left free. What it accepts may still have no plan: then factorisations of the devices are in the
+// way. kInfeasible: names the rule, the numbers and the nearest valid ones.
 Status checkPins(const Query& query, int64_t devices);
 
 }  // namespace trireme::planner

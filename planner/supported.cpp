@@ -2,17 +2,44 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/expand/buildable.h"
 #include "ir/plan/choices.h"
 
 namespace trireme::planner {
 
+namespace {
+
+using plan::StateSharding;
+using spec::StackChoice;
+
+struct Sharding {
+  StateSharding kind;
+  StackChoice choice;
+};
+constexpr Sharding kShardings[] = {{StateSharding::kParameters, StackChoice::kShardParameters},
+                                   {StateSharding::kGradients, StackChoice::kShardGradients},
+                                   {StateSharding::kOptimizer, StackChoice::kShardOptimizer}};
+
+// What the stack shares instead: the most of it, for a plan that wanted to save memory.
+std::string nearestOf(const plan::ChoiceUse& use, const spec::StackProfile& stack) {
+  const auto isSharding = [&](const Sharding& s) { return s.choice == use.choice; };
+  if (std::none_of(std::begin(kShardings), std::end(kShardings), isSharding)) return use.nearest;
+  for (const Sharding& sharding : kShardings)
+    if (stack.supports(sharding.choice))
+      return fmt::format("state sharding {}", plan::stateShardingName(sharding.kind));
+  return use.nearest;
+}
+
+}  // namespace
+
 Status checkSupported(const plan::Plan& plan, const spec::StackProfile& stack) {
   if (stack.ownPrograms) TRIREME_RETURN_IF_ERROR(expand::checkBuildable(plan));
   for (const plan::ChoiceUse& use : plan::choicesUsed(plan))
     if (!stack.supports(use.choice))
-      return invalidArgument(
-          fmt::format("stack '{}' has no {}; nearest: {}", stack.name, use.value, use.nearest));
+      return invalidArgument(fmt::format("stack '{}' has no {}; nearest: {}", stack.name, use.value,
+                                         nearestOf(use, stack)));
   return {};
 }
 

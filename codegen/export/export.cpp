@@ -105,6 +105,7 @@ Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model
                             Framework framework, const ExportOptions& options) {
   std::vector<Misfit> misfits = misfitsOf(plan, model, framework);
   for (Misfit& misfit : settingMisfits(plan, framework, options)) misfits.push_back(misfit);
+  for (Misfit& misfit : misfitsOf(plan, options.settings, framework)) misfits.push_back(misfit);
   TRIREME_RETURN_IF_ERROR(statusOf(misfits, framework));
   if (plan.numRanks() > options.devicesPerNode && plan.numRanks() % options.devicesPerNode != 0)
     return Error(invalidArgument(fmt::format(

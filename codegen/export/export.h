@@ -18,6 +18,7 @@ namespace trireme::codegen {
 struct ExportOptions {
   int64_t devicesPerNode = 8;
   std::optional<int64_t> steps;  // of the whole training; absent: warm-up + decay, if it decays
+  spec::StackSettings settings;  // of the profile that the plan is made for
 };
 
 // One flag of a command line; without a value it is a switch.

@@ -12,6 +12,7 @@ namespace trireme::codegen {
 namespace {
 
 using plan::StateSharding;
+using spec::Fp8Recipe;
 using spec::Precision;
 using spec::StackChoice;
 
@@ -57,15 +58,37 @@ constexpr Precision kNemoPrecisions[] = {Precision::kFp16, Precision::kBf16, Pre
 constexpr Precision kTorchtitanPrecisions[] = {Precision::kFp32, Precision::kBf16, Precision::kFp8};
 constexpr Precision kPlainPrecisions[] = {Precision::kFp32, Precision::kFp16, Precision::kBf16};
 
+constexpr Fp8Recipe kMegatronRecipes[] = {Fp8Recipe::kDelayed, Fp8Recipe::kCurrent, Fp8Recipe::kMx};
+// torchao; it calls scales of the tensor itself tensorwise.
+constexpr Fp8Recipe kTorchtitanRecipes[] = {Fp8Recipe::kCurrent, Fp8Recipe::kRowwise};
+
 // torchtitan computes in 16 bits only what it shards, and refuses unsharded replicas beside tp, pp
 // or cp.
 constexpr FrameworkInfo kInfos[] = {
-    {"megatron", "Megatron-LM", "megatron-core", kMegatronChoices, kMegatronPrecisions, {}},
-    {"nemo", "Megatron-Bridge", "nemo", kNemoChoices, kNemoPrecisions, {}},
+    {"megatron",
+     "Megatron-LM",
+     "megatron-core",
+     kMegatronChoices,
+     kMegatronPrecisions,
+     kMegatronRecipes,
+     {}},
+    {"nemo", "Megatron-Bridge", "nemo", kNemoChoices, kNemoPrecisions, kMegatronRecipes, {}},
     {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions,
-     StateSharding::kParameters},
-    {"deepspeed", "DeepSpeed's JSON", "deepspeed-zero3", kDeepspeedChoices, kPlainPrecisions, {}},
-    {"accelerate", "Accelerate's FSDP", "composer-fsdp", kAccelerateChoices, kPlainPrecisions, {}}};
+     kTorchtitanRecipes, StateSharding::kParameters},
+    {"deepspeed",
+     "DeepSpeed's JSON",
+     "deepspeed-zero3",
+     kDeepspeedChoices,
+     kPlainPrecisions,
+     {},
+     {}},
+    {"accelerate",
+     "Accelerate's FSDP",
+     "composer-fsdp",
+     kAccelerateChoices,
+     kPlainPrecisions,
+     {},
+     {}}};
 
 template <typename T>
 bool has(std::span<const T> items, T item) {
@@ -202,8 +225,7 @@ std::vector<Misfit> misfitsOf(const spec::ModelSpec& model, const spec::Training
   return misfits.take();
 }
 
-std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& model,
-                              Framework framework) {
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, Framework framework) {
   Misfits misfits;
   for (const plan::ChoiceUse& use : plan::choicesUsed(plan)) {
     const bool sharesOptimizer = use.choice == StackChoice::kShardOptimizer;
@@ -211,12 +233,29 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
     misfits.addIf(!has(infoOf(framework).choices, use.choice), use.value,
                   sharesOptimizer && isFsdp ? "state sharding gradients" : use.nearest);
   }
+  return misfits.take();
+}
+
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& model,
+                              Framework framework) {
+  Misfits misfits;
+  misfits.add(misfitsOf(plan, framework));
   misfits.add(misfitsOf(model, plan.training, framework));
   if (framework == Framework::kTorchtitan) misfits.add(torchtitanMisfits(plan));
   misfits.addIf(framework == Framework::kAccelerate && plan.cp > 1 &&
                     plan.stateSharding == StateSharding::kNone,
                 "cp without sharded parameters", "state sharding parameters");
   return misfits.take();
+}
+
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::StackSettings& settings,
+                              Framework framework) {
+  const FrameworkInfo& info = infoOf(framework);
+  if (plan.training.precision != Precision::kFp8 || info.recipes.empty() || !settings.fp8 ||
+      has(info.recipes, *settings.fp8))
+    return {};
+  return {{fmt::format("fp8 with scales by the recipe {}", spec::fp8RecipeName(*settings.fp8)),
+           std::string(spec::fp8RecipeName(info.recipes.front()))}};
 }
 
 Status statusOf(const std::vector<Misfit>& misfits, Framework framework) {
@@ -231,8 +270,10 @@ Status statusOf(const std::vector<Misfit>& misfits, Framework framework) {
 Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework) {
   const FrameworkInfo& info = infoOf(framework);
   std::erase_if(stack.choices, [&](StackChoice choice) { return !has(info.choices, choice); });
-  std::erase_if(stack.precisions,
-                [&](Precision precision) { return !has(info.precisions, precision); });
+  const bool hasRecipe = !stack.settings.fp8 || has(info.recipes, *stack.settings.fp8);
+  std::erase_if(stack.precisions, [&](Precision precision) {
+    return !has(info.precisions, precision) || (precision == Precision::kFp8 && !hasRecipe);
+  });
   if (stack.precisions.empty())
     return Error(invalidArgument(
         fmt::format("stack '{}' and {} have no precision in common", stack.name, info.title)));

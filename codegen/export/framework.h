@@ -22,6 +22,7 @@ struct FrameworkInfo {
   std::string_view stack;  // the shipped stack profile that prices it
   std::span<const spec::StackChoice> choices;
   std::span<const spec::Precision> precisions;
+  std::span<const spec::Fp8Recipe> recipes;  // its own choice first
   // What it has to share among several devices: it refuses most plans that do not. Absent: nothing.
   std::optional<plan::StateSharding> sharding;
 };
@@ -45,8 +46,15 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
 // Ok, or kInvalidArgument: names the framework, every misfit and the nearest choices.
 Status statusOf(const std::vector<Misfit>& misfits, Framework framework);
 
+// Of the choices alone, whether or not the plan is legal.
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, Framework framework);
+// Of the software that the plan is for: fp8 with other scales than the framework's.
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::StackSettings& settings,
+                              Framework framework);
+
 // The stack with those of its choices and precisions that the framework has as well, for a search
-// among plans that it can express. kInvalidArgument: they share no precision.
+// among plans that it can express; fp8 only with a recipe of the framework. kInvalidArgument: they
+// share no precision.
 Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework);
 
 // The name of a model as torchtitan defines it ("70B" of llama3); empty if it has none.

@@ -54,10 +54,17 @@ void addModel(Arguments& args, const Plan& plan, const ModelSpec& m) {
   args.add("--make-vocab-size-divisible-by", plan.vocabMultiple);
 }
 
-void addPrecision(Arguments& args, Precision precision) {
+// --fp8-recipe: delayed is Megatron's own choice; MX has one format for both passes.
+void addFp8(Arguments& args, spec::Fp8Recipe recipe) {
+  args.add("--fp8-format", std::string(recipe == spec::Fp8Recipe::kMx ? "e4m3" : "hybrid"));
+  if (recipe == spec::Fp8Recipe::kCurrent) args.add("--fp8-recipe", std::string("tensorwise"));
+  if (recipe == spec::Fp8Recipe::kMx) args.add("--fp8-recipe", std::string("mxfp8"));
+}
+
+void addPrecision(Arguments& args, Precision precision, const spec::StackSettings& settings) {
   args.addIf(precision == Precision::kBf16 || precision == Precision::kFp8, "--bf16");
   args.addIf(precision == Precision::kFp16, "--fp16");
-  if (precision == Precision::kFp8) args.add("--fp8-format", "hybrid");
+  if (precision == Precision::kFp8) addFp8(args, settings.fp8.value_or(spec::Fp8Recipe::kDelayed));
   args.addIf(precision != Precision::kFp32, "--accumulate-allreduce-grads-in-fp32");
 }
 
@@ -68,7 +75,7 @@ void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options
   args.add("--global-batch-size", t.globalBatchSize);
   if (const std::optional<int64_t> steps = numSteps(plan, options))
     args.add("--train-iters", *steps);
-  addPrecision(args, t.precision);
+  addPrecision(args, t.precision, options.settings);
   args.add("--seed", fmt::format("{}", t.seed));
   args.add("--attention-dropout", t.attentionDropout);
   args.add("--hidden-dropout", t.residualDropout);

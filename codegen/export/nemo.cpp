@@ -83,17 +83,22 @@ constexpr std::array<std::string_view, 4> kBothStates = {
     "--sequence-parallel"};
 
 // What the overrides say in one key, or what Bridge does anyway.
-constexpr std::array<std::string_view, 6> kSaidOtherwise = {
+constexpr std::array<std::string_view, 7> kSaidOtherwise = {
     "--bf16",
     "--fp16",
     "--fp8-format",
+    "--fp8-recipe",
     "--accumulate-allreduce-grads-in-fp32",
     "--group-query-attention",
     "--no-scatter-gather-tensors-in-pipeline"};
 
-std::string mixedPrecision(spec::Precision precision) {
+// bridge.training.mixed_precision of Megatron-Bridge registers them by these names.
+std::string mixedPrecision(spec::Precision precision, const spec::StackSettings& settings) {
   if (precision == spec::Precision::kFp16) return "fp16_mixed";
-  return precision == spec::Precision::kFp8 ? "bf16_with_fp8_delayed_scaling_mixed" : "bf16_mixed";
+  if (precision != spec::Precision::kFp8) return "bf16_mixed";
+  if (settings.fp8 == spec::Fp8Recipe::kMx) return "bf16_with_mxfp8_mixed";
+  return settings.fp8 == spec::Fp8Recipe::kCurrent ? "bf16_with_fp8_current_scaling_mixed"
+                                                   : "bf16_with_fp8_delayed_scaling_mixed";
 }
 
 std::vector<std::string> overridesOf(const Argument& argument) {
@@ -123,7 +128,8 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
           return override.starts_with(std::string(t.key) + "=");
         }))
       overrides.push_back(fmt::format("{}=false", t.key));
-  overrides.push_back("mixed_precision=" + mixedPrecision(plan.training.precision));
+  overrides.push_back("mixed_precision=" +
+                      mixedPrecision(plan.training.precision, options.settings));
   for (const std::string& override : overrides) exported.text += quoted(override) + "\n";
   if (plan.tp * plan.cp > 1 && plan.stateSharding < plan::StateSharding::kGradients)
     exported.environment.push_back("CUDA_DEVICE_MAX_CONNECTIONS=1");

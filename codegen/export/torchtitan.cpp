@@ -17,10 +17,14 @@ std::string real(double value) {
   return text.find_first_of(".eni") == std::string::npos ? text + ".0" : text;
 }
 
-std::string modelSection(const Plan& plan, const spec::ModelSpec& model) {
-  const bool isFp8 = plan.training.precision == spec::Precision::kFp8;
-  return fmt::format("[model]\nname = \"llama3\"\nflavor = \"{}\"\n{}\n", torchtitanFlavor(model),
-                     isFp8 ? "converters = [\"float8\"]\n" : "");
+std::string modelSection(const Plan& plan, const spec::ModelSpec& model,
+                         const spec::StackSettings& settings) {
+  std::string text =
+      fmt::format("[model]\nname = \"llama3\"\nflavor = \"{}\"\n", torchtitanFlavor(model));
+  if (plan.training.precision != spec::Precision::kFp8) return text + "\n";
+  const bool isRowwise = settings.fp8 == spec::Fp8Recipe::kRowwise;
+  return text + fmt::format("converters = [\"float8\"]\n\n[float8]\nrecipe_name = \"{}\"\n\n",
+                            isRowwise ? "rowwise" : "tensorwise");
 }
 
 std::string optimizerSections(const spec::TrainingSpec& t) {
@@ -46,7 +50,7 @@ std::string trainingSection(const Plan& plan, const ExportOptions& options) {
                     "mixed_precision_param = \"{}\"\nmixed_precision_reduce = \"float32\"\n"
                     "compile = {}\nseed = {}\n\n",
                     t.precision == spec::Precision::kFp32 ? "float32" : "bfloat16",
-                    plan.stack.find("compiled") != std::string::npos, t.seed);
+                    options.settings.compiled, t.seed);
 }
 
 std::string stagesText(const Plan& plan) {
@@ -78,7 +82,7 @@ std::string_view scheduleText(ScheduleKind kind) {
   return "1F1B";
 }
 
-std::string parallelismSection(const Plan& plan) {
+std::string parallelismSection(const Plan& plan, const spec::StackSettings& settings) {
   std::string text = fmt::format(
       "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n",
       plan.dpReplicate, plan.dpShard);
@@ -86,8 +90,7 @@ std::string parallelismSection(const Plan& plan) {
     text += fmt::format("fsdp_reshard_after_forward = \"{}\"\n",
                         plan.stateSharding == StateSharding::kParameters ? "always" : "never");
   text += fmt::format("tensor_parallel_degree = {}\n", plan.tp);
-  if (plan.stack.find("async-tp") != std::string::npos)
-    text += "enable_async_tensor_parallel = true\n";
+  if (settings.asyncTensorParallel) text += "enable_async_tensor_parallel = true\n";
   text += fmt::format("pipeline_parallel_degree = {}\n", plan.pp);
   if (plan.pp > 1)
     text += fmt::format(
@@ -104,8 +107,8 @@ Exported toTorchtitan(const Plan& plan, const spec::ModelSpec& model,
   exported.fileName = "plan.toml";
   exported.command = {"-m", "torchtitan.train", "--job.config_file", exported.fileName};
   exported.text =
-      modelSection(plan, model) + optimizerSections(plan.training) +
-      trainingSection(plan, options) + parallelismSection(plan) +
+      modelSection(plan, model, options.settings) + optimizerSections(plan.training) +
+      trainingSection(plan, options) + parallelismSection(plan, options.settings) +
       fmt::format("[activation_checkpoint]\nmode = \"{}\"\n", plan::recomputeName(plan.recompute));
   if (plan.recompute == plan::Recompute::kSelective)
     exported.text += "selective_ac_option = \"op\"\n";

@@ -7,6 +7,32 @@
 
 namespace trireme::codegen {
 
+namespace {
+
+template <typename T>
+Status compare(const std::optional<T>& asked, T said, const char* flag, const char* name) {
+  if (!asked || *asked == said) return {};
+  return invalidArgument(fmt::format("it says {} {}, but {} is {}", name, said, flag, *asked));
+}
+
+// What a file says itself, and an option says otherwise.
+Status checkLaunch(const plan::Plan& plan, const LaunchOptions& launch) {
+  TRIREME_RETURN_IF_ERROR(compare(launch.gpus, plan.numRanks(), "--gpus", "devices"));
+  TRIREME_RETURN_IF_ERROR(compare(launch.tp, plan.tp, "--tp", "tensor parallel"));
+  const spec::TrainingSpec& training = plan.training;
+  TRIREME_RETURN_IF_ERROR(
+      compare(launch.sequence, training.sequenceLength, "--seq", "a sequence of"));
+  TRIREME_RETURN_IF_ERROR(compare(launch.batch, training.globalBatchSize, "--batch", "a batch of"));
+  TRIREME_RETURN_IF_ERROR(
+      compare(launch.microbatch, plan.microbatchSize, "--microbatch", "microbatch"));
+  if (!launch.recompute || *launch.recompute == plan.recompute) return {};
+  return invalidArgument(fmt::format("it says recompute {}, but --recompute is {}",
+                                     plan::recomputeName(plan.recompute),
+                                     plan::recomputeName(*launch.recompute)));
+}
+
+}  // namespace
+
 std::optional<ForeignFormat> foreignFormat(const std::string& text, const std::string& file) {
   const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
   if (file.ends_with(".toml")) return ForeignFormat::kTorchtitan;
@@ -25,8 +51,9 @@ Result<Imported> importPlan(ForeignFormat format, const std::string& text, const
                             : format == ForeignFormat::kTorchtitan ? &importTorchtitan
                                                                    : &importDeepspeed;
   TRIREME_ASSIGN_OR_RETURN(Imported imported, importFormat(text, file, model, launch));
-  if (const Status status = plan::verifyPlan(imported.plan, model); !status.ok())
-    return Error(status.withContext(file));
+  for (const Status& status :
+       {checkLaunch(imported.plan, launch), plan::verifyPlan(imported.plan, model)})
+    if (!status.ok()) return Error(status.withContext(file));
   return imported;
 }
 

@@ -226,6 +226,14 @@ Precision precisionOf(Flags& flags) {
   return isFp16 ? Precision::kFp16 : Precision::kFp32;
 }
 
+// The shipped profile with this recipe: NeMo runs Megatron-Core, and has one of each.
+std::string stackOf(Flags& flags) {
+  const std::string recipe =
+      flags.choice("--fp8-recipe", {"delayed", "tensorwise", "mxfp8"}, "delayed");
+  if (!flags.has("--fp8-format") || recipe == "delayed") return "megatron-core";
+  return recipe == "mxfp8" ? "nemo-fp8-mx" : "nemo-fp8-current";
+}
+
 void readTraining(Flags& flags, spec::TrainingSpec& t) {
   for (const char* name : {"--seq-length", "--micro-batch-size"})
     if (!flags.has(name)) flags.fail(name, "is missing: the plan needs it");
@@ -429,6 +437,7 @@ Result<Imported> importMegatron(const std::string& text, const std::string& file
   imported.plan = planFor(model, "megatron-core");
   checkModel(flags, model);
   readTraining(flags, imported.plan.training);
+  imported.plan.stack = stackOf(flags);
   TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks, numRanksOf(flags, text, file, launch));
   readPlan(flags, model, numRanks, imported.plan);
   TRIREME_RETURN_IF_ERROR(flags.error());

@@ -20,30 +20,53 @@ using spec::Node;
 using spec::Precision;
 
 // Part of every run, and of no plan.
-constexpr const char* kNeutral[] = {"job",
-                                    "profiling",
-                                    "metrics",
-                                    "checkpoint",
-                                    "comm",
-                                    "validation",
-                                    "debug",
-                                    "model.tokenizer_path",
-                                    "model.hf_assets_path",
-                                    "model.print_after_conversion",
-                                    "optimizer.implementation",
-                                    "training.dataset",
-                                    "training.dataset_path",
-                                    "training.gc_freq",
-                                    "training.gc_debug",
-                                    "training.deterministic",
-                                    "training.mixed_precision_reduce",
-                                    "training.seed",
-                                    "parallelism.enable_compiled_autograd",
-                                    "parallelism.context_parallel_rotate_method",
-                                    "float8.filter_fqns",
-                                    "float8.enable_fsdp_float8_all_gather",
-                                    "float8.precompute_float8_dynamic_scale_for_fsdp",
-                                    "float8.force_recompute_fp8_weight_in_bwd"};
+constexpr const char* kNeutral[] = {
+    "job",
+    "profiling",
+    "metrics",
+    "checkpoint",
+    "comm",
+    "validation",
+    "debug",
+    "model.tokenizer_path",
+    "model.hf_assets_path",
+    "model.print_after_conversion",
+    "optimizer.implementation",
+    "training.dataset",
+    "training.dataset_path",
+    "training.gc_freq",
+    "training.gc_debug",
+    "training.deterministic",
+    "training.mixed_precision_reduce",
+    "training.seed",
+    "parallelism.enable_compiled_autograd",
+    "parallelism.context_parallel_rotate_method",
+    "compile.backend",
+    "float8.filter_fqns",
+    "float8.enable_fsdp_float8_all_gather",
+    "float8.precompute_float8_dynamic_scale_for_fsdp",
+    "float8.force_recompute_fp8_weight_in_bwd",
+    "quantize.linear.float8.filter_fqns",
+    "quantize.linear.float8.enable_fsdp_float8_all_gather",
+    "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"};
+
+// Of the layout of 2024, where the degrees were elsewhere.
+constexpr std::pair<const char*, const char*> kMoved[] = {
+    {"training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"},
+    {"training.data_parallel_degree", "parallelism.data_parallel_shard_degree"},
+    {"training.data_parallel_shard_degree", "parallelism.data_parallel_shard_degree"},
+    {"training.data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree"},
+    {"training.fsdp_reshard_after_forward", "parallelism.fsdp_reshard_after_forward"},
+    {"training.enable_float8_linear", "model.converters"},
+    {"training.fp8_linear", "model.converters"},
+    {"float8.enable_float8_linear", "model.converters"},
+    {"experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
+    {"experimental.pipeline_parallel_schedule", "parallelism.pipeline_parallel_schedule"},
+    {"experimental.pipeline_parallel_split_points", "parallelism.module_fqns_per_model_part"},
+    {"experimental.pipeline_parallel_microbatches",
+     "parallelism.pipeline_parallel_microbatch_size"},
+    {"experimental.context_parallel_degree", "parallelism.context_parallel_degree"},
+    {"experimental.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"}};
 
 // What would be priced wrongly when it is on.
 constexpr const char* kRefused[] = {"optimizer.early_step_in_backward",
@@ -51,6 +74,7 @@ constexpr const char* kRefused[] = {"optimizer.early_step_in_backward",
                                     "parallelism.disable_loss_parallel",
                                     "fault_tolerance.enable",
                                     "float8.emulate",
+                                    "quantize.linear.float8.emulate",
                                     "memory_estimation.enabled",
                                     "liger_kernel.enable_fused_linear_cross_entropy"};
 
@@ -93,28 +117,43 @@ std::vector<std::string> convertersOf(Config& config) {
 }
 
 Precision precisionOf(Config& config) {
+  bool isFp8 = false;
   for (const std::string& name : convertersOf(config)) {
-    if (name == "float8" || name == "quantize.linear.float8") return Precision::kFp8;
-    config.fail("model.converters",
-                fmt::format("has '{}', which cannot be priced; nearest: float8", name));
+    if (name == "float8" || name == "quantize.linear.float8")
+      isFp8 = true;
+    else
+      config.fail("model.converters",
+                  fmt::format("has '{}', which cannot be priced; nearest: float8", name));
   }
   if (config.choice("training.dtype", {"float32"}, "float32") != "float32") return Precision::kFp32;
   const std::string type =
       config.choice("training.mixed_precision_param", {"bfloat16", "float32"}, "bfloat16");
+  if (isFp8) return Precision::kFp8;
   return type == "float32" ? Precision::kFp32 : Precision::kBf16;
+}
+
+// [compile] may leave the model out.
+bool compilesModel(Config& config) {
+  const bool isOn = config.isOn("training.compile", config.isOn("compile.enable", false));
+  const Node* parts = config.find("compile.components");
+  if (!isOn || !parts || parts->kind != Node::Kind::kList) return isOn;
+  return std::any_of(parts->items.begin(), parts->items.end(),
+                     [](const Node& part) { return part.text == "model"; });
 }
 
 // The shipped profile of torchtitan with these choices.
 std::string stackOf(Config& config, Precision precision) {
-  const bool isCompiled = config.isOn("training.compile", config.isOn("compile.enable", false));
+  const bool isCompiled = compilesModel(config);
   // Only effective when compiled.
   const bool isAsync = config.isOn("parallelism.enable_async_tensor_parallel", false) && isCompiled;
-  const std::string recipe = config.choice(
-      "float8.recipe_name", {"tensorwise", "rowwise", "rowwise_with_gw_hp"}, "tensorwise");
+  const std::string key =
+      present(config, "float8.recipe_name", "quantize.linear.float8.recipe_name");
+  const std::string recipe =
+      config.choice(key, {"tensorwise", "rowwise", "rowwise_with_gw_hp"}, "tensorwise");
   if (precision == Precision::kFp8 && !isCompiled)
     config.fail("training.compile", "is needed beside float8, which is not priced without");
   if (precision == Precision::kFp8 && recipe == "rowwise_with_gw_hp")
-    config.fail("float8.recipe_name", "cannot be priced; nearest: rowwise");
+    config.fail(key, "cannot be priced; nearest: rowwise");
   std::string stack = "torchtitan";
   if (isCompiled) stack += "-compiled";
   if (isAsync) stack += "-async-tp";
@@ -163,14 +202,17 @@ void readDegrees(Config& config, const std::string& file, const LaunchOptions& l
   plan.dpShard = *launch.gpus / others;
 }
 
-// fully_shard() acts where there is somebody to share with; "default" keeps the parameters between
-// forward and backward only under a pipeline, whose microbatches would gather them again.
+// fully_shard() acts where there is somebody to share with; "default" reshards after the forward,
+// but under a pipeline keeps what its microbatches would gather again.
 void readSharding(Config& config, Plan& plan) {
   const std::string when = config.choice("parallelism.fsdp_reshard_after_forward",
                                          {"default", "always", "never"}, "default");
   if (plan.dpShard * plan.cp == 1) return;
-  const bool keeps = when == "never" || (when == "default" && plan.pp > 1);
-  plan.stateSharding = keeps ? StateSharding::kGradients : StateSharding::kParameters;
+  plan.stateSharding = when == "never" ? StateSharding::kGradients : StateSharding::kParameters;
+  if (when == "default" && plan.pp > 1)
+    config.fail("parallelism.fsdp_reshard_after_forward",
+                "is 'default', which under a pipeline keeps gathered parameters and whole "
+                "gradients: that cannot be priced; nearest: \"always\"");
 }
 
 void readTraining(Config& config, const LaunchOptions& launch, Plan& plan) {
@@ -310,6 +352,9 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
   for (const char* name : kNeutral) config.passOver(name);
   for (const char* name : kRefused)
     if (config.isOn(name, false)) config.fail(name, "cannot be priced");
+  for (const auto& [old, now] : kMoved)
+    if (config.has(old))
+      config.fail(old, fmt::format("is of a version before 2025; nearest: {}", now));
   checkModel(config, model);
   Imported imported;
   Plan& plan = imported.plan = planFor(model, "torchtitan");

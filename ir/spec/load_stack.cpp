@@ -47,6 +47,12 @@ constexpr EnumName<StackChoice> kChoiceArray[] = {
     {"recompute_layers", StackChoice::kRecomputeLayers}};
 constexpr std::span<const EnumName<StackChoice>> kChoices = kChoiceArray;
 
+constexpr EnumName<Fp8Recipe> kRecipeArray[] = {{"delayed", Fp8Recipe::kDelayed},
+                                                {"current", Fp8Recipe::kCurrent},
+                                                {"rowwise", Fp8Recipe::kRowwise},
+                                                {"mx", Fp8Recipe::kMx}};
+constexpr std::span<const EnumName<Fp8Recipe>> kRecipes = kRecipeArray;
+
 // A list of names, each at most once.
 template <typename T>
 void readList(MapReader& map, std::string_view key, std::span<const EnumName<T>> names,
@@ -149,12 +155,21 @@ void readDescription(MapReader& map, bool hasF8, StackDescription* stack) {
   readOptionals(map, stack);
 }
 
+// Of fp8 it has to say which.
+void readSettings(MapReader& map, bool hasF8, StackSettings* settings) {
+  if (hasF8) map.required("fp8_recipe", kRecipes, &settings->fp8.emplace());
+  map.optional("compiled", &settings->compiled);
+  map.optional("async_tensor_parallel", &settings->asyncTensorParallel);
+}
+
 bool trainsIn(const StackProfile& stack, Precision precision) {
   return std::find(stack.precisions.begin(), stack.precisions.end(), precision) !=
          stack.precisions.end();
 }
 
 }  // namespace
+
+std::string_view fp8RecipeName(Fp8Recipe recipe) { return nameOf(kRecipes, recipe); }
 
 std::vector<StackChoice> ownChoices() {
   return {
@@ -200,7 +215,9 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
     readList(map, "precisions", kPrecisions, &stack.precisions);
     if (const Node* node = map.child("precisions"); node && stack.precisions.empty())
       map.fail(*node, "needs at least one");
-    readDescription(map, trainsIn(stack, Precision::kFp8), &stack.description);
+    const bool hasF8 = trainsIn(stack, Precision::kFp8);
+    readDescription(map, hasF8, &stack.description);
+    readSettings(map, hasF8, &stack.settings);
   }
   TRIREME_RETURN_IF_ERROR(map.finish());
   return stack;

@@ -2,7 +2,9 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/base/status.h"
@@ -26,6 +28,20 @@ enum class SelectiveRecompute : uint8_t {
   kAttention,    // of unfused attention everything behind its inputs; of a fused kernel nothing
   kEveryOther,   // every second layer in full
   kPerOperator,  // elementwise ops and every second matrix product; attention is kept
+};
+
+// Whence products in fp8 have their scales: from the tensors of earlier steps (delayed scaling of
+// Transformer Engine), from the tensor itself, from each of its rows, from each block of 32 (MX).
+enum class Fp8Recipe : uint8_t { kDelayed, kCurrent, kRowwise, kMx };
+std::string_view fp8RecipeName(Fp8Recipe recipe);  // delayed, current, rowwise, mx
+
+// What the description is one of, in the settings of the program itself: for its files. No cost
+// follows from it.
+struct StackSettings {
+  std::optional<Fp8Recipe> fp8;  // absent: it does not train in fp8
+  bool compiled = false;         // by torch.compile
+  bool asyncTensorParallel = false;
+  bool operator==(const StackSettings&) const = default;
 };
 
 // A step of a program that Trireme does not make itself: which kernels run, what they move and what
@@ -129,6 +145,7 @@ struct StackProfile {
   // Costs are read off the programs that ir/expand makes. Otherwise they follow `description`.
   bool ownPrograms = true;
   StackDescription description;
+  StackSettings settings;
 
   // Of own programs.
   bool flashAttention = true;             // no s x s tensor is kept

@@ -76,6 +76,43 @@ TEST_F(ExportCommand, PlansMadeForAProgramAreExportedToIt) {
   }
 }
 
+// Pins that the program cannot run are its limit, not a matter of another stack.
+TEST_F(ExportCommand, ForNamesThePinThatTheProgramHasNot) {
+  expectRefusal(plan({"--for", "deepspeed", "--stack", "trireme", "--tp", "2"}), 1,
+                {"DeepSpeed's JSON cannot express tp 2 (nearest: tp 1)"});
+  const Outcome tooSmall =
+      runTrireme({"plan", "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus", "8",
+                  "--batch", "64", "--seq", "8192", "--for", "deepspeed"});
+  EXPECT_EQ(tooSmall.exitCode, 1);
+  EXPECT_THAT(tooSmall.err, testing::Not(HasSubstr("stack ")));
+}
+
+// The recipe of fp8 and what torchtitan compiles are in the profile, and come back from the file.
+TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnFp8) {
+  const std::vector<std::string> question = {"--model", "llama3-70b", "--cluster", "dgx-h100"};
+  const auto run = [&](std::vector<std::string> args) {
+    args.insert(args.end(), question.begin(), question.end());
+    return runTrireme(args);
+  };
+  const std::pair<const char*, const char*> kCases[] = {
+      {"torchtitan-compiled-fp8-rowwise", "torchtitan"}, {"nemo-fp8-mx", "megatron"}};
+  for (const auto& [stack, framework] : kCases) {
+    expectSuccess(run({"plan", "--gpus", "64", "--batch", "128", "--seq", "4096", "--stack", stack,
+                       "--for", framework, "--precision", "fp8", "-o", path("p.yaml")}));
+    const Outcome exported = runTrireme({"export", path("p.yaml"), "--to", framework});
+    expectSuccess(exported);
+    const bool isToml = std::string(framework) == "torchtitan";
+    const std::string file = write(isToml ? "p.toml" : "p.sh", exported.out);
+    const Outcome check = run({"plan", "--check", file});
+    expectSuccess(check);
+    EXPECT_THAT(check.out, HasSubstr("stack " + std::string(stack) + "\n"));
+  }
+  expectRefusal(runTrireme({"export", path("p.yaml"), "--to", "torchtitan"}), 1,
+                {"fp8 with scales by the recipe mx (nearest: current)"});
+  expectRefusal(runTrireme({"export", path("p.yaml"), "--to", "megatron", "--stack", "nemo"}), 1,
+                {"the plan is for stack 'nemo-fp8-mx', but --stack is 'nemo'"});
+}
+
 TEST_F(ExportCommand, ForRefusesAModelThatTheProgramHasNot) {
   expectRefusal(plan({"--for", "torchtitan"}), 1,
                 {"torchtitan cannot express model", "nearest: Llama 3 of 8B, 70B or 405B"});

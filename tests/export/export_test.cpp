@@ -231,6 +231,50 @@ TEST(Megatron, UnevenVirtualStagesAreALayout) {
   EXPECT_THAT(text(eight), Not(HasSubstr("layout")));
 }
 
+// Each recipe by the framework's own name for it; one that it has not is refused.
+TEST(Fp8, TheRecipeOfTheProfileIsAskedFor) {
+  Plan plan = loadPlan("llama3-70b-titan");
+  const spec::ModelSpec model = loadModel(plan);
+  plan.training.precision = spec::Precision::kFp8;
+  const auto text = [&](Framework framework, spec::Fp8Recipe recipe) {
+    const auto exported = exportPlan(plan, model, framework, {.settings = {.fp8 = recipe}});
+    return exported.has_value() ? exported->text : exported.error().message();
+  };
+  using spec::Fp8Recipe;
+  EXPECT_THAT(text(Framework::kTorchtitan, Fp8Recipe::kRowwise),
+              HasSubstr("converters = [\"float8\"]\n\n[float8]\nrecipe_name = \"rowwise\"\n"));
+  EXPECT_THAT(text(Framework::kTorchtitan, Fp8Recipe::kCurrent),
+              HasSubstr("recipe_name = \"tensorwise\"\n"));
+  EXPECT_EQ(text(Framework::kTorchtitan, Fp8Recipe::kDelayed),
+            "torchtitan cannot express fp8 with scales by the recipe delayed (nearest: current)");
+  EXPECT_THAT(text(Framework::kMegatron, Fp8Recipe::kDelayed),
+              AllOf(HasSubstr("--fp8-format hybrid\n"), Not(HasSubstr("--fp8-recipe"))));
+  EXPECT_THAT(text(Framework::kMegatron, Fp8Recipe::kCurrent),
+              HasSubstr("--fp8-format hybrid\n--fp8-recipe tensorwise\n"));
+  EXPECT_THAT(text(Framework::kMegatron, Fp8Recipe::kMx),
+              HasSubstr("--fp8-format e4m3\n--fp8-recipe mxfp8\n"));
+  EXPECT_THAT(text(Framework::kMegatron, Fp8Recipe::kRowwise), HasSubstr("(nearest: delayed)"));
+  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kDelayed),
+              HasSubstr("mixed_precision=bf16_with_fp8_delayed_scaling_mixed\n"));
+  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kCurrent),
+              HasSubstr("mixed_precision=bf16_with_fp8_current_scaling_mixed\n"));
+  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx),
+              HasSubstr("mixed_precision=bf16_with_mxfp8_mixed\n"));
+}
+
+TEST(Restriction, KeepsFp8OnlyWithARecipeOfTheFramework) {
+  const auto precisions = [](const char* stack, Framework framework) {
+    const auto restricted = restrictedTo(spec::loadStack(stack).value(), framework);
+    return restricted.has_value() ? restricted->precisions : std::vector<spec::Precision>{};
+  };
+  EXPECT_THAT(precisions("nemo", Framework::kTorchtitan),
+              testing::ElementsAre(spec::Precision::kBf16));
+  EXPECT_THAT(precisions("nemo-fp8-mx", Framework::kMegatron),
+              testing::ElementsAre(spec::Precision::kFp8));
+  EXPECT_THAT(precisions("torchtitan-compiled-fp8-rowwise", Framework::kMegatron),
+              testing::Not(testing::Contains(spec::Precision::kFp8)));
+}
+
 // Megatron's --lr-decay-iters counts from the start: 10 steps of warm-up and 90 of decay end at
 // 100.
 TEST(Megatron, TheDecayIncludesTheWarmUp) {

@@ -180,6 +180,37 @@ TEST(ImportMegatron, ReadsArgumentsInVariablesAndSbatchLines) {
   EXPECT_THAT(imported->unpriced, ElementsAre());
 }
 
+// NeMo's profiles describe Megatron-Core with these recipes.
+TEST(ImportMegatron, TheFp8RecipeChoosesTheProfile) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  const auto stack = [&](const std::string& flags) {
+    std::string text = replaced("--fp16", "--bf16 " + flags);
+    text.replace(text.find("1520"), 4, "1560");
+    const auto imported = importMegatron(text, "run.sh", model, {});
+    return imported.has_value() ? imported->plan.stack : imported.error().message();
+  };
+  EXPECT_EQ(stack("--fp8-format hybrid"), "megatron-core");
+  EXPECT_EQ(stack("--fp8-format hybrid --fp8-recipe delayed"), "megatron-core");
+  EXPECT_EQ(stack("--fp8-format hybrid --fp8-recipe tensorwise"), "nemo-fp8-current");
+  EXPECT_EQ(stack("--fp8-format e4m3 --fp8-recipe mxfp8"), "nemo-fp8-mx");
+  EXPECT_EQ(stack("--fp8-recipe mxfp8"), "megatron-core");  // does nothing without a format
+  EXPECT_THAT(stack("--fp8-format e4m3 --fp8-recipe blockwise"),
+              HasSubstr("--fp8-recipe is 'blockwise'"));
+}
+
+TEST(ImportMegatron, AnOptionThatTheTextContradictsIsAnError) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  const auto with = [&](const LaunchOptions& launch) {
+    const auto imported =
+        importPlan(ForeignFormat::kMegatron, replaced("1520", "1560"), "run.sh", model, launch);
+    return imported.has_value() ? "read" : imported.error().message();
+  };
+  EXPECT_EQ(with({.tp = 8, .sequence = 2048, .batch = 1560, .microbatch = 1}), "read");
+  EXPECT_EQ(with({.tp = 4}), "run.sh: it says tensor parallel 8, but --tp is 4");
+  EXPECT_EQ(with({.sequence = 4096}), "run.sh: it says a sequence of 2048, but --seq is 4096");
+  EXPECT_EQ(with({.batch = 64}), "run.sh: it says a batch of 1560, but --batch is 64");
+}
+
 TEST(ImportMegatron, AsksForTheNumberOfDevices) {
   const std::string text = replaced("torchrun --nnodes 120 --nproc-per-node 8", "python");
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();

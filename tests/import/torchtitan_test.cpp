@@ -39,6 +39,15 @@ Plan planOf(const spec::ModelSpec& model) {
   return p;
 }
 
+constexpr std::pair<const char*, spec::Precision> kStacks[] = {
+    {"torchtitan", spec::Precision::kBf16},
+    {"torchtitan-compiled", spec::Precision::kFp8},
+    {"torchtitan-compiled-fp8-rowwise", spec::Precision::kFp8},
+    {"torchtitan-compiled-async-tp-fp8-rowwise", spec::Precision::kFp8},
+    {"torchtitan-compiled-async-tp", spec::Precision::kBf16}};
+
+spec::StackSettings settingsOf(const char* stack) { return spec::loadStack(stack)->settings; }
+
 // All that torchtitan's file says, so that only the padding of the vocabulary, which it does not
 // do, has to be set.
 TEST(ImportTorchtitan, ReadsBackWhatIsExported) {
@@ -51,9 +60,10 @@ TEST(ImportTorchtitan, ReadsBackWhatIsExported) {
           for (int64_t replicate : {1, 2})
             for (int sharding = 0; sharding <= 3; ++sharding)
               for (int recompute = 0; recompute <= 2; ++recompute)
-                for (const char* stack : {"torchtitan", "torchtitan-compiled-async-tp"}) {
+                for (const auto& [stack, precision] : kStacks) {
                   Plan p = planOf(model);
                   p.stack = stack;
+                  p.training.precision = precision;
                   p.tp = tp;
                   p.pp = pp;
                   p.cp = cp;
@@ -66,7 +76,8 @@ TEST(ImportTorchtitan, ReadsBackWhatIsExported) {
                   p.stateSharding = static_cast<plan::StateSharding>(sharding);
                   p.recompute = static_cast<plan::Recompute>(recompute);
                   p.sequenceParallel = tp > 1;
-                  const ExportOptions options{.devicesPerNode = 1, .steps = {}};
+                  const ExportOptions options{
+                      .devicesPerNode = 1, .steps = {}, .settings = settingsOf(stack)};
                   if (!plan::verifyPlan(p, model).ok()) continue;
                   const auto file = exportPlan(p, model, Framework::kTorchtitan, options);
                   if (!file.has_value()) continue;  // torchtitan cannot do it
@@ -147,15 +158,23 @@ TEST(ImportTorchtitan, ReadsThePublishedPresetFor405B) {
 TEST(ImportTorchtitan, EmbeddingAndHeadCountAsLayersOfAPipeline) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   const Result<Imported> imported =
-      read(replaced("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4"), model,
-           {.gpus = 128});
+      read(replaced("pipeline_parallel_degree = 1",
+                    "pipeline_parallel_degree = 4\nfsdp_reshard_after_forward = \"always\""),
+           model, {.gpus = 128});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   std::vector<int64_t> counts;
   for (const auto& stage : imported->plan.layers) counts.push_back(stage[0].count);
   EXPECT_THAT(counts, ElementsAre(31, 32, 32, 31));
   EXPECT_EQ(imported->plan.microbatchSize, 1);  // pipeline_parallel_microbatch_size
-  // "default" keeps the gathered parameters under a pipeline.
-  EXPECT_EQ(imported->plan.stateSharding, plan::StateSharding::kGradients);
+  EXPECT_EQ(imported->plan.stateSharding, plan::StateSharding::kParameters);
+}
+
+TEST(ImportTorchtitan, WhatDefaultKeepsUnderAPipelineCannotBePriced) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  EXPECT_THAT(refusal(replaced("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4"),
+                      model, {.gpus = 128}),
+              HasSubstr("fsdp_reshard_after_forward is 'default', which under a pipeline keeps "
+                        "gathered parameters"));
 }
 
 TEST(ImportTorchtitan, AsksForWhatTheLauncherSays) {
@@ -182,6 +201,52 @@ TEST(ImportTorchtitan, RefusesWithTheLine) {
   EXPECT_THAT(refusal("[model\n", model), HasSubstr("run.toml:"));
   EXPECT_THAT(refusal(replaced("dataset = \"c4\"", "enable_cpu_offload = true"), model),
               HasSubstr("training.enable_cpu_offload cannot be priced"));
+}
+
+TEST(ImportTorchtitan, ReadsTheNamesOfLaterVersions) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  std::string text = replaced("compile = true\n", "");
+  text.replace(text.find("[float8]"), 8,
+               "[compile]\nenable = true\ncomponents = [\"model\", \"loss\"]\n"
+               "[quantize.linear.float8]\nrecipe_name = \"rowwise\"");
+  const Result<Imported> imported = read(text, model, {.gpus = 128});
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(imported->plan.stack, "torchtitan-compiled-async-tp-fp8-rowwise");
+  EXPECT_THAT(imported->unpriced, ElementsAre());
+  // A compiled loss compiles no layer.
+  text.replace(text.find("\"model\", "), 9, "");
+  EXPECT_THAT(refusal(text, model, {.gpus = 128}), HasSubstr("training.compile is needed beside"));
+}
+
+TEST(ImportTorchtitan, EveryConverterCounts) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  EXPECT_THAT(refusal(replaced("\"float8\"", "[\"float8\", \"mx\"]"), model),
+              HasSubstr("model.converters has 'mx', which cannot be priced"));
+}
+
+TEST(ImportTorchtitan, TheLayoutOf2024IsRefusedByName) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  EXPECT_THAT(refusal(replaced("dataset = \"c4\"", "tensor_parallel_degree = 8"), model),
+              HasSubstr("training.tensor_parallel_degree is of a version before 2025; nearest: "
+                        "parallelism.tensor_parallel_degree"));
+  EXPECT_THAT(
+      refusal(std::string(kPublished) + "[experimental]\npipeline_parallel_degree = 2\n", model),
+      HasSubstr("experimental.pipeline_parallel_degree is of a version before 2025"));
+}
+
+TEST(ImportTorchtitan, AnOptionThatTheFileContradictsIsAnError) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  const auto with = [&](LaunchOptions launch) {
+    launch.gpus = 128;
+    return refusal(kPublished, model, launch);
+  };
+  EXPECT_EQ(with({.tp = 8, .sequence = 8192, .batch = 32, .microbatch = 2}), "read");
+  EXPECT_EQ(with({.tp = 4}), "run.toml: it says tensor parallel 8, but --tp is 4");
+  EXPECT_THAT(with({.sequence = 4096}), HasSubstr("makes 8192, but --seq is 4096"));
+  EXPECT_THAT(with({.batch = 64}), HasSubstr("makes 32, but --batch is 64"));
+  EXPECT_EQ(with({.microbatch = 1}), "run.toml: it says microbatch 2, but --microbatch is 1");
+  EXPECT_EQ(with({.recompute = plan::Recompute::kNone}),
+            "run.toml: it says recompute full, but --recompute is none");
 }
 
 TEST(ImportTorchtitan, UnknownSettingsAreListed) {

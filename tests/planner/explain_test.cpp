@@ -62,12 +62,12 @@ TEST(ToLine, ReadsAsASentence) {
   a.other = "none";
   a.outcome = Outcome::kDoesNotFit;
   a.missing = Bytes(1024.0 * 1024 * 1024 * 3);
-  EXPECT_EQ(toLine(a), "recompute selective, not none: 3.00 GiB too much memory");
+  EXPECT_EQ(toLine(a), "recompute none instead of selective: 3.00 GiB too much memory");
   a.outcome = Outcome::kSlower;
   a.difference = Seconds(0.002);
   a.part = "bubble";
   a.partDifference = Seconds(0.003);
-  EXPECT_EQ(toLine(a), "recompute selective, not none: 2.000 ms slower (bubble +3.000 ms)");
+  EXPECT_EQ(toLine(a), "recompute none instead of selective: 2.000 ms slower (bubble +3.000 ms)");
 }
 
 }  // namespace

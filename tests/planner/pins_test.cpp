@@ -68,6 +68,28 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
   for (const auto& [pin, message] : cases) EXPECT_THAT(messageOf(pin), HasSubstr(message));
 }
 
+// Each pin that the stack has not, whatever is left free.
+TEST(Pins, RefusalNamesWhatTheStackHasNot) {
+  Query query = smallQuery(8, 4, 8);
+  query.stack.ownPrograms = false;
+  query.stack.name = "plain";
+  query.stack.choices = {spec::StackChoice::kShardGradients};
+  const auto messageOf = [&](const Pins& pins) {
+    Query pinned = query;
+    pinned.pins = pins;
+    const auto found = searchPlan(pinned, modelCosts(pinned));
+    return found.has_value() ? "" : found.error().message();
+  };
+  EXPECT_EQ(messageOf({.tp = 4}), "stack 'plain' has no tp 4; nearest: tp 1");
+  EXPECT_EQ(messageOf({.pp = 2}), "stack 'plain' has no pp 2; nearest: pp 1");
+  EXPECT_EQ(messageOf({.recompute = plan::Recompute::kFull}),
+            "stack 'plain' has no recompute full; nearest: recompute none");
+  EXPECT_EQ(messageOf({.stateSharding = StateSharding::kParameters}),
+            "stack 'plain' has no state sharding parameters; nearest: state sharding gradients");
+  EXPECT_EQ(messageOf({.sequenceParallel = true}),
+            "stack 'plain' has no sequence parallel on; nearest: off");
+}
+
 TEST(Pins, LayersOfAnInterleavedScheduleBelongToTheFewestVirtualStages) {
   Pins pins;
   pins.schedule = ScheduleKind::kInterleaved;

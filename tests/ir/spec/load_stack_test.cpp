@@ -183,9 +183,25 @@ TEST(ParseStack, DescriptionsMustMakeSense) {
               HasSubstr("unknown key 'gradient_exposd'; did you mean 'gradient_exposed'?"));
 }
 
-// What a cast into fp8 moves is no detail that may be left out where there is fp8.
-TEST(ParseStack, F8NeedsTheBytesOfACast) {
-  EXPECT_THAT(refusal("[fp16, fp32]", "[fp16, fp8]"), HasSubstr("cast_bytes: missing"));
+// What a cast into fp8 moves, and whence its scales come, are no details that may be left out where
+// there is fp8.
+TEST(ParseStack, F8NeedsTheBytesOfACastAndItsRecipe) {
+  EXPECT_THAT(refusal("[fp16, fp32]", "[fp16, fp8]"), HasSubstr("cast_bytes, fp8_recipe: missing"));
+  const std::string cast = "cast_bytes: {value: 8, source: a}\n";
+  EXPECT_THAT(refusal("[fp16, fp32]\n", "[fp16, fp8]\n" + cast), HasSubstr("fp8_recipe: missing"));
+  EXPECT_THAT(refusal("[fp16, fp32]\n", "[fp16, fp8]\nfp8_recipe: rowwize\n" + cast),
+              HasSubstr("did you mean 'rowwise'?"));
+  const auto stack = parseStack(
+      replaced(kDescribed, "[fp16, fp32]\n", "[fp16, fp8]\nfp8_recipe: mx\n" + cast), "d.yaml");
+  ASSERT_TRUE(stack.has_value()) << messageOf(stack);
+  EXPECT_EQ(stack->settings.fp8, Fp8Recipe::kMx);
+  EXPECT_FALSE(described().settings.fp8);
+}
+
+TEST(ParseStack, SaysHowTorchtitanIsAskedForIt) {
+  EXPECT_EQ(described().settings, StackSettings{});
+  const StackSettings s = described("compiled: true\nasync_tensor_parallel: true\n").settings;
+  EXPECT_TRUE(s.compiled && s.asyncTensorParallel);
 }
 
 TEST(CheckPrecision, NamesWhatThereIsAndTheNearest) {
