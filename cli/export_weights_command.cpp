@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "cli/command_line.h"
@@ -30,6 +31,17 @@ Result<DType> storedAs(const std::optional<spec::Precision>& precision) {
                                            spec::precisionName(wanted))));
 }
 
+// A folder that is made for the files goes if they cannot be written.
+Status writeFolder(const std::filesystem::path& folder, const std::function<Status()>& writeFiles) {
+  const bool isNew = !std::filesystem::exists(folder);
+  TRIREME_RETURN_IF_ERROR(createFolder(folder.string()));
+  Status status = writeFiles();
+  std::error_code ignored;
+  if (!status.ok() && isNew)
+    std::filesystem::remove(folder, ignored);  // unless there is more in it
+  return status;
+}
+
 Result<int> runExport(const ExportOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const DType type, storedAs(options.precision));
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
@@ -41,11 +53,12 @@ Result<int> runExport(const ExportOptions& options) {
   const std::string configFile = (folder / "config.json").string();
   TRIREME_RETURN_IF_ERROR(checkOutputs({{"CHECKPOINT", checkpoint}, {"--model", options.model}},
                                        {{"-o", file}, {"-o", configFile}}));
-  TRIREME_RETURN_IF_ERROR(createFolder(options.output));
-  runtime::PosixFileSystem files;
-  TRIREME_RETURN_IF_ERROR(
-      runtime::writeForeignWeights(checkpoint, weights, type, true, file, files));
-  TRIREME_RETURN_IF_ERROR(writeFile(configFile, config));
+  TRIREME_RETURN_IF_ERROR(writeFolder(folder, [&]() -> Status {
+    runtime::PosixFileSystem files;
+    TRIREME_RETURN_IF_ERROR(
+        runtime::writeForeignWeights(checkpoint, weights, type, true, file, files));
+    return writeFile(configFile, config);
+  }));
   fmt::print("{:<14}{}\n{:<14}{}, {} tensors of {}\n", "checkpoint", checkpoint, "written", file,
              weights.tensors.size(), dtypeName(type));
   return kExitOk;

@@ -22,6 +22,17 @@
 namespace trireme::cli {
 namespace {
 
+// What is no plan may be a file that is not known by its contents.
+Result<plan::Plan> parseOwn(const std::string& text, const std::string& path) {
+  Result<plan::Plan> plan = plan::parsePlan(text, path);
+  if (plan.has_value() || text.find("\nfingerprint:") != std::string::npos) return plan;
+  return Error(invalidArgument(fmt::format(
+      "{}\nread as a plan of trireme, since it is no TOML of torchtitan (*.toml), no JSON of "
+      "DeepSpeed (with \"zero_optimization\" or \"train_batch_size\"), and no command line or "
+      "script of Megatron-LM (with --micro-batch-size)",
+      plan.error().message())));
+}
+
 // A plan of ours, or one in the words of another program, which is priced as that unless --stack
 // says otherwise. Settings that do not count are noted.
 Result<plan::Plan> loadPlan(CheckOptions& options, const spec::ModelSpec& model) {
@@ -33,7 +44,7 @@ Result<plan::Plan> loadPlan(CheckOptions& options, const spec::ModelSpec& model)
           "{}: a plan says all of it: leave out --gpus, --tp, --seq, --batch, --microbatch and "
           "--recompute",
           options.plan)));
-    return plan::parsePlan(text, options.plan);
+    return parseOwn(text, options.plan);
   }
   TRIREME_ASSIGN_OR_RETURN(const codegen::Imported imported,
                            codegen::importPlan(*format, text, options.plan, model, options.launch));

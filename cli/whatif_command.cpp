@@ -93,8 +93,13 @@ Result<Answers> makeAnswers(const WhatifOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(Answers answers,
                            planner::makeAnswers({options.question, options.gpuNames, options.pins,
                                                  options.axes, options.scenarios}));
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
+  TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options.question, answers.sweep.base.training));
+  if (!options.gpuNames.empty() && !options.question.cluster.empty())
+    notes.push_back(fmt::format("--gpu takes the place of {}{}", options.question.cluster,
+                                options.axes.gpus.empty()
+                                    ? ", which says how many devices there are"
+                                    : ": it is not among what is compared"));
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
   return answers;
 }
@@ -254,20 +259,22 @@ void addMoney(CLI::App& app, WhatifOptions* options) {
   const std::string group = "Time and money: each a value, a list or a range, too";
   planner::ScenarioAxes* s = &options->scenarios;
   const auto units = [&](const std::string& flag, const char* placeholder, std::vector<double>* out,
-                         const planner::UnitKind& kind, const std::string& description) {
+                         const planner::UnitKind& kind, const std::string& description,
+                         bool* isRange = nullptr) {
     return addParsed(app, flag, placeholder, description, group,
-                     [out, &kind](const std::string& f, const std::string& text) {
+                     [out, isRange, &kind](const std::string& f, const std::string& text) {
                        *out = orRefuse(f, planner::parseUnits(text, kind));
+                       if (isRange) *isRange = text.find("..") != std::string::npos;
                      });
   };
   CLI::Option* tokens = units("--tokens", "N", &s->tokens, planner::tokenUnits(),
                               "Tokens of the whole training: 15T");
   CLI::Option* price =
       units("--price", "USD/h", &s->price, planner::priceUnits(),
-            "Of a device and hour: '2.5 USD/h'; as many as --gpu has: one for each");
+            "Of a device: '2.5 USD/h'; a list as long as --gpu's: one for each", &s->priceIsRange);
   price->needs(tokens);
   units("--power", "W", &s->power, planner::powerUnits(),
-        "Of a device (default: its specification); as --price, one for each")
+        "Of a device (default: its specification); as --price, one for each", &s->powerIsRange)
       ->needs(tokens);
   units("--deadline", "TIME", &s->deadlines, planner::durationUnits(),
         "How many devices finish in time? '30 d'")
@@ -363,6 +370,8 @@ Action addWhatif(CLI::App& app) {
   addFailures(app, options.get());
   addPins(app, &options->pins);
   CLI::Option* csv = app.add_flag("--csv", options->csv, "Print CSV instead of a table");
+  // Its records are points: it has no place for what is found among them.
+  csv->excludes(app.get_option("--deadline"))->excludes(app.get_option("--budget"));
   app.add_flag("--json", options->json, "Print JSON instead of a table")->excludes(csv);
   CLI::Option* output =
       addPath(app, "-o,--output", &options->output, "FILE", "Keep the answers here, as CSV");

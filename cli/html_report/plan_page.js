@@ -166,8 +166,8 @@ function addOutlook(outlook) {
   ], rows);
 }
 
-function addPlanText(text) {
-  const section = addSection('The plan as a file', 'What -o writes, and compile and export read.');
+function addPlanText(text, title = 'The plan as a file') {
+  const section = addSection(title, 'What -o writes, and compile and export read.');
   const details = element(section, 'details');
   element(details, 'summary', {}, 'Show');
   element(details, 'pre', {tabindex: '0'}, text);

@@ -164,13 +164,13 @@ function sayRefined(refined, inputs) {
 
 function addLimits(answer, points, inputs) {
   const lines = [];
-  const say = (i) => i === null ? 'no point' : describeInputs(points[i], inputs) + ', ' +
+  const say = (i) => i === null ? 'none of those asked about' : describeInputs(points[i], inputs) + ', ' +
       format.duration(points[i].wallSeconds) +
       ('costUsd' in points[i] ? ', ' + format.short(points[i].costUsd) + ' USD' : '');
   for (const d of answer.deadlines || []) {
     lines.push('Fewest devices within ' + format.duration(d.seconds) + ': ' +
                (d.refined ? sayRefined(d.refined, inputs) : say(d.fewestDevices)));
-    if (d.cheapest !== null) lines.push('Cheapest within ' + format.duration(d.seconds) + ': ' + say(d.cheapest));
+    if (d.cheapest !== null) lines.push('Cheapest of those asked about within ' + format.duration(d.seconds) + ': ' + say(d.cheapest));
   }
   for (const b of answer.budgets || [])
     lines.push('Fastest for ' + format.short(b.usd) + ' USD: ' +
@@ -223,7 +223,7 @@ function showDifference(data) {
     {title: 'part', value: (r) => r.name}, seconds('before', 'before'), seconds('after', 'after'),
     seconds('change', 'change')], all);
   addLines('What is different', '', d.changes);
-  for (const side of [d.before, d.after]) addPlanText(side.plan);
+  for (const side of [d.before, d.after]) addPlanText(side.plan, 'The plan of ' + side.name + ' as a file');
 }
 
 function showWorth(data) {

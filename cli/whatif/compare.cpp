@@ -72,16 +72,16 @@ Result<planner::Side> planSide(const CompareOptions& options, const std::string&
 }
 
 // "memory bandwidth 2.039 -> 3.35 TB/s (x 1.64)" of all that is not the same.
-std::vector<std::string> changesOf(const spec::ClusterSpec& a, const spec::ClusterSpec& b,
-                                   spec::Precision precision) {
+std::vector<std::string> changesOf(const Query& from, const Query& to) {
+  const spec::ClusterSpec &a = from.cluster, &b = to.cluster;
   std::vector<std::string> lines;
   const auto add = [&](const std::string& what, const auto& before, const auto& after) {
     if (before == after || !(before.count() > 0)) return;
     lines.push_back(fmt::format("{} {} -> {} (x {:.3g})", what, spec::printQuantity(before),
                                 spec::printQuantity(after), after / before));
   };
-  const MathFormat format = spec::linearFormat(precision);
-  const spec::PeakRate *before = a.device.peak(format), *after = b.device.peak(format);
+  const spec::PeakRate* before = a.device.peak(spec::linearFormat(from.training.precision));
+  const spec::PeakRate* after = b.device.peak(spec::linearFormat(to.training.precision));
   if (before && after) add("matmul rate", before->rate, after->rate);
   add("memory bandwidth", a.device.memoryBandwidth, b.device.memoryBandwidth);
   add("memory", a.device.memory, b.device.memory);
@@ -160,6 +160,12 @@ Result<int> runCompare(const CompareOptions& options) {
                                     options.after, kSideNames[static_cast<size_t>(other)])));
   std::optional<planner::Difference> difference;
   std::vector<std::string> changes;
+  for (const auto& [side, flag, value] :
+       {std::tuple(SideKind::kCluster, "--cluster", &options.question.cluster),
+        std::tuple(SideKind::kStack, "--stack", &options.question.stack)})
+    if (kind == side && !value->empty())
+      return Error(invalidArgument(fmt::format("--diff of two {}s names them: leave {} away",
+                                               kSideNames[static_cast<size_t>(side)], flag)));
   if (kind == SideKind::kPlan && !(options.pins == planner::Pins{}))
     return Error(invalidArgument(
         "--diff of two plans: they say themselves what --gpus, --tp... would; leave those away"));
@@ -172,7 +178,7 @@ Result<int> runCompare(const CompareOptions& options) {
     TRIREME_ASSIGN_OR_RETURN(const Query after, queryOf(options, kind, options.after));
     TRIREME_ASSIGN_OR_RETURN(difference,
                              planner::compareQueries(options.before, before, options.after, after));
-    changes = changesOf(before.cluster, after.cluster, before.training.precision);
+    changes = changesOf(before, after);
     if (before.training.precision != after.training.precision)
       changes.push_back(fmt::format("precision {} -> {}",
                                     spec::precisionName(before.training.precision),

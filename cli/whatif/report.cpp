@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -323,7 +324,7 @@ std::string Report::deadlines() const {
       text += wrapLine(
           outcomes.empty()
               ? fmt::format("{:<13} nothing fits", name)
-              : fmt::format("{:<13} none; the fastest: {}", name,
+              : fmt::format("{:<13} none of those asked about; the fastest: {}", name,
                             describe(*rows[static_cast<size_t>(fastest - outcomes.begin())])),
           14);
       continue;
@@ -363,7 +364,7 @@ std::string Report::budgets() const {
           std::min_element(outcomes_.begin(), outcomes_.end(),
                            [](const auto& a, const auto& b) { return a.cost < b.cost; });
       text += wrapLine(
-          fmt::format("{:<13} none; the cheapest: {}", name,
+          fmt::format("{:<13} none of those asked about; the cheapest: {}", name,
                       describe(*priced_[static_cast<size_t>(cheapest - outcomes_.begin())])),
           14);
     }
@@ -420,6 +421,7 @@ std::string formatCount(double value) {
 
 std::string formatDuration(Seconds time) {
   const double s = time.count();
+  if (std::isinf(s)) return "for ever";
   if (s >= 1000 * kDay) return fmt::format("{:.4g} y", s / (365 * kDay));
   if (s >= 2 * kDay) return fmt::format("{:.1f} d", s / kDay);
   if (s >= 7200) return fmt::format("{:.1f} h", s / 3600);

@@ -256,8 +256,8 @@ Status readAnswers(const std::string& text, const std::string& name,
     const auto found = std::find(questions.begin(), questions.end(), question);
     if (found == questions.end())
       return spec::errorAt(name, records[r][0].mark,
-                           "an answer to another question: model, training, stack, cluster or "
-                           "version differ; give -o to begin a new file");
+                           "an answer to another question: model, training, stack, cluster, "
+                           "pinned choices or version differ; give -o to begin a new file");
     SweepPoint point;
     point.hardware = static_cast<size_t>(found - questions.begin());
     reader.text();

@@ -80,6 +80,7 @@ Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec&,
                   "learning rate "
                   "and clipping are set there",
                   plan.microbatchSize, plan.training.sequenceLength));
+  exported.notes.push_back(inScript(plan.training));
   if (!shards && plan.recompute == plan::Recompute::kFull)
     exported.notes.push_back(
         "recompute full is the model's: model.gradient_checkpointing_enable() of transformers");

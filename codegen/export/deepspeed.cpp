@@ -52,6 +52,7 @@ Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec&, const Expor
   exported.text = json.dump(2) + "\n";
   exported.command = {"train.py", "--deepspeed", "--deepspeed_config", exported.fileName};
   exported.notes.push_back("train.py stands for your script, which makes the model and the data");
+  exported.notes.push_back(inScript(plan.training));
   exported.notes.push_back("weight decay is of all parameters, unless your script groups them");
   if (plan.recompute == plan::Recompute::kFull)
     exported.notes.push_back(

@@ -94,6 +94,13 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+std::string inScript(const spec::TrainingSpec& t) {
+  return fmt::format(
+      "seed and dropout are your script's: the plan has seed {}, dropout {} of embeddings, {} of "
+      "attention, {} of the residual stream",
+      t.seed, t.embeddingDropout, t.attentionDropout, t.residualDropout);
+}
+
 std::vector<plan::LayerRange> virtualStageLayers(const plan::Plan& plan) {
   std::vector<plan::LayerRange> stages;
   for (size_t chunk = 0; chunk < static_cast<size_t>(plan.virtualStages); ++chunk)

@@ -24,6 +24,9 @@ std::string number(double value);
 // For a shell: as it is if no character is special, else in single quotes.
 std::string quoted(const std::string& word);
 
+// Of frameworks whose files have neither seed nor dropout: a note that has them.
+std::string inScript(const spec::TrainingSpec& training);
+
 // Layers of every virtual stage, in their order.
 std::vector<plan::LayerRange> virtualStageLayers(const plan::Plan& plan);
 

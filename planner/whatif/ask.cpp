@@ -76,9 +76,6 @@ class JsonReport {
   nlohmann::json refinementJson(bool isBudget, double limit) const;
   const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
   const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
-  std::string hardwareOf(const AnswerRow& row) const {
-    return answers_.sweep.hardware[pointOf(row).hardware].name;
-  }
   bool isOnFront(const AnswerRow& row) const {
     return std::find(front_.begin(), front_.end(), &row) != front_.end();
   }
@@ -94,7 +91,9 @@ class JsonReport {
 nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
   const SweepPoint& p = pointOf(row);
   const PointAnswer& a = answerOf(row);
-  nlohmann::json json = {{"system", hardwareOf(row)},
+  const Hardware& hardware = answers_.sweep.hardware[p.hardware];
+  nlohmann::json json = {{"system", hardware.name},
+                         {"precision", spec::precisionName(hardware.precision)},
                          {"gpus", p.gpus},
                          {"interNodeBytesPerSecond", p.interNode.count()},
                          {"batch", p.batch},
@@ -214,8 +213,8 @@ Result<Answers> makeAnswers(const SweepQuestion& asked) {
   answers.answers.resize(answers.points.size());
   answers.scenarios = s;
   const size_t kinds = asked.gpus.size();
-  answers.scenarios.pricePerHardware = kinds > 1 && s.price.size() == kinds;
-  answers.scenarios.powerPerHardware = kinds > 1 && s.power.size() == kinds;
+  answers.scenarios.pricePerHardware = kinds > 1 && s.price.size() == kinds && !s.priceIsRange;
+  answers.scenarios.powerPerHardware = kinds > 1 && s.power.size() == kinds && !s.powerIsRange;
   return answers;
 }
 

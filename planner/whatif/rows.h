@@ -15,6 +15,7 @@ struct ScenarioAxes {
   std::vector<double> price;                                // USD per device and hour
   std::vector<double> power;                                // W of a device
   std::vector<double> mtbf;                                 // s, of a device
+  bool priceIsRange = false, powerIsRange = false;          // written as first..last
   bool pricePerHardware = false, powerPerHardware = false;  // one value each, not combinations
   double checkpointBandwidth = 0, restart = 0;              // with mtbf
   std::optional<double> repair;

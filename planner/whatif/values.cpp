@@ -132,7 +132,13 @@ const UnitKind& rateUnits() {
                                {"TiB/s", 1099511627776.0},
                                {"Mbit/s", 125e3},
                                {"Gbit/s", 125e6},
-                               {"Tbit/s", 125e9}},
+                               {"Tbit/s", 125e9},
+                               {"Mb/s", 125e3},
+                               {"Gb/s", 125e6},
+                               {"Tb/s", 125e9},
+                               {"Mbps", 125e3},
+                               {"Gbps", 125e6},
+                               {"Tbps", 125e9}},
                               0,
                               1e15,
                               false,
@@ -228,7 +234,8 @@ Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& 
       if (const std::string unit = unitOf(*part); !unit.empty()) common = unit;
   TRIREME_RETURN_IF_ERROR(checkBare(pieces, common, kind));
   const auto read = [&](const std::string& number) {
-    return parseUnit(unitOf(number).empty() ? number + " " + common : number, kind);
+    return parseUnit(unitOf(number).empty() && !common.empty() ? number + " " + common : number,
+                     kind);
   };
   std::vector<double> values;
   for (const Piece& piece : pieces) {

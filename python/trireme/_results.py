@@ -423,11 +423,12 @@ class Point:
     """One cluster of a sweep. fits: whether it has a plan; else reason says why not. winner: a letter for
     the plan's shape, the plan without replicas.
 
-    inter_node_bytes_per_second: line rate of a device between nodes. seq: tokens. wall_seconds: of the whole
+    precision: in which it trains. inter_node_bytes_per_second: line rate of a device between nodes. seq: tokens. wall_seconds: of the whole
     training with failures, busy_seconds without. energy_joules: of all devices.
     """
 
     system: str
+    precision: str
     gpus: int
     inter_node_bytes_per_second: float
     batch: int

@@ -66,9 +66,10 @@ TEST_F(WhatifCommand, TableIsWithinAHundredColumns) {
                                       "--repair",
                                       "2 d"});
   expectSuccess(outcome);
-  for (const char* part : {"network", "GPUs", "MFU", "USD", "MWh", "within 60.0 d",
-                           "fewest devices", "none; the fastest", "none; the cheapest",
-                           "save every", "spares", "front", "plans", "no plan", "16 GPUs"})
+  for (const char* part :
+       {"network", "GPUs", "MFU", "USD", "MWh", "within 60.0 d", "fewest devices",
+        "none of those asked about; the fastest", "none of those asked about; the cheapest",
+        "save every", "spares", "front", "plans", "no plan", "16 GPUs"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
@@ -105,6 +106,64 @@ TEST_F(WhatifCommand, AGpuIsAShippedSystemWithItsOwnPrecisionAndPrice) {
                     "megatron-core", "--gpus", "64", "--batch", "128", "--seq", "4096", "--json"}));
     EXPECT_EQ(points[i].at("stepSeconds"), alone.at("estimate").at("stepSeconds"));
   }
+}
+
+TEST_F(WhatifCommand, GpuTakesThePlaceOfTheCluster) {
+  const std::vector<std::string> base = {"whatif",  "--model", "llama2-7b", "--cluster", "dgx-a100",
+                                         "--stack", "nemo",    "--batch",   "128",       "--seq",
+                                         "4096",    "--gpu",   "h100,h200"};
+  EXPECT_THAT(runTrireme(base).err,
+              HasSubstr("note: --gpu takes the place of dgx-a100, which says how many"));
+  std::vector<std::string> sized = base;
+  sized.insert(sized.end(), {"--gpus", "16"});
+  EXPECT_THAT(runTrireme(sized).err, HasSubstr("dgx-a100: it is not among what is compared"));
+}
+
+// A list as long as --gpu's is one price each; a range is swept.
+TEST_F(WhatifCommand, ARangeOfPricesIsSweptWhateverItsLength) {
+  const auto prices = [&](const std::string& text) {
+    const nlohmann::json answer = jsonOf(runTrireme(
+        {"whatif", "--model", "llama2-7b", "--stack", "nemo", "--batch", "128", "--seq", "4096",
+         "--gpu", "h100,h200", "--gpus", "16", "--tokens", "1B", "--price", text, "--json"}));
+    std::vector<double> found;
+    for (const nlohmann::json& point : answer.at("points"))
+      found.push_back(point.at("usdPerGpuHour").get<double>());
+    return found;
+  };
+  EXPECT_THAT(prices("2,4 USD/h"), testing::ElementsAre(2, 4));
+  EXPECT_THAT(prices("2..4 USD/h"), testing::ElementsAre(2, 4, 2, 4));
+}
+
+TEST_F(WhatifCommand, NetworksAreInBitsHoweverTheyAreWritten) {
+  for (const char* rate : {"400 Gbit/s", "400Gb/s", "400 Gbps", "50 GB/s", "0.4 Tbps"})
+    EXPECT_EQ(jsonOf(runTrireme({"whatif", "--model", "llama2-7b", "--gpu", "h100", "--gpus", "16",
+                                 "--stack", "nemo", "--batch", "128", "--seq", "4096",
+                                 "--inter-node", rate, "--json"}))
+                  .at("points")[0]
+                  .at("interNodeBytesPerSecond"),
+              50e9)
+        << rate;
+}
+
+TEST_F(WhatifCommand, NothingThatIsAskedForIsLeftOutInSilence) {
+  expectRefusal(whatif({"--tokens", "1B", "--deadline", "1 d", "--csv"}), 2,
+                {"--csv", "--deadline"});
+  expectRefusal(whatif({"--diff", "dgx-a100", "dgx-h100"}), 1,
+                {"--diff of two clusters names them: leave --cluster away"});
+  expectRefusal(
+      runTrireme({"whatif", "--model", "llama2-7b", "--cluster", "dgx-h100", "--batch", "128",
+                  "--seq", "4096", "--diff", "nemo", "megatron-core", "--stack", "nemo"}),
+      1, {"--diff of two stacks names them: leave --stack away"});
+}
+
+// Other precisions have other rates.
+TEST_F(WhatifCommand, ADifferenceOfPrecisionsShowsBothRates) {
+  const Outcome outcome =
+      runTrireme({"whatif", "--model", "llama2-7b", "--stack", "megatron-deepspeed", "--gpus", "32",
+                  "--batch", "128", "--seq", "4096", "--diff", "p3-16xlarge", "dgx-a100"});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("precision fp16 -> bf16"));
+  EXPECT_THAT(outcome.out, HasSubstr("matmul rate 125 TFLOP/s -> 312 TFLOP/s"));
 }
 
 TEST_F(WhatifCommand, AResumedSweepIsTheUninterruptedOne) {
@@ -236,7 +295,7 @@ TEST_F(WhatifCommand, BadValuesAreRefusedWithWhatIsNear) {
   refused({"--gpus", "0..8"}, {"--gpus: must be at least 1, got 0"});
   refused({"--gpus", "64 GiB"}, {"--gpus: expected a whole number, got '64 GiB'"});
   refused({"--minus-nodes", "4..1"}, {"--minus-nodes: the range 4..1 runs backwards"});
-  refused({"--inter-node", "200"}, {"'200 ' has no unit", "400 Gbit/s"});
+  refused({"--inter-node", "200"}, {"'200' has no unit", "400 Gbit/s"});
   refused({"--inter-node", "200..1600 GiB"}, {"unknown unit 'GiB'; did you mean 'GiB/s'?"});
   refused({"--inter-node", "200 W"}, {"unknown unit 'W'"});
   refused({"--inter-node", "-5 GB/s"}, {"--inter-node: must be above 0, got '-5 GB/s'"});

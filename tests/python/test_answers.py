@@ -162,7 +162,7 @@ def test_what_the_command_refuses_is_raised(command: Any) -> None:
     ("options", "message"),
     [
         ({"gpus": "64.."}, "gpus: expected a value, a list or a range"),
-        ({"inter_node": "400 Gbps"}, "inter_node: unknown unit 'Gbps'.*'400 Gbit/s'"),
+        ({"inter_node": "400 Gpbs"}, "inter_node: unknown unit 'Gpbs'.*'400 Gbit/s'"),
         ({"price": 2.5}, "--price needs --tokens"),
         ({"precision": "bf61"}, "precision: unknown value 'bf61'; did you mean 'bf16'"),
         ({"gpus": 0}, "gpus: must be at least 1, got 0"),
