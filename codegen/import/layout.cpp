@@ -77,6 +77,34 @@ Result<std::vector<int64_t>> parseLayout(const std::string& layout, int64_t numL
   return counts;
 }
 
+Result<std::vector<int64_t>> splitLayers(const StageSplit& s) {
+  const auto bad = [](std::string why) { return Error(invalidArgument(std::move(why))); };
+  const bool isUneven = s.first || s.last;
+  const int64_t middleStages = s.pp - (s.first ? 1 : 0) - (s.last ? 1 : 0);
+  const int64_t middle =
+      s.numLayers + s.countsEmbedding + s.countsLoss - s.first.value_or(0) - s.last.value_or(0);
+  if (middleStages < 0 || middle < 0 || (middleStages == 0 && middle != 0) ||
+      (middleStages > 0 && middle % middleStages != 0))
+    return bad(fmt::format("leaves {} layers to {} stages: they do not divide evenly", middle,
+                           middleStages));
+  const int64_t each = middleStages > 0 ? middle / middleStages : 0;
+  for (const int64_t layers : {s.first.value_or(each), s.last.value_or(each), each})
+    if (layers % s.virtualStages != 0 || (isUneven && layers < 1 && middleStages > 0))
+      return bad(fmt::format("makes a stage of {} layers, which {} virtual stages do not divide",
+                             layers, s.virtualStages));
+  std::vector<int64_t> counts;
+  for (int64_t chunk = 0; chunk < s.virtualStages; ++chunk)
+    for (int64_t stage = 0; stage < s.pp; ++stage)
+      counts.push_back((stage == 0 && s.first         ? *s.first
+                        : stage == s.pp - 1 && s.last ? *s.last
+                                                      : each) /
+                       s.virtualStages);
+  counts.front() -= s.countsEmbedding;
+  counts.back() -= s.countsLoss;
+  if (counts.front() < 0 || counts.back() < 0) return bad("leaves a stage without a layer to give");
+  return counts;
+}
+
 std::vector<std::vector<plan::LayerRange>> layersOf(const std::vector<int64_t>& counts,
                                                     int64_t pp) {
   std::vector<std::vector<plan::LayerRange>> layers(static_cast<size_t>(pp));

@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "codegen/import/formats.h"
 #include "codegen/import/layout.h"
-#include "codegen/import/shell_words.h"
+#include "codegen/import/megatron_flags.h"
+#include "codegen/import/megatron_launch.h"
+#include "codegen/import/script_ways.h"
+#include "codegen/import/slurm.h"
 #include "ir/plan/nearest.h"
-#include "ir/spec/map_reader.h"
-#include "ir/spec/quantity.h"
 #include "ir/spec/yaml_node.h"
 
 namespace trireme::codegen {
@@ -22,8 +21,16 @@ using plan::Plan;
 using spec::ModelSpec;
 using spec::Precision;
 
+constexpr size_t kMostText = size_t{1} << 20;
+
+struct Source {
+  const std::string& file;
+  const ModelSpec& model;
+  const LaunchOptions& launch;
+};
+
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 18> kNeutral = {"--overlap-grad-reduce",
+constexpr std::array<std::string_view, 29> kNeutral = {"--overlap-grad-reduce",
                                                        "--overlap-param-gather",
                                                        "--accumulate-allreduce-grads-in-fp32",
                                                        "--train-iters",
@@ -40,110 +47,25 @@ constexpr std::array<std::string_view, 18> kNeutral = {"--overlap-grad-reduce",
                                                        "--master-addr",
                                                        "--master-port",
                                                        "--standalone",
-                                                       "--mock-data"};
+                                                       "--mock-data",
+                                                       "--rdzv-backend",
+                                                       "--rdzv-endpoint",
+                                                       "--rdzv-id",
+                                                       "--rdzv-conf",
+                                                       "--max-restarts",
+                                                       "--monitor-interval",
+                                                       "--log-dir",
+                                                       "--tee",
+                                                       "--redirects",
+                                                       "--local-addr",
+                                                       "--role"};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
-constexpr std::array<std::string_view, 16> kRefused = {"--num-experts",
-                                                       "--multi-latent-attention",
-                                                       "--mtp-num-layers",
-                                                       "--window-size",
-                                                       "--squared-relu",
-                                                       "--quick-geglu",
-                                                       "--use-torch-fsdp2",
-                                                       "--optimizer-cpu-offload",
-                                                       "--cpu-offloading-num-layers",
-                                                       "--use-legacy-models",
-                                                       "--use-tp-pp-dp-mapping",
-                                                       "--distribute-saved-activations",
-                                                       "--decoder-first-pipeline-num-layers",
-                                                       "--decoder-last-pipeline-num-layers",
-                                                       "--account-for-embedding-in-pipeline-split",
-                                                       "--account-for-loss-in-pipeline-split"};
-
-struct Flag {
-  std::vector<std::string> values;
-  int line = 1;
-};
-
-// The flags of a text by name; reading one ticks it off. Keeps the first error.
-class Flags {
- public:
-  Flags(const std::string& text, std::string file) : file_(std::move(file)) {
-    Flag* last = nullptr;
-    for (Word& word : shellWords(text)) {
-      if (!word.text.starts_with("--") || word.text.size() == 2) {
-        if (last) last->values.push_back(std::move(word.text));
-        continue;
-      }
-      const size_t equals = word.text.find('=');
-      last = &flags_[word.text.substr(0, equals)];
-      *last = Flag{{}, word.line};
-      if (equals != std::string::npos) last->values.push_back(word.text.substr(equals + 1));
-    }
-  }
-
-  bool has(const std::string& name) {
-    used_.insert(name);
-    return flags_.contains(name);
-  }
-  std::optional<std::string> text(const std::string& name) {
-    if (!has(name)) return std::nullopt;
-    const Flag& flag = flags_.at(name);
-    if (!flag.values.empty()) return flag.values.front();
-    fail(name, "has no value");
-    return std::nullopt;
-  }
-  // A whole number of 0 .. 2^30.
-  int64_t count(const std::string& name, int64_t absent) {
-    return value<int64_t>(
-        name, absent, [](int64_t v) { return v >= 0 && v <= (1 << 30); },
-        "a whole number of at most 2^30");
-  }
-  double real(const std::string& name, double absent) {
-    return value<double>(name, absent, [](double v) { return v >= 0; }, "a number of at least 0");
-  }
-  std::string choice(const std::string& name, const std::vector<std::string>& choices,
-                     const std::string& absent) {
-    const std::optional<std::string> given = text(name);
-    if (!given) return absent;
-    if (std::find(choices.begin(), choices.end(), *given) == choices.end())
-      fail(name, fmt::format("is {}{}", spec::quoteForMessage(*given),
-                             spec::suggestion(*given, choices)));
-    return *given;
-  }
-  void fail(const std::string& name, const std::string& message) {
-    if (!error_.ok()) return;
-    const auto flag = flags_.find(name);
-    error_ = invalidArgument(fmt::format(
-        "{}:{}: {} {}", file_, flag == flags_.end() ? 1 : flag->second.line, name, message));
-  }
-  const Status& error() const { return error_; }
-
-  std::vector<std::string> unused() const {
-    std::vector<std::string> names;
-    for (const auto& [name, flag] : flags_)
-      if (!used_.contains(name)) names.push_back(name);
-    return names;
-  }
-
- private:
-  template <typename T, typename IsValid>
-  T value(const std::string& name, T absent, IsValid isValid, const char* expected) {
-    const std::optional<std::string> given = text(name);
-    if (!given) return absent;
-    T parsed{};
-    const char* end = given->data() + given->size();
-    const auto [stop, code] = std::from_chars(given->data(), end, parsed);
-    if (code == std::errc{} && stop == end && isValid(parsed)) return parsed;
-    fail(name, fmt::format("is {}; expected {}", spec::quoteForMessage(*given), expected));
-    return absent;
-  }
-
-  std::string file_;
-  std::map<std::string, Flag> flags_;
-  std::set<std::string> used_;
-  Status error_;
-};
+constexpr std::array<std::string_view, 12> kRefused = {
+    "--num-experts",       "--multi-latent-attention", "--mtp-num-layers",
+    "--window-size",       "--squared-relu",           "--quick-geglu",
+    "--use-torch-fsdp2",   "--optimizer-cpu-offload",  "--cpu-offloading-num-layers",
+    "--use-legacy-models", "--use-tp-pp-dp-mapping",   "--distribute-saved-activations"};
 
 void expect(Flags& flags, const std::string& name, bool isSame, const std::string& asked,
             const std::string& model) {
@@ -257,44 +179,76 @@ void readTraining(Flags& flags, spec::TrainingSpec& t) {
   t.clipNorm = flags.real("--clip-grad", 1);
 }
 
-// Layers of the virtual stages: of the layout, or even.
+// Layers of the virtual stages: of the layout, or as many as their number gives.
+void readLayout(Flags& flags, const std::string& text, const ModelSpec& model, Plan& plan) {
+  const char* const kLayout = "--pipeline-model-parallel-layout";
+  Result<std::vector<int64_t>> counts = parseLayout(text, model.numLayers);
+  if (!counts.has_value()) return flags.fail(kLayout, counts.error().message());
+  const auto stages = static_cast<int64_t>(counts->size());
+  if (stages % plan.pp != 0)
+    return flags.fail(kLayout,
+                      fmt::format("has {} parts, no multiple of {} stages", stages, plan.pp));
+  plan.virtualStages = stages / plan.pp;
+  plan.layers = layersOf(*counts, plan.pp);
+}
+
+StageSplit readSplit(Flags& flags, const ModelSpec& model, int64_t pp) {
+  StageSplit split{model.numLayers, pp, 1, {}, {}, false, false};
+  split.countsEmbedding = flags.has("--account-for-embedding-in-pipeline-split");
+  split.countsLoss = flags.has("--account-for-loss-in-pipeline-split");
+  for (const auto& [name, count] : {std::pair{"--decoder-first-pipeline-num-layers", &split.first},
+                                    std::pair{"--decoder-last-pipeline-num-layers", &split.last}})
+    if (flags.has(name)) *count = flags.count(name, 0);
+  return split;
+}
+
 void readStages(Flags& flags, const ModelSpec& model, Plan& plan) {
+  const char* const kLayout = "--pipeline-model-parallel-layout";
   const char* const kStagesPerRank = "--num-virtual-stages-per-pipeline-rank";
   const char* const kLayersPerStage = "--num-layers-per-virtual-pipeline-stage";
-  const bool hasLayout = flags.has("--pipeline-model-parallel-layout");
-  if (flags.has(kStagesPerRank) + flags.has(kLayersPerStage) + hasLayout > 1)
-    return flags.fail(flags.has(kLayersPerStage) ? kLayersPerStage : kStagesPerRank,
-                      fmt::format("goes not with {}",
-                                  hasLayout ? "--pipeline-model-parallel-layout" : kStagesPerRank));
-  if (const auto text = flags.text("--pipeline-model-parallel-layout")) {
-    Result<std::vector<int64_t>> counts = parseLayout(*text, model.numLayers);
-    if (!counts.has_value())
-      return flags.fail("--pipeline-model-parallel-layout", counts.error().message());
-    const auto stages = static_cast<int64_t>(counts->size());
-    if (stages % plan.pp != 0)
-      return flags.fail("--pipeline-model-parallel-layout",
-                        fmt::format("has {} parts, no multiple of {} stages", stages, plan.pp));
-    plan.virtualStages = stages / plan.pp;
-    plan.layers = layersOf(*counts, plan.pp);
-    return;
-  }
-  plan.virtualStages = std::max<int64_t>(flags.count(kStagesPerRank, 1), 1);
-  const int64_t perStage = flags.count(kLayersPerStage, 0);
-  if (perStage > 0) {
-    if (model.numLayers % (plan.pp * perStage) != 0)
+  StageSplit split = readSplit(flags, model, plan.pp);
+  const char* const splitName = split.first  ? "--decoder-first-pipeline-num-layers"
+                                : split.last ? "--decoder-last-pipeline-num-layers"
+                                : split.countsEmbedding
+                                    ? "--account-for-embedding-in-pipeline-split"
+                                : split.countsLoss ? "--account-for-loss-in-pipeline-split"
+                                                   : "--pipeline-model-parallel-size";
+  const bool isUneven = split.first || split.last;
+  const bool isSplit = isUneven || split.countsEmbedding || split.countsLoss;
+  if (flags.has(kStagesPerRank) + flags.has(kLayersPerStage) + flags.has(kLayout) > 1)
+    return flags.fail(
+        flags.has(kLayersPerStage) ? kLayersPerStage : kStagesPerRank,
+        fmt::format("goes not with {}", flags.has(kLayout) ? kLayout : kStagesPerRank));
+  if (isSplit && flags.has(kLayout))
+    return flags.fail(splitName, fmt::format("goes not with {}", kLayout));
+  if (isUneven && (split.countsEmbedding || split.countsLoss))
+    return flags.fail(splitName, "goes not with --account-for-...-in-pipeline-split");
+  if (isUneven && flags.has(kLayersPerStage))
+    return flags.fail(splitName,
+                      fmt::format("goes not with {}: give {}", kLayersPerStage, kStagesPerRank));
+  if (const auto text = flags.text(kLayout)) return readLayout(flags, *text, model, plan);
+  split.virtualStages = std::max<int64_t>(flags.count(kStagesPerRank, 1), 1);
+  if (const int64_t perStage = flags.count(kLayersPerStage, 0); perStage > 0) {
+    const int64_t all = model.numLayers + split.countsEmbedding + split.countsLoss;
+    if (all % (plan.pp * perStage) != 0)
       return flags.fail(kLayersPerStage,
                         fmt::format("is {}, which does not divide the {} layers of {} stages",
-                                    perStage, model.numLayers, plan.pp));
-    plan.virtualStages = model.numLayers / plan.pp / perStage;
+                                    perStage, all, plan.pp));
+    split.virtualStages = all / plan.pp / perStage;
   }
-  const int64_t parts = plan.pp * plan.virtualStages;
-  if (parts < 1 || parts > model.numLayers || model.numLayers % parts != 0)
-    return flags.fail(
-        "--pipeline-model-parallel-size",
-        fmt::format("x virtual stages is {}, which does not divide {} layers{}", parts,
-                    model.numLayers,
-                    plan::nearestDivisor(std::max<int64_t>(parts, 1), model.numLayers)));
-  plan.layers = plan::evenLayers(model.numLayers, plan.pp, plan.virtualStages);
+  plan.virtualStages = split.virtualStages;
+  if (!isSplit) {
+    const int64_t parts = plan.pp * plan.virtualStages;
+    if (parts < 1 || parts > model.numLayers || model.numLayers % parts != 0)
+      return flags.fail(
+          "--pipeline-model-parallel-size",
+          fmt::format("x virtual stages is {}, which does not divide {} layers{}", parts,
+                      model.numLayers,
+                      plan::nearestDivisor(std::max<int64_t>(parts, 1), model.numLayers)));
+  }
+  const Result<std::vector<int64_t>> counts = splitLayers(split);
+  if (!counts.has_value()) return flags.fail(splitName, counts.error().message());
+  plan.layers = layersOf(*counts, plan.pp);
 }
 
 void readState(Flags& flags, int64_t numRanks, Plan& plan) {
@@ -354,53 +308,36 @@ void checkVocabulary(Flags& flags, const ModelSpec& model, const Plan& plan) {
          fmt::format("{}", model.vocabSize));
 }
 
-// What a launcher is told; 0 if only the shell that runs it knows ("$SLURM_NNODES").
+// What a launcher is told; 0 if it is said elsewhere: a variable that is not known, or "gpu".
 int64_t launched(Flags& flags, const std::string& name, int64_t absent) {
-  const std::optional<std::string> given = flags.text(name);
-  if (given && given->find('$') != std::string::npos) return 0;
+  const std::optional<std::string> given = flags.textOrOpen(name);
+  if (given && (hasOpenPart(*given) || *given == "gpu" || *given == "auto")) return 0;
   return flags.count(name, absent);
 }
 
-// The number behind `key` in the #SBATCH lines: "--nodes=16", "--gres=gpu:h100:8"; 0 if none.
-int64_t slurmNumber(const std::string& text, const std::string& key) {
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    begin = end + 1;
-    const size_t at = line.starts_with("#SBATCH") ? line.find(key) : std::string::npos;
-    if (at == std::string::npos) continue;
-    std::string value = line.substr(at + key.size());
-    value.erase(std::min(value.find_first_of(" \t\r#"), value.size()));
-    value.erase(0, value.rfind(':') + 1);
-    const Result<int64_t> parsed = spec::parseCount(value, 1);
-    if (parsed.has_value()) number = std::min<int64_t>(*parsed, 1 << 30);
-  }
-  return number;
-}
-
-// Nodes x devices of the #SBATCH lines; 0 if they do not say both.
-int64_t slurmRanks(const std::string& text) {
-  const int64_t nodes = std::max(slurmNumber(text, "--nodes="), slurmNumber(text, "-N "));
-  int64_t devices = slurmNumber(text, "--gpus-per-node=");
-  if (devices == 0) devices = slurmNumber(text, "--gres=gpu:");
-  return std::min<int64_t>(nodes * devices, 1 << 30);
-}
-
-// Of torchrun or #SBATCH in the same text, or of whoever launches it.
-Result<int64_t> numRanksOf(Flags& flags, const std::string& text, const std::string& file,
-                           const LaunchOptions& launch) {
-  const int64_t nodes = launched(flags, flags.has("--nnodes") ? "--nnodes" : "--num-nodes", 1);
+// Of torchrun, Slurm or whoever launches it, which have to agree.
+Result<int64_t> numRanksOf(Flags& flags, const MegatronLaunch& found, SlurmNumbers slurm,
+                           const std::string& file, const LaunchOptions& launch) {
+  std::vector<std::string> srun;
+  for (const ShellText& word : found.slurm) srun.push_back(word.text);
+  TRIREME_RETURN_IF_ERROR(readSrun(srun, fmt::format("{}:{}", file, found.line), slurm));
+  TRIREME_ASSIGN_OR_RETURN(const int64_t bySlurm, slurmDevices(slurm, !found.hasLauncher, file));
+  const char* const kNodes = flags.has("--nnodes") ? "--nnodes" : "--num-nodes";
+  const int64_t nodes = launched(flags, kNodes, 1);
   const int64_t devices =
-      launched(flags, flags.has("--nproc-per-node") ? "--nproc-per-node" : "--nproc_per_node", 0);
-  int64_t said = nodes * devices;
-  if (said == 0) said = slurmRanks(text);
+      launched(flags, flags.has("--nproc-per-node") ? "--nproc-per-node" : "--num-gpus", 0);
+  const int64_t byLauncher = flags.openLauncherWord().empty() ? nodes * devices : 0;
+  if (byLauncher > 0 && bySlurm > 0 && byLauncher != bySlurm)
+    flags.fail(kNodes,
+               fmt::format("x devices is {}, but Slurm is asked for {}", byLauncher, bySlurm));
+  const int64_t said = byLauncher > 0 ? byLauncher : bySlurm;
   if (said > 0 && launch.gpus && *launch.gpus != said)
-    flags.fail("--nnodes", fmt::format("x devices is {}, but --gpus is {}", said, *launch.gpus));
+    flags.fail(kNodes, fmt::format("x devices is {}, but --gpus is {}", said, *launch.gpus));
   if (said > 0) return said;
   if (launch.gpus) return *launch.gpus;
-  return Error(flags.error().ok() ? askFor(file, {"the number of devices (--gpus)"})
-                                  : flags.error());
+  TRIREME_RETURN_IF_ERROR(flags.error());
+  if (!flags.openLauncherWord().empty()) return Error(invalidArgument(flags.openLauncherWord()));
+  return Error(askFor(file, {"the number of devices (--gpus)"}));
 }
 
 void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Plan& plan) {
@@ -423,26 +360,67 @@ void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Plan& plan
   readRecompute(flags, plan);
 }
 
-}  // namespace
-
-Result<Imported> importMegatron(const std::string& text, const std::string& file,
-                                const ModelSpec& model, const LaunchOptions& launch) {
-  TRIREME_RETURN_IF_ERROR(spec::checkText(text, file));
-  Flags flags(text, file);
+// The plan of one way through the script; absent if it launches nothing.
+Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumbers& slurm,
+                                          const Source& source) {
+  TRIREME_ASSIGN_OR_RETURN(const std::optional<MegatronLaunch> found,
+                           findMegatron(run, source.file));
+  if (!found) return std::nullopt;
+  Flags flags(*found, source.file);
   for (const std::string_view name : kRefused)
     if (flags.has(std::string(name)))
       flags.fail(std::string(name), "cannot be priced: no model or plan here says it");
   for (const std::string_view name : kNeutral) flags.has(std::string(name));
   Imported imported;
-  imported.plan = planFor(model, "megatron-core");
-  checkModel(flags, model);
+  imported.plan = planFor(source.model, "megatron-core");
+  checkModel(flags, source.model);
   readTraining(flags, imported.plan.training);
   imported.plan.stack = stackOf(flags);
-  TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks, numRanksOf(flags, text, file, launch));
-  readPlan(flags, model, numRanks, imported.plan);
+  TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks,
+                           numRanksOf(flags, *found, slurm, source.file, source.launch));
+  readPlan(flags, source.model, numRanks, imported.plan);
   TRIREME_RETURN_IF_ERROR(flags.error());
   imported.unpriced = flags.unused();
   return imported;
+}
+
+// The line that names what no command has.
+Status noLaunch(const std::string& text, const std::string& file) {
+  const size_t at = text.find("--micro-batch-size");
+  const auto line =
+      1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(std::min(at, text.size())),
+                     '\n');
+  return invalidArgument(
+      fmt::format("{}:{}: no command of this file launches Megatron-LM with it: give the script "
+                  "that does, or the command line that Megatron prints",
+                  file, line));
+}
+
+}  // namespace
+
+Result<Imported> importMegatron(const std::string& text, const std::string& file,
+                                const ModelSpec& model, const LaunchOptions& launch) {
+  TRIREME_RETURN_IF_ERROR(spec::checkText(text, file));
+  if (text.size() > kMostText)
+    return Error(invalidArgument(fmt::format(
+        "{}: has {} bytes; expected a launch script of at most {}", file, text.size(), kMostText)));
+  TRIREME_ASSIGN_OR_RETURN(const SlurmNumbers slurm, readSbatch(text, file));
+  TRIREME_ASSIGN_OR_RETURN(const ShellList script, parseShell(text, file, 1));
+  std::map<std::string, ShellValue> variables;
+  for (const auto& [name, value] : slurmVariables(slurm))
+    variables[name] = {{fmt::format("{}", value), slurm.line}};
+  const Source source{file, model, launch};
+  Ways ways(file);
+  while (const std::optional<std::vector<size_t>> choices = ways.next()) {
+    const Result<ShellRun> run = runShell({script, file, variables}, *choices);
+    if (run.has_value())
+      ways.add(*run, importRun(*run, slurm, source));
+    else
+      ways.add({}, Error(run.error()));
+  }
+  TRIREME_ASSIGN_OR_RETURN(std::optional<Imported> imported, ways.result());
+  if (!imported) return Error(noLaunch(text, file));
+  return *std::move(imported);
 }
 
 }  // namespace trireme::codegen

@@ -6,7 +6,6 @@
 #include "codegen/export/export.h"
 #include "codegen/import/import.h"
 #include "codegen/import/layout.h"
-#include "codegen/import/shell_words.h"
 #include "ir/spec/load.h"
 #include "tests/support/damaged_text.h"
 #include "tests/support/small_plan.h"
@@ -22,20 +21,6 @@ Result<Imported> importMegatron(const std::string& text, const std::string& file
 using plan::Plan;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::vector<std::string> textsOf(const std::string& text) {
-  std::vector<std::string> texts;
-  for (const Word& word : shellWords(text)) texts.push_back(word.text);
-  return texts;
-}
-
-TEST(ShellWords, AreThoseOfBash) {
-  EXPECT_THAT(textsOf("a 'b c' \"d \\\" e\" f\\ g"), ElementsAre("a", "b c", "d \" e", "f g"));
-  EXPECT_THAT(textsOf("A=(\n  --x 1 # not this\n) \\\n  y#z"),
-              ElementsAre("A=", "--x", "1", "y#z"));
-  EXPECT_THAT(textsOf("'open"), ElementsAre("open"));
-  EXPECT_EQ(shellWords("a\nb \\\nc")[2].line, 3);
-}
 
 // (tt|)*2 is tt|tt|, so the layers are 1 + 3 = 4 behind E, then 2, 2 and 1 before L.
 TEST(Layout, RepeatsLayersAndStages) {
@@ -146,17 +131,6 @@ TEST(ImportMegatron, RefusesWithTheLine) {
               HasSubstr("--recompute-granularity is 'fulll'; did you mean 'full'?"));
   EXPECT_THAT(refusal(replaced("--seq-length 2048", "")), HasSubstr("--seq-length is missing"));
   EXPECT_THAT(refusal(replaced("-size 12 ", "-size 7 ")), HasSubstr("does not divide 960 ranks"));
-}
-
-TEST(ShellWords, VariablesOfTheTextArePutIn) {
-  EXPECT_THAT(textsOf("A='x y'\nf $A \"$A\" '$A'"),
-              ElementsAre("A=x y", "f", "x", "y", "x y", "$A"));
-  EXPECT_THAT(textsOf("T=8; T+=0\n--t=${T} $U ${U:-4} ${L[@]} $(date)"),
-              ElementsAre("T=8", "T+=0", "--t=80", "$U", "4", "${L[@]}", "$", "date"));
-  // Each line doubles what is put in: it ends, and what is left over stays as it is.
-  std::string bomb = "A=aaaaaaaa\n";
-  for (int i = 0; i < 64; ++i) bomb += "A=$A$A\n";
-  EXPECT_LT(textsOf(bomb).back().size(), size_t{1} << 21);
 }
 
 // The arguments in variables, and the ranks in #SBATCH lines: 120 nodes x 8 devices, as torchrun

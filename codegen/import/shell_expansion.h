@@ -1,0 +1,45 @@
+// What words of a script are when its variables are put in.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/import/shell_lexer.h"
+#include "ir/base/status.h"
+
+namespace trireme::codegen {
+
+// A value or a word without quotes. What is not known in it is an open part: how it is written
+// between kOpenBegin and kOpenEnd.
+struct ShellText {
+  std::string text;
+  int line = 1;
+};
+
+using ShellValue = std::vector<ShellText>;  // one, or those of an array
+
+struct ShellState {
+  std::map<std::string, ShellValue> variables;
+  std::optional<ShellValue> arguments;  // $1, $2...; absent: those of whoever runs the script
+  size_t* charactersLeft = nullptr;     // of all values that are put in: names that double
+                                        // themselves end here, with every value empty
+};
+
+// Without blanks outside of quotes, so split into words.
+std::vector<ShellText> expandFields(const ShellWord& word, ShellState& state);
+// As in an assignment, which splits nothing.
+std::string expandText(const ShellWord& word, ShellState& state);
+// NAME=value, NAME+=value, NAME=(...), NAME+=(...), NAME[...]=value; false if `word` is none.
+bool assignShell(const ShellWord& word, ShellState& state);
+bool isShellAssignment(const ShellWord& word);
+
+// The number of an expression in which variables are expanded; absent if it is not known.
+std::optional<int64_t> expandArithmetic(const std::string& text, ShellState& state);
+
+std::string openPart(std::string_view written);
+bool hasOpenPart(const std::string& text);
+// Open parts as they are written, for people.
+std::string shownShell(const std::string& text);
+
+}  // namespace trireme::codegen
