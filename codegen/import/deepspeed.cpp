@@ -93,23 +93,31 @@ std::optional<int64_t> agreed(Config& config, const std::string& name, const cha
   return said ? said : asked;
 }
 
-void refuseWhatCannotBePriced(Config& config) {
+void refuseWhatCannotBePriced(Config& config, std::vector<std::string>& missing) {
   for (const char* name : kRefused)
     if (isGiven(config, name) && config.isOn(name, false)) config.fail(name, "cannot be priced");
   for (const char* name : {"offload_optimizer", "offload_param"}) {
     const std::string key = fmt::format("zero_optimization.{}.device", name);
-    if (config.text(key, "none") != "none")
-      config.fail(key, fmt::format("is '{}': offloading cannot be priced; nearest: 'none'",
-                                   config.text(key, "")));
+    const std::string device = config.text(key, "none");
+    if (device == "auto")  // Accelerate's, from its own arguments
+      missing.push_back(fmt::format("{}, which is 'auto' (write 'none')", key));
+    else if (device != "none")
+      config.fail(key,
+                  fmt::format("is '{}': offloading cannot be priced; nearest: 'none'", device));
     config.passOver(fmt::format("zero_optimization.{}", name));
   }
   for (const char* name :
        {"zero_optimization.zero_hpz_partition_size", "zero_optimization.mics_shard_size"})
     if (config.count(name, 1) > 1) config.fail(name, "cannot be priced: shards within nodes");
+  // In any case, as _initialize_params() of runtime/config.py takes its own optimizers.
   const std::string optimizer = config.text("optimizer.type", "AdamW");
-  if (optimizer != "AdamW" && optimizer != "Adam" && optimizer != "FusedAdam")
-    config.fail("optimizer.type",
-                fmt::format("is '{}', which cannot be priced; nearest: 'AdamW'", optimizer));
+  std::string lower = optimizer;
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (lower != "adamw" && lower != "adam")
+    config.fail("optimizer.type", fmt::format("is {}, which cannot be priced; nearest: 'AdamW'",
+                                              spec::quoteForMessage(optimizer)));
 }
 
 Precision precisionOf(Config& config, std::vector<std::string>& missing) {
@@ -195,10 +203,12 @@ void readLaunch(Config& config, const LaunchOptions& launch, Plan& plan,
   readBatch(config, launch, *launch.gpus / plan.tp, plan, missing);
 }
 
-void readZero(Config& config, int64_t dp, Plan& plan) {
-  const int64_t stage = config.count("zero_optimization.stage", 0);
-  if (stage < 0 || stage > 3)
-    config.fail("zero_optimization.stage", fmt::format("is {}; expected 0 to 3", stage));
+void readZero(Config& config, int64_t dp, Plan& plan, std::vector<std::string>& missing) {
+  const char* const kStage = "zero_optimization.stage";
+  if (config.has(kStage) && !isGiven(config, kStage))
+    missing.emplace_back("the ZeRO stage, which is 'auto' (write 0 to 3)");
+  const int64_t stage = isGiven(config, kStage) ? config.count(kStage, 0) : 0;
+  if (stage < 0 || stage > 3) config.fail(kStage, fmt::format("is {}; expected 0 to 3", stage));
   const bool shares = stage > 0 && stage <= 3 && dp > 1;
   plan.stateSharding = shares ? static_cast<StateSharding>(stage) : StateSharding::kNone;
   (shares ? plan.dpShard : plan.dpReplicate) = dp;
@@ -213,19 +223,26 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
   if (!root.has_value()) return Error(root.error());
   if (root->kind != Node::Kind::kMap)
     return Error(spec::errorAt(file, root->mark, "expected a JSON object"));
+  if (const Node* const zero = root->find("zero_optimization");
+      zero && zero->kind != Node::Kind::kMap && zero->kind != Node::Kind::kNull)
+    return Error(
+        spec::errorAt(file, zero->mark,
+                      fmt::format("zero_optimization is {}, an old form that is not read; nearest: "
+                                  "{{\"stage\": {}}}",
+                                  spec::describe(*zero), zero->text == "false" ? 0 : 1)));
   Config config(file, *std::move(root));
   for (const char* name : kNeutral) config.passOver(name);
-  refuseWhatCannotBePriced(config);
   Imported imported;
   Plan& plan = imported.plan = planFor(model, "deepspeed-zero3");
   plan.vocabMultiple = 1;
   std::vector<std::string> missing;
+  refuseWhatCannotBePriced(config, missing);
   plan.training.precision = precisionOf(config, missing);
   readOptimizer(config, plan.training);
   readLaunch(config, launch, plan, missing);
   readZero(config,
            launch.gpus ? std::max<int64_t>(*launch.gpus / std::max<int64_t>(plan.tp, 1), 1) : 1,
-           plan);
+           plan, missing);
   plan.layers = plan::evenLayers(model.numLayers, 1, 1);
   TRIREME_RETURN_IF_ERROR(config.error());
   TRIREME_RETURN_IF_ERROR(askFor(file, missing));

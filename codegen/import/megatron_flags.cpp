@@ -95,7 +95,7 @@ constexpr std::array<std::string_view, 5> kLists = {"--data-path", "--train-data
                                                     "--data-args-path"};
 
 // Read into the plan, but of no price.
-constexpr std::array<std::string_view, 11> kUnpriced = {"--lr",
+constexpr std::array<std::string_view, 12> kUnpriced = {"--lr",
                                                         "--min-lr",
                                                         "--lr-warmup-iters",
                                                         "--lr-decay-iters",
@@ -105,7 +105,8 @@ constexpr std::array<std::string_view, 11> kUnpriced = {"--lr",
                                                         "--adam-beta1",
                                                         "--adam-beta2",
                                                         "--adam-eps",
-                                                        "--seed"};
+                                                        "--seed",
+                                                        "--clip-grad"};
 
 // torchrun takes its flags with either.
 constexpr std::array<std::string_view, 16> kLauncherFlags = {
@@ -123,8 +124,8 @@ bool isOpenAlone(const std::string& text) {
   return text.front() == kOpenBegin && text.back() == kOpenEnd;
 }
 
-// "$X, which is set outside of this file: write its value..."
-std::string whatIsOpen(const std::string& text) {
+// "$X is set outside of this file: write its value..."
+std::string whatIsOpen(const std::string& text, const char* joint = "") {
   const size_t begin = text.find(kOpenBegin);
   const size_t end = std::min(text.find(kOpenEnd), text.size());
   const std::string written = text.substr(begin + 1, end - begin - 1);
@@ -135,8 +136,8 @@ std::string whatIsOpen(const std::string& text) {
                           : std::string_view("@*#123456789").find(second) != std::string_view::npos
                               ? "is given by whoever runs this file"
                               : "is set outside of this file, or in a way that is not followed";
-  return fmt::format("{} {}: write its value, or check the command line that Megatron prints",
-                     written, why);
+  return fmt::format("{}{} {}: write its value, or check the command line that Megatron prints",
+                     written, joint, why);
 }
 
 }  // namespace
@@ -205,7 +206,7 @@ std::optional<std::string> Flags::text(const std::string& name) {
   if (isIn(kUnpriced, name))
     open_.insert(name);
   else
-    fail(name, "is " + whatIsOpen(*given));
+    fail(name, "is " + whatIsOpen(*given, ", which"));
   return std::nullopt;
 }
 

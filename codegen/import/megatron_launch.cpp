@@ -37,7 +37,7 @@ bool isModuleOfTorch(std::string_view text) { return text.starts_with("torch.dis
 
 bool mayLaunch(const ShellLaunch& launch) {
   const std::vector<ShellText>& words = launch.words;
-  if (hasOpenPart(words[0].text) && words[0].text.back() == kOpenEnd) return true;
+  if (words[launch.command].text.starts_with(kOpenBegin)) return true;
   return std::any_of(words.begin(), words.end(), [](const ShellText& word) {
     const std::string_view base = baseName(word.text);
     return isIn(kElastic, base) || isModuleOfTorch(word.text) ||
@@ -98,6 +98,11 @@ Result<std::optional<MegatronLaunch>> findMegatron(const ShellRun& run, const st
                   "give the script that it is");
     if (!candidate && mayLaunch(launch)) candidate = &launch;
     if (!hasMark(launch) || (flags && flags == &run.launches[0])) continue;
+    if (launch.loopLine > 0)
+      return fail(file, launch.line,
+                  fmt::format("is in the loop of line {}, which launches several: write one of "
+                              "them out",
+                              launch.loopLine));
     if (found)
       return fail(file, launch.line,
                   fmt::format("a second command with {} beside that of line {}: give one of them",
@@ -105,7 +110,7 @@ Result<std::optional<MegatronLaunch>> findMegatron(const ShellRun& run, const st
     found = &launch;
   }
   if (flags && flags == &run.launches[0]) {  // a list of arguments, on one line or on many
-    ShellLaunch all{{}, flags->line, 0};
+    ShellLaunch all{{}, flags->line, 0, 0};
     for (const ShellLaunch& launch : run.launches)
       all.words.insert(all.words.end(), launch.words.begin(), launch.words.end());
     return split(all);
@@ -117,11 +122,6 @@ Result<std::optional<MegatronLaunch>> findMegatron(const ShellRun& run, const st
                             shownShell(flags->words[0].text)));
   if (!found) found = candidate;
   if (!found) return std::nullopt;
-  if (found->loopLine > 0)
-    return fail(file, found->line,
-                fmt::format("is in the loop of line {}, which launches several: write one of them "
-                            "out",
-                            found->loopLine));
   return split(*found);
 }
 

@@ -11,9 +11,10 @@ namespace trireme::codegen {
 
 // A command without what the shell itself does: assignments, tests, echo.
 struct ShellLaunch {
-  std::vector<ShellText> words;  // of `srun bash -c "torchrun ..."`: srun, torchrun ...
+  std::vector<ShellText> words;  // of `srun bash -c "torchrun ..."`: srun bash torchrun ...
   int line = 1;
-  int loopLine = 0;  // of the loop around it; 0 if it runs once
+  int loopLine = 0;    // of the loop around it; 0 if it runs once
+  size_t command = 0;  // which word names it: 2 in this example
 };
 
 // A condition that the text does not decide, and how it was taken.

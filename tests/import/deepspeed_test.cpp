@@ -166,6 +166,62 @@ TEST(ImportDeepspeed, RefusesWhatWouldBePricedWronglyAndListsTheUnknown) {
   EXPECT_THAT(imported->unpriced, ElementsAre("zero_optimization.stagee", "moe"));
 }
 
+// _initialize_params() of DeepSpeed's runtime/config.py: its own optimizers in any case. FusedAdam
+// is none of them, nor of torch.optim: DeepSpeed refuses it, too.
+TEST(ImportDeepspeed, OptimizersAreAdamInAnyCase) {
+  const auto with = [](const std::string& type) {
+    return refusal(R"({"train_batch_size": 64, "optimizer": {"type": ")" + type + "\"}}");
+  };
+  for (const char* type : {"AdamW", "adamw", "ADAMW", "Adam", "adam", "aDaM"})
+    EXPECT_EQ(with(type), "read") << type;
+  for (const char* type : {"Lamb", "OneBitAdam", "FusedAdam", "auto", ""})
+    EXPECT_THAT(with(type), HasSubstr("which cannot be priced; nearest: 'AdamW'")) << type;
+}
+
+// Whatever Hugging Face's Trainer (integrations/deepspeed.py) and Accelerate fill in: asked for
+// where it counts, passed over where it does not.
+TEST(ImportDeepspeed, AutoIsAskedForWhereItCounts) {
+  const std::string trainer = R"({
+    "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto", "gradient_clipping": "auto",
+    "bf16": {"enabled": true}, "amp": {"enabled": "auto", "opt_level": "auto"},
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto",
+                                              "weight_decay": "auto"}},
+    "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto",
+                                                 "warmup_num_steps": "auto"}},
+    "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto",
+      "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto",
+      "stage3_gather_16bit_weights_on_model_save": "auto", "overlap_comm": true,
+      "offload_optimizer": {"device": "none", "nvme_path": "auto"}}})";
+  LaunchOptions launch = kLaunch;
+  launch.batch = 64;
+  launch.microbatch = 2;
+  const Result<Imported> imported = read(trainer, launch);
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(imported->plan.training.globalBatchSize, 64);
+  EXPECT_EQ(imported->plan.stateSharding, plan::StateSharding::kParameters);
+  EXPECT_THAT(imported->unpriced, ElementsAre("amp.opt_level"));
+  // All of it at once.
+  const std::string message = refusal(R"({"train_batch_size": "auto",
+      "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+      "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"},
+      "zero_optimization": {"stage": "auto", "offload_param": {"device": "auto"}}})",
+                                      {.gpus = 8, .tp = 1});
+  for (const char* missing : {"the batch size (--batch)", "the precision, which is 'auto'",
+                              "the ZeRO stage, which is 'auto' (write 0 to 3)",
+                              "zero_optimization.offload_param.device, which is 'auto'",
+                              "the sequence length (--seq)", "--recompute none or full"})
+    EXPECT_THAT(message, HasSubstr(missing));
+}
+
+TEST(ImportDeepspeed, TheOldFormOfZeroIsRefused) {
+  EXPECT_THAT(refusal("{\"train_batch_size\": 64,\n\"zero_optimization\": true}"),
+              HasSubstr("ds.json:2:22: zero_optimization is 'true', an old form that is not read; "
+                        "nearest: {\"stage\": 1}"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "zero_optimization": false})"),
+              HasSubstr("nearest: {\"stage\": 0}"));
+}
+
 TEST(ImportDeepspeed, FilesAreToldApart) {
   EXPECT_EQ(foreignFormat("{\"train_batch_size\": 8}", "x.json"), ForeignFormat::kDeepspeed);
   EXPECT_EQ(foreignFormat("[model]", "x.toml"), ForeignFormat::kTorchtitan);
