@@ -8,20 +8,9 @@
 namespace trireme::codegen {
 namespace {
 
-constexpr size_t kMostShown = 60;
 constexpr int kDeepest = 30;  // ${A:-${B:-...}}
 
 bool isBlank(char c) { return kShellBlanks.find(c) != std::string_view::npos; }
-
-size_t nameEnd(const std::string& text, size_t begin) {
-  size_t end = begin;
-  if (end < text.size() && isShellNameStart(text[end]))
-    while (end < text.size() && isShellNameChar(text[end])) ++end;
-  else if (end < text.size() &&
-           std::string_view("@*#?$!-0123456789").find(text[end]) != std::string_view::npos)
-    ++end;
-  return end;
-}
 
 // Slurm and MPI give these to the ranks that they start; defaults behind them are for others.
 bool isOfTheLauncher(const std::string& name) {
@@ -139,7 +128,7 @@ class Expansion {
     } else if (next == '\'' && !isQuoted && whole.size() > 2) {
       take(whole.substr(2, whole.size() - 3));
     } else {
-      end = nameEnd(text, at + 1);
+      end = shellNameEnd(text, at + 1);
       if (end == at + 1)
         take("$");
       else
@@ -150,7 +139,7 @@ class Expansion {
   // What stands in ${...}, or behind the dollar alone.
   void braced(const std::string& inner, const std::string& written, bool isQuoted) {
     if (inner.size() > 1 && inner[0] == '#') return length(inner.substr(1), written);
-    size_t end = nameEnd(inner, 0);
+    size_t end = shellNameEnd(inner, 0);
     const std::string name = inner.substr(0, end);
     std::string subscript;
     if (end < inner.size() && inner[end] == '[') {
@@ -201,7 +190,7 @@ class Expansion {
     --depth_;
   }
   void length(const std::string& inner, const std::string& written) {
-    const size_t end = nameEnd(inner, 0);
+    const size_t end = shellNameEnd(inner, 0);
     const bool isList = inner.substr(end) == "[@]" || inner.substr(end) == "[*]" || inner == "@";
     const auto value = lookup(inner.substr(0, end), isList ? "@" : "");
     const bool isKnown =
@@ -245,16 +234,6 @@ class Expansion {
   std::vector<ShellText> fields_;
 };
 
-// Where the operator of NAME=, NAME+= or NAME[...]= begins; npos if `text` is no assignment.
-size_t assignmentEnd(const std::string& text) {
-  if (text.empty() || !isShellNameStart(text[0])) return std::string::npos;
-  size_t end = nameEnd(text, 0);
-  if (end < text.size() && text[end] == '[')
-    end = std::min(text.find(']', end), text.size() - 1) + 1;
-  const bool isOne = text.compare(end, 1, "=") == 0 || text.compare(end, 2, "+=") == 0;
-  return isOne ? end : std::string::npos;
-}
-
 }  // namespace
 
 std::vector<ShellText> expandFields(const ShellWord& word, ShellState& state) {
@@ -282,55 +261,6 @@ std::optional<int64_t> expandArithmetic(const std::string& text, ShellState& sta
     if (found == state.variables.end() || found->second.size() != 1) return std::nullopt;
     return found->second[0].text;
   });
-}
-
-bool isShellAssignment(const ShellWord& word) {
-  return assignmentEnd(word.text) != std::string::npos;
-}
-
-bool assignShell(const ShellWord& word, ShellState& state) {
-  const size_t end = assignmentEnd(word.text);
-  if (end == std::string::npos) return false;
-  const bool adds = word.text[end] == '+';
-  const std::string name = word.text.substr(0, nameEnd(word.text, 0));
-  const std::string value = word.text.substr(end + (adds ? 2 : 1));
-  const bool isSet = state.variables.contains(name);
-  ShellValue made;
-  if (adds && isSet) made = state.variables[name];
-  if (adds && !isSet) made.push_back({openPart("$" + name), word.line});
-  if (name.size() != end) {
-    made = {{openPart("${" + name + "[@]}"), word.line}};
-  } else if (word.elements) {
-    if (adds && !isSet) made.clear();  // an array that begins here
-    for (const ShellWord& element : *word.elements)
-      for (ShellText& field : expandFields(element, state)) made.push_back(std::move(field));
-  } else {
-    const std::string text = expandText({value, word.line, {}}, state);
-    if (!adds || made.empty()) made = {{"", word.line}};
-    made[0].text += text;
-  }
-  // A value counts when it is kept, too: += in a loop grows without being read.
-  size_t size = 0;
-  for (const ShellText& item : made) size += item.text.size() + 1;
-  if (state.charactersLeft) *state.charactersLeft -= std::min(*state.charactersLeft, size);
-  if (!state.charactersLeft || *state.charactersLeft > 0) state.variables[name] = std::move(made);
-  return true;
-}
-
-std::string openPart(std::string_view written) {
-  std::string shown(written.substr(0, kMostShown));
-  std::erase_if(shown, [](char c) { return c == kOpenBegin || c == kOpenEnd; });
-  std::replace(shown.begin(), shown.end(), '\n', ' ');
-  if (written.size() > kMostShown) shown += "...";
-  return kOpenBegin + shown + kOpenEnd;
-}
-
-bool hasOpenPart(const std::string& text) { return text.find(kOpenBegin) != std::string::npos; }
-
-std::string shownShell(const std::string& text) {
-  std::string shown = text;
-  std::erase_if(shown, [](char c) { return c == kOpenBegin || c == kOpenEnd; });
-  return shown;
 }
 
 }  // namespace trireme::codegen

@@ -37,6 +37,9 @@ bool isShellAssignment(const ShellWord& word);
 // The number of an expression in which variables are expanded; absent if it is not known.
 std::optional<int64_t> expandArithmetic(const std::string& text, ShellState& state);
 
+// One past the name, or the one character of $1, $@ and their likes, that begins at text[begin].
+size_t shellNameEnd(const std::string& text, size_t begin);
+
 std::string openPart(std::string_view written);
 bool hasOpenPart(const std::string& text);
 // Open parts as they are written, for people.
