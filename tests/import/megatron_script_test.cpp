@@ -317,32 +317,41 @@ TEST(MegatronScript, UnevenStagesAreThoseOfMegatron) {
 
 // The habits of published scripts: defaults behind $1, arrays of quoted pairs, a check of the
 // script's own file, pipes into logs, a step of Slurm in a container.
-const char* const kHabits = R"(#!/bin/bash
+const char* const kHabits = R"SH(#!/bin/bash
 #SBATCH --account=a --time 04:00:00
 #SBATCH --nodes=2 --ntasks-per-node=4 --gpus-per-node=4
 export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-1}
 CHECKPOINTS=${1:-"checkpoints/small"}
 TOKENIZER=${2:-"MOCK"} # or a path
 DATETIME=`date +'%y-%m-%d'`
-mkdir -p "$(dirname "$CHECKPOINTS")" TP = 2;
-DTYPE = "bf16" WORLD_SIZE = $(($SLURM_NNODES * 4)) nodes =
-    ($(scontrol show hostnames $SLURM_JOB_NODELIST))head = ${nodes[0]} MODEL_ARGS =
-        (--num - layers 4 --hidden - size 64 #small-- num - attention - heads 4 --seq -
-         length 32 --max - position - embeddings 128) TRAINING_ARGS =
-            (--micro - batch - size 1 --global - batch - size $((WORLD_SIZE / TP * 4))-- lr 1e-4)
-                DTYPE_ARGS = () if[["$DTYPE" == "fp8"]];
-then if grep - q local < < < "${MODEL_ARGS[@]}";
-then echo "not local";
-exit 1;
-fi DTYPE_ARGS += ("--fp8-format hybrid") else DTYPE_ARGS += ("--${DTYPE}")fi DDP_ARGS =
-    (--use - distributed - optimizer) TRAINING_ARGS += ("${DDP_ARGS[@]}")DATA =
-        () if[["$TOKENIZER" == "MOCK"]] || [[-z "$TOKENIZER"]];
-then DATA +=
-    ("--mock-data"
-     "--split '99,1,0'") else DATA +=
-    ("--data-path $DATA_PATH"
-     "--tokenizer-model $TOKENIZER")fi if[!-f pretrain_gpt.py];
-then echo "run it in Megatron-LM's folder"; exit 1
+mkdir -p "$(dirname "$CHECKPOINTS")"
+TP=2; DTYPE="bf16"
+WORLD_SIZE=$(($SLURM_NNODES*4))
+nodes=( $( scontrol show hostnames $SLURM_JOB_NODELIST ) )
+head=${nodes[0]}
+MODEL_ARGS=(
+    --num-layers 4 --hidden-size 64 # small
+    --num-attention-heads 4
+    --seq-length 32 --max-position-embeddings 128
+)
+TRAINING_ARGS=(--micro-batch-size 1 --global-batch-size $((WORLD_SIZE / TP * 4)) --lr 1e-4)
+DTYPE_ARGS=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    if grep -q local <<< "${MODEL_ARGS[@]}"; then echo "not local"; exit 1; fi
+    DTYPE_ARGS+=("--fp8-format hybrid")
+else
+    DTYPE_ARGS+=("--${DTYPE}")
+fi
+DDP_ARGS=(--use-distributed-optimizer)
+TRAINING_ARGS+=("${DDP_ARGS[@]}")
+DATA=()
+if [[ "$TOKENIZER" == "MOCK" ]] || [[ -z "$TOKENIZER" ]]; then
+    DATA+=("--mock-data" "--split '99,1,0'")
+else
+    DATA+=("--data-path $DATA_PATH" "--tokenizer-model $TOKENIZER")
+fi
+if [ ! -f pretrain_gpt.py ]; then
+    echo "run it in Megatron-LM's folder"; exit 1
 fi
 options=" ${MODEL_ARGS[*]} ${TRAINING_ARGS[*]} ${DTYPE_ARGS[*]} \
     --tensor-model-parallel-size $TP \
@@ -352,7 +361,7 @@ echo "$run_cmd"
 srun -l --container-mounts "/a:/a,/b:/b" --output=$LOGS/%x_%j_$DATETIME.log \
     sh -c "${run_cmd}" 2>&1 | tee log.txt
 set +x
-)";
+)SH";
 
 TEST(MegatronScript, TheHabitsOfPublishedScriptsAreRead) {
   const Result<Imported> imported = read(kHabits);
