@@ -115,6 +115,9 @@ constexpr std::array<std::string_view, 16> kLauncherFlags = {
     "--rdzv-conf",      "--max-restarts", "--log-dir",          "--local-addr",
     "--num-gpus",       "--num-nodes",    "--monitor-interval", "--start-method"};
 
+constexpr std::array<std::string_view, 9> kListNames = {"ARG", "OPTION", "FLAG", "EXTRA", "[@]",
+                                                        "[*]", "$@",     "$*",   "OPTS"};
+
 template <typename List>
 bool isIn(const List& list, std::string_view word) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -124,15 +127,27 @@ bool isOpenAlone(const std::string& text) {
   return text.front() == kOpenBegin && text.back() == kOpenEnd;
 }
 
+// Named like a list of arguments, or written like one: no value of a flag.
+bool isOpenList(const std::string& text) {
+  std::string upper = text;
+  std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  return std::any_of(kListNames.begin(), kListNames.end(),
+                     [&](std::string_view name) { return upper.find(name) != std::string::npos; });
+}
+
 // "$X is set outside of this file: write its value..."
 std::string whatIsOpen(const std::string& text, const char* joint = "") {
   const size_t begin = text.find(kOpenBegin);
   const size_t end = std::min(text.find(kOpenEnd), text.size());
   const std::string written = text.substr(begin + 1, end - begin - 1);
+  const bool isNumber = written.starts_with("$((");
   const bool isOutput = written.starts_with("$(") || written.starts_with("`") ||
                         written.starts_with("<(") || written.starts_with(">(");
   const char second = written.size() > 1 ? written[1] : '\0';
-  const char* const why = isOutput ? "is the output of a command, which is not run"
+  const char* const why = isNumber   ? "has parts that are not known"
+                          : isOutput ? "is the output of a command, which is not run"
                           : std::string_view("@*#123456789").find(second) != std::string_view::npos
                               ? "is given by whoever runs this file"
                               : "is set outside of this file, or in a way that is not followed";
@@ -174,6 +189,7 @@ void Flags::readOpen(const ShellText& word, bool isLauncher) {
   const auto flag = flags_.find(last_);
   const bool isValue =
       flag != flags_.end() && hasOpenPart(word.text) && isOpenAlone(word.text) &&
+      !isOpenList(word.text) &&
       (isIn(kLists, last_) || (flag->second.values.empty() && !isIn(kSwitches, last_)));
   if (isValue) {
     flag->second.values.push_back(word.text);

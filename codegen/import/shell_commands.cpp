@@ -77,13 +77,51 @@ Truth ShellRunner::simple(const ShellCommand& c) {
   if (words.empty()) return Truth::kTrue;
   const std::vector<ShellWord> raw(c.words.begin() + static_cast<ptrdiff_t>(first) + 1,
                                    c.words.end());
+  if (words[0].text == "read" && !c.hereDocument.empty()) {
+    readHere(c, words.back().text);
+    return Truth::kOpen;
+  }
   if (const std::optional<Truth> truth = builtin(words, raw)) return *truth;
   ShellState before;
-  if (first > 0) before = state_;  // TP=8 command: for that command only
+  if (first > 0) {  // TP=8 command: for that command only
+    takeState();
+    before = state_;
+  }
   for (size_t i = 0; i < first; ++i) assignShell(c.words[i], state_);
   const Truth truth = program(c, words);
   if (first > 0) state_ = std::move(before);
   return truth;
+}
+
+// A copy of all variables is about to be made.
+void ShellRunner::takeState() {
+  size_t size = 0;
+  for (const auto& [name, value] : state_.variables)
+    for (const ShellText& item : value) size += item.text.size() + 1;
+  takeShellCharacters(state_, size);
+}
+
+// read -d '' NAME <<EOF: in a here-document double quotes are characters like others.
+void ShellRunner::readHere(const ShellCommand& c, const std::string& name) {
+  std::string text = c.hereDocument;
+  if (!c.isHereLiteral) {
+    for (size_t at = text.find('"'); at != std::string::npos; at = text.find('"', at + 2))
+      text.insert(at, 1, '\\');
+    text = expandText({"\"" + text + "\"", c.line + 1, {}}, state_);
+  }
+  state_.variables[name] = {{std::move(text), c.line + 1}};
+}
+
+// Inside of a function: until it returns.
+void ShellRunner::hide(const std::vector<ShellWord>& names) {
+  if (hidden_.empty()) return;
+  for (const ShellWord& word : names) {
+    const std::string name = word.text.substr(0, shellNameEnd(word.text, 0));
+    const auto found = state_.variables.find(name);
+    hidden_.back().try_emplace(name, found == state_.variables.end()
+                                         ? std::nullopt
+                                         : std::optional<ShellValue>(found->second));
+  }
 }
 
 std::optional<Truth> ShellRunner::builtin(const std::vector<ShellText>& words,
@@ -97,6 +135,7 @@ std::optional<Truth> ShellRunner::builtin(const std::vector<ShellText>& words,
   }
   if (name == "export" || name == "declare" || name == "typeset" || name == "readonly" ||
       name == "local") {
+    if (name == "local" || name == "declare" || name == "typeset") hide(raw);
     for (const ShellWord& word : raw) assignShell(word, state_);
     return Truth::kTrue;
   }
@@ -119,6 +158,10 @@ std::optional<Truth> ShellRunner::changesVariables(const std::string& name,
   if (name == "unset") {
     for (size_t i = 1; i < words.size(); ++i)
       if (words[i].text[0] != '-') state_.variables[words[i].text] = {{"", words[i].line}};
+    return Truth::kTrue;
+  }
+  if (name == "printf" && words.size() > 2 && words[1].text == "-v") {
+    state_.variables[words[2].text] = {{openPart("$" + words[2].text), words[2].line}};
     return Truth::kTrue;
   }
   if (name == "read" || name == "mapfile" || name == "readarray" || name == "getopts") {
@@ -155,6 +198,7 @@ Truth ShellRunner::program(const ShellCommand& c, std::vector<ShellText>& words)
   if (const auto function = functions_.find(words[0].text); function != functions_.end())
     return call(*function->second, {words.begin() + 1, words.end()});
   if (const std::optional<size_t> at = quotedScript(words)) return quoted(words, *at);
+  for (const ShellText& word : prefix_) takeShellCharacters(state_, word.text.size() + 1);
   std::vector<ShellText> all = prefix_;
   all.insert(all.end(), words.begin(), words.end());
   run_.launches.push_back({std::move(all), c.line, loopLine_, prefix_.size()});
@@ -166,7 +210,15 @@ Truth ShellRunner::program(const ShellCommand& c, std::vector<ShellText>& words)
 
 Truth ShellRunner::call(const ShellList& body, ShellValue arguments) {
   auto outer = std::exchange(state_.arguments, std::move(arguments));
+  hidden_.emplace_back();
   const Truth truth = nested(body);
+  for (auto& [name, value] : hidden_.back()) {
+    if (value)
+      state_.variables[name] = *std::move(value);
+    else
+      state_.variables.erase(name);
+  }
+  hidden_.pop_back();
   state_.arguments = std::move(outer);
   if (flow_ == Flow::kReturn) flow_ = Flow::kNext;
   return truth;
@@ -189,7 +241,7 @@ Truth ShellRunner::quoted(const std::vector<ShellText>& words, size_t at) {
 }
 
 const ShellList* ShellRunner::parsed(const std::string& text, int line) {
-  charactersLeft_ -= std::min(charactersLeft_, text.size());
+  takeShellCharacters(state_, text.size());
   Result<ShellList> body = parseShell(text, file_, line);
   if (!body.has_value()) {
     if (error_.ok()) error_ = body.error();

@@ -49,11 +49,7 @@ class Expansion {
   }
   // A value: outside of quotes its blanks end words.
   void put(const ShellText& value, bool isQuoted) {
-    if (state_.charactersLeft) {
-      if (*state_.charactersLeft < value.text.size() + 1) *state_.charactersLeft = 0;
-      if (*state_.charactersLeft == 0) return;
-      *state_.charactersLeft -= value.text.size() + 1;
-    }
+    if (!takeShellCharacters(state_, value.text.size() + 1)) return;
     if (isQuoted) startWord(value.line);
     for (size_t at = 0; at < value.text.size();) {
       const size_t end = value.text[at] == kOpenBegin ? endOfShellPart(value.text, at) : at + 1;
@@ -237,12 +233,14 @@ class Expansion {
 }  // namespace
 
 std::vector<ShellText> expandFields(const ShellWord& word, ShellState& state) {
+  if (!takeShellCharacters(state, word.text.size())) return {};
   Expansion expansion(state, true, word.line);
   expansion.add(word.text, false);
   return expansion.take();
 }
 
 std::string expandText(const ShellWord& word, ShellState& state) {
+  if (!takeShellCharacters(state, word.text.size())) return "";
   Expansion expansion(state, false, word.line);
   expansion.add(word.text, false);
   std::string text;

@@ -22,9 +22,12 @@ using ShellValue = std::vector<ShellText>;  // one, or those of an array
 struct ShellState {
   std::map<std::string, ShellValue> variables;
   std::optional<ShellValue> arguments;  // $1, $2...; absent: those of whoever runs the script
-  size_t* charactersLeft = nullptr;     // of all values that are put in: names that double
-                                        // themselves end here, with every value empty
+  size_t* charactersLeft = nullptr;     // of all words and values that are looked at: names that
+                                        // double themselves end here, and all is empty from then on
 };
+
+// False, and nothing left: there were fewer.
+bool takeShellCharacters(ShellState& state, size_t count);
 
 // Without blanks outside of quotes, so split into words.
 std::vector<ShellText> expandFields(const ShellWord& word, ShellState& state);

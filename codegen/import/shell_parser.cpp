@@ -225,8 +225,11 @@ class Parser {
       return false;
     }
     const std::string target = lexer_.next().word.text;
-    if (op == "<<" || op == "<<-")
-      made.hereDocument += lexer_.takeHereDocument(unquoted(target), op == "<<-");
+    if (op == "<<" || op == "<<-") {
+      const std::string mark = unquoted(target);
+      made.isHereLiteral = mark != target;
+      made.hereDocument += lexer_.takeHereDocument(mark, op == "<<-");
+    }
     return true;
   }
 

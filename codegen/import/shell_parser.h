@@ -41,6 +41,7 @@ struct ShellCommand {
   int line = 1;
   std::vector<ShellWord> words;
   std::string hereDocument;
+  bool isHereLiteral = false;  // <<'EOF': no variables are put in
   std::vector<ShellBranch> branches;
 };
 

@@ -155,10 +155,7 @@ Truth ShellRunner::loop(const ShellCommand& c) {
 }
 
 Truth ShellRunner::apart(const ShellList& body, ShellState inner) {
-  size_t size = 0;
-  for (const auto& [name, value] : inner.variables)
-    for (const ShellText& item : value) size += item.text.size() + 1;
-  charactersLeft_ -= std::min(charactersLeft_, size);
+  takeState();
   std::swap(state_, inner);
   const Truth truth = nested(body);
   std::swap(state_, inner);

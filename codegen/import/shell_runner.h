@@ -46,6 +46,9 @@ class ShellRunner {
   Truth arithmetic(const std::string& text);
   Truth simple(const ShellCommand& c);
   // Absent: no command of the shell itself. `raw` are the words behind the first as written.
+  void takeState();
+  void readHere(const ShellCommand& c, const std::string& name);
+  void hide(const std::vector<ShellWord>& names);
   std::optional<Truth> builtin(const std::vector<ShellText>& words,
                                const std::vector<ShellWord>& raw);
   std::optional<Truth> changesVariables(const std::string& name,
@@ -59,11 +62,13 @@ class ShellRunner {
   const std::vector<size_t>& choices_;
   ShellState state_;
   std::map<std::string, const ShellList*> functions_;
+  // Of each function that runs: what `local` hides; absent where nothing was.
+  std::vector<std::map<std::string, std::optional<ShellValue>>> hidden_;
   std::deque<ShellList> scripts_;  // of quoted commands, whose functions may be called later
   std::vector<ShellText> prefix_;  // of the commands around
   ShellRun run_;
   Status error_;
-  size_t charactersLeft_ = size_t{1} << 18;  // of values that are put in
+  size_t charactersLeft_ = size_t{1} << 20;
   int stepsLeft_ = 20000, depth_ = 0, line_ = 1, loopLine_ = 0;
   Flow flow_ = Flow::kNext;
 };

@@ -49,8 +49,12 @@ bool assignShell(const ShellWord& word, ShellState& state) {
     made = {{openPart("${" + name + "[@]}"), word.line}};
   } else if (word.elements) {
     if (adds && !isSet) made.clear();  // an array that begins here
+    const bool hasKeys = std::any_of(word.elements->begin(), word.elements->end(),
+                                     [](const ShellWord& w) { return w.text[0] == '['; });
+    if (hasKeys) made = {{openPart("${" + name + "[@]}"), word.line}};
     for (const ShellWord& element : *word.elements)
-      for (ShellText& field : expandFields(element, state)) made.push_back(std::move(field));
+      for (ShellText& field : expandFields(element, state))
+        if (!hasKeys) made.push_back(std::move(field));
   } else {
     const std::string text = expandText({value, word.line, {}}, state);
     if (!adds || made.empty()) made = {{"", word.line}};
@@ -59,9 +63,15 @@ bool assignShell(const ShellWord& word, ShellState& state) {
   // A value counts when it is kept, too: += in a loop grows without being read.
   size_t size = 0;
   for (const ShellText& item : made) size += item.text.size() + 1;
-  if (state.charactersLeft) *state.charactersLeft -= std::min(*state.charactersLeft, size);
-  if (!state.charactersLeft || *state.charactersLeft > 0) state.variables[name] = std::move(made);
+  if (takeShellCharacters(state, size)) state.variables[name] = std::move(made);
   return true;
+}
+
+bool takeShellCharacters(ShellState& state, size_t count) {
+  if (!state.charactersLeft) return true;
+  const bool isEnough = *state.charactersLeft > count;
+  *state.charactersLeft -= isEnough ? count : *state.charactersLeft;
+  return isEnough;
 }
 
 std::string openPart(std::string_view written) {

@@ -59,6 +59,9 @@ TEST(MegatronScript, WordsThatAreNotKnownAreErrors) {
   // Behind a switch, or behind a value, it is no value.
   EXPECT_THAT(refusal(run + "--bf16 $MORE"), HasSubstr("$MORE is set outside"));
   EXPECT_THAT(refusal(run + "--lr 1e-4 $MORE"), HasSubstr("$MORE is set outside"));
+  EXPECT_THAT(refusal(run + "--not-known $MORE_ARGS"), HasSubstr("$MORE_ARGS is set outside"));
+  EXPECT_THAT(refusal(run + "--data-path $DATA ${more[@]}"),
+              HasSubstr("${more[@]} is set outside"));
   EXPECT_THAT(refusal(run + "--$NAME 2"), HasSubstr("$NAME is set outside"));
   EXPECT_THAT(refusal("torchrun --nproc-per-node 8 pretrain_gpt.py $ARGS\n# --micro-batch-size"),
               HasSubstr("run.sh:1: $ARGS is set outside"));

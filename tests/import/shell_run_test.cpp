@@ -69,6 +69,10 @@ TEST(ShellVariables, ThoseOfTheTextArePutIn) {
                          "$C$D$E"),
               ElementsAre("f|1|2|3|145"));
   EXPECT_THAT(commandsOf("A=1; unset A; read B <<< x; f \"$A\" $B"), ElementsAre("f||<$B>"));
+  EXPECT_THAT(
+      commandsOf("A=1; printf -v A 2; declare -A B=([A]=1 [x]=2); C=1; C[1]=2\nf $A ${B[x]} "
+                 "$C"),
+      ElementsAre("f|<$A>|<${B[x]}>|<${C[@]}>"));
   // Slurm's are not defaulted: under Slurm they are set.
   EXPECT_THAT(commandsOf("f ${SLURM_NNODES:-1}"), ElementsAre("f|<${SLURM_NNODES:-1}>"));
 }
@@ -141,6 +145,11 @@ TEST(ShellFlow, FunctionsAndLoopsAreFollowed) {
   EXPECT_THAT(commandsOf("set -- x y; shift; a $1 $2 $#"), ElementsAre("a|y|<$2>|1"));
 }
 
+TEST(ShellFlow, LocalVariablesEndWithTheirFunction) {
+  EXPECT_THAT(commandsOf("X=1; f() { local X=2 Y=3; a $X $Y; }; f; a $X $Y"),
+              ElementsAre("a|2|3", "a|1|<$Y>"));
+}
+
 TEST(ShellFlow, QuotedCommandsAreFollowed) {
   EXPECT_THAT(commandsOf("C=\"a 'b c'\"; srun -N 2 sh -c \"$C $U\""),
               ElementsAre("srun|-N|2|sh|a|b c|<$U>"));
@@ -155,6 +164,11 @@ TEST(ShellFlow, QuotedCommandsAreFollowed) {
 TEST(ShellFlow, HereDocumentsAreNoCommands) {
   EXPECT_THAT(commandsOf("cat > f <<EOF\na $X (\nEOF\nb <<-'E'\n\tc\n\tE\nd"),
               ElementsAre("cat", "b|c\n", "d"));
+  // But one that is read into a variable is its value.
+  EXPECT_THAT(commandsOf("X=1\nread -r -d '' C <<EOF\na \"$X\" \\\n  'b c' $U\nEOF\nsh -c \"$C\""),
+              ElementsAre("sh|a|1|b c|<$U>"));
+  EXPECT_THAT(commandsOf("read -d '' C <<'EOF'\na \"$1\"\nEOF\nbash -c \"$C\" x y"),
+              ElementsAre("bash|a|y"));
 }
 
 // Each line doubles what is put in; each function calls the one before twice.
@@ -171,6 +185,8 @@ TEST(ShellFlow, WhatGrowsWithoutEndIsRefused) {
       ElementsAre(HasSubstr("does too much")));
   EXPECT_THAT(commandsOf(std::string(100000, '(')), ElementsAre(HasSubstr("run.sh:1:")));
   EXPECT_THAT(commandsOf("f " + std::string(100000, '"') + "$("), ElementsAre(HasSubstr("run.sh")));
+  EXPECT_THAT(commandsOf("while true; do echo " + std::string(5000, 'a') + "; done"),
+              ElementsAre(HasSubstr("does too much")));
   std::string deep;
   for (int i = 0; i < 2000; ++i) deep += "${A:-";
   EXPECT_THAT(commandsOf("f " + deep + "1" + std::string(2000, '}')),
