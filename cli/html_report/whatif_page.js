@@ -170,7 +170,8 @@ function addLimits(answer, points, inputs) {
   for (const d of answer.deadlines || []) {
     lines.push('Fewest devices within ' + format.duration(d.seconds) + ': ' +
                (d.refined ? sayRefined(d.refined, inputs) : say(d.fewestDevices)));
-    if (d.cheapest !== null) lines.push('Cheapest of those asked about within ' + format.duration(d.seconds) + ': ' + say(d.cheapest));
+    if (d.cheapestRefined)
+      lines.push('Cheapest within ' + format.duration(d.seconds) + ': ' + sayRefined(d.cheapestRefined, inputs));
   }
   for (const b of answer.budgets || [])
     lines.push('Fastest for ' + format.short(b.usd) + ' USD: ' +

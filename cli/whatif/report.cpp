@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 
@@ -80,7 +79,7 @@ class Report {
   std::string tableOf(const std::vector<Cell>& cells,
                       const std::vector<const AnswerRow*>& rows) const;
   std::string describe(const AnswerRow& row) const;
-  const planner::Refinement* refinementOf(bool isBudget, double limit) const;
+  int64_t mostGpus() const;
   std::string beyond(const planner::Refinement& refinement) const;
   std::string scaling() const;
   std::string failures() const;
@@ -280,10 +279,17 @@ std::string Report::describe(const AnswerRow& row) const {
   return text + ", plan " + letter(row);
 }
 
-const planner::Refinement* Report::refinementOf(bool isBudget, double limit) const {
-  for (const planner::Refinement& r : answers_.refinements)
-    if (r.isBudget == isBudget && r.limit == limit) return &r;
-  return nullptr;
+int64_t Report::mostGpus() const {
+  int64_t most = 0;
+  for (const AnswerRow& row : rows_) most = std::max(most, pointOf(row).gpus);
+  return most;
+}
+
+// Of a time that is only a little too long, by how much.
+std::string formatBeyond(Seconds time, Seconds limit) {
+  const std::string text = formatDuration(time);
+  if (text != formatDuration(limit)) return text;
+  return fmt::format("{}, {} too long", text, formatDuration(time - limit));
 }
 
 // "1152 GPUs take 7.1 d; 7 numbers of devices between those above were planned for this"
@@ -293,10 +299,8 @@ std::string Report::beyond(const planner::Refinement& r) const {
     text = fmt::format("{} GPUs ", pointOf(*r.beyond).gpus);
     if (!r.beyond->economics)
       text += "have no plan";
-    else if (r.isBudget)
-      text += fmt::format("cost {} USD", formatCount(*r.beyond->economics->cost));
     else
-      text += "take " + formatDuration(r.beyond->economics->wall);
+      text += "take " + formatBeyond(r.beyond->economics->wall, Seconds(r.limit));
   }
   if (r.numPlanned > 0)
     text += fmt::format("{}{} more number{} of devices planned for this", text.empty() ? "" : "; ",
@@ -316,7 +320,8 @@ std::string Report::deadlines() const {
   }
   for (const double deadline : answers_.scenarios.deadlines) {
     const std::string name = fmt::format("within {}", formatDuration(Seconds(deadline)));
-    const planner::Refinement* fewest = refinementOf(false, deadline);
+    const planner::Refinement* fewest =
+        answers_.refinement(planner::Refinement::Goal::kFewest, deadline);
     if (!fewest) {
       const auto fastest =
           std::min_element(outcomes.begin(), outcomes.end(),
@@ -324,7 +329,8 @@ std::string Report::deadlines() const {
       text += wrapLine(
           outcomes.empty()
               ? fmt::format("{:<13} nothing fits", name)
-              : fmt::format("{:<13} none of those asked about; the fastest: {}", name,
+              : fmt::format("{:<13} none of those asked about, up to {} GPUs; the fastest: {}",
+                            name, mostGpus(),
                             describe(*rows[static_cast<size_t>(fastest - outcomes.begin())])),
           14);
       continue;
@@ -339,10 +345,10 @@ std::string Report::deadlines() const {
                                  isLeast ? " of those asked about" : "", describe(fewest->row)),
                      14) +
             beyond(*fewest);
-    const auto cheapest = planner::cheapestWithin(outcomes, Seconds(deadline));
-    if (!priced_.empty() && cheapest &&
-        *rows[*cheapest]->economics->cost < *fewest->row.economics->cost)
-      text += wrapLine(fmt::format("{:<14}cheapest: {}", "", describe(*rows[*cheapest])), 14);
+    const planner::Refinement* cheapest =
+        answers_.refinement(planner::Refinement::Goal::kCheapest, deadline);
+    if (cheapest && *cheapest->row.economics->cost < *fewest->row.economics->cost)
+      text += wrapLine(fmt::format("{:<14}cheapest: {}", "", describe(cheapest->row)), 14);
   }
   return text;
 }
@@ -351,7 +357,8 @@ std::string Report::budgets() const {
   std::string text;
   for (const double budget : answers_.scenarios.budgets) {
     const std::string name = fmt::format("{} USD", formatCount(budget));
-    const planner::Refinement* fastest = refinementOf(true, budget);
+    const planner::Refinement* fastest =
+        answers_.refinement(planner::Refinement::Goal::kFastest, budget);
     const auto count = std::count_if(outcomes_.begin(), outcomes_.end(),
                                      [&](const auto& o) { return o.cost <= budget; });
     if (fastest) {
@@ -374,7 +381,7 @@ std::string Report::budgets() const {
 
 std::string Report::front() const {
   if (front_.size() < 2) return "";
-  std::string text = fmt::format("{:<14}* nothing is both faster and cheaper: {} of {} points\n",
+  std::string text = fmt::format("{:<14}* no other row is both faster and cheaper: {} of {}\n",
                                  "front", front_.size(), outcomes_.size());
   return text;
 }
@@ -421,7 +428,7 @@ std::string formatCount(double value) {
 
 std::string formatDuration(Seconds time) {
   const double s = time.count();
-  if (std::isinf(s)) return "for ever";
+  if (s >= 1000 * 365 * kDay) return "over 1000 y";
   if (s >= 1000 * kDay) return fmt::format("{:.4g} y", s / (365 * kDay));
   if (s >= 2 * kDay) return fmt::format("{:.1f} d", s / kDay);
   if (s >= 7200) return fmt::format("{:.1f} h", s / 3600);

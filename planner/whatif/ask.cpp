@@ -73,7 +73,7 @@ class JsonReport {
 
  private:
   nlohmann::json rowJson(const AnswerRow& row) const;
-  nlohmann::json refinementJson(bool isBudget, double limit) const;
+  nlohmann::json refinementJson(Refinement::Goal goal, double limit) const;
   const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
   const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
   bool isOnFront(const AnswerRow& row) const {
@@ -137,13 +137,12 @@ nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
 }
 
 // null: nothing keeps to the limit.
-nlohmann::json JsonReport::refinementJson(bool isBudget, double limit) const {
-  for (const Refinement& r : answers_.refinements)
-    if (r.isBudget == isBudget && r.limit == limit)
-      return {{"point", rowJson(r.row)},
-              {"beyond", r.beyond ? rowJson(*r.beyond) : nlohmann::json()},
-              {"planned", r.numPlanned}};
-  return {};
+nlohmann::json JsonReport::refinementJson(Refinement::Goal goal, double limit) const {
+  const Refinement* r = answers_.refinement(goal, limit);
+  if (!r) return {};
+  return {{"point", rowJson(r->row)},
+          {"beyond", r->beyond ? rowJson(*r->beyond) : nlohmann::json()},
+          {"planned", r->numPlanned}};
 }
 
 nlohmann::json JsonReport::json() const {
@@ -167,13 +166,14 @@ nlohmann::json JsonReport::json() const {
     json["deadlines"].push_back(
         {{"seconds", deadline},
          {"fewestDevices", place(fewestWithin(outcomes, Seconds(deadline)))},
-         {"refined", refinementJson(false, deadline)},
+         {"refined", refinementJson(Refinement::Goal::kFewest, deadline)},
+         {"cheapestRefined", refinementJson(Refinement::Goal::kCheapest, deadline)},
          {"cheapest",
           place(priced_.empty() ? std::nullopt : cheapestWithin(outcomes, Seconds(deadline)))}});
   for (const double budget : answers_.scenarios.budgets)
     json["budgets"].push_back({{"usd", budget},
                                {"fastest", place(fastestFor(outcomes, budget))},
-                               {"refined", refinementJson(true, budget)}});
+                               {"refined", refinementJson(Refinement::Goal::kFastest, budget)}});
   return json;
 }
 

@@ -15,10 +15,15 @@ struct Curve {
   size_t scenario = 0;
 };
 
+using Goal = Refinement::Goal;
+
 struct Limit {
-  bool isBudget;
-  double value;  // USD, or s
+  Goal goal;
+  double value;  // s, or of kFastest USD
 };
+
+// Less is better; what comes first decides.
+using Worth = std::tuple<double, double, double>;
 
 // A place among the points under one of the scenarios.
 struct At {
@@ -45,15 +50,18 @@ class Refiner {
  public:
   Refiner(Answers& answers, const std::function<bool()>& onPlanned);
   void run() {
-    for (const double deadline : answers_.scenarios.deadlines) refine({false, deadline});
-    for (const double budget : answers_.scenarios.budgets) refine({true, budget});
+    for (const double deadline : answers_.scenarios.deadlines) {
+      refine({Goal::kFewest, deadline});
+      if (!answers_.scenarios.price.empty()) refine({Goal::kCheapest, deadline});
+    }
+    for (const double budget : answers_.scenarios.budgets) refine({Goal::kFastest, budget});
   }
 
  private:
   int64_t gpus(size_t place) const { return answers_.points[place].gpus; }
   AnswerRow rowOf(At at) const { return rowsOf(answers_, at.place)[at.scenario]; }
   bool keeps(const Limit& limit, At at) const;
-  std::tuple<double, double> worth(const Limit& limit, At at) const;
+  Worth worth(const Limit& limit, At at) const;
 
   void refine(const Limit& limit);
   void offer(const Limit& limit, At at);
@@ -61,9 +69,9 @@ class Refiner {
   std::optional<Gap> gapOf(const Limit& limit, const Curve& curve) const;
   bool isOfInterest(const Limit& limit, const Curve& curve, Gap& gap);
   void bisect(const Limit& limit, const Curve& curve);
-  bool couldBeBest(const Limit& budget, const Gap& gap) const;
-  void spend(const Limit& budget, const Curve& curve);
-  void searchGap(const Limit& budget, const Curve& curve, const Gap& gap);
+  bool couldBeBest(const Limit& limit, const Gap& gap) const;
+  void spend(const Limit& limit, const Curve& curve);
+  void searchGap(const Limit& limit, const Curve& curve, const Gap& gap);
   std::optional<At> plan(const Limit& limit, const Curve& curve, int64_t gpus);
   bool narrow(const Limit& limit, const Curve& curve, int64_t gpus, Gap& gap);
 
@@ -93,16 +101,24 @@ Refiner::Refiner(Answers& answers, const std::function<bool()>& onPlanned)
 
 bool Refiner::keeps(const Limit& limit, At at) const {
   const std::optional<Economics> e = rowOf(at).economics;
-  if (!e) return false;
-  return limit.isBudget ? e->cost && *e->cost <= limit.value : e->wall.count() <= limit.value;
+  if (!e || (limit.goal != Goal::kFewest && !e->cost)) return false;
+  return limit.value >= (limit.goal == Goal::kFastest ? *e->cost : e->wall.count());
 }
 
-// The least is the best.
-std::tuple<double, double> Refiner::worth(const Limit& limit, At at) const {
+Worth Refiner::worth(const Limit& limit, At at) const {
   const Economics e = *rowOf(at).economics;
-  const double cost = e.cost.value_or(0);
-  if (limit.isBudget) return {e.wall.count(), cost};
-  return {static_cast<double>(presentDevices(answers_.sweep, answers_.points[at.place])), cost};
+  const double wall = e.wall.count(), cost = e.cost.value_or(0);
+  const auto devices =
+      static_cast<double>(presentDevices(answers_.sweep, answers_.points[at.place]));
+  switch (limit.goal) {
+    case Goal::kFewest:
+      return {devices, cost, wall};
+    case Goal::kCheapest:
+      return {cost, wall, devices};
+    case Goal::kFastest:
+      return {wall, cost, devices};
+  }
+  return {};
 }
 
 void Refiner::offer(const Limit& limit, At at) {
@@ -117,9 +133,10 @@ void Refiner::refine(const Limit& limit) {
   numPlanned_ = 0;
   for (const Curve& curve : curves_)
     for (const size_t place : curve.places) offer(limit, {place, curve.scenario});
-  for (const Curve& curve : curves_) limit.isBudget ? spend(limit, curve) : bisect(limit, curve);
+  for (const Curve& curve : curves_)
+    limit.goal == Goal::kFewest ? bisect(limit, curve) : spend(limit, curve);
   if (isStopped_ || !best_) return;
-  Refinement refinement{limit.isBudget, limit.value, rowOf(*best_), std::nullopt, numPlanned_};
+  Refinement refinement{limit.goal, limit.value, rowOf(*best_), std::nullopt, numPlanned_};
   if (beyond_) refinement.beyond = rowOf(*beyond_);
   answers_.refinements.push_back(std::move(refinement));
 }
@@ -144,13 +161,13 @@ std::optional<Gap> Refiner::gapOf(const Limit& limit, const Curve& curve) const 
   return gapBefore(curve, i);
 }
 
-// Whether one unit less than what is known of other curves is enough here.
+// Whether as many as another curve is known to need are enough here; they may be better ones.
 bool Refiner::isOfInterest(const Limit& limit, const Curve& curve, Gap& gap) {
   if (!best_ || best_ == gap.atMany) return true;
   const SweepPoint& point = answers_.points[curve.places[0]];
   const int64_t missing = point.gpus - presentDevices(answers_.sweep, point);
   const int64_t known = presentDevices(answers_.sweep, answers_.points[best_->place]) + missing;
-  const int64_t count = (known - 1) / gap.unit * gap.unit;
+  const int64_t count = known / gap.unit * gap.unit;
   if (count <= gap.few) return false;
   return count >= gap.many || (narrow(limit, curve, count, gap) && gap.many == count);
 }
@@ -195,28 +212,31 @@ void Refiner::bisect(const Limit& limit, const Curve& curve) {
 }
 
 // Within the gap nothing is faster than `many`, so that a device is paid for at least as long.
-bool Refiner::couldBeBest(const Limit& budget, const Gap& gap) const {
+bool Refiner::couldBeBest(const Limit& limit, const Gap& gap) const {
   const std::optional<Economics> e = rowOf(*gap.atMany).economics;
   if (!e || !e->cost) return false;  // what has no plan has too few devices
-  const double cost = *e->cost * static_cast<double>(gap.next()) / static_cast<double>(gap.many);
-  if (cost > budget.value) return false;
-  return !best_ || std::tuple(e->wall.count(), cost) < worth(budget, *best_);
+  const auto next = static_cast<double>(gap.next());
+  const double wall = e->wall.count(), cost = *e->cost * next / static_cast<double>(gap.many);
+  const bool isForMoney = limit.goal == Goal::kFastest;
+  if ((isForMoney ? cost : wall) > limit.value) return false;
+  if (!best_) return true;
+  return (isForMoney ? Worth(wall, cost, next) : Worth(cost, wall, next)) < worth(limit, *best_);
 }
 
 // All devices are paid for, used or not, so that cost goes up and down with their number: every
 // gap is searched, the fastest end first.
-void Refiner::spend(const Limit& budget, const Curve& curve) {
+void Refiner::spend(const Limit& limit, const Curve& curve) {
   for (size_t i = curve.places.size(); i-- > 0;)
-    if (i > 0 || curve.places.size() == 1) searchGap(budget, curve, gapBefore(curve, i));
+    if (i > 0 || curve.places.size() == 1) searchGap(limit, curve, gapBefore(curve, i));
 }
 
-void Refiner::searchGap(const Limit& budget, const Curve& curve, const Gap& gap) {
+void Refiner::searchGap(const Limit& limit, const Curve& curve, const Gap& gap) {
   const int64_t middle = gap.middle();
-  if (isStopped_ || middle == 0 || !couldBeBest(budget, gap)) return;
-  const std::optional<At> at = plan(budget, curve, middle);
+  if (isStopped_ || middle == 0 || !couldBeBest(limit, gap)) return;
+  const std::optional<At> at = plan(limit, curve, middle);
   if (!at) return;
-  searchGap(budget, curve, {gap.unit, middle, gap.many, at, gap.atMany});
-  searchGap(budget, curve, {gap.unit, gap.few, middle, gap.atFew, at});
+  searchGap(limit, curve, {gap.unit, middle, gap.many, at, gap.atMany});
+  searchGap(limit, curve, {gap.unit, gap.few, middle, gap.atFew, at});
 }
 
 }  // namespace

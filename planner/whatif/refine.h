@@ -9,12 +9,13 @@ namespace trireme::planner {
 // What may be between two numbers of devices: whole nodes, or single devices where there are none.
 int64_t devicesAtOnce(const spec::ClusterSpec& cluster);
 
-// Fills in answers.refinements, one for every deadline and budget that any point keeps to, and puts
+// Fills in answers.refinements for every deadline and budget that any point keeps to, and puts
 // the points that it plans behind those that were swept.
 //
 //   deadline   the fewest devices: bisection between the smallest number swept that meets it and
 //              the next smaller one, of every curve (points that differ in devices alone, under one
 //              scenario)
+//   deadline   with a price also the cheapest, searched as budgets are
 //   budget     the fastest: all numbers between those swept, but for those that cannot be better,
 //              since more devices are never slower and all are paid for
 //

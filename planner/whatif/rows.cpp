@@ -50,6 +50,12 @@ Training trainingOf(const Answers& answers, size_t index) {
 
 }  // namespace
 
+const Refinement* Answers::refinement(Refinement::Goal goal, double limit) const {
+  for (const Refinement& r : refinements)
+    if (r.goal == goal && r.limit == limit) return &r;
+  return nullptr;
+}
+
 std::string letterOf(size_t index) {
   std::string text(1, static_cast<char>('A' + index % 26));
   return index < 26 ? text : letterOf(index / 26 - 1) + text;

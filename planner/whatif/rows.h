@@ -33,9 +33,11 @@ struct AnswerRow {
 // The answer to a deadline or a budget, also between the numbers of devices that were swept
 // (refine.h).
 struct Refinement {
-  bool isBudget = false;
-  double limit = 0;                 // USD, or s
-  AnswerRow row;                    // fewest devices in time, or the fastest for the money
+  // Fewest devices in time, cheapest in time, fastest for the money.
+  enum class Goal : uint8_t { kFewest, kCheapest, kFastest };
+  Goal goal = Goal::kFewest;
+  double limit = 0;  // s, or of kFastest USD
+  AnswerRow row;
   std::optional<AnswerRow> beyond;  // the next number of devices, if that does not keep to it
   size_t numPlanned = 0;            // numbers of devices that were planned for it
 };
@@ -47,6 +49,9 @@ struct Answers {
   ScenarioAxes scenarios;
   size_t numBetween = 0;                // of the points, at their end: planned for refinements
   std::vector<Refinement> refinements;  // deadlines, then budgets, in the order of the scenarios
+
+  // Null: nothing keeps to it, or nobody asked.
+  const Refinement* refinement(Refinement::Goal goal, double limit) const;
 
   size_t numSwept() const { return points.size() - numBetween; }
 };

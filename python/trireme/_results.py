@@ -468,12 +468,14 @@ class Refinement:
 
 @dataclass(frozen=True)
 class Deadline:
-    """Which points meet it, as indices of the sweep's points. refined: the fewest devices of all."""
+    """Which points meet it, as indices of the sweep's points. refined: the fewest devices of all;
+    cheapest_refined: the cheapest of all numbers of devices, if there is a price."""
 
     seconds: float
     fewest_devices: int | None
     cheapest: int | None
     refined: Refinement | None = None
+    cheapest_refined: Refinement | None = None
 
 
 @dataclass(frozen=True)

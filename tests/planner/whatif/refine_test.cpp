@@ -63,12 +63,12 @@ TEST(Refine, ADeadlineIsMetByTheFewestDevicesOfAll) {
       size_t numHeard = 0;
       refineAnswers(answers, [&] { return ++numHeard > 0; });
       const auto expected = fewestWithin(all, Seconds(answers.scenarios.deadlines[0]));
-      ASSERT_EQ(answers.refinements.size(), expected ? 1u : 0u);
+      ASSERT_EQ(answers.refinements.size(), expected ? 2u : 0u);
       if (!expected) continue;
       const Refinement& found = answers.refinements[0];
       EXPECT_EQ(gpusOf(answers, found.row), all[*expected].gpus);
       EXPECT_EQ(found.row.economics->wall, all[*expected].wall);
-      EXPECT_EQ(numHeard, found.numPlanned);
+      EXPECT_LE(numHeard, found.numPlanned + answers.refinements[1].numPlanned);
       EXPECT_EQ(answers.points.size(), answers.numSwept() + numHeard);
       EXPECT_EQ(rowsOf(answers).size(), 2u);  // of the sweep alone
       if (all[*expected].gpus == 2) continue;
@@ -76,6 +76,42 @@ TEST(Refine, ADeadlineIsMetByTheFewestDevicesOfAll) {
       EXPECT_EQ(gpusOf(answers, *found.beyond), all[*expected].gpus - 2);
       EXPECT_GT(found.beyond->economics->wall.count(), answers.scenarios.deadlines[0]);
     }
+}
+
+// The cheapest in time may be any number of them, far from the fewest.
+TEST(Refine, TheCheapestInTimeIsTheCheapestOfAll) {
+  const std::vector<SweepOutcome> all = everyNumber(2, 32);
+  int numBetween = 0;
+  for (const SweepOutcome& outcome : all) {
+    Answers answers = smallAnswers({2, 32});
+    answers.scenarios.deadlines = {outcome.wall.count()};
+    answerAll(answers);
+    refineAnswers(answers, [] { return true; });
+    const auto expected = cheapestWithin(all, outcome.wall);
+    const auto fewest = fewestWithin(all, outcome.wall);
+    const Refinement* found = answers.refinement(Refinement::Goal::kCheapest, outcome.wall.count());
+    ASSERT_TRUE(expected && found);
+    EXPECT_EQ(*found->row.economics->cost, all[*expected].cost);
+    EXPECT_EQ(found->row.economics->wall, all[*expected].wall);
+    numBetween += all[*expected].gpus != all[*fewest].gpus || all[*expected].gpus < 32;
+  }
+  EXPECT_GT(numBetween, 3);
+}
+
+// Of two curves that need as many, the cheaper and faster one, whichever comes first.
+TEST(Refine, OfCurvesThatNeedAsManyTheBetterOneWins) {
+  const std::vector<SweepOutcome> all = everyNumber(2, 32);
+  for (const bool fasterFirst : {false, true}) {
+    Answers answers = smallAnswers({2, 32});
+    const BytesPerSecond rate = answers.sweep.base.cluster.tiers.back().bandwidth;
+    answers.sweep.axes.interNode = {rate * (fasterFirst ? 1 : 0.999),
+                                    rate * (fasterFirst ? 0.999 : 1)};
+    answers.scenarios.deadlines = {all[4].wall.count() * 1.01};
+    answerAll(answers);
+    refineAnswers(answers, [] { return true; });
+    const AnswerRow& row = answers.refinements[0].row;
+    EXPECT_EQ(answers.points[row.point].interNode, rate) << fasterFirst;
+  }
 }
 
 // All devices are paid for, used or not: what they cost is not monotone in their number. Going
@@ -131,7 +167,7 @@ TEST(Refine, TheBestOfSeveralCurvesWins) {
     answerAll(answers);
     refineAnswers(answers, [] { return true; });
     const auto expected = fewestWithin(all, all[4].wall);
-    ASSERT_EQ(answers.refinements.size(), 1u);
+    ASSERT_EQ(answers.refinements.size(), 2u);
     EXPECT_EQ(gpusOf(answers, answers.refinements[0].row), all[*expected].gpus);
     EXPECT_EQ(answers.points[answers.refinements[0].row.point].interNode, rate);
   }
