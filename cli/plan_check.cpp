@@ -11,10 +11,12 @@
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
 #include "cli/write_file.h"
+#include "codegen/export/framework.h"
 #include "codegen/import/import.h"
 #include "ir/program/trace.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
+#include "ir/spec/shipped.h"
 #include "planner/check.h"
 #include "planner/report.h"
 #include "planner/timeline.h"
@@ -35,7 +37,24 @@ Result<plan::Plan> parseOwn(const std::string& text, const std::string& path) {
 
 // A plan of ours, or one in the words of another program, which is priced as that unless --stack
 // says otherwise. Settings that do not count are noted.
-Result<plan::Plan> loadPlan(CheckOptions& options, const spec::ModelSpec& model) {
+struct CheckedFile {
+  plan::Plan plan;
+  std::optional<codegen::Framework> framework;  // of another program
+};
+
+codegen::Framework frameworkOf(codegen::ForeignFormat format) {
+  switch (format) {
+    case codegen::ForeignFormat::kMegatron:
+      return codegen::Framework::kMegatron;
+    case codegen::ForeignFormat::kTorchtitan:
+      return codegen::Framework::kTorchtitan;
+    case codegen::ForeignFormat::kDeepspeed:
+      return codegen::Framework::kDeepspeed;
+  }
+  return codegen::Framework::kMegatron;
+}
+
+Result<CheckedFile> loadFile(CheckOptions& options, const spec::ModelSpec& model) {
   TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(options.plan));
   const std::optional<codegen::ForeignFormat> format = codegen::foreignFormat(text, options.plan);
   if (!format) {
@@ -44,7 +63,10 @@ Result<plan::Plan> loadPlan(CheckOptions& options, const spec::ModelSpec& model)
           "{}: a plan says all of it: leave out --gpus, --tp, --seq, --batch, --microbatch and "
           "--recompute",
           options.plan)));
-    return parseOwn(text, options.plan);
+    TRIREME_ASSIGN_OR_RETURN(plan::Plan plan, parseOwn(text, options.plan));
+    if (options.stack.empty() && spec::findShipped(spec::ShippedKind::kStack, plan.stack))
+      options.stack = plan.stack;
+    return CheckedFile{std::move(plan), std::nullopt};
   }
   TRIREME_ASSIGN_OR_RETURN(const codegen::Imported imported,
                            codegen::importPlan(*format, text, options.plan, model, options.launch));
@@ -52,7 +74,14 @@ Result<plan::Plan> loadPlan(CheckOptions& options, const spec::ModelSpec& model)
     fmt::print(stderr, "note: {}: not known here and not counted: {}\n", options.plan,
                fmt::join(imported.unpriced, ", "));
   if (options.stack.empty()) options.stack = imported.plan.stack;
-  return imported.plan;
+  return CheckedFile{imported.plan, frameworkOf(*format)};
+}
+
+// What the plan is held against: plans that its program can run.
+Status restrict(codegen::Framework framework, planner::Query& query) {
+  TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(std::move(query.stack), framework));
+  if (*query.pins.gpus > 1) query.pins.stateSharding = infoOf(framework).sharding;
+  return {};
 }
 
 std::string toText(const planner::PlanCheck& check, const planner::Query& query) {
@@ -82,10 +111,12 @@ Status writeFiles(const CheckOptions& options, const planner::Query& query,
 Result<int> runCheck(CheckOptions options) {
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
   TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
-  TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, loadPlan(options, model));
+  TRIREME_ASSIGN_OR_RETURN(const CheckedFile file, loadFile(options, model));
+  const plan::Plan& plan = file.plan;
   TRIREME_ASSIGN_OR_RETURN(
-      const planner::Query query,
+      planner::Query query,
       planner::pricingQuery(plan, options.plan, model, std::move(cluster), options.stack));
+  if (file.framework) TRIREME_RETURN_IF_ERROR(restrict(*file.framework, query));
   if (const std::string note = planner::otherStackNote(plan, options.plan, query.stack);
       !note.empty())
     fmt::print(stderr, "note: {}\n", note);

@@ -49,7 +49,8 @@ struct ShardedTraffic {
 };
 
 ShardedTraffic shardedTraffic(const Setting& s) {
-  if (s.plan.stateSharding != plan::StateSharding::kParameters) return {};
+  if (s.plan.stateSharding != plan::StateSharding::kParameters || keepsWhole(s.plan, s.stack))
+    return {};
   Levels levels = levelsOf(shardGroup(s.plan), s.cluster);
   for (size_t k = 1; k < levels.size(); ++k)
     levels[k].link.bandwidth = levels[k].link.bandwidth * s.stack.shardedBandwidth;
@@ -149,10 +150,13 @@ Seconds onceExposed(const Setting& s, const StageDescription& stage) {
   const double shardCount = asDouble(plan.stateShards());
   Seconds total = felt(collectiveTime(CollectiveKind::kAllReduce, gradients / shardCount, replicas),
                        backward, s.stack.gradientExposed);
-  if (plan.stateSharding == plan::StateSharding::kParameters) return total;
+  if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
+    return total;
   total += felt(collectiveTime(CollectiveKind::kReduceScatter, gradients, shards), backward,
                 s.stack.gradientExposed);
   const Bytes parameters(s.stack.gatheredParameterBytes * stage.parameters);
+  if (keepsWhole(plan, s.stack))
+    total += streamTime(Bytes(s.stack.parameterTraffic * stage.parameters), s.cluster.device);
   return total + felt(collectiveTime(CollectiveKind::kAllGather, parameters, shards), forward,
                       s.stack.gatherExposed);
 }

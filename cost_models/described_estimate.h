@@ -26,7 +26,8 @@ namespace trireme::cost {
 //   (gradients) first microbatch; the optimizer works on P / n
 //   parameters  for every microbatch each layer's parameters are gathered before its forward and
 //               its backward, and its gradients are reduced after it, all beside the neighbouring
-//               layer; embedding and head stand alone
+//               layer; embedding and head stand alone. Under a pipeline that keeps them whole
+//               (StackDescription::pipelineKeepsWhole) as with optimizer
 // Gradients of the last layer (or, with virtual stages, of the last chunk) have nothing to hide
 // behind.
 //

@@ -111,7 +111,10 @@ double activationBytes(const DescribedBlocks& blocks, const spec::ModelSpec& mod
   if (stage + 1 == plan.layers.size())
     bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *
              (stack.logitBytes > 0 ? stack.logitBytes : elementBytes(plan) + 2 * 4);
-  if (plan.stateSharding == plan::StateSharding::kParameters)
+  if (keepsWhole(plan, stack))
+    bytes += parametersOfStage(blocks, model, plan, stage) *
+             (stack.gatheredParameterBytes + stack.reducedGradientBytes);
+  else if (plan.stateSharding == plan::StateSharding::kParameters)
     bytes += 2 * blocks.layer.parameters * stack.gatheredParameterBytes +
              blocks.embedding.parameters * stack.gatheredParameterBytes +
              blocks.layer.parameters * stack.reducedGradientBytes;
@@ -119,6 +122,11 @@ double activationBytes(const DescribedBlocks& blocks, const spec::ModelSpec& mod
 }
 
 }  // namespace
+
+bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack) {
+  return stack.pipelineKeepsWhole && plan.pp > 1 &&
+         plan.stateSharding == plan::StateSharding::kParameters;
+}
 
 double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                          const plan::Plan& plan, size_t stage) {

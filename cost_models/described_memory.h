@@ -8,6 +8,9 @@
 
 namespace trireme::cost {
 
+// Whether gathered parameters and unreduced gradients of a stage are there whole, through the step.
+bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack);
+
 // Parameters of one rank of pipeline rank `stage`: its layers, and the tables that it holds. A
 // table tied over two stages is there twice, one tied within a stage once.
 double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
@@ -35,7 +38,7 @@ Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
 //                  layer in full besides; with sequence parallelism, once, an operand that is
 //                  gathered and a gradient that is to be scattered, each T h; logits of one
 //                  microbatch on the last stage; with sharded parameters those of two layers,
-//                  gathered
+//                  gathered, or where keepsWhole() those of the stage and their gradients
 //   reserve        the description's, and its fragmentation of all the rest
 MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                             const plan::Plan& plan, const spec::StackDescription& stack,

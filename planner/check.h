@@ -44,7 +44,8 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
 // kInvalidArgument: the plan breaks a rule (verifyPlan, which also refuses plans for another
 // model), asks what the stack cannot do, or needs more devices than the cluster has; or the specs
 // are invalid. Nothing else is an error: a plan may not fit, and have no optimum to be compared
-// with. `query` is queryOf(plan), with any topK.
+// with. `query` is queryOf(plan), with any topK, and perhaps with fewer choices and more pins: what
+// the plan is held against.
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
                             const SearchProgress& progress = {});
 

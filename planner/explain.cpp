@@ -197,10 +197,22 @@ class Changes {
     if (changed.pp != plan_.pp)
       changed.layers = plan::evenLayers(numLayers(), changed.pp, changed.virtualStages);
     const std::string chosen = fmt::format("{}", plan_.*degree);
-    add(name, chosen, fmt::format("{} with dp {}", value, dp), changed);
+    std::string other = fmt::format("{} with dp {}", value, dp);
+    if (reach_ == Reach::kAny && followMicrobatch(dp, changed))
+      other += fmt::format(" and microbatch {}", changed.microbatchSize);
+    add(name, chosen, other, changed);
     if (plan_.tp > 1 || changed.tp == 1 || reach_ == Reach::kNext) return;
     changed.sequenceParallel = true;
-    add(name, chosen, fmt::format("{} with dp {} and sequence parallel", value, dp), changed);
+    add(name, chosen, other + " and sequence parallel", changed);
+  }
+  // A replica with too few sequences for its microbatch takes the next smaller one that divides
+  // them. Whether it had to.
+  static bool followMicrobatch(int64_t dp, Plan& changed) {
+    const int64_t batch = changed.training.globalBatchSize;
+    const int64_t now = changed.microbatchSize;
+    if (batch % dp != 0 || batch / dp % now == 0) return false;
+    while (batch / dp % changed.microbatchSize != 0) --changed.microbatchSize;
+    return true;
   }
   int64_t numLayers() const {
     int64_t count = 0;

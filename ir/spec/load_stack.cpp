@@ -126,6 +126,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   readPositiveIfGiven(map, "logit_bytes", &stack->logitBytes);
   notNegative("working_layers", &stack->workingLayers);
   map.optional("keeps_f8", &stack->keepsNarrow);
+  map.optional("pipeline_keeps_whole", &stack->pipelineKeepsWhole);
   efficiency("sharded_bandwidth", &stack->shardedBandwidth);
   share("gradient_exposed", &stack->gradientExposed);
   share("gather_exposed", &stack->gatherExposed);

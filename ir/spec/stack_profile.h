@@ -77,6 +77,9 @@ struct StackDescription {
   // Layers whose activations the allocator holds beside those that are kept: temporaries of
   // programs that nothing compiled.
   double workingLayers = 0;
+  // Under a pipeline, parameters that are shared are gathered once per step and stay, and gradients
+  // add up whole until the last microbatch: FSDP2 in PyTorch's pipeline stages.
+  bool pipelineKeepsWhole = false;
   bool keepsNarrow = false;  // inputs of products in fp8 are kept in fp8, not in the compute dtype
   // Of the bandwidth between nodes that gathering of sharded parameters reaches: one port of eight,
   // say.

@@ -337,6 +337,38 @@ TEST(DescribedEstimate, GathersShardedParametersAtTheirShareOfTheNetwork) {
   EXPECT_NEAR(parallel() / whole, 10, 1e-6);
 }
 
+// Two stages over four ranks that share, 8 microbatches, 2 bytes per gathered parameter and 4 per
+// reduced gradient. Kept whole, a stage's P parameters take 2 P + 4 P more than shards, in place of
+// two layers gathered and one layer's gradients; what is done 8 times is done once.
+TEST(DescribedEstimate, APipelineThatKeepsParametersWholeGathersThemOnce) {
+  const spec::ClusterSpec cluster = quietCluster(8, 8);
+  const spec::ModelSpec model = small::gpt(8);
+  plan::Plan plan = small::plan(model, small::training(32, 32), 1, 2, 4);
+  plan.dpReplicate = 1;
+  plan.dpShard = 4;
+  plan.microbatchSize = 1;
+  plan.stateSharding = plan::StateSharding::kParameters;
+  StackDescription stack;
+  const Estimate shared = *estimateDescribed(model, plan, cluster, stack);
+  stack.pipelineKeepsWhole = true;
+  const Estimate whole = *estimateDescribed(model, plan, cluster, stack);
+  plan.stateSharding = plan::StateSharding::kOptimizer;
+  const Estimate once = *estimateDescribed(model, plan, cluster, stack);
+  EXPECT_EQ(whole.breakdown.dataParallel, once.breakdown.dataParallel);
+  EXPECT_LT(whole.breakdown.dataParallel, shared.breakdown.dataParallel / 4);
+  plan.stateSharding = plan::StateSharding::kParameters;
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  const size_t stage = 0;
+  const double parameters = parametersOfStage(blocks, model, plan, stage);
+  const double layer = blocks.layer.parameters, embedding = blocks.embedding.parameters;
+  const Bytes kept = describedMemoryOf(blocks, model, plan, stack, stage).total();
+  stack.pipelineKeepsWhole = false;
+  const Bytes passing = describedMemoryOf(blocks, model, plan, stack, stage).total();
+  EXPECT_NEAR((kept - passing).count(), 6 * parameters - (8 * layer + 2 * embedding), 16);
+  plan = small::plan(model, small::training(32, 32), 1, 1, 8);
+  EXPECT_FALSE(keepsWhole(plan, stack));
+}
+
 TEST(DescribedEstimate, IsNeverSlowerOnAFasterCluster) {
   const spec::ModelSpec model = small::gpt();
   StackDescription stack;

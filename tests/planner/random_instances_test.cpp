@@ -91,6 +91,7 @@ class Instance {
     d.hostExposed = chance(0.5) ? uniform(0, 1) : 0;
     d.hostStep = Seconds(uniform(0, 1e-3));
     d.fragmentation = uniform(0, 0.1);
+    d.pipelineKeepsWhole = chance(0.5);
   }
   void pins() {
     Pins& p = query_.pins;

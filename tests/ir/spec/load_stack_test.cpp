@@ -111,6 +111,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "logit_bytes: {value: 6, source: a}\n"
                                  "working_layers: {value: 2.5, source: a}\n"
                                  "keeps_f8: true\n"
+                                 "pipeline_keeps_whole: true\n"
                                  "sharded_bandwidth: {value: 0.5, source: a}\n"
                                  "gradient_exposed: {value: 0.1, source: a}\n"
                                  "gather_exposed: {value: 0.2, source: a}\n"
@@ -135,7 +136,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.parameterTraffic, 3);
   EXPECT_EQ(d.logitBytes, 6);
   EXPECT_EQ(d.workingLayers, 2.5);
-  EXPECT_TRUE(d.keepsNarrow);
+  EXPECT_TRUE(d.keepsNarrow && d.pipelineKeepsWhole);
   EXPECT_EQ(d.shardedBandwidth, 0.5);
   EXPECT_EQ(d.gradientExposed, 0.1);
   EXPECT_EQ(d.gatherExposed, 0.2);
