@@ -195,7 +195,7 @@ Status checkPrecision(const StackProfile& stack, Precision precision) {
 }
 
 Precision usualPrecision(const StackProfile& stack, const DeviceSpec& device) {
-  if (stack.ownPrograms) return Precision::kFp32;
+  if (stack.ownPrograms && device.kind != DeviceKind::kCuda) return Precision::kFp32;
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32})
     if (trainsIn(stack, precision) && device.peak(linearFormat(precision)) != nullptr)
       return precision;

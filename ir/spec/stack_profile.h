@@ -169,8 +169,8 @@ struct StackProfile {
 // and the nearest of it.
 Status checkPrecision(const StackProfile& stack, Precision precision);
 
-// What runs train in that do not say: fp32 in own programs; elsewhere bf16, or fp16 where the stack
-// or the device has no bf16, or else fp32.
+// What runs train in that do not say: on a host our own programs in fp32; elsewhere bf16, or fp16
+// where the stack or the device has no bf16, or else fp32.
 Precision usualPrecision(const StackProfile& stack, const DeviceSpec& device);
 
 }  // namespace trireme::spec

@@ -223,6 +223,8 @@ TEST(UsualPrecision, IsTheFirstOfThoseInUseThatStackAndDeviceHave) {
   EXPECT_EQ(usualPrecision(stack, device), Precision::kFp16);
   stack.precisions.push_back(Precision::kBf16);
   EXPECT_EQ(usualPrecision(stack, device), Precision::kBf16);
+  EXPECT_EQ(usualPrecision(StackProfile{}, device), Precision::kBf16);
+  device.kind = DeviceKind::kHost;
   EXPECT_EQ(usualPrecision(StackProfile{}, device), Precision::kFp32);
 }
 
