@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
+#include "cli/for_framework.h"
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
 #include "cli/write_file.h"
-#include "codegen/export/framework.h"
 #include "codegen/import/import.h"
 #include "ir/program/trace.h"
 #include "ir/spec/document.h"
@@ -80,7 +80,7 @@ Result<CheckedFile> loadFile(CheckOptions& options, const spec::ModelSpec& model
 // What the plan is held against: plans that its program can run.
 Status restrict(codegen::Framework framework, planner::Query& query) {
   TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(std::move(query.stack), framework));
-  if (*query.pins.gpus > 1) query.pins.stateSharding = infoOf(framework).sharding;
+  pinFor(framework, query);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/for_framework.h"
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
@@ -25,7 +26,6 @@
 #include "ir/base/format.h"
 #include "ir/program/trace.h"
 #include "ir/spec/load.h"
-#include "planner/pins.h"
 #include "planner/recommend.h"
 #include "planner/relax.h"
 #include "planner/report.h"
@@ -49,24 +49,6 @@ struct PlanOptions {
   PartitionOptions partition;
 };
 
-// The stack, without what the framework cannot express; its own profile unless --stack says
-// another.
-Result<spec::StackProfile> loadStackFor(const PlanOptions& options) {
-  if (!options.framework) return loadStackOrDefault(options.question.stack);
-  const std::string path = options.question.stack.empty()
-                               ? std::string(infoOf(*options.framework).stack)
-                               : options.question.stack;
-  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, spec::loadStack(path));
-  return codegen::restrictedTo(std::move(stack), *options.framework);
-}
-
-// What the framework has to share, unless the user says otherwise, which checkExpressible() judges.
-void pinFor(const PlanOptions& options, planner::Query& query) {
-  if (options.framework && !query.pins.stateSharding && query.pins.gpus != 1 &&
-      query.cluster.numDevices > 1)
-    query.pins.stateSharding = infoOf(*options.framework).sharding;
-}
-
 // What --for still leaves in the best plan, because no choice of the search excludes it.
 Status checkExpressible(const PlanOptions& options, const planner::Query& query,
                         const plan::Plan& plan) {
@@ -79,19 +61,13 @@ Status checkExpressible(const PlanOptions& options, const planner::Query& query,
 }
 
 Result<planner::Query> makeQuery(const PlanOptions& options) {
-  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, loadStackFor(options));
+  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack,
+                           loadStackFor(options.question.stack, options.framework));
   TRIREME_ASSIGN_OR_RETURN(planner::Query query, loadQuery(options.question, std::move(stack)));
-  if (options.framework) {
-    std::vector<codegen::Misfit> misfits =
-        misfitsOf(query.model, query.training, *options.framework);
-    for (codegen::Misfit& misfit :
-         misfitsOf(planner::pinnedChoices(options.pins), *options.framework))
-      misfits.push_back(std::move(misfit));
-    TRIREME_RETURN_IF_ERROR(statusOf(misfits, *options.framework));
-  }
   query.pins = options.pins;
+  if (options.framework) TRIREME_RETURN_IF_ERROR(checkAsked(query, *options.framework));
   TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
-  pinFor(options, query);
+  if (options.framework) pinFor(*options.framework, query);
   query.topK =
       static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
   return query;

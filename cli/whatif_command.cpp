@@ -17,6 +17,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/for_framework.h"
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
@@ -39,7 +40,8 @@ namespace {
 
 struct WhatifOptions {
   QueryOptions question;
-  std::vector<std::string> gpuNames;  // what --gpu says
+  std::optional<codegen::Framework> framework;  // that is to run the plans
+  std::vector<std::string> gpuNames;            // what --gpu says
   planner::SweepAxes axes;
   planner::Pins pins;
   planner::ScenarioAxes scenarios;
@@ -90,9 +92,14 @@ class Journal {
 };
 
 Result<Answers> makeAnswers(const WhatifOptions& options) {
-  TRIREME_ASSIGN_OR_RETURN(Answers answers,
-                           planner::makeAnswers({options.question, options.gpuNames, options.pins,
-                                                 options.axes, options.scenarios}));
+  planner::SweepQuestion asked{options.question, options.gpuNames, options.pins, options.axes,
+                               options.scenarios};
+  TRIREME_ASSIGN_OR_RETURN(asked.stack, loadStackFor(options.question.stack, options.framework));
+  TRIREME_ASSIGN_OR_RETURN(Answers answers, planner::makeAnswers(asked));
+  if (options.framework) {
+    TRIREME_RETURN_IF_ERROR(checkAsked(answers.sweep.base, *options.framework));
+    pinFor(*options.framework, answers.sweep.base);
+  }
   TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options.question, answers.sweep.base.training));
   if (!options.gpuNames.empty() && !options.question.cluster.empty())
@@ -195,7 +202,8 @@ Result<int> runWhatif(const WhatifOptions& options) {
   TRIREME_RETURN_IF_ERROR(keepsAnswers(options));
   if (!options.diff.empty()) return runDiff(options);
   TRIREME_ASSIGN_OR_RETURN(Answers answers, makeAnswers(options));
-  TRIREME_ASSIGN_OR_RETURN(const std::string stack, stackText(options.question.stack));
+  TRIREME_ASSIGN_OR_RETURN(std::string stack, stackText(options.question.stack));
+  if (options.framework) stack += fmt::format("\nfor {}", frameworkName(*options.framework));
   const std::vector<std::string> questions = questionsOf(answers.sweep, stack);
   TRIREME_RETURN_IF_ERROR(answerAll(options, questions, answers));
   TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers));
@@ -363,6 +371,9 @@ Action addWhatif(CLI::App& app) {
   addPath(app, "--train", &question.training, "FILE", "Training settings");
   addPath(app, "--stack", &question.stack, "NAME|FILE",
           "Software: one of examples/stacks, or YAML (default: Trireme's own)");
+  addChoice(app, "--for", &options->framework, codegen::frameworkName,
+            codegen::Framework::kAccelerate,
+            "Only plans that this program can run (trireme export), with its stack");
   addChoice(app, "--precision", &question.precision, spec::precisionName, spec::Precision::kFp8,
             "Of the computation; overrides the --train file (default: the stack's)");
   addCount(app, "--vocab-multiple", &question.vocabMultiple,

@@ -30,7 +30,7 @@ Result<Sweep> makeSweep(const SweepQuestion& asked) {
   if (question.cluster.empty()) question.cluster = clusters[0];
   if (!asked.axes.batch.empty()) question.batch = asked.axes.batch[0];
   if (!asked.axes.sequence.empty()) question.sequence = asked.axes.sequence[0];
-  TRIREME_ASSIGN_OR_RETURN(sweep.base, makeQuery(question));
+  TRIREME_ASSIGN_OR_RETURN(sweep.base, makeQuery(question, asked.stack));
   sweep.base.pins = asked.pins;
   sweep.axes = asked.axes;
   if (clusters.empty()) {

@@ -16,6 +16,7 @@ struct SweepQuestion {
   Pins pins;                      // at all points, but for `gpus`
   SweepAxes axes;
   ScenarioAxes scenarios;
+  std::optional<spec::StackProfile> stack;  // instead of the question's
 };
 
 // All points, none answered. As many prices or powers as GPUs, more than one: each has its own.

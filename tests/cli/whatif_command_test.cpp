@@ -134,6 +134,25 @@ TEST_F(WhatifCommand, ARangeOfPricesIsSweptWhateverItsLength) {
   EXPECT_THAT(prices("2..4 USD/h"), testing::ElementsAre(2, 4, 2, 4));
 }
 
+// As `plan --for` says, at every point.
+TEST_F(WhatifCommand, ForIsThatOfPlan) {
+  const std::vector<std::string> base = {"--model", "llama3-8b", "--cluster", "dgx-h100", "--gpus",
+                                         "16",      "--batch",   "64",        "--seq",    "4096",
+                                         "--json",  "--for",     "torchtitan"};
+  const auto run = [&](const char* command) {
+    std::vector<std::string> args = {command};
+    args.insert(args.end(), base.begin(), base.end());
+    return jsonOf(runTrireme(args));
+  };
+  const nlohmann::json point = run("whatif").at("points")[0], alone = run("plan");
+  EXPECT_EQ(point.at("stepSeconds"), alone.at("estimate").at("stepSeconds"));
+  EXPECT_THAT(point.at("plan").get<std::string>(), HasSubstr("sharded parameters"));
+  expectRefusal(whatif({"--for", "torchtitan"}), 1, {"torchtitan cannot express model"});
+  expectRefusal(runTrireme({"whatif", "--model", "llama3-8b", "--cluster", "dgx-h100", "--batch",
+                            "64", "--seq", "4096", "--for", "deepspeed", "--tp", "2"}),
+                1, {"DeepSpeed's JSON cannot express tp 2"});
+}
+
 TEST_F(WhatifCommand, NetworksAreInBitsHoweverTheyAreWritten) {
   for (const char* rate : {"400 Gbit/s", "400Gb/s", "400 Gbps", "50 GB/s", "0.4 Tbps"})
     EXPECT_EQ(jsonOf(runTrireme({"whatif", "--model", "llama2-7b", "--gpu", "h100", "--gpus", "16",

@@ -1,0 +1,32 @@
+#include "cli/for_framework.h"
+
+#include <utility>
+#include <vector>
+
+#include "ir/spec/load.h"
+#include "planner/question.h"
+
+namespace trireme::cli {
+
+Result<spec::StackProfile> loadStackFor(const std::string& path,
+                                        std::optional<codegen::Framework> framework) {
+  if (!framework) return planner::loadStackOrDefault(path);
+  TRIREME_ASSIGN_OR_RETURN(
+      spec::StackProfile stack,
+      spec::loadStack(path.empty() ? std::string(infoOf(*framework).stack) : path));
+  return codegen::restrictedTo(std::move(stack), *framework);
+}
+
+Status checkAsked(const planner::Query& query, codegen::Framework framework) {
+  std::vector<codegen::Misfit> misfits = misfitsOf(query.model, query.training, framework);
+  for (codegen::Misfit& misfit : misfitsOf(planner::pinnedChoices(query.pins), framework))
+    misfits.push_back(std::move(misfit));
+  return statusOf(misfits, framework);
+}
+
+void pinFor(codegen::Framework framework, planner::Query& query) {
+  if (!query.pins.stateSharding && query.pins.gpus != 1 && query.cluster.numDevices > 1)
+    query.pins.stateSharding = infoOf(framework).sharding;
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,23 @@
+// --for: only plans that a program can run.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "codegen/export/framework.h"
+#include "planner/pins.h"
+
+namespace trireme::cli {
+
+// Of the profile at `path`, or else the framework's own, what the framework has as well; without a
+// framework the profile. Errors: spec::loadStack, codegen::restrictedTo.
+Result<spec::StackProfile> loadStackFor(const std::string& path,
+                                        std::optional<codegen::Framework> framework);
+
+// kInvalidArgument: the framework cannot express the query's model, training settings or pins; all
+// of it is named.
+Status checkAsked(const planner::Query& query, codegen::Framework framework);
+
+// What the framework has to share, unless the pins say otherwise.
+void pinFor(codegen::Framework framework, planner::Query& query);
+
+}  // namespace trireme::cli
