@@ -48,24 +48,31 @@ set(TRIREME_CUDA_FOLDER ${PROJECT_BINARY_DIR}/cuda)
 # No contraction: results are those of the host's kernels but for the order of sums.
 set(TRIREME_NVCC_FLAGS -std=c++20 -O3 --expt-relaxed-constexpr --fmad=false -I${PROJECT_SOURCE_DIR})
 
-# trireme_cuda_image(<file> <nvcc arguments>...): adds the file to TRIREME_CUDA_IMAGES.
-function(trireme_cuda_image file)
+# trireme_cuda_image(<file> <input> <nvcc arguments>...): adds the file to TRIREME_CUDA_IMAGES.
+function(trireme_cuda_image file input)
   set(output ${TRIREME_CUDA_FOLDER}/${file})
+  set(depfile "")
+  if(input MATCHES "[.]cu$")
+    set(depfile DEPFILE ${output}.d)
+    list(APPEND ARGN ${TRIREME_NVCC_FLAGS} -ccbin ${TRIREME_NVCC_HOST} -MD -MF ${output}.d
+         -MT ${output})
+  endif()
   add_custom_command(
     OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${TRIREME_CUDA_FOLDER}
-    COMMAND ${TRIREME_NVCC} ${TRIREME_NVCC_FLAGS} ${ARGN} -MD -MF ${output}.d -MT ${output}
-            -ccbin ${TRIREME_NVCC_HOST} -o ${output}
-            ${PROJECT_SOURCE_DIR}/runtime/device/cuda/kernels/all.cu
-    DEPENDS ${PROJECT_SOURCE_DIR}/runtime/device/cuda/kernels/all.cu
-    DEPFILE ${output}.d
+    COMMAND ${TRIREME_NVCC} ${ARGN} -o ${output} ${input}
+    DEPENDS ${input}
+    ${depfile}
     COMMENT "nvcc ${file}"
     VERBATIM)
   set(TRIREME_CUDA_IMAGES ${TRIREME_CUDA_IMAGES} ${output} PARENT_SCOPE)
 endfunction()
 
+# The kernels are compiled once, to PTX, which is then assembled for each kind of GPU.
 if(TRIREME_NVCC)
-  trireme_cuda_image(kernels_sm_80.cubin -arch=sm_80 -cubin)
-  trireme_cuda_image(kernels_sm_90.cubin -arch=sm_90 -cubin)
-  trireme_cuda_image(kernels_80.ptx -arch=compute_80 -ptx)
+  set(ptx ${TRIREME_CUDA_FOLDER}/kernels_80.ptx)
+  trireme_cuda_image(kernels_80.ptx ${PROJECT_SOURCE_DIR}/runtime/device/cuda/kernels/all.cu
+                     -arch=compute_80 -ptx)
+  trireme_cuda_image(kernels_sm_80.cubin ${ptx} -arch=sm_80 -cubin)
+  trireme_cuda_image(kernels_sm_90.cubin ${ptx} -arch=sm_90 -cubin)
 endif()

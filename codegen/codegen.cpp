@@ -117,6 +117,8 @@ void setExtents(mlir::ModuleOp module, std::vector<CompiledSegment>& segments) {
       auto kernel = module.lookupSymbol<mlir::func::FuncOp>(call.symbol);
       call.extent = kernel->getAttrOfType<mlir::IntegerAttr>(kExtent).getInt();
       call.grain = kernel->getAttrOfType<mlir::IntegerAttr>(kGrain).getInt();
+      if (auto warps = kernel->getAttrOfType<mlir::IntegerAttr>(kWarps))
+        call.warps = static_cast<int32_t>(warps.getInt());
     }
 }
 

@@ -15,6 +15,7 @@ namespace trireme::codegen {
 // Names of the attributes of a lowered kernel.
 inline constexpr llvm::StringLiteral kExtent = "trireme.extent";
 inline constexpr llvm::StringLiteral kGrain = "trireme.grain";
+inline constexpr llvm::StringLiteral kWarps = "trireme.warps";               // with `warps`
 inline constexpr llvm::StringLiteral kNumOperands = "trireme.num_operands";  // with `warps`
 
 #define GEN_PASS_DECL

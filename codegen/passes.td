@@ -65,6 +65,9 @@ def LowerKernelsPass : Pass<"trireme-lower-kernels", "::mlir::ModuleOp"> {
     With `warps` a thread of a GPU's warp has one lane of each vector: values are scalars, sums over
     lanes are exchanged between threads, and warps take turns with rows. The function then has one
     argument, program::KernelContext followed by the operands' pointers, and `trireme.num_operands`.
+    A sum over tokens takes a thread block of `trireme.warps` warps, which share memory:
+
+    llvm.mlir.global internal @bias_grad_0_shared() {addr_space = 3 : i32} : !llvm.array<1024 x f64>
 
     Refused with an error unless:
     - (C1) the kernel computes on f64, f32 or bf16, and on one of them only;

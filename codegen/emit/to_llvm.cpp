@@ -21,6 +21,7 @@
 #include <algorithm>
 
 #include "codegen/emit/emit.h"
+#include "codegen/lower/vector_emitter.h"
 #include "codegen/passes.h"
 #include "ir/program/bundle.h"
 
@@ -135,6 +136,11 @@ void markKernel(mlir::LLVM::LLVMFuncOp kernel) {
   const auto bytes = sizeof(program::KernelContext) + sizeof(void*) * static_cast<size_t>(operands);
   const mlir::Type word = builder.getI64Type();
   kernel->setAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  // ptxas divides the registers among so many threads.
+  const auto warps = static_cast<int32_t>(kernel->getAttrOfType<mlir::IntegerAttr>(kWarps).getInt());
+  const int32_t threads = std::max<int32_t>(256, warps * static_cast<int32_t>(kLanes));
+  kernel->setAttr(mlir::NVVM::NVVMDialect::getMaxntidAttrName(),
+                  builder.getDenseI32ArrayAttr({threads, 1, 1}));
   kernel.setArgAttr(0, mlir::LLVM::LLVMDialect::getByValAttrName(),
                     mlir::TypeAttr::get(mlir::LLVM::LLVMArrayType::get(word, bytes / 8)));
   kernel.setArgAttr(0, mlir::LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(8));

@@ -1,6 +1,7 @@
 #include "codegen/lower/kernel.h"
 
 #include <mlir/Dialect/LLVMIR/NVVMDialect.h>
+#include <mlir/Dialect/SCF/IR/SCF.h>
 
 #include <cstddef>
 
@@ -32,21 +33,39 @@ Kernel::Kernel(VectorEmitter& e, func::FuncOp source, ValueRange arguments)
   mathType_ = isDouble ? Type(e.b.getF64Type()) : Type(e.b.getF32Type());
 }
 
+template <typename Register>
+Value Kernel::readRegister() {
+  return e.b.create<arith::ExtUIOp>(e.b.getI64Type(), e.b.create<Register>(e.b.getI32Type()));
+}
+
 void Kernel::forEach(int64_t extent, const std::function<void(Value)>& body) {
   if (!e.inWarps()) return emitLoop(e, arguments_[2], arguments_[3], e.integer(1), body);
-  const auto number = [&](Value i32) -> Value {
-    return e.b.create<arith::ExtUIOp>(e.b.getI64Type(), i32);
-  };
-  const Type i32 = e.b.getI32Type();
-  const Value size = number(e.b.create<NVVM::BlockDimXOp>(i32));
-  const Value block = number(e.b.create<NVVM::BlockIdXOp>(i32));
-  const Value thread = number(e.b.create<NVVM::ThreadIdXOp>(i32));
-  const Value threads = e.mulInt(size, number(e.b.create<NVVM::GridDimXOp>(i32)));
-  const auto warps = [&](Value count) -> Value {
-    return e.b.create<arith::DivUIOp>(count, e.integer(kLanes));
-  };
-  emitLoop(e, warps(e.addInt(e.mulInt(block, size), thread)), e.integer(extent), warps(threads),
+  const Value size = readRegister<NVVM::BlockDimXOp>();
+  const Value block = readRegister<NVVM::BlockIdXOp>();
+  const Value thread = readRegister<NVVM::ThreadIdXOp>();
+  const Value threads = e.mulInt(size, readRegister<NVVM::GridDimXOp>());
+  emitLoop(e, warpsOf(e.addInt(e.mulInt(block, size), thread)), e.integer(extent), warpsOf(threads),
            body);
+}
+
+void Kernel::forEachBlock(int64_t extent, const std::function<void(Value)>& body) {
+  emitLoop(e, readRegister<NVVM::BlockIdXOp>(), e.integer(extent), readRegister<NVVM::GridDimXOp>(),
+           body);
+}
+
+Value Kernel::warpInBlock() { return warpsOf(readRegister<NVVM::ThreadIdXOp>()); }
+Value Kernel::warpsInBlock() { return warpsOf(readRegister<NVVM::BlockDimXOp>()); }
+
+Value Kernel::warpsOf(Value threads) {
+  return e.b.create<arith::DivUIOp>(threads, e.integer(kLanes));
+}
+
+void Kernel::onFirstWarp(const std::function<void()>& body) {
+  const Value isFirst =
+      e.b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, warpInBlock(), e.integer(0));
+  OpBuilder::InsertionGuard guard(e.b);
+  e.b.setInsertionPointToStart(e.b.create<scf::IfOp>(isFirst).thenBlock());
+  body();
 }
 
 void Kernel::forEachChunk(int64_t extent, int64_t most,
@@ -54,7 +73,7 @@ void Kernel::forEachChunk(int64_t extent, int64_t most,
   if (e.inWarps()) return forEach(extent, [&](Value i) { body(i, e.addInt(i, e.integer(1))); });
   const Value end = arguments_[3];
   emitLoop(e, arguments_[2], end, e.integer(most), [&](Value begin) {
-    body(begin, e.b.create<arith::MinSIOp>(e.addInt(begin, e.integer(most)), end));
+    body(begin, e.minInt(e.addInt(begin, e.integer(most)), end));
   });
 }
 

@@ -26,6 +26,12 @@ class Kernel {
   void forEachChunk(int64_t extent, int64_t most,
                     const std::function<void(mlir::Value, mlir::Value)>& body);
 
+  // In warps only. The same for thread blocks, whose warps all come to `body`.
+  void forEachBlock(int64_t extent, const std::function<void(mlir::Value)>& body);
+  mlir::Value warpInBlock();
+  mlir::Value warpsInBlock();
+  void onFirstWarp(const std::function<void()>& body);
+
   // f64 if the kernel computes on f64, else f32.
   mlir::Type mathType() const { return mathType_; }
   // The pointer of a value in memory: an argument or a result of the kernel; null for others.
@@ -43,6 +49,10 @@ class Kernel {
 
  private:
   mlir::Value loadContext(mlir::Type type, int64_t byteOffset);
+  // One of NVVM's special registers, as i64.
+  template <typename Register>
+  mlir::Value readRegister();
+  mlir::Value warpsOf(mlir::Value threads);
 
   mlir::func::FuncOp source_;
   mlir::ValueRange arguments_;
@@ -52,10 +62,11 @@ class Kernel {
   std::vector<mlir::Value> resultPointers_;
 };
 
-// How the runtime may split a kernel: see program::KernelCall.
+// How the runtime may split a kernel: see program::KernelCall. `warps`: of a GPU.
 struct Extent {
   int64_t extent = 0;
   int64_t grain = 1;
+  int64_t warps = 1;
 };
 
 // Each emits the loops of one family into the function that `kernel` stands for.

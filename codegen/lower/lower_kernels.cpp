@@ -56,9 +56,11 @@ struct LowerKernels : public impl::LowerKernelsPassBase<LowerKernels> {
     builder.create<func::ReturnOp>();
     lowered->setAttr(kExtent, builder.getI64IntegerAttr(extent.extent));
     lowered->setAttr(kGrain, builder.getI64IntegerAttr(extent.grain));
-    if (warps)
+    if (warps) {
+      lowered->setAttr(kWarps, builder.getI64IntegerAttr(extent.warps));
       lowered->setAttr(kNumOperands, builder.getI64IntegerAttr(kernel.getNumArguments() +
                                                                kernel.getNumResults()));
+    }
     const std::string name = kernel.getName().str();
     kernel.erase();
     lowered.setName(name);

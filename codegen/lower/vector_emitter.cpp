@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "ir/base/status.h"
+
 namespace trireme::codegen {
 
 using namespace mlir;
@@ -298,6 +300,28 @@ void VectorEmitter::storeStack(Value vector, Value array, Value index, Type elem
   if (!inWarps()) return storeRounded(vector, array, index, element, Value());
   const Value own = b.create<arith::DivUIOp>(index, integer(kLanes));
   b.create<LLVM::StoreOp>(vector, address(array, own, element));
+}
+
+Value VectorEmitter::sharedArray(llvm::StringRef name, Type element, int64_t count) {
+  TRIREME_CHECK(inWarps());
+  constexpr unsigned kSharedMemory = NVVM::NVVMMemorySpace::kSharedMemorySpace;
+  auto func = b.getInsertionBlock()->getParentOp();
+  while (!isa<FunctionOpInterface>(func)) func = func->getParentOp();
+  LLVM::GlobalOp array;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(func);
+    array = b.create<LLVM::GlobalOp>(
+        LLVM::LLVMArrayType::get(element, static_cast<uint64_t>(count)), /*isConstant=*/false,
+        LLVM::Linkage::Internal, name, Attribute(),
+        /*alignment=*/16, kSharedMemory);
+  }
+  return b.create<LLVM::AddressOfOp>(array);
+}
+
+void VectorEmitter::barrier() {
+  TRIREME_CHECK(inWarps());
+  b.create<NVVM::Barrier0Op>();
 }
 
 static std::vector<Value> emitLoop(

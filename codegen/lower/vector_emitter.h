@@ -36,6 +36,8 @@ class VectorEmitter {
   Value addInt(Value x, Value y) { return b.create<mlir::arith::AddIOp>(x, y); }
   Value mulInt(Value x, Value y) { return b.create<mlir::arith::MulIOp>(x, y); }
 
+  Value minInt(Value x, Value y) { return b.create<mlir::arith::MinSIOp>(x, y); }
+
   // A constant of a scalar or vector type, float or integer.
   Value constant(Type type, double value);
   Value constantInt(Type type, uint64_t value);
@@ -94,6 +96,11 @@ class VectorEmitter {
   Value stackArray(Type element, int64_t count);
   Value loadStack(Value array, Value index, Type element);
   void storeStack(Value vector, Value array, Value index, Type element);
+
+  // In warps only. An array that the threads of a block share, for the accesses above, as a global
+  // of that name; and a wait until all of them are here and see what the others have written.
+  Value sharedArray(llvm::StringRef name, Type element, int64_t count);
+  void barrier();
 
   mlir::ImplicitLocOpBuilder& b;
 

@@ -21,7 +21,8 @@ namespace trireme::program {
 
 // What a generated kernel gets besides its operands. The layout is the ABI between generated code
 // and the runtime: append only, and raise kBundleVersion when it changes. On a GPU a kernel has one
-// parameter, this and behind it the operands' pointers; warps take turns with [0, extent).
+// parameter, this and behind it the operands' pointers; warps, or blocks of KernelCall::warps warps,
+// take turns with [0, extent), however many there are.
 // keys[i] = makeRngKey(seed, step, layer, RngStream(i)).
 struct KernelContext {
   uint64_t firstSample = 0;
@@ -41,8 +42,11 @@ struct KernelCall {
   std::vector<int32_t> operands;  // kGenerated: segment operand of each argument
   int64_t extent = 0;             // kGenerated: the iteration space is [0, extent)
   int64_t grain = 1;              // kGenerated: do not split finer than this
+  int32_t warps = 1;              // kGenerated, on a GPU: for one of [0, extent), in one block
   SegmentOp op;                   // kLibrary: executed by runtime/kernels
 };
+
+inline constexpr int32_t kMaxWarps = 32;  // of a block
 
 struct CompiledSegment {
   std::vector<KernelCall> calls;

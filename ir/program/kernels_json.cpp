@@ -29,7 +29,8 @@ json toJson(const KernelCall& call) {
     return {{"symbol", call.symbol},
             {"operands", call.operands},
             {"extent", call.extent},
-            {"grain", call.grain}};
+            {"grain", call.grain},
+            {"warps", call.warps}};
   return {{"op", opName(call.op.kind)},
           {"attributes", toJson(call.op.attributes)},
           {"inputs", call.op.inputs},
@@ -50,6 +51,9 @@ class CallReader {
       call.operands = operands("operands");
       call.extent = integer(object_, "extent", 0, INT64_MAX);
       call.grain = integer(object_, "grain", 1, INT64_MAX);
+      // Bundles of older versions have none.
+      if (object_.contains("warps"))
+        call.warps = static_cast<int32_t>(integer(object_, "warps", 1, kMaxWarps));
     } else if (error_.empty()) {
       readOp(call.op);
     }

@@ -1,8 +1,25 @@
 // The families of the reference (kernels.h, runReferenceOp). Operands are checked before.
 #pragma once
+#include <algorithm>
+#include <cstdint>
+
 #include "runtime/kernels/operands.h"
 
 namespace trireme::runtime::reference {
+
+// The sum of term(token) over the tokens of a column, in the order of program::sumRangeTokens().
+template <typename F>
+double sumOverTokens(int64_t tokens, F term) {
+  const int64_t range = program::sumRangeTokens(tokens);
+  double total = 0;
+  for (int64_t first = 0; first < tokens; first += range) {
+    double sum = 0;
+    for (int64_t token = first; token < std::min(first + range, tokens); ++token)
+      sum += term(token);
+    total += sum;
+  }
+  return total;
+}
 
 void embedding(const KernelCallArgs& args);
 void embeddingGrad(const KernelCallArgs& args);

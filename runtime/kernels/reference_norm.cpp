@@ -32,23 +32,37 @@ double meanSquare(const std::vector<double>& values, double center) {
 }
 
 struct NormGrad {
-  Tensor x, gamma, dy, dx, dGamma;
-  bool centered;  // layer norm
+  Tensor x, gamma, rstds, dy, dx, dGamma;
+  Tensor means;  // without data for an RMS norm, which is not centered
 
-  // dx of one token from its statistics; adds xhat dy and dy to the column sums.
-  void token(int64_t row, double mean, double rstd, std::vector<double>& gammaSums,
-             std::vector<double>& betaSums) const {
-    const int64_t width = static_cast<int64_t>(gammaSums.size());
+  bool centered() const { return means.data != nullptr; }
+  double mean(int64_t row) const { return centered() ? means.at(row) : 0; }
+
+  // Before tokens(), as dx may lie over dy.
+  void columns() const {
+    const int64_t width = gamma.elements();
+    for (int64_t c = 0; c < width; ++c)
+      dGamma.add(c, sumOverTokens(x.tokens(), [&](int64_t row) {
+                   const int64_t i = row * width + c;
+                   return dy.at(i) * ((x.at(i) - mean(row)) * rstds.at(row));
+                 }));
+  }
+
+  void tokens() const {
+    for (int64_t row = 0; row < x.tokens(); ++row) token(row, mean(row), rstds.at(row));
+  }
+
+  // dx of one token from its statistics.
+  void token(int64_t row, double mean, double rstd) const {
+    const int64_t width = gamma.elements();
     const std::vector<double> xs = rowOf(x, row, width), dys = rowOf(dy, row, width);
     double sumG = 0, sumGX = 0;
     for (int64_t c = 0; c < width; ++c) {
       const double xhat = (xs[c] - mean) * rstd, g = dys[c] * gamma.at(c);
       sumG += g;
       sumGX += g * xhat;
-      gammaSums[c] += dys[c] * xhat;
-      betaSums[c] += dys[c];
     }
-    const double meanG = centered ? sumG / static_cast<double>(width) : 0;
+    const double meanG = centered() ? sumG / static_cast<double>(width) : 0;
     const double meanGX = sumGX / static_cast<double>(width);
     for (int64_t c = 0; c < width; ++c) {
       const double xhat = (xs[c] - mean) * rstd, g = dys[c] * gamma.at(c);
@@ -87,26 +101,21 @@ void rmsNorm(const KernelCallArgs& args) {
 }
 
 void layerNormGrad(const KernelCallArgs& args) {
-  const Tensor means = inputOf(args, 2), rstds = inputOf(args, 3), dBeta = outputOf(args, 2);
-  const NormGrad grad{inputOf(args, 0),  inputOf(args, 1),  inputOf(args, 4),
-                      outputOf(args, 0), outputOf(args, 1), true};
-  std::vector<double> gammaSums(grad.gamma.elements()), betaSums(grad.gamma.elements());
-  for (int64_t row = 0; row < grad.x.tokens(); ++row)
-    grad.token(row, means.at(row), rstds.at(row), gammaSums, betaSums);
-  for (int64_t c = 0; c < grad.gamma.elements(); ++c) {
-    grad.dGamma.add(c, gammaSums[c]);
-    dBeta.add(c, betaSums[c]);
-  }
+  const Tensor dy = inputOf(args, 4), dBeta = outputOf(args, 2);
+  const NormGrad grad{inputOf(args, 0), inputOf(args, 1),  inputOf(args, 3), dy,
+                      outputOf(args, 0), outputOf(args, 1), inputOf(args, 2)};
+  const int64_t width = grad.gamma.elements();
+  for (int64_t c = 0; c < width; ++c)
+    dBeta.add(c, sumOverTokens(dy.tokens(), [&](int64_t row) { return dy.at(row * width + c); }));
+  grad.columns();
+  grad.tokens();
 }
 
 void rmsNormGrad(const KernelCallArgs& args) {
-  const Tensor rstds = inputOf(args, 2);
-  const NormGrad grad{inputOf(args, 0),  inputOf(args, 1),  inputOf(args, 3),
-                      outputOf(args, 0), outputOf(args, 1), false};
-  std::vector<double> gammaSums(grad.gamma.elements()), unused(grad.gamma.elements());
-  for (int64_t row = 0; row < grad.x.tokens(); ++row)
-    grad.token(row, 0, rstds.at(row), gammaSums, unused);
-  for (int64_t c = 0; c < grad.gamma.elements(); ++c) grad.dGamma.add(c, gammaSums[c]);
+  const NormGrad grad{inputOf(args, 0),  inputOf(args, 1),  inputOf(args, 2), inputOf(args, 3),
+                      outputOf(args, 0), outputOf(args, 1), {}};
+  grad.columns();
+  grad.tokens();
 }
 
 }  // namespace trireme::runtime::reference

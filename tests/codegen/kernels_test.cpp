@@ -174,6 +174,38 @@ TEST_P(GeneratedOps, BiasGradOverManyChunksOfColumns) {
   }
 }
 
+// Ranges that are full, that end early, and fewer than there are: in warps the bits are the same.
+TEST_P(GeneratedOps, ColumnSumsOverRangesOfTokens) {
+  for (int64_t sequence : {1, 8, 37, 128, 150}) {
+    b = SegmentBuilder();
+    const int32_t dz = value({sequence, 2, 37}), dBias = stateValue({37});
+    b.op(OpKind::kBiasGrad, {dz}, {dBias});
+    const int32_t x = value({sequence, 2, 37}), gamma = value({37});
+    const int32_t mean = stateValue({sequence, 2}), rstd = stateValue({sequence, 2});
+    const int32_t dy = value({sequence, 2, 37}), dx = value({sequence, 2, 37});
+    const int32_t dGamma = stateValue({37}), dBeta = stateValue({37});
+    b.op(OpKind::kLayerNormGrad, {x, gamma, mean, rstd, dy}, {dx, dGamma, dBeta});
+    expectMatchesReference(b.segment);
+  }
+}
+
+// 16 tokens are ranges of 8: (1e16 + 1) + (-1e16 + 1), where 1 is lost beside 1e16. In one sweep the
+// last 1 would stay.
+TEST(ColumnSums, AreTheSumsOfTheirRanges) {
+  SegmentBuilder b;
+  const int32_t dy = b.operand(DType::kF64, {8, 2, 1}), dBias = b.operand(DType::kF64, {1});
+  b.op(OpKind::kBiasGrad, {dy}, {dBias});
+  auto compiled = compileSegments({b.segment}, {});
+  ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
+  const LoadedKernels kernels(*compiled);
+  Memory memory(b.segment);
+  for (int64_t i = 0; i < 16; ++i) memory.set(dy, i, 0);
+  memory.set(dy, 0, 1e16), memory.set(dy, 1, 1), memory.set(dy, 8, -1e16), memory.set(dy, 9, 1);
+  memory.set(dBias, 0, 0);
+  kernels.run(0, b.segment, memory, testContext());
+  EXPECT_EQ(memory.at(dBias, 0), 0);
+}
+
 TEST_P(GeneratedOps, PositionGradWholeAndSharded) {
   for (bool sharded : {false, true}) {
     b = SegmentBuilder();

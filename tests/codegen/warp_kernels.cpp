@@ -15,25 +15,30 @@
 namespace trireme::codegen {
 namespace {
 
-using testing::Warp;
+using testing::ThreadBlock;
 
-// What a GPU has instructions for becomes calls of the two functions below.
+constexpr int kNumBlocks = 2, kNumWarps = 3;
+
+// What a GPU has instructions for becomes calls of the functions below.
 void callTheWarp(mlir::ModuleOp module) {
   mlir::OpBuilder builder(module.getContext());
   const mlir::Type i32 = builder.getI32Type();
   builder.setInsertionPointToStart(module.getBody());
-  const auto declare = [&](const char* name, mlir::TypeRange inputs) {
+  const auto declare = [&](const char* name, mlir::TypeRange inputs, mlir::TypeRange results) {
     auto function = builder.create<mlir::func::FuncOp>(builder.getUnknownLoc(), name,
-                                                       builder.getFunctionType(inputs, i32));
+                                                       builder.getFunctionType(inputs, results));
     function.setPrivate();
   };
-  declare("trireme_test_lane", {});
-  declare("trireme_test_exchange", {i32, i32});
+  for (const char* index : {"trireme_test_lane", "trireme_test_thread", "trireme_test_block"})
+    declare(index, {}, i32);
+  declare("trireme_test_exchange", {i32, i32}, i32);
+  declare("trireme_test_wait", {}, {});
   module.walk([&](mlir::Operation* op) {
     builder.setInsertionPoint(op);
     const auto call = [&](const char* name, mlir::ValueRange operands) {
-      op->replaceAllUsesWith(
-          builder.create<mlir::func::CallOp>(op->getLoc(), name, i32, operands).getResults());
+      auto made = builder.create<mlir::func::CallOp>(op->getLoc(), name, op->getResultTypes(),
+                                                     operands);
+      op->replaceAllUsesWith(made.getResults());
       op->erase();
     };
     const auto number = [&](int32_t value) {
@@ -41,16 +46,20 @@ void callTheWarp(mlir::ModuleOp module) {
           builder.create<mlir::arith::ConstantOp>(op->getLoc(), builder.getI32IntegerAttr(value)));
       op->erase();
     };
-    if (llvm::isa<mlir::NVVM::LaneIdOp, mlir::NVVM::ThreadIdXOp>(op))
+    if (llvm::isa<mlir::NVVM::LaneIdOp>(op))
       call("trireme_test_lane", {});
+    else if (llvm::isa<mlir::NVVM::ThreadIdXOp>(op))
+      call("trireme_test_thread", {});
+    else if (llvm::isa<mlir::NVVM::BlockIdXOp>(op))
+      call("trireme_test_block", {});
+    else if (llvm::isa<mlir::NVVM::Barrier0Op>(op))
+      call("trireme_test_wait", {});
     else if (auto shuffle = llvm::dyn_cast<mlir::NVVM::ShflOp>(op))
       call("trireme_test_exchange", {shuffle.getVal(), shuffle.getOffset()});
-    else if (llvm::isa<mlir::NVVM::BlockIdXOp>(op))
-      number(0);
     else if (llvm::isa<mlir::NVVM::BlockDimXOp>(op))
-      number(Warp::kThreads);
+      number(kNumWarps * ThreadBlock::kLanes);
     else if (llvm::isa<mlir::NVVM::GridDimXOp>(op))
-      number(1);
+      number(kNumBlocks);
   });
 }
 
@@ -78,9 +87,13 @@ std::string compileForWarps(const Segment& segment) {
 
 }  // namespace
 
-extern "C" int32_t trireme_test_lane() { return Warp::current().lane(); }
+extern "C" int32_t trireme_test_lane() { return ThreadBlock::current().lane(); }
+extern "C" int32_t trireme_test_thread() { return ThreadBlock::current().thread(); }
+extern "C" int32_t trireme_test_block() { return ThreadBlock::current().index(); }
+extern "C" void trireme_test_wait() { ThreadBlock::current().wait(); }
 extern "C" int32_t trireme_test_exchange(int32_t value, int32_t distance) {
-  return Warp::current().gather(value)[static_cast<size_t>(Warp::current().lane() ^ distance)];
+  ThreadBlock& block = ThreadBlock::current();
+  return block.gather(value)[static_cast<size_t>(block.lane() ^ distance)];
 }
 
 WarpKernels::WarpKernels(const Segment& segment)
@@ -105,9 +118,11 @@ void WarpKernels::run(const program::CompiledSegment& calls, const Segment& sour
     for (size_t i = 0; i < call.operands.size(); ++i)
       std::memcpy(argument.data() + sizeof(context) + i * sizeof(void*),
                   &operands[static_cast<size_t>(call.operands[i])], sizeof(void*));
-    Warp warp;
-    warp.run([&] { kernel(argument.data()); });
-    EXPECT_TRUE(warp.converged()) << call.symbol;
+    ThreadBlock threads(kNumWarps);
+    for (int i = 0; i < kNumBlocks; ++i) {
+      threads.run([&] { kernel(argument.data()); }, i, kNumBlocks);
+      EXPECT_TRUE(threads.converged()) << call.symbol;
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// The kernels of GPUs on the host: the 32 threads of a warp are fibers, which take turns whenever
-// lanes exchange values. One warp does all rows.
+// The kernels of GPUs on the host: threads are fibers, which take turns whenever lanes exchange
+// values or a block waits for its threads. Two blocks of three warps do all the work.
 #pragma once
 #include <vector>
 

@@ -161,6 +161,62 @@ TEST_P(GpuKernels, Embedding) {
   expectGpuMatchesReference(backward, {backward.output(state(), {9, 33}, true)}, tolerance());
 }
 
+// A few ids for 70 tokens, so that most are of one that was seen before, in rows of two warps: sums
+// in the order of the tokens, as the host's, bit by bit.
+TEST_P(GpuKernels, EmbeddingGradAddsInTheOrderOfTheTokens) {
+  for (int64_t ids : {1, 3, 40}) {
+    OpCase backward(OpKind::kEmbeddingGrad);
+    backward.ids({35, 2}, static_cast<int>(ids));
+    backward.input(type(), {35, 2, 300});
+    expectGpuMatchesReference(backward, {backward.output(state(), {ids, 300}, true)}, 0);
+  }
+}
+
+// Ranges that are full, that end early, that stay empty: the order that ir/program/op.h says. Where
+// terms are exact the reference has the same bits.
+TEST_P(GpuKernels, ColumnSumsKeepTheirOrder) {
+  for (int64_t sequence : {1, 8, 37, 128, 150}) {
+    OpCase biasGrad(OpKind::kBiasGrad);
+    biasGrad.input(type(), {sequence, 2, 37});
+    expectGpuMatchesReference(biasGrad, {biasGrad.output(state(), {37}, true)}, 0);
+    OpCase layerNorm(OpKind::kLayerNormGrad, {.epsilon = 1e-5});
+    layerNorm.input(type(), {sequence, 2, 37});
+    layerNorm.input(type(), {37});
+    layerNorm.input(state(), {sequence, 2});
+    layerNorm.input(state(), {sequence, 2});
+    layerNorm.input(type(), {sequence, 2, 37});
+    layerNorm.output(type(), {sequence, 2, 37});
+    const int gamma = layerNorm.output(state(), {37}, true);
+    const int beta = layerNorm.output(state(), {37}, true);
+    expectGpuMatchesReference(layerNorm, {gamma}, tolerance());
+    expectGpuMatchesReference(layerNorm, {beta}, 0);
+    OpCase rmsNorm(OpKind::kRmsNormGrad, {.epsilon = 1e-5});
+    rmsNorm.input(type(), {sequence, 2, 37});
+    rmsNorm.input(type(), {37});
+    rmsNorm.input(state(), {sequence, 2});
+    rmsNorm.input(type(), {sequence, 2, 37});
+    rmsNorm.output(type(), {sequence, 2, 37});
+    const int scale = rmsNorm.output(state(), {37}, true);
+    expectGpuMatchesReference(rmsNorm, {scale}, tolerance());
+  }
+}
+
+// 16 tokens are ranges of 8: (1e16 + 1) + (-1e16 + 1), where 1 is lost beside 1e16. In one sweep the
+// last 1 would stay.
+TEST(GpuKernels, ColumnsAreTheSumsOfTheirRanges) {
+  std::vector<double> values(16, 0.0);
+  values[0] = 1e16, values[1] = 1, values[8] = -1e16, values[9] = 1;
+  OpCase test(OpKind::kBiasGrad);
+  test.input(DType::kF64, {8, 2, 1}, values);
+  const int sum = test.output(DType::kF64, {1}, true);
+  const double before = test.values(sum)[0];
+  OpCase onGpu = test;
+  ASSERT_EQ(test.runReference().message(), "");
+  EXPECT_EQ(test.values(sum)[0], before);
+  ASSERT_EQ(onGpu.runOn(runOnGpu).message(), "");
+  EXPECT_EQ(onGpu.values(sum)[0], before);
+}
+
 TEST_P(GpuKernels, Positions) {
   OpAttributes attributes;
   attributes.sequenceSharded = true;
@@ -297,11 +353,13 @@ TEST_P(GpuKernels, CrossEntropy) {
 }
 
 TEST(GpuKernels, TokenLossAddsInF64) {
-  OpCase test(OpKind::kTokenLoss);
-  test.input(DType::kF32, {9, 5});
-  const std::vector<double> sums(45, 2.5);
-  test.input(DType::kF32, {9, 5}, sums);
-  expectGpuMatchesReference(test, {test.output(DType::kF64, {1}, true)}, 1e-14);
+  for (int64_t sequence : {9, 700}) {  // within a block's threads, and beyond
+    OpCase test(OpKind::kTokenLoss);
+    test.input(DType::kF32, {sequence, 5});
+    const std::vector<double> sums(static_cast<size_t>(sequence * 5), 2.5);
+    test.input(DType::kF32, {sequence, 5}, sums);
+    expectGpuMatchesReference(test, {test.output(DType::kF64, {1}, true)}, 1e-13);
+  }
 }
 
 TEST_P(GpuKernels, MatrixProducts) {

@@ -1,6 +1,6 @@
-// The 32 threads of a GPU's warp on one thread of the host: fibers, which take turns whenever lanes
-// exchange values. So the code of a warp runs without a GPU. Not under sanitizers, which cannot
-// follow fibers.
+// A thread block of a GPU on one thread of the host: its threads are fibers, which take turns
+// whenever the lanes of a warp exchange values or the block waits for all of its threads. So the
+// code of warps runs without a GPU. Not under sanitizers, which cannot follow fibers.
 #pragma once
 #include <ucontext.h>
 
@@ -10,52 +10,66 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace trireme::testing {
 
-class Warp {
+class ThreadBlock {
  public:
-  static constexpr int kThreads = 32;
+  static constexpr int kLanes = 32;
 
-  // Calls `thread` as each of the threads of warp `index` of `numWarps`, until all are through.
-  void run(const std::function<void()>& thread, int index = 0, int numWarps = 1);
-  // Whether all threads took part in every exchange.
-  bool converged() const;
+  explicit ThreadBlock(int numWarps = 1);
+
+  // Calls `thread` as each of the threads of block `index` of `numBlocks`, until all are through.
+  // Warps take turns in one order and then in the other, so that an order that no wait asks for
+  // shows.
+  void run(const std::function<void()>& thread, int index = 0, int numBlocks = 1);
+  // Whether all threads of a warp took part in every exchange, and all of the block in every wait.
+  bool converged() const { return converged_; }
 
   // Inside run(), for the thread that runs.
-  static Warp& current();
-  int lane() const { return lane_; }
+  static ThreadBlock& current();
+  int thread() const { return thread_; }
+  int lane() const { return thread_ % kLanes; }
+  int numThreads() const { return static_cast<int>(threads_.size()); }
   int index() const { return index_; }
-  int numWarps() const { return numWarps_; }
-  // The values of all threads, each of which gives one. Returns when all have.
+  int numBlocks() const { return numBlocks_; }
+  // The values of all threads of the warp, each of which gives one. Returns when all have.
   template <typename T>
-  std::array<T, kThreads> gather(const T& value) {
+  std::array<T, kLanes> gather(const T& value) {
     static_assert(sizeof(T) <= kSlotBytes);
     const Slots& slots = exchange(&value, sizeof(T));
-    std::array<T, kThreads> all;
-    for (size_t i = 0; i < kThreads; ++i) std::memcpy(&all[i], slots[i].data(), sizeof(T));
+    std::array<T, kLanes> all;
+    for (size_t i = 0; i < kLanes; ++i) std::memcpy(&all[i], slots[i].data(), sizeof(T));
     return all;
   }
+  // Returns when all threads of the block are here.
+  void wait();
 
  private:
   static constexpr size_t kSlotBytes = 64, kStackBytes = 256 << 10;
-  using Slots = std::array<std::array<char, kSlotBytes>, kThreads>;
+  using Slots = std::array<std::array<char, kSlotBytes>, kLanes>;
   struct Thread {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
     int64_t numExchanges = 0;
-    bool done = false;
+    bool waiting = false, done = false;
   };
 
   static void enter();
+  void start(Thread& fiber);
+  bool turn(size_t warp);
+  bool release();
+  void checkExchanges();
   const Slots& exchange(const void* value, size_t bytes);
-  Thread& self() { return threads_[static_cast<size_t>(lane_)]; }
+  Thread& self() { return threads_[static_cast<size_t>(thread_)]; }
 
   const std::function<void()>* function_ = nullptr;
-  int lane_ = 0, index_ = 0, numWarps_ = 1;
+  int thread_ = 0, index_ = 0, numBlocks_ = 1;
+  bool converged_ = true;
   ucontext_t scheduler_;
-  std::array<Thread, kThreads> threads_;
-  std::array<Slots, 2> slots_ = {};
+  std::vector<Thread> threads_;
+  std::vector<std::array<Slots, 2>> slots_;  // per warp
 };
 
 }  // namespace trireme::testing

@@ -1,4 +1,4 @@
-// The GPU's kernels in the form in which nvcc compiles them, with warps of fibers. What CUDA has
+// The GPU's kernels in the form in which nvcc compiles them, with blocks of fibers. What CUDA has
 // built in is here; a product on tensor cores is written after the PTX ISA (8.0, "Matrix Fragments
 // for mma.m16n8k16 with floating point type"), not after the code under test.
 #include <map>
@@ -14,29 +14,41 @@
 #define TRIREME_WARPS_OF_FIBERS 1
 #define __device__
 #define __forceinline__ inline
-#define threadIdx (::trireme::WarpIndex{static_cast<unsigned>(::trireme::Warp::current().lane())})
-#define blockIdx (::trireme::WarpIndex{static_cast<unsigned>(::trireme::Warp::current().index())})
-#define blockDim (::trireme::WarpIndex{32})
-#define gridDim (::trireme::WarpIndex{static_cast<unsigned>(::trireme::Warp::current().numWarps())})
+#define __shared__ static
+#define threadIdx (::trireme::BlockIndex{::trireme::block().thread()})
+#define blockIdx (::trireme::BlockIndex{::trireme::block().index()})
+#define blockDim (::trireme::BlockIndex{::trireme::block().numThreads()})
+#define gridDim (::trireme::BlockIndex{::trireme::block().numBlocks()})
 
 namespace trireme {
 namespace {
 
-using testing::Warp;
+using testing::ThreadBlock;
 
-struct WarpIndex {
+ThreadBlock& block() { return ThreadBlock::current(); }
+
+struct BlockIndex {
+  explicit BlockIndex(int i) : x(static_cast<unsigned>(i)) {}
   unsigned x;
 };
 
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int distance) {
-  return Warp::current().gather(value)[static_cast<size_t>(Warp::current().lane() ^ distance)];
+  return block().gather(value)[static_cast<size_t>(block().lane() ^ distance)];
 }
 template <typename T>
 T __shfl_sync(unsigned, T value, int lane) {
-  return Warp::current().gather(value)[static_cast<size_t>(lane % Warp::kThreads)];
+  return block().gather(value)[static_cast<size_t>(lane % ThreadBlock::kLanes)];
 }
-void __syncwarp() { Warp::current().gather('\0'); }
+unsigned __ballot_sync(unsigned, bool vote) {
+  unsigned votes = 0;
+  const auto all = block().gather(vote);
+  for (size_t i = 0; i < all.size(); ++i) votes |= (all[i] ? 1u : 0u) << i;
+  return votes;
+}
+int __ffs(int bits) { return __builtin_ffs(bits); }
+void __syncwarp() { block().gather('\0'); }
+void __syncthreads() { block().wait(); }
 
 // d = a b + c of fragments: row-major a 16 x 16, column-major b 16 x 8, both bf16; c 16 x 8 in f32.
 struct Fragments {
@@ -49,7 +61,7 @@ float bf16Half(uint32_t pair, int half) {
   return x;
 }
 void multiplyAddTile(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  const auto all = Warp::current().gather(Fragments{{a[0], a[1], a[2], a[3]}, {b0, b1}});
+  const auto all = block().gather(Fragments{{a[0], a[1], a[2], a[3]}, {b0, b1}});
   // a_i: row = groupID for 0 <= i < 2 || 4 <= i < 6, else groupID + 8;
   //      col = threadID_in_group * 2 + (i & 1) for i < 4, + 8 for i >= 4. Registers hold pairs.
   const auto elementOfA = [&](int row, int col) {
@@ -63,7 +75,7 @@ void multiplyAddTile(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
     return bf16Half(all[static_cast<size_t>(col * 4 + row % 8 / 2)].b[i / 2], i % 2);
   };
   // c_i: row = groupID for i < 2, else groupID + 8; col = threadID_in_group * 2 + (i & 1).
-  const int lane = Warp::current().lane();
+  const int lane = block().lane();
   for (int i = 0; i < 4; ++i) {
     const int row = lane / 4 + (i < 2 ? 0 : 8), col = lane % 4 * 2 + i % 2;
     for (int k = 0; k < 16; ++k) c[i] += elementOfA(row, k) * elementOfB(k, col);
@@ -75,16 +87,17 @@ std::map<std::string, testing::EmulatedKernel>& registry() {
   return kernels;
 }
 
-// Three warps, so that each has its own share of the rows.
+// Two blocks of three warps, so that each has its own share of the work.
 struct WarpKernel {
   template <typename Args>
   WarpKernel(const char* name, void (*function)(const Args&)) {
     registry()[name] = {sizeof(Args), [name, function](const void* args) {
-                          constexpr int kWarps = 3;
-                          Warp warp;
-                          for (int i = 0; i < kWarps; ++i) {
-                            warp.run([&] { function(*static_cast<const Args*>(args)); }, i, kWarps);
-                            if (!warp.converged()) testing::addWarpFault(name);
+                          constexpr int kBlocks = 2, kWarps = 3;
+                          ThreadBlock threads(kWarps);
+                          for (int i = 0; i < kBlocks; ++i) {
+                            threads.run([&] { function(*static_cast<const Args*>(args)); }, i,
+                                        kBlocks);
+                            if (!threads.converged()) testing::addWarpFault(name);
                           }
                         }};
   }
@@ -98,4 +111,5 @@ const std::map<std::string, testing::EmulatedKernel>& testing::warpKernels() { r
 
 #define TRIREME_KERNEL(name, Args, function) \
   static const ::trireme::WarpKernel kWarpKernel_##name(#name, +[](const Args& a) { function(a); });
+#define TRIREME_BLOCK_KERNEL TRIREME_KERNEL
 #include "runtime/device/cuda/kernels/all.cu"

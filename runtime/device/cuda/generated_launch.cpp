@@ -9,6 +9,7 @@ Result<GeneratedLaunch> GeneratedLaunch::create(const Gpu& gpu, const program::K
   launch.gpu_ = &gpu;
   TRIREME_ASSIGN_OR_RETURN(launch.function_, gpu.generatedKernel(call.symbol));
   launch.extent_ = call.extent;
+  launch.warps_ = call.warps;
   launch.operands_ = call.operands;
   launch.parameter_.resize(sizeof(program::KernelContext) + call.operands.size() * sizeof(void*));
   return launch;
@@ -24,6 +25,8 @@ Status GeneratedLaunch::run(const program::KernelContext& context, void* const* 
     std::memcpy(to, &operands[operand], sizeof(void*));
     to += sizeof(void*);
   }
+  if (warps_ > 1)
+    return gpu_->launchBlocks(function_, parameter_.data(), extent_, warps_, stream);
   return gpu_->launch(function_, parameter_.data(), extent_ * kWarp, stream);
 }
 

@@ -20,6 +20,7 @@ class GeneratedLaunch {
   const Gpu* gpu_ = nullptr;
   FunctionHandle function_ = nullptr;
   int64_t extent_ = 0;
+  int32_t warps_ = 1;
   std::vector<int32_t> operands_;
   std::vector<char> parameter_;  // KernelContext, then pointers
 };

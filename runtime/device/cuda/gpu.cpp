@@ -9,6 +9,7 @@ namespace trireme::runtime::cuda {
 namespace {
 
 constexpr std::string_view kPrefix = "cuda:";
+constexpr int32_t kWarp = 32;
 
 struct NamedTarget {
   std::string_view name;
@@ -161,12 +162,19 @@ Result<FunctionHandle> Gpu::generatedKernel(const std::string& symbol) const {
 
 Status Gpu::launch(FunctionHandle kernel, const void* args, int64_t threads,
                    StreamHandle stream) const {
-  constexpr int64_t kBlock = 256, kMaxBlocks = 1 << 20;
-  if (threads <= 0) return {};
-  const auto blocks = static_cast<unsigned>(std::min(kMaxBlocks, (threads + kBlock - 1) / kBlock));
+  constexpr int64_t kBlock = 256;
+  return launchBlocks(kernel, args, (threads + kBlock - 1) / kBlock, kBlock / kWarp, stream);
+}
+
+Status Gpu::launchBlocks(FunctionHandle kernel, const void* args, int64_t blocks, int32_t warps,
+                         StreamHandle stream) const {
+  constexpr int64_t kMaxBlocks = 1 << 20;
+  if (blocks <= 0) return {};
+  const auto grid = static_cast<unsigned>(std::min(kMaxBlocks, blocks));
+  const auto threads = static_cast<unsigned>(warps * kWarp);
   void* params[] = {const_cast<void*>(args)};
   return driverStatus(
-      driver(), driver().launch(kernel, blocks, 1, 1, kBlock, 1, 1, 0, stream, params, nullptr),
+      driver(), driver().launch(kernel, grid, 1, 1, threads, 1, 1, 0, stream, params, nullptr),
       "launching a kernel");
 }
 

@@ -77,6 +77,9 @@ class Gpu {
   // to a grid of 2^20 blocks; kernels loop over the rest.
   Status launch(FunctionHandle kernel, const void* args, int64_t threads,
                 StreamHandle stream) const;
+  // The same with `blocks` blocks of `warps` warps each (1 to 32).
+  Status launchBlocks(FunctionHandle kernel, const void* args, int64_t blocks, int32_t warps,
+                      StreamHandle stream) const;
 
  private:
   Gpu() = default;

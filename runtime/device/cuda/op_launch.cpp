@@ -18,16 +18,20 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kMaxHeadSize = 256;                  // kernels/attention.cu
 constexpr std::array kTiledHeadSizes = {64, 96, 128};  // kernels/attention_tiles.cu
 constexpr int64_t kTileRows = 16;
+constexpr int64_t kBlock = 1024;        // threads of a block that sums columns
+constexpr int64_t kGradColumns = 256;  // kernels/embedding.cu
+static_assert(kMaxRanges == program::kSumRanges);
 
-// What a kernel has one thread for, or one warp ("Rows").
+// What a kernel has one thread for, or one warp ("Rows", "Tiles"), or one thread block ("Blocks").
 enum class Work {
   kElements,
   kPairs,
-  kColumns,
   kPositions,
   kTokens,
   kTokenRows,
-  kOneRow,
+  kTableRows,
+  kColumnBlocks,
+  kOneBlock,
   kQueryRows,
   kKeyRows,
   kQueryTiles,
@@ -61,16 +65,16 @@ constexpr std::array kEntries = std::to_array<OpEntry>({
     {OpKind::kLossMax, "ts", {{{"loss_max", Work::kTokenRows}}}},
     {OpKind::kLossTarget, "tsis", {{{"loss_target", Work::kTokens}}}},
     {OpKind::kLossSumExp, "tss", {{{"loss_sum_exp", Work::kTokenRows}}}},
-    {OpKind::kTokenLoss, "ssd", {{{"token_loss", Work::kOneRow}}}},
-    {OpKind::kEmbeddingGrad, "its", {{{"embedding_grad", Work::kColumns}}}},
+    {OpKind::kTokenLoss, "ssd", {{{"token_loss", Work::kOneBlock}}}},
+    {OpKind::kEmbeddingGrad, "its", {{{"embedding_grad", Work::kTableRows}}}},
     {OpKind::kPositionGrad, "ts", {{{"position_grad", Work::kPositions}}}},
     {OpKind::kLayerNormGrad,
      "ttssttss",
-     {{{"layer_norm_grad_columns", Work::kColumns}, {"layer_norm_grad", Work::kTokenRows}}}},
+     {{{"layer_norm_grad_columns", Work::kColumnBlocks}, {"layer_norm_grad", Work::kTokenRows}}}},
     {OpKind::kRmsNormGrad,
      "ttstts",
-     {{{"rms_norm_grad_columns", Work::kColumns}, {"rms_norm_grad", Work::kTokenRows}}}},
-    {OpKind::kBiasGrad, "ts", {{{"bias_grad", Work::kColumns}}}},
+     {{{"rms_norm_grad_columns", Work::kColumnBlocks}, {"rms_norm_grad", Work::kTokenRows}}}},
+    {OpKind::kBiasGrad, "ts", {{{"bias_grad", Work::kColumnBlocks}}}},
     {OpKind::kGeluGrad, "ttt", {{{"gelu_grad", Work::kElements}}}},
     {OpKind::kSwiGluGrad, "ttt", {{{"swiglu_grad", Work::kElements}}}},
     {OpKind::kRotaryGrad, "tt", {{{"rotary", Work::kPairs}}}},
@@ -88,22 +92,26 @@ const OpEntry* entryOf(OpKind kind) {
 
 int64_t tilesOf(int64_t positions) { return (positions + kTileRows - 1) / kTileRows; }
 
+bool inBlocks(Work work) { return work == Work::kColumnBlocks || work == Work::kOneBlock; }
+
 int64_t threadsFor(Work work, const OpArgs& a) {
   switch (work) {
     case Work::kElements:
       return a.tokens * a.width;
     case Work::kPairs:
       return a.tokens * a.width / 2;
-    case Work::kColumns:
-      return a.width;
     case Work::kPositions:
       return a.tokens / a.batch * a.width;
     case Work::kTokens:
       return a.tokens;
     case Work::kTokenRows:
       return a.tokens * kWarp;
-    case Work::kOneRow:
-      return kWarp;
+    case Work::kTableRows:
+      return a.tokens * ((a.width + kGradColumns - 1) / kGradColumns) * kWarp;
+    case Work::kColumnBlocks:
+      return (a.width + kWarp - 1) / kWarp * kBlock;
+    case Work::kOneBlock:
+      return kBlock;
     case Work::kQueryRows:
       return a.batch * a.groups * a.headsPerGroup * a.sequence * kWarp;
     case Work::kKeyRows:
@@ -187,6 +195,7 @@ OpArgs argsOf(const KernelCallArgs& call) {
   const Tensor first = inputOf(call, 0);
   OpArgs a{};
   a.tokens = first.tokens();
+  a.rangeTokens = program::sumRangeTokens(a.tokens);
   a.batch = first.dim(1);
   a.width = widthOf(call);
   a.firstPosition = firstPosition(call, first.dim(0));
@@ -269,6 +278,7 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
         kernel.function,
         gpu.kernel(tiled ? fmt::format("{}_tiles_{}", use.name, op.attributes.headSize)
                          : fmt::format("{}_{}", use.name, dtypeName(entry.type))));
+    kernel.inBlocks = inBlocks(use.work);
     kernel.threads = threadsFor(tiled ? tiledWork(use.work) : use.work, launch.args_);
     launch.kernels_.push_back(kernel);
   }
@@ -284,7 +294,10 @@ Status OpLaunch::run(const program::KernelContext& context, void* const* operand
   args.keyHigh = key.high;
   args.firstSample = context.firstSample;
   for (const Kernel& kernel : kernels_)
-    TRIREME_RETURN_IF_ERROR(gpu_->launch(kernel.function, &args, kernel.threads, stream));
+    TRIREME_RETURN_IF_ERROR(kernel.inBlocks
+                                ? gpu_->launchBlocks(kernel.function, &args,
+                                                     kernel.threads / kBlock, kBlock / kWarp, stream)
+                                : gpu_->launch(kernel.function, &args, kernel.threads, stream));
   return {};
 }
 

@@ -29,6 +29,7 @@ class OpLaunch {
   struct Kernel {
     FunctionHandle function = nullptr;
     int64_t threads = 0;
+    bool inBlocks = false;
   };
 
   const Gpu* gpu_ = nullptr;

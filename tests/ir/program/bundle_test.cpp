@@ -45,6 +45,7 @@ class BundleTest : public ::testing::Test {
     generated.operands = {0, 1, 2};
     generated.extent = 32;
     generated.grain = 8;
+    generated.warps = 32;
     b.kernels[0].calls.push_back(generated);
     b.planText = "tp: 2\n";
     b.modelText = "name: two-matrix\n";
@@ -96,6 +97,7 @@ TEST_F(BundleTest, RoundTrips) {
       EXPECT_EQ(a.operands, b.operands);
       EXPECT_EQ(a.extent, b.extent);
       EXPECT_EQ(a.grain, b.grain);
+      EXPECT_EQ(a.warps, b.warps);
       EXPECT_EQ(a.op, b.op);
     }
 }

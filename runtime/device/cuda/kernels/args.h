@@ -13,6 +13,7 @@ struct OpArgs {
   int64_t tokens;                  // s b
   int64_t batch;                   // b
   int64_t width;                   // columns of a token; rows of an embedding table have as many
+  int64_t rangeTokens;             // program::sumRangeTokens(tokens)
   int64_t rows;                    // kEmbedding(Grad): local rows of the table
   int64_t firstPosition;           // global position of the first local token
   int64_t firstColumn;             // global row, column or head of the first local one
@@ -27,6 +28,14 @@ struct OpArgs {
   uint32_t keyLow, keyHigh;
   uint64_t firstSample;
 };
+
+// What columnSums() runs over: rows are split into ranges, at most kMaxRanges.
+inline constexpr int kMaxRanges = 32;
+struct ColumnShape {
+  int64_t rows, rangeRows, columns;
+};
+// The sums of blockSum().
+inline constexpr int kBlockSums = 1024;
 
 // Sum of squares, in two passes: of pieces of rows, then of the pieces of each row.
 inline constexpr int64_t kSquaresPiece = 1 << 14;  // elements

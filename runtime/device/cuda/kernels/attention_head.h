@@ -35,8 +35,6 @@ struct Head {
   }
 };
 
-TRIREME_DEVICE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
 template <typename S, typename T>
 TRIREME_DEVICE S dot(const T* x, const T* y, int64_t size) {
   S sum = 0;

@@ -24,11 +24,10 @@ template <typename T, typename S>
 TRIREME_DEVICE void biasGrad(const OpArgs& a) {
   const T* dy = operand<T>(a, 0);
   S* dBias = operand<S>(a, 1);
-  forEach(a.width, [&](int64_t c) {
-    double sum = 0;
-    for (int64_t token = 0; token < a.tokens; ++token) sum += value(dy[token * a.width + c]);
-    dBias[c] += static_cast<S>(sum);
-  });
+  columnSums<1>(
+      columnsOf(a),
+      [&](int64_t token, int64_t c, double* sums) { sums[0] += value(dy[token * a.width + c]); },
+      [&](int64_t c, const double* sums) { addTo(dBias[c], sums[0]); });
 }
 
 template <typename T, typename S>
@@ -135,7 +134,7 @@ TRIREME_DEVICE void rotary(const OpArgs& a) {
 
 TRIREME_OP_KERNEL(add, add)
 TRIREME_OP_KERNEL(bias_add, biasAdd)
-TRIREME_OP_KERNEL(bias_grad, biasGrad)
+TRIREME_OP_BLOCK_KERNEL(bias_grad, biasGrad)
 TRIREME_OP_KERNEL(dropout, dropout)
 TRIREME_OP_KERNEL(gelu, gelu)
 TRIREME_OP_KERNEL(gelu_grad, geluGrad)

@@ -5,6 +5,9 @@
 namespace trireme::runtime::cuda {
 namespace {
 
+constexpr int64_t kGradColumns = 256;
+constexpr int kGradTokens = 4;
+
 template <typename T, typename S>
 TRIREME_DEVICE void embedding(const OpArgs& a) {
   const int32_t* ids = operand<int32_t>(a, 0);
@@ -17,16 +20,38 @@ TRIREME_DEVICE void embedding(const OpArgs& a) {
   });
 }
 
+// A warp for the first token of each id, and for kGradColumns columns of it: it looks for the other
+// tokens of that id. The ids are read by every warp, but from the caches; of most frequent ones, an
+// earlier token is found at once.
 template <typename T, typename S>
 TRIREME_DEVICE void embeddingGrad(const OpArgs& a) {
   const int32_t* ids = operand<int32_t>(a, 0);
   const T* dy = operand<T>(a, 1);
-  S* table = operand<S>(a, 2);
-  forEach(a.width, [&](int64_t c) {
-    for (int64_t token = 0; token < a.tokens; ++token) {
-      const int64_t row = ids[token] - a.firstColumn;
-      if (row >= 0 && row < a.rows) table[row * a.width + c] += value(dy[token * a.width + c]);
-    }
+  const int64_t parts = (a.width + kGradColumns - 1) / kGradColumns;
+  forEachRow(a.tokens * parts, [&](int64_t i) {
+    const int64_t token = i / parts, first = i % parts * kGradColumns;
+    const int32_t id = ids[token];
+    const int64_t row = id - a.firstColumn;
+    if (row < 0 || row >= a.rows) return;
+    if (anyOf(0, token, [=](int64_t back) { return ids[token - 1 - back] == id; })) return;
+    const int64_t columns = smaller(kGradColumns, a.width - first);
+    S* to = operand<S>(a, 2) + row * a.width + first;
+    const T* from = dy + first;
+    PerColumn<S, kGradColumns> sums;
+    sums.forEach(columns, [&](int64_t c, S& sum) { sum = to[c]; });
+    forEachFew<kGradTokens>(
+        token, a.tokens, [=](int64_t other) { return ids[other] == id; },
+        [&](const int64_t* tokens, int count) {
+          const T* rows[kGradTokens];
+          for (int k = 0; k < kGradTokens; ++k) rows[k] = from + tokens[k] * a.width;
+          sums.forEach(columns, [&](int64_t c, S& sum) {
+            S terms[kGradTokens];
+            for (int k = 0; k < kGradTokens; ++k) terms[k] = k < count ? value(rows[k][c]) : S{0};
+            for (int k = 0; k < kGradTokens; ++k)
+              if (k < count) sum += terms[k];
+          });
+        });
+    sums.forEach(columns, [&](int64_t c, S& sum) { to[c] = sum; });
   });
 }
 

@@ -4,8 +4,21 @@
 //   forEachRow(n, f)    f(row), one warp each; inside f, all lanes take the same branches and
 //     forRow(n, f)        f(i) for i in [0, n), divided over the lanes
 //     rowSum(n, f)        sum of f(i) in f64: lane i mod 32 in order, then a butterfly over lanes
+//     forRowOf(n, load, f), rowSumOf(n, load, f)   f(i, load(i)), sum of f(load(i)): several loads
+//                         of a lane are under way at once; all of them come before the f
 //     PerLane<S>          one value per lane
 //     PerColumn<S, N>     an array of up to N values, divided over the lanes
+//     anyOf(b, e, f)      whether f(i) holds for some i in [b, e)
+//     forEachFew<N>(b, e, f, g)   g(those, count) for the i in [b, e) for which f(i) holds, in
+//                         order, at most N at once: so that their loads are under way together
+//
+// And for a whole thread block (TRIREME_BLOCK_KERNEL, blocks of up to 1024 threads):
+//
+//   columnSums<N>(shape, f, g)  N sums over the rows of each column, in f64, in the order that
+//                         ir/program/op.h says: f(row, column, sums) adds the terms of a row to
+//                         sums[N], g(column, sums) is called once per column
+//   blockSum(n, f, g)     g(sum of f(i) in f64): element i is added to sum i mod 1024, in order;
+//                         a butterfly over each 32 of these; and their sums in order
 //
 // On the GPU that is lanes_device.h. Compiled by a host compiler (lanes_host.h) one thread stands
 // for a whole warp: the same sums in the same order. So kernels run in tests without a GPU; and
@@ -23,6 +36,12 @@
 
 namespace trireme::runtime::cuda {
 
+TRIREME_DEVICE ColumnShape columnsOf(const OpArgs& a) {
+  return {a.tokens, a.rangeTokens, a.width};
+}
+
+TRIREME_DEVICE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
 // bf16 is computed in f32.
 TRIREME_DEVICE float value(Bf16 x) { return toFloat(x); }
 template <typename T>
@@ -35,6 +54,12 @@ TRIREME_DEVICE void store(Bf16& to, float x) { to = toBf16(x); }
 template <typename T>
 TRIREME_DEVICE void store(T& to, T x) {
   to = x;
+}
+
+// Adds a sum in f64 to what is there; rounds once.
+template <typename S>
+TRIREME_DEVICE void addTo(S& to, double sum) {
+  to = static_cast<S>(static_cast<double>(to) + sum);
 }
 
 template <typename T>
@@ -73,3 +98,7 @@ TRIREME_DEVICE bool isKept(const OpArgs& a, uint64_t sample, uint64_t element) {
   TRIREME_KERNEL(name##_f64, OpArgs, (function<double, double>)) \
   TRIREME_KERNEL(name##_f32, OpArgs, (function<float, float>))   \
   TRIREME_KERNEL(name##_bf16, OpArgs, (function<Bf16, float>))
+#define TRIREME_OP_BLOCK_KERNEL(name, function)                        \
+  TRIREME_BLOCK_KERNEL(name##_f64, OpArgs, (function<double, double>)) \
+  TRIREME_BLOCK_KERNEL(name##_f32, OpArgs, (function<float, float>))   \
+  TRIREME_BLOCK_KERNEL(name##_bf16, OpArgs, (function<Bf16, float>))

@@ -8,6 +8,8 @@
 #if !defined(TRIREME_KERNEL)
 #define TRIREME_KERNEL(name, Args, function) \
   extern "C" __global__ void __launch_bounds__(256) name(const Args args) { function(args); }
+#define TRIREME_BLOCK_KERNEL(name, Args, function) \
+  extern "C" __global__ void __launch_bounds__(1024) name(const Args args) { function(args); }
 #endif
 
 namespace trireme::runtime::cuda {
@@ -73,6 +75,29 @@ TRIREME_DEVICE double rowSum(int64_t n, F f) {
   return sumOfLanes(sum);
 }
 
+template <typename L, typename F>
+TRIREME_DEVICE void forRowOf(int64_t n, L load, F f) {
+  using S = decltype(load(n));
+  constexpr int kLoads = 32 / sizeof(S);
+#pragma unroll 1
+  for (int64_t first = laneIndex(); first < n; first += 32 * kLoads) {
+    S values[kLoads];
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k)
+      if (first + 32 * k < n) values[k] = load(first + 32 * k);
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k)
+      if (first + 32 * k < n) f(first + 32 * k, values[k]);
+  }
+}
+
+template <typename L, typename F>
+TRIREME_DEVICE double rowSumOf(int64_t n, L load, F f) {
+  double sum = 0;
+  forRowOf(n, load, [&](int64_t, auto x) { sum += f(x); });
+  return sumOfLanes(sum);
+}
+
 // A NaN wins, as it must be seen.
 template <typename S>
 TRIREME_DEVICE S largerOf(S a, S b) {
@@ -89,7 +114,7 @@ TRIREME_DEVICE S maxOfLanes(S largest) {
 template <typename S, typename F>
 TRIREME_DEVICE S rowMax(int64_t n, F f) {
   S largest = lowest<S>();
-  for (int64_t i = laneIndex(); i < n; i += 32) largest = largerOf(largest, f(i));
+  forRowOf(n, f, [&](int64_t, S x) { largest = largerOf(largest, x); });
   return maxOfLanes(largest);
 }
 
@@ -125,6 +150,84 @@ class PerColumn {
  private:
   S values_[N / 32] = {};
 };
+
+template <typename F>
+TRIREME_DEVICE bool anyOf(int64_t begin, int64_t end, F f) {
+  for (int64_t first = begin; first < end; first += 32) {
+    const int64_t i = first + laneIndex();
+    if (__ballot_sync(kAllLanes, i < end && f(i)) != 0) return true;
+  }
+  return false;
+}
+
+template <int N, typename F, typename G>
+TRIREME_DEVICE void forEachFew(int64_t begin, int64_t end, F f, G g) {
+  int64_t found[N] = {};
+  int count = 0;
+  for (int64_t first = begin; first < end; first += 32) {
+    const int64_t i = first + laneIndex();
+    unsigned votes = __ballot_sync(kAllLanes, i < end && f(i));
+    for (; votes != 0; votes &= votes - 1) {
+      // No index that varies: they stay in registers.
+#pragma unroll
+      for (int k = 0; k < N; ++k)
+        if (k == count) found[k] = first + __ffs(static_cast<int>(votes)) - 1;
+      if (++count < N) continue;
+      g(found, count);
+      count = 0;
+    }
+  }
+  if (count > 0) g(found, count);
+}
+
+TRIREME_DEVICE int warpInBlock() { return static_cast<int>(threadIdx.x >> 5); }
+TRIREME_DEVICE int warpsInBlock() { return static_cast<int>(blockDim.x >> 5); }
+
+// A block takes 32 columns, and each warp a range of rows. The ranges' sums meet in shared memory.
+template <int N, typename F, typename G>
+TRIREME_DEVICE void columnSums(const ColumnShape& shape, F f, G g) {
+  __shared__ double ranges[N][kMaxRanges][32];
+  const int lane = laneIndex();
+  for (int64_t first = int64_t{blockIdx.x} * 32; first < shape.columns;
+       first += int64_t{gridDim.x} * 32) {
+    const int64_t column = first + lane;
+    const bool exists = column < shape.columns;
+    for (int range = warpInBlock(); range < kMaxRanges; range += warpsInBlock()) {
+      double sums[N] = {};
+      const int64_t begin = range * shape.rangeRows, next = begin + shape.rangeRows;
+      const int64_t end = !exists ? begin : next < shape.rows ? next : shape.rows;
+#pragma unroll 4
+      for (int64_t row = begin; row < end; ++row) f(row, column, sums);
+      for (int i = 0; i < N; ++i) ranges[i][range][lane] = sums[i];
+    }
+    __syncthreads();
+    if (warpInBlock() == 0 && exists) {
+      double sums[N] = {};
+      for (int range = 0; range < kMaxRanges; ++range)
+        for (int i = 0; i < N; ++i) sums[i] += ranges[i][range][lane];
+      g(column, sums);
+    }
+    __syncthreads();  // The next columns' sums take the place of these.
+  }
+}
+
+template <typename F, typename G>
+TRIREME_DEVICE void blockSum(int64_t n, F f, G g) {
+  __shared__ double sums[kBlockSums / 32];
+  if (blockIdx.x != 0) return;
+  for (int part = warpInBlock(); part < kBlockSums / 32; part += warpsInBlock()) {
+    double sum = 0;
+#pragma unroll 1
+    for (int64_t i = part * 32 + laneIndex(); i < n; i += kBlockSums) sum += f(i);
+    sum = sumOfLanes(sum);
+    if (laneIndex() == 0) sums[part] = sum;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double sum = 0;
+  for (double part : sums) sum += part;
+  g(sum);
+}
 
 }  // namespace on_device
 }  // namespace trireme::runtime::cuda

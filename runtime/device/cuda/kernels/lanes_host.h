@@ -1,6 +1,7 @@
 // The primitives of lanes.h for a host compiler: tests run the kernels without a GPU. One call
 // stands for all threads of a launch, and one iteration of forEachRow() for a warp.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -9,6 +10,8 @@
 #define TRIREME_KERNEL(name, Args, function)                            \
   static const ::trireme::runtime::cuda::HostKernel kHostKernel_##name( \
       #name, sizeof(Args), [](const void* args) { function(*static_cast<const Args*>(args)); });
+
+#define TRIREME_BLOCK_KERNEL TRIREME_KERNEL
 
 namespace trireme::runtime::cuda {
 inline namespace on_host {
@@ -93,6 +96,14 @@ double rowSum(int64_t n, F f) {
   for (int64_t i = 0; i < n; ++i) sums.add(static_cast<int>(i % 32), f(i));
   return sums.sum();
 }
+template <typename L, typename F>
+void forRowOf(int64_t n, L load, F f) {
+  for (int64_t i = 0; i < n; ++i) f(i, load(i));
+}
+template <typename L, typename F>
+double rowSumOf(int64_t n, L load, F f) {
+  return rowSum(n, [&](int64_t i) { return f(load(i)); });
+}
 template <typename S, typename F>
 S rowMax(int64_t n, F f) {
   S largest = lowest<S>();
@@ -111,6 +122,46 @@ class PerColumn {
  private:
   S values_[N] = {};
 };
+
+template <typename F>
+bool anyOf(int64_t begin, int64_t end, F f) {
+  for (int64_t i = begin; i < end; ++i)
+    if (f(i)) return true;
+  return false;
+}
+template <int N, typename F, typename G>
+void forEachFew(int64_t begin, int64_t end, F f, G g) {
+  int64_t found[N] = {};
+  for (int64_t i = begin; i < end; ++i) {
+    if (!f(i)) continue;
+    found[0] = i;
+    g(found, 1);
+  }
+}
+
+template <int N, typename F, typename G>
+void columnSums(const ColumnShape& shape, F f, G g) {
+  for (int64_t column = 0; column < shape.columns; ++column) {
+    double sums[N] = {};
+    for (int64_t begin = 0; begin < shape.rows; begin += shape.rangeRows) {
+      double range[N] = {};
+      for (int64_t row = begin; row < std::min(begin + shape.rangeRows, shape.rows); ++row)
+        f(row, column, range);
+      for (int i = 0; i < N; ++i) sums[i] += range[i];
+    }
+    g(column, sums);
+  }
+}
+
+template <typename F, typename G>
+void blockSum(int64_t n, F f, G g) {
+  PerLane<double> parts[kBlockSums / 32];
+  for (int64_t i = 0; i < n; ++i)
+    parts[i % kBlockSums / 32].add(static_cast<int>(i % 32), f(i));
+  double sum = 0;
+  for (const PerLane<double>& part : parts) sum += part.sum();
+  g(sum);
+}
 
 }  // namespace on_host
 }  // namespace trireme::runtime::cuda

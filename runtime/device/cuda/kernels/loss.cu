@@ -1,5 +1,5 @@
 // Cross entropy over a vocabulary that may be split over the ranks of a tensor-parallel group; one
-// warp per token. Columns at or beyond the logical vocabulary are padding: in no maximum, no sum
+// warp per token, and a thread block for the sum over all of them. Columns at or beyond the logical vocabulary are padding: in no maximum, no sum
 // and no gradient.
 #include "runtime/device/cuda/kernels/lanes.h"
 
@@ -32,8 +32,9 @@ TRIREME_DEVICE void lossSumExp(const OpArgs& a) {
   forEachRow(a.tokens, [&](int64_t row) {
     const T* logits = operand<T>(a, 0) + row * a.width;
     const S max = operand<S>(a, 1)[row];
-    const double sum = rowSum(
-        a.logicalColumns, [=](int64_t c) { return expOf(static_cast<S>(value(logits[c]) - max)); });
+    const double sum = rowSumOf(
+        a.logicalColumns, [=](int64_t c) { return static_cast<S>(value(logits[c])); },
+        [=](S x) { return expOf(x - max); });
     onOneLane([&] { operand<S>(a, 2)[row] = static_cast<S>(sum); });
   });
 }
@@ -41,12 +42,12 @@ TRIREME_DEVICE void lossSumExp(const OpArgs& a) {
 template <typename T, typename S>
 TRIREME_DEVICE void tokenLoss(const OpArgs& a) {
   const S *target = operand<S>(a, 0), *sumExp = operand<S>(a, 1);
-  forEachRow(1, [&](int64_t) {
-    const double sum = rowSum(a.tokens, [=](int64_t token) {
-      return logOf(static_cast<double>(sumExp[token])) - static_cast<double>(target[token]);
-    });
-    onOneLane([&] { *operand<double>(a, 2) += sum; });
-  });
+  blockSum(
+      a.tokens,
+      [=](int64_t token) {
+        return logOf(static_cast<double>(sumExp[token])) - static_cast<double>(target[token]);
+      },
+      [&](double sum) { *operand<double>(a, 2) += sum; });
 }
 
 // logits, max, sumExp, labels -> dLogits, which may lie over the logits.
@@ -58,12 +59,12 @@ TRIREME_DEVICE void lossGrad(const OpArgs& a) {
     const S max = operand<S>(a, 1)[row], sum = operand<S>(a, 2)[row];
     const int64_t label = operand<int32_t>(a, 3)[row] - a.firstColumn;
     const S scale = static_cast<S>(a.scale), factor = scale / sum;
-    forRow(a.width, [&](int64_t c) {
-      const int64_t i = row * a.width + c;
-      const S softmax = expOf(static_cast<S>(value(logits[i]) - max)) * factor;
-      const S d = softmax - (c == label ? scale : S{0});
-      store(dLogits[i], c < a.logicalColumns ? d : S{0});
-    });
+    forRowOf(
+        a.width, [&](int64_t c) { return static_cast<S>(value(logits[row * a.width + c])); },
+        [&](int64_t c, S x) {
+          const S d = expOf(x - max) * factor - (c == label ? scale : S{0});
+          store(dLogits[row * a.width + c], c < a.logicalColumns ? d : S{0});
+        });
   });
 }
 
@@ -72,7 +73,7 @@ TRIREME_DEVICE void lossGrad(const OpArgs& a) {
 TRIREME_OP_KERNEL(loss_max, lossMax)
 TRIREME_OP_KERNEL(loss_target, lossTarget)
 TRIREME_OP_KERNEL(loss_sum_exp, lossSumExp)
-TRIREME_OP_KERNEL(token_loss, tokenLoss)
+TRIREME_OP_BLOCK_KERNEL(token_loss, tokenLoss)
 TRIREME_OP_KERNEL(loss_grad, lossGrad)
 
 }  // namespace trireme::runtime::cuda

@@ -55,16 +55,17 @@ template <typename T, typename S>
 TRIREME_DEVICE void layerNormGradColumns(const OpArgs& a) {
   const T *x = operand<T>(a, 0), *dy = operand<T>(a, 4);
   const S *mean = operand<S>(a, 2), *rstd = operand<S>(a, 3);
-  forEach(a.width, [&](int64_t c) {
-    double gammaSum = 0, betaSum = 0;
-    for (int64_t token = 0; token < a.tokens; ++token) {
-      const double d = value(dy[token * a.width + c]);
-      gammaSum += d * ((value(x[token * a.width + c]) - mean[token]) * rstd[token]);
-      betaSum += d;
-    }
-    operand<S>(a, 6)[c] += static_cast<S>(gammaSum);
-    operand<S>(a, 7)[c] += static_cast<S>(betaSum);
-  });
+  columnSums<2>(
+      columnsOf(a),
+      [&](int64_t token, int64_t c, double* sums) {
+        const S d = value(dy[token * a.width + c]);
+        sums[0] += d * ((value(x[token * a.width + c]) - mean[token]) * rstd[token]);
+        sums[1] += d;
+      },
+      [&](int64_t c, const double* sums) {
+        addTo(operand<S>(a, 6)[c], sums[0]);
+        addTo(operand<S>(a, 7)[c], sums[1]);
+      });
 }
 
 template <typename T, typename S>
@@ -88,12 +89,13 @@ template <typename T, typename S>
 TRIREME_DEVICE void rmsNormGradColumns(const OpArgs& a) {
   const T *x = operand<T>(a, 0), *dy = operand<T>(a, 3);
   const S* rstd = operand<S>(a, 2);
-  forEach(a.width, [&](int64_t c) {
-    double sum = 0;
-    for (int64_t token = 0; token < a.tokens; ++token)
-      sum += value(dy[token * a.width + c]) * (value(x[token * a.width + c]) * rstd[token]);
-    operand<S>(a, 5)[c] += static_cast<S>(sum);
-  });
+  columnSums<1>(
+      columnsOf(a),
+      [&](int64_t token, int64_t c, double* sums) {
+        const S d = value(dy[token * a.width + c]);
+        sums[0] += d * (value(x[token * a.width + c]) * rstd[token]);
+      },
+      [&](int64_t c, const double* sums) { addTo(operand<S>(a, 5)[c], sums[0]); });
 }
 
 template <typename T, typename S>
@@ -114,10 +116,10 @@ TRIREME_DEVICE void rmsNormGrad(const OpArgs& a) {
 }  // namespace
 
 TRIREME_OP_KERNEL(layer_norm, layerNorm)
-TRIREME_OP_KERNEL(layer_norm_grad_columns, layerNormGradColumns)
+TRIREME_OP_BLOCK_KERNEL(layer_norm_grad_columns, layerNormGradColumns)
 TRIREME_OP_KERNEL(layer_norm_grad, layerNormGrad)
 TRIREME_OP_KERNEL(rms_norm, rmsNorm)
-TRIREME_OP_KERNEL(rms_norm_grad_columns, rmsNormGradColumns)
+TRIREME_OP_BLOCK_KERNEL(rms_norm_grad_columns, rmsNormGradColumns)
 TRIREME_OP_KERNEL(rms_norm_grad, rmsNormGrad)
 
 }  // namespace trireme::runtime::cuda

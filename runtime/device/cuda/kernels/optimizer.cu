@@ -11,10 +11,8 @@ TRIREME_DEVICE void squaresPieces(const SquaresArgs& a) {
   forEachRow(a.numPieces, [&](int64_t i) {
     const SquaresPiece piece = a.pieces[i];
     const S* data = static_cast<const S*>(piece.data);
-    const double sum = rowSum(piece.elements, [=](int64_t e) {
-      const double x = data[e];
-      return x * x;
-    });
+    const double sum = rowSumOf(
+        piece.elements, [=](int64_t e) { return data[e]; }, [](double x) { return x * x; });
     onOneLane([&] { a.partial[i] = sum; });
   });
 }
@@ -31,9 +29,13 @@ TRIREME_DEVICE void squaresRows(const SquaresArgs& a) {
 // A norm that is not a number stays one, and is seen.
 TRIREME_DEVICE void adamwScale(const AdamWArgs& a) {
   forEachRow(1, [&](int64_t) {
+    double total = 0;
+    for (int64_t first = 0; first < a.numSquares; first += 32) {  // in order; a load for 32 of them
+      PerLane<double> squares;
+      squares.fill([&](int lane) { return first + lane < a.numSquares ? a.squares[first + lane] : 0; });
+      for (int lane = 0; lane < 32; ++lane) total += squares.at(lane);
+    }
     onOneLane([&] {
-      double total = 0;
-      for (int64_t i = 0; i < a.numSquares; ++i) total += a.squares[i];
       const double ratio = a.clipNorm / (sqrtOf(total) + 1e-6);
       *a.gradientScale = a.clipNorm > 0 && !(ratio >= 1) ? ratio : 1;
     });
