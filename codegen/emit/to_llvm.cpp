@@ -136,11 +136,11 @@ void markKernel(mlir::LLVM::LLVMFuncOp kernel) {
   const auto bytes = sizeof(program::KernelContext) + sizeof(void*) * static_cast<size_t>(operands);
   const mlir::Type word = builder.getI64Type();
   kernel->setAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
-  // ptxas divides the registers among so many threads.
+  // ptxas divides the registers among the threads of a block. Others have fewer than it can serve.
   const auto warps = static_cast<int32_t>(kernel->getAttrOfType<mlir::IntegerAttr>(kWarps).getInt());
-  const int32_t threads = std::max<int32_t>(256, warps * static_cast<int32_t>(kLanes));
-  kernel->setAttr(mlir::NVVM::NVVMDialect::getMaxntidAttrName(),
-                  builder.getDenseI32ArrayAttr({threads, 1, 1}));
+  if (warps > 1)
+    kernel->setAttr(mlir::NVVM::NVVMDialect::getMaxntidAttrName(),
+                    builder.getDenseI32ArrayAttr({warps * static_cast<int32_t>(kLanes), 1, 1}));
   kernel.setArgAttr(0, mlir::LLVM::LLVMDialect::getByValAttrName(),
                     mlir::TypeAttr::get(mlir::LLVM::LLVMArrayType::get(word, bytes / 8)));
   kernel.setArgAttr(0, mlir::LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(8));
