@@ -137,7 +137,8 @@ void markKernel(mlir::LLVM::LLVMFuncOp kernel) {
   const mlir::Type word = builder.getI64Type();
   kernel->setAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   // ptxas divides the registers among the threads of a block. Others have fewer than it can serve.
-  const auto warps = static_cast<int32_t>(kernel->getAttrOfType<mlir::IntegerAttr>(kWarps).getInt());
+  const auto warps =
+      static_cast<int32_t>(kernel->getAttrOfType<mlir::IntegerAttr>(kWarps).getInt());
   if (warps > 1)
     kernel->setAttr(mlir::NVVM::NVVMDialect::getMaxntidAttrName(),
                     builder.getDenseI32ArrayAttr({warps * static_cast<int32_t>(kLanes), 1, 1}));

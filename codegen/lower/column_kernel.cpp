@@ -98,15 +98,15 @@ class ColumnKernel {
     e_.barrier();
     k_.onFirstWarp([&] {
       const std::vector<Value> zeros(numSums_, e_.constant(f64(), 0.0));
-      const auto totals = emitLoop(
-          e_, e_.integer(0), e_.integer(numRanges_), 1, zeros,
-          [&](Value range, ValueRange carried) {
-            std::vector<Value> sums;
-            for (int64_t i = 0; i < numSums_; ++i)
-              sums.push_back(
-                  e_.add(carried[i], e_.load(shared, at(i, range), f64(), f64(), Value())));
-            return sums;
-          });
+      const auto totals =
+          emitLoop(e_, e_.integer(0), e_.integer(numRanges_), 1, zeros,
+                   [&](Value range, ValueRange carried) {
+                     std::vector<Value> sums;
+                     for (int64_t i = 0; i < numSums_; ++i)
+                       sums.push_back(e_.add(carried[i],
+                                             e_.load(shared, at(i, range), f64(), f64(), Value())));
+                     return sums;
+                   });
       addToResults(block, totals);
     });
     e_.barrier();  // The next block's sums take the place of these.
@@ -181,7 +181,8 @@ class ColumnKernel {
     for (int64_t i = 0; i < count; ++i) {
       const Value first = e_.mulInt(e_.addInt(row, e_.integer(i)), e_.integer(it_.width));
       const auto terms = termsAt(e_.addInt(first, column), statistics[i], mask);
-      for (auto [sum, term] : llvm::zip(sums, terms)) sum = e_.add(sum, e_.toFloatType(term, f64()));
+      for (auto [sum, term] : llvm::zip(sums, terms))
+        sum = e_.add(sum, e_.toFloatType(term, f64()));
     }
     for (auto [sum, array] : llvm::zip(sums, sums_)) e_.storeStack(sum, array, at, f64());
   }

@@ -72,9 +72,8 @@ void Kernel::forEachChunk(int64_t extent, int64_t most,
                           const std::function<void(Value, Value)>& body) {
   if (e.inWarps()) return forEach(extent, [&](Value i) { body(i, e.addInt(i, e.integer(1))); });
   const Value end = arguments_[3];
-  emitLoop(e, arguments_[2], end, e.integer(most), [&](Value begin) {
-    body(begin, e.minInt(e.addInt(begin, e.integer(most)), end));
-  });
+  emitLoop(e, arguments_[2], end, e.integer(most),
+           [&](Value begin) { body(begin, e.minInt(e.addInt(begin, e.integer(most)), end)); });
 }
 
 bool Kernel::isResult(Value value) {

@@ -311,10 +311,10 @@ Value VectorEmitter::sharedArray(llvm::StringRef name, Type element, int64_t cou
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(func);
-    array = b.create<LLVM::GlobalOp>(
-        LLVM::LLVMArrayType::get(element, static_cast<uint64_t>(count)), /*isConstant=*/false,
-        LLVM::Linkage::Internal, name, Attribute(),
-        /*alignment=*/16, kSharedMemory);
+    array =
+        b.create<LLVM::GlobalOp>(LLVM::LLVMArrayType::get(element, static_cast<uint64_t>(count)),
+                                 /*isConstant=*/false, LLVM::Linkage::Internal, name, Attribute(),
+                                 /*alignment=*/16, kSharedMemory);
   }
   return b.create<LLVM::AddressOfOp>(array);
 }

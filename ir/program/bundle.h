@@ -21,9 +21,9 @@ namespace trireme::program {
 
 // What a generated kernel gets besides its operands. The layout is the ABI between generated code
 // and the runtime: append only, and raise kBundleVersion when it changes. On a GPU a kernel has one
-// parameter, this and behind it the operands' pointers; warps, or blocks of KernelCall::warps warps,
-// take turns with [0, extent), however many there are.
-// keys[i] = makeRngKey(seed, step, layer, RngStream(i)).
+// parameter, this and behind it the operands' pointers; warps, or blocks of KernelCall::warps
+// warps, take turns with [0, extent), however many there are. keys[i] = makeRngKey(seed, step,
+// layer, RngStream(i)).
 struct KernelContext {
   uint64_t firstSample = 0;
   uint64_t tpIndex = 0;

@@ -55,14 +55,15 @@ enum class OpKind : uint8_t {
 inline constexpr int kNumOpKinds = static_cast<int>(OpKind::kLossGrad) + 1;
 
 // The order of a sum over the tokens of a column: dBias, dGamma and dBeta above. Tokens are split
-// into ranges of sumRangeTokens(tokens), the last of which may be shorter: at most kSumRanges, which
-// the warps of a GPU's thread block sum at once. A range is summed over its tokens in order, from
-// zero; the column is the sum of its ranges in order, from zero. Both are in f64, and are rounded
-// once, when they are added to the output.
+// into ranges of sumRangeTokens(tokens), the last of which may be shorter: at most kSumRanges,
+// which the warps of a GPU's thread block sum at once. A range is summed over its tokens in order,
+// from zero; the column is the sum of its ranges in order, from zero. Both are in f64, and are
+// rounded once, when they are added to the output.
 //
 //   100 tokens, ranges of 8:   (0..7) (8..15) ... (88..95) (96..99)
 inline constexpr int64_t kSumRanges = 32;
-inline constexpr int64_t kSumRangeStep = 8;  // a range is a multiple: loops take several rows at once
+inline constexpr int64_t kSumRangeStep =
+    8;  // a range is a multiple: loops take several rows at once
 constexpr int64_t sumRangeTokens(int64_t tokens) {
   const int64_t step = kSumRanges * kSumRangeStep;
   return (tokens + step - 1) / step * kSumRangeStep;

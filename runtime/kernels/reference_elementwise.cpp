@@ -55,8 +55,8 @@ void biasGrad(const KernelCallArgs& args) {
   const Tensor dy = inputOf(args, 0), dBias = outputOf(args, 0);
   const int64_t width = dBias.elements();
   for (int64_t c = 0; c < width; ++c)
-    dBias.add(
-        c, sumOverTokens(dy.tokens(), [&](int64_t token) { return dy.at(token * width + c); }));
+    dBias.add(c,
+              sumOverTokens(dy.tokens(), [&](int64_t token) { return dy.at(token * width + c); }));
 }
 
 void gelu(const KernelCallArgs& args) {

@@ -102,7 +102,7 @@ void rmsNorm(const KernelCallArgs& args) {
 
 void layerNormGrad(const KernelCallArgs& args) {
   const Tensor dy = inputOf(args, 4), dBeta = outputOf(args, 2);
-  const NormGrad grad{inputOf(args, 0), inputOf(args, 1),  inputOf(args, 3), dy,
+  const NormGrad grad{inputOf(args, 0),  inputOf(args, 1),  inputOf(args, 3), dy,
                       outputOf(args, 0), outputOf(args, 1), inputOf(args, 2)};
   const int64_t width = grad.gamma.elements();
   for (int64_t c = 0; c < width; ++c)
@@ -112,8 +112,13 @@ void layerNormGrad(const KernelCallArgs& args) {
 }
 
 void rmsNormGrad(const KernelCallArgs& args) {
-  const NormGrad grad{inputOf(args, 0),  inputOf(args, 1),  inputOf(args, 2), inputOf(args, 3),
-                      outputOf(args, 0), outputOf(args, 1), {}};
+  const NormGrad grad{inputOf(args, 0),
+                      inputOf(args, 1),
+                      inputOf(args, 2),
+                      inputOf(args, 3),
+                      outputOf(args, 0),
+                      outputOf(args, 1),
+                      {}};
   grad.columns();
   grad.tokens();
 }

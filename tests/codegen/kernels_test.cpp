@@ -189,8 +189,8 @@ TEST_P(GeneratedOps, ColumnSumsOverRangesOfTokens) {
   }
 }
 
-// 16 tokens are ranges of 8: (1e16 + 1) + (-1e16 + 1), where 1 is lost beside 1e16. In one sweep the
-// last 1 would stay.
+// 16 tokens are ranges of 8: (1e16 + 1) + (-1e16 + 1), where 1 is lost beside 1e16. In one sweep
+// the last 1 would stay.
 TEST(ColumnSums, AreTheSumsOfTheirRanges) {
   SegmentBuilder b;
   const int32_t dy = b.operand(DType::kF64, {8, 2, 1}), dBias = b.operand(DType::kF64, {1});

@@ -36,8 +36,8 @@ void callTheWarp(mlir::ModuleOp module) {
   module.walk([&](mlir::Operation* op) {
     builder.setInsertionPoint(op);
     const auto call = [&](const char* name, mlir::ValueRange operands) {
-      auto made = builder.create<mlir::func::CallOp>(op->getLoc(), name, op->getResultTypes(),
-                                                     operands);
+      auto made =
+          builder.create<mlir::func::CallOp>(op->getLoc(), name, op->getResultTypes(), operands);
       op->replaceAllUsesWith(made.getResults());
       op->erase();
     };

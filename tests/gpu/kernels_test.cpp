@@ -201,8 +201,8 @@ TEST_P(GpuKernels, ColumnSumsKeepTheirOrder) {
   }
 }
 
-// 16 tokens are ranges of 8: (1e16 + 1) + (-1e16 + 1), where 1 is lost beside 1e16. In one sweep the
-// last 1 would stay.
+// 16 tokens are ranges of 8: (1e16 + 1) + (-1e16 + 1), where 1 is lost beside 1e16. In one sweep
+// the last 1 would stay.
 TEST(GpuKernels, ColumnsAreTheSumsOfTheirRanges) {
   std::vector<double> values(16, 0.0);
   values[0] = 1e16, values[1] = 1, values[8] = -1e16, values[9] = 1;

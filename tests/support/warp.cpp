@@ -44,11 +44,14 @@ void ThreadBlock::run(const std::function<void()>& thread, int index, int numBlo
   converged_ = true;
   for (Thread& fiber : threads_) start(fiber);
   bool forwards = true;
-  for (bool anyRan = true; anyRan || release(); forwards = !forwards) {
-    anyRan = false;
-    for (size_t i = 0; i < slots_.size(); ++i)
-      anyRan |= turn(forwards ? i : slots_.size() - 1 - i);
-  }
+  do {
+    for (bool anyRan = true; anyRan;) {
+      anyRan = false;
+      for (size_t i = 0; i < slots_.size(); ++i)
+        anyRan |= turn(forwards ? i : slots_.size() - 1 - i);
+    }
+    forwards = !forwards;
+  } while (release());
   checkExchanges();
   running = nullptr;
 }

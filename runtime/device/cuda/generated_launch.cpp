@@ -25,8 +25,7 @@ Status GeneratedLaunch::run(const program::KernelContext& context, void* const* 
     std::memcpy(to, &operands[operand], sizeof(void*));
     to += sizeof(void*);
   }
-  if (warps_ > 1)
-    return gpu_->launchBlocks(function_, parameter_.data(), extent_, warps_, stream);
+  if (warps_ > 1) return gpu_->launchBlocks(function_, parameter_.data(), extent_, warps_, stream);
   return gpu_->launch(function_, parameter_.data(), extent_ * kWarp, stream);
 }
 

@@ -18,7 +18,7 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kMaxHeadSize = 256;                  // kernels/attention.cu
 constexpr std::array kTiledHeadSizes = {64, 96, 128};  // kernels/attention_tiles.cu
 constexpr int64_t kTileRows = 16;
-constexpr int64_t kBlock = 1024;        // threads of a block that sums columns
+constexpr int64_t kBlock = 1024;       // threads of a block that sums columns
 constexpr int64_t kGradColumns = 256;  // kernels/embedding.cu
 static_assert(kMaxRanges == program::kSumRanges);
 
@@ -294,10 +294,10 @@ Status OpLaunch::run(const program::KernelContext& context, void* const* operand
   args.keyHigh = key.high;
   args.firstSample = context.firstSample;
   for (const Kernel& kernel : kernels_)
-    TRIREME_RETURN_IF_ERROR(kernel.inBlocks
-                                ? gpu_->launchBlocks(kernel.function, &args,
-                                                     kernel.threads / kBlock, kBlock / kWarp, stream)
-                                : gpu_->launch(kernel.function, &args, kernel.threads, stream));
+    TRIREME_RETURN_IF_ERROR(
+        kernel.inBlocks ? gpu_->launchBlocks(kernel.function, &args, kernel.threads / kBlock,
+                                             kBlock / kWarp, stream)
+                        : gpu_->launch(kernel.function, &args, kernel.threads, stream));
   return {};
 }
 

@@ -36,9 +36,7 @@
 
 namespace trireme::runtime::cuda {
 
-TRIREME_DEVICE ColumnShape columnsOf(const OpArgs& a) {
-  return {a.tokens, a.rangeTokens, a.width};
-}
+TRIREME_DEVICE ColumnShape columnsOf(const OpArgs& a) { return {a.tokens, a.rangeTokens, a.width}; }
 
 TRIREME_DEVICE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 

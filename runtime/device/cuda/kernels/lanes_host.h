@@ -156,8 +156,7 @@ void columnSums(const ColumnShape& shape, F f, G g) {
 template <typename F, typename G>
 void blockSum(int64_t n, F f, G g) {
   PerLane<double> parts[kBlockSums / 32];
-  for (int64_t i = 0; i < n; ++i)
-    parts[i % kBlockSums / 32].add(static_cast<int>(i % 32), f(i));
+  for (int64_t i = 0; i < n; ++i) parts[i % kBlockSums / 32].add(static_cast<int>(i % 32), f(i));
   double sum = 0;
   for (const PerLane<double>& part : parts) sum += part.sum();
   g(sum);
