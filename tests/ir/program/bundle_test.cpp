@@ -150,6 +150,15 @@ TEST_F(BundleTest, SurvivesAnInterruptedWrite) {
   EXPECT_TRUE(writeBundle(sample(), folder_).ok());
 }
 
+TEST_F(BundleTest, RefusesBlocksThatNoGpuHas) {
+  for (int32_t warps : {0, kMaxWarps + 1}) {
+    Bundle bundle = sample();
+    bundle.kernels[0].calls.back().warps = warps;
+    ASSERT_TRUE(writeBundle(bundle, folder_).ok());
+    EXPECT_THAT(errorOf(), HasSubstr("warps is not an integer from 1 to 32"));
+  }
+}
+
 TEST_F(BundleTest, NamesTheFileThatIsDamaged) {
   for (const char* file :
        {"program.bin", "kernels.json", "kernels.so", "plan.yaml", "model.yaml", "listing.txt"}) {
