@@ -206,6 +206,7 @@ function showDifference(data) {
   const d = data.answer;
   const section = addSection('The difference', d.before.name + ' against ' + d.after.name + ': ' +
       format.seconds(d.before.stepSeconds) + ' a step against ' + format.seconds(d.after.stepSeconds) + '.');
+  addQuestion(section, data.question);
   const rows = d.parts.map((part) => ({
     name: part.name, before: part.beforeSeconds, after: part.afterSeconds,
     change: part.changeUnits * d.unitSeconds}));

@@ -12,15 +12,16 @@
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
 #include "cli/output/wrap.h"
+#include "cli/whatif/compared.h"
 #include "cli/whatif/report.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
-#include "ir/spec/quantity.h"
 #include "ir/spec/shipped.h"
 #include "planner/check.h"
 #include "planner/report.h"
 #include "planner/search.h"
 #include "planner/supported.h"
+#include "planner/whatif/changes.h"
 
 namespace trireme::cli {
 namespace {
@@ -53,43 +54,36 @@ Result<Query> queryOf(const CompareOptions& options, SideKind kind, const std::s
   return query;
 }
 
-Result<planner::Side> planSide(const CompareOptions& options, const std::string& name) {
-  if (options.question.cluster.empty())
-    return Error(invalidArgument("--diff of two plans needs --cluster, to price them on"));
-  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.question.model));
-  TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.question.cluster));
-  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack,
-                           loadStackOrDefault(options.question.stack));
-  TRIREME_ASSIGN_OR_RETURN(plan::Plan plan, plan::loadPlan(name));
-  if (plan.stack != stack.name)
-    return Error(invalidArgument(fmt::format(
-        "{}: the plan was made for stack '{}': give it with --stack", name, plan.stack)));
-  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model).withContext(name));
-  TRIREME_RETURN_IF_ERROR(planner::checkSupported(plan, stack).withContext(name));
-  TRIREME_RETURN_IF_ERROR(growCluster(plan.numRanks(), options.question.cluster, cluster));
-  TRIREME_ASSIGN_OR_RETURN(cost::Estimate estimate, cost::estimate(model, plan, cluster, stack));
-  return planner::Side{name, std::move(plan), std::move(estimate)};
+// What the plan was made for: --stack, which has to be that, or the shipped profile of its name.
+Result<spec::StackProfile> stackOf(const plan::Plan& plan, const std::string& file,
+                                   const std::string& stackPath) {
+  std::string path = stackPath;
+  if (path.empty() && spec::findShipped(spec::ShippedKind::kStack, plan.stack)) path = plan.stack;
+  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, loadStackOrDefault(path));
+  if (plan.stack == stack.name) return stack;
+  return Error(invalidArgument(
+      fmt::format("{}: the plan was made for stack '{}': give it with --stack", file, plan.stack)));
 }
 
-// "memory bandwidth 2.039 -> 3.35 TB/s (x 1.64)" of all that is not the same.
-std::vector<std::string> changesOf(const Query& from, const Query& to) {
-  const spec::ClusterSpec &a = from.cluster, &b = to.cluster;
-  std::vector<std::string> lines;
-  const auto add = [&](const std::string& what, const auto& before, const auto& after) {
-    if (before == after || !(before.count() > 0)) return;
-    lines.push_back(fmt::format("{} {} -> {} (x {:.3g})", what, spec::printQuantity(before),
-                                spec::printQuantity(after), after / before));
-  };
-  const spec::PeakRate* before = a.device.peak(spec::linearFormat(from.training.precision));
-  const spec::PeakRate* after = b.device.peak(spec::linearFormat(to.training.precision));
-  if (before && after) add("matmul rate", before->rate, after->rate);
-  add("memory bandwidth", a.device.memoryBandwidth, b.device.memoryBandwidth);
-  add("memory", a.device.memory, b.device.memory);
-  for (size_t i = 0; i < std::min(a.tiers.size(), b.tiers.size()); ++i)
-    add(a.tiers[i].name + " bandwidth", a.tiers[i].bandwidth, b.tiers[i].bandwidth);
-  if (a.device.name != b.device.name)
-    lines.insert(lines.begin(), fmt::format("device {} -> {}", a.device.name, b.device.name));
-  return lines;
+struct PlanSide {
+  planner::Side side;
+  Query query;
+};
+
+Result<PlanSide> planSide(const CompareOptions& options, const std::string& name) {
+  const QueryOptions& question = options.question;
+  if (question.cluster.empty())
+    return Error(invalidArgument("--diff of two plans needs --cluster, to price them on"));
+  TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(question.model));
+  TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(question.cluster));
+  TRIREME_ASSIGN_OR_RETURN(plan::Plan plan, plan::loadPlan(name));
+  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, stackOf(plan, name, question.stack));
+  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model).withContext(name));
+  TRIREME_RETURN_IF_ERROR(planner::checkSupported(plan, stack).withContext(name));
+  TRIREME_RETURN_IF_ERROR(growCluster(plan.numRanks(), question.cluster, cluster));
+  TRIREME_ASSIGN_OR_RETURN(cost::Estimate estimate, cost::estimate(model, plan, cluster, stack));
+  Query query = planner::queryOf(plan, model, cluster, stack);
+  return PlanSide{{name, std::move(plan), std::move(estimate)}, std::move(query)};
 }
 
 // So many units, in milliseconds with all digits that a unit has.
@@ -113,7 +107,66 @@ nlohmann::json toJson(const planner::Difference& d) {
                                                     {"fits", side->estimate.fits()},
                                                     {"stepSeconds", side->estimate.step.count()}};
   json["samePlanSeconds"] = d.samePlan ? nlohmann::json(d.samePlan->count()) : nlohmann::json();
+  json["noSamePlan"] = d.noSamePlan.empty() ? nlohmann::json() : nlohmann::json(d.noSamePlan);
   return json;
+}
+
+struct Comparison {
+  planner::Difference difference;
+  std::string question;              // lines above the table
+  std::vector<std::string> changes;  // and below
+  nlohmann::json before, after;      // what was asked of each side
+};
+
+Comparison comparisonOf(planner::Difference difference, const Query& before, const Query& after) {
+  return {std::move(difference), comparedQuestion(before, after), comparedChanges(before, after),
+          comparedJson(before), comparedJson(after)};
+}
+
+nlohmann::json toJson(const Comparison& comparison) {
+  nlohmann::json json = toJson(comparison.difference);
+  json["changes"] = comparison.changes;
+  json["before"]["question"] = comparison.before;
+  json["after"]["question"] = comparison.after;
+  return json;
+}
+
+// Each flag says what the sides do not.
+Status checkFlags(const CompareOptions& options, SideKind kind) {
+  for (const auto& [side, flag, value] :
+       {std::tuple(SideKind::kCluster, "--cluster", &options.question.cluster),
+        std::tuple(SideKind::kStack, "--stack", &options.question.stack)})
+    if (kind == side && !value->empty())
+      return invalidArgument(fmt::format("--diff of two {}s names them: leave {} away",
+                                         kSideNames[static_cast<size_t>(side)], flag));
+  if (kind == SideKind::kPlan && !(options.pins == planner::Pins{}))
+    return invalidArgument(
+        "--diff of two plans: they say themselves what --gpus, --tp... would; leave those away");
+  const QueryOptions& question = options.question;
+  if (kind == SideKind::kPlan &&
+      (question.batch || question.sequence || question.precision || !question.training.empty()))
+    return invalidArgument(
+        "--diff of two plans: they say how they train; leave --batch, --seq, --precision and "
+        "--train away");
+  return {};
+}
+
+Result<Comparison> comparePlans(const CompareOptions& options) {
+  TRIREME_ASSIGN_OR_RETURN(const PlanSide before, planSide(options, options.before));
+  TRIREME_ASSIGN_OR_RETURN(const PlanSide after, planSide(options, options.after));
+  Comparison comparison =
+      comparisonOf(planner::differenceOf(before.side, after.side), before.query, after.query);
+  for (std::string& line : planner::planChanges(before.side.plan, after.side.plan))
+    comparison.changes.push_back(std::move(line));
+  return comparison;
+}
+
+Result<Comparison> compareSides(const CompareOptions& options, SideKind kind) {
+  TRIREME_ASSIGN_OR_RETURN(const Query before, queryOf(options, kind, options.before));
+  TRIREME_ASSIGN_OR_RETURN(const Query after, queryOf(options, kind, options.after));
+  TRIREME_ASSIGN_OR_RETURN(planner::Difference difference,
+                           planner::compareQueries(options.before, before, options.after, after));
+  return comparisonOf(std::move(difference), before, after);
 }
 
 }  // namespace
@@ -135,12 +188,9 @@ std::string toTable(const planner::Difference& d, const std::string& what) {
                                           : fmt::format("; does not fit, {} too much",
                                                         formatBytes(side->estimate.missing()))),
         14);
-  if (!d.samePlan) {
-    if (what != "plan")
-      text += wrapLine(
-          fmt::format("{:<14}the plan of before is not possible or does not fit after", "why"), 14);
-    return text;
-  }
+  if (!d.noSamePlan.empty())
+    text += wrapLine(fmt::format("{:<14}the plan of before {}", "why", d.noSamePlan), 14);
+  if (!d.samePlan) return text;
   const int64_t first = std::llround((*d.samePlan - d.before.estimate.step) / d.unit);
   return text +
          wrapLine(fmt::format("{:<14}{} {}: the plan of before would take {} there; {} "
@@ -158,39 +208,18 @@ Result<int> runCompare(const CompareOptions& options) {
         invalidArgument(fmt::format("--diff compares two of a kind: '{}' is a {}, '{}' a {}",
                                     options.before, kSideNames[static_cast<size_t>(kind)],
                                     options.after, kSideNames[static_cast<size_t>(other)])));
-  std::optional<planner::Difference> difference;
-  std::vector<std::string> changes;
-  for (const auto& [side, flag, value] :
-       {std::tuple(SideKind::kCluster, "--cluster", &options.question.cluster),
-        std::tuple(SideKind::kStack, "--stack", &options.question.stack)})
-    if (kind == side && !value->empty())
-      return Error(invalidArgument(fmt::format("--diff of two {}s names them: leave {} away",
-                                               kSideNames[static_cast<size_t>(side)], flag)));
-  if (kind == SideKind::kPlan && !(options.pins == planner::Pins{}))
-    return Error(invalidArgument(
-        "--diff of two plans: they say themselves what --gpus, --tp... would; leave those away"));
-  if (kind == SideKind::kPlan) {
-    TRIREME_ASSIGN_OR_RETURN(planner::Side before, planSide(options, options.before));
-    TRIREME_ASSIGN_OR_RETURN(planner::Side after, planSide(options, options.after));
-    difference = planner::differenceOf(std::move(before), std::move(after));
-  } else {
-    TRIREME_ASSIGN_OR_RETURN(const Query before, queryOf(options, kind, options.before));
-    TRIREME_ASSIGN_OR_RETURN(const Query after, queryOf(options, kind, options.after));
-    TRIREME_ASSIGN_OR_RETURN(difference,
-                             planner::compareQueries(options.before, before, options.after, after));
-    changes = changesOf(before, after);
-    if (before.training.precision != after.training.precision)
-      changes.push_back(fmt::format("precision {} -> {}",
-                                    spec::precisionName(before.training.precision),
-                                    spec::precisionName(after.training.precision)));
-  }
-  std::string text = toTable(*difference, kSideNames[static_cast<size_t>(kind)]);
-  for (const std::string& line : changes) text += wrapLine("  " + line, 4);
-  nlohmann::json json = toJson(*difference);
-  json["changes"] = changes;
-  const std::string title =
-      fmt::format("{} and {}", difference->before.name, difference->after.name);
-  TRIREME_RETURN_IF_ERROR(writeReport(options.report, {"difference", title, "", text}, json));
+  TRIREME_RETURN_IF_ERROR(checkFlags(options, kind));
+  TRIREME_ASSIGN_OR_RETURN(const Comparison comparison, kind == SideKind::kPlan
+                                                            ? comparePlans(options)
+                                                            : compareSides(options, kind));
+  const planner::Difference& difference = comparison.difference;
+  std::string text =
+      comparison.question + toTable(difference, kSideNames[static_cast<size_t>(kind)]);
+  for (const std::string& line : comparison.changes) text += wrapLine("  " + line, 4);
+  const nlohmann::json json = toJson(comparison);
+  const std::string title = fmt::format("{} and {}", difference.before.name, difference.after.name);
+  TRIREME_RETURN_IF_ERROR(
+      writeReport(options.report, {"difference", title, comparison.question, text}, json));
   if (options.json) text = json.dump(2) + "\n";
   fmt::print("{}", text);
   return kExitOk;

@@ -22,12 +22,13 @@ struct CompareOptions {
 
 // Prints the difference. Both sides are clusters, stacks or plan files; shipped names come first, a
 // file is what it can be read as. Clusters and stacks are planned for with the rest of the
-// question; plans are priced on --cluster and --stack. kInvalidArgument: a side is nothing of it,
-// the sides are of two kinds, a plan is for another stack, or plans are given choices. kInfeasible:
-// a side has no plan that fits.
+// question; plans are priced on --cluster, each with --stack or, without that, the shipped profile
+// that it names. kInvalidArgument: a side is nothing of it, the sides are of two kinds, a plan is
+// for another stack than --stack or names none that is shipped, or plans are given choices.
+// kInfeasible: a side has no plan that fits.
 Result<int> runCompare(const CompareOptions& options);
 
-// Text of at most 100 columns.
+// Text of at most 100 columns; `what` the sides are: "cluster", "stack", "plan".
 std::string toTable(const planner::Difference& difference, const std::string& what);
 
 // What one more of everything is worth at the only point: prints it, and writes the page unless

@@ -5,48 +5,13 @@
 #include "ir/spec/load.h"
 #include "ir/spec/precision_names.h"
 #include "ir/spec/sourced.h"
+#include "ir/spec/stack_names.h"
 
 namespace trireme::spec {
 namespace {
 
 constexpr EnumName<bool> kProgramsArray[] = {{"own", true}, {"described", false}};
 constexpr std::span<const EnumName<bool>> kPrograms = kProgramsArray;
-constexpr EnumName<AttentionKind> kAttentionArray[] = {
-    {"unfused", AttentionKind::kUnfused},
-    {"fused_softmax", AttentionKind::kFusedSoftmax},
-    {"flash", AttentionKind::kFlash},
-    {"flash2", AttentionKind::kFlash2},
-    {"cudnn", AttentionKind::kCudnn}};
-constexpr std::span<const EnumName<AttentionKind>> kAttention = kAttentionArray;
-constexpr EnumName<GradientAccumulation> kAccumulationArray[] = {
-    {"fused_f32", GradientAccumulation::kFusedF32},
-    {"separate_f32", GradientAccumulation::kSeparateF32},
-    {"separate_low", GradientAccumulation::kSeparateLow}};
-constexpr std::span<const EnumName<GradientAccumulation>> kAccumulation = kAccumulationArray;
-
-constexpr EnumName<SelectiveRecompute> kSelectiveArray[] = {
-    {"attention", SelectiveRecompute::kAttention},
-    {"every_other", SelectiveRecompute::kEveryOther},
-    {"per_operator", SelectiveRecompute::kPerOperator}};
-constexpr std::span<const EnumName<SelectiveRecompute>> kSelective = kSelectiveArray;
-
-constexpr EnumName<StackChoice> kChoiceArray[] = {
-    {"tensor_parallel", StackChoice::kTensorParallel},
-    {"sequence_parallel", StackChoice::kSequenceParallel},
-    {"context_parallel", StackChoice::kContextParallel},
-    {"pipeline", StackChoice::kPipeline},
-    {"gpipe", StackChoice::kGpipe},
-    {"interleaved", StackChoice::kInterleaved},
-    {"scatter_gather", StackChoice::kScatterGather},
-    {"shard_optimizer", StackChoice::kShardOptimizer},
-    {"shard_gradients", StackChoice::kShardGradients},
-    {"shard_parameters", StackChoice::kShardParameters},
-    {"replicated_shards", StackChoice::kReplicatedShards},
-    {"recompute_selective", StackChoice::kRecomputeSelective},
-    {"recompute_full", StackChoice::kRecomputeFull},
-    {"recompute_layers", StackChoice::kRecomputeLayers}};
-constexpr std::span<const EnumName<StackChoice>> kChoices = kChoiceArray;
-
 constexpr EnumName<Fp8Recipe> kRecipeArray[] = {{"delayed", Fp8Recipe::kDelayed},
                                                 {"current", Fp8Recipe::kCurrent},
                                                 {"rowwise", Fp8Recipe::kRowwise},

@@ -107,6 +107,19 @@ std::string printIn(std::span<const Unit> units, double value) {
   return best;  // The first unit has factors of 1, so there is one.
 }
 
+// Of the units whose numbers are of a size to be read, the one with the shortest text.
+std::string readIn(std::span<const Unit> units, double value) {
+  std::string best;
+  for (const Unit& unit : units) {
+    if (unit.name.find("bit") != std::string_view::npos) continue;
+    const double number = value * unit.divide / unit.multiply;
+    if (value != 0 && !(std::abs(number) >= 1 && std::abs(number) < 1e4)) continue;
+    std::string text = fmt::format("{:.6g} {}", number, unit.name);
+    if (best.empty() || text.size() < best.size()) best = std::move(text);
+  }
+  return best.empty() ? fmt::format("{:.6g} {}", value, units.front().name) : best;
+}
+
 template <typename T>
 Result<T> withUnit(Result<double> number) {
   if (!number.has_value()) return Error(std::move(number).error());
@@ -148,6 +161,15 @@ std::string printQuantity(Seconds value) { return printIn(kSeconds, value.count(
 std::string printQuantity(BytesPerSecond value) { return printIn(kBytesPerSecond, value.count()); }
 std::string printQuantity(FlopsPerSecond value) { return printIn(kFlopsPerSecond, value.count()); }
 std::string printQuantity(Watts value) { return printIn(kWatts, value.count()); }
+
+std::string readableQuantity(Bytes value) { return readIn(kBytes, value.count()); }
+std::string readableQuantity(Seconds value) { return readIn(kSeconds, value.count()); }
+std::string readableQuantity(BytesPerSecond value) {
+  return readIn(kBytesPerSecond, value.count());
+}
+std::string readableQuantity(FlopsPerSecond value) {
+  return readIn(kFlopsPerSecond, value.count());
+}
 
 Result<int64_t> parseCount(std::string_view text, int64_t least) {
   int64_t value = 0;

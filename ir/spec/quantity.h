@@ -27,6 +27,13 @@ std::string printQuantity(BytesPerSecond value);
 std::string printQuantity(FlopsPerSecond value);
 std::string printQuantity(Watts value);
 
+// For people to read, not for files: six digits, and the unit that makes the number 1 to 10000
+// ("156.25 MB/s", "989.4 TFLOP/s"). Requires a finite value.
+std::string readableQuantity(Bytes value);
+std::string readableQuantity(Seconds value);
+std::string readableQuantity(BytesPerSecond value);
+std::string readableQuantity(FlopsPerSecond value);
+
 // A decimal number and nothing else: no inf, nan, hexadecimal, or leading plus; within the range of
 // double. Errors: kInvalidArgument.
 Result<double> parseDecimal(std::string_view text);

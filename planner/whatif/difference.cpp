@@ -1,9 +1,12 @@
 #include "planner/whatif/difference.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "ir/base/format.h"
 #include "planner/report.h"
 #include "planner/search.h"
 #include "planner/supported.h"
@@ -16,6 +19,32 @@ Seconds unitOf(Seconds longest) {
   double unit = 1e-9;
   while (longest.count() / unit > 1e6) unit *= 10;
   return Seconds(unit);
+}
+
+Status checkPossible(const plan::Plan& plan, const Query& query) {
+  TRIREME_RETURN_IF_ERROR(checkSupported(plan, query.stack));
+  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, query.model));
+  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
+  if (plan.numRanks() <= devices) return {};
+  return invalidArgument(
+      fmt::format("it needs {} devices, there are {}", plan.numRanks(), devices));
+}
+
+Result<cost::Estimate> priceIfPossible(const plan::Plan& plan, const Query& query) {
+  TRIREME_RETURN_IF_ERROR(checkPossible(plan, query));
+  return cost::estimate(query.model, plan, query.cluster, query.stack);
+}
+
+// What the plan takes under another query than its own.
+void priceSamePlan(const plan::Plan& plan, const Query& query, Difference& difference) {
+  const Result<cost::Estimate> estimate = priceIfPossible(plan, query);
+  if (!estimate.has_value())
+    difference.noSamePlan = fmt::format("is not possible after: {}", estimate.error().message());
+  else if (!estimate->fits())
+    difference.noSamePlan =
+        fmt::format("does not fit after: {} too much memory", formatBytes(estimate->missing()));
+  else
+    difference.samePlan = estimate->step;
 }
 
 }  // namespace
@@ -60,12 +89,7 @@ Result<Difference> compareQueries(const std::string& beforeName, const Query& be
   plan::Plan same = a->plan;
   same.training = after.training;
   same.stack = b->plan.stack;
-  if (!checkSupported(same, after.stack).ok() || !plan::verifyPlan(same, after.model).ok() ||
-      same.numRanks() > after.pins.gpus.value_or(after.cluster.numDevices))
-    return result;
-  const Result<cost::Estimate> estimate =
-      cost::estimate(after.model, same, after.cluster, after.stack);
-  if (estimate.has_value() && estimate->fits()) result.samePlan = estimate->step;
+  priceSamePlan(same, after, result);
   return result;
 }
 

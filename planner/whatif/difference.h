@@ -31,8 +31,11 @@ struct Difference {
   std::vector<DifferencePart> parts;  // all of the breakdown, in its order
   int64_t change = 0;                 // of the step, in units; the sum of those of parts
   // The plan of `before` on what `after` runs on: until there the hardware or the software made the
-  // difference, from there on the plan. None: the same thing, or that plan does not fit there.
+  // difference, from there on the plan. None: it cannot be had there, or two plans were compared.
   std::optional<Seconds> samePlan;
+  // Why it cannot: "is not possible after: stack 'alpa' has no cp 2; nearest: cp 1" or "does not
+  // fit after: 3.20 GiB too much memory". Empty otherwise.
+  std::string noSamePlan;
 };
 
 Difference differenceOf(Side before, Side after);

@@ -390,5 +390,113 @@ TEST_F(WhatifCommand, WorthIsOfOnePoint) {
   expectRefusal(whatif({"--gpus", "4,8", "--worth"}), 1, {"--worth looks around one point", "2"});
 }
 
+std::vector<std::string> diffOf(const std::vector<std::string>& more) {
+  std::vector<std::string> args = {"whatif",  "--model", "llama2-7b", "--gpus", "64",
+                                   "--batch", "128",     "--seq",     "4096"};
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+// What nobody asked for is seen: Trireme's own programs train in fp32 by default.
+TEST_F(WhatifCommand, ADifferenceSaysWhatWasAsked) {
+  const Outcome clusters = runTrireme(diffOf({"--diff", "dgx-a100", "dgx-h100"}));
+  expectSuccess(clusters);
+  EXPECT_EQ(clusters.out.rfind("question      llama2-7b, 6.738 G parameters; dgx-a100, dgx-h100; "
+                               "stack trireme\n"
+                               "everywhere    precision fp32, seq 4096, batch 128, GPUs 64\n",
+                               0),
+            0u)
+      << clusters.out;
+  const std::vector<std::string> stacks =
+      diffOf({"--cluster", "dgx-h100", "--report", path("page.html"), "--diff", "nemo",
+              "nemo-fp8-current"});
+  const Outcome text = runTrireme(stacks);
+  EXPECT_THAT(text.out, HasSubstr("dgx-h100; stack nemo, nemo-fp8-current\n"
+                                  "everywhere    seq 4096, batch 128, GPUs 64\n"));
+  EXPECT_THAT(text.out, HasSubstr("\n  precision bf16 -> fp8\n"));
+  EXPECT_THAT(readAll(path("page.html")), HasSubstr("\"question\":\"question      llama2-7b"));
+  std::vector<std::string> args = stacks;
+  args.push_back("--json");
+  const nlohmann::json json = jsonOf(runTrireme(args));
+  EXPECT_EQ(json.at("before").at("question"), (nlohmann::json{{"model", "llama2-7b"},
+                                                              {"cluster", "dgx-h100"},
+                                                              {"stack", "nemo"},
+                                                              {"precision", "bf16"},
+                                                              {"sequence", 4096},
+                                                              {"batch", 128},
+                                                              {"gpus", 64}}));
+  EXPECT_EQ(json.at("after").at("question").at("precision"), "fp8");
+}
+
+TEST_F(WhatifCommand, ADifferenceNamesEveryCauseInHardwareAndSoftware) {
+  const Outcome racks =
+      runTrireme(diffOf({"--stack", "nemo", "--diff", "dgx-h100", "gb200-nvl72"}));
+  expectSuccess(racks);
+  for (const char* part : {"nvlink domain, devices 8 -> 72 (x 9)", "matmul efficiency 0.72 -> ",
+                           "matmul rate that is reached 712.368 TFLOP/s -> ",
+                           "attention efficiency, forward 0.5996 -> "})
+    EXPECT_THAT(racks.out, HasSubstr(part));
+  EXPECT_THAT(runTrireme(diffOf({"--stack", "nemo", "--diff", "dgx-h100", "p3-16xlarge"})).out,
+              HasSubstr("GB/s -> 156.25 MB/s"));
+  const Outcome stacks =
+      runTrireme(diffOf({"--cluster", "dgx-h100", "--diff", "megatron-core", "nemo"}));
+  expectSuccess(stacks);
+  for (const char* part :
+       {"elementwise_factor 1 -> 1.46", "host_launch 9 us -> 0 s", "scatter_gather true -> false",
+        "keeps_f8 false -> true", "choices only before: ", "precisions only before: fp32"})
+    EXPECT_THAT(stacks.out, HasSubstr(part));
+}
+
+// Plans of NeMo shard the gradients, which torchtitan has no choice for.
+TEST_F(WhatifCommand, ADifferenceSaysWhyThePlanOfBeforeIsNotThere) {
+  const Outcome outcome =
+      runTrireme(diffOf({"--cluster", "dgx-h100", "--diff", "nemo", "torchtitan"}));
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out,
+              HasSubstr("the plan of before is not possible after: stack 'torchtitan' has no "));
+}
+
+TEST_F(WhatifCommand, PlansOfTwoStacksBringTheirOwn) {
+  const auto planFor = [&](const std::string& stack, const std::string& batch) {
+    const std::string file = path(stack + ".yaml");
+    expectSuccess(
+        runTrireme({"plan", "--model", "llama2-7b", "--cluster", "dgx-h100", "--gpus", "16",
+                    "--batch", batch, "--seq", "4096", "--stack", stack, "-o", file}));
+    return file;
+  };
+  const std::string nemo = planFor("nemo", "64"), titan = planFor("torchtitan", "32");
+  const auto diff = [&](const std::string& a, const std::string& b,
+                        const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"whatif",   "--model", "llama2-7b", "--cluster",
+                                     "dgx-h100", "--diff",  a,           b};
+    args.insert(args.end(), more.begin(), more.end());
+    return runTrireme(args);
+  };
+  const Outcome text = diff(titan, nemo, {});
+  expectSuccess(text);
+  for (const char* part :
+       {"dgx-h100; stack torchtitan, nemo\n",
+        "everywhere    precision bf16, "
+        "seq 4096, GPUs 16\n",
+        "\n  batch 32 -> 64\n", "\n  attention flash2 -> cudnn\n", "choices only after: "})
+    EXPECT_THAT(text.out, HasSubstr(part));
+  EXPECT_THAT(text.out, testing::ContainsRegex("\n  state_sharding [a-z]+ -> [a-z]+\n"));
+  const nlohmann::json json = jsonOf(diff(titan, nemo, {"--json"}));
+  int64_t sum = 0;
+  for (const nlohmann::json& part : json.at("parts")) sum += part.at("changeUnits").get<int64_t>();
+  EXPECT_EQ(sum, json.at("changeUnits"));
+  // Each is what it is priced at with its own stack.
+  EXPECT_EQ(json.at("after").at("stepSeconds"),
+            jsonOf(diff(nemo, nemo, {"--stack", "nemo", "--json"})).at("before").at("stepSeconds"));
+  expectRefusal(
+      diff(titan, nemo, {"--stack", "nemo"}), 1,
+      {"torchtitan.yaml: the plan was made for stack 'torchtitan': give it with --stack"});
+  std::string foreign = readAll(nemo);
+  foreign.replace(foreign.find("stack: nemo"), 11, "stack: ours");
+  expectRefusal(diff(write("ours.yaml", foreign), nemo, {}), 1,
+                {"ours.yaml: the plan was made for stack 'ours': give it with --stack"});
+  expectRefusal(diff(titan, nemo, {"--batch", "64"}), 1, {"leave --batch, --seq"});
+}
+
 }  // namespace
 }  // namespace trireme::cli

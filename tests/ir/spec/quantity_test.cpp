@@ -113,5 +113,21 @@ TEST(PrintQuantity, ParsesToTheSameNumber) {
   EXPECT_GT(tested, 10000);
 }
 
+// The file's text is exact and may be long; this one is for the eye, in bytes, not in bits.
+TEST(ReadableQuantity, HasAUnitThatCanBeRead) {
+  EXPECT_EQ(readableQuantity(BytesPerSecond(156.25e6)), "156.25 MB/s");
+  EXPECT_EQ(readableQuantity(BytesPerSecond(50e9)), "50 GB/s");
+  EXPECT_EQ(readableQuantity(BytesPerSecond(3350e9)), "3350 GB/s");
+  EXPECT_EQ(readableQuantity(BytesPerSecond(8e12)), "8 TB/s");
+  EXPECT_EQ(readableQuantity(FlopsPerSecond(2250e12)), "2250 TFLOP/s");
+  EXPECT_EQ(readableQuantity(FlopsPerSecond(1e14 / 3)), "33.3333 TFLOP/s");
+  EXPECT_EQ(readableQuantity(Bytes(80 * 1073741824.0)), "80 GiB");
+  EXPECT_EQ(readableQuantity(Bytes(141e9)), "141 GB");
+  EXPECT_EQ(readableQuantity(Seconds(2.5e-6)), "2.5 us");
+  EXPECT_EQ(readableQuantity(Seconds(0)), "0 s");
+  EXPECT_EQ(readableQuantity(Seconds(1e-15)), "1e-15 s");
+  EXPECT_EQ(readableQuantity(Bytes(1e20)), "1e+20 B");
+}
+
 }  // namespace
 }  // namespace trireme::spec

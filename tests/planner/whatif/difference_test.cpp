@@ -71,6 +71,40 @@ TEST(Difference, ASideWithoutAPlanIsNamed) {
   EXPECT_EQ(d.error().message().rfind("small one: ", 0), 0u) << d.error().message();
 }
 
+// Pinned to tp 2, on software that has none of it.
+TEST(Difference, APlanThatTheSoftwareLacksIsNamed) {
+  Query before = smallQuery(), after = smallQuery();
+  before.pins.tp = 2;
+  std::erase(after.stack.choices, spec::StackChoice::kTensorParallel);
+  after.stack.name = "other";
+  const Result<Difference> d = compareQueries("a", before, "b", after);
+  ASSERT_TRUE(d.has_value()) << d.error().message();
+  EXPECT_FALSE(d->samePlan.has_value());
+  EXPECT_EQ(d->noSamePlan, "is not possible after: stack 'other' has no tp 2; nearest: tp 1");
+}
+
+TEST(Difference, APlanForMoreDevicesIsNamed) {
+  Query before = computeBound(smallQuery()), after = computeBound(smallQuery());
+  after.pins.gpus = 2;
+  const Result<Difference> d = compareQueries("a", before, "b", after);
+  ASSERT_TRUE(d.has_value());
+  ASSERT_EQ(d->before.plan.numRanks(), 4);
+  EXPECT_EQ(d->noSamePlan, "is not possible after: it needs 4 devices, there are 2");
+}
+
+// A device that has 1 KiB less than the plan of all data parallelism needs.
+TEST(Difference, APlanThatDoesNotFitSaysByHowMuch) {
+  Query before = smallQuery(), after = smallQuery();
+  before.pins.tp = before.pins.pp = 1;
+  before.pins.gpus = 1;
+  const Result<PlanResult> best = searchPlan(before);
+  ASSERT_TRUE(best.has_value());
+  after.cluster.device.memory = best->estimate.memory.total() - Bytes(1024);
+  const Result<Difference> d = compareQueries("a", before, "b", after);
+  ASSERT_TRUE(d.has_value()) << d.error().message();
+  EXPECT_EQ(d->noSamePlan, "does not fit after: 1.00 KiB too much memory");
+}
+
 // A tenth of what the cluster has: small::cluster's numbers.
 TEST(Sensitivities, SayHowMuchMoreThereIs) {
   const Query query = smallQuery();

@@ -1,0 +1,128 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "ir/spec/precision_names.h"
+#include "ir/spec/stack_names.h"
+#include "planner/whatif/change_lines.h"
+#include "planner/whatif/changes.h"
+
+namespace trireme::planner {
+namespace {
+
+using Stack = spec::StackDescription;
+using spec::StackProfile;
+
+std::string_view textOf(spec::AttentionKind value) { return nameOf(spec::kAttention, value); }
+std::string_view textOf(spec::SelectiveRecompute value) { return nameOf(spec::kSelective, value); }
+std::string_view textOf(spec::GradientAccumulation value) {
+  return nameOf(spec::kAccumulation, value);
+}
+template <typename T>
+T textOf(T value) {
+  return value;
+}
+
+template <typename Owner, typename... Types>
+struct Setting {
+  std::string_view key;  // of stack files
+  std::variant<Types Owner::*...> member;
+};
+using OwnSetting = Setting<StackProfile, bool, double, Bytes>;
+using DescribedSetting = Setting<Stack, bool, double, Bytes, Seconds, spec::AttentionKind,
+                                 spec::SelectiveRecompute, spec::GradientAccumulation>;
+
+constexpr OwnSetting kOwnSettings[] = {
+    {"flash_attention", &StackProfile::flashAttention},
+    {"overlap_gradient_reduction", &StackProfile::overlapGradientReduction},
+    {"overlap_pipeline_transfers", &StackProfile::overlapPipelineTransfers},
+    {"fixed_reserve", &StackProfile::fixedReserve},
+    {"optimizer_bytes_per_parameter", &StackProfile::optimizerBytesPerParameter}};
+
+constexpr DescribedSetting kDescribedSettings[] = {
+    {"attention", &Stack::attention},
+    {"selective_recompute", &Stack::selective},
+    {"elementwise_factor", &Stack::elementwiseFactor},
+    {"matmul_factor", &Stack::matmulFactor},
+    {"cast_bytes", &Stack::castBytes},
+    {"context_parallel_loss", &Stack::contextParallelLoss},
+    {"gradient_accumulation", &Stack::gradientAccumulation},
+    {"scatter_gather", &Stack::scatterGather},
+    {"parameter_bytes", &Stack::parameterBytes},
+    {"gradient_bytes", &Stack::gradientBytes},
+    {"optimizer_bytes", &Stack::optimizerBytes},
+    {"reduced_gradient_bytes", &Stack::reducedGradientBytes},
+    {"gathered_parameter_bytes", &Stack::gatheredParameterBytes},
+    {"optimizer_traffic", &Stack::optimizerTraffic},
+    {"loss_bytes", &Stack::lossBytes},
+    {"parameter_traffic", &Stack::parameterTraffic},
+    {"logit_bytes", &Stack::logitBytes},
+    {"working_layers", &Stack::workingLayers},
+    {"keeps_f8", &Stack::keepsNarrow},
+    {"sharded_bandwidth", &Stack::shardedBandwidth},
+    {"gradient_exposed", &Stack::gradientExposed},
+    {"gather_exposed", &Stack::gatherExposed},
+    {"tensor_parallel_exposed", &Stack::tensorParallelExposed},
+    {"transfer_exposed", &Stack::transferExposed},
+    {"host_exponent", &Stack::hostExponent},
+    {"host_exposed", &Stack::hostExposed},
+    {"host_growth", &Stack::hostGrowth},
+    {"transfer_sync", &Stack::transferSync},
+    {"whole_head_efficiency", &Stack::wholeHeadEfficiency},
+    {"host_launch", &Stack::hostLaunch},
+    {"host_backward", &Stack::hostBackward},
+    {"host_microbatch", &Stack::hostMicrobatch},
+    {"host_step", &Stack::hostStep},
+    {"slowdown_per_doubling", &Stack::slowdownPerDoubling},
+    {"faster_runs", &Stack::fasterRuns},
+    {"slower_runs", &Stack::slowerRuns},
+    {"reserve", &Stack::reserve},
+    {"fragmentation", &Stack::fragmentation}};
+
+template <typename Settings, typename Owner>
+void addSettings(ChangeLines& lines, const Settings& settings, const Owner& before,
+                 const Owner& after) {
+  for (const auto& setting : settings)
+    std::visit(
+        [&](auto member) { lines.add(setting.key, textOf(before.*member), textOf(after.*member)); },
+        setting.member);
+}
+
+// What `mine` has and `others` has not, in the order of the names.
+template <typename T>
+void addOnly(ChangeLines& lines, const std::string& what, std::span<const spec::EnumName<T>> names,
+             const std::vector<T>& mine, const std::vector<T>& others) {
+  const auto has = [](const std::vector<T>& list, T value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  std::vector<std::string_view> only;
+  for (const spec::EnumName<T>& entry : names)
+    if (has(mine, entry.value) && !has(others, entry.value)) only.push_back(entry.name);
+  if (!only.empty()) lines.addLine(fmt::format("{}: {}", what, fmt::join(only, ", ")));
+}
+
+}  // namespace
+
+std::vector<std::string> stackChanges(const StackProfile& before, const StackProfile& after) {
+  ChangeLines lines;
+  lines.add("programs", std::string_view(before.ownPrograms ? "own" : "described"),
+            std::string_view(after.ownPrograms ? "own" : "described"));
+  if (before.ownPrograms && after.ownPrograms) addSettings(lines, kOwnSettings, before, after);
+  if (!before.ownPrograms && !after.ownPrograms)
+    addSettings(lines, kDescribedSettings, before.description, after.description);
+  addOnly(lines, "choices only before", spec::kChoices, before.choices, after.choices);
+  addOnly(lines, "choices only after", spec::kChoices, after.choices, before.choices);
+  addOnly(lines, "precisions only before", spec::kPrecisions, before.precisions, after.precisions);
+  addOnly(lines, "precisions only after", spec::kPrecisions, after.precisions, before.precisions);
+  return lines.take();
+}
+
+std::vector<std::string_view> stackSettingKeys() {
+  std::vector<std::string_view> keys;
+  for (const OwnSetting& setting : kOwnSettings) keys.push_back(setting.key);
+  for (const DescribedSetting& setting : kDescribedSettings) keys.push_back(setting.key);
+  return keys;
+}
+
+}  // namespace trireme::planner
