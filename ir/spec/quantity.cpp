@@ -107,17 +107,20 @@ std::string printIn(std::span<const Unit> units, double value) {
   return best;  // The first unit has factors of 1, so there is one.
 }
 
-// Of the units whose numbers are of a size to be read, the one with the shortest text.
+// Of the units whose numbers are of a size to be read, the one with the shortest number.
 std::string readIn(std::span<const Unit> units, double value) {
   std::string best;
+  std::string_view bestUnit = units.front().name;
   for (const Unit& unit : units) {
     if (unit.name.find("bit") != std::string_view::npos) continue;
     const double number = value * unit.divide / unit.multiply;
     if (value != 0 && !(std::abs(number) >= 1 && std::abs(number) < 1e4)) continue;
-    std::string text = fmt::format("{:.6g} {}", number, unit.name);
-    if (best.empty() || text.size() < best.size()) best = std::move(text);
+    std::string text = fmt::format("{:.6g}", number);
+    if (!best.empty() && text.size() >= best.size()) continue;
+    best = std::move(text);
+    bestUnit = unit.name;
   }
-  return best.empty() ? fmt::format("{:.6g} {}", value, units.front().name) : best;
+  return fmt::format("{} {}", best.empty() ? fmt::format("{:.6g}", value) : best, bestUnit);
 }
 
 template <typename T>

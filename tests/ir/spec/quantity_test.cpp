@@ -122,6 +122,7 @@ TEST(ReadableQuantity, HasAUnitThatCanBeRead) {
   EXPECT_EQ(readableQuantity(FlopsPerSecond(2250e12)), "2250 TFLOP/s");
   EXPECT_EQ(readableQuantity(FlopsPerSecond(1e14 / 3)), "33.3333 TFLOP/s");
   EXPECT_EQ(readableQuantity(Bytes(80 * 1073741824.0)), "80 GiB");
+  EXPECT_EQ(readableQuantity(Bytes(178.35 * 1073741824.0)), "178.35 GiB");
   EXPECT_EQ(readableQuantity(Bytes(141e9)), "141 GB");
   EXPECT_EQ(readableQuantity(Seconds(2.5e-6)), "2.5 us");
   EXPECT_EQ(readableQuantity(Seconds(0)), "0 s");

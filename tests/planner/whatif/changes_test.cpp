@@ -78,9 +78,10 @@ TEST(StackChanges, NoKeyOfStackFilesIsForgotten) {
   for (const std::string_view key : stackSettingKeys()) known.insert(std::string(key));
   for (const std::string& name : spec::shippedNames(spec::ShippedKind::kStack)) {
     std::istringstream in{std::string(spec::findShipped(spec::ShippedKind::kStack, name)->text)};
-    for (std::string line; std::getline(in, line);)
-      if (const size_t colon = line.find(':'); !line.empty() && line[0] != '#' && line[0] != ' ')
-        EXPECT_TRUE(known.contains(line.substr(0, colon))) << name << ": " << line;
+    for (std::string line; std::getline(in, line);) {
+      if (line.empty() || line[0] == '#' || line[0] == ' ') continue;
+      EXPECT_TRUE(known.contains(line.substr(0, line.find(':')))) << name << ": " << line;
+    }
   }
 }
 
