@@ -117,6 +117,7 @@ TEST(StackChanges, ByHand) {
 // 100 TFLOP/s x 0.8 = 80, 200 x 0.5 = 100: a quarter more, though the peak is twice as high.
 TEST(ClusterChanges, AMatmulRateIsWhatIsReached) {
   Query before = smallQuery();
+  before.training.precision = spec::Precision::kFp32;
   before.cluster.device.matmul = {{MathFormat::kF32, FlopsPerSecond(100e12)}};
   before.cluster.device.matmulEfficiency = 0.8;
   Query after = before;
