@@ -72,13 +72,33 @@ Result<spec::StackSettings> loadSettings(const Options& options, const plan::Pla
                                            options.plan, plan.stack, stack.name)));
 }
 
-Result<Framework> frameworkOf(const Options& options) {
-  const bool isLauncher = *options.target >= Target::kSlurm;
-  if (isLauncher) return options.framework.value_or(Framework::kMegatron);
-  if (options.framework)
-    return Error(invalidArgument(fmt::format(
-        "--framework says what slurm or mpirun launches: leave it out, or give --to slurm")));
-  return static_cast<Framework>(*options.target);
+bool isLauncher(Target target) { return target >= Target::kSlurm; }
+
+Status checkFramework(const Options& options) {
+  if (!options.framework || isLauncher(*options.target)) return {};
+  return invalidArgument(
+      "--framework says what slurm or mpirun launches: leave it out, or give --to slurm");
+}
+
+// Of a launcher without --framework what the plan was made for.
+Result<Framework> frameworkOf(const Options& options, const plan::Plan& plan) {
+  if (!isLauncher(*options.target)) return static_cast<Framework>(*options.target);
+  if (options.framework) return *options.framework;
+  if (const auto own = codegen::frameworkOfStack(plan.stack)) return *own;
+  return Error(invalidArgument(
+      fmt::format("{}: the plan is for stack '{}', which {} cannot launch: say what it shall with "
+                  "--framework megatron, nemo, torchtitan, deepspeed or accelerate",
+                  options.plan, plan.stack, targetName(*options.target))));
+}
+
+// What is predicted is not always what runs.
+void noteStack(const plan::Plan& plan, Framework framework) {
+  const std::optional<Framework> own = codegen::frameworkOfStack(plan.stack);
+  if (own == framework) return;
+  fmt::print(stderr,
+             "note: the plan was made for stack '{}': the times predicted for it are not those of "
+             "{}\n",
+             plan.stack, codegen::infoOf(framework).title);
 }
 
 Launcher launcherOf(Target target) {
@@ -91,8 +111,9 @@ Result<int> runExport(Options options) {
       {{"the plan", options.plan}, {"--model", options.model}, {"--stack", options.stack}},
       {{"-o", options.output}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
-  TRIREME_ASSIGN_OR_RETURN(const Framework framework, frameworkOf(options));
+  TRIREME_RETURN_IF_ERROR(checkFramework(options));
   TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
+  TRIREME_ASSIGN_OR_RETURN(const Framework framework, frameworkOf(options, plan));
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, loadModelOf(options, plan));
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(options.plan));
@@ -107,6 +128,7 @@ Result<int> runExport(Options options) {
                     options.plan, status.message(), codegen::frameworkName(framework))));
   TRIREME_ASSIGN_OR_RETURN(const codegen::Exported exported,
                            exportPlan(plan, model, framework, options.values));
+  noteStack(plan, framework);
   for (const std::string& note : exported.notes) fmt::print(stderr, "note: {}\n", note);
   const std::string text =
       printExport(exported, plan, framework, launcherOf(*options.target), options.values);
@@ -129,7 +151,7 @@ Action addExport(CLI::App& app) {
   addPath(app, "--stack", &options->stack, "NAME|FILE",
           "Its profile (default: the shipped one of the name in the plan)");
   addChoice(app, "--framework", &options->framework, codegen::frameworkName, Framework::kAccelerate,
-            "What slurm or mpirun launches (default: megatron)");
+            "What slurm or mpirun launches (default: by the plan's stack)");
   addCount(app, "--gpus-per-node", &options->values.devicesPerNode,
            "Devices of a node (default: 8)");
   addCount(app, "--steps", &options->values.steps,

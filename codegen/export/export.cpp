@@ -116,7 +116,7 @@ Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model
   TRIREME_RETURN_IF_ERROR(statusOf(misfits, framework));
   if (plan.numRanks() > options.devicesPerNode && plan.numRanks() % options.devicesPerNode != 0)
     return Error(invalidArgument(fmt::format(
-        "{} ranks are no whole number of nodes of {} devices{}", plan.numRanks(),
+        "{} ranks are no whole number of nodes of {} devices (--gpus-per-node){}", plan.numRanks(),
         options.devicesPerNode, plan::nearestDivisor(options.devicesPerNode, plan.numRanks()))));
   Exported exported = write(plan, model, framework, options);
   noteSteps(framework, options, exported);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,10 @@ Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model
 // The arguments of pretrain_gpt.py, in groups: model, training, parallelism, state, recompute.
 std::vector<Argument> megatronArguments(const plan::Plan& plan, const spec::ModelSpec& model,
                                         const ExportOptions& options);
+
+// The framework that a stack profile describes, by the profile's name; none that is exported to:
+// absent.
+std::optional<Framework> frameworkOfStack(std::string_view stack);
 
 enum class Launcher : uint8_t { kTorchrun, kSlurm, kMpirun };
 

@@ -1,4 +1,4 @@
-// Keys: torchtitan/config/job_config.py, commit 6404b932.
+// Keys: torchtitan/config/job_config.py of v0.2.2, the last release that reads TOML.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,7 +23,8 @@ std::string modelSection(const Plan& plan, const spec::ModelSpec& model,
       fmt::format("[model]\nname = \"llama3\"\nflavor = \"{}\"\n", torchtitanFlavor(model));
   if (plan.training.precision != spec::Precision::kFp8) return text + "\n";
   const bool isRowwise = settings.fp8 == spec::Fp8Recipe::kRowwise;
-  return text + fmt::format("converters = [\"float8\"]\n\n[float8]\nrecipe_name = \"{}\"\n\n",
+  return text + fmt::format("converters = [\"quantize.linear.float8\"]\n\n"
+                            "[quantize.linear.float8]\nrecipe_name = \"{}\"\n\n",
                             isRowwise ? "rowwise" : "tensorwise");
 }
 
@@ -47,10 +48,13 @@ std::string trainingSection(const Plan& plan, const ExportOptions& options) {
   if (const std::optional<int64_t> steps = numSteps(plan, options))
     text += fmt::format("steps = {}\n", *steps);
   return text + fmt::format(
-                    "mixed_precision_param = \"{}\"\nmixed_precision_reduce = \"float32\"\n"
-                    "compile = {}\nseed = {}\n\n",
-                    t.precision == spec::Precision::kFp32 ? "float32" : "bfloat16",
-                    options.settings.compiled, t.seed);
+                    "mixed_precision_param = \"{}\"\nmixed_precision_reduce = \"float32\"\n\n",
+                    t.precision == spec::Precision::kFp32 ? "float32" : "bfloat16");
+}
+
+std::string compileSection(const spec::StackSettings& settings) {
+  if (!settings.compiled) return "[compile]\nenable = false\n\n";
+  return "[compile]\nenable = true\ncomponents = [\"model\", \"loss\"]\n\n";
 }
 
 std::string stagesText(const Plan& plan) {
@@ -108,12 +112,18 @@ Exported toTorchtitan(const Plan& plan, const spec::ModelSpec& model,
   exported.command = {"-m", "torchtitan.train", "--job.config_file", exported.fileName};
   exported.text =
       modelSection(plan, model, options.settings) + optimizerSections(plan.training) +
-      trainingSection(plan, options) + parallelismSection(plan, options.settings) +
+      trainingSection(plan, options) + compileSection(options.settings) +
+      fmt::format("[debug]\nseed = {}\n\n", plan.training.seed) +
+      parallelismSection(plan, options.settings) +
       fmt::format("[activation_checkpoint]\nmode = \"{}\"\n", plan::recomputeName(plan.recompute));
   if (plan.recompute == plan::Recompute::kSelective)
     exported.text += "selective_ac_option = \"op\"\n";
   exported.notes.push_back(
-      "data, tokenizer and checkpoints are yours: training.dataset, model.tokenizer_path, "
+      "for torchtitan v0.2.2, the last release that reads TOML: since pull request 2386 (commit "
+      "9810191b, February 2026) it takes --module and --config, and these values belong into such "
+      "a config");
+  exported.notes.push_back(
+      "data, tokenizer and checkpoints are yours: training.dataset, model.hf_assets_path, "
       "[checkpoint]");
   exported.notes.push_back(fmt::format(
       "torchtitan takes the vocabulary from the tokenizer; the plan counts on {} tokens",

@@ -10,19 +10,48 @@ namespace trireme::codegen {
 
 using spec::Node;
 
-const Node* Config::locate(const std::string& name) const {
+namespace {
+
+bool isSame(const Node& a, const Node& b) {
+  return a.kind == b.kind && a.text == b.text &&
+         std::equal(a.items.begin(), a.items.end(), b.items.begin(), b.items.end(),
+                    [](const Node& x, const Node& y) { return x.key == y.key && isSame(x, y); });
+}
+
+}  // namespace
+
+const Node* Config::locate(const std::string& path) const {
   const Node* node = &root_;
-  for (size_t begin = 0; node && begin <= name.size();) {
-    const size_t end = std::min(name.find('.', begin), name.size());
-    node = node->kind == Node::Kind::kMap ? node->find(name.substr(begin, end - begin)) : nullptr;
+  for (size_t begin = 0; node && begin <= path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    node = node->kind == Node::Kind::kMap ? node->find(path.substr(begin, end - begin)) : nullptr;
     begin = end + 1;
   }
   return node;
 }
 
+std::string Config::spelled(const std::string& name) const {
+  const auto names = older_.find(name);
+  if (locate(name) || names == older_.end()) return name;
+  const auto found = std::find_if(names->second.begin(), names->second.end(),
+                                  [&](const std::string& older) { return locate(older); });
+  return found == names->second.end() ? name : *found;
+}
+
+void Config::acceptAs(const std::string& older, const std::string& name) {
+  used_.insert(older);
+  const std::string other = spelled(name);
+  const Node* const a = locate(older);
+  const Node* const b = locate(other);
+  if (a && b && !isSame(*a, *b))
+    fail(older, fmt::format("is {}, but {}, which is the same setting, is {}", spec::describe(*a),
+                            other, spec::describe(*b)));
+  older_[name].push_back(older);
+}
+
 const Node* Config::find(const std::string& name) {
   used_.insert(name);
-  const Node* node = locate(name);
+  const Node* node = locate(spelled(name));
   return node && node->kind != Node::Kind::kNull ? node : nullptr;
 }
 
@@ -72,8 +101,9 @@ std::string Config::choice(const std::string& name, const std::vector<std::strin
 
 void Config::fail(const std::string& name, const std::string& message) {
   if (!error_.ok()) return;
-  const Node* node = locate(name);
-  const std::string text = fmt::format("{} {}", name, message);
+  const std::string path = spelled(name);
+  const Node* node = locate(path);
+  const std::string text = fmt::format("{} {}", path, message);
   error_ = node ? spec::errorAt(file_, node->mark, text)
                 : invalidArgument(fmt::format("{}: {}", file_, text));
 }

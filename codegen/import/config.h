@@ -2,6 +2,7 @@
 // it off, so that what nobody reads can be listed.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,6 +25,11 @@ class Config {
   // The node behind a name, ticked off; null if it is absent or null.
   const spec::Node* find(const std::string& name);
   bool has(const std::string& name) { return find(name) != nullptr; }
+  // Files of other versions say `older` for `name`: it is read where the file has no `name`, and
+  // messages say what the file does. Fails if the file has both, with different values.
+  void acceptAs(const std::string& older, const std::string& name);
+  // What the file calls it; `name` if it does not have it.
+  std::string spelled(const std::string& name) const;
   // Ticks off all that a table holds.
   void passOver(const std::string& name) { passed_.insert(name); }
 
@@ -44,13 +50,14 @@ class Config {
   std::vector<std::string> unused() const;
 
  private:
-  const spec::Node* locate(const std::string& name) const;
+  const spec::Node* locate(const std::string& path) const;
   void collect(const spec::Node& map, const std::string& path,
                std::vector<std::string>& names) const;
 
   std::string file_;
   spec::Node root_;
   std::set<std::string> used_, passed_;
+  std::map<std::string, std::vector<std::string>> older_;  // by name
   Status error_;
 };
 

@@ -1,87 +1,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "codegen/export/framework.h"
 #include "codegen/import/config.h"
 #include "codegen/import/formats.h"
-#include "codegen/import/layout.h"
+#include "codegen/import/torchtitan.h"
 #include "ir/plan/nearest.h"
 
 namespace trireme::codegen {
 namespace {
 
 using plan::Plan;
-using plan::ScheduleKind;
 using plan::StateSharding;
 using spec::ModelSpec;
 using spec::Node;
 using spec::Precision;
-
-// Part of every run, and of no plan.
-constexpr const char* kNeutral[] = {
-    "job",
-    "profiling",
-    "metrics",
-    "checkpoint",
-    "comm",
-    "validation",
-    "debug",
-    "model.tokenizer_path",
-    "model.hf_assets_path",
-    "model.print_after_conversion",
-    "optimizer.implementation",
-    "training.dataset",
-    "training.dataset_path",
-    "training.gc_freq",
-    "training.gc_debug",
-    "training.deterministic",
-    "training.mixed_precision_reduce",
-    "training.seed",
-    "parallelism.enable_compiled_autograd",
-    "parallelism.context_parallel_rotate_method",
-    "compile.backend",
-    "float8.filter_fqns",
-    "float8.enable_fsdp_float8_all_gather",
-    "float8.precompute_float8_dynamic_scale_for_fsdp",
-    "float8.force_recompute_fp8_weight_in_bwd",
-    "quantize.linear.float8.filter_fqns",
-    "quantize.linear.float8.enable_fsdp_float8_all_gather",
-    "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"};
-
-// Of the layout of 2024, where the degrees were elsewhere.
-constexpr std::pair<const char*, const char*> kMoved[] = {
-    {"training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"},
-    {"training.data_parallel_degree", "parallelism.data_parallel_shard_degree"},
-    {"training.data_parallel_shard_degree", "parallelism.data_parallel_shard_degree"},
-    {"training.data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree"},
-    {"training.fsdp_reshard_after_forward", "parallelism.fsdp_reshard_after_forward"},
-    {"training.enable_float8_linear", "model.converters"},
-    {"training.fp8_linear", "model.converters"},
-    {"float8.enable_float8_linear", "model.converters"},
-    {"experimental.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
-    {"experimental.pipeline_parallel_schedule", "parallelism.pipeline_parallel_schedule"},
-    {"experimental.pipeline_parallel_split_points", "parallelism.module_fqns_per_model_part"},
-    {"experimental.pipeline_parallel_microbatches",
-     "parallelism.pipeline_parallel_microbatch_size"},
-    {"experimental.context_parallel_degree", "parallelism.context_parallel_degree"},
-    {"experimental.enable_async_tensor_parallel", "parallelism.enable_async_tensor_parallel"}};
-
-// What would be priced wrongly when it is on.
-constexpr const char* kRefused[] = {"optimizer.early_step_in_backward",
-                                    "training.enable_cpu_offload",
-                                    "parallelism.disable_loss_parallel",
-                                    "fault_tolerance.enable",
-                                    "float8.emulate",
-                                    "quantize.linear.float8.emulate",
-                                    "memory_estimation.enabled",
-                                    "liger_kernel.enable_fused_linear_cross_entropy"};
-
-// Of versions that name the same differently, the setting that is there.
-std::string present(Config& config, const std::string& name, const std::string& other) {
-  return !config.has(name) && config.has(other) ? other : name;
-}
 
 void checkModel(Config& config, const ModelSpec& model) {
   const std::string name = config.text("model.name", "llama3");
@@ -98,33 +32,34 @@ void checkModel(Config& config, const ModelSpec& model) {
           : fmt::format("is '{}', but the model {} is '{}'", flavor, model.name, own));
 }
 
-// The converters: a list, or names between commas.
-std::vector<std::string> convertersOf(Config& config) {
-  std::vector<std::string> names;
-  const Node* node = config.find("model.converters");
-  if (!node) return names;
-  if (node->kind == Node::Kind::kList) {
-    for (const Node& item : node->items) names.push_back(item.text);
-    return names;
-  }
-  const std::string& text = node->text;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) names.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return names;
-}
-
-Precision precisionOf(Config& config) {
-  bool isFp8 = false;
-  for (const std::string& name : convertersOf(config)) {
+// Before there were converters it was a switch.
+bool asksForFp8(Config& config) {
+  const Node* const converters = config.find("model.converters");
+  bool isAsked = false;
+  for (const std::string& name : converters ? namesIn(*converters) : std::vector<std::string>{})
     if (name == "float8" || name == "quantize.linear.float8")
-      isFp8 = true;
+      isAsked = true;
     else
       config.fail("model.converters",
                   fmt::format("has '{}', which cannot be priced; nearest: float8", name));
+  const std::string kind =
+      config.choice("training.fp8_linear", {"", "dynamic", "true", "false"}, "");
+  for (const auto& [key, isOn] :
+       {std::pair("training.fp8_linear", kind == "dynamic" || kind == "true"),
+        std::pair("float8.enable_float8_linear",
+                  config.isOn("float8.enable_float8_linear", false))}) {
+    if (!config.has(key)) continue;
+    if (converters && isOn != isAsked)
+      config.fail(key, fmt::format("is {}, but model.converters {} float8", isOn ? "on" : "off",
+                                   isAsked ? "has" : "has not"));
+    isAsked = isAsked || isOn;
   }
+  return isAsked;
+}
+
+// What the file says, wherever it acts.
+Precision askedPrecision(Config& config) {
+  const bool isFp8 = asksForFp8(config);
   if (config.choice("training.dtype", {"float32"}, "float32") != "float32") return Precision::kFp32;
   const std::string type =
       config.choice("training.mixed_precision_param", {"bfloat16", "float32"}, "bfloat16");
@@ -132,9 +67,38 @@ Precision precisionOf(Config& config) {
   return type == "float32" ? Precision::kFp32 : Precision::kBf16;
 }
 
+// FSDP casts what it shards. Without it maybe_enable_amp() of torchtitan/distributed/utils.py uses
+// autocast if there is neither tensor nor pipeline parallelism, and else leaves all in fp32; until
+// early 2025 there was no autocast. parallelize_llama() refuses replicas beside those two.
+void readPrecision(Config& config, Plan& plan, std::vector<std::string>& uncounted) {
+  Precision& precision = plan.training.precision;
+  const bool isModelParallel = plan.tp * plan.pp > 1;
+  if (plan.dpShard * plan.cp > 1 || (!isModelParallel && !hasLayoutOf2024(config))) return;
+  if (isModelParallel && plan.dpReplicate > 1)
+    return config.fail("parallelism.data_parallel_replicate_degree",
+                       fmt::format("is {}, but torchtitan refuses replicas of which nothing is "
+                                   "sharded beside tp or pp; nearest: data_parallel_shard_degree "
+                                   "{} and data_parallel_replicate_degree 1",
+                                   plan.dpReplicate, plan.dpReplicate));
+  const char* const where = isModelParallel ? "nothing is sharded beside tp or pp"
+                                            : "nothing is sharded in a version without autocast";
+  if (precision == Precision::kFp8)
+    return config.fail(config.has("model.converters") ? "model.converters"
+                                                      : "float8.enable_float8_linear",
+                       fmt::format("asks for float8, but {}, so that the rest is in fp32: that "
+                                   "cannot be priced; nearest: data_parallel_shard_degree 2",
+                                   where));
+  if (precision == Precision::kBf16)
+    uncounted.push_back(fmt::format(
+        "bfloat16 of training.mixed_precision_param ({}: torchtitan computes in fp32, and so it is "
+        "priced)",
+        where));
+  precision = Precision::kFp32;
+}
+
 // [compile] may leave the model out.
 bool compilesModel(Config& config) {
-  const bool isOn = config.isOn("training.compile", config.isOn("compile.enable", false));
+  const bool isOn = config.isOn("compile.enable", false);
   const Node* parts = config.find("compile.components");
   if (!isOn || !parts || parts->kind != Node::Kind::kList) return isOn;
   return std::any_of(parts->items.begin(), parts->items.end(),
@@ -146,12 +110,11 @@ std::string stackOf(Config& config, Precision precision) {
   const bool isCompiled = compilesModel(config);
   // Only effective when compiled.
   const bool isAsync = config.isOn("parallelism.enable_async_tensor_parallel", false) && isCompiled;
-  const std::string key =
-      present(config, "float8.recipe_name", "quantize.linear.float8.recipe_name");
+  const std::string key = "quantize.linear.float8.recipe_name";
   const std::string recipe =
       config.choice(key, {"tensorwise", "rowwise", "rowwise_with_gw_hp"}, "tensorwise");
   if (precision == Precision::kFp8 && !isCompiled)
-    config.fail("training.compile", "is needed beside float8, which is not priced without");
+    config.fail("compile.enable", "is needed beside float8, which is not priced without");
   if (precision == Precision::kFp8 && recipe == "rowwise_with_gw_hp")
     config.fail(key, "cannot be priced; nearest: rowwise");
   std::string stack = "torchtitan";
@@ -215,10 +178,32 @@ void readSharding(Config& config, Plan& plan) {
                 "gradients: that cannot be priced; nearest: \"always\"");
 }
 
+// A local batch goes through a pipeline in pieces of this size. Until early 2025 their number was
+// given, by default the pipeline's degree.
+int64_t pieceOf(Config& config, int64_t local, int64_t pp) {
+  const std::string size = "parallelism.pipeline_parallel_microbatch_size";
+  const std::string number = "parallelism.pipeline_parallel_microbatches";
+  const int64_t piece = config.count(size, 1);
+  const int64_t pieces = config.count(number, pp);
+  const bool isSize = config.has(size) || (!config.has(number) && !hasLayoutOf2024(config));
+  if (isSize && (!config.has(number) || piece * pieces == local)) return piece;
+  if (isSize)
+    config.fail(number, fmt::format("is {}, but pieces of {} make a local batch of {}", pieces,
+                                    piece, local));
+  else if (!config.has(number) && local % pieces != 0)
+    config.fail("training.local_batch_size",
+                fmt::format("is {}, which goes through the pipeline in {} pieces{}", local, pieces,
+                            plan::nearestMultiple(local, pieces)));
+  else if (pieces < 1 || local % pieces != 0)
+    config.fail(number, fmt::format("is {}, which does not divide a local batch of {}{}", pieces,
+                                    local, plan::nearestDivisor(pieces, local)));
+  return pieces < 1 ? 1 : std::max<int64_t>(local / pieces, 1);
+}
+
 void readTraining(Config& config, const LaunchOptions& launch, Plan& plan) {
   spec::TrainingSpec& t = plan.training;
   t.sequenceLength = config.count("training.seq_len", 2048);
-  const std::string key = present(config, "training.local_batch_size", "training.batch_size");
+  const std::string key = "training.local_batch_size";
   const int64_t local = config.count(key, 8);
   const int64_t global = config.count("training.global_batch_size", -1);
   if (local < 1) return config.fail(key, fmt::format("is {}; expected at least 1", local));
@@ -228,10 +213,8 @@ void readTraining(Config& config, const LaunchOptions& launch, Plan& plan) {
     if (asked && *asked != said)
       config.fail(std::string_view(flag) == "--seq" ? "training.seq_len" : key,
                   fmt::format("makes {}, but {} is {}", said, flag, *asked));
-  plan.microbatchSize = local;
-  const int64_t piece = config.count("parallelism.pipeline_parallel_microbatch_size", 1);
+  plan.microbatchSize = plan.pp == 1 ? local : pieceOf(config, local, plan.pp);
   if (plan.pp == 1) return;
-  plan.microbatchSize = piece;
   if (t.globalBatchSize != local * plan.dp())
     config.fail("training.global_batch_size",
                 fmt::format("is {}: several passes of the pipeline in a step cannot be priced; "
@@ -250,97 +233,32 @@ void readOptimizer(Config& config, spec::TrainingSpec& t) {
   t.warmupSteps = config.count("lr_scheduler.warmup_steps", 200);
   config.choice("lr_scheduler.decay_type", {"linear", "sqrt", "cosine"}, "linear");
   const double least =
-      config.real(present(config, "lr_scheduler.min_lr_factor", "lr_scheduler.lr_min"), 0);
+      config.real("lr_scheduler.min_lr_factor", 0);
   t.minLearningRate = least * t.learningRate;
-  const int64_t steps = config.count("training.steps", 10000);
+  const int64_t steps =
+      config.count("lr_scheduler.total_steps", config.count("training.steps", 10000));
   const double ratio = config.real("lr_scheduler.decay_ratio", 1);
   if (ratio > 0) t.decaySteps = std::max<int64_t>(steps - t.warmupSteps, 0);
   const std::string clip = config.text("training.max_norm", "1");
   t.clipNorm = clip == "inf" ? 0 : config.real("training.max_norm", 1);
 }
 
-void readRecompute(Config& config, Plan& plan, const std::string& file, Status& missing) {
+void readRecompute(Config& config, const LaunchOptions& launch, Plan& plan,
+                   const std::string& file, Status& missing) {
   const std::string mode =
       config.choice("activation_checkpoint.mode", {"none", "selective", "full"}, "selective");
   const std::string option = config.text("activation_checkpoint.selective_ac_option", "");
   if (mode == "none") return;
   plan.recompute = mode == "full" ? plan::Recompute::kFull : plan::Recompute::kSelective;
   if (mode == "full" || option == "op") return;
+  if (option.empty() && launch.recompute == plan::Recompute::kSelective) return;
   if (option.empty())
     missing = askFor(file, {"activation_checkpoint.selective_ac_option, whose default is '2' or "
-                            "'op', depending on torchtitan's version"});
+                            "'op', depending on torchtitan's version (--recompute selective says "
+                            "that it is 'op')"});
   else
     config.fail("activation_checkpoint.selective_ac_option",
                 fmt::format("is '{}': every n-th layer cannot be priced; nearest: 'op'", option));
-}
-
-// "layers.7" of a list of modules counts.
-int64_t layersIn(const Node& modules) {
-  return std::count_if(modules.items.begin(), modules.items.end(),
-                       [](const Node& item) { return item.text.starts_with("layers."); });
-}
-
-// As generate_llm_fqn_per_model_part() distributes them: embedding and head count as layers.
-std::vector<int64_t> distributed(int64_t numLayers, int64_t stages, int64_t first, int64_t last) {
-  const int64_t all = numLayers + first + last;
-  std::vector<int64_t> counts;
-  for (int64_t i = 0; i < stages; ++i)
-    counts.push_back(all / stages + (i < all % stages ? 1 : 0) - (i == 0 ? first : 0) -
-                     (i == stages - 1 ? last : 0));
-  return counts;
-}
-
-std::vector<int64_t> countsOf(Config& config, const ModelSpec& model, const Plan& plan) {
-  const std::string parts = "parallelism.module_fqns_per_model_part";
-  const int64_t first = config.count("parallelism.pipeline_parallel_first_stage_less_layers", 1);
-  const int64_t last = config.count("parallelism.pipeline_parallel_last_stage_less_layers", 1);
-  const int64_t perStage = config.count("parallelism.pipeline_parallel_layers_per_stage", 0);
-  if (const Node* node = config.find(parts)) {
-    std::vector<int64_t> counts;
-    for (const Node& part : node->items) counts.push_back(layersIn(part));
-    return counts;
-  }
-  if (first < 0 || last < 0 || perStage < 0) {
-    config.fail("parallelism.pipeline_parallel_layers_per_stage",
-                "and its like must not be below 0");
-    return {};
-  }
-  const int64_t perRank = plan.schedule == ScheduleKind::kInterleaved ? 2 : 1;
-  const int64_t all = model.numLayers + first + last;
-  const int64_t stages = perStage > 0 ? (all + perStage - 1) / perStage : plan.pp * perRank;
-  return distributed(model.numLayers, stages, first, last);
-}
-
-void readStages(Config& config, const ModelSpec& model, Plan& plan) {
-  const std::string schedule = config.choice("parallelism.pipeline_parallel_schedule",
-                                             {"1F1B", "Interleaved1F1B", "GPipe"}, "1F1B");
-  if (config.has("parallelism.pipeline_parallel_split_points"))
-    config.fail("parallelism.pipeline_parallel_split_points",
-                "is of an old version; nearest: module_fqns_per_model_part");
-  if (plan.pp == 1) {
-    plan.layers = plan::evenLayers(model.numLayers, 1, 1);
-    config.passOver("parallelism.module_fqns_per_model_part");
-    for (const char* name :
-         {"first_stage_less_layers", "last_stage_less_layers", "layers_per_stage"})
-      config.passOver(fmt::format("parallelism.pipeline_parallel_{}", name));
-    return;
-  }
-  if (schedule == "Interleaved1F1B") plan.schedule = ScheduleKind::kInterleaved;
-  if (schedule == "GPipe") plan.schedule = ScheduleKind::kGpipe;
-  const std::vector<int64_t> counts = countsOf(config, model, plan);
-  if (!config.error().ok()) return;
-  const auto stages = static_cast<int64_t>(counts.size());
-  const bool isWhole = std::accumulate(counts.begin(), counts.end(), int64_t{0}) == model.numLayers;
-  if (stages == 0 || stages % plan.pp != 0 || !isWhole ||
-      *std::min_element(counts.begin(), counts.end()) < 0)
-    return config.fail(
-        "parallelism.pipeline_parallel_degree",
-        fmt::format("is {}, but there are {} stages of {} layers; expected a multiple of it that "
-                    "holds all {}",
-                    plan.pp, stages, std::accumulate(counts.begin(), counts.end(), int64_t{0}),
-                    model.numLayers));
-  plan.virtualStages = stages / plan.pp;
-  plan.layers = layersOf(counts, plan.pp);
 }
 
 }  // namespace
@@ -349,29 +267,30 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
                                   const ModelSpec& model, const LaunchOptions& launch) {
   TRIREME_ASSIGN_OR_RETURN(Node root, parseToml(text, file));
   Config config(file, std::move(root));
-  for (const char* name : kNeutral) config.passOver(name);
-  for (const char* name : kRefused)
-    if (config.isOn(name, false)) config.fail(name, "cannot be priced");
-  for (const auto& [old, now] : kMoved)
-    if (config.has(old))
-      config.fail(old, fmt::format("is of a version before 2025; nearest: {}", now));
+  nameTorchtitanSettings(config);
   checkModel(config, model);
   Imported imported;
   Plan& plan = imported.plan = planFor(model, "torchtitan");
   plan.vocabMultiple = 1;
   Status missing;
-  plan.training.precision = precisionOf(config);
-  plan.stack = stackOf(config, plan.training.precision);
+  std::vector<std::string> uncounted;
+  plan.training.precision = askedPrecision(config);
   readDegrees(config, file, launch, plan, missing);
+  if (missing.ok()) readPrecision(config, plan, uncounted);
+  plan.stack = stackOf(config, plan.training.precision);
   readSharding(config, plan);
   readTraining(config, launch, plan);
   readOptimizer(config, plan.training);
-  readRecompute(config, plan, file, missing);
-  readStages(config, model, plan);
+  readRecompute(config, launch, plan, file, missing);
+  readTorchtitanStages(config, model, plan);
   plan.sequenceParallel = plan.tp > 1;  // its tensor parallelism always is
   TRIREME_RETURN_IF_ERROR(config.error());
   TRIREME_RETURN_IF_ERROR(missing);
+  const std::vector<std::string> ofFp8 = uncountedOfFp8(config);
+  if (plan.training.precision == Precision::kFp8)
+    uncounted.insert(uncounted.end(), ofFp8.begin(), ofFp8.end());
   imported.unpriced = config.unused();
+  imported.unpriced.insert(imported.unpriced.end(), uncounted.begin(), uncounted.end());
   return imported;
 }
 

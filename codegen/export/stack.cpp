@@ -1,0 +1,29 @@
+#include <array>
+
+#include "codegen/export/export.h"
+
+namespace trireme::codegen {
+namespace {
+
+struct Family {
+  std::string_view begin;  // of the names of its profiles
+  Framework framework;
+};
+
+// Megatron-DeepSpeed is a program of its own that nothing is exported to.
+constexpr std::array kFamilies = {Family{"megatron-core", Framework::kMegatron},
+                                  Family{"megatron-lm", Framework::kMegatron},
+                                  Family{"nemo", Framework::kNemo},
+                                  Family{"torchtitan", Framework::kTorchtitan},
+                                  Family{"deepspeed", Framework::kDeepspeed},
+                                  Family{"composer-fsdp", Framework::kAccelerate}};
+
+}  // namespace
+
+std::optional<Framework> frameworkOfStack(std::string_view stack) {
+  for (const Family& family : kFamilies)
+    if (stack.starts_with(family.begin)) return family.framework;
+  return std::nullopt;
+}
+
+}  // namespace trireme::codegen
