@@ -36,15 +36,21 @@ TEST_F(ExportCommand, WritesTheFileAndNotesWhatItLeavesToTheUser) {
 
 TEST_F(ExportCommand, LaunchersStartEveryNode) {
   const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2"});
-  const Outcome slurm = exported(plan, {"--to", "slurm", "--gpus-per-node", "4"});
+  const Outcome slurm =
+      exported(plan, {"--to", "slurm", "--framework", "megatron", "--gpus-per-node", "4"});
   expectSuccess(slurm);
+  EXPECT_THAT(slurm.err, HasSubstr("note: the plan was made for stack 'trireme': the times "
+                                   "predicted for it are not those of Megatron-LM"));
   EXPECT_THAT(slurm.out, HasSubstr("#SBATCH --nodes=2\n"));
   EXPECT_THAT(slurm.out, HasSubstr("pretrain_gpt.py"));
   const Outcome mpirun =
       exported(plan, {"--to", "mpirun", "--framework", "nemo", "--gpus-per-node", "4"});
   expectRefusal(mpirun, 1, {"precision fp32", "nearest: bf16"});
-  expectRefusal(exported(plan, {"--to", "slurm", "--gpus-per-node", "3"}), 1,
-                {"8 ranks are no whole number of nodes of 3 devices", "nearest: 2 or 4"});
+  expectRefusal(
+      exported(plan, {"--to", "slurm", "--framework", "megatron", "--gpus-per-node", "3"}), 1,
+      {"8 ranks are no whole number of nodes of 3 devices (--gpus-per-node); nearest: 2 or 4"});
+  expectRefusal(exported(plan, {"--to", "slurm"}), 1,
+                {"the plan is for stack 'trireme', which slurm cannot launch", "--framework megatron"});
 }
 
 TEST_F(ExportCommand, RefusalsNameTheChoiceAndTheWayOut) {
@@ -101,6 +107,11 @@ TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnFp8) {
                        "--for", framework, "--precision", "fp8", "-o", path("p.yaml")}));
     const Outcome exported = runTrireme({"export", path("p.yaml"), "--to", framework});
     expectSuccess(exported);
+    if (std::string(framework) == "torchtitan") {
+      EXPECT_THAT(exported.err, testing::Not(HasSubstr("made for stack")));
+      const Outcome slurm = runTrireme({"export", path("p.yaml"), "--to", "slurm"});
+      EXPECT_THAT(slurm.out, HasSubstr("torchtitan.train"));
+    }
     const bool isToml = std::string(framework) == "torchtitan";
     const std::string file = write(isToml ? "p.toml" : "p.sh", exported.out);
     const Outcome check = run({"plan", "--check", file});

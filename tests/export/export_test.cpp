@@ -104,7 +104,7 @@ std::set<std::string> optionsIn(const Exported& exported, Framework framework) {
     addKeys(nlohmann::json::parse(exported.text), "", options);
     return options;
   }
-  static const std::regex kSection("\\[([a-z_0-9]+)\\]|([a-z_]+):");
+  static const std::regex kSection("\\[([a-z_0-9.]+)\\]|([a-z_]+):");
   static const std::regex kTop("^'?((--)?[a-z][a-z0-9_.-]*)([ =:]|$)");
   static const std::regex kNested("^  ([a-z_]+):");
   std::istringstream lines(exported.text);
@@ -242,7 +242,8 @@ TEST(Fp8, TheRecipeOfTheProfileIsAskedFor) {
   };
   using spec::Fp8Recipe;
   EXPECT_THAT(text(Framework::kTorchtitan, Fp8Recipe::kRowwise),
-              HasSubstr("converters = [\"float8\"]\n\n[float8]\nrecipe_name = \"rowwise\"\n"));
+              HasSubstr("converters = [\"quantize.linear.float8\"]\n\n[quantize.linear.float8]\n"
+                        "recipe_name = \"rowwise\"\n"));
   EXPECT_THAT(text(Framework::kTorchtitan, Fp8Recipe::kCurrent),
               HasSubstr("recipe_name = \"tensorwise\"\n"));
   EXPECT_EQ(text(Framework::kTorchtitan, Fp8Recipe::kDelayed),
@@ -408,7 +409,16 @@ TEST(Refusals, NodesAreWhole) {
   const spec::ModelSpec model = small::gpt();
   const Plan plan = small::plan(model, small::training(24, 32), 1, 1, 12);
   EXPECT_EQ(refusal(plan, model, Framework::kMegatron),
-            "12 ranks are no whole number of nodes of 8 devices; nearest: 6 or 12");
+            "12 ranks are no whole number of nodes of 8 devices (--gpus-per-node); nearest: 6 or 12");
+}
+
+TEST(Stacks, BelongToAFramework) {
+  for (const Framework framework : kFrameworks)
+    EXPECT_EQ(frameworkOfStack(infoOf(framework).stack), framework);
+  EXPECT_EQ(frameworkOfStack("torchtitan-compiled-fp8-rowwise"), Framework::kTorchtitan);
+  EXPECT_EQ(frameworkOfStack("megatron-lm-2021"), Framework::kMegatron);
+  for (const char* stack : {"trireme", "alpa", "megatron-deepspeed", ""})
+    EXPECT_EQ(frameworkOfStack(stack), std::nullopt) << stack;
 }
 
 TEST(Restriction, LeavesWhatBothHave) {

@@ -1,5 +1,6 @@
 // torchtitan's files: what is exported comes back as the same plan; what others published has the
 // settings that they published; what is left to the launcher is asked for.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -150,7 +151,8 @@ TEST(ImportTorchtitan, ReadsThePublishedPresetFor405B) {
   EXPECT_EQ(p.training.precision, spec::Precision::kFp8);
   EXPECT_EQ(p.stack, "torchtitan-compiled-async-tp");
   EXPECT_EQ(p.training.decaySteps, 2400);
-  EXPECT_THAT(imported->unpriced, ElementsAre());
+  EXPECT_THAT(imported->unpriced, ElementsAre("float8.enable_fsdp_float8_all_gather",
+                                              "float8.precompute_float8_dynamic_scale_for_fsdp"));
 }
 
 // 126 layers + 1 + 1 are 128 on 4 stages: 32 each, one less on the first and the last.
@@ -182,7 +184,12 @@ TEST(ImportTorchtitan, AsksForWhatTheLauncherSays) {
   EXPECT_THAT(refusal(kPublished, model, {}),
               HasSubstr("run.toml does not say the number of devices"));
   EXPECT_THAT(refusal(replaced("'full'", "'selective'"), model),
-              HasSubstr("selective_ac_option, whose default is '2' or 'op'"));
+              HasSubstr("selective_ac_option, whose default is '2' or 'op', depending on "
+                        "torchtitan's version (--recompute selective says"));
+  const Result<Imported> answered = read(replaced("'full'", "'selective'"), model,
+                                         {.gpus = 64, .recompute = plan::Recompute::kSelective});
+  ASSERT_TRUE(answered.has_value()) << answered.error().message();
+  EXPECT_EQ(answered->plan.recompute, plan::Recompute::kSelective);
   EXPECT_THAT(refusal(replaced("shard_degree = -1", "shard_degree = 4"), model),
               HasSubstr("make 32 devices, but --gpus is 64"));
 }
@@ -212,10 +219,12 @@ TEST(ImportTorchtitan, ReadsTheNamesOfLaterVersions) {
   const Result<Imported> imported = read(text, model, {.gpus = 128});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.stack, "torchtitan-compiled-async-tp-fp8-rowwise");
-  EXPECT_THAT(imported->unpriced, ElementsAre());
+  EXPECT_THAT(imported->unpriced,
+              ElementsAre("quantize.linear.float8.enable_fsdp_float8_all_gather",
+                          "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"));
   // A compiled loss compiles no layer.
   text.replace(text.find("\"model\", "), 9, "");
-  EXPECT_THAT(refusal(text, model, {.gpus = 128}), HasSubstr("training.compile is needed beside"));
+  EXPECT_THAT(refusal(text, model, {.gpus = 128}), HasSubstr("compile.enable is needed beside"));
 }
 
 TEST(ImportTorchtitan, EveryConverterCounts) {
@@ -224,14 +233,160 @@ TEST(ImportTorchtitan, EveryConverterCounts) {
               HasSubstr("model.converters has 'mx', which cannot be priced"));
 }
 
-TEST(ImportTorchtitan, TheLayoutOf2024IsRefusedByName) {
+// The settings of train_configs/llama3_405b.toml (commit 37c4b818), of before [parallelism].
+constexpr const char* kOld405B = R"([model]
+name = "llama3"
+flavor = "405B"
+norm_type = "rmsnorm"
+[optimizer]
+name = "AdamW"
+lr = 8e-5
+[training]
+batch_size = 2
+seq_len = 8192
+warmup_steps = 600
+max_norm = 1.0
+steps = 3000
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 8
+compile = true
+dataset = "c4"
+[experimental]
+context_parallel_degree = 1
+pipeline_parallel_degree = 1
+enable_async_tensor_parallel = true
+[activation_checkpoint]
+mode = 'full'
+[float8]
+enable_float8_linear = true
+enable_fsdp_float8_all_gather = true
+precompute_float8_dynamic_scale_for_fsdp = true
+)";
+
+// The settings of train_configs/llama3_8b.toml (commit 0011fb90), a preset for 64 A100.
+constexpr const char* kOld8B = R"([model]
+name = "llama3"
+flavor = "8B"
+norm_type = "rmsnorm"
+[optimizer]
+name = "AdamW"
+lr = 3e-4
+[training]
+seed=2020
+batch_size = 1
+seq_len = 8192
+warmup_steps = 200
+max_norm = 1.0
+steps = 1000
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 1
+compile = false
+dataset = "c4"
+[experimental]
+pipeline_parallel_degree = 1
+[activation_checkpoint]
+mode = 'selective'
+selective_ac_option = 'op'
+[float8]
+enable_float8_linear = false
+)";
+
+std::string old8B(const std::string& what, const std::string& by) {
+  std::string text = kOld8B;
+  return text.replace(text.find(what), what.size(), by);
+}
+
+// The same plan as the preset of 2025 that says it in [parallelism].
+TEST(ImportTorchtitan, TheLayoutOf2024IsRead) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  EXPECT_THAT(refusal(replaced("dataset = \"c4\"", "tensor_parallel_degree = 8"), model),
-              HasSubstr("training.tensor_parallel_degree is of a version before 2025; nearest: "
-                        "parallelism.tensor_parallel_degree"));
-  EXPECT_THAT(
-      refusal(std::string(kPublished) + "[experimental]\npipeline_parallel_degree = 2\n", model),
-      HasSubstr("experimental.pipeline_parallel_degree is of a version before 2025"));
+  const Result<Imported> old = read(kOld405B, model, {.gpus = 128});
+  const Result<Imported> now = read(kPublished, model, {.gpus = 128});
+  ASSERT_TRUE(old.has_value()) << old.error().message();
+  EXPECT_EQ(plan::printPlan(old->plan), plan::printPlan(now->plan));
+  EXPECT_EQ(old->unpriced, now->unpriced);
+  const spec::ModelSpec small = spec::loadModel("llama3-8b").value();
+  const Result<Imported> of8B = read(kOld8B, small, {.gpus = 64});
+  ASSERT_TRUE(of8B.has_value()) << of8B.error().message();
+  EXPECT_EQ(of8B->plan.dpShard, 64);
+  EXPECT_EQ(of8B->plan.training.precision, spec::Precision::kBf16);
+  EXPECT_EQ(of8B->plan.training.warmupSteps, 200);
+  EXPECT_EQ(of8B->plan.training.decaySteps, 800);
+  EXPECT_EQ(of8B->plan.recompute, plan::Recompute::kSelective);
+  EXPECT_THAT(of8B->unpriced, ElementsAre());
+}
+
+TEST(ImportTorchtitan, ASettingInTwoPlacesHasOneValue) {
+  const spec::ModelSpec model = spec::loadModel("llama3-8b").value();
+  const auto with = [&](const std::string& more) {
+    return refusal(std::string(kOld8B) + more, model);
+  };
+  EXPECT_EQ(with("[parallelism]\ntensor_parallel_degree = 1\n"), "read");
+  EXPECT_THAT(with("[parallelism]\ntensor_parallel_degree = 4\n"),
+              HasSubstr("training.tensor_parallel_degree is '1', but "
+                        "parallelism.tensor_parallel_degree, which is the same setting, is '4'"));
+  EXPECT_THAT(refusal(old8B("tensor_parallel_degree = 1", "tensor_parallel_degree = 0"), model),
+              HasSubstr("run.toml:17:26: training.tensor_parallel_degree is 0"));
+  EXPECT_THAT(refusal(replaced("[float8]", "[float8]\nenable_float8_linear = false"),
+                      spec::loadModel("llama3-405b").value(), {.gpus = 128}),
+              HasSubstr("float8.enable_float8_linear is off, but model.converters has float8"));
+}
+
+// Four microbatches, the pipeline's degree, of a batch of 8; layers 0 to 6, 7 to 15, 16 and on.
+TEST(ImportTorchtitan, PipelinesOf2024AreSplitAtPointsIntoPieces) {
+  const spec::ModelSpec model = spec::loadModel("llama3-8b").value();
+  const auto text = [&](const std::string& more) {
+    std::string result = old8B("pipeline_parallel_degree = 1",
+                               "pipeline_parallel_degree = 4\n"
+                               "pipeline_parallel_schedule = \"gpipe\"\n" +
+                                   more);
+    result.replace(result.find("batch_size = 1"), 14, "batch_size = 8");
+    return result.replace(result.find("seed=2020"), 9, "fsdp_reshard_after_forward = \"always\"");
+  };
+  const auto imported = read(
+      text("pipeline_parallel_split_points = \"layers.7,layers.16,layers.24\"\n"), model,
+      {.gpus = 64});
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(imported->plan.schedule, plan::ScheduleKind::kGpipe);
+  EXPECT_EQ(imported->plan.microbatchSize, 2);
+  std::vector<int64_t> counts;
+  for (const auto& stage : imported->plan.layers) counts.push_back(stage[0].count);
+  EXPECT_THAT(counts, ElementsAre(7, 9, 8, 8));
+  const auto even = read(text("pipeline_parallel_microbatches = 8\n"), model, {.gpus = 64});
+  ASSERT_TRUE(even.has_value()) << even.error().message();
+  EXPECT_EQ(even->plan.microbatchSize, 1);
+  EXPECT_EQ(even->plan.layers[0][0].count, 8);
+  EXPECT_THAT(refusal(text("pipeline_parallel_microbatches = 3\n"), model),
+              HasSubstr("pipeline_parallel_microbatches is 3, which does not divide"));
+  EXPECT_THAT(refusal(text("pipeline_parallel_split_points = \"layers.7,layers.7\"\n"), model),
+              HasSubstr("pipeline_parallel_split_points has 'layers.7'; expected layers.8"));
+}
+
+// maybe_enable_amp() of torchtitan/distributed/utils.py.
+TEST(ImportTorchtitan, WhatIsNotShardedBesideTensorParallelismIsFp32) {
+  const spec::ModelSpec model = spec::loadModel("llama3-8b").value();
+  const auto text = [&](int tp, int replicate, const std::string& more) {
+    return fmt::format(
+        "[model]\nflavor = \"8B\"\n[training]\n{}[parallelism]\ntensor_parallel_degree = {}\n"
+        "data_parallel_replicate_degree = {}\n[activation_checkpoint]\nmode = \"full\"\n",
+        more, tp, replicate);
+  };
+  const auto imported = read(text(8, 1, ""), model, {.gpus = 8});
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(imported->plan.training.precision, spec::Precision::kFp32);
+  EXPECT_THAT(imported->unpriced,
+              ElementsAre(HasSubstr("(nothing is sharded beside tp or pp: torchtitan computes in "
+                                    "fp32, and so it is priced)")));
+  EXPECT_THAT(read(text(8, 1, "mixed_precision_param = \"float32\"\n"), model, {.gpus = 8})->unpriced,
+              ElementsAre());
+  EXPECT_EQ(read(text(4, 1, ""), model, {.gpus = 8})->plan.training.precision,
+            spec::Precision::kBf16);
+  EXPECT_EQ(read(text(1, 8, ""), model, {.gpus = 8})->plan.training.precision,
+            spec::Precision::kBf16);  // autocast
+  EXPECT_THAT(refusal(text(4, 2, ""), model, {.gpus = 8}),
+              HasSubstr("nearest: data_parallel_shard_degree 2 and data_parallel_replicate_degree "
+                        "1"));
 }
 
 TEST(ImportTorchtitan, AnOptionThatTheFileContradictsIsAnError) {
@@ -255,7 +410,9 @@ TEST(ImportTorchtitan, UnknownSettingsAreListed) {
       read(replaced("dataset = \"c4\"", "datasett = \"c4\"") + "[extra]\nx = 1\ny = 2\n", model,
            {.gpus = 64});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
-  EXPECT_THAT(imported->unpriced, ElementsAre("training.datasett", "extra"));
+  EXPECT_THAT(imported->unpriced,
+              ElementsAre("training.datasett", "extra", "float8.enable_fsdp_float8_all_gather",
+                          "float8.precompute_float8_dynamic_scale_for_fsdp"));
 }
 
 // Whatever the bytes: a legal plan, or a message with the file.
