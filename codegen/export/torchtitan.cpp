@@ -23,9 +23,10 @@ std::string modelSection(const Plan& plan, const spec::ModelSpec& model,
       fmt::format("[model]\nname = \"llama3\"\nflavor = \"{}\"\n", torchtitanFlavor(model));
   if (plan.training.precision != spec::Precision::kFp8) return text + "\n";
   const bool isRowwise = settings.fp8 == spec::Fp8Recipe::kRowwise;
-  return text + fmt::format("converters = [\"quantize.linear.float8\"]\n\n"
-                            "[quantize.linear.float8]\nrecipe_name = \"{}\"\n\n",
-                            isRowwise ? "rowwise" : "tensorwise");
+  return text + fmt::format(
+                    "converters = [\"quantize.linear.float8\"]\n\n"
+                    "[quantize.linear.float8]\nrecipe_name = \"{}\"\n\n",
+                    isRowwise ? "rowwise" : "tensorwise");
 }
 
 std::string optimizerSections(const spec::TrainingSpec& t) {
@@ -47,9 +48,9 @@ std::string trainingSection(const Plan& plan, const ExportOptions& options) {
       local, t.globalBatchSize, t.sequenceLength, t.clipNorm > 0 ? real(t.clipNorm) : "inf");
   if (const std::optional<int64_t> steps = numSteps(plan, options))
     text += fmt::format("steps = {}\n", *steps);
-  return text + fmt::format(
-                    "mixed_precision_param = \"{}\"\nmixed_precision_reduce = \"float32\"\n\n",
-                    t.precision == spec::Precision::kFp32 ? "float32" : "bfloat16");
+  return text +
+         fmt::format("mixed_precision_param = \"{}\"\nmixed_precision_reduce = \"float32\"\n\n",
+                     t.precision == spec::Precision::kFp32 ? "float32" : "bfloat16");
 }
 
 std::string compileSection(const spec::StackSettings& settings) {

@@ -12,8 +12,8 @@ namespace trireme::codegen {
 Result<Imported> importMegatron(const std::string& text, const std::string& file,
                                 const spec::ModelSpec& model, const LaunchOptions& launch);
 
-// torchtitan's TOML: settings and defaults of torchtitan/config/job_config.py, v0.2.2, and the names
-// and places that earlier versions have for the same, since 2024.
+// torchtitan's TOML: settings and defaults of torchtitan/config/job_config.py, v0.2.2, and the
+// names and places that earlier versions have for the same, since 2024.
 Result<Imported> importTorchtitan(const std::string& text, const std::string& file,
                                   const spec::ModelSpec& model, const LaunchOptions& launch);
 

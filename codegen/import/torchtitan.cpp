@@ -1,3 +1,5 @@
+#include "codegen/import/torchtitan.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include "codegen/export/framework.h"
 #include "codegen/import/config.h"
 #include "codegen/import/formats.h"
-#include "codegen/import/torchtitan.h"
 #include "ir/plan/nearest.h"
 
 namespace trireme::codegen {
@@ -83,11 +84,11 @@ void readPrecision(Config& config, Plan& plan, std::vector<std::string>& uncount
   const char* const where = isModelParallel ? "nothing is sharded beside tp or pp"
                                             : "nothing is sharded in a version without autocast";
   if (precision == Precision::kFp8)
-    return config.fail(config.has("model.converters") ? "model.converters"
-                                                      : "float8.enable_float8_linear",
-                       fmt::format("asks for float8, but {}, so that the rest is in fp32: that "
-                                   "cannot be priced; nearest: data_parallel_shard_degree 2",
-                                   where));
+    return config.fail(
+        config.has("model.converters") ? "model.converters" : "float8.enable_float8_linear",
+        fmt::format("asks for float8, but {}, so that the rest is in fp32: that "
+                    "cannot be priced; nearest: data_parallel_shard_degree 2",
+                    where));
   if (precision == Precision::kBf16)
     uncounted.push_back(fmt::format(
         "bfloat16 of training.mixed_precision_param ({}: torchtitan computes in fp32, and so it is "
@@ -232,8 +233,7 @@ void readOptimizer(Config& config, spec::TrainingSpec& t) {
   t.weightDecay = config.real("optimizer.weight_decay", 0.1);
   t.warmupSteps = config.count("lr_scheduler.warmup_steps", 200);
   config.choice("lr_scheduler.decay_type", {"linear", "sqrt", "cosine"}, "linear");
-  const double least =
-      config.real("lr_scheduler.min_lr_factor", 0);
+  const double least = config.real("lr_scheduler.min_lr_factor", 0);
   t.minLearningRate = least * t.learningRate;
   const int64_t steps =
       config.count("lr_scheduler.total_steps", config.count("training.steps", 10000));
@@ -243,8 +243,8 @@ void readOptimizer(Config& config, spec::TrainingSpec& t) {
   t.clipNorm = clip == "inf" ? 0 : config.real("training.max_norm", 1);
 }
 
-void readRecompute(Config& config, const LaunchOptions& launch, Plan& plan,
-                   const std::string& file, Status& missing) {
+void readRecompute(Config& config, const LaunchOptions& launch, Plan& plan, const std::string& file,
+                   Status& missing) {
   const std::string mode =
       config.choice("activation_checkpoint.mode", {"none", "selective", "full"}, "selective");
   const std::string option = config.text("activation_checkpoint.selective_ac_option", "");

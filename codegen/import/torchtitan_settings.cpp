@@ -1,5 +1,5 @@
-// Names: torchtitan/config/job_config.py of v0.2.2 and commit 6404b932, torchtitan/config_manager.py
-// of commit 0011fb90 (October 2024).
+// Names: torchtitan/config/job_config.py of v0.2.2 and commit 6404b932,
+// torchtitan/config_manager.py of commit 0011fb90 (October 2024).
 #include <algorithm>
 
 #include "codegen/import/torchtitan.h"

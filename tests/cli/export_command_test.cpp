@@ -49,8 +49,9 @@ TEST_F(ExportCommand, LaunchersStartEveryNode) {
   expectRefusal(
       exported(plan, {"--to", "slurm", "--framework", "megatron", "--gpus-per-node", "3"}), 1,
       {"8 ranks are no whole number of nodes of 3 devices (--gpus-per-node); nearest: 2 or 4"});
-  expectRefusal(exported(plan, {"--to", "slurm"}), 1,
-                {"the plan is for stack 'trireme', which slurm cannot launch", "--framework megatron"});
+  expectRefusal(
+      exported(plan, {"--to", "slurm"}), 1,
+      {"the plan is for stack 'trireme', which slurm cannot launch", "--framework megatron"});
 }
 
 TEST_F(ExportCommand, RefusalsNameTheChoiceAndTheWayOut) {

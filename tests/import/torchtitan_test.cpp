@@ -344,9 +344,9 @@ TEST(ImportTorchtitan, PipelinesOf2024AreSplitAtPointsIntoPieces) {
     result.replace(result.find("batch_size = 1"), 14, "batch_size = 8");
     return result.replace(result.find("seed=2020"), 9, "fsdp_reshard_after_forward = \"always\"");
   };
-  const auto imported = read(
-      text("pipeline_parallel_split_points = \"layers.7,layers.16,layers.24\"\n"), model,
-      {.gpus = 64});
+  const auto imported =
+      read(text("pipeline_parallel_split_points = \"layers.7,layers.16,layers.24\"\n"), model,
+           {.gpus = 64});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.schedule, plan::ScheduleKind::kGpipe);
   EXPECT_EQ(imported->plan.microbatchSize, 2);
@@ -378,8 +378,9 @@ TEST(ImportTorchtitan, WhatIsNotShardedBesideTensorParallelismIsFp32) {
   EXPECT_THAT(imported->unpriced,
               ElementsAre(HasSubstr("(nothing is sharded beside tp or pp: torchtitan computes in "
                                     "fp32, and so it is priced)")));
-  EXPECT_THAT(read(text(8, 1, "mixed_precision_param = \"float32\"\n"), model, {.gpus = 8})->unpriced,
-              ElementsAre());
+  EXPECT_THAT(
+      read(text(8, 1, "mixed_precision_param = \"float32\"\n"), model, {.gpus = 8})->unpriced,
+      ElementsAre());
   EXPECT_EQ(read(text(4, 1, ""), model, {.gpus = 8})->plan.training.precision,
             spec::Precision::kBf16);
   EXPECT_EQ(read(text(1, 8, ""), model, {.gpus = 8})->plan.training.precision,
