@@ -171,6 +171,9 @@ std::vector<Misfit> torchtitanMisfits(const plan::Plan& plan) {
                 "sequence parallel on");
   misfits.addIf(plan.cp > 1 && !shards, "cp without sharded parameters",
                 "state sharding parameters");
+  // Its pipeline stages add gradients up whole.
+  misfits.addIf(plan.pp > 1 && plan.stateSharding == StateSharding::kGradients,
+                "state sharding gradients beside a pipeline", "state sharding parameters");
   misfits.addIf(plan.cp == 1 && !shards && plan.dpReplicate > 1 && plan.tp * plan.pp > 1,
                 fmt::format("{} unsharded replicas beside tp or pp", plan.dpReplicate),
                 "state sharding parameters");

@@ -87,13 +87,18 @@ std::string_view scheduleText(ScheduleKind kind) {
   return "1F1B";
 }
 
+// Under a pipeline the default gathers once per step.
+const char* reshardText(const Plan& plan) {
+  if (plan.stateSharding == StateSharding::kGradients) return "never";
+  return plan.pp > 1 ? "default" : "always";
+}
+
 std::string parallelismSection(const Plan& plan, const spec::StackSettings& settings) {
   std::string text = fmt::format(
       "[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\n",
       plan.dpReplicate, plan.dpShard);
   if (plan.stateSharding != StateSharding::kNone)
-    text += fmt::format("fsdp_reshard_after_forward = \"{}\"\n",
-                        plan.stateSharding == StateSharding::kParameters ? "always" : "never");
+    text += fmt::format("fsdp_reshard_after_forward = \"{}\"\n", reshardText(plan));
   text += fmt::format("tensor_parallel_degree = {}\n", plan.tp);
   if (settings.asyncTensorParallel) text += "enable_async_tensor_parallel = true\n";
   text += fmt::format("pipeline_parallel_degree = {}\n", plan.pp);

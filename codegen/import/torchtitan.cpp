@@ -166,17 +166,18 @@ void readDegrees(Config& config, const std::string& file, const LaunchOptions& l
   plan.dpShard = *launch.gpus / others;
 }
 
-// fully_shard() acts where there is somebody to share with; "default" reshards after the forward,
-// but under a pipeline keeps what its microbatches would gather again.
+// fully_shard() acts where there is somebody to share with. Under a pipeline "default" and "never"
+// are one: gathered once per step (StackDescription::pipelineKeepsWhole).
 void readSharding(Config& config, Plan& plan) {
   const std::string when = config.choice("parallelism.fsdp_reshard_after_forward",
                                          {"default", "always", "never"}, "default");
   if (plan.dpShard * plan.cp == 1) return;
-  plan.stateSharding = when == "never" ? StateSharding::kGradients : StateSharding::kParameters;
-  if (when == "default" && plan.pp > 1)
+  const bool keeps = when == "never" && plan.pp == 1;
+  plan.stateSharding = keeps ? StateSharding::kGradients : StateSharding::kParameters;
+  if (when == "always" && plan.pp > 1)
     config.fail("parallelism.fsdp_reshard_after_forward",
-                "is 'default', which under a pipeline keeps gathered parameters and whole "
-                "gradients: that cannot be priced; nearest: \"always\"");
+                "is 'always', which under a pipeline gathers parameters for every microbatch: that "
+                "cannot be priced; nearest: \"default\"");
 }
 
 // A local batch goes through a pipeline in pieces of this size. Until early 2025 their number was

@@ -161,7 +161,7 @@ TEST(ImportTorchtitan, EmbeddingAndHeadCountAsLayersOfAPipeline) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   const Result<Imported> imported =
       read(replaced("pipeline_parallel_degree = 1",
-                    "pipeline_parallel_degree = 4\nfsdp_reshard_after_forward = \"always\""),
+                    "pipeline_parallel_degree = 4\nfsdp_reshard_after_forward = \"never\""),
            model, {.gpus = 128});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   std::vector<int64_t> counts;
@@ -171,12 +171,16 @@ TEST(ImportTorchtitan, EmbeddingAndHeadCountAsLayersOfAPipeline) {
   EXPECT_EQ(imported->plan.stateSharding, plan::StateSharding::kParameters);
 }
 
-TEST(ImportTorchtitan, WhatDefaultKeepsUnderAPipelineCannotBePriced) {
+TEST(ImportTorchtitan, UnderAPipelineParametersAreGatheredOncePerStep) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  EXPECT_THAT(refusal(replaced("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4"),
-                      model, {.gpus = 128}),
-              HasSubstr("fsdp_reshard_after_forward is 'default', which under a pipeline keeps "
-                        "gathered parameters"));
+  const auto read = [&](const std::string& more) {
+    return refusal(replaced("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4" + more),
+                   model, {.gpus = 128});
+  };
+  EXPECT_EQ(read(""), "read");
+  EXPECT_THAT(read("\nfsdp_reshard_after_forward = \"always\""),
+              HasSubstr("is 'always', which under a pipeline gathers parameters for every "
+                        "microbatch"));
 }
 
 TEST(ImportTorchtitan, AsksForWhatTheLauncherSays) {
