@@ -66,9 +66,15 @@ std::unique_ptr<ThreadWorld> makeWorld(const program::Program& program, double t
 
 }  // namespace
 
+// Ranks take leave of each other on their own threads, all at once.
 Session::Impl::~Impl() {
   for (const Worker& worker : workers)
     if (worker.setup.device != nullptr) worker.setup.device->quiesce();
+  threads.run([&](int32_t rank) {
+    Worker& worker = workers[static_cast<size_t>(rank)];
+    worker.executor.reset();
+    worker.setup.comm.reset();
+  });
 }
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -105,9 +111,11 @@ Status Session::Impl::load() {
   workers.resize(ranks.size());
   TRIREME_RETURN_IF_ERROR(threads.start(program.numRanks()));
   const auto start = std::chrono::steady_clock::now();
-  threads.run([&](int32_t rank) { statuses[static_cast<size_t>(rank)] = prepare(rank, start); });
-  for (const Status& status : statuses) TRIREME_RETURN_IF_ERROR(status);
-  return {};
+  threads.run([&](int32_t rank) {
+    const Status status = prepare(rank, start);
+    if (!status.ok()) world->fail(rank, status);
+  });
+  return world->failure();
 }
 
 Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
@@ -133,9 +141,14 @@ Status Session::Impl::openCuda() {
   if (options.cudaApis != nullptr) {
     apis = *options.cudaApis;
   } else {
-    TRIREME_ASSIGN_OR_RETURN(apis, cuda::loadApis());
+    const bool withNccl = bundle.program.numRanks() > 1 && !options.virtualRanks;
+    TRIREME_ASSIGN_OR_RETURN(apis, cuda::loadApis(withNccl));
   }
-  TRIREME_ASSIGN_OR_RETURN(backend, cuda::CudaBackend::open(apis, bundle, {options.virtualRanks}));
+  cuda::CudaOptions cudaOptions;
+  cudaOptions.virtualRanks = options.virtualRanks;
+  cudaOptions.timeoutSeconds = options.timeoutSeconds;
+  cudaOptions.numRanks = bundle.program.numRanks();
+  TRIREME_ASSIGN_OR_RETURN(backend, cuda::CudaBackend::open(apis, bundle, cudaOptions));
   return {};
 }
 

@@ -5,6 +5,8 @@
 // unusable. Nobody waits for ever.
 #pragma once
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "ir/base/dtype.h"
 #include "ir/base/status.h"
@@ -66,6 +68,10 @@ class Communicator {
   virtual Result<bool> receive(program::Stream stream, int32_t peer, const MessageTag& tag,
                                void* data, int64_t bytes) = 0;
 
+  // What every rank of the world says, in rank order: all call it together. For what is said once:
+  // at most 64 KiB each. Errors: kUnavailable, as above.
+  virtual Result<std::vector<std::string>> exchange(const std::string& mine) = 0;
+
   // Blocks until `condition` holds, advancing `progress`.
   virtual Status wait(Condition& condition) = 0;
   // What every wait advances, also those inside collectives; null: nothing. Not owned.
@@ -75,6 +81,12 @@ class Communicator {
   virtual void fail(const Status& reason) = 0;
   // Whether any rank has failed.
   virtual bool failed() const = 0;
+
+  // For communicators that hand work over to a device: poll() is asked while the device works, and
+  // its error is why that will not come to an end; abort() ends what waits there for other ranks,
+  // after which the communicator is unusable.
+  virtual Status poll() { return {}; }
+  virtual void abort() {}
 };
 
 }  // namespace trireme::runtime

@@ -218,6 +218,15 @@ Status ThreadCommunicator::allGather(int32_t group, const void* mine, void* all,
   return barrier(group);
 }
 
+Result<std::vector<std::string>> ThreadCommunicator::exchange(const std::string& mine) {
+  const auto everybody = static_cast<int32_t>(world_.groups_.size()) - 1;
+  world_.said_[static_cast<size_t>(rank_)] = mine;
+  TRIREME_RETURN_IF_ERROR(barrier(everybody));
+  std::vector<std::string> all = world_.said_;
+  TRIREME_RETURN_IF_ERROR(barrier(everybody));
+  return all;
+}
+
 Status ThreadCommunicator::publish(program::Stream stream, int32_t peer, const MessageTag& tag,
                                    const void* data, int64_t bytes) {
   Outbox& box = world_.ranks_[static_cast<size_t>(rank_)]->outboxes[static_cast<size_t>(stream)];

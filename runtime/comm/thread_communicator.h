@@ -24,6 +24,7 @@ class ThreadCommunicator final : public Communicator {
   Result<bool> sent(program::Stream stream) override;
   Result<bool> receive(program::Stream stream, int32_t peer, const MessageTag& tag, void* data,
                        int64_t bytes) override;
+  Result<std::vector<std::string>> exchange(const std::string& mine) override;
   Status wait(Condition& condition) override;
   void setProgress(Progress* progress) override { progress_ = progress; }
   void fail(const Status& reason) override { world_.fail(rank_, reason); }

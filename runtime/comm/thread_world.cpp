@@ -14,7 +14,13 @@ ThreadWorld::ThreadWorld(int32_t numRanks, const std::vector<std::vector<int32_t
     : timeout_(timeout) {
   for (const std::vector<int32_t>& ranks : groups)
     groups_.push_back(std::make_unique<Group>(ranks));
-  for (int32_t rank = 0; rank < numRanks; ++rank) ranks_.push_back(std::make_unique<RankState>());
+  std::vector<int32_t> everybody;
+  for (int32_t rank = 0; rank < numRanks; ++rank) {
+    ranks_.push_back(std::make_unique<RankState>());
+    everybody.push_back(rank);
+  }
+  groups_.push_back(std::make_unique<Group>(everybody));
+  said_.resize(ranks_.size());
 }
 
 ThreadWorld::~ThreadWorld() = default;

@@ -40,8 +40,9 @@ class ThreadWorld {
   struct RankState;
 
   std::chrono::nanoseconds timeout_;
-  std::vector<std::unique_ptr<Group>> groups_;
+  std::vector<std::unique_ptr<Group>> groups_;  // the last is of all ranks
   std::vector<std::unique_ptr<RankState>> ranks_;
+  std::vector<std::string> said_;  // per rank: written before a barrier, read after it
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;  // of the two below
   Status failure_;

@@ -77,6 +77,8 @@ Status Executor::runStep(int64_t step, DataSource& data) {
 // complain is the one that the others wait for. After the failure of another rank the device still
 // has its time to come to an end.
 Status Executor::watchDevice() {
+  if (Status status = context_.comm->poll(); !status.ok())
+    return status.withContext(streams_.describeStop());
   const auto now = std::chrono::steady_clock::now();
   if (const int64_t passed = streams_.numPassed(); passed != passed_) {
     passed_ = passed;
@@ -85,9 +87,12 @@ Status Executor::watchDevice() {
   }
   const double limit = (streams_.isHeldUpByOthers() ? 1.1 : 1) * context_.timeoutSeconds;
   if (std::chrono::duration<double>(now - passedAt_).count() <= limit) return {};
+  const Status status =
+      unavailable(fmt::format("{}: the device has not completed it in {:.3g} s{}",
+                              streams_.describeStop(), limit, streams_.describeAwaited()));
+  if (streams_.isHeldUpByOthers()) context_.comm->abort();
   context_.device->abandon();
-  return unavailable(fmt::format("{}: the device has not completed it in {:.3g} s",
-                                 streams_.describeStop(), limit));
+  return status;
 }
 
 Status Executor::runTask(const Task& task) {

@@ -1,5 +1,8 @@
 #include "runtime/executor/streams.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "runtime/executor/trace_recorder.h"
@@ -84,7 +87,7 @@ const Streams::Handed* Streams::stoppedAt() const {
     if (passed >= std::ssize(handed_[i])) continue;
     const Handed& at = handed_[i][static_cast<size_t>(passed)];
     if (!waitsForOthers(at.instruction->kind)) return &at;
-    if (waits == nullptr) waits = &at;
+    if (waits == nullptr || waits->instruction->kind == InstructionKind::kWait) waits = &at;
   }
   return waits;
 }
@@ -166,6 +169,20 @@ std::string Streams::describeStop() const {
   const Handed* at = stoppedAt();
   if (at == nullptr) return "the end of the step";
   return describeInstruction(rank_, *at->task, *at->instruction, at->layer);
+}
+
+std::string Streams::describeAwaited() const {
+  const Handed* at = stoppedAt();
+  if (at == nullptr) return "";
+  if (at->instruction->peer >= 0)
+    return fmt::format("; it waits for rank {}", at->instruction->peer);
+  if (at->instruction->group < 0) return "";
+  std::vector<int32_t> others;
+  for (const int32_t rank :
+       rank_.program->groups[static_cast<size_t>(at->instruction->group)].ranks)
+    if (rank != rank_.rank) others.push_back(rank);
+  return fmt::format("; it waits for {} {}", others.size() == 1 ? "rank" : "one of ranks",
+                     fmt::join(others, ", "));
 }
 
 bool Streams::isHeldUpByOthers() const {

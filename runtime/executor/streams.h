@@ -60,8 +60,11 @@ class Streams final : public Progress {
   // Instructions that the device has completed in this step, of all streams.
   int64_t numPassed() const;
   // The instruction that the device is at, as describeInstruction() says it: one that works, if
-  // there is one, rather than one that waits for others.
+  // there is one, rather than one that waits for other ranks, and that rather than one that waits
+  // for another stream.
   std::string describeStop() const;
+  // "; it waits for rank 3": the others of that instruction. Empty: there are none.
+  std::string describeAwaited() const;
   // It is at none that works.
   bool isHeldUpByOthers() const;
 

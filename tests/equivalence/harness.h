@@ -32,8 +32,10 @@ struct RunOptions {
   bool trace = false;
   double timeoutSeconds = 60;
   runtime::DataSource* data = nullptr;  // not owned; null: SyntheticData
-  // Not owned; else as virtual ranks on the GPU behind these tables.
+  // Not owned; else as virtual ranks on the GPU behind these tables, or, where there is a table of
+  // NCCL, on a GPU each.
   const runtime::cuda::Apis* gpu = nullptr;
+  runtime::FaultInjector* faults = nullptr;  // not owned
 };
 
 struct RunResult {

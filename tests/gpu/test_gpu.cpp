@@ -26,7 +26,7 @@ TestGpu::TestGpu(const trireme::testing::EmulatedGpuOptions& emulation) {
     apis_ = emulated_->apis();
     return;
   }
-  const Result<cuda::Apis> apis = cuda::loadApis();
+  const Result<cuda::Apis> apis = cuda::loadApis(false);
   if (!apis.has_value()) {
     fmt::print(stderr, "{}\n", apis.error().message());
     std::exit(EXIT_FAILURE);  // no test can go on

@@ -241,6 +241,7 @@ struct EmulatedDriver {
     if (gridX == 0 || gridY != 1 || gridZ != 1 || blockX == 0 || blockX > 1024 ||
         blockX % 32 != 0 || blockY != 1 || blockZ != 1)
       return gpu().fault("a launch with a grid that kernels do not take");
+    if (gpu().options_.isIdle) return gpu().enqueue(stream, {[] {}});
     const auto* kernel = static_cast<const EmulatedKernel*>(function);
     const char* args = static_cast<const char*>(params[0]);
     if (gpu().numLaunches_++ == gpu().options_.hangsAtLaunch) {
@@ -318,6 +319,8 @@ int EmulatedGpu::enqueue(void* stream, Work work) {
 
 bool EmulatedGpu::ready(const Work& work) const {
   if (work.endless) return false;
+  if (work.meeting != nullptr && !work.meeting->done)
+    return work.meeting->arrived >= work.meeting->size;
   return work.awaited == nullptr || work.awaited->completed >= work.number;
 }
 
@@ -325,14 +328,37 @@ void EmulatedGpu::runHead(Stream& stream) {
   const Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
   if (work.run) work.run();
+  if (work.meeting != nullptr && !work.meeting->done) {
+    work.meeting->done = true;
+    work.meeting->run();
+  }
   if (work.recorded == nullptr) return;
   work.recorded->completed = std::max(work.recorded->completed, work.number);
   work.recorded->seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// A stream has come to a meeting when that is next.
+void EmulatedGpu::arrive() {
+  for (const auto& [handle, stream] : streams_) {
+    if (stream->queue.empty()) continue;
+    Work& next = stream->queue.front();
+    if (next.meeting == nullptr || next.hasArrived) continue;
+    next.hasArrived = true;
+    ++next.meeting->arrived;
+  }
+}
+
+// Whether some stream waits for others that their threads may not have told yet.
+bool EmulatedGpu::isMeeting() const {
+  for (const auto& [handle, stream] : streams_)
+    if (!stream->queue.empty() && stream->queue.front().meeting != nullptr) return true;
+  return false;
+}
+
 // Some stream that can go on goes on, for as long as it likes. False: none can.
 bool EmulatedGpu::turn() {
+  arrive();
   std::vector<Stream*> able;
   for (const auto& [handle, other] : streams_)
     if (!other->queue.empty() && ready(other->queue.front())) able.push_back(other.get());
@@ -351,7 +377,7 @@ int EmulatedGpu::query(void* stream) {
   if (target == streams_.end()) return fault("no such stream to ask for");
   for (int i = 0; i < kTurns && !target->second->queue.empty(); ++i)
     if (!turn()) {
-      if (options_.hangsAtLaunch >= 0) break;
+      if (options_.hangsAtLaunch >= 0 || isMeeting()) break;
       fault("all streams wait for each other");
       return kUnknown;
     }

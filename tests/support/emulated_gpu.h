@@ -42,6 +42,7 @@ struct EmulatedGpuOptions {
   int64_t memoryBytes = int64_t{1} << 30;
   uint64_t seed = 1;
   bool inWarps = false;        // warpKernels()
+  bool isIdle = false;         // nothing is computed: for tests that look at what was asked for
   int64_t hangsAtLaunch = -1;  // this launch, counted from 0, never ends
 };
 
@@ -71,6 +72,8 @@ class EmulatedGpu {
   friend struct EmulatedDriver;
   friend void addWarpFault(const std::string& kernel);
   friend struct EmulatedCublasLt;
+  friend class EmulatedNccl;
+  friend struct EmulatedNcclTable;
 
   struct Event {
     uint64_t recorded = 0;   // record calls
@@ -78,12 +81,22 @@ class EmulatedGpu {
     bool timed = false;
     double seconds = 0;  // when it was completed last
   };
+  // A piece of work that begins when as many streams as take part in it have come to it.
+  struct Meeting {
+    int size = 0;
+    int arrived = 0;
+    bool done = false;
+    std::function<void()> run;
+    std::shared_ptr<void> parts;  // what those who take part bring along
+  };
   struct Work {
     std::function<void()> run;        // neither of the two below
     std::shared_ptr<Event> recorded;  // an event may be destroyed before it is complete
     std::shared_ptr<Event> awaited;
     uint64_t number = 0;  // of the record call
     bool endless = false;
+    std::shared_ptr<Meeting> meeting;
+    bool hasArrived = false;
   };
   struct Stream {
     std::deque<Work> queue;
@@ -94,6 +107,8 @@ class EmulatedGpu {
   int enqueue(void* stream, Work work);
   bool ready(const Work& work) const;
   void runHead(Stream& stream);
+  void arrive();
+  bool isMeeting() const;
   bool turn();
   int drain(void* stream);
   int query(void* stream);

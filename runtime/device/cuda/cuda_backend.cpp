@@ -2,52 +2,99 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/base/format.h"
 #include "runtime/device/cuda/cuda_rank.h"
+#include "runtime/device/cuda/nccl_communicator.h"
 #include "runtime/device/cuda/virtual_communicator.h"
 
 namespace trireme::runtime::cuda {
+namespace {
+
+// A launcher that shows each process one GPU, its own, numbers it 0.
+Result<int> ordinalOf(int32_t onMachine, int count, int32_t numRanks) {
+  if (onMachine < count) return onMachine;
+  if (count == 1 && numRanks == 1) return 0;
+  return Error(unavailable(
+      fmt::format("rank {} of this machine has no GPU: the driver has {}; ranks with a GPU each "
+                  "are started on several machines (torchrun, srun or mpirun), or all share one "
+                  "GPU with --virtual-ranks",
+                  onMachine, count)));
+}
+
+}  // namespace
 
 Result<std::unique_ptr<CudaBackend>> CudaBackend::open(const Apis& apis,
                                                        const program::Bundle& bundle,
                                                        const CudaOptions& options) {
-  TRIREME_ASSIGN_OR_RETURN(const CudaTarget target, parseCudaTarget(bundle.target.arch));
-  if (bundle.program.numRanks() > 1 && !options.virtualRanks)
-    return Error(invalidArgument(fmt::format(
-        "the bundle has {} ranks, and GPUs of several ranks are not there yet: run them "
-        "all on one GPU with --virtual-ranks",
-        bundle.program.numRanks())));
   if (!bundle.kernels.empty() && bundle.kernels.size() != bundle.program.segments.size())
     return Error(
         invalidArgument(fmt::format("the bundle has kernels for {} segments, not {}",
                                     bundle.kernels.size(), bundle.program.segments.size())));
-  std::unique_ptr<CudaBackend> backend(new CudaBackend(bundle));
-  TRIREME_ASSIGN_OR_RETURN(backend->gpu_, Gpu::open(apis, 0, target));
-  std::vector<KernelImage> generated;
-  if (!bundle.cubin.empty()) generated.push_back({target.capability, false, bundle.cubin});
-  if (!bundle.ptx.empty()) generated.push_back({target.capability, true, bundle.ptx});
-  if (!generated.empty()) TRIREME_RETURN_IF_ERROR(backend->gpu_->loadGenerated(generated));
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(apis, bundle, options));
+  if (backend->usesNccl() && apis.nccl == nullptr)
+    return Error(internalError("ranks with a GPU each, and nobody has loaded NCCL"));
+  TRIREME_RETURN_IF_ERROR(backend->openGpus());
   return backend;
 }
 
+Status CudaBackend::openGpus() {
+  TRIREME_ASSIGN_OR_RETURN(const CudaTarget target, parseCudaTarget(bundle_.target.arch));
+  TRIREME_ASSIGN_OR_RETURN(const int present, Gpu::count(apis_));
+  std::vector<KernelImage> generated;
+  if (!bundle_.cubin.empty()) generated.push_back({target.capability, false, bundle_.cubin});
+  if (!bundle_.ptx.empty()) generated.push_back({target.capability, true, bundle_.ptx});
+  for (int32_t i = 0; i < (usesNccl() ? options_.numRanks : 1); ++i) {
+    int ordinal = 0;
+    if (usesNccl()) {
+      TRIREME_ASSIGN_OR_RETURN(ordinal,
+                               ordinalOf(options_.firstOnMachine + i, present, options_.numRanks));
+    }
+    TRIREME_ASSIGN_OR_RETURN(gpus_.emplace_back(), Gpu::open(apis_, ordinal, target));
+    if (!generated.empty()) TRIREME_RETURN_IF_ERROR(gpus_.back()->loadGenerated(generated));
+  }
+  return {};
+}
+
+const Gpu& CudaBackend::gpuOf(int32_t rank) const {
+  return usesNccl() ? *gpus_[static_cast<size_t>(rank - options_.firstRank)] : *gpus_.front();
+}
+
 Status CudaBackend::checkMemory(const program::Program& program) const {
-  int64_t needed = 0;
-  for (const program::RankInfo& rank : program.ranks)
-    needed += program.roles[static_cast<size_t>(rank.role)].arenaBytes;
-  TRIREME_ASSIGN_OR_RETURN(const int64_t available, gpu_->freeBytes());
-  if (needed <= available) return {};
-  const auto print = [](int64_t bytes) { return formatBytes(Bytes(static_cast<double>(bytes))); };
-  return resourceExhausted(
-      fmt::format("the arenas of {} rank{} need {} on {}, of which {} are free: {} are missing",
-                  program.numRanks(), program.numRanks() == 1 ? "" : "s", print(needed),
-                  gpu_->name(), print(available), print(needed - available)));
+  const int32_t perGpu = usesNccl() ? 1 : options_.numRanks;
+  for (int32_t first = 0; first < options_.numRanks; first += perGpu) {
+    int64_t needed = 0;
+    for (int32_t i = 0; i < perGpu; ++i) {
+      const auto& rank = program.ranks[static_cast<size_t>(options_.firstRank + first + i)];
+      needed += program.roles[static_cast<size_t>(rank.role)].arenaBytes;
+    }
+    const Gpu& gpu = gpuOf(options_.firstRank + first);
+    TRIREME_ASSIGN_OR_RETURN(const int64_t available, gpu.freeBytes());
+    if (needed <= available) continue;
+    const auto print = [](int64_t bytes) { return formatBytes(Bytes(static_cast<double>(bytes))); };
+    const std::string whose =
+        usesNccl() ? fmt::format("the arena of rank {} needs", options_.firstRank + first)
+                   : fmt::format("the arenas of {} rank{} need", perGpu, perGpu == 1 ? "" : "s");
+    return resourceExhausted(fmt::format("{} {} on {}, of which {} are free: {} are missing", whose,
+                                         print(needed), gpu.name(), print(available),
+                                         print(needed - available)));
+  }
+  return {};
 }
 
 Result<RankSetup> CudaBackend::prepare(const RankProgram& image,
                                        std::unique_ptr<Communicator> control) {
-  TRIREME_ASSIGN_OR_RETURN(std::unique_ptr<CudaRank> rank, CudaRank::create(*gpu_, bundle_, image));
-  TRIREME_ASSIGN_OR_RETURN(
-      auto comm, VirtualCommunicator::create(*rank, std::move(control), bundle_.program.groups));
+  TRIREME_ASSIGN_OR_RETURN(std::unique_ptr<CudaRank> rank,
+                           CudaRank::create(gpuOf(image.rank), bundle_, image));
+  std::unique_ptr<Communicator> comm;
+  if (usesNccl()) {
+    TRIREME_ASSIGN_OR_RETURN(comm, NcclCommunicator::create(*rank, std::move(control), *apis_.nccl,
+                                                            options_.timeoutSeconds));
+  } else {
+    TRIREME_ASSIGN_OR_RETURN(
+        comm, VirtualCommunicator::create(*rank, std::move(control), bundle_.program.groups));
+  }
   return RankSetup{std::move(rank), std::move(comm)};
 }
 

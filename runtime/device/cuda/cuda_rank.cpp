@@ -362,6 +362,22 @@ Status CudaRank::copy(void* to, const void* from, int64_t bytes, Stream on) {
       "copying");
 }
 
+// In pieces as long as the distance, none of which overlaps itself, in the order that reads each
+// before it is overwritten.
+Status CudaRank::move(void* to, const void* from, int64_t bytes, Stream on) {
+  const int64_t distance = static_cast<char*>(to) - static_cast<const char*>(from);
+  const int64_t piece = distance < 0 ? -distance : distance;
+  if (piece == 0) return {};
+  const int64_t pieces = (bytes + piece - 1) / piece;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t begin = (distance < 0 ? i : pieces - 1 - i) * piece;
+    TRIREME_RETURN_IF_ERROR(copy(static_cast<char*>(to) + begin,
+                                 static_cast<const char*>(from) + begin,
+                                 std::min(piece, bytes - begin), on));
+  }
+  return {};
+}
+
 DevicePointer CudaRank::onDevice(const void* data) const {
   return pointer(program_.arena + (static_cast<const char*>(data) - image_.arena));
 }

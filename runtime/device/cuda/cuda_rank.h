@@ -60,6 +60,8 @@ class CudaRank final : public RankDevice {
   EventHandle eventHandle(int32_t event) const { return events_[static_cast<size_t>(event)]; }
   Status waitForHandle(EventHandle event, program::Stream stream);
   Status copy(void* to, const void* from, int64_t bytes, program::Stream stream);
+  // The same between places that may overlap.
+  Status move(void* to, const void* from, int64_t bytes, program::Stream stream);
 
  private:
   // Device memory that is freed with the rank.

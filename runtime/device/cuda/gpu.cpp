@@ -58,7 +58,7 @@ Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capa
                               capabilityName(capability), list.empty() ? "none" : list)));
 }
 
-Result<Apis> loadApis() {
+Result<Apis> loadApis(bool withNccl) {
   Apis apis;
   TRIREME_ASSIGN_OR_RETURN(apis.driver, loadDriver());
   apis.images = shippedImages();
@@ -67,7 +67,19 @@ Result<Apis> loadApis() {
         unavailable("this build of trireme has no GPU kernels: it was configured without nvcc "
                     "(-DTRIREME_CUDA=ON asks for it)"));
   TRIREME_ASSIGN_OR_RETURN(apis.cublasLt, loadCublasLt());
+  if (withNccl) {
+    TRIREME_ASSIGN_OR_RETURN(apis.nccl, loadNccl());
+  }
   return apis;
+}
+
+// The driver answers 100 without a device, and other errors where it is broken.
+Result<int> Gpu::count(const Apis& apis) {
+  if (const int error = apis.driver->init(0); error != 0)
+    return Error(unavailable("no GPU: " +
+                             driverStatus(*apis.driver, error, "starting the driver").message()));
+  int count = 0;
+  return apis.driver->deviceCount(&count) == 0 ? count : 0;
 }
 
 Result<std::unique_ptr<Gpu>> Gpu::open(const Apis& apis, int ordinal, const CudaTarget& target) {
@@ -80,13 +92,10 @@ Result<std::unique_ptr<Gpu>> Gpu::open(const Apis& apis, int ordinal, const Cuda
 Status Gpu::initialise(int ordinal, const CudaTarget& target) {
   const DriverApi& api = driver();
   const auto check = [&](int error, const char* what) { return driverStatus(api, error, what); };
-  // The driver answers 100 without a device, and other errors where it is broken.
-  int count = 0, version = 0;
-  if (const int error = api.init(0); error != 0)
-    return unavailable("no GPU: " + check(error, "starting the driver").message());
-  if (const int error = api.deviceCount(&count); error != 0 || count <= ordinal)
-    return unavailable(
-        fmt::format("no GPU {}: the driver has {}", ordinal, error == 0 ? count : 0));
+  TRIREME_ASSIGN_OR_RETURN(const int present, count(apis_));
+  if (present <= ordinal)
+    return unavailable(fmt::format("no GPU {}: the driver has {}", ordinal, present));
+  int version = 0;
   TRIREME_RETURN_IF_ERROR(check(api.driverVersion(&version), "asking for its version"));
   if (version < kMinDriverVersion)
     return unavailable(

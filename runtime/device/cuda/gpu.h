@@ -12,6 +12,7 @@
 #include "ir/base/status.h"
 #include "runtime/device/cuda/cublaslt_api.h"
 #include "runtime/device/cuda/driver_api.h"
+#include "runtime/device/cuda/nccl_api.h"
 
 namespace trireme::runtime::cuda {
 
@@ -29,15 +30,17 @@ const std::vector<KernelImage>& shippedImages();
 // the driver compiles. kUnavailable: none fits; says what there is.
 Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability);
 
-// The outside world. Both tables outlive what uses them.
+// The outside world. The tables outlive what uses them.
 struct Apis {
   const DriverApi* driver = nullptr;
   const CublasLtApi* cublasLt = nullptr;
+  const NcclApi* nccl = nullptr;  // null: not asked for; ranks with a GPU each need it
   std::vector<KernelImage> images;
 };
 
-// Those of this machine. kUnavailable: no driver, no cuBLASLt, or a build without kernels.
-Result<Apis> loadApis();
+// Those of this machine. kUnavailable: no driver, no cuBLASLt, or a build without kernels; if
+// `withNccl`, also those of loadNccl().
+Result<Apis> loadApis(bool withNccl);
 
 // A target of compiled bundles: "cuda:sm_90", or "cuda:sm_90a", which only 9.0 runs.
 struct CudaTarget {
@@ -60,6 +63,9 @@ class Gpu {
   const CublasLtApi& cublasLt() const { return *apis_.cublasLt; }
   const std::string& name() const { return name_; }
   int capability() const { return capability_; }
+
+  // GPUs of this machine. Errors: as open().
+  static Result<int> count(const Apis& apis);
 
   // For the calling thread. Before any other call to the driver.
   Status makeCurrent() const;

@@ -6,6 +6,7 @@
 
 #include "runtime/device/cuda/cublaslt_api.h"
 #include "runtime/device/cuda/driver_api.h"
+#include "runtime/device/cuda/nccl_api.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -65,6 +66,24 @@ Result<CublasLtApi> openCublasLt() {
   return api;
 }
 
+Result<NcclApi> openNccl() {
+  void* library = openFirst({"libnccl.so.2"});
+  if (library == nullptr)
+    return Error(unavailable(
+        "NCCL is missing: libnccl.so.2 cannot be loaded; ranks with a GPU each talk through it: "
+        "install it, or put its folder on LD_LIBRARY_PATH"));
+  NcclApi api;
+  Symbols symbols(library, "libnccl.so.2");
+#define TRIREME_FIND(field, symbol, parameters) symbols.find(api.field, #symbol);
+  TRIREME_NCCL_FUNCTIONS(TRIREME_FIND)
+#undef TRIREME_FIND
+  symbols.find(api.errorString, "ncclGetErrorString");
+  symbols.find(api.lastError, "ncclGetLastError");
+  TRIREME_RETURN_IF_ERROR(symbols.status());
+  TRIREME_RETURN_IF_ERROR(checkNcclVersion(api));
+  return api;
+}
+
 }  // namespace
 
 Result<const DriverApi*> loadDriver() {
@@ -78,6 +97,43 @@ Result<const CublasLtApi*> loadCublasLt() {
   if (!api.has_value()) return Error(api.error());
   return &*api;
 }
+
+Result<const NcclApi*> loadNccl() {
+  static const Result<NcclApi> api = openNccl();
+  if (!api.has_value()) return Error(api.error());
+  return &*api;
+}
+
+std::string ncclVersionName(int version) {
+  return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+}
+
+Status checkNcclVersion(const NcclApi& api) {
+  int version = 0;
+  if (const int result = api.version(&version); result != kNcclSuccess)
+    return unavailable(fmt::format("NCCL does not say its version: {}", api.errorString(result)));
+  if (version >= kMinNcclVersion) return {};
+  return unavailable(fmt::format("NCCL is of version {}; {} is the oldest that will do",
+                                 ncclVersionName(version), ncclVersionName(kMinNcclVersion)));
+}
+
+Result<int> ncclType(DType type) {
+  switch (type) {
+    case DType::kF64:
+      return kNcclFloat64;
+    case DType::kF32:
+      return kNcclFloat32;
+    case DType::kBf16:
+      return kNcclBfloat16;
+    case DType::kI32:
+      return kNcclInt32;
+    case DType::kF16:
+      break;
+  }
+  return Error(invalidArgument(fmt::format("{} cannot be reduced", dtypeName(type))));
+}
+
+int ncclOp(program::ReduceOp op) { return op == program::ReduceOp::kSum ? kNcclSum : kNcclMax; }
 
 Status driverStatus(const DriverApi& api, int error, const std::string& what) {
   if (error == 0) return {};

@@ -116,7 +116,7 @@ Status VirtualCommunicator::allReduce(int32_t group, void* data, int64_t count, 
 Status VirtualCommunicator::reduceScatter(int32_t group, void* all, void* mine, int64_t count,
                                           DType type, ReduceOp op) {
   const int64_t n = sizeOf(group), bytes = count * byteSize(type);
-  if (n == 1) return moveWithin(mine, all, bytes);
+  if (n == 1) return rank_.move(mine, all, bytes, Stream::kCompute);
   TRIREME_RETURN_IF_ERROR(checkGroup(group));
   TRIREME_RETURN_IF_ERROR(meet(group, all, bytes));
   const int64_t offset = indexIn(group) * bytes;
@@ -131,13 +131,13 @@ Status VirtualCommunicator::reduceScatter(int32_t group, void* all, void* mine, 
     args.inputs[i] = at(notices_[static_cast<size_t>(i)].data, offset);
   TRIREME_RETURN_IF_ERROR(reduce(args, type, op));
   TRIREME_RETURN_IF_ERROR(meet(group, nullptr, 0));
-  return moveWithin(mine, target, bytes);
+  return rank_.move(mine, target, bytes, Stream::kCompute);
 }
 
 Status VirtualCommunicator::allGather(int32_t group, const void* mine, void* all, int64_t count,
                                       DType type) {
   const int64_t bytes = count * byteSize(type), index = indexIn(group);
-  TRIREME_RETURN_IF_ERROR(moveWithin(at(all, index * bytes), mine, bytes));
+  TRIREME_RETURN_IF_ERROR(rank_.move(at(all, index * bytes), mine, bytes, Stream::kCompute));
   if (sizeOf(group) == 1) return {};
   TRIREME_RETURN_IF_ERROR(meet(group, all, bytes));
   for (int64_t i = 0; i < sizeOf(group); ++i)
@@ -146,21 +146,6 @@ Status VirtualCommunicator::allGather(int32_t group, const void* mine, void* all
                                          at(notices_[static_cast<size_t>(i)].data, i * bytes),
                                          bytes, Stream::kCompute));
   return meet(group, nullptr, 0);
-}
-
-// A copy between places that may overlap, towards either end: in pieces as long as the distance,
-// none of which overlaps itself, in the order that reads each before it is overwritten.
-Status VirtualCommunicator::moveWithin(void* to, const void* from, int64_t bytes) {
-  const int64_t distance = static_cast<char*>(to) - static_cast<const char*>(from);
-  const int64_t piece = distance < 0 ? -distance : distance;
-  if (piece == 0) return {};
-  const int64_t pieces = (bytes + piece - 1) / piece;
-  for (int64_t i = 0; i < pieces; ++i) {
-    const int64_t begin = (distance < 0 ? i : pieces - 1 - i) * piece;
-    TRIREME_RETURN_IF_ERROR(rank_.copy(at(to, begin), at(from, begin),
-                                       std::min(piece, bytes - begin), Stream::kCompute));
-  }
-  return {};
 }
 
 Status VirtualCommunicator::publish(Stream stream, int32_t peer, const MessageTag& tag,

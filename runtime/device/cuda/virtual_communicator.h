@@ -34,6 +34,9 @@ class VirtualCommunicator final : public Communicator {
   Result<bool> sent(program::Stream stream) override;
   Result<bool> receive(program::Stream stream, int32_t peer, const MessageTag& tag, void* data,
                        int64_t bytes) override;
+  Result<std::vector<std::string>> exchange(const std::string& mine) override {
+    return control_->exchange(mine);
+  }
   Status wait(Condition& condition) override { return control_->wait(condition); }
   void setProgress(Progress* progress) override { control_->setProgress(progress); }
   void fail(const Status& reason) override { control_->fail(reason); }
@@ -64,7 +67,6 @@ class VirtualCommunicator final : public Communicator {
   // all of their events.
   Status meet(int32_t group, const void* data, int64_t bytes);
   Status reduce(ReduceArgs& args, DType type, program::ReduceOp op);
-  Status moveWithin(void* to, const void* from, int64_t bytes);
   Status checkGroup(int32_t group) const;
 
   CudaRank& rank_;

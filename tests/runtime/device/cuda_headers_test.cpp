@@ -5,11 +5,15 @@
 #if __has_include(<cuda.h>) && __has_include(<cublasLt.h>)
 #include <cublasLt.h>
 #include <cuda.h>
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#endif
 
 #include <type_traits>
 
 #include "runtime/device/cuda/cublaslt_api.h"
 #include "runtime/device/cuda/driver_api.h"
+#include "runtime/device/cuda/nccl_api.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -55,6 +59,34 @@ static_assert(kPreferenceAlignmentA == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTE
 static_assert(kPreferenceAlignmentB == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
 static_assert(kPreferenceAlignmentC == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
 static_assert(kPreferenceAlignmentD == CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+
+#if __has_include(<nccl.h>)
+#define TRIREME_COMPARE(field, symbol, parameters) \
+  static_assert(Compatible<decltype(NcclApi::field), decltype(&::symbol)>::value, #symbol);
+TRIREME_NCCL_FUNCTIONS(TRIREME_COMPARE)
+#undef TRIREME_COMPARE
+static_assert(Compatible<decltype(NcclApi::errorString), decltype(&::ncclGetErrorString)>::value);
+static_assert(Compatible<decltype(NcclApi::lastError), decltype(&::ncclGetLastError)>::value);
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
+static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic));
+static_assert(offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version));
+static_assert(offsetof(NcclConfig, blocking) == offsetof(ncclConfig_t, blocking));
+static_assert(offsetof(NcclConfig, maxCtas) == offsetof(ncclConfig_t, maxCTAs));
+static_assert(offsetof(NcclConfig, netName) == offsetof(ncclConfig_t, netName));
+static_assert(offsetof(NcclConfig, splitShare) == offsetof(ncclConfig_t, splitShare));
+static_assert(NcclConfig::kUndefined == NCCL_CONFIG_UNDEF_INT);
+static_assert(kNcclSuccess == ncclSuccess && kNcclRemoteError == ncclRemoteError);
+static_assert(kNcclInProgress == ncclInProgress);
+static_assert(kNcclInt8 == ncclInt8 && kNcclInt32 == ncclInt32 && kNcclBfloat16 == ncclBfloat16);
+static_assert(kNcclFloat32 == ncclFloat32 && kNcclFloat64 == ncclFloat64);
+static_assert(kNcclSum == ncclSum && kNcclMax == ncclMax);
+static_assert(kMinNcclVersion == NCCL_VERSION(2, 18, 0));
+
+TEST(CudaTables, TheMagicNumberOfNcclsConfigurationIsTheHeaders) {
+  const ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
+  EXPECT_EQ(NcclConfig().magic, theirs.magic);
+}
+#endif
 
 TEST(CudaTables, AgreeWithTheToolkit) { SUCCEED() << "compiled, so they do"; }
 

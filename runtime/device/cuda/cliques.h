@@ -1,0 +1,38 @@
+// Which communicators of NCCL the ranks of a program need.
+//
+// A clique is a list of ranks with a lane. All that is asked of one communicator goes to one stream
+// in one order, the same for its members, so nothing that a rank hands over early can block what
+// others wait for:
+//   collectives   one clique per list of members, on the compute stream; groups of equal members
+//                 share it, groups of one rank have none
+//   messages      one clique per sender and receiver, forward and backward apart
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/program/program.h"
+
+namespace trireme::runtime::cuda {
+
+enum class Lane : uint8_t { kCollectives, kForward, kBackward };
+
+struct Clique {
+  Lane lane = Lane::kCollectives;
+  std::vector<int32_t> ranks;  // in group order; of messages: sender, receiver
+  bool operator==(const Clique&) const = default;
+  auto operator<=>(const Clique&) const = default;
+};
+
+// Those that some instruction of some rank uses, each once, in an order that depends on the program
+// alone. kInvalidArgument: a message goes through streams of different directions.
+Result<std::vector<Clique>> cliquesOf(const program::Program& program);
+
+// The lane of a stream of messages.
+Lane laneOf(program::Stream stream);
+
+// "ranks 0, 2 (collectives)".
+std::string describe(const Clique& clique);
+
+}  // namespace trireme::runtime::cuda

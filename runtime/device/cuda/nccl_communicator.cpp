@@ -1,0 +1,260 @@
+#include "runtime/device/cuda/nccl_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+namespace trireme::runtime::cuda {
+
+using program::ReduceOp;
+using program::Stream;
+
+namespace {
+
+// To ask why a world has failed: its waits say so.
+class Never final : public Condition {
+ public:
+  explicit Never(int32_t awaited) : awaited_(awaited) {}
+  bool ready() override { return false; }
+  int32_t awaitedRank() override { return awaited_; }
+
+ private:
+  int32_t awaited_;
+};
+
+char* at(const void* base, int64_t bytes) {
+  return const_cast<char*>(static_cast<const char*>(base)) + bytes;
+}
+
+int32_t indexOf(const std::vector<int32_t>& ranks, int32_t rank) {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  return found == ranks.end() ? -1 : static_cast<int32_t>(found - ranks.begin());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NcclCommunicator>> NcclCommunicator::create(
+    CudaRank& rank, std::unique_ptr<Communicator> control, const NcclApi& api,
+    double timeoutSeconds) {
+  std::unique_ptr<NcclCommunicator> comm(
+      new NcclCommunicator(rank, std::move(control), api, timeoutSeconds));
+  if (Status status = comm->open(); !status.ok()) {
+    comm->fail(status);
+    return Error(status);
+  }
+  return comm;
+}
+
+// In one order on all ranks, one after the other: none waits for a rank that waits for another.
+Status NcclCommunicator::open() {
+  const program::Program& program = *rank_.program().program;
+  TRIREME_RETURN_IF_ERROR(checkNcclVersion(api_));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Clique> cliques, cliquesOf(program));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<NcclId> ids, exchangeIds(cliques));
+  for (size_t i = 0; i < cliques.size(); ++i)
+    if (indexOf(cliques[i].ranks, rank()) >= 0)
+      TRIREME_RETURN_IF_ERROR(openChannel(cliques[i], ids[i]));
+  ofGroup_.resize(program.groups.size());
+  return {};
+}
+
+// The first member of a clique makes its id.
+Result<std::vector<NcclId>> NcclCommunicator::exchangeIds(const std::vector<Clique>& cliques) {
+  std::string mine;
+  for (const Clique& clique : cliques) {
+    if (clique.ranks.front() != rank()) continue;
+    NcclId id;
+    if (const int result = api_.uniqueId(&id); result != kNcclSuccess)
+      return Error(unavailable(
+          fmt::format("rank {}: NCCL cannot make an id: {}", rank(), api_.errorString(result))));
+    mine.append(id.bytes, sizeof(id.bytes));
+  }
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> all, control_->exchange(mine));
+  std::vector<NcclId> ids;
+  std::vector<size_t> used(all.size(), 0);
+  for (const Clique& clique : cliques) {
+    const auto maker = static_cast<size_t>(clique.ranks.front());
+    if (maker >= all.size() || all[maker].size() < used[maker] + sizeof(NcclId))
+      return Error(invalidArgument(fmt::format("rank {} made no id for {}: it has another program",
+                                               maker, describe(clique))));
+    std::memcpy(ids.emplace_back().bytes, all[maker].data() + used[maker], sizeof(NcclId));
+    used[maker] += sizeof(NcclId);
+  }
+  return ids;
+}
+
+Status NcclCommunicator::openChannel(const Clique& clique, const NcclId& id) {
+  Channel& channel = channels_.emplace_back();
+  channel.clique = clique;
+  channel.index = indexOf(clique.ranks, rank());
+  NcclConfig config;
+  const int result =
+      api_.create(&channel.comm, static_cast<int>(clique.ranks.size()), id, channel.index, &config);
+  return settle(channel, result, "meeting");
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  if (aborted_ || rank_.gpu().isAbandoned() || !rank_.gpu().makeCurrent().ok()) return;
+  for (Channel& channel : channels_) {
+    if (channel.comm == nullptr) continue;
+    if (failed() || !settle(channel, api_.finalize(channel.comm), "ending").ok()) {
+      abort();
+      return;
+    }
+    static_cast<void>(api_.destroy(channel.comm));
+    channel.comm = nullptr;
+  }
+}
+
+void NcclCommunicator::abort() {
+  if (aborted_ || rank_.gpu().isAbandoned()) return;
+  aborted_ = true;
+  for (Channel& channel : channels_) {
+    if (channel.comm != nullptr) static_cast<void>(api_.abort(channel.comm));
+    channel.comm = nullptr;
+  }
+}
+
+void NcclCommunicator::fail(const Status& reason) {
+  control_->fail(reason);
+  abort();
+}
+
+Status NcclCommunicator::lost(int32_t awaited) {
+  Never never(awaited);
+  control_->setProgress(nullptr);  // which would ask for more
+  const Status status = control_->wait(never);
+  control_->setProgress(progress_);
+  abort();
+  return status;
+}
+
+Status NcclCommunicator::failureOf(const Channel& channel, int result, const char* what) {
+  const char* last = api_.lastError(channel.comm);
+  const std::string detail = last == nullptr || *last == '\0' ? "" : fmt::format("; {}", last);
+  return unavailable(fmt::format("rank {}, NCCL of {}, {}: {}{}", rank(), describe(channel.clique),
+                                 what, api_.errorString(result), detail));
+}
+
+Status NcclCommunicator::settle(Channel& channel, int result, const char* what) {
+  constexpr auto kPause = std::chrono::microseconds(20);
+  const auto start = std::chrono::steady_clock::now();
+  const int32_t peer =
+      channel.clique.ranks.size() == 2 ? channel.clique.ranks[channel.index == 0 ? 1 : 0] : -1;
+  while (result == kNcclInProgress) {
+    if (failed()) return lost(peer);
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (waited.count() > timeoutSeconds_)
+      return unavailable(fmt::format("rank {}, NCCL of {}, {}: no answer of the others in {:.3g} s",
+                                     rank(), describe(channel.clique), what, timeoutSeconds_));
+    int state = kNcclSuccess;
+    result = api_.asyncError(channel.comm, &state);
+    if (result == kNcclSuccess) result = state;
+    if (result == kNcclInProgress) std::this_thread::sleep_for(kPause);
+  }
+  return result == kNcclSuccess ? Status() : failureOf(channel, result, what);
+}
+
+Status NcclCommunicator::poll() {
+  if (aborted_) return unavailable(fmt::format("rank {}: NCCL was given up", rank()));
+  if (failed()) return lost(-1);
+  for (Channel& channel : channels_) {
+    int state = kNcclSuccess;
+    const int result = api_.asyncError(channel.comm, &state);
+    const int error = result != kNcclSuccess ? result : state;
+    if (error == kNcclSuccess || error == kNcclInProgress) continue;
+    const Status status = failureOf(channel, error, "waiting for the others");
+    abort();
+    return status;
+  }
+  return {};
+}
+
+Result<NcclCommunicator::Channel*> NcclCommunicator::channelOf(const Clique& clique) {
+  if (aborted_) return Error(unavailable(fmt::format("rank {}: NCCL was given up", rank())));
+  for (Channel& channel : channels_)
+    if (channel.clique == clique) return &channel;
+  return Error(internalError(
+      fmt::format("rank {}: nobody made NCCL's communicator of {}", rank(), describe(clique))));
+}
+
+Result<NcclCommunicator::Channel*> NcclCommunicator::channelOf(int32_t group) {
+  const program::Program& program = *rank_.program().program;
+  const std::vector<int32_t>& ranks = program.groups[static_cast<size_t>(group)].ranks;
+  if (indexOf(ranks, rank()) < 0)
+    return Error(
+        invalidArgument(fmt::format("rank {} is not a member of group {}", rank(), group)));
+  if (ranks.size() == 1) return nullptr;
+  Channel*& known = ofGroup_[static_cast<size_t>(group)];
+  if (known == nullptr || aborted_) {
+    TRIREME_ASSIGN_OR_RETURN(known, channelOf(Clique{Lane::kCollectives, ranks}));
+  }
+  return known;
+}
+
+Status NcclCommunicator::allReduce(int32_t group, void* data, int64_t count, DType type,
+                                   ReduceOp op) {
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(group));
+  TRIREME_ASSIGN_OR_RETURN(const int numbers, ncclType(type));
+  if (channel == nullptr) return {};
+  return settle(*channel,
+                api_.allReduce(data, data, static_cast<size_t>(count), numbers, ncclOp(op),
+                               channel->comm, rank_.stream(Stream::kCompute)),
+                "all_reduce");
+}
+
+// NCCL takes `mine` apart from `all`, or at its place in it.
+Status NcclCommunicator::reduceScatter(int32_t group, void* all, void* mine, int64_t count,
+                                       DType type, ReduceOp op) {
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(group));
+  TRIREME_ASSIGN_OR_RETURN(const int numbers, ncclType(type));
+  const int64_t bytes = count * byteSize(type);
+  if (channel == nullptr) return rank_.move(mine, all, bytes, Stream::kCompute);
+  const int64_t total = std::ssize(channel->clique.ranks) * bytes;
+  const bool overlaps = mine < at(all, total) && all < at(mine, bytes);
+  void* target = overlaps ? at(all, channel->index * bytes) : mine;
+  TRIREME_RETURN_IF_ERROR(
+      settle(*channel,
+             api_.reduceScatter(all, target, static_cast<size_t>(count), numbers, ncclOp(op),
+                                channel->comm, rank_.stream(Stream::kCompute)),
+             "reduce_scatter"));
+  return rank_.move(mine, target, bytes, Stream::kCompute);
+}
+
+Status NcclCommunicator::allGather(int32_t group, const void* mine, void* all, int64_t count,
+                                   DType type) {
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(group));
+  const int64_t bytes = count * byteSize(type);
+  if (channel == nullptr) return rank_.move(all, mine, bytes, Stream::kCompute);
+  void* slice = at(all, channel->index * bytes);
+  TRIREME_RETURN_IF_ERROR(rank_.move(slice, mine, bytes, Stream::kCompute));
+  TRIREME_ASSIGN_OR_RETURN(const int numbers, ncclType(type));
+  return settle(*channel,
+                api_.allGather(slice, all, static_cast<size_t>(count), numbers, channel->comm,
+                               rank_.stream(Stream::kCompute)),
+                "all_gather");
+}
+
+Status NcclCommunicator::publish(Stream stream, int32_t peer, const MessageTag&, const void* data,
+                                 int64_t bytes) {
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(Clique{laneOf(stream), {rank(), peer}}));
+  return settle(*channel,
+                api_.send(data, static_cast<size_t>(bytes), kNcclInt8, 1, channel->comm,
+                          rank_.stream(stream)),
+                "send");
+}
+
+Result<bool> NcclCommunicator::receive(Stream stream, int32_t peer, const MessageTag&, void* data,
+                                       int64_t bytes) {
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(Clique{laneOf(stream), {peer, rank()}}));
+  TRIREME_RETURN_IF_ERROR(settle(*channel,
+                                 api_.receive(data, static_cast<size_t>(bytes), kNcclInt8, 0,
+                                              channel->comm, rank_.stream(stream)),
+                                 "recv"));
+  return true;
+}
+
+}  // namespace trireme::runtime::cuda

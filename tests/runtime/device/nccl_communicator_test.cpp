@@ -1,0 +1,168 @@
+#include "runtime/device/cuda/nccl_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/session.h"
+#include "tests/runtime/executor/counting_data.h"
+#include "tests/runtime/executor/tiny_program.h"
+#include "tests/support/emulated_gpu.h"
+#include "tests/support/emulated_nccl.h"
+
+namespace trireme::runtime::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using trireme::testing::EmulatedGpu;
+using trireme::testing::EmulatedGpuOptions;
+using trireme::testing::EmulatedNccl;
+using trireme::testing::EmulatedNcclOptions;
+
+// A program of groups with an all-reduce over each of `kinds`, without pipelines.
+program::Program groupsOnly(int32_t tp, int32_t dp, const std::vector<program::GroupKind>& kinds) {
+  program::Program program = tinyBundle({.tp = tp, .dp = dp}).program;
+  for (program::Role& role : program.roles) {
+    role.bodies = {{"all", {}}};
+    for (const program::GroupKind kind : kinds) {
+      program::Instruction in;
+      in.kind = program::InstructionKind::kAllReduce;
+      in.group = kind;
+      in.buffers = {0};
+      role.bodies[0].instructions.push_back(in);
+    }
+  }
+  return program;
+}
+
+TEST(Cliques, GroupsOfEqualMembersShareOneAndThoseOfOneRankHaveNone) {
+  using program::GroupKind;
+  program::Program program = groupsOnly(1, 2, {GroupKind::kDp, GroupKind::kWorld, GroupKind::kTp});
+  const bool oneStage = program.pp == 1;
+  const auto cliques = cliquesOf(program);
+  ASSERT_TRUE(cliques.has_value()) << cliques.error().message();
+  std::set<std::vector<int32_t>> expected;
+  for (int32_t rank = 0; rank < program.numRanks(); ++rank)
+    for (const GroupKind kind : {GroupKind::kDp, GroupKind::kWorld})
+      if (const auto& ranks = groupOf(program, rank, kind).ranks; ranks.size() > 1)
+        expected.insert(ranks);
+  EXPECT_EQ(cliques->size(), expected.size());
+  if (oneStage) {
+    EXPECT_EQ(cliques->size(), 1u);
+  }
+}
+
+TEST(Cliques, MessagesForwardAndBackwardHaveTheirOwn) {
+  const program::Program program = tinyBundle({.tp = 1, .dp = 1}).program;
+  const auto cliques = cliquesOf(program);
+  ASSERT_TRUE(cliques.has_value()) << cliques.error().message();
+  std::vector<std::string> names;
+  for (const Clique& clique : *cliques) names.push_back(describe(clique));
+  EXPECT_THAT(names, ::testing::IsSupersetOf(
+                         {"ranks 0, 1 (messages forward)", "ranks 1, 0 (messages backward)"}));
+}
+
+struct Outcome {
+  std::string error;
+  int64_t live = 0, aborted = 0;
+};
+
+// Trains the tiny program on a GPU per rank until its end or the first failure.
+Outcome train(const EmulatedNcclOptions& options, FaultInjector* faults = nullptr,
+              double timeoutSeconds = 60, int numDevices = 2) {
+  EmulatedGpuOptions emulation;
+  emulation.numDevices = numDevices;
+  EmulatedGpu emulated(emulation);
+  EmulatedNccl nccl(options);
+  Apis apis = emulated.apis();
+  apis.nccl = &nccl.api();
+  Outcome outcome;
+  {
+    program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
+    bundle.target.arch = "cuda:sm_90";
+    SessionOptions session;
+    session.cudaApis = &apis;
+    session.faults = faults;
+    session.timeoutSeconds = timeoutSeconds;
+    auto created = Session::create(std::move(bundle), session);
+    if (!created.has_value()) {
+      outcome.error = created.error().message();
+    } else {
+      CountingData data;
+      for (int i = 0; i < 3 && outcome.error.empty(); ++i)
+        if (const auto step = (*created)->step(data); !step.has_value())
+          outcome.error = step.error().message();
+    }
+  }
+  outcome.live = nccl.numLive();
+  outcome.aborted = nccl.numAborted();
+  EXPECT_EQ(emulated.faults(), std::vector<std::string>());
+  return outcome;
+}
+
+TEST(NcclSession, GivesItsCommunicatorsBack) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const Outcome outcome = train({.seed = seed});
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.live, 0);
+    EXPECT_EQ(outcome.aborted, 0);
+  }
+}
+
+TEST(NcclSession, AnOldNcclIsRefusedWithItsVersionAndTheOldestThatWillDo) {
+  EXPECT_THAT(train({.version = 21304}).error,
+              HasSubstr("NCCL is of version 2.13.4; 2.18.0 is the oldest that will do"));
+}
+
+TEST(NcclSession, NeedsAGpuForEachRank) {
+  EXPECT_THAT(train({}, nullptr, 60, 1).error,
+              AllOf(HasSubstr("rank 1 of this machine has no GPU: the driver has 1"),
+                    HasSubstr("--virtual-ranks")));
+}
+
+// NCCL finds out by itself that a peer is gone: its error names the ranks, ours the instruction.
+TEST(NcclSession, AnErrorOfNcclEndsTheStepAndNamesRanksAndInstruction) {
+  for (int64_t call : {0, 3}) {
+    const Outcome outcome = train({.failsAtCall = call});
+    EXPECT_THAT(outcome.error,
+                AllOf(HasSubstr("NCCL of ranks "), HasSubstr("remote process exited"),
+                      HasSubstr("instruction "), HasSubstr("step 1, rank ")));
+    EXPECT_EQ(outcome.live, 0);
+    EXPECT_GT(outcome.aborted, 0);
+  }
+}
+
+class StopsRank final : public FaultInjector {
+ public:
+  StopsRank(int32_t rank, Fault fault) : rank_(rank), fault_(fault) {}
+  Fault before(int32_t rank, const program::TaskRecord& task, int32_t, int32_t) override {
+    return rank == rank_ && task.microbatch == 1 ? fault_ : Fault::kNone;
+  }
+
+ private:
+  int32_t rank_;
+  Fault fault_;
+};
+
+// Its peers wait on their GPUs for what it never sends: they are told, and give up.
+TEST(NcclSession, PeersOfARankThatFailsAreFreed) {
+  for (const int32_t rank : {0, 1}) {
+    StopsRank faults(rank, Fault::kFail);
+    const Outcome outcome = train({}, &faults);
+    EXPECT_THAT(outcome.error, AllOf(HasSubstr("rank " + std::to_string(rank) + " was stopped"),
+                                     HasSubstr("instruction ")));
+    EXPECT_EQ(outcome.live, 0);
+    EXPECT_GT(outcome.aborted, 0);
+  }
+}
+
+// It stops without a word: the timeout of its peer ends it, and names the rank that it waits for.
+TEST(NcclSession, ARankThatStallsIsFoundByItsPeersTimeout) {
+  StopsRank faults(0, Fault::kStall);
+  const Outcome outcome = train({}, &faults, 0.3);
+  EXPECT_THAT(outcome.error, AllOf(HasSubstr("step 1, rank 1"), HasSubstr("has not completed it"),
+                                   HasSubstr("it waits for rank 0")));
+}
+
+}  // namespace
+}  // namespace trireme::runtime::cuda
