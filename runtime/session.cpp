@@ -70,8 +70,8 @@ std::unique_ptr<ThreadWorld> makeWorld(const program::Program& program, double t
 Session::Impl::~Impl() {
   for (const Worker& worker : workers)
     if (worker.setup.device != nullptr) worker.setup.device->quiesce();
-  threads.run([&](int32_t rank) {
-    Worker& worker = workers[static_cast<size_t>(rank)];
+  threads.run([&](int32_t index) {
+    Worker& worker = workers[static_cast<size_t>(index)];
     worker.executor.reset();
     worker.setup.comm.reset();
   });
@@ -93,12 +93,46 @@ Result<std::unique_ptr<Session>> Session::create(program::Bundle bundle, Session
 Status Session::Impl::load() {
   const program::Program& program = bundle.program;
   TRIREME_ASSIGN_OR_RETURN(tensors, logicalTensors(program));
-  const std::optional<Bytes> available = options.memory ? options.memory : availableMemory();
-  TRIREME_RETURN_IF_ERROR(openBackend(available));
-  world = makeWorld(program, options.timeoutSeconds);
   TRIREME_RETURN_IF_ERROR(checkRoles(program));
+  TRIREME_RETURN_IF_ERROR(openWorld());
+  const std::optional<Bytes> available = options.memory ? options.memory : availableMemory();
+  if (Status status = loadRanks(available); !status.ok()) return shared(std::move(status));
+  TRIREME_RETURN_IF_ERROR(agreeOnProgram());
+  const auto start = std::chrono::steady_clock::now();
+  threads.run([&](int32_t index) {
+    const int32_t rank = firstRank + index;
+    const Status status = prepare(rank, start);
+    if (!status.ok()) world->fail(rank, status);
+    statuses[static_cast<size_t>(index)] = status;
+  });
+  if (others != nullptr) TRIREME_RETURN_IF_ERROR(statuses.front());
+  return world->failure();
+}
+
+Status Session::Impl::openWorld() {
+  const program::Program& program = bundle.program;
+  if (options.processes == nullptr) {
+    threadWorld = makeWorld(program, options.timeoutSeconds);
+    world = threadWorld.get();
+    return {};
+  }
+  world = options.processes;
+  others = std::make_unique<Others>(*options.processes);
+  firstRank = options.processes->rank();
+  if (options.virtualRanks)
+    return invalidArgument("virtual ranks are threads of one process, and several were started");
+  if (options.processes->numProcesses() == program.numRanks()) return {};
+  return invalidArgument(fmt::format(
+      "the bundle has {} ranks, and {} started {} processes: start one per rank",
+      program.numRanks(), options.processes->launch().launcher, options.processes->numProcesses()));
+}
+
+Status Session::Impl::loadRanks(const std::optional<Bytes>& available) {
+  const program::Program& program = bundle.program;
+  const int32_t numRanks = others != nullptr ? 1 : program.numRanks();
+  TRIREME_RETURN_IF_ERROR(openBackend(available));
   TRIREME_RETURN_IF_ERROR(backend->checkMemory(program));
-  for (int32_t r = 0; r < program.numRanks(); ++r) {
+  for (int32_t r = firstRank; r < firstRank + numRanks; ++r) {
     const int32_t role = program.ranks[static_cast<size_t>(r)].role;
     Result<Arena> arena = Arena::allocate(program.roles[static_cast<size_t>(role)].arenaBytes);
     if (!arena.has_value()) return arena.error().withContext(cannotAllocate(r, available));
@@ -109,13 +143,7 @@ Status Session::Impl::load() {
   statuses.resize(ranks.size());
   counters.resize(ranks.size());
   workers.resize(ranks.size());
-  TRIREME_RETURN_IF_ERROR(threads.start(program.numRanks()));
-  const auto start = std::chrono::steady_clock::now();
-  threads.run([&](int32_t rank) {
-    const Status status = prepare(rank, start);
-    if (!status.ok()) world->fail(rank, status);
-  });
-  return world->failure();
+  return threads.start(numRanks);
 }
 
 Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
@@ -127,8 +155,9 @@ Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
                     bundle.target.arch.empty() ? "hosts" : bundle.target.arch));
   TRIREME_ASSIGN_OR_RETURN(SegmentCode code,
                            SegmentCode::load(bundle, options.sharedObject, options.useReference));
-  backend = std::make_unique<HostBackend>(std::move(code),
-                                          HostOptions{options.threadsPerRank, available});
+  HostOptions hostOptions{options.threadsPerRank, available};
+  if (others != nullptr) hostOptions.onlyRank = firstRank;
+  backend = std::make_unique<HostBackend>(std::move(code), hostOptions);
   return {};
 }
 
@@ -147,15 +176,17 @@ Status Session::Impl::openCuda() {
   cuda::CudaOptions cudaOptions;
   cudaOptions.virtualRanks = options.virtualRanks;
   cudaOptions.timeoutSeconds = options.timeoutSeconds;
-  cudaOptions.numRanks = bundle.program.numRanks();
+  cudaOptions.firstRank = firstRank;
+  cudaOptions.numRanks = others != nullptr ? 1 : bundle.program.numRanks();
+  if (others != nullptr) cudaOptions.firstOnMachine = options.processes->launch().rankOnMachine;
   TRIREME_ASSIGN_OR_RETURN(backend, cuda::CudaBackend::open(apis, bundle, cudaOptions));
   return {};
 }
 
 // On the rank's thread, so that its pages and its pool belong to it.
 Status Session::Impl::prepare(int32_t rank, std::chrono::steady_clock::time_point start) {
-  Worker& worker = workers[static_cast<size_t>(rank)];
-  const RankProgram& image = ranks[static_cast<size_t>(rank)];
+  Worker& worker = workerOf(rank);
+  const RankProgram& image = ranks[indexOf(rank)];
   TRIREME_ASSIGN_OR_RETURN(worker.setup, backend->prepare(image, world->communicator(rank)));
   if (options.trace) worker.trace = std::make_unique<TraceRecorder>(rank, start);
   ExecutorContext context;
@@ -172,10 +203,12 @@ Status Session::Impl::prepare(int32_t rank, std::chrono::steady_clock::time_poin
 Result<StepResult> Session::step(DataSource& data) {
   TRIREME_RETURN_IF_ERROR(impl_->failure);
   const auto begin = std::chrono::steady_clock::now();
-  impl_->threads.run([&](int32_t rank) { impl_->runRank(rank, data); });
+  impl_->threads.run([&](int32_t index) { impl_->runRank(impl_->firstRank + index, data); });
   const auto end = std::chrono::steady_clock::now();
   if (impl_->world->failed()) {
-    impl_->failure = impl_->world->failure();
+    // Of several processes each tells its own end of it.
+    const bool tellsOwn = impl_->others != nullptr && !impl_->statuses.front().ok();
+    impl_->failure = tellsOwn ? impl_->statuses.front() : impl_->world->failure();
     return Error(impl_->failure);
   }
   Result<StepResult> collected = impl_->collect();
@@ -191,19 +224,20 @@ Result<StepResult> Session::step(DataSource& data) {
 }
 
 void Session::Impl::runRank(int32_t rank, DataSource& data) {
-  Worker& worker = workers[static_cast<size_t>(rank)];
+  Worker& worker = workerOf(rank);
   Status status = worker.executor->runStep(progress.stepsDone, data);
   if (!status.ok()) {
     status = status.withContext(fmt::format("step {}, rank {}", progress.stepsDone + 1, rank));
     worker.setup.comm->fail(status);
   }
-  counters[static_cast<size_t>(rank)] = worker.executor->counters();
-  statuses[static_cast<size_t>(rank)] = std::move(status);
+  counters[indexOf(rank)] = worker.executor->counters();
+  statuses[indexOf(rank)] = std::move(status);
 }
 
-Result<StepResult> Session::Impl::collect() const {
+Result<StepResult> Session::Impl::collect() {
   const program::Training& training = bundle.program.training;
   StepResult result;
+  bool hasLoss = false;
   result.step = progress.stepsDone;
   result.learningRate = learningRateAt(training, progress.stepsDone);
   // The step's program has summed the losses over the replicas.
@@ -211,12 +245,14 @@ Result<StepResult> Session::Impl::collect() const {
     if (rank.role->loss >= 0 && rank.info.tpIndex == 0 && rank.info.dpIndex == 0) {
       TRIREME_ASSIGN_OR_RETURN(const auto loss, fetchDoubles(rank, rank.role->loss));
       result.loss = loss[0];
+      hasLoss = true;
     }
-  result.loss /= static_cast<double>(training.globalBatchSize * training.sequenceLength);
   if (const program::Role& first = *ranks.front().role; first.squares >= 0) {
     TRIREME_ASSIGN_OR_RETURN(const auto squares, fetchDoubles(ranks.front(), first.squares));
     result.gradNorm = gradientNorm(squares.data(), static_cast<int64_t>(squares.size()));
   }
+  TRIREME_RETURN_IF_ERROR(exchangeResult(result, hasLoss));
+  result.loss /= static_cast<double>(training.globalBatchSize * training.sequenceLength);
   return result;
 }
 
@@ -229,7 +265,8 @@ std::vector<NamedTensor> Session::Impl::gather(StateKind kind) const {
   for (const LogicalTensor& tensor : tensors) {
     const int64_t count = tensor.elements();
     bytes.assign(static_cast<size_t>(count * byteSize(type)), 0);
-    gatherTensor(state, tensor, kind, bytes.data());
+    if (!gatherTensor(state, tensor, kind, bytes.data()).ok()) return {};
+    if (state.others != nullptr && !state.others->gathersHere()) continue;
     NamedTensor& named = result.emplace_back();
     named.name = tensor.name;
     named.dims = tensor.dims;

@@ -24,6 +24,7 @@ struct ForeignWeights;
 namespace cuda {
 struct Apis;
 }
+class ProcessWorld;
 
 struct SessionOptions {
   int threadsPerRank = 1;
@@ -34,6 +35,9 @@ struct SessionOptions {
   std::optional<Bytes> memory;      // for all arenas; nothing: what the system has available
   FaultInjector* faults = nullptr;  // tests; not owned
   bool virtualRanks = false;        // of a CUDA bundle: all ranks on one GPU
+  // One rank per process: this process has rank processes->rank(). Null: all ranks are here. Not
+  // owned.
+  ProcessWorld* processes = nullptr;
   const cuda::Apis* cudaApis = nullptr;  // tests; not owned. Null: this machine's
 };
 
@@ -53,6 +57,10 @@ struct NamedTensor {
   std::vector<double> values;
 };
 
+// With SessionOptions::processes every process has a session of its own rank and makes the same
+// calls in the same order; what a call returns is that of all ranks, but where it says otherwise,
+// and a failure is one of all.
+//
 // Not thread-safe: one caller at a time. The first failure of a step is final: the ranks have
 // diverged, and every later call but the accessors returns it again; resume from a checkpoint.
 class Session {
@@ -78,9 +86,12 @@ class Session {
   // DataSource::identity() of the last step, also of a checkpoint's; empty: not known.
   const std::string& trainedOn() const;
   const program::Program& program() const;
+  // Of the ranks of this process.
   const std::vector<Status>& rankStatuses() const;
+  // Whether `mine` is true in any process.
+  Result<bool> anyProcess(bool mine);
 
-  // These three: empty if a GPU failed while it was read.
+  // These three: empty if a GPU failed while it was read, and in other processes than rank 0's.
   // Current weights: the optimizer's masters in state dtype, in order of logical index.
   std::vector<NamedTensor> gatherParameters() const;
   // Current weights as the forward pass reads them (compute dtype).
@@ -88,16 +99,19 @@ class Session {
   // Gradient of the last step: summed over the global batch, before clipping.
   std::vector<NamedTensor> gatherGradients() const;
 
-  // Of the last step, per rank.
+  // Of the last step, per rank of this process.
   const std::vector<RankCounters>& counters() const;
-  // Since the start or the last call, of all ranks, if SessionOptions::trace.
+  // Since the start or the last call, of all ranks of this process, if SessionOptions::trace.
   std::vector<program::TraceEvent> takeTrace();
+  // The same of all processes, in that of rank 0; in others none.
+  Result<std::vector<program::TraceEvent>> gatherTrace();
 
   // Writes weights, moments and position to one safetensors file, atomically: the old file survives
-  // any failure. kResourceExhausted: the disk is full. See runtime/checkpoint/checkpoint.h.
+  // any failure. Rank 0's process writes; the others give it their parts, and return when it has
+  // written. kResourceExhausted: the disk is full. See runtime/checkpoint/checkpoint.h.
   Status saveCheckpoint(const std::string& path) const;
   // Continues from a checkpoint that any plan of the same model and training settings wrote; under
-  // the same plan, bit for bit.
+  // the same plan, bit for bit. Every process reads the file.
   // kInvalidArgument: names what is truncated, corrupt, newer, missing or misshapen. Unless it says
   // otherwise the session is as before.
   Status loadCheckpoint(const std::string& path);

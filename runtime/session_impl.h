@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/comm/process_world.h"
 #include "runtime/comm/thread_world.h"
 #include "runtime/device/device.h"
 #include "runtime/executor/arena.h"
@@ -29,12 +30,33 @@ struct Session::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl();
 
+  // Ranks of other processes, for what is put together of all.
+  class Others final : public OtherRanks {
+   public:
+    explicit Others(ProcessWorld& world) : world_(world) {}
+    bool gathersHere() const override { return world_.rank() == 0; }
+    Status send(const std::string& bytes) override { return world_.send(0, bytes); }
+    Result<std::string> receive(int32_t rank) override { return world_.receive(rank); }
+
+   private:
+    ProcessWorld& world_;
+  };
+
   Status load();
+  Status openWorld();
+  Status loadRanks(const std::optional<Bytes>& available);
   Status openBackend(const std::optional<Bytes>& available);
   Status openCuda();
   Status prepare(int32_t rank, std::chrono::steady_clock::time_point start);
   void runRank(int32_t rank, DataSource& data);
-  Result<StepResult> collect() const;
+  Result<StepResult> collect();
+  // session_processes.cpp: what processes tell each other. All of these: nothing to tell, where all
+  // ranks are in this process.
+  Status agreeOnProgram();
+  Status agreeOn(const char* what, int64_t number);
+  Status exchangeResult(StepResult& result, bool hasLoss);
+  // An error of one is one of all.
+  Status shared(Status status);
   std::vector<NamedTensor> gather(StateKind kind) const;
 
   // Between the ranks' memory and the host's image of it (device.h); see session_state.cpp.
@@ -44,12 +66,19 @@ struct Session::Impl {
   // Parameters, masters and moments of one rank, or of all.
   Status storeWeights(int32_t rank) const;
   Status storeAllWeights() const;
-  TrainingState trainingState() const { return {&bundle.program, &tensors, ranks}; }
+  TrainingState trainingState() const { return {&bundle.program, &tensors, ranks, others.get()}; }
+  // Ranks are counted from the first of this process.
+  size_t indexOf(int32_t rank) const { return static_cast<size_t>(rank - firstRank); }
+  Worker& workerOf(int32_t rank) { return workers[indexOf(rank)]; }
+  RankDevice& deviceOf(int32_t rank) const { return *workers[indexOf(rank)].setup.device; }
 
   program::Bundle bundle;
   SessionOptions options;
   std::vector<LogicalTensor> tensors;
-  std::unique_ptr<ThreadWorld> world;
+  std::unique_ptr<ThreadWorld> threadWorld;
+  World* world = nullptr;
+  std::unique_ptr<Others> others;  // null: all ranks are in this process
+  int32_t firstRank = 0;
   std::vector<Arena> arenas;       // the ranks' memory, or the host's image of it
   std::vector<RankProgram> ranks;  // on the arenas
   std::unique_ptr<Backend> backend;

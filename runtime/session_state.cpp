@@ -26,15 +26,14 @@ Result<std::span<const double>> Session::Impl::fetchDoubles(const RankProgram& r
                                                             int32_t buffer) const {
   const program::Buffer& info = rank.role->buffers[static_cast<size_t>(buffer)];
   char* data = rank.address(buffer);
-  RankDevice& device = *workers[static_cast<size_t>(rank.rank)].setup.device;
+  RankDevice& device = deviceOf(rank.rank);
   TRIREME_RETURN_IF_ERROR(device.fetch(data, info.bytes()));
   return std::span(reinterpret_cast<const double*>(data), static_cast<size_t>(info.elements));
 }
 
 Status Session::Impl::fetchState(StateKind kind) const {
   for (const RankProgram& rank : ranks)
-    TRIREME_RETURN_IF_ERROR(
-        fetchBuckets(*workers[static_cast<size_t>(rank.rank)].setup.device, rank, kind));
+    TRIREME_RETURN_IF_ERROR(fetchBuckets(deviceOf(rank.rank), rank, kind));
   return {};
 }
 
@@ -45,8 +44,8 @@ Status Session::Impl::fetchCheckpointState() const {
 }
 
 Status Session::Impl::storeWeights(int32_t rank) const {
-  const RankProgram& image = ranks[static_cast<size_t>(rank)];
-  RankDevice& device = *workers[static_cast<size_t>(rank)].setup.device;
+  const RankProgram& image = ranks[indexOf(rank)];
+  RankDevice& device = deviceOf(rank);
   for (int32_t b = 0; b < std::ssize(image.role->buckets); ++b)
     for (StateKind kind :
          {StateKind::kParameter, StateKind::kMaster, StateKind::kMoment1, StateKind::kMoment2}) {

@@ -72,7 +72,7 @@ Status initialiseFrom(const ModelFlags& flags, runtime::Session& session,
   TRIREME_RETURN_IF_ERROR(agreesWithConfig(model, flags.initFrom));
   TRIREME_ASSIGN_OR_RETURN(const runtime::ForeignWeights weights, huggingFaceWeights(model));
   TRIREME_RETURN_IF_ERROR(session.loadForeignWeights(weights, flags.initFrom));
-  fmt::print(stderr, "starting from the weights of {}\n", flags.initFrom);
+  if (flags.speaks) fmt::print(stderr, "starting from the weights of {}\n", flags.initFrom);
   return {};
 }
 

@@ -18,6 +18,7 @@ struct ModelFlags {
   std::string cluster, stack;  // --cluster, --stack: the step that is predicted
   std::string initFrom;        // --init-from: weights of other software
   std::string report;          // --report: HTML
+  bool speaks = true;          // notes on stderr; false where another process says them
 };
 
 // kUnavailable: this build cannot do what a flag asks for; names it.

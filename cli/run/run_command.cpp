@@ -17,13 +17,14 @@
 #include "cli/run/report.h"
 #include "cli/write_file.h"
 #include "ir/program/bundle.h"
+#include "runtime/comm/process_world.h"
 #include "runtime/data/token_files.h"
 
 namespace trireme::cli {
 namespace {
 
 struct RunOptions {
-  std::string bundle, resume, save, metrics, trace;
+  std::string bundle, resume, save, metrics, trace, rendezvous;
   ModelFlags modelFlags;
   std::vector<std::string> data;
   std::optional<int64_t> steps, saveEvery;
@@ -32,6 +33,10 @@ struct RunOptions {
   int64_t threads = 1;
   double timeoutSeconds = runtime::SessionOptions{}.timeoutSeconds;
   bool newData = false, summary = false, json = false, virtualRanks = false;
+  // Filled in when the run starts. One process per rank: that of rank 0 alone prints and writes.
+  runtime::ProcessWorld* processes = nullptr;
+  bool traces = false, keepsTrace = false;
+  bool speaks() const { return processes == nullptr || processes->rank() == 0; }
 };
 
 bool isDataset(const std::string& path) { return path.ends_with(".idx"); }
@@ -97,8 +102,9 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
   runtime::SessionOptions session;
   session.threadsPerRank = static_cast<int>(options.threads);
   session.timeoutSeconds = options.timeoutSeconds;
-  session.trace = !options.trace.empty() || !options.modelFlags.report.empty();
+  session.trace = options.traces;
   session.virtualRanks = options.virtualRanks;
+  session.processes = options.processes;
   session.sharedObject = (std::filesystem::path(options.bundle) / "kernels.so").string();
   Result<std::unique_ptr<runtime::Session>> result =
       runtime::Session::create(std::move(bundle), std::move(session));
@@ -140,8 +146,8 @@ Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Sessio
 
 // --trace, --report.
 Status writeFiles(const RunOptions& options, RunReport& report, runtime::Session& session) {
-  if (options.trace.empty() && options.modelFlags.report.empty()) return {};
-  const std::vector<program::TraceEvent> events = session.takeTrace();
+  if (!options.traces) return {};
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<program::TraceEvent> events, session.gatherTrace());
   if (!options.trace.empty())
     TRIREME_RETURN_IF_ERROR(
         writeFile(options.trace, program::toPerfettoJson(session.program(), events)));
@@ -182,7 +188,7 @@ Status checkPaths(const RunOptions& options) {
   return checkWritable(options.trace);
 }
 
-Result<int> runTraining(const RunOptions& options) {
+Result<int> runRanks(const RunOptions& options) {
   TRIREME_RETURN_IF_ERROR(checkModelFlags(options.modelFlags));
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
   TRIREME_ASSIGN_OR_RETURN(program::Bundle bundle, program::readBundle(options.bundle));
@@ -196,10 +202,12 @@ Result<int> runTraining(const RunOptions& options) {
   LoopOptions loop{.numSteps = 0,
                    .saveFolder = options.save,
                    .saveEvery = options.saveEvery.value_or(0),
-                   .keepsTrace = !options.trace.empty()};
+                   .keepsTrace = options.keepsTrace,
+                   .showsProgress = options.speaks()};
   TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
   TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options));
-  if (!options.save.empty()) TRIREME_RETURN_IF_ERROR(createFolder(options.save));
+  if (!options.save.empty() && options.speaks())
+    TRIREME_RETURN_IF_ERROR(createFolder(options.save));
 
   const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
@@ -207,14 +215,56 @@ Result<int> runTraining(const RunOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const std::string resumed,
                            resume(*session, options, *data, loop.numSteps));
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session));
-  if (!resumed.empty())
+  if (!resumed.empty() && options.speaks())
     fmt::print(stderr, "resuming after step {} from {}\n", session->numStepsDone(), resumed);
   TRIREME_ASSIGN_OR_RETURN(report.loop, train(*session, *data, metrics, loop));
   report.arenas = arenaBytes(session->program());
   report.memory = readProcessMemory();
-  print(report, options);
+  if (options.speaks()) print(report, options);
   TRIREME_RETURN_IF_ERROR(writeFiles(options, report, *session));
   return report.loop.interrupted ? kExitInterrupted : kExitOk;
+}
+
+// Who else there is, as the launcher says it. Null: nobody.
+Result<std::unique_ptr<runtime::ProcessWorld>> joinOthers(const RunOptions& options) {
+  runtime::Environment environment = runtime::processEnvironment();
+  if (!options.rendezvous.empty()) {
+    Result<runtime::Environment> there =
+        runtime::withRendezvous(std::move(environment), options.rendezvous);
+    if (!there.has_value()) return Error(there.error().withContext("--rendezvous"));
+    environment = *std::move(there);
+  }
+  TRIREME_ASSIGN_OR_RETURN(const std::optional<runtime::Launch> launch,
+                           runtime::detectLaunch(environment));
+  if (!launch) return nullptr;
+  return runtime::ProcessWorld::join(*launch, options.timeoutSeconds);
+}
+
+// Messages of the session name the rank; others do not know that there are several.
+Status withRank(const Status& status, int32_t rank) {
+  const std::string name = fmt::format("rank {}", rank);
+  return status.message().find(name) == std::string::npos ? status.withContext(name) : status;
+}
+
+Result<int> runTraining(RunOptions options) {
+  options.traces = !options.trace.empty() || !options.modelFlags.report.empty();
+  options.keepsTrace = !options.trace.empty();
+  TRIREME_ASSIGN_OR_RETURN(const auto processes, joinOthers(options));
+  if (processes == nullptr) return runRanks(options);
+  options.processes = processes.get();
+  options.modelFlags.speaks = options.speaks();
+  if (!options.speaks()) {
+    options.metrics.clear();
+    options.trace.clear();
+    options.modelFlags.report.clear();
+    options.modelFlags.cluster.clear();
+    options.modelFlags.stack.clear();
+  }
+  Result<int> code = runRanks(options);
+  const Status status = code.has_value() ? processes->finish() : code.error();
+  if (status.ok()) return code;
+  processes->fail(processes->rank(), withRank(status, processes->rank()));
+  return Error(withRank(status, processes->rank()));
 }
 
 Action addRun(CLI::App& app) {
@@ -237,6 +287,8 @@ Action addRun(CLI::App& app) {
 
   app.add_flag("--virtual-ranks", options->virtualRanks,
                "All ranks of a bundle for CUDA on one GPU");
+  addPath(app, "--rendezvous", &options->rendezvous, "HOST:PORT",
+          "Where rank 0 listens, one process per rank (default: what torchrun, srun, mpirun say)");
 
   const std::string checkpoints = "Checkpoints";
   CLI::Option* save = addPath(app, "--save", &options->save, "DIR",

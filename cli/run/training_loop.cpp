@@ -60,12 +60,13 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
           fmt::format("step {}: the loss is {}: the training has diverged; lower the learning rate",
                       step.step + 1, step.loss)));
     const int64_t done = session.numStepsDone();
-    progress.update(
-        static_cast<double>(done - first) / static_cast<double>(options.numSteps - first),
-        describe(step, session.program(), options.numSteps));
+    if (options.showsProgress)
+      progress.update(
+          static_cast<double>(done - first) / static_cast<double>(options.numSteps - first),
+          describe(step, session.program(), options.numSteps));
     saved = options.saveEvery > 0 && done % options.saveEvery == 0;
     if (saved) TRIREME_RETURN_IF_ERROR(save(session, options.saveFolder, result));
-    result.interrupted = interrupt.requested();
+    TRIREME_ASSIGN_OR_RETURN(result.interrupted, session.anyProcess(interrupt.requested()));
   }
   if (!saved && !options.saveFolder.empty())
     TRIREME_RETURN_IF_ERROR(save(session, options.saveFolder, result));

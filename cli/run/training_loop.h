@@ -18,6 +18,7 @@ struct LoopOptions {
   std::string saveFolder;  // empty: no checkpoints
   int64_t saveEvery = 0;   // steps; 0: only at the end
   bool keepsTrace = true;  // of all steps, where the session records one; else of the last
+  bool showsProgress = true;
 };
 
 struct LoopResult {

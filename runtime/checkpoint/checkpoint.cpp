@@ -88,7 +88,7 @@ Status writeAll(const TrainingState& state, const TrainedSoFar& progress, Output
   for (size_t i = 0; i < items.size(); ++i) {
     const TensorEntry& entry = header.tensors[i];
     bytes.assign(static_cast<size_t>(entry.end - entry.begin), 0);
-    gatherTensor(state, *items[i].tensor, items[i].kind, bytes.data());
+    TRIREME_RETURN_IF_ERROR(gatherTensor(state, *items[i].tensor, items[i].kind, bytes.data()));
     checksums[i] = program::crc32c({bytes.data(), bytes.size()});
     TRIREME_RETURN_IF_ERROR(
         file.write(dataOffset + entry.begin, bytes.data(), static_cast<int64_t>(bytes.size())));
@@ -215,6 +215,12 @@ Status saveCheckpoint(const TrainingState& state, const TrainedSoFar& progress,
       replaceFile(path, files, [&](OutputFile& file) { return writeAll(state, progress, file); });
   if (status.ok()) return {};
   return status.withContext("checkpoint not written, what was there before is untouched");
+}
+
+Status contributeToCheckpoint(const TrainingState& state) {
+  for (const Item& item : itemsOf(state))
+    TRIREME_RETURN_IF_ERROR(gatherTensor(state, *item.tensor, item.kind, nullptr));
+  return {};
 }
 
 Status checkFile(const InputFile& file, const SafetensorsHeader& header,

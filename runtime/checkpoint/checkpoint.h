@@ -34,6 +34,10 @@ struct TrainedSoFar {
 Status saveCheckpoint(const TrainingState& state, const TrainedSoFar& progress,
                       const std::string& path, FileSystem& files);
 
+// What another process than the one that writes does for it: gives its ranks' parts.
+// kUnavailable: a rank failed.
+Status contributeToCheckpoint(const TrainingState& state);
+
 // A whole checkpoint of a model with this fingerprint. kInvalidArgument: another kind of file, a
 // newer version, another model, or damaged (names the tensor).
 Status checkFile(const InputFile& file, const SafetensorsHeader& header, uint64_t modelFingerprint);

@@ -5,46 +5,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/comm/collective_call.h"
 #include "runtime/comm/reduce.h"
 #include "runtime/comm/thread_world_state.h"
 
 namespace trireme::runtime {
 namespace {
-
-// Non-zero; equal only for the same message of the same step.
-uint64_t pack(int32_t peer, const MessageTag& tag) {
-  return (uint64_t{1} << 63) | (uint64_t{static_cast<uint32_t>(peer) & 0xFFFFFu} << 42) |
-         (uint64_t{static_cast<uint8_t>(tag.direction)} << 40) |
-         (uint64_t{static_cast<uint32_t>(tag.virtualStage) & 0xFFFFu} << 24) |
-         (static_cast<uint32_t>(tag.microbatch) & 0xFFFFFFu);
-}
-
-const char* callName(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return "all_reduce";
-    case CollectiveKind::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveKind::kAllGather:
-      return "all_gather";
-    case CollectiveKind::kNone:
-      break;
-  }
-  return "none";
-}
-
-std::string describe(int32_t rank, const CollectiveCall& call) {
-  return fmt::format("rank {} calls {}{} of {} {} elements", rank, callName(call.kind),
-                     call.op == program::ReduceOp::kMax ? " (max)" : "", call.count,
-                     dtypeName(call.type));
-}
-
-bool sameCall(const CollectiveCall& a, const CollectiveCall& b) {
-  return a.kind == b.kind && a.op == b.op && a.type == b.type && a.count == b.count;
-}
-
-// Slices start at multiples of this many elements, so that members do not write to one cache line.
-constexpr int64_t kSliceAlignment = 64;
 
 void copyBytes(void* to, const void* from, int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -232,7 +198,7 @@ Status ThreadCommunicator::publish(program::Stream stream, int32_t peer, const M
   Outbox& box = world_.ranks_[static_cast<size_t>(rank_)]->outboxes[static_cast<size_t>(stream)];
   box.data = data;
   box.bytes = bytes;
-  box.word.store(pack(peer, tag), std::memory_order_release);
+  box.word.store(packMessage(peer, tag), std::memory_order_release);
   world_.ranks_[static_cast<size_t>(peer)]->doorbell.ring();
   return {};
 }
@@ -244,7 +210,7 @@ Result<bool> ThreadCommunicator::sent(program::Stream stream) {
 
 Result<bool> ThreadCommunicator::receive(program::Stream, int32_t peer, const MessageTag& tag,
                                          void* data, int64_t bytes) {
-  const uint64_t word = pack(rank_, tag);
+  const uint64_t word = packMessage(rank_, tag);
   ThreadWorld::RankState& sender = *world_.ranks_[static_cast<size_t>(peer)];
   for (Outbox& box : sender.outboxes) {
     if (box.word.load(std::memory_order_acquire) != word) continue;

@@ -11,28 +11,25 @@
 #include <string>
 #include <vector>
 
-#include "runtime/comm/communicator.h"
 #include "runtime/comm/doorbell.h"
+#include "runtime/comm/world.h"
 
 namespace trireme::runtime {
 
 // What the ranks share. Outlives its communicators.
-class ThreadWorld {
+class ThreadWorld final : public World {
  public:
   // `groups`: the ranks of each group, in reduction order.
   ThreadWorld(int32_t numRanks, const std::vector<std::vector<int32_t>>& groups,
               std::chrono::nanoseconds timeout);
-  ~ThreadWorld();
+  ~ThreadWorld() override;
 
-  // Once per rank.
-  std::unique_ptr<Communicator> communicator(int32_t rank);
+  std::unique_ptr<Communicator> communicator(int32_t rank) override;
 
-  bool failed() const { return failed_.load(std::memory_order_acquire); }
-  // Why the first rank failed (ok: none has), and which (-1: none in particular).
-  Status failure() const;
-  int32_t failedRank() const;
-  // Only the first call counts; wakes everybody. `rank` -1: none in particular.
-  void fail(int32_t rank, const Status& reason);
+  bool failed() const override { return failed_.load(std::memory_order_acquire); }
+  Status failure() const override;
+  int32_t failedRank() const override;
+  void fail(int32_t rank, const Status& reason) override;
 
  private:
   friend class ThreadCommunicator;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/comm/collective_call.h"
 #include "runtime/comm/doorbell.h"
 #include "runtime/comm/thread_world.h"
 
@@ -12,23 +13,12 @@ namespace trireme::runtime {
 
 inline constexpr size_t kCacheLine = 64;
 
-enum class CollectiveKind : uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather };
-
-// What a member says about its call before the first barrier, for the others to read and compare.
-struct CollectiveCall {
-  CollectiveKind kind = CollectiveKind::kNone;
-  program::ReduceOp op = program::ReduceOp::kSum;
-  DType type = DType::kF32;
-  int64_t count = 0;
-  void* data = nullptr;
-};
-
 // Barriers count up for ever: barrier number g is complete when arrivals reaches g * size. The
 // members' own counters only serve to name who is missing.
 struct ThreadWorld::Group {
   struct alignas(kCacheLine) Member {
     int32_t rank = 0;
-    CollectiveCall call;                // written before a barrier, read after it
+    CollectiveCall call;                // what it calls: written before a barrier, read after it
     std::atomic<uint64_t> barriers{0};  // that this member has reached
   };
   explicit Group(const std::vector<int32_t>& ranks);

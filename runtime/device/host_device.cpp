@@ -88,7 +88,12 @@ class HostDevice final : public RankDevice {
 
 Status HostBackend::checkMemory(const program::Program& program) const {
   if (!options_.memory) return {};
-  return checkArenas(program, options_.threadsPerRank, *options_.memory);
+  if (!options_.onlyRank) return checkArenas(program, options_.threadsPerRank, *options_.memory);
+  program::Program alone;  // of one rank, with what counts
+  alone.ranks = {program.ranks[static_cast<size_t>(*options_.onlyRank)]};
+  alone.roles = program.roles;
+  alone.segments = program.segments;
+  return checkArenas(alone, options_.threadsPerRank, *options_.memory);
 }
 
 Result<RankSetup> HostBackend::prepare(const RankProgram& image,

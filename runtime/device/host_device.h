@@ -13,7 +13,8 @@ namespace trireme::runtime {
 
 struct HostOptions {
   int threadsPerRank = 1;
-  std::optional<Bytes> memory;  // for all arenas; nothing: not checked
+  std::optional<Bytes> memory;      // for all arenas; nothing: not checked
+  std::optional<int32_t> onlyRank;  // of this process; nothing: all
 };
 
 class HostBackend final : public Backend {

@@ -16,6 +16,12 @@ std::string tensorName(const program::Parameter& parameter, int32_t layer) {
          parameter.name.substr(brace + 2);
 }
 
+int32_t bufferOf(const program::Bucket& b, StateKind kind) {
+  const int32_t buffers[] = {b.parameter, b.master < 0 ? b.parameter : b.master, b.moment1,
+                             b.moment2, b.gradient};
+  return buffers[static_cast<size_t>(kind)];
+}
+
 }  // namespace
 
 int32_t numTensors(const program::Parameter& parameter) { return std::max(1, parameter.numLayers); }
@@ -57,16 +63,18 @@ void forEachRun(const program::Parameter& parameter, int64_t tp, int64_t tpIndex
   }
 }
 
+bool isSharded(const program::Bucket& bucket, StateKind kind) {
+  return bucket.sharded && bufferOf(bucket, kind) != bucket.parameter;
+}
+
 BucketView bucketView(const RankProgram& rank, int32_t bucket, StateKind kind) {
   const program::Bucket& b = rank.role->buckets[static_cast<size_t>(bucket)];
-  const int32_t buffers[] = {b.parameter, b.master < 0 ? b.parameter : b.master, b.moment1,
-                             b.moment2, b.gradient};
-  const int32_t buffer = buffers[static_cast<size_t>(kind)];
+  const int32_t buffer = bufferOf(b, kind);
   BucketView view;
   view.data = rank.address(buffer);
   view.type = rank.role->buffers[static_cast<size_t>(buffer)].dtype;
   view.end = b.elements;
-  if (!b.sharded || buffer == b.parameter) return view;
+  if (!isSharded(b, kind)) return view;
   const int64_t shard = b.elements / rank.program->dp;
   view.begin = rank.info.dpIndex * shard;
   view.end = view.begin + shard;

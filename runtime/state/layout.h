@@ -29,6 +29,8 @@ struct BucketView {
   DType type = DType::kF32;
   int64_t begin = 0, end = 0;
 };
+// Whether ranks of a data-parallel group hold a part each, where there are several.
+bool isSharded(const program::Bucket& bucket, StateKind kind);
 BucketView bucketView(const RankProgram& rank, int32_t bucket, StateKind kind);
 
 // `length` elements at `data` are elements `global`... of the logical tensor.

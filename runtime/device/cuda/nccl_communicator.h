@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/device/cuda/cliques.h"
+#include "runtime/comm/cliques.h"
 #include "runtime/device/cuda/cuda_rank.h"
 #include "runtime/device/cuda/nccl_api.h"
 

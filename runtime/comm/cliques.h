@@ -1,4 +1,4 @@
-// Which communicators of NCCL the ranks of a program need.
+// Which ranks of a program talk with which, and the communicators of NCCL that they need for it.
 //
 // A clique is a list of ranks with a lane. All that is asked of one communicator goes to one stream
 // in one order, the same for its members, so nothing that a rank hands over early can block what
@@ -8,13 +8,14 @@
 //   messages      one clique per sender and receiver, forward and backward apart
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "ir/base/status.h"
 #include "ir/program/program.h"
 
-namespace trireme::runtime::cuda {
+namespace trireme::runtime {
 
 enum class Lane : uint8_t { kCollectives, kForward, kBackward };
 
@@ -29,10 +30,13 @@ struct Clique {
 // alone. kInvalidArgument: a message goes through streams of different directions.
 Result<std::vector<Clique>> cliquesOf(const program::Program& program);
 
+// The others that `rank` exchanges tensors with. Errors: those of cliquesOf().
+Result<std::set<int32_t>> peersOf(const program::Program& program, int32_t rank);
+
 // The lane of a stream of messages.
 Lane laneOf(program::Stream stream);
 
 // "ranks 0, 2 (collectives)".
 std::string describe(const Clique& clique);
 
-}  // namespace trireme::runtime::cuda
+}  // namespace trireme::runtime

@@ -1,14 +1,13 @@
-#include "runtime/device/cuda/cliques.h"
+#include "runtime/comm/cliques.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 
 #include "ir/program/walk.h"
 
-namespace trireme::runtime::cuda {
+namespace trireme::runtime {
 
 using program::InstructionKind;
 using program::Stream;
@@ -58,6 +57,16 @@ std::string describe(const Clique& clique) {
                      kNames[static_cast<size_t>(clique.lane)]);
 }
 
+Result<std::set<int32_t>> peersOf(const program::Program& program, int32_t rank) {
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Clique> cliques, cliquesOf(program));
+  std::set<int32_t> peers;
+  for (const auto& [lane, ranks] : cliques)
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
+      peers.insert(ranks.begin(), ranks.end());
+  peers.erase(rank);
+  return peers;
+}
+
 Result<std::vector<Clique>> cliquesOf(const program::Program& program) {
   std::vector<Needs> roles;
   for (const program::Role& role : program.roles) {
@@ -80,4 +89,4 @@ Result<std::vector<Clique>> cliquesOf(const program::Program& program) {
   return std::vector<Clique>(cliques.begin(), cliques.end());
 }
 
-}  // namespace trireme::runtime::cuda
+}  // namespace trireme::runtime
