@@ -90,7 +90,8 @@ bool ProcessWorld::readSome(Peer& peer) {
   const ssize_t count = wanted == 0 ? 0 : recv(peer.socket.fd(), to, wanted, 0);
   if (count < 0 && wouldBlock()) return false;
   if (count < 0) {
-    lose(peer, std::strerror(errno));
+    lose(peer, fmt::format("its connection broke ({}): it was killed, or has crashed",
+                           std::strerror(errno)));
     return false;
   }
   if (count == 0 && wanted > 0) {

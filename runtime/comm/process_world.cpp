@@ -101,8 +101,9 @@ Status ProcessWorld::connect(std::vector<std::vector<int32_t>> groups,
       expected.push_back(peer);
       continue;
     }
-    TRIREME_ASSIGN_OR_RETURN(Socket socket, call(launch_, welcome_, peer, deadline));
-    addPeer(peer, std::move(socket));
+    Result<Socket> socket = call(launch_, welcome_, peer, deadline);
+    if (!socket.has_value()) return reasonFor(socket.error());
+    addPeer(peer, *std::move(socket));
   }
   std::map<int32_t, Guest> guests;
   Lobby lobby(listener_, launch_.numProcesses, welcome_.token);
@@ -119,6 +120,13 @@ Status ProcessWorld::connect(std::vector<std::vector<int32_t>> groups,
   wake();
   // Nobody sends before all know how long a message may be.
   return exchange("", false).has_value() ? Status() : unavailable(-1, "gave up");
+}
+
+// One that cannot be reached has ended: rank 0 knows why in a moment, and says it.
+Status ProcessWorld::reasonFor(const Status& unreachable) {
+  When news([&] { return failed(); }, [] { return -1; });
+  if (!wait(news, nullptr, std::chrono::seconds(2)).ok()) return unreachable;
+  return unavailable(-1, "gave up");
 }
 
 std::unique_ptr<Communicator> ProcessWorld::communicator(int32_t) {

@@ -114,6 +114,7 @@ class ProcessWorld final : public World {
   Status wait(Condition& condition, Progress* progress,
               std::optional<std::chrono::nanoseconds> limit);
   Status unavailable(int32_t awaited, const std::string& what) const;
+  Status reasonFor(const Status& unreachable);
 
   // The thread's; all but serve() under the mutex.
   void serve();
