@@ -1,0 +1,186 @@
+// A session per process equals the one session of threads: losses, weights, checkpoints.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "runtime/session.h"
+#include "tests/runtime/comm/join_processes.h"
+#include "tests/runtime/executor/counting_data.h"
+#include "tests/runtime/executor/tiny_program.h"
+
+namespace trireme::runtime {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+// Two stages, two tensor-parallel and two data-parallel ranks of each, with sharded state.
+const TinyOptions kTiny{.tp = 2, .dp = 2};
+constexpr int32_t kRanks = 8;
+
+std::string readAll(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::vector<NamedTensor> parameters;
+};
+
+class Processes : public ::testing::Test {
+ protected:
+  Processes()
+      : folder_((fs::temp_directory_path() / ("trireme-processes-" + std::to_string(getpid()) +
+                                              "-" + std::to_string(++numFolders)))
+                    .string()) {
+    fs::create_directories(folder_);
+  }
+  ~Processes() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  // Trains from `from` (a checkpoint; empty: the start) to step `steps`, and saves as `to`.
+  static Status train(SessionOptions options, int64_t steps, const std::string& from,
+                      const std::string& to, Outcome& outcome) {
+    TRIREME_ASSIGN_OR_RETURN(auto session, Session::create(tinyBundle(kTiny), options));
+    if (!from.empty()) TRIREME_RETURN_IF_ERROR(session->loadCheckpoint(from));
+    CountingData data;
+    while (session->numStepsDone() < steps) {
+      TRIREME_ASSIGN_OR_RETURN(const StepResult step, session->step(data));
+      outcome.losses.push_back(step.loss);
+      outcome.norms.push_back(step.gradNorm);
+    }
+    outcome.parameters = session->gatherParameters();
+    return to.empty() ? Status() : session->saveCheckpoint(to);
+  }
+
+  // The same by processes; all have the same losses, rank 0 the weights.
+  static Outcome trainByProcesses(int64_t steps, const std::string& from, const std::string& to) {
+    std::vector<Outcome> outcomes(kRanks);
+    const auto statuses = runProcesses(kRanks, 60, [&](ProcessWorld& world) {
+      SessionOptions options;
+      options.processes = &world;
+      return train(options, steps, from, to, outcomes[static_cast<size_t>(world.rank())]);
+    });
+    for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.message();
+    for (const Outcome& outcome : outcomes) {
+      EXPECT_EQ(outcome.losses, outcomes[0].losses);
+      EXPECT_EQ(outcome.norms, outcomes[0].norms);
+    }
+    EXPECT_TRUE(outcomes[1].parameters.empty());
+    return outcomes[0];
+  }
+
+  static void expectEqual(const Outcome& a, const Outcome& b) {
+    EXPECT_EQ(a.losses, b.losses);
+    EXPECT_EQ(a.norms, b.norms);
+    ASSERT_EQ(a.parameters.size(), b.parameters.size());
+    for (size_t i = 0; i < a.parameters.size(); ++i) {
+      EXPECT_EQ(a.parameters[i].name, b.parameters[i].name);
+      EXPECT_EQ(a.parameters[i].values, b.parameters[i].values) << a.parameters[i].name;
+    }
+  }
+
+ private:
+  static inline std::atomic<int> numFolders = 0;
+  std::string folder_;
+};
+
+TEST_F(Processes, TrainWithTheBitsOfThreads) {
+  Outcome threads;
+  ASSERT_TRUE(train({}, 4, "", path("threads"), threads).ok());
+  expectEqual(trainByProcesses(4, "", path("processes")), threads);
+  EXPECT_EQ(readAll(path("threads")), readAll(path("processes")));
+  EXPECT_FALSE(readAll(path("threads")).empty());
+}
+
+TEST_F(Processes, ResumeWhatThreadsSavedAndTheReverse) {
+  Outcome whole, half, rest;
+  ASSERT_TRUE(train({}, 6, "", path("whole"), whole).ok());
+  ASSERT_TRUE(train({}, 3, "", path("half"), half).ok());
+  const Outcome resumed = trainByProcesses(6, path("half"), path("resumed"));
+  EXPECT_EQ(readAll(path("whole")), readAll(path("resumed")));
+  EXPECT_EQ(resumed.losses, std::vector<double>(whole.losses.begin() + 3, whole.losses.end()));
+  trainByProcesses(3, "", path("half by processes"));
+  ASSERT_TRUE(train({}, 6, path("half by processes"), path("resumed by threads"), rest).ok());
+  EXPECT_EQ(readAll(path("whole")), readAll(path("resumed by threads")));
+}
+
+// The disk of rank 0 is full: all hear of it, nobody goes on without a checkpoint.
+TEST_F(Processes, ACheckpointThatCannotBeWrittenFailsThemAll) {
+  std::vector<Outcome> outcomes(kRanks);
+  const auto statuses = runProcesses(kRanks, 60, [&](ProcessWorld& world) {
+    SessionOptions options;
+    options.processes = &world;
+    return train(options, 1, "", path("no/such/folder/file"),
+                 outcomes[static_cast<size_t>(world.rank())]);
+  });
+  for (const Status& status : statuses)
+    EXPECT_THAT(status.message(), HasSubstr("checkpoint not written"));
+}
+
+TEST_F(Processes, TheirNumberIsThatOfTheRanks) {
+  const auto statuses = runProcesses(2, 60, [&](ProcessWorld& world) {
+    SessionOptions options;
+    options.processes = &world;
+    const auto session = Session::create(tinyBundle(kTiny), options);
+    return session.has_value() ? Status() : session.error();
+  });
+  for (const Status& status : statuses)
+    EXPECT_THAT(status.message(), HasSubstr("the bundle has 8 ranks, and the test started 2 "
+                                            "processes"));
+}
+
+TEST_F(Processes, OneWithAnotherBundleIsFound) {
+  const auto statuses = runProcesses(kRanks, 60, [&](ProcessWorld& world) {
+    SessionOptions options;
+    options.processes = &world;
+    TinyOptions tiny = kTiny;
+    if (world.rank() == 5) tiny.numMicrobatches = 2;
+    const auto session = Session::create(tinyBundle(tiny), options);
+    return session.has_value() ? Status() : session.error();
+  });
+  for (const Status& status : statuses) EXPECT_FALSE(status.ok());
+  EXPECT_THAT(statuses[5].message(), HasSubstr("checksum of the bundle's program"));
+}
+
+class StopsRank final : public FaultInjector {
+ public:
+  StopsRank(int32_t rank, Fault fault) : rank_(rank), fault_(fault) {}
+  Fault before(int32_t rank, const program::TaskRecord& task, int32_t, int32_t) override {
+    return rank == rank_ && task.microbatch == 1 ? fault_ : Fault::kNone;
+  }
+
+ private:
+  int32_t rank_;
+  Fault fault_;
+};
+
+// Whoever fails, all others end with an error that names it, and their own instruction.
+TEST_F(Processes, ARankThatFailsWithinAStepEndsThemAll) {
+  for (const int32_t failing : {0, 6}) {
+    StopsRank faults(failing, Fault::kFail);
+    const auto statuses = runProcesses(kRanks, 60, [&](ProcessWorld& world) {
+      SessionOptions options;
+      options.processes = &world;
+      options.faults = &faults;
+      Outcome outcome;
+      return train(options, 2, "", "", outcome);
+    });
+    for (int32_t rank = 0; rank < kRanks; ++rank)
+      EXPECT_THAT(
+          statuses[static_cast<size_t>(rank)].message(),
+          AllOf(HasSubstr("rank " + std::to_string(failing) + " was stopped"),
+                HasSubstr("step 1, rank " + std::to_string(rank)), HasSubstr("instruction")))
+          << rank;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::runtime
