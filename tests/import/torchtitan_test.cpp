@@ -346,7 +346,7 @@ TEST(ImportTorchtitan, PipelinesOf2024AreSplitAtPointsIntoPieces) {
                                "pipeline_parallel_schedule = \"gpipe\"\n" +
                                    more);
     result.replace(result.find("batch_size = 1"), 14, "batch_size = 8");
-    return result.replace(result.find("seed=2020"), 9, "fsdp_reshard_after_forward = \"always\"");
+    return result.replace(result.find("seed=2020"), 9, "fsdp_reshard_after_forward = \"never\"");
   };
   const auto imported =
       read(text("pipeline_parallel_split_points = \"layers.7,layers.16,layers.24\"\n"), model,
