@@ -288,7 +288,7 @@ Action addRun(CLI::App& app) {
   app.add_flag("--virtual-ranks", options->virtualRanks,
                "All ranks of a bundle for CUDA on one GPU");
   addPath(app, "--rendezvous", &options->rendezvous, "HOST:PORT",
-          "Where rank 0 listens, one process per rank (default: what torchrun, srun, mpirun say)");
+          "Where rank 0 of several processes listens (default: its launcher's)");
 
   const std::string checkpoints = "Checkpoints";
   CLI::Option* save = addPath(app, "--save", &options->save, "DIR",

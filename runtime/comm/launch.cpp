@@ -12,6 +12,7 @@ namespace {
 
 constexpr int32_t kDefaultPort = 29500;  // torchrun's
 constexpr int32_t kMaxProcesses = 1 << 20;
+constexpr const char* kStepTasks = "SLURM_STEP_NUM_TASKS";
 constexpr const char* kAgentStore = "TORCHELASTIC_USE_AGENT_STORE";  // torchrun listens itself
 
 // The variables of one launcher. `step`: set only where it is that launcher's doing.
@@ -112,7 +113,10 @@ Result<std::optional<Launch>> detectLaunch(const Environment& environment) {
     if (!isThere(environment, names)) continue;
     Launch launch;
     launch.launcher = names.launcher;
-    TRIREME_ASSIGN_OR_RETURN(launch.numProcesses, read(environment, names.size, 1, kMaxProcesses));
+    // Of a step that has other tasks than its job.
+    const bool isStep = names.step != nullptr && environment(kStepTasks).has_value();
+    TRIREME_ASSIGN_OR_RETURN(launch.numProcesses,
+                             read(environment, isStep ? kStepTasks : names.size, 1, kMaxProcesses));
     if (launch.numProcesses == 1) return std::nullopt;
     TRIREME_ASSIGN_OR_RETURN(launch.rank,
                              read(environment, names.rank, 0, launch.numProcesses - 1));

@@ -114,7 +114,10 @@ class ProcessesCommand : public CommandTest {
   }
   // Waits until the run has done a step.
   void awaitStep(const std::string& metrics) const {
-    while (lossLines(metrics) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (lossLines(metrics) == 0 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_GT(lossLines(metrics), 0) << "no step in two minutes";
   }
   static int64_t lossLines(const std::string& metrics) {
     const std::string text = readAll(metrics);

@@ -132,11 +132,19 @@ Status NcclCommunicator::lost(int32_t awaited) {
   return status;
 }
 
+// NCCL may know before the others have said why: their news is on its way.
 Status NcclCommunicator::failureOf(const Channel& channel, int result, const char* what) {
+  constexpr auto kMoment = std::chrono::seconds(1);
   const char* last = api_.lastError(channel.comm);
   const std::string detail = last == nullptr || *last == '\0' ? "" : fmt::format("; {}", last);
-  return unavailable(fmt::format("rank {}, NCCL of {}, {}: {}{}", rank(), describe(channel.clique),
-                                 what, api_.errorString(result), detail));
+  const Status status =
+      unavailable(fmt::format("rank {}, NCCL of {}, {}: {}{}", rank(), describe(channel.clique),
+                              what, api_.errorString(result), detail));
+  const auto start = std::chrono::steady_clock::now();
+  while (!failed() && std::chrono::steady_clock::now() - start < kMoment)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (!failed()) return status;
+  return unavailable(fmt::format("{}; {}", status.message(), lost(-1).message()));
 }
 
 Status NcclCommunicator::settle(Channel& channel, int result, const char* what) {

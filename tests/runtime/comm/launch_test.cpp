@@ -65,6 +65,13 @@ TEST(Launch, SrunIsReadAndItsFirstMachineListens) {
   EXPECT_EQ(launch.rank, 3);
   EXPECT_EQ(launch.host, "gpu07");
   EXPECT_EQ(launch.port, 20000 + 4569);
+  // A step of fewer tasks than its job has.
+  const Launch step = launchOf({{"SLURM_PROCID", "3"},
+                                {"SLURM_NTASKS", "8"},
+                                {"SLURM_STEP_NUM_TASKS", "4"},
+                                {"SLURM_STEP_ID", "2"},
+                                {"SLURM_JOB_NODELIST", "gpu[07-08]"}});
+  EXPECT_EQ(step.numProcesses, 4);
 }
 
 TEST(Launch, MpirunIsReadWhetherOpenMpiOrHydra) {

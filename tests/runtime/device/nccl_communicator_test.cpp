@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/session.h"
+#include "tests/runtime/comm/join_processes.h"
 #include "tests/runtime/executor/counting_data.h"
 #include "tests/runtime/executor/tiny_program.h"
 #include "tests/support/emulated_gpu.h"
@@ -35,21 +36,17 @@ program::Program groupsOnly(int32_t tp, int32_t dp, const std::vector<program::G
   return program;
 }
 
+// Two stages of two tensor-parallel ranks: the model is the world.
 TEST(Cliques, GroupsOfEqualMembersShareOneAndThoseOfOneRankHaveNone) {
   using program::GroupKind;
-  program::Program program = groupsOnly(1, 2, {GroupKind::kDp, GroupKind::kWorld, GroupKind::kTp});
-  const bool oneStage = program.pp == 1;
-  const auto cliques = cliquesOf(program);
+  const auto cliques = cliquesOf(
+      groupsOnly(2, 1, {GroupKind::kTp, GroupKind::kDp, GroupKind::kModel, GroupKind::kWorld}));
   ASSERT_TRUE(cliques.has_value()) << cliques.error().message();
-  std::set<std::vector<int32_t>> expected;
-  for (int32_t rank = 0; rank < program.numRanks(); ++rank)
-    for (const GroupKind kind : {GroupKind::kDp, GroupKind::kWorld})
-      if (const auto& ranks = groupOf(program, rank, kind).ranks; ranks.size() > 1)
-        expected.insert(ranks);
-  EXPECT_EQ(cliques->size(), expected.size());
-  if (oneStage) {
-    EXPECT_EQ(cliques->size(), 1u);
-  }
+  std::vector<std::string> names;
+  for (const Clique& clique : *cliques) names.push_back(describe(clique));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"ranks 0, 1 (collectives)", "ranks 0, 1, 2, 3 (collectives)",
+                                      "ranks 2, 3 (collectives)"}));
 }
 
 TEST(Cliques, MessagesForwardAndBackwardHaveTheirOwn) {
@@ -162,6 +159,62 @@ TEST(NcclSession, ARankThatStallsIsFoundByItsPeersTimeout) {
   const Outcome outcome = train({}, &faults, 0.3);
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("step 1, rank 1"), HasSubstr("has not completed it"),
                                    HasSubstr("it waits for rank 0")));
+}
+
+// The same with a process per rank, each with the GPU of its rank on the machine: only rank 0 is
+// connected with all, and NCCL does the rest.
+std::vector<Status> trainProcesses(FaultInjector* faults,
+                                   std::vector<std::vector<double>>& losses) {
+  EmulatedGpuOptions emulation;
+  emulation.numDevices = 2;
+  EmulatedGpu emulated(emulation);
+  EmulatedNccl nccl;
+  Apis apis = emulated.apis();
+  apis.nccl = &nccl.api();
+  losses.resize(2);
+  const auto statuses = runProcesses(2, 60, [&](ProcessWorld& world) -> Status {
+    program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
+    bundle.target.arch = "cuda:sm_90";
+    SessionOptions options;
+    options.cudaApis = &apis;
+    options.faults = faults;
+    options.processes = &world;
+    TRIREME_ASSIGN_OR_RETURN(const auto session, Session::create(std::move(bundle), options));
+    CountingData data;
+    for (int i = 0; i < 2; ++i) {
+      TRIREME_ASSIGN_OR_RETURN(const StepResult step, session->step(data));
+      losses[static_cast<size_t>(world.rank())].push_back(step.loss);
+    }
+    return {};
+  });
+  EXPECT_EQ(nccl.numLive(), 0);
+  EXPECT_EQ(nccl.numAborted() > 0, faults != nullptr);
+  EXPECT_EQ(emulated.faults(), std::vector<std::string>());
+  return statuses;
+}
+
+TEST(NcclSession, ProcessesTrainAsThreadsOfAHost) {
+  const auto host = Session::create(tinyBundle({.tp = 1, .dp = 1}), {});
+  ASSERT_TRUE(host.has_value());
+  CountingData data;
+  std::vector<double> expected;
+  for (int i = 0; i < 2; ++i) expected.push_back((*host)->step(data)->loss);
+  std::vector<std::vector<double>> losses;
+  for (const Status& status : trainProcesses(nullptr, losses))
+    EXPECT_TRUE(status.ok()) << status.message();
+  for (const auto& ofRank : losses) {
+    ASSERT_EQ(ofRank.size(), 2u);
+    for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(ofRank[i], expected[i], 1e-12);
+  }
+}
+
+TEST(NcclSession, ProcessesOfARankThatFailsAreFreed) {
+  for (const int32_t rank : {0, 1}) {
+    StopsRank faults(rank, Fault::kFail);
+    std::vector<std::vector<double>> losses;
+    for (const Status& status : trainProcesses(&faults, losses))
+      EXPECT_THAT(status.message(), HasSubstr("rank " + std::to_string(rank) + " was stopped"));
+  }
 }
 
 }  // namespace
