@@ -6,7 +6,8 @@
 #SBATCH --exclusive
 # torchtitan for llama3-70b on 256 ranks: tp 8, pp 1, cp 1, dp 32; batch 512, sequence 8192, bf16.
 # Written by trireme export.
-# Note: data, tokenizer and checkpoints are yours: training.dataset, model.tokenizer_path, [checkpoint].
+# Note: for torchtitan v0.2.2, the last release that reads TOML: since pull request 2386 (commit 9810191b, February 2026) it takes --module and --config, and these values belong into such a config.
+# Note: data, tokenizer and checkpoints are yours: training.dataset, model.hf_assets_path, [checkpoint].
 # Note: torchtitan takes the vocabulary from the tokenizer; the plan counts on 128256 tokens.
 # Note: the plan has no number of steps: give --steps or training.steps.
 set -euo pipefail
@@ -38,7 +39,11 @@ seq_len = 8192
 max_norm = 1.0
 mixed_precision_param = "bfloat16"
 mixed_precision_reduce = "float32"
-compile = false
+
+[compile]
+enable = false
+
+[debug]
 seed = 1234
 
 [parallelism]
