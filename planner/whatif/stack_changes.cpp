@@ -60,6 +60,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"logit_bytes", &Stack::logitBytes},
     {"working_layers", &Stack::workingLayers},
     {"keeps_f8", &Stack::keepsNarrow},
+    {"pipeline_keeps_whole", &Stack::pipelineKeepsWhole},
     {"sharded_bandwidth", &Stack::shardedBandwidth},
     {"gradient_exposed", &Stack::gradientExposed},
     {"gather_exposed", &Stack::gatherExposed},

@@ -397,13 +397,13 @@ std::vector<std::string> diffOf(const std::vector<std::string>& more) {
   return args;
 }
 
-// What nobody asked for is seen: Trireme's own programs train in fp32 by default.
+// What nobody asked for is seen: the precision that is usual.
 TEST_F(WhatifCommand, ADifferenceSaysWhatWasAsked) {
   const Outcome clusters = runTrireme(diffOf({"--diff", "dgx-a100", "dgx-h100"}));
   expectSuccess(clusters);
   EXPECT_EQ(clusters.out.rfind("question      llama2-7b, 6.738 G parameters; dgx-a100, dgx-h100; "
                                "stack trireme\n"
-                               "everywhere    precision fp32, seq 4096, batch 128, GPUs 64\n",
+                               "everywhere    precision bf16, seq 4096, batch 128, GPUs 64\n",
                                0),
             0u)
       << clusters.out;
