@@ -8,8 +8,6 @@
 namespace trireme::runtime {
 namespace {
 
-constexpr int kSpins = 200;
-
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -31,7 +29,7 @@ void Doorbell::ring() {
 }
 
 void Doorbell::sleep(uint32_t ticket, std::chrono::nanoseconds limit) {
-  for (int i = 0; i < kSpins; ++i) {
+  for (int i = 0; i < spins_; ++i) {
     if (current() != ticket) return;
     pause();
   }

@@ -1,5 +1,7 @@
 #include "runtime/comm/thread_world.h"
 
+#include <thread>
+
 #include "runtime/comm/thread_communicator.h"
 #include "runtime/comm/thread_world_state.h"
 
@@ -14,9 +16,11 @@ ThreadWorld::ThreadWorld(int32_t numRanks, const std::vector<std::vector<int32_t
     : timeout_(timeout) {
   for (const std::vector<int32_t>& ranks : groups)
     groups_.push_back(std::make_unique<Group>(ranks));
+  const bool isCrowded = static_cast<uint32_t>(numRanks) > std::thread::hardware_concurrency();
   std::vector<int32_t> everybody;
   for (int32_t rank = 0; rank < numRanks; ++rank) {
     ranks_.push_back(std::make_unique<RankState>());
+    if (isCrowded) ranks_.back()->doorbell.shareCore();
     everybody.push_back(rank);
   }
   groups_.push_back(std::make_unique<Group>(everybody));
