@@ -13,6 +13,7 @@
 #include "ir/plan/plan.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
+#include "planner/check.h"
 
 namespace trireme::cli {
 namespace {
@@ -58,15 +59,9 @@ Result<spec::StackSettings> loadSettings(const Options& options, const plan::Pla
                                          Framework framework) {
   const bool isNeeded =
       framework == Framework::kTorchtitan || plan.training.precision == spec::Precision::kFp8;
-  if (options.stack.empty() && !spec::findShipped(spec::ShippedKind::kStack, plan.stack)) {
-    if (!isNeeded) return spec::StackSettings{};
-    return Error(invalidArgument(
-        fmt::format("{}: the plan is for stack '{}', which is not shipped: give its file with "
-                    "--stack",
-                    options.plan, plan.stack)));
-  }
+  if (!isNeeded && options.stack.empty()) return spec::StackSettings{};
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack,
-                           spec::loadStack(options.stack.empty() ? plan.stack : options.stack));
+                           planner::stackFor(plan, options.plan, options.stack));
   if (stack.name == plan.stack) return stack.settings;
   return Error(invalidArgument(fmt::format("{}: the plan is for stack '{}', but --stack is '{}'",
                                            options.plan, plan.stack, stack.name)));

@@ -24,9 +24,4 @@ Status checkAsked(const planner::Query& query, codegen::Framework framework) {
   return statusOf(misfits, framework);
 }
 
-void pinFor(codegen::Framework framework, planner::Query& query) {
-  if (!query.pins.stateSharding && query.pins.gpus != 1 && query.cluster.numDevices > 1)
-    query.pins.stateSharding = infoOf(framework).sharding;
-}
-
 }  // namespace trireme::cli

@@ -17,7 +17,4 @@ Result<spec::StackProfile> loadStackFor(const std::string& path,
 // of it is named.
 Status checkAsked(const planner::Query& query, codegen::Framework framework);
 
-// What the framework has to share, unless the pins say otherwise.
-void pinFor(codegen::Framework framework, planner::Query& query);
-
 }  // namespace trireme::cli

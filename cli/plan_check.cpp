@@ -1,13 +1,11 @@
 #include "cli/plan_check.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
-#include "cli/for_framework.h"
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
@@ -16,71 +14,18 @@
 #include "ir/program/trace.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
-#include "ir/spec/shipped.h"
 #include "planner/check.h"
+#include "planner/pins.h"
 #include "planner/report.h"
 #include "planner/timeline.h"
 
 namespace trireme::cli {
 namespace {
 
-// What is no plan may be a file that is not known by its contents.
-Result<plan::Plan> parseOwn(const std::string& text, const std::string& path) {
-  Result<plan::Plan> plan = plan::parsePlan(text, path);
-  if (plan.has_value() || text.find("\nfingerprint:") != std::string::npos) return plan;
-  return Error(invalidArgument(fmt::format(
-      "{}\nread as a plan of trireme, since it is no TOML of torchtitan (*.toml), no JSON of "
-      "DeepSpeed (with \"zero_optimization\" or \"train_batch_size\"), and no command line or "
-      "script of Megatron-LM (with --micro-batch-size)",
-      plan.error().message())));
-}
-
-// A plan of ours, or one in the words of another program, which is priced as that unless --stack
-// says otherwise. Settings that do not count are noted.
-struct CheckedFile {
-  plan::Plan plan;
-  std::optional<codegen::Framework> framework;  // of another program
-};
-
-codegen::Framework frameworkOf(codegen::ForeignFormat format) {
-  switch (format) {
-    case codegen::ForeignFormat::kMegatron:
-      return codegen::Framework::kMegatron;
-    case codegen::ForeignFormat::kTorchtitan:
-      return codegen::Framework::kTorchtitan;
-    case codegen::ForeignFormat::kDeepspeed:
-      return codegen::Framework::kDeepspeed;
-  }
-  return codegen::Framework::kMegatron;
-}
-
-Result<CheckedFile> loadFile(CheckOptions& options, const spec::ModelSpec& model) {
-  TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(options.plan));
-  const std::optional<codegen::ForeignFormat> format = codegen::foreignFormat(text, options.plan);
-  if (!format) {
-    if (options.launch != codegen::LaunchOptions{})
-      return Error(invalidArgument(fmt::format(
-          "{}: a plan says all of it: leave out --gpus, --tp, --seq, --batch, --microbatch and "
-          "--recompute",
-          options.plan)));
-    TRIREME_ASSIGN_OR_RETURN(plan::Plan plan, parseOwn(text, options.plan));
-    if (options.stack.empty() && spec::findShipped(spec::ShippedKind::kStack, plan.stack))
-      options.stack = plan.stack;
-    return CheckedFile{std::move(plan), std::nullopt};
-  }
-  TRIREME_ASSIGN_OR_RETURN(const codegen::Imported imported,
-                           codegen::importPlan(*format, text, options.plan, model, options.launch));
-  if (!imported.unpriced.empty())
-    fmt::print(stderr, "note: {}: not known here and not counted: {}\n", options.plan,
-               fmt::join(imported.unpriced, ", "));
-  if (options.stack.empty()) options.stack = imported.plan.stack;
-  return CheckedFile{imported.plan, frameworkOf(*format)};
-}
-
 // What the plan is held against: plans that its program can run.
 Status restrict(codegen::Framework framework, planner::Query& query) {
   TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(std::move(query.stack), framework));
-  pinFor(framework, query);
+  planner::pinSharding(infoOf(framework).sharding, query);
   return {};
 }
 
@@ -108,10 +53,14 @@ Status writeFiles(const CheckOptions& options, const planner::Query& query,
 
 }  // namespace
 
-Result<int> runCheck(CheckOptions options) {
+Result<int> runCheck(const CheckOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
   TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
-  TRIREME_ASSIGN_OR_RETURN(const CheckedFile file, loadFile(options, model));
+  TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(options.plan));
+  TRIREME_ASSIGN_OR_RETURN(const codegen::Imported file,
+                           codegen::readPlan(text, options.plan, model, options.launch));
+  for (const std::string& note : notesOf(file, options.plan))
+    fmt::print(stderr, "note: {}\n", note);
   const plan::Plan& plan = file.plan;
   TRIREME_ASSIGN_OR_RETURN(
       planner::Query query,

@@ -18,7 +18,7 @@ struct CheckOptions {
 
 // Prints the answer and returns the exit code: 0 also of a plan that does not fit, which is what
 // was asked. Errors: planner::checkPlan, with the plan's file; kInvalidArgument if the plan was
-// made for another stack than Trireme's own and --stack is missing; codegen::importPlan.
-Result<int> runCheck(CheckOptions options);
+// made for a stack that is not shipped and --stack is missing; codegen::readPlan.
+Result<int> runCheck(const CheckOptions& options);
 
 }  // namespace trireme::cli

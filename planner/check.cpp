@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/spec/load.h"
-#include "planner/question.h"
+#include "ir/spec/shipped.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {
@@ -52,15 +52,21 @@ Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
   return query;
 }
 
+Result<spec::StackProfile> stackFor(const plan::Plan& plan, const std::string& file,
+                                    const std::string& stackPath) {
+  if (!stackPath.empty()) return spec::loadStack(stackPath);
+  if (plan.stack == spec::StackProfile{}.name) return spec::StackProfile{};
+  if (spec::findShipped(spec::ShippedKind::kStack, plan.stack)) return spec::loadStack(plan.stack);
+  return Error(invalidArgument(fmt::format(
+      "{}: the plan was made for stack '{}': give its profile with --stack", file, plan.stack)));
+}
+
 Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
                            const spec::ModelSpec& model, spec::ClusterSpec cluster,
                            const std::string& stackPath) {
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(file));
-  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(stackPath));
-  if (plan.stack != stack.name && stackPath.empty())
-    return Error(invalidArgument(fmt::format(
-        "{}: the plan was made for stack '{}': give its profile with --stack", file, plan.stack)));
+  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, stackFor(plan, file, stackPath));
   if (cluster.scalable && plan.numRanks() > cluster.numDevices) {
     Result<spec::ClusterSpec> grown = spec::withNumDevices(cluster, plan.numRanks());
     if (!grown.has_value()) return Error(grown.error().withContext(file));

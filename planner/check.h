@@ -30,10 +30,14 @@ struct PlanCheck {
 Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
               const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
 
+// The stack profile at `stackPath` or, if that is empty, the one that the plan from `file` was made
+// for. kInvalidArgument: that is not shipped.
+Result<spec::StackProfile> stackFor(const plan::Plan& plan, const std::string& file,
+                                    const std::string& stackPath);
+
 // The same for a plan from `file`: legal, on a cluster that is as large as it needs if its file
-// says that there are more devices, with the stack at `stackPath` or, if that is empty, Trireme's
-// own. kInvalidArgument: the plan breaks a rule, or was made for another stack and none is named
-// (the plan's name of its stack changes no number, so a profile has to be given).
+// says that there are more devices, with stackFor(). kInvalidArgument: the plan breaks a rule;
+// errors of stackFor().
 Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
                            const spec::ModelSpec& model, spec::ClusterSpec cluster,
                            const std::string& stackPath);

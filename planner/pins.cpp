@@ -160,6 +160,11 @@ int64_t leastInterleaving(int64_t chunks) {
 
 }  // namespace
 
+void pinSharding(std::optional<StateSharding> sharding, Query& query) {
+  if (!query.pins.stateSharding && query.pins.gpus != 1 && query.cluster.numDevices > 1)
+    query.pins.stateSharding = sharding;
+}
+
 Result<Pins> resolvePins(const Pins& given) {
   if (given.layers.empty()) return given;
   Pins pins = given;

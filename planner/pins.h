@@ -1,6 +1,7 @@
 // What the user's choices imply, and which of them no plan can obey.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "ir/base/status.h"
 #include "planner/query.h"
@@ -11,6 +12,9 @@ namespace trireme::planner {
 // one virtual stage unless pins.virtualStages or pins.pp says otherwise.
 // kInfeasible (P8): it cannot be.
 Result<Pins> resolvePins(const Pins& pins);
+
+// Plans of several devices share `sharding`, unless the pins say otherwise. Absent: no change.
+void pinSharding(std::optional<plan::StateSharding> sharding, Query& query);
 
 // A plan of the choices that the pins make, and defaults: it says what they use
 // (plan::choicesUsed), and need not be legal.

@@ -1,7 +1,6 @@
 // The planner for Python: a dictionary of options in, JSON out. The package trireme gives it types
 // and raises what failed.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -20,6 +19,7 @@
 #include "ir/spec/quantity.h"
 #include "ir/spec/shipped.h"
 #include "planner/check.h"
+#include "planner/pins.h"
 #include "planner/recommend.h"
 #include "planner/relax.h"
 #include "planner/report.h"
@@ -245,22 +245,14 @@ Json priceJson(const plan::Plan& plan, const cost::Estimate& estimate,
           {"missingBytes", estimate.missing().count()}};
 }
 
-// A plan of ours, or one in the words of another program, which is priced as that unless another
-// stack is asked for.
-Result<codegen::Imported> importedPlan(CheckRequest& request, const std::string& text,
-                                       const spec::ModelSpec& model) {
-  const auto format = codegen::foreignFormat(text, request.file);
-  if (!format) {
-    TRIREME_ASSIGN_OR_RETURN(plan::Plan plan, plan::parsePlan(text, request.file));
-    return codegen::Imported{std::move(plan), {}};
-  }
-  TRIREME_ASSIGN_OR_RETURN(codegen::Imported imported,
-                           codegen::importPlan(*format, text, request.file, model, request.launch));
-  if (request.stack.empty()) request.stack = imported.plan.stack;
-  return imported;
+// What the plan is held against: plans that its program can run.
+Status restrict(codegen::Framework framework, planner::Query& query) {
+  TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(std::move(query.stack), framework));
+  planner::pinSharding(infoOf(framework).sharding, query);
+  return {};
 }
 
-Result<Answer> answerCheck(CheckRequest request, const Stop& stop) {
+Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(request.model));
   TRIREME_ASSIGN_OR_RETURN(const spec::ClusterSpec cluster, spec::loadCluster(request.cluster));
   std::string text = request.text.value_or("");
@@ -268,17 +260,16 @@ Result<Answer> answerCheck(CheckRequest request, const Stop& stop) {
     TRIREME_ASSIGN_OR_RETURN(text, spec::readFile(request.file));
   }
   Answer answer;
-  TRIREME_ASSIGN_OR_RETURN(const codegen::Imported imported, importedPlan(request, text, model));
+  TRIREME_ASSIGN_OR_RETURN(const codegen::Imported imported,
+                           codegen::readPlan(text, request.file, model, request.launch));
   const plan::Plan& plan = imported.plan;
-  if (!imported.unpriced.empty())
-    answer.notes.push_back(fmt::format("{}: not known here and not counted: {}", request.file,
-                                       fmt::join(imported.unpriced, ", ")));
-  TRIREME_ASSIGN_OR_RETURN(
-      const planner::Query query,
-      planner::pricingQuery(plan, request.file, model, cluster, request.stack));
+  answer.notes = notesOf(imported, request.file);
+  TRIREME_ASSIGN_OR_RETURN(planner::Query query, planner::pricingQuery(plan, request.file, model,
+                                                                       cluster, request.stack));
   if (std::string note = planner::otherStackNote(plan, request.file, query.stack); !note.empty())
     answer.notes.push_back(std::move(note));
   if (request.searches) {
+    if (imported.framework) TRIREME_RETURN_IF_ERROR(restrict(*imported.framework, query));
     const Result<planner::PlanCheck> check = planner::checkPlan(plan, query, stopper(stop));
     if (!check.has_value()) return Error(check.error().withContext(request.file));
     answer.json = planner::toJson(*check);

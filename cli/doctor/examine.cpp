@@ -8,6 +8,8 @@
 
 #include "ir/base/format.h"
 #include "ir/base/version.h"
+#include "runtime/device/cuda/driver_api.h"
+#include "runtime/device/cuda/nccl_api.h"
 
 namespace trireme::cli {
 namespace {
@@ -66,6 +68,8 @@ Finding gpus(const Machine& machine) {
   if (!driver) return {"GPU driver", Health::kOptional, "none: " + why, prevents};
   const std::string version =
       fmt::format("CUDA {}.{}", driver->version / 1000, driver->version % 1000 / 10);
+  if (driver->version < runtime::cuda::kMinDriverVersion)
+    return {"GPU driver", Health::kOptional, version + ", older than 12.0", prevents};
   if (driver->devices.empty())
     return {"GPU driver", Health::kOptional, version + ", no device", prevents};
   std::map<std::string, int> counts;
@@ -80,18 +84,20 @@ Finding gpus(const Machine& machine) {
 
 Finding nccl(const Machine& machine) {
   const auto version = machine.libraryVersion("libnccl.so.2", "ncclGetVersion", true);
-  if (!version)
-    return {"NCCL", Health::kOptional, "no libnccl.so.2",
-            "nothing: this version's ranks are threads of one process"};
+  const std::string prevents = "ranks with a GPU each; on one GPU: run --virtual-ranks";
+  if (!version) return {"NCCL", Health::kOptional, "no libnccl.so.2", prevents};
   // nccl.h: 10000 major + 100 minor + patch since 2.9.
-  return {"NCCL", Health::kGood,
-          fmt::format("{}.{}.{}", *version / 10000, *version / 100 % 100, *version % 100), ""};
+  const std::string name =
+      fmt::format("{}.{}.{}", *version / 10000, *version / 100 % 100, *version % 100);
+  if (*version < runtime::cuda::kMinNcclVersion)
+    return {"NCCL", Health::kOptional, name + ", older than 2.18", prevents};
+  return {"NCCL", Health::kGood, name, ""};
 }
 
 Finding mpi(const Machine& machine) {
   if (const auto path = machine.findProgram("mpirun")) return {"MPI", Health::kGood, *path, ""};
   return {"MPI", Health::kOptional, "no mpirun in PATH",
-          "nothing: this version's ranks are threads of one process"};
+          "nothing on one machine; on several torchrun or srun start ranks as well"};
 }
 
 }  // namespace

@@ -54,17 +54,6 @@ Result<Query> queryOf(const CompareOptions& options, SideKind kind, const std::s
   return query;
 }
 
-// What the plan was made for: --stack, which has to be that, or the shipped profile of its name.
-Result<spec::StackProfile> stackOf(const plan::Plan& plan, const std::string& file,
-                                   const std::string& stackPath) {
-  std::string path = stackPath;
-  if (path.empty() && spec::findShipped(spec::ShippedKind::kStack, plan.stack)) path = plan.stack;
-  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, loadStackOrDefault(path));
-  if (plan.stack == stack.name) return stack;
-  return Error(invalidArgument(
-      fmt::format("{}: the plan was made for stack '{}': give it with --stack", file, plan.stack)));
-}
-
 struct PlanSide {
   planner::Side side;
   Query query;
@@ -77,7 +66,10 @@ Result<PlanSide> planSide(const CompareOptions& options, const std::string& name
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(question.model));
   TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(question.cluster));
   TRIREME_ASSIGN_OR_RETURN(plan::Plan plan, plan::loadPlan(name));
-  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, stackOf(plan, name, question.stack));
+  TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack,
+                           planner::stackFor(plan, name, question.stack));
+  if (const std::string note = planner::otherStackNote(plan, name, stack); !note.empty())
+    return Error(invalidArgument(fmt::format("{}; leave out --stack", note)));
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model).withContext(name));
   TRIREME_RETURN_IF_ERROR(planner::checkSupported(plan, stack).withContext(name));
   TRIREME_RETURN_IF_ERROR(growCluster(plan.numRanks(), question.cluster, cluster));

@@ -31,30 +31,65 @@ Status checkLaunch(const plan::Plan& plan, const LaunchOptions& launch) {
                                      plan::recomputeName(*launch.recompute)));
 }
 
+// What is no plan may be a file that is not known by its contents.
+Result<plan::Plan> parseOwn(const std::string& text, const std::string& file) {
+  Result<plan::Plan> plan = plan::parsePlan(text, file);
+  if (plan.has_value() || text.find("\nfingerprint:") != std::string::npos) return plan;
+  return Error(invalidArgument(fmt::format(
+      "{}\nread as a plan of trireme, since it is no TOML of torchtitan (*.toml), no JSON of "
+      "DeepSpeed (with \"zero_optimization\" or \"train_batch_size\"), and no command line or "
+      "script of Megatron-LM (with --micro-batch-size)",
+      plan.error().message())));
+}
+
 }  // namespace
 
-std::optional<ForeignFormat> foreignFormat(const std::string& text, const std::string& file) {
+std::optional<Framework> frameworkOfFile(const std::string& text, const std::string& file) {
   const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
-  if (file.ends_with(".toml")) return ForeignFormat::kTorchtitan;
+  if (file.ends_with(".toml")) return Framework::kTorchtitan;
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin != std::string::npos && text[begin] == '{' &&
       (has("\"zero_optimization\"") || has("\"train_batch_size\"") ||
        has("\"train_micro_batch_size_per_gpu\"")))
-    return ForeignFormat::kDeepspeed;
-  if (has("--micro-batch-size")) return ForeignFormat::kMegatron;
+    return Framework::kDeepspeed;
+  if (has("--micro-batch-size")) return Framework::kMegatron;
   return std::nullopt;
 }
 
-Result<Imported> importPlan(ForeignFormat format, const std::string& text, const std::string& file,
+Result<Imported> importPlan(Framework framework, const std::string& text, const std::string& file,
                             const spec::ModelSpec& model, const LaunchOptions& launch) {
-  const auto importFormat = format == ForeignFormat::kMegatron     ? &importMegatron
-                            : format == ForeignFormat::kTorchtitan ? &importTorchtitan
-                                                                   : &importDeepspeed;
-  TRIREME_ASSIGN_OR_RETURN(Imported imported, importFormat(text, file, model, launch));
+  const auto import = framework == Framework::kMegatron     ? &importMegatron
+                      : framework == Framework::kTorchtitan ? &importTorchtitan
+                                                            : &importDeepspeed;
+  TRIREME_ASSIGN_OR_RETURN(Imported imported, import(text, file, model, launch));
+  imported.framework = framework;
   for (const Status& status :
        {checkLaunch(imported.plan, launch), plan::verifyPlan(imported.plan, model)})
     if (!status.ok()) return Error(status.withContext(file));
   return imported;
+}
+
+Result<Imported> readPlan(const std::string& text, const std::string& file,
+                          const spec::ModelSpec& model, const LaunchOptions& launch) {
+  if (const std::optional<Framework> framework = frameworkOfFile(text, file))
+    return importPlan(*framework, text, file, model, launch);
+  if (launch != LaunchOptions{})
+    return Error(invalidArgument(fmt::format(
+        "{}: a plan says all of it: leave out --gpus, --tp, --seq, --batch, --microbatch and "
+        "--recompute",
+        file)));
+  Imported imported;
+  TRIREME_ASSIGN_OR_RETURN(imported.plan, parseOwn(text, file));
+  return imported;
+}
+
+std::vector<std::string> notesOf(const Imported& imported, const std::string& file) {
+  std::vector<std::string> notes;
+  for (const std::string& note : imported.notes) notes.push_back(fmt::format("{}: {}", file, note));
+  if (!imported.unpriced.empty())
+    notes.push_back(fmt::format("{}: not known here and not counted: {}", file,
+                                fmt::join(imported.unpriced, ", ")));
+  return notes;
 }
 
 plan::Plan planFor(const spec::ModelSpec& model, const char* stack) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/export/framework.h"
 #include "ir/base/status.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/model_spec.h"
@@ -12,8 +13,10 @@
 namespace trireme::codegen {
 
 struct Imported {
-  plan::Plan plan;                    // legal: plan::verifyPlan
-  std::vector<std::string> unpriced;  // settings that say nothing of the plan, or are not known
+  plan::Plan plan;                     // legal: plan::verifyPlan
+  std::optional<Framework> framework;  // whose file it is; absent: a plan of ours
+  std::vector<std::string> unpriced;   // settings that say nothing of the plan, or are not known
+  std::vector<std::string> notes;      // what is priced otherwise than the file says, and why
 };
 
 // What files leave to the launcher or to the user's script: taken where a file does not say it, and
@@ -24,16 +27,23 @@ struct LaunchOptions {
   bool operator==(const LaunchOptions&) const = default;
 };
 
-enum class ForeignFormat : uint8_t { kMegatron, kTorchtitan, kDeepspeed };
-
-// By the file's name and what is in it: TOML is torchtitan's; JSON with the keys of DeepSpeed; a
-// text that names --micro-batch-size. None: something else, such as a plan of ours.
-std::optional<ForeignFormat> foreignFormat(const std::string& text, const std::string& file);
+// Whose file it is, by its name and what is in it: TOML is torchtitan's; JSON with the keys of
+// DeepSpeed; a text that names --micro-batch-size Megatron-LM's. None: something else, such as a
+// plan of ours.
+std::optional<Framework> frameworkOfFile(const std::string& text, const std::string& file);
 
 // kInvalidArgument, with file and line: a value makes no sense; the model differs from `model`, or
 // has parts that a ModelSpec cannot say; the plan needs what neither the file nor `launch` says
 // (all of it is named); the plan breaks a rule of verifyPlan.
-Result<Imported> importPlan(ForeignFormat format, const std::string& text, const std::string& file,
+// Requires a framework that frameworkOfFile() names.
+Result<Imported> importPlan(Framework framework, const std::string& text, const std::string& file,
                             const spec::ModelSpec& model, const LaunchOptions& launch);
+
+// A plan of ours, which says all that `launch` could, or importPlan() of whose file it is. Errors:
+// as importPlan() and plan::parsePlan().
+Result<Imported> readPlan(const std::string& text, const std::string& file,
+                          const spec::ModelSpec& model, const LaunchOptions& launch);
+// What the user should know of it, a line each.
+std::vector<std::string> notesOf(const Imported& imported, const std::string& file);
 
 }  // namespace trireme::codegen

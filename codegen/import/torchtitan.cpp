@@ -71,7 +71,7 @@ Precision askedPrecision(Config& config) {
 // FSDP casts what it shards. Without it maybe_enable_amp() of torchtitan/distributed/utils.py uses
 // autocast if there is neither tensor nor pipeline parallelism, and else leaves all in fp32; until
 // early 2025 there was no autocast. parallelize_llama() refuses replicas beside those two.
-void readPrecision(Config& config, Plan& plan, std::vector<std::string>& uncounted) {
+void readPrecision(Config& config, Plan& plan, std::vector<std::string>& notes) {
   Precision& precision = plan.training.precision;
   const bool isModelParallel = plan.tp * plan.pp > 1;
   if (plan.dpShard * plan.cp > 1 || (!isModelParallel && !hasLayoutOf2024(config))) return;
@@ -90,9 +90,9 @@ void readPrecision(Config& config, Plan& plan, std::vector<std::string>& uncount
                     "cannot be priced; nearest: data_parallel_shard_degree 2",
                     where));
   if (precision == Precision::kBf16)
-    uncounted.push_back(fmt::format(
-        "bfloat16 of training.mixed_precision_param ({}: torchtitan computes in fp32, and so it is "
-        "priced)",
+    notes.push_back(fmt::format(
+        "training.mixed_precision_param has no effect, since {}: priced in fp32, as torchtitan "
+        "computes",
         where));
   precision = Precision::kFp32;
 }
@@ -274,10 +274,9 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
   Plan& plan = imported.plan = planFor(model, "torchtitan");
   plan.vocabMultiple = 1;
   Status missing;
-  std::vector<std::string> uncounted;
   plan.training.precision = askedPrecision(config);
   readDegrees(config, file, launch, plan, missing);
-  if (missing.ok()) readPrecision(config, plan, uncounted);
+  if (missing.ok()) readPrecision(config, plan, imported.notes);
   plan.stack = stackOf(config, plan.training.precision);
   readSharding(config, plan);
   readTraining(config, launch, plan);
@@ -288,10 +287,9 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
   TRIREME_RETURN_IF_ERROR(config.error());
   TRIREME_RETURN_IF_ERROR(missing);
   const std::vector<std::string> ofFp8 = uncountedOfFp8(config);
-  if (plan.training.precision == Precision::kFp8)
-    uncounted.insert(uncounted.end(), ofFp8.begin(), ofFp8.end());
   imported.unpriced = config.unused();
-  imported.unpriced.insert(imported.unpriced.end(), uncounted.begin(), uncounted.end());
+  if (plan.training.precision == Precision::kFp8)
+    imported.unpriced.insert(imported.unpriced.end(), ofFp8.begin(), ofFp8.end());
   return imported;
 }
 

@@ -178,8 +178,8 @@ const UnitKind& powerUnits() {
 const UnitKind& tokenUnits() {
   static const UnitKind kKind{
       "15T", {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"B", 1e9}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}},
-      0,     1e18,
-      false, "1000P tokens at most"};
+      1,     1e18,
+      true,  "1000P tokens at most"};
   return kKind;
 }
 
@@ -198,9 +198,9 @@ Result<double> parseUnit(const std::string& text, const UnitKind& kind) {
     return refused(fmt::format("unknown unit '{}'{}; write it like '{}'", unit,
                                spec::suggestion(unit, namesOf(kind)), kind.example));
   const double result = *value * found->factor;
-  if (result < kind.least || (result == kind.least && !kind.zeroAllowed))
-    return refused(
-        fmt::format("must be {} 0, got '{}'", kind.zeroAllowed ? "at least" : "above", text));
+  if (result < kind.least || (result == kind.least && !kind.leastAllowed))
+    return refused(fmt::format("must be {} {}, got '{}'", kind.leastAllowed ? "at least" : "above",
+                               kind.least, text));
   if (!(result <= kind.most)) return refused(fmt::format("'{}': {}", text, kind.absurd));
   return result;
 }

@@ -28,8 +28,8 @@ struct UnitKind {
     double factor = 1;
   };
   std::vector<Unit> units;
-  double least = 0, most = 0;  // in the first unit; `least` itself is out unless zeroAllowed
-  bool zeroAllowed = false;
+  double least = 0, most = 0;  // in the first unit; `least` itself is out unless leastAllowed
+  bool leastAllowed = false;
   std::string_view absurd;  // why more than `most` makes no sense
 };
 

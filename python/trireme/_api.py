@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
@@ -30,10 +31,10 @@ def _ask(
 ) -> Answer:
     code, message, text, notes = question(options)
     for note in notes:
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(_argument_names(note, options), stacklevel=3)
     data = json.loads(text)
     if code != "ok":
-        raise Error(message, code, _answer(_results.Shortfall, data) if data else None)
+        raise Error(_argument_names(message, options), code, _answer(_results.Shortfall, data) if data else None)
     return _answer(kind, data)
 
 
@@ -41,6 +42,16 @@ def _answer(kind: type[Answer], data: dict[str, Any]) -> Answer:
     answer = build(kind, data)
     answer.raw.update(data)
     return answer
+
+
+def _argument_names(message: str, options: dict[str, object]) -> str:
+    """The message of a command, with the call's arguments instead of the command's flags."""
+
+    def name(flag: re.Match[str]) -> str:
+        argument = flag[1].replace("-", "_")
+        return argument if argument in options else flag[0]
+
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", name, message)
 
 
 def _path(path: Path | None) -> str | None:

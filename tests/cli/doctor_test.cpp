@@ -77,6 +77,12 @@ TEST(Doctor, SaysWhatEachMissingPiecePrevents) {
     EXPECT_EQ(of(machine, subject).health, Health::kOptional) << subject;
   machine.driver = GpuDriver{12040, {}};
   EXPECT_EQ(of(machine, "GPU driver").found, "CUDA 12.4, no device");
+  machine.driver->version = 11080;
+  EXPECT_EQ(of(machine, "GPU driver").found, "CUDA 11.8, older than 12.0");
+  machine.ncclVersion = 21403;
+  EXPECT_EQ(of(machine, "NCCL").health, Health::kOptional);
+  EXPECT_EQ(of(machine, "NCCL").found, "2.14.3, older than 2.18");
+  EXPECT_THAT(of(machine, "NCCL").prevents, HasSubstr("a GPU each"));
 }
 
 TEST(Doctor, TheCommandAgreesWithItsExitCode) {

@@ -323,7 +323,7 @@ TEST_F(WhatifCommand, BadValuesAreRefusedWithWhatIsNear) {
   refused({"--tokens", "1B", "--price", "2.5 USD"}, {"unknown unit 'USD'; did you mean 'USD/h'?"});
   refused({"--tokens", "1B", "--price", "cheap"}, {"expected a number such as '2.5 USD/h'"});
   refused({"--tokens", "15X"}, {"unknown unit 'X'"});
-  refused({"--tokens", "0"}, {"--tokens: must be above 0"});
+  refused({"--tokens", "0"}, {"--tokens: must be at least 1"});
   refused({"--tokens", "1B", "--deadline", "30 D"}, {"unknown unit 'D'; did you mean"});
   refused({"--price", "2 USD/h"}, {"--price", "--tokens"});
   refused({"--tokens", "1B", "--budget", "5 MUSD"}, {"--budget", "--price"});
@@ -490,11 +490,11 @@ TEST_F(WhatifCommand, PlansOfTwoStacksBringTheirOwn) {
             jsonOf(diff(nemo, nemo, {"--stack", "nemo", "--json"})).at("before").at("stepSeconds"));
   expectRefusal(
       diff(titan, nemo, {"--stack", "nemo"}), 1,
-      {"torchtitan.yaml: the plan was made for stack 'torchtitan': give it with --stack"});
+      {"torchtitan.yaml: made for stack 'torchtitan', priced for 'nemo'; leave out --stack"});
   std::string foreign = readAll(nemo);
   foreign.replace(foreign.find("stack: nemo"), 11, "stack: ours");
   expectRefusal(diff(write("ours.yaml", foreign), nemo, {}), 1,
-                {"ours.yaml: the plan was made for stack 'ours': give it with --stack"});
+                {"ours.yaml: the plan was made for stack 'ours': give its profile with --stack"});
   expectRefusal(diff(titan, nemo, {"--batch", "64"}), 1, {"leave --batch, --seq"});
 }
 

@@ -24,7 +24,7 @@ const LaunchOptions kLaunch = {.gpus = 8,
                                .recompute = plan::Recompute::kNone};
 
 Result<Imported> read(const std::string& text, const LaunchOptions& launch = kLaunch) {
-  return importPlan(ForeignFormat::kDeepspeed, text, "ds.json", small::gpt(4), launch);
+  return importPlan(Framework::kDeepspeed, text, "ds.json", small::gpt(4), launch);
 }
 
 std::string refusal(const std::string& text, const LaunchOptions& launch = kLaunch) {
@@ -84,7 +84,7 @@ TEST(ImportDeepspeed, ReadsThePublishedSettingsOf70B) {
   launch.gpus = 32;
   launch.sequence = 4096;
   const auto import = [&] {
-    return importPlan(ForeignFormat::kDeepspeed, text, "ds.json", model, launch);
+    return importPlan(Framework::kDeepspeed, text, "ds.json", model, launch);
   };
   EXPECT_THAT(import().error().message(),
               HasSubstr("ds.json:10:25: optimizer.type is 'OneBitAdam', which cannot be priced"));
@@ -223,10 +223,10 @@ TEST(ImportDeepspeed, TheOldFormOfZeroIsRefused) {
 }
 
 TEST(ImportDeepspeed, FilesAreToldApart) {
-  EXPECT_EQ(foreignFormat("{\"train_batch_size\": 8}", "x.json"), ForeignFormat::kDeepspeed);
-  EXPECT_EQ(foreignFormat("[model]", "x.toml"), ForeignFormat::kTorchtitan);
-  EXPECT_EQ(foreignFormat("--micro-batch-size 1", "x.sh"), ForeignFormat::kMegatron);
-  EXPECT_EQ(foreignFormat("version: 1\n", "x.plan.yaml"), std::nullopt);
+  EXPECT_EQ(frameworkOfFile("{\"train_batch_size\": 8}", "x.json"), Framework::kDeepspeed);
+  EXPECT_EQ(frameworkOfFile("[model]", "x.toml"), Framework::kTorchtitan);
+  EXPECT_EQ(frameworkOfFile("--micro-batch-size 1", "x.sh"), Framework::kMegatron);
+  EXPECT_EQ(frameworkOfFile("version: 1\n", "x.plan.yaml"), std::nullopt);
 }
 
 // Whatever the bytes: a legal plan, or a message with the file.

@@ -23,7 +23,7 @@ const std::string kModel =
     "--max-position-embeddings 128 --micro-batch-size 1 --global-batch-size 32 ";
 
 Result<Imported> read(const std::string& text, const LaunchOptions& launch = {}) {
-  return importPlan(ForeignFormat::kMegatron, text, "run.sh", small::gpt(4), launch);
+  return importPlan(Framework::kMegatron, text, "run.sh", small::gpt(4), launch);
 }
 std::string refusal(const std::string& text, const LaunchOptions& launch = {}) {
   const Result<Imported> imported = read(text, launch);
@@ -253,7 +253,7 @@ TEST(MegatronScript, EveryExportedScriptIsReadBack) {
       const Result<Exported> e = exportPlan(p, model, Framework::kMegatron, options);
       ASSERT_TRUE(e.has_value()) << e.error().message();
       const std::string text = printExport(*e, p, Framework::kMegatron, launcher, options);
-      const Result<Imported> back = importPlan(ForeignFormat::kMegatron, text, "run.sh", model, {});
+      const Result<Imported> back = importPlan(Framework::kMegatron, text, "run.sh", model, {});
       ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << text;
       EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << text;
       EXPECT_THAT(back->unpriced, ElementsAre()) << text;
@@ -267,7 +267,7 @@ std::string stagesOf(const std::string& more, int64_t layers = 12) {
       "--max-position-embeddings 128 --micro-batch-size 1 --global-batch-size 32 --num-layers " +
       std::to_string(layers) + " " + more;
   const Result<Imported> imported =
-      importPlan(ForeignFormat::kMegatron, text, "run.sh", small::gpt(layers), {.gpus = 4});
+      importPlan(Framework::kMegatron, text, "run.sh", small::gpt(layers), {.gpus = 4});
   if (!imported.has_value()) return imported.error().message();
   std::string stages;
   for (const auto& stage : imported->plan.layers) {

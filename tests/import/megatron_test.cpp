@@ -15,7 +15,7 @@ namespace {
 
 Result<Imported> importMegatron(const std::string& text, const std::string& file,
                                 const spec::ModelSpec& model, std::optional<int64_t> gpus) {
-  return importPlan(ForeignFormat::kMegatron, text, file, model, {.gpus = gpus});
+  return importPlan(Framework::kMegatron, text, file, model, {.gpus = gpus});
 }
 
 using plan::Plan;
@@ -176,7 +176,7 @@ TEST(ImportMegatron, AnOptionThatTheTextContradictsIsAnError) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto with = [&](const LaunchOptions& launch) {
     const auto imported =
-        importPlan(ForeignFormat::kMegatron, replaced("1520", "1560"), "run.sh", model, launch);
+        importPlan(Framework::kMegatron, replaced("1520", "1560"), "run.sh", model, launch);
     return imported.has_value() ? "read" : imported.error().message();
   };
   EXPECT_EQ(with({.tp = 8, .sequence = 2048, .batch = 1560, .microbatch = 1}), "read");

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 Result<Imported> read(const std::string& text, const spec::ModelSpec& model,
                       const LaunchOptions& launch = {}) {
-  return importPlan(ForeignFormat::kTorchtitan, text, "run.toml", model, launch);
+  return importPlan(Framework::kTorchtitan, text, "run.toml", model, launch);
 }
 
 std::string refusal(const std::string& text, const spec::ModelSpec& model,
@@ -379,12 +379,12 @@ TEST(ImportTorchtitan, WhatIsNotShardedBesideTensorParallelismIsFp32) {
   const auto imported = read(text(8, 1, ""), model, {.gpus = 8});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.training.precision, spec::Precision::kFp32);
-  EXPECT_THAT(imported->unpriced,
-              ElementsAre(HasSubstr("(nothing is sharded beside tp or pp: torchtitan computes in "
-                                    "fp32, and so it is priced)")));
-  EXPECT_THAT(
-      read(text(8, 1, "mixed_precision_param = \"float32\"\n"), model, {.gpus = 8})->unpriced,
-      ElementsAre());
+  EXPECT_THAT(imported->unpriced, ElementsAre());
+  EXPECT_THAT(notesOf(*imported, "run.toml"),
+              ElementsAre("run.toml: training.mixed_precision_param has no effect, since nothing "
+                          "is sharded beside tp or pp: priced in fp32, as torchtitan computes"));
+  EXPECT_THAT(read(text(8, 1, "mixed_precision_param = \"float32\"\n"), model, {.gpus = 8})->notes,
+              ElementsAre());
   EXPECT_EQ(read(text(4, 1, ""), model, {.gpus = 8})->plan.training.precision,
             spec::Precision::kBf16);
   EXPECT_EQ(read(text(1, 8, ""), model, {.gpus = 8})->plan.training.precision,

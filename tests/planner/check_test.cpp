@@ -169,6 +169,19 @@ TEST(CheckPlan, AsksForTheSameTrainingOnAsManyDevices) {
   EXPECT_EQ(checked(plan, query).optimum->gpusUsed, 2);
 }
 
+TEST(CheckPlan, TheStackIsTheOneThatIsNamedOrThePlansOwn) {
+  plan::Plan plan;
+  EXPECT_EQ(stackFor(plan, "p.yaml", "")->name, "trireme");
+  plan.stack = "nemo";
+  EXPECT_EQ(stackFor(plan, "p.yaml", "")->name, "nemo");
+  EXPECT_EQ(stackFor(plan, "p.yaml", "torchtitan")->name, "torchtitan");
+  plan.stack = "mine";
+  const auto unknown = stackFor(plan, "p.yaml", "");
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().message(),
+            "p.yaml: the plan was made for stack 'mine': give its profile with --stack");
+}
+
 TEST(CheckPlan, RefusesWhatCannotBePriced) {
   Query query = smallQuery(4, 4, 8);
   const plan::Plan best = bestOf(query);

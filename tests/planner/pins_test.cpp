@@ -25,6 +25,23 @@ std::string messageOf(const std::function<void(Pins&)>& pin) {
   return found.error().message();
 }
 
+// What a program has to share is no choice of the user's, and nothing is shared on one device.
+TEST(Pins, SharingIsPinnedWhereThereAreSeveralDevices) {
+  const auto pinned = [](int64_t devices, const Pins& pins) {
+    Query query = smallQuery(devices, 4, 8);
+    query.pins = pins;
+    pinSharding(StateSharding::kParameters, query);
+    return query.pins.stateSharding;
+  };
+  Pins one, optimizer;
+  one.gpus = 1;
+  optimizer.stateSharding = StateSharding::kOptimizer;
+  EXPECT_EQ(pinned(8, {}), StateSharding::kParameters);
+  EXPECT_EQ(pinned(8, one), std::nullopt);
+  EXPECT_EQ(pinned(1, {}), std::nullopt);
+  EXPECT_EQ(pinned(8, optimizer), StateSharding::kOptimizer);
+}
+
 TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
   const std::vector<std::pair<std::function<void(Pins&)>, std::string>> cases = {
       {[](Pins& p) { p.tp = 3; }, "(P4) tp 3 does not divide 4 key/value heads; nearest: 2 or 4"},

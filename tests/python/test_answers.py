@@ -138,6 +138,41 @@ def test_files_of_other_programs_are_priced(command: Any, tmp_path: Path) -> Non
     assert (check.plan.dp, check.plan.microbatch, check.plan.recompute) == (8, 4, "full")
 
 
+def test_a_file_of_another_program_is_held_against_what_that_can_run(
+    command: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(
+        '[model]\nflavor = "8B"\n[training]\nlocal_batch_size = 1\n[parallelism]\n'
+        'tensor_parallel_degree = 8\n[activation_checkpoint]\nmode = "full"\n'
+    )
+    with pytest.warns(UserWarning, match="priced in fp32, as torchtitan computes"):
+        check = trireme.check(file, "llama3-8b", "dgx-h100", gpus=8, seq=2048)
+    expected, _ = command(
+        *"plan --model llama3-8b --cluster dgx-h100 --gpus 8 --seq 2048 --check".split(), str(file)
+    )
+    optimum = expected.pop("optimum")
+    actual = check.to_dict()
+    assert timeless(actual.pop("optimum")) == timeless(optimum)
+    assert actual == expected
+    # Alone on a device nothing would be shared: torchtitan shares parameters.
+    assert "state_sharding: parameters" in optimum["plan"]
+
+
+def test_messages_name_arguments(tmp_path: Path) -> None:
+    best = trireme.plan("gpt2-124m", "dgx-a100", **SMALL)  # type: ignore[arg-type]
+    own, foreign = tmp_path / "own.yaml", tmp_path / "foreign.yaml"
+    best.plan.save(own)
+    foreign.write_text(re.sub("stack: .*", "stack: mine", best.plan.text))
+    with pytest.raises(trireme.Error, match="stack 'mine': give its profile with stack$"):
+        trireme.check(foreign, "gpt2-124m", "dgx-a100")
+    with pytest.raises(trireme.Error, match="a plan says all of it: leave out gpus, tp, seq, batch,"):
+        trireme.check(own, "gpt2-124m", "dgx-a100", gpus=8)
+    foreign.write_text("what is this\n")
+    with pytest.raises(trireme.Error, match="no command line or script of Megatron-LM .with --micro-"):
+        trireme.check(foreign, "gpt2-124m", "dgx-a100")
+
+
 def test_what_the_command_refuses_is_raised(command: Any) -> None:
     with pytest.raises(trireme.Error) as failed:
         trireme.plan("llama2-13b", "dgx-h100", gpus=2, **QUESTION)
@@ -163,7 +198,7 @@ def test_what_the_command_refuses_is_raised(command: Any) -> None:
     [
         ({"gpus": "64.."}, "gpus: expected a value, a list or a range"),
         ({"inter_node": "400 Gpbs"}, "inter_node: unknown unit 'Gpbs'.*'400 Gbit/s'"),
-        ({"price": 2.5}, "--price needs --tokens"),
+        ({"price": 2.5}, "price needs tokens"),
         ({"precision": "bf61"}, "precision: unknown value 'bf61'; did you mean 'bf16'"),
         ({"gpus": 0}, "gpus: must be at least 1, got 0"),
     ],

@@ -37,6 +37,13 @@ TEST(WhatifValues, UnitsMayStandOnceAndRangesMayBeOfFractions) {
   EXPECT_FALSE(parseUnits("0..8 USD/h", priceUnits()).has_value());
 }
 
+TEST(WhatifValues, ATokenIsTheLeast) {
+  EXPECT_EQ(parseUnit("1", tokenUnits()), 1.0);
+  EXPECT_EQ(parseUnit("1e-9", tokenUnits()).error().message(), "must be at least 1, got '1e-9'");
+  EXPECT_EQ(parseUnit("0 USD", moneyUnits()).error().message(), "must be above 0, got '0 USD'");
+  EXPECT_EQ(parseUnit("0 USD/h", priceUnits()), 0.0);
+}
+
 // 1000 beside 15k is a thousand or a million; in the range 10..15T nobody means ten tokens.
 TEST(WhatifValues, ANumberThatMayBeBareNeedsAUnitBesideOthers) {
   EXPECT_EQ(parseUnits("1000,15000", tokenUnits()), (Reals{1000, 15000}));

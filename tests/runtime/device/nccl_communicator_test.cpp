@@ -9,6 +9,7 @@
 #include "tests/runtime/executor/tiny_program.h"
 #include "tests/support/emulated_gpu.h"
 #include "tests/support/emulated_nccl.h"
+#include "tests/support/stops_rank.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -19,6 +20,7 @@ using trireme::testing::EmulatedGpu;
 using trireme::testing::EmulatedGpuOptions;
 using trireme::testing::EmulatedNccl;
 using trireme::testing::EmulatedNcclOptions;
+using trireme::testing::StopsRank;
 
 // A program of groups with an all-reduce over each of `kinds`, without pipelines.
 program::Program groupsOnly(int32_t tp, int32_t dp, const std::vector<program::GroupKind>& kinds) {
@@ -128,18 +130,6 @@ TEST(NcclSession, AnErrorOfNcclEndsTheStepAndNamesRanksAndInstruction) {
     EXPECT_GT(outcome.aborted, 0);
   }
 }
-
-class StopsRank final : public FaultInjector {
- public:
-  StopsRank(int32_t rank, Fault fault) : rank_(rank), fault_(fault) {}
-  Fault before(int32_t rank, const program::TaskRecord& task, int32_t, int32_t) override {
-    return rank == rank_ && task.microbatch == 1 ? fault_ : Fault::kNone;
-  }
-
- private:
-  int32_t rank_;
-  Fault fault_;
-};
 
 // Its peers wait on their GPUs for what it never sends: they are told, and give up.
 TEST(NcclSession, PeersOfARankThatFailsAreFreed) {

@@ -13,11 +13,13 @@
 #include "tests/runtime/comm/join_processes.h"
 #include "tests/runtime/executor/counting_data.h"
 #include "tests/runtime/executor/tiny_program.h"
+#include "tests/support/stops_rank.h"
 
 namespace trireme::runtime {
 namespace {
 
 using ::testing::HasSubstr;
+using trireme::testing::StopsRank;
 namespace fs = std::filesystem;
 
 // Two stages, two tensor-parallel and two data-parallel ranks of each, with sharded state.
@@ -153,18 +155,6 @@ TEST_F(Processes, OneWithAnotherBundleIsFound) {
   for (const Status& status : statuses) EXPECT_FALSE(status.ok());
   EXPECT_THAT(statuses[5].message(), HasSubstr("checksum of the bundle's program"));
 }
-
-class StopsRank final : public FaultInjector {
- public:
-  StopsRank(int32_t rank, Fault fault) : rank_(rank), fault_(fault) {}
-  Fault before(int32_t rank, const program::TaskRecord& task, int32_t, int32_t) override {
-    return rank == rank_ && task.microbatch == 1 ? fault_ : Fault::kNone;
-  }
-
- private:
-  int32_t rank_;
-  Fault fault_;
-};
 
 // Whoever fails, all others end with an error that names it and its instruction.
 TEST_F(Processes, ARankThatFailsWithinAStepEndsThemAll) {
