@@ -63,16 +63,21 @@ function(trireme_test name folder)
     TRIREME_SANITIZED=${sanitized})
   set_property(GLOBAL APPEND PROPERTY TRIREME_TEST_SOURCES ${sources})
   # Builds take half as long: most of a test's time went into reading GoogleTest and into optimising
-  # code that runs once.
-  target_precompile_headers(${target} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>)
-  if(name STREQUAL "cli" OR name STREQUAL "planner")
-    target_precompile_headers(${target} PRIVATE <nlohmann/json.hpp>)
+  # code that runs once. The first executable's headers serve them all.
+  get_property(headers GLOBAL PROPERTY TRIREME_TEST_HEADERS)
+  if(headers)
+    target_precompile_headers(${target} REUSE_FROM ${headers})
+  else()
+    target_precompile_headers(${target} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
+                                                <nlohmann/json.hpp>)
+    set_property(GLOBAL PROPERTY TRIREME_TEST_HEADERS ${target})
   endif()
   # Without all inlining GCC sees overruns in std::string that are not there.
   target_compile_options(${target} PRIVATE $<IF:${sanitized},-O0,-O1>
     $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overread;-Wno-stringop-overflow>)
   # A test may load the shared object of a bundle, which calls back into the executable.
-  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON)
+  # No macro of its own, for it would keep the headers from being shared.
+  set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON DEFINE_SYMBOL "")
   if(ARG_BINARY AND TARGET trireme)
     add_dependencies(${target} trireme)
   endif()
