@@ -39,7 +39,8 @@ endif()
 # trireme_test(<name> <folder of tests/> DEPS <target>... [BINARY] [PROPERTIES ...])
 #
 # Executable <name>_test from every .cpp below the folder, if there is any. BINARY: the tests start
-# the `trireme` command, so it is built first. PROPERTIES: more of its tests.
+# the `trireme` command, so it is built first. PROPERTIES: more of its tests. Long ones have a COST, about
+# their seconds: they begin first, so that no core is idle at the end.
 function(trireme_test name folder)
   cmake_parse_arguments(ARG "BINARY" "" "DEPS;PROPERTIES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
@@ -125,9 +126,10 @@ trireme_test(golden golden DEPS trireme_cli BINARY)
 if(TRIREME_MLIR)
   trireme_test(dialect ir/dialect DEPS trireme_dialect)
   trireme_test(codegen codegen DEPS trireme_codegen trireme_runtime)
-  trireme_test(equivalence equivalence DEPS trireme_cost trireme_runtime trireme_codegen)
+  trireme_test(equivalence equivalence DEPS trireme_cost trireme_runtime trireme_codegen
+               PROPERTIES COST 20)
 else()
-  trireme_test(equivalence equivalence DEPS trireme_cost trireme_runtime)
+  trireme_test(equivalence equivalence DEPS trireme_cost trireme_runtime PROPERTIES COST 20)
 endif()
 
 # A test that no executable compiles would pass for ever.
@@ -148,7 +150,7 @@ if(TARGET trireme_python AND TARGET trireme)
   add_test(NAME python
            COMMAND ${PROJECT_SOURCE_DIR}/tests/python/run ${Python_EXECUTABLE}
                    ${PROJECT_BINARY_DIR}/python-tests ${PROJECT_BINARY_DIR}/python)
-  set_tests_properties(python PROPERTIES LABELS python TIMEOUT 600
+  set_tests_properties(python PROPERTIES LABELS python TIMEOUT 600 COST 20
                        ENVIRONMENT "TRIREME_BINARY=$<TARGET_FILE:trireme>")
 endif()
 
@@ -169,7 +171,8 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON)
                    $<TARGET_FILE:trireme> ${PROJECT_SOURCE_DIR}
                    $<$<BOOL:${TRIREME_MLIR}>:--compiler=$<TARGET_FILE:trireme>>
            COMMAND_EXPAND_LISTS)
-  set_tests_properties(html_report PROPERTIES LABELS cli TIMEOUT 600 SKIP_RETURN_CODE 77)
+  set_tests_properties(html_report PROPERTIES LABELS cli TIMEOUT 600 COST 40
+                       SKIP_RETURN_CODE 77)
 endif()
 
 # The commands of the pages for people run as they are written, and print what the pages show.
@@ -189,7 +192,7 @@ if(TARGET trireme AND NOT TRIREME_SANITIZE)
   add_test(NAME runtime_only
            COMMAND ${PROJECT_SOURCE_DIR}/tests/runtime_only/run $<TARGET_FILE:trireme>
                    ${PROJECT_BINARY_DIR}/runtime_only $<BOOL:${TRIREME_MLIR}>)
-  set_tests_properties(runtime_only PROPERTIES LABELS cli TIMEOUT 600)
+  set_tests_properties(runtime_only PROPERTIES LABELS cli TIMEOUT 600 COST 60)
 endif()
 
 # The GPU kernels, assembled for all targets.
@@ -215,5 +218,5 @@ if(TARGET trireme-opt AND lit_sources)
   configure_file(${PROJECT_SOURCE_DIR}/tests/lit/lit.site.cfg.py.in
                  ${PROJECT_BINARY_DIR}/lit/lit.site.cfg.py @ONLY)
   add_test(NAME lit COMMAND ${Python3_EXECUTABLE} ${TRIREME_LIT} -sv ${PROJECT_BINARY_DIR}/lit)
-  set_tests_properties(lit PROPERTIES LABELS lit TIMEOUT 600)
+  set_tests_properties(lit PROPERTIES LABELS lit TIMEOUT 600 COST 20)
 endif()
