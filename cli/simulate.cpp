@@ -36,13 +36,12 @@ Status checkMemory(const std::string& file, const program::Program& program,
 
 }  // namespace
 
-Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
-                                            const program::Program& program,
-                                            spec::Precision precision) {
+Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, const plan::Plan& plan,
+                                            const program::Program& program) {
   if (options.cluster.empty()) return std::nullopt;
   TRIREME_ASSIGN_OR_RETURN(const spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
-  TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, precision));
+  TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, plan.training.precision));
   if (program.numRanks() > cluster.numDevices)
     return Error(invalidArgument(
         fmt::format("{}: the plan has {} ranks, the cluster {} device{}", options.cluster,
@@ -50,8 +49,9 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
   TRIREME_RETURN_IF_ERROR(checkMemory(options.cluster, program, cluster.device, stack));
   cost::SimulationOptions simulation;
   simulation.trace = !options.trace.empty();
-  TRIREME_ASSIGN_OR_RETURN(const cost::Simulation result,
-                           cost::simulate(program, cost::ClusterCosts(cluster, stack), simulation));
+  TRIREME_ASSIGN_OR_RETURN(
+      const cost::Simulation result,
+      cost::simulate(program, cost::ClusterCosts(plan, cluster, stack), simulation));
   if (simulation.trace)
     TRIREME_RETURN_IF_ERROR(
         writeFile(options.trace, program::toPerfettoJson(program, result.events)));

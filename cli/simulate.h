@@ -5,6 +5,7 @@
 
 #include "ir/base/status.h"
 #include "ir/base/units.h"
+#include "ir/plan/plan.h"
 #include "ir/program/program.h"
 #include "ir/spec/training_spec.h"
 
@@ -16,12 +17,11 @@ struct SimulateOptions {
   std::string trace;  // where the Perfetto trace goes; empty: nowhere
 };
 
-// Time of one step of a verified program. The trace has one rank of each kind: ranks that cannot be
-// told apart take equal time. kInvalidArgument: the cluster has fewer devices than the program
-// ranks, or devices with less memory than an arena takes; others: those of the specs,
+// Time of one step of a verified program of `plan`. The trace has one rank of each kind: ranks that
+// cannot be told apart take equal time. kInvalidArgument: the cluster has fewer devices than the
+// program ranks, or devices with less memory than an arena takes; others: those of the specs,
 // cost::simulate and writeFile.
-Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
-                                            const program::Program& program,
-                                            spec::Precision precision);
+Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, const plan::Plan& plan,
+                                            const program::Program& program);
 
 }  // namespace trireme::cli

@@ -59,7 +59,8 @@ BodyWalker::BodyWalker(const program::Program& program, const plan::Plan& plan,
   for (const program::Segment& segment : program.segments)
     segmentTimes_.push_back(segmentTime(segment, cluster.device, stack));
   for (size_t kind = 0; kind < levels_.size(); ++kind)
-    levels_[kind] = levelsOf(groupShape(static_cast<GroupKind>(kind), plan), cluster);
+    levels_[kind] =
+        levelsOf(groupShape(static_cast<GroupKind>(kind), plan), ranksOf(plan), cluster);
 }
 
 WalkedBody BodyWalker::walk(const program::Role& role, const program::Body& body) const {

@@ -11,12 +11,12 @@ Seconds ClusterCosts::compute(const program::Program&, int32_t,
 }
 
 Seconds ClusterCosts::send(const program::Program&, int32_t from, int32_t to, Bytes payload) const {
-  return sendTime(payload, linkBetween(from, to, cluster_));
+  return sendTime(payload, linkBetween(from, to, ranks_, cluster_));
 }
 
 Seconds ClusterCosts::collective(const program::Program&, const program::Group& group,
                                  program::InstructionKind kind, Bytes payload) const {
-  const Levels levels = levelsOf(group.ranks, cluster_);
+  const Levels levels = levelsOf(group.ranks, ranks_, cluster_);
   switch (kind) {
     case program::InstructionKind::kAllReduce:
       return collectiveTime(spec::CollectiveKind::kAllReduce, payload, levels);

@@ -1,16 +1,19 @@
 // The cost functions of this folder, as the simulator asks for them.
 #pragma once
 #include "cost_models/simulate.h"
+#include "cost_models/topology.h"
 #include "ir/spec/cluster_spec.h"
 #include "ir/spec/stack_profile.h"
 
 namespace trireme::cost {
 
-// Rank i is device i. Requires a cluster that checkCluster accepts; keeps references.
+// Of the programs of `plan`. Requires a cluster that checkCluster accepts; keeps references to it
+// and to the stack.
 class ClusterCosts : public CostProvider {
  public:
-  ClusterCosts(const spec::ClusterSpec& cluster, const spec::StackProfile& stack)
-      : cluster_(cluster), stack_(stack) {}
+  ClusterCosts(const plan::Plan& plan, const spec::ClusterSpec& cluster,
+               const spec::StackProfile& stack)
+      : ranks_(ranksOf(plan)), cluster_(cluster), stack_(stack) {}
 
   Seconds compute(const program::Program& program, int32_t rank,
                   const program::Segment& segment) const override;
@@ -22,6 +25,7 @@ class ClusterCosts : public CostProvider {
                 const program::Instruction& instruction) const override;
 
  private:
+  Ranks ranks_;
   const spec::ClusterSpec& cluster_;
   const spec::StackProfile& stack_;
 };

@@ -39,8 +39,8 @@ Setting settingOf(const spec::ModelSpec& model, const plan::Plan& plan,
             plan,
             cluster,
             stack,
-            levelsOf(tensorGroup(plan), cluster),
-            levelsOf(contextGroup(plan), cluster)};
+            levelsOf(tensorGroup(plan), ranksOf(plan), cluster),
+            levelsOf(contextGroup(plan), ranksOf(plan), cluster)};
   s.element = asDouble(byteSize(spec::computeDType(precision)));
   s.linear = spec::linearFormat(precision);
   s.others = *mathFormatOf(spec::computeDType(precision));

@@ -51,7 +51,7 @@ struct ShardedTraffic {
 ShardedTraffic shardedTraffic(const Setting& s) {
   if (s.plan.stateSharding != plan::StateSharding::kParameters || keepsWhole(s.plan, s.stack))
     return {};
-  Levels levels = levelsOf(shardGroup(s.plan), s.cluster);
+  Levels levels = levelsOf(shardGroup(s.plan), ranksOf(s.plan), s.cluster);
   for (size_t k = 1; k < levels.size(); ++k)
     levels[k].link.bandwidth = levels[k].link.bandwidth * s.stack.shardedBandwidth;
   const auto gather = [&](double parameters) {
@@ -140,13 +140,13 @@ Seconds onceExposed(const Setting& s, const StageDescription& stage) {
   const auto felt = [&](Seconds time, Seconds beside, double exposed) {
     return exposed >= 1 ? time : std::min(time, exposedTime(time, beside, exposed) + time / pieces);
   };
-  const Levels shards = levelsOf(shardGroup(plan), s.cluster);
-  const Levels replicas = levelsOf(replicaGroup(plan), s.cluster);
+  const Levels shards = levelsOf(shardGroup(plan), ranksOf(plan), s.cluster);
+  const Levels replicas = levelsOf(replicaGroup(plan), ranksOf(plan), s.cluster);
   const Bytes gradients(s.stack.reducedGradientBytes * stage.parameters);
   if (plan.stateSharding == plan::StateSharding::kNone)
-    return felt(
-        collectiveTime(CollectiveKind::kAllReduce, gradients, levelsOf(dataGroup(plan), s.cluster)),
-        backward, s.stack.gradientExposed);
+    return felt(collectiveTime(CollectiveKind::kAllReduce, gradients,
+                               levelsOf(dataGroup(plan), ranksOf(plan), s.cluster)),
+                backward, s.stack.gradientExposed);
   const double shardCount = asDouble(plan.stateShards());
   Seconds total = felt(collectiveTime(CollectiveKind::kAllReduce, gradients / shardCount, replicas),
                        backward, s.stack.gradientExposed);
@@ -176,7 +176,7 @@ OncePerStep onceOf(const Setting& s, const StageDescription& stage, bool holdsTi
         asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) * asDouble(s.model.hiddenSize);
     part.synchronisation =
         collectiveTime(CollectiveKind::kAllReduce, Bytes(s.stack.reducedGradientBytes * table),
-                       levelsOf(embeddingGroup(s.plan), s.cluster));
+                       levelsOf(embeddingGroup(s.plan), ranksOf(s.plan), s.cluster));
   }
   return part;
 }
@@ -271,8 +271,8 @@ Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
   const bool divided = plan.sequenceParallel || plan.scatterGather;
   Seconds time = sendTime(divided ? border / asDouble(plan.tp) : border, stageLink(plan, cluster));
   if (plan.scatterGather)
-    time +=
-        collectiveTime(CollectiveKind::kAllGather, border, levelsOf(tensorGroup(plan), cluster));
+    time += collectiveTime(CollectiveKind::kAllGather, border,
+                           levelsOf(tensorGroup(plan), ranksOf(plan), cluster));
   return time * stack.transferExposed + stack.transferSync;
 }
 

@@ -12,7 +12,7 @@ using program::GroupKind;
 
 Link linkOf(const spec::LinkTier& tier) { return {tier.latency, tier.sustained()}; }
 
-// Members of the dim within one block of `devices`; 0: not the same in every block.
+// Members of the dim within one block of `devices` ranks; 0: not the same in every block.
 int64_t membersInside(const GroupDim& dim, int64_t devices) {
   if (dim.size == 1) return 1;
   const int64_t extent = dim.size * dim.stride;
@@ -45,13 +45,14 @@ bool leavesBlock(int64_t first, int64_t count, int64_t distance, int64_t devices
 }
 
 template <typename Group>
-Levels levelsOver(const Group& group, int64_t size, const spec::ClusterSpec& cluster) {
+Levels levelsOver(const Group& group, int64_t size, const Ranks& ranks,
+                  const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(size >= 1);
   Levels levels;
   int64_t joined = 1;
   for (size_t i = 0; i < cluster.tiers.size() && joined < size; ++i) {
     const bool last = i + 1 == cluster.tiers.size();
-    const int64_t inside = last ? size : membersInside(group, cluster.tiers[i].devices);
+    const int64_t inside = last ? size : membersInside(group, blockOf(i, ranks, cluster));
     if (inside <= joined || inside % joined != 0) continue;
     levels.push_back({inside / joined, linkOf(cluster.tiers[i]), &cluster.tiers[i]});
     joined = inside;
@@ -87,18 +88,38 @@ int64_t groupSize(const GroupShape& shape) {
   return product;
 }
 
-Levels levelsOf(const GroupShape& shape, const spec::ClusterSpec& cluster) {
-  return levelsOver(shape, groupSize(shape), cluster);
+Ranks ranksOf(const plan::Plan& plan) { return {plan.numRanks(), plan.tp}; }
+
+int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster) {
+  int64_t inner = 1, block = 1;
+  for (size_t i = 0; i <= tier; ++i, inner = block) {
+    const int64_t devices = cluster.tiers[i].devices;
+    const int64_t blocks = (ranks.all + devices - 1) / devices;
+    const int64_t even = ranks.all / blocks;
+    const bool isEven = ranks.all % blocks == 0 && even % inner == 0;
+    const bool keeps = even % ranks.together == 0 || blocks == 1;
+    block = isEven && keeps ? even : devices;
+    if (block % inner != 0) block = devices / inner * inner;
+  }
+  return block;
 }
 
-Levels levelsOf(const std::vector<int32_t>& ranks, const spec::ClusterSpec& cluster) {
-  return levelsOver(ranks, static_cast<int64_t>(ranks.size()), cluster);
+Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster) {
+  return levelsOver(shape, groupSize(shape), ranks, cluster);
 }
 
-Link linkBetween(int64_t rankA, int64_t rankB, const spec::ClusterSpec& cluster) {
+Levels levelsOf(const std::vector<int32_t>& members, const Ranks& ranks,
+                const spec::ClusterSpec& cluster) {
+  return levelsOver(members, static_cast<int64_t>(members.size()), ranks, cluster);
+}
+
+Link linkBetween(int64_t rankA, int64_t rankB, const Ranks& ranks,
+                 const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
-  for (const spec::LinkTier& tier : cluster.tiers)
-    if (rankA / tier.devices == rankB / tier.devices) return linkOf(tier);
+  for (size_t i = 0; i < cluster.tiers.size(); ++i) {
+    const int64_t block = blockOf(i, ranks, cluster);
+    if (rankA / block == rankB / block) return linkOf(cluster.tiers[i]);
+  }
   return linkOf(cluster.tiers.back());
 }
 
@@ -109,7 +130,7 @@ Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   const auto widen = [&](int64_t from, int64_t to) {
     while (outermost + 1 < cluster.tiers.size() &&
            leavesBlock(from * perStage, perStage, (to - from) * perStage,
-                       cluster.tiers[outermost].devices))
+                       blockOf(outermost, ranksOf(plan), cluster)))
       ++outermost;
   };
   for (int64_t stage = 0; stage + 1 < plan.pp; ++stage) widen(stage, stage + 1);

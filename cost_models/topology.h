@@ -1,4 +1,4 @@
-// Which links a group of ranks uses. Rank i runs on device i, so tier blocks are runs of ranks.
+// Which links a group of ranks uses. Ranks are laid over the blocks of a tier in order, as runs.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -37,6 +37,20 @@ using GroupShape = std::vector<GroupDim>;
 GroupShape groupShape(program::GroupKind kind, const plan::Plan& plan);
 int64_t groupSize(const GroupShape& shape);
 
+// All ranks that run at once, and how many neighbours stay together in a block: those of a
+// tensor-parallel group.
+struct Ranks {
+  int64_t all = 1, together = 1;
+};
+Ranks ranksOf(const plan::Plan& plan);
+
+// Ranks in a block of the tier: as many as it has devices or, where that leaves a block partly
+// empty, the same in each of the blocks that are needed, if inner blocks and `together` divide it.
+//
+//   a rack of 72,  64 ranks: 64      128 ranks: 64 in each of two      150 ranks: 50 in each of 3
+//   nodes of 8, 12 ranks by 2: 6 in each of two;  by 4: 8 and 4
+int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster);
+
 // How a group lies over the tiers. A tier counts only where the members fill its blocks evenly;
 // otherwise the group is joined by the next tier, as if that tier's links were not there (an upper
 // bound of the time). All groups of a kind communicate at once and each member uses its own
@@ -45,12 +59,14 @@ int64_t groupSize(const GroupShape& shape);
 //   tiers 8 and 64 devices, 16 ranks at stride 4: 2 members per block of 8 -> levels 2, 8
 //   tiers 8 and 64 devices,  6 ranks at stride 1: 6 does not fill 8        -> levels 6 of tier 64
 //                            (some of these groups straddle two blocks)
-Levels levelsOf(const GroupShape& shape, const spec::ClusterSpec& cluster);
+Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster);
 // The same for members named one by one.
-Levels levelsOf(const std::vector<int32_t>& ranks, const spec::ClusterSpec& cluster);
+Levels levelsOf(const std::vector<int32_t>& members, const Ranks& ranks,
+                const spec::ClusterSpec& cluster);
 
 // The innermost tier whose block holds both ranks.
-Link linkBetween(int64_t rankA, int64_t rankB, const spec::ClusterSpec& cluster);
+Link linkBetween(int64_t rankA, int64_t rankB, const Ranks& ranks,
+                 const spec::ClusterSpec& cluster);
 // The link of the outermost tier that any transfer between neighbouring stages crosses; with
 // virtual stages the last stage neighbours the first. Only the ranks of one stage send from a block
 // to the next (with virtual stages those of two): where they are fewer than its devices they share

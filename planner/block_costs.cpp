@@ -129,7 +129,7 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
   const bool sharded = plan.stateSharding == plan::StateSharding::kOptimizer;
   const double shards = sharded ? static_cast<double>(plan.dp()) : 1.0;
   const auto levels = [&](GroupKind kind) {
-    return cost::levelsOf(cost::groupShape(kind, plan), query.cluster);
+    return cost::levelsOf(cost::groupShape(kind, plan), cost::ranksOf(plan), query.cluster);
   };
   const Levels data = levels(GroupKind::kDp);
   const Bytes gradient(load.elements * state);

@@ -82,8 +82,10 @@ void appendCertificate(std::string& out, const PlanResult& result) {
 
 // "6.74 billion", "842 million".
 std::string describeCount(double count) {
-  return count < 1e9 ? fmt::format("{:.3g} million", count / 1e6)
-                     : fmt::format("{:.3g} billion", count / 1e9);
+  if (count < 1e6) return fmt::format("{:.3g} thousand", count / 1e3);
+  if (count < 1e9) return fmt::format("{:.3g} million", count / 1e6);
+  return count < 1e12 ? fmt::format("{:.3g} billion", count / 1e9)
+                      : fmt::format("{:.3g} trillion", count / 1e12);
 }
 
 // The plan itself: what it is, how long it takes, what it needs.

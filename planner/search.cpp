@@ -35,7 +35,9 @@ bool better(const Costed& a, const Costed& b) {
 constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then of every so many
 
 // All that BlockCosts depend on, besides the query.
-using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool>;
+// The last: how ranks lie over the tiers, which decides over the links of tp and cp ranks.
+using ProbeKey =
+    std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, std::vector<int64_t>>;
 
 // What needs least of all arrangements that fit by no cut.
 struct Uncut {
@@ -78,8 +80,8 @@ class Search {
   void expandGroup(const Node& node);
   void expandDescribed(const Node& node);
   void openArrangement(const Node& node, plan::Plan plan);
-  void cutArrangement(const Node& node);
-  void pushCandidate(const Node& node, plan::Plan plan, Ranges layers);
+  Status cutArrangement(const Node& node);
+  Status costCut(const Node& node, plan::Plan plan, Ranges layers);
   Status costCandidate(const Node& node);
   void noteMemory(const plan::Plan& plan, Bytes memory);
   void noteUncut(plan::Plan plan, const std::shared_ptr<const BlockCosts>& blocks);
@@ -112,7 +114,7 @@ class Search {
 };
 
 const Work& Search::workOf(const Group& g) {
-  const ProbeKey key{g.tp, g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false};
+  const ProbeKey key{g.tp, g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false, {}};
   const auto [place, isNew] = work_.try_emplace(key);
   if (isNew) place->second = leastWork(query_, g);
   return place->second;
@@ -233,8 +235,7 @@ Status Search::open(const Node& node) {
       expandGroup(node);
       return {};
     case NodeKind::kArrangement:
-      cutArrangement(node);
-      return {};
+      return cutArrangement(node);
     case NodeKind::kCandidate:
       return costCandidate(node);
   }
@@ -287,18 +288,24 @@ void Search::openArrangement(const Node& node, plan::Plan plan) {
                   node.blocks, std::make_shared<const plan::Plan>(std::move(plan))});
 }
 
-void Search::pushCandidate(const Node& node, plan::Plan plan, Ranges layers) {
+// At once, not when its bound is the lowest: what it takes limits the cuts of all arrangements
+// whose bounds, which know no memory, are lower.
+Status Search::costCut(const Node& node, plan::Plan plan, Ranges layers) {
   int64_t longest = 0;
   for (const auto& stage : layers)
     for (const plan::LayerRange& range : stage) longest = std::max(longest, range.count);
   plan.layers = std::move(layers);
   if (plan.recomputeLayers >= longest) plan.recomputeLayers = 0;
-  frontier_.push({std::max(node.bound, boundOf(query_, plan, *node.blocks).time),
-                  NodeKind::kCandidate, node.group, nullptr,
-                  std::make_shared<const plan::Plan>(std::move(plan))});
+  const Seconds bound = std::max(node.bound, boundOf(query_, plan, *node.blocks).time);
+  if (const auto limit = cutoff(); limit && bound > *limit) {
+    prune("bound");
+    return {};
+  }
+  return costCandidate({bound, NodeKind::kCandidate, node.group, nullptr,
+                        std::make_shared<const plan::Plan>(std::move(plan))});
 }
 
-void Search::cutArrangement(const Node& node) {
+Status Search::cutArrangement(const Node& node) {
   plan::Plan plan = *node.plan;
   std::optional<Seconds> limit = cutoff();
   if (const auto found = best_.find(degreesOf(node.group)); found != best_.end())
@@ -307,15 +314,17 @@ void Search::cutArrangement(const Node& node) {
   if (auto cut = cuts.best(limit)) {
     // The closed form does not see how the chunks of different stages match: the even ones do.
     auto even = plan.virtualStages > 1 ? cuts.evenCut(limit) : std::nullopt;
-    if (even && even->layers != cut->layers) pushCandidate(node, plan, std::move(even->layers));
-    pushCandidate(node, plan, std::move(cut->layers));
+    if (even && even->layers != cut->layers)
+      TRIREME_RETURN_IF_ERROR(costCut(node, plan, std::move(even->layers)));
+    TRIREME_RETURN_IF_ERROR(costCut(node, plan, std::move(cut->layers)));
   } else {
     prune("cut");
   }
-  if (plan.recomputeLayers == 0 || ++plan.recomputeLayers > query_.model.numLayers) return;
+  if (plan.recomputeLayers == 0 || ++plan.recomputeLayers > query_.model.numLayers) return {};
   cuts.recomputeLayers(plan.recomputeLayers);
   frontier_.push({std::max(node.bound, cuts.bound()), NodeKind::kArrangement, node.group,
                   node.blocks, std::make_shared<const plan::Plan>(std::move(plan))});
+  return {};
 }
 
 void Search::expandGroup(const Node& node) {
@@ -501,6 +510,18 @@ Status noLayout(int64_t devices, const std::vector<Rejection>& rejections) {
 
 }  // namespace
 
+namespace {
+
+// Nothing depends on the last tier's, which holds all.
+std::vector<int64_t> innerBlocks(const Query& query, const plan::Plan& plan) {
+  std::vector<int64_t> blocks;
+  for (size_t i = 0; i + 1 < query.cluster.tiers.size(); ++i)
+    blocks.push_back(cost::blockOf(i, cost::ranksOf(plan), query.cluster));
+  return blocks;
+}
+
+}  // namespace
+
 CostFunctions modelCosts(const Query& query) {
   return {[&query](const plan::Plan& plan) {
             return cost::estimate(query.model, plan, query.cluster, query.stack);
@@ -513,7 +534,8 @@ CostFunctions modelCosts(const Query& query) {
                               plan.microbatchSize,
                               recompute,
                               plan.sequenceParallel,
-                              query.stack.ownPrograms && plan.pp == 1};
+                              query.stack.ownPrograms && plan.pp == 1,
+                              innerBlocks(query, plan)};
             };
             const ProbeKey key = keyOf(plan.recompute);
             if (const auto found = probed.find(key); found != probed.end()) return found->second;

@@ -225,6 +225,7 @@ plan::Plan planOf(const Query& query, const Group& group) {
   plan.tp = group.tp;
   plan.pp = group.pp;
   plan.cp = group.cp;
+  plan.dpReplicate = group.dp;
   plan.microbatchSize = group.microbatchSize;
   plan.recompute = group.recompute;
   plan.sequenceParallel = group.sequenceParallel;

@@ -187,7 +187,8 @@ Result<PlayedPlan> playPlan(const Query& query, const plan::Plan& plan,
   played.program = std::move(expansion.program);
   TRIREME_ASSIGN_OR_RETURN(
       played.simulation,
-      cost::simulate(played.program, cost::ClusterCosts(query.cluster, query.stack), options));
+      cost::simulate(played.program, cost::ClusterCosts(plan, query.cluster, query.stack),
+                     options));
   return played;
 }
 

@@ -52,6 +52,10 @@ Status predict(const ModelFlags& flags, const program::Bundle& bundle,
   TRIREME_ASSIGN_OR_RETURN(query.model, spec::parseModel(bundle.modelText, "model.yaml"));
   TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::loadCluster(flags.cluster));
   TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(flags.stack));
+  const bool isForGpus = bundle.target.arch.starts_with("cuda:");
+  if (flags.speaks && isForGpus != (query.cluster.device.kind == spec::DeviceKind::kCuda))
+    fmt::print(stderr, "note: the bundle runs on {}, and the time is predicted for {}\n",
+               isForGpus ? "GPUs" : "this machine's processor", query.cluster.name);
   query.training = plan.training;
   TRIREME_ASSIGN_OR_RETURN(const cost::Estimate estimate,
                            cost::estimate(query.model, plan, query.cluster, query.stack));

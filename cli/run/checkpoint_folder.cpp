@@ -26,6 +26,23 @@ std::optional<int64_t> stepOf(std::string_view name) {
   return step;
 }
 
+struct Latest {
+  int64_t step = -1;  // none
+  std::string path;
+};
+
+Result<Latest> latestIn(const std::string& folder) {
+  std::error_code code;
+  Latest latest;
+  fs::directory_iterator entries(folder, code);
+  for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
+    const std::optional<int64_t> step = stepOf(entries->path().filename().string());
+    if (step && *step > latest.step) latest = {*step, entries->path().string()};
+  }
+  if (code) return Error(unavailable(fmt::format("{}: cannot read: {}", folder, code.message())));
+  return latest;
+}
+
 }  // namespace
 
 std::string checkpointPath(const std::string& folder, int64_t numStepsDone) {
@@ -39,21 +56,22 @@ Result<std::string> findCheckpoint(const std::string& fileOrFolder) {
     return Error(invalidArgument(fmt::format("{}: no such checkpoint", fileOrFolder)));
   if (!fs::is_directory(status)) return fileOrFolder;
 
-  std::optional<int64_t> latest;
-  std::string path;
-  fs::directory_iterator entries(fileOrFolder, code);
-  for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
-    const std::optional<int64_t> step = stepOf(entries->path().filename().string());
-    if (!step || (latest && *step <= *latest)) continue;
-    latest = step;
-    path = entries->path().string();
-  }
-  if (code)
-    return Error(unavailable(fmt::format("{}: cannot read: {}", fileOrFolder, code.message())));
-  if (!latest)
+  TRIREME_ASSIGN_OR_RETURN(Latest latest, latestIn(fileOrFolder));
+  if (latest.step < 0)
     return Error(invalidArgument(
         fmt::format("{}: no checkpoint ({}*{}) in this folder", fileOrFolder, kPrefix, kSuffix)));
-  return path;
+  return std::move(latest.path);
+}
+
+Status checkSaveFolder(const std::string& folder, int64_t numStepsDone) {
+  std::error_code code;
+  if (!fs::is_directory(folder, code)) return {};
+  TRIREME_ASSIGN_OR_RETURN(const Latest latest, latestIn(folder));
+  if (latest.step <= numStepsDone) return {};
+  return invalidArgument(fmt::format(
+      "--save {}: has a checkpoint of step {}, and this run begins after step {}: go on with "
+      "--resume {}, or give another folder",
+      folder, latest.step, numStepsDone, folder));
 }
 
 }  // namespace trireme::cli

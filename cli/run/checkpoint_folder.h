@@ -14,4 +14,9 @@ std::string checkpointPath(const std::string& folder, int64_t numStepsDone);
 // other names are ignored. kInvalidArgument: nothing there, or no checkpoint in the folder.
 Result<std::string> findCheckpoint(const std::string& fileOrFolder);
 
+// Whether a run that has done so many steps may save into the folder, which may be missing.
+// kInvalidArgument: it holds a checkpoint of a later step, of another run, which a later --resume
+// would take for this one's.
+Status checkSaveFolder(const std::string& folder, int64_t numStepsDone);
+
 }  // namespace trireme::cli

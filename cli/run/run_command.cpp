@@ -206,14 +206,18 @@ Result<int> runRanks(const RunOptions& options) {
                    .showsProgress = options.speaks()};
   TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
   TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options));
-  if (!options.save.empty() && options.speaks())
+  if (!options.save.empty() && options.speaks()) {
+    if (options.resume.empty()) TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, 0));
     TRIREME_RETURN_IF_ERROR(createFolder(options.save));
+  }
 
   const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
   TRIREME_RETURN_IF_ERROR(initialiseFrom(options.modelFlags, *session, modelText));
   TRIREME_ASSIGN_OR_RETURN(const std::string resumed,
                            resume(*session, options, *data, loop.numSteps));
+  if (!options.save.empty() && options.speaks())
+    TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, session->numStepsDone()));
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session));
   if (!resumed.empty() && options.speaks())
     fmt::print(stderr, "resuming after step {} from {}\n", session->numStepsDone(), resumed);

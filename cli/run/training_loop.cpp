@@ -56,9 +56,10 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
     result.steps.push_back(step);
     TRIREME_RETURN_IF_ERROR(metrics.write(step, tokens));
     if (!std::isfinite(step.loss))
-      return Error(invalidArgument(
-          fmt::format("step {}: the loss is {}: the training has diverged; lower the learning rate",
-                      step.step + 1, step.loss)));
+      return Error(invalidArgument(fmt::format(
+          "step {}: the loss is {}: {}", step.step + 1, step.loss,
+          result.steps.size() == 1 ? "the weights that the run begins with give none"
+                                   : "the training has diverged; lower the learning rate")));
     const int64_t done = session.numStepsDone();
     if (options.showsProgress)
       progress.update(

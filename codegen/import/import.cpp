@@ -46,7 +46,11 @@ Result<plan::Plan> parseOwn(const std::string& text, const std::string& file) {
 
 std::optional<Framework> frameworkOfFile(const std::string& text, const std::string& file) {
   const auto has = [&](const char* word) { return text.find(word) != std::string::npos; };
-  if (file.ends_with(".toml")) return Framework::kTorchtitan;
+  const auto hasTable = [&](const char* name) {
+    return text.starts_with(fmt::format("[{}]", name)) || has(fmt::format("\n[{}]", name).c_str());
+  };
+  const bool isToml = hasTable("training") && (hasTable("model") || hasTable("parallelism"));
+  if (isToml || file.ends_with(".toml")) return Framework::kTorchtitan;
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin != std::string::npos && text[begin] == '{' &&
       (has("\"zero_optimization\"") || has("\"train_batch_size\"") ||

@@ -27,7 +27,8 @@ struct LaunchOptions {
   bool operator==(const LaunchOptions&) const = default;
 };
 
-// Whose file it is, by its name and what is in it: TOML is torchtitan's; JSON with the keys of
+// Whose file it is, by its name and what is in it: TOML (or the tables of its file) is
+// torchtitan's; JSON with the keys of
 // DeepSpeed; a text that names --micro-batch-size Megatron-LM's. None: something else, such as a
 // plan of ours.
 std::optional<Framework> frameworkOfFile(const std::string& text, const std::string& file);

@@ -104,8 +104,7 @@ class Importer {
   }
 
   Result<ModelSpec> import() {
-    HfFamily family = HfFamily::kGpt2;
-    map_.required("model_type", std::span<const EnumName<HfFamily>>(kFamilies), &family);
+    const HfFamily family = readFamily();
     // The options of another family would only hide this.
     if (Status status = map_.firstValueError(); !status.ok()) return Error(std::move(status));
     for (const std::string_view key : kHarmless) map_.child(key);
@@ -123,6 +122,19 @@ class Importer {
   }
 
  private:
+  // A name that is like one of these is another model all the same.
+  HfFamily readFamily() {
+    std::string type;
+    map_.required("model_type", &type);
+    for (const auto& [name, family] : kFamilies)
+      if (type == name) return family;
+    if (!type.empty())
+      map_.fail(*map_.child("model_type"),
+                fmt::format("{} is not supported; supported: gpt2, llama, mistral, qwen2",
+                            quoteForMessage(type)));
+    return HfFamily::kGpt2;
+  }
+
   template <size_t kCount>
   void demandAll(const Fixed (&list)[kCount]) {
     for (const Fixed& fixed : list) demand(fixed);

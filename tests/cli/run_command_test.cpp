@@ -204,6 +204,19 @@ TEST_F(RunCommand, CheckpointsComeAtTheirStepsAndAtTheEnd) {
   EXPECT_EQ(std::distance(fs::directory_iterator(path("a/b")), {}), 3);
 }
 
+// --resume takes the latest step of a folder: two runs in one folder would be taken for each other.
+TEST_F(RunCommand, TheCheckpointsOfTwoRunsAreNotMixed) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), folder = path("a");
+  expectSuccess(run(bundle, {"--steps", "4", "--save", folder, "--save-every", "2"}));
+  expectRefusal(run(bundle, {"--steps", "1", "--save", folder}), 1,
+                {"a: has a checkpoint of step 4, and this run begins after step 0", "--resume"});
+  expectRefusal(run(bundle, {"--steps", "5", "--resume", folder + "/step-00000002.safetensors",
+                             "--save", folder}),
+                1, {"has a checkpoint of step 4, and this run begins after step 2"});
+  expectSuccess(run(bundle, {"--steps", "5", "--resume", folder, "--save", folder}));
+  EXPECT_TRUE(fs::exists(folder + "/step-00000005.safetensors"));
+}
+
 TEST_F(RunCommand, NumberOfStepsIsNotGuessed) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectRefusal(run(bundle, {}), 1, {"number of steps is missing: give --steps"});

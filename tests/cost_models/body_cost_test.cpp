@@ -58,7 +58,7 @@ TEST(BodyWalker, ARepeatCountsItsSpanOncePerLayer) {
   const WalkedBody walked = f.walk();
   EXPECT_NEAR(walked.outside.compute.count(), 2 * kSegment.count(), 1e-15);
   EXPECT_NEAR(walked.repeated.compute.count(), 5 * kSegment.count(), 1e-15);
-  const Levels tp = levelsOf(groupShape(GroupKind::kTp, f.plan), f.cluster);
+  const Levels tp = levelsOf(groupShape(GroupKind::kTp, f.plan), ranksOf(f.plan), f.cluster);
   EXPECT_NEAR(walked.repeated.communication(GroupKind::kTp).count(),
               5 * allReduceTime(Bytes(2000), tp).count(), 1e-15);
   EXPECT_EQ(walked.outside.communication(GroupKind::kTp), Seconds(0));
@@ -80,7 +80,7 @@ TEST(BodyWalker, GathersAreCountedByWhatTheyProduce) {
   Fixture f;
   f.role.buffers[0].elements = 250;
   f.add(InstructionKind::kAllGather).group = GroupKind::kTp;
-  const Levels tp = levelsOf(groupShape(GroupKind::kTp, f.plan), f.cluster);
+  const Levels tp = levelsOf(groupShape(GroupKind::kTp, f.plan), ranksOf(f.plan), f.cluster);
   const BodyCost cost = f.walk().total();
   EXPECT_EQ(cost.gather[static_cast<size_t>(GroupKind::kTp)], allGatherTime(Bytes(2000), tp));
   EXPECT_EQ(cost.reduce[static_cast<size_t>(GroupKind::kTp)], Seconds(0));

@@ -164,7 +164,7 @@ TEST(Estimate, AgreesWithTheSimulation) {
   for (const plan::Plan& plan : plans(model, small::training(16, 128))) {
     const auto expansion = expand::expand(model, plan);
     ASSERT_TRUE(expansion.has_value());
-    const auto simulation = simulate(expansion->program, ClusterCosts(cluster, stack));
+    const auto simulation = simulate(expansion->program, ClusterCosts(plan, cluster, stack));
     ASSERT_TRUE(simulation.has_value()) << simulation.error().message();
     const Seconds step = estimated(model, plan, cluster, stack).step;
     const double error = step / simulation->makespan - 1;

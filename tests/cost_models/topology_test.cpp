@@ -25,33 +25,33 @@ plan::Plan degrees(int64_t tp, int64_t pp, int64_t dp) {
 }
 
 TEST(Levels, AGroupInsideANodeHasOneLevel) {
-  const Levels levels = levelsOf(GroupShape{{8, 1}}, small::cluster(64, 8));
+  const Levels levels = levelsOf(GroupShape{{8, 1}}, {64, 8}, small::cluster(64, 8));
   EXPECT_EQ(sizes(levels), (Sizes{8}));
   EXPECT_EQ(levels[0].link.bandwidth, BytesPerSecond(100e9));
 }
 
 // Stride 4: two members per node of 8, and eight such nodes.
 TEST(Levels, AGroupAcrossNodesHasTwo) {
-  const Levels levels = levelsOf(GroupShape{{16, 4}}, small::cluster(64, 8));
+  const Levels levels = levelsOf(GroupShape{{16, 4}}, {64, 4}, small::cluster(64, 8));
   EXPECT_EQ(sizes(levels), (Sizes{2, 8}));
   EXPECT_EQ(levels[1].link.bandwidth, BytesPerSecond(10e9));
 }
 
 TEST(Levels, OneMemberPerNodeUsesTheOuterTierOnly) {
-  EXPECT_EQ(sizes(levelsOf(GroupShape{{8, 8}}, small::cluster(64, 8))), (Sizes{8}));
-  EXPECT_EQ(levelsOf(GroupShape{{8, 8}}, small::cluster(64, 8))[0].link.bandwidth,
+  EXPECT_EQ(sizes(levelsOf(GroupShape{{8, 8}}, {64, 1}, small::cluster(64, 8))), (Sizes{8}));
+  EXPECT_EQ(levelsOf(GroupShape{{8, 8}}, {64, 1}, small::cluster(64, 8))[0].link.bandwidth,
             BytesPerSecond(10e9));
 }
 
 // 6 does not fill 8: ranks 6..11 straddle two nodes, so all such groups pay the outer link.
 TEST(Levels, GroupsThatStraddleNodesPayTheOuterLink) {
-  const Levels levels = levelsOf(GroupShape{{6, 1}}, small::cluster(24, 8));
+  const Levels levels = levelsOf(GroupShape{{6, 1}}, {24, 6}, small::cluster(24, 8));
   EXPECT_EQ(sizes(levels), (Sizes{6}));
   EXPECT_EQ(levels[0].link.bandwidth, BytesPerSecond(10e9));
 }
 
 TEST(Levels, AGroupOfOneHasNone) {
-  EXPECT_TRUE(levelsOf(GroupShape{{1, 1}}, small::cluster()).empty());
+  EXPECT_TRUE(levelsOf(GroupShape{{1, 1}}, {1, 1}, small::cluster()).empty());
 }
 
 // Wherever groups fill blocks evenly, both ways of naming a group agree on its first group.
@@ -70,10 +70,31 @@ TEST(Levels, ShapesAndMembersAgree) {
             next.push_back(member + static_cast<int32_t>(i * dim.stride));
         members = next;
       }
-      EXPECT_EQ(sizes(levelsOf(shape, cluster)), sizes(levelsOf(members, cluster)))
+      EXPECT_EQ(sizes(levelsOf(shape, ranksOf(plan), cluster)),
+                sizes(levelsOf(members, ranksOf(plan), cluster)))
           << tp << pp << dp << " kind " << kind;
     }
   }
+}
+
+// Racks of 72 of which a job takes 64 each, as most do: nothing of a job on one rack leaves it, and
+// of two racks each holds half. Nodes of 8 for 12 ranks: 6 each, unless that parts ranks that stay
+// together.
+TEST(Levels, RanksFillTheBlocksThatTheyNeedEvenly) {
+  const spec::ClusterSpec racks = small::cluster(576, 72);
+  EXPECT_EQ(blockOf(0, {64, 4}, racks), 64);
+  EXPECT_EQ(blockOf(0, {128, 4}, racks), 64);
+  EXPECT_EQ(blockOf(0, {144, 4}, racks), 72);
+  EXPECT_EQ(blockOf(0, {145, 1}, racks), 72);  // three racks, and no third of it
+  EXPECT_EQ(sizes(levelsOf(GroupShape{{8, 4}}, {64, 4}, racks)), (Sizes{8}));
+  EXPECT_EQ(levelsOf(GroupShape{{8, 4}}, {64, 4}, racks)[0].link.bandwidth, BytesPerSecond(100e9));
+  EXPECT_EQ(sizes(levelsOf(GroupShape{{32, 4}}, {128, 4}, racks)), (Sizes{16, 2}));
+  EXPECT_EQ(linkBetween(63, 64, {128, 4}, racks).bandwidth, BytesPerSecond(10e9));
+  EXPECT_EQ(linkBetween(63, 64, {144, 4}, racks).bandwidth, BytesPerSecond(100e9));
+  const spec::ClusterSpec nodes = small::cluster(64, 8);
+  EXPECT_EQ(blockOf(0, {12, 2}, nodes), 6);
+  EXPECT_EQ(blockOf(0, {12, 4}, nodes), 8);
+  EXPECT_EQ(blockOf(0, {5, 1}, nodes), 5);
 }
 
 TEST(GroupShape, FollowsTheRankOrder) {
@@ -98,8 +119,8 @@ TEST(StageLink, IsTheOutermostTierThatATransferCrosses) {
 
 TEST(LinkBetween, IsTheInnermostCommonTier) {
   const spec::ClusterSpec cluster = small::cluster(16, 8);
-  EXPECT_EQ(linkBetween(0, 7, cluster).bandwidth, BytesPerSecond(100e9));
-  EXPECT_EQ(linkBetween(7, 8, cluster).bandwidth, BytesPerSecond(10e9));
+  EXPECT_EQ(linkBetween(0, 7, {16, 1}, cluster).bandwidth, BytesPerSecond(100e9));
+  EXPECT_EQ(linkBetween(7, 8, {16, 1}, cluster).bandwidth, BytesPerSecond(10e9));
 }
 
 // Two stages of four ranks each on two nodes of four: ranks 0 to 3 hand on to ranks 4 to 7,

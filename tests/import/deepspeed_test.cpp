@@ -225,6 +225,7 @@ TEST(ImportDeepspeed, TheOldFormOfZeroIsRefused) {
 TEST(ImportDeepspeed, FilesAreToldApart) {
   EXPECT_EQ(frameworkOfFile("{\"train_batch_size\": 8}", "x.json"), Framework::kDeepspeed);
   EXPECT_EQ(frameworkOfFile("[model]", "x.toml"), Framework::kTorchtitan);
+  EXPECT_EQ(frameworkOfFile("# a run\n[model]\n[training]\n", "x"), Framework::kTorchtitan);
   EXPECT_EQ(frameworkOfFile("--micro-batch-size 1", "x.sh"), Framework::kMegatron);
   EXPECT_EQ(frameworkOfFile("version: 1\n", "x.plan.yaml"), std::nullopt);
 }
