@@ -153,6 +153,8 @@ Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
         fmt::format("virtual ranks share a GPU, and the bundle is for {}: its ranks are threads of "
                     "this process anyhow",
                     bundle.target.arch.empty() ? "hosts" : bundle.target.arch));
+  if (!options.cudaGraphs)
+    return invalidArgument("CUDA graphs are for GPUs, and the bundle is for hosts: there are none");
   TRIREME_ASSIGN_OR_RETURN(SegmentCode code,
                            SegmentCode::load(bundle, options.sharedObject, options.useReference));
   HostOptions hostOptions{options.threadsPerRank, available};
@@ -176,6 +178,7 @@ Status Session::Impl::openCuda() {
   cuda::CudaOptions cudaOptions;
   cudaOptions.virtualRanks = options.virtualRanks;
   cudaOptions.timeoutSeconds = options.timeoutSeconds;
+  cudaOptions.graphs = options.cudaGraphs;
   cudaOptions.firstRank = firstRank;
   cudaOptions.numRanks = others != nullptr ? 1 : bundle.program.numRanks();
   if (others != nullptr) cudaOptions.firstOnMachine = options.processes->launch().rankOnMachine;

@@ -35,6 +35,7 @@ struct SessionOptions {
   std::optional<Bytes> memory;      // for all arenas; nothing: what the system has available
   FaultInjector* faults = nullptr;  // tests; not owned
   bool virtualRanks = false;        // of a CUDA bundle: all ranks on one GPU
+  bool cudaGraphs = true;           // of a CUDA bundle: segments are launched as CUDA graphs
   // One rank per process: this process has rank processes->rank(). Null: all ranks are here. Not
   // owned.
   ProcessWorld* processes = nullptr;

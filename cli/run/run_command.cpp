@@ -33,6 +33,7 @@ struct RunOptions {
   int64_t threads = 1;
   double timeoutSeconds = runtime::SessionOptions{}.timeoutSeconds;
   bool newData = false, summary = false, json = false, virtualRanks = false;
+  bool noCudaGraphs = false;
   // Filled in when the run starts. One process per rank: that of rank 0 alone prints and writes.
   runtime::ProcessWorld* processes = nullptr;
   bool traces = false, keepsTrace = false;
@@ -104,6 +105,7 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
   session.timeoutSeconds = options.timeoutSeconds;
   session.trace = options.traces;
   session.virtualRanks = options.virtualRanks;
+  session.cudaGraphs = !options.noCudaGraphs;
   session.processes = options.processes;
   session.sharedObject = (std::filesystem::path(options.bundle) / "kernels.so").string();
   Result<std::unique_ptr<runtime::Session>> result =
@@ -291,6 +293,8 @@ Action addRun(CLI::App& app) {
 
   app.add_flag("--virtual-ranks", options->virtualRanks,
                "All ranks of a bundle for CUDA on one GPU");
+  app.add_flag("--no-cuda-graphs", options->noCudaGraphs,
+               "Launch the kernels of a bundle for CUDA one by one");
   addPath(app, "--rendezvous", &options->rendezvous, "HOST:PORT",
           "Where rank 0 of several processes listens (default: its launcher's)");
 

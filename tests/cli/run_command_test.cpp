@@ -226,6 +226,12 @@ TEST_F(RunCommand, NumberOfStepsIsNotGuessed) {
   EXPECT_EQ(lossesIn(path("m.jsonl")).size(), 3u);
 }
 
+TEST_F(RunCommand, FlagsOfGpusAreRefusedForHosts) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectRefusal(run(bundle, {"--steps", "1", "--virtual-ranks"}), 1, {"virtual ranks share a GPU"});
+  expectRefusal(run(bundle, {"--steps", "1", "--no-cuda-graphs"}), 1, {"CUDA graphs are for GPUs"});
+}
+
 TEST_F(RunCommand, BadDataIsRefused) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   const auto runOn = [&](const std::string& file) {

@@ -164,12 +164,12 @@ class WatchedData final : public SyntheticData {
       : SyntheticData(vocabSize), globalBatch_(globalBatch), gpu_(gpu) {}
   Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
                 int32_t* labels) override {
-    if (index == globalBatch_) allocations = gpu_.numAllocations();
+    if (index == globalBatch_) creations = gpu_.numCreations();
     if (index == globalBatch_) synchronizations = gpu_.numSynchronizations();
     if (index == 2 * globalBatch_) synchronizations = gpu_.numSynchronizations() - synchronizations;
     return SyntheticData::sample(index, length, stride, tokens, labels);
   }
-  int64_t allocations = 0, synchronizations = 0;
+  int64_t creations = 0, synchronizations = 0;
 
  private:
   uint64_t globalBatch_;
@@ -190,7 +190,7 @@ TEST(GpuRank, AllocatesNothingAfterTheFirstStepAndWaitsOnlyAtTheEndOfEach) {
   options.data = &data;
   const auto result = run(model, serialPlan(model, training, 4), options);
   ASSERT_TRUE(result.has_value()) << result.error().message();
-  EXPECT_EQ(gpu.numAllocations(), data.allocations);
+  EXPECT_EQ(gpu.numCreations(), data.creations);
   EXPECT_EQ(data.synchronizations, 2);
 }
 

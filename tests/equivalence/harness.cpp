@@ -131,6 +131,7 @@ Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
   sessionOptions.threadsPerRank = options.threadsPerRank;
   sessionOptions.cudaApis = options.gpu;
   sessionOptions.virtualRanks = options.gpu != nullptr && options.gpu->nccl == nullptr;
+  sessionOptions.cudaGraphs = options.cudaGraphs;
   sessionOptions.faults = options.faults;
   TRIREME_ASSIGN_OR_RETURN(std::unique_ptr<runtime::Session> session,
                            runtime::Session::create(std::move(bundle), sessionOptions));

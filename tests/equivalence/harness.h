@@ -35,6 +35,7 @@ struct RunOptions {
   // Not owned; else as virtual ranks on the GPU behind these tables, or, where there is a table of
   // NCCL, on a GPU each.
   const runtime::cuda::Apis* gpu = nullptr;
+  bool cudaGraphs = true;
   runtime::FaultInjector* faults = nullptr;  // not owned
 };
 

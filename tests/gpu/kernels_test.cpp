@@ -25,7 +25,8 @@ Status runOp(const cuda::Gpu& gpu, const program::SegmentOp& op,
     TRIREME_ASSIGN_OR_RETURN(
         const cuda::OpLaunch launch,
         cuda::OpLaunch::create(gpu, op, types, static_cast<int32_t>(context.tpIndex)));
-    return launch.run(context, operands.data(), stream);
+    cuda::StreamSink sink(gpu, stream);
+    return launch.run(context, operands.data(), sink);
   }
   TRIREME_ASSIGN_OR_RETURN(const auto library, cuda::CublasLt::create(gpu.cublasLt()));
   TRIREME_ASSIGN_OR_RETURN(const auto matmul, cuda::Matmul::create(*library, op, types));

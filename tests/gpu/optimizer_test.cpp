@@ -36,7 +36,8 @@ class GpuOptimizer : public ::testing::Test {
   void launch(const std::string& kernel, const void* args, int64_t threads) {
     const auto function = gpu_->kernel(kernel);
     ASSERT_TRUE(function.has_value()) << function.error().message();
-    ASSERT_EQ(gpu_->launch(*function, args, threads, memory_->stream()).message(), "");
+    ASSERT_EQ(gpu_->launch(cuda::launchOf(*function, args, threads), memory_->stream()).message(),
+              "");
   }
   std::vector<float> draws(size_t count, float spread = 1) {
     std::normal_distribution<float> normal(0, spread);

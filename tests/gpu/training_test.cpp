@@ -71,9 +71,11 @@ program::Bundle withoutGenerated(program::Bundle bundle) {
 enum class Kernels { kAsCompiled, kLibrary };
 
 // An emulated GPU runs no generated code.
-Trained onGpu(const std::string& name, int steps, Kernels kernels = Kernels::kAsCompiled) {
+Trained onGpu(const std::string& name, int steps, Kernels kernels = Kernels::kAsCompiled,
+              bool graphs = true) {
   TestGpu test;
   SessionOptions options;
+  options.cudaGraphs = graphs;
   options.virtualRanks = true;
   options.cudaApis = &test.apis();
   const bool library = kernels == Kernels::kLibrary || !isRealGpu();
@@ -143,6 +145,17 @@ TEST_P(GpuTraining, IsRepeatable) {
                 b = onGpu(model() + "-bf16.bundle", kFewSteps);
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(compareTensors(a.parameters, b.parameters, {}), "");
+}
+
+// What is launched does not depend on how, so neither do the bits.
+TEST_P(GpuTraining, GraphsTrainAsSingleLaunches) {
+  for (const char* plan : {"-bf16.bundle", "-fp32-t2p2d2-interleaved.bundle"}) {
+    const Trained graphs = onGpu(model() + plan, numSteps());
+    const Trained single = onGpu(model() + plan, numSteps(), Kernels::kAsCompiled, false);
+    ASSERT_FALSE(graphs.losses.empty());
+    EXPECT_EQ(graphs.losses, single.losses) << plan;
+    EXPECT_EQ(compareTensors(graphs.parameters, single.parameters, {}), "") << plan;
+  }
 }
 
 TEST_P(GpuTraining, EightVirtualRanksTrainAsOne) {

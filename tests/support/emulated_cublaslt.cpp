@@ -161,8 +161,8 @@ struct EmulatedCublasLt {
     if (workspaceBytes > 0 &&
         (!isAligned(workspace, 256) || !gpu().isAllocated(workspace, workspaceBytes)))
       return kInvalidValue;
-    if (gpu().options_.isIdle) return gpu().enqueue(stream, {[] {}});
-    return gpu().enqueue(stream, {[product] { product.run(); }});
+    if (gpu().options_.isIdle) return gpu().submit(stream, nullptr, [] {});
+    return gpu().submit(stream, nullptr, [product] { product.run(); });
   }
 };
 

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "tests/support/emulated_graphs.h"
+
 namespace trireme::testing {
 namespace {
 
@@ -23,10 +25,7 @@ char* address(DevicePointer pointer) { return reinterpret_cast<char*>(pointer); 
 }  // namespace
 
 // The functions of the driver's table.
-struct EmulatedDriver {
-  static EmulatedGpu& gpu() { return *current; }
-  using Lock = std::lock_guard<std::mutex>;
-
+struct EmulatedDriver : EmulatedGraphs {
   static int init(unsigned) { return gpu().options_.numDevices == 0 ? kNoDevice : 0; }
   static int driverVersion(int* version) {
     *version = gpu().options_.driverVersion;
@@ -79,19 +78,21 @@ struct EmulatedDriver {
   static int allocate(DevicePointer* data, size_t bytes) {
     const Lock lock(gpu().mutex_);
     if (const int error = checkContext("allocation"); error != 0) return error;
+    if (const int error = gpu().checkNoCapture(nullptr, "allocation"); error != 0) return error;
     if (bytes == 0) return kInvalidValue;
     if (gpu().usedBytes_ + static_cast<int64_t>(bytes) > gpu().options_.memoryBytes)
       return kOutOfMemory;
     std::vector<char> block(bytes, kGarbage);
     *data = reinterpret_cast<uintptr_t>(block.data());
     gpu().usedBytes_ += static_cast<int64_t>(bytes);
-    ++gpu().numAllocations_;
+    ++gpu().numCreations_;
     const char* key = block.data();
     gpu().memory_[key] = std::move(block);
     return 0;
   }
   static int release(DevicePointer data) {
     const Lock lock(gpu().mutex_);
+    if (const int error = gpu().checkNoCapture(nullptr, "memory freed"); error != 0) return error;
     const auto found = gpu().memory_.find(address(data));
     if (found == gpu().memory_.end()) return gpu().fault("memory freed that is not allocated");
     gpu().usedBytes_ -= std::ssize(found->second);
@@ -101,15 +102,17 @@ struct EmulatedDriver {
   static int allocateHost(void** data, size_t bytes, unsigned) {
     const Lock lock(gpu().mutex_);
     if (const int error = checkContext("allocation"); error != 0) return error;
+    if (const int error = gpu().checkNoCapture(nullptr, "allocation"); error != 0) return error;
     std::vector<char> block(bytes, kGarbage);
     *data = block.data();
-    ++gpu().numAllocations_;
+    ++gpu().numCreations_;
     const char* key = block.data();
     gpu().hostMemory_[key] = std::move(block);
     return 0;
   }
   static int releaseHost(void* data) {
     const Lock lock(gpu().mutex_);
+    if (const int error = gpu().checkNoCapture(nullptr, "memory freed"); error != 0) return error;
     return gpu().hostMemory_.erase(static_cast<char*>(data)) == 1
                ? 0
                : gpu().fault("host memory freed that is not allocated");
@@ -147,21 +150,28 @@ struct EmulatedDriver {
     if (const int error = checkContext("stream created"); error != 0) return error;
     auto created = std::make_unique<EmulatedGpu::Stream>();
     *stream = created.get();
+    ++gpu().numCreations_;
     gpu().streams_[*stream] = std::move(created);
     return 0;
   }
   static int destroyStream(void* stream) {
     const Lock lock(gpu().mutex_);
+    if (const int error = gpu().checkNoCapture(stream, "stream destroyed"); error != 0)
+      return error;
     return gpu().streams_.erase(stream) == 1 ? 0 : gpu().fault("no such stream to destroy");
   }
   static int synchronize(void* stream) {
     const Lock lock(gpu().mutex_);
     ++gpu().numSynchronizations_;
+    if (const int error = gpu().checkNoCapture(stream, "stream waited for"); error != 0)
+      return error;
     return gpu().drain(stream);
   }
   static int queryStream(void* stream) {
     const Lock lock(gpu().mutex_);
     if (const int error = checkContext("stream asked for"); error != 0) return error;
+    if (const int error = gpu().checkNoCapture(stream, "stream asked for"); error != 0)
+      return error;
     return gpu().query(stream);
   }
   static int writeValue(void* stream, DevicePointer to, uint32_t value, unsigned) {
@@ -193,6 +203,7 @@ struct EmulatedDriver {
     auto created = std::make_shared<EmulatedGpu::Event>();
     created->timed = (flags & runtime::cuda::kEventDisableTiming) == 0;
     *event = created.get();
+    ++gpu().numCreations_;
     gpu().events_[*event] = std::move(created);
     return 0;
   }
@@ -204,6 +215,7 @@ struct EmulatedDriver {
     const Lock lock(gpu().mutex_);
     const auto found = gpu().events_.find(event);
     if (found == gpu().events_.end()) return gpu().fault("no such event to record");
+    if (const int error = gpu().checkNoCapture(stream, "event recorded"); error != 0) return error;
     const std::shared_ptr<EmulatedGpu::Event> recorded = found->second;
     return gpu().enqueue(stream, {nullptr, recorded, nullptr, ++recorded->recorded});
   }
@@ -211,6 +223,8 @@ struct EmulatedDriver {
     const Lock lock(gpu().mutex_);
     const auto found = gpu().events_.find(event);
     if (found == gpu().events_.end()) return gpu().fault("no such event to wait for");
+    if (const int error = gpu().checkNoCapture(stream, "event waited for"); error != 0)
+      return error;
     const std::shared_ptr<EmulatedGpu::Event> awaited = found->second;
     if (awaited->recorded == 0) return gpu().fault("a wait for an event that was never recorded");
     return gpu().enqueue(stream, {nullptr, nullptr, awaited, awaited->recorded});
@@ -219,6 +233,7 @@ struct EmulatedDriver {
   static int loadModule(void** module, const void* image) {
     const Lock lock(gpu().mutex_);
     if (const int error = checkContext("module loaded"); error != 0) return error;
+    if (const int error = gpu().checkNoCapture(nullptr, "module loaded"); error != 0) return error;
     if (image == nullptr) return kInvalidValue;
     const bool isLibrary = std::string_view(static_cast<const char*>(image)) == kImage;
     *module = isLibrary ? &gpu() : static_cast<void*>(&gpu().generated_);
@@ -238,21 +253,12 @@ struct EmulatedDriver {
                     unsigned blockY, unsigned blockZ, unsigned, void* stream, void** params,
                     void**) {
     const Lock lock(gpu().mutex_);
-    if (gridX == 0 || gridY != 1 || gridZ != 1 || blockX == 0 || blockX > 1024 ||
-        blockX % 32 != 0 || blockY != 1 || blockZ != 1)
-      return gpu().fault("a launch with a grid that kernels do not take");
-    if (gpu().options_.isIdle) return gpu().enqueue(stream, {[] {}});
-    const auto* kernel = static_cast<const EmulatedKernel*>(function);
-    const char* args = static_cast<const char*>(params[0]);
-    if (gpu().numLaunches_++ == gpu().options_.hangsAtLaunch) {
-      EmulatedGpu::Work endless;
-      endless.endless = true;
-      return gpu().enqueue(stream, endless);
-    }
-    return gpu().enqueue(stream,
-                         {[kernel, copy = std::vector<char>(args, args + kernel->argsBytes)] {
-                           kernel->run(copy.data());
-                         }});
+    std::function<void()> run;
+    if (const int error =
+            kernelWork({function, gridX, gridY, gridZ, blockX, blockY, blockZ, 0, params}, run);
+        error != 0)
+      return error;
+    return gpu().submit(stream, static_cast<const EmulatedKernel*>(function), std::move(run));
   }
 };
 
@@ -294,7 +300,8 @@ std::vector<std::string> EmulatedGpu::faults() const {
 int64_t EmulatedGpu::numLiveObjects() const {
   const std::lock_guard lock(mutex_);
   return std::ssize(memory_) + std::ssize(hostMemory_) + std::ssize(streams_) +
-         std::ssize(events_) + std::ssize(matmulObjects_);
+         std::ssize(events_) + std::ssize(graphs_) + std::ssize(graphExecs_) +
+         std::ssize(matmulObjects_);
 }
 
 int EmulatedGpu::fault(const std::string& what) {
@@ -313,6 +320,13 @@ bool EmulatedGpu::isAllocated(const void* data, size_t bytes) const {
 int EmulatedGpu::enqueue(void* stream, Work work) {
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return fault("work for a stream that does not exist");
+  if (found->second->captured != nullptr) {
+    // Whatever has no place in a graph was refused before.
+    if (!work.run) return checkNoCapture(stream, "work that graphs do not take");
+    found->second->captured->nodes.push_back(
+        std::make_unique<Node>(Node{std::move(work.run), nullptr}));
+    return 0;
+  }
   found->second->queue.push_back(std::move(work));
   return 0;
 }

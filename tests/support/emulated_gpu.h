@@ -5,7 +5,8 @@
 // then streams take turns at random (by `seed`), as far as events allow. So an order that no event
 // asks for shows sooner or later. Memory starts as garbage. Misuse is remembered as a fault: a wait
 // for an event that was never recorded, a copy beyond an allocation, a call without a context, a
-// dead end.
+// dead end. What a stream is given while it is captured is not done but becomes a graph; what the
+// driver forbids meanwhile is a fault (emulated_graphs.cpp).
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -41,9 +42,11 @@ struct EmulatedGpuOptions {
   int driverVersion = 13000;
   int64_t memoryBytes = int64_t{1} << 30;
   uint64_t seed = 1;
-  bool inWarps = false;        // warpKernels()
-  bool isIdle = false;         // nothing is computed: for tests that look at what was asked for
-  int64_t hangsAtLaunch = -1;  // this launch, counted from 0, never ends
+  bool inWarps = false;            // warpKernels()
+  bool isIdle = false;             // nothing is computed: for tests that look at what was asked for
+  int64_t hangsAtLaunch = -1;      // this launch of a kernel, counted from 0, never ends
+  int64_t refusesSubmission = -1;  // this kernel, product or graph, counted from 0, is refused
+  bool losesCaptures = false;      // as after a call that a capture forbids
 };
 
 // One at a time: the tables have no place for an instance.
@@ -62,14 +65,19 @@ class EmulatedGpu {
 
   runtime::cuda::Apis apis() const;
   std::vector<std::string> faults() const;
-  // Memory, streams and events that were not given back.
+  // Memory, streams, events and graphs that were not given back.
   int64_t numLiveObjects() const;
+  // So far: such objects, also what the first launch of a graph makes if nobody has uploaded it;
+  int64_t numCreations() const { return numCreations_; }
+  // kernels that streams were given, alone or in graphs;
   int64_t numLaunches() const { return numLaunches_; }
-  int64_t numAllocations() const { return numAllocations_; }
+  // and how often: kernels, products and graphs.
+  int64_t numSubmissions() const { return numSubmissions_; }
   int64_t numSynchronizations() const { return numSynchronizations_; }
 
  private:
   friend struct EmulatedDriver;
+  friend struct EmulatedGraphs;
   friend void addWarpFault(const std::string& kernel);
   friend struct EmulatedCublasLt;
   friend class EmulatedNccl;
@@ -98,11 +106,36 @@ class EmulatedGpu {
     std::shared_ptr<Meeting> meeting;
     bool hasArrived = false;
   };
+  struct Node {
+    std::function<void()> run;
+    const EmulatedKernel* kernel = nullptr;  // null: no kernel's
+  };
+  struct Graph {
+    std::vector<std::unique_ptr<Node>> nodes;  // in order
+  };
+  struct GraphExec {
+    const Graph* graph = nullptr;  // that it was made of, perhaps destroyed
+    std::vector<Node> nodes;       // like the graph's
+    bool isUploaded = false;
+  };
   struct Stream {
     std::deque<Work> queue;
+    std::unique_ptr<Graph> captured;   // null: it is not captured
+    const void* capturedBy = nullptr;  // a thread
+    bool isCaptureLost = false;
+    void* lastNode = nullptr;
   };
 
   int fault(const std::string& what);
+  // 0 unless `stream`, or any stream that the calling thread captures, is captured: a fault then,
+  // and the capture is lost. `stream` may be null.
+  int checkNoCapture(void* stream, const char* what);
+  // A kernel, or with `kernel` null a product, for a stream or the graph that it is captured as.
+  int submit(void* stream, const EmulatedKernel* kernel, std::function<void()> run);
+  // Counts it, and gives it to a stream.
+  int enqueueKernel(void* stream, const std::function<void()>& run);
+  // Counts what the host puts on a stream. False: it is refused.
+  bool takesSubmission() { return numSubmissions_++ != options_.refusesSubmission; }
   bool isAllocated(const void* data, size_t bytes) const;
   int enqueue(void* stream, Work work);
   bool ready(const Work& work) const;
@@ -119,10 +152,12 @@ class EmulatedGpu {
   std::map<const char*, std::vector<char>> memory_, hostMemory_;
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<void*, std::shared_ptr<Event>> events_;
+  std::map<void*, std::unique_ptr<Graph>> graphs_;
+  std::map<void*, std::unique_ptr<GraphExec>> graphExecs_;
   std::set<void*> matmulObjects_;
   std::map<std::string, EmulatedKernel> generated_;
   int64_t usedBytes_ = 0;
-  int64_t numLaunches_ = 0, numAllocations_ = 0, numSynchronizations_ = 0;
+  int64_t numLaunches_ = 0, numSubmissions_ = 0, numCreations_ = 0, numSynchronizations_ = 0;
   std::vector<std::string> faults_;
 };
 

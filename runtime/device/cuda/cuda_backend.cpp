@@ -86,7 +86,7 @@ Status CudaBackend::checkMemory(const program::Program& program) const {
 Result<RankSetup> CudaBackend::prepare(const RankProgram& image,
                                        std::unique_ptr<Communicator> control) {
   TRIREME_ASSIGN_OR_RETURN(std::unique_ptr<CudaRank> rank,
-                           CudaRank::create(gpuOf(image.rank), bundle_, image));
+                           CudaRank::create(gpuOf(image.rank), bundle_, image, options_.graphs));
   std::unique_ptr<Communicator> comm;
   if (usesNccl()) {
     TRIREME_ASSIGN_OR_RETURN(comm, NcclCommunicator::create(*rank, std::move(control), *apis_.nccl,

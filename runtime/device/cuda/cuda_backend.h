@@ -11,6 +11,7 @@ namespace trireme::runtime::cuda {
 struct CudaOptions {
   bool virtualRanks = false;  // all ranks on one GPU
   double timeoutSeconds = 60;
+  bool graphs = true;  // segments as CUDA graphs
   // The ranks of this process, and the number of the first among those of its machine, as whoever
   // started the processes says. All others are of other processes.
   int32_t firstRank = 0, numRanks = 1, firstOnMachine = 0;

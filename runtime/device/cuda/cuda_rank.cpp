@@ -24,14 +24,14 @@ CudaRank::CudaRank(const Gpu& gpu, const RankProgram& image)
     : gpu_(gpu), api_(gpu.driver()), image_(image) {}
 
 Result<std::unique_ptr<CudaRank>> CudaRank::create(const Gpu& gpu, const program::Bundle& bundle,
-                                                   const RankProgram& image) {
+                                                   const RankProgram& image, bool graphs) {
   std::unique_ptr<CudaRank> rank(new CudaRank(gpu, image));
   TRIREME_RETURN_IF_ERROR(
-      rank->open(bundle).withContext(fmt::format("rank {} on {}", image.rank, gpu.name())));
+      rank->open(bundle, graphs).withContext(fmt::format("rank {} on {}", image.rank, gpu.name())));
   return rank;
 }
 
-Status CudaRank::open(const program::Bundle& bundle) {
+Status CudaRank::open(const program::Bundle& bundle, bool graphs) {
   TRIREME_RETURN_IF_ERROR(gpu_.makeCurrent());
   for (StreamHandle& stream : streams_)
     TRIREME_RETURN_IF_ERROR(
@@ -60,6 +60,7 @@ Status CudaRank::open(const program::Bundle& bundle) {
     TRIREME_RETURN_IF_ERROR(loadSegment(bundle.program.segments[i],
                                         bundle.kernels.empty() ? nullptr : &bundle.kernels[i],
                                         segments_[i]));
+  openGraphs(bundle, graphs);
   return check(api_.synchronize(compute()), "zeroing the arena");
 }
 
@@ -81,6 +82,7 @@ void CudaRank::quiesce() {
 CudaRank::~CudaRank() {
   quiesce();
   if (gpu_.isAbandoned() || !gpu_.makeCurrent().ok()) return;
+  graphs_.clear();
   for (EventHandle event : events_) static_cast<void>(api_.destroyEvent(event));
   for (EventHandle event : stamps_) static_cast<void>(api_.destroyEvent(event));
   for (StreamHandle stream : streams_)
@@ -152,6 +154,12 @@ Status CudaRank::loadSegment(const program::Segment& segment,
   return {};
 }
 
+void CudaRank::openGraphs(const program::Bundle& bundle, bool enabled) {
+  const SegmentPlace place{&gpu_, compute(), workspace_};
+  for (size_t i = 0; i < segments_.size(); ++i)
+    graphs_.emplace_back(place, bundle.program.segments[i], segments_[i], enabled);
+}
+
 Status CudaRank::beginStep() {
   eventsUsed_ = 0;
   stagingUsed_ = 0;
@@ -175,6 +183,7 @@ Status CudaRank::finishStep() {
   TRIREME_RETURN_IF_ERROR(eventFailure_);
   for (StreamHandle stream : streams_)
     TRIREME_RETURN_IF_ERROR(waitFor(stream, "finishing the step"));
+  for (SegmentGraphs& graphs : graphs_) TRIREME_RETURN_IF_ERROR(graphs.capture());
   return {};
 }
 
@@ -224,16 +233,7 @@ Result<double> CudaRank::secondsOf(int32_t stamp) const {
 }
 
 Status CudaRank::runSegment(const SegmentCall& call) {
-  for (Step& step : segments_[static_cast<size_t>(call.segment)]) {
-    if (const auto* launch = std::get_if<OpLaunch>(&step))
-      TRIREME_RETURN_IF_ERROR(launch->run(*call.context, call.operands, compute()));
-    else if (auto* generated = std::get_if<GeneratedLaunch>(&step))
-      TRIREME_RETURN_IF_ERROR(generated->run(*call.context, call.operands, compute()));
-    else
-      TRIREME_RETURN_IF_ERROR(
-          std::get<std::unique_ptr<Matmul>>(step)->run(call.operands, workspace_, compute()));
-  }
-  return {};
+  return graphs_[static_cast<size_t>(call.segment)].run(*call.context, call.operands);
 }
 
 Status CudaRank::zero(void* data, int64_t bytes) {
@@ -298,8 +298,8 @@ Status CudaRank::sumSquares(int32_t bucket, std::span<const NormRow> rows, DType
   SquaresTable& table = tables_[bucket];
   table.args.squares = squares;
   TRIREME_RETURN_IF_ERROR(
-      gpu_.launch(table.pieces, &table.args, table.args.numPieces * kWarp, compute()));
-  return gpu_.launch(squaresRows_, &table.args, table.args.numRows * kWarp, compute());
+      gpu_.launch(launchOf(table.pieces, &table.args, table.args.numPieces * kWarp), compute()));
+  return gpu_.launch(launchOf(squaresRows_, &table.args, table.args.numRows * kWarp), compute());
 }
 
 Status CudaRank::adamW(const AdamWCall& call) {
@@ -328,8 +328,8 @@ Status CudaRank::adamW(const AdamWCall& call) {
   args.correct1 = 1 / (1 - std::pow(call.step.beta1, number));
   args.correct2 = 1 / (1 - std::pow(call.step.beta2, number));
   constexpr int64_t kWarp = 32;
-  TRIREME_RETURN_IF_ERROR(gpu_.launch(adamwScale_, &args, kWarp, compute()));
-  return gpu_.launch(adamw_[arrays.computeType], &args, arrays.elements, compute());
+  TRIREME_RETURN_IF_ERROR(gpu_.launch(launchOf(adamwScale_, &args, kWarp), compute()));
+  return gpu_.launch(launchOf(adamw_[arrays.computeType], &args, arrays.elements), compute());
 }
 
 int32_t CudaRank::newEvent() {

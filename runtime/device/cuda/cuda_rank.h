@@ -2,30 +2,30 @@
 //
 // Nothing inside a step blocks the host or allocates after the first step: what a step needs once
 // per call (events, staged tokens) is taken from lists that grow in the first step and start over
-// in the next. finishStep() is the one point where the host waits for the GPU.
+// in the next. finishStep() is the one point where the host waits for the GPU; that of the first
+// step captures its segments as CUDA graphs.
 #pragma once
 #include <array>
 #include <functional>
 #include <map>
 #include <memory>
-#include <variant>
 #include <vector>
 
-#include "runtime/device/cuda/generated_launch.h"
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/matmul.h"
-#include "runtime/device/cuda/op_launch.h"
+#include "runtime/device/cuda/segment_graphs.h"
 #include "runtime/device/device.h"
 
 namespace trireme::runtime::cuda {
 
 class CudaRank final : public RankDevice {
  public:
-  // Allocates and zeroes the arena. `gpu`, `bundle` and `image` outlive the rank.
+  // Allocates and zeroes the arena. `gpu`, `bundle` and `image` outlive the rank. Without `graphs`
+  // kernels are launched one by one.
   // kResourceExhausted: not enough memory. kInvalidArgument: a segment with an op that has no CUDA
   // kernel for its types. kInternal: a generated kernel that the GPU did not load.
   static Result<std::unique_ptr<CudaRank>> create(const Gpu& gpu, const program::Bundle& bundle,
-                                                  const RankProgram& image);
+                                                  const RankProgram& image, bool graphs = true);
   ~CudaRank() override;
 
   const RankProgram& program() const override { return program_; }
@@ -74,14 +74,15 @@ class CudaRank final : public RankDevice {
     SquaresArgs args{};
     FunctionHandle pieces = nullptr;
   };
-  using Step = std::variant<OpLaunch, GeneratedLaunch, std::unique_ptr<Matmul>>;
+  using Step = LaunchStep;
 
   CudaRank(const Gpu& gpu, const RankProgram& image);
-  Status open(const program::Bundle& bundle);
+  Status open(const program::Bundle& bundle, bool graphs);
   Status loadSegment(const program::Segment& segment, const program::CompiledSegment* compiled,
                      std::vector<Step>& steps);
   Status addStep(const program::Segment& segment, const program::SegmentOp& op,
                  std::vector<Step>& steps);
+  void openGraphs(const program::Bundle& bundle, bool enabled);
   Result<DevicePointer> allocate(int64_t bytes, const char* what);
   Result<void*> upload(const void* data, int64_t bytes, const char* what);
   Status openProgress();
@@ -99,6 +100,7 @@ class CudaRank final : public RankDevice {
   std::vector<Block> blocks_;
   std::unique_ptr<CublasLt> cublasLt_;
   std::vector<std::vector<Step>> segments_;
+  std::vector<SegmentGraphs> graphs_;  // per segment
   MatmulWorkspace workspace_;
   std::vector<EventHandle> events_;
   size_t eventsUsed_ = 0;

@@ -16,6 +16,21 @@ using ModuleHandle = void*;
 using FunctionHandle = void*;
 using StreamHandle = void*;
 using EventHandle = void*;
+using GraphHandle = void*;
+using GraphNodeHandle = void*;
+using GraphExecHandle = void*;
+
+// CUDA_KERNEL_NODE_PARAMS: what a node of a graph launches.
+struct KernelNodeParams {
+  FunctionHandle function = nullptr;
+  unsigned gridX = 1, gridY = 1, gridZ = 1;
+  unsigned blockX = 1, blockY = 1, blockZ = 1;
+  unsigned sharedBytes = 0;
+  void** params = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;           // only used without a function
+  ContextHandle context = nullptr;  // the same
+};
 
 // X(field, symbol, result, parameters)
 #define TRIREME_CUDA_DRIVER_FUNCTIONS(X)                                                         \
@@ -60,7 +75,20 @@ using EventHandle = void*;
   X(launch, cuLaunchKernel,                                                                      \
     (FunctionHandle function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,   \
      unsigned blockY, unsigned blockZ, unsigned sharedBytes, StreamHandle stream, void** params, \
-     void** extra))
+     void** extra))                                                                              \
+  X(beginCapture, cuStreamBeginCapture_v2, (StreamHandle stream, int mode))                      \
+  X(endCapture, cuStreamEndCapture, (StreamHandle stream, GraphHandle * graph))                  \
+  X(captureInfo, cuStreamGetCaptureInfo_v2,                                                      \
+    (StreamHandle stream, int* state, uint64_t* id, GraphHandle* graph,                          \
+     const GraphNodeHandle** last, size_t* numLast))                                             \
+  X(instantiateGraph, cuGraphInstantiateWithFlags,                                               \
+    (GraphExecHandle * exec, GraphHandle graph, unsigned long long flags))                       \
+  X(setKernelNode, cuGraphExecKernelNodeSetParams_v2,                                            \
+    (GraphExecHandle exec, GraphNodeHandle node, const KernelNodeParams* params))                \
+  X(uploadGraph, cuGraphUpload, (GraphExecHandle exec, StreamHandle stream))                     \
+  X(launchGraph, cuGraphLaunch, (GraphExecHandle exec, StreamHandle stream))                     \
+  X(destroyGraphExec, cuGraphExecDestroy, (GraphExecHandle exec))                                \
+  X(destroyGraph, cuGraphDestroy, (GraphHandle graph))
 
 struct DriverApi {
 #define TRIREME_FIELD(field, symbol, parameters) int(*field) parameters = nullptr;
@@ -72,6 +100,7 @@ inline constexpr int kComputeCapabilityMajor = 75;  // attributes of a device
 inline constexpr int kComputeCapabilityMinor = 76;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
+inline constexpr int kCaptureThreadLocal = 1;    // what other threads call is no part of it
 inline constexpr int kNotReady = 600;            // of a query: there is work left
 inline constexpr int kMinDriverVersion = 12000;  // CUDA 12.0: the first with sm_90a
 

@@ -6,7 +6,6 @@ namespace trireme::runtime::cuda {
 
 Result<GeneratedLaunch> GeneratedLaunch::create(const Gpu& gpu, const program::KernelCall& call) {
   GeneratedLaunch launch;
-  launch.gpu_ = &gpu;
   TRIREME_ASSIGN_OR_RETURN(launch.function_, gpu.generatedKernel(call.symbol));
   launch.extent_ = call.extent;
   launch.warps_ = call.warps;
@@ -16,7 +15,7 @@ Result<GeneratedLaunch> GeneratedLaunch::create(const Gpu& gpu, const program::K
 }
 
 Status GeneratedLaunch::run(const program::KernelContext& context, void* const* operands,
-                            StreamHandle stream) {
+                            KernelSink& sink) {
   constexpr int64_t kWarp = 32;
   char* to = parameter_.data();
   std::memcpy(to, &context, sizeof(context));
@@ -25,8 +24,8 @@ Status GeneratedLaunch::run(const program::KernelContext& context, void* const* 
     std::memcpy(to, &operands[operand], sizeof(void*));
     to += sizeof(void*);
   }
-  if (warps_ > 1) return gpu_->launchBlocks(function_, parameter_.data(), extent_, warps_, stream);
-  return gpu_->launch(function_, parameter_.data(), extent_ * kWarp, stream);
+  if (warps_ > 1) return sink.put(launchOfBlocks(function_, parameter_.data(), extent_, warps_));
+  return sink.put(launchOf(function_, parameter_.data(), extent_ * kWarp));
 }
 
 }  // namespace trireme::runtime::cuda

@@ -10,14 +10,13 @@ namespace trireme::runtime::cuda {
 
 class GeneratedLaunch {
  public:
-  // `gpu` outlives the result. kInternal: the GPU's generated kernels have no such symbol.
+  // kInternal: the GPU's generated kernels have no such symbol.
   static Result<GeneratedLaunch> create(const Gpu& gpu, const program::KernelCall& call);
 
   // `operands`: one per operand of the segment. `context.tpIndex` is the rank's.
-  Status run(const program::KernelContext& context, void* const* operands, StreamHandle stream);
+  Status run(const program::KernelContext& context, void* const* operands, KernelSink& sink);
 
  private:
-  const Gpu* gpu_ = nullptr;
   FunctionHandle function_ = nullptr;
   int64_t extent_ = 0;
   int32_t warps_ = 1;

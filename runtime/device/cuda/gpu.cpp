@@ -169,22 +169,25 @@ Result<FunctionHandle> Gpu::generatedKernel(const std::string& symbol) const {
   return find(generated_, symbol);
 }
 
-Status Gpu::launch(FunctionHandle kernel, const void* args, int64_t threads,
-                   StreamHandle stream) const {
+KernelLaunch launchOf(FunctionHandle kernel, const void* args, int64_t threads) {
   constexpr int64_t kBlock = 256;
-  return launchBlocks(kernel, args, (threads + kBlock - 1) / kBlock, kBlock / kWarp, stream);
+  return launchOfBlocks(kernel, args, (threads + kBlock - 1) / kBlock, kBlock / kWarp);
 }
 
-Status Gpu::launchBlocks(FunctionHandle kernel, const void* args, int64_t blocks, int32_t warps,
-                         StreamHandle stream) const {
+KernelLaunch launchOfBlocks(FunctionHandle kernel, const void* args, int64_t blocks,
+                            int32_t warps) {
   constexpr int64_t kMaxBlocks = 1 << 20;
-  if (blocks <= 0) return {};
-  const auto grid = static_cast<unsigned>(std::min(kMaxBlocks, blocks));
-  const auto threads = static_cast<unsigned>(warps * kWarp);
-  void* params[] = {const_cast<void*>(args)};
-  return driverStatus(
-      driver(), driver().launch(kernel, grid, 1, 1, threads, 1, 1, 0, stream, params, nullptr),
-      "launching a kernel");
+  return {kernel, args, static_cast<unsigned>(std::clamp<int64_t>(blocks, 0, kMaxBlocks)),
+          static_cast<unsigned>(warps * kWarp)};
+}
+
+Status Gpu::launch(const KernelLaunch& launch, StreamHandle stream) const {
+  if (launch.blocks == 0) return {};
+  void* params[] = {const_cast<void*>(launch.args)};
+  return driverStatus(driver(),
+                      driver().launch(launch.function, launch.blocks, 1, 1, launch.threads, 1, 1, 0,
+                                      stream, params, nullptr),
+                      "launching a kernel");
 }
 
 }  // namespace trireme::runtime::cuda

@@ -51,6 +51,25 @@ bool isCudaTarget(std::string_view arch);  // "cuda:..."
 // kInvalidArgument: not one of the targets; lists them.
 Result<CudaTarget> parseCudaTarget(std::string_view arch);
 
+// A launch of a kernel of one parameter, which is copied. Without blocks there is nothing to do.
+struct KernelLaunch {
+  FunctionHandle function = nullptr;
+  const void* args = nullptr;
+  unsigned blocks = 0, threads = 0;  // of the grid, of a block
+};
+// `threads` are covered by blocks of 256, up to a grid of 2^20 blocks; kernels loop over the rest.
+KernelLaunch launchOf(FunctionHandle kernel, const void* args, int64_t threads);
+// The same with `blocks` blocks of `warps` warps each (1 to 32).
+KernelLaunch launchOfBlocks(FunctionHandle kernel, const void* args, int64_t blocks, int32_t warps);
+
+// Where launches go: onto a stream, or into a graph.
+class KernelSink {
+ public:
+  virtual ~KernelSink() = default;
+  // kInternal: the driver refuses.
+  virtual Status put(const KernelLaunch& launch) = 0;
+};
+
 class Gpu {
  public:
   // kUnavailable: no GPU, a driver older than CUDA 12.0, or a GPU that cannot run `target`.
@@ -79,13 +98,7 @@ class Gpu {
   // refuses them.
   Status loadGenerated(const std::vector<KernelImage>& images);
   Result<FunctionHandle> generatedKernel(const std::string& symbol) const;
-  // Launches `kernel` of one parameter, which is copied. `threads` are covered by blocks of 256, up
-  // to a grid of 2^20 blocks; kernels loop over the rest.
-  Status launch(FunctionHandle kernel, const void* args, int64_t threads,
-                StreamHandle stream) const;
-  // The same with `blocks` blocks of `warps` warps each (1 to 32).
-  Status launchBlocks(FunctionHandle kernel, const void* args, int64_t blocks, int32_t warps,
-                      StreamHandle stream) const;
+  Status launch(const KernelLaunch& launch, StreamHandle stream) const;
 
  private:
   Gpu() = default;
@@ -99,6 +112,16 @@ class Gpu {
   ContextHandle context_ = nullptr;
   ModuleHandle module_ = nullptr, generated_ = nullptr;
   mutable std::atomic<bool> abandoned_ = false;
+};
+
+class StreamSink final : public KernelSink {
+ public:
+  StreamSink(const Gpu& gpu, StreamHandle stream) : gpu_(gpu), stream_(stream) {}
+  Status put(const KernelLaunch& launch) override { return gpu_.launch(launch, stream_); }
+
+ private:
+  const Gpu& gpu_;
+  StreamHandle stream_;
 };
 
 }  // namespace trireme::runtime::cuda

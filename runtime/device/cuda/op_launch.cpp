@@ -257,6 +257,8 @@ Status checkOp(const program::SegmentOp& op, const std::vector<program::OperandT
   return entry.has_value() ? Status() : entry.error();
 }
 
+bool drawsRandom(const program::SegmentOp& op) { return op.attributes.probability > 0; }
+
 Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
                                   const std::vector<program::OperandType>& types, int32_t tpIndex) {
   const std::vector<void*> none(types.size(), nullptr);
@@ -265,9 +267,9 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
   const KernelCallArgs call{&op, types.data(), none.data(), &context, nullptr, nullptr};
   TRIREME_ASSIGN_OR_RETURN(const TypedEntry entry, entryFor(call));
   OpLaunch launch;
-  launch.gpu_ = &gpu;
   launch.args_ = argsOf(call);
   launch.random_ = op.attributes.stream;
+  launch.draws_ = drawsRandom(op);
   launch.operands_ = op.inputs;
   launch.operands_.insert(launch.operands_.end(), op.outputs.begin(), op.outputs.end());
   for (const KernelUse& use : entry.entry->kernels) {
@@ -286,7 +288,7 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
 }
 
 Status OpLaunch::run(const program::KernelContext& context, void* const* operands,
-                     StreamHandle stream) const {
+                     KernelSink& sink) const {
   OpArgs args = args_;
   for (size_t i = 0; i < operands_.size(); ++i) args.operands[i] = operands[operands_[i]];
   const RngKey key = context.keys[static_cast<size_t>(random_)];
@@ -294,10 +296,10 @@ Status OpLaunch::run(const program::KernelContext& context, void* const* operand
   args.keyHigh = key.high;
   args.firstSample = context.firstSample;
   for (const Kernel& kernel : kernels_)
-    TRIREME_RETURN_IF_ERROR(
-        kernel.inBlocks ? gpu_->launchBlocks(kernel.function, &args, kernel.threads / kBlock,
-                                             kBlock / kWarp, stream)
-                        : gpu_->launch(kernel.function, &args, kernel.threads, stream));
+    TRIREME_RETURN_IF_ERROR(sink.put(
+        kernel.inBlocks
+            ? launchOfBlocks(kernel.function, &args, kernel.threads / kBlock, kBlock / kWarp)
+            : launchOf(kernel.function, &args, kernel.threads)));
   return {};
 }
 

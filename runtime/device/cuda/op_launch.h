@@ -15,15 +15,18 @@ namespace trireme::runtime::cuda {
 // asked where there is no GPU. kInvalidArgument: as theirs.
 Status checkOp(const program::SegmentOp& op, const std::vector<program::OperandType>& types);
 
+// Whether the op's result depends on random keys and the first sample.
+bool drawsRandom(const program::SegmentOp& op);
+
 class OpLaunch {
  public:
   // kInvalidArgument: shapes or types that the op does not take, or a head size above 256.
   static Result<OpLaunch> create(const Gpu& gpu, const program::SegmentOp& op,
                                  const std::vector<program::OperandType>& types, int32_t tpIndex);
 
-  // `operands`: one per operand of the segment.
-  Status run(const program::KernelContext& context, void* const* operands,
-             StreamHandle stream) const;
+  // `operands`: one per operand of the segment. Puts the same kernels in the same order always.
+  Status run(const program::KernelContext& context, void* const* operands, KernelSink& sink) const;
+  bool draws() const { return draws_; }
 
  private:
   struct Kernel {
@@ -32,9 +35,9 @@ class OpLaunch {
     bool inBlocks = false;
   };
 
-  const Gpu* gpu_ = nullptr;
   OpArgs args_{};
   RngStream random_ = RngStream::kInit;
+  bool draws_ = false;             // drawsRandom()
   std::vector<int32_t> operands_;  // index in the segment, of args_.operands
   std::vector<Kernel> kernels_;
 };

@@ -89,7 +89,7 @@ Status VirtualCommunicator::reduce(ReduceArgs& args, DType type, ReduceOp op) {
   const auto kernel = kernels_.find({type, op});
   if (kernel == kernels_.end())
     return invalidArgument(fmt::format("{} cannot be reduced", dtypeName(type)));
-  return rank_.gpu().launch(kernel->second, &args, args.end - args.begin,
+  return rank_.gpu().launch(launchOf(kernel->second, &args, args.end - args.begin),
                             rank_.stream(Stream::kCompute));
 }
 

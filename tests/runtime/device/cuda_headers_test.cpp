@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #if __has_include(<cuda.h>) && __has_include(<cublasLt.h>)
+#define __CUDA_API_VERSION_INTERNAL  // declares all versions of a function
 #include <cublasLt.h>
 #include <cuda.h>
 #if __has_include(<nccl.h>)
@@ -44,6 +45,21 @@ static_assert(kComputeCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(kCaptureThreadLocal == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+
+static_assert(sizeof(KernelNodeParams) == sizeof(CUDA_KERNEL_NODE_PARAMS_v2));
+#define TRIREME_COMPARE(ours, theirs) \
+  static_assert(offsetof(KernelNodeParams, ours) == offsetof(CUDA_KERNEL_NODE_PARAMS_v2, theirs));
+TRIREME_COMPARE(function, func)
+TRIREME_COMPARE(gridX, gridDimX)
+TRIREME_COMPARE(blockX, blockDimX)
+TRIREME_COMPARE(blockZ, blockDimZ)
+TRIREME_COMPARE(sharedBytes, sharedMemBytes)
+TRIREME_COMPARE(params, kernelParams)
+TRIREME_COMPARE(extra, extra)
+TRIREME_COMPARE(kernel, kern)
+TRIREME_COMPARE(context, ctx)
+#undef TRIREME_COMPARE
 
 static_assert(sizeof(MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t));
 static_assert(offsetof(MatmulHeuristic, workspaceBytes) ==

@@ -97,6 +97,12 @@ TEST(GpuSession, VirtualRanksAreForGpus) {
   EXPECT_THAT(session.error().message(), HasSubstr("virtual ranks share a GPU"));
 }
 
+TEST(GpuSession, CudaGraphsAreForGpus) {
+  const auto session = Session::create(tinyBundle({}), {.cudaGraphs = false});
+  ASSERT_FALSE(session.has_value());
+  EXPECT_THAT(session.error().message(), HasSubstr("CUDA graphs are for GPUs"));
+}
+
 // The hand derivation of Session.AStepOfTheTinyProgramMatchesTheHandDerivation, on the GPU.
 TEST(GpuSession, AStepOfTheTinyProgramMatchesTheHandDerivation) {
   for (const bool sharded : {true, false})
