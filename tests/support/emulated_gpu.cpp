@@ -45,14 +45,24 @@ struct EmulatedDriver {
     return 0;
   }
   static int deviceName(char* name, int length, int) {
-    std::strncpy(name, "Emulated GPU", static_cast<size_t>(length));
+    std::strncpy(name, gpu().options_.name.c_str(), static_cast<size_t>(length));
     return 0;
   }
   static int deviceAttribute(int* value, int attribute, int) {
-    const int capability = gpu().options_.capability;
-    *value =
-        attribute == runtime::cuda::kComputeCapabilityMajor ? capability / 10 : capability % 10;
-    return 0;
+    const EmulatedGpuOptions& options = gpu().options_;
+    switch (attribute) {
+      case runtime::cuda::kMultiprocessorCount:
+        *value = options.numMultiprocessors;
+        return 0;
+      case runtime::cuda::kComputeCapabilityMajor:
+        *value = options.capability / 10;
+        return 0;
+      case runtime::cuda::kComputeCapabilityMinor:
+        *value = options.capability % 10;
+        return 0;
+      default:
+        return kInvalidValue;
+    }
   }
   static int retainContext(void** out, int) {
     *out = &gpu();
@@ -133,13 +143,15 @@ struct EmulatedDriver {
       return gpu().fault("a copy of memory that is not allocated");
     if (address(to) < address(from) + bytes && address(from) < address(to) + bytes)
       return gpu().fault("a copy that overlaps itself");
-    return gpu().enqueue(stream, {[=] { std::memcpy(address(to), address(from), bytes); }});
+    return gpu().enqueueRun(stream, {.name = "copy", .bytes = static_cast<double>(bytes)},
+                            [=] { std::memcpy(address(to), address(from), bytes); });
   }
   static int fill(DevicePointer to, unsigned char byte, size_t bytes, void* stream) {
     const Lock lock(gpu().mutex_);
     if (bytes > 0 && !gpu().isAllocated(address(to), bytes))
       return gpu().fault("memory filled that is not allocated");
-    return gpu().enqueue(stream, {[=] { std::memset(address(to), byte, bytes); }});
+    return gpu().enqueueRun(stream, {.name = "fill", .bytes = static_cast<double>(bytes)},
+                            [=] { std::memset(address(to), byte, bytes); });
   }
 
   static int createStream(void** stream, unsigned) {
@@ -232,6 +244,8 @@ struct EmulatedDriver {
     const auto found = kernels.find(name);
     if (found == kernels.end()) return kNotFound;
     *function = const_cast<EmulatedKernel*>(&found->second);
+    const Lock lock(gpu().mutex_);
+    gpu().kernelNames_[*function] = name;
     return 0;
   }
   static int launch(void* function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
@@ -241,18 +255,21 @@ struct EmulatedDriver {
     if (gridX == 0 || gridY != 1 || gridZ != 1 || blockX == 0 || blockX > 1024 ||
         blockX % 32 != 0 || blockY != 1 || blockZ != 1)
       return gpu().fault("a launch with a grid that kernels do not take");
-    if (gpu().options_.isIdle) return gpu().enqueue(stream, {[] {}});
     const auto* kernel = static_cast<const EmulatedKernel*>(function);
     const char* args = static_cast<const char*>(params[0]);
-    if (gpu().numLaunches_++ == gpu().options_.hangsAtLaunch) {
+    const int64_t number = gpu().numLaunches_++;
+    if (number == gpu().options_.failsAtLaunch) return kUnknown;
+    if (number == gpu().options_.hangsAtLaunch) {
       EmulatedGpu::Work endless;
       endless.endless = true;
       return gpu().enqueue(stream, endless);
     }
-    return gpu().enqueue(stream,
-                         {[kernel, copy = std::vector<char>(args, args + kernel->argsBytes)] {
-                           kernel->run(copy.data());
-                         }});
+    const EmulatedTask task{.name = gpu().kernelNames_[function], .args = args};
+    if (gpu().options_.isIdle) return gpu().enqueueRun(stream, task, [] {});
+    return gpu().enqueueRun(stream, task,
+                            [kernel, copy = std::vector<char>(args, args + kernel->argsBytes)] {
+                              kernel->run(copy.data());
+                            });
   }
 };
 
@@ -317,6 +334,18 @@ int EmulatedGpu::enqueue(void* stream, Work work) {
   return 0;
 }
 
+int EmulatedGpu::enqueueRun(void* stream, const EmulatedTask& task, std::function<void()> run) {
+  Work work;
+  work.run = std::move(run);
+  work.seconds = secondsOf(task);
+  return enqueue(stream, std::move(work));
+}
+
+double EmulatedGpu::timeOf(const Stream& stream) const {
+  if (options_.duration) return stream.seconds;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 bool EmulatedGpu::ready(const Work& work) const {
   if (work.endless) return false;
   if (work.meeting != nullptr && !work.meeting->done)
@@ -332,10 +361,12 @@ void EmulatedGpu::runHead(Stream& stream) {
     work.meeting->done = true;
     work.meeting->run();
   }
+  if (work.awaited != nullptr) stream.seconds = std::max(stream.seconds, work.awaited->seconds);
+  if (work.meeting != nullptr) stream.seconds = std::max(stream.seconds, work.meeting->begins);
+  stream.seconds += work.seconds;
   if (work.recorded == nullptr) return;
   work.recorded->completed = std::max(work.recorded->completed, work.number);
-  work.recorded->seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  work.recorded->seconds = timeOf(stream);
 }
 
 // A stream has come to a meeting when that is next.
@@ -345,6 +376,7 @@ void EmulatedGpu::arrive() {
     Work& next = stream->queue.front();
     if (next.meeting == nullptr || next.hasArrived) continue;
     next.hasArrived = true;
+    next.meeting->begins = std::max(next.meeting->begins, stream->seconds);
     ++next.meeting->arrived;
   }
 }

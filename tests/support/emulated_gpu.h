@@ -35,8 +35,19 @@ void addWarpFault(const std::string& kernel);
 
 const runtime::cuda::CublasLtApi& emulatedCublasLt();
 
+// A piece of work, for those who say how long it takes.
+struct EmulatedTask {
+  std::string name;  // "adamw_f32", "matmul_bf16", "copy", "fill", "all_reduce", "send"...
+  const void* args = nullptr;  // of a kernel
+  double products = 0;         // multiply-adds of a matrix product
+  double bytes = 0;            // copied, filled or sent; of a collective the full tensor
+  int members = 1;             // of a collective
+};
+
 struct EmulatedGpuOptions {
   int numDevices = 1;
+  std::string name = "Emulated GPU";
+  int numMultiprocessors = 4;
   int capability = 90;  // compute capability 9.0
   int driverVersion = 13000;
   int64_t memoryBytes = int64_t{1} << 30;
@@ -44,6 +55,10 @@ struct EmulatedGpuOptions {
   bool inWarps = false;        // warpKernels()
   bool isIdle = false;         // nothing is computed: for tests that look at what was asked for
   int64_t hangsAtLaunch = -1;  // this launch, counted from 0, never ends
+  int64_t failsAtLaunch = -1;  // this one is refused
+  // Seconds that a task takes. Then events have the time of their stream, which begins at 0 and
+  // waits for nothing but other streams; else that of the host.
+  std::function<double(const EmulatedTask&)> duration;
 };
 
 // One at a time: the tables have no place for an instance.
@@ -86,6 +101,7 @@ class EmulatedGpu {
     int size = 0;
     int arrived = 0;
     bool done = false;
+    double begins = 0;  // by the streams' time
     std::function<void()> run;
     std::shared_ptr<void> parts;  // what those who take part bring along
   };
@@ -97,14 +113,21 @@ class EmulatedGpu {
     bool endless = false;
     std::shared_ptr<Meeting> meeting;
     bool hasArrived = false;
+    double seconds = 0;
   };
   struct Stream {
     std::deque<Work> queue;
+    double seconds = 0;  // when its last work has ended
   };
 
   int fault(const std::string& what);
   bool isAllocated(const void* data, size_t bytes) const;
   int enqueue(void* stream, Work work);
+  int enqueueRun(void* stream, const EmulatedTask& task, std::function<void()> run);
+  double secondsOf(const EmulatedTask& task) const {
+    return options_.duration ? options_.duration(task) : 0;
+  }
+  double timeOf(const Stream& stream) const;
   bool ready(const Work& work) const;
   void runHead(Stream& stream);
   void arrive();
@@ -120,6 +143,7 @@ class EmulatedGpu {
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<void*, std::shared_ptr<Event>> events_;
   std::set<void*> matmulObjects_;
+  std::map<const void*, std::string> kernelNames_;  // by function
   std::map<std::string, EmulatedKernel> generated_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numAllocations_ = 0, numSynchronizations_ = 0;

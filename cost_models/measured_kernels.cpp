@@ -1,4 +1,4 @@
-#include "cost_models/host_kernels.h"
+#include "cost_models/measured_kernels.h"
 
 #include <fmt/format.h>
 
