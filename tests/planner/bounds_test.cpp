@@ -124,5 +124,17 @@ TEST(Bounds, HoldForMeasuredKernelsAndCollectives) {
   expectAdmissible(query, 4);
 }
 
+// f32 may reach a larger share of its peak than any other product.
+TEST(Bounds, HoldWhereSinglePrecisionHasAShareOfItsOwn) {
+  Query query = smallQuery(4, 4, 8);
+  query.training.precision = spec::Precision::kFp32;
+  spec::DeviceSpec& device = query.cluster.device;
+  device.matmulEfficiency = device.attentionEfficiency = 0.1;
+  device.f32MatmulEfficiency = 1;
+  device.launchOverhead = Seconds(0);  // products are what takes time
+  device.memoryBandwidth = BytesPerSecond(1e15);
+  expectAdmissible(query, 4);
+}
+
 }  // namespace
 }  // namespace trireme::planner
