@@ -44,6 +44,7 @@ struct TimedKernel {
 
 struct FittedTime {
   Seconds measured, fitted;
+  KernelCounts counts{};
 };
 
 struct KernelFit {

@@ -47,6 +47,18 @@ std::string allReduceText(const MeasuredCluster& measured) {
   return text;
 }
 
+// With its size: of a product tokens x inputs, tokens x outputs and so on.
+nlohmann::json toJson(const spec::KernelTiming& kernel, const cost::FittedTime& time) {
+  nlohmann::json json = {{"kernel", kernel.kernel},
+                         {"dtype", dtypeName(kernel.dtype)},
+                         {"measuredSeconds", time.measured.count()},
+                         {"fittedSeconds", time.fitted.count()}};
+  for (const spec::EnumName<spec::KernelUnit>& unit : spec::kKernelUnits)
+    if (const double count = time.counts[static_cast<size_t>(unit.value)]; count > 0)
+      json["counts"][std::string(unit.name)] = count;
+  return json;
+}
+
 }  // namespace
 
 std::string bandwidthText(BytesPerSecond rate) {
@@ -93,10 +105,7 @@ nlohmann::json toJson(const MeasuredCluster& measured) {
         entry["secondsPer"][std::string(unit.name)] = per.count();
     json["kernels"].push_back(std::move(entry));
     for (const cost::FittedTime& time : measured.fit.times[i])
-      json["timedKernels"].push_back({{"kernel", kernel.kernel},
-                                      {"dtype", dtypeName(kernel.dtype)},
-                                      {"measuredSeconds", time.measured.count()},
-                                      {"fittedSeconds", time.fitted.count()}});
+      json["timedKernels"].push_back(toJson(kernel, time));
   }
   return json;
 }

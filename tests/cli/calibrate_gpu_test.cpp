@@ -225,6 +225,13 @@ TEST_F(CalibrateGpu, ReportsWhatWasReached) {
   EXPECT_NEAR(json["streams"]["copy"].get<double>(), 1.5e12, 1e9);
   EXPECT_EQ(json["curves"].size(), 3u);
   EXPECT_GT(json["timedKernels"].size(), 100u);
+  // 256 tokens, 1024 inputs, 1024 outputs.
+  const nlohmann::json& first = json["timedKernels"][0];
+  EXPECT_EQ(first["kernel"], "matmul");
+  EXPECT_EQ(first["counts"]["product"], 256.0 * 1024 * 1024);
+  EXPECT_EQ(first["counts"]["input"], 256.0 * 1024);
+  EXPECT_NEAR(first["measuredSeconds"].get<double>(), 2e-6 + 2 * 256.0 * 1024 * 1024 / 200e12,
+              1e-8);
 }
 
 // dgx-a100 has eight GPUs and its network; two are measured.
