@@ -1,6 +1,7 @@
 // trireme calibrate: measures this machine, or reads measurements of another, into a cluster file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,8 @@
 #include <thread>
 
 #include "cli/calibrate/measure_cluster.h"
+#include "cli/calibrate/measure_gpus.h"
+#include "cli/calibrate/report.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -16,11 +19,10 @@
 #include "cli/paths.h"
 #include "cli/write_file.h"
 #include "cost_models/nccl_tests.h"
-#include "ir/base/format.h"
 #include "ir/spec/cluster_names.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
-#include "ir/spec/quantity.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::cli {
 namespace {
@@ -29,93 +31,10 @@ struct CalibrateOptions {
   std::optional<int64_t> ranks;
   std::string name, output, report, cluster, tier;
   std::vector<std::string> ncclTests;
-  bool json = false;
+  bool gpu = false, json = false;
 };
 
 constexpr int64_t kMaxRanks = 1024;
-
-std::string rateText(FlopsPerSecond rate) {
-  return fmt::format("{:.1f} GFLOP/s", rate.count() * 1e-9);
-}
-std::string bandwidthText(BytesPerSecond rate) {
-  return fmt::format("{:.1f} GB/s", rate.count() * 1e-9);
-}
-
-nlohmann::json curvesJson(const spec::ClusterSpec& cluster) {
-  nlohmann::json curves = nlohmann::json::array();
-  for (const spec::LinkTier& tier : cluster.tiers)
-    for (const spec::CollectiveCurve& curve : tier.curves) {
-      nlohmann::json points = nlohmann::json::array();
-      for (const spec::CollectivePoint& point : curve.points)
-        points.push_back({point.bytes.count(), point.busBandwidth.count()});
-      curves.push_back({{"tier", tier.name},
-                        {"collective", spec::nameOf(spec::kCollectives, curve.kind)},
-                        {"group", curve.group},
-                        {"bytesAndBusBandwidth", std::move(points)}});
-    }
-  return curves;
-}
-
-nlohmann::json toJson(const MeasuredCluster& measured) {
-  const spec::DeviceSpec& device = measured.cluster.device;
-  nlohmann::json json = {{"cluster", measured.cluster.name},
-                         {"ranks", measured.cluster.numDevices},
-                         {"memoryBytes", device.memory.count()},
-                         {"memoryBandwidth", device.memoryBandwidth.count()},
-                         {"launchSeconds", device.launchOverhead.count()},
-                         {"curves", curvesJson(measured.cluster)}};
-  for (const spec::PeakRate& peak : device.matmul)
-    json["matmulFlopsPerSecond"][std::string(mathFormatName(peak.format))] = peak.rate.count();
-  for (size_t i = 0; i < measured.fit.kernels.size(); ++i) {
-    const spec::KernelTiming& kernel = measured.fit.kernels[i];
-    nlohmann::json entry = {{"kernel", kernel.kernel},
-                            {"dtype", dtypeName(kernel.dtype)},
-                            {"sizes", measured.fit.numTimed[i]},
-                            {"meanError", measured.fit.meanErrors[i]}};
-    for (const spec::EnumName<spec::KernelUnit>& unit : spec::kKernelUnits)
-      if (const Seconds per = kernel.per[static_cast<size_t>(unit.value)]; per.count() > 0)
-        entry["secondsPer"][std::string(unit.name)] = per.count();
-    json["kernels"].push_back(std::move(entry));
-    for (const cost::FittedTime& time : measured.fit.times[i])
-      json["timedKernels"].push_back({{"kernel", kernel.kernel},
-                                      {"dtype", dtypeName(kernel.dtype)},
-                                      {"measuredSeconds", time.measured.count()},
-                                      {"fittedSeconds", time.fitted.count()}});
-  }
-  return json;
-}
-
-// Of the largest payload, among the most ranks.
-std::string allReduceText(const spec::ClusterSpec& cluster) {
-  std::string text = "none: there is one rank";
-  for (const spec::CollectiveCurve& curve : cluster.tiers.back().curves)
-    if (curve.kind == spec::CollectiveKind::kAllReduce)
-      text = fmt::format("{} bus bandwidth among {} ranks at {}",
-                         bandwidthText(curve.points.back().busBandwidth), curve.group,
-                         formatBytes(curve.points.back().bytes));
-  return text;
-}
-
-std::string toTable(const MeasuredCluster& measured) {
-  const spec::DeviceSpec& device = measured.cluster.device;
-  std::string text = fmt::format("{:<14}{}, {} of this machine's ranks at once\n", "cluster",
-                                 measured.cluster.name, measured.cluster.numDevices);
-  for (const spec::PeakRate& peak : device.matmul)
-    text += fmt::format("{:<14}{}, {} per rank\n", "products", mathFormatName(peak.format),
-                        rateText(peak.rate));
-  text += fmt::format("{:<14}{} and {} per rank\n", "memory", formatBytes(device.memory),
-                      bandwidthText(device.memoryBandwidth));
-  text += fmt::format("{:<14}{}\n", "all-reduce", allReduceText(measured.cluster));
-  double error = 0;
-  int timed = 0;
-  for (size_t i = 0; i < measured.fit.kernels.size(); ++i) {
-    error += measured.fit.meanErrors[i] * measured.fit.numTimed[i];
-    timed += measured.fit.numTimed[i];
-  }
-  text += fmt::format("{:<14}{} fitted to {} times, mean error {:.1f} %\n", "kernels",
-                      measured.fit.kernels.size(), timed, error / timed * 100);
-  return text;
-}
 
 // The file goes to -o or else, unless there is JSON to print, to stdout.
 Status writeCluster(const CalibrateOptions& options, const spec::ClusterSpec& cluster,
@@ -133,6 +52,12 @@ Status writeCluster(const CalibrateOptions& options, const spec::ClusterSpec& cl
   return {};
 }
 
+Result<int> writeMeasured(const CalibrateOptions& options, const MeasuredCluster& measured) {
+  TRIREME_RETURN_IF_ERROR(
+      writeCluster(options, measured.cluster, toJson(measured), toTable(measured)));
+  return kExitOk;
+}
+
 Result<int> runMeasurement(const CalibrateOptions& options) {
   const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   MeasureOptions measure;
@@ -146,9 +71,41 @@ Result<int> runMeasurement(const CalibrateOptions& options) {
   measure.progress = [&](double done, const std::string& what) { progress.update(done, what); };
   TRIREME_ASSIGN_OR_RETURN(const MeasuredCluster measured, measureCluster(measure));
   progress.clear();
-  TRIREME_RETURN_IF_ERROR(
-      writeCluster(options, measured.cluster, toJson(measured), toTable(measured)));
-  return kExitOk;
+  return writeMeasured(options, measured);
+}
+
+// As many GPUs as there are, or as --ranks says.
+Result<int64_t> numGpus(const CalibrateOptions& options, const runtime::cuda::Apis& apis) {
+  TRIREME_ASSIGN_OR_RETURN(const int present, runtime::cuda::Gpu::count(apis));
+  if (present == 0) return Error(unavailable("no GPU: the driver has none"));
+  if (options.ranks.value_or(0) > present)
+    return Error(
+        unavailable(fmt::format("--ranks {}: there are {} GPUs, and each rank has one of its own",
+                                *options.ranks, present)));
+  return options.ranks.value_or(present);
+}
+
+Result<int> runOnGpus(const CalibrateOptions& options) {
+  TRIREME_ASSIGN_OR_RETURN(runtime::cuda::Apis apis, runtime::cuda::loadApis(false));
+  MeasureGpuOptions measure;
+  TRIREME_ASSIGN_OR_RETURN(measure.numRanks, numGpus(options, apis));
+  if (measure.numRanks > 1) {
+    Result<const runtime::cuda::NcclApi*> nccl = runtime::cuda::loadNccl();
+    if (!nccl.has_value())
+      return Error(unavailable(nccl.error().message() + "; --ranks 1 measures one GPU"));
+    apis.nccl = *nccl;
+  }
+  std::optional<spec::ClusterSpec> base;
+  if (!options.cluster.empty()) {
+    TRIREME_ASSIGN_OR_RETURN(base, spec::loadCluster(options.cluster));
+    measure.base = &*base;
+  }
+  measure.name = !options.name.empty() ? options.name : base ? base->name : "this-machine";
+  Progress progress;
+  measure.progress = [&](double done, const std::string& what) { progress.update(done, what); };
+  TRIREME_ASSIGN_OR_RETURN(const MeasuredCluster measured, measureGpus(apis, measure));
+  progress.clear();
+  return writeMeasured(options, measured);
 }
 
 // The tier named by --tier or else the innermost that holds the test's ranks.
@@ -203,23 +160,31 @@ Result<int> runCalibrate(const CalibrateOptions& options) {
       checkOutputs(inputs, {{"-o", options.output}, {"--report", options.report}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
+  if (options.gpu) return runOnGpus(options);
   return options.ncclTests.empty() ? runMeasurement(options) : readTests(options);
 }
 
 Action addCalibrate(CLI::App& app) {
   auto options = std::make_shared<CalibrateOptions>();
-  CLI::Option* ranks = addCount(app, "--ranks", &options->ranks,
-                                "Ranks to measure, all at once (default: one per core)");
+  CLI::Option* gpu =
+      app.add_flag("--gpu", options->gpu, "Measure this machine's NVIDIA GPUs, not its processor");
+  CLI::Option* ranks =
+      addCount(app, "--ranks", &options->ranks,
+               "Ranks to measure, all at once (default: one per core, or per GPU)");
   addPath(app, "--name", &options->name, "NAME",
           "Name of the cluster (default: this-machine, or that of --cluster)");
+  CLI::Option* cluster =
+      addPath(app, "--cluster", &options->cluster, "NAME|FILE",
+              "The cluster that GPUs or nccl-tests complete; what they do not say is as there");
   const std::string group = "Measurements of another machine";
   CLI::Option* tests =
       addPaths(app, "--nccl-tests", &options->ncclTests, "FILE",
                "Read the output of nccl-tests instead (/dev/stdin: what is piped in)");
-  CLI::Option* cluster =
-      addPath(app, "--cluster", &options->cluster, "NAME|FILE", "The cluster that it completes");
-  tests->group(group)->needs(cluster)->excludes(ranks);
-  cluster->group(group)->needs(tests);
+  tests->group(group)->needs(cluster)->excludes(ranks)->excludes(gpu);
+  app.parse_complete_callback([options] {
+    if (!options->cluster.empty() && options->ncclTests.empty() && !options->gpu)
+      refuseFlag("--cluster", "is completed by --gpu or --nccl-tests: neither is there");
+  });
   addPath(app, "--tier", &options->tier, "TIER",
           "Tier that it measured (default: the innermost that holds the ranks)")
       ->group(group)
@@ -238,6 +203,7 @@ Action addCalibrate(CLI::App& app) {
 const Command kCalibrateCommand = {
     "calibrate", "Measure this machine, or read nccl-tests, into a cluster file",
     "trireme calibrate --ranks 2 -o two.yaml\n"
+    "  trireme calibrate --gpu --cluster dgx-h100 -o measured.yaml\n"
     "  trireme calibrate --nccl-tests all_reduce.txt --cluster dgx-a100 -o measured.yaml",
     addCalibrate};
 

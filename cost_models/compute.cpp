@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "cost_models/host_kernels.h"
+#include "cost_models/measured_kernels.h"
 #include "ir/graph/semantics.h"
 
 namespace trireme::cost {
@@ -117,8 +117,8 @@ Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device) {
   const Seconds memory = work.bytes / (device.memoryBandwidth * device.memoryEfficiency);
   Seconds products;
   if (work.flops.count() > 0) {
-    const double reached =
-        work.fusedAttention ? device.attentionEfficiency : device.matmulEfficiency;
+    const double reached = work.fusedAttention ? device.attentionEfficiency
+                                               : device.matmulShare(*mathFormatOf(work.dtype));
     products = work.flops / (matmulPeak(device, work.dtype) * reached);
   }
   return device.launchOverhead * work.numLaunches + std::max(products, memory);

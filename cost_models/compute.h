@@ -21,7 +21,7 @@ struct KernelWork {
 };
 
 //   time = launches * launchOverhead
-//        + max(flops / (peak * matmulEfficiency), bytes / (memoryBandwidth * memoryEfficiency))
+//        + max(flops / (peak * matmulShare), bytes / (memoryBandwidth * memoryEfficiency))
 //
 // with attentionEfficiency for fused attention, whose products are small and wait for its softmax.
 // Williams, Waterman, Patterson, "Roofline", CACM 2009. The efficiencies are the device file's, and
@@ -41,14 +41,14 @@ Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device);
 //   backward  dropped r, dProb w, dropout r w, softmax r r w, 2 products r r  = 9 passes, 6 kernels
 std::vector<KernelWork> kernelsOf(const program::Segment& segment, const spec::StackProfile& stack);
 
-// The kernels one after the other. Of a host's kernels that were measured (host_kernels.h) a chain
+// The kernels one after the other. Of kernels that were measured (measured_kernels.h) a chain
 // takes what its ops do, and a kernel no less than the roofline: max(kernelTime, sum over ops).
 Seconds segmentTime(const program::Segment& segment, const spec::DeviceSpec& device,
                     const spec::StackProfile& stack);
 
 // Instructions that compute without a segment: kZero, kSumSquares, kAdamW and kLoadBatch, all bound
 // by memory. AdamW reads the gradient, both moments and the master weights and writes the last
-// three and, where it is another buffer, the parameter. No less than the host's "zero",
+// three and, where it is another buffer, the parameter. No less than the device's "zero",
 // "sum_squares" and "adamw", if they were measured. Zero for every other kind.
 Seconds instructionTime(const program::Instruction& instruction, const program::Role& role,
                         const spec::DeviceSpec& device);

@@ -72,8 +72,7 @@ class Pass {
     shape.factorBytes = narrow ? 1 : s_.element;
     shape.ramp = narrow ? 2 : 1;
     const spec::DeviceSpec& device = s_.cluster.device;
-    if (narrow && device.f8MatmulEfficiency > 0)
-      share *= device.f8MatmulEfficiency / device.matmulEfficiency;
+    share *= device.matmulShare(format) / device.matmulEfficiency;
     lastProduct_ =
         productTime(shape, device.peak(format)->rate, device, share * s_.stack.matmulFactor);
     cost_.products += lastProduct_;

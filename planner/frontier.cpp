@@ -18,8 +18,9 @@ Work leastWork(const Query& query, const Group& group) {
   const cost::StepFlops flops = cost::stepFlops(query.model, one);
   const spec::DeviceSpec& device = query.cluster.device;
   const double library = std::max(1.0, query.stack.description.matmulFactor);
-  const double efficiency = library * std::max({device.matmulEfficiency, device.f8MatmulEfficiency,
-                                                device.attentionEfficiency});
+  const double efficiency =
+      library * std::max({device.matmulEfficiency, device.f8MatmulEfficiency,
+                          device.f32MatmulEfficiency, device.attentionEfficiency});
   const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training.precision))->rate *
                               (efficiency * static_cast<double>(group.tp * group.cp));
   // Forward, backward twice, and forward once more if layers are recomputed.

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
 #include <cmath>
-#include <ctime>
 #include <fstream>
 #include <thread>
 
@@ -37,15 +34,6 @@ std::string processorName() {
   return "an unnamed processor";
 }
 
-// To 4 digits: no measurement has more.
-template <typename T>
-T rounded(T value) {
-  const std::string text = fmt::format("{:.3e}", value.count());
-  double number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return T(number);
-}
-
 // Where ranks take turns on a core, a measurement has to last many turns.
 Seconds windowOf(const MeasureOptions& options) {
   const double turns = static_cast<double>(options.numRanks) / static_cast<double>(numCores());
@@ -60,7 +48,7 @@ class Measurement {
   Result<MeasuredCluster> run() {
     TRIREME_RETURN_IF_ERROR(ranks_.start());
     cluster().name = options_.name;
-    cluster().numDevices = options_.numRanks;
+    cluster().numDevices = result_.numRanks = options_.numRanks;
     TRIREME_RETURN_IF_ERROR(measureKernels());
     TRIREME_RETURN_IF_ERROR(measureMemory());
     TRIREME_RETURN_IF_ERROR(fitKernels());
@@ -91,7 +79,6 @@ class Measurement {
   Status fitKernels();
   Status describeDevice();
   Status measureLinks();
-  Status measureCurve(spec::LinkTier& tier, runtime::Exchange exchange, int64_t group);
 };
 
 // Every probe alone, as the runtime executes it in a bundle.
@@ -207,30 +194,10 @@ Status Measurement::describeDevice() {
   return {};
 }
 
-Status Measurement::measureCurve(spec::LinkTier& tier, runtime::Exchange exchange, int64_t group) {
-  using runtime::Exchange;
-  const auto kind = exchange == Exchange::kAllReduce   ? spec::CollectiveKind::kAllReduce
-                    : exchange == Exchange::kAllGather ? spec::CollectiveKind::kAllGather
-                                                       : spec::CollectiveKind::kReduceScatter;
-  const auto n = static_cast<double>(group);
-  const double factor = (exchange == Exchange::kAllReduce ? 2 : 1) * (n - 1) / n;
-  spec::CollectiveCurve curve{kind, group, {}, options_.source};
-  for (int64_t size = 1 << 10; size <= 1 << 24; size *= 8) {
-    const int64_t multiple = 4 * group;
-    const int64_t bytes = (size + multiple - 1) / multiple * multiple;
-    TRIREME_ASSIGN_OR_RETURN(
-        const Seconds time,
-        runtime::measureExchange(ranks_, exchange, static_cast<int32_t>(group), bytes));
-    const Bytes payload(static_cast<double>(bytes));
-    curve.points.push_back({payload, rounded(payload * factor / time)});
-  }
-  tier.curves.push_back(std::move(curve));
-  return {};
-}
-
 Status Measurement::measureLinks() {
   using runtime::Exchange;
   constexpr int64_t kSmall = 64, kLarge = int64_t{4} << 20;
+  const std::vector<int64_t> sizes = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22};
   spec::LinkTier tier;
   tier.name = "memory";
   tier.devices = options_.numRanks;
@@ -255,8 +222,14 @@ Status Measurement::measureLinks() {
   for (int64_t group = 2; group <= options_.numRanks; ++group) {
     if (options_.numRanks % group != 0) continue;
     options_.progress(0.94, fmt::format("collectives among {} ranks", group));
-    for (Exchange exchange : {Exchange::kAllReduce, Exchange::kAllGather, Exchange::kReduceScatter})
-      TRIREME_RETURN_IF_ERROR(measureCurve(tier, exchange, group));
+    for (Exchange exchange :
+         {Exchange::kAllReduce, Exchange::kAllGather, Exchange::kReduceScatter}) {
+      const auto timeOf = [&](int64_t bytes) {
+        return runtime::measureExchange(ranks_, exchange, static_cast<int32_t>(group), bytes);
+      };
+      TRIREME_ASSIGN_OR_RETURN(tier.curves.emplace_back(),
+                               measureCurve(exchange, group, sizes, options_.source, timeOf));
+    }
   }
   cluster().tiers = {std::move(tier)};
   return {};
@@ -265,14 +238,10 @@ Status Measurement::measureLinks() {
 }  // namespace
 
 std::string measurementSource(int64_t numRanks) {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm day{};
-  gmtime_r(&now, &day);
   return fmt::format(
-      "measured on {:04}-{:02}-{:02} by trireme calibrate {} on {}, {} {} at once on "
+      "measured on {} by trireme calibrate {} on {}, {} {} at once on "
       "{} cores",
-      day.tm_year + 1900, day.tm_mon + 1, day.tm_mday, kVersion, processorName(), numRanks,
-      numRanks == 1 ? "rank" : "ranks", numCores());
+      today(), kVersion, processorName(), numRanks, numRanks == 1 ? "rank" : "ranks", numCores());
 }
 
 Result<MeasuredCluster> measureCluster(const MeasureOptions& options) {

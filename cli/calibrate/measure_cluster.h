@@ -1,12 +1,9 @@
 // Measures this machine as a cluster whose devices are ranks: threads that share it.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "cost_models/host_kernels.h"
-#include "ir/base/status.h"
-#include "ir/spec/cluster_spec.h"
+#include "cli/calibrate/measured.h"
 
 namespace trireme::cli {
 
@@ -17,13 +14,7 @@ struct MeasureOptions {
   std::vector<DType> types = {DType::kF64, DType::kF32, DType::kBf16};  // of the kernels
   Seconds window{0.015};  // of one measurement; longer where ranks take turns on a core
   int64_t footprint = int64_t{256} << 20;  // bytes that no cache holds, of all ranks together
-  // How much of 1 is done, and what comes next.
-  std::function<void(double done, const std::string& what)> progress;
-};
-
-struct MeasuredCluster {
-  spec::ClusterSpec cluster;
-  cost::KernelFit fit;
+  MeasureProgress progress;
 };
 
 // "measured on 2026-11-21 by trireme calibrate 0.1.0 on <processor>, 2 ranks at once on 2 cores".

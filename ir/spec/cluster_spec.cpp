@@ -11,6 +11,12 @@ const PeakRate* DeviceSpec::peak(MathFormat format) const {
   return nullptr;
 }
 
+double DeviceSpec::matmulShare(MathFormat format) const {
+  if (format == MathFormat::kF8 && f8MatmulEfficiency > 0) return f8MatmulEfficiency;
+  if (format == MathFormat::kF32 && f32MatmulEfficiency > 0) return f32MatmulEfficiency;
+  return matmulEfficiency;
+}
+
 AttentionRate DeviceSpec::attentionRate(AttentionKind kind) const {
   for (const AttentionRate& rate : attention)
     if (rate.kind == kind) return rate;
@@ -23,7 +29,7 @@ const KernelTiming* DeviceSpec::kernel(std::string_view name, DType dtype) const
   return nullptr;
 }
 
-const std::vector<std::string>& hostKernelNames() {
+const std::vector<std::string>& measuredKernelNames() {
   static const std::vector<std::string> names = {"embedding",
                                                  "add_position",
                                                  "dropout",

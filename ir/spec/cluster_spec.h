@@ -30,7 +30,7 @@ struct AttentionRate {
   bool operator==(const AttentionRate&) const = default;
 };
 
-// What the time of a host kernel is a sum over; cost_models/host_kernels.h says how many of each an
+// What the time of a kernel is a sum over; cost_models/measured_kernels.h says how many of each an
 // op has.
 enum class KernelUnit : uint8_t {
   kCall,
@@ -45,9 +45,9 @@ enum class KernelUnit : uint8_t {
 };
 inline constexpr size_t kNumKernelUnits = static_cast<size_t>(KernelUnit::kDroppedScore) + 1;
 
-// A kernel of the host runtime as measured: its time is the sum over units of count x per.
+// A kernel of Trireme's runtime as measured: its time is the sum over units of count x per.
 struct KernelTiming {
-  std::string kernel;         // one of hostKernelNames()
+  std::string kernel;         // one of measuredKernelNames()
   DType dtype = DType::kF32;  // of the activations, or of the optimizer's state
   std::array<Seconds, kNumKernelUnits> per{};
   std::string source;
@@ -55,7 +55,7 @@ struct KernelTiming {
 };
 
 // Every op of a program by its name in ir/program, then "zero", "sum_squares" and "adamw".
-const std::vector<std::string>& hostKernelNames();
+const std::vector<std::string>& measuredKernelNames();
 
 struct DeviceSpec {
   std::string name;
@@ -63,6 +63,7 @@ struct DeviceSpec {
   std::vector<PeakRate> matmul;      // dense peak (no sparsity) per format
   double matmulEfficiency = 1.0;     // reachable share of the peak on large matrices
   double f8MatmulEfficiency = 0;     // the same of products in f8; 0: matmulEfficiency
+  double f32MatmulEfficiency = 0;    // and in f32
   double attentionEfficiency = 1.0;  // and in fused attention, of the products that it computes
   Bytes memory;                      // what programs can allocate
   BytesPerSecond memoryBandwidth;
@@ -79,8 +80,11 @@ struct DeviceSpec {
   double batchedMatmulEfficiency = 1;    // of many small products, over that of one large
   double accumulationExposed = 0;        // of the traffic of a product's sums that it does not hide
   std::vector<AttentionRate> attention;  // of fused kernels; others have attentionEfficiency
-  std::vector<KernelTiming> kernels;     // of a host, measured; others follow the rates above
+  std::vector<KernelTiming> kernels;     // of Trireme's runtime, measured; others follow the rates
+                                         // above
 
+  // Reachable share of the peak of `format` on large matrices.
+  double matmulShare(MathFormat format) const;
   // attentionEfficiency in both directions where the device has no rate for `kind`.
   AttentionRate attentionRate(AttentionKind kind) const;
   // Null if the device has no rate for `format`.

@@ -43,6 +43,9 @@ Result<TrainingSpec> parseTraining(const std::string& text, const std::string& n
 
 Result<ClusterSpec> loadCluster(const std::string& path);
 Result<ClusterSpec> parseCluster(const std::string& text, const std::string& name);
+// The device of a shipped file, without a cluster; adds to `sources`, below "device.".
+// kInvalidArgument: there is none of this name.
+Result<DeviceSpec> shippedDevice(const std::string& name, Sources* sources);
 
 Result<StackProfile> loadStack(const std::string& path);
 Result<StackProfile> parseStack(const std::string& text, const std::string& name);

@@ -4,6 +4,7 @@
 
 #include "ir/spec/cluster_names.h"
 #include "ir/spec/load.h"
+#include "ir/spec/print.h"
 #include "ir/spec/quantity.h"
 #include "ir/spec/shipped.h"
 #include "ir/spec/sourced.h"
@@ -62,6 +63,7 @@ void readTiling(MapReader& map, DeviceSpec* device) {
   notNegative("depth_ramp", &device->depthRamp);
   notNegative("wave_share", &device->waveShare);
   efficiency("f8_matmul_efficiency", &device->f8MatmulEfficiency);
+  efficiency("f32_matmul_efficiency", &device->f32MatmulEfficiency);
   efficiency("batched_matmul_efficiency", &device->batchedMatmulEfficiency);
   efficiency("accumulation_exposed", &device->accumulationExposed);
   for (const EnumName<AttentionKind>& kind : kFlashKinds) {
@@ -90,7 +92,7 @@ void readKernel(MapReader& owner, const Node& node, const std::string& path, Dev
     sum += per;
   }
   if (map.firstValueError().ok()) {
-    const std::vector<std::string>& names = hostKernelNames();
+    const std::vector<std::string>& names = measuredKernelNames();
     const std::optional<DType> type = parseDType(dtype);
     timing.dtype = type.value_or(DType::kI32);
     if (std::find(names.begin(), names.end(), timing.kernel) == names.end())
@@ -121,8 +123,6 @@ void readKernels(MapReader& map, DeviceSpec* device) {
                     fmt::format("expected a list of measured kernels, got {}", describe(*node)));
   for (size_t i = 0; i < node->items.size() && map.firstValueError().ok(); ++i)
     readKernel(map, node->items[i], fmt::format("{}kernels[{}].", map.path(), i), device);
-  if (!device->kernels.empty() && device->kind != DeviceKind::kHost)
-    map.fail(*node, "kernels are those of the host runtime: for devices of kind host only");
 }
 
 void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {
@@ -293,6 +293,16 @@ void readTiers(MapReader& cluster, ClusterSpec* spec) {
 }
 
 }  // namespace
+
+Result<DeviceSpec> shippedDevice(const std::string& name, Sources* sources) {
+  const std::string file = "device " + name;
+  TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument("device: " + printText(name), file));
+  MapReader map(file, root);
+  DeviceSpec device;
+  readDevice(map, &device, sources);
+  TRIREME_RETURN_IF_ERROR(map.finish());
+  return device;
+}
 
 Result<ClusterSpec> parseCluster(const std::string& text, const std::string& name) {
   TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, name));

@@ -87,6 +87,7 @@ void printDevice(const DeviceSpec& device, ClusterPrinter& out) {
   numberUnless(absent.batchedMatmulEfficiency, "batched_matmul_efficiency",
                device.batchedMatmulEfficiency);
   numberUnless(absent.f8MatmulEfficiency, "f8_matmul_efficiency", device.f8MatmulEfficiency);
+  numberUnless(absent.f32MatmulEfficiency, "f32_matmul_efficiency", device.f32MatmulEfficiency);
   numberUnless(absent.accumulationExposed, "accumulation_exposed", device.accumulationExposed);
   for (const AttentionRate& rate : device.attention) {
     number(fmt::format("{}_forward", nameOf(kFlashKinds, rate.kind)), rate.forward);

@@ -54,10 +54,7 @@ void addNumbers(ChangeLines& lines, const std::string& prefix,
 
 // Share of the peak that large products of linear layers reach.
 double matmulShare(const Query& query) {
-  const DeviceSpec& device = query.cluster.device;
-  const bool narrow = spec::linearFormat(query.training.precision) == MathFormat::kF8;
-  return narrow && device.f8MatmulEfficiency > 0 ? device.f8MatmulEfficiency
-                                                 : device.matmulEfficiency;
+  return query.cluster.device.matmulShare(spec::linearFormat(query.training.precision));
 }
 
 void addRate(ChangeLines& lines, const std::string& name, const spec::PeakRate* before,

@@ -33,6 +33,14 @@ TEST(KernelTime, FusedAttentionHasItsOwnEfficiency) {
   EXPECT_NEAR(kernelTime(work, slow).count(), 2.001e-3, 1e-12);
 }
 
+// 8 GFLOP at 5 TFLOP/s * 0.4 = 4 ms in f32, and as ever in bf16.
+TEST(KernelTime, SinglePrecisionMayReachAShareOfItsOwn) {
+  spec::DeviceSpec slow = device();
+  slow.f32MatmulEfficiency = 0.4;
+  EXPECT_NEAR(kernelTime({DType::kF32, Flops(8e9), 100_MB, 1}, slow).count(), 4.001e-3, 1e-12);
+  EXPECT_NEAR(kernelTime({DType::kBf16, Flops(8e9), 100_MB, 1}, slow).count(), 1.001e-3, 1e-12);
+}
+
 TEST(KernelTime, CountsEveryLaunch) {
   EXPECT_NEAR(kernelTime({DType::kBf16, Flops(0), Bytes(0), 4}, device()).count(), 4e-6, 1e-15);
 }

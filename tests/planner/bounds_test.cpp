@@ -102,7 +102,7 @@ TEST(Bounds, HoldForMeasuredKernelsAndCollectives) {
   spec::DeviceSpec& device = query.cluster.device;
   device.kind = spec::DeviceKind::kHost;
   double scale = 1;
-  for (const std::string& kernel : spec::hostKernelNames())
+  for (const std::string& kernel : spec::measuredKernelNames())
     for (DType type : {DType::kBf16, DType::kF32}) {
       spec::KernelTiming timing{kernel, type, {}, "test"};
       timing.per.fill(Seconds(1e-12 * scale));
@@ -121,6 +121,18 @@ TEST(Bounds, HoldForMeasuredKernelsAndCollectives) {
                                   {Bytes(1e5), BytesPerSecond(9e9)},
                                   {Bytes(1e6), BytesPerSecond(4e9)}},
                                  "test"});
+  expectAdmissible(query, 4);
+}
+
+// f32 may reach a larger share of its peak than any other product.
+TEST(Bounds, HoldWhereSinglePrecisionHasAShareOfItsOwn) {
+  Query query = smallQuery(4, 4, 8);
+  query.training.precision = spec::Precision::kFp32;
+  spec::DeviceSpec& device = query.cluster.device;
+  device.matmulEfficiency = device.attentionEfficiency = 0.1;
+  device.f32MatmulEfficiency = 1;
+  device.launchOverhead = Seconds(0);  // products are what takes time
+  device.memoryBandwidth = BytesPerSecond(1e15);
   expectAdmissible(query, 4);
 }
 

@@ -51,6 +51,14 @@ struct Product {
   int64_t m() const { return lc.rows; }
   int64_t n() const { return lc.columns; }
   int64_t k() const { return desc.transposeA != 0 ? la.rows : la.columns; }
+  double count() const {
+    return static_cast<double>(m()) * static_cast<double>(n()) * static_cast<double>(k());
+  }
+  std::string name() const {
+    return la.type == cuda::kTypeF64   ? "matmul_f64"
+           : la.type == cuda::kTypeF32 ? "matmul_f32"
+                                       : "matmul_bf16";
+  }
   bool fits() const {
     const int64_t aRows = desc.transposeA != 0 ? la.columns : la.rows;
     const int64_t bRows = desc.transposeB != 0 ? lb.columns : lb.rows;
@@ -161,8 +169,9 @@ struct EmulatedCublasLt {
     if (workspaceBytes > 0 &&
         (!isAligned(workspace, 256) || !gpu().isAllocated(workspace, workspaceBytes)))
       return kInvalidValue;
-    if (gpu().options_.isIdle) return gpu().submit(stream, nullptr, [] {});
-    return gpu().submit(stream, nullptr, [product] { product.run(); });
+    const double seconds = gpu().secondsOf({.name = product.name(), .products = product.count()});
+    if (gpu().options_.isIdle) return gpu().submit(stream, nullptr, [] {}, seconds);
+    return gpu().submit(stream, nullptr, [product] { product.run(); }, seconds);
   }
 };
 

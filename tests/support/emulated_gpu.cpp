@@ -44,14 +44,24 @@ struct EmulatedDriver : EmulatedGraphs {
     return 0;
   }
   static int deviceName(char* name, int length, int) {
-    std::strncpy(name, "Emulated GPU", static_cast<size_t>(length));
+    std::strncpy(name, gpu().options_.name.c_str(), static_cast<size_t>(length));
     return 0;
   }
   static int deviceAttribute(int* value, int attribute, int) {
-    const int capability = gpu().options_.capability;
-    *value =
-        attribute == runtime::cuda::kComputeCapabilityMajor ? capability / 10 : capability % 10;
-    return 0;
+    const EmulatedGpuOptions& options = gpu().options_;
+    switch (attribute) {
+      case runtime::cuda::kMultiprocessorCount:
+        *value = options.numMultiprocessors;
+        return 0;
+      case runtime::cuda::kComputeCapabilityMajor:
+        *value = options.capability / 10;
+        return 0;
+      case runtime::cuda::kComputeCapabilityMinor:
+        *value = options.capability % 10;
+        return 0;
+      default:
+        return kInvalidValue;
+    }
   }
   static int retainContext(void** out, int) {
     *out = &gpu();
@@ -136,13 +146,15 @@ struct EmulatedDriver : EmulatedGraphs {
       return gpu().fault("a copy of memory that is not allocated");
     if (address(to) < address(from) + bytes && address(from) < address(to) + bytes)
       return gpu().fault("a copy that overlaps itself");
-    return gpu().enqueue(stream, {[=] { std::memcpy(address(to), address(from), bytes); }});
+    return gpu().enqueueRun(stream, {.name = "copy", .bytes = static_cast<double>(bytes)},
+                            [=] { std::memcpy(address(to), address(from), bytes); });
   }
   static int fill(DevicePointer to, unsigned char byte, size_t bytes, void* stream) {
     const Lock lock(gpu().mutex_);
     if (bytes > 0 && !gpu().isAllocated(address(to), bytes))
       return gpu().fault("memory filled that is not allocated");
-    return gpu().enqueue(stream, {[=] { std::memset(address(to), byte, bytes); }});
+    return gpu().enqueueRun(stream, {.name = "fill", .bytes = static_cast<double>(bytes)},
+                            [=] { std::memset(address(to), byte, bytes); });
   }
 
   static int createStream(void** stream, unsigned) {
@@ -247,6 +259,8 @@ struct EmulatedDriver : EmulatedGraphs {
     const auto found = kernels.find(name);
     if (found == kernels.end()) return kNotFound;
     *function = const_cast<EmulatedKernel*>(&found->second);
+    const Lock lock(gpu().mutex_);
+    gpu().kernelNames_[*function] = name;
     return 0;
   }
   static int launch(void* function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
@@ -258,7 +272,10 @@ struct EmulatedDriver : EmulatedGraphs {
             kernelWork({function, gridX, gridY, gridZ, blockX, blockY, blockZ, 0, params}, run);
         error != 0)
       return error;
-    return gpu().submit(stream, static_cast<const EmulatedKernel*>(function), std::move(run));
+    const double seconds =
+        gpu().secondsOf({.name = gpu().kernelNames_[function], .args = params[0]});
+    return gpu().submit(stream, static_cast<const EmulatedKernel*>(function), std::move(run),
+                        seconds);
   }
 };
 
@@ -324,11 +341,23 @@ int EmulatedGpu::enqueue(void* stream, Work work) {
     // Whatever has no place in a graph was refused before.
     if (!work.run) return checkNoCapture(stream, "work that graphs do not take");
     found->second->captured->nodes.push_back(
-        std::make_unique<Node>(Node{std::move(work.run), nullptr}));
+        std::make_unique<Node>(Node{std::move(work.run), nullptr, work.seconds}));
     return 0;
   }
   found->second->queue.push_back(std::move(work));
   return 0;
+}
+
+int EmulatedGpu::enqueueRun(void* stream, const EmulatedTask& task, std::function<void()> run) {
+  Work work;
+  work.run = std::move(run);
+  work.seconds = secondsOf(task);
+  return enqueue(stream, std::move(work));
+}
+
+double EmulatedGpu::timeOf(const Stream& stream) const {
+  if (options_.duration) return stream.seconds;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 bool EmulatedGpu::ready(const Work& work) const {
@@ -346,10 +375,12 @@ void EmulatedGpu::runHead(Stream& stream) {
     work.meeting->done = true;
     work.meeting->run();
   }
+  if (work.awaited != nullptr) stream.seconds = std::max(stream.seconds, work.awaited->seconds);
+  if (work.meeting != nullptr) stream.seconds = std::max(stream.seconds, work.meeting->begins);
+  stream.seconds += work.seconds;
   if (work.recorded == nullptr) return;
   work.recorded->completed = std::max(work.recorded->completed, work.number);
-  work.recorded->seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  work.recorded->seconds = timeOf(stream);
 }
 
 // A stream has come to a meeting when that is next.
@@ -359,6 +390,7 @@ void EmulatedGpu::arrive() {
     Work& next = stream->queue.front();
     if (next.meeting == nullptr || next.hasArrived) continue;
     next.hasArrived = true;
+    next.meeting->begins = std::max(next.meeting->begins, stream->seconds);
     ++next.meeting->arrived;
   }
 }

@@ -36,8 +36,19 @@ void addWarpFault(const std::string& kernel);
 
 const runtime::cuda::CublasLtApi& emulatedCublasLt();
 
+// A piece of work, for those who say how long it takes.
+struct EmulatedTask {
+  std::string name;  // "adamw_f32", "matmul_bf16", "copy", "fill", "all_reduce", "send"...
+  const void* args = nullptr;  // of a kernel
+  double products = 0;         // multiply-adds of a matrix product
+  double bytes = 0;            // copied, filled or sent; of a collective the full tensor
+  int members = 1;             // of a collective
+};
+
 struct EmulatedGpuOptions {
   int numDevices = 1;
+  std::string name = "Emulated GPU";
+  int numMultiprocessors = 4;
   int capability = 90;  // compute capability 9.0
   int driverVersion = 13000;
   int64_t memoryBytes = int64_t{1} << 30;
@@ -47,6 +58,9 @@ struct EmulatedGpuOptions {
   int64_t hangsAtLaunch = -1;      // this launch of a kernel, counted from 0, never ends
   int64_t refusesSubmission = -1;  // this kernel, product or graph, counted from 0, is refused
   bool losesCaptures = false;      // as after a call that a capture forbids
+  // Seconds that a task takes. Then events have the time of their stream, which begins at 0 and
+  // waits for nothing but other streams; else that of the host.
+  std::function<double(const EmulatedTask&)> duration;
 };
 
 // One at a time: the tables have no place for an instance.
@@ -94,6 +108,7 @@ class EmulatedGpu {
     int size = 0;
     int arrived = 0;
     bool done = false;
+    double begins = 0;  // by the streams' time
     std::function<void()> run;
     std::shared_ptr<void> parts;  // what those who take part bring along
   };
@@ -105,10 +120,12 @@ class EmulatedGpu {
     bool endless = false;
     std::shared_ptr<Meeting> meeting;
     bool hasArrived = false;
+    double seconds = 0;
   };
   struct Node {
     std::function<void()> run;
     const EmulatedKernel* kernel = nullptr;  // null: no kernel's
+    double seconds = 0;
   };
   struct Graph {
     std::vector<std::unique_ptr<Node>> nodes;  // in order
@@ -124,6 +141,7 @@ class EmulatedGpu {
     const void* capturedBy = nullptr;  // a thread
     bool isCaptureLost = false;
     void* lastNode = nullptr;
+    double seconds = 0;  // when its last work has ended
   };
 
   int fault(const std::string& what);
@@ -131,13 +149,18 @@ class EmulatedGpu {
   // and the capture is lost. `stream` may be null.
   int checkNoCapture(void* stream, const char* what);
   // A kernel, or with `kernel` null a product, for a stream or the graph that it is captured as.
-  int submit(void* stream, const EmulatedKernel* kernel, std::function<void()> run);
+  int submit(void* stream, const EmulatedKernel* kernel, std::function<void()> run, double seconds);
   // Counts it, and gives it to a stream.
-  int enqueueKernel(void* stream, const std::function<void()>& run);
+  int enqueueKernel(void* stream, Work work);
   // Counts what the host puts on a stream. False: it is refused.
   bool takesSubmission() { return numSubmissions_++ != options_.refusesSubmission; }
   bool isAllocated(const void* data, size_t bytes) const;
   int enqueue(void* stream, Work work);
+  int enqueueRun(void* stream, const EmulatedTask& task, std::function<void()> run);
+  double secondsOf(const EmulatedTask& task) const {
+    return options_.duration ? options_.duration(task) : 0;
+  }
+  double timeOf(const Stream& stream) const;
   bool ready(const Work& work) const;
   void runHead(Stream& stream);
   void arrive();
@@ -155,6 +178,7 @@ class EmulatedGpu {
   std::map<void*, std::unique_ptr<Graph>> graphs_;
   std::map<void*, std::unique_ptr<GraphExec>> graphExecs_;
   std::set<void*> matmulObjects_;
+  std::map<const void*, std::string> kernelNames_;  // by function
   std::map<std::string, EmulatedKernel> generated_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numSubmissions_ = 0, numCreations_ = 0, numSynchronizations_ = 0;

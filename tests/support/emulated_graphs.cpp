@@ -24,19 +24,22 @@ int EmulatedGpu::checkNoCapture(void* stream, const char* what) {
   return 0;
 }
 
-int EmulatedGpu::submit(void* stream, const EmulatedKernel* kernel, std::function<void()> run) {
+int EmulatedGpu::submit(void* stream, const EmulatedKernel* kernel, std::function<void()> run,
+                        double seconds) {
   const auto found = streams_.find(stream);
   if (found == streams_.end()) return fault("work for a stream that does not exist");
   if (Graph* captured = found->second->captured.get(); captured != nullptr) {
-    captured->nodes.push_back(std::make_unique<Node>(Node{std::move(run), kernel}));
+    captured->nodes.push_back(std::make_unique<Node>(Node{std::move(run), kernel, seconds}));
     return 0;
   }
   if (!takesSubmission()) return kLaunchFailed;
-  return kernel != nullptr ? enqueueKernel(stream, run) : enqueue(stream, {std::move(run)});
+  Work work{std::move(run)};
+  work.seconds = seconds;
+  return kernel != nullptr ? enqueueKernel(stream, std::move(work))
+                           : enqueue(stream, std::move(work));
 }
 
-int EmulatedGpu::enqueueKernel(void* stream, const std::function<void()>& run) {
-  Work work{run};
+int EmulatedGpu::enqueueKernel(void* stream, Work work) {
   if (numLaunches_++ == options_.hangsAtLaunch) {
     work = {};
     work.endless = true;
@@ -157,11 +160,14 @@ int EmulatedGraphs::launchGraph(void* exec, void* stream) {
   if (!launched.isUploaded) ++gpu().numCreations_;
   launched.isUploaded = true;
   if (!gpu().takesSubmission()) return kLaunchFailed;
-  for (const EmulatedGpu::Node& node : launched.nodes)
-    if (const int error = node.kernel != nullptr ? gpu().enqueueKernel(stream, node.run)
-                                                 : gpu().enqueue(stream, {node.run});
+  for (const EmulatedGpu::Node& node : launched.nodes) {
+    EmulatedGpu::Work work{node.run};
+    work.seconds = node.seconds;
+    if (const int error = node.kernel != nullptr ? gpu().enqueueKernel(stream, std::move(work))
+                                                 : gpu().enqueue(stream, std::move(work));
         error != 0)
       return error;
+  }
   return 0;
 }
 

@@ -29,6 +29,12 @@ struct Parts {
   std::vector<void*> to;
 };
 
+const char* nameOf(NcclCall call) {
+  constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather", "send",
+                                    "receive"};
+  return kNames[static_cast<size_t>(call)];
+}
+
 const char* at(const void* base, size_t bytes) { return static_cast<const char*>(base) + bytes; }
 
 void perform(const Parts& parts, DType type) {
@@ -162,13 +168,14 @@ struct EmulatedNcclTable {
     return meetings[index];
   }
   static int enqueue(Comm& comm, const std::shared_ptr<Meeting>& meeting, void* stream,
-                     RecordedCall call) {
+                     const EmulatedTask& task, RecordedCall call) {
     call.members = comm.clique->threads;
     call.stream = stream;
     nccl().calls_[std::this_thread::get_id()].push_back(std::move(call));
     if (nccl().numCalls_++ == nccl().options_.failsAtCall) comm.clique->failed = true;
     EmulatedGpu::Work work;
     work.meeting = meeting;
+    work.seconds = gpu().secondsOf(task);
     if (const int error = gpu().enqueue(stream, std::move(work)); error != 0) return error;
     return answer(comm);
   }
@@ -208,7 +215,11 @@ struct EmulatedNcclTable {
       meeting->run = [parts, type = *type, idle = gpu().options_.isIdle] {
         if (!idle) perform(*parts, type);
       };
-    return enqueue(*comm, meeting, stream, {call.call, call.count, call.type, call.op, {}, {}, {}});
+    const EmulatedTask task{.name = nameOf(call.call),
+                            .bytes = static_cast<double>(std::max(input, output)),
+                            .members = comm->clique->size};
+    return enqueue(*comm, meeting, stream, task,
+                   {call.call, call.count, call.type, call.op, {}, {}, {}});
   }
 
   static int allReduce(const void* from, void* to, size_t count, int type, int op, void* comm,
@@ -259,7 +270,9 @@ struct EmulatedNcclTable {
     else
       message->to = data;
     const auto peerThread = comm->clique->threads[static_cast<size_t>(peer)];
-    return enqueue(*comm, meeting, stream, {call, count, type, 0, {}, peerThread, {}});
+    const EmulatedTask task{
+        .name = nameOf(call), .bytes = static_cast<double>(count), .members = 2};
+    return enqueue(*comm, meeting, stream, task, {call, count, type, 0, {}, peerThread, {}});
   }
   static int send(const void* from, size_t count, int type, int peer, void* comm, void* stream) {
     return message(comm, stream, NcclCall::kSend, const_cast<void*>(from), count, type, peer);

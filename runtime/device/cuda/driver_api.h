@@ -96,7 +96,8 @@ struct DriverApi {
 #undef TRIREME_FIELD
 };
 
-inline constexpr int kComputeCapabilityMajor = 75;  // attributes of a device
+inline constexpr int kMultiprocessorCount = 16;  // attributes of a device
+inline constexpr int kComputeCapabilityMajor = 75;
 inline constexpr int kComputeCapabilityMinor = 76;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;

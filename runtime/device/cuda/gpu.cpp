@@ -111,6 +111,9 @@ Status Gpu::initialise(int ordinal, const CudaTarget& target) {
       check(api.deviceAttribute(&major, kComputeCapabilityMajor, device_), "its capability"));
   TRIREME_RETURN_IF_ERROR(
       check(api.deviceAttribute(&minor, kComputeCapabilityMinor, device_), "its capability"));
+  TRIREME_RETURN_IF_ERROR(
+      check(api.deviceAttribute(&numMultiprocessors_, kMultiprocessorCount, device_),
+            "its multiprocessors"));
   name_ = text.data();
   capability_ = 10 * major + minor;
   if (target.exact ? capability_ != target.capability : capability_ < target.capability)
@@ -136,12 +139,21 @@ Status Gpu::makeCurrent() const {
   return driverStatus(driver(), driver().setContext(context_), "choosing the GPU");
 }
 
+Status Gpu::memory(size_t& available, size_t& total) const {
+  TRIREME_RETURN_IF_ERROR(makeCurrent());
+  return driverStatus(driver(), driver().memoryInfo(&available, &total), "asking for its memory");
+}
+
 Result<int64_t> Gpu::freeBytes() const {
   size_t available = 0, total = 0;
-  TRIREME_RETURN_IF_ERROR(makeCurrent());
-  TRIREME_RETURN_IF_ERROR(driverStatus(driver(), driver().memoryInfo(&available, &total),
-                                       "asking for its free memory"));
+  TRIREME_RETURN_IF_ERROR(memory(available, total));
   return static_cast<int64_t>(available);
+}
+
+Result<int64_t> Gpu::totalBytes() const {
+  size_t available = 0, total = 0;
+  TRIREME_RETURN_IF_ERROR(memory(available, total));
+  return static_cast<int64_t>(total);
 }
 
 Result<FunctionHandle> Gpu::find(ModuleHandle module, const std::string& name) const {

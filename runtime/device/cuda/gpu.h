@@ -82,6 +82,7 @@ class Gpu {
   const CublasLtApi& cublasLt() const { return *apis_.cublasLt; }
   const std::string& name() const { return name_; }
   int capability() const { return capability_; }
+  int numMultiprocessors() const { return numMultiprocessors_; }
 
   // GPUs of this machine. Errors: as open().
   static Result<int> count(const Apis& apis);
@@ -89,6 +90,7 @@ class Gpu {
   // For the calling thread. Before any other call to the driver.
   Status makeCurrent() const;
   Result<int64_t> freeBytes() const;
+  Result<int64_t> totalBytes() const;  // free or not
   // It does not answer: from now on nobody frees, unloads or waits for anything on it.
   void abandon() const { abandoned_ = true; }
   bool isAbandoned() const { return abandoned_; }
@@ -103,11 +105,13 @@ class Gpu {
  private:
   Gpu() = default;
   Status initialise(int ordinal, const CudaTarget& target);
+  Status memory(size_t& available, size_t& total) const;
   Result<FunctionHandle> find(ModuleHandle module, const std::string& name) const;
 
   Apis apis_;
   int device_ = -1;
   int capability_ = 0;
+  int numMultiprocessors_ = 0;
   std::string name_;
   ContextHandle context_ = nullptr;
   ModuleHandle module_ = nullptr, generated_ = nullptr;

@@ -400,16 +400,39 @@ TEST(LoadCluster, OnlyAFileThatSaysSoIsScalable) {
   EXPECT_FALSE(cluster().scalable);
 }
 
-// The kernels of a host, behind the other numbers of its device.
-std::string hostText(const std::string& kernels) {
-  return replaced(replaced(kCluster, "kind: cuda", "kind: host"), "tiers:\n",
-                  "  kernels:\n" + kernels + "tiers:\n");
+// 0.4 of the peak in f8, 0.9 in f32, and what the device says for all others.
+TEST(LoadCluster, FormatsMayHaveSharesOfTheirOwn) {
+  const auto c = parse(replaced(kCluster, "tiers:\n",
+                                "  f8_matmul_efficiency: {value: 0.4, source: m}\n"
+                                "  f32_matmul_efficiency: {value: 0.9, source: m}\ntiers:\n"));
+  ASSERT_TRUE(c.has_value()) << c.error().message();
+  EXPECT_EQ(c->device.matmulShare(MathFormat::kF8), 0.4);
+  EXPECT_EQ(c->device.matmulShare(MathFormat::kF32), 0.9);
+  EXPECT_EQ(c->device.matmulShare(MathFormat::kBf16), c->device.matmulEfficiency);
+  EXPECT_EQ(cluster().device.matmulShare(MathFormat::kF32), cluster().device.matmulEfficiency);
+  EXPECT_EQ(parse(printCluster(*c).value()).value(), *c);
+}
+
+TEST(ShippedDevice, IsReadAlone) {
+  Sources sources;
+  const auto device = shippedDevice("a100-80gb-sxm", &sources);
+  ASSERT_TRUE(device.has_value()) << device.error().message();
+  EXPECT_EQ(*device, loadCluster("dgx-a100").value().device);
+  EXPECT_TRUE(sources.contains("device.memory_bandwidth"));
+  EXPECT_THAT(shippedDevice("a100", &sources).error().message(), HasSubstr("unknown device"));
+}
+
+// The kernels of a device, behind its other numbers.
+std::string withKernels(const std::string& kernels) {
+  return replaced(kCluster, "tiers:\n", "  kernels:\n" + kernels + "tiers:\n");
 }
 const char* const kMatmulKernel =
     "    - {kernel: matmul, dtype: f32, source: m, call: 1 us, product: 17.5 ps}\n";
 
 TEST(ParseKernels, ReadsTimesPerUnit) {
-  const auto c = parse(hostText(kMatmulKernel));
+  for (const char* kind : {"kind: cuda", "kind: host"})
+    EXPECT_TRUE(parse(replaced(withKernels(kMatmulKernel), "kind: cuda", kind)).has_value());
+  const auto c = parse(withKernels(kMatmulKernel));
   ASSERT_TRUE(c.has_value()) << c.error().message();
   ASSERT_EQ(c->device.kernels.size(), 1u);
   const KernelTiming* matmul = c->device.kernel("matmul", DType::kF32);
@@ -426,7 +449,7 @@ TEST(ParseKernels, ReadsTimesPerUnit) {
 
 TEST(ParseKernels, RefusesWhatMakesNoSense) {
   const auto message = [](const std::string& from, const std::string& to) {
-    return messageOf(parse(hostText(replaced(kMatmulKernel, from, to))));
+    return messageOf(parse(withKernels(replaced(kMatmulKernel, from, to))));
   };
   EXPECT_THAT(message("matmul", "matmull"),
               HasSubstr("c.yaml:15:16: device.kernels[0].kernel: unknown kernel 'matmull'; did you "
@@ -440,10 +463,8 @@ TEST(ParseKernels, RefusesWhatMakesNoSense) {
   EXPECT_THAT(message("source: m", "source: ' '"), HasSubstr("is empty: say where the times"));
   EXPECT_THAT(message("product", "produkt"),
               HasSubstr("unknown key 'produkt'; did you mean 'product'?"));
-  EXPECT_THAT(messageOf(parse(hostText(std::string(kMatmulKernel) + kMatmulKernel))),
+  EXPECT_THAT(messageOf(parse(withKernels(std::string(kMatmulKernel) + kMatmulKernel))),
               HasSubstr("kernels[1].kernel: there is a matmul in f32 already"));
-  EXPECT_THAT(messageOf(parse(replaced(hostText(kMatmulKernel), "kind: host", "kind: cuda"))),
-              HasSubstr("device.kernels: kernels are those of the host runtime"));
 }
 
 }  // namespace

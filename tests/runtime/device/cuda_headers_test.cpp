@@ -40,6 +40,7 @@ TRIREME_CUBLASLT_FUNCTIONS(TRIREME_COMPARE)
 #undef TRIREME_COMPARE
 
 static_assert(sizeof(DevicePointer) == sizeof(CUdeviceptr));
+static_assert(kMultiprocessorCount == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 static_assert(kComputeCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
 static_assert(kComputeCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(kStreamNonBlocking == CU_STREAM_NON_BLOCKING);

@@ -1,4 +1,4 @@
-#include "cost_models/host_kernels.h"
+#include "cost_models/measured_kernels.h"
 
 #include <fmt/format.h>
 
@@ -230,7 +230,7 @@ Result<KernelFit> fitKernels(const std::vector<TimedKernel>& timed) {
     double error = 0;
     std::vector<FittedTime>& times = fit.times.emplace_back();
     for (const TimedKernel* kernel : same) {
-      times.push_back({kernel->time, timeOf(timing, kernel->counts)});
+      times.push_back({kernel->time, timeOf(timing, kernel->counts), kernel->counts});
       error += std::abs(times.back().fitted / times.back().measured - 1);
     }
     fit.kernels.push_back(timing);

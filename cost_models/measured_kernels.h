@@ -1,6 +1,6 @@
-// Kernels of the host runtime, whose times are measured: products fall short of the best rate in
-// ways that depend on the shape, and most other ops on a CPU are bound by arithmetic (random
-// numbers, exp), not by memory.
+// Kernels of the runtime, whose times are measured: products fall short of the best rate in ways
+// that depend on the shape, and on a CPU most other ops are bound by arithmetic (random numbers,
+// exp), not by memory.
 #pragma once
 #include <array>
 #include <string>
@@ -44,6 +44,7 @@ struct TimedKernel {
 
 struct FittedTime {
   Seconds measured, fitted;
+  KernelCounts counts{};
 };
 
 struct KernelFit {
@@ -64,5 +65,8 @@ Result<KernelFit> fitKernels(const std::vector<TimedKernel>& timed);
 // Segments of one op each, of sizes between those of a tiny model and those of a large one's rank:
 // what to time on a host to know its kernels for `type`. Every op that programs have is there.
 std::vector<program::Segment> hostProbes(DType type);
+// The same for a GPU: matrix products and attention, of the sizes of layers' ranks. The other ops
+// are bound by memory there. Those whose operands take more than `most` are left out.
+std::vector<program::Segment> gpuProbes(DType type, Bytes most);
 
 }  // namespace trireme::cost

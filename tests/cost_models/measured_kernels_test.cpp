@@ -1,4 +1,4 @@
-#include "cost_models/host_kernels.h"
+#include "cost_models/measured_kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using spec::KernelUnit;
 double of(const KernelCounts& counts, KernelUnit unit) { return counts[static_cast<size_t>(unit)]; }
 
 TEST(HostKernels, EveryOpHasItsNameAmongThem) {
-  const std::vector<std::string>& names = spec::hostKernelNames();
+  const std::vector<std::string>& names = spec::measuredKernelNames();
   ASSERT_EQ(names.size(), static_cast<size_t>(program::kNumOpKinds) + 3);
   for (int kind = 0; kind < program::kNumOpKinds; ++kind)
     EXPECT_EQ(names[static_cast<size_t>(kind)], program::opName(static_cast<OpKind>(kind)));
@@ -162,6 +162,29 @@ TEST(HostProbes, KnowEveryOp) {
     EXPECT_EQ(sizes.size(), static_cast<size_t>(program::kNumOpKinds));
     for (const auto& [kind, count] : sizes)
       EXPECT_GT(count, static_cast<int>(units[kind].size())) << program::opName(kind);
+  }
+}
+
+// Products and attention, more sizes than units.
+TEST(GpuProbes, AreProductsAndAttentionThatFit) {
+  for (DType type : {DType::kF32, DType::kBf16}) {
+    std::map<OpKind, int> sizes;
+    for (const program::Segment& probe : gpuProbes(type, 1_GiB)) {
+      ASSERT_EQ(probe.ops.size(), 1u);
+      ++sizes[probe.ops[0].kind];
+    }
+    EXPECT_EQ(sizes.size(), 5u);
+    for (OpKind kind : {OpKind::kMatmul, OpKind::kMatmulGradInput, OpKind::kMatmulGradWeight,
+                        OpKind::kAttention, OpKind::kAttentionGrad})
+      EXPECT_GE(sizes[kind], 20) << program::opName(kind);
+  }
+  const auto few = gpuProbes(DType::kF32, Bytes(64e6));
+  EXPECT_FALSE(few.empty());
+  EXPECT_LT(few.size(), gpuProbes(DType::kF32, 1_GiB).size() / 2);
+  for (const program::Segment& probe : few) {
+    int64_t bytes = 0;
+    for (const program::OperandType& operand : probe.operands) bytes += operand.bytes();
+    EXPECT_LE(bytes, 64000000);
   }
 }
 

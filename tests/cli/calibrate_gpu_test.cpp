@@ -1,0 +1,335 @@
+// trireme calibrate --gpu, on emulated GPUs whose rates are known.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/calibrate/measure_gpus.h"
+#include "cli/calibrate/report.h"
+#include "cost_models/compute.h"
+#include "ir/spec/load.h"
+#include "tests/cli/command.h"
+#include "tests/support/emulated_machine.h"
+#include "tests/support/emulated_nccl.h"
+
+namespace trireme::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using trireme::testing::EmulatedGpu;
+using trireme::testing::EmulatedGpuOptions;
+using trireme::testing::emulatedMachine;
+using trireme::testing::EmulatedNccl;
+using trireme::testing::EmulatedRates;
+
+const char* const kA100 = "NVIDIA A100-SXM4-80GB";
+
+// What `trireme calibrate --gpu` does, with emulated GPUs in the place of this machine's.
+class CalibrateGpu : public CommandTest {
+ protected:
+  CalibrateGpu() {
+    options.name = "measured";
+    options.mostMemory = int64_t{160} << 20;
+    options.leastMemory = int64_t{16} << 20;
+    options.progress = [this](double done, const std::string&) {
+      EXPECT_GE(done, lastProgress);
+      EXPECT_LE(done, 1);
+      lastProgress = done;
+    };
+    machine.name = kA100;
+    machine.memoryBytes = int64_t{79} << 30;
+    machine.capability = 80;
+    machine.numMultiprocessors = 108;
+  }
+
+  Result<MeasuredCluster> measure(int numGpus = 1) {
+    machine.numDevices = numGpus;
+    options.numRanks = numGpus;
+    EmulatedGpu gpu(machine);
+    EmulatedNccl nccl;
+    runtime::cuda::Apis apis = gpu.apis();
+    apis.nccl = &nccl.api();
+    Result<MeasuredCluster> measured = measureGpus(apis, options);
+    EXPECT_EQ(gpu.faults(), std::vector<std::string>());
+    EXPECT_EQ(gpu.numLiveObjects(), 0);
+    EXPECT_EQ(nccl.numLive(), 0);
+    return measured;
+  }
+  // Written and read again, as the planner does.
+  spec::ClusterSpec clusterOf(const Result<MeasuredCluster>& measured) {
+    if (!measured.has_value()) {
+      ADD_FAILURE() << measured.error().message();
+      return {};
+    }
+    const auto text = spec::printCluster(measured->cluster);
+    if (!text.has_value()) {
+      ADD_FAILURE() << text.error().message();
+      return {};
+    }
+    file = write("measured.yaml", *text);
+    return spec::parseCluster(*text, "measured.yaml").value();
+  }
+
+  EmulatedRates rates;
+  EmulatedGpuOptions machine = emulatedMachine(rates);
+  MeasureGpuOptions options;
+  double lastProgress = 0;
+  std::string file;
+};
+
+// 200 of the data sheet's 312 TFLOP/s in bf16, 16 of 19.5 in f32, 1.5 of 2.039 TB/s.
+TEST_F(CalibrateGpu, EfficienciesOfAKnownGpuAreSharesOfItsDataSheet) {
+  const Result<MeasuredCluster> measured = measure();
+  const spec::ClusterSpec cluster = clusterOf(measured);
+  const spec::DeviceSpec& device = cluster.device;
+  EXPECT_EQ(cluster, measured->cluster);
+  EXPECT_EQ(cluster.name, "measured");
+  EXPECT_EQ(cluster.numDevices, 1);
+  EXPECT_EQ(device.name, kA100);
+  ASSERT_NE(device.peak(MathFormat::kBf16), nullptr);
+  EXPECT_EQ(device.peak(MathFormat::kBf16)->rate, FlopsPerSecond(312e12));
+  EXPECT_NEAR(device.matmulEfficiency, 200.0 / 312, 1e-3);
+  EXPECT_NEAR(device.f32MatmulEfficiency, 16 / 19.5, 1e-3);
+  EXPECT_NEAR(device.memoryBandwidth.count() * device.memoryEfficiency, 1.5e12, 0.005e12);
+  EXPECT_NEAR(device.memoryBandwidth.count(), 2.039e12, 0.001e12);
+  EXPECT_NEAR(device.launchOverhead.count(), 2e-6, 2e-9);
+  EXPECT_EQ(device.memory, Bytes(static_cast<double>(int64_t{79} << 30)));
+  EXPECT_EQ(device.numMultiprocessors, 108);
+  EXPECT_GT(device.depthRamp, 0) << "of the shipped device: not measured";
+  EXPECT_THAT(cluster.sources.at("device.matmul_efficiency"),
+              AllOf(HasSubstr("by trireme calibrate "), HasSubstr(kA100),
+                    HasSubstr("(driver of CUDA 13.0)"), HasSubstr("200 TFLOP/s")));
+  EXPECT_THAT(cluster.sources.at("device.matmul.bf16"), HasSubstr("datasheet"));
+  EXPECT_GT(lastProgress, 0.9);
+}
+
+// In bf16 50 TFLOP/s of 312; in f32 4 of 19.5, which is the larger share. Of 4096 positions, the
+// most that fit, the diagonal's blocks of 128 are an excess of 128 / 4096.
+TEST_F(CalibrateGpu, AttentionsShareIsTheBestOfAllTypes) {
+  EXPECT_NEAR(clusterOf(measure()).device.attentionEfficiency, 4 / 19.5 / (1 + 1.0 / 32), 1e-3);
+}
+
+TEST_F(CalibrateGpu, APeakThatIsNotKnownIsWhatWasReached) {
+  machine.name = "NVIDIA X900";
+  const spec::ClusterSpec cluster = clusterOf(measure());
+  const spec::DeviceSpec& device = cluster.device;
+  EXPECT_EQ(device.name, "NVIDIA X900");
+  ASSERT_EQ(device.matmul.size(), 2u);
+  EXPECT_NEAR(device.peak(MathFormat::kBf16)->rate.count(), 200e12, 0.5e12);
+  EXPECT_NEAR(device.peak(MathFormat::kF32)->rate.count(), 16e12, 0.05e12);
+  EXPECT_EQ(device.matmulEfficiency, 1);
+  EXPECT_EQ(device.memoryEfficiency, 1);
+  EXPECT_NEAR(device.memoryBandwidth.count(), 1.5e12, 0.005e12);
+  EXPECT_THAT(cluster.sources.at("device.matmul.bf16"), HasSubstr("the best of "));
+  EXPECT_THAT(cluster.sources.at("device.matmul_efficiency"), HasSubstr("measured, not a peak"));
+}
+
+// A data sheet that is exceeded is not that of this GPU's clock: 350 TFLOP/s of 312.
+TEST_F(CalibrateGpu, APeakThatIsExceededIsReplaced) {
+  rates.matmulBf16 = 350e12;
+  machine.duration = emulatedMachine(rates).duration;
+  const spec::DeviceSpec device = clusterOf(measure()).device;
+  EXPECT_NEAR(device.peak(MathFormat::kBf16)->rate.count(), 350e12, 1e12);
+  EXPECT_EQ(device.matmulEfficiency, 1);
+}
+
+program::Segment oneOp(program::OpKind kind, const program::OpAttributes& attributes,
+                       std::vector<program::OperandType> operands, int numInputs) {
+  program::Segment segment;
+  segment.operands = std::move(operands);
+  segment.temporary.assign(segment.operands.size(), false);
+  program::SegmentOp op{kind, attributes, {}, {}};
+  for (int i = 0; i < static_cast<int>(segment.operands.size()); ++i)
+    (i < numInputs ? op.inputs : op.outputs).push_back(i);
+  segment.ops = {op};
+  return segment;
+}
+
+// Sizes that were not measured: 3000 x 5000 x 2000, and 1536 tokens of 2 x 16 heads of 64, whose
+// 12 rows of blocks of 128 x 128 are 1 to 12 blocks long.
+TEST_F(CalibrateGpu, EstimatesOfTheFileAreTheTimesOfTheMachine) {
+  const spec::DeviceSpec device = clusterOf(measure()).device;
+  const spec::StackProfile own;
+  for (const DType type : {DType::kBf16, DType::kF32}) {
+    const bool isWide = type == DType::kF32;
+    const double flops = 2.0 * 3000 * 5000 * 2000;
+    const program::Segment product =
+        oneOp(program::OpKind::kMatmul, {},
+              {{type, {3000, 1, 2000}}, {type, {5000, 2000}}, {type, {3000, 1, 5000}}}, 2);
+    EXPECT_NEAR(cost::segmentTime(product, device, own).count() /
+                    (2e-6 + flops / (isWide ? 16e12 : 200e12)),
+                1, 0.01);
+    program::OpAttributes attributes;
+    attributes.headSize = 64;
+    attributes.headsPerGroup = 1;
+    const program::Segment attention = oneOp(
+        program::OpKind::kAttention, attributes,
+        {{type, {1536, 2, 16, 192}}, {type, {1536, 2, 16, 64}}, {DType::kF32, {2, 16, 1536}}}, 1);
+    const double scores = 2.0 * 16 * 128 * 128 * (12 * 13 / 2);
+    EXPECT_NEAR(cost::segmentTime(attention, device, own).count() /
+                    (2e-6 + 4 * 64 * scores / (isWide ? 4e12 : 50e12)),
+                1, 0.01);
+  }
+}
+
+TEST_F(CalibrateGpu, APlanIsMadeWithTheFile) {
+  clusterOf(measure(2));
+  const Outcome plan =
+      runTrireme({"plan", "--model", model, "--cluster", file, "--train", training, "--json"});
+  expectSuccess(plan);
+  const Outcome described =
+      runTrireme({"plan", "--model", "gpt2-350m", "--cluster", file, "--batch", "8", "--seq",
+                  "1024", "--stack", "megatron-core"});
+  expectSuccess(described);
+}
+
+// Among 2: 12 us and half of the bytes once or twice at 240 GB/s.
+TEST_F(CalibrateGpu, CollectivesAreCurvesOfTheLinks) {
+  const spec::ClusterSpec cluster = clusterOf(measure(2));
+  EXPECT_EQ(cluster.numDevices, 2);
+  ASSERT_EQ(cluster.tiers.size(), 1u);
+  const spec::LinkTier& links = cluster.tiers[0];
+  EXPECT_NEAR(links.bandwidth.count(), 80e9, 0.1e9);
+  EXPECT_NEAR(links.latency.count(), 12e-6 / 2, 0.1e-6);
+  ASSERT_EQ(links.curves.size(), 3u);
+  for (const spec::CollectiveCurve& curve : links.curves) {
+    EXPECT_EQ(curve.group, 2);
+    EXPECT_THAT(curve.source, HasSubstr("2 GPUs at once"));
+    const bool isAllReduce = curve.kind == spec::CollectiveKind::kAllReduce;
+    for (const spec::CollectivePoint& point : curve.points) {
+      const double bytes = point.bytes.count() * (isAllReduce ? 1 : 0.5);
+      EXPECT_NEAR(point.busBandwidth.count() / (bytes / (12e-6 + bytes / 240e9)), 1, 1e-3);
+    }
+  }
+}
+
+// The data sheet's fp64 and fp16 are in the file, but were not measured.
+TEST_F(CalibrateGpu, ReportsWhatWasReached) {
+  const Result<MeasuredCluster> measured = measure(2);
+  ASSERT_TRUE(measured.has_value()) << measured.error().message();
+  const std::string table = toTable(*measured);
+  for (const char* line :
+       {"cluster       measured, 2 of this machine's ranks at once\n",
+        "GPU           NVIDIA A100-SXM4-80GB\n", "products      f32, 16.0 TFLOP/s per rank\n",
+        "products      bf16, 200.0 TFLOP/s per rank\n", "launches      2.0 us each\n",
+        "GB/s bus bandwidth among 2 ranks at ", "kernels       10 fitted to "})
+    EXPECT_THAT(table, HasSubstr(line));
+  EXPECT_THAT(table, Not(HasSubstr(" f16, ")));
+  const nlohmann::json json = toJson(*measured);
+  EXPECT_EQ(json["ranks"], 2);
+  EXPECT_EQ(json["matmulFlopsPerSecond"].size(), 2u);
+  EXPECT_NEAR(json["matmulFlopsPerSecond"]["bf16"].get<double>(), 200e12, 0.1e12);
+  EXPECT_EQ(json["streams"].size(), 3u);
+  EXPECT_NEAR(json["streams"]["copy"].get<double>(), 1.5e12, 1e9);
+  EXPECT_EQ(json["curves"].size(), 3u);
+  EXPECT_GT(json["timedKernels"].size(), 100u);
+  // 256 tokens, 1024 inputs, 1024 outputs.
+  const nlohmann::json& first = json["timedKernels"][0];
+  EXPECT_EQ(first["kernel"], "matmul");
+  EXPECT_EQ(first["counts"]["product"], 256.0 * 1024 * 1024);
+  EXPECT_EQ(first["counts"]["input"], 256.0 * 1024);
+  EXPECT_NEAR(first["measuredSeconds"].get<double>(), 2e-6 + 2 * 256.0 * 1024 * 1024 / 200e12,
+              1e-8);
+}
+
+// dgx-a100 has eight GPUs and its network; two are measured.
+TEST_F(CalibrateGpu, CompletesACluster) {
+  const spec::ClusterSpec base = spec::loadCluster("dgx-a100").value();
+  options.base = &base;
+  const spec::ClusterSpec cluster = clusterOf(measure(2));
+  EXPECT_EQ(cluster.numDevices, base.numDevices);
+  EXPECT_TRUE(cluster.scalable);
+  ASSERT_EQ(cluster.tiers.size(), base.tiers.size());
+  EXPECT_EQ(cluster.tiers.back(), base.tiers.back());
+  const auto ofGroup = [](const spec::LinkTier& tier, int64_t group) {
+    std::vector<spec::CollectiveCurve> curves;
+    for (const spec::CollectiveCurve& curve : tier.curves)
+      if (curve.group == group) curves.push_back(curve);
+    return curves;
+  };
+  EXPECT_EQ(ofGroup(cluster.tiers[0], 2).size(), 3u);
+  EXPECT_EQ(ofGroup(cluster.tiers[0], 8), ofGroup(base.tiers[0], 8));
+  EXPECT_EQ(cluster.tiers[0].bandwidth, base.tiers[0].bandwidth);
+  EXPECT_NEAR(cluster.sustainedPair(0).count(), 80e9, 0.1e9);
+  EXPECT_NEAR(cluster.device.matmulEfficiency, 200.0 / 312, 1e-3);
+}
+
+TEST_F(CalibrateGpu, AClusterOfOtherGpusIsRefused) {
+  const spec::ClusterSpec base = spec::loadCluster("dgx-h100").value();
+  options.base = &base;
+  const auto measured = measure();
+  ASSERT_FALSE(measured.has_value());
+  EXPECT_THAT(measured.error().message(),
+              AllOf(HasSubstr("cluster 'dgx-h100' has H100-80GB-SXM"), HasSubstr(kA100)));
+}
+
+TEST_F(CalibrateGpu, AClusterThatIsTooSmallIsRefused) {
+  spec::ClusterSpec base = spec::loadCluster("dgx-a100").value();
+  base.scalable = false;
+  base = spec::withNumDevices(base, 1).value();
+  options.base = &base;
+  const auto measured = measure(2);
+  ASSERT_FALSE(measured.has_value());
+  EXPECT_THAT(measured.error().message(),
+              HasSubstr("2 GPUs are measured, cluster 'dgx-a100' has 1"));
+}
+
+// A tenth is left to others.
+TEST_F(CalibrateGpu, TooLittleMemoryIsRefusedWithTheNeed) {
+  machine.memoryBytes = int64_t{20} << 20;
+  machine.name = "NVIDIA X900";
+  options.leastMemory = int64_t{19} << 20;
+  const auto refused = measure();
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("at least 19.00 MiB of NVIDIA X900, of which 20.00 MiB are free"));
+}
+
+TEST_F(CalibrateGpu, AGpuThatFailsGivesNoCluster) {
+  machine.refusesSubmission = 5000;
+  const auto measured = measure(2);
+  ASSERT_FALSE(measured.has_value());
+  EXPECT_THAT(measured.error().message(), HasSubstr("launching a kernel"));
+}
+
+TEST(ShippedDeviceOf, IsTheOneOfTheDriversNameAndOfItsMemory) {
+  const auto of = [](const char* name, double gib) {
+    return shippedDeviceOf(name, Bytes(gib * (int64_t{1} << 30)));
+  };
+  EXPECT_EQ(of("NVIDIA A100-SXM4-80GB", 79.15), "a100-80gb-sxm");
+  EXPECT_EQ(of("NVIDIA A100-SXM4-40GB", 39.39), "a100-40gb-sxm");
+  EXPECT_EQ(of("NVIDIA A100 80GB PCIe", 79.15), "a100-80gb-pcie");
+  EXPECT_EQ(of("NVIDIA H100 80GB HBM3", 79.1), "h100-80gb-sxm");
+  EXPECT_EQ(of("NVIDIA H200", 139.7), "h200-141gb-sxm");
+  EXPECT_EQ(of("NVIDIA B200", 178.3), "b200-180gb-sxm");
+  EXPECT_EQ(of("NVIDIA L4", 21.9), "l4");
+  EXPECT_EQ(of("Tesla T4", 14.6), "t4");
+  EXPECT_EQ(of("NVIDIA GeForce RTX 4090", 23.6), "rtx4090");
+  EXPECT_EQ(of("Tesla V100-SXM2-32GB", 31.7), "v100-32gb-sxm");
+  EXPECT_EQ(of("NVIDIA H100 PCIe", 79.1), "");
+  EXPECT_EQ(of("NVIDIA H100 NVL", 93.1), "");
+  EXPECT_EQ(of("NVIDIA A100-PCIE-40GB", 39.4), "");
+  EXPECT_EQ(of("NVIDIA GeForce RTX 4090 Laptop GPU", 15.6), "");
+  EXPECT_EQ(of("NVIDIA L40S", 44.4), "");
+}
+
+TEST_F(CalibrateGpu, SaysSoWhereThereIsNoDriver) {
+  if (runtime::cuda::loadDriver().has_value()) GTEST_SKIP() << "there is a driver";
+  const std::string output = path("none.yaml");
+  expectRefusal(runTrireme({"calibrate", "--gpu", "-o", output}), 1, {"no NVIDIA driver"});
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+TEST_F(CalibrateGpu, RefusesWhatMakesNoSense) {
+  expectRefusal(runTrireme({"calibrate", "--gpu", "--nccl-tests", "x", "--cluster", "dgx-a100"}), 2,
+                {"--gpu"});
+  expectRefusal(runTrireme({"calibrate", "--cluster", "dgx-a100"}), 2,
+                {"--cluster", "--gpu", "--nccl-tests"});
+  expectRefusal(runTrireme({"calibrate", "--gpu", "--ranks", "0"}), 2, {"--ranks", "at least 1"});
+}
+
+}  // namespace
+}  // namespace trireme::cli
