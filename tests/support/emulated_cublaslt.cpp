@@ -1,4 +1,5 @@
 // cuBLASLt as far as Trireme uses it: column-major products, in plain loops.
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/kernels/bf16.h"
@@ -8,7 +9,7 @@ namespace trireme::testing {
 namespace {
 
 namespace cuda = runtime::cuda;
-constexpr int kInvalidValue = 7, kNotSupported = 15;  // cublasStatus_t
+constexpr int kInvalidValue = 7, kExecutionFailed = 13;  // cublasStatus_t
 
 struct Desc {
   int computeType = 0, scaleType = 0;
@@ -21,11 +22,20 @@ struct Layout {
 struct Preference {
   std::map<int, uint64_t> values;
 };
-// Stands in the algorithm's place: what it was promised.
+// Stands in the algorithm's place: which one it is, for what, and what it was promised.
 struct Algorithm {
-  uint64_t magic, alignmentA, alignmentB, alignmentC;
+  uint32_t magic, index;
+  uint16_t alignmentA, alignmentB, alignmentC, types;
+  int64_t m, n, k, workspaceBytes;
 };
-constexpr uint64_t kMagic = 0x616C676F;
+static_assert(sizeof(Algorithm) <= sizeof(cuda::MatmulHeuristic::algorithm));
+constexpr uint32_t kMagic = 0x616C676F;
+
+Algorithm algorithmOf(const void* opaque) {
+  Algorithm algorithm;
+  std::memcpy(&algorithm, opaque, sizeof(algorithm));
+  return algorithm;
+}
 
 double load(const void* data, int type, int64_t i) {
   if (type == cuda::kTypeF64) return static_cast<const double*>(data)[i];
@@ -51,6 +61,11 @@ struct Product {
   int64_t m() const { return lc.rows; }
   int64_t n() const { return lc.columns; }
   int64_t k() const { return desc.transposeA != 0 ? la.rows : la.columns; }
+  uint16_t types() const { return static_cast<uint16_t>(la.type << 8 | lc.type); }
+  bool isFor(const Algorithm& algorithm) const {
+    return algorithm.magic == kMagic && algorithm.m == m() && algorithm.n == n() &&
+           algorithm.k == k() && algorithm.types == types();
+  }
   bool fits() const {
     const int64_t aRows = desc.transposeA != 0 ? la.columns : la.rows;
     const int64_t bRows = desc.transposeB != 0 ? lb.columns : lb.rows;
@@ -72,6 +87,18 @@ struct Product {
       }
   }
 };
+
+Product productOf(void* desc, void* layoutA, void* layoutB, void* layoutC) {
+  return {*static_cast<Desc*>(desc),
+          *static_cast<Layout*>(layoutA),
+          *static_cast<Layout*>(layoutB),
+          *static_cast<Layout*>(layoutC),
+          nullptr,
+          nullptr,
+          nullptr,
+          1,
+          0};
+}
 
 bool isAligned(const void* data, uint64_t alignment) {
   return alignment != 0 && reinterpret_cast<uintptr_t>(data) % alignment == 0;
@@ -124,45 +151,71 @@ struct EmulatedCublasLt {
     std::memcpy(&stored, value, bytes);
     return 0;
   }
-  static int heuristic(void*, void*, void*, void*, void*, void*, void* preference, int requested,
-                       cuda::MatmulHeuristic* results, int* returned) {
-    const auto& values = static_cast<Preference*>(preference)->values;
+  static uint32_t numAlgorithms() {
+    return std::max<uint32_t>(1, static_cast<uint32_t>(gpu().options_.matmulSeconds.size()));
+  }
+  static int heuristic(void*, void* desc, void* a, void* b, void* c, void*, void* preference,
+                       int requested, cuda::MatmulHeuristic* results, int* returned) {
+    auto& values = static_cast<Preference*>(preference)->values;
     if (requested < 1 || !values.contains(cuda::kPreferenceWorkspaceBytes)) return kInvalidValue;
-    const Algorithm algorithm{kMagic, values.at(cuda::kPreferenceAlignmentA),
-                              values.at(cuda::kPreferenceAlignmentB),
-                              values.at(cuda::kPreferenceAlignmentC)};
-    results[0] = {};
-    // Whatever it may have, so that its place is checked.
-    results[0].workspaceBytes = values.at(cuda::kPreferenceWorkspaceBytes);
-    std::memcpy(results[0].algorithm, &algorithm, sizeof(algorithm));
-    *returned = 1;
+    const std::lock_guard lock(gpu().mutex_);
+    if (values[cuda::kPreferenceReductionSchemes] != cuda::kReduceInComputeType)
+      return gpu().fault("algorithms asked for whose sums do not repeat");
+    const Product product = productOf(desc, a, b, c);
+    const auto alignment = [&](int attribute) { return static_cast<uint16_t>(values[attribute]); };
+    Algorithm algorithm{kMagic, 0, alignment(cuda::kPreferenceAlignmentA),
+                        alignment(cuda::kPreferenceAlignmentB),
+                        alignment(cuda::kPreferenceAlignmentC), product.types(), product.m(),
+                        product.n(), product.k(),
+                        // Whatever it may have, so that its place is checked.
+                        static_cast<int64_t>(values[cuda::kPreferenceWorkspaceBytes])};
+    for (; algorithm.index < numAlgorithms() && algorithm.index < static_cast<uint32_t>(requested);
+         ++algorithm.index) {
+      cuda::MatmulHeuristic& result = results[algorithm.index];
+      result = {};
+      result.workspaceBytes = static_cast<size_t>(algorithm.workspaceBytes);
+      std::memcpy(result.algorithm, &algorithm, sizeof(algorithm));
+    }
+    *returned = static_cast<int>(algorithm.index);
     return 0;
   }
+  static int checkAlgorithm(void*, void* desc, void* a, void* b, void* c, void*, const void* opaque,
+                            cuda::MatmulHeuristic* result) {
+    const Algorithm algorithm = algorithmOf(opaque);
+    if (!productOf(desc, a, b, c).isFor(algorithm)) return kInvalidValue;
+    *result = {};
+    result->workspaceBytes = static_cast<size_t>(algorithm.workspaceBytes);
+    return 0;
+  }
+  static size_t version() { return gpu().options_.cublasLtVersion; }
   static int matmul(void*, void* desc, const void* alpha, const void* a, void* layoutA,
                     const void* b, void* layoutB, const void* beta, const void* c, void* layoutC,
                     void* d, void*, const void* chosen, void* workspace, size_t workspaceBytes,
                     void* stream) {
-    Product product{*static_cast<Desc*>(desc),
-                    *static_cast<Layout*>(layoutA),
-                    *static_cast<Layout*>(layoutB),
-                    *static_cast<Layout*>(layoutC),
-                    a,
-                    b,
-                    d,
-                    load(alpha, static_cast<Desc*>(desc)->scaleType, 0),
-                    load(beta, static_cast<Desc*>(desc)->scaleType, 0)};
-    Algorithm algorithm;
-    std::memcpy(&algorithm, chosen, sizeof(algorithm));
+    Product product = productOf(desc, layoutA, layoutB, layoutC);
+    product.a = a, product.b = b, product.c = d;
+    product.alpha = load(alpha, product.desc.scaleType, 0);
+    product.beta = load(beta, product.desc.scaleType, 0);
+    const Algorithm algorithm = algorithmOf(chosen);
     if (!product.fits() || c != d) return kInvalidValue;
-    if (algorithm.magic != kMagic || !isAligned(a, algorithm.alignmentA) ||
-        !isAligned(b, algorithm.alignmentB) || !isAligned(d, algorithm.alignmentC))
-      return kNotSupported;
     const std::lock_guard lock(gpu().mutex_);
+    const auto& options = gpu().options_;
+    if (!product.isFor(algorithm) || !isAligned(a, algorithm.alignmentA) ||
+        !isAligned(b, algorithm.alignmentB) || !isAligned(d, algorithm.alignmentC) ||
+        static_cast<int>(algorithm.index) == options.refusedAlgorithm)
+      return cuda::kStatusNotSupported;
+    if (std::ssize(gpu().products_) == options.failsAtMatmul) return kExecutionFailed;
     if (workspaceBytes > 0 &&
         (!isAligned(workspace, 256) || !gpu().isAllocated(workspace, workspaceBytes)))
       return kInvalidValue;
-    if (gpu().options_.isIdle) return gpu().enqueue(stream, {[] {}});
-    return gpu().enqueue(stream, {[product] { product.run(); }});
+    gpu().products_.push_back({product.m(), product.n(), product.k(), algorithm.index, stream});
+    EmulatedGpu::Work work;
+    if (options.isIdle)
+      work.run = [] {};
+    else
+      work.run = [product] { product.run(); };
+    if (!options.matmulSeconds.empty()) work.seconds = options.matmulSeconds[algorithm.index];
+    return gpu().enqueue(stream, std::move(work));
   }
 };
 
@@ -172,6 +225,7 @@ const cuda::CublasLtApi& emulatedCublasLt() {
 #define TRIREME_FILL(field, symbol, parameters) api.field = EmulatedCublasLt::field;
     TRIREME_CUBLASLT_FUNCTIONS(TRIREME_FILL)
 #undef TRIREME_FILL
+    api.version = EmulatedCublasLt::version;
     return api;
   }();
   return table;

@@ -44,6 +44,20 @@ struct EmulatedGpuOptions {
   bool inWarps = false;        // warpKernels()
   bool isIdle = false;         // nothing is computed: for tests that look at what was asked for
   int64_t hangsAtLaunch = -1;  // this launch, counted from 0, never ends
+  // What cuBLASLt offers for every product, in its order: emulated seconds that each algorithm
+  // takes. If there are any, events are timed by a clock that nothing else moves. Empty: one.
+  std::vector<double> matmulSeconds;
+  int refusedAlgorithm = -1;   // of these, this one is not supported after all
+  int64_t failsAtMatmul = -1;  // this product, counted from 0, cannot be launched
+  size_t cublasLtVersion = 130100;
+};
+
+// A matrix product that was launched: its shape as cuBLAS counts, and the algorithm, an index into
+// EmulatedGpuOptions::matmulSeconds.
+struct EmulatedProduct {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t algorithm = 0;
+  void* stream = nullptr;
 };
 
 // One at a time: the tables have no place for an instance.
@@ -67,6 +81,7 @@ class EmulatedGpu {
   int64_t numLaunches() const { return numLaunches_; }
   int64_t numAllocations() const { return numAllocations_; }
   int64_t numSynchronizations() const { return numSynchronizations_; }
+  std::vector<EmulatedProduct> products() const;
 
  private:
   friend struct EmulatedDriver;
@@ -97,6 +112,21 @@ class EmulatedGpu {
     bool endless = false;
     std::shared_ptr<Meeting> meeting;
     bool hasArrived = false;
+    double seconds = 0;  // that the emulated clock moves on
+  };
+  // Begins at a multiple of 256, as the driver's does.
+  class Block {
+   public:
+    Block(size_t bytes, char value);
+    const char* data() const { return data_.get(); }
+    size_t size() const { return bytes_; }
+
+   private:
+    struct Free {
+      void operator()(char* data) const;
+    };
+    std::unique_ptr<char, Free> data_;
+    size_t bytes_;
   };
   struct Stream {
     std::deque<Work> queue;
@@ -116,13 +146,16 @@ class EmulatedGpu {
   EmulatedGpuOptions options_;
   mutable std::mutex mutex_;
   std::mt19937_64 random_;
-  std::map<const char*, std::vector<char>> memory_, hostMemory_;
+  std::map<const char*, Block> memory_;
+  std::map<const char*, std::vector<char>> hostMemory_;
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<void*, std::shared_ptr<Event>> events_;
   std::set<void*> matmulObjects_;
   std::map<std::string, EmulatedKernel> generated_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numAllocations_ = 0, numSynchronizations_ = 0;
+  double seconds_ = 0;  // of the emulated clock
+  std::vector<EmulatedProduct> products_;
   std::vector<std::string> faults_;
 };
 

@@ -18,6 +18,10 @@ using program::Stream;
 
 DevicePointer pointer(const void* data) { return reinterpret_cast<uintptr_t>(data); }
 
+MatmulAlignment leastOf(const MatmulAlignment& x, const MatmulAlignment& y) {
+  return {std::min(x.a, y.a), std::min(x.b, y.b), std::min(x.c, y.c)};
+}
+
 }  // namespace
 
 CudaRank::CudaRank(const Gpu& gpu, const RankProgram& image)
@@ -37,10 +41,8 @@ Status CudaRank::open(const program::Bundle& bundle) {
     TRIREME_RETURN_IF_ERROR(
         check(api_.createStream(&stream, kStreamNonBlocking), "creating a stream"));
   TRIREME_RETURN_IF_ERROR(openProgress());
-  const int64_t bytes = image_.role->arenaBytes;
-  TRIREME_ASSIGN_OR_RETURN(const DevicePointer arena, allocate(bytes, "its arena"));
-  TRIREME_RETURN_IF_ERROR(
-      check(api_.fill(arena, 0, static_cast<size_t>(bytes), compute()), "zeroing the arena"));
+  TRIREME_ASSIGN_OR_RETURN(const DevicePointer arena,
+                           allocate(image_.role->arenaBytes, "its arena"));
   TRIREME_ASSIGN_OR_RETURN(
       program_, resolveRank(*image_.program, image_.rank, reinterpret_cast<char*>(arena)));
   TRIREME_ASSIGN_OR_RETURN(const DevicePointer scale, allocate(sizeof(double), "a number"));
@@ -60,7 +62,44 @@ Status CudaRank::open(const program::Bundle& bundle) {
     TRIREME_RETURN_IF_ERROR(loadSegment(bundle.program.segments[i],
                                         bundle.kernels.empty() ? nullptr : &bundle.kernels[i],
                                         segments_[i]));
-  return check(api_.synchronize(compute()), "zeroing the arena");
+  return fillArena(0);
+}
+
+Status CudaRank::fillArena(uint8_t byte) {
+  TRIREME_RETURN_IF_ERROR(
+      check(api_.fill(pointer(program_.arena), byte, static_cast<size_t>(program_.role->arenaBytes),
+                      compute()),
+            "filling the arena"));
+  return check(api_.synchronize(compute()), "filling the arena");
+}
+
+// An address of a call is base + layer * layerStride + slot * slotStride: a power of two that
+// divides the three divides all of them.
+std::vector<MatmulCall> CudaRank::products() const {
+  std::map<const Matmul*, size_t> known;
+  std::vector<MatmulCall> calls;
+  for (const FlatBody& body : program_.bodies)
+    for (const FlatInstruction& instruction : body.instructions) {
+      if (instruction.kind != program::InstructionKind::kCompute) continue;
+      std::vector<void*> addresses, divisors;
+      for (int32_t i = 0; i < instruction.numOperands; ++i) {
+        const Operand& operand =
+            program_.operands[static_cast<size_t>(instruction.firstOperand + i)];
+        addresses.push_back(operand.at(0, 0));
+        divisors.push_back(reinterpret_cast<void*>(pointer(operand.base) |
+                                                   static_cast<uint64_t>(operand.layerStride) |
+                                                   static_cast<uint64_t>(operand.slotStride)));
+      }
+      for (const Step& step : segments_[static_cast<size_t>(instruction.segment)]) {
+        const auto* matmul = std::get_if<std::unique_ptr<Matmul>>(&step);
+        if (matmul == nullptr) continue;
+        const MatmulAlignment alignment = (*matmul)->alignmentOf(divisors.data());
+        const auto [found, isNew] = known.insert({matmul->get(), calls.size()});
+        if (isNew) calls.push_back({matmul->get(), {}, addresses});
+        calls[found->second].alignment = leastOf(calls[found->second].alignment, alignment);
+      }
+    }
+  return calls;
 }
 
 // Whoever waits for a GPU that does not come to its end waits for ever, and what it uses must stay.

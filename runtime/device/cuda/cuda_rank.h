@@ -14,6 +14,7 @@
 #include "runtime/device/cuda/generated_launch.h"
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/matmul.h"
+#include "runtime/device/cuda/matmul_timing.h"
 #include "runtime/device/cuda/op_launch.h"
 #include "runtime/device/device.h"
 
@@ -62,6 +63,16 @@ class CudaRank final : public RankDevice {
   Status copy(void* to, const void* from, int64_t bytes, program::Stream stream);
   // The same between places that may overlap.
   Status move(void* to, const void* from, int64_t bytes, program::Stream stream);
+
+  // For the choice of algorithms (matmul_tuning.h): its matrix products, those that it never calls
+  // left out; what an algorithm of one depends on; every byte of the arena at once, which waits for
+  // the GPU.
+  std::vector<MatmulCall> products() const;
+  std::string keyOf(const MatmulCall& call) const {
+    return call.matmul->key(call.alignment, workspace_.bytes);
+  }
+  const MatmulWorkspace& workspace() const { return workspace_; }
+  Status fillArena(uint8_t byte);
 
  private:
   // Device memory that is freed with the rank.
