@@ -49,6 +49,7 @@ struct EmulatedGpuOptions {
   std::vector<double> matmulSeconds;
   int refusedAlgorithm = -1;   // of these, this one is not supported after all
   int64_t failsAtMatmul = -1;  // this product, counted from 0, cannot be launched
+  bool refusesEpilogues = false;
   size_t cublasLtVersion = 130100;
 };
 
@@ -58,6 +59,7 @@ struct EmulatedProduct {
   int64_t m = 0, n = 0, k = 0;
   int64_t algorithm = 0;
   void* stream = nullptr;
+  int epilogue = 1;  // cublasLtEpilogue_t; 1: none
 };
 
 // One at a time: the tables have no place for an instance.

@@ -53,7 +53,11 @@ inline constexpr int kComputeF32 = 68, kComputeF64 = 70;          // cublasCompu
 inline constexpr int kTypeF32 = 0, kTypeF64 = 1, kTypeBf16 = 14;  // cudaDataType_t
 inline constexpr int kOpNone = 0, kOpTranspose = 1;               // cublasOperation_t
 inline constexpr int kDescTransposeA = 3, kDescTransposeB = 4;    // of a matmul
-inline constexpr int kPreferenceWorkspaceBytes = 1;               // of the heuristic
+inline constexpr int kDescEpilogue = 7, kDescBiasPointer = 8;
+inline constexpr int kDescAuxPointer = 11, kDescAuxLeading = 12;
+inline constexpr int kEpilogueBias = 4, kEpilogueGeluBias = 36;  // cublasLtEpilogue_t
+inline constexpr int kEpilogueGeluAuxBias = 164, kEpilogueGeluGrad = 192;
+inline constexpr int kPreferenceWorkspaceBytes = 1;  // of the heuristic
 inline constexpr int kPreferenceReductionSchemes = 3;
 inline constexpr int kPreferenceAlignmentA = 5, kPreferenceAlignmentB = 6;
 inline constexpr int kPreferenceAlignmentC = 7, kPreferenceAlignmentD = 8;

@@ -14,6 +14,7 @@
 #include "runtime/device/cuda/generated_launch.h"
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/matmul.h"
+#include "runtime/device/cuda/matmul_chain.h"
 #include "runtime/device/cuda/matmul_timing.h"
 #include "runtime/device/cuda/op_launch.h"
 #include "runtime/device/device.h"
@@ -89,8 +90,11 @@ class CudaRank final : public RankDevice {
 
   CudaRank(const Gpu& gpu, const RankProgram& image);
   Status open(const program::Bundle& bundle);
-  Status loadSegment(const program::Segment& segment, const program::CompiledSegment* compiled,
-                     std::vector<Step>& steps);
+  Status loadSegment(int32_t index, const program::CompiledSegment* compiled);
+  // Whether the chain's ops run as one product; otherwise nothing is added. The same for all ranks
+  // of a role.
+  Result<bool> addChain(int32_t segment, const std::vector<SegmentStep>& list,
+                        const MatmulChain& chain);
   Status addStep(const program::Segment& segment, const program::SegmentOp& op,
                  std::vector<Step>& steps);
   Result<DevicePointer> allocate(int64_t bytes, const char* what);

@@ -27,6 +27,18 @@ uint32_t divisorOf(const void* data) {
   return uint32_t{1} << std::countr_zero(static_cast<uint32_t>(address));
 }
 
+int epilogueOf(const MatmulEpilogue& epilogue) {
+  if (epilogue.kind == EpilogueKind::kBias) return kEpilogueBias;
+  if (epilogue.kind == EpilogueKind::kGeluGrad) return kEpilogueGeluGrad;
+  return epilogue.aux >= 0 ? kEpilogueGeluAuxBias : kEpilogueGeluBias;
+}
+
+const char* epilogueName(const MatmulEpilogue& epilogue) {
+  if (epilogue.kind == EpilogueKind::kBias) return ", bias";
+  if (epilogue.kind == EpilogueKind::kGeluGrad) return ", gelu_grad";
+  return epilogue.aux >= 0 ? ", bias, gelu that keeps its input" : ", bias, gelu";
+}
+
 }  // namespace
 
 bool isMatmul(OpKind kind) {
@@ -69,9 +81,10 @@ CublasLt::~CublasLt() {
 
 Result<std::unique_ptr<Matmul>> Matmul::create(const CublasLt& library,
                                                const program::SegmentOp& op,
-                                               const std::vector<program::OperandType>& types) {
+                                               const std::vector<program::OperandType>& types,
+                                               const MatmulEpilogue& epilogue) {
   TRIREME_RETURN_IF_ERROR(checkMatmul(op, types));
-  std::unique_ptr<Matmul> matmul(new Matmul(library, op));
+  std::unique_ptr<Matmul> matmul(new Matmul(library, op, epilogue));
   TRIREME_RETURN_IF_ERROR(matmul->describe(types));
   return matmul;
 }
@@ -125,12 +138,42 @@ Status Matmul::describe(const std::vector<program::OperandType>& types) {
   // A is w (k x o), or x (k x t) for the weight's gradient; B the activation of t tokens.
   TRIREME_RETURN_IF_ERROR(layout(&layoutA_, factor, k, accumulates_ ? t : o));
   TRIREME_RETURN_IF_ERROR(layout(&layoutB_, factor, forward ? k : o, t));
-  return layout(&layoutC_, product.dtype(), forward ? o : k, accumulates_ ? o : t);
+  TRIREME_RETURN_IF_ERROR(
+      layout(&layoutC_, product.dtype(), forward ? o : k, accumulates_ ? o : t));
+  return describeEpilogue(forward ? o : k);
+}
+
+// All of its operands have the result's type, which is what cuBLASLt takes unless it is told.
+Status Matmul::describeEpilogue(int64_t columns) {
+  if (epilogue_.kind == EpilogueKind::kNone) return {};
+  if (inF64_) return invalidArgument("cuBLASLt has no epilogues in f64");
+  shape_ += epilogueName(epilogue_);
+  const CublasLtApi& api = library_.api();
+  const int epilogue = epilogueOf(epilogue_);
+  TRIREME_RETURN_IF_ERROR(
+      check(api.setDesc(desc_, kDescEpilogue, &epilogue, sizeof(epilogue)), "the epilogue"));
+  if (epilogue_.aux < 0) return {};
+  return check(api.setDesc(desc_, kDescAuxLeading, &columns, sizeof(columns)), "the epilogue");
+}
+
+int Matmul::point(const void* bias, const void* aux) const {
+  const auto set = [&](int32_t operand, int attribute, const void* address) {
+    return operand < 0 ? 0 : library_.api().setDesc(desc_, attribute, &address, sizeof(address));
+  };
+  const int status = set(epilogue_.bias, kDescBiasPointer, bias);
+  return status != 0 ? status : set(epilogue_.aux, kDescAuxPointer, aux);
+}
+
+int Matmul::pointAt(const MatmulAlignment& alignment) const {
+  return point(reinterpret_cast<const void*>(uintptr_t{alignment.bias}),
+               reinterpret_cast<const void*>(uintptr_t{alignment.aux}));
 }
 
 int Matmul::launch(const MatmulAlgorithm& algorithm, void* const* operands,
                    const MatmulWorkspace& workspace, StreamHandle stream) const {
-  void* c = operands[op_.outputs[0]];
+  void* c = operands[output()];
+  const auto at = [&](int32_t operand) { return operand < 0 ? nullptr : operands[operand]; };
+  if (const int status = point(at(epilogue_.bias), at(epilogue_.aux)); status != 0) return status;
   const double one64 = 1, beta64 = accumulates_ ? 1 : 0;
   const float one32 = 1, beta32 = accumulates_ ? 1 : 0;
   const void* alpha = inF64_ ? static_cast<const void*>(&one64) : &one32;
@@ -156,13 +199,23 @@ Result<bool> Matmul::tryRun(const MatmulAlgorithm& algorithm, void* const* opera
 }
 
 std::string Matmul::key(const MatmulAlignment& alignment, int64_t workspaceBytes) const {
-  return fmt::format("{}, aligned to {}, {} and {}, workspace {}", shape_, alignment.a, alignment.b,
-                     alignment.c, workspaceBytes);
+  std::string text =
+      fmt::format("{}, aligned to {}, {} and {}", shape_, alignment.a, alignment.b, alignment.c);
+  if (epilogue_.bias >= 0) text += fmt::format(", bias to {}", alignment.bias);
+  if (epilogue_.aux >= 0) text += fmt::format(", gelu's input to {}", alignment.aux);
+  return text + fmt::format(", workspace {}", workspaceBytes);
 }
 
 MatmulAlignment Matmul::alignmentOf(void* const* operands) const {
-  return {divisorOf(operands[operandA_]), divisorOf(operands[operandB_]),
-          divisorOf(operands[op_.outputs[0]])};
+  const auto of = [&](int32_t operand) {
+    return divisorOf(operand < 0 ? nullptr : operands[operand]);
+  };
+  return {of(operandA_), of(operandB_), of(output()), of(epilogue_.bias), of(epilogue_.aux)};
+}
+
+MatmulAlignment leastOf(const MatmulAlignment& x, const MatmulAlignment& y) {
+  return {std::min(x.a, y.a), std::min(x.b, y.b), std::min(x.c, y.c), std::min(x.bias, y.bias),
+          std::min(x.aux, y.aux)};
 }
 
 void Matmul::use(const MatmulAlignment& alignment, const MatmulAlgorithm& algorithm) {
@@ -172,16 +225,16 @@ void Matmul::use(const MatmulAlignment& alignment, const MatmulAlgorithm& algori
 Result<const MatmulAlgorithm*> Matmul::algorithmFor(void* const* operands, int64_t workspaceBytes) {
   const MatmulAlignment alignment = alignmentOf(operands);
   for (const Choice& choice : choices_)
-    if (choice.alignment.a <= alignment.a && choice.alignment.b <= alignment.b &&
-        choice.alignment.c <= alignment.c)
-      return &choice.algorithm;
+    if (leastOf(choice.alignment, alignment) == choice.alignment) return &choice.algorithm;
   TRIREME_ASSIGN_OR_RETURN(const std::vector<MatmulAlgorithm> found,
                            candidates(alignment, workspaceBytes, 1));
   use(alignment, found.front());
   return &choices_.back().algorithm;
 }
 
-Status Matmul::accepts(const MatmulAlgorithm& algorithm, int64_t workspaceBytes) const {
+Status Matmul::accepts(const MatmulAlignment& alignment, const MatmulAlgorithm& algorithm,
+                       int64_t workspaceBytes) const {
+  TRIREME_RETURN_IF_ERROR(check(pointAt(alignment), "the epilogue"));
   MatmulHeuristic result{};
   const int status =
       library_.api().checkAlgorithm(library_.handle(), desc_, layoutA_, layoutB_, layoutC_,
@@ -200,6 +253,7 @@ Result<std::vector<MatmulAlgorithm>> Matmul::candidates(const MatmulAlignment& a
                                                         int64_t workspaceBytes, int most) const {
   const CublasLtApi& api = library_.api();
   void* preference = nullptr;
+  TRIREME_RETURN_IF_ERROR(check(pointAt(alignment), "the epilogue"));
   TRIREME_RETURN_IF_ERROR(check(api.createPreference(&preference), "a preference"));
   int status = 0;
   const auto set = [&](int attribute, const auto& value) {

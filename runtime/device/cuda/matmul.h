@@ -53,18 +53,31 @@ struct MatmulAlgorithm {
   bool operator==(const MatmulAlgorithm&) const = default;
 };
 
-// What divides the addresses of a product's matrices: powers of two, up to 256.
+// What cuBLASLt does with a product before it writes it; see matmul_chain.h.
+enum class EpilogueKind : uint8_t { kNone, kBias, kGelu, kGeluGrad };
+struct MatmulEpilogue {
+  EpilogueKind kind = EpilogueKind::kNone;
+  int32_t bias = -1;    // operand of kBias and kGelu
+  int32_t aux = -1;     // what gelu reads: written by kGelu, unless -1; read by kGeluGrad
+  int32_t output = -1;  // instead of the op's
+};
+
+// What divides the addresses of a product's operands: powers of two, up to 256 bytes.
 struct MatmulAlignment {
-  uint32_t a = 256, b = 256, c = 256;  // bytes; A and B as cuBLAS counts the factors
+  uint32_t a = 256, b = 256, c = 256;  // A and B as cuBLAS counts the factors; C is the result
+  uint32_t bias = 256, aux = 256;      // of the epilogue, if it has them
   bool operator==(const MatmulAlignment&) const = default;
 };
+MatmulAlignment leastOf(const MatmulAlignment& x, const MatmulAlignment& y);
 
 class Matmul {
  public:
-  // `library` outlives the result. kInvalidArgument: shapes or types that the op does not take.
+  // `library` outlives the result. kInvalidArgument: shapes or types that the op does not take, or
+  // an epilogue with factors of f64.
   static Result<std::unique_ptr<Matmul>> create(const CublasLt& library,
                                                 const program::SegmentOp& op,
-                                                const std::vector<program::OperandType>& types);
+                                                const std::vector<program::OperandType>& types,
+                                                const MatmulEpilogue& epilogue = {});
   ~Matmul();
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
@@ -76,7 +89,6 @@ class Matmul {
 
   // What an algorithm depends on, in words: equal for products that run the same algorithms.
   std::string key(const MatmulAlignment& alignment, int64_t workspaceBytes) const;
-  // Of operands at these addresses, or at any multiple of what divides them.
   MatmulAlignment alignmentOf(void* const* operands) const;
   // The heuristic's choices, best first: at least one, at most `most`. kInternal: there is none.
   Result<std::vector<MatmulAlgorithm>> candidates(const MatmulAlignment& alignment,
@@ -86,7 +98,8 @@ class Matmul {
                       const MatmulWorkspace& workspace, StreamHandle stream) const;
   // Whether cuBLASLt takes an algorithm that it has not offered here. kInvalidArgument: it does
   // not, or needs a larger workspace.
-  Status accepts(const MatmulAlgorithm& algorithm, int64_t workspaceBytes) const;
+  Status accepts(const MatmulAlignment& alignment, const MatmulAlgorithm& algorithm,
+                 int64_t workspaceBytes) const;
   // For all operands of at least this alignment.
   void use(const MatmulAlignment& alignment, const MatmulAlgorithm& algorithm);
 
@@ -95,8 +108,14 @@ class Matmul {
     MatmulAlignment alignment;
     MatmulAlgorithm algorithm;
   };
-  Matmul(const CublasLt& library, const program::SegmentOp& op) : library_(library), op_(op) {}
+  Matmul(const CublasLt& library, const program::SegmentOp& op, const MatmulEpilogue& epilogue)
+      : library_(library), op_(op), epilogue_(epilogue) {}
   Status describe(const std::vector<program::OperandType>& types);
+  Status describeEpilogue(int64_t columns);
+  // To cuBLASLt: where they are, or, for its choices, any address that is aligned alike.
+  int point(const void* bias, const void* aux) const;
+  int pointAt(const MatmulAlignment& alignment) const;
+  int32_t output() const { return epilogue_.output >= 0 ? epilogue_.output : op_.outputs[0]; }
   Status check(int status, const char* what) const;
   Result<const MatmulAlgorithm*> algorithmFor(void* const* operands, int64_t workspaceBytes);
   int launch(const MatmulAlgorithm& algorithm, void* const* operands,
@@ -104,6 +123,7 @@ class Matmul {
 
   const CublasLt& library_;
   program::SegmentOp op_;
+  MatmulEpilogue epilogue_;
   int32_t operandA_ = -1, operandB_ = -1;  // as cuBLAS counts: column-major
   std::string shape_;                      // in words
   bool inF64_ = false;

@@ -143,7 +143,8 @@ class Tuner {
       if (found == known_.end())
         return internalError(fmt::format("rank {}: nobody timed {}", self(), rank_.keyOf(call)));
       const MatmulAlgorithm& algorithm = found->second.algorithm;
-      const Status status = call.matmul->accepts(algorithm, rank_.workspace().bytes);
+      const Status status =
+          call.matmul->accepts(call.alignment, algorithm, rank_.workspace().bytes);
       if (!status.ok())
         return invalidArgument(
             fmt::format("rank {}: {}: {}{}", self(), found->first.second, status.message(),

@@ -54,6 +54,14 @@ static_assert(kTypeF32 == CUDA_R_32F && kTypeF64 == CUDA_R_64F && kTypeBf16 == C
 static_assert(kOpNone == CUBLAS_OP_N && kOpTranspose == CUBLAS_OP_T);
 static_assert(kDescTransposeA == CUBLASLT_MATMUL_DESC_TRANSA);
 static_assert(kDescTransposeB == CUBLASLT_MATMUL_DESC_TRANSB);
+static_assert(kDescEpilogue == CUBLASLT_MATMUL_DESC_EPILOGUE);
+static_assert(kDescBiasPointer == CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+static_assert(kDescAuxPointer == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER);
+static_assert(kDescAuxLeading == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD);
+static_assert(kEpilogueBias == CUBLASLT_EPILOGUE_BIAS);
+static_assert(kEpilogueGeluBias == CUBLASLT_EPILOGUE_GELU_BIAS);
+static_assert(kEpilogueGeluAuxBias == CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
+static_assert(kEpilogueGeluGrad == CUBLASLT_EPILOGUE_DGELU);
 static_assert(kPreferenceWorkspaceBytes == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
 static_assert(std::is_same_v<decltype(CublasLtApi::version), decltype(&::cublasLtGetVersion)>);
 static_assert(kPreferenceReductionSchemes == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);

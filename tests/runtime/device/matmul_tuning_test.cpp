@@ -17,6 +17,7 @@
 #include "runtime/session.h"
 #include "tests/runtime/comm/join_processes.h"
 #include "tests/runtime/comm/run_ranks.h"
+#include "tests/runtime/device/extra_segment.h"
 #include "tests/runtime/executor/counting_data.h"
 #include "tests/runtime/executor/tiny_program.h"
 #include "tests/support/emulated_gpu.h"
@@ -34,36 +35,21 @@ constexpr size_t kRuns = 18;  // to time a product
 
 constexpr int64_t kTokens = 6, kIn = 5;
 
-int32_t addBuffer(program::Role& role, const program::OperandType& type, int64_t offset) {
-  program::Buffer buffer;
-  buffer.name = "product";
-  buffer.dtype = type.dtype;
-  buffer.elements = type.elements();
-  buffer.offset = offset;
-  role.arenaBytes = offset + buffer.bytes();
-  role.buffers.push_back(buffer);
-  return static_cast<int32_t>(role.buffers.size()) - 1;
-}
-
-// To the forward pass: y[t, out] = x[t, in] w[out, in]^T, once, at the next multiples of 128 bytes
-// and y at one of 64.
+// To the forward pass: y[t, out] = x[t, in] w[out, in]^T, once; y at 64 bytes behind a multiple of
+// 256, the others at 128.
 void addProduct(program::Program& program, program::Role& role, int64_t out) {
-  const std::vector<program::OperandType> types = {{DType::kF32, {kTokens, 1, kIn}},
-                                                   {DType::kF32, {out, kIn}},
-                                                   {DType::kF32, {kTokens, 1, out}}};
-  program::Segment segment{"product", types, {false, false, false}, {}};
+  program::Segment segment{"product",
+                           {{DType::kF32, {kTokens, 1, kIn}},
+                            {DType::kF32, {out, kIn}},
+                            {DType::kF32, {kTokens, 1, out}}},
+                           {false, false, false},
+                           {}};
   segment.ops.push_back({program::OpKind::kMatmul, {}, {0, 1}, {2}});
-  program::Instruction instruction;
-  instruction.segment = static_cast<int32_t>(program.segments.size());
-  const auto next = [&](int64_t beyond) { return (role.arenaBytes + 255) / 256 * 256 + beyond; };
-  instruction.buffers = {addBuffer(role, types[0], next(128)), addBuffer(role, types[1], next(128)),
-                         addBuffer(role, types[2], next(64))};
-  program.segments.push_back(segment);
-  role.bodies[1].instructions.push_back(instruction);
+  addSegment(program, role, segment, {128, 128, 64});
 }
 
-program::Bundle makeBundle() {
-  program::Bundle bundle = tinyBundle({.tp = 1, .dp = 2, .numMicrobatches = 1});
+program::Bundle makeBundle(int32_t numMicrobatches = 1) {
+  program::Bundle bundle = tinyBundle({.tp = 1, .dp = 2, .numMicrobatches = numMicrobatches});
   bundle.target.arch = "cuda:sm_90";
   program::Program& program = bundle.program;
   for (program::Role& role : program.roles) addProduct(program, role, 7);
@@ -265,10 +251,10 @@ TEST_F(MatmulTuningTest, TheArenaIsZeroAfterwards) {
   EXPECT_EQ(one.memory, std::vector<char>(static_cast<size_t>(bytes), 0));
 }
 
-// By the addresses of all calls: a stride of 32 bytes between layers, or between slots.
+// By the addresses of all calls: those of two slots.
 TEST_F(MatmulTuningTest, AProductsAlignmentIsThatOfAllItsCalls) {
   EmulatedGpu emulated;
-  program::Bundle bundle = makeBundle();
+  program::Bundle bundle = makeBundle(2);
   const auto keys = [&] {
     OneRank one(emulated.apis(), bundle, 0);
     std::vector<std::string> keys;
@@ -279,7 +265,7 @@ TEST_F(MatmulTuningTest, AProductsAlignmentIsThatOfAllItsCalls) {
   EXPECT_EQ(keys(), std::vector<std::string>{shape + "aligned to 128, 128 and 64, workspace 0"});
   program::Role& role = bundle.program.roles[0];
   role.buffers[role.buffers.size() - 3].slotStride = 32;
-  role.buffers.back().layerStride = 16;
+  role.buffers.back().slotStride = 16;
   EXPECT_EQ(keys(), std::vector<std::string>{shape + "aligned to 128, 32 and 16, workspace 0"});
 }
 
