@@ -165,7 +165,8 @@ class Compiler {
   Status fuse(mlir::ModuleOp module) {
     mlir::PassManager passes(&context_);
     passes.addNestedPass<mlir::func::FuncOp>(createSplitNormGradPass());
-    passes.addPass(createFusePass({options_.fuse}));
+    const bool epilogues = options_.fuse && (options_.epilogues || !options_.gpu.empty());
+    passes.addPass(createFusePass({options_.fuse, epilogues}));
     return failed(passes.run(module)) ? internalError("fuse: " + errors_) : Status();
   }
 

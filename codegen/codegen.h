@@ -20,6 +20,9 @@ struct CodegenOptions {
       cpuFeatures;   // As program::Target names them; empty: those of this host.
   bool fuse = true;  // false: one kernel per op, for tests and for debugging.
   std::string gpu;   // "sm_90": for GPUs of that architecture and later; empty: for hosts.
+  // Leave bias_add, gelu and gelu_grad to the matrix product before them where they would be
+  // kernels of their own; always for GPUs, for hosts in tests.
+  bool epilogues = false;
 };
 
 struct CompiledKernels {

@@ -45,8 +45,15 @@ def FusePass : Pass<"trireme-fuse", "::mlir::ModuleOp"> {
     - (C5) it can move up to the kernel: it needs nothing from the ops that it passes, and none of
            them reads a value that this op is the last to read, because an op may write over such a
            value, or touches the place of its result.
+
+    With `epilogues` ops stay library calls that a library of matrix products does together with the
+    product before them, and that would be a kernel of their own:
+    - (C6) a kernel of bias_add, of bias_add and gelu, or of gelu_grad, in bf16 or f32, that alone
+           reads the result of a matmul (gelu_grad: of a matmul_grad_input).
+    A bias that joins a kernel with other ops, such as dropout and a norm, costs nothing there.
   }];
-  let options = [Option<"fuse", "fuse", "bool", "true", "false: one kernel per op">];
+  let options = [Option<"fuse", "fuse", "bool", "true", "false: one kernel per op">,
+                 Option<"epilogues", "epilogues", "bool", "false", "leave them to the product">];
   let dependentDialects = ["::mlir::func::FuncDialect", "::trireme::dialect::TriremeDialect"];
 }
 

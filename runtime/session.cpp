@@ -182,6 +182,7 @@ Status Session::Impl::openCuda() {
   cudaOptions.firstRank = firstRank;
   cudaOptions.numRanks = others != nullptr ? 1 : bundle.program.numRanks();
   if (others != nullptr) cudaOptions.firstOnMachine = options.processes->launch().rankOnMachine;
+  cudaOptions.tuning = {options.timesMatmuls, options.cacheFolder};
   TRIREME_ASSIGN_OR_RETURN(backend, cuda::CudaBackend::open(apis, bundle, cudaOptions));
   return {};
 }
@@ -283,6 +284,13 @@ const std::string& Session::trainedOn() const { return impl_->progress.data; }
 const program::Program& Session::program() const { return impl_->bundle.program; }
 const std::vector<Status>& Session::rankStatuses() const { return impl_->statuses; }
 const std::vector<RankCounters>& Session::counters() const { return impl_->counters; }
+
+std::vector<std::string> Session::notes() const {
+  std::vector<std::string> notes;
+  for (const Impl::Worker& worker : impl_->workers)
+    notes.insert(notes.end(), worker.setup.notes.begin(), worker.setup.notes.end());
+  return notes;
+}
 
 std::vector<NamedTensor> Session::gatherParameters() const {
   return impl_->gather(StateKind::kMaster);

@@ -36,6 +36,11 @@ struct SessionOptions {
   FaultInjector* faults = nullptr;  // tests; not owned
   bool virtualRanks = false;        // of a CUDA bundle: all ranks on one GPU
   bool cudaGraphs = true;           // of a CUDA bundle: segments are launched as CUDA graphs
+  // Of a CUDA bundle: the algorithms of matrix products are timed before the first step, and kept
+  // in this folder (empty: nowhere); runtime/device/cuda/matmul_tuning.h. Otherwise cuBLASLt's own
+  // first choice, which no measured time enters.
+  bool timesMatmuls = false;
+  std::string cacheFolder;
   // One rank per process: this process has rank processes->rank(). Null: all ranks are here. Not
   // owned.
   ProcessWorld* processes = nullptr;
@@ -89,6 +94,9 @@ class Session {
   const program::Program& program() const;
   // Of the ranks of this process.
   const std::vector<Status>& rankStatuses() const;
+  // What was not as it should be when the session was created, and did not stop it, one line each;
+  // of the ranks of this process.
+  std::vector<std::string> notes() const;
   // Whether `mine` is true in any process.
   Result<bool> anyProcess(bool mine);
 

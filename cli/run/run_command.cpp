@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/paths.h"
+#include "cli/run/cache_folder.h"
 #include "cli/run/checkpoint_folder.h"
 #include "cli/run/model_flags.h"
 #include "cli/run/report.h"
@@ -34,6 +35,7 @@ struct RunOptions {
   double timeoutSeconds = runtime::SessionOptions{}.timeoutSeconds;
   bool newData = false, summary = false, json = false, virtualRanks = false;
   bool noCudaGraphs = false;
+  std::optional<bool> timesMatmuls;
   // Filled in when the run starts. One process per rank: that of rank 0 alone prints and writes.
   runtime::ProcessWorld* processes = nullptr;
   bool traces = false, keepsTrace = false;
@@ -106,11 +108,14 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
   session.trace = options.traces;
   session.virtualRanks = options.virtualRanks;
   session.cudaGraphs = !options.noCudaGraphs;
+  session.timesMatmuls = options.timesMatmuls.value_or(true);
+  session.cacheFolder = cacheFolder(runtime::processEnvironment());
   session.processes = options.processes;
   session.sharedObject = (std::filesystem::path(options.bundle) / "kernels.so").string();
   Result<std::unique_ptr<runtime::Session>> result =
       runtime::Session::create(std::move(bundle), std::move(session));
   if (!result.has_value()) return Error(result.error().withContext(options.bundle));
+  for (const std::string& note : (*result)->notes()) fmt::print(stderr, "note: {}\n", note);
   return result;
 }
 
@@ -295,6 +300,8 @@ Action addRun(CLI::App& app) {
                "All ranks of a bundle for CUDA on one GPU");
   app.add_flag("--no-cuda-graphs", options->noCudaGraphs,
                "Launch the kernels of a bundle for CUDA one by one");
+  addSwitch(app, "--time-matmuls", &options->timesMatmuls,
+            "On GPUs: time matrix products to choose their algorithms (default: on)");
   addPath(app, "--rendezvous", &options->rendezvous, "HOST:PORT",
           "Where rank 0 of several processes listens (default: its launcher's)");
 

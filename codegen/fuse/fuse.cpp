@@ -119,6 +119,23 @@ bool mustBeStored(const Group& group, Value value) {
   });
 }
 
+template <typename Product>
+bool isAloneOn(Value value) {
+  const mlir::Type type = llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType();
+  return value.getDefiningOp<Product>() && value.hasOneUse() && (type.isBF16() || type.isF32());
+}
+
+// (C6)
+bool isEpilogue(const Group& group) {
+  Operation* first = group.ops.front();
+  if (group.ops.size() == 1 && llvm::isa<dialect::GeluGradOp>(first))
+    return isAloneOn<dialect::MatmulGradInputOp>(first->getOperand(1));
+  if (!llvm::isa<dialect::BiasAddOp>(first) || !isAloneOn<dialect::MatmulOp>(first->getOperand(0)))
+    return false;
+  if (group.ops.size() == 1) return true;
+  return group.ops.size() == 2 && llvm::isa<dialect::GeluOp>(group.ops[1]);
+}
+
 class Outliner {
  public:
   explicit Outliner(mlir::ModuleOp module) : module_(module) {}
@@ -205,7 +222,8 @@ struct Fuse : public impl::FusePassBase<Fuse> {
     const auto funcs = llvm::to_vector(getOperation().getOps<mlir::func::FuncOp>());
     for (mlir::func::FuncOp func : funcs)
       if (!func.isExternal() && !func->hasAttr(dialect::kKernel))
-        for (const Group& group : groupsOf(func, fuse)) outliner.outline(group);
+        for (const Group& group : groupsOf(func, fuse))
+          if (!epilogues || !isEpilogue(group)) outliner.outline(group);
   }
 };
 

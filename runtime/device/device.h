@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "ir/base/status.h"
 #include "ir/program/bundle.h"
@@ -96,6 +98,7 @@ class RankDevice {
 struct RankSetup {
   std::unique_ptr<RankDevice> device;
   std::unique_ptr<Communicator> comm;
+  std::vector<std::string> notes;  // what is not as it should be, and does not stop the rank
 };
 
 // Where all ranks of a session live. Outlives their setups.

@@ -11,8 +11,8 @@ using program::KernelCallKind;
 using testing::ElementsAre;
 using testing::StartsWith;
 
-std::vector<std::string> symbolsOf(const Segment& segment) {
-  auto compiled = compileSegments({segment}, {});
+std::vector<std::string> symbolsOf(const Segment& segment, const CodegenOptions& options = {}) {
+  auto compiled = compileSegments({segment}, options);
   EXPECT_TRUE(compiled.has_value()) << compiled.error().message();
   std::vector<std::string> symbols;
   for (const KernelCall& call : compiled->segments[0].calls)
@@ -171,6 +171,27 @@ TEST(Kernels, EqualOnesAreSharedByAllSegments) {
   ASSERT_TRUE(compiled.has_value()) << compiled.error().message();
   for (const auto& segment : compiled->segments) EXPECT_EQ(segment.calls[0].symbol, "gelu_0");
   EXPECT_THAT(compiled->segments[2].calls[0].operands, ElementsAre(2, 3));
+}
+
+// For cuBLASLt to do with the product; a host fuses them.
+TEST(Epilogues, AreLibraryCallsForGpusAndKernelsForHosts) {
+  SegmentBuilder b;
+  const auto value = [&](std::vector<int64_t> dims, bool isTemporary = false) {
+    return b.operand(DType::kBf16, std::move(dims), isTemporary);
+  };
+  const int32_t x = value({4, 2, 8}), w = value({16, 8}), bias = value({16});
+  const int32_t product = value({4, 2, 16}, true), u = value({4, 2, 16}), z = value({4, 2, 16});
+  const int32_t dx = value({4, 2, 16}, true), du = value({4, 2, 16});
+  const int32_t dy = value({4, 2, 8}), back = value({8, 16});
+  b.op(OpKind::kMatmul, {x, w}, {product});
+  b.op(OpKind::kBiasAdd, {product, bias}, {u});
+  b.op(OpKind::kGelu, {u}, {z});
+  b.op(OpKind::kMatmulGradInput, {dy, back}, {dx});
+  b.op(OpKind::kGeluGrad, {u, dx}, {du});
+  EXPECT_THAT(symbolsOf(b.segment),
+              ElementsAre("matmul", "bias_add_gelu_0", "matmul_grad_input", "gelu_grad_1"));
+  EXPECT_THAT(symbolsOf(b.segment, {.gpu = "sm_90"}),
+              ElementsAre("matmul", "bias_add", "gelu", "matmul_grad_input", "gelu_grad"));
 }
 
 TEST(Kernels, CompilingTwiceGivesTheSameBytes) {

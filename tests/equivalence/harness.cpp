@@ -83,8 +83,9 @@ std::map<std::string, testing::EmulatedKernel> hostTwins(const codegen::Compiled
 
 Status addKernels(program::Bundle& bundle, const RunOptions& options) {
 #if TRIREME_HAVE_MLIR
-  TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
-                           codegen::compileSegments(bundle.program, {}));
+  TRIREME_ASSIGN_OR_RETURN(
+      codegen::CompiledKernels kernels,
+      codegen::compileSegments(bundle.program, {.epilogues = options.gpu != nullptr}));
   if (options.gpu != nullptr) {
     if (testing::EmulatedGpu* gpu = testing::EmulatedGpu::instance(); gpu != nullptr)
       gpu->setGenerated(hostTwins(kernels));

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "ir/program/bundle.h"
 #include "runtime/session.h"
@@ -173,6 +174,20 @@ TEST_P(GpuTraining, EightVirtualRanksInFp32TrainAsOne) {
   const Trained many = onGpu(model() + "-fp32-t2p2d2-interleaved.bundle", numSteps());
   EXPECT_EQ(compareTensors(one.firstGradients, many.firstGradients, kFp32), "");
   EXPECT_EQ(compareLosses(one.losses, many.losses, 1e-4), "");
+}
+
+// Memory is placed so that they can be: bias, bias and GELU that keeps its input, GELU's gradient.
+TEST(GpuEpilogues, OfGptRunWithTheirProducts) {
+  if (isRealGpu()) GTEST_SKIP() << "only an emulated GPU tells what was asked of cuBLASLt";
+  if (!std::filesystem::exists(bundleFolder())) GTEST_SKIP() << "no bundles";
+  std::set<int> epilogues;
+  trireme::testing::EmulatedGpu emulated;
+  const cuda::Apis apis = emulated.apis();
+  train(withoutGenerated(bundleOf("gpt-bf16.bundle")), 1,
+        {.virtualRanks = true, .cudaApis = &apis});
+  for (const auto& product : emulated.products()) epilogues.insert(product.epilogue);
+  EXPECT_EQ(epilogues, (std::set<int>{1, cuda::kEpilogueBias, cuda::kEpilogueGeluAuxBias,
+                                      cuda::kEpilogueGeluGrad}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GpuTraining, ::testing::Values("gpt", "llama"),

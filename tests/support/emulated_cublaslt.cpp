@@ -1,4 +1,6 @@
 // cuBLASLt as far as Trireme uses it: column-major products, in plain loops.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "runtime/kernels/bf16.h"
@@ -8,11 +10,19 @@ namespace trireme::testing {
 namespace {
 
 namespace cuda = runtime::cuda;
-constexpr int kInvalidValue = 7, kNotSupported = 15;  // cublasStatus_t
+constexpr int kInvalidValue = 7, kExecutionFailed = 13;  // cublasStatus_t
 
 struct Desc {
   int computeType = 0, scaleType = 0;
   int transposeA = 0, transposeB = 0;
+  int epilogue = 1;  // none
+  const char* bias = nullptr;
+  char* aux = nullptr;
+  int64_t auxLeading = 0;
+
+  bool hasAux() const { return (epilogue & 128) != 0; }
+  bool writesAux() const { return epilogue == cuda::kEpilogueGeluAuxBias; }
+  bool hasBias() const { return (epilogue & cuda::kEpilogueBias) != 0; }
 };
 struct Layout {
   int type = 0;
@@ -21,11 +31,21 @@ struct Layout {
 struct Preference {
   std::map<int, uint64_t> values;
 };
-// Stands in the algorithm's place: what it was promised.
+// Stands in the algorithm's place: which one it is, for what, and what it was promised.
 struct Algorithm {
-  uint64_t magic, alignmentA, alignmentB, alignmentC;
+  uint32_t magic, index;
+  uint16_t alignmentA, alignmentB, alignmentC;
+  uint32_t types;
+  int64_t m, n, k, workspaceBytes;
 };
-constexpr uint64_t kMagic = 0x616C676F;
+static_assert(sizeof(Algorithm) <= sizeof(cuda::MatmulHeuristic::algorithm));
+constexpr uint32_t kMagic = 0x616C676F;
+
+Algorithm algorithmOf(const void* opaque) {
+  Algorithm algorithm;
+  std::memcpy(&algorithm, opaque, sizeof(algorithm));
+  return algorithm;
+}
 
 double load(const void* data, int type, int64_t i) {
   if (type == cuda::kTypeF64) return static_cast<const double*>(data)[i];
@@ -39,6 +59,20 @@ void save(void* data, int type, int64_t i, double value) {
     static_cast<float*>(data)[i] = static_cast<float>(value);
   else
     static_cast<runtime::Bf16*>(data)[i] = runtime::toBf16(value);
+}
+
+bool isAligned(const void* data, uint64_t alignment) {
+  return alignment != 0 && reinterpret_cast<uintptr_t>(data) % alignment == 0;
+}
+
+// gelu(x) = x geluShare(x), in the tanh form, and its derivative.
+constexpr double kGeluScale = 0.7978845608028654, kGeluCube = 0.044715;
+double geluShare(double x) {
+  return 0.5 * (1 + std::tanh(kGeluScale * (x + kGeluCube * x * x * x)));
+}
+double geluSlope(double x) {
+  const double t = std::tanh(kGeluScale * (x + kGeluCube * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kGeluScale * (1 + 3 * kGeluCube * x * x);
 }
 
 struct Product {
@@ -59,6 +93,13 @@ struct Product {
            : la.type == cuda::kTypeF32 ? "matmul_f32"
                                        : "matmul_bf16";
   }
+  uint32_t types() const {
+    return static_cast<uint32_t>(desc.epilogue << 16 | la.type << 8 | lc.type);
+  }
+  bool isFor(const Algorithm& algorithm) const {
+    return algorithm.magic == kMagic && algorithm.m == m() && algorithm.n == n() &&
+           algorithm.k == k() && algorithm.types == types();
+  }
   bool fits() const {
     const int64_t aRows = desc.transposeA != 0 ? la.columns : la.rows;
     const int64_t bRows = desc.transposeB != 0 ? lb.columns : lb.rows;
@@ -76,13 +117,39 @@ struct Product {
           sum += load(a, la.type, atA) * load(b, lb.type, atB);
         }
         const int64_t at = i + j * lc.leading;
-        save(c, lc.type, at, alpha * sum + (beta == 0 ? 0 : beta * load(c, lc.type, at)));
+        const double value = alpha * sum + (beta == 0 ? 0 : beta * load(c, lc.type, at));
+        save(c, lc.type, at, finish(value, i, j));
       }
+  }
+  double finish(double value, int64_t i, int64_t j) const {
+    const int64_t inAux = i + j * desc.auxLeading;
+    if (desc.hasBias()) value += load(desc.bias, lc.type, i);
+    if (desc.writesAux()) save(desc.aux, lc.type, inAux, value);
+    if (desc.epilogue == cuda::kEpilogueGeluGrad)
+      return value * geluSlope(load(desc.aux, lc.type, inAux));
+    return (desc.epilogue & 32) != 0 ? value * geluShare(value) : value;
+  }
+  // What NVIDIA's header asks of an epilogue's operands.
+  bool takesEpilogue() const {
+    if (desc.epilogue == 1) return true;
+    const bool isFloat = lc.type == cuda::kTypeF32 || lc.type == cuda::kTypeBf16;
+    if (!isFloat || la.type != lc.type) return false;
+    if (desc.hasBias() && desc.bias == nullptr) return false;
+    return !desc.hasAux() || (desc.auxLeading % 8 == 0 && desc.auxLeading >= m() &&
+                              desc.aux != nullptr && isAligned(desc.aux, 16));
   }
 };
 
-bool isAligned(const void* data, uint64_t alignment) {
-  return alignment != 0 && reinterpret_cast<uintptr_t>(data) % alignment == 0;
+Product productOf(void* desc, void* layoutA, void* layoutB, void* layoutC) {
+  return {*static_cast<Desc*>(desc),
+          *static_cast<Layout*>(layoutA),
+          *static_cast<Layout*>(layoutB),
+          *static_cast<Layout*>(layoutC),
+          nullptr,
+          nullptr,
+          nullptr,
+          1,
+          0};
 }
 
 }  // namespace
@@ -112,11 +179,18 @@ struct EmulatedCublasLt {
   }
   static int destroyDesc(void* desc) { return destroyObject<Desc>(desc); }
   static int setDesc(void* desc, int attribute, const void* value, size_t bytes) {
-    if (bytes != sizeof(int)) return kInvalidValue;
-    int& field = attribute == cuda::kDescTransposeA ? static_cast<Desc*>(desc)->transposeA
-                                                    : static_cast<Desc*>(desc)->transposeB;
-    std::memcpy(&field, value, bytes);
-    return 0;
+    auto& d = *static_cast<Desc*>(desc);
+    const auto set = [&](auto& field) {
+      if (bytes != sizeof(field)) return kInvalidValue;
+      std::memcpy(&field, value, bytes);
+      return 0;
+    };
+    if (attribute == cuda::kDescTransposeA) return set(d.transposeA);
+    if (attribute == cuda::kDescTransposeB) return set(d.transposeB);
+    if (attribute == cuda::kDescEpilogue) return set(d.epilogue);
+    if (attribute == cuda::kDescBiasPointer) return set(d.bias);
+    if (attribute == cuda::kDescAuxPointer) return set(d.aux);
+    return attribute == cuda::kDescAuxLeading ? set(d.auxLeading) : kInvalidValue;
   }
   static int createLayout(void** layout, int type, uint64_t rows, uint64_t columns,
                           int64_t leading) {
@@ -132,45 +206,81 @@ struct EmulatedCublasLt {
     std::memcpy(&stored, value, bytes);
     return 0;
   }
-  static int heuristic(void*, void*, void*, void*, void*, void*, void* preference, int requested,
-                       cuda::MatmulHeuristic* results, int* returned) {
-    const auto& values = static_cast<Preference*>(preference)->values;
+  static uint32_t numAlgorithms() {
+    return std::max<uint32_t>(1, static_cast<uint32_t>(gpu().options_.matmulSeconds.size()));
+  }
+  static int heuristic(void*, void* desc, void* a, void* b, void* c, void*, void* preference,
+                       int requested, cuda::MatmulHeuristic* results, int* returned) {
+    auto& values = static_cast<Preference*>(preference)->values;
     if (requested < 1 || !values.contains(cuda::kPreferenceWorkspaceBytes)) return kInvalidValue;
-    const Algorithm algorithm{kMagic, values.at(cuda::kPreferenceAlignmentA),
-                              values.at(cuda::kPreferenceAlignmentB),
-                              values.at(cuda::kPreferenceAlignmentC)};
-    results[0] = {};
-    // Whatever it may have, so that its place is checked.
-    results[0].workspaceBytes = values.at(cuda::kPreferenceWorkspaceBytes);
-    std::memcpy(results[0].algorithm, &algorithm, sizeof(algorithm));
-    *returned = 1;
+    const std::lock_guard lock(gpu().mutex_);
+    if (values[cuda::kPreferenceReductionSchemes] != cuda::kReduceInComputeType)
+      return gpu().fault("algorithms asked for whose sums do not repeat");
+    const Product product = productOf(desc, a, b, c);
+    const bool isRefused = product.desc.epilogue != 1 && gpu().options_.refusesEpilogues;
+    if (isRefused || !product.takesEpilogue()) return cuda::kStatusNotSupported;
+    const auto alignment = [&](int attribute) { return static_cast<uint16_t>(values[attribute]); };
+    Algorithm algorithm{kMagic, 0, alignment(cuda::kPreferenceAlignmentA),
+                        alignment(cuda::kPreferenceAlignmentB),
+                        alignment(cuda::kPreferenceAlignmentC), product.types(), product.m(),
+                        product.n(), product.k(),
+                        // Whatever it may have, so that its place is checked.
+                        static_cast<int64_t>(values[cuda::kPreferenceWorkspaceBytes])};
+    for (; algorithm.index < numAlgorithms() && algorithm.index < static_cast<uint32_t>(requested);
+         ++algorithm.index) {
+      cuda::MatmulHeuristic& result = results[algorithm.index];
+      result = {};
+      result.workspaceBytes = static_cast<size_t>(algorithm.workspaceBytes);
+      std::memcpy(result.algorithm, &algorithm, sizeof(algorithm));
+    }
+    *returned = static_cast<int>(algorithm.index);
     return 0;
+  }
+  static int checkAlgorithm(void*, void* desc, void* a, void* b, void* c, void*, const void* opaque,
+                            cuda::MatmulHeuristic* result) {
+    const Algorithm algorithm = algorithmOf(opaque);
+    if (!productOf(desc, a, b, c).isFor(algorithm)) return kInvalidValue;
+    *result = {};
+    result->workspaceBytes = static_cast<size_t>(algorithm.workspaceBytes);
+    return 0;
+  }
+  static size_t version() { return gpu().options_.cublasLtVersion; }
+  static bool hasMemory(const Product& product) {
+    const auto size = static_cast<size_t>(product.lc.type == cuda::kTypeBf16 ? 2 : 4);
+    const auto m = static_cast<size_t>(product.m()), n = static_cast<size_t>(product.n());
+    const Desc& desc = product.desc;
+    return (!desc.hasBias() || gpu().isAllocated(desc.bias, m * size)) &&
+           (!desc.hasAux() || gpu().isAllocated(desc.aux, m * n * size));
   }
   static int matmul(void*, void* desc, const void* alpha, const void* a, void* layoutA,
                     const void* b, void* layoutB, const void* beta, const void* c, void* layoutC,
                     void* d, void*, const void* chosen, void* workspace, size_t workspaceBytes,
                     void* stream) {
-    Product product{*static_cast<Desc*>(desc),
-                    *static_cast<Layout*>(layoutA),
-                    *static_cast<Layout*>(layoutB),
-                    *static_cast<Layout*>(layoutC),
-                    a,
-                    b,
-                    d,
-                    load(alpha, static_cast<Desc*>(desc)->scaleType, 0),
-                    load(beta, static_cast<Desc*>(desc)->scaleType, 0)};
-    Algorithm algorithm;
-    std::memcpy(&algorithm, chosen, sizeof(algorithm));
+    Product product = productOf(desc, layoutA, layoutB, layoutC);
+    product.a = a, product.b = b, product.c = d;
+    product.alpha = load(alpha, product.desc.scaleType, 0);
+    product.beta = load(beta, product.desc.scaleType, 0);
+    const Algorithm algorithm = algorithmOf(chosen);
     if (!product.fits() || c != d) return kInvalidValue;
-    if (algorithm.magic != kMagic || !isAligned(a, algorithm.alignmentA) ||
-        !isAligned(b, algorithm.alignmentB) || !isAligned(d, algorithm.alignmentC))
-      return kNotSupported;
     const std::lock_guard lock(gpu().mutex_);
+    const auto& options = gpu().options_;
+    if (!hasMemory(product)) return gpu().fault("an epilogue's operand that is not allocated");
+    if (!product.isFor(algorithm) || !product.takesEpilogue() ||
+        !isAligned(a, algorithm.alignmentA) || !isAligned(b, algorithm.alignmentB) ||
+        !isAligned(d, algorithm.alignmentC) ||
+        static_cast<int>(algorithm.index) == options.refusedAlgorithm)
+      return cuda::kStatusNotSupported;
+    if (std::ssize(gpu().products_) == options.failsAtMatmul) return kExecutionFailed;
     if (workspaceBytes > 0 &&
         (!isAligned(workspace, 256) || !gpu().isAllocated(workspace, workspaceBytes)))
       return kInvalidValue;
-    const double seconds = gpu().secondsOf({.name = product.name(), .products = product.count()});
-    if (gpu().options_.isIdle) return gpu().submit(stream, nullptr, [] {}, seconds);
+    gpu().products_.push_back(
+        {product.m(), product.n(), product.k(), algorithm.index, stream, product.desc.epilogue});
+    const double seconds =
+        options.matmulSeconds.empty()
+            ? gpu().secondsOf({.name = product.name(), .products = product.count()})
+            : options.matmulSeconds[algorithm.index];
+    if (options.isIdle) return gpu().submit(stream, nullptr, [] {}, seconds);
     return gpu().submit(stream, nullptr, [product] { product.run(); }, seconds);
   }
 };
@@ -181,6 +291,7 @@ const cuda::CublasLtApi& emulatedCublasLt() {
 #define TRIREME_FILL(field, symbol, parameters) api.field = EmulatedCublasLt::field;
     TRIREME_CUBLASLT_FUNCTIONS(TRIREME_FILL)
 #undef TRIREME_FILL
+    api.version = EmulatedCublasLt::version;
     return api;
   }();
   return table;

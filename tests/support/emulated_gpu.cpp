@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <new>
 
 #include "tests/support/emulated_graphs.h"
 
@@ -16,6 +17,7 @@ constexpr const char* kImage = "emulated";  // of the library kernels
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201;
 constexpr int kNotFound = 500, kUnknown = 999;
 constexpr char kGarbage = static_cast<char>(0xCB);
+constexpr size_t kBlockAlignment = 256;
 
 EmulatedGpu* current = nullptr;
 thread_local const void* context = nullptr;  // of the thread; the GPU stands for its context
@@ -92,12 +94,12 @@ struct EmulatedDriver : EmulatedGraphs {
     if (bytes == 0) return kInvalidValue;
     if (gpu().usedBytes_ + static_cast<int64_t>(bytes) > gpu().options_.memoryBytes)
       return kOutOfMemory;
-    std::vector<char> block(bytes, kGarbage);
+    EmulatedGpu::Block block(bytes, kGarbage);
     *data = reinterpret_cast<uintptr_t>(block.data());
     gpu().usedBytes_ += static_cast<int64_t>(bytes);
     ++gpu().numCreations_;
     const char* key = block.data();
-    gpu().memory_[key] = std::move(block);
+    gpu().memory_.emplace(key, std::move(block));
     return 0;
   }
   static int release(DevicePointer data) {
@@ -105,7 +107,7 @@ struct EmulatedDriver : EmulatedGraphs {
     if (const int error = gpu().checkNoCapture(nullptr, "memory freed"); error != 0) return error;
     const auto found = gpu().memory_.find(address(data));
     if (found == gpu().memory_.end()) return gpu().fault("memory freed that is not allocated");
-    gpu().usedBytes_ -= std::ssize(found->second);
+    gpu().usedBytes_ -= static_cast<int64_t>(found->second.size());
     gpu().memory_.erase(found);
     return 0;
   }
@@ -314,6 +316,20 @@ std::vector<std::string> EmulatedGpu::faults() const {
   return faults_;
 }
 
+std::vector<EmulatedProduct> EmulatedGpu::products() const {
+  const std::lock_guard lock(mutex_);
+  return products_;
+}
+
+EmulatedGpu::Block::Block(size_t bytes, char value)
+    : data_(static_cast<char*>(::operator new(bytes, std::align_val_t(kBlockAlignment)))),
+      bytes_(bytes) {
+  std::fill_n(data_.get(), bytes, value);
+}
+void EmulatedGpu::Block::Free::operator()(char* data) const {
+  ::operator delete(data, std::align_val_t(kBlockAlignment));
+}
+
 int64_t EmulatedGpu::numLiveObjects() const {
   const std::lock_guard lock(mutex_);
   return std::ssize(memory_) + std::ssize(hostMemory_) + std::ssize(streams_) +
@@ -356,7 +372,7 @@ int EmulatedGpu::enqueueRun(void* stream, const EmulatedTask& task, std::functio
 }
 
 double EmulatedGpu::timeOf(const Stream& stream) const {
-  if (options_.duration) return stream.seconds;
+  if (options_.duration || !options_.matmulSeconds.empty()) return stream.seconds;
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 

@@ -58,9 +58,25 @@ struct EmulatedGpuOptions {
   int64_t hangsAtLaunch = -1;      // this launch of a kernel, counted from 0, never ends
   int64_t refusesSubmission = -1;  // this kernel, product or graph, counted from 0, is refused
   bool losesCaptures = false;      // as after a call that a capture forbids
-  // Seconds that a task takes. Then events have the time of their stream, which begins at 0 and
-  // waits for nothing but other streams; else that of the host.
+  // Seconds that a task takes. With them, or those below, events have the time of their stream,
+  // which begins at 0 and waits for nothing but other streams; else that of the host.
   std::function<double(const EmulatedTask&)> duration;
+  // What cuBLASLt offers for every product, in its order: emulated seconds that each algorithm
+  // takes. Empty: one.
+  std::vector<double> matmulSeconds;
+  int refusedAlgorithm = -1;   // of these, this one is not supported after all
+  int64_t failsAtMatmul = -1;  // this product, counted from 0, cannot be launched
+  bool refusesEpilogues = false;
+  size_t cublasLtVersion = 130100;
+};
+
+// A matrix product that was launched: its shape as cuBLAS counts, and the algorithm, an index into
+// EmulatedGpuOptions::matmulSeconds.
+struct EmulatedProduct {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t algorithm = 0;
+  void* stream = nullptr;
+  int epilogue = 1;  // cublasLtEpilogue_t; 1: none
 };
 
 // One at a time: the tables have no place for an instance.
@@ -88,6 +104,7 @@ class EmulatedGpu {
   // and how often: kernels, products and graphs.
   int64_t numSubmissions() const { return numSubmissions_; }
   int64_t numSynchronizations() const { return numSynchronizations_; }
+  std::vector<EmulatedProduct> products() const;
 
  private:
   friend struct EmulatedDriver;
@@ -121,6 +138,20 @@ class EmulatedGpu {
     std::shared_ptr<Meeting> meeting;
     bool hasArrived = false;
     double seconds = 0;
+  };
+  // Begins at a multiple of 256, as the driver's does.
+  class Block {
+   public:
+    Block(size_t bytes, char value);
+    const char* data() const { return data_.get(); }
+    size_t size() const { return bytes_; }
+
+   private:
+    struct Free {
+      void operator()(char* data) const;
+    };
+    std::unique_ptr<char, Free> data_;
+    size_t bytes_;
   };
   struct Node {
     std::function<void()> run;
@@ -172,7 +203,8 @@ class EmulatedGpu {
   EmulatedGpuOptions options_;
   mutable std::mutex mutex_;
   std::mt19937_64 random_;
-  std::map<const char*, std::vector<char>> memory_, hostMemory_;
+  std::map<const char*, Block> memory_;
+  std::map<const char*, std::vector<char>> hostMemory_;
   std::map<void*, std::unique_ptr<Stream>> streams_;
   std::map<void*, std::shared_ptr<Event>> events_;
   std::map<void*, std::unique_ptr<Graph>> graphs_;
@@ -182,6 +214,7 @@ class EmulatedGpu {
   std::map<std::string, EmulatedKernel> generated_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numSubmissions_ = 0, numCreations_ = 0, numSynchronizations_ = 0;
+  std::vector<EmulatedProduct> products_;
   std::vector<std::string> faults_;
 };
 

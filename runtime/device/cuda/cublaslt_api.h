@@ -37,21 +37,32 @@ struct MatmulHeuristic {
   X(matmul, cublasLtMatmul,                                                                    \
     (void* handle, void* desc, const void* alpha, const void* a, void* layoutA, const void* b, \
      void* layoutB, const void* beta, const void* c, void* layoutC, void* d, void* layoutD,    \
-     const void* algorithm, void* workspace, size_t workspaceBytes, void* stream))
+     const void* algorithm, void* workspace, size_t workspaceBytes, void* stream))             \
+  X(checkAlgorithm, cublasLtMatmulAlgoCheck,                                                   \
+    (void* handle, void* desc, void* a, void* b, void* c, void* d, const void* algorithm,      \
+     MatmulHeuristic* result))
 
 struct CublasLtApi {
 #define TRIREME_FIELD(field, symbol, parameters) int(*field) parameters = nullptr;
   TRIREME_CUBLASLT_FUNCTIONS(TRIREME_FIELD)
 #undef TRIREME_FIELD
+  size_t (*version)() = nullptr;  // cublasLtGetVersion
 };
 
 inline constexpr int kComputeF32 = 68, kComputeF64 = 70;          // cublasComputeType_t
 inline constexpr int kTypeF32 = 0, kTypeF64 = 1, kTypeBf16 = 14;  // cudaDataType_t
 inline constexpr int kOpNone = 0, kOpTranspose = 1;               // cublasOperation_t
 inline constexpr int kDescTransposeA = 3, kDescTransposeB = 4;    // of a matmul
-inline constexpr int kPreferenceWorkspaceBytes = 1;               // of the heuristic
+inline constexpr int kDescEpilogue = 7, kDescBiasPointer = 8;
+inline constexpr int kDescAuxPointer = 11, kDescAuxLeading = 12;
+inline constexpr int kEpilogueBias = 4, kEpilogueGeluBias = 36;  // cublasLtEpilogue_t
+inline constexpr int kEpilogueGeluAuxBias = 164, kEpilogueGeluGrad = 192;
+inline constexpr int kPreferenceWorkspaceBytes = 1;  // of the heuristic
+inline constexpr int kPreferenceReductionSchemes = 3;
 inline constexpr int kPreferenceAlignmentA = 5, kPreferenceAlignmentB = 6;
 inline constexpr int kPreferenceAlignmentC = 7, kPreferenceAlignmentD = 8;
+inline constexpr uint32_t kReduceInComputeType = 2;  // cublasLtReductionScheme_t
+inline constexpr int kStatusNotSupported = 15;       // cublasStatus_t
 
 // kUnavailable: the library is not there.
 Result<const CublasLtApi*> loadCublasLt();

@@ -87,6 +87,8 @@ Result<RankSetup> CudaBackend::prepare(const RankProgram& image,
                                        std::unique_ptr<Communicator> control) {
   TRIREME_ASSIGN_OR_RETURN(std::unique_ptr<CudaRank> rank,
                            CudaRank::create(gpuOf(image.rank), bundle_, image, options_.graphs));
+  std::vector<std::string> notes;
+  TRIREME_RETURN_IF_ERROR(tuneMatmuls(*rank, *control, options_.tuning, notes));
   std::unique_ptr<Communicator> comm;
   if (usesNccl()) {
     TRIREME_ASSIGN_OR_RETURN(comm, NcclCommunicator::create(*rank, std::move(control), *apis_.nccl,
@@ -95,7 +97,7 @@ Result<RankSetup> CudaBackend::prepare(const RankProgram& image,
     TRIREME_ASSIGN_OR_RETURN(
         comm, VirtualCommunicator::create(*rank, std::move(control), bundle_.program.groups));
   }
-  return RankSetup{std::move(rank), std::move(comm)};
+  return RankSetup{std::move(rank), std::move(comm), std::move(notes)};
 }
 
 }  // namespace trireme::runtime::cuda

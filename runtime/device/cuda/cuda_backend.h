@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/device/cuda/gpu.h"
+#include "runtime/device/cuda/matmul_tuning.h"
 #include "runtime/device/device.h"
 
 namespace trireme::runtime::cuda {
@@ -15,6 +16,7 @@ struct CudaOptions {
   // The ranks of this process, and the number of the first among those of its machine, as whoever
   // started the processes says. All others are of other processes.
   int32_t firstRank = 0, numRanks = 1, firstOnMachine = 0;
+  MatmulTuning tuning;
 };
 
 // A GPU for each rank of this process, with NCCL between all ranks; or GPU 0 for all of them, as

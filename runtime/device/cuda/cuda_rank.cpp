@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "ir/base/format.h"
+#include "runtime/device/cuda/segment_calls.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -17,6 +18,13 @@ namespace {
 using program::Stream;
 
 DevicePointer pointer(const void* data) { return reinterpret_cast<uintptr_t>(data); }
+
+MatmulAlignment alignmentOf(const Matmul& matmul, const std::vector<std::vector<void*>>& calls) {
+  MatmulAlignment alignment;
+  for (const std::vector<void*>& addresses : calls)
+    alignment = leastOf(alignment, matmul.alignmentOf(addresses.data()));
+  return alignment;
+}
 
 }  // namespace
 
@@ -37,10 +45,8 @@ Status CudaRank::open(const program::Bundle& bundle, bool graphs) {
     TRIREME_RETURN_IF_ERROR(
         check(api_.createStream(&stream, kStreamNonBlocking), "creating a stream"));
   TRIREME_RETURN_IF_ERROR(openProgress());
-  const int64_t bytes = image_.role->arenaBytes;
-  TRIREME_ASSIGN_OR_RETURN(const DevicePointer arena, allocate(bytes, "its arena"));
-  TRIREME_RETURN_IF_ERROR(
-      check(api_.fill(arena, 0, static_cast<size_t>(bytes), compute()), "zeroing the arena"));
+  TRIREME_ASSIGN_OR_RETURN(const DevicePointer arena,
+                           allocate(image_.role->arenaBytes, "its arena"));
   TRIREME_ASSIGN_OR_RETURN(
       program_, resolveRank(*image_.program, image_.rank, reinterpret_cast<char*>(arena)));
   TRIREME_ASSIGN_OR_RETURN(const DevicePointer scale, allocate(sizeof(double), "a number"));
@@ -57,11 +63,30 @@ Status CudaRank::open(const program::Bundle& bundle, bool graphs) {
   }
   segments_.resize(bundle.program.segments.size());
   for (size_t i = 0; i < segments_.size(); ++i)
-    TRIREME_RETURN_IF_ERROR(loadSegment(bundle.program.segments[i],
-                                        bundle.kernels.empty() ? nullptr : &bundle.kernels[i],
-                                        segments_[i]));
+    TRIREME_RETURN_IF_ERROR(loadSegment(static_cast<int32_t>(i),
+                                        bundle.kernels.empty() ? nullptr : &bundle.kernels[i]));
   openGraphs(bundle, graphs);
-  return check(api_.synchronize(compute()), "zeroing the arena");
+  return fillArena(0);
+}
+
+Status CudaRank::fillArena(uint8_t byte) {
+  TRIREME_RETURN_IF_ERROR(
+      check(api_.fill(pointer(program_.arena), byte, static_cast<size_t>(program_.role->arenaBytes),
+                      compute()),
+            "filling the arena"));
+  return check(api_.synchronize(compute()), "filling the arena");
+}
+
+std::vector<MatmulCall> CudaRank::products() const {
+  std::vector<MatmulCall> products;
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const std::vector<std::vector<void*>> calls = callsOf(program_, static_cast<int32_t>(i));
+    if (calls.empty()) continue;
+    for (const Step& step : segments_[i])
+      if (const auto* matmul = std::get_if<std::unique_ptr<Matmul>>(&step))
+        products.push_back({matmul->get(), alignmentOf(**matmul, calls), calls.front()});
+  }
+  return products;
 }
 
 // Whoever waits for a GPU that does not come to its end waits for ever, and what it uses must stay.
@@ -135,21 +160,28 @@ Status CudaRank::addStep(const program::Segment& segment, const program::Segment
   return {};
 }
 
-Status CudaRank::loadSegment(const program::Segment& segment,
-                             const program::CompiledSegment* compiled, std::vector<Step>& steps) {
-  const std::string where = "segment " + segment.name;
-  if (compiled == nullptr || compiled->calls.empty()) {
-    for (const program::SegmentOp& op : segment.ops)
-      TRIREME_RETURN_IF_ERROR(addStep(segment, op, steps).withContext(where));
-    return {};
-  }
-  for (const program::KernelCall& call : compiled->calls) {
-    if (call.kind == program::KernelCallKind::kGenerated) {
-      TRIREME_ASSIGN_OR_RETURN(GeneratedLaunch launch, GeneratedLaunch::create(gpu_, call));
+Status CudaRank::loadSegment(int32_t index, const program::CompiledSegment* compiled) {
+  const program::Segment& segment = image_.program->segments[static_cast<size_t>(index)];
+  std::vector<Step>& steps = segments_[static_cast<size_t>(index)];
+  const std::vector<SegmentStep> list = stepsOf(segment, compiled);
+  std::vector<bool> isDone(list.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (isDone[i]) continue;
+    if (list[i].generated != nullptr) {
+      TRIREME_ASSIGN_OR_RETURN(GeneratedLaunch launch,
+                               GeneratedLaunch::create(gpu_, *list[i].generated));
       steps.emplace_back(std::move(launch));
-    } else {
-      TRIREME_RETURN_IF_ERROR(addStep(segment, call.op, steps).withContext(where));
+      continue;
     }
+    if (const auto chain = chainFrom(segment, list, i)) {
+      TRIREME_ASSIGN_OR_RETURN(const bool runsAsOne, addChain(index, list, *chain));
+      if (runsAsOne) {
+        for (const size_t step : chain->steps) isDone[step] = true;
+        continue;
+      }
+    }
+    TRIREME_RETURN_IF_ERROR(
+        addStep(segment, *list[i].op, steps).withContext("segment " + segment.name));
   }
   return {};
 }
@@ -158,6 +190,21 @@ void CudaRank::openGraphs(const program::Bundle& bundle, bool enabled) {
   const SegmentPlace place{&gpu_, compute(), workspace_};
   for (size_t i = 0; i < segments_.size(); ++i)
     graphs_.emplace_back(place, bundle.program.segments[i], segments_[i], enabled);
+}
+
+Result<bool> CudaRank::addChain(int32_t index, const std::vector<SegmentStep>& list,
+                                const MatmulChain& chain) {
+  const program::Segment& segment = image_.program->segments[static_cast<size_t>(index)];
+  const std::vector<std::vector<void*>> calls = callsOf(program_, index);
+  if (calls.empty()) return false;
+  for (const std::vector<void*>& addresses : calls)
+    if (!isApart(chain, segment, list, addresses)) return false;
+  TRIREME_ASSIGN_OR_RETURN(auto matmul, Matmul::create(*cublasLt_, *list[chain.steps.front()].op,
+                                                       segment.operands, chain.epilogue));
+  if (!matmul->candidates(alignmentOf(*matmul, calls), workspace_.bytes, 1).has_value())
+    return false;
+  segments_[static_cast<size_t>(index)].emplace_back(std::move(matmul));
+  return true;
 }
 
 Status CudaRank::beginStep() {

@@ -13,6 +13,8 @@
 
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/matmul.h"
+#include "runtime/device/cuda/matmul_chain.h"
+#include "runtime/device/cuda/matmul_timing.h"
 #include "runtime/device/cuda/segment_graphs.h"
 #include "runtime/device/device.h"
 
@@ -63,6 +65,16 @@ class CudaRank final : public RankDevice {
   // The same between places that may overlap.
   Status move(void* to, const void* from, int64_t bytes, program::Stream stream);
 
+  // For the choice of algorithms (matmul_tuning.h): its matrix products, those that it never calls
+  // left out; what an algorithm of one depends on; every byte of the arena at once, which waits for
+  // the GPU.
+  std::vector<MatmulCall> products() const;
+  std::string keyOf(const MatmulCall& call) const {
+    return call.matmul->key(call.alignment, workspace_.bytes);
+  }
+  const MatmulWorkspace& workspace() const { return workspace_; }
+  Status fillArena(uint8_t byte);
+
  private:
   // Device memory that is freed with the rank.
   struct Block {
@@ -78,8 +90,11 @@ class CudaRank final : public RankDevice {
 
   CudaRank(const Gpu& gpu, const RankProgram& image);
   Status open(const program::Bundle& bundle, bool graphs);
-  Status loadSegment(const program::Segment& segment, const program::CompiledSegment* compiled,
-                     std::vector<Step>& steps);
+  Status loadSegment(int32_t index, const program::CompiledSegment* compiled);
+  // Whether the chain's ops run as one product; otherwise nothing is added. The same for all ranks
+  // of a role.
+  Result<bool> addChain(int32_t segment, const std::vector<SegmentStep>& list,
+                        const MatmulChain& chain);
   Status addStep(const program::Segment& segment, const program::SegmentOp& op,
                  std::vector<Step>& steps);
   void openGraphs(const program::Bundle& bundle, bool enabled);

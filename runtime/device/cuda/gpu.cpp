@@ -95,13 +95,12 @@ Status Gpu::initialise(int ordinal, const CudaTarget& target) {
   TRIREME_ASSIGN_OR_RETURN(const int present, count(apis_));
   if (present <= ordinal)
     return unavailable(fmt::format("no GPU {}: the driver has {}", ordinal, present));
-  int version = 0;
-  TRIREME_RETURN_IF_ERROR(check(api.driverVersion(&version), "asking for its version"));
-  if (version < kMinDriverVersion)
+  TRIREME_RETURN_IF_ERROR(check(api.driverVersion(&driverVersion_), "asking for its version"));
+  if (driverVersion_ < kMinDriverVersion)
     return unavailable(
         fmt::format("the NVIDIA driver is of CUDA {}.{}; 12.0 is the oldest that "
                     "will do",
-                    version / 1000, version % 1000 / 10));
+                    driverVersion_ / 1000, driverVersion_ % 1000 / 10));
   std::array<char, 256> text{};
   int major = 0, minor = 0;
   TRIREME_RETURN_IF_ERROR(check(api.device(&device_, ordinal), "opening the GPU"));

@@ -83,6 +83,7 @@ class Gpu {
   const std::string& name() const { return name_; }
   int capability() const { return capability_; }
   int numMultiprocessors() const { return numMultiprocessors_; }
+  int driverVersion() const { return driverVersion_; }  // 13010: of CUDA 13.1
 
   // GPUs of this machine. Errors: as open().
   static Result<int> count(const Apis& apis);
@@ -110,8 +111,7 @@ class Gpu {
 
   Apis apis_;
   int device_ = -1;
-  int capability_ = 0;
-  int numMultiprocessors_ = 0;
+  int capability_ = 0, driverVersion_ = 0, numMultiprocessors_ = 0;
   std::string name_;
   ContextHandle context_ = nullptr;
   ModuleHandle module_ = nullptr, generated_ = nullptr;

@@ -62,6 +62,7 @@ Result<CublasLtApi> openCublasLt() {
 #define TRIREME_FIND(field, symbol, parameters) symbols.find(api.field, #symbol);
   TRIREME_CUBLASLT_FUNCTIONS(TRIREME_FIND)
 #undef TRIREME_FIND
+  symbols.find(api.version, "cublasLtGetVersion");
   TRIREME_RETURN_IF_ERROR(symbols.status());
   return api;
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "runtime/kernels/operands.h"
 
@@ -21,9 +22,21 @@ int cudaType(DType type) {
 }
 
 // The largest power of two, up to 256, that divides the address.
-uint32_t alignmentOf(const void* data) {
+uint32_t divisorOf(const void* data) {
   const auto address = reinterpret_cast<uintptr_t>(data) | 256u;
   return uint32_t{1} << std::countr_zero(static_cast<uint32_t>(address));
+}
+
+int epilogueOf(const MatmulEpilogue& epilogue) {
+  if (epilogue.kind == EpilogueKind::kBias) return kEpilogueBias;
+  if (epilogue.kind == EpilogueKind::kGeluGrad) return kEpilogueGeluGrad;
+  return epilogue.aux >= 0 ? kEpilogueGeluAuxBias : kEpilogueGeluBias;
+}
+
+const char* epilogueName(const MatmulEpilogue& epilogue) {
+  if (epilogue.kind == EpilogueKind::kBias) return ", bias";
+  if (epilogue.kind == EpilogueKind::kGeluGrad) return ", gelu_grad";
+  return epilogue.aux >= 0 ? ", bias, gelu that keeps its input" : ", bias, gelu";
 }
 
 }  // namespace
@@ -68,9 +81,10 @@ CublasLt::~CublasLt() {
 
 Result<std::unique_ptr<Matmul>> Matmul::create(const CublasLt& library,
                                                const program::SegmentOp& op,
-                                               const std::vector<program::OperandType>& types) {
+                                               const std::vector<program::OperandType>& types,
+                                               const MatmulEpilogue& epilogue) {
   TRIREME_RETURN_IF_ERROR(checkMatmul(op, types));
-  std::unique_ptr<Matmul> matmul(new Matmul(library, op));
+  std::unique_ptr<Matmul> matmul(new Matmul(library, op, epilogue));
   TRIREME_RETURN_IF_ERROR(matmul->describe(types));
   return matmul;
 }
@@ -101,6 +115,8 @@ Status Matmul::describe(const std::vector<program::OperandType>& types) {
   const bool forward = op_.kind == OpKind::kMatmul;
   const int64_t o = forward ? product.width() : in(0).width();
   const int64_t k = forward ? in(0).width() : accumulates_ ? in(1).width() : product.width();
+  shape_ = fmt::format("{} of {} tokens, {} x {}, {} in {} to {}", program::opName(op_.kind), t, o,
+                       k, dtypeName(factor), inF64_ ? "f64" : "f32", dtypeName(product.dtype()));
   operandA_ = op_.inputs[1];
   operandB_ = op_.inputs[0];
   const int transposeA = forward ? kOpTranspose : kOpNone;
@@ -122,63 +138,148 @@ Status Matmul::describe(const std::vector<program::OperandType>& types) {
   // A is w (k x o), or x (k x t) for the weight's gradient; B the activation of t tokens.
   TRIREME_RETURN_IF_ERROR(layout(&layoutA_, factor, k, accumulates_ ? t : o));
   TRIREME_RETURN_IF_ERROR(layout(&layoutB_, factor, forward ? k : o, t));
-  return layout(&layoutC_, product.dtype(), forward ? o : k, accumulates_ ? o : t);
+  TRIREME_RETURN_IF_ERROR(
+      layout(&layoutC_, product.dtype(), forward ? o : k, accumulates_ ? o : t));
+  return describeEpilogue(forward ? o : k);
 }
 
-Status Matmul::run(void* const* operands, const MatmulWorkspace& workspace, StreamHandle stream) {
-  const void *a = operands[operandA_], *b = operands[operandB_];
-  void* c = operands[op_.outputs[0]];
-  TRIREME_ASSIGN_OR_RETURN(const Algorithm* algorithm, algorithmFor(a, b, c, workspace));
+// All of its operands have the result's type, which is what cuBLASLt takes unless it is told.
+Status Matmul::describeEpilogue(int64_t columns) {
+  if (epilogue_.kind == EpilogueKind::kNone) return {};
+  if (inF64_) return invalidArgument("cuBLASLt has no epilogues in f64");
+  shape_ += epilogueName(epilogue_);
+  const CublasLtApi& api = library_.api();
+  const int epilogue = epilogueOf(epilogue_);
+  TRIREME_RETURN_IF_ERROR(
+      check(api.setDesc(desc_, kDescEpilogue, &epilogue, sizeof(epilogue)), "the epilogue"));
+  if (epilogue_.aux < 0) return {};
+  return check(api.setDesc(desc_, kDescAuxLeading, &columns, sizeof(columns)), "the epilogue");
+}
+
+int Matmul::point(const void* bias, const void* aux) const {
+  const auto set = [&](int32_t operand, int attribute, const void* address) {
+    return operand < 0 ? 0 : library_.api().setDesc(desc_, attribute, &address, sizeof(address));
+  };
+  const int status = set(epilogue_.bias, kDescBiasPointer, bias);
+  return status != 0 ? status : set(epilogue_.aux, kDescAuxPointer, aux);
+}
+
+int Matmul::pointAt(const MatmulAlignment& alignment) const {
+  return point(reinterpret_cast<const void*>(uintptr_t{alignment.bias}),
+               reinterpret_cast<const void*>(uintptr_t{alignment.aux}));
+}
+
+int Matmul::launch(const MatmulAlgorithm& algorithm, void* const* operands,
+                   const MatmulWorkspace& workspace, StreamHandle stream) const {
+  void* c = operands[output()];
+  const auto at = [&](int32_t operand) { return operand < 0 ? nullptr : operands[operand]; };
+  if (const int status = point(at(epilogue_.bias), at(epilogue_.aux)); status != 0) return status;
   const double one64 = 1, beta64 = accumulates_ ? 1 : 0;
   const float one32 = 1, beta32 = accumulates_ ? 1 : 0;
   const void* alpha = inF64_ ? static_cast<const void*>(&one64) : &one32;
   const void* beta = inF64_ ? static_cast<const void*>(&beta64) : &beta32;
-  return check(library_.api().matmul(library_.handle(), desc_, alpha, a, layoutA_, b, layoutB_,
-                                     beta, c, layoutC_, c, layoutC_, algorithm->found.algorithm,
-                                     workspace.data, algorithm->found.workspaceBytes, stream),
-               "the product");
+  return library_.api().matmul(library_.handle(), desc_, alpha, operands[operandA_], layoutA_,
+                               operands[operandB_], layoutB_, beta, c, layoutC_, c, layoutC_,
+                               algorithm.words.data(), workspace.data,
+                               static_cast<size_t>(algorithm.workspaceBytes), stream);
 }
 
-Result<const Matmul::Algorithm*> Matmul::algorithmFor(const void* a, const void* b, const void* c,
-                                                      const MatmulWorkspace& workspace) {
-  Algorithm wanted;
-  wanted.alignmentA = alignmentOf(a);
-  wanted.alignmentB = alignmentOf(b);
-  wanted.alignmentC = alignmentOf(c);
-  for (const Algorithm& known : algorithms_)
-    if (known.alignmentA == wanted.alignmentA && known.alignmentB == wanted.alignmentB &&
-        known.alignmentC == wanted.alignmentC)
-      return &known;
-  TRIREME_RETURN_IF_ERROR(search(wanted, workspace.bytes));
-  return &algorithms_.emplace_back(wanted);
+Status Matmul::run(void* const* operands, const MatmulWorkspace& workspace, StreamHandle stream) {
+  TRIREME_ASSIGN_OR_RETURN(const MatmulAlgorithm* algorithm,
+                           algorithmFor(operands, workspace.bytes));
+  return check(launch(*algorithm, operands, workspace, stream), "the product");
 }
 
-Status Matmul::search(Algorithm& algorithm, int64_t workspaceBytes) const {
+Result<bool> Matmul::tryRun(const MatmulAlgorithm& algorithm, void* const* operands,
+                            const MatmulWorkspace& workspace, StreamHandle stream) const {
+  const int status = launch(algorithm, operands, workspace, stream);
+  if (status == kStatusNotSupported) return false;
+  TRIREME_RETURN_IF_ERROR(check(status, "the product"));
+  return true;
+}
+
+std::string Matmul::key(const MatmulAlignment& alignment, int64_t workspaceBytes) const {
+  std::string text =
+      fmt::format("{}, aligned to {}, {} and {}", shape_, alignment.a, alignment.b, alignment.c);
+  if (epilogue_.bias >= 0) text += fmt::format(", bias to {}", alignment.bias);
+  if (epilogue_.aux >= 0) text += fmt::format(", gelu's input to {}", alignment.aux);
+  return text + fmt::format(", workspace {}", workspaceBytes);
+}
+
+MatmulAlignment Matmul::alignmentOf(void* const* operands) const {
+  const auto of = [&](int32_t operand) {
+    return divisorOf(operand < 0 ? nullptr : operands[operand]);
+  };
+  return {of(operandA_), of(operandB_), of(output()), of(epilogue_.bias), of(epilogue_.aux)};
+}
+
+MatmulAlignment leastOf(const MatmulAlignment& x, const MatmulAlignment& y) {
+  return {std::min(x.a, y.a), std::min(x.b, y.b), std::min(x.c, y.c), std::min(x.bias, y.bias),
+          std::min(x.aux, y.aux)};
+}
+
+void Matmul::use(const MatmulAlignment& alignment, const MatmulAlgorithm& algorithm) {
+  choices_.push_back({alignment, algorithm});
+}
+
+Result<const MatmulAlgorithm*> Matmul::algorithmFor(void* const* operands, int64_t workspaceBytes) {
+  const MatmulAlignment alignment = alignmentOf(operands);
+  for (const Choice& choice : choices_)
+    if (leastOf(choice.alignment, alignment) == choice.alignment) return &choice.algorithm;
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<MatmulAlgorithm> found,
+                           candidates(alignment, workspaceBytes, 1));
+  use(alignment, found.front());
+  return &choices_.back().algorithm;
+}
+
+Status Matmul::accepts(const MatmulAlignment& alignment, const MatmulAlgorithm& algorithm,
+                       int64_t workspaceBytes) const {
+  TRIREME_RETURN_IF_ERROR(check(pointAt(alignment), "the epilogue"));
+  MatmulHeuristic result{};
+  const int status =
+      library_.api().checkAlgorithm(library_.handle(), desc_, layoutA_, layoutB_, layoutC_,
+                                    layoutC_, algorithm.words.data(), &result);
+  if (status != 0 || result.state != 0)
+    return invalidArgument(fmt::format("cuBLASLt refuses the algorithm (status {})",
+                                       status != 0 ? status : result.state));
+  const auto needed = static_cast<int64_t>(result.workspaceBytes);
+  if (needed <= algorithm.workspaceBytes && algorithm.workspaceBytes <= workspaceBytes) return {};
+  return invalidArgument(
+      fmt::format("the algorithm needs a workspace of {} bytes, of which there are {}",
+                  std::max(needed, algorithm.workspaceBytes), workspaceBytes));
+}
+
+Result<std::vector<MatmulAlgorithm>> Matmul::candidates(const MatmulAlignment& alignment,
+                                                        int64_t workspaceBytes, int most) const {
   const CublasLtApi& api = library_.api();
   void* preference = nullptr;
+  TRIREME_RETURN_IF_ERROR(check(pointAt(alignment), "the epilogue"));
   TRIREME_RETURN_IF_ERROR(check(api.createPreference(&preference), "a preference"));
-  const auto bytes = static_cast<uint64_t>(workspaceBytes);
-  const auto set = [&](int attribute, const void* value, size_t size) {
-    return api.setPreference(preference, attribute, value, size);
+  int status = 0;
+  const auto set = [&](int attribute, const auto& value) {
+    if (status == 0) status = api.setPreference(preference, attribute, &value, sizeof(value));
   };
-  int status = set(kPreferenceWorkspaceBytes, &bytes, sizeof(bytes));
-  const auto align = [&](int attribute, const uint32_t& alignment) {
-    if (status == 0) status = set(attribute, &alignment, sizeof(alignment));
-  };
-  align(kPreferenceAlignmentA, algorithm.alignmentA);
-  align(kPreferenceAlignmentB, algorithm.alignmentB);
-  align(kPreferenceAlignmentC, algorithm.alignmentC);
-  align(kPreferenceAlignmentD, algorithm.alignmentC);
+  set(kPreferenceWorkspaceBytes, static_cast<uint64_t>(workspaceBytes));
+  set(kPreferenceReductionSchemes, kReduceInComputeType);
+  set(kPreferenceAlignmentA, alignment.a);
+  set(kPreferenceAlignmentB, alignment.b);
+  set(kPreferenceAlignmentC, alignment.c);
+  set(kPreferenceAlignmentD, alignment.c);
+  std::vector<MatmulHeuristic> results(static_cast<size_t>(most));
   int found = 0;
   if (status == 0)
     status = api.heuristic(library_.handle(), desc_, layoutA_, layoutB_, layoutC_, layoutC_,
-                           preference, 1, &algorithm.found, &found);
+                           preference, most, results.data(), &found);
   static_cast<void>(api.destroyPreference(preference));
   TRIREME_RETURN_IF_ERROR(check(status, "the choice of an algorithm"));
-  if (found == 0 || algorithm.found.state != 0)
-    return internalError(
-        fmt::format("cuBLASLt has no algorithm for a {} of this shape", program::opName(op_.kind)));
-  return {};
+  std::vector<MatmulAlgorithm> usable;
+  for (const MatmulHeuristic& result : std::span(results).first(static_cast<size_t>(found)))
+    if (result.state == 0)
+      usable.push_back(
+          {std::to_array(result.algorithm), static_cast<int64_t>(result.workspaceBytes)});
+  if (!usable.empty()) return usable;
+  return Error(internalError(
+      fmt::format("cuBLASLt has no algorithm for a {}", key(alignment, workspaceBytes))));
 }
 
 }  // namespace trireme::runtime::cuda

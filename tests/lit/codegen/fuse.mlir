@@ -1,5 +1,6 @@
 // RUN: trireme-opt %s --trireme-fuse --split-input-file | FileCheck %s
 // RUN: trireme-opt %s --trireme-fuse="fuse=false" --split-input-file | FileCheck %s --check-prefix=APART
+// RUN: trireme-opt %s --trireme-fuse="epilogues=true" --split-input-file | FileCheck %s --check-prefix=EPILOGUES
 
 // The residual stream is stored, because it outlives the segment and the norm reads it again; what is
 // between the ops is not.
@@ -99,4 +100,58 @@ func.func @c5_last_reader(%x: tensor<4x2x8xf32>, %old: tensor<8xf32>) -> (tensor
   %1 = trireme.bias_grad %0, %old : (tensor<4x2x8xf32>, tensor<8xf32>) -> tensor<8xf32>
   %2 = trireme.gelu %0 : (tensor<4x2x8xf32>) -> tensor<4x2x8xf32>
   return %1, %2 : tensor<8xf32>, tensor<4x2x8xf32>
+}
+
+// -----
+
+// What would be a kernel of its own after a product is left to it.
+// EPILOGUES-LABEL: func @c6_epilogues
+// EPILOGUES-NOT: call
+// EPILOGUES: return
+// CHECK-LABEL: func @c6_epilogues
+// CHECK: call @bias_add_gelu_0
+// CHECK: call @gelu_grad_1
+func.func @c6_epilogues(%x: tensor<4x2x8xf32>, %w: tensor<8x8xf32>, %bias: tensor<8xf32>)
+    -> (tensor<4x2x8xf32>, tensor<4x2x8xf32>) {
+  %0 = trireme.matmul %x, %w : (tensor<4x2x8xf32>, tensor<8x8xf32>) -> tensor<4x2x8xf32>
+  %1 = trireme.bias_add %0, %bias : (tensor<4x2x8xf32>, tensor<8xf32>) -> tensor<4x2x8xf32>
+  %2 = trireme.gelu %1 : (tensor<4x2x8xf32>) -> tensor<4x2x8xf32>
+  %3 = trireme.matmul_grad_input %x, %w : (tensor<4x2x8xf32>, tensor<8x8xf32>) -> tensor<4x2x8xf32>
+  %4 = trireme.gelu_grad %1, %3 : (tensor<4x2x8xf32>, tensor<4x2x8xf32>) -> tensor<4x2x8xf32>
+  return %2, %4 : tensor<4x2x8xf32>, tensor<4x2x8xf32>
+}
+
+// -----
+
+// Elsewhere the bias costs nothing.
+// EPILOGUES-LABEL: func @c6_kernel_with_other_ops
+// EPILOGUES: call @bias_add_add_0
+func.func @c6_kernel_with_other_ops(%x: tensor<4x2x8xf32>, %w: tensor<8x8xf32>, %bias: tensor<8xf32>,
+                                    %residual: tensor<4x2x8xf32>) -> tensor<4x2x8xf32> {
+  %0 = trireme.matmul %x, %w : (tensor<4x2x8xf32>, tensor<8x8xf32>) -> tensor<4x2x8xf32>
+  %1 = trireme.bias_add %0, %bias : (tensor<4x2x8xf32>, tensor<8xf32>) -> tensor<4x2x8xf32>
+  %2 = trireme.add %1, %residual : (tensor<4x2x8xf32>, tensor<4x2x8xf32>) -> tensor<4x2x8xf32>
+  return %2 : tensor<4x2x8xf32>
+}
+
+// -----
+
+// EPILOGUES-LABEL: func @c6_product_is_read_elsewhere
+// EPILOGUES: call @bias_add_0
+func.func @c6_product_is_read_elsewhere(%x: tensor<4x2x8xf32>, %w: tensor<8x8xf32>, %bias: tensor<8xf32>)
+    -> (tensor<4x2x8xf32>, tensor<4x2x8xf32>) {
+  %0 = trireme.matmul %x, %w : (tensor<4x2x8xf32>, tensor<8x8xf32>) -> tensor<4x2x8xf32>
+  %1 = trireme.bias_add %0, %bias : (tensor<4x2x8xf32>, tensor<8xf32>) -> tensor<4x2x8xf32>
+  return %0, %1 : tensor<4x2x8xf32>, tensor<4x2x8xf32>
+}
+
+// -----
+
+// cuBLASLt has no epilogues in f64.
+// EPILOGUES-LABEL: func @c6_f64
+// EPILOGUES: call @bias_add_0
+func.func @c6_f64(%x: tensor<4x2x8xf64>, %w: tensor<8x8xf64>, %bias: tensor<8xf64>) -> tensor<4x2x8xf64> {
+  %0 = trireme.matmul %x, %w : (tensor<4x2x8xf64>, tensor<8x8xf64>) -> tensor<4x2x8xf64>
+  %1 = trireme.bias_add %0, %bias : (tensor<4x2x8xf64>, tensor<8xf64>) -> tensor<4x2x8xf64>
+  return %1 : tensor<4x2x8xf64>
 }
