@@ -173,9 +173,8 @@ Result<int> runCompile(const CompileOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
   TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expandPlan(model, plan, options.plan));
   progress.update(0.2, "programs proved safe");
-  TRIREME_ASSIGN_OR_RETURN(
-      const std::optional<Seconds> simulated,
-      simulateStep(options.simulate, expansion.program, plan.training.precision));
+  TRIREME_ASSIGN_OR_RETURN(const std::optional<Seconds> simulated,
+                           simulateStep(options.simulate, expansion.program, plan.training));
   progress.update(0.4, "generating kernels");
 
   program::Bundle bundle;

@@ -38,11 +38,11 @@ Status checkMemory(const std::string& file, const program::Program& program,
 
 Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
                                             const program::Program& program,
-                                            spec::Precision precision) {
+                                            const spec::TrainingSpec& training) {
   if (options.cluster.empty()) return std::nullopt;
   TRIREME_ASSIGN_OR_RETURN(const spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
-  TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, precision));
+  TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, training));
   if (program.numRanks() > cluster.numDevices)
     return Error(invalidArgument(
         fmt::format("{}: the plan has {} ranks, the cluster {} device{}", options.cluster,

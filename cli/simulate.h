@@ -22,6 +22,6 @@ struct SimulateOptions {
 // cost::simulate and writeFile.
 Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options,
                                             const program::Program& program,
-                                            spec::Precision precision);
+                                            const spec::TrainingSpec& training);
 
 }  // namespace trireme::cli

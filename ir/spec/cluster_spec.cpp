@@ -6,6 +6,7 @@
 
 namespace trireme::spec {
 const PeakRate* DeviceSpec::peak(MathFormat format) const {
+  if (kind == DeviceKind::kHost && format == MathFormat::kTf32) format = MathFormat::kF32;
   for (const PeakRate& rate : matmul)
     if (rate.format == format) return &rate;
   return nullptr;

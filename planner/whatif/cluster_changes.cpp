@@ -55,7 +55,7 @@ void addNumbers(ChangeLines& lines, const std::string& prefix,
 // Share of the peak that large products of linear layers reach.
 double matmulShare(const Query& query) {
   const DeviceSpec& device = query.cluster.device;
-  const bool narrow = spec::linearFormat(query.training.precision) == MathFormat::kF8;
+  const bool narrow = spec::linearFormat(query.training) == MathFormat::kF8;
   return narrow && device.f8MatmulEfficiency > 0 ? device.f8MatmulEfficiency
                                                  : device.matmulEfficiency;
 }
@@ -67,7 +67,7 @@ void addRate(ChangeLines& lines, const std::string& name, const spec::PeakRate* 
 
 void addMatmul(ChangeLines& lines, const Query& before, const Query& after) {
   const auto peakOf = [](const Query& query) {
-    return query.cluster.device.peak(spec::linearFormat(query.training.precision));
+    return query.cluster.device.peak(spec::linearFormat(query.training));
   };
   const auto widePeakOf = [](const Query& query) {
     return query.cluster.device.peak(*mathFormatOf(spec::computeDType(query.training.precision)));

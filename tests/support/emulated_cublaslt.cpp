@@ -1,4 +1,5 @@
 // cuBLASLt as far as Trireme uses it: column-major products, in plain loops.
+#include <bit>
 #include <cstring>
 
 #include "runtime/kernels/bf16.h"
@@ -30,6 +31,7 @@ constexpr uint64_t kMagic = 0x616C676F;
 double load(const void* data, int type, int64_t i) {
   if (type == cuda::kTypeF64) return static_cast<const double*>(data)[i];
   if (type == cuda::kTypeF32) return static_cast<const float*>(data)[i];
+  if (type == cuda::kTypeF16) return runtime::toFloat(static_cast<const runtime::F16*>(data)[i]);
   return runtime::toFloat(static_cast<const runtime::Bf16*>(data)[i]);
 }
 void save(void* data, int type, int64_t i, double value) {
@@ -37,8 +39,16 @@ void save(void* data, int type, int64_t i, double value) {
     static_cast<double*>(data)[i] = value;
   else if (type == cuda::kTypeF32)
     static_cast<float*>(data)[i] = static_cast<float>(value);
+  else if (type == cuda::kTypeF16)
+    static_cast<runtime::F16*>(data)[i] = runtime::toF16(value);
   else
     static_cast<runtime::Bf16*>(data)[i] = runtime::toBf16(value);
+}
+
+// An f32 with the 10 bits of mantissa that TF32 has, to nearest.
+double toTf32(double factor) {
+  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(factor));
+  return std::bit_cast<float>((bits + 0xFFFu + (bits >> 13 & 1u)) & ~0x1FFFu);
 }
 
 struct Product {
@@ -52,6 +62,11 @@ struct Product {
   int64_t n() const { return lc.columns; }
   int64_t k() const { return desc.transposeA != 0 ? la.rows : la.columns; }
   bool fits() const {
+    const int compute = desc.computeType;
+    if (la.type == cuda::kTypeF64   ? compute != cuda::kComputeF64
+        : la.type == cuda::kTypeF32 ? compute != cuda::kComputeF32 && compute != cuda::kComputeTf32
+                                    : compute != cuda::kComputeF32)
+      return false;
     const int64_t aRows = desc.transposeA != 0 ? la.columns : la.rows;
     const int64_t bRows = desc.transposeB != 0 ? lb.columns : lb.rows;
     const int64_t bColumns = desc.transposeB != 0 ? lb.rows : lb.columns;
@@ -65,7 +80,8 @@ struct Product {
         for (int64_t l = 0; l < k(); ++l) {
           const int64_t atA = desc.transposeA != 0 ? l + i * la.leading : i + l * la.leading;
           const int64_t atB = desc.transposeB != 0 ? j + l * lb.leading : l + j * lb.leading;
-          sum += load(a, la.type, atA) * load(b, lb.type, atB);
+          const double x = load(a, la.type, atA), y = load(b, lb.type, atB);
+          sum += desc.computeType == cuda::kComputeTf32 ? toTf32(x) * toTf32(y) : x * y;
         }
         const int64_t at = i + j * lc.leading;
         save(c, lc.type, at, alpha * sum + (beta == 0 ? 0 : beta * load(c, lc.type, at)));

@@ -1,5 +1,6 @@
-// Matrix products of segments on cuBLASLt. Factors bf16 are summed in f32; f32 is f32 throughout,
-// not TF32. Gradients of weights add to f32 or f64.
+// Matrix products of segments on cuBLASLt. Factors of 16 bits are summed in f32; f32 is f32
+// throughout, but for factors in TF32 where the op allows it. Gradients of weights add to f32 or
+// f64.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -17,9 +17,11 @@ Status checkOp(const program::SegmentOp& op, const std::vector<program::OperandT
 
 class OpLaunch {
  public:
+  // `lossScaling` is on the GPU, and read by kLossGrad; null: nothing is scaled.
   // kInvalidArgument: shapes or types that the op does not take, or a head size above 256.
   static Result<OpLaunch> create(const Gpu& gpu, const program::SegmentOp& op,
-                                 const std::vector<program::OperandType>& types, int32_t tpIndex);
+                                 const std::vector<program::OperandType>& types, int32_t tpIndex,
+                                 const program::LossScaling* lossScaling = nullptr);
 
   // `operands`: one per operand of the segment.
   Status run(const program::KernelContext& context, void* const* operands,
