@@ -31,13 +31,13 @@ template <typename T>
 TRIREME_DEVICE uint32_t bitsAt(const T* row, int column) {
   return row == nullptr ? 0u : *reinterpret_cast<const uint16_t*>(row + column);
 }
+// In integers: around conversions by the machine ptxas runs out of registers for heads of 128.
+TRIREME_DEVICE uint32_t roundedBits(Bf16*, float x) { return toBf16(x).bits; }
+TRIREME_DEVICE uint32_t roundedBits(F16*, float x) { return toF16(x).bits; }
 template <typename T>
 TRIREME_DEVICE uint32_t roundedPair(float low, float high) {
-  T l, h;
-  store(l, low);
-  store(h, high);
-  return uint32_t{*reinterpret_cast<const uint16_t*>(&l)} |
-         uint32_t{*reinterpret_cast<const uint16_t*>(&h)} << 16;
+  T* const type = nullptr;
+  return roundedBits(type, low) | roundedBits(type, high) << 16;
 }
 
 #if defined(__CUDACC__)
