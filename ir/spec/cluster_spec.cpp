@@ -6,10 +6,10 @@
 
 namespace trireme::spec {
 const PeakRate* DeviceSpec::peak(MathFormat format) const {
-  if (kind == DeviceKind::kHost && format == MathFormat::kTf32) format = MathFormat::kF32;
   for (const PeakRate& rate : matmul)
     if (rate.format == format) return &rate;
-  return nullptr;
+  const bool isInF32 = format == MathFormat::kTf32 || format == MathFormat::kF16;
+  return kind == DeviceKind::kHost && isInF32 ? peak(MathFormat::kF32) : nullptr;
 }
 
 AttentionRate DeviceSpec::attentionRate(AttentionKind kind) const {

@@ -104,7 +104,12 @@ TEST(Kernels, ProductsInTf32HaveItsRate) {
   const KernelWork large{work.format, Flops(8e9), Bytes(0), 0};
   EXPECT_NEAR(kernelTime(large, gpu).count(), 8e9 / (8e12 * 0.8), 1e-12);
   gpu.kind = spec::DeviceKind::kHost;
+  gpu.matmul.pop_back();
   EXPECT_NEAR(kernelTime(large, gpu).count(), 8e9 / (1e12 * 0.8), 1e-12);
+  EXPECT_TRUE(checkDevice(gpu, DType::kF16).ok());  // widened to f32
+  gpu.kind = spec::DeviceKind::kCuda;
+  EXPECT_EQ(gpu.peak(MathFormat::kTf32), nullptr);
+  EXPECT_FALSE(checkDevice(gpu, DType::kF16).ok());
 }
 
 // s 8, b 2, 2 groups of 1 head of size 4: context [8,2,2,4], scores 2 * 2 * 8 * 8 = 256 elements.
