@@ -27,8 +27,9 @@ Result<DType> storedAs(const std::optional<spec::Precision>& precision) {
   const spec::Precision wanted = precision.value_or(spec::Precision::kFp32);
   if (wanted == spec::Precision::kFp32) return DType::kF32;
   if (wanted == spec::Precision::kBf16) return DType::kBf16;
-  return Error(invalidArgument(fmt::format("--precision {}: weights are exported as fp32 or bf16",
-                                           spec::precisionName(wanted))));
+  if (wanted == spec::Precision::kFp16) return DType::kF16;
+  return Error(invalidArgument(fmt::format(
+      "--precision {}: weights are exported as fp32, bf16 or fp16", spec::precisionName(wanted))));
 }
 
 // A folder that is made for the files goes if they cannot be written.

@@ -41,7 +41,7 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, cons
   if (options.cluster.empty()) return std::nullopt;
   TRIREME_ASSIGN_OR_RETURN(const spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
-  TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, plan.training.precision));
+  TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, plan.training));
   if (program.numRanks() > cluster.numDevices)
     return Error(invalidArgument(
         fmt::format("{}: the plan has {} ranks, the cluster {} device{}", options.cluster,

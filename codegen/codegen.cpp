@@ -36,6 +36,20 @@ Status checkFeatures(const std::vector<std::string>& features) {
   return {};
 }
 
+// Without f16c LLVM would call functions to convert f16, which no kernel links.
+Status checkHalf(const std::vector<program::Segment>& segments,
+                 const std::vector<std::string>& features) {
+  const auto isHalf = [](const program::OperandType& type) { return type.dtype == DType::kF16; };
+  const bool needed =
+      std::any_of(segments.begin(), segments.end(), [&](const program::Segment& segment) {
+        return std::any_of(segment.operands.begin(), segment.operands.end(), isHalf);
+      });
+  if (!needed || std::count(features.begin(), features.end(), "f16c") > 0) return {};
+  return invalidArgument(
+      fmt::format("generated kernels in f16 need f16c, which the target ({}) lacks",
+                  fmt::join(features, ", ")));
+}
+
 // Writes the IR of each phase into a folder.
 class Dump {
  public:
@@ -138,6 +152,8 @@ class Compiler {
   Result<CompiledKernels> compile(const std::vector<program::Segment>& segments) {
     CompiledKernels compiled;
     TRIREME_ASSIGN_OR_RETURN(compiled.target, target());
+    if (options_.gpu.empty())
+      TRIREME_RETURN_IF_ERROR(checkHalf(segments, compiled.target.cpuFeatures));
 
     auto module = buildModule(&context_, segments);
     TRIREME_RETURN_IF_ERROR(dump_.write("1_build.mlir", *module));

@@ -77,7 +77,7 @@ def LowerKernelsPass : Pass<"trireme-lower-kernels", "::mlir::ModuleOp"> {
     llvm.mlir.global internal @bias_grad_0_shared() {addr_space = 3 : i32} : !llvm.array<1024 x f64>
 
     Refused with an error unless:
-    - (C1) the kernel computes on f64, f32 or bf16, and on one of them only;
+    - (C1) the kernel computes on one of f64, f32, bf16 and f16;
     - (C2) every op is one that codegen generates.
   }];
   let options = [Option<"warps", "warps", "bool", "false", "true: for GPUs">];

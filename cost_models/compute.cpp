@@ -42,9 +42,14 @@ Bytes scoresBytes(const Segment& segment, const SegmentOp& op) {
   return Bytes(static_cast<double>(lse.elements() * lse.dims[2] * byteSize(context.dtype)));
 }
 
+MathFormat formatOf(const Segment& segment, const SegmentOp& op) {
+  if (op.attributes.tf32) return MathFormat::kTf32;
+  return mathFormatOf(operandOf(segment, op.inputs[0]).dtype).value_or(MathFormat::kF32);
+}
+
 KernelWork attentionWork(const Segment& segment, const SegmentOp& op, bool fused) {
   const bool forward = op.kind == OpKind::kAttention;
-  KernelWork work{operandOf(segment, op.inputs[0]).dtype, graph::opFlops(op, segment.operands),
+  KernelWork work{formatOf(segment, op), graph::opFlops(op, segment.operands),
                   graph::opBytes(op, segment.operands), 1};
   if (fused) {
     work.flops = work.flops * (forward ? kCausalShare : kCausalShare * kFusedBackwardRecompute);
@@ -78,7 +83,7 @@ Bytes externalBytes(const Segment& segment, size_t begin, size_t end) {
 
 KernelWork opWork(const Segment& segment, const SegmentOp& op, const spec::StackProfile& stack) {
   if (isAttention(op.kind)) return attentionWork(segment, op, stack.flashAttention);
-  return {operandOf(segment, op.inputs[0]).dtype, graph::opFlops(op, segment.operands),
+  return {formatOf(segment, op), graph::opFlops(op, segment.operands),
           graph::opBytes(op, segment.operands), 1};
 }
 
@@ -89,7 +94,8 @@ void forEachKernel(const Segment& segment, const spec::StackProfile& stack, Visi
     size_t end = begin;
     while (end < segment.ops.size() && graph::isElementwise(segment.ops[end].kind)) ++end;
     if (end > begin + 1) {
-      visit(begin, end, KernelWork{DType::kF32, Flops(0), externalBytes(segment, begin, end), 1});
+      visit(begin, end,
+            KernelWork{MathFormat::kF32, Flops(0), externalBytes(segment, begin, end), 1});
       begin = end;
     } else {
       visit(begin, begin + 1, opWork(segment, segment.ops[begin], stack));
@@ -117,9 +123,11 @@ Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device) {
   const Seconds memory = work.bytes / (device.memoryBandwidth * device.memoryEfficiency);
   Seconds products;
   if (work.flops.count() > 0) {
-    const double reached = work.fusedAttention ? device.attentionEfficiency
-                                               : device.matmulShare(*mathFormatOf(work.dtype));
-    products = work.flops / (matmulPeak(device, work.dtype) * reached);
+    const double reached =
+        work.fusedAttention ? device.attentionEfficiency : device.matmulShare(work.format);
+    const spec::PeakRate* peak = device.peak(work.format);
+    TRIREME_CHECK(peak != nullptr);
+    products = work.flops / (peak->rate * reached);
   }
   return device.launchOverhead * work.numLaunches + std::max(products, memory);
 }

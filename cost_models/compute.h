@@ -13,7 +13,7 @@ namespace trireme::cost {
 
 // What one kernel has to do.
 struct KernelWork {
-  DType dtype = DType::kF32;  // of the products
+  MathFormat format = MathFormat::kF32;  // of the products
   Flops flops;
   Bytes bytes;  // read and written at least once
   int numLaunches = 1;
@@ -26,7 +26,7 @@ struct KernelWork {
 // with attentionEfficiency for fused attention, whose products are small and wait for its softmax.
 // Williams, Waterman, Patterson, "Roofline", CACM 2009. The efficiencies are the device file's, and
 // so is everything about a host: ranks that share a machine's cores have the rates that the file
-// gives to one of them. Requires that the device has a peak for work.dtype if there are products
+// gives to one of them. Requires that the device has a peak for work.format if there are products
 // (checkDevice).
 Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device);
 

@@ -42,7 +42,7 @@ Setting settingOf(const spec::ModelSpec& model, const plan::Plan& plan,
             levelsOf(tensorGroup(plan), ranksOf(plan), cluster),
             levelsOf(contextGroup(plan), ranksOf(plan), cluster)};
   s.element = asDouble(byteSize(spec::computeDType(precision)));
-  s.linear = spec::linearFormat(precision);
+  s.linear = spec::linearFormat(plan.training);
   s.others = *mathFormatOf(spec::computeDType(precision));
   s.tokens = plan.microbatchSize * plan.training.sequenceLength / plan.cp;
   s.normTokens = plan.sequenceParallel ? s.tokens / plan.tp : s.tokens;

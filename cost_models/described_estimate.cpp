@@ -363,7 +363,7 @@ Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Pla
                                    const spec::ClusterSpec& cluster,
                                    const spec::StackDescription& stack) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model));
-  TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training.precision));
+  TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training));
   if (plan.numRanks() > cluster.numDevices)
     return Error(invalidArgument(fmt::format("the plan needs {} devices, cluster {} has {}",
                                              plan.numRanks(), cluster.name, cluster.numDevices)));

@@ -38,8 +38,7 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
   const double kv = asDouble(m.numKvHeads * m.headSize);
   const bool gated = m.activation == spec::ActivationKind::kSwiGlu;
   const double widths = heads + 2 * kv + heads + (gated ? 3 : 2) * asDouble(m.ffnSize);
-  const bool narrow =
-      stack.keepsNarrow && spec::linearFormat(plan.training.precision) == MathFormat::kF8;
+  const bool narrow = stack.keepsNarrow && spec::linearFormat(plan.training) == MathFormat::kF8;
   const double masks = plan.training.residualDropout > 0 ? 2 / e : 0;
   double bytes = tokens * widths * e / t + (4 + masks) * borderBytes(m, plan);
   if (narrow)  // inputs of the four products; that of the output's is kept by attention as well

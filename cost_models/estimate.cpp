@@ -138,15 +138,14 @@ void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,
   const auto tokens =
       static_cast<double>(plan.training.globalBatchSize * plan.training.sequenceLength);
   result.tokensPerSecond = tokens / result.step.count();
-  const FlopsPerSecond peak =
-      cluster.device.peak(spec::linearFormat(plan.training.precision))->rate *
-      static_cast<double>(plan.numRanks());
+  const FlopsPerSecond peak = cluster.device.peak(spec::linearFormat(plan.training))->rate *
+                              static_cast<double>(plan.numRanks());
   result.modelFlopsUtilisation = (result.modelFlops / result.step) / peak;
 }
 
-Status checkCluster(const spec::ClusterSpec& cluster, spec::Precision precision) {
-  TRIREME_RETURN_IF_ERROR(checkDevice(cluster.device, spec::computeDType(precision)));
-  const MathFormat linear = spec::linearFormat(precision);
+Status checkCluster(const spec::ClusterSpec& cluster, const spec::TrainingSpec& training) {
+  TRIREME_RETURN_IF_ERROR(checkDevice(cluster.device, spec::computeDType(training.precision)));
+  const MathFormat linear = spec::linearFormat(training);
   if (cluster.device.peak(linear) == nullptr)
     return invalidArgument(fmt::format("device {}: no matmul peak for {}", cluster.device.name,
                                        mathFormatName(linear)));
@@ -162,7 +161,7 @@ Status checkCluster(const spec::ClusterSpec& cluster, spec::Precision precision)
 Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spec::ModelSpec& model,
                                    const plan::Plan& plan, const spec::ClusterSpec& cluster,
                                    const spec::StackProfile& stack) {
-  TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training.precision));
+  TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training));
   if (plan.numRanks() > cluster.numDevices)
     return Error(invalidArgument(fmt::format("the plan needs {} devices, cluster {} has {}",
                                              plan.numRanks(), cluster.name, cluster.numDevices)));
@@ -193,7 +192,7 @@ Result<std::vector<MemoryUse>> memoryByStage(const spec::ModelSpec& model, const
   std::vector<MemoryUse> stages;
   if (!stack.ownPrograms) {
     TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model));
-    TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training.precision));
+    TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training));
     const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack.description);
     for (size_t stage = 0; stage < plan.layers.size(); ++stage)
       stages.push_back(describedMemoryOf(blocks, model, plan, stack.description, stage));

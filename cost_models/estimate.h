@@ -89,7 +89,7 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
 void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,
                const spec::ClusterSpec& cluster, Estimate& result);
 
-// kInvalidArgument: what `estimate` says of the cluster, for programs of `precision`.
-Status checkCluster(const spec::ClusterSpec& cluster, spec::Precision precision);
+// kInvalidArgument: what `estimate` says of the cluster, for programs of the training's precision.
+Status checkCluster(const spec::ClusterSpec& cluster, const spec::TrainingSpec& training);
 
 }  // namespace trireme::cost

@@ -154,7 +154,7 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
                                       levels(GroupKind::kEmbedding));
   // Zeroing, norm and AdamW of every bucket.
   const double master = compute == state ? 0 : compute;
-  const cost::KernelWork work{DType::kF32, Flops(0),
+  const cost::KernelWork work{MathFormat::kF32, Flops(0),
                               gradient + Bytes(load.elements / shards * (state * 8 + master)),
                               static_cast<int>(3 * stage.buckets)};
   return reduction + rest + cost::kernelTime(work, query.cluster.device);

@@ -21,7 +21,7 @@ Work leastWork(const Query& query, const Group& group) {
   const double efficiency =
       library * std::max({device.matmulEfficiency, device.f8MatmulEfficiency,
                           device.f32MatmulEfficiency, device.attentionEfficiency});
-  const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training.precision))->rate *
+  const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training))->rate *
                               (efficiency * static_cast<double>(group.tp * group.cp));
   // Forward, backward twice, and forward once more if layers are recomputed.
   const bool all = group.recompute == plan::Recompute::kFull && !mayRecomputeSome(query);

@@ -41,7 +41,7 @@ std::vector<Variant> changedQueries(const Query& query) {
     variants.push_back({"10 % more " + what, std::move(changed), (kMore - 1) * now, unit});
   };
   const spec::DeviceSpec& device = query.cluster.device;
-  const spec::PeakRate* peak = device.peak(spec::linearFormat(query.training.precision));
+  const spec::PeakRate* peak = device.peak(spec::linearFormat(query.training));
   add("matmul rate", peak ? peak->rate.count() / 1e12 : 0, "TFLOP/s", [](Query& q) {
     for (spec::PeakRate& rate : q.cluster.device.matmul) rate.rate = rate.rate * kMore;
   });

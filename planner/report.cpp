@@ -307,7 +307,7 @@ std::string toText(const Query& query) {
       "{:<14}batch {}, sequence {}, {}\n",
       "model", query.model.name, describeCount(static_cast<double>(query.model.numParameters())),
       "cluster", query.cluster.name, query.stack.name, "training", training.globalBatchSize,
-      training.sequenceLength, spec::precisionName(training.precision));
+      training.sequenceLength, spec::precisionText(training));
 }
 
 std::string stagesText(const std::vector<cost::MemoryUse>& stages) {

@@ -484,8 +484,8 @@ Status checkQuery(const Query& query) {
                     "be written by hand",
                     query.model.name, query.model.numLayers, kMostLayers));
   TRIREME_RETURN_IF_ERROR(spec::verifyTraining(query.training, query.model));
-  TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, query.training.precision));
-  TRIREME_RETURN_IF_ERROR(cost::checkCluster(query.cluster, query.training.precision));
+  TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, query.training));
+  TRIREME_RETURN_IF_ERROR(cost::checkCluster(query.cluster, query.training));
   const int64_t gpus = query.pins.gpus.value_or(query.cluster.numDevices);
   if (gpus < 1 || gpus > query.cluster.numDevices)
     return invalidArgument(fmt::format("{} devices are asked for, cluster {} has {}", gpus,

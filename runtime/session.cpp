@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "ir/base/format.h"
 #include "runtime/device/cuda/cuda_backend.h"
@@ -86,6 +87,7 @@ Result<std::unique_ptr<Session>> Session::create(program::Bundle bundle, Session
   auto impl = std::make_unique<Impl>();
   impl->bundle = std::move(bundle);
   impl->options = std::move(options);
+  impl->progress.lossScaling.scale = impl->bundle.program.training.initialLossScale;
   TRIREME_RETURN_IF_ERROR(impl->load());
   return std::unique_ptr<Session>(new Session(std::move(impl)));
 }
@@ -255,9 +257,21 @@ Result<StepResult> Session::Impl::collect() {
     TRIREME_ASSIGN_OR_RETURN(const auto squares, fetchDoubles(ranks.front(), first.squares));
     result.gradNorm = gradientNorm(squares.data(), static_cast<int64_t>(squares.size()));
   }
+  TRIREME_RETURN_IF_ERROR(collectLossScaling(result));
   TRIREME_RETURN_IF_ERROR(exchangeResult(result, hasLoss));
   result.loss /= static_cast<double>(training.globalBatchSize * training.sequenceLength);
   return result;
+}
+
+// What the ranks have made of it in this step; they agree.
+Status Session::Impl::collectLossScaling(StepResult& result) {
+  if (ranks.front().lossScaling() == nullptr) return {};
+  TRIREME_ASSIGN_OR_RETURN(const program::LossScaling after, fetchLossScaling(ranks.front()));
+  const program::LossScaling before = std::exchange(progress.lossScaling, after);
+  result.gradNorm /= before.scale;
+  result.scaled = ScaledStep{before.scale, after.skippedSteps > before.skippedSteps,
+                             static_cast<int64_t>(after.skippedSteps)};
+  return {};
 }
 
 std::vector<NamedTensor> Session::Impl::gather(StateKind kind) const {

@@ -47,12 +47,20 @@ struct SessionOptions {
   const cuda::Apis* cudaApis = nullptr;  // tests; not owned. Null: this machine's
 };
 
+// Of a step whose loss was scaled (program::LossScaling).
+struct ScaledStep {
+  double lossScale = 1;    // that the step used
+  bool isSkipped = false;  // it has changed no parameter
+  int64_t numSkipped = 0;  // steps so far
+};
+
 struct StepResult {
   int64_t step = 0;         // 0-based number of the step that was run
   double loss = 0;          // mean over the tokens of the global batch
-  double gradNorm = 0;      // before clipping
+  double gradNorm = 0;      // before clipping; not finite in a step that is skipped
   double learningRate = 0;  // that the step used
   double seconds = 0;
+  std::optional<ScaledStep> scaled;  // in fp16
 };
 
 // A logical tensor: full, unpadded, row-major, under its name in the state table with the layer
@@ -105,7 +113,7 @@ class Session {
   std::vector<NamedTensor> gatherParameters() const;
   // Current weights as the forward pass reads them (compute dtype).
   std::vector<NamedTensor> gatherComputeParameters() const;
-  // Gradient of the last step: summed over the global batch, before clipping.
+  // Gradient of the last step: summed over the global batch, before clipping, times the loss scale.
   std::vector<NamedTensor> gatherGradients() const;
 
   // Of the last step, per rank of this process.

@@ -42,6 +42,7 @@ Status Session::loadCheckpoint(const std::string& path, FileSystem& files) {
     if (progress.error().code() == StatusCode::kUnavailable) impl_->failure = progress.error();
     return impl_->shared(progress.error());
   }
+  impl_->progress.lossScaling = progress->lossScaling;
   TRIREME_RETURN_IF_ERROR(impl_->shared(impl_->storeAllWeights()));
   TRIREME_RETURN_IF_ERROR(impl_->agreeOn("number of steps in the checkpoint", progress->stepsDone));
   impl_->progress = std::move(*progress);

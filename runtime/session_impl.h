@@ -50,6 +50,7 @@ struct Session::Impl {
   Status prepare(int32_t rank, std::chrono::steady_clock::time_point start);
   void runRank(int32_t rank, DataSource& data);
   Result<StepResult> collect();
+  Status collectLossScaling(StepResult& result);
   // session_processes.cpp: what processes tell each other. All of these: nothing to tell, where all
   // ranks are in this process.
   Status agreeOnProgram();
@@ -63,7 +64,8 @@ struct Session::Impl {
   Result<std::span<const double>> fetchDoubles(const RankProgram& rank, int32_t buffer) const;
   Status fetchState(StateKind kind) const;
   Status fetchCheckpointState() const;
-  // Parameters, masters and moments of one rank, or of all.
+  Result<program::LossScaling> fetchLossScaling(const RankProgram& rank) const;
+  // Parameters, masters, moments and loss scaling of one rank, or of all.
   Status storeWeights(int32_t rank) const;
   Status storeAllWeights() const;
   TrainingState trainingState() const { return {&bundle.program, &tensors, ranks, others.get()}; }

@@ -31,6 +31,12 @@ Result<std::span<const double>> Session::Impl::fetchDoubles(const RankProgram& r
   return std::span(reinterpret_cast<const double*>(data), static_cast<size_t>(info.elements));
 }
 
+Result<program::LossScaling> Session::Impl::fetchLossScaling(const RankProgram& rank) const {
+  program::LossScaling* const scaling = rank.lossScaling();
+  TRIREME_RETURN_IF_ERROR(deviceOf(rank.rank).fetch(scaling, sizeof(*scaling)));
+  return *scaling;
+}
+
 Status Session::Impl::fetchState(StateKind kind) const {
   for (const RankProgram& rank : ranks)
     TRIREME_RETURN_IF_ERROR(fetchBuckets(deviceOf(rank.rank), rank, kind));
@@ -52,7 +58,10 @@ Status Session::Impl::storeWeights(int32_t rank) const {
       const std::span<const char> bytes = bytesOf(image, b, kind);
       TRIREME_RETURN_IF_ERROR(device.store(bytes.data(), std::ssize(bytes)));
     }
-  return {};
+  program::LossScaling* const scaling = image.lossScaling();
+  if (scaling == nullptr) return {};
+  *scaling = progress.lossScaling;
+  return device.store(scaling, sizeof(*scaling));
 }
 
 Status Session::Impl::storeAllWeights() const {

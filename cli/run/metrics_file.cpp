@@ -79,13 +79,16 @@ Result<MetricsFile> MetricsFile::open(const std::string& path, std::optional<int
 
 Status MetricsFile::write(const runtime::StepResult& step, int64_t tokens) {
   if (!file_) return {};
-  const nlohmann::ordered_json line = {
-      {"step", step.step + 1},
-      {"loss", step.loss},
-      {"grad_norm", step.gradNorm},
-      {"lr", step.learningRate},
-      {"seconds", step.seconds},
-      {"tokens_per_second", static_cast<double>(tokens) / step.seconds}};
+  nlohmann::ordered_json line = {{"step", step.step + 1},
+                                 {"loss", step.loss},
+                                 {"grad_norm", step.gradNorm},
+                                 {"lr", step.learningRate},
+                                 {"seconds", step.seconds},
+                                 {"tokens_per_second", static_cast<double>(tokens) / step.seconds}};
+  if (step.scaled) {
+    line["loss_scale"] = step.scaled->lossScale;
+    line["skipped_steps"] = step.scaled->numSkipped;
+  }
   const std::string text = line.dump() + "\n";
   if (std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size() &&
       std::fflush(file_.get()) == 0)

@@ -1,5 +1,6 @@
 // One JSON object per step and line; steps count from 1:
 //   {"step":1,"loss":5.61,"grad_norm":3.2,"lr":0.0001,"seconds":0.21,"tokens_per_second":19504.7}
+// and in fp16 "loss_scale" and "skipped_steps", so far; "grad_norm" of a skipped step is null.
 #pragma once
 #include <cstdio>
 #include <memory>

@@ -66,6 +66,9 @@ std::string longReport(const RunReport& report) {
   field("memory", fmt::format("process {} at its peak, of which arenas {}",
                               formatBytes(report.memory.peak), formatBytes(report.arenas)));
   if (!report.loop.lastCheckpoint.empty()) field("checkpoint", report.loop.lastCheckpoint);
+  if (const auto& scaled = steps.back().scaled)
+    field("loss scale", fmt::format("{}, {} of {} steps skipped", scaled->lossScale,
+                                    scaled->numSkipped, steps.back().step + 1));
   field("loss", fmt::format("{:.4f} -> {:.4f}", steps.front().loss, steps.back().loss));
   return text + drawCurve(lossesOf(report.loop), steps.front().step + 1);
 }
@@ -79,6 +82,10 @@ nlohmann::ordered_json jsonReport(const RunReport& report) {
   json["stepSeconds"] = nlohmann::json::array();
   for (const runtime::StepResult& step : report.loop.steps)
     json["stepSeconds"].push_back(step.seconds);
+  if (const auto& scaled = report.loop.steps.back().scaled) {
+    json["lossScale"] = scaled->lossScale;
+    json["skippedSteps"] = scaled->numSkipped;
+  }
   json["interrupted"] = report.loop.interrupted;
   json["measuredStepSeconds"] = measuredStep(report.loop).count();
   if (report.predictedStep) json["predictedStepSeconds"] = report.predictedStep->count();

@@ -16,8 +16,12 @@ namespace {
 using runtime::StepResult;
 
 std::string describe(const StepResult& step, const program::Program& program, int64_t numSteps) {
-  return fmt::format("step {}/{}  loss {:.4f}  {:.0f} tok/s  RSS {}, arenas {}", step.step + 1,
-                     numSteps, step.loss,
+  const std::string scaled =
+      step.scaled
+          ? fmt::format("  scale {}, {} skipped", step.scaled->lossScale, step.scaled->numSkipped)
+          : "";
+  return fmt::format("step {}/{}  loss {:.4f}{}  {:.0f} tok/s  RSS {}, arenas {}", step.step + 1,
+                     numSteps, step.loss, scaled,
                      static_cast<double>(tokensPerStep(program)) / step.seconds,
                      formatBytes(readProcessMemory().now), formatBytes(arenaBytes(program)));
 }

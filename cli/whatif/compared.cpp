@@ -25,8 +25,7 @@ struct Asked {
 
 std::vector<Asked> askedOf(const Query& before, const Query& after) {
   const spec::TrainingSpec &a = before.training, &b = after.training;
-  return {{"precision", std::string(spec::precisionName(a.precision)),
-           std::string(spec::precisionName(b.precision))},
+  return {{"precision", spec::precisionText(a), spec::precisionText(b)},
           {"seq", fmt::format("{}", a.sequenceLength), fmt::format("{}", b.sequenceLength)},
           {"batch", fmt::format("{}", a.globalBatchSize), fmt::format("{}", b.globalBatchSize)},
           {"GPUs", fmt::format("{}", devicesOf(before)), fmt::format("{}", devicesOf(after))}};

@@ -76,6 +76,13 @@ void noteSteps(Framework framework, const ExportOptions& options, Exported& expo
                     exported.fileName));
 }
 
+void noteLossScale(const spec::TrainingSpec& t, Exported& exported) {
+  exported.notes.push_back(
+      fmt::format("the loss is scaled as the program does it by itself, not from {} with a window "
+                  "of {} steps down to {}",
+                  t.initialLossScale, t.lossScaleWindow, t.minLossScale));
+}
+
 }  // namespace
 
 std::optional<int64_t> numSteps(const plan::Plan& plan, const ExportOptions& options) {
@@ -120,6 +127,7 @@ Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model
         options.devicesPerNode, plan::nearestDivisor(options.devicesPerNode, plan.numRanks()))));
   Exported exported = write(plan, model, framework, options);
   noteSteps(framework, options, exported);
+  if (plan.training.precision == spec::Precision::kFp16) noteLossScale(plan.training, exported);
   return exported;
 }
 

@@ -211,6 +211,7 @@ std::vector<Misfit> misfitsOf(const spec::ModelSpec& model, const spec::Training
   misfits.addIf(!has(info.precisions, training.precision),
                 fmt::format("precision {}", spec::precisionName(training.precision)),
                 nearestPrecision(training.precision, info.precisions));
+  misfits.addIf(training.tf32, "tf32, which PyTorch takes from the script", "tf32 false");
   switch (framework) {
     case Framework::kMegatron:
     case Framework::kNemo:

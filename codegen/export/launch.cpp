@@ -21,10 +21,10 @@ std::string comment(const std::string& text) { return "# " + text + "\n"; }
 
 std::string header(const Exported& exported, const plan::Plan& plan, Framework framework) {
   const spec::TrainingSpec& t = plan.training;
-  std::string text = comment(fmt::format(
-      "{} for {} on {} ranks: tp {}, pp {}, cp {}, dp {}; batch {}, sequence {}, {}.",
-      infoOf(framework).title, plan.model, plan.numRanks(), plan.tp, plan.pp, plan.cp, plan.dp(),
-      t.globalBatchSize, t.sequenceLength, spec::precisionName(t.precision)));
+  std::string text = comment(
+      fmt::format("{} for {} on {} ranks: tp {}, pp {}, cp {}, dp {}; batch {}, sequence {}, {}.",
+                  infoOf(framework).title, plan.model, plan.numRanks(), plan.tp, plan.pp, plan.cp,
+                  plan.dp(), t.globalBatchSize, t.sequenceLength, spec::precisionText(t)));
   text += comment("Written by trireme export.");
   for (const std::string& note : exported.notes) text += comment("Note: " + note + ".");
   return text;

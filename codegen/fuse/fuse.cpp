@@ -122,7 +122,8 @@ bool mustBeStored(const Group& group, Value value) {
 template <typename Product>
 bool isAloneOn(Value value) {
   const mlir::Type type = llvm::cast<mlir::RankedTensorType>(value.getType()).getElementType();
-  return value.getDefiningOp<Product>() && value.hasOneUse() && (type.isBF16() || type.isF32());
+  return value.getDefiningOp<Product>() && value.hasOneUse() &&
+         (type.isBF16() || type.isF16() || type.isF32());
 }
 
 // (C6)

@@ -20,8 +20,6 @@ LogicalResult checkKernel(func::FuncOp kernel) {
     if (space == Space::kLibrary || (space != Space::kTokens && !alone))
       return op.emitOpError("(C2) is not generated in this kernel");
     const Type element = elementOf(op.getOperand(0));
-    if (!element.isF64() && !element.isF32() && !element.isBF16())
-      return op.emitOpError("(C1) computes on ") << element << ", which is not f64, f32 or bf16";
     if (compute && element != compute)
       return op.emitOpError("(C1) computes on ") << element << " in a kernel of another type";
     compute = element;

@@ -133,6 +133,14 @@ std::pair<Value, Value> VectorEmitter::sinCos(Value x) {
           negateIf(bitOf(addInt(quadrant, constantInt(bits, 1)), 2), select(odd, sine, cosine))};
 }
 
+static bool isHalf(Type element) { return element.isBF16() || element.isF16(); }
+
+// As it lies in memory: what has 16 bits is loaded and stored as integers, which every target can
+// mask.
+Type VectorEmitter::rawType(Type element) {
+  return isHalf(element) ? Type(b.getI16Type()) : element;
+}
+
 Value VectorEmitter::toFloatType(Value x, Type element) {
   const Type from = getElementTypeOrSelf(x.getType());
   if (from == element) return x;
@@ -142,10 +150,12 @@ Value VectorEmitter::toFloatType(Value x, Type element) {
   return b.create<arith::TruncFOp>(type, x);
 }
 
-// bf16 is the upper half of an f32, rounded to nearest even; a NaN must not round to infinity.
+// bf16 is the upper half of an f32, rounded to nearest even; a NaN must not round to infinity. f16
+// is rounded by the machine.
 Value VectorEmitter::roundTo(Value x, Type element) {
-  if (!element.isBF16()) return x;  // f32 and f64 values are of their own type already.
+  if (!isHalf(element)) return x;  // f32 and f64 values are of their own type already.
   x = toFloatType(x, b.getF32Type());
+  if (element.isF16()) return toFloatType(toFloatType(x, element), b.getF32Type());
   const Type bits = withElement(x.getType(), b.getI32Type());
   const Value raw = b.create<arith::BitcastOp>(bits, x);
   Value odd = b.create<arith::ShRUIOp>(raw, constantInt(bits, 16));
@@ -196,8 +206,7 @@ Value VectorEmitter::sumLanes(Value vector) {
 }
 
 Value VectorEmitter::address(Value base, Value index, Type element) {
-  const Type raw = element.isBF16() ? Type(b.getI16Type()) : element;
-  return b.create<LLVM::GEPOp>(base.getType(), raw, base, ValueRange{index});
+  return b.create<LLVM::GEPOp>(base.getType(), rawType(element), base, ValueRange{index});
 }
 
 Value VectorEmitter::widen(Value raw, Type element, Type type) {
@@ -206,13 +215,20 @@ Value VectorEmitter::widen(Value raw, Type element, Type type) {
     Value wide = b.create<arith::ExtUIOp>(bits, raw);
     wide = b.create<arith::ShLIOp>(wide, constantInt(bits, 16));
     raw = b.create<arith::BitcastOp>(withElement(bits, b.getF32Type()), wide);
+  } else if (element.isF16()) {
+    raw = b.create<arith::BitcastOp>(withElement(raw.getType(), element), raw);
+    raw = toFloatType(raw, b.getF32Type());
   }
   return toFloatType(raw, type);
 }
 
 Value VectorEmitter::narrow(Value rounded, Type element) {
-  if (!element.isBF16()) return toFloatType(rounded, element);
+  if (!isHalf(element)) return toFloatType(rounded, element);
   rounded = toFloatType(rounded, b.getF32Type());
+  if (element.isF16()) {
+    const Value half = toFloatType(rounded, element);
+    return b.create<arith::BitcastOp>(withElement(half.getType(), b.getI16Type()), half);
+  }
   const Type bits = withElement(rounded.getType(), b.getI32Type());
   Value raw = b.create<arith::BitcastOp>(bits, rounded);
   raw = b.create<arith::ShRUIOp>(raw, constantInt(bits, 16));
@@ -226,7 +242,7 @@ Value VectorEmitter::laneAddress(Value base, Value index, Type element) {
 
 Value VectorEmitter::load(Value base, Value index, Type element, Type type, Value mask) {
   const unsigned alignment = element.getIntOrFloatBitWidth() / 8;
-  const Type raw = vectorOf(element.isBF16() ? Type(b.getI16Type()) : element);
+  const Type raw = vectorOf(rawType(element));
   const Value from = laneAddress(base, index, element);
   Value loaded;
   if (!mask) {
@@ -262,7 +278,7 @@ void VectorEmitter::storeRounded(Value vector, Value base, Value index, Type ele
 }
 
 Value VectorEmitter::loadScalar(Value base, Value index, Type element, Type type) {
-  const Type raw = element.isBF16() ? Type(b.getI16Type()) : element;
+  const Type raw = rawType(element);
   return widen(b.create<LLVM::LoadOp>(raw, address(base, index, element)), element, type);
 }
 

@@ -64,17 +64,17 @@ class VectorEmitter {
   // Polynomial c[0] + c[1] x + ..., by Horner's rule with fma.
   Value polynomial(Value x, llvm::ArrayRef<double> c);
 
-  // Between f64 and f32, scalar or vector; no-op if equal.
+  // Between floats, scalar or vector; no-op if equal.
   Value toFloatType(Value x, Type element);
-  // Rounds an f32 to what bf16 memory can hold, and stays f32; no-op for other types.
+  // Rounds an f32 to what bf16 or f16 memory can hold, and stays f32; no-op for other types.
   Value roundTo(Value x, Type element);
 
   // Sum of all lanes, in a fixed tree. f64. All threads of a warp have it.
   Value sumLanes(Value vector);
 
-  // Access to memory of element type `element` (f64, f32, bf16) at `base[index]`; lanes outside of
-  // `mask` (may be null: all lanes) are neither read nor written. In registers values are of
-  // `type`.
+  // Access to memory of element type `element` (f64, f32, bf16, f16) at `base[index]`; lanes
+  // outside of `mask` (may be null: all lanes) are neither read nor written. In registers values
+  // are of `type`.
   Value load(Value base, Value index, Type element, Type type, Value mask);
   // Stores a value that roundTo() has rounded to `element`.
   void storeRounded(Value vector, Value base, Value index, Type element, Value mask);
@@ -107,6 +107,7 @@ class VectorEmitter {
  private:
   Value laneAddress(Value base, Value index, Type element);
   Value fromLane(Value f64, int64_t distance);
+  Type rawType(Type element);
   Value widen(Value raw, Type element, Type type);
   Value narrow(Value rounded, Type element);
 

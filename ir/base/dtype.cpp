@@ -5,7 +5,8 @@
 namespace trireme {
 namespace {
 constexpr std::array<std::string_view, 5> kNames = {"f64", "f32", "bf16", "f16", "i32"};
-constexpr std::array<std::string_view, 6> kFormatNames = {"f64", "f32", "bf16", "f16", "f8", "f4"};
+constexpr std::array<std::string_view, 7> kFormatNames = {"f64", "f32", "tf32", "bf16",
+                                                          "f16", "f8",  "f4"};
 }  // namespace
 
 std::string_view dtypeName(DType type) { return kNames[static_cast<size_t>(type)]; }

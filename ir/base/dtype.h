@@ -27,11 +27,11 @@ constexpr int64_t byteSize(DType type) {
 std::string_view dtypeName(DType type);  // "f64", "f32", "bf16", "f16", "i32"
 std::optional<DType> parseDType(std::string_view name);
 
-// What matrix units multiply. Not all of it is a DType: operands of fp8 and fp4 products are
+// What matrix units multiply. Not all of it is a DType: operands of tf32, fp8 and fp4 products are
 // tensors of a wider type, converted for the product, and no program holds them.
-enum class MathFormat : uint8_t { kF64, kF32, kBf16, kF16, kF8, kF4 };
+enum class MathFormat : uint8_t { kF64, kF32, kTf32, kBf16, kF16, kF8, kF4 };
 
-std::string_view mathFormatName(MathFormat format);  // "f64", "f32", "bf16", "f16", "f8", "f4"
+std::string_view mathFormatName(MathFormat format);  // "f64", "f32", "tf32", "bf16", ...
 // The format of products of tensors of `type`; none for integers.
 constexpr std::optional<MathFormat> mathFormatOf(DType type) {
   switch (type) {

@@ -84,6 +84,7 @@ void visitFields(Attributes& a, Visitor visit) {
   visit("scale", a.scale);
   visit("sequence_sharded", a.sequenceSharded);
   visit("width_sharded", a.widthSharded);
+  visit("tf32", a.tf32);
 }
 
 struct ToAttribute {

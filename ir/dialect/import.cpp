@@ -52,10 +52,11 @@ Result<std::vector<graph::Dim>> dimsOf(mlir::Type type) {
 // The precision whose compute type is that of `type`.
 Result<Precision> precisionOf(mlir::Type type) {
   const DType dtype = fromTensorType(type).dtype;
-  for (const Precision precision : {Precision::kFp64, Precision::kFp32, Precision::kBf16})
+  for (const Precision precision :
+       {Precision::kFp64, Precision::kFp32, Precision::kBf16, Precision::kFp16})
     if (spec::computeDType(precision) == dtype) return precision;
-  return Error(broken(
-      "M5", fmt::format("no precision computes in {}; valid: f64, f32, bf16", dtypeName(dtype))));
+  return Error(broken("M5", fmt::format("no precision computes in {}; valid: f64, f32, bf16, f16",
+                                        dtypeName(dtype))));
 }
 
 // That of the residual stream that comes in, or of the parameters.

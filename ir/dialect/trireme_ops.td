@@ -79,6 +79,7 @@ defvar dropping = (ins F64Attr:$probability, Trireme_StreamAttr:$stream);
 defvar heads = (ins I64Attr:$head_size, I64Attr:$heads_per_group);
 defvar rotary = !con(heads, (ins F64Attr:$rope_theta), sharded);
 defvar vocabulary = (ins I64Attr:$logical_vocab, UnitAttr:$width_sharded);
+defvar product = (ins UnitAttr:$tf32);
 defvar attention = !con(heads, dropping, (ins UnitAttr:$width_sharded));
 
 class Trireme_MapOp<string mnemonic, dag inputs, dag attributes = (ins)> : Trireme_Op<mnemonic> {
@@ -109,7 +110,7 @@ def RmsNormOp : Trireme_Op<"rms_norm"> {
   let arguments = (ins T:$x, T:$gamma, F64Attr:$epsilon);
   let results = (outs T:$y, T:$rstd);
 }
-def MatmulOp : Trireme_MapOp<"matmul", (ins T:$x, T:$w)> { let summary = "x w^T"; }
+def MatmulOp : Trireme_MapOp<"matmul", (ins T:$x, T:$w), product> { let summary = "x w^T"; }
 def BiasAddOp : Trireme_MapOp<"bias_add", (ins T:$x, T:$bias)> { let summary = "x + bias"; }
 def GeluOp : Trireme_MapOp<"gelu", (ins T:$u)> { let summary = "GELU, tanh form"; }
 def SwiGluOp : Trireme_MapOp<"swiglu", (ins T:$u)> { let summary = "silu(gate) up"; }
@@ -153,10 +154,11 @@ def RmsNormGradOp : Trireme_Op<"rms_norm_grad"> {
   let arguments = (ins T:$x, T:$gamma, T:$rstd, T:$dy, T:$old_dgamma);
   let results = (outs T:$dx, T:$dgamma);
 }
-def MatmulGradInputOp : Trireme_MapOp<"matmul_grad_input", (ins T:$dy, T:$w)> {
+def MatmulGradInputOp : Trireme_MapOp<"matmul_grad_input", (ins T:$dy, T:$w), product> {
   let summary = "dy w";
 }
-def MatmulGradWeightOp : Trireme_MapOp<"matmul_grad_weight", (ins T:$dy, T:$x, T:$old)> {
+def MatmulGradWeightOp
+    : Trireme_MapOp<"matmul_grad_weight", (ins T:$dy, T:$x, T:$old), product> {
   let summary = "+= dy^T x";
 }
 def BiasGradOp : Trireme_MapOp<"bias_grad", (ins T:$dy, T:$old)> {

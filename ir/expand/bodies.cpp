@@ -48,6 +48,8 @@ void RoleBuilder::build() {
   };
   role_.squares = scalars("squares", model_.numLogical(model_.graph->numLayers));
   if (hasHead(chunks - 1)) role_.loss = scalars("loss", 1);
+  if (model_.computeDType == DType::kF16)
+    role_.lossScaling = scalars("loss_scaling", program::kLossScalingElements);
   allocateChunks();
   allocateScratch();
   addBodies();

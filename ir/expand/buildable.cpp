@@ -27,7 +27,7 @@ Status checkBuildable(const plan::Plan& p) {
                     "yet; nearest: recompute_layers 0, which is all",
                     p.recomputeLayers));
   const spec::Precision precision = p.training.precision;
-  if (precision == spec::Precision::kFp16 || precision == spec::Precision::kFp8)  // (E5)
+  if (precision == spec::Precision::kFp8)  // (E5)
     return invalidArgument(fmt::format("(E5) precision {} cannot be compiled yet; nearest: bf16",
                                        spec::precisionName(precision)));
   for (size_t stage = 0; stage < p.layers.size(); ++stage)

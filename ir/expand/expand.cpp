@@ -76,6 +76,10 @@ program::Training makeTraining(const spec::ModelSpec& model, const plan::Plan& p
   out.residualDropout = t.residualDropout;
   out.computeDType = spec::computeDType(t.precision);
   out.stateDType = spec::stateDType(t.precision);
+  if (!out.scalesLoss()) return out;
+  out.initialLossScale = t.initialLossScale;
+  out.minLossScale = t.minLossScale;
+  out.lossScaleWindow = t.lossScaleWindow;
   return out;
 }
 

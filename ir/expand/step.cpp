@@ -76,6 +76,9 @@ Body RoleBuilder::step() {
          {role_.squares});
   for (int32_t b = 0; b < buckets; ++b)
     emit(body, InstructionKind::kAdamW, GroupKind::kTp, {role_.squares}, b);
+  if (role_.lossScaling >= 0)
+    emit(body, InstructionKind::kUpdateLossScale, GroupKind::kTp,
+         {role_.squares, role_.lossScaling});
   for (int32_t b = 0; b < buckets; ++b) {
     const program::Bucket bucket = role_.buckets[static_cast<size_t>(b)];
     if (bucket.sharded)

@@ -92,8 +92,8 @@ void Differentiator::differentiateNorm(const Op& op, TensorId dy) {
 void Differentiator::differentiateMatmul(const Op& op, TensorId dy) {
   const TensorId x = op.inputs[0], w = op.inputs[1];
   const TensorId dx = gradientLike(x);
-  emit(OpKind::kMatmulGradInput, {}, {dy, w}, {dx});
-  emit(OpKind::kMatmulGradWeight, {}, {dy, x}, {parameterGradient(w)});
+  emit(OpKind::kMatmulGradInput, op.attributes, {dy, w}, {dx});
+  emit(OpKind::kMatmulGradWeight, op.attributes, {dy, x}, {parameterGradient(w)});
   contribute(x, dx);
 }
 

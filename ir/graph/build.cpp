@@ -38,6 +38,7 @@ class TransformerBuilder {
   TensorId vector(std::string name, std::vector<Dim> dims, InitKind init);
   TensorId table(const std::string& name, bool tied);
   // An op of this model is well formed, or the builder is wrong. Returns the first output.
+  OpAttributes product() const;
   TensorId op(OpKind kind, const OpAttributes& attributes, std::vector<TensorId> inputs,
               std::vector<std::string> names);
   TensorId norm(const std::string& name, TensorId x);
@@ -105,13 +106,19 @@ TensorId TransformerBuilder::norm(const std::string& name, TensorId x) {
             {name + ".out", name + ".mean", name + ".rstd"});
 }
 
+OpAttributes TransformerBuilder::product() const {
+  OpAttributes attributes;
+  attributes.tf32 = training_.tf32;
+  return attributes;
+}
+
 // y = x W^T + bias; the first `outDims` of the weight's dims are the output's.
 TensorId TransformerBuilder::linear(const std::string& name, TensorId x,
                                     std::vector<Dim> weightDims, size_t outDims, double std,
                                     bool bias) {
   const std::vector<Dim> out(weightDims.begin(), weightDims.begin() + static_cast<long>(outDims));
   const TensorId w = weight(name + ".weight", std::move(weightDims), std);
-  const TensorId y = op(OpKind::kMatmul, {}, {x, w}, {name + ".product"});
+  const TensorId y = op(OpKind::kMatmul, product(), {x, w}, {name + ".product"});
   if (!bias) return y;
   const TensorId biasId = vector(name + ".bias", out, InitKind::kZeros);
   return op(OpKind::kBiasAdd, {}, {y, biasId}, {name + ".out"});
@@ -188,7 +195,7 @@ void TransformerBuilder::buildHead() {
   const TensorId x = norm("final_norm", input);
   const TensorId words =
       model_.tiedEmbeddings ? table("embedding.word.weight", true) : table("head.weight", false);
-  const TensorId logits = op(OpKind::kMatmul, {}, {x, words}, {"logits"});
+  const TensorId logits = op(OpKind::kMatmul, product(), {x, words}, {"logits"});
   OpAttributes vocab;
   vocab.logicalVocab = model_.vocabSize;
   const TensorId max = op(OpKind::kLossMax, vocab, {logits}, {"loss.max"});

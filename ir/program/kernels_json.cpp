@@ -21,7 +21,8 @@ json toJson(const OpAttributes& a) {
           {"logicalVocab", a.logicalVocab},
           {"scale", a.scale},
           {"sequenceSharded", a.sequenceSharded},
-          {"widthSharded", a.widthSharded}};
+          {"widthSharded", a.widthSharded},
+          {"tf32", a.tf32}};
 }
 
 json toJson(const KernelCall& call) {
@@ -92,6 +93,7 @@ class CallReader {
     out.scale = number(a, "scale");
     out.sequenceSharded = flag(a, "sequenceSharded");
     out.widthSharded = flag(a, "widthSharded");
+    if (a.contains("tf32")) out.tf32 = flag(a, "tf32");  // Bundles of older versions have none.
   }
 
   const json* find(const json& object, const char* key) {

@@ -82,10 +82,12 @@ struct OpAttributes {
   int64_t headsPerGroup = 0;  // query heads per key/value head
   double ropeTheta = 0;
   int64_t logicalVocab = 0;  // loss ops: columns at or beyond are padding
-  double scale = 0;          // kLossGrad: 1 / tokens of the global batch
+  // kLossGrad: 1 / tokens of the global batch; in f16 times the loss scale (Role::lossScaling).
+  double scale = 0;
   // The local part starts at tpIndex * (local size) of that dim:
   bool sequenceSharded = false;  // dim s
   bool widthSharded = false;     // g (attention), v (embedding, loss)
+  bool tf32 = false;             // matrix products: on a GPU of factors rounded to TF32
   bool operator==(const OpAttributes&) const = default;
 };
 

@@ -7,10 +7,11 @@ namespace {
 
 // In the order of InstructionKind.
 constexpr std::array<std::string_view, kNumInstructionKinds> kInstructionNames = {
-    "compute",    "send", "recv",        "all_reduce", "reduce_scatter", "all_gather",
-    "load_batch", "zero", "sum_squares", "adamw",      "repeat",         "wait",
+    "compute",           "send", "recv",        "all_reduce", "reduce_scatter", "all_gather",
+    "load_batch",        "zero", "sum_squares", "adamw",      "repeat",         "wait",
+    "update_loss_scale",
 };
-static_assert(kInstructionNames.back() == "wait");
+static_assert(kInstructionNames.back() == "update_loss_scale");
 
 }  // namespace
 

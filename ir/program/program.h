@@ -56,8 +56,9 @@ enum class InstructionKind : uint8_t {
   kAdamW,          // optimizer step of bucket; buffers[0] = summed squares of all parameters (f64)
   kRepeat,         // the next `length` instructions, `count` times; layer = 0.. or reversed
   kWait,           // `stream` waits for the latest issued signal of `event`; none issued: no wait
+  kUpdateLossScale,  // after the last kAdamW; buffers[0] = squares (f64), [1] = Role::lossScaling
 };
-inline constexpr int kNumInstructionKinds = static_cast<int>(InstructionKind::kWait) + 1;
+inline constexpr int kNumInstructionKinds = static_cast<int>(InstructionKind::kUpdateLossScale) + 1;
 
 std::string_view instructionName(InstructionKind kind);
 
@@ -127,6 +128,21 @@ struct Bucket {
   int32_t moment2 = -1;
 };
 
+// What Role::lossScaling holds, as f64[4]; the same on all ranks, since all see the same squares.
+// kLossGrad multiplies by the scale. If the global norm is not finite kAdamW does nothing,
+// otherwise it divides by the scale and takes step t = takenSteps + 1. Then kUpdateLossScale
+//   norm is finite:  ++takenSteps; ++goodSteps, and at the window: scale *= 2, goodSteps = 0
+//   otherwise:       ++skippedSteps; scale = max(scale / 2, minimum), goodSteps = 0
+// Micikevicius et al., "Mixed precision training", ICLR 2018; numbers as torch.amp.GradScaler.
+struct LossScaling {
+  double scale = 1;
+  double goodSteps = 0;  // in a row, since the scale changed
+  double takenSteps = 0;
+  double skippedSteps = 0;
+  bool operator==(const LossScaling&) const = default;
+};
+inline constexpr int64_t kLossScalingElements = sizeof(LossScaling) / sizeof(double);
+
 enum class InitKind : uint8_t { kZeros, kOnes, kNormal };
 
 // A row of the state table: one logical parameter, or the same parameter of consecutive layers.
@@ -164,8 +180,9 @@ struct Role {
   std::vector<TaskRecord> tasks;  // one training step, in issue order
   // Buffer (f64[1]) on the last stage: sum of token losses; after the step, of the global batch.
   int32_t loss = -1;
-  int32_t squares = -1;    // buffer (f64[number of logical parameters])
-  int32_t workspace = -1;  // buffer: scratch of library kernels
+  int32_t squares = -1;      // buffer (f64[number of logical parameters])
+  int32_t workspace = -1;    // buffer: scratch of library kernels
+  int32_t lossScaling = -1;  // buffer: LossScaling, f64[4]; -1: nothing is scaled
 };
 
 struct RankInfo {
@@ -190,6 +207,9 @@ struct Training {
   double beta1 = 0, beta2 = 0, epsilon = 0, weightDecay = 0, clipNorm = 0;
   double embeddingDropout = 0, attentionDropout = 0, residualDropout = 0;
   DType computeDType = DType::kF32, stateDType = DType::kF32;
+  double initialLossScale = 1, minLossScale = 1;  // of f16
+  int64_t lossScaleWindow = 1;                    // steps
+  bool scalesLoss() const { return computeDType == DType::kF16; }
 };
 
 struct Program {

@@ -17,14 +17,17 @@ namespace trireme::program {
 namespace {
 
 constexpr std::string_view kMagic = "TRIRPROG";
-constexpr uint32_t kVersion = 1;
+// 2: loss scaling and tf32; programs of version 1 have neither.
+constexpr uint32_t kVersion = 2;
 constexpr size_t kHeaderBytes = kMagic.size() + 4 + 8 + 4;
 
-// `archive(field...)` for each struct.
+// `archive(field...)` for each struct; `archive.since(version, field...)` for fields that older
+// versions do not have.
 template <typename A>
 void fields(A& a, OpAttributes& v) {
   a(v.epsilon, v.probability, v.stream, v.headSize, v.headsPerGroup, v.ropeTheta, v.logicalVocab,
     v.scale, v.sequenceSharded, v.widthSharded);
+  a.since(2, v.tf32);
 }
 template <typename A>
 void fields(A& a, OperandType& v) {
@@ -77,6 +80,7 @@ template <typename A>
 void fields(A& a, Role& v) {
   a(v.name, v.stage, v.arenaBytes, v.numEvents, v.buffers, v.chunks, v.buckets, v.parameters,
     v.bodies, v.tasks, v.loss, v.squares, v.workspace);
+  a.since(2, v.lossScaling);
 }
 template <typename A>
 void fields(A& a, RankInfo& v) {
@@ -92,6 +96,7 @@ void fields(A& a, Training& v) {
     v.modelFingerprint, v.learningRate, v.minLearningRate, v.warmupSteps, v.decaySteps, v.beta1,
     v.beta2, v.epsilon, v.weightDecay, v.clipNorm, v.embeddingDropout, v.attentionDropout,
     v.residualDropout, v.computeDType, v.stateDType);
+  a.since(2, v.initialLossScale, v.minLossScale, v.lossScaleWindow);
 }
 template <typename A>
 void fields(A& a, Program& v) {
@@ -112,6 +117,10 @@ class Writer {
  public:
   template <typename... T>
   void operator()(T&... values) {
+    (write(values), ...);
+  }
+  template <typename... T>
+  void since(uint32_t, T&... values) {
     (write(values), ...);
   }
   std::string take() { return std::move(out_); }
@@ -173,11 +182,15 @@ constexpr int largest(InitKind) { return static_cast<int>(InitKind::kNormal); }
 // element takes at least a byte of the input, so memory is bounded by a multiple of the input.
 class Reader {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  Reader(std::string_view bytes, uint32_t version) : bytes_(bytes), version_(version) {}
 
   template <typename... T>
   void operator()(T&... values) {
     (read(values), ...);
+  }
+  template <typename... T>
+  void since(uint32_t version, T&... values) {
+    if (version_ >= version) (read(values), ...);
   }
   const std::string& error() const { return error_; }
   bool atEnd() const { return at_ == bytes_.size(); }
@@ -241,6 +254,7 @@ class Reader {
   }
 
   std::string_view bytes_;
+  uint32_t version_;
   size_t at_ = 0;
   std::string error_;
 };
@@ -280,7 +294,7 @@ Result<Program> deserialize(const std::string& bytes) {
     return Error(bad(fmt::format("corrupted: {} bytes behind the end", payload.size() - size)));
   if (crc32c(payload) != loadNumber<uint32_t>(all, kMagic.size() + 12))
     return Error(bad("corrupted: the checksum does not match"));
-  Reader reader(payload);
+  Reader reader(payload, version);
   Program program;
   fields(reader, program);
   if (!reader.error().empty()) return Error(bad("corrupted: " + reader.error()));

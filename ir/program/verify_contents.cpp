@@ -49,6 +49,7 @@ Status RoleMemory::prepare() {
     for (int32_t state : {bucket.master, bucket.moment1, bucket.moment2})
       TRIREME_RETURN_IF_ERROR(addRegion(state, Region::kState, true));
   }
+  TRIREME_RETURN_IF_ERROR(addRegion(role_.lossScaling, Region::kLossScaling, true));
   if (role_.loss >= 0)
     TRIREME_RETURN_IF_ERROR(addRegion(role_.loss, Region::kLoss, zeroedAtEnd(span(role_.loss))));
   findWorkspace();
@@ -144,6 +145,8 @@ Status RoleMemory::execute(const Instruction& in) {
       return sumSquares(in);
     case InstructionKind::kAdamW:
       return adamW(in);
+    case InstructionKind::kUpdateLossScale:
+      return updateLossScale(in);
     case InstructionKind::kRepeat:
     case InstructionKind::kWait:
       return {};
@@ -212,6 +215,8 @@ bool RoleMemory::mayWrite(const Instruction& in, Region region, bool accumulates
              (in.kind == InstructionKind::kAdamW || in.kind == InstructionKind::kAllGather);
     case Region::kState:
       return in.kind == InstructionKind::kAdamW;
+    case Region::kLossScaling:
+      return !pass && in.kind == InstructionKind::kUpdateLossScale;
     case Region::kGradient:
     case Region::kLoss:
       if (pass) return in.kind == InstructionKind::kCompute && accumulates;

@@ -40,7 +40,7 @@ inline uint8_t groupBit(GroupKind kind) {
   return static_cast<uint8_t>(1u << static_cast<int>(kind));
 }
 
-enum class Region : uint8_t { kParameter, kGradient, kState, kLoss };
+enum class Region : uint8_t { kParameter, kGradient, kState, kLossScaling, kLoss };
 
 class RoleMemory {
  public:
@@ -78,6 +78,8 @@ class RoleMemory {
   Status collective(const Instruction& in);
   Status sumSquares(const Instruction& in);
   Status adamW(const Instruction& in);
+  Status updateLossScale(const Instruction& in);
+  Status readNorm(const Instruction& in, bool sharded);
 
   // What the bytes hold; all of the buffer's by default.
   Result<Content> read(int32_t buffer, std::optional<Span> part = std::nullopt);

@@ -53,6 +53,10 @@ Status checkSegment(const Segment& segment) {
         if (!inRange(i, segment.operands.size()))
           return v1("segment {} op {} ({}): operand {} of {}", segment.name, o, opName(op.kind), i,
                     segment.operands.size());
+    const DType factor = segment.operands[at(op.inputs[0])].dtype;
+    if (op.attributes.tf32 && factor != DType::kF32)
+      return v1("segment {} op {} ({}): tf32 with factors in {}, expected f32", segment.name, o,
+                opName(op.kind), dtypeName(factor));
   }
   return {};
 }
@@ -65,6 +69,7 @@ int numBuffers(InstructionKind kind) {
     case InstructionKind::kReduceScatter:
     case InstructionKind::kAllGather:
     case InstructionKind::kLoadBatch:
+    case InstructionKind::kUpdateLossScale:
       return 2;
     case InstructionKind::kRepeat:
     case InstructionKind::kWait:
@@ -149,6 +154,11 @@ class BodyCheck {
       case InstructionKind::kWait:
         if (in.event.base < 0) return error(i, "awaits no event");
         break;
+      case InstructionKind::kUpdateLossScale:
+        if (in.buffers[1] != role_.lossScaling)
+          return error(i, fmt::format("updates buffer {}, the loss scaling is {}", in.buffers[1],
+                                      role_.lossScaling));
+        break;
       default:
         break;
     }
@@ -164,6 +174,20 @@ Status checkBuffer(const Role& role, int32_t index, bool optional, const char* w
   if (optional && index == -1) return {};
   if (inRange(index, role.buffers.size())) return {};
   return v1("role {}: {} is buffer {} of {}", role.name, what, index, role.buffers.size());
+}
+
+// f16 needs its loss scaled; nothing else has it.
+Status checkLossScaling(const Training& training, const Role& role) {
+  TRIREME_RETURN_IF_ERROR(
+      checkBuffer(role, role.lossScaling, !training.scalesLoss(), "loss scaling"));
+  if (role.lossScaling < 0) return {};
+  if (!training.scalesLoss())
+    return v1("role {}: the loss is scaled in {}", role.name, dtypeName(training.computeDType));
+  const Buffer& buffer = role.buffers[at(role.lossScaling)];
+  if (buffer.elements != kLossScalingElements || buffer.dtype != DType::kF64)
+    return v1("role {}: loss scaling is {} x {}, expected {} x f64", role.name, buffer.elements,
+              dtypeName(buffer.dtype), kLossScalingElements);
+  return {};
 }
 
 Status checkBuckets(const Program& program, const Role& role) {
@@ -272,6 +296,7 @@ Status checkRole(const Program& program, const Role& role) {
   TRIREME_RETURN_IF_ERROR(checkBuffer(role, role.loss, true, "loss"));
   TRIREME_RETURN_IF_ERROR(checkBuffer(role, role.squares, true, "squares"));
   TRIREME_RETURN_IF_ERROR(checkBuffer(role, role.workspace, true, "workspace"));
+  TRIREME_RETURN_IF_ERROR(checkLossScaling(program.training, role));
   TRIREME_RETURN_IF_ERROR(checkBuckets(program, role));
   TRIREME_RETURN_IF_ERROR(checkParameters(program, role));
   for (const Body& body : role.bodies)
@@ -401,7 +426,7 @@ Status checkUseOf(const Role& role) {
   const auto use = [&](int32_t buffer) {
     if (buffer >= 0) used[at(buffer)] = true;
   };
-  for (int32_t b : {role.loss, role.squares, role.workspace}) use(b);
+  for (int32_t b : {role.loss, role.squares, role.workspace, role.lossScaling}) use(b);
   for (const Bucket& b : role.buckets)
     for (int32_t buffer : {b.parameter, b.gradient, b.master, b.moment1, b.moment2}) use(buffer);
   for (const Body& body : role.bodies)

@@ -60,6 +60,7 @@ class OperandCheck {
               buffer(in, i), training.sequenceLength * training.microbatchSize, DType::kI32));
         return {};
       case InstructionKind::kSumSquares:
+      case InstructionKind::kUpdateLossScale:
       case InstructionKind::kAdamW: {
         int64_t parameters = 0;
         for (const Parameter& p : role_.parameters)

@@ -53,6 +53,7 @@ void appendAccesses(const Program& program, const Role& role, const Instruction&
       const Bucket& bucket = role.buckets[at(in.bucket)];
       add(bucket.gradient, false);
       add(in.buffers[0], false);
+      add(role.lossScaling, false);
       for (int32_t b : {bucket.parameter, bucket.master, bucket.moment1, bucket.moment2})
         add(b, true);
       return;

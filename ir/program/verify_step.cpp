@@ -134,16 +134,29 @@ Status RoleMemory::sumSquares(const Instruction& in) {
   return write(in, 0);
 }
 
-Status RoleMemory::adamW(const Instruction& in) {
-  auto gradient = readGradient(in);
-  if (!gradient) return gradient.error();
-  const Bucket& bucket = role_.buckets[at(in.bucket)];
+// Squares that hold for all ranks that share parameters.
+Status RoleMemory::readNorm(const Instruction& in, bool sharded) {
   TRIREME_ASSIGN_OR_RETURN(const Content norm, read(in.buffers[0]));
-  const bool sharded = program_.dp > 1 && bucket.sharded;
   const bool summed = (norm.reduced & groupBit(GroupKind::kWorld)) ||
                       (!sharded && (norm.reduced & groupBit(GroupKind::kModel)));
   if ((program_.tp * program_.pp > 1 || sharded) && !summed)
     return error("V9", "uses squares that are not summed over ranks");
+  return {};
+}
+
+// All ranks decide alike.
+Status RoleMemory::updateLossScale(const Instruction& in) {
+  const bool anySharded = std::any_of(role_.buckets.begin(), role_.buckets.end(),
+                                      [](const Bucket& bucket) { return bucket.sharded; });
+  TRIREME_RETURN_IF_ERROR(readNorm(in, program_.dp > 1 && anySharded));
+  return write(contentOf(in.buffers[1]), in, false);
+}
+
+Status RoleMemory::adamW(const Instruction& in) {
+  auto gradient = readGradient(in);
+  if (!gradient) return gradient.error();
+  const Bucket& bucket = role_.buckets[at(in.bucket)];
+  TRIREME_RETURN_IF_ERROR(readNorm(in, program_.dp > 1 && bucket.sharded));
   for (int32_t buffer : {bucket.master, bucket.moment1, bucket.moment2}) {
     if (buffer < 0) continue;
     TRIREME_RETURN_IF_ERROR(write(contentOf(buffer), in, false));

@@ -161,13 +161,20 @@ class TaskCheck {
   // Tasks of the step come first (to prepare the accumulators) or last (the step proper).
   Status step(const TaskRecord& task) {
     std::vector<int32_t> stepped(role_.buckets.size()), squared(role_.buckets.size());
+    int32_t scaled = 0;
+    bool isScaledLast = true;
     forEachInstruction(role_.bodies[at(task.body)], [&](int32_t i, int32_t) {
       const Instruction& in = role_.bodies[at(task.body)].instructions[at(i)];
-      if (in.kind == InstructionKind::kAdamW) ++stepped[at(in.bucket)];
+      if (in.kind == InstructionKind::kAdamW) {
+        ++stepped[at(in.bucket)];
+        isScaledLast = isScaledLast && scaled == 0;
+      }
+      if (in.kind == InstructionKind::kUpdateLossScale) ++scaled;
       if (in.kind == InstructionKind::kSumSquares) ++squared[at(in.bucket)];
     });
     const bool any = std::any_of(stepped.begin(), stepped.end(), [](int32_t n) { return n > 0; });
-    if (numPasses_ == 0 && !any && task_ + 1 < static_cast<int32_t>(role_.tasks.size())) {
+    if (numPasses_ == 0 && !any && scaled == 0 &&
+        task_ + 1 < static_cast<int32_t>(role_.tasks.size())) {
       if (++numBegins_ > 1) return error("V9", "a second beginning");
       return {};
     }
@@ -180,6 +187,11 @@ class TaskCheck {
                      fmt::format("bucket {} is stepped {} times and its squares are summed {} "
                                  "times, expected once",
                                  role_.buckets[b].name, stepped[b], squared[b]));
+    const int32_t expected = role_.lossScaling >= 0 ? 1 : 0;
+    if (scaled != expected || !isScaledLast)
+      return error(
+          "V9", fmt::format("the loss scale is updated {} times{}, expected {}", scaled,
+                            isScaledLast ? "" : ", before the last bucket is stepped", expected));
     return {};
   }
 

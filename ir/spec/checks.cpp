@@ -84,6 +84,7 @@ std::optional<Problem> findProblem(const ModelSpec& m) {
 
 std::optional<Problem> findProblem(const TrainingSpec& t) {
   constexpr int64_t kMaxSteps = int64_t{1} << 53;
+  constexpr double kMaxLossScale = 0x1p126;  // of f32, with the gradient of a loss of 1
   Rules rules;
   rules.range("sequence_length", t.sequenceLength, 0, kMaxSize);  // (T1)
   rules.range("global_batch_size", t.globalBatchSize, 0, kMaxSize);
@@ -102,6 +103,14 @@ std::optional<Problem> findProblem(const TrainingSpec& t) {
   rules.positive("epsilon", t.epsilon);  // (T5)
   rules.notNegative("weight_decay", t.weightDecay);
   rules.notNegative("clip_norm", t.clipNorm);
+  rules.require(!t.tf32 || t.precision == Precision::kFp32, "tf32",  // (T6)
+                "rounds factors in fp32: it needs precision fp32");
+  rules.positive("min_loss_scale", t.minLossScale);  // (T7)
+  rules.require(t.initialLossScale >= t.minLossScale && t.initialLossScale <= kMaxLossScale,
+                "initial_loss_scale",
+                fmt::format("must be min_loss_scale ({}) to 2^126, got {}", t.minLossScale,
+                            t.initialLossScale));
+  rules.range("loss_scale_window", t.lossScaleWindow, 1, kMaxSteps);
   return rules.problem;
 }
 

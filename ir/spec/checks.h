@@ -24,6 +24,8 @@ std::optional<Problem> findProblem(const ModelSpec& model);
 // (T3) 0 < learning_rate, 0 <= min_learning_rate <= learning_rate.
 // (T4) Step counts are 0 .. 2^53.
 // (T5) 0 < epsilon; 0 <= weight_decay, clip_norm.
+// (T6) tf32 needs precision fp32.
+// (T7) 0 < min_loss_scale <= initial_loss_scale <= 2^126; loss_scale_window is 1 .. 2^53.
 // All numbers are finite.
 std::optional<Problem> findProblem(const TrainingSpec& training);
 

@@ -33,7 +33,8 @@ inline constexpr std::span<const EnumName<AttentionKind>> kFlashKinds = kFlashAr
 inline constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
 inline constexpr std::span<const EnumName<TierTopology>> kTopologies = kTopologyArray;
 inline constexpr std::span<const EnumName<CollectiveKind>> kCollectives = kCollectiveArray;
-inline constexpr MathFormat kFormats[] = {MathFormat::kF64, MathFormat::kF32, MathFormat::kBf16,
-                                          MathFormat::kF16, MathFormat::kF8,  MathFormat::kF4};
+inline constexpr MathFormat kFormats[] = {MathFormat::kF64,  MathFormat::kF32, MathFormat::kTf32,
+                                          MathFormat::kBf16, MathFormat::kF16, MathFormat::kF8,
+                                          MathFormat::kF4};
 
 }  // namespace trireme::spec

@@ -8,7 +8,8 @@ namespace trireme::spec {
 const PeakRate* DeviceSpec::peak(MathFormat format) const {
   for (const PeakRate& rate : matmul)
     if (rate.format == format) return &rate;
-  return nullptr;
+  const bool isInF32 = format == MathFormat::kTf32 || format == MathFormat::kF16;
+  return kind == DeviceKind::kHost && isInF32 ? peak(MathFormat::kF32) : nullptr;
 }
 
 double DeviceSpec::matmulShare(MathFormat format) const {

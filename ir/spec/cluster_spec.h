@@ -87,7 +87,8 @@ struct DeviceSpec {
   double matmulShare(MathFormat format) const;
   // attentionEfficiency in both directions where the device has no rate for `kind`.
   AttentionRate attentionRate(AttentionKind kind) const;
-  // Null if the device has no rate for `format`.
+  // Null if the device has no rate for `format`. A host multiplies tf32 and f16 in f32, and has
+  // that rate unless another is given.
   const PeakRate* peak(MathFormat format) const;
   // Null if it was not measured.
   const KernelTiming* kernel(std::string_view name, DType dtype) const;

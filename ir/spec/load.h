@@ -56,7 +56,8 @@ std::string printTraining(const TrainingSpec& training);
 // kInvalidArgument: a number has no source, or the cluster breaks a rule of the loader; the message
 // starts with "printed cluster:line:column".
 Result<std::string> printCluster(const ClusterSpec& cluster);
-std::string_view precisionName(Precision precision);  // fp64, fp32, bf16, fp16, fp8
+std::string_view precisionName(Precision precision);      // fp64, fp32, bf16, fp16, fp8
+std::string precisionText(const TrainingSpec& training);  // the same, or "fp32 with tf32"
 
 // Checks that the values make sense together (positive sizes, heads divide...).
 Status verifyModel(const ModelSpec& model);

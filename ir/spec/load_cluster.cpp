@@ -47,7 +47,7 @@ void readMatmul(MapReader& device, DeviceSpec* spec, Sources* sources) {
   }
   device.merge(map.finish());
   if (spec->matmul.empty())
-    device.fail(*node, "needs the rate of at least one of f64, f32, bf16, f16, f8, f4");
+    device.fail(*node, "needs the rate of at least one of f64, f32, tf32, bf16, f16, f8, f4");
 }
 
 // How products fall short of matmul_efficiency.

@@ -145,10 +145,16 @@ std::vector<StackChoice> ownChoices() {
 }
 
 std::vector<Precision> ownPrecisions() {
-  return {Precision::kFp64, Precision::kFp32, Precision::kBf16};
+  return {Precision::kFp64, Precision::kFp32, Precision::kBf16, Precision::kFp16};
 }
 
-Status checkPrecision(const StackProfile& stack, Precision precision) {
+Status checkPrecision(const StackProfile& stack, const TrainingSpec& training) {
+  if (training.tf32 && !stack.ownPrograms)
+    return invalidArgument(
+        fmt::format("stack '{}' has no setting for tf32: its script says what PyTorch multiplies "
+                    "in; nearest: tf32 false",
+                    stack.name));
+  const Precision precision = training.precision;
   if (trainsIn(stack, precision)) return {};
   std::vector<std::string_view> names;
   for (const Precision known : stack.precisions) names.push_back(precisionName(known));
@@ -162,7 +168,7 @@ Status checkPrecision(const StackProfile& stack, Precision precision) {
 Precision usualPrecision(const StackProfile& stack, const DeviceSpec& device) {
   if (stack.ownPrograms && device.kind != DeviceKind::kCuda) return Precision::kFp32;
   for (const Precision precision : {Precision::kBf16, Precision::kFp16, Precision::kFp32})
-    if (trainsIn(stack, precision) && device.peak(linearFormat(precision)) != nullptr)
+    if (trainsIn(stack, precision) && device.peak(*mathFormatOf(computeDType(precision))))
       return precision;
   return stack.precisions.front();
 }

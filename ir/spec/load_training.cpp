@@ -17,9 +17,26 @@ void readGiven(MapReader& map, std::string_view key, int64_t* out) {
     map.fail(*node, "must be at least 1 (leave it out to give it on the command line)");
 }
 
+// Settings of one precision that another has no use for.
+void readPrecisionSettings(MapReader& map, TrainingSpec* t) {
+  map.optional("tf32", &t->tf32);
+  map.optional("initial_loss_scale", &t->initialLossScale);
+  map.optional("loss_scale_window", &t->lossScaleWindow);
+  map.optional("min_loss_scale", &t->minLossScale);
+  if (t->precision == Precision::kFp16) return;
+  for (const std::string_view key : {"initial_loss_scale", "loss_scale_window", "min_loss_scale"})
+    if (const Node* node = map.child(key))
+      map.fail(*node, fmt::format("the loss is scaled in fp16 only, and precision is {}",
+                                  precisionName(t->precision)));
+}
+
 }  // namespace
 
 std::string_view precisionName(Precision precision) { return nameOf(kPrecisions, precision); }
+
+std::string precisionText(const TrainingSpec& training) {
+  return fmt::format("{}{}", precisionName(training.precision), training.tf32 ? " with tf32" : "");
+}
 
 Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
                                   const std::string& path) {
@@ -41,6 +58,7 @@ Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
   map.optional("epsilon", &t.epsilon);
   map.optional("weight_decay", &t.weightDecay);
   map.optional("clip_norm", &t.clipNorm);
+  readPrecisionSettings(map, &t);
   TRIREME_RETURN_IF_ERROR(map.finish());
   if (const std::optional<Problem> problem = findProblem(t)) return Error(map.errorFor(*problem));
   return t;
@@ -72,6 +90,12 @@ std::string printTraining(const TrainingSpec& t) {
   line("epsilon", t.epsilon);
   line("weight_decay", t.weightDecay);
   line("clip_norm", t.clipNorm);
+  if (t.tf32) line("tf32", t.tf32);
+  if (t.precision == Precision::kFp16) {
+    line("initial_loss_scale", t.initialLossScale);
+    line("loss_scale_window", t.lossScaleWindow);
+    line("min_loss_scale", t.minLossScale);
+  }
   return text;
 }
 

@@ -165,9 +165,9 @@ struct StackProfile {
   bool operator==(const StackProfile&) const = default;
 };
 
-// kInvalidArgument: the stack does not train in `precision`; the message names what it trains in,
-// and the nearest of it.
-Status checkPrecision(const StackProfile& stack, Precision precision);
+// kInvalidArgument: the stack does not train in the precision, or has no choice of tf32; the
+// message names what it trains in, and the nearest of it.
+Status checkPrecision(const StackProfile& stack, const TrainingSpec& training);
 
 // What runs train in that do not say: on a host our own programs in fp32; elsewhere bf16, or fp16
 // where the stack or the device has no bf16, or else fp32.

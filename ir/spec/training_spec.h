@@ -9,7 +9,7 @@ namespace trireme::spec {
 // kBf16: bf16 compute and parameters, fp32 gradients and master weights.
 // kFp16: the same in fp16, with loss scaling.
 // kFp8:  as kBf16, but the linear layers multiply in fp8; attention and the head do not.
-// Trireme's own programs are made in the first three; the others are planned for other stacks.
+// Trireme's own programs are made in all but fp8, which is planned for other stacks.
 enum class Precision : uint8_t { kFp64, kFp32, kBf16, kFp16, kFp8 };
 
 // Of activations and parameters.
@@ -26,10 +26,6 @@ constexpr DType computeDType(Precision p) {
       return DType::kBf16;
   }
   return DType::kBf16;
-}
-// Of the products of the linear layers.
-constexpr MathFormat linearFormat(Precision p) {
-  return p == Precision::kFp8 ? MathFormat::kF8 : *mathFormatOf(computeDType(p));
 }
 // Gradients, master weights, optimizer state, norm statistics and losses.
 constexpr DType stateDType(Precision p) {
@@ -56,10 +52,25 @@ struct TrainingSpec {
   double epsilon = 1e-8;
   double weightDecay = 0.1;
   double clipNorm = 1.0;  // global L2 norm; 0: no clipping
+  // fp32 only: on GPUs the factors of the linear layers' products are rounded to TF32 (10 bits of
+  // mantissa), the sums are in fp32. Hosts multiply in fp32 all the same.
+  bool tf32 = false;
+  // fp16 only: the gradient of the loss is multiplied by a scale, which is halved when a gradient
+  // of the step is not finite (that step is skipped) and doubled after a window of other steps.
+  double initialLossScale = 65536;
+  int64_t lossScaleWindow = 2000;  // steps
+  double minLossScale = 1;
 
   // Learning rate of `step` (0-based).
   double learningRateAt(int64_t step) const;
   bool operator==(const TrainingSpec&) const = default;
 };
+
+// Of the products of the linear layers, on a device that can choose (a GPU).
+constexpr MathFormat linearFormat(const TrainingSpec& training) {
+  if (training.tf32) return MathFormat::kTf32;
+  return training.precision == Precision::kFp8 ? MathFormat::kF8
+                                               : *mathFormatOf(computeDType(training.precision));
+}
 
 }  // namespace trireme::spec

@@ -54,7 +54,7 @@ void addNumbers(ChangeLines& lines, const std::string& prefix,
 
 // Share of the peak that large products of linear layers reach.
 double matmulShare(const Query& query) {
-  return query.cluster.device.matmulShare(spec::linearFormat(query.training.precision));
+  return query.cluster.device.matmulShare(spec::linearFormat(query.training));
 }
 
 void addRate(ChangeLines& lines, const std::string& name, const spec::PeakRate* before,
@@ -64,7 +64,7 @@ void addRate(ChangeLines& lines, const std::string& name, const spec::PeakRate* 
 
 void addMatmul(ChangeLines& lines, const Query& before, const Query& after) {
   const auto peakOf = [](const Query& query) {
-    return query.cluster.device.peak(spec::linearFormat(query.training.precision));
+    return query.cluster.device.peak(spec::linearFormat(query.training));
   };
   const auto widePeakOf = [](const Query& query) {
     return query.cluster.device.peak(*mathFormatOf(spec::computeDType(query.training.precision)));

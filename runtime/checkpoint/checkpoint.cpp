@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <unordered_map>
 
 #include "ir/program/checksum.h"
@@ -23,6 +24,15 @@ struct Kind {
 constexpr Kind kKinds[] = {{StateKind::kMaster, ""},
                            {StateKind::kMoment1, "optimizer.moment1."},
                            {StateKind::kMoment2, "optimizer.moment2."}};
+
+struct ScalingField {
+  const char* key;
+  double program::LossScaling::* member;
+};
+constexpr ScalingField kScalingFields[] = {{"loss_scale", &program::LossScaling::scale},
+                                           {"good_steps", &program::LossScaling::goodSteps},
+                                           {"taken_steps", &program::LossScaling::takenSteps},
+                                           {"skipped_steps", &program::LossScaling::skippedSteps}};
 
 // One tensor of the file and where it comes from.
 struct Item {
@@ -66,6 +76,9 @@ SafetensorsHeader makeHeader(const TrainingState& state, const std::vector<Item>
   header.metadata["next_sample"] = std::to_string(progress.stepsDone * training.globalBatchSize);
   if (!progress.data.empty()) header.metadata[kData] = progress.data;
   for (const auto& [key, value] : settingsOf(training)) header.metadata[key] = value;
+  if (training.scalesLoss())
+    for (const ScalingField& field : kScalingFields)
+      header.metadata[field.key] = fmt::format("{}", progress.lossScaling.*field.member);
   int64_t at = 0;
   for (const Item& item : items) {
     TensorEntry entry{nameOf(item), storedType(state, item.kind), item.tensor->dims, at, 0};
@@ -99,14 +112,16 @@ Status writeAll(const TrainingState& state, const TrainedSoFar& progress, Output
   return file.sync();
 }
 
-Result<int64_t> readNumber(const SafetensorsHeader& header, const std::string& key) {
+// Not negative.
+template <typename T>
+Result<T> readNumber(const SafetensorsHeader& header, const std::string& key) {
   const auto found = header.metadata.find(key);
   if (found == header.metadata.end())
     return Error(invalidArgument(fmt::format("metadata: {} is missing", key)));
   const std::string& text = found->second;
-  int64_t value = 0;
+  T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0))
     return Error(invalidArgument(fmt::format("metadata: {} is not a number: {}", key, text)));
   return value;
 }
@@ -115,7 +130,7 @@ Status checkFormat(const SafetensorsHeader& header) {
   const auto format = header.metadata.find("format");
   if (format == header.metadata.end() || format->second != kFormat)
     return invalidArgument("a safetensors file, but not a Trireme checkpoint");
-  TRIREME_ASSIGN_OR_RETURN(const int64_t version, readNumber(header, "version"));
+  TRIREME_ASSIGN_OR_RETURN(const auto version, readNumber<int64_t>(header, "version"));
   if (version > kCheckpointVersion)
     return invalidArgument(fmt::format("written by a newer Trireme: version {}, this one reads {}",
                                        version, kCheckpointVersion));
@@ -186,13 +201,35 @@ Status checkChecksums(const InputFile& file, const SafetensorsHeader& header) {
   return {};
 }
 
+// Of a file without: all its steps were taken.
+Result<program::LossScaling> readLossScaling(const program::Training& training,
+                                             const SafetensorsHeader& header, int64_t stepsDone) {
+  program::LossScaling scaling;
+  scaling.scale = training.initialLossScale;
+  scaling.takenSteps = static_cast<double>(stepsDone);
+  if (!training.scalesLoss() || !header.metadata.contains(kScalingFields[0].key)) return scaling;
+  for (const ScalingField& field : kScalingFields) {
+    TRIREME_ASSIGN_OR_RETURN(scaling.*field.member, readNumber<double>(header, field.key));
+  }
+  if (std::isfinite(scaling.scale) && scaling.scale > 0 &&
+      scaling.takenSteps + scaling.skippedSteps == static_cast<double>(stepsDone) &&
+      scaling.goodSteps <= scaling.takenSteps)
+    return scaling;
+  return Error(invalidArgument(fmt::format(
+      "metadata: loss_scale {}, good_steps {}, taken_steps {} and skipped_steps {} are "
+      "not those of {} steps",
+      scaling.scale, scaling.goodSteps, scaling.takenSteps, scaling.skippedSteps, stepsDone)));
+}
+
 Result<TrainedSoFar> loadFile(const TrainingState& state, const InputFile& file) {
   TRIREME_ASSIGN_OR_RETURN(const SafetensorsHeader header, readHeader(file));
   TRIREME_RETURN_IF_ERROR(checkMetadata(state, header));
-  TRIREME_ASSIGN_OR_RETURN(const int64_t stepsDone, readNumber(header, "step"));
-  TRIREME_ASSIGN_OR_RETURN(const int64_t nextSample, readNumber(header, "next_sample"));
+  TRIREME_ASSIGN_OR_RETURN(const auto stepsDone, readNumber<int64_t>(header, "step"));
+  TRIREME_ASSIGN_OR_RETURN(const auto nextSample, readNumber<int64_t>(header, "next_sample"));
   if (nextSample / state.program->training.globalBatchSize != stepsDone)
     return Error(invalidArgument("metadata: step and next_sample disagree"));
+  TRIREME_ASSIGN_OR_RETURN(const program::LossScaling lossScaling,
+                           readLossScaling(state.program->training, header, stepsDone));
   const std::vector<Item> items = itemsOf(state);
   TRIREME_ASSIGN_OR_RETURN(const std::vector<const TensorEntry*> entries,
                            match(state, items, header));
@@ -204,7 +241,8 @@ Result<TrainedSoFar> loadFile(const TrainingState& state, const InputFile& file)
     scatterTensor(state, *items[i].tensor, items[i].kind, bytes.data());
   }
   const auto data = header.metadata.find(kData);
-  return TrainedSoFar{stepsDone, data == header.metadata.end() ? std::string() : data->second};
+  return TrainedSoFar{stepsDone, data == header.metadata.end() ? std::string() : data->second,
+                      lossScaling};
 }
 
 }  // namespace

@@ -6,8 +6,9 @@
 //
 // Metadata: format, version, model, step (steps done), next_sample, the settings that an exact
 // continuation depends on (seed, global_batch_size, sequence_length), data (DataSource::identity,
-// if known) and crc32c, one checksum per tensor in the order of their bytes. Nothing in it depends
-// on the plan.
+// if known), in fp16 loss_scale, good_steps, taken_steps and skipped_steps (program::LossScaling),
+// and crc32c, one checksum per tensor in the order of their bytes. Nothing in it depends on the
+// plan. A run in fp16 that continues one in another precision begins with the initial scale.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,7 +25,8 @@ inline constexpr int kCheckpointVersion = 1;
 // Where a training is.
 struct TrainedSoFar {
   int64_t stepsDone = 0;
-  std::string data;  // identity of what the steps were trained on; empty: not known
+  std::string data;                  // identity of what the steps were trained on; empty: not known
+  program::LossScaling lossScaling;  // after those steps; unused where nothing is scaled
 };
 
 // Writes `path`.tmp, syncs it and renames it, so that `path` is the old file or the new one, never

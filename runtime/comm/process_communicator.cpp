@@ -60,9 +60,6 @@ Result<ProcessCommunicator::Round> ProcessCommunicator::begin(int32_t group,
   if (indexInGroup_[number] < 0)
     return Error(
         invalidArgument(fmt::format("rank {} is not a member of group {}", rank(), group)));
-  if (!isReducible(call.type) && call.kind != CollectiveKind::kAllGather)
-    return Error(invalidArgument(
-        fmt::format("rank {}: {} cannot be reduced", rank(), dtypeName(call.type))));
   Round round;
   round.ranks = &world_.groups_[number];
   round.index = indexInGroup_[number];

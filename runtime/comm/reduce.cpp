@@ -8,18 +8,6 @@
 namespace trireme::runtime {
 namespace {
 
-float widen(Bf16 x) { return toFloat(x); }
-template <typename T>
-T widen(T x) {
-  return x;
-}
-
-void narrow(float x, Bf16& out) { out = toBf16(x); }
-template <typename T>
-void narrow(T x, T& out) {
-  out = x;
-}
-
 // A NaN of either side stays: a maximum must not hide that something went wrong.
 template <typename A>
 A larger(A a, A b) {
@@ -28,9 +16,10 @@ A larger(A a, A b) {
 
 constexpr int64_t kBlock = 1024;  // elements: the accumulator stays in the first-level cache
 
-template <typename T, typename A, typename Op>
+template <typename T, typename Op>
 void reduceTyped(std::span<const void* const> inputs, std::span<void* const> outputs, int64_t begin,
                  int64_t end, Op op) {
+  using A = SumOf<T>;
   A sum[kBlock];
   T result[kBlock];
   for (int64_t first = begin; first < end; first += kBlock) {
@@ -41,41 +30,39 @@ void reduceTyped(std::span<const void* const> inputs, std::span<void* const> out
       in = static_cast<const T*>(next) + first;
       for (int64_t i = 0; i < n; ++i) sum[i] = op(sum[i], static_cast<A>(widen(in[i])));
     }
-    for (int64_t i = 0; i < n; ++i) narrow(sum[i], result[i]);
+    for (int64_t i = 0; i < n; ++i) result[i] = narrow<T>(sum[i]);
     for (void* out : outputs)
       std::memcpy(static_cast<T*>(out) + first, result, static_cast<size_t>(n) * sizeof(T));
   }
 }
 
-template <typename T, typename A>
+template <typename T>
 void dispatch(program::ReduceOp op, std::span<const void* const> inputs,
               std::span<void* const> outputs, int64_t begin, int64_t end) {
+  using A = SumOf<T>;
   if (op == program::ReduceOp::kSum)
-    reduceTyped<T, A>(inputs, outputs, begin, end, [](A a, A b) { return static_cast<A>(a + b); });
+    reduceTyped<T>(inputs, outputs, begin, end, [](A a, A b) { return static_cast<A>(a + b); });
   else
-    reduceTyped<T, A>(inputs, outputs, begin, end, [](A a, A b) { return larger(a, b); });
+    reduceTyped<T>(inputs, outputs, begin, end, [](A a, A b) { return larger(a, b); });
 }
 
 }  // namespace
-
-bool isReducible(DType type) { return type != DType::kF16; }
 
 void reduceElements(DType type, program::ReduceOp op, std::span<const void* const> inputs,
                     std::span<void* const> outputs, int64_t begin, int64_t end) {
   switch (type) {
     case DType::kF64:
-      return dispatch<double, double>(op, inputs, outputs, begin, end);
+      return dispatch<double>(op, inputs, outputs, begin, end);
     case DType::kF32:
-      return dispatch<float, float>(op, inputs, outputs, begin, end);
+      return dispatch<float>(op, inputs, outputs, begin, end);
     case DType::kBf16:
-      return dispatch<Bf16, float>(op, inputs, outputs, begin, end);
+      return dispatch<Bf16>(op, inputs, outputs, begin, end);
+    case DType::kF16:
+      return dispatch<F16>(op, inputs, outputs, begin, end);
     // Unsigned, so that an overflow wraps.
     case DType::kI32:
-      if (op == program::ReduceOp::kSum)
-        return dispatch<uint32_t, uint32_t>(op, inputs, outputs, begin, end);
-      return dispatch<int32_t, int32_t>(op, inputs, outputs, begin, end);
-    case DType::kF16:
-      return;
+      if (op == program::ReduceOp::kSum) return dispatch<uint32_t>(op, inputs, outputs, begin, end);
+      return dispatch<int32_t>(op, inputs, outputs, begin, end);
   }
 }
 

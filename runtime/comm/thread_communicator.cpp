@@ -108,9 +108,6 @@ Status ThreadCommunicator::begin(int32_t group, const CollectiveCall& call) {
   const int32_t index = indexInGroup_[static_cast<size_t>(group)];
   if (index < 0)
     return invalidArgument(fmt::format("rank {} is not a member of group {}", rank_, group));
-  if (!isReducible(call.type) && call.kind != CollectiveKind::kAllGather)
-    return invalidArgument(
-        fmt::format("rank {}: {} cannot be reduced", rank_, dtypeName(call.type)));
   shared.members[static_cast<size_t>(index)].call = call;
   TRIREME_RETURN_IF_ERROR(barrier(group));
   const auto& first = shared.members.front();

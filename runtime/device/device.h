@@ -29,12 +29,26 @@ struct SegmentCall {
   void* const* operands = nullptr;  // one per operand of the segment
 };
 
+// On the rank's memory; the norm is the root of their sum.
+struct Squares {
+  const double* data = nullptr;  // of all logical parameters
+  int64_t count = 0;
+};
+
+// With loss scaling the step's number is takenSteps + 1, and a step whose norm is not finite
+// changes nothing; see program::LossScaling, which is where the rank's memory is.
 struct AdamWCall {
   AdamWStep step;  // but for gradientScale, which follows from the next three
   double clipNorm = 0;
-  const double* squares = nullptr;  // of all logical parameters, where the rank's memory is
-  int64_t numSquares = 0;
+  Squares squares;
+  const program::LossScaling* lossScaling = nullptr;
   AdamWArrays arrays;
+};
+
+struct LossScaleUpdate {
+  const program::Training* training = nullptr;
+  Squares squares;
+  program::LossScaling* lossScaling = nullptr;
 };
 
 // Used by the rank's thread only, but for fetch() and store(), which are called between steps.
@@ -81,6 +95,7 @@ class RankDevice {
   virtual Status sumSquares(int32_t bucket, std::span<const NormRow> rows, DType type,
                             double* squares) = 0;
   virtual Status adamW(const AdamWCall& call) = 0;
+  virtual Status updateLossScale(const LossScaleUpdate& update) = 0;
 
   // Events of the current step, for one record() each. A host that does everything at once has none
   // and returns -1; wait() takes that for no event.

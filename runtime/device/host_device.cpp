@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -12,6 +13,8 @@
 
 namespace trireme::runtime {
 namespace {
+
+double normOf(const Squares& squares) { return gradientNorm(squares.data, squares.count); }
 
 class HostDevice final : public RankDevice {
  public:
@@ -40,8 +43,9 @@ class HostDevice final : public RankDevice {
   }
 
   Status runSegment(const SegmentCall& call) override {
-    return code_.run(call.segment, {call.context, call.operands, arguments_.data(),
-                                    rank_.address(rank_.role->workspace), &pool_});
+    return code_.run(call.segment,
+                     {call.context, call.operands, arguments_.data(),
+                      rank_.address(rank_.role->workspace), &pool_, rank_.lossScaling()});
   }
 
   Status zero(void* data, int64_t bytes) override {
@@ -65,9 +69,20 @@ class HostDevice final : public RankDevice {
 
   Status adamW(const AdamWCall& call) override {
     AdamWStep step = call.step;
-    step.gradientScale =
-        clipCoefficient(call.clipNorm, gradientNorm(call.squares, call.numSquares));
+    double norm = normOf(call.squares), scale = 1;
+    if (call.lossScaling != nullptr) {
+      if (!std::isfinite(norm)) return {};
+      scale = call.lossScaling->scale;
+      norm /= scale;
+      step.number = static_cast<int64_t>(call.lossScaling->takenSteps) + 1;
+    }
+    step.gradientScale = clipCoefficient(call.clipNorm, norm) / scale;
     return runtime::adamW(step, call.arrays, pool_);
+  }
+
+  Status updateLossScale(const LossScaleUpdate& update) override {
+    updateLossScaling(*update.training, normOf(update.squares), *update.lossScaling);
+    return {};
   }
 
   int32_t newEvent() override { return -1; }

@@ -165,6 +165,8 @@ Status Executor::execute(const Flat& instruction, const Task& task, int32_t repe
       return sumSquares(instruction, repeat, task.slot);
     case InstructionKind::kAdamW:
       return adamWStep(instruction, repeat, task.slot);
+    case InstructionKind::kUpdateLossScale:
+      return updateLossScale(instruction, repeat, task.slot);
     case InstructionKind::kWait:
       return streams_.waitFor(Streams::eventIndex(instruction.event, task.slot));
     default:

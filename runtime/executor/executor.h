@@ -56,6 +56,7 @@ class Executor {
   Status loadSample(uint64_t sample, int64_t column, const std::array<int32_t*, 2>& columns);
   Status sumSquares(const Flat& instruction, int32_t repeat, int32_t slot);
   Status adamWStep(const Flat& instruction, int32_t repeat, int32_t slot);
+  Status updateLossScale(const Flat& instruction, int32_t repeat, int32_t slot);
   Status injectFault(const Flat& instruction, const Task& task, int32_t layer);
   void count(const Flat& instruction, const Task& task);
   Status watchDevice();

@@ -51,8 +51,9 @@ Status Executor::adamWStep(const Flat& instruction, int32_t repeat, int32_t slot
   const program::Bucket& bucket = rank_.role->buckets[static_cast<size_t>(instruction.bucket)];
   AdamWCall call;
   call.clipNorm = training.clipNorm;
-  call.squares = reinterpret_cast<const double*>(operand(instruction, 0, repeat, slot));
-  call.numSquares = instruction.elements;
+  call.squares = {reinterpret_cast<const double*>(operand(instruction, 0, repeat, slot)),
+                  instruction.elements};
+  call.lossScaling = rank_.lossScaling();
   AdamWStep& step = call.step;
   step.learningRate = learningRateAt(training, step_);
   step.beta1 = training.beta1;
@@ -74,6 +75,15 @@ Status Executor::adamWStep(const Flat& instruction, int32_t repeat, int32_t slot
   arrays.moment2 = bucketView(rank_, instruction.bucket, StateKind::kMoment2).data;
   arrays.elements = moment1.end - moment1.begin;
   return context_.device->adamW(call);
+}
+
+Status Executor::updateLossScale(const Flat& instruction, int32_t repeat, int32_t slot) {
+  LossScaleUpdate update;
+  update.training = &rank_.program->training;
+  update.squares = {reinterpret_cast<const double*>(operand(instruction, 0, repeat, slot)),
+                    instruction.elements};
+  update.lossScaling = rank_.lossScaling();
+  return context_.device->updateLossScale(update);
 }
 
 }  // namespace trireme::runtime

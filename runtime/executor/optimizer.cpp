@@ -40,16 +40,9 @@ struct Constants {
         epsilon(static_cast<S>(step.epsilon)),
         decay(static_cast<S>(step.weightDecay)),
         scale(static_cast<S>(step.gradientScale)),
-        correct1(static_cast<S>(1 / (1 - std::pow(step.beta1, static_cast<double>(step.number))))),
-        correct2(static_cast<S>(1 / (1 - std::pow(step.beta2, static_cast<double>(step.number))))) {
-  }
+        correct1(static_cast<S>(1 / (1 - powerOf(step.beta1, step.number)))),
+        correct2(static_cast<S>(1 / (1 - powerOf(step.beta2, step.number)))) {}
 };
-
-TRIREME_INLINE void store(float value, Bf16& out) { out = toBf16(value); }
-template <typename T>
-TRIREME_INLINE void store(T value, T& out) {
-  out = value;
-}
 
 template <typename S, typename P>
 struct Pointers {
@@ -79,7 +72,7 @@ TRIREME_INLINE void update(const Constants<S>& k, const Pointers<S, P>& at, int6
     moment1[i] = m;
     moment2[i] = v;
     master[i] = next;
-    store(next, parameter[i]);
+    parameter[i] = narrow<P>(next);
   }
 }
 
@@ -174,12 +167,35 @@ double clipCoefficient(double clipNorm, double norm) {
   return ratio >= 1 ? 1 : ratio;
 }
 
+void updateLossScaling(const program::Training& training, double norm,
+                       program::LossScaling& scaling) {
+  if (!std::isfinite(norm)) {
+    ++scaling.skippedSteps;
+    scaling.scale = std::max(scaling.scale / 2, training.minLossScale);
+    scaling.goodSteps = 0;
+    return;
+  }
+  ++scaling.takenSteps;
+  if (++scaling.goodSteps < static_cast<double>(training.lossScaleWindow)) return;
+  scaling.scale *= 2;
+  scaling.goodSteps = 0;
+}
+
+double powerOf(double base, int64_t exponent) {
+  double power = 1;
+  for (; exponent > 0; exponent >>= 1, base *= base)
+    if ((exponent & 1) != 0) power *= base;
+  return power;
+}
+
 Status adamW(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
   const DType state = arrays.stateType, compute = arrays.computeType;
   if (state == DType::kF32 && compute == DType::kF32)
     run<float, float>(step, arrays, pool);
   else if (state == DType::kF32 && compute == DType::kBf16)
     run<float, Bf16>(step, arrays, pool);
+  else if (state == DType::kF32 && compute == DType::kF16)
+    run<float, F16>(step, arrays, pool);
   else if (state == DType::kF64 && compute == DType::kF64)
     run<double, double>(step, arrays, pool);
   else

@@ -38,6 +38,7 @@ size_t buffersNeeded(InstructionKind kind) {
     case InstructionKind::kReduceScatter:
     case InstructionKind::kAllGather:
     case InstructionKind::kLoadBatch:
+    case InstructionKind::kUpdateLossScale:
       return 2;
     default:
       return 1;

@@ -66,6 +66,10 @@ struct RankProgram {
 
   // Address of a role's buffer outside layers and slots; null for -1.
   char* address(int32_t buffer) const;
+  // Null: nothing is scaled.
+  program::LossScaling* lossScaling() const {
+    return reinterpret_cast<program::LossScaling*>(address(role->lossScaling));
+  }
 };
 
 // `program` and `arena` (Role::arenaBytes) must outlive the result.

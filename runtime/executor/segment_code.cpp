@@ -105,8 +105,9 @@ Status SegmentCode::run(int32_t segment, const Call& call) const {
   const program::Segment& info = program_->segments[static_cast<size_t>(segment)];
   for (const Step& step : segments_[static_cast<size_t>(segment)]) {
     if (step.op != nullptr) {
-      const KernelCallArgs args{step.op,      info.operands.data(), call.operands,
-                                call.context, call.workspace,       call.pool};
+      const KernelCallArgs args{step.op,         info.operands.data(), call.operands,
+                                call.context,    call.workspace,       call.pool,
+                                call.lossScaling};
       TRIREME_RETURN_IF_ERROR(useReference_ ? runReferenceOp(args) : runLibraryOp(args));
       continue;
     }

@@ -27,6 +27,7 @@ class SegmentCode {
     void** arguments;       // scratch: at least maxArguments() pointers
     void* workspace;
     ThreadPool* pool;
+    const program::LossScaling* lossScaling = nullptr;  // null: nothing is scaled
   };
   Status run(int32_t segment, const Call& call) const;
 

@@ -121,6 +121,8 @@ void fastAttention(const KernelCallArgs& args) {
       return forward<double>(args);
     case DType::kF32:
       return forward<float>(args);
+    case DType::kF16:
+      return forward<F16>(args);
     default:
       return forward<Bf16>(args);
   }

@@ -8,7 +8,7 @@
 
 namespace trireme::runtime {
 
-// True if all activations have one type, f64, f32 or bf16.
+// True if all activations have one type, f64, f32, bf16 or f16.
 bool isFastAttention(const KernelCallArgs& args);
 
 // kAttention and kAttentionGrad. Require isFastAttention(). Forward is parallel over batch and

@@ -140,6 +140,8 @@ void fastAttentionGrad(const KernelCallArgs& args) {
       return backward<double>(args);
     case DType::kF32:
       return backward<float>(args);
+    case DType::kF16:
+      return backward<F16>(args);
     default:
       return backward<Bf16>(args);
   }

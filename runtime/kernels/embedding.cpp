@@ -36,7 +36,7 @@ void addRows(const KernelCallArgs& args) {
 bool isFastEmbedding(const KernelCallArgs& args) {
   const DType from = inputOf(args, 1).dtype(), to = outputOf(args, 0).dtype();
   if (args.op->kind == program::OpKind::kEmbedding) return from == to;
-  return from == DType::kBf16 ? to == DType::kF32 : to == from;
+  return to == (byteSize(from) == 2 ? DType::kF32 : from);
 }
 
 void fastEmbedding(const KernelCallArgs& args) {
@@ -61,6 +61,8 @@ void fastEmbeddingGrad(const KernelCallArgs& args) {
       return addRows<double>(args);
     case DType::kF32:
       return addRows<float>(args);
+    case DType::kF16:
+      return addRows<F16>(args);
     default:
       return addRows<Bf16>(args);
   }

@@ -224,7 +224,7 @@ class Product {
     const Sum* values = scratch_.edge;
     multiply(packedDepth(slice), a, b, scratch_.edge, engine_.cols, false, next_);
     if constexpr (!std::is_same_v<C, Sum>)
-      rowKernels().narrowRows(values, engine_.cols, rows.size, cols.size, c, call_.ldc);
+      rowsNarrow(values, engine_.cols, rows.size, cols.size, c, call_.ldc);
     else
       for (int64_t i = 0; i < rows.size; ++i, c += call_.ldc, values += engine_.cols)
         for (int64_t j = 0; j < cols.size; ++j) c[j] = accumulate ? c[j] + values[j] : values[j];
@@ -233,17 +233,18 @@ class Product {
 
 // A product that is rounded: tile by tile if all depths are in one slice; else summed in scratch,
 // some rows and columns at a time.
-void multiplyRounded(const GemmEngine<Bf16, float>& engine, const GemmCall<Bf16, Bf16>& call,
+template <typename T>
+void multiplyRounded(const GemmEngine<T, float>& engine, const GemmCall<T, T>& call,
                      const Scratch<float>& scratch) {
-  if (call.k <= engine.depth) return Product<Bf16, Bf16>(engine, call, scratch).run();
+  if (call.k <= engine.depth) return Product<T, T>(engine, call, scratch).run();
   const int64_t height = GemmBlocking::kStagedRows, width = GemmBlocking::kStagedCols;
   for (int64_t col = 0; col < call.n; col += width)
     for (int64_t row = 0; row < call.m; row += height) {
       const int64_t m = std::min(height, call.m - row), n = std::min(width, call.n - col);
-      const GemmCall<Bf16, float> part = {
+      const GemmCall<T, float> part = {
           m, n, call.k, call.a.at(row, 0), call.b.at(0, col), scratch.staged, n, false};
-      Product<Bf16, float>(engine, part, scratch).run();
-      rowKernels().narrowRows(scratch.staged, n, m, n, call.c + row * call.ldc + col, call.ldc);
+      Product<T, float>(engine, part, scratch).run();
+      rowsNarrow(scratch.staged, n, m, n, call.c + row * call.ldc + col, call.ldc);
     }
 }
 
@@ -317,9 +318,13 @@ template void gemm(const GemmCall<float>&, void*);
 template void gemm(const GemmCall<double>&, void*);
 template void gemm(const GemmCall<Bf16, float>&, void*);
 template void gemm(const GemmCall<Bf16, Bf16>&, void*);
+template void gemm(const GemmCall<F16, float>&, void*);
+template void gemm(const GemmCall<F16, F16>&, void*);
 template void parallelGemm(const GemmCall<float>&, ThreadPool&, void*);
 template void parallelGemm(const GemmCall<double>&, ThreadPool&, void*);
 template void parallelGemm(const GemmCall<Bf16, float>&, ThreadPool&, void*);
 template void parallelGemm(const GemmCall<Bf16, Bf16>&, ThreadPool&, void*);
+template void parallelGemm(const GemmCall<F16, float>&, ThreadPool&, void*);
+template void parallelGemm(const GemmCall<F16, F16>&, ThreadPool&, void*);
 
 }  // namespace trireme::runtime

@@ -1,4 +1,5 @@
-// Matrix products on the host: f64, f32, and bf16 summed in f32, in a fixed order of summation.
+// Matrix products on the host: f64, f32, and bf16 and f16 summed in f32, in a fixed order of
+// summation.
 //
 // Element (i, j) of the product is summed over k in order, in blocks of a fixed depth, whatever the
 // sizes, the place of the element and the number of threads. So results do not depend on how a
@@ -32,8 +33,8 @@ MatrixRef<T> rowMajor(const T* data, int64_t rowStride) {
   return {data, rowStride, 1};
 }
 
-// c[m, n] = a[m, k] b[k, n], or += if accumulate. Rows of c are ldc apart. A Bf16 product of Bf16
-// factors is rounded once, and so does not accumulate.
+// c[m, n] = a[m, k] b[k, n], or += if accumulate. Rows of c are ldc apart. A product of 16
+// bits is rounded once, and so does not accumulate.
 template <typename T, typename C = T>
 struct GemmCall {
   int64_t m, n, k;
@@ -45,7 +46,7 @@ struct GemmCall {
   program::GemmShape shape() const { return {m, n, k, sizeof(T), sizeof(C) < 4}; }
 };
 
-// (T, C) is (double, double), (float, float), (Bf16, float) or (Bf16, Bf16).
+// (T, C) is (double, double), (float, float), or (T, float) or (T, T) with T of 16 bits.
 
 // On the calling thread. `scratch` holds program::gemmScratchBytes(call.shape()).
 template <typename T, typename C>

@@ -1,4 +1,4 @@
-// The engine of vector multiply-adds. Panels are in the type of the sums: bf16 is widened when
+// The engine of vector multiply-adds. Panels are in the type of the sums: 16 bits are widened when
 // packed.
 #include <algorithm>
 #include <cstring>
@@ -89,5 +89,6 @@ const GemmEngine<T, Sum>& vectorEngine() {
 template const GemmEngine<float, float>& vectorEngine();
 template const GemmEngine<double, double>& vectorEngine();
 template const GemmEngine<Bf16, float>& vectorEngine();
+template const GemmEngine<F16, float>& vectorEngine();
 
 }  // namespace trireme::runtime

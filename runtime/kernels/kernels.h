@@ -8,6 +8,7 @@
 #include "ir/base/status.h"
 #include "ir/program/bundle.h"
 #include "ir/program/op.h"
+#include "ir/program/program.h"
 
 namespace trireme::runtime {
 
@@ -25,6 +26,7 @@ struct KernelCallArgs {
   const program::KernelContext* context;
   void* workspace;  // at least hostWorkspaceBytes(...)
   ThreadPool* pool;
+  const program::LossScaling* lossScaling = nullptr;  // the rank's; null: nothing is scaled
 };
 
 // Bytes of scratch that the library kernel of `op` may use (0 for most). Also called by ir/expand's

@@ -8,7 +8,7 @@
 namespace trireme::runtime {
 namespace {
 
-// Logits are taken in pieces that stay in the first-level cache, widened if they are bf16.
+// Logits are taken in pieces that stay in the first-level cache, widened if they have 16 bits.
 constexpr int64_t kPiece = 1024;
 constexpr int64_t kGrainElements = 65536;
 
@@ -20,7 +20,10 @@ class LogitRow {
   // Columns [begin, end), at most kPiece of them; `buffer` holds kPiece.
   const float* piece(int64_t begin, int64_t end, float* buffer) const {
     if (logits_.dtype() == DType::kF32) return logits_.as<float>() + first_ + begin;
-    rowKernels().widen(logits_.as<Bf16>() + first_ + begin, end - begin, buffer);
+    if (logits_.dtype() == DType::kF16)
+      rowWiden(logits_.as<F16>() + first_ + begin, end - begin, buffer);
+    else
+      rowWiden(logits_.as<Bf16>() + first_ + begin, end - begin, buffer);
     return buffer;
   }
 
@@ -48,14 +51,19 @@ struct GradRow {
     if (d.dtype() == DType::kF32)
       return rowKernels().expTimes(x, end - begin, max, factor, d.as<float>() + at + begin);
     rowKernels().expTimes(x, end - begin, max, factor, buffer);
-    rowKernels().narrow(buffer, end - begin, d.as<Bf16>() + at + begin);
+    if (d.dtype() == DType::kF16)
+      rowNarrow(buffer, end - begin, d.as<F16>() + at + begin);
+    else
+      rowNarrow(buffer, end - begin, d.as<Bf16>() + at + begin);
   }
 };
 
 }  // namespace
 
 bool isFastLoss(const KernelCallArgs& args) {
-  const auto fast = [](DType type) { return type == DType::kF32 || type == DType::kBf16; };
+  const auto fast = [](DType type) {
+    return type == DType::kF32 || type == DType::kBf16 || type == DType::kF16;
+  };
   const bool grad = args.op->kind == program::OpKind::kLossGrad;
   return fast(inputOf(args, 0).dtype()) &&
          (!grad || outputOf(args, 0).dtype() == inputOf(args, 0).dtype());
@@ -95,7 +103,7 @@ void fastLossGrad(const KernelCallArgs& args) {
   const Tensor logits = inputOf(args, 0), max = inputOf(args, 1), sumExp = inputOf(args, 2);
   const Tensor labels = inputOf(args, 3), dLogits = outputOf(args, 0);
   const int64_t width = logits.width(), logical = localLogicalColumns(args, width);
-  const double scale = args.op->attributes.scale;
+  const double scale = lossGradScale(args);
   forEachToken(args, logits, [&](int64_t token, const LogitRow& row) {
     const GradRow grad{static_cast<float>(max.at(token)),
                        static_cast<float>(scale / sumExp.at(token))};

@@ -4,8 +4,8 @@
 
 namespace trireme::runtime {
 
-// kLossMax, kLossSumExp and kLossGrad on logits (and their gradient) in f32 or bf16. Parallel over
-// tokens.
+// kLossMax, kLossSumExp and kLossGrad on logits (and their gradient) in f32, bf16 or f16. Parallel
+// over tokens.
 bool isFastLoss(const KernelCallArgs& args);
 void fastLossMax(const KernelCallArgs& args);
 void fastLossSumExp(const KernelCallArgs& args);

@@ -48,21 +48,27 @@ void multiply(const KernelCallArgs& args) {
   parallelGemm(callOf<T, C>(args), *args.pool, args.workspace);
 }
 
+template <typename T>
+void multiply16(const KernelCallArgs& args) {
+  if (args.op->kind == OpKind::kMatmulGradWeight) return multiply<T, float>(args);
+  multiply<T, T>(args);
+}
+
 }  // namespace
 
 bool isFastMatmul(const KernelCallArgs& args) {
   const DType factor = inputOf(args, 0).dtype(), product = outputOf(args, 0).dtype();
   if (inputOf(args, 1).dtype() != factor) return false;
-  if (factor != DType::kBf16) return product == factor;
-  return product == (args.op->kind == OpKind::kMatmulGradWeight ? DType::kF32 : DType::kBf16);
+  if (byteSize(factor) != 2) return product == factor;
+  return product == (args.op->kind == OpKind::kMatmulGradWeight ? DType::kF32 : factor);
 }
 
 void fastMatmul(const KernelCallArgs& args) {
   const DType factor = inputOf(args, 0).dtype();
   if (factor == DType::kF64) return multiply<double, double>(args);
   if (factor == DType::kF32) return multiply<float, float>(args);
-  if (args.op->kind == OpKind::kMatmulGradWeight) return multiply<Bf16, float>(args);
-  return multiply<Bf16, Bf16>(args);
+  if (factor == DType::kF16) return multiply16<F16>(args);
+  multiply16<Bf16>(args);
 }
 
 }  // namespace trireme::runtime

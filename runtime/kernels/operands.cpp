@@ -34,7 +34,9 @@ class Checker {
 };
 
 bool isState(const Tensor& t) { return t.dtype() == DType::kF64 || t.dtype() == DType::kF32; }
-bool isFloat(const Tensor& t) { return isState(t) || t.dtype() == DType::kBf16; }
+bool isFloat(const Tensor& t) {
+  return isState(t) || t.dtype() == DType::kBf16 || t.dtype() == DType::kF16;
+}
 bool isActivation(const Tensor& t) {
   return t.type->dims.size() >= 2 && isFloat(t) && t.tokens() > 0;
 }

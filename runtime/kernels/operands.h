@@ -36,6 +36,8 @@ struct Tensor {
         return as<float>()[i];
       case DType::kBf16:
         return toFloat(as<Bf16>()[i]);
+      case DType::kF16:
+        return toFloat(as<F16>()[i]);
       default:
         return as<int32_t>()[i];
     }
@@ -50,6 +52,9 @@ struct Tensor {
         break;
       case DType::kBf16:
         as<Bf16>()[i] = toBf16(value);
+        break;
+      case DType::kF16:
+        as<F16>()[i] = toF16(value);
         break;
       default:
         as<int32_t>()[i] = static_cast<int32_t>(value);
@@ -77,6 +82,10 @@ inline int64_t firstPosition(const KernelCallArgs& args, int64_t localSequence) 
 inline int64_t firstOfWidth(const KernelCallArgs& args, int64_t localWidth) {
   const bool sharded = args.op->attributes.widthSharded;
   return sharded ? static_cast<int64_t>(args.context->tpIndex) * localWidth : 0;
+}
+// kLossGrad: of its attributes, times the loss scale if there is one.
+inline double lossGradScale(const KernelCallArgs& args) {
+  return args.op->attributes.scale * (args.lossScaling ? args.lossScaling->scale : 1);
 }
 inline RngKey rngKeyOf(const KernelCallArgs& args) {
   return args.context->keys[static_cast<int>(args.op->attributes.stream)];

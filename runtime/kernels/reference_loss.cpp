@@ -65,12 +65,13 @@ void lossGrad(const KernelCallArgs& args) {
   const Tensor logits = inputOf(args, 0), max = inputOf(args, 1), sumExp = inputOf(args, 2);
   const Tensor labels = inputOf(args, 3), dLogits = outputOf(args, 0);
   const Columns columns = columnsOf(args, logits);
+  const double scale = lossGradScale(args);
   for (int64_t token = 0; token < logits.tokens(); ++token)
     for (int64_t c = 0; c < columns.width; ++c) {
       const int64_t i = token * columns.width + c;
       const double softmax = std::exp(logits.at(i) - max.at(token)) / sumExp.at(token);
       const double onehot = labels.as<int32_t>()[token] == columns.first + c ? 1 : 0;
-      dLogits.set(i, c < columns.logical ? (softmax - onehot) * args.op->attributes.scale : 0.0);
+      dLogits.set(i, c < columns.logical ? (softmax - onehot) * scale : 0.0);
     }
 }
 

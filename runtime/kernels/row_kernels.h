@@ -41,8 +41,10 @@ struct RowKernels {
   void (*expTimes)(const float* x, int64_t n, float shift, float factor, float* y);
   void (*widen)(const Bf16* x, int64_t n, float* y);
   void (*narrow)(const float* x, int64_t n, Bf16* y);
-  // Of `rows` rows, ldx and ldy apart.
+  void (*widenF16)(const F16* x, int64_t n, float* y);
+  void (*narrowF16)(const float* x, int64_t n, F16* y);
   void (*narrowRows)(const float* x, int64_t ldx, int64_t rows, int64_t n, Bf16* y, int64_t ldy);
+  void (*narrowRowsF16)(const float* x, int64_t ldx, int64_t rows, int64_t n, F16* y, int64_t ldy);
   // words[i] = randomWord(key, sample, first + i)
   void (*randomWords)(RngKey key, uint64_t sample, uint64_t first, int64_t n, uint32_t* words);
 };
@@ -61,7 +63,17 @@ inline double rowExpSum(const double* x, int64_t n, double scale, double shift, 
   return sum;
 }
 
+inline void rowWiden(const Bf16* x, int64_t n, float* y) { rowKernels().widen(x, n, y); }
+inline void rowWiden(const F16* x, int64_t n, float* y) { rowKernels().widenF16(x, n, y); }
 inline void rowNarrow(const float* x, int64_t n, Bf16* y) { rowKernels().narrow(x, n, y); }
+inline void rowNarrow(const float* x, int64_t n, F16* y) { rowKernels().narrowF16(x, n, y); }
+// Of `rows` rows, ldx and ldy apart.
+inline void rowsNarrow(const float* x, int64_t ldx, int64_t rows, int64_t n, Bf16* y, int64_t ldy) {
+  rowKernels().narrowRows(x, ldx, rows, n, y, ldy);
+}
+inline void rowsNarrow(const float* x, int64_t ldx, int64_t rows, int64_t n, F16* y, int64_t ldy) {
+  rowKernels().narrowRowsF16(x, ldx, rows, n, y, ldy);
+}
 template <typename T>
 void rowNarrow(const T* x, int64_t n, T* y) {
   std::copy_n(x, n, y);

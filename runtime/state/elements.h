@@ -1,6 +1,5 @@
 // Element access through double, for the paths where speed does not matter.
 #pragma once
-#include <cmath>
 #include <cstdint>
 
 #include "ir/base/dtype.h"
@@ -8,16 +7,6 @@
 
 namespace trireme::runtime {
 
-// IEEE 754 binary16.
-inline double fromHalf(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
-  const double sign = bits >> 15 != 0 ? -1 : 1;
-  if (exponent == 31) return mantissa != 0 ? std::nan("") : sign * HUGE_VAL;
-  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
-  return sign * std::ldexp(1024 + mantissa, exponent - 25);
-}
-
-// No program stores f16; files of others may.
 inline double loadElement(const void* data, DType type, int64_t i) {
   switch (type) {
     case DType::kF64:
@@ -29,7 +18,7 @@ inline double loadElement(const void* data, DType type, int64_t i) {
     case DType::kI32:
       return static_cast<const int32_t*>(data)[i];
     case DType::kF16:
-      return fromHalf(static_cast<const uint16_t*>(data)[i]);
+      return toFloat(static_cast<const F16*>(data)[i]);
   }
   return 0;
 }
@@ -49,6 +38,7 @@ inline void storeElement(void* data, DType type, int64_t i, double value) {
       static_cast<int32_t*>(data)[i] = static_cast<int32_t>(value);
       break;
     case DType::kF16:
+      static_cast<F16*>(data)[i] = toF16(static_cast<float>(value));
       break;
   }
 }

@@ -75,9 +75,9 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
       {"no tensor wte.weight"});
   expectRefusal(run(bundle, {"--init-from", path("hf"), "--resume", path("ckpt")}), 2,
                 {"--resume excludes --init-from"});
-  expectRefusal(runTrireme({"export-weights", path("ckpt"), "--model", model, "--precision", "fp16",
+  expectRefusal(runTrireme({"export-weights", path("ckpt"), "--model", model, "--precision", "fp64",
                             "-o", path("other")}),
-                1, {"--precision fp16: weights are exported as fp32 or bf16"});
+                1, {"--precision fp64: weights are exported as fp32, bf16 or fp16"});
   expectRefusal(
       runTrireme({"export-weights", path("ckpt"), "--model", "gpt2-124m", "-o", path("other")}), 1,
       {"the checkpoint is of another model"});

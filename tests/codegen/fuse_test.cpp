@@ -155,7 +155,8 @@ TEST_P(Chains, LibraryOpsSeparateKernels) {
   expectMatchesReference(b.segment);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Chains, testing::Values(DType::kF64, DType::kF32, DType::kBf16),
+INSTANTIATE_TEST_SUITE_P(Types, Chains,
+                         testing::Values(DType::kF64, DType::kF32, DType::kBf16, DType::kF16),
                          [](const auto& info) { return std::string(dtypeName(info.param)); });
 
 TEST(Kernels, EqualOnesAreSharedByAllSegments) {

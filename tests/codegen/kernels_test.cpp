@@ -216,8 +216,18 @@ TEST_P(GeneratedOps, PositionGradWholeAndSharded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GeneratedOps,
-                         testing::Values(DType::kF64, DType::kF32, DType::kBf16),
+                         testing::Values(DType::kF64, DType::kF32, DType::kBf16, DType::kF16),
                          [](const auto& info) { return std::string(dtypeName(info.param)); });
+
+TEST(Target, WithoutF16cHalvesAreRefused) {
+  SegmentBuilder b;
+  const int32_t x = b.operand(DType::kF16, {2, 2, 8}), y = b.operand(DType::kF16, {2, 2, 8});
+  b.op(OpKind::kGelu, {x}, {y});
+  const auto compiled = compileSegments({b.segment}, {.cpuFeatures = {"avx", "avx2", "fma"}});
+  ASSERT_FALSE(compiled.has_value());
+  EXPECT_EQ(compiled.error().message(),
+            "generated kernels in f16 need f16c, which the target (avx, avx2, fma) lacks");
+}
 
 TEST(Target, WithoutFmaIsRefused) {
   SegmentBuilder b;

@@ -50,6 +50,8 @@ double Memory::at(int32_t operand, int64_t i) const {
       return static_cast<float*>(data(operand))[i];
     case DType::kBf16:
       return runtime::toFloat(static_cast<runtime::Bf16*>(data(operand))[i]);
+    case DType::kF16:
+      return runtime::toFloat(static_cast<runtime::F16*>(data(operand))[i]);
     default:
       return static_cast<int32_t*>(data(operand))[i];
   }
@@ -65,6 +67,9 @@ void Memory::set(int32_t operand, int64_t i, double value) {
       break;
     case DType::kBf16:
       static_cast<runtime::Bf16*>(data(operand))[i] = runtime::toBf16(value);
+      break;
+    case DType::kF16:
+      static_cast<runtime::F16*>(data(operand))[i] = runtime::toF16(value);
       break;
     default:
       static_cast<int32_t*>(data(operand))[i] = static_cast<int32_t>(value);
@@ -169,6 +174,8 @@ double toleranceOf(DType dtype) {
       return 1e-14;
     case DType::kF32:
       return 2e-6;
+    case DType::kF16:
+      return 1.0 / 1024;
     default:
       return 1.0 / 128;  // One unit in the last place, where a rounding falls the other way.
   }

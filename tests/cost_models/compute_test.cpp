@@ -21,15 +21,17 @@ spec::DeviceSpec device() {
 
 // 8 GFLOP at 8 TFLOP/s = 1 ms; 100 MB at 500 GB/s = 0.2 ms.
 TEST(KernelTime, IsTheLongerOfProductsAndMemory) {
-  EXPECT_NEAR(kernelTime({DType::kBf16, Flops(8e9), 100_MB, 1}, device()).count(), 1.001e-3, 1e-12);
-  EXPECT_NEAR(kernelTime({DType::kBf16, Flops(8e8), 100_MB, 1}, device()).count(), 0.201e-3, 1e-12);
+  EXPECT_NEAR(kernelTime({MathFormat::kBf16, Flops(8e9), 100_MB, 1}, device()).count(), 1.001e-3,
+              1e-12);
+  EXPECT_NEAR(kernelTime({MathFormat::kBf16, Flops(8e8), 100_MB, 1}, device()).count(), 0.201e-3,
+              1e-12);
 }
 
 // 8 GFLOP at 10 TFLOP/s * 0.4 = 2 ms.
 TEST(KernelTime, FusedAttentionHasItsOwnEfficiency) {
   spec::DeviceSpec slow = device();
   slow.attentionEfficiency = 0.4;
-  const KernelWork work{DType::kBf16, Flops(8e9), 100_MB, 1, true};
+  const KernelWork work{MathFormat::kBf16, Flops(8e9), 100_MB, 1, true};
   EXPECT_NEAR(kernelTime(work, slow).count(), 2.001e-3, 1e-12);
 }
 
@@ -42,7 +44,8 @@ TEST(KernelTime, SinglePrecisionMayReachAShareOfItsOwn) {
 }
 
 TEST(KernelTime, CountsEveryLaunch) {
-  EXPECT_NEAR(kernelTime({DType::kBf16, Flops(0), Bytes(0), 4}, device()).count(), 4e-6, 1e-15);
+  EXPECT_NEAR(kernelTime({MathFormat::kBf16, Flops(0), Bytes(0), 4}, device()).count(), 4e-6,
+              1e-15);
 }
 
 Segment chain() {
@@ -90,6 +93,31 @@ TEST(Kernels, AMatmulHasItsFlopsAndBytes) {
   ASSERT_EQ(kernels.size(), 1u);
   EXPECT_EQ(kernels[0].flops, Flops(2048));
   EXPECT_EQ(kernels[0].bytes, Bytes(640));
+}
+
+// The products of linear layers have the rate of TF32 on a GPU; a host has that of f32. Attention
+// is in f32 in any case.
+TEST(Kernels, ProductsInTf32HaveItsRate) {
+  Segment segment;
+  segment.operands = {{DType::kF32, {4, 2, 8}}, {DType::kF32, {16, 8}}, {DType::kF32, {4, 2, 16}}};
+  segment.temporary = {false, false, false};
+  program::OpAttributes attributes;
+  attributes.tf32 = true;
+  segment.ops = {{OpKind::kMatmul, attributes, {0, 1}, {2}}};
+  const KernelWork work = kernelsOf(segment, {})[0];
+  EXPECT_EQ(work.format, MathFormat::kTf32);
+  spec::DeviceSpec gpu = device();
+  gpu.matmul = {{MathFormat::kF32, FlopsPerSecond(1e12)},
+                {MathFormat::kTf32, FlopsPerSecond(8e12)}};
+  const KernelWork large{work.format, Flops(8e9), Bytes(0), 0};
+  EXPECT_NEAR(kernelTime(large, gpu).count(), 8e9 / (8e12 * 0.8), 1e-12);
+  gpu.kind = spec::DeviceKind::kHost;
+  gpu.matmul.pop_back();
+  EXPECT_NEAR(kernelTime(large, gpu).count(), 8e9 / (1e12 * 0.8), 1e-12);
+  EXPECT_TRUE(checkDevice(gpu, DType::kF16).ok());  // widened to f32
+  gpu.kind = spec::DeviceKind::kCuda;
+  EXPECT_EQ(gpu.peak(MathFormat::kTf32), nullptr);
+  EXPECT_FALSE(checkDevice(gpu, DType::kF16).ok());
 }
 
 // s 8, b 2, 2 groups of 1 head of size 4: context [8,2,2,4], scores 2 * 2 * 8 * 8 = 256 elements.

@@ -162,7 +162,9 @@ double cosine(const std::vector<runtime::NamedTensor>& a,
   return ab / std::sqrt(aa * bb);
 }
 
-TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
+class LowPrecision : public testing::TestWithParam<spec::Precision> {};
+
+TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
   double worst = 1;
   for (Family family : {Family::kGpt, Family::kLlama}) {
     const auto choices = coveringChoices();
@@ -170,8 +172,7 @@ TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
       const spec::ModelSpec model = modelOf(family, layersFor(choices[i]));
       RunOptions options;
       options.steps = 1;
-      const auto actual =
-          run(model, planFor(choices[i], model, tinyTraining(spec::Precision::kBf16)), options);
+      const auto actual = run(model, planFor(choices[i], model, tinyTraining(GetParam())), options);
       ASSERT_TRUE(actual.has_value()) << actual.error().message() << describe(choices[i]);
       const RunResult& expected =
           reference(family, model.numLayers, spec::Precision::kFp32, choices[i].microbatchSize);
@@ -182,6 +183,12 @@ TEST(Bf16, GradientsPointWhereFp32PointsUnderEveryPlan) {
   }
   std::printf("smallest cosine %.6f\n", worst);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, LowPrecision,
+                         testing::Values(spec::Precision::kBf16, spec::Precision::kFp16),
+                         [](const auto& info) {
+                           return info.param == spec::Precision::kBf16 ? "Bf16" : "Fp16";
+                         });
 
 class Pipelines : public testing::TestWithParam<std::tuple<bool, spec::Precision>> {};
 
@@ -216,11 +223,14 @@ TEST_P(Pipelines, AreBitwiseEqualToOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(All, Pipelines,
                          testing::Combine(testing::Bool(), testing::Values(spec::Precision::kFp32,
-                                                                           spec::Precision::kFp64)),
+                                                                           spec::Precision::kFp64,
+                                                                           spec::Precision::kFp16)),
                          [](const auto& info) {
                            const std::string table = std::get<0>(info.param) ? "Tied" : "Untied";
-                           const bool fp64 = std::get<1>(info.param) == spec::Precision::kFp64;
-                           return table + (fp64 ? "Fp64" : "Fp32");
+                           const spec::Precision precision = std::get<1>(info.param);
+                           return table + (precision == spec::Precision::kFp64   ? "Fp64"
+                                           : precision == spec::Precision::kFp32 ? "Fp32"
+                                                                                 : "Fp16");
                          });
 
 // The two ways to sum are two orders of one sum: equal but for rounding, and not bitwise.

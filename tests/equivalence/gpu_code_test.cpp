@@ -41,7 +41,8 @@ TEST_P(GpuCode, AssemblesWithoutSpills) {
   if (std::string(TRIREME_PTXAS).empty()) GTEST_SKIP() << "this machine has no ptxas";
   const auto model = spec::loadModel(TRIREME_SOURCE_DIR "/examples/models/" + GetParam() + ".yaml");
   ASSERT_TRUE(model.has_value()) << model.error().message();
-  for (const spec::Precision precision : {spec::Precision::kBf16, spec::Precision::kFp32}) {
+  for (const spec::Precision precision :
+       {spec::Precision::kBf16, spec::Precision::kFp16, spec::Precision::kFp32}) {
     spec::TrainingSpec training = tinyTraining(precision);
     training.sequenceLength = 1024;
     plan::Plan plan = serialPlan(*model, training);

@@ -78,13 +78,32 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{Family::kGpt, spec::Precision::kFp32, 1e-5, 1e-4, 1e-2},
                       Case{Family::kLlama, spec::Precision::kFp32, 1e-5, 1e-4, 1e-2},
                       Case{Family::kGpt, spec::Precision::kBf16, 1e-3, 0.05, 0},
-                      Case{Family::kLlama, spec::Precision::kBf16, 1e-3, 0.05, 0}),
+                      Case{Family::kLlama, spec::Precision::kBf16, 1e-3, 0.05, 0},
+                      Case{Family::kGpt, spec::Precision::kFp16, 1e-3, 0.01, 0},
+                      Case{Family::kLlama, spec::Precision::kFp16, 1e-3, 0.01, 0}),
     [](const auto& info) {
       const std::string family = info.param.family == Family::kGpt ? "Gpt" : "Llama";
       return family + (info.param.precision == spec::Precision::kFp64   ? "Fp64"
                        : info.param.precision == spec::Precision::kFp32 ? "Fp32"
+                       : info.param.precision == spec::Precision::kFp16 ? "Fp16"
                                                                         : "Bf16");
     });
+
+// Factors of 10 bits: near the products in f32, and not those.
+TEST(OneGpuRank, RoundsFactorsToTf32WhereThePlanSaysSo) {
+  const spec::ModelSpec model = tinyGpt(2);
+  spec::TrainingSpec training = tinyTraining(spec::Precision::kFp32);
+  const auto exact = runOnGpu(model, serialPlan(model, training, 2), 2);
+  training.tf32 = true;
+  const auto rounded = runOnGpu(model, serialPlan(model, training, 2), 2);
+  ASSERT_TRUE(exact.has_value() && rounded.has_value());
+  EXPECT_GT(cosine(exact->firstGradients, rounded->firstGradients), 0.99999);
+  EXPECT_NE(compareTensors(exact->firstGradients, rounded->firstGradients, {1e-5, 1e-7}), "");
+  // A host multiplies in f32 all the same.
+  const auto host = run(model, serialPlan(model, training, 2), {.steps = 2});
+  ASSERT_TRUE(host.has_value()) << host.error().message();
+  EXPECT_EQ(compareTensors(exact->firstGradients, host->firstGradients, {1e-4, 1e-6}), "");
+}
 
 class VirtualRanks : public ::testing::TestWithParam<Choices> {};
 
@@ -124,6 +143,29 @@ std::vector<Choices> virtualChoices() {
   all[6].tp = all[6].pp = all[6].dp = 2, all[6].sequenceParallel = all[6].shardOptimizer = true;
   all[6].recompute = plan::Recompute::kFull;
   return all;
+}
+
+// The first scales overflow: virtual ranks of every axis skip what one rank of the host skips.
+TEST(VirtualRanks, SkipTheStepsThatOneRankOfTheHostSkips) {
+  const spec::ModelSpec model = tinyGpt(2);
+  spec::TrainingSpec training = tinyTraining(spec::Precision::kFp16);
+  training.initialLossScale = 0x1p30;
+  training.lossScaleWindow = 2;
+  const int steps = 18;
+  const auto expected = run(model, serialPlan(model, training), {.steps = steps});
+  ASSERT_TRUE(expected.has_value()) << expected.error().message();
+  ASSERT_GT(expected->scaled.back().numSkipped, 2);
+  ASSERT_FALSE(expected->scaled.back().isSkipped && expected->scaled[steps - 2].isSkipped);
+  Choices c;
+  c.tp = c.pp = c.dp = 2;
+  c.shardOptimizer = true;
+  const auto actual = runOnGpu(model, planFor(c, model, training), steps);
+  ASSERT_TRUE(actual.has_value()) << actual.error().message();
+  for (size_t i = 0; i < expected->scaled.size(); ++i) {
+    EXPECT_EQ(actual->scaled[i].lossScale, expected->scaled[i].lossScale) << i;
+    EXPECT_EQ(actual->scaled[i].isSkipped, expected->scaled[i].isSkipped) << i;
+  }
+  EXPECT_EQ(compareLosses(expected->losses, actual->losses, 5e-3), "");
 }
 
 // Streams that do not wait for what they send or receive: some order of the GPU shows it.

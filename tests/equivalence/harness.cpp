@@ -103,6 +103,8 @@ Status addKernels(program::Bundle& bundle, const RunOptions& options) {
 #endif
 }
 
+}  // namespace
+
 Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Plan& plan,
                                    const RunOptions& options, const Mutation& mutate) {
   TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expand::expand(model, plan));
@@ -116,8 +118,6 @@ Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Pla
   if (options.compiled) TRIREME_RETURN_IF_ERROR(addKernels(bundle, options));
   return bundle;
 }
-
-}  // namespace
 
 Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
                       const RunOptions& options, const Mutation& mutate) {
@@ -142,6 +142,7 @@ Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
     TRIREME_ASSIGN_OR_RETURN(const runtime::StepResult step, session->step(data));
     result.losses.push_back(step.loss);
     result.gradNorms.push_back(step.gradNorm);
+    if (step.scaled) result.scaled.push_back(*step.scaled);
     if (i == 0) result.firstGradients = session->gatherGradients();
   }
   result.parameters = session->gatherParameters();

@@ -42,6 +42,7 @@ struct RunOptions {
 struct RunResult {
   std::vector<double> losses;
   std::vector<double> gradNorms;
+  std::vector<runtime::ScaledStep> scaled;           // in fp16
   std::vector<runtime::NamedTensor> firstGradients;  // of step 1, before clipping
   std::vector<runtime::NamedTensor> parameters;      // after the last step
   std::vector<runtime::RankCounters> counters;       // of the last step
@@ -51,6 +52,9 @@ struct RunResult {
 
 // `mutate`, if given, changes the verified program: negative controls.
 using Mutation = std::function<void(program::Program&)>;
+Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Plan& plan,
+                                   const RunOptions& options = {},
+                                   const Mutation& mutate = nullptr);
 Result<RunResult> run(const spec::ModelSpec& model, const plan::Plan& plan,
                       const RunOptions& options = {}, const Mutation& mutate = nullptr);
 

@@ -311,12 +311,14 @@ TEST_P(GpuKernels, Attention) {
       expectAttentionMatches(type(), state(), 10, sequence, probability, tolerance());
 }
 
-// On tensor cores, where probabilities and the scores' gradients are rounded to bf16.
+// On tensor cores, where probabilities and the scores' gradients are rounded to 16 bits.
 TEST(GpuAttentionTiles, MatchTheReference) {
-  for (int64_t headSize : {64, 96, 128})
-    for (int64_t sequence : {1, 17, 70})
-      for (double probability : {0.0, 0.2})
-        expectAttentionMatches(DType::kBf16, DType::kF32, headSize, sequence, probability, 0.02);
+  for (DType type : {DType::kBf16, DType::kF16})
+    for (int64_t headSize : {64, 96, 128})
+      for (int64_t sequence : {1, 17, 70})
+        for (double probability : {0.0, 0.2})
+          expectAttentionMatches(type, DType::kF32, headSize, sequence, probability,
+                                 2 * testing::roundingOf(type));
 }
 
 // 41 local columns, of which the last 3 are padding.

@@ -39,6 +39,8 @@ class GpuOptimizer : public ::testing::Test {
     ASSERT_EQ(gpu_->launch(cuda::launchOf(*function, args, threads), memory_->stream()).message(),
               "");
   }
+  template <typename T>
+  void expectReducedInF32(const char* kernel);
   std::vector<float> draws(size_t count, float spread = 1) {
     std::normal_distribution<float> normal(0, spread);
     std::vector<float> values(count);
@@ -80,25 +82,31 @@ TEST_F(GpuOptimizer, ReductionsAddInTheOrderOfTheMembers) {
   }
 }
 
-TEST_F(GpuOptimizer, Bf16IsReducedInF32AndRoundedOnce) {
+template <typename T>
+void GpuOptimizer::expectReducedInF32(const char* kernel) {
   constexpr size_t kCount = 517;
   const std::vector<std::vector<float>> members = {draws(kCount), draws(kCount), draws(kCount)};
   ReduceArgs args{};
   args.numInputs = 3, args.numOutputs = 1, args.end = kCount;
   std::vector<std::vector<uint16_t>> rounded(3, std::vector<uint16_t>(kCount));
   for (size_t m = 0; m < 3; ++m) {
-    for (size_t i = 0; i < kCount; ++i) rounded[m][i] = toBf16(members[m][i]).bits;
+    for (size_t i = 0; i < kCount; ++i) rounded[m][i] = narrow<T>(members[m][i]).bits;
     args.inputs[m] = memory_->upload(rounded[m]);
   }
   uint16_t* sum = memory_->upload(std::vector<uint16_t>(kCount, 0xFFFF));
   args.outputs[0] = sum;
-  launch("reduce_sum_bf16", &args, kCount);
+  launch(kernel, &args, kCount);
   const std::vector<uint16_t> actual = memory_->download(sum, kCount);
   for (size_t i = 0; i < kCount; ++i)
-    EXPECT_EQ(actual[i], toBf16((toFloat(Bf16{rounded[0][i]}) + toFloat(Bf16{rounded[1][i]})) +
-                                toFloat(Bf16{rounded[2][i]}))
+    EXPECT_EQ(actual[i], narrow<T>((toFloat(T{rounded[0][i]}) + toFloat(T{rounded[1][i]})) +
+                                   toFloat(T{rounded[2][i]}))
                              .bits)
         << i;
+}
+
+TEST_F(GpuOptimizer, SixteenBitsAreReducedInF32AndRoundedOnce) {
+  expectReducedInF32<Bf16>("reduce_sum_bf16");
+  expectReducedInF32<F16>("reduce_sum_f16");
 }
 
 // Two rows of pieces: 40,000 elements are three pieces, 5 are one. A row that nobody names keeps
@@ -156,12 +164,12 @@ TEST_F(GpuOptimizer, AdamWIsTheHostsBitByBit) {
   args.elements = kCount;
   args.squares = memory_->upload(squares);
   args.numSquares = 1;
-  args.gradientScale = memory_->upload(std::vector<double>{NAN});
+  args.factors = memory_->upload(std::vector<cuda::AdamWFactors>{{NAN, NAN, NAN, true}});
   args.clipNorm = 1;
   args.learningRate = step.learningRate, args.beta1 = step.beta1, args.beta2 = step.beta2;
   args.epsilon = step.epsilon, args.weightDecay = step.weightDecay;
-  args.correct1 = 1 / (1 - std::pow(step.beta1, 3));
-  args.correct2 = 1 / (1 - std::pow(step.beta2, 3));
+  args.correct1 = 1 / (1 - powerOf(step.beta1, 3));
+  args.correct2 = 1 / (1 - powerOf(step.beta2, 3));
   launch("adamw_scale", &args, kWarp);
   launch("adamw_bf16", &args, kCount);
 
@@ -173,6 +181,77 @@ TEST_F(GpuOptimizer, AdamWIsTheHostsBitByBit) {
   EXPECT_EQ(memory_->download(onGpuFirst, kSize), first);
   EXPECT_EQ(memory_->download(onGpuSecond, kSize), second);
   EXPECT_EQ(memory_->download(onGpuParameter, kSize), parameter);
+}
+
+// With a scale of 1024, of parameters in f16: the number of the step is that of the steps that were
+// taken, and norm and gradient are over the scale. The host's, bit by bit; and a norm that is not
+// finite changes nothing.
+TEST_F(GpuOptimizer, AdamWOfAScaledLossIsTheHostsOrSkipped) {
+  constexpr int64_t kCount = 1001;
+  constexpr size_t kSize = kCount;
+  std::vector<float> master = draws(kSize), gradient = draws(kSize, 1024), first(kSize),
+                     second(kSize);
+  std::vector<uint16_t> parameter(kSize, 0xFFFF);
+  const double sum = sumOfSquares(DType::kF32, gradient.data(), kCount);
+  AdamWArgs args{};
+  uint16_t* onGpuParameter = memory_->upload(parameter);
+  float *onGpuMaster = memory_->upload(master), *onGpuFirst = memory_->upload(first);
+  args.parameter = onGpuParameter, args.master = onGpuMaster;
+  args.gradient = memory_->upload(gradient);
+  args.moment1 = onGpuFirst, args.moment2 = memory_->upload(second);
+  args.elements = kCount;
+  args.numSquares = 1;
+  args.lossScaling = memory_->upload(std::vector<double>{1024, 5, 36, 4});
+  args.factors = memory_->upload(std::vector<cuda::AdamWFactors>{{NAN, NAN, NAN, false}});
+  args.clipNorm = 1;
+  args.learningRate = 1e-2, args.beta1 = 0.9, args.beta2 = 0.95, args.epsilon = 1e-8;
+  for (const double notFinite : {static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
+    args.squares = memory_->upload(std::vector<double>{notFinite});
+    launch("adamw_scale", &args, kWarp);
+    launch("adamw_f16", &args, kCount);
+    EXPECT_EQ(memory_->download(onGpuMaster, kSize), master);
+    EXPECT_EQ(memory_->download(onGpuFirst, kSize), first);
+    EXPECT_EQ(memory_->download(onGpuParameter, kSize), parameter);
+  }
+  args.squares = memory_->upload(std::vector<double>{sum});
+  launch("adamw_scale", &args, kWarp);
+  launch("adamw_f16", &args, kCount);
+
+  AdamWStep step;
+  step.learningRate = 1e-2, step.beta1 = 0.9, step.beta2 = 0.95, step.epsilon = 1e-8;
+  step.number = 37;
+  step.gradientScale = clipCoefficient(1, gradientNorm(&sum, 1) / 1024) / 1024;
+  ThreadPool pool(1);
+  AdamWArrays arrays{DType::kF32,     DType::kF16,  parameter.data(), master.data(),
+                     gradient.data(), first.data(), second.data(),    kCount};
+  ASSERT_EQ(adamW(step, arrays, pool).message(), "");
+  EXPECT_EQ(memory_->download(onGpuMaster, kSize), master);
+  EXPECT_EQ(memory_->download(onGpuFirst, kSize), first);
+  EXPECT_EQ(memory_->download(onGpuParameter, kSize), parameter);
+}
+
+// Good steps up to the window of 3, an overflow, and the smallest scale: as the host does.
+TEST_F(GpuOptimizer, TheLossScaleIsUpdatedAsOnTheHost) {
+  program::Training training;
+  training.lossScaleWindow = 3;
+  training.minLossScale = 2;
+  program::LossScaling expected{4, 0, 0, 0};
+  double* scaling = memory_->upload(std::vector<double>{4, 0, 0, 0});
+  const double inf = INFINITY, nan = NAN;
+  for (const double norm : {1.0, 1.0, 1.0, 1.0, inf, nan, inf, 1.0}) {
+    cuda::LossScaleArgs args{};
+    args.squares = memory_->upload(std::vector<double>{norm});
+    args.numSquares = 1;
+    args.lossScaling = scaling;
+    args.window = 3;
+    args.minimum = 2;
+    launch("update_loss_scale", &args, kWarp);
+    updateLossScaling(training, norm, expected);
+    EXPECT_EQ(memory_->download(scaling, 4),
+              (std::vector<double>{expected.scale, expected.goodSteps, expected.takenSteps,
+                                   expected.skippedSteps}));
+  }
+  EXPECT_EQ(expected, (program::LossScaling{2, 1, 5, 3}));
 }
 
 }  // namespace

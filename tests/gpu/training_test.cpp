@@ -131,13 +131,15 @@ TEST_P(GpuTraining, OneRankInFp64TrainsAsTheHost) {
   EXPECT_EQ(compareTensors(host.parameters, gpu.parameters, {1e-9, 1e-12}), "");
 }
 
-TEST_P(GpuTraining, Bf16HasTheGradientsOfFp32) {
+TEST_P(GpuTraining, SixteenBitsHaveTheGradientsOfFp32) {
   const Trained fp32 = onGpu(model() + "-fp32.bundle", 1);
-  const Trained bf16 = onGpu(model() + "-bf16.bundle", numSteps());
-  ASSERT_FALSE(bf16.losses.empty());
-  EXPECT_GT(equivalence::cosine(fp32.firstGradients, bf16.firstGradients), 0.999);
-  EXPECT_EQ(compareLosses({fp32.losses.front()}, {bf16.losses.front()}, 1e-2), "");
-  EXPECT_LT(bf16.losses.back(), bf16.losses.front());
+  for (const char* precision : {"bf16", "fp16"}) {
+    const Trained low = onGpu(model() + "-" + precision + ".bundle", numSteps());
+    ASSERT_FALSE(low.losses.empty()) << precision;
+    EXPECT_GT(equivalence::cosine(fp32.firstGradients, low.firstGradients), 0.999) << precision;
+    EXPECT_EQ(compareLosses({fp32.losses.front()}, {low.losses.front()}, 1e-2), "") << precision;
+    EXPECT_LT(low.losses.back(), low.losses.front()) << precision;
+  }
 }
 
 // Twice the same, to the last bit.

@@ -1,5 +1,6 @@
 // cuBLASLt as far as Trireme uses it: column-major products, in plain loops.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -50,6 +51,7 @@ Algorithm algorithmOf(const void* opaque) {
 double load(const void* data, int type, int64_t i) {
   if (type == cuda::kTypeF64) return static_cast<const double*>(data)[i];
   if (type == cuda::kTypeF32) return static_cast<const float*>(data)[i];
+  if (type == cuda::kTypeF16) return runtime::toFloat(static_cast<const runtime::F16*>(data)[i]);
   return runtime::toFloat(static_cast<const runtime::Bf16*>(data)[i]);
 }
 void save(void* data, int type, int64_t i, double value) {
@@ -57,6 +59,8 @@ void save(void* data, int type, int64_t i, double value) {
     static_cast<double*>(data)[i] = value;
   else if (type == cuda::kTypeF32)
     static_cast<float*>(data)[i] = static_cast<float>(value);
+  else if (type == cuda::kTypeF16)
+    static_cast<runtime::F16*>(data)[i] = runtime::toF16(value);
   else
     static_cast<runtime::Bf16*>(data)[i] = runtime::toBf16(value);
 }
@@ -75,6 +79,12 @@ double geluSlope(double x) {
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kGeluScale * (1 + 3 * kGeluCube * x * x);
 }
 
+// An f32 with the 10 bits of mantissa that TF32 has, to nearest.
+double toTf32(double factor) {
+  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(factor));
+  return std::bit_cast<float>((bits + 0xFFFu + (bits >> 13 & 1u)) & ~0x1FFFu);
+}
+
 struct Product {
   Desc desc;
   Layout la, lb, lc;
@@ -91,16 +101,23 @@ struct Product {
   std::string name() const {
     return la.type == cuda::kTypeF64   ? "matmul_f64"
            : la.type == cuda::kTypeF32 ? "matmul_f32"
+           : la.type == cuda::kTypeF16 ? "matmul_f16"
                                        : "matmul_bf16";
   }
   uint32_t types() const {
-    return static_cast<uint32_t>(desc.epilogue << 16 | la.type << 8 | lc.type);
+    return static_cast<uint32_t>(desc.computeType << 24 | desc.epilogue << 16 | la.type << 8 |
+                                 lc.type);
   }
   bool isFor(const Algorithm& algorithm) const {
     return algorithm.magic == kMagic && algorithm.m == m() && algorithm.n == n() &&
            algorithm.k == k() && algorithm.types == types();
   }
   bool fits() const {
+    const int compute = desc.computeType;
+    if (la.type == cuda::kTypeF64   ? compute != cuda::kComputeF64
+        : la.type == cuda::kTypeF32 ? compute != cuda::kComputeF32 && compute != cuda::kComputeTf32
+                                    : compute != cuda::kComputeF32)
+      return false;
     const int64_t aRows = desc.transposeA != 0 ? la.columns : la.rows;
     const int64_t bRows = desc.transposeB != 0 ? lb.columns : lb.rows;
     const int64_t bColumns = desc.transposeB != 0 ? lb.rows : lb.columns;
@@ -114,7 +131,8 @@ struct Product {
         for (int64_t l = 0; l < k(); ++l) {
           const int64_t atA = desc.transposeA != 0 ? l + i * la.leading : i + l * la.leading;
           const int64_t atB = desc.transposeB != 0 ? j + l * lb.leading : l + j * lb.leading;
-          sum += load(a, la.type, atA) * load(b, lb.type, atB);
+          const double x = load(a, la.type, atA), y = load(b, lb.type, atB);
+          sum += desc.computeType == cuda::kComputeTf32 ? toTf32(x) * toTf32(y) : x * y;
         }
         const int64_t at = i + j * lc.leading;
         const double value = alpha * sum + (beta == 0 ? 0 : beta * load(c, lc.type, at));
@@ -132,7 +150,7 @@ struct Product {
   // What NVIDIA's header asks of an epilogue's operands.
   bool takesEpilogue() const {
     if (desc.epilogue == 1) return true;
-    const bool isFloat = lc.type == cuda::kTypeF32 || lc.type == cuda::kTypeBf16;
+    const bool isFloat = lc.type != cuda::kTypeF64;
     if (!isFloat || la.type != lc.type) return false;
     if (desc.hasBias() && desc.bias == nullptr) return false;
     return !desc.hasAux() || (desc.auxLeading % 8 == 0 && desc.auxLeading >= m() &&
@@ -246,7 +264,7 @@ struct EmulatedCublasLt {
   }
   static size_t version() { return gpu().options_.cublasLtVersion; }
   static bool hasMemory(const Product& product) {
-    const auto size = static_cast<size_t>(product.lc.type == cuda::kTypeBf16 ? 2 : 4);
+    const auto size = static_cast<size_t>(product.lc.type == cuda::kTypeF32 ? 4 : 2);
     const auto m = static_cast<size_t>(product.m()), n = static_cast<size_t>(product.n());
     const Desc& desc = product.desc;
     return (!desc.hasBias() || gpu().isAllocated(desc.bias, m * size)) &&

@@ -15,7 +15,7 @@ EmulatedNccl* current = nullptr;
 constexpr int kInvalidUsage = 5;
 
 std::optional<DType> typeOf(int type) {
-  for (const DType known : {DType::kF64, DType::kF32, DType::kBf16, DType::kI32})
+  for (const DType known : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16, DType::kI32})
     if (cuda::ncclType(known).value_or(-1) == type) return known;
   return std::nullopt;
 }

@@ -144,6 +144,8 @@ double roundingOf(DType type) {
       return 1e-13;
     case DType::kF32:
       return 3e-6;
+    case DType::kF16:
+      return 2e-3;
     default:
       return 1e-2;
   }

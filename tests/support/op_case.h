@@ -62,7 +62,7 @@ class OpCase {
 // element of the output.
 void expectFastMatchesReference(const OpCase& test, std::span<const int> outputs, double tolerance);
 
-inline constexpr DType kFloats[] = {DType::kF64, DType::kF32, DType::kBf16};
+inline constexpr DType kFloats[] = {DType::kF64, DType::kF32, DType::kBf16, DType::kF16};
 // The state type that goes with a compute type, and the rounding error of a compute type.
 DType stateOf(DType type);
 double roundingOf(DType type);

@@ -50,16 +50,15 @@ int __ffs(int bits) { return __builtin_ffs(bits); }
 void __syncwarp() { block().gather('\0'); }
 void __syncthreads() { block().wait(); }
 
-// d = a b + c of fragments: row-major a 16 x 16, column-major b 16 x 8, both bf16; c 16 x 8 in f32.
+// d = a b + c of fragments: row-major a 16 x 16, column-major b 16 x 8, both in T; c 16 x 8 in f32.
 struct Fragments {
   uint32_t a[4], b[2];
 };
-float bf16Half(uint32_t pair, int half) {
-  const uint32_t bits = (half == 0 ? pair << 16 : pair & 0xffff0000u);
-  float x;
-  std::memcpy(&x, &bits, sizeof(x));
-  return x;
+template <typename T>
+float halfOf(uint32_t pair, int half) {
+  return runtime::toFloat(T{static_cast<uint16_t>(half == 0 ? pair : pair >> 16)});
 }
+template <typename T>
 void multiplyAddTile(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   const auto all = block().gather(Fragments{{a[0], a[1], a[2], a[3]}, {b0, b1}});
   // a_i: row = groupID for 0 <= i < 2 || 4 <= i < 6, else groupID + 8;
@@ -67,12 +66,12 @@ void multiplyAddTile(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
   const auto elementOfA = [&](int row, int col) {
     const int i = (row >= 8 ? 2 : 0) + (col >= 8 ? 4 : 0) + col % 2;
     const auto lane = static_cast<size_t>(row % 8 * 4 + col % 8 / 2);
-    return bf16Half(all[lane].a[i / 2], i % 2);
+    return halfOf<T>(all[lane].a[i / 2], i % 2);
   };
   // b_i: row = threadID_in_group * 2 + (i & 1) for i < 2, + 8 for i >= 2; col = groupID.
   const auto elementOfB = [&](int row, int col) {
     const int i = (row >= 8 ? 2 : 0) + row % 2;
-    return bf16Half(all[static_cast<size_t>(col * 4 + row % 8 / 2)].b[i / 2], i % 2);
+    return halfOf<T>(all[static_cast<size_t>(col * 4 + row % 8 / 2)].b[i / 2], i % 2);
   };
   // c_i: row = groupID for i < 2, else groupID + 8; col = threadID_in_group * 2 + (i & 1).
   const int lane = block().lane();

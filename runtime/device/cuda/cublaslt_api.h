@@ -49,10 +49,12 @@ struct CublasLtApi {
   size_t (*version)() = nullptr;  // cublasLtGetVersion
 };
 
-inline constexpr int kComputeF32 = 68, kComputeF64 = 70;          // cublasComputeType_t
-inline constexpr int kTypeF32 = 0, kTypeF64 = 1, kTypeBf16 = 14;  // cudaDataType_t
-inline constexpr int kOpNone = 0, kOpTranspose = 1;               // cublasOperation_t
-inline constexpr int kDescTransposeA = 3, kDescTransposeB = 4;    // of a matmul
+inline constexpr int kComputeF32 = 68, kComputeF64 = 70;  // cublasComputeType_t
+inline constexpr int kComputeTf32 = 77;                   // sums in f32 of factors in TF32
+inline constexpr int kTypeF32 = 0, kTypeF64 = 1;          // cudaDataType_t
+inline constexpr int kTypeF16 = 2, kTypeBf16 = 14;
+inline constexpr int kOpNone = 0, kOpTranspose = 1;             // cublasOperation_t
+inline constexpr int kDescTransposeA = 3, kDescTransposeB = 4;  // of a matmul
 inline constexpr int kDescEpilogue = 7, kDescBiasPointer = 8;
 inline constexpr int kDescAuxPointer = 11, kDescAuxLeading = 12;
 inline constexpr int kEpilogueBias = 4, kEpilogueGeluBias = 36;  // cublasLtEpilogue_t

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <thread>
 
@@ -49,8 +48,9 @@ Status CudaRank::open(const program::Bundle& bundle, bool graphs) {
                            allocate(image_.role->arenaBytes, "its arena"));
   TRIREME_ASSIGN_OR_RETURN(
       program_, resolveRank(*image_.program, image_.rank, reinterpret_cast<char*>(arena)));
-  TRIREME_ASSIGN_OR_RETURN(const DevicePointer scale, allocate(sizeof(double), "a number"));
-  gradientScale_ = reinterpret_cast<double*>(scale);
+  TRIREME_ASSIGN_OR_RETURN(const DevicePointer factors,
+                           allocate(sizeof(AdamWFactors), "the optimizer's factors"));
+  factors_ = reinterpret_cast<AdamWFactors*>(factors);
   if (const int32_t workspace = program_.role->workspace; workspace >= 0)
     workspace_ = alignedWorkspace(program_.address(workspace),
                                   program_.role->buffers[static_cast<size_t>(workspace)].bytes());
@@ -58,7 +58,8 @@ Status CudaRank::open(const program::Bundle& bundle, bool graphs) {
   TRIREME_ASSIGN_OR_RETURN(cublasLt_, CublasLt::create(gpu_.cublasLt()));
   TRIREME_ASSIGN_OR_RETURN(squaresRows_, gpu_.kernel("squares_rows"));
   TRIREME_ASSIGN_OR_RETURN(adamwScale_, gpu_.kernel("adamw_scale"));
-  for (DType type : {DType::kF64, DType::kF32, DType::kBf16}) {
+  TRIREME_ASSIGN_OR_RETURN(updateLossScale_, gpu_.kernel("update_loss_scale"));
+  for (DType type : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16}) {
     TRIREME_ASSIGN_OR_RETURN(adamw_[type], gpu_.kernel(fmt::format("adamw_{}", dtypeName(type))));
   }
   segments_.resize(bundle.program.segments.size());
@@ -154,8 +155,9 @@ Status CudaRank::addStep(const program::Segment& segment, const program::Segment
     steps.emplace_back(std::move(matmul));
     return {};
   }
-  TRIREME_ASSIGN_OR_RETURN(OpLaunch launch,
-                           OpLaunch::create(gpu_, op, segment.operands, image_.info.tpIndex));
+  TRIREME_ASSIGN_OR_RETURN(
+      OpLaunch launch,
+      OpLaunch::create(gpu_, op, segment.operands, image_.info.tpIndex, program_.lossScaling()));
   steps.emplace_back(std::move(launch));
   return {};
 }
@@ -362,21 +364,32 @@ Status CudaRank::adamW(const AdamWCall& call) {
   args.moment1 = arrays.moment1;
   args.moment2 = arrays.moment2;
   args.elements = arrays.elements;
-  args.squares = call.squares;
-  args.numSquares = call.numSquares;
-  args.gradientScale = gradientScale_;
+  args.squares = call.squares.data;
+  args.numSquares = call.squares.count;
+  args.lossScaling = reinterpret_cast<const double*>(call.lossScaling);
+  args.factors = factors_;
   args.clipNorm = call.clipNorm;
   args.learningRate = call.step.learningRate;
   args.beta1 = call.step.beta1;
   args.beta2 = call.step.beta2;
   args.epsilon = call.step.epsilon;
   args.weightDecay = call.step.weightDecay;
-  const auto number = static_cast<double>(call.step.number);
-  args.correct1 = 1 / (1 - std::pow(call.step.beta1, number));
-  args.correct2 = 1 / (1 - std::pow(call.step.beta2, number));
+  args.correct1 = 1 / (1 - powerOf(call.step.beta1, call.step.number));
+  args.correct2 = 1 / (1 - powerOf(call.step.beta2, call.step.number));
   constexpr int64_t kWarp = 32;
   TRIREME_RETURN_IF_ERROR(gpu_.launch(launchOf(adamwScale_, &args, kWarp), compute()));
   return gpu_.launch(launchOf(adamw_[arrays.computeType], &args, arrays.elements), compute());
+}
+
+Status CudaRank::updateLossScale(const LossScaleUpdate& update) {
+  LossScaleArgs args{};
+  args.squares = update.squares.data;
+  args.numSquares = update.squares.count;
+  args.lossScaling = reinterpret_cast<double*>(update.lossScaling);
+  args.window = static_cast<double>(update.training->lossScaleWindow);
+  args.minimum = update.training->minLossScale;
+  constexpr int64_t kWarp = 32;
+  return gpu_.launch(updateLossScale_, &args, kWarp, compute());
 }
 
 int32_t CudaRank::newEvent() {

@@ -47,6 +47,7 @@ class CudaRank final : public RankDevice {
   Status sumSquares(int32_t bucket, std::span<const NormRow> rows, DType type,
                     double* squares) override;
   Status adamW(const AdamWCall& call) override;
+  Status updateLossScale(const LossScaleUpdate& update) override;
   int32_t newEvent() override;
   Status record(int32_t event, program::Stream stream) override;
   Status wait(int32_t event, program::Stream stream) override;
@@ -131,9 +132,9 @@ class CudaRank final : public RankDevice {
   std::vector<std::pair<int32_t*, int64_t>> staging_;  // pinned memory of the host, elements
   size_t stagingUsed_ = 0;
   std::map<int32_t, SquaresTable> tables_;  // per bucket
-  FunctionHandle squaresRows_ = nullptr, adamwScale_ = nullptr;
+  FunctionHandle squaresRows_ = nullptr, adamwScale_ = nullptr, updateLossScale_ = nullptr;
   std::map<DType, FunctionHandle> adamw_;  // per type of the parameters
-  double* gradientScale_ = nullptr;
+  AdamWFactors* factors_ = nullptr;
 };
 
 }  // namespace trireme::runtime::cuda

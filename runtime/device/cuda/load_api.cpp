@@ -129,7 +129,7 @@ Result<int> ncclType(DType type) {
     case DType::kI32:
       return kNcclInt32;
     case DType::kF16:
-      break;
+      return kNcclFloat16;
   }
   return Error(invalidArgument(fmt::format("{} cannot be reduced", dtypeName(type))));
 }

@@ -18,7 +18,16 @@ namespace {
 using program::OpKind;
 
 int cudaType(DType type) {
-  return type == DType::kF64 ? kTypeF64 : type == DType::kF32 ? kTypeF32 : kTypeBf16;
+  switch (type) {
+    case DType::kF64:
+      return kTypeF64;
+    case DType::kF32:
+      return kTypeF32;
+    case DType::kF16:
+      return kTypeF16;
+    default:
+      return kTypeBf16;
+  }
 }
 
 // The largest power of two, up to 256, that divides the address.
@@ -54,7 +63,7 @@ Status checkMatmul(const program::SegmentOp& op, const std::vector<program::Oper
   const DType factor = inputOf(call, 0).dtype(), other = inputOf(call, 1).dtype();
   const DType product = outputOf(call, 0).dtype();
   const bool adds = op.kind == OpKind::kMatmulGradWeight;
-  if (other == factor && product == (adds && factor == DType::kBf16 ? DType::kF32 : factor))
+  if (other == factor && product == (adds && byteSize(factor) == 2 ? DType::kF32 : factor))
     return {};
   return invalidArgument(fmt::format("{}: no product of {} and {} in {} on CUDA",
                                      program::opName(op.kind), dtypeName(factor), dtypeName(other),
@@ -116,7 +125,8 @@ Status Matmul::describe(const std::vector<program::OperandType>& types) {
   const int64_t o = forward ? product.width() : in(0).width();
   const int64_t k = forward ? in(0).width() : accumulates_ ? in(1).width() : product.width();
   shape_ = fmt::format("{} of {} tokens, {} x {}, {} in {} to {}", program::opName(op_.kind), t, o,
-                       k, dtypeName(factor), inF64_ ? "f64" : "f32", dtypeName(product.dtype()));
+                       k, op_.attributes.tf32 ? "tf32" : dtypeName(factor), inF64_ ? "f64" : "f32",
+                       dtypeName(product.dtype()));
   operandA_ = op_.inputs[1];
   operandB_ = op_.inputs[0];
   const int transposeA = forward ? kOpTranspose : kOpNone;
@@ -128,9 +138,9 @@ Status Matmul::describe(const std::vector<program::OperandType>& types) {
                                   static_cast<uint64_t>(columns), rows),
                  "a layout");
   };
-  TRIREME_RETURN_IF_ERROR(check(
-      api.createDesc(&desc_, inF64_ ? kComputeF64 : kComputeF32, inF64_ ? kTypeF64 : kTypeF32),
-      "the description"));
+  const int compute = inF64_ ? kComputeF64 : op_.attributes.tf32 ? kComputeTf32 : kComputeF32;
+  TRIREME_RETURN_IF_ERROR(
+      check(api.createDesc(&desc_, compute, inF64_ ? kTypeF64 : kTypeF32), "the description"));
   TRIREME_RETURN_IF_ERROR(
       check(api.setDesc(desc_, kDescTransposeA, &transposeA, sizeof(transposeA)), "transposition"));
   TRIREME_RETURN_IF_ERROR(

@@ -1,8 +1,9 @@
-// Matrix products of segments on cuBLASLt. Factors bf16 are summed in f32; f32 is f32 throughout,
-// not TF32. Gradients of weights add to f32 or f64.
+// Matrix products of segments on cuBLASLt. Factors of 16 bits are summed in f32; f32 is f32
+// throughout, but for factors in TF32 where the op allows it. Gradients of weights add to f32 or
+// f64.
 //
 // An algorithm may cut the sum into parts only if it adds these in the type that it sums in, in a
-// step of its own: then results repeat bit by bit, and bf16 is rounded once. (Left out are "in
+// step of its own: then results repeat bit by bit, and 16 bits are rounded once. (Left out are "in
 // place", where parts meet in the result, and parts kept in the result's type.)
 #pragma once
 #include <array>

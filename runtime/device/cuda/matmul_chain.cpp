@@ -52,7 +52,7 @@ class Finder {
  private:
   bool hasType(int32_t operand) const {
     const DType type = segment_.operands[static_cast<size_t>(operand)].dtype;
-    return type == DType::kBf16 || type == DType::kF32;
+    return type == DType::kBf16 || type == DType::kF16 || type == DType::kF32;
   }
 
   // The first later step that touches the chain's last result, if it is such an op on it.

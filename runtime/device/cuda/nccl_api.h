@@ -60,7 +60,7 @@ struct NcclApi {
 
 inline constexpr int kNcclSuccess = 0, kNcclRemoteError = 6, kNcclInProgress = 7;
 inline constexpr int kNcclInt8 = 0, kNcclInt32 = 2, kNcclFloat32 = 7, kNcclFloat64 = 8;
-inline constexpr int kNcclBfloat16 = 9;
+inline constexpr int kNcclFloat16 = 6, kNcclBfloat16 = 9;
 inline constexpr int kNcclSum = 0, kNcclMax = 2;
 // 2.18: the first whose communicators without blocking are as documented.
 inline constexpr int kMinNcclVersion = 21800;

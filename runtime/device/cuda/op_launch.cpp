@@ -137,7 +137,7 @@ Result<DType> activationType(const KernelCallArgs& call, std::string_view signat
   size_t first = signature.find('t');
   if (first == std::string_view::npos) first = signature.find('s');
   const DType type = typeOf(first);
-  bool taken = type == DType::kF64 || type == DType::kF32 || type == DType::kBf16;
+  bool taken = type == DType::kF64 || type == DType::kF32 || byteSize(type) == 2;
   for (size_t i = 0; i < signature.size(); ++i) {
     const DType found = typeOf(i);
     switch (signature[i]) {
@@ -154,7 +154,7 @@ Result<DType> activationType(const KernelCallArgs& call, std::string_view signat
   if (taken) return type;
   return Error(invalidArgument(
       fmt::format("{}: no CUDA kernel for these types: activations must be f64 with state in f64, "
-                  "or f32 or bf16 with state in f32",
+                  "or f32, bf16 or f16 with state in f32",
                   program::opName(call.op->kind))));
 }
 
@@ -240,7 +240,7 @@ Result<TypedEntry> entryFor(const KernelCallArgs& call) {
 // Attention whose kernels use tensor cores.
 bool onTiles(const program::SegmentOp& op, DType type) {
   const bool isAttention = op.kind == OpKind::kAttention || op.kind == OpKind::kAttentionGrad;
-  return isAttention && type == DType::kBf16 &&
+  return isAttention && byteSize(type) == 2 &&
          std::find(kTiledHeadSizes.begin(), kTiledHeadSizes.end(), op.attributes.headSize) !=
              kTiledHeadSizes.end();
 }
@@ -260,7 +260,8 @@ Status checkOp(const program::SegmentOp& op, const std::vector<program::OperandT
 bool drawsRandom(const program::SegmentOp& op) { return op.attributes.probability > 0; }
 
 Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
-                                  const std::vector<program::OperandType>& types, int32_t tpIndex) {
+                                  const std::vector<program::OperandType>& types, int32_t tpIndex,
+                                  const program::LossScaling* lossScaling) {
   const std::vector<void*> none(types.size(), nullptr);
   program::KernelContext context;
   context.tpIndex = static_cast<uint64_t>(tpIndex);
@@ -268,6 +269,7 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
   TRIREME_ASSIGN_OR_RETURN(const TypedEntry entry, entryFor(call));
   OpLaunch launch;
   launch.args_ = argsOf(call);
+  launch.args_.lossScaling = reinterpret_cast<const double*>(lossScaling);
   launch.random_ = op.attributes.stream;
   launch.draws_ = drawsRandom(op);
   launch.operands_ = op.inputs;
@@ -278,8 +280,9 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
     Kernel kernel;
     TRIREME_ASSIGN_OR_RETURN(
         kernel.function,
-        gpu.kernel(tiled ? fmt::format("{}_tiles_{}", use.name, op.attributes.headSize)
-                         : fmt::format("{}_{}", use.name, dtypeName(entry.type))));
+        gpu.kernel(fmt::format("{}{}_{}", use.name,
+                               tiled ? fmt::format("_tiles_{}", op.attributes.headSize) : "",
+                               dtypeName(entry.type))));
     kernel.inBlocks = inBlocks(use.work);
     kernel.threads = threadsFor(tiled ? tiledWork(use.work) : use.work, launch.args_);
     launch.kernels_.push_back(kernel);

@@ -20,9 +20,11 @@ bool drawsRandom(const program::SegmentOp& op);
 
 class OpLaunch {
  public:
+  // `lossScaling` is on the GPU, and read by kLossGrad; null: nothing is scaled.
   // kInvalidArgument: shapes or types that the op does not take, or a head size above 256.
   static Result<OpLaunch> create(const Gpu& gpu, const program::SegmentOp& op,
-                                 const std::vector<program::OperandType>& types, int32_t tpIndex);
+                                 const std::vector<program::OperandType>& types, int32_t tpIndex,
+                                 const program::LossScaling* lossScaling = nullptr);
 
   // `operands`: one per operand of the segment. Puts the same kernels in the same order always.
   Status run(const program::KernelContext& context, void* const* operands, KernelSink& sink) const;

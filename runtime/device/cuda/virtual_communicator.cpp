@@ -35,7 +35,7 @@ Result<std::unique_ptr<VirtualCommunicator>> VirtualCommunicator::create(
 }
 
 Status VirtualCommunicator::loadKernels() {
-  for (DType type : {DType::kF64, DType::kF32, DType::kBf16, DType::kI32})
+  for (DType type : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16, DType::kI32})
     for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
       TRIREME_ASSIGN_OR_RETURN(
           kernels_[std::make_pair(type, op)],

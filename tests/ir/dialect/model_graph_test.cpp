@@ -48,9 +48,19 @@ TEST(ModelGraphText, EveryExampleModelRoundTrips) {
   EXPECT_GE(numModels, 14);
 }
 
+TEST(ModelGraphText, KeepsWhatMultipliesInTf32) {
+  spec::TrainingSpec tf32 = training(Precision::kFp32, 0);
+  tf32.tf32 = true;
+  const graph::ModelGraph graph = graph::buildGraph(tinyGpt(), tf32, 2, 16);
+  EXPECT_NE(printModelGraph(graph).find("trireme.matmul"), std::string::npos);
+  EXPECT_NE(printModelGraph(graph).find("{tf32}"), std::string::npos);
+  expectRoundTrip(graph);
+}
+
 TEST(ModelGraphText, BothFamiliesRoundTripInEveryPrecision) {
   for (const spec::ModelSpec& model : {tinyGpt(), tinyLlama()})
-    for (const Precision precision : {Precision::kFp64, Precision::kFp32, Precision::kBf16})
+    for (const Precision precision :
+         {Precision::kFp64, Precision::kFp32, Precision::kBf16, Precision::kFp16})
       for (const double dropout : {0.0, 0.1})
         for (const int64_t layers : {1, 3}) {
           spec::ModelSpec changed = model;

@@ -54,6 +54,27 @@ TEST(Serialize, KeepsExtremeNumbers) {
   EXPECT_EQ(back->roles[0].arenaBytes, INT64_MIN);
 }
 
+// Version 1 had no loss scaling: three numbers of eight bytes less at the end of the training,
+// which four empty lists follow.
+TEST(Deserialize, ReadsVersion1) {
+  Program program;
+  program.training.clipNorm = 0.5;
+  program.training.stateDType = DType::kF64;
+  const std::string now = serialize(program);
+  constexpr size_t kHeader = 24, kLists = 16, kNew = 24;
+  std::string payload = now.substr(kHeader);
+  payload.erase(payload.size() - kLists - kNew, kNew);
+  const auto number = [](uint64_t value, size_t bytes) {
+    std::string text;
+    for (size_t i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
+    return text;
+  };
+  const auto back = deserialize("TRIRPROG" + number(1, 4) + number(payload.size(), 8) +
+                                number(crc32c(payload), 4) + payload);
+  ASSERT_TRUE(back.has_value()) << back.error().message();
+  EXPECT_EQ(serialize(*back), now);
+}
+
 TEST(Deserialize, RefusesEveryTruncation) {
   const std::string bytes = serialize(trireme::testing::buildPipeline({1, 1, 1, 1, 1, 1}));
   for (size_t n = 0; n < bytes.size(); ++n)

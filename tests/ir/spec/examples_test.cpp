@@ -72,6 +72,9 @@ TEST(Examples, DevicesAreSane) {
     }
     EXPECT_NEAR(ratio(MathFormat::kF4, MathFormat::kF8), 2.5, 0.51) << path;
     EXPECT_GT(ratio(MathFormat::kF16, MathFormat::kF32), 1.9) << path;
+    EXPECT_NEAR(ratio(MathFormat::kF16, MathFormat::kTf32), 2, 0.02) << path;
+    EXPECT_EQ(device.peak(MathFormat::kTf32) != nullptr, device.peak(MathFormat::kBf16) != nullptr)
+        << path;  // both since Ampere
     EXPECT_GE(device.matmulEfficiency, device.power.count() < 100 ? 0.3 : 0.45) << path;
     EXPECT_GE(device.numMultiprocessors, 40) << path;
     EXPECT_GT(device.memory, Bytes(14 * 1073741824.0)) << path;

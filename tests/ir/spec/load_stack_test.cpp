@@ -206,11 +206,21 @@ TEST(ParseStack, SaysHowTorchtitanIsAskedForIt) {
 }
 
 TEST(CheckPrecision, NamesWhatThereIsAndTheNearest) {
-  EXPECT_TRUE(checkPrecision(described(), Precision::kFp16).ok());
-  EXPECT_EQ(messageOf(checkPrecision(described(), Precision::kBf16)),
+  const auto in = [](Precision precision) { return TrainingSpec{.precision = precision}; };
+  EXPECT_TRUE(checkPrecision(described(), in(Precision::kFp16)).ok());
+  EXPECT_EQ(messageOf(checkPrecision(described(), in(Precision::kBf16))),
             "stack 'd' does not train in bf16; valid: fp16, fp32; nearest: fp16");
-  EXPECT_EQ(messageOf(checkPrecision(StackProfile{}, Precision::kFp8)),
-            "stack 'trireme' does not train in fp8; valid: fp64, fp32, bf16; nearest: bf16");
+  EXPECT_EQ(messageOf(checkPrecision(StackProfile{}, in(Precision::kFp8))),
+            "stack 'trireme' does not train in fp8; valid: fp64, fp32, bf16, fp16; nearest: bf16");
+}
+
+TEST(CheckPrecision, OnlyOurOwnProgramsChooseTf32) {
+  const TrainingSpec tf32{.precision = Precision::kFp32, .tf32 = true};
+  EXPECT_TRUE(checkPrecision(StackProfile{}, tf32).ok());
+  EXPECT_EQ(
+      messageOf(checkPrecision(described(), tf32)),
+      "stack 'd' has no setting for tf32: its script says what PyTorch multiplies in; nearest: "
+      "tf32 false");
 }
 
 TEST(UsualPrecision, IsTheFirstOfThoseInUseThatStackAndDeviceHave) {
@@ -224,6 +234,8 @@ TEST(UsualPrecision, IsTheFirstOfThoseInUseThatStackAndDeviceHave) {
   stack.precisions.push_back(Precision::kBf16);
   EXPECT_EQ(usualPrecision(stack, device), Precision::kBf16);
   EXPECT_EQ(usualPrecision(StackProfile{}, device), Precision::kBf16);
+  device.matmul.erase(device.matmul.begin() + 1);
+  EXPECT_EQ(usualPrecision(StackProfile{}, device), Precision::kFp16);  // as on a V100
   device.kind = DeviceKind::kHost;
   EXPECT_EQ(usualPrecision(StackProfile{}, device), Precision::kFp32);
 }

@@ -46,7 +46,7 @@ TEST(ParseTraining, EveryPrecisionHasItsTypes) {
     EXPECT_EQ(precisionName(t.precision), c.name);
     EXPECT_EQ(computeDType(t.precision), c.compute) << c.name;
     EXPECT_EQ(stateDType(t.precision), c.state) << c.name;
-    EXPECT_EQ(linearFormat(t.precision), c.linear) << c.name;
+    EXPECT_EQ(linearFormat(t), c.linear) << c.name;
     EXPECT_EQ(parse(printTraining(t)).value(), t);
   }
 }
@@ -90,6 +90,46 @@ TEST(ParseTraining, T5OptimizerConstantsAreInRange) {
   EXPECT_THAT(refusal("weight_decay: -1\n"), HasSubstr("weight_decay: must not be negative"));
   EXPECT_THAT(refusal("clip_norm: -1\n"), HasSubstr("clip_norm: must not be negative"));
   EXPECT_TRUE(parse("clip_norm: 0\n").has_value());
+}
+
+TEST(ParseTraining, T6Tf32NeedsFp32) {
+  const TrainingSpec t = parse("tf32: true\n").value();
+  EXPECT_TRUE(t.tf32);
+  EXPECT_EQ(linearFormat(t), MathFormat::kTf32);
+  EXPECT_EQ(precisionText(t), "fp32 with tf32");
+  EXPECT_EQ(parse(printTraining(t)).value(), t);
+  for (const char* precision : {"fp64", "bf16", "fp16", "fp8"}) {
+    const std::string text = std::string("precision: ") + precision + "\n";
+    EXPECT_EQ(refusal(text + "tf32: true\n"),
+              "t.yaml:2:7: tf32: rounds factors in fp32: it needs precision fp32");
+    EXPECT_TRUE(parse(text + "tf32: false\n").has_value());
+  }
+}
+
+TEST(ParseTraining, T7LossScalesAreThoseOfFp16) {
+  const TrainingSpec t = parse("precision: fp16\n").value();
+  EXPECT_EQ(t.initialLossScale, 65536);
+  EXPECT_EQ(t.lossScaleWindow, 2000);
+  EXPECT_EQ(t.minLossScale, 1);
+  const TrainingSpec own = parse(
+                               "precision: fp16\ninitial_loss_scale: 1024.5\n"
+                               "loss_scale_window: 7\nmin_loss_scale: 0.25\n")
+                               .value();
+  EXPECT_EQ(own.initialLossScale, 1024.5);
+  EXPECT_EQ(own.lossScaleWindow, 7);
+  EXPECT_EQ(own.minLossScale, 0.25);
+  EXPECT_EQ(parse(printTraining(own)).value(), own);
+  for (const char* line :
+       {"initial_loss_scale: 2\n", "loss_scale_window: 5\n", "min_loss_scale: 2\n"})
+    EXPECT_THAT(refusal(std::string("precision: bf16\n") + line),
+                HasSubstr("the loss is scaled in fp16 only, and precision is bf16"));
+  EXPECT_THAT(refusal("precision: fp16\nmin_loss_scale: 0\n"),
+              HasSubstr("min_loss_scale: must be above 0, got 0"));
+  EXPECT_THAT(refusal("precision: fp16\ninitial_loss_scale: 0.5\n"),
+              HasSubstr("initial_loss_scale: must be min_loss_scale (1) to 2^126, got 0.5"));
+  EXPECT_THAT(refusal("precision: fp16\ninitial_loss_scale: 1e39\n"), HasSubstr("to 2^126"));
+  EXPECT_THAT(refusal("precision: fp16\nloss_scale_window: 0\n"),
+              HasSubstr("loss_scale_window: must be 1 to"));
 }
 
 TEST(PrintTraining, RoundTripsExactly) {

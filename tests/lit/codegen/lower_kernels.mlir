@@ -37,14 +37,6 @@ func.func @c1_two_types(%x: tensor<4x2x8xf32>, %z: tensor<4x2x8xf64>) -> (tensor
 
 // -----
 
-func.func @c1_half_precision(%x: tensor<4x2x8xf16>) -> tensor<4x2x8xf16> attributes {trireme.kernel} {
-  // expected-error @+1 {{(C1) computes on 'f16', which is not f64, f32 or bf16}}
-  %0 = trireme.gelu %x : (tensor<4x2x8xf16>) -> tensor<4x2x8xf16>
-  return %0 : tensor<4x2x8xf16>
-}
-
-// -----
-
 func.func @c2_library_op(%x: tensor<4x2x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x2x8xf32> attributes {trireme.kernel} {
   // expected-error @+1 {{(C2) is not generated in this kernel}}
   %0 = trireme.matmul %x, %w : (tensor<4x2x8xf32>, tensor<8x8xf32>) -> tensor<4x2x8xf32>

@@ -30,10 +30,7 @@ std::vector<T> inputOf(int32_t rank, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const double value =
         randomWord({3, 1}, static_cast<uint64_t>(rank), static_cast<uint64_t>(i)) / 4294967296.0;
-    if constexpr (std::is_same_v<T, Bf16>)
-      data.push_back(toBf16(static_cast<float>(value - 0.4)));
-    else
-      data.push_back(static_cast<T>(value - 0.4));
+    data.push_back(narrow<T>(static_cast<SumOf<T>>(value - 0.4)));
   }
   return data;
 }
@@ -87,6 +84,7 @@ TEST(ProcessCommunicator, CollectivesHaveTheBitsOfThreads) {
   expectTheBitsOfThreads<double>(DType::kF64);
   expectTheBitsOfThreads<float>(DType::kF32);
   expectTheBitsOfThreads<Bf16>(DType::kBf16);
+  expectTheBitsOfThreads<F16>(DType::kF16);
   expectTheBitsOfThreads<int32_t>(DType::kI32);
 }
 

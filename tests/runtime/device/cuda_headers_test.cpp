@@ -67,7 +67,9 @@ static_assert(offsetof(MatmulHeuristic, workspaceBytes) ==
               offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize));
 static_assert(offsetof(MatmulHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
 static_assert(kComputeF32 == CUBLAS_COMPUTE_32F && kComputeF64 == CUBLAS_COMPUTE_64F);
-static_assert(kTypeF32 == CUDA_R_32F && kTypeF64 == CUDA_R_64F && kTypeBf16 == CUDA_R_16BF);
+static_assert(kTypeF32 == CUDA_R_32F && kTypeF64 == CUDA_R_64F);
+static_assert(kTypeF16 == CUDA_R_16F && kTypeBf16 == CUDA_R_16BF);
+static_assert(kComputeTf32 == CUBLAS_COMPUTE_32F_FAST_TF32);
 static_assert(kOpNone == CUBLAS_OP_N && kOpTranspose == CUBLAS_OP_T);
 static_assert(kDescTransposeA == CUBLASLT_MATMUL_DESC_TRANSA);
 static_assert(kDescTransposeB == CUBLASLT_MATMUL_DESC_TRANSB);
@@ -107,7 +109,8 @@ static_assert(offsetof(NcclConfig, splitShare) == offsetof(ncclConfig_t, splitSh
 static_assert(NcclConfig::kUndefined == NCCL_CONFIG_UNDEF_INT);
 static_assert(kNcclSuccess == ncclSuccess && kNcclRemoteError == ncclRemoteError);
 static_assert(kNcclInProgress == ncclInProgress);
-static_assert(kNcclInt8 == ncclInt8 && kNcclInt32 == ncclInt32 && kNcclBfloat16 == ncclBfloat16);
+static_assert(kNcclInt8 == ncclInt8 && kNcclInt32 == ncclInt32);
+static_assert(kNcclFloat16 == ncclFloat16 && kNcclBfloat16 == ncclBfloat16);
 static_assert(kNcclFloat32 == ncclFloat32 && kNcclFloat64 == ncclFloat64);
 static_assert(kNcclSum == ncclSum && kNcclMax == ncclMax);
 static_assert(kMinNcclVersion == NCCL_VERSION(2, 18, 0));

@@ -44,7 +44,7 @@ TEST(MatmulGradWeight, AccumulatesInTheStateType) {
       test.input(type, {z.s, z.b, z.out});
       test.input(type, {z.s, z.b, z.in});
       const int dw = test.output(stateOf(type), {z.out, z.in}, true);
-      // Products of bf16 are exact in f32, so only the sum rounds.
+      // Products of 16 bits are exact in f32, so only the sum rounds.
       expectFastMatchesReference(test, {{dw}}, roundingOf(stateOf(type)));
     }
 }

@@ -21,6 +21,7 @@ struct OpArgs {
   int64_t sequence, groups, headsPerGroup, headSize;  // rotary, attention
   double epsilon;                                     // norms
   double scale;                                       // kLossGrad
+  const double* lossScaling;                          // kLossGrad: LossScaling; null: scale is all
   double theta;                                       // rotary
   double direction;                                   // rotary: +1, or -1 for the inverse
   double keepScale;                                   // dropout: 1 / (1 - p); 0: nothing is dropped
@@ -57,6 +58,16 @@ struct SquaresArgs {
   double* squares;  // by logical index
 };
 
+// The numbers of program::LossScaling.
+enum LossScalingNumber { kLossScale, kGoodSteps, kTakenSteps, kSkippedSteps };
+
+// What the step's norm and number make of a bucket's AdamW.
+struct AdamWFactors {
+  double gradientScale;
+  double correct1, correct2;  // 1 / (1 - beta^t)
+  bool isSkipped;
+};
+
 // One bucket's AdamW (runtime/executor/optimizer.h); constants as there, in f64.
 struct AdamWArgs {
   void* parameter;
@@ -67,10 +78,19 @@ struct AdamWArgs {
   int64_t elements;
   const double* squares;  // of all logical parameters
   int64_t numSquares;
-  double* gradientScale;  // scratch: adamw_scale writes it, adamw reads it
+  const double* lossScaling;  // LossScaling, which gives t; null: nothing is scaled
+  AdamWFactors* factors;      // scratch: adamw_scale writes it, adamw reads it
   double clipNorm;
   double learningRate, beta1, beta2, epsilon, weightDecay;
-  double correct1, correct2;  // 1 / (1 - beta^t)
+  double correct1, correct2;  // 1 / (1 - beta^t), where nothing is scaled
+};
+
+// The end of a step: LossScaling by its rule (ir/program/program.h).
+struct LossScaleArgs {
+  const double* squares;
+  int64_t numSquares;
+  double* lossScaling;
+  double window, minimum;
 };
 
 // Element i of every output becomes ((in0 + in1) + ...) or the maximum of element i of all inputs.

@@ -1,8 +1,8 @@
-// Causal attention in bf16 on tensor cores, for heads of 64, 96 and 128; other heads and types take
+// Causal attention in bf16 or f16 on tensor cores, for heads of 64, 96 and 128; other heads and types take
 // the plain kernels (attention.cu), whose formulas these are. One warp per 16 queries (forward, dq)
 // or 16 keys (dk and dv), which goes over the partners 32 at a time, in order: no atomics,
-// repeatable bit by bit. Probabilities and the scores' gradients are rounded to bf16 for the second
-// product, as FlashAttention-2 does (Dao 2023, arXiv:2307.08691, algorithms 1 and 2).
+// repeatable bit by bit. Probabilities and the scores' gradients are rounded to that type for the
+// second product, as FlashAttention-2 does (Dao 2023, arXiv:2307.08691, algorithms 1 and 2).
 #include "runtime/device/cuda/kernels/attention_head.h"
 #include "runtime/device/cuda/kernels/tiles.h"
 
@@ -31,14 +31,14 @@ TRIREME_DEVICE Head queryHead(const OpArgs& a, const Tile& tile) {
 }
 
 // The row that `at` finds of a position; null beyond the sequence.
-template <typename F>
-TRIREME_DEVICE const Bf16* rowOr0(int64_t position, int64_t sequence, const Bf16* base, F at) {
+template <typename T, typename F>
+TRIREME_DEVICE const T* rowOr0(int64_t position, int64_t sequence, const T* base, F at) {
   return position < sequence ? base + at(position) : nullptr;
 }
 
-template <int D>
+template <typename T, int D>
 TRIREME_DEVICE void attentionTiles(const OpArgs& a) {
-  const Bf16* qkv = operand<Bf16>(a, 0);
+  const T* qkv = operand<T>(a, 0);
   const int64_t heads = a.groups * a.headsPerGroup, s = a.sequence;
   forEachRow(tilesOf(s, heads, a.batch), [&](int64_t index) {
     const Tile tile = tileOf(index, s, heads);
@@ -47,7 +47,7 @@ TRIREME_DEVICE void attentionTiles(const OpArgs& a) {
     const auto k = [&](int64_t p) { return at.k(p); };
     const auto v = [&](int64_t p) { return at.v(p); };
     const float scale = scoreScale<float>(a);
-    Factor<D / 16> queries;
+    Factor<T, D / 16> queries;
     queries.load([&](int i) { return rowOr0(tile.first + i, s, qkv, q); });
     Sums<D / 8> out;
     PerRow max, sum, rescale;
@@ -70,11 +70,11 @@ TRIREME_DEVICE void attentionTiles(const OpArgs& a) {
           x *= static_cast<float>(at.keep(tile.first + row.index, first + n));
         });
       out.forEach([&](TileRow row, int, float& x) { x *= rescale.at(row); });
-      out.addByColumns(scores.toFactor(), [&](int n) { return rowOr0(first + n, s, qkv, v); });
+      out.addByColumns(scores.template toFactor<T>(), [&](int n) { return rowOr0(first + n, s, qkv, v); });
     }
     out.forEach([&](TileRow row, int c, float& x) {
       const int64_t query = tile.first + row.index;
-      if (query < s) store(operand<Bf16>(a, 1)[at.ctx(query) + c], x / sum.at(row));
+      if (query < s) store(operand<T>(a, 1)[at.ctx(query) + c], x / sum.at(row));
     });
     PerRow::forEach([&](TileRow row) {
       const int64_t query = tile.first + row.index;
@@ -84,9 +84,9 @@ TRIREME_DEVICE void attentionTiles(const OpArgs& a) {
 }
 
 // qkv, ctx, lse, dctx -> the q part of dqkv
-template <int D>
+template <typename T, int D>
 TRIREME_DEVICE void attentionGradQueryTiles(const OpArgs& a) {
-  const Bf16 *qkv = operand<Bf16>(a, 0), *dctx = operand<Bf16>(a, 3);
+  const T *qkv = operand<T>(a, 0), *dctx = operand<T>(a, 3);
   const int64_t heads = a.groups * a.headsPerGroup, s = a.sequence;
   forEachRow(tilesOf(s, heads, a.batch), [&](int64_t index) {
     const Tile tile = tileOf(index, s, heads);
@@ -96,7 +96,7 @@ TRIREME_DEVICE void attentionGradQueryTiles(const OpArgs& a) {
     const auto v = [&](int64_t p) { return at.v(p); };
     const auto ctx = [&](int64_t p) { return at.ctx(p); };
     const float scale = scoreScale<float>(a);
-    Factor<D / 16> queries, dOut;
+    Factor<T, D / 16> queries, dOut;
     queries.load([&](int i) { return rowOr0(tile.first + i, s, qkv, q); });
     dOut.load([&](int i) { return rowOr0(tile.first + i, s, dctx, ctx); });
     PerRow lse, delta;
@@ -106,7 +106,7 @@ TRIREME_DEVICE void attentionGradQueryTiles(const OpArgs& a) {
     });
     delta.fill([&](TileRow row) {
       const int64_t query = tile.first + row.index;
-      return query < s ? deltaOf<Bf16, float>(at, query) : 0.0F;
+      return query < s ? deltaOf<T, float>(at, query) : 0.0F;
     });
     Sums<D / 8> dq;
     const int64_t end = smaller(tile.first + kRows, s);
@@ -124,20 +124,20 @@ TRIREME_DEVICE void attentionGradQueryTiles(const OpArgs& a) {
       });
       scores.combine(products,
                      [&](TileRow row, float x, float g) { return x * (g - delta.at(row)); });
-      dq.addByColumns(scores.toFactor(), [&](int n) { return rowOr0(first + n, s, qkv, k); });
+      dq.addByColumns(scores.template toFactor<T>(), [&](int n) { return rowOr0(first + n, s, qkv, k); });
     }
     dq.forEach([&](TileRow row, int c, float& x) {
       const int64_t query = tile.first + row.index;
-      if (query < s) store(operand<Bf16>(a, 4)[at.q(query) + c], x);
+      if (query < s) store(operand<T>(a, 4)[at.q(query) + c], x);
     });
   });
 }
 
 // Of one tile of keys the v part of dqkv, the k part, or both. Rows of the tiles are keys, columns
 // are queries.
-template <int D, bool kOfValues, bool kOfKeys>
+template <typename T, int D, bool kOfValues, bool kOfKeys>
 TRIREME_DEVICE void gradOfKeys(const OpArgs& a, const Tile& tile) {
-  const Bf16 *qkv = operand<Bf16>(a, 0), *dctx = operand<Bf16>(a, 3);
+  const T *qkv = operand<T>(a, 0), *dctx = operand<T>(a, 3);
   const int64_t s = a.sequence;
   Head at{a, tile.batch, tile.head, 0};
   const auto q = [&](int64_t p) { return at.q(p); };
@@ -145,7 +145,7 @@ TRIREME_DEVICE void gradOfKeys(const OpArgs& a, const Tile& tile) {
   const auto v = [&](int64_t p) { return at.v(p); };
   const auto ctx = [&](int64_t p) { return at.ctx(p); };
   const float scale = scoreScale<float>(a);
-  Factor<D / 16> keys, values;
+  Factor<T, D / 16> keys, values;
   keys.load([&](int i) { return rowOr0(tile.first + i, s, qkv, k); });
   if constexpr (kOfKeys) values.load([&](int i) { return rowOr0(tile.first + i, s, qkv, v); });
   Sums<D / 8> dk, dv;
@@ -169,25 +169,25 @@ TRIREME_DEVICE void gradOfKeys(const OpArgs& a, const Tile& tile) {
       if constexpr (kOfValues) {
         Sums<kQueries / 8> dropped = scores;
         if (a.keepScale != 0) dropped.forEach(keep);
-        dv.addByColumns(dropped.toFactor(), [&](int n) { return rowOr0(first + n, s, dctx, ctx); });
+        dv.addByColumns(dropped.template toFactor<T>(), [&](int n) { return rowOr0(first + n, s, dctx, ctx); });
       }
       if constexpr (kOfKeys) {
         delta.fill([&](int lane) {
           const bool isThere = lane < kQueries && first + lane < s;
-          return isThere ? deltaOf<Bf16, float>(at, first + lane) : 0.0F;
+          return isThere ? deltaOf<T, float>(at, first + lane) : 0.0F;
         });
         Sums<kQueries / 8> products;
         products.addByRows(values, [&](int n) { return rowOr0(first + n, s, dctx, ctx); });
         if (a.keepScale != 0) products.forEach(keep);
         products.forEach([&](TileRow, int n, float& x) { x = (x - delta.at(n)) * scale; });
         scores.combine(products, [](TileRow, float p, float g) { return p * g; });
-        dk.addByColumns(scores.toFactor(), [&](int n) { return rowOr0(first + n, s, qkv, q); });
+        dk.addByColumns(scores.template toFactor<T>(), [&](int n) { return rowOr0(first + n, s, qkv, q); });
       }
     }
   const auto storeRows = [&](Sums<D / 8>& sums, auto position) {
     sums.forEach([&](TileRow row, int c, float& x) {
       const int64_t key = tile.first + row.index;
-      if (key < s) store(operand<Bf16>(a, 4)[position(key) + c], x);
+      if (key < s) store(operand<T>(a, 4)[position(key) + c], x);
     });
   };
   at.head = 0;
@@ -196,28 +196,32 @@ TRIREME_DEVICE void gradOfKeys(const OpArgs& a, const Tile& tile) {
 }
 
 // The k and v parts of dqkv. Larger heads have no registers for both at once.
-template <int D>
+template <typename T, int D>
 TRIREME_DEVICE void attentionGradKeyTiles(const OpArgs& a) {
   forEachRow(tilesOf(a.sequence, a.groups, a.batch), [&](int64_t index) {
     const Tile tile = tileOf(index, a.sequence, a.groups);
     if constexpr (D <= 64) {
-      gradOfKeys<D, true, true>(a, tile);
+      gradOfKeys<T, D, true, true>(a, tile);
     } else {
-      gradOfKeys<D, true, false>(a, tile);
-      gradOfKeys<D, false, true>(a, tile);
+      gradOfKeys<T, D, true, false>(a, tile);
+      gradOfKeys<T, D, false, true>(a, tile);
     }
   });
 }
 
 }  // namespace
 
-#define TRIREME_ATTENTION_TILES(size)                                                        \
-  TRIREME_KERNEL(attention_tiles_##size, OpArgs, (attentionTiles<size>))                     \
-  TRIREME_KERNEL(attention_grad_query_tiles_##size, OpArgs, (attentionGradQueryTiles<size>)) \
-  TRIREME_KERNEL(attention_grad_key_tiles_##size, OpArgs, (attentionGradKeyTiles<size>))
+#define TRIREME_ATTENTION_TILES(size, type, T)                                           \
+  TRIREME_KERNEL(attention_tiles_##size##_##type, OpArgs, (attentionTiles<T, size>))     \
+  TRIREME_KERNEL(attention_grad_query_tiles_##size##_##type, OpArgs,                     \
+                 (attentionGradQueryTiles<T, size>))                                     \
+  TRIREME_KERNEL(attention_grad_key_tiles_##size##_##type, OpArgs, (attentionGradKeyTiles<T, size>))
 
-TRIREME_ATTENTION_TILES(64)
-TRIREME_ATTENTION_TILES(96)
-TRIREME_ATTENTION_TILES(128)
+TRIREME_ATTENTION_TILES(64, bf16, Bf16)
+TRIREME_ATTENTION_TILES(96, bf16, Bf16)
+TRIREME_ATTENTION_TILES(128, bf16, Bf16)
+TRIREME_ATTENTION_TILES(64, f16, F16)
+TRIREME_ATTENTION_TILES(96, f16, F16)
+TRIREME_ATTENTION_TILES(128, f16, F16)
 
 }  // namespace trireme::runtime::cuda

@@ -40,8 +40,9 @@ TRIREME_DEVICE ColumnShape columnsOf(const OpArgs& a) { return {a.tokens, a.rang
 
 TRIREME_DEVICE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// bf16 is computed in f32.
+// 16 bits are computed in f32.
 TRIREME_DEVICE float value(Bf16 x) { return toFloat(x); }
+TRIREME_DEVICE float value(F16 x) { return floatOf(x); }
 template <typename T>
 TRIREME_DEVICE T value(T x) {
   return x;
@@ -49,6 +50,7 @@ TRIREME_DEVICE T value(T x) {
 
 // Rounds, where the types differ.
 TRIREME_DEVICE void store(Bf16& to, float x) { to = toBf16(x); }
+TRIREME_DEVICE void store(F16& to, float x) { to = f16Of(x); }
 template <typename T>
 TRIREME_DEVICE void store(T& to, T x) {
   to = x;
@@ -90,13 +92,15 @@ TRIREME_DEVICE bool isKept(const OpArgs& a, uint64_t sample, uint64_t element) {
 
 }  // namespace trireme::runtime::cuda
 
-// Three kernels of an op: name_f64, name_f32 and name_bf16, which call function<T, S>(OpArgs) with
-// the type of activations and that of sums and state.
+// The kernels of an op: name_f64, name_f32, name_bf16 and name_f16, which call function<T,
+// S>(OpArgs) with the type of activations and that of sums and state.
 #define TRIREME_OP_KERNEL(name, function)                        \
   TRIREME_KERNEL(name##_f64, OpArgs, (function<double, double>)) \
   TRIREME_KERNEL(name##_f32, OpArgs, (function<float, float>))   \
-  TRIREME_KERNEL(name##_bf16, OpArgs, (function<Bf16, float>))
+  TRIREME_KERNEL(name##_bf16, OpArgs, (function<Bf16, float>))   \
+  TRIREME_KERNEL(name##_f16, OpArgs, (function<F16, float>))
 #define TRIREME_OP_BLOCK_KERNEL(name, function)                        \
   TRIREME_BLOCK_KERNEL(name##_f64, OpArgs, (function<double, double>)) \
   TRIREME_BLOCK_KERNEL(name##_f32, OpArgs, (function<float, float>))   \
-  TRIREME_BLOCK_KERNEL(name##_bf16, OpArgs, (function<Bf16, float>))
+  TRIREME_BLOCK_KERNEL(name##_bf16, OpArgs, (function<Bf16, float>))   \
+  TRIREME_BLOCK_KERNEL(name##_f16, OpArgs, (function<F16, float>))

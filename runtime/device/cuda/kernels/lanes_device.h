@@ -15,6 +15,22 @@
 namespace trireme::runtime::cuda {
 inline namespace on_device {
 
+#if defined(__CUDACC__)
+TRIREME_DEVICE float floatOf(F16 x) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+  return result;
+}
+TRIREME_DEVICE F16 f16Of(float x) {
+  F16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+  return result;
+}
+#else
+TRIREME_DEVICE float floatOf(F16 x) { return toFloat(x); }
+TRIREME_DEVICE F16 f16Of(float x) { return toF16(x); }
+#endif
+
 TRIREME_DEVICE double expOf(double x) { return ::exp(x); }
 TRIREME_DEVICE float expOf(float x) { return ::expf(x); }
 TRIREME_DEVICE double logOf(double x) { return ::log(x); }

@@ -21,6 +21,9 @@ struct HostKernel {
   HostKernel(const char* name, int64_t argsBytes, void (*run)(const void* args));
 };
 
+inline float floatOf(F16 x) { return toFloat(x); }
+inline F16 f16Of(float x) { return toF16(x); }
+
 inline double expOf(double x) { return std::exp(x); }
 inline float expOf(float x) { return std::exp(x); }
 inline double logOf(double x) { return std::log(x); }

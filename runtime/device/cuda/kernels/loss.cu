@@ -58,7 +58,8 @@ TRIREME_DEVICE void lossGrad(const OpArgs& a) {
   forEachRow(a.tokens, [&](int64_t row) {
     const S max = operand<S>(a, 1)[row], sum = operand<S>(a, 2)[row];
     const int64_t label = operand<int32_t>(a, 3)[row] - a.firstColumn;
-    const S scale = static_cast<S>(a.scale), factor = scale / sum;
+    const double lossScale = a.lossScaling == nullptr ? 1 : a.lossScaling[kLossScale];
+    const S scale = static_cast<S>(a.scale * lossScale), factor = scale / sum;
     forRowOf(
         a.width, [&](int64_t c) { return static_cast<S>(value(logits[row * a.width + c])); },
         [&](int64_t c, S x) {

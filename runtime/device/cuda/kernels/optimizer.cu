@@ -26,18 +26,65 @@ TRIREME_DEVICE void squaresRows(const SquaresArgs& a) {
   });
 }
 
-// A norm that is not a number stays one, and is seen.
+// In index order, by a warp.
+TRIREME_DEVICE double normOf(const double* squares, int64_t count) {
+  double total = 0;
+  for (int64_t first = 0; first < count; first += 32) {  // a load for 32 of them
+    PerLane<double> some;
+    some.fill([&](int lane) { return first + lane < count ? squares[first + lane] : 0; });
+    for (int lane = 0; lane < 32; ++lane) total += some.at(lane);
+  }
+  return sqrtOf(total);
+}
+
+TRIREME_DEVICE bool isFinite(double x) { return x - x == 0; }
+
+// As powerOf() in runtime/executor/optimizer.h.
+TRIREME_DEVICE double powerOf(double base, int64_t exponent) {
+  double power = 1;
+  for (; exponent > 0; exponent >>= 1, base *= base)
+    if ((exponent & 1) != 0) power *= base;
+  return power;
+}
+
+// Where nothing is scaled a norm that is not a number stays one, and is seen.
 TRIREME_DEVICE void adamwScale(const AdamWArgs& a) {
   forEachRow(1, [&](int64_t) {
-    double total = 0;
-    for (int64_t first = 0; first < a.numSquares; first += 32) {  // in order; a load for 32 of them
-      PerLane<double> squares;
-      squares.fill([&](int lane) { return first + lane < a.numSquares ? a.squares[first + lane] : 0; });
-      for (int lane = 0; lane < 32; ++lane) total += squares.at(lane);
-    }
+    const double scaledNorm = normOf(a.squares, a.numSquares);
     onOneLane([&] {
-      const double ratio = a.clipNorm / (sqrtOf(total) + 1e-6);
-      *a.gradientScale = a.clipNorm > 0 && !(ratio >= 1) ? ratio : 1;
+      const bool isScaled = a.lossScaling != nullptr;
+      const double scale = isScaled ? a.lossScaling[kLossScale] : 1;
+      const double ratio = a.clipNorm / (scaledNorm / scale + 1e-6);
+      const double clipped = a.clipNorm > 0 && !(ratio >= 1) ? ratio : 1;
+      AdamWFactors factors = {clipped / scale, a.correct1, a.correct2, false};
+      if (isScaled) {
+        const int64_t number = static_cast<int64_t>(a.lossScaling[kTakenSteps]) + 1;
+        factors.correct1 = 1 / (1 - powerOf(a.beta1, number));
+        factors.correct2 = 1 / (1 - powerOf(a.beta2, number));
+        factors.isSkipped = !isFinite(scaledNorm);
+      }
+      *a.factors = factors;
+    });
+  });
+}
+
+TRIREME_DEVICE void updateLossScale(const LossScaleArgs& a) {
+  forEachRow(1, [&](int64_t) {
+    const double norm = normOf(a.squares, a.numSquares);
+    onOneLane([&] {
+      double* scaling = a.lossScaling;
+      if (!isFinite(norm)) {
+        const double half = scaling[kLossScale] / 2;
+        scaling[kLossScale] = half < a.minimum ? a.minimum : half;
+        scaling[kGoodSteps] = 0;
+        scaling[kSkippedSteps] += 1;
+        return;
+      }
+      scaling[kTakenSteps] += 1;
+      scaling[kGoodSteps] += 1;
+      if (scaling[kGoodSteps] < a.window) return;
+      scaling[kLossScale] *= 2;
+      scaling[kGoodSteps] = 0;
     });
   });
 }
@@ -48,12 +95,14 @@ TRIREME_DEVICE void adamw(const AdamWArgs& a) {
   S *master = static_cast<S*>(a.master), *moment1 = static_cast<S*>(a.moment1);
   S* moment2 = static_cast<S*>(a.moment2);
   const S* gradient = static_cast<const S*>(a.gradient);
-  const S scale = static_cast<S>(*a.gradientScale), rate = static_cast<S>(a.learningRate);
+  const AdamWFactors factors = *a.factors;
+  const S scale = static_cast<S>(factors.gradientScale), rate = static_cast<S>(a.learningRate);
   const S beta1 = static_cast<S>(a.beta1), beta2 = static_cast<S>(a.beta2);
   const S rest1 = static_cast<S>(1 - a.beta1), rest2 = static_cast<S>(1 - a.beta2);
   const S epsilon = static_cast<S>(a.epsilon), decay = static_cast<S>(a.weightDecay);
-  const S correct1 = static_cast<S>(a.correct1), correct2 = static_cast<S>(a.correct2);
-  forEach(a.elements, [=](int64_t i) {
+  const S correct1 = static_cast<S>(factors.correct1);
+  const S correct2 = static_cast<S>(factors.correct2);
+  forEach(factors.isSkipped ? 0 : a.elements, [=](int64_t i) {
     const S g = scale * gradient[i];
     const S m = beta1 * moment1[i] + rest1 * g;
     const S v = beta2 * moment2[i] + rest2 * (g * g);
@@ -76,5 +125,7 @@ TRIREME_KERNEL(adamw_scale, AdamWArgs, adamwScale)
 TRIREME_KERNEL(adamw_f64, AdamWArgs, (adamw<double, double>))
 TRIREME_KERNEL(adamw_f32, AdamWArgs, (adamw<float, float>))
 TRIREME_KERNEL(adamw_bf16, AdamWArgs, (adamw<float, Bf16>))
+TRIREME_KERNEL(adamw_f16, AdamWArgs, (adamw<float, F16>))
+TRIREME_KERNEL(update_loss_scale, LossScaleArgs, updateLossScale)
 
 }  // namespace trireme::runtime::cuda

@@ -1,12 +1,12 @@
-// Tiles for tensor cores: products of bf16 with sums in f32, by a warp.
+// Tiles for tensor cores: products of bf16 or f16 with sums in f32, by a warp.
 //
-//   Factor<K>    16 rows of 16 K numbers in bf16
+//   Factor<T, K> 16 rows of 16 K numbers in T
 //   Sums<N>      16 rows of 8 N numbers in f32
 //     forEach(f)             f(row, column, number&), each number once
 //     addByRows(a, rowAt)    sums(i, n) += sum over k of a(i, k) b(n, k); rowAt(n) -> b(n, 0...)
 //     addByColumns(a, rowAt) sums(i, n) += sum over k of a(i, k) b(k, n); rowAt(k) -> b(k, 0...)
 //     combine(other, f)      number = f(row, number, number of `other`)
-//     toFactor()             rounded
+//     toFactor<T>()          rounded
 //     rowMax(), rowSum()     PerRow
 //   PerRow       one f32 per row of a tile
 //

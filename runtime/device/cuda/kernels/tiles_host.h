@@ -27,19 +27,19 @@ class PerRow {
   float values_[16] = {};
 };
 
-template <int K>
+template <typename T, int K>
 class Factor {
  public:
   template <typename F>
   void load(F rowAt) {
     for (int i = 0; i < 16; ++i)
       for (int k = 0; k < 16 * K; ++k) {
-        const Bf16* row = rowAt(i);
+        const T* row = rowAt(i);
         values_[i][k] = row == nullptr ? 0 : value(row[k]);
       }
   }
   float at(int row, int k) const { return values_[row][k]; }
-  void set(int row, int k, Bf16 x) { values_[row][k] = value(x); }
+  void set(int row, int k, T x) { values_[row][k] = value(x); }
 
  private:
   float values_[16][16 * K] = {};
@@ -53,17 +53,17 @@ class Sums {
     for (int i = 0; i < 16; ++i)
       for (int n = 0; n < 8 * N; ++n) f(TileRow{i}, n, values_[i][n]);
   }
-  template <int K, typename F>
-  void addByRows(const Factor<K>& a, F rowAt) {
+  template <typename T, int K, typename F>
+  void addByRows(const Factor<T, K>& a, F rowAt) {
     for (int n = 0; n < 8 * N; ++n)
-      if (const Bf16* row = rowAt(n); row != nullptr)
+      if (const T* row = rowAt(n); row != nullptr)
         for (int i = 0; i < 16; ++i)
           for (int k = 0; k < 16 * K; ++k) values_[i][n] += a.at(i, k) * value(row[k]);
   }
-  template <int K, typename F>
-  void addByColumns(const Factor<K>& a, F rowAt) {
+  template <typename T, int K, typename F>
+  void addByColumns(const Factor<T, K>& a, F rowAt) {
     for (int k = 0; k < 16 * K; ++k)
-      if (const Bf16* row = rowAt(k); row != nullptr)
+      if (const T* row = rowAt(k); row != nullptr)
         for (int i = 0; i < 16; ++i)
           for (int n = 0; n < 8 * N; ++n) values_[i][n] += a.at(i, k) * value(row[n]);
   }
@@ -73,10 +73,15 @@ class Sums {
       for (int n = 0; n < 8 * N; ++n)
         values_[i][n] = f(TileRow{i}, values_[i][n], other.values_[i][n]);
   }
-  Factor<N / 2> toFactor() const {
-    Factor<N / 2> factor;
+  template <typename T>
+  Factor<T, N / 2> toFactor() const {
+    Factor<T, N / 2> factor;
     for (int i = 0; i < 16; ++i)
-      for (int n = 0; n < 8 * N; ++n) factor.set(i, n, toBf16(values_[i][n]));
+      for (int n = 0; n < 8 * N; ++n) {
+        T rounded;
+        store(rounded, values_[i][n]);
+        factor.set(i, n, rounded);
+      }
     return factor;
   }
   PerRow rowMax() const {
