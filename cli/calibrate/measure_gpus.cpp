@@ -290,7 +290,7 @@ BestRates bestRates(const std::vector<program::Segment>& probes, const std::vect
   BestRates best;
   for (size_t i = 0; i < probes.size(); ++i) {
     const cost::KernelWork work = cost::kernelsOf(probes[i], own).front();
-    if (work.dtype != type) continue;
+    if (work.format != *mathFormatOf(type)) continue;
     const FlopsPerSecond rate = work.flops / std::max(times[i] - launch, times[i] * 0.5);
     FlopsPerSecond& rateOf = work.fusedAttention ? best.attention : best.matmul;
     rateOf = std::max(rateOf, rate);

@@ -389,7 +389,7 @@ Result<MeasuredGpus::Traffic> MeasuredGpus::stream(GpuStream stream) {
         AdamWCall call;
         call.step.learningRate = 1e-6;
         call.step.beta1 = 0.9, call.step.beta2 = 0.999, call.step.epsilon = 1e-8;
-        call.squares = squaresOf(rank);
+        call.squares = {squaresOf(rank), 0};
         call.arrays.parameter = call.arrays.master = all;
         call.arrays.gradient = all + bytes;
         call.arrays.moment1 = all + 2 * bytes;

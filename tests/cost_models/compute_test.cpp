@@ -39,8 +39,9 @@ TEST(KernelTime, FusedAttentionHasItsOwnEfficiency) {
 TEST(KernelTime, SinglePrecisionMayReachAShareOfItsOwn) {
   spec::DeviceSpec slow = device();
   slow.f32MatmulEfficiency = 0.4;
-  EXPECT_NEAR(kernelTime({DType::kF32, Flops(8e9), 100_MB, 1}, slow).count(), 4.001e-3, 1e-12);
-  EXPECT_NEAR(kernelTime({DType::kBf16, Flops(8e9), 100_MB, 1}, slow).count(), 1.001e-3, 1e-12);
+  EXPECT_NEAR(kernelTime({MathFormat::kF32, Flops(8e9), 100_MB, 1}, slow).count(), 4.001e-3, 1e-12);
+  EXPECT_NEAR(kernelTime({MathFormat::kBf16, Flops(8e9), 100_MB, 1}, slow).count(), 1.001e-3,
+              1e-12);
 }
 
 TEST(KernelTime, CountsEveryLaunch) {

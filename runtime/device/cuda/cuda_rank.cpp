@@ -389,7 +389,7 @@ Status CudaRank::updateLossScale(const LossScaleUpdate& update) {
   args.window = static_cast<double>(update.training->lossScaleWindow);
   args.minimum = update.training->minLossScale;
   constexpr int64_t kWarp = 32;
-  return gpu_.launch(updateLossScale_, &args, kWarp, compute());
+  return gpu_.launch(launchOf(updateLossScale_, &args, kWarp), compute());
 }
 
 int32_t CudaRank::newEvent() {
