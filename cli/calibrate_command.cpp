@@ -175,7 +175,7 @@ Action addCalibrate(CLI::App& app) {
           "Name of the cluster (default: this-machine, or that of --cluster)");
   CLI::Option* cluster =
       addPath(app, "--cluster", &options->cluster, "NAME|FILE",
-              "The cluster that GPUs or nccl-tests complete; what they do not say is as there");
+              "The cluster that GPUs or nccl-tests complete: the rest is as there");
   const std::string group = "Measurements of another machine";
   CLI::Option* tests =
       addPaths(app, "--nccl-tests", &options->ncclTests, "FILE",

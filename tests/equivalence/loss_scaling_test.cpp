@@ -165,7 +165,10 @@ class Resume : public testing::Test {
   }
 
   const spec::ModelSpec model_ = tinyGpt(2);
-  const std::string path_ = testing::TempDir() + "loss_scaling.safetensors";
+  // The tests run at once, in processes of their own.
+  const std::string path_ = testing::TempDir() + "loss_scaling_" +
+                            testing::UnitTest::GetInstance()->current_test_info()->name() +
+                            ".safetensors";
 };
 
 // Saved in the middle of a window, after skipped steps.
