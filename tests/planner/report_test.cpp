@@ -52,6 +52,22 @@ TEST(ToTable, SaysHowFarOffTheStepMayBe) {
   EXPECT_EQ(toJson(result)["estimate"]["intervalSeconds"], nlohmann::json({1.5, 2.0}));
 }
 
+// Of software that others make: Trireme's own arenas are exact.
+TEST(ToTable, SaysWhenMemoryIsWithinTheErrorOfTheLimit) {
+  PlanResult result = answer();
+  const auto isTight = [&](double share) {
+    result.estimate.memoryAvailable = result.estimate.memory.total() / share;
+    return toTable(result).find("the fullest; tight: peaks are 3 to 7 % off\n") !=
+           std::string::npos;
+  };
+  EXPECT_FALSE(isTight(0.95));
+  result.estimate.interval = cost::Interval{Seconds(1.5), Seconds(2)};
+  EXPECT_TRUE(isTight(0.95));
+  EXPECT_TRUE(isTight(0.999));
+  EXPECT_FALSE(isTight(0.92));
+  EXPECT_FALSE(isTight(1.01));  // it does not fit
+}
+
 TEST(ToTable, SaysOnceWhatForbidsManyDegrees) {
   PlanResult result = answer();
   result.rejections = {{"P8", "pp 16", "a layer per stage", "6 layers"},
