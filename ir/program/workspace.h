@@ -40,6 +40,7 @@ struct GemmShape {
 struct GemmBlocking {
   static constexpr int64_t kVectorDepth = 384;    // of a slice
   static constexpr int64_t kAmxDepth = 768;       // no larger in bytes than a slice for vectors
+  static constexpr int64_t kDotDepth = 768;       // of vectors that multiply pairs; the same
   static constexpr int64_t kPad = 32;             // elements between the rows of a panel of a
   static constexpr int64_t kMaxTile = 64;         // rows and columns
   static constexpr int64_t kBlockCols = 768;      // of a block of b, which only AMX has

@@ -15,12 +15,17 @@ using program::GemmBlocking;
 using program::roundUp;
 
 template <typename T>
+std::vector<const GemmEngine<T, SumOf<T>>*> findEngines() {
+  auto engines = vectorEngines<T>();
+  if constexpr (std::is_same_v<T, Bf16>)
+    for (const auto* paired : {dotEngine(), amxEngine()})
+      if (paired != nullptr) engines.insert(engines.begin(), paired);
+  return engines;
+}
+
+template <typename T>
 const GemmEngine<T, SumOf<T>>& engineOf() {
-  if constexpr (std::is_same_v<T, Bf16>) {
-    static const GemmEngine<Bf16, float>* amx = amxEngine();
-    if (amx != nullptr) return *amx;
-  }
-  return vectorEngine<T, SumOf<T>>();
+  return *gemmEngines<T>().front();
 }
 
 template <typename Sum>
@@ -55,15 +60,12 @@ Range pieceFrom(int64_t begin, int64_t size, const Range& whole) {
 // Rows of a block of a, so that it takes three fifths of the second-level cache: panels of b and
 // tiles of c pass through the rest. At most what scratch has room for. Which rows form a block
 // changes no result.
-template <typename Sum>
-int64_t blockRows(int64_t elementBytes) {
-  static const int64_t kFitting = [] {
+int64_t blockRows(int64_t elementBytes, int64_t packedRowBytes) {
+  static const int64_t kCache = [] {
     const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    const int64_t known = cache > 0 ? cache : int64_t{1} << 20;
-    return known * 3 / 5 /
-           ((GemmBlocking::kVectorDepth + GemmBlocking::kPad) * int64_t{sizeof(Sum)});
+    return cache > 0 ? int64_t{cache} : int64_t{1} << 20;
   }();
-  return std::clamp<int64_t>(kFitting, GemmBlocking::kMaxTile,
+  return std::clamp<int64_t>(kCache * 3 / 5 / packedRowBytes, GemmBlocking::kMaxTile,
                              GemmBlocking::blockRows(elementBytes));
 }
 
@@ -93,9 +95,10 @@ class Product {
   NextOperands next_;
 
   bool byRows() const { return call_.a.colStride == 1; }
-  int64_t panelOfABytes() const {
-    return engine_.rows * (engine_.depth + GemmBlocking::kPad) * engine_.packedElementBytes;
+  int64_t rowOfABytes() const {
+    return (engine_.depth + GemmBlocking::kPad) * engine_.packedElementBytes;
   }
+  int64_t panelOfABytes() const { return engine_.rows * rowOfABytes(); }
   int64_t panelOfBBytes(int64_t packedDepth) const {
     return engine_.cols * packedDepth * engine_.packedElementBytes;
   }
@@ -106,7 +109,7 @@ class Product {
   // Each element of b comes from memory once per block, and is fetched while the panel before its
   // own is used.
   void runByBlocksOfA() {
-    const int64_t most = blockRows<Sum>(sizeof(T)) / engine_.rows * engine_.rows;
+    const int64_t most = blockRows(sizeof(T), rowOfABytes()) / engine_.rows * engine_.rows;
     const int64_t blocks = std::max<int64_t>(1, (call_.m + most - 1) / most);
     const int64_t height = roundUp((call_.m + blocks - 1) / blocks, engine_.rows);
     const int64_t slices = most / std::max(height, engine_.rows);
@@ -292,9 +295,14 @@ GemmCall<T, C> pieceOf(const GemmCall<T, C>& call, const Split& split, int piece
 
 }  // namespace
 
+template <typename T>
+const std::vector<const GemmEngine<T, SumOf<T>>*>& gemmEngines() {
+  static const auto engines = findEngines<T>();
+  return engines;
+}
+
 template <typename T, typename C>
-void gemm(const GemmCall<T, C>& call, void* scratch) {
-  const auto& engine = engineOf<T>();
+void gemmBy(const GemmEngine<T, SumOf<T>>& engine, const GemmCall<T, C>& call, void* scratch) {
   const auto parts = divideScratch(scratch, call);
   if (engine.begin != nullptr) engine.begin();
   if constexpr (std::is_same_v<C, SumOf<T>>)
@@ -302,6 +310,11 @@ void gemm(const GemmCall<T, C>& call, void* scratch) {
   else
     multiplyRounded(engine, call, parts);
   if (engine.end != nullptr) engine.end();
+}
+
+template <typename T, typename C>
+void gemm(const GemmCall<T, C>& call, void* scratch) {
+  gemmBy(engineOf<T>(), call, scratch);
 }
 
 template <typename T, typename C>
@@ -314,17 +327,21 @@ void parallelGemm(const GemmCall<T, C>& call, ThreadPool& pool, void* scratch) {
   });
 }
 
-template void gemm(const GemmCall<float>&, void*);
-template void gemm(const GemmCall<double>&, void*);
-template void gemm(const GemmCall<Bf16, float>&, void*);
-template void gemm(const GemmCall<Bf16, Bf16>&, void*);
-template void gemm(const GemmCall<F16, float>&, void*);
-template void gemm(const GemmCall<F16, F16>&, void*);
-template void parallelGemm(const GemmCall<float>&, ThreadPool&, void*);
-template void parallelGemm(const GemmCall<double>&, ThreadPool&, void*);
-template void parallelGemm(const GemmCall<Bf16, float>&, ThreadPool&, void*);
-template void parallelGemm(const GemmCall<Bf16, Bf16>&, ThreadPool&, void*);
-template void parallelGemm(const GemmCall<F16, float>&, ThreadPool&, void*);
-template void parallelGemm(const GemmCall<F16, F16>&, ThreadPool&, void*);
+#define TRIREME_GEMM(T, C)                                                            \
+  template void gemmBy(const GemmEngine<T, SumOf<T>>&, const GemmCall<T, C>&, void*); \
+  template void gemm(const GemmCall<T, C>&, void*);                                   \
+  template void parallelGemm(const GemmCall<T, C>&, ThreadPool&, void*)
+TRIREME_GEMM(float, float);
+TRIREME_GEMM(double, double);
+TRIREME_GEMM(Bf16, float);
+TRIREME_GEMM(Bf16, Bf16);
+TRIREME_GEMM(F16, float);
+TRIREME_GEMM(F16, F16);
+#undef TRIREME_GEMM
+
+template const std::vector<const GemmEngine<float, float>*>& gemmEngines<float>();
+template const std::vector<const GemmEngine<double, double>*>& gemmEngines<double>();
+template const std::vector<const GemmEngine<Bf16, float>*>& gemmEngines<Bf16>();
+template const std::vector<const GemmEngine<F16, float>*>& gemmEngines<F16>();
 
 }  // namespace trireme::runtime

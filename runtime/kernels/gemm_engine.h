@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/kernels/gemm.h"
 
@@ -128,11 +129,19 @@ struct GemmEngine {
   void (*end)();
 };
 
-// The widest vectors that this machine has.
-template <typename T, typename Sum>
-const GemmEngine<T, Sum>& vectorEngine();
+// The engines that this machine can run; the first is the one that products use.
+template <typename T>
+const std::vector<const GemmEngine<T, SumOf<T>>*>& gemmEngines();
 
-// The matrix unit; null if this machine or its system has none.
+// gemm (gemm.h) by this engine.
+template <typename T, typename C>
+void gemmBy(const GemmEngine<T, SumOf<T>>& engine, const GemmCall<T, C>& call, void* scratch);
+
+// What gemmEngines is made of. Vectors of multiply-adds, the widest first:
+template <typename T>
+std::vector<const GemmEngine<T, SumOf<T>>*> vectorEngines();
+// vectors that multiply pairs of bf16, and the matrix unit; null if this machine has none.
+const GemmEngine<Bf16, float>* dotEngine();
 const GemmEngine<Bf16, float>* amxEngine();
 
 }  // namespace trireme::runtime

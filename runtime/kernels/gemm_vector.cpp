@@ -69,26 +69,25 @@ TRIREME_ENGINE(avx2, 6, 2)    // 12 + 2 + 1 in 16
 #endif
 TRIREME_ENGINE(baseline, 6, 2)
 
-template <typename T, typename Sum>
-GemmEngine<T, Sum> pickEngine() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return avx512Engine<T, Sum>();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2Engine<T, Sum>();
-#endif
-  return baselineEngine<T, Sum>();
-}
-
 }  // namespace
 
-template <typename T, typename Sum>
-const GemmEngine<T, Sum>& vectorEngine() {
-  static const GemmEngine<T, Sum> engine = pickEngine<T, Sum>();
-  return engine;
+template <typename T>
+std::vector<const GemmEngine<T, SumOf<T>>*> vectorEngines() {
+  using Engine = GemmEngine<T, SumOf<T>>;
+  std::vector<const Engine*> engines;
+#if defined(__x86_64__)
+  static const Engine avx512 = avx512Engine<T, SumOf<T>>(), avx2 = avx2Engine<T, SumOf<T>>();
+  if (__builtin_cpu_supports("avx512f")) engines.push_back(&avx512);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) engines.push_back(&avx2);
+#endif
+  static const Engine baseline = baselineEngine<T, SumOf<T>>();
+  engines.push_back(&baseline);
+  return engines;
 }
 
-template const GemmEngine<float, float>& vectorEngine();
-template const GemmEngine<double, double>& vectorEngine();
-template const GemmEngine<Bf16, float>& vectorEngine();
-template const GemmEngine<F16, float>& vectorEngine();
+template std::vector<const GemmEngine<float, float>*> vectorEngines<float>();
+template std::vector<const GemmEngine<double, double>*> vectorEngines<double>();
+template std::vector<const GemmEngine<Bf16, float>*> vectorEngines<Bf16>();
+template std::vector<const GemmEngine<F16, float>*> vectorEngines<F16>();
 
 }  // namespace trireme::runtime

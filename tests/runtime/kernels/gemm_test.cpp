@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
+
+#include "runtime/kernels/gemm_engine.h"
 
 namespace trireme::runtime {
 namespace {
@@ -18,26 +22,29 @@ std::vector<T> draw(int64_t count) {
 }
 
 template <typename T>
-std::vector<SumOf<T>> product(const GemmCall<T, SumOf<T>>& call) {
-  std::vector<SumOf<T>> c(static_cast<size_t>(call.m * call.n));
-  GemmCall<T, SumOf<T>> whole = call;
+using Engine = GemmEngine<T, SumOf<T>>;
+
+template <typename T, typename C = SumOf<T>>
+std::vector<C> product(const GemmCall<T, C>& call, const Engine<T>& engine) {
+  std::vector<C> c(static_cast<size_t>(call.m * call.n));
+  GemmCall<T, C> whole = call;
   whole.c = c.data();
   std::vector<char> scratch(static_cast<size_t>(program::gemmScratchBytes(call.shape())));
-  gemm(whole, scratch.data());
+  gemmBy(engine, whole, scratch.data());
   return c;
 }
 
 // The bits of an element depend on its row of a and its column of b alone: a tensor-parallel rank
 // that holds some columns computes the same numbers as one that holds all.
 template <typename T>
-void expectPartsEqualWhole() {
+void expectPartsEqualWhole(const Engine<T>& engine) {
   constexpr int64_t m = 45, n = 70, k = 800;
   const std::vector<T> a = draw<T>(m * k), b = draw<T>(k * n);
   const auto aRef = rowMajor<T>(a.data(), k), bRef = rowMajor<T>(b.data(), n);
-  const auto whole = product<T>({m, n, k, aRef, bRef, nullptr, n, false});
+  const auto whole = product<T>({m, n, k, aRef, bRef, nullptr, n, false}, engine);
   constexpr int64_t row = 19, rows = 7, col = 33, cols = 11;
   const auto part =
-      product<T>({rows, cols, k, aRef.at(row, 0), bRef.at(0, col), nullptr, cols, false});
+      product<T>({rows, cols, k, aRef.at(row, 0), bRef.at(0, col), nullptr, cols, false}, engine);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < cols; ++j)
       ASSERT_EQ(part[i * cols + j], whole[(row + i) * n + col + j]);
@@ -46,27 +53,80 @@ void expectPartsEqualWhole() {
 // Rows for several packed blocks and depths for several slices of each: a row's bits are those that
 // it has in a block of its own, and the scratch that is promised is enough (sanitizers see more).
 template <typename T>
-void expectBlocksEqualRows() {
+void expectBlocksEqualRows(const Engine<T>& engine) {
   constexpr int64_t m = 1601, n = 37, k = 801;
   const std::vector<T> a = draw<T>(m * k), b = draw<T>(k * n);
   const auto aRef = rowMajor<T>(a.data(), k), bRef = rowMajor<T>(b.data(), n);
-  const auto whole = product<T>({m, n, k, aRef, bRef, nullptr, n, false});
+  const auto whole = product<T>({m, n, k, aRef, bRef, nullptr, n, false}, engine);
   for (int64_t row = 0; row < m; row += 97) {
-    const auto alone = product<T>({1, n, k, aRef.at(row, 0), bRef, nullptr, n, false});
+    const auto alone = product<T>({1, n, k, aRef.at(row, 0), bRef, nullptr, n, false}, engine);
     for (int64_t j = 0; j < n; ++j) ASSERT_EQ(whole[row * n + j], alone[j]) << row << " " << j;
   }
 }
 
+// c = a b and c += a b for both orders of a and of b in memory, against sums in double. The error
+// of a sum of k products in type Sum is at most k units in the last place of the sum of their
+// sizes.
+template <typename T>
+void expectSumsOfProducts(const Engine<T>& engine, int64_t m, int64_t n, int64_t k) {
+  using Sum = SumOf<T>;
+  const std::vector<T> a = draw<T>(m * k), b = draw<T>(k * n);
+  std::vector<char> scratch(
+      static_cast<size_t>(program::gemmScratchBytes({m, n, k, sizeof(T), false})));
+  const double unit = std::numeric_limits<Sum>::epsilon();
+  for (const auto& aRef : {rowMajor<T>(a.data(), k), rowMajor<T>(a.data(), m).transposed()})
+    for (const auto& bRef : {rowMajor<T>(b.data(), n), rowMajor<T>(b.data(), k).transposed()})
+      for (const bool accumulate : {false, true}) {
+        std::vector<Sum> c(static_cast<size_t>(m * n), Sum{3});
+        gemmBy<T, Sum>(engine, {m, n, k, aRef, bRef, c.data(), n, accumulate}, scratch.data());
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = accumulate ? 3 : 0, size = 3;
+            for (int64_t l = 0; l < k; ++l) {
+              const double term = static_cast<double>(widen(*aRef.at(i, l).data)) *
+                                  static_cast<double>(widen(*bRef.at(l, j).data));
+              sum += term;
+              size += std::abs(term);
+            }
+            ASSERT_NEAR(c[i * n + j], sum, unit * static_cast<double>(k + 1) * size)
+                << engine.rows << " x " << engine.cols << ": " << m << " " << n << " " << k << ", "
+                << i << " " << j;
+          }
+      }
+}
+
+template <typename T>
+void expectEverySize(const Engine<T>& engine) {
+  const int64_t height = engine.rows, width = engine.cols, step = engine.depthMultiple;
+  for (const int64_t m : {int64_t{1}, height - 1, height, 2 * height + 3})
+    for (const int64_t n : {int64_t{1}, width / 2 + 1, width, width + 5})
+      for (const int64_t k : {int64_t{1}, step + 1, 4 * step + 7})
+        expectSumsOfProducts<T>(engine, m, n, k);
+  expectSumsOfProducts<T>(engine, height + 1, width + 1, engine.depth + step + 1);
+}
+
+template <typename T>
+void expectAll(void (*expect)(const Engine<T>&)) {
+  for (const Engine<T>* engine : gemmEngines<T>()) expect(*engine);
+}
+
+TEST(Gemm, IsTheSumOfTheProducts) {
+  expectAll<double>(expectEverySize<double>);
+  expectAll<float>(expectEverySize<float>);
+  expectAll<Bf16>(expectEverySize<Bf16>);
+  expectAll<F16>(expectEverySize<F16>);
+}
+
 TEST(Gemm, BlocksOfRowsEqualEachRowBitwise) {
-  expectBlocksEqualRows<double>();
-  expectBlocksEqualRows<float>();
-  expectBlocksEqualRows<Bf16>();
+  expectAll<double>(expectBlocksEqualRows<double>);
+  expectAll<float>(expectBlocksEqualRows<float>);
+  expectAll<Bf16>(expectBlocksEqualRows<Bf16>);
 }
 
 TEST(Gemm, PartsEqualTheWholeBitwise) {
-  expectPartsEqualWhole<double>();
-  expectPartsEqualWhole<float>();
-  expectPartsEqualWhole<Bf16>();
+  expectAll<double>(expectPartsEqualWhole<double>);
+  expectAll<float>(expectPartsEqualWhole<float>);
+  expectAll<Bf16>(expectPartsEqualWhole<Bf16>);
 }
 
 TEST(Gemm, ScratchIsEnoughForEveryPiece) {
