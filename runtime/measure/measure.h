@@ -13,13 +13,13 @@
 namespace trireme::runtime {
 
 // One call of segment `index` of the bundle that `code` was loaded from, on operands of its own,
-// which hold small numbers. As in a step, where the other tensors come in between, a call does not
-// find its operands in the caches that the last one filled: calls take turns among sets of operands
-// that together take about `footprint` bytes of each rank. Errors: those of the kernels.
+// which hold small numbers. As in a step, where an op reads what the op before it has just written,
+// and its own buffers come round again some ops later: calls take turns among a few sets of
+// operands, which together take at most `most` bytes of each rank, or are one. Errors: those of the
+// kernels.
 Result<Seconds> measureSegment(MeasuredRanks& ranks, const program::Bundle& bundle,
-                               const SegmentCode& code, size_t index, int64_t footprint);
-// How many sets: at least one, and no more than a step has tensors of a kind.
-int64_t numOperandSets(const program::Segment& segment, int64_t footprint);
+                               const SegmentCode& code, size_t index, int64_t most);
+int64_t numOperandSets(const program::Segment& segment, int64_t most);
 
 enum class MemoryWork : uint8_t {
   kTriad,       // a = b + s c, in f32 whatever `type`
