@@ -44,9 +44,13 @@ class Stopping : public testing::TestWithParam<std::tuple<int, Fault>> {};
 TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
   const auto kind = static_cast<InstructionKind>(std::get<0>(GetParam()));
   const Fault fault = std::get<1>(GetParam());
-  const program::Bundle bundle = tinyBundle({});
+  TinyOptions tiny;
+  tiny.scaled = true;
+  const program::Bundle bundle = tinyBundle(tiny);
+  int stopped = 0;
   for (const int32_t victim : {1, 6}) {  // one of each stage
     if (!roleHas(bundle.program, victim, kind)) continue;
+    ++stopped;
     StopAt injector(bundle.program, victim, kind, fault);
     SessionOptions options;
     options.useReference = true;
@@ -82,6 +86,7 @@ TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
     }
     EXPECT_EQ((*session)->step(data).error().message(), result.error().message());
   }
+  EXPECT_GE(stopped, 1) << "no rank has this kind of instruction";
 }
 
 // A repeat is not an instruction that is issued, but a shape of the body.

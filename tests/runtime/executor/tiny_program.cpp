@@ -92,6 +92,7 @@ class Builder {
     const int64_t shard = options_.sharded ? elements_ / options_.dp : elements_;
     m1_ = buffer("m1", shard);
     m2_ = buffer("m2", shard);
+    if (options_.scaled) role_->lossScaling = buffer("loss scaling", kLossScalingElements);
     wLayer_ = view(w_, kTinyWidth, kTinyWidth * 8, 0);
     gLayer_ = view(g_, kTinyWidth, kTinyWidth * 8, 0);
     wShard_ = view(w_, shard, 0, shard * 8);
@@ -188,6 +189,12 @@ class Builder {
                               {squares_}));
     squares.kind = InstructionKind::kAdamW;
     code.push_back(squares);
+    if (options_.scaled) {
+      Instruction update = zero(squares_);
+      update.kind = InstructionKind::kUpdateLossScale;
+      update.buffers.push_back(role_->lossScaling);
+      code.push_back(update);
+    }
     if (options_.sharded)
       code.push_back(collective(InstructionKind::kAllGather, GroupKind::kDp, {wShard_, w_}));
     return body;
