@@ -12,6 +12,7 @@
 #include "cli/flags.h"
 #include "cli/output/progress.h"
 #include "cli/output/table.h"
+#include "cli/output/wrap.h"
 #include "cli/paths.h"
 #include "cli/simulate.h"
 #include "cli/write_file.h"
@@ -189,10 +190,10 @@ Result<int> runCompile(const CompileOptions& options) {
   progress.clear();
 
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  fmt::print("{:<14}{}\n", "plan", planner::summary(plan));
+  fmt::print("{}", wrapLine(fmt::format("{:<14}{}", "plan", planner::summary(plan)), 14));
   fmt::print("{:<14}for {}, with {}\n", "programs", counted(bundle.program.numRanks(), "rank"),
              counted(static_cast<int64_t>(bundle.program.roles.size()), "role"));
-  fmt::print("{:<14}{}\n", "code", describeKernels(bundle));
+  fmt::print("{}", wrapLine(fmt::format("{:<14}{}", "code", describeKernels(bundle)), 14));
   fmt::print("{}", rolesTable(bundle.program));
   if (simulated) fmt::print("{:<14}{} per step\n", "simulated", formatSeconds(*simulated));
   fmt::print("{:<14}{} in {}\n", "bundle", options.output, formatSeconds(Seconds(elapsed.count())));

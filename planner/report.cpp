@@ -310,12 +310,15 @@ std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory) {
 
 std::string toText(const Query& query) {
   const spec::TrainingSpec& training = query.training;
-  return fmt::format(
-      "{:<14}{}, {} parameters\n{:<14}{}, stack {}\n"
-      "{:<14}batch {}, sequence {}, {}\n",
-      "model", query.model.name, describeCount(static_cast<double>(query.model.numParameters())),
-      "cluster", query.cluster.name, query.stack.name, "training", training.globalBatchSize,
-      training.sequenceLength, spec::precisionText(training));
+  std::string text;
+  appendField(text, "model",
+              fmt::format("{}, {} parameters", query.model.name,
+                          describeCount(static_cast<double>(query.model.numParameters()))));
+  appendField(text, "cluster", fmt::format("{}, stack {}", query.cluster.name, query.stack.name));
+  appendField(text, "training",
+              fmt::format("batch {}, sequence {}, {}", training.globalBatchSize,
+                          training.sequenceLength, spec::precisionText(training)));
+  return text;
 }
 
 std::string stagesText(const std::vector<cost::MemoryUse>& stages) {

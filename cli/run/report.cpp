@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output/curve.h"
+#include "cli/output/wrap.h"
 #include "ir/base/format.h"
 
 namespace trireme::cli {
@@ -55,7 +56,7 @@ std::string longReport(const RunReport& report) {
   const auto& steps = report.loop.steps;
   std::string text;
   const auto field = [&](std::string_view name, const std::string& value) {
-    text += fmt::format("{:<14}{}\n", name, value);
+    text += wrapLine(fmt::format("{:<14}{}", name, value), 14);
   };
   const int64_t ranks = report.numRanks;
   field("plan", report.plan);

@@ -168,6 +168,19 @@ TEST_F(CompileCommand, SummaryCountsRanksRolesAndKernels) {
   EXPECT_TRUE(std::filesystem::exists(path("out.bundle/manifest.json")));
 }
 
+// The plan alone takes 103 columns here.
+TEST_F(CompileCommand, SummaryFitsAHundredColumns) {
+  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1", "--schedule",
+                      "gpipe", "--recompute", "full", "--state-sharding", "optimizer",
+                      "--sequence-parallel", "on", "-o", path("plan.yaml")}));
+  const Outcome outcome = compilePlan();
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("sharded optimizer, sequence\n              parallel\n"));
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line) && !line.starts_with("bundle ");)
+    EXPECT_LE(line.size(), 100u) << line;
+}
+
 TEST_F(CompileCommand, DumpHasTheModelAndEveryPhase) {
   expectSuccess(plan({"--tp", "2", "-o", path("plan.yaml")}));
   expectSuccess(compilePlan({"--dump-ir", path("deep/ir")}));

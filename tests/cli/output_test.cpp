@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "cli/output/curve.h"
 #include "cli/output/progress.h"
@@ -63,6 +64,22 @@ TEST(ProcessMemory, ReadsTheKernelsForm) {
   EXPECT_EQ(memory.peak, Bytes(2048 * 1024));
   EXPECT_EQ(memory.now, Bytes(1024 * 1024));
   EXPECT_GT(readProcessMemory().now, Bytes(0));
+}
+
+TEST(RunReport, FitsIntoAHundredColumns) {
+  RunReport report;
+  report.plan =
+      "tp 2, pp 11, dp 2, microbatch 1, interleaved x 16, recompute full, sharded optimizer, "
+      "sequence parallel";
+  report.numRanks = 44;
+  report.loop.steps = {{.seconds = 1}, {.seconds = 2}};
+  const std::string text = longReport(report);
+  EXPECT_EQ(text.substr(0, text.find("steps")),
+            "plan          tp 2, pp 11, dp 2, microbatch 1, interleaved x 16, recompute full, "
+            "sharded optimizer,\n"
+            "              sequence parallel\n");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
 }
 
 // Steps of 9, 1, 2, 4 s: the first does not count, the median of the others is 2 s.

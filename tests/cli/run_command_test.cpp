@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "ir/program/bundle.h"
 #include "tests/cli/command.h"
 
 #if TRIREME_HAVE_MLIR
@@ -281,6 +282,15 @@ TEST_F(RunCommand, DamagedBundlesAreRefusedByFile) {
                 1, {"999", "newer"});
 }
 
+TEST_F(RunCommand, BundlesForAnotherProcessorAreRefused) {
+  auto bundle = program::readBundle(compile("tiny", {"--gpus", "1"}));
+  ASSERT_TRUE(bundle.has_value()) << bundle.error().message();
+  bundle->target.cpuFeatures.push_back("avx99f");
+  ASSERT_TRUE(program::writeBundle(*bundle, path("newer.bundle")).ok());
+  expectRefusal(run(path("newer.bundle"), {"--steps", "1"}), 1,
+                {"newer.bundle: ", "need CPU features that this machine lacks: avx99f"});
+}
+
 TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
@@ -294,6 +304,9 @@ TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
   fs::copy(good, bad, fs::copy_options::overwrite_existing);
   flipByte(bad);
   expectRefusal(resumeFrom(bad), 1, {"bad.safetensors"});
+  expectRefusal(resumeFrom(write("newer.safetensors",
+                                 replaced(readAll(good), R"("version":"1")", R"("version":"2")"))),
+                1, {"newer.safetensors", "newer Trireme: version 2, this one reads 1"});
   expectRefusal(resumeFrom(write("text.safetensors", "not a checkpoint")), 1, {"text.safetensors"});
   expectRefusal(resumeFrom(path("none")), 1, {"none: no such checkpoint"});
   fs::create_directory(path("nothing"));

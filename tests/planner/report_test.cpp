@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -25,6 +26,18 @@ TEST(ToTable, FitsIntoAHundredColumns) {
   int count = 0;
   for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), 100u) << line;
   EXPECT_GT(count, 15);
+}
+
+TEST(ToTable, NamesOfAnyLengthFit) {
+  Query query = smallQuery(12, 6, 24);
+  query.model.name = query.cluster.name = std::string(150, 'x');
+  std::istringstream lines(toText(query));
+  std::string names;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 100u) << line;
+    names += line;
+  }
+  EXPECT_EQ(std::count(names.begin(), names.end(), 'x'), 300);
 }
 
 TEST(ToTable, SharesAddUpToTheStep) {
