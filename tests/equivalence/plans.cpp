@@ -66,7 +66,10 @@ std::vector<Pair> pairsOf(const Choices& c) {
 
 }  // namespace
 
-int64_t layersFor(const Choices& c) { return c.pp * c.virtualStages > 8 ? 16 : 8; }
+int64_t layersFor(const Choices& c) {
+  const int64_t chunks = c.pp * c.virtualStages;
+  return chunks > 8 || (chunks == 8 && c.uneven) ? 16 : 8;
+}
 
 plan::Plan planFor(const Choices& c, const spec::ModelSpec& model,
                    const spec::TrainingSpec& training) {

@@ -15,7 +15,7 @@ struct Choices {
   int64_t microbatchSize = 1;
 };
 
-// Layers that a plan of these choices needs: 8, or 16 for 4 stages of 4 chunks.
+// Layers that a plan of these choices needs: 8, or 16 for 16 chunks, and for 8 uneven ones.
 int64_t layersFor(const Choices& choices);
 plan::Plan planFor(const Choices& choices, const spec::ModelSpec& model,
                    const spec::TrainingSpec& training);
