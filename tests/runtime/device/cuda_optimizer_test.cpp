@@ -122,7 +122,7 @@ TEST_F(CudaOptimizer, BucketsOfOneKindAreOneLaunch) {
 // A launch takes eight buckets, all of the same types.
 TEST_F(CudaOptimizer, OtherTypesAndMoreBucketsAreMoreLaunches) {
   std::vector<AdamWArrays> buckets;
-  for (int i = 0; i < 9; ++i) buckets.push_back(bucket(3 + i));
+  for (int i = 0; i < 16; ++i) buckets.push_back(bucket(3 + i));
   for (int i = 0; i < 2; ++i) buckets.push_back(bucket(5, DType::kBf16));
   ASSERT_EQ(adamW(buckets).message(), "");
   EXPECT_EQ(launched(), (Names{"adamw_scale", "adamw_f32", "adamw_f32", "adamw_bf16"}));
@@ -161,6 +161,14 @@ TEST_F(CudaOptimizer, NormsOfAllBucketsAreTwoLaunches) {
     if (step == 0) creations = emulated().numCreations();
   }
   EXPECT_EQ(emulated().numCreations(), creations);
+}
+
+// So a GPU that stops is found at the right instruction behind them.
+TEST_F(CudaOptimizer, InstructionsOfOneCallAreMarkedAtOnce) {
+  ASSERT_EQ(rank_->mark(program::Stream::kCompute, 3).message(), "");
+  ASSERT_EQ(rank_->mark(program::Stream::kCompute, 1).message(), "");
+  static_cast<void>(launched());
+  EXPECT_EQ(rank_->passed(program::Stream::kCompute), 4);
 }
 
 }  // namespace
