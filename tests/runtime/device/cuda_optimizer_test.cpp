@@ -1,7 +1,7 @@
 // The optimizer's instructions of a rank on a GPU: how many launches, of which buckets.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <utility>
 
 #include "runtime/device/cuda/cuda_rank.h"
@@ -39,17 +39,17 @@ class CudaOptimizer : public ::testing::Test {
     EXPECT_EQ(rank_->finishStep().message(), "");
     return std::exchange(launched_, {});
   }
-  // `elements` behind the last; they are zero.
+  // `elements` behind the last, at a multiple of 64 bytes; they are zero.
   template <typename T>
   T* place(int64_t elements) {
     T* data = reinterpret_cast<T*>(rank_->program().arena + used_);
-    used_ += elements * static_cast<int64_t>(sizeof(T));
+    used_ += (elements * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;
     EXPECT_LE(used_, kArenaBytes);
     return data;
   }
   template <typename T>
   void write(const T* onGpu, const std::vector<T>& values) {
-    std::memcpy(onHost(onGpu), values.data(), values.size() * sizeof(T));
+    std::copy(values.begin(), values.end(), onHost(onGpu));
     EXPECT_TRUE(rank_->store(onHost(onGpu), std::ssize(values) * sizeof(T)).ok());
   }
   template <typename T>
