@@ -23,6 +23,13 @@ struct NormRow {
   int64_t elements = 0;
 };
 
+// What a rank counts of a bucket: the same rows always.
+struct BucketRows {
+  int32_t bucket = -1;
+  DType type = DType::kF32;
+  std::span<const NormRow> rows;
+};
+
 struct SegmentCall {
   int32_t segment = -1;
   const program::KernelContext* context = nullptr;
@@ -42,7 +49,7 @@ struct AdamWCall {
   double clipNorm = 0;
   Squares squares;
   const program::LossScaling* lossScaling = nullptr;
-  AdamWArrays arrays;
+  std::span<const AdamWArrays> buckets;
 };
 
 struct LossScaleUpdate {
@@ -68,10 +75,10 @@ class RankDevice {
   virtual Status finishStep() = 0;
   virtual void setWatch(std::function<Status()> watch) = 0;
 
-  // Progress, for messages about a device that does not go on: mark() is called when all of an
-  // instruction has been asked for, passed() says how many marks of this step lie behind the
-  // stream.
-  virtual Status mark(program::Stream stream) = 0;
+  // Progress, for messages about a device that does not go on: mark() is called when all of some
+  // instructions has been asked for, passed() says how many marked instructions of this step lie
+  // behind the stream.
+  virtual Status mark(program::Stream stream, int64_t numInstructions) = 0;
   virtual int64_t passed(program::Stream stream) const = 0;
   // The device does not answer: nothing more is asked of it, and what it holds is not given back.
   virtual void abandon() = 0;
@@ -91,9 +98,9 @@ class RankDevice {
   // What was staged in a step stays until its end.
   virtual Result<int32_t*> stageTokens(int32_t* target, int64_t count) = 0;
   virtual Status sendTokens(int32_t* target, const int32_t* staged, int64_t count) = 0;
-  // squares[row.logicalIndex] = sum of the squares of each row. The same rows for a bucket always.
-  virtual Status sumSquares(int32_t bucket, std::span<const NormRow> rows, DType type,
-                            double* squares) = 0;
+  // squares[row.logicalIndex] = sum of the squares of each row. The same buckets follow a first
+  // one always.
+  virtual Status sumSquares(std::span<const BucketRows> buckets, double* squares) = 0;
   virtual Status adamW(const AdamWCall& call) = 0;
   virtual Status updateLossScale(const LossScaleUpdate& update) = 0;
 

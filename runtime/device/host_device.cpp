@@ -29,7 +29,7 @@ class HostDevice final : public RankDevice {
   }
   Status finishStep() override { return {}; }
   void setWatch(std::function<Status()>) override {}
-  Status mark(program::Stream) override { return {}; }
+  Status mark(program::Stream, int64_t) override { return {}; }
   int64_t passed(program::Stream) const override { return std::numeric_limits<int64_t>::max(); }
   void abandon() override {}
   void quiesce() override {}
@@ -56,14 +56,16 @@ class HostDevice final : public RankDevice {
   Result<int32_t*> stageTokens(int32_t* target, int64_t) override { return target; }
   Status sendTokens(int32_t*, const int32_t*, int64_t) override { return {}; }
 
-  Status sumSquares(int32_t, std::span<const NormRow> rows, DType type, double* squares) override {
-    const auto body = [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const NormRow& row = rows[static_cast<size_t>(i)];
-        squares[row.logicalIndex] = sumOfSquares(type, row.data, row.elements);
-      }
-    };
-    parallelFor(pool_, static_cast<int64_t>(rows.size()), 1, std::ref(body));
+  Status sumSquares(std::span<const BucketRows> buckets, double* squares) override {
+    for (const BucketRows& bucket : buckets) {
+      const auto body = [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const NormRow& row = bucket.rows[static_cast<size_t>(i)];
+          squares[row.logicalIndex] = sumOfSquares(bucket.type, row.data, row.elements);
+        }
+      };
+      parallelFor(pool_, std::ssize(bucket.rows), 1, std::ref(body));
+    }
     return {};
   }
 
@@ -77,7 +79,9 @@ class HostDevice final : public RankDevice {
       step.number = static_cast<int64_t>(call.lossScaling->takenSteps) + 1;
     }
     step.gradientScale = clipCoefficient(call.clipNorm, norm) / scale;
-    return runtime::adamW(step, call.arrays, pool_);
+    for (const AdamWArrays& arrays : call.buckets)
+      TRIREME_RETURN_IF_ERROR(runtime::adamW(step, arrays, pool_));
+    return {};
   }
 
   Status updateLossScale(const LossScaleUpdate& update) override {

@@ -13,6 +13,14 @@ namespace trireme::runtime {
 using program::InstructionKind;
 using program::Stream;
 
+namespace {
+
+bool isPointToPoint(InstructionKind kind) {
+  return kind == InstructionKind::kSend || kind == InstructionKind::kRecv;
+}
+
+}  // namespace
+
 Executor::Executor(const ExecutorContext& context)
     : rank_(context.device->program()),
       context_(context),
@@ -110,46 +118,56 @@ Status Executor::runSection(const FlatBody& body, const Section& section, const 
   for (int32_t i = 0; i < section.count; ++i) {
     const int32_t repeat = section.reversed ? section.count - 1 - i : i;
     const int32_t layer = section.repeated ? firstLayer + repeat : -1;
-    for (int32_t at = section.begin; at < section.end; ++at) {
-      const Flat& instruction = body.instructions[static_cast<size_t>(at)];
-      Status status = issue(instruction, task, section.repeated ? repeat : 0, layer);
+    for (int32_t at = section.begin; at < section.end;) {
+      const std::span<const Flat> run = runFrom(body, at, section.end);
+      Status status = issue(run, task, section.repeated ? repeat : 0, layer);
       if (!status.ok())
-        return status.withContext(describeInstruction(rank_, task, instruction, layer));
+        return status.withContext(describeInstruction(rank_, task, run.front(), layer));
+      at += static_cast<int32_t>(run.size());
     }
   }
   return {};
 }
 
-Status Executor::issue(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer) {
-  if (context_.faults != nullptr) TRIREME_RETURN_IF_ERROR(injectFault(instruction, task, layer));
-  ++counters_.instructions;
-  count(instruction, task);
-  const bool pointToPoint =
-      instruction.kind == InstructionKind::kSend || instruction.kind == InstructionKind::kRecv;
-  if (pointToPoint || instruction.stream != Stream::kCompute) {
-    QueuedInstruction entry{&instruction, &task, layer, nullptr, {}};
-    if (pointToPoint) entry.address = operand(instruction, 0, repeat, task.slot);
-    if (instruction.kind == InstructionKind::kWait)
-      entry.awaited = streams_.mark(Streams::eventIndex(instruction.event, task.slot));
-    return streams_.issue(entry);
+Status Executor::enqueue(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer) {
+  QueuedInstruction entry{&instruction, &task, layer, nullptr, {}};
+  if (isPointToPoint(instruction.kind)) entry.address = operand(instruction, 0, repeat, task.slot);
+  if (instruction.kind == InstructionKind::kWait)
+    entry.awaited = streams_.mark(Streams::eventIndex(instruction.event, task.slot));
+  return streams_.issue(entry);
+}
+
+Status Executor::issue(std::span<const Flat> run, const Task& task, int32_t repeat, int32_t layer) {
+  for (const Flat& instruction : run) {
+    if (context_.faults != nullptr) TRIREME_RETURN_IF_ERROR(injectFault(instruction, task, layer));
+    ++counters_.instructions;
+    count(instruction, task);
   }
+  const Flat& first = run.front();
+  if (isPointToPoint(first.kind) || first.stream != Stream::kCompute)
+    return enqueue(first, task, repeat, layer);
   TRIREME_RETURN_IF_ERROR(streams_.advance());
   int32_t begin = 0;
   if (context_.trace != nullptr) {
     TRIREME_ASSIGN_OR_RETURN(begin, context_.device->stamp(Stream::kCompute));
   }
-  TRIREME_RETURN_IF_ERROR(execute(instruction, task, repeat, layer));
-  TRIREME_RETURN_IF_ERROR(streams_.handedOver(instruction, task, layer));
+  TRIREME_RETURN_IF_ERROR(execute(run, task, repeat, layer));
+  TRIREME_RETURN_IF_ERROR(streams_.handedOver(run, task, layer));
   if (context_.trace != nullptr) {
     TRIREME_ASSIGN_OR_RETURN(const int32_t end, context_.device->stamp(Stream::kCompute));
-    context_.trace->record(instruction, task, layer, begin, end);
+    for (const Flat& instruction : run) {
+      context_.trace->record(instruction, task, layer, begin, end);
+      begin = end;  // the first shows the time of all
+    }
   }
-  const int32_t event = Streams::eventIndex(instruction.event, task.slot);
-  if (event < 0 || instruction.kind == InstructionKind::kWait) return {};
+  const int32_t event = Streams::eventIndex(first.event, task.slot);
+  if (event < 0 || first.kind == InstructionKind::kWait) return {};
   return streams_.signalFromCompute(event);
 }
 
-Status Executor::execute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer) {
+Status Executor::execute(std::span<const Flat> run, const Task& task, int32_t repeat,
+                         int32_t layer) {
+  const Flat& instruction = run.front();
   switch (instruction.kind) {
     case InstructionKind::kCompute:
       return compute(instruction, task, repeat, layer);
@@ -162,9 +180,9 @@ Status Executor::execute(const Flat& instruction, const Task& task, int32_t repe
     case InstructionKind::kZero:
       return context_.device->zero(operand(instruction, 0, repeat, task.slot), instruction.bytes);
     case InstructionKind::kSumSquares:
-      return sumSquares(instruction, repeat, task.slot);
+      return sumSquares(run, repeat, task.slot);
     case InstructionKind::kAdamW:
-      return adamWStep(instruction, repeat, task.slot);
+      return adamWStep(run, repeat, task.slot);
     case InstructionKind::kUpdateLossScale:
       return updateLossScale(instruction, repeat, task.slot);
     case InstructionKind::kWait:

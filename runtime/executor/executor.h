@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "ir/base/status.h"
@@ -48,14 +49,17 @@ class Executor {
 
   Status runTask(const Task& task);
   Status runSection(const FlatBody& body, const Section& section, const Task& task);
-  Status issue(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
-  Status execute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
+  std::span<const Flat> runFrom(const FlatBody& body, int32_t begin, int32_t end) const;
+  Status issue(std::span<const Flat> run, const Task& task, int32_t repeat, int32_t layer);
+  Status enqueue(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
+  Status execute(std::span<const Flat> run, const Task& task, int32_t repeat, int32_t layer);
   Status compute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
   Status collective(const Flat& instruction, int32_t repeat, int32_t slot);
   Status loadBatch(const Flat& instruction, const Task& task);
   Status loadSample(uint64_t sample, int64_t column, const std::array<int32_t*, 2>& columns);
-  Status sumSquares(const Flat& instruction, int32_t repeat, int32_t slot);
-  Status adamWStep(const Flat& instruction, int32_t repeat, int32_t slot);
+  Status sumSquares(std::span<const Flat> run, int32_t repeat, int32_t slot);
+  Status adamWStep(std::span<const Flat> run, int32_t repeat, int32_t slot);
+  AdamWArrays arraysOf(int32_t bucket) const;
   Status updateLossScale(const Flat& instruction, int32_t repeat, int32_t slot);
   Status injectFault(const Flat& instruction, const Task& task, int32_t layer);
   void count(const Flat& instruction, const Task& task);
@@ -76,6 +80,8 @@ class Executor {
   std::vector<program::KernelContext> contexts_;  // per logical layer; keys of this step
   std::vector<void*> addresses_;                  // scratch
   std::vector<std::vector<NormRow>> normRows_;    // per bucket: a row per parameter and layer
+  std::vector<BucketRows> bucketRows_;            // scratch
+  std::vector<AdamWArrays> bucketArrays_;         // scratch
   std::vector<std::vector<uint8_t>> live_;        // per chunk and slot
   int32_t numLive_ = 0;
 };

@@ -18,6 +18,8 @@ void Executor::buildNormRows() {
   for (const program::Role& any : rank_.program->roles)
     for (const program::Bucket& bucket : any.buckets) anySharded = anySharded || bucket.sharded;
   normRows_.resize(role.buckets.size());
+  bucketRows_.reserve(role.buckets.size());
+  bucketArrays_.reserve(role.buckets.size());
   for (const program::Parameter& parameter : role.parameters) {
     if (parameter.copy) continue;
     const program::Bucket& bucket = role.buckets[static_cast<size_t>(parameter.bucket)];
@@ -37,43 +39,77 @@ void Executor::buildNormRows() {
   }
 }
 
-Status Executor::sumSquares(const Flat& instruction, int32_t repeat, int32_t slot) {
-  const auto bucket = static_cast<size_t>(instruction.bucket);
-  const int32_t gradient = rank_.role->buckets[bucket].gradient;
-  return context_.device->sumSquares(
-      instruction.bucket, normRows_[bucket],
-      rank_.role->buffers[static_cast<size_t>(gradient)].dtype,
-      reinterpret_cast<double*>(operand(instruction, 0, repeat, slot)));
+// Consecutive instructions of one kind and on the same squares, of a bucket each, are one call of
+// the device: alone each would wait until the launches of the last have come to their end.
+std::span<const FlatInstruction> Executor::runFrom(const FlatBody& body, int32_t begin,
+                                                   int32_t end) const {
+  using program::InstructionKind;
+  const std::span<const Flat> rest(body.instructions.data() + begin,
+                                   static_cast<size_t>(end - begin));
+  const Flat& first = rest.front();
+  const auto squaresOf = [&](const Flat& instruction) {
+    return rank_.operands[static_cast<size_t>(instruction.firstOperand)].base;
+  };
+  const auto joins = [&](const Flat& next) {
+    return next.kind == first.kind && next.stream == first.stream && next.event == first.event &&
+           squaresOf(next) == squaresOf(first);
+  };
+  const bool isPerBucket =
+      first.kind == InstructionKind::kSumSquares || first.kind == InstructionKind::kAdamW;
+  if (!isPerBucket || first.stream != program::Stream::kCompute || first.event.base >= 0)
+    return rest.first(1);
+  size_t size = 1;
+  while (size < rest.size() && joins(rest[size])) ++size;
+  return rest.first(size);
 }
 
-Status Executor::adamWStep(const Flat& instruction, int32_t repeat, int32_t slot) {
+Status Executor::sumSquares(std::span<const Flat> run, int32_t repeat, int32_t slot) {
+  bucketRows_.clear();
+  for (const Flat& instruction : run) {
+    const auto bucket = static_cast<size_t>(instruction.bucket);
+    const int32_t gradient = rank_.role->buckets[bucket].gradient;
+    bucketRows_.push_back({instruction.bucket,
+                           rank_.role->buffers[static_cast<size_t>(gradient)].dtype,
+                           normRows_[bucket]});
+  }
+  return context_.device->sumSquares(
+      bucketRows_, reinterpret_cast<double*>(operand(run.front(), 0, repeat, slot)));
+}
+
+AdamWArrays Executor::arraysOf(int32_t bucket) const {
+  const BucketView parameter = bucketView(rank_, bucket, StateKind::kParameter);
+  const BucketView master = bucketView(rank_, bucket, StateKind::kMaster);
+  const BucketView moment1 = bucketView(rank_, bucket, StateKind::kMoment1);
+  AdamWArrays arrays;
+  arrays.stateType = master.type;
+  arrays.computeType = parameter.type;
+  arrays.parameter = parameter.data + moment1.begin * byteSize(parameter.type);
+  arrays.master = master.data + (moment1.begin - master.begin) * byteSize(master.type);
+  arrays.gradient = bucketView(rank_, bucket, StateKind::kGradient).data;
+  arrays.moment1 = moment1.data;
+  arrays.moment2 = bucketView(rank_, bucket, StateKind::kMoment2).data;
+  arrays.elements = moment1.end - moment1.begin;
+  const bool decays = rank_.role->buckets[static_cast<size_t>(bucket)].decay;
+  arrays.weightDecay = decays ? rank_.program->training.weightDecay : 0;
+  return arrays;
+}
+
+Status Executor::adamWStep(std::span<const Flat> run, int32_t repeat, int32_t slot) {
   const program::Training& training = rank_.program->training;
-  const program::Bucket& bucket = rank_.role->buckets[static_cast<size_t>(instruction.bucket)];
   AdamWCall call;
   call.clipNorm = training.clipNorm;
-  call.squares = {reinterpret_cast<const double*>(operand(instruction, 0, repeat, slot)),
-                  instruction.elements};
+  call.squares = {reinterpret_cast<const double*>(operand(run.front(), 0, repeat, slot)),
+                  run.front().elements};
   call.lossScaling = rank_.lossScaling();
   AdamWStep& step = call.step;
   step.learningRate = learningRateAt(training, step_);
   step.beta1 = training.beta1;
   step.beta2 = training.beta2;
   step.epsilon = training.epsilon;
-  step.weightDecay = bucket.decay ? training.weightDecay : 0;
   step.number = step_ + 1;
-
-  const BucketView parameter = bucketView(rank_, instruction.bucket, StateKind::kParameter);
-  const BucketView master = bucketView(rank_, instruction.bucket, StateKind::kMaster);
-  const BucketView moment1 = bucketView(rank_, instruction.bucket, StateKind::kMoment1);
-  AdamWArrays& arrays = call.arrays;
-  arrays.stateType = master.type;
-  arrays.computeType = parameter.type;
-  arrays.parameter = parameter.data + moment1.begin * byteSize(parameter.type);
-  arrays.master = master.data + (moment1.begin - master.begin) * byteSize(master.type);
-  arrays.gradient = bucketView(rank_, instruction.bucket, StateKind::kGradient).data;
-  arrays.moment1 = moment1.data;
-  arrays.moment2 = bucketView(rank_, instruction.bucket, StateKind::kMoment2).data;
-  arrays.elements = moment1.end - moment1.begin;
+  bucketArrays_.clear();
+  for (const Flat& instruction : run) bucketArrays_.push_back(arraysOf(instruction.bucket));
+  call.buckets = bucketArrays_;
   return context_.device->adamW(call);
 }
 

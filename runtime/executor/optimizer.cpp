@@ -31,14 +31,14 @@ namespace {
 template <typename S>
 struct Constants {
   S rate, beta1, beta2, rest1, rest2, epsilon, decay, scale, correct1, correct2;
-  explicit Constants(const AdamWStep& step)
+  Constants(const AdamWStep& step, double weightDecay)
       : rate(static_cast<S>(step.learningRate)),
         beta1(static_cast<S>(step.beta1)),
         beta2(static_cast<S>(step.beta2)),
         rest1(static_cast<S>(1 - step.beta1)),
         rest2(static_cast<S>(1 - step.beta2)),
         epsilon(static_cast<S>(step.epsilon)),
-        decay(static_cast<S>(step.weightDecay)),
+        decay(static_cast<S>(weightDecay)),
         scale(static_cast<S>(step.gradientScale)),
         correct1(static_cast<S>(1 / (1 - powerOf(step.beta1, step.number)))),
         correct2(static_cast<S>(1 / (1 - powerOf(step.beta2, step.number)))) {}
@@ -98,7 +98,7 @@ constexpr int64_t kGrain = 1 << 15;  // elements
 
 template <typename S, typename P>
 void run(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
-  const Constants<S> constants(step);
+  const Constants<S> constants(step, arrays.weightDecay);
   const Pointers<S, P> at{static_cast<P*>(arrays.parameter), static_cast<S*>(arrays.master),
                           static_cast<const S*>(arrays.gradient), static_cast<S*>(arrays.moment1),
                           static_cast<S*>(arrays.moment2)};

@@ -33,13 +33,13 @@ void updateLossScaling(const program::Training& training, double norm,
 double powerOf(double base, int64_t exponent);
 
 struct AdamWStep {
-  double learningRate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weightDecay = 0;
+  double learningRate = 0, beta1 = 0, beta2 = 0, epsilon = 0;
   double gradientScale = 1;  // c
   int64_t number = 1;        // t
 };
 
-// The same element range of every array. `parameter` is written in `computeType`; it may be
-// `master` itself, if the types are equal.
+// The same element range of every array of a bucket. `parameter` is written in `computeType`; it
+// may be `master` itself, if the types are equal.
 struct AdamWArrays {
   DType stateType = DType::kF32, computeType = DType::kF32;
   void* parameter = nullptr;
@@ -48,6 +48,7 @@ struct AdamWArrays {
   void* moment1 = nullptr;
   void* moment2 = nullptr;
   int64_t elements = 0;
+  double weightDecay = 0;
 };
 
 // Supports state f32 (compute f32, bf16 or f16) and f64 (compute f64).

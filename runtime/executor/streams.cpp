@@ -67,10 +67,12 @@ void Streams::beginStep() {
   for (std::vector<Handed>& handed : handed_) handed.clear();
 }
 
-Status Streams::handedOver(const FlatInstruction& instruction, const program::TaskRecord& task,
-                           int32_t layer) {
-  handed_[static_cast<size_t>(instruction.stream)].push_back({&instruction, &task, layer});
-  return device_.mark(instruction.stream);
+Status Streams::handedOver(std::span<const FlatInstruction> instructions,
+                           const program::TaskRecord& task, int32_t layer) {
+  const Stream stream = instructions.front().stream;
+  for (const FlatInstruction& instruction : instructions)
+    handed_[static_cast<size_t>(stream)].push_back({&instruction, &task, layer});
+  return device_.mark(stream, std::ssize(instructions));
 }
 
 int64_t Streams::numPassed() const {
@@ -216,7 +218,7 @@ Result<bool> Streams::tryHead(Stream stream, Queue& queue) {
 Status Streams::complete(Stream stream, Queue& queue) {
   const QueuedInstruction& head = queue.head();
   Status status = head.signalled < 0 ? Status() : device_.record(head.signalled, stream);
-  if (status.ok()) status = handedOver(*head.instruction, *head.task, head.layer);
+  if (status.ok()) status = handedOver({head.instruction, 1}, *head.task, head.layer);
   if (status.ok() && trace_ != nullptr) {
     const int32_t begin = queue.headSince;
     TRIREME_ASSIGN_OR_RETURN(queue.headSince, device_.stamp(stream));

@@ -8,6 +8,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,8 +55,8 @@ class Streams final : public Progress {
   // Blocks until every queue is empty.
   Status drain();
 
-  // All of the instruction has been handed to the device, on its stream.
-  Status handedOver(const FlatInstruction& instruction, const program::TaskRecord& task,
+  // All of the instructions has been handed to the device, on the stream of the first.
+  Status handedOver(std::span<const FlatInstruction> instructions, const program::TaskRecord& task,
                     int32_t layer);
   // Instructions that the device has completed in this step, of all streams.
   int64_t numPassed() const;

@@ -379,7 +379,8 @@ Result<MeasuredGpus::Traffic> MeasuredGpus::stream(GpuStream stream) {
       passes = 1;
       work = [&](Rank& rank) {
         const NormRow row{0, tensors(rank), bytes / 4};
-        return rank.device->sumSquares(0, {&row, 1}, DType::kF32, squaresOf(rank));
+        const BucketRows bucket{0, DType::kF32, {&row, 1}};
+        return rank.device->sumSquares({&bucket, 1}, squaresOf(rank));
       };
       break;
     case GpuStream::kAdamW:
@@ -390,11 +391,13 @@ Result<MeasuredGpus::Traffic> MeasuredGpus::stream(GpuStream stream) {
         call.step.learningRate = 1e-6;
         call.step.beta1 = 0.9, call.step.beta2 = 0.999, call.step.epsilon = 1e-8;
         call.squares = {squaresOf(rank), 0};
-        call.arrays.parameter = call.arrays.master = all;
-        call.arrays.gradient = all + bytes;
-        call.arrays.moment1 = all + 2 * bytes;
-        call.arrays.moment2 = all + 3 * bytes;
-        call.arrays.elements = bytes / 4;
+        AdamWArrays arrays;
+        arrays.parameter = arrays.master = all;
+        arrays.gradient = all + bytes;
+        arrays.moment1 = all + 2 * bytes;
+        arrays.moment2 = all + 3 * bytes;
+        arrays.elements = bytes / 4;
+        call.buckets = {&arrays, 1};
         return rank.device->adamW(call);
       };
   }

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
 
 #include "ir/program/walk.h"
 #include "tests/equivalence/harness.h"
@@ -103,6 +106,64 @@ TEST(OneGpuRank, RoundsFactorsToTf32WhereThePlanSaysSo) {
   const auto host = run(model, serialPlan(model, training, 2), {.steps = 2});
   ASSERT_TRUE(host.has_value()) << host.error().message();
   EXPECT_EQ(compareTensors(exact->firstGradients, host->firstGradients, {1e-4, 1e-6}), "");
+}
+
+// Kernels of a step, by name.
+std::map<std::string, int> launchesOf(const plan::Plan& plan, const spec::ModelSpec& model,
+                                      RunResult* result = nullptr) {
+  std::map<std::string, int> launches;
+  testing::EmulatedGpuOptions emulation;
+  std::mutex mutex;  // ranks have a thread each
+  emulation.duration = [&](const testing::EmulatedTask& task) {
+    const std::lock_guard lock(mutex);
+    if (task.args != nullptr) ++launches[task.name];
+    return 1e-6;
+  };
+  EmulatedGpu gpu(emulation);
+  const runtime::cuda::Apis apis = gpu.apis();
+  RunOptions options;
+  options.steps = 1;
+  options.gpu = &apis;
+  options.compiled = false;
+  options.cudaGraphs = false;  // to capture is to launch
+  options.trace = true;
+  const auto run = equivalence::run(model, plan, options);
+  EXPECT_TRUE(run.has_value()) << run.error().message();
+  if (run.has_value() && result != nullptr) *result = *run;
+  return launches;
+}
+
+// A step of two microbatches. However many buckets a rank has, their norms are two launches and
+// their AdamW is two; where the vocabulary is whole its cross entropy is one kernel.
+TEST(GpuLaunches, AreFewerThanInstructionsAndOps) {
+  const spec::ModelSpec model = tinyGpt(2);
+  const auto training = tinyTraining(spec::Precision::kBf16);
+  RunResult result;
+  auto launches = launchesOf(serialPlan(model, training, 4), model, &result);
+  // Each is in the trace, but the first has the time of all.
+  for (const auto kind :
+       {program::InstructionKind::kSumSquares, program::InstructionKind::kAdamW}) {
+    std::vector<double> seconds;
+    for (const program::TraceEvent& event : result.trace)
+      if (event.kind == kind) seconds.push_back(event.endSeconds - event.beginSeconds);
+    ASSERT_EQ(seconds.size(), 3u);
+    EXPECT_NEAR(seconds[0], 2e-6, 1e-7);
+    EXPECT_EQ(std::vector(seconds.begin() + 1, seconds.end()), std::vector<double>(2, 0));
+  }
+  for (const char* once : {"adamw_scale", "adamw_bf16", "squares_pieces_f32", "squares_rows"})
+    EXPECT_EQ(launches[once], 1) << once;
+  EXPECT_EQ(launches["loss_forward_bf16"], 2);
+  for (const char* alone : {"loss_max_bf16", "loss_target_bf16", "loss_sum_exp_bf16"})
+    EXPECT_EQ(launches[alone], 0) << alone;
+
+  Choices c;
+  c.tp = 2;
+  c.microbatchSize = 4;
+  launches = launchesOf(planFor(c, model, training), model);
+  EXPECT_EQ(launches["loss_max_bf16"], 4);
+  EXPECT_EQ(launches["loss_sums_bf16"], 4);
+  for (const char* alone : {"loss_target_bf16", "loss_sum_exp_bf16", "loss_forward_bf16"})
+    EXPECT_EQ(launches[alone], 0) << alone;
 }
 
 class VirtualRanks : public ::testing::TestWithParam<Choices> {};

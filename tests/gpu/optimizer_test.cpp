@@ -1,9 +1,11 @@
 // The kernels that belong to no op: reductions between ranks, the norm, AdamW.
 #include "runtime/executor/optimizer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "runtime/device/cuda/gpu.h"
@@ -24,15 +26,26 @@ using cuda::SquaresRow;
 
 constexpr int64_t kWarp = 32;
 
-class GpuOptimizer : public ::testing::Test {
+trireme::testing::EmulatedGpuOptions emulation(bool inWarps) {
+  trireme::testing::EmulatedGpuOptions options;
+  options.inWarps = inWarps;
+  return options;
+}
+
+// Emulated with one host thread for a warp; and with a fiber for each of its threads (true).
+class GpuOptimizer : public ::testing::TestWithParam<bool> {
  protected:
-  GpuOptimizer() {
+  GpuOptimizer() : test_(emulation(GetParam())) {
     auto opened = cuda::Gpu::open(test_.apis(), 0, {80, false});
     EXPECT_TRUE(opened.has_value()) << opened.error().message();
     gpu_ = *std::move(opened);
     memory_ = std::make_unique<GpuMemory>(*gpu_);
   }
 
+  void SetUp() override {
+    if (GetParam() && (TRIREME_SANITIZED || isRealGpu()))
+      GTEST_SKIP() << "fibers are for emulation";
+  }
   void launch(const std::string& kernel, const void* args, int64_t threads) {
     const auto function = gpu_->kernel(kernel);
     ASSERT_TRUE(function.has_value()) << function.error().message();
@@ -41,6 +54,8 @@ class GpuOptimizer : public ::testing::Test {
   }
   template <typename T>
   void expectReducedInF32(const char* kernel);
+  template <typename S, typename P>
+  void expectAdamWOfTheHost(DType state, DType compute);
   std::vector<float> draws(size_t count, float spread = 1) {
     std::normal_distribution<float> normal(0, spread);
     std::vector<float> values(count);
@@ -58,7 +73,7 @@ class GpuOptimizer : public ::testing::Test {
 };
 
 // Three members, in their order, over the middle of the buffers; the rest keeps its value.
-TEST_F(GpuOptimizer, ReductionsAddInTheOrderOfTheMembers) {
+TEST_P(GpuOptimizer, ReductionsAddInTheOrderOfTheMembers) {
   constexpr size_t kCount = 1003, kBegin = 17, kEnd = 1000;
   const std::vector<std::vector<float>> members = {draws(kCount), draws(kCount), draws(kCount)};
   for (const bool isMax : {false, true}) {
@@ -104,14 +119,14 @@ void GpuOptimizer::expectReducedInF32(const char* kernel) {
         << i;
 }
 
-TEST_F(GpuOptimizer, SixteenBitsAreReducedInF32AndRoundedOnce) {
+TEST_P(GpuOptimizer, SixteenBitsAreReducedInF32AndRoundedOnce) {
   expectReducedInF32<Bf16>("reduce_sum_bf16");
   expectReducedInF32<F16>("reduce_sum_f16");
 }
 
 // Two rows of pieces: 40,000 elements are three pieces, 5 are one. A row that nobody names keeps
 // its value. Sums in f64 differ by their order alone.
-TEST_F(GpuOptimizer, SquaresAreSummedByRow) {
+TEST_P(GpuOptimizer, SquaresAreSummedByRow) {
   const std::vector<float> large = draws(40000), small = draws(5);
   const float* onGpuLarge = memory_->upload(large);
   const float* onGpuSmall = memory_->upload(small);
@@ -137,69 +152,110 @@ TEST_F(GpuOptimizer, SquaresAreSummedByRow) {
   EXPECT_EQ(actual[1], -1);
 }
 
-// A step with clipping (the norm is about 31 and clipped to 1), weight decay and bf16 parameters:
-// the host's, bit by bit.
-TEST_F(GpuOptimizer, AdamWIsTheHostsBitByBit) {
-  constexpr int64_t kCount = 1001;
-  constexpr size_t kSize = kCount;
-  std::vector<float> master = draws(kSize), gradient = draws(kSize), first = draws(kSize, 0.1F),
-                     second = draws(kSize, 0.1F);
-  for (float& value : second) value *= value;
-  const std::vector<double> squares = {sumOfSquares(DType::kF32, gradient.data(), kCount)};
-  std::vector<uint16_t> parameter(kSize, 0xFFFF);
+// The state of one bucket on the host, and where its copy is on the GPU.
+template <typename S, typename P>
+struct Bucket {
+  std::vector<S> master, gradient, moment1, moment2;
+  std::vector<P> parameter;
+  double weightDecay = 0;
+  cuda::AdamWBucket onGpu{};
+
+  AdamWArrays arrays(DType state, DType compute) {
+    return {state,          compute,        parameter.data(),      master.data(), gradient.data(),
+            moment1.data(), moment2.data(), std::ssize(parameter), weightDecay};
+  }
+  void upload(GpuMemory& memory, int64_t firstPiece) {
+    onGpu = {memory.upload(parameter),
+             memory.upload(master),
+             memory.upload(gradient),
+             memory.upload(moment1),
+             memory.upload(moment2),
+             std::ssize(parameter),
+             firstPiece,
+             weightDecay};
+  }
+  void expectSameBits(GpuMemory& memory) const {
+    expectSameBits(memory, onGpu.parameter, parameter);
+    expectSameBits(memory, onGpu.master, master);
+    expectSameBits(memory, onGpu.moment1, moment1);
+    expectSameBits(memory, onGpu.moment2, moment2);
+  }
+  template <typename T>
+  static void expectSameBits(GpuMemory& memory, const void* data, const std::vector<T>& expected) {
+    const std::vector<T> actual = memory.download(static_cast<const T*>(data), expected.size());
+    if (!expected.empty()) {
+      EXPECT_EQ(std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(T)), 0);
+    }
+  }
+};
+
+// Eight buckets in one launch, each with a weight decay of its own: of one element, of none, around
+// a piece, and of more pieces than a grid has warps. A step with clipping: the host's, bit by bit.
+template <typename S, typename P>
+void GpuOptimizer::expectAdamWOfTheHost(DType state, DType compute) {
+  std::vector<Bucket<S, P>> buckets;
+  AdamWArgs args{};
+  std::vector<double> squares;
+  for (const size_t size : {1, 1023, 0, 1024, 1025, 33, 9001, 2}) {
+    const auto drawn = [&] {
+      const std::vector<float> values = draws(size);
+      return std::vector<S>(values.begin(), values.end());
+    };
+    Bucket<S, P>& bucket = buckets.emplace_back();
+    bucket = {drawn(), drawn(), drawn(), drawn(), std::vector<P>(size)};
+    for (S& value : bucket.moment2) value *= value;
+    bucket.weightDecay = 0.1 * static_cast<double>(buckets.size());
+    bucket.upload(*memory_, args.numPieces);
+    squares.push_back(sumOfSquares(state, bucket.gradient.data(), static_cast<int64_t>(size)));
+    args.buckets[args.numBuckets++] = bucket.onGpu;
+    args.numPieces += (static_cast<int64_t>(size) + cuda::kAdamWPiece - 1) / cuda::kAdamWPiece;
+  }
+  ASSERT_EQ(args.numBuckets, cuda::kMaxAdamWBuckets);
 
   AdamWStep step;
   step.learningRate = 1e-2, step.beta1 = 0.9, step.beta2 = 0.95, step.epsilon = 1e-8;
-  step.weightDecay = 0.1, step.number = 3;
-  step.gradientScale = clipCoefficient(1, gradientNorm(squares.data(), 1));
+  step.number = 3;
+  const auto numSquares = std::ssize(squares);
+  step.gradientScale = clipCoefficient(1, gradientNorm(squares.data(), numSquares));
   ASSERT_LT(step.gradientScale, 0.1);
-
-  AdamWArgs args{};
-  uint16_t* onGpuParameter = memory_->upload(parameter);
-  float *onGpuMaster = memory_->upload(master), *onGpuFirst = memory_->upload(first);
-  float* onGpuSecond = memory_->upload(second);
-  args.parameter = onGpuParameter, args.master = onGpuMaster;
-  args.gradient = memory_->upload(gradient);
-  args.moment1 = onGpuFirst, args.moment2 = onGpuSecond;
-  args.elements = kCount;
   args.squares = memory_->upload(squares);
-  args.numSquares = 1;
+  args.numSquares = numSquares;
   args.factors = memory_->upload(std::vector<cuda::AdamWFactors>{{NAN, NAN, NAN, true}});
   args.clipNorm = 1;
   args.learningRate = step.learningRate, args.beta1 = step.beta1, args.beta2 = step.beta2;
-  args.epsilon = step.epsilon, args.weightDecay = step.weightDecay;
+  args.epsilon = step.epsilon;
   args.correct1 = 1 / (1 - powerOf(step.beta1, 3));
   args.correct2 = 1 / (1 - powerOf(step.beta2, 3));
   launch("adamw_scale", &args, kWarp);
-  launch("adamw_bf16", &args, kCount);
+  launch(fmt::format("adamw_{}", dtypeName(compute)), &args, args.numPieces * kWarp);
 
   ThreadPool pool(1);
-  AdamWArrays arrays{DType::kF32,     DType::kBf16, parameter.data(), master.data(),
-                     gradient.data(), first.data(), second.data(),    kCount};
-  ASSERT_EQ(adamW(step, arrays, pool).message(), "");
-  EXPECT_EQ(memory_->download(onGpuMaster, kSize), master);
-  EXPECT_EQ(memory_->download(onGpuFirst, kSize), first);
-  EXPECT_EQ(memory_->download(onGpuSecond, kSize), second);
-  EXPECT_EQ(memory_->download(onGpuParameter, kSize), parameter);
+  for (Bucket<S, P>& bucket : buckets) {
+    SCOPED_TRACE(fmt::format("{} elements", bucket.parameter.size()));
+    ASSERT_EQ(adamW(step, bucket.arrays(state, compute), pool).message(), "");
+    bucket.expectSameBits(*memory_);
+  }
+}
+
+TEST_P(GpuOptimizer, AdamWOfManyBucketsIsTheHostsBitByBit) {
+  expectAdamWOfTheHost<double, double>(DType::kF64, DType::kF64);
+  expectAdamWOfTheHost<float, float>(DType::kF32, DType::kF32);
+  expectAdamWOfTheHost<float, Bf16>(DType::kF32, DType::kBf16);
+  expectAdamWOfTheHost<float, F16>(DType::kF32, DType::kF16);
 }
 
 // With a scale of 1024, of parameters in f16: the number of the step is that of the steps that were
 // taken, and norm and gradient are over the scale. The host's, bit by bit; and a norm that is not
 // finite changes nothing.
-TEST_F(GpuOptimizer, AdamWOfAScaledLossIsTheHostsOrSkipped) {
-  constexpr int64_t kCount = 1001;
-  constexpr size_t kSize = kCount;
-  std::vector<float> master = draws(kSize), gradient = draws(kSize, 1024), first(kSize),
-                     second(kSize);
-  std::vector<uint16_t> parameter(kSize, 0xFFFF);
-  const double sum = sumOfSquares(DType::kF32, gradient.data(), kCount);
+TEST_P(GpuOptimizer, AdamWOfAScaledLossIsTheHostsOrSkipped) {
+  constexpr size_t kSize = 1001;
+  Bucket<float, F16> bucket{draws(kSize), draws(kSize, 1024), std::vector<float>(kSize),
+                            std::vector<float>(kSize), std::vector<F16>(kSize, F16{0xFFFF})};
+  bucket.upload(*memory_, 0);
+  const double sum = sumOfSquares(DType::kF32, bucket.gradient.data(), kSize);
   AdamWArgs args{};
-  uint16_t* onGpuParameter = memory_->upload(parameter);
-  float *onGpuMaster = memory_->upload(master), *onGpuFirst = memory_->upload(first);
-  args.parameter = onGpuParameter, args.master = onGpuMaster;
-  args.gradient = memory_->upload(gradient);
-  args.moment1 = onGpuFirst, args.moment2 = memory_->upload(second);
-  args.elements = kCount;
+  args.buckets[0] = bucket.onGpu;
+  args.numBuckets = args.numPieces = 1;
   args.numSquares = 1;
   args.lossScaling = memory_->upload(std::vector<double>{1024, 5, 36, 4});
   args.factors = memory_->upload(std::vector<cuda::AdamWFactors>{{NAN, NAN, NAN, false}});
@@ -208,30 +264,24 @@ TEST_F(GpuOptimizer, AdamWOfAScaledLossIsTheHostsOrSkipped) {
   for (const double notFinite : {static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
     args.squares = memory_->upload(std::vector<double>{notFinite});
     launch("adamw_scale", &args, kWarp);
-    launch("adamw_f16", &args, kCount);
-    EXPECT_EQ(memory_->download(onGpuMaster, kSize), master);
-    EXPECT_EQ(memory_->download(onGpuFirst, kSize), first);
-    EXPECT_EQ(memory_->download(onGpuParameter, kSize), parameter);
+    launch("adamw_f16", &args, kWarp);
+    bucket.expectSameBits(*memory_);
   }
   args.squares = memory_->upload(std::vector<double>{sum});
   launch("adamw_scale", &args, kWarp);
-  launch("adamw_f16", &args, kCount);
+  launch("adamw_f16", &args, kWarp);
 
   AdamWStep step;
   step.learningRate = 1e-2, step.beta1 = 0.9, step.beta2 = 0.95, step.epsilon = 1e-8;
   step.number = 37;
   step.gradientScale = clipCoefficient(1, gradientNorm(&sum, 1) / 1024) / 1024;
   ThreadPool pool(1);
-  AdamWArrays arrays{DType::kF32,     DType::kF16,  parameter.data(), master.data(),
-                     gradient.data(), first.data(), second.data(),    kCount};
-  ASSERT_EQ(adamW(step, arrays, pool).message(), "");
-  EXPECT_EQ(memory_->download(onGpuMaster, kSize), master);
-  EXPECT_EQ(memory_->download(onGpuFirst, kSize), first);
-  EXPECT_EQ(memory_->download(onGpuParameter, kSize), parameter);
+  ASSERT_EQ(adamW(step, bucket.arrays(DType::kF32, DType::kF16), pool).message(), "");
+  bucket.expectSameBits(*memory_);
 }
 
 // Good steps up to the window of 3, an overflow, and the smallest scale: as the host does.
-TEST_F(GpuOptimizer, TheLossScaleIsUpdatedAsOnTheHost) {
+TEST_P(GpuOptimizer, TheLossScaleIsUpdatedAsOnTheHost) {
   program::Training training;
   training.lossScaleWindow = 3;
   training.minLossScale = 2;
@@ -253,6 +303,9 @@ TEST_F(GpuOptimizer, TheLossScaleIsUpdatedAsOnTheHost) {
   }
   EXPECT_EQ(expected, (program::LossScaling{2, 1, 5, 3}));
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, GpuOptimizer, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "InWarps" : "InRows"; });
 
 }  // namespace
 }  // namespace trireme::runtime::gpu

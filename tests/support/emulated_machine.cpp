@@ -34,7 +34,10 @@ double secondsOn(const EmulatedRates& rates, const EmulatedTask& task) {
   if (task.name == "matmul_f32") return rates.launch + 2 * task.products / rates.matmulF32;
   if (task.name == "adamw_f32") {
     const auto& args = *static_cast<const cuda::AdamWArgs*>(task.args);
-    return 28 * static_cast<double>(args.elements) / rates.memory;
+    double elements = 0;
+    for (int64_t i = 0; i < args.numBuckets; ++i)
+      elements += static_cast<double>(args.buckets[i].elements);
+    return 28 * elements / rates.memory;
   }
   if (task.name == "squares_pieces_f32") {
     const auto& args = *static_cast<const cuda::SquaresArgs*>(task.args);

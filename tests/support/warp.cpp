@@ -45,11 +45,9 @@ void ThreadBlock::run(const std::function<void()>& thread, int index, int numBlo
   for (Thread& fiber : threads_) start(fiber);
   bool forwards = true;
   do {
-    for (bool anyRan = true; anyRan;) {
-      anyRan = false;
-      for (size_t i = 0; i < slots_.size(); ++i)
-        anyRan |= turn(forwards ? i : slots_.size() - 1 - i);
-    }
+    for (size_t i = 0; i < slots_.size(); ++i)
+      while (turn(forwards ? i : slots_.size() - 1 - i)) {
+      }
     forwards = !forwards;
   } while (release());
   checkExchanges();

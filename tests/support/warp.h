@@ -21,8 +21,9 @@ class ThreadBlock {
   explicit ThreadBlock(int numWarps = 1);
 
   // Calls `thread` as each of the threads of block `index` of `numBlocks`, until all are through.
-  // Warps take turns in one order until all wait, then in the other, so that an order that no wait
-  // asks for shows: a thread that reads before others have written, or after they wrote again.
+  // One warp after the other runs until all of it waits, and after the wait in the other order, so
+  // that an order that no wait asks for shows: a thread that reads before others have written, or
+  // after they wrote again.
   void run(const std::function<void()>& thread, int index = 0, int numBlocks = 1);
   // Whether all threads of a warp took part in every exchange, and all of the block in every wait.
   bool converged() const { return converged_; }

@@ -48,20 +48,12 @@ Status CudaRank::open(const program::Bundle& bundle, bool graphs) {
                            allocate(image_.role->arenaBytes, "its arena"));
   TRIREME_ASSIGN_OR_RETURN(
       program_, resolveRank(*image_.program, image_.rank, reinterpret_cast<char*>(arena)));
-  TRIREME_ASSIGN_OR_RETURN(const DevicePointer factors,
-                           allocate(sizeof(AdamWFactors), "the optimizer's factors"));
-  factors_ = reinterpret_cast<AdamWFactors*>(factors);
   if (const int32_t workspace = program_.role->workspace; workspace >= 0)
     workspace_ = alignedWorkspace(program_.address(workspace),
                                   program_.role->buffers[static_cast<size_t>(workspace)].bytes());
 
   TRIREME_ASSIGN_OR_RETURN(cublasLt_, CublasLt::create(gpu_.cublasLt()));
-  TRIREME_ASSIGN_OR_RETURN(squaresRows_, gpu_.kernel("squares_rows"));
-  TRIREME_ASSIGN_OR_RETURN(adamwScale_, gpu_.kernel("adamw_scale"));
-  TRIREME_ASSIGN_OR_RETURN(updateLossScale_, gpu_.kernel("update_loss_scale"));
-  for (DType type : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16}) {
-    TRIREME_ASSIGN_OR_RETURN(adamw_[type], gpu_.kernel(fmt::format("adamw_{}", dtypeName(type))));
-  }
+  TRIREME_RETURN_IF_ERROR(openOptimizer());
   segments_.resize(bundle.program.segments.size());
   for (size_t i = 0; i < segments_.size(); ++i)
     TRIREME_RETURN_IF_ERROR(loadSegment(static_cast<int32_t>(i),
@@ -175,13 +167,9 @@ Status CudaRank::loadSegment(int32_t index, const program::CompiledSegment* comp
       steps.emplace_back(std::move(launch));
       continue;
     }
-    if (const auto chain = chainFrom(segment, list, i)) {
-      TRIREME_ASSIGN_OR_RETURN(const bool runsAsOne, addChain(index, list, *chain));
-      if (runsAsOne) {
-        for (const size_t step : chain->steps) isDone[step] = true;
-        continue;
-      }
-    }
+    TRIREME_ASSIGN_OR_RETURN(const std::vector<size_t> merged, addMerged(index, list, i));
+    for (const size_t step : merged) isDone[step] = true;
+    if (!merged.empty()) continue;
     TRIREME_RETURN_IF_ERROR(
         addStep(segment, *list[i].op, steps).withContext("segment " + segment.name));
   }
@@ -194,13 +182,36 @@ void CudaRank::openGraphs(const program::Bundle& bundle, bool enabled) {
     graphs_.emplace_back(place, bundle.program.segments[i], segments_[i], enabled);
 }
 
-Result<bool> CudaRank::addChain(int32_t index, const std::vector<SegmentStep>& list,
-                                const MatmulChain& chain) {
+Result<std::vector<size_t>> CudaRank::addMerged(int32_t index, const std::vector<SegmentStep>& list,
+                                                size_t first) {
+  const program::Segment& segment = image_.program->segments[static_cast<size_t>(index)];
+  if (const auto chain = chainFrom(segment, list, first)) {
+    TRIREME_ASSIGN_OR_RETURN(const bool runsAsOne, addChain(index, list, *chain));
+    if (runsAsOne) return chain->steps;
+  }
+  const auto loss = lossChainFrom(list, first);
+  if (!loss || !mayMerge(index, list, loss->merged)) return std::vector<size_t>();
+  TRIREME_ASSIGN_OR_RETURN(OpLaunch launch,
+                           OpLaunch::create(gpu_, *loss, segment.operands, image_.info.tpIndex));
+  segments_[static_cast<size_t>(index)].emplace_back(std::move(launch));
+  return loss->merged.steps;
+}
+
+// For all calls; a segment that is never called stays as it is.
+bool CudaRank::mayMerge(int32_t index, const std::vector<SegmentStep>& list,
+                        const MergedSteps& merged) const {
   const program::Segment& segment = image_.program->segments[static_cast<size_t>(index)];
   const std::vector<std::vector<void*>> calls = callsOf(program_, index);
-  if (calls.empty()) return false;
-  for (const std::vector<void*>& addresses : calls)
-    if (!isApart(chain, segment, list, addresses)) return false;
+  return !calls.empty() && std::all_of(calls.begin(), calls.end(), [&](const auto& addresses) {
+    return isApart(merged, segment, list, addresses);
+  });
+}
+
+Result<bool> CudaRank::addChain(int32_t index, const std::vector<SegmentStep>& list,
+                                const MatmulChain& chain) {
+  if (!mayMerge(index, list, mergedSteps(chain, list))) return false;
+  const program::Segment& segment = image_.program->segments[static_cast<size_t>(index)];
+  const std::vector<std::vector<void*>> calls = callsOf(program_, index);
   TRIREME_ASSIGN_OR_RETURN(auto matmul, Matmul::create(*cublasLt_, *list[chain.steps.front()].op,
                                                        segment.operands, chain.epilogue));
   if (!matmul->candidates(alignmentOf(*matmul, calls), workspace_.bytes, 1).has_value())
@@ -247,9 +258,10 @@ Status CudaRank::openProgress() {
 }
 
 // Pinned memory has one address on both sides (CUDA's unified addressing).
-Status CudaRank::mark(Stream on) {
+Status CudaRank::mark(Stream on, int64_t numInstructions) {
   const auto index = static_cast<size_t>(on);
-  return check(api_.writeValue(stream(on), pointer(passed_ + index), ++marks_[index], 0),
+  marks_[index] += static_cast<uint32_t>(numInstructions);
+  return check(api_.writeValue(stream(on), pointer(passed_ + index), marks_[index], 0),
                "noting its progress");
 }
 
@@ -306,90 +318,6 @@ Status CudaRank::sendTokens(int32_t* target, const int32_t* staged, int64_t coun
   return check(api_.copyToDevice(pointer(target), staged,
                                  static_cast<size_t>(count) * sizeof(int32_t), compute()),
                "sending tokens");
-}
-
-Result<CudaRank::SquaresTable> CudaRank::buildTable(std::span<const NormRow> rows, DType type) {
-  std::vector<SquaresPiece> pieces;
-  std::vector<SquaresRow> table;
-  for (const NormRow& row : rows) {
-    const auto first = static_cast<int64_t>(pieces.size());
-    for (int64_t done = 0; done < row.elements; done += kSquaresPiece)
-      pieces.push_back(
-          {row.data + done * byteSize(type), std::min(kSquaresPiece, row.elements - done)});
-    table.push_back({first, static_cast<int64_t>(pieces.size()) - first, row.logicalIndex});
-  }
-  const auto bytesOf = [](const auto& list) {
-    return static_cast<int64_t>(list.size() * sizeof(list[0]));
-  };
-  SquaresTable result;
-  TRIREME_ASSIGN_OR_RETURN(void* onPieces,
-                           upload(pieces.data(), bytesOf(pieces), "the norm's pieces"));
-  TRIREME_ASSIGN_OR_RETURN(void* onRows, upload(table.data(), bytesOf(table), "the norm's rows"));
-  TRIREME_ASSIGN_OR_RETURN(
-      const DevicePointer partial,
-      allocate(static_cast<int64_t>(pieces.size() * sizeof(double)), "the norm's sums"));
-  result.args.pieces = static_cast<const SquaresPiece*>(onPieces);
-  result.args.numPieces = static_cast<int64_t>(pieces.size());
-  result.args.rows = static_cast<const SquaresRow*>(onRows);
-  result.args.numRows = static_cast<int64_t>(table.size());
-  result.args.partial = reinterpret_cast<double*>(partial);
-  TRIREME_ASSIGN_OR_RETURN(result.pieces,
-                           gpu_.kernel(fmt::format("squares_pieces_{}", dtypeName(type))));
-  return result;
-}
-
-Status CudaRank::sumSquares(int32_t bucket, std::span<const NormRow> rows, DType type,
-                            double* squares) {
-  constexpr int64_t kWarp = 32;
-  if (!tables_.contains(bucket)) {
-    TRIREME_ASSIGN_OR_RETURN(tables_[bucket], buildTable(rows, type));
-  }
-  SquaresTable& table = tables_[bucket];
-  table.args.squares = squares;
-  TRIREME_RETURN_IF_ERROR(
-      gpu_.launch(launchOf(table.pieces, &table.args, table.args.numPieces * kWarp), compute()));
-  return gpu_.launch(launchOf(squaresRows_, &table.args, table.args.numRows * kWarp), compute());
-}
-
-Status CudaRank::adamW(const AdamWCall& call) {
-  const AdamWArrays& arrays = call.arrays;
-  const bool inF64 = arrays.stateType == DType::kF64;
-  if (inF64 != (arrays.computeType == DType::kF64) || !adamw_.contains(arrays.computeType))
-    return invalidArgument(fmt::format("no AdamW for state in {} and parameters in {}",
-                                       dtypeName(arrays.stateType), dtypeName(arrays.computeType)));
-  AdamWArgs args{};
-  args.parameter = arrays.parameter;
-  args.master = arrays.master;
-  args.gradient = arrays.gradient;
-  args.moment1 = arrays.moment1;
-  args.moment2 = arrays.moment2;
-  args.elements = arrays.elements;
-  args.squares = call.squares.data;
-  args.numSquares = call.squares.count;
-  args.lossScaling = reinterpret_cast<const double*>(call.lossScaling);
-  args.factors = factors_;
-  args.clipNorm = call.clipNorm;
-  args.learningRate = call.step.learningRate;
-  args.beta1 = call.step.beta1;
-  args.beta2 = call.step.beta2;
-  args.epsilon = call.step.epsilon;
-  args.weightDecay = call.step.weightDecay;
-  args.correct1 = 1 / (1 - powerOf(call.step.beta1, call.step.number));
-  args.correct2 = 1 / (1 - powerOf(call.step.beta2, call.step.number));
-  constexpr int64_t kWarp = 32;
-  TRIREME_RETURN_IF_ERROR(gpu_.launch(launchOf(adamwScale_, &args, kWarp), compute()));
-  return gpu_.launch(launchOf(adamw_[arrays.computeType], &args, arrays.elements), compute());
-}
-
-Status CudaRank::updateLossScale(const LossScaleUpdate& update) {
-  LossScaleArgs args{};
-  args.squares = update.squares.data;
-  args.numSquares = update.squares.count;
-  args.lossScaling = reinterpret_cast<double*>(update.lossScaling);
-  args.window = static_cast<double>(update.training->lossScaleWindow);
-  args.minimum = update.training->minLossScale;
-  constexpr int64_t kWarp = 32;
-  return gpu_.launch(launchOf(updateLossScale_, &args, kWarp), compute());
 }
 
 int32_t CudaRank::newEvent() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/device/cuda/gpu.h"
+#include "runtime/device/cuda/loss_chain.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/matmul_chain.h"
 #include "runtime/device/cuda/matmul_timing.h"
@@ -34,7 +35,7 @@ class CudaRank final : public RankDevice {
   Status beginStep() override;
   Status finishStep() override;
   void setWatch(std::function<Status()> watch) override { watch_ = std::move(watch); }
-  Status mark(program::Stream stream) override;
+  Status mark(program::Stream stream, int64_t numInstructions) override;
   int64_t passed(program::Stream stream) const override;
   void abandon() override { gpu_.abandon(); }
   void quiesce() override;
@@ -44,8 +45,7 @@ class CudaRank final : public RankDevice {
   Status zero(void* data, int64_t bytes) override;
   Result<int32_t*> stageTokens(int32_t* target, int64_t count) override;
   Status sendTokens(int32_t* target, const int32_t* staged, int64_t count) override;
-  Status sumSquares(int32_t bucket, std::span<const NormRow> rows, DType type,
-                    double* squares) override;
+  Status sumSquares(std::span<const BucketRows> buckets, double* squares) override;
   Status adamW(const AdamWCall& call) override;
   Status updateLossScale(const LossScaleUpdate& update) override;
   int32_t newEvent() override;
@@ -82,7 +82,7 @@ class CudaRank final : public RankDevice {
     DevicePointer data = 0;
     int64_t bytes = 0;
   };
-  // Rows of a bucket, cut into pieces, on the device.
+  // Rows of some buckets, cut into pieces, on the device.
   struct SquaresTable {
     SquaresArgs args{};
     FunctionHandle pieces = nullptr;
@@ -92,10 +92,15 @@ class CudaRank final : public RankDevice {
   CudaRank(const Gpu& gpu, const RankProgram& image);
   Status open(const program::Bundle& bundle, bool graphs);
   Status loadSegment(int32_t index, const program::CompiledSegment* compiled);
-  // Whether the chain's ops run as one product; otherwise nothing is added. The same for all ranks
-  // of a role.
+  // Whether the chain's ops run as one product; otherwise nothing is added.
   Result<bool> addChain(int32_t segment, const std::vector<SegmentStep>& list,
                         const MatmulChain& chain);
+  // The steps that run as one from `first` on, which are added; none: nothing is added. The same
+  // for all ranks of a role.
+  Result<std::vector<size_t>> addMerged(int32_t segment, const std::vector<SegmentStep>& list,
+                                        size_t first);
+  bool mayMerge(int32_t segment, const std::vector<SegmentStep>& list,
+                const MergedSteps& merged) const;
   Status addStep(const program::Segment& segment, const program::SegmentOp& op,
                  std::vector<Step>& steps);
   void openGraphs(const program::Bundle& bundle, bool enabled);
@@ -103,7 +108,11 @@ class CudaRank final : public RankDevice {
   Result<void*> upload(const void* data, int64_t bytes, const char* what);
   Status openProgress();
   Status waitFor(StreamHandle stream, const char* what) const;
-  Result<SquaresTable> buildTable(std::span<const NormRow> rows, DType type);
+  // cuda_optimizer.cpp
+  Status openOptimizer();
+  Result<SquaresTable> buildTable(std::span<const BucketRows> buckets);
+  Status sumSquaresOfOneType(std::span<const BucketRows> buckets, double* squares);
+  Status launchAdamW(AdamWArgs& args, std::span<const AdamWArrays> buckets);
   Status check(int error, const char* what) const;
   StreamHandle compute() const { return stream(program::Stream::kCompute); }
   DevicePointer onDevice(const void* data) const;
@@ -131,7 +140,7 @@ class CudaRank final : public RankDevice {
   std::vector<void*> uploads_;                         // pinned memory of the host
   std::vector<std::pair<int32_t*, int64_t>> staging_;  // pinned memory of the host, elements
   size_t stagingUsed_ = 0;
-  std::map<int32_t, SquaresTable> tables_;  // per bucket
+  std::map<int32_t, SquaresTable> tables_;  // by the first bucket
   FunctionHandle squaresRows_ = nullptr, adamwScale_ = nullptr, updateLossScale_ = nullptr;
   std::map<DType, FunctionHandle> adamw_;  // per type of the parameters
   AdamWFactors* factors_ = nullptr;

@@ -91,74 +91,20 @@ class Finder {
   const std::vector<SegmentStep>& steps_;
 };
 
-struct Range {
-  uintptr_t begin = 0, end = 0;
-  bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
-};
-
-class Places {
- public:
-  Places(const Segment& segment, const std::vector<void*>& addresses)
-      : segment_(segment), addresses_(addresses) {}
-
-  bool anyOverlap(const std::vector<int32_t>& some, const std::vector<int32_t>& others) const {
-    for (const int32_t a : some)
-      for (const int32_t b : others)
-        if (rangeOf(a).overlaps(rangeOf(b))) return true;
-    return false;
-  }
-
- private:
-  Range rangeOf(int32_t operand) const {
-    const auto i = static_cast<size_t>(operand);
-    const auto begin = reinterpret_cast<uintptr_t>(addresses_[i]);
-    return {begin, begin + static_cast<uintptr_t>(segment_.operands[i].bytes())};
-  }
-
-  const Segment& segment_;
-  const std::vector<void*>& addresses_;
-};
-
 }  // namespace
-
-std::vector<SegmentStep> stepsOf(const Segment& segment, const program::CompiledSegment* compiled) {
-  std::vector<SegmentStep> steps;
-  if (compiled == nullptr || compiled->calls.empty()) {
-    for (const SegmentOp& op : segment.ops) steps.push_back({nullptr, &op});
-    return steps;
-  }
-  for (const program::KernelCall& call : compiled->calls)
-    if (call.kind == program::KernelCallKind::kGenerated)
-      steps.push_back({&call, nullptr});
-    else
-      steps.push_back({nullptr, &call.op});
-  return steps;
-}
 
 std::optional<MatmulChain> chainFrom(const Segment& segment, const std::vector<SegmentStep>& steps,
                                      size_t first) {
   return Finder(segment, steps).find(first);
 }
 
-bool isApart(const MatmulChain& chain, const Segment& segment,
-             const std::vector<SegmentStep>& steps, const std::vector<void*>& addresses) {
-  const Places places(segment, addresses);
+MergedSteps mergedSteps(const MatmulChain& chain, const std::vector<SegmentStep>& steps) {
   const MatmulEpilogue& epilogue = chain.epilogue;
-  std::vector<int32_t> read = steps[chain.steps.front()].op->inputs, written = {epilogue.output};
-  if (epilogue.bias >= 0) read.push_back(epilogue.bias);
+  MergedSteps merged{chain.steps, steps[chain.steps.front()].op->inputs, {epilogue.output}};
+  if (epilogue.bias >= 0) merged.read.push_back(epilogue.bias);
   if (epilogue.aux >= 0)
-    (epilogue.kind == EpilogueKind::kGelu ? written : read).push_back(epilogue.aux);
-  if (places.anyOverlap(written, read)) return false;
-  if (written.size() > 1 && places.anyOverlap({written[0]}, {written[1]})) return false;
-  for (size_t i = chain.steps.front(); i < chain.steps.back(); ++i) {
-    if (std::find(chain.steps.begin(), chain.steps.end(), i) != chain.steps.end()) continue;
-    const SegmentStep& step = steps[i];
-    const bool isLibrary = step.op != nullptr;
-    const std::vector<int32_t>& outputs = isLibrary ? step.op->outputs : step.generated->operands;
-    if (places.anyOverlap(written, outputs) || places.anyOverlap(read, outputs)) return false;
-    if (isLibrary && places.anyOverlap(written, step.op->inputs)) return false;
-  }
-  return true;
+    (epilogue.kind == EpilogueKind::kGelu ? merged.written : merged.read).push_back(epilogue.aux);
+  return merged;
 }
 
 }  // namespace trireme::runtime::cuda

@@ -13,19 +13,10 @@
 #include <optional>
 #include <vector>
 
-#include "ir/program/bundle.h"
 #include "runtime/device/cuda/matmul.h"
+#include "runtime/device/cuda/segment_steps.h"
 
 namespace trireme::runtime::cuda {
-
-// What a segment does, in order: an op of the library, or a generated kernel.
-struct SegmentStep {
-  const program::KernelCall* generated = nullptr;  // null: `op`
-  const program::SegmentOp* op = nullptr;
-};
-// `compiled` null, or without calls: all ops by the library. Both outlive the result.
-std::vector<SegmentStep> stepsOf(const program::Segment& segment,
-                                 const program::CompiledSegment* compiled);
 
 struct MatmulChain {
   std::vector<size_t> steps;  // the first is the product
@@ -37,10 +28,7 @@ struct MatmulChain {
 std::optional<MatmulChain> chainFrom(const program::Segment& segment,
                                      const std::vector<SegmentStep>& steps, size_t first);
 
-// Whether memory allows it, for a call with these addresses: what the chain writes overlaps neither
-// what it reads nor anything that the steps between its ops touch, and these leave alone what it
-// reads.
-bool isApart(const MatmulChain& chain, const program::Segment& segment,
-             const std::vector<SegmentStep>& steps, const std::vector<void*>& addresses);
+// For isApart().
+MergedSteps mergedSteps(const MatmulChain& chain, const std::vector<SegmentStep>& steps);
 
 }  // namespace trireme::runtime::cuda

@@ -18,19 +18,22 @@ constexpr int64_t kWarp = 32;
 constexpr int64_t kMaxHeadSize = 256;                  // kernels/attention.cu
 constexpr std::array kTiledHeadSizes = {64, 96, 128};  // kernels/attention_tiles.cu
 constexpr int64_t kTileRows = 16;
-constexpr int64_t kBlock = 1024;       // threads of a block that sums columns
+constexpr int32_t kBlockWarps = 32;    // of a block that sums columns
 constexpr int64_t kGradColumns = 256;  // kernels/embedding.cu
 static_assert(kMaxRanges == program::kSumRanges);
 
-// What a kernel has one thread for, or one warp ("Rows", "Tiles"), or one thread block ("Blocks").
+// What a kernel has one thread for, or one warp ("Rows", "Tiles", "Pieces"), or one thread block
+// ("Blocks").
 enum class Work {
   kElements,
   kPairs,
   kPositions,
   kTokens,
   kTokenRows,
+  kTokenPieces,
   kTableRows,
   kColumnBlocks,
+  kTokenBlocks,
   kOneBlock,
   kQueryRows,
   kKeyRows,
@@ -62,9 +65,9 @@ constexpr std::array kEntries = std::to_array<OpEntry>({
     {OpKind::kRotary, "tt", {{{"rotary", Work::kPairs}}}},
     {OpKind::kAttention, "tts", {{{"attention", Work::kQueryRows}}}},
     {OpKind::kAdd, "ttt", {{{"add", Work::kElements}}}},
-    {OpKind::kLossMax, "ts", {{{"loss_max", Work::kTokenRows}}}},
+    {OpKind::kLossMax, "ts", {{{"loss_max", Work::kTokenBlocks}}}},
     {OpKind::kLossTarget, "tsis", {{{"loss_target", Work::kTokens}}}},
-    {OpKind::kLossSumExp, "tss", {{{"loss_sum_exp", Work::kTokenRows}}}},
+    {OpKind::kLossSumExp, "tss", {{{"loss_sum_exp", Work::kTokenBlocks}}}},
     {OpKind::kTokenLoss, "ssd", {{{"token_loss", Work::kOneBlock}}}},
     {OpKind::kEmbeddingGrad, "its", {{{"embedding_grad", Work::kTableRows}}}},
     {OpKind::kPositionGrad, "ts", {{{"position_grad", Work::kPositions}}}},
@@ -81,7 +84,7 @@ constexpr std::array kEntries = std::to_array<OpEntry>({
     {OpKind::kAttentionGrad,
      "ttstt",
      {{{"attention_grad_query", Work::kQueryRows}, {"attention_grad_key", Work::kKeyRows}}}},
-    {OpKind::kLossGrad, "tssit", {{{"loss_grad", Work::kTokenRows}}}},
+    {OpKind::kLossGrad, "tssit", {{{"loss_grad", Work::kTokenPieces}}}},
 });
 
 const OpEntry* entryOf(OpKind kind) {
@@ -92,7 +95,24 @@ const OpEntry* entryOf(OpKind kind) {
 
 int64_t tilesOf(int64_t positions) { return (positions + kTileRows - 1) / kTileRows; }
 
-bool inBlocks(Work work) { return work == Work::kColumnBlocks || work == Work::kOneBlock; }
+// Of a block that reduces a row. Short rows have fewer, so that more rows are under way.
+int32_t rowWarps(int64_t columns) {
+  constexpr int64_t kLaneColumns = 16;
+  constexpr int32_t kMaxWarps = 32, kMinWarps = 4;
+  int32_t warps = kMaxWarps;
+  while (warps > kMinWarps && warps * kWarp * kLaneColumns > columns) warps /= 2;
+  return warps;
+}
+
+int64_t blocksFor(Work work, const OpArgs& a) {
+  if (work == Work::kColumnBlocks) return (a.width + kWarp - 1) / kWarp;
+  if (work == Work::kTokenBlocks) return a.tokens;
+  return work == Work::kOneBlock ? 1 : 0;
+}
+int32_t warpsFor(Work work, const OpArgs& a) {
+  if (work == Work::kTokenBlocks) return rowWarps(a.logicalColumns);
+  return work == Work::kColumnBlocks || work == Work::kOneBlock ? kBlockWarps : 0;
+}
 
 int64_t threadsFor(Work work, const OpArgs& a) {
   switch (work) {
@@ -106,12 +126,10 @@ int64_t threadsFor(Work work, const OpArgs& a) {
       return a.tokens;
     case Work::kTokenRows:
       return a.tokens * kWarp;
+    case Work::kTokenPieces:
+      return a.tokens * ((a.width + kLossGradColumns - 1) / kLossGradColumns) * kWarp;
     case Work::kTableRows:
       return a.tokens * ((a.width + kGradColumns - 1) / kGradColumns) * kWarp;
-    case Work::kColumnBlocks:
-      return (a.width + kWarp - 1) / kWarp * kBlock;
-    case Work::kOneBlock:
-      return kBlock;
     case Work::kQueryRows:
       return a.batch * a.groups * a.headsPerGroup * a.sequence * kWarp;
     case Work::kKeyRows:
@@ -120,6 +138,10 @@ int64_t threadsFor(Work work, const OpArgs& a) {
       return a.batch * a.groups * a.headsPerGroup * tilesOf(a.sequence) * kWarp;
     case Work::kKeyTiles:
       return a.batch * a.groups * tilesOf(a.sequence) * kWarp;
+    case Work::kColumnBlocks:
+    case Work::kTokenBlocks:
+    case Work::kOneBlock:
+      break;
   }
   return 0;
 }
@@ -283,10 +305,29 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
         gpu.kernel(fmt::format("{}{}_{}", use.name,
                                tiled ? fmt::format("_tiles_{}", op.attributes.headSize) : "",
                                dtypeName(entry.type))));
-    kernel.inBlocks = inBlocks(use.work);
-    kernel.threads = threadsFor(tiled ? tiledWork(use.work) : use.work, launch.args_);
+    const Work work = tiled ? tiledWork(use.work) : use.work;
+    kernel.threads = threadsFor(work, launch.args_);
+    kernel.blocks = blocksFor(work, launch.args_);
+    kernel.warps = warpsFor(work, launch.args_);
     launch.kernels_.push_back(kernel);
   }
+  return launch;
+}
+
+Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const LossChain& chain,
+                                  const std::vector<program::OperandType>& types, int32_t tpIndex) {
+  for (const program::SegmentOp* op : {chain.max, chain.target, chain.sumExp})
+    if (op != nullptr) TRIREME_RETURN_IF_ERROR(checkOp(*op, types));
+  TRIREME_ASSIGN_OR_RETURN(OpLaunch launch, create(gpu, *chain.target, types, tpIndex));
+  launch.operands_.push_back(chain.sumExp->outputs[0]);
+  const DType type = types[static_cast<size_t>(chain.target->inputs[0])].dtype;
+  Kernel kernel;
+  TRIREME_ASSIGN_OR_RETURN(
+      kernel.function,
+      gpu.kernel(fmt::format("{}_{}", chain.max ? "loss_forward" : "loss_sums", dtypeName(type))));
+  kernel.blocks = blocksFor(Work::kTokenBlocks, launch.args_);
+  kernel.warps = warpsFor(Work::kTokenBlocks, launch.args_);
+  launch.kernels_ = {kernel};
   return launch;
 }
 
@@ -300,9 +341,8 @@ Status OpLaunch::run(const program::KernelContext& context, void* const* operand
   args.firstSample = context.firstSample;
   for (const Kernel& kernel : kernels_)
     TRIREME_RETURN_IF_ERROR(sink.put(
-        kernel.inBlocks
-            ? launchOfBlocks(kernel.function, &args, kernel.threads / kBlock, kBlock / kWarp)
-            : launchOf(kernel.function, &args, kernel.threads)));
+        kernel.warps > 0 ? launchOfBlocks(kernel.function, &args, kernel.blocks, kernel.warps)
+                         : launchOf(kernel.function, &args, kernel.threads)));
   return {};
 }
 

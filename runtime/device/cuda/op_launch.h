@@ -8,6 +8,7 @@
 #include "ir/program/bundle.h"
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/kernels/args.h"
+#include "runtime/device/cuda/loss_chain.h"
 
 namespace trireme::runtime::cuda {
 
@@ -26,6 +27,10 @@ class OpLaunch {
                                  const std::vector<program::OperandType>& types, int32_t tpIndex,
                                  const program::LossScaling* lossScaling = nullptr);
 
+  // The ops of a chain as one kernel. Errors: as of each of them.
+  static Result<OpLaunch> create(const Gpu& gpu, const LossChain& chain,
+                                 const std::vector<program::OperandType>& types, int32_t tpIndex);
+
   // `operands`: one per operand of the segment. Puts the same kernels in the same order always.
   Status run(const program::KernelContext& context, void* const* operands, KernelSink& sink) const;
   bool draws() const { return draws_; }
@@ -33,8 +38,9 @@ class OpLaunch {
  private:
   struct Kernel {
     FunctionHandle function = nullptr;
-    int64_t threads = 0;
-    bool inBlocks = false;
+    int64_t threads = 0;  // without `warps`
+    int64_t blocks = 0;   // of so many warps
+    int32_t warps = 0;
   };
 
   OpArgs args_{};

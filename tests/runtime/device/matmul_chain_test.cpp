@@ -145,7 +145,8 @@ class MatmulChainMemory : public ::testing::Test {
   bool isApartWith(const Segment& segment, size_t moved, size_t over, int64_t bytes = 0) {
     std::vector<void*> addresses = addressesOf(segment);
     addresses[moved] = static_cast<char*>(addresses[over]) + bytes;
-    return isApart(*firstChain(segment), segment, stepsOf(segment, nullptr), addresses);
+    const std::vector<SegmentStep> steps = stepsOf(segment, nullptr);
+    return isApart(mergedSteps(*firstChain(segment), steps), segment, steps, addresses);
   }
 };
 

@@ -17,18 +17,18 @@ double draw(uint64_t tensor, uint64_t i) { return randomNormal({3, 4}, tensor, i
 // The textbook, one element at a time in double.
 struct Scalar {
   double p, m = 0, v = 0;
-  void step(const AdamWStep& s, double gradient) {
+  void step(const AdamWStep& s, double weightDecay, double gradient) {
     const double g = s.gradientScale * gradient;
     m = s.beta1 * m + (1 - s.beta1) * g;
     v = s.beta2 * v + (1 - s.beta2) * g * g;
     const double mHat = m / (1 - std::pow(s.beta1, static_cast<double>(s.number)));
     const double vHat = v / (1 - std::pow(s.beta2, static_cast<double>(s.number)));
-    p -= s.learningRate * (mHat / (std::sqrt(vHat) + s.epsilon) + s.weightDecay * p);
+    p -= s.learningRate * (mHat / (std::sqrt(vHat) + s.epsilon) + weightDecay * p);
   }
 };
 
 AdamWStep stepNumber(int64_t number) {
-  AdamWStep step{0.01, 0.9, 0.95, 1e-8, 0.1, 0.7, number};
+  AdamWStep step{0.01, 0.9, 0.95, 1e-8, 0.7, number};
   return step;
 }
 
@@ -46,6 +46,7 @@ struct State {
     a.moment1 = moment1.data() + begin;
     a.moment2 = moment2.data() + begin;
     a.elements = end - begin;
+    a.weightDecay = 0.1;
     return a;
   }
 };
@@ -60,7 +61,7 @@ void compareWithScalar(DType type, double tolerance) {
   for (int64_t number = 1; number <= 5; ++number) {
     for (size_t i = 0; i < kCount; ++i) {
       state.gradient[i] = static_cast<S>(draw(static_cast<uint64_t>(number), i));
-      scalars[i].step(stepNumber(number), static_cast<double>(state.gradient[i]));
+      scalars[i].step(stepNumber(number), 0.1, static_cast<double>(state.gradient[i]));
     }
     ASSERT_TRUE(adamW(stepNumber(number), state.arrays(type, 0, kCount), pool).ok());
   }

@@ -35,7 +35,9 @@ inline constexpr int kMaxRanges = 32;
 struct ColumnShape {
   int64_t rows, rangeRows, columns;
 };
-// The sums of blockSum().
+// The columns of a token that a warp of kLossGrad takes.
+inline constexpr int64_t kLossGradColumns = 1 << 12;
+// The sums of blockSumOf().
 inline constexpr int kBlockSums = 1024;
 
 // Sum of squares, in two passes: of pieces of rows, then of the pieces of each row.
@@ -61,27 +63,36 @@ struct SquaresArgs {
 // The numbers of program::LossScaling.
 enum LossScalingNumber { kLossScale, kGoodSteps, kTakenSteps, kSkippedSteps };
 
-// What the step's norm and number make of a bucket's AdamW.
+// What the step's norm and number make of AdamW.
 struct AdamWFactors {
   double gradientScale;
   double correct1, correct2;  // 1 / (1 - beta^t)
   bool isSkipped;
 };
 
-// One bucket's AdamW (runtime/executor/optimizer.h); constants as there, in f64.
-struct AdamWArgs {
+// AdamW of several buckets (runtime/executor/optimizer.h); constants as there, in f64. A bucket is
+// cut into pieces, the last of which may be shorter; they are counted over all buckets.
+inline constexpr int kMaxAdamWBuckets = 8;       // of a launch
+inline constexpr int64_t kAdamWPiece = 1 << 10;  // elements
+struct AdamWBucket {
   void* parameter;
   void* master;
   const void* gradient;
   void* moment1;
   void* moment2;
   int64_t elements;
+  int64_t firstPiece;
+  double weightDecay;
+};
+struct AdamWArgs {
+  AdamWBucket buckets[kMaxAdamWBuckets];
+  int64_t numBuckets, numPieces;
   const double* squares;  // of all logical parameters
   int64_t numSquares;
   const double* lossScaling;  // LossScaling, which gives t; null: nothing is scaled
   AdamWFactors* factors;      // scratch: adamw_scale writes it, adamw reads it
   double clipNorm;
-  double learningRate, beta1, beta2, epsilon, weightDecay;
+  double learningRate, beta1, beta2, epsilon;
   double correct1, correct2;  // 1 / (1 - beta^t), where nothing is scaled
 };
 

@@ -17,8 +17,12 @@
 //   columnSums<N>(shape, f, g)  N sums over the rows of each column, in f64, in the order that
 //                         ir/program/op.h says: f(row, column, sums) adds the terms of a row to
 //                         sums[N], g(column, sums) is called once per column
-//   blockSum(n, f, g)     g(sum of f(i) in f64): element i is added to sum i mod 1024, in order;
-//                         a butterfly over each 32 of these; and their sums in order
+//   forEachBlockRow(n, f) f(row), one block each; inside f, all threads take the same branches
+//     blockSumOf(n, load, f)   sum of f(load(i)) in f64, for all threads: element i is added to sum
+//                         i mod 1024, in order; a butterfly over each 32 of these; and their sums
+//                         in order. However many warps the block has. n below 2^30
+//     blockMax<S>(n, load)     the largest, for all threads
+//     onOneThread(f)      on the first, which waits for no other
 //
 // On the GPU that is lanes_device.h. Compiled by a host compiler (lanes_host.h) one thread stands
 // for a whole warp: the same sums in the same order. So kernels run in tests without a GPU; and

@@ -91,20 +91,26 @@ TRIREME_DEVICE double rowSum(int64_t n, F f) {
   return sumOfLanes(sum);
 }
 
-template <typename L, typename F>
-TRIREME_DEVICE void forRowOf(int64_t n, L load, F f) {
+// From this thread's first on.
+template <int kStride, typename I, typename L, typename F>
+TRIREME_DEVICE void forStrided(I first, I n, L load, F f) {
   using S = decltype(load(n));
   constexpr int kLoads = 32 / sizeof(S);
 #pragma unroll 1
-  for (int64_t first = laneIndex(); first < n; first += 32 * kLoads) {
+  for (; first < n; first += kStride * kLoads) {
     S values[kLoads];
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
-      if (first + 32 * k < n) values[k] = load(first + 32 * k);
+      if (first + kStride * k < n) values[k] = load(first + kStride * k);
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
-      if (first + 32 * k < n) f(first + 32 * k, values[k]);
+      if (first + kStride * k < n) f(first + kStride * k, values[k]);
   }
+}
+
+template <typename L, typename F>
+TRIREME_DEVICE void forRowOf(int64_t n, L load, F f) {
+  forStrided<32, int64_t>(laneIndex(), n, load, f);
 }
 
 template <typename L, typename F>
@@ -227,22 +233,52 @@ TRIREME_DEVICE void columnSums(const ColumnShape& shape, F f, G g) {
   }
 }
 
-template <typename F, typename G>
-TRIREME_DEVICE void blockSum(int64_t n, F f, G g) {
-  __shared__ double sums[kBlockSums / 32];
-  if (blockIdx.x != 0) return;
+template <typename F>
+TRIREME_DEVICE void forEachBlockRow(int64_t n, F f) {
+  for (int64_t row = blockIdx.x; row < n; row += gridDim.x) f(row);
+}
+
+template <typename F>
+TRIREME_DEVICE void onOneThread(F f) {
+  if (threadIdx.x == 0) f();
+}
+
+// partOf(first): of a warp, over the elements first, first + kBlockSums... of each lane. The parts
+// meet in shared memory; all threads combine them, in order. Elements are counted in 32 bits, which
+// saves the registers that a second block on a multiprocessor needs.
+template <typename S, typename P, typename C>
+TRIREME_DEVICE S combinedParts(P partOf, S start, C combine) {
+  __shared__ S parts[kBlockSums / 32];
   for (int part = warpInBlock(); part < kBlockSums / 32; part += warpsInBlock()) {
-    double sum = 0;
-#pragma unroll 1
-    for (int64_t i = part * 32 + laneIndex(); i < n; i += kBlockSums) sum += f(i);
-    sum = sumOfLanes(sum);
-    if (laneIndex() == 0) sums[part] = sum;
+    const S mine = partOf(part * 32 + laneIndex());
+    if (laneIndex() == 0) parts[part] = mine;
   }
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  double sum = 0;
-  for (double part : sums) sum += part;
-  g(sum);
+  S all = start;
+  for (S part : parts) all = combine(all, part);
+  __syncthreads();  // The parts of the next row take the place of these.
+  return all;
+}
+
+template <typename L, typename F>
+TRIREME_DEVICE double blockSumOf(int64_t n, L load, F f) {
+  const auto partOf = [&](int first) {
+    double sum = 0;
+    forStrided<kBlockSums>(first, static_cast<int>(n), load, [&](int, auto x) { sum += f(x); });
+    return sumOfLanes(sum);
+  };
+  return combinedParts(partOf, 0.0, [](double a, double b) { return a + b; });
+}
+
+template <typename S, typename L>
+TRIREME_DEVICE S blockMax(int64_t n, L load) {
+  const auto partOf = [&](int first) {
+    S largest = lowest<S>();
+    forStrided<kBlockSums>(first, static_cast<int>(n), load,
+                           [&](int, S x) { largest = largerOf(largest, x); });
+    return maxOfLanes(largest);
+  };
+  return combinedParts(partOf, lowest<S>(), [](S a, S b) { return largerOf(a, b); });
 }
 
 }  // namespace on_device

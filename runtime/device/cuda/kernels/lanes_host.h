@@ -156,13 +156,26 @@ void columnSums(const ColumnShape& shape, F f, G g) {
   }
 }
 
-template <typename F, typename G>
-void blockSum(int64_t n, F f, G g) {
+template <typename F>
+void forEachBlockRow(int64_t n, F f) {
+  for (int64_t row = 0; row < n; ++row) f(row);
+}
+template <typename F>
+void onOneThread(F f) {
+  f();
+}
+template <typename L, typename F>
+double blockSumOf(int64_t n, L load, F f) {
   PerLane<double> parts[kBlockSums / 32];
-  for (int64_t i = 0; i < n; ++i) parts[i % kBlockSums / 32].add(static_cast<int>(i % 32), f(i));
+  for (int64_t i = 0; i < n; ++i)
+    parts[i % kBlockSums / 32].add(static_cast<int>(i % 32), f(load(i)));
   double sum = 0;
   for (const PerLane<double>& part : parts) sum += part.sum();
-  g(sum);
+  return sum;
+}
+template <typename S, typename L>
+S blockMax(int64_t n, L load) {
+  return rowMax<S>(n, load);
 }
 
 }  // namespace on_host

@@ -1,4 +1,4 @@
-// Gradient norm, clipping and AdamW (runtime/executor/optimizer.h); a whole bucket per launch. The
+// Gradient norm, clipping and AdamW (runtime/executor/optimizer.h); all buckets in one launch. The
 // same operations in the same order as on the host, and nothing is contracted: equal bit by bit
 // but for the order in which squares are added up.
 #include "runtime/device/cuda/kernels/lanes.h"
@@ -89,30 +89,52 @@ TRIREME_DEVICE void updateLossScale(const LossScaleArgs& a) {
   });
 }
 
+// The one that holds the piece.
+TRIREME_DEVICE const AdamWBucket& bucketOf(const AdamWArgs& a, int64_t piece) {
+  int64_t i = 0;
+  while (i + 1 < a.numBuckets && a.buckets[i + 1].firstPiece <= piece) ++i;
+  return a.buckets[i];
+}
+
+template <typename S>
+struct AdamWState {
+  S gradient, moment1, moment2, master;
+};
+
 template <typename S, typename P>
 TRIREME_DEVICE void adamw(const AdamWArgs& a) {
-  P* parameter = static_cast<P*>(a.parameter);
-  S *master = static_cast<S*>(a.master), *moment1 = static_cast<S*>(a.moment1);
-  S* moment2 = static_cast<S*>(a.moment2);
-  const S* gradient = static_cast<const S*>(a.gradient);
   const AdamWFactors factors = *a.factors;
   const S scale = static_cast<S>(factors.gradientScale), rate = static_cast<S>(a.learningRate);
   const S beta1 = static_cast<S>(a.beta1), beta2 = static_cast<S>(a.beta2);
   const S rest1 = static_cast<S>(1 - a.beta1), rest2 = static_cast<S>(1 - a.beta2);
-  const S epsilon = static_cast<S>(a.epsilon), decay = static_cast<S>(a.weightDecay);
+  const S epsilon = static_cast<S>(a.epsilon);
   const S correct1 = static_cast<S>(factors.correct1);
   const S correct2 = static_cast<S>(factors.correct2);
-  forEach(factors.isSkipped ? 0 : a.elements, [=](int64_t i) {
-    const S g = scale * gradient[i];
-    const S m = beta1 * moment1[i] + rest1 * g;
-    const S v = beta2 * moment2[i] + rest2 * (g * g);
-    const S p = master[i];
-    const S direction = (m * correct1) / (sqrtOf(v * correct2) + epsilon);
-    const S next = p - rate * (direction + decay * p);
-    moment1[i] = m;
-    moment2[i] = v;
-    master[i] = next;
-    store(parameter[i], next);
+  forEachRow(factors.isSkipped ? 0 : a.numPieces, [&](int64_t piece) {
+    const AdamWBucket bucket = bucketOf(a, piece);
+    const int64_t first = (piece - bucket.firstPiece) * kAdamWPiece;
+    P* parameter = static_cast<P*>(bucket.parameter) + first;
+    const S* gradient = static_cast<const S*>(bucket.gradient) + first;
+    S* moment1 = static_cast<S*>(bucket.moment1) + first;
+    S* moment2 = static_cast<S*>(bucket.moment2) + first;
+    S* master = static_cast<S*>(bucket.master) + first;
+    const S decay = static_cast<S>(bucket.weightDecay);
+    forRowOf(
+        smaller(kAdamWPiece, bucket.elements - first),
+        [&](int64_t i) {
+          return AdamWState<S>{gradient[i], moment1[i], moment2[i], master[i]};
+        },
+        [&](int64_t i, const AdamWState<S>& x) {
+          const S g = scale * x.gradient;
+          const S m = beta1 * x.moment1 + rest1 * g;
+          const S v = beta2 * x.moment2 + rest2 * (g * g);
+          const S direction = (m * correct1) / (sqrtOf(v * correct2) + epsilon);
+          const S next = x.master - rate * (direction + decay * x.master);
+          moment1[i] = m;
+          moment2[i] = v;
+          master[i] = next;
+          store(parameter[i], next);
+        });
   });
 }
 
