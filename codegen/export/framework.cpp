@@ -121,7 +121,7 @@ std::vector<Misfit> megatronRopeMisfits(const RopeScaling& scaling, bool isBridg
   const bool isLlama3 = scaling.kind == RopeScalingKind::kLlama3;
   const std::string choice = "rope_scaling " + ropeScalingText(scaling);
   Misfits misfits;
-  misfits.addIf(isLlama3 && isBridge, choice, "none");
+  misfits.addIf(isLlama3 && isBridge, choice, "no rope_scaling");
   misfits.addIf(isLlama3 && !isBridge && scaling != nearest, choice, ropeScalingText(nearest));
   misfits.addIf(
       scaling.kind == RopeScalingKind::kLinear && scaling.factor != std::floor(scaling.factor),
