@@ -183,6 +183,16 @@ class Builder {
   ForeignWeights weights_;
 };
 
+nlohmann::ordered_json configOf(const RopeScaling& scaling) {
+  nlohmann::ordered_json config = {{"rope_type", ropeScalingName(scaling.kind)},
+                                   {"factor", scaling.factor}};
+  if (scaling.kind == RopeScalingKind::kLlama3)
+    config.update({{"low_freq_factor", scaling.lowFreqFactor},
+                   {"high_freq_factor", scaling.highFreqFactor},
+                   {"original_max_position_embeddings", scaling.originalSequence}});
+  return config;
+}
+
 }  // namespace
 
 Result<ForeignWeights> huggingFaceWeights(const ModelSpec& model) {
@@ -219,6 +229,7 @@ Result<std::string> huggingFaceConfig(const ModelSpec& m) {
               {"rms_norm_eps", m.normEpsilon},
               {"rope_theta", m.ropeTheta},
               {"hidden_act", "silu"}};
+    if (m.ropeScaling != RopeScaling{}) config["rope_scaling"] = configOf(m.ropeScaling);
     if (!isQwen2) config.update({{"attention_bias", m.qkvBias}, {"mlp_bias", m.linearBias}});
   }
   config["vocab_size"] = m.vocabSize;

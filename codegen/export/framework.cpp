@@ -113,6 +113,22 @@ class Misfits {
   std::vector<Misfit> found_;
 };
 
+// Megatron-Core's RotaryEmbedding has the numbers of Llama 3.1 but for the factor; arguments.py
+// divides positions by a whole number. Megatron-Bridge documents a key for the latter only.
+std::vector<Misfit> megatronRopeMisfits(const RopeScaling& scaling, bool isBridge) {
+  RopeScaling nearest = kLlama31Scaling;
+  nearest.factor = scaling.factor;
+  const bool isLlama3 = scaling.kind == RopeScalingKind::kLlama3;
+  const std::string choice = "rope_scaling " + ropeScalingText(scaling);
+  Misfits misfits;
+  misfits.addIf(isLlama3 && isBridge, choice, "no rope_scaling");
+  misfits.addIf(isLlama3 && !isBridge && scaling != nearest, choice, ropeScalingText(nearest));
+  misfits.addIf(
+      scaling.kind == RopeScalingKind::kLinear && scaling.factor != std::floor(scaling.factor),
+      choice, fmt::format("a factor of {:.0f}", std::floor(scaling.factor)));
+  return misfits.take();
+}
+
 // Megatron has one --hidden-dropout, for the embedding and the residual stream, and biases of all
 // matrices, of the projections to queries, keys and values, or of none.
 std::vector<Misfit> megatronMisfits(const spec::ModelSpec& model,
@@ -194,7 +210,8 @@ std::string_view frameworkName(Framework framework) { return infoOf(framework).n
 
 std::string torchtitanFlavor(const spec::ModelSpec& m) {
   if (m.norm != spec::NormKind::kRmsNorm || m.activation != spec::ActivationKind::kSwiGlu ||
-      m.position != spec::PositionKind::kRotary || m.ropeTheta != 500000 || m.tiedEmbeddings ||
+      m.position != spec::PositionKind::kRotary || m.ropeTheta != 500000 ||
+      (m.ropeScaling != RopeScaling{} && m.ropeScaling != kLlama31Scaling) || m.tiedEmbeddings ||
       m.qkvBias || m.linearBias || m.normEpsilon != 1e-5)
     return "";
   for (const Flavor& f : kFlavors)
@@ -216,6 +233,7 @@ std::vector<Misfit> misfitsOf(const spec::ModelSpec& model, const spec::Training
     case Framework::kMegatron:
     case Framework::kNemo:
       misfits.add(megatronMisfits(model, training));
+      misfits.add(megatronRopeMisfits(model.ropeScaling, framework == Framework::kNemo));
       break;
     case Framework::kTorchtitan:
       misfits.add(torchtitanMisfits(model, training));

@@ -57,7 +57,14 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::StackSettings&
 // share no precision.
 Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework);
 
-// The name of a model as torchtitan defines it ("70B" of llama3); empty if it has none.
+// The scaling of rotary positions of Llama 3.1 (apply_scaling() of meta-llama/llama-models). Also
+// of RotaryEmbedding in Megatron-Core, but for the factor, which is its --rope-scaling-factor; and
+// of every Llama 3 of torchtitan (RoPEScalingArgs in torchtitan/models/llama3/model/args.py, commit
+// 08039091).
+inline constexpr RopeScaling kLlama31Scaling{RopeScalingKind::kLlama3, 8, 1, 4, 8192};
+
+// The name of a model as torchtitan defines it ("70B" of llama3); empty if it has none. Without
+// scaling it is still called so: that torchtitan scales is a note of the export.
 std::string torchtitanFlavor(const spec::ModelSpec& model);
 
 }  // namespace trireme::codegen

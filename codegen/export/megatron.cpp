@@ -31,6 +31,16 @@ class Arguments {
   std::vector<Argument> found_;
 };
 
+// Of Llama 3.1's numbers Megatron has the factor; misfitsOf() refuses others.
+void addRotary(Arguments& args, const ModelSpec& m) {
+  args.add("--rotary-base", static_cast<int64_t>(m.ropeTheta));
+  const bool isLlama3 = m.ropeScaling.kind == RopeScalingKind::kLlama3;
+  args.addIf(isLlama3, "--use-rope-scaling");
+  if (isLlama3) args.add("--rope-scaling-factor", m.ropeScaling.factor);
+  if (m.ropeScaling.kind == RopeScalingKind::kLinear)
+    args.add("--rotary-seq-len-interpolation-factor", static_cast<int64_t>(m.ropeScaling.factor));
+}
+
 void addModel(Arguments& args, const Plan& plan, const ModelSpec& m) {
   args.add("--num-layers", m.numLayers);
   args.add("--hidden-size", m.hiddenSize);
@@ -42,7 +52,7 @@ void addModel(Arguments& args, const Plan& plan, const ModelSpec& m) {
   args.add("--max-position-embeddings", m.maxSequence);
   const bool isRotary = m.position == spec::PositionKind::kRotary;
   args.add("--position-embedding-type", isRotary ? "rope" : "learned_absolute");
-  if (isRotary) args.add("--rotary-base", static_cast<int64_t>(m.ropeTheta));
+  if (isRotary) addRotary(args, m);
   args.add("--normalization", m.norm == spec::NormKind::kRmsNorm ? "RMSNorm" : "LayerNorm");
   args.add("--norm-epsilon", m.normEpsilon);
   args.addIf(m.activation == spec::ActivationKind::kSwiGlu, "--swiglu");

@@ -27,6 +27,7 @@ constexpr Translation kTranslations[] = {
     {"--max-position-embeddings", "model.max_position_embeddings"},
     {"--position-embedding-type", "model.position_embedding_type"},
     {"--rotary-base", "model.rotary_base"},
+    {"--rotary-seq-len-interpolation-factor", "model.seq_len_interpolation_factor"},
     {"--normalization", "model.normalization"},
     {"--norm-epsilon", "model.layernorm_epsilon"},
     {"--swiglu", "model.gated_linear_unit"},

@@ -134,6 +134,11 @@ Exported toTorchtitan(const Plan& plan, const spec::ModelSpec& model,
   exported.notes.push_back(fmt::format(
       "torchtitan takes the vocabulary from the tokenizer; the plan counts on {} tokens",
       model.vocabSize));
+  if (model.ropeScaling == RopeScaling{})
+    exported.notes.push_back(
+        "torchtitan scales the rotary positions of every Llama 3 as Llama 3.1 does; the plan's "
+        "model "
+        "has no rope_scaling");
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or training.steps");
   return exported;

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "codegen/export/framework.h"
 #include "codegen/import/formats.h"
 #include "codegen/import/layout.h"
 #include "codegen/import/megatron_flags.h"
@@ -96,6 +97,33 @@ void checkKvHeads(Flags& flags, const ModelSpec& m) {
                          m.numHeads, m.numKvHeads));
 }
 
+// As RotaryEmbedding of Megatron-Core scales: --rope-scaling-factor counts beside
+// --use-rope-scaling only, and a factor of 1 scales nothing.
+void checkRopeScaling(Flags& flags, const ModelSpec& m) {
+  constexpr const char *kLlama3 = "--use-rope-scaling",
+                       *kLinear = "--rotary-seq-len-interpolation-factor";
+  RopeScaling llama3 = kLlama31Scaling;
+  llama3.factor = flags.real("--rope-scaling-factor", llama3.factor);
+  const double divisor = static_cast<double>(flags.count(kLinear, 1));
+  const bool isLlama3 = flags.has(kLlama3) && llama3.factor != 1;
+  if (isLlama3 && divisor != 1)
+    return flags.fail(kLinear, "cannot be priced beside --use-rope-scaling");
+  RopeScaling asked;
+  if (isLlama3) asked = llama3;
+  if (divisor != 1) asked = {.kind = RopeScalingKind::kLinear, .factor = divisor};
+  const RopeScalingKind kind = isLlama3 || divisor != 1 ? asked.kind : m.ropeScaling.kind;
+  expect(flags, kind == RopeScalingKind::kLinear ? kLinear : kLlama3, asked == m.ropeScaling,
+         ropeScalingText(asked), ropeScalingText(m.ropeScaling));
+}
+
+void checkRotary(Flags& flags, const ModelSpec& m) {
+  const double base = flags.real("--rotary-base", 10000), share = flags.real("--rotary-percent", 1);
+  expect(flags, "--rotary-base", base == m.ropeTheta, fmt::format("{}", base),
+         fmt::format("{}", m.ropeTheta));
+  if (share != 1) flags.fail("--rotary-percent", "cannot be priced; nearest: 1");
+  checkRopeScaling(flags, m);
+}
+
 // That the command trains `m`. What only initialises or labels is not compared.
 void checkModel(Flags& flags, const ModelSpec& m) {
   const bool isSwiGlu = m.activation == spec::ActivationKind::kSwiGlu;
@@ -128,15 +156,10 @@ void checkModel(Flags& flags, const ModelSpec& m) {
   if (positions < flags.count("--seq-length", 0))
     flags.fail("--max-position-embeddings",
                fmt::format("is {}, less than --seq-length", positions));
-  if (isRotary) {
-    const double base = flags.real("--rotary-base", 10000),
-                 share = flags.real("--rotary-percent", 1);
-    expect(flags, "--rotary-base", base == m.ropeTheta, fmt::format("{}", base),
-           fmt::format("{}", m.ropeTheta));
-    if (share != 1) flags.fail("--rotary-percent", "cannot be priced; nearest: 1");
-  }
+  if (isRotary) checkRotary(flags, m);
   for (const char* name :
-       {"--norm-epsilon", "--init-method-std", "--rotary-base", "--rotary-percent"})
+       {"--norm-epsilon", "--init-method-std", "--rotary-base", "--rotary-percent",
+        "--use-rope-scaling", "--rope-scaling-factor", "--rotary-seq-len-interpolation-factor"})
     flags.has(name);
 }
 

@@ -14,7 +14,7 @@ namespace trireme::codegen {
 namespace {
 
 // Flags without a value: what stands behind them is something else. Those that scripts have most.
-constexpr std::array<std::string_view, 73> kSwitches = {
+constexpr std::array<std::string_view, 74> kSwitches = {
     "--account-for-embedding-in-pipeline-split",
     "--account-for-loss-in-pipeline-split",
     "--accumulate-allreduce-grads-in-fp32",
@@ -87,6 +87,7 @@ constexpr std::array<std::string_view, 73> kSwitches = {
     "--use-mcore-models",
     "--use-megatron-fsdp",
     "--use-precision-aware-optimizer",
+    "--use-rope-scaling",
     "--use-rotary-position-embeddings"};
 
 // As many values as there are.

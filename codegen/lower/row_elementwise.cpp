@@ -2,8 +2,6 @@
 // f32.
 #include <llvm/ADT/TypeSwitch.h>
 
-#include <cmath>
-
 #include "codegen/lower/philox.h"
 #include "codegen/lower/row_kernel.h"
 #include "ir/dialect/dialect.h"
@@ -110,13 +108,12 @@ Parts RowKernel::rotary(Operation* op, const Site& site) {
           e_.add(e_.mul(x[1], cosine), e_.mul(x[0], sine))};
 }
 
-// A constant of the module: theta^(-2 i / headSize).
+// A constant of the module: the scaled frequency of each pair.
 Value RowKernel::emitFrequencies(Operation* op) {
   const program::OpAttributes a = attributesOf(op);
   std::vector<double> values;
   for (int64_t i = 0; i < a.headSize / 2; ++i)
-    values.push_back(
-        std::pow(a.ropeTheta, -2.0 * static_cast<double>(i) / static_cast<double>(a.headSize)));
+    values.push_back(ropeFrequency(a.ropeTheta, a.ropeScaling, a.headSize, i));
   const Type f64 = e_.b.getF64Type();
   const int64_t count = static_cast<int64_t>(values.size());
   auto func = op->getParentOfType<func::FuncOp>();

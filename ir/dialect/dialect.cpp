@@ -80,11 +80,19 @@ void visitFields(Attributes& a, Visitor visit) {
   visit("head_size", a.headSize);
   visit("heads_per_group", a.headsPerGroup);
   visit("rope_theta", a.ropeTheta);
+  visit("rope_scaling", a.ropeScaling);
   visit("logical_vocab", a.logicalVocab);
   visit("scale", a.scale);
   visit("sequence_sharded", a.sequenceSharded);
   visit("width_sharded", a.widthSharded);
   visit("tf32", a.tf32);
+}
+
+RopeScaling fromAttribute(RopeScalingAttr attribute) {
+  const auto number = [](mlir::FloatAttr value) { return value ? value.getValueAsDouble() : 0; };
+  return {static_cast<RopeScalingKind>(attribute.getKind()), number(attribute.getFactor()),
+          number(attribute.getLowFreqFactor()), number(attribute.getHighFreqFactor()),
+          attribute.getOriginalMaxPositionEmbeddings()};
 }
 
 struct ToAttribute {
@@ -94,6 +102,15 @@ struct ToAttribute {
   Attribute operator()(bool value) const { return value ? builder.getUnitAttr() : nullptr; }
   Attribute operator()(RngStream value) const {
     return StreamNameAttr::get(builder.getContext(), static_cast<StreamName>(value));
+  }
+  Attribute operator()(const RopeScaling& value) const {
+    if (value.kind == RopeScalingKind::kNone) return nullptr;
+    const bool isLlama3 = value.kind == RopeScalingKind::kLlama3;
+    const auto number = [&](double x) { return builder.getF64FloatAttr(x); };
+    return RopeScalingAttr::get(
+        builder.getContext(), static_cast<RopeScalingName>(value.kind), number(value.factor),
+        isLlama3 ? number(value.lowFreqFactor) : mlir::FloatAttr(),
+        isLlama3 ? number(value.highFreqFactor) : mlir::FloatAttr(), value.originalSequence);
   }
 };
 
@@ -109,9 +126,24 @@ struct FromAttribute {
   void operator()(RngStream& field) const {
     field = static_cast<RngStream>(llvm::cast<StreamNameAttr>(attribute).getValue());
   }
+  void operator()(RopeScaling& field) const {
+    field = fromAttribute(llvm::cast<RopeScalingAttr>(attribute));
+  }
 };
 
 }  // namespace
+
+mlir::LogicalResult RopeScalingAttr::verify(
+    llvm::function_ref<mlir::InFlightDiagnostic()> emitError, RopeScalingName kind,
+    mlir::FloatAttr factor, mlir::FloatAttr low, mlir::FloatAttr high, int64_t original) {
+  for (const mlir::FloatAttr number : {factor, low, high})
+    if (number && !number.getType().isF64()) return emitError() << "factors must be f64";
+  const auto value = [](mlir::FloatAttr number) { return number ? number.getValueAsDouble() : 0; };
+  const auto problem = findProblem(RopeScaling{static_cast<RopeScalingKind>(kind), value(factor),
+                                               value(low), value(high), original});
+  if (problem) return emitError() << llvm::StringRef(problem->key) << " " << problem->message;
+  return mlir::success();
+}
 
 OpKind kindOf(Operation* op) {
   const std::optional<OpKind> kind = program::parseOpKind(op->getName().stripDialect());

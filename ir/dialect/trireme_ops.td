@@ -48,6 +48,30 @@ def Trireme_StreamAttr : EnumAttr<Trireme_Dialect, Trireme_StreamEnum, "stream">
   let assemblyFormat = "`<` $value `>`";
 }
 
+// The numbers are those of ::trireme::RopeScalingKind.
+def Trireme_RopeScalingEnum : I32EnumAttr<"RopeScalingName", "how rotary positions are scaled", [
+    I32EnumAttrCase<"linear", 1>, I32EnumAttrCase<"llama3", 2>]> {
+  let cppNamespace = "::trireme::dialect";
+  let genSpecializedAttr = 0;
+}
+def Trireme_RopeScalingAttr : AttrDef<Trireme_Dialect, "RopeScaling"> {
+  let mnemonic = "rope_scaling";
+  let summary = "How the frequencies of rotary positions are scaled (ir/base/rope.h)";
+  let description = [{
+    Numbers are f64; those that a kind does not use are left out.
+
+    #trireme.rope_scaling<kind = linear, factor = 2.0>
+    #trireme.rope_scaling<kind = llama3, factor = 8.0, low_freq_factor = 1.0, high_freq_factor = 4.0,
+                          original_max_position_embeddings = 8192>
+  }];
+  let parameters = (ins EnumParameter<Trireme_RopeScalingEnum>:$kind, "::mlir::FloatAttr":$factor,
+                        OptionalParameter<"::mlir::FloatAttr">:$low_freq_factor,
+                        OptionalParameter<"::mlir::FloatAttr">:$high_freq_factor,
+                        DefaultValuedParameter<"int64_t", "0">:$original_max_position_embeddings);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 def Trireme_Tensor : StaticShapeTensorOf<[F64, F32, F16, BF16, I32]>;
 
 def Trireme_ComputeOp : NativeOpTrait<"ComputeOp"> {
@@ -77,7 +101,8 @@ class Trireme_Op<string mnemonic>
 defvar sharded = (ins UnitAttr:$sequence_sharded);
 defvar dropping = (ins F64Attr:$probability, Trireme_StreamAttr:$stream);
 defvar heads = (ins I64Attr:$head_size, I64Attr:$heads_per_group);
-defvar rotary = !con(heads, (ins F64Attr:$rope_theta), sharded);
+defvar rotary =
+    !con(heads, (ins F64Attr:$rope_theta, OptionalAttr<Trireme_RopeScalingAttr>:$rope_scaling), sharded);
 defvar vocabulary = (ins I64Attr:$logical_vocab, UnitAttr:$width_sharded);
 defvar product = (ins UnitAttr:$tf32);
 defvar attention = !con(heads, dropping, (ins UnitAttr:$width_sharded));

@@ -156,6 +156,7 @@ TensorId TransformerBuilder::attention(TensorId x) {
   if (model_.position == PositionKind::kRotary) {
     OpAttributes rotary = attributes;
     rotary.ropeTheta = model_.ropeTheta;
+    rotary.ropeScaling = model_.ropeScaling;
     qkv = op(OpKind::kRotary, rotary, {qkv}, {"attn.rotated"});
   }
   attributes.probability = training_.attentionDropout;

@@ -26,6 +26,11 @@ Status verifyOp(const Op& op) {
     return broken("G1",
                   fmt::format("{}: epsilon {}, probability {} or rotary base {} is out of range",
                               program::opName(op.kind), a.epsilon, a.probability, a.ropeTheta));
+  if (const auto problem = findProblem(a.ropeScaling))
+    return broken("G1", fmt::format("{}: rope_scaling: {} {}", program::opName(op.kind),
+                                    problem->key, problem->message));
+  if (!isRotary && a.ropeScaling != RopeScaling{})
+    return broken("G1", fmt::format("{} has rope_scaling", program::opName(op.kind)));
   if (a.sequenceSharded || a.widthSharded || a.scale != 0)
     return broken("G1", fmt::format("{} is sharded or scaled, which a plan decides",
                                     program::opName(op.kind)));

@@ -6,9 +6,10 @@
 namespace trireme::graph {
 
 // What BlockBuilder lets pass and a block must nevertheless obey. Looks at the forward only.
-// - (G1) probabilities are in [0, 1), epsilons at least 0, rotary bases more than 0, all finite; no
-// op
-//   is told that its dims are sharded, nor the loss its scale;
+// - (G1) probabilities are in [0, 1), epsilons at least 0, rotary bases more than 0, all finite;
+// the
+//   scaling of rotary positions makes sense (ir/base/rope.h) and other ops have none; no op is told
+//   that its dims are sharded, nor the loss its scale;
 // - (G2) the names of the parameters are distinct; a layer's have one "{}", others' none;
 // - (G3) a parameter has 1 <= logical size <= size in every dim, and a deviation, at least 0, if
 // and

@@ -11,12 +11,14 @@ uint64_t fingerprintOf(const spec::ModelSpec& model) {
   // name is left out: it changes no computation.
   const auto& [name, family, numLayers, hiddenSize, numHeads, numKvHeads, headSize, ffnSize,
                vocabSize, maxSequence, norm, normEpsilon, activation, position, ropeTheta,
-               tiedEmbeddings, qkvBias, linearBias, initStd] = model;
-  const std::string canonical = fmt::format(
+               ropeScaling, tiedEmbeddings, qkvBias, linearBias, initStd] = model;
+  std::string canonical = fmt::format(
       "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(family), numLayers,
       hiddenSize, numHeads, numKvHeads, headSize, ffnSize, vocabSize, maxSequence,
       static_cast<int>(norm), normEpsilon, static_cast<int>(activation), static_cast<int>(position),
       ropeTheta, tiedEmbeddings, qkvBias, linearBias, initStd);
+  // Models without it keep the fingerprint that they had before there was scaling.
+  if (ropeScaling != RopeScaling{}) canonical += " " + ropeScalingText(ropeScaling);
   return fnv1a(canonical);
 }
 

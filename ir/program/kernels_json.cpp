@@ -11,6 +11,14 @@ namespace {
 
 using nlohmann::json;
 
+json toJson(const RopeScaling& s) {
+  return {{"type", ropeScalingName(s.kind)},
+          {"factor", s.factor},
+          {"lowFreqFactor", s.lowFreqFactor},
+          {"highFreqFactor", s.highFreqFactor},
+          {"originalSequence", s.originalSequence}};
+}
+
 json toJson(const OpAttributes& a) {
   return {{"epsilon", a.epsilon},
           {"probability", a.probability},
@@ -18,6 +26,7 @@ json toJson(const OpAttributes& a) {
           {"headSize", a.headSize},
           {"headsPerGroup", a.headsPerGroup},
           {"ropeTheta", a.ropeTheta},
+          {"ropeScaling", toJson(a.ropeScaling)},
           {"logicalVocab", a.logicalVocab},
           {"scale", a.scale},
           {"sequenceSharded", a.sequenceSharded},
@@ -81,6 +90,7 @@ class CallReader {
     const json empty = json::object();
     const json& a = object_.contains("attributes") ? object_["attributes"] : empty;
     if (!a.is_object()) return fail("attributes: not an object");
+    // Bundles of older versions have neither ropeScaling nor tf32.
     OpAttributes& out = op.attributes;
     out.epsilon = number(a, "epsilon");
     out.probability = number(a, "probability");
@@ -89,11 +99,24 @@ class CallReader {
     out.headSize = integer(a, "headSize", 0, INT64_MAX);
     out.headsPerGroup = integer(a, "headsPerGroup", 0, INT64_MAX);
     out.ropeTheta = number(a, "ropeTheta");
+    if (a.contains("ropeScaling")) readRopeScaling(a["ropeScaling"], out.ropeScaling);
     out.logicalVocab = integer(a, "logicalVocab", 0, INT64_MAX);
     out.scale = number(a, "scale");
     out.sequenceSharded = flag(a, "sequenceSharded");
     out.widthSharded = flag(a, "widthSharded");
-    if (a.contains("tf32")) out.tf32 = flag(a, "tf32");  // Bundles of older versions have none.
+    if (a.contains("tf32")) out.tf32 = flag(a, "tf32");
+  }
+
+  void readRopeScaling(const json& s, RopeScaling& out) {
+    if (!s.is_object()) return fail("ropeScaling: not an object");
+    const std::string type = text(s, "type");
+    const auto kind = parseRopeScalingKind(type);
+    if (!kind) return fail(fmt::format("unknown type '{}' of ropeScaling", type));
+    out.kind = *kind;
+    out.factor = number(s, "factor");
+    out.lowFreqFactor = number(s, "lowFreqFactor");
+    out.highFreqFactor = number(s, "highFreqFactor");
+    out.originalSequence = integer(s, "originalSequence", 0, INT64_MAX);
   }
 
   const json* find(const json& object, const char* key) {

@@ -28,6 +28,7 @@ std::string attributeText(const OpAttributes& a) {
   add(a.headSize != none.headSize, fmt::format("head={}", a.headSize));
   add(a.headsPerGroup != none.headsPerGroup, fmt::format("heads_per_group={}", a.headsPerGroup));
   add(a.ropeTheta != none.ropeTheta, fmt::format("theta={}", a.ropeTheta));
+  add(a.ropeScaling != none.ropeScaling, fmt::format("scaling={}", ropeScalingText(a.ropeScaling)));
   add(a.logicalVocab != none.logicalVocab, fmt::format("vocab={}", a.logicalVocab));
   add(a.scale != none.scale, fmt::format("scale={}", a.scale));
   add(a.sequenceSharded, "sequence_sharded");

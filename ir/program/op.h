@@ -16,6 +16,7 @@
 
 #include "ir/base/dtype.h"
 #include "ir/base/rng.h"
+#include "ir/base/rope.h"
 
 namespace trireme::program {
 
@@ -30,7 +31,8 @@ enum class OpKind : uint8_t {
   kBiasAdd,      // x[s,b,o...], bias[o...] -> y
   kGelu,         // u -> z, tanh form: 0.5 u (1 + tanh(0.7978845608028654 (u + 0.044715 u^3)))
   kSwiGlu,       // u[s,b,2,f] (gate, up) -> z[s,b,f]: silu(gate) * up
-  kRotary,      // qkv[s,b,g,e] -> same with q and k rotated by position; halves (i, i + headSize/2)
+  kRotary,      // qkv[s,b,g,e] -> same with q and k rotated by position (ir/base/rope.h); pairs are
+                // the halves (i, i + headSize/2)
   kAttention,   // qkv[s,b,g,e] -> ctx[s,b,g,c], lse[b,g*headsPerGroup,s] (state dtype); causal
   kAdd,         // x, y -> x + y
   kLossMax,     // logits[s,b,v] -> max[s,b] over the local logical columns (state dtype)
@@ -80,8 +82,9 @@ struct OpAttributes {
   RngStream stream = RngStream::kInit;
   int64_t headSize = 0;       // kRotary(Grad), kAttention(Grad)
   int64_t headsPerGroup = 0;  // query heads per key/value head
-  double ropeTheta = 0;
-  int64_t logicalVocab = 0;  // loss ops: columns at or beyond are padding
+  double ropeTheta = 0;       // kRotary(Grad)
+  RopeScaling ropeScaling;    // kRotary(Grad)
+  int64_t logicalVocab = 0;   // loss ops: columns at or beyond are padding
   // kLossGrad: 1 / tokens of the global batch; in f16 times the loss scale (Role::lossScaling).
   double scale = 0;
   // The local part starts at tpIndex * (local size) of that dim:

@@ -17,17 +17,23 @@ namespace trireme::program {
 namespace {
 
 constexpr std::string_view kMagic = "TRIRPROG";
-// 2: loss scaling and tf32; programs of version 1 have neither.
-constexpr uint32_t kVersion = 2;
+// 2: loss scaling and tf32. 3: scaled rotary positions. Older programs have none of what came
+// later.
+constexpr uint32_t kVersion = 3;
 constexpr size_t kHeaderBytes = kMagic.size() + 4 + 8 + 4;
 
 // `archive(field...)` for each struct; `archive.since(version, field...)` for fields that older
 // versions do not have.
 template <typename A>
+void fields(A& a, RopeScaling& v) {
+  a(v.kind, v.factor, v.lowFreqFactor, v.highFreqFactor, v.originalSequence);
+}
+template <typename A>
 void fields(A& a, OpAttributes& v) {
   a(v.epsilon, v.probability, v.stream, v.headSize, v.headsPerGroup, v.ropeTheta, v.logicalVocab,
     v.scale, v.sequenceSharded, v.widthSharded);
   a.since(2, v.tf32);
+  a.since(3, v.ropeScaling);
 }
 template <typename A>
 void fields(A& a, OperandType& v) {
@@ -170,6 +176,7 @@ T loadNumber(std::string_view bytes, size_t at) {
 // The largest value of each enum of the format.
 constexpr int largest(DType) { return static_cast<int>(DType::kI32); }
 constexpr int largest(RngStream) { return static_cast<int>(RngStream::kDataShuffle); }
+constexpr int largest(RopeScalingKind) { return kNumRopeScalingKinds - 1; }
 constexpr int largest(OpKind) { return kNumOpKinds - 1; }
 constexpr int largest(InstructionKind) { return kNumInstructionKinds - 1; }
 constexpr int largest(Stream) { return kNumStreams - 1; }

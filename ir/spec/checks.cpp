@@ -71,8 +71,12 @@ std::optional<Problem> findProblem(const ModelSpec& m) {
                   fmt::format("must be even with rotary positions, got {}", m.headSize));
     rules.require(std::isfinite(m.ropeTheta) && m.ropeTheta >= 1, "rope_theta",
                   fmt::format("must be at least 1, got {}", m.ropeTheta));
+    if (const auto problem = findProblem(m.ropeScaling))  // (M7)
+      rules.require(false, fmt::format("rope_scaling.{}", problem->key), problem->message);
   } else {
     rules.require(m.ropeTheta == ModelSpec{}.ropeTheta, "rope_theta",
+                  "has no effect with learned positions: remove it");
+    rules.require(m.ropeScaling == RopeScaling{}, "rope_scaling",  // (M7)
                   "has no effect with learned positions: remove it");
   }
   rules.positive("norm_epsilon", m.normEpsilon);  // (M4)

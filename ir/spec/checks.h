@@ -15,8 +15,11 @@ inline constexpr int64_t kMaxParameters = 1'000'000'000'000'000'000;
 // (M1) Sizes are 1 .. 2^30, and so is heads x head_size.
 // (M2) kv_heads divides heads.
 // (M3) Rotary positions need an even head_size; rope_theta is at least 1, and 10000 (unset) without
-// them. (M4) norm_epsilon is above 0, init_std at least 0; both finite. (M5) The model has at most
-// 10^18 parameters. (M6) The name is valid UTF-8 without control characters.
+// them.
+// (M4) norm_epsilon is above 0, init_std at least 0; both finite.
+// (M5) The model has at most 10^18 parameters.
+// (M6) The name is valid UTF-8 without control characters.
+// (M7) rope_scaling goes with rotary positions only; its numbers make sense (ir/base/rope.h).
 std::optional<Problem> findProblem(const ModelSpec& model);
 
 // (T1) Sequence length and batch are 0 (not given yet) .. 2^30.

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "ir/spec/checks.h"
+#include "ir/spec/rope_scaling.h"
 
 namespace trireme::spec {
 namespace {
@@ -248,38 +249,63 @@ class Importer {
   void readRope() {
     map_.optional("rope_theta", &model_.ropeTheta);
     double theta = model_.ropeTheta;
-    readRopeMap("rope_scaling", nullptr);
-    readRopeMap("rope_parameters", &theta);
+    const std::optional<RopeScaling> older = readRopeMap("rope_scaling", nullptr);
+    const std::optional<RopeScaling> newer = readRopeMap("rope_parameters", &theta);
+    if (older && newer && *older != *newer)
+      map_.fail(*map_.child("rope_parameters"),
+                fmt::format("{}, but rope_scaling is {}", ropeScalingText(*newer),
+                            ropeScalingText(*older)));
+    model_.ropeScaling = newer.value_or(older.value_or(RopeScaling{}));
     model_.ropeTheta = theta;
   }
 
-  // Scaling is accepted where it does nothing: within max_position_embeddings, that is type default
-  // and, with a factor of 1, types linear and dynamic.
-  void readRopeMap(std::string_view key, double* theta) {
+  // The scaling of a map; none if there is no such map, or it is refused.
+  std::optional<RopeScaling> readRopeMap(std::string_view key, double* theta) {
     const Node* node = map_.child(key);
-    if (!node) return;
+    if (!node) return std::nullopt;
     MapReader rope(map_.file(), *node, std::string(key) + ".");
-    const std::string typeKey = rope.isAbsent("type") ? "rope_type" : "type";
-    std::string type = "default";
-    double factor = 1;
-    rope.optional(typeKey, &type);
-    rope.optional("factor", &factor);
-    const bool scales = type != "default";
-    if (scales && type != "linear" && type != "dynamic")
-      rope.fail(*rope.child(typeKey),
-                fmt::format("{} is not supported (accepted: default, and linear or dynamic with "
-                            "factor 1): rotary positions are not scaled",
-                            quoteForMessage(type)));
-    if (scales && factor != 1)
-      rope.fail(*rope.child("factor"),
-                fmt::format("{} is not supported (accepted: 1): rotary positions are not scaled",
-                            factor));
+    rope.treatNullAsAbsent();
+    const std::optional<RopeScalingKind> kind = readRopeType(rope);
+    if (!kind) {
+      // The options of another type would only hide this.
+      map_.merge(rope.firstValueError());
+      return std::nullopt;
+    }
+    const RopeScaling scaling = readRopeNumbers(rope, *kind);
     if (theta) {
       rope.optional("rope_theta", theta);
       if (map_.child("rope_theta") && *theta != model_.ropeTheta)
         rope.fail(*rope.child("rope_theta"), "differs from rope_theta outside the map");
     }
     map_.merge(rope.finish(MapReader::Unknown::kCannotTell));
+    return scaling;
+  }
+
+  // Some files have both keys. Within max_position_embeddings dynamic with a factor of 1 does
+  // nothing, as linear with that factor.
+  std::optional<RopeScalingKind> readRopeType(MapReader& rope) {
+    std::string older = "default";
+    rope.optional("type", &older);
+    std::string type = older;
+    rope.optional("rope_type", &type);
+    if (!rope.firstValueError().ok()) return std::nullopt;
+    if (rope.child("type") && type != older) {
+      rope.fail(*rope.child("rope_type"),
+                fmt::format("{}, but type is {}", quoteForMessage(type), quoteForMessage(older)));
+      return std::nullopt;
+    }
+    if (type == "default") return RopeScalingKind::kNone;
+    double factor = 0;
+    if (type == "dynamic") rope.optional("factor", &factor);
+    if (factor == 1) return RopeScalingKind::kLinear;
+    const std::optional<RopeScalingKind> kind = parseRopeScalingKind(type);
+    if (kind && *kind != RopeScalingKind::kNone) return kind;
+    rope.fail(
+        *rope.child(rope.child("rope_type") ? "rope_type" : "type"),
+        fmt::format("{} is not supported (accepted: default, linear, llama3, and dynamic with "
+                    "factor 1)",
+                    quoteForMessage(type)));
+    return std::nullopt;
   }
 
   void readLayerTypes() {

@@ -22,8 +22,8 @@ namespace trireme::spec {
 
 // Our own model YAML (keys: ir/spec/README.md), or a Hugging Face config.json (recognised by
 // `model_type`: gpt2, llama, mistral, qwen2). A Hugging Face option that changes the computation
-// and is not supported (rope_scaling, sliding_window in use, unknown activation...) is refused by
-// name.
+// and is not supported (other rope_scaling than linear and llama3, sliding_window in use, unknown
+// activation...) is refused by name.
 Result<ModelSpec> loadModel(const std::string& path);
 Result<ModelSpec> parseModel(const std::string& text, const std::string& name);
 

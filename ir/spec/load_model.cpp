@@ -4,6 +4,7 @@
 #include "ir/spec/hugging_face.h"
 #include "ir/spec/load.h"
 #include "ir/spec/print.h"
+#include "ir/spec/rope_scaling.h"
 
 namespace trireme::spec {
 namespace {
@@ -69,6 +70,7 @@ ModelSpec readModel(MapReader& map) {
   map.optional("activation", kActivations, &m.activation);
   map.optional("position", kPositions, &m.position);
   requiredIf(m.position == PositionKind::kRotary, map, "rope_theta", &m.ropeTheta);
+  readRopeScaling(map, &m.ropeScaling);
   requiredIf(isLlama, map, "tied_embeddings", &m.tiedEmbeddings);
   requiredIf(isLlama, map, "qkv_bias", &m.qkvBias);
   map.optional("linear_bias", &m.linearBias);
@@ -109,6 +111,7 @@ std::string printModel(const ModelSpec& m) {
   line("activation", nameOf(kActivations, m.activation));
   line("position", nameOf(kPositions, m.position));
   if (m.position == PositionKind::kRotary) line("rope_theta", m.ropeTheta);
+  if (m.ropeScaling != RopeScaling{}) line("rope_scaling", ropeScalingText(m.ropeScaling));
   line("tied_embeddings", m.tiedEmbeddings);
   line("qkv_bias", m.qkvBias);
   line("linear_bias", m.linearBias);

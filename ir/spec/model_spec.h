@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "ir/base/rope.h"
+
 namespace trireme::spec {
 
 enum class ModelFamily : uint8_t { kGpt, kLlama };
@@ -27,6 +29,7 @@ struct ModelSpec {
   ActivationKind activation = ActivationKind::kGeluTanh;
   PositionKind position = PositionKind::kLearned;
   double ropeTheta = 10000.0;
+  RopeScaling ropeScaling;  // of the rotary frequencies
   bool tiedEmbeddings = true;
   bool qkvBias = true;     // GPT-2, Qwen2
   bool linearBias = true;  // biases of all other matrices (GPT-2)

@@ -127,6 +127,8 @@ void checkRotary(Checker& check, const KernelCallArgs& args) {
   if (!check.holds()) return;
   check.require(args.op->attributes.headSize % 2 == 0, "the head size must be even");
   check.require(args.op->attributes.ropeTheta > 0, "theta must be positive");
+  check.require(!findProblem(args.op->attributes.ropeScaling).has_value(),
+                "the scaling of rotary positions must make sense");
   checkSame(check, qkv, outputOf(args, 0));
 }
 

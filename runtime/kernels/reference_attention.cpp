@@ -108,16 +108,16 @@ void backwardHead(const Head& at, const Tensor& qkv, const Tensor& lse, const Te
 
 void rotary(const KernelCallArgs& args, int direction) {
   const Tensor x = inputOf(args, 0), y = outputOf(args, 0);
-  const AttentionShape shape = attentionShapeOf(args.op->attributes, x);
+  const program::OpAttributes& a = args.op->attributes;
+  const AttentionShape shape = attentionShapeOf(a, x);
   const int64_t half = shape.headSize / 2, perPosition = x.elements() / shape.sequence;
   const int64_t first = firstPosition(args, shape.sequence);
   for (int64_t at = 0; at < x.elements(); at += shape.headSize) {
     const bool rotates = at % shape.qkvWidth() < shape.ctxWidth() + shape.headSize;
     const double position = static_cast<double>(first + at / perPosition);
     for (int64_t i = 0; i < half; ++i) {
-      const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.headSize);
-      const double angle =
-          rotates ? direction * position * std::pow(args.op->attributes.ropeTheta, exponent) : 0;
+      const double frequency = ropeFrequency(a.ropeTheta, a.ropeScaling, a.headSize, i);
+      const double angle = rotates ? direction * position * frequency : 0;
       const double low = x.at(at + i), high = x.at(at + half + i);
       y.set(at + i, low * std::cos(angle) - high * std::sin(angle));
       y.set(at + half + i, high * std::cos(angle) + low * std::sin(angle));

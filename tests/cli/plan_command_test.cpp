@@ -160,7 +160,7 @@ TEST_F(PlanCommand, WrongUnitIsRefused) {
 TEST_F(PlanCommand, UnsupportedOptionOfHuggingFaceIsRefusedByName) {
   const std::string config = readAll(TRIREME_SOURCE_DIR "/examples/models/hf/llama2-7b.json");
   model = write("config.json",
-                replaced(config, "{", R"({"rope_scaling": {"type": "linear", "factor": 2.0},)"));
+                replaced(config, "{", R"({"rope_scaling": {"type": "yarn", "factor": 2.0},)"));
   expectRefusal(plan(), 1, {"config.json", "rope_scaling"});
 }
 

@@ -111,15 +111,22 @@ TEST_P(GeneratedOps, SwiGluGrad) {
 }
 
 TEST_P(GeneratedOps, RotaryAndItsGradient) {
-  for (int64_t headSize : {6, 64, 80})
-    for (OpKind kind : {OpKind::kRotary, OpKind::kRotaryGrad}) {
-      b = SegmentBuilder();
-      const int64_t e = (3 + 2) * headSize;
-      const int32_t x = value({5, 2, 2, e}), y = value({5, 2, 2, e});
-      b.op(kind, {x}, {y},
-           {.headSize = headSize, .headsPerGroup = 3, .ropeTheta = 10000, .sequenceSharded = true});
-      expectMatchesReference(b.segment, {-1, x});
-    }
+  for (const RopeScaling& scaling :
+       {RopeScaling{}, RopeScaling{RopeScalingKind::kLlama3, 8, 0.5, 4, 64},
+        RopeScaling{.kind = RopeScalingKind::kLinear, .factor = 3}})
+    for (int64_t headSize : {6, 64, 80})
+      for (OpKind kind : {OpKind::kRotary, OpKind::kRotaryGrad}) {
+        b = SegmentBuilder();
+        const int64_t e = (3 + 2) * headSize;
+        const int32_t x = value({5, 2, 2, e}), y = value({5, 2, 2, e});
+        b.op(kind, {x}, {y},
+             {.headSize = headSize,
+              .headsPerGroup = 3,
+              .ropeTheta = 10000,
+              .ropeScaling = scaling,
+              .sequenceSharded = true});
+        expectMatchesReference(b.segment, {-1, x});
+      }
 }
 
 TEST_P(GeneratedOps, LayerNorm) {

@@ -16,7 +16,7 @@
 namespace trireme::equivalence {
 namespace {
 
-enum class Family { kGpt, kLlama };
+enum class Family { kGpt, kLlama, kScaledLlama };
 
 // Sanitizers slow the runs down many times, and look for other things: fewer plans and steps.
 constexpr size_t kPlanStride = TRIREME_SANITIZED ? 8 : 1;
@@ -40,7 +40,11 @@ Bounds boundsFor(spec::Precision precision) {
 }
 
 spec::ModelSpec modelOf(Family family, int64_t layers) {
-  return family == Family::kGpt ? tinyGpt(layers) : tinyLlama(layers);
+  if (family == Family::kGpt) return tinyGpt(layers);
+  spec::ModelSpec model = tinyLlama(layers);
+  // Blends the first of the two pairs of a head (16 / 2 pi turns, of 1 to 4), divides the second.
+  if (family == Family::kScaledLlama) model.ropeScaling = {RopeScalingKind::kLlama3, 8, 1, 4, 16};
+  return model;
 }
 
 // The one-rank run, made once per model, precision and microbatch size.
@@ -140,6 +144,37 @@ INSTANTIATE_TEST_SUITE_P(All, Equivalence,
                                           testing::Values(spec::Precision::kFp32,
                                                           spec::Precision::kFp64)),
                          familyName);
+
+// Where a rank holds part of the sequence, and where it does not.
+TEST(ScaledRotaryPositions, TrainLikeOneRank) {
+  Choices shared{.tp = 2, .pp = 2, .dp = 2};
+  shared.sequenceParallel = shared.shardOptimizer = true;
+  const Choices heads{.tp = 4, .recompute = plan::Recompute::kFull};
+  for (const Choices& choices : {shared, heads})
+    for (const spec::Precision precision : {spec::Precision::kFp64, spec::Precision::kFp32})
+      EXPECT_EQ(checkPlan(Family::kScaledLlama, choices, precision), "") << describe(choices);
+  const auto& scaled = reference(Family::kScaledLlama, 8, spec::Precision::kFp64, 1);
+  const auto& plain = reference(Family::kLlama, 8, spec::Precision::kFp64, 1);
+  EXPECT_NE(compareLosses(plain.losses, scaled.losses, 1e-6), "");
+}
+
+// Generated kernels, those of the library and their readable twins agree.
+TEST(ScaledRotaryPositions, AreThoseOfEveryKernel) {
+  const spec::ModelSpec model = modelOf(Family::kScaledLlama, 2);
+  const plan::Plan plan = serialPlan(model, tinyTraining(spec::Precision::kFp64));
+  RunOptions generated, library, twins;
+  generated.steps = library.steps = twins.steps = 2;
+  library.compiled = twins.compiled = false;
+  twins.useReference = true;
+  const auto expected = run(model, plan, twins);
+  ASSERT_TRUE(expected.has_value()) << expected.error().message();
+  for (const RunOptions& options : {generated, library}) {
+    const auto actual = run(model, plan, options);
+    ASSERT_TRUE(actual.has_value()) << actual.error().message();
+    EXPECT_EQ(compareTensors(expected->firstGradients, actual->firstGradients, {1e-12, 1e-16}), "");
+    EXPECT_EQ(compareLosses(expected->losses, actual->losses, 1e-12), "");
+  }
+}
 
 TEST(Training, LossFalls) {
   const RunResult& result = reference(Family::kGpt, 8, spec::Precision::kFp32, 1);

@@ -28,7 +28,10 @@ class GoldenData : public runtime::DataSource {
   }
 };
 
-spec::ModelSpec goldenModel(bool llama) {
+enum class Golden { kGpt, kLlama, kScaledLlama };
+
+spec::ModelSpec goldenModel(Golden golden) {
+  const bool llama = golden != Golden::kGpt;
   spec::ModelSpec m = llama ? tinyLlama(2) : tinyGpt(2);
   m.hiddenSize = 16;
   m.numHeads = 4;
@@ -37,13 +40,20 @@ spec::ModelSpec goldenModel(bool llama) {
   m.ffnSize = llama ? 40 : 64;
   m.vocabSize = 29;
   m.maxSequence = 8;
+  if (golden != Golden::kScaledLlama) return m;
+  m.headSize = 8;
+  m.ropeScaling = {RopeScalingKind::kLlama3, 8, 0.5, 4, 64};
   return m;
 }
 
-void compareWithGolden(bool llama, int64_t tp) {
+const char* nameOf(Golden golden) {
+  return golden == Golden::kGpt ? "gpt" : golden == Golden::kLlama ? "llama" : "scaled-llama";
+}
+
+void compareWithGolden(Golden which, int64_t tp) {
   std::ifstream file(TRIREME_SOURCE_DIR "/tests/equivalence/pytorch/goldens.json");
-  const auto golden = nlohmann::json::parse(file)[llama ? "llama" : "gpt"];
-  const spec::ModelSpec model = goldenModel(llama);
+  const auto golden = nlohmann::json::parse(file)[nameOf(which)];
+  const spec::ModelSpec model = goldenModel(which);
   spec::TrainingSpec training;
   training.precision = spec::Precision::kFp64;
   training.sequenceLength = 8;
@@ -75,10 +85,16 @@ void compareWithGolden(bool llama, int64_t tp) {
   }
 }
 
-TEST(PyTorch, GptHasTheSameLossAndGradients) { compareWithGolden(false, 1); }
-TEST(PyTorch, LlamaHasTheSameLossAndGradients) { compareWithGolden(true, 1); }
-TEST(PyTorch, TensorParallelGptHasTheSameLossAndGradients) { compareWithGolden(false, 2); }
-TEST(PyTorch, TensorParallelLlamaHasTheSameLossAndGradients) { compareWithGolden(true, 2); }
+TEST(PyTorch, GptHasTheSameLossAndGradients) { compareWithGolden(Golden::kGpt, 1); }
+TEST(PyTorch, LlamaHasTheSameLossAndGradients) { compareWithGolden(Golden::kLlama, 1); }
+TEST(PyTorch, ScaledLlamaHasTheSameLossAndGradients) { compareWithGolden(Golden::kScaledLlama, 1); }
+TEST(PyTorch, TensorParallelGptHasTheSameLossAndGradients) { compareWithGolden(Golden::kGpt, 2); }
+TEST(PyTorch, TensorParallelLlamaHasTheSameLossAndGradients) {
+  compareWithGolden(Golden::kLlama, 2);
+}
+TEST(PyTorch, TensorParallelScaledLlamaHasTheSameLossAndGradients) {
+  compareWithGolden(Golden::kScaledLlama, 2);
+}
 
 }  // namespace
 }  // namespace trireme::equivalence

@@ -158,6 +158,12 @@ spec::ModelSpec flavored() {
   return model;
 }
 
+spec::ModelSpec scaled(spec::ModelSpec model, const RopeScaling& scaling) {
+  model.ropeScaling = scaling;
+  return model;
+}
+const RopeScaling kDivided{.kind = RopeScalingKind::kLinear, .factor = 4};
+
 TEST(Export, EveryPlanIsExportedOrRefusedByTheChoiceThatIsInTheWay) {
   size_t exports = 0, refusals = 0;
   for (const spec::ModelSpec& model :
@@ -186,7 +192,9 @@ TEST(Export, OnlyDocumentedOptionsAreUsed) {
   for (const Framework framework : kFrameworks) {
     const std::set<std::string> known = documented(framework);
     std::set<std::string> used;
-    for (spec::ModelSpec model : {small::gpt(12), small::asLlama(small::gpt(12)), flavored()}) {
+    for (spec::ModelSpec model :
+         {small::gpt(12), small::asLlama(small::gpt(12)), flavored(),
+          scaled(small::asLlama(small::gpt(12)), kLlama31Scaling), scaled(flavored(), kDivided)}) {
       if (model.family == spec::ModelFamily::kLlama && model.numHeads == 4) {
         model.qkvBias = true;
         model.numKvHeads = 2;
@@ -215,6 +223,52 @@ std::string megatronText(const Plan& plan, const spec::ModelSpec& model) {
   const Result<Exported> exported = exportPlan(plan, model, Framework::kMegatron);
   EXPECT_TRUE(exported.has_value()) << exported.error().message();
   return exported->text;
+}
+
+TEST(RopeScaling, IsWrittenWhereTheTargetHasIt) {
+  const spec::ModelSpec plain = flavored(), llama31 = scaled(plain, kLlama31Scaling),
+                        divided = scaled(plain, kDivided);
+  const Plan plan = small::plan(plain, small::training());
+  const auto text = [&](const spec::ModelSpec& model, Framework framework) {
+    const Result<Exported> exported = exportPlan(plan, model, framework);
+    return exported.has_value() ? exported->text : exported.error().message();
+  };
+  EXPECT_THAT(text(plain, Framework::kMegatron), Not(testing::ContainsRegex("scaling|interpol")));
+  EXPECT_THAT(text(llama31, Framework::kMegatron),
+              HasSubstr("--use-rope-scaling\n--rope-scaling-factor 8\n"));
+  EXPECT_THAT(text(divided, Framework::kMegatron),
+              HasSubstr("--rotary-seq-len-interpolation-factor 4\n"));
+  EXPECT_THAT(text(divided, Framework::kNemo), HasSubstr("model.seq_len_interpolation_factor=4\n"));
+  EXPECT_THAT(text(llama31, Framework::kNemo),
+              HasSubstr("Megatron-Bridge cannot express rope_scaling {type: llama3, factor: 8, "));
+
+  // Megatron has Llama 3.1's numbers and another factor, and divides by whole numbers.
+  RopeScaling other = kLlama31Scaling;
+  other.factor = 32;
+  EXPECT_THAT(text(scaled(plain, other), Framework::kMegatron),
+              HasSubstr("--rope-scaling-factor 32\n"));
+  other.highFreqFactor = 3;
+  EXPECT_THAT(text(scaled(plain, other), Framework::kMegatron),
+              HasSubstr("high_freq_factor: 3, original_max_position_embeddings: 8192} (nearest: "
+                        "{type: llama3, factor: 32, low_freq_factor: 1, high_freq_factor: 4, "));
+  EXPECT_THAT(text(scaled(plain, {RopeScalingKind::kLinear, 2.5}), Framework::kMegatron),
+              HasSubstr("rope_scaling {type: linear, factor: 2.5} (nearest: a factor of 2)"));
+}
+
+// Every Llama 3 of torchtitan is scaled as Llama 3.1.
+TEST(RopeScaling, OfTorchtitanIsThatOfLlama31) {
+  const auto notesOf = [](const spec::ModelSpec& model) {
+    const Result<Exported> exported =
+        exportPlan(loadPlan("llama3-70b-titan"), model, Framework::kTorchtitan);
+    return exported.has_value() ? fmt::format("{}", fmt::join(exported->notes, "\n"))
+                                : exported.error().message();
+  };
+  const spec::ModelSpec plain = spec::loadModel("llama3-70b").value();
+  EXPECT_THAT(notesOf(plain), HasSubstr("the plan's model has no rope_scaling"));
+  EXPECT_THAT(notesOf(scaled(plain, kLlama31Scaling)), Not(HasSubstr("rope_scaling")));
+  EXPECT_THAT(notesOf(scaled(plain, kDivided)),
+              HasSubstr("torchtitan cannot express model llama3-70b, which it does not define"));
+  EXPECT_EQ(torchtitanFlavor(spec::loadModel("llama3-405b").value()), "405B");
 }
 
 // 7 layers on 2 stages x 2 chunks are 2, 2, 2 and 1: uneven, so the layout says it, in the order of

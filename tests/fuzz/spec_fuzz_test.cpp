@@ -29,6 +29,8 @@ const char* const kModel =
     "max_sequence: 16\n"
     "norm_epsilon: 1e-6\n"
     "rope_theta: 500000\n"
+    "rope_scaling: {type: llama3, factor: 8, low_freq_factor: 1, high_freq_factor: 4,\n"
+    "  original_max_position_embeddings: 8}\n"
     "tied_embeddings: false\n"
     "qkv_bias: false\n";
 
@@ -42,7 +44,9 @@ const char* const kConfig =
     "  \"num_attention_heads\": 32,\n"
     "  \"num_hidden_layers\": 32,\n"
     "  \"num_key_value_heads\": 8,\n"
-    "  \"rope_parameters\": {\"rope_theta\": 1e6, \"rope_type\": \"default\"},\n"
+    "  \"rope_parameters\": {\"rope_theta\": 1e6, \"rope_type\": \"llama3\", \"factor\": 8.0,\n"
+    "    \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
+    "\"original_max_position_embeddings\": 8192},\n"
     "  \"layer_types\": [\"full_attention\", \"full_attention\"],\n"
     "  \"sliding_window\": null,\n"
     "  \"vocab_size\": 32000\n"

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 const std::string kFolder = TRIREME_SOURCE_DIR "/tests/golden/transformers/";
-constexpr const char* kModels[] = {"gpt2", "llama", "llama-biased", "mistral", "qwen2"};
+constexpr const char* kModels[] = {"gpt2",  "llama",        "llama-biased", "mistral",
+                                   "qwen2", "llama-scaled", "llama-linear"};
 constexpr int64_t kSequence = 12, kSequences = 6;
 
 class TransformersData : public runtime::DataSource {

@@ -278,6 +278,23 @@ TEST_P(GpuKernels, Rotary) {
   }
 }
 
+// Of the four pairs, at theta 10000, llama3 leaves the first alone (64 / 2 pi = 10.2 turns), blends
+// the second (1.02) and divides the others.
+TEST_P(GpuKernels, RotaryOfScaledPositions) {
+  for (const RopeScaling& scaling : {RopeScaling{RopeScalingKind::kLlama3, 8, 0.5, 4, 64},
+                                     RopeScaling{.kind = RopeScalingKind::kLinear, .factor = 3}})
+    for (OpKind kind : {OpKind::kRotary, OpKind::kRotaryGrad}) {
+      OpCase test(kind, {.headSize = 8,
+                         .headsPerGroup = 3,
+                         .ropeTheta = 10000,
+                         .ropeScaling = scaling,
+                         .sequenceSharded = true});
+      test.context().tpIndex = 2;
+      test.input(type(), {7, 2, 2, 40});
+      expectGpuMatchesReference(test, {test.output(type(), {7, 2, 2, 40})}, tolerance());
+    }
+}
+
 // Forward and backward of two query heads to each of two groups, for two samples.
 void expectAttentionMatches(DType type, DType state, int64_t headSize, int64_t sequence,
                             double probability, double tolerance) {

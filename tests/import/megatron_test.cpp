@@ -221,6 +221,31 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
               HasSubstr("--num-query-groups does nothing without --group-query-attention"));
   EXPECT_THAT(read("--group-query-attention --rotary-base 10000").error().message(),
               HasSubstr("--rotary-base is 10000, but the model has 500000"));
+  spec::ModelSpec scaled = llama;
+  scaled.ropeScaling = kLlama31Scaling;
+  const auto readScaled = [&](const std::string& more) {
+    return importMegatron(text + "--group-query-attention " + more, "run.sh", scaled, 16);
+  };
+  EXPECT_TRUE(readScaled("--use-rope-scaling").has_value());
+  EXPECT_TRUE(readScaled("--use-rope-scaling --rope-scaling-factor 8.0").has_value());
+  EXPECT_THAT(readScaled("--use-rope-scaling --rope-scaling-factor 32").error().message(),
+              HasSubstr("--use-rope-scaling is {type: llama3, factor: 32, low_freq_factor: 1, "
+                        "high_freq_factor: 4, original_max_position_embeddings: 8192}, but the "
+                        "model has {type: llama3, factor: 8,"));
+  EXPECT_THAT(readScaled("").error().message(),
+              HasSubstr("--use-rope-scaling is {type: none}, but the model has {type: llama3,"));
+  EXPECT_THAT(
+      readScaled("--use-rope-scaling --rotary-seq-len-interpolation-factor 2").error().message(),
+      HasSubstr("--rotary-seq-len-interpolation-factor cannot be priced beside"));
+  EXPECT_THAT(read("--group-query-attention --use-rope-scaling").error().message(),
+              HasSubstr("but the model has {type: none}"));
+  EXPECT_TRUE(read("--group-query-attention --use-rope-scaling --rope-scaling-factor 1"));
+  EXPECT_TRUE(read("--group-query-attention --rope-scaling-factor 4"));
+  scaled.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 4};
+  EXPECT_TRUE(readScaled("--rotary-seq-len-interpolation-factor 4").has_value());
+  EXPECT_THAT(readScaled("").error().message(),
+              HasSubstr("--rotary-seq-len-interpolation-factor is {type: none}, but the model has "
+                        "{type: linear, factor: 4}"));
   const Result<Imported> plain = read("--group-query-attention");
   ASSERT_TRUE(plain.has_value()) << plain.error().message();
   EXPECT_EQ(plain->plan.training.globalBatchSize, 16);  // one microbatch of each of 16 replicas

@@ -208,6 +208,7 @@ void setHeads(const KernelCallArgs& call, OpArgs& a) {
   a.headsPerGroup = shape.headsPerGroup;
   a.headSize = shape.headSize;
   a.theta = call.op->attributes.ropeTheta;
+  a.ropeScaling = call.op->attributes.ropeScaling;
   a.direction = call.op->kind == OpKind::kRotaryGrad ? -1 : 1;
   a.firstColumn = firstOfWidth(call, shape.groups * shape.headsPerGroup);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Losses and gradients of two tiny models by PyTorch in fp64: the goldens of pytorch_test.cpp.
+"""Losses and gradients of three tiny models by PyTorch in fp64: the goldens of pytorch_test.cpp.
 
     python3 make_goldens.py > goldens.json        (Debian: python3-torch, python3-numpy)
 
@@ -110,16 +110,37 @@ def gpt(p):
     return torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), labels.reshape(-1))
 
 
-def rotate(t, head, theta):
+# rope_scaling of type llama3: factor, low_freq_factor, high_freq_factor, original length. Of the four
+# pairs of a head of 8, the first stays, the second is blended, the others are divided.
+SCALING = (8.0, 0.5, 4.0, 64)
+
+
+def frequencies(head, theta, scaling):
+    """As the report on Llama 3.1 and its code have it, by the wavelength of each pair."""
+    values = []
+    for i in range(head // 2):
+        wavelength = 2 * math.pi * theta ** (2 * i / head)
+        if scaling is not None:
+            factor, low, high, original = scaling
+            if wavelength > original / low:
+                wavelength *= factor
+            elif wavelength > original / high:
+                smooth = (original / wavelength - low) / (high - low)
+                wavelength /= (1 - smooth) / factor + smooth
+        values.append(2 * math.pi / wavelength)
+    return torch.tensor(values)
+
+
+def rotate(t, head, theta, scaling):
     half = head // 2
-    angle = torch.arange(SEQ)[:, None] * theta ** (-2.0 * torch.arange(half)[None] / head)
+    angle = torch.arange(SEQ)[:, None] * frequencies(head, theta, scaling)[None]
     cos, sin = torch.cos(angle)[None, :, None], torch.sin(angle)[None, :, None]
     a, b = t[..., :half], t[..., half:]
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
-def llama(p):
-    heads, groups, head, ffn = 4, 2, 4, 40
+def llama(p, head=4, scaling=None):
+    heads, groups, ffn = 4, 2, 40
     ids, labels = tokens()
     x = p.make("embedding.word.weight", [VOCAB, HIDDEN], "normal")[ids]
     res = STD / math.sqrt(2 * LAYERS)
@@ -134,7 +155,7 @@ def llama(p):
         w2 = p.make(n + "mlp.down.weight", [HIDDEN, ffn], "normal", res)
         qkv = torch.einsum("bsh,geh->bsge", norm(x, g1), wqkv)
         q, k, v = split_qkv(qkv, groups, heads // groups, head)
-        ctx = attend(rotate(q, head, 10000.0), rotate(k, head, 10000.0), v, head)
+        ctx = attend(rotate(q, head, 10000.0, scaling), rotate(k, head, 10000.0, scaling), v, head)
         x = x + torch.einsum("bsgc,hgc->bsh", ctx.reshape(BATCH, SEQ, groups, -1), wo)
         u = torch.einsum("bsh,ufh->bsuf", norm(x, g2), w1)
         x = x + (torch.nn.functional.silu(u[:, :, 0]) * u[:, :, 1]) @ w2.T
@@ -142,6 +163,10 @@ def llama(p):
     head_weight = p.make("head.weight", [VOCAB, HIDDEN], "normal")
     logits = norm(x, g) @ head_weight.T
     return torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), labels.reshape(-1))
+
+
+def scaled_llama(p):
+    return llama(p, 8, SCALING)
 
 
 def describe(build):
@@ -157,4 +182,5 @@ def describe(build):
     return {"loss": loss.item(), "gradients": gradients}
 
 
-print(json.dumps({"gpt": describe(gpt), "llama": describe(llama)}, indent=1))
+print(json.dumps({"gpt": describe(gpt), "llama": describe(llama), "scaled-llama": describe(scaled_llama)},
+                 indent=1))

@@ -37,6 +37,13 @@ def models():
         transformers.MistralConfig(**shape, sliding_window=None, tie_word_embeddings=False)), None
     yield "qwen2", transformers.Qwen2ForCausalLM(
         transformers.Qwen2Config(**shape, tie_word_embeddings=True)), "20KB"
+    # Of the four pairs of a head, llama3 leaves the first alone, blends the second and divides the others.
+    llama3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=0.5, high_freq_factor=4.0,
+                  original_max_position_embeddings=64)
+    linear = dict(rope_type="linear", rope_theta=10000.0, factor=2.0)
+    for name, scaling in ("llama-scaled", llama3), ("llama-linear", linear):
+        yield name, transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(**shape, head_dim=8, rope_parameters=scaling, tie_word_embeddings=False)), None
 
 
 def randomise(model):

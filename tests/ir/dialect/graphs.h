@@ -23,6 +23,12 @@ inline spec::ModelSpec tinyLlama() {
   return model;
 }
 
+inline spec::ModelSpec scaledLlama() {
+  spec::ModelSpec model = tinyLlama();
+  model.ropeScaling = {RopeScalingKind::kLlama3, 8, 1, 4, 8192};
+  return model;
+}
+
 inline spec::TrainingSpec training(spec::Precision precision, double dropout,
                                    int64_t sequenceLength = 4) {
   spec::TrainingSpec spec;

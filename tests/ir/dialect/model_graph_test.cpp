@@ -58,7 +58,7 @@ TEST(ModelGraphText, KeepsWhatMultipliesInTf32) {
 }
 
 TEST(ModelGraphText, BothFamiliesRoundTripInEveryPrecision) {
-  for (const spec::ModelSpec& model : {tinyGpt(), tinyLlama()})
+  for (const spec::ModelSpec& model : {tinyGpt(), tinyLlama(), scaledLlama()})
     for (const Precision precision :
          {Precision::kFp64, Precision::kFp32, Precision::kBf16, Precision::kFp16})
       for (const double dropout : {0.0, 0.1})
@@ -67,6 +67,21 @@ TEST(ModelGraphText, BothFamiliesRoundTripInEveryPrecision) {
           changed.numLayers = layers;
           expectRoundTrip(graph::buildGraph(changed, training(precision, dropout), 2, 16));
         }
+}
+
+TEST(ModelGraphText, KeepsTheScalingOfRotaryPositions) {
+  const auto of = [](RopeScaling scaling) {
+    spec::ModelSpec model = tinyLlama();
+    model.ropeScaling = scaling;
+    return printModelGraph(graph::buildGraph(model, training(Precision::kFp32, 0), 2, 16));
+  };
+  const std::string linear = of({.kind = RopeScalingKind::kLinear, .factor = 2});
+  EXPECT_NE(linear.find("#trireme.rope_scaling<kind = linear, factor = 2.000000e+00 : f64>"),
+            std::string::npos);
+  EXPECT_EQ(of({}).find("rope_scaling"), std::string::npos);
+  const auto again = parseModelGraph(linear, "model.mlir");
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(printModelGraph(*again), linear);
 }
 
 // tests/lit checks that trireme-opt reads the golden files and writes them as they are.

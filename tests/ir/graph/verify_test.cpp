@@ -50,6 +50,14 @@ TEST(VerifyForward, BrokenRulesAreNamed) {
        [](ModelGraph& g) { opOf(g.layer, OpKind::kLayerNorm).attributes.epsilon = -1; }},
       {"layer: (G1) attention is sharded or scaled",
        [](ModelGraph& g) { opOf(g.layer, OpKind::kAttention).attributes.widthSharded = true; }},
+      {"layer: (G1) attention has rope_scaling",
+       [](ModelGraph& g) {
+         opOf(g.layer, OpKind::kAttention).attributes.ropeScaling = {RopeScalingKind::kLinear, 2};
+       }},
+      {"layer: (G1) layer_norm: rope_scaling: factor must be at least 1, got 0.5",
+       [](ModelGraph& g) {
+         opOf(g.layer, OpKind::kLayerNorm).attributes.ropeScaling = {RopeScalingKind::kLinear, 0.5};
+       }},
       {"layer: (G2) two parameters are called 'layers.{}.attn_norm.weight'",
        [](ModelGraph& g) { g.layer.parameters[1].name = g.layer.parameters[0].name; }},
       {"layer: (G2) parameter '{}.{}' is in a layer",

@@ -86,6 +86,12 @@ TEST(Fingerprint, ChangesWithEveryNumberOfTheModel) {
   EXPECT_EQ(fingerprintOf(model), before);
   model.tiedEmbeddings = false;
   EXPECT_NE(fingerprintOf(model), before);
+  model.tiedEmbeddings = true;
+  model.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 2};
+  const uint64_t scaled = fingerprintOf(model);
+  EXPECT_NE(scaled, before);
+  model.ropeScaling = {RopeScalingKind::kLlama3, 2, 1, 4, 64};
+  EXPECT_NE(fingerprintOf(model), scaled);
 }
 
 // Stored in files: a change of the computation would refuse all plans that exist.

@@ -39,6 +39,7 @@ class BundleTest : public ::testing::Test {
         compiled.calls.push_back(call);
       }
     }
+    b.kernels[0].calls[0].op.attributes.ropeScaling = {RopeScalingKind::kLlama3, 8, 1, 4, 8192};
     KernelCall generated;
     generated.kind = KernelCallKind::kGenerated;
     generated.symbol = "k0";

@@ -19,6 +19,16 @@ std::string errorOf(const std::string& bytes) {
   return result ? "" : result.error().message();
 }
 
+std::string withHeader(uint32_t version, const std::string& payload) {
+  const auto number = [](uint64_t value, size_t bytes) {
+    std::string text;
+    for (size_t i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
+    return text;
+  };
+  return "TRIRPROG" + number(version, 4) + number(payload.size(), 8) + number(crc32c(payload), 4) +
+         payload;
+}
+
 // The check value of CRC-32C (RFC 3720, appendix B.4: 32 zero bytes give 0x8A9136AA).
 TEST(Checksum, MatchesPublishedValues) {
   EXPECT_EQ(crc32c("123456789"), 0xE3069283u);
@@ -64,15 +74,39 @@ TEST(Deserialize, ReadsVersion1) {
   constexpr size_t kHeader = 24, kLists = 16, kNew = 24;
   std::string payload = now.substr(kHeader);
   payload.erase(payload.size() - kLists - kNew, kNew);
-  const auto number = [](uint64_t value, size_t bytes) {
-    std::string text;
-    for (size_t i = 0; i < bytes; ++i) text.push_back(static_cast<char>(value >> (8 * i)));
-    return text;
-  };
-  const auto back = deserialize("TRIRPROG" + number(1, 4) + number(payload.size(), 8) +
-                                number(crc32c(payload), 4) + payload);
+  const auto back = deserialize(withHeader(1, payload));
   ASSERT_TRUE(back.has_value()) << back.error().message();
   EXPECT_EQ(serialize(*back), now);
+}
+
+Program withScaledRotary(const RopeScaling& scaling) {
+  Program program;
+  Segment& segment = program.segments.emplace_back();
+  segment.ops.push_back({OpKind::kRotary, {.headSize = 4, .ropeTheta = 7, .ropeScaling = scaling}});
+  return program;
+}
+
+TEST(Serialize, KeepsTheScalingOfRotaryPositions) {
+  const RopeScaling llama3{RopeScalingKind::kLlama3, 8, 1, 4, 8192};
+  const auto back = deserialize(serialize(withScaledRotary(llama3)));
+  ASSERT_TRUE(back.has_value()) << back.error().message();
+  EXPECT_EQ(back->segments[0].ops[0].attributes.ropeScaling, llama3);
+}
+
+// The scaling: a kind and four numbers of eight bytes. Version 2 had none; there is no fourth kind.
+TEST(Deserialize, ReadsVersion2AndRefusesUnknownScalings) {
+  const std::string marked = serialize(withScaledRotary({RopeScalingKind::kLinear, 0x1.234p+5}));
+  constexpr size_t kHeader = 24, kScaling = 1 + 4 * 8;
+  std::string payload = marked.substr(kHeader);
+  const size_t factor = payload.find(std::string("\0\0\0\0\0\x34\x42\x40", 8));
+  ASSERT_NE(factor, std::string::npos);
+  std::string unknown = payload;
+  unknown[factor - 1] = 3;
+  EXPECT_THAT(errorOf(withHeader(3, unknown)), HasSubstr("unknown enumerator 3"));
+  payload.erase(factor - 1, kScaling);
+  const auto back = deserialize(withHeader(2, payload));
+  ASSERT_TRUE(back.has_value()) << back.error().message();
+  EXPECT_EQ(serialize(*back), serialize(withScaledRotary({})));
 }
 
 TEST(Deserialize, RefusesEveryTruncation) {

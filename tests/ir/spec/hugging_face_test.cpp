@@ -45,7 +45,8 @@ std::string llamaWith(const std::string& options) {
 TEST(HuggingFaceExamples, EqualOurOwnDescriptions) {
   for (const auto& [file, ours] :
        {std::pair("gpt2", "gpt2-124m"), std::pair("llama2-7b", "llama2-7b"),
-        std::pair("mistral-7b", "mistral-7b"), std::pair("qwen2-7b", "qwen2-7b")}) {
+        std::pair("llama3.1-8b", "llama3.1-8b"), std::pair("mistral-7b", "mistral-7b"),
+        std::pair("qwen2-7b", "qwen2-7b")}) {
     Result<ModelSpec> imported = loadModel(examplePath(std::string("models/hf/") + file + ".json"));
     ASSERT_TRUE(imported.has_value()) << messageOf(imported);
     const Result<ModelSpec> own = loadModel(examplePath(std::string("models/") + ours + ".yaml"));
@@ -190,12 +191,12 @@ TEST(HuggingFaceLlama, HeadDimOverridesTheQuotient) {
 }
 
 TEST(HuggingFaceLlama, RefusesByNameWhatChangesTheComputation) {
-  EXPECT_EQ(llamaWith("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0},"),
-            "config.json:1:69: rope_scaling.factor: 2 is not supported (accepted: 1): rotary "
-            "positions are not scaled");
-  EXPECT_THAT(llamaWith("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 1.0},"),
-              HasSubstr("rope_scaling.rope_type: 'llama3' is not supported (accepted: default, and "
-                        "linear or dynamic with factor 1)"));
+  for (const char* type : {"dynamic", "yarn", "longrope", "su", "none"})
+    EXPECT_THAT(llamaWith(R"("rope_scaling": {"rope_type": ")" + std::string(type) +
+                          R"(", "factor": 4.0, "beta_fast": 32},)"),
+                HasSubstr(std::string("rope_scaling.rope_type: '") + type +
+                          "' is not supported (accepted: default, linear, llama3, and dynamic with "
+                          "factor 1)"));
   EXPECT_THAT(llamaWith("\"hidden_act\": \"gelu\","),
               HasSubstr("hidden_act: 'gelu' is not supported (accepted: silu)"));
   EXPECT_THAT(llamaWith("\"pretraining_tp\": 2,"),
@@ -216,6 +217,60 @@ TEST(HuggingFaceLlama, RopeScalingThatDoesNothingIsAccepted) {
     ASSERT_TRUE(model.has_value()) << messageOf(model);
     EXPECT_EQ(*model, plain);
   }
+}
+
+const char* const kLlama31 =
+    R"("factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+       "original_max_position_embeddings": 8192)";
+
+TEST(HuggingFaceLlama, RopeScalingIsReadUnderEveryName) {
+  const RopeScaling linear{.kind = RopeScalingKind::kLinear, .factor = 2};
+  const RopeScaling llama31{RopeScalingKind::kLlama3, 8, 1, 4, 8192};
+  const auto read = [](const std::string& options) {
+    const auto model = parse(llamaLike("llama", options));
+    EXPECT_TRUE(model.has_value()) << messageOf(model);
+    return model->ropeScaling;
+  };
+  EXPECT_EQ(read(R"("rope_scaling": {"type": "linear", "factor": 2.0},)"), linear);
+  EXPECT_EQ(read(R"("rope_scaling": {"rope_type": "linear", "type": "linear", "factor": 2},)"),
+            linear);
+  EXPECT_EQ(read(R"("rope_scaling": {"rope_type": "llama3", )" + std::string(kLlama31) + "},"),
+            llama31);
+  const std::string newer = R"("rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", )" +
+                            std::string(kLlama31) + "},";
+  EXPECT_EQ(read(newer), llama31);
+  EXPECT_EQ(parse(llamaLike("llama", newer))->ropeTheta, 5e5);
+  EXPECT_EQ(read(R"("rope_scaling": null, )" + newer), llama31);
+  EXPECT_EQ(read(R"("rope_scaling": {"type": "llama3", )" + std::string(kLlama31) + "}, " + newer),
+            llama31);
+}
+
+TEST(HuggingFaceLlama, RopeScalingThatIsIncompleteOrWrongIsRefused) {
+  const auto scaled = [](const std::string& items) {
+    return llamaWith("\"rope_scaling\": {" + items + "},");
+  };
+  EXPECT_EQ(scaled(R"("type": "linear")"), "config.json:1:40: rope_scaling.factor: missing");
+  EXPECT_EQ(scaled(R"("type": "linear", "factor": null)"),
+            "config.json:1:40: rope_scaling.factor: missing");
+  EXPECT_EQ(scaled(R"("type": "linear", "factor": 0.5)"),
+            "config.json:1:69: rope_scaling.factor: must be at least 1, got 0.5");
+  EXPECT_THAT(scaled(R"("rope_type": "llama3", "factor": 1.0)"),
+              HasSubstr("rope_scaling.low_freq_factor, rope_scaling.high_freq_factor, "
+                        "rope_scaling.original_max_position_embeddings: missing"));
+  EXPECT_THAT(scaled(R"("type": "llama3", "factor": 8, "low_freq_factor": 4,
+                        "high_freq_factor": 1, "original_max_position_embeddings": 8192)"),
+              HasSubstr("config.json:2:45: rope_scaling.high_freq_factor: must be above "
+                        "low_freq_factor (4), got 1"));
+  EXPECT_THAT(scaled(R"("type": "default", "factor": 8.0)"),
+              HasSubstr("rope_scaling.factor: has no effect with this type: remove it"));
+  EXPECT_THAT(scaled(R"("type": "linear", "rope_type": "llama3", "factor": 8.0)"),
+              HasSubstr("rope_scaling.rope_type: 'llama3', but type is 'linear'"));
+  EXPECT_THAT(scaled(R"("type": "linear", "factor": 2, "beta_fast": 1)"),
+              HasSubstr("rope_scaling: unknown option 'beta_fast'"));
+  EXPECT_THAT(llamaWith(R"("rope_scaling": {"type": "linear", "factor": 2},
+                           "rope_parameters": {"rope_type": "linear", "factor": 4},)"),
+              HasSubstr("rope_parameters: {type: linear, factor: 4}, but rope_scaling is {type: "
+                        "linear, factor: 2}"));
 }
 
 TEST(HuggingFaceLlama, BiasesAreAllOrNone) {

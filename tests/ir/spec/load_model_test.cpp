@@ -183,6 +183,53 @@ TEST(ParseModel, M6NameHasNoControlCharacters) {
               HasSubstr("name: must be text without control characters"));
 }
 
+std::string llamaScaled(const std::string& scaling) {
+  return messageOf(parse(std::string(kLlama) + "rope_scaling: " + scaling + "\n"));
+}
+
+TEST(ParseModel, RopeScalingIsRead) {
+  const std::string llama3 =
+      "{type: llama3, factor: 8, low_freq_factor: 1, high_freq_factor: 4.5, "
+      "original_max_position_embeddings: 8192}";
+  const RopeScaling expected{RopeScalingKind::kLlama3, 8, 1, 4.5, 8192};
+  EXPECT_EQ(parse(kLlama)->ropeScaling, RopeScaling{});
+  EXPECT_EQ(parse(std::string(kLlama) + "rope_scaling: " + llama3 + "\n")->ropeScaling, expected);
+  EXPECT_EQ(parse(std::string(kLlama) + "rope_scaling: {type: linear, factor: 2}\n")->ropeScaling,
+            (RopeScaling{.kind = RopeScalingKind::kLinear, .factor = 2}));
+  // Equal models are equal specs.
+  EXPECT_EQ(parse(std::string(kLlama) + "rope_scaling: {type: linear, factor: 1}\n")->ropeScaling,
+            RopeScaling{});
+}
+
+TEST(ParseModel, RopeScalingHasTheNumbersOfItsType) {
+  EXPECT_EQ(llamaScaled("{type: yarn, factor: 4, beta_fast: 32}"),
+            "m.yaml:13:22: rope_scaling.type: unknown value 'yarn'; valid: linear, llama3");
+  EXPECT_EQ(llamaScaled("{factor: 4}"), "m.yaml:13:15: rope_scaling.type: missing");
+  EXPECT_EQ(llamaScaled("{type: linear}"), "m.yaml:13:15: rope_scaling.factor: missing");
+  EXPECT_EQ(llamaScaled("{type: llama3, factor: 8}"),
+            "m.yaml:13:15: rope_scaling.low_freq_factor, rope_scaling.high_freq_factor, "
+            "rope_scaling.original_max_position_embeddings: missing");
+  EXPECT_EQ(llamaScaled("{type: linear, factor: 2, low_freq_factor: 1}"),
+            "m.yaml:13:58: rope_scaling.low_freq_factor: has no effect with this type: remove it");
+  EXPECT_THAT(llamaScaled("{type: linear, facto: 2}"), HasSubstr("'facto'; did you mean 'factor'"));
+  EXPECT_EQ(llamaScaled("8"),
+            "m.yaml:13:15: rope_scaling: expected a map of keys and values, got '8'");
+}
+
+TEST(ParseModel, M7RopeScalingMakesSense) {
+  EXPECT_EQ(llamaScaled("{type: linear, factor: 0.5}"),
+            "m.yaml:13:38: rope_scaling.factor: must be at least 1, got 0.5");
+  EXPECT_EQ(
+      llamaScaled("{type: llama3, factor: 8, low_freq_factor: 4, high_freq_factor: 4, "
+                  "original_max_position_embeddings: 8192}"),
+      "m.yaml:13:79: rope_scaling.high_freq_factor: must be above low_freq_factor (4), got 4");
+  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "rope_scaling: {type: linear, factor: 2}\n")),
+            "m.yaml:9:15: rope_scaling: has no effect with learned positions: remove it");
+  ModelSpec m = parse(kLlama).value();
+  m.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 0};
+  EXPECT_EQ(messageOf(verifyModel(m)), "rope_scaling.factor: must be at least 1, got 0");
+}
+
 TEST(VerifyModel, NamesTheKey) {
   ModelSpec m = parse(kGpt).value();
   EXPECT_TRUE(verifyModel(m).ok());
@@ -198,7 +245,10 @@ TEST(PrintModel, RoundTripsExactly) {
     ModelSpec m = parse(text).value();
     m.initStd = 0.1 + 0.2;  // needs all 17 digits
     m.normEpsilon = 1e-300;
-    if (m.position == PositionKind::kRotary) m.ropeTheta = 1e22;
+    if (m.position == PositionKind::kRotary) {
+      m.ropeTheta = 1e22;
+      m.ropeScaling = {RopeScalingKind::kLlama3, 0.1 + 8.2, 1e-300, 4, int64_t{1} << 30};
+    }
     const Result<ModelSpec> again = parse(printModel(m));
     ASSERT_TRUE(again.has_value()) << messageOf(again);
     EXPECT_EQ(*again, m);
@@ -212,6 +262,7 @@ TEST(PrintModel, RoundTripsEveryCombinationOfKinds) {
     m.norm = bits & 2 ? NormKind::kRmsNorm : NormKind::kLayerNorm;
     m.activation = bits & 4 ? ActivationKind::kSwiGlu : ActivationKind::kGeluTanh;
     m.position = bits & 8 ? PositionKind::kRotary : PositionKind::kLearned;
+    if (bits & 8) m.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 2.5};
     m.tiedEmbeddings = bits & 16;
     m.qkvBias = bits & 32;
     m.linearBias = bits & 64;

@@ -181,9 +181,12 @@ OpAttributes headsOf(double probability) {
   return attributes;
 }
 
-TEST(Derivative, RotaryIsTheInverseRotation) {
+// Of the two pairs of a head of 4, at theta 100, llama3 blends the first (50 / 2 pi = 8 turns, of 4
+// to 16) and divides the second.
+void expectRotary(const RopeScaling& scaling) {
   OpAttributes attributes = headsOf(0);
   attributes.sequenceSharded = true;
+  attributes.ropeScaling = scaling;
   const std::vector<double> dy = drawn(3 * 2 * 2 * 16);
   OpCase forward(OpKind::kRotary, attributes), backward(OpKind::kRotaryGrad, attributes);
   forward.context().tpIndex = backward.context().tpIndex = 2;
@@ -191,6 +194,42 @@ TEST(Derivative, RotaryIsTheInverseRotation) {
   backward.input(kF64, {3, 2, 2, 16}, dy);
   const int dx = backward.output(kF64, {3, 2, 2, 16});
   expectNear(differences(forward, x, y, dy), gained(backward, dx, false));
+}
+
+TEST(Derivative, RotaryIsTheInverseRotation) { expectRotary({}); }
+TEST(Derivative, RotaryOfScaledPositions) {
+  expectRotary({.kind = RopeScalingKind::kLinear, .factor = 3});
+  expectRotary({RopeScalingKind::kLlama3, 8, 4, 16, 50});
+}
+
+// Token p of a head of 4 is turned by p f: (1, 0) becomes (cos p f, sin p f), with f = 1 / 2 and
+// 1 / 20.
+TEST(Reference, RotaryTurnsByTheScaledFrequency) {
+  OpAttributes attributes{.headSize = 4, .headsPerGroup = 1, .ropeTheta = 100};
+  attributes.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 2};
+  OpCase test(OpKind::kRotary, attributes);
+  test.input(kF64, {3, 1, 1, 12},
+             std::vector<double>{1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1,
+                                 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0});
+  const int y = test.output(kF64, {3, 1, 1, 12});
+  ASSERT_TRUE(test.runReference().ok());
+  const std::vector<double> turned = test.values(y);
+  for (int p = 0; p < 3; ++p)
+    for (int head = 0; head < 3; ++head)
+      for (int i = 0; i < 2; ++i) {
+        const double angle = head == 2 ? 0 : p / (i == 0 ? 2.0 : 20.0);
+        EXPECT_NEAR(turned[static_cast<size_t>(12 * p + 4 * head + i)], std::cos(angle), 1e-15);
+        EXPECT_NEAR(turned[static_cast<size_t>(12 * p + 4 * head + 2 + i)], std::sin(angle), 1e-15);
+      }
+}
+
+TEST(Reference, RotaryRefusesScalingThatMakesNoSense) {
+  OpAttributes attributes{.headSize = 4, .headsPerGroup = 1, .ropeTheta = 100};
+  attributes.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 0};
+  OpCase test(OpKind::kRotary, attributes);
+  test.input(kF64, {3, 1, 1, 12});
+  test.output(kF64, {3, 1, 1, 12});
+  EXPECT_EQ(test.runFast().message(), "rotary: the scaling of rotary positions must make sense");
 }
 
 void expectAttention(double probability) {

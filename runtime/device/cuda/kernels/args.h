@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "ir/base/rope.h"
+
 namespace trireme::runtime::cuda {
 
 inline constexpr int kMaxOpOperands = 8;
@@ -23,6 +25,7 @@ struct OpArgs {
   double scale;                                       // kLossGrad
   const double* lossScaling;                          // kLossGrad: LossScaling; null: scale is all
   double theta;                                       // rotary
+  RopeScaling ropeScaling;                            // rotary
   double direction;                                   // rotary: +1, or -1 for the inverse
   double keepScale;                                   // dropout: 1 / (1 - p); 0: nothing is dropped
   uint32_t dropThreshold;                             // kept if the random word is at or above

@@ -120,8 +120,8 @@ TRIREME_DEVICE void rotary(const OpArgs& a) {
     if (rotates) {
       const int64_t position = a.firstPosition + at / (a.width * a.batch);
       const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(a.headSize);
-      sinCosOf(a.direction * static_cast<double>(position) * powOf(a.theta, exponent), &sine,
-               &cosine);
+      const double frequency = scaledFrequency(a.ropeScaling, powOf(a.theta, exponent));
+      sinCosOf(a.direction * static_cast<double>(position) * frequency, &sine, &cosine);
     }
     const S c = static_cast<S>(cosine), s = static_cast<S>(sine);
     const S low = value(x[at]), high = value(x[at + half]);
