@@ -5,18 +5,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <set>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
+#include "cli/compile_report.h"
 #include "cli/flags.h"
 #include "cli/output/progress.h"
-#include "cli/output/table.h"
-#include "cli/output/wrap.h"
 #include "cli/paths.h"
 #include "cli/simulate.h"
 #include "cli/write_file.h"
-#include "ir/base/format.h"
 #include "ir/expand/buildable.h"
 #include "ir/expand/expand.h"
 #include "ir/graph/graph.h"
@@ -39,6 +36,7 @@ struct CompileOptions {
   std::string model, plan, output, dumpFolder;
   std::string target = "host";
   SimulateOptions simulate;
+  bool json = false;
 };
 
 #if TRIREME_HAVE_MLIR
@@ -117,42 +115,6 @@ Result<expand::Expansion> expandPlan(const spec::ModelSpec& model, const plan::P
   return expansion;
 }
 
-std::string counted(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
-std::string describeKernels(const program::Bundle& bundle) {
-  std::set<std::string> generated;
-  size_t library = 0;
-  for (const program::CompiledSegment& segment : bundle.kernels)
-    for (const program::KernelCall& call : segment.calls)
-      if (call.kind == program::KernelCallKind::kGenerated)
-        generated.insert(call.symbol);
-      else
-        ++library;
-  return fmt::format("{} segments: {} generated kernels ({}), {} library calls",
-                     bundle.kernels.size(), generated.size(),
-                     formatBytes(Bytes(static_cast<double>(
-                         bundle.sharedObject.size() + bundle.ptx.size() + bundle.cubin.size()))),
-                     library);
-}
-
-std::string rolesTable(const program::Program& program) {
-  std::vector<int64_t> numRanks(program.roles.size());
-  for (const program::RankInfo& rank : program.ranks) ++numRanks[static_cast<size_t>(rank.role)];
-  std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < program.roles.size(); ++i) {
-    const program::Role& role = program.roles[i];
-    int64_t layers = 0;
-    for (const program::Chunk& chunk : role.chunks) layers += chunk.numLayers;
-    rows.push_back({role.name, fmt::format("{}", numRanks[i]), fmt::format("{}", layers),
-                    fmt::format("{}", role.tasks.size()),
-                    formatBytes(Bytes(static_cast<double>(role.arenaBytes)))});
-  }
-  return printTable({{"role"}, {"ranks", true}, {"layers", true}, {"tasks", true}, {"arena", true}},
-                    rows);
-}
-
 Status checkPaths(const CompileOptions& options) {
   TRIREME_RETURN_IF_ERROR(checkOutputs({{"--model", options.model},
                                         {"--plan", options.plan},
@@ -190,13 +152,11 @@ Result<int> runCompile(const CompileOptions& options) {
   progress.clear();
 
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  fmt::print("{}", wrapLine(fmt::format("{:<14}{}", "plan", planner::summary(plan)), 14));
-  fmt::print("{:<14}for {}, with {}\n", "programs", counted(bundle.program.numRanks(), "rank"),
-             counted(static_cast<int64_t>(bundle.program.roles.size()), "role"));
-  fmt::print("{}", wrapLine(fmt::format("{:<14}{}", "code", describeKernels(bundle)), 14));
-  fmt::print("{}", rolesTable(bundle.program));
-  if (simulated) fmt::print("{:<14}{} per step\n", "simulated", formatSeconds(*simulated));
-  fmt::print("{:<14}{} in {}\n", "bundle", options.output, formatSeconds(Seconds(elapsed.count())));
+  const CompileReport report = {options.output, Seconds(elapsed.count()), simulated};
+  if (options.json)
+    fmt::print("{}\n", compileJson(bundle, report).dump(2));
+  else
+    fmt::print("{}", compileText(bundle, report));
   return kExitOk;
 }
 
@@ -214,6 +174,7 @@ Action addCompile(CLI::App& app) {
       ->type_name("TARGET");
   addPath(app, "--dump-ir", &options->dumpFolder, "DIR",
           "Write the model graph and the IR after each phase here");
+  app.add_flag("--json", options->json, "Print what was written as JSON");
   const std::string simulation = "Simulation";
   CLI::Option* cluster = addPath(app, "--cluster", &options->simulate.cluster, "NAME|FILE",
                                  "Simulate the step on this cluster, which must have the memory");

@@ -232,12 +232,21 @@ Result<StepResult> Session::step(DataSource& data) {
 void Session::Impl::runRank(int32_t rank, DataSource& data) {
   Worker& worker = workerOf(rank);
   Status status = worker.executor->runStep(progress.stepsDone, data);
+  if (status.ok()) status = endTogether(*worker.setup.comm);
   if (!status.ok()) {
     status = status.withContext(fmt::format("step {}, rank {}", progress.stepsDone + 1, rank));
     worker.setup.comm->fail(status);
   }
   counters[indexOf(rank)] = worker.executor->counters();
   statuses[indexOf(rank)] = std::move(status);
+}
+
+// So that a rank which stops in its last instructions, where no peer waits for it, is missed too.
+// Processes exchange their results instead.
+Status Session::Impl::endTogether(Communicator& comm) {
+  if (others != nullptr || bundle.program.numRanks() == 1) return {};
+  const auto said = comm.exchange("");
+  return said.has_value() ? Status() : said.error().withContext("after the last instruction");
 }
 
 Result<StepResult> Session::Impl::collect() {

@@ -49,6 +49,7 @@ struct Session::Impl {
   Status openCuda();
   Status prepare(int32_t rank, std::chrono::steady_clock::time_point start);
   void runRank(int32_t rank, DataSource& data);
+  Status endTogether(Communicator& comm);
   Result<StepResult> collect();
   Status collectLossScaling(StepResult& result);
   // session_processes.cpp: what processes tell each other. All of these: nothing to tell, where all

@@ -168,6 +168,27 @@ TEST_F(CompileCommand, SummaryCountsRanksRolesAndKernels) {
   EXPECT_TRUE(std::filesystem::exists(path("out.bundle/manifest.json")));
 }
 
+TEST_F(CompileCommand, SummaryAsJson) {
+  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "-o", path("plan.yaml")}));
+  const Outcome outcome = compilePlan({"--cluster", cluster, "--json"});
+  expectSuccess(outcome);
+  const nlohmann::json report = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(report.at("numRanks"), 8);
+  EXPECT_THAT(report.at("plan").get<std::string>(), HasSubstr("tp 2, pp 2, dp 2"));
+  ASSERT_EQ(report.at("roles").size(), 2u);
+  int64_t layers = 0;
+  for (const nlohmann::json& role : report.at("roles")) {
+    EXPECT_EQ(role.at("numRanks"), 4);
+    EXPECT_GT(role.at("arenaBytes"), 0);
+    EXPECT_GT(role.at("numTasks"), 2);
+    layers += role.at("numLayers").get<int64_t>();
+  }
+  EXPECT_EQ(layers, 4);
+  EXPECT_GT(report.at("code").at("numGeneratedKernels"), 0);
+  EXPECT_GT(report.at("simulatedSeconds"), 0);
+  EXPECT_TRUE(std::filesystem::exists(report.at("bundle").get<std::string>() + "/manifest.json"));
+}
+
 // The plan alone takes 103 columns here.
 TEST_F(CompileCommand, SummaryFitsAHundredColumns) {
   expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1", "--schedule",
