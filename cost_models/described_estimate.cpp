@@ -142,7 +142,9 @@ Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
     const ChunkCost& chunk = stage.chunks[c];
     PassCost backward = chunk.backward;
     backward += chunk.recomputed;
-    busy.tensorParallel += (communication(chunk.forward) + communication(backward)) * microbatches;
+    busy.tensorParallel += (chunk.forward.tensorParallel + backward.tensorParallel) * microbatches;
+    busy.contextParallel +=
+        (chunk.forward.contextParallel + backward.contextParallel) * microbatches;
     busy.dataParallel += chunk.parameterTraffic * microbatches;
     busy.forward += (stage.times.forward[c] - communication(chunk.forward)) * microbatches;
     busy.backward +=
@@ -173,9 +175,8 @@ void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stage
   }
   Breakdown& b = result.breakdown;
   b = busyTime(stages[busiest], s);
+  b.bubble = std::max(withoutTransfers - b.total(), Seconds(0));
   b.pipeline = flush - withoutTransfers;
-  b.bubble = std::max(
-      withoutTransfers - (b.forward + b.backward + b.tensorParallel + b.dataParallel), Seconds(0));
   b.dataParallel += longest.dataParallel;
   b.synchronisation = longest.synchronisation;
   b.optimizer = longest.optimizer;
@@ -300,37 +301,34 @@ PathItem itemOf(const OncePerStep& once, size_t stage, Seconds flush, double fac
 
 }  // namespace
 
-Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                             const spec::StackDescription& stack) {
+Simulation simulateDescribed(const StageSetting& s, bool keepsTasks) {
   Pipeline pipeline;
-  pipeline.schedule = plan.schedule;
-  pipeline.numMicrobatches = plan.numMicrobatches();
+  pipeline.schedule = s.plan.schedule;
+  pipeline.numMicrobatches = s.plan.numMicrobatches();
   pipeline.overlapTransfers = false;
-  pipeline.hop = transferTime(model, plan, cluster, stack);
+  pipeline.hop = transferTime(s.model, s.plan, s.cluster, s.stack);
   std::vector<StageTimes> communication;
   std::vector<OncePerStep> once;
   size_t longest = 0;
-  const StageSetting setting(blocks, model, plan, cluster, stack);
-  for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
-    StageEstimate stage = estimateStage(setting, rank);
+  for (size_t rank = 0; rank < s.plan.layers.size(); ++rank) {
+    StageEstimate stage = estimateStage(s, rank);
     pipeline.stages.push_back(std::move(stage.times));
     communication.push_back(std::move(stage.communication));
     once.push_back(stage.once);
     if (once[rank].total() > once[longest].total()) longest = rank;
   }
-  Simulation result = play(pipeline);
+  Simulation result = play(pipeline, keepsTasks);
   const auto divide = [&](PathItem& item) {
     setApartCommunication(communication[static_cast<size_t>(item.stage)], item);
   };
   std::for_each(result.path.begin(), result.path.end(), divide);
-  const double factor = stepFactor(plan, cluster, stack);
+  const double factor = stepFactor(s.plan, s.cluster, s.stack);
   const Seconds flush = result.makespan;
-  for (size_t rank = 0; rank < once.size(); ++rank) {
+  for (size_t rank = 0; rank < result.tasks.size(); ++rank) {
     std::for_each(result.tasks[rank].begin(), result.tasks[rank].end(), divide);
     result.tasks[rank].push_back(itemOf(once[rank], rank, flush, factor));
   }
-  result.path.push_back(result.tasks[longest].back());
+  result.path.push_back(itemOf(once[longest], longest, flush, factor));
   result.makespan = result.path.back().end;
   return result;
 }

@@ -107,9 +107,7 @@ double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
 
 // The same step with its schedule played task by task (cost_models/play.h) instead of
 // pipelineTime. What is done once begins when the last stage is through with its microbatches;
-// where it takes longest is the end of the path.
-Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                             const spec::StackDescription& stack);
+// where it takes longest is the end of the path. `keepsTasks`: as play().
+Simulation simulateDescribed(const StageSetting& setting, bool keepsTasks = true);
 
 }  // namespace trireme::cost

@@ -250,7 +250,7 @@ int64_t CutSearch::longestChunk() const {
   return (most + chunks_ - 1) / chunks_;
 }
 
-CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
+CutSearch::Relaxed CutSearch::ofBlocks() const {
   const cost::BlockCost& layer = blocks_.described->layer;
   const spec::StackDescription& stack = query_.stack.description;
   const bool isPart = plan_.recomputeLayers > 0;
@@ -270,7 +270,7 @@ CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
   // With a CPU beside the device layers alone may take longer than kernels of all blocks.
   const double alone =
       (cost::passTime(layer.forward, stack) + cost::passTime(backward, stack)).count();
-  const double layers = asDouble(numLayers_), p = asDouble(stages_);
+  const double layers = asDouble(numLayers_);
   if (alone * layers > r.layer * layers + r.first + r.last + r.recomputed * layers) {
     r.layer = alone;
     r.first = r.last = r.recomputed = 0;
@@ -278,17 +278,23 @@ CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
   r.layer += (setting_.traffic.layerForward + setting_.traffic.layerBackward).count();
   r.first += setting_.traffic.embedding.count();
   r.last += setting_.traffic.head.count();
+  return r;
+}
+
+CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
+  Relaxed r = ofBlocks();
+  const double layers = asDouble(numLayers_), p = asDouble(stages_);
   // Of one stage, in a time and by memory; of all inner stages; of all.
   const auto ofStage = [&](double time, double fixed, int64_t most) {
-    const double layers = r.layersWithin(time, fixed);
-    return isRoomy ? layers : std::min(layers, asDouble(most));
+    const double held = r.layersWithin(time, fixed);
+    return isRoomy ? held : std::min(held, asDouble(most));
   };
   const auto ofInner = [&](double time) {
-    const double layers = r.layersWithin(time, 0);
-    if (isRoomy) return layers * (p - 2);
-    const auto longer = std::lower_bound(inner_.begin(), inner_.end(), layers);
+    const double held = r.layersWithin(time, 0);
+    if (isRoomy) return held * (p - 2);
+    const auto longer = std::lower_bound(inner_.begin(), inner_.end(), held);
     return innerSums_[static_cast<size_t>(longer - inner_.begin())] +
-           layers * static_cast<double>(inner_.end() - longer);
+           held * static_cast<double>(inner_.end() - longer);
   };
   const auto within = [&](double time) {
     if (stages_ == 1) return ofStage(time, r.first + r.last, most_.front());

@@ -107,6 +107,7 @@ class CutSearch {
   Seconds boundOf(bool isRoomy);
   int64_t fullest(bool isRoomy) const;
   double withOnce(double path, double perLayer, double parameters, int64_t layers) const;
+  Relaxed ofBlocks() const;
   Relaxed relaxed(bool isRoomy) const;
   double valueOf(const Label& label) const;
   Label after(const Label& before, const Option& option) const;

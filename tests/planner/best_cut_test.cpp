@@ -127,7 +127,9 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
       SlotTable slots;
       CutSearch search(query, plan, blocks, slots);
       EXPECT_LE(search.roomyBound(), expected.any) << trial;
-      if (expected.fits) EXPECT_LE(search.bound(), *expected.fits) << trial;
+      if (expected.fits) {
+        EXPECT_LE(search.bound(), *expected.fits) << trial;
+      }
       EXPECT_EQ(std::isinf(search.bound().count()), !expected.fits) << trial;
       if (plan.recomputeLayers == 0) {
         EXPECT_LE(quickBound(query, plan, blocks), expected.any) << trial;
@@ -193,8 +195,12 @@ TEST(CutSearch, BoundsHoldWithMoreRecomputedLayers) {
       const Best best = byEnumeration(query, plan, costs);
       roomy = std::max(roomy, search.roomyBound());
       EXPECT_LE(roomy, best.any) << trial << ", " << layers;
-      if (best.fits) EXPECT_LE(search.bound(), *best.fits) << trial << ", " << layers;
-      if (layers >= longest) EXPECT_EQ(best.fits, all.fits) << trial << ", " << layers;
+      if (best.fits) {
+        EXPECT_LE(search.bound(), *best.fits) << trial << ", " << layers;
+      }
+      if (layers >= longest) {
+        EXPECT_EQ(best.fits, all.fits) << trial << ", " << layers;
+      }
       partly += best.fits && all.fits && *best.fits < *all.fits;
     }
   }
