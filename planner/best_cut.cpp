@@ -567,7 +567,7 @@ std::optional<CutSearch::Cut> CutSearch::best(std::optional<Seconds> limit) {
   const double most = even    ? even->step.count()
                       : limit ? limit->count()
                               : std::numeric_limits<double>::max();
-  for (const double more : {1.001, 1.01, 1.1, 2.0, std::numeric_limits<double>::infinity()}) {
+  for (const double more : {1.02, 1.3, 2.0, std::numeric_limits<double>::infinity()}) {
     const double within = std::min(bound * more, most);
     if (const std::optional<Cut> cut = withLimit(within * (1 + kRounding) / factor_, relaxed))
       return even && even->step <= cut->step * (1 + kTie) ? even : cut;
