@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
@@ -18,19 +20,17 @@
 namespace trireme::cli {
 namespace {
 
+enum class WeightType { kFp32, kBf16, kFp16 };
+
+std::string_view typeName(WeightType type) {
+  constexpr std::string_view kNames[] = {"fp32", "bf16", "fp16"};
+  return kNames[static_cast<size_t>(type)];
+}
+
 struct ExportOptions {
   std::string checkpoint, model, output;
-  std::optional<spec::Precision> precision;
+  std::optional<WeightType> type;
 };
-
-Result<DType> storedAs(const std::optional<spec::Precision>& precision) {
-  const spec::Precision wanted = precision.value_or(spec::Precision::kFp32);
-  if (wanted == spec::Precision::kFp32) return DType::kF32;
-  if (wanted == spec::Precision::kBf16) return DType::kBf16;
-  if (wanted == spec::Precision::kFp16) return DType::kF16;
-  return Error(invalidArgument(fmt::format(
-      "--precision {}: weights are exported as fp32, bf16 or fp16", spec::precisionName(wanted))));
-}
 
 // A folder that is made for the files goes if they cannot be written.
 Status writeFolder(const std::filesystem::path& folder, const std::function<Status()>& writeFiles) {
@@ -44,7 +44,8 @@ Status writeFolder(const std::filesystem::path& folder, const std::function<Stat
 }
 
 Result<int> runExport(const ExportOptions& options) {
-  TRIREME_ASSIGN_OR_RETURN(const DType type, storedAs(options.precision));
+  constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
+  const DType type = kTypes[static_cast<size_t>(options.type.value_or(WeightType::kFp32))];
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
   TRIREME_ASSIGN_OR_RETURN(const runtime::ForeignWeights weights, huggingFaceWeights(model));
   TRIREME_ASSIGN_OR_RETURN(const std::string config, huggingFaceConfig(model));
@@ -74,7 +75,7 @@ Action addExport(CLI::App& app) {
   addPath(app, "-o,--output", &options->output, "DIR",
           "Folder for model.safetensors and config.json")
       ->required();
-  addChoice(app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp8,
+  addChoice(app, "--precision", &options->type, typeName, WeightType::kFp16,
             "Type of the weights (default: fp32)");
   return [options] { return runExport(*options); };
 }

@@ -22,36 +22,10 @@ using spec::CollectiveKind;
 
 double asDouble(int64_t n) { return static_cast<double>(n); }
 
-struct Setting {
-  const DescribedBlocks& blocks;
-  const spec::ModelSpec& model;
-  const plan::Plan& plan;
-  const spec::ClusterSpec& cluster;
-  const spec::StackDescription& stack;
-};
-
-// One chunk of a stage: what its passes cost, by kind.
-struct ChunkCost {
-  PassCost forward, backward, recomputed;
-  Seconds parameterTraffic;  // of sharded parameters, that nothing hides: forward and backward
-};
-
-struct StageDescription {
-  std::vector<ChunkCost> chunks;
-  double layers = 0, parameters = 0;
-  StageTimes times;
-};
-
-// Of a layer's parameters that are gathered and gradients that are reduced, and of what other
-// blocks have, which have no neighbour to hide behind.
-struct ShardedTraffic {
-  Seconds layerForward, layerBackward, embedding, head;
-};
-
-ShardedTraffic shardedTraffic(const Setting& s) {
+ShardedTraffic shardedTraffic(const StageSetting& s) {
   if (s.plan.stateSharding != plan::StateSharding::kParameters || keepsWhole(s.plan, s.stack))
     return {};
-  Levels levels = levelsOf(shardGroup(s.plan), ranksOf(s.plan), s.cluster);
+  Levels levels = s.shards;
   for (size_t k = 1; k < levels.size(); ++k)
     levels[k].link.bandwidth = levels[k].link.bandwidth * s.stack.shardedBandwidth;
   const auto gather = [&](double parameters) {
@@ -81,6 +55,18 @@ ShardedTraffic shardedTraffic(const Setting& s) {
           s.model.tiedEmbeddings && s.plan.pp == 1 ? Seconds(0) : alone(s.blocks.head)};
 }
 
+// One chunk of a stage: what its passes cost, by kind.
+struct ChunkCost {
+  PassCost forward, backward, recomputed;
+  Seconds parameterTraffic;  // of sharded parameters, that nothing hides: forward and backward
+};
+
+struct StageDescription {
+  std::vector<ChunkCost> chunks;
+  double layers = 0, parameters = 0;
+  StageTimes times;
+};
+
 // Layers of the chunk that are recomputed.
 double recomputedLayers(const plan::Plan& plan, double layers) {
   if (plan.recompute == plan::Recompute::kFull && plan.recomputeLayers > 0)
@@ -88,34 +74,33 @@ double recomputedLayers(const plan::Plan& plan, double layers) {
   return layers;
 }
 
-ChunkCost chunkCost(const Setting& s, const ShardedTraffic& traffic, double layers, bool first,
-                    bool last) {
+ChunkCost chunkCost(const StageSetting& s, double layers, bool first, bool last) {
   ChunkCost chunk;
   chunk.forward = s.blocks.layer.forward * layers;
   chunk.backward = s.blocks.layer.backward * layers;
   chunk.recomputed = s.blocks.layer.recomputed * recomputedLayers(s.plan, layers);
-  chunk.parameterTraffic = (traffic.layerForward + traffic.layerBackward) * layers;
+  chunk.parameterTraffic = (s.traffic.layerForward + s.traffic.layerBackward) * layers;
   if (first) {
     chunk.forward += s.blocks.embedding.forward;
     chunk.backward += s.blocks.embedding.backward;
-    chunk.parameterTraffic += traffic.embedding;
+    chunk.parameterTraffic += s.traffic.embedding;
   }
   if (last) {
     chunk.forward += s.blocks.head.forward;
     chunk.backward += s.blocks.head.backward;
-    chunk.parameterTraffic += traffic.head;
+    chunk.parameterTraffic += s.traffic.head;
   }
   return chunk;
 }
 
-StageDescription describeStage(const Setting& s, const ShardedTraffic& traffic, size_t rank) {
+StageDescription describeStage(const StageSetting& s, size_t rank) {
   const size_t last = s.plan.layers.size() - 1;
   StageDescription stage;
   const std::vector<plan::LayerRange>& ranges = s.plan.layers[rank];
   for (size_t c = 0; c < ranges.size(); ++c) {
     const double layers = asDouble(ranges[c].count);
     const bool isFirst = rank == 0 && c == 0, isLast = rank == last && c + 1 == ranges.size();
-    const ChunkCost chunk = chunkCost(s, traffic, layers, isFirst, isLast);
+    const ChunkCost chunk = chunkCost(s, layers, isFirst, isLast);
     PassCost backward = chunk.backward;
     backward += chunk.recomputed;
     stage.chunks.push_back(chunk);
@@ -128,70 +113,38 @@ StageDescription describeStage(const Setting& s, const ShardedTraffic& traffic, 
   return stage;
 }
 
-// Of gradients that are reduced and parameters that are gathered once per step. They come in as
-// many pieces as there are layers or, with virtual stages, chunks; the last one stands alone.
-Seconds onceExposed(const Setting& s, const StageDescription& stage) {
-  const plan::Plan& plan = s.plan;
+// Gradients that are reduced and parameters that are gathered once per step come in as many pieces
+// as there are layers or, with virtual stages, chunks; the last one stands alone.
+Seconds onceExposed(const StageSetting& s, const StageDescription& stage, const OnceParts& parts) {
   const double pieces =
-      plan.virtualStages > 1 ? asDouble(plan.virtualStages) : std::max(1.0, stage.layers);
+      s.plan.virtualStages > 1 ? asDouble(s.plan.virtualStages) : std::max(1.0, stage.layers);
   Seconds forward, backward;
   for (const Seconds time : stage.times.forward) forward += time;
   for (const Seconds time : stage.times.backward) backward += time;
-  const auto felt = [&](Seconds time, Seconds beside, double exposed) {
-    return exposed >= 1 ? time : std::min(time, exposedTime(time, beside, exposed) + time / pieces);
-  };
-  const Levels shards = levelsOf(shardGroup(plan), ranksOf(plan), s.cluster);
-  const Levels replicas = levelsOf(replicaGroup(plan), ranksOf(plan), s.cluster);
-  const Bytes gradients(s.stack.reducedGradientBytes * stage.parameters);
-  if (plan.stateSharding == plan::StateSharding::kNone)
-    return felt(collectiveTime(CollectiveKind::kAllReduce, gradients,
-                               levelsOf(dataGroup(plan), ranksOf(plan), s.cluster)),
-                backward, s.stack.gradientExposed);
-  const double shardCount = asDouble(plan.stateShards());
-  Seconds total = felt(collectiveTime(CollectiveKind::kAllReduce, gradients / shardCount, replicas),
-                       backward, s.stack.gradientExposed);
-  if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
-    return total;
-  total += felt(collectiveTime(CollectiveKind::kReduceScatter, gradients, shards), backward,
-                s.stack.gradientExposed);
-  const Bytes parameters(s.stack.gatheredParameterBytes * stage.parameters);
-  if (keepsWhole(plan, s.stack))
-    total += streamTime(Bytes(s.stack.parameterTraffic * stage.parameters), s.cluster.device);
-  return total + felt(collectiveTime(CollectiveKind::kAllGather, parameters, shards), forward,
-                      s.stack.gatherExposed);
+  Seconds total = parts.copies;
+  for (const OnceParts::Communication& part : parts.communication)
+    total += part.felt(part.isBackward ? backward : forward, pieces);
+  return total;
 }
 
-bool holdsTied(const Setting& s, size_t rank) {
-  return s.model.tiedEmbeddings && s.plan.pp > 1 && (rank == 0 || rank + 1 == s.plan.layers.size());
-}
-
-OncePerStep onceOf(const Setting& s, const StageDescription& stage, bool holdsTied) {
-  OncePerStep part;
-  part.dataParallel = onceExposed(s, stage);
-  const double owned = stage.parameters / asDouble(s.plan.stateShards());
-  part.optimizer =
-      streamTime(Bytes(owned * s.stack.optimizerTraffic), s.cluster.device) + s.stack.hostStep;
-  if (holdsTied) {
-    const double table =
-        asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) * asDouble(s.model.hiddenSize);
-    part.synchronisation =
-        collectiveTime(CollectiveKind::kAllReduce, Bytes(s.stack.reducedGradientBytes * table),
-                       levelsOf(embeddingGroup(s.plan), ranksOf(s.plan), s.cluster));
-  }
-  return part;
+OncePerStep onceOf(const StageSetting& s, const StageDescription& stage, size_t rank) {
+  const OnceParts parts = oncePartsOf(s, stage.parameters);
+  return {onceExposed(s, stage, parts), tiedTime(s, rank), parts.optimizer};
 }
 
 Seconds communication(const PassCost& cost) { return cost.tensorParallel + cost.contextParallel; }
 
 // All microbatches on one stage. Waiting for the CPU counts where it is felt, as compute.
-Breakdown busyTime(const StageDescription& stage, const Setting& s) {
+Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
   const double microbatches = asDouble(s.plan.numMicrobatches());
   Breakdown busy;
   for (size_t c = 0; c < stage.chunks.size(); ++c) {
     const ChunkCost& chunk = stage.chunks[c];
     PassCost backward = chunk.backward;
     backward += chunk.recomputed;
-    busy.tensorParallel += (communication(chunk.forward) + communication(backward)) * microbatches;
+    busy.tensorParallel += (chunk.forward.tensorParallel + backward.tensorParallel) * microbatches;
+    busy.contextParallel +=
+        (chunk.forward.contextParallel + backward.contextParallel) * microbatches;
     busy.dataParallel += chunk.parameterTraffic * microbatches;
     busy.forward += (stage.times.forward[c] - communication(chunk.forward)) * microbatches;
     busy.backward +=
@@ -200,8 +153,8 @@ Breakdown busyTime(const StageDescription& stage, const Setting& s) {
   return busy;
 }
 
-void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, FlushTime flushTime,
-               Estimate& result) {
+void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stages,
+               FlushTime flushTime, Estimate& result) {
   Pipeline pipeline;
   pipeline.schedule = s.plan.schedule;
   pipeline.numMicrobatches = s.plan.numMicrobatches();
@@ -217,14 +170,13 @@ void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Fl
 
   OncePerStep longest;
   for (size_t i = 0; i < stages.size(); ++i) {
-    const OncePerStep part = onceOf(s, stages[i], holdsTied(s, i));
+    const OncePerStep part = onceOf(s, stages[i], i);
     if (part.total() > longest.total()) longest = part;
   }
   Breakdown& b = result.breakdown;
   b = busyTime(stages[busiest], s);
+  b.bubble = std::max(withoutTransfers - b.total(), Seconds(0));
   b.pipeline = flush - withoutTransfers;
-  b.bubble = std::max(
-      withoutTransfers - (b.forward + b.backward + b.tensorParallel + b.dataParallel), Seconds(0));
   b.dataParallel += longest.dataParallel;
   b.synchronisation = longest.synchronisation;
   b.optimizer = longest.optimizer;
@@ -234,12 +186,25 @@ void fillTimes(const Setting& s, const std::vector<StageDescription>& stages, Fl
 
 }  // namespace
 
-StageEstimate estimateStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                            const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                            const spec::StackDescription& stack, size_t rank) {
-  const Setting s{blocks, model, plan, cluster, stack};
-  StageDescription stage = describeStage(s, shardedTraffic(s), rank);
-  const OncePerStep once = onceOf(s, stage, holdsTied(s, rank));
+StageSetting::StageSetting(const DescribedBlocks& ofBlocks, const spec::ModelSpec& ofModel,
+                           const plan::Plan& ofPlan, const spec::ClusterSpec& onCluster,
+                           const spec::StackDescription& ofStack)
+    : blocks(ofBlocks),
+      model(ofModel),
+      plan(ofPlan),
+      cluster(onCluster),
+      stack(ofStack),
+      data(levelsOf(dataGroup(plan), ranksOf(plan), cluster)),
+      shards(levelsOf(shardGroup(plan), ranksOf(plan), cluster)),
+      replicas(levelsOf(replicaGroup(plan), ranksOf(plan), cluster)),
+      embedding(model.tiedEmbeddings && plan.pp > 1
+                    ? levelsOf(embeddingGroup(plan), ranksOf(plan), cluster)
+                    : Levels()),
+      traffic(shardedTraffic(*this)) {}
+
+StageEstimate estimateStage(const StageSetting& s, size_t rank) {
+  StageDescription stage = describeStage(s, rank);
+  const OncePerStep once = onceOf(s, stage, rank);
   StageEstimate result{std::move(stage.times), {}, once};
   for (const ChunkCost& chunk : stage.chunks) {
     PassCost backward = chunk.backward;
@@ -250,16 +215,44 @@ StageEstimate estimateStage(const DescribedBlocks& blocks, const spec::ModelSpec
   return result;
 }
 
-// Reductions grow with the parameters; of what is hidden and of pieces it takes the most.
-Seconds leastOnce(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                  const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                  const spec::StackDescription& stack, int64_t layers) {
-  const Setting s{blocks, model, plan, cluster, stack};
-  StageDescription stage;
-  stage.layers = std::numeric_limits<double>::infinity();
-  stage.parameters = blocks.layer.parameters * asDouble(layers);
-  stage.times.forward = stage.times.backward = {Seconds(stage.layers)};
-  return onceOf(s, stage, false).total();
+Seconds OnceParts::Communication::felt(Seconds beside, double pieces) const {
+  return share >= 1 ? time : std::min(time, exposedTime(time, beside, share) + time / pieces);
+}
+
+Seconds tiedTime(const StageSetting& s, size_t stage) {
+  if (s.embedding.empty() || (stage > 0 && stage + 1 < s.plan.layers.size())) return {};
+  const double table =
+      asDouble(plan::paddedVocab(s.plan, s.model) / s.plan.tp) * asDouble(s.model.hiddenSize);
+  return collectiveTime(CollectiveKind::kAllReduce, Bytes(s.stack.reducedGradientBytes * table),
+                        s.embedding);
+}
+
+OnceParts oncePartsOf(const StageSetting& s, double parameters) {
+  const plan::Plan& plan = s.plan;
+  const double shards = asDouble(plan.stateShards());
+  OnceParts parts;
+  parts.optimizer =
+      streamTime(Bytes(parameters / shards * s.stack.optimizerTraffic), s.cluster.device) +
+      s.stack.hostStep;
+  const Bytes gradients(s.stack.reducedGradientBytes * parameters);
+  auto& [replicated, reduced, gathered] = parts.communication;
+  if (plan.stateSharding == plan::StateSharding::kNone) {
+    replicated = {collectiveTime(CollectiveKind::kAllReduce, gradients, s.data),
+                  s.stack.gradientExposed};
+    return parts;
+  }
+  replicated = {collectiveTime(CollectiveKind::kAllReduce, gradients / shards, s.replicas),
+                s.stack.gradientExposed};
+  if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
+    return parts;
+  reduced = {collectiveTime(CollectiveKind::kReduceScatter, gradients, s.shards),
+             s.stack.gradientExposed};
+  gathered = {collectiveTime(CollectiveKind::kAllGather,
+                             Bytes(s.stack.gatheredParameterBytes * parameters), s.shards),
+              s.stack.gatherExposed, false};
+  if (keepsWhole(plan, s.stack))
+    parts.copies = streamTime(Bytes(s.stack.parameterTraffic * parameters), s.cluster.device);
+  return parts;
 }
 
 Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
@@ -308,36 +301,34 @@ PathItem itemOf(const OncePerStep& once, size_t stage, Seconds flush, double fac
 
 }  // namespace
 
-Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                             const spec::StackDescription& stack) {
+Simulation simulateDescribed(const StageSetting& s, bool keepsTasks) {
   Pipeline pipeline;
-  pipeline.schedule = plan.schedule;
-  pipeline.numMicrobatches = plan.numMicrobatches();
+  pipeline.schedule = s.plan.schedule;
+  pipeline.numMicrobatches = s.plan.numMicrobatches();
   pipeline.overlapTransfers = false;
-  pipeline.hop = transferTime(model, plan, cluster, stack);
+  pipeline.hop = transferTime(s.model, s.plan, s.cluster, s.stack);
   std::vector<StageTimes> communication;
   std::vector<OncePerStep> once;
   size_t longest = 0;
-  for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
-    StageEstimate stage = estimateStage(blocks, model, plan, cluster, stack, rank);
+  for (size_t rank = 0; rank < s.plan.layers.size(); ++rank) {
+    StageEstimate stage = estimateStage(s, rank);
     pipeline.stages.push_back(std::move(stage.times));
     communication.push_back(std::move(stage.communication));
     once.push_back(stage.once);
     if (once[rank].total() > once[longest].total()) longest = rank;
   }
-  Simulation result = play(pipeline);
+  Simulation result = play(pipeline, keepsTasks);
   const auto divide = [&](PathItem& item) {
     setApartCommunication(communication[static_cast<size_t>(item.stage)], item);
   };
   std::for_each(result.path.begin(), result.path.end(), divide);
-  const double factor = stepFactor(plan, cluster, stack);
+  const double factor = stepFactor(s.plan, s.cluster, s.stack);
   const Seconds flush = result.makespan;
-  for (size_t rank = 0; rank < once.size(); ++rank) {
+  for (size_t rank = 0; rank < result.tasks.size(); ++rank) {
     std::for_each(result.tasks[rank].begin(), result.tasks[rank].end(), divide);
     result.tasks[rank].push_back(itemOf(once[rank], rank, flush, factor));
   }
-  result.path.push_back(result.tasks[longest].back());
+  result.path.push_back(itemOf(once[longest], longest, flush, factor));
   result.makespan = result.path.back().end;
   return result;
 }
@@ -345,11 +336,9 @@ Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpe
 Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
                             const spec::StackDescription& stack, FlushTime flush) {
-  const Setting s{blocks, model, plan, cluster, stack};
-  const ShardedTraffic traffic = shardedTraffic(s);
+  const StageSetting s(blocks, model, plan, cluster, stack);
   std::vector<StageDescription> stages;
-  for (size_t rank = 0; rank < plan.layers.size(); ++rank)
-    stages.push_back(describeStage(s, traffic, rank));
+  for (size_t rank = 0; rank < plan.layers.size(); ++rank) stages.push_back(describeStage(s, rank));
   Estimate result;
   fillTimes(s, stages, flush, result);
   result.memory = describedMemory(blocks, model, plan, stack);

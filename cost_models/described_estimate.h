@@ -1,5 +1,6 @@
 // Time of a step of a program that Trireme does not make, in closed form.
 #pragma once
+#include <array>
 #include <vector>
 
 #include "cost_models/described_blocks.h"
@@ -55,14 +56,49 @@ struct StageEstimate {
   StageTimes communication;  // tensor and context parallel, of these times
   OncePerStep once;
 };
+
+// With parameters sharded, of a layer's that are gathered and gradients that are reduced, and of
+// what other blocks have, which have no neighbour to hide behind. Of every microbatch.
+struct ShardedTraffic {
+  Seconds layerForward, layerBackward, embedding, head;
+};
+
+// What the stages of a plan share, whatever layers they have. Made of references, which must
+// outlive it; plan.layers may change.
+struct StageSetting {
+  StageSetting(const DescribedBlocks& blocks, const spec::ModelSpec& model, const plan::Plan& plan,
+               const spec::ClusterSpec& cluster, const spec::StackDescription& stack);
+
+  const DescribedBlocks& blocks;
+  const spec::ModelSpec& model;
+  const plan::Plan& plan;
+  const spec::ClusterSpec& cluster;
+  const spec::StackDescription& stack;
+  // dataGroup(), shardGroup(), replicaGroup(), embeddingGroup(); the last with tied tables alone.
+  Levels data, shards, replicas, embedding;
+  ShardedTraffic traffic;
+};
+
 // Of plan.layers it reads plan.layers[stage] alone, and that they are as many as stages.
-StageEstimate estimateStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                            const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                            const spec::StackDescription& stack, size_t stage);
-// Of no stage with at least `layers` layers is `once` shorter.
-Seconds leastOnce(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                  const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                  const spec::StackDescription& stack, int64_t layers);
+StageEstimate estimateStage(const StageSetting& setting, size_t stage);
+
+// What a stage does once per step for its parameters.
+struct OnceParts {
+  // Hidden beside one pass of all the stage's chunks, of the last microbatch backward or of the
+  // first one forward, but for `share` and for one of so many pieces that it comes in.
+  struct Communication {
+    Seconds time;
+    double share = 1;
+    bool isBackward = true;
+    Seconds felt(Seconds beside, double pieces) const;
+  };
+  std::array<Communication, 3> communication;
+  Seconds copies, optimizer;  // nothing hides them
+};
+OnceParts oncePartsOf(const StageSetting& setting, double parameters);
+// The gradient of a tied table that two stages hold. Zero on others.
+Seconds tiedTime(const StageSetting& setting, size_t stage);
+
 // What is felt of one activation on its way to the next stage. Zero without one.
 Seconds transferTime(const spec::ModelSpec& model, const plan::Plan& plan,
                      const spec::ClusterSpec& cluster, const spec::StackDescription& stack);
@@ -71,9 +107,7 @@ double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
 
 // The same step with its schedule played task by task (cost_models/play.h) instead of
 // pipelineTime. What is done once begins when the last stage is through with its microbatches;
-// where it takes longest is the end of the path.
-Simulation simulateDescribed(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                             const spec::StackDescription& stack);
+// where it takes longest is the end of the path. `keepsTasks`: as play().
+Simulation simulateDescribed(const StageSetting& setting, bool keepsTasks = true);
 
 }  // namespace trireme::cost

@@ -21,14 +21,15 @@ struct Breakdown {
   Seconds forward;          // compute, all microbatches
   Seconds backward;         // compute, with what is recomputed
   Seconds tensorParallel;   // collectives within layers
+  Seconds contextParallel;  // keys and values between ranks that share a sequence
   Seconds pipeline;         // transfers between stages that nothing hides
   Seconds bubble;           // waiting for other stages
   Seconds dataParallel;     // gradient reduction and parameter gathering that nothing hides
   Seconds synchronisation;  // tied embeddings, gradient norm
   Seconds optimizer;        // zeroing, norm and AdamW
   Seconds total() const {
-    return forward + backward + tensorParallel + pipeline + bubble + dataParallel +
-           synchronisation + optimizer;
+    return forward + backward + tensorParallel + contextParallel + pipeline + bubble +
+           dataParallel + synchronisation + optimizer;
   }
 };
 

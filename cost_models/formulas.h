@@ -36,6 +36,10 @@ struct StepFlops {
 };
 StepFlops stepFlops(const spec::ModelSpec& model, const spec::TrainingSpec& training);
 
+// The convention of modelFlops in short: N weights of matrix products, L layers, h = heads x head
+// size, s tokens per sequence (Chowdhery et al. 2022, PaLM, appendix B).
+inline constexpr char kModelFlopsConvention[] = "6 N + 12 L h s a token, attention in full";
+
 // Work of one step that any program must do, counted as the field counts model FLOPs: forward and
 // twice that for backward, matrix products only, attention in full (causality not deducted), no
 // recomputation, no padding. For GPT this is Eq. 3 without recomputation.

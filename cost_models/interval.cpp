@@ -13,7 +13,8 @@ constexpr double kCollectiveDoubt = 10;  // of all else's
 std::optional<Interval> intervalOf(const Estimate& estimate, const spec::StackDescription& stack) {
   const double faster = stack.fasterRuns, slower = stack.slowerRuns;
   if (faster == 0 && slower == 0) return std::nullopt;
-  const double collectives = estimate.breakdown.tensorParallel / estimate.step;
+  const double collectives =
+      (estimate.breakdown.tensorParallel + estimate.breakdown.contextParallel) / estimate.step;
   const double width = std::hypot(1.0, kCollectiveDoubt * collectives);
   return Interval{estimate.step * (1 - std::min(1.0, width * faster)),
                   estimate.step * (1 + width * slower)};

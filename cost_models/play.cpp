@@ -165,12 +165,12 @@ bool isEven(const Pipeline& pipeline) {
 
 }  // namespace
 
-Simulation play(const Pipeline& pipeline) {
+Simulation play(const Pipeline& pipeline, bool keepsTasks) {
   Player player(pipeline);
   Simulation result;
   result.makespan = player.run();
   result.path = player.path();
-  result.tasks = player.tasks();
+  if (keepsTasks) result.tasks = player.tasks();
   return result;
 }
 

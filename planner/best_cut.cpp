@@ -27,6 +27,13 @@ plan::Plan withoutLayers(const plan::Plan& plan) {
   return bare;
 }
 
+// With everything hidden that can be.
+Seconds leastOf(const cost::OnceParts& once) {
+  Seconds least = once.copies + once.optimizer;
+  for (const auto& part : once.communication) least += part.time * std::min(part.share, 1.0);
+  return least;
+}
+
 // Layers of one chunk of a stage.
 int64_t countOf(int64_t chunk, int64_t layers, int64_t chunks, bool firstStage) {
   const int64_t place = firstStage ? chunks - 1 - chunk : chunk;
@@ -59,9 +66,10 @@ Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts&
                           ? all + p * transfer + (m - 1) * (busiest + transfer)
                           : m * (busiest + transfer * asDouble(plan.virtualStages)) +
                                 std::max(p - 3, 0.0) * layer + (p - 1) * transfer;
-  const Seconds once =
-      cost::leastOnce(*blocks.described, query.model, plan, query.cluster, stack, most);
-  return (Seconds(path) + once) * (cost::stepFactor(plan, query.cluster, stack) * (1 - kRounding));
+  const cost::StageSetting setting(*blocks.described, query.model, plan, query.cluster, stack);
+  const cost::OnceParts once = cost::oncePartsOf(setting, blocks.layerElements * asDouble(most));
+  return (Seconds(path) + leastOf(once)) *
+         (cost::stepFactor(plan, query.cluster, stack) * (1 - kRounding));
 }
 
 // The best that the stages so far can do in one respect or another.
@@ -100,10 +108,14 @@ const std::vector<double>& SlotTable::of(const plan::Plan& plan) {
   const auto [place, isNew] =
       known_.try_emplace({plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches()});
   if (isNew)
-    for (int64_t rank = 0; rank < plan.pp; ++rank)
-      for (const int64_t slots : cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages,
-                                                 plan.numMicrobatches(), rank))
-        place->second.push_back(asDouble(slots));
+    for (int64_t rank = 0; rank < plan.pp; ++rank) {
+      std::vector<int64_t> slots =
+          cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(), rank);
+      if (rank == 0) std::reverse(slots.begin(), slots.end());
+      double sum = 0;
+      place->second.push_back(sum);
+      for (const int64_t n : slots) place->second.push_back(sum += asDouble(n));
+    }
   return place->second;
 }
 
@@ -116,18 +128,19 @@ CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCost
       stages_(plan.pp),
       chunks_(plan.virtualStages),
       microbatches_(asDouble(plan.numMicrobatches())),
+      setting_(*blocks.described, query.model, plan_, query.cluster, query.stack.description),
       slots_(slots.of(plan)) {
   const spec::StackDescription& stack = query.stack.description;
   transfer_ = cost::transferTime(query.model, plan_, query.cluster, stack).count();
   factor_ = cost::stepFactor(plan_, query.cluster, stack);
-  const int64_t ranks[] = {0, std::min<int64_t>(1, stages_ - 1), stages_ - 1};
   plan_.schedule = plan::ScheduleKind::kGpipe;  // there are no layers to be in flight
-  for (const int64_t rank : ranks)
-    plan_.layers[static_cast<size_t>(rank)].resize(static_cast<size_t>(chunks_));
-  for (const Kind kind : {kFirst, kInner, kLast})
-    fixed_[kind] = cost::describedMemoryOf(*blocks.described, query.model, plan_, stack,
-                                           static_cast<size_t>(ranks[kind]))
-                       .total();
+  for (const Kind kind : {kFirst, kInner, kLast}) {
+    const auto rank = static_cast<size_t>(rankOf(kind));
+    plan_.layers[rank].resize(static_cast<size_t>(chunks_));
+    fixed_[kind] =
+        cost::describedMemoryOf(*blocks.described, query.model, plan_, stack, rank).total();
+    parameters_[kind] = cost::parametersOfStage(*blocks.described, query.model, plan_, rank);
+  }
   plan_.schedule = plan.schedule;
   const double padding = 1 + stack.fragmentation;
   perLayer_ = stateBytes(query, blocks.layerElements, plan_) * padding;
@@ -136,11 +149,26 @@ CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCost
   kept_ = cost::keptByLayer(query.model, plan_, stack) * padding;
   saved_ = kept_ - recomputed * padding;
   plan_.recompute = plan.recompute;
+  limitByMemory();
 }
 
 void CutSearch::recomputeLayers(int64_t layers) {
   plan_.recomputeLayers = layers;
   for (auto& options : options_) options.clear();
+  limitByMemory();
+}
+
+void CutSearch::limitByMemory() {
+  fitting_.assign(static_cast<size_t>(stages_), std::nullopt);
+  most_.clear();
+  inner_.clear();
+  for (int64_t rank = 0; rank < stages_; ++rank) {
+    most_.push_back(mostThatFit(rank));
+    if (kindOf(rank) == kInner) inner_.push_back(asDouble(most_.back()));
+  }
+  std::sort(inner_.begin(), inner_.end());
+  innerSums_.assign(1, 0);
+  for (const double most : inner_) innerSums_.push_back(innerSums_.back() + most);
 }
 
 CutSearch::Kind CutSearch::kindOf(int64_t rank) const {
@@ -148,20 +176,24 @@ CutSearch::Kind CutSearch::kindOf(int64_t rank) const {
   return rank + 1 == stages_ ? kLast : kInner;
 }
 
+// Where a plan has fewer stages than kinds, the next best.
+int64_t CutSearch::rankOf(Kind kind) const {
+  return kind == kLast ? stages_ - 1 : std::min<int64_t>(kind, stages_ - 1);
+}
+
 int64_t CutSearch::least(int64_t rank) const {
   return kindOf(rank) == kInner ? chunks_ : chunks_ - 1;
 }
 
+// Chunks of a stage differ by one layer at most, so either all have no more than are recomputed, or
+// none has fewer.
 Bytes CutSearch::memoryOf(int64_t rank, int64_t layers) const {
   const int64_t recomputed =
       plan_.recomputeLayers > 0 ? plan_.recomputeLayers : numLayers_;  // of a chunk
-  const double* slots = slots_.data() + rank * chunks_;
-  double kept = 0, saved = 0;
-  for (int64_t c = 0; c < chunks_; ++c) {
-    const int64_t count = countOf(c, layers, chunks_, rank == 0);
-    kept += slots[c] * asDouble(count);
-    saved += slots[c] * asDouble(std::min(count, recomputed));
-  }
+  const double* slots = slots_.data() + rank * (chunks_ + 1);
+  const int64_t fewest = layers / chunks_;
+  const double kept = slots[chunks_] * asDouble(fewest) + slots[layers % chunks_];
+  const double saved = recomputed > fewest ? kept : slots[chunks_] * asDouble(recomputed);
   return fixed_[kindOf(rank)] + perLayer_ * asDouble(layers) + kept_ * kept - saved_ * saved;
 }
 
@@ -180,35 +212,45 @@ void CutSearch::setLayers(int64_t rank, int64_t layers) {
 }
 
 // -1: not even none. Guessed as if all chunks had equally many layers.
-int64_t CutSearch::mostThatFit(int64_t rank, int64_t limit) const {
+int64_t CutSearch::mostThatFit(int64_t rank) const {
   const Bytes available = query_.cluster.device.memory + kRoundedBytes;
-  double slots = 0;  // of a layer
-  for (int64_t c = 0; c < chunks_; ++c)
-    slots += slots_[static_cast<size_t>(rank * chunks_ + c)] / asDouble(chunks_);
+  const double slots = slots_[static_cast<size_t>((rank + 1) * (chunks_ + 1) - 1)] /
+                       asDouble(chunks_);  // of a layer
   const Bytes free = available - fixed_[kindOf(rank)];
   const double most =
       plan_.recomputeLayers > 0 ? asDouble(plan_.recomputeLayers * chunks_) : asDouble(numLayers_);
   double guess = free / (perLayer_ + (kept_ - saved_) * slots);
   if (guess > most) guess = (free + saved_ * (slots * most)) / (perLayer_ + kept_ * slots);
-  auto layers = static_cast<int64_t>(std::clamp(guess, -1.0, asDouble(limit)));
+  auto layers = static_cast<int64_t>(std::clamp(guess, -1.0, asDouble(numLayers_)));
   while (layers >= 0 && memoryOf(rank, layers) > available) --layers;
-  while (layers < limit && memoryOf(rank, layers + 1) <= available) ++layers;
+  while (layers < numLayers_ && memoryOf(rank, layers + 1) <= available) ++layers;
   return layers;
 }
 
-// From the last stage on, which holds fewest microbatches.
-bool CutSearch::mayFit() const {
-  int64_t left = numLayers_;
-  for (int64_t rank = 0; rank < stages_; ++rank) left -= least(rank);
-  for (int64_t rank = stages_ - 1; rank >= 0; --rank) {
-    const int64_t most = mostThatFit(rank, least(rank) + left);
-    if (most < least(rank)) return false;
-    left -= most - least(rank);
-  }
-  return left <= 0;
+int64_t CutSearch::fitting(int64_t rank) {
+  std::optional<int64_t>& known = fitting_[static_cast<size_t>(rank)];
+  if (known) return *known;
+  int64_t layers = most_[static_cast<size_t>(rank)];
+  while (layers >= 0 && !fits(rank, layers)) --layers;
+  return known.emplace(layers);
 }
 
-CutSearch::Relaxed CutSearch::relaxed() const {
+bool CutSearch::mayFit() const {
+  int64_t all = 0;
+  for (int64_t rank = 0; rank < stages_; ++rank) {
+    const int64_t most = most_[static_cast<size_t>(rank)];
+    if (most < least(rank)) return false;
+    all += most;
+  }
+  return all >= numLayers_;
+}
+
+int64_t CutSearch::longestChunk() const {
+  const int64_t most = *std::max_element(most_.begin(), most_.end());
+  return (most + chunks_ - 1) / chunks_;
+}
+
+CutSearch::Relaxed CutSearch::ofBlocks() const {
   const cost::BlockCost& layer = blocks_.described->layer;
   const spec::StackDescription& stack = query_.stack.description;
   const bool isPart = plan_.recomputeLayers > 0;
@@ -228,15 +270,36 @@ CutSearch::Relaxed CutSearch::relaxed() const {
   // With a CPU beside the device layers alone may take longer than kernels of all blocks.
   const double alone =
       (cost::passTime(layer.forward, stack) + cost::passTime(backward, stack)).count();
-  const double layers = asDouble(numLayers_), p = asDouble(stages_);
+  const double layers = asDouble(numLayers_);
   if (alone * layers > r.layer * layers + r.first + r.last + r.recomputed * layers) {
     r.layer = alone;
     r.first = r.last = r.recomputed = 0;
   }
+  r.layer += (setting_.traffic.layerForward + setting_.traffic.layerBackward).count();
+  r.first += setting_.traffic.embedding.count();
+  r.last += setting_.traffic.head.count();
+  return r;
+}
+
+CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
+  Relaxed r = ofBlocks();
+  const double layers = asDouble(numLayers_), p = asDouble(stages_);
+  // Of one stage, in a time and by memory; of all inner stages; of all.
+  const auto ofStage = [&](double time, double fixed, int64_t most) {
+    const double held = r.layersWithin(time, fixed);
+    return isRoomy ? held : std::min(held, asDouble(most));
+  };
+  const auto ofInner = [&](double time) {
+    const double held = r.layersWithin(time, 0);
+    if (isRoomy) return held * (p - 2);
+    const auto longer = std::lower_bound(inner_.begin(), inner_.end(), held);
+    return innerSums_[static_cast<size_t>(longer - inner_.begin())] +
+           held * static_cast<double>(inner_.end() - longer);
+  };
   const auto within = [&](double time) {
-    if (stages_ == 1) return r.layersWithin(time, r.first + r.last);
-    return r.layersWithin(time, r.first) + r.layersWithin(time, r.last) +
-           r.layersWithin(time, 0) * (p - 2);
+    if (stages_ == 1) return ofStage(time, r.first + r.last, most_.front());
+    return ofStage(time, r.first, most_.front()) + ofStage(time, r.last, most_.back()) +
+           ofInner(time);
   };
   // To a millionth of a layer's time: more digits would not keep more cuts away.
   double low = 0, high = (r.layer + r.recomputed) * (layers + 1) + r.first + r.last;
@@ -248,31 +311,99 @@ CutSearch::Relaxed CutSearch::relaxed() const {
   r.sum = r.layer * layers + r.first + r.last + p * 2 * transfer_;
   // Of layers of which a stage recomputes `most`, at least so many are recomputed in all. While
   // more microbatches wait for the slowest stage than a longer one could save.
-  const double inner = r.layersWithin(high, 0) + 1;
+  double inner = r.layersWithin(high, 0) + 1;
+  if (!isRoomy) inner = std::min(inner, asDouble(*std::max_element(most_.begin(), most_.end())));
   if ((microbatches_ - 1) * r.layer >= p * r.recomputed)
     r.sum += r.recomputed * layers * std::min(1.0, r.most / inner);
   // Of n layers a chunk has floor(n / v) at least; with fewer than `high` allows, one less for
   // every layer less.
-  const auto chunk = [&](double fixed) {
-    return std::floor(r.layersWithin(high, fixed) / asDouble(chunks_));
+  double chunks = -(within(high) - layers), longest = 0;
+  const auto addStage = [&](double ofIt) {
+    const double chunk = std::floor(ofIt / asDouble(chunks_));
+    chunks += chunk;
+    longest = std::max(longest, chunk);
   };
-  double chunks = -(within(high) - layers);
-  if (stages_ > 1)
-    chunks += chunk(0) * (p - 2) + chunk(r.first) + chunk(r.last) -
-              std::max({chunk(0), chunk(r.first), chunk(r.last)});
-  r.chunks = std::max({chunks, p - 3, 0.0}) * r.layer + (p - 1) * 2 * transfer_;
+  if (stages_ > 1 && chunks_ > 1) {
+    const double inInner = r.layersWithin(high, 0);
+    for (const double most : inner_) addStage(isRoomy ? inInner : std::min(inInner, most));
+    addStage(ofStage(high, r.first, most_.front()));
+    addStage(ofStage(high, r.last, most_.back()));
+  }
+  r.chunks = std::max({chunks - longest, p - 3, 0.0}) * r.layer + (p - 1) * 2 * transfer_;
   return r;
 }
 
-Seconds CutSearch::bound() const {
-  const Relaxed r = relaxed();
+// Some stage has as many layers at least.
+int64_t CutSearch::fullest(bool isRoomy) const {
+  int64_t tooFew = (numLayers_ + stages_ - 1) / stages_ - 1, enough = numLayers_;
+  if (isRoomy) return tooFew + 1;
+  while (enough - tooFew > 1) {
+    const int64_t middle = (tooFew + enough) / 2;
+    int64_t held = 0;
+    for (const int64_t most : most_) held += std::min(most, middle);
+    (held >= numLayers_ ? enough : tooFew) = middle;
+  }
+  return enough;
+}
+
+// The least of path and `once` together, if some stage has so many parameters and layers at least.
+// It may take any time s for a microbatch: the longer, the more is hidden beside it, but no path is
+// shorter than m s.
+double CutSearch::withOnce(double path, double perLayer, double parameters, int64_t layers) const {
+  const cost::BlockCost& layer = blocks_.described->layer;
+  const double perMicrobatch = 2 * transfer_ * asDouble(chunks_);
+  const cost::OnceParts once = cost::oncePartsOf(setting_, parameters);
+  const double forward = layer.forward.device().count() * asDouble(layers);
+  const double backward = layer.backward.device().count() * asDouble(layers);
+  const auto felt = [&](double stage) {
+    const double pieces =
+        chunks_ > 1 ? asDouble(chunks_) : std::clamp(stage / perLayer, 1.0, asDouble(numLayers_));
+    double time = 0;
+    for (const auto& part : once.communication) {
+      if (part.time.count() <= 0) continue;
+      const Seconds beside(std::max(stage - (part.isBackward ? forward : backward), 0.0));
+      time += part.felt(beside, pieces).count();
+    }
+    return time;
+  };
+  double stage = std::max(path / microbatches_ - perMicrobatch, 0.0);
+  double least = path + felt(stage);
+  while ((stage + perMicrobatch) * microbatches_ < least) {
+    const double longer = stage * 1.05 + perLayer * 1e-3;
+    least = std::min(least, std::max(path, (stage + perMicrobatch) * microbatches_) + felt(longer));
+    stage = longer;
+  }
+  return least + (once.copies + once.optimizer).count();
+}
+
+Seconds CutSearch::bound() {
+  return mayFit() ? boundOf(false) : Seconds(std::numeric_limits<double>::infinity());
+}
+
+Seconds CutSearch::roomyBound() { return boundOf(true); }
+
+Seconds CutSearch::boundOf(bool isRoomy) {
+  const double rounded = factor_ * (1 - kRounding);
+  if (stages_ == 1 && !isRoomy) {  // which has all layers
+    const Option& o = option(0, numLayers_);
+    return Seconds((o.all * microbatches_ + o.once) * rounded);
+  }
+  const Relaxed r = relaxed(isRoomy);
   const double perStage = 2 * transfer_ * asDouble(chunks_);
   const double path = chunks_ == 1 ? r.sum + (microbatches_ - 1) * (r.slowest + perStage)
                                    : microbatches_ * (r.slowest + perStage) + r.chunks;
-  const Seconds once =
-      cost::leastOnce(*blocks_.described, query_.model, plan_, query_.cluster,
-                      query_.stack.description, (numLayers_ + stages_ - 1) / stages_);
-  return (Seconds(path) + once) * (factor_ * (1 - kRounding));
+  // The fullest stage, the first and the last.
+  const double perLayer = blocks_.described->layer.parameters;
+  const int64_t fullest = this->fullest(isRoomy);
+  double least = withOnce(path, r.layer, perLayer * asDouble(fullest), fullest);
+  for (const Kind kind : {kFirst, kLast}) {
+    const int64_t rank = rankOf(kind), layers = stages_ == 1 ? numLayers_ : this->least(rank);
+    const double parameters = parameters_[kind] + perLayer * asDouble(layers);
+    if (parameters > perLayer * asDouble(fullest))
+      least = std::max(least, withOnce(path, r.layer, parameters, layers) +
+                                  cost::tiedTime(setting_, static_cast<size_t>(rank)).count());
+  }
+  return Seconds(least * rounded);
 }
 
 const CutSearch::Option& CutSearch::option(int64_t rank, int64_t layers) {
@@ -281,9 +412,7 @@ const CutSearch::Option& CutSearch::option(int64_t rank, int64_t layers) {
   std::optional<Option>& known = options[static_cast<size_t>(layers)];
   if (known) return *known;
   setLayers(rank, layers);
-  const cost::StageEstimate stage =
-      cost::estimateStage(*blocks_.described, query_.model, plan_, query_.cluster,
-                          query_.stack.description, static_cast<size_t>(rank));
+  const cost::StageEstimate stage = cost::estimateStage(setting_, static_cast<size_t>(rank));
   Option o{};
   for (size_t c = 0; c < stage.times.forward.size(); ++c) {
     o.forward += stage.times.forward[c].count() + transfer_;
@@ -316,9 +445,9 @@ double CutSearch::valueOf(const Label& label) const {
   return label.longest + label.once;
 }
 
-// Of every stage, by memory and because a path through it takes no more than `limit`.
-std::vector<int64_t> CutSearch::mostWithin(double limit) {
-  const Relaxed r = relaxed();
+// Of every stage, by memory and because a path through it takes no more than `limit`. Empty: too
+// few in all.
+std::vector<int64_t> CutSearch::mostWithin(double limit, const Relaxed& r) {
   const auto isWithin = [&](int64_t rank, int64_t layers) {
     const double all = option(rank, layers).all;
     const double path = chunks_ == 1
@@ -326,21 +455,30 @@ std::vector<int64_t> CutSearch::mostWithin(double limit) {
                             : all * microbatches_ + (asDouble(stages_) - 1) * 2 * transfer_;
     return path <= limit;
   };
-  const int64_t even = (numLayers_ + stages_ - 1) / stages_;
-  std::optional<int64_t> most[3];  // by time
-  std::vector<int64_t> result;
-  for (int64_t rank = 0; rank < stages_; ++rank) {
-    std::optional<int64_t>& n = most[kindOf(rank)];
-    if (!n) {
-      n = std::max(even, least(rank));
-      while (*n > 0 && !isWithin(rank, *n)) --*n;
-      while (*n > 0 && *n < numLayers_ && isWithin(rank, *n + 1)) ++*n;
+  // By time, of all stages of a kind: as a rule about as many as by an even cut, or as fit.
+  const auto mostOf = [&](int64_t rank, int64_t fitting) {
+    int64_t enough = -1, tooMany = fitting + 1, next = (numLayers_ + stages_ - 1) / stages_;
+    for (next = std::min(next, fitting); tooMany - enough > 1;) {
+      const bool fits = isWithin(rank, next);
+      (fits ? enough : tooMany) = next;
+      next =
+          fits && tooMany == fitting + 1 ? std::min(fitting, 2 * next + 1) : (enough + tooMany) / 2;
     }
-    int64_t fitting = mostThatFit(rank, *n);
-    while (fitting >= 0 && !fits(rank, fitting)) --fitting;
-    result.push_back(fitting);
+    return enough;
+  };
+  int64_t fitting[3] = {-1, -1, -1};
+  for (int64_t rank = 0; rank < stages_; ++rank)
+    fitting[kindOf(rank)] = std::max(fitting[kindOf(rank)], this->fitting(rank));
+  const int64_t most[3] = {mostOf(0, fitting[kFirst]),
+                           stages_ > 2 ? mostOf(1, fitting[kInner]) : -1,
+                           mostOf(stages_ - 1, fitting[kLast])};
+  std::vector<int64_t> result;
+  int64_t all = 0;
+  for (int64_t rank = 0; rank < stages_; ++rank) {
+    result.push_back(std::min(most[kindOf(rank)], this->fitting(rank)));
+    all += std::max<int64_t>(result.back(), 0);
   }
-  return result;
+  return all < numLayers_ ? std::vector<int64_t>() : result;
 }
 
 Ranges CutSearch::rangesOf(const std::vector<int64_t>& layers) const {
@@ -351,8 +489,9 @@ Ranges CutSearch::rangesOf(const std::vector<int64_t>& layers) const {
 }
 
 // The fastest whose pipeline and `once` take no more than `limit`.
-std::optional<CutSearch::Cut> CutSearch::withLimit(double limit) {
-  const std::vector<int64_t> most = mostWithin(limit);
+std::optional<CutSearch::Cut> CutSearch::withLimit(double limit, const Relaxed& r) {
+  const std::vector<int64_t> most = mostWithin(limit, r);
+  if (most.empty()) return std::nullopt;
   int64_t slack = -numLayers_;
   for (const int64_t n : most) slack += n;
   if (slack < 0) return std::nullopt;
@@ -373,9 +512,15 @@ std::optional<CutSearch::Cut> CutSearch::withLimit(double limit) {
         const int64_t place = fewest[at] + static_cast<int64_t>(i) + n - fewest.back();
         if (place < 0) continue;
         std::vector<Label>& known = next[static_cast<size_t>(place)];
+        // What the stages behind add to every path.
+        const int64_t stagesLeft = stages_ - 1 - rank;
+        double rest = asDouble(stagesLeft) * 2 * transfer_;
+        if (chunks_ == 1 && stagesLeft > 0)
+          rest += asDouble(numLayers_ - fewest.back() - place) * r.layer + r.last;
+        rest *= 1 - kRounding;
         for (size_t from = 0; from < labels[at][i].size(); ++from) {
           Label label = after(labels[at][i][from], option(rank, n));
-          if (valueOf(label) > limit) continue;
+          if (valueOf(label) + rest > limit) continue;
           label.layers = static_cast<int32_t>(n);
           label.before = static_cast<int32_t>(from);
           if (std::any_of(known.begin(), known.end(), [&](auto& k) { return k.beats(label); }))
@@ -418,12 +563,13 @@ std::optional<CutSearch::Cut> CutSearch::best(std::optional<Seconds> limit) {
   const std::optional<Cut> even = evenCut(limit);
   if (stages_ == 1) return even;
   const double bound = this->bound().count();
+  const Relaxed relaxed = this->relaxed(false);
   const double most = even    ? even->step.count()
                       : limit ? limit->count()
                               : std::numeric_limits<double>::max();
-  for (const double more : {1.001, 1.01, 1.1, 2.0, std::numeric_limits<double>::infinity()}) {
+  for (const double more : {1.02, 1.3, 2.0, std::numeric_limits<double>::infinity()}) {
     const double within = std::min(bound * more, most);
-    if (const std::optional<Cut> cut = withLimit(within * (1 + kRounding) / factor_))
+    if (const std::optional<Cut> cut = withLimit(within * (1 + kRounding) / factor_, relaxed))
       return even && even->step <= cut->step * (1 + kTie) ? even : cut;
     if (within == most) break;
   }

@@ -26,8 +26,9 @@ using Ranges = std::vector<std::vector<plan::LayerRange>>;  // of a plan's layer
 // cut.
 std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks, bool firstStage);
 
-// Microbatches in flight of every rank's chunks in turn (cost::peakSlots), worked out once for all
-// plans of one order.
+// Microbatches in flight (cost::peakSlots), worked out once for all plans of one order. Of every
+// rank in turn the sums over none, one, two... and all of its chunks, in the order in which these
+// get one layer more (spreadOver).
 class SlotTable {
  public:
   const std::vector<double>& of(const plan::Plan& plan);
@@ -62,8 +63,12 @@ class CutSearch {
 
   // False: no cut fits. True: one does, but for rounding of bytes.
   bool mayFit() const;
-  // Estimates of all cuts are at least this, whatever the memory. Cheap.
-  Seconds bound() const;
+  // Estimates of all cuts that fit are at least this; infinite if none may. Cheap.
+  Seconds bound();
+  // The same of all cuts, whatever the memory, also with more layers recomputed.
+  Seconds roomyBound();
+  // No chunk of a cut that fits has more layers: as many recomputed are all.
+  int64_t longestChunk() const;
 
   struct Cut {
     Ranges layers;
@@ -90,17 +95,24 @@ class CutSearch {
   struct Relaxed;
 
   Kind kindOf(int64_t rank) const;
+  int64_t rankOf(Kind kind) const;
   int64_t least(int64_t rank) const;
   void setLayers(int64_t rank, int64_t layers);
   Bytes memoryOf(int64_t rank, int64_t layers) const;  // but for rounding to whole bytes
   bool fits(int64_t rank, int64_t layers);
-  int64_t mostThatFit(int64_t rank, int64_t limit) const;
+  int64_t mostThatFit(int64_t rank) const;
+  void limitByMemory();
+  int64_t fitting(int64_t rank);
   const Option& option(int64_t rank, int64_t layers);
-  Relaxed relaxed() const;
+  Seconds boundOf(bool isRoomy);
+  int64_t fullest(bool isRoomy) const;
+  double withOnce(double path, double perLayer, double parameters, int64_t layers) const;
+  Relaxed ofBlocks() const;
+  Relaxed relaxed(bool isRoomy) const;
   double valueOf(const Label& label) const;
   Label after(const Label& before, const Option& option) const;
-  std::optional<Cut> withLimit(double limit);
-  std::vector<int64_t> mostWithin(double limit);
+  std::optional<Cut> withLimit(double limit, const Relaxed& relaxed);
+  std::vector<int64_t> mostWithin(double limit, const Relaxed& relaxed);
   Ranges rangesOf(const std::vector<int64_t>& layers) const;
 
   const Query& query_;
@@ -108,8 +120,16 @@ class CutSearch {
   plan::Plan plan_;
   int64_t numLayers_, stages_, chunks_;
   double microbatches_, transfer_, factor_;
+  const cost::StageSetting setting_;  // of plan_
   const std::vector<double>& slots_;
+  double parameters_[3];  // without layers
   Bytes fixed_[3], perLayer_, kept_, saved_;
+  // By memory, with so many layers recomputed: of every rank, but for rounding and exactly; of
+  // inner ranks ascending, and the sums of the fewest, so that few looks tell what all may have in
+  // a time.
+  std::vector<int64_t> most_;
+  std::vector<std::optional<int64_t>> fitting_;
+  std::vector<double> inner_, innerSums_;
   std::vector<std::optional<Option>> options_[3];
 };
 

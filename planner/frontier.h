@@ -18,15 +18,16 @@ using Degrees = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 inline Degrees degreesOf(const Group& g) { return {g.tp, g.pp, g.cp, g.dp}; }
 inline Degrees degreesOf(const plan::Plan& p) { return {p.tp, p.pp, p.cp, p.dp()}; }
 
-// An arrangement is a plan whose layers are not cut yet.
-enum class NodeKind : uint8_t { kGroup, kProbedGroup, kArrangement, kCandidate };
+// An arrangement is a plan whose layers are not cut yet. Where some layers may be recomputed alone
+// it stands for all numbers of them from its own on, until it is split into uncut plans.
+enum class NodeKind : uint8_t { kGroup, kProbedGroup, kArrangement, kUncut, kCandidate };
 
 struct Node {
   Seconds bound;
   NodeKind kind = NodeKind::kGroup;
   Group group;
-  std::shared_ptr<const BlockCosts> blocks;  // kProbedGroup, kArrangement
-  std::shared_ptr<const plan::Plan> plan;    // kArrangement, kCandidate
+  std::shared_ptr<const BlockCosts> blocks;  // kProbedGroup, kArrangement, kUncut
+  std::shared_ptr<const plan::Plan> plan;    // kArrangement, kUncut, kCandidate
 };
 
 // Nodes by increasing bound; of equal bounds in the order in which they came.
@@ -58,7 +59,7 @@ class Frontier {
   std::priority_queue<Place, std::vector<Place>, std::greater<>> heap_;
   std::vector<Node> nodes_;
   std::map<Degrees, int64_t> open_;
-  int64_t numOpen_[4] = {};
+  int64_t numOpen_[5] = {};
 };
 
 // One microbatch forward and backward, without what depends on pp and dp.

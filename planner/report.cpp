@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
+#include "cost_models/formulas.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
 
@@ -33,13 +35,17 @@ void appendField(std::string& out, const std::string& name, const std::string& v
   appendWrapped(out, fmt::format("{:<14}{}", name, value), 14);
 }
 
-void appendTimes(std::string& out, const cost::Estimate& estimate) {
+constexpr std::string_view kContextParallel = "context parallel";
+
+// Parts of no length are left out, but what a plan with context parallelism exchanges: hidden is an
+// answer, too.
+void appendTimes(std::string& out, const plan::Plan& plan, const cost::Estimate& estimate) {
   const std::vector<BreakdownPart> parts = breakdownParts(estimate.breakdown);
   std::vector<Seconds> times;
   for (const BreakdownPart& part : parts) times.push_back(part.time);
   const std::vector<double> percent = percentages(times);
   for (size_t i = 0; i < parts.size(); ++i)
-    if (times[i].count() > 0)
+    if (times[i].count() > 0 || (plan.cp > 1 && parts[i].name == kContextParallel))
       out += fmt::format("  {:<20}{:>12}{:>8.1f} %\n", parts[i].name, formatSeconds(times[i]),
                          percent[i]);
 }
@@ -101,14 +107,15 @@ void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& 
   appendField(out, "plan", summary(plan));
   appendField(out, "devices", devices);
   appendField(out, "layers", layersText(plan));
-  appendField(out, "step",
-              fmt::format("{}, {:.0f} tokens/s, {:.1f} % of peak (model FLOPs)",
-                          formatSeconds(e.step), e.tokensPerSecond, 100 * e.modelFlopsUtilisation));
+  appendField(
+      out, "step",
+      fmt::format("{}, {:.0f} tokens/s, {:.1f} % MFU ({})", formatSeconds(e.step),
+                  e.tokensPerSecond, 100 * e.modelFlopsUtilisation, cost::kModelFlopsConvention));
   if (e.interval)
     appendField(out, "interval",
                 fmt::format("{} to {} for nine runs of ten", formatSeconds(e.interval->low),
                             formatSeconds(e.interval->high)));
-  appendTimes(out, e);
+  appendTimes(out, plan, e);
   appendField(out, "memory",
               fmt::format("{} of {} on stage {}, the fullest{}", formatBytes(e.memory.total()),
                           formatBytes(e.memoryAvailable), e.memory.stage,
@@ -269,6 +276,7 @@ std::vector<BreakdownPart> breakdownParts(const cost::Breakdown& b) {
   return {{"forward", b.forward},
           {"backward", b.backward},
           {"tensor parallel", b.tensorParallel},
+          {std::string(kContextParallel), b.contextParallel},
           {"pipeline transfers", b.pipeline},
           {"bubble", b.bubble},
           {"data parallel", b.dataParallel},

@@ -47,7 +47,7 @@ struct Uncut {
 };
 
 constexpr NodeKind kNodeKinds[] = {NodeKind::kGroup, NodeKind::kProbedGroup, NodeKind::kArrangement,
-                                   NodeKind::kCandidate};
+                                   NodeKind::kUncut, NodeKind::kCandidate};
 
 const char* boundRule(NodeKind kind) {
   return kind == NodeKind::kGroup || kind == NodeKind::kProbedGroup ? "group bound" : "bound";
@@ -80,7 +80,8 @@ class Search {
   void expandGroup(const Node& node);
   void expandDescribed(const Node& node);
   void openArrangement(const Node& node, plan::Plan plan);
-  Status cutArrangement(const Node& node);
+  void splitArrangement(const Node& node);
+  Status cut(const Node& node);
   Status costCut(const Node& node, plan::Plan plan, Ranges layers);
   Status costCandidate(const Node& node);
   void noteMemory(const plan::Plan& plan, Bytes memory);
@@ -89,7 +90,10 @@ class Search {
   void prune(std::string_view rule) { ++pruned_[rule]; }
   // The slowest plan that the answer still shows: nothing slower is of interest.
   std::optional<Seconds> cutoff() const;
+  // And of the node's degrees, nothing slower than what was found.
+  std::optional<Seconds> limitOf(const Node& node) const;
   bool isSettled(const Node& node) const;
+  void pruneSlow(const Node& node, int64_t count, std::string_view rule = "bound");
   void rejectForMemory();
   std::vector<Costed> ranked() const;
 
@@ -100,6 +104,7 @@ class Search {
   std::map<Degrees, Costed> best_;  // fastest plan that fits
   std::map<Degrees, Bytes> least_;  // memory of the leanest plan that does not fit
   std::map<Degrees, Uncut> uncut_;  // of those that were not cut, because no cut fits
+  std::set<Degrees> slow_;          // with plans that may fit, but are too slow
   std::optional<plan::Plan> leanest_;
   Bytes leanestMemory_;
   std::vector<Rejection> rejections_;
@@ -199,6 +204,20 @@ std::optional<Seconds> Search::cutoff() const {
   return query_.slowest ? std::min(*query_.slowest, times[wanted - 1]) : times[wanted - 1];
 }
 
+std::optional<Seconds> Search::limitOf(const Node& node) const {
+  const std::optional<Seconds> limit = cutoff();
+  const auto found = best_.find(degreesOf(node.group));
+  if (found == best_.end()) return limit;
+  const Seconds step = found->second.estimate.step;
+  return limit ? std::min(*limit, step) : step;
+}
+
+// Whether the plans fit is not known.
+void Search::pruneSlow(const Node& node, int64_t count, std::string_view rule) {
+  pruned_[rule] += count;
+  slow_.insert(degreesOf(node.group));
+}
+
 // Another plan of the same degrees is already faster than anything below this node.
 bool Search::isSettled(const Node& node) const {
   const auto found = best_.find(degreesOf(node.group));
@@ -235,7 +254,10 @@ Status Search::open(const Node& node) {
       expandGroup(node);
       return {};
     case NodeKind::kArrangement:
-      return cutArrangement(node);
+      splitArrangement(node);
+      return {};
+    case NodeKind::kUncut:
+      return cut(node);
     case NodeKind::kCandidate:
       return costCandidate(node);
   }
@@ -265,12 +287,12 @@ void Search::openArrangement(const Node& node, plan::Plan plan) {
   ++certificate_.numBounded;
   if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
   if (query_.slowest && quickBound(query_, plan, *node.blocks) > *query_.slowest)
-    return prune("bound");
+    return pruneSlow(node, 1);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   if (query_.slowest) {
     const bool isPart = plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query_);
     if (isPart) cuts.recomputeLayers(1);  // is fastest
-    if (cuts.bound() > *query_.slowest) return prune("bound");
+    if (cuts.roomyBound() > *query_.slowest) return pruneSlow(node, 1);
     if (isPart) cuts.recomputeLayers(plan.recomputeLayers);
   }
   if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
@@ -284,8 +306,36 @@ void Search::openArrangement(const Node& node, plan::Plan plan) {
     }
     cuts.recomputeLayers(plan.recomputeLayers = enough);
   }
-  frontier_.push({std::max(node.bound, cuts.bound()), NodeKind::kArrangement, node.group,
+  frontier_.push({std::max(node.bound, cuts.roomyBound()), NodeKind::kArrangement, node.group,
                   node.blocks, std::make_shared<const plan::Plan>(std::move(plan))});
+}
+
+// Memory keeps cuts with few recomputed layers from being fast, and time those with many, so that
+// every number gets its own bound. Of more than the longest chunk has all are recomputed.
+void Search::splitArrangement(const Node& node) {
+  plan::Plan plan = *node.plan;
+  CutSearch cuts(query_, plan, *node.blocks, slots_);
+  const std::optional<Seconds> limit = limitOf(node);
+  const auto isSlow = [&](Seconds bound) { return limit && bound > *limit; };
+  int64_t last = plan.recomputeLayers;
+  if (last > 0) {
+    cuts.recomputeLayers(query_.model.numLayers);
+    last = std::max(last, cuts.longestChunk());
+  }
+  certificate_.numBounded += last - plan.recomputeLayers;
+  for (; plan.recomputeLayers <= last; ++plan.recomputeLayers) {
+    if (last > 0) cuts.recomputeLayers(plan.recomputeLayers);
+    if (isSlow(cuts.roomyBound())) {
+      pruneSlow(node, last + 1 - plan.recomputeLayers);
+      return;
+    }
+    const Seconds bound = cuts.bound();
+    if (isSlow(bound))
+      pruneSlow(node, 1);
+    else
+      frontier_.push({std::max(node.bound, bound), NodeKind::kUncut, node.group, node.blocks,
+                      std::make_shared<const plan::Plan>(plan)});
+  }
 }
 
 // At once, not when its bound is the lowest: what it takes limits the cuts of all arrangements
@@ -298,33 +348,27 @@ Status Search::costCut(const Node& node, plan::Plan plan, Ranges layers) {
   if (plan.recomputeLayers >= longest) plan.recomputeLayers = 0;
   const Seconds bound = std::max(node.bound, boundOf(query_, plan, *node.blocks).time);
   if (const auto limit = cutoff(); limit && bound > *limit) {
-    prune("bound");
+    pruneSlow(node, 1);
     return {};
   }
   return costCandidate({bound, NodeKind::kCandidate, node.group, nullptr,
                         std::make_shared<const plan::Plan>(std::move(plan))});
 }
 
-Status Search::cutArrangement(const Node& node) {
-  plan::Plan plan = *node.plan;
-  std::optional<Seconds> limit = cutoff();
-  if (const auto found = best_.find(degreesOf(node.group)); found != best_.end())
-    limit = limit ? std::min(*limit, found->second.estimate.step) : found->second.estimate.step;
+Status Search::cut(const Node& node) {
+  const plan::Plan& plan = *node.plan;
+  const std::optional<Seconds> limit = limitOf(node);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
-  if (auto cut = cuts.best(limit)) {
-    // The closed form does not see how the chunks of different stages match: the even ones do.
-    auto even = plan.virtualStages > 1 ? cuts.evenCut(limit) : std::nullopt;
-    if (even && even->layers != cut->layers)
-      TRIREME_RETURN_IF_ERROR(costCut(node, plan, std::move(even->layers)));
-    TRIREME_RETURN_IF_ERROR(costCut(node, plan, std::move(cut->layers)));
-  } else {
-    prune("cut");
+  auto cut = cuts.best(limit);
+  if (!cut) {
+    pruneSlow(node, 1, "cut");
+    return {};
   }
-  if (plan.recomputeLayers == 0 || ++plan.recomputeLayers > query_.model.numLayers) return {};
-  cuts.recomputeLayers(plan.recomputeLayers);
-  frontier_.push({std::max(node.bound, cuts.bound()), NodeKind::kArrangement, node.group,
-                  node.blocks, std::make_shared<const plan::Plan>(std::move(plan))});
-  return {};
+  // The closed form does not see how the chunks of different stages match: the even ones do.
+  auto even = plan.virtualStages > 1 ? cuts.evenCut(limit) : std::nullopt;
+  if (even && even->layers != cut->layers)
+    TRIREME_RETURN_IF_ERROR(costCut(node, plan, std::move(even->layers)));
+  return costCut(node, plan, std::move(cut->layers));
 }
 
 void Search::expandGroup(const Node& node) {
@@ -430,7 +474,8 @@ void Search::rejectForMemory() {
   }
   for (const auto& [degrees, memory] : least_) {
     const auto [tp, pp, cp, dp] = degrees;
-    if (tp * pp * cp * dp != mostGpus_ || best_.contains(degrees) || frontier_.isOpen(degrees))
+    if (tp * pp * cp * dp != mostGpus_ || best_.contains(degrees) || frontier_.isOpen(degrees) ||
+        slow_.contains(degrees))
       continue;
     rejections_.push_back(
         {"memory",
@@ -476,6 +521,19 @@ PlanResult Search::takeResult() {
   return result;
 }
 
+}  // namespace
+
+Status checkBatch(const spec::TrainingSpec& training) {
+  const int64_t batch = training.globalBatchSize, sequence = training.sequenceLength;
+  if (batch <= kMostSamples) return {};
+  return invalidArgument(fmt::format(
+      "batch {}: the planner takes up to {} samples per step; a batch counts samples (sequences), "
+      "not tokens: {} tokens in sequences of {} are {} samples",
+      batch, kMostSamples, batch, sequence, std::max<int64_t>(batch / sequence, 1)));
+}
+
+namespace {
+
 Status checkQuery(const Query& query) {
   TRIREME_RETURN_IF_ERROR(spec::verifyModel(query.model));
   if (query.model.numLayers > kMostLayers)
@@ -484,6 +542,7 @@ Status checkQuery(const Query& query) {
                     "be written by hand",
                     query.model.name, query.model.numLayers, kMostLayers));
   TRIREME_RETURN_IF_ERROR(spec::verifyTraining(query.training, query.model));
+  TRIREME_RETURN_IF_ERROR(checkBatch(query.training));
   TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, query.training));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(query.cluster, query.training));
   const int64_t gpus = query.pins.gpus.value_or(query.cluster.numDevices);

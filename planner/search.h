@@ -12,6 +12,11 @@ namespace trireme::planner {
 // A search takes seconds for as many layers, on any number of devices.
 inline constexpr int64_t kMostLayers = 4096;
 
+// The most samples per step. Estimates are closed forms but for uneven stages, whose schedule is
+// played pass by pass, so that time and memory grow with the microbatches. The largest batches that
+// were published are half as large.
+inline constexpr int64_t kMostSamples = 131072;
+
 struct SearchState {
   int64_t numGroups = 0;
   int64_t numGroupsOpened = 0;  // the search may end long before all are
@@ -38,8 +43,8 @@ using SearchProgress = std::function<void(const SearchState&)>;
 // searched; then all smaller ones, of which only groups are opened whose bound beats the answer so
 // far. PlanResult says how many devices are idle, and what the most of them would have reached.
 //
-// kInvalidArgument: a spec is invalid, the model has more than kMostLayers layers, or more devices
-//   are pinned than there are.
+// kInvalidArgument: a spec is invalid, the model has more than kMostLayers layers, the batch more
+//   than kMostSamples samples, or more devices are pinned than there are.
 // kInfeasible: no layout obeys the pins (the message names the rule, the numbers and the nearest
 //   valid ones), or none fits in memory (it
 //   says by how much the best misses, and which single relaxation would fit).
@@ -56,6 +61,9 @@ struct CostFunctions {
   std::function<Result<SharedBlocks>(const plan::Plan&)> blocks;
 };
 CostFunctions modelCosts(const Query& query);
+
+// kInvalidArgument: more than kMostSamples; says what the batch is if it was meant in tokens.
+Status checkBatch(const spec::TrainingSpec& training);
 
 // The same with other costs (tests), and without looking for relaxations.
 Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs,

@@ -176,9 +176,10 @@ Result<PlayedPlan> playPlan(const Query& query, const plan::Plan& plan,
   PlayedPlan played;
   if (!query.stack.ownPrograms) {
     const spec::StackDescription& stack = query.stack.description;
-    played.simulation =
-        cost::simulateDescribed(cost::describeBlocks(query.model, plan, query.cluster, stack),
-                                query.model, plan, query.cluster, stack);
+    const cost::DescribedBlocks blocks =
+        cost::describeBlocks(query.model, plan, query.cluster, stack);
+    played.simulation = cost::simulateDescribed({blocks, query.model, plan, query.cluster, stack},
+                                                options.tasks || options.trace);
     if (options.trace)
       played.simulation.events = eventsOf(played.simulation, plan.numRanks() / plan.pp);
     return played;

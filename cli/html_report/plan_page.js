@@ -4,7 +4,7 @@ const kPartColors = {
   'forward': 'var(--forward)', 'backward': 'var(--backward)', 'optimizer': 'var(--optimizer)',
   'bubble': 'var(--muted)',
 };
-const kParts = ['forward', 'backward', 'tensor parallel', 'pipeline transfers', 'bubble',
+const kParts = ['forward', 'backward', 'tensor parallel', 'context parallel', 'pipeline transfers', 'bubble',
                 'data parallel', 'synchronisation', 'optimizer'];
 const kMemoryParts = ['parameters', 'gradients', 'optimizer', 'activations', 'scratch', 'workspace',
                       'other', 'attention', 'reserve'];
@@ -21,7 +21,7 @@ function addPlanHead(section, answer) {
   element(section, 'p', {class: 'headline'}, answer.summary);
   const facts = [
     ['step', format.seconds(e.stepSeconds)], ['tokens/s', format.count(e.tokensPerSecond)],
-    ['of peak (model FLOPs)', format.percent(100 * e.modelFlopsUtilisation)],
+    ['MFU (6 N + 12 L h s a token, attention in full)', format.percent(100 * e.modelFlopsUtilisation)],
     ['memory, stage ' + e.memoryStage + ', the fullest',
      format.bytes(e.memoryTotalBytes) + ' of ' + format.bytes(e.memoryAvailableBytes)],
   ];

@@ -4,10 +4,12 @@
 
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string_view>
 
 #include "cli/paths.h"
+#include "runtime/checkpoint/checkpoint.h"
 
 namespace trireme::cli {
 namespace {
@@ -31,16 +33,25 @@ struct Latest {
   std::string path;
 };
 
-Result<Latest> latestIn(const std::string& folder) {
+Result<Latest> latestIn(const std::string& folder,
+                        int64_t before = std::numeric_limits<int64_t>::max()) {
   std::error_code code;
   Latest latest;
   fs::directory_iterator entries(folder, code);
   for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
     const std::optional<int64_t> step = stepOf(entries->path().filename().string());
-    if (step && *step > latest.step) latest = {*step, entries->path().string()};
+    if (step && *step < before && *step > latest.step) latest = {*step, entries->path().string()};
   }
   if (code) return Error(unavailable(fmt::format("{}: cannot read: {}", folder, code.message())));
   return latest;
+}
+
+bool isIntact(const std::string& path, uint64_t modelFingerprint) {
+  runtime::PosixFileSystem files;
+  const auto file = files.open(path);
+  if (!file.has_value()) return false;
+  const auto header = runtime::readHeader(**file);
+  return header.has_value() && runtime::checkFile(**file, *header, modelFingerprint).ok();
 }
 
 }  // namespace
@@ -61,6 +72,29 @@ Result<std::string> findCheckpoint(const std::string& fileOrFolder) {
     return Error(invalidArgument(
         fmt::format("{}: no checkpoint ({}*{}) in this folder", fileOrFolder, kPrefix, kSuffix)));
   return std::move(latest.path);
+}
+
+Status withNextStep(Status reason, const std::string& checkpoint, uint64_t modelFingerprint) {
+  const auto withHint = [&](const std::string& hint) {
+    return Status(reason.code(), fmt::format("{}; {}", reason.message(), hint));
+  };
+  if (reason.code() != StatusCode::kInvalidArgument) return reason;
+  if (isIntact(checkpoint, modelFingerprint))
+    return withHint(
+        "compile a bundle with the checkpoint's settings, or begin anew without --resume");
+  const fs::path path(checkpoint);
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::optional<int64_t> step = stepOf(path.filename().string());
+  while (step) {
+    const Result<Latest> earlier = latestIn(folder.string(), *step);
+    if (!earlier.has_value() || earlier->step < 0) break;
+    if (isIntact(earlier->path, modelFingerprint))
+      return withHint(fmt::format("the last intact one before it is --resume {}", earlier->path));
+    step = earlier->step;
+  }
+  return withHint(
+      "no intact checkpoint of this model is beside it; give another, or begin anew "
+      "without --resume");
 }
 
 Status checkSaveFolder(const std::string& folder, int64_t numStepsDone) {

@@ -14,6 +14,10 @@ std::string checkpointPath(const std::string& folder, int64_t numStepsDone);
 // other names are ignored. kInvalidArgument: nothing there, or no checkpoint in the folder.
 Result<std::string> findCheckpoint(const std::string& fileOrFolder);
 
+// Why `checkpoint` was not loaded, and what to do about it: of a damaged file, the last intact
+// checkpoint before it in its folder; of other training settings, a bundle with the checkpoint's.
+Status withNextStep(Status reason, const std::string& checkpoint, uint64_t modelFingerprint);
+
 // Whether a run that has done so many steps may save into the folder, which may be missing.
 // kInvalidArgument: it holds a checkpoint of a later step, of another run, which a later --resume
 // would take for this one's.

@@ -64,6 +64,18 @@ Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
   return kept;
 }
 
+Status checkNewMetrics(const std::string& path) {
+  std::error_code code;
+  if (path.empty() || !std::filesystem::is_regular_file(path, code) ||
+      std::filesystem::file_size(path, code) == 0)
+    return {};
+  return invalidArgument(
+      fmt::format("--metrics {}: has something in it, and this run begins anew: give another file, "
+                  "or go on with "
+                  "--resume",
+                  path));
+}
+
 Result<MetricsFile> MetricsFile::open(const std::string& path, std::optional<int64_t> resumeAfter) {
   MetricsFile metrics;
   if (path.empty()) return metrics;

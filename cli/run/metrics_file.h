@@ -12,6 +12,10 @@
 
 namespace trireme::cli {
 
+// For a run from the start. kInvalidArgument: the file has something in it, which the run would
+// lose.
+Status checkNewMetrics(const std::string& path);
+
 class MetricsFile {
  public:
   // An empty path: write nothing. kUnavailable: the file cannot be opened.

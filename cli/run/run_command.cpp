@@ -125,7 +125,9 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
                            const runtime::DataSource& data, int64_t numSteps) {
   if (options.resume.empty()) return std::string();
   TRIREME_ASSIGN_OR_RETURN(const std::string path, findCheckpoint(options.resume));
-  TRIREME_RETURN_IF_ERROR(session.loadCheckpoint(path));
+  if (Status status = session.loadCheckpoint(path); !status.ok())
+    return Error(
+        withNextStep(std::move(status), path, session.program().training.modelFingerprint));
   if (session.numStepsDone() >= numSteps)
     return Error(invalidArgument(fmt::format(
         "nothing to do: {} has done {} steps, and the run ends at step {} of the training; --steps "
@@ -191,6 +193,7 @@ Status checkPaths(const RunOptions& options) {
   TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--trace", options.trace));
   TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--report", options.modelFlags.report));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.metrics));
+  if (options.resume.empty()) TRIREME_RETURN_IF_ERROR(checkNewMetrics(options.metrics));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.modelFlags.report));
   return checkWritable(options.trace);
 }
@@ -336,7 +339,7 @@ Action addRun(CLI::App& app) {
       ->needs(cluster)
       ->group(output);
   addPath(app, "--metrics", &options->metrics, "FILE",
-          "Write a JSON line per step; with --resume, continue the file")
+          "Write a JSON line per step to a new file; with --resume, continue it")
       ->group(output);
   addPath(app, "--trace", &options->trace, "FILE", "Write a Perfetto trace of all steps")
       ->group(output);

@@ -8,6 +8,7 @@
 
 #include "cli/output/table.h"
 #include "cli/output/wrap.h"
+#include "cost_models/formulas.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
 #include "planner/report.h"
@@ -205,7 +206,8 @@ std::string Report::question() const {
       continue;
     same += fmt::format("{}{} {}", same.empty() ? "" : ", ", cell.column.title, value);
   }
-  return text + (same.empty() ? "" : wrapLine(fmt::format("{:<14}{}", "everywhere", same), 14));
+  same += fmt::format("{}MFU by {}", same.empty() ? "" : ", ", cost::kModelFlopsConvention);
+  return text + wrapLine(fmt::format("{:<14}{}", "everywhere", same), 14);
 }
 
 std::string Report::scaling() const {

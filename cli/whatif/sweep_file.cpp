@@ -145,8 +145,8 @@ PointAnswer readAnswer(RecordReader& reader) {
   answer.modelFlopsUtilisation = reader.real();
   answer.memory = Bytes(reader.real());
   cost::Breakdown& b = answer.breakdown;
-  for (Seconds* part : {&b.forward, &b.backward, &b.tensorParallel, &b.pipeline, &b.bubble,
-                        &b.dataParallel, &b.synchronisation, &b.optimizer})
+  for (Seconds* part : {&b.forward, &b.backward, &b.tensorParallel, &b.contextParallel, &b.pipeline,
+                        &b.bubble, &b.dataParallel, &b.synchronisation, &b.optimizer})
     *part = Seconds(reader.real());
   return answer;
 }

@@ -83,6 +83,20 @@ TEST_F(ExportCommand, PlansMadeForAProgramAreExportedToIt) {
   }
 }
 
+// torchtitan has three schedules of ours, and its profile plans with each.
+TEST_F(ExportCommand, TorchtitansSchedulesArePlannedAndExported) {
+  const std::pair<const char*, const char*> kSchedules[] = {
+      {"gpipe", "GPipe"}, {"1f1b", "1F1B"}, {"interleaved", "Interleaved1F1B"}};
+  for (const auto& [schedule, name] : kSchedules) {
+    expectSuccess(runTrireme({"plan", "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus",
+                              "64", "--batch", "128", "--seq", "4096", "--for", "torchtitan",
+                              "--pp", "2", "--schedule", schedule, "-o", path("s.yaml")}));
+    const Outcome outcome = runTrireme({"export", path("s.yaml"), "--to", "torchtitan"});
+    expectSuccess(outcome);
+    EXPECT_THAT(outcome.out, HasSubstr("pipeline_parallel_schedule = \"" + std::string(name)));
+  }
+}
+
 // Pins that the program cannot run are its limit, not a matter of another stack.
 TEST_F(ExportCommand, ForNamesThePinThatTheProgramHasNot) {
   expectRefusal(plan({"--for", "deepspeed", "--stack", "trireme", "--tp", "2"}), 1,

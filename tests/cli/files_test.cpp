@@ -38,6 +38,19 @@ TEST(Metrics, StepsThatAResumedRunRepeatsGoAway) {
     EXPECT_FALSE(keepUntil(other, 2).has_value()) << other;
 }
 
+// A new run would lose what another has measured.
+TEST_F(Files, ANewRunTakesNoMetricsFileWithSomethingInIt) {
+  const std::string full = write("m.jsonl", "{\"step\":1}\n");
+  const Status refused = checkNewMetrics(full);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("give another file, or go on with --resume"), std::string::npos)
+      << refused.message();
+  EXPECT_TRUE(checkNewMetrics(write("empty.jsonl", "")).ok());
+  EXPECT_TRUE(checkNewMetrics(path("none.jsonl")).ok());
+  EXPECT_TRUE(checkNewMetrics("/dev/null").ok());
+  EXPECT_TRUE(checkNewMetrics("").ok());
+}
+
 TEST_F(Files, FileIsReplacedWholeAndNothingElseIsLeft) {
   const std::string file = write("out.txt", "old");
   EXPECT_TRUE(writeFile(file, "new").ok());

@@ -153,7 +153,7 @@ TEST_F(ProcessesCommand, TrainAsOneProcessDoes) {
     // The trace has a process per rank.
     const std::string trace = readAll(path("trace.json"));
     EXPECT_THAT(trace, HasSubstr("\"pid\":" + std::to_string(size - 1)));
-    for (const char* each : {"one", "many"}) fs::remove_all(path(each));
+    for (const char* each : {"one", "many", "one.jsonl", "many.jsonl"}) fs::remove_all(path(each));
   }
 }
 

@@ -78,7 +78,10 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
                 {"--resume excludes --init-from"});
   expectRefusal(runTrireme({"export-weights", path("ckpt"), "--model", model, "--precision", "fp64",
                             "-o", path("other")}),
-                1, {"--precision fp64: weights are exported as fp32, bf16 or fp16"});
+                2, {"--precision", "unknown value 'fp64'", "fp32"});
+  const Outcome help = runTrireme({"export-weights", "--help"});
+  EXPECT_THAT(help.out, HasSubstr("fp32|bf16|fp16"));
+  EXPECT_THAT(help.out, testing::Not(HasSubstr("fp8")));
   expectRefusal(
       runTrireme({"export-weights", path("ckpt"), "--model", "gpt2-124m", "-o", path("other")}), 1,
       {"the checkpoint is of another model"});
@@ -315,6 +318,37 @@ TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
   model = write("other.yaml", replaced(kTinyModel, "layers: 4", "layers: 2"));
   expectRefusal(run(compile("other", {"--gpus", "1"}), {"--steps", "3", "--resume", good}), 1,
                 {"step-00000001.safetensors"});
+}
+
+TEST_F(RunCommand, WhereResumingFailsTheNextStepIsNamed) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const std::string saved = path("ckpt");
+  expectSuccess(run(bundle, {"--steps", "3", "--save", saved, "--save-every", "1"}));
+  truncate(saved + "/step-00000003.safetensors");
+  flipByte(saved + "/step-00000002.safetensors");
+  expectRefusal(run(bundle, {"--steps", "4", "--resume", saved}), 1,
+                {"step-00000003.safetensors",
+                 "the last intact one before it is --resume " + saved + "/step-00000001"});
+  truncate(saved + "/step-00000001.safetensors");
+  expectRefusal(run(bundle, {"--steps", "4", "--resume", saved}), 1,
+                {"no intact checkpoint of this model is beside it"});
+
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("other")}));
+  training = write("other.yaml", std::string(kTinyTraining) + "seed: 7\n");
+  expectRefusal(
+      run(compile("other", {"--gpus", "1"}), {"--steps", "2", "--resume", path("other")}), 1,
+      {"seed is ", " in the checkpoint and 7 in this run",
+       "compile a bundle with the checkpoint's settings, or begin anew without --resume"});
+}
+
+// Steps that were measured are not lost.
+TEST_F(RunCommand, ANewRunDoesNotReplaceMetrics) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), metrics = path("m.jsonl");
+  expectSuccess(run(bundle, {"--steps", "1", "--metrics", metrics}));
+  const std::string before = readAll(metrics);
+  expectRefusal(run(bundle, {"--steps", "1", "--metrics", metrics}), 1,
+                {"m.jsonl: has something in it", "--resume"});
+  EXPECT_EQ(readAll(metrics), before);
 }
 
 TEST_F(RunCommand, OtherDataThanTheCheckpointsIsRefusedUnlessAskedFor) {

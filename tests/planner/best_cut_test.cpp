@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -125,12 +126,16 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
       const Best expected = byEnumeration(query, plan, costs);
       SlotTable slots;
       CutSearch search(query, plan, blocks, slots);
-      EXPECT_LE(search.bound(), expected.any) << trial;
+      EXPECT_LE(search.roomyBound(), expected.any) << trial;
+      if (expected.fits) {
+        EXPECT_LE(search.bound(), *expected.fits) << trial;
+      }
+      EXPECT_EQ(std::isinf(search.bound().count()), !expected.fits) << trial;
       if (plan.recomputeLayers == 0) {
         EXPECT_LE(quickBound(query, plan, blocks), expected.any) << trial;
         quickest = std::max(quickest, quickBound(query, plan, blocks) / expected.any);
       }
-      loosest = std::min(loosest, search.bound() / expected.any);
+      if (expected.fits) loosest = std::min(loosest, search.bound() / *expected.fits);
       EXPECT_EQ(search.mayFit(), expected.fits.has_value()) << trial;
       const auto found = search.best(std::nullopt);
       ASSERT_EQ(found.has_value(), expected.fits.has_value()) << trial;
@@ -165,6 +170,41 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
   EXPECT_GT(none, 100);
   EXPECT_GT(tight, 50);
   EXPECT_GT(quickest, 0.9);
+}
+
+// Every number of recomputed layers from plan.recomputeLayers on.
+TEST(CutSearch, BoundsHoldWithMoreRecomputedLayers) {
+  std::mt19937 random(2);
+  int partly = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    Query query = queryOf(random);
+    plan::Plan plan = planOf(query, random);
+    plan.recompute = plan::Recompute::kFull;
+    const CostFunctions costs = modelCosts(query);
+    const BlockCosts blocks = **costs.blocks(plan);
+    plan.recomputeLayers = 0;
+    query.cluster.device.memory = byEnumeration(query, plan, costs).leanest * 1.3;
+    SlotTable slots;
+    CutSearch search(query, plan, blocks, slots);
+    const int64_t longest = search.longestChunk();
+    const Best all = byEnumeration(query, plan, costs);
+    Seconds roomy;
+    for (int64_t layers = 1; layers <= query.model.numLayers; ++layers) {
+      plan.recomputeLayers = layers;
+      search.recomputeLayers(layers);
+      const Best best = byEnumeration(query, plan, costs);
+      roomy = std::max(roomy, search.roomyBound());
+      EXPECT_LE(roomy, best.any) << trial << ", " << layers;
+      if (best.fits) {
+        EXPECT_LE(search.bound(), *best.fits) << trial << ", " << layers;
+      }
+      if (layers >= longest) {
+        EXPECT_EQ(best.fits, all.fits) << trial << ", " << layers;
+      }
+      partly += best.fits && all.fits && *best.fits < *all.fits;
+    }
+  }
+  EXPECT_GT(partly, 100);
 }
 
 // A head worth four layers: of 13 layers on 4 stages it leaves 4 or 5 to each of the others, where

@@ -80,6 +80,31 @@ TEST(Breakdown, AddsUpToAHundredPerCentForEveryStackAndKindOfPlan) {
   EXPECT_EQ(shardings.size(), 4u);
 }
 
+// Four ranks to a sequence: what they exchange is on a line of its own, and nothing else is.
+TEST(Breakdown, ContextParallelismHasItsOwnLine) {
+  Query query = smallQuery(4, 4, 4);
+  query.cluster = *spec::withNumDevices(*spec::loadCluster("dgx-h100"), 8);
+  query.stack = *spec::loadStack("nemo");
+  query.training.precision = spec::Precision::kBf16;
+  query.training.sequenceLength = 64;
+  plan::Plan plan = small::plan(query.model, query.training, 1, 1, 1);
+  plan.cp = 4;
+  plan.layers = plan::evenLayers(query.model.numLayers, 1, 1);
+  const auto divided = modelCosts(query).estimate(plan);
+  ASSERT_TRUE(divided.has_value()) << divided.error().message();
+  EXPECT_GT(divided->breakdown.contextParallel, Seconds(0));
+  EXPECT_EQ(divided->breakdown.tensorParallel, Seconds(0));
+  PlanResult result;
+  result.plan = plan;
+  result.estimate = *divided;
+  EXPECT_NE(toTable(result).find("\n  context parallel "), std::string::npos) << toTable(result);
+  result.estimate.breakdown.contextParallel = Seconds(0);  // hidden
+  EXPECT_NE(toTable(result).find("\n  context parallel "), std::string::npos) << toTable(result);
+  EXPECT_NE(toTable(result).find("attention in full"), std::string::npos) << toTable(result);
+  plan.cp = 1;
+  EXPECT_EQ(modelCosts(query).estimate(plan)->breakdown.contextParallel, Seconds(0));
+}
+
 TEST(StageMemory, FullestStageIsTheEstimatesAndDecidesWhetherThePlanFits) {
   for (const Query& query : queriesOfAllStacks()) {
     const CostFunctions costs = modelCosts(query);

@@ -1,8 +1,11 @@
 // The search against an enumeration that knows nothing of it but the rules of plans, on thousands
 // of random small instances: models, clusters, stacks, batches, pins, memory.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
+#include <string>
 
 #include "cost_models/described_estimate.h"
 #include "planner/critical_path.h"
@@ -346,6 +349,85 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
   EXPECT_GT(leavesIdle, kInstances / 50);
   EXPECT_GT(feasible, kInstances / 3);
   EXPECT_GT(infeasible, kInstances / 10);
+}
+
+// Of every (tp, pp, cp, dp) the fastest plan that fits, on any number of devices.
+std::map<std::string, Seconds> fastestOf(const Query& query) {
+  const CostFunctions costs = modelCosts(query);
+  std::map<std::string, Seconds> fastest;
+  for (int64_t devices = query.cluster.numDevices; devices >= 1; --devices)
+    for (plan::Plan& plan : enumerate(query, devices))
+      for (int64_t recomputed = 0;
+           recomputed < (plan.recompute == Recompute::kFull ? query.model.numLayers : 1);
+           ++recomputed) {
+        plan.recomputeLayers = recomputed;
+        for (const auto& layers : cutsOf(query, costs, plan)) {
+          const plan::Plan whole = withCut(plan, layers);
+          if (!plan::verifyPlan(whole, query.model).ok()) continue;
+          const auto estimate = costs.estimate(whole);
+          if (!estimate->fits()) continue;
+          const auto [place, isNew] = fastest.try_emplace(
+              fmt::format("tp {} pp {}{} dp {}", plan.tp, plan.pp,
+                          plan.cp > 1 ? fmt::format(" cp {}", plan.cp) : "", plan.dp()),
+              estimate->step);
+          if (!isNew) place->second = std::min(place->second, estimate->step);
+        }
+      }
+  return fastest;
+}
+
+// Where memory is short and computing takes time, so that it decides how many layers are
+// recomputed.
+Instance shortOfMemory(uint32_t seed) {
+  Instance instance(seed);
+  Query& query = instance.query();
+  query.pins = {};
+  auto& choices = query.stack.choices;
+  for (const StackChoice choice :
+       {StackChoice::kPipeline, StackChoice::kRecomputeFull, StackChoice::kRecomputeLayers})
+    if (!query.stack.supports(choice)) choices.push_back(choice);
+  query.cluster.device.memory = Bytes(1e15);
+  query = computeBound(query);
+  query.topK = std::vector<int32_t>{1, 3, 1000}[seed % 3];
+  const auto found = searchPlan(query, modelCosts(query));
+  if (found.has_value())
+    query.cluster.device.memory = found->estimate.memory.total() * instance.uniform(0.2, 1);
+  return instance;
+}
+
+// All that is shown, not the winner alone, and nothing is said to lack memory that fits.
+TEST(RandomInstances, TheSearchShowsWhatEnumerationFindsWhereMemoryIsShort) {
+  int feasible = 0, partly = 0, rejections = 0;
+  for (uint32_t seed = 0; seed < static_cast<uint32_t>(kInstances) / 4; ++seed) {
+    const Instance instance = shortOfMemory(seed);
+    const Query& query = instance.query();
+    const std::map<std::string, Seconds> fastest = fastestOf(query);
+    const auto found = searchPlan(query, modelCosts(query));
+    ASSERT_EQ(found.has_value(), !fastest.empty()) << "seed " << seed;
+    if (!found.has_value()) continue;
+    ++feasible;
+    std::vector<Seconds> expected;
+    for (const auto& [degrees, step] : fastest) expected.push_back(step);
+    std::sort(expected.begin(), expected.end());
+    expected.resize(std::min(expected.size(), static_cast<size_t>(query.topK)));
+    ASSERT_EQ(found->runnersUp.size() + 1, expected.size()) << "seed " << seed;
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const Seconds step = i == 0 ? found->estimate.step : found->runnersUp[i - 1].estimate.step;
+      ASSERT_TRUE(isAsFast(step, expected[i]))
+          << "seed " << seed << ", plan " << i << ": " << step / expected[i];
+    }
+    for (const Rejection& rejection : found->rejections) {
+      if (rejection.rule != "memory") continue;
+      ++rejections;
+      ASSERT_FALSE(fastest.contains(rejection.subject)) << "seed " << seed;
+    }
+    partly += found->plan.recomputeLayers > 0;
+  }
+  std::printf("%d feasible instances, %d with some layers recomputed; %d rejections for memory\n",
+              feasible, partly, rejections);
+  EXPECT_GT(feasible, kInstances / 16);
+  EXPECT_GE(partly, kInstances / 200);
+  EXPECT_GT(rejections, kInstances / 40);
 }
 
 }  // namespace

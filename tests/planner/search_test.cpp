@@ -297,6 +297,22 @@ TEST(Search, PrunesThousandsOfCandidatesWithoutCostingThem) {
               static_cast<long>(found->certificate.numCosted), found->seconds);
 }
 
+// 10,000,000 tokens in sequences of 16.
+TEST(Search, RefusesABatchThatIsMeantInTokens) {
+  Query query = smallQuery(4, 4, 10'000'000);
+  query.training.sequenceLength = 16;
+  const auto found = searchPlan(query);
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kInvalidArgument);
+  const std::string& message = found.error().message();
+  EXPECT_NE(message.find("up to 131072 samples"), std::string::npos) << message;
+  EXPECT_NE(message.find("10000000 tokens in sequences of 16 are 625000 samples"),
+            std::string::npos)
+      << message;
+  query.training.globalBatchSize = kMostSamples;
+  EXPECT_TRUE(searchPlan(query).has_value());
+}
+
 TEST(Search, RefusesMoreDevicesThanThereAre) {
   Query query = smallQuery(4);
   query.pins.gpus = 8;
