@@ -48,15 +48,6 @@ double layerBytes(const spec::ModelSpec& m, const plan::Plan& plan,
   return bytes;
 }
 
-double inFlightLayers(const plan::Plan& plan, size_t stage) {
-  const std::vector<int64_t> slots = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
-                                               plan.numMicrobatches(), static_cast<int64_t>(stage));
-  double layers = 0;
-  for (size_t c = 0; c < slots.size(); ++c)
-    layers += asDouble(slots[c] * plan.layers[stage][c].count);
-  return layers;
-}
-
 // What a layer keeps with selective recomputation by operators: its input, queries, values, the
 // result of attention and every second product, gate and down.
 double perOperatorBytes(const spec::ModelSpec& m, const plan::Plan& plan) {
@@ -71,15 +62,6 @@ int64_t recomputedLayers(const plan::Plan& plan, size_t stage, size_t chunk) {
   if (plan.recompute != plan::Recompute::kFull) return 0;
   const int64_t count = plan.layers[stage][chunk].count;
   return plan.recomputeLayers > 0 ? std::min(count, plan.recomputeLayers) : count;
-}
-
-double inFlightRecomputed(const plan::Plan& plan, size_t stage) {
-  const std::vector<int64_t> slots = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
-                                               plan.numMicrobatches(), static_cast<int64_t>(stage));
-  double layers = 0;
-  for (size_t c = 0; c < slots.size(); ++c)
-    layers += asDouble(slots[c] * recomputedLayers(plan, stage, c));
-  return layers;
 }
 
 // Of a layer that is not recomputed in full.
@@ -97,15 +79,24 @@ double layerKept(const spec::ModelSpec& model, const plan::Plan& plan,
   return 0;
 }
 
-double activationBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                       const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
-  const double whole = layerKept(model, plan, stack);
-  const double recomputed = inFlightRecomputed(plan, stage);
-  double bytes =
-      (inFlightLayers(plan, stage) - recomputed) * whole + recomputed * borderBytes(model, plan);
+// Of each chunk, by one microbatch.
+std::vector<double> keptByChunks(const spec::ModelSpec& model, const plan::Plan& plan,
+                                 const spec::StackDescription& stack, size_t stage) {
+  const double kept = layerKept(model, plan, stack), border = borderBytes(model, plan);
+  std::vector<double> bytes;
+  for (size_t c = 0; c < plan.layers[stage].size(); ++c) {
+    const double inputs = asDouble(recomputedLayers(plan, stage, c));
+    bytes.push_back((asDouble(plan.layers[stage][c].count) - inputs) * kept + inputs * border);
+  }
+  return bytes;
+}
+
+// Beside what microbatches in flight keep.
+double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
+                    const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
   double beside = stack.workingLayers;
   if (plan.recompute != plan::Recompute::kNone) beside = std::max(beside, 1.0);
-  bytes += beside * layerBytes(model, plan, stack, true);
+  double bytes = beside * layerBytes(model, plan, stack, true);
   if (plan.sequenceParallel) bytes += 2 * borderBytes(model, plan) * asDouble(plan.tp);
   if (stage + 1 == plan.layers.size())
     bytes += tokensOf(plan) * asDouble(plan::paddedVocab(plan, model)) / asDouble(plan.tp) *
@@ -163,14 +154,13 @@ MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec
       whole(parameters * stack.gradientBytes / shared(plan::StateSharding::kGradients));
   use.arena.optimizer =
       whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
-  use.arena.activations = whole(activationBytes(blocks, model, plan, stack, stage));
+  const std::vector<double> kept = keptByChunks(model, plan, stack, stage);
+  for (const double bytes : kept) use.perMicrobatch.emplace_back(bytes);
+  use.inFlight = Bytes(peakTogether(plan.schedule, plan.pp, plan.virtualStages,
+                                    plan.numMicrobatches(), static_cast<int64_t>(stage), kept));
+  use.arena.activations =
+      whole(use.inFlight.count() + workingBytes(blocks, model, plan, stack, stage));
   use.reserve = stack.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
-  const double kept = layerKept(model, plan, stack), border = borderBytes(model, plan);
-  for (size_t c = 0; c < plan.layers[stage].size(); ++c) {
-    const double inputs = asDouble(recomputedLayers(plan, stage, c));
-    use.perMicrobatch.emplace_back((asDouble(plan.layers[stage][c].count) - inputs) * kept +
-                                   inputs * border);
-  }
   return use;
 }
 

@@ -34,7 +34,8 @@ Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
 // One rank of pipeline rank `stage`:
 //   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
 //                                     ranks that share it
-//   activations    microbatches in flight (in_flight.h) x layers x kept; with recomputation one
+//   activations    what microbatches in flight keep at most at once (in_flight.h); with
+//   recomputation one
 //                  layer in full besides; with sequence parallelism, once, an operand that is
 //                  gathered and a gradient that is to be scattered, each T h; logits of one
 //                  microbatch on the last stage; with sharded parameters those of two layers,

@@ -10,9 +10,13 @@ int64_t countOf(int64_t position, int64_t k, int64_t p, int64_t v) {
   return k / (p * v) * p + std::clamp<int64_t>(k % (p * v) - position * p, 0, p);
 }
 
+int64_t warmUpOf(int64_t p, int64_t v, int64_t m, int64_t rank) {
+  return m == p ? m * v : std::min(2 * (p - rank - 1) + (v - 1) * p, m * v);
+}
+
 std::vector<int64_t> interleavedSlots(int64_t p, int64_t v, int64_t m, int64_t rank) {
   const auto chunks = static_cast<size_t>(v);
-  const int64_t warmUp = m == p ? m * v : std::min(2 * (p - rank - 1) + (v - 1) * p, m * v);
+  const int64_t warmUp = warmUpOf(p, v, m, rank);
   if (warmUp == m * v) return std::vector<int64_t>(chunks, m);
   // Between the places where a run of the chunk's forwards ends and one of its backwards begins,
   // the difference only falls and then rises again: its peaks are there or at the ends.
@@ -42,6 +46,36 @@ std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t 
       return interleavedSlots(stages, virtualStages, numMicrobatches, rank);
   }
   return {};
+}
+
+// Forwards change their chunk where w + i + 1 is a multiple of p, backwards where i is; in between
+// the sum changes by the same amount at every i, so its largest value is there or at the end.
+double peakTogether(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
+                    int64_t numMicrobatches, int64_t rank, const std::vector<double>& weights) {
+  const int64_t p = stages, v = virtualStages, m = numMicrobatches;
+  const bool isInterleaved = kind == plan::ScheduleKind::kInterleaved;
+  const int64_t warmUp = isInterleaved ? warmUpOf(p, v, m, rank) : 0;
+  if (!isInterleaved || warmUp == m * v) {
+    const std::vector<int64_t> slots = peakSlots(kind, p, v, m, rank);
+    double sum = 0;
+    for (size_t c = 0; c < slots.size(); ++c) sum += static_cast<double>(slots[c]) * weights[c];
+    return sum;
+  }
+  const int64_t steady = std::min(m * v - warmUp, p * v), turn = (2 * p - 1 - warmUp % p) % p;
+  double most = 0;
+  const auto lookAt = [&](int64_t i) {
+    double sum = 0;
+    for (int64_t c = 0; c < v; ++c)
+      sum += static_cast<double>(countOf(c, warmUp + i + 1, p, v) - countOf(v - 1 - c, i, p, v)) *
+             weights[static_cast<size_t>(c)];
+    most = std::max(most, sum);
+  };
+  for (int64_t i = 0; i < steady; i += p) {
+    lookAt(i);
+    if (i + turn < steady) lookAt(i + turn);
+  }
+  lookAt(steady - 1);
+  return most;
 }
 
 }  // namespace trireme::cost

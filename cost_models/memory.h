@@ -18,9 +18,12 @@ struct MemoryUse {
   Bytes optimizerDifference;  // the stack's own bytes per parameter, less arena.optimizer
   Bytes unfusedAttention;     // s x s tensors that the stack keeps
   Bytes reserve;              // context, libraries, fragmentation
-  // Per chunk, of the total: what one microbatch keeps from its forward to its backward. The total
-  // has room for as many as peakSlots() (in_flight.h) says.
+  // Per chunk, of the total: what one microbatch keeps from its forward to its backward.
   std::vector<Bytes> perMicrobatch;
+  // Of the total: what there is room for of that. In an arena each chunk has room for its own peak
+  // (peakSlots() in in_flight.h); with an allocator there is as much as is alive at once
+  // (peakTogether()).
+  Bytes inFlight;
   Bytes total() const {
     return Bytes(static_cast<double>(arena.total())) + optimizerDifference + unfusedAttention +
            reserve;

@@ -109,12 +109,13 @@ const std::vector<double>& SlotTable::of(const plan::Plan& plan) {
       known_.try_emplace({plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches()});
   if (isNew)
     for (int64_t rank = 0; rank < plan.pp; ++rank) {
-      std::vector<int64_t> slots =
-          cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(), rank);
-      if (rank == 0) std::reverse(slots.begin(), slots.end());
-      double sum = 0;
-      place->second.push_back(sum);
-      for (const int64_t n : slots) place->second.push_back(sum += asDouble(n));
+      std::vector<double> counted(static_cast<size_t>(plan.virtualStages), 0);
+      place->second.push_back(0);
+      for (size_t n = 0; n < counted.size(); ++n) {
+        counted[rank == 0 ? counted.size() - 1 - n : n] = 1;
+        place->second.push_back(cost::peakTogether(plan.schedule, plan.pp, plan.virtualStages,
+                                                   plan.numMicrobatches(), rank, counted));
+      }
     }
   return place->second;
 }
@@ -186,7 +187,8 @@ int64_t CutSearch::least(int64_t rank) const {
 }
 
 // Chunks of a stage differ by one layer at most, so either all have no more than are recomputed, or
-// none has fewer.
+// none has fewer. All chunks together have as many microbatches in flight at every moment at which
+// some of them have their most (in_flight.h), so the most of the sum is the sum of the two.
 Bytes CutSearch::memoryOf(int64_t rank, int64_t layers) const {
   const int64_t recomputed =
       plan_.recomputeLayers > 0 ? plan_.recomputeLayers : numLayers_;  // of a chunk

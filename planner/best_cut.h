@@ -26,9 +26,9 @@ using Ranges = std::vector<std::vector<plan::LayerRange>>;  // of a plan's layer
 // cut.
 std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks, bool firstStage);
 
-// Microbatches in flight (cost::peakSlots), worked out once for all plans of one order. Of every
-// rank in turn the sums over none, one, two... and all of its chunks, in the order in which these
-// get one layer more (spreadOver).
+// Microbatches in flight (cost::peakTogether), worked out once for all plans of one order. Of every
+// rank in turn those of none, one, two... and all of its chunks together, in the order in which
+// these get one layer more (spreadOver).
 class SlotTable {
  public:
   const std::vector<double>& of(const plan::Plan& plan);

@@ -10,7 +10,6 @@
 #include "cost_models/cluster_costs.h"
 #include "cost_models/described_estimate.h"
 #include "cost_models/estimate.h"
-#include "cost_models/in_flight.h"
 #include "ir/expand/expand.h"
 #include "ir/program/walk.h"
 
@@ -45,11 +44,9 @@ Seconds idleOf(const StageTimeline& sums, Seconds begin, Seconds end) {
 }
 
 // What a stage holds whether or not microbatches are in flight, and what each adds.
-std::vector<MemoryPoint> memoryOver(const std::vector<PathItem>& tasks, const cost::MemoryUse& use,
-                                    const std::vector<int64_t>& slots) {
-  Bytes held = use.total();
-  for (size_t c = 0; c < slots.size(); ++c)
-    held = held - use.perMicrobatch[c] * static_cast<double>(slots[c]);
+std::vector<MemoryPoint> memoryOver(const std::vector<PathItem>& tasks,
+                                    const cost::MemoryUse& use) {
+  Bytes held = use.total() - use.inFlight;
   std::vector<MemoryPoint> points = {{Seconds(0), held}};
   for (const PathItem& task : tasks) {
     if (task.direction == Direction::kStep) continue;
@@ -211,9 +208,7 @@ Result<Timeline> timelineOf(const Query& query, const plan::Plan& plan, const Pl
     s.idle = idleOf(s, Seconds(0), timeline.step);
     const cost::MemoryUse& use = memory[static_cast<size_t>(s.stage)];
     s.peak = use.total();
-    s.memory = memoryOver(tasks, use,
-                          cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages,
-                                          plan.numMicrobatches(), s.stage));
+    s.memory = memoryOver(tasks, use);
   }
   return timeline;
 }

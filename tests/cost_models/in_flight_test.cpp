@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "ir/schedule/schedule.h"
 
 namespace trireme::cost {
@@ -31,6 +34,47 @@ TEST(PeakSlots, AgreesWithTheGeneratedSchedules) {
     for (int32_t v = 2; v <= 5; ++v)
       for (int32_t groups = 1; groups <= 6; ++groups)
         expectAsGenerated(schedule::interleaved(p, v, p * groups), ScheduleKind::kInterleaved);
+}
+
+// The largest sum along the generated order of a rank.
+double playedTogether(const schedule::Schedule& generated, int32_t rank,
+                      const std::vector<double>& weights) {
+  double held = 0, most = 0;
+  for (const schedule::Task& task : generated.order[static_cast<size_t>(rank)]) {
+    const double weight = weights[static_cast<size_t>(task.chunk)];
+    held += task.direction == program::Direction::kForward ? weight : -weight;
+    most = std::max(most, held);
+  }
+  return most;
+}
+
+TEST(PeakTogether, AgreesWithTheGeneratedSchedules) {
+  std::mt19937 random(3);
+  std::uniform_int_distribution<int> layers(0, 3);
+  for (int32_t p = 2; p <= 6; ++p)
+    for (int32_t v = 2; v <= 5; ++v)
+      for (int32_t groups = 1; groups <= 6; ++groups) {
+        const schedule::Schedule generated = schedule::interleaved(p, v, p * groups);
+        std::vector<double> weights;
+        for (int32_t c = 0; c < v; ++c) weights.push_back(layers(random));
+        for (int32_t rank = 0; rank < p; ++rank)
+          EXPECT_EQ(peakTogether(ScheduleKind::kInterleaved, p, v, p * groups, rank, weights),
+                    playedTogether(generated, rank, weights))
+              << "p " << p << " v " << v << " m " << p * groups << " rank " << rank;
+      }
+}
+
+// 2 x 3 + 2 x 4 = 14 forwards warm up, and one: 15, where the chunks' own peaks add up to more.
+// 1F1B keeps 4 x 3 layers: 15 / 12 = 1 + 3 / 12.
+TEST(PeakTogether, IsLessThanThePeaksOfTheChunks) {
+  EXPECT_EQ(peakTogether(ScheduleKind::kInterleaved, 4, 3, 32, 0, {1, 1, 1}), 15);
+  double sum = 0;
+  for (const int64_t slots : peakSlots(ScheduleKind::kInterleaved, 4, 3, 32, 0))
+    sum += static_cast<double>(slots);
+  EXPECT_GT(sum, 15);
+  EXPECT_EQ(peakTogether(ScheduleKind::k1F1B, 4, 1, 32, 1, {2}), 6);
+  EXPECT_EQ(peakTogether(ScheduleKind::kGpipe, 4, 1, 32, 1, {2}), 64);
+  EXPECT_EQ(peakTogether(ScheduleKind::kInterleaved, 4, 3, 4, 2, {1, 2, 4}), 28) << "all at once";
 }
 
 }  // namespace
