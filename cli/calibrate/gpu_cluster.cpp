@@ -1,4 +1,4 @@
-#include "cli/calibrate/measure_gpus.h"
+#include "cli/calibrate/gpu_cluster.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,6 @@
 #include "cost_models/compute.h"
 #include "cost_models/nccl_tests.h"
 #include "ir/base/format.h"
-#include "ir/base/version.h"
-#include "ir/program/op.h"
 #include "ir/spec/load.h"
 #include "ir/spec/quantity.h"
 #include "ir/spec/shipped.h"
@@ -16,18 +14,7 @@ namespace trireme::cli {
 namespace {
 
 using runtime::Exchange;
-using runtime::GpuStream;
-using runtime::MeasuredGpus;
-
-struct NamedStream {
-  GpuStream stream;
-  const char* name;
-};
-constexpr NamedStream kStreams[] = {{GpuStream::kCopy, "copy"},
-                                    {GpuStream::kSumSquares, "sum of squares"},
-                                    {GpuStream::kAdamW, "AdamW"}};
-constexpr Exchange kCollectives[] = {Exchange::kAllReduce, Exchange::kAllGather,
-                                     Exchange::kReduceScatter};
+using runtime::GpuMeasurements;
 
 Bytes asBytes(int64_t bytes) { return Bytes(static_cast<double>(bytes)); }
 
@@ -37,19 +24,30 @@ struct BestRates {
   int numMatmuls = 0, numAttentions = 0;
 };
 
-class GpuMeasurement {
- public:
-  GpuMeasurement(const MeasureGpuOptions& options, std::unique_ptr<MeasuredGpus> gpus)
-      : options_(options),
-        gpus_(std::move(gpus)),
-        source_(measurementSource(gpus_->info(), options.numRanks)) {}
+// The innermost that holds the GPUs; cluster.tiers.size(): none.
+size_t tierOf(const spec::ClusterSpec& cluster, int64_t numGpus) {
+  size_t tier = 0;
+  while (tier < cluster.tiers.size() && !cluster.holdsGroup(tier, numGpus)) ++tier;
+  return tier;
+}
 
-  Result<MeasuredCluster> run() {
+class GpuCluster {
+ public:
+  GpuCluster(const GpuMeasurements& measurements, const GpuClusterOptions& options)
+      : measured_(measurements), options_(options), source_(measurementSource(measurements)) {
+    for (const GpuMeasurements::Kernel& kernel : measurements.kernels) {
+      segments_.push_back(runtime::segmentOf(kernel.probe));
+      if (std::find(types_.begin(), types_.end(), kernel.probe.type) == types_.end())
+        types_.push_back(kernel.probe.type);
+    }
+  }
+
+  Result<MeasuredCluster> describe() {
     TRIREME_RETURN_IF_ERROR(describeCluster());
-    TRIREME_RETURN_IF_ERROR(start());
-    TRIREME_RETURN_IF_ERROR(measureKernels());
-    TRIREME_RETURN_IF_ERROR(measureStreams());
-    if (options_.numRanks > 1) TRIREME_RETURN_IF_ERROR(measureLinks());
+    for (const GpuMeasurements::Stream& stream : measured_.streams)
+      result_.streams.push_back({std::string(runtime::gpuStreamName(stream.stream)),
+                                 rounded(stream.moved / stream.time)});
+    if (measured_.numGpus > 1) TRIREME_RETURN_IF_ERROR(describeLinks());
     TRIREME_RETURN_IF_ERROR(fitKernels());
     describeDevice();
     return std::move(result_);
@@ -59,164 +57,96 @@ class GpuMeasurement {
   spec::ClusterSpec& cluster() { return result_.cluster; }
   spec::DeviceSpec& device() { return result_.cluster.device; }
   void source(const std::string& key, const std::string& text) { cluster().sources[key] = text; }
-  void step(const std::string& what) {
-    options_.progress(static_cast<double>(stepsDone_++) / static_cast<double>(numSteps_), what);
-  }
 
   Status describeCluster();
-  Status checkBase() const;
-  Status start();
-  Status measureKernels();
-  Status measureStreams();
-  Status measureLinks();
+  Status addCurves();
+  Status describeLinks();
   Status fitKernels();
+  BestRates bestRates(DType type) const;
   void describeDevice();
   void describeMatmul(DType type);
   void describeAttention();
   void describeMemory();
 
-  const MeasureGpuOptions& options_;
-  std::unique_ptr<MeasuredGpus> gpus_;
+  const GpuMeasurements& measured_;
+  const GpuClusterOptions& options_;
   std::string source_;
   MeasuredCluster result_;
-  bool isKnown_ = false;  // the device has the peaks of a data sheet
-  size_t tier_ = 0;       // that joins the GPUs
-  std::vector<program::Segment> probes_;
-  std::vector<int64_t> sizes_;  // of collectives
-  std::vector<Seconds> times_;  // of the probes
-  Seconds launch_;
-  size_t numSteps_ = 1, stepsDone_ = 0;
+  bool isKnown_ = false;                    // the device has the peaks of a data sheet
+  size_t tier_ = 0;                         // that joins the GPUs
+  std::vector<program::Segment> segments_;  // one per kernel
+  std::vector<DType> types_;                // of the kernels
 };
 
-// Whoever names a cluster of A100 on a machine of H100 has taken the wrong one. A device that is
-// not shipped may be anything.
-Status GpuMeasurement::checkBase() const {
-  const runtime::GpuInfo& gpu = gpus_->info();
-  const std::string& named = options_.base->device.name;
-  if (named == gpu.name) return {};
-  const std::string here = shippedDeviceOf(gpu.name, asBytes(gpu.totalBytes));
-  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kDevice)) {
-    spec::Sources sources;
-    TRIREME_ASSIGN_OR_RETURN(const spec::DeviceSpec shipped, spec::shippedDevice(name, &sources));
-    if (shipped.name == named && name != here)
-      return invalidArgument(
-          fmt::format("cluster '{}' has {} and this machine {}: name a cluster "
-                      "of these GPUs, or a file with a device of your own",
-                      options_.base->name, named, gpu.name));
-  }
-  return {};
-}
-
-// Before anything is measured: what is known of the GPU and of what joins it.
-Status GpuMeasurement::describeCluster() {
-  const runtime::GpuInfo& gpu = gpus_->info();
-  const int64_t numRanks = options_.numRanks;
+// What is known of the GPU and of what joins it.
+Status GpuCluster::describeCluster() {
+  const runtime::GpuInfo& gpu = measured_.gpu;
+  TRIREME_RETURN_IF_ERROR(checkBase(options_.base, gpu, measured_.numGpus));
   if (options_.base != nullptr) {
-    TRIREME_RETURN_IF_ERROR(checkBase());
     cluster() = *options_.base;
-    while (tier_ < cluster().tiers.size() && !cluster().holdsGroup(tier_, numRanks)) ++tier_;
-    if (tier_ == cluster().tiers.size())
-      return invalidArgument(fmt::format("{} GPUs are measured, cluster '{}' has {} devices",
-                                         numRanks, cluster().name, cluster().numDevices));
+    tier_ = tierOf(cluster(), measured_.numGpus);
     isKnown_ = true;
   } else {
     spec::LinkTier tier;
     tier.name = "links";
-    tier.devices = numRanks;
+    tier.devices = measured_.numGpus;
     cluster().tiers = {tier};
-    cluster().numDevices = numRanks;
+    cluster().numDevices = measured_.numGpus;
     const std::string known = shippedDeviceOf(gpu.name, asBytes(gpu.totalBytes));
     isKnown_ = !known.empty();
     if (isKnown_) {
       TRIREME_ASSIGN_OR_RETURN(device(), spec::shippedDevice(known, &cluster().sources));
     }
   }
-  result_.numRanks = numRanks;
+  result_.numRanks = measured_.numGpus;
   cluster().name = options_.name;
   device().name = gpu.name;
   device().kind = spec::DeviceKind::kCuda;
   return {};
 }
 
-Status GpuMeasurement::start() {
-  const runtime::GpuInfo& gpu = gpus_->info();
-  const int64_t bytes = std::min(options_.mostMemory, gpu.freeBytes / 10 * 9);
-  if (bytes < options_.leastMemory)
-    return resourceExhausted(fmt::format(
-        "measuring takes at least {} of {}, of which {} are free: end what else runs there",
-        formatBytes(asBytes(options_.leastMemory)), gpu.name, formatBytes(asBytes(gpu.freeBytes))));
-  for (const DType type : options_.types)
-    for (program::Segment& probe : cost::gpuProbes(type, asBytes(bytes / 2)))
-      probes_.push_back(std::move(probe));
-  step("loading kernels");
-  TRIREME_RETURN_IF_ERROR(gpus_->start(probes_, bytes));
-  const auto productsOf = [](const program::Segment& probe) {
-    const cost::KernelCounts counts = cost::countsOf(probe.ops.front(), probe.operands);
-    return counts[static_cast<size_t>(spec::KernelUnit::kProduct)];
-  };
-  const auto longest =
-      std::max_element(probes_.begin(), probes_.end(),
-                       [&](const auto& a, const auto& b) { return productsOf(a) < productsOf(b); });
-  TRIREME_RETURN_IF_ERROR(gpus_->warmUp(static_cast<size_t>(longest - probes_.begin())));
-  constexpr int64_t kSmallest = 1 << 10, kLargest = 1 << 30, kFactor = 4;
-  for (int64_t size = kSmallest; size <= std::min(kLargest, gpus_->tensorBytes() / 2);
-       size *= kFactor)
-    sizes_.push_back(size);
-  const size_t numGroups = MeasuredGpus::groupSizes(gpus_->numRanks()).size();
-  numSteps_ = 2 + probes_.size() + std::size(kStreams) +
-              numGroups * std::size(kCollectives) * sizes_.size() + 1;
-  return {};
-}
-
-Status GpuMeasurement::measureKernels() {
-  step("launches");
-  TRIREME_ASSIGN_OR_RETURN(launch_, gpus_->launch());
-  for (size_t i = 0; i < probes_.size(); ++i) {
-    const program::SegmentOp& op = probes_[i].ops.front();
-    step(fmt::format("{} in {}", program::opName(op.kind),
-                     dtypeName(cost::kernelType(op, probes_[i].operands))));
-    TRIREME_ASSIGN_OR_RETURN(times_.emplace_back(), gpus_->segment(i));
-  }
-  return {};
-}
-
-Status GpuMeasurement::measureStreams() {
-  for (const NamedStream& named : kStreams) {
-    step(fmt::format("memory, {}", named.name));
-    TRIREME_ASSIGN_OR_RETURN(const MeasuredGpus::Traffic traffic, gpus_->stream(named.stream));
-    result_.streams.push_back({named.name, rounded(traffic.moved / traffic.time)});
+// Transfers of one collective and group follow each other.
+Status GpuCluster::addCurves() {
+  cost::NcclSweep sweep;
+  for (size_t i = 0; i < measured_.transfers.size(); ++i) {
+    const GpuMeasurements::Transfer& t = measured_.transfers[i];
+    if (t.exchange == Exchange::kSend) continue;
+    sweep.kind = collectiveOf(t.exchange);
+    sweep.numRanks = t.group;
+    sweep.points.push_back(curvePoint(t.exchange, t.group, t.bytes, t.time));
+    const GpuMeasurements::Transfer* next =
+        i + 1 < measured_.transfers.size() ? &measured_.transfers[i + 1] : nullptr;
+    if (next != nullptr && next->exchange == t.exchange && next->group == t.group) continue;
+    TRIREME_RETURN_IF_ERROR(cost::addSweep(cluster(), tier_, sweep, source_));
+    sweep.points.clear();
   }
   return {};
 }
 
 // What sends without a curve take is the link: a pair's bandwidth, and the latency of a ring's
 // step.
-Status GpuMeasurement::measureLinks() {
+Status GpuCluster::describeLinks() {
+  TRIREME_RETURN_IF_ERROR(addCurves());
   spec::LinkTier& tier = cluster().tiers[tier_];
-  Seconds least;
-  for (const int32_t group : MeasuredGpus::groupSizes(gpus_->numRanks()))
-    for (const Exchange exchange : kCollectives) {
-      const auto timeOf = [&](int64_t bytes) -> Result<Seconds> {
-        step(fmt::format("collectives among {} GPUs", group));
-        TRIREME_ASSIGN_OR_RETURN(const Seconds time, gpus_->exchange(exchange, group, bytes));
-        if (exchange == Exchange::kAllReduce && bytes < 2 * sizes_.front()) least = time;
-        return time;
-      };
-      TRIREME_ASSIGN_OR_RETURN(const spec::CollectiveCurve curve,
-                               measureCurve(exchange, group, sizes_, source_, timeOf));
-      TRIREME_RETURN_IF_ERROR(cost::addSweep(
-          cluster(), tier_, {curve.kind, curve.group, curve.points, 0}, curve.source));
-    }
-  step("messages");
-  TRIREME_ASSIGN_OR_RETURN(const Seconds sent, gpus_->exchange(Exchange::kSend, 2, sizes_.back()));
-  const BytesPerSecond pair = asBytes(sizes_.back()) / sent;
+  const auto& transfers = measured_.transfers;
+  const auto smallest =
+      std::find_if(transfers.begin(), transfers.end(), [&](const GpuMeasurements::Transfer& t) {
+        return t.exchange == Exchange::kAllReduce && t.group == measured_.numGpus;
+      });
+  const auto sent = std::find_if(
+      transfers.begin(), transfers.end(),
+      [](const GpuMeasurements::Transfer& t) { return t.exchange == Exchange::kSend; });
+  if (smallest == transfers.end() || sent == transfers.end())
+    return invalidArgument("no message, or no all-reduce among all GPUs, was measured");
+  const BytesPerSecond pair = asBytes(sent->bytes) / sent->time;
   const std::string key = fmt::format("tiers[{}].", tier_);
   const std::string message =
-      fmt::format("{}: a message of {}", source_, formatBytes(asBytes(sizes_.back())));
-  tier.latency = rounded(least / (2.0 * static_cast<double>(options_.numRanks - 1)));
-  source(key + "latency", fmt::format("{}: all-reduce of {} among {}, by its {} ring steps",
-                                      source_, formatBytes(asBytes(sizes_.front())),
-                                      options_.numRanks, 2 * (options_.numRanks - 1)));
+      fmt::format("{}: a message of {}", source_, formatBytes(asBytes(sent->bytes)));
+  const int64_t numSteps = 2 * (measured_.numGpus - 1);
+  tier.latency = rounded(smallest->time / static_cast<double>(numSteps));
+  source(key + "latency",
+         fmt::format("{}: all-reduce of {} among {}, by its {} ring steps", source_,
+                     formatBytes(asBytes(smallest->bytes)), measured_.numGpus, numSteps));
   if (options_.base == nullptr) {
     tier.bandwidth = rounded(pair);
     source(key + "bandwidth", message + ", by all pairs at once");
@@ -227,13 +157,13 @@ Status GpuMeasurement::measureLinks() {
   return {};
 }
 
-Status GpuMeasurement::fitKernels() {
+Status GpuCluster::fitKernels() {
   std::vector<cost::TimedKernel> timed;
-  for (size_t i = 0; i < probes_.size(); ++i) {
-    const program::SegmentOp& op = probes_[i].ops.front();
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const program::SegmentOp& op = segments_[i].ops.front();
     timed.push_back({std::string(program::opName(op.kind)),
-                     cost::kernelType(op, probes_[i].operands),
-                     cost::countsOf(op, probes_[i].operands), times_[i]});
+                     cost::kernelType(op, segments_[i].operands),
+                     cost::countsOf(op, segments_[i].operands), measured_.kernels[i].time});
   }
   TRIREME_ASSIGN_OR_RETURN(result_.fit, cost::fitKernels(timed));
   for (size_t i = 0; i < result_.fit.kernels.size(); ++i)
@@ -244,28 +174,28 @@ Status GpuMeasurement::fitKernels() {
   return {};
 }
 
-void GpuMeasurement::describeDevice() {
+void GpuCluster::describeDevice() {
   spec::DeviceSpec& d = device();
-  const runtime::GpuInfo& gpu = gpus_->info();
-  d.launchOverhead = rounded(launch_);
+  const runtime::GpuInfo& gpu = measured_.gpu;
+  d.launchOverhead = rounded(measured_.launch);
   source("device.launch_overhead", source_ + ": of a kernel that adds 32 numbers, back to back");
   d.memory = asBytes(gpu.totalBytes);
   source("device.memory", source_ + ": all that the driver offers");
   d.numMultiprocessors = gpu.numMultiprocessors;
   source("device.multiprocessors", source_ + ": as the driver says");
   describeMemory();
-  for (const DType type : options_.types) describeMatmul(type);
+  for (const DType type : types_) describeMatmul(type);
   std::sort(d.matmul.begin(), d.matmul.end(),
             [](const auto& a, const auto& b) { return a.format < b.format; });
   describeAttention();
-  if (options_.base != nullptr || options_.numRanks > 1) return;
+  if (options_.base != nullptr || measured_.numGpus > 1) return;
   cluster().tiers.front().bandwidth = d.memoryBandwidth;
   source("tiers[0].bandwidth", "that of the memory; one GPU sends nothing");
   source("tiers[0].latency", "one GPU sends nothing");
 }
 
 // What nothing exceeds, as the model takes it.
-void GpuMeasurement::describeMemory() {
+void GpuCluster::describeMemory() {
   spec::DeviceSpec& d = device();
   MeasuredStream best;
   for (const MeasuredStream& stream : result_.streams)
@@ -284,14 +214,14 @@ void GpuMeasurement::describeMemory() {
 }
 
 // As estimates have it: a launch, and then the kernel's FLOPs.
-BestRates bestRates(const std::vector<program::Segment>& probes, const std::vector<Seconds>& times,
-                    DType type, Seconds launch) {
+BestRates GpuCluster::bestRates(DType type) const {
   const spec::StackProfile own;
   BestRates best;
-  for (size_t i = 0; i < probes.size(); ++i) {
-    const cost::KernelWork work = cost::kernelsOf(probes[i], own).front();
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const cost::KernelWork work = cost::kernelsOf(segments_[i], own).front();
     if (work.format != *mathFormatOf(type)) continue;
-    const FlopsPerSecond rate = work.flops / std::max(times[i] - launch, times[i] * 0.5);
+    const Seconds time = measured_.kernels[i].time;
+    const FlopsPerSecond rate = work.flops / std::max(time - measured_.launch, time * 0.5);
     FlopsPerSecond& rateOf = work.fusedAttention ? best.attention : best.matmul;
     rateOf = std::max(rateOf, rate);
     ++(work.fusedAttention ? best.numAttentions : best.numMatmuls);
@@ -300,10 +230,10 @@ BestRates bestRates(const std::vector<program::Segment>& probes, const std::vect
 }
 
 // A peak that measurements exceed is none. Every format has its own share of it.
-void GpuMeasurement::describeMatmul(DType type) {
+void GpuCluster::describeMatmul(DType type) {
   spec::DeviceSpec& d = device();
   const MathFormat format = *mathFormatOf(type);
-  const BestRates best = bestRates(probes_, times_, type, launch_);
+  const BestRates best = bestRates(type);
   const std::string reached =
       fmt::format("{}: {}, the best of {} products in {}", source_,
                   spec::readableQuantity(rounded(best.matmul)), best.numMatmuls, dtypeName(type));
@@ -329,12 +259,12 @@ void GpuMeasurement::describeMatmul(DType type) {
 }
 
 // The roofline's share has to hold for all types; `kernels` say what each takes.
-void GpuMeasurement::describeAttention() {
+void GpuCluster::describeAttention() {
   spec::DeviceSpec& d = device();
   double best = 0;
   int number = 0;
-  for (const DType type : options_.types) {
-    const BestRates rates = bestRates(probes_, times_, type, launch_);
+  for (const DType type : types_) {
+    const BestRates rates = bestRates(type);
     best = std::max(best, rates.attention / d.peak(*mathFormatOf(type))->rate);
     number += rates.numAttentions;
   }
@@ -345,19 +275,40 @@ void GpuMeasurement::describeAttention() {
 
 }  // namespace
 
-std::string measurementSource(const runtime::GpuInfo& gpu, int64_t numRanks) {
+std::string measurementSource(const GpuMeasurements& measurements) {
+  const int driver = measurements.gpu.driverVersion;
+  const int64_t numGpus = measurements.numGpus;
   return fmt::format("measured on {} by trireme calibrate {} on {} (driver of CUDA {}.{}){}",
-                     today(), kVersion, gpu.name, gpu.driverVersion / 1000,
-                     gpu.driverVersion % 1000 / 10,
-                     numRanks == 1 ? "" : fmt::format(", {} GPUs at once", numRanks));
+                     measurements.date, measurements.version, measurements.gpu.name, driver / 1000,
+                     driver % 1000 / 10,
+                     numGpus == 1 ? "" : fmt::format(", {} GPUs at once", numGpus));
 }
 
-Result<MeasuredCluster> measureGpus(const runtime::cuda::Apis& apis,
-                                    const MeasureGpuOptions& options) {
-  TRIREME_ASSIGN_OR_RETURN(
-      std::unique_ptr<MeasuredGpus> gpus,
-      MeasuredGpus::open(apis, static_cast<int32_t>(options.numRanks), options.timing));
-  return GpuMeasurement(options, std::move(gpus)).run();
+// Whoever names a cluster of A100 on a machine of H100 has taken the wrong one. A device that is
+// not shipped may be anything.
+Status checkBase(const spec::ClusterSpec* base, const runtime::GpuInfo& gpu, int64_t numGpus) {
+  if (base == nullptr) return {};
+  if (tierOf(*base, numGpus) == base->tiers.size())
+    return invalidArgument(fmt::format("{} GPUs are measured, cluster '{}' has {} devices", numGpus,
+                                       base->name, base->numDevices));
+  const std::string& named = base->device.name;
+  if (named == gpu.name) return {};
+  const std::string here = shippedDeviceOf(gpu.name, asBytes(gpu.totalBytes));
+  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kDevice)) {
+    spec::Sources sources;
+    TRIREME_ASSIGN_OR_RETURN(const spec::DeviceSpec shipped, spec::shippedDevice(name, &sources));
+    if (shipped.name == named && name != here)
+      return invalidArgument(
+          fmt::format("cluster '{}' has {} and the measured machine {}: name a cluster "
+                      "of these GPUs, or a file with a device of your own",
+                      base->name, named, gpu.name));
+  }
+  return {};
+}
+
+Result<MeasuredCluster> clusterOf(const GpuMeasurements& measurements,
+                                  const GpuClusterOptions& options) {
+  return GpuCluster(measurements, options).describe();
 }
 
 }  // namespace trireme::cli
