@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/device/cuda/matmul_chain.h"
 #include "runtime/device/cuda/segment_graphs.h"
+#include "runtime/device/cuda/segment_steps.h"
 
 namespace trireme::runtime::cuda {
 namespace {
