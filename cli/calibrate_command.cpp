@@ -8,9 +8,11 @@
 #include <optional>
 #include <thread>
 
+#include "cli/calibrate/gpu_cluster.h"
 #include "cli/calibrate/measure_cluster.h"
-#include "cli/calibrate/measure_gpus.h"
+#include "cli/calibrate/read_measurements.h"
 #include "cli/calibrate/report.h"
+#include "cli/calibrate/these_gpus.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
@@ -29,7 +31,7 @@ namespace {
 
 struct CalibrateOptions {
   std::optional<int64_t> ranks;
-  std::string name, output, report, cluster, tier;
+  std::string name, output, report, cluster, tier, saveMeasurements, gpuMeasurements;
   std::vector<std::string> ncclTests;
   bool gpu = false, json = false;
 };
@@ -74,38 +76,38 @@ Result<int> runMeasurement(const CalibrateOptions& options) {
   return writeMeasured(options, measured);
 }
 
-// As many GPUs as there are, or as --ranks says.
-Result<int64_t> numGpus(const CalibrateOptions& options, const runtime::cuda::Apis& apis) {
-  TRIREME_ASSIGN_OR_RETURN(const int present, runtime::cuda::Gpu::count(apis));
-  if (present == 0) return Error(unavailable("no GPU: the driver has none"));
-  if (options.ranks.value_or(0) > present)
-    return Error(
-        unavailable(fmt::format("--ranks {}: there are {} GPUs, and each rank has one of its own",
-                                *options.ranks, present)));
-  return options.ranks.value_or(present);
+// From --gpu or --gpu-measurements: the one goes through what the other reads.
+Result<int> describeGpus(const CalibrateOptions& options, const spec::ClusterSpec* base,
+                         const runtime::GpuMeasurements& measurements) {
+  GpuClusterOptions describe;
+  describe.base = base;
+  describe.name = !options.name.empty() ? options.name
+                  : base != nullptr     ? base->name
+                                        : "this-machine";
+  TRIREME_ASSIGN_OR_RETURN(const MeasuredCluster measured, clusterOf(measurements, describe));
+  return writeMeasured(options, measured);
 }
 
-Result<int> runOnGpus(const CalibrateOptions& options) {
-  TRIREME_ASSIGN_OR_RETURN(runtime::cuda::Apis apis, runtime::cuda::loadApis(false));
-  MeasureGpuOptions measure;
-  TRIREME_ASSIGN_OR_RETURN(measure.numRanks, numGpus(options, apis));
-  if (measure.numRanks > 1) {
-    Result<const runtime::cuda::NcclApi*> nccl = runtime::cuda::loadNccl();
-    if (!nccl.has_value())
-      return Error(unavailable(nccl.error().message() + "; --ranks 1 measures one GPU"));
-    apis.nccl = *nccl;
-  }
-  std::optional<spec::ClusterSpec> base;
+Result<int> calibrateGpus(const CalibrateOptions& options) {
+  std::optional<spec::ClusterSpec> loaded;
   if (!options.cluster.empty()) {
-    TRIREME_ASSIGN_OR_RETURN(base, spec::loadCluster(options.cluster));
-    measure.base = &*base;
+    TRIREME_ASSIGN_OR_RETURN(loaded, spec::loadCluster(options.cluster));
   }
-  measure.name = !options.name.empty() ? options.name : base ? base->name : "this-machine";
-  Progress progress;
-  measure.progress = [&](double done, const std::string& what) { progress.update(done, what); };
-  TRIREME_ASSIGN_OR_RETURN(const MeasuredCluster measured, measureGpus(apis, measure));
-  progress.clear();
-  return writeMeasured(options, measured);
+  const spec::ClusterSpec* const base = loaded ? &*loaded : nullptr;
+  if (!options.gpu) {
+    TRIREME_ASSIGN_OR_RETURN(const runtime::GpuMeasurements measurements,
+                             readMeasurements(options.gpuMeasurements));
+    return describeGpus(options, base, measurements);
+  }
+  TRIREME_ASSIGN_OR_RETURN(
+      const runtime::GpuMeasurements measurements,
+      measureTheseGpus(options.ranks, [&](const runtime::GpuInfo& gpu, int64_t numGpus) {
+        return checkBase(base, gpu, numGpus);
+      }));
+  if (!options.saveMeasurements.empty())
+    TRIREME_RETURN_IF_ERROR(
+        writeFile(options.saveMeasurements, runtime::printMeasurements(measurements)));
+  return describeGpus(options, base, measurements);
 }
 
 // The tier named by --tier or else the innermost that holds the test's ranks.
@@ -154,13 +156,16 @@ Result<int> readTests(const CalibrateOptions& options) {
 }
 
 Result<int> runCalibrate(const CalibrateOptions& options) {
-  std::vector<NamedPath> inputs = {{"--cluster", options.cluster}};
+  std::vector<NamedPath> inputs = {{"--cluster", options.cluster},
+                                   {"--gpu-measurements", options.gpuMeasurements}};
   for (const std::string& path : options.ncclTests) inputs.push_back({"--nccl-tests", path});
   TRIREME_RETURN_IF_ERROR(
-      checkOutputs(inputs, {{"-o", options.output}, {"--report", options.report}}));
-  TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
-  TRIREME_RETURN_IF_ERROR(checkWritable(options.report));
-  if (options.gpu) return runOnGpus(options);
+      checkOutputs(inputs, {{"-o", options.output},
+                            {"--report", options.report},
+                            {"--save-measurements", options.saveMeasurements}}));
+  for (const std::string& path : {options.output, options.report, options.saveMeasurements})
+    TRIREME_RETURN_IF_ERROR(checkWritable(path));
+  if (options.gpu || !options.gpuMeasurements.empty()) return calibrateGpus(options);
   return options.ncclTests.empty() ? runMeasurement(options) : readTests(options);
 }
 
@@ -176,14 +181,25 @@ Action addCalibrate(CLI::App& app) {
   CLI::Option* cluster =
       addPath(app, "--cluster", &options->cluster, "NAME|FILE",
               "The cluster that GPUs or nccl-tests complete: the rest is as there");
+  addPath(app, "--save-measurements", &options->saveMeasurements, "FILE",
+          "Write what was measured here as well (JSON), for --gpu-measurements")
+      ->needs(gpu);
   const std::string group = "Measurements of another machine";
+  CLI::Option* measurements =
+      addPath(app, "--gpu-measurements", &options->gpuMeasurements, "FILE",
+              "Read what --save-measurements wrote there, in any build of trireme")
+          ->group(group)
+          ->excludes(ranks)
+          ->excludes(gpu);
   CLI::Option* tests =
       addPaths(app, "--nccl-tests", &options->ncclTests, "FILE",
                "Read the output of nccl-tests instead (/dev/stdin: what is piped in)");
-  tests->group(group)->needs(cluster)->excludes(ranks)->excludes(gpu);
+  tests->group(group)->needs(cluster)->excludes(ranks)->excludes(gpu)->excludes(measurements);
   app.parse_complete_callback([options] {
-    if (!options->cluster.empty() && options->ncclTests.empty() && !options->gpu)
-      refuseFlag("--cluster", "is completed by --gpu or --nccl-tests: neither is there");
+    if (!options->cluster.empty() && options->ncclTests.empty() && !options->gpu &&
+        options->gpuMeasurements.empty())
+      refuseFlag("--cluster",
+                 "is completed by --gpu, --gpu-measurements or --nccl-tests: none is there");
   });
   addPath(app, "--tier", &options->tier, "TIER",
           "Tier that it measured (default: the innermost that holds the ranks)")
@@ -201,9 +217,10 @@ Action addCalibrate(CLI::App& app) {
 }  // namespace
 
 const Command kCalibrateCommand = {
-    "calibrate", "Measure this machine, or read nccl-tests, into a cluster file",
+    "calibrate", "Measure this machine, or read measurements, into a cluster file",
     "trireme calibrate --ranks 2 -o two.yaml\n"
     "  trireme calibrate --gpu --cluster dgx-h100 -o measured.yaml\n"
+    "  trireme calibrate --gpu-measurements gpus.json -o measured.yaml\n"
     "  trireme calibrate --nccl-tests all_reduce.txt --cluster dgx-a100 -o measured.yaml",
     addCalibrate};
 

@@ -187,6 +187,14 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
   endforeach()
 endif()
 
+# Steps that are predicted from a GPU's calibration.
+if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
+  add_test(NAME predicted_gpu_steps
+           COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/gpu/predict_test.py
+                   $<TARGET_FILE:trireme> ${PROJECT_SOURCE_DIR})
+  set_tests_properties(predicted_gpu_steps PROPERTIES LABELS cli TIMEOUT 600)
+endif()
+
 # The runtime alone, built from an archive.
 if(TARGET trireme AND NOT TRIREME_SANITIZE)
   add_test(NAME runtime_only

@@ -65,8 +65,5 @@ Result<KernelFit> fitKernels(const std::vector<TimedKernel>& timed);
 // Segments of one op each, of sizes between those of a tiny model and those of a large one's rank:
 // what to time on a host to know its kernels for `type`. Every op that programs have is there.
 std::vector<program::Segment> hostProbes(DType type);
-// The same for a GPU: matrix products and attention, of the sizes of layers' ranks. The other ops
-// are bound by memory there. Those whose operands take more than `most` are left out.
-std::vector<program::Segment> gpuProbes(DType type, Bytes most);
 
 }  // namespace trireme::cost

@@ -1,7 +1,5 @@
-// The segments that a calibration times: see measured_kernels.h.
+// The segments that a calibration of hosts times: see measured_kernels.h.
 #include <fmt/format.h>
-
-#include <span>
 
 #include "cost_models/measured_kernels.h"
 #include "ir/graph/semantics.h"
@@ -59,19 +57,8 @@ constexpr ProductSize kProducts[] = {
     {64, 512, 2048},  {256, 768, 768},  {512, 768, 768}, {256, 2304, 768}, {256, 768, 2304},
     {1024, 768, 768}, {128, 2048, 2048}};
 
-// Those of layers with 1024, 2048, 4096 and 8192 hidden, whole and as parts of eight, and of a
-// head.
-constexpr ProductSize kGpuProducts[] = {
-    {256, 1024, 1024},  {1024, 1024, 1024}, {4096, 1024, 1024},  {1024, 3072, 1024},
-    {4096, 3072, 1024}, {1024, 4096, 1024}, {8192, 4096, 1024},  {1024, 1024, 4096},
-    {8192, 1024, 4096}, {512, 2048, 2048},  {2048, 2048, 2048},  {2048, 6144, 2048},
-    {8192, 8192, 2048}, {2048, 2048, 8192}, {8192, 512, 4096},   {2048, 4096, 512},
-    {1024, 4096, 4096}, {4096, 4096, 4096}, {4096, 11008, 4096}, {4096, 4096, 11008},
-    {2048, 1280, 8192}, {2048, 8192, 1024}, {2048, 8192, 8192},  {2048, 3584, 8192},
-    {2048, 8192, 3584}, {2048, 32000, 2048}};
-
-void addProducts(Probes& probes, std::span<const ProductSize> sizes) {
-  for (const ProductSize& p : sizes) {
+void addProducts(Probes& probes) {
+  for (const ProductSize& p : kProducts) {
     const OperandType x = probes.compute({p.tokens, 1, p.inputs});
     const OperandType y = probes.compute({p.tokens, 1, p.outputs});
     const OperandType w = probes.compute({p.outputs, p.inputs});
@@ -87,14 +74,9 @@ struct AttentionSize {
 constexpr AttentionSize kAttentions[] = {{32, 4, 4, 32},  {64, 2, 4, 64},   {128, 4, 4, 32},
                                          {128, 1, 4, 64}, {256, 1, 4, 64},  {512, 1, 2, 64},
                                          {384, 1, 2, 32}, {256, 1, 2, 128}, {1024, 1, 1, 64}};
-// With heads that have kernels for tensor cores in bf16.
-constexpr AttentionSize kGpuAttentions[] = {
-    {256, 8, 16, 64},  {512, 4, 16, 64},   {1024, 2, 16, 64},  {2048, 1, 16, 64},
-    {4096, 1, 8, 64},  {1024, 2, 12, 96},  {512, 4, 16, 128},  {1024, 2, 16, 128},
-    {2048, 1, 8, 128}, {2048, 2, 16, 128}, {4096, 1, 16, 128}, {8192, 1, 8, 128}};
 
-void addAttention(Probes& probes, std::span<const AttentionSize> sizes) {
-  for (const AttentionSize& a : sizes)
+void addAttention(Probes& probes) {
+  for (const AttentionSize& a : kAttentions)
     for (double probability : {0.0, 0.1}) {
       OpAttributes attributes;
       attributes.headSize = a.headSize;
@@ -175,23 +157,10 @@ void addLoss(Probes& probes) {
 
 std::vector<Segment> hostProbes(DType type) {
   Probes probes(type);
-  addProducts(probes, kProducts);
-  addAttention(probes, kAttentions);
+  addProducts(probes);
+  addAttention(probes);
   addRows(probes);
   addLoss(probes);
-  return std::move(probes.segments);
-}
-
-std::vector<Segment> gpuProbes(DType type, Bytes most) {
-  Probes probes(type);
-  addProducts(probes, kGpuProducts);
-  addAttention(probes, kGpuAttentions);
-  std::erase_if(probes.segments, [&](const Segment& segment) {
-    double bytes = 0;
-    for (const OperandType& operand : segment.operands)
-      bytes += static_cast<double>(operand.bytes());
-    return bytes > most.count();
-  });
   return std::move(probes.segments);
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Where the time of a training step goes, beside what the planner's cost model says of each part.
 
-  bench/gpu/step_parts.py MEASURED SIMULATED    traces: of `trireme run --trace` and of `trireme compile --simulate`
+  bench/gpu/step_parts.py MEASURED SIMULATED    traces: of `trireme run --trace`, and of `trireme compile --simulate` or
+                                              `trireme plan --trace`
 
 Both have an event per instruction; a part is the instructions of one name ("layer.backward.0") of a rank's compute stream.
 The last measured step counts. Times are milliseconds, of rank 0.

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <thread>
 
+#include "cli/calibrate/these_gpus.h"
 #include "ir/base/format.h"
 #include "ir/base/version.h"
 #include "runtime/executor/host_memory.h"
@@ -78,6 +79,7 @@ class Measurement {
   Status measureMemory();
   Status fitKernels();
   Status describeDevice();
+  Result<spec::CollectiveCurve> measureCurve(runtime::Exchange exchange, int64_t group);
   Status measureLinks();
 };
 
@@ -194,10 +196,23 @@ Status Measurement::describeDevice() {
   return {};
 }
 
+// `bytes` are multiples of 4 group.
+Result<spec::CollectiveCurve> Measurement::measureCurve(runtime::Exchange exchange, int64_t group) {
+  spec::CollectiveCurve curve{collectiveOf(exchange), group, {}, options_.source};
+  for (const int64_t size : {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22}) {
+    const int64_t multiple = 4 * group;
+    const int64_t bytes = (size + multiple - 1) / multiple * multiple;
+    TRIREME_ASSIGN_OR_RETURN(
+        const Seconds time,
+        runtime::measureExchange(ranks_, exchange, static_cast<int32_t>(group), bytes));
+    curve.points.push_back(curvePoint(exchange, group, bytes, time));
+  }
+  return curve;
+}
+
 Status Measurement::measureLinks() {
   using runtime::Exchange;
   constexpr int64_t kSmall = 64, kLarge = int64_t{4} << 20;
-  const std::vector<int64_t> sizes = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22};
   spec::LinkTier tier;
   tier.name = "memory";
   tier.devices = options_.numRanks;
@@ -224,11 +239,7 @@ Status Measurement::measureLinks() {
     options_.progress(0.94, fmt::format("collectives among {} ranks", group));
     for (Exchange exchange :
          {Exchange::kAllReduce, Exchange::kAllGather, Exchange::kReduceScatter}) {
-      const auto timeOf = [&](int64_t bytes) {
-        return runtime::measureExchange(ranks_, exchange, static_cast<int32_t>(group), bytes);
-      };
-      TRIREME_ASSIGN_OR_RETURN(tier.curves.emplace_back(),
-                               measureCurve(exchange, group, sizes, options_.source, timeOf));
+      TRIREME_ASSIGN_OR_RETURN(tier.curves.emplace_back(), measureCurve(exchange, group));
     }
   }
   cluster().tiers = {std::move(tier)};

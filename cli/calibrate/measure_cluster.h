@@ -14,7 +14,7 @@ struct MeasureOptions {
   std::vector<DType> types = {DType::kF64, DType::kF32, DType::kBf16};  // of the kernels
   Seconds window{0.015};  // of one measurement; longer where ranks take turns on a core
   int64_t footprint = int64_t{256} << 20;  // bytes that no cache holds, of all ranks together
-  MeasureProgress progress;
+  runtime::MeasureProgress progress;
 };
 
 // "measured on 2026-11-21 by trireme calibrate 0.1.0 on <processor>, 2 ranks at once on 2 cores".

@@ -2,7 +2,6 @@
 #pragma once
 #include <fmt/format.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,12 +24,6 @@ struct MeasuredCluster {
   std::vector<MeasuredStream> streams;  // of a GPU
 };
 
-// How much of 1 is done, and what comes next.
-using MeasureProgress = std::function<void(double done, const std::string& what)>;
-
-// "2026-11-21", of UTC.
-std::string today();
-
 double roundedTo4Digits(double value);
 // No measurement has more digits.
 template <typename T>
@@ -40,10 +33,8 @@ T rounded(T value) {
 
 spec::CollectiveKind collectiveOf(runtime::Exchange exchange);
 
-// A collective among `group` ranks. `timeOf`: of a full tensor of that many bytes, a multiple of
-// 4 group. `sizes` are rounded up to such, and increase by at least as much. Errors: of `timeOf`.
-Result<spec::CollectiveCurve> measureCurve(
-    runtime::Exchange exchange, int64_t group, const std::vector<int64_t>& sizes,
-    const std::string& source, const std::function<Result<Seconds>(int64_t bytes)>& timeOf);
+// Of a collective among `group` ranks whose full tensor has `bytes`, in `time`.
+spec::CollectivePoint curvePoint(runtime::Exchange exchange, int64_t group, int64_t bytes,
+                                 Seconds time);
 
 }  // namespace trireme::cli

@@ -3,7 +3,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "cli/calibrate/measure_gpus.h"
+#include "cli/calibrate/gpu_cluster.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 

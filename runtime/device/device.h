@@ -94,9 +94,12 @@ class RankDevice {
 
   virtual Status runSegment(const SegmentCall& call) = 0;
   virtual Status zero(void* data, int64_t bytes) = 0;
-  // The host writes `count` tokens for `target` where stageTokens() says; sendTokens() sends them.
-  // What was staged in a step stays until its end.
-  virtual Result<int32_t*> stageTokens(int32_t* target, int64_t count) = 0;
+  // Whether finishStep() has to wait for what was asked for: then the host has time meanwhile.
+  virtual bool isAsynchronous() const = 0;
+  // Where the host writes `count` tokens for `target`, which sendTokens() sends: `target` itself,
+  // or memory of the host that is the rank's until its end. What is there may change when the step
+  // that sent it has ended. In the first step only.
+  virtual Result<int32_t*> stagingFor(int32_t* target, int64_t count) = 0;
   virtual Status sendTokens(int32_t* target, const int32_t* staged, int64_t count) = 0;
   // squares[row.logicalIndex] = sum of the squares of each row. The same buckets follow a first
   // one always.

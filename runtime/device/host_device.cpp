@@ -53,7 +53,8 @@ class HostDevice final : public RankDevice {
     return {};
   }
 
-  Result<int32_t*> stageTokens(int32_t* target, int64_t) override { return target; }
+  bool isAsynchronous() const override { return false; }
+  Result<int32_t*> stagingFor(int32_t* target, int64_t) override { return target; }
   Status sendTokens(int32_t*, const int32_t*, int64_t) override { return {}; }
 
   Status sumSquares(std::span<const BucketRows> buckets, double* squares) override {

@@ -24,7 +24,8 @@ bool isPointToPoint(InstructionKind kind) {
 Executor::Executor(const ExecutorContext& context)
     : rank_(context.device->program()),
       context_(context),
-      streams_(*context.device, *context.comm, context.trace) {
+      streams_(*context.device, *context.comm, context.trace),
+      batches_(*context.device, *context.comm) {
   context_.comm->setProgress(&streams_);
   context_.device->setWatch([this] { return watchDevice(); });
   addresses_.resize(static_cast<size_t>(rank_.maxOperands));
@@ -63,15 +64,16 @@ void Executor::fillKeys() {
 
 Status Executor::runStep(int64_t step, DataSource& data) {
   step_ = step;
-  data_ = &data;
   counters_ = {};
   if (context_.trace != nullptr) context_.trace->beginStep(step);
   fillKeys();
   TRIREME_RETURN_IF_ERROR(context_.device->beginStep());
   streams_.beginStep();
+  TRIREME_RETURN_IF_ERROR(batches_.beginStep(step, data));
   passed_ = -1;
   for (const Task& task : rank_.role->tasks) TRIREME_RETURN_IF_ERROR(runTask(task));
   TRIREME_RETURN_IF_ERROR(streams_.drain());
+  batches_.readAhead();
   if (const Status status = context_.device->finishStep(); !status.ok()) {
     // A fault that the device reports is one of what it was at.
     const bool isFault = status.code() == StatusCode::kInternal;
@@ -176,7 +178,7 @@ Status Executor::execute(std::span<const Flat> run, const Task& task, int32_t re
     case InstructionKind::kAllGather:
       return collective(instruction, repeat, task.slot);
     case InstructionKind::kLoadBatch:
-      return loadBatch(instruction, task);
+      return batches_.load();
     case InstructionKind::kZero:
       return context_.device->zero(operand(instruction, 0, repeat, task.slot), instruction.bytes);
     case InstructionKind::kSumSquares:
@@ -212,44 +214,6 @@ Status Executor::collective(const Flat& instruction, int32_t repeat, int32_t slo
     return comm.reduceScatter(instruction.group, first, second, instruction.elements,
                               instruction.type, instruction.reduce);
   return comm.allGather(instruction.group, first, second, instruction.elements, instruction.type);
-}
-
-// Tokens are [s, b]: sample i of the microbatch is column i.
-Status Executor::loadBatch(const Flat& instruction, const Task& task) {
-  const program::Training& training = rank_.program->training;
-  const int64_t length = training.sequenceLength, batch = training.microbatchSize;
-  const auto first =
-      static_cast<uint64_t>(step_ * training.globalBatchSize +
-                            firstSample(training, rank_.info.dpIndex, task.microbatch));
-  std::array<int32_t*, 2> targets{}, columns{};  // tokens, labels
-  for (size_t i = 0; i < 2; ++i) {
-    targets[i] =
-        reinterpret_cast<int32_t*>(operand(instruction, static_cast<int32_t>(i), 0, task.slot));
-    if (targets[i] == nullptr) continue;
-    TRIREME_ASSIGN_OR_RETURN(columns[i], context_.device->stageTokens(targets[i], length * batch));
-  }
-  for (int64_t i = 0; i < batch; ++i)
-    TRIREME_RETURN_IF_ERROR(loadSample(first + static_cast<uint64_t>(i), i, columns));
-  for (size_t i = 0; i < 2; ++i)
-    if (targets[i] != nullptr)
-      TRIREME_RETURN_IF_ERROR(context_.device->sendTokens(targets[i], columns[i], length * batch));
-  return {};
-}
-
-Status Executor::loadSample(uint64_t sample, int64_t column,
-                            const std::array<int32_t*, 2>& columns) {
-  const program::Training& training = rank_.program->training;
-  const int64_t length = training.sequenceLength, batch = training.microbatchSize;
-  const auto at = [&](int32_t* tokens) { return tokens == nullptr ? nullptr : tokens + column; };
-  TRIREME_RETURN_IF_ERROR(data_->sample(sample, length, batch, at(columns[0]), at(columns[1])));
-  for (size_t i = 0; i < 2; ++i)
-    for (int64_t s = 0; columns[i] != nullptr && s < length; ++s)
-      if (const int32_t token = columns[i][s * batch + column];
-          token < 0 || token >= training.vocabSize)
-        return invalidArgument(
-            fmt::format("sample {}, position {}: token {} is not in the vocabulary of {}", sample,
-                        s + static_cast<int64_t>(i), token, training.vocabSize));
-  return {};
 }
 
 Status Executor::injectFault(const Flat& instruction, const Task& task, int32_t layer) {

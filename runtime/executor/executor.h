@@ -1,7 +1,6 @@
 // Executes one rank's program on a RankDevice: the instructions of the compute stream here and now,
 // those of the point-to-point streams whenever there is a chance. Allocates nothing within a step.
 #pragma once
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/data/data_source.h"
 #include "runtime/device/device.h"
+#include "runtime/executor/batch_reader.h"
 #include "runtime/executor/counters.h"
 #include "runtime/executor/fault_injector.h"
 #include "runtime/executor/rank_program.h"
@@ -55,8 +55,6 @@ class Executor {
   Status execute(std::span<const Flat> run, const Task& task, int32_t repeat, int32_t layer);
   Status compute(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer);
   Status collective(const Flat& instruction, int32_t repeat, int32_t slot);
-  Status loadBatch(const Flat& instruction, const Task& task);
-  Status loadSample(uint64_t sample, int64_t column, const std::array<int32_t*, 2>& columns);
   Status sumSquares(std::span<const Flat> run, int32_t repeat, int32_t slot);
   Status adamWStep(std::span<const Flat> run, int32_t repeat, int32_t slot);
   AdamWArrays arraysOf(int32_t bucket) const;
@@ -72,11 +70,11 @@ class Executor {
   const RankProgram& rank_;
   ExecutorContext context_;
   Streams streams_;
+  BatchReader batches_;
   RankCounters counters_;
   int64_t step_ = 0;
   int64_t passed_ = -1;  // instructions, when watchDevice() looked last; -1: it has not
   std::chrono::steady_clock::time_point passedAt_;
-  DataSource* data_ = nullptr;
   std::vector<program::KernelContext> contexts_;  // per logical layer; keys of this step
   std::vector<void*> addresses_;                  // scratch
   std::vector<std::vector<NormRow>> normRows_;    // per bucket: a row per parameter and layer

@@ -1,6 +1,8 @@
 // What a host's ranks reach: kernels, memory, and communication between them. Every function runs
 // the code that training runs.
 #pragma once
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "ir/base/dtype.h"
@@ -11,6 +13,9 @@
 #include "runtime/measure/measured_ranks.h"
 
 namespace trireme::runtime {
+
+// How much of 1 is done, and what comes next.
+using MeasureProgress = std::function<void(double done, const std::string& what)>;
 
 // One call of segment `index` of the bundle that `code` was loaded from, on operands of its own,
 // which hold small numbers. As in a step, where an op reads what the op before it has just written,

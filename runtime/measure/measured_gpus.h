@@ -24,6 +24,7 @@ struct GpuInfo {
   int numMultiprocessors = 0;
   int driverVersion = 0;  // 13000: of CUDA 13.0
   int64_t totalBytes = 0, freeBytes = 0;
+  bool operator==(const GpuInfo&) const = default;
 };
 
 struct GpuTiming {

@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/calibrate/measure_gpus.h"
+#include "cli/calibrate/gpu_cluster.h"
+#include "cli/calibrate/read_measurements.h"
 #include "cli/calibrate/report.h"
 #include "cost_models/compute.h"
+#include "ir/graph/semantics.h"
 #include "ir/spec/load.h"
 #include "tests/cli/command.h"
 #include "tests/support/emulated_machine.h"
@@ -31,9 +33,10 @@ class CalibrateGpu : public CommandTest {
  protected:
   CalibrateGpu() {
     options.name = "measured";
-    options.mostMemory = int64_t{160} << 20;
-    options.leastMemory = int64_t{16} << 20;
-    options.progress = [this](double done, const std::string&) {
+    measuring.date = "2026-11-21";
+    measuring.mostMemory = int64_t{160} << 20;
+    measuring.leastMemory = int64_t{16} << 20;
+    measuring.progress = [this](double done, const std::string&) {
       EXPECT_GE(done, lastProgress);
       EXPECT_LE(done, 1);
       lastProgress = done;
@@ -44,18 +47,25 @@ class CalibrateGpu : public CommandTest {
     machine.numMultiprocessors = 108;
   }
 
-  Result<MeasuredCluster> measure(int numGpus = 1) {
+  Result<runtime::GpuMeasurements> take(int numGpus = 1) {
     machine.numDevices = numGpus;
-    options.numRanks = numGpus;
     EmulatedGpu gpu(machine);
     EmulatedNccl nccl;
     runtime::cuda::Apis apis = gpu.apis();
     apis.nccl = &nccl.api();
-    Result<MeasuredCluster> measured = measureGpus(apis, options);
+    const auto measured = [&]() -> Result<runtime::GpuMeasurements> {
+      TRIREME_ASSIGN_OR_RETURN(const auto gpus, runtime::MeasuredGpus::open(apis, numGpus, {}));
+      TRIREME_RETURN_IF_ERROR(checkBase(options.base, gpus->info(), numGpus));
+      return takeMeasurements(*gpus, measuring);
+    }();
     EXPECT_EQ(gpu.faults(), std::vector<std::string>());
     EXPECT_EQ(gpu.numLiveObjects(), 0);
     EXPECT_EQ(nccl.numLive(), 0);
     return measured;
+  }
+  Result<MeasuredCluster> measure(int numGpus = 1) {
+    TRIREME_ASSIGN_OR_RETURN(const runtime::GpuMeasurements measurements, take(numGpus));
+    return cli::clusterOf(measurements, options);
   }
   // Written and read again, as the planner does.
   spec::ClusterSpec clusterOf(const Result<MeasuredCluster>& measured) {
@@ -74,7 +84,8 @@ class CalibrateGpu : public CommandTest {
 
   EmulatedRates rates;
   EmulatedGpuOptions machine = emulatedMachine(rates);
-  MeasureGpuOptions options;
+  runtime::GpuMeasureOptions measuring;
+  GpuClusterOptions options;
   double lastProgress = 0;
   std::string file;
 };
@@ -99,7 +110,7 @@ TEST_F(CalibrateGpu, EfficienciesOfAKnownGpuAreSharesOfItsDataSheet) {
   EXPECT_EQ(device.numMultiprocessors, 108);
   EXPECT_GT(device.depthRamp, 0) << "of the shipped device: not measured";
   EXPECT_THAT(cluster.sources.at("device.matmul_efficiency"),
-              AllOf(HasSubstr("by trireme calibrate "), HasSubstr(kA100),
+              AllOf(HasSubstr("measured on 2026-11-21 by trireme calibrate "), HasSubstr(kA100),
                     HasSubstr("(driver of CUDA 13.0)"), HasSubstr("200 TFLOP/s")));
   EXPECT_THAT(cluster.sources.at("device.matmul.bf16"), HasSubstr("datasheet"));
   EXPECT_GT(lastProgress, 0.9);
@@ -280,7 +291,7 @@ TEST_F(CalibrateGpu, AClusterThatIsTooSmallIsRefused) {
 TEST_F(CalibrateGpu, TooLittleMemoryIsRefusedWithTheNeed) {
   machine.memoryBytes = int64_t{20} << 20;
   machine.name = "NVIDIA X900";
-  options.leastMemory = int64_t{19} << 20;
+  measuring.leastMemory = int64_t{19} << 20;
   const auto refused = measure();
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), StatusCode::kResourceExhausted);
@@ -316,10 +327,58 @@ TEST(ShippedDeviceOf, IsTheOneOfTheDriversNameAndOfItsMemory) {
   EXPECT_EQ(of("NVIDIA L40S", 44.4), "");
 }
 
+// Probes that the runtime writes out are what the graph's rules make of their inputs.
+TEST(GpuProbes, HaveTheOutputsOfTheirOps) {
+  for (const DType type : {DType::kF64, DType::kF32, DType::kBf16})
+    for (const runtime::GpuProbe& probe : runtime::gpuProbes(type, Bytes(1e12))) {
+      const program::Segment segment = runtime::segmentOf(probe);
+      const program::SegmentOp& op = segment.ops.front();
+      std::vector<program::OperandType> inputs, outputs;
+      for (const int32_t i : op.inputs) inputs.push_back(segment.operands[static_cast<size_t>(i)]);
+      for (const int32_t i : op.outputs)
+        outputs.push_back(segment.operands[static_cast<size_t>(i)]);
+      const DType state = type == DType::kF64 ? DType::kF64 : DType::kF32;
+      const auto inferred = graph::inferOutputs(op.kind, op.attributes, inputs, state, 0);
+      ASSERT_TRUE(inferred.has_value()) << program::opName(op.kind);
+      EXPECT_EQ(outputs, *inferred) << program::opName(op.kind);
+    }
+}
+
+// A machine with the runtime alone measures, another makes the cluster: the same file.
+TEST_F(CalibrateGpu, AFileOfMeasurementsGivesTheSameCluster) {
+  const Result<runtime::GpuMeasurements> taken = take(2);
+  ASSERT_TRUE(taken.has_value()) << taken.error().message();
+  const std::string saved = write("gpus.json", printMeasurements(*taken));
+  const auto read = readMeasurements(saved);
+  ASSERT_TRUE(read.has_value()) << read.error().message();
+  EXPECT_EQ(*read, *taken);
+
+  const std::string output = path("from.yaml");
+  expectSuccess(
+      runTrireme({"calibrate", "--gpu-measurements", saved, "--name", "measured", "-o", output}));
+  EXPECT_EQ(spec::loadCluster(output).value(), clusterOf(cli::clusterOf(*taken, options)));
+
+  const std::string completed = path("completed.yaml");
+  expectSuccess(runTrireme(
+      {"calibrate", "--gpu-measurements", saved, "--cluster", "dgx-a100", "-o", completed}));
+  const spec::ClusterSpec base = spec::loadCluster("dgx-a100").value();
+  options = {"dgx-a100", &base};
+  EXPECT_EQ(spec::loadCluster(completed).value(), clusterOf(cli::clusterOf(*taken, options)));
+
+  expectRefusal(runTrireme({"calibrate", "--gpu-measurements", saved, "--cluster", "dgx-h100"}), 1,
+                {"cluster 'dgx-h100' has H100-80GB-SXM", kA100});
+  const Outcome json = runTrireme({"calibrate", "--gpu-measurements", saved, "--json"});
+  expectSuccess(json);
+  EXPECT_EQ(nlohmann::json::parse(json.out)["ranks"], 2);
+}
+
 TEST_F(CalibrateGpu, SaysSoWhereThereIsNoDriver) {
   if (runtime::cuda::loadDriver().has_value()) GTEST_SKIP() << "there is a driver";
   const std::string output = path("none.yaml");
   expectRefusal(runTrireme({"calibrate", "--gpu", "-o", output}), 1, {"no NVIDIA driver"});
+  EXPECT_FALSE(std::filesystem::exists(output));
+  expectRefusal(runTrireme({"calibrate", "--gpu", "--save-measurements", output}), 1,
+                {"no NVIDIA driver"});
   EXPECT_FALSE(std::filesystem::exists(output));
 }
 
@@ -327,7 +386,14 @@ TEST_F(CalibrateGpu, RefusesWhatMakesNoSense) {
   expectRefusal(runTrireme({"calibrate", "--gpu", "--nccl-tests", "x", "--cluster", "dgx-a100"}), 2,
                 {"--gpu"});
   expectRefusal(runTrireme({"calibrate", "--cluster", "dgx-a100"}), 2,
-                {"--cluster", "--gpu", "--nccl-tests"});
+                {"--cluster", "--gpu", "--gpu-measurements", "--nccl-tests"});
+  expectRefusal(runTrireme({"calibrate", "--save-measurements", "x"}), 2, {"--gpu"});
+  expectRefusal(runTrireme({"calibrate", "--gpu-measurements", "x", "--gpu"}), 2,
+                {"--gpu-measurements"});
+  expectRefusal(runTrireme({"calibrate", "--gpu-measurements", "x", "--ranks", "2"}), 2,
+                {"--ranks"});
+  expectRefusal(runTrireme({"calibrate", "--gpu-measurements", path("none.json")}), 1,
+                {"none.json", "cannot read"});
   expectRefusal(runTrireme({"calibrate", "--gpu", "--ranks", "0"}), 2, {"--ranks", "at least 1"});
 }
 

@@ -165,29 +165,6 @@ TEST(HostProbes, KnowEveryOp) {
   }
 }
 
-// Products and attention, more sizes than units.
-TEST(GpuProbes, AreProductsAndAttentionThatFit) {
-  for (DType type : {DType::kF32, DType::kBf16}) {
-    std::map<OpKind, int> sizes;
-    for (const program::Segment& probe : gpuProbes(type, 1_GiB)) {
-      ASSERT_EQ(probe.ops.size(), 1u);
-      ++sizes[probe.ops[0].kind];
-    }
-    EXPECT_EQ(sizes.size(), 5u);
-    for (OpKind kind : {OpKind::kMatmul, OpKind::kMatmulGradInput, OpKind::kMatmulGradWeight,
-                        OpKind::kAttention, OpKind::kAttentionGrad})
-      EXPECT_GE(sizes[kind], 20) << program::opName(kind);
-  }
-  const auto few = gpuProbes(DType::kF32, Bytes(64e6));
-  EXPECT_FALSE(few.empty());
-  EXPECT_LT(few.size(), gpuProbes(DType::kF32, 1_GiB).size() / 2);
-  for (const program::Segment& probe : few) {
-    int64_t bytes = 0;
-    for (const program::OperandType& operand : probe.operands) bytes += operand.bytes();
-    EXPECT_LE(bytes, 64000000);
-  }
-}
-
 program::Segment gelus() {
   program::Segment segment;
   segment.operands.assign(3, {DType::kBf16, {10, 10, 10}});

@@ -260,22 +260,18 @@ TEST(VirtualRanks, NeedTheirWaits) {
   }
 }
 
-// Looks at the GPU when the second step begins.
+// Looks at the GPU at the end of every step, when the session asks for the data's identity.
 class WatchedData final : public SyntheticData {
  public:
-  WatchedData(int64_t vocabSize, uint64_t globalBatch, const EmulatedGpu& gpu)
-      : SyntheticData(vocabSize), globalBatch_(globalBatch), gpu_(gpu) {}
-  Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
-                int32_t* labels) override {
-    if (index == globalBatch_) creations = gpu_.numCreations();
-    if (index == globalBatch_) synchronizations = gpu_.numSynchronizations();
-    if (index == 2 * globalBatch_) synchronizations = gpu_.numSynchronizations() - synchronizations;
-    return SyntheticData::sample(index, length, stride, tokens, labels);
+  WatchedData(int64_t vocabSize, const EmulatedGpu& gpu) : SyntheticData(vocabSize), gpu_(gpu) {}
+  std::string identity() const override {
+    creations.push_back(gpu_.numCreations());
+    synchronizations.push_back(gpu_.numSynchronizations());
+    return {};
   }
-  int64_t creations = 0, synchronizations = 0;
+  mutable std::vector<int64_t> creations, synchronizations;
 
  private:
-  uint64_t globalBatch_;
   const EmulatedGpu& gpu_;
 };
 
@@ -286,15 +282,17 @@ TEST(GpuRank, AllocatesNothingAfterTheFirstStepAndWaitsOnlyAtTheEndOfEach) {
   const auto training = tinyTraining(spec::Precision::kFp32);
   EmulatedGpu gpu;
   const runtime::cuda::Apis apis = gpu.apis();
-  WatchedData data(model.vocabSize, static_cast<uint64_t>(training.globalBatchSize), gpu);
+  WatchedData data(model.vocabSize, gpu);
   RunOptions options;
   options.steps = 3;
   options.gpu = &apis;
   options.data = &data;
   const auto result = run(model, serialPlan(model, training, 4), options);
   ASSERT_TRUE(result.has_value()) << result.error().message();
-  EXPECT_EQ(gpu.numCreations(), data.creations);
-  EXPECT_EQ(data.synchronizations, 2);
+  ASSERT_EQ(data.creations.size(), 3u);
+  EXPECT_EQ(data.creations[1], data.creations[0]);
+  EXPECT_EQ(data.creations[2], data.creations[0]);
+  EXPECT_EQ(data.synchronizations[2] - data.synchronizations[1], 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, VirtualRanks, ::testing::ValuesIn(virtualChoices()),

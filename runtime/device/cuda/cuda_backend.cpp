@@ -6,8 +6,10 @@
 
 #include "ir/base/format.h"
 #include "runtime/device/cuda/cuda_rank.h"
+#include "runtime/device/cuda/driver_memory.h"
 #include "runtime/device/cuda/nccl_communicator.h"
 #include "runtime/device/cuda/virtual_communicator.h"
+#include "runtime/executor/arena.h"
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -21,6 +23,11 @@ Result<int> ordinalOf(int32_t onMachine, int count, int32_t numRanks) {
                   "are started on several machines (torchrun, srun or mpirun), or all share one "
                   "GPU with --virtual-ranks",
                   onMachine, count)));
+}
+
+int64_t arenaBytesOf(const program::Program& program, int32_t rank) {
+  const int32_t role = program.ranks[static_cast<size_t>(rank)].role;
+  return program.roles[static_cast<size_t>(role)].arenaBytes;
 }
 
 }  // namespace
@@ -63,24 +70,41 @@ const Gpu& CudaBackend::gpuOf(int32_t rank) const {
 
 Status CudaBackend::checkMemory(const program::Program& program) const {
   const int32_t perGpu = usesNccl() ? 1 : options_.numRanks;
-  for (int32_t first = 0; first < options_.numRanks; first += perGpu) {
-    int64_t needed = 0;
-    for (int32_t i = 0; i < perGpu; ++i) {
-      const auto& rank = program.ranks[static_cast<size_t>(options_.firstRank + first + i)];
-      needed += program.roles[static_cast<size_t>(rank.role)].arenaBytes;
-    }
-    const Gpu& gpu = gpuOf(options_.firstRank + first);
-    TRIREME_ASSIGN_OR_RETURN(const int64_t available, gpu.freeBytes());
-    if (needed <= available) continue;
-    const auto print = [](int64_t bytes) { return formatBytes(Bytes(static_cast<double>(bytes))); };
-    const std::string whose =
-        usesNccl() ? fmt::format("the arena of rank {} needs", options_.firstRank + first)
-                   : fmt::format("the arenas of {} rank{} need", perGpu, perGpu == 1 ? "" : "s");
-    return resourceExhausted(fmt::format("{} {} on {}, of which {} are free: {} are missing", whose,
-                                         print(needed), gpu.name(), print(available),
-                                         print(needed - available)));
-  }
+  for (int32_t first = 0; first < options_.numRanks; first += perGpu)
+    TRIREME_RETURN_IF_ERROR(checkMemoryOf(program, options_.firstRank + first, perGpu));
   return {};
+}
+
+Status CudaBackend::checkMemoryOf(const program::Program& program, int32_t first,
+                                  int32_t number) const {
+  int64_t arenas = 0, numNodes = 0;
+  for (int32_t rank = first; rank < first + number; ++rank) arenas += arenaBytesOf(program, rank);
+  const Gpu& gpu = gpuOf(first);
+  TRIREME_ASSIGN_OR_RETURN(const int64_t available, gpu.freeBytes());
+  for (int32_t rank = first; rank < first + number; ++rank) {
+    if (!options_.graphs || arenas + kLazyBytes > available) break;  // it shows without graphs
+    TRIREME_ASSIGN_OR_RETURN(const Arena unused, Arena::allocate(arenaBytesOf(program, rank)));
+    TRIREME_ASSIGN_OR_RETURN(const RankProgram resolved,
+                             resolveRank(program, rank, unused.data()));  // addresses alone
+    numNodes += numGraphNodes(bundle_, resolved);
+  }
+  const int64_t graphs = numNodes * kGraphNodeBytes, needed = arenas + kLazyBytes + graphs;
+  if (needed <= available) return {};
+  const auto print = [](int64_t bytes) { return formatBytes(Bytes(static_cast<double>(bytes))); };
+  const std::string whose =
+      usesNccl() ? fmt::format("the arena of rank {} needs", first)
+                 : fmt::format("the arenas of {} rank{} need", number, number == 1 ? "" : "s");
+  const std::string ofGraphs =
+      numNodes == 0 ? ""
+                    : fmt::format(
+                          " and {} for {} launches in CUDA graphs, which --no-cuda-graphs "
+                          "does without",
+                          print(graphs), numNodes);
+  return resourceExhausted(
+      fmt::format("{} {} on {}, of which {} are free: {} are missing, with an estimate of {} for "
+                  "what the driver loads{}",
+                  whose, print(arenas), gpu.name(), print(available), print(needed - available),
+                  print(kLazyBytes), ofGraphs));
 }
 
 Result<RankSetup> CudaBackend::prepare(const RankProgram& image,

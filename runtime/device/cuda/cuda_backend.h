@@ -38,6 +38,8 @@ class CudaBackend final : public Backend {
   CudaBackend(const Apis& apis, const program::Bundle& bundle, const CudaOptions& options)
       : apis_(apis), bundle_(bundle), options_(options) {}
   Status openGpus();
+  // Ranks [first, first + number) of this process's, which are all of their GPU.
+  Status checkMemoryOf(const program::Program& program, int32_t first, int32_t number) const;
   // That of a rank of this process.
   const Gpu& gpuOf(int32_t rank) const;
   bool usesNccl() const { return bundle_.program.numRanks() > 1 && !options_.virtualRanks; }

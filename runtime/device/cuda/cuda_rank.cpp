@@ -106,8 +106,7 @@ CudaRank::~CudaRank() {
   for (StreamHandle stream : streams_)
     if (stream != nullptr) static_cast<void>(api_.destroyStream(stream));
   if (passed_ != nullptr) static_cast<void>(api_.releaseHost(passed_));
-  for (void* data : uploads_) static_cast<void>(api_.releaseHost(data));
-  for (const auto& [data, count] : staging_) static_cast<void>(api_.releaseHost(data));
+  for (void* data : hostBlocks_) static_cast<void>(api_.releaseHost(data));
   for (const Block& block : blocks_) static_cast<void>(api_.release(block.data));
 }
 
@@ -127,13 +126,18 @@ Result<DevicePointer> CudaRank::allocate(int64_t bytes, const char* what) {
   return block.data;
 }
 
+Result<void*> CudaRank::allocateHost(int64_t bytes, const char* what) {
+  void* pinned = nullptr;
+  TRIREME_RETURN_IF_ERROR(check(api_.allocateHost(&pinned, static_cast<size_t>(bytes), 0), what));
+  hostBlocks_.push_back(pinned);
+  return pinned;
+}
+
 // Without waiting, in the first step: by pinned memory that stays.
 Result<void*> CudaRank::upload(const void* data, int64_t bytes, const char* what) {
   TRIREME_ASSIGN_OR_RETURN(const DevicePointer to, allocate(bytes, what));
   if (bytes == 0) return reinterpret_cast<void*>(to);
-  void* pinned = nullptr;
-  TRIREME_RETURN_IF_ERROR(check(api_.allocateHost(&pinned, static_cast<size_t>(bytes), 0), what));
-  uploads_.push_back(pinned);
+  TRIREME_ASSIGN_OR_RETURN(void* const pinned, allocateHost(bytes, what));
   std::memcpy(pinned, data, static_cast<size_t>(bytes));
   TRIREME_RETURN_IF_ERROR(
       check(api_.copyToDevice(to, pinned, static_cast<size_t>(bytes), compute()), what));
@@ -222,7 +226,6 @@ Result<bool> CudaRank::addChain(int32_t index, const std::vector<SegmentStep>& l
 
 Status CudaRank::beginStep() {
   eventsUsed_ = 0;
-  stagingUsed_ = 0;
   stampsUsed_ = 0;
   marks_ = {};
   std::fill_n(passed_, program::kNumStreams, 0u);  // the streams are idle
@@ -301,17 +304,11 @@ Status CudaRank::zero(void* data, int64_t bytes) {
   return check(api_.fill(pointer(data), 0, static_cast<size_t>(bytes), compute()), "zeroing");
 }
 
-Result<int32_t*> CudaRank::stageTokens(int32_t*, int64_t count) {
-  if (stagingUsed_ == staging_.size()) {
-    void* data = nullptr;
-    TRIREME_RETURN_IF_ERROR(
-        check(api_.allocateHost(&data, static_cast<size_t>(count) * sizeof(int32_t), 0),
-              "allocating pinned memory for tokens"));
-    staging_.emplace_back(static_cast<int32_t*>(data), count);
-  }
-  const auto& [data, size] = staging_[stagingUsed_++];
-  if (size < count) return Error(internalError("a step that loads other batches than the first"));
-  return data;
+Result<int32_t*> CudaRank::stagingFor(int32_t*, int64_t count) {
+  TRIREME_ASSIGN_OR_RETURN(void* const data,
+                           allocateHost(count * static_cast<int64_t>(sizeof(int32_t)),
+                                        "allocating pinned memory for tokens"));
+  return static_cast<int32_t*>(data);
 }
 
 Status CudaRank::sendTokens(int32_t* target, const int32_t* staged, int64_t count) {

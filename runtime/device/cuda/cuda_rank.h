@@ -1,9 +1,9 @@
 // One rank on a GPU: an arena, a stream of the GPU per stream of the program, events, kernels.
 //
 // Nothing inside a step blocks the host or allocates after the first step: what a step needs once
-// per call (events, staged tokens) is taken from lists that grow in the first step and start over
-// in the next. finishStep() is the one point where the host waits for the GPU; that of the first
-// step captures its segments as CUDA graphs.
+// per call (events) is taken from lists that grow in the first step and start over in the next.
+// finishStep() is the one point where the host waits for the GPU; that of the first step captures
+// its segments as CUDA graphs.
 #pragma once
 #include <array>
 #include <functional>
@@ -43,7 +43,8 @@ class CudaRank final : public RankDevice {
   Result<double> secondsOf(int32_t stamp) const override;
   Status runSegment(const SegmentCall& call) override;
   Status zero(void* data, int64_t bytes) override;
-  Result<int32_t*> stageTokens(int32_t* target, int64_t count) override;
+  bool isAsynchronous() const override { return true; }
+  Result<int32_t*> stagingFor(int32_t* target, int64_t count) override;
   Status sendTokens(int32_t* target, const int32_t* staged, int64_t count) override;
   Status sumSquares(std::span<const BucketRows> buckets, double* squares) override;
   Status adamW(const AdamWCall& call) override;
@@ -105,6 +106,7 @@ class CudaRank final : public RankDevice {
                  std::vector<Step>& steps);
   void openGraphs(const program::Bundle& bundle, bool enabled);
   Result<DevicePointer> allocate(int64_t bytes, const char* what);
+  Result<void*> allocateHost(int64_t bytes, const char* what);
   Result<void*> upload(const void* data, int64_t bytes, const char* what);
   Status openProgress();
   Status waitFor(StreamHandle stream, const char* what) const;
@@ -136,10 +138,8 @@ class CudaRank final : public RankDevice {
   std::array<uint32_t, program::kNumStreams> marks_{};
   uint32_t* passed_ = nullptr;
   std::function<Status()> watch_;
-  Status eventFailure_;                                // of newEvent(), which cannot return it
-  std::vector<void*> uploads_;                         // pinned memory of the host
-  std::vector<std::pair<int32_t*, int64_t>> staging_;  // pinned memory of the host, elements
-  size_t stagingUsed_ = 0;
+  Status eventFailure_;                     // of newEvent(), which cannot return it
+  std::vector<void*> hostBlocks_;           // pinned memory of the host
   std::map<int32_t, SquaresTable> tables_;  // by the first bucket
   FunctionHandle squaresRows_ = nullptr, adamwScale_ = nullptr, updateLossScale_ = nullptr;
   std::map<DType, FunctionHandle> adamw_;  // per type of the parameters

@@ -5,12 +5,6 @@
 #include <algorithm>
 
 namespace trireme::runtime::cuda {
-namespace {
-
-// A graph costs the host about what one launch costs.
-constexpr size_t kMinCapturedSteps = 3;
-
-}  // namespace
 
 size_t SegmentGraphs::Hash::operator()(std::span<void* const> operands) const {
   constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio

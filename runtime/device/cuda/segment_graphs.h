@@ -24,6 +24,9 @@ namespace trireme::runtime::cuda {
 
 using LaunchStep = std::variant<OpLaunch, GeneratedLaunch, std::unique_ptr<Matmul>>;
 
+// Segments of fewer are launched one by one: a graph costs the host about what one launch costs.
+inline constexpr size_t kMinCapturedSteps = 3;
+
 // Where the segments of a rank run. The GPU outlives them.
 struct SegmentPlace {
   const Gpu* gpu = nullptr;

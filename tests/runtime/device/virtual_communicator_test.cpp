@@ -101,21 +101,25 @@ TEST(VirtualCommunicator, ASendIsOverWhenTheReceiverHasCopied) {
   }
 }
 
-// What is staged for one batch is not written over by the next before the GPU has read it.
-TEST(CudaRank, StagedTokensStayUntilTheEndOfTheStep) {
+// Every place for tokens is another, and stays: the GPU reads it when it comes to it.
+TEST(CudaRank, StagedTokensHavePlacesOfTheirOwn) {
   trireme::testing::EmulatedGpu emulated;
   const auto gpu = *Gpu::open(emulated.apis(), 0, {90, false});
   const program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
   ThreadWorld world(2, {{0, 1}}, std::chrono::seconds(20));
   Rank rank(*gpu, bundle, world, 0);
   auto* target = reinterpret_cast<int32_t*>(rank.address());
+  std::vector<int32_t*> places;
+  for (int32_t i = 0; i < 3; ++i) {
+    const auto place = rank.device->stagingFor(target + i, 1);
+    ASSERT_TRUE(place.has_value());
+    places.push_back(*place);
+  }
   for (int step = 0; step < 2; ++step) {
     ASSERT_TRUE(rank.device->beginStep().ok());
     for (int32_t i = 0; i < 3; ++i) {
-      const auto staged = rank.device->stageTokens(target + i, 1);
-      ASSERT_TRUE(staged.has_value());
-      **staged = 10 * step + i;
-      ASSERT_TRUE(rank.device->sendTokens(target + i, *staged, 1).ok());
+      *places[static_cast<size_t>(i)] = 10 * step + i;
+      ASSERT_TRUE(rank.device->sendTokens(target + i, places[static_cast<size_t>(i)], 1).ok());
     }
     ASSERT_TRUE(rank.device->finishStep().ok());
     auto* tokens = reinterpret_cast<int32_t*>(rank.arena.data());

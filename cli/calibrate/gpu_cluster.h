@@ -1,28 +1,20 @@
-// Measures the NVIDIA GPUs of this machine as the devices of a cluster.
+// Measured NVIDIA GPUs as the devices of a cluster.
 #pragma once
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "cli/calibrate/measured.h"
 #include "ir/base/status.h"
 #include "ir/spec/cluster_spec.h"
-#include "runtime/measure/measured_gpus.h"
+#include "runtime/measure/gpu_measurements.h"
 
 namespace trireme::cli {
 
-struct MeasureGpuOptions {
-  int64_t numRanks = 1;  // a GPU each
-  std::string name;      // of the cluster
+struct GpuClusterOptions {
+  std::string name;  // of the cluster
   // What is completed: its network, and the numbers that are not measured. Null: a cluster of these
   // GPUs alone, whose other numbers are those of the shipped device of the GPU's name.
   const spec::ClusterSpec* base = nullptr;
-  std::vector<DType> types = {DType::kBf16, DType::kF32};  // of the kernels
-  runtime::GpuTiming timing;
-  // Bytes of each GPU: no more than the first, or nine tenths of what is free; an error if that is
-  // below the second.
-  int64_t mostMemory = int64_t{2} << 30, leastMemory = int64_t{512} << 20;
-  MeasureProgress progress;
 };
 
 // The file in examples/devices of the GPU with the driver's name and so much memory: "NVIDIA
@@ -32,17 +24,18 @@ std::string shippedDeviceOf(const std::string& gpuName, Bytes memory);
 
 // "measured on 2026-11-21 by trireme calibrate 0.1.0 on NVIDIA H100 80GB HBM3 (CUDA 13.0), 8 GPUs
 // at once".
-std::string measurementSource(const runtime::GpuInfo& gpu, int64_t numRanks);
+std::string measurementSource(const runtime::GpuMeasurements& measurements);
 
-// All GPUs do the same at the same time. Takes about a minute.
-//
+// What clusterOf() will refuse whatever is measured. kInvalidArgument: `base`, which may be null,
+// is of other GPUs, or too small.
+Status checkBase(const spec::ClusterSpec* base, const runtime::GpuInfo& gpu, int64_t numGpus);
+
 // The device: launch overhead, memory, kernels of matrix products and attention as measured;
 // efficiencies are what was reached over the peaks of the data sheet or, for a GPU that is not
 // known, peaks are what was reached. Collectives: curves of the innermost tier that holds the GPUs.
 //
-// kInvalidArgument: `base` is of other GPUs, or too small; GPUs of different kinds.
-// kResourceExhausted: too little memory is free. kUnavailable, kInternal: as MeasuredGpus.
-Result<MeasuredCluster> measureGpus(const runtime::cuda::Apis& apis,
-                                    const MeasureGpuOptions& options);
+// kInvalidArgument: as checkBase(); too few times of a kernel for a fit.
+Result<MeasuredCluster> clusterOf(const runtime::GpuMeasurements& measurements,
+                                  const GpuClusterOptions& options);
 
 }  // namespace trireme::cli

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""bench/gpu/predict on measurements that are made up: its predictions are those of the calibrated file.
+
+    predict_test.py <trireme> <source folder>
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+TRIREME, SOURCE = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+PREDICT = os.path.join(SOURCE, "bench/gpu/predict")
+MODEL = "gpt2-124m"
+PRODUCTS = ["matmul", "matmul_grad_input", "matmul_grad_weight"]
+SIZES = [256, 512, 768, 1024, 2048, 4096]
+
+
+def measurements(flops):
+    """Of a GPU whose products and attention reach `flops` FLOP/s, with launches of 2 us."""
+    kernels = []
+    for kind in ("bf16", "f32"):
+        for op in PRODUCTS:
+            for tokens in SIZES:
+                kernels.append({"op": op, "type": kind, "tokens": tokens, "outputs": 3 * tokens // 2, "inputs": 1024,
+                                "seconds": 2e-6 + 2 * tokens * (3 * tokens // 2) * 1024 / flops})
+        for op, products in (("attention", 2), ("attention_grad", 5)):
+            for sequence in SIZES:
+                for dropout in (0.0, 0.1):
+                    blocks = sequence // 128
+                    scores = 8 * 128 * 128 * blocks * (blocks + 1) / 2
+                    kernels.append({"op": op, "type": kind, "sequence": sequence, "batch": 1, "heads": 8, "headSize": 64,
+                                    "dropout": dropout, "seconds": 2e-6 + 2 * products * 64 * scores / flops})
+    gpu = {"name": "NVIDIA X900", "capability": 90, "multiprocessors": 132, "driverVersion": 13000,
+           "totalBytes": 80 << 30, "freeBytes": 79 << 30}
+    streams = [{"stream": name, "bytes": 4e9, "seconds": 2e-3} for name in ("copy", "sum of squares", "AdamW")]
+    return {"format": "trireme GPU measurements", "version": 1, "date": "2026-11-22", "trireme": "0.1.0", "gpu": gpu,
+            "numGpus": 1, "launchSeconds": 2e-6, "kernels": kernels, "streams": streams, "transfers": []}
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def expect(condition, *what):
+    if not condition:
+        sys.exit("FAILED: " + "\n".join(str(part) for part in what))
+
+
+def predicted(results, flops):
+    with open(os.path.join(results, "gpus.json"), "w") as file:
+        json.dump(measurements(flops), file)
+    done = run(sys.executable, PREDICT, TRIREME, results)
+    expect(done.returncode == 0, done.stderr)
+    row = re.search(rf"^\| {MODEL} \| ([0-9.]+) \| ([0-9.]+) \| ([-+0-9.]+) % \|$", done.stdout, re.M)
+    expect(row, "no row of the model:", done.stdout)
+    measured, expected, error = map(float, row.groups())
+    expect(measured == 200.0, "the median of the steps is 200 ms:", measured)
+    expect(abs(error - 100 * (expected / measured - 1)) < 0.1, row.group(0))
+    expect("| together | " in done.stdout, "no parts of the step:", done.stdout)
+    return expected
+
+
+def main():
+    with tempfile.TemporaryDirectory() as results:
+        refused = run(sys.executable, PREDICT, TRIREME, results)
+        expect(refused.returncode == 1 and "no MODEL.steps.json" in refused.stderr, refused.stderr)
+        plan, trace = os.path.join(results, "plan.yaml"), os.path.join(results, f"{MODEL}.trace.json")
+        made = run(os.path.join(SOURCE, "bench/gpu/plan"), TRIREME, MODEL, plan)
+        expect(made.returncode == 0 and made.stdout == MODEL + "\n", made.stderr)
+        simulated = run(TRIREME, "plan", "--check", plan, "--model", MODEL, "--cluster", "dgx-h200", "--trace", trace)
+        expect(simulated.returncode == 0, simulated.stderr)
+        with open(os.path.join(results, f"{MODEL}.steps.json"), "w") as file:
+            json.dump({"seconds": [0.1, 0.2, 0.9]}, file)
+        fast, slow = predicted(results, 400e12), predicted(results, 100e12)
+        # Products and attention of 32 sequences of 1024: 3 x 2 x 32768 x 124e6 FLOPs and more are 60 ms at 400
+        # TFLOP/s and four times that at 100; the rest of the step is the same.
+        expect(slow - fast > 3 * 60, "the step does not follow the measured rates:", fast, slow)
+        expect(fast > 60, fast)
+        with open(os.path.join(results, "gpus.json"), "w") as file:
+            file.write("{}")
+        refused = run(sys.executable, PREDICT, TRIREME, results)
+        expect(refused.returncode == 1 and "gpus.json" in refused.stderr, refused.stderr)
+    print("passed")
+
+
+main()
