@@ -82,7 +82,7 @@ TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
       EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.message();
       EXPECT_TRUE(status.message().starts_with("step 1, rank " + std::to_string(rank) + ": "))
           << status.message();
-      EXPECT_NE(status.message().find("instruction "), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("instruction"), std::string::npos) << status.message();
       EXPECT_NE(status.message().find("waiting for rank "), std::string::npos) << status.message();
       witnesses +=
           status.message().find(fault == Fault::kStall ? awaited : failed) != std::string::npos;
