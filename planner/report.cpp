@@ -345,8 +345,8 @@ void appendRejections(std::string& out, const std::vector<Rejection>& rejections
   };
   std::map<std::pair<std::string, std::string>, Line> lines;  // by what is refused, and the rule
   for (const Rejection& r : rejections) {
-    const size_t space = r.subject.find_last_of(' ');
-    const int64_t degree = std::atoll(r.subject.c_str() + space + 1);
+    const size_t space = std::min(r.subject.find_last_of(' '), r.subject.size());
+    const int64_t degree = std::atoll(r.subject.substr(space).c_str());
     Line& line =
         lines.try_emplace({r.subject.substr(0, space), r.rule}, Line{&r, degree, 0}).first->second;
     if (degree < line.degree) line = {&r, degree, line.count};
