@@ -145,6 +145,9 @@ CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCost
   plan_.schedule = plan.schedule;
   const double padding = 1 + stack.fragmentation;
   perLayer_ = stateBytes(query, blocks.layerElements, plan_) * padding;
+  if (cost::keepsWhole(plan_, stack))
+    perLayer_ += Bytes(blocks.described->layer.parameters *
+                       (stack.gatheredParameterBytes + stack.reducedGradientBytes) * padding);
   const Bytes recomputed = cost::keptByLayer(query.model, plan_, stack);
   if (plan.recompute == plan::Recompute::kFull) plan_.recompute = plan::Recompute::kNone;
   kept_ = cost::keptByLayer(query.model, plan_, stack) * padding;

@@ -34,7 +34,10 @@ void readRopeScaling(MapReader& model, RopeScaling* out) {
 RopeScaling readRopeNumbers(MapReader& map, RopeScalingKind kind) {
   RopeScaling scaling{.kind = kind};
   const bool isLlama3 = kind == RopeScalingKind::kLlama3;
-  readNumber(map, "factor", kind != RopeScalingKind::kNone, &scaling.factor);
+  // Files of unscaled models may say so by a factor.
+  const bool isScaled = kind != RopeScalingKind::kNone;
+  if (!isScaled) map.optional("factor", &scaling.factor);
+  if (isScaled || scaling.factor != 1) readNumber(map, "factor", isScaled, &scaling.factor);
   readNumber(map, "low_freq_factor", isLlama3, &scaling.lowFreqFactor);
   readNumber(map, "high_freq_factor", isLlama3, &scaling.highFreqFactor);
   readNumber(map, "original_max_position_embeddings", isLlama3, &scaling.originalSequence);

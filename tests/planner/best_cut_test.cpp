@@ -34,6 +34,7 @@ Query queryOf(std::mt19937& random) {
   d.hostExponent = random() % 2 == 0 ? uniform(1, 4) : 0;
   d.fragmentation = uniform(0, 0.1);
   d.reserve = Bytes(uniform(0, 1e6));
+  d.pipelineKeepsWhole = random() % 2 == 0;
   return query;
 }
 

@@ -261,6 +261,7 @@ TEST(HuggingFaceLlama, RopeScalingThatIsIncompleteOrWrongIsRefused) {
                         "high_freq_factor": 1, "original_max_position_embeddings": 8192)"),
               HasSubstr("config.json:2:45: rope_scaling.high_freq_factor: must be above "
                         "low_freq_factor (4), got 1"));
+  EXPECT_EQ(scaled(R"("type": "default", "factor": 1.0)"), "(no error)");
   EXPECT_THAT(scaled(R"("type": "default", "factor": 8.0)"),
               HasSubstr("rope_scaling.factor: has no effect with this type: remove it"));
   EXPECT_THAT(scaled(R"("type": "linear", "rope_type": "llama3", "factor": 8.0)"),
