@@ -279,7 +279,8 @@ Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& 
 
 namespace {
 
-// Chunks of microbatches that are alive at once on a rank, at the fullest moment.
+// Chunks of microbatches that are alive at once on a rank, at the fullest moment: peakTogether() of
+// equal weights in closed form, for this is asked of every candidate.
 double mostInFlight(const plan::Plan& plan, int64_t rank) {
   const int64_t m = plan.numMicrobatches(), p = plan.pp, v = plan.virtualStages;
   if (plan.schedule == plan::ScheduleKind::kGpipe || (v > 1 && m == p))
