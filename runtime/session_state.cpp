@@ -6,17 +6,16 @@
 namespace trireme::runtime {
 namespace {
 
-// The part of bucket `bucket` that `rank` holds, in its image.
-std::span<char> bytesOf(const RankProgram& rank, int32_t bucket, StateKind kind) {
-  const BucketView view = bucketView(rank, bucket, kind);
+std::span<char> bytesOf(const BucketView& view) {
   return {view.data, static_cast<size_t>((view.end - view.begin) * byteSize(view.type))};
 }
 
 Status fetchBuckets(RankDevice& device, const RankProgram& rank, StateKind kind) {
-  for (int32_t b = 0; b < std::ssize(rank.role->buckets); ++b) {
-    const std::span<char> bytes = bytesOf(rank, b, kind);
-    TRIREME_RETURN_IF_ERROR(device.fetch(bytes.data(), std::ssize(bytes)));
-  }
+  for (int32_t b = 0; b < std::ssize(rank.role->buckets); ++b)
+    for (const BucketView& view : bucketViews(rank, b, kind)) {
+      const std::span<char> bytes = bytesOf(view);
+      TRIREME_RETURN_IF_ERROR(device.fetch(bytes.data(), std::ssize(bytes)));
+    }
   return {};
 }
 
@@ -54,10 +53,11 @@ Status Session::Impl::storeWeights(int32_t rank) const {
   RankDevice& device = deviceOf(rank);
   for (int32_t b = 0; b < std::ssize(image.role->buckets); ++b)
     for (StateKind kind :
-         {StateKind::kParameter, StateKind::kMaster, StateKind::kMoment1, StateKind::kMoment2}) {
-      const std::span<const char> bytes = bytesOf(image, b, kind);
-      TRIREME_RETURN_IF_ERROR(device.store(bytes.data(), std::ssize(bytes)));
-    }
+         {StateKind::kParameter, StateKind::kMaster, StateKind::kMoment1, StateKind::kMoment2})
+      for (const BucketView& view : bucketViews(image, b, kind)) {
+        const std::span<const char> bytes = bytesOf(view);
+        TRIREME_RETURN_IF_ERROR(device.store(bytes.data(), std::ssize(bytes)));
+      }
   program::LossScaling* const scaling = image.lossScaling();
   if (scaling == nullptr) return {};
   *scaling = progress.lossScaling;

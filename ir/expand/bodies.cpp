@@ -8,6 +8,8 @@
 //             send  after the backward has computed
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/expand/role_builder.h"
 
 namespace trireme::expand {
@@ -37,6 +39,9 @@ void RoleBuilder::build() {
     role_.chunks.push_back(chunk);
   }
   placeParameters();
+  if (std::any_of(classOfBucket_.begin(), classOfBucket_.end(),
+                  [&](Class c) { return isReducedEarly(c); }))
+    reduced_.base = role_.numEvents++;
   const auto scalars = [&](const char* name, int64_t n) {
     program::Buffer buffer;
     buffer.name = name;
@@ -117,15 +122,23 @@ void RoleBuilder::emitPass(Body& body, const PassCode& code, Part part, int32_t 
   }
 }
 
-void RoleBuilder::emitLayers(Body& body, const PassCode& code, int32_t chunk, bool reversed) {
+void RoleBuilder::emitLayers(Body& body, int32_t chunk, bool reversed,
+                             const std::function<void()>& emitLayer) {
   Instruction repeat;
   repeat.kind = InstructionKind::kRepeat;
   repeat.count = static_cast<int32_t>(range(chunk).count);
   repeat.reversed = reversed;
   const size_t at = body.instructions.size();
   body.instructions.push_back(std::move(repeat));
-  emitPass(body, code, Part::kLayer, chunk);
+  emitLayer();
   body.instructions[at].length = static_cast<int32_t>(body.instructions.size() - at - 1);
+}
+
+// The last instruction of the compute stream.
+Instruction& RoleBuilder::lastComputed(Body& body) {
+  return *std::find_if(body.instructions.rbegin(), body.instructions.rend(), [](const auto& in) {
+    return in.stream == Stream::kCompute && in.kind != InstructionKind::kWait;
+  });
 }
 
 Body RoleBuilder::forward(int32_t chunk) {
@@ -147,7 +160,8 @@ Body RoleBuilder::forward(int32_t chunk) {
     body.instructions.push_back(std::move(load));
   }
   if (hasEmbedding(chunk)) emitPass(body, model_.embedding.forward, Part::kEmbedding, chunk);
-  emitLayers(body, model_.layer.forward, chunk, false);
+  emitLayers(body, chunk, false,
+             [&] { emitPass(body, model_.layer.forward, Part::kLayer, chunk); });
   if (hasHead(chunk)) emitPass(body, model_.head.forward, Part::kHead, chunk);
   body.instructions.back().event = event(chunk, kComputedForward);
   if (!hasHead(chunk)) {
@@ -158,14 +172,16 @@ Body RoleBuilder::forward(int32_t chunk) {
   return body;
 }
 
-Body RoleBuilder::backward(int32_t chunk) {
+// `reduces`: the gradients of layers and head, as soon as they are complete.
+Body RoleBuilder::backward(int32_t chunk, bool reduces) {
   const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
   Body body;
-  body.name = fmt::format("backward{}", chunk);
+  body.name = fmt::format("backward{}{}", chunk, reduces ? ".last" : "");
   const ChunkEvent gradientFree = hasEmbedding(chunk) ? kComputedBackward : kSentBackward;
   if (hasHead(chunk)) {
     if (!hasEmbedding(chunk)) emitWait(body, Stream::kCompute, chunk, gradientFree);
     emitPass(body, model_.head.backward, Part::kHead, chunk);
+    if (reduces) emitHeadReductions(body, chunk);
   } else {
     emitWait(body, Stream::kCompute, chunk, kSentForward);
     emitWait(body, Stream::kRecvBackward, chunk, gradientFree);
@@ -173,9 +189,12 @@ Body RoleBuilder::backward(int32_t chunk) {
     emitWait(body, Stream::kCompute, chunk, kReceivedBackward);
     emitGather(body, chunk, layout.gradient, gradient);
   }
-  emitLayers(body, model_.layer.backward, chunk, true);
+  emitLayers(body, chunk, true, [&] {
+    emitPass(body, model_.layer.backward, Part::kLayer, chunk);
+    if (reduces) emitLayerReductions(body, chunk);
+  });
   if (hasEmbedding(chunk)) emitPass(body, model_.embedding.backward, Part::kEmbedding, chunk);
-  body.instructions.back().event = event(chunk, kComputedBackward);
+  lastComputed(body).event = event(chunk, kComputedBackward);
   if (!hasEmbedding(chunk)) {
     emitWait(body, Stream::kSendBackward, chunk, kComputedBackward);
     emitTransfer(body, true, true, chunk, layout.gradient);
@@ -186,10 +205,14 @@ Body RoleBuilder::backward(int32_t chunk) {
 void RoleBuilder::addBodies() {
   role_.bodies.push_back(begin());
   role_.bodies.push_back(step());
-  for (int32_t c = 0; c < static_cast<int32_t>(chunks_.size()); ++c) {
+  const auto chunks = static_cast<int32_t>(chunks_.size());
+  const bool isOnlyOne = plan_.numMicrobatches() == 1;
+  for (int32_t c = 0; c < chunks; ++c) {
     role_.bodies.push_back(forward(c));
-    role_.bodies.push_back(backward(c));
+    role_.bodies.push_back(backward(c, overlapsDp() && isOnlyOne));
   }
+  for (int32_t c = 0; c < chunks && overlapsDp() && !isOnlyOne; ++c)
+    role_.bodies.push_back(backward(c, true));
 }
 
 }  // namespace trireme::expand

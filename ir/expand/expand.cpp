@@ -83,15 +83,20 @@ program::Training makeTraining(const spec::ModelSpec& model, const plan::Plan& p
   return out;
 }
 
-std::vector<program::TaskRecord> makeTasks(const schedule::Schedule& schedule,
+std::vector<program::TaskRecord> makeTasks(const plan::Plan& plan,
+                                           const schedule::Schedule& schedule,
                                            const std::vector<int32_t>& slots, int32_t stage) {
+  const auto backwardOf = [&](int32_t chunk, int32_t microbatch) {
+    return microbatch + 1 == plan.numMicrobatches() ? lastBackwardBody(plan, chunk)
+                                                    : backwardBody(chunk);
+  };
   std::vector<program::TaskRecord> tasks;
   tasks.push_back({RoleBuilder::kBeginBody, -1, 0, 0, program::Direction::kStep});
   const auto& order = schedule.order[static_cast<size_t>(stage)];
   for (size_t i = 0; i < order.size(); ++i) {
     const bool forward = order[i].direction == program::Direction::kForward;
     const int32_t body = forward ? RoleBuilder::forwardBody(order[i].chunk)
-                                 : RoleBuilder::backwardBody(order[i].chunk);
+                                 : backwardOf(order[i].chunk, order[i].microbatch);
     tasks.push_back({body, order[i].chunk, order[i].microbatch, slots[i], order[i].direction});
   }
   tasks.push_back({RoleBuilder::kStepBody, -1, 0, 0, program::Direction::kStep});
@@ -137,6 +142,13 @@ void addRanks(const plan::Plan& plan, program::Program& program) {
 
 }  // namespace
 
+// A single microbatch has no other backward.
+int32_t lastBackwardBody(const plan::Plan& plan, int32_t chunk) {
+  if (!plan.overlapReductions || plan.dp() == 1 || plan.numMicrobatches() == 1)
+    return backwardBody(chunk);
+  return forwardBody(static_cast<int32_t>(plan.virtualStages)) + chunk;
+}
+
 Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
                          const ExpandOptions& options) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, spec));
@@ -169,7 +181,8 @@ Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
     result.arenas.push_back(builder.use());
     program.roles.push_back(builder.takeRole());
     if (options.tasks)
-      program.roles.back().tasks = makeTasks(schedule, slots[static_cast<size_t>(stage)], stage);
+      program.roles.back().tasks =
+          makeTasks(plan, schedule, slots[static_cast<size_t>(stage)], stage);
     TRIREME_CHECK(result.arenas.back().total() == program.roles.back().arenaBytes);
   }
   if (options.tasks) addRanks(plan, program);

@@ -42,6 +42,8 @@ inline constexpr int32_t kBeginBody = 0;  // before the first microbatch
 inline constexpr int32_t kStepBody = 1;   // after the last
 constexpr int32_t forwardBody(int32_t chunk) { return 2 + 2 * chunk; }
 constexpr int32_t backwardBody(int32_t chunk) { return 3 + 2 * chunk; }
+// Of the last microbatch: under overlapReductions over dp it reduces gradients.
+int32_t lastBackwardBody(const plan::Plan& plan, int32_t chunk);
 
 // kInvalidArgument: the plan breaks one of its rules (verifyPlan), or asks for what cannot be built
 //   (checkBuildable).

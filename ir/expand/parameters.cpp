@@ -15,8 +15,9 @@ int64_t alignElements(int64_t n) {
 }
 
 const char* className(int c) {
-  constexpr const char* kNames[] = {"tied", "matrix.split", "matrix.whole", "vector.split",
-                                    "vector.whole"};
+  constexpr const char* kNames[] = {"tied",         "matrix.split", "matrix.whole",
+                                    "layers.split", "layers.whole", "head.split",
+                                    "head.whole",   "vector.split", "vector.whole"};
   return kNames[c];
 }
 
@@ -29,6 +30,10 @@ RoleBuilder::Class RoleBuilder::classOf(const BlockCode& block, size_t parameter
   t.kind = graph::TensorKind::kParameter;
   t.dims = p.dims;
   const bool split = plan::homeSharding(t, {plan_.tp, plan_.sequenceParallel}).tpDim >= 0;
+  if (p.decay && overlapsDp() && &block == &model_.layer)
+    return split ? Class::kLayerMatrixSplit : Class::kLayerMatrixWhole;
+  if (p.decay && overlapsDp() && &block == &model_.head)
+    return split ? Class::kHeadMatrixSplit : Class::kHeadMatrixWhole;
   if (p.decay) return split ? Class::kMatrixSplit : Class::kMatrixWhole;
   return split ? Class::kVectorSplit : Class::kVectorWhole;
 }
@@ -82,12 +87,39 @@ void RoleBuilder::addParameterRecord(const BlockCode& block, size_t parameter,
   role_.parameters.push_back(std::move(record));
 }
 
+int32_t RoleBuilder::bucketFor(Class c, bool isPartial) {
+  int32_t& index = bucketOfClass_[static_cast<size_t>(c)];
+  if (index < 0) {
+    index = static_cast<int32_t>(role_.buckets.size());
+    program::Bucket bucket;
+    bucket.name = className(static_cast<int>(c));
+    bucket.decay = c < Class::kVectorSplit;
+    bucket.sharded = shardsState();
+    bucket.pieces = 0;
+    role_.buckets.push_back(bucket);
+    classOfBucket_.push_back(c);
+    bucketPartial_.push_back(isPartial);
+  }
+  TRIREME_CHECK(bucketPartial_[static_cast<size_t>(index)] == isPartial);
+  TRIREME_CHECK(!isPartial || !isReducedEarly(c));
+  return index;
+}
+
+// What is reduced layer by layer divides over the members by layer.
+void RoleBuilder::alignLayers(PerClass& used) const {
+  const int64_t multiple = kElementAlignment * (shardsState() ? plan_.dp() : 1);
+  for (const Class c : {Class::kLayerMatrixSplit, Class::kLayerMatrixWhole}) {
+    int64_t& elements = used[static_cast<size_t>(c)];
+    elements = (elements + multiple - 1) / multiple * multiple;
+  }
+}
+
 // Gives every parameter of the block a place behind what its bucket holds. A layer's parameters
 // repeat with one stride per bucket.
 void RoleBuilder::placeBlock(const BlockCode& block, int32_t chunk,
                              std::vector<ParameterPlace>& places) {
   const int64_t copies = chunk >= 0 ? range(chunk).count : 1;
-  std::array<int64_t, kNumClasses> used{};
+  PerClass used{};
   const size_t n = block.lowered.block->parameters.size();
   places.resize(n);
   for (size_t i = 0; i < n; ++i) {
@@ -95,31 +127,29 @@ void RoleBuilder::placeBlock(const BlockCode& block, int32_t chunk,
       places[i] = embeddingParameters_[static_cast<size_t>(logicalIndex(block, i))];
       continue;
     }
-    const auto c = static_cast<size_t>(classOf(block, i));
-    if (bucketOfClass_[c] < 0) {
-      bucketOfClass_[c] = static_cast<int32_t>(role_.buckets.size());
-      program::Bucket bucket;
-      bucket.name = className(static_cast<int>(c));
-      bucket.decay = c <= static_cast<size_t>(Class::kMatrixWhole);
-      bucket.sharded = shardsState();
-      role_.buckets.push_back(bucket);
-      bucketPartial_.push_back(block.lowered.gradientPartial[i]);
-      bucketTied_.push_back(c == static_cast<size_t>(Class::kTied));
-    }
-    TRIREME_CHECK(bucketPartial_[static_cast<size_t>(bucketOfClass_[c])] ==
-                  block.lowered.gradientPartial[i]);
-    places[i].bucket = bucketOfClass_[c];
-    places[i].offset = role_.buckets[static_cast<size_t>(bucketOfClass_[c])].elements + used[c];
-    used[c] += alignElements(block.lowered.parameterTypes[i].elements());
+    const Class c = classOf(block, i);
+    int64_t& usedOfClass = used[static_cast<size_t>(c)];
+    places[i].bucket = bucketFor(c, block.lowered.gradientPartial[i]);
+    places[i].offset = role_.buckets[static_cast<size_t>(places[i].bucket)].elements + usedOfClass;
+    usedOfClass += alignElements(block.lowered.parameterTypes[i].elements());
   }
+  alignLayers(used);
   for (size_t i = 0; i < n; ++i) {
     if (sharesEmbedding(block, i)) continue;
     places[i].layerStride = chunk >= 0 ? used[static_cast<size_t>(classOf(block, i))] : 0;
     addParameterRecord(block, i, places[i], chunk);
   }
-  for (size_t c = 0; c < used.size(); ++c)
-    if (used[c] > 0)
-      role_.buckets[static_cast<size_t>(bucketOfClass_[c])].elements += used[c] * copies;
+  for (size_t c = 0; c < used.size(); ++c) {
+    if (used[c] == 0) continue;
+    program::Bucket& bucket = role_.buckets[static_cast<size_t>(bucketOfClass_[c])];
+    if (chunk >= 0) {
+      ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
+      layout.layersBegin[c] = bucket.elements;
+      layout.layerElements[c] = used[c];
+      if (isReducedEarly(static_cast<Class>(c))) bucket.pieces += static_cast<int32_t>(copies);
+    }
+    bucket.elements += used[c] * copies;
+  }
 }
 
 void RoleBuilder::placeParameters() {
@@ -135,6 +165,7 @@ void RoleBuilder::placeParameters() {
 void RoleBuilder::allocateBuckets() {
   const int64_t shards = shardsState() ? plan_.dp() : 1;
   for (program::Bucket& bucket : role_.buckets) {
+    bucket.pieces = std::max(bucket.pieces, 1);
     const int64_t multiple = kElementAlignment * shards;
     bucket.elements = (bucket.elements + multiple - 1) / multiple * multiple;
     const auto allocate = [&](const char* what, DType dtype, int64_t elements, int64_t& use) {

@@ -2,6 +2,7 @@
 // Internal to ir/expand.
 #pragma once
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -53,8 +54,20 @@ class RoleBuilder {
   static int32_t backwardBody(int32_t chunk) { return expand::backwardBody(chunk); }
 
  private:
-  enum class Class : uint8_t { kTied, kMatrixSplit, kMatrixWhole, kVectorSplit, kVectorWhole };
-  static constexpr int kNumClasses = 5;
+  // Matrices of layers and head, if these are reduced in the last backward, before all others.
+  enum class Class : uint8_t {
+    kTied,
+    kMatrixSplit,
+    kMatrixWhole,
+    kLayerMatrixSplit,
+    kLayerMatrixWhole,
+    kHeadMatrixSplit,
+    kHeadMatrixWhole,
+    kVectorSplit,
+    kVectorWhole
+  };
+  static constexpr int kNumClasses = 9;
+  using PerClass = std::array<int64_t, kNumClasses>;
   struct ParameterPlace {
     int32_t bucket = -1;
     int64_t offset = 0, layerStride = 0;  // elements
@@ -65,6 +78,7 @@ class RoleBuilder {
     int64_t layerSaved = 0, layerSavedStride = 0, headSaved = 0;
     std::vector<int64_t> layerSavedOffset, headSavedOffset;  // per entry of LoweredBlock::saved
     std::vector<ParameterPlace> layerParameters;
+    PerClass layersBegin{}, layerElements{};  // in the bucket of the class
     int32_t eventBase = 0;
   };
   // Where in the body a value is used: decides its address.
@@ -82,6 +96,8 @@ class RoleBuilder {
   // parameters.cpp
   void placeParameters();
   Class classOf(const BlockCode& block, size_t parameter) const;
+  int32_t bucketFor(Class c, bool isPartial);
+  void alignLayers(PerClass& used) const;
   void placeBlock(const BlockCode& block, int32_t chunk, std::vector<ParameterPlace>& places);
   void addParameterRecord(const BlockCode& block, size_t parameter, const ParameterPlace& place,
                           int32_t chunk);
@@ -103,9 +119,11 @@ class RoleBuilder {
   // bodies.cpp
   void addBodies();
   program::Body forward(int32_t chunk);
-  program::Body backward(int32_t chunk);
+  program::Body backward(int32_t chunk, bool reduces);
+  static program::Instruction& lastComputed(program::Body& body);
   void emitPass(program::Body& body, const PassCode& code, Part part, int32_t chunk);
-  void emitLayers(program::Body& body, const PassCode& code, int32_t chunk, bool reversed);
+  void emitLayers(program::Body& body, int32_t chunk, bool reversed,
+                  const std::function<void()>& emitLayer);
   void emitWait(program::Body& body, program::Stream stream, int32_t chunk, ChunkEvent event);
   int32_t emitTransfer(program::Body& body, bool send, bool backwards, int32_t chunk,
                        int64_t offset);
@@ -114,7 +132,15 @@ class RoleBuilder {
   program::Body begin();
   program::Body step();
   void emitReduction(program::Body& body, int32_t bucket);
+  void emitParameterGather(program::Body& body, int32_t bucket);
   int32_t shardView(int32_t buffer);
+  // overlap.cpp
+  bool isReducedEarly(Class c) const;
+  void emitLayerReductions(program::Body& body, int32_t chunk);
+  void emitHeadReductions(program::Body& body, int32_t chunk);
+  void emitEarlyReduction(program::Body& body, int32_t bucket, program::Buffer piece);
+  void emitReductionWait(program::Body& body, int32_t chunk);
+  program::Buffer pieceOf(int32_t buffer, int32_t pieces) const;
 
   const plan::LayerRange& range(int32_t chunk) const {
     return plan_.layers[static_cast<size_t>(stage_)][static_cast<size_t>(chunk)];
@@ -127,6 +153,7 @@ class RoleBuilder {
   }
   bool hasEmbedding(int32_t chunk) const { return virtualStage(chunk) == 0; }
   bool hasHead(int32_t chunk) const { return virtualStage(chunk) == lastVirtualStage(); }
+  bool overlapsDp() const { return plan_.overlapReductions && plan_.dp() > 1; }
   bool shardsState() const { return plan_.stateSharding == plan::StateSharding::kOptimizer; }
 
   const ModelCode& model_;
@@ -139,7 +166,9 @@ class RoleBuilder {
   std::vector<ChunkLayout> chunks_;
   std::vector<ParameterPlace> embeddingParameters_, headParameters_;
   std::array<int32_t, kNumClasses> bucketOfClass_{};
-  std::vector<bool> bucketPartial_, bucketTied_;
+  std::vector<Class> classOfBucket_;
+  std::vector<bool> bucketPartial_;
+  program::EventRef reduced_;  // the latest early reduction
   int64_t scratchBase_ = 0;
 };
 

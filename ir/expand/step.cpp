@@ -54,7 +54,7 @@ void RoleBuilder::emitReduction(Body& body, int32_t index) {
   }
   if (bucketPartial_[static_cast<size_t>(index)])
     emit(body, InstructionKind::kAllReduce, GroupKind::kTp, {gradient});
-  if (bucketTied_[static_cast<size_t>(index)] && plan_.pp > 1)
+  if (classOfBucket_[static_cast<size_t>(index)] == Class::kTied && plan_.pp > 1)
     emit(body, InstructionKind::kAllReduce, GroupKind::kEmbedding, {gradient});
 }
 
@@ -64,10 +64,16 @@ Body RoleBuilder::step() {
   const auto buckets = static_cast<int32_t>(role_.buckets.size());
   // A tied table's sum waits for the other stage that has it: what needs no other stage goes first.
   for (const bool isTied : {false, true})
-    for (int32_t b = 0; b < buckets; ++b)
-      if (bucketTied_[static_cast<size_t>(b)] == isTied) emitReduction(body, b);
+    for (int32_t b = 0; b < buckets; ++b) {
+      const Class c = classOfBucket_[static_cast<size_t>(b)];
+      if ((c == Class::kTied) == isTied && !isReducedEarly(c)) emitReduction(body, b);
+    }
   if (role_.loss >= 0 && plan_.dp() > 1)
     emit(body, InstructionKind::kAllReduce, GroupKind::kDp, {role_.loss});
+  if (reduced_.base >= 0) {
+    emit(body, InstructionKind::kWait, GroupKind::kTp, {});
+    body.instructions.back().event = reduced_;
+  }
   emit(body, InstructionKind::kZero, GroupKind::kTp, {role_.squares});
   for (int32_t b = 0; b < buckets; ++b)
     emit(body, InstructionKind::kSumSquares, GroupKind::kTp, {role_.squares}, b);
@@ -79,13 +85,22 @@ Body RoleBuilder::step() {
   if (role_.lossScaling >= 0)
     emit(body, InstructionKind::kUpdateLossScale, GroupKind::kTp,
          {role_.squares, role_.lossScaling});
-  for (int32_t b = 0; b < buckets; ++b) {
-    const program::Bucket bucket = role_.buckets[static_cast<size_t>(b)];
-    if (bucket.sharded)
-      emit(body, InstructionKind::kAllGather, GroupKind::kDp,
-           {shardView(bucket.parameter), bucket.parameter});
-  }
+  for (int32_t b = 0; b < buckets; ++b)
+    if (role_.buckets[static_cast<size_t>(b)].sharded) emitParameterGather(body, b);
   return body;
+}
+
+// The parameters of all members, piece by piece.
+void RoleBuilder::emitParameterGather(Body& body, int32_t index) {
+  const program::Bucket bucket = role_.buckets[static_cast<size_t>(index)];
+  int32_t whole = bucket.parameter;
+  if (bucket.pieces > 1) {
+    emit(body, InstructionKind::kRepeat, GroupKind::kTp, {});
+    body.instructions.back().count = bucket.pieces;
+    body.instructions.back().length = 1;
+    whole = addBuffer(pieceOf(bucket.parameter, bucket.pieces));
+  }
+  emit(body, InstructionKind::kAllGather, GroupKind::kDp, {shardView(whole), whole});
 }
 
 }  // namespace trireme::expand

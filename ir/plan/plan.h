@@ -47,7 +47,12 @@ struct Plan {
   // parameters, so they take their part as Megatron-Core's and torchtitan's do.
   StateSharding stateSharding = StateSharding::kNone;
   bool sequenceParallel = false;
-  bool scatterGather = false;   // send 1/tp of a replicated stage border, all-gather behind it
+  bool scatterGather = false;  // send 1/tp of a replicated stage border, all-gather behind it
+  // Trireme's own programs: reductions run beside computation, on streams of their own. Over dp,
+  // those of a layer's gradients beside the last backward of the layers below it; over tp, those of
+  // activations' gradients beside the gradients of weights. What other stacks overlap is said by
+  // their profiles.
+  bool overlapReductions = false;
   int64_t vocabMultiple = 128;  // the vocabulary is padded to a multiple of vocabMultiple * tp
   // layers[stage][chunk]: virtual stage chunk * pp + stage. In virtual-stage order the ranges
   // follow each other and cover all layers. May be uneven.
@@ -96,6 +101,7 @@ std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
 // (P15) cp > 1: the sequence length is a multiple of 2 cp (a rank takes one part from the front and
 //       its mirror image from the back, so that causal attention is the same work for all)
 // (P16) the stack has a name without control characters
+// (P17) overlapReductions needs dp > 1 or tp > 1
 Status verifyPlan(const Plan& plan, const spec::ModelSpec& model);
 
 // Versioned YAML, with the training settings inside; round-trips exactly.

@@ -131,6 +131,7 @@ std::string printPlan(const Plan& p) {
   line("state_sharding", stateShardingName(p.stateSharding));
   line("sequence_parallel", p.sequenceParallel);
   line("scatter_gather", p.scatterGather);
+  if (p.overlapReductions) line("overlap_reductions", true);
   line("vocab_multiple", p.vocabMultiple);
   text += printLayers(p.layers);
   text += "training:\n" + indented(spec::printTraining(p.training));
@@ -161,6 +162,7 @@ Result<Plan> parsePlan(const std::string& text, const std::string& name) {
   map.required("state_sharding", kStateShardings, &p.stateSharding);
   map.required("sequence_parallel", &p.sequenceParallel);
   map.required("scatter_gather", &p.scatterGather);
+  map.optional("overlap_reductions", &p.overlapReductions);
   map.required("vocab_multiple", &p.vocabMultiple);
   if (const Node* node = map.requiredChild("layers")) map.merge(readLayers(name, *node, &p.layers));
   if (const Node* node = map.requiredChild("training")) {

@@ -243,6 +243,13 @@ Status stackHasAName(const Plan& p, const ModelSpec&) {  // (P16)
                   spec::quoteForMessage(p.stack)));
 }
 
+Status thereAreReductions(const Plan& p, const ModelSpec&) {  // (P17)
+  if (!p.overlapReductions || p.dp() > 1 || p.tp > 1) return {};
+  return invalidArgument(
+      "(P17) overlap_reductions needs dp > 1 or tp > 1, but both are 1; nearest: "
+      "overlap_reductions false");
+}
+
 Status trainingFitsModel(const Plan& p, const ModelSpec& model) {  // (P13)
   const Status status = spec::verifyTraining(p.training, model);
   return status.ok() ? status : Status(status.code(), "(P13) training: " + status.message());
@@ -258,7 +265,7 @@ Status verifyPlan(const Plan& plan, const ModelSpec& model) {
       tpDividesFfn,           interleavingIsMeant,   interleavedGroupsAreFull,
       layersCoverTheModel,    recomputedLayersExist, contextDivides,
       sequenceParallelSplits, scatterGatherApplies,  stateShardingHasRanks,
-      thereAreNoExperts,      stackHasAName};
+      thereAreNoExperts,      stackHasAName,         thereAreReductions};
   for (const auto rule : kRules) TRIREME_RETURN_IF_ERROR(rule(plan, model));
   return {};
 }

@@ -167,7 +167,8 @@ void printRole(const Program& program, int32_t index, std::string& out) {
   printTasks(role, out);
   for (const Body& body : role.bodies) printBody(program, role, body, out);
   for (const Bucket& b : role.buckets)
-    out += fmt::format("  bucket {}: {} elements{}{}\n", b.name, b.elements,
+    out += fmt::format("  bucket {}: {} elements{}{}{}\n", b.name, b.elements,
+                       b.pieces > 1 ? fmt::format(" in {} pieces", b.pieces) : "",
                        b.decay ? ", decay" : "", b.sharded ? ", sharded over dp" : "");
   for (const Parameter& p : role.parameters)
     out += fmt::format(

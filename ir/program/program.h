@@ -28,8 +28,16 @@ struct Buffer {
 };
 
 // Instructions of one stream execute in order; streams run side by side and meet at events.
-enum class Stream : uint8_t { kCompute, kRecvForward, kSendForward, kRecvBackward, kSendBackward };
-inline constexpr int kNumStreams = 5;
+enum class Stream : uint8_t {
+  kCompute,  // and collectives that nothing overlaps
+  kRecvForward,
+  kSendForward,
+  kRecvBackward,
+  kSendBackward,
+  kDpReduce,  // reductions over the data axis, beside the backward of other layers
+  kTpReduce,  // and over the tensor axis, beside the gradients of weights
+};
+inline constexpr int kNumStreams = 7;
 
 enum class GroupKind : uint8_t {
   kTp,         // same (pp, dp)
@@ -113,11 +121,13 @@ struct Chunk {
   bool hasHead = false;
 };
 
-// A flat run of parameters that are reduced, normed, stepped and sharded together. With sharded
-// optimizer state, member j of the dp group owns elements [j, j + 1) * elements / d.
+// A flat run of parameters that are normed, stepped and sharded together. It is reduced as a whole,
+// or in `pieces` equal runs, one after the other, as soon as their gradients are complete. With
+// sharded optimizer state, member j of the dp group owns the j-th of d equal parts of each piece;
+// master and moments hold these one behind the other.
 struct Bucket {
   std::string name;
-  int64_t elements = 0;  // per rank, padded to a multiple of d when sharded
+  int64_t elements = 0;  // per rank, padded to a multiple of pieces * d when sharded
   bool decay = false;    // weight decay applies
   bool sharded = false;  // optimizer state (and the reduced gradient) over dp
   // Indices into Role::buffers; the last three hold elements / d when sharded.
@@ -126,6 +136,7 @@ struct Bucket {
   int32_t master = -1;     // state dtype; -1: `parameter` is its own master (same dtype)
   int32_t moment1 = -1;
   int32_t moment2 = -1;
+  int32_t pieces = 1;
 };
 
 // What Role::lossScaling holds, as f64[4]; the same on all ranks, since all see the same squares.

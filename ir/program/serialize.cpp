@@ -17,9 +17,9 @@ namespace trireme::program {
 namespace {
 
 constexpr std::string_view kMagic = "TRIRPROG";
-// 2: loss scaling and tf32. 3: scaled rotary positions. Older programs have none of what came
-// later.
-constexpr uint32_t kVersion = 3;
+// 2: loss scaling and tf32. 3: scaled rotary positions. 4: buckets in pieces, streams of
+// reductions. Older programs have none of what came later.
+constexpr uint32_t kVersion = 4;
 constexpr size_t kHeaderBytes = kMagic.size() + 4 + 8 + 4;
 
 // `archive(field...)` for each struct; `archive.since(version, field...)` for fields that older
@@ -76,6 +76,7 @@ template <typename A>
 void fields(A& a, Bucket& v) {
   a(v.name, v.elements, v.decay, v.sharded, v.parameter, v.gradient, v.master, v.moment1,
     v.moment2);
+  a.since(4, v.pieces);
 }
 template <typename A>
 void fields(A& a, Parameter& v) {

@@ -2,7 +2,7 @@
 //
 // (V1)  indices (segments, buffers, buckets, bodies, chunks, groups, events, repeats) are in range,
 //       operand types match their buffers, a segment sees the weights of its own layer, only
-//       transfers run beside the compute stream, and every buffer is used
+//       streams take what they are for, and every buffer is used
 // (V2)  every access lies inside the arena, for every layer, slot, tp and dp index
 // (V3)  every send has its one receive: same tag, bytes and dtype; none is left over
 // (V4)  members of a group issue the same collectives (kind, op, elements, dtype, and what has made

@@ -80,8 +80,7 @@ void RoleMemory::findWorkspace() {
 
 Status RoleMemory::pass(int32_t forward, int32_t backward) {
   overlay_.clear();
-  exposed_.clear();
-  written_.clear();
+  for (std::vector<Span>* spans : {&exposed_, &written_, &added_, &reduced_}) spans->clear();
   values_.clear();
   seen_.clear();
   owner_ = Owner::kForward;
@@ -219,6 +218,9 @@ bool RoleMemory::mayWrite(const Instruction& in, Region region, bool accumulates
       return !pass && in.kind == InstructionKind::kUpdateLossScale;
     case Region::kGradient:
     case Region::kLoss:
+      if (pass && isCollective(in.kind))
+        return region == Region::kGradient && owner_ == Owner::kBackward &&
+               in.kind != InstructionKind::kAllGather;
       if (pass) return in.kind == InstructionKind::kCompute && accumulates;
       return in.kind == InstructionKind::kZero || in.kind == InstructionKind::kAllReduce ||
              in.kind == InstructionKind::kReduceScatter;
@@ -272,8 +274,24 @@ Status RoleMemory::write(Content content, const Instruction& in, bool accumulate
     seen_[{content.buffer, bytes.begin}] = content.version;
   }
   for (auto& [sent, used] : sent_) used &= !overlap(sent, bytes);
-  if (accumulates) accumulated_.assign(bytes, content.partial);
+  if (accumulates) TRIREME_RETURN_IF_ERROR(addTo(bytes, content.partial));
   overlay_.assign(bytes, content);
+  if (state && isCollective(in.kind) && owner_ == Owner::kBackward) {
+    reduced_.push_back(bytes);
+    reductions_.push_back(content);
+  }
+  return {};
+}
+
+// A sum is not added to any more.
+Status RoleMemory::addTo(Span accumulator, bool partial) {
+  bool reduced = false;
+  overlay_.visit(accumulator, [&](Span, const Content* content) {
+    reduced |= content != nullptr && (content->reduced != 0 || content->garbage);
+  });
+  if (reduced) return error("V9", "adds to what has been reduced over ranks");
+  accumulated_.assign(accumulator, partial);
+  added_.push_back(accumulator);
   return {};
 }
 
@@ -315,8 +333,11 @@ Status RoleMemory::collective(const Instruction& in) {
   if (reduces && (content.reduced & bit) && members > 1)
     return error(
         "V4", fmt::format("{} is already reduced over {}", source.name, groupKindName(in.group)));
+  // Gradients, which their last backward may reduce, are of all microbatches.
   const bool pass = owner_ == Owner::kForward || owner_ == Owner::kBackward;
-  if (pass && in.group != GroupKind::kTp && members > 1)
+  const RegionOf* region = regionAt(from);
+  const bool isGradient = region != nullptr && region->region == Region::kGradient;
+  if (pass && !isGradient && in.group != GroupKind::kTp && members > 1)
     return error("V4", fmt::format("{} of a microbatch over {}: its other members have others",
                                    instructionName(in.kind), groupKindName(in.group)));
   if (!reduces && content.partial)

@@ -57,6 +57,9 @@ class RoleMemory {
   // Of the latest pass: what its forward leaves for its backward, and all that it writes.
   const std::vector<Span>& exposed() const { return exposed_; }
   const std::vector<Span>& written() const { return written_; }
+  // Of the latest pass: the accumulators that it adds to, and those that it reduces.
+  const std::vector<Span>& added() const { return added_; }
+  const std::vector<Span>& reduced() const { return reduced_; }
 
  private:
   struct RegionOf {
@@ -66,7 +69,7 @@ class RoleMemory {
 
   Status error(std::string_view label, const std::string& message) const;
   Span span(int32_t buffer) const;
-  Span ownPart(const Bucket& bucket, int32_t buffer) const;
+  std::vector<Span> ownParts(const Bucket& bucket, int32_t buffer) const;
   bool zeroedAtEnd(Span accumulator) const;
   Status addRegion(int32_t buffer, Region region, bool defined);
   void findWorkspace();
@@ -84,13 +87,15 @@ class RoleMemory {
   // What the bytes hold; all of the buffer's by default.
   Result<Content> read(int32_t buffer, std::optional<Span> part = std::nullopt);
   Status checkContent(int32_t buffer, Span bytes, Span piece, const Content* content) const;
-  Result<Content> readGradient(const Instruction& in);
+  Status checkGradient(const Instruction& in);
+  Status checkGradient(const Bucket& bucket, int32_t index, Span own);
   Content contentOf(int32_t buffer) const;
   Content resultIn(int32_t buffer);
   Status checkUsed() const;
   // Bytes: content.written.
   Status write(Content content, const Instruction& in, bool accumulates);
   Status write(const Instruction& in, size_t i);
+  Status addTo(Span accumulator, bool partial);
   bool mayWrite(const Instruction& in, Region region, bool accumulates) const;
 
   Status checkParts(const Instruction& in, Span from, Span to, const Content& content) const;
@@ -120,8 +125,9 @@ class RoleMemory {
   IntervalMap<Content> overlay_;   // what it has written
   IntervalMap<bool> accumulated_;  // by passes; is it this rank's term of a sum over tp?
   IntervalMap<bool> used_;         // parameters that passes have read
-  std::vector<Span> exposed_, written_;
-  std::vector<Value> values_;  // of the pass or the step
+  std::vector<Span> exposed_, written_, added_, reduced_;
+  std::vector<Content> reductions_;  // of accumulators, by all passes: what the step finds
+  std::vector<Value> values_;        // of the pass or the step
   // Of the pass, per (buffer, address): the version that was written, or that the forward has seen.
   std::map<std::pair<int32_t, int64_t>, int32_t> seen_;
   std::vector<std::pair<Span, bool>>

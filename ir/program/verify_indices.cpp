@@ -97,9 +97,9 @@ class BodyCheck {
         TRIREME_RETURN_IF_ERROR(checkRepeat(i, in, repeatEnd));
         repeatEnd = i + 1 + in.length;
       }
-      const bool transfer = in.kind == InstructionKind::kSend || in.kind == InstructionKind::kRecv;
-      if (in.stream != Stream::kCompute && !transfer && in.kind != InstructionKind::kWait)
-        return error(i, "only sends, receives and waits run beside the compute stream");
+      if (!takes(in.stream, in.kind))
+        return error(i, fmt::format("the {} stream takes only {} and waits", streamName(in.stream),
+                                    isMessageStream(in.stream) ? "messages" : "collectives"));
       TRIREME_RETURN_IF_ERROR(checkInstruction(i, in));
     }
     return {};
@@ -194,9 +194,12 @@ Status checkBuckets(const Program& program, const Role& role) {
   for (const Bucket& bucket : role.buckets) {
     if (bucket.elements < 0 || !small(bucket.elements))
       return v1("role {} bucket {}: {} elements", role.name, bucket.name, bucket.elements);
-    if (bucket.sharded && bucket.elements % program.dp != 0)
+    if (bucket.pieces < 1 || bucket.elements % bucket.pieces != 0)
+      return v1("role {} bucket {}: {} elements do not divide into {} pieces", role.name,
+                bucket.name, bucket.elements, bucket.pieces);
+    if (bucket.sharded && bucket.elements / bucket.pieces % program.dp != 0)
       return v1("role {} bucket {}: {} elements do not divide over {} replicas", role.name,
-                bucket.name, bucket.elements, program.dp);
+                bucket.name, bucket.elements / bucket.pieces, program.dp);
     const int64_t own = bucket.sharded ? bucket.elements / program.dp : bucket.elements;
     const Training& training = program.training;
     const struct {
@@ -243,6 +246,13 @@ Status checkParameters(const Program& program, const Role& role) {
     const int64_t last = p.offset + (layers - 1) * p.layerStride + p.localElements(program.tp);
     if (p.offset < 0 || p.layerStride < 0 || last > role.buckets[at(p.bucket)].elements)
       return bad("reaches beyond its bucket");
+    const Bucket& bucket = role.buckets[at(p.bucket)];
+    const int64_t piece = std::max<int64_t>(bucket.elements / bucket.pieces, 1);
+    for (int64_t layer = 0; layer < layers && bucket.pieces > 1; ++layer) {
+      const int64_t begin = p.offset + layer * p.layerStride;
+      if (begin % piece + p.localElements(program.tp) > piece)
+        return bad(fmt::format("layer {} reaches beyond its piece of the bucket", layer));
+    }
     if (p.logicalIndex < 0 || p.logicalStride < 0) return bad("negative logical index");
   }
   return {};

@@ -123,6 +123,7 @@ class MessageCheck {
 // What members of a group must agree on.
 struct Collective {
   InstructionKind kind;
+  Stream stream;
   ReduceOp reduce;
   int64_t elements;  // of the whole tensor
   DType dtype;
@@ -169,6 +170,13 @@ std::array<int32_t, 3> originOf(const Program& program, const Role& role, const 
   return {3, 0, 0};
 }
 
+std::string describe(const Collective& c) {
+  std::string text =
+      fmt::format("{} of {} x {}", instructionName(c.kind), c.elements, dtypeName(c.dtype));
+  if (c.stream != Stream::kCompute) text += fmt::format(" on the {} stream", streamName(c.stream));
+  return text;
+}
+
 struct Issued {
   Collective what;
   int32_t task = 0, body = 0, instruction = 0;
@@ -183,11 +191,11 @@ std::vector<Issued> collectivesOf(const Program& program, int32_t role, GroupKin
       if (!isCollective(in.kind) || in.group != kind) return;
       const Buffer& full =
           r.buffers[at(in.buffers[in.kind == InstructionKind::kAllGather ? 1 : 0])];
-      ofBody[b].push_back(
-          {{in.kind, in.reduce, full.elements, full.dtype, originOf(program, r, r.bodies[b], i)},
-           0,
-           static_cast<int32_t>(b),
-           i});
+      ofBody[b].push_back({{in.kind, in.stream, in.reduce, full.elements, full.dtype,
+                            originOf(program, r, r.bodies[b], i)},
+                           0,
+                           static_cast<int32_t>(b),
+                           i});
     });
   std::vector<Issued> all;
   for (size_t t = 0; t < r.tasks.size(); ++t)
@@ -220,13 +228,10 @@ Status compare(const Context& context, GroupKind kind, int32_t firstRole, int32_
                        fmt::format("{} collective {} is not of what {} gives to it",
                                    groupKindName(kind), i, place(secondRole, second[i])));
     if (!(first[i].what == second[i].what))
-      return violation(
-          "V4", place(firstRole, first[i]),
-          fmt::format("{} collective {} is {} of {} x {}, but {} issues {} of {} x {}",
-                      groupKindName(kind), i, instructionName(first[i].what.kind),
-                      first[i].what.elements, dtypeName(first[i].what.dtype),
-                      place(secondRole, second[i]), instructionName(second[i].what.kind),
-                      second[i].what.elements, dtypeName(second[i].what.dtype)));
+      return violation("V4", place(firstRole, first[i]),
+                       fmt::format("{} collective {} is {}, but {} issues {}", groupKindName(kind),
+                                   i, describe(first[i].what), place(secondRole, second[i]),
+                                   describe(second[i].what)));
   }
   return {};
 }

@@ -16,7 +16,7 @@ struct Pass {
   int32_t chunk = 0, slot = 0, forward = -1, backward = -1;
 };
 
-// Bytes that one pass needs or writes.
+// Bytes that one pass needs, writes, adds to or reduces.
 struct Claim {
   Span bytes;
   int32_t pass = 0;
@@ -34,10 +34,11 @@ class SlotCheck {
     const Strides passes = stridesOf(false), step = stridesOf(true);
     std::map<std::pair<int32_t, int32_t>, bool> donePasses, doneStep;
     for (const auto& [tp, dp] : places) {
-      const bool newPasses =
+      bool newPasses =
           donePasses.emplace(std::pair(passes.tp ? tp : 0, passes.dp ? dp : 0), true).second;
       const bool newStep =
           doneStep.emplace(std::pair(step.tp ? tp : 0, step.dp ? dp : 0), true).second;
+      newPasses |= newStep && reducesInPasses();  // which the step has to know
       if (newPasses || newStep) TRIREME_RETURN_IF_ERROR(checkPlace(tp, dp, newPasses, newStep));
     }
     return {};
@@ -62,6 +63,14 @@ class SlotCheck {
             strides.dp |= role_.buckets[at(in.bucket)].sharded;
         }
     return strides;
+  }
+
+  bool reducesInPasses() const {
+    for (const TaskRecord& task : tasksWithNewBody(role_))
+      if (task.direction == Direction::kBackward)
+        for (const Instruction& in : role_.bodies[at(task.body)].instructions)
+          if (isCollective(in.kind) && in.group != GroupKind::kTp) return true;
+    return false;
   }
 
   void findPasses() {
@@ -120,8 +129,7 @@ class SlotCheck {
       layout_ = findSlotLayout(role_, {0, 0, tp, dp});
       const bool copies = layout_.copies;
       std::map<std::array<int32_t, 3>, int32_t> done;
-      needs_.clear();
-      writes_.clear();
+      for (std::vector<Claim>* claims : {&needs_, &writes_, &adds_, &reductions_}) claims->clear();
       for (size_t i = 0; i < passes_.size(); ++i) {
         const Pass& pass = passes_[i];
         const int32_t key = copies ? 0 : pass.slot;
@@ -129,9 +137,15 @@ class SlotCheck {
                                             role_.tasks[at(pass.backward)].body, key};
         if (!done.emplace(bodies, static_cast<int32_t>(i)).second) continue;
         TRIREME_RETURN_IF_ERROR(memory.pass(pass.forward, pass.backward));
-        for (Span span : memory.exposed()) needs_.push_back({span, static_cast<int32_t>(i)});
-        for (Span span : memory.written()) writes_.push_back({span, static_cast<int32_t>(i)});
+        const auto claim = [&](const std::vector<Span>& spans, std::vector<Claim>& claims) {
+          for (Span span : spans) claims.push_back({span, static_cast<int32_t>(i)});
+        };
+        claim(memory.exposed(), needs_);
+        claim(memory.written(), writes_);
+        claim(memory.added(), adds_);
+        claim(memory.reduced(), reductions_);
       }
+      TRIREME_RETURN_IF_ERROR(checkReductions());
       TRIREME_RETURN_IF_ERROR(memory.checkParameters());
       TRIREME_RETURN_IF_ERROR(copies ? checkPrivate() : checkConflicts());
     }
@@ -158,6 +172,39 @@ class SlotCheck {
     return {};
   }
 
+  // A gradient is reduced once, when nothing is added to it any more.
+  Status checkReductions() const {
+    for (const Claim& reduction : reductions_) {
+      const int32_t body = role_.tasks[at(passes_[at(reduction.pass)].backward)].body;
+      int32_t first = -1;
+      for (const Pass& pass : passes_) {
+        if (role_.tasks[at(pass.backward)].body != body) continue;
+        if (first >= 0)
+          return violation("V9", where(context_, index_, pass.backward),
+                           fmt::format("reduces gradients that {} has reduced",
+                                       taskName(role_.tasks[at(first)])));
+        first = pass.backward;
+      }
+      for (const Claim& sum : adds_)
+        if (overlap(sum.bytes, reduction.bytes))
+          TRIREME_RETURN_IF_ERROR(checkBefore(passes_[at(sum.pass)], first));
+    }
+    return {};
+  }
+
+  // Does no task like those of `adder` come after the task that reduces?
+  Status checkBefore(const Pass& adder, int32_t reduces) const {
+    const auto bodiesOf = [&](const Pass& pass) {
+      return std::pair(role_.tasks[at(pass.forward)].body, role_.tasks[at(pass.backward)].body);
+    };
+    for (const Pass& pass : passes_)
+      if (bodiesOf(pass) == bodiesOf(adder) && pass.backward > reduces)
+        return violation("V9", where(context_, index_, pass.backward),
+                         fmt::format("adds to gradients that {} has reduced",
+                                     taskName(role_.tasks[at(reduces)])));
+    return {};
+  }
+
   // Does a task like those of `writer` run between a forward and a backward like those of `reader`?
   Status checkBetween(const Pass& reader, const Pass& writer, Span bytes) const {
     for (const Pass& pass : passes_) {
@@ -178,7 +225,7 @@ class SlotCheck {
   const Role& role_;
   SlotLayout layout_;
   std::vector<Pass> passes_;
-  std::vector<Claim> needs_, writes_;
+  std::vector<Claim> needs_, writes_, adds_, reductions_;
 };
 
 }  // namespace

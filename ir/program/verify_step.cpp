@@ -9,12 +9,17 @@
 
 namespace trireme::program::verify {
 
-// The part of a bucket's buffer whose optimizer state is here.
-Span RoleMemory::ownPart(const Bucket& bucket, int32_t buffer) const {
-  Span whole = span(buffer);
-  if (!bucket.sharded) return whole;
-  const int64_t part = (whole.end - whole.begin) / program_.dp;
-  return {whole.begin + place_.dpIndex * part, whole.begin + (place_.dpIndex + 1) * part};
+// The parts of a bucket's buffer whose optimizer state is here.
+std::vector<Span> RoleMemory::ownParts(const Bucket& bucket, int32_t buffer) const {
+  const Span whole = span(buffer);
+  if (!bucket.sharded) return {whole};
+  const int64_t piece = (whole.end - whole.begin) / bucket.pieces, part = piece / program_.dp;
+  std::vector<Span> parts;
+  for (int64_t i = 0; i < bucket.pieces; ++i) {
+    const int64_t begin = whole.begin + i * piece + place_.dpIndex * part;
+    parts.push_back({begin, begin + part});
+  }
+  return parts;
 }
 
 // Is the accumulator zeroed behind its last use, for the next step?
@@ -32,6 +37,10 @@ Status RoleMemory::step() {
   seen_.clear();
   owner_ = Owner::kStep;
   task_ = static_cast<int32_t>(role_.tasks.size()) - 1;
+  for (Content& content : reductions_) {
+    content.owner = Owner::kBase;
+    overlay_.assign(content.written, content);
+  }
   TRIREME_RETURN_IF_ERROR(execute(role_.tasks.back().body, 0));
   instruction_ = -1;
   for (const Bucket& bucket : role_.buckets) {
@@ -104,30 +113,34 @@ bool RoleMemory::isTied(int32_t bucket) const {
 }
 
 // Gradients are complete over everybody who holds a part before they are used.
-Result<Content> RoleMemory::readGradient(const Instruction& in) {
+Status RoleMemory::checkGradient(const Instruction& in) {
   const Bucket& bucket = role_.buckets[at(in.bucket)];
-  const Span own = ownPart(bucket, bucket.gradient);
+  for (const Span own : ownParts(bucket, bucket.gradient))
+    TRIREME_RETURN_IF_ERROR(checkGradient(bucket, in.bucket, own));
+  return {};
+}
+
+Status RoleMemory::checkGradient(const Bucket& bucket, int32_t index, Span own) {
   TRIREME_ASSIGN_OR_RETURN(const Content content, read(bucket.gradient, own));
   if (program_.dp > 1 && !(content.reduced & groupBit(GroupKind::kDp)))
-    return Error(error("V9", fmt::format("bucket {} is not reduced over dp", bucket.name)));
-  if (isTied(in.bucket) && !(content.reduced & groupBit(GroupKind::kEmbedding)))
-    return Error(error(
-        "V9", fmt::format("bucket {} is not summed over the stages that share it", bucket.name)));
-  if (program_.tp == 1) return content;
+    return error("V9", fmt::format("bucket {} is not reduced over dp", bucket.name));
+  if (isTied(index) && !(content.reduced & groupBit(GroupKind::kEmbedding)))
+    return error("V9",
+                 fmt::format("bucket {} is not summed over the stages that share it", bucket.name));
+  if (program_.tp == 1) return {};
   const bool summed = content.reduced & groupBit(GroupKind::kTp);
   bool right = true;
   accumulated_.visit(own, [&](Span, const bool* partial) {
     if (partial != nullptr) right &= *partial == summed;
   });
   if (!right)
-    return Error(error("V9", fmt::format("bucket {} is {} over tp", bucket.name,
-                                         summed ? "complete, but summed" : "not summed")));
-  return content;
+    return error("V9", fmt::format("bucket {} is {} over tp", bucket.name,
+                                   summed ? "complete, but summed" : "not summed"));
+  return {};
 }
 
 Status RoleMemory::sumSquares(const Instruction& in) {
-  auto gradient = readGradient(in);
-  if (!gradient) return gradient.error();
+  TRIREME_RETURN_IF_ERROR(checkGradient(in));
   TRIREME_ASSIGN_OR_RETURN(const Content before, read(in.buffers[0]));
   if (before.reduced && before.reduced != 0xFF)
     return error("V9", "adds squares after they were summed over ranks");
@@ -153,8 +166,7 @@ Status RoleMemory::updateLossScale(const Instruction& in) {
 }
 
 Status RoleMemory::adamW(const Instruction& in) {
-  auto gradient = readGradient(in);
-  if (!gradient) return gradient.error();
+  TRIREME_RETURN_IF_ERROR(checkGradient(in));
   const Bucket& bucket = role_.buckets[at(in.bucket)];
   TRIREME_RETURN_IF_ERROR(readNorm(in, program_.dp > 1 && bucket.sharded));
   for (int32_t buffer : {bucket.master, bucket.moment1, bucket.moment2}) {
@@ -162,8 +174,11 @@ Status RoleMemory::adamW(const Instruction& in) {
     TRIREME_RETURN_IF_ERROR(write(contentOf(buffer), in, false));
   }
   Content own = contentOf(bucket.parameter);
-  own.written = ownPart(bucket, bucket.parameter);
-  return write(own, in, false);
+  for (const Span part : ownParts(bucket, bucket.parameter)) {
+    own.written = part;
+    TRIREME_RETURN_IF_ERROR(write(own, in, false));
+  }
+  return {};
 }
 
 }  // namespace trireme::program::verify

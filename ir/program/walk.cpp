@@ -82,6 +82,11 @@ bool mayWriteInPlace(OpKind kind) {
   }
 }
 
+bool takes(Stream stream, InstructionKind kind) {
+  if (stream == Stream::kCompute || kind == InstructionKind::kWait) return true;
+  return isMessageStream(stream) ? isMessage(kind) : isCollective(kind);
+}
+
 std::string_view streamName(Stream stream) {
   switch (stream) {
     case Stream::kCompute:
@@ -94,6 +99,10 @@ std::string_view streamName(Stream stream) {
       return "recv_backward";
     case Stream::kSendBackward:
       return "send_backward";
+    case Stream::kDpReduce:
+      return "dp_reduce";
+    case Stream::kTpReduce:
+      return "tp_reduce";
   }
   return "unknown";
 }

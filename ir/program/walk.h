@@ -51,6 +51,17 @@ inline Span spanOf(const Buffer& buffer, const Place& at) {
   return {begin, begin + buffer.bytes()};
 }
 
+// What a stream besides the compute stream is for: messages, or collectives.
+inline bool isMessageStream(Stream stream) {
+  return stream >= Stream::kRecvForward && stream <= Stream::kSendBackward;
+}
+inline bool isReduceStream(Stream stream) {
+  return stream == Stream::kDpReduce || stream == Stream::kTpReduce;
+}
+
+inline bool isMessage(InstructionKind kind) {
+  return kind == InstructionKind::kSend || kind == InstructionKind::kRecv;
+}
 inline bool isCollective(InstructionKind kind) {
   return kind == InstructionKind::kAllReduce || kind == InstructionKind::kReduceScatter ||
          kind == InstructionKind::kAllGather;
@@ -71,6 +82,9 @@ Arity arityOf(OpKind kind);
 bool isAccumulated(OpKind kind, size_t output);
 // Elementwise: an output may take the place of an input that is not read afterwards.
 bool mayWriteInPlace(OpKind kind);
+
+// Whether the stream takes instructions of this kind.
+bool takes(Stream stream, InstructionKind kind);
 
 std::string_view streamName(Stream stream);      // "compute", "recv_forward", ...
 std::string_view groupKindName(GroupKind kind);  // "tp", "dp", "pp", "embedding", ...

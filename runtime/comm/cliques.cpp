@@ -16,7 +16,7 @@ namespace {
 
 // What the ranks of a role ask for.
 struct Needs {
-  std::set<program::GroupKind> groups;
+  std::set<std::pair<program::GroupKind, Lane>> groups;
   struct Message {
     bool sends = false;
     int32_t peerStage = 0;
@@ -30,12 +30,12 @@ Result<Needs> needsOf(const program::Role& role) {
   Needs needs;
   for (const program::Body& body : role.bodies)
     for (const program::Instruction& in : body.instructions) {
-      if (program::isCollective(in.kind)) needs.groups.insert(in.group);
-      if (in.kind != InstructionKind::kSend && in.kind != InstructionKind::kRecv) continue;
+      if (program::isCollective(in.kind)) needs.groups.insert({in.group, laneOf(in.stream)});
+      if (!program::isMessage(in.kind)) continue;
       const bool sends = in.kind == InstructionKind::kSend;
       const bool isSendStream =
           in.stream == Stream::kSendForward || in.stream == Stream::kSendBackward;
-      if (in.stream == Stream::kCompute || sends != isSendStream)
+      if (!program::isMessageStream(in.stream) || sends != isSendStream)
         return Error(invalidArgument(
             fmt::format("role {}, body {}: a {} on the stream {}", role.name, body.name,
                         program::instructionName(in.kind), program::streamName(in.stream))));
@@ -47,12 +47,27 @@ Result<Needs> needsOf(const program::Role& role) {
 }  // namespace
 
 Lane laneOf(Stream stream) {
-  return stream == Stream::kSendForward || stream == Stream::kRecvForward ? Lane::kForward
-                                                                          : Lane::kBackward;
+  switch (stream) {
+    case Stream::kCompute:
+      break;
+    case Stream::kRecvForward:
+    case Stream::kSendForward:
+      return Lane::kForward;
+    case Stream::kRecvBackward:
+    case Stream::kSendBackward:
+      return Lane::kBackward;
+    case Stream::kDpReduce:
+      return Lane::kDpReductions;
+    case Stream::kTpReduce:
+      return Lane::kTpReductions;
+  }
+  return Lane::kCollectives;
 }
 
 std::string describe(const Clique& clique) {
-  constexpr const char* kNames[] = {"collectives", "messages forward", "messages backward"};
+  constexpr const char* kNames[kNumLanes] = {"collectives", "reductions over dp",
+                                             "reductions over tp", "messages forward",
+                                             "messages backward"};
   return fmt::format("ranks {} ({})", fmt::join(clique.ranks, ", "),
                      kNames[static_cast<size_t>(clique.lane)]);
 }
@@ -76,9 +91,9 @@ Result<std::vector<Clique>> cliquesOf(const program::Program& program) {
   std::set<Clique> cliques;
   for (int32_t rank = 0; rank < program.numRanks(); ++rank) {
     const Needs& needs = roles[static_cast<size_t>(program.ranks[static_cast<size_t>(rank)].role)];
-    for (const program::GroupKind kind : needs.groups)
+    for (const auto& [kind, lane] : needs.groups)
       if (const auto& ranks = groupOf(program, rank, kind).ranks; ranks.size() > 1)
-        cliques.insert({Lane::kCollectives, ranks});
+        cliques.insert({lane, ranks});
     for (const auto& [sends, stage, lane] : needs.messages) {
       const int32_t peer = peerRank(program, rank, stage);
       if (peer < 0)

@@ -3,8 +3,8 @@
 // A clique is a list of ranks with a lane. All that is asked of one communicator goes to one stream
 // in one order, the same for its members, so nothing that a rank hands over early can block what
 // others wait for:
-//   collectives   one clique per list of members, on the compute stream; groups of equal members
-//                 share it, groups of one rank have none
+//   collectives   one clique per list of members and stream (compute, or one of the two for
+//                 reductions); groups of equal members share it, groups of one rank have none
 //   messages      one clique per sender and receiver, forward and backward apart
 #pragma once
 #include <cstdint>
@@ -17,7 +17,8 @@
 
 namespace trireme::runtime {
 
-enum class Lane : uint8_t { kCollectives, kForward, kBackward };
+enum class Lane : uint8_t { kCollectives, kDpReductions, kTpReductions, kForward, kBackward };
+inline constexpr size_t kNumLanes = 5;
 
 struct Clique {
   Lane lane = Lane::kCollectives;
@@ -33,7 +34,7 @@ Result<std::vector<Clique>> cliquesOf(const program::Program& program);
 // The others that `rank` exchanges tensors with. Errors: those of cliquesOf().
 Result<std::set<int32_t>> peersOf(const program::Program& program, int32_t rank);
 
-// The lane of a stream of messages.
+// The lane of what is on a stream: collectives, on the compute stream; messages on their own.
 Lane laneOf(program::Stream stream);
 
 // "ranks 0, 2 (collectives)".

@@ -37,25 +37,33 @@ struct MessageTag {
   int32_t microbatch = 0;    // below 2^24
 };
 
+// Whom a collective is with, an index into the groups that the world was made with, and the stream
+// that a device executes it on.
+struct GroupCall {
+  int32_t group = 0;
+  program::Stream stream = program::Stream::kCompute;
+  GroupCall(int32_t index, program::Stream on = program::Stream::kCompute)
+      : group(index), stream(on) {}
+};
+
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual int32_t rank() const = 0;
 
-  // Collectives over group `group`, an index into the groups that the world was made with. Every
-  // member makes the same calls in the same order; they return when the result is in place and the
-  // inputs may change. The result is ((m0 + m1) + m2) + ... in group order, whatever the timing;
-  // bf16 is accumulated in f32 and rounded once. Types: f64, f32, bf16, i32.
-  // kInvalidArgument: members differ in call, count or type, or the type is not one of the four.
-  // kUnavailable: a peer failed, or did not come within the timeout.
-  virtual Status allReduce(int32_t group, void* data, int64_t count, DType type,
+  // Collectives. Every member makes the same calls on the same streams in the same order; they
+  // return when the result is in place and the inputs may change. The result is ((m0 + m1) + m2) +
+  // ... in group order, whatever the timing; bf16 is accumulated in f32 and rounded once. Types:
+  // f64, f32, bf16, i32. kInvalidArgument: members differ in call, count or type, or the type is
+  // not one of the four. kUnavailable: a peer failed, or did not come within the timeout.
+  virtual Status allReduce(GroupCall with, void* data, int64_t count, DType type,
                            program::ReduceOp op) = 0;
   // `all` holds n * count elements; this member's n-th of the result goes to `mine`. The two may
   // overlap in any way; then all of `all` but `mine` is undefined afterwards.
-  virtual Status reduceScatter(int32_t group, void* all, void* mine, int64_t count, DType type,
+  virtual Status reduceScatter(GroupCall with, void* all, void* mine, int64_t count, DType type,
                                program::ReduceOp op) = 0;
   // The reverse: `mine` (count elements) of every member to `all`. The two may overlap in any way.
-  virtual Status allGather(int32_t group, const void* mine, void* all, int64_t count,
+  virtual Status allGather(GroupCall with, const void* mine, void* all, int64_t count,
                            DType type) = 0;
 
   // Point to point. Each stream has at most one message in the air: publish, then ask sent() until

@@ -122,8 +122,9 @@ const char* ProcessCommunicator::partOf(int64_t member) const {
   return received_[static_cast<size_t>(member)].data() + kDescription;
 }
 
-Status ProcessCommunicator::allReduce(int32_t group, void* data, int64_t count, DType type,
+Status ProcessCommunicator::allReduce(GroupCall with, void* data, int64_t count, DType type,
                                       program::ReduceOp op) {
+  const int32_t group = with.group;
   const int64_t n = std::ssize(world_.groups_[static_cast<size_t>(group)]);
   if (n == 1) return {};
   TRIREME_ASSIGN_OR_RETURN(const Round round,
@@ -156,8 +157,9 @@ Status ProcessCommunicator::allReduce(int32_t group, void* data, int64_t count, 
   return {};
 }
 
-Status ProcessCommunicator::reduceScatter(int32_t group, void* all, void* mine, int64_t count,
+Status ProcessCommunicator::reduceScatter(GroupCall with, void* all, void* mine, int64_t count,
                                           DType type, program::ReduceOp op) {
+  const int32_t group = with.group;
   const int64_t n = std::ssize(world_.groups_[static_cast<size_t>(group)]);
   const int64_t bytes = count * byteSize(type);
   if (n == 1) {
@@ -180,8 +182,9 @@ Status ProcessCommunicator::reduceScatter(int32_t group, void* all, void* mine, 
   return {};
 }
 
-Status ProcessCommunicator::allGather(int32_t group, const void* mine, void* all, int64_t count,
+Status ProcessCommunicator::allGather(GroupCall with, const void* mine, void* all, int64_t count,
                                       DType type) {
+  const int32_t group = with.group;
   const int64_t n = std::ssize(world_.groups_[static_cast<size_t>(group)]);
   const int64_t bytes = count * byteSize(type);
   const int32_t index = indexInGroup_[static_cast<size_t>(group)];

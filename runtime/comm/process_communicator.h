@@ -21,11 +21,11 @@ class ProcessCommunicator final : public Communicator {
   explicit ProcessCommunicator(ProcessWorld& world);
 
   int32_t rank() const override { return world_.rank(); }
-  Status allReduce(int32_t group, void* data, int64_t count, DType type,
+  Status allReduce(GroupCall with, void* data, int64_t count, DType type,
                    program::ReduceOp op) override;
-  Status reduceScatter(int32_t group, void* all, void* mine, int64_t count, DType type,
+  Status reduceScatter(GroupCall with, void* all, void* mine, int64_t count, DType type,
                        program::ReduceOp op) override;
-  Status allGather(int32_t group, const void* mine, void* all, int64_t count, DType type) override;
+  Status allGather(GroupCall with, const void* mine, void* all, int64_t count, DType type) override;
   Status publish(program::Stream stream, int32_t peer, const MessageTag& tag, const void* data,
                  int64_t bytes) override;
   Result<bool> sent(program::Stream stream) override;

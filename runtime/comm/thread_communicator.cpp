@@ -119,8 +119,9 @@ Status ThreadCommunicator::begin(int32_t group, const CollectiveCall& call) {
   return {};
 }
 
-Status ThreadCommunicator::allReduce(int32_t group, void* data, int64_t count, DType type,
+Status ThreadCommunicator::allReduce(GroupCall with, void* data, int64_t count, DType type,
                                      program::ReduceOp op) {
+  const int32_t group = with.group;
   ThreadWorld::Group& shared = *world_.groups_[static_cast<size_t>(group)];
   const int64_t n = shared.size();
   if (n == 1) return {};
@@ -141,8 +142,9 @@ Status ThreadCommunicator::allReduce(int32_t group, void* data, int64_t count, D
 
 // While others still read slices of `all`, only this member's slice of it may be written: where
 // `mine` lies elsewhere in it, the result goes there first and moves after the last barrier.
-Status ThreadCommunicator::reduceScatter(int32_t group, void* all, void* mine, int64_t count,
+Status ThreadCommunicator::reduceScatter(GroupCall with, void* all, void* mine, int64_t count,
                                          DType type, program::ReduceOp op) {
+  const int32_t group = with.group;
   ThreadWorld::Group& shared = *world_.groups_[static_cast<size_t>(group)];
   const int64_t n = shared.size();
   const int64_t bytes = count * byteSize(type);
@@ -164,8 +166,9 @@ Status ThreadCommunicator::reduceScatter(int32_t group, void* all, void* mine, i
 }
 
 // The others read this member's part from its place in `all`, which nobody else writes.
-Status ThreadCommunicator::allGather(int32_t group, const void* mine, void* all, int64_t count,
+Status ThreadCommunicator::allGather(GroupCall with, const void* mine, void* all, int64_t count,
                                      DType type) {
+  const int32_t group = with.group;
   ThreadWorld::Group& shared = *world_.groups_[static_cast<size_t>(group)];
   const int64_t bytes = count * byteSize(type);
   const int64_t index = indexInGroup_[static_cast<size_t>(group)];

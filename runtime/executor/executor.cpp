@@ -6,20 +6,13 @@
 #include <chrono>
 #include <thread>
 
+#include "ir/program/walk.h"
 #include "runtime/state/layout.h"
 
 namespace trireme::runtime {
 
 using program::InstructionKind;
 using program::Stream;
-
-namespace {
-
-bool isPointToPoint(InstructionKind kind) {
-  return kind == InstructionKind::kSend || kind == InstructionKind::kRecv;
-}
-
-}  // namespace
 
 Executor::Executor(const ExecutorContext& context)
     : rank_(context.device->program()),
@@ -36,6 +29,7 @@ Executor::Executor(const ExecutorContext& context)
   }
   contexts_.resize(static_cast<size_t>(numLayers));
   buildNormRows();
+  buildArrays();
 }
 
 Executor::~Executor() {
@@ -133,7 +127,7 @@ Status Executor::runSection(const FlatBody& body, const Section& section, const 
 
 Status Executor::enqueue(const Flat& instruction, const Task& task, int32_t repeat, int32_t layer) {
   QueuedInstruction entry{&instruction, &task, layer, nullptr, {}};
-  if (isPointToPoint(instruction.kind)) entry.address = operand(instruction, 0, repeat, task.slot);
+  if (isMessage(instruction.kind)) entry.address = operand(instruction, 0, repeat, task.slot);
   if (instruction.kind == InstructionKind::kWait)
     entry.awaited = streams_.mark(Streams::eventIndex(instruction.event, task.slot));
   return streams_.issue(entry);
@@ -146,17 +140,17 @@ Status Executor::issue(std::span<const Flat> run, const Task& task, int32_t repe
     count(instruction, task);
   }
   const Flat& first = run.front();
-  if (isPointToPoint(first.kind) || first.stream != Stream::kCompute)
+  if (isMessage(first.kind) || isMessageStream(first.stream))
     return enqueue(first, task, repeat, layer);
   TRIREME_RETURN_IF_ERROR(streams_.advance());
   int32_t begin = 0;
   if (context_.trace != nullptr) {
-    TRIREME_ASSIGN_OR_RETURN(begin, context_.device->stamp(Stream::kCompute));
+    TRIREME_ASSIGN_OR_RETURN(begin, context_.device->stamp(first.stream));
   }
   TRIREME_RETURN_IF_ERROR(execute(run, task, repeat, layer));
   TRIREME_RETURN_IF_ERROR(streams_.handedOver(run, task, layer));
   if (context_.trace != nullptr) {
-    TRIREME_ASSIGN_OR_RETURN(const int32_t end, context_.device->stamp(Stream::kCompute));
+    TRIREME_ASSIGN_OR_RETURN(const int32_t end, context_.device->stamp(first.stream));
     for (const Flat& instruction : run) {
       context_.trace->record(instruction, task, layer, begin, end);
       begin = end;  // the first shows the time of all
@@ -164,7 +158,7 @@ Status Executor::issue(std::span<const Flat> run, const Task& task, int32_t repe
   }
   const int32_t event = Streams::eventIndex(first.event, task.slot);
   if (event < 0 || first.kind == InstructionKind::kWait) return {};
-  return streams_.signalFromCompute(event);
+  return streams_.signal(event, first.stream);
 }
 
 Status Executor::execute(std::span<const Flat> run, const Task& task, int32_t repeat,
@@ -188,9 +182,10 @@ Status Executor::execute(std::span<const Flat> run, const Task& task, int32_t re
     case InstructionKind::kUpdateLossScale:
       return updateLossScale(instruction, repeat, task.slot);
     case InstructionKind::kWait:
-      return streams_.waitFor(Streams::eventIndex(instruction.event, task.slot));
+      return streams_.waitFor(Streams::eventIndex(instruction.event, task.slot),
+                              instruction.stream);
     default:
-      return internalError("not an instruction of the compute stream");
+      return internalError("not an instruction that is executed when it is issued");
   }
 }
 
@@ -205,15 +200,15 @@ Status Executor::compute(const Flat& instruction, const Task& task, int32_t repe
 
 Status Executor::collective(const Flat& instruction, int32_t repeat, int32_t slot) {
   Communicator& comm = *context_.comm;
+  const GroupCall group{instruction.group, instruction.stream};
   char* first = operand(instruction, 0, repeat, slot);
   if (instruction.kind == InstructionKind::kAllReduce)
-    return comm.allReduce(instruction.group, first, instruction.elements, instruction.type,
-                          instruction.reduce);
+    return comm.allReduce(group, first, instruction.elements, instruction.type, instruction.reduce);
   char* second = operand(instruction, 1, repeat, slot);
   if (instruction.kind == InstructionKind::kReduceScatter)
-    return comm.reduceScatter(instruction.group, first, second, instruction.elements,
-                              instruction.type, instruction.reduce);
-  return comm.allGather(instruction.group, first, second, instruction.elements, instruction.type);
+    return comm.reduceScatter(group, first, second, instruction.elements, instruction.type,
+                              instruction.reduce);
+  return comm.allGather(group, first, second, instruction.elements, instruction.type);
 }
 
 Status Executor::injectFault(const Flat& instruction, const Task& task, int32_t layer) {

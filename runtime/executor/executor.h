@@ -18,6 +18,7 @@
 #include "runtime/executor/rank_program.h"
 #include "runtime/executor/streams.h"
 #include "runtime/executor/trace_recorder.h"
+#include "runtime/state/layout.h"
 
 namespace trireme::runtime {
 
@@ -57,7 +58,7 @@ class Executor {
   Status collective(const Flat& instruction, int32_t repeat, int32_t slot);
   Status sumSquares(std::span<const Flat> run, int32_t repeat, int32_t slot);
   Status adamWStep(std::span<const Flat> run, int32_t repeat, int32_t slot);
-  AdamWArrays arraysOf(int32_t bucket) const;
+  AdamWArrays arraysOf(int32_t bucket, const BucketView& moment1) const;
   Status updateLossScale(const Flat& instruction, int32_t repeat, int32_t slot);
   Status injectFault(const Flat& instruction, const Task& task, int32_t layer);
   void count(const Flat& instruction, const Task& task);
@@ -65,6 +66,7 @@ class Executor {
   void trackLiveSlots(const Task& task, bool before);
   void fillKeys();
   void buildNormRows();
+  void buildArrays();
   char* operand(const Flat& instruction, int32_t i, int32_t repeat, int32_t slot) const;
 
   const RankProgram& rank_;
@@ -79,6 +81,7 @@ class Executor {
   std::vector<void*> addresses_;                  // scratch
   std::vector<std::vector<NormRow>> normRows_;    // per bucket: a row per parameter and layer
   std::vector<BucketRows> bucketRows_;            // scratch
+  std::vector<std::vector<AdamWArrays>> arrays_;  // per bucket
   std::vector<AdamWArrays> bucketArrays_;         // scratch
   std::vector<std::vector<uint8_t>> live_;        // per chunk and slot
   int32_t numLive_ = 0;

@@ -19,15 +19,14 @@ void Executor::buildNormRows() {
     for (const program::Bucket& bucket : any.buckets) anySharded = anySharded || bucket.sharded;
   normRows_.resize(role.buckets.size());
   bucketRows_.reserve(role.buckets.size());
-  bucketArrays_.reserve(role.buckets.size());
   for (const program::Parameter& parameter : role.parameters) {
     if (parameter.copy) continue;
     const program::Bucket& bucket = role.buckets[static_cast<size_t>(parameter.bucket)];
-    const BucketView view = bucketView(rank_, parameter.bucket, StateKind::kGradient);
     const bool counts = (parameter.tpDim >= 0 || rank_.info.tpIndex == 0) &&
                         (bucket.sharded || !anySharded || rank_.info.dpIndex == 0);
     for (int32_t layer = 0; layer < numTensors(parameter); ++layer) {
       const int64_t start = parameter.offset + layer * parameter.layerStride;
+      const BucketView view = bucketViewAt(rank_, parameter.bucket, StateKind::kGradient, start);
       const int64_t begin = std::max(start, view.begin);
       const int64_t end = std::min(start + parameter.localElements(rank_.program->tp), view.end);
       NormRow row;
@@ -76,18 +75,34 @@ Status Executor::sumSquares(std::span<const Flat> run, int32_t repeat, int32_t s
       bucketRows_, reinterpret_cast<double*>(operand(run.front(), 0, repeat, slot)));
 }
 
-AdamWArrays Executor::arraysOf(int32_t bucket) const {
-  const BucketView parameter = bucketView(rank_, bucket, StateKind::kParameter);
-  const BucketView master = bucketView(rank_, bucket, StateKind::kMaster);
-  const BucketView moment1 = bucketView(rank_, bucket, StateKind::kMoment1);
+// One per piece of a bucket that is sharded.
+void Executor::buildArrays() {
+  arrays_.resize(rank_.role->buckets.size());
+  size_t total = 0;
+  for (int32_t bucket = 0; bucket < std::ssize(arrays_); ++bucket) {
+    for (const BucketView& moment1 : bucketViews(rank_, bucket, StateKind::kMoment1))
+      arrays_[static_cast<size_t>(bucket)].push_back(arraysOf(bucket, moment1));
+    total += arrays_[static_cast<size_t>(bucket)].size();
+  }
+  bucketArrays_.reserve(total);
+}
+
+AdamWArrays Executor::arraysOf(int32_t bucket, const BucketView& moment1) const {
+  const auto viewOf = [&](StateKind kind) {
+    return bucketViewAt(rank_, bucket, kind, moment1.begin);
+  };
+  const auto at = [&](const BucketView& view) {
+    return view.data + (moment1.begin - view.begin) * byteSize(view.type);
+  };
+  const BucketView parameter = viewOf(StateKind::kParameter), master = viewOf(StateKind::kMaster);
   AdamWArrays arrays;
   arrays.stateType = master.type;
   arrays.computeType = parameter.type;
-  arrays.parameter = parameter.data + moment1.begin * byteSize(parameter.type);
-  arrays.master = master.data + (moment1.begin - master.begin) * byteSize(master.type);
-  arrays.gradient = bucketView(rank_, bucket, StateKind::kGradient).data;
+  arrays.parameter = at(parameter);
+  arrays.master = at(master);
+  arrays.gradient = viewOf(StateKind::kGradient).data;
   arrays.moment1 = moment1.data;
-  arrays.moment2 = bucketView(rank_, bucket, StateKind::kMoment2).data;
+  arrays.moment2 = viewOf(StateKind::kMoment2).data;
   arrays.elements = moment1.end - moment1.begin;
   const bool decays = rank_.role->buckets[static_cast<size_t>(bucket)].decay;
   arrays.weightDecay = decays ? rank_.program->training.weightDecay : 0;
@@ -108,7 +123,10 @@ Status Executor::adamWStep(std::span<const Flat> run, int32_t repeat, int32_t sl
   step.epsilon = training.epsilon;
   step.number = step_ + 1;
   bucketArrays_.clear();
-  for (const Flat& instruction : run) bucketArrays_.push_back(arraysOf(instruction.bucket));
+  for (const Flat& instruction : run) {
+    const std::vector<AdamWArrays>& arrays = arrays_[static_cast<size_t>(instruction.bucket)];
+    bucketArrays_.insert(bucketArrays_.end(), arrays.begin(), arrays.end());
+  }
   call.buckets = bucketArrays_;
   return context_.device->adamW(call);
 }

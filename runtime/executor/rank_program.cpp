@@ -5,24 +5,19 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/program/walk.h"
+
 namespace trireme::runtime {
 namespace {
 
 using program::Instruction;
 using program::InstructionKind;
-using program::Stream;
+using program::isCollective;
+using program::isMessage;
 
 constexpr std::array<std::string_view, program::kNumGroupKinds> kGroupNames = {
     "tp", "dp", "pp", "embedding", "model", "world"};
 constexpr std::array<std::string_view, 3> kDirectionNames = {"forward", "backward", "step"};
-
-bool isCollective(InstructionKind kind) {
-  return kind == InstructionKind::kAllReduce || kind == InstructionKind::kReduceScatter ||
-         kind == InstructionKind::kAllGather;
-}
-bool isPointToPoint(InstructionKind kind) {
-  return kind == InstructionKind::kSend || kind == InstructionKind::kRecv;
-}
 
 template <typename Container>
 bool contains(const Container& container, int64_t index) {
@@ -111,10 +106,10 @@ class Flattener {
             (bufferOf(in, i).elements != tokens || bufferOf(in, i).dtype != DType::kI32))
           return invalidArgument(fmt::format("needs buffers of {} i32", tokens));
     }
-    if (in.stream != Stream::kCompute && !isPointToPoint(in.kind) &&
-        in.kind != InstructionKind::kWait)
-      return invalidArgument("only sends, receives and waits run beside the compute stream");
-    if (isPointToPoint(in.kind) && peerRank(program, out_.rank, in.peerStage) < 0)
+    if (!takes(in.stream, in.kind))
+      return invalidArgument(
+          fmt::format("the {} stream takes no such instruction", streamName(in.stream)));
+    if (isMessage(in.kind) && peerRank(program, out_.rank, in.peerStage) < 0)
       return invalidArgument(fmt::format("no pipeline rank {}", in.peerStage));
     if ((in.kind == InstructionKind::kSumSquares || in.kind == InstructionKind::kAdamW) &&
         !contains(role.buckets, in.bucket))
@@ -132,14 +127,14 @@ class Flattener {
     FlatInstruction out;
     out.kind = in.kind;
     out.stream = in.stream;
-    out.groupKind = isPointToPoint(in.kind) ? program::GroupKind::kPp : in.group;
+    out.groupKind = isMessage(in.kind) ? program::GroupKind::kPp : in.group;
     out.reduce = in.reduce;
     out.index = static_cast<int32_t>(index);
     out.segment = in.segment;
     out.virtualStage = in.virtualStage;
     out.bucket = in.bucket;
     out.event = in.event;
-    if (isPointToPoint(in.kind)) out.peer = peerRank(*out_.program, out_.rank, in.peerStage);
+    if (isMessage(in.kind)) out.peer = peerRank(*out_.program, out_.rank, in.peerStage);
     appendOperands(in, out);
     if (!in.buffers.empty() && in.buffers[0] >= 0) {
       const program::Buffer& first = out_.role->buffers[static_cast<size_t>(in.buffers[0])];
@@ -191,6 +186,14 @@ class Flattener {
   RankProgram& out_;
 };
 
+Status checkBuckets(const program::Role& role) {
+  for (const program::Bucket& bucket : role.buckets)
+    if (bucket.pieces < 1 || bucket.elements % bucket.pieces != 0)
+      return invalidArgument(fmt::format("role {}, bucket {}: {} elements in {} pieces", role.name,
+                                         bucket.name, bucket.elements, bucket.pieces));
+  return {};
+}
+
 Status checkTasks(const program::Role& role) {
   for (const program::TaskRecord& task : role.tasks) {
     if (!contains(role.bodies, task.body))
@@ -232,6 +235,7 @@ Result<RankProgram> resolveRank(const program::Program& program, int32_t rank, c
     return Error(invalidArgument(fmt::format("rank {}: no role {}", rank, out.info.role)));
   out.role = &program.roles[static_cast<size_t>(out.info.role)];
   out.arena = arena;
+  TRIREME_RETURN_IF_ERROR(checkBuckets(*out.role));
   TRIREME_RETURN_IF_ERROR(checkTasks(*out.role));
   for (const program::Body& body : out.role->bodies)
     TRIREME_RETURN_IF_ERROR(Flattener(out).flatten(body, out.bodies.emplace_back()));

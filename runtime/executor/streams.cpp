@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/program/walk.h"
 #include "runtime/executor/trace_recorder.h"
 
 namespace trireme::runtime {
@@ -56,7 +57,7 @@ Streams::Streams(RankDevice& device, Communicator& comm, TraceRecorder* trace)
   marks_.resize(static_cast<size_t>(rank_.role->numEvents + slots));
   // The compute stream waits for each of its own, so it never holds two.
   for (size_t i = 0; i < queues_.size(); ++i) {
-    const bool queues = static_cast<Stream>(i) != Stream::kCompute && rank_.queued[i] > 0;
+    const bool queues = isMessageStream(static_cast<Stream>(i)) && rank_.queued[i] > 0;
     queues_[i].ring.resize(queues ? static_cast<size_t>(rank_.queued[i]) : 1);
     handed_[i].reserve(static_cast<size_t>(rank_.queued[i]));
   }
@@ -94,16 +95,16 @@ const Streams::Handed* Streams::stoppedAt() const {
   return waits;
 }
 
-Status Streams::signalFromCompute(int32_t event) {
+Status Streams::signal(int32_t event, Stream stream) {
   const int32_t recorded = device_.newEvent();
-  marks_[static_cast<size_t>(event)] = {Stream::kCompute, 0, recorded};
-  return device_.record(recorded, Stream::kCompute);
+  marks_[static_cast<size_t>(event)] = {stream, 0, recorded};
+  return device_.record(recorded, stream);
 }
 
-Status Streams::waitFor(int32_t event) {
+Status Streams::waitFor(int32_t event, Stream stream) {
   const EventMark mark = marks_[static_cast<size_t>(event)];
   TRIREME_RETURN_IF_ERROR(waitFor(mark));
-  return device_.wait(mark.event, Stream::kCompute);
+  return device_.wait(mark.event, stream);
 }
 
 Status Streams::issue(const QueuedInstruction& entry) {

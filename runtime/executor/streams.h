@@ -1,5 +1,7 @@
-// The point-to-point streams of one rank: queues of sends, receives and waits that are moved on by
-// polling, and the events at which they meet the compute stream.
+// The streams of one rank, and the events at which they meet. Those of messages are queues of
+// sends, receives and waits that are moved on by polling. Instructions of the others, of
+// computation and reductions, are executed when they are issued: what they wait for was issued
+// before them.
 //
 // A queue executes in order. An event is a mark: "the n-th instruction of stream s is complete". A
 // wait takes the mark that the event has when the wait is issued, as cudaStreamWaitEvent() does.
@@ -47,10 +49,10 @@ class Streams final : public Progress {
   void beginStep();
   // Appends to the instruction's stream; blocks only if that is the compute stream.
   Status issue(const QueuedInstruction& entry);
-  // The compute stream has executed an instruction that signals `event`.
-  Status signalFromCompute(int32_t event);
-  // Blocks the compute stream.
-  Status waitFor(int32_t event);
+  // An instruction of `stream`, which is no queue, has been executed and signals `event`.
+  Status signal(int32_t event, program::Stream stream);
+  // Blocks `stream`, which is no queue, and with it what is issued later.
+  Status waitFor(int32_t event, program::Stream stream);
   EventMark mark(int32_t event) const { return marks_[static_cast<size_t>(event)]; }
   // Blocks until every queue is empty.
   Status drain();

@@ -67,7 +67,7 @@ bool isSharded(const program::Bucket& bucket, StateKind kind) {
   return bucket.sharded && bufferOf(bucket, kind) != bucket.parameter;
 }
 
-BucketView bucketView(const RankProgram& rank, int32_t bucket, StateKind kind) {
+BucketView bucketViewAt(const RankProgram& rank, int32_t bucket, StateKind kind, int64_t element) {
   const program::Bucket& b = rank.role->buckets[static_cast<size_t>(bucket)];
   const int32_t buffer = bufferOf(b, kind);
   BucketView view;
@@ -75,17 +75,27 @@ BucketView bucketView(const RankProgram& rank, int32_t bucket, StateKind kind) {
   view.type = rank.role->buffers[static_cast<size_t>(buffer)].dtype;
   view.end = b.elements;
   if (!isSharded(b, kind)) return view;
-  const int64_t shard = b.elements / rank.program->dp;
-  view.begin = rank.info.dpIndex * shard;
+  const int64_t piece = b.elements / b.pieces, shard = piece / rank.program->dp;
+  const int64_t index = element / std::max<int64_t>(piece, 1);
+  view.begin = index * piece + rank.info.dpIndex * shard;
   view.end = view.begin + shard;
-  if (kind == StateKind::kGradient) view.data += view.begin * byteSize(view.type);
+  view.data += (kind == StateKind::kGradient ? view.begin : index * shard) * byteSize(view.type);
   return view;
+}
+
+std::vector<BucketView> bucketViews(const RankProgram& rank, int32_t bucket, StateKind kind) {
+  const program::Bucket& b = rank.role->buckets[static_cast<size_t>(bucket)];
+  const int32_t count = isSharded(b, kind) ? b.pieces : 1;
+  std::vector<BucketView> views;
+  for (int32_t i = 0; i < count; ++i)
+    views.push_back(bucketViewAt(rank, bucket, kind, i * (b.elements / b.pieces)));
+  return views;
 }
 
 void forEachPiece(const RankProgram& rank, const program::Parameter& parameter, int32_t layer,
                   StateKind kind, const PieceVisitor& visit) {
-  const BucketView view = bucketView(rank, parameter.bucket, kind);
   const int64_t start = parameter.offset + layer * parameter.layerStride;
+  const BucketView view = bucketViewAt(rank, parameter.bucket, kind, start);
   const auto clip = [&](int64_t local, int64_t global, int64_t length) {
     const int64_t begin = std::max(start + local, view.begin);
     const int64_t end = std::min(start + local + length, view.end);

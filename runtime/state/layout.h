@@ -21,9 +21,9 @@ using RunVisitor = std::function<void(int64_t local, int64_t global, int64_t len
 void forEachRun(const program::Parameter& parameter, int64_t tp, int64_t tpIndex,
                 const RunVisitor& visit);
 
-// The elements [begin, end) of a bucket that one rank holds for certain, with `data` at `begin`.
-// Sharded: the rank's own d-th of masters, moments and (reduced) gradient. The gradient's d-th is
-// at its place in the full bucket.
+// Elements [begin, end) of a bucket that one rank holds for certain, with `data` at `begin`: all,
+// or sharded, of each piece, the rank's own d-th of masters, moments and (reduced) gradient. The
+// gradient's d-th is at its place in the full bucket.
 struct BucketView {
   char* data = nullptr;
   DType type = DType::kF32;
@@ -31,7 +31,9 @@ struct BucketView {
 };
 // Whether ranks of a data-parallel group hold a part each, where there are several.
 bool isSharded(const program::Bucket& bucket, StateKind kind);
-BucketView bucketView(const RankProgram& rank, int32_t bucket, StateKind kind);
+std::vector<BucketView> bucketViews(const RankProgram& rank, int32_t bucket, StateKind kind);
+// The only one of them that can hold something of the parameter that has `element`.
+BucketView bucketViewAt(const RankProgram& rank, int32_t bucket, StateKind kind, int64_t element);
 
 // `length` elements at `data` are elements `global`... of the logical tensor.
 using PieceVisitor = std::function<void(char* data, DType type, int64_t global, int64_t length)>;

@@ -26,7 +26,7 @@ std::vector<Choices> allLegal() {
                                 plan::ScheduleKind::kInterleaved})
             for (auto recompute :
                  {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull})
-              for (int bits = 0; bits < 32; ++bits) {
+              for (int bits = 0; bits < 64; ++bits) {
                 const Choices c{tp,
                                 pp,
                                 dp,
@@ -37,7 +37,8 @@ std::vector<Choices> allLegal() {
                                 (bits & 2) != 0,
                                 (bits & 4) != 0,
                                 (bits & 8) != 0,
-                                (bits & 16) != 0 ? 2 : 1};
+                                (bits & 16) != 0 ? 2 : 1,
+                                (bits & 32) != 0};
                 if (legal(c)) all.push_back(c);
               }
   return all;
@@ -46,7 +47,7 @@ std::vector<Choices> allLegal() {
 using Pair = std::tuple<int, int64_t, int, int64_t>;
 
 std::vector<Pair> pairsOf(const Choices& c) {
-  const std::array<int64_t, 11> values = {c.tp,
+  const std::array<int64_t, 12> values = {c.tp,
                                           c.pp,
                                           c.dp,
                                           c.virtualStages,
@@ -56,10 +57,11 @@ std::vector<Pair> pairsOf(const Choices& c) {
                                           c.shardOptimizer,
                                           c.scatterGather,
                                           c.uneven,
-                                          c.microbatchSize};
+                                          c.microbatchSize,
+                                          c.overlapReductions};
   std::vector<Pair> pairs;
-  for (int i = 0; i < 11; ++i)
-    for (int j = i + 1; j < 11; ++j)
+  for (int i = 0; i < 12; ++i)
+    for (int j = i + 1; j < 12; ++j)
       pairs.emplace_back(i, values[static_cast<size_t>(i)], j, values[static_cast<size_t>(j)]);
   return pairs;
 }
@@ -81,6 +83,7 @@ plan::Plan planFor(const Choices& c, const spec::ModelSpec& model,
   p.recompute = c.recompute;
   p.sequenceParallel = c.sequenceParallel;
   p.scatterGather = c.scatterGather;
+  p.overlapReductions = c.overlapReductions;
   if (c.shardOptimizer) {
     p.dpShard = c.dp;
     p.stateSharding = plan::StateSharding::kOptimizer;
@@ -107,11 +110,12 @@ plan::Plan planFor(const Choices& c, const spec::ModelSpec& model,
 }
 
 std::string describe(const Choices& c) {
-  return fmt::format("tp{} pp{} dp{} v{} {} recompute {}{}{}{}{} microbatch {}", c.tp, c.pp, c.dp,
+  return fmt::format("tp{} pp{} dp{} v{} {} recompute {}{}{}{}{}{} microbatch {}", c.tp, c.pp, c.dp,
                      c.virtualStages, plan::scheduleName(c.schedule),
                      plan::recomputeName(c.recompute), c.sequenceParallel ? " sp" : "",
                      c.shardOptimizer ? " zero1" : "", c.scatterGather ? " sg" : "",
-                     c.uneven ? " uneven" : "", c.microbatchSize);
+                     c.uneven ? " uneven" : "", c.overlapReductions ? " overlap" : "",
+                     c.microbatchSize);
 }
 
 std::vector<Choices> coveringChoices() {

@@ -13,6 +13,7 @@ struct Choices {
   plan::Recompute recompute = plan::Recompute::kNone;
   bool sequenceParallel = false, shardOptimizer = false, scatterGather = false, uneven = false;
   int64_t microbatchSize = 1;
+  bool overlapReductions = false;
 };
 
 // Layers that a plan of these choices needs: 8, or 16 for 16 chunks, and for 8 uneven ones.

@@ -189,60 +189,61 @@ Result<NcclCommunicator::Channel*> NcclCommunicator::channelOf(const Clique& cli
       fmt::format("rank {}: nobody made NCCL's communicator of {}", rank(), describe(clique))));
 }
 
-Result<NcclCommunicator::Channel*> NcclCommunicator::channelOf(int32_t group) {
+Result<NcclCommunicator::Channel*> NcclCommunicator::channelOf(GroupCall with) {
   const program::Program& program = *rank_.program().program;
-  const std::vector<int32_t>& ranks = program.groups[static_cast<size_t>(group)].ranks;
+  const std::vector<int32_t>& ranks = program.groups[static_cast<size_t>(with.group)].ranks;
   if (indexOf(ranks, rank()) < 0)
     return Error(
-        invalidArgument(fmt::format("rank {} is not a member of group {}", rank(), group)));
+        invalidArgument(fmt::format("rank {} is not a member of group {}", rank(), with.group)));
   if (ranks.size() == 1) return nullptr;
-  Channel*& known = ofGroup_[static_cast<size_t>(group)];
+  const Lane lane = laneOf(with.stream);
+  Channel*& known = ofGroup_[static_cast<size_t>(with.group)][static_cast<size_t>(lane)];
   if (known == nullptr || aborted_) {
-    TRIREME_ASSIGN_OR_RETURN(known, channelOf(Clique{Lane::kCollectives, ranks}));
+    TRIREME_ASSIGN_OR_RETURN(known, channelOf(Clique{lane, ranks}));
   }
   return known;
 }
 
-Status NcclCommunicator::allReduce(int32_t group, void* data, int64_t count, DType type,
+Status NcclCommunicator::allReduce(GroupCall with, void* data, int64_t count, DType type,
                                    ReduceOp op) {
-  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(group));
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(with));
   TRIREME_ASSIGN_OR_RETURN(const int numbers, ncclType(type));
   if (channel == nullptr) return {};
   return settle(*channel,
                 api_.allReduce(data, data, static_cast<size_t>(count), numbers, ncclOp(op),
-                               channel->comm, rank_.stream(Stream::kCompute)),
+                               channel->comm, rank_.stream(with.stream)),
                 "all_reduce");
 }
 
 // NCCL takes `mine` apart from `all`, or at its place in it.
-Status NcclCommunicator::reduceScatter(int32_t group, void* all, void* mine, int64_t count,
+Status NcclCommunicator::reduceScatter(GroupCall with, void* all, void* mine, int64_t count,
                                        DType type, ReduceOp op) {
-  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(group));
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(with));
   TRIREME_ASSIGN_OR_RETURN(const int numbers, ncclType(type));
   const int64_t bytes = count * byteSize(type);
-  if (channel == nullptr) return rank_.move(mine, all, bytes, Stream::kCompute);
+  if (channel == nullptr) return rank_.move(mine, all, bytes, with.stream);
   const int64_t total = std::ssize(channel->clique.ranks) * bytes;
   const bool overlaps = mine < at(all, total) && all < at(mine, bytes);
   void* target = overlaps ? at(all, channel->index * bytes) : mine;
   TRIREME_RETURN_IF_ERROR(
       settle(*channel,
              api_.reduceScatter(all, target, static_cast<size_t>(count), numbers, ncclOp(op),
-                                channel->comm, rank_.stream(Stream::kCompute)),
+                                channel->comm, rank_.stream(with.stream)),
              "reduce_scatter"));
-  return rank_.move(mine, target, bytes, Stream::kCompute);
+  return rank_.move(mine, target, bytes, with.stream);
 }
 
-Status NcclCommunicator::allGather(int32_t group, const void* mine, void* all, int64_t count,
+Status NcclCommunicator::allGather(GroupCall with, const void* mine, void* all, int64_t count,
                                    DType type) {
-  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(group));
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(with));
   const int64_t bytes = count * byteSize(type);
-  if (channel == nullptr) return rank_.move(all, mine, bytes, Stream::kCompute);
+  if (channel == nullptr) return rank_.move(all, mine, bytes, with.stream);
   void* slice = at(all, channel->index * bytes);
-  TRIREME_RETURN_IF_ERROR(rank_.move(slice, mine, bytes, Stream::kCompute));
+  TRIREME_RETURN_IF_ERROR(rank_.move(slice, mine, bytes, with.stream));
   TRIREME_ASSIGN_OR_RETURN(const int numbers, ncclType(type));
   return settle(*channel,
                 api_.allGather(slice, all, static_cast<size_t>(count), numbers, channel->comm,
-                               rank_.stream(Stream::kCompute)),
+                               rank_.stream(with.stream)),
                 "all_gather");
 }
 

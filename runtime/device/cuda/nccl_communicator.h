@@ -28,11 +28,11 @@ class NcclCommunicator final : public Communicator {
   ~NcclCommunicator() override;
 
   int32_t rank() const override { return control_->rank(); }
-  Status allReduce(int32_t group, void* data, int64_t count, DType type,
+  Status allReduce(GroupCall with, void* data, int64_t count, DType type,
                    program::ReduceOp op) override;
-  Status reduceScatter(int32_t group, void* all, void* mine, int64_t count, DType type,
+  Status reduceScatter(GroupCall with, void* all, void* mine, int64_t count, DType type,
                        program::ReduceOp op) override;
-  Status allGather(int32_t group, const void* mine, void* all, int64_t count, DType type) override;
+  Status allGather(GroupCall with, const void* mine, void* all, int64_t count, DType type) override;
   // Messages of one sender to one receiver are matched by their order; tags are not sent.
   Status publish(program::Stream stream, int32_t peer, const MessageTag& tag, const void* data,
                  int64_t bytes) override;
@@ -66,7 +66,7 @@ class NcclCommunicator final : public Communicator {
   Result<std::vector<NcclId>> exchangeIds(const std::vector<Clique>& cliques);
   Status openChannel(const Clique& clique, const NcclId& id);
   // Null: a group of this rank alone. kInvalidArgument: this rank is no member of it.
-  Result<Channel*> channelOf(int32_t group);
+  Result<Channel*> channelOf(GroupCall with);
   Result<Channel*> channelOf(const Clique& clique);
   // Returns when NCCL is done with a call that returned `result`.
   Status settle(Channel& channel, int result, const char* what);
@@ -79,7 +79,8 @@ class NcclCommunicator final : public Communicator {
   double timeoutSeconds_;
   Progress* progress_ = nullptr;
   std::vector<Channel> channels_;
-  std::vector<Channel*> ofGroup_;  // per group of the program; null: not found yet
+  // Per group of the program and lane; null: not found yet.
+  std::vector<std::array<Channel*, kNumLanes>> ofGroup_;
   bool aborted_ = false;
 };
 

@@ -66,13 +66,13 @@ Result<EventHandle> VirtualCommunicator::recordEvent(Stream stream) {
   return rank_.eventHandle(event);
 }
 
-Status VirtualCommunicator::meet(int32_t group, const void* data, int64_t bytes) {
+Status VirtualCommunicator::meet(GroupCall with, const void* data, int64_t bytes) {
   static_assert(sizeof(Notice) % sizeof(int32_t) == 0);
   Notice mine{data, nullptr, bytes};
-  TRIREME_ASSIGN_OR_RETURN(mine.event, recordEvent(Stream::kCompute));
-  TRIREME_RETURN_IF_ERROR(control_->allGather(group, &mine, notices_.data(),
+  TRIREME_ASSIGN_OR_RETURN(mine.event, recordEvent(with.stream));
+  TRIREME_RETURN_IF_ERROR(control_->allGather(with, &mine, notices_.data(),
                                               sizeof(Notice) / sizeof(int32_t), DType::kI32));
-  const auto& ranks = groups_[static_cast<size_t>(group)].ranks;
+  const auto& ranks = groups_[static_cast<size_t>(with.group)].ranks;
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (notices_[i].bytes != bytes)
       return invalidArgument(
@@ -80,25 +80,26 @@ Status VirtualCommunicator::meet(int32_t group, const void* data, int64_t bytes)
                       "{} bytes, rank {} of {}",
                       rank(), bytes, ranks[i], notices_[i].bytes));
     if (ranks[i] != rank())
-      TRIREME_RETURN_IF_ERROR(rank_.waitForHandle(notices_[i].event, Stream::kCompute));
+      TRIREME_RETURN_IF_ERROR(rank_.waitForHandle(notices_[i].event, with.stream));
   }
   return {};
 }
 
-Status VirtualCommunicator::reduce(ReduceArgs& args, DType type, ReduceOp op) {
+Status VirtualCommunicator::reduce(Stream stream, ReduceArgs& args, DType type, ReduceOp op) {
   const auto kernel = kernels_.find({type, op});
   if (kernel == kernels_.end())
     return invalidArgument(fmt::format("{} cannot be reduced", dtypeName(type)));
   return rank_.gpu().launch(launchOf(kernel->second, &args, args.end - args.begin),
-                            rank_.stream(Stream::kCompute));
+                            rank_.stream(stream));
 }
 
-Status VirtualCommunicator::allReduce(int32_t group, void* data, int64_t count, DType type,
+Status VirtualCommunicator::allReduce(GroupCall with, void* data, int64_t count, DType type,
                                       ReduceOp op) {
+  const int32_t group = with.group;
   const int64_t n = sizeOf(group);
   if (n == 1) return {};
   TRIREME_RETURN_IF_ERROR(checkGroup(group));
-  TRIREME_RETURN_IF_ERROR(meet(group, data, count * byteSize(type)));
+  TRIREME_RETURN_IF_ERROR(meet(with, data, count * byteSize(type)));
   ReduceArgs args{};
   args.numInputs = args.numOutputs = static_cast<int32_t>(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -108,17 +109,18 @@ Status VirtualCommunicator::allReduce(int32_t group, void* data, int64_t count, 
   const int64_t slice = (count + n - 1) / n, index = indexIn(group);
   args.begin = std::min(count, index * slice);
   args.end = std::min(count, args.begin + slice);
-  TRIREME_RETURN_IF_ERROR(reduce(args, type, op));
-  return meet(group, nullptr, 0);
+  TRIREME_RETURN_IF_ERROR(reduce(with.stream, args, type, op));
+  return meet(with, nullptr, 0);
 }
 
 // As between threads: while others still read `all`, only this member's slice of it is written.
-Status VirtualCommunicator::reduceScatter(int32_t group, void* all, void* mine, int64_t count,
+Status VirtualCommunicator::reduceScatter(GroupCall with, void* all, void* mine, int64_t count,
                                           DType type, ReduceOp op) {
+  const int32_t group = with.group;
   const int64_t n = sizeOf(group), bytes = count * byteSize(type);
-  if (n == 1) return rank_.move(mine, all, bytes, Stream::kCompute);
+  if (n == 1) return rank_.move(mine, all, bytes, with.stream);
   TRIREME_RETURN_IF_ERROR(checkGroup(group));
-  TRIREME_RETURN_IF_ERROR(meet(group, all, bytes));
+  TRIREME_RETURN_IF_ERROR(meet(with, all, bytes));
   const int64_t offset = indexIn(group) * bytes;
   const bool overlaps = mine < at(all, n * bytes) && all < at(mine, bytes);
   void* target = overlaps ? at(all, offset) : mine;
@@ -129,23 +131,24 @@ Status VirtualCommunicator::reduceScatter(int32_t group, void* all, void* mine, 
   args.end = count;
   for (int64_t i = 0; i < n; ++i)
     args.inputs[i] = at(notices_[static_cast<size_t>(i)].data, offset);
-  TRIREME_RETURN_IF_ERROR(reduce(args, type, op));
-  TRIREME_RETURN_IF_ERROR(meet(group, nullptr, 0));
-  return rank_.move(mine, target, bytes, Stream::kCompute);
+  TRIREME_RETURN_IF_ERROR(reduce(with.stream, args, type, op));
+  TRIREME_RETURN_IF_ERROR(meet(with, nullptr, 0));
+  return rank_.move(mine, target, bytes, with.stream);
 }
 
-Status VirtualCommunicator::allGather(int32_t group, const void* mine, void* all, int64_t count,
+Status VirtualCommunicator::allGather(GroupCall with, const void* mine, void* all, int64_t count,
                                       DType type) {
+  const int32_t group = with.group;
   const int64_t bytes = count * byteSize(type), index = indexIn(group);
-  TRIREME_RETURN_IF_ERROR(rank_.move(at(all, index * bytes), mine, bytes, Stream::kCompute));
+  TRIREME_RETURN_IF_ERROR(rank_.move(at(all, index * bytes), mine, bytes, with.stream));
   if (sizeOf(group) == 1) return {};
-  TRIREME_RETURN_IF_ERROR(meet(group, all, bytes));
+  TRIREME_RETURN_IF_ERROR(meet(with, all, bytes));
   for (int64_t i = 0; i < sizeOf(group); ++i)
     if (i != index)
       TRIREME_RETURN_IF_ERROR(rank_.copy(at(all, i * bytes),
                                          at(notices_[static_cast<size_t>(i)].data, i * bytes),
-                                         bytes, Stream::kCompute));
-  return meet(group, nullptr, 0);
+                                         bytes, with.stream));
+  return meet(with, nullptr, 0);
 }
 
 Status VirtualCommunicator::publish(Stream stream, int32_t peer, const MessageTag& tag,

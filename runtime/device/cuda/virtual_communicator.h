@@ -24,11 +24,11 @@ class VirtualCommunicator final : public Communicator {
 
   int32_t rank() const override { return control_->rank(); }
   // Groups of more than 64 members: kInvalidArgument.
-  Status allReduce(int32_t group, void* data, int64_t count, DType type,
+  Status allReduce(GroupCall with, void* data, int64_t count, DType type,
                    program::ReduceOp op) override;
-  Status reduceScatter(int32_t group, void* all, void* mine, int64_t count, DType type,
+  Status reduceScatter(GroupCall with, void* all, void* mine, int64_t count, DType type,
                        program::ReduceOp op) override;
-  Status allGather(int32_t group, const void* mine, void* all, int64_t count, DType type) override;
+  Status allGather(GroupCall with, const void* mine, void* all, int64_t count, DType type) override;
   Status publish(program::Stream stream, int32_t peer, const MessageTag& tag, const void* data,
                  int64_t bytes) override;
   Result<bool> sent(program::Stream stream) override;
@@ -65,8 +65,8 @@ class VirtualCommunicator final : public Communicator {
   Result<EventHandle> recordEvent(program::Stream stream);
   // Exchanges notices with the group's members, into notices_; then the compute stream waits for
   // all of their events.
-  Status meet(int32_t group, const void* data, int64_t bytes);
-  Status reduce(ReduceArgs& args, DType type, program::ReduceOp op);
+  Status meet(GroupCall with, const void* data, int64_t bytes);
+  Status reduce(program::Stream stream, ReduceArgs& args, DType type, program::ReduceOp op);
   Status checkGroup(int32_t group) const;
 
   CudaRank& rank_;

@@ -135,7 +135,8 @@ TEST(VerifyValues, V4OneRankSwapsCollectivesOfOneType) {
 TEST(VerifyValues, V1ComputationOnATransferStream) {
   Program p = oneStage();
   find(p, 0, kForward, InstructionKind::kCompute).stream = Stream::kSendForward;
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V1)"), HasSubstr("beside the compute stream")));
+  EXPECT_THAT(errorOf(p),
+              AllOf(StartsWith("(V1)"), HasSubstr("the send_forward stream takes only messages")));
 }
 
 TEST(VerifyValues, V1WeightIsNoParameter) {
