@@ -6,8 +6,8 @@
 // (V2)  every access lies inside the arena, for every layer, slot, tp and dp index
 // (V3)  every send has its one receive: same tag, bytes and dtype; none is left over
 // (V4)  members of a group issue the same collectives (kind, op, elements, dtype, and what has made
-//       the input) in one order, none reduces what is already reduced, and a microbatch is
-//       communicated over tp only
+//       the input) on the same streams in one order, none reduces what is already reduced, and a
+//       microbatch is communicated over tp only, but for the gradients that its backward completes
 // (V5)  no deadlock, even if a send blocks until it is received and a collective until all arrive
 // (V6)  nothing is read before it is written (in this step or as persistent state), nor from
 //       scratch that another task or iteration has written; a task sends what it has itself written
@@ -19,8 +19,8 @@
 //       former on the same slot, both in the order of microbatches and by bodies of that chunk and
 //       direction; a slot has one tenant at a time; a task computes every layer once
 // (V9)  exactly one step, after all backwards; every parameter is used and gets its gradient, every
-//       bucket is stepped once and reduced over everybody who holds a term and nobody else, the
-//       loss is summed, and every result is used
+//       bucket is stepped once and reduced over everybody who holds a term and nobody else, by the
+//       step or by the last backward that adds to it, the loss is summed, and every result is used
 // (V10) a term of a sum over tp is summed before anything else reads it
 //
 // A step starts when the previous one is complete. Persistent state: parameters, master weights and
