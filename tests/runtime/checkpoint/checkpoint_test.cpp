@@ -76,9 +76,10 @@ void run(Session& session, int numSteps) {
   for (int i = 0; i < numSteps; ++i) ASSERT_TRUE(session.step(data).has_value());
 }
 
-StateOptions plan(int32_t tp, int32_t dp, bool sharded) {
+StateOptions plan(int32_t tp, int32_t dp, bool sharded, bool pieces = false) {
   StateOptions options{tp, dp, sharded};
   options.adamW = true;
+  options.pieces = pieces;
   return options;
 }
 
@@ -119,14 +120,26 @@ TEST(Checkpoint, ReadsTheSameUnderEveryPlanAndIsTheSameFile) {
   ASSERT_TRUE(writer->saveCheckpoint("c", disk).ok());
   for (const int32_t tp : {1, 2, 4})
     for (const int32_t dp : {1, 2, 5})
-      for (const bool sharded : {false, true}) {
-        const auto reader = makeSession(bundleOf(plan(tp, dp, sharded)));
-        const Status status = reader->loadCheckpoint("c", disk);
-        ASSERT_TRUE(status.ok()) << status.message();
-        EXPECT_EQ(weights(*reader), weights(*writer));
-        ASSERT_TRUE(reader->saveCheckpoint("d", disk).ok());
-        EXPECT_EQ(disk.files["d"], disk.files["c"]) << tp << dp << sharded;
-      }
+      for (const bool sharded : {false, true})
+        for (const bool pieces : {false, true}) {
+          const auto reader = makeSession(bundleOf(plan(tp, dp, sharded, pieces)));
+          const Status status = reader->loadCheckpoint("c", disk);
+          ASSERT_TRUE(status.ok()) << status.message();
+          EXPECT_EQ(weights(*reader), weights(*writer));
+          ASSERT_TRUE(reader->saveCheckpoint("d", disk).ok());
+          EXPECT_EQ(disk.files["d"], disk.files["c"]) << tp << dp << sharded << pieces;
+        }
+}
+
+// The owner of an element is another one: members share out each layer, not all of them.
+TEST(Checkpoint, TrainsTheSameInPieces) {
+  MemoryDisk disk;
+  for (const bool pieces : {false, true}) {
+    const auto session = makeSession(bundleOf(plan(2, 3, true, pieces)));
+    run(*session, 3);
+    ASSERT_TRUE(session->saveCheckpoint(pieces ? "pieces" : "whole", disk).ok());
+  }
+  EXPECT_TRUE(disk.files["pieces"] == disk.files["whole"]);
 }
 
 TEST(Checkpoint, ParametersInComputeTypeFollowTheirMasters) {

@@ -44,14 +44,20 @@ class StateBuilder {
     return static_cast<int32_t>(role_->buffers.size()) - 1;
   }
 
-  int32_t bucket(const std::string& name, int64_t exact, bool sharded) {
-    const int64_t d = options_.dp, elements = sharded ? (exact + d - 1) / d * d : exact;
+  int64_t padded(int64_t exact, bool sharded) const {
+    const int64_t d = options_.dp;
+    return sharded ? (exact + d - 1) / d * d : exact;
+  }
+
+  int32_t bucket(const std::string& name, int64_t exact, bool sharded, int32_t pieces = 1) {
+    const int64_t elements = pieces * padded(exact / pieces, sharded), d = options_.dp;
     const int64_t owned = sharded ? elements / d : elements;
     Bucket b;
     b.name = name;
     b.elements = elements;
     b.decay = sharded;
     b.sharded = sharded;
+    b.pieces = pieces;
     b.parameter = buffer(name + ".parameter", elements, p_.training.computeDType);
     b.gradient = buffer(name + ".gradient", elements, DType::kF32);
     if (options_.bf16) b.master = buffer(name + ".master", owned, DType::kF32);
@@ -78,7 +84,8 @@ class StateBuilder {
     role_->name = stage == 0 ? "first" : "last";
     role_->stage = stage;
     const int64_t local = 40 / options_.tp, layer = 20 / options_.tp;
-    bucket("main", stage == 0 ? local + 3 * layer : local, options_.sharded);
+    const bool joins = stage == 0 && !options_.pieces;
+    bucket("main", joins ? local + 3 * layer : local, options_.sharded);
     role_->parameters.push_back(embedding(stage == 1));
     if (stage == 0) {
       Parameter w;
@@ -87,6 +94,11 @@ class StateBuilder {
       w.tpDim = 1;
       w.offset = local;
       w.layerStride = layer;
+      if (options_.pieces) {
+        w.bucket = bucket("layers", 3 * layer, options_.sharded, 3);
+        w.offset = 0;
+        w.layerStride = padded(layer, options_.sharded);
+      }
       w.numLayers = 3;
       w.init = InitKind::kNormal;
       w.initStd = 2;
@@ -127,6 +139,29 @@ class StateBuilder {
       in.bucket = static_cast<int32_t>(b);
       code.push_back(in);
     }
+    for (size_t b = 0; options_.adamW && b < role_->buckets.size(); ++b)
+      if (role_->buckets[b].sharded) gather(Bucket(role_->buckets[b]));
+  }
+
+  // The parameters of all members, piece by piece.
+  void gather(const Bucket& bucket) {
+    Buffer piece = role_->buffers[static_cast<size_t>(bucket.parameter)];
+    piece.elements /= bucket.pieces;
+    piece.layerStride = piece.bytes();
+    Buffer own = piece;
+    own.elements /= options_.dp;
+    own.dpStride = own.bytes();
+    const auto first = static_cast<int32_t>(role_->buffers.size());
+    role_->buffers.insert(role_->buffers.end(), {own, piece});
+    Instruction repeat;
+    repeat.kind = InstructionKind::kRepeat;
+    repeat.count = bucket.pieces;
+    repeat.length = 1;
+    Instruction in;
+    in.kind = InstructionKind::kAllGather;
+    in.group = GroupKind::kDp;
+    in.buffers = {first, first + 1};
+    role_->bodies[0].instructions.insert(role_->bodies[0].instructions.end(), {repeat, in});
   }
 
   // gradient = zero + parameter

@@ -16,6 +16,7 @@ struct StateOptions {
   bool sharded = false;
   bool bf16 = false;  // parameters; the state is f32
   bool adamW = false;
+  bool pieces = false;  // the layers are a bucket of their own, a piece each
 };
 
 inline constexpr uint64_t kStateSeed = 21;
