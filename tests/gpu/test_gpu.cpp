@@ -41,7 +41,7 @@ TestGpu::~TestGpu() {
 }
 
 GpuMemory::GpuMemory(const cuda::Gpu& gpu) : gpu_(gpu) {
-  EXPECT_EQ(gpu_.driver().createStream(&stream_, cuda::kStreamNonBlocking), 0);
+  EXPECT_EQ(gpu_.driver().createStream(&stream_, cuda::kStreamNonBlocking, 0), 0);
 }
 
 GpuMemory::~GpuMemory() {

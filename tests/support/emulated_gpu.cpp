@@ -159,9 +159,19 @@ struct EmulatedDriver : EmulatedGraphs {
                             [=] { std::memset(address(to), byte, bytes); });
   }
 
-  static int createStream(void** stream, unsigned) {
+  // As on GPUs since compute capability 3.5.
+  static constexpr int kGreatestPriority = -5;
+  static int priorities(int* least, int* greatest) {
+    const Lock lock(gpu().mutex_);
+    *least = 0;
+    *greatest = kGreatestPriority;
+    return checkContext("priorities asked for");
+  }
+  static int createStream(void** stream, unsigned, int priority) {
     const Lock lock(gpu().mutex_);
     if (const int error = checkContext("stream created"); error != 0) return error;
+    if (priority > 0 || priority < kGreatestPriority) return gpu().fault("no such priority");
+    ++gpu().numStreamsOf_[priority];
     auto created = std::make_unique<EmulatedGpu::Stream>();
     *stream = created.get();
     ++gpu().numCreations_;

@@ -99,6 +99,8 @@ class EmulatedGpu {
   int64_t numLiveObjects() const;
   // So far: such objects, also what the first launch of a graph makes if nobody has uploaded it;
   int64_t numCreations() const { return numCreations_; }
+  // streams of each priority, of which the least is 0;
+  std::map<int, int> numStreamsOf() const { return numStreamsOf_; }
   // kernels that streams were given, alone or in graphs;
   int64_t numLaunches() const { return numLaunches_; }
   // and how often: kernels, products and graphs.
@@ -214,6 +216,7 @@ class EmulatedGpu {
   std::map<std::string, EmulatedKernel> generated_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numSubmissions_ = 0, numCreations_ = 0, numSynchronizations_ = 0;
+  std::map<int, int> numStreamsOf_;
   std::vector<EmulatedProduct> products_;
   std::vector<std::string> faults_;
 };

@@ -40,9 +40,7 @@ Result<std::unique_ptr<CudaRank>> CudaRank::create(const Gpu& gpu, const program
 
 Status CudaRank::open(const program::Bundle& bundle, bool graphs) {
   TRIREME_RETURN_IF_ERROR(gpu_.makeCurrent());
-  for (StreamHandle& stream : streams_)
-    TRIREME_RETURN_IF_ERROR(
-        check(api_.createStream(&stream, kStreamNonBlocking), "creating a stream"));
+  TRIREME_RETURN_IF_ERROR(openStreams());
   TRIREME_RETURN_IF_ERROR(openProgress());
   TRIREME_ASSIGN_OR_RETURN(const DevicePointer arena,
                            allocate(image_.role->arenaBytes, "its arena"));
@@ -60,6 +58,20 @@ Status CudaRank::open(const program::Bundle& bundle, bool graphs) {
                                         bundle.kernels.empty() ? nullptr : &bundle.kernels[i]));
   openGraphs(bundle, graphs);
   return fillArena(0);
+}
+
+// Blocks of communication go before those of computation: there are few of them, and others wait
+// for them.
+Status CudaRank::openStreams() {
+  int least = 0, greatest = 0;
+  TRIREME_RETURN_IF_ERROR(check(api_.priorities(&least, &greatest), "asking for priorities"));
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    const bool computes = static_cast<program::Stream>(i) == program::Stream::kCompute;
+    TRIREME_RETURN_IF_ERROR(
+        check(api_.createStream(&streams_[i], kStreamNonBlocking, computes ? least : greatest),
+              "creating a stream"));
+  }
+  return {};
 }
 
 Status CudaRank::fillArena(uint8_t byte) {

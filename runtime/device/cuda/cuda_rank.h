@@ -108,6 +108,7 @@ class CudaRank final : public RankDevice {
   Result<DevicePointer> allocate(int64_t bytes, const char* what);
   Result<void*> allocateHost(int64_t bytes, const char* what);
   Result<void*> upload(const void* data, int64_t bytes, const char* what);
+  Status openStreams();
   Status openProgress();
   Status waitFor(StreamHandle stream, const char* what) const;
   // cuda_optimizer.cpp

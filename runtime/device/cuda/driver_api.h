@@ -57,7 +57,9 @@ struct KernelNodeParams {
     (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream))                   \
   X(fill, cuMemsetD8Async,                                                                       \
     (DevicePointer to, unsigned char byte, size_t bytes, StreamHandle stream))                   \
-  X(createStream, cuStreamCreate, (StreamHandle * stream, unsigned flags))                       \
+  X(priorities, cuCtxGetStreamPriorityRange, (int* least, int* greatest))                        \
+  X(createStream, cuStreamCreateWithPriority,                                                    \
+    (StreamHandle * stream, unsigned flags, int priority))                                       \
   X(destroyStream, cuStreamDestroy_v2, (StreamHandle stream))                                    \
   X(synchronize, cuStreamSynchronize, (StreamHandle stream))                                     \
   X(queryStream, cuStreamQuery, (StreamHandle stream))                                           \

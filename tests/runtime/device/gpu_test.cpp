@@ -128,6 +128,23 @@ TEST(GpuSession, AStepOfTheTinyProgramMatchesTheHandDerivation) {
     }
 }
 
+// A rank has a stream for computation and six for communication, which goes first.
+TEST(GpuSession, CommunicationGoesBeforeComputation) {
+  EmulatedGpu emulated;
+  const Apis apis = emulated.apis();
+  program::Bundle bundle = tinyBundle({});
+  bundle.target.arch = "cuda:sm_90";
+  const int ranks = bundle.program.numRanks();
+  const auto session =
+      Session::create(std::move(bundle), {.virtualRanks = true, .cudaApis = &apis});
+  ASSERT_TRUE(session.has_value()) << session.error().message();
+  const std::map<int, int> streams = emulated.numStreamsOf();
+  ASSERT_EQ(streams.size(), 2U);
+  EXPECT_EQ(streams.at(0), ranks);
+  EXPECT_EQ(streams.begin()->second, 6 * ranks);
+  EXPECT_LT(streams.begin()->first, 0);
+}
+
 // Weights, moments and position go to the host and back; then both make the same step.
 TEST(GpuSession, CheckpointsGoFromTheGpuToTheHostAndBack) {
   const std::string path = ::testing::TempDir() + "/gpu_test_checkpoint.safetensors";

@@ -18,8 +18,8 @@ class EmulatedGraph : public ::testing::Test {
  protected:
   EmulatedGraph() {
     gpu_ = *Gpu::open(emulated_.apis(), 0, {90, false});
-    EXPECT_EQ(api().createStream(&stream_, kStreamNonBlocking), 0);
-    EXPECT_EQ(api().createStream(&other_, kStreamNonBlocking), 0);
+    EXPECT_EQ(api().createStream(&stream_, kStreamNonBlocking, 0), 0);
+    EXPECT_EQ(api().createStream(&other_, kStreamNonBlocking, 0), 0);
     EXPECT_EQ(api().allocate(&data_, kBytes), 0);
   }
   const DriverApi& api() const { return gpu_->driver(); }
