@@ -42,6 +42,10 @@ void RoleBuilder::build() {
   if (std::any_of(classOfBucket_.begin(), classOfBucket_.end(),
                   [&](Class c) { return isReducedEarly(c); }))
     reduced_.base = role_.numEvents++;
+  if (overlapsTp()) {
+    tpReady_.base = role_.numEvents++;
+    tpDone_.base = role_.numEvents++;
+  }
   const auto scalars = [&](const char* name, int64_t n) {
     program::Buffer buffer;
     buffer.name = name;
@@ -66,10 +70,14 @@ program::EventRef RoleBuilder::event(int32_t chunk, ChunkEvent event) const {
 }
 
 void RoleBuilder::emitWait(Body& body, Stream stream, int32_t chunk, ChunkEvent awaited) {
+  emitWait(body, stream, event(chunk, awaited));
+}
+
+void RoleBuilder::emitWait(Body& body, Stream stream, program::EventRef awaited) {
   Instruction wait;
   wait.kind = InstructionKind::kWait;
   wait.stream = stream;
-  wait.event = event(chunk, awaited);
+  wait.event = awaited;
   body.instructions.push_back(std::move(wait));
 }
 
@@ -107,6 +115,10 @@ void RoleBuilder::emitGather(Body& body, int32_t chunk, int64_t offset, int32_t 
 
 void RoleBuilder::emitPass(Body& body, const PassCode& code, Part part, int32_t chunk) {
   for (const CodeItem& item : code.code) {
+    if (item.overlap == Overlap::kJoin) {
+      emitWait(body, Stream::kCompute, tpDone_);
+      continue;
+    }
     Instruction instruction;
     if (item.segment >= 0) {
       instruction.kind = InstructionKind::kCompute;
@@ -115,6 +127,12 @@ void RoleBuilder::emitPass(Body& body, const PassCode& code, Part part, int32_t 
       instruction.kind = item.collective;
       instruction.group = program::GroupKind::kTp;
       instruction.reduce = item.reduce;
+    }
+    if (item.overlap == Overlap::kStart) {
+      lastComputed(body).event = tpReady_;
+      emitWait(body, Stream::kTpReduce, tpReady_);
+      instruction.stream = Stream::kTpReduce;
+      instruction.event = tpDone_;
     }
     for (ValueId value : item.operands)
       instruction.buffers.push_back(bufferOf(code, part, chunk, value));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/expand/beside.h"
 #include "ir/expand/buildable.h"
 #include "ir/expand/role_builder.h"
 #include "ir/graph/graph.h"
@@ -26,6 +27,8 @@ BlockCode makeBlock(const graph::Block& block, const plan::Plan& plan, plan::Rec
   BlockCode code;
   code.lowered =
       lowerBlock(block, {plan.tp, plan.sequenceParallel}, recompute, plan.training.precision);
+  if (plan.overlapReductions && plan.tp > 1)
+    code.lowered.backward = runBeside(std::move(code.lowered.backward));
   code.forward = makePass(std::move(code.lowered.forward), block, false, segments);
   code.backward = makePass(std::move(code.lowered.backward), block, true, segments);
   return code;

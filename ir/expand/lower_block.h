@@ -40,6 +40,10 @@ struct Value {
   Storage storage = Storage::kTemporary;
 };
 
+// How a collective lies in time: on the compute stream, or beside it from its start to its join
+// (beside.h).
+enum class Overlap : uint8_t { kNone, kStart, kJoin };
+
 // An op on values, or a collective over the tensor axis.
 struct Item {
   bool isCollective = false;
@@ -50,6 +54,7 @@ struct Item {
   // Collectives. All-reduce works in place: inputs[0] == outputs[0].
   program::InstructionKind collective = program::InstructionKind::kAllReduce;
   program::ReduceOp reduce = program::ReduceOp::kSum;
+  Overlap overlap = Overlap::kNone;
 };
 
 struct LoweredPass {

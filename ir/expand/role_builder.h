@@ -125,6 +125,7 @@ class RoleBuilder {
   void emitLayers(program::Body& body, int32_t chunk, bool reversed,
                   const std::function<void()>& emitLayer);
   void emitWait(program::Body& body, program::Stream stream, int32_t chunk, ChunkEvent event);
+  static void emitWait(program::Body& body, program::Stream stream, program::EventRef event);
   int32_t emitTransfer(program::Body& body, bool send, bool backwards, int32_t chunk,
                        int64_t offset);
   void emitGather(program::Body& body, int32_t chunk, int64_t offset, int32_t received);
@@ -154,6 +155,7 @@ class RoleBuilder {
   bool hasEmbedding(int32_t chunk) const { return virtualStage(chunk) == 0; }
   bool hasHead(int32_t chunk) const { return virtualStage(chunk) == lastVirtualStage(); }
   bool overlapsDp() const { return plan_.overlapReductions && plan_.dp() > 1; }
+  bool overlapsTp() const { return plan_.overlapReductions && plan_.tp > 1; }
   bool shardsState() const { return plan_.stateSharding == plan::StateSharding::kOptimizer; }
 
   const ModelCode& model_;
@@ -169,6 +171,8 @@ class RoleBuilder {
   std::vector<Class> classOfBucket_;
   std::vector<bool> bucketPartial_;
   program::EventRef reduced_;  // the latest early reduction
+  // Of collectives beside a pass (beside.h): what the next reads is made; the latest is done.
+  program::EventRef tpReady_, tpDone_;
   int64_t scratchBase_ = 0;
 };
 

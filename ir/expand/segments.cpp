@@ -61,6 +61,7 @@ std::vector<CodeItem> SegmentTable::cut(const LoweredPass& pass, const std::stri
       CodeItem c;
       c.collective = item.collective;
       c.reduce = item.reduce;
+      c.overlap = item.overlap;
       c.operands = item.inputs;
       if (item.collective != program::InstructionKind::kAllReduce)
         c.operands.push_back(item.outputs[0]);

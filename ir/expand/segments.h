@@ -9,12 +9,13 @@
 
 namespace trireme::expand {
 
-// A segment on values, or a collective.
+// A segment on values, or a collective, its start or its join.
 struct CodeItem {
   int32_t segment = -1;           // -1: a collective
   std::vector<ValueId> operands;  // of the segment; of a collective: {value} or {from, to}
   program::InstructionKind collective = program::InstructionKind::kAllReduce;
   program::ReduceOp reduce = program::ReduceOp::kSum;
+  Overlap overlap = Overlap::kNone;
 };
 
 class SegmentTable {

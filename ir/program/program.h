@@ -35,7 +35,7 @@ enum class Stream : uint8_t {
   kRecvBackward,
   kSendBackward,
   kDpReduce,  // reductions over the data axis, beside the backward of other layers
-  kTpReduce,  // and over the tensor axis, beside the gradients of weights
+  kTpReduce,  // and over the tensor axis, with gathers, beside the gradients of one product
 };
 inline constexpr int kNumStreams = 7;
 

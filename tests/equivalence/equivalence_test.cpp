@@ -268,6 +268,28 @@ INSTANTIATE_TEST_SUITE_P(All, Pipelines,
                                                                                  : "Fp16");
                          });
 
+// Collectives that run beside computation are the same ones, in the order of ops that there is
+// without.
+TEST(TensorReductions, BesideComputationChangeNoBit) {
+  const auto training = tinyTraining(spec::Precision::kFp32);
+  for (const spec::ModelSpec& model : {tinyGpt(4), tinyLlama(4)})
+    for (const bool sequenceParallel : {false, true})
+      for (const auto recompute : {plan::Recompute::kNone, plan::Recompute::kFull}) {
+        Choices c;
+        c.tp = c.pp = 2;
+        c.sequenceParallel = sequenceParallel;
+        c.recompute = recompute;
+        const auto expected = run(model, planFor(c, model, training), fullRun());
+        c.overlapReductions = true;
+        const auto actual = run(model, planFor(c, model, training), fullRun());
+        ASSERT_TRUE(expected.has_value()) << expected.error().message();
+        ASSERT_TRUE(actual.has_value()) << actual.error().message();
+        EXPECT_EQ(expected->losses, actual->losses) << describe(c);
+        EXPECT_EQ(expected->gradNorms, actual->gradNorms) << describe(c);
+        EXPECT_EQ(compareTensors(expected->parameters, actual->parameters, {}), "") << describe(c);
+      }
+}
+
 // The two ways to sum are two orders of one sum: equal but for rounding, and not bitwise.
 TEST(TiedTable, UsesAccumulatedApartRoundDifferently) {
   const spec::ModelSpec model = tinyGpt(8);

@@ -276,6 +276,15 @@ TEST(VirtualRanks, NeedTheWaitsOfTheirReductions) {
   expectNeedOfWaits(c, {program::Stream::kDpReduce});
 }
 
+TEST(VirtualRanks, NeedTheWaitsOfWhatTheyReduceBesideGradients) {
+  Choices c;
+  c.tp = 2;
+  c.overlapReductions = true;
+  expectNeedOfWaits(c, {program::Stream::kTpReduce, program::Stream::kCompute});
+  c.sequenceParallel = true;
+  expectNeedOfWaits(c, {program::Stream::kTpReduce, program::Stream::kCompute});
+}
+
 // Looks at the GPU at the end of every step, when the session asks for the data's identity.
 class WatchedData final : public SyntheticData {
  public:
