@@ -14,16 +14,17 @@
 
 #include "ir/expand/expand.h"
 #include "ir/program/bundle.h"
-#include "runtime/comm/socket.h"
 #include "tests/cli/command.h"
+#include "tests/support/free_port.h"
 #include "tests/support/small_plan.h"
 
 namespace trireme::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using trireme::testing::freePort;
 
 using Variables = std::map<std::string, std::string>;
 
@@ -85,7 +86,6 @@ class ProcessesCommand : public CommandTest {
             {"MASTER_ADDR", "127.0.0.1"},
             {"MASTER_PORT", std::to_string(port)}};
   }
-  static int freePort() { return runtime::portOf(*runtime::listenOn(0)); }
 
   std::vector<Started> startAll(const std::string& bundle, int32_t size,
                                 const std::vector<std::string>& more) {

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "runtime/comm/process_world.h"
+#include "tests/support/free_port.h"
 
 namespace trireme::runtime {
-
-inline int freePort() { return portOf(*listenOn(0)); }
 
 inline Launch launchOf(int32_t rank, int32_t numProcesses, int port) {
   return {"the test", rank, numProcesses, rank, "127.0.0.1", port};
@@ -20,7 +19,7 @@ inline Launch launchOf(int32_t rank, int32_t numProcesses, int port) {
 // The status of each.
 inline std::vector<Status> runProcesses(int32_t numProcesses, double timeoutSeconds,
                                         const std::function<Status(ProcessWorld&)>& body) {
-  const int port = freePort();
+  const int port = testing::freePort();
   std::vector<Status> statuses(static_cast<size_t>(numProcesses));
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < numProcesses; ++rank)

@@ -234,7 +234,7 @@ TEST(ProcessWorld, WhoDoesNotAnswerIsNamedAfterTheTimeout) {
 // --- The start ---
 
 TEST(Rendezvous, WhoIsMissingIsNamedToThoseWhoCame) {
-  const int port = freePort();
+  const int port = testing::freePort();
   std::vector<std::string> said(4);
   std::vector<std::thread> threads;
   for (const int32_t rank : {0, 2})
@@ -250,7 +250,7 @@ TEST(Rendezvous, WhoIsMissingIsNamedToThoseWhoCame) {
 }
 
 TEST(Rendezvous, AnAddressWhereNobodyListensIsNamed) {
-  const int port = freePort();
+  const int port = testing::freePort();
   EXPECT_THAT(
       ProcessWorld::join(launchOf(1, 2, port), 0.3).error().message(),
       ::testing::AllOf(HasSubstr("rank 1 cannot reach rank 0 at 127.0.0.1:" + std::to_string(port)),
@@ -280,7 +280,7 @@ TEST(Rendezvous, WhoeverAnswersAndIsNotTriremeIsNotBelieved) {
 }
 
 TEST(Rendezvous, OneOfAnotherWorldSizeIsToldBoth) {
-  const int port = freePort();
+  const int port = testing::freePort();
   std::string zero, stranger;
   std::thread first([&] { zero = ProcessWorld::join(launchOf(0, 2, port), 1).error().message(); });
   stranger = ProcessWorld::join(launchOf(1, 4, port), 5).error().message();
@@ -293,7 +293,7 @@ TEST(Rendezvous, OneOfAnotherWorldSizeIsToldBoth) {
 // Port scanners, health checks, other programs, half a greeting, noise: none of them stops a run,
 // and one that says nothing does not hold it up.
 TEST(Rendezvous, StrangersDisturbNobody) {
-  const int port = freePort();
+  const int port = testing::freePort();
   std::vector<Status> statuses(2);
   std::thread zero([&] {
     auto world = ProcessWorld::join(launchOf(0, 2, port), 60);
