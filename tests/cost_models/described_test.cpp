@@ -117,6 +117,29 @@ TEST(Attention, UnfusedMovesItsScores) {
   EXPECT_NEAR(seconds(Direction::kForward), (2 * product + 9 * 8192) / 1e6, 1e-9);
 }
 
+// Four heads over two ranks: two heads of one sequence, which a block of four does not divide.
+// Scores 2 x 32^2 = 2048. To f32, scale, mask, softmax and back: 6 + 8 + 9 + 8 + 6 B a score, and
+// backward 6 + 12 + 9 + 8 + 6, each in a kernel of its own beside two and four products.
+TEST(Attention, TheFusedSoftmaxTakesHeadsByFour) {
+  spec::ClusterSpec cluster = quietCluster();
+  cluster.device.memoryBandwidth = BytesPerSecond(1e6);  // only bytes count
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 2);
+  StackDescription stack;
+  stack.attention = AttentionKind::kFusedSoftmax;
+  const double product = 2 * 2 * (2 * 32 * 16 + 32 * 32);
+  const auto of = [&](Direction direction) {
+    return attentionTime(model, plan, cluster.device, stack, direction);
+  };
+  EXPECT_NEAR(of(Direction::kForward).device.count(), (2 * product + 37 * 2048) / 1e6, 1e-9);
+  EXPECT_EQ(of(Direction::kForward).numKernels, 2 + 5);
+  EXPECT_NEAR(of(Direction::kBackward).device.count(), (4 * product + 41 * 2048) / 1e6, 1e-9);
+  EXPECT_EQ(of(Direction::kBackward).numKernels, 4 + 5);
+  plan.microbatchSize = 2;  // four heads
+  EXPECT_NEAR(of(Direction::kForward).device.count(), (4 * product + 4 * 4096) / 1e6, 1e-9);
+  EXPECT_EQ(of(Direction::kForward).numKernels, 2 + 1);
+}
+
 // Without overheads and limits of memory the products of all blocks take what modelFlops counts
 // without attention: forward once, backward twice.
 TEST(DescribedBlocks, DoTheFlopsOfTheModel) {
