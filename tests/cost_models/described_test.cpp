@@ -392,6 +392,25 @@ TEST(DescribedEstimate, APipelineThatKeepsParametersWholeGathersThemOnce) {
   EXPECT_FALSE(keepsWhole(plan, stack));
 }
 
+// One stage: embedding, head and all layers, forward and backward, and the layers' forward again.
+TEST(DescribedEstimate, SaysHowLongTheCpuTakesBesideTheDevice) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  plan.recompute = plan::Recompute::kFull;
+  StackDescription stack;
+  stack.hostLaunch = Seconds(1e-6);
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  PassCost all;
+  for (int64_t layer = 0; layer < model.numLayers; ++layer)
+    for (const PassCost& pass : {blocks.layer.forward, blocks.layer.backward, blocks.layer.forward})
+      all += pass;
+  for (const BlockCost& block : {blocks.embedding, blocks.head})
+    for (const PassCost& pass : {block.forward, block.backward}) all += pass;
+  EXPECT_NEAR(estimateDescribed(model, plan, cluster, stack)->hostPace / (all.host / all.device()),
+              1, 1e-12);
+}
+
 TEST(DescribedEstimate, IsNeverSlowerOnAFasterCluster) {
   const spec::ModelSpec model = small::gpt();
   StackDescription stack;
