@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "cost_models/compute.h"
 #include "cost_models/gemm.h"
@@ -13,6 +14,7 @@ constexpr double kCausalShare = 0.5;
 constexpr double kBackwardProducts = 5.0 / 2;  // q k^T again and four gradients, for two forward
 constexpr double kBlock = 128;                 // queries and keys of a block of a fused kernel
 constexpr double kManyWaves = 8;               // of which the last, partly filled one is not felt
+constexpr int64_t kSoftmaxHeads = 4;           // of a block of the fused softmax
 
 double asDouble(int64_t n) { return static_cast<double>(n); }
 
@@ -70,7 +72,17 @@ Seconds batched(const Scores& s, int64_t rows, int64_t cols, int64_t inner,
                      device.batchedMatmulEfficiency);
 }
 
-AttentionTime unfusedTime(const Scores& s, bool fusedSoftmax, bool dropout,
+// Bytes per score of every kernel between the products, but for dropout.
+std::vector<double> softmaxPasses(const Scores& s, spec::AttentionKind kind, bool forward) {
+  const double e = s.element;
+  if (kind != spec::AttentionKind::kFusedSoftmax)
+    return forward ? std::vector{2 * e, 2 * e + 1} : std::vector{3 * e, 2 * e};
+  if (s.heads % kSoftmaxHeads == 0) return {(forward ? 2 : 3) * e};
+  if (forward) return {e + 4, 8, 9, 8, 4 + e};
+  return {e + 4, 12, 9, 8, 4 + e};
+}
+
+AttentionTime unfusedTime(const Scores& s, spec::AttentionKind kind, bool dropout,
                           const spec::DeviceSpec& device, Direction direction) {
   AttentionTime time;
   const auto products = [&](int64_t rows, int64_t cols, int64_t inner, int64_t times) {
@@ -81,20 +93,12 @@ AttentionTime unfusedTime(const Scores& s, bool fusedSoftmax, bool dropout,
     time.device += streamTime(Bytes(bytesPerScore * s.elements()), device);
     ++time.numKernels;
   };
-  const double e = s.element;
-  if (direction == Direction::kForward) {
-    products(s.queries, s.keys, s.headSize, 1);
-    products(s.queries, s.headSize, s.keys, 1);
-    pass(2 * e);
-    if (!fusedSoftmax) pass(2 * e + 1);
-  } else {
-    products(s.queries, s.keys, s.headSize, 1);
-    products(s.queries, s.headSize, s.keys, 1);
-    products(s.keys, s.headSize, s.queries, 2);
-    pass(3 * e);
-    if (!fusedSoftmax) pass(2 * e);
-  }
-  if (dropout) pass(2 * e + 1);
+  const bool forward = direction == Direction::kForward;
+  products(s.queries, s.keys, s.headSize, 1);
+  products(s.queries, s.headSize, s.keys, 1);
+  if (!forward) products(s.keys, s.headSize, s.queries, 2);
+  for (const double bytes : softmaxPasses(s, kind, forward)) pass(bytes);
+  if (dropout) pass(2 * s.element + 1);
   return time;
 }
 
@@ -110,8 +114,7 @@ AttentionTime attentionTime(const spec::ModelSpec& model, const plan::Plan& plan
     time.device = time.device * (1 + stack.contextParallelLoss * ring);
     return time;
   }
-  return unfusedTime(s, stack.attention == spec::AttentionKind::kFusedSoftmax,
-                     plan.training.attentionDropout > 0, device, direction);
+  return unfusedTime(s, stack.attention, plan.training.attentionDropout > 0, device, direction);
 }
 
 double keyValueBytes(const spec::ModelSpec& model, const plan::Plan& plan) {

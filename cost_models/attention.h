@@ -31,6 +31,9 @@ struct AttentionTime {
 //   forward   softmax (with scale and mask: fused 2 e; else 2 passes more of 2 e + 1)
 //             dropout 2 e + 1
 //   backward  dropout 2 e + 1, softmax 3 e (unfused: scale and mask 2 e more)
+// The fused softmax is Megatron's: its blocks take four heads, and where they do not divide b a,
+// kernels of PyTorch do the same in f32, one each to cast, scale, mask, normalise and cast back.
+// (An upper bound for XLA's fusions, which have no blocks.)
 AttentionTime attentionTime(const spec::ModelSpec& model, const plan::Plan& plan,
                             const spec::DeviceSpec& device, const spec::StackDescription& stack,
                             Direction direction);

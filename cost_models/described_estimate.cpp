@@ -153,6 +153,13 @@ Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
   return busy;
 }
 
+double hostPace(const StageDescription& stage) {
+  PassCost all;
+  for (const ChunkCost& chunk : stage.chunks)
+    for (const PassCost& pass : {chunk.forward, chunk.backward, chunk.recomputed}) all += pass;
+  return all.host / all.device();
+}
+
 void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stages,
                FlushTime flushTime, Estimate& result) {
   Pipeline pipeline;
@@ -175,6 +182,7 @@ void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stage
   }
   Breakdown& b = result.breakdown;
   b = busyTime(stages[busiest], s);
+  result.hostPace = hostPace(stages[busiest]);
   b.bubble = std::max(withoutTransfers - b.total(), Seconds(0));
   b.pipeline = flush - withoutTransfers;
   b.dataParallel += longest.dataParallel;
@@ -344,7 +352,7 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
   result.memory = describedMemory(blocks, model, plan, stack);
   result.memoryAvailable = cluster.device.memory;
   fillRates(model, plan, cluster, result);
-  result.interval = intervalOf(result, stack);
+  result.interval = intervalOf(result, plan.tp, stack);
   return result;
 }
 

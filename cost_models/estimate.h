@@ -49,6 +49,7 @@ struct Estimate {
   Seconds step;
   std::optional<Interval> interval;  // interval.h; none: the stack does not say
   Breakdown breakdown;
+  double hostPace = 0;    // of a described stack's busiest stage: the CPU's time over the device's
   MemoryUse memory;       // of the fullest rank
   Bytes memoryAvailable;  // of one device
   std::vector<StageCost> stages;

@@ -6,16 +6,18 @@
 namespace trireme::cost {
 namespace {
 
-constexpr double kCollectiveDoubt = 10;  // of all else's
+constexpr double kLockstepDoubt = 0.6, kCollectiveDoubt = 3;  // of all else's
 
 }  // namespace
 
-std::optional<Interval> intervalOf(const Estimate& estimate, const spec::StackDescription& stack) {
+std::optional<Interval> intervalOf(const Estimate& estimate, int64_t tp,
+                                   const spec::StackDescription& stack) {
   const double faster = stack.fasterRuns, slower = stack.slowerRuns;
   if (faster == 0 && slower == 0) return std::nullopt;
+  const double lockstep = std::log2(static_cast<double>(tp)) * std::min(1.0, estimate.hostPace);
   const double collectives =
       (estimate.breakdown.tensorParallel + estimate.breakdown.contextParallel) / estimate.step;
-  const double width = std::hypot(1.0, kCollectiveDoubt * collectives);
+  const double width = 1 + kLockstepDoubt * lockstep + kCollectiveDoubt * collectives;
   return Interval{estimate.step * (1 - std::min(1.0, width * faster)),
                   estimate.step * (1 + width * slower)};
 }

@@ -1,5 +1,6 @@
 // How far off an estimate may be.
 #pragma once
+#include <cstdint>
 #include <optional>
 
 #include "cost_models/estimate.h"
@@ -9,15 +10,18 @@
 namespace trireme::cost {
 
 //   low  = step (1 - min(w fasterRuns, 1)),  high = step (1 + w slowerRuns)
-//   w    = sqrt(1 + (10 c)^2),  c the share of the step in collectives among tp ranks
+//   w    = 1 + 0.6 log2(tp) min(hostPace, 1) + 3 c
+//   c      the share of the step in collectives among tp ranks and cp ranks
 //
-// Collectives within layers are the least certain part: they wait for the slowest of tp
-// processes, several times per layer. Two parts that err independently, a tenth of a step in these
-// collectives as much as all the rest. Of the parts of a step it is the only one by which the
-// sizes of errors on published rows could be told apart; the 10 was chosen on them
-// (VALIDATION.md).
+// Tensor-parallel ranks go in lockstep: at every collective all wait for the slowest, and whose CPU
+// that is, how fast, and how often it hesitates, no row says. The more ranks, the more waiting; the
+// longer the CPU needs next to the device (hostPace, estimate.h), the less of it hides behind the
+// device's work. Collectives are uncertain themselves.
+//
+// Both factors were chosen on published rows that were not held out (VALIDATION.md).
 //
 // None: the stack does not say how far its runs scatter.
-std::optional<Interval> intervalOf(const Estimate& estimate, const spec::StackDescription& stack);
+std::optional<Interval> intervalOf(const Estimate& estimate, int64_t tp,
+                                   const spec::StackDescription& stack);
 
 }  // namespace trireme::cost

@@ -52,7 +52,8 @@ Levels levelsOver(const Group& group, int64_t size, const Ranks& ranks,
   int64_t joined = 1;
   for (size_t i = 0; i < cluster.tiers.size() && joined < size; ++i) {
     const bool last = i + 1 == cluster.tiers.size();
-    const int64_t inside = last ? size : membersInside(group, blockOf(i, ranks, cluster));
+    const int64_t block = blockOf(i, ranks, cluster);
+    const int64_t inside = last || ranks.all <= block ? size : membersInside(group, block);
     if (inside <= joined || inside % joined != 0) continue;
     levels.push_back({inside / joined, linkOf(cluster.tiers[i]), &cluster.tiers[i]});
     joined = inside;

@@ -51,11 +51,12 @@ Ranks ranksOf(const plan::Plan& plan);
 //   nodes of 8, 12 ranks by 2: 6 in each of two;  by 4: 8 and 4
 int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster);
 
-// How a group lies over the tiers. A tier counts only where the members fill its blocks evenly;
-// otherwise the group is joined by the next tier, as if that tier's links were not there (an upper
-// bound of the time). All groups of a kind communicate at once and each member uses its own
-// device's link, which is what LinkTier::sustained() is.
+// How a group lies over the tiers. A tier counts where one of its blocks has all ranks or where the
+// members fill its blocks evenly; otherwise the group is joined by the next tier, as if that tier's
+// links were not there (an upper bound of the time). All groups of a kind communicate at once and
+// each member uses its own device's link, which is what LinkTier::sustained() is.
 //
+//   tiers 8 and 64 devices,  2 of 8 ranks at stride 6: one block of 8      -> levels 2
 //   tiers 8 and 64 devices, 16 ranks at stride 4: 2 members per block of 8 -> levels 2, 8
 //   tiers 8 and 64 devices,  6 ranks at stride 1: 6 does not fill 8        -> levels 6 of tier 64
 //                            (some of these groups straddle two blocks)

@@ -117,6 +117,29 @@ TEST(Attention, UnfusedMovesItsScores) {
   EXPECT_NEAR(seconds(Direction::kForward), (2 * product + 9 * 8192) / 1e6, 1e-9);
 }
 
+// Four heads over two ranks: two heads of one sequence, which a block of four does not divide.
+// Scores 2 x 32^2 = 2048. To f32, scale, mask, softmax and back: 6 + 8 + 9 + 8 + 6 B a score, and
+// backward 6 + 12 + 9 + 8 + 6, each in a kernel of its own beside two and four products.
+TEST(Attention, TheFusedSoftmaxTakesHeadsByFour) {
+  spec::ClusterSpec cluster = quietCluster();
+  cluster.device.memoryBandwidth = BytesPerSecond(1e6);  // only bytes count
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 2);
+  StackDescription stack;
+  stack.attention = AttentionKind::kFusedSoftmax;
+  const double product = 2 * 2 * (2 * 32 * 16 + 32 * 32);
+  const auto of = [&](Direction direction) {
+    return attentionTime(model, plan, cluster.device, stack, direction);
+  };
+  EXPECT_NEAR(of(Direction::kForward).device.count(), (2 * product + 37 * 2048) / 1e6, 1e-9);
+  EXPECT_EQ(of(Direction::kForward).numKernels, 2 + 5);
+  EXPECT_NEAR(of(Direction::kBackward).device.count(), (4 * product + 41 * 2048) / 1e6, 1e-9);
+  EXPECT_EQ(of(Direction::kBackward).numKernels, 4 + 5);
+  plan.microbatchSize = 2;  // four heads
+  EXPECT_NEAR(of(Direction::kForward).device.count(), (4 * product + 4 * 4096) / 1e6, 1e-9);
+  EXPECT_EQ(of(Direction::kForward).numKernels, 2 + 1);
+}
+
 // Without overheads and limits of memory the products of all blocks take what modelFlops counts
 // without attention: forward once, backward twice.
 TEST(DescribedBlocks, DoTheFlopsOfTheModel) {
@@ -367,6 +390,25 @@ TEST(DescribedEstimate, APipelineThatKeepsParametersWholeGathersThemOnce) {
   EXPECT_NEAR((kept - passing).count(), 6 * parameters - (8 * layer + 2 * embedding), 16);
   plan = small::plan(model, small::training(32, 32), 1, 1, 8);
   EXPECT_FALSE(keepsWhole(plan, stack));
+}
+
+// One stage: embedding, head and all layers, forward and backward, and the layers' forward again.
+TEST(DescribedEstimate, SaysHowLongTheCpuTakesBesideTheDevice) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  plan.recompute = plan::Recompute::kFull;
+  StackDescription stack;
+  stack.hostLaunch = Seconds(1e-6);
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  PassCost all;
+  for (int64_t layer = 0; layer < model.numLayers; ++layer)
+    for (const PassCost& pass : {blocks.layer.forward, blocks.layer.backward, blocks.layer.forward})
+      all += pass;
+  for (const BlockCost& block : {blocks.embedding, blocks.head})
+    for (const PassCost& pass : {block.forward, block.backward}) all += pass;
+  EXPECT_NEAR(estimateDescribed(model, plan, cluster, stack)->hostPace / (all.host / all.device()),
+              1, 1e-12);
 }
 
 TEST(DescribedEstimate, IsNeverSlowerOnAFasterCluster) {

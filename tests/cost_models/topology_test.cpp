@@ -50,6 +50,17 @@ TEST(Levels, GroupsThatStraddleNodesPayTheOuterLink) {
   EXPECT_EQ(levels[0].link.bandwidth, BytesPerSecond(10e9));
 }
 
+// The embedding group of tp 1, dp 2, pp 4: ranks 0 and 6 of a node's eight. Of 16 ranks they may be
+// on two nodes.
+TEST(Levels, OneBlockThatHasAllRanksHasEveryGroup) {
+  const Levels inside = levelsOf(GroupShape{{2, 6}}, {8, 1}, small::cluster(64, 8));
+  EXPECT_EQ(sizes(inside), (Sizes{2}));
+  EXPECT_EQ(inside[0].link.bandwidth, BytesPerSecond(100e9));
+  const Levels across = levelsOf(GroupShape{{2, 6}}, {16, 1}, small::cluster(64, 8));
+  EXPECT_EQ(sizes(across), (Sizes{2}));
+  EXPECT_EQ(across[0].link.bandwidth, BytesPerSecond(10e9));
+}
+
 TEST(Levels, AGroupOfOneHasNone) {
   EXPECT_TRUE(levelsOf(GroupShape{{1, 1}}, {1, 1}, small::cluster()).empty());
 }
