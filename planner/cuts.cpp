@@ -41,14 +41,6 @@ std::vector<int64_t> spread(int64_t layers, int64_t chunks) {
   return counts;
 }
 
-Ranges pinnedCut(const std::vector<int64_t>& layers, const plan::Plan& plan) {
-  const auto stages = static_cast<size_t>(plan.pp),
-             chunks = static_cast<size_t>(plan.virtualStages);
-  std::vector<std::vector<int64_t>> counts(stages, std::vector<int64_t>(chunks));
-  for (size_t i = 0; i < layers.size(); ++i) counts[i % stages][i / stages] = layers[i];
-  return rangesFrom(counts);
-}
-
 // Layers that every stage certainly gets: for some time T, at most as many as fit into T less two
 // layers, where those that fit into T less one layer are no more than there are. What is left is of
 // the order of the number of stages.
@@ -117,6 +109,14 @@ Ranges rangesFrom(const std::vector<std::vector<int64_t>>& counts) {
       next += counts[r][c];
     }
   return ranges;
+}
+
+Ranges pinnedCut(const std::vector<int64_t>& layers, const plan::Plan& plan) {
+  const auto stages = static_cast<size_t>(plan.pp),
+             chunks = static_cast<size_t>(plan.virtualStages);
+  std::vector<std::vector<int64_t>> counts(stages, std::vector<int64_t>(chunks));
+  for (size_t i = 0; i < layers.size(); ++i) counts[i % stages][i / stages] = layers[i];
+  return rangesFrom(counts);
 }
 
 std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {

@@ -36,6 +36,10 @@ std::vector<std::vector<std::vector<plan::LayerRange>>> cutsFor(const Query& que
                                                                 const plan::Plan& plan,
                                                                 const BlockCosts& blocks);
 
+// The cut that pins ask for, of plan.pp x plan.virtualStages chunks in the order of the layers.
+std::vector<std::vector<plan::LayerRange>> pinnedCut(const std::vector<int64_t>& layers,
+                                                     const plan::Plan& plan);
+
 // Ranges from numbers of layers, counts[stage][chunk].
 std::vector<std::vector<plan::LayerRange>> rangesFrom(
     const std::vector<std::vector<int64_t>>& counts);
