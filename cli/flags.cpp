@@ -28,12 +28,12 @@ CLI::Option* addCount(CLI::App& app, const std::string& flag, int64_t* out,
 }
 
 CLI::Option* addCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* out,
-                       const std::string& description) {
+                       const std::string& description, int64_t least) {
   const auto parse = [=](const std::string& text) {
     out->clear();
     for (size_t begin = 0; begin <= text.size();) {
       const size_t end = std::min(text.find(',', begin), text.size());
-      out->push_back(parseCount(flag, text.substr(begin, end - begin), 1));
+      out->push_back(parseCount(flag, text.substr(begin, end - begin), least));
       begin = end + 1;
     }
   };

@@ -29,9 +29,9 @@ CLI::Option* addCount(CLI::App& app, const std::string& flag, std::optional<int6
 CLI::Option* addCount(CLI::App& app, const std::string& flag, int64_t* out,
                       const std::string& description, int64_t least = 1);
 
-// Whole numbers of at least 1 between commas: "13,12,12,11".
+// Whole numbers of at least `least` between commas: "13,12,12,11".
 CLI::Option* addCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* out,
-                       const std::string& description);
+                       const std::string& description, int64_t least = 1);
 
 // A number of seconds above 0.
 CLI::Option* addSeconds(CLI::App& app, const std::string& flag, double* out,

@@ -165,6 +165,12 @@ Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
   return rank == p - 1 ? blocks.lastScratch : blocks.innerScratch;
 }
 
+Bytes memoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+               const StageLoad& load, size_t rank) {
+  return stateBytes(query, load.elements, plan) + load.activations +
+         scratchAt(blocks, rank, plan.layers.size()) + query.stack.fixedReserve;
+}
+
 int64_t bucketsAt(const BlockCosts& blocks, size_t rank, size_t p) {
   if (rank == 0) return blocks.firstBuckets;
   return rank == p - 1 ? blocks.lastBuckets : std::max<int64_t>(blocks.innerBuckets, 1);
@@ -360,6 +366,11 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
   return costs;
 }
 
+Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                 size_t rank) {
+  return memoryOf(query, plan, blocks, loadOf(query, plan, blocks, rank), rank);
+}
+
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   if (blocks.described) {
     const spec::StackDescription& stack = query.stack.description;
@@ -392,9 +403,7 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
     const StepQuestion stage{layers, bucketsAt(blocks, rank, p),
                              p > 1 && (rank == 0 || rank == p - 1) && blocks.tiedElements > 0};
     step = std::max(step, stepBound(query, plan, blocks, load, stage));
-    const Bytes memory = stateBytes(query, load.elements, plan) + load.activations +
-                         scratchAt(blocks, rank, p) + query.stack.fixedReserve;
-    bound.memory = std::max(bound.memory, memory);
+    bound.memory = std::max(bound.memory, memoryOf(query, plan, blocks, load, rank));
     pipeline.stages.push_back(load.times);
   }
   bound.time = (cost::pipelineTime(pipeline) + step) * kRounding;

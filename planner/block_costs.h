@@ -57,6 +57,10 @@ struct PlanBound {
 // stack with a description it is the estimate.
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
+// The least memory of one rank of a plan of Trireme's own programs. Of plan.layers it reads
+// plan.layers[rank] alone, and that they are as many as stages.
+Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
+
 // Every plan of the group has a rank that needs at least this: one with ceil(layers / pp) layers,
 // of which one microbatch is alive, its state shared as widely as the stack can.
 Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks);

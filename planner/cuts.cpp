@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <queue>
 #include <utility>
 
@@ -41,14 +42,6 @@ std::vector<int64_t> spread(int64_t layers, int64_t chunks) {
   return counts;
 }
 
-Ranges pinnedCut(const std::vector<int64_t>& layers, const plan::Plan& plan) {
-  const auto stages = static_cast<size_t>(plan.pp),
-             chunks = static_cast<size_t>(plan.virtualStages);
-  std::vector<std::vector<int64_t>> counts(stages, std::vector<int64_t>(chunks));
-  for (size_t i = 0; i < layers.size(); ++i) counts[i % stages][i / stages] = layers[i];
-  return rangesFrom(counts);
-}
-
 // Layers that every stage certainly gets: for some time T, at most as many as fit into T less two
 // layers, where those that fit into T less one layer are no more than there are. What is left is of
 // the order of the number of stages.
@@ -76,6 +69,31 @@ std::vector<int64_t> roughBalance(int64_t numLayers, Seconds perLayer, int64_t l
 }
 
 Seconds perMicrobatch(const PassTimes& pass) { return pass.forward + pass.backward; }
+
+// Numbers of layers per stage whose fullest rank is least full, by the bounds of its memory. Each
+// grows with its layers, so that handing out the next layer to the rank that has least with it is
+// exact.
+std::vector<int64_t> leanestLayers(const Query& query, plan::Plan plan, const BlockCosts& blocks) {
+  const auto stages = static_cast<size_t>(plan.pp);
+  plan.layers.assign(stages,
+                     std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
+  const auto memoryWith = [&](size_t rank, int64_t layers) {
+    const std::vector<int64_t> counts = spread(layers, plan.virtualStages);
+    for (size_t c = 0; c < counts.size(); ++c) plan.layers[rank][c].count = counts[c];
+    return rankMemory(query, plan, blocks, rank).count();
+  };
+  std::vector<int64_t> layers(stages, plan.virtualStages);
+  using Next = std::pair<double, size_t>;  // memory with one layer more
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+  for (size_t rank = 0; rank < stages; ++rank)
+    next.emplace(memoryWith(rank, layers[rank] + 1), rank);
+  for (int64_t left = query.model.numLayers - plan.pp * plan.virtualStages; left > 0; --left) {
+    const size_t rank = next.top().second;
+    next.pop();
+    next.emplace(memoryWith(rank, ++layers[rank] + 1), rank);
+  }
+  return layers;
+}
 
 }  // namespace
 
@@ -119,6 +137,14 @@ Ranges rangesFrom(const std::vector<std::vector<int64_t>>& counts) {
   return ranges;
 }
 
+Ranges pinnedCut(const std::vector<int64_t>& layers, const plan::Plan& plan) {
+  const auto stages = static_cast<size_t>(plan.pp),
+             chunks = static_cast<size_t>(plan.virtualStages);
+  std::vector<std::vector<int64_t>> counts(stages, std::vector<int64_t>(chunks));
+  for (size_t i = 0; i < layers.size(); ++i) counts[i % stages][i / stages] = layers[i];
+  return rangesFrom(counts);
+}
+
 std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   const int64_t numLayers = query.model.numLayers;
   if (!query.pins.layers.empty()) return {pinnedCut(query.pins.layers, plan)};
@@ -137,9 +163,9 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
     if (rank == plan.pp - 1) fixed += perMicrobatch(blocks.head);
     stages.push_back({fixed, layersThatFit(query, plan, blocks, rank)});
   }
-  const std::vector<int64_t> balanced =
+  std::vector<int64_t> balanced =
       balanceLayers(numLayers, perMicrobatch(blocks.layer), plan.virtualStages, stages);
-  if (balanced.empty()) return cuts;
+  if (balanced.empty()) balanced = leanestLayers(query, plan, blocks);
   std::vector<std::vector<int64_t>> counts;
   for (int64_t layers : balanced) counts.push_back(spread(layers, plan.virtualStages));
   Ranges ranges = rangesFrom(counts);

@@ -31,10 +31,15 @@ std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t 
 // one and, where it differs, another. For a stack with a description that is the fastest that fits
 // (best_cut.h). For one with programs of its own, whose estimate is an expansion, the one that
 // balances time with the embedding's and the head's share under the memory of a device, its layers
-// spread evenly over a stage's chunks.
+// spread evenly over a stage's chunks; where memory holds no such cut, the one whose fullest rank
+// is least full.
 std::vector<std::vector<std::vector<plan::LayerRange>>> cutsFor(const Query& query,
                                                                 const plan::Plan& plan,
                                                                 const BlockCosts& blocks);
+
+// The cut that pins ask for, of plan.pp x plan.virtualStages chunks in the order of the layers.
+std::vector<std::vector<plan::LayerRange>> pinnedCut(const std::vector<int64_t>& layers,
+                                                     const plan::Plan& plan);
 
 // Ranges from numbers of layers, counts[stage][chunk].
 std::vector<std::vector<plan::LayerRange>> rangesFrom(

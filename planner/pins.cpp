@@ -8,6 +8,7 @@
 
 #include "ir/expand/buildable.h"
 #include "ir/plan/nearest.h"
+#include "planner/cuts.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {
@@ -77,16 +78,38 @@ Status layersAreEnough(const Query& query) {  // (P8)
       chunks, chunks == 1 ? "" : "s", layers, hint));
 }
 
+// As many numbers as `pinned` that add up to `wanted`: every one as much more or less, the first
+// ones one more; even ones if that leaves none to one of them. Empty: too few layers for that.
+std::vector<int64_t> nearestLayers(const std::vector<int64_t>& pinned, int64_t wanted) {
+  const auto count = static_cast<int64_t>(pinned.size());
+  if (wanted < count) return {};
+  const __int128 missing = wanted - std::accumulate(pinned.begin(), pinned.end(), __int128{0});
+  const auto more = [&](int64_t i) {  // rounded down, the rest to the first ones
+    const __int128 each = missing / count - (missing % count < 0 ? 1 : 0);
+    return each + (i < missing - each * count ? 1 : 0);
+  };
+  std::vector<int64_t> nearest;
+  for (int64_t i = 0; i < count; ++i) {
+    const __int128 layers = pinned[static_cast<size_t>(i)] + more(i);
+    if (layers < 1) break;
+    nearest.push_back(static_cast<int64_t>(layers));
+  }
+  if (nearest.size() == pinned.size()) return nearest;
+  nearest.clear();
+  for (int64_t i = 0; i < count; ++i) nearest.push_back(wanted / count + (i < wanted % count));
+  return nearest;
+}
+
 Status layersCoverTheModel(const Query& query) {  // (P8)
   const std::vector<int64_t>& pinned = query.pins.layers;
   if (pinned.empty()) return {};
   const int64_t wanted = query.model.numLayers;
   const __int128 sum = std::accumulate(pinned.begin(), pinned.end(), __int128{0});
   if (sum == wanted) return {};
-  const __int128 last = wanted - sum + pinned.back();
+  const std::vector<int64_t> nearest = nearestLayers(pinned, wanted);
   return infeasible(fmt::format(
       "(P8) layers {} cover {} layers, the model has {}{}", fmt::join(pinned, ","), sum, wanted,
-      last >= 1 ? fmt::format("; nearest: {} instead of the last {}", last, pinned.back()) : ""));
+      nearest.empty() ? "" : fmt::format("; nearest: {}", fmt::join(nearest, ","))));
 }
 
 Status borderIsShardedOnce(const Pins& pins) {  // (P10)
@@ -147,7 +170,9 @@ plan::Plan leastPlan(const Query& query) {
   }
   if (!pins.pp && plan.scatterGather)
     plan.pp = std::min<int64_t>(std::max<int64_t>(plan.pp, 2), mostStages);
-  plan.layers = plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
+  plan.layers = pins.layers.empty()
+                    ? plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages)
+                    : pinnedCut(pins.layers, plan);
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/base/format.h"
+#include "planner/pins.h"
 #include "planner/report.h"
 
 namespace trireme::planner {
@@ -33,6 +34,7 @@ class Relaxer {
       : query_(query), progress_(progress) {}
 
   void giveUpPins();
+  void giveUpLayers();
   void giveUpAllPins();
   void tryStacks(const std::vector<spec::StackProfile>& stacks);
   void addDevices();
@@ -101,12 +103,27 @@ void Relaxer::giveUpPins() {
   giveUp(
       &Pins::scatterGather, "scatter-gather", [](const Plan& p) { return p.scatterGather; },
       flagText);
+  giveUpLayers();
+}
+
+// Of as many virtual stages, if there is such a plan; otherwise of any.
+void Relaxer::giveUpLayers() {
   if (query_.pins.layers.empty()) return;
+  const std::string pinned = fmt::format("(pinned: {})", fmt::join(query_.pins.layers, ","));
   Query relaxed = query_;
   relaxed.pins.layers.clear();
+  if (const Result<Pins> resolved = resolvePins(query_.pins); resolved.has_value()) {
+    Query same = relaxed;
+    same.pins.pp = resolved->pp;
+    same.pins.virtualStages = resolved->virtualStages;
+    if (std::optional<Found> found = best(std::move(same))) {
+      std::string change = fmt::format("layers {} {}", layersPin(found->plan), pinned);
+      add(ChangeKind::kPin, std::move(change), *std::move(found));
+      return;
+    }
+  }
   if (std::optional<Found> found = best(std::move(relaxed))) {
-    std::string change = fmt::format("layers {} (pinned: {})", layersPin(found->plan),
-                                     fmt::join(query_.pins.layers, ","));
+    std::string change = fmt::format("no pinned layers, {} {}", summary(found->plan), pinned);
     add(ChangeKind::kPin, std::move(change), *std::move(found));
   }
 }

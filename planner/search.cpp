@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -31,6 +33,9 @@ bool better(const Costed& a, const Costed& b) {
   if (a.estimate.step != b.estimate.step) return a.estimate.step < b.estimate.step;
   return simplerThan(a.plan, b.plan);
 }
+
+// Bounds of memory are within some per cent of it.
+constexpr size_t kMostLean = 64;
 
 constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then of every so many
 
@@ -86,6 +91,8 @@ class Search {
   Status costCandidate(const Node& node);
   void noteMemory(const plan::Plan& plan, Bytes memory);
   void noteUncut(plan::Plan plan, const std::shared_ptr<const BlockCosts>& blocks);
+  bool mayBeLean(Bytes least) const;
+  Status estimateLean();
   Bytes cutLeanest(plan::Plan& plan, const BlockCosts& blocks);
   void prune(std::string_view rule) { ++pruned_[rule]; }
   // The slowest plan that the answer still shows: nothing slower is of interest.
@@ -107,6 +114,7 @@ class Search {
   std::set<Degrees> slow_;          // with plans that may fit, but are too slow
   std::optional<plan::Plan> leanest_;
   Bytes leanestMemory_;
+  std::multimap<double, plan::Plan> lean_;  // own programs: those with the least memory, by bounds
   std::vector<Rejection> rejections_;
   std::map<std::string_view, int64_t> pruned_;
   std::map<ProbeKey, Work> work_;  // leastWork() of what it depends on
@@ -381,7 +389,7 @@ void Search::expandGroup(const Node& node) {
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
     if (isHopeless && arrangement.virtualStages > pinned) return;
     const Bytes least = leastMemory(query_, arrangement, *node.blocks);
-    if (least > query_.cluster.device.memory && leanest_ && least >= leanestMemory_ &&
+    if (least > query_.cluster.device.memory && !mayBeLean(least) &&
         least_.contains(degreesOf(arrangement))) {  // no cut of it fits, nor says anything new
       ++certificate_.numBounded;
       prune("memory");
@@ -415,10 +423,20 @@ Status Search::costCandidate(const Node& node) {
   return {};
 }
 
+// Of a plan that needs at least `least`.
+bool Search::mayBeLean(Bytes least) const {
+  if (!query_.stack.ownPrograms) return !leanest_ || least < leanestMemory_;
+  return lean_.size() < kMostLean || least.count() < lean_.rbegin()->first;
+}
+
 void Search::noteMemory(const plan::Plan& plan, Bytes memory) {
   prune("memory");
   const auto [place, isNew] = least_.try_emplace(degreesOf(plan), memory);
   if (!isNew) place->second = std::min(place->second, memory);
+  if (query_.stack.ownPrograms) {
+    lean_.emplace(memory.count(), plan);
+    if (lean_.size() > kMostLean) lean_.erase(std::prev(lean_.end()));
+  }
   if (leanest_ && memory >= leanestMemory_) return;
   leanest_ = plan;
   leanestMemory_ = memory;
@@ -441,10 +459,24 @@ void Search::noteUncut(plan::Plan plan, const std::shared_ptr<const BlockCosts>&
   if (isNew || least < place->second.least) place->second = {least, std::move(plan), blocks};
 }
 
-// Programs of Trireme's own were all bounded, and the leanest noted. Of others only what may be
-// leaner than the leanest so far is cut.
+// Programs of Trireme's own were all bounded; which is leanest is known when those with the least
+// bounds are estimated.
+Status Search::estimateLean() {
+  std::optional<Bytes> least;
+  for (const auto& [bound, plan] : lean_) {
+    if (least && Bytes(bound) >= *least) break;
+    TRIREME_ASSIGN_OR_RETURN(const cost::Estimate estimate, costs_.estimate(plan));
+    if (least && estimate.memory.total() >= *least) continue;
+    least = estimate.memory.total();
+    leanest_ = plan;
+  }
+  return {};
+}
+
+// Of programs of others only what may be leaner than the leanest so far is cut.
 Status Search::findLeanest() {
-  if (query_.stack.ownPrograms || !query_.pins.layers.empty()) return {};
+  if (query_.stack.ownPrograms) return estimateLean();
+  if (!query_.pins.layers.empty()) return {};
   std::vector<Rejection> ignored;
   for (const Group& group : groupsFor(query_, mostGpus_, ignored)) {
     if (!hasPlan(query_, group)) continue;

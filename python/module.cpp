@@ -167,8 +167,8 @@ Result<planner::Pins> pinsOf(const Options& options) {
   pins.scatterGather = options.get<bool>("scatter_gather");
   pins.layers = options.get<std::vector<int64_t>>("layers").value_or(std::vector<int64_t>{});
   for (const int64_t layers : pins.layers)
-    if (layers < 1)
-      return Error(invalidArgument(fmt::format("layers: must be at least 1, got {}", layers)));
+    if (layers < 0)
+      return Error(invalidArgument(fmt::format("layers: must be at least 0, got {}", layers)));
   return pins;
 }
 

@@ -82,7 +82,7 @@ TEST(CommandLine, ValuesAreChecked) {
       {{"plan", "--model", "-"}, "--model: expected a path, got '-'"},
       {{"plan", "--layers", "3,x"}, "--layers: expected a whole number, got 'x'"},
       {{"plan", "--layers", "3,,1"}, "--layers: expected a whole number, got ''"},
-      {{"plan", "--layers", "3,0"}, "--layers: must be at least 1, got 0"},
+      {{"plan", "--layers", "3,-1"}, "--layers: must be at least 0, got -1"},
       {{"plan", "--schedule", "1fb1"}, "--schedule: unknown value '1fb1'; did you mean '1f1b'?"},
       {{"plan", "--recompute", "some"}, "--recompute: unknown value 'some'"},
       {{"plan", "--sequence-parallel", "yes"}, "--sequence-parallel: unknown value 'yes'"},

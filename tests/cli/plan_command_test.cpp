@@ -205,7 +205,7 @@ TEST_F(PlanCommand, PinsThatNoPlanObeysNameTheRule) {
                 {"(E2) state sharding gradients cannot be compiled yet; nearest: optimizer"});
   expectRefusal(plan({"--pp", "5"}), 1, {"(P8) pp 5", "the model has 4", "nearest: pp 4"});
   expectRefusal(plan({"--layers", "2,1,2"}), 1,
-                {"(P8) layers 2,1,2 cover 5 layers, the model has 4", "1 instead of the last 2"});
+                {"(P8) layers 2,1,2 cover 5 layers, the model has 4", "nearest: 2,1,1"});
 }
 
 TEST_F(PlanCommand, LayersArePinnedPerStage) {

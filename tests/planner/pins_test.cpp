@@ -77,7 +77,14 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
       {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.tp = 4, p.pp = 2; },
        "(P11) sharded optimizer needs dp > 1, there is dp 1"},
       {[](Pins& p) { p.layers = {1, 2}; },
-       "(P8) layers 1,2 cover 3 layers, the model has 4; nearest: 3 instead of the last 2"},
+       "(P8) layers 1,2 cover 3 layers, the model has 4; nearest: 2,2"},
+      {[](Pins& p) { p.layers = {4, 4, 1}; },
+       "(P8) layers 4,4,1 cover 9 layers, the model has 4; nearest: 2,1,1"},
+      {[](Pins& p) { p.layers = {3, 9, 3}; },
+       "(P8) layers 3,9,3 cover 15 layers, the model has 4; nearest: 2,1,1"},
+      {[](Pins& p) { p.layers = {0, 1, 1}; },
+       "(P8) layers 0,1,1 cover 2 layers, the model has 4; nearest: 1,2,1"},
+      {[](Pins& p) { p.layers = {0, 2, 2}; }, "(E6) layers: stage 0, chunk 0"},
       {[](Pins& p) { p.layers = {1, 2, 1}, p.pp = 2; },
        "(P8) layers for 3 virtual stages, but pp 2 x 1 virtual stage have 2"},
       {[](Pins& p) { p.layers = {1, 2, 1}, p.virtualStages = 2; },
@@ -184,6 +191,39 @@ TEST(LargestCount, IsThatOfTheLayouts) {
         EXPECT_EQ(largestCount(query, gpus), largest) << gpus;
       }
     }
+}
+
+// A head worth several layers leaves the last stage none, and a stage between others has some.
+TEST(Pins, TheFirstAndTheLastStageMayHaveNoLayers) {
+  Query query = computeBound(smallQuery(4, 6, 16));
+  query.model.vocabSize = 8000;
+  query.stack.ownPrograms = false;
+  query.pins.tp = query.pins.dp = 1;
+  query.pins.pp = 4;
+  query.pins.virtualStages = 1;
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  ASSERT_EQ(found->plan.layers.back().front().count, 0);
+  for (const auto& stage : found->plan.layers) query.pins.layers.push_back(stage.front().count);
+  const auto pinned = searchPlan(query);
+  ASSERT_TRUE(pinned.has_value()) << pinned.error().message();
+  EXPECT_EQ(pinned->plan, found->plan);
+  EXPECT_EQ(pinned->estimate.step, found->estimate.step);
+  query.pins.layers = {2, 0, 2, 2};
+  const auto refused = searchPlan(query, modelCosts(query));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("(P8) layers: stage 1, chunk 0 has 0 layers; nearest: 1"));
+}
+
+// Not 8 x 1 layers, which is faster but answers another question.
+TEST(Pins, RelaxedLayersKeepTheirNumberOfStages) {
+  Query query = smallQuery(8, 8, 8);
+  query.pins.layers = {2, 2, 2};
+  const auto refused = searchPlan(query);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message(), HasSubstr("nearest: 3,3,2"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("would work: layers 3,3,2 (pinned: 2,2,2)"));
 }
 
 TEST(Pins, LayersAreTakenAsTheyAre) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "planner/best_cut.h"
 #include "planner/report.h"
 #include "tests/planner/small_query.h"
 
@@ -72,6 +73,55 @@ TEST(Shortfall, NearestMissIsTheLeanestOfAllPlans) {
     EXPECT_EQ(shortfall.nearest->estimate.missing(),
               leastMemoryOf(query) - query.cluster.device.memory);
   }
+}
+
+// Every number of layers per stage, spread evenly over its chunks, the first ones one more.
+void addCuts(const Query& query, const plan::Plan& plan, std::vector<std::vector<int64_t>> stages,
+             int64_t left, std::vector<std::vector<std::vector<plan::LayerRange>>>& cuts) {
+  if (static_cast<int64_t>(stages.size()) == plan.pp) {
+    if (left == 0) cuts.push_back(rangesFrom(stages));
+    return;
+  }
+  for (int64_t layers = plan.virtualStages; layers <= left; ++layers) {
+    std::vector<std::vector<int64_t>> more = stages;
+    more.push_back(spreadOver(layers, plan.virtualStages, false));
+    addCuts(query, plan, std::move(more), left - layers, cuts);
+  }
+}
+
+Bytes leastOverAllCuts(const Query& query) {
+  const CostFunctions costs = modelCosts(query);
+  Bytes least(1e18);
+  std::vector<Rejection> rejections;
+  for (const Group& group : groupsFor(query, query.cluster.numDevices, rejections))
+    forEachPlan(query, group, [&](plan::Plan plan) {
+      std::vector<std::vector<std::vector<plan::LayerRange>>> cuts;
+      addCuts(query, plan, {}, query.model.numLayers, cuts);
+      for (auto& cut : cuts) {
+        plan.layers = std::move(cut);
+        least = std::min(least, costs.estimate(plan)->memory.total());
+      }
+    });
+  return least;
+}
+
+// Pipelines whose last stage has a head worth many layers, or whose first stages hold many
+// microbatches, so that no even cut is the leanest.
+TEST(Shortfall, NearestMissIsTheLeanestOfAllCuts) {
+  int uneven = 0;
+  for (const int64_t layers : {5, 6, 7})
+    for (const int64_t vocab : {64, 2000, 8000}) {
+      Query query = smallQuery(4, layers, 8);
+      query.model.vocabSize = vocab;
+      query.pins.pp = 4;
+      query.cluster.device.memory = Bytes(1);
+      const Shortfall shortfall = ask(query);
+      ASSERT_TRUE(shortfall.nearest.has_value());
+      EXPECT_EQ(shortfall.nearest->estimate.memory.total(), leastOverAllCuts(query))
+          << layers << " layers, " << vocab << " rows: " << summary(shortfall.nearest->plan);
+      uneven += shortfall.nearest->plan.layers != plan::evenLayers(layers, 4, 1);
+    }
+  EXPECT_GT(uneven, 3);
 }
 
 TEST(Shortfall, EveryChangeIsTheAnswerOfASearchAndTheCheapestIsFirst) {
