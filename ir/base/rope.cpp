@@ -30,8 +30,8 @@ std::optional<RopeScalingKind> parseRopeScalingKind(std::string_view name) {
 }
 
 std::string ropeScalingText(const RopeScaling& s) {
-  std::string text = fmt::format("{{type: {}", ropeScalingName(s.kind));
-  if (s.kind != RopeScalingKind::kNone) text += fmt::format(", {}: {}", kFactor, s.factor);
+  if (s.kind == RopeScalingKind::kNone) return "none";
+  std::string text = fmt::format("{{type: {}, {}: {}", ropeScalingName(s.kind), kFactor, s.factor);
   if (s.kind == RopeScalingKind::kLlama3)
     text += fmt::format(", {}: {}, {}: {}, {}: {}", kLow, s.lowFreqFactor, kHigh, s.highFreqFactor,
                         kOriginal, s.originalSequence);

@@ -56,7 +56,7 @@ std::string_view ropeScalingName(RopeScalingKind kind);  // "none", "linear", "l
 std::optional<RopeScalingKind> parseRopeScalingKind(std::string_view name);
 
 // "{type: llama3, factor: 8, low_freq_factor: 1, high_freq_factor: 4,
-// original_max_position_embeddings: 8192}": a map of YAML, with the keys of Hugging Face.
+// original_max_position_embeddings: 8192}": a map of YAML, with the keys of Hugging Face. "none".
 std::string ropeScalingText(const RopeScaling& scaling);
 
 // What makes no sense: the key (as above) of the number to change, and why.

@@ -253,13 +253,13 @@ class Importer {
     const std::optional<RopeScaling> newer = readRopeMap("rope_parameters", &theta);
     if (older && newer && *older != *newer)
       map_.fail(*map_.child("rope_parameters"),
-                fmt::format("{}, but rope_scaling is {}", ropeScalingText(*newer),
-                            ropeScalingText(*older)));
+                fmt::format("the scaling is {}, but that of rope_scaling is {}",
+                            ropeScalingText(*newer), ropeScalingText(*older)));
     model_.ropeScaling = newer.value_or(older.value_or(RopeScaling{}));
     model_.ropeTheta = theta;
   }
 
-  // The scaling of a map; none if there is no such map, or it is refused.
+  // The scaling of a map; nothing if there is no such map, it says nothing of it, or it is refused.
   std::optional<RopeScaling> readRopeMap(std::string_view key, double* theta) {
     const Node* node = map_.child(key);
     if (!node) return std::nullopt;
@@ -278,12 +278,34 @@ class Importer {
         rope.fail(*rope.child("rope_theta"), "differs from rope_theta outside the map");
     }
     map_.merge(rope.finish(MapReader::Unknown::kCannotTell));
-    return scaling;
+    const bool isSaid = rope.child("type") || rope.child("rope_type") || rope.child("factor");
+    return isSaid ? std::optional(scaling) : std::nullopt;
+  }
+
+  // Without a type nothing is scaled, whatever numbers are there; whoever wrote them meant another.
+  std::optional<RopeScalingKind> readAbsentRopeType(MapReader& rope) {
+    double factor = 1;
+    rope.optional("factor", &factor);
+    if (!rope.firstValueError().ok()) return std::nullopt;
+    const Node* number = factor == 1 ? nullptr : rope.child("factor");
+    const char* types = "linear or llama3";
+    for (const char* key :
+         {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"})
+      if (const Node* node = rope.child(key)) {
+        number = node;
+        types = "llama3";
+      }
+    if (!number) return RopeScalingKind::kNone;
+    rope.fail(*number, fmt::format("has no effect without rope_type, which is missing (such a "
+                                   "number is of {})",
+                                   types));
+    return std::nullopt;
   }
 
   // Some files have both keys. Within max_position_embeddings dynamic with a factor of 1 does
   // nothing, as linear with that factor.
   std::optional<RopeScalingKind> readRopeType(MapReader& rope) {
+    if (!rope.child("type") && !rope.child("rope_type")) return readAbsentRopeType(rope);
     std::string older = "default";
     rope.optional("type", &older);
     std::string type = older;

@@ -84,7 +84,7 @@ TEST(RopeFrequency, FallsFromPairToPair) {
 }
 
 TEST(RopeScaling, TextHasTheKeysOfHuggingFace) {
-  EXPECT_EQ(ropeScalingText({}), "{type: none}");
+  EXPECT_EQ(ropeScalingText({}), "none");
   EXPECT_EQ(ropeScalingText(kLinear), "{type: linear, factor: 4}");
   EXPECT_EQ(ropeScalingText(kLlama31),
             "{type: llama3, factor: 8, low_freq_factor: 1, high_freq_factor: 4, "

@@ -270,8 +270,40 @@ TEST(HuggingFaceLlama, RopeScalingThatIsIncompleteOrWrongIsRefused) {
               HasSubstr("rope_scaling: unknown option 'beta_fast'"));
   EXPECT_THAT(llamaWith(R"("rope_scaling": {"type": "linear", "factor": 2},
                            "rope_parameters": {"rope_type": "linear", "factor": 4},)"),
-              HasSubstr("rope_parameters: {type: linear, factor: 4}, but rope_scaling is {type: "
+              HasSubstr("rope_parameters: the scaling is {type: linear, factor: 4}, but that of "
+                        "rope_scaling is {type: linear, factor: 2}"));
+  EXPECT_THAT(llamaWith(R"("rope_scaling": {"type": "linear", "factor": 2},
+                           "rope_parameters": {"rope_type": "default"},)"),
+              HasSubstr("rope_parameters: the scaling is none, but that of rope_scaling is {type: "
                         "linear, factor: 2}"));
+}
+
+// Removing the number, which a default type asks for, would train another model.
+TEST(HuggingFaceLlama, RopeScalingWithoutATypeIsSaidToMissIt) {
+  const auto scaled = [](const std::string& items) {
+    return llamaWith("\"rope_scaling\": {" + items + "},");
+  };
+  EXPECT_THAT(scaled(kLlama31),
+              HasSubstr("rope_scaling.original_max_position_embeddings: has no effect without "
+                        "rope_type, which is missing (such a number is of llama3)"));
+  EXPECT_EQ(scaled(R"("factor": 8.0)"),
+            "config.json:1:51: rope_scaling.factor: has no effect without rope_type, which is "
+            "missing (such a number is of linear or llama3)");
+  EXPECT_EQ(scaled(R"("factor": 1.0)"), "(no error)");
+}
+
+// An empty map, or one with the base alone, does not contradict the other.
+TEST(HuggingFaceLlama, AMapThatSaysNothingOfScalingLeavesItToTheOther) {
+  const RopeScaling linear{.kind = RopeScalingKind::kLinear, .factor = 2};
+  for (const char* maps :
+       {R"("rope_scaling": {}, "rope_parameters": {"rope_type": "linear", "factor": 2},)",
+        R"("rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {},)",
+        R"("rope_scaling": {"type": "linear", "factor": 2},
+           "rope_parameters": {"rope_theta": 5e5},)"}) {
+    const auto model = parse(llamaLike("llama", maps));
+    ASSERT_TRUE(model.has_value()) << messageOf(model);
+    EXPECT_EQ(model->ropeScaling, linear);
+  }
 }
 
 TEST(HuggingFaceLlama, BiasesAreAllOrNone) {
