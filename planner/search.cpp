@@ -396,8 +396,9 @@ void Search::expandGroup(const Node& node) {
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
     if (isHopeless && arrangement.virtualStages > pinned) return;
     const Bytes least = leastMemory(query_, arrangement, *node.blocks);
-    if (least > query_.cluster.device.memory && !mayBeLean(least) &&
-        least_.contains(degreesOf(arrangement))) {  // no cut of it fits, nor says anything new
+    const auto known = least_.find(degreesOf(arrangement));
+    if (least > query_.cluster.device.memory && !mayBeLean(least) && known != least_.end() &&
+        least >= known->second) {  // no cut of it fits, nor says anything new
       ++certificate_.numBounded;
       prune("memory");
       return;
