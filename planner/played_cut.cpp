@@ -17,9 +17,9 @@ using Counts = std::vector<std::vector<int64_t>>;  // of layers, by stage and ch
 
 constexpr double kTie = 1e-12;
 // Passes of a chunk to be played for one plan, but for the first cut: less than a millisecond.
-constexpr int64_t kMostPasses = 20000;
+constexpr int64_t kMostPasses = 16000;
 // Cuts that are looked at, of which most are too slow by the closed form, for one plan.
-constexpr int64_t kMostLooks = 300;
+constexpr int64_t kMostLooks = 200;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostEnds = 3;
 
@@ -311,7 +311,11 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   Player player(query, plan, blocks, limit);
   player.play(evenCounts(plan, query.model.numLayers));
   std::vector<Counts> starts = startsOf(plan, lowest->layers);
-  if (const auto typical = cuts.inFront(limit); typical && typical->layers != lowest->layers)
+  const bool isEvenlySpread =  // then it is the fastest with the rest in front as well
+      std::all_of(lowest->layers.begin(), lowest->layers.end(),
+                  [&](int64_t layers) { return layers % plan.virtualStages == 0; });
+  const auto typical = isEvenlySpread ? std::nullopt : cuts.inFront(limit);
+  if (typical && typical->layers != lowest->layers)
     for (Counts& counts : startsOf(plan, typical->layers)) starts.push_back(std::move(counts));
   for (size_t i = 0; i < starts.size(); ++i)
     if (std::find(starts.begin(), starts.begin() + static_cast<long>(i), starts[i]) ==
