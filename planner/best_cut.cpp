@@ -34,17 +34,11 @@ Seconds leastOf(const cost::OnceParts& once) {
   return least;
 }
 
-// Layers of one chunk of a stage.
-int64_t countOf(int64_t chunk, int64_t layers, int64_t chunks, bool firstStage) {
-  const int64_t place = firstStage ? chunks - 1 - chunk : chunk;
-  return layers / chunks + (place < layers % chunks ? 1 : 0);
-}
-
 }  // namespace
 
-std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks, bool firstStage) {
-  std::vector<int64_t> counts;
-  for (int64_t c = 0; c < chunks; ++c) counts.push_back(countOf(c, layers, chunks, firstStage));
+std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks) {
+  std::vector<int64_t> counts(static_cast<size_t>(chunks), layers / chunks);
+  for (int64_t c = chunks - layers % chunks; c < chunks; ++c) ++counts[static_cast<size_t>(c)];
   return counts;
 }
 
@@ -112,7 +106,7 @@ const std::vector<double>& SlotTable::of(const plan::Plan& plan) {
       std::vector<double> counted(static_cast<size_t>(plan.virtualStages), 0);
       place->second.push_back(0);
       for (size_t n = 0; n < counted.size(); ++n) {
-        counted[rank == 0 ? counted.size() - 1 - n : n] = 1;
+        counted[counted.size() - 1 - n] = 1;
         place->second.push_back(cost::peakTogether(plan.schedule, plan.pp, plan.virtualStages,
                                                    plan.numMicrobatches(), rank, counted));
       }
@@ -203,17 +197,19 @@ Bytes CutSearch::memoryOf(int64_t rank, int64_t layers) const {
 }
 
 bool CutSearch::fits(int64_t rank, int64_t layers) {
-  setLayers(rank, layers);
+  std::vector<int64_t> counts = spreadOver(layers, chunks_);
+  const bool hasNone = layers < chunks_;  // which is the last stage's last
+  if (hasNone && rank > 0) std::reverse(counts.begin(), counts.end());
+  setLayers(rank, counts);
   const cost::MemoryUse use = cost::describedMemoryOf(
       *blocks_.described, query_.model, plan_, query_.stack.description, static_cast<size_t>(rank));
   return use.total() <= query_.cluster.device.memory;
 }
 
-void CutSearch::setLayers(int64_t rank, int64_t layers) {
+void CutSearch::setLayers(int64_t rank, const std::vector<int64_t>& counts) {
   std::vector<plan::LayerRange>& ranges = plan_.layers[static_cast<size_t>(rank)];
-  ranges.resize(static_cast<size_t>(chunks_));
-  for (int64_t c = 0; c < chunks_; ++c)
-    ranges[static_cast<size_t>(c)].count = countOf(c, layers, chunks_, rank == 0);
+  ranges.resize(counts.size());
+  for (size_t c = 0; c < counts.size(); ++c) ranges[c].count = counts[c];
 }
 
 // -1: not even none. Guessed as if all chunks had equally many layers.
@@ -416,7 +412,28 @@ const CutSearch::Option& CutSearch::option(int64_t rank, int64_t layers) {
   if (options.empty()) options.resize(static_cast<size_t>(numLayers_) + 1);
   std::optional<Option>& known = options[static_cast<size_t>(layers)];
   if (known) return *known;
-  setLayers(rank, layers);
+  std::vector<int64_t> counts = spreadOver(layers, chunks_);
+  setLayers(rank, counts);
+  Option o = optionOf(rank);
+  if (layers % chunks_ > 0 && isInFront_) {
+    if (rank > 0) {
+      std::reverse(counts.begin(), counts.end());
+      setLayers(rank, counts);
+      o = optionOf(rank);
+    }
+  } else if (layers % chunks_ >
+             0) {  // the first chunk has the fewest, and with the others the last one
+    std::reverse(counts.begin(), counts.end());
+    setLayers(rank, counts);
+    const Option other = optionOf(rank);
+    o.all = std::min(o.all, other.all);
+    o.last = other.last;
+    o.once = std::min(o.once, other.once);
+  }
+  return known.emplace(o);
+}
+
+CutSearch::Option CutSearch::optionOf(int64_t rank) {
   const cost::StageEstimate stage = cost::estimateStage(setting_, static_cast<size_t>(rank));
   Option o{};
   for (size_t c = 0; c < stage.times.forward.size(); ++c) {
@@ -427,7 +444,7 @@ const CutSearch::Option& CutSearch::option(int64_t rank, int64_t layers) {
   o.first = (stage.times.forward.front() + stage.times.backward.front()).count() + 2 * transfer_;
   o.last = (stage.times.forward.back() + stage.times.backward.back()).count() + 2 * transfer_;
   o.once = stage.once.total().count();
-  return known.emplace(o);
+  return o;
 }
 
 CutSearch::Label CutSearch::after(const Label& before, const Option& o) const {
@@ -488,13 +505,16 @@ std::vector<int64_t> CutSearch::mostWithin(double limit, const Relaxed& r) {
 
 Ranges CutSearch::rangesOf(const std::vector<int64_t>& layers) const {
   std::vector<std::vector<int64_t>> counts;
-  for (size_t rank = 0; rank < layers.size(); ++rank)
-    counts.push_back(spreadOver(layers[rank], chunks_, rank == 0));
+  for (size_t rank = 0; rank < layers.size(); ++rank) {
+    counts.push_back(spreadOver(layers[rank], chunks_));
+    const bool hasNone = layers[rank] < chunks_;  // which is the last stage's last
+    if (hasNone && rank > 0) std::reverse(counts.back().begin(), counts.back().end());
+  }
   return rangesFrom(counts);
 }
 
 // The fastest whose pipeline and `once` take no more than `limit`.
-std::optional<CutSearch::Cut> CutSearch::withLimit(double limit, const Relaxed& r) {
+std::optional<CutSearch::Lowest> CutSearch::withLimit(double limit, const Relaxed& r) {
   const std::vector<int64_t> most = mostWithin(limit, r);
   if (most.empty()) return std::nullopt;
   int64_t slack = -numLayers_;
@@ -550,7 +570,7 @@ std::optional<CutSearch::Cut> CutSearch::withLimit(double limit, const Relaxed& 
     label =
         labels[rank][static_cast<size_t>(left - fewest[rank])][static_cast<size_t>(label.before)];
   }
-  return Cut{rangesOf(layers), step};
+  return Lowest{std::move(layers), step};
 }
 
 std::optional<CutSearch::Cut> CutSearch::evenCut(std::optional<Seconds> limit) const {
@@ -564,21 +584,47 @@ std::optional<CutSearch::Cut> CutSearch::evenCut(std::optional<Seconds> limit) c
 }
 
 // With tight limits first, under which few states are looked at.
-std::optional<CutSearch::Cut> CutSearch::best(std::optional<Seconds> limit) {
-  const std::optional<Cut> even = evenCut(limit);
-  if (stages_ == 1) return even;
+std::optional<CutSearch::Lowest> CutSearch::within(double most) {
   const double bound = this->bound().count();
   const Relaxed relaxed = this->relaxed(false);
+  for (const double more : {1.02, 1.3, 2.0, std::numeric_limits<double>::infinity()}) {
+    const double limit = std::min(bound * more, most);
+    if (auto lowest = withLimit(limit * (1 + kRounding) / factor_, relaxed)) return lowest;
+    if (limit == most) break;
+  }
+  return std::nullopt;
+}
+
+std::optional<CutSearch::Cut> CutSearch::best(std::optional<Seconds> limit) {
+  TRIREME_CHECK(chunks_ == 1);
+  const std::optional<Cut> even = evenCut(limit);
+  if (stages_ == 1) return even;
   const double most = even    ? even->step.count()
                       : limit ? limit->count()
                               : std::numeric_limits<double>::max();
-  for (const double more : {1.02, 1.3, 2.0, std::numeric_limits<double>::infinity()}) {
-    const double within = std::min(bound * more, most);
-    if (const std::optional<Cut> cut = withLimit(within * (1 + kRounding) / factor_, relaxed))
-      return even && even->step <= cut->step * (1 + kTie) ? even : cut;
-    if (within == most) break;
-  }
-  return even;
+  const std::optional<Lowest> cut = within(most);
+  if (!cut || (even && even->step <= cut->step * (1 + kTie))) return even;
+  return Cut{rangesOf(cut->layers), cut->step};
+}
+
+std::optional<CutSearch::Lowest> CutSearch::lowest(std::optional<Seconds> limit) {
+  TRIREME_CHECK(chunks_ > 1);
+  return within(limit ? limit->count() : std::numeric_limits<double>::max());
+}
+
+std::optional<CutSearch::Lowest> CutSearch::inFront(std::optional<Seconds> limit) {
+  isInFront_ = true;
+  for (auto& options : options_) options.clear();
+  auto found = lowest(limit);
+  isInFront_ = false;
+  for (auto& options : options_) options.clear();
+  return found;
+}
+
+std::vector<int64_t> CutSearch::mostLayers() {
+  std::vector<int64_t> most;
+  for (int64_t rank = 0; rank < stages_; ++rank) most.push_back(fitting(rank));
+  return most;
 }
 
 Ranges CutSearch::leanest() const {

@@ -15,20 +15,22 @@ namespace trireme::planner {
 
 using Ranges = std::vector<std::vector<plan::LayerRange>>;  // of a plan's layers
 
-// The family of cuts: any number of layers on every stage, spread over its chunks as evenly as
-// possible, the first chunks one more; of the first stage, whose first chunk has the embedding to
-// do, the last chunks. Every chunk has a layer but those of the embedding and of the head, which
-// may have none. Without virtual stages these are all cuts. And the even cut (plan::evenLayers).
+// The cuts of the space: any number of layers on every stage, and chunks of one stage that differ
+// by one layer at most. Every chunk has a layer but those of the embedding and of the head, which
+// may have none. Without virtual stages these are all cuts.
 //
-// With virtual stages other spreads are left out on purpose: the closed form counts of a stage's
-// chunks only the first and the last besides their sum, and would have all layers in between.
-// Chunks that differ cost more than it says (cost::flushTime), so the search also tries the even
-// cut.
-std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks, bool firstStage);
+// With them other cuts are left out on purpose: the closed form counts of a stage's chunks only the
+// first and the last besides their sum, and would have all layers in between. Chunks that differ
+// cost more than it says (cost::flushTime).
+
+// So many layers over the chunks of a stage, the last ones one more: of all ways to spread them so
+// evenly the one with the fewest activations, for the last chunks keep theirs for the shortest
+// time.
+std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks);
 
 // Microbatches in flight (cost::peakTogether), worked out once for all plans of one order. Of every
-// rank in turn those of none, one, two... and all of its chunks together, in the order in which
-// these get one layer more (spreadOver).
+// rank in turn those of none, one, two... and all of its chunks together, from the last to the
+// first.
 class SlotTable {
  public:
   const std::vector<double>& of(const plan::Plan& plan);
@@ -43,8 +45,11 @@ class SlotTable {
 // plan.recomputeLayers 0.
 Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
-// Exact under the closed form of cost::estimateDescribed, whose time is made of numbers of single
-// stages (cost::estimateStage). Going through the stages, of all ways to hand out so many layers to
+// Exact without virtual stages, whose time is made of numbers of single stages
+// (cost::estimateStage). With them a lower bound of all cuts: the closed form, which the estimate
+// never goes below, with the fewest layers that a stage's first and last chunk may have.
+//
+//  Going through the stages, of all ways to hand out so many layers to
 // the stages so far, those are kept that no other beats in everything that the time still depends
 // on:
 //   1F1B, interleaved   the first chunks' passes so far, the longest path that turns at one of
@@ -72,14 +77,25 @@ class CutSearch {
 
   struct Cut {
     Ranges layers;
-    Seconds step;  // by the closed form, but for rounding
+    Seconds step;  // but for rounding
   };
-  // The fastest of those that fit and take no more than `limit`; of equally fast ones the even one,
-  // else that with fewer layers on earlier stages, which hold more microbatches. None: there is
-  // none.
+  // Without virtual stages. The fastest of those that fit and take no more than `limit`; of equally
+  // fast ones the even one, else that with fewer layers on earlier stages, which hold more
+  // microbatches. None: there is none.
   std::optional<Cut> best(std::optional<Seconds> limit);
-  // plan::evenLayers, if it fits and takes no more than `limit`.
-  std::optional<Cut> evenCut(std::optional<Seconds> limit) const;
+
+  struct Lowest {
+    std::vector<int64_t> layers;  // of every stage
+    Seconds step;                 // no cut that fits takes less, but for rounding
+  };
+  // With virtual stages: the layers per stage with the least bound. None: no cut that fits takes as
+  // little as `limit`.
+  std::optional<Lowest> lowest(std::optional<Seconds> limit);
+  // The layers per stage of the fastest cut by the closed form with the longer chunks of every
+  // stage in front, of the first stage behind, if they took no more memory than behind.
+  std::optional<Lowest> inFront(std::optional<Seconds> limit);
+  // The most layers of every stage in cuts that fit.
+  std::vector<int64_t> mostLayers();
   // The cut whose fullest rank is least full.
   Ranges leanest() const;
 
@@ -97,7 +113,7 @@ class CutSearch {
   Kind kindOf(int64_t rank) const;
   int64_t rankOf(Kind kind) const;
   int64_t least(int64_t rank) const;
-  void setLayers(int64_t rank, int64_t layers);
+  void setLayers(int64_t rank, const std::vector<int64_t>& counts);
   Bytes memoryOf(int64_t rank, int64_t layers) const;  // but for rounding to whole bytes
   bool fits(int64_t rank, int64_t layers);
   int64_t mostThatFit(int64_t rank) const;
@@ -111,7 +127,10 @@ class CutSearch {
   Relaxed relaxed(bool isRoomy) const;
   double valueOf(const Label& label) const;
   Label after(const Label& before, const Option& option) const;
-  std::optional<Cut> withLimit(double limit, const Relaxed& relaxed);
+  Option optionOf(int64_t rank);
+  std::optional<Cut> evenCut(std::optional<Seconds> limit) const;
+  std::optional<Lowest> withLimit(double limit, const Relaxed& relaxed);
+  std::optional<Lowest> within(double most);
   std::vector<int64_t> mostWithin(double limit, const Relaxed& relaxed);
   Ranges rangesOf(const std::vector<int64_t>& layers) const;
 
@@ -120,6 +139,7 @@ class CutSearch {
   plan::Plan plan_;
   int64_t numLayers_, stages_, chunks_;
   double microbatches_, transfer_, factor_;
+  bool isInFront_ = false;            // what options are of
   const cost::StageSetting setting_;  // of plan_
   const std::vector<double>& slots_;
   double parameters_[3];  // without layers

@@ -8,6 +8,7 @@
 
 #include "cost_models/in_flight.h"
 #include "planner/best_cut.h"
+#include "planner/played_cut.h"
 
 namespace trireme::planner {
 namespace {
@@ -152,7 +153,10 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
   if (plan.pp == 1) return cuts;
   if (blocks.described) {
     SlotTable slots;
-    auto best = CutSearch(query, plan, blocks, slots).best(std::nullopt);
+    CutSearch search(query, plan, blocks, slots);
+    auto best = plan.virtualStages > 1
+                    ? fastestPlayed(query, plan, blocks, search, std::nullopt).cut
+                    : search.best(std::nullopt);
     if (best && best->layers != cuts.front()) cuts.push_back(std::move(best->layers));
     return cuts;
   }

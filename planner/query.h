@@ -74,9 +74,12 @@ struct RunnerUp {
 
 // What was proved, and how.
 struct Certificate {
-  Seconds bound;           // no plan of the space is faster
-  double gap = 0;          // (time of the winner - bound) / time of the winner; 0: it is the best
+  Seconds bound;  // no plan of the space is faster
+  // (time of the winner - bound) / time of the winner. 0: it is the best. More where not all cuts
+  // of virtual stages were costed, and where maxCosted stopped the search.
+  double gap = 0;
   bool closed = true;      // false: maxCosted stopped the search
+  bool ofTwoCuts = false;  // only two cuts of each arrangement with virtual stages are in the space
   int64_t numGroups = 0;   // (tp, pp, dp, microbatch, recompute, sequence parallel)
   int64_t numBounded = 0;  // candidates that got a bound of their own
   int64_t numCosted = 0;   // candidates that were estimated in full

@@ -70,23 +70,29 @@ void appendRunnersUp(std::string& out, const PlanResult& result) {
                   23);
 }
 
-// Of virtual stages the search plays two cuts per arrangement (planner/search.h): others may be
-// faster by some thousandths.
 bool hasVirtualStages(const PlanResult& result) {
   return result.plan.virtualStages > 1 ||
          std::any_of(result.runnersUp.begin(), result.runnersUp.end(),
                      [](const RunnerUp& r) { return r.plan.virtualStages > 1; });
 }
 
+std::string proofOf(const PlanResult& result) {
+  const Certificate& c = result.certificate;
+  const std::string bound = formatSeconds(c.bound);
+  if (!c.closed && c.gap > 0)
+    return fmt::format("within {:.2f} % of the bound {}", 100 * c.gap, bound);
+  std::string proof = fmt::format("no plan of the space is faster than {}", bound);
+  if (c.gap > 0)
+    proof += fmt::format(
+        ", {:.2f} % less; of cuts of virtual stages only the likely ones were costed", 100 * c.gap);
+  if (c.ofTwoCuts && hasVirtualStages(result))
+    proof += "; with virtual stages, of two cuts of each arrangement";
+  return proof;
+}
+
 void appendCertificate(std::string& out, const PlanResult& result) {
   const Certificate& c = result.certificate;
-  const char* cuts =
-      hasVirtualStages(result) ? "; with virtual stages, of two cuts of each arrangement" : "";
-  appendField(
-      out, "certificate",
-      c.gap <= 0
-          ? fmt::format("no plan of the space is faster than {}{}", formatSeconds(c.bound), cuts)
-          : fmt::format("within {:.2f} % of the bound {}", 100 * c.gap, formatSeconds(c.bound)));
+  appendField(out, "certificate", proofOf(result));
   std::string pruned;
   for (const PruneCount& p : c.pruned) pruned += fmt::format(", {} by {}", p.count, p.rule);
   appendField(

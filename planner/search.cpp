@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "planner/cuts.h"
 #include "planner/frontier.h"
 #include "planner/pins.h"
+#include "planner/played_cut.h"
 #include "planner/relax.h"
 #include "planner/report.h"
 
@@ -119,6 +121,8 @@ class Search {
   std::map<std::string_view, int64_t> pruned_;
   std::map<ProbeKey, Work> work_;  // leastWork() of what it depends on
   SlotTable slots_;
+  // No cut of virtual stages that was not played takes less.
+  Seconds uncosted_{std::numeric_limits<double>::infinity()};
   Certificate certificate_;
   int64_t numGroupsOpened_ = 0;
   int64_t numSteps_ = 0;
@@ -367,16 +371,19 @@ Status Search::cut(const Node& node) {
   const plan::Plan& plan = *node.plan;
   const std::optional<Seconds> limit = limitOf(node);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
-  auto cut = cuts.best(limit);
-  if (!cut) {
+  PlayedCut played;
+  if (plan.virtualStages > 1) {
+    played = fastestPlayed(query_, plan, *node.blocks, cuts, limit);
+    if (!played.cut || played.bound < played.cut->step)
+      uncosted_ = std::min(uncosted_, played.bound);
+  } else {
+    played.cut = cuts.best(limit);
+  }
+  if (!played.cut) {
     pruneSlow(node, 1, "cut");
     return {};
   }
-  // The closed form does not see how the chunks of different stages match: the even ones do.
-  auto even = plan.virtualStages > 1 ? cuts.evenCut(limit) : std::nullopt;
-  if (even && even->layers != cut->layers)
-    TRIREME_RETURN_IF_ERROR(costCut(node, plan, std::move(even->layers)));
-  return costCut(node, plan, std::move(cut->layers));
+  return costCut(node, plan, std::move(played.cut->layers));
 }
 
 void Search::expandGroup(const Node& node) {
@@ -389,8 +396,9 @@ void Search::expandGroup(const Node& node) {
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
     if (isHopeless && arrangement.virtualStages > pinned) return;
     const Bytes least = leastMemory(query_, arrangement, *node.blocks);
-    if (least > query_.cluster.device.memory && !mayBeLean(least) &&
-        least_.contains(degreesOf(arrangement))) {  // no cut of it fits, nor says anything new
+    const auto known = least_.find(degreesOf(arrangement));
+    if (least > query_.cluster.device.memory && !mayBeLean(least) && known != least_.end() &&
+        least >= known->second) {  // no cut of it fits, nor says anything new
       ++certificate_.numBounded;
       prune("memory");
       return;
@@ -534,6 +542,7 @@ PlanResult Search::takeResult() {
   const std::vector<Costed> all = ranked();
   const Costed& winner = all.front();
   rejectForMemory();
+  certificate_.ofTwoCuts = query_.stack.ownPrograms;
   PlanResult result;
   result.plan = winner.plan;
   result.estimate = winner.estimate;
@@ -544,6 +553,7 @@ PlanResult Search::takeResult() {
   certificate_.bound = winner.estimate.step;
   if (!frontier_.empty())
     certificate_.bound = std::min(certificate_.bound, frontier_.lowestBound());
+  certificate_.bound = std::min(certificate_.bound, uncosted_);
   certificate_.gap = 1 - certificate_.bound / winner.estimate.step;
   for (const NodeKind kind : kNodeKinds)
     if (const int64_t open = frontier_.numOpen(kind)) pruned_[boundRule(kind)] += open;

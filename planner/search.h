@@ -35,9 +35,10 @@ using SearchProgress = std::function<void(const SearchState&)>;
 //               by finding its fastest cut by the closed form; where layers are recomputed, with as
 //               few as fit, and then with more, which leaves the cut more room
 // With virtual stages the estimate plays the schedule of uneven chunks (cost::flushTime), which the
-// closed form cannot: there the space has, of each arrangement, that cut and the even one.
-// A node whose bound is above what the answer needs is never opened. Of equally fast plans the
-// simplest wins (simplerThan), so the answer does not depend on the order of the search.
+// closed form cannot: where there are too many cuts to play, the likely ones are (played_cut.h),
+// and the certificate's bound is that of all. A node whose bound is above what the answer needs is
+// never opened. Of equally fast plans the simplest wins (simplerThan), so the answer does not
+// depend on the order of the search.
 //
 // Plans may leave devices idle. First the largest number of devices that has a legal layout is
 // searched; then all smaller ones, of which only groups are opened whose bound beats the answer so

@@ -174,7 +174,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner."""
+    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of virtual stages may be faster by as much."""
 
     bound_seconds: float
     gap: float

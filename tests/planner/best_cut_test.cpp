@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
 
 #include "cost_models/described_memory.h"
+#include "cost_models/in_flight.h"
+#include "cost_models/play.h"
 #include "planner/cuts.h"
+#include "planner/played_cut.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {
@@ -63,32 +67,59 @@ plan::Plan planOf(const Query& query, std::mt19937& random) {
   return plan;
 }
 
-void addFamily(const Query& query, const plan::Plan& plan, std::vector<Layers> stages, int64_t left,
-               std::vector<Ranges>& cuts) {
+// Chunks of a stage that differ by one layer at most; those of the embedding and the head may have
+// none.
+void addCuts(const Query& query, const plan::Plan& plan, std::vector<Layers> stages, int64_t left,
+             std::vector<Ranges>& cuts) {
   const auto rank = static_cast<int64_t>(stages.size());
   if (rank == plan.pp) {
     if (left == 0) cuts.push_back(rangesFrom(stages));
     return;
   }
-  const bool isInner = rank > 0 && rank + 1 < plan.pp;
-  for (int64_t n = plan.virtualStages - (isInner ? 0 : 1); n <= left; ++n) {
-    std::vector<Layers> more = stages;
-    more.push_back(spreadOver(n, plan.virtualStages, rank == 0));
-    addFamily(query, plan, more, left - n, cuts);
+  for (int64_t n = 0; n <= left; ++n) {
+    Layers counts = spreadOver(n, plan.virtualStages);
+    do {
+      bool isLegal = true;
+      for (size_t c = 0; c < counts.size(); ++c) {
+        const bool isEnd = (rank == 0 && c == 0) || (rank + 1 == plan.pp && c + 1 == counts.size());
+        isLegal = isLegal && (counts[c] > 0 || isEnd);
+      }
+      if (!isLegal) continue;
+      std::vector<Layers> more = stages;
+      more.push_back(counts);
+      addCuts(query, plan, more, left - n, cuts);
+    } while (std::next_permutation(counts.begin(), counts.end()));
   }
 }
 
-std::vector<Ranges> familyOf(const Query& query, const plan::Plan& plan) {
-  std::vector<Ranges> cuts = {plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages)};
-  if (plan.pp > 1) addFamily(query, plan, {}, query.model.numLayers, cuts);
+std::vector<Ranges> cutsOf(const Query& query, const plan::Plan& plan) {
+  if (plan.pp == 1) return {plan::evenLayers(query.model.numLayers, 1, 1)};
+  std::vector<Ranges> cuts;
+  addCuts(query, plan, {}, query.model.numLayers, cuts);
   return cuts;
 }
 
-// 5 layers on 3 chunks: the remainder in front, on the first stage behind.
-TEST(SpreadOver, SparesTheEmbeddingAndTheHead) {
-  EXPECT_EQ(spreadOver(5, 3, false), (Layers{2, 2, 1}));
-  EXPECT_EQ(spreadOver(5, 3, true), (Layers{1, 2, 2}));
-  EXPECT_EQ(spreadOver(2, 3, true), (Layers{0, 1, 1}));
+// 5 layers on 3 chunks.
+TEST(SpreadOver, PutsTheRestBehind) {
+  EXPECT_EQ(spreadOver(5, 3), (Layers{1, 2, 2}));
+  EXPECT_EQ(spreadOver(2, 3), (Layers{0, 1, 1}));
+}
+
+// What makes CutSearch's memory that of the leanest cut.
+TEST(SpreadOver, NeedsLeastMemoryOfAllSpreads) {
+  for (const int64_t p : {2, 3, 5})
+    for (const int64_t v : {2, 3, 5})
+      for (const int64_t m : {p, 2 * p, 3 * p})
+        for (int64_t rank = 0; rank < p; ++rank)
+          for (int64_t layers = v; layers < 3 * v; ++layers) {
+            Layers counts = spreadOver(layers, v);
+            const auto alive = [&] {
+              return cost::peakTogether(plan::ScheduleKind::kInterleaved, p, v, m, rank,
+                                        std::vector<double>(counts.begin(), counts.end()));
+            };
+            const double least = alive();
+            while (std::next_permutation(counts.begin(), counts.end())) EXPECT_LE(least, alive());
+          }
 }
 
 struct Best {
@@ -97,19 +128,30 @@ struct Best {
   Bytes leanest{1e30};
 };
 
-Best byEnumeration(const Query& query, plan::Plan plan, const CostFunctions& costs) {
+Best byEnumeration(const Query& query, plan::Plan plan, const CostFunctions& costs,
+                   cost::FlushTime flush = cost::pipelineTime) {
   Best best;
-  for (Ranges& cut : familyOf(query, plan)) {
+  for (Ranges& cut : cutsOf(query, plan)) {
     plan.layers = std::move(cut);
     const auto blocks = costs.blocks(plan);
-    const cost::Estimate e =
-        cost::estimateFromBlocks(*(*blocks)->described, query.model, plan, query.cluster,
-                                 query.stack.description, cost::pipelineTime);
+    const cost::Estimate e = cost::estimateFromBlocks(
+        *(*blocks)->described, query.model, plan, query.cluster, query.stack.description, flush);
     best.any = std::min(best.any, e.step);
     best.leanest = std::min(best.leanest, e.memory.total());
     if (e.fits() && (!best.fits || e.step < *best.fits)) best.fits = e.step;
   }
   return best;
+}
+
+// With virtual stages no cut is below it, and it is near the fastest.
+void expectLowest(CutSearch& search, const Best& expected) {
+  const auto lowest = search.lowest(std::nullopt);
+  if (!expected.fits) return;
+  ASSERT_TRUE(lowest.has_value());
+  EXPECT_LE(lowest->step, *expected.fits * (1 + 1e-12));
+  EXPECT_GE(lowest->step, search.bound() * (1 - 1e-9));
+  EXPECT_TRUE(search.lowest(*expected.fits * (1 + 1e-9)).has_value());
+  EXPECT_FALSE(search.lowest(lowest->step * (1 - 1e-6)).has_value());
 }
 
 TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
@@ -131,15 +173,16 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
       if (expected.fits) {
         EXPECT_LE(search.bound(), *expected.fits) << trial;
       }
-      EXPECT_EQ(std::isinf(search.bound().count()), !expected.fits) << trial;
+      // A last stage whose last chunk has no layer is bounded as if its first had none.
+      if (plan.virtualStages == 1 || expected.fits) {
+        EXPECT_EQ(std::isinf(search.bound().count()), !expected.fits) << trial;
+        EXPECT_EQ(search.mayFit(), expected.fits.has_value()) << trial;
+      }
       if (plan.recomputeLayers == 0) {
         EXPECT_LE(quickBound(query, plan, blocks), expected.any) << trial;
         quickest = std::max(quickest, quickBound(query, plan, blocks) / expected.any);
       }
       if (expected.fits) loosest = std::min(loosest, search.bound() / *expected.fits);
-      EXPECT_EQ(search.mayFit(), expected.fits.has_value()) << trial;
-      const auto found = search.best(std::nullopt);
-      ASSERT_EQ(found.has_value(), expected.fits.has_value()) << trial;
       plan.layers = search.leanest();
       EXPECT_NEAR(
           cost::describedMemory(*blocks.described, query.model, plan, query.stack.description)
@@ -147,6 +190,13 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
               .count(),
           expected.leanest.count(), 8)
           << trial;
+      if (plan.virtualStages > 1) {
+        expectLowest(search, expected);
+        none += !expected.fits;
+        continue;
+      }
+      const auto found = search.best(std::nullopt);
+      ASSERT_EQ(found.has_value(), expected.fits.has_value()) << trial;
       if (!found) {
         ++none;
         continue;
@@ -206,6 +256,65 @@ TEST(CutSearch, BoundsHoldWithMoreRecomputedLayers) {
     }
   }
   EXPECT_GT(partly, 100);
+}
+
+// Where few cuts are as fast as the limit, all are played; where more are, the bound still holds.
+TEST(FastestPlayed, FindsWhatEnumerationOfPlayedCutsFinds) {
+  std::mt19937 random(3);
+  int exact = 0, open = 0, tight = 0, uneven = 0;
+  double loosest = 1, slowest = 1;
+  for (int trial = 0; trial < 1200; ++trial) {
+    Query query = queryOf(random);
+    plan::Plan plan = planOf(query, random);
+    if (plan.virtualStages == 1) continue;
+    const CostFunctions costs = modelCosts(query);
+    const BlockCosts blocks = **costs.blocks(plan);
+    const Best roomy = byEnumeration(query, plan, costs, cost::flushTime);
+    for (const double memory : {2.0, 1.05}) {
+      query.cluster.device.memory = roomy.leanest * memory;
+      const Best expected = byEnumeration(query, plan, costs, cost::flushTime);
+      SlotTable slots;
+      CutSearch search(query, plan, blocks, slots);
+      const PlayedCut found = fastestPlayed(query, plan, blocks, search, std::nullopt);
+      ASSERT_TRUE(expected.fits);
+      EXPECT_LE(found.bound, *expected.fits * (1 + 1e-9)) << trial;
+      loosest = std::min(loosest, found.bound / *expected.fits);
+      if (!found.cut) {  // none of those played fits
+        ++open;
+        continue;
+      }
+      plan::Plan whole = plan;
+      whole.layers = found.cut->layers;
+      const cost::Estimate e =
+          cost::estimateFromBlocks(*blocks.described, query.model, whole, query.cluster,
+                                   query.stack.description, cost::flushTime);
+      EXPECT_TRUE(e.fits()) << trial;
+      EXPECT_NEAR(e.step / found.cut->step, 1, 1e-12) << trial;
+      whole.recomputeLayers = 0;
+      EXPECT_TRUE(plan::verifyPlan(whole, query.model).ok()) << trial;
+      slowest = std::max(slowest, found.cut->step / *expected.fits);
+      tight += *expected.fits > roomy.any * 1.001;
+      uneven +=
+          found.cut->layers != plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
+      if (found.bound >= found.cut->step) {
+        EXPECT_LE(found.cut->step, *expected.fits * (1 + 1e-9)) << trial;
+        ++exact;
+        // Nothing is lost by a limit that allows it.
+        const auto again = fastestPlayed(query, plan, blocks, search, found.cut->step * (1 + 1e-9));
+        EXPECT_TRUE(again.cut.has_value()) << trial;
+      } else {
+        ++open;
+      }
+    }
+  }
+  std::printf(
+      "%d exact, %d not; bounds at least %.1f %%, cuts %.2f %% slower at most; memory costs "
+      "time in %d, %d are uneven\n",
+      exact, open, 100 * loosest, 100 * (slowest - 1), tight, uneven);
+  EXPECT_GT(exact, 100);
+  EXPECT_GT(open, 3);
+  EXPECT_GT(uneven, 50);
+  EXPECT_LT(slowest, 1.03);
 }
 
 // A head worth four layers: of 13 layers on 4 stages it leaves 4 or 5 to each of the others, where

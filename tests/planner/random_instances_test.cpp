@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <map>
 #include <random>
 #include <string>
@@ -165,9 +166,8 @@ std::vector<plan::Plan> arrangementsOf(const plan::Plan& degrees, int64_t layers
   return plans;
 }
 
-// Every way to cut the layers that the search promises to know without virtual stages, written down
-// anew: all numbers of layers per stage. And with them: those whose closed form it promises to
-// compare, spread over their chunks, whoever gets one more in front but on the first stage.
+// Every way to cut the layers that the search promises to know, written down anew: all numbers of
+// layers per stage, and of these all spreads over chunks that differ by one at most.
 void addCuts(const std::vector<std::vector<int64_t>>& stages, int64_t left, const plan::Plan& plan,
              std::vector<std::vector<std::vector<plan::LayerRange>>>& cuts) {
   const auto rank = static_cast<int64_t>(stages.size());
@@ -175,16 +175,16 @@ void addCuts(const std::vector<std::vector<int64_t>>& stages, int64_t left, cons
     if (left == 0) cuts.push_back(rangesFrom(stages));
     return;
   }
-  for (int64_t layers = 0; layers <= left; ++layers) {
-    std::vector<int64_t> chunks;
-    for (int64_t c = 0; c < plan.virtualStages; ++c) {
-      const int64_t place = rank == 0 ? plan.virtualStages - 1 - c : c;
-      chunks.push_back((layers + plan.virtualStages - 1 - place) / plan.virtualStages);
+  for (int64_t layers = 0; layers <= left; ++layers)
+    for (uint32_t longer = 0; longer < 1U << plan.virtualStages; ++longer) {
+      if (std::popcount(longer) != layers % plan.virtualStages) continue;
+      std::vector<int64_t> chunks;
+      for (int64_t c = 0; c < plan.virtualStages; ++c)
+        chunks.push_back(layers / plan.virtualStages + (longer >> c & 1));
+      std::vector<std::vector<int64_t>> more = stages;
+      more.push_back(chunks);
+      addCuts(more, left - layers, plan, cuts);
     }
-    std::vector<std::vector<int64_t>> more = stages;
-    more.push_back(chunks);
-    addCuts(more, left - layers, plan, cuts);
-  }
 }
 
 // All legal and wanted plans of exactly `devices` devices, with even layers, all recomputed.
@@ -214,8 +214,6 @@ std::vector<plan::Plan> enumerate(const Query& query, int64_t devices) {
   return plans;
 }
 
-constexpr double kTie = 1e-12;
-
 // Recomputing as many layers as the longest chunk has is recomputing all.
 plan::Plan withCut(plan::Plan plan, std::vector<std::vector<plan::LayerRange>> layers) {
   int64_t longest = 0;
@@ -226,28 +224,11 @@ plan::Plan withCut(plan::Plan plan, std::vector<std::vector<plan::LayerRange>> l
   return plan;
 }
 
-// Of virtual stages the even cut and the fastest that fits by the closed form.
 std::vector<std::vector<std::vector<plan::LayerRange>>> cutsOf(const Query& query,
-                                                               const CostFunctions& costs,
                                                                const plan::Plan& plan) {
   std::vector<std::vector<std::vector<plan::LayerRange>>> cuts = {plan.layers};
-  if (plan.pp == 1) return cuts;
-  addCuts({}, query.model.numLayers, plan, cuts);
-  if (plan.virtualStages == 1 || query.stack.ownPrograms) return cuts;
-  const Result<SharedBlocks> blocks = costs.blocks(plan);
-  std::optional<Seconds> fastest;
-  size_t chosen = 0;
-  for (size_t i = 0; i < cuts.size(); ++i) {
-    const plan::Plan whole = withCut(plan, cuts[i]);
-    if (!plan::verifyPlan(whole, query.model).ok()) continue;
-    const cost::Estimate estimate =
-        cost::estimateFromBlocks(*(*blocks)->described, query.model, whole, query.cluster,
-                                 query.stack.description, cost::pipelineTime);
-    if (!estimate.fits() || (fastest && estimate.step >= *fastest * (1 - kTie))) continue;
-    fastest = estimate.step;
-    chosen = i;
-  }
-  return {cuts.front(), cuts[chosen]};
+  if (plan.pp > 1) addCuts({}, query.model.numLayers, plan, cuts);
+  return cuts;
 }
 
 struct Best {
@@ -265,7 +246,7 @@ void improve(const Query& query, const CostFunctions& costs, int64_t devices, Be
                       query.stack.supports(StackChoice::kRecomputeLayers);
     for (int64_t recomputed = 0; recomputed < (some ? query.model.numLayers : 1); ++recomputed) {
       plan.recomputeLayers = recomputed;
-      for (const auto& layers : cutsOf(query, costs, plan)) {
+      for (const auto& layers : cutsOf(query, plan)) {
         const plan::Plan whole = withCut(plan, layers);
         if (!plan::verifyPlan(whole, query.model).ok()) continue;
         const auto estimate = costs.estimate(whole);
@@ -361,7 +342,7 @@ std::map<std::string, Seconds> fastestOf(const Query& query) {
            recomputed < (plan.recompute == Recompute::kFull ? query.model.numLayers : 1);
            ++recomputed) {
         plan.recomputeLayers = recomputed;
-        for (const auto& layers : cutsOf(query, costs, plan)) {
+        for (const auto& layers : cutsOf(query, plan)) {
           const plan::Plan whole = withCut(plan, layers);
           if (!plan::verifyPlan(whole, query.model).ok()) continue;
           const auto estimate = costs.estimate(whole);

@@ -75,7 +75,7 @@ TEST(Shortfall, NearestMissIsTheLeanestOfAllPlans) {
   }
 }
 
-// Every number of layers per stage, spread evenly over its chunks, the first ones one more.
+// Every number of layers per stage, spread evenly over its chunks, the last ones one more.
 void addCuts(const Query& query, const plan::Plan& plan, std::vector<std::vector<int64_t>> stages,
              int64_t left, std::vector<std::vector<std::vector<plan::LayerRange>>>& cuts) {
   if (static_cast<int64_t>(stages.size()) == plan.pp) {
@@ -84,7 +84,7 @@ void addCuts(const Query& query, const plan::Plan& plan, std::vector<std::vector
   }
   for (int64_t layers = plan.virtualStages; layers <= left; ++layers) {
     std::vector<std::vector<int64_t>> more = stages;
-    more.push_back(spreadOver(layers, plan.virtualStages, false));
+    more.push_back(spreadOver(layers, plan.virtualStages));
     addCuts(query, plan, std::move(more), left - layers, cuts);
   }
 }

@@ -1,0 +1,31 @@
+// The fastest cut of a plan with virtual stages, of stacks with a description. Internal to
+// planner/.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "planner/best_cut.h"
+
+namespace trireme::planner {
+
+struct PlayedCut {
+  std::optional<CutSearch::Cut> cut;  // the fastest that was found, but for rounding
+  Seconds bound;  // no cut of the space that fits takes less; cut->step if it is the fastest
+};
+
+// The estimate plays the schedule of uneven chunks (cost::flushTime), which no dynamic program can:
+// what a chunk costs depends on all others. So CutSearch::lowest() bounds all cuts, and
+//   where few cuts are below the limit, each is played: exact
+//   otherwise those are played that have as many layers per stage as the lowest, each spread in
+//   several ways, and the even one; from the best of them on, as long as that helps, a layer is
+//   moved from a chunk that the critical path passes often to one that it passes seldom. These
+//   may leave the space (best_cut.h): then `cut` may even be below `bound`.
+// What is played is limited, by passes, so that a search of a thousand devices takes a tenth of a
+// second.
+//
+// `cut` takes no more than `limit` and fits. Requires plan.virtualStages > 1, no pinned layers,
+// plan.recomputeLayers as CutSearch::recomputeLayers() was told.
+PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                        CutSearch& cuts, std::optional<Seconds> limit);
+
+}  // namespace trireme::planner
