@@ -84,8 +84,10 @@ Result<int> describeGpus(const CalibrateOptions& options, const spec::ClusterSpe
   describe.name = !options.name.empty() ? options.name
                   : base != nullptr     ? base->name
                                         : "this-machine";
-  TRIREME_ASSIGN_OR_RETURN(const MeasuredCluster measured, clusterOf(measurements, describe));
-  return writeMeasured(options, measured);
+  const Result<MeasuredCluster> measured = clusterOf(measurements, describe);
+  if (measured.has_value()) return writeMeasured(options, *measured);
+  const std::string& file = options.gpuMeasurements;
+  return Error(file.empty() ? measured.error() : measured.error().withContext(file));
 }
 
 Result<int> calibrateGpus(const CalibrateOptions& options) {

@@ -27,7 +27,8 @@ namespace {
 int fail(int exitCode, const std::string& message) {
   std::fflush(stdout);
   const std::string line = "error: " + message;
-  fmt::print(stderr, "{}", isatty(STDERR_FILENO) == 1 ? wrapLine(line, 0) : line + "\n");
+  fmt::print(stderr, "{}",
+             isatty(STDERR_FILENO) == 1 ? wrapLine(line, 0, 100, LongWords::kWhole) : line + "\n");
   return exitCode;
 }
 

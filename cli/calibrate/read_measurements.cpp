@@ -135,6 +135,8 @@ Status Reader::readGpu(const Node& node) {
   readCount(map, "driverVersion", 1 << 30, &gpu.driverVersion);
   readCount(map, "totalBytes", kMostBytes, &gpu.totalBytes);
   readCount(map, "freeBytes", kMostBytes, &gpu.freeBytes);
+  if (const Node* free = map.child("freeBytes"); free != nullptr && gpu.freeBytes > gpu.totalBytes)
+    map.fail(*free, fmt::format("must be at most totalBytes ({})", gpu.totalBytes));
   return map.finish();
 }
 

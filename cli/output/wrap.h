@@ -4,8 +4,12 @@
 
 namespace trireme::cli {
 
-// Breaks `line` at spaces; further lines begin with `indent` spaces. A word that is longer than a
-// line stays whole. Ends with a newline.
-std::string wrapLine(std::string line, size_t indent, size_t columns = 100);
+// Of words that are longer than a line: those of errors are copied, and so stay whole.
+enum class LongWords { kBroken, kWhole };
+
+// Breaks `line` at spaces; further lines begin with `indent` spaces, fewer than `columns`. Ends
+// with a newline.
+std::string wrapLine(std::string line, size_t indent, size_t columns = 100,
+                     LongWords longWords = LongWords::kBroken);
 
 }  // namespace trireme::cli

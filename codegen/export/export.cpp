@@ -127,7 +127,9 @@ Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model
         options.devicesPerNode, plan::nearestDivisor(options.devicesPerNode, plan.numRanks()))));
   Exported exported = write(plan, model, framework, options);
   noteSteps(framework, options, exported);
-  if (plan.training.precision == spec::Precision::kFp16) noteLossScale(plan.training, exported);
+  const bool isSaid = framework == Framework::kMegatron;  // its file says how losses are scaled
+  if (plan.training.precision == spec::Precision::kFp16 && !isSaid)
+    noteLossScale(plan.training, exported);
   return exported;
 }
 

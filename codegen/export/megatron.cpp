@@ -78,6 +78,12 @@ void addPrecision(Arguments& args, Precision precision, const spec::StackSetting
   args.addIf(precision != Precision::kFp32, "--accumulate-allreduce-grads-in-fp32");
 }
 
+void addLossScaling(Arguments& args, const spec::TrainingSpec& t) {
+  args.add("--initial-loss-scale", t.initialLossScale);
+  args.add("--loss-scale-window", t.lossScaleWindow);
+  args.add("--min-loss-scale", t.minLossScale);
+}
+
 void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options) {
   const spec::TrainingSpec& t = plan.training;
   args.add("--seq-length", t.sequenceLength);
@@ -86,6 +92,7 @@ void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options
   if (const std::optional<int64_t> steps = numSteps(plan, options))
     args.add("--train-iters", *steps);
   addPrecision(args, t.precision, options.settings);
+  if (t.precision == Precision::kFp16) addLossScaling(args, t);
   args.add("--seed", fmt::format("{}", t.seed));
   args.add("--attention-dropout", t.attentionDropout);
   args.add("--hidden-dropout", t.residualDropout);

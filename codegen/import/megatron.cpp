@@ -179,12 +179,21 @@ std::string stackOf(Flags& flags) {
   return recipe == "mxfp8" ? "nemo-fp8-mx" : "nemo-fp8-current";
 }
 
+// Megatron's own defaults. A scale that never changes (--loss-scale), and how often an overflow is
+// let pass (--hysteresis), are not carried over: nobody reads them, so they are listed.
+void readLossScaling(Flags& flags, spec::TrainingSpec& t) {
+  t.initialLossScale = flags.real("--initial-loss-scale", 4294967296);
+  t.lossScaleWindow = flags.count("--loss-scale-window", 1000);
+  t.minLossScale = flags.real("--min-loss-scale", 1);
+}
+
 void readTraining(Flags& flags, spec::TrainingSpec& t) {
   for (const char* name : {"--seq-length", "--micro-batch-size"})
     if (!flags.has(name)) flags.fail(name, "is missing: the plan needs it");
   t.sequenceLength = flags.count("--seq-length", 0);
   t.globalBatchSize = flags.count("--global-batch-size", 0);
   t.precision = precisionOf(flags);
+  if (t.precision == Precision::kFp16) readLossScaling(flags, t);
   t.seed = static_cast<uint64_t>(flags.count("--seed", 1234));
   t.attentionDropout = flags.real("--attention-dropout", 0.1);
   t.residualDropout = t.embeddingDropout = flags.real("--hidden-dropout", 0.1);

@@ -366,7 +366,13 @@ TEST_F(CalibrateGpu, AFileOfMeasurementsGivesTheSameCluster) {
   EXPECT_EQ(spec::loadCluster(completed).value(), clusterOf(cli::clusterOf(*taken, options)));
 
   expectRefusal(runTrireme({"calibrate", "--gpu-measurements", saved, "--cluster", "dgx-h100"}), 1,
-                {"cluster 'dgx-h100' has H100-80GB-SXM", kA100});
+                {saved + ": cluster 'dgx-h100' has H100-80GB-SXM", kA100});
+  spec::ClusterSpec one = base;
+  one.scalable = false;
+  const std::string small =
+      write("one.yaml", spec::printCluster(spec::withNumDevices(one, 1).value()).value());
+  expectRefusal(runTrireme({"calibrate", "--gpu-measurements", saved, "--cluster", small}), 1,
+                {saved + ": 2 GPUs are measured, cluster 'dgx-a100' has 1 devices"});
   const Outcome json = runTrireme({"calibrate", "--gpu-measurements", saved, "--json"});
   expectSuccess(json);
   EXPECT_EQ(nlohmann::json::parse(json.out)["ranks"], 2);

@@ -46,10 +46,18 @@ TEST(Table, AlignsNumbersRight) {
             "  s1        128\n");
 }
 
-TEST(Wrap, BreaksAtSpacesAndKeepsLongWordsWhole) {
+TEST(Wrap, BreaksAtSpacesAndLongWordsAtTheEndOfALine) {
   EXPECT_EQ(wrapLine("  one two three", 4, 9), "  one two\n    three\n");
   EXPECT_EQ(wrapLine("short", 4, 9), "short\n");
-  EXPECT_EQ(wrapLine("  extraordinarily long", 4, 9), "  extraordinarily\n    long\n");
+  EXPECT_EQ(wrapLine("  extraordinarily long", 4, 9), "  extraor\n    dinar\n    ily\n    long\n");
+  EXPECT_EQ(wrapLine("name  extraordinary", 6, 9),
+            "name  ext\n      rao\n      rdi\n      nar\n      y\n");
+}
+
+TEST(Wrap, KeepsLongWordsOfErrorsWhole) {
+  EXPECT_EQ(wrapLine("an extraordinarily long one", 0, 9, LongWords::kWhole),
+            "an\nextraordinarily\nlong one\n");
+  EXPECT_EQ(wrapLine("extraordinarily", 0, 9, LongWords::kWhole), "extraordinarily\n");
 }
 
 TEST(Progress, FillsWithTheShareAndStaysInItsWidth) {

@@ -116,6 +116,10 @@ TEST(ReadMeasurements, RefusesTimesAndSizesThatCannotBe) {
               HasSubstr("streams[0].bytes: must be 1 .. "));
   EXPECT_THAT(errorOf([](auto& m) { m.gpu.totalBytes = 0; }),
               HasSubstr("gpu.totalBytes: must be 1 .. "));
+  EXPECT_THAT(errorOf([](auto& m) { m.gpu.freeBytes = m.gpu.totalBytes + 1; }),
+              AllOf(HasSubstr("gpus.json:6:"),
+                    HasSubstr("gpu.freeBytes: must be at most totalBytes (85899345920)")));
+  EXPECT_EQ(errorOf([](auto& m) { m.gpu.freeBytes = m.gpu.totalBytes; }), "");
   EXPECT_THAT(errorOf([](auto& m) { m.numGpus = 0; }), HasSubstr("numGpus: must be 1 .. "));
   EXPECT_THAT(
       errorOf([](auto& m) { m.kernels[0].probe.shape = runtime::ProductShape{1 << 21, 1, 1}; }),

@@ -76,6 +76,14 @@ TEST_F(WhatifCommand, TableIsWithinAHundredColumns) {
   EXPECT_EQ(outcome.err, "");
 }
 
+TEST_F(WhatifCommand, ANameThatIsLongerThanALineIsBroken) {
+  model = write("model.yaml", replaced(kTinyModel, "tiny", std::string(150, 'n')));
+  const Outcome outcome = whatif({"--gpus", "4,8"});
+  expectSuccess(outcome);
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
 TEST_F(WhatifCommand, APointIsThePlansAnswer) {
   const nlohmann::json points =
       jsonOf(whatif({"--gpus", "2..8", "--batch", "8", "--json"})).at("points");

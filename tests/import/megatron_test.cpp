@@ -56,6 +56,12 @@ TEST(ImportMegatron, ReadsBackWhatIsExported) {
                 p.training.warmupSteps = flags;
                 p.training.decaySteps = flags * 7;
                 p.training.residualDropout = p.training.embeddingDropout = 0.25;
+                if (flags & 4) {
+                  p.training.precision = spec::Precision::kFp16;
+                  p.training.initialLossScale = 4096;
+                  p.training.lossScaleWindow = 10 + flags;
+                  p.training.minLossScale = 2;
+                }
                 if (!plan::verifyPlan(p, model).ok()) continue;
                 const ExportOptions options{.devicesPerNode = 1, .steps = {}};
                 const Result<Exported> e = exportPlan(p, model, Framework::kMegatron, options);
@@ -106,6 +112,35 @@ TEST(ImportMegatron, ReadsAPublishedScript) {
   EXPECT_EQ(p.training.precision, spec::Precision::kFp16);
   EXPECT_TRUE(p.scatterGather);  // Megatron's default
   EXPECT_THAT(imported->unpriced, ElementsAre("--tensorboard-dir"));
+}
+
+// By default those of Megatron's arguments.py.
+TEST(ImportMegatron, LossScalingIsThatOfTheFlags) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  const auto read = [&](const std::string& flags) {
+    std::string text = kPublished;
+    text.replace(text.find("1520"), 4, "1560");
+    text.replace(text.find("--fp16"), 6, flags);
+    const Result<Imported> imported = importMegatron(text, "run.sh", model, {});
+    EXPECT_TRUE(imported.has_value()) << imported.error().message();
+    return imported.value();
+  };
+  const spec::TrainingSpec absent = read("--fp16").plan.training;
+  EXPECT_EQ(absent.initialLossScale, 4294967296);
+  EXPECT_EQ(absent.lossScaleWindow, 1000);
+  EXPECT_EQ(absent.minLossScale, 1);
+  const spec::TrainingSpec given =
+      read("--fp16 --initial-loss-scale 4096 --loss-scale-window 500 --min-loss-scale 2")
+          .plan.training;
+  EXPECT_EQ(given.initialLossScale, 4096);
+  EXPECT_EQ(given.lossScaleWindow, 500);
+  EXPECT_EQ(given.minLossScale, 2);
+  EXPECT_THAT(read("--fp16 --loss-scale 128 --hysteresis 2").unpriced,
+              ElementsAre("--hysteresis", "--loss-scale", "--tensorboard-dir"));
+  // In bf16 there is none.
+  const Imported bf16 = read("--bf16 --initial-loss-scale 4096");
+  EXPECT_EQ(bf16.plan.training.initialLossScale, spec::TrainingSpec{}.initialLossScale);
+  EXPECT_THAT(bf16.unpriced, ElementsAre("--initial-loss-scale", "--tensorboard-dir"));
 }
 
 std::string refusal(const std::string& text) {
@@ -233,18 +268,18 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
                         "high_freq_factor: 4, original_max_position_embeddings: 8192}, but the "
                         "model has {type: llama3, factor: 8,"));
   EXPECT_THAT(readScaled("").error().message(),
-              HasSubstr("--use-rope-scaling is {type: none}, but the model has {type: llama3,"));
+              HasSubstr("--use-rope-scaling is none, but the model has {type: llama3,"));
   EXPECT_THAT(
       readScaled("--use-rope-scaling --rotary-seq-len-interpolation-factor 2").error().message(),
       HasSubstr("--rotary-seq-len-interpolation-factor cannot be priced beside"));
   EXPECT_THAT(read("--group-query-attention --use-rope-scaling").error().message(),
-              HasSubstr("but the model has {type: none}"));
+              HasSubstr("but the model has none"));
   EXPECT_TRUE(read("--group-query-attention --use-rope-scaling --rope-scaling-factor 1"));
   EXPECT_TRUE(read("--group-query-attention --rope-scaling-factor 4"));
   scaled.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 4};
   EXPECT_TRUE(readScaled("--rotary-seq-len-interpolation-factor 4").has_value());
   EXPECT_THAT(readScaled("").error().message(),
-              HasSubstr("--rotary-seq-len-interpolation-factor is {type: none}, but the model has "
+              HasSubstr("--rotary-seq-len-interpolation-factor is none, but the model has "
                         "{type: linear, factor: 4}"));
   const Result<Imported> plain = read("--group-query-attention");
   ASSERT_TRUE(plain.has_value()) << plain.error().message();
