@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cost_models/backlog.h"
-
 #include "cost_models/topology.h"
 #include "ir/base/units.h"
 #include "ir/plan/plan.h"
@@ -19,8 +18,9 @@ namespace trireme::cost {
 template <typename T>
 using PerGroup = std::array<T, program::kNumGroupKinds>;
 
-// Durations do not overlap each other: they add up to the time on the rank's compute stream, but for
-// `beside`. Of reductions that run beside it over tp only what it waits for counts, as `reduce`.
+// Durations do not overlap each other: they add up to the time on the rank's compute stream, but
+// for `beside`. Of reductions that run beside it over tp only what it waits for counts, as
+// `reduce`.
 struct BodyCost {
   Seconds compute;
   PerGroup<Seconds> reduce{};       // all-reduce and reduce-scatter

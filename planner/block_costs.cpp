@@ -159,7 +159,8 @@ double earlyElements(const plan::Plan& plan, const BlockCosts& blocks, const Ste
 // after (backlog.h). On a host all of it.
 Seconds leastBehind(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                     const StageLoad& load, const StepQuestion& stage, const Reduction& reduction) {
-  const Seconds all = reduction.least(earlyElements(plan, blocks, stage), layersOf(plan, stage.rank));
+  const Seconds all =
+      reduction.least(earlyElements(plan, blocks, stage), layersOf(plan, stage.rank));
   if (query.cluster.device.kind == spec::DeviceKind::kHost) return all;
   Seconds backward;
   for (Seconds t : load.times.backward) backward += t;

@@ -18,8 +18,8 @@ struct PassTimes {
 };
 
 // Read off the bodies of a small plan with the same tp, cp, microbatch, recompute, sequence
-// parallelism and overlap over tp, so that they are what the estimate of any other plan is made of. For a stack with a
-// description they are those of cost::describeBlocks.
+// parallelism and overlap over tp, so that they are what the estimate of any other plan is made of.
+// For a stack with a description they are those of cost::describeBlocks.
 struct BlockCosts {
   PassTimes layer, embedding, head;
   Bytes border;          // residual stream that goes to the next stage, without scatter-gather

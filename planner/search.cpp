@@ -127,8 +127,8 @@ class Search {
 };
 
 const Work& Search::workOf(const Group& g) {
-  const ProbeKey key{g.tp, g.cp, g.microbatchSize, g.recompute, g.sequenceParallel,
-                     false, false, {}};
+  const ProbeKey key{g.tp,  g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false,
+                     false, {}};
   const auto [place, isNew] = work_.try_emplace(key);
   if (isNew) place->second = leastWork(query_, g);
   return place->second;

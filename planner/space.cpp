@@ -416,8 +416,8 @@ bool simplerThan(const plan::Plan& a, const plan::Plan& b) {
         p.recomputeLayers > 0 ? p.recomputeLayers : std::numeric_limits<int64_t>::max();
     return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, recomputed,
                            p.sequenceParallel, p.scatterGather, p.overlapReductions,
-                           p.stateSharding, p.dpReplicate,
-                           p.schedule == ScheduleKind::kGpipe, p.microbatchSize);
+                           p.stateSharding, p.dpReplicate, p.schedule == ScheduleKind::kGpipe,
+                           p.microbatchSize);
   };
   if (key(a) != key(b)) return key(a) < key(b);
   for (size_t r = 0; r < a.layers.size(); ++r)

@@ -140,11 +140,11 @@ bool trainsIn(const StackProfile& stack, Precision precision) {
 std::string_view fp8RecipeName(Fp8Recipe recipe) { return nameOf(kRecipes, recipe); }
 
 std::vector<StackChoice> ownChoices() {
-  return {
-      StackChoice::kTensorParallel, StackChoice::kSequenceParallel,   StackChoice::kPipeline,
-      StackChoice::kGpipe,          StackChoice::kInterleaved,        StackChoice::kScatterGather,
-      StackChoice::kShardOptimizer, StackChoice::kRecomputeSelective, StackChoice::kRecomputeFull,
-      StackChoice::kOverlapReductions};
+  return {StackChoice::kTensorParallel, StackChoice::kSequenceParallel,
+          StackChoice::kPipeline,       StackChoice::kGpipe,
+          StackChoice::kInterleaved,    StackChoice::kScatterGather,
+          StackChoice::kShardOptimizer, StackChoice::kRecomputeSelective,
+          StackChoice::kRecomputeFull,  StackChoice::kOverlapReductions};
 }
 
 std::vector<Precision> ownPrecisions() {
@@ -189,9 +189,10 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
     readList(map, "choices", kChoices, &stack.choices);
     if (const Node* node = map.child("choices");
         node && stack.supports(StackChoice::kOverlapReductions))
-      map.fail(*node,
-               "overlap_reductions is a choice of programs: own; what a described stack overlaps is "
-               "said by gradient_exposed and tensor_parallel_exposed");
+      map.fail(
+          *node,
+          "overlap_reductions is a choice of programs: own; what a described stack overlaps is "
+          "said by gradient_exposed and tensor_parallel_exposed");
     readList(map, "precisions", kPrecisions, &stack.precisions);
     if (const Node* node = map.child("precisions"); node && stack.precisions.empty())
       map.fail(*node, "needs at least one");

@@ -134,8 +134,8 @@ enum class StackChoice : uint8_t {
   kReplicatedShards,  // state shared by some data-parallel ranks, the same by others (HSDP)
   kRecomputeSelective,
   kRecomputeFull,
-  kRecomputeLayers,     // of some layers of a stage
-  kOverlapReductions,   // of own programs; what others overlap their descriptions say
+  kRecomputeLayers,    // of some layers of a stage
+  kOverlapReductions,  // of own programs; what others overlap their descriptions say
 };
 
 // What Trireme's own programs can do, and what they train in (expand::checkBuildable).
