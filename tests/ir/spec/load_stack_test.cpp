@@ -84,9 +84,10 @@ std::string refusal(const std::string& from, const std::string& to) {
 }
 
 TEST(ParseStack, WhatADescriptionOverlapsIsNoChoice) {
-  EXPECT_EQ(refusal("recompute_full]", "recompute_full, overlap_reductions]"),
-            "d.yaml:3:10: overlap_reductions is a choice of programs: own; what a described stack "
-            "overlaps is said by gradient_exposed and tensor_parallel_exposed");
+  EXPECT_EQ(
+      refusal("recompute_full]", "recompute_full, overlap_reductions]"),
+      "d.yaml:3:10: choices: overlap_reductions is a choice of programs: own; what a described "
+      "stack overlaps is said by gradient_exposed and tensor_parallel_exposed");
 }
 
 TEST(ParseStack, WhatADescriptionDoesNotSayIsNotThere) {
