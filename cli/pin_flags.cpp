@@ -30,6 +30,9 @@ void addPins(CLI::App& app, planner::Pins* pins) {
       ->group(choices);
   addSwitch(app, "--scatter-gather", &pins->scatterGather, "Send 1/tp of each stage border")
       ->group(choices);
+  addSwitch(app, "--overlap-reductions", &pins->overlapReductions,
+            "Reduce gradients beside the backward")
+      ->group(choices);
 }
 
 }  // namespace trireme::cli

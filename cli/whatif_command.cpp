@@ -355,7 +355,8 @@ void addDiff(CLI::App& app, std::vector<std::string>* sides) {
                                       "--recompute",
                                       "--state-sharding",
                                       "--sequence-parallel",
-                                      "--scatter-gather"};
+                                      "--scatter-gather",
+                                      "--overlap-reductions"};
   for (CLI::Option* option : app.get_options())
     if (!kept.contains(option->get_name())) diff->excludes(option);
 }

@@ -23,6 +23,10 @@ class ClusterCosts : public CostProvider {
                      program::InstructionKind kind, Bytes payload) const override;
   Seconds local(const program::Program& program, int32_t rank,
                 const program::Instruction& instruction) const override;
+  // A host executes them when they are issued.
+  bool overlapsReductions() const override {
+    return cluster_.device.kind != spec::DeviceKind::kHost;
+  }
 
  private:
   Ranks ranks_;

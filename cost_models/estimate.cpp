@@ -16,17 +16,34 @@ namespace {
 
 using program::GroupKind;
 
-StageCost stageCost(const BodyWalker& walker, const program::Role& role) {
+// Chunks go backward from the last to the first.
+Seconds exposedReduction(const std::vector<WalkedBody>& lastBackward, const WalkedBody& step,
+                         const spec::DeviceSpec& device) {
+  Seconds all, behind;
+  for (size_t chunk = lastBackward.size(); chunk-- > 0;) {
+    all += lastBackward[chunk].total().beside;
+    behind = lastBackward[chunk].backlog.after(behind);
+  }
+  if (device.kind == spec::DeviceKind::kHost) return all;
+  return step.atWait ? step.atWait->after(behind) : Seconds(0);
+}
+
+StageCost stageCost(const BodyWalker& walker, const program::Role& role, const plan::Plan& plan,
+                    const spec::DeviceSpec& device) {
   const auto walk = [&](int32_t body) {
     return walker.walk(role, role.bodies[static_cast<size_t>(body)]);
   };
   StageCost cost;
   cost.begin = walk(expand::kBeginBody);
   cost.step = walk(expand::kStepBody);
+  std::vector<WalkedBody> last;
   for (int32_t chunk = 0; chunk < static_cast<int32_t>(role.chunks.size()); ++chunk) {
     cost.forward.push_back(walk(expand::forwardBody(chunk)));
     cost.backward.push_back(walk(expand::backwardBody(chunk)));
+    const int32_t body = expand::lastBackwardBody(plan, chunk);
+    last.push_back(body == expand::backwardBody(chunk) ? cost.backward.back() : walk(body));
   }
+  cost.exposedReduction = exposedReduction(last, cost.step, device);
   return cost;
 }
 
@@ -48,8 +65,7 @@ struct StepPart {
   Seconds total() const { return dataParallel + synchronisation + tensorParallel + optimizer; }
 };
 
-StepPart stepPart(const StageCost& stage, const program::Role& role,
-                  const spec::StackProfile& stack) {
+StepPart stepPart(const StageCost& stage) {
   BodyCost once = stage.begin.total();
   once += stage.step.total();
   StepPart part;
@@ -58,15 +74,7 @@ StepPart stepPart(const StageCost& stage, const program::Role& role,
   for (GroupKind kind :
        {GroupKind::kEmbedding, GroupKind::kPp, GroupKind::kModel, GroupKind::kWorld})
     part.synchronisation += once.communication(kind);
-  Seconds reduction = once.reduce[static_cast<size_t>(GroupKind::kDp)];
-  if (stack.overlapGradientReduction) {
-    Seconds backward;
-    double layers = 0;
-    for (const WalkedBody& body : stage.backward) backward += body.total().total();
-    for (const program::Chunk& chunk : role.chunks) layers += chunk.numLayers;
-    reduction = std::max(reduction - backward, reduction / layers);
-  }
-  part.dataParallel = reduction + once.gather[static_cast<size_t>(GroupKind::kDp)];
+  part.dataParallel = once.communication(GroupKind::kDp) + stage.exposedReduction;
   return part;
 }
 
@@ -93,8 +101,7 @@ size_t busiestStage(const std::vector<StageCost>& stages) {
   return busiest;
 }
 
-void fillTimes(const program::Program& program, const plan::Plan& plan,
-               const spec::StackProfile& stack, Estimate& result) {
+void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate& result) {
   Pipeline pipeline;
   pipeline.schedule = plan.schedule;
   pipeline.numMicrobatches = plan.numMicrobatches();
@@ -106,8 +113,8 @@ void fillTimes(const program::Program& program, const plan::Plan& plan,
   const Seconds withoutTransfers = flushTime(pipeline);
 
   StepPart longest;
-  for (size_t i = 0; i < result.stages.size(); ++i) {
-    const StepPart part = stepPart(result.stages[i], program.roles[i], stack);
+  for (const StageCost& stage : result.stages) {
+    const StepPart part = stepPart(stage);
     if (part.total() > longest.total()) longest = part;
   }
   Breakdown& b = result.breakdown;
@@ -168,9 +175,9 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
   const BodyWalker walker(expansion.program, plan, cluster, stack);
   Estimate result;
   for (const program::Role& role : expansion.program.roles)
-    result.stages.push_back(stageCost(walker, role));
+    result.stages.push_back(stageCost(walker, role, plan, cluster.device));
   result.hop = slowestHop(result.stages, plan, cluster);
-  fillTimes(expansion.program, plan, stack, result);
+  fillTimes(plan, stack, result);
   result.memory = largestMemory(expansion, plan, model, stack);
   result.memoryAvailable = cluster.device.memory;
   fillRates(model, plan, cluster, result);

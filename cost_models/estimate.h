@@ -37,6 +37,9 @@ struct Breakdown {
 struct StageCost {
   std::vector<WalkedBody> forward, backward;  // per chunk
   WalkedBody begin, step;
+  // Of the gradient reduction that runs beside the last microbatch's backward, what the step waits
+  // for.
+  Seconds exposedReduction;
   StageTimes times() const;
 };
 
@@ -66,9 +69,12 @@ struct Estimate {
 //
 // Of a stack with a description see described_estimate.h. Otherwise every time is walked from the
 // bodies of expand(plan, tasks = false), so that nothing is counted that the program does not do.
-// With StackProfile::overlapGradientReduction the gradient reduction R hides behind the last
-// microbatch's backward b of the stage, but for its last layer's share: exposed = max(R - b, R /
-// layers of the stage).
+//
+// With Plan::overlapReductions the last microbatch's backward of every chunk feeds a stream of
+// reductions. What the step waits for is how far that stream is behind (backlog.h) when all chunks
+// have been through, as if they followed each other at once, and the step has done what it does
+// before. Exact on one stage; with more, gaps between chunks and waiting for other stages leave
+// less of it. On a host, which executes them when they are issued, it is all of them.
 //
 // A plan that does not fit is no error: ask fits().
 // kInvalidArgument: the plan breaks a rule (verifyPlan), needs more devices than there are, or the

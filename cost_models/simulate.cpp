@@ -54,13 +54,20 @@ Seconds durationOf(const Program& program, const CostProvider& costs, int32_t ra
   }
 }
 
+Body onComputeStream(Body body) {
+  for (Instruction& in : body.instructions)
+    if (program::isReduceStream(in.stream)) in.stream = program::Stream::kCompute;
+  return body;
+}
+
 // The body's meetings with their durations on `rank`. An instruction is asked for once.
 Flow timedFlow(const Program& program, const CostProvider& costs, int32_t rank, const Body& body,
                const std::array<bool, program::kNumGroupKinds>& blocking) {
   std::vector<double> seconds;
   for (const Instruction& in : body.instructions)
     seconds.push_back(durationOf(program, costs, rank, in).count());
-  Flow flow = program::flowOf(body, blocking);
+  Flow flow = costs.overlapsReductions() ? program::flowOf(body, blocking)
+                                         : program::flowOf(onComputeStream(body), blocking);
   for (FlowPart& part : flow.parts) part.seconds = seconds[at(part.instruction)];
   for (FlowStep& step : flow.steps) {
     if (step.kind != FlowStep::Kind::kLocal) step.seconds = seconds[at(step.instruction)];
@@ -178,6 +185,17 @@ std::vector<PathItem> pathOf(const Program& program, const Symmetry& symmetry,
   return path;
 }
 
+// The instruction on a stream of reductions that a wait of the compute stream is held by, if any.
+const Instruction* heldBy(const Role& role, const std::vector<Flow>& flows,
+                          const std::vector<PlayedStep>& played, const PlayedStep& wait) {
+  if (wait.end <= wait.begin || wait.causeStep < 0) return nullptr;
+  const PlayedStep& cause = played[at(wait.causeStep)];
+  const int32_t body = role.tasks[at(cause.task)].body;
+  const FlowStep& step = flows[at(body)].steps[at(cause.step)];
+  if (!program::isReduceStream(step.stream)) return nullptr;
+  return &role.bodies[at(body)].instructions[at(step.instruction)];
+}
+
 std::vector<PathItem> tasksOf(const Program& program, int32_t rank, const std::vector<Flow>& flows,
                               const std::vector<PlayedStep>& played) {
   const Role& role = program.roles[at(program.ranks[at(rank)].role)];
@@ -187,12 +205,19 @@ std::vector<PathItem> tasksOf(const Program& program, int32_t rank, const std::v
     const TaskRecord& task = role.tasks[at(p.task)];
     const Flow& flow = flows[at(task.body)];
     const FlowStep& step = flow.steps[at(p.step)];
-    if (step.kind == FlowStep::Kind::kWait || step.stream != program::Stream::kCompute) continue;
+    const bool isWait = step.kind == FlowStep::Kind::kWait;
+    const Instruction* held = isWait ? heldBy(role, flows, played, p) : nullptr;
+    if (step.stream != program::Stream::kCompute || (isWait && held == nullptr)) continue;
     if (p.task != last)
       items.push_back(
           {role.stage, task.direction, task.chunk, task.microbatch, Seconds(p.begin), {}});
     last = p.task;
-    addStep(role.bodies[at(task.body)], flow, step, p, items.back());
+    if (!isWait) {
+      addStep(role.bodies[at(task.body)], flow, step, p, items.back());
+      continue;
+    }
+    items.back().end = Seconds(p.end);
+    items.back().reduce[static_cast<size_t>(held->group)] += Seconds(p.end - p.begin);
   }
   return items;
 }

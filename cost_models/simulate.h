@@ -3,7 +3,8 @@
 // Instructions are issued infinitely far ahead. The instructions of one stream follow each other; a
 // wait holds its stream until the event. A send and its receive start when both are reached and end
 // together; so do the collectives of a group. Streams do not slow each other down: a provider that
-// models contention gives longer times.
+// models contention gives longer times. Where reductions cannot run beside computation their
+// instructions are of the compute stream.
 #pragma once
 #include <array>
 #include <vector>
@@ -32,6 +33,8 @@ class CostProvider {
   // kLoadBatch, kZero, kSumSquares, kAdamW.
   virtual Seconds local(const program::Program& program, int32_t rank,
                         const program::Instruction& instruction) const = 0;
+  // Whether the streams of reductions run beside the compute stream.
+  virtual bool overlapsReductions() const { return true; }
 };
 
 struct RankUse {
@@ -51,7 +54,8 @@ struct PathItem {
   Seconds begin, end;
   Seconds compute;   // segments, and what a rank does on its own
   Seconds transfer;  // messages between stages
-  std::array<Seconds, program::kNumGroupKinds> reduce{};  // all-reduce and reduce-scatter
+  // All-reduce and reduce-scatter. Of tasks: what runs beside is what the compute stream waits for.
+  std::array<Seconds, program::kNumGroupKinds> reduce{};
   std::array<Seconds, program::kNumGroupKinds> gather{};  // all-gather
 };
 
@@ -75,7 +79,8 @@ struct Simulation {
   std::vector<PathItem> path;
   // Every task of the simulated ranks, on each in the order of issue, one list per entry of
   // `ranks`: what it does on its compute stream, from the begin of the first to the end of the last
-  // of it. What it waits for in between is in none of its parts. Empty unless asked for.
+  // of it. What it waits for in between is in none of its parts, but for reductions that run
+  // beside it. Empty unless asked for.
   std::vector<std::vector<PathItem>> tasks;
 };
 

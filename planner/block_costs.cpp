@@ -32,6 +32,7 @@ plan::Plan probePlan(const spec::ModelSpec& model, const plan::Plan& like) {
   probe.schedule = plan::ScheduleKind::k1F1B;
   probe.stateSharding = plan::StateSharding::kNone;
   probe.scatterGather = false;
+  probe.overlapReductions = like.overlapReductions && like.tp > 1;
   probe.training.globalBatchSize = probe.microbatchSize;
   probe.layers = plan::evenLayers(model.numLayers, probe.pp, 1);
   return probe;
@@ -46,6 +47,16 @@ void addElements(const program::Role& role, int64_t tp, double& layer, double& o
     if (parameter.copy && role.chunks.front().hasEmbedding) continue;
     (ofLayer ? layer : other) += static_cast<double>(parameter.localElements(tp));
   }
+}
+
+// Elements of matrices, of one layer or of an untied head, that the last backward may reduce.
+double matrixElements(const program::Role& role, int64_t tp, bool ofLayer) {
+  double elements = 0;
+  for (const program::Parameter& parameter : role.parameters)
+    if (role.buckets[static_cast<size_t>(parameter.bucket)].decay &&
+        (ofLayer ? parameter.numLayers > 0 : parameter.name == "head.weight"))
+      elements += static_cast<double>(parameter.localElements(tp));
+  return elements;
 }
 
 Bytes bytesOf(int64_t n) { return Bytes(static_cast<double>(n)); }
@@ -116,10 +127,49 @@ StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& b
 }
 
 struct StepQuestion {
-  double layers;
+  size_t rank;
+  bool isLast;
   int64_t buckets;
   bool holdsTied;
 };
+
+struct Reduction {
+  spec::CollectiveKind kind;
+  Levels levels;
+  double stateBytes;  // of an element
+  Seconds least(double elements, int64_t parts) const {
+    return cost::leastCollectiveTime(kind, Bytes(elements * stateBytes), parts, levels);
+  }
+};
+
+int64_t layersOf(const plan::Plan& plan, size_t rank) {
+  int64_t layers = 0;
+  for (const plan::LayerRange& range : plan.layers[rank]) layers += range.count;
+  return layers;
+}
+
+// Elements that the last backward reduces.
+double earlyElements(const plan::Plan& plan, const BlockCosts& blocks, const StepQuestion& stage) {
+  return blocks.layerMatrixElements * static_cast<double>(layersOf(plan, stage.rank)) +
+         (stage.isLast ? blocks.headMatrixElements : 0);
+}
+
+// Of what the last backward reduces, at least, what is left when it has ended: of all, beside the
+// whole backward, or of the first chunk, which comes last, or of its last layer, beside what comes
+// after (backlog.h). On a host all of it.
+Seconds leastBehind(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                    const StageLoad& load, const StepQuestion& stage, const Reduction& reduction) {
+  const Seconds all =
+      reduction.least(earlyElements(plan, blocks, stage), layersOf(plan, stage.rank));
+  if (query.cluster.device.kind == spec::DeviceKind::kHost) return all;
+  Seconds backward;
+  for (Seconds t : load.times.backward) backward += t;
+  const Seconds layer = reduction.least(blocks.layerMatrixElements, 1);
+  const int64_t lastLayers = plan.layers[stage.rank].front().count;
+  const Seconds ahead = (layer - blocks.layer.backward) * static_cast<double>(lastLayers - 1);
+  const Seconds after = stage.rank == 0 ? blocks.embedding.backward : Seconds(0);
+  return std::max({all - backward, layer + std::max(ahead, Seconds(0)) - after, Seconds(0)});
+}
 
 // Gradient reduction and optimizer of a rank.
 Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
@@ -135,29 +185,32 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
   const Bytes gradient(load.elements * state);
 
   using spec::CollectiveKind;
-  Seconds reduction = cost::leastCollectiveTime(
-      sharded ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce, gradient,
-      stage.buckets, data);
-  if (query.stack.overlapGradientReduction) {
-    Seconds backward;
-    for (Seconds t : load.times.backward) backward += t;
-    reduction = std::max(reduction - backward, reduction / stage.layers);
+  const Reduction reduction{sharded ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
+                            data, state};
+  const bool overlaps = plan.overlapReductions && plan.dp() > 1;
+  // Of what the step reduces itself, tied tables go last.
+  const double early = overlaps ? earlyElements(plan, blocks, stage) : 0;
+  Seconds reduced = reduction.least(load.elements - early, overlaps ? 1 : stage.buckets);
+  if (stage.holdsTied)
+    reduced += cost::leastCollectiveTime(CollectiveKind::kAllReduce,
+                                         Bytes(blocks.tiedElements * state / shards), 1,
+                                         levels(GroupKind::kEmbedding));
+  if (overlaps) {
+    const Seconds behind = leastBehind(query, plan, blocks, load, stage, reduction);
+    const bool isHost = query.cluster.device.kind == spec::DeviceKind::kHost;
+    reduced = isHost ? reduced + behind : std::max(reduced, behind);
   }
   Seconds rest = cost::leastCollectiveTime(CollectiveKind::kAllReduce, blocks.squares, 1,
                                            levels(sharded ? GroupKind::kWorld : GroupKind::kModel));
   if (sharded)
     rest += cost::leastCollectiveTime(CollectiveKind::kAllGather, Bytes(load.elements * compute),
                                       stage.buckets, data);
-  if (stage.holdsTied)
-    rest += cost::leastCollectiveTime(CollectiveKind::kAllReduce,
-                                      Bytes(blocks.tiedElements * state / shards), 1,
-                                      levels(GroupKind::kEmbedding));
   // Zeroing, norm and AdamW of every bucket.
   const double master = compute == state ? 0 : compute;
   const cost::KernelWork work{MathFormat::kF32, Flops(0),
                               gradient + Bytes(load.elements / shards * (state * 8 + master)),
                               static_cast<int>(3 * stage.buckets)};
-  return reduction + rest + cost::kernelTime(work, query.cluster.device);
+  return reduced + rest + cost::kernelTime(work, query.cluster.device);
 }
 
 Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
@@ -341,6 +394,8 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
   costs.layer = {forward.repeated.total() / layers, backward.repeated.total() / layers};
   costs.embedding = {forward.outside.total(), backward.outside.total()};
   addElements(first, probe.tp, costs.layerElements, costs.embeddingElements);
+  costs.layerMatrixElements = matrixElements(first, probe.tp, true);
+  costs.headMatrixElements = matrixElements(last, probe.tp, false);
   if (probe.pp > 1) {
     costs.head = {walk(last, expand::forwardBody(0)).outside.total(),
                   walk(last, expand::backwardBody(0)).outside.total()};
@@ -397,10 +452,7 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
   Seconds step;
   for (size_t rank = 0; rank < p; ++rank) {
     const StageLoad load = loadOf(query, plan, blocks, rank);
-    double layers = 0;
-    for (const plan::LayerRange& range : plan.layers[rank])
-      layers += static_cast<double>(range.count);
-    const StepQuestion stage{layers, bucketsAt(blocks, rank, p),
+    const StepQuestion stage{rank, rank == p - 1, bucketsAt(blocks, rank, p),
                              p > 1 && (rank == 0 || rank == p - 1) && blocks.tiedElements > 0};
     step = std::max(step, stepBound(query, plan, blocks, load, stage));
     bound.memory = std::max(bound.memory, memoryOf(query, plan, blocks, load, rank));

@@ -17,9 +17,9 @@ struct PassTimes {
   Seconds forward, backward;
 };
 
-// Read off the bodies of a small plan with the same tp, cp, microbatch, recompute and sequence
-// parallelism, so that they are what the estimate of any other plan is made of. For a stack with a
-// description they are those of cost::describeBlocks.
+// Read off the bodies of a small plan with the same tp, cp, microbatch, recompute, sequence
+// parallelism and overlap over tp, so that they are what the estimate of any other plan is made of.
+// For a stack with a description they are those of cost::describeBlocks.
 struct BlockCosts {
   PassTimes layer, embedding, head;
   Bytes border;          // residual stream that goes to the next stage, without scatter-gather
@@ -27,6 +27,8 @@ struct BlockCosts {
   // Parameters on one rank.
   double layerElements = 0, embeddingElements = 0, headElements = 0;
   double tiedElements = 0;  // of the head, which are also the embedding's
+  // Matrices of a layer and of an untied head, whose gradients the last backward may reduce.
+  double layerMatrixElements = 0, headMatrixElements = 0;
   // Flat runs that are reduced and stepped one by one: first, inner, last stage.
   int64_t firstBuckets = 0, innerBuckets = 0, lastBuckets = 0;
   Bytes squares;  // summed over the model for the gradient norm

@@ -41,12 +41,14 @@ class Phases {
   void addMicrobatch(PathPhase phase, const PathItem& item) {
     PathPart& part = at(phase, item.stage);
     const bool isForward = item.direction == Direction::kForward;
-    const Seconds pass = item.end - item.begin - item.transfer;
+    const Seconds reduction = item.reduce[static_cast<size_t>(GroupKind::kDp)];
+    const Seconds pass = item.end - item.begin - item.transfer - reduction;
+    addOnce(PathPhase::kReduction, item.stage, reduction);
     part.transfers += item.transfer;
     if (pass.count() <= 0) return;  // a message alone
     (isForward ? part.forward : part.backward) += pass;
     ++(isForward ? part.numForward : part.numBackward);
-    part.tensorParallel += sum(item.reduce) + sum(item.gather);
+    part.tensorParallel += sum(item.reduce) + sum(item.gather) - reduction;
   }
   void addStep(const PathItem& item) {
     const auto data = static_cast<size_t>(GroupKind::kDp);

@@ -144,8 +144,13 @@ class Changes {
     changed.dpShard = dp / changed.dpReplicate;
   }
   void addSwitches() {
-    if (plan_.tp == 1) return;
     Plan changed = plan_;
+    changed.overlapReductions = !plan_.overlapReductions;
+    if (plan_.tp > 1 || plan_.dp() > 1)
+      add("overlap reductions", onOff(plan_.overlapReductions), onOff(changed.overlapReductions),
+          changed);
+    if (plan_.tp == 1) return;
+    changed = plan_;
     changed.sequenceParallel = !plan_.sequenceParallel;
     changed.scatterGather = false;
     add("sequence parallel", onOff(plan_.sequenceParallel), onOff(changed.sequenceParallel),
@@ -188,6 +193,7 @@ class Changes {
     changed.*degree = value;
     setReplicas(dp, changed);
     if (changed.tp == 1) changed.sequenceParallel = changed.scatterGather = false;
+    if (changed.tp == 1 && dp == 1) changed.overlapReductions = false;
     if (changed.pp == 1) {
       changed.schedule = ScheduleKind::k1F1B;
       changed.virtualStages = 1;
@@ -255,6 +261,10 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
   std::vector<Alternative> alternatives;
   for (Change& change : Changes(plan, cutsFor(query, plan, *blocks), reach).take()) {
     if (!checkSupported(change.plan, query.stack).ok()) continue;
+    // On a host nothing overlaps.
+    if (query.cluster.device.kind == spec::DeviceKind::kHost && change.plan.overlapReductions &&
+        !plan.overlapReductions)
+      continue;
     Alternative alternative;
     alternative.choice = std::move(change.choice);
     alternative.chosen = std::move(change.chosen);

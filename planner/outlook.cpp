@@ -79,6 +79,7 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("state sharding", &Pins::stateSharding);
   drop("sequence parallel", &Pins::sequenceParallel);
   drop("scatter-gather", &Pins::scatterGather);
+  drop("overlap reductions", &Pins::overlapReductions);
   if (!query.pins.layers.empty()) {
     variants.push_back({"layers", query, 0, ""});
     variants.back().query.pins.layers.clear();

@@ -141,6 +141,7 @@ void choose(const Query& query, plan::Plan& plan) {
   const bool neverApplies = pins.tp == 1 || pins.pp == 1;
   plan.scatterGather =
       pins.scatterGather.value_or(false) && (neverApplies || (pins.tp && pins.microbatchSize));
+  plan.overlapReductions = pins.overlapReductions.value_or(false) && pins.tp && pins.dp;
 }
 
 // A plan with every pin, in which the free choices are those that the rules mind least: a rule that
@@ -221,6 +222,7 @@ plan::Plan pinnedChoices(const Pins& pins) {
   plan.stateSharding = pins.stateSharding.value_or(StateSharding::kNone);
   plan.sequenceParallel = pins.sequenceParallel.value_or(false);
   plan.scatterGather = pins.scatterGather.value_or(false);
+  plan.overlapReductions = pins.overlapReductions.value_or(false);
   return plan;
 }
 
@@ -231,8 +233,8 @@ Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));
   TRIREME_RETURN_IF_ERROR(borderIsShardedOnce(query.pins));
   const plan::Plan least = leastPlan(query);
-  Status status = query.stack.ownPrograms ? expand::checkBuildable(least)
-                                          : checkSupported(pinnedChoices(query.pins), query.stack);
+  Status status = query.stack.ownPrograms ? expand::checkBuildable(least) : Status();
+  if (status.ok()) status = checkSupported(pinnedChoices(query.pins), query.stack);
   if (status.ok()) status = plan::verifyPlan(least, query.model);
   return status.ok() ? status : infeasible(status.message());
 }

@@ -25,6 +25,7 @@ struct Pins {
   std::optional<plan::StateSharding> stateSharding;
   std::optional<bool> sequenceParallel;
   std::optional<bool> scatterGather;
+  std::optional<bool> overlapReductions;
   // Layers of every virtual stage, in the order of the layers; they fix pp x virtualStages. Empty:
   // the search's choice.
   std::vector<int64_t> layers;
@@ -80,7 +81,7 @@ struct Certificate {
   double gap = 0;
   bool closed = true;      // false: maxCosted stopped the search
   bool ofTwoCuts = false;  // only two cuts of each arrangement with virtual stages are in the space
-  int64_t numGroups = 0;   // (tp, pp, dp, microbatch, recompute, sequence parallel)
+  int64_t numGroups = 0;   // (tp, pp, dp, microbatch, recompute, and two switches)
   int64_t numBounded = 0;  // candidates that got a bound of their own
   int64_t numCosted = 0;   // candidates that were estimated in full
   std::vector<PruneCount> pruned;

@@ -103,6 +103,9 @@ void Relaxer::giveUpPins() {
   giveUp(
       &Pins::scatterGather, "scatter-gather", [](const Plan& p) { return p.scatterGather; },
       flagText);
+  giveUp(
+      &Pins::overlapReductions, "overlap reductions",
+      [](const Plan& p) { return p.overlapReductions; }, flagText);
   giveUpLayers();
 }
 

@@ -274,6 +274,7 @@ std::string summary(const plan::Plan& plan) {
     text += fmt::format(" in {} replicas", plan.dpReplicate);
   if (plan.sequenceParallel) text += ", sequence parallel";
   if (plan.scatterGather) text += ", scatter-gather";
+  if (plan.overlapReductions) text += ", overlapped reductions";
   return text;
 }
 

@@ -44,7 +44,7 @@ constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then 
 // All that BlockCosts depend on, besides the query.
 // The last: how ranks lie over the tiers, which decides over the links of tp and cp ranks.
 using ProbeKey =
-    std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, std::vector<int64_t>>;
+    std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, std::vector<int64_t>>;
 
 // What needs least of all arrangements that fit by no cut.
 struct Uncut {
@@ -131,7 +131,8 @@ class Search {
 };
 
 const Work& Search::workOf(const Group& g) {
-  const ProbeKey key{g.tp, g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false, {}};
+  const ProbeKey key{g.tp,  g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false,
+                     false, {}};
   const auto [place, isNew] = work_.try_emplace(key);
   if (isNew) place->second = leastWork(query_, g);
   return place->second;
@@ -635,6 +636,7 @@ CostFunctions modelCosts(const Query& query) {
                               plan.microbatchSize,
                               recompute,
                               plan.sequenceParallel,
+                              plan.overlapReductions && plan.tp > 1,
                               query.stack.ownPrograms && plan.pp == 1,
                               innerBlocks(query, plan)};
             };

@@ -70,9 +70,22 @@ bool isPointless(const Query& query, Recompute recompute) {
          stack.selective == spec::SelectiveRecompute::kAttention && spec::isFlash(stack.attention);
 }
 
+// `hasReductions`: over dp or tp. A host executes them when they are issued, so that overlapping
+// gains nothing.
+std::vector<bool> overlapsOf(const Query& query, bool hasReductions) {
+  const std::optional<bool>& pin = query.pins.overlapReductions;
+  const bool mayOverlap = query.stack.ownPrograms &&
+                          query.stack.supports(StackChoice::kOverlapReductions) && hasReductions &&
+                          (pin || query.cluster.device.kind != spec::DeviceKind::kHost);
+  std::vector<bool> overlaps;
+  for (bool value : {false, true})
+    if (allows(pin, value) && (!value || mayOverlap)) overlaps.push_back(value);
+  return overlaps;
+}
+
 // `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
 void addGroups(const Query& query, const Group& degrees, const std::vector<int64_t>& microbatches,
-               std::vector<Group>& groups) {
+               const std::vector<bool>& overlaps, std::vector<Group>& groups) {
   const int64_t part = query.training.sequenceLength / degrees.cp;
   for (int64_t microbatch : microbatches) {
     if (!allows(query.pins.microbatchSize, microbatch)) continue;
@@ -89,7 +102,10 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
         group.microbatchSize = microbatch;
         group.recompute = recompute;
         group.sequenceParallel = sequenceParallel;
-        groups.push_back(group);
+        for (bool value : overlaps) {
+          group.overlapReductions = value;
+          groups.push_back(group);
+        }
       }
     }
   }
@@ -229,6 +245,7 @@ plan::Plan planOf(const Query& query, const Group& group) {
   plan.microbatchSize = group.microbatchSize;
   plan.recompute = group.recompute;
   plan.sequenceParallel = group.sequenceParallel;
+  plan.overlapReductions = group.overlapReductions;
   return plan;
 }
 
@@ -260,13 +277,18 @@ void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
       addRejection(std::move(*refused), rejections);
       continue;
     }
+    const std::vector<bool> overlaps = overlapsOf(query, tp > 1 || dp > 1);
+    if (overlaps.empty()) {
+      addRejection({"P17", "overlapped reductions", "dp > 1 or tp > 1", "1 of both"}, rejections);
+      continue;
+    }
     const size_t before = groups.size();
     Group degrees;
     degrees.tp = tp;
     degrees.pp = pp;
     degrees.cp = cp;
     degrees.dp = dp;
-    addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), groups);
+    addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), overlaps, groups);
     if (groups.size() == before)  // Degrees and microbatch divide, so it is the other pin.
       addRejection({"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
                     fmt::format("tp {} and length {}", tp, query.training.sequenceLength)},
@@ -301,7 +323,7 @@ std::vector<Group> shapesFor(const Query& query, int64_t gpus) {
       Group degrees;
       degrees.tp = tp;
       degrees.cp = cp;
-      addGroups(query, degrees, microbatches, shapes);
+      addGroups(query, degrees, microbatches, overlapsOf(query, true), shapes);
     }
   }
   return shapes;
@@ -350,6 +372,7 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
 }
 
 bool hasPlan(const Query& query, const Group& group) {
+  if (group.overlapReductions && group.tp == 1 && group.dp == 1) return false;  // (P17)
   // 1F1B, nothing sharded and nothing scattered is always a plan.
   const Pins& pins = query.pins;
   if (!pins.schedule && !pins.virtualStages && !pins.stateSharding && !pins.scatterGather)
@@ -392,8 +415,9 @@ bool simplerThan(const plan::Plan& a, const plan::Plan& b) {
     const int64_t recomputed =
         p.recomputeLayers > 0 ? p.recomputeLayers : std::numeric_limits<int64_t>::max();
     return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, recomputed,
-                           p.sequenceParallel, p.scatterGather, p.stateSharding, p.dpReplicate,
-                           p.schedule == ScheduleKind::kGpipe, p.microbatchSize);
+                           p.sequenceParallel, p.scatterGather, p.overlapReductions,
+                           p.stateSharding, p.dpReplicate, p.schedule == ScheduleKind::kGpipe,
+                           p.microbatchSize);
   };
   if (key(a) != key(b)) return key(a) < key(b);
   for (size_t r = 0; r < a.layers.size(); ++r)

@@ -15,16 +15,19 @@ struct Group {
   int64_t microbatchSize = 1;
   plan::Recompute recompute = plan::Recompute::kNone;
   bool sequenceParallel = false;
+  bool overlapReductions = false;
 };
 
 // Every group that uses exactly `gpus` devices and that the pins, the stack's choices and the rules
 // of verifyPlan allow: all factorisations tp * cp * pp * dp (not only powers of two), all divisors
 // of the replica's batch as microbatch, three kinds of recomputation, sequence parallelism on and
-// off. For every factorisation that is left out or has no group, one Rejection with its rule.
+// off, reductions that overlap or not (on hosts, where nothing can, only if pinned). For every
+// factorisation that is left out or has no group, one Rejection with its rule.
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
 
 // What a layer costs in a group depends neither on pp nor on dp. Every combination of the rest that
-// groups of at most `gpus` devices have; its pp and dp are 1.
+// groups of at most `gpus` devices have; its pp and dp are 1, and overlapping reductions may need
+// more of one of them.
 std::vector<Group> shapesFor(const Query& query, int64_t gpus);
 
 // Numbers of replicas, ascending, that groups of the shape may have, each at most `most`; and of
@@ -53,7 +56,7 @@ void forEachPlan(const Query& query, const Group& group,
 std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
                                     std::vector<Rejection>& rejections);
 
-// What the group says of a plan: tp, pp, cp, microbatch, recompute, sequence parallel; not dp.
+// What the group says of a plan.
 plan::Plan planOf(const Query& query, const Group& group);
 
 // Whether there is one.

@@ -165,6 +165,7 @@ Result<planner::Pins> pinsOf(const Options& options) {
                                          plan::StateSharding::kParameters, pins.stateSharding));
   pins.sequenceParallel = options.get<bool>("sequence_parallel");
   pins.scatterGather = options.get<bool>("scatter_gather");
+  pins.overlapReductions = options.get<bool>("overlap_reductions");
   pins.layers = options.get<std::vector<int64_t>>("layers").value_or(std::vector<int64_t>{});
   for (const int64_t layers : pins.layers)
     if (layers < 0)
@@ -421,6 +422,7 @@ Json planJson(const plan::Plan& p) {
           {"stateSharding", plan::stateShardingName(p.stateSharding)},
           {"sequenceParallel", p.sequenceParallel},
           {"scatterGather", p.scatterGather},
+          {"overlapReductions", p.overlapReductions},
           {"vocabMultiple", p.vocabMultiple},
           {"layers", std::move(layers)},
           {"gpus", p.numRanks()},

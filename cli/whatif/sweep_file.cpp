@@ -174,6 +174,7 @@ std::string textOf(const planner::Pins& pins) {
   add(pins.stateSharding);
   add(pins.sequenceParallel);
   add(pins.scatterGather);
+  add(pins.overlapReductions);
   for (const int64_t layers : pins.layers) text += fmt::format(" {}", layers);
   return text;
 }

@@ -42,6 +42,7 @@ std::vector<ChoiceUse> choicesUsed(const Plan& p) {
   recompute(Recompute::kFull, StackChoice::kRecomputeFull);
   add(p.recomputeLayers > 0, StackChoice::kRecomputeLayers,
       fmt::format("recompute of {} layers per virtual stage", p.recomputeLayers), "of all layers");
+  add(p.overlapReductions, StackChoice::kOverlapReductions, "overlapped reductions", "off");
   return uses;
 }
 

@@ -53,7 +53,9 @@ void readShare(MapReader& map, std::string_view key, double* out) {
 
 void readOwn(MapReader& map, StackProfile* stack) {
   map.required("flash_attention", &stack->flashAttention);
-  map.required("overlap_gradient_reduction", &stack->overlapGradientReduction);
+  bool overlapsReductions = false;
+  map.required("overlap_reductions", &overlapsReductions);
+  if (!overlapsReductions) std::erase(stack->choices, StackChoice::kOverlapReductions);
   map.required("overlap_pipeline_transfers", &stack->overlapPipelineTransfers);
   readNotNegative(map, "fixed_reserve", &stack->fixedReserve);
   // Absent: derived from the precision.
@@ -138,10 +140,11 @@ bool trainsIn(const StackProfile& stack, Precision precision) {
 std::string_view fp8RecipeName(Fp8Recipe recipe) { return nameOf(kRecipes, recipe); }
 
 std::vector<StackChoice> ownChoices() {
-  return {
-      StackChoice::kTensorParallel, StackChoice::kSequenceParallel,   StackChoice::kPipeline,
-      StackChoice::kGpipe,          StackChoice::kInterleaved,        StackChoice::kScatterGather,
-      StackChoice::kShardOptimizer, StackChoice::kRecomputeSelective, StackChoice::kRecomputeFull};
+  return {StackChoice::kTensorParallel, StackChoice::kSequenceParallel,
+          StackChoice::kPipeline,       StackChoice::kGpipe,
+          StackChoice::kInterleaved,    StackChoice::kScatterGather,
+          StackChoice::kShardOptimizer, StackChoice::kRecomputeSelective,
+          StackChoice::kRecomputeFull,  StackChoice::kOverlapReductions};
 }
 
 std::vector<Precision> ownPrecisions() {
@@ -184,6 +187,12 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
     readOwn(map, &stack);
   } else {
     readList(map, "choices", kChoices, &stack.choices);
+    if (const Node* node = map.child("choices");
+        node && stack.supports(StackChoice::kOverlapReductions))
+      map.fail(
+          *node,
+          "overlap_reductions is a choice of programs: own; what a described stack overlaps is "
+          "said by gradient_exposed and tensor_parallel_exposed");
     readList(map, "precisions", kPrecisions, &stack.precisions);
     if (const Node* node = map.child("precisions"); node && stack.precisions.empty())
       map.fail(*node, "needs at least one");

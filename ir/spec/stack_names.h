@@ -33,7 +33,8 @@ inline constexpr EnumName<StackChoice> kChoiceArray[] = {
     {"replicated_shards", StackChoice::kReplicatedShards},
     {"recompute_selective", StackChoice::kRecomputeSelective},
     {"recompute_full", StackChoice::kRecomputeFull},
-    {"recompute_layers", StackChoice::kRecomputeLayers}};
+    {"recompute_layers", StackChoice::kRecomputeLayers},
+    {"overlap_reductions", StackChoice::kOverlapReductions}};
 inline constexpr std::span<const EnumName<AttentionKind>> kAttention = kAttentionArray;
 inline constexpr std::span<const EnumName<GradientAccumulation>> kAccumulation = kAccumulationArray;
 inline constexpr std::span<const EnumName<SelectiveRecompute>> kSelective = kSelectiveArray;

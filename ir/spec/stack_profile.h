@@ -134,7 +134,8 @@ enum class StackChoice : uint8_t {
   kReplicatedShards,  // state shared by some data-parallel ranks, the same by others (HSDP)
   kRecomputeSelective,
   kRecomputeFull,
-  kRecomputeLayers,  // of some layers of a stage
+  kRecomputeLayers,    // of some layers of a stage
+  kOverlapReductions,  // of own programs; what others overlap their descriptions say
 };
 
 // What Trireme's own programs can do, and what they train in (expand::checkBuildable).
@@ -153,7 +154,6 @@ struct StackProfile {
   // Of own programs.
   bool flashAttention = true;             // no s x s tensor is kept
   double optimizerBytesPerParameter = 0;  // 0: derived from the precision by ir/expand
-  bool overlapGradientReduction = false;
   bool overlapPipelineTransfers = true;
   Bytes fixedReserve;  // context, libraries, fragmentation
 

@@ -25,7 +25,8 @@ constexpr Choice<Plan, int64_t> kNumbers[] = {{"tp", &Plan::tp},
                                               {"recompute_layers", &Plan::recomputeLayers},
                                               {"vocab_multiple", &Plan::vocabMultiple}};
 constexpr Choice<Plan, bool> kSwitches[] = {{"sequence_parallel", &Plan::sequenceParallel},
-                                            {"scatter_gather", &Plan::scatterGather}};
+                                            {"scatter_gather", &Plan::scatterGather},
+                                            {"overlap_reductions", &Plan::overlapReductions}};
 constexpr Choice<TrainingSpec, double> kDropouts[] = {
     {"embedding_dropout", &TrainingSpec::embeddingDropout},
     {"attention_dropout", &TrainingSpec::attentionDropout},

@@ -35,7 +35,6 @@ using DescribedSetting = Setting<Stack, bool, double, Bytes, Seconds, spec::Atte
 
 constexpr OwnSetting kOwnSettings[] = {
     {"flash_attention", &StackProfile::flashAttention},
-    {"overlap_gradient_reduction", &StackProfile::overlapGradientReduction},
     {"overlap_pipeline_transfers", &StackProfile::overlapPipelineTransfers},
     {"fixed_reserve", &StackProfile::fixedReserve},
     {"optimizer_bytes_per_parameter", &StackProfile::optimizerBytesPerParameter}};

@@ -105,6 +105,7 @@ def plan(
     state_sharding: StateSharding | None = None,
     sequence_parallel: bool | None = None,
     scatter_gather: bool | None = None,
+    overlap_reductions: bool | None = None,
     top: int | None = None,
     explain: bool = False,
 ) -> _results.Recommendation:
@@ -115,7 +116,7 @@ def plan(
         needed here or in the file.
     precision: of the computation (default: the stack's).
     gpus: the most devices to use (default: the cluster's).
-    tp ... scatter_gather: choices that are not left to the search; microbatch in sequences; layers of
+    tp ... overlap_reductions: choices that are not left to the search; microbatch in sequences; layers of
         every stage or, with virtual stages, of every chunk in turn.
     top: plans to name, the winner and top - 1 runners-up (default: 5).
     explain: also what keeps a faster plan out and what would change the answer, by ten to thirty
@@ -145,6 +146,7 @@ def plan(
         "state_sharding": state_sharding,
         "sequence_parallel": sequence_parallel,
         "scatter_gather": scatter_gather,
+        "overlap_reductions": overlap_reductions,
         "top": top,
         "explain": explain,
     }
@@ -269,6 +271,7 @@ def whatif(
     state_sharding: StateSharding | None = None,
     sequence_parallel: bool | None = None,
     scatter_gather: bool | None = None,
+    overlap_reductions: bool | None = None,
     threads: int | None = None,
 ) -> _results.Sweep:
     """Plans for many clusters: every combination of the values.
@@ -282,7 +285,7 @@ def whatif(
     tokens: of the whole training. price: USD per device and hour. power: W of a device.
     deadline: s. budget: USD. mtbf: of one device, s.
     checkpoint_bandwidth: of the storage, B/s. restart, repair: s. spares: nodes.
-    tp ... scatter_gather: choices that are not left to the search, as for :func:`plan`.
+    tp ... overlap_reductions: choices that are not left to the search, as for :func:`plan`.
     threads: points at a time (default: one per core).
 
     Deadlines and budgets are answered between the numbers of devices, too, in whole nodes. Points without a plan say why; Error is raised if no point has one.
@@ -306,6 +309,7 @@ def whatif(
         "state_sharding": state_sharding,
         "sequence_parallel": sequence_parallel,
         "scatter_gather": scatter_gather,
+        "overlap_reductions": overlap_reductions,
         "threads": threads,
         "gpus": _text(gpus),
         "gpu": _text(gpu),

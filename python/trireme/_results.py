@@ -68,6 +68,7 @@ class Plan:
     state_sharding: str
     sequence_parallel: bool
     scatter_gather: bool
+    overlap_reductions: bool
     vocab_multiple: int
     layers: tuple[tuple[int, ...], ...]
     gpus: int

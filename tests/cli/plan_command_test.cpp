@@ -61,6 +61,8 @@ TEST_F(PlanCommand, WrittenPlanObeysThePins) {
                                 "optimizer",
                                 "--scatter-gather",
                                 "on",
+                                "--overlap-reductions",
+                                "on",
                                 "--sequence-parallel",
                                 "off",
                                 "--virtual-stages",
@@ -80,6 +82,7 @@ TEST_F(PlanCommand, WrittenPlanObeysThePins) {
   EXPECT_EQ(written->recompute, plan::Recompute::kFull);
   EXPECT_EQ(written->stateSharding, plan::StateSharding::kOptimizer);
   EXPECT_TRUE(written->scatterGather);
+  EXPECT_TRUE(written->overlapReductions);
   EXPECT_EQ(written->vocabMultiple, 16);
   EXPECT_EQ(written->training.globalBatchSize, 8);
 }

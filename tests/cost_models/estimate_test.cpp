@@ -10,6 +10,7 @@ namespace trireme::cost {
 namespace {
 
 using namespace literals;
+using program::GroupKind;
 
 Estimate estimated(const spec::ModelSpec& model, const plan::Plan& plan,
                    const spec::ClusterSpec& cluster = small::cluster(),
@@ -32,6 +33,10 @@ std::vector<plan::Plan> plans(const spec::ModelSpec& model, const spec::Training
   plans.push_back(plans[4]);
   std::swap(plans.back().dpReplicate, plans.back().dpShard);
   plans.back().stateSharding = plan::StateSharding::kOptimizer;
+  for (size_t i = 1, numPlain = plans.size(); i < numPlain; ++i) {
+    plans.push_back(plans[i]);
+    plans.back().overlapReductions = true;
+  }
   return plans;
 }
 
@@ -116,16 +121,71 @@ TEST(Estimate, MoreMicrobatchesInFlightTakeMoreMemory) {
   EXPECT_GT(estimated(model, plan).memory.total(), plain);
 }
 
-TEST(Estimate, OverlapHidesTheGradientReduction) {
+// Of 8 layers with 12 h^2 = 49,152 elements in matrices, f32, an all-reduce each: r for 196,608 B.
+// When the layers are through, which take b each, and the step comes to its wait, the stream is
+//   max(8 r - 7 b, r) - embedding - what the step itself reduces
+// behind. Slow links (r > b), fast ones, and so fast ones that nothing is left.
+TEST(Estimate, OverlapHidesTheReductionOfLayers) {
   const spec::ModelSpec model = small::gpt();
-  const plan::Plan plan = small::plan(model, small::training(), 1, 1, 8);
-  spec::StackProfile overlapping;
-  overlapping.overlapGradientReduction = true;
-  const Estimate exposed = estimated(model, plan);
-  const Estimate hidden = estimated(model, plan, small::cluster(), overlapping);
-  EXPECT_LT(hidden.breakdown.dataParallel, exposed.breakdown.dataParallel);
-  // The last of 8 layers has nothing to hide behind.
-  EXPECT_GE(hidden.breakdown.dataParallel, exposed.breakdown.dataParallel / 8);
+  plan::Plan plan = small::plan(model, small::training(), 1, 1, 8);
+  plan.overlapReductions = true;
+  const plan::Plan stages = small::plan(model, small::training(), 1, 2, 4);
+  std::string regimes;
+  for (const double speed : {1e-2, 10.0, 1e4}) {
+    spec::ClusterSpec cluster = small::cluster();
+    for (spec::LinkTier& tier : cluster.tiers) {
+      tier.bandwidth *= speed;
+      tier.latency = tier.latency / speed;
+    }
+    const Estimate e = estimated(model, plan, cluster);
+    const StageCost& stage = e.stages[0];
+    const Levels dp = levelsOf(groupShape(GroupKind::kDp, plan), ranksOf(plan), cluster);
+    const double r = allReduceTime(Bytes(196608), dp).count();
+    const double b = stage.backward[0].repeated.total().count() / 8;
+    const double embedding =
+        estimated(model, stages, cluster).stages[0].backward[0].outside.total().count();
+    const double step = stage.step.total().communication(GroupKind::kDp).count();
+    const double left = std::max(std::max(8 * r - 7 * b, r) - embedding - step, 0.0);
+    EXPECT_NEAR(stage.exposedReduction.count(), left, 1e-12 + 1e-9 * left) << speed;
+    EXPECT_DOUBLE_EQ(e.breakdown.dataParallel.count(), step + stage.exposedReduction.count());
+    regimes += left == 0 ? "nothing " : r > b ? "all but a backward " : "the last layer ";
+    // On a host all of it.
+    cluster.device.kind = spec::DeviceKind::kHost;
+    EXPECT_NEAR(estimated(model, plan, cluster).stages[0].exposedReduction.count(), 8 * r,
+                1e-9 * r);
+  }
+  EXPECT_EQ(regimes, "all but a backward the last layer nothing ");
+}
+
+// One stage, one chunk: nothing but durations, which simulation and estimate share.
+TEST(Estimate, OverlapOnOneStageIsExactlyAsSimulated) {
+  for (const bool tied : {false, true})
+    for (const int64_t batch : {16, 64})
+      for (const int64_t tp : {1, 2})
+        for (const bool sharded : {false, true})
+          for (const auto kind : {spec::DeviceKind::kCuda, spec::DeviceKind::kHost})
+            for (const double speed : {1e-3, 1.0, 30.0}) {
+              spec::ModelSpec model = small::gpt();
+              model.tiedEmbeddings = tied;
+              plan::Plan plan = small::plan(model, small::training(batch), tp, 1, 8 / tp);
+              plan.microbatchSize = 2;  // one microbatch or several
+              plan.overlapReductions = true;
+              if (sharded) {
+                std::swap(plan.dpReplicate, plan.dpShard);
+                plan.stateSharding = plan::StateSharding::kOptimizer;
+              }
+              spec::ClusterSpec cluster = small::cluster();
+              cluster.device.kind = kind;
+              for (spec::LinkTier& tier : cluster.tiers) tier.bandwidth *= speed;
+              const spec::StackProfile stack;
+              const auto expansion = expand::expand(model, plan);
+              ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
+              const auto simulation =
+                  simulate(expansion->program, ClusterCosts(plan, cluster, stack));
+              ASSERT_TRUE(simulation.has_value()) << simulation.error().message();
+              EXPECT_NEAR(estimated(model, plan, cluster).step / simulation->makespan, 1, 1e-9)
+                  << tied << batch << tp << sharded << (kind == spec::DeviceKind::kHost) << speed;
+            }
 }
 
 TEST(Estimate, SaysByHowMuchAPlanDoesNotFit) {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/expand/expand.h"
 #include "ir/program/verify.h"
 #include "tests/support/program_builder.h"
+#include "tests/support/small_plan.h"
 
 namespace trireme::cost {
 namespace {
@@ -97,6 +99,56 @@ TEST(Simulate, CountsActivationsAlive) {
             (V{23, 21, 19, 17, 15, 13, 11, 9}));
   EXPECT_EQ(peaks(run(buildPipeline({1, 4, 1, 1, 1, 6}, gpipeOrder(4, 6)), costs)),
             (V{6, 6, 6, 6}));
+}
+
+// Two layers of forward 1 and backward 2, each with a reduction of 3 over dp beside what follows:
+//   compute  F F | head | B B |          wait
+//   reduce                  3 |  3
+// Beside: 2 + 2, then 3 and 3 from the first B's end on: 10. One after the other: 2 + 5 + 5 = 12.
+class ReducingCosts : public LayerCosts {
+ public:
+  explicit ReducingCosts(bool overlaps) : LayerCosts(1, 2), overlaps_(overlaps) {}
+  Seconds compute(const Program&, int32_t, const program::Segment& segment) const override {
+    const bool isLayer = segment.name.starts_with("layer.");
+    return Seconds(!isLayer ? 0 : segment.name.starts_with("layer.forward") ? 1 : 2);
+  }
+  Seconds collective(const Program&, const program::Group&, InstructionKind,
+                     Bytes payload) const override {
+    const bool isLayer = payload == Bytes(12 * 64 * 64 * 4);  // its matrices, in f32
+    return Seconds(isLayer ? 3 : 0);
+  }
+  bool overlapsReductions() const override { return overlaps_; }
+
+ private:
+  bool overlaps_;
+};
+
+Program reducingProgram() {
+  const spec::ModelSpec model = small::gpt(2, 64, 4);
+  plan::Plan plan = small::plan(model, small::training(2), 1, 1, 2);
+  plan.overlapReductions = true;
+  return expand::expand(model, plan)->program;
+}
+
+TEST(Simulate, ReductionsRunBesideTheBackwardWhereTheyCan) {
+  const auto data = static_cast<size_t>(program::GroupKind::kDp);
+  const Program program = reducingProgram();
+  SimulationOptions options;
+  options.tasks = options.path = true;
+  const Simulation beside = run(program, ReducingCosts(true), options);
+  EXPECT_DOUBLE_EQ(beside.makespan.count(), 10);
+  EXPECT_DOUBLE_EQ(beside.ranks[0].busy[static_cast<size_t>(Stream::kDpReduce)].count(), 6);
+  // The step waits for the last 4 of it; the path is the backward that feeds the first, and both.
+  EXPECT_DOUBLE_EQ(beside.tasks[0].back().reduce[data].count(), 4);
+  EXPECT_DOUBLE_EQ(beside.tasks[0].back().end.count(), 10);
+  Seconds onPath;
+  for (const PathItem& item : beside.path) onPath += item.reduce[data];
+  EXPECT_DOUBLE_EQ(onPath.count(), 6);
+
+  const Simulation inOrder = run(program, ReducingCosts(false), options);
+  EXPECT_DOUBLE_EQ(inOrder.makespan.count(), 12);
+  EXPECT_DOUBLE_EQ(inOrder.ranks[0].busy[static_cast<size_t>(Stream::kCompute)].count(), 12);
+  EXPECT_DOUBLE_EQ(inOrder.tasks[0].back().reduce[data].count(), 6);
 }
 
 // Items follow each other without a gap from 0 to the end, and are the sums of their parts.

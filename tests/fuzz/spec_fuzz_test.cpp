@@ -98,7 +98,7 @@ const char* const kCluster =
 const char* const kStack =
     "name: s\n"
     "flash_attention: false\n"
-    "overlap_gradient_reduction: true\n"
+    "overlap_reductions: true\n"
     "overlap_pipeline_transfers: false\n"
     "fixed_reserve: {value: 2 GiB, source: a}\n"
     "optimizer_bytes_per_parameter: {value: 12, source: a}\n";

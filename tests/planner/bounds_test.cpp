@@ -25,7 +25,8 @@ void expectAdmissible(const Query& query, int64_t devices) {
                       plan.dp(),
                       plan.microbatchSize,
                       plan.recompute,
-                      plan.sequenceParallel};
+                      plan.sequenceParallel,
+                      plan.overlapReductions};
     EXPECT_LE(leastMemory(query, group, **blocks), estimate->memory.total());
     for (const Work& work : {leastWork(query, group), probedWork(query, **blocks)}) {
       EXPECT_LE(groupBound(query, group, work), bound.time);
@@ -65,7 +66,6 @@ TEST(Bounds, HoldForUntiedEmbeddingsAndSinglePrecision) {
 TEST(Bounds, HoldForOtherStacks) {
   Query query = smallQuery(4, 4, 8);
   query.stack.flashAttention = false;
-  query.stack.overlapGradientReduction = true;
   query.stack.overlapPipelineTransfers = false;
   query.stack.optimizerBytesPerParameter = 20;
   query.stack.fixedReserve = Bytes(1e6);
@@ -94,6 +94,20 @@ TEST(Bounds, HoldForLlama) {
   model.numKvHeads = 2;
   model.tiedEmbeddings = model.qkvBias = model.linearBias = false;
   expectAdmissible(query, 4);
+}
+
+// Links on which reductions take longer than the backward that they run beside, and others.
+TEST(Bounds, HoldForReductionsThatOverlap) {
+  for (const double speed : {1e-2, 0.1, 1.0, 10.0})
+    for (const bool tied : {false, true}) {
+      Query query = smallQuery(4, 4, 8);
+      query.model.tiedEmbeddings = tied;
+      query.pins.overlapReductions = true;
+      for (spec::LinkTier& tier : query.cluster.tiers) tier.bandwidth *= speed;
+      expectAdmissible(query, 4);
+      query.cluster.device.kind = spec::DeviceKind::kHost;
+      expectAdmissible(query, 4);
+    }
 }
 
 // Of a host whose kernels and collectives were measured, by curves that are not even monotone.

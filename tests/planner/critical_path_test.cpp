@@ -113,6 +113,29 @@ TEST(CriticalPath, CountsMessages) {
   EXPECT_DOUBLE_EQ(path.simulated.count(), 7);
 }
 
+// What runs beside the last backward and holds the step up is no part of a microbatch: a backward
+// of 2 s, a reduction of 3 s that it feeds, the step's wait.
+TEST(CriticalPath, ReductionsBesideTheBackwardAreReductions) {
+  cost::Simulation simulation;
+  simulation.makespan = Seconds(6);
+  cost::PathItem backward;
+  backward.direction = program::Direction::kBackward;
+  backward.end = Seconds(5);
+  backward.compute = Seconds(2);
+  backward.reduce[static_cast<size_t>(program::GroupKind::kDp)] = Seconds(3);
+  cost::PathItem step;
+  step.direction = program::Direction::kStep;
+  step.begin = Seconds(5);
+  step.end = Seconds(6);
+  step.compute = Seconds(1);
+  simulation.path = {backward, step};
+  const CriticalPath path = phasesOf(simulation, Seconds(6));
+  EXPECT_EQ(part(path, PathPhase::kSteady).backward, Seconds(2));
+  EXPECT_EQ(part(path, PathPhase::kSteady).tensorParallel, Seconds(0));
+  EXPECT_EQ(part(path, PathPhase::kReduction).total(), Seconds(3));
+  EXPECT_EQ(part(path, PathPhase::kOptimizer).total(), Seconds(1));
+}
+
 TEST(CriticalPath, PartsAddUpToTheSimulatedStepOfEveryPlan) {
   int64_t count = 0;
   for (const int64_t devices : {1, 4, 6}) {

@@ -70,6 +70,10 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
       {[](Pins& p) { p.scatterGather = true, p.pp = 1; }, "(P10) scatter-gather needs tp > 1"},
       {[](Pins& p) { p.scatterGather = p.sequenceParallel = true; },
        "(P10) scatter-gather excludes sequence parallel"},
+      {[](Pins& p) { p.overlapReductions = true, p.tp = p.dp = 1; },
+       "(P17) overlap_reductions needs dp > 1 or tp > 1"},
+      {[](Pins& p) { p.overlapReductions = true, p.tp = 1, p.pp = 4, p.gpus = 4; },
+       "(P17) overlapped reductions needs dp > 1 or tp > 1"},
       {[](Pins& p) { p.stateSharding = StateSharding::kGradients; },
        "(E2) state sharding gradients cannot be compiled yet; nearest: optimizer"},
       {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.dp = 1; },
@@ -112,6 +116,11 @@ TEST(Pins, RefusalNamesWhatTheStackHasNot) {
             "stack 'plain' has no state sharding parameters; nearest: state sharding gradients");
   EXPECT_EQ(messageOf({.sequenceParallel = true}),
             "stack 'plain' has no sequence parallel on; nearest: off");
+  EXPECT_EQ(messageOf({.overlapReductions = true}),
+            "stack 'plain' has no overlapped reductions; nearest: off");
+  query.stack.ownPrograms = true;
+  EXPECT_EQ(messageOf({.overlapReductions = true}),
+            "stack 'plain' has no overlapped reductions; nearest: off");
 }
 
 TEST(Pins, LayersOfAnInterleavedScheduleBelongToTheFewestVirtualStages) {
@@ -162,6 +171,7 @@ Pins randomPins(std::mt19937& random) {
       random, {StateSharding::kNone, StateSharding::kOptimizer, StateSharding::kGradients});
   pins.sequenceParallel = maybe<bool>(random, {false, true});
   pins.scatterGather = maybe<bool>(random, {false, true});
+  pins.overlapReductions = maybe<bool>(random, {false, true});
   return pins;
 }
 

@@ -13,6 +13,8 @@
 namespace trireme::planner {
 namespace {
 
+using namespace literals;
+
 struct Answer {
   plan::Plan plan;
   Seconds step;
@@ -88,9 +90,32 @@ TEST(Search, EqualsBruteForceWhenMemoryIsShort) {
 TEST(Search, EqualsBruteForceForOtherStacks) {
   Query query = smallQuery(4, 4, 8);
   query.stack.flashAttention = false;
-  query.stack.overlapGradientReduction = true;
+  std::erase(query.stack.choices, spec::StackChoice::kOverlapReductions);
   query.stack.overlapPipelineTransfers = false;
   expectOptimal(query, 4);
+}
+
+// Overlapping is worth more than what the reductions of single layers cost where links are slow,
+// and less where their latency is. On a host and without the choice nothing overlaps.
+TEST(Search, OverlapsReductionsWhereThatIsFaster) {
+  Query query = smallQuery(2, 8, 8);
+  query.pins.dp = 2;
+  for (spec::LinkTier& tier : query.cluster.tiers) tier = {"slow", 2, 1_GBps, 1_us};
+  expectOptimal(query, 2);
+  EXPECT_TRUE(searchPlan(query)->plan.overlapReductions);
+  for (spec::LinkTier& tier : query.cluster.tiers) tier = {"far", 2, 100_GBps, Seconds(0.1)};
+  expectOptimal(query, 2);
+  EXPECT_FALSE(searchPlan(query)->plan.overlapReductions);
+  for (spec::LinkTier& tier : query.cluster.tiers) tier = {"slow", 2, 1_GBps, 1_us};
+  Query host = query;
+  host.cluster.device.kind = spec::DeviceKind::kHost;
+  expectOptimal(host, 2);
+  EXPECT_FALSE(searchPlan(host)->plan.overlapReductions);
+  host.pins.overlapReductions = true;  // is obeyed
+  EXPECT_TRUE(searchPlan(host)->plan.overlapReductions);
+  std::erase(query.stack.choices, spec::StackChoice::kOverlapReductions);
+  expectOptimal(query, 2);
+  EXPECT_FALSE(searchPlan(query)->plan.overlapReductions);
 }
 
 // Estimates that have nothing to do with the bounds but to be above them: the order of the search
@@ -144,12 +169,13 @@ TEST(Search, ObeysEveryPin) {
   query.pins.stateSharding = plan::StateSharding::kOptimizer;
   query.pins.sequenceParallel = false;
   query.pins.scatterGather = true;
+  query.pins.overlapReductions = true;
   const auto found = searchPlan(query);
   ASSERT_TRUE(found.has_value()) << found.error().message();
   const plan::Plan& plan = found->plan;
   EXPECT_EQ(summary(plan),
             "tp 2, pp 2, dp 2, microbatch 2, interleaved x 2, recompute full, "
-            "sharded optimizer, scatter-gather");
+            "sharded optimizer, scatter-gather, overlapped reductions");
 }
 
 TEST(Search, PinnedSwitchesAreNeverDroppedSilently) {

@@ -12,16 +12,18 @@ using namespace trireme::literals;
 const char* kStack =
     "name: s\n"
     "flash_attention: false\n"
-    "overlap_gradient_reduction: true\n"
+    "overlap_reductions: false\n"
     "overlap_pipeline_transfers: false\n"
     "fixed_reserve: {value: 2 GiB, source: a}\n";
 
 TEST(ParseStack, ReadsEveryChoice) {
   const StackProfile s = parseStack(kStack, "s.yaml").value();
+  std::vector<StackChoice> choices = ownChoices();
+  std::erase(choices, StackChoice::kOverlapReductions);
   EXPECT_EQ(s, (StackProfile{.name = "s",
+                             .choices = choices,
                              .flashAttention = false,
                              .optimizerBytesPerParameter = 0,
-                             .overlapGradientReduction = true,
                              .overlapPipelineTransfers = false,
                              .fixedReserve = 2_GiB,
                              .sources = {{"fixed_reserve", "a"}}}));
@@ -37,9 +39,19 @@ TEST(ParseStack, OptimizerBytesNeedASource) {
 }
 
 TEST(ParseStack, NothingIsDefaulted) {
-  EXPECT_EQ(messageOf(parseStack("name: s\n", "s.yaml")),
-            "s.yaml:1:1: flash_attention, overlap_gradient_reduction, overlap_pipeline_transfers, "
-            "fixed_reserve: missing");
+  EXPECT_EQ(
+      messageOf(parseStack("name: s\n", "s.yaml")),
+      "s.yaml:1:1: flash_attention, overlap_reductions, overlap_pipeline_transfers, fixed_reserve: "
+      "missing");
+}
+
+TEST(ParseStack, OverlappingReductionsIsAChoiceOfOwnProgramsAlone) {
+  const std::string text = kStack;
+  const size_t at = text.find("overlap_reductions: false");
+  const auto can = parseStack(
+      text.substr(0, at) + "overlap_reductions: true" + text.substr(text.find('\n', at)), "s.yaml");
+  ASSERT_TRUE(can.has_value());
+  EXPECT_EQ(can->choices, ownChoices());
 }
 
 const char* kDescribed =
@@ -69,6 +81,13 @@ StackProfile described(const std::string& more = "") {
 }
 std::string refusal(const std::string& from, const std::string& to) {
   return messageOf(parseStack(replaced(kDescribed, from, to), "d.yaml"));
+}
+
+TEST(ParseStack, WhatADescriptionOverlapsIsNoChoice) {
+  EXPECT_EQ(
+      refusal("recompute_full]", "recompute_full, overlap_reductions]"),
+      "d.yaml:3:10: choices: overlap_reductions is a choice of programs: own; what a described "
+      "stack overlaps is said by gradient_exposed and tensor_parallel_exposed");
 }
 
 TEST(ParseStack, WhatADescriptionDoesNotSayIsNotThere) {

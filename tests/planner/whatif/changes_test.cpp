@@ -30,15 +30,10 @@ std::string without(std::string_view text, const std::string& key) {
 // A value that neither trireme.yaml nor nemo.yaml has.
 std::string otherValue(const std::string& key) {
   static const std::map<std::string, std::string> kPlain = {
-      {"attention", "flash"},
-      {"selective_recompute", "every_other"},
-      {"scatter_gather", "true"},
-      {"gradient_accumulation", "separate_low"},
-      {"keeps_f8", "false"},
-      {"overlap_gradient_reduction", "true"},
-      {"pipeline_keeps_whole", "true"},
-      {"flash_attention", "false"},
-      {"overlap_pipeline_transfers", "false"}};
+      {"attention", "flash"},       {"selective_recompute", "every_other"},
+      {"scatter_gather", "true"},   {"gradient_accumulation", "separate_low"},
+      {"keeps_f8", "false"},        {"pipeline_keeps_whole", "true"},
+      {"flash_attention", "false"}, {"overlap_pipeline_transfers", "false"}};
   static const std::map<std::string, std::string> kUnits = {
       {"transfer_sync", "3 us"}, {"host_launch", "3 us"}, {"host_microbatch", "3 us"},
       {"host_step", "3 us"},     {"reserve", "3 GiB"},    {"fixed_reserve", "3 GiB"}};
@@ -48,9 +43,8 @@ std::string otherValue(const std::string& key) {
 }
 
 bool isOwn(const std::string& key) {
-  static const std::set<std::string> kOwn = {"flash_attention", "overlap_gradient_reduction",
-                                             "overlap_pipeline_transfers", "fixed_reserve",
-                                             "optimizer_bytes_per_parameter"};
+  static const std::set<std::string> kOwn = {"flash_attention", "overlap_pipeline_transfers",
+                                             "fixed_reserve", "optimizer_bytes_per_parameter"};
   return kOwn.contains(key);
 }
 
@@ -73,7 +67,8 @@ TEST(StackChanges, AChangedKeyIsTheOneThatIsNamed) {
 
 // What no cost follows from is not compared: the settings of the program itself.
 TEST(StackChanges, NoKeyOfStackFilesIsForgotten) {
-  std::set<std::string> known = {"name",
+  std::set<std::string> known = {"overlap_reductions",  // a choice
+                                 "name",
                                  "programs",
                                  "choices",
                                  "precisions",
@@ -117,6 +112,17 @@ TEST(StackChanges, ByHand) {
                           "choices only after: context_parallel", "precisions only after: fp16"));
   after.ownPrograms = true;
   EXPECT_EQ(stackChanges(before, after)[0], "programs described -> own");
+}
+
+// Of own programs the key is one of their choices.
+TEST(StackChanges, OverlappingReductionsIsAChoice) {
+  const std::string text(spec::findShipped(spec::ShippedKind::kStack, "trireme")->text);
+  const auto before = spec::parseStack(text, "before");
+  const auto after = spec::parseStack(
+      without(text, "overlap_reductions") + "overlap_reductions: false\n", "after");
+  ASSERT_TRUE(before.has_value() && after.has_value());
+  EXPECT_THAT(stackChanges(*before, *after),
+              ElementsAre("choices only before: overlap_reductions"));
 }
 
 // 100 TFLOP/s x 0.8 = 80, 200 x 0.5 = 100: a quarter more, though the peak is twice as high.
