@@ -164,7 +164,7 @@ TEST(Nccl, IsAskedForWhatTheProgramOfEachRankSaysUnderEveryPlan) {
 Result<RunResult> runByNccl(const spec::ModelSpec& model, const plan::Plan& plan, int steps,
                             uint64_t seed) {
   EmulatedGpu gpu(gpuOptions(8, seed));
-  EmulatedNccl nccl({.seed = seed});
+  EmulatedNccl nccl({.seed = seed, .connectsLate = seed % 2 == 0});
   runtime::cuda::Apis apis = gpu.apis();
   apis.nccl = &nccl.api();
   RunOptions options;

@@ -123,7 +123,8 @@ struct EmulatedNcclTable {
     Comm* comm = find(handle);
     if (comm == nullptr) return misuse("no such communicator to ask");
     const Clique& clique = *comm->clique;
-    if (std::ssize(clique.members) == clique.size || comm->ending) comm->pending = false;
+    if ((std::ssize(clique.members) == clique.size && !isConnecting(*comm)) || comm->ending)
+      comm->pending = false;
     *result = comm->pending   ? cuda::kNcclInProgress
               : clique.failed ? cuda::kNcclRemoteError
                               : cuda::kNcclSuccess;
@@ -168,7 +169,7 @@ struct EmulatedNcclTable {
     return meetings[index];
   }
   static int enqueue(Comm& comm, const std::shared_ptr<Meeting>& meeting, void* stream,
-                     const EmulatedTask& task, RecordedCall call) {
+                     const EmulatedTask& task, RecordedCall call, std::pair<int, int> pair) {
     call.members = comm.clique->threads;
     call.stream = stream;
     nccl().calls_[std::this_thread::get_id()].push_back(std::move(call));
@@ -177,7 +178,18 @@ struct EmulatedNcclTable {
     work.meeting = meeting;
     work.seconds = gpu().secondsOf(task);
     if (const int error = gpu().enqueue(stream, std::move(work)); error != 0) return error;
+    if (nccl().options_.connectsLate && comm.clique->came[pair].insert(comm.rank).second) {
+      comm.connects = pair;
+      comm.pending = true;
+      return cuda::kNcclInProgress;
+    }
     return answer(comm);
+  }
+  // Whether the others of its first call are still to come.
+  static bool isConnecting(const Comm& comm) {
+    if (comm.connects.first < -1) return false;
+    const int need = comm.connects.first < 0 ? comm.clique->size : 2;
+    return std::ssize(comm.clique->came.at(comm.connects)) < need && !comm.clique->failed;
   }
 
   static int collective(void* handle, void* stream, const void* from, void* to, Parts call) {
@@ -219,7 +231,7 @@ struct EmulatedNcclTable {
                             .bytes = static_cast<double>(std::max(input, output)),
                             .members = comm->clique->size};
     return enqueue(*comm, meeting, stream, task,
-                   {call.call, call.count, call.type, call.op, {}, {}, {}});
+                   {call.call, call.count, call.type, call.op, {}, {}, {}}, {-1, -1});
   }
 
   static int allReduce(const void* from, void* to, size_t count, int type, int op, void* comm,
@@ -272,7 +284,7 @@ struct EmulatedNcclTable {
     const auto peerThread = comm->clique->threads[static_cast<size_t>(peer)];
     const EmulatedTask task{
         .name = nameOf(call), .bytes = static_cast<double>(count), .members = 2};
-    return enqueue(*comm, meeting, stream, task, {call, count, type, 0, {}, peerThread, {}});
+    return enqueue(*comm, meeting, stream, task, {call, count, type, 0, {}, peerThread, {}}, pair);
   }
   static int send(const void* from, size_t count, int type, int peer, void* comm, void* stream) {
     return message(comm, stream, NcclCall::kSend, const_cast<void*>(from), count, type, peer);

@@ -34,6 +34,9 @@ struct EmulatedNcclOptions {
   uint64_t seed = 1;
   int64_t failsAtCall =
       -1;  // after this call, counted from 0 over all ranks, its communicator fails
+  // The first call between some members is in progress until all of them have made it: they connect
+  // then, as NCCL does (NCCL_RUNTIME_CONNECT; messages always).
+  bool connectsLate = false;
 };
 
 // One at a time, on the EmulatedGpu that there is, which outlives it.
@@ -62,6 +65,7 @@ class EmulatedNccl {
     std::map<int, Comm*> members;
     std::vector<std::thread::id> threads;
     std::map<std::pair<int, int>, std::vector<std::shared_ptr<Meeting>>> meetings;
+    std::map<std::pair<int, int>, std::set<int>> came;  // per pair: who has called
     bool failed = false;
   };
   struct Comm {
@@ -69,6 +73,7 @@ class EmulatedNccl {
     int rank = 0;
     bool pending = false;  // the last call is not done
     bool ending = false;
+    std::pair<int, int> connects = {-2, -2};     // whose first call is the last; -2: nobody's
     std::map<std::pair<int, int>, size_t> next;  // meeting, per sender and receiver (-1: all)
   };
 
