@@ -53,9 +53,9 @@ class Communicator {
 
   // Collectives. Every member makes the same calls on the same streams in the same order; they
   // return when the result is in place and the inputs may change. The result is ((m0 + m1) + m2) +
-  // ... in group order, whatever the timing; bf16 is accumulated in f32 and rounded once. Types:
-  // f64, f32, bf16, i32. kInvalidArgument: members differ in call, count or type, or the type is
-  // not one of the four. kUnavailable: a peer failed, or did not come within the timeout.
+  // ... in group order, whatever the timing; bf16 and f16 are accumulated in f32 and rounded once
+  // (NCCL: in its own order, rounded at every hop). kInvalidArgument: members differ in call, count
+  // or type. kUnavailable: a peer failed, or did not come within the timeout.
   virtual Status allReduce(GroupCall with, void* data, int64_t count, DType type,
                            program::ReduceOp op) = 0;
   // `all` holds n * count elements; this member's n-th of the result goes to `mine`. The two may

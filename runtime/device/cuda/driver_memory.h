@@ -21,8 +21,9 @@ inline constexpr int64_t kLazyBytes = int64_t{256} << 20;
 // 2026-11-22). An estimate for later drivers: to be measured.
 inline constexpr int64_t kGraphNodeBytes = int64_t{64} << 10;
 
-// Launches in the graphs that a rank captures: at most so many. Every body is captured once per
-// slot; a generated kernel is a launch, another op up to two.
+// Launches in the graphs that a rank captures: at most so many. Every body counts once per slot (a
+// last backward too, which shares the graphs of the others there); a generated kernel is a launch,
+// another op up to two.
 int64_t numGraphNodes(const program::Bundle& bundle, const RankProgram& rank);
 
 }  // namespace trireme::runtime::cuda

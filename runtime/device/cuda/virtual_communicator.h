@@ -63,8 +63,8 @@ class VirtualCommunicator final : public Communicator {
   int64_t sizeOf(int32_t group) const;
   int64_t indexIn(int32_t group) const;
   Result<EventHandle> recordEvent(program::Stream stream);
-  // Exchanges notices with the group's members, into notices_; then the compute stream waits for
-  // all of their events.
+  // Exchanges notices with the group's members, into notices_; then the call's stream waits for all
+  // of their events.
   Status meet(GroupCall with, const void* data, int64_t bytes);
   Status reduce(program::Stream stream, ReduceArgs& args, DType type, program::ReduceOp op);
   Status checkGroup(int32_t group) const;
