@@ -100,6 +100,11 @@ class BodyCheck {
       if (!takes(in.stream, in.kind))
         return error(i, fmt::format("the {} stream takes only {} and waits", streamName(in.stream),
                                     isMessageStream(in.stream) ? "messages" : "collectives"));
+      // So that no two groups of one stream wait for each other in different orders.
+      const GroupKind expected = in.stream == Stream::kDpReduce ? GroupKind::kDp : GroupKind::kTp;
+      if (isReduceStream(in.stream) && isCollective(in.kind) && in.group != expected)
+        return error(i, fmt::format("the {} stream takes only collectives over {}",
+                                    streamName(in.stream), groupKindName(expected)));
       TRIREME_RETURN_IF_ERROR(checkInstruction(i, in));
     }
     return {};

@@ -109,7 +109,6 @@ Result<Met> callRankZero(const Launch& launch, std::chrono::duration<double> pat
   const std::string where = fmt::format("{}:{}", launch.host, launch.port);
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
   Met met;
-  TRIREME_ASSIGN_OR_RETURN(met.listener, listenOn(0));
   Result<Socket> socket = dial(launch.host, launch.port, deadline);
   while (!socket.has_value() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::min<Clock::duration>(kMoment, deadline - Clock::now()));
@@ -119,6 +118,8 @@ Result<Met> callRankZero(const Launch& launch, std::chrono::duration<double> pat
     return Error(
         unavailable(fmt::format("rank {} cannot reach rank 0 at {}: {} (tried for {:.3g} s)",
                                 launch.rank, where, socket.error().message(), patience.count())));
+  // Only now: before rank 0 listens, a port that the system gives away could be rank 0's own.
+  TRIREME_ASSIGN_OR_RETURN(met.listener, listenOn(0));
   Hello hello;
   hello.numProcesses = launch.numProcesses;
   hello.rank = launch.rank;

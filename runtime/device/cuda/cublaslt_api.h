@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "ir/base/status.h"
 
@@ -66,7 +67,10 @@ inline constexpr int kPreferenceAlignmentC = 7, kPreferenceAlignmentD = 8;
 inline constexpr uint32_t kReduceInComputeType = 2;  // cublasLtReductionScheme_t
 inline constexpr int kStatusNotSupported = 15;       // cublasStatus_t
 
-// kUnavailable: the library is not there.
+// Of the latest version that the driver can serve: a library of CUDA 13 needs a driver of CUDA 13.
+// kUnavailable: there is none, or only one that the driver is too old for.
 Result<const CublasLtApi*> loadCublasLt();
+// Its names, the first that there is to be taken; `driverVersion` as of cuDriverGetVersion.
+std::vector<const char*> cublasLtNames(int driverVersion);
 
 }  // namespace trireme::runtime::cuda

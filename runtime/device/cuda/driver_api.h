@@ -103,8 +103,13 @@ inline constexpr int kComputeCapabilityMajor = 75;
 inline constexpr int kComputeCapabilityMinor = 76;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
-inline constexpr int kCaptureThreadLocal = 1;    // what other threads call is no part of it
-inline constexpr int kNotReady = 600;            // of a query: there is work left
+inline constexpr int kCaptureThreadLocal = 1;  // what other threads call is no part of it
+inline constexpr int kNotReady = 600;          // of a query: there is work left
+// How many queues a process has to a GPU: a variable that the driver reads when it starts. Where
+// nobody has set it, Gpu::count() sets the most there can be.
+inline constexpr const char* kConnectionsVariable = "CUDA_DEVICE_MAX_CONNECTIONS";
+inline constexpr int kMinConnections = 8, kMaxConnections = 32;
+
 inline constexpr int kMinDriverVersion = 12000;  // CUDA 12.0: the first with sm_90a
 
 // The driver of this machine, loaded once and for ever.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -29,10 +30,11 @@ int64_t numGraphNodes(const program::Bundle& bundle, const RankProgram& rank) {
   for (size_t i = 0; i < segments.size(); ++i)
     ofSegment.push_back(
         numNodes(segments[i], bundle.kernels.empty() ? nullptr : &bundle.kernels[i]));
-  std::set<std::pair<int32_t, int32_t>> captured;  // body, slot
+  // The last backward of a chunk calls what the others call.
+  std::set<std::tuple<program::Direction, int32_t, int32_t>> captured;  // direction, chunk, slot
   int64_t number = 0;
   for (const program::TaskRecord& task : rank.role->tasks) {
-    if (!captured.emplace(task.body, task.slot).second) continue;
+    if (!captured.emplace(task.direction, task.chunk, task.slot).second) continue;
     const FlatBody& body = rank.bodies[static_cast<size_t>(task.body)];
     for (const Section& section : body.sections)
       for (int32_t at = section.begin; at < section.end; ++at) {

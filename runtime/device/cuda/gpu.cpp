@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 
 namespace trireme::runtime::cuda {
 namespace {
@@ -75,6 +76,7 @@ Result<Apis> loadApis(bool withNccl) {
 
 // The driver answers 100 without a device, and other errors where it is broken.
 Result<int> Gpu::count(const Apis& apis) {
+  static_cast<void>(setenv(kConnectionsVariable, std::to_string(kMaxConnections).c_str(), 0));
   if (const int error = apis.driver->init(0); error != 0)
     return Error(unavailable("no GPU: " +
                              driverStatus(*apis.driver, error, "starting the driver").message()));

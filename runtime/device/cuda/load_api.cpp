@@ -1,8 +1,9 @@
 // Fills the tables from the shared libraries of this machine.
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <initializer_list>
+#include <vector>
 
 #include "runtime/device/cuda/cublaslt_api.h"
 #include "runtime/device/cuda/driver_api.h"
@@ -12,7 +13,7 @@ namespace trireme::runtime::cuda {
 namespace {
 
 // Loaded for ever: whoever uses the table never outlives it.
-void* openFirst(std::initializer_list<const char*> names) {
+void* openFirst(const std::vector<const char*>& names) {
   for (const char* name : names)
     if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
   return nullptr;
@@ -51,12 +52,27 @@ Result<DriverApi> openDriver() {
   return api;
 }
 
+// 13000 where there is no driver to ask.
+int driverVersionOr13() {
+  const Result<const DriverApi*> driver = loadDriver();
+  int version = 0;
+  return driver.has_value() && (*driver)->driverVersion(&version) == 0 ? version : 13000;
+}
+
 Result<CublasLtApi> openCublasLt() {
-  void* library = openFirst({"libcublasLt.so.13", "libcublasLt.so.12"});
+  const int driver = driverVersionOr13();
+  const std::vector<const char*> names = cublasLtNames(driver);
+  void* library = openFirst(names);
+  if (library == nullptr && names.size() == 1 && openFirst(cublasLtNames(13000)) != nullptr)
+    return Error(unavailable(fmt::format(
+        "libcublasLt.so.13 needs a driver of CUDA 13, this machine's is of CUDA {}.{}; install "
+        "libcublasLt.so.12, or a newer driver",
+        driver / 1000, driver % 1000 / 10)));
   if (library == nullptr)
-    return Error(unavailable(
-        "cuBLASLt is missing: neither libcublasLt.so.13 nor libcublasLt.so.12 can be loaded; "
-        "install it, or put its folder on LD_LIBRARY_PATH"));
+    return Error(
+        unavailable(fmt::format("cuBLASLt is missing: {} cannot be loaded; install it, or "
+                                "put its folder on LD_LIBRARY_PATH",
+                                fmt::join(names, " or "))));
   CublasLtApi api;
   Symbols symbols(library, "libcublasLt.so");
 #define TRIREME_FIND(field, symbol, parameters) symbols.find(api.field, #symbol);
@@ -91,6 +107,11 @@ Result<const DriverApi*> loadDriver() {
   static const Result<DriverApi> api = openDriver();
   if (!api.has_value()) return Error(api.error());
   return &*api;
+}
+
+std::vector<const char*> cublasLtNames(int driverVersion) {
+  if (driverVersion >= 13000) return {"libcublasLt.so.13", "libcublasLt.so.12"};
+  return {"libcublasLt.so.12"};
 }
 
 Result<const CublasLtApi*> loadCublasLt() {

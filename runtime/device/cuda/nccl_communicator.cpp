@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -34,6 +36,40 @@ int32_t indexOf(const std::vector<int32_t>& ranks, int32_t rank) {
   return found == ranks.end() ? -1 : static_cast<int32_t>(found - ranks.begin());
 }
 
+// What overlaps has to find room at once: kernels of NCCL that wait for different ranks must not
+// keep each other out. Four lanes of messages, two of reductions and the collectives (32 blocks at
+// most) are 96 blocks; an A100 has 108 multiprocessors, an H100 132. Whether fewer blocks are
+// slower has not been measured.
+int maxBlocksOf(Lane lane) {
+  constexpr int kReductions = 16, kMessages = 8;
+  switch (lane) {
+    case Lane::kCollectives:
+      break;
+    case Lane::kDpReductions:
+    case Lane::kTpReductions:
+      return kReductions;
+    case Lane::kForward:
+    case Lane::kBackward:
+      return kMessages;
+  }
+  return NcclConfig::kUndefined;
+}
+
+// The driver reads it when it starts. Streams of one connection wait for each other: a send that
+// waits for its receiver holds up what the receiver waits for.
+Status checkConnections() {
+  const char* text = std::getenv(kConnectionsVariable);
+  if (text == nullptr) return {};
+  int number = 0;
+  const auto [end, error] = std::from_chars(text, text + std::strlen(text), number);
+  const bool isNumber = error == std::errc() && *end == '\0';
+  if (isNumber && number >= kMinConnections && number <= kMaxConnections) return {};
+  return invalidArgument(fmt::format(
+      "{} is {}: a rank has {} streams, none of which may wait for another; expected {} "
+      "to {}; nearest: unset it",
+      kConnectionsVariable, text, program::kNumStreams, kMinConnections, kMaxConnections));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<NcclCommunicator>> NcclCommunicator::create(
@@ -52,6 +88,7 @@ Result<std::unique_ptr<NcclCommunicator>> NcclCommunicator::create(
 Status NcclCommunicator::open() {
   const program::Program& program = *rank_.program().program;
   TRIREME_RETURN_IF_ERROR(checkNcclVersion(api_));
+  TRIREME_RETURN_IF_ERROR(checkConnections());
   TRIREME_ASSIGN_OR_RETURN(const std::vector<Clique> cliques, cliquesOf(program));
   TRIREME_ASSIGN_OR_RETURN(const std::vector<NcclId> ids, exchangeIds(cliques));
   for (size_t i = 0; i < cliques.size(); ++i)
@@ -91,6 +128,7 @@ Status NcclCommunicator::openChannel(const Clique& clique, const NcclId& id) {
   channel.clique = clique;
   channel.index = indexOf(clique.ranks, rank());
   NcclConfig config;
+  config.maxCtas = maxBlocksOf(clique.lane);
   const int result =
       api_.create(&channel.comm, static_cast<int>(clique.ranks.size()), id, channel.index, &config);
   return settle(channel, result, "meeting");

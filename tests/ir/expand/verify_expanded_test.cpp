@@ -106,6 +106,16 @@ TEST(VerifyExpanded, V9ALayerAddsToWhatIsReduced) {
   }
 }
 
+TEST(VerifyExpanded, V1ReductionOfAnotherGroupOnTheStreamOfDp) {
+  const plan::Plan plan = overlapped(false);
+  program::Program p = programOf(plan);
+  std::vector<Instruction>& body = code(p, 0, lastBackwardBody(plan, 0));
+  std::find_if(body.begin(), body.end(), isEarly)->group = GroupKind::kWorld;
+  EXPECT_THAT(
+      program::verifyProgram(p).message(),
+      AllOf(StartsWith("(V1)"), HasSubstr("the dp_reduce stream takes only collectives over dp")));
+}
+
 // The step adds what the last backward has summed.
 TEST(VerifyExpanded, V4GradientsAreReducedInTheStepAgain) {
   const plan::Plan plan = overlapped(false);

@@ -128,6 +128,16 @@ TEST(GpuSession, AStepOfTheTinyProgramMatchesTheHandDerivation) {
     }
 }
 
+// The newest that the driver can serve.
+TEST(Gpu, TakesTheCublasLtOfItsDriver) {
+  const auto names = [](int driver) {
+    const std::vector<const char*> list = cublasLtNames(driver);
+    return std::vector<std::string>(list.begin(), list.end());
+  };
+  EXPECT_EQ(names(12080), std::vector<std::string>({"libcublasLt.so.12"}));
+  EXPECT_EQ(names(13000), std::vector<std::string>({"libcublasLt.so.13", "libcublasLt.so.12"}));
+}
+
 // A rank has a stream for computation and six for communication, which goes first.
 TEST(GpuSession, CommunicationGoesBeforeComputation) {
   EmulatedGpu emulated;

@@ -113,6 +113,16 @@ TEST(NcclSession, AnOldNcclIsRefusedWithItsVersionAndTheOldestThatWillDo) {
               HasSubstr("NCCL is of version 2.13.4; 2.18.0 is the oldest that will do"));
 }
 
+// The driver has one queue then, in which a send holds up what its receiver waits for.
+TEST(NcclSession, AQueueForAllStreamsIsRefused) {
+  ASSERT_EQ(setenv(kConnectionsVariable, "1", 1), 0);
+  EXPECT_THAT(train({}).error, AllOf(HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS is 1"),
+                                     HasSubstr("expected 8 to 32; nearest: unset it")));
+  ASSERT_EQ(unsetenv(kConnectionsVariable), 0);
+  EXPECT_EQ(train({}).error, "");
+  EXPECT_STREQ(getenv(kConnectionsVariable), "32");
+}
+
 TEST(NcclSession, NeedsAGpuForEachRank) {
   EXPECT_THAT(train({}, nullptr, 60, 1).error,
               AllOf(HasSubstr("rank 1 of this machine has no GPU: the driver has 1"),
