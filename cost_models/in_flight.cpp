@@ -78,4 +78,20 @@ double peakTogether(plan::ScheduleKind kind, int64_t stages, int64_t virtualStag
   return most;
 }
 
+int64_t peakOfLast(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
+                   int64_t numMicrobatches, int64_t rank, int64_t chunks) {
+  const int64_t p = stages, v = virtualStages, m = numMicrobatches, n = chunks;
+  if (n == 0) return 0;
+  if (kind != plan::ScheduleKind::kInterleaved) return peakSlots(kind, p, v, m, rank).front();
+  const int64_t warmUp = warmUpOf(p, v, m, rank), period = p * v;
+  if (warmUp == m * v) return m * n;
+  const auto aliveAt = [&](int64_t i) {
+    const int64_t k = warmUp + i + 1;
+    const int64_t forwards =
+        k / period * n * p + std::clamp<int64_t>(k % period - (v - n) * p, 0, n * p);
+    return forwards - std::min(i, n * p);
+  };
+  return std::max(aliveAt(0), aliveAt(std::min(m * v - warmUp, period) - 1));
+}
+
 }  // namespace trireme::cost

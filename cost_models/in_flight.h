@@ -31,4 +31,12 @@ std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t 
 double peakTogether(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
                     int64_t numMicrobatches, int64_t rank, const std::vector<double>& weights);
 
+// peakTogether() where the last `chunks` of a rank take 1 and the others nothing, in closed form:
+//   of the first k forwards, F(k) = (k div pv) n p + clamp(k mod pv - (v - n) p, 0, n p) are of the
+//   last n chunks; of the first k backwards, which come to these chunks first, B(k) =
+//   (k div pv) n p + min(k mod pv, n p). In a period F(w + i + 1) - B(i) never rises while such
+//   backwards run, i <= n p, and never falls afterwards: its most is at one of the ends. O(1).
+int64_t peakOfLast(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
+                   int64_t numMicrobatches, int64_t rank, int64_t chunks);
+
 }  // namespace trireme::cost

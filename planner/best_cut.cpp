@@ -102,15 +102,10 @@ const std::vector<double>& SlotTable::of(const plan::Plan& plan) {
   const auto [place, isNew] =
       known_.try_emplace({plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches()});
   if (isNew)
-    for (int64_t rank = 0; rank < plan.pp; ++rank) {
-      std::vector<double> counted(static_cast<size_t>(plan.virtualStages), 0);
-      place->second.push_back(0);
-      for (size_t n = 0; n < counted.size(); ++n) {
-        counted[counted.size() - 1 - n] = 1;
-        place->second.push_back(cost::peakTogether(plan.schedule, plan.pp, plan.virtualStages,
-                                                   plan.numMicrobatches(), rank, counted));
-      }
-    }
+    for (int64_t rank = 0; rank < plan.pp; ++rank)
+      for (int64_t n = 0; n <= plan.virtualStages; ++n)
+        place->second.push_back(asDouble(cost::peakOfLast(
+            plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(), rank, n)));
   return place->second;
 }
 

@@ -28,7 +28,7 @@ using Ranges = std::vector<std::vector<plan::LayerRange>>;  // of a plan's layer
 // time.
 std::vector<int64_t> spreadOver(int64_t layers, int64_t chunks);
 
-// Microbatches in flight (cost::peakTogether), worked out once for all plans of one order. Of every
+// Microbatches in flight (cost::peakOfLast), worked out once for all plans of one order. Of every
 // rank in turn those of none, one, two... and all of its chunks together, from the last to the
 // first.
 class SlotTable {

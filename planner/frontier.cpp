@@ -50,7 +50,9 @@ Seconds groupBound(const Query& query, const Group& group, const Work& work) {
   const auto stages = static_cast<double>(group.pp);
   const auto most = static_cast<double>((query.model.numLayers + group.pp - 1) / group.pp);
   const Seconds busiest = std::max(work.all / stages, work.layer * most);
-  return (busiest * microbatches + work.layer * (stages - 1)) * kRounding;
+  const Seconds ends = work.all - work.layer * static_cast<double>(query.model.numLayers);
+  const Seconds others = work.layer * (stages - 3) + std::min(ends, work.layer);
+  return (busiest * microbatches + std::max(others, Seconds(0))) * kRounding;
 }
 
 Seconds shapeBound(const Query& query, const Group& shape, const Work& work, int64_t mostRanks) {

@@ -72,10 +72,17 @@ Work leastWork(const Query& query, const Group& group);
 // With the times of real blocks.
 Work probedWork(const Query& query, const BlockCosts& blocks);
 
-// Of W, w; m microbatches, p stages, l layers:
-//   time >= m max(W / p, ceil(l / p) w) + (p - 1) w
-// (some stage does at least W / p per microbatch, some has ceil(l / p) layers; the first
-// microbatch passes the p - 1 others, which have a layer at least, forward and backward).
+// Of W, w; m microbatches, p stages, l >= p layers, e = W - l w of embedding and head:
+//   time >= m max(W / p, ceil(l / p) w) + max((p - 3) w + min(e, w), 0)
+// Some stage r does at least W / p per microbatch, some has ceil(l / p) layers: the busiest, B,
+// does both.
+//   virtual stages: the path that turns at r takes m B, before it the first chunks of the stages
+//     in front and after it the last chunks of those behind. Each has a layer at least, but the
+//     first chunk of stage 0, with the embedding, and the last one of stage p - 1, with the head.
+//     If r is neither of the two, these take min(embedding, w) + min(head, w) >= min(e, w) besides
+//     the p - 3 others; if it is one of them, p - 2 others take a layer each.
+//   otherwise: W + (m - 1) B, and W - b >= (p - 1) w for b, what is said above of B: it is
+//     (1 - 1 / p) W where b = W / p >= w, else at least (l - ceil(l / p)) w.
 Seconds groupBound(const Query& query, const Group& group, const Work& work);
 // Of every group with the tp, cp, microbatch... of `shape` and pp x dp <= mostRanks:
 //   time >= (batch / microbatch) W / mostRanks

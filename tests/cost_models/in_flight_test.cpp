@@ -77,5 +77,29 @@ TEST(PeakTogether, IsLessThanThePeaksOfTheChunks) {
   EXPECT_EQ(peakTogether(ScheduleKind::kInterleaved, 4, 3, 4, 2, {1, 2, 4}), 28) << "all at once";
 }
 
+TEST(PeakOfLast, IsThatOfWeightsOfNoneAndOne) {
+  const auto expectAsWeights = [](ScheduleKind kind, int64_t p, int64_t v, int64_t m) {
+    for (int64_t rank = 0; rank < p; ++rank)
+      for (int64_t n = 0; n <= v; ++n) {
+        std::vector<double> weights(static_cast<size_t>(v), 0);
+        std::fill(weights.end() - n, weights.end(), 1);
+        EXPECT_EQ(static_cast<double>(peakOfLast(kind, p, v, m, rank, n)),
+                  peakTogether(kind, p, v, m, rank, weights))
+            << plan::scheduleName(kind) << " p " << p << " v " << v << " m " << m << " rank "
+            << rank << " last " << n;
+      }
+  };
+  for (int64_t p = 1; p <= 9; ++p)
+    for (int64_t m = 1; m <= 13; ++m) {
+      expectAsWeights(ScheduleKind::kGpipe, p, 1, m);
+      expectAsWeights(ScheduleKind::k1F1B, p, 1, m);
+    }
+  for (int64_t p = 2; p <= 9; ++p)
+    for (int64_t v = 2; v <= 9; ++v)
+      for (int64_t groups = 1; groups <= 6; ++groups)
+        expectAsWeights(ScheduleKind::kInterleaved, p, v, p * groups);
+  expectAsWeights(ScheduleKind::kInterleaved, 64, 31, 192);
+}
+
 }  // namespace
 }  // namespace trireme::cost

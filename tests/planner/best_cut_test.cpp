@@ -11,6 +11,7 @@
 #include "cost_models/in_flight.h"
 #include "cost_models/play.h"
 #include "planner/cuts.h"
+#include "planner/frontier.h"
 #include "planner/played_cut.h"
 #include "tests/planner/small_query.h"
 
@@ -315,6 +316,43 @@ TEST(FastestPlayed, FindsWhatEnumerationOfPlayedCutsFinds) {
   EXPECT_GT(open, 3);
   EXPECT_GT(uneven, 50);
   EXPECT_LT(slowest, 1.03);
+}
+
+// Light ends may be chunks without layers, beside which light layers may be nothing: l = p v + 1 of
+// them leave every other stage with no more than the even cut has on its fullest.
+TEST(GroupBound, HoldsForCutsWithEmptyEndChunks) {
+  double closest = 0;
+  for (const int64_t p : {2, 3, 4, 5})
+    for (const int64_t layers : {2 * p, 2 * p + 1})
+      for (const int64_t vocab : {64, 1024, 65536})
+        for (const int64_t groups : {1, 2}) {
+          Query query = smallQuery(p, layers, p * groups);
+          query.model.vocabSize = vocab;
+          query.stack.ownPrograms = false;
+          for (spec::PeakRate& peak : query.cluster.device.matmul) peak.rate = peak.rate * 1e-6;
+          plan::Plan plan = small::plan(query.model, query.training, 1, p, 1);
+          plan.microbatchSize = 1;
+          plan.schedule = plan::ScheduleKind::kInterleaved;
+          plan.virtualStages = 2;
+          const CostFunctions costs = modelCosts(query);
+          const BlockCosts blocks = **costs.blocks(plan);
+          const Group group{plan.tp,
+                            plan.pp,
+                            plan.cp,
+                            plan.dp(),
+                            plan.microbatchSize,
+                            plan.recompute,
+                            plan.sequenceParallel};
+          const Best best = byEnumeration(query, plan, costs);
+          for (const Work& work : {leastWork(query, group), probedWork(query, blocks)}) {
+            const Seconds bound = groupBound(query, group, work);
+            EXPECT_LE(bound, best.any) << "p " << p << ", " << layers << " layers, vocabulary of "
+                                       << vocab << ", m " << p * groups;
+            closest = std::max(closest, bound / best.any);
+          }
+        }
+  std::printf("at most %.2f %% of the fastest\n", 100 * closest);
+  EXPECT_GT(closest, 0.9);
 }
 
 // A head worth four layers: of 13 layers on 4 stages it leaves 4 or 5 to each of the others, where
