@@ -17,7 +17,7 @@ using Counts = std::vector<std::vector<int64_t>>;  // of layers, by stage and ch
 
 constexpr double kTie = 1e-12;
 // Passes of a chunk to be played for one plan, but for the first cut: less than a millisecond.
-constexpr int64_t kMostPasses = 16000;
+constexpr int64_t kMostPasses = 64000;
 // Cuts that are looked at, of which most are too slow by the closed form, for one plan.
 constexpr int64_t kMostLooks = 200;
 // Chunks that a layer is moved from and to in one step of the descent.

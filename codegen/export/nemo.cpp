@@ -83,10 +83,13 @@ constexpr std::array<std::string_view, 4> kBothStates = {
     "--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather",
     "--sequence-parallel"};
 
-// What the overrides say in one key, or what Bridge does anyway.
-constexpr std::array<std::string_view, 7> kSaidOtherwise = {
+// What the overrides say in one key, what Bridge does anyway, or what a note says.
+constexpr std::array<std::string_view, 10> kSaidOtherwise = {
     "--bf16",
     "--fp16",
+    "--initial-loss-scale",
+    "--loss-scale-window",
+    "--min-loss-scale",
     "--fp8-format",
     "--fp8-recipe",
     "--accumulate-allreduce-grads-in-fp32",
