@@ -195,6 +195,13 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
   set_tests_properties(predicted_gpu_steps PROPERTIES LABELS cli TIMEOUT 600)
 endif()
 
+# GPU memory beside the arenas, as on a GPU machine, but on an emulated GPU.
+if(TARGET trireme AND TRIREME_MLIR AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
+  add_test(NAME gpu_memory COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/bench/gpu/memory
+                                   $<TARGET_FILE:gpu_test> ${gpu_bundles}/gpt-bf16.bundle)
+  set_tests_properties(gpu_memory PROPERTIES LABELS gpu FIXTURES_REQUIRED gpu_bundles TIMEOUT 600)
+endif()
+
 # The runtime alone, built from an archive.
 if(TARGET trireme AND NOT TRIREME_SANITIZE)
   add_test(NAME runtime_only

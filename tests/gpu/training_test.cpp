@@ -8,12 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
-#include <optional>
 #include <set>
 
-#include "ir/program/bundle.h"
 #include "runtime/session.h"
+#include "tests/gpu/bundles.h"
 #include "tests/gpu/test_gpu.h"
 
 namespace trireme::runtime::gpu {
@@ -50,28 +48,8 @@ Trained train(program::Bundle bundle, int steps, const SessionOptions& options) 
   return result;
 }
 
-std::string bundleFolder() {
-  const char* folder = std::getenv("TRIREME_GPU_BUNDLES");
-  return folder != nullptr ? folder : TRIREME_GPU_BUNDLES;
-}
-
-program::Bundle bundleOf(const std::string& name) {
-  auto bundle = program::readBundle((std::filesystem::path(bundleFolder()) / name).string());
-  EXPECT_TRUE(bundle.has_value()) << bundle.error().message() << " (tests/gpu/prepare makes it)";
-  return bundle.has_value() ? *std::move(bundle) : program::Bundle();
-}
-
-// Leaves every op to the runtime's own kernels.
-program::Bundle withoutGenerated(program::Bundle bundle) {
-  bundle.kernels.assign(bundle.program.segments.size(), {});
-  bundle.ptx.clear();
-  bundle.cubin.clear();
-  return bundle;
-}
-
 enum class Kernels { kAsCompiled, kLibrary };
 
-// An emulated GPU runs no generated code.
 Trained onGpu(const std::string& name, int steps, Kernels kernels = Kernels::kAsCompiled,
               bool graphs = true) {
   TestGpu test;
@@ -79,8 +57,9 @@ Trained onGpu(const std::string& name, int steps, Kernels kernels = Kernels::kAs
   options.cudaGraphs = graphs;
   options.virtualRanks = true;
   options.cudaApis = &test.apis();
-  const bool library = kernels == Kernels::kLibrary || !isRealGpu();
-  return train(library ? withoutGenerated(bundleOf(name)) : bundleOf(name), steps, options);
+  program::Bundle bundle = forTestGpu(bundleOf(name));
+  if (kernels == Kernels::kLibrary) bundle = withoutGenerated(std::move(bundle));
+  return train(std::move(bundle), steps, options);
 }
 
 // The same program on this machine's processor, every op by the runtime itself.
@@ -93,7 +72,7 @@ Trained onHost(const std::string& name, int steps) {
 class GpuTraining : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (!isRealGpu() && !std::filesystem::exists(bundleFolder()))
+    if (!isRealGpu() && !hasBundles())
       GTEST_SKIP() << "no bundles: a build with the code generator makes them";
   }
   std::string model() const { return GetParam(); }
@@ -152,7 +131,8 @@ TEST_P(GpuTraining, IsRepeatable) {
 
 // What is launched does not depend on how, so neither do the bits.
 TEST_P(GpuTraining, GraphsTrainAsSingleLaunches) {
-  for (const char* plan : {"-bf16.bundle", "-fp32-t2p2d2-interleaved.bundle"}) {
+  for (const char* plan :
+       {"-bf16.bundle", "-fp32-t2p2d2-interleaved.bundle", "-fp32-t2p2d2-overlap.bundle"}) {
     const Trained graphs = onGpu(model() + plan, numSteps());
     const Trained single = onGpu(model() + plan, numSteps(), Kernels::kAsCompiled, false);
     ASSERT_FALSE(graphs.losses.empty());
@@ -163,7 +143,7 @@ TEST_P(GpuTraining, GraphsTrainAsSingleLaunches) {
 
 TEST_P(GpuTraining, EightVirtualRanksTrainAsOne) {
   const Trained one = onGpu(model() + "-fp64.bundle", kFewSteps);
-  for (const char* plan : {"1f1b", "interleaved"}) {
+  for (const char* plan : {"1f1b", "interleaved", "overlap"}) {
     const Trained many = onGpu(model() + "-fp64-t2p2d2-" + plan + ".bundle", kFewSteps);
     EXPECT_EQ(compareTensors(one.firstGradients, many.firstGradients, {1e-11, 1e-12}), "") << plan;
     EXPECT_EQ(compareLosses(one.losses, many.losses, 1e-13), "") << plan;
@@ -173,15 +153,33 @@ TEST_P(GpuTraining, EightVirtualRanksTrainAsOne) {
 
 TEST_P(GpuTraining, EightVirtualRanksInFp32TrainAsOne) {
   const Trained one = onGpu(model() + "-fp32.bundle", numSteps());
-  const Trained many = onGpu(model() + "-fp32-t2p2d2-interleaved.bundle", numSteps());
-  EXPECT_EQ(compareTensors(one.firstGradients, many.firstGradients, kFp32), "");
-  EXPECT_EQ(compareLosses(one.losses, many.losses, 1e-4), "");
+  for (const char* plan : {"interleaved", "overlap"}) {
+    const Trained many = onGpu(model() + "-fp32-t2p2d2-" + plan + ".bundle", numSteps());
+    EXPECT_EQ(compareTensors(one.firstGradients, many.firstGradients, kFp32), "") << plan;
+    EXPECT_EQ(compareLosses(one.losses, many.losses, 1e-4), "") << plan;
+  }
+}
+
+// Of the plans, "overlap" alone reduces beside computation: over both axes, in every role.
+TEST_P(GpuTraining, ReducesOnStreamsOfTheirOwnUnderOverlap) {
+  for (const char* plan : {"interleaved", "overlap"}) {
+    const program::Bundle bundle = bundleOf(model() + "-fp64-t2p2d2-" + plan + ".bundle");
+    ASSERT_FALSE(bundle.program.roles.empty());
+    for (const program::Role& role : bundle.program.roles) {
+      std::set<program::Stream> streams;
+      for (const program::Body& body : role.bodies)
+        for (const program::Instruction& in : body.instructions) streams.insert(in.stream);
+      const bool overlaps = plan == std::string("overlap");
+      EXPECT_EQ(streams.contains(program::Stream::kDpReduce), overlaps) << plan;
+      EXPECT_EQ(streams.contains(program::Stream::kTpReduce), overlaps) << plan;
+    }
+  }
 }
 
 // Memory is placed so that they can be: bias, bias and GELU that keeps its input, GELU's gradient.
 TEST(GpuEpilogues, OfGptRunWithTheirProducts) {
   if (isRealGpu()) GTEST_SKIP() << "only an emulated GPU tells what was asked of cuBLASLt";
-  if (!std::filesystem::exists(bundleFolder())) GTEST_SKIP() << "no bundles";
+  if (!hasBundles()) GTEST_SKIP() << "no bundles";
   std::set<int> epilogues;
   trireme::testing::EmulatedGpu emulated;
   const cuda::Apis apis = emulated.apis();
