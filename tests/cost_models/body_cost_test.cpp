@@ -136,6 +136,22 @@ TEST(BodyWalker, WhatTheComputeStreamWaitsForIsTensorParallelTime) {
   }
 }
 
+// Of 5 layers the first has nothing to wait for, the others what the layer before them reduces.
+TEST(BodyWalker, WaitsForTheIterationBefore) {
+  Fixture f;
+  program::Instruction& repeat = f.add(InstructionKind::kRepeat);
+  repeat.count = 5;
+  repeat.length = 4;
+  f.add(InstructionKind::kWait).event = {1};
+  f.add(InstructionKind::kCompute).event = {0};
+  f.add(InstructionKind::kWait).event = {0};
+  f.body.instructions.back().stream = Stream::kTpReduce;
+  f.add(InstructionKind::kAllReduce).event = {1};
+  f.body.instructions.back().stream = Stream::kTpReduce;
+  EXPECT_NEAR(f.walk().repeated.communication(GroupKind::kTp).count(), 4 * tpReduction(f).count(),
+              1e-15);
+}
+
 // Two reductions follow each other on their stream: beside one segment of c each, the second is
 // waited for first, for 2 r - 2 c, which is long after the first one.
 TEST(BodyWalker, ReductionsBesideFollowEachOther) {

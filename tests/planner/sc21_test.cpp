@@ -45,6 +45,7 @@ Query queryOf(const Row& row) {
   query.pins.recompute = plan::Recompute::kFull;
   query.pins.stateSharding = plan::StateSharding::kNone;
   query.pins.sequenceParallel = false;
+  query.pins.overlapReductions = false;
   query.topK = 1;
   return query;
 }

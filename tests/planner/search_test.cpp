@@ -111,6 +111,8 @@ TEST(Search, OverlapsReductionsWhereThatIsFaster) {
   host.cluster.device.kind = spec::DeviceKind::kHost;
   expectOptimal(host, 2);
   EXPECT_FALSE(searchPlan(host)->plan.overlapReductions);
+  std::vector<Rejection> ignored;
+  for (const Group& group : groupsFor(host, 2, ignored)) EXPECT_FALSE(group.overlapReductions);
   host.pins.overlapReductions = true;  // is obeyed
   EXPECT_TRUE(searchPlan(host)->plan.overlapReductions);
   std::erase(query.stack.choices, spec::StackChoice::kOverlapReductions);
