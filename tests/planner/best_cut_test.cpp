@@ -313,9 +313,9 @@ TEST(FastestPlayed, FindsWhatEnumerationOfPlayedCutsFinds) {
       "time in %d, %d are uneven\n",
       exact, open, 100 * loosest, 100 * (slowest - 1), tight, uneven);
   EXPECT_GT(exact, 100);
-  EXPECT_GT(open, 3);
+  EXPECT_GT(open, 0);
   EXPECT_GT(uneven, 50);
-  EXPECT_LT(slowest, 1.03);
+  EXPECT_LT(slowest, 1.01);
 }
 
 // Light ends may be chunks without layers, beside which light layers may be nothing: l = p v + 1 of

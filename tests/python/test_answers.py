@@ -31,7 +31,7 @@ def test_a_plan_is_that_of_the_command(command: Any) -> None:
     )
     assert timeless(best.to_dict()) == timeless(expected)
     assert best.estimate.step_seconds == expected["estimate"]["stepSeconds"]
-    assert best.certificate.gap == 0
+    assert 0 <= best.certificate.gap < 0.05  # of cuts of virtual stages some are costed
     p = best.plan
     assert p.gpus == p.tp * p.pp * p.cp * p.dp == 256
     assert p.dp == p.dp_replicate * p.dp_shard
