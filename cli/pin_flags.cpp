@@ -14,7 +14,7 @@ void addPins(CLI::App& app, planner::Pins* pins) {
   addCount(app, "--virtual-stages", &pins->virtualStages, "Chunks of layers per pipeline rank")
       ->group(degrees);
   addCounts(app, "--layers", &pins->layers,
-            "Layers of every stage, or of every chunk in turn; the ends may be 0", 0)
+            "Layers of every stage or chunk in turn; of other stacks ends may be 0", 0)
       ->group(degrees);
   const std::string choices = "Choices (default: the planner's)";
   addChoice(app, "--schedule", &pins->schedule, plan::scheduleName,

@@ -556,6 +556,7 @@ nlohmann::json toJson(const PlanResult& result) {
   json["certificate"] = {{"boundSeconds", c.bound.count()},
                          {"gap", c.gap},
                          {"closed", c.closed},
+                         {"ofTwoCuts", c.ofTwoCuts},
                          {"groups", c.numGroups},
                          {"bounded", c.numBounded},
                          {"costed", c.numCosted}};
