@@ -44,7 +44,7 @@ class BenchedOp {
       fill(i);
       addresses_.push_back(data_.back().data());
     }
-    workspace_.resize(static_cast<size_t>(program::hostWorkspaceBytes(op_, types_)));
+    workspace_.resize(static_cast<size_t>(program::kernelWorkspaceBytes(op_, types_)));
   }
 
   void run(benchmark::State& state, int numThreads, double flops) {

@@ -21,8 +21,8 @@
 #include "ir/program/bundle.h"
 #include "ir/program/verify.h"
 #include "ir/spec/load.h"
+#include "planner/check.h"
 #include "planner/report.h"
-#include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/op_launch.h"
 #if TRIREME_HAVE_MLIR
 #include "codegen/codegen.h"
@@ -68,11 +68,12 @@ Status checkLibraryCalls(const CompileOptions& options, const program::Bundle& b
 // Whether there is such a target, asked before anything is done for it.
 Status checkTarget(const CompileOptions& options) {
   if (options.target == "host") return {};
-  const auto target = runtime::cuda::parseCudaTarget(options.target);
-  if (!target.has_value())
-    return invalidArgument(
-        fmt::format("--target: {}, and host, this machine's processor", target.error().message()));
-  return {};
+  const auto targets = program::parseGpuTargets(options.target);
+  if (targets.has_value()) return {};
+  const std::string& why = targets.error().message();
+  const bool namesGpus = options.target.find("cuda:") != std::string::npos;
+  if (namesGpus) return invalidArgument("--target: " + why);
+  return invalidArgument(fmt::format("--target: {}, and host, this machine's processor", why));
 }
 
 // Fills in the kernels, their code and the target, and dumps what --dump-ir asks for.
@@ -84,13 +85,15 @@ Status compileKernels(const CompileOptions& options, const spec::ModelSpec& mode
   TRIREME_RETURN_IF_ERROR(dumpModel(options.dumpFolder, model, plan));
   codegen::CodegenOptions codegen;
   codegen.dumpIrFolder = options.dumpFolder;
-  if (!forHost) codegen.gpu = options.target.substr(options.target.find(':') + 1);
+  if (!forHost) {
+    TRIREME_ASSIGN_OR_RETURN(codegen.gpus, program::parseGpuTargets(options.target));
+  }
   TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
                            codegen::compileSegments(bundle.program, codegen));
   bundle.kernels = std::move(kernels.segments);
   bundle.sharedObject = std::move(kernels.sharedObject);
   bundle.ptx = std::move(kernels.ptx);
-  bundle.cubin = std::move(kernels.cubin);
+  bundle.cubins = std::move(kernels.cubins);
   bundle.target = std::move(kernels.target);
   return forHost ? Status() : checkLibraryCalls(options, bundle);
 #else
@@ -103,11 +106,11 @@ Status compileKernels(const CompileOptions& options, const spec::ModelSpec& mode
 
 // The expansion of a plan that a user may have written; the plan's file is named in errors.
 Result<expand::Expansion> expandPlan(const spec::ModelSpec& model, const plan::Plan& plan,
-                                     const std::string& path) {
-  if (const Status status = plan::verifyPlan(plan, model); !status.ok())
-    return Error(status.withContext(path));
-  if (const Status status = expand::checkBuildable(plan); !status.ok())
-    return Error(status.withContext(path));
+                                     const CompileOptions& options) {
+  const std::string& path = options.plan;
+  TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model).withContext(path));
+  TRIREME_RETURN_IF_ERROR(planner::checkNamedStack(plan, path, options.simulate.stack));
+  TRIREME_RETURN_IF_ERROR(expand::checkBuildable(plan).withContext(path));
   TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expand::expand(model, plan));
   // A legal plan expands to a correct program: anything else is our mistake.
   if (const Status status = program::verifyProgram(expansion.program); !status.ok())
@@ -134,7 +137,7 @@ Result<int> runCompile(const CompileOptions& options) {
   Progress progress;
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, spec::loadModel(options.model));
   TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
-  TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expandPlan(model, plan, options.plan));
+  TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expandPlan(model, plan, options));
   progress.update(0.2, "programs proved safe");
   TRIREME_ASSIGN_OR_RETURN(const std::optional<Seconds> simulated,
                            simulateStep(options.simulate, plan, expansion.program));
@@ -170,7 +173,7 @@ Action addCompile(CLI::App& app) {
           "Folder to write; replaces an older bundle")
       ->required();
   app.add_option("--target", options->target,
-                 "What runs it: host, cuda:sm_80, cuda:sm_90, cuda:sm_90a")
+                 "What runs it: host, or GPUs of sm_80, sm_90, sm_90a: cuda:sm_80,sm_90")
       ->type_name("TARGET");
   addPath(app, "--dump-ir", &options->dumpFolder, "DIR",
           "Write the model graph and the IR after each phase here");

@@ -1,7 +1,9 @@
 #include "cli/compile_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <optional>
 #include <set>
 
 #include "cli/output/table.h"
@@ -47,12 +49,38 @@ CodeCounts countCode(const program::Bundle& bundle) {
         ++counts.library;
   counts.segments = bundle.kernels.size();
   counts.generated = generated.size();
-  counts.bytes = bundle.sharedObject.size() + bundle.ptx.size() + bundle.cubin.size();
+  counts.bytes = bundle.sharedObject.size() + bundle.ptx.size();
+  for (const program::Cubin& cubin : bundle.cubins) counts.bytes += cubin.bytes.size();
   return counts;
 }
 
 std::string counted(int64_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::vector<std::string> cubinNames(const program::Bundle& bundle) {
+  std::vector<std::string> names;
+  for (const program::Cubin& cubin : bundle.cubins) names.push_back(cubin.target);
+  return names;
+}
+
+// What PTX was made for; nothing for hosts, or if there is none.
+std::optional<program::GpuTarget> ptxOf(const program::Bundle& bundle) {
+  const auto targets = program::parseGpuTargets(bundle.target.arch);
+  if (bundle.ptx.empty() || !targets) return std::nullopt;
+  return program::ptxTarget(*targets);
+}
+
+std::string targetLine(const program::Bundle& bundle) {
+  const std::optional<program::GpuTarget> ptx = ptxOf(bundle);
+  if (!ptx) return "";
+  const std::string code =
+      bundle.cubins.empty()
+          ? "no code, for there is no ptxas here: the driver compiles the PTX when a run starts"
+          : fmt::format("code for {}", fmt::join(cubinNames(bundle), ", "));
+  return wrapLine(fmt::format("{:<14}{}: PTX of {}{}, {}", "target", bundle.target.arch, ptx->name,
+                              ptx->exact ? ", which no later GPU runs" : " and later GPUs", code),
+                  14);
 }
 
 std::string rolesTable(const program::Program& program) {
@@ -77,6 +105,7 @@ std::string compileText(const program::Bundle& bundle, const CompileReport& repo
       fmt::format("{:<14}for {}, with {}\n", "programs", counted(bundle.program.numRanks(), "rank"),
                   counted(std::ssize(bundle.program.roles), "role"));
   text += wrapLine(fmt::format("{:<14}{}", "code", kernels), 14);
+  text += targetLine(bundle);
   text += rolesTable(bundle.program);
   if (report.simulated)
     text += fmt::format("{:<14}{} per step\n", "simulated", formatSeconds(*report.simulated));
@@ -93,6 +122,7 @@ json compileJson(const program::Bundle& bundle, const CompileReport& report) {
                      {"numTasks", role.tasks},
                      {"arenaBytes", role.arenaBytes}});
   const CodeCounts code = countCode(bundle);
+  const std::optional<program::GpuTarget> ptx = ptxOf(bundle);
   return {{"bundle", report.folder},
           {"plan", bundle.summary},
           {"target", bundle.target.arch},
@@ -102,7 +132,9 @@ json compileJson(const program::Bundle& bundle, const CompileReport& report) {
            {{"numSegments", code.segments},
             {"numGeneratedKernels", code.generated},
             {"numLibraryCalls", code.library},
-            {"bytes", code.bytes}}},
+            {"bytes", code.bytes},
+            {"ptx", ptx ? json(ptx->name) : json()},
+            {"cubins", cubinNames(bundle)}}},
           {"simulatedSeconds", report.simulated ? json(report.simulated->count()) : json()},
           {"seconds", report.elapsed.count()}};
 }

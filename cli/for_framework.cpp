@@ -1,7 +1,6 @@
 #include "cli/for_framework.h"
 
 #include <utility>
-#include <vector>
 
 #include "ir/spec/load.h"
 #include "planner/question.h"
@@ -15,6 +14,10 @@ Result<spec::StackProfile> loadStackFor(const std::string& path,
       spec::StackProfile stack,
       spec::loadStack(path.empty() ? std::string(infoOf(*framework).stack) : path));
   return codegen::restrictedTo(std::move(stack), *framework);
+}
+
+std::vector<spec::StackProfile> stacksBeside(std::optional<codegen::Framework> framework) {
+  return framework ? std::vector<spec::StackProfile>{} : planner::shippedStacks();
 }
 
 Status checkAsked(const planner::Query& query, codegen::Framework framework) {

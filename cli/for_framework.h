@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "codegen/export/framework.h"
 #include "planner/pins.h"
@@ -12,6 +13,9 @@ namespace trireme::cli {
 // framework the profile. Errors: spec::loadStack, codegen::restrictedTo.
 Result<spec::StackProfile> loadStackFor(const std::string& path,
                                         std::optional<codegen::Framework> framework);
+
+// Other software that may be proposed: who named the program has named its stack.
+std::vector<spec::StackProfile> stacksBeside(std::optional<codegen::Framework> framework);
 
 // kInvalidArgument: the framework cannot express the query's model, training settings or pins; all
 // of it is named.

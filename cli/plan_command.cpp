@@ -82,10 +82,8 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
         static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups),
         "looking for changes that would fit");
   };
-  // Who named the program has named its stack.
-  const auto stacks =
-      options.framework ? std::vector<spec::StackProfile>{} : planner::shippedStacks();
-  const planner::Shortfall shortfall = planner::shortfallOf(query, reason, stacks, show);
+  const planner::Shortfall shortfall =
+      planner::shortfallOf(query, reason, stacksBeside(options.framework), show);
   progress.clear();
   if (options.json) fmt::print("{}\n", planner::toJson(shortfall).dump(2));
   return planner::toStatus(shortfall);

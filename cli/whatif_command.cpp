@@ -146,6 +146,19 @@ Status answerAll(const WhatifOptions& options, const std::vector<std::string>& q
   return path.empty() ? Status() : writeFile(path, toCsv(answers, questions));
 }
 
+// Whether any point has a plan.
+Status checkAnswered(const WhatifOptions& options, const Answers& answers) {
+  Progress progress;
+  const Status status = planner::checkAnswered(
+      answers, stacksBeside(options.framework), [&](const planner::SearchState& state) {
+        progress.update(
+            static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups),
+            "looking for changes that would fit");
+      });
+  progress.clear();
+  return status;
+}
+
 // Deadlines and budgets, between the points.
 void refine(Answers& answers) {
   Progress progress;
@@ -206,7 +219,7 @@ Result<int> runWhatif(const WhatifOptions& options) {
   if (options.framework) stack += fmt::format("\nfor {}", frameworkName(*options.framework));
   const std::vector<std::string> questions = questionsOf(answers.sweep, stack);
   TRIREME_RETURN_IF_ERROR(answerAll(options, questions, answers));
-  TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers));
+  TRIREME_RETURN_IF_ERROR(checkAnswered(options, answers));
   refine(answers);
   if (options.worth) return runWorth(answers, options.report, options.json);
   const planner::Query& base = answers.sweep.base;

@@ -152,8 +152,7 @@ class Compiler {
   Result<CompiledKernels> compile(const std::vector<program::Segment>& segments) {
     CompiledKernels compiled;
     TRIREME_ASSIGN_OR_RETURN(compiled.target, target());
-    if (options_.gpu.empty())
-      TRIREME_RETURN_IF_ERROR(checkHalf(segments, compiled.target.cpuFeatures));
+    if (!isForGpus()) TRIREME_RETURN_IF_ERROR(checkHalf(segments, compiled.target.cpuFeatures));
 
     auto module = buildModule(&context_, segments);
     TRIREME_RETURN_IF_ERROR(dump_.write("1_build.mlir", *module));
@@ -171,7 +170,7 @@ class Compiler {
 
  private:
   Result<program::Target> target() const {
-    if (!options_.gpu.empty()) return program::Target{"cuda:" + options_.gpu, {}};
+    if (isForGpus()) return program::Target{program::printGpuTargets(options_.gpus), {}};
     program::Target host{"x86-64",
                          options_.cpuFeatures.empty() ? hostCpuFeatures() : options_.cpuFeatures};
     TRIREME_RETURN_IF_ERROR(checkFeatures(host.cpuFeatures));
@@ -181,31 +180,41 @@ class Compiler {
   Status fuse(mlir::ModuleOp module) {
     mlir::PassManager passes(&context_);
     passes.addNestedPass<mlir::func::FuncOp>(createSplitNormGradPass());
-    const bool epilogues = options_.fuse && (options_.epilogues || !options_.gpu.empty());
+    const bool epilogues = options_.fuse && (options_.epilogues || isForGpus());
     passes.addPass(createFusePass({options_.fuse, epilogues}));
     return failed(passes.run(module)) ? internalError("fuse: " + errors_) : Status();
   }
 
   Status lower(mlir::ModuleOp module) {
     mlir::PassManager passes(&context_);
-    passes.addPass(createLowerKernelsPass({!options_.gpu.empty()}));
+    passes.addPass(createLowerKernelsPass({isForGpus()}));
     return failed(passes.run(module)) ? invalidArgument("lower: " + errors_) : Status();
   }
 
   Status emit(mlir::ModuleOp module, CompiledKernels& compiled) {
     if (failed(convertToLlvm(module))) return internalError("convert to LLVM: " + errors_);
-    if (!options_.gpu.empty()) {
-      TRIREME_ASSIGN_OR_RETURN(EmittedCode code, emitPtx(module, options_.gpu, dump_.wanted()));
-      compiled.ptx = std::move(code.bytes);
-      TRIREME_ASSIGN_OR_RETURN(compiled.cubin, assembleCubin(compiled.ptx, options_.gpu));
-      return dump_.write("4_emit.ll", code.llvmIr);
-    }
+    if (isForGpus()) return emitForGpus(module, compiled);
     TRIREME_ASSIGN_OR_RETURN(const EmittedCode code,
                              emitObject(module, compiled.target.cpuFeatures, dump_.wanted()));
     TRIREME_RETURN_IF_ERROR(dump_.write("4_emit.ll", code.llvmIr));
     TRIREME_ASSIGN_OR_RETURN(compiled.sharedObject, linkSharedObject(code.bytes));
     return {};
   }
+
+  Status emitForGpus(mlir::ModuleOp module, CompiledKernels& compiled) {
+    const std::string lowest(program::ptxTarget(options_.gpus).name);
+    TRIREME_ASSIGN_OR_RETURN(EmittedCode code, emitPtx(module, lowest, dump_.wanted()));
+    TRIREME_RETURN_IF_ERROR(dump_.write("4_emit.ll", code.llvmIr));
+    compiled.ptx = std::move(code.bytes);
+    for (const program::GpuTarget& gpu : options_.gpus) {
+      std::string name(gpu.name);
+      TRIREME_ASSIGN_OR_RETURN(std::string bytes, assembleCubin(compiled.ptx, name));
+      if (!bytes.empty()) compiled.cubins.push_back({std::move(name), std::move(bytes)});
+    }
+    return {};
+  }
+
+  bool isForGpus() const { return !options_.gpus.empty(); }
 
   const CodegenOptions& options_;
   Dump dump_;

@@ -1,5 +1,6 @@
 // Turns the segments of a program into code: fused kernels for everything between the library
-// calls, compiled ahead of time into one shared object for x86-64 hosts, or into PTX for GPUs.
+// calls, compiled ahead of time into one shared object for x86-64 hosts, or into PTX for GPUs and
+// code for those that are named.
 //
 //   build   segments -> functions of `trireme` ops on tensors
 //   fuse    neighbouring ops -> kernels; equal kernels are one function
@@ -19,7 +20,7 @@ struct CodegenOptions {
   std::vector<std::string>
       cpuFeatures;   // As program::Target names them; empty: those of this host.
   bool fuse = true;  // false: one kernel per op, for tests and for debugging.
-  std::string gpu;   // "sm_90": for GPUs of that architecture and later; empty: for hosts.
+  std::vector<program::GpuTarget> gpus;  // As parseGpuTargets() orders them; empty: for hosts.
   // Leave bias_add, gelu and gelu_grad to the matrix product before them where they would be
   // kernels of their own; always for GPUs, for hosts in tests.
   bool epilogues = false;
@@ -28,9 +29,9 @@ struct CodegenOptions {
 struct CompiledKernels {
   std::vector<program::CompiledSegment> segments;  // One per segment, in order.
   std::string sharedObject;  // Bytes; empty if nothing was generated, and for GPUs.
-  std::string ptx;           // For GPUs; empty if nothing was generated.
-  std::string cubin;         // The same assembled; empty if this machine has no ptxas.
-  program::Target target;    // Of GPUs: arch alone, "cuda:sm_90".
+  std::string ptx;  // For the GPUs' ptxTarget() and later ones; empty if nothing was generated.
+  std::vector<program::Cubin> cubins;  // The same for each; empty if this machine has no ptxas.
+  program::Target target;              // Of GPUs: arch alone, "cuda:sm_80,sm_90".
 };
 
 // The features of this host that generated code can use, found by CPUID.

@@ -16,16 +16,20 @@ namespace {
 
 using program::GroupKind;
 
-// Chunks go backward from the last to the first.
-Seconds exposedReduction(const std::vector<WalkedBody>& lastBackward, const WalkedBody& step,
-                         const spec::DeviceSpec& device) {
-  Seconds all, behind;
+// Chunks go backward from the last to the first. After the last microbatch through one the others
+// of its group of p go through the next, and reduce nothing.
+Seconds exposedReduction(const StageCost& cost, const std::vector<WalkedBody>& lastBackward,
+                         const plan::Plan& plan, const spec::DeviceSpec& device) {
+  Seconds all;
+  Backlog backward;
   for (size_t chunk = lastBackward.size(); chunk-- > 0;) {
     all += lastBackward[chunk].total().beside;
-    behind = lastBackward[chunk].backlog.after(behind);
+    if (chunk + 1 < lastBackward.size())
+      backward.compute(cost.backward[chunk].total().total() * static_cast<double>(plan.pp - 1));
+    backward.follow(lastBackward[chunk].backlog);
   }
   if (device.kind == spec::DeviceKind::kHost) return all;
-  return step.atWait ? step.atWait->after(behind) : Seconds(0);
+  return cost.step.atWait ? cost.step.atWait->after(backward.after(Seconds(0))) : Seconds(0);
 }
 
 StageCost stageCost(const BodyWalker& walker, const program::Role& role, const plan::Plan& plan,
@@ -43,7 +47,7 @@ StageCost stageCost(const BodyWalker& walker, const program::Role& role, const p
     const int32_t body = expand::lastBackwardBody(plan, chunk);
     last.push_back(body == expand::backwardBody(chunk) ? cost.backward.back() : walk(body));
   }
-  cost.exposedReduction = exposedReduction(last, cost.step, device);
+  cost.exposedReduction = exposedReduction(cost, last, plan, device);
   return cost;
 }
 

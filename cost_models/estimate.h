@@ -71,10 +71,10 @@ struct Estimate {
 // bodies of expand(plan, tasks = false), so that nothing is counted that the program does not do.
 //
 // With Plan::overlapReductions the last microbatch's backward of every chunk feeds a stream of
-// reductions. What the step waits for is how far that stream is behind (backlog.h) when all chunks
-// have been through, as if they followed each other at once, and the step has done what it does
-// before. Exact on one stage; with more, gaps between chunks and waiting for other stages leave
-// less of it. On a host, which executes them when they are issued, it is all of them.
+// reductions; the other microbatches of its group of p go through the next chunk in between. What
+// the step waits for is how far that stream is behind (backlog.h) after all chunks and what the
+// step does before. Exact on one stage; with more, waiting for other stages leaves less of it. On
+// a host, which executes them when they are issued, it is all of them.
 //
 // A plan that does not fit is no error: ask fits().
 // kInvalidArgument: the plan breaks a rule (verifyPlan), needs more devices than there are, or the

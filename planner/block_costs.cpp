@@ -155,15 +155,17 @@ double earlyElements(const plan::Plan& plan, const BlockCosts& blocks, const Ste
 }
 
 // Of what the last backward reduces, at least, what is left when it has ended: of all, beside the
-// whole backward, or of the first chunk, which comes last, or of its last layer, beside what comes
-// after (backlog.h). On a host all of it.
+// whole backward (of one microbatch through the last chunk, of a group of pp through the others),
+// or of the first chunk, which comes last, or of its last layer, beside what comes after
+// (backlog.h). On a host all of it.
 Seconds leastBehind(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                     const StageLoad& load, const StepQuestion& stage, const Reduction& reduction) {
   const Seconds all =
       reduction.least(earlyElements(plan, blocks, stage), layersOf(plan, stage.rank));
   if (query.cluster.device.kind == spec::DeviceKind::kHost) return all;
   Seconds backward;
-  for (Seconds t : load.times.backward) backward += t;
+  for (const Seconds& t : load.times.backward)
+    backward += &t == &load.times.backward.back() ? t : t * static_cast<double>(plan.pp);
   const Seconds layer = reduction.least(blocks.layerMatrixElements, 1);
   const int64_t lastLayers = plan.layers[stage.rank].front().count;
   const Seconds ahead = (layer - blocks.layer.backward) * static_cast<double>(lastLayers - 1);
@@ -426,6 +428,29 @@ Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& b
   return memoryOf(query, plan, blocks, loadOf(query, plan, blocks, rank), rank);
 }
 
+StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                        size_t rank) {
+  const size_t p = plan.layers.size();
+  const bool isLast = rank + 1 == p;
+  StageLoad load = loadOf(query, plan, blocks, rank);
+  const StepQuestion stage{rank, isLast, bucketsAt(blocks, rank, p),
+                           p > 1 && (rank == 0 || isLast) && blocks.tiedElements > 0};
+  const Seconds once = stepBound(query, plan, blocks, load, stage);
+  const Bytes memory = memoryOf(query, plan, blocks, load, rank);
+  return {std::move(load.times), once, memory};
+}
+
+cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  cost::Pipeline pipeline;
+  pipeline.schedule = plan.schedule;
+  pipeline.numMicrobatches = plan.numMicrobatches();
+  pipeline.overlapTransfers = query.stack.overlapPipelineTransfers;
+  if (plan.pp == 1) return pipeline;
+  const double parts = plan.scatterGather ? static_cast<double>(plan.tp) : 1.0;
+  pipeline.hop = cost::sendTime(blocks.border / parts, cost::stageLink(plan, query.cluster));
+  return pipeline;
+}
+
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   if (blocks.described) {
     const spec::StackDescription& stack = query.stack.description;
@@ -439,24 +464,14 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
                    kRounding;
     return bound;
   }
-  const auto p = static_cast<size_t>(plan.pp);
-  cost::Pipeline pipeline;
-  pipeline.schedule = plan.schedule;
-  pipeline.numMicrobatches = plan.numMicrobatches();
-  pipeline.overlapTransfers = query.stack.overlapPipelineTransfers;
-  if (p > 1) {
-    const double parts = plan.scatterGather ? static_cast<double>(plan.tp) : 1.0;
-    pipeline.hop = cost::sendTime(blocks.border / parts, cost::stageLink(plan, query.cluster));
-  }
+  cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
   PlanBound bound;
   Seconds step;
-  for (size_t rank = 0; rank < p; ++rank) {
-    const StageLoad load = loadOf(query, plan, blocks, rank);
-    const StepQuestion stage{rank, rank == p - 1, bucketsAt(blocks, rank, p),
-                             p > 1 && (rank == 0 || rank == p - 1) && blocks.tiedElements > 0};
-    step = std::max(step, stepBound(query, plan, blocks, load, stage));
-    bound.memory = std::max(bound.memory, memoryOf(query, plan, blocks, load, rank));
-    pipeline.stages.push_back(load.times);
+  for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
+    StageBound stage = stageBoundOf(query, plan, blocks, rank);
+    step = std::max(step, stage.once);
+    bound.memory = std::max(bound.memory, stage.memory);
+    pipeline.stages.push_back(std::move(stage.times));
   }
   bound.time = (cost::pipelineTime(pipeline) + step) * kRounding;
   bound.memory *= kRounding;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cost_models/described_blocks.h"
+#include "cost_models/pipeline.h"
 #include "cost_models/topology.h"
 #include "ir/base/status.h"
 #include "ir/plan/plan.h"
@@ -59,9 +60,19 @@ struct PlanBound {
 // stack with a description it is the estimate.
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
-// The least memory of one rank of a plan of Trireme's own programs. Of plan.layers it reads
-// plan.layers[rank] alone, and that they are as many as stages.
+// Of a plan of Trireme's own programs, what that is made of: one stage, each part at least. Of
+// plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
+struct StageBound {
+  cost::StageTimes times;
+  Seconds once;  // reductions and optimizer
+  Bytes memory;
+};
+StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                        size_t rank);
+// The memory alone.
 Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
+// The pipeline of such a plan but for the stages.
+cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
 // Every plan of the group has a rank that needs at least this: one with ceil(layers / pp) layers,
 // of which one microbatch is alive, its state shared as widely as the stack can.

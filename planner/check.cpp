@@ -75,6 +75,13 @@ Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
   return queryOf(plan, model, cluster, stack);
 }
 
+Status checkNamedStack(const plan::Plan& plan, const std::string& file,
+                       const std::string& stackPath) {
+  const Result<spec::StackProfile> stack = stackFor(plan, file, stackPath);
+  if (!stack.has_value()) return stackPath.empty() ? Status() : stack.error();
+  return checkSupported(plan, *stack).withContext(file);
+}
+
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,
                            const spec::StackProfile& stack) {
   if (plan.stack == stack.name) return "";

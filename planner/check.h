@@ -41,6 +41,11 @@ Result<spec::StackProfile> stackFor(const plan::Plan& plan, const std::string& f
 Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
                            const spec::ModelSpec& model, spec::ClusterSpec cluster,
                            const std::string& stackPath);
+// kInvalidArgument: the plan from `file` asks what that stack cannot do (checkSupported). Of one
+// that the plan names and that is not shipped nothing is known, so that nothing is refused; errors
+// of spec::loadStack for `stackPath`.
+Status checkNamedStack(const plan::Plan& plan, const std::string& file,
+                       const std::string& stackPath);
 // Another stack is another question, which may be asked: says so; empty if it is the plan's.
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,
                            const spec::StackProfile& stack);

@@ -96,6 +96,16 @@ std::vector<int64_t> leanestLayers(const Query& query, plan::Plan plan, const Bl
   return layers;
 }
 
+// Every virtual stage as long as the others, whatever memory its rank needs.
+Ranges balancedChunks(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  std::vector<StageBudget> chunks(static_cast<size_t>(plan.pp * plan.virtualStages),
+                                  {Seconds(0), query.model.numLayers});
+  chunks.front().fixed = perMicrobatch(blocks.embedding);
+  chunks.back().fixed = perMicrobatch(blocks.head);
+  return pinnedCut(balanceLayers(query.model.numLayers, perMicrobatch(blocks.layer), 1, chunks),
+                   plan);
+}
+
 }  // namespace
 
 std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t least,
@@ -172,8 +182,12 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
   if (balanced.empty()) balanced = leanestLayers(query, plan, blocks);
   std::vector<std::vector<int64_t>> counts;
   for (int64_t layers : balanced) counts.push_back(spread(layers, plan.virtualStages));
-  Ranges ranges = rangesFrom(counts);
-  if (ranges != cuts.front()) cuts.push_back(std::move(ranges));
+  const auto add = [&](Ranges ranges) {
+    if (std::find(cuts.begin(), cuts.end(), ranges) == cuts.end())
+      cuts.push_back(std::move(ranges));
+  };
+  add(rangesFrom(counts));
+  if (plan.virtualStages > 1) add(balancedChunks(query, plan, blocks));
   return cuts;
 }
 

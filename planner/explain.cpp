@@ -164,8 +164,9 @@ class Changes {
     const Ranges even = plan::evenLayers(numLayers(), plan_.pp, plan_.virtualStages);
     const auto nameOf = [&](const Ranges& ranges) {
       if (ranges == even) return "even";
-      const bool known = std::find(cuts.begin(), cuts.end(), ranges) != cuts.end();
-      return known ? "balanced" : "as written";
+      const auto known = std::find(cuts.begin(), cuts.end(), ranges);
+      if (known == cuts.end()) return "uneven";
+      return known - cuts.begin() > 1 ? "balanced by chunks" : "balanced";
     };
     Plan changed = plan_;
     for (const Ranges& other : cuts) {

@@ -79,8 +79,9 @@ struct Certificate {
   // (time of the winner - bound) / time of the winner. 0: it is the best. More where not all cuts
   // of virtual stages were costed, and where maxCosted stopped the search.
   double gap = 0;
-  bool closed = true;      // false: maxCosted stopped the search
-  bool ofTwoCuts = false;  // only two cuts of each arrangement with virtual stages are in the space
+  bool closed = true;  // false: maxCosted stopped the search
+  // Of programs of Trireme's own: not of all cuts of the layers, but of those that were tried.
+  bool ofTriedCuts = false;
   int64_t numGroups = 0;   // (tp, pp, dp, microbatch, recompute, and two switches)
   int64_t numBounded = 0;  // candidates that got a bound of their own
   int64_t numCosted = 0;   // candidates that were estimated in full

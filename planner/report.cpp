@@ -70,12 +70,6 @@ void appendRunnersUp(std::string& out, const PlanResult& result) {
                   23);
 }
 
-bool hasVirtualStages(const PlanResult& result) {
-  return result.plan.virtualStages > 1 ||
-         std::any_of(result.runnersUp.begin(), result.runnersUp.end(),
-                     [](const RunnerUp& r) { return r.plan.virtualStages > 1; });
-}
-
 std::string proofOf(const PlanResult& result) {
   const Certificate& c = result.certificate;
   const std::string bound = formatSeconds(c.bound);
@@ -85,8 +79,7 @@ std::string proofOf(const PlanResult& result) {
   if (c.gap > 0)
     proof += fmt::format(
         ", {:.2f} % less; of cuts of virtual stages only the likely ones were costed", 100 * c.gap);
-  if (c.ofTwoCuts && hasVirtualStages(result))
-    proof += "; with virtual stages, of two cuts of each arrangement";
+  if (c.ofTriedCuts) proof += "; of cuts of the layers only the likely ones were tried";
   return proof;
 }
 
@@ -556,7 +549,7 @@ nlohmann::json toJson(const PlanResult& result) {
   json["certificate"] = {{"boundSeconds", c.bound.count()},
                          {"gap", c.gap},
                          {"closed", c.closed},
-                         {"ofTwoCuts", c.ofTwoCuts},
+                         {"ofTriedCuts", c.ofTriedCuts},
                          {"groups", c.numGroups},
                          {"bounded", c.numBounded},
                          {"costed", c.numCosted}};

@@ -18,6 +18,7 @@
 #include "planner/best_cut.h"
 #include "planner/cuts.h"
 #include "planner/frontier.h"
+#include "planner/own_cuts.h"
 #include "planner/pins.h"
 #include "planner/played_cut.h"
 #include "planner/relax.h"
@@ -38,6 +39,9 @@ bool better(const Costed& a, const Costed& b) {
 
 // Bounds of memory are within some per cent of it.
 constexpr size_t kMostLean = 64;
+
+// Moves of layers may make a plan so much faster than its first cuts: it is opened as early.
+constexpr double kMoved = 0.998;
 
 constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then of every so many
 
@@ -89,6 +93,7 @@ class Search {
   void openArrangement(const Node& node, plan::Plan plan);
   void splitArrangement(const Node& node);
   Status cut(const Node& node);
+  void cutOwn(const Node& node);
   Status costCut(const Node& node, plan::Plan plan, Ranges layers);
   Status costCandidate(const Node& node);
   void noteMemory(const plan::Plan& plan, Bytes memory);
@@ -368,8 +373,23 @@ Status Search::costCut(const Node& node, plan::Plan plan, Ranges layers) {
                         std::make_shared<const plan::Plan>(std::move(plan))});
 }
 
+// What is slower by the schedule that is played comes back by that.
+void Search::cutOwn(const Node& node) {
+  plan::Plan plan = *node.plan;
+  const std::vector<Ranges> cuts = cutsFor(query_, plan, *node.blocks);
+  for (BoundedCut& cut : ownCuts(query_, plan, *node.blocks, cuts)) {
+    plan.layers = std::move(cut.layers);
+    frontier_.push({std::max(node.bound, cut.bound), NodeKind::kCandidate, node.group, nullptr,
+                    std::make_shared<const plan::Plan>(plan)});
+  }
+}
+
 Status Search::cut(const Node& node) {
   const plan::Plan& plan = *node.plan;
+  if (query_.stack.ownPrograms) {
+    cutOwn(node);
+    return {};
+  }
   const std::optional<Seconds> limit = limitOf(node);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   PlayedCut played;
@@ -405,6 +425,7 @@ void Search::expandGroup(const Node& node) {
       return;
     }
     plan::Plan plan = arrangement;
+    std::optional<Seconds> fastest;
     for (auto& layers : cutsFor(query_, arrangement, *node.blocks)) {
       plan.layers = std::move(layers);
       ++certificate_.numBounded;
@@ -413,9 +434,16 @@ void Search::expandGroup(const Node& node) {
         noteMemory(plan, bound.memory);
         continue;
       }
-      frontier_.push({bound.time, NodeKind::kCandidate, node.group, nullptr,
-                      std::make_shared<const plan::Plan>(plan)});
+      fastest = fastest ? std::min(*fastest, bound.time) : bound.time;
     }
+    const bool isCut = !query_.pins.layers.empty();
+    if (plan.pp > 1 && plan.pp * plan.virtualStages < query_.model.numLayers && !isCut)
+      certificate_.ofTriedCuts = true;
+    if (!fastest) return;
+    frontier_.push({isCut ? *fastest : *fastest * kMoved,
+                    isCut ? NodeKind::kCandidate : NodeKind::kUncut, node.group,
+                    isCut ? nullptr : node.blocks,
+                    std::make_shared<const plan::Plan>(isCut ? plan : arrangement)});
   });
 }
 
@@ -543,7 +571,6 @@ PlanResult Search::takeResult() {
   const std::vector<Costed> all = ranked();
   const Costed& winner = all.front();
   rejectForMemory();
-  certificate_.ofTwoCuts = query_.stack.ownPrograms;
   PlanResult result;
   result.plan = winner.plan;
   result.estimate = winner.estimate;

@@ -379,7 +379,7 @@ Result<Answer> answerSweep(const planner::SweepQuestion& asked, int numThreads, 
                           return !stop;
                         });
   if (stop) throw Stopped{};
-  TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers));
+  TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers, planner::shippedStacks(), stopper(stop)));
   planner::refineAnswers(answers, [&] { return !stop; });
   if (stop) throw Stopped{};
   answer.json = planner::toJson(answers);

@@ -149,7 +149,7 @@ Status Session::Impl::loadRanks(const std::optional<Bytes>& available) {
 }
 
 Status Session::Impl::openBackend(const std::optional<Bytes>& available) {
-  if (cuda::isCudaTarget(bundle.target.arch)) return openCuda();
+  if (program::isGpuArch(bundle.target.arch)) return openCuda();
   if (options.virtualRanks)
     return invalidArgument(
         fmt::format("virtual ranks share a GPU, and the bundle is for {}: its ranks are threads of "

@@ -52,7 +52,7 @@ Status Session::Impl::agreeOnProgram() {
   for (const program::Group& group : bundle.program.groups) groups.push_back(group.ranks);
   std::set<int32_t> peers;
   int64_t largest = 0;
-  if (!cuda::isCudaTarget(bundle.target.arch)) {  // else NCCL has connections of its own
+  if (!program::isGpuArch(bundle.target.arch)) {  // else NCCL has connections of its own
     TRIREME_ASSIGN_OR_RETURN(peers, peersOf(bundle.program, firstRank));
   }
   for (const program::Role& role : bundle.program.roles)

@@ -112,7 +112,7 @@ Status Measurement::measureKernels() {
 #else
   return unavailable(
       "this build of trireme cannot measure kernels: it was configured with TRIREME_MLIR=OFF; it "
-      "can read the output of nccl-tests (--nccl-tests)");
+      "can measure GPUs (--gpu) and read the output of nccl-tests (--nccl-tests)");
 #endif
 }
 

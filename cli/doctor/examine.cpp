@@ -8,6 +8,7 @@
 
 #include "ir/base/format.h"
 #include "ir/base/version.h"
+#include "runtime/device/cuda/cublaslt_api.h"
 #include "runtime/device/cuda/driver_api.h"
 #include "runtime/device/cuda/nccl_api.h"
 
@@ -23,7 +24,8 @@ Finding codeGenerator() {
   return {"trireme", Health::kGood, fmt::format("{}, with the code generator", kVersion), ""};
 #else
   return {"trireme", Health::kMissing, fmt::format("{}, built without LLVM", kVersion),
-          "trireme compile and calibrate need it; bundles made elsewhere run"};
+          "trireme compile, and calibrate of this machine's processor; calibrate --gpu, "
+          "--gpu-measurements and --nccl-tests work, and bundles made elsewhere run"};
 #endif
 }
 
@@ -58,7 +60,15 @@ Finding memory(const Machine& machine) {
 [[maybe_unused]] Finding linker(const Machine& machine) {
   if (const auto path = machine.findProgram("ld")) return {"linker", Health::kGood, *path, ""};
   return {"linker", Health::kMissing, "no ld in PATH (Debian: binutils)",
-          "trireme compile cannot link the kernels of a bundle"};
+          "trireme compile cannot link kernels for hosts, nor calibrate measure this one"};
+}
+
+// Where codegen looks for it.
+[[maybe_unused]] Finding assembler(const Machine& machine) {
+  for (const char* name : {"ptxas", "/usr/local/cuda/bin/ptxas"})
+    if (const auto path = machine.findProgram(name)) return {"ptxas", Health::kGood, *path, ""};
+  return {"ptxas", Health::kOptional, "neither in PATH nor in /usr/local/cuda/bin",
+          "bundles for GPUs have PTX alone, which the driver compiles when they start"};
 }
 
 Finding gpus(const Machine& machine) {
@@ -82,16 +92,48 @@ Finding gpus(const Machine& machine) {
           ""};
 }
 
+// As the library writes its version: cublasLtGetVersion, and nccl.h since 2.9.
+std::string versionName(int64_t version) {
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::string describe(const LibraryFile& library) {
+  return fmt::format("{}, {}", versionName(library.version), library.path);
+}
+
+// The one that `run` loads; of a machine without a driver, as if that were the newest.
+Finding cublasLt(const Machine& machine) {
+  constexpr int kNewest = 13000;
+  const std::string prevents = "bundles that are compiled for GPUs cannot run here";
+  std::string why;
+  const std::optional<GpuDriver> driver = machine.gpuDriver(why);
+  const auto firstOf = [&](int version) -> std::optional<LibraryFile> {
+    for (const char* name : runtime::cuda::cublasLtNames(version))
+      if (auto library = machine.findLibrary(name, "cublasLtGetVersion", false)) return library;
+    return std::nullopt;
+  };
+  const int version = driver ? driver->version : kNewest;
+  if (const auto library = firstOf(version))
+    return {"cuBLASLt", Health::kGood, describe(*library), ""};
+  if (const auto newer = firstOf(kNewest))
+    return {"cuBLASLt", Health::kOptional,
+            describe(*newer) + ", which needs a driver of CUDA 13; libcublasLt.so.12 would do",
+            prevents};
+  return {"cuBLASLt", Health::kOptional,
+          fmt::format("no {}, in the loader's folders or LD_LIBRARY_PATH",
+                      fmt::join(runtime::cuda::cublasLtNames(version), " or ")),
+          prevents};
+}
+
 Finding nccl(const Machine& machine) {
-  const auto version = machine.libraryVersion("libnccl.so.2", "ncclGetVersion", true);
+  const auto library = machine.findLibrary("libnccl.so.2", "ncclGetVersion", true);
   const std::string prevents = "ranks with a GPU each; on one GPU: run --virtual-ranks";
-  if (!version) return {"NCCL", Health::kOptional, "no libnccl.so.2", prevents};
-  // nccl.h: 10000 major + 100 minor + patch since 2.9.
-  const std::string name =
-      fmt::format("{}.{}.{}", *version / 10000, *version / 100 % 100, *version % 100);
-  if (*version < runtime::cuda::kMinNcclVersion)
-    return {"NCCL", Health::kOptional, name + ", older than 2.18", prevents};
-  return {"NCCL", Health::kGood, name, ""};
+  if (!library)
+    return {"NCCL", Health::kOptional,
+            "no libnccl.so.2, in the loader's folders or LD_LIBRARY_PATH", prevents};
+  if (library->version < runtime::cuda::kMinNcclVersion)
+    return {"NCCL", Health::kOptional, describe(*library) + ", older than 2.18", prevents};
+  return {"NCCL", Health::kGood, describe(*library), ""};
 }
 
 Finding mpi(const Machine& machine) {
@@ -105,11 +147,11 @@ Finding mpi(const Machine& machine) {
 std::string_view healthName(Health health) { return kNames[static_cast<size_t>(health)]; }
 
 std::vector<Finding> examine(const Machine& machine) {
-  return {codeGenerator(), cpu(machine),  memory(machine),
+  return {codeGenerator(), cpu(machine),       memory(machine),
 #if !TRIREME_RUNTIME_ONLY
-          linker(machine),
+          linker(machine), assembler(machine),
 #endif
-          gpus(machine),   nccl(machine), mpi(machine)};
+          gpus(machine),   cublasLt(machine),  nccl(machine),   mpi(machine)};
 }
 
 }  // namespace trireme::cli

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -29,6 +30,11 @@ class Library {
 
   bool isOpen() const { return handle_ != nullptr; }
   const std::string& error() const { return error_; }
+  std::string path() const {
+    link_map* map = nullptr;
+    const bool isKnown = isOpen() && dlinfo(handle_, RTLD_DI_LINKMAP, &map) == 0;
+    return isKnown ? map->l_name : "";
+  }
   template <typename Function>
   Function* find(const std::string& symbol) const {
     return handle_ != nullptr ? reinterpret_cast<Function*>(dlsym(handle_, symbol.c_str()))
@@ -70,6 +76,8 @@ class ThisMachine final : public Machine {
   std::optional<Bytes> availableMemory() const override { return runtime::availableMemory(); }
 
   std::optional<std::string> findProgram(const std::string& name) const override {
+    if (name.find('/') != std::string::npos)
+      return access(name.c_str(), X_OK) == 0 ? std::optional(name) : std::nullopt;
     const char* path = std::getenv("PATH");
     std::istringstream folders(path != nullptr ? path : "");
     for (std::string folder; std::getline(folders, folder, ':');) {
@@ -114,17 +122,18 @@ class ThisMachine final : public Machine {
     return driver;
   }
 
-  std::optional<int64_t> libraryVersion(const std::string& library, const std::string& symbol,
-                                        bool byPointer) const override {
-    const Library file(library);
+  std::optional<LibraryFile> findLibrary(const std::string& name, const std::string& symbol,
+                                         bool byPointer) const override {
+    const Library file(name);
     if (byPointer) {
       auto* function = file.find<int(int*)>(symbol);
       int version = 0;
       if (function == nullptr || function(&version) != 0) return std::nullopt;
-      return version;
+      return LibraryFile{file.path(), version};
     }
     auto* function = file.find<size_t()>(symbol);
-    return function != nullptr ? std::optional(static_cast<int64_t>(function())) : std::nullopt;
+    if (function == nullptr) return std::nullopt;
+    return LibraryFile{file.path(), static_cast<int64_t>(function())};
   }
 };
 

@@ -22,6 +22,12 @@ struct GpuDriver {
   std::vector<GpuDevice> devices;
 };
 
+// A shared library, as the loader finds it.
+struct LibraryFile {
+  std::string path;
+  int64_t version = 0;  // as the library writes it
+};
+
 class Machine {
  public:
   virtual ~Machine() = default;
@@ -29,14 +35,14 @@ class Machine {
   virtual std::vector<std::string> cpuFlags() const = 0;  // as Linux names them
   virtual int numCores() const = 0;                       // that this process may use
   virtual std::optional<Bytes> availableMemory() const = 0;
-  virtual std::optional<std::string> findProgram(const std::string& name) const = 0;  // its path
+  // Its path; of a name with a slash that, if it is a program.
+  virtual std::optional<std::string> findProgram(const std::string& name) const = 0;
   // None, and in `why` the reason, where the driver or a device does not answer.
   virtual std::optional<GpuDriver> gpuDriver(std::string& why) const = 0;
-  // The version number that function `symbol` of a shared library gives, if the library is there:
-  // as `int symbol(int*)`, or, without an argument, as `size_t symbol()`.
-  virtual std::optional<int64_t> libraryVersion(const std::string& library,
-                                                const std::string& symbol,
-                                                bool byPointer) const = 0;
+  // A shared library whose version function `symbol` gives, if both are there: as
+  // `int symbol(int*)`, or, without an argument, as `size_t symbol()`.
+  virtual std::optional<LibraryFile> findLibrary(const std::string& name, const std::string& symbol,
+                                                 bool byPointer) const = 0;
 };
 
 // The machine that this process runs on.

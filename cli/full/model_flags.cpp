@@ -52,7 +52,7 @@ Status predict(const ModelFlags& flags, const program::Bundle& bundle,
   TRIREME_ASSIGN_OR_RETURN(query.model, spec::parseModel(bundle.modelText, "model.yaml"));
   TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::loadCluster(flags.cluster));
   TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(flags.stack));
-  const bool isForGpus = bundle.target.arch.starts_with("cuda:");
+  const bool isForGpus = program::isGpuArch(bundle.target.arch);
   if (flags.speaks && isForGpus != (query.cluster.device.kind == spec::DeviceKind::kCuda))
     fmt::print(stderr, "note: the bundle runs on {}, and the time is predicted for {}\n",
                isForGpus ? "GPUs" : "this machine's processor", query.cluster.name);

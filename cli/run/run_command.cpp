@@ -102,6 +102,10 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
   if (options.threads > kMaxThreads)
     return Error(invalidArgument(
         fmt::format("--threads {}: must be at most {}", options.threads, kMaxThreads)));
+  if (options.timesMatmuls && !program::isGpuArch(bundle.target.arch))
+    return Error(invalidArgument(fmt::format(
+        "{}: --time-matmuls chooses cuBLASLt's algorithms on GPUs, and the bundle is for hosts",
+        options.bundle)));
   runtime::SessionOptions session;
   session.threadsPerRank = static_cast<int>(options.threads);
   session.timeoutSeconds = options.timeoutSeconds;

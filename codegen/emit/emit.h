@@ -27,9 +27,9 @@ Result<EmittedCode> emitObject(mlir::ModuleOp module, const std::vector<std::str
 // of `processor` ("sm_90") and later, or for "sm_90a" alone. kInternal: LLVM refused.
 Result<EmittedCode> emitPtx(mlir::ModuleOp module, const std::string& processor, bool wantIr);
 
-// The code that ptxas makes of PTX for exactly `processor`; empty if there is no ptxas on the path
-// or where CUDA is usually installed: then the driver compiles the PTX. kInternal: ptxas refused
-// it. kResourceExhausted: no temporary files.
+// The code that ptxas makes for exactly `processor` of PTX for it or an older one; empty if there
+// is no ptxas on the path or where CUDA is usually installed: then the driver compiles the PTX.
+// kInternal: ptxas refused it. kResourceExhausted: no temporary files.
 Result<std::string> assembleCubin(const std::string& ptx, const std::string& processor);
 
 // Links one object into a shared object with `ld`, found on the path.

@@ -1,8 +1,10 @@
 // Keys: docs/_pages/config-json.md of DeepSpeed, commit 00376da4; parameters of the schedulers:
 // deepspeed/runtime/lr_schedules.py, commit 22779f2c.
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "codegen/export/formats.h"
+#include "codegen/export/loss_scale.h"
 
 namespace trireme::codegen {
 namespace {
@@ -26,6 +28,18 @@ Json schedulerOf(const spec::TrainingSpec& t) {
             {"warmup_type", "linear"}}}};
 }
 
+// Hysteresis: how many overflows it takes to halve the scale.
+Json fp16Of(const spec::TrainingSpec& t) {
+  if (t.precision != spec::Precision::kFp16) return {{"enabled", false}};
+  if (hasFixedLossScale(t)) return {{"enabled", true}, {"loss_scale", t.initialLossScale}};
+  return {{"enabled", true},
+          {"loss_scale", 0},
+          {"initial_scale_power", std::ilogb(t.initialLossScale)},
+          {"loss_scale_window", t.lossScaleWindow},
+          {"hysteresis", 1},
+          {"min_loss_scale", static_cast<int64_t>(t.minLossScale)}};
+}
+
 }  // namespace
 
 Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec&, const ExportOptions&) {
@@ -38,7 +52,7 @@ Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec&, const Expor
   if (plan.stateSharding != plan::StateSharding::kNone)
     json["zero_optimization"]["overlap_comm"] = true;
   json["bf16"] = {{"enabled", t.precision == spec::Precision::kBf16}};
-  json["fp16"] = {{"enabled", t.precision == spec::Precision::kFp16}};
+  json["fp16"] = fp16Of(t);
   json["optimizer"] = {{"type", "AdamW"},
                        {"params",
                         {{"lr", t.learningRate},

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "codegen/export/formats.h"
+#include "codegen/export/loss_scale.h"
 #include "ir/plan/nearest.h"
 
 namespace trireme::codegen {
@@ -77,10 +78,11 @@ void noteSteps(Framework framework, const ExportOptions& options, Exported& expo
 }
 
 void noteLossScale(const spec::TrainingSpec& t, Exported& exported) {
-  exported.notes.push_back(
-      fmt::format("the loss is scaled as the program does it by itself, not from {} with a window "
-                  "of {} steps down to {}",
-                  t.initialLossScale, t.lossScaleWindow, t.minLossScale));
+  const std::string planned =
+      hasFixedLossScale(t) ? fmt::format("by {} all the time", t.initialLossScale)
+                           : fmt::format("from {} with a window of {} steps down to {}",
+                                         t.initialLossScale, t.lossScaleWindow, t.minLossScale);
+  exported.notes.push_back("the loss is scaled as the program does it by itself, not " + planned);
 }
 
 }  // namespace
@@ -127,7 +129,8 @@ Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model
         options.devicesPerNode, plan::nearestDivisor(options.devicesPerNode, plan.numRanks()))));
   Exported exported = write(plan, model, framework, options);
   noteSteps(framework, options, exported);
-  const bool isSaid = framework == Framework::kMegatron;  // its file says how losses are scaled
+  // Whose files say how losses are scaled.
+  const bool isSaid = framework == Framework::kMegatron || framework == Framework::kDeepspeed;
   if (plan.training.precision == spec::Precision::kFp16 && !isSaid)
     noteLossScale(plan.training, exported);
   return exported;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/export/loss_scale.h"
 #include "ir/plan/choices.h"
 #include "ir/spec/load.h"
 
@@ -176,6 +177,15 @@ std::vector<Misfit> deepspeedMisfits(const spec::TrainingSpec& training) {
   misfits.addIf(training.warmupSteps == 1 || (training.decaySteps > 0 && training.warmupSteps < 2),
                 fmt::format("a learning rate with {} warm-up steps", training.warmupSteps),
                 "2 steps");
+  if (training.precision != Precision::kFp16 || hasFixedLossScale(training)) return misfits.take();
+  // It has the exponent of the first scale, and the least one as a whole number.
+  const double power = std::exp2(std::max(std::round(std::log2(training.initialLossScale)), 0.0));
+  misfits.addIf(training.initialLossScale != power,
+                fmt::format("initial_loss_scale {}", training.initialLossScale),
+                fmt::format("{}", power));
+  const double whole = std::clamp(std::round(training.minLossScale), 1.0, 0x1p53);
+  misfits.addIf(training.minLossScale != whole,
+                fmt::format("min_loss_scale {}", training.minLossScale), fmt::format("{}", whole));
   return misfits.take();
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "codegen/export/formats.h"
+#include "codegen/export/loss_scale.h"
 
 namespace trireme::codegen {
 namespace {
@@ -79,6 +80,7 @@ void addPrecision(Arguments& args, Precision precision, const spec::StackSetting
 }
 
 void addLossScaling(Arguments& args, const spec::TrainingSpec& t) {
+  if (hasFixedLossScale(t)) return args.add("--loss-scale", t.initialLossScale);
   args.add("--initial-loss-scale", t.initialLossScale);
   args.add("--loss-scale-window", t.lossScaleWindow);
   args.add("--min-loss-scale", t.minLossScale);

@@ -84,9 +84,10 @@ constexpr std::array<std::string_view, 4> kBothStates = {
     "--sequence-parallel"};
 
 // What the overrides say in one key, what Bridge does anyway, or what a note says.
-constexpr std::array<std::string_view, 10> kSaidOtherwise = {
+constexpr std::array<std::string_view, 11> kSaidOtherwise = {
     "--bf16",
     "--fp16",
+    "--loss-scale",
     "--initial-loss-scale",
     "--loss-scale-window",
     "--min-loss-scale",

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "codegen/export/loss_scale.h"
 #include "codegen/import/config.h"
 #include "codegen/import/formats.h"
 #include "ir/plan/nearest.h"
@@ -15,7 +17,7 @@ using plan::StateSharding;
 using spec::Node;
 using spec::Precision;
 
-// Part of every run, and of no plan: logs, buckets, how losses are scaled.
+// Part of every run, and of no plan: logs, buckets, checks.
 constexpr const char* kNeutral[] = {"steps_per_print",
                                     "wall_clock_breakdown",
                                     "dump_state",
@@ -34,13 +36,8 @@ constexpr const char* kNeutral[] = {"steps_per_print",
                                     "memory_breakdown",
                                     "zero_allow_untested_optimizer",
                                     "zero_force_ds_cpu_optimizer",
-                                    "fp16.loss_scale",
                                     "fp16.auto_cast",
-                                    "fp16.initial_scale_power",
-                                    "fp16.loss_scale_window",
-                                    "fp16.hysteresis",
-                                    "fp16.min_loss_scale",
-                                    "fp16.consecutive_hysteresis",
+                                    "bf16.check_grad_overflow",
                                     "zero_optimization.allgather_partitions",
                                     "zero_optimization.allgather_bucket_size",
                                     "zero_optimization.reduce_scatter",
@@ -68,7 +65,11 @@ constexpr const char* kRefused[] = {"zero_optimization.zero_quantized_weights",
                                     "sparse_attention.enabled",
                                     "progressive_layer_drop.enabled",
                                     "hybrid_engine.enabled",
+                                    "fp16.fp16_master_weights_and_grads",
                                     "bf16.immediate_grad_update",
+                                    "bf16.bf16_master_weights_and_grads",
+                                    "bf16.bf16_optimizer_states",
+                                    "torch_autocast.enabled",
                                     "sparse_gradients"};
 
 // "auto" is filled in by Hugging Face's Trainer, from arguments that the file does not hold.
@@ -135,6 +136,44 @@ Precision precisionOf(Config& config, std::vector<std::string>& missing) {
   if (isFp16) return Precision::kFp16;
   if (isOpen) missing.emplace_back("the precision, which is 'auto' (write true or false)");
   return Precision::kFp32;
+}
+
+// Of fp16, with the defaults of runtime/precision_config.py, commit 0ac46845. Where nothing is
+// scaled nobody looks at them.
+constexpr const char* kLossScaling[] = {"fp16.loss_scale",        "fp16.initial_scale_power",
+                                        "fp16.loss_scale_window", "fp16.min_loss_scale",
+                                        "fp16.hysteresis",        "fp16.consecutive_hysteresis"};
+constexpr int64_t kMostPower = 126;  // (T7)
+
+int64_t countWithin(Config& config, const std::string& name, int64_t absent, int64_t least,
+                    int64_t most) {
+  const int64_t value = config.count(name, absent);
+  if (value >= least && value <= most) return value;
+  config.fail(name, fmt::format("is {}; expected {} to {}", value, least, most));
+  return absent;
+}
+
+double scaleOf(Config& config, const std::string& name, double absent, double most) {
+  const double scale = config.real(name, absent);
+  if (scale > 0 && scale <= most) return scale;
+  config.fail(name, fmt::format("is {}; expected more than 0 and at most {}", scale, most));
+  return absent;
+}
+
+// A loss_scale other than 0 never changes.
+void readLossScaling(Config& config, spec::TrainingSpec& t, std::vector<std::string>& notes) {
+  for (const char* name : kLossScaling) config.passOver(name);
+  if (t.precision != Precision::kFp16) return;
+  if (config.real("fp16.loss_scale", 0) != 0)
+    return fixLossScale(scaleOf(config, "fp16.loss_scale", 1, std::exp2(kMostPower)), t);
+  const int64_t power = countWithin(config, "fp16.initial_scale_power", 16, 0, kMostPower);
+  t.initialLossScale = std::exp2(power);
+  t.lossScaleWindow = countWithin(config, "fp16.loss_scale_window", 1000, 1, 1 << 30);
+  t.minLossScale = scaleOf(config, "fp16.min_loss_scale", 1, t.initialLossScale);
+  if (config.has("fp16.hysteresis") && config.count("fp16.hysteresis", 1) > 1)
+    notes.emplace_back(
+        "fp16.hysteresis is not kept: every overflow halves the scale, as if it were 1; no price "
+        "depends on it");
 }
 
 void readOptimizer(Config& config, spec::TrainingSpec& t) {
@@ -238,6 +277,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
   std::vector<std::string> missing;
   refuseWhatCannotBePriced(config, missing);
   plan.training.precision = precisionOf(config, missing);
+  readLossScaling(config, plan.training, imported.notes);
   readOptimizer(config, plan.training);
   readLaunch(config, launch, plan, missing);
   readZero(config,

@@ -38,7 +38,7 @@ Result<plan::Plan> parseOwn(const std::string& text, const std::string& file) {
   return Error(invalidArgument(fmt::format(
       "{}\nread as a plan of trireme, since it is no TOML of torchtitan (*.toml), no JSON of "
       "DeepSpeed (with \"zero_optimization\" or \"train_batch_size\"), and no command line or "
-      "script of Megatron-LM (with --micro-batch-size)",
+      "script of Megatron-LM (with --micro-batch-size); NeMo's recipes are not read",
       plan.error().message())));
 }
 
@@ -77,13 +77,13 @@ Result<Imported> readPlan(const std::string& text, const std::string& file,
                           const spec::ModelSpec& model, const LaunchOptions& launch) {
   if (const std::optional<Framework> framework = frameworkOfFile(text, file))
     return importPlan(*framework, text, file, model, launch);
+  Imported imported;
+  TRIREME_ASSIGN_OR_RETURN(imported.plan, parseOwn(text, file));
   if (launch != LaunchOptions{})
     return Error(invalidArgument(fmt::format(
         "{}: a plan says all of it: leave out --gpus, --tp, --seq, --batch, --microbatch and "
         "--recompute",
         file)));
-  Imported imported;
-  TRIREME_ASSIGN_OR_RETURN(imported.plan, parseOwn(text, file));
   return imported;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "codegen/export/framework.h"
+#include "codegen/export/loss_scale.h"
 #include "codegen/import/formats.h"
 #include "codegen/import/layout.h"
 #include "codegen/import/megatron_flags.h"
@@ -31,7 +32,7 @@ struct Source {
 };
 
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 29> kNeutral = {"--overlap-grad-reduce",
+constexpr std::array<std::string_view, 57> kNeutral = {"--overlap-grad-reduce",
                                                        "--overlap-param-gather",
                                                        "--accumulate-allreduce-grads-in-fp32",
                                                        "--train-iters",
@@ -59,7 +60,42 @@ constexpr std::array<std::string_view, 29> kNeutral = {"--overlap-grad-reduce",
                                                        "--tee",
                                                        "--redirects",
                                                        "--local-addr",
-                                                       "--role"};
+                                                       "--role",
+                                                       "--split",
+                                                       "--vocab-file",
+                                                       "--merge-file",
+                                                       "--data-cache-path",
+                                                       "--num-workers",
+                                                       "--eval-iters",
+                                                       "--eval-interval",
+                                                       "--tensorboard-dir",
+                                                       "--tensorboard-queue-size",
+                                                       "--wandb-project",
+                                                       "--wandb-exp-name",
+                                                       "--wandb-save-dir",
+                                                       "--log-throughput",
+                                                       "--log-params-norm",
+                                                       "--log-num-zeros-in-grad",
+                                                       "--exit-interval",
+                                                       "--exit-duration-in-mins",
+                                                       "--distributed-backend",
+                                                       "--distributed-timeout-minutes",
+                                                       "--no-load-optim",
+                                                       "--no-load-rng",
+                                                       "--manual-gc",
+                                                       "--profile",
+                                                       "--profile-step-start",
+                                                       "--profile-step-end",
+                                                       "--tiktoken-pattern",
+                                                       "--no-mmap-bin-files",
+                                                       "--no-create-attention-mask-in-dataloader"};
+
+constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
+    {"--rampup-batch-size", "steps of the full batch are priced"},
+    {"--grad-reduce-in-bf16",
+     "gradients are priced in fp32: they take half the memory and half the time to be reduced"},
+    {"--fp8-param-gather",
+     "weights are priced in 16 bits: they take half the memory and half the time to be gathered"}};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
 constexpr std::array<std::string_view, 12> kRefused = {
@@ -179,15 +215,16 @@ std::string stackOf(Flags& flags) {
   return recipe == "mxfp8" ? "nemo-fp8-mx" : "nemo-fp8-current";
 }
 
-// Megatron's own defaults. A scale that never changes (--loss-scale), and how often an overflow is
-// let pass (--hysteresis), are not carried over: nobody reads them, so they are listed.
+// Megatron's own defaults. A scale of --loss-scale never changes. How often an overflow is let pass
+// (--hysteresis) is not carried over: nobody reads it, so it is listed.
 void readLossScaling(Flags& flags, spec::TrainingSpec& t) {
+  if (const double fixed = flags.real("--loss-scale", 0); fixed > 0) return fixLossScale(fixed, t);
   t.initialLossScale = flags.real("--initial-loss-scale", 4294967296);
   t.lossScaleWindow = flags.count("--loss-scale-window", 1000);
   t.minLossScale = flags.real("--min-loss-scale", 1);
 }
 
-void readTraining(Flags& flags, spec::TrainingSpec& t) {
+void readTraining(Flags& flags, spec::TrainingSpec& t, std::vector<std::string>& notes) {
   for (const char* name : {"--seq-length", "--micro-batch-size"})
     if (!flags.has(name)) flags.fail(name, "is missing: the plan needs it");
   t.sequenceLength = flags.count("--seq-length", 0);
@@ -201,14 +238,29 @@ void readTraining(Flags& flags, spec::TrainingSpec& t) {
   t.minLearningRate = flags.real("--min-lr", 0);
   t.warmupSteps = flags.count("--lr-warmup-iters", 0);
   const int64_t end = flags.count("--lr-decay-iters", flags.count("--train-iters", 0));
+  // Of the decay, as get_optimizer_param_scheduler() of training.py has it.
+  if (const double fraction = flags.real("--lr-warmup-fraction", 0); fraction > 0)
+    t.warmupSteps = static_cast<int64_t>(std::min(fraction, 1.0) * static_cast<double>(end));
   const std::string style = flags.choice(
       "--lr-decay-style", {"constant", "linear", "cosine", "inverse-square-root", "WSD"}, "linear");
   if (style != "constant") t.decaySteps = std::max<int64_t>(end - t.warmupSteps, 0);
+  if (t.decaySteps > 0 && style != "cosine")
+    notes.push_back(fmt::format(
+        "--lr-decay-style is {}: the plan has a cosine; no price depends on it", style));
   t.weightDecay = flags.real("--weight-decay", 0.01);
   t.beta1 = flags.real("--adam-beta1", 0.9);
   t.beta2 = flags.real("--adam-beta2", 0.999);
   t.epsilon = flags.real("--adam-eps", 1e-8);
   t.clipNorm = flags.real("--clip-grad", 1);
+}
+
+// Megatron's stacks have fused attention.
+void readAttention(Flags& flags) {
+  const std::string backend =
+      flags.choice("--attention-backend", {"auto", "flash", "fused", "unfused", "local"}, "auto");
+  if (backend == "unfused" || backend == "local")
+    flags.fail("--attention-backend",
+               fmt::format("is {}: attention in parts cannot be priced; nearest: fused", backend));
 }
 
 // Layers of the virtual stages: of the layout, or as many as their number gives.
@@ -302,7 +354,8 @@ void readState(Flags& flags, int64_t numRanks, Plan& plan) {
   if (model < 1 || numRanks % model != 0)
     return flags.fail(
         "--tensor-model-parallel-size",
-        fmt::format("x pipeline x context is {}, which does not divide {} ranks", model, numRanks));
+        fmt::format("x pipeline x context is {}, which does not divide {} ranks{}", model, numRanks,
+                    model < 1 ? "" : plan::nearestMultiple(numRanks, model)));
   const int64_t dp = numRanks / model;
   if (dp * plan.cp == 1) plan.stateSharding = plan::StateSharding::kNone;  // nobody to share with
   if (plan.stateSharding == plan::StateSharding::kNone) {
@@ -406,7 +459,10 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   Imported imported;
   imported.plan = planFor(source.model, "megatron-core");
   checkModel(flags, source.model);
-  readTraining(flags, imported.plan.training);
+  readTraining(flags, imported.plan.training, imported.notes);
+  readAttention(flags);
+  for (const auto& [name, what] : kPricedOtherwise)
+    if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
   imported.plan.stack = stackOf(flags);
   TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks,
                            numRanksOf(flags, *found, slurm, source.file, source.launch));

@@ -96,9 +96,10 @@ constexpr std::array<std::string_view, 5> kLists = {"--data-path", "--train-data
                                                     "--data-args-path"};
 
 // Read into the plan, but of no price.
-constexpr std::array<std::string_view, 12> kUnpriced = {"--lr",
+constexpr std::array<std::string_view, 13> kUnpriced = {"--lr",
                                                         "--min-lr",
                                                         "--lr-warmup-iters",
+                                                        "--lr-warmup-fraction",
                                                         "--lr-decay-iters",
                                                         "--train-iters",
                                                         "--lr-decay-style",
@@ -158,7 +159,8 @@ std::string whatIsOpen(const std::string& text, const char* joint = "") {
 
 }  // namespace
 
-Flags::Flags(const MegatronLaunch& launch, std::string file) : file_(std::move(file)) {
+Flags::Flags(const MegatronLaunch& launch, std::string file)
+    : file_(std::move(file)), line_(launch.line) {
   read(launch.launcher, true);
   last_.clear();
   read(launch.program, false);
@@ -251,7 +253,7 @@ void Flags::fail(const std::string& name, const std::string& message) {
   if (!error_.ok()) return;
   const auto flag = flags_.find(name);
   error_ = invalidArgument(fmt::format(
-      "{}:{}: {} {}", file_, flag == flags_.end() ? 1 : flag->second.line, name, message));
+      "{}:{}: {} {}", file_, flag == flags_.end() ? line_ : flag->second.line, name, message));
 }
 
 std::vector<std::string> Flags::unused() const {

@@ -30,6 +30,7 @@ class Flags {
   std::string choice(const std::string& name, const std::vector<std::string>& choices,
                      const std::string& absent);
 
+  // The line is that of the command if it has no such flag.
   void fail(const std::string& name, const std::string& message);
   const Status& error() const { return error_; }
   // The message about a word of torchrun that may be any of its flags; empty if there is none.
@@ -49,6 +50,7 @@ class Flags {
   T value(const std::string& name, T absent, IsValid isValid, const char* expected);
 
   std::string file_, last_;
+  int line_;  // of the command
   std::map<std::string, Flag> flags_;
   std::set<std::string> used_, open_;
   std::string openLauncherWord_;

@@ -46,7 +46,8 @@ CodeItem SegmentTable::makeSegment(const LoweredPass& pass, size_t begin, size_t
     segment.ops.push_back(std::move(op));
   }
   for (const program::SegmentOp& op : segment.ops)
-    workspaceBytes_ = std::max(workspaceBytes_, program::hostWorkspaceBytes(op, segment.operands));
+    workspaceBytes_ =
+        std::max(workspaceBytes_, program::kernelWorkspaceBytes(op, segment.operands));
   code.segment = static_cast<int32_t>(segments_.size());
   segments_.push_back(std::move(segment));
   return code;

@@ -23,7 +23,7 @@ class SegmentTable {
   // `name`: "layer.forward"; segments get a number behind it.
   std::vector<CodeItem> cut(const LoweredPass& pass, const std::string& name);
   std::vector<program::Segment> take() { return std::move(segments_); }
-  // Largest hostWorkspaceBytes of any op so far.
+  // Largest kernelWorkspaceBytes of any op so far.
   int64_t workspaceBytes() const { return workspaceBytes_; }
 
  private:

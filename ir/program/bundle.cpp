@@ -22,8 +22,7 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kKernels = "kernels.json";
 constexpr const char* kSharedObject = "kernels.so";
 constexpr const char* kPtx = "kernels.ptx";
-constexpr const char* kCubin = "kernels.cubin";
-// Always there; those three may be missing.
+// Always there; those three, and code for GPUs, may be missing.
 constexpr std::array kFiles = {"program.bin", kKernels, "plan.yaml", "model.yaml", "listing.txt"};
 
 std::string dump(const json& value) {
@@ -36,7 +35,27 @@ uint32_t checksumOf(json manifest) {
   return crc32c(dump(manifest));
 }
 
-Status writeFile(const std::string& folder, const char* name, const std::string& bytes,
+// Names of targets: "sm_80" and "sm_90" of "cuda:sm_80,sm_90", whatever they mean.
+std::vector<std::string> targetNames(const std::string& arch) {
+  std::vector<std::string> names;
+  for (size_t begin = arch.find(':') + 1, end = 0; begin <= arch.size(); begin = end + 1) {
+    end = std::min(arch.find(',', begin), arch.size());
+    names.push_back(arch.substr(begin, end - begin));
+  }
+  return names;
+}
+
+bool hasSeveralTargets(const Target& target) { return targetNames(target.arch).size() > 1; }
+
+std::string cubinFile(const Target& target, const std::string& name) {
+  return hasSeveralTargets(target) ? fmt::format("kernels.{}.cubin", name) : "kernels.cubin";
+}
+
+bool isCubinFile(const std::string& name) {
+  return name.starts_with("kernels.") && name.ends_with(".cubin");
+}
+
+Status writeFile(const std::string& folder, const std::string& name, const std::string& bytes,
                  json& files) {
   files[name] = {{"bytes", bytes.size()}, {"crc32c", crc32c(bytes)}};
   return writeWholeFile(folder + "/" + name, bytes);
@@ -52,11 +71,12 @@ Status writeInto(const Bundle& bundle, const std::string& folder) {
   if (!bundle.sharedObject.empty())
     TRIREME_RETURN_IF_ERROR(writeFile(folder, kSharedObject, bundle.sharedObject, files));
   if (!bundle.ptx.empty()) TRIREME_RETURN_IF_ERROR(writeFile(folder, kPtx, bundle.ptx, files));
-  if (!bundle.cubin.empty())
-    TRIREME_RETURN_IF_ERROR(writeFile(folder, kCubin, bundle.cubin, files));
+  for (const Cubin& cubin : bundle.cubins)
+    TRIREME_RETURN_IF_ERROR(
+        writeFile(folder, cubinFile(bundle.target, cubin.target), cubin.bytes, files));
   json manifest = {
       {"format", kFormat},
-      {"version", kBundleVersion},
+      {"version", hasSeveralTargets(bundle.target) ? kBundleVersion : 1},
       {"name", bundle.name},
       {"summary", bundle.summary},
       {"target", {{"arch", bundle.target.arch}, {"cpuFeatures", bundle.target.cpuFeatures}}},
@@ -89,7 +109,8 @@ Result<json> readManifest(const std::string& folder) {
 }
 
 // The bytes of a file that the manifest describes.
-Result<std::string> readFile(const std::string& folder, const char* name, const json& files) {
+Result<std::string> readFile(const std::string& folder, const std::string& name,
+                             const json& files) {
   const json entry = files.value(name, json());
   if (!entry.is_object() || !entry.value("bytes", json()).is_number_unsigned())
     return Error(corrupted(kManifest, fmt::format("no entry for {}", name)));
@@ -141,8 +162,11 @@ Result<Bundle> read(const std::string& folder) {
   if (files.contains(kPtx)) {
     TRIREME_ASSIGN_OR_RETURN(bundle.ptx, readFile(folder, kPtx, files));
   }
-  if (files.contains(kCubin)) {
-    TRIREME_ASSIGN_OR_RETURN(bundle.cubin, readFile(folder, kCubin, files));
+  for (const std::string& name : targetNames(bundle.target.arch)) {
+    const std::string file = cubinFile(bundle.target, name);
+    if (!files.contains(file)) continue;
+    TRIREME_ASSIGN_OR_RETURN(std::string bytes, readFile(folder, file, files));
+    bundle.cubins.push_back({name, std::move(bytes)});
   }
   auto program = deserialize(contents[0]);
   if (!program) return Error(program.error().withContext("program.bin"));
@@ -165,8 +189,9 @@ Status checkContents(const std::string& folder) {
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator();
        it.increment(error)) {
     const std::string name = it->path().filename().string();
-    const std::array optional = {kManifest, kSharedObject, kPtx, kCubin};
-    const bool ours = std::find(optional.begin(), optional.end(), name) != optional.end() ||
+    const std::array optional = {kManifest, kSharedObject, kPtx};
+    const bool ours = isCubinFile(name) ||
+                      std::find(optional.begin(), optional.end(), name) != optional.end() ||
                       std::find(kFiles.begin(), kFiles.end(), name) != kFiles.end();
     if (!ours)
       return invalidArgument(

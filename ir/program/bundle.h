@@ -5,7 +5,8 @@
 //   kernels.json    CompiledSegment per segment
 //   kernels.so      generated host code (absent if nothing was generated)
 //   kernels.ptx     generated GPU code (absent if nothing was generated)
-//   kernels.cubin   the same, assembled for the target (absent if there was no ptxas)
+//   kernels.cubin   the same, assembled for the target (absent if there was no ptxas); of a bundle
+//                   for several, one file for each: kernels.sm_80.cubin, kernels.sm_90.cubin
 //   plan.yaml       the plan and its training settings, for people and for `run --resume`
 //   model.yaml      the model
 //   listing.txt     printListing(Program)
@@ -16,6 +17,7 @@
 
 #include "ir/base/status.h"
 #include "ir/program/program.h"
+#include "ir/program/target.h"
 
 namespace trireme::program {
 
@@ -52,12 +54,14 @@ struct CompiledSegment {
   std::vector<KernelCall> calls;
 };
 
-inline constexpr int kBundleVersion = 1;
+// The newest that can be read. A bundle says the oldest that has what it needs, so that older
+// runtimes read it: 1, and 2 for several targets.
+inline constexpr int kBundleVersion = 2;
 
-// What the host must have: checked before any kernel is loaded.
-struct Target {
-  std::string arch;                      // "x86-64", "cuda:sm_90"
-  std::vector<std::string> cpuFeatures;  // "avx512f", "avx2", ... by CPUID name
+// kernels.ptx, assembled.
+struct Cubin {
+  std::string target;  // "sm_90"
+  std::string bytes;
 };
 
 struct Bundle {
@@ -66,9 +70,10 @@ struct Bundle {
   Program program;
   std::vector<CompiledSegment> kernels;  // one per program.segments
   std::string planText, modelText;
-  std::string summary;       // the plan in a line; empty in bundles of older versions
-  std::string sharedObject;  // bytes of kernels.so when writing; empty: none
-  std::string ptx, cubin;    // kernels.ptx, kernels.cubin; empty: none
+  std::string summary;        // the plan in a line; empty in bundles of older versions
+  std::string sharedObject;   // bytes of kernels.so when writing; empty: none
+  std::string ptx;            // kernels.ptx, for ptxTarget() of the targets; empty: none
+  std::vector<Cubin> cubins;  // at most one per target, in their order
 };
 
 // Whether the folder's manifest is that of a bundle, perhaps a damaged or a newer one.

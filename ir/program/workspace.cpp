@@ -5,6 +5,8 @@ namespace {
 
 using Operands = std::vector<OperandType>;
 
+constexpr int64_t kAlignment = 256;  // of what a GPU's kernels get of a workspace
+
 const OperandType& inputOf(const SegmentOp& op, const Operands& operands, size_t i) {
   return operands[static_cast<size_t>(op.inputs[i])];
 }
@@ -29,8 +31,11 @@ GemmShape matmulShape(const SegmentOp& op, const Operands& operands) {
 
 int64_t attentionWorkspace(const SegmentOp& op, const Operands& operands, bool backward) {
   const OperandType& qkv = inputOf(op, operands, 0);
-  return kMaxKernelThreads * attentionScratchBytes({qkv.dims[0], op.attributes.headSize,
-                                                    byteSize(qkv.dtype), backward});
+  const int64_t onHost =
+      kMaxKernelThreads *
+      attentionScratchBytes({qkv.dims[0], op.attributes.headSize, byteSize(qkv.dtype), backward});
+  return backward ? std::max(onHost, attentionDeltaBytes(inputOf(op, operands, 2)) + kAlignment)
+                  : onHost;
 }
 
 }  // namespace
@@ -49,7 +54,11 @@ int64_t attentionScratchBytes(const AttentionScratchShape& shape) {
          gemmScratchBytes({longest, longest, longest, shape.elementBytes, false});
 }
 
-int64_t hostWorkspaceBytes(const SegmentOp& op, const Operands& operands) {
+int64_t attentionDeltaBytes(const OperandType& logSums) {
+  return logSums.elements() * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t kernelWorkspaceBytes(const SegmentOp& op, const Operands& operands) {
   switch (op.kind) {
     case OpKind::kMatmul:
     case OpKind::kMatmulGradInput:

@@ -1,4 +1,4 @@
-// Scratch bytes that host library kernels may use: part of the arena, so that planner, compiler and
+// Scratch bytes that library kernels may use: part of the arena, so that planner, compiler and
 // runtime agree. Depends only on the op and its local shapes.
 #pragma once
 #include <algorithm>
@@ -9,9 +9,9 @@
 
 namespace trireme::program {
 
-// Upper bound of what the library kernel of `op` uses of KernelCallArgs::workspace, for any number
-// of threads. `operands` are all operands of the segment.
-int64_t hostWorkspaceBytes(const SegmentOp& op, const std::vector<OperandType>& operands);
+// Upper bound of what the library kernel of `op` uses of its rank's workspace, on hosts with any
+// number of threads and on GPUs. `operands` are all operands of the segment.
+int64_t kernelWorkspaceBytes(const SegmentOp& op, const std::vector<OperandType>& operands);
 
 // Below: how the kernels divide that scratch. Kernels use no more than kMaxKernelThreads threads
 // for a call that needs scratch.
@@ -88,5 +88,8 @@ struct AttentionScratchShape {
 
 // Scratch of attention on one thread.
 int64_t attentionScratchBytes(const AttentionScratchShape& shape);
+
+// Of the backward pass on a GPU's tensor cores: a number per query, f32 [b, local heads, s].
+int64_t attentionDeltaBytes(const OperandType& logSums);
 
 }  // namespace trireme::program

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/spec/load.h"
+#include "planner/relax.h"
 #include "planner/report.h"
 #include "planner/whatif/answers.h"
 #include "planner/whatif/hardware.h"
@@ -177,6 +178,17 @@ nlohmann::json JsonReport::json() const {
   return json;
 }
 
+// Why the first point has no plan, with what would give it one if its search is what failed.
+std::string firstReason(const Answers& answers, const std::vector<spec::StackProfile>& stacks,
+                        const SearchProgress& progress) {
+  const Result<Query> query = queryAt(answers.sweep, answers.points[0]);
+  if (!query.has_value()) return query.error().message();
+  const Result<PlanResult> result = searchPlan(*query, modelCosts(*query), progress);
+  if (result.has_value() || result.error().code() != StatusCode::kInfeasible)
+    return answers.answers[0]->reason;
+  return toStatus(shortfallOf(*query, result.error(), stacks, progress)).message();
+}
+
 }  // namespace
 
 Status checkScenarios(const ScenarioAxes& s) {
@@ -218,12 +230,15 @@ Result<Answers> makeAnswers(const SweepQuestion& asked) {
   return answers;
 }
 
-Status checkAnswered(const Answers& answers) {
+Status checkAnswered(const Answers& answers, const std::vector<spec::StackProfile>& stacks,
+                     const SearchProgress& progress) {
   if (std::any_of(answers.answers.begin(), answers.answers.end(),
                   [](const std::optional<PointAnswer>& answer) { return answer->ok(); }))
     return {};
-  return infeasible(fmt::format("no point of {} has a plan; the first: {}", answers.numSwept(),
-                                answers.answers[0]->reason));
+  const std::string reason = firstReason(answers, stacks, progress);
+  if (answers.numSwept() == 1) return infeasible(reason);
+  return infeasible(
+      fmt::format("no point of {} has a plan; the first: {}", answers.numSwept(), reason));
 }
 
 nlohmann::json toJson(const Answers& answers) { return JsonReport(answers).json(); }

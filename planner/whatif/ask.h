@@ -27,8 +27,10 @@ Result<Answers> makeAnswers(const SweepQuestion& question);
 // kInvalidArgument: something is asked without what it needs: a price without tokens...
 Status checkScenarios(const ScenarioAxes& scenarios);
 
-// kInfeasible: every point is answered, and none has a plan.
-Status checkAnswered(const Answers& answers);
+// kInfeasible: every point is answered, and none has a plan: why the first has none and what would
+// give it one, as shortfallOf() says with `stacks`.
+Status checkAnswered(const Answers& answers, const std::vector<spec::StackProfile>& stacks,
+                     const SearchProgress& progress = {});
 
 // All that is answered, in SI units, keys in lower camel case.
 nlohmann::json toJson(const Answers& answers);

@@ -175,12 +175,12 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of virtual stages may be faster by as much. of_two_cuts: of an arrangement with virtual stages the space has only two cuts."""
+    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of virtual stages may be faster by as much. of_tried_cuts: of programs of Trireme's own not all cuts of the layers are in the space, but those that were tried."""
 
     bound_seconds: float
     gap: float
     closed: bool
-    of_two_cuts: bool
+    of_tried_cuts: bool
     groups: int
     bounded: int
     costed: int

@@ -24,7 +24,7 @@ struct KernelCallArgs {
   const program::OperandType* types;  // of all operands of the segment
   void* const* operands;              // address of each operand of the segment
   const program::KernelContext* context;
-  void* workspace;  // at least hostWorkspaceBytes(...)
+  void* workspace;  // at least kernelWorkspaceBytes(...)
   ThreadPool* pool;
   const program::LossScaling* lossScaling = nullptr;  // the rank's; null: nothing is scaled
 };

@@ -72,7 +72,7 @@ class OperandSet {
 int64_t workspaceBytes(const program::Segment& segment) {
   int64_t bytes = 0;
   for (const program::SegmentOp& op : segment.ops)
-    bytes = std::max(bytes, program::hostWorkspaceBytes(op, segment.operands));
+    bytes = std::max(bytes, program::kernelWorkspaceBytes(op, segment.operands));
   return bytes;
 }
 

@@ -37,7 +37,7 @@ int64_t workspaceBytes(const std::vector<program::Segment>& segments) {
   int64_t bytes = 0;
   for (const program::Segment& segment : segments)
     for (const program::SegmentOp& op : segment.ops)
-      bytes = std::max(bytes, program::hostWorkspaceBytes(op, segment.operands));
+      bytes = std::max(bytes, program::kernelWorkspaceBytes(op, segment.operands));
   return aligned(bytes);
 }
 
@@ -104,7 +104,7 @@ Result<std::unique_ptr<MeasuredGpus>> MeasuredGpus::open(const cuda::Apis& apis,
     return Error(internalError("several GPUs, and nobody has loaded NCCL"));
   std::unique_ptr<MeasuredGpus> measured(new MeasuredGpus(apis, timing));
   for (int32_t i = 0; i < numRanks; ++i) {
-    TRIREME_ASSIGN_OR_RETURN(measured->gpus_.emplace_back(), cuda::Gpu::open(apis, i, {}));
+    TRIREME_ASSIGN_OR_RETURN(measured->gpus_.emplace_back(), cuda::Gpu::open(apis, i));
     TRIREME_ASSIGN_OR_RETURN(const GpuInfo info, infoOf(*measured->gpus_.back()));
     GpuInfo& all = measured->info_;
     if (i == 0) all = info;

@@ -25,11 +25,24 @@ class CompileCommand : public CommandTest {
   }
 };
 
+// Before anything is read.
+TEST_F(CompileCommand, WrongTargetsAreRefused) {
+  const auto refuse = [&](const std::string& target, const std::string& message) {
+    expectRefusal(compilePlan({"--target", target}), 1, {"--target: " + message});
+  };
+  refuse("cuda:sm_91", "no target sm_91; the nearest is sm_90, ");
+  refuse("cuda:sm_80,sm_70",
+         "no target sm_70: sm_80 is the oldest; there are sm_80, sm_90, sm_90a");
+  refuse("cuda:sm_80,", "'cuda:sm_80,': a name is missing");
+  refuse("cuda:sm_80,cuda:sm_90", "'cuda:sm_80,cuda:sm_90': cuda: stands once");
+  refuse("host,cuda:sm_80",
+         "'host,cuda:sm_80': a bundle is for GPUs or for hosts; compile one for each\n");
+  refuse("gpu", "no target gpu; there are cuda:sm_80, sm_90, sm_90a, and host, this machine's");
+}
+
 // No GPU is needed to compile for one, and without one the run says what is missing.
 TEST_F(CompileCommand, BundlesForGpusAreWrittenAnywhereAndRunOnlyThere) {
   expectSuccess(plan({"--tp", "1", "--pp", "1", "--dp", "1", "-o", path("plan.yaml")}));
-  expectRefusal(compilePlan({"--target", "cuda:sm_91"}), 1,
-                {"--target: no target cuda:sm_91; there are cuda:sm_80, cuda:sm_90, cuda:sm_90a"});
 #if TRIREME_HAVE_MLIR
   expectSuccess(compilePlan({"--target", "cuda:sm_90", "--dump-ir", path("ir")}));
   EXPECT_THAT(readAll(path("ir/3_lower.mlir")), HasSubstr("nvvm.shfl.sync"));
@@ -43,6 +56,33 @@ TEST_F(CompileCommand, BundlesForGpusAreWrittenAnywhereAndRunOnlyThere) {
   expectRefusal(compilePlan({"--target", "cuda:sm_90"}), 1, {"TRIREME_MLIR=OFF"});
 #endif
 }
+
+#if TRIREME_HAVE_MLIR
+// With ptxas, which the test machine may lack.
+TEST_F(CompileCommand, ABundleForSeveralGpusSaysWhatItHolds) {
+  expectSuccess(plan({"--tp", "1", "--pp", "1", "--dp", "1", "-o", path("plan.yaml")}));
+  const Outcome outcome = compilePlan({"--target", "cuda:sm_90,sm_80", "--json"});
+  expectSuccess(outcome);
+  const nlohmann::json report = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(report.at("target"), "cuda:sm_80,sm_90");
+  const nlohmann::json& code = report.at("code");
+  EXPECT_EQ(code.at("ptx"), "sm_80");
+  EXPECT_THAT(readAll(path("out.bundle/kernels.ptx")), HasSubstr(".target sm_80"));
+  const bool hasPtxas = !code.at("cubins").empty();
+  size_t bytes = readAll(path("out.bundle/kernels.ptx")).size();
+  for (const std::string name : {"sm_80", "sm_90"}) {
+    const std::string file = path("out.bundle/kernels." + name + ".cubin");
+    EXPECT_EQ(std::filesystem::exists(file), hasPtxas);
+    if (hasPtxas) bytes += readAll(file).size();
+  }
+  EXPECT_EQ(code.at("bytes"), bytes);
+  const std::string text = compilePlan({"--target", "cuda:sm_80,sm_90"}).out;
+  EXPECT_THAT(text, HasSubstr("target        cuda:sm_80,sm_90: PTX of sm_80 and later GPUs, "));
+  if (!hasPtxas) GTEST_SKIP() << "this machine has no ptxas";
+  EXPECT_EQ(code.at("cubins"), nlohmann::json({"sm_80", "sm_90"}));
+  EXPECT_THAT(text, HasSubstr("code for sm_80, sm_90\n"));
+}
+#endif
 
 TEST_F(CompileCommand, PlanForAnotherModelIsRefused) {
   expectSuccess(plan({"-o", path("plan.yaml")}));
@@ -86,6 +126,32 @@ TEST_F(CompileCommand, PlansThatOnlyOthersRunAreRefusedWithTheNearestChoice) {
     write("plan.yaml", replaced(good, from, to));
     expectRefusal(compilePlan(), 1, {"plan.yaml: " + message, "cannot be compiled yet; nearest: "});
   }
+}
+
+// Of the stack that the plan is for, as `trireme plan --check` does. Of one whose profile is not at
+// hand nothing is known.
+TEST_F(CompileCommand, WhatThePlansOwnStackHasNotIsRefusedAsPlanCheckDoes) {
+  expectSuccess(plan({"--tp", "1", "--pp", "1", "--dp", "2", "--overlap-reductions", "on", "-o",
+                      path("plan.yaml")}));
+  const std::string own = readAll(path("plan.yaml"));
+  const std::vector<std::string> refused = {
+      "plan.yaml: stack 'megatron-core' has no overlapped reductions; nearest: off"};
+  const auto check = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"plan",      "--check", path("plan.yaml"), "--model", model,
+                                     "--cluster", cluster};
+    args.insert(args.end(), more.begin(), more.end());
+    return runTrireme(args);
+  };
+  EXPECT_THAT(check({"--stack", "megatron-core"}).err, HasSubstr(refused[0]));
+  expectRefusal(compilePlan({"--cluster", cluster, "--stack", "megatron-core"}), 1, refused);
+  write("plan.yaml", replaced(own, "stack: trireme", "stack: megatron-core"));
+  expectRefusal(check({}), 1, refused);
+  expectRefusal(compilePlan(), 1, refused);
+  EXPECT_FALSE(std::filesystem::exists(path("out.bundle")));
+#if TRIREME_HAVE_MLIR
+  write("plan.yaml", replaced(own, "stack: trireme", "stack: mine"));
+  expectSuccess(compilePlan());
+#endif
 }
 
 TEST_F(CompileCommand, MissingPlanIsNamed) {

@@ -1,6 +1,7 @@
 // What is missing is said, with what it prevents.
 #include <gmock/gmock.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor/examine.h"
@@ -15,10 +16,11 @@ class FakeMachine : public Machine {
  public:
   std::vector<std::string> flags = {"fma", "avx2", "avx512f"};
   std::optional<Bytes> memory = Bytes(4.0 * 1024 * 1024 * 1024);
-  std::vector<std::string> programs = {"ld", "mpirun"};
+  std::vector<std::string> programs = {"ld", "mpirun", "ptxas"};
   std::optional<GpuDriver> driver =
       GpuDriver{13000, {{"H200", Bytes(151e9)}, {"H200", Bytes(151e9)}}};
-  std::optional<int64_t> ncclVersion = 22807;
+  std::map<std::string, int64_t> libraries = {
+      {"libnccl.so.2", 22807}, {"libcublasLt.so.12", 120803}, {"libcublasLt.so.13", 130100}};
 
   std::string cpuName() const override { return "Core"; }
   std::vector<std::string> cpuFlags() const override { return flags; }
@@ -33,9 +35,12 @@ class FakeMachine : public Machine {
     if (!driver) why = "libcuda.so.1 is not there";
     return driver;
   }
-  std::optional<int64_t> libraryVersion(const std::string&, const std::string&,
-                                        bool) const override {
-    return ncclVersion;
+  std::optional<LibraryFile> findLibrary(const std::string& name, const std::string& symbol,
+                                         bool byPointer) const override {
+    EXPECT_EQ(symbol, byPointer ? "ncclGetVersion" : "cublasLtGetVersion");
+    const auto found = libraries.find(name);
+    if (found == libraries.end()) return std::nullopt;
+    return LibraryFile{"/lib/" + name, found->second};
   }
 };
 
@@ -52,7 +57,9 @@ TEST(Doctor, FindsEverythingThatIsThere) {
   EXPECT_EQ(of(machine, "memory").found, "4.00 GiB available");
   EXPECT_EQ(of(machine, "linker").found, "/bin/ld");
   EXPECT_EQ(of(machine, "GPU driver").found, "CUDA 13.0; 2 x H200, 140.63 GiB");
-  EXPECT_EQ(of(machine, "NCCL").found, "2.28.7");
+  EXPECT_EQ(of(machine, "ptxas").found, "/bin/ptxas");
+  EXPECT_EQ(of(machine, "cuBLASLt").found, "13.1.0, /lib/libcublasLt.so.13");
+  EXPECT_EQ(of(machine, "NCCL").found, "2.28.7, /lib/libnccl.so.2");
   EXPECT_EQ(of(machine, "MPI").found, "/bin/mpirun");
   for (const Finding& finding : examine(machine)) {
     if (finding.subject == "trireme") continue;  // depends on the build
@@ -67,22 +74,41 @@ TEST(Doctor, SaysWhatEachMissingPiecePrevents) {
   machine.memory = std::nullopt;
   machine.programs = {};
   machine.driver = std::nullopt;
-  machine.ncclVersion = std::nullopt;
+  machine.libraries = {};
   EXPECT_THAT(of(machine, "CPU").prevents, HasSubstr("slow"));
   EXPECT_THAT(of(machine, "memory").prevents, HasSubstr("whether a model fits"));
   EXPECT_EQ(of(machine, "linker").health, Health::kMissing);
   EXPECT_THAT(of(machine, "linker").prevents, HasSubstr("trireme compile cannot link"));
+  EXPECT_THAT(of(machine, "ptxas").prevents, HasSubstr("PTX alone"));
   EXPECT_EQ(of(machine, "GPU driver").found, "none: libcuda.so.1 is not there");
-  for (const char* subject : {"CPU", "memory", "GPU driver", "NCCL", "MPI"})
+  for (const char* subject : {"CPU", "memory", "ptxas", "GPU driver", "cuBLASLt", "NCCL", "MPI"})
     EXPECT_EQ(of(machine, subject).health, Health::kOptional) << subject;
   machine.driver = GpuDriver{12040, {}};
   EXPECT_EQ(of(machine, "GPU driver").found, "CUDA 12.4, no device");
   machine.driver->version = 11080;
   EXPECT_EQ(of(machine, "GPU driver").found, "CUDA 11.8, older than 12.0");
-  machine.ncclVersion = 21403;
+  machine.libraries["libnccl.so.2"] = 21403;
   EXPECT_EQ(of(machine, "NCCL").health, Health::kOptional);
-  EXPECT_EQ(of(machine, "NCCL").found, "2.14.3, older than 2.18");
+  EXPECT_EQ(of(machine, "NCCL").found, "2.14.3, /lib/libnccl.so.2, older than 2.18");
   EXPECT_THAT(of(machine, "NCCL").prevents, HasSubstr("a GPU each"));
+}
+
+// The newest that the driver serves, as `run` loads it.
+TEST(Doctor, NamesTheCublasLtOfTheDriver) {
+  FakeMachine machine;
+  machine.driver->version = 12080;
+  EXPECT_EQ(of(machine, "cuBLASLt").found, "12.8.3, /lib/libcublasLt.so.12");
+  machine.libraries.erase("libcublasLt.so.12");
+  EXPECT_EQ(of(machine, "cuBLASLt").health, Health::kOptional);
+  EXPECT_EQ(of(machine, "cuBLASLt").found,
+            "13.1.0, /lib/libcublasLt.so.13, which needs a driver of CUDA 13; libcublasLt.so.12 "
+            "would do");
+  machine.driver = std::nullopt;
+  EXPECT_EQ(of(machine, "cuBLASLt").found, "13.1.0, /lib/libcublasLt.so.13");
+  machine.libraries = {};
+  EXPECT_EQ(of(machine, "cuBLASLt").found,
+            "no libcublasLt.so.13 or libcublasLt.so.12, in the loader's folders or "
+            "LD_LIBRARY_PATH");
 }
 
 TEST(Doctor, TheCommandAgreesWithItsExitCode) {
@@ -94,7 +120,7 @@ TEST(Doctor, TheCommandAgreesWithItsExitCode) {
     EXPECT_EQ(finding.at("health") == "good", finding.at("prevents") == "");
   }
   EXPECT_EQ(outcome.exitCode, isMissing ? 1 : 0);
-  EXPECT_EQ(findings.size(), 7u);
+  EXPECT_EQ(findings.size(), 9u);
   EXPECT_THAT(runTrireme({"doctor"}).out, HasSubstr("\nlinker        "));
 }
 

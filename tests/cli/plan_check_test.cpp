@@ -121,6 +121,16 @@ TEST_F(PlanCheckCommand, WhatThePlanSaysItselfIsNoFlag) {
     expectRefusal(check(path("plan.yaml"), more), 2, {"--check", more.front(), "plan --help"});
 }
 
+// Flags that another program's file needs do not hide that it is none that is read.
+TEST_F(PlanCheckCommand, AFileOfNoKnownProgramIsSaidToBeNone) {
+  const std::string nemo =
+      write("nemo.yaml", "trainer:\n  num_nodes: 1\nmodel:\n  mcore_gpt: true\n");
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--gpus", "8"}})
+    expectRefusal(check(nemo, more), 1,
+                  {"nemo.yaml:1:", "read as a plan of trireme, since it is no TOML of torchtitan",
+                   "NeMo's recipes are not read"});
+}
+
 TEST_F(PlanCheckCommand, ExplainSaysWhatBindsAndWhatWouldChangeTheAnswer) {
   const Outcome outcome = plan({"--explain", "--recompute", "full"});
   expectSuccess(outcome);

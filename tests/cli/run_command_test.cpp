@@ -234,6 +234,10 @@ TEST_F(RunCommand, FlagsOfGpusAreRefusedForHosts) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectRefusal(run(bundle, {"--steps", "1", "--virtual-ranks"}), 1, {"virtual ranks share a GPU"});
   expectRefusal(run(bundle, {"--steps", "1", "--no-cuda-graphs"}), 1, {"CUDA graphs are for GPUs"});
+  for (const char* value : {"on", "off"})
+    expectRefusal(run(bundle, {"--steps", "1", "--time-matmuls", value}), 1,
+                  {"--time-matmuls chooses cuBLASLt's algorithms on GPUs, and the bundle is for "
+                   "hosts"});
 }
 
 TEST_F(RunCommand, BadDataIsRefused) {

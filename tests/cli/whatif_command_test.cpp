@@ -307,6 +307,24 @@ TEST_F(WhatifCommand, NothingWithAPlanIsAFailure) {
   expectRefusal(whatif({"--gpus", "16,32"}), 1, {"no point of 2 has a plan", "has 8 devices"});
 }
 
+// What `trireme plan` says of the same question, word for word.
+TEST_F(WhatifCommand, WhatWouldGiveAPlanIsSaidAsByPlan) {
+  const auto ask = [](const std::string& command, const std::string& gpus) {
+    return runTrireme({command, "--model", "gpt2-124m", "--cluster", "dgx-a100", "--stack",
+                       "megatron-core", "--batch", "64", "--seq", "1024", "--overlap-reductions",
+                       "on", "--gpus", gpus});
+  };
+  const Outcome planned = ask("plan", "8"), swept = ask("whatif", "8");
+  expectRefusal(planned, 1,
+                {"error: stack 'megatron-core' has no overlapped reductions; nearest: off; would "
+                 "work, the cheapest first: ",
+                 "overlap reductions off (pinned: on): ", "stack trireme (now: megatron-core): "});
+  expectRefusal(swept, 1, {});
+  EXPECT_EQ(swept.err, planned.err);
+  expectRefusal(ask("whatif", "8,16"), 1,
+                {"error: no point of 2 has a plan; the first: " + planned.err.substr(7)});
+}
+
 TEST_F(WhatifCommand, BadValuesAreRefusedWithWhatIsNear) {
   const auto refused = [&](const std::vector<std::string>& args,
                            const std::vector<std::string>& parts) {

@@ -191,7 +191,7 @@ TEST(Epilogues, AreLibraryCallsForGpusAndKernelsForHosts) {
   b.op(OpKind::kGeluGrad, {u, dx}, {du});
   EXPECT_THAT(symbolsOf(b.segment),
               ElementsAre("matmul", "bias_add_gelu_0", "matmul_grad_input", "gelu_grad_1"));
-  EXPECT_THAT(symbolsOf(b.segment, {.gpu = "sm_90"}),
+  EXPECT_THAT(symbolsOf(b.segment, {.gpus = *program::parseGpuTargets("cuda:sm_90")}),
               ElementsAre("matmul", "bias_add", "gelu", "matmul_grad_input", "gelu_grad"));
 }
 

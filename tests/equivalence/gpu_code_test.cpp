@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "ir/expand/expand.h"
@@ -36,7 +37,23 @@ Assembled assemble(const std::string& ptx, const std::string& processor, const s
 
 class GpuCode : public ::testing::TestWithParam<std::string> {};
 
-// In every precision, with sequence parallelism and dropout as the model has it.
+void expectNoSpills(const codegen::CompiledKernels& kernels, const program::GpuTarget& target,
+                    const std::string& what) {
+  const std::string processor(target.name);
+  const Assembled result = assemble(kernels.ptx, processor, what + processor);
+  ASSERT_EQ(result.exitCode, 0) << result.log;
+  const std::regex spill("[1-9][0-9]* bytes spill"), used("Used ([0-9]+) registers");
+  EXPECT_FALSE(std::regex_search(result.log, spill)) << result.log;
+  int numKernels = 0, most = 0;
+  for (std::sregex_iterator it(result.log.begin(), result.log.end(), used), end; it != end;
+       ++it, ++numKernels)
+    most = std::max(most, std::stoi((*it)[1]));
+  EXPECT_GT(numKernels, 5);
+  fmt::print("{} for {}: {} kernels, at most {} registers\n", what, processor, numKernels, most);
+}
+
+// In every precision, with sequence parallelism and dropout as the model has it: the PTX of the
+// oldest of the targets for each of them.
 TEST_P(GpuCode, AssemblesWithoutSpills) {
   if (std::string(TRIREME_PTXAS).empty()) GTEST_SKIP() << "this machine has no ptxas";
   const auto model = spec::loadModel(TRIREME_SOURCE_DIR "/examples/models/" + GetParam() + ".yaml");
@@ -50,21 +67,24 @@ TEST_P(GpuCode, AssemblesWithoutSpills) {
     plan.sequenceParallel = true;
     const auto expansion = expand::expand(*model, plan);
     ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
-    for (const std::string processor : {"sm_80", "sm_90", "sm_90a"}) {
-      const auto kernels = codegen::compileSegments(expansion->program, {.gpu = processor});
+    std::set<std::string> ptx;  // without the line that names the target
+    for (const std::string arch : {"cuda:sm_80,sm_90,sm_90a", "cuda:sm_90", "cuda:sm_90a"}) {
+      const std::vector<program::GpuTarget> targets = *program::parseGpuTargets(arch);
+      const auto kernels = codegen::compileSegments(expansion->program, {.gpus = targets});
       ASSERT_TRUE(kernels.has_value()) << kernels.error().message();
-      const Assembled result = assemble(kernels->ptx, processor, GetParam() + processor);
-      ASSERT_EQ(result.exitCode, 0) << result.log;
-      const std::regex spill("[1-9][0-9]* bytes spill"), used("Used ([0-9]+) registers");
-      EXPECT_FALSE(std::regex_search(result.log, spill)) << result.log;
-      int numKernels = 0, most = 0;
-      for (std::sregex_iterator it(result.log.begin(), result.log.end(), used), end; it != end;
-           ++it, ++numKernels)
-        most = std::max(most, std::stoi((*it)[1]));
-      EXPECT_GT(numKernels, 5);
-      fmt::print("{} in {} for {}: {} kernels, at most {} registers\n", GetParam(),
-                 spec::precisionName(precision), processor, numKernels, most);
+      EXPECT_EQ(kernels->target.arch, arch);
+      EXPECT_THAT(kernels->ptx,
+                  ::testing::HasSubstr(fmt::format(".target {}\n", targets.front().name)));
+      ptx.insert(std::regex_replace(kernels->ptx, std::regex("\\.target [^\n]*"), ""));
+      ASSERT_EQ(kernels->cubins.size(), targets.size());
+      for (size_t i = 0; i < targets.size(); ++i) {
+        EXPECT_EQ(kernels->cubins[i].target, targets[i].name);
+        expectNoSpills(*kernels, targets[i],
+                       fmt::format("{}-{}", GetParam(), spec::precisionName(precision)));
+      }
+      EXPECT_NE(kernels->cubins.front().bytes, targets.size() > 1 ? kernels->cubins[1].bytes : "");
     }
+    EXPECT_EQ(ptx.size(), 1u) << "an older target gives newer GPUs other code";
   }
 }
 

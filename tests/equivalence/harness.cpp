@@ -89,12 +89,14 @@ Status addKernels(program::Bundle& bundle, const RunOptions& options) {
   if (options.gpu != nullptr) {
     if (testing::EmulatedGpu* gpu = testing::EmulatedGpu::instance(); gpu != nullptr)
       gpu->setGenerated(hostTwins(kernels));
-    TRIREME_ASSIGN_OR_RETURN(kernels, codegen::compileSegments(bundle.program, {.gpu = "sm_90"}));
+    TRIREME_ASSIGN_OR_RETURN(
+        kernels, codegen::compileSegments(bundle.program,
+                                          {.gpus = *program::parseGpuTargets("cuda:sm_90")}));
   }
   bundle.kernels = std::move(kernels.segments);
   bundle.sharedObject = std::move(kernels.sharedObject);
   bundle.ptx = std::move(kernels.ptx);
-  bundle.cubin = std::move(kernels.cubin);
+  bundle.cubins = std::move(kernels.cubins);
   bundle.target = std::move(kernels.target);
   return {};
 #else

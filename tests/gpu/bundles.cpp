@@ -29,7 +29,7 @@ program::Bundle bundleOf(const std::string& name) {
 program::Bundle withoutGenerated(program::Bundle bundle) {
   bundle.kernels.assign(bundle.program.segments.size(), {});
   bundle.ptx.clear();
-  bundle.cubin.clear();
+  bundle.cubins.clear();
   return bundle;
 }
 

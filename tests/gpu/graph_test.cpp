@@ -18,7 +18,7 @@ using Numbers = std::vector<int32_t>;
 class GpuGraph : public ::testing::Test {
  protected:
   GpuGraph() {
-    auto opened = cuda::Gpu::open(test_.apis(), 0, {80, false});
+    auto opened = cuda::Gpu::open(test_.apis(), 0);
     EXPECT_TRUE(opened.has_value()) << opened.error().message();
     gpu_ = *std::move(opened);
     memory_ = std::make_unique<GpuMemory>(*gpu_);

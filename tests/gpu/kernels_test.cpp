@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ir/program/workspace.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/op_launch.h"
 #include "tests/gpu/test_gpu.h"
@@ -20,11 +21,13 @@ using testing::OpCase;
 
 Status runOp(const cuda::Gpu& gpu, const program::SegmentOp& op,
              const std::vector<program::OperandType>& types, const program::KernelContext& context,
-             const std::vector<void*>& operands, cuda::StreamHandle stream) {
+             const std::vector<void*>& operands, const cuda::Workspace& workspace,
+             cuda::StreamHandle stream) {
   if (!cuda::isMatmul(op.kind)) {
     TRIREME_ASSIGN_OR_RETURN(
         const cuda::OpLaunch launch,
-        cuda::OpLaunch::create(gpu, op, types, static_cast<int32_t>(context.tpIndex)));
+        cuda::OpLaunch::create(gpu, op, types, static_cast<int32_t>(context.tpIndex),
+                               {.workspace = workspace}));
     cuda::StreamSink sink(gpu, stream);
     return launch.run(context, operands.data(), sink);
   }
@@ -38,12 +41,16 @@ Status runOn(const trireme::testing::EmulatedGpuOptions& emulation, const progra
              const std::vector<program::OperandType>& types, const program::KernelContext& context,
              const std::vector<void*>& operands) {
   TestGpu test(emulation);
-  TRIREME_ASSIGN_OR_RETURN(const auto gpu, cuda::Gpu::open(test.apis(), 0, {80, false}));
+  TRIREME_ASSIGN_OR_RETURN(const auto gpu, cuda::Gpu::open(test.apis(), 0));
   GpuMemory memory(*gpu);
   std::vector<void*> onGpu;
   for (size_t i = 0; i < operands.size(); ++i)
     onGpu.push_back(memory.upload(operands[i], types[i].bytes()));
-  TRIREME_RETURN_IF_ERROR(runOp(*gpu, op, types, context, onGpu, memory.stream()));
+  const std::vector<char> workspace(static_cast<size_t>(program::kernelWorkspaceBytes(op, types)));
+  const auto bytes = static_cast<int64_t>(workspace.size());
+  TRIREME_RETURN_IF_ERROR(runOp(
+      *gpu, op, types, context, onGpu,
+      cuda::alignedWorkspace(memory.upload(workspace.data(), bytes), bytes), memory.stream()));
   for (size_t i = 0; i < operands.size(); ++i)
     memory.download(onGpu[i], operands[i], types[i].bytes());
   return {};
@@ -336,6 +343,30 @@ TEST(GpuAttentionTiles, MatchTheReference) {
         for (double probability : {0.0, 0.2})
           expectAttentionMatches(type, DType::kF32, headSize, sequence, probability,
                                  2 * testing::roundingOf(type));
+}
+
+// 2 samples, 4 heads of 16 queries: 512 bytes of deltas.
+TEST(GpuAttentionTiles, TooLittleWorkspaceIsRefused) {
+  OpCase test(OpKind::kAttentionGrad, {.headSize = 64, .headsPerGroup = 2});
+  test.input(DType::kBf16, {16, 2, 2, 256});
+  test.input(DType::kBf16, {16, 2, 2, 128});
+  test.input(DType::kF32, {2, 4, 16});
+  test.input(DType::kBf16, {16, 2, 2, 128});
+  test.output(DType::kBf16, {16, 2, 2, 256});
+  const auto createWith = [](int64_t bytes) {
+    return [bytes](const program::SegmentOp& op, const std::vector<program::OperandType>& types,
+                   const program::KernelContext&, const std::vector<void*>&) -> Status {
+      TestGpu gpu;
+      TRIREME_ASSIGN_OR_RETURN(const auto opened, cuda::Gpu::open(gpu.apis(), 0));
+      const cuda::OpPlace place{.workspace = {nullptr, bytes}};
+      const auto launch = cuda::OpLaunch::create(*opened, op, types, 0, place);
+      return launch.has_value() ? Status() : launch.error();
+    };
+  };
+  EXPECT_EQ(test.runOn(createWith(512)).message(), "");
+  EXPECT_EQ(test.runOn(createWith(511)).message(),
+            "attention_grad: needs a workspace of 512 bytes and has 511; compile the bundle with "
+            "this version");
 }
 
 // 41 local columns, of which the last 3 are padding.

@@ -53,7 +53,7 @@ std::vector<Bytes> run(const program::Segment& segment, const std::vector<Bytes>
   trireme::testing::EmulatedGpuOptions emulation;
   emulation.inWarps = inWarps;
   TestGpu test(emulation);
-  const auto gpu = *cuda::Gpu::open(test.apis(), 0, {80, false});
+  const auto gpu = *cuda::Gpu::open(test.apis(), 0);
   GpuMemory memory(*gpu);
   std::vector<void*> onGpu;
   for (const Bytes& bytes : operands) onGpu.push_back(memory.upload(bytes));

@@ -59,7 +59,7 @@ void runReference(const Segment& segment, const std::vector<void*>& addresses) {
 // Runs the first op's chain, and nothing else of the segment. Whether there is an algorithm.
 bool runChain(const Segment& segment, const std::vector<void*>& addresses) {
   TestGpu test;
-  const auto gpu = cuda::Gpu::open(test.apis(), 0, {80, false});
+  const auto gpu = cuda::Gpu::open(test.apis(), 0);
   GpuMemory memory(**gpu);
   std::vector<void*> onGpu;
   for (size_t i = 0; i < addresses.size(); ++i)

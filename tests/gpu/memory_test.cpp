@@ -75,7 +75,7 @@ MemoryUse measure(const program::Bundle& bundle) {
   MemoryUse use;
   addStated(bundle, use);
   const TestGpu test;
-  auto gpu = cuda::Gpu::open(test.apis(), 0, {80, false});
+  auto gpu = cuda::Gpu::open(test.apis(), 0);
   EXPECT_TRUE(gpu.has_value()) << gpu.error().message();
   if (!gpu.has_value()) return use;
   const int64_t before = freeOn(**gpu);

@@ -30,7 +30,7 @@ class GpuNccl : public ::testing::Test {
     } else {
       api_ = &emulated_.emplace().api();
     }
-    auto opened = cuda::Gpu::open(test_.apis(), 0, {80, false});
+    auto opened = cuda::Gpu::open(test_.apis(), 0);
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     gpu_ = *std::move(opened);
     ASSERT_EQ(gpu_->makeCurrent().message(), "");

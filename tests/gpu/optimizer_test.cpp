@@ -36,7 +36,7 @@ trireme::testing::EmulatedGpuOptions emulation(bool inWarps) {
 class GpuOptimizer : public ::testing::TestWithParam<bool> {
  protected:
   GpuOptimizer() : test_(emulation(GetParam())) {
-    auto opened = cuda::Gpu::open(test_.apis(), 0, {80, false});
+    auto opened = cuda::Gpu::open(test_.apis(), 0);
     EXPECT_TRUE(opened.has_value()) << opened.error().message();
     gpu_ = *std::move(opened);
     memory_ = std::make_unique<GpuMemory>(*gpu_);

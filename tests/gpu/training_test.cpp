@@ -48,7 +48,7 @@ Trained train(program::Bundle bundle, int steps, const SessionOptions& options) 
   return result;
 }
 
-enum class Kernels { kAsCompiled, kLibrary };
+enum class Kernels { kAsCompiled, kPtx, kLibrary };
 
 Trained onGpu(const std::string& name, int steps, Kernels kernels = Kernels::kAsCompiled,
               bool graphs = true) {
@@ -59,6 +59,7 @@ Trained onGpu(const std::string& name, int steps, Kernels kernels = Kernels::kAs
   options.cudaApis = &test.apis();
   program::Bundle bundle = forTestGpu(bundleOf(name));
   if (kernels == Kernels::kLibrary) bundle = withoutGenerated(std::move(bundle));
+  if (kernels == Kernels::kPtx) bundle.cubins.clear();
   return train(std::move(bundle), steps, options);
 }
 
@@ -99,6 +100,20 @@ TEST_P(GpuTraining, GeneratedKernelsTrainAsTheLibrarys) {
   const Trained generated = onGpu(name, numSteps());
   EXPECT_EQ(compareTensors(library.firstGradients, generated.firstGradients, kFp32), "");
   EXPECT_EQ(compareLosses(library.losses, generated.losses, 1e-4), "");
+}
+
+// As on a GPU that is later than all targets: the driver compiles what ptxas was given, and no
+// instruction in it may be rounded in two ways.
+TEST_P(GpuTraining, PtxTrainsAsTheCodeThatIsMadeOfIt) {
+  if (!isRealGpu()) GTEST_SKIP() << "an emulated GPU runs no generated code";
+  for (const char* precision : {"-fp32.bundle", "-bf16.bundle"}) {
+    if (bundleOf(model() + precision).cubins.empty()) GTEST_SKIP() << "bundles made without ptxas";
+    const Trained code = onGpu(model() + precision, numSteps());
+    const Trained ptx = onGpu(model() + precision, numSteps(), Kernels::kPtx);
+    ASSERT_FALSE(code.losses.empty());
+    EXPECT_EQ(code.losses, ptx.losses) << precision;
+    EXPECT_EQ(compareTensors(code.parameters, ptx.parameters, {}), "") << precision;
+  }
 }
 
 // In f64 a wrong formula cannot hide behind rounding errors.

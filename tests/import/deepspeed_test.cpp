@@ -63,6 +63,116 @@ TEST(ImportDeepspeed, ReadsBackWhatIsExported) {
   EXPECT_EQ(trips, 48u);
 }
 
+spec::TrainingSpec fp16(double initial, int64_t window, double least) {
+  spec::TrainingSpec training = small::training(64, 32);
+  training.precision = spec::Precision::kFp16;
+  training.initialLossScale = initial;
+  training.lossScaleWindow = window;
+  training.minLossScale = least;
+  return training;
+}
+
+// precision_config.py: 2^16, 1000 steps, 1 if the file says nothing of them.
+TEST(ImportDeepspeed, LossesAreScaledAsTheFileSays) {
+  const auto scaling = [](const std::string& fp16) {
+    const Result<Imported> imported =
+        read(R"({"train_batch_size": 64, "fp16": {"enabled": true)" + fp16 + "}}");
+    EXPECT_TRUE(imported.has_value()) << imported.error().message();
+    EXPECT_THAT(imported->unpriced, ElementsAre());
+    const spec::TrainingSpec& t = imported->plan.training;
+    EXPECT_EQ(t.precision, spec::Precision::kFp16);
+    return std::tuple(t.initialLossScale, t.lossScaleWindow, t.minLossScale);
+  };
+  using Scaling = std::tuple<double, int64_t, double>;
+  EXPECT_EQ(scaling(""), Scaling(65536, 1000, 1));
+  EXPECT_EQ(scaling(R"(, "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 200,
+                       "min_loss_scale": 4, "auto_cast": true)"),
+            Scaling(4096, 200, 4));
+  EXPECT_EQ(scaling(R"(, "loss_scale": 128, "loss_scale_window": 200)"),
+            Scaling(128, int64_t{1} << 53, 128));
+}
+
+TEST(ImportDeepspeed, LossScalesOfExportedPlansComeBack) {
+  for (const spec::TrainingSpec& training :
+       {fp16(65536, 2000, 1), fp16(4096, 7, 16), fp16(0x1p126, 1, 1), fp16(1, 1000, 1),
+        fp16(96.5, int64_t{1} << 53, 96.5)}) {
+    Plan p = small::plan(small::gpt(4), training, 1, 1, 8);
+    p.stack = "deepspeed-zero3";
+    p.vocabMultiple = 1;
+    const auto file = exportPlan(p, small::gpt(4), Framework::kDeepspeed);
+    ASSERT_TRUE(file.has_value()) << file.error().message();
+    for (const std::string& note : file->notes)
+      EXPECT_EQ(note.find("scaled"), std::string::npos) << note;
+    const Result<Imported> back = read(file->text);
+    ASSERT_TRUE(back.has_value()) << back.error().message();
+    EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << file->text;
+    EXPECT_THAT(back->notes, ElementsAre());
+  }
+}
+
+TEST(ImportDeepspeed, LossScalesOfNoSenseAreRefusedByName) {
+  const auto with = [](const std::string& fp16) {
+    return refusal(R"({"train_batch_size": 64, "fp16": {)" + fp16 + "}}");
+  };
+  const std::tuple<std::string, std::string> cases[] = {
+      {R"("initial_scale_power": 127)", "fp16.initial_scale_power is 127; expected 0 to 126"},
+      {R"("loss_scale_window": 0)", "fp16.loss_scale_window is 0; expected 1 to"},
+      {R"("min_loss_scale": 0)", "fp16.min_loss_scale is 0; expected more than 0"},
+      {R"("min_loss_scale": 32, "initial_scale_power": 4)", "expected more than 0 and at most 16"},
+      {R"("loss_scale": -1)", "fp16.loss_scale is '-1'; expected a number of at least 0"},
+      {R"("loss_scale": 1e39)", "fp16.loss_scale is 1e+39; expected more than 0 and at most"}};
+  for (const auto& [setting, message] : cases) {
+    EXPECT_THAT(with("\"enabled\": true, " + setting), HasSubstr(message));
+    EXPECT_EQ(with("\"enabled\": false, " + setting), "read");  // Nothing is scaled.
+  }
+  for (const char* state : {R"("fp16": {"fp16_master_weights_and_grads": true})",
+                            R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})",
+                            R"("bf16": {"enabled": true, "bf16_optimizer_states": true})",
+                            R"("torch_autocast": {"enabled": true})"})
+    EXPECT_THAT(refusal(std::string(R"({"train_batch_size": 64, )") + state + "}"),
+                HasSubstr("cannot be priced"));
+}
+
+TEST(ImportDeepspeed, AFixedScaleIsMegatronsToo) {
+  const spec::ModelSpec model = small::gpt(4);
+  const Plan p = small::plan(model, fp16(128, int64_t{1} << 53, 128), 1, 1, 8);
+  const auto megatron = exportPlan(p, model, Framework::kMegatron);
+  ASSERT_TRUE(megatron.has_value()) << megatron.error().message();
+  EXPECT_THAT(megatron->text, HasSubstr("--loss-scale 128"));
+  EXPECT_EQ(megatron->text.find("--loss-scale-window"), std::string::npos);
+  const auto nemo = exportPlan(p, model, Framework::kNemo);
+  ASSERT_TRUE(nemo.has_value()) << nemo.error().message();
+  EXPECT_THAT(nemo->notes, testing::Contains(HasSubstr("not by 128 all the time")));
+}
+
+// Hysteresis lets overflows pass; a misspelt switch would train in another precision.
+TEST(ImportDeepspeed, HysteresisIsNotedAndMisspeltSwitchesAreListed) {
+  const Result<Imported> patient = read(
+      R"({"train_batch_size": 64, "fp16": {"enabled": true, "hysteresis": 2,
+          "consecutive_hysteresis": true}})");
+  ASSERT_TRUE(patient.has_value());
+  ASSERT_EQ(patient->notes.size(), 1u);
+  EXPECT_THAT(patient->notes[0], HasSubstr("fp16.hysteresis is not kept"));
+  const Result<Imported> misspelt =
+      read(R"({"train_batch_size": 64, "fp16": {"enabeld": true, "hysteresis": 2}})");
+  ASSERT_TRUE(misspelt.has_value());
+  EXPECT_THAT(misspelt->unpriced, ElementsAre("fp16.enabeld"));
+  EXPECT_THAT(misspelt->notes, ElementsAre());
+}
+
+TEST(ImportDeepspeed, LossScalesThatTheFileCannotSayAreRefusedWithTheNearest) {
+  const auto refused = [](const spec::TrainingSpec& training) {
+    const auto file = exportPlan(small::plan(small::gpt(4), training, 1, 1, 8), small::gpt(4),
+                                 Framework::kDeepspeed);
+    return file.has_value() ? "written" : file.error().message();
+  };
+  EXPECT_EQ(refused(fp16(65536, 2000, 1)), "written");
+  EXPECT_THAT(refused(fp16(50000, 2000, 1)),
+              HasSubstr("initial_loss_scale 50000 (nearest: 65536)"));
+  EXPECT_THAT(refused(fp16(0.5, 2000, 0.5)), HasSubstr("initial_loss_scale 0.5 (nearest: 1)"));
+  EXPECT_THAT(refused(fp16(16, 2000, 2.5)), HasSubstr("min_loss_scale 2.5 (nearest: 3)"));
+}
+
 // The settings of a published file for 70 B parameters on 32 GPUs (DeepSpeedExamples d6b8036e,
 // llama_70b_multi_node.json): 256 = 1 x 8 x 32, ZeRO 3, bf16. Its optimizer, OneBitAdam, cannot be
 // priced; Adam in its place can.

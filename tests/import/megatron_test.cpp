@@ -93,7 +93,7 @@ torchrun --nnodes 120 --nproc-per-node 8 pretrain_gpt.py \
     --num-layers-per-virtual-pipeline-stage 4 \
     --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 \
     --clip-grad 1.0 --weight-decay 0.1 --fp16 \
-    --tensorboard-dir "$TENSORBOARD"
+    --our-logs "$LOGS"
 )";
 
 TEST(ImportMegatron, ReadsAPublishedScript) {
@@ -111,7 +111,7 @@ TEST(ImportMegatron, ReadsAPublishedScript) {
   EXPECT_EQ(p.recompute, plan::Recompute::kFull);
   EXPECT_EQ(p.training.precision, spec::Precision::kFp16);
   EXPECT_TRUE(p.scatterGather);  // Megatron's default
-  EXPECT_THAT(imported->unpriced, ElementsAre("--tensorboard-dir"));
+  EXPECT_THAT(imported->unpriced, ElementsAre("--our-logs"));
 }
 
 // By default those of Megatron's arguments.py.
@@ -135,12 +135,48 @@ TEST(ImportMegatron, LossScalingIsThatOfTheFlags) {
   EXPECT_EQ(given.initialLossScale, 4096);
   EXPECT_EQ(given.lossScaleWindow, 500);
   EXPECT_EQ(given.minLossScale, 2);
-  EXPECT_THAT(read("--fp16 --loss-scale 128 --hysteresis 2").unpriced,
-              ElementsAre("--hysteresis", "--loss-scale", "--tensorboard-dir"));
+  // One that never changes.
+  const Imported fixed = read("--fp16 --loss-scale 128 --loss-scale-window 500 --hysteresis 2");
+  EXPECT_EQ(fixed.plan.training.initialLossScale, 128);
+  EXPECT_EQ(fixed.plan.training.lossScaleWindow, int64_t{1} << 53);
+  EXPECT_EQ(fixed.plan.training.minLossScale, 128);
+  EXPECT_THAT(fixed.unpriced, ElementsAre("--hysteresis", "--loss-scale-window", "--our-logs"));
   // In bf16 there is none.
   const Imported bf16 = read("--bf16 --initial-loss-scale 4096");
   EXPECT_EQ(bf16.plan.training.initialLossScale, spec::TrainingSpec{}.initialLossScale);
-  EXPECT_THAT(bf16.unpriced, ElementsAre("--initial-loss-scale", "--tensorboard-dir"));
+  EXPECT_THAT(bf16.unpriced, ElementsAre("--initial-loss-scale", "--our-logs"));
+}
+
+// get_optimizer_param_scheduler(): a fraction of the decay; 430,000 of the published script for 175
+// B.
+TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  const auto read = [&](const std::string& flags) {
+    std::string text = kPublished;
+    text.replace(text.find("1520"), 4, "1560");
+    text.replace(text.find("--lr-decay-style cosine"), 23, flags);
+    const Result<Imported> imported = importMegatron(text, "run.sh", model, {});
+    EXPECT_TRUE(imported.has_value()) << imported.error().message();
+    return imported.value();
+  };
+  const Imported published =
+      read("--lr-decay-style cosine --lr-warmup-fraction .001 --lr-decay-iters 430000");
+  EXPECT_EQ(published.plan.training.warmupSteps, 430);
+  EXPECT_EQ(published.plan.training.decaySteps, 429570);
+  EXPECT_THAT(published.notes, ElementsAre());
+  const Imported ramped =
+      read("--lr-decay-style linear --lr-decay-iters 100 --rampup-batch-size 16 16 5859375");
+  EXPECT_EQ(ramped.plan.training.decaySteps, 100);
+  EXPECT_THAT(ramped.notes,
+              ElementsAre(HasSubstr("--lr-decay-style is linear: the plan has a cosine"),
+                          HasSubstr("--rampup-batch-size: steps of the full batch")));
+  // What the price has otherwise is said of each, and not among what is unknown.
+  const Imported narrow =
+      read("--lr-decay-style constant --grad-reduce-in-bf16 --fp8-param-gather --eval-iters 2");
+  EXPECT_THAT(narrow.notes,
+              ElementsAre(HasSubstr("--grad-reduce-in-bf16: gradients are priced in fp32"),
+                          HasSubstr("--fp8-param-gather: weights are priced in 16 bits")));
+  EXPECT_THAT(narrow.unpriced, ElementsAre("--our-logs"));
 }
 
 std::string refusal(const std::string& text) {
@@ -165,7 +201,13 @@ TEST(ImportMegatron, RefusesWithTheLine) {
   EXPECT_THAT(refusal(replaced("full", "fulll")),
               HasSubstr("--recompute-granularity is 'fulll'; did you mean 'full'?"));
   EXPECT_THAT(refusal(replaced("--seq-length 2048", "")), HasSubstr("--seq-length is missing"));
-  EXPECT_THAT(refusal(replaced("-size 12 ", "-size 7 ")), HasSubstr("does not divide 960 ranks"));
+  EXPECT_THAT(refusal(replaced("-size 12 ", "-size 7 ")),
+              HasSubstr("does not divide 960 ranks; nearest: 952"));
+  // Of what is not given: the line of the command.
+  EXPECT_THAT(refusal(replaced("--num-layers 96 ", "")),
+              HasSubstr("run.sh:4: --num-layers is missing"));
+  EXPECT_THAT(refusal(replaced("--fp16", "--attention-backend unfused")),
+              HasSubstr("--attention-backend is unfused: attention in parts cannot be priced"));
 }
 
 // The arguments in variables, and the ranks in #SBATCH lines: 120 nodes x 8 devices, as torchrun
@@ -175,7 +217,7 @@ TEST(ImportMegatron, ReadsArgumentsInVariablesAndSbatchLines) {
   std::string text = kPublished;
   text.replace(text.find("1520"), 4, "1560");
   const Plan expected = importMegatron(text, "run.sh", model, {})->plan;
-  const size_t begin = text.find("    --tensor"), end = text.find("    --tensorboard");
+  const size_t begin = text.find("    --tensor"), end = text.find("    --our-logs");
   std::string arguments = text.substr(begin, end - begin);
   arguments.replace(arguments.find("-size 8 "), 8, "-size ${TP} ");
   const std::string script =

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "ir/base/format.h"
 #include "tests/planner/small_query.h"
@@ -46,6 +47,23 @@ TEST(ToTable, SharesAddUpToTheStep) {
   for (const BreakdownPart& part : breakdownParts(result.estimate.breakdown))
     sum += part.time / result.estimate.step;
   EXPECT_NEAR(sum, 1, 1e-12);
+}
+
+TEST(ToTable, SaysOfWhichCutsTheCertificateIs) {
+  PlanResult result = answer();
+  constexpr std::string_view kCaveat = "; of cuts of the layers only the likely ones were tried";
+  const auto certificate = [&] {
+    std::string joined;
+    std::istringstream lines(toTable(result));
+    for (std::string line; std::getline(lines, line);)
+      joined += " " + line.substr(std::min(line.find_first_not_of(' '), line.size()));
+    return joined;
+  };
+  result.certificate.ofTriedCuts = true;
+  EXPECT_NE(certificate().find(kCaveat), std::string::npos);
+  EXPECT_TRUE(toJson(result)["certificate"]["ofTriedCuts"].get<bool>());
+  result.certificate.ofTriedCuts = false;
+  EXPECT_EQ(certificate().find(kCaveat), std::string::npos);
 }
 
 TEST(MemoryParts, AddUpToTheTotal) {

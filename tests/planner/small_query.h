@@ -1,6 +1,9 @@
 // A query whose whole space can be costed in a test.
 #pragma once
+#include <algorithm>
+
 #include "planner/cuts.h"
+#include "planner/own_cuts.h"
 #include "planner/query.h"
 #include "planner/search.h"
 #include "planner/space.h"
@@ -24,6 +27,20 @@ inline Query computeBound(Query query) {
   return query;
 }
 
+// Of Trireme's own programs with those that moves of layers make, but for arrangements whose other
+// cuts are too slow.
+inline std::vector<Ranges> triedCuts(const Query& query, const plan::Plan& plan,
+                                     const BlockCosts& blocks) {
+  std::vector<Ranges> cuts = cutsFor(query, plan, blocks);
+  if (!query.stack.ownPrograms || !query.pins.layers.empty()) return cuts;
+  const size_t known = cuts.size();
+  for (BoundedCut& cut : ownCuts(query, plan, blocks, cuts))
+    if (std::find(cuts.begin(), cuts.begin() + static_cast<long>(known), cut.layers) ==
+        cuts.begin() + static_cast<long>(known))
+      cuts.push_back(std::move(cut.layers));
+  return cuts;
+}
+
 // Every plan of the space on `devices` devices.
 inline std::vector<plan::Plan> everyPlan(const Query& query, int64_t devices,
                                          const CostFunctions& costs) {
@@ -35,7 +52,7 @@ inline std::vector<plan::Plan> everyPlan(const Query& query, int64_t devices,
       plan.layers = plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
       const auto blocks = costs.blocks(plan);
       if (!blocks.has_value()) return;
-      for (auto& layers : cutsFor(query, arrangement, **blocks)) {
+      for (auto& layers : triedCuts(query, arrangement, **blocks)) {
         plan.layers = layers;
         plans.push_back(plan);
       }

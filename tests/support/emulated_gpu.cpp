@@ -259,7 +259,9 @@ struct EmulatedDriver : EmulatedGraphs {
     if (const int error = checkContext("module loaded"); error != 0) return error;
     if (const int error = gpu().checkNoCapture(nullptr, "module loaded"); error != 0) return error;
     if (image == nullptr) return kInvalidValue;
-    const bool isLibrary = std::string_view(static_cast<const char*>(image)) == kImage;
+    const std::string_view text(static_cast<const char*>(image));
+    const bool isLibrary = text == kImage;
+    if (!isLibrary) gpu().generatedImages_.emplace_back(text);
     *module = isLibrary ? &gpu() : static_cast<void*>(&gpu().generated_);
     return 0;
   }

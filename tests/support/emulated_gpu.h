@@ -107,6 +107,8 @@ class EmulatedGpu {
   int64_t numSubmissions() const { return numSubmissions_; }
   int64_t numSynchronizations() const { return numSynchronizations_; }
   std::vector<EmulatedProduct> products() const;
+  // What was loaded as a bundle's generated code, up to its first zero.
+  std::vector<std::string> generatedImages() const { return generatedImages_; }
 
  private:
   friend struct EmulatedDriver;
@@ -214,6 +216,7 @@ class EmulatedGpu {
   std::set<void*> matmulObjects_;
   std::map<const void*, std::string> kernelNames_;  // by function
   std::map<std::string, EmulatedKernel> generated_;
+  std::vector<std::string> generatedImages_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numSubmissions_ = 0, numCreations_ = 0, numSynchronizations_ = 0;
   std::map<int, int> numStreamsOf_;

@@ -94,7 +94,7 @@ Status OpCase::runFast(int numThreads) {
   std::vector<void*> addresses;
   KernelCallArgs call = args(addresses);
   ThreadPool pool(numThreads);
-  const size_t bytes = static_cast<size_t>(program::hostWorkspaceBytes(op_, types_));
+  const size_t bytes = static_cast<size_t>(program::kernelWorkspaceBytes(op_, types_));
   constexpr size_t kOffset = 16, kGuard = 256;  // an arena need not align it better
   std::vector<unsigned char> workspace(bytes + kOffset + kGuard, 0xFF);
   call.workspace = workspace.data() + kOffset;

@@ -35,8 +35,8 @@ class OpCase {
   void setValues(int operand, std::span<const double> values);
   double& scalar(int operand, int64_t i);  // f64 operands only
 
-  // Runs on the current operands. The workspace holds exactly hostWorkspaceBytes() of NaN; writing
-  // beyond it fails the test.
+  // Runs on the current operands. The workspace holds exactly kernelWorkspaceBytes() of NaN;
+  // writing beyond it fails the test.
   Status runFast(int numThreads = 1);
   Status runReference();
   // On another device: `run` gets the op, the types and the addresses of its operands.

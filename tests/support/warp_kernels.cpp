@@ -1,8 +1,13 @@
 // The GPU's kernels in the form in which nvcc compiles them, with blocks of fibers. What CUDA has
 // built in is here; a product on tensor cores is written after the PTX ISA (8.0, "Matrix Fragments
 // for mma.m16n8k16 with floating point type"), not after the code under test.
+#include <array>
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "tests/support/emulated_gpu.h"
 #include "tests/support/warp.h"
@@ -81,6 +86,80 @@ void multiplyAddTile(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
   }
 }
 
+template <typename T>
+uint32_t roundedPair(float low, float high) {
+  uint16_t bits[2];
+  for (int i = 0; i < 2; ++i) {
+    const float x = i == 0 ? low : high;
+    if constexpr (std::is_same_v<T, runtime::F16>)
+      bits[i] = runtime::toF16(x).bits;
+    else
+      bits[i] = runtime::toBf16(x).bits;
+  }
+  return bits[0] | static_cast<uint32_t>(bits[1]) << 16;
+}
+float exp2Of(float x) { return std::exp2(x); }
+
+// ldmatrix .x4: threads 8 m to 8 m + 7 hold the addresses of the rows of matrix m. Of each matrix a
+// thread gets the pair threadIdx % 4 of row threadIdx / 4; with .trans of column threadIdx / 4.
+std::array<const uint16_t*, ThreadBlock::kLanes> rowsOfMatrices(const void* row) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) testing::addWarpFault("ldmatrix: alignment");
+  return block().gather(static_cast<const uint16_t*>(row));
+}
+void loadMatrices(uint32_t (&to)[4], const void* row) {
+  const auto rows = rowsOfMatrices(row);
+  const int lane = block().lane();
+  for (int m = 0; m < 4; ++m) {
+    const uint16_t* from = rows[static_cast<size_t>(8 * m + lane / 4)] + lane % 4 * 2;
+    to[m] = from[0] | static_cast<uint32_t>(from[1]) << 16;
+  }
+}
+void loadTransposed(uint32_t (&to)[4], const void* row) {
+  const auto rows = rowsOfMatrices(row);
+  const int lane = block().lane();
+  for (int m = 0; m < 4; ++m) {
+    const auto first = static_cast<size_t>(8 * m + lane % 4 * 2);
+    to[m] = rows[first][lane / 4] | static_cast<uint32_t>(rows[first + 1][lane / 4]) << 16;
+  }
+}
+
+// Copies that are under way, group by group, per thread: done when a thread has to wait for them,
+// and not before. Until then NaN is where they go to.
+struct Copy {
+  void* to;
+  const void* from;  // null: zeros
+  size_t bytes;
+};
+std::map<int, std::vector<std::vector<Copy>>>& copiesUnderWay() {
+  static std::map<int, std::vector<std::vector<Copy>>> copies;
+  return copies;
+}
+template <int kBytes>
+void startCopy(void* to, const void* from) {
+  const auto isAligned = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % kBytes == 0; };
+  if (!isAligned(to) || !isAligned(from)) testing::addWarpFault("cp.async: alignment");
+  auto& groups = copiesUnderWay()[block().thread()];
+  if (groups.empty()) groups.emplace_back();
+  groups.back().push_back({to, from, kBytes});
+  std::memset(to, 0xFF, kBytes);
+}
+void endCopies() {
+  auto& groups = copiesUnderWay()[block().thread()];
+  if (groups.empty()) groups.emplace_back();
+  groups.emplace_back();
+}
+// All but the last group that was ended; behind it is the one that was not.
+void waitForCopies() {
+  auto& groups = copiesUnderWay()[block().thread()];
+  while (groups.size() > 2) {
+    for (const Copy& copy : groups.front()) {
+      std::memset(copy.to, 0, copy.bytes);
+      if (copy.from != nullptr) std::memcpy(copy.to, copy.from, copy.bytes);
+    }
+    groups.erase(groups.begin());
+  }
+}
+
 std::map<std::string, testing::EmulatedKernel>& registry() {
   static std::map<std::string, testing::EmulatedKernel> kernels;
   return kernels;
@@ -94,6 +173,7 @@ struct WarpKernel {
                           constexpr int kBlocks = 2, kWarps = 3;
                           ThreadBlock threads(kWarps);
                           for (int i = 0; i < kBlocks; ++i) {
+                            copiesUnderWay().clear();
                             threads.run([&] { function(*static_cast<const Args*>(args)); }, i,
                                         kBlocks);
                             if (!threads.converged()) testing::addWarpFault(name);
@@ -111,4 +191,6 @@ const std::map<std::string, testing::EmulatedKernel>& testing::warpKernels() { r
 #define TRIREME_KERNEL(name, Args, function) \
   static const ::trireme::WarpKernel kWarpKernel_##name(#name, +[](const Args& a) { function(a); });
 #define TRIREME_BLOCK_KERNEL TRIREME_KERNEL
+#define TRIREME_TILE_KERNEL(name, Args, function, warps, blocks) \
+  TRIREME_KERNEL(name, Args, function)
 #include "runtime/device/cuda/kernels/all.cu"

@@ -25,6 +25,25 @@ Result<int> ordinalOf(int32_t onMachine, int count, int32_t numRanks) {
                   onMachine, count)));
 }
 
+// Also for a bundle whose kernels are all the library's: it would run, but was not made for that.
+Status checkTargets(std::vector<program::GpuTarget> targets, const Gpu& gpu, int ordinal) {
+  if (program::runsOn(targets, gpu.capability())) return {};
+  const std::string bundles = program::printGpuTargets(targets);
+  std::string needed;
+  for (const program::GpuTarget& target : targets)
+    needed += fmt::format("{}{}{}", needed.empty() ? "" : ", ",
+                          program::capabilityName(target.capability),
+                          target.exact ? " alone" : " and later");
+  // No GPU that the library's kernels run on is too old for every target.
+  const std::optional<program::GpuTarget> nearest = program::nearestTarget(gpu.capability());
+  if (nearest) targets.insert(std::upper_bound(targets.begin(), targets.end(), *nearest), *nearest);
+  return unavailable(fmt::format(
+      "the bundle is for {} (compute capability {}), and GPU {} ({}) has {}; trireme compile "
+      "--target {} makes one that runs there as well",
+      bundles, needed, ordinal, gpu.name(), program::capabilityName(gpu.capability()),
+      program::printGpuTargets(targets)));
+}
+
 int64_t arenaBytesOf(const program::Program& program, int32_t rank) {
   const int32_t role = program.ranks[static_cast<size_t>(rank)].role;
   return program.roles[static_cast<size_t>(role)].arenaBytes;
@@ -47,18 +66,18 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::open(const Apis& apis,
 }
 
 Status CudaBackend::openGpus() {
-  TRIREME_ASSIGN_OR_RETURN(const CudaTarget target, parseCudaTarget(bundle_.target.arch));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<program::GpuTarget> targets,
+                           program::parseGpuTargets(bundle_.target.arch));
   TRIREME_ASSIGN_OR_RETURN(const int present, Gpu::count(apis_));
-  std::vector<KernelImage> generated;
-  if (!bundle_.cubin.empty()) generated.push_back({target.capability, false, bundle_.cubin});
-  if (!bundle_.ptx.empty()) generated.push_back({target.capability, true, bundle_.ptx});
+  const std::vector<KernelImage> generated = generatedImages(bundle_, targets);
   for (int32_t i = 0; i < (usesNccl() ? options_.numRanks : 1); ++i) {
     int ordinal = 0;
     if (usesNccl()) {
       TRIREME_ASSIGN_OR_RETURN(ordinal,
                                ordinalOf(options_.firstOnMachine + i, present, options_.numRanks));
     }
-    TRIREME_ASSIGN_OR_RETURN(gpus_.emplace_back(), Gpu::open(apis_, ordinal, target));
+    TRIREME_ASSIGN_OR_RETURN(gpus_.emplace_back(), Gpu::open(apis_, ordinal));
+    TRIREME_RETURN_IF_ERROR(checkTargets(targets, *gpus_.back(), ordinal));
     if (!generated.empty()) TRIREME_RETURN_IF_ERROR(gpus_.back()->loadGenerated(generated));
   }
   return {};

@@ -163,9 +163,9 @@ Status CudaRank::addStep(const program::Segment& segment, const program::Segment
     steps.emplace_back(std::move(matmul));
     return {};
   }
-  TRIREME_ASSIGN_OR_RETURN(
-      OpLaunch launch,
-      OpLaunch::create(gpu_, op, segment.operands, image_.info.tpIndex, program_.lossScaling()));
+  TRIREME_ASSIGN_OR_RETURN(OpLaunch launch,
+                           OpLaunch::create(gpu_, op, segment.operands, image_.info.tpIndex,
+                                            OpPlace{program_.lossScaling(), workspace_}));
   steps.emplace_back(std::move(launch));
   return {};
 }

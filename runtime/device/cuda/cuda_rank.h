@@ -74,7 +74,7 @@ class CudaRank final : public RankDevice {
   std::string keyOf(const MatmulCall& call) const {
     return call.matmul->key(call.alignment, workspace_.bytes);
   }
-  const MatmulWorkspace& workspace() const { return workspace_; }
+  const Workspace& workspace() const { return workspace_; }
   Status fillArena(uint8_t byte);
 
  private:
@@ -129,7 +129,7 @@ class CudaRank final : public RankDevice {
   std::unique_ptr<CublasLt> cublasLt_;
   std::vector<std::vector<Step>> segments_;
   std::vector<SegmentGraphs> graphs_;  // per segment
-  MatmulWorkspace workspace_;
+  Workspace workspace_;
   std::vector<EventHandle> events_;
   size_t eventsUsed_ = 0;
   std::vector<EventHandle> stamps_;  // events with times; the first is of the step's beginning

@@ -9,55 +9,9 @@
 namespace trireme::runtime::cuda {
 namespace {
 
-constexpr std::string_view kPrefix = "cuda:";
 constexpr int32_t kWarp = 32;
 
-struct NamedTarget {
-  std::string_view name;
-  CudaTarget target;
-};
-constexpr std::array<NamedTarget, 3> kTargets = {
-    {{"cuda:sm_80", {80, false}}, {"cuda:sm_90", {90, false}}, {"cuda:sm_90a", {90, true}}}};
-
-std::string capabilityName(int capability) {
-  return fmt::format("{}.{}", capability / 10, capability % 10);
-}
-
-std::string describe(const KernelImage& image) {
-  return fmt::format("{} {}", image.ptx ? "PTX for" : "code for", capabilityName(image.capability));
-}
-
 }  // namespace
-
-bool isCudaTarget(std::string_view arch) { return arch.starts_with(kPrefix); }
-
-Result<CudaTarget> parseCudaTarget(std::string_view arch) {
-  std::string known;
-  for (const NamedTarget& named : kTargets) {
-    if (named.name == arch) return named.target;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", named.name);
-  }
-  return Error(invalidArgument(fmt::format("no target {}; there are {}", arch, known)));
-}
-
-Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability) {
-  const KernelImage* best = nullptr;
-  std::string list;
-  for (const KernelImage& image : images) {
-    list += fmt::format("{}{}", list.empty() ? "" : ", ", describe(image));
-    const bool fits =
-        image.capability <= capability && (image.ptx || image.capability / 10 == capability / 10);
-    if (!fits) continue;
-    // Code before PTX, then the nearest.
-    const auto rank = [](const KernelImage& i) { return (i.ptx ? 0 : 1000) + i.capability; };
-    if (best == nullptr || rank(image) > rank(*best)) best = &image;
-  }
-  if (best != nullptr) return *best;
-  return Error(
-      unavailable(fmt::format("no kernels for a GPU of compute capability {}: this build "
-                              "has {}",
-                              capabilityName(capability), list.empty() ? "none" : list)));
-}
 
 Result<Apis> loadApis(bool withNccl) {
   Apis apis;
@@ -84,14 +38,14 @@ Result<int> Gpu::count(const Apis& apis) {
   return apis.driver->deviceCount(&count) == 0 ? count : 0;
 }
 
-Result<std::unique_ptr<Gpu>> Gpu::open(const Apis& apis, int ordinal, const CudaTarget& target) {
+Result<std::unique_ptr<Gpu>> Gpu::open(const Apis& apis, int ordinal) {
   std::unique_ptr<Gpu> gpu(new Gpu);
   gpu->apis_ = apis;
-  TRIREME_RETURN_IF_ERROR(gpu->initialise(ordinal, target));
+  TRIREME_RETURN_IF_ERROR(gpu->initialise(ordinal));
   return gpu;
 }
 
-Status Gpu::initialise(int ordinal, const CudaTarget& target) {
+Status Gpu::initialise(int ordinal) {
   const DriverApi& api = driver();
   const auto check = [&](int error, const char* what) { return driverStatus(api, error, what); };
   TRIREME_ASSIGN_OR_RETURN(const int present, count(apis_));
@@ -117,15 +71,11 @@ Status Gpu::initialise(int ordinal, const CudaTarget& target) {
             "its multiprocessors"));
   name_ = text.data();
   capability_ = 10 * major + minor;
-  if (target.exact ? capability_ != target.capability : capability_ < target.capability)
-    return unavailable(fmt::format(
-        "the bundle is for compute capability {}{}, and GPU {} ({}) has {}; compile it for that",
-        capabilityName(target.capability), target.exact ? " alone" : " and later", ordinal, name_,
-        capabilityName(capability_)));
-  TRIREME_ASSIGN_OR_RETURN(const KernelImage image, chooseImage(apis_.images, capability_));
+  const Result<KernelImage> image = chooseImage(apis_.images, capability_, "this build");
+  if (!image) return image.error().withContext(fmt::format("GPU {} ({})", ordinal, name_));
   TRIREME_RETURN_IF_ERROR(check(api.retainContext(&context_, device_), "opening its context"));
   TRIREME_RETURN_IF_ERROR(makeCurrent());
-  return check(api.loadModule(&module_, image.bytes.data()), "loading the kernels");
+  return check(api.loadModule(&module_, image->bytes.data()), "loading the kernels");
 }
 
 Gpu::~Gpu() {
@@ -170,7 +120,7 @@ Result<FunctionHandle> Gpu::kernel(const std::string& kernelName) const {
 
 Status Gpu::loadGenerated(const std::vector<KernelImage>& images) {
   TRIREME_CHECK(generated_ == nullptr);
-  TRIREME_ASSIGN_OR_RETURN(const KernelImage image, chooseImage(images, capability_));
+  TRIREME_ASSIGN_OR_RETURN(const KernelImage image, chooseImage(images, capability_, "the bundle"));
   TRIREME_RETURN_IF_ERROR(makeCurrent());
   return driverStatus(driver(), driver().loadModule(&generated_, image.bytes.data()),
                       "loading the generated kernels");

@@ -10,25 +10,33 @@
 #include <vector>
 
 #include "ir/base/status.h"
+#include "ir/program/bundle.h"
 #include "runtime/device/cuda/cublaslt_api.h"
 #include "runtime/device/cuda/driver_api.h"
 #include "runtime/device/cuda/nccl_api.h"
 
 namespace trireme::runtime::cuda {
 
-// The kernels (kernels/all.cu), compiled.
+// Kernels, compiled.
 struct KernelImage {
-  int capability = 0;  // 90: runs on 9.x (code) or on 9.0 and later (PTX)
+  int capability = 0;  // 93: runs on 9.3, 9.4... (code) or on 9.3 and all later (PTX)
   bool ptx = false;
   std::string_view bytes;  // PTX: with its final zero
+  bool exact = false;      // runs on `capability` alone
 };
 
-// Those that this build carries; none if it was configured without nvcc.
+// Those of kernels/all.cu that this build carries; none if it was configured without nvcc.
 const std::vector<KernelImage>& shippedImages();
 
-// The image for a GPU of compute capability `capability`: code if there is some, else PTX, which
-// the driver compiles. kUnavailable: none fits; says what there is.
-Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability);
+// The generated ones of a bundle for `targets`; of these the bytes live in the bundle.
+std::vector<KernelImage> generatedImages(const program::Bundle& bundle,
+                                         const std::vector<program::GpuTarget>& targets);
+
+// The image for a GPU of compute capability `capability`: of the code that it runs, that for the
+// newest GPU, of that capability alone first; else such PTX, which the driver compiles.
+// kUnavailable: none fits; says which `whose` has ("this build").
+Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability,
+                                std::string_view whose);
 
 // The outside world. The tables outlive what uses them.
 struct Apis {
@@ -41,15 +49,6 @@ struct Apis {
 // Those of this machine. kUnavailable: no driver, no cuBLASLt, or a build without kernels; if
 // `withNccl`, also those of loadNccl().
 Result<Apis> loadApis(bool withNccl);
-
-// A target of compiled bundles: "cuda:sm_90", or "cuda:sm_90a", which only 9.0 runs.
-struct CudaTarget {
-  int capability = 0;
-  bool exact = false;
-};
-bool isCudaTarget(std::string_view arch);  // "cuda:..."
-// kInvalidArgument: not one of the targets; lists them.
-Result<CudaTarget> parseCudaTarget(std::string_view arch);
 
 // A launch of a kernel of one parameter, which is copied. Without blocks there is nothing to do.
 struct KernelLaunch {
@@ -72,8 +71,8 @@ class KernelSink {
 
 class Gpu {
  public:
-  // kUnavailable: no GPU, a driver older than CUDA 12.0, or a GPU that cannot run `target`.
-  static Result<std::unique_ptr<Gpu>> open(const Apis& apis, int ordinal, const CudaTarget& target);
+  // kUnavailable: no GPU, a driver older than CUDA 12.0, or a GPU that no library kernel runs on.
+  static Result<std::unique_ptr<Gpu>> open(const Apis& apis, int ordinal);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -97,15 +96,15 @@ class Gpu {
   bool isAbandoned() const { return abandoned_; }
   // kInternal: there is no such kernel.
   Result<FunctionHandle> kernel(const std::string& kernelName) const;
-  // The generated kernels of a bundle. At most once. Errors: chooseImage(); kInternal: the driver
-  // refuses them.
+  // Generated kernels, of generatedImages(). At most once. Errors: chooseImage(); kInternal: the
+  // driver refuses them.
   Status loadGenerated(const std::vector<KernelImage>& images);
   Result<FunctionHandle> generatedKernel(const std::string& symbol) const;
   Status launch(const KernelLaunch& launch, StreamHandle stream) const;
 
  private:
   Gpu() = default;
-  Status initialise(int ordinal, const CudaTarget& target);
+  Status initialise(int ordinal);
   Status memory(size_t& available, size_t& total) const;
   Result<FunctionHandle> find(ModuleHandle module, const std::string& name) const;
 

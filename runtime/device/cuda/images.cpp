@@ -1,4 +1,9 @@
-// The kernels that the build compiled and put into this library; see cmake/cuda.cmake.
+// The kernels that the build compiled and put into this library (see cmake/cuda.cmake), those of a
+// bundle, and which of them a GPU runs.
+#include <fmt/format.h>
+
+#include <tuple>
+
 #include "runtime/device/cuda/gpu.h"
 
 #if TRIREME_CUDA_KERNELS
@@ -12,6 +17,19 @@ TRIREME_EMBED(triremeKernelsPtx, TRIREME_CUDA_FOLDER "/kernels_80.ptx")
 #endif
 
 namespace trireme::runtime::cuda {
+namespace {
+
+std::string describe(const KernelImage& image) {
+  return fmt::format("{} {}{}", image.ptx ? "PTX for" : "code for",
+                     program::capabilityName(image.capability), image.exact ? " alone" : "");
+}
+
+bool fits(const KernelImage& image, int capability) {
+  if (image.exact) return image.capability == capability;
+  return image.capability <= capability && (image.ptx || image.capability / 10 == capability / 10);
+}
+
+}  // namespace
 
 const std::vector<KernelImage>& shippedImages() {
 #if TRIREME_CUDA_KERNELS
@@ -26,6 +44,33 @@ const std::vector<KernelImage>& shippedImages() {
   static const std::vector<KernelImage> images;
 #endif
   return images;
+}
+
+std::vector<KernelImage> generatedImages(const program::Bundle& bundle,
+                                         const std::vector<program::GpuTarget>& targets) {
+  std::vector<KernelImage> images;
+  for (const program::GpuTarget& target : targets)
+    for (const program::Cubin& cubin : bundle.cubins)
+      if (cubin.target == target.name)
+        images.push_back({target.capability, false, cubin.bytes, target.exact});
+  const program::GpuTarget& lowest = program::ptxTarget(targets);
+  if (!bundle.ptx.empty()) images.push_back({lowest.capability, true, bundle.ptx, lowest.exact});
+  return images;
+}
+
+Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability,
+                                std::string_view whose) {
+  const auto rank = [](const KernelImage& i) { return std::tuple(!i.ptx, i.capability, i.exact); };
+  const KernelImage* best = nullptr;
+  std::string list;
+  for (const KernelImage& image : images) {
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", describe(image));
+    if (fits(image, capability) && (best == nullptr || rank(image) > rank(*best))) best = &image;
+  }
+  if (best != nullptr) return *best;
+  return Error(unavailable(fmt::format("no kernels for a GPU of compute capability {}: {} has {}",
+                                       program::capabilityName(capability), whose,
+                                       list.empty() ? "none" : list)));
 }
 
 }  // namespace trireme::runtime::cuda

@@ -70,7 +70,7 @@ Status checkMatmul(const program::SegmentOp& op, const std::vector<program::Oper
                                      dtypeName(product)));
 }
 
-MatmulWorkspace alignedWorkspace(void* data, int64_t bytes) {
+Workspace alignedWorkspace(void* data, int64_t bytes) {
   constexpr uintptr_t kAlignment = 256;
   const auto skipped = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(data) % kAlignment);
   if (skipped >= bytes) return {};
@@ -180,7 +180,7 @@ int Matmul::pointAt(const MatmulAlignment& alignment) const {
 }
 
 int Matmul::launch(const MatmulAlgorithm& algorithm, void* const* operands,
-                   const MatmulWorkspace& workspace, StreamHandle stream) const {
+                   const Workspace& workspace, StreamHandle stream) const {
   void* c = operands[output()];
   const auto at = [&](int32_t operand) { return operand < 0 ? nullptr : operands[operand]; };
   if (const int status = point(at(epilogue_.bias), at(epilogue_.aux)); status != 0) return status;
@@ -194,14 +194,14 @@ int Matmul::launch(const MatmulAlgorithm& algorithm, void* const* operands,
                                static_cast<size_t>(algorithm.workspaceBytes), stream);
 }
 
-Status Matmul::run(void* const* operands, const MatmulWorkspace& workspace, StreamHandle stream) {
+Status Matmul::run(void* const* operands, const Workspace& workspace, StreamHandle stream) {
   TRIREME_ASSIGN_OR_RETURN(const MatmulAlgorithm* algorithm,
                            algorithmFor(operands, workspace.bytes));
   return check(launch(*algorithm, operands, workspace, stream), "the product");
 }
 
 Result<bool> Matmul::tryRun(const MatmulAlgorithm& algorithm, void* const* operands,
-                            const MatmulWorkspace& workspace, StreamHandle stream) const {
+                            const Workspace& workspace, StreamHandle stream) const {
   const int status = launch(algorithm, operands, workspace, stream);
   if (status == kStatusNotSupported) return false;
   TRIREME_RETURN_IF_ERROR(check(status, "the product"));

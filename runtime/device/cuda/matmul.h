@@ -39,13 +39,13 @@ class CublasLt {
   void* handle_ = nullptr;
 };
 
-// Part of the arena that a product may use.
-struct MatmulWorkspace {
+// Part of the arena that an op may use while it runs.
+struct Workspace {
   void* data = nullptr;  // at a multiple of 256, as cuBLASLt wants it
   int64_t bytes = 0;
 };
 // What is left of `bytes` at `data` from the first such address on.
-MatmulWorkspace alignedWorkspace(void* data, int64_t bytes);
+Workspace alignedWorkspace(void* data, int64_t bytes);
 
 // Of cuBLASLt, opaque, for one product on one kind of GPU.
 struct MatmulAlgorithm {
@@ -86,7 +86,7 @@ class Matmul {
   // By the algorithm that use() has said for operands of such an alignment; where it has said none,
   // by the heuristic's first choice, from then on.
   // kInternal: cuBLASLt has no algorithm, or refuses.
-  Status run(void* const* operands, const MatmulWorkspace& workspace, StreamHandle stream);
+  Status run(void* const* operands, const Workspace& workspace, StreamHandle stream);
 
   // What an algorithm depends on, in words: equal for products that run the same algorithms.
   std::string key(const MatmulAlignment& alignment, int64_t workspaceBytes) const;
@@ -96,7 +96,7 @@ class Matmul {
                                                   int64_t workspaceBytes, int most) const;
   // One run. False: cuBLASLt says that it does not support the algorithm. kInternal: another error.
   Result<bool> tryRun(const MatmulAlgorithm& algorithm, void* const* operands,
-                      const MatmulWorkspace& workspace, StreamHandle stream) const;
+                      const Workspace& workspace, StreamHandle stream) const;
   // Whether cuBLASLt takes an algorithm that it has not offered here. kInvalidArgument: it does
   // not, or needs a larger workspace.
   Status accepts(const MatmulAlignment& alignment, const MatmulAlgorithm& algorithm,
@@ -119,8 +119,8 @@ class Matmul {
   int32_t output() const { return epilogue_.output >= 0 ? epilogue_.output : op_.outputs[0]; }
   Status check(int status, const char* what) const;
   Result<const MatmulAlgorithm*> algorithmFor(void* const* operands, int64_t workspaceBytes);
-  int launch(const MatmulAlgorithm& algorithm, void* const* operands,
-             const MatmulWorkspace& workspace, StreamHandle stream) const;
+  int launch(const MatmulAlgorithm& algorithm, void* const* operands, const Workspace& workspace,
+             StreamHandle stream) const;
 
   const CublasLt& library_;
   program::SegmentOp op_;

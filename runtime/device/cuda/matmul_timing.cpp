@@ -48,8 +48,7 @@ class Events {
 
 class Timing {
  public:
-  Timing(const Gpu& gpu, const MatmulCall& call, const MatmulWorkspace& workspace,
-         StreamHandle stream)
+  Timing(const Gpu& gpu, const MatmulCall& call, const Workspace& workspace, StreamHandle stream)
       : api_(gpu.driver()), call_(call), workspace_(workspace), stream_(stream), events_(api_) {}
 
   Status open() { return events_.create(); }
@@ -76,7 +75,7 @@ class Timing {
 
   const DriverApi& api_;
   const MatmulCall& call_;
-  const MatmulWorkspace& workspace_;
+  const Workspace& workspace_;
   StreamHandle stream_;
   Events events_;
 };
@@ -84,7 +83,7 @@ class Timing {
 }  // namespace
 
 Result<TimedAlgorithm> timeFastest(const Gpu& gpu, const MatmulCall& call,
-                                   const MatmulWorkspace& workspace, StreamHandle stream) {
+                                   const Workspace& workspace, StreamHandle stream) {
   TRIREME_ASSIGN_OR_RETURN(const std::vector<MatmulAlgorithm> candidates,
                            call.matmul->candidates(call.alignment, workspace.bytes, kCandidates));
   Timing timing(gpu, call, workspace, stream);

@@ -25,6 +25,6 @@ struct TimedAlgorithm {
 // are overwritten. Nobody else should use the GPU meanwhile.
 // kInternal: cuBLASLt has no algorithm, or a launch failed. Also the errors of the driver.
 Result<TimedAlgorithm> timeFastest(const Gpu& gpu, const MatmulCall& call,
-                                   const MatmulWorkspace& workspace, StreamHandle stream);
+                                   const Workspace& workspace, StreamHandle stream);
 
 }  // namespace trireme::runtime::cuda

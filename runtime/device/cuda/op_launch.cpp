@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "runtime/device/cuda/matmul.h"
+#include "ir/program/workspace.h"
 #include "runtime/kernels/operands.h"
 
 namespace trireme::runtime::cuda {
@@ -15,15 +15,14 @@ namespace {
 using program::OpKind;
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kMaxHeadSize = 256;                  // kernels/attention.cu
-constexpr std::array kTiledHeadSizes = {64, 96, 128};  // kernels/attention_tiles.cu
-constexpr int64_t kTileRows = 16;
+constexpr int64_t kMaxHeadSize = 256;  // kernels/attention.cu
+constexpr int64_t kTileRows = 16;      // of a warp: kernels/attention_tiles.cu
 constexpr int32_t kBlockWarps = 32;    // of a block that sums columns
 constexpr int64_t kGradColumns = 256;  // kernels/embedding.cu
 static_assert(kMaxRanges == program::kSumRanges);
 
-// What a kernel has one thread for, or one warp ("Rows", "Tiles", "Pieces"), or one thread block
-// ("Blocks").
+// What a kernel has one thread for, or one warp ("Rows", "Pieces"), or one thread block
+// ("Blocks", "Tiles").
 enum class Work {
   kElements,
   kPairs,
@@ -93,7 +92,18 @@ const OpEntry* entryOf(OpKind kind) {
   return nullptr;
 }
 
-int64_t tilesOf(int64_t positions) { return (positions + kTileRows - 1) / kTileRows; }
+// Warps of a block of attention on tensor cores; 0: no such kernels.
+constexpr int32_t tileWarps(int64_t headSize) {
+  if (headSize == 64) return 6;
+  return headSize == 96 || headSize == 128 ? 8 : 0;
+}
+bool isTiles(Work work) { return work == Work::kQueryTiles || work == Work::kKeyTiles; }
+
+int64_t tileBlocks(Work work, const OpArgs& a) {
+  const int64_t rows = kTileRows * tileWarps(a.headSize);
+  const int64_t heads = a.groups * (work == Work::kQueryTiles ? a.headsPerGroup : 1);
+  return a.batch * heads * ((a.sequence + rows - 1) / rows);
+}
 
 // Of a block that reduces a row. Short rows have fewer, so that more rows are under way.
 int32_t rowWarps(int64_t columns) {
@@ -107,10 +117,12 @@ int32_t rowWarps(int64_t columns) {
 int64_t blocksFor(Work work, const OpArgs& a) {
   if (work == Work::kColumnBlocks) return (a.width + kWarp - 1) / kWarp;
   if (work == Work::kTokenBlocks) return a.tokens;
+  if (isTiles(work)) return tileBlocks(work, a);
   return work == Work::kOneBlock ? 1 : 0;
 }
 int32_t warpsFor(Work work, const OpArgs& a) {
   if (work == Work::kTokenBlocks) return rowWarps(a.logicalColumns);
+  if (isTiles(work)) return tileWarps(a.headSize);
   return work == Work::kColumnBlocks || work == Work::kOneBlock ? kBlockWarps : 0;
 }
 
@@ -135,9 +147,7 @@ int64_t threadsFor(Work work, const OpArgs& a) {
     case Work::kKeyRows:
       return a.batch * a.groups * a.sequence * kWarp;
     case Work::kQueryTiles:
-      return a.batch * a.groups * a.headsPerGroup * tilesOf(a.sequence) * kWarp;
     case Work::kKeyTiles:
-      return a.batch * a.groups * tilesOf(a.sequence) * kWarp;
     case Work::kColumnBlocks:
     case Work::kTokenBlocks:
     case Work::kOneBlock:
@@ -260,14 +270,38 @@ Result<TypedEntry> entryFor(const KernelCallArgs& call) {
   return TypedEntry{entry, type};
 }
 
-// Attention whose kernels use tensor cores.
-bool onTiles(const program::SegmentOp& op, DType type) {
-  const bool isAttention = op.kind == OpKind::kAttention || op.kind == OpKind::kAttentionGrad;
-  return isAttention && byteSize(type) == 2 &&
-         std::find(kTiledHeadSizes.begin(), kTiledHeadSizes.end(), op.attributes.headSize) !=
-             kTiledHeadSizes.end();
+bool isAttention(OpKind kind) {
+  return kind == OpKind::kAttention || kind == OpKind::kAttentionGrad;
 }
-Work tiledWork(Work rows) { return rows == Work::kQueryRows ? Work::kQueryTiles : Work::kKeyTiles; }
+
+// Attention whose kernels use tensor cores. They count queries of all heads in 32 bits.
+bool onTiles(OpKind kind, DType type, const OpArgs& a) {
+  constexpr int64_t kMostQueries = int64_t{1} << 31;
+  return isAttention(kind) && byteSize(type) == 2 && tileWarps(a.headSize) > 0 &&
+         a.tokens * a.groups * a.headsPerGroup < kMostQueries;
+}
+
+// The kernel and what it is launched for.
+struct TypedUse {
+  std::string name;
+  Work work;
+};
+TypedUse typedUse(const KernelUse& use, OpKind kind, DType type, const OpArgs& a) {
+  if (!onTiles(kind, type, a)) return {fmt::format("{}_{}", use.name, dtypeName(type)), use.work};
+  return {fmt::format("{}{}_tiles_{}_{}", use.name, a.keepScale == 0 ? "" : "_dropout", a.headSize,
+                      dtypeName(type)),
+          use.work == Work::kQueryRows ? Work::kQueryTiles : Work::kKeyTiles};
+}
+
+Status placeDeltas(const KernelCallArgs& call, const Workspace& workspace, OpArgs& a) {
+  const int64_t needed = program::attentionDeltaBytes(*inputOf(call, 2).type);
+  if (workspace.bytes < needed)
+    return invalidArgument(fmt::format(
+        "{}: needs a workspace of {} bytes and has {}; compile the bundle with this version",
+        program::opName(call.op->kind), needed, workspace.bytes));
+  a.deltas = static_cast<float*>(workspace.data);
+  return {};
+}
 
 }  // namespace
 
@@ -284,7 +318,7 @@ bool drawsRandom(const program::SegmentOp& op) { return op.attributes.probabilit
 
 Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
                                   const std::vector<program::OperandType>& types, int32_t tpIndex,
-                                  const program::LossScaling* lossScaling) {
+                                  const OpPlace& place) {
   const std::vector<void*> none(types.size(), nullptr);
   program::KernelContext context;
   context.tpIndex = static_cast<uint64_t>(tpIndex);
@@ -292,24 +326,21 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
   TRIREME_ASSIGN_OR_RETURN(const TypedEntry entry, entryFor(call));
   OpLaunch launch;
   launch.args_ = argsOf(call);
-  launch.args_.lossScaling = reinterpret_cast<const double*>(lossScaling);
+  launch.args_.lossScaling = reinterpret_cast<const double*>(place.lossScaling);
+  if (op.kind == OpKind::kAttentionGrad && onTiles(op.kind, entry.type, launch.args_))
+    TRIREME_RETURN_IF_ERROR(placeDeltas(call, place.workspace, launch.args_));
   launch.random_ = op.attributes.stream;
   launch.draws_ = drawsRandom(op);
   launch.operands_ = op.inputs;
   launch.operands_.insert(launch.operands_.end(), op.outputs.begin(), op.outputs.end());
   for (const KernelUse& use : entry.entry->kernels) {
     if (use.name.empty()) continue;
-    const bool tiled = onTiles(op, entry.type);
+    const TypedUse typed = typedUse(use, op.kind, entry.type, launch.args_);
     Kernel kernel;
-    TRIREME_ASSIGN_OR_RETURN(
-        kernel.function,
-        gpu.kernel(fmt::format("{}{}_{}", use.name,
-                               tiled ? fmt::format("_tiles_{}", op.attributes.headSize) : "",
-                               dtypeName(entry.type))));
-    const Work work = tiled ? tiledWork(use.work) : use.work;
-    kernel.threads = threadsFor(work, launch.args_);
-    kernel.blocks = blocksFor(work, launch.args_);
-    kernel.warps = warpsFor(work, launch.args_);
+    TRIREME_ASSIGN_OR_RETURN(kernel.function, gpu.kernel(typed.name));
+    kernel.threads = threadsFor(typed.work, launch.args_);
+    kernel.blocks = blocksFor(typed.work, launch.args_);
+    kernel.warps = warpsFor(typed.work, launch.args_);
     launch.kernels_.push_back(kernel);
   }
   return launch;

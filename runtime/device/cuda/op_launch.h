@@ -9,6 +9,7 @@
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/device/cuda/kernels/args.h"
 #include "runtime/device/cuda/loss_chain.h"
+#include "runtime/device/cuda/matmul.h"
 
 namespace trireme::runtime::cuda {
 
@@ -19,13 +20,19 @@ Status checkOp(const program::SegmentOp& op, const std::vector<program::OperandT
 // Whether the op's result depends on random keys and the first sample.
 bool drawsRandom(const program::SegmentOp& op);
 
+// What is on the GPU beside the operands.
+struct OpPlace {
+  const program::LossScaling* lossScaling = nullptr;  // read by kLossGrad; null: nothing is scaled
+  Workspace workspace;                                // program::kernelWorkspaceBytes()
+};
+
 class OpLaunch {
  public:
-  // `lossScaling` is on the GPU, and read by kLossGrad; null: nothing is scaled.
-  // kInvalidArgument: shapes or types that the op does not take, or a head size above 256.
+  // kInvalidArgument: shapes or types that the op does not take, a head size above 256, or less
+  // workspace than the op needs.
   static Result<OpLaunch> create(const Gpu& gpu, const program::SegmentOp& op,
                                  const std::vector<program::OperandType>& types, int32_t tpIndex,
-                                 const program::LossScaling* lossScaling = nullptr);
+                                 const OpPlace& place = {});
 
   // The ops of a chain as one kernel. Errors: as of each of them.
   static Result<OpLaunch> create(const Gpu& gpu, const LossChain& chain,

@@ -31,7 +31,7 @@ inline constexpr size_t kMinCapturedSteps = 3;
 struct SegmentPlace {
   const Gpu* gpu = nullptr;
   StreamHandle stream = nullptr;
-  MatmulWorkspace workspace;
+  Workspace workspace;
 };
 
 class SegmentGraphs {

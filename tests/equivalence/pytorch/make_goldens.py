@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """Losses and gradients of three tiny models by PyTorch in fp64: the goldens of pytorch_test.cpp.
 
-    python3 make_goldens.py > goldens.json        (Debian: python3-torch, python3-numpy)
+    python3 make_goldens.py > goldens.json        (PyPI: torch and numpy of the versions in goldens.json)
 
 The models are written here from their papers, independently of the C++ code; only the initial draw
 (Philox-4x32-10 and Box-Muller, ir/base/rng.h) and the parameter layout are shared.
+
+Every sum has one order, whatever the CPU: one thread, and kernels without its vector instructions.
 """
 import json
 import math
+import os
+
+os.environ.update(ATEN_CPU_CAPABILITY="default", MKL_CBWR="COMPATIBLE", OMP_NUM_THREADS="1")
 
 import numpy as np
 import torch
@@ -47,10 +52,12 @@ class Parameters:
         if kind == "normal":
             w = np.stack(philox([np.arange((n + 3) // 4), 0, self.index, 0], init_key()), axis=1)
             pairs = w.reshape(-1, 2).astype(np.float64)  # words 2 p and 2 p + 1 of each call
-            radius = np.sqrt(-2.0 * np.log((pairs[:, 0] + 1.0) * 2.0**-32))
-            angle = 2.0 * math.pi * pairs[:, 1] * 2.0**-32
-            values = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-            values = values.reshape(-1)[:n] * std
+            values = []
+            for first, second in pairs.tolist():  # numpy's functions depend on the CPU
+                radius = math.sqrt(-2.0 * math.log((first + 1.0) * 2.0**-32))
+                angle = 2.0 * math.pi * second * 2.0**-32
+                values += [radius * math.cos(angle), radius * math.sin(angle)]
+            values = np.array(values[:n]) * std
         else:
             values = np.full(n, 1.0 if kind == "ones" else 0.0)
         self.index += 1
@@ -182,5 +189,5 @@ def describe(build):
     return {"loss": loss.item(), "gradients": gradients}
 
 
-print(json.dumps({"gpt": describe(gpt), "llama": describe(llama), "scaled-llama": describe(scaled_llama)},
-                 indent=1))
+print(json.dumps({"torch": torch.__version__, "numpy": np.__version__, "gpt": describe(gpt),
+                  "llama": describe(llama), "scaled-llama": describe(scaled_llama)}, indent=1))

@@ -2,14 +2,17 @@
 """Tiny random models of every family by Hugging Face transformers, and what they say: the weights as
 transformers saves them, and the loss of each of a few sequences, computed from its logits in fp64.
 
-    python3 make_models.py FOLDER        (PyPI: torch, transformers, safetensors)
+    python3 make_models.py FOLDER        (PyPI: torch and transformers of the versions in goldens.json)
 
-Tokens are those of TransformersData in transformers_test.cpp.
+Tokens are those of TransformersData in transformers_test.cpp. Every sum has one order, whatever the
+CPU that has AVX2: one thread, and no newer vector instructions.
 """
 import json
+import os
 import sys
 from pathlib import Path
 
+os.environ.update(ATEN_CPU_CAPABILITY="avx2", MKL_CBWR="COMPATIBLE", OMP_NUM_THREADS="1")
 import torch
 import transformers
 
@@ -21,6 +24,7 @@ def tokens(index):
 
 
 def models():
+    """Each draws its weights when it is made, from where the one before it has left the generator."""
     # Standard deviations of 0.2: random logits that differ, unlike those of the usual 0.02.
     gpt2 = transformers.GPT2Config(vocab_size=VOCAB, n_positions=16, n_embd=24, n_layer=2, n_head=3,
                                    initializer_range=0.2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
@@ -57,9 +61,9 @@ def randomise(model):
 def main():
     folder = Path(sys.argv[1])
     goldens = {"transformers": transformers.__version__, "torch": torch.__version__}
+    torch.manual_seed(0)
     for seed, (name, model, shard) in enumerate(models()):
         torch.manual_seed(seed)
-        model.init_weights()
         randomise(model)
         model.eval()
         sizes = {} if shard is None else {"max_shard_size": shard}

@@ -56,6 +56,19 @@ class BundleTest : public ::testing::Test {
         6);
     return b;
   }
+  // The code is not that of the segments.
+  static Bundle forGpus(int numTargets) {
+    Bundle b = sample();
+    b.sharedObject.clear();
+    b.ptx = ".version 8.0\n";
+    b.target = {"cuda:", {}};
+    for (const char* name : {"sm_80", "sm_90", "sm_90a"}) {
+      if (numTargets-- <= 0) break;
+      b.target.arch += (b.cubins.empty() ? "" : ",") + std::string(name);
+      b.cubins.push_back({name, std::string("\0code for ", 10) + name});
+    }
+    return b;
+  }
   std::string errorOf() const {
     const auto bundle = readBundle(folder_);
     return bundle ? "" : bundle.error().message();
@@ -74,14 +87,10 @@ class BundleTest : public ::testing::Test {
 
 TEST_F(BundleTest, RoundTrips) {
   Bundle bundle = sample();
-  bundle.ptx = ".version 8.0\n";
-  bundle.cubin = std::string("\0cubin\0", 7);
   ASSERT_TRUE(writeBundle(bundle, folder_).ok());
   const auto back = readBundle(folder_);
   ASSERT_TRUE(back.has_value()) << back.error().message();
   EXPECT_EQ(back->name, bundle.name);
-  EXPECT_EQ(back->ptx, bundle.ptx);
-  EXPECT_EQ(back->cubin, bundle.cubin);
   EXPECT_EQ(back->target.arch, "x86-64");
   EXPECT_EQ(back->target.cpuFeatures, bundle.target.cpuFeatures);
   EXPECT_EQ(serialize(back->program), serialize(bundle.program));
@@ -101,6 +110,63 @@ TEST_F(BundleTest, RoundTrips) {
       EXPECT_EQ(a.warps, b.warps);
       EXPECT_EQ(a.op, b.op);
     }
+}
+
+// Of several targets, one after the other.
+TEST_F(BundleTest, CodeForGpusRoundTrips) {
+  for (const int numTargets : {1, 2, 3}) {
+    Bundle bundle = forGpus(numTargets);
+    ASSERT_TRUE(writeBundle(bundle, folder_).ok());
+    const auto back = readBundle(folder_);
+    ASSERT_TRUE(back.has_value()) << back.error().message();
+    EXPECT_EQ(back->target.arch, bundle.target.arch);
+    EXPECT_EQ(back->ptx, bundle.ptx);
+    ASSERT_EQ(back->cubins.size(), bundle.cubins.size());
+    for (size_t i = 0; i < bundle.cubins.size(); ++i) {
+      EXPECT_EQ(back->cubins[i].target, bundle.cubins[i].target);
+      EXPECT_EQ(back->cubins[i].bytes, bundle.cubins[i].bytes);
+    }
+  }
+}
+
+// Without ptxas there is none.
+TEST_F(BundleTest, CodeForGpusMayBeMissing) {
+  Bundle bundle = forGpus(2);
+  bundle.cubins.clear();
+  ASSERT_TRUE(writeBundle(bundle, folder_).ok());
+  const auto back = readBundle(folder_);
+  ASSERT_TRUE(back.has_value()) << back.error().message();
+  EXPECT_EQ(back->ptx, bundle.ptx);
+  EXPECT_TRUE(back->cubins.empty());
+}
+
+// So that what needs nothing new is read by older runtimes, which know kernels.cubin and version 1.
+TEST_F(BundleTest, OneTargetIsWrittenInTheFirstVersion) {
+  ASSERT_TRUE(writeBundle(forGpus(1), folder_).ok());
+  EXPECT_EQ(contents("kernels.cubin"), forGpus(1).cubins[0].bytes);
+  EXPECT_THAT(contents("manifest.json"), HasSubstr("\"version\": 1"));
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  EXPECT_THAT(contents("manifest.json"), HasSubstr("\"version\": 1"));
+  ASSERT_TRUE(writeBundle(forGpus(2), folder_).ok());
+  EXPECT_FALSE(fs::exists(folder_ + "/kernels.cubin"));
+  EXPECT_EQ(contents("kernels.sm_90.cubin"), forGpus(2).cubins[1].bytes);
+  EXPECT_THAT(contents("manifest.json"), HasSubstr("\"version\": 2"));
+}
+
+TEST_F(BundleTest, NamesTheCodeForGpusThatIsDamaged) {
+  for (const std::string file :
+       {"kernels.ptx", "kernels.sm_80.cubin", "kernels.sm_90.cubin", "kernels.sm_90a.cubin"}) {
+    ASSERT_TRUE(writeBundle(forGpus(3), folder_).ok());
+    const std::string bytes = contents(file);
+    std::string damaged = bytes;
+    damaged[damaged.size() / 2] ^= 4;
+    overwrite(file, damaged);
+    EXPECT_THAT(errorOf(), HasSubstr(file + " is corrupted: the checksum does not match"));
+    overwrite(file, bytes.substr(0, bytes.size() - 1));
+    EXPECT_THAT(errorOf(), HasSubstr(file + " is truncated"));
+    fs::remove(folder_ + "/" + file);
+    EXPECT_THAT(errorOf(), HasSubstr(file));
+  }
 }
 
 TEST_F(BundleTest, ReplacesAnOlderBundleAndLeavesNothingBehind) {
@@ -201,8 +267,8 @@ TEST_F(BundleTest, RefusesANewerVersion) {
   std::string manifest = contents("manifest.json");
   const size_t at = manifest.find("\"version\": 1");
   ASSERT_NE(at, std::string::npos);
-  overwrite("manifest.json", manifest.replace(at, 12, "\"version\": 2"));
-  EXPECT_THAT(errorOf(), HasSubstr("newer"));
+  overwrite("manifest.json", manifest.replace(at, 12, "\"version\": 3"));
+  EXPECT_THAT(errorOf(), HasSubstr("bundle version 3 is newer than 2"));
 }
 
 TEST_F(BundleTest, RefusesWhatIsNoBundle) {

@@ -18,7 +18,7 @@ using Names = std::vector<std::string>;
 // A rank of the tiny program, on memory of which tests use what they like.
 class CudaOptimizer : public ::testing::Test {
  protected:
-  CudaOptimizer() : emulated_(options()), gpu_(*Gpu::open(emulated_.apis(), 0, {90, false})) {
+  CudaOptimizer() : emulated_(options()), gpu_(*Gpu::open(emulated_.apis(), 0)) {
     program::Role& role = bundle_.program.roles[0];
     role.arenaBytes = kArenaBytes;
     arena_ = *Arena::allocate(kArenaBytes);

@@ -1,5 +1,6 @@
 #include "runtime/device/cuda/gpu.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -21,9 +22,9 @@ using ::testing::HasSubstr;
 using trireme::testing::EmulatedGpu;
 using trireme::testing::EmulatedGpuOptions;
 
-std::string openError(const EmulatedGpuOptions& options, const CudaTarget& target = {90, false}) {
+std::string openError(const EmulatedGpuOptions& options) {
   EmulatedGpu emulated(options);
-  const auto gpu = Gpu::open(emulated.apis(), 0, target);
+  const auto gpu = Gpu::open(emulated.apis(), 0);
   if (gpu.has_value()) return "";
   EXPECT_EQ(gpu.error().code(), StatusCode::kUnavailable);
   return gpu.error().message();
@@ -34,30 +35,30 @@ TEST(Gpu, SaysWhatIsMissing) {
   EXPECT_THAT(openError({.numDevices = 0}), HasSubstr("no GPU: CUDA, starting the driver"));
   EXPECT_THAT(openError({.driverVersion = 11080}),
               HasSubstr("the NVIDIA driver is of CUDA 11.8; 12.0 is the oldest that will do"));
-  EXPECT_THAT(openError({.capability = 80}),
-              HasSubstr("for compute capability 9.0 and later, and GPU 0 (Emulated GPU) has 8.0"));
-  EXPECT_THAT(openError({.capability = 100}, {90, true}),
-              HasSubstr("for compute capability 9.0 alone, and GPU 0 (Emulated GPU) has 10.0"));
+  EXPECT_EQ(openError({.capability = 75}),
+            "GPU 0 (Emulated GPU): no kernels for a GPU of compute capability 7.5: this build has "
+            "code for 8.0, code for 9.0, PTX for 8.0");
   EXPECT_EQ(openError({.capability = 100}), "");
 }
 
-TEST(Gpu, TargetsAreListed) {
-  EXPECT_EQ(parseCudaTarget("cuda:sm_90")->capability, 90);
-  EXPECT_TRUE(parseCudaTarget("cuda:sm_90a")->exact);
-  EXPECT_EQ(parseCudaTarget("cuda:sm_91").error().message(),
-            "no target cuda:sm_91; there are cuda:sm_80, cuda:sm_90, cuda:sm_90a");
-}
-
-// Code runs on GPUs of the same generation that are no older; PTX on all that are no older.
+// Code runs on GPUs of the same generation that are no older; PTX on all that are no older; what
+// is exact on GPUs of its capability.
 TEST(Gpu, RunsTheNearestImage) {
-  const std::vector<KernelImage> images = {{80, false, "a"}, {90, false, "b"}, {80, true, "c"}};
-  EXPECT_EQ(chooseImage(images, 80)->bytes, "a");
-  EXPECT_EQ(chooseImage(images, 89)->bytes, "a");
-  EXPECT_EQ(chooseImage(images, 90)->bytes, "b");
-  EXPECT_EQ(chooseImage(images, 100)->bytes, "c");
-  EXPECT_EQ(chooseImage(images, 75).error().message(),
-            "no kernels for a GPU of compute capability 7.5: this build has code for 8.0, code for "
-            "9.0, PTX for 8.0");
+  const std::vector<KernelImage> images = {
+      {90, false, "exact", true}, {80, false, "a"}, {90, false, "b"}, {80, true, "c"}};
+  const auto chosen = [&](int capability) {
+    const auto image = chooseImage(images, capability, "this build");
+    return image ? std::string(image->bytes) : image.error().message();
+  };
+  EXPECT_EQ(chosen(80), "a");
+  EXPECT_EQ(chosen(89), "a");
+  EXPECT_EQ(chosen(90), "exact");
+  EXPECT_EQ(chosen(91), "b");
+  EXPECT_EQ(chosen(100), "c");
+  EXPECT_EQ(chosen(75),
+            "no kernels for a GPU of compute capability 7.5: this build has code for 9.0 alone, "
+            "code for 8.0, code for 9.0, PTX for 8.0");
+  EXPECT_FALSE(chooseImage({{90, true, "ptx", true}}, 100, "the bundle").has_value());
 }
 
 TEST(Gpu, AMachineWithoutADriverSaysSo) {
@@ -78,6 +79,55 @@ std::string sessionError(const TinyOptions& tiny, SessionOptions options,
   const auto session = Session::create(std::move(bundle), options);
   EXPECT_EQ(emulated.faults(), std::vector<std::string>());
   return session.has_value() ? "" : session.error().message();
+}
+
+// Which of a bundle's images a GPU loads, or why none.
+std::string loaded(const std::string& arch, int capability, bool hasPtxas = true) {
+  EmulatedGpu emulated({.capability = capability});
+  const Apis apis = emulated.apis();
+  program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
+  bundle.target.arch = arch;
+  const std::vector<program::GpuTarget> targets = *program::parseGpuTargets(arch);
+  bundle.ptx = fmt::format("PTX of {}", program::ptxTarget(targets).name);
+  for (const program::GpuTarget& target : targets)
+    if (hasPtxas) bundle.cubins.push_back({std::string(target.name), std::string(target.name)});
+  const auto session =
+      Session::create(std::move(bundle), {.virtualRanks = true, .cudaApis = &apis});
+  if (!session.has_value()) {
+    EXPECT_EQ(session.error().code(), StatusCode::kUnavailable);
+    return session.error().message();
+  }
+  const std::vector<std::string> images = emulated.generatedImages();
+  return images.size() == 1 ? images[0] : fmt::format("{} images", images.size());
+}
+
+TEST(GpuSession, LoadsTheBestCodeOfTheBundle) {
+  const std::string two = "cuda:sm_80,sm_90", all = "cuda:sm_80,sm_90,sm_90a";
+  EXPECT_EQ(loaded(two, 80), "sm_80");
+  EXPECT_EQ(loaded(two, 86), "sm_80");
+  EXPECT_EQ(loaded(two, 89), "sm_80");
+  EXPECT_EQ(loaded(two, 90), "sm_90");
+  EXPECT_EQ(loaded(two, 100), "PTX of sm_80");
+  EXPECT_EQ(loaded(two, 90, false), "PTX of sm_80");
+  EXPECT_EQ(loaded(all, 90), "sm_90a");
+  EXPECT_EQ(loaded(all, 120), "PTX of sm_80");
+  EXPECT_EQ(loaded("cuda:sm_80,sm_90a", 90), "sm_90a");
+  EXPECT_EQ(loaded("cuda:sm_80,sm_90a", 90, false), "PTX of sm_80");
+  EXPECT_EQ(loaded("cuda:sm_90a", 90), "sm_90a");
+  EXPECT_EQ(loaded("cuda:sm_90a", 90, false), "PTX of sm_90a");
+}
+
+TEST(GpuSession, AGpuThatTheBundleIsNotForIsToldWhichWouldBe) {
+  EXPECT_EQ(loaded("cuda:sm_90", 86),
+            "the bundle is for cuda:sm_90 (compute capability 9.0 and later), and GPU 0 (Emulated "
+            "GPU) has 8.6; trireme compile --target cuda:sm_80,sm_90 makes one that runs there as "
+            "well");
+  EXPECT_THAT(loaded("cuda:sm_90a", 100),
+              HasSubstr("(compute capability 9.0 alone), and GPU 0 (Emulated GPU) has 10.0; "
+                        "trireme compile --target cuda:sm_90,sm_90a makes"));
+  EXPECT_THAT(loaded("cuda:sm_90,sm_90a", 80),
+              HasSubstr("(compute capability 9.0 and later, 9.0 alone)"));
+  EXPECT_THAT(loaded("cuda:sm_80", 75), HasSubstr("GPU 0 (Emulated GPU): no kernels for a GPU"));
 }
 
 TEST(GpuSession, RefusesWhatItCannotDo) {

@@ -17,7 +17,7 @@ using trireme::testing::EmulatedGpu;
 class EmulatedGraph : public ::testing::Test {
  protected:
   EmulatedGraph() {
-    gpu_ = *Gpu::open(emulated_.apis(), 0, {90, false});
+    gpu_ = *Gpu::open(emulated_.apis(), 0);
     EXPECT_EQ(api().createStream(&stream_, kStreamNonBlocking, 0), 0);
     EXPECT_EQ(api().createStream(&other_, kStreamNonBlocking, 0), 0);
     EXPECT_EQ(api().allocate(&data_, kBytes), 0);

@@ -226,7 +226,7 @@ TEST_F(MatmulTuningTest, ARankThatFailsIsNamedAndTheOthersDoNotHang) {
 
 struct OneRank {
   explicit OneRank(const Apis& apis, const program::Bundle& bundle, int32_t index)
-      : gpu(*Gpu::open(apis, 0, {90, false})),
+      : gpu(*Gpu::open(apis, 0)),
         memory(static_cast<size_t>(bundle.program.roles.back().arenaBytes), 1),
         image(*resolveRank(bundle.program, index, memory.data())),
         rank(*CudaRank::create(*gpu, bundle, image)) {}

@@ -54,7 +54,7 @@ TEST(VirtualCommunicator, ASendIsOverWhenTheReceiverHasCopied) {
   constexpr int kMessages = 5;
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     trireme::testing::EmulatedGpu emulated({.seed = seed});
-    const auto gpu = *Gpu::open(emulated.apis(), 0, {90, false});
+    const auto gpu = *Gpu::open(emulated.apis(), 0);
     const program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
     ThreadWorld world(2, {{0, 1}}, std::chrono::seconds(20));
     std::vector<double> received;
@@ -104,7 +104,7 @@ TEST(VirtualCommunicator, ASendIsOverWhenTheReceiverHasCopied) {
 // Every place for tokens is another, and stays: the GPU reads it when it comes to it.
 TEST(CudaRank, StagedTokensHavePlacesOfTheirOwn) {
   trireme::testing::EmulatedGpu emulated;
-  const auto gpu = *Gpu::open(emulated.apis(), 0, {90, false});
+  const auto gpu = *Gpu::open(emulated.apis(), 0);
   const program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
   ThreadWorld world(2, {{0, 1}}, std::chrono::seconds(20));
   Rank rank(*gpu, bundle, world, 0);

@@ -137,7 +137,7 @@ class BatchReaderTest : public ::testing::Test {
  protected:
   BatchReaderTest()
       : bundle_(tinyBundle({.tp = 1, .dp = 1})), world_(2, {}, std::chrono::seconds(20)) {
-    gpu_ = *cuda::Gpu::open(emulated_.apis(), 0, {90, false});
+    gpu_ = *cuda::Gpu::open(emulated_.apis(), 0);
     arena_ = *Arena::allocate(bundle_.program.roles[0].arenaBytes);
     image_ = *resolveRank(bundle_.program, 0, arena_.data());
     device = *cuda::CudaRank::create(*gpu_, bundle_, image_);

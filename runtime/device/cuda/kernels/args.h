@@ -27,8 +27,10 @@ struct OpArgs {
   double theta;                                       // rotary
   RopeScaling ropeScaling;                            // rotary
   double direction;                                   // rotary: +1, or -1 for the inverse
-  double keepScale;                                   // dropout: 1 / (1 - p); 0: nothing is dropped
-  uint32_t dropThreshold;                             // kept if the random word is at or above
+  float* deltas;           // scratch of kAttentionGrad on tensor cores: [b, local heads, s], see
+                           // attention_tiles.cu
+  double keepScale;        // dropout: 1 / (1 - p); 0: nothing is dropped
+  uint32_t dropThreshold;  // kept if the random word is at or above
   uint32_t keyLow, keyHigh;
   uint64_t firstSample;
 };

@@ -25,13 +25,14 @@ struct Head {
   TRIREME_DEVICE int64_t lse(int64_t position) const {
     return (batch * a.groups * a.headsPerGroup + localHead()) * a.sequence + position;
   }
+  TRIREME_DEVICE bool keeps(int64_t query, int64_t key) const {
+    const int64_t element = ((a.firstColumn + localHead()) * a.sequence + query) * a.sequence + key;
+    return isKept(a, a.firstSample + static_cast<uint64_t>(batch), static_cast<uint64_t>(element));
+  }
   // What dropout multiplies the probability of (query, key) with.
   TRIREME_DEVICE double keep(int64_t query, int64_t key) const {
     if (a.keepScale == 0) return 1;
-    const int64_t element = ((a.firstColumn + localHead()) * a.sequence + query) * a.sequence + key;
-    const bool kept =
-        isKept(a, a.firstSample + static_cast<uint64_t>(batch), static_cast<uint64_t>(element));
-    return kept ? a.keepScale : 0;
+    return keeps(query, key) ? a.keepScale : 0;
   }
 };
 

@@ -12,7 +12,8 @@
 //     forEachFew<N>(b, e, f, g)   g(those, count) for the i in [b, e) for which f(i) holds, in
 //                         order, at most N at once: so that their loads are under way together
 //
-// And for a whole thread block (TRIREME_BLOCK_KERNEL, blocks of up to 1024 threads):
+// And for a whole thread block (TRIREME_BLOCK_KERNEL, blocks of up to 1024 threads;
+// TRIREME_TILE_KERNEL, of so many warps, with room for so many blocks on a multiprocessor):
 //
 //   columnSums<N>(shape, f, g)  N sums over the rows of each column, in f64, in the order that
 //                         ir/program/op.h says: f(row, column, sums) adds the terms of a row to

@@ -10,6 +10,10 @@
   extern "C" __global__ void __launch_bounds__(256) name(const Args args) { function(args); }
 #define TRIREME_BLOCK_KERNEL(name, Args, function) \
   extern "C" __global__ void __launch_bounds__(1024) name(const Args args) { function(args); }
+#define TRIREME_TILE_KERNEL(name, Args, function, warps, blocks)                             \
+  extern "C" __global__ void __launch_bounds__((warps) * 32, blocks) name(const Args args) { \
+    function(args);                                                                          \
+  }
 #endif
 
 namespace trireme::runtime::cuda {
@@ -233,9 +237,9 @@ TRIREME_DEVICE void columnSums(const ColumnShape& shape, F f, G g) {
   }
 }
 
-template <typename F>
-TRIREME_DEVICE void forEachBlockRow(int64_t n, F f) {
-  for (int64_t row = blockIdx.x; row < n; row += gridDim.x) f(row);
+template <typename I, typename F>
+TRIREME_DEVICE void forEachBlockRow(I n, F f) {
+  for (I row = static_cast<I>(blockIdx.x); row < n; row += static_cast<I>(gridDim.x)) f(row);
 }
 
 template <typename F>

@@ -12,6 +12,8 @@
       #name, sizeof(Args), [](const void* args) { function(*static_cast<const Args*>(args)); });
 
 #define TRIREME_BLOCK_KERNEL TRIREME_KERNEL
+#define TRIREME_TILE_KERNEL(name, Args, function, warps, blocks) \
+  TRIREME_KERNEL(name, Args, function)
 
 namespace trireme::runtime::cuda {
 inline namespace on_host {
@@ -156,9 +158,9 @@ void columnSums(const ColumnShape& shape, F f, G g) {
   }
 }
 
-template <typename F>
-void forEachBlockRow(int64_t n, F f) {
-  for (int64_t row = 0; row < n; ++row) f(row);
+template <typename I, typename F>
+void forEachBlockRow(I n, F f) {
+  for (I row = 0; row < n; ++row) f(row);
 }
 template <typename F>
 void onOneThread(F f) {

@@ -1,0 +1,168 @@
+#include "planner/cut_player.h"
+
+#include <algorithm>
+
+#include "cost_models/play.h"
+#include "planner/cuts.h"
+
+namespace trireme::planner {
+namespace {
+
+constexpr double kTie = 1e-12;
+// Chunks that a layer is moved from and to at first; twice as many where that does not help.
+constexpr size_t kFirstEnds = 3;
+
+bool isFaster(Seconds a, Seconds b) { return a < b * (1 - kTie); }
+
+}  // namespace
+
+Counts countsOf(const Ranges& ranges) {
+  Counts counts;
+  for (const auto& stage : ranges) {
+    counts.emplace_back();
+    for (const plan::LayerRange& range : stage) counts.back().push_back(range.count);
+  }
+  return counts;
+}
+
+CutPlayer::CutPlayer(StageCosts& costs, cost::Pipeline pipeline, PassTimes weight, double factor,
+                     std::optional<Seconds> limit, int64_t mostPasses)
+    : costs_(costs),
+      pipeline_(std::move(pipeline)),
+      weight_(weight),
+      factor_(factor),
+      limit_(limit ? *limit * (1 + kTie) : Seconds(std::numeric_limits<double>::infinity())),
+      mostPasses_(mostPasses) {}
+
+CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_t>& counts) {
+  const auto [place, isNew] = known_.try_emplace({rank, counts});
+  Stage& stage = place->second;
+  if (!isNew) return stage;
+  StageCosts::Stage cost = costs_.stageOf(rank, counts);
+  const auto pass = [&](size_t c) {
+    return (cost.times.forward[c] + cost.times.backward[c] + pipeline_.hop * 2).count();
+  };
+  for (size_t c = 0; c < counts.size(); ++c) stage.all += pass(c);
+  stage.first = pass(0);
+  stage.last = pass(counts.size() - 1);
+  stage.once = cost.once.count();
+  stage.times = std::move(cost.times);
+  return stage;
+}
+
+bool CutPlayer::fits(size_t rank, const std::vector<int64_t>& counts) {
+  Stage& stage = stageOf(rank, counts);
+  if (!stage.fits) stage.fits = costs_.fits(rank, counts);
+  return *stage.fits;
+}
+
+bool CutPlayer::fits(const Counts& counts) {
+  for (size_t rank = 0; rank < counts.size(); ++rank)
+    if (!fits(rank, counts[rank])) return false;
+  return true;
+}
+
+double CutPlayer::put(const Counts& counts) {
+  double once = 0;
+  pipeline_.stages.resize(counts.size());
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    const Stage& stage = stageOf(rank, counts[rank]);
+    pipeline_.stages[rank] = stage.times;
+    once = std::max(once, stage.once);
+  }
+  return once;
+}
+
+Seconds CutPlayer::timeOf(const Counts& counts) {
+  const auto [place, isNew] = played_.try_emplace(counts);
+  if (!isNew) return place->second;
+  const Seconds once(put(counts));
+  const auto chunks = static_cast<int64_t>(counts.size() * counts.front().size());
+  numPasses_ += 2 * pipeline_.numMicrobatches * chunks;
+  return place->second = (cost::flushTime(pipeline_) + once) * factor_;
+}
+
+bool CutPlayer::play(const Counts& counts) {
+  if (!fits(counts)) return false;
+  const Seconds once(put(counts));
+  const auto isSlow = [&](Seconds step) {
+    return step > limit_ || (best_ && !isFaster(step, best_->step));
+  };
+  if (isSlow((cost::pipelineTime(pipeline_) + once) * factor_)) return false;
+  const Seconds step = timeOf(counts);
+  if (isSlow(step)) return false;
+  best_ = {rangesFrom(counts), step};
+  counts_ = counts;
+  return true;
+}
+
+void CutPlayer::descend(size_t mostEnds) {
+  for (size_t ends = std::min(kFirstEnds, mostEnds); best_ && mayPlay();) {
+    if (stepDown(ends)) {
+      ends = std::min(kFirstEnds, mostEnds);
+    } else if (ends < mostEnds) {
+      ends = std::min(2 * ends, mostEnds);
+    } else {
+      return;
+    }
+  }
+}
+
+bool CutPlayer::mayGive(const Chunk& at, const Counts& counts) const {
+  const bool isFirst = at.rank == 0 && at.chunk == 0;
+  const bool isLast = at.rank + 1 == counts.size() && at.chunk + 1 == counts[at.rank].size();
+  const int64_t least = costs_.takesEmptyEnds() && (isFirst || isLast) ? 0 : 1;
+  return counts[at.rank][at.chunk] > least;
+}
+
+// All chunks, those first that the critical path of the best cut passes most often.
+std::vector<CutPlayer::Chunk> CutPlayer::byPasses() {
+  put(counts_);
+  std::vector<std::pair<double, Chunk>> passed;
+  for (size_t rank = 0; rank < counts_.size(); ++rank)
+    for (size_t c = 0; c < counts_[rank].size(); ++c) passed.push_back({0, {rank, c}});
+  const size_t chunks = counts_.front().size();
+  numPasses_ += 2 * pipeline_.numMicrobatches * static_cast<int64_t>(passed.size());
+  for (const cost::PathItem& item : cost::play(pipeline_, false).path)
+    passed[static_cast<size_t>(item.stage) * chunks + static_cast<size_t>(item.chunk)].first +=
+        (item.direction == program::Direction::kForward ? weight_.forward : weight_.backward)
+            .count();
+  std::stable_sort(passed.begin(), passed.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<Chunk> order;
+  for (const auto& [time, chunk] : passed) order.push_back(chunk);
+  return order;
+}
+
+bool CutPlayer::stepDown(size_t mostEnds) {
+  const std::vector<Chunk> order = byPasses();
+  const Counts from = counts_;
+  const auto once = [&](const Chunk& at) { return stageOf(at.rank, from[at.rank]).once; };
+  std::vector<Chunk> givers, takers;
+  for (const Chunk& at : order)
+    if (mayGive(at, from)) givers.push_back(at);
+  if (givers.empty()) return false;
+  // The stage with the longest `once` first, if that is not the same.
+  const auto longest = std::max_element(givers.begin(), givers.end(),
+                                        [&](auto& a, auto& b) { return once(a) < once(b); });
+  std::rotate(givers.begin(), longest, longest + 1);
+  givers.resize(std::min(givers.size(), mostEnds + 1));
+  takers.assign(order.rbegin(), order.rend());
+  const auto shortest = std::min_element(takers.begin(), takers.end(),
+                                         [&](auto& a, auto& b) { return once(a) < once(b); });
+  std::rotate(takers.begin(), shortest, shortest + 1);
+  takers.resize(std::min(takers.size(), mostEnds + 1));
+  bool helped = false;
+  for (const Chunk& giver : givers)
+    for (const Chunk& taker : takers) {
+      if (!mayPlay()) return helped;
+      if (taker.rank == giver.rank && taker.chunk == giver.chunk) continue;
+      Counts moved = from;
+      --moved[giver.rank][giver.chunk];
+      ++moved[taker.rank][taker.chunk];
+      helped = play(moved) || helped;
+    }
+  return helped;
+}
+
+}  // namespace trireme::planner

@@ -1,0 +1,92 @@
+// Plays cuts of a plan's layers and keeps the fastest. Internal to planner/.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "cost_models/pipeline.h"
+#include "planner/best_cut.h"
+
+namespace trireme::planner {
+
+using Counts = std::vector<std::vector<int64_t>>;  // of layers, by stage and chunk
+
+// What the stages of one plan cost, each with layers of its own, by chunk.
+class StageCosts {
+ public:
+  struct Stage {
+    cost::StageTimes times;
+    Seconds once;
+  };
+  virtual ~StageCosts() = default;
+  virtual Stage stageOf(size_t rank, const std::vector<int64_t>& counts) = 0;
+  virtual bool fits(size_t rank, const std::vector<int64_t>& counts) = 0;
+  // Whether the first chunk, with the embedding, and the last, with the head, may have no layer.
+  virtual bool takesEmptyEnds() const = 0;
+};
+
+// A step is (cost::flushTime + the longest `once`) factor. What is played is limited by passes of
+// chunks, what is looked at and found too slow by the closed form is not.
+class CutPlayer {
+ public:
+  // `pipeline` but for its stages. `weight`: of a pass forward and backward on a critical path.
+  // `costs` must outlive the player. Cuts that take more than `limit` count as slow.
+  CutPlayer(StageCosts& costs, cost::Pipeline pipeline, PassTimes weight, double factor,
+            std::optional<Seconds> limit, int64_t mostPasses);
+
+  bool mayPlay() const { return numPasses_ < mostPasses_; }
+  // What counts so far: nothing slower is of interest.
+  Seconds limit() const { return best_ ? std::min(limit_, best_->step) : limit_; }
+  const std::optional<CutSearch::Cut>& best() const { return best_; }
+  double factor() const { return factor_; }
+
+  // A stage, and its part of the closed form with transfers that stop it.
+  struct Stage {
+    cost::StageTimes times;
+    double all = 0, first = 0, last = 0, once = 0;
+    std::optional<bool> fits;
+  };
+  Stage& stageOf(size_t rank, const std::vector<int64_t>& counts);
+  bool fits(size_t rank, const std::vector<int64_t>& counts);
+  bool fits(const Counts& counts);
+
+  // Whether it is the best so far. Does nothing where a stage does not fit.
+  bool play(const Counts& counts);
+  // Of a cut, whether it fits or not.
+  Seconds timeOf(const Counts& counts);
+
+  // Moves layers, one at a time, from chunks that the critical path of the best cut passes often,
+  // and from the stage with the longest `once`, to those that it passes seldom, as long as the best
+  // becomes faster by it: from so many chunks to so many.
+  void descend(size_t mostEnds);
+
+ private:
+  struct Chunk {
+    size_t rank = 0, chunk = 0;
+  };
+
+  bool mayGive(const Chunk& at, const Counts& counts) const;
+  std::vector<Chunk> byPasses();
+  bool stepDown(size_t mostEnds);
+  double put(const Counts& counts);  // into pipeline_; the longest `once`
+
+  StageCosts& costs_;
+  cost::Pipeline pipeline_;
+  const PassTimes weight_;
+  const double factor_;
+  const Seconds limit_;
+  const int64_t mostPasses_;
+  std::map<std::pair<size_t, std::vector<int64_t>>, Stage> known_;
+  std::map<Counts, Seconds> played_;
+  std::optional<CutSearch::Cut> best_;
+  Counts counts_;  // of the best
+  int64_t numPasses_ = 0;
+};
+
+// Of every stage the layers of its chunks.
+Counts countsOf(const Ranges& ranges);
+
+}  // namespace trireme::planner

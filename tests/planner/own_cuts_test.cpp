@@ -1,0 +1,152 @@
+#include "planner/own_cuts.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "planner/report.h"
+#include "tests/planner/small_query.h"
+
+namespace trireme::planner {
+namespace {
+
+// Ends that weigh as much as several layers, an optimizer that takes much of a step of few
+// microbatches, transfers that take time.
+Query ownQuery(std::mt19937& random) {
+  const int64_t batches[] = {1, 2, 3, 4, 12};
+  Query query = smallQuery(8, 4 + static_cast<int64_t>(random() % 5), batches[random() % 5]);
+  query.model.vocabSize = 64 << (random() % 8);
+  query.model.tiedEmbeddings = random() % 2 == 0;
+  query = computeBound(query);
+  for (spec::LinkTier& tier : query.cluster.tiers)
+    tier.bandwidth = tier.bandwidth * std::uniform_real_distribution<double>(0.001, 0.1)(random);
+  query.stack.overlapPipelineTransfers = random() % 2 == 0;
+  return query;
+}
+
+plan::Plan ownPlan(const Query& query, std::mt19937& random) {
+  plan::Plan plan = small::plan(query.model, query.training, 1, 1, 1);
+  plan.pp = 2 + static_cast<int64_t>(random() % 3);
+  plan.microbatchSize = 1;
+  const int64_t chunks = query.model.numLayers / plan.pp;
+  if (chunks > 1 && plan.numMicrobatches() % plan.pp == 0 && random() % 2 == 0) {
+    plan.schedule = plan::ScheduleKind::kInterleaved;
+    plan.virtualStages = 2;
+  } else if (random() % 3 == 0) {
+    plan.schedule = plan::ScheduleKind::kGpipe;
+  }
+  return plan;
+}
+
+// All that give every virtual stage a layer.
+void addCuts(const plan::Plan& plan, std::vector<int64_t> layers, int64_t left,
+             std::vector<Ranges>& cuts) {
+  const int64_t chunks = plan.pp * plan.virtualStages - static_cast<int64_t>(layers.size());
+  if (chunks == 0) {
+    if (left == 0) cuts.push_back(pinnedCut(layers, plan));
+    return;
+  }
+  layers.push_back(0);
+  for (layers.back() = 1; layers.back() <= left - chunks + 1; ++layers.back())
+    addCuts(plan, layers, left - layers.back(), cuts);
+}
+
+TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
+  std::mt19937 random(4);
+  int moved = 0, few = 0, gpipe = 0, interleaved = 0, exact = 0, all = 0;
+  double slowest = 1, loosest = 1;
+  for (int trial = 0; trial < (TRIREME_SANITIZED ? 20 : 120); ++trial) {
+    const Query query = ownQuery(random);
+    plan::Plan plan = ownPlan(query, random);
+    const CostFunctions costs = modelCosts(query);
+    const BlockCosts blocks = **costs.blocks(plan);
+    const auto stepOf = [&](Ranges layers) {
+      plan.layers = std::move(layers);
+      return costs.estimate(plan)->step;
+    };
+    std::vector<Ranges> every;
+    addCuts(plan, {}, query.model.numLayers, every);
+    Seconds fastest(1e9), ofTwo(1e9), found(1e9);
+    for (Ranges& cut : every) fastest = std::min(fastest, stepOf(std::move(cut)));
+    const std::vector<Ranges> cuts = cutsFor(query, plan, blocks);
+    for (const Ranges& cut : cuts) ofTwo = std::min(ofTwo, stepOf(cut));
+    for (const BoundedCut& cut : ownCuts(query, plan, blocks, cuts)) {
+      const Seconds step = stepOf(cut.layers);
+      EXPECT_LE(cut.bound, step) << trial;
+      loosest = std::min(loosest, cut.bound / step);
+      found = std::min(found, step);
+    }
+    EXPECT_GE(found, fastest) << trial;
+    slowest = std::max(slowest, found / fastest);
+    ++all;
+    exact += found <= fastest * (1 + 1e-9);
+    if (found >= ofTwo * (1 - 1e-6)) continue;
+    ++moved;
+    few += plan.numMicrobatches() < plan.pp;
+    gpipe += plan.schedule == plan::ScheduleKind::kGpipe;
+    interleaved += plan.virtualStages > 1;
+  }
+  std::printf(
+      "%d of %d are the fastest, others %.2f %% slower at most; %d beat both cuts (%d with fewer "
+      "microbatches than stages, %d gpipe, %d interleaved); bounds at least %.1f %%\n",
+      exact, all, 100 * (slowest - 1), moved, few, gpipe, interleaved, 100 * loosest);
+  EXPECT_LT(slowest, 1.005);
+  EXPECT_GT(exact, all * 9 / 10);
+  EXPECT_GT(few, 0);
+  EXPECT_GT(gpipe, 0);
+  EXPECT_GT(interleaved, 0);
+}
+
+// One microbatch: what a cut is worth is the optimizer of its fullest stage, which the head's and
+// the embedding's stages share with fewer layers.
+TEST(OwnCuts, NoPinnedCutIsFasterThanTheAnswer) {
+  Query query = computeBound(smallQuery(4, 8, 1));
+  query.cluster = small::cluster(4, 4);
+  query.model.vocabSize = 2048;
+  query.pins.tp = 1;
+  query.pins.pp = 4;
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(found->certificate.ofTriedCuts);
+  EXPECT_NE(found->plan.layers, plan::evenLayers(8, 4, 1));
+  std::vector<Ranges> every;
+  addCuts(found->plan, {}, query.model.numLayers, every);
+  ASSERT_EQ(every.size(), 35u);
+  for (const Ranges& cut : every) {
+    query.pins.layers.clear();
+    for (const auto& stage : cut) query.pins.layers.push_back(stage.front().count);
+    const auto pinned = searchPlan(query);
+    ASSERT_TRUE(pinned.has_value());
+    EXPECT_FALSE(pinned->certificate.ofTriedCuts);
+    EXPECT_GE(pinned->estimate.step, found->estimate.step * (1 - 1e-9)) << layersText(pinned->plan);
+  }
+}
+
+// Of one microbatch the critical path passes all stages alike, of 16 stages the last, with the
+// head, steps longest.
+TEST(OwnCuts, TheStageThatStepsLongestGivesLayers) {
+  Query query = computeBound(smallQuery(16, 48, 1));
+  query.model.vocabSize = 4096;
+  query.model.tiedEmbeddings = false;
+  plan::Plan plan = small::plan(query.model, query.training, 1, 16, 1);
+  const BlockCosts blocks = **modelCosts(query).blocks(plan);
+  const Ranges even = plan::evenLayers(48, 16, 1);
+  const std::vector<BoundedCut> cuts = ownCuts(query, plan, blocks, {even});
+  ASSERT_EQ(cuts.size(), 2u);
+  EXPECT_EQ(cuts.front().layers, even);
+  EXPECT_LT(cuts.back().bound, cuts.front().bound);
+  EXPECT_EQ(cuts.back().layers.back().front().count, 1);
+}
+
+TEST(OwnCuts, OnlyCutsOfOwnProgramsAreTriedAlone) {
+  Query query = smallQuery(4, 8, 4);
+  EXPECT_TRUE(searchPlan(query)->certificate.ofTriedCuts);
+  query.pins.pp = 1;
+  EXPECT_FALSE(searchPlan(query)->certificate.ofTriedCuts);
+  query.pins = {};
+  query.stack.ownPrograms = false;
+  EXPECT_FALSE(searchPlan(query)->certificate.ofTriedCuts);
+}
+
+}  // namespace
+}  // namespace trireme::planner
