@@ -16,17 +16,12 @@
 namespace trireme::cli {
 namespace {
 
-// A shared library that is let go with the object.
+// A shared library. It stays loaded: cuBLASLt leaves memory behind when it is closed.
 class Library {
  public:
   explicit Library(const std::string& name) : handle_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) error_ = dlerror();
   }
-  ~Library() {
-    if (handle_ != nullptr) dlclose(handle_);
-  }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
 
   bool isOpen() const { return handle_ != nullptr; }
   const std::string& error() const { return error_; }
