@@ -65,6 +65,7 @@ Result<int> runCheck(const CheckOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(
       planner::Query query,
       planner::pricingQuery(plan, options.plan, model, std::move(cluster), options.stack));
+  setWidths(file.widths, query.stack);
   if (file.framework) TRIREME_RETURN_IF_ERROR(restrict(*file.framework, query));
   if (const std::string note = planner::otherStackNote(plan, options.plan, query.stack);
       !note.empty())

@@ -6,6 +6,7 @@
 #include "cli/write_file.h"
 #include "cost_models/cluster_costs.h"
 #include "cost_models/estimate.h"
+#include "cost_models/memory.h"
 #include "cost_models/simulate.h"
 #include "ir/base/format.h"
 #include "ir/program/trace.h"
@@ -19,12 +20,11 @@ Status checkMemory(const std::string& file, const program::Program& program,
                    const spec::DeviceSpec& device, const spec::StackProfile& stack) {
   for (const program::Role& role : program.roles) {
     const Bytes arena(static_cast<double>(role.arenaBytes));
-    const Bytes missing = arena + stack.fixedReserve - device.memory;
+    const Bytes needed = cost::reserveOf(program, role, stack, device);
+    const Bytes missing = arena + needed - device.memory;
     if (missing.count() <= 0) continue;
     const std::string reserve =
-        stack.fixedReserve.count() > 0
-            ? fmt::format(" and {} of reserve", formatBytes(stack.fixedReserve))
-            : "";
+        needed.count() > 0 ? fmt::format(" and {} of reserve", formatBytes(needed)) : "";
     return invalidArgument(fmt::format(
         "{}: does not fit in memory: a rank of {} needs {}{}, device {} has {}: {} too much; "
         "`trireme plan` finds a plan that fits",

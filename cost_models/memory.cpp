@@ -1,5 +1,7 @@
 #include "cost_models/memory.h"
 
+#include "ir/program/gpu_memory.h"
+
 namespace trireme::cost {
 namespace {
 
@@ -23,13 +25,28 @@ Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model) {
       static_cast<double>(perScore * plan.microbatchSize * s * s * (model.numHeads / plan.tp)));
 }
 
+Bytes reserveOf(const program::Program& program, const program::Role& role,
+                const spec::StackProfile& stack, const spec::DeviceSpec& device) {
+  if (device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
+  const auto connections = static_cast<double>(program::ncclConnections(program, role));
+  return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
+}
+
+Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
+                   const spec::DeviceSpec& device) {
+  if (device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
+  const auto connections = static_cast<double>(program::leastNcclConnections(tp, pp, dp));
+  return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
+}
+
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,
-                   const spec::ModelSpec& model, const spec::StackProfile& stack) {
+                   const spec::ModelSpec& model, const spec::StackProfile& stack,
+                   const spec::DeviceSpec& device) {
   const program::Role& code = expansion.program.roles[role];
   MemoryUse use;
   use.stage = code.stage;
   use.arena = expansion.arenas[role];
-  use.reserve = stack.fixedReserve;
+  use.reserve = reserveOf(expansion.program, code, stack, device);
   if (stack.optimizerBytesPerParameter > 0) {
     double elements = 0;
     for (const program::Bucket& bucket : code.buckets)
@@ -51,10 +68,11 @@ MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::
 }
 
 MemoryUse largestMemory(const expand::Expansion& expansion, const plan::Plan& plan,
-                        const spec::ModelSpec& model, const spec::StackProfile& stack) {
+                        const spec::ModelSpec& model, const spec::StackProfile& stack,
+                        const spec::DeviceSpec& device) {
   MemoryUse largest;
   for (size_t i = 0; i < expansion.program.roles.size(); ++i) {
-    const MemoryUse use = memoryOf(expansion, i, plan, model, stack);
+    const MemoryUse use = memoryOf(expansion, i, plan, model, stack, device);
     if (i == 0 || use.total() > largest.total()) largest = use;
   }
   return largest;

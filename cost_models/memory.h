@@ -1,5 +1,5 @@
 // Memory of the fullest rank. For Trireme's own runtime it is the arena of ir/expand to the byte,
-// plus the stack's fixed reserve; other stacks differ by what their profile says.
+// plus the stack's reserve; other stacks differ by what their profile says.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -33,6 +33,14 @@ struct MemoryUse {
 // Scores that one layer keeps for one microbatch without a fused attention kernel.
 Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model);
 
+// Of own programs, what a rank of `role` needs beside its arena: the stack's fixed reserve, and of
+// a GPU what the driver and NCCL take.
+Bytes reserveOf(const program::Program& program, const program::Role& role,
+                const spec::StackProfile& stack, const spec::DeviceSpec& device);
+// The least of all ranks of such a program.
+Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
+                   const spec::DeviceSpec& device);
+
 // Role `role` of the expansion.
 //   optimizer   StackProfile::optimizerBytesPerParameter x parameters of the rank, divided by
 //               dp when the state is sharded; the arena's own if the profile has no number.
@@ -41,10 +49,12 @@ Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model);
 //               microbatches in flight; e = 2: Korthikanti et al. 2022, 5 a s^2 b. Without dropout
 //               e bytes. Selective and full recomputation keep them for one layer.
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,
-                   const spec::ModelSpec& model, const spec::StackProfile& stack);
+                   const spec::ModelSpec& model, const spec::StackProfile& stack,
+                   const spec::DeviceSpec& device);
 
 // The role with the largest total; of several the first.
 MemoryUse largestMemory(const expand::Expansion& expansion, const plan::Plan& plan,
-                        const spec::ModelSpec& model, const spec::StackProfile& stack);
+                        const spec::ModelSpec& model, const spec::StackProfile& stack,
+                        const spec::DeviceSpec& device);
 
 }  // namespace trireme::cost

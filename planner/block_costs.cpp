@@ -9,6 +9,7 @@
 #include "cost_models/described_estimate.h"
 #include "cost_models/described_memory.h"
 #include "cost_models/in_flight.h"
+#include "cost_models/memory.h"
 #include "cost_models/pipeline.h"
 
 namespace trireme::planner {
@@ -223,7 +224,8 @@ Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
 Bytes memoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                const StageLoad& load, size_t rank) {
   return stateBytes(query, load.elements, plan) + load.activations +
-         scratchAt(blocks, rank, plan.layers.size()) + query.stack.fixedReserve;
+         scratchAt(blocks, rank, plan.layers.size()) +
+         leastReserve(query, plan.tp, plan.pp, plan.dp());
 }
 
 int64_t bucketsAt(const BlockCosts& blocks, size_t rank, size_t p) {
@@ -315,14 +317,17 @@ Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan) {
   return sharedState(query, elements, plan.stateSharding, plan.stateShards());
 }
 
+Bytes leastReserve(const Query& query, int64_t tp, int64_t pp, int64_t dp) {
+  if (!query.stack.ownPrograms) return query.stack.description.reserve;
+  return cost::leastReserve(tp, pp, dp, query.stack, query.cluster.device);
+}
+
 namespace {
 
 // A rank with its share of the layers, of which one microbatch is alive.
 Bytes leastMemory(const Query& query, const BlockCosts& blocks, int64_t pp,
-                  plan::StateSharding sharding, int64_t shards) {
+                  plan::StateSharding sharding, int64_t shards, Bytes reserve) {
   const auto layers = static_cast<double>((query.model.numLayers + pp - 1) / pp);
-  const Bytes reserve =
-      query.stack.ownPrograms ? query.stack.fixedReserve : query.stack.description.reserve;
   return (sharedState(query, blocks.layerElements * layers, sharding, shards) +
           blocks.layerActivations * layers + reserve) *
          kRounding;
@@ -331,11 +336,13 @@ Bytes leastMemory(const Query& query, const BlockCosts& blocks, int64_t pp,
 }  // namespace
 
 Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
-  return leastMemory(query, blocks, group.pp, widestSharding(query.stack), group.dp * group.cp);
+  return leastMemory(query, blocks, group.pp, widestSharding(query.stack), group.dp * group.cp,
+                     leastReserve(query, group.tp, group.pp, group.dp));
 }
 
 Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
-  return leastMemory(query, blocks, plan.pp, plan.stateSharding, plan.stateShards());
+  return leastMemory(query, blocks, plan.pp, plan.stateSharding, plan.stateShards(),
+                     leastReserve(query, plan.tp, plan.pp, plan.dp()));
 }
 
 namespace {

@@ -86,6 +86,9 @@ Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& 
 // For stacks with a description; recomputation, if full, is of all layers.
 bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
+// What a rank needs beside the plan's tensors: of Trireme's own programs at least.
+Bytes leastReserve(const Query& query, int64_t tp, int64_t pp, int64_t dp);
+
 // Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which
 // the plan may have others hold a part.
 Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan);

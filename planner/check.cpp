@@ -4,6 +4,7 @@
 
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
+#include "planner/question.h"
 #include "planner/supported.h"
 
 namespace trireme::planner {
@@ -55,7 +56,7 @@ Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
 Result<spec::StackProfile> stackFor(const plan::Plan& plan, const std::string& file,
                                     const std::string& stackPath) {
   if (!stackPath.empty()) return spec::loadStack(stackPath);
-  if (plan.stack == spec::StackProfile{}.name) return spec::StackProfile{};
+  if (plan.stack == spec::StackProfile{}.name) return ownStack();
   if (spec::findShipped(spec::ShippedKind::kStack, plan.stack)) return spec::loadStack(plan.stack);
   return Error(invalidArgument(fmt::format(
       "{}: the plan was made for stack '{}': give its profile with --stack", file, plan.stack)));

@@ -22,12 +22,11 @@ int64_t layersThatFit(const Query& query, const plan::Plan& plan, const BlockCos
   double allSlots = 0;
   for (int64_t n : slots) allSlots += static_cast<double>(n);
   const double others = (first ? blocks.embeddingElements : 0) + (last ? blocks.headElements : 0);
-  Bytes fixed =
-      stateBytes(query, others, plan) + blocks.chunkActivations * allSlots +
-      (query.stack.ownPrograms ? query.stack.fixedReserve : query.stack.description.reserve) +
-      (first  ? blocks.firstScratch
-       : last ? blocks.lastScratch
-              : blocks.innerScratch);
+  Bytes fixed = stateBytes(query, others, plan) + blocks.chunkActivations * allSlots +
+                leastReserve(query, plan.tp, plan.pp, plan.dp()) +
+                (first  ? blocks.firstScratch
+                 : last ? blocks.lastScratch
+                        : blocks.innerScratch);
   if (last) fixed += blocks.headActivations * static_cast<double>(slots.back());
   const Bytes perLayer =
       stateBytes(query, blocks.layerElements, plan) +

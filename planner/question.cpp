@@ -2,13 +2,21 @@
 
 #include <fmt/format.h>
 
+#include "ir/program/gpu_memory.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 
 namespace trireme::planner {
 
+spec::StackProfile ownStack() {
+  spec::StackProfile stack;
+  stack.gpuReserve = Bytes(static_cast<double>(program::kContextBytes + program::kLazyBytes));
+  stack.ncclConnection = Bytes(static_cast<double>(program::kConnectionBytes));
+  return stack;
+}
+
 Result<spec::StackProfile> loadStackOrDefault(const std::string& path) {
-  if (path.empty()) return spec::StackProfile{};
+  if (path.empty()) return ownStack();
   return spec::loadStack(path);
 }
 

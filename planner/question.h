@@ -13,7 +13,10 @@
 
 namespace trireme::planner {
 
-// The stack profile at `path`; Trireme's own runtime if the path is empty. Errors: spec::loadStack.
+// Trireme's own runtime.
+spec::StackProfile ownStack();
+
+// The stack profile at `path`; Trireme's own if the path is empty. Errors: spec::loadStack.
 Result<spec::StackProfile> loadStackOrDefault(const std::string& path);
 
 struct Question {

@@ -5,19 +5,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
 #include <string_view>
 #include <utility>
 
-#include "cost_models/described_memory.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
 #include "planner/best_cut.h"
 #include "planner/cuts.h"
 #include "planner/frontier.h"
+#include "planner/misfits.h"
 #include "planner/own_cuts.h"
 #include "planner/pins.h"
 #include "planner/played_cut.h"
@@ -37,9 +36,6 @@ bool better(const Costed& a, const Costed& b) {
   return simplerThan(a.plan, b.plan);
 }
 
-// Bounds of memory are within some per cent of it.
-constexpr size_t kMostLean = 64;
-
 // Moves of layers may make a plan so much faster than its first cuts: it is opened as early.
 constexpr double kMoved = 0.998;
 
@@ -49,13 +45,6 @@ constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then 
 // The last: how ranks lie over the tiers, which decides over the links of tp and cp ranks.
 using ProbeKey =
     std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, std::vector<int64_t>>;
-
-// What needs least of all arrangements that fit by no cut.
-struct Uncut {
-  Bytes least;  // at least
-  plan::Plan plan;
-  std::shared_ptr<const BlockCosts> blocks;
-};
 
 constexpr NodeKind kNodeKinds[] = {NodeKind::kGroup, NodeKind::kProbedGroup, NodeKind::kArrangement,
                                    NodeKind::kUncut, NodeKind::kCandidate};
@@ -67,7 +56,7 @@ const char* boundRule(NodeKind kind) {
 class Search {
  public:
   Search(const Query& query, const CostFunctions& costs, const SearchProgress& progress)
-      : query_(query), costs_(costs), progress_(progress) {}
+      : query_(query), costs_(costs), progress_(progress), misfits_(query, costs, slots_) {}
 
   // Empty if the space of `gpus` devices has no plan.
   void openSpace(int64_t gpus);
@@ -80,8 +69,7 @@ class Search {
   std::optional<Seconds> bestStep() const;
   std::vector<Rejection>& rejections() { return rejections_; }
   // Where nothing fits, of the plans on as many devices as have a layout.
-  Status findLeanest();
-  const std::optional<plan::Plan>& leanest() const { return leanest_; }
+  Result<plan::Plan> findLeanest() { return misfits_.findLeanest(mostGpus_); }
 
  private:
   const Work& workOf(const Group& group);
@@ -97,10 +85,7 @@ class Search {
   Status costCut(const Node& node, plan::Plan plan, Ranges layers);
   Status costCandidate(const Node& node);
   void noteMemory(const plan::Plan& plan, Bytes memory);
-  void noteUncut(plan::Plan plan, const std::shared_ptr<const BlockCosts>& blocks);
-  bool mayBeLean(Bytes least) const;
-  Status estimateLean();
-  Bytes cutLeanest(plan::Plan& plan, const BlockCosts& blocks);
+  void noteUncut(plan::Plan plan, const SharedBlocks& blocks);
   void prune(std::string_view rule) { ++pruned_[rule]; }
   // The slowest plan that the answer still shows: nothing slower is of interest.
   std::optional<Seconds> cutoff() const;
@@ -108,7 +93,8 @@ class Search {
   std::optional<Seconds> limitOf(const Node& node) const;
   bool isSettled(const Node& node) const;
   void pruneSlow(const Node& node, int64_t count, std::string_view rule = "bound");
-  void rejectForMemory();
+  // Whether plans of those degrees fit, or may: not every one of them was seen.
+  bool mayFit(const Degrees& degrees) const;
   std::vector<Costed> ranked() const;
 
   const Query& query_;
@@ -116,16 +102,12 @@ class Search {
   const SearchProgress& progress_;
   Frontier frontier_;
   std::map<Degrees, Costed> best_;  // fastest plan that fits
-  std::map<Degrees, Bytes> least_;  // memory of the leanest plan that does not fit
-  std::map<Degrees, Uncut> uncut_;  // of those that were not cut, because no cut fits
   std::set<Degrees> slow_;          // with plans that may fit, but are too slow
-  std::optional<plan::Plan> leanest_;
-  Bytes leanestMemory_;
-  std::multimap<double, plan::Plan> lean_;  // own programs: those with the least memory, by bounds
   std::vector<Rejection> rejections_;
   std::map<std::string_view, int64_t> pruned_;
   std::map<ProbeKey, Work> work_;  // leastWork() of what it depends on
   SlotTable slots_;
+  Misfits misfits_;
   // No cut of virtual stages that was not played takes less.
   Seconds uncosted_{std::numeric_limits<double>::infinity()};
   Certificate certificate_;
@@ -417,9 +399,8 @@ void Search::expandGroup(const Node& node) {
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
     if (isHopeless && arrangement.virtualStages > pinned) return;
     const Bytes least = leastMemory(query_, arrangement, *node.blocks);
-    const auto known = least_.find(degreesOf(arrangement));
-    if (least > query_.cluster.device.memory && !mayBeLean(least) && known != least_.end() &&
-        least >= known->second) {  // no cut of it fits, nor says anything new
+    if (least > query_.cluster.device.memory &&
+        !misfits_.isNews(degreesOf(arrangement), least)) {  // and no cut of it fits
       ++certificate_.numBounded;
       prune("memory");
       return;
@@ -460,97 +441,18 @@ Status Search::costCandidate(const Node& node) {
   return {};
 }
 
-// Of a plan that needs at least `least`.
-bool Search::mayBeLean(Bytes least) const {
-  if (!query_.stack.ownPrograms) return !leanest_ || least < leanestMemory_;
-  return lean_.size() < kMostLean || least.count() < lean_.rbegin()->first;
-}
-
 void Search::noteMemory(const plan::Plan& plan, Bytes memory) {
   prune("memory");
-  const auto [place, isNew] = least_.try_emplace(degreesOf(plan), memory);
-  if (!isNew) place->second = std::min(place->second, memory);
-  if (query_.stack.ownPrograms) {
-    lean_.emplace(memory.count(), plan);
-    if (lean_.size() > kMostLean) lean_.erase(std::prev(lean_.end()));
-  }
-  if (leanest_ && memory >= leanestMemory_) return;
-  leanest_ = plan;
-  leanestMemory_ = memory;
+  misfits_.note(plan, memory);
 }
 
-Bytes Search::cutLeanest(plan::Plan& plan, const BlockCosts& blocks) {
-  plan.layers = CutSearch(query_, plan, blocks, slots_).leanest();
-  return cost::describedMemory(*blocks.described, query_.model, plan, query_.stack.description)
-      .total();
-}
-
-// No cut of it fits. Of degrees of which nothing fits it is of interest what the leanest plan
-// needs.
-void Search::noteUncut(plan::Plan plan, const std::shared_ptr<const BlockCosts>& blocks) {
+void Search::noteUncut(plan::Plan plan, const SharedBlocks& blocks) {
   prune("memory");
-  const Degrees degrees = degreesOf(plan);
-  if (best_.contains(degrees)) return;
-  const Bytes least = leastMemory(query_, plan, *blocks);
-  const auto [place, isNew] = uncut_.try_emplace(degrees);
-  if (isNew || least < place->second.least) place->second = {least, std::move(plan), blocks};
+  if (!best_.contains(degreesOf(plan))) misfits_.noteUncut(std::move(plan), blocks);
 }
 
-// Programs of Trireme's own were all bounded; which is leanest is known when those with the least
-// bounds are estimated.
-Status Search::estimateLean() {
-  std::optional<Bytes> least;
-  for (const auto& [bound, plan] : lean_) {
-    if (least && Bytes(bound) >= *least) break;
-    TRIREME_ASSIGN_OR_RETURN(const cost::Estimate estimate, costs_.estimate(plan));
-    if (least && estimate.memory.total() >= *least) continue;
-    least = estimate.memory.total();
-    leanest_ = plan;
-  }
-  return {};
-}
-
-// Of programs of others only what may be leaner than the leanest so far is cut.
-Status Search::findLeanest() {
-  if (query_.stack.ownPrograms) return estimateLean();
-  if (!query_.pins.layers.empty()) return {};
-  std::vector<Rejection> ignored;
-  for (const Group& group : groupsFor(query_, mostGpus_, ignored)) {
-    if (!hasPlan(query_, group)) continue;
-    TRIREME_ASSIGN_OR_RETURN(const SharedBlocks shared, costs_.blocks(planOf(query_, group)));
-    const BlockCosts& blocks = *shared;
-    if (leanest_ && leastMemory(query_, group, blocks) >= leanestMemory_) continue;
-    forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
-      if (leanest_ && leastMemory(query_, arrangement, blocks) >= leanestMemory_) return;
-      plan::Plan plan = arrangement;
-      const Bytes memory = cutLeanest(plan, blocks);
-      if (leanest_ && memory >= leanestMemory_) return;
-      leanest_ = std::move(plan);
-      leanestMemory_ = memory;
-    });
-  }
-  return {};
-}
-
-// Degrees of as many devices as a layout has, of which every plan was seen and none fits.
-void Search::rejectForMemory() {
-  for (auto& [degrees, uncut] : uncut_) {
-    const auto [tp, pp, cp, dp] = degrees;
-    if (tp * pp * cp * dp != mostGpus_ || best_.contains(degrees)) continue;
-    const Bytes memory = cutLeanest(uncut.plan, *uncut.blocks);
-    const auto [place, isNew] = least_.try_emplace(degrees, memory);
-    if (!isNew) place->second = std::min(place->second, memory);
-  }
-  for (const auto& [degrees, memory] : least_) {
-    const auto [tp, pp, cp, dp] = degrees;
-    if (tp * pp * cp * dp != mostGpus_ || best_.contains(degrees) || frontier_.isOpen(degrees) ||
-        slow_.contains(degrees))
-      continue;
-    rejections_.push_back(
-        {"memory",
-         fmt::format("tp {} pp {}{} dp {}", tp, pp, cp > 1 ? fmt::format(" cp {}", cp) : "", dp),
-         formatBytes(memory), formatBytes(query_.cluster.device.memory)});
-  }
+bool Search::mayFit(const Degrees& degrees) const {
+  return best_.contains(degrees) || frontier_.isOpen(degrees) || slow_.contains(degrees);
 }
 
 RunnerUp makeRunnerUp(const Costed& other, const Costed& winner) {
@@ -570,13 +472,15 @@ RunnerUp makeRunnerUp(const Costed& other, const Costed& winner) {
 PlanResult Search::takeResult() {
   const std::vector<Costed> all = ranked();
   const Costed& winner = all.front();
-  rejectForMemory();
   PlanResult result;
   result.plan = winner.plan;
   result.estimate = winner.estimate;
   const auto shown = std::min(all.size(), static_cast<size_t>(std::max(query_.topK, 1)));
   for (size_t i = 1; i < shown; ++i) result.runnersUp.push_back(makeRunnerUp(all[i], winner));
   result.rejections = std::move(rejections_);
+  for (Rejection& rejection :
+       misfits_.rejections(mostGpus_, [&](const Degrees& degrees) { return mayFit(degrees); }))
+    result.rejections.push_back(std::move(rejection));
 
   certificate_.bound = winner.estimate.step;
   if (!frontier_.empty())
@@ -704,8 +608,8 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
     if (!search.found() && query.slowest)
       return Error(infeasible("no plan is as fast as asked for"));
     if (!search.found()) {
-      TRIREME_RETURN_IF_ERROR(search.findLeanest());
-      return Error(missesMemory(query, *search.leanest(), costs));
+      TRIREME_ASSIGN_OR_RETURN(const plan::Plan leanest, search.findLeanest());
+      return Error(missesMemory(query, leanest, costs));
     }
     PlanResult result = search.takeResult();
     result.gpusUsed = result.plan.numRanks();

@@ -267,6 +267,7 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
   answer.notes = notesOf(imported, request.file);
   TRIREME_ASSIGN_OR_RETURN(planner::Query query, planner::pricingQuery(plan, request.file, model,
                                                                        cluster, request.stack));
+  codegen::setWidths(imported.widths, query.stack);
   if (std::string note = planner::otherStackNote(plan, request.file, query.stack); !note.empty())
     answer.notes.push_back(std::move(note));
   if (request.searches) {

@@ -8,8 +8,8 @@
 #include <type_traits>
 
 #include "ir/program/checksum.h"
+#include "ir/program/cliques.h"
 #include "ir/program/text.h"
-#include "runtime/comm/cliques.h"
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/session_impl.h"
 
@@ -53,7 +53,7 @@ Status Session::Impl::agreeOnProgram() {
   std::set<int32_t> peers;
   int64_t largest = 0;
   if (!program::isGpuArch(bundle.target.arch)) {  // else NCCL has connections of its own
-    TRIREME_ASSIGN_OR_RETURN(peers, peersOf(bundle.program, firstRank));
+    TRIREME_ASSIGN_OR_RETURN(peers, program::peersOf(bundle.program, firstRank));
   }
   for (const program::Role& role : bundle.program.roles)
     largest = std::max(largest, role.arenaBytes);

@@ -87,6 +87,13 @@ Result<Imported> readPlan(const std::string& text, const std::string& file,
   return imported;
 }
 
+void setWidths(const ParameterWidths& widths, spec::StackProfile& stack) {
+  spec::StackDescription& bytes = stack.description;
+  bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
+  bytes.reducedGradientBytes = widths.reducedGradient.value_or(bytes.reducedGradientBytes);
+  bytes.gatheredParameterBytes = widths.gatheredParameter.value_or(bytes.gatheredParameterBytes);
+}
+
 std::vector<std::string> notesOf(const Imported& imported, const std::string& file) {
   std::vector<std::string> notes;
   for (const std::string& note : imported.notes) notes.push_back(fmt::format("{}: {}", file, note));

@@ -9,11 +9,19 @@
 #include "ir/base/status.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/model_spec.h"
+#include "ir/spec/stack_profile.h"
 
 namespace trireme::codegen {
 
+// Bytes per parameter that a file sets and its stack's profile says otherwise.
+struct ParameterWidths {
+  std::optional<double> gradient, reducedGradient, gatheredParameter;
+  bool operator==(const ParameterWidths&) const = default;
+};
+
 struct Imported {
-  plan::Plan plan;                     // legal: plan::verifyPlan
+  plan::Plan plan;  // legal: plan::verifyPlan
+  ParameterWidths widths;
   std::optional<Framework> framework;  // whose file it is; absent: a plan of ours
   std::vector<std::string> unpriced;   // settings that say nothing of the plan, or are not known
   std::vector<std::string> notes;      // what is priced otherwise than the file says, and why
@@ -44,6 +52,8 @@ Result<Imported> importPlan(Framework framework, const std::string& text, const 
 // as importPlan() and plan::parsePlan().
 Result<Imported> readPlan(const std::string& text, const std::string& file,
                           const spec::ModelSpec& model, const LaunchOptions& launch);
+// Sets what `widths` has; programs of Trireme's own have no such choice.
+void setWidths(const ParameterWidths& widths, spec::StackProfile& stack);
 // What the user should know of it, a line each.
 std::vector<std::string> notesOf(const Imported& imported, const std::string& file);
 

@@ -91,11 +91,7 @@ constexpr std::array<std::string_view, 57> kNeutral = {"--overlap-grad-reduce",
                                                        "--no-create-attention-mask-in-dataloader"};
 
 constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
-    {"--rampup-batch-size", "steps of the full batch are priced"},
-    {"--grad-reduce-in-bf16",
-     "gradients are priced in fp32: they take half the memory and half the time to be reduced"},
-    {"--fp8-param-gather",
-     "weights are priced in 16 bits: they take half the memory and half the time to be gathered"}};
+    {"--rampup-batch-size", "steps of the full batch are priced"}};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
 constexpr std::array<std::string_view, 12> kRefused = {
@@ -103,6 +99,20 @@ constexpr std::array<std::string_view, 12> kRefused = {
     "--window-size",       "--squared-relu",           "--quick-geglu",
     "--use-torch-fsdp2",   "--optimizer-cpu-offload",  "--cpu-offloading-num-layers",
     "--use-legacy-models", "--use-tp-pp-dp-mapping",   "--distribute-saved-activations"};
+
+// Gradients are added up and reduced in the compute dtype, and weights that are fp8 already are
+// gathered as that. They take as much memory as before: 16 bits, or 8 and 8 transposed.
+ParameterWidths widthsOf(Flags& flags) {
+  ParameterWidths widths;
+  if (flags.has("--grad-reduce-in-bf16") && flags.has("--bf16"))
+    widths.gradient = widths.reducedGradient = 2;
+  if (flags.has("--fp8-param-gather")) {
+    if (!flags.has("--fp8-format"))
+      flags.fail("--fp8-param-gather", "there are no weights in fp8 without --fp8-format");
+    widths.gatheredParameter = 1;
+  }
+  return widths;
+}
 
 void expect(Flags& flags, const std::string& name, bool isSame, const std::string& asked,
             const std::string& model) {
@@ -463,6 +473,7 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   readAttention(flags);
   for (const auto& [name, what] : kPricedOtherwise)
     if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
+  imported.widths = widthsOf(flags);
   imported.plan.stack = stackOf(flags);
   TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks,
                            numRanksOf(flags, *found, slurm, source.file, source.launch));

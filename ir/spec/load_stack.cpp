@@ -58,6 +58,8 @@ void readOwn(MapReader& map, StackProfile* stack) {
   if (!overlapsReductions) std::erase(stack->choices, StackChoice::kOverlapReductions);
   map.required("overlap_pipeline_transfers", &stack->overlapPipelineTransfers);
   readNotNegative(map, "fixed_reserve", &stack->fixedReserve);
+  readNotNegative(map, "gpu_reserve", &stack->gpuReserve);
+  readNotNegative(map, "nccl_connection", &stack->ncclConnection);
   // Absent: derived from the precision.
   if (map.child("optimizer_bytes_per_parameter"))
     readPositive(map, "optimizer_bytes_per_parameter", &stack->optimizerBytesPerParameter);

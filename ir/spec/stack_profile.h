@@ -155,7 +155,9 @@ struct StackProfile {
   bool flashAttention = true;             // no s x s tensor is kept
   double optimizerBytesPerParameter = 0;  // 0: derived from the precision by ir/expand
   bool overlapPipelineTransfers = true;
-  Bytes fixedReserve;  // context, libraries, fragmentation
+  Bytes fixedReserve;    // on every device
+  Bytes gpuReserve;      // of a GPU: context, libraries
+  Bytes ncclConnection;  // and for each connection to a peer (program::ncclConnections)
 
   Sources sources;  // of every number of the file
 

@@ -37,6 +37,8 @@ constexpr OwnSetting kOwnSettings[] = {
     {"flash_attention", &StackProfile::flashAttention},
     {"overlap_pipeline_transfers", &StackProfile::overlapPipelineTransfers},
     {"fixed_reserve", &StackProfile::fixedReserve},
+    {"gpu_reserve", &StackProfile::gpuReserve},
+    {"nccl_connection", &StackProfile::ncclConnection},
     {"optimizer_bytes_per_parameter", &StackProfile::optimizerBytesPerParameter}};
 
 constexpr DescribedSetting kDescribedSettings[] = {

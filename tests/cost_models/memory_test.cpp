@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cost_models/estimate.h"
+#include "ir/program/gpu_memory.h"
 #include "tests/cost_models/small_specs.h"
 
 namespace trireme::cost {
@@ -14,7 +15,7 @@ MemoryUse use(const plan::Plan& plan, const spec::ModelSpec& model,
               const spec::StackProfile& stack = {}) {
   const auto expansion = expand::expand(model, plan);
   EXPECT_TRUE(expansion.has_value());
-  return largestMemory(*expansion, plan, model, stack);
+  return largestMemory(*expansion, plan, model, stack, {});
 }
 
 // Korthikanti et al. 2022: 5 a s^2 b bytes per layer in 2-byte precision, over tp ranks.
@@ -36,10 +37,10 @@ TEST(MemoryOf, UnfusedAttentionIsKeptPerLayerInFlight) {
   unfused.flashAttention = false;
   const auto expansion = expand::expand(model, plan);
   ASSERT_TRUE(expansion.has_value());
-  EXPECT_EQ(memoryOf(*expansion, 0, plan, model, unfused).unfusedAttention,
+  EXPECT_EQ(memoryOf(*expansion, 0, plan, model, unfused, {}).unfusedAttention,
             unfusedScoresBytes(plan, model) * 8);
   plan.recompute = plan::Recompute::kSelective;
-  EXPECT_EQ(memoryOf(*expansion, 0, plan, model, unfused).unfusedAttention,
+  EXPECT_EQ(memoryOf(*expansion, 0, plan, model, unfused, {}).unfusedAttention,
             unfusedScoresBytes(plan, model));
 }
 
@@ -67,14 +68,65 @@ TEST(MemoryOf, AStackMayHaveItsOwnOptimizerBytesAndReserve) {
   EXPECT_NEAR(more, 1e6 + 12 * static_cast<double>(model.numParameters()), 0.01 * more);
 }
 
+// tp 2 x pp 2 x dp 2 with overlapped reductions, the table untied. Connections of a first stage:
+//   collectives over tp, 32 x 3; norms, 2 x 3; reductions over dp and over tp, 16 x 3 each;
+//   messages, 16 for each direction: 230
+TEST(ReserveOf, AGpuIsWhatTheDriverAndNcclTake) {
+  spec::ModelSpec model = small::gpt();
+  model.tiedEmbeddings = false;
+  plan::Plan plan = small::plan(model, small::training(), 2, 2, 2);
+  plan.overlapReductions = true;
+  spec::StackProfile stack;
+  stack.fixedReserve = Bytes(1e6);
+  stack.gpuReserve = Bytes(5e8);
+  stack.ncclConnection = Bytes(1e7);
+  const auto expansion = expand::expand(model, plan);
+  ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
+  spec::DeviceSpec device;
+  const auto reserve = [&] { return memoryOf(*expansion, 0, plan, model, stack, device).reserve; };
+  EXPECT_EQ(reserve(), Bytes(1e6 + 5e8 + 230 * 1e7));
+  device.kind = spec::DeviceKind::kHost;
+  EXPECT_EQ(reserve(), Bytes(1e6));
+  EXPECT_EQ(leastReserve(2, 2, 2, stack, device), Bytes(1e6));
+}
+
+// Of a rank's communicators as NCCL will be asked for them.
+TEST(NcclConnections, AreThoseOfTheCliquesOfARankAndAtLeastThoseOfItsDegrees) {
+  for (const int64_t tp : {1, 2})
+    for (const int64_t pp : {1, 2, 4})
+      for (const int64_t dp : {1, 2})
+        for (const bool overlap : {false, true})
+          for (const bool tied : {false, true}) {
+            spec::ModelSpec model = small::gpt();
+            model.tiedEmbeddings = tied;
+            plan::Plan plan = small::plan(model, small::training(), tp, pp, dp);
+            plan.overlapReductions = overlap && tp * dp > 1;
+            const auto expansion = expand::expand(model, plan);
+            ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
+            const program::Program& program = expansion->program;
+            const auto cliques = program::cliquesOf(program);
+            ASSERT_TRUE(cliques.has_value()) << cliques.error().message();
+            for (int32_t rank = 0; rank < program.numRanks(); ++rank) {
+              int64_t expected = 0;
+              for (const program::Clique& clique : *cliques)
+                if (std::count(clique.ranks.begin(), clique.ranks.end(), rank) > 0)
+                  expected += program::ncclConnections(clique.lane);
+              const auto role = static_cast<size_t>(program.ranks[static_cast<size_t>(rank)].role);
+              EXPECT_EQ(program::ncclConnections(program, program.roles[role]), expected)
+                  << "tp " << tp << " pp " << pp << " dp " << dp << " rank " << rank;
+              EXPECT_LE(program::leastNcclConnections(tp, pp, dp), expected);
+            }
+          }
+}
+
 TEST(LargestMemory, IsTheFullestStage) {
   const spec::ModelSpec model = small::gpt();
   const plan::Plan plan = small::plan(model, small::training(64), 1, 4);
   const auto expansion = expand::expand(model, plan);
   ASSERT_TRUE(expansion.has_value());
-  const MemoryUse largest = largestMemory(*expansion, plan, model, {});
+  const MemoryUse largest = largestMemory(*expansion, plan, model, {}, {});
   for (size_t role = 0; role < 4; ++role)
-    EXPECT_LE(memoryOf(*expansion, role, plan, model, {}).total(), largest.total());
+    EXPECT_LE(memoryOf(*expansion, role, plan, model, {}, {}).total(), largest.total());
 }
 
 TEST(MemoryByStage, HasEveryPipelineRankAndTheFullestIsTheEstimates) {

@@ -96,7 +96,7 @@ std::string checkMemory(const spec::ModelSpec& model, const plan::Plan& plan,
   const auto expansion = expand::expand(model, plan, options);
   if (!expansion) return expansion.error().message();
   for (size_t role = 0; role < arenaBytes.size(); ++role) {
-    const Bytes planned = cost::memoryOf(*expansion, role, plan, model, {}).total();
+    const Bytes planned = cost::memoryOf(*expansion, role, plan, model, {}, {}).total();
     if (planned.count() != static_cast<double>(arenaBytes[role]))
       return fmt::format("stage {} is planned with {} bytes, its arena has {}", role,
                          planned.count(), arenaBytes[role]);

@@ -101,6 +101,8 @@ const char* const kStack =
     "overlap_reductions: true\n"
     "overlap_pipeline_transfers: false\n"
     "fixed_reserve: {value: 2 GiB, source: a}\n"
+    "gpu_reserve: {value: 1 GiB, source: a}\n"
+    "nccl_connection: {value: 15 MiB, source: a}\n"
     "optimizer_bytes_per_parameter: {value: 12, source: a}\n";
 
 const char* const kProfile =

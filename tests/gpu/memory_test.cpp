@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 
+#include "ir/program/gpu_memory.h"
 #include "runtime/device/cuda/driver_memory.h"
 #include "runtime/executor/arena.h"
 #include "runtime/session.h"
@@ -41,7 +42,7 @@ void addStated(const program::Bundle& bundle, MemoryUse& use) {
     ASSERT_TRUE(resolved.has_value()) << resolved.error().message();
     use.graphNodes += cuda::numGraphNodes(bundle, *resolved);
   }
-  use.estimate = use.arenas + cuda::kLazyBytes + use.graphNodes * cuda::kGraphNodeBytes;
+  use.estimate = use.arenas + program::kLazyBytes + use.graphNodes * program::kGraphNodeBytes;
 }
 
 int64_t freeOn(const cuda::Gpu& gpu) {
@@ -87,7 +88,7 @@ MemoryUse measure(const program::Bundle& bundle) {
 void expectWithinStated(const MemoryUse& use) {
   EXPECT_GT(use.arenas, 0);
   EXPECT_GE(use.withoutGraphs, use.arenas);
-  EXPECT_LE(use.withoutGraphs, use.arenas + cuda::kLazyBytes);
+  EXPECT_LE(use.withoutGraphs, use.arenas + program::kLazyBytes);
   EXPECT_GE(use.withGraphs, use.withoutGraphs);
   EXPECT_LE(use.withGraphs, use.estimate);
   if (isRealGpu()) return;

@@ -170,13 +170,31 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
   EXPECT_THAT(ramped.notes,
               ElementsAre(HasSubstr("--lr-decay-style is linear: the plan has a cosine"),
                           HasSubstr("--rampup-batch-size: steps of the full batch")));
-  // What the price has otherwise is said of each, and not among what is unknown.
-  const Imported narrow =
-      read("--lr-decay-style constant --grad-reduce-in-bf16 --fp8-param-gather --eval-iters 2");
-  EXPECT_THAT(narrow.notes,
-              ElementsAre(HasSubstr("--grad-reduce-in-bf16: gradients are priced in fp32"),
-                          HasSubstr("--fp8-param-gather: weights are priced in 16 bits")));
-  EXPECT_THAT(narrow.unpriced, ElementsAre("--our-logs"));
+}
+
+// Megatron-LM accumulates and reduces gradients in fp32 unless it is told otherwise.
+TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  const auto read = [&](const std::string& flags) {
+    std::string text = kPublished;
+    text.replace(text.find("1520"), 4, "1560");
+    text.replace(text.find("--fp16"), 6, flags);
+    return importMegatron(text, "run.sh", model, {});
+  };
+  EXPECT_EQ(read("--bf16")->widths, ParameterWidths{});
+  EXPECT_EQ(read("--bf16 --grad-reduce-in-bf16")->widths, (ParameterWidths{2.0, 2.0, {}}));
+  const Result<Imported> narrow =
+      read("--bf16 --grad-reduce-in-bf16 --fp8-format hybrid --fp8-param-gather");
+  ASSERT_TRUE(narrow.has_value()) << narrow.error().message();
+  EXPECT_EQ(narrow->widths, (ParameterWidths{2.0, 2.0, 1.0}));
+  EXPECT_THAT(narrow->notes, ElementsAre());
+  spec::StackProfile stack = spec::loadStack("megatron-core").value();
+  setWidths(narrow->widths, stack);
+  EXPECT_EQ(stack.description.gradientBytes, 2);
+  EXPECT_EQ(stack.description.reducedGradientBytes, 2);
+  EXPECT_EQ(stack.description.gatheredParameterBytes, 1);
+  EXPECT_THAT(read("--bf16 --fp8-param-gather").error().message(),
+              HasSubstr("--fp8-param-gather: there are no weights in fp8 without --fp8-format"));
 }
 
 std::string refusal(const std::string& text) {

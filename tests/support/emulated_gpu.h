@@ -51,7 +51,7 @@ struct EmulatedGpuOptions {
   int numMultiprocessors = 4;
   int capability = 90;  // compute capability 9.0
   int driverVersion = 13000;
-  int64_t memoryBytes = int64_t{1} << 30;
+  int64_t memoryBytes = int64_t{64} << 30;
   uint64_t seed = 1;
   bool inWarps = false;            // warpKernels()
   bool isIdle = false;             // nothing is computed: for tests that look at what was asked for

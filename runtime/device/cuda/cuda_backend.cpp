@@ -1,10 +1,12 @@
 #include "runtime/device/cuda/cuda_backend.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "ir/base/format.h"
+#include "ir/program/gpu_memory.h"
 #include "runtime/device/cuda/cuda_rank.h"
 #include "runtime/device/cuda/driver_memory.h"
 #include "runtime/device/cuda/nccl_communicator.h"
@@ -44,9 +46,17 @@ Status checkTargets(std::vector<program::GpuTarget> targets, const Gpu& gpu, int
       program::printGpuTargets(targets)));
 }
 
-int64_t arenaBytesOf(const program::Program& program, int32_t rank) {
+const program::Role& roleOf(const program::Program& program, int32_t rank) {
   const int32_t role = program.ranks[static_cast<size_t>(rank)].role;
-  return program.roles[static_cast<size_t>(role)].arenaBytes;
+  return program.roles[static_cast<size_t>(role)];
+}
+
+int64_t arenaBytesOf(const program::Program& program, int32_t rank) {
+  return roleOf(program, rank).arenaBytes;
+}
+
+int64_t ncclBytesOf(const program::Program& program, int32_t rank) {
+  return program::ncclConnections(program, roleOf(program, rank)) * program::kConnectionBytes;
 }
 
 }  // namespace
@@ -96,34 +106,36 @@ Status CudaBackend::checkMemory(const program::Program& program) const {
 
 Status CudaBackend::checkMemoryOf(const program::Program& program, int32_t first,
                                   int32_t number) const {
+  using program::kLazyBytes;
   int64_t arenas = 0, numNodes = 0;
   for (int32_t rank = first; rank < first + number; ++rank) arenas += arenaBytesOf(program, rank);
+  const int64_t nccl = usesNccl() ? ncclBytesOf(program, first) : 0;
   const Gpu& gpu = gpuOf(first);
   TRIREME_ASSIGN_OR_RETURN(const int64_t available, gpu.freeBytes());
   for (int32_t rank = first; rank < first + number; ++rank) {
-    if (!options_.graphs || arenas + kLazyBytes > available) break;  // it shows without graphs
+    if (!options_.graphs || arenas + nccl + kLazyBytes > available) break;  // it shows without
     TRIREME_ASSIGN_OR_RETURN(const Arena unused, Arena::allocate(arenaBytesOf(program, rank)));
     TRIREME_ASSIGN_OR_RETURN(const RankProgram resolved,
                              resolveRank(program, rank, unused.data()));  // addresses alone
     numNodes += numGraphNodes(bundle_, resolved);
   }
-  const int64_t graphs = numNodes * kGraphNodeBytes, needed = arenas + kLazyBytes + graphs;
+  const int64_t graphs = numNodes * program::kGraphNodeBytes;
+  const int64_t needed = arenas + nccl + kLazyBytes + graphs;
   if (needed <= available) return {};
   const auto print = [](int64_t bytes) { return formatBytes(Bytes(static_cast<double>(bytes))); };
   const std::string whose =
       usesNccl() ? fmt::format("the arena of rank {} needs", first)
                  : fmt::format("the arenas of {} rank{} need", number, number == 1 ? "" : "s");
-  const std::string ofGraphs =
-      numNodes == 0 ? ""
-                    : fmt::format(
-                          " and {} for {} launches in CUDA graphs, which --no-cuda-graphs "
-                          "does without",
-                          print(graphs), numNodes);
+  std::vector<std::string> besides = {print(kLazyBytes) + " for what the driver loads"};
+  if (nccl > 0) besides.push_back(print(nccl) + " for NCCL's buffers");
+  if (numNodes > 0)
+    besides.push_back(
+        fmt::format("{} for {} launches in CUDA graphs, which --no-cuda-graphs does without",
+                    print(graphs), numNodes));
   return resourceExhausted(
-      fmt::format("{} {} on {}, of which {} are free: {} are missing, with an estimate of {} for "
-                  "what the driver loads{}",
-                  whose, print(arenas), gpu.name(), print(available), print(needed - available),
-                  print(kLazyBytes), ofGraphs));
+      fmt::format("{} {} on {}, of which {} are free: {} are missing, with estimates of {}", whose,
+                  print(arenas), gpu.name(), print(available), print(needed - available),
+                  fmt::join(besides, " and ")));
 }
 
 Result<RankSetup> CudaBackend::prepare(const RankProgram& image,

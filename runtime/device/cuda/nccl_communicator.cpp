@@ -9,8 +9,11 @@
 #include <cstring>
 #include <thread>
 
+#include "ir/program/gpu_memory.h"
+
 namespace trireme::runtime::cuda {
 
+using program::Clique;
 using program::ReduceOp;
 using program::Stream;
 
@@ -34,25 +37,6 @@ char* at(const void* base, int64_t bytes) {
 int32_t indexOf(const std::vector<int32_t>& ranks, int32_t rank) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank);
   return found == ranks.end() ? -1 : static_cast<int32_t>(found - ranks.begin());
-}
-
-// What overlaps has to find room at once: kernels of NCCL that wait for different ranks must not
-// keep each other out. Four lanes of messages, two of reductions and the collectives (32 blocks at
-// most) are 96 blocks; an A100 has 108 multiprocessors, an H100 132. Whether fewer blocks are
-// slower has not been measured.
-int maxBlocksOf(Lane lane) {
-  constexpr int kReductions = 16, kMessages = 8;
-  switch (lane) {
-    case Lane::kCollectives:
-      break;
-    case Lane::kDpReductions:
-    case Lane::kTpReductions:
-      return kReductions;
-    case Lane::kForward:
-    case Lane::kBackward:
-      return kMessages;
-  }
-  return NcclConfig::kUndefined;
 }
 
 // The driver reads it when it starts. Streams of one connection wait for each other: a send that
@@ -89,7 +73,7 @@ Status NcclCommunicator::open() {
   const program::Program& program = *rank_.program().program;
   TRIREME_RETURN_IF_ERROR(checkNcclVersion(api_));
   TRIREME_RETURN_IF_ERROR(checkConnections());
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<Clique> cliques, cliquesOf(program));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<Clique> cliques, program::cliquesOf(program));
   TRIREME_ASSIGN_OR_RETURN(const std::vector<NcclId> ids, exchangeIds(cliques));
   for (size_t i = 0; i < cliques.size(); ++i)
     if (indexOf(cliques[i].ranks, rank()) >= 0)
@@ -116,7 +100,7 @@ Result<std::vector<NcclId>> NcclCommunicator::exchangeIds(const std::vector<Cliq
     const auto maker = static_cast<size_t>(clique.ranks.front());
     if (maker >= all.size() || all[maker].size() < used[maker] + sizeof(NcclId))
       return Error(invalidArgument(fmt::format("rank {} made no id for {}: it has another program",
-                                               maker, describe(clique))));
+                                               maker, program::describe(clique))));
     std::memcpy(ids.emplace_back().bytes, all[maker].data() + used[maker], sizeof(NcclId));
     used[maker] += sizeof(NcclId);
   }
@@ -128,7 +112,7 @@ Status NcclCommunicator::openChannel(const Clique& clique, const NcclId& id) {
   channel.clique = clique;
   channel.index = indexOf(clique.ranks, rank());
   NcclConfig config;
-  config.maxCtas = maxBlocksOf(clique.lane);
+  config.maxCtas = static_cast<int>(program::channelsOf(clique.lane));
   const int result =
       api_.create(&channel.comm, static_cast<int>(clique.ranks.size()), id, channel.index, &config);
   return settle(channel, result, "meeting");
@@ -175,9 +159,9 @@ Status NcclCommunicator::failureOf(const Channel& channel, int result, const cha
   constexpr auto kMoment = std::chrono::seconds(1);
   const char* last = api_.lastError(channel.comm);
   const std::string detail = last == nullptr || *last == '\0' ? "" : fmt::format("; {}", last);
-  const Status status =
-      unavailable(fmt::format("rank {}, NCCL of {}, {}: {}{}", rank(), describe(channel.clique),
-                              what, api_.errorString(result), detail));
+  const Status status = unavailable(fmt::format("rank {}, NCCL of {}, {}: {}{}", rank(),
+                                                program::describe(channel.clique), what,
+                                                api_.errorString(result), detail));
   const auto start = std::chrono::steady_clock::now();
   while (!failed() && std::chrono::steady_clock::now() - start < kMoment)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -195,7 +179,8 @@ Status NcclCommunicator::settle(Channel& channel, int result, const char* what) 
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     if (waited.count() > timeoutSeconds_)
       return unavailable(fmt::format("rank {}, NCCL of {}, {}: no answer of the others in {:.3g} s",
-                                     rank(), describe(channel.clique), what, timeoutSeconds_));
+                                     rank(), program::describe(channel.clique), what,
+                                     timeoutSeconds_));
     int state = kNcclSuccess;
     result = api_.asyncError(channel.comm, &state);
     if (result == kNcclSuccess) result = state;
@@ -223,8 +208,8 @@ Result<NcclCommunicator::Channel*> NcclCommunicator::channelOf(const Clique& cli
   if (aborted_) return Error(unavailable(fmt::format("rank {}: NCCL was given up", rank())));
   for (Channel& channel : channels_)
     if (channel.clique == clique) return &channel;
-  return Error(internalError(
-      fmt::format("rank {}: nobody made NCCL's communicator of {}", rank(), describe(clique))));
+  return Error(internalError(fmt::format("rank {}: nobody made NCCL's communicator of {}", rank(),
+                                         program::describe(clique))));
 }
 
 Result<NcclCommunicator::Channel*> NcclCommunicator::channelOf(GroupCall with) {
@@ -234,7 +219,8 @@ Result<NcclCommunicator::Channel*> NcclCommunicator::channelOf(GroupCall with) {
     return Error(
         invalidArgument(fmt::format("rank {} is not a member of group {}", rank(), with.group)));
   if (ranks.size() == 1) return nullptr;
-  const Lane lane = laneOf(with.stream);
+  const program::Lane lane =
+      program::laneOf(with.stream, program.groups[static_cast<size_t>(with.group)].kind);
   Channel*& known = ofGroup_[static_cast<size_t>(with.group)][static_cast<size_t>(lane)];
   if (known == nullptr || aborted_) {
     TRIREME_ASSIGN_OR_RETURN(known, channelOf(Clique{lane, ranks}));
@@ -287,7 +273,8 @@ Status NcclCommunicator::allGather(GroupCall with, const void* mine, void* all, 
 
 Status NcclCommunicator::publish(Stream stream, int32_t peer, const MessageTag&, const void* data,
                                  int64_t bytes) {
-  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(Clique{laneOf(stream), {rank(), peer}}));
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel,
+                           channelOf(Clique{program::laneOf(stream), {rank(), peer}}));
   return settle(*channel,
                 api_.send(data, static_cast<size_t>(bytes), kNcclInt8, 1, channel->comm,
                           rank_.stream(stream)),
@@ -296,7 +283,8 @@ Status NcclCommunicator::publish(Stream stream, int32_t peer, const MessageTag&,
 
 Result<bool> NcclCommunicator::receive(Stream stream, int32_t peer, const MessageTag&, void* data,
                                        int64_t bytes) {
-  TRIREME_ASSIGN_OR_RETURN(Channel * channel, channelOf(Clique{laneOf(stream), {peer, rank()}}));
+  TRIREME_ASSIGN_OR_RETURN(Channel * channel,
+                           channelOf(Clique{program::laneOf(stream), {peer, rank()}}));
   TRIREME_RETURN_IF_ERROR(settle(*channel,
                                  api_.receive(data, static_cast<size_t>(bytes), kNcclInt8, 0,
                                               channel->comm, rank_.stream(stream)),

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/comm/cliques.h"
+#include "ir/program/cliques.h"
 #include "runtime/device/cuda/cuda_rank.h"
 #include "runtime/device/cuda/nccl_api.h"
 
@@ -54,7 +54,7 @@ class NcclCommunicator final : public Communicator {
 
  private:
   struct Channel {
-    Clique clique;
+    program::Clique clique;
     int32_t index = 0;  // of this rank in it
     NcclHandle comm = nullptr;
   };
@@ -63,11 +63,11 @@ class NcclCommunicator final : public Communicator {
                    double timeoutSeconds)
       : rank_(rank), control_(std::move(control)), api_(api), timeoutSeconds_(timeoutSeconds) {}
   Status open();
-  Result<std::vector<NcclId>> exchangeIds(const std::vector<Clique>& cliques);
-  Status openChannel(const Clique& clique, const NcclId& id);
+  Result<std::vector<NcclId>> exchangeIds(const std::vector<program::Clique>& cliques);
+  Status openChannel(const program::Clique& clique, const NcclId& id);
   // Null: a group of this rank alone. kInvalidArgument: this rank is no member of it.
   Result<Channel*> channelOf(GroupCall with);
-  Result<Channel*> channelOf(const Clique& clique);
+  Result<Channel*> channelOf(const program::Clique& clique);
   // Returns when NCCL is done with a call that returned `result`.
   Status settle(Channel& channel, int result, const char* what);
   Status failureOf(const Channel& channel, int result, const char* what);
@@ -80,7 +80,7 @@ class NcclCommunicator final : public Communicator {
   Progress* progress_ = nullptr;
   std::vector<Channel> channels_;
   // Per group of the program and lane; null: not found yet.
-  std::vector<std::array<Channel*, kNumLanes>> ofGroup_;
+  std::vector<std::array<Channel*, program::kNumLanes>> ofGroup_;
   bool aborted_ = false;
 };
 

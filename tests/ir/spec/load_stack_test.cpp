@@ -14,25 +14,31 @@ const char* kStack =
     "flash_attention: false\n"
     "overlap_reductions: false\n"
     "overlap_pipeline_transfers: false\n"
-    "fixed_reserve: {value: 2 GiB, source: a}\n";
+    "fixed_reserve: {value: 2 GiB, source: a}\n"
+    "gpu_reserve: {value: 1 GiB, source: b}\n"
+    "nccl_connection: {value: 10 MiB, source: c}\n";
 
 TEST(ParseStack, ReadsEveryChoice) {
   const StackProfile s = parseStack(kStack, "s.yaml").value();
   std::vector<StackChoice> choices = ownChoices();
   std::erase(choices, StackChoice::kOverlapReductions);
-  EXPECT_EQ(s, (StackProfile{.name = "s",
-                             .choices = choices,
-                             .flashAttention = false,
-                             .optimizerBytesPerParameter = 0,
-                             .overlapPipelineTransfers = false,
-                             .fixedReserve = 2_GiB,
-                             .sources = {{"fixed_reserve", "a"}}}));
+  EXPECT_EQ(
+      s, (StackProfile{
+             .name = "s",
+             .choices = choices,
+             .flashAttention = false,
+             .optimizerBytesPerParameter = 0,
+             .overlapPipelineTransfers = false,
+             .fixedReserve = 2_GiB,
+             .gpuReserve = 1_GiB,
+             .ncclConnection = Bytes(10.0 * 1024 * 1024),
+             .sources = {{"fixed_reserve", "a"}, {"gpu_reserve", "b"}, {"nccl_connection", "c"}}}));
 }
 
 TEST(ParseStack, OptimizerBytesNeedASource) {
   const std::string key = "optimizer_bytes_per_parameter: ";
   EXPECT_THAT(messageOf(parseStack(kStack + key + "12\n", "s.yaml")),
-              HasSubstr("s.yaml:6:32: optimizer_bytes_per_parameter: a number needs a source"));
+              HasSubstr("s.yaml:8:32: optimizer_bytes_per_parameter: a number needs a source"));
   EXPECT_EQ(
       parseStack(kStack + key + "{value: 12, source: a}\n", "s.yaml")->optimizerBytesPerParameter,
       12);
@@ -41,8 +47,8 @@ TEST(ParseStack, OptimizerBytesNeedASource) {
 TEST(ParseStack, NothingIsDefaulted) {
   EXPECT_EQ(
       messageOf(parseStack("name: s\n", "s.yaml")),
-      "s.yaml:1:1: flash_attention, overlap_reductions, overlap_pipeline_transfers, fixed_reserve: "
-      "missing");
+      "s.yaml:1:1: flash_attention, overlap_reductions, overlap_pipeline_transfers, fixed_reserve, "
+      "gpu_reserve, nccl_connection: missing");
 }
 
 TEST(ParseStack, OverlappingReductionsIsAChoiceOfOwnProgramsAlone) {

@@ -35,8 +35,9 @@ std::string otherValue(const std::string& key) {
       {"keeps_f8", "false"},        {"pipeline_keeps_whole", "true"},
       {"flash_attention", "false"}, {"overlap_pipeline_transfers", "false"}};
   static const std::map<std::string, std::string> kUnits = {
-      {"transfer_sync", "3 us"}, {"host_launch", "3 us"}, {"host_microbatch", "3 us"},
-      {"host_step", "3 us"},     {"reserve", "3 GiB"},    {"fixed_reserve", "3 GiB"}};
+      {"transfer_sync", "3 us"}, {"host_launch", "3 us"},     {"host_microbatch", "3 us"},
+      {"host_step", "3 us"},     {"reserve", "3 GiB"},        {"fixed_reserve", "3 GiB"},
+      {"gpu_reserve", "3 GiB"},  {"nccl_connection", "3 MiB"}};
   if (const auto found = kPlain.find(key); found != kPlain.end()) return found->second;
   const auto unit = kUnits.find(key);
   return "{value: " + (unit == kUnits.end() ? "0.25" : unit->second) + ", source: test}";
@@ -44,7 +45,8 @@ std::string otherValue(const std::string& key) {
 
 bool isOwn(const std::string& key) {
   static const std::set<std::string> kOwn = {"flash_attention", "overlap_pipeline_transfers",
-                                             "fixed_reserve", "optimizer_bytes_per_parameter"};
+                                             "fixed_reserve",   "gpu_reserve",
+                                             "nccl_connection", "optimizer_bytes_per_parameter"};
   return kOwn.contains(key);
 }
 

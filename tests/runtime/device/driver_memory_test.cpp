@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/program/gpu_memory.h"
 #include "runtime/executor/arena.h"
 #include "runtime/session.h"
 #include "tests/runtime/executor/tiny_program.h"
@@ -68,12 +69,12 @@ std::string refusalWith(int64_t memoryBytes, bool graphs) {
 
 // 2 ranks x 108 launches x 64 KiB: 13.5 MiB.
 TEST(GpuMemoryCheck, CountsWhatTheDriverTakesBesideTheArenas) {
-  EXPECT_THAT(refusalWith(kLazyBytes / 2, true),
+  EXPECT_THAT(refusalWith(program::kLazyBytes / 2, true),
               AllOf(HasSubstr("the arenas of 2 ranks need "), HasSubstr("128.00 MiB are free: "),
-                    HasSubstr(" are missing, with an estimate of 256.00 MiB for what the driver "
+                    HasSubstr(" are missing, with estimates of 256.00 MiB for what the driver "
                               "loads"),
                     Not(HasSubstr("graphs"))));
-  const int64_t between = kLazyBytes + (int64_t{4} << 20);
+  const int64_t between = program::kLazyBytes + (int64_t{4} << 20);
   EXPECT_THAT(refusalWith(between, true),
               HasSubstr("and 13.50 MiB for 216 launches in CUDA graphs, which --no-cuda-graphs "
                         "does without"));

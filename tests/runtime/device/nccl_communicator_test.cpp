@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/program/gpu_memory.h"
 #include "runtime/session.h"
 #include "tests/runtime/comm/join_processes.h"
 #include "tests/runtime/executor/counting_data.h"
@@ -41,22 +42,21 @@ program::Program groupsOnly(int32_t tp, int32_t dp, const std::vector<program::G
 // Two stages of two tensor-parallel ranks: the model is the world.
 TEST(Cliques, GroupsOfEqualMembersShareOneAndThoseOfOneRankHaveNone) {
   using program::GroupKind;
-  const auto cliques = cliquesOf(
+  const auto cliques = program::cliquesOf(
       groupsOnly(2, 1, {GroupKind::kTp, GroupKind::kDp, GroupKind::kModel, GroupKind::kWorld}));
   ASSERT_TRUE(cliques.has_value()) << cliques.error().message();
   std::vector<std::string> names;
-  for (const Clique& clique : *cliques) names.push_back(describe(clique));
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"ranks 0, 1 (collectives)", "ranks 0, 1, 2, 3 (collectives)",
-                                      "ranks 2, 3 (collectives)"}));
+  for (const program::Clique& clique : *cliques) names.push_back(program::describe(clique));
+  EXPECT_EQ(names, (std::vector<std::string>{"ranks 0, 1 (collectives)", "ranks 2, 3 (collectives)",
+                                             "ranks 0, 1, 2, 3 (norms)"}));
 }
 
 TEST(Cliques, MessagesForwardAndBackwardHaveTheirOwn) {
   const program::Program program = tinyBundle({.tp = 1, .dp = 1}).program;
-  const auto cliques = cliquesOf(program);
+  const auto cliques = program::cliquesOf(program);
   ASSERT_TRUE(cliques.has_value()) << cliques.error().message();
   std::vector<std::string> names;
-  for (const Clique& clique : *cliques) names.push_back(describe(clique));
+  for (const program::Clique& clique : *cliques) names.push_back(program::describe(clique));
   EXPECT_THAT(names, ::testing::IsSupersetOf(
                          {"ranks 0, 1 (messages forward)", "ranks 1, 0 (messages backward)"}));
 }
@@ -68,8 +68,10 @@ struct Outcome {
 
 // Trains the tiny program on a GPU per rank until its end or the first failure.
 Outcome train(const EmulatedNcclOptions& options, FaultInjector* faults = nullptr,
-              double timeoutSeconds = 60, int numDevices = 2) {
+              double timeoutSeconds = 60, int numDevices = 2,
+              int64_t memoryBytes = EmulatedGpuOptions{}.memoryBytes) {
   EmulatedGpuOptions emulation;
+  emulation.memoryBytes = memoryBytes;
   emulation.numDevices = numDevices;
   EmulatedGpu emulated(emulation);
   EmulatedNccl nccl(options);
@@ -106,6 +108,17 @@ TEST(NcclSession, GivesItsCommunicatorsBack) {
     EXPECT_EQ(outcome.live, 0);
     EXPECT_EQ(outcome.aborted, 0);
   }
+}
+
+// Two stages: a communicator of norms and one per direction of messages.
+//   2 channels x 3 connections x 15 MiB + 2 x 16 connections x 15 MiB = 570 MiB
+TEST(NcclSession, NeedsMemoryForItsBuffers) {
+  const int64_t between = program::kLazyBytes + (int64_t{500} << 20);
+  EXPECT_THAT(train({}, nullptr, 60, 2, between).error,
+              AllOf(HasSubstr("the arena of rank 0 needs "), HasSubstr(" are missing, with "),
+                    HasSubstr("256.00 MiB for what the driver loads and 570.00 MiB for NCCL's "
+                              "buffers")));
+  EXPECT_EQ(train({}, nullptr, 60, 2, between + (int64_t{100} << 20)).error, "");
 }
 
 TEST(NcclSession, AnOldNcclIsRefusedWithItsVersionAndTheOldestThatWillDo) {

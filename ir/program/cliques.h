@@ -5,8 +5,11 @@
 // others wait for:
 //   collectives   one clique per list of members and stream (compute, or one of the two for
 //                 reductions); groups of equal members share it, groups of one rank have none
+//   norms         one per list of members of kModel or kWorld, over which numbers are summed, no
+//                 tensors
 //   messages      one clique per sender and receiver, forward and backward apart
 #pragma once
+#include <array>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -15,10 +18,17 @@
 #include "ir/base/status.h"
 #include "ir/program/program.h"
 
-namespace trireme::runtime {
+namespace trireme::program {
 
-enum class Lane : uint8_t { kCollectives, kDpReductions, kTpReductions, kForward, kBackward };
-inline constexpr size_t kNumLanes = 5;
+enum class Lane : uint8_t {
+  kCollectives,
+  kNorms,
+  kDpReductions,
+  kTpReductions,
+  kForward,
+  kBackward
+};
+inline constexpr size_t kNumLanes = 6;
 
 struct Clique {
   Lane lane = Lane::kCollectives;
@@ -29,15 +39,20 @@ struct Clique {
 
 // Those that some instruction of some rank uses, each once, in an order that depends on the program
 // alone. kInvalidArgument: a message goes through streams of different directions.
-Result<std::vector<Clique>> cliquesOf(const program::Program& program);
+Result<std::vector<Clique>> cliquesOf(const Program& program);
+
+// How many of each lane a rank of `role` is a member of.
+std::array<int64_t, kNumLanes> numCliques(const Program& program, const Role& role);
 
 // The others that `rank` exchanges tensors with. Errors: those of cliquesOf().
-Result<std::set<int32_t>> peersOf(const program::Program& program, int32_t rank);
+Result<std::set<int32_t>> peersOf(const Program& program, int32_t rank);
 
-// The lane of what is on a stream: collectives, on the compute stream; messages on their own.
-Lane laneOf(program::Stream stream);
+// The lane of a collective over a group of that kind, on the compute stream or one for reductions.
+Lane laneOf(Stream stream, GroupKind group);
+// The lane of a message.
+Lane laneOf(Stream stream);
 
 // "ranks 0, 2 (collectives)".
 std::string describe(const Clique& clique);
 
-}  // namespace trireme::runtime
+}  // namespace trireme::program
