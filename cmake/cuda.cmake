@@ -52,8 +52,11 @@ set(TRIREME_NVCC_FLAGS -std=c++20 -O3 --expt-relaxed-constexpr --fmad=false -I${
 function(trireme_cuda_image file input)
   set(output ${TRIREME_CUDA_FOLDER}/${file})
   set(depfile "")
+  set(lower "")
   if(input MATCHES "[.]cu$")
     set(depfile DEPFILE ${output}.d)
+    set(lower COMMAND ${CMAKE_COMMAND} -DPTX=${output} -P
+        ${PROJECT_SOURCE_DIR}/cmake/lower_ptx.cmake)
     list(APPEND ARGN ${TRIREME_NVCC_FLAGS} -ccbin ${TRIREME_NVCC_HOST} -MD -MF ${output}.d
          -MT ${output})
   endif()
@@ -61,6 +64,7 @@ function(trireme_cuda_image file input)
     OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${TRIREME_CUDA_FOLDER}
     COMMAND ${TRIREME_NVCC} ${ARGN} -o ${output} ${input}
+    ${lower}
     DEPENDS ${input}
     ${depfile}
     COMMENT "nvcc ${file}"

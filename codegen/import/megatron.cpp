@@ -108,7 +108,8 @@ ParameterWidths widthsOf(Flags& flags) {
     widths.gradient = widths.reducedGradient = 2;
   if (flags.has("--fp8-param-gather")) {
     if (!flags.has("--fp8-format"))
-      flags.fail("--fp8-param-gather", "there are no weights in fp8 without --fp8-format");
+      flags.fail("--fp8-param-gather",
+                 "needs --fp8-format: without it there are no weights in fp8");
     widths.gatheredParameter = 1;
   }
   return widths;

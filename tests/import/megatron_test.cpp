@@ -194,7 +194,7 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   EXPECT_EQ(stack.description.reducedGradientBytes, 2);
   EXPECT_EQ(stack.description.gatheredParameterBytes, 1);
   EXPECT_THAT(read("--bf16 --fp8-param-gather").error().message(),
-              HasSubstr("--fp8-param-gather: there are no weights in fp8 without --fp8-format"));
+              HasSubstr("run.sh:14: --fp8-param-gather needs --fp8-format: without it"));
 }
 
 std::string refusal(const std::string& text) {

@@ -69,8 +69,8 @@ TEST(Bounds, HoldForOtherStacks) {
   query.stack.overlapPipelineTransfers = false;
   query.stack.optimizerBytesPerParameter = 20;
   query.stack.fixedReserve = Bytes(1e6);
-  query.stack.gpuReserve = Bytes(1e8);
-  query.stack.ncclConnection = Bytes(1e7);
+  query.stack.gpuReserve = Bytes(1e5);
+  query.stack.ncclConnection = Bytes(1e2);
   expectAdmissible(query, 4);
 }
 

@@ -13,8 +13,9 @@ namespace {
 
 using runtime::cuda::DevicePointer;
 
-constexpr const char* kImage = "emulated";  // of the library kernels
+constexpr std::string_view kLibrary = "library ";  // begins the images of the library kernels
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201;
+constexpr int kNoBinary = 209;
 constexpr int kNotFound = 500, kUnknown = 999;
 constexpr char kGarbage = static_cast<char>(0xCB);
 constexpr size_t kBlockAlignment = 256;
@@ -260,7 +261,10 @@ struct EmulatedDriver : EmulatedGraphs {
     if (const int error = gpu().checkNoCapture(nullptr, "module loaded"); error != 0) return error;
     if (image == nullptr) return kInvalidValue;
     const std::string_view text(static_cast<const char*>(image));
-    const bool isLibrary = text == kImage;
+    for (const std::string& refused : gpu().options_.refusedImages)
+      if (text == refused) return kNoBinary;
+    const bool isLibrary = text.starts_with(kLibrary);
+    if (isLibrary) gpu().libraryImage_ = text;
     if (!isLibrary) gpu().generatedImages_.emplace_back(text);
     *module = isLibrary ? &gpu() : static_cast<void*>(&gpu().generated_);
     return 0;
@@ -317,7 +321,8 @@ runtime::cuda::Apis EmulatedGpu::apis() const {
   runtime::cuda::Apis apis;
   apis.driver = &driver;
   apis.cublasLt = &emulatedCublasLt();
-  apis.images = {{80, false, kImage}, {90, false, kImage}, {80, true, kImage}};
+  apis.images = {
+      {80, false, "library sm_80"}, {90, false, "library sm_90"}, {80, true, "library PTX"}};
   return apis;
 }
 

@@ -58,6 +58,7 @@ struct EmulatedGpuOptions {
   int64_t hangsAtLaunch = -1;      // this launch of a kernel, counted from 0, never ends
   int64_t refusesSubmission = -1;  // this kernel, product or graph, counted from 0, is refused
   bool losesCaptures = false;      // as after a call that a capture forbids
+  std::vector<std::string> refusedImages;  // that the driver does not know: code of a later CUDA
   // Seconds that a task takes. With them, or those below, events have the time of their stream,
   // which begins at 0 and waits for nothing but other streams; else that of the host.
   std::function<double(const EmulatedTask&)> duration;
@@ -109,6 +110,8 @@ class EmulatedGpu {
   std::vector<EmulatedProduct> products() const;
   // What was loaded as a bundle's generated code, up to its first zero.
   std::vector<std::string> generatedImages() const { return generatedImages_; }
+  // And as library kernels: "library sm_80", "library sm_90" or "library PTX".
+  const std::string& libraryImage() const { return libraryImage_; }
 
  private:
   friend struct EmulatedDriver;
@@ -216,6 +219,7 @@ class EmulatedGpu {
   std::set<void*> matmulObjects_;
   std::map<const void*, std::string> kernelNames_;  // by function
   std::map<std::string, EmulatedKernel> generated_;
+  std::string libraryImage_;
   std::vector<std::string> generatedImages_;
   int64_t usedBytes_ = 0;
   int64_t numLaunches_ = 0, numSubmissions_ = 0, numCreations_ = 0, numSynchronizations_ = 0;

@@ -145,17 +145,41 @@ struct EmulatedNcclTable {
     nccl().comms_.erase(handle);
     return 0;
   }
-  // All that the streams wait for here is over, and its data are undefined.
+  // All that the streams wait for here is over, and its data are undefined. Like NCCL it returns
+  // when that has left the streams of this rank, where others' work may be in front of it.
   static int abort(void* handle) {
+    std::set<void*> streams;
+    std::shared_ptr<Clique> clique;
+    {
+      const Lock lock(mutex());
+      Comm* comm = find(handle);
+      if (comm == nullptr) return misuse("no such communicator to abort");
+      clique = comm->clique;
+      streams = comm->streams;
+      for (auto& [pair, meetings] : clique->meetings)
+        for (auto& meeting : meetings) meeting->done = true;
+      clique->failed = true;
+      ++nccl().numAborted_;
+      nccl().comms_.erase(handle);
+      ++nccl().numAborting_;
+    }
+    while (!hasLeft(*clique, streams)) std::this_thread::yield();
     const Lock lock(mutex());
-    Comm* comm = find(handle);
-    if (comm == nullptr) return misuse("no such communicator to abort");
-    for (auto& [pair, meetings] : comm->clique->meetings)
-      for (auto& meeting : meetings) meeting->done = true;
-    comm->clique->failed = true;
-    ++nccl().numAborted_;
-    nccl().comms_.erase(handle);
+    --nccl().numAborting_;
     return 0;
+  }
+  // Or there is nobody to wait for it.
+  static bool hasLeft(const Clique& clique, const std::set<void*>& streams) {
+    const Lock lock(mutex());
+    gpu().turn();
+    if (nccl().isEnding_) return true;
+    for (void* handle : streams)
+      if (const auto stream = gpu().streams_.find(handle); stream != gpu().streams_.end())
+        for (const EmulatedGpu::Work& work : stream->second->queue)
+          for (const auto& [pair, meetings] : clique.meetings)
+            for (const auto& meeting : meetings)
+              if (work.meeting == meeting) return false;
+    return true;
   }
 
   static std::shared_ptr<Meeting> next(Comm& comm, std::pair<int, int> pair, int size) {
@@ -172,6 +196,7 @@ struct EmulatedNcclTable {
                      const EmulatedTask& task, RecordedCall call, std::pair<int, int> pair) {
     call.members = comm.clique->threads;
     call.stream = stream;
+    comm.streams.insert(stream);
     nccl().calls_[std::this_thread::get_id()].push_back(std::move(call));
     if (nccl().numCalls_++ == nccl().options_.failsAtCall) comm.clique->failed = true;
     EmulatedGpu::Work work;
@@ -299,7 +324,17 @@ EmulatedNccl::EmulatedNccl(const EmulatedNcclOptions& options)
   TRIREME_CHECK(current == nullptr);
   current = this;
 }
-EmulatedNccl::~EmulatedNccl() { current = nullptr; }
+// Aborts that a GPU which hangs holds up end now.
+EmulatedNccl::~EmulatedNccl() {
+  std::unique_lock lock(EmulatedNcclTable::mutex());
+  isEnding_ = true;
+  while (numAborting_ > 0) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  current = nullptr;
+}
 
 const cuda::NcclApi& EmulatedNccl::api() const {
   static const cuda::NcclApi table = [] {

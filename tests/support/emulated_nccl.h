@@ -73,13 +73,15 @@ class EmulatedNccl {
     int rank = 0;
     bool pending = false;  // the last call is not done
     bool ending = false;
+    std::set<void*> streams;                     // that it was called for
     std::pair<int, int> connects = {-2, -2};     // whose first call is the last; -2: nobody's
     std::map<std::pair<int, int>, size_t> next;  // meeting, per sender and receiver (-1: all)
   };
 
   EmulatedNcclOptions options_;
   std::mt19937_64 random_;
-  int64_t numIds_ = 0, numCreated_ = 0, numAborted_ = 0, numCalls_ = 0;
+  int64_t numIds_ = 0, numCreated_ = 0, numAborted_ = 0, numCalls_ = 0, numAborting_ = 0;
+  bool isEnding_ = false;
   std::map<int64_t, std::shared_ptr<Clique>> cliques_;  // by id
   std::map<void*, std::unique_ptr<Comm>> comms_;
   std::map<std::thread::id, std::vector<RecordedCall>> calls_;

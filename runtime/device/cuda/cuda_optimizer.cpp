@@ -40,6 +40,10 @@ Status CudaRank::openOptimizer() {
   for (DType type : {DType::kF64, DType::kF32, DType::kBf16, DType::kF16}) {
     TRIREME_ASSIGN_OR_RETURN(adamw_[type], gpu_.kernel(fmt::format("adamw_{}", dtypeName(type))));
   }
+  for (DType type : {DType::kF64, DType::kF32}) {
+    TRIREME_ASSIGN_OR_RETURN(squaresPieces_[type],
+                             gpu_.kernel(fmt::format("squares_pieces_{}", dtypeName(type))));
+  }
   return {};
 }
 
@@ -70,8 +74,7 @@ Result<CudaRank::SquaresTable> CudaRank::buildTable(std::span<const BucketRows> 
   result.args.rows = static_cast<const SquaresRow*>(onRows);
   result.args.numRows = std::ssize(table);
   result.args.partial = reinterpret_cast<double*>(partial);
-  TRIREME_ASSIGN_OR_RETURN(result.pieces,
-                           gpu_.kernel(fmt::format("squares_pieces_{}", dtypeName(type))));
+  result.pieces = squaresPieces_.at(type);
   return result;
 }
 

@@ -82,6 +82,14 @@ Status CudaRank::fillArena(uint8_t byte) {
   return check(api_.synchronize(compute()), "filling the arena");
 }
 
+Status CudaRank::occupy(uint8_t byte) {
+  constexpr int64_t kBytes = int64_t{512} << 20;  // 0.2 ms at 2.5 TB/s
+  return check(
+      api_.fill(pointer(program_.arena), byte,
+                static_cast<size_t>(std::min(kBytes, program_.role->arenaBytes)), compute()),
+      "filling the arena");
+}
+
 std::vector<MatmulCall> CudaRank::products() const {
   std::vector<MatmulCall> products;
   for (size_t i = 0; i < segments_.size(); ++i) {
@@ -111,6 +119,7 @@ void CudaRank::quiesce() {
 
 CudaRank::~CudaRank() {
   quiesce();
+  if (gpu_.isAbandoned() && cublasLt_ != nullptr) cublasLt_->abandon();
   if (gpu_.isAbandoned() || !gpu_.makeCurrent().ok()) return;
   graphs_.clear();
   for (EventHandle event : events_) static_cast<void>(api_.destroyEvent(event));

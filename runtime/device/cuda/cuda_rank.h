@@ -76,6 +76,8 @@ class CudaRank final : public RankDevice {
   }
   const Workspace& workspace() const { return workspace_; }
   Status fillArena(uint8_t byte);
+  // Fills a part of it, for some 100 us, and does not wait.
+  Status occupy(uint8_t byte);
 
  private:
   // Device memory that is freed with the rank.
@@ -143,7 +145,8 @@ class CudaRank final : public RankDevice {
   std::vector<void*> hostBlocks_;           // pinned memory of the host
   std::map<int32_t, SquaresTable> tables_;  // by the first bucket
   FunctionHandle squaresRows_ = nullptr, adamwScale_ = nullptr, updateLossScale_ = nullptr;
-  std::map<DType, FunctionHandle> adamw_;  // per type of the parameters
+  std::map<DType, FunctionHandle> adamw_;          // per type of the parameters
+  std::map<DType, FunctionHandle> squaresPieces_;  // and of the gradients
   AdamWFactors* factors_ = nullptr;
 };
 

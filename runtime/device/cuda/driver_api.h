@@ -108,7 +108,13 @@ inline constexpr int kNotReady = 600;          // of a query: there is work left
 // How many queues a process has to a GPU: a variable that the driver reads when it starts. Where
 // nobody has set it, Gpu::count() sets the most there can be.
 inline constexpr const char* kConnectionsVariable = "CUDA_DEVICE_MAX_CONNECTIONS";
-inline constexpr int kMinConnections = 8, kMaxConnections = 32;
+inline constexpr int kMaxConnections = 32;
+
+// Whether loading a module fails with this because of what the image is: invalid, or code or PTX
+// for other GPUs or later drivers.
+inline bool refusesImage(int error) {
+  return error == 200 || error == 209 || error == 218 || error == 222;
+}
 
 inline constexpr int kMinDriverVersion = 12000;  // CUDA 12.0: the first with sm_90a
 

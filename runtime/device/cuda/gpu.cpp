@@ -31,6 +31,9 @@ Result<Apis> loadApis(bool withNccl) {
 // The driver answers 100 without a device, and other errors where it is broken.
 Result<int> Gpu::count(const Apis& apis) {
   static_cast<void>(setenv(kConnectionsVariable, std::to_string(kMaxConnections).c_str(), 0));
+  // Since 2.22 NCCL connects the members of a collective in the first call that needs it, within a
+  // step, unless it is told to do so when they meet.
+  static_cast<void>(setenv("NCCL_RUNTIME_CONNECT", "0", 0));
   if (const int error = apis.driver->init(0); error != 0)
     return Error(unavailable("no GPU: " +
                              driverStatus(*apis.driver, error, "starting the driver").message()));
@@ -71,11 +74,27 @@ Status Gpu::initialise(int ordinal) {
             "its multiprocessors"));
   name_ = text.data();
   capability_ = 10 * major + minor;
-  const Result<KernelImage> image = chooseImage(apis_.images, capability_, "this build");
-  if (!image) return image.error().withContext(fmt::format("GPU {} ({})", ordinal, name_));
+  const auto images = imagesFor(apis_.images, capability_, "this build");
+  if (!images) return images.error().withContext(fmt::format("GPU {} ({})", ordinal, name_));
   TRIREME_RETURN_IF_ERROR(check(api.retainContext(&context_, device_), "opening its context"));
   TRIREME_RETURN_IF_ERROR(makeCurrent());
-  return check(api.loadModule(&module_, image->bytes.data()), "loading the kernels");
+  return load(*images, "the kernels", module_);
+}
+
+// Code of a newer toolkit than the driver may be refused where its PTX is not.
+Status Gpu::load(const std::vector<KernelImage>& images, const std::string& what,
+                 ModuleHandle& module) const {
+  std::string refusals;
+  for (const KernelImage& image : images) {
+    const int error = driver().loadModule(&module, image.bytes.data());
+    if (error == 0) return {};
+    const Status status = driverStatus(driver(), error, describe(image));
+    if (!refusesImage(error)) return status.withContext("loading " + what);
+    refusals += "; " + status.message();
+  }
+  return unavailable(fmt::format("the driver, of CUDA {}.{}, takes {} in no form{}",
+                                 driverVersion_ / 1000, driverVersion_ % 1000 / 10, what,
+                                 refusals));
 }
 
 Gpu::~Gpu() {
@@ -120,10 +139,10 @@ Result<FunctionHandle> Gpu::kernel(const std::string& kernelName) const {
 
 Status Gpu::loadGenerated(const std::vector<KernelImage>& images) {
   TRIREME_CHECK(generated_ == nullptr);
-  TRIREME_ASSIGN_OR_RETURN(const KernelImage image, chooseImage(images, capability_, "the bundle"));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<KernelImage> fitting,
+                           imagesFor(images, capability_, "the bundle"));
   TRIREME_RETURN_IF_ERROR(makeCurrent());
-  return driverStatus(driver(), driver().loadModule(&generated_, image.bytes.data()),
-                      "loading the generated kernels");
+  return load(fitting, "the generated kernels", generated_);
 }
 
 Result<FunctionHandle> Gpu::generatedKernel(const std::string& symbol) const {

@@ -32,11 +32,15 @@ const std::vector<KernelImage>& shippedImages();
 std::vector<KernelImage> generatedImages(const program::Bundle& bundle,
                                          const std::vector<program::GpuTarget>& targets);
 
-// The image for a GPU of compute capability `capability`: of the code that it runs, that for the
-// newest GPU, of that capability alone first; else such PTX, which the driver compiles.
+// The images for a GPU of compute capability `capability`, never none, the best first: of the code
+// that it runs, that for the newest GPU, of that capability alone first; then such PTX, which the
+// driver compiles.
 // kUnavailable: none fits; says which `whose` has ("this build").
-Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability,
-                                std::string_view whose);
+Result<std::vector<KernelImage>> imagesFor(std::vector<KernelImage> images, int capability,
+                                           std::string_view whose);
+
+// "code for 9.0", "PTX for 8.0".
+std::string describe(const KernelImage& image);
 
 // The outside world. The tables outlive what uses them.
 struct Apis {
@@ -96,8 +100,8 @@ class Gpu {
   bool isAbandoned() const { return abandoned_; }
   // kInternal: there is no such kernel.
   Result<FunctionHandle> kernel(const std::string& kernelName) const;
-  // Generated kernels, of generatedImages(). At most once. Errors: chooseImage(); kInternal: the
-  // driver refuses them.
+  // Generated kernels, of generatedImages(). At most once. Errors: imagesFor(); kUnavailable: the
+  // driver refuses them all.
   Status loadGenerated(const std::vector<KernelImage>& images);
   Result<FunctionHandle> generatedKernel(const std::string& symbol) const;
   Status launch(const KernelLaunch& launch, StreamHandle stream) const;
@@ -105,6 +109,9 @@ class Gpu {
  private:
   Gpu() = default;
   Status initialise(int ordinal);
+  // The first that the driver takes.
+  Status load(const std::vector<KernelImage>& images, const std::string& what,
+              ModuleHandle& module) const;
   Status memory(size_t& available, size_t& total) const;
   Result<FunctionHandle> find(ModuleHandle module, const std::string& name) const;
 

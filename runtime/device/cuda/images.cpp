@@ -2,6 +2,7 @@
 // bundle, and which of them a GPU runs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "runtime/device/cuda/gpu.h"
@@ -18,11 +19,6 @@ TRIREME_EMBED(triremeKernelsPtx, TRIREME_CUDA_FOLDER "/kernels_80.ptx")
 
 namespace trireme::runtime::cuda {
 namespace {
-
-std::string describe(const KernelImage& image) {
-  return fmt::format("{} {}{}", image.ptx ? "PTX for" : "code for",
-                     program::capabilityName(image.capability), image.exact ? " alone" : "");
-}
 
 bool fits(const KernelImage& image, int capability) {
   if (image.exact) return image.capability == capability;
@@ -58,19 +54,24 @@ std::vector<KernelImage> generatedImages(const program::Bundle& bundle,
   return images;
 }
 
-Result<KernelImage> chooseImage(const std::vector<KernelImage>& images, int capability,
-                                std::string_view whose) {
-  const auto rank = [](const KernelImage& i) { return std::tuple(!i.ptx, i.capability, i.exact); };
-  const KernelImage* best = nullptr;
+std::string describe(const KernelImage& image) {
+  return fmt::format("{} {}{}", image.ptx ? "PTX for" : "code for",
+                     program::capabilityName(image.capability), image.exact ? " alone" : "");
+}
+
+Result<std::vector<KernelImage>> imagesFor(std::vector<KernelImage> images, int capability,
+                                           std::string_view whose) {
   std::string list;
-  for (const KernelImage& image : images) {
-    list += fmt::format("{}{}", list.empty() ? "" : ", ", describe(image));
-    if (fits(image, capability) && (best == nullptr || rank(image) > rank(*best))) best = &image;
-  }
-  if (best != nullptr) return *best;
-  return Error(unavailable(fmt::format("no kernels for a GPU of compute capability {}: {} has {}",
-                                       program::capabilityName(capability), whose,
-                                       list.empty() ? "none" : list)));
+  for (const KernelImage& image : images) list += (list.empty() ? "" : ", ") + describe(image);
+  std::erase_if(images, [&](const KernelImage& image) { return !fits(image, capability); });
+  if (images.empty())
+    return Error(unavailable(fmt::format("no kernels for a GPU of compute capability {}: {} has {}",
+                                         program::capabilityName(capability), whose,
+                                         list.empty() ? "none" : list)));
+  const auto rank = [](const KernelImage& i) { return std::tuple(!i.ptx, i.capability, i.exact); };
+  std::stable_sort(images.begin(), images.end(),
+                   [&](const KernelImage& a, const KernelImage& b) { return rank(a) > rank(b); });
+  return images;
 }
 
 }  // namespace trireme::runtime::cuda

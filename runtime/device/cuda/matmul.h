@@ -32,6 +32,8 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
   const CublasLtApi& api() const { return api_; }
   void* handle() const { return handle_; }
+  // Its end would wait for a GPU that does not answer: it stays open.
+  void abandon() { handle_ = nullptr; }
 
  private:
   explicit CublasLt(const CublasLtApi& api) : api_(api) {}

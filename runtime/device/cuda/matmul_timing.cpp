@@ -48,8 +48,14 @@ class Events {
 
 class Timing {
  public:
-  Timing(const Gpu& gpu, const MatmulCall& call, const Workspace& workspace, StreamHandle stream)
-      : api_(gpu.driver()), call_(call), workspace_(workspace), stream_(stream), events_(api_) {}
+  Timing(const Gpu& gpu, const MatmulCall& call, const Workspace& workspace, StreamHandle stream,
+         const std::function<Status()>& occupy)
+      : api_(gpu.driver()),
+        call_(call),
+        workspace_(workspace),
+        stream_(stream),
+        occupy_(occupy),
+        events_(api_) {}
 
   Status open() { return events_.create(); }
 
@@ -57,6 +63,7 @@ class Timing {
   Result<std::optional<Seconds>> time(const MatmulAlgorithm& algorithm) {
     TRIREME_ASSIGN_OR_RETURN(const bool runs, run(algorithm));
     if (!runs) return std::nullopt;
+    TRIREME_RETURN_IF_ERROR(occupy_());
     TRIREME_RETURN_IF_ERROR(events_.record(0, stream_));
     for (size_t i = 1; i <= kTimedRuns; ++i) {
       TRIREME_ASSIGN_OR_RETURN(const bool runsAgain, run(algorithm));
@@ -77,16 +84,18 @@ class Timing {
   const MatmulCall& call_;
   const Workspace& workspace_;
   StreamHandle stream_;
+  const std::function<Status()>& occupy_;
   Events events_;
 };
 
 }  // namespace
 
 Result<TimedAlgorithm> timeFastest(const Gpu& gpu, const MatmulCall& call,
-                                   const Workspace& workspace, StreamHandle stream) {
+                                   const Workspace& workspace, StreamHandle stream,
+                                   const std::function<Status()>& occupy) {
   TRIREME_ASSIGN_OR_RETURN(const std::vector<MatmulAlgorithm> candidates,
                            call.matmul->candidates(call.alignment, workspace.bytes, kCandidates));
-  Timing timing(gpu, call, workspace, stream);
+  Timing timing(gpu, call, workspace, stream, occupy);
   TRIREME_RETURN_IF_ERROR(timing.open());
   std::optional<TimedAlgorithm> best;
   for (const MatmulAlgorithm& candidate : candidates) {

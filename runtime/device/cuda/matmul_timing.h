@@ -1,5 +1,6 @@
 // How fast the algorithms of cuBLASLt are for a product, measured on the GPU.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "ir/base/units.h"
@@ -23,8 +24,12 @@ struct TimedAlgorithm {
 // The fastest of the heuristic's best eight, on `stream`; of equal ones the heuristic's first.
 // Blocks; each runs six times, the first of them untimed. The product's result and the workspace
 // are overwritten. Nobody else should use the GPU meanwhile.
-// kInternal: cuBLASLt has no algorithm, or a launch failed. Also the errors of the driver.
+// occupy: gives the stream work for longer than the host takes to launch the runs; else small
+// products would all take as long as that.
+// kInternal: cuBLASLt has no algorithm, or a launch failed. Also the errors of the driver and of
+// `occupy`.
 Result<TimedAlgorithm> timeFastest(const Gpu& gpu, const MatmulCall& call,
-                                   const Workspace& workspace, StreamHandle stream);
+                                   const Workspace& workspace, StreamHandle stream,
+                                   const std::function<Status()>& occupy);
 
 }  // namespace trireme::runtime::cuda

@@ -38,13 +38,13 @@ class Tuner {
 
   Status run() {
     TRIREME_RETURN_IF_ERROR(meet());
-    if (!tuning_.isOn) return {};
+    if (!tuning_.isOn) return rehearse();
     TRIREME_RETURN_IF_ERROR(shareCache());
     for (const Product& product : products_)
       if (!known_.contains({product.kind, product.key})) TRIREME_RETURN_IF_ERROR(settle(product));
     TRIREME_RETURN_IF_ERROR(apply());
     keep();
-    return isFilled_ ? rank_.fillArena(0) : Status();
+    return rehearse();
   }
 
  private:
@@ -121,10 +121,11 @@ class Tuner {
   Result<TimedAlgorithm> time(const Product& product) {
     if (!isFilled_) TRIREME_RETURN_IF_ERROR(rank_.fillArena(kFiller));
     isFilled_ = true;
+    const auto occupy = [&] { return rank_.occupy(kFiller); };
     for (const MatmulCall& call : calls_)
       if (rank_.keyOf(call) == product.key)
         return timeFastest(rank_.gpu(), call, rank_.workspace(),
-                           rank_.stream(program::Stream::kCompute));
+                           rank_.stream(program::Stream::kCompute), occupy);
     return Error(internalError(fmt::format("rank {} has no {}", self(), product.key)));
   }
 
@@ -152,6 +153,18 @@ class Tuner {
       call.matmul->use(call.alignment, algorithm);
     }
     return {};
+  }
+
+  // Every product once, where it does not matter: the driver loads the code of a kernel when it is
+  // launched first, for which it may wait for all that the GPU does, and within a step that may be
+  // a collective whose peers wait for this rank.
+  Status rehearse() {
+    const StreamHandle stream = rank_.stream(program::Stream::kCompute);
+    std::set<std::string> seen;
+    for (const MatmulCall& call : calls_)
+      if (seen.insert(rank_.keyOf(call)).second)
+        TRIREME_RETURN_IF_ERROR(call.matmul->run(call.operands.data(), rank_.workspace(), stream));
+    return rank_.fillArena(0);
   }
 
   // A file that cannot be written costs time in the next run, and nothing in this one.

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
 
 #include "ir/program/gpu_memory.h"
@@ -40,18 +41,15 @@ int32_t indexOf(const std::vector<int32_t>& ranks, int32_t rank) {
 }
 
 // The driver reads it when it starts. Streams of one connection wait for each other: a send that
-// waits for its receiver holds up what the receiver waits for.
+// waits for its receiver holds up what the receiver waits for. NCCL has two streams more for every
+// communicator, so that it takes all that there can be.
 Status checkConnections() {
   const char* text = std::getenv(kConnectionsVariable);
-  if (text == nullptr) return {};
-  int number = 0;
-  const auto [end, error] = std::from_chars(text, text + std::strlen(text), number);
-  const bool isNumber = error == std::errc() && *end == '\0';
-  if (isNumber && number >= kMinConnections && number <= kMaxConnections) return {};
+  if (text == nullptr || text == std::to_string(kMaxConnections)) return {};
   return invalidArgument(fmt::format(
-      "{} is {}: a rank has {} streams, none of which may wait for another; expected {} "
-      "to {}; nearest: unset it",
-      kConnectionsVariable, text, program::kNumStreams, kMinConnections, kMaxConnections));
+      "{} is {}: a rank has {} streams, and NCCL has more, none of which may wait for another; "
+      "expected {}; nearest: unset it",
+      kConnectionsVariable, text, program::kNumStreams, kMaxConnections));
 }
 
 }  // namespace
@@ -79,6 +77,26 @@ Status NcclCommunicator::open() {
     if (indexOf(cliques[i].ranks, rank()) >= 0)
       TRIREME_RETURN_IF_ERROR(openChannel(cliques[i], ids[i]));
   ofGroup_.resize(program.groups.size());
+  return connectMessages();
+}
+
+// NCCL connects a sender and a receiver in their first call, for which it takes memory and waits
+// for both: here, not within a step. Nothing has been put into the arenas yet.
+Status NcclCommunicator::connectMessages() {
+  char* arena = static_cast<char*>(rank_.program().arena);
+  for (const Channel& channel : channels_) {
+    const bool forward = channel.clique.lane == program::Lane::kForward;
+    if (!forward && channel.clique.lane != program::Lane::kBackward) continue;
+    const int32_t peer = channel.clique.ranks[channel.index == 0 ? 1 : 0];
+    if (channel.index == 0) {
+      const Stream stream = forward ? Stream::kSendForward : Stream::kSendBackward;
+      TRIREME_RETURN_IF_ERROR(publish(stream, peer, {}, arena, 1));
+    } else {
+      const Stream stream = forward ? Stream::kRecvForward : Stream::kRecvBackward;
+      TRIREME_ASSIGN_OR_RETURN([[maybe_unused]] const bool received,
+                               receive(stream, peer, {}, arena + 1, 1));
+    }
+  }
   return {};
 }
 
@@ -115,7 +133,8 @@ Status NcclCommunicator::openChannel(const Clique& clique, const NcclId& id) {
   config.maxCtas = static_cast<int>(program::channelsOf(clique.lane));
   const int result =
       api_.create(&channel.comm, static_cast<int>(clique.ranks.size()), id, channel.index, &config);
-  return settle(channel, result, "meeting");
+  constexpr double kPatience = 5;  // there are many, and they meet one after the other
+  return settle(channel, result, "meeting", kPatience);
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -131,12 +150,27 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
+// NCCL ends what the one communicator does, and returns when that has left its stream, where it may
+// stand behind what another does that waits for a peer: so all are told at the same time. A stream
+// that something else holds up keeps them for ever.
 void NcclCommunicator::abort() {
   if (aborted_ || rank_.gpu().isAbandoned()) return;
   aborted_ = true;
+  const auto left = std::make_shared<std::atomic<int>>(0);
   for (Channel& channel : channels_) {
-    if (channel.comm != nullptr) static_cast<void>(api_.abort(channel.comm));
+    if (channel.comm == nullptr) continue;
+    ++*left;
+    std::thread([left, abort = api_.abort, comm = channel.comm] {
+      static_cast<void>(abort(comm));
+      --*left;
+    }).detach();
     channel.comm = nullptr;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  while (*left > 0) {
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+    if (waited.count() > timeoutSeconds_) return rank_.gpu().abandon();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
@@ -169,22 +203,28 @@ Status NcclCommunicator::failureOf(const Channel& channel, int result, const cha
   return unavailable(fmt::format("{}; {}", status.message(), lost(-1).message()));
 }
 
-Status NcclCommunicator::settle(Channel& channel, int result, const char* what) {
+// Most calls are done within some microseconds, of which a sleep would make a hundred.
+Status NcclCommunicator::settle(Channel& channel, int result, const char* what, double patience) {
   constexpr auto kPause = std::chrono::microseconds(20);
+  constexpr double kSpinSeconds = 500e-6;
   const auto start = std::chrono::steady_clock::now();
   const int32_t peer =
       channel.clique.ranks.size() == 2 ? channel.clique.ranks[channel.index == 0 ? 1 : 0] : -1;
   while (result == kNcclInProgress) {
     if (failed()) return lost(peer);
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (waited.count() > timeoutSeconds_)
+    const double limit = patience * timeoutSeconds_;
+    if (waited.count() > limit)
       return unavailable(fmt::format("rank {}, NCCL of {}, {}: no answer of the others in {:.3g} s",
-                                     rank(), program::describe(channel.clique), what,
-                                     timeoutSeconds_));
+                                     rank(), program::describe(channel.clique), what, limit));
     int state = kNcclSuccess;
     result = api_.asyncError(channel.comm, &state);
     if (result == kNcclSuccess) result = state;
-    if (result == kNcclInProgress) std::this_thread::sleep_for(kPause);
+    if (result != kNcclInProgress) break;
+    if (waited.count() < kSpinSeconds)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kPause);
   }
   return result == kNcclSuccess ? Status() : failureOf(channel, result, what);
 }

@@ -65,11 +65,13 @@ class NcclCommunicator final : public Communicator {
   Status open();
   Result<std::vector<NcclId>> exchangeIds(const std::vector<program::Clique>& cliques);
   Status openChannel(const program::Clique& clique, const NcclId& id);
+  Status connectMessages();
   // Null: a group of this rank alone. kInvalidArgument: this rank is no member of it.
   Result<Channel*> channelOf(GroupCall with);
   Result<Channel*> channelOf(const program::Clique& clique);
-  // Returns when NCCL is done with a call that returned `result`.
-  Status settle(Channel& channel, int result, const char* what);
+  // Returns when NCCL is done with a call that returned `result`. The others have `patience` times
+  // the timeout.
+  Status settle(Channel& channel, int result, const char* what, double patience = 1);
   Status failureOf(const Channel& channel, int result, const char* what);
   Status lost(int32_t awaited);
 

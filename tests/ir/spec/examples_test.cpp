@@ -195,12 +195,6 @@ TEST(Examples, StacksAreSane) {
 }
 
 // What a planner gets without a stack file is what the file says.
-TEST(Examples, TriremeStackIsTheDefaultProfile) {
-  StackProfile loaded = loadStack(examplePath("stacks/trireme.yaml")).value();
-  loaded.sources.clear();
-  EXPECT_EQ(loaded, StackProfile{});
-}
-
 TEST(Examples, QuickstartFitsTogether) {
   const Result<ModelSpec> model = loadModel(examplePath("quickstart/model.yaml"));
   ASSERT_TRUE(model.has_value()) << messageOf(model);

@@ -47,8 +47,8 @@ TEST(Gpu, RunsTheNearestImage) {
   const std::vector<KernelImage> images = {
       {90, false, "exact", true}, {80, false, "a"}, {90, false, "b"}, {80, true, "c"}};
   const auto chosen = [&](int capability) {
-    const auto image = chooseImage(images, capability, "this build");
-    return image ? std::string(image->bytes) : image.error().message();
+    const auto fitting = imagesFor(images, capability, "this build");
+    return fitting ? std::string(fitting->front().bytes) : fitting.error().message();
   };
   EXPECT_EQ(chosen(80), "a");
   EXPECT_EQ(chosen(89), "a");
@@ -58,7 +58,22 @@ TEST(Gpu, RunsTheNearestImage) {
   EXPECT_EQ(chosen(75),
             "no kernels for a GPU of compute capability 7.5: this build has code for 9.0 alone, "
             "code for 8.0, code for 9.0, PTX for 8.0");
-  EXPECT_FALSE(chooseImage({{90, true, "ptx", true}}, 100, "the bundle").has_value());
+  EXPECT_FALSE(imagesFor({{90, true, "ptx", true}}, 100, "the bundle").has_value());
+}
+
+// Code of CUDA 13 on a driver of CUDA 12: the driver compiles the PTX.
+TEST(Gpu, TakesTheNextImageWhereTheDriverRefusesOne) {
+  const auto loads = [](const std::vector<std::string>& refused) {
+    EmulatedGpu emulated({.refusedImages = refused});
+    const auto gpu = Gpu::open(emulated.apis(), 0);
+    return gpu.has_value() ? emulated.libraryImage() : gpu.error().message();
+  };
+  EXPECT_EQ(loads({}), "library sm_90");
+  EXPECT_EQ(loads({"library sm_90"}), "library PTX");
+  EXPECT_THAT(loads({"library sm_90", "library PTX"}),
+              AllOf(HasSubstr("the driver, of CUDA 13.0, takes the kernels in no form; CUDA, code "
+                              "for 9.0: "),
+                    HasSubstr("; CUDA, PTX for 8.0: ")));
 }
 
 TEST(Gpu, AMachineWithoutADriverSaysSo) {
@@ -82,8 +97,9 @@ std::string sessionError(const TinyOptions& tiny, SessionOptions options,
 }
 
 // Which of a bundle's images a GPU loads, or why none.
-std::string loaded(const std::string& arch, int capability, bool hasPtxas = true) {
-  EmulatedGpu emulated({.capability = capability});
+std::string loaded(const std::string& arch, int capability, bool hasPtxas = true,
+                   const std::vector<std::string>& refused = {}) {
+  EmulatedGpu emulated({.capability = capability, .refusedImages = refused});
   const Apis apis = emulated.apis();
   program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
   bundle.target.arch = arch;
@@ -114,6 +130,9 @@ TEST(GpuSession, LoadsTheBestCodeOfTheBundle) {
   EXPECT_EQ(loaded("cuda:sm_80,sm_90a", 90), "sm_90a");
   EXPECT_EQ(loaded("cuda:sm_80,sm_90a", 90, false), "PTX of sm_80");
   EXPECT_EQ(loaded("cuda:sm_90a", 90), "sm_90a");
+  EXPECT_EQ(loaded(two, 90, true, {"sm_90"}), "PTX of sm_80");
+  EXPECT_THAT(loaded("cuda:sm_90", 90, true, {"sm_90", "PTX of sm_90"}),
+              HasSubstr("takes the generated kernels in no form"));
   EXPECT_EQ(loaded("cuda:sm_90a", 90, false), "PTX of sm_90a");
 }
 

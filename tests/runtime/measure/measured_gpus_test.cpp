@@ -131,6 +131,7 @@ TEST_F(MeasuredGpusTest, GroupsAreNeighbours) {
   std::set<std::vector<std::thread::id>> pairs;
   for (const auto& [thread, calls] : nccl->calls())
     for (const auto& call : calls) {
+      if (call.count == 1) continue;  // connects a sender and a receiver
       EXPECT_EQ(call.call, NcclCall::kAllReduce);
       EXPECT_EQ(call.count, 1024u);
       pairs.insert(call.members);
