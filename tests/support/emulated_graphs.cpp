@@ -1,6 +1,10 @@
 #include "tests/support/emulated_graphs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "tests/support/launch_bounds.h"
 
 namespace trireme::testing {
 namespace {
@@ -52,6 +56,11 @@ int EmulatedGraphs::kernelWork(const runtime::cuda::KernelNodeParams& params,
   if (params.gridX == 0 || params.gridY != 1 || params.gridZ != 1 || params.blockX == 0 ||
       params.blockX > 1024 || params.blockX % 32 != 0 || params.blockY != 1 || params.blockZ != 1)
     return gpu().fault("a launch with a grid that kernels do not take");
+  const std::string& name = gpu().kernelNames_[params.function];
+  if (const auto bound = launchBounds().find(name);
+      bound != launchBounds().end() && params.blockX > bound->second)
+    return gpu().fault(fmt::format("{} is launched with blocks of {} threads, it takes {}", name,
+                                   params.blockX, bound->second));
   const auto* kernel = static_cast<const EmulatedKernel*>(params.function);
   const char* args = static_cast<const char*>(params.params[0]);
   if (gpu().options_.isIdle)

@@ -274,11 +274,13 @@ bool isAttention(OpKind kind) {
   return kind == OpKind::kAttention || kind == OpKind::kAttentionGrad;
 }
 
-// Attention whose kernels use tensor cores. They count queries of all heads in 32 bits.
+// Attention whose kernels use tensor cores. They count queries of all heads in 32 bits, and numbers
+// of one position.
 bool onTiles(OpKind kind, DType type, const OpArgs& a) {
-  constexpr int64_t kMostQueries = int64_t{1} << 31;
+  constexpr int64_t kMost = int64_t{1} << 31;
   return isAttention(kind) && byteSize(type) == 2 && tileWarps(a.headSize) > 0 &&
-         a.tokens * a.groups * a.headsPerGroup < kMostQueries;
+         a.tokens * a.groups * a.headsPerGroup < kMost &&
+         a.batch * a.groups * (a.headsPerGroup + 2) * a.headSize < kMost;
 }
 
 // The kernel and what it is launched for.

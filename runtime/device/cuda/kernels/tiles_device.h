@@ -31,11 +31,11 @@ TRIREME_DEVICE uint32_t twoAt(const T* row, int column) {
 
 #if defined(__CUDACC__)
 // c += a b for a 16 x 16, b 16 x 8, both in T.
-#define TRIREME_MULTIPLY_ADD_TILE(type)                                      \
-  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
-      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                       \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+#define TRIREME_MULTIPLY_ADD_TILE(type)                                               \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                       \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 template <typename T>
 TRIREME_DEVICE void multiplyAddTile(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                     uint32_t b1) {
