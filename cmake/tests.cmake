@@ -1,5 +1,9 @@
 # One executable per folder of tests/, registered case by case under the label of the folder.
 include(GoogleTest)
+set(sanitized 0)
+if(TRIREME_SANITIZE)
+  set(sanitized 1)
+endif()
 if(TRIREME_RUNTIME_ONLY)
   include(packed_googletest)
   if(NOT TARGET GTest::gtest)
@@ -15,13 +19,14 @@ endif()
 # the planner; each test links the libraries of its own folder.
 file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cpp)
 if(TRIREME_RUNTIME_ONLY)  # what the tests for GPUs use; others know programs that only a planner makes
-  list(FILTER support_sources INCLUDE REGEX "/(emulated_[a-z]+|op_case|training|warp|warp_kernels)\\.cpp$")
+  list(FILTER support_sources INCLUDE REGEX "/(emulated_[a-z]+|launch_bounds|op_case|training|warp|warp_kernels)\\.cpp$")
 endif()
 set(TRIREME_TEST_SUPPORT "")
 if(support_sources)
   set(TRIREME_TEST_SUPPORT trireme_test_support)
   add_library(trireme_test_support STATIC ${support_sources})
   target_include_directories(trireme_test_support PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(trireme_test_support PRIVATE TRIREME_SANITIZED=${sanitized})
   # It compiles CUDA C++, with #pragma unroll.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/warp_kernels.cpp PROPERTIES
                               COMPILE_OPTIONS -Wno-unknown-pragmas)
@@ -48,10 +53,6 @@ function(trireme_test name folder)
     return()
   endif()
   set(target ${name}_test)
-  set(sanitized 0)
-  if(TRIREME_SANITIZE)
-    set(sanitized 1)
-  endif()
   add_executable(${target} ${sources})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE ${TRIREME_TEST_SUPPORT} ${ARG_DEPS}

@@ -1,6 +1,16 @@
 // The GPU's kernels in the form in which nvcc compiles them, with blocks of fibers. What CUDA has
 // built in is here; a product on tensor cores is written after the PTX ISA (8.0, "Matrix Fragments
 // for mma.m16n8k16 with floating point type"), not after the code under test.
+//
+// Sanitizers cannot follow fibers: there are none then.
+#if TRIREME_SANITIZED
+#include "tests/support/emulated_gpu.h"
+
+const std::map<std::string, trireme::testing::EmulatedKernel>& trireme::testing::warpKernels() {
+  static const std::map<std::string, EmulatedKernel> none;
+  return none;
+}
+#else
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -194,3 +204,4 @@ const std::map<std::string, testing::EmulatedKernel>& testing::warpKernels() { r
 #define TRIREME_TILE_KERNEL(name, Args, function, warps, blocks) \
   TRIREME_KERNEL(name, Args, function)
 #include "runtime/device/cuda/kernels/all.cu"
+#endif
