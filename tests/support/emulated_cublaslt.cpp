@@ -177,25 +177,30 @@ struct EmulatedCublasLt {
 
   template <typename T>
   static int make(void** out, T value) {
-    *out = new T(std::move(value));
+    auto made = std::make_shared<T>(std::move(value));
+    *out = made.get();
     const std::lock_guard lock(gpu().mutex_);
-    gpu().matmulObjects_.insert(*out);
+    gpu().matmulObjects_[*out] = std::move(made);
     return 0;
   }
-  template <typename T>
   static int destroyObject(void* object) {
     const std::lock_guard lock(gpu().mutex_);
-    if (gpu().matmulObjects_.erase(object) != 1) return kInvalidValue;
-    delete static_cast<T*>(object);
-    return 0;
+    return gpu().matmulObjects_.erase(object) == 1 ? 0 : kInvalidValue;
   }
 
   static int create(void** handle) { return make(handle, 0); }
-  static int destroy(void* handle) { return destroyObject<int>(handle); }
+  // It waits for the GPU.
+  static int destroy(void* handle) {
+    const std::lock_guard lock(gpu().mutex_);
+    for (const auto& [key, stream] : gpu().streams_)
+      for (const EmulatedGpu::Work& work : stream->queue)
+        if (work.endless) gpu().fault("cuBLASLt ends beside work that does not");
+    return gpu().matmulObjects_.erase(handle) == 1 ? 0 : kInvalidValue;
+  }
   static int createDesc(void** desc, int computeType, int scaleType) {
     return make(desc, Desc{computeType, scaleType});
   }
-  static int destroyDesc(void* desc) { return destroyObject<Desc>(desc); }
+  static int destroyDesc(void* desc) { return destroyObject(desc); }
   static int setDesc(void* desc, int attribute, const void* value, size_t bytes) {
     auto& d = *static_cast<Desc*>(desc);
     const auto set = [&](auto& field) {
@@ -215,9 +220,9 @@ struct EmulatedCublasLt {
     return make(layout,
                 Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), leading});
   }
-  static int destroyLayout(void* layout) { return destroyObject<Layout>(layout); }
+  static int destroyLayout(void* layout) { return destroyObject(layout); }
   static int createPreference(void** preference) { return make(preference, Preference{}); }
-  static int destroyPreference(void* p) { return destroyObject<Preference>(p); }
+  static int destroyPreference(void* p) { return destroyObject(p); }
   static int setPreference(void* preference, int attribute, const void* value, size_t bytes) {
     uint64_t& stored = static_cast<Preference*>(preference)->values[attribute];
     stored = 0;

@@ -216,7 +216,7 @@ class EmulatedGpu {
   std::map<void*, std::shared_ptr<Event>> events_;
   std::map<void*, std::unique_ptr<Graph>> graphs_;
   std::map<void*, std::unique_ptr<GraphExec>> graphExecs_;
-  std::set<void*> matmulObjects_;
+  std::map<void*, std::shared_ptr<void>> matmulObjects_;
   std::map<const void*, std::string> kernelNames_;  // by function
   std::map<std::string, EmulatedKernel> generated_;
   std::string libraryImage_;
