@@ -147,6 +147,11 @@ Result<DevicePointer> CudaRank::allocate(int64_t bytes, const char* what) {
   return block.data;
 }
 
+Result<char*> CudaRank::block(int64_t bytes, const char* what) {
+  TRIREME_ASSIGN_OR_RETURN(const DevicePointer data, allocate(bytes, what));
+  return reinterpret_cast<char*>(data);
+}
+
 Result<void*> CudaRank::allocateHost(int64_t bytes, const char* what) {
   void* pinned = nullptr;
   TRIREME_RETURN_IF_ERROR(check(api_.allocateHost(&pinned, static_cast<size_t>(bytes), 0), what));

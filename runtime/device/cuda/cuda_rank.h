@@ -66,6 +66,8 @@ class CudaRank final : public RankDevice {
   Status copy(void* to, const void* from, int64_t bytes, program::Stream stream);
   // The same between places that may overlap.
   Status move(void* to, const void* from, int64_t bytes, program::Stream stream);
+  // Memory of the device beside the arena, freed with the rank. kInternal: the driver has none.
+  Result<char*> block(int64_t bytes, const char* what);
 
   // For the choice of algorithms (matmul_tuning.h): its matrix products, those that it never calls
   // left out; what an algorithm of one depends on; every byte of the arena at once, which waits for

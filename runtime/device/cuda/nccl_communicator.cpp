@@ -81,20 +81,20 @@ Status NcclCommunicator::open() {
 }
 
 // NCCL connects a sender and a receiver in their first call, for which it takes memory and waits
-// for both: here, not within a step. Nothing has been put into the arenas yet.
+// for both: here, not within a step. The bytes may arrive later.
 Status NcclCommunicator::connectMessages() {
-  char* arena = static_cast<char*>(rank_.program().arena);
+  TRIREME_ASSIGN_OR_RETURN(char* const bytes, rank_.block(2, "what connects messages"));
   for (const Channel& channel : channels_) {
     const bool forward = channel.clique.lane == program::Lane::kForward;
     if (!forward && channel.clique.lane != program::Lane::kBackward) continue;
     const int32_t peer = channel.clique.ranks[channel.index == 0 ? 1 : 0];
     if (channel.index == 0) {
       const Stream stream = forward ? Stream::kSendForward : Stream::kSendBackward;
-      TRIREME_RETURN_IF_ERROR(publish(stream, peer, {}, arena, 1));
+      TRIREME_RETURN_IF_ERROR(publish(stream, peer, {}, bytes, 1));
     } else {
       const Stream stream = forward ? Stream::kRecvForward : Stream::kRecvBackward;
       TRIREME_ASSIGN_OR_RETURN([[maybe_unused]] const bool received,
-                               receive(stream, peer, {}, arena + 1, 1));
+                               receive(stream, peer, {}, bytes + 1, 1));
     }
   }
   return {};
