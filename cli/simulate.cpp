@@ -16,18 +16,19 @@ namespace trireme::cli {
 
 namespace {
 
-Status checkMemory(const std::string& file, const program::Program& program,
-                   const spec::DeviceSpec& device, const spec::StackProfile& stack) {
+Status checkMemory(const std::string& file, const program::Program& program, const plan::Plan& plan,
+                   const spec::ClusterSpec& cluster, const spec::StackProfile& stack) {
+  const spec::DeviceSpec& device = cluster.device;
   for (const program::Role& role : program.roles) {
     const Bytes arena(static_cast<double>(role.arenaBytes));
-    const Bytes needed = cost::reserveOf(program, role, stack, device);
+    const Bytes needed = cost::reserveOf(program, role, plan, stack, cluster);
     const Bytes missing = arena + needed - device.memory;
     if (missing.count() <= 0) continue;
     const std::string reserve =
         needed.count() > 0 ? fmt::format(" and {} of reserve", formatBytes(needed)) : "";
     return invalidArgument(fmt::format(
         "{}: does not fit in memory: a rank of {} needs {}{}, device {} has {}: {} too much; "
-        "`trireme plan` finds a plan that fits",
+        "`trireme plan` says what fits",
         file, role.name, formatBytes(arena), reserve, device.name, formatBytes(device.memory),
         formatBytes(missing)));
   }
@@ -46,7 +47,7 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, cons
     return Error(invalidArgument(
         fmt::format("{}: the plan has {} ranks, the cluster {} device{}", options.cluster,
                     program.numRanks(), cluster.numDevices, cluster.numDevices == 1 ? "" : "s")));
-  TRIREME_RETURN_IF_ERROR(checkMemory(options.cluster, program, cluster.device, stack));
+  TRIREME_RETURN_IF_ERROR(checkMemory(options.cluster, program, plan, cluster, stack));
   cost::SimulationOptions simulation;
   simulation.trace = !options.trace.empty();
   TRIREME_ASSIGN_OR_RETURN(

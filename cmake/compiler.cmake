@@ -45,7 +45,8 @@ if(TRIREME_SANITIZE)
   set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
   add_compile_options(-fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
-  # AddressSanitizer finds what these find; they were a third of the time to build.
+  # They were a third of the time to build: AddressSanitizer finds what is read or written through
+  # a null pointer or beyond an object, and nothing here casts down.
   if(TRIREME_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize=null,object-size,vptr)
   endif()

@@ -1,5 +1,9 @@
 #include "cost_models/memory.h"
 
+#include <algorithm>
+#include <limits>
+
+#include "cost_models/topology.h"
 #include "ir/program/gpu_memory.h"
 
 namespace trireme::cost {
@@ -25,28 +29,43 @@ Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model) {
       static_cast<double>(perScore * plan.microbatchSize * s * s * (model.numHeads / plan.tp)));
 }
 
-Bytes reserveOf(const program::Program& program, const program::Role& role,
-                const spec::StackProfile& stack, const spec::DeviceSpec& device) {
-  if (device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
-  const auto connections = static_cast<double>(program::ncclConnections(program, role));
+Bytes reserveOf(const program::Program& program, const program::Role& role, const plan::Plan& plan,
+                const spec::StackProfile& stack, const spec::ClusterSpec& cluster) {
+  if (cluster.device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
+  double connections = 0;
+  if (stack.ncclConnection.count() > 0)
+    for (const program::RoleClique& clique : program::cliquesOf(program, role)) {
+      const Levels levels = levelsOf(groupShape(clique.group, plan), ranksOf(plan), cluster);
+      connections += program::ncclConnections(
+          clique.lane, program::channelsOver(levels.front().tier->bandwidth));
+    }
   return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
 }
 
 Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
-                   const spec::DeviceSpec& device) {
-  if (device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
-  const auto connections = static_cast<double>(program::leastNcclConnections(tp, pp, dp));
+                   const spec::ClusterSpec& cluster) {
+  using program::Lane;
+  if (cluster.device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
+  int64_t channels = std::numeric_limits<int64_t>::max();
+  for (const spec::LinkTier& tier : cluster.tiers)
+    channels = std::min(channels, program::channelsOver(tier.bandwidth));
+  double connections = 0;
+  const auto add = [&](Lane lane) { connections += program::ncclConnections(lane, channels); };
+  if (tp > 1) add(Lane::kCollectives);
+  if (dp > 1) add(Lane::kDpReductions);
+  if (pp > 1) add(Lane::kForward);
+  if (pp > 1) add(Lane::kBackward);
   return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
 }
 
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,
                    const spec::ModelSpec& model, const spec::StackProfile& stack,
-                   const spec::DeviceSpec& device) {
+                   const spec::ClusterSpec& cluster) {
   const program::Role& code = expansion.program.roles[role];
   MemoryUse use;
   use.stage = code.stage;
   use.arena = expansion.arenas[role];
-  use.reserve = reserveOf(expansion.program, code, stack, device);
+  use.reserve = reserveOf(expansion.program, code, plan, stack, cluster);
   if (stack.optimizerBytesPerParameter > 0) {
     double elements = 0;
     for (const program::Bucket& bucket : code.buckets)
@@ -69,10 +88,10 @@ MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::
 
 MemoryUse largestMemory(const expand::Expansion& expansion, const plan::Plan& plan,
                         const spec::ModelSpec& model, const spec::StackProfile& stack,
-                        const spec::DeviceSpec& device) {
+                        const spec::ClusterSpec& cluster) {
   MemoryUse largest;
   for (size_t i = 0; i < expansion.program.roles.size(); ++i) {
-    const MemoryUse use = memoryOf(expansion, i, plan, model, stack, device);
+    const MemoryUse use = memoryOf(expansion, i, plan, model, stack, cluster);
     if (i == 0 || use.total() > largest.total()) largest = use;
   }
   return largest;

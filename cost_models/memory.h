@@ -34,12 +34,13 @@ struct MemoryUse {
 Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model);
 
 // Of own programs, what a rank of `role` needs beside its arena: the stack's fixed reserve, and of
-// a GPU what the driver and NCCL take.
-Bytes reserveOf(const program::Program& program, const program::Role& role,
-                const spec::StackProfile& stack, const spec::DeviceSpec& device);
-// The least of all ranks of such a program.
+// a GPU what the driver and NCCL take, the latter by the fastest links between members of each
+// group (ir/program/gpu_memory.h).
+Bytes reserveOf(const program::Program& program, const program::Role& role, const plan::Plan& plan,
+                const spec::StackProfile& stack, const spec::ClusterSpec& cluster);
+// Of every rank of a plan of those degrees at least so much.
 Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
-                   const spec::DeviceSpec& device);
+                   const spec::ClusterSpec& cluster);
 
 // Role `role` of the expansion.
 //   optimizer   StackProfile::optimizerBytesPerParameter x parameters of the rank, divided by
@@ -50,11 +51,11 @@ Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile&
 //               e bytes. Selective and full recomputation keep them for one layer.
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,
                    const spec::ModelSpec& model, const spec::StackProfile& stack,
-                   const spec::DeviceSpec& device);
+                   const spec::ClusterSpec& cluster);
 
 // The role with the largest total; of several the first.
 MemoryUse largestMemory(const expand::Expansion& expansion, const plan::Plan& plan,
                         const spec::ModelSpec& model, const spec::StackProfile& stack,
-                        const spec::DeviceSpec& device);
+                        const spec::ClusterSpec& cluster);
 
 }  // namespace trireme::cost

@@ -319,7 +319,7 @@ Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan) {
 
 Bytes leastReserve(const Query& query, int64_t tp, int64_t pp, int64_t dp) {
   if (!query.stack.ownPrograms) return query.stack.description.reserve;
-  return cost::leastReserve(tp, pp, dp, query.stack, query.cluster.device);
+  return cost::leastReserve(tp, pp, dp, query.stack, query.cluster);
 }
 
 namespace {

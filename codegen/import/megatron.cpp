@@ -104,7 +104,9 @@ constexpr std::array<std::string_view, 12> kRefused = {
 // gathered as that. They take as much memory as before: 16 bits, or 8 and 8 transposed.
 ParameterWidths widthsOf(Flags& flags) {
   ParameterWidths widths;
-  if (flags.has("--grad-reduce-in-bf16") && flags.has("--bf16"))
+  const bool inF32 = flags.has("--accumulate-allreduce-grads-in-fp32");  // by default in bf16
+  const bool narrow = flags.has("--grad-reduce-in-bf16");
+  if ((flags.has("--bf16") && narrow) || (flags.has("--fp16") && !inF32))
     widths.gradient = widths.reducedGradient = 2;
   if (flags.has("--fp8-param-gather")) {
     if (!flags.has("--fp8-format"))

@@ -84,15 +84,15 @@ Lane laneOf(Stream stream) {
   return isForward ? Lane::kForward : Lane::kBackward;
 }
 
-std::array<int64_t, kNumLanes> numCliques(const Program& program, const Role& role) {
+std::vector<RoleClique> cliquesOf(const Program& program, const Role& role) {
   const Needs needs = needsOf(role);
-  std::set<std::pair<Lane, int>> groups;
+  std::vector<RoleClique> cliques;
+  std::set<std::pair<Lane, int>> seen;
   for (const auto& [kind, lane] : needs.groups)
-    if (const int axes = axesOf(kind, program, role); axes != 0) groups.emplace(lane, axes);
-  std::array<int64_t, kNumLanes> number{};
-  for (const auto& [lane, axes] : groups) ++number[static_cast<size_t>(lane)];
-  for (const auto& message : needs.messages) ++number[static_cast<size_t>(message.lane)];
-  return number;
+    if (const int axes = axesOf(kind, program, role); axes != 0 && seen.emplace(lane, axes).second)
+      cliques.push_back({lane, kind});
+  for (const auto& message : needs.messages) cliques.push_back({message.lane, GroupKind::kPp});
+  return cliques;
 }
 
 std::string describe(const Clique& clique) {

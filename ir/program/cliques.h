@@ -9,7 +9,6 @@
 //                 tensors
 //   messages      one clique per sender and receiver, forward and backward apart
 #pragma once
-#include <array>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -41,8 +40,13 @@ struct Clique {
 // alone. kInvalidArgument: a message goes through streams of different directions.
 Result<std::vector<Clique>> cliquesOf(const Program& program);
 
-// How many of each lane a rank of `role` is a member of.
-std::array<int64_t, kNumLanes> numCliques(const Program& program, const Role& role);
+// Those that a rank of `role` is a member of, by what they follow: a kind of group, and kPp for
+// messages.
+struct RoleClique {
+  Lane lane = Lane::kCollectives;
+  GroupKind group = GroupKind::kTp;
+};
+std::vector<RoleClique> cliquesOf(const Program& program, const Role& role);
 
 // The others that `rank` exchanges tensors with. Errors: those of cliquesOf().
 Result<std::set<int32_t>> peersOf(const Program& program, int32_t rank);

@@ -1,13 +1,17 @@
 #include "ir/program/gpu_memory.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace trireme::program {
 namespace {
 
-constexpr int64_t kReductionChannels = 16, kMessageChannels = 8, kNormChannels = 2;
+constexpr int64_t kMostChannels = 32, kReductionChannels = 16, kMessageChannels = 8,
+                  kNormChannels = 2;
 
 }  // namespace
 
-int64_t channelsOf(Lane lane) {
+int64_t mostChannels(Lane lane) {
   switch (lane) {
     case Lane::kCollectives:
       break;
@@ -20,30 +24,20 @@ int64_t channelsOf(Lane lane) {
     case Lane::kBackward:
       return kMessageChannels;
   }
-  return kMaxChannels;
+  return kMostChannels;
 }
 
-int64_t ncclConnections(Lane lane) {
-  constexpr int64_t kRingAndTree = 3;
-  if (lane == Lane::kForward || lane == Lane::kBackward) return kMaxChannels / 2;
-  return channelsOf(lane) * kRingAndTree;
+int64_t channelsOver(BytesPerSecond bandwidth) {
+  constexpr double kPerChannel = 12.5e9, kLeast = 2;
+  const double channels = std::ceil(bandwidth.count() / kPerChannel);
+  return static_cast<int64_t>(std::clamp(channels, kLeast, static_cast<double>(kMostChannels)));
 }
 
-int64_t ncclConnections(const Program& program, const Role& role) {
-  const auto cliques = numCliques(program, role);
-  int64_t number = 0;
-  for (size_t lane = 0; lane < kNumLanes; ++lane)
-    number += cliques[lane] * ncclConnections(static_cast<Lane>(lane));
-  return number;
-}
-
-int64_t leastNcclConnections(int64_t tp, int64_t pp, int64_t dp) {
-  int64_t number = 0;
-  if (tp * pp * dp > 1) number += ncclConnections(Lane::kNorms);
-  if (tp > 1) number += ncclConnections(Lane::kCollectives);
-  if (dp > 1) number += ncclConnections(Lane::kDpReductions);
-  if (pp > 1) number += ncclConnections(Lane::kForward) + ncclConnections(Lane::kBackward);
-  return number;
+double ncclConnections(Lane lane, int64_t channels) {
+  constexpr double kRingAndTree = 3, kOneWay = 0.5;
+  const bool isMessage = lane == Lane::kForward || lane == Lane::kBackward;
+  return static_cast<double>(std::min(channels, mostChannels(lane))) *
+         (isMessage ? kOneWay : kRingAndTree);
 }
 
 }  // namespace trireme::program

@@ -4,8 +4,8 @@
 #pragma once
 #include <cstdint>
 
+#include "ir/base/units.h"
 #include "ir/program/cliques.h"
-#include "ir/program/program.h"
 
 namespace trireme::program {
 
@@ -27,22 +27,21 @@ inline constexpr int64_t kLazyBytes = int64_t{256} << 20;
 // 2026-11-23).
 inline constexpr int64_t kConnectionBytes = int64_t{15} << 20;
 
-// The most channels of a communicator; for messages NCCL opens as many to a peer.
-inline constexpr int64_t kMaxChannels = 32;
-
-// Channels that the communicators of a lane may have. What overlaps has to find room on the GPU at
+// Channels that a communicator of the lane may have. What overlaps has to find room on the GPU at
 // once: kernels of NCCL that wait for different ranks must not keep each other out. Four lanes of
-// messages, 8 blocks each, two of reductions and the collectives are 96 blocks; an A100 has 108
-// multiprocessors, an H100 132. Whether fewer are slower has not been measured.
-int64_t channelsOf(Lane lane);
+// messages, two of reductions and the collectives are 96 blocks; an A100 has 108 multiprocessors,
+// an H100 132. Whether fewer are slower has not been measured.
+int64_t mostChannels(Lane lane);
 
-// Connections of one member of a communicator, each of which takes kConnectionBytes: collectives go
-// around a ring and up and down a tree, three per channel; a message goes one way, which is half of
-// one.
-int64_t ncclConnections(Lane lane);
-// Of all communicators of a rank of `role`.
-int64_t ncclConnections(const Program& program, const Role& role);
-// Of every program of the degrees every rank has at least as many. dp: ranks of a kDp group.
-int64_t leastNcclConnections(int64_t tp, int64_t pp, int64_t dp);
+// Channels that NCCL opens over links of that bandwidth, one direction, unless it may have fewer:
+// one for 12.5 GB/s, two at least and 32 at most. It said 16 for the 200 GB/s of an H800
+// (github.com/NVIDIA/nccl/issues/892), and had rings 0 and 1 on PCIe 4.0
+// (github.com/NVIDIA/nccl-tests/issues/307; both seen 2026-11-23).
+int64_t channelsOver(BytesPerSecond bandwidth);
+
+// Connections of a member of a communicator with so many channels, each of kConnectionBytes:
+// collectives go around a ring and up and down a tree, three per channel; a message goes one way,
+// which is half of one.
+double ncclConnections(Lane lane, int64_t channels);
 
 }  // namespace trireme::program

@@ -68,9 +68,11 @@ TEST(MemoryOf, AStackMayHaveItsOwnOptimizerBytesAndReserve) {
   EXPECT_NEAR(more, 1e6 + 12 * static_cast<double>(model.numParameters()), 0.01 * more);
 }
 
-// tp 2 x pp 2 x dp 2 with overlapped reductions, the table untied. Connections of a first stage:
-//   collectives over tp, and over dp for what is reduced at the end of the step, 32 x 3 each;
-//   norms, 2 x 3; reductions over dp and over tp, 16 x 3 each; messages, 16 for each direction: 326
+// tp 2 x pp 2 x dp 2 on two blocks of 4 devices, in each of which is a stage: 8 channels at the
+// 100 GB/s within, 2 at the 10 GB/s between. Overlapped reductions, the table untied. Connections
+// of a first stage:
+//   collectives over tp, and over dp for what is reduced at the end of the step, 8 x 3 each;
+//   reductions over dp and over tp, 8 x 3 each; norms, 2 x 3; messages there and back, 2 x 1/2 each
 TEST(ReserveOf, AGpuIsWhatTheDriverAndNcclTake) {
   spec::ModelSpec model = small::gpt();
   model.tiedEmbeddings = false;
@@ -82,41 +84,59 @@ TEST(ReserveOf, AGpuIsWhatTheDriverAndNcclTake) {
   stack.ncclConnection = Bytes(1e7);
   const auto expansion = expand::expand(model, plan);
   ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
-  spec::DeviceSpec device;
-  const auto reserve = [&] { return memoryOf(*expansion, 0, plan, model, stack, device).reserve; };
-  EXPECT_EQ(reserve(), Bytes(1e6 + 5e8 + 326 * 1e7));
-  device.kind = spec::DeviceKind::kHost;
+  spec::ClusterSpec cluster = small::cluster(8, 4);
+  const auto reserve = [&] { return memoryOf(*expansion, 0, plan, model, stack, cluster).reserve; };
+  EXPECT_EQ(reserve(), Bytes(1e6 + 5e8 + (4 * 24 + 6 + 2) * 1e7));
+  cluster.device.kind = spec::DeviceKind::kHost;
   EXPECT_EQ(reserve(), Bytes(1e6));
-  EXPECT_EQ(leastReserve(2, 2, 2, stack, device), Bytes(1e6));
+  EXPECT_EQ(leastReserve(2, 2, 2, stack, cluster), Bytes(1e6));
 }
 
-// Of a rank's communicators as NCCL will be asked for them.
-TEST(NcclConnections, AreThoseOfTheCliquesOfARankAndAtLeastThoseOfItsDegrees) {
+std::vector<program::Lane> lanesOf(int32_t rank, const std::vector<program::Clique>& cliques) {
+  std::vector<program::Lane> lanes;
+  for (const program::Clique& clique : cliques)
+    if (std::count(clique.ranks.begin(), clique.ranks.end(), rank) > 0)
+      lanes.push_back(clique.lane);
+  std::sort(lanes.begin(), lanes.end());
+  return lanes;
+}
+
+// A role's communicators are those that NCCL will be asked for by each of its ranks; the least
+// reserve of the degrees is no more than any rank's.
+TEST(ReserveOf, CountsTheCliquesOfARank) {
+  const spec::ClusterSpec cluster = small::cluster(16, 4);
+  spec::StackProfile stack;
+  stack.ncclConnection = Bytes(1e6);
   for (const int64_t tp : {1, 2})
     for (const int64_t pp : {1, 2, 4})
       for (const int64_t dp : {1, 2})
-        for (const bool overlap : {false, true})
-          for (const bool tied : {false, true}) {
-            spec::ModelSpec model = small::gpt();
-            model.tiedEmbeddings = tied;
-            plan::Plan plan = small::plan(model, small::training(), tp, pp, dp);
-            plan.overlapReductions = overlap && tp * dp > 1;
-            const auto expansion = expand::expand(model, plan);
-            ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
-            const program::Program& program = expansion->program;
-            const auto cliques = program::cliquesOf(program);
-            ASSERT_TRUE(cliques.has_value()) << cliques.error().message();
-            for (int32_t rank = 0; rank < program.numRanks(); ++rank) {
-              int64_t expected = 0;
-              for (const program::Clique& clique : *cliques)
-                if (std::count(clique.ranks.begin(), clique.ranks.end(), rank) > 0)
-                  expected += program::ncclConnections(clique.lane);
-              const auto role = static_cast<size_t>(program.ranks[static_cast<size_t>(rank)].role);
-              EXPECT_EQ(program::ncclConnections(program, program.roles[role]), expected)
-                  << "tp " << tp << " pp " << pp << " dp " << dp << " rank " << rank;
-              EXPECT_LE(program::leastNcclConnections(tp, pp, dp), expected);
-            }
+        for (int choices = 0; choices < 8; ++choices) {
+          spec::ModelSpec model = small::gpt();
+          model.tiedEmbeddings = (choices & 1) != 0;
+          plan::Plan plan = small::plan(model, small::training(), tp, pp, dp);
+          plan.overlapReductions = (choices & 2) != 0 && tp * dp > 1;
+          if ((choices & 4) != 0 && dp > 1) {
+            std::swap(plan.dpReplicate, plan.dpShard);
+            plan.stateSharding = plan::StateSharding::kOptimizer;
           }
+          const auto expansion = expand::expand(model, plan);
+          ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
+          const program::Program& program = expansion->program;
+          const auto cliques = program::cliquesOf(program);
+          ASSERT_TRUE(cliques.has_value()) << cliques.error().message();
+          for (int32_t rank = 0; rank < program.numRanks(); ++rank) {
+            const auto role = static_cast<size_t>(program.ranks[static_cast<size_t>(rank)].role);
+            std::vector<program::Lane> lanes;
+            for (const program::RoleClique& clique :
+                 program::cliquesOf(program, program.roles[role]))
+              lanes.push_back(clique.lane);
+            std::sort(lanes.begin(), lanes.end());
+            EXPECT_EQ(lanes, lanesOf(rank, *cliques))
+                << "tp " << tp << " pp " << pp << " dp " << dp << " rank " << rank;
+            EXPECT_LE(leastReserve(tp, pp, dp, stack, cluster),
+                      reserveOf(program, program.roles[role], plan, stack, cluster));
+          }
+        }
 }
 
 TEST(LargestMemory, IsTheFullestStage) {

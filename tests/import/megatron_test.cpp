@@ -172,7 +172,8 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
                           HasSubstr("--rampup-batch-size: steps of the full batch")));
 }
 
-// Megatron-LM accumulates and reduces gradients in fp32 unless it is told otherwise.
+// Megatron-LM accumulates and reduces gradients in fp32 if it trains in bf16 and is not told
+// otherwise, or if it is told so.
 TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto read = [&](const std::string& flags) {
@@ -182,6 +183,8 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
     return importMegatron(text, "run.sh", model, {});
   };
   EXPECT_EQ(read("--bf16")->widths, ParameterWidths{});
+  EXPECT_EQ(read("--fp16")->widths, (ParameterWidths{2.0, 2.0, {}}));
+  EXPECT_EQ(read("--fp16 --accumulate-allreduce-grads-in-fp32")->widths, ParameterWidths{});
   EXPECT_EQ(read("--bf16 --grad-reduce-in-bf16")->widths, (ParameterWidths{2.0, 2.0, {}}));
   const Result<Imported> narrow =
       read("--bf16 --grad-reduce-in-bf16 --fp8-format hybrid --fp8-param-gather");

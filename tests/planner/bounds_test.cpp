@@ -70,7 +70,7 @@ TEST(Bounds, HoldForOtherStacks) {
   query.stack.optimizerBytesPerParameter = 20;
   query.stack.fixedReserve = Bytes(1e6);
   query.stack.gpuReserve = Bytes(1e5);
-  query.stack.ncclConnection = Bytes(1e2);
+  query.stack.ncclConnection = Bytes(1e3);
   expectAdmissible(query, 4);
 }
 

@@ -46,17 +46,9 @@ Status checkTargets(std::vector<program::GpuTarget> targets, const Gpu& gpu, int
       program::printGpuTargets(targets)));
 }
 
-const program::Role& roleOf(const program::Program& program, int32_t rank) {
-  const int32_t role = program.ranks[static_cast<size_t>(rank)].role;
-  return program.roles[static_cast<size_t>(role)];
-}
-
 int64_t arenaBytesOf(const program::Program& program, int32_t rank) {
-  return roleOf(program, rank).arenaBytes;
-}
-
-int64_t ncclBytesOf(const program::Program& program, int32_t rank) {
-  return program::ncclConnections(program, roleOf(program, rank)) * program::kConnectionBytes;
+  const int32_t role = program.ranks[static_cast<size_t>(rank)].role;
+  return program.roles[static_cast<size_t>(role)].arenaBytes;
 }
 
 }  // namespace
@@ -109,25 +101,23 @@ Status CudaBackend::checkMemoryOf(const program::Program& program, int32_t first
   using program::kLazyBytes;
   int64_t arenas = 0, numNodes = 0;
   for (int32_t rank = first; rank < first + number; ++rank) arenas += arenaBytesOf(program, rank);
-  const int64_t nccl = usesNccl() ? ncclBytesOf(program, first) : 0;
   const Gpu& gpu = gpuOf(first);
   TRIREME_ASSIGN_OR_RETURN(const int64_t available, gpu.freeBytes());
   for (int32_t rank = first; rank < first + number; ++rank) {
-    if (!options_.graphs || arenas + nccl + kLazyBytes > available) break;  // it shows without
+    if (!options_.graphs || arenas + kLazyBytes > available) break;  // it shows without
     TRIREME_ASSIGN_OR_RETURN(const Arena unused, Arena::allocate(arenaBytesOf(program, rank)));
     TRIREME_ASSIGN_OR_RETURN(const RankProgram resolved,
                              resolveRank(program, rank, unused.data()));  // addresses alone
     numNodes += numGraphNodes(bundle_, resolved);
   }
   const int64_t graphs = numNodes * program::kGraphNodeBytes;
-  const int64_t needed = arenas + nccl + kLazyBytes + graphs;
+  const int64_t needed = arenas + kLazyBytes + graphs;
   if (needed <= available) return {};
   const auto print = [](int64_t bytes) { return formatBytes(Bytes(static_cast<double>(bytes))); };
   const std::string whose =
       usesNccl() ? fmt::format("the arena of rank {} needs", first)
                  : fmt::format("the arenas of {} rank{} need", number, number == 1 ? "" : "s");
   std::vector<std::string> besides = {print(kLazyBytes) + " for what the driver loads"};
-  if (nccl > 0) besides.push_back(print(nccl) + " for NCCL's buffers");
   if (numNodes > 0)
     besides.push_back(
         fmt::format("{} for {} launches in CUDA graphs, which --no-cuda-graphs does without",

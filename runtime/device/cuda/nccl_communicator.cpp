@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 
+#include "ir/base/format.h"
 #include "ir/program/gpu_memory.h"
 
 namespace trireme::runtime::cuda {
@@ -130,11 +131,16 @@ Status NcclCommunicator::openChannel(const Clique& clique, const NcclId& id) {
   channel.clique = clique;
   channel.index = indexOf(clique.ranks, rank());
   NcclConfig config;
-  config.maxCtas = static_cast<int>(program::channelsOf(clique.lane));
+  config.maxCtas = static_cast<int>(program::mostChannels(clique.lane));
   const int result =
       api_.create(&channel.comm, static_cast<int>(clique.ranks.size()), id, channel.index, &config);
   constexpr double kPatience = 5;  // there are many, and they meet one after the other
-  return settle(channel, result, "meeting", kPatience);
+  const Status status = settle(channel, result, "meeting", kPatience);
+  const Result<int64_t> free = rank_.gpu().freeBytes();
+  if (status.ok() || !free.has_value()) return status;
+  return unavailable(
+      fmt::format("{}; of the GPU's memory, in which NCCL has its buffers, {} are free",
+                  status.message(), formatBytes(Bytes(static_cast<double>(*free)))));
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -156,6 +162,7 @@ NcclCommunicator::~NcclCommunicator() {
 void NcclCommunicator::abort() {
   if (aborted_ || rank_.gpu().isAbandoned()) return;
   aborted_ = true;
+  constexpr double kMostSeconds = 10;
   const auto left = std::make_shared<std::atomic<int>>(0);
   for (Channel& channel : channels_) {
     if (channel.comm == nullptr) continue;
@@ -169,7 +176,7 @@ void NcclCommunicator::abort() {
   const auto start = std::chrono::steady_clock::now();
   while (*left > 0) {
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    if (waited.count() > timeoutSeconds_) return rank_.gpu().abandon();
+    if (waited.count() > std::min(timeoutSeconds_, kMostSeconds)) return rank_.gpu().abandon();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }

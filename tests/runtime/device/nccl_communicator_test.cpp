@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/program/gpu_memory.h"
 #include "runtime/session.h"
 #include "tests/runtime/comm/join_processes.h"
 #include "tests/runtime/executor/counting_data.h"
@@ -68,10 +67,8 @@ struct Outcome {
 
 // Trains the tiny program on a GPU per rank until its end or the first failure.
 Outcome train(const EmulatedNcclOptions& options, FaultInjector* faults = nullptr,
-              double timeoutSeconds = 60, int numDevices = 2,
-              int64_t memoryBytes = EmulatedGpuOptions{}.memoryBytes) {
+              double timeoutSeconds = 60, int numDevices = 2) {
   EmulatedGpuOptions emulation;
-  emulation.memoryBytes = memoryBytes;
   emulation.numDevices = numDevices;
   EmulatedGpu emulated(emulation);
   EmulatedNccl nccl(options);
@@ -108,17 +105,6 @@ TEST(NcclSession, GivesItsCommunicatorsBack) {
     EXPECT_EQ(outcome.live, 0);
     EXPECT_EQ(outcome.aborted, 0);
   }
-}
-
-// Two stages: a communicator of norms and one per direction of messages.
-//   2 channels x 3 connections x 15 MiB + 2 x 16 connections x 15 MiB = 570 MiB
-TEST(NcclSession, NeedsMemoryForItsBuffers) {
-  const int64_t between = program::kLazyBytes + (int64_t{500} << 20);
-  EXPECT_THAT(train({}, nullptr, 60, 2, between).error,
-              AllOf(HasSubstr("the arena of rank 0 needs "), HasSubstr(" are missing, with "),
-                    HasSubstr("256.00 MiB for what the driver loads and 570.00 MiB for NCCL's "
-                              "buffers")));
-  EXPECT_EQ(train({}, nullptr, 60, 2, between + (int64_t{100} << 20)).error, "");
 }
 
 TEST(NcclSession, AnOldNcclIsRefusedWithItsVersionAndTheOldestThatWillDo) {
