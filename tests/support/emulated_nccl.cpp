@@ -1,5 +1,7 @@
 #include "tests/support/emulated_nccl.h"
 
+#include <arpa/inet.h>
+
 #include <cstring>
 #include <optional>
 #include <span>
@@ -90,6 +92,11 @@ struct EmulatedNcclTable {
     *id = {};
     const int64_t number = ++nccl().numIds_;
     std::memcpy(id->bytes, &number, sizeof(number));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(kEmulatedNcclPort);
+    inet_pton(AF_INET, kEmulatedNcclHost, &address.sin_addr);
+    std::memcpy(id->bytes + sizeof(number), &address, sizeof(address));
     return 0;
   }
   static int create(void** handle, int numRanks, cuda::NcclId id, int rank,
@@ -123,6 +130,11 @@ struct EmulatedNcclTable {
     Comm* comm = find(handle);
     if (comm == nullptr) return misuse("no such communicator to ask");
     const Clique& clique = *comm->clique;
+    const NcclMeeting meeting = nccl().options_.meeting;
+    if (meeting != NcclMeeting::kSucceeds) {
+      *result = meeting == NcclMeeting::kFails ? cuda::kNcclRemoteError : cuda::kNcclInProgress;
+      return 0;
+    }
     if ((std::ssize(clique.members) == clique.size && !isConnecting(*comm)) || comm->ending)
       comm->pending = false;
     *result = comm->pending   ? cuda::kNcclInProgress
@@ -346,7 +358,10 @@ const cuda::NcclApi& EmulatedNccl::api() const {
       return result == cuda::kNcclRemoteError ? "remote process exited or there was a network error"
                                               : "emulated error";
     };
-    api.lastError = [](void*) { return ""; };
+    api.lastError = [](void*) {
+      const bool fails = current->options_.meeting == NcclMeeting::kFails;
+      return fails ? "Connect to 10.20.30.40<50607> failed : No route to host" : "";
+    };
     return api;
   }();
   return table;

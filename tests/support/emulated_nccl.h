@@ -18,7 +18,14 @@
 
 namespace trireme::testing {
 
+// How members meet when a communicator is made.
+enum class NcclMeeting : uint8_t { kSucceeds, kFails, kNeverEnds };
+
 enum class NcclCall : uint8_t { kAllReduce, kReduceScatter, kAllGather, kSend, kReceive };
+
+// Where the ids say that their makers listen.
+inline constexpr const char* kEmulatedNcclHost = "10.20.30.40";
+inline constexpr uint16_t kEmulatedNcclPort = 50607;
 
 struct RecordedCall {
   NcclCall call = NcclCall::kAllReduce;
@@ -37,6 +44,7 @@ struct EmulatedNcclOptions {
   // The first call between some members is in progress until all of them have made it: they connect
   // then, as NCCL does (NCCL_RUNTIME_CONNECT; messages always).
   bool connectsLate = false;
+  NcclMeeting meeting = NcclMeeting::kSucceeds;
 };
 
 // One at a time, on the EmulatedGpu that there is, which outlives it.

@@ -1,6 +1,8 @@
 #include "runtime/device/cuda/nccl_communicator.h"
 
 #include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -39,6 +41,22 @@ char* at(const void* base, int64_t bytes) {
 int32_t indexOf(const std::vector<int32_t>& ranks, int32_t rank) {
   const auto found = std::find(ranks.begin(), ranks.end(), rank);
   return found == ranks.end() ? -1 : static_cast<int32_t>(found - ranks.begin());
+}
+
+// Where the first member of a clique waits for the others: an id is 8 bytes that tell it from
+// others, then the address (NVIDIA/nccl, src/include/bootstrap.h, struct ncclBootstrapHandle).
+// Empty if it is not so.
+std::string meetingPlace(const NcclId& id) {
+  sockaddr_storage address{};
+  std::memcpy(&address, id.bytes + 8, sizeof(sockaddr_in6));
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  const bool isFour = address.ss_family == AF_INET;
+  if (!isFour && address.ss_family != AF_INET6) return "";
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address),
+                  isFour ? sizeof(sockaddr_in) : sizeof(sockaddr_in6), host, sizeof(host), port,
+                  sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return "";
+  return isFour ? fmt::format("{}:{}", host, port) : fmt::format("[{}]:{}", host, port);
 }
 
 // The driver reads it when it starts. Streams of one connection wait for each other: a send that
@@ -109,7 +127,7 @@ Result<std::vector<NcclId>> NcclCommunicator::exchangeIds(const std::vector<Cliq
     NcclId id;
     if (const int result = api_.uniqueId(&id); result != kNcclSuccess)
       return Error(unavailable(
-          fmt::format("rank {}: NCCL cannot make an id: {}", rank(), api_.errorString(result))));
+          fmt::format("rank {}: NCCL cannot make an id: {}", rank(), describe(result, nullptr))));
     mine.append(id.bytes, sizeof(id.bytes));
   }
   TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> all, control_->exchange(mine));
@@ -136,11 +154,16 @@ Status NcclCommunicator::openChannel(const Clique& clique, const NcclId& id) {
       api_.create(&channel.comm, static_cast<int>(clique.ranks.size()), id, channel.index, &config);
   constexpr double kPatience = 5;  // there are many, and they meet one after the other
   const Status status = settle(channel, result, "meeting", kPatience);
-  const Result<int64_t> free = rank_.gpu().freeBytes();
-  if (status.ok() || !free.has_value()) return status;
-  return unavailable(
-      fmt::format("{}; of the GPU's memory, in which NCCL has its buffers, {} are free",
-                  status.message(), formatBytes(Bytes(static_cast<double>(*free)))));
+  if (status.ok()) return status;
+  std::string where, memory;
+  if (const std::string place = meetingPlace(id); !place.empty())
+    where =
+        fmt::format("; rank {} waits for the others at {} (NCCL_SOCKET_IFNAME names interfaces)",
+                    clique.ranks.front(), place);
+  if (const Result<int64_t> free = rank_.gpu().freeBytes(); free.has_value())
+    memory = fmt::format("; of the GPU's memory, in which NCCL has its buffers, {} are free",
+                         formatBytes(Bytes(static_cast<double>(*free))));
+  return unavailable(status.message() + where + memory);
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -195,14 +218,19 @@ Status NcclCommunicator::lost(int32_t awaited) {
   return status;
 }
 
+// What the call says, and what NCCL's log would: of which driver or network, for one.
+std::string NcclCommunicator::describe(int result, NcclHandle comm) const {
+  const char* last = api_.lastError(comm);
+  const std::string text = api_.errorString(result);
+  return last == nullptr || *last == '\0' ? text : fmt::format("{}; {}", text, last);
+}
+
 // NCCL may know before the others have said why: their news is on its way.
 Status NcclCommunicator::failureOf(const Channel& channel, int result, const char* what) {
   constexpr auto kMoment = std::chrono::seconds(1);
-  const char* last = api_.lastError(channel.comm);
-  const std::string detail = last == nullptr || *last == '\0' ? "" : fmt::format("; {}", last);
-  const Status status = unavailable(fmt::format("rank {}, NCCL of {}, {}: {}{}", rank(),
+  const Status status = unavailable(fmt::format("rank {}, NCCL of {}, {}: {}", rank(),
                                                 program::describe(channel.clique), what,
-                                                api_.errorString(result), detail));
+                                                describe(result, channel.comm)));
   const auto start = std::chrono::steady_clock::now();
   while (!failed() && std::chrono::steady_clock::now() - start < kMoment)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

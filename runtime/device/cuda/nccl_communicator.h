@@ -74,6 +74,7 @@ class NcclCommunicator final : public Communicator {
   Status settle(Channel& channel, int result, const char* what, double patience = 1);
   Status failureOf(const Channel& channel, int result, const char* what);
   Status lost(int32_t awaited);
+  std::string describe(int result, NcclHandle comm) const;  // null: no communicator yet
 
   CudaRank& rank_;
   std::unique_ptr<Communicator> control_;

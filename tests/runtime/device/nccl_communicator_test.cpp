@@ -20,6 +20,7 @@ using trireme::testing::EmulatedGpu;
 using trireme::testing::EmulatedGpuOptions;
 using trireme::testing::EmulatedNccl;
 using trireme::testing::EmulatedNcclOptions;
+using trireme::testing::NcclMeeting;
 using trireme::testing::StopsRank;
 
 // A program of groups with an all-reduce over each of `kinds`, without pipelines.
@@ -120,6 +121,23 @@ TEST(NcclSession, AQueueForAllStreamsIsRefused) {
   ASSERT_EQ(unsetenv(kConnectionsVariable), 0);
   EXPECT_EQ(train({}).error, "");
   EXPECT_STREQ(getenv(kConnectionsVariable), "32");
+}
+
+// Who, with whom, at which address, and what memory there was: of a network that refuses, and of
+// one that swallows what it is given. A meeting has five times the timeout.
+TEST(NcclSession, RanksThatCannotMeetAreNamedWithTheAddress) {
+  const Outcome failed = train({.meeting = NcclMeeting::kFails});
+  EXPECT_THAT(
+      failed.error,
+      AllOf(HasSubstr("NCCL of ranks "), HasSubstr("meeting: remote process exited"),
+            HasSubstr("No route to host"), HasSubstr("waits for the others at 10.20.30.40:50607"),
+            HasSubstr("NCCL_SOCKET_IFNAME"), HasSubstr("are free")));
+  EXPECT_EQ(failed.live, 0);
+  const Outcome silent = train({.meeting = NcclMeeting::kNeverEnds}, nullptr, 0.1);
+  EXPECT_THAT(silent.error,
+              AllOf(HasSubstr("NCCL of ranks "), HasSubstr("no answer of the others in 0.5 s"),
+                    HasSubstr("waits for the others at 10.20.30.40:50607")));
+  EXPECT_EQ(silent.live, 0);
 }
 
 TEST(NcclSession, NeedsAGpuForEachRank) {
