@@ -32,20 +32,19 @@ void RowKernel::evaluate(Operation* op, const Site& site) {
   Parts parts;
   for (size_t i = 0; i < x.size(); ++i) {
     const auto second = [&] { return read(op->getOperand(1), site)[i]; };
-    parts.push_back(
-        llvm::TypeSwitch<Operation*, Value>(op)
-            .Case<AddOp>([&](auto) { return e_.add(x[i], second()); })
-            .Case<BiasAddOp>([&](BiasAddOp add) {
-              return e_.add(x[i], readAlongColumns(add.getBias(), columns[i], site.mask));
-            })
-            .Case<AddPositionOp>([&](AddPositionOp add) {
-              const Value row = e_.mulInt(globalPosition(op), e_.integer(it_.width));
-              return e_.add(
-                  x[i], readAlongColumns(add.getPosition(), e_.addInt(row, columns[i]), site.mask));
-            })
-            .Case<DropoutOp>([&](auto) { return dropout(op, x[i], columns[i]); })
-            .Case<GeluOp>([&](auto) { return gelu(x[i]); })
-            .Case<GeluGradOp>([&](auto) { return geluGrad(x[i], second()); }));
+    parts.push_back(llvm::TypeSwitch<Operation*, Value>(op)
+                        .Case<AddOp>([&](auto) { return e_.add(x[i], second()); })
+                        .Case<BiasAddOp>([&](BiasAddOp add) {
+                          return e_.add(x[i], load(add.getBias(), columns[i], site.mask));
+                        })
+                        .Case<AddPositionOp>([&](AddPositionOp add) {
+                          const Value row = e_.mulInt(globalPosition(op), e_.integer(it_.width));
+                          return e_.add(
+                              x[i], load(add.getPosition(), e_.addInt(row, columns[i]), site.mask));
+                        })
+                        .Case<DropoutOp>([&](auto) { return dropout(op, x[i], columns[i]); })
+                        .Case<GeluOp>([&](auto) { return gelu(x[i]); })
+                        .Case<GeluGradOp>([&](auto) { return geluGrad(x[i], second()); }));
   }
   write(result, parts, site);
 }

@@ -12,6 +12,10 @@ using namespace dialect;
 namespace {
 constexpr int64_t kElementsPerGrain =
     16384;  // A few microseconds: well above the cost of a hand-over.
+// On a GPU a lane has one element of a site, so that a site is 64 or 128 bytes of each operand. To
+// fill its memory (an H200: 4.8 TB/s for some 0.7 us are 25 KB for each of 132 multiprocessors) a
+// warp has several under way.
+constexpr int64_t kSitesAtOnceInWarps = 4;
 }  // namespace
 
 Extent emitRowKernel(Kernel& kernel) { return RowKernel(kernel).emit(); }
@@ -62,14 +66,49 @@ void RowKernel::emitRow() {
   forEachSite([&](const Site& site) { evaluateAll(before_, site); });
 }
 
+// Loads come first, with what their addresses are made of and what widens their values, for LLVM
+// makes one instruction of both: a division is a branch on a GPU, and ptxas moves no load across
+// one.
+void RowKernel::loadsBeforeStores(const std::function<void()>& body) {
+  if (!e_.inWarps() || isGathering_) return body();
+  isGathering_ = true;
+  Operation* first = e_.integer(0).getDefiningOp();
+  body();
+  isGathering_ = false;
+  const std::function<void(Operation*)> hoist = [&](Operation* op) {
+    if (op == nullptr || op->getBlock() != first->getBlock() || op->isBeforeInBlock(first)) return;
+    for (Value operand : op->getOperands()) hoist(operand.getDefiningOp());
+    op->moveBefore(first);
+  };
+  for (Operation* load : loads_) hoist(load);
+  for (const auto& store : stores_) store();
+  loads_.clear();
+  stores_.clear();
+}
+
 std::vector<Value> RowKernel::visit(
     int64_t width, std::vector<Value> carried,
     const std::function<std::vector<Value>(Value, Value, ValueRange)>& body) {
-  const int64_t whole = width / kLanes * kLanes;
-  if (whole > 0)
-    carried = emitLoop(e_, e_.integer(0), e_.integer(whole), kLanes, carried,
-                       [&](Value c, ValueRange values) { return body(c, Value(), values); });
-  if (width > whole) carried = body(e_.integer(whole), e_.firstLanes(width - whole), carried);
+  const int64_t sites = width / kLanes, whole = sites * kLanes;
+  const int64_t atOnce = e_.inWarps() ? kSitesAtOnceInWarps : 1;
+  const auto visitSites = [&](Value first, int64_t count, ValueRange values) {
+    std::vector<Value> next(values.begin(), values.end());
+    for (int64_t i = 0; i < count; ++i)
+      next = body(i == 0 ? first : e_.addInt(first, e_.integer(i * kLanes)), Value(), next);
+    return next;
+  };
+  int64_t inLoop = e_.inWarps() && sites <= atOnce ? 0 : sites / atOnce * atOnce;
+  if (inLoop > 0)
+    carried = emitLoop(e_, e_.integer(0), e_.integer(inLoop * kLanes), atOnce * kLanes, carried,
+                       [&](Value first, ValueRange values) {
+                         std::vector<Value> next;
+                         loadsBeforeStores([&] { next = visitSites(first, atOnce, values); });
+                         return next;
+                       });
+  loadsBeforeStores([&] {
+    carried = visitSites(e_.integer(inLoop * kLanes), sites - inLoop, carried);
+    if (width > whole) carried = body(e_.integer(whole), e_.firstLanes(width - whole), carried);
+  });
   return carried;
 }
 
@@ -105,10 +144,25 @@ void RowKernel::forEachHead(const SiteBody& body) {
       return std::vector<Value>{};
     });
   };
+  const int64_t rotating = a.headsPerGroup + 1, sitesPerHead = (half + kLanes - 1) / kLanes;
+  const int64_t atOnce =
+      e_.inWarps() ? std::max<int64_t>(kSitesAtOnceInWarps / sitesPerHead, 1) : 1;
+  // So many that rotate, and the value's behind them.
+  const auto visitHeads = [&](Value first, int64_t count, bool withValue) {
+    const auto visitAll = [&] {
+      for (int64_t i = 0; i < count + (withValue ? 1 : 0); ++i)
+        visitHead(e_.addInt(first, e_.integer(i * a.headSize)), i < count);
+    };
+    if (atOnce > 1)
+      loadsBeforeStores(visitAll);
+    else
+      visitAll();  // there may be loops within
+  };
   emitLoop(e_, e_.integer(0), e_.integer(it_.width), group, [&](Value first) {
-    const Value value = e_.addInt(first, e_.integer(group - a.headSize));
-    emitLoop(e_, first, value, a.headSize, [&](Value head) { visitHead(head, true); });
-    visitHead(value, false);
+    const Value rest = e_.addInt(first, e_.integer(rotating / atOnce * atOnce * a.headSize));
+    emitLoop(e_, first, rest, atOnce * a.headSize,
+             [&](Value head) { visitHeads(head, atOnce, false); });
+    visitHeads(rest, rotating % atOnce, true);
   });
 }
 
@@ -144,13 +198,14 @@ const Parts& RowKernel::read(Value tensor, const Site& site) {
   Parts parts;
   const Value row = e_.mulInt(row_, e_.integer(widthOf(tensor.getType())));
   for (Value column : columnsOf(tensor, site))
-    parts.push_back(e_.load(k_.pointerTo(tensor), e_.addInt(row, column), elementOf(tensor),
-                            k_.mathType(), site.mask));
+    parts.push_back(load(tensor, e_.addInt(row, column), site.mask));
   return registers_[tensor] = parts;
 }
 
-Value RowKernel::readAlongColumns(Value tensor, Value column, Value mask) {
-  return e_.load(k_.pointerTo(tensor), column, elementOf(tensor), k_.mathType(), mask);
+Value RowKernel::load(Value tensor, Value index, Value mask) {
+  const Value loaded = e_.load(k_.pointerTo(tensor), index, elementOf(tensor), k_.mathType(), mask);
+  if (isGathering_ && !mask) loads_.push_back(loaded.getDefiningOp());
+  return loaded;
 }
 
 // The value is rounded to its type even if it stays in registers: fusion must not change results.
@@ -159,9 +214,15 @@ void RowKernel::write(Value result, Parts parts, const Site& site) {
   registers_[result] = parts;
   if (!k_.isResult(result)) return;
   const Value row = e_.mulInt(row_, e_.integer(widthOf(result.getType())));
-  for (auto [part, column] : llvm::zip(parts, columnsOf(result, site)))
-    e_.storeRounded(part, k_.pointerTo(result), e_.addInt(row, column), elementOf(result),
-                    site.mask);
+  for (auto [part, column] : llvm::zip(parts, columnsOf(result, site))) {
+    const auto store = [this, part, result, index = e_.addInt(row, column), mask = site.mask] {
+      e_.storeRounded(part, k_.pointerTo(result), index, elementOf(result), mask);
+    };
+    if (isGathering_)
+      stores_.push_back(store);
+    else
+      store();
+  }
 }
 
 Value RowKernel::globalPosition(Operation* op) {

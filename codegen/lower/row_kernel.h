@@ -8,6 +8,7 @@
 //   rms_norm         ops before it, sum x^2 | y, ops behind it
 //   *_norm_grad      ops before it, sums of g and g xhat | dx, ops behind it
 // Everything at a site is loaded before its results are stored, so results may lie over operands.
+// On a GPU so are some sites together.
 #pragma once
 #include <llvm/ADT/DenseMap.h>
 
@@ -43,7 +44,11 @@ class RowKernel {
   void forEachHead(const SiteBody& body);
   // Sums over the row of `count` quantities of math type, in f64. Requires kNone.
   llvm::SmallVector<Value> sumOverRow(size_t count, const SumBody& body);
-  // Visits [0, width) by kLanes; `carried` as for emitLoop.
+  // Emits `body`, which is without loops and may be several sites; on a GPU what they load comes
+  // before all of it and what they store behind, so that their loads are under way together.
+  void loadsBeforeStores(const std::function<void()>& body);
+  // Visits [0, width) by kLanes; `carried` as for emitLoop. Without loops if it is a few sites of a
+  // GPU.
   std::vector<Value> visit(
       int64_t width, std::vector<Value> carried,
       const std::function<std::vector<Value>(Value, Value mask, mlir::ValueRange)>& body);
@@ -70,7 +75,7 @@ class RowKernel {
 
   // Access.
   const Parts& read(Value tensor, const Site& site);
-  Value readAlongColumns(Value tensor, Value column, Value mask);  // bias, gamma
+  Value load(Value tensor, Value index, Value mask);  // of math type
   void write(Value result, Parts parts, const Site& site);
   Parts columnsOf(Value tensor, const Site& site) const;
   Value globalPosition(Operation* op);  // of this row's token, i64
@@ -86,6 +91,9 @@ class RowKernel {
   Operation* norm_ = nullptr;
   Value row_, sequence_, batch_;            // index of the row, its s and its b
   llvm::DenseMap<Value, Parts> registers_;  // values at the current site
+  bool isGathering_ = false;                // these:
+  std::vector<Operation*> loads_;
+  std::vector<std::function<void()>> stores_;
   Value firstSample_, tpIndex_;
   llvm::DenseMap<Operation*, std::pair<Value, Value>> keys_;
   Value cosines_, sines_;  // stack arrays of the row's rotation

@@ -48,8 +48,8 @@ void RowKernel::emitLayerNorm(Operation* op) {
   storeStatistic(op, 2, exactRstd);
   forEachSite([&](const Site& site) {
     const Value xhat = e_.mul(e_.sub(read(x, site)[0], mean), rstd);
-    const Value scaled = e_.mul(xhat, readAlongColumns(gamma, site.columns[0], site.mask));
-    const Value y = e_.add(scaled, readAlongColumns(beta, site.columns[0], site.mask));
+    const Value scaled = e_.mul(xhat, load(gamma, site.columns[0], site.mask));
+    const Value y = e_.add(scaled, load(beta, site.columns[0], site.mask));
     write(op->getResult(0), {y}, site);
     evaluateAll(after_, site);
   });
@@ -67,7 +67,7 @@ void RowKernel::emitRmsNorm(Operation* op) {
   storeStatistic(op, 1, exactRstd);
   forEachSite([&](const Site& site) {
     const Value xhat = e_.mul(read(x, site)[0], rstd);
-    const Value y = e_.mul(xhat, readAlongColumns(gamma, site.columns[0], site.mask));
+    const Value y = e_.mul(xhat, load(gamma, site.columns[0], site.mask));
     write(op->getResult(0), {y}, site);
     evaluateAll(after_, site);
   });
@@ -86,7 +86,7 @@ void RowKernel::emitNormGrad(Operation* op) {
   const auto gAndXhat = [&](const Site& site) -> std::pair<Value, Value> {
     Value xhat = read(x, site)[0];
     if (centered) xhat = e_.sub(xhat, mean);
-    const Value g = e_.mul(read(dy, site)[0], readAlongColumns(gamma, site.columns[0], site.mask));
+    const Value g = e_.mul(read(dy, site)[0], load(gamma, site.columns[0], site.mask));
     return {g, e_.mul(xhat, rstd)};
   };
   const auto sums = sumOverRow(centered ? 2 : 1, [&](const Site& site) -> SmallVector<Value> {
