@@ -1,12 +1,15 @@
 // Sums over tokens, in the order of program::sumRangeTokens(). The iteration space is blocks of
-// kLanes columns: a column is summed by one thread of a host, over the ranges in order, or by the
-// warps of one thread block of a GPU, each of which takes ranges in turn. They leave the ranges'
-// sums in shared memory, where the first warp adds them up in order. So the result does not depend
-// on the split, nor on the number of warps.
+// columns: kLanes of them are summed by one thread of a host, over the ranges in order, and fewer
+// by the warps of one thread block of a GPU, each of which takes some ranges at once in its lanes,
+// and more in turn. They leave the ranges' sums in shared memory, where the first warp adds them up
+// in order. So the result does not depend on the split, nor on the number of warps.
 //
 // Sums are in f64 and live in an array on the stack, a chunk of columns wide: rows are then read in
 // runs of some KiB, which the prefetcher likes, and several rows share a pass over the array.
 #include <llvm/ADT/TypeSwitch.h>
+#include <mlir/Dialect/SCF/IR/SCF.h>
+
+#include <array>
 
 #include "codegen/fuse/iteration.h"
 #include "codegen/lower/kernel.h"
@@ -22,10 +25,15 @@ namespace {
 
 constexpr int64_t kBlocksPerChunk = 32;
 constexpr int64_t kBlocksPerGrain = 4;
-// Rows whose loads are under way at once.
-constexpr int64_t kRowsAtOnce = 4, kRowsAtOnceInWarps = 8;
-static_assert(program::kSumRangeStep % kRowsAtOnce == 0 &&
-              program::kSumRangeStep % kRowsAtOnceInWarps == 0);
+// Rows whose loads are under way at once; of the next number as soon as fewer are left.
+constexpr std::array<int64_t, 2> kRowsAtOnce = {4, 1};
+// On a GPU there are kSumRanges threads for a column. To fill its memory (an H200: 4.8 TB/s for
+// some 0.7 us) they have 16 loads under way each, and 32 where there are few columns. A block has
+// fewer of these, so that they spread over more multiprocessors, which widen 16 values to f64 in a
+// cycle; 16 are a sector of memory in 16 bits.
+constexpr int64_t kManyColumns = 1024;
+constexpr int64_t kColumnsInWarps = 16, kFewColumnsInWarps = 8;
+constexpr std::array<int64_t, 4> kRowsInWarps = {32, 16, 8, 1};
 
 class ColumnKernel {
  public:
@@ -37,21 +45,25 @@ class ColumnKernel {
         rangeRows_(program::sumRangeTokens(it_.tokens)),
         numRanges_((it_.tokens + rangeRows_ - 1) / rangeRows_),
         numSums_(op_->getNumResults()) {
+    if (e_.inWarps()) {
+      columns_ = it_.width < kManyColumns ? kFewColumnsInWarps : kColumnsInWarps;
+      part_ = e_.b.create<arith::DivUIOp>(e_.iota(), e_.integer(columns_));
+    }
     sums_ = makeArrays();
   }
 
   Extent emit() {
-    const int64_t blocks = (it_.width + kLanes - 1) / kLanes;
+    const int64_t blocks = (it_.width + columns_ - 1) / columns_;
     if (e_.inWarps()) {
       const std::string name = op_->getParentOfType<func::FuncOp>().getName().str() + "_shared";
-      const Value shared = e_.sharedArray(name, f64(), numSums_ * numRanges_ * kLanes);
+      const Value shared = e_.sharedArray(name, f64(), numSums_ * numRanges_ * columns_);
       k_.forEachBlock(blocks, [&](Value block) { emitBlock(block, shared); });
     } else {
       totals_ = makeArrays();
       k_.forEachChunk(blocks, kBlocksPerChunk,
                       [&](Value begin, Value end) { emitChunk(begin, end); });
     }
-    return {blocks, kBlocksPerGrain, e_.inWarps() ? numRanges_ : 1};
+    return {blocks, kBlocksPerGrain, e_.inWarps() ? numTurns() : 1};
   }
 
  private:
@@ -84,16 +96,24 @@ class ColumnKernel {
     });
   }
 
+  // How often a warp alone would have to take ranges.
+  int64_t numTurns() const {
+    const int64_t atOnce = kLanes / columns_;
+    return (numRanges_ + atOnce - 1) / atOnce;
+  }
+
   void emitBlock(Value block, Value shared) {
     const Value next = e_.addInt(block, e_.integer(1));
     const auto at = [&](int64_t sum, Value range) {
       return columnOf(e_.addInt(e_.integer(sum * numRanges_), range));
     };
-    emitLoop(e_, k_.warpInBlock(), e_.integer(numRanges_), k_.warpsInBlock(), [&](Value range) {
+    emitLoop(e_, k_.warpInBlock(), e_.integer(numTurns()), k_.warpsInBlock(), [&](Value turn) {
+      const Value range = e_.addInt(e_.mulInt(turn, e_.integer(kLanes / columns_)), part_);
       sumRange(block, next, e_.mulInt(range, e_.integer(rangeRows_)));
+      const Value isThere = isBelow(range, numRanges_);
       for (int64_t i = 0; i < numSums_; ++i)
         e_.storeRounded(e_.loadStack(sums_[i], e_.integer(0), f64()), shared, at(i, range), f64(),
-                        Value());
+                        isThere);
     });
     e_.barrier();
     k_.onFirstWarp([&] {
@@ -122,20 +142,70 @@ class ColumnKernel {
   // sums_ become those of the range of rows from `first`, for the blocks [begin, end).
   void sumRange(Value begin, Value end, Value first) {
     zero(sums_, begin, end);
-    const auto addRows = [&](Value row, int64_t count) {
-      const std::vector<Statistics> statistics = loadStatistics(row, count);
-      emitLoop(e_, begin, end, 1, [&](Value block) {
-        addBlock(row, count, statistics, block, offsetOf(block, begin));
-      });
+    const Value last = e_.minInt(e_.addInt(first, e_.integer(rangeRows_)), e_.integer(it_.tokens));
+    const Value count = e_.b.create<arith::SubIOp>(last, first);  // below 0: no such range
+    Value row = first;
+    for (const int64_t step : rowsAtOnce()) {
+      const Value rows =
+          e_.mulInt(e_.b.create<arith::DivSIOp>(count, e_.integer(step)), e_.integer(step));
+      const Value next = e_.addInt(first, rows);
+      if (e_.inWarps() && step > 1)
+        addRowsAhead(begin, row, next, step);
+      else
+        emitLoop(e_, row, next, step, [&](Value from) { addRows(begin, end, from, step); });
+      if (rangeRows_ % step == 0 && it_.tokens % step == 0) return;
+      row = next;
+    }
+  }
+
+  void addRows(Value begin, Value end, Value row, int64_t count) {
+    const std::vector<Statistics> statistics = loadStatistics(row, count);
+    emitLoop(e_, begin, end, 1, [&](Value block) {
+      add(loadRows(block, row, count), statistics, offsetOf(block, begin));
+    });
+  }
+
+  // Of a warp's block: the next rows are loaded before those of this turn are added. ptxas, which
+  // would rather have few registers and load what it needs next, cannot move them into the turn
+  // that adds them.
+  void addRowsAhead(Value block, Value row, Value end, int64_t count) {
+    const Value some = e_.b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, row, end);
+    OpBuilder::InsertionGuard guard(e_.b);
+    e_.b.setInsertionPointToStart(e_.b.create<scf::IfOp>(some).thenBlock());
+    const auto load = [&](Value from) {
+      Rows rows = loadRows(block, from, count);
+      for (const Statistics& of : loadStatistics(from, count))
+        for (Value value : {of.mean, of.rstd})
+          if (value) rows.push_back({value});
+      std::vector<Value> all;
+      for (const auto& values : rows) all.insert(all.end(), values.begin(), values.end());
+      return all;
     };
-    const int64_t step = e_.inWarps() ? kRowsAtOnceInWarps : kRowsAtOnce;
-    const Value whole = e_.integer(it_.tokens / step * step);
-    const Value last = e_.addInt(first, e_.integer(rangeRows_));
-    emitLoop(e_, first, e_.minInt(last, whole), step, [&](Value row) { addRows(row, step); });
-    // Rows that are left over are in the last range.
-    if (it_.tokens % step > 0)
-      emitLoop(e_, whole, e_.minInt(last, e_.integer(it_.tokens)), 1,
-               [&](Value row) { addRows(row, 1); });
+    const auto addAll = [&](ValueRange all) {
+      auto next = all.begin();
+      Rows rows(count);
+      std::vector<Statistics> statistics(count);
+      for (auto& values : rows)
+        for (int64_t i = 0; i < numTensors(); ++i) values.push_back(*next++);
+      for (Statistics& of : statistics) {
+        if (isa<LayerNormGradWeightOp>(op_)) of.mean = *next++;
+        if (!isa<BiasGradOp>(op_)) of.rstd = *next++;
+      }
+      add(rows, statistics, e_.integer(0));
+    };
+    const std::vector<Value> last = emitLoop(e_, e_.addInt(row, e_.integer(count)), end, count,
+                                             load(row), [&](Value from, ValueRange carried) {
+                                               const std::vector<Value> ahead = load(from);
+                                               addAll(carried);
+                                               return ahead;
+                                             });
+    addAll(last);
+  }
+
+  ArrayRef<int64_t> rowsAtOnce() const {
+    if (!e_.inWarps()) return kRowsAtOnce;
+    const size_t fewer = (columns_ == kColumnsInWarps ? 1 : 0) + (numTensors() > 1 ? 1 : 0);
+    return ArrayRef(kRowsInWarps).drop_front(fewer);
   }
 
   struct Statistics {
@@ -156,39 +226,54 @@ class ColumnKernel {
     return rows;
   }
 
-  // The terms of the sums at one row and block.
-  SmallVector<Value> termsAt(Value index, const Statistics& row, Value mask) {
-    const auto load = [&](Value tensor) {
-      return e_.load(k_.pointerTo(tensor), index, elementOf(tensor), k_.mathType(), mask);
-    };
-    return llvm::TypeSwitch<Operation*, SmallVector<Value>>(op_)
-        .Case<BiasGradOp>([&](BiasGradOp op) { return SmallVector<Value>{load(op.getDy())}; })
-        .Case<LayerNormGradWeightOp>([&](LayerNormGradWeightOp op) {
-          const Value dy = load(op.getDy());
-          const Value xhat = e_.mul(e_.sub(load(op.getX()), row.mean), row.rstd);
-          return SmallVector<Value>{e_.mul(dy, xhat), dy};
-        })
-        .Case<RmsNormGradWeightOp>([&](RmsNormGradWeightOp op) {
-          return SmallVector<Value>{e_.mul(load(op.getDy()), e_.mul(load(op.getX()), row.rstd))};
-        });
-  }
+  // dy, and x where the terms take it, of each row.
+  using Rows = std::vector<SmallVector<Value>>;
+  int64_t numTensors() const { return isa<BiasGradOp>(op_) ? 1 : 2; }
 
-  void addBlock(Value row, int64_t count, const std::vector<Statistics>& statistics, Value block,
-                Value at) {
+  Rows loadRows(Value block, Value row, int64_t count) {
     const Value column = columnOf(block), mask = maskOf(column);
-    SmallVector<Value> sums;
-    for (Value sum : sums_) sums.push_back(e_.loadStack(sum, at, f64()));
+    Rows rows(count);
     for (int64_t i = 0; i < count; ++i) {
       const Value first = e_.mulInt(e_.addInt(row, e_.integer(i)), e_.integer(it_.width));
-      const auto terms = termsAt(e_.addInt(first, column), statistics[i], mask);
-      for (auto [sum, term] : llvm::zip(sums, terms))
-        sum = e_.add(sum, e_.toFloatType(term, f64()));
+      const auto load = [&](Value tensor) {
+        rows[i].push_back(e_.load(k_.pointerTo(tensor), e_.addInt(first, column), elementOf(tensor),
+                                  k_.mathType(), mask));
+      };
+      llvm::TypeSwitch<Operation*>(op_)
+          .Case<BiasGradOp>([&](BiasGradOp op) { load(op.getDy()); })
+          .Case<LayerNormGradWeightOp, RmsNormGradWeightOp>([&](auto op) {
+            load(op.getDy());
+            load(op.getX());
+          });
     }
+    return rows;
+  }
+
+  // The terms of the sums.
+  SmallVector<Value> termsOf(ArrayRef<Value> values, const Statistics& row) {
+    if (isa<BiasGradOp>(op_)) return {values[0]};
+    const Value dy = values[0], x = values[1];
+    if (isa<RmsNormGradWeightOp>(op_)) return {e_.mul(dy, e_.mul(x, row.rstd))};
+    return {e_.mul(dy, e_.mul(e_.sub(x, row.mean), row.rstd)), dy};
+  }
+
+  // To the sums at `at` of their arrays.
+  void add(const Rows& rows, const std::vector<Statistics>& statistics, Value at) {
+    SmallVector<Value> sums;
+    for (Value sum : sums_) sums.push_back(e_.loadStack(sum, at, f64()));
+    for (size_t i = 0; i < rows.size(); ++i)
+      for (auto [sum, term] : llvm::zip(sums, termsOf(rows[i], statistics[i])))
+        sum = e_.add(sum, e_.toFloatType(term, f64()));
     for (auto [sum, array] : llvm::zip(sums, sums_)) e_.storeStack(sum, array, at, f64());
   }
 
   void addToResults(Value block, ArrayRef<Value> totals) {
-    const Value column = columnOf(block), mask = maskOf(column);
+    const Value column = columnOf(block);
+    Value mask = maskOf(column);
+    if (e_.inWarps()) {  // the lanes of one range
+      const Value isFirst = isBelow(part_, 1);
+      mask = mask ? e_.b.create<arith::AndIOp>(mask, isFirst) : isFirst;
+    }
     const unsigned firstOld = op_->getNumOperands() - op_->getNumResults();
     for (unsigned i = 0; i < op_->getNumResults(); ++i) {
       if (!k_.isResult(op_->getResult(i))) continue;
@@ -201,16 +286,25 @@ class ColumnKernel {
 
   // Where the sums of `block` are in the arrays of the blocks from `begin`.
   Value offsetOf(Value block, Value begin) {
+    if (e_.inWarps()) return e_.integer(0);
     return columnOf(e_.b.create<arith::SubIOp>(block, begin));
   }
-  Value columnOf(Value block) { return e_.mulInt(block, e_.integer(kLanes)); }
+  // The first column of `block`; of a lane of a warp its own less its number, since accesses add
+  // that.
+  Value columnOf(Value block) {
+    const Value column = e_.mulInt(block, e_.integer(columns_));
+    if (!e_.inWarps()) return column;
+    return e_.b.create<arith::SubIOp>(column, e_.mulInt(part_, e_.integer(columns_)));
+  }
 
   // Of the columns from `column` on that exist; null if every block is whole.
   Value maskOf(Value column) {
-    if (it_.width % kLanes == 0) return {};
-    const Value columns = e_.addInt(e_.iota(), e_.splat(column));
-    return e_.b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, columns,
-                                      e_.constantInt(columns.getType(), it_.width));
+    if (it_.width % columns_ == 0) return {};
+    return isBelow(e_.addInt(e_.iota(), e_.splat(column)), it_.width);
+  }
+  Value isBelow(Value x, int64_t bound) {
+    return e_.b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, x,
+                                      e_.constantInt(x.getType(), static_cast<uint64_t>(bound)));
   }
 
   Kernel& k_;
@@ -218,6 +312,8 @@ class ColumnKernel {
   Operation* op_;
   Iteration it_;
   int64_t rangeRows_, numRanges_, numSums_;
+  int64_t columns_ = kLanes;          // of a block
+  Value part_;                        // in warps: which of the ranges at once is the lane's
   SmallVector<Value> sums_, totals_;  // of a range, of a column: one stack array per sum
 };
 

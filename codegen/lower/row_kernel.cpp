@@ -160,8 +160,9 @@ void RowKernel::forEachHead(const SiteBody& body) {
   };
   emitLoop(e_, e_.integer(0), e_.integer(it_.width), group, [&](Value first) {
     const Value rest = e_.addInt(first, e_.integer(rotating / atOnce * atOnce * a.headSize));
-    emitLoop(e_, first, rest, atOnce * a.headSize,
-             [&](Value head) { visitHeads(head, atOnce, false); });
+    if (rotating >= atOnce)
+      emitLoop(e_, first, rest, atOnce * a.headSize,
+               [&](Value head) { visitHeads(head, atOnce, false); });
     visitHeads(rest, rotating % atOnce, true);
   });
 }
