@@ -1,6 +1,6 @@
 #include "codegen/lower/philox.h"
 
-#include <array>
+#include "ir/base/status.h"
 
 namespace trireme::codegen {
 namespace {
@@ -85,6 +85,40 @@ Value emitRandomWords(VectorEmitter& e, const PhiloxKey& key, Value sample, Valu
     chosen = e.select(here, w[i], chosen);
   }
   return b.create<arith::TruncIOp>(words, chosen);
+}
+
+// With m the thread's place among the four of a quad: it makes the words of site m. A word is for
+// the place of its number, so that thread m ^ r is sent word m ^ r, and sends word m of site m ^ r.
+std::array<Value, kSitesOfWords> emitRandomWordsOfSites(VectorEmitter& e, const PhiloxKey& key,
+                                                        Value sample, Value element) {
+  TRIREME_CHECK(e.inWarps());
+  ImplicitLocOpBuilder& b = e.b;
+  constexpr int64_t kQuads = kLanes / 4;
+  const auto shifted = [&](Value x, int64_t by) -> Value {
+    return b.create<arith::ShRUIOp>(x, e.integer(by));
+  };
+  const Value lane = e.iota(), place = b.create<arith::AndIOp>(lane, e.integer(3));
+  Value quad = e.addInt(shifted(element, 2), shifted(lane, 2));
+  quad = e.addInt(quad, e.mulInt(place, e.integer(kQuads)));
+  Philox philox(e, kLanes);
+  std::array<Value, 4> words = philox.words(counters(philox, e, quad, sample, kLanes), key);
+  for (Value& word : words) word = b.create<arith::TruncIOp>(b.getI32Type(), word);
+
+  const auto bit = [&](int64_t number) -> Value {
+    return b.create<arith::TruncIOp>(b.getI1Type(), shifted(place, number));
+  };
+  const Value low = bit(0), high = bit(1);
+  // values[place ^ r]
+  const auto at = [&](const std::array<Value, 4>& values, size_t r) -> Value {
+    const Value even = e.select(low, values[1 ^ r], values[r]);
+    return e.select(high, e.select(low, values[3 ^ r], values[2 ^ r]), even);
+  };
+  std::array<Value, 4> received;
+  for (size_t r = 0; r < received.size(); ++r)
+    received[r] = e.fromLane(at(words, r), static_cast<int64_t>(r));
+  std::array<Value, kSitesOfWords> sites;
+  for (size_t site = 0; site < sites.size(); ++site) sites[site] = at(received, site);
+  return sites;
 }
 
 }  // namespace trireme::codegen

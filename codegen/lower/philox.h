@@ -1,5 +1,7 @@
 // The random words of ir/base/rng.h, for a vector of consecutive elements.
 #pragma once
+#include <array>
+
 #include "codegen/lower/vector_emitter.h"
 
 namespace trireme::codegen {
@@ -13,5 +15,14 @@ struct PhiloxKey {
 // of four, so that one Philox call can serve four lanes.
 mlir::Value emitRandomWords(VectorEmitter& e, const PhiloxKey& key, mlir::Value sample,
                             mlir::Value element, bool aligned);
+
+// In warps: of kLanes elements from `element` on, and of as many from each of the next sites, a
+// multiple of four. A thread makes the four words of one site's quad, of which its neighbours have
+// three; they exchange them.
+inline constexpr int64_t kSitesOfWords = 4;
+std::array<mlir::Value, kSitesOfWords> emitRandomWordsOfSites(VectorEmitter& e,
+                                                              const PhiloxKey& key,
+                                                              mlir::Value sample,
+                                                              mlir::Value element);
 
 }  // namespace trireme::codegen

@@ -42,24 +42,31 @@ void RowKernel::evaluate(Operation* op, const Site& site) {
                           return e_.add(
                               x[i], load(add.getPosition(), e_.addInt(row, columns[i]), site.mask));
                         })
-                        .Case<DropoutOp>([&](auto) { return dropout(op, x[i], columns[i]); })
+                        .Case<DropoutOp>([&](auto) { return dropout(op, x[i], columns, i); })
                         .Case<GeluOp>([&](auto) { return gelu(x[i]); })
                         .Case<GeluGradOp>([&](auto) { return geluGrad(x[i], second()); }));
   }
   write(result, parts, site);
 }
 
-Value RowKernel::dropout(Operation* op, Value x, Value column) {
+Value RowKernel::dropout(Operation* op, Value x, const Parts& columns, size_t part) {
   const program::OpAttributes a = attributesOf(op);
   const int64_t width = widthOf(op->getResult(0).getType());
   bool aligned = width % 4 == 0;
   if (it_.pairing == Pairing::kHalves) aligned &= it_.width / 2 % 4 == 0;
   for (Operation* other : before_)
     if (isa<RotaryOp, RotaryGradOp>(other)) aligned &= attributesOf(other).headSize / 2 % 4 == 0;
-  const Value element = e_.addInt(e_.mulInt(globalPosition(op), e_.integer(width)), column);
+  const Value element = e_.addInt(e_.mulInt(globalPosition(op), e_.integer(width)), columns[part]);
   const Value sample = e_.addInt(firstSample_, batch_);
   const auto [low, high] = keys_[op];
-  const Value words = emitRandomWords(e_, {low, high}, sample, element, aligned);
+  const auto makeWords = [&]() -> Value {
+    if (!aligned || siteOfGroup_ < 0)
+      return emitRandomWords(e_, {low, high}, sample, element, aligned);
+    auto& ofSites = wordsOfGroup_[{op, part}];
+    if (siteOfGroup_ == 0) ofSites = emitRandomWordsOfSites(e_, {low, high}, sample, element);
+    return ofSites[static_cast<size_t>(siteOfGroup_)];
+  };
+  const Value words = makeWords();
   const Value threshold = e_.constantInt(words.getType(), dropoutThreshold(a.probability));
   const Value kept = e_.b.create<arith::CmpIOp>(arith::CmpIPredicate::uge, words, threshold);
   return e_.select(kept, e_.mul(x, 1 / (1 - a.probability)), e_.constant(x.getType(), 0.0));

@@ -15,7 +15,7 @@ constexpr int64_t kElementsPerGrain =
 // On a GPU a lane has one element of a site, so that a site is 64 or 128 bytes of each operand. To
 // fill its memory (an H200: 4.8 TB/s for some 0.7 us are 25 KB for each of 132 multiprocessors) a
 // warp has several under way.
-constexpr int64_t kSitesAtOnceInWarps = 4;
+constexpr int64_t kSitesAtOnceInWarps = kSitesOfWords;
 }  // namespace
 
 Extent emitRowKernel(Kernel& kernel) { return RowKernel(kernel).emit(); }
@@ -93,8 +93,11 @@ std::vector<Value> RowKernel::visit(
   const int64_t atOnce = e_.inWarps() ? kSitesAtOnceInWarps : 1;
   const auto visitSites = [&](Value first, int64_t count, ValueRange values) {
     std::vector<Value> next(values.begin(), values.end());
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; i < count; ++i) {
+      siteOfGroup_ = e_.inWarps() && count == kSitesOfWords ? i : -1;
       next = body(i == 0 ? first : e_.addInt(first, e_.integer(i * kLanes)), Value(), next);
+    }
+    siteOfGroup_ = -1;
     return next;
   };
   int64_t inLoop = e_.inWarps() && sites <= atOnce ? 0 : sites / atOnce * atOnce;

@@ -12,8 +12,12 @@
 #pragma once
 #include <llvm/ADT/DenseMap.h>
 
+#include <array>
+#include <map>
+
 #include "codegen/fuse/iteration.h"
 #include "codegen/lower/kernel.h"
+#include "codegen/lower/philox.h"
 
 namespace trireme::codegen {
 
@@ -56,7 +60,7 @@ class RowKernel {
   // Elementwise ops.
   void evaluate(Operation* op, const Site& site);
   void evaluateAll(llvm::ArrayRef<Operation*> ops, const Site& site);
-  Value dropout(Operation* op, Value x, Value column);
+  Value dropout(Operation* op, Value x, const Parts& columns, size_t part);
   Parts swiGlu(Operation* op, const Site& site);
   Parts swiGluGrad(Operation* op, const Site& site);
   Parts rotary(Operation* op, const Site& site);
@@ -91,7 +95,11 @@ class RowKernel {
   Operation* norm_ = nullptr;
   Value row_, sequence_, batch_;            // index of the row, its s and its b
   llvm::DenseMap<Value, Parts> registers_;  // values at the current site
-  bool isGathering_ = false;                // these:
+  // On a GPU, of the site among kSitesOfWords that are visited together, else -1; and their random
+  // words, by op and part.
+  int64_t siteOfGroup_ = -1;
+  std::map<std::pair<Operation*, size_t>, std::array<Value, kSitesOfWords>> wordsOfGroup_;
+  bool isGathering_ = false;  // these:
   std::vector<Operation*> loads_;
   std::vector<std::function<void()>> stores_;
   Value firstSample_, tpIndex_;

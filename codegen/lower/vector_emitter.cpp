@@ -167,18 +167,20 @@ Value VectorEmitter::roundTo(Value x, Type element) {
   return b.create<arith::BitcastOp>(x.getType(), rounded);
 }
 
-// The f64 of the lane whose number differs in the bit `distance`.
-Value VectorEmitter::fromLane(Value f64, int64_t distance) {
-  const Type i32 = b.getI32Type(), i64 = b.getI64Type();
+Value VectorEmitter::fromLane(Value i32, int64_t distance) {
+  if (distance == 0) return i32;
   const auto number = [&](int64_t value) {
     return b.create<arith::ConstantOp>(b.getI32IntegerAttr(static_cast<int32_t>(value)));
   };
+  return b.create<NVVM::ShflOp>(b.getI32Type(), number(-1), i32, number(distance),
+                                number(kLanes - 1), NVVM::ShflKind::bfly, UnitAttr());
+}
+
+Value VectorEmitter::wideFromLane(Value f64, int64_t distance) {
+  const Type i32 = b.getI32Type(), i64 = b.getI64Type();
   const Value bits = b.create<arith::BitcastOp>(i64, f64);
   const auto exchange = [&](Value half) -> Value {
-    const Value there = b.create<NVVM::ShflOp>(
-        i32, number(-1), b.create<arith::TruncIOp>(i32, half), number(distance), number(kLanes - 1),
-        NVVM::ShflKind::bfly, UnitAttr());
-    return b.create<arith::ExtUIOp>(i64, there);
+    return b.create<arith::ExtUIOp>(i64, fromLane(b.create<arith::TruncIOp>(i32, half), distance));
   };
   const Value word = integer(32);
   const Value high = exchange(b.create<arith::ShRUIOp>(bits, word));
@@ -190,7 +192,7 @@ Value VectorEmitter::fromLane(Value f64, int64_t distance) {
 Value VectorEmitter::sumLanes(Value vector) {
   if (inWarps()) {
     for (int64_t half = kLanes / 2; half >= 1; half /= 2)
-      vector = add(vector, fromLane(vector, half));
+      vector = add(vector, wideFromLane(vector, half));
     return vector;
   }
   for (int64_t half = kLanes / 2; half >= 1; half /= 2) {

@@ -69,6 +69,8 @@ class VectorEmitter {
   // Rounds an f32 to what bf16 or f16 memory can hold, and stays f32; no-op for other types.
   Value roundTo(Value x, Type element);
 
+  // In warps: the i32 of the lane whose number differs in the bits of `distance`.
+  Value fromLane(Value i32, int64_t distance);
   // Sum of all lanes, in a fixed tree. f64. All threads of a warp have it.
   Value sumLanes(Value vector);
 
@@ -106,7 +108,7 @@ class VectorEmitter {
 
  private:
   Value laneAddress(Value base, Value index, Type element);
-  Value fromLane(Value f64, int64_t distance);
+  Value wideFromLane(Value f64, int64_t distance);
   Type rawType(Type element);
   Value widen(Value raw, Type element, Type type);
   Value narrow(Value rounded, Type element);

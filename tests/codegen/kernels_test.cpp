@@ -22,7 +22,7 @@ class GeneratedOps : public testing::TestWithParam<DType> {
 };
 
 // Less than a vector, a vector, several and a tail, several without a tail.
-constexpr int64_t kWidths[] = {7, 32, 37, 100, 128};
+constexpr int64_t kWidths[] = {7, 32, 37, 128, 300};
 
 TEST_P(GeneratedOps, Add) {
   for (int64_t width : kWidths) {
@@ -179,11 +179,16 @@ TEST_P(GeneratedOps, BiasGradOverManyChunksOfColumns) {
     b.op(OpKind::kBiasGrad, {dy}, {dBias});
     expectMatchesReference(b.segment);
   }
+  b = SegmentBuilder();  // ranges of 24 tokens
+  const int32_t dy = value({300, 2, 1057}), dBias = stateValue({1057});
+  b.op(OpKind::kBiasGrad, {dy}, {dBias});
+  expectMatchesReference(b.segment);
 }
 
-// Ranges that are full, that end early, and fewer than there are: in warps the bits are the same.
+// Ranges that are full, that end early, and fewer than there are, of up to 72 tokens, so that a
+// warp takes several turns: the bits are the same.
 TEST_P(GeneratedOps, ColumnSumsOverRangesOfTokens) {
-  for (int64_t sequence : {1, 8, 37, 128, 150}) {
+  for (int64_t sequence : {1, 8, 37, 150, 1100}) {
     b = SegmentBuilder();
     const int32_t dz = value({sequence, 2, 37}), dBias = stateValue({37});
     b.op(OpKind::kBiasGrad, {dz}, {dBias});
