@@ -418,11 +418,13 @@ GroupShape embeddingGroup(const plan::Plan& plan) {
   return {{2, plan.tp * plan.cp * plan.dp() * (plan.pp - 1)}};
 }
 
-// Those of layerForward and layerBackward, of which as much is felt as cannot be hidden.
+// Those of layerForward and layerBackward, of which as much is felt as cannot be hidden. A group
+// lies closest together where there is no other: others may part it over nodes.
 Seconds leastTensorParallel(const spec::ModelSpec& model, const plan::Plan& plan,
                             const spec::ClusterSpec& cluster, const spec::StackDescription& stack) {
   if (plan.tp == 1) return {};
-  const Setting s = settingOf(model, plan, cluster, stack);
+  Setting s = settingOf(model, plan, cluster, stack);
+  s.tensor = levelsOf(tensorGroup(plan), Ranks{plan.tp, plan.tp}, cluster);
   const double whole = asDouble(s.tokens) * asDouble(model.hiddenSize) * s.element;
   const double gathered = s.linear == MathFormat::kF8 ? whole / s.element : whole;
   const auto time = [&](CollectiveKind kind, double bytes) {

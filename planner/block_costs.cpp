@@ -374,6 +374,13 @@ bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts&
   return left <= 0;
 }
 
+std::vector<int64_t> innerBlocks(const Query& query, const cost::Ranks& ranks) {
+  std::vector<int64_t> blocks;
+  for (size_t i = 0; i + 1 < query.cluster.tiers.size(); ++i)
+    blocks.push_back(cost::blockOf(i, ranks, query.cluster));
+  return blocks;
+}
+
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
                                const BlockCosts* similar) {
   if (!query.stack.ownPrograms) {

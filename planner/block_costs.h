@@ -40,9 +40,14 @@ struct BlockCosts {
   std::shared_ptr<const cost::DescribedBlocks> described;  // of a stack with a description
 };
 
-// Costs for plans like `plan`. With `single` (plan.pp == 1) the embedding includes the head.
-// `similar`: costs for plans that differ in recomputation at most, if there are any, which saves
-// most of the work where the stack has a description. Errors: those of cost::estimate.
+// How ranks lie over the tiers, as far as block costs depend on it: ranks in a block of each tier
+// but the last, which holds all.
+std::vector<int64_t> innerBlocks(const Query& query, const cost::Ranks& ranks);
+
+// Costs for plans like `plan` whose ranks lie over the tiers as its own. With `single` (plan.pp ==
+// 1) the embedding includes the head. `similar`: costs for plans that differ in recomputation at
+// most, if there are any, which saves most of the work where the stack has a description. Errors:
+// those of cost::estimate.
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& plan,
                                const BlockCosts* similar = nullptr);
 

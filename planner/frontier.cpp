@@ -27,11 +27,8 @@ Work leastWork(const Query& query, const Group& group) {
   const bool all = group.recompute == plan::Recompute::kFull && !mayRecomputeSome(query);
   const double recompute = all ? 4.0 / 3 : 1.0;
   Seconds layers = flops.layers * recompute / rate;
-  // Alone, a replica's ranks lie as close together as they can.
-  Group alone = group;
-  alone.dp = alone.pp = 1;
   if (!query.stack.ownPrograms)
-    layers += cost::leastTensorParallel(query.model, planOf(query, alone), query.cluster,
+    layers += cost::leastTensorParallel(query.model, planOf(query, group), query.cluster,
                                         query.stack.description) *
               static_cast<double>(query.model.numLayers);
   return {layers + flops.head / rate, layers / static_cast<double>(query.model.numLayers)};

@@ -60,6 +60,7 @@ Result<plan::Plan> Misfits::findLeanest(int64_t gpus) {
     TRIREME_RETURN_IF_ERROR(estimateLean());
   else if (query_.pins.layers.empty())
     TRIREME_RETURN_IF_ERROR(cutLean(gpus));
+  if (!leanest_) return Error(internalError("no plan fits, and none is known that does not"));
   return *leanest_;
 }
 

@@ -132,7 +132,8 @@ void choose(const Query& query, plan::Plan& plan) {
   plan.stateSharding = pins.stateSharding.value_or(StateSharding::kNone);
   const bool canBuild = !query.stack.ownPrograms || plan.stateSharding == StateSharding::kOptimizer;
   if (plan.stateSharding != StateSharding::kNone && canBuild) {
-    if (pins.dp)
+    const bool cpMayShare = !pins.cp && query.stack.supports(spec::StackChoice::kContextParallel);
+    if (pins.dp && (*pins.dp > 1 || !cpMayShare))
       std::swap(plan.dpShard, plan.dpReplicate);
     else
       plan.stateSharding = StateSharding::kNone;

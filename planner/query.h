@@ -82,6 +82,9 @@ struct Certificate {
   bool closed = true;  // false: maxCosted stopped the search
   // Of programs of Trireme's own: not of all cuts of the layers, but of those that were tried.
   bool ofTriedCuts = false;
+  // Of stacks with a description: there are virtual stages in the space, and their chunks on a
+  // stage differ by one layer at most.
+  bool ofEvenChunks = false;
   int64_t numGroups = 0;   // (tp, pp, dp, microbatch, recompute, and two switches)
   int64_t numBounded = 0;  // candidates that got a bound of their own
   int64_t numCosted = 0;   // candidates that were estimated in full

@@ -66,9 +66,11 @@ class Relaxer {
     if (!(query_.pins.*pin)) return;
     Query relaxed = query_;
     (relaxed.pins.*pin).reset();
-    if (std::optional<Found> found = best(std::move(relaxed))) {
-      std::string change = fmt::format("{} {} (pinned: {})", name, text(get(found->plan)),
-                                       text(*(query_.pins.*pin)));
+    const auto& pinned = *(query_.pins.*pin);
+    if (std::optional<Found> found = best(std::move(relaxed));
+        found && get(found->plan) != pinned) {
+      std::string change =
+          fmt::format("{} {} (pinned: {})", name, text(get(found->plan)), text(pinned));
       add(ChangeKind::kPin, std::move(change), *std::move(found));
     }
   }

@@ -80,6 +80,7 @@ std::string proofOf(const PlanResult& result) {
     proof += fmt::format(
         ", {:.2f} % less; of cuts of virtual stages only the likely ones were costed", 100 * c.gap);
   if (c.ofTriedCuts) proof += "; of cuts of the layers only the likely ones were tried";
+  if (c.ofEvenChunks) proof += "; chunks of a stage differ by one layer at most";
   return proof;
 }
 
@@ -550,6 +551,7 @@ nlohmann::json toJson(const PlanResult& result) {
                          {"gap", c.gap},
                          {"closed", c.closed},
                          {"ofTriedCuts", c.ofTriedCuts},
+                         {"ofEvenChunks", c.ofEvenChunks},
                          {"groups", c.numGroups},
                          {"bounded", c.numBounded},
                          {"costed", c.numCosted}};

@@ -145,36 +145,41 @@ Status Search::openFewer(int64_t gpus) {
   return {};
 }
 
-// Bounds that take a moment go before those that need the shape's blocks. Programs of Trireme's own
-// are probed when their turn comes: it takes an expansion.
+// Bounds that take a moment go before those that need blocks, which depend on where all the ranks
+// lie. Programs of Trireme's own are probed when their turn comes: it takes an expansion.
 Status Search::openFewer(const Group& shape, int64_t gpus) {
   const std::optional<Seconds> limit = cutoff();
   const int64_t mostRanks = (gpus - 1) / (shape.tp * shape.cp);
   const auto isSlow = [&](Seconds bound) { return limit && bound > *limit; };
-  Work work = workOf(shape);
-  std::shared_ptr<const BlockCosts> blocks;
-  if (!isSlow(shapeBound(query_, shape, work, mostRanks)) && !query_.stack.ownPrograms) {
-    TRIREME_ASSIGN_OR_RETURN(blocks, costs_.blocks(planOf(query_, shape)));
-    work = probedWork(query_, *blocks);
-  }
-  if (isSlow(shapeBound(query_, shape, work, mostRanks))) {
+  const Work& least = workOf(shape);
+  if (isSlow(shapeBound(query_, shape, least, mostRanks))) {
     prune("fewer devices");
     return {};
   }
+  std::map<std::vector<int64_t>, SharedBlocks> known;  // by innerBlocks()
   int64_t numPruned = 0;
   for (const int64_t dp : replicasOf(query_, shape, mostRanks))
     for (const int64_t pp : stagesOf(query_, mostRanks / dp)) {
       Group group = shape;
       group.dp = dp;
       group.pp = pp;
-      const Seconds bound = groupBound(query_, group, work);
-      if (isSlow(bound) ||
-          (blocks && leastMemory(query_, group, *blocks) > query_.cluster.device.memory)) {
+      Node node{groupBound(query_, group, least), NodeKind::kGroup, group, nullptr, nullptr};
+      if (!isSlow(node.bound) && !query_.stack.ownPrograms) {
+        SharedBlocks& blocks =
+            known[innerBlocks(query_, {group.tp * group.cp * group.pp * group.dp, group.tp})];
+        if (blocks == nullptr) {
+          TRIREME_ASSIGN_OR_RETURN(blocks, costs_.blocks(planOf(query_, group)));
+        }
+        node.blocks = blocks;
+        node.kind = NodeKind::kProbedGroup;
+        node.bound = groupBound(query_, group, probedWork(query_, *blocks));
+      }
+      if (isSlow(node.bound) || (node.blocks && leastMemory(query_, group, *node.blocks) >
+                                                    query_.cluster.device.memory)) {
         ++numPruned;
       } else if (hasPlan(query_, group)) {
         ++certificate_.numGroups;
-        frontier_.push(
-            {bound, blocks ? NodeKind::kProbedGroup : NodeKind::kGroup, group, blocks, nullptr});
+        frontier_.push(std::move(node));
       }
     }
   if (numPruned > 0) pruned_["fewer devices"] += numPruned;
@@ -285,6 +290,7 @@ void Search::expandDescribed(const Node& node) {
 
 void Search::openArrangement(const Node& node, plan::Plan plan) {
   ++certificate_.numBounded;
+  if (plan.virtualStages > 1) certificate_.ofEvenChunks = true;
   if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
   if (query_.slowest && quickBound(query_, plan, *node.blocks) > *query_.slowest)
     return pruneSlow(node, 1);
@@ -394,10 +400,15 @@ void Search::expandGroup(const Node& node) {
   const Group& group = node.group;
   // Where nothing fits, the plans that keep least alive say by how much.
   const bool isHopeless = leastMemory(query_, group, *node.blocks) > query_.cluster.device.memory;
-  const int64_t pinned = query_.pins.virtualStages.value_or(1);
-  if (isHopeless) prune("group memory");
+  int64_t fewest = std::numeric_limits<int64_t>::max();
+  if (isHopeless) {
+    prune("group memory");
+    forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
+      fewest = std::min(fewest, arrangement.virtualStages);
+    });
+  }
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
-    if (isHopeless && arrangement.virtualStages > pinned) return;
+    if (isHopeless && arrangement.virtualStages > fewest) return;
     const Bytes least = leastMemory(query_, arrangement, *node.blocks);
     if (least > query_.cluster.device.memory &&
         !misfits_.isNews(degreesOf(arrangement), least)) {  // and no cut of it fits
@@ -543,18 +554,6 @@ Status noLayout(int64_t devices, const std::vector<Rejection>& rejections) {
 
 }  // namespace
 
-namespace {
-
-// Nothing depends on the last tier's, which holds all.
-std::vector<int64_t> innerBlocks(const Query& query, const plan::Plan& plan) {
-  std::vector<int64_t> blocks;
-  for (size_t i = 0; i + 1 < query.cluster.tiers.size(); ++i)
-    blocks.push_back(cost::blockOf(i, cost::ranksOf(plan), query.cluster));
-  return blocks;
-}
-
-}  // namespace
-
 CostFunctions modelCosts(const Query& query) {
   return {[&query](const plan::Plan& plan) {
             return cost::estimate(query.model, plan, query.cluster, query.stack);
@@ -569,7 +568,7 @@ CostFunctions modelCosts(const Query& query) {
                               plan.sequenceParallel,
                               plan.overlapReductions && plan.tp > 1,
                               query.stack.ownPrograms && plan.pp == 1,
-                              innerBlocks(query, plan)};
+                              innerBlocks(query, cost::ranksOf(plan))};
             };
             const ProbeKey key = keyOf(plan.recompute);
             if (const auto found = probed.find(key); found != probed.end()) return found->second;

@@ -218,6 +218,8 @@ Rejection refuseSharing(const Query& query, const Group& g) {
   const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
   const std::string subject = fmt::format("sharded {}", plan::stateShardingName(kind));
   if (!supports(query.stack, kind)) return {"stack", subject, "a stack that can", query.stack.name};
+  if (query.stack.supports(StackChoice::kContextParallel))
+    return {"P11", subject, "dp > 1 or cp > 1", fmt::format("dp {}, cp {}", g.dp, g.cp)};
   return {"P11", subject, "dp > 1", fmt::format("dp {}", g.dp)};
 }
 

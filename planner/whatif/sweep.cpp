@@ -134,27 +134,38 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
   return query;
 }
 
+// On another number of nodes and with another network between them, but for what depends on the
+// links of cp ranks.
+static bool mayShareBlocks(const Query& query, const plan::Plan& plan) {
+  const spec::ClusterSpec& cluster = query.cluster;
+  if (devicesPerNode(cluster) == cluster.numDevices) return false;  // nothing is between nodes
+  const cost::Levels tensor = cost::levelsOf(cost::tensorGroup(plan), cost::ranksOf(plan), cluster);
+  return std::all_of(tensor.begin(), tensor.end(), [&](const cost::Level& level) {
+    return level.tier == &cluster.tiers.front();
+  });
+}
+
 CostFunctions PointPlanner::costsOf(const Query& query, const SweepPoint& point) {
   CostFunctions costs = modelCosts(query);
   if (query.stack.ownPrograms) return costs;
-  costs.blocks = [this, &query, point, here = std::map<BlocksKey, SharedBlocks>(),
+  costs.blocks = [this, &query, point, here = std::map<HereKey, SharedBlocks>(),
                   own = costs.blocks](const plan::Plan& plan) mutable -> Result<SharedBlocks> {
     const BlocksKey key{point.hardware, point.sequence,       plan.tp, plan.cp, plan.microbatchSize,
                         plan.recompute, plan.sequenceParallel};
-    if (const auto found = here.find(key); found != here.end()) return found->second;
-    const int64_t node = devicesPerNode(query.cluster);
-    const bool isWhole = node == query.cluster.numDevices;  // nothing is between nodes
+    const HereKey hereKey{key, innerBlocks(query, cost::ranksOf(plan))};
+    if (const auto found = here.find(hereKey); found != here.end()) return found->second;
     SharedBlocks blocks;
     const auto known = blocks_.find(key);
-    if (isWhole || plan.tp > node || known == blocks_.end()) {
+    const bool isShared = mayShareBlocks(query, plan);
+    if (!isShared || known == blocks_.end()) {
       TRIREME_ASSIGN_OR_RETURN(blocks, own(plan));
-      if (!isWhole && plan.tp <= node) blocks_.emplace(key, blocks);
-    } else if (plan.tp * plan.cp <= node) {
+      if (isShared) blocks_.emplace(key, blocks);
+    } else if (plan.cp == 1) {
       blocks = known->second;
     } else {
       blocks = std::make_shared<const BlockCosts>(withContextLinks(query, plan, *known->second));
     }
-    here.emplace(key, blocks);
+    here.emplace(hereKey, blocks);
     return blocks;
   };
   return costs;

@@ -98,6 +98,7 @@ class PointPlanner {
  private:
   // Hardware, sequence; then what plans of a group share.
   using BlocksKey = std::tuple<size_t, int64_t, int64_t, int64_t, int64_t, plan::Recompute, bool>;
+  using HereKey = std::pair<BlocksKey, std::vector<int64_t>>;  // and innerBlocks()
   CostFunctions costsOf(const Query& query, const SweepPoint& point);
 
   const Sweep& sweep_;

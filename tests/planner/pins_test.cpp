@@ -29,6 +29,24 @@ std::string messageOf(const std::function<void(Pins&)>& pin) {
 }
 
 // What a program has to share is no choice of the user's, and nothing is shared on one device.
+// With one replica the ranks of cp share the state, if the stack has them and cp is free.
+TEST(Pins, OneReplicaMayShareItsStateAmongContextRanks) {
+  Query query = smallQuery(4, 4, 8);
+  query.stack.name = "described";
+  query.stack.ownPrograms = false;
+  query.stack.choices.push_back(spec::StackChoice::kContextParallel);
+  query.stack.choices.push_back(spec::StackChoice::kShardParameters);
+  query.pins.dp = 1;
+  query.pins.stateSharding = plan::StateSharding::kParameters;
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_GT(found->plan.cp, 1);
+  query.pins.cp = 1;
+  EXPECT_THAT(searchPlan(query).error().message(), testing::HasSubstr("(P11)"));
+  EXPECT_THAT(searchPlan(query).error().message(),
+              testing::Not(testing::HasSubstr("parameters (pinned: parameters)")));
+}
+
 TEST(Pins, SharingIsPinnedWhereThereAreSeveralDevices) {
   const auto pinned = [](int64_t devices, const Pins& pins) {
     Query query = smallQuery(devices, 4, 8);

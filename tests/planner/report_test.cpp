@@ -62,6 +62,7 @@ TEST(ToTable, SaysOfWhichCutsTheCertificateIs) {
   result.certificate.ofTriedCuts = true;
   EXPECT_NE(certificate().find(kCaveat), std::string::npos);
   EXPECT_TRUE(toJson(result)["certificate"]["ofTriedCuts"].get<bool>());
+  EXPECT_FALSE(toJson(result)["certificate"]["ofEvenChunks"].get<bool>());
   result.certificate.ofTriedCuts = false;
   EXPECT_EQ(certificate().find(kCaveat), std::string::npos);
 }

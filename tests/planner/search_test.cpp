@@ -237,6 +237,45 @@ TEST(Search, UsesFewerDevicesThanGivenWhereThatIsFaster) {
   EXPECT_EQ(idleReason(*pinned), "");
 }
 
+// Nodes of 8 and replicas of 9: one or three of them are parted over nodes within tensor-parallel
+// groups of 3, two lie as three nodes of 6. So what a replica takes alone is no bound for two.
+Query withReplicasOfNine() {
+  Query query = smallQuery(32, 2, 4);
+  query.model = small::gpt(2, 96, 6);
+  query.training = small::training(12, 36);
+  query.cluster = small::cluster(32, 8);
+  query.cluster.tiers.back().latency = Seconds(1e-3);
+  query.stack.name = "described";
+  query.stack.ownPrograms = false;
+  query.stack.choices.push_back(spec::StackChoice::kContextParallel);
+  query.stack.description.tensorParallelExposed = 1;
+  query.pins.tp = query.pins.cp = 3;
+  query.pins.microbatchSize = 1;
+  query.pins.pp = 1;
+  query.topK = 1;
+  return query;
+}
+
+TEST(Search, KnowsHowAllRanksLieOfEveryNumberOfThem) {
+  const Query query = withReplicasOfNine();
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_EQ(found->gpusUsed, 18);
+  expectOptimal(query, 32);
+}
+
+// With virtual stages pinned by the schedule there is no plan of one chunk whose memory would say
+// by how much nothing fits.
+TEST(Search, SaysByHowMuchInterleavedPlansMiss) {
+  Query query = smallQuery(4, 4, 8);
+  query.cluster.device.memory = Bytes(1000);
+  query.pins.schedule = plan::ScheduleKind::kInterleaved;
+  const auto found = searchPlan(query, modelCosts(query));
+  ASSERT_FALSE(found.has_value());
+  EXPECT_EQ(found.error().code(), StatusCode::kInfeasible);
+  EXPECT_THAT(found.error().message(), testing::HasSubstr("no plan fits in memory: the leanest"));
+}
+
 TEST(Search, RunnersUpAreTheBestOfOtherDegreesInOrder) {
   Query query = smallQuery(4, 4, 8);
   query.topK = 4;

@@ -61,6 +61,32 @@ TEST(Sweep, EveryPointIsTheAnswerOfASearchOfItsOwn) {
   }
 }
 
+// How tensor-parallel groups of 3 lie in nodes of 8 depends on how many ranks there are.
+TEST(Sweep, PointsKnowHowTheirRanksLie) {
+  Sweep sweep = smallSweep(true);
+  sweep.base.model = small::gpt(2, 96, 6);
+  sweep.base.training = small::training(12, 36);
+  sweep.base.cluster = small::cluster(32, 8);
+  sweep.base.cluster.tiers.back().latency = Seconds(1e-3);
+  sweep.base.cluster.scalable = true;
+  sweep.base.stack.description.tensorParallelExposed = 1;
+  sweep.base.pins.tp = sweep.base.pins.cp = 3;
+  sweep.base.pins.microbatchSize = 1;
+  sweep.hardware = {{"small", sweep.base.cluster, sweep.base.training.precision}};
+  sweep.axes = {};
+  sweep.axes.gpus = {9, 18, 24, 32, 40};
+  PointPlanner planner(sweep);
+  for (const SweepPoint& point : pointsOf(sweep)) {
+    const PointAnswer answer = planner.answer(point);
+    const Result<Query> query = queryAt(sweep, point);
+    ASSERT_TRUE(query.has_value()) << query.error().message();
+    const Result<PlanResult> alone = searchPlan(*query);
+    ASSERT_TRUE(alone.has_value() && answer.ok()) << answer.reason;
+    EXPECT_EQ(answer.step, alone->estimate.step) << point.gpus;
+    EXPECT_EQ(answer.gpusUsed, alone->gpusUsed);
+  }
+}
+
 TEST(Sweep, AWrongGuessOfTheLimitDoesNotChangeTheAnswer) {
   // No plan is as fast as a nanosecond, so that a search with that limit finds none.
   Query query = smallQuery();
