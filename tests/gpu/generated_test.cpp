@@ -322,6 +322,11 @@ TEST_F(GpuGeneratedComparison, SeesWhatAKernelDoesWrong) {
   EXPECT_EQ(wrong(1, 0, 0), "operand 1, which is only read, is changed");
   EXPECT_EQ(wrong(2, kLast + 1, NAN), "byte 0 behind operand 2 is written");
   EXPECT_EQ(wrong(3, 37 + 32, 1), "byte 128 behind operand 3 is written");
+  const auto goesOn = [](const Operands& at) {  // to the next element, which is made of guards
+    constexpr size_t kBytes = (kLast + 1) * sizeof(float);
+    std::memcpy(at[2] + kBytes, at[0] + kBytes, sizeof(float));
+  };
+  EXPECT_EQ(saysOf(goesOn), "byte 0 behind operand 2 is written");
   EXPECT_EQ(wrong(0, kLast + 1, 0), "byte 0 behind operand 0 is written");
   EXPECT_EQ(wrong(0, -1, 0), "memory before an operand is written");
 }
