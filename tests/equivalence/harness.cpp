@@ -9,6 +9,7 @@
 #include "ir/expand/expand.h"
 #include "ir/program/verify.h"
 #include "tests/support/emulated_gpu.h"
+#include "tests/support/host_twin.h"
 #include "tests/support/shared_object.h"
 #include "tests/support/small_plan.h"
 #if TRIREME_HAVE_MLIR
@@ -58,8 +59,6 @@ plan::Plan serialPlan(const spec::ModelSpec& model, const spec::TrainingSpec& tr
 namespace {
 
 #if TRIREME_HAVE_MLIR
-// What a kernel is on the emulated GPU: the same one, generated for this host, whose result has the
-// same bits.
 std::map<std::string, testing::EmulatedKernel> hostTwins(const codegen::CompiledKernels& kernels) {
   std::map<std::string, testing::EmulatedKernel> twins;
   if (kernels.sharedObject.empty()) return twins;
@@ -67,15 +66,9 @@ std::map<std::string, testing::EmulatedKernel> hostTwins(const codegen::Compiled
   for (const program::CompiledSegment& segment : kernels.segments)
     for (const program::KernelCall& call : segment.calls) {
       if (call.kind != program::KernelCallKind::kGenerated) continue;
-      testing::EmulatedKernel& twin = twins[call.symbol];
-      twin.argsBytes = static_cast<int64_t>(sizeof(program::KernelContext) +
-                                            call.operands.size() * sizeof(void*));
       const auto kernel =
           reinterpret_cast<program::GeneratedKernel>(dlsym(handle.get(), call.symbol.c_str()));
-      twin.run = [handle, kernel, extent = call.extent](const void* args) {
-        const auto* context = static_cast<const program::KernelContext*>(args);
-        kernel(context, reinterpret_cast<void* const*>(context + 1), 0, extent);
-      };
+      twins[call.symbol] = testing::hostTwin(handle, kernel, call);
     }
   return twins;
 }

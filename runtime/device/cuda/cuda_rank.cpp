@@ -170,8 +170,9 @@ Result<void*> CudaRank::upload(const void* data, int64_t bytes, const char* what
   return reinterpret_cast<void*>(to);
 }
 
-Status CudaRank::addStep(const program::Segment& segment, const program::SegmentOp& op,
-                         std::vector<Step>& steps) {
+Status CudaRank::addStep(int32_t index, const program::SegmentOp& op) {
+  const program::Segment& segment = image_.program->segments[static_cast<size_t>(index)];
+  std::vector<Step>& steps = segments_[static_cast<size_t>(index)];
   if (isMatmul(op.kind)) {
     TRIREME_ASSIGN_OR_RETURN(auto matmul, Matmul::create(*cublasLt_, op, segment.operands));
     steps.emplace_back(std::move(matmul));
@@ -180,6 +181,9 @@ Status CudaRank::addStep(const program::Segment& segment, const program::Segment
   TRIREME_ASSIGN_OR_RETURN(OpLaunch launch,
                            OpLaunch::create(gpu_, op, segment.operands, image_.info.tpIndex,
                                             OpPlace{program_.lossScaling(), workspace_}));
+  for (const std::vector<void*>& addresses : callsOf(program_, index))
+    TRIREME_RETURN_IF_ERROR(
+        launch.checkAlignment(addresses.data()).withContext(program::opName(op.kind)));
   steps.emplace_back(std::move(launch));
   return {};
 }
@@ -200,8 +204,7 @@ Status CudaRank::loadSegment(int32_t index, const program::CompiledSegment* comp
     TRIREME_ASSIGN_OR_RETURN(const std::vector<size_t> merged, addMerged(index, list, i));
     for (const size_t step : merged) isDone[step] = true;
     if (!merged.empty()) continue;
-    TRIREME_RETURN_IF_ERROR(
-        addStep(segment, *list[i].op, steps).withContext("segment " + segment.name));
+    TRIREME_RETURN_IF_ERROR(addStep(index, *list[i].op).withContext("segment " + segment.name));
   }
   return {};
 }

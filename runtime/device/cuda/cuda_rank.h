@@ -106,8 +106,8 @@ class CudaRank final : public RankDevice {
                                         size_t first);
   bool mayMerge(int32_t segment, const std::vector<SegmentStep>& list,
                 const MergedSteps& merged) const;
-  Status addStep(const program::Segment& segment, const program::SegmentOp& op,
-                 std::vector<Step>& steps);
+  // An op on its own. kInternal: also addresses that its kernels do not take.
+  Status addStep(int32_t segment, const program::SegmentOp& op);
   void openGraphs(const program::Bundle& bundle, bool enabled);
   Result<DevicePointer> allocate(int64_t bytes, const char* what);
   Result<void*> allocateHost(int64_t bytes, const char* what);

@@ -15,10 +15,11 @@ namespace {
 using program::OpKind;
 
 constexpr int64_t kWarp = 32;
-constexpr int64_t kMaxHeadSize = 256;  // kernels/attention.cu
-constexpr int64_t kTileRows = 16;      // of a warp: kernels/attention_tiles.cu
-constexpr int32_t kBlockWarps = 32;    // of a block that sums columns
-constexpr int64_t kGradColumns = 256;  // kernels/embedding.cu
+constexpr int64_t kMaxHeadSize = 256;   // kernels/attention.cu
+constexpr int64_t kTileRows = 16;       // of a warp: kernels/attention_tiles.cu
+constexpr int64_t kTileCopyBytes = 16;  // kernels/tiles_device.h
+constexpr int32_t kBlockWarps = 32;     // of a block that sums columns
+constexpr int64_t kGradColumns = 256;   // kernels/embedding.cu
 static_assert(kMaxRanges == program::kSumRanges);
 
 // What a kernel has one thread for, or one warp ("Rows", "Pieces"), or one thread block
@@ -295,6 +296,14 @@ TypedUse typedUse(const KernelUse& use, OpKind kind, DType type, const OpArgs& a
           use.work == Work::kQueryRows ? Work::kQueryTiles : Work::kKeyTiles};
 }
 
+// Operands that come to shared memory as tiles: all activations, though of some none does.
+std::vector<int32_t> tilesIn(std::vector<int32_t> operands,
+                             const std::vector<program::OperandType>& types) {
+  std::erase_if(operands,
+                [&](int32_t i) { return byteSize(types[static_cast<size_t>(i)].dtype) != 2; });
+  return operands;
+}
+
 Status placeDeltas(const KernelCallArgs& call, const Workspace& workspace, OpArgs& a) {
   const int64_t needed = program::attentionDeltaBytes(*inputOf(call, 2).type);
   if (workspace.bytes < needed)
@@ -335,6 +344,8 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const program::SegmentOp& op,
   launch.draws_ = drawsRandom(op);
   launch.operands_ = op.inputs;
   launch.operands_.insert(launch.operands_.end(), op.outputs.begin(), op.outputs.end());
+  if (onTiles(op.kind, entry.type, launch.args_))
+    launch.aligned_ = tilesIn(launch.operands_, types);
   for (const KernelUse& use : entry.entry->kernels) {
     if (use.name.empty()) continue;
     const TypedUse typed = typedUse(use, op.kind, entry.type, launch.args_);
@@ -363,6 +374,16 @@ Result<OpLaunch> OpLaunch::create(const Gpu& gpu, const LossChain& chain,
   kernel.warps = warpsFor(Work::kTokenBlocks, launch.args_);
   launch.kernels_ = {kernel};
   return launch;
+}
+
+Status OpLaunch::checkAlignment(void* const* operands) const {
+  for (const int32_t operand : aligned_)
+    if (reinterpret_cast<uintptr_t>(operands[operand]) % kTileCopyBytes != 0)
+      return internalError(
+          fmt::format("operand {} begins at {}, no multiple of {} bytes, of which its kernels make "
+                      "one copy",
+                      operand, operands[operand], kTileCopyBytes));
+  return {};
 }
 
 Status OpLaunch::run(const program::KernelContext& context, void* const* operands,

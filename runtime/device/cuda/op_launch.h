@@ -38,6 +38,10 @@ class OpLaunch {
   static Result<OpLaunch> create(const Gpu& gpu, const LossChain& chain,
                                  const std::vector<program::OperandType>& types, int32_t tpIndex);
 
+  // What run() takes for granted of the addresses with which a segment is called. kInternal: an
+  // operand of which kernels copy 16 bytes at a time does not begin at a multiple of 16.
+  Status checkAlignment(void* const* operands) const;
+
   // `operands`: one per operand of the segment. Puts the same kernels in the same order always.
   Status run(const program::KernelContext& context, void* const* operands, KernelSink& sink) const;
   bool draws() const { return draws_; }
@@ -54,6 +58,7 @@ class OpLaunch {
   RngStream random_ = RngStream::kInit;
   bool draws_ = false;             // drawsRandom()
   std::vector<int32_t> operands_;  // index in the segment, of args_.operands
+  std::vector<int32_t> aligned_;   // of these, those that kernels copy in pieces of 16 bytes
   std::vector<Kernel> kernels_;
 };
 
