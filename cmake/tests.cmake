@@ -88,9 +88,17 @@ function(trireme_test name folder)
     PROPERTIES LABELS ${name} TIMEOUT 600 ${ARG_PROPERTIES})
 endfunction()
 
+# Every test for GPUs is named, as one for compute-sanitizer or not.
+function(trireme_test_of_sanitized_tests)
+  add_test(NAME sanitized_tests
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/sanitized $<TARGET_FILE:gpu_test>)
+  set_tests_properties(sanitized_tests PROPERTIES LABELS gpu ${ARGN})
+endfunction()
+
 # Those for GPUs: on the machine's own with TRIREME_GPU=real (tests/gpu/run), else on an emulated one.
 if(TRIREME_RUNTIME_ONLY)
   trireme_test(gpu gpu DEPS trireme_runtime)
+  trireme_test_of_sanitized_tests()
   return()
 endif()
 # Trainings need bundles, and those the code generator; under a sanitizer, which makes them slow, they
@@ -104,8 +112,10 @@ if(TARGET trireme AND TRIREME_MLIR AND NOT TRIREME_SANITIZE)
                                     $<TARGET_FILE:trireme> ${gpu_bundles}/gpt-fp32.bundle)
   set_tests_properties(without_gpu PROPERTIES LABELS gpu FIXTURES_REQUIRED gpu_bundles
                        SKIP_RETURN_CODE 77)
+  trireme_test_of_sanitized_tests(FIXTURES_REQUIRED gpu_bundles)
 else()
   trireme_test(gpu gpu DEPS trireme_runtime)
+  trireme_test_of_sanitized_tests()
 endif()
 
 trireme_test(base ir/base DEPS trireme_base)
@@ -186,6 +196,13 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
                      $<TARGET_FILE:trireme> ${PROJECT_SOURCE_DIR} ${page})
     set_tests_properties(pages/${page} PROPERTIES LABELS pages TIMEOUT 600)
   endforeach()
+endif()
+
+# tests/gpu/run, with commands that are made up.
+if(TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
+  add_test(NAME gpu_run COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/gpu/run_test.py
+                                ${PROJECT_SOURCE_DIR})
+  set_tests_properties(gpu_run PROPERTIES LABELS gpu TIMEOUT 300)
 endif()
 
 # Steps that are predicted from a GPU's calibration.
