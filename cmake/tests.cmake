@@ -228,14 +228,27 @@ if(TARGET trireme AND NOT TRIREME_SANITIZE)
   set_tests_properties(runtime_only PROPERTIES LABELS cli TIMEOUT 600 COST 60)
 endif()
 
-# The GPU kernels, assembled for all targets.
+# The GPU kernels, the library's and generated ones, assembled for all targets.
 get_filename_component(TRIREME_CUDA_BIN "${TRIREME_NVCC}" DIRECTORY)
-find_program(TRIREME_PTXAS ptxas HINTS "${TRIREME_CUDA_BIN}")
-add_test(NAME cuda_kernels_do_not_spill
+find_program(TRIREME_PTXAS ptxas HINTS "${TRIREME_CUDA_BIN}" PATHS /usr/local/cuda/bin)
+if(TRIREME_NVCC AND NOT TRIREME_PTXAS)
+  message(FATAL_ERROR "${TRIREME_NVCC} is here, but not the ptxas that belongs to it")
+elseif(NOT TRIREME_NVCC AND NOT TRIREME_CUDA STREQUAL "OFF")
+  message(WARNING "The GPU kernels are NOT COMPILED here, and their tests are skipped: "
+                  "${nvcc_fault}. -DTRIREME_CUDA=ON makes this an error, OFF silent.")
+endif()
+add_test(NAME gpu_registers
          COMMAND ${CMAKE_COMMAND} -DPTX=${TRIREME_CUDA_FOLDER}/kernels_80.ptx
-                 -DPTXAS=${TRIREME_PTXAS} -P ${PROJECT_SOURCE_DIR}/tests/cmake/ptx_spills.cmake)
-set_tests_properties(cuda_kernels_do_not_spill PROPERTIES LABELS runtime
+                 -DFOLDER=${PROJECT_BINARY_DIR}/gpu_registers -DPTXAS=${TRIREME_PTXAS}
+                 $<$<AND:$<TARGET_EXISTS:trireme>,$<BOOL:${TRIREME_MLIR}>>:-DBUNDLES=${gpu_bundles}>
+                 -P ${PROJECT_SOURCE_DIR}/tests/cmake/gpu_registers.cmake
+         COMMAND_EXPAND_LISTS)
+set_tests_properties(gpu_registers PROPERTIES LABELS runtime COST 60 TIMEOUT 600
                      SKIP_REGULAR_EXPRESSION "SKIPPED")
+if(TARGET trireme AND TRIREME_MLIR AND NOT TRIREME_SANITIZE)
+  set_tests_properties(gpu_registers PROPERTIES FIXTURES_REQUIRED gpu_bundles
+    DEPENDS "equivalence/GpuCode.OfGpt2AssemblesWithoutSpills;equivalence/GpuCode.OfLlamaAssemblesWithoutSpills")
+endif()
 target_compile_definitions(equivalence_test PRIVATE
   TRIREME_PTXAS="$<$<BOOL:${TRIREME_PTXAS}>:${TRIREME_PTXAS}>")
 if(TRIREME_NVCC)
