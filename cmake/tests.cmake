@@ -220,12 +220,15 @@ if(TARGET trireme AND TRIREME_MLIR AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SAN
   set_tests_properties(gpu_memory PROPERTIES LABELS gpu FIXTURES_REQUIRED gpu_bundles TIMEOUT 600)
 endif()
 
-# The runtime alone, built from an archive.
+# The runtime alone, built from an archive, and what a GPU machine builds of one.
 if(TARGET trireme AND NOT TRIREME_SANITIZE)
   add_test(NAME runtime_only
            COMMAND ${PROJECT_SOURCE_DIR}/tests/runtime_only/run $<TARGET_FILE:trireme>
                    ${PROJECT_BINARY_DIR}/runtime_only $<BOOL:${TRIREME_MLIR}>)
-  set_tests_properties(runtime_only PROPERTIES LABELS cli TIMEOUT 600 COST 60)
+  add_test(NAME runtime_with_tests
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/runtime_only/with_tests $<TARGET_FILE:trireme>
+                   ${PROJECT_BINARY_DIR}/runtime_with_tests $<BOOL:${TRIREME_MLIR}>)
+  set_tests_properties(runtime_only runtime_with_tests PROPERTIES LABELS cli TIMEOUT 600 COST 60)
 endif()
 
 # The GPU kernels, the library's and generated ones, assembled for all targets.
