@@ -134,7 +134,7 @@ class Machine:
 
 BUILD = ["cmake -S", "cmake --build"]
 SANITIZE = [f"compute-sanitizer --tool {tool}" for tool in ("memcheck", "racecheck", "synccheck")]
-BENCHES = ["trireme calibrate", "run", "attention", "memory build/gpu/gpu_test"]
+BENCHES = ["trireme calibrate", "run", "attention build/gpu/gpu_test", "memory build/gpu/gpu_test"]
 
 
 def stages_come_in_order(machine):
@@ -166,10 +166,13 @@ def later_runs_add_to_the_report(machine):
     expect(machine.calls() == ["ctest --test-dir", SANITIZE[1]], machine.calls())
     machine.expect_results(build="passed.*", tests="100%.*", memcheck="not run", racecheck="passed.*")
     # Some models now, others in the next run.
-    for model in ("small", "large"):
-        code, output = machine.run("--only", "training", MODELS=model)
-        expect(code == 0 and machine.calls() == [f"run {model}"], output, machine.calls())
-    machine.expect_results(**{"tests": "100%.*", "training-small": "passed", "training-large": "passed"})
+    for models in ("small", "large huge"):
+        code, output = machine.run("--only", "training,attention", MODELS=models)
+        expect(code == 0, output)
+        called = open(machine.calls_file, encoding="utf-8").read().splitlines()
+        expect(called[-2:] == [f"run {models}", f"attention build/gpu/gpu_test {models}"], called)
+    machine.expect_results(**{"tests": "100%.*", "training-small": "passed", "training-large huge": "passed",
+                              "attention-small": "passed", "attention-large huge": "passed"})
     machine.run("--only", "build")  # of other sources, perhaps
     machine.expect_results(build="passed.*", tests="not run", racecheck="not run", training="not run")
 
