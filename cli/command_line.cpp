@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "cli/output/wrap.h"
 #include "ir/base/version.h"
 #include "ir/spec/suggestion.h"
+#include "runtime/device/cuda/gpu.h"
 
 namespace trireme::cli {
 namespace {
@@ -135,6 +137,12 @@ int runCommandLine(int argc, const char* const* argv) {
   } catch (const std::exception& error) {
     return fail(kExitFailure, fmt::format("internal error (please report it): {}", error.what()));
   }
+}
+
+int endProcess(int exitCode) {
+  if (!runtime::cuda::anyGpuAbandoned()) return exitCode;
+  std::fflush(nullptr);
+  std::_Exit(exitCode);
 }
 
 }  // namespace trireme::cli

@@ -12,4 +12,8 @@ inline constexpr int kExitInterrupted = 130;  // stopped by Ctrl-C after a compl
 // Parses the arguments, runs the subcommand and returns the exit code. Throws nothing.
 int runCommandLine(int argc, const char* const* argv);
 
+// What main() returns. If a GPU was given up, it does not return but ends the process with that
+// exit code, its output written, at once: what libraries do at exit may wait for that GPU for ever.
+int endProcess(int exitCode);
+
 }  // namespace trireme::cli

@@ -1,4 +1,6 @@
 // The `trireme` command.
 #include "cli/command_line.h"
 
-int main(int argc, char** argv) { return trireme::cli::runCommandLine(argc, argv); }
+int main(int argc, char** argv) {
+  return trireme::cli::endProcess(trireme::cli::runCommandLine(argc, argv));
+}

@@ -47,6 +47,10 @@ endif()
 set(TRIREME_CUDA_FOLDER ${PROJECT_BINARY_DIR}/cuda)
 # No contraction: results are those of the host's kernels but for the order of sums.
 set(TRIREME_NVCC_FLAGS -std=c++20 -O3 --expt-relaxed-constexpr --fmad=false -I${PROJECT_SOURCE_DIR})
+set(TRIREME_NVCC_WARNINGS "")
+if(TRIREME_WERROR)  # nvcc's, and those of ptxas, of which spilled registers are one
+  set(TRIREME_NVCC_WARNINGS -Werror all-warnings -Xptxas --warning-as-error,--warn-on-spills)
+endif()
 
 # trireme_cuda_image(<file> <input> <nvcc arguments>...): adds the file to TRIREME_CUDA_IMAGES.
 function(trireme_cuda_image file input)
@@ -63,7 +67,7 @@ function(trireme_cuda_image file input)
   add_custom_command(
     OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -E make_directory ${TRIREME_CUDA_FOLDER}
-    COMMAND ${TRIREME_NVCC} ${ARGN} -o ${output} ${input}
+    COMMAND ${TRIREME_NVCC} ${TRIREME_NVCC_WARNINGS} ${ARGN} -o ${output} ${input}
     ${lower}
     DEPENDS ${input}
     ${depfile}

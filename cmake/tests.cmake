@@ -88,9 +88,17 @@ function(trireme_test name folder)
     PROPERTIES LABELS ${name} TIMEOUT 600 ${ARG_PROPERTIES})
 endfunction()
 
+# Every test for GPUs is named, as one for compute-sanitizer or not.
+function(trireme_test_of_sanitized_tests)
+  add_test(NAME sanitized_tests
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/sanitized $<TARGET_FILE:gpu_test>)
+  set_tests_properties(sanitized_tests PROPERTIES LABELS gpu ${ARGN})
+endfunction()
+
 # Those for GPUs: on the machine's own with TRIREME_GPU=real (tests/gpu/run), else on an emulated one.
 if(TRIREME_RUNTIME_ONLY)
   trireme_test(gpu gpu DEPS trireme_runtime)
+  trireme_test_of_sanitized_tests()
   return()
 endif()
 # Trainings need bundles, and those the code generator; under a sanitizer, which makes them slow, they
@@ -104,8 +112,10 @@ if(TARGET trireme AND TRIREME_MLIR AND NOT TRIREME_SANITIZE)
                                     $<TARGET_FILE:trireme> ${gpu_bundles}/gpt-fp32.bundle)
   set_tests_properties(without_gpu PROPERTIES LABELS gpu FIXTURES_REQUIRED gpu_bundles
                        SKIP_RETURN_CODE 77)
+  trireme_test_of_sanitized_tests(FIXTURES_REQUIRED gpu_bundles)
 else()
   trireme_test(gpu gpu DEPS trireme_runtime)
+  trireme_test_of_sanitized_tests()
 endif()
 
 trireme_test(base ir/base DEPS trireme_base)
@@ -188,6 +198,13 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
   endforeach()
 endif()
 
+# tests/gpu/run, with commands that are made up.
+if(TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
+  add_test(NAME gpu_run COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/gpu/run_test.py
+                                ${PROJECT_SOURCE_DIR})
+  set_tests_properties(gpu_run PROPERTIES LABELS gpu TIMEOUT 300)
+endif()
+
 # Steps that are predicted from a GPU's calibration.
 if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
   add_test(NAME predicted_gpu_steps
@@ -203,22 +220,38 @@ if(TARGET trireme AND TRIREME_MLIR AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SAN
   set_tests_properties(gpu_memory PROPERTIES LABELS gpu FIXTURES_REQUIRED gpu_bundles TIMEOUT 600)
 endif()
 
-# The runtime alone, built from an archive.
+# The runtime alone, built from an archive, and what a GPU machine builds of one.
 if(TARGET trireme AND NOT TRIREME_SANITIZE)
   add_test(NAME runtime_only
            COMMAND ${PROJECT_SOURCE_DIR}/tests/runtime_only/run $<TARGET_FILE:trireme>
                    ${PROJECT_BINARY_DIR}/runtime_only $<BOOL:${TRIREME_MLIR}>)
-  set_tests_properties(runtime_only PROPERTIES LABELS cli TIMEOUT 600 COST 60)
+  add_test(NAME runtime_with_tests
+           COMMAND ${PROJECT_SOURCE_DIR}/tests/runtime_only/with_tests $<TARGET_FILE:trireme>
+                   ${PROJECT_BINARY_DIR}/runtime_with_tests $<BOOL:${TRIREME_MLIR}>)
+  set_tests_properties(runtime_only runtime_with_tests PROPERTIES LABELS cli TIMEOUT 600 COST 60)
 endif()
 
-# The GPU kernels, assembled for all targets.
+# The GPU kernels, the library's and generated ones, assembled for all targets.
 get_filename_component(TRIREME_CUDA_BIN "${TRIREME_NVCC}" DIRECTORY)
-find_program(TRIREME_PTXAS ptxas HINTS "${TRIREME_CUDA_BIN}")
-add_test(NAME cuda_kernels_do_not_spill
+find_program(TRIREME_PTXAS ptxas HINTS "${TRIREME_CUDA_BIN}" PATHS /usr/local/cuda/bin)
+if(TRIREME_NVCC AND NOT TRIREME_PTXAS)
+  message(FATAL_ERROR "${TRIREME_NVCC} is here, but not the ptxas that belongs to it")
+elseif(NOT TRIREME_NVCC AND NOT TRIREME_CUDA STREQUAL "OFF")
+  message(WARNING "The GPU kernels are NOT COMPILED here, and their tests are skipped: "
+                  "${nvcc_fault}. -DTRIREME_CUDA=ON makes this an error, OFF silent.")
+endif()
+add_test(NAME gpu_registers
          COMMAND ${CMAKE_COMMAND} -DPTX=${TRIREME_CUDA_FOLDER}/kernels_80.ptx
-                 -DPTXAS=${TRIREME_PTXAS} -P ${PROJECT_SOURCE_DIR}/tests/cmake/ptx_spills.cmake)
-set_tests_properties(cuda_kernels_do_not_spill PROPERTIES LABELS runtime
+                 -DFOLDER=${PROJECT_BINARY_DIR}/gpu_registers -DPTXAS=${TRIREME_PTXAS}
+                 $<$<AND:$<TARGET_EXISTS:trireme>,$<BOOL:${TRIREME_MLIR}>>:-DBUNDLES=${gpu_bundles}>
+                 -P ${PROJECT_SOURCE_DIR}/tests/cmake/gpu_registers.cmake
+         COMMAND_EXPAND_LISTS)
+set_tests_properties(gpu_registers PROPERTIES LABELS runtime COST 60 TIMEOUT 600
                      SKIP_REGULAR_EXPRESSION "SKIPPED")
+if(TARGET trireme AND TRIREME_MLIR AND NOT TRIREME_SANITIZE)
+  set_tests_properties(gpu_registers PROPERTIES FIXTURES_REQUIRED gpu_bundles
+    DEPENDS "equivalence/GpuCode.OfGpt2AssemblesWithoutSpills;equivalence/GpuCode.OfLlamaAssemblesWithoutSpills")
+endif()
 target_compile_definitions(equivalence_test PRIVATE
   TRIREME_PTXAS="$<$<BOOL:${TRIREME_PTXAS}>:${TRIREME_PTXAS}>")
 if(TRIREME_NVCC)

@@ -19,6 +19,7 @@
 #include <mlir/Transforms/Passes.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "codegen/emit/emit.h"
 #include "codegen/lower/vector_emitter.h"
@@ -137,11 +138,13 @@ void markKernel(mlir::LLVM::LLVMFuncOp kernel) {
   const mlir::Type word = builder.getI64Type();
   kernel->setAttr(mlir::NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   // ptxas divides the registers among the threads of a block. Others have fewer than it can serve.
-  const auto warps =
-      static_cast<int32_t>(kernel->getAttrOfType<mlir::IntegerAttr>(kWarps).getInt());
+  // Of a bound between the powers of two it spills for the sake of blocks that no processor would
+  // hold.
+  const auto warps = std::bit_ceil(
+      static_cast<uint32_t>(kernel->getAttrOfType<mlir::IntegerAttr>(kWarps).getInt()));
   if (warps > 1)
     kernel->setAttr(mlir::NVVM::NVVMDialect::getMaxntidAttrName(),
-                    builder.getDenseI32ArrayAttr({warps * static_cast<int32_t>(kLanes), 1, 1}));
+                    builder.getDenseI32ArrayAttr({static_cast<int32_t>(warps * kLanes), 1, 1}));
   kernel.setArgAttr(0, mlir::LLVM::LLVMDialect::getByValAttrName(),
                     mlir::TypeAttr::get(mlir::LLVM::LLVMArrayType::get(word, bytes / 8)));
   kernel.setArgAttr(0, mlir::LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(8));

@@ -11,7 +11,16 @@ namespace {
 
 constexpr int32_t kWarp = 32;
 
+std::atomic<bool> anyAbandoned = false;
+
 }  // namespace
+
+bool anyGpuAbandoned() { return anyAbandoned; }
+
+void Gpu::abandon() const {
+  abandoned_ = true;
+  anyAbandoned = true;
+}
 
 Result<Apis> loadApis(bool withNccl) {
   Apis apis;

@@ -73,6 +73,10 @@ class KernelSink {
   virtual Status put(const KernelLaunch& launch) = 0;
 };
 
+// Whether any GPU of this process was ever given up (Gpu::abandon()). What CUDA's libraries do when
+// a process exits may then wait for it for ever.
+bool anyGpuAbandoned();
+
 class Gpu {
  public:
   // kUnavailable: no GPU, a driver older than CUDA 12.0, or a GPU that no library kernel runs on.
@@ -96,7 +100,7 @@ class Gpu {
   Result<int64_t> freeBytes() const;
   Result<int64_t> totalBytes() const;  // free or not
   // It does not answer: from now on nobody frees, unloads or waits for anything on it.
-  void abandon() const { abandoned_ = true; }
+  void abandon() const;
   bool isAbandoned() const { return abandoned_; }
   // kInternal: there is no such kernel.
   Result<FunctionHandle> kernel(const std::string& kernelName) const;
