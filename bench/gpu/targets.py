@@ -15,26 +15,35 @@ MFU = {"gpt2-124m": 0.45, "gpt2-1.5b": 0.55}
 PREDICTION = 0.07  # of a predicted step, either way
 
 
+def is_nothing(value):
+    return value is None or math.isnan(value)
+
+
+def text_of(text, value, target):
+    return "" if is_nothing(value) else text.format(value, target)
+
+
 class Verdicts:
     def __init__(self):
         self.met, self.missed, self.not_measured = [], [], []
 
-    def at_least(self, what, value, target, text="{:.3f} of {:g}"):
-        """"met", "missed" or, of a value that is None, "not measured"."""
-        return self._judge(what, value, None if value is None else value >= target, text, target)
-
-    def at_most(self, what, value, target, text="{:.3f} of {:g}"):
-        return self._judge(what, value, None if value is None else value <= target, text, target)
-
-    def _judge(self, what, value, is_met, text, target):
-        if value is None or math.isnan(value):
+    def of(self, what, is_met, measured=""):
+        """"met", "missed" or, if `is_met` is None, "not measured". `measured`: text, if it is missed."""
+        if is_met is None:
             self.not_measured.append(what)
             return "not measured"
         if is_met:
             self.met.append(what)
             return "met"
-        self.missed.append(f"{what} ({text.format(value, target)})")
+        self.missed.append(f"{what} ({measured})" if measured else what)
         return "missed"
+
+    def at_least(self, what, value, target, text="{:.3f} of {:g}"):
+        """The same of a number, which may be None."""
+        return self.of(what, None if is_nothing(value) else value >= target, text_of(text, value, target))
+
+    def at_most(self, what, value, target, text="{:.3f} of {:g}"):
+        return self.of(what, None if is_nothing(value) else value <= target, text_of(text, value, target))
 
     def lacks(self, what):
         """Something without a target that could not be measured."""

@@ -302,10 +302,13 @@ def memory_is_a_row_per_bundle():
         memory = [sys.executable, os.path.join(BENCH, "memory"), test]
         done = subprocess.run([*memory, "some/good.bundle/"], capture_output=True, text=True)
         expect_code(done, 0)
-        expect("| good | 100.0 | 111.0 | 11.0 | 10.0 | 1.0 | 512 | 2.0 | 40.0 |\n" in done.stdout, done.stdout)
+        expect("| good | 100.0 | 111.0 | 11.0 | 10.0 | 1.0 | 512 | 2.0 | 40.0 | met |\n" in done.stdout, done.stdout)
         done = subprocess.run([*memory, "good.bundle", "bad.bundle", "worse.bundle"], capture_output=True, text=True)
-        expect_code(done, 1)
-        expect("| bad | 100.0 |" in done.stdout and "| worse |" not in done.stdout, done.stdout)
+        expect_code(done, 12)
+        expect("| bad | 100.0 |" in done.stdout and "| 40.0 | missed |" in done.stdout, done.stdout)
+        expect("| worse | - |" in done.stdout and "| - | not measured |" in done.stdout, done.stdout)
+        expect("Targets: 1 of 2 that were measured are met. **Missed**: memory of bad. **Not measured**: memory of worse.\n"
+               in done.stdout, done.stdout)
         expect("* bad: Expected: (use.withGraphs) <= (use.estimate)\n" in done.stdout, done.stdout)
         expect("* worse: exit code 3\n" in done.stdout, done.stdout)
 
