@@ -2,7 +2,7 @@
 """The scripts of bench/gpu with stand-ins for what they run: a trireme, a Python with torch, an nvidia-smi and a
 gpu_test that print what they are told. No GPU, no PyTorch and no build is needed.
 
-    bench_test.py <source folder>
+    bench_test.py <source folder> [gpu_test]    gpu_test: of a build, which takes attention's times on an emulated GPU
 """
 import json
 import os
@@ -313,10 +313,130 @@ def memory_is_a_row_per_bundle():
         expect("* worse: exit code 3\n" in done.stdout, done.stdout)
 
 
+# A torch whose clock is what its attention takes: flash reaches 400 TFLOP/s forward, cuDNN 500, and half of that
+# backward. Flash knows no groups of heads unless it is told; cuDNN has none.
+TORCH = {
+    "__init__.py": """
+import types
+__version__ = "2.9.1"
+now = [0.0]
+bfloat16 = "bf16"
+def manual_seed(seed): pass
+class Tensor:
+    def __init__(self, *shape): self.shape, self.made_by = list(shape), None
+    def transpose(self, i, j):
+        self.shape[i], self.shape[j] = self.shape[j], self.shape[i]
+        return self
+    def requires_grad_(self): return self
+def randn(*shape, device, dtype):
+    assert device == "cuda" and dtype == bfloat16
+    return Tensor(*shape)
+class Event:
+    def __init__(self, enable_timing): assert enable_timing
+    def record(self): self.at = now[0]
+    def synchronize(self): pass
+    def elapsed_time(self, other): return 1e3 * (other.at - self.at)
+cuda = types.SimpleNamespace(Event=Event)
+def grad(context, inputs, gradient, retain_graph):
+    assert retain_graph and len(inputs) == 3 and gradient.shape == context.shape
+    now[0] += 2 * 2.5 * context.made_by
+    return inputs
+autograd = types.SimpleNamespace(grad=grad)
+""",
+    "nn/__init__.py": "",
+    "nn/attention.py": """
+import contextlib
+class SDPBackend: FLASH_ATTENTION, CUDNN_ATTENTION = 400e12, 500e12
+rate = [None]
+@contextlib.contextmanager
+def sdpa_kernel(backend):
+    rate[0] = backend
+    yield
+    rate[0] = None
+""",
+    "nn/functional.py": """
+import torch
+from torch.nn import attention
+def scaled_dot_product_attention(q, k, v, is_causal, enable_gqa=False):
+    b, h, t, d = q.shape
+    assert is_causal and k.shape == v.shape and [b, t, d] == [k.shape[i] for i in (0, 2, 3)]
+    assert enable_gqa == (k.shape[1] != h) and h % k.shape[1] == 0
+    if enable_gqa and attention.rate[0] == 500e12:
+        raise RuntimeError("No available kernel. Aborting execution.\\nmore")
+    context = torch.Tensor(*q.shape)
+    context.made_by = 4 * b * h * t * t * d / 2 / attention.rate[0]
+    torch.now[0] += context.made_by
+    return context
+""",
+}
+
+# Ours: 200 TFLOP/s forward, 250 backward.
+ATTENTION_TEST = """#!/usr/bin/env python3
+import json, os, sys
+assert "--gtest_filter=MeasureGpu.AttentionOfTheEnvironment" in sys.argv and os.environ["TRIREME_GPU"] == "real"
+for t, b, h, kv, d in json.loads(os.environ["TRIREME_ATTENTION_OF"]):
+    forward = 4 * b * h * t * t * d / 2
+    print("attention: " + json.dumps({"forward": forward / 200e12, "backward": 2.5 * forward / 250e12}))
+"""
+
+
+def attention(gpu_test=None, torch=True, gpu=True, models=(), **environment):
+    """bench/gpu/attention with that torch, by this Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        machine = Machine(folder, {}, gpu=gpu)
+        for name, text in TORCH.items():
+            path = os.path.join(folder, "modules/torch" if torch else "modules/none", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write(path, text)
+        test = gpu_test or write(os.path.join(folder, "gpu_test"), ATTENTION_TEST, 0o755)
+        env = {**machine.environment, "PYTHON": sys.executable, "PYTHONPATH": os.path.join(folder, "modules"), **environment}
+        return subprocess.run([sys.executable, os.path.join(BENCH, "attention"), test, *models], capture_output=True,
+                              text=True, env=env)
+
+
+def attention_is_beside_torchs():
+    done = attention()
+    expect_code(done, 0)
+    # 4 x 32 sequences x 12 heads x 1024^2 x 64 / 2 = 51.54 GFLOP: 257.7 us at 200 TFLOP/s.
+    for line in ("| gpt2-124m, forward | 32 x 1024 | 12 of 64 | 257.7 | 200.0 | 128.8 | 400.0 | 0.500 | 103.1 | 500.0 | 0.400 |",
+                 "| gpt2-124m, backward | 32 x 1024 | 12 of 64 | 515.4 | 250.0 | 644.2 | 200.0 | 1.250 | 515.4 | 250.0 | 1.000 |",
+                 "| gpt2-350m, forward | 16 x 1024 | 16 of 64 | 171.8 | ", "| gpt2-1.5b, forward | 8 x 1024 | 25 of 64 | 134.2 | ",
+                 "| llama-1b, forward | 8 x 2048 | 32 of 64, 8 kv | 687.2 | 200.0 | 343.6 | 400.0 | 0.500 | - | - | - |",
+                 "* llama-1b, cuDNN: No available kernel. Aborting execution.\n", "PyTorch 2.9.1: scaled_dot"):
+        expect(line in done.stdout, line, done.stdout)
+    done = attention(torch=False, models=["gpt2-1.5b"])
+    expect_code(done, 8)
+    expect("PyTorch not here (" in done.stdout, done.stdout)
+    expect("| gpt2-1.5b, forward | 8 x 1024 | 25 of 64 | 134.2 | 200.0 | - | - | - | - | - | - |" in done.stdout, done.stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        broken = write(os.path.join(folder, "gpu_test"), "#!/bin/sh\necho a fault >&2\nexit 1\n", 0o755)
+        done = attention(gpu_test=broken, models=["gpt2-124m"])
+        expect_code(done, 8)
+        expect("* Trireme: a fault\n" in done.stdout, done.stdout)
+        expect("| 12 of 64 | - | - | 128.8 | 400.0 | - |" in done.stdout, done.stdout)
+    if not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/nvidia0"):
+        expect_code(attention(gpu=False), 1)
+
+
+def attention_is_timed_by(gpu_test):
+    """An emulated GPU's tensor cores reach 50 TFLOP/s, of whole blocks of 128 x 128: 8 x 9 / 2 of 8 x 8 / 2, 9/8."""
+    done = attention(gpu_test=gpu_test, TRIREME_GPU="emulated")
+    expect_code(done, 0)
+    rows = re.findall(r"^\| ([^,]+), (\w+) \| [^|]+ \| [^|]+ \| [0-9.]+ \| ([0-9.]+) \|", done.stdout, re.M)
+    expect(len(rows) == 8, done.stdout)
+    for model, _, reached in rows:
+        blocks = shapes.MODELS[model][7] // 128
+        expect(abs(float(reached) / (50 * blocks / (blocks + 1)) - 1) < 0.02, model, reached, done.stdout)
+
+
 def main():
+    if len(sys.argv) > 2:
+        attention_is_timed_by(os.path.abspath(sys.argv[2]))
+        print("passed")
+        return
     for test in (all_are_met, missed_is_not_hidden, without_pytorch_the_ratio_is_not_measured, a_side_that_fails_is_noted,
                  a_turn_that_hangs_ends, nothing_is_measured_without_a_gpu, what_is_not_there_is_refused,
-                 step_parts_need_events, memory_is_a_row_per_bundle):
+                 step_parts_need_events, memory_is_a_row_per_bundle, attention_is_beside_torchs):
         test()
     print("passed")
 

@@ -32,11 +32,11 @@ def measurements(flops):
                     blocks = sequence // 128
                     scores = 8 * 128 * 128 * blocks * (blocks + 1) / 2
                     kernels.append({"op": op, "type": kind, "sequence": sequence, "batch": 1, "heads": 8, "headSize": 64,
-                                    "dropout": dropout, "seconds": 2e-6 + 2 * products * 64 * scores / flops})
+                                    "dropout": dropout, "headsPerGroup": 1, "seconds": 2e-6 + 2 * products * 64 * scores / flops})
     gpu = {"name": "NVIDIA X900", "capability": 90, "multiprocessors": 132, "driverVersion": 13000,
            "totalBytes": 80 << 30, "freeBytes": 79 << 30}
     streams = [{"stream": name, "bytes": 4e9, "seconds": 2e-3} for name in ("copy", "sum of squares", "AdamW")]
-    return {"format": "trireme GPU measurements", "version": 1, "date": "2026-11-22", "trireme": "0.1.0", "gpu": gpu,
+    return {"format": "trireme GPU measurements", "version": 2, "date": "2026-11-22", "trireme": "0.1.0", "gpu": gpu,
             "numGpus": 1, "launchSeconds": 2e-6, "kernels": kernels, "streams": streams, "transfers": []}
 
 
