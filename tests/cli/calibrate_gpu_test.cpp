@@ -325,7 +325,7 @@ TEST_F(CalibrateGpu, TooLittleMemoryIsRefusedWithTheNeed) {
 }
 
 TEST_F(CalibrateGpu, AGpuThatFailsGivesNoCluster) {
-  machine.refusesSubmission = 100;
+  machine.refusesSubmission = 350;
   const auto measured = measure(2);
   ASSERT_FALSE(measured.has_value());
   EXPECT_THAT(measured.error().message(), HasSubstr("launching a kernel"));
