@@ -213,6 +213,19 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
   set_tests_properties(predicted_gpu_steps PROPERTIES LABELS cli TIMEOUT 600)
 endif()
 
+# The scripts of bench/gpu, with stand-ins for what they run.
+if(TRIREME_SYSTEM_PYTHON)
+  add_test(NAME gpu_bench
+           COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/gpu/bench_test.py ${PROJECT_SOURCE_DIR})
+  set_tests_properties(gpu_bench PROPERTIES LABELS cli TIMEOUT 600 COST 20)
+  if(NOT TRIREME_SANITIZE)
+    add_test(NAME gpu_attention
+             COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/tests/gpu/bench_test.py ${PROJECT_SOURCE_DIR}
+                     $<TARGET_FILE:gpu_test>)
+    set_tests_properties(gpu_attention PROPERTIES LABELS gpu TIMEOUT 600)
+  endif()
+endif()
+
 # GPU memory beside the arenas, as on a GPU machine, but on an emulated GPU.
 if(TARGET trireme AND TRIREME_MLIR AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
   add_test(NAME gpu_memory COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/bench/gpu/memory

@@ -111,7 +111,7 @@ Seconds measuredTime(const Segment& segment, size_t begin, size_t end,
   for (size_t i = begin; i < end; ++i) {
     const SegmentOp& op = segment.ops[i];
     if (const spec::KernelTiming* timing =
-            device.kernel(program::opName(op.kind), kernelType(op, segment.operands)))
+            device.kernel(kernelName(op, device.kind), kernelType(op, segment.operands)))
       total += timeOf(*timing, countsOf(op, segment.operands));
   }
   return total;

@@ -207,6 +207,20 @@ DType kernelType(const SegmentOp& op, const Operands& operands) {
   return DType::kI32;
 }
 
+std::string_view kernelName(const SegmentOp& op, spec::DeviceKind device) {
+  if (!op.attributes.tf32 || device != spec::DeviceKind::kCuda) return program::opName(op.kind);
+  switch (op.kind) {
+    case OpKind::kMatmul:
+      return "matmul_tf32";
+    case OpKind::kMatmulGradInput:
+      return "matmul_grad_input_tf32";
+    case OpKind::kMatmulGradWeight:
+      return "matmul_grad_weight_tf32";
+    default:
+      return program::opName(op.kind);
+  }
+}
+
 Seconds timeOf(const spec::KernelTiming& timing, const KernelCounts& counts) {
   Seconds total;
   for (size_t u = 0; u < kUnits; ++u) total += timing.per[u] * counts[u];

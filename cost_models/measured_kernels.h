@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/base/status.h"
@@ -32,6 +33,9 @@ KernelCounts countsOf(double elements);
 
 // Of the first operand that is no integer.
 DType kernelType(const program::SegmentOp& op, const std::vector<program::OperandType>& operands);
+
+// Of spec::measuredKernelNames(): that of the op or, on a GPU, of its products in tf32.
+std::string_view kernelName(const program::SegmentOp& op, spec::DeviceKind device);
 
 Seconds timeOf(const spec::KernelTiming& timing, const KernelCounts& counts);
 

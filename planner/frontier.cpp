@@ -20,7 +20,8 @@ Work leastWork(const Query& query, const Group& group) {
   const double library = std::max(1.0, query.stack.description.matmulFactor);
   const double efficiency =
       library * std::max({device.matmulEfficiency, device.f8MatmulEfficiency,
-                          device.f32MatmulEfficiency, device.attentionEfficiency});
+                          device.f32MatmulEfficiency, device.tf32MatmulEfficiency,
+                          device.f16MatmulEfficiency, device.attentionEfficiency});
   const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training))->rate *
                               (efficiency * static_cast<double>(group.tp * group.cp));
   // Forward, backward twice, and forward once more if layers are recomputed.

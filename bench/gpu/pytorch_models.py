@@ -1,6 +1,6 @@
 """The peer of bench/gpu/run: the same training step by PyTorch on one GPU, written for speed.
 
-  pytorch_models.py SHAPE WARM_UP STEPS    SHAPE: a row of MODELS in bench/gpu/run, as JSON
+  pytorch_models.py SHAPE WARM_UP STEPS    SHAPE: a row of MODELS in shapes.py, as JSON
 
 Prints {"seconds": [...]}: of each timed step. Weights are f32 under autocast to bf16, which keeps master weights as
 Trireme does; torch.compile; fused AdamW; scaled_dot_product_attention picks its fastest kernel (flash or cuDNN).

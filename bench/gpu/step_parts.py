@@ -14,6 +14,7 @@ COMPUTE, RANK = 0, 0  # tid, pid: the first stream of the first rank
 
 
 def events_of_last_step(path):
+    """ValueError: there is none."""
     with open(path) as file:
         events = [
             event
@@ -21,7 +22,7 @@ def events_of_last_step(path):
             if event["ph"] == "X" and event["pid"] == RANK and event["tid"] == COMPUTE
         ]
     if not events:
-        sys.exit(f"error: {path}: no event of rank {RANK}'s compute stream")
+        raise ValueError(f"{path}: no event of rank {RANK}'s compute stream")
     last = max(event["args"]["step"] for event in events)
     return [event for event in events if event["args"]["step"] == last]
 
@@ -55,4 +56,7 @@ def table(measured_path, simulated_path):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit("usage: bench/gpu/step_parts.py MEASURED SIMULATED")
-    print(table(sys.argv[1], sys.argv[2]))
+    try:
+        print(table(sys.argv[1], sys.argv[2]))
+    except ValueError as error:
+        sys.exit(f"error: {error}")

@@ -37,8 +37,8 @@ class GpuCluster {
       : measured_(measurements), options_(options), source_(measurementSource(measurements)) {
     for (const GpuMeasurements::Kernel& kernel : measurements.kernels) {
       segments_.push_back(runtime::segmentOf(kernel.probe));
-      if (std::find(types_.begin(), types_.end(), kernel.probe.type) == types_.end())
-        types_.push_back(kernel.probe.type);
+      const MathFormat format = formatOf(kernel.probe);
+      if (!isMeasured(format)) formats_.push_back(format);
     }
   }
 
@@ -62,9 +62,13 @@ class GpuCluster {
   Status addCurves();
   Status describeLinks();
   Status fitKernels();
-  BestRates bestRates(DType type) const;
+  bool isMeasured(MathFormat format) const {
+    return std::find(formats_.begin(), formats_.end(), format) != formats_.end();
+  }
+  BestRates bestRates(MathFormat format) const;
   void describeDevice();
-  void describeMatmul(DType type);
+  void describeMatmul(MathFormat format);
+  void setShare(MathFormat format, double share, const std::string& shareSource);
   void describeAttention();
   void describeMemory();
 
@@ -75,7 +79,7 @@ class GpuCluster {
   bool isKnown_ = false;                    // the device has the peaks of a data sheet
   size_t tier_ = 0;                         // that joins the GPUs
   std::vector<program::Segment> segments_;  // one per kernel
-  std::vector<DType> types_;                // of the kernels
+  std::vector<MathFormat> formats_;         // of the kernels
 };
 
 // What is known of the GPU and of what joins it.
@@ -161,7 +165,7 @@ Status GpuCluster::fitKernels() {
   std::vector<cost::TimedKernel> timed;
   for (size_t i = 0; i < segments_.size(); ++i) {
     const program::SegmentOp& op = segments_[i].ops.front();
-    timed.push_back({std::string(program::opName(op.kind)),
+    timed.push_back({std::string(cost::kernelName(op, spec::DeviceKind::kCuda)),
                      cost::kernelType(op, segments_[i].operands),
                      cost::countsOf(op, segments_[i].operands), measured_.kernels[i].time});
   }
@@ -184,7 +188,7 @@ void GpuCluster::describeDevice() {
   d.numMultiprocessors = gpu.numMultiprocessors;
   source("device.multiprocessors", source_ + ": as the driver says");
   describeMemory();
-  for (const DType type : types_) describeMatmul(type);
+  for (const MathFormat format : formats_) describeMatmul(format);
   std::sort(d.matmul.begin(), d.matmul.end(),
             [](const auto& a, const auto& b) { return a.format < b.format; });
   describeAttention();
@@ -214,12 +218,12 @@ void GpuCluster::describeMemory() {
 }
 
 // As estimates have it: a launch, and then the kernel's FLOPs.
-BestRates GpuCluster::bestRates(DType type) const {
+BestRates GpuCluster::bestRates(MathFormat format) const {
   const spec::StackProfile own;
   BestRates best;
   for (size_t i = 0; i < segments_.size(); ++i) {
     const cost::KernelWork work = cost::kernelsOf(segments_[i], own).front();
-    if (work.format != *mathFormatOf(type)) continue;
+    if (work.format != format) continue;
     const Seconds time = measured_.kernels[i].time;
     const FlopsPerSecond rate = work.flops / std::max(time - measured_.launch, time * 0.5);
     FlopsPerSecond& rateOf = work.fusedAttention ? best.attention : best.matmul;
@@ -230,13 +234,12 @@ BestRates GpuCluster::bestRates(DType type) const {
 }
 
 // A peak that measurements exceed is none. Every format has its own share of it.
-void GpuCluster::describeMatmul(DType type) {
+void GpuCluster::describeMatmul(MathFormat format) {
   spec::DeviceSpec& d = device();
-  const MathFormat format = *mathFormatOf(type);
-  const BestRates best = bestRates(type);
-  const std::string reached =
-      fmt::format("{}: {}, the best of {} products in {}", source_,
-                  spec::readableQuantity(rounded(best.matmul)), best.numMatmuls, dtypeName(type));
+  const BestRates best = bestRates(format);
+  const std::string reached = fmt::format("{}: {}, the best of {} products in {}", source_,
+                                          spec::readableQuantity(rounded(best.matmul)),
+                                          best.numMatmuls, mathFormatName(format));
   const auto peak = std::find_if(d.matmul.begin(), d.matmul.end(),
                                  [&](const spec::PeakRate& rate) { return rate.format == format; });
   double share = 1;
@@ -249,13 +252,21 @@ void GpuCluster::describeMatmul(DType type) {
     d.matmul.push_back({format, rounded(best.matmul)});
     source(fmt::format("device.matmul.{}", mathFormatName(format)), reached);
   }
-  if (format == MathFormat::kF32) {
-    d.f32MatmulEfficiency = share;
-    source("device.f32_matmul_efficiency", shareSource);
-    return;
-  }
-  d.matmulEfficiency = share;
-  source("device.matmul_efficiency", shareSource);
+  setShare(format, share, shareSource);
+}
+
+// matmul_efficiency is that of bf16; where only f16 was measured, of f16.
+void GpuCluster::setShare(MathFormat format, double share, const std::string& shareSource) {
+  spec::DeviceSpec& d = device();
+  const auto set = [&](double& efficiency, const char* prefix) {
+    efficiency = share;
+    source(fmt::format("device.{}matmul_efficiency", prefix), shareSource);
+  };
+  if (format == MathFormat::kF32) return set(d.f32MatmulEfficiency, "f32_");
+  if (format == MathFormat::kTf32) return set(d.tf32MatmulEfficiency, "tf32_");
+  if (format == MathFormat::kF16 && isMeasured(MathFormat::kBf16))
+    return set(d.f16MatmulEfficiency, "f16_");
+  set(d.matmulEfficiency, "");
 }
 
 // The roofline's share has to hold for all types; `kernels` say what each takes.
@@ -263,9 +274,9 @@ void GpuCluster::describeAttention() {
   spec::DeviceSpec& d = device();
   double best = 0;
   int number = 0;
-  for (const DType type : types_) {
-    const BestRates rates = bestRates(type);
-    best = std::max(best, rates.attention / d.peak(*mathFormatOf(type))->rate);
+  for (const MathFormat format : formats_) {
+    const BestRates rates = bestRates(format);
+    best = std::max(best, rates.attention / d.peak(format)->rate);
     number += rates.numAttentions;
   }
   d.attentionEfficiency = std::min(1.0, roundedTo4Digits(best));

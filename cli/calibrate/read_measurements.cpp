@@ -30,8 +30,11 @@ constexpr spec::EnumName<OpKind> kOps[] = {{"matmul", OpKind::kMatmul},
                                            {"matmul_grad_weight", OpKind::kMatmulGradWeight},
                                            {"attention", OpKind::kAttention},
                                            {"attention_grad", OpKind::kAttentionGrad}};
-constexpr spec::EnumName<DType> kTypes[] = {
-    {"f64", DType::kF64}, {"f32", DType::kF32}, {"bf16", DType::kBf16}, {"f16", DType::kF16}};
+constexpr spec::EnumName<MathFormat> kTypes[] = {{"f64", MathFormat::kF64},
+                                                 {"f32", MathFormat::kF32},
+                                                 {"tf32", MathFormat::kTf32},
+                                                 {"bf16", MathFormat::kBf16},
+                                                 {"f16", MathFormat::kF16}};
 
 bool isAttention(OpKind op) { return op == OpKind::kAttention || op == OpKind::kAttentionGrad; }
 
@@ -154,10 +157,14 @@ Status Reader::readKernel(const Node& node, size_t index) {
   MapReader map(file_, node, fmt::format("kernels[{}].", index));
   GpuMeasurements::Kernel& kernel = result_.kernels.emplace_back();
   map.required<OpKind>("op", kOps, &kernel.probe.op);
-  map.required<DType>("type", kTypes, &kernel.probe.type);
+  MathFormat format = MathFormat::kF32;
+  map.required<MathFormat>("type", kTypes, &format);
+  kernel.probe.type = runtime::operandType(format);
+  kernel.probe.tf32 = format == MathFormat::kTf32;
   readSeconds(map, "seconds", &kernel.time);
   TRIREME_RETURN_IF_ERROR(map.firstValueError());
   if (isAttention(kernel.probe.op)) {
+    if (kernel.probe.tf32) map.fail(*map.child("type"), "attention is in f64, f32, bf16 or f16");
     runtime::AttentionShape shape;
     readCount(map, "sequence", kMostSize, &shape.sequence);
     readCount(map, "batch", kMostSize, &shape.batch);
@@ -167,6 +174,10 @@ Status Reader::readKernel(const Node& node, size_t index) {
     const Node* dropout = map.child("dropout");
     if (dropout != nullptr && !(shape.dropout >= 0 && shape.dropout < 1))
       map.fail(*dropout, "a probability is at least 0 and below 1");
+    readCount(map, "headsPerGroup", kMostSize, &shape.headsPerGroup);
+    const Node* queries = map.child("headsPerGroup");
+    if (queries != nullptr && shape.headsPerGroup >= 1 && shape.heads % shape.headsPerGroup != 0)
+      map.fail(*queries, fmt::format("must divide heads ({})", shape.heads));
     kernel.probe.shape = shape;
   } else {
     runtime::ProductShape shape;
@@ -181,10 +192,11 @@ Status Reader::readKernel(const Node& node, size_t index) {
 // The rates of a type are the best of its products and of its attentions.
 Status Reader::checkTypes(const Node& list) const {
   if (result_.kernels.empty()) return spec::errorAt(file_, list.mark, "kernels: there is none");
-  for (const spec::EnumName<DType>& type : kTypes) {
+  for (const spec::EnumName<MathFormat>& type : kTypes) {
+    if (type.value == MathFormat::kTf32) continue;  // attention is in f32 there
     int64_t numProducts = 0, numAttentions = 0;
     for (const GpuMeasurements::Kernel& kernel : result_.kernels)
-      if (kernel.probe.type == type.value)
+      if (formatOf(kernel.probe) == type.value)
         ++(isAttention(kernel.probe.op) ? numAttentions : numProducts);
     if ((numProducts == 0) != (numAttentions == 0))
       return spec::errorAt(

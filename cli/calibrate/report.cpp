@@ -31,7 +31,9 @@ BytesPerSecond reachedBandwidth(const spec::DeviceSpec& device) {
 bool isMeasured(const MeasuredCluster& measured, MathFormat format) {
   const auto& kernels = measured.fit.kernels;
   return std::any_of(kernels.begin(), kernels.end(), [&](const spec::KernelTiming& kernel) {
-    return mathFormatOf(kernel.dtype) == format && kernel.kernel.starts_with("matmul");
+    const bool tf32 = kernel.kernel.ends_with("_tf32");
+    return (tf32 ? MathFormat::kTf32 : mathFormatOf(kernel.dtype)) == format &&
+           kernel.kernel.starts_with("matmul");
   });
 }
 

@@ -15,6 +15,8 @@ const PeakRate* DeviceSpec::peak(MathFormat format) const {
 double DeviceSpec::matmulShare(MathFormat format) const {
   if (format == MathFormat::kF8 && f8MatmulEfficiency > 0) return f8MatmulEfficiency;
   if (format == MathFormat::kF32 && f32MatmulEfficiency > 0) return f32MatmulEfficiency;
+  if (format == MathFormat::kTf32 && tf32MatmulEfficiency > 0) return tf32MatmulEfficiency;
+  if (format == MathFormat::kF16 && f16MatmulEfficiency > 0) return f16MatmulEfficiency;
   return matmulEfficiency;
 }
 
@@ -61,7 +63,10 @@ const std::vector<std::string>& measuredKernelNames() {
                                                  "loss_grad",
                                                  "zero",
                                                  "sum_squares",
-                                                 "adamw"};
+                                                 "adamw",
+                                                 "matmul_tf32",
+                                                 "matmul_grad_input_tf32",
+                                                 "matmul_grad_weight_tf32"};
   return names;
 }
 

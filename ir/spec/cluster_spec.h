@@ -54,7 +54,8 @@ struct KernelTiming {
   bool operator==(const KernelTiming&) const = default;
 };
 
-// Every op of a program by its name in ir/program, then "zero", "sum_squares" and "adamw".
+// Every op of a program by its name in ir/program, then "zero", "sum_squares" and "adamw", and
+// matrix products of factors in tf32 ("matmul_tf32"), whose dtype is f32.
 const std::vector<std::string>& measuredKernelNames();
 
 struct DeviceSpec {
@@ -64,6 +65,8 @@ struct DeviceSpec {
   double matmulEfficiency = 1.0;     // reachable share of the peak on large matrices
   double f8MatmulEfficiency = 0;     // the same of products in f8; 0: matmulEfficiency
   double f32MatmulEfficiency = 0;    // and in f32
+  double tf32MatmulEfficiency = 0;   // and in tf32
+  double f16MatmulEfficiency = 0;    // and in f16
   double attentionEfficiency = 1.0;  // and in fused attention, of the products that it computes
   Bytes memory;                      // what programs can allocate
   BytesPerSecond memoryBandwidth;

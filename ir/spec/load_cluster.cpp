@@ -64,6 +64,8 @@ void readTiling(MapReader& map, DeviceSpec* device) {
   notNegative("wave_share", &device->waveShare);
   efficiency("f8_matmul_efficiency", &device->f8MatmulEfficiency);
   efficiency("f32_matmul_efficiency", &device->f32MatmulEfficiency);
+  efficiency("tf32_matmul_efficiency", &device->tf32MatmulEfficiency);
+  efficiency("f16_matmul_efficiency", &device->f16MatmulEfficiency);
   efficiency("batched_matmul_efficiency", &device->batchedMatmulEfficiency);
   efficiency("accumulation_exposed", &device->accumulationExposed);
   for (const EnumName<AttentionKind>& kind : kFlashKinds) {

@@ -88,6 +88,8 @@ void printDevice(const DeviceSpec& device, ClusterPrinter& out) {
                device.batchedMatmulEfficiency);
   numberUnless(absent.f8MatmulEfficiency, "f8_matmul_efficiency", device.f8MatmulEfficiency);
   numberUnless(absent.f32MatmulEfficiency, "f32_matmul_efficiency", device.f32MatmulEfficiency);
+  numberUnless(absent.tf32MatmulEfficiency, "tf32_matmul_efficiency", device.tf32MatmulEfficiency);
+  numberUnless(absent.f16MatmulEfficiency, "f16_matmul_efficiency", device.f16MatmulEfficiency);
   numberUnless(absent.accumulationExposed, "accumulation_exposed", device.accumulationExposed);
   for (const AttentionRate& rate : device.attention) {
     number(fmt::format("{}_forward", nameOf(kFlashKinds, rate.kind)), rate.forward);

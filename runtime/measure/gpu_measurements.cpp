@@ -62,8 +62,8 @@ Status Survey::start() {
         formatBytes(asBytes(options_.leastMemory)), gpu.name, formatBytes(asBytes(gpu.freeBytes))));
   std::vector<program::Segment> segments;
   size_t longest = 0;
-  for (const DType type : options_.types)
-    for (const GpuProbe& probe : gpuProbes(type, asBytes(bytes / 2))) {
+  for (const MathFormat format : options_.formats)
+    for (const GpuProbe& probe : gpuProbes(format, asBytes(bytes / 2))) {
       segments.push_back(segmentOf(probe));
       result_.kernels.push_back({probe, {}});
       if (numProducts(probe) > numProducts(result_.kernels[longest].probe))
@@ -87,7 +87,8 @@ Status Survey::measureKernels() {
   TRIREME_ASSIGN_OR_RETURN(result_.launch, gpus_.launch());
   for (size_t i = 0; i < result_.kernels.size(); ++i) {
     GpuMeasurements::Kernel& kernel = result_.kernels[i];
-    step(fmt::format("{} in {}", program::opName(kernel.probe.op), dtypeName(kernel.probe.type)));
+    step(fmt::format("{} in {}", program::opName(kernel.probe.op),
+                     mathFormatName(formatOf(kernel.probe))));
     TRIREME_ASSIGN_OR_RETURN(kernel.time, gpus_.segment(i));
   }
   return {};
@@ -133,7 +134,7 @@ ordered_json toJson(const GpuInfo& gpu) {
 
 ordered_json toJson(const GpuMeasurements::Kernel& kernel) {
   ordered_json json = {{"op", program::opName(kernel.probe.op)},
-                       {"type", dtypeName(kernel.probe.type)}};
+                       {"type", mathFormatName(formatOf(kernel.probe))}};
   if (const auto* product = std::get_if<ProductShape>(&kernel.probe.shape)) {
     json["tokens"] = product->tokens;
     json["outputs"] = product->outputs;
@@ -145,6 +146,7 @@ ordered_json toJson(const GpuMeasurements::Kernel& kernel) {
     json["heads"] = attention.heads;
     json["headSize"] = attention.headSize;
     json["dropout"] = attention.dropout;
+    json["headsPerGroup"] = attention.headsPerGroup;
   }
   json["seconds"] = kernel.time.count();
   return json;

@@ -55,10 +55,12 @@ inline constexpr Exchange kMeasuredCollectives[] = {Exchange::kAllReduce, Exchan
 
 struct GpuMeasureOptions {
   std::string date;
-  std::vector<DType> types = {DType::kBf16, DType::kF32};  // of the kernels
+  std::vector<MathFormat> formats = {MathFormat::kBf16, MathFormat::kF16, MathFormat::kF32,
+                                     MathFormat::kTf32};  // of the kernels
   // Bytes of each GPU: no more than the first, or nine tenths of what is free; an error if that is
-  // below the second.
-  int64_t mostMemory = int64_t{2} << 30, leastMemory = int64_t{512} << 20;
+  // below the second. Half of them hold a kernel's operands: logits of 16384 tokens among 128256
+  // take 4 GiB in bf16.
+  int64_t mostMemory = int64_t{12} << 30, leastMemory = int64_t{512} << 20;
   MeasureProgress progress;
 };
 
@@ -68,7 +70,7 @@ Result<GpuMeasurements> takeMeasurements(MeasuredGpus& gpus, const GpuMeasureOpt
 
 // The text of a file, JSON: one line per time, so that a reader and a diff can follow. Numbers have
 // all their digits.
-inline constexpr int64_t kGpuMeasurementsVersion = 1;
+inline constexpr int64_t kGpuMeasurementsVersion = 2;
 inline constexpr std::string_view kGpuMeasurementsFormat = "trireme GPU measurements";
 std::string printMeasurements(const GpuMeasurements& measurements);
 

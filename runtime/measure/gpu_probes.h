@@ -17,10 +17,11 @@ struct ProductShape {
   bool operator==(const ProductShape&) const = default;
 };
 
-// Causal, every head with keys and values of its own.
+// Causal. headsPerGroup divides heads.
 struct AttentionShape {
   int64_t sequence = 0, batch = 0, heads = 0, headSize = 0;
-  double dropout = 0;  // probability
+  double dropout = 0;         // probability
+  int64_t headsPerGroup = 1;  // queries that share keys and values
   bool operator==(const AttentionShape&) const = default;
 };
 
@@ -30,13 +31,20 @@ struct GpuProbe {
   program::OpKind op = program::OpKind::kMatmul;
   DType type = DType::kF32;
   std::variant<ProductShape, AttentionShape> shape;
+  bool tf32 = false;  // a product of f32, whose factors are rounded
   bool operator==(const GpuProbe&) const = default;
 };
 
 // Of that op alone. Weights' gradients and the statistics of attention are in f32, of f64 in f64.
 program::Segment segmentOf(const GpuProbe& probe);
 
-// What is measured. Probes whose operands take more than `most` are left out.
-std::vector<GpuProbe> gpuProbes(DType type, Bytes most);
+// What is multiplied: f64, f32, tf32, bf16 or f16.
+MathFormat formatOf(const GpuProbe& probe);
+// Of the operands of such products. `format`: one of those.
+DType operandType(MathFormat format);
+
+// What is measured: products and attention; in tf32 products, for attention is in f32 there. Probes
+// whose operands take more than `most` are left out.
+std::vector<GpuProbe> gpuProbes(MathFormat format, Bytes most);
 
 }  // namespace trireme::runtime

@@ -12,6 +12,7 @@
 #include "ir/program/workspace.h"
 #include "runtime/device/cuda/nccl_communicator.h"
 #include "runtime/kernels/bf16.h"
+#include "runtime/kernels/f16.h"
 
 namespace trireme::runtime {
 namespace {
@@ -21,6 +22,7 @@ using program::Stream;
 
 constexpr int64_t kAlignment = 256;
 constexpr int64_t kMaxSets = 256;  // of operands: a step has no more tensors of a kind
+constexpr int64_t kSetsBytes = int64_t{1} << 30;  // that they take, or one: no cache holds as much
 // Kinds that stand for group sizes, in the order of groupSizes(). kPp is the pipeline of messages.
 constexpr std::array kSizeKinds = {GroupKind::kTp, GroupKind::kDp, GroupKind::kEmbedding,
                                    GroupKind::kModel, GroupKind::kWorld};
@@ -198,7 +200,7 @@ Status MeasuredGpus::prepare(Rank& rank, int32_t index) {
     rank.context.keys[stream] = makeRngKey(1, 1, 1, static_cast<RngStream>(stream));
   TRIREME_ASSIGN_OR_RETURN(rank.device, cuda::CudaRank::create(*gpus_[i], bundle_, rank.program));
   rank.device->setWatch([this] { return world_->failed() ? world_->failure() : Status(); });
-  TRIREME_RETURN_IF_ERROR(fill(rank));
+  TRIREME_RETURN_IF_ERROR(fill(rank, DType::kF32, tensorBytes_));
   if (numRanks() == 1) return {};
   TRIREME_ASSIGN_OR_RETURN(rank.comm,
                            cuda::NcclCommunicator::create(*rank.device, world_->communicator(index),
@@ -206,23 +208,29 @@ Status MeasuredGpus::prepare(Rank& rank, int32_t index) {
   return {};
 }
 
-// Products of zeros take less power than others, and so less time. As bf16 and as f32, which begins
-// with one, the numbers are the same.
-Status MeasuredGpus::fill(Rank& rank) {
-  constexpr int64_t kPattern = int64_t{16} << 20;
-  const int64_t bytes = std::min(kPattern, tensorBytes_);
-  auto* numbers = reinterpret_cast<Bf16*>(rank.image.data());
-  uint32_t state = 1;
-  for (int64_t i = 0; i < bytes / 2; ++i) {
-    state = state * 1664525 + 1013904223;  // Numerical Recipes' generator
-    numbers[i] = toBf16(static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f);
+// Products of zeros take less power than others, and so less time; as do those of infinities, which
+// results become that are factors again. As bf16 and as f32, which begins with one, the numbers are
+// the same.
+Status MeasuredGpus::fill(Rank& rank, DType type, int64_t bytes) {
+  constexpr int64_t kPattern = int64_t{4} << 20;
+  const int64_t patternBytes = std::min(kPattern, bytes);
+  const DType pattern = type == DType::kF16 ? type : DType::kBf16;
+  if (rank.pattern != pattern) {
+    rank.pattern = pattern;
+    auto* numbers = reinterpret_cast<uint16_t*>(rank.image.data());
+    uint32_t state = 1;
+    for (int64_t i = 0; i < std::min(kPattern, tensorBytes_) / 2; ++i) {
+      state = state * 1664525 + 1013904223;  // Numerical Recipes' generator
+      const float number = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
+      numbers[i] = pattern == DType::kF16 ? toF16(number).bits : toBf16(number).bits;
+    }
   }
   TRIREME_RETURN_IF_ERROR(rank.device->beginStep());
-  TRIREME_RETURN_IF_ERROR(rank.device->store(rank.image.data(), bytes));
+  TRIREME_RETURN_IF_ERROR(rank.device->store(rank.image.data(), patternBytes));
   char* all = tensors(rank);
-  for (int64_t filled = bytes; filled < tensorBytes_; filled *= 2)
-    TRIREME_RETURN_IF_ERROR(rank.device->copy(
-        all + filled, all, std::min(filled, tensorBytes_ - filled), Stream::kCompute));
+  for (int64_t filled = patternBytes; filled < bytes; filled *= 2)
+    TRIREME_RETURN_IF_ERROR(
+        rank.device->copy(all + filled, all, std::min(filled, bytes - filled), Stream::kCompute));
   return finish(rank);
 }
 
@@ -331,7 +339,10 @@ Result<Seconds> MeasuredGpus::measure(const Work& work, int32_t numTimed,
 Result<Seconds> MeasuredGpus::segment(size_t index) {
   const program::Segment& segment = bundle_.program.segments[index];
   const int64_t setBytes = operandBytes(segment);
-  const int64_t numSets = std::clamp<int64_t>(tensorBytes_ / setBytes, 1, kMaxSets);
+  const int64_t numSets =
+      std::clamp<int64_t>(std::min(tensorBytes_, kSetsBytes) / setBytes, 1, kMaxSets);
+  TRIREME_RETURN_IF_ERROR(onAll(
+      [&](Rank& rank) { return fill(rank, segment.operands.front().dtype, numSets * setBytes); }));
   std::vector<int64_t> next(ranks_.size(), 0);
   return measure(
       [&, setBytes](Rank& rank) {

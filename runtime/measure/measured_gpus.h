@@ -59,16 +59,17 @@ class MeasuredGpus {
   // numRanks(), and numRanks(), at most five of them; none of one rank.
   static std::vector<int32_t> groupSizes(int32_t numRanks);
 
-  // Takes `arenaBytes` of each GPU, fills it with numbers between -1 and 1, loads `segments` (one
+  // Takes `arenaBytes` of each GPU, loads `segments` (one
   // op each, without integers) and lets the ranks meet. At most once, before what follows.
   // kResourceExhausted: not so much memory or threads. kInvalidArgument: a segment that has no
   // kernels, or that takes more memory. kUnavailable: another rank failed, or NCCL says so.
   Status start(std::vector<program::Segment> segments, int64_t arenaBytes);
 
   // Of one call, by all ranks at once: after a warm-up the median of batches, and the mean of the
-  // ranks. A call does not find its operands in the caches that the last one filled: calls take
-  // turns among sets of operands that fill the arena. After an error nothing more is measured.
-  // kUnavailable: a GPU does not answer, or a rank failed. kInternal: a GPU reports an error.
+  // ranks. Operands are numbers between -1 and 1. A call does not find its own in the caches that
+  // the last one filled: calls take turns among sets of operands, which fill a GiB or the arena.
+  // After an error nothing more is measured. kUnavailable: a GPU does not answer, or a rank failed.
+  // kInternal: a GPU reports an error.
   Result<Seconds> segment(size_t index);
   // The same for the better part of a second: clocks that rest take as long to rise.
   Status warmUp(size_t index);
@@ -95,7 +96,8 @@ class MeasuredGpus {
     std::unique_ptr<Communicator> comm;
     program::KernelContext context;
     Status status;
-    double once = 0;  // seconds of a warm call
+    DType pattern = DType::kI32;  // of the numbers in the image; kI32: none yet
+    double once = 0;              // seconds of a warm call
     double perCall = 0;
   };
   using Work = std::function<Status(Rank&)>;  // one call
@@ -103,7 +105,7 @@ class MeasuredGpus {
   MeasuredGpus(const cuda::Apis& apis, const GpuTiming& timing) : apis_(apis), timing_(timing) {}
   void buildProgram(std::vector<program::Segment> segments, int64_t arenaBytes);
   Status prepare(Rank& rank, int32_t index);
-  Status fill(Rank& rank);
+  Status fill(Rank& rank, DType type, int64_t bytes);
   Status timeFirst(Rank& rank, const Work& work, program::Stream on);
   Status timeCalls(Rank& rank, const Work& work, program::Stream on, int64_t calls);
   Status finish(Rank& rank);

@@ -32,8 +32,12 @@ GpuMeasurements small() {
                          Seconds(2e-6 + static_cast<double>(size) * 5e-9)});
   for (const int64_t size : {256, 512, 768, 1024, 2048, 4096})
     m.kernels.push_back(
-        {{OpKind::kAttention, DType::kBf16, runtime::AttentionShape{size, 1, 8, 64, 0.1}},
+        {{OpKind::kAttention, DType::kBf16, runtime::AttentionShape{size, 1, 8, 64, 0.1, 4}},
          Seconds(2e-6 + static_cast<double>(size * size) * 1e-11)});
+  for (const int64_t size : {256, 512, 768, 1024, 2048, 4096})
+    m.kernels.push_back(
+        {{OpKind::kMatmul, DType::kF32, runtime::ProductShape{size, 1024, 512}, true},
+         Seconds(2e-6 + static_cast<double>(size) * 8e-9)});
   for (const GpuStream stream : runtime::kGpuStreams)
     m.streams.push_back({stream, Bytes(1e9), Seconds(1e-3)});
   for (const Exchange exchange : runtime::kMeasuredCollectives)
@@ -79,8 +83,8 @@ TEST(ReadMeasurements, RefusesOtherFormatsAndVersions) {
   EXPECT_THAT(errorOf(replaced("trireme GPU measurements", "other")),
               AllOf(HasSubstr("gpus.json:2:"), HasSubstr("expected 'trireme GPU measurements'")));
   EXPECT_THAT(
-      errorOf(replaced("\"version\": 1", "\"version\": 2")),
-      AllOf(HasSubstr("gpus.json:3:"), HasSubstr("version 2: this trireme reads version 1")));
+      errorOf(replaced("\"version\": 2", "\"version\": 1")),
+      AllOf(HasSubstr("gpus.json:3:"), HasSubstr("version 1: this trireme reads version 2")));
   EXPECT_THAT(errorOf("{}"), HasSubstr("format, version: missing"));
 }
 
@@ -127,6 +131,15 @@ TEST(ReadMeasurements, RefusesTimesAndSizesThatCannotBe) {
   EXPECT_THAT(
       errorOf([](auto& m) { m.kernels[6].probe.shape = runtime::AttentionShape{1, 1, 1, 1, 1.0}; }),
       HasSubstr("kernels[6].dropout: a probability"));
+  EXPECT_THAT(errorOf([](auto& m) {
+                m.kernels[6].probe.shape = runtime::AttentionShape{1, 1, 8, 1, 0, 3};
+              }),
+              HasSubstr("kernels[6].headsPerGroup: must divide heads (8)"));
+  EXPECT_THAT(errorOf([](auto& m) {
+                m.kernels[6].probe.type = DType::kF32;
+                m.kernels[6].probe.tf32 = true;
+              }),
+              HasSubstr("kernels[6].type: attention is in f64, f32, bf16 or f16"));
 }
 
 TEST(ReadMeasurements, RefusesWhatIsNotWhole) {

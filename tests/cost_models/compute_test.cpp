@@ -121,6 +121,43 @@ TEST(Kernels, ProductsInTf32HaveItsRate) {
   EXPECT_FALSE(checkDevice(gpu, DType::kF16).ok());
 }
 
+// A measured time of products in f32 says nothing of those in tf32 on a GPU; a host has no others.
+TEST(Kernels, ProductsInTf32HaveMeasuredTimesOfTheirOwn) {
+  Segment segment;
+  segment.operands = {{DType::kF32, {4, 2, 8}}, {DType::kF32, {16, 8}}, {DType::kF32, {4, 2, 16}}};
+  segment.temporary = {false, false, false};
+  spec::DeviceSpec gpu = device();
+  gpu.matmul = {{MathFormat::kF32, FlopsPerSecond(1e15)},
+                {MathFormat::kTf32, FlopsPerSecond(1e15)}};
+  const auto add = [&](const char* kernel, double seconds) {
+    spec::KernelTiming timing{kernel, DType::kF32, {}, "m"};
+    timing.per[static_cast<size_t>(spec::KernelUnit::kCall)] = Seconds(seconds);
+    gpu.kernels.push_back(timing);
+  };
+  const auto timeOf = [&](OpKind kind, bool tf32) {
+    program::OpAttributes attributes;
+    attributes.tf32 = tf32;
+    const bool forward = kind == OpKind::kMatmul, byWeight = kind == OpKind::kMatmulGradWeight;
+    segment.ops = {{kind,
+                    attributes,
+                    {forward ? 0 : 2, byWeight ? 0 : 1},
+                    {forward    ? 2
+                     : byWeight ? 1
+                                : 0}}};
+    return segmentTime(segment, gpu, {}).count();
+  };
+  add("matmul", 1), add("matmul_grad_input", 2), add("matmul_grad_weight", 3);
+  for (const OpKind kind : {OpKind::kMatmul, OpKind::kMatmulGradInput, OpKind::kMatmulGradWeight})
+    EXPECT_LT(timeOf(kind, true), 0.1) << program::opName(kind);
+  add("matmul_tf32", 0.1), add("matmul_grad_input_tf32", 0.2), add("matmul_grad_weight_tf32", 0.3);
+  EXPECT_EQ(timeOf(OpKind::kMatmul, false), 1);
+  EXPECT_EQ(timeOf(OpKind::kMatmul, true), 0.1);
+  EXPECT_EQ(timeOf(OpKind::kMatmulGradInput, true), 0.2);
+  EXPECT_EQ(timeOf(OpKind::kMatmulGradWeight, true), 0.3);
+  gpu.kind = spec::DeviceKind::kHost;
+  EXPECT_EQ(timeOf(OpKind::kMatmulGradInput, true), 2);
+}
+
 // s 8, b 2, 2 groups of 1 head of size 4: context [8,2,2,4], scores 2 * 2 * 8 * 8 = 256 elements.
 Segment attention() {
   Segment segment;

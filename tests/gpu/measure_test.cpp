@@ -1,34 +1,29 @@
 // What `trireme calibrate --gpu` asks a GPU for: on a real one that its numbers can be times.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "runtime/measure/gpu_probes.h"
 #include "runtime/measure/measured_gpus.h"
 #include "tests/gpu/test_gpu.h"
+#include "tests/support/emulated_machine.h"
 
 namespace trireme::runtime {
 namespace {
 
 using program::OpKind;
 
-program::Segment product(DType type, int64_t tokens) {
-  program::Segment segment;
-  segment.name = "product";
-  segment.operands = {{type, {tokens, 1, 96}}, {type, {80, 96}}, {type, {tokens, 1, 80}}};
-  segment.temporary.assign(3, false);
-  segment.ops = {{OpKind::kMatmul, {}, {0, 1}, {2}}};
-  return segment;
+program::Segment product(MathFormat format) {
+  return segmentOf({OpKind::kMatmul, operandType(format), ProductShape{40, 80, 96},
+                    format == MathFormat::kTf32});
 }
 
-// Causal, of heads of 64, which have kernels for tensor cores in bf16.
-program::Segment attention(DType type) {
-  program::Segment segment;
-  segment.name = "attention";
-  segment.operands = {{type, {64, 1, 2, 192}}, {type, {64, 1, 2, 64}}, {DType::kF32, {1, 2, 64}}};
-  segment.temporary.assign(3, false);
-  program::OpAttributes attributes;
-  attributes.headSize = 64;
-  attributes.headsPerGroup = 1;
-  segment.ops = {{OpKind::kAttention, attributes, {0}, {1, 2}}};
-  return segment;
+// Of heads of 64, which have kernels for tensor cores in 16 bits.
+program::Segment attention(OpKind op, DType type, int64_t headsPerGroup) {
+  return segmentOf({op, type, AttentionShape{64, 1, 4, 64, 0, headsPerGroup}});
 }
 
 TEST(MeasureGpu, EveryCallTakesTime) {
@@ -42,9 +37,14 @@ TEST(MeasureGpu, EveryCallTakesTime) {
   EXPECT_FALSE(gpus.info().name.empty());
   EXPECT_GT(gpus.info().numMultiprocessors, 0);
   EXPECT_GE(gpus.info().totalBytes, gpus.info().freeBytes);
-  const std::vector<program::Segment> segments = {product(DType::kBf16, 40),
-                                                  product(DType::kF32, 40), attention(DType::kBf16),
-                                                  attention(DType::kF32)};
+  std::vector<program::Segment> segments;
+  for (const MathFormat format :
+       {MathFormat::kBf16, MathFormat::kF16, MathFormat::kF32, MathFormat::kTf32})
+    segments.push_back(product(format));
+  for (const DType type : {DType::kBf16, DType::kF16, DType::kF32})
+    for (const int64_t queries : {1, 4})
+      for (const OpKind op : {OpKind::kAttention, OpKind::kAttentionGrad})
+        segments.push_back(attention(op, type, queries));
   const Status started = gpus.start(segments, int64_t{8} << 20);
   ASSERT_TRUE(started.ok()) << started.message();
   const auto expectTime = [](const Result<Seconds>& time) {
@@ -59,6 +59,46 @@ TEST(MeasureGpu, EveryCallTakesTime) {
     ASSERT_TRUE(traffic.has_value()) << traffic.error().message();
     expectTime(traffic->time);
     EXPECT_GT(traffic->moved.count(), 0);
+  }
+}
+
+// Tokens, sequences, heads, heads of keys and values, size of a head.
+AttentionShape shapeOf(const nlohmann::json& sizes) {
+  const auto at = [&](size_t i) { return sizes.at(i).get<int64_t>(); };
+  return {at(0), at(1), at(2), at(4), 0, at(2) / at(3)};
+}
+
+int64_t operandBytes(const program::Segment& segment) {
+  int64_t bytes = 0;
+  for (const program::OperandType& operand : segment.operands) bytes += operand.bytes();
+  return bytes;
+}
+
+// For bench/gpu/attention, which reads the lines: in bf16 of each shape, in order. An emulated GPU
+// computes nothing here: it has stated rates.
+TEST(MeasureGpu, AttentionOfTheEnvironment) {
+  const char* text = std::getenv("TRIREME_ATTENTION_OF");
+  if (text == nullptr) GTEST_SKIP() << "TRIREME_ATTENTION_OF names no shapes";
+  const nlohmann::json shapes = nlohmann::json::parse(text);
+  std::vector<program::Segment> segments;
+  for (const nlohmann::json& sizes : shapes)
+    for (const OpKind op : {OpKind::kAttention, OpKind::kAttentionGrad})
+      segments.push_back(segmentOf({op, DType::kBf16, shapeOf(sizes)}));
+  int64_t most = 0;
+  for (const program::Segment& segment : segments) most = std::max(most, operandBytes(segment));
+  gpu::TestGpu test(trireme::testing::emulatedMachine({}));
+  auto opened = MeasuredGpus::open(test.apis(), 1, {});
+  ASSERT_TRUE(opened.has_value()) << opened.error().message();
+  MeasuredGpus& gpus = **opened;
+  constexpr int64_t kOther = int64_t{256} << 20;  // alignment, and what kernels need beside
+  const Status started = gpus.start(segments, 2 * most + kOther);
+  ASSERT_TRUE(started.ok()) << started.message();
+  ASSERT_TRUE(gpus.warmUp(0).ok());
+  for (size_t i = 0; i < segments.size(); i += 2) {
+    const Result<Seconds> forward = gpus.segment(i), backward = gpus.segment(i + 1);
+    ASSERT_TRUE(forward.has_value() && backward.has_value());
+    fmt::print("attention: {{\"forward\": {}, \"backward\": {}}}\n", forward->count(),
+               backward->count());
   }
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""bench/gpu/predict on measurements that are made up: its predictions are those of the calibrated file.
+"""bench/gpu/predict on measurements that are made up: its predictions are those of the calibrated file, and its verdicts
+those of the steps beside them.
 
     predict_test.py <trireme> <source folder>
 """
@@ -31,11 +32,11 @@ def measurements(flops):
                     blocks = sequence // 128
                     scores = 8 * 128 * 128 * blocks * (blocks + 1) / 2
                     kernels.append({"op": op, "type": kind, "sequence": sequence, "batch": 1, "heads": 8, "headSize": 64,
-                                    "dropout": dropout, "seconds": 2e-6 + 2 * products * 64 * scores / flops})
+                                    "dropout": dropout, "headsPerGroup": 1, "seconds": 2e-6 + 2 * products * 64 * scores / flops})
     gpu = {"name": "NVIDIA X900", "capability": 90, "multiprocessors": 132, "driverVersion": 13000,
            "totalBytes": 80 << 30, "freeBytes": 79 << 30}
     streams = [{"stream": name, "bytes": 4e9, "seconds": 2e-3} for name in ("copy", "sum of squares", "AdamW")]
-    return {"format": "trireme GPU measurements", "version": 1, "date": "2026-11-22", "trireme": "0.1.0", "gpu": gpu,
+    return {"format": "trireme GPU measurements", "version": 2, "date": "2026-11-22", "trireme": "0.1.0", "gpu": gpu,
             "numGpus": 1, "launchSeconds": 2e-6, "kernels": kernels, "streams": streams, "transfers": []}
 
 
@@ -48,18 +49,40 @@ def expect(condition, *what):
         sys.exit("FAILED: " + "\n".join(str(part) for part in what))
 
 
-def predicted(results, flops):
+def write_steps(results, seconds):
+    with open(os.path.join(results, f"{MODEL}.steps.json"), "w") as file:
+        json.dump({"seconds": seconds}, file)
+
+
+def predicted(results, flops, code=4, verdict="missed"):
+    """Milliseconds of a step, which is expected to have the verdict."""
     with open(os.path.join(results, "gpus.json"), "w") as file:
         json.dump(measurements(flops), file)
-    done = run(sys.executable, PREDICT, TRIREME, results)
-    expect(done.returncode == 0, done.stderr)
-    row = re.search(rf"^\| {MODEL} \| ([0-9.]+) \| ([0-9.]+) \| ([-+0-9.]+) % \|$", done.stdout, re.M)
+    done = run(sys.executable, PREDICT, TRIREME, results, MODEL)
+    expect(done.returncode == code, done.returncode, done.stdout, done.stderr)
+    row = re.search(rf"^\| {MODEL} \| ([0-9.]+) \| ([0-9.]+) \| ([-+0-9.]+) % \| 7 % \| {verdict} \|$", done.stdout, re.M)
     expect(row, "no row of the model:", done.stdout)
     measured, expected, error = map(float, row.groups())
-    expect(measured == 200.0, "the median of the steps is 200 ms:", measured)
     expect(abs(error - 100 * (expected / measured - 1)) < 0.1, row.group(0))
     expect("| together | " in done.stdout, "no parts of the step:", done.stdout)
     return expected
+
+
+def expect_verdicts(results, flops, expected):
+    """7 % either way; the others of the four models were not measured."""
+    for factor, code, verdict in ((1.075, 0, "met"), (0.935, 0, "met"), (1.08, 4, "missed"), (0.93, 4, "missed")):
+        median = expected * factor / 1e3
+        write_steps(results, [median / 2, median, 9 * median])
+        predicted(results, flops, code, verdict)
+    done = run(sys.executable, PREDICT, TRIREME, results)
+    expect(done.returncode == 12, done.returncode, done.stdout)
+    expect("| llama-1b | - | - | - | 7 % | not measured |" in done.stdout, done.stdout)
+    expect("* llama-1b: no llama-1b.steps.json" in done.stdout, done.stdout)
+    expect(f"Targets: 0 of 1 that were measured are met. **Missed**: step of {MODEL} (" in done.stdout, done.stdout)
+    expect("**Not measured**: step of gpt2-350m, step of gpt2-1.5b, step of llama-1b." in done.stdout, done.stdout)
+    write_steps(results, [expected / 1e3])
+    done = run(sys.executable, PREDICT, TRIREME, results)
+    expect(done.returncode == 8, done.returncode, done.stdout)
 
 
 def main():
@@ -71,13 +94,16 @@ def main():
         expect(made.returncode == 0 and made.stdout == MODEL + "\n", made.stderr)
         simulated = run(TRIREME, "plan", "--check", plan, "--model", MODEL, "--cluster", "dgx-h200", "--trace", trace)
         expect(simulated.returncode == 0, simulated.stderr)
-        with open(os.path.join(results, f"{MODEL}.steps.json"), "w") as file:
-            json.dump({"seconds": [0.1, 0.2, 0.9]}, file)
+        write_steps(results, [10, 20, 90])
         fast, slow = predicted(results, 400e12), predicted(results, 100e12)
         # Products and attention of 32 sequences of 1024: 3 x 2 x 32768 x 124e6 FLOPs and more are 60 ms at 400
         # TFLOP/s and four times that at 100; the rest of the step is the same.
         expect(slow - fast > 3 * 60, "the step does not follow the measured rates:", fast, slow)
         expect(fast > 60, fast)
+        expect_verdicts(results, 100e12, slow)
+        write_steps(results, [])
+        done = run(sys.executable, PREDICT, TRIREME, results, MODEL)
+        expect(done.returncode == 8 and "| not measured |" in done.stdout, done.stdout)
         with open(os.path.join(results, "gpus.json"), "w") as file:
             file.write("{}")
         refused = run(sys.executable, PREDICT, TRIREME, results)

@@ -140,16 +140,24 @@ TEST(Bounds, HoldForMeasuredKernelsAndCollectives) {
   expectAdmissible(query, 4);
 }
 
-// f32 may reach a larger share of its peak than any other product.
-TEST(Bounds, HoldWhereSinglePrecisionHasAShareOfItsOwn) {
-  Query query = smallQuery(4, 4, 8);
-  query.training.precision = spec::Precision::kFp32;
-  spec::DeviceSpec& device = query.cluster.device;
-  device.matmulEfficiency = device.attentionEfficiency = 0.1;
-  device.f32MatmulEfficiency = 1;
-  device.launchOverhead = Seconds(0);  // products are what takes time
-  device.memoryBandwidth = BytesPerSecond(1e15);
-  expectAdmissible(query, 4);
+// One format may reach a larger share of its peak than any other.
+TEST(Bounds, HoldWhereAFormatHasAShareOfItsOwn) {
+  for (const MathFormat format : {MathFormat::kF32, MathFormat::kTf32, MathFormat::kF16}) {
+    Query query = smallQuery(4, 4, 8);
+    query.training.precision =
+        format == MathFormat::kF16 ? spec::Precision::kFp16 : spec::Precision::kFp32;
+    query.training.tf32 = format == MathFormat::kTf32;
+    spec::DeviceSpec& device = query.cluster.device;
+    if (device.peak(format) == nullptr)
+      device.matmul.push_back({format, device.matmul.front().rate});
+    device.matmulEfficiency = device.attentionEfficiency = 0.1;
+    (format == MathFormat::kF32    ? device.f32MatmulEfficiency
+     : format == MathFormat::kTf32 ? device.tf32MatmulEfficiency
+                                   : device.f16MatmulEfficiency) = 1;
+    device.launchOverhead = Seconds(0);  // products are what takes time
+    device.memoryBandwidth = BytesPerSecond(1e15);
+    expectAdmissible(query, 4);
+  }
 }
 
 }  // namespace

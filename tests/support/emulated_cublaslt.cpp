@@ -99,6 +99,7 @@ struct Product {
     return static_cast<double>(m()) * static_cast<double>(n()) * static_cast<double>(k());
   }
   std::string name() const {
+    if (desc.computeType == cuda::kComputeTf32) return "matmul_tf32";
     return la.type == cuda::kTypeF64   ? "matmul_f64"
            : la.type == cuda::kTypeF32 ? "matmul_f32"
            : la.type == cuda::kTypeF16 ? "matmul_f16"

@@ -31,7 +31,9 @@ double secondsOn(const EmulatedRates& rates, const EmulatedTask& task) {
   if (task.name == "copy") return 2 * task.bytes / rates.memory;
   if (task.name == "fill") return task.bytes / rates.memory;
   if (task.name == "matmul_bf16") return rates.launch + 2 * task.products / rates.matmulBf16;
+  if (task.name == "matmul_f16") return rates.launch + 2 * task.products / rates.matmulF16;
   if (task.name == "matmul_f32") return rates.launch + 2 * task.products / rates.matmulF32;
+  if (task.name == "matmul_tf32") return rates.launch + 2 * task.products / rates.matmulTf32;
   if (task.name == "adamw_f32") {
     const auto& args = *static_cast<const cuda::AdamWArgs*>(task.args);
     double elements = 0;
@@ -48,7 +50,8 @@ double secondsOn(const EmulatedRates& rates, const EmulatedTask& task) {
     const bool isTiled = task.name.find("_tiles_") != std::string::npos;
     const auto& args = *static_cast<const cuda::OpArgs*>(task.args);
     const double flops = attentionFlops(args, !startsWith(task.name, "attention_grad"));
-    return rates.launch + flops / (isTiled ? rates.attentionBf16 : rates.attentionF32);
+    const double tiled = task.name.ends_with("_f16") ? rates.attentionF16 : rates.attentionBf16;
+    return rates.launch + flops / (isTiled ? tiled : rates.attentionF32);
   }
   const double n = task.members;
   if (task.name == "send" || task.name == "receive") return task.bytes / rates.pairBandwidth;

@@ -6,10 +6,11 @@
 namespace trireme::testing {
 
 struct EmulatedRates {
-  double launch = 2e-6;                               // seconds, of every kernel and product
-  double matmulBf16 = 200e12, matmulF32 = 16e12;      // FLOP/s
-  double attentionBf16 = 50e12, attentionF32 = 4e12;  // of the causal half of the products
-  double memory = 1.5e12;                             // bytes/s, read or written
+  double launch = 2e-6;                            // seconds, of every kernel and product
+  double matmulBf16 = 200e12, matmulF16 = 180e12;  // FLOP/s
+  double matmulF32 = 16e12, matmulTf32 = 100e12;   // of factors in f32
+  double attentionBf16 = 50e12, attentionF16 = 60e12, attentionF32 = 4e12;  // of the causal half
+  double memory = 1.5e12;  // bytes/s, read or written
   double allReduceLatency = 12e-6, busBandwidth = 240e9, pairBandwidth = 80e9;
 };
 

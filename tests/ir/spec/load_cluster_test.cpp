@@ -400,14 +400,19 @@ TEST(LoadCluster, OnlyAFileThatSaysSoIsScalable) {
   EXPECT_FALSE(cluster().scalable);
 }
 
-// 0.4 of the peak in f8, 0.9 in f32, and what the device says for all others.
+// 0.4 of the peak in f8, 0.9 in f32, 0.6 in tf32, 0.7 in f16, and what the device says for all
+// others.
 TEST(LoadCluster, FormatsMayHaveSharesOfTheirOwn) {
   const auto c = parse(replaced(kCluster, "tiers:\n",
                                 "  f8_matmul_efficiency: {value: 0.4, source: m}\n"
-                                "  f32_matmul_efficiency: {value: 0.9, source: m}\ntiers:\n"));
+                                "  f32_matmul_efficiency: {value: 0.9, source: m}\n"
+                                "  tf32_matmul_efficiency: {value: 0.6, source: m}\n"
+                                "  f16_matmul_efficiency: {value: 0.7, source: m}\ntiers:\n"));
   ASSERT_TRUE(c.has_value()) << c.error().message();
   EXPECT_EQ(c->device.matmulShare(MathFormat::kF8), 0.4);
   EXPECT_EQ(c->device.matmulShare(MathFormat::kF32), 0.9);
+  EXPECT_EQ(c->device.matmulShare(MathFormat::kTf32), 0.6);
+  EXPECT_EQ(c->device.matmulShare(MathFormat::kF16), 0.7);
   EXPECT_EQ(c->device.matmulShare(MathFormat::kBf16), c->device.matmulEfficiency);
   EXPECT_EQ(cluster().device.matmulShare(MathFormat::kF32), cluster().device.matmulEfficiency);
   EXPECT_EQ(parse(printCluster(*c).value()).value(), *c);

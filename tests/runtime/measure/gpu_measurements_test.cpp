@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -24,10 +25,10 @@ constexpr double kGiB = 1 << 30;
 
 // Products and attention, more sizes than units.
 TEST(GpuProbes, AreProductsAndAttentionThatFit) {
-  for (DType type : {DType::kF32, DType::kBf16}) {
+  for (MathFormat format : {MathFormat::kF32, MathFormat::kBf16, MathFormat::kF16}) {
     std::map<OpKind, int> sizes;
-    for (const GpuProbe& probe : gpuProbes(type, Bytes(kGiB))) {
-      EXPECT_EQ(probe.type, type);
+    for (const GpuProbe& probe : gpuProbes(format, Bytes(kGiB))) {
+      EXPECT_EQ(formatOf(probe), format);
       ++sizes[probe.op];
       const program::Segment segment = segmentOf(probe);
       ASSERT_EQ(segment.ops.size(), 1u);
@@ -38,14 +39,66 @@ TEST(GpuProbes, AreProductsAndAttentionThatFit) {
                         OpKind::kAttention, OpKind::kAttentionGrad})
       EXPECT_GE(sizes[kind], 20) << program::opName(kind);
   }
-  const auto few = gpuProbes(DType::kF32, Bytes(64e6));
+  const auto few = gpuProbes(MathFormat::kF32, Bytes(64e6));
   EXPECT_FALSE(few.empty());
-  EXPECT_LT(few.size(), gpuProbes(DType::kF32, Bytes(kGiB)).size() / 2);
+  EXPECT_LT(few.size(), gpuProbes(MathFormat::kF32, Bytes(kGiB)).size() / 2);
   for (const GpuProbe& probe : few) {
     int64_t bytes = 0;
     for (const program::OperandType& operand : segmentOf(probe).operands) bytes += operand.bytes();
     EXPECT_LE(bytes, 64000000);
   }
+}
+
+// Only products are in tf32: of factors in f32, which cuBLASLt rounds.
+TEST(GpuProbes, InTf32AreProducts) {
+  const auto probes = gpuProbes(MathFormat::kTf32, Bytes(kGiB));
+  ASSERT_GT(probes.size(), 60u);
+  for (const GpuProbe& probe : probes) {
+    EXPECT_EQ(formatOf(probe), MathFormat::kTf32);
+    const program::Segment segment = segmentOf(probe);
+    ASSERT_EQ(segment.ops.size(), 1u);
+    EXPECT_TRUE(segment.ops[0].attributes.tf32);
+    for (const program::OperandType& operand : segment.operands)
+      EXPECT_EQ(operand.dtype, DType::kF32);
+  }
+  for (const GpuProbe& probe : gpuProbes(MathFormat::kF32, Bytes(kGiB)))
+    EXPECT_FALSE(segmentOf(probe).ops[0].attributes.tf32);
+}
+
+// The steps of bench/gpu: GPT-2 124M has 32 sequences of 1024 tokens and 12 heads of 64, and a
+// vocabulary padded to 50304; Llama 1B 8 of 2048, and 32 heads of which 4 share keys and values.
+TEST(GpuProbes, AreThoseOfTheBenchmarkedSteps) {
+  constexpr double kHalfOfTheMemory = 6 * kGiB;  // of GpuMeasureOptions
+  for (MathFormat format : {MathFormat::kBf16, MathFormat::kF16}) {
+    const DType type = operandType(format);
+    const auto probes = gpuProbes(format, Bytes(kHalfOfTheMemory));
+    const auto has = [&](OpKind op, const auto& shape) {
+      return std::find(probes.begin(), probes.end(), GpuProbe{op, type, shape}) != probes.end();
+    };
+    for (const OpKind op : {OpKind::kMatmul, OpKind::kMatmulGradInput, OpKind::kMatmulGradWeight})
+      for (const ProductShape& shape : {ProductShape{32768, 2304, 768},
+                                        {32768, 50304, 768},
+                                        {8192, 6400, 1600},
+                                        {16384, 128256, 2048}})
+        EXPECT_TRUE(has(op, shape)) << program::opName(op) << " of " << shape.outputs;
+    for (const OpKind op : {OpKind::kAttention, OpKind::kAttentionGrad})
+      for (const AttentionShape& shape : {AttentionShape{1024, 32, 12, 64},
+                                          {1024, 16, 16, 64},
+                                          {1024, 8, 25, 64},
+                                          {2048, 8, 32, 64, 0, 4},
+                                          {2048, 8, 32, 64, 0.1, 4}})
+        EXPECT_TRUE(has(op, shape)) << program::opName(op) << " of " << shape.heads;
+  }
+}
+
+// 32 queries on 8 heads of keys and values: 8 groups of 4 queries, a key and a value of 64.
+TEST(GpuProbes, HeadsOfAGroupShareKeysAndValues) {
+  const program::Segment segment =
+      segmentOf({OpKind::kAttention, DType::kBf16, AttentionShape{256, 2, 32, 64, 0, 4}});
+  EXPECT_EQ(segment.operands[0].dims, (std::vector<int64_t>{256, 2, 8, 384}));
+  EXPECT_EQ(segment.operands[1].dims, (std::vector<int64_t>{256, 2, 8, 256}));
+  EXPECT_EQ(segment.operands[2].dims, (std::vector<int64_t>{2, 32, 256}));
+  EXPECT_EQ(segment.ops[0].attributes.headsPerGroup, 4);
 }
 
 class TakeMeasurements : public ::testing::Test {
@@ -62,7 +115,7 @@ class TakeMeasurements : public ::testing::Test {
     options.date = "2026-11-21";
     options.mostMemory = int64_t{96} << 20;
     options.leastMemory = int64_t{16} << 20;
-    options.types = {DType::kBf16};
+    options.formats = {MathFormat::kBf16};
     options.progress = [this](double done, const std::string& what) {
       EXPECT_GE(done, lastProgress);
       EXPECT_LE(done, 1);
@@ -134,13 +187,15 @@ TEST(PrintMeasurements, IsALinePerTime) {
   m.gpu = {"NVIDIA H100 80GB HBM3", 90, 132, 13000, 85017493504, 84000000000};
   m.numGpus = 2;
   m.launch = Seconds(2.1e-6);
-  m.kernels = {{{OpKind::kMatmul, DType::kBf16, ProductShape{1, 2, 3}}, Seconds(1.0 / 3)},
-               {{OpKind::kAttention, DType::kF32, AttentionShape{4, 5, 6, 7, 0.1}}, Seconds(0.5)}};
+  m.kernels = {
+      {{OpKind::kMatmul, DType::kBf16, ProductShape{1, 2, 3}}, Seconds(1.0 / 3)},
+      {{OpKind::kMatmul, DType::kF32, ProductShape{1, 2, 3}, true}, Seconds(0.25)},
+      {{OpKind::kAttention, DType::kF32, AttentionShape{4, 5, 6, 7, 0.1, 3}}, Seconds(0.5)}};
   m.streams = {{GpuStream::kSumSquares, Bytes(4096), Seconds(1e-8)}};
   m.transfers = {{Exchange::kAllReduce, 2, 1024, Seconds(1e-5)}};
   EXPECT_EQ(printMeasurements(m), R"({
   "format": "trireme GPU measurements",
-  "version": 1,
+  "version": 2,
   "date": "2026-11-21",
   "trireme": "0.1.0",
   "gpu": {"name":"NVIDIA H100 80GB HBM3","capability":90,"multiprocessors":132,"driverVersion":13000,"totalBytes":85017493504,"freeBytes":84000000000},
@@ -148,7 +203,8 @@ TEST(PrintMeasurements, IsALinePerTime) {
   "launchSeconds": 2.1e-06,
   "kernels": [
     {"op":"matmul","type":"bf16","tokens":1,"outputs":2,"inputs":3,"seconds":0.3333333333333333},
-    {"op":"attention","type":"f32","sequence":4,"batch":5,"heads":6,"headSize":7,"dropout":0.1,"seconds":0.5}
+    {"op":"matmul","type":"tf32","tokens":1,"outputs":2,"inputs":3,"seconds":0.25},
+    {"op":"attention","type":"f32","sequence":4,"batch":5,"heads":6,"headSize":7,"dropout":0.1,"headsPerGroup":3,"seconds":0.5}
   ],
   "streams": [
     {"stream":"sum of squares","bytes":4096.0,"seconds":1e-08}
