@@ -247,6 +247,7 @@ nlohmann::json toJson(const cost::Estimate& estimate) {
     json["memoryBytes"][part.name] = part.bytes.count();
   json["memoryTotalBytes"] = estimate.memory.total().count();
   json["memoryAvailableBytes"] = estimate.memoryAvailable.count();
+  json["memoryTight"] = isTight(estimate);
   json["memoryStage"] = estimate.memory.stage;
   return json;
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ir/spec/tree_builder.h"
+#include "ir/spec/yaml_node.h"
 
 namespace trireme::spec {
 namespace {
@@ -40,8 +41,9 @@ struct Reader {
 };
 
 // What nlohmann says, without its prefix, and not the whole of an unfinished text:
-// "[json.exception.parse_error.101] parse error at line 1, column 2: what is wrong".
-std::string messageOf(const json::exception& error) {
+// "[json.exception.parse_error.101] parse error at line 1, column 2: what is wrong". It may end
+// within a character.
+std::string trimmed(const json::exception& error) {
   constexpr size_t kMost = 160;
   std::string_view what = error.what();
   for (const std::string_view prefix : {"] ", ": "})
@@ -52,6 +54,14 @@ std::string messageOf(const json::exception& error) {
   size_t cut = kMost;
   while ((static_cast<unsigned char>(what[cut]) & 0xC0) == 0x80) --cut;
   return std::string(what.substr(0, cut)) + "...";
+}
+
+std::string messageOf(const json::exception& error) {
+  std::string message = trimmed(error);
+  if (!isValidUtf8(message))
+    for (char& c : message)
+      if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+  return message;
 }
 
 // An event comes when its token has been read to its end (or, after a number, one character

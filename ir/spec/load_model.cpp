@@ -82,7 +82,7 @@ ModelSpec readModel(MapReader& map) {
 
 Result<ModelSpec> parseModel(const std::string& text, const std::string& name) {
   TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, name));
-  if (root.find("model_type")) return importHuggingFace(root, name);
+  if (root.find("model_type") || root.find("architectures")) return importHuggingFace(root, name);
   MapReader map(name, root);
   ModelSpec model = readModel(map);
   TRIREME_RETURN_IF_ERROR(map.finish());

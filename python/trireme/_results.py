@@ -114,7 +114,8 @@ class Estimate:
 
     step_seconds: of one step; interval_seconds holds nine runs of ten, where the stack says.
     breakdown_seconds: parts that add up to the step; breakdown_percent: of it.
-    memory_bytes: parts, of the fullest device, on pipeline stage memory_stage (from 0).
+    memory_bytes: parts, of the fullest device, on pipeline stage memory_stage (from 0). memory_tight: the plan
+    fits by less than predicted peaks are off.
     model_flops_utilisation: 0 to 1.
     """
 
@@ -126,6 +127,7 @@ class Estimate:
     memory_bytes: dict[str, int]
     memory_total_bytes: int
     memory_available_bytes: int
+    memory_tight: bool
     memory_stage: int
     interval_seconds: tuple[float, float] | None = None
 

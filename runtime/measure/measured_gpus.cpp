@@ -341,23 +341,44 @@ Result<Seconds> MeasuredGpus::segment(size_t index) {
   const int64_t setBytes = operandBytes(segment);
   const int64_t numSets =
       std::clamp<int64_t>(std::min(tensorBytes_, kSetsBytes) / setBytes, 1, kMaxSets);
-  TRIREME_RETURN_IF_ERROR(onAll(
-      [&](Rank& rank) { return fill(rank, segment.operands.front().dtype, numSets * setBytes); }));
+  const auto operandsOf = [&](const Rank& rank, int64_t set) {
+    char* place = tensors(rank) + set * setBytes;
+    std::vector<void*> operands;
+    for (const program::OperandType& type : segment.operands) {
+      operands.push_back(place);
+      place += aligned(type.bytes());
+    }
+    return operands;
+  };
+  TRIREME_RETURN_IF_ERROR(onAll([&](Rank& rank) -> Status {
+    TRIREME_RETURN_IF_ERROR(chooseAlgorithms(rank, index, operandsOf(rank, 0)));
+    return fill(rank, segment.operands.front().dtype, numSets * setBytes);
+  }));
   std::vector<int64_t> next(ranks_.size(), 0);
   return measure(
-      [&, setBytes](Rank& rank) {
+      [&](Rank& rank) {
         int64_t& set = next[static_cast<size_t>(rank.program.rank)];
-        char* place = tensors(rank) + set * setBytes;
+        const std::vector<void*> operands = operandsOf(rank, set);
         set = (set + 1) % numSets;
-        std::vector<void*> operands;
-        for (const program::OperandType& type : segment.operands) {
-          operands.push_back(place);
-          place += aligned(type.bytes());
-        }
         return rank.device->runSegment(
             {static_cast<int32_t>(index), &rank.context, operands.data()});
       },
       numRanks());
+}
+
+// As a run does before its first step.
+Status MeasuredGpus::chooseAlgorithms(Rank& rank, size_t index, std::vector<void*> operands) {
+  constexpr uint8_t kFiller = 0x3c;  // a number near one in every type
+  cuda::CudaRank& device = *rank.device;
+  for (const cuda::MatmulCall& call :
+       device.productsOf(static_cast<int32_t>(index), {std::move(operands)})) {
+    TRIREME_ASSIGN_OR_RETURN(
+        const cuda::TimedAlgorithm timed,
+        cuda::timeFastest(device.gpu(), call, device.workspace(), device.stream(Stream::kCompute),
+                          [&] { return device.occupy(kFiller); }));
+    call.matmul->use(call.alignment, timed.algorithm);
+  }
+  return {};
 }
 
 Status MeasuredGpus::warmUp(size_t index) {

@@ -105,6 +105,7 @@ class MeasuredGpus {
   MeasuredGpus(const cuda::Apis& apis, const GpuTiming& timing) : apis_(apis), timing_(timing) {}
   void buildProgram(std::vector<program::Segment> segments, int64_t arenaBytes);
   Status prepare(Rank& rank, int32_t index);
+  Status chooseAlgorithms(Rank& rank, size_t index, std::vector<void*> operands);
   Status fill(Rank& rank, DType type, int64_t bytes);
   Status timeFirst(Rank& rank, const Work& work, program::Stream on);
   Status timeCalls(Rank& rank, const Work& work, program::Stream on, int64_t calls);

@@ -92,13 +92,19 @@ Status CudaRank::occupy(uint8_t byte) {
 
 std::vector<MatmulCall> CudaRank::products() const {
   std::vector<MatmulCall> products;
-  for (size_t i = 0; i < segments_.size(); ++i) {
-    const std::vector<std::vector<void*>> calls = callsOf(program_, static_cast<int32_t>(i));
-    if (calls.empty()) continue;
-    for (const Step& step : segments_[i])
-      if (const auto* matmul = std::get_if<std::unique_ptr<Matmul>>(&step))
-        products.push_back({matmul->get(), alignmentOf(**matmul, calls), calls.front()});
-  }
+  for (int32_t i = 0; i < static_cast<int32_t>(segments_.size()); ++i)
+    for (MatmulCall& call : productsOf(i, callsOf(program_, i)))
+      products.push_back(std::move(call));
+  return products;
+}
+
+std::vector<MatmulCall> CudaRank::productsOf(int32_t segment,
+                                             const std::vector<std::vector<void*>>& calls) const {
+  std::vector<MatmulCall> products;
+  if (calls.empty()) return products;
+  for (const Step& step : segments_[static_cast<size_t>(segment)])
+    if (const auto* matmul = std::get_if<std::unique_ptr<Matmul>>(&step))
+      products.push_back({matmul->get(), alignmentOf(**matmul, calls), calls.front()});
   return products;
 }
 

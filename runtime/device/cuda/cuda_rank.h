@@ -73,6 +73,9 @@ class CudaRank final : public RankDevice {
   // left out; what an algorithm of one depends on; every byte of the arena at once, which waits for
   // the GPU.
   std::vector<MatmulCall> products() const;
+  // Those of a segment that is called with these operands.
+  std::vector<MatmulCall> productsOf(int32_t segment,
+                                     const std::vector<std::vector<void*>>& calls) const;
   std::string keyOf(const MatmulCall& call) const {
     return call.matmul->key(call.alignment, workspace_.bytes);
   }

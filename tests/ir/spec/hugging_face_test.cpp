@@ -152,6 +152,8 @@ TEST(HuggingFace, UnknownModelTypeIsRefused) {
   EXPECT_THAT(messageOf(parse("{\"model_type\": \"qwen3\"}")),
               HasSubstr("'qwen3' is not supported"));
   EXPECT_THAT(messageOf(parse("{\"model_type\": null}")), HasSubstr("model_type: missing"));
+  EXPECT_THAT(messageOf(parse("{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 8}")),
+              HasSubstr("model_type"));
 }
 
 TEST(HuggingFace, MissingSizeIsNamed) {

@@ -49,6 +49,7 @@ TEST(ParseJson, SaysWhatIsWrongAndWhere) {
             "f.json:2:12: not valid JSON: syntax error while parsing array - unexpected end of "
             "input; expected ']'");
   EXPECT_THAT(messageOf(parse("{\"a\": \"tex")), HasSubstr("missing closing quote"));
+  EXPECT_THAT(messageOf(parse("\xC3\xBF")), HasSubstr("last read: '?'"));
   EXPECT_THAT(messageOf(parse("{a: 1}")), StartsWith("f.json:1:3: not valid JSON: "));
   EXPECT_THAT(messageOf(parse("{\"a\": 1} x")), HasSubstr("expected end of input"));
   EXPECT_THAT(messageOf(parse("{\"a\": 1e999}")), HasSubstr("not valid JSON: number overflow"));

@@ -64,6 +64,16 @@ class MeasuredGpusTest : public ::testing::Test {
   std::unique_ptr<MeasuredGpus> gpus;
 };
 
+// As in a training, which times the algorithms of its products before the first step.
+TEST_F(MeasuredGpusTest, ProductsRunTheFastestAlgorithm) {
+  EmulatedGpuOptions options = emulatedMachine(rates, 1);
+  options.matmulSeconds = {3e-3, 1e-3, 2e-3};
+  ASSERT_EQ(open(options).message(), "");
+  const Result<Seconds> time = gpus->segment(0);
+  ASSERT_TRUE(time.has_value()) << time.error().message();
+  EXPECT_NEAR(time->count(), 1e-3, 1e-4);
+}
+
 TEST_F(MeasuredGpusTest, SaysWhatTheGpuIs) {
   EmulatedGpuOptions options = emulatedMachine(rates, 2);
   options.name = "NVIDIA A100-SXM4-80GB";
