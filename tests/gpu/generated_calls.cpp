@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "ir/program/walk.h"
 #include "ir/program/workspace.h"
 #include "runtime/device/cuda/segment_calls.h"
 #include "runtime/kernels/kernels.h"
@@ -33,24 +34,6 @@ bool contains(const std::vector<int32_t>& operands, int32_t operand) {
 
 Tensor tensorOf(const Bytes& bytes, const OperandType& type) {
   return {const_cast<char*>(bytes.data()), &type};
-}
-
-// "+=" in ir/program/op.h. Of others the reference's results are not finite, since they start as
-// NaN.
-bool addsTo(OpKind kind, size_t output) {
-  switch (kind) {
-    case OpKind::kTokenLoss:
-    case OpKind::kEmbeddingGrad:
-    case OpKind::kPositionGrad:
-    case OpKind::kMatmulGradWeight:
-    case OpKind::kBiasGrad:
-      return true;
-    case OpKind::kLayerNormGrad:
-    case OpKind::kRmsNormGrad:
-      return output > 0;
-    default:
-      return false;
-  }
 }
 
 std::set<int32_t> producedIn(const Segment& segment) {
@@ -175,7 +158,9 @@ Result<SegmentValues> runSegmentByReference(const Segment& segment,
       if (made.contains(output) || known.contains(output))
         return Error(
             internalError(fmt::format("{}: operand {} is written again", segment.name, output)));
-      if (addsTo(op.kind, i)) drawOnce(output, [&](const Tensor& to) { draw.sum(to); });
+      // Of others the reference's results are not finite, since they start as NaN.
+      if (program::isAccumulated(op.kind, i))
+        drawOnce(output, [&](const Tensor& to) { draw.sum(to); });
       known.insert(output);
       made.insert(output);
     }
