@@ -377,7 +377,7 @@ bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts&
 std::vector<int64_t> innerBlocks(const Query& query, const cost::Ranks& ranks) {
   std::vector<int64_t> blocks;
   for (size_t i = 0; i + 1 < query.cluster.tiers.size(); ++i)
-    blocks.push_back(cost::blockOf(i, ranks, query.cluster));
+    blocks.push_back(std::min(cost::blockOf(i, ranks, query.cluster), ranks.all));
   return blocks;
 }
 

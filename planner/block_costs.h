@@ -41,7 +41,7 @@ struct BlockCosts {
 };
 
 // How ranks lie over the tiers, as far as block costs depend on it: ranks in a block of each tier
-// but the last, which holds all.
+// but the last, which holds all; or all of them, if they are fewer.
 std::vector<int64_t> innerBlocks(const Query& query, const cost::Ranks& ranks);
 
 // Costs for plans like `plan` whose ranks lie over the tiers as its own. With `single` (plan.pp ==

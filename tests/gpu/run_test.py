@@ -32,7 +32,7 @@ esac""",
 echo '      Start 1: gpu/Alpha.A'
 echo '1/3 Test #1: gpu/Alpha.A ...................   Passed    0.01 sec'
 echo '2/3 Test #2: gpu/Beta.B/gpt  # GetParam() = "gpt" ....***Skipped   0.02 sec'
-if [[ ${CTEST_HANGS-} ]]; then sleep 60; fi
+if [[ ${CTEST_HANGS-} ]]; then sleep 60 & echo $! > "$CTEST_HANGS"; wait; fi
 if [[ ${CTEST_FAILS-} ]]; then
   echo '3/3 Test #3: gpu/Gamma.C ..................***Failed    0.03 sec'
   echo '/x/gamma.cpp:7: Failure'
@@ -177,28 +177,44 @@ def later_runs_add_to_the_report(machine):
     machine.expect_results(build="passed.*", tests="not run", racecheck="not run", training="not run")
 
 
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def a_run_that_is_cut_leaves_its_report(machine):
-    process = machine.start(CTEST_HANGS="1")
+    sleeper = os.path.join(machine.root, "sleeper")  # the process that ctest's stub waits for
+    process = machine.start(CTEST_HANGS=sleeper)
     deadline = time.time() + 30
     while not (os.path.exists(machine.report) and "gpu/Beta.B/gpt" in machine.text()):
         expect(time.time() < deadline and process.poll() is None, "no report of tests that ended")
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+    with open(sleeper, encoding="utf-8") as file:
+        os.kill(int(file.read()), signal.SIGKILL)
     machine.expect_results(build="passed.*", tests=r"\*\*began .*, and has not ended\*\*", memcheck="not run")
     code, output = machine.run("--only", "memcheck")
     expect(code == 0, output)
     machine.expect_results(build="passed.*", tests=r"\*\*began .*, and has not ended\*\*", memcheck="passed.*")
     expect("| gpu/Alpha.A | Passed | 0.01 |" in machine.text(), machine.text())
-    # One that is asked to end.
-    process = machine.start("--only", "tests", CTEST_HANGS="1")
-    while "ctest" not in open(machine.calls_file, encoding="utf-8").read():
+    # One that is asked to end, with what it started.
+    os.remove(sleeper)
+    process = machine.start("--only", "tests", CTEST_HANGS=sleeper)
+    while not os.path.exists(sleeper) or not os.path.getsize(sleeper):
         expect(time.time() < deadline and process.poll() is None, "no ctest")
         time.sleep(0.05)
     process.terminate()
     expect(process.wait(30) == 130, process.returncode)
-    os.killpg(process.pid, signal.SIGKILL)  # the sleep of ctest's stub
     process.communicate()
+    with open(sleeper, encoding="utf-8") as file:
+        pid = int(file.read())
+    while is_running(pid):
+        expect(time.time() < deadline, "what ctest had started goes on")
+        time.sleep(0.05)
     machine.expect_results(tests=r"\*\*interrupted\*\*")
 
 
@@ -242,6 +258,12 @@ def a_benchmark_that_fails_stops_no_other(machine):
         machine.expect_results(calibration="passed", attention="passed", memory="passed",
                                training=rf"\*\*FAILED: bench/gpu/run ended with exit code {exit_code}\*\*")
         expect("noise" in machine.text() and "## Memory" in machine.text(), machine.text())
+    for exit_code, fails, said in (("4", 1, r"\*\*targets missed\*\*"),
+                                   ("8", 0, "passed, but for what could not be measured"),
+                                   ("12", 1, r"\*\*targets missed, and something could not be measured\*\*")):
+        expect(machine.run("--only", "bench", TRAINING_EXIT=exit_code)[0] == fails, exit_code)
+        machine.expect_results(training=said)
+    expect(machine.run("--only", "training", TRAINING_EXIT="8")[0] == 1)
     os.remove(os.path.join(machine.root, "bench/gpu/attention"))
     expect(machine.run("--only", "bench")[0] == 0)
     expect("noise" not in machine.text(), machine.text())

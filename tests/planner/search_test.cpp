@@ -264,6 +264,18 @@ TEST(Search, KnowsHowAllRanksLieOfEveryNumberOfThem) {
   expectOptimal(query, 32);
 }
 
+// 9 ranks lie in one block of the second tier, 72 in two, although neither fills its blocks of 8
+// evenly: contexts of 3 are parted over other links.
+TEST(InnerBlocks, TellRanksOfOneBlockFromThoseOfMore) {
+  Query query = smallQuery();
+  query.cluster = small::cluster(1024, 8);
+  spec::LinkTier middle = query.cluster.tiers.front();
+  middle.devices = 64;
+  query.cluster.tiers.insert(query.cluster.tiers.begin() + 1, middle);
+  EXPECT_NE(innerBlocks(query, {9, 1}), innerBlocks(query, {72, 1}));
+  EXPECT_EQ(innerBlocks(query, {72, 1}), innerBlocks(query, {66, 1}));
+}
+
 // With virtual stages pinned by the schedule there is no plan of one chunk whose memory would say
 // by how much nothing fits.
 TEST(Search, SaysByHowMuchInterleavedPlansMiss) {
