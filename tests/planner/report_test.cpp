@@ -67,6 +67,27 @@ TEST(ToTable, SaysOfWhichCutsTheCertificateIs) {
   EXPECT_EQ(certificate().find(kCaveat), std::string::npos);
 }
 
+TEST(ToTable, SaysThatChunksOfAStageAreEvenAndThatMemoryIsTight) {
+  PlanResult result = answer();
+  constexpr std::string_view kChunks = "chunks of a stage differ", kTight = "tight: peaks are";
+  EXPECT_EQ(toTable(result).find(kChunks), std::string::npos);
+  result.certificate.ofEvenChunks = true;
+  EXPECT_NE(toTable(result).find(kChunks), std::string::npos);
+  EXPECT_TRUE(toJson(result)["certificate"]["ofEvenChunks"].get<bool>());
+  // Of predictions with an interval; above 93 % of what there is.
+  cost::Estimate& estimate = result.estimate;
+  estimate.interval = {estimate.step * 0.9, estimate.step * 1.1};
+  for (const auto& [share, isTight] :
+       {std::pair{0.92, false}, std::pair{0.94, true}, std::pair{1.01, false}}) {
+    estimate.memoryAvailable = estimate.memory.total() * (1 / share);
+    EXPECT_EQ(toTable(result).find(kTight) != std::string::npos, isTight) << share;
+    EXPECT_NE(
+        toJson(result).dump().find(isTight ? "\"memoryTight\":true" : "\"memoryTight\":false"),
+        std::string::npos)
+        << share;
+  }
+}
+
 TEST(MemoryParts, AddUpToTheTotal) {
   const PlanResult result = answer();
   Bytes sum;
