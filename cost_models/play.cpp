@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "ir/schedule/schedule.h"
-
 namespace trireme::cost {
 namespace {
 
@@ -12,19 +10,13 @@ using program::Direction;
 using schedule::Schedule;
 using schedule::Task;
 
-Schedule scheduleOf(const Pipeline& pipeline) {
-  return schedule::scheduleFor(pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
-                               static_cast<int32_t>(pipeline.stages.front().forward.size()),
-                               static_cast<int32_t>(pipeline.numMicrobatches));
-}
-
 constexpr Seconds kNotPlayed(-1);
 
 class Player {
  public:
-  explicit Player(const Pipeline& pipeline)
+  Player(const Pipeline& pipeline, const Schedule& schedule)
       : pipeline_(pipeline),
-        schedule_(scheduleOf(pipeline)),
+        schedule_(schedule),
         numStages_(schedule_.order.size()),
         hop_(numStages_ > 1 ? pipeline.hop : Seconds(0)),
         flight_(pipeline.overlapTransfers ? hop_ : Seconds(0)),
@@ -145,7 +137,7 @@ class Player {
   }
 
   const Pipeline& pipeline_;
-  const Schedule schedule_;
+  const Schedule& schedule_;
   const size_t numStages_;
   const Seconds hop_, flight_, stop_;         // in flight beside the rank's work, or stopping it
   std::array<std::vector<Seconds>, 2> ends_;  // forward, backward; by virtual stage, microbatch
@@ -163,10 +155,25 @@ bool isEven(const Pipeline& pipeline) {
   });
 }
 
+// Where pipelineTime is exact.
+bool isClosed(const Pipeline& pipeline) {
+  return pipeline.schedule == plan::ScheduleKind::kGpipe || isEven(pipeline);
+}
+
 }  // namespace
 
+schedule::Schedule scheduleOf(const Pipeline& pipeline) {
+  return schedule::scheduleFor(pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
+                               static_cast<int32_t>(pipeline.stages.front().forward.size()),
+                               static_cast<int32_t>(pipeline.numMicrobatches));
+}
+
 Simulation play(const Pipeline& pipeline, bool keepsTasks) {
-  Player player(pipeline);
+  return play(pipeline, scheduleOf(pipeline), keepsTasks);
+}
+
+Simulation play(const Pipeline& pipeline, const Schedule& schedule, bool keepsTasks) {
+  Player player(pipeline, schedule);
   Simulation result;
   result.makespan = player.run();
   result.path = player.path();
@@ -175,9 +182,13 @@ Simulation play(const Pipeline& pipeline, bool keepsTasks) {
 }
 
 Seconds flushTime(const Pipeline& pipeline) {
+  return isClosed(pipeline) ? pipelineTime(pipeline) : flushTime(pipeline, scheduleOf(pipeline));
+}
+
+Seconds flushTime(const Pipeline& pipeline, const Schedule& schedule) {
   const Seconds closedForm = pipelineTime(pipeline);
-  if (pipeline.schedule == plan::ScheduleKind::kGpipe || isEven(pipeline)) return closedForm;
-  return std::max(closedForm, Player(pipeline).run());
+  if (isClosed(pipeline)) return closedForm;
+  return std::max(closedForm, Player(pipeline, schedule).run());
 }
 
 }  // namespace trireme::cost

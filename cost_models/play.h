@@ -3,6 +3,7 @@
 #pragma once
 #include "cost_models/pipeline.h"
 #include "cost_models/simulate.h"
+#include "ir/schedule/schedule.h"
 
 namespace trireme::cost {
 
@@ -17,5 +18,10 @@ Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 // How long the flush takes: pipelineTime where that is exact (gpipe, even stages), otherwise the
 // longer of it and the schedule played. Monotone in every time, as both are.
 Seconds flushTime(const Pipeline& pipeline);
+
+// For many of one shape: the tasks of a pipeline in order, and the same with it.
+schedule::Schedule scheduleOf(const Pipeline& pipeline);
+Simulation play(const Pipeline& pipeline, const schedule::Schedule& schedule, bool keepsTasks);
+Seconds flushTime(const Pipeline& pipeline, const schedule::Schedule& schedule);
 
 }  // namespace trireme::cost

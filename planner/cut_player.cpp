@@ -73,13 +73,19 @@ double CutPlayer::put(const Counts& counts) {
   return once;
 }
 
+// Once pipeline_ has stages.
+const schedule::Schedule& CutPlayer::schedule() {
+  if (!schedule_) schedule_ = cost::scheduleOf(pipeline_);
+  return *schedule_;
+}
+
 Seconds CutPlayer::timeOf(const Counts& counts) {
   const auto [place, isNew] = played_.try_emplace(counts);
   if (!isNew) return place->second;
   const Seconds once(put(counts));
   const auto chunks = static_cast<int64_t>(counts.size() * counts.front().size());
   numPasses_ += 2 * pipeline_.numMicrobatches * chunks;
-  return place->second = (cost::flushTime(pipeline_) + once) * factor_;
+  return place->second = (cost::flushTime(pipeline_, schedule()) + once) * factor_;
 }
 
 bool CutPlayer::play(const Counts& counts) {
@@ -123,7 +129,7 @@ std::vector<CutPlayer::Chunk> CutPlayer::byPasses() {
     for (size_t c = 0; c < counts_[rank].size(); ++c) passed.push_back({0, {rank, c}});
   const size_t chunks = counts_.front().size();
   numPasses_ += 2 * pipeline_.numMicrobatches * static_cast<int64_t>(passed.size());
-  for (const cost::PathItem& item : cost::play(pipeline_, false).path)
+  for (const cost::PathItem& item : cost::play(pipeline_, schedule(), false).path)
     passed[static_cast<size_t>(item.stage) * chunks + static_cast<size_t>(item.chunk)].first +=
         (item.direction == program::Direction::kForward ? weight_.forward : weight_.backward)
             .count();

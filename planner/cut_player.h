@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cost_models/pipeline.h"
+#include "ir/schedule/schedule.h"
 #include "planner/best_cut.h"
 
 namespace trireme::planner {
@@ -38,9 +39,16 @@ class CutPlayer {
             std::optional<Seconds> limit, int64_t mostPasses);
 
   bool mayPlay() const { return numPasses_ < mostPasses_; }
+  // From now on so many passes, and cuts that take no more than `limit`.
+  void allow(int64_t passes, Seconds limit) {
+    mostPasses_ = numPasses_ + passes;
+    limit_ = limit;
+  }
   // What counts so far: nothing slower is of interest.
   Seconds limit() const { return best_ ? std::min(limit_, best_->step) : limit_; }
   const std::optional<CutSearch::Cut>& best() const { return best_; }
+  // None from now on.
+  std::optional<CutSearch::Cut> takeBest() { return std::exchange(best_, std::nullopt); }
   double factor() const { return factor_; }
 
   // A stage, and its part of the closed form with transfers that stop it.
@@ -73,12 +81,15 @@ class CutPlayer {
   bool stepDown(size_t mostEnds);
   double put(const Counts& counts);  // into pipeline_; the longest `once`
 
+  const schedule::Schedule& schedule();
+
   StageCosts& costs_;
   cost::Pipeline pipeline_;
+  std::optional<schedule::Schedule> schedule_;
   const PassTimes weight_;
   const double factor_;
-  const Seconds limit_;
-  const int64_t mostPasses_;
+  Seconds limit_;
+  int64_t mostPasses_;
   std::map<std::pair<size_t, std::vector<int64_t>>, Stage> known_;
   std::map<Counts, Seconds> played_;
   std::optional<CutSearch::Cut> best_;

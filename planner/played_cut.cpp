@@ -12,12 +12,16 @@
 namespace trireme::planner {
 namespace {
 
-// Passes of a chunk to be played for one plan, but for the first cut: less than a millisecond.
+// Passes of a chunk to be played for one plan, four times: within the space, but for the first
+// cut, and for moves from each start. Each less than a millisecond.
 constexpr int64_t kMostPasses = 64000;
 // Cuts that are looked at, of which most are too slow by the closed form, for one plan.
 constexpr int64_t kMostLooks = 200;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostEnds = 3;
+// Cuts that take so much more than what counts may become fast enough by moves of layers.
+constexpr double kDescended = 1.02;
+constexpr double kTie = 1e-12;
 
 // Of a stack with a description.
 class DescribedStages : public StageCosts {
@@ -167,7 +171,7 @@ std::vector<int64_t> spreadTo(int64_t layers, int64_t chunks, Place place) {
   return counts;
 }
 
-std::vector<Counts> startsOf(const plan::Plan& plan, const std::vector<int64_t>& layers) {
+std::vector<Counts> spreadsOf(const plan::Plan& plan, const std::vector<int64_t>& layers) {
   const auto stages = layers.size();
   const auto placed = [&](const std::function<Place(size_t)>& placeOf) {
     Counts counts;
@@ -184,6 +188,63 @@ std::vector<Counts> startsOf(const plan::Plan& plan, const std::vector<int64_t>&
           placed([&](size_t) { return Place::kBehind; })};
 }
 
+// Layers handed out to the virtual stages, of which the first and the last, that have the embedding
+// and the head beside them, may stay without: each as long as the others.
+Counts balancedChunks(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  std::vector<StageBudget> chunks(static_cast<size_t>(plan.pp * plan.virtualStages),
+                                  {Seconds(0), query.model.numLayers});
+  chunks.front().fixed = blocks.embedding.forward + blocks.embedding.backward;
+  chunks.back().fixed = blocks.head.forward + blocks.head.backward;
+  return countsOf(pinnedCut(
+      balanceLayers(query.model.numLayers, blocks.layer.forward + blocks.layer.backward, 0, chunks),
+      plan));
+}
+
+// The last chunk's layers on the others of its stage: the head is as much work as some layers.
+Counts withHeadAlone(Counts counts) {
+  std::vector<int64_t>& stage = counts.back();
+  for (; stage.back() > 0; --stage.back()) ++*std::min_element(stage.begin(), stage.end() - 1);
+  return counts;
+}
+
+// By the closed form the fastest cut's layers per stage, spread in several ways, and so those of
+// the fastest with the longer chunks in front.
+std::vector<Counts> startsOf(const Query& query, const plan::Plan& plan, CutSearch& cuts,
+                             const std::vector<int64_t>& lowest, std::optional<Seconds> limit) {
+  std::vector<Counts> starts = {
+      countsOf(plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages))};
+  const auto add = [&](const std::vector<int64_t>& layers) {
+    for (Counts& counts : spreadsOf(plan, layers))
+      if (std::find(starts.begin(), starts.end(), counts) == starts.end())
+        starts.push_back(std::move(counts));
+  };
+  add(lowest);
+  const bool isEvenlySpread =  // then it is the fastest with the rest in front as well
+      std::all_of(lowest.begin(), lowest.end(),
+                  [&](int64_t layers) { return layers % plan.virtualStages == 0; });
+  if (isEvenlySpread) return starts;
+  if (const auto typical = cuts.inFront(limit)) add(typical->layers);
+  return starts;
+}
+
+// From the best of `starts`, of those with the head alone, and from chunks that take equally long.
+std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
+                                    const BlockCosts& blocks, const std::vector<Counts>& starts,
+                                    CutPlayer& player) {
+  std::vector<Counts> shortEnds;
+  for (const Counts& counts : starts) shortEnds.push_back(withHeadAlone(counts));
+  std::optional<CutSearch::Cut> best;
+  const Seconds limit = player.limit();
+  for (const auto& from : {starts, shortEnds, {balancedChunks(query, plan, blocks)}}) {
+    player.allow(kMostPasses, best ? std::min(limit, best->step * kDescended) : limit);
+    for (const Counts& counts : from) player.play(counts);
+    player.descend(kMostEnds);
+    auto found = player.takeBest();
+    if (found && (!best || found->step < best->step * (1 - kTie))) best = std::move(found);
+  }
+  return best;
+}
+
 }  // namespace
 
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
@@ -194,25 +255,17 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   DescribedStages stages(query, plan, blocks);
   CutPlayer player(stages, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
                    stages.factor(), limit, kMostPasses);
-  player.play(countsOf(plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages)));
-  std::vector<Counts> starts = startsOf(plan, lowest->layers);
-  const bool isEvenlySpread =  // then it is the fastest with the rest in front as well
-      std::all_of(lowest->layers.begin(), lowest->layers.end(),
-                  [&](int64_t layers) { return layers % plan.virtualStages == 0; });
-  const auto typical = isEvenlySpread ? std::nullopt : cuts.inFront(limit);
-  if (typical && typical->layers != lowest->layers)
-    for (Counts& counts : startsOf(plan, typical->layers)) starts.push_back(std::move(counts));
-  for (size_t i = 0; i < starts.size(); ++i)
-    if (std::find(starts.begin(), starts.begin() + static_cast<long>(i), starts[i]) ==
-            starts.begin() + static_cast<long>(i) &&
-        (i == 0 || player.mayPlay()))
-      player.play(starts[i]);
+  const std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, limit);
+  for (size_t i = 0; i < starts.size() && (i < 2 || player.mayPlay()); ++i) player.play(starts[i]);
+  Seconds bound = lowest->step;
   if (player.best() && player.best()->step <= lowest->step * (1 + 1e-9))
-    return {player.best(), player.best()->step};
-  if (Enumeration(player, plan, query.model.numLayers, cuts.mostLayers()).isWhole())
-    return {player.best(), player.best() ? player.best()->step : infinite};
-  player.descend(kMostEnds);
-  return {player.best(), lowest->step};
+    bound = player.best()->step;
+  else if (Enumeration(player, plan, query.model.numLayers, cuts.mostLayers()).isWhole())
+    bound = player.best() ? player.best()->step : infinite;
+  player.allow(kMostPasses, limit ? *limit * kDescended : infinite);
+  auto found = moved(query, plan, blocks, starts, player);
+  if (found && limit && found->step > *limit * (1 + kTie)) found.reset();
+  return {std::move(found), bound};
 }
 
 }  // namespace trireme::planner

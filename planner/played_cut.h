@@ -17,9 +17,11 @@ struct PlayedCut {
 // what a chunk costs depends on all others. So CutSearch::lowest() bounds all cuts, and
 //   where few cuts are below the limit, each is played: exact
 //   otherwise those are played that have as many layers per stage as the lowest, each spread in
-//   several ways, and the even one; from the best of them on, as long as that helps, a layer is
-//   moved from a chunk that the critical path passes often to one that it passes seldom. These
-//   may leave the space (best_cut.h): then `cut` may even be below `bound`.
+//   several ways, and the even one
+// Cuts beyond the space (best_cut.h) may be faster yet: from the best of those on, and from cuts
+// whose last chunk has the head alone or whose chunks take equally long, a layer is moved from a
+// chunk that the critical path passes often to one that it passes seldom, as long as that helps.
+// Then `cut` may be below `bound`.
 // What is played is limited, by passes, so that a search of a thousand devices takes a tenth of a
 // second.
 //

@@ -291,7 +291,7 @@ void limitMemory(Instance& instance) {
 }
 
 TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
-  int feasible = 0, infeasible = 0, leavesIdle = 0, uneven = 0, partly = 0;
+  int feasible = 0, infeasible = 0, leavesIdle = 0, uneven = 0, partly = 0, beyond = 0;
   for (uint32_t seed = 0; seed < static_cast<uint32_t>(kInstances); ++seed) {
     Instance instance(seed);
     limitMemory(instance);
@@ -305,12 +305,15 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
       continue;
     }
     ++feasible;
-    ASSERT_TRUE(isAsFast(found->estimate.step, best.step))
+    const bool isBeyond = leavesSpace(found->plan);
+    ASSERT_TRUE(isBeyond ? found->estimate.step < *best.step
+                         : isAsFast(found->estimate.step, best.step))
         << "seed " << seed << ": " << summary(found->plan) << ", "
         << found->estimate.step / *best.step;
+    beyond += isBeyond;
     ASSERT_EQ(found->certificate.gap, 0) << "seed " << seed;
     ASSERT_EQ(found->gpusWithLayout, best.mostDevices) << "seed " << seed;
-    ASSERT_TRUE(isAsFast(found->stepOfMost, best.stepOfMost)) << "seed " << seed;
+    ASSERT_TRUE(isBeyond || isAsFast(found->stepOfMost, best.stepOfMost)) << "seed " << seed;
     uneven += best.isUneven;
     partly += best.isPartly;
     if (!query.stack.ownPrograms) {  // the schedule played takes no longer than what was promised
@@ -323,8 +326,9 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
   }
   std::printf(
       "%d feasible instances (best with idle devices %d, with an uneven cut %d, with some layers "
-      "recomputed %d), and %d infeasible\n",
-      feasible, leavesIdle, uneven, partly, infeasible);
+      "recomputed %d; cuts beyond the space %d), and %d infeasible\n",
+      feasible, leavesIdle, uneven, partly, beyond, infeasible);
+  EXPECT_LT(beyond, feasible / 100);
   EXPECT_GT(uneven, kInstances / 50);
   EXPECT_GT(partly, kInstances / 200);
   EXPECT_GT(leavesIdle, kInstances / 50);
@@ -378,7 +382,7 @@ Instance shortOfMemory(uint32_t seed) {
 
 // All that is shown, not the winner alone, and nothing is said to lack memory that fits.
 TEST(RandomInstances, TheSearchShowsWhatEnumerationFindsWhereMemoryIsShort) {
-  int feasible = 0, partly = 0, rejections = 0;
+  int feasible = 0, partly = 0, rejections = 0, beyond = 0;
   for (uint32_t seed = 0; seed < static_cast<uint32_t>(kInstances) / 4; ++seed) {
     const Instance instance = shortOfMemory(seed);
     const Query& query = instance.query();
@@ -392,11 +396,15 @@ TEST(RandomInstances, TheSearchShowsWhatEnumerationFindsWhereMemoryIsShort) {
     std::sort(expected.begin(), expected.end());
     expected.resize(std::min(expected.size(), static_cast<size_t>(query.topK)));
     ASSERT_EQ(found->runnersUp.size() + 1, expected.size()) << "seed " << seed;
+    bool isBeyond = false;  // one so far; those behind it move up
     for (size_t i = 0; i < expected.size(); ++i) {
-      const Seconds step = i == 0 ? found->estimate.step : found->runnersUp[i - 1].estimate.step;
-      ASSERT_TRUE(isAsFast(step, expected[i]))
+      const bool isWinner = i == 0;
+      const Seconds step = isWinner ? found->estimate.step : found->runnersUp[i - 1].estimate.step;
+      isBeyond |= leavesSpace(isWinner ? found->plan : found->runnersUp[i - 1].plan);
+      ASSERT_TRUE(isAsFast(step, expected[i]) || (isBeyond && step < expected[i]))
           << "seed " << seed << ", plan " << i << ": " << step / expected[i];
     }
+    beyond += isBeyond;
     for (const Rejection& rejection : found->rejections) {
       if (rejection.rule != "memory") continue;
       ++rejections;
@@ -406,6 +414,7 @@ TEST(RandomInstances, TheSearchShowsWhatEnumerationFindsWhereMemoryIsShort) {
   }
   std::printf("%d feasible instances, %d with some layers recomputed; %d rejections for memory\n",
               feasible, partly, rejections);
+  EXPECT_LT(beyond, feasible / 20);
   EXPECT_GT(feasible, kInstances / 16);
   EXPECT_GE(partly, kInstances / 200);
   EXPECT_GT(rejections, kInstances / 40);

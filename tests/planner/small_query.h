@@ -69,4 +69,13 @@ inline std::vector<plan::Plan> everyPlanUpTo(const Query& query, int64_t devices
   return plans;
 }
 
+// Whether chunks of a stage differ by more than one layer (best_cut.h).
+inline bool leavesSpace(const plan::Plan& plan) {
+  return std::any_of(plan.layers.begin(), plan.layers.end(), [](const auto& stage) {
+    const auto [few, many] = std::minmax_element(
+        stage.begin(), stage.end(), [](const auto& a, const auto& b) { return a.count < b.count; });
+    return many->count > few->count + 1;
+  });
+}
+
 }  // namespace trireme::planner
