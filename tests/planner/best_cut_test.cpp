@@ -376,12 +376,14 @@ struct Interleaved {
 // Also where chunks of one stage differ by more than one layer, which is beyond the space: with all
 // cuts played, thousands.
 TEST(FastestPlayed, IsCloseToAllCuts) {
-  for (const auto& [layers, vocab] : {std::pair(14, 1024), std::pair(14, 4096), std::pair(17, 2048)}) {
+  for (const auto& [layers, vocab] :
+       {std::pair(14, 1024), std::pair(14, 4096), std::pair(17, 2048)}) {
     const Interleaved of(3, 2, layers, vocab, 6);
     const PlayedCut found = of.played();
     ASSERT_TRUE(found.cut);
     const Seconds best = of.fastest({}, layers);
-    std::printf("%d layers, vocabulary %d: %.4f of the fastest\n", layers, vocab, found.cut->step/best);
+    std::printf("%d layers, vocabulary %d: %.4f of the fastest\n", layers, vocab,
+                found.cut->step / best);
     EXPECT_LE(found.cut->step, best * 1.005) << layers << ", " << vocab;
   }
 }
