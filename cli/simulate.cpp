@@ -40,7 +40,10 @@ Status checkMemory(const std::string& file, const program::Program& program, con
 Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, const plan::Plan& plan,
                                             const program::Program& program) {
   if (options.cluster.empty()) return std::nullopt;
-  TRIREME_ASSIGN_OR_RETURN(const spec::ClusterSpec cluster, spec::loadCluster(options.cluster));
+  TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec loaded, spec::loadCluster(options.cluster));
+  const Result<spec::ClusterSpec> grown = spec::withRoomFor(std::move(loaded), program.numRanks());
+  if (!grown.has_value()) return Error(grown.error().withContext(options.cluster));
+  const spec::ClusterSpec& cluster = *grown;
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, plan.training));
   if (program.numRanks() > cluster.numDevices)

@@ -18,9 +18,9 @@ struct SimulateOptions {
 };
 
 // Time of one step of a verified program of `plan`. The trace has one rank of each kind: ranks that
-// cannot be told apart take equal time. kInvalidArgument: the cluster has fewer devices than the
-// program ranks, or devices with less memory than an arena takes; others: those of the specs,
-// cost::simulate and writeFile.
+// cannot be told apart take equal time. A scalable cluster has as many devices as the program
+// ranks, if more than its own (withRoomFor). kInvalidArgument: another has fewer, or devices with
+// less memory than an arena takes; others: those of the specs, cost::simulate and writeFile.
 Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, const plan::Plan& plan,
                                             const program::Program& program);
 

@@ -10,13 +10,17 @@ Seconds ClusterCosts::compute(const program::Program&, int32_t,
   return segmentTime(segment, cluster_.device, stack_);
 }
 
-Seconds ClusterCosts::send(const program::Program&, int32_t from, int32_t to, Bytes payload) const {
-  return sendTime(payload, linkBetween(from, to, ranks_, cluster_));
+Seconds ClusterCosts::send(const program::Program& program, int32_t from, int32_t to,
+                           Bytes payload) const {
+  const auto stageOf = [&](int32_t rank) {
+    return program.ranks[static_cast<size_t>(rank)].ppIndex;
+  };
+  return sendTime(payload, stageLink(stageOf(from), stageOf(to), plan_, cluster_));
 }
 
 Seconds ClusterCosts::collective(const program::Program&, const program::Group& group,
                                  program::InstructionKind kind, Bytes payload) const {
-  const Levels levels = levelsOf(group.ranks, ranks_, cluster_);
+  const Levels levels = levelsOf(groupShape(group.kind, plan_), ranksOf(plan_), cluster_);
   switch (kind) {
     case program::InstructionKind::kAllReduce:
       return collectiveTime(spec::CollectiveKind::kAllReduce, payload, levels);

@@ -7,13 +7,15 @@
 
 namespace trireme::cost {
 
-// Of the programs of `plan`. Requires a cluster that checkCluster accepts; keeps references to it
-// and to the stack.
+// Of the programs of `plan`. Every group and every transfer between two stages takes as long as the
+// worst placed of its kind, as in the estimate: groups of three on nodes of eight lie within a node
+// or over two. Requires a cluster that checkCluster accepts; keeps references to it, to the stack
+// and to the plan.
 class ClusterCosts : public CostProvider {
  public:
   ClusterCosts(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                const spec::StackProfile& stack)
-      : ranks_(ranksOf(plan)), cluster_(cluster), stack_(stack) {}
+      : plan_(plan), cluster_(cluster), stack_(stack) {}
 
   Seconds compute(const program::Program& program, int32_t rank,
                   const program::Segment& segment) const override;
@@ -29,7 +31,7 @@ class ClusterCosts : public CostProvider {
   }
 
  private:
-  Ranks ranks_;
+  const plan::Plan& plan_;
   const spec::ClusterSpec& cluster_;
   const spec::StackProfile& stack_;
 };

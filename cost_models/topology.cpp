@@ -1,7 +1,6 @@
 #include "cost_models/topology.h"
 
 #include <algorithm>
-#include <map>
 
 #include "ir/base/status.h"
 
@@ -28,15 +27,6 @@ int64_t membersInside(const GroupShape& shape, int64_t devices) {
   return product;
 }
 
-// Members within one block if every block that has members has equally many; else 0.
-int64_t membersInside(const std::vector<int32_t>& ranks, int64_t devices) {
-  std::map<int64_t, int64_t> count;
-  for (int32_t rank : ranks) ++count[rank / devices];
-  for (const auto& [block, members] : count)
-    if (members != count.begin()->second) return 0;
-  return count.begin()->second;
-}
-
 // Whether any of the ranks [first, first + count) and the rank `distance` > 0 behind it are in
 // different blocks: the one nearest to the end of its block decides.
 bool leavesBlock(int64_t first, int64_t count, int64_t distance, int64_t devices) {
@@ -44,22 +34,28 @@ bool leavesBlock(int64_t first, int64_t count, int64_t distance, int64_t devices
   return std::min(last, devices - 1) + distance >= devices;
 }
 
-template <typename Group>
-Levels levelsOver(const Group& group, int64_t size, const Ranks& ranks,
-                  const spec::ClusterSpec& cluster) {
-  TRIREME_CHECK(size >= 1);
-  Levels levels;
-  int64_t joined = 1;
-  for (size_t i = 0; i < cluster.tiers.size() && joined < size; ++i) {
-    const bool last = i + 1 == cluster.tiers.size();
-    const int64_t block = blockOf(i, ranks, cluster);
-    const int64_t inside = last || ranks.all <= block ? size : membersInside(group, block);
-    if (inside <= joined || inside % joined != 0) continue;
-    levels.push_back({inside / joined, linkOf(cluster.tiers[i]), &cluster.tiers[i]});
-    joined = inside;
-  }
-  TRIREME_CHECK(joined == size);
-  return levels;
+// The outermost tier that a transfer from one stage to a later one crosses.
+size_t tierBetween(int64_t from, int64_t to, const plan::Plan& plan,
+                   const spec::ClusterSpec& cluster) {
+  const int64_t perStage = plan.numRanks() / plan.pp;
+  size_t tier = 0;
+  while (tier + 1 < cluster.tiers.size() &&
+         leavesBlock(from * perStage, perStage, (to - from) * perStage,
+                     blockOf(tier, ranksOf(plan), cluster)))
+    ++tier;
+  return tier;
+}
+
+Link sharedLink(size_t tier, const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  Link link = linkOf(cluster.tiers[tier]);
+  if (tier == 0) return link;
+  const double block = static_cast<double>(cluster.tiers[tier - 1].devices);
+  const double sending =
+      static_cast<double>(plan.numRanks() / plan.pp * (plan.virtualStages > 1 ? 2 : 1));
+  const double crossing = std::min(block, sending);
+  const BytesPerSecond shared = link.bandwidth * (block / crossing);
+  link.bandwidth = std::max(link.bandwidth, std::min(shared, cluster.sustainedPair(tier)));
+  return link;
 }
 
 }  // namespace
@@ -106,44 +102,34 @@ int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluste
 }
 
 Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster) {
-  return levelsOver(shape, groupSize(shape), ranks, cluster);
-}
-
-Levels levelsOf(const std::vector<int32_t>& members, const Ranks& ranks,
-                const spec::ClusterSpec& cluster) {
-  return levelsOver(members, static_cast<int64_t>(members.size()), ranks, cluster);
-}
-
-Link linkBetween(int64_t rankA, int64_t rankB, const Ranks& ranks,
-                 const spec::ClusterSpec& cluster) {
-  TRIREME_CHECK(!cluster.tiers.empty());
-  for (size_t i = 0; i < cluster.tiers.size(); ++i) {
+  const int64_t size = groupSize(shape);
+  TRIREME_CHECK(size >= 1);
+  Levels levels;
+  int64_t joined = 1;
+  for (size_t i = 0; i < cluster.tiers.size() && joined < size; ++i) {
+    const bool last = i + 1 == cluster.tiers.size();
     const int64_t block = blockOf(i, ranks, cluster);
-    if (rankA / block == rankB / block) return linkOf(cluster.tiers[i]);
+    const int64_t inside = last || ranks.all <= block ? size : membersInside(shape, block);
+    if (inside <= joined || inside % joined != 0) continue;
+    levels.push_back({inside / joined, linkOf(cluster.tiers[i]), &cluster.tiers[i]});
+    joined = inside;
   }
-  return linkOf(cluster.tiers.back());
+  TRIREME_CHECK(joined == size);
+  return levels;
+}
+
+Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  TRIREME_CHECK(!cluster.tiers.empty());
+  return sharedLink(tierBetween(std::min(from, to), std::max(from, to), plan, cluster), plan,
+                    cluster);
 }
 
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
-  const int64_t perStage = plan.numRanks() / plan.pp;
-  size_t outermost = 0;
-  const auto widen = [&](int64_t from, int64_t to) {
-    while (outermost + 1 < cluster.tiers.size() &&
-           leavesBlock(from * perStage, perStage, (to - from) * perStage,
-                       blockOf(outermost, ranksOf(plan), cluster)))
-      ++outermost;
-  };
-  for (int64_t stage = 0; stage + 1 < plan.pp; ++stage) widen(stage, stage + 1);
-  if (plan.virtualStages > 1) widen(0, plan.pp - 1);
-  Link link = linkOf(cluster.tiers[outermost]);
-  if (outermost == 0) return link;
-  const double block = static_cast<double>(cluster.tiers[outermost - 1].devices);
-  const double sending = static_cast<double>(perStage * (plan.virtualStages > 1 ? 2 : 1));
-  const double crossing = std::min(block, sending);
-  const BytesPerSecond shared = link.bandwidth * (block / crossing);
-  link.bandwidth = std::max(link.bandwidth, std::min(shared, cluster.sustainedPair(outermost)));
-  return link;
+  size_t tier = plan.virtualStages > 1 ? tierBetween(0, plan.pp - 1, plan, cluster) : 0;
+  for (int64_t stage = 0; stage + 1 < plan.pp; ++stage)
+    tier = std::max(tier, tierBetween(stage, stage + 1, plan, cluster));
+  return sharedLink(tier, plan, cluster);
 }
 
 }  // namespace trireme::cost

@@ -61,17 +61,13 @@ int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluste
 //   tiers 8 and 64 devices,  6 ranks at stride 1: 6 does not fill 8        -> levels 6 of tier 64
 //                            (some of these groups straddle two blocks)
 Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster);
-// The same for members named one by one.
-Levels levelsOf(const std::vector<int32_t>& members, const Ranks& ranks,
-                const spec::ClusterSpec& cluster);
 
-// The innermost tier whose block holds both ranks.
-Link linkBetween(int64_t rankA, int64_t rankB, const Ranks& ranks,
-                 const spec::ClusterSpec& cluster);
 // The link of the outermost tier that any transfer between neighbouring stages crosses; with
 // virtual stages the last stage neighbours the first. Only the ranks of one stage send from a block
 // to the next (with virtual stages those of two): where they are fewer than its devices they share
 // its ports alone, each up to one port. Requires pp > 1.
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster);
+// The same of two stages alone.
+Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 }  // namespace trireme::cost

@@ -68,12 +68,9 @@ Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(file));
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, stackFor(plan, file, stackPath));
-  if (cluster.scalable && plan.numRanks() > cluster.numDevices) {
-    Result<spec::ClusterSpec> grown = spec::withNumDevices(cluster, plan.numRanks());
-    if (!grown.has_value()) return Error(grown.error().withContext(file));
-    cluster = *std::move(grown);
-  }
-  return queryOf(plan, model, cluster, stack);
+  Result<spec::ClusterSpec> grown = spec::withRoomFor(std::move(cluster), plan.numRanks());
+  if (!grown.has_value()) return Error(grown.error().withContext(file));
+  return queryOf(plan, model, *std::move(grown), stack);
 }
 
 Status checkNamedStack(const plan::Plan& plan, const std::string& file,

@@ -62,7 +62,7 @@ Result<Query> makeQuery(const Question& question, std::optional<spec::StackProfi
         fmt::format("the sequence length is missing: give --seq (model '{}' takes up to {}), or "
                     "sequence_length in the --train file",
                     query.model.name, query.model.maxSequence)));
-  query.vocabMultiple = question.vocabMultiple;
+  query.vocabMultiple = question.vocabMultiple.value_or(query.stack.vocabMultiple);
   return query;
 }
 

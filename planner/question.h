@@ -23,7 +23,7 @@ struct Question {
   std::string model, cluster, training, stack;  // paths or names; training and stack may be empty
   std::optional<int64_t> batch, sequence;       // instead of the training file's
   std::optional<spec::Precision> precision;
-  int64_t vocabMultiple = plan::Plan{}.vocabMultiple;
+  std::optional<int64_t> vocabMultiple;  // instead of the stack's
 };
 
 // Loads all of it; nothing is pinned. `stack`: instead of the one that the question names.

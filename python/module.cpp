@@ -103,6 +103,9 @@ class Options {
     try {
       return dict_[name].cast<T>();
     } catch (const py::cast_error&) {
+      if (std::is_same_v<T, int64_t> && py::isinstance<py::int_>(dict_[name]))
+        throw py::value_error(
+            fmt::format("{}: {} is out of range", name, std::string(py::str(dict_[name]))));
       throw py::type_error(
           fmt::format("{}: unexpected {}", name, std::string(py::str(py::type::of(dict_[name])))));
     }
@@ -141,9 +144,7 @@ Result<planner::Question> questionOf(const Options& options) {
   q.cluster = options.text("cluster");
   q.training = options.text("train");
   q.stack = options.text("stack");
-  std::optional<int64_t> vocabMultiple;
-  TRIREME_RETURN_IF_ERROR(options.count("vocab_multiple", vocabMultiple));
-  q.vocabMultiple = vocabMultiple.value_or(q.vocabMultiple);
+  TRIREME_RETURN_IF_ERROR(options.count("vocab_multiple", q.vocabMultiple));
   TRIREME_RETURN_IF_ERROR(
       options.choice("precision", spec::precisionName, spec::Precision::kFp8, q.precision));
   return q;

@@ -18,15 +18,10 @@ using spec::Precision;
 using spec::StackChoice;
 
 // megatron/training/arguments.py has a flag for each: --use-megatron-fsdp shards gradients and
-// parameters, --num-distributed-optimizer-instances replicates shards. It has no GPipe.
+// parameters, --num-distributed-optimizer-instances replicates shards. It has no GPipe, and
+// Megatron-Core sends whole borders: the scatter-gather of its command line was the p2p code's
+// before it. Megatron-Bridge has a key for each.
 constexpr StackChoice kMegatronChoices[] = {
-    StackChoice::kTensorParallel,   StackChoice::kSequenceParallel,   StackChoice::kContextParallel,
-    StackChoice::kPipeline,         StackChoice::kInterleaved,        StackChoice::kScatterGather,
-    StackChoice::kShardOptimizer,   StackChoice::kShardGradients,     StackChoice::kShardParameters,
-    StackChoice::kReplicatedShards, StackChoice::kRecomputeSelective, StackChoice::kRecomputeFull,
-    StackChoice::kRecomputeLayers};
-// As Megatron-Core without scatter-gather, for which Megatron-Bridge documents no key.
-constexpr StackChoice kNemoChoices[] = {
     StackChoice::kTensorParallel,   StackChoice::kSequenceParallel,
     StackChoice::kContextParallel,  StackChoice::kPipeline,
     StackChoice::kInterleaved,      StackChoice::kShardOptimizer,
@@ -72,16 +67,25 @@ constexpr FrameworkInfo kInfos[] = {
      kMegatronChoices,
      kMegatronPrecisions,
      kMegatronRecipes,
+     true,
      {}},
-    {"nemo", "Megatron-Bridge", "nemo", kNemoChoices, kNemoPrecisions, kMegatronRecipes, {}},
+    {"nemo",
+     "Megatron-Bridge",
+     "nemo",
+     kMegatronChoices,
+     kNemoPrecisions,
+     kMegatronRecipes,
+     true,
+     {}},
     {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions,
-     kTorchtitanRecipes, StateSharding::kParameters},
+     kTorchtitanRecipes, false, StateSharding::kParameters},
     {"deepspeed",
      "DeepSpeed's JSON",
      "deepspeed-zero3",
      kDeepspeedChoices,
      kPlainPrecisions,
      {},
+     false,
      {}},
     {"accelerate",
      "Accelerate's FSDP",
@@ -89,6 +93,7 @@ constexpr FrameworkInfo kInfos[] = {
      kAccelerateChoices,
      kPlainPrecisions,
      {},
+     false,
      {}}};
 
 template <typename T>
@@ -274,6 +279,10 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
   misfits.add(misfitsOf(plan, framework));
   misfits.add(misfitsOf(model, plan.training, framework));
   if (framework == Framework::kTorchtitan) misfits.add(torchtitanMisfits(plan));
+  const int64_t padded = plan::paddedVocab(plan, model);
+  misfits.addIf(!infoOf(framework).padsVocabulary && padded != model.vocabSize,
+                fmt::format("a vocabulary of {} padded to {}", model.vocabSize, padded),
+                "vocab_multiple 1 (--vocab-multiple 1)");
   misfits.addIf(framework == Framework::kAccelerate && plan.cp > 1 &&
                     plan.stateSharding == StateSharding::kNone,
                 "cp without sharded parameters", "state sharding parameters");

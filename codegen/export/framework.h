@@ -23,6 +23,7 @@ struct FrameworkInfo {
   std::span<const spec::StackChoice> choices;
   std::span<const spec::Precision> precisions;
   std::span<const spec::Fp8Recipe> recipes;  // its own choice first
+  bool padsVocabulary;
   // What it has to share among several devices: it refuses most plans that do not. Absent: nothing.
   std::optional<plan::StateSharding> sharding;
 };

@@ -139,9 +139,6 @@ void addParallelism(Arguments& args, const Plan& plan) {
   else if (plan.virtualStages > 1)
     args.add("--num-virtual-stages-per-pipeline-rank", plan.virtualStages);
   args.addIf(plan.sequenceParallel, "--sequence-parallel");
-  // It is on unless told otherwise, where there is something to scatter.
-  args.addIf(plan.tp > 1 && plan.pp > 1 && !plan.sequenceParallel && !plan.scatterGather,
-             "--no-scatter-gather-tensors-in-pipeline");
 }
 
 void addState(Arguments& args, const Plan& plan) {

@@ -30,7 +30,6 @@ constexpr const char* kNeutral[] = {"steps_per_print",
                                     "checkpoint",
                                     "scheduler",
                                     "activation_checkpointing",
-                                    "communication_data_type",
                                     "prescale_gradients",
                                     "gradient_predivide_factor",
                                     "memory_breakdown",
@@ -70,7 +69,8 @@ constexpr const char* kRefused[] = {"zero_optimization.zero_quantized_weights",
                                     "bf16.bf16_master_weights_and_grads",
                                     "bf16.bf16_optimizer_states",
                                     "torch_autocast.enabled",
-                                    "sparse_gradients"};
+                                    "sparse_gradients",
+                                    "activation_checkpointing.cpu_checkpointing"};
 
 // "auto" is filled in by Hugging Face's Trainer, from arguments that the file does not hold.
 bool isGiven(Config& config, const std::string& name) {
@@ -136,6 +136,13 @@ Precision precisionOf(Config& config, std::vector<std::string>& missing) {
   if (isFp16) return Precision::kFp16;
   if (isOpen) missing.emplace_back("the precision, which is 'auto' (write true or false)");
   return Precision::kFp32;
+}
+
+// Of a gradient on its way; without a value that of the computation.
+std::optional<double> reducedBytes(Config& config) {
+  if (!isGiven(config, "communication_data_type")) return std::nullopt;
+  return config.choice("communication_data_type", {"fp32", "fp16", "bf16"}, "fp32") == "fp32" ? 4
+                                                                                              : 2;
 }
 
 // Of fp16, with the defaults of runtime/precision_config.py, commit 0ac46845. Where nothing is
@@ -278,6 +285,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
   refuseWhatCannotBePriced(config, missing);
   plan.training.precision = precisionOf(config, missing);
   readLossScaling(config, plan.training, imported.notes);
+  imported.widths.reducedGradient = reducedBytes(config);
   readOptimizer(config, plan.training);
   readLaunch(config, launch, plan, missing);
   readZero(config,

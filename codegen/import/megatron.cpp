@@ -32,7 +32,7 @@ struct Source {
 };
 
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 57> kNeutral = {"--overlap-grad-reduce",
+constexpr std::array<std::string_view, 58> kNeutral = {"--overlap-grad-reduce",
                                                        "--overlap-param-gather",
                                                        "--accumulate-allreduce-grads-in-fp32",
                                                        "--train-iters",
@@ -88,7 +88,8 @@ constexpr std::array<std::string_view, 57> kNeutral = {"--overlap-grad-reduce",
                                                        "--profile-step-end",
                                                        "--tiktoken-pattern",
                                                        "--no-mmap-bin-files",
-                                                       "--no-create-attention-mask-in-dataloader"};
+                                                       "--no-create-attention-mask-in-dataloader",
+                                                       "--no-scatter-gather-tensors-in-pipeline"};
 
 constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"}};
@@ -106,6 +107,8 @@ ParameterWidths widthsOf(Flags& flags) {
   ParameterWidths widths;
   const bool inF32 = flags.has("--accumulate-allreduce-grads-in-fp32");  // by default in bf16
   const bool narrow = flags.has("--grad-reduce-in-bf16");
+  if (inF32 && narrow)
+    flags.fail("--grad-reduce-in-bf16", "excludes --accumulate-allreduce-grads-in-fp32");
   if ((flags.has("--bf16") && narrow) || (flags.has("--fp16") && !inF32))
     widths.gradient = widths.reducedGradient = 2;
   if (flags.has("--fp8-param-gather")) {
@@ -388,11 +391,13 @@ void readRecompute(Flags& flags, Plan& plan) {
       flags.choice("--recompute-granularity", {"full", "selective"},
                    flags.has("--recompute-activations") ? "selective" : "none");
   if (granularity == "selective") plan.recompute = plan::Recompute::kSelective;
-  if (granularity == "full") plan.recompute = plan::Recompute::kFull;
   const std::string method = flags.choice("--recompute-method", {"uniform", "block"}, "uniform");
+  const bool isBlock = method == "block";
   const int64_t layers = flags.count("--recompute-num-layers", 1);
-  if (granularity == "full" && method == "block") plan.recomputeLayers = layers;
-  if (granularity == "full" && method == "uniform" && layers != 1)
+  if (granularity != "full" || (isBlock && layers == 0)) return;  // then no layer of a block is
+  plan.recompute = plan::Recompute::kFull;
+  if (isBlock) plan.recomputeLayers = layers;
+  if (!isBlock && layers != 1)
     flags.fail("--recompute-num-layers",
                fmt::format("is {}: units of several layers cannot be priced; nearest: 1", layers));
 }
@@ -453,8 +458,6 @@ void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Plan& plan
   if (plan.virtualStages > 1) plan.schedule = plan::ScheduleKind::kInterleaved;
   // Megatron turns it off where there is nothing to shard.
   plan.sequenceParallel = flags.has("--sequence-parallel") && plan.tp > 1;
-  const bool scatters = !flags.has("--no-scatter-gather-tensors-in-pipeline");
-  plan.scatterGather = scatters && plan.tp > 1 && plan.pp > 1 && !plan.sequenceParallel;
   readRecompute(flags, plan);
 }
 

@@ -120,4 +120,11 @@ Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices) {
   return cluster;
 }
 
+Result<ClusterSpec> withRoomFor(ClusterSpec cluster, int64_t ranks) {
+  if (!cluster.scalable || ranks <= cluster.numDevices) return cluster;
+  const int64_t group =
+      cluster.tiers.size() > 1 ? cluster.tiers[cluster.tiers.size() - 2].devices : 1;
+  return withNumDevices(std::move(cluster), (ranks + group - 1) / group * group);
+}
+
 }  // namespace trireme::spec

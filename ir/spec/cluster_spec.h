@@ -194,5 +194,8 @@ struct ClusterSpec {
 //
 // Curves of groups that a shrunk tier cannot hold are left out.
 Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices);
+// With as many whole inner groups as so many ranks need, where the cluster is scalable and has
+// fewer; otherwise as it is. kInvalidArgument: more than kMaxDevices.
+Result<ClusterSpec> withRoomFor(ClusterSpec cluster, int64_t ranks);
 
 }  // namespace trireme::spec

@@ -201,6 +201,11 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
     const bool hasF8 = trainsIn(stack, Precision::kFp8);
     readDescription(map, hasF8, &stack.description);
     readSettings(map, hasF8, &stack.settings);
+    if (const Node* node = map.child("vocab_multiple")) {
+      map.optional("vocab_multiple", &stack.vocabMultiple);
+      if (stack.vocabMultiple < 1)
+        map.fail(*node, fmt::format("{}: must be at least 1", stack.vocabMultiple));
+    }
   }
   TRIREME_RETURN_IF_ERROR(map.finish());
   return stack;

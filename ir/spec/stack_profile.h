@@ -148,6 +148,8 @@ struct StackProfile {
   std::vector<Precision> precisions = ownPrecisions();
   // Costs are read off the programs that ir/expand makes. Otherwise they follow `description`.
   bool ownPrograms = true;
+  // Unless told otherwise it pads the vocabulary to a multiple of this times tp.
+  int64_t vocabMultiple = 128;
   StackDescription description;
   StackSettings settings;
 

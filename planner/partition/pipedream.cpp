@@ -84,6 +84,7 @@ class Solver {
             "level {} with {} components and {} ways to cut the profile is too large a table; "
             "merge layers, or leave out the inner levels",
             k + 1, m, n)));
+      TRIREME_RETURN_IF_ERROR(checkSteps(k, isLast));
       tables_.emplace_back(rows * n * m);
       fill(k, isLast);
     }
@@ -99,6 +100,23 @@ class Solver {
 
  private:
   static constexpr size_t kMostCells = size_t{1} << 25;  // 0.8 GB
+  static constexpr double kMostSteps = 1e11;             // ten minutes
+
+  // Ways to split ranges in two, for every number of components and of replicas behind the split.
+  Status checkSteps(size_t level, bool isLast) const {
+    const auto m = static_cast<double>(problem_.levels[level].components);
+    double splits = 0;
+    for (size_t j = 1; j < sets_.size(); ++j) {
+      const auto within = static_cast<double>(sets_.within(j).size());
+      splits += isLast ? within - 1 : within * (within - 1) / 2;
+    }
+    if (splits * m * m / 2 <= kMostSteps) return {};
+    return resourceExhausted(fmt::format(
+        "level {} with {} components and {} ways to cut the profile would take {:.0e} steps, more "
+        "than {:.0e}; nearest: {} components, or merge layers",
+        level + 1, problem_.levels[level].components, sets_.size(), splits * m * m / 2, kMostSteps,
+        static_cast<int64_t>(std::sqrt(2 * kMostSteps / splits))));
+  }
 
   Cell& cell(size_t level, size_t i, size_t j, int64_t m) {
     const auto components = static_cast<size_t>(problem_.levels[level].components);

@@ -15,6 +15,11 @@ bool isTooSlow(const StageShape& shape, int64_t d, double most) {
          most * static_cast<double>(d) * kSlack;
 }
 
+// Of what takes so much of each, where no stage takes longer than `most`.
+double atLeast(double seconds, double most) {
+  return seconds > 0 ? seconds / (most * kSlack) : 0;  // `most` may be 0
+}
+
 }  // namespace
 
 PiperPlacement::PiperPlacement(const PiperProblem& problem, const DownSets& sets,
@@ -50,8 +55,8 @@ void PiperPlacement::admit(std::vector<Label>& labels, const Label& label) {
 Status PiperPlacement::extend(size_t set, size_t shapeIndex, double most) {
   const StageShape& shape = costs_.shapes()[shapeIndex];
   const auto from = static_cast<size_t>(shape.from);
-  const double restDevices = costs_.deviceSeconds(from) / (most * kSlack);
-  const double restD = costs_.replicaSeconds(from) / (most * kSlack);
+  const double restDevices = atLeast(costs_.deviceSeconds(from), most);
+  const double restD = atLeast(costs_.replicaSeconds(from), most);
   size_t first = 0;  // Fewer replicas are too slow in any case.
   while (first < divisors_.size() && isTooSlow(shape, divisors_[first], most)) ++first;
   for (size_t l = 0; l < labels_[set].size(); ++l) {

@@ -63,8 +63,10 @@ def _text(values: Values | None, unit: str = "") -> str | None:
     if values is None or isinstance(values, str):
         return values
     if isinstance(values, Sequence):
-        return ",".join(text for text in (_text(value, unit) for value in values) if text is not None)
-    return f"{values!r}{' ' if unit else ''}{unit}"
+        if None in values:
+            raise TypeError(f"{list(values)}: None is no value")
+        return ",".join(_text(value, unit) or "" for value in values)
+    return f"{values}{' ' if unit else ''}{unit}"
 
 
 def models() -> list[str]:

@@ -88,7 +88,12 @@ class Plan:
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """The plan in a file. Raises :class:`Error` or :class:`OSError`."""
         with open(path, encoding="utf-8") as file:
-            return cls.parse(file.read(), os.fspath(path))
+            try:
+                text = file.read()
+            except UnicodeDecodeError as error:
+                message = f"{os.fspath(path)}: is not a plan: byte {error.start} is not UTF-8"
+                raise Error(message, "invalid argument") from None
+        return cls.parse(text, os.fspath(path))
 
     @classmethod
     def _from_text(cls, text: str) -> Plan:

@@ -214,6 +214,15 @@ TEST_F(CompileCommand, NothingIsWrittenIntoAnyBundle) {
   EXPECT_FALSE(fs::exists(bundle));
 }
 
+// Of which a plan may have more ranks than the file has devices.
+TEST_F(CompileCommand, ClustersOfAnySizeHaveTheRanksOfThePlan) {
+  expectSuccess(plan({"--tp", "2", "--dp", "4", "--gpus", "8", "-o", path("plan.yaml")}));
+  const std::string few = replaced(kTinyCluster, "num_devices: 8", "num_devices: 4");
+  expectRefusal(compilePlan({"--cluster", write("few.yaml", few)}), 1,
+                {"few.yaml: the plan has 8 ranks, the cluster 4 devices"});
+  expectSuccess(compilePlan({"--cluster", write("any.yaml", few + "scalable: true\n")}));
+}
+
 TEST_F(CompileCommand, ProgramsMustFitTheClustersMemory) {
   expectSuccess(plan({"--pp", "2", "-o", path("plan.yaml")}));
   const std::string small = write("small.yaml", replaced(kTinyCluster, "64 MiB", "64 KiB"));

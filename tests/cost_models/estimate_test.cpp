@@ -198,6 +198,14 @@ Seconds simulated(const spec::ModelSpec& model, const plan::Plan& plan,
   return simulation->makespan;
 }
 
+// Nine ranks by three on nodes of eight: the last group lies over two nodes, and all wait for it.
+TEST(Estimate, AgreesWithTheSimulationWhereSomeGroupsLeaveTheirNode) {
+  const spec::ModelSpec model = small::gpt(4, 192, 6);
+  plan::Plan plan = small::plan(model, small::training(12), 3, 1, 3);
+  const spec::ClusterSpec cluster = small::cluster(16, 8);
+  EXPECT_NEAR(estimated(model, plan, cluster).step / simulated(model, plan, cluster), 1, 1e-9);
+}
+
 // What overlapping gains, estimated and played: less by what stages wait for each other only, which
 // are even but for the embedding and the head. Replicas have slow links, neighbours fast ones. Of
 // chunks that followed each other at once the last case would be 14 % of the step worse.

@@ -65,29 +65,6 @@ TEST(Levels, AGroupOfOneHasNone) {
   EXPECT_TRUE(levelsOf(GroupShape{{1, 1}}, {1, 1}, small::cluster()).empty());
 }
 
-// Wherever groups fill blocks evenly, both ways of naming a group agree on its first group.
-TEST(Levels, ShapesAndMembersAgree) {
-  const spec::ClusterSpec cluster = small::cluster(32, 8);
-  for (const auto& [tp, pp, dp] :
-       {std::tuple{1, 1, 32}, {8, 4, 1}, {2, 4, 4}, {4, 2, 4}, {16, 2, 1}, {1, 32, 1}, {2, 2, 8}}) {
-    const plan::Plan plan = degrees(tp, pp, dp);
-    for (int kind = 0; kind < program::kNumGroupKinds; ++kind) {
-      const GroupShape shape = groupShape(static_cast<GroupKind>(kind), plan);
-      std::vector<int32_t> members = {0};
-      for (const GroupDim& dim : shape) {
-        std::vector<int32_t> next;
-        for (int64_t i = 0; i < dim.size; ++i)
-          for (int32_t member : members)
-            next.push_back(member + static_cast<int32_t>(i * dim.stride));
-        members = next;
-      }
-      EXPECT_EQ(sizes(levelsOf(shape, ranksOf(plan), cluster)),
-                sizes(levelsOf(members, ranksOf(plan), cluster)))
-          << tp << pp << dp << " kind " << kind;
-    }
-  }
-}
-
 // Racks of 72 of which a job takes 64 each, as most do: nothing of a job on one rack leaves it, and
 // of two racks each holds half. Nodes of 8 for 12 ranks: 6 each, unless that parts ranks that stay
 // together.
@@ -100,8 +77,6 @@ TEST(Levels, RanksFillTheBlocksThatTheyNeedEvenly) {
   EXPECT_EQ(sizes(levelsOf(GroupShape{{8, 4}}, {64, 4}, racks)), (Sizes{8}));
   EXPECT_EQ(levelsOf(GroupShape{{8, 4}}, {64, 4}, racks)[0].link.bandwidth, BytesPerSecond(100e9));
   EXPECT_EQ(sizes(levelsOf(GroupShape{{32, 4}}, {128, 4}, racks)), (Sizes{16, 2}));
-  EXPECT_EQ(linkBetween(63, 64, {128, 4}, racks).bandwidth, BytesPerSecond(10e9));
-  EXPECT_EQ(linkBetween(63, 64, {144, 4}, racks).bandwidth, BytesPerSecond(100e9));
   const spec::ClusterSpec nodes = small::cluster(64, 8);
   EXPECT_EQ(blockOf(0, {12, 2}, nodes), 6);
   EXPECT_EQ(blockOf(0, {12, 4}, nodes), 8);
@@ -128,10 +103,16 @@ TEST(StageLink, IsTheOutermostTierThatATransferCrosses) {
   EXPECT_EQ(stageLink(degrees(3, 3, 1), cluster).bandwidth, BytesPerSecond(10e9));   // 5 -> 8
 }
 
-TEST(LinkBetween, IsTheInnermostCommonTier) {
+// Stages of 4 on nodes of 8: 0 and 1 share a node, 1 and 2 do not, nor do 0 and 3. Stages of 3: of
+// the second the ranks 6 and 7 send across.
+TEST(StageLink, OfTwoStagesIsTheirOwn) {
   const spec::ClusterSpec cluster = small::cluster(16, 8);
-  EXPECT_EQ(linkBetween(0, 7, {16, 1}, cluster).bandwidth, BytesPerSecond(100e9));
-  EXPECT_EQ(linkBetween(7, 8, {16, 1}, cluster).bandwidth, BytesPerSecond(10e9));
+  const plan::Plan even = degrees(4, 4, 1), odd = degrees(3, 4, 1);
+  EXPECT_EQ(stageLink(0, 1, even, cluster).bandwidth, BytesPerSecond(100e9));
+  EXPECT_EQ(stageLink(1, 2, even, cluster).bandwidth, BytesPerSecond(10e9));
+  EXPECT_EQ(stageLink(3, 0, even, cluster).bandwidth, BytesPerSecond(10e9));
+  EXPECT_EQ(stageLink(0, 1, odd, cluster).bandwidth, BytesPerSecond(100e9));
+  EXPECT_EQ(stageLink(1, 2, odd, cluster).bandwidth, BytesPerSecond(10e9));
 }
 
 // Two stages of four ranks each on two nodes of four: ranks 0 to 3 hand on to ranks 4 to 7,

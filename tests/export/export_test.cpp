@@ -415,6 +415,20 @@ TEST(Refusals, NameEveryChoiceAndTheNearestOne) {
             "both 0)");
 }
 
+// 64 tokens are priced as 128 rows; train.py has 64.
+TEST(Refusals, NameAPaddedVocabularyWhereNobodyPads) {
+  spec::ModelSpec model = small::gpt();
+  model.vocabSize = 64;
+  Plan plan = small::plan(model, small::training());
+  plan.vocabMultiple = 128;
+  EXPECT_EQ(refusal(plan, model, Framework::kDeepspeed),
+            "DeepSpeed's JSON cannot express a vocabulary of 64 padded to 128 (nearest: "
+            "vocab_multiple 1 (--vocab-multiple 1))");
+  EXPECT_EQ(refusal(plan, model, Framework::kMegatron), "exported");
+  plan.vocabMultiple = 1;
+  EXPECT_EQ(refusal(plan, model, Framework::kDeepspeed), "exported");
+}
+
 // torchtitan shards over cp whenever cp > 1, and its tensor parallelism is sequence parallel.
 TEST(Refusals, OfTorchtitanIncludeWhatItDoesWithoutBeingAsked) {
   const spec::ModelSpec model = flavored();

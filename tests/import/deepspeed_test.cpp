@@ -265,6 +265,11 @@ TEST(ImportDeepspeed, RefusesWhatWouldBePricedWronglyAndListsTheUnknown) {
   EXPECT_THAT(refusal(R"({"train_batch_size": 64,
  "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})"),
               HasSubstr("ds.json:2:68: zero_optimization.offload_optimizer.device is 'cpu'"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "activation_checkpointing":
+                          {"partition_activations": false, "cpu_checkpointing": true}})"),
+              HasSubstr("activation_checkpointing.cpu_checkpointing cannot be priced"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "communication_data_type": "fp23"})"),
+              HasSubstr("did you mean 'fp32'"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 64, "zero_optimization": {"stage": 4}})"),
               HasSubstr("zero_optimization.stage is 4; expected 0 to 3"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 64, "fp16": {"enabled": true},
@@ -274,6 +279,17 @@ TEST(ImportDeepspeed, RefusesWhatWouldBePricedWronglyAndListsTheUnknown) {
       R"({"train_batch_size": 64, "zero_optimization": {"stage": 2, "stagee": 3}, "moe": {}})");
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_THAT(imported->unpriced, ElementsAre("zero_optimization.stagee", "moe"));
+}
+
+TEST(ImportDeepspeed, GradientsTravelInTheTypeThatIsAskedFor) {
+  const auto bytes = [](const std::string& more) {
+    return read(R"({"train_batch_size": 64, "bf16": {"enabled": true})" + more + "}")
+        ->widths.reducedGradient;
+  };
+  EXPECT_EQ(bytes(""), std::nullopt);
+  EXPECT_EQ(bytes(R"(, "communication_data_type": "fp32")"), 4);
+  EXPECT_EQ(bytes(R"(, "communication_data_type": "bf16")"), 2);
+  EXPECT_EQ(bytes(R"(, "communication_data_type": null)"), std::nullopt);
 }
 
 // _initialize_params() of DeepSpeed's runtime/config.py: its own optimizers in any case. FusedAdam

@@ -172,6 +172,36 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
                           HasSubstr("--rampup-batch-size: steps of the full batch")));
 }
 
+// The block method recomputes the first so many layers of every chunk: none is a number, too.
+TEST(ImportMegatron, LayersOfABlockAreRecomputedByTheirNumber) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  const auto plan = [&](const std::string& flags) {
+    std::string text = kPublished;
+    const std::string uniform = "--recompute-method uniform --recompute-num-layers 1";
+    text.replace(text.find(uniform), uniform.size(), flags);
+    const Result<Imported> imported = importMegatron(text, "run.sh", model, {});
+    EXPECT_TRUE(imported.has_value()) << imported.error().message();
+    return imported->plan;
+  };
+  const plan::Plan none = plan("--recompute-method block --recompute-num-layers 0");
+  EXPECT_EQ(none.recompute, plan::Recompute::kNone);
+  const plan::Plan two = plan("--recompute-method block --recompute-num-layers 2");
+  EXPECT_EQ(two.recompute, plan::Recompute::kFull);
+  EXPECT_EQ(two.recomputeLayers, 2);
+  EXPECT_EQ(plan("--recompute-method uniform --recompute-num-layers 1").recomputeLayers, 0);
+}
+
+// Megatron-Core sends whole borders, whatever the flag of the code before it says.
+TEST(ImportMegatron, BordersAreSentWhole) {
+  const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
+  std::string text = kPublished;
+  EXPECT_FALSE(importMegatron(text, "run.sh", model, {})->plan.scatterGather);
+  text.replace(text.find("--fp16"), 6, "--fp16 --no-scatter-gather-tensors-in-pipeline");
+  const Result<Imported> told = importMegatron(text, "run.sh", model, {});
+  EXPECT_FALSE(told->plan.scatterGather);
+  EXPECT_THAT(told->unpriced, testing::Not(testing::Contains(HasSubstr("scatter"))));
+}
+
 // Megatron-LM accumulates and reduces gradients in fp32 if it trains in bf16 and is not told
 // otherwise, or if it is told so.
 TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
@@ -196,6 +226,9 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   EXPECT_EQ(stack.description.gradientBytes, 2);
   EXPECT_EQ(stack.description.reducedGradientBytes, 2);
   EXPECT_EQ(stack.description.gatheredParameterBytes, 1);
+  EXPECT_THAT(
+      read("--bf16 --grad-reduce-in-bf16 --accumulate-allreduce-grads-in-fp32").error().message(),
+      HasSubstr("--grad-reduce-in-bf16 excludes --accumulate-allreduce-grads-in-fp32"));
   EXPECT_THAT(read("--bf16 --fp8-param-gather").error().message(),
               HasSubstr("run.sh:14: --fp8-param-gather needs --fp8-format: without it"));
 }

@@ -208,9 +208,20 @@ def test_bad_options_name_what_is_near(options: dict[str, Any], message: str) ->
         trireme.whatif("gpt2-124m", "dgx-a100", **(SMALL | options))
 
 
-def test_a_wrong_type_is_a_type_error() -> None:
+def test_a_wrong_type_is_a_type_error(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="gpus"):
         trireme.plan("gpt2-124m", "dgx-a100", gpus="many", **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="None is no value"):
+        trireme.whatif("gpt2-124m", "dgx-a100", gpus=[8, None], **SMALL)  # type: ignore[arg-type, list-item]
+
+
+def test_what_is_out_of_range_or_no_text_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="gpus: 1000000000000000000000 is out of range"):
+        trireme.plan("gpt2-124m", "dgx-a100", gpus=10**21, **SMALL)  # type: ignore[arg-type]
+    file = tmp_path / "plan.yaml"
+    file.write_bytes(b"pla\xff")
+    with pytest.raises(trireme.Error, match="plan.yaml: is not a plan: byte 3 is not UTF-8"):
+        trireme.Plan.load(file)
 
 
 def test_what_a_model_file_asks_and_nobody_uses_is_a_warning(tmp_path: Path) -> None:

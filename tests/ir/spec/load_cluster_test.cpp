@@ -380,6 +380,17 @@ TEST(WithNumDevices, RefusesBrokenGroups) {
   EXPECT_THAT(messageOf(withNumDevices(cluster(), kMaxDevices + 8)), HasSubstr("not 16777224"));
 }
 
+// In whole boxes of 8, where there may be more.
+TEST(WithRoomFor, GrowsScalableClusters) {
+  ClusterSpec c = cluster();
+  EXPECT_EQ(withRoomFor(c, 75)->numDevices, c.numDevices);
+  c.scalable = true;
+  EXPECT_EQ(withRoomFor(c, 9)->numDevices, c.numDevices);
+  EXPECT_EQ(withRoomFor(c, 75)->numDevices, 80);
+  EXPECT_EQ(withRoomFor(c, 80)->numDevices, 80);
+  EXPECT_THAT(messageOf(withRoomFor(c, kMaxDevices + 1)), HasSubstr("1 to 16777216 devices"));
+}
+
 // Groups of 4 in groups of 8: 18 is nearest to 16 and 24; 20 has whole groups of 4 only.
 TEST(WithNumDevices, NearestCountHasWholeGroupsOfEveryTier) {
   ClusterSpec c = cluster();

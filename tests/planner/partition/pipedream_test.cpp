@@ -383,6 +383,15 @@ TEST(Pipedream, VerifyRefusesWhatIsNoAnswer) {
   EXPECT_THAT(problem.verify(good).message(), HasSubstr("is in a stage that keeps 3 versions of"));
 }
 
+TEST(Pipedream, SearchesThatWouldNotEndAreRefused) {
+  spec::ProfileSpec p;
+  for (const char* name : {"a", "b"}) p.layers.push_back(plainLayer(name, 1, 1, 1));
+  joinAll(p);
+  const PipedreamProblem problem = flat(p, PipedreamForm::kHierarchical, 1 << 20, 1);
+  EXPECT_THAT(partitionPipedream(problem).error().message(),
+              HasSubstr("would take 5e+11 steps, more than 1e+11; nearest: 447213 components"));
+}
+
 TEST(Pipedream, TablesThatWouldNotFitAreRefused) {
   spec::ProfileSpec p;
   for (int i = 0; i < 1000; ++i) p.layers.push_back(plainLayer(std::to_string(i), 1, 1, 1));

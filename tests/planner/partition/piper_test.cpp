@@ -64,6 +64,22 @@ TEST(Piper, DevicesShareTheWork) {
   EXPECT_EQ(p.stages[0].layers, (std::vector<int32_t>{0, 1}));
 }
 
+// Layers that take no time, on two devices each: three hold one of the two stages that memory asks
+// for.
+TEST(Piper, TimelessLayersTakeDevices) {
+  PiperProblem problem = chain({0, 0});
+  for (spec::ProfileLayer& layer : problem.profile.layers)
+    for (spec::ProfileVariant& v : layer.variants) v.tensorDegree = 2;
+  problem.microbatches = 4;
+  problem.devices = 3;
+  EXPECT_EQ(describe(solved(problem).stages), "1x2");
+  problem.memory = Bytes(1);
+  EXPECT_THAT(partitionPiper(problem).error().message(), HasSubstr("fits in memory"));
+  problem.memory = Bytes(3);
+  problem.devices = 4;
+  EXPECT_EQ(solved(problem).time, 0_s);
+}
+
 // Two stages on a device each. The first has two microbatches in flight, the second one: 20 B per
 // fast layer, then 10. In 30 B, one fast layer and three need 20 and 30 B and take 3 s. Two and two
 // would do with one of the first two lean, which takes 1 + 3 s.
