@@ -232,7 +232,8 @@ TEST(DescribedMemory, CountsLogitsAndTemporaries) {
   StackDescription stack;
   const DescribedBlocks blocks = describeBlocks(model, plan, quietCluster(), stack);
   const auto bytes = [&] {
-    return static_cast<double>(describedMemory(blocks, model, plan, stack).arena.activations);
+    return static_cast<double>(
+        describedMemory({blocks, model, plan, quietCluster(), stack}).arena.activations);
   };
   const double before = bytes();
   stack.logitBytes = 6;
@@ -250,7 +251,8 @@ TEST(DescribedMemory, SequenceParallelismGathersOneOperandAndOneGradient) {
   const StackDescription stack;
   const auto bytes = [&] {
     const DescribedBlocks blocks = describeBlocks(model, plan, quietCluster(), stack);
-    return static_cast<double>(describedMemory(blocks, model, plan, stack).arena.activations);
+    return static_cast<double>(
+        describedMemory({blocks, model, plan, quietCluster(), stack}).arena.activations);
   };
   const double without = bytes();
   plan.sequenceParallel = true;
@@ -384,9 +386,9 @@ TEST(DescribedEstimate, APipelineThatKeepsParametersWholeGathersThemOnce) {
   const size_t stage = 0;
   const double parameters = parametersOfStage(blocks, model, plan, stage);
   const double layer = blocks.layer.parameters, embedding = blocks.embedding.parameters;
-  const Bytes kept = describedMemoryOf(blocks, model, plan, stack, stage).total();
+  const Bytes kept = describedMemoryOf({blocks, model, plan, cluster, stack}, stage).total();
   stack.pipelineKeepsWhole = false;
-  const Bytes passing = describedMemoryOf(blocks, model, plan, stack, stage).total();
+  const Bytes passing = describedMemoryOf({blocks, model, plan, cluster, stack}, stage).total();
   EXPECT_NEAR((kept - passing).count(), 6 * parameters - (8 * layer + 2 * embedding), 16);
   plan = small::plan(model, small::training(32, 32), 1, 1, 8);
   EXPECT_FALSE(keepsWhole(plan, stack));

@@ -95,6 +95,8 @@ class Instance {
     d.hostExposed = chance(0.5) ? uniform(0, 1) : 0;
     d.hostStep = Seconds(uniform(0, 1e-3));
     d.fragmentation = uniform(0, 0.1);
+    d.reserve = Bytes(uniform(0, 1e5));
+    d.ncclConnection = Bytes(uniform(0, 1e4));
     d.pipelineKeepsWhole = chance(0.5);
   }
   void pins() {
