@@ -142,8 +142,8 @@ Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
 Bytes describedReserve(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                        const spec::StackDescription& stack) {
   using program::Lane;
-  if (cluster.device.kind != spec::DeviceKind::kCuda || stack.ncclConnection.count() == 0)
-    return stack.reserve;
+  if (cluster.device.kind != spec::DeviceKind::kCuda) return {};
+  if (stack.ncclConnection.count() == 0) return stack.reserve;
   double connections = 0;
   const auto add = [&](const GroupShape& group, Lane lane, double times) {
     if (groupSize(group) == 1) return;
@@ -165,7 +165,7 @@ Bytes describedReserve(const plan::Plan& plan, const spec::ClusterSpec& cluster,
 
 Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::ClusterSpec& cluster,
                             const spec::StackDescription& stack) {
-  if (cluster.device.kind != spec::DeviceKind::kCuda) return stack.reserve;
+  if (cluster.device.kind != spec::DeviceKind::kCuda) return {};
   return stack.reserve + stack.ncclConnection * leastConnections(tp, pp, dp, cluster);
 }
 

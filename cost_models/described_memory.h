@@ -33,7 +33,7 @@ double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& m
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::StackDescription& stack);
 
-// What a rank holds that the allocator does not count: the description's reserve and, on a GPU,
+// What a rank holds of a GPU that the allocator does not count: the description's reserve and
 // what NCCL takes for connections to peers, each StackDescription::ncclConnection, as
 // program::ncclConnections() estimates them from the fastest links between members of a group:
 //   collectives  over tp, cp, and the ranks that hold the same parameters; with HSDP those that

@@ -51,6 +51,7 @@ void Misfits::noteUncut(plan::Plan plan, const SharedBlocks& blocks) {
 
 Bytes Misfits::cutLeanest(plan::Plan& plan, const BlockCosts& blocks) {
   plan.layers = CutSearch(query_, plan, blocks, slots_).leanest();
+  simplifyRecomputed(plan);
   return cost::describedMemory(
              {*blocks.described, query_.model, plan, query_.cluster, query_.stack.description})
       .total();

@@ -41,7 +41,7 @@ Query queryOf(std::mt19937& random) {
   d.hostExponent = random() % 2 == 0 ? uniform(1, 4) : 0;
   d.fragmentation = uniform(0, 0.1);
   d.reserve = Bytes(uniform(0, 1e6));
-  d.ncclConnection = Bytes(random() % 2 == 0 ? uniform(0, 1e4) : 0);
+  d.ncclConnection = Bytes(d.reserve.count() / 100);
   d.pipelineKeepsWhole = random() % 2 == 0;
   d.optimizerTraffic *= random() % 3 == 0 ? uniform(0, 20) : 1;
   return query;
