@@ -1,6 +1,7 @@
 #include "cli/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -69,6 +71,20 @@ std::vector<std::string> flagsOf(const CLI::App& app) {
   return flags;
 }
 
+// An option that takes one value and got several: "--gpus is given twice: 8 and 16; give one".
+std::optional<std::string> repeatedOption(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    if (option->get_items_expected_max() != 1 || values.size() < 2 ||
+        option->get_multi_option_policy() != CLI::MultiOptionPolicy::Throw)
+      continue;
+    const std::string times = values.size() == 2 ? "twice" : fmt::format("{} times", values.size());
+    return fmt::format("{} is given {}: {} and {}; give one", option->get_name(), times,
+                       fmt::join(values.begin(), values.end() - 1, ", "), values.back());
+  }
+  return std::nullopt;
+}
+
 // What is wrong, in our words. An unknown flag comes first: it explains whatever else is missing.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = chosen(app);
@@ -85,6 +101,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     return fmt::format("unknown command '{}'{}", unknown[0], spec::suggestion(unknown[0], names));
   }
   if (!unknown.empty()) return fmt::format("unexpected argument '{}'", unknown[0]);
+  if (const auto repeated = repeatedOption(command)) return *repeated;
   return error.what();
 }
 

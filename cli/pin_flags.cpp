@@ -23,6 +23,9 @@ void addPins(CLI::App& app, planner::Pins* pins) {
   addChoice(app, "--recompute", &pins->recompute, plan::recomputeName, plan::Recompute::kFull,
             "What the backward computes again")
       ->group(choices);
+  addCount(app, "--recompute-layers", &pins->recomputeLayers,
+           "Recompute in full the first N layers of every stage or chunk")
+      ->group(choices);
   addChoice(app, "--state-sharding", &pins->stateSharding, plan::stateShardingName,
             plan::StateSharding::kParameters, "What replicas share")
       ->group(choices);

@@ -366,6 +366,7 @@ void addDiff(CLI::App& app, std::vector<std::string>* sides) {
                                       "--layers",
                                       "--schedule",
                                       "--recompute",
+                                      "--recompute-layers",
                                       "--state-sharding",
                                       "--sequence-parallel",
                                       "--scatter-gather",

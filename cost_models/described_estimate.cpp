@@ -208,7 +208,8 @@ StageSetting::StageSetting(const DescribedBlocks& ofBlocks, const spec::ModelSpe
       embedding(model.tiedEmbeddings && plan.pp > 1
                     ? levelsOf(embeddingGroup(plan), ranksOf(plan), cluster)
                     : Levels()),
-      traffic(shardedTraffic(*this)) {}
+      traffic(shardedTraffic(*this)),
+      reserve(describedReserve(plan, cluster, stack)) {}
 
 StageEstimate estimateStage(const StageSetting& s, size_t rank) {
   StageDescription stage = describeStage(s, rank);
@@ -349,7 +350,7 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
   for (size_t rank = 0; rank < plan.layers.size(); ++rank) stages.push_back(describeStage(s, rank));
   Estimate result;
   fillTimes(s, stages, flush, result);
-  result.memory = describedMemory(blocks, model, plan, stack);
+  result.memory = describedMemory(s);
   result.memoryAvailable = cluster.device.memory;
   fillRates(model, plan, cluster, result);
   result.interval = intervalOf(result, plan.tp, stack);

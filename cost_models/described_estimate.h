@@ -77,6 +77,7 @@ struct StageSetting {
   // dataGroup(), shardGroup(), replicaGroup(), embeddingGroup(); the last with tied tables alone.
   Levels data, shards, replicas, embedding;
   ShardedTraffic traffic;
+  Bytes reserve;  // describedReserve()
 };
 
 // Of plan.layers it reads plan.layers[stage] alone, and that they are as many as stages.

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "cost_models/in_flight.h"
+#include "cost_models/topology.h"
+#include "ir/program/gpu_memory.h"
 
 namespace trireme::cost {
 namespace {
@@ -137,10 +139,41 @@ Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
   return Bytes(layerKept(model, plan, stack));
 }
 
-MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                            const plan::Plan& plan, const spec::StackDescription& stack,
-                            size_t stage) {
-  const double parameters = parametersOfStage(blocks, model, plan, stage);
+Bytes describedReserve(const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                       const spec::StackDescription& stack) {
+  using program::Lane;
+  if (cluster.device.kind != spec::DeviceKind::kCuda) return {};
+  if (stack.ncclConnection.count() == 0) return stack.reserve;
+  double connections = 0;
+  const auto add = [&](const GroupShape& group, Lane lane, double times) {
+    if (groupSize(group) == 1) return;
+    const Levels levels = levelsOf(group, ranksOf(plan), cluster);
+    connections += times * program::ncclConnections(
+                               lane, program::channelsOver(levels.front().tier->bandwidth));
+  };
+  add(tensorGroup(plan), Lane::kCollectives, 1);
+  add(contextGroup(plan), Lane::kCollectives, 1);
+  const bool isPart = plan.stateSharding != plan::StateSharding::kNone && plan.dpReplicate > 1;
+  add(isPart ? shardGroup(plan) : dataGroup(plan), Lane::kCollectives, 1);
+  if (isPart) add(replicaGroup(plan), Lane::kCollectives, 1);
+  const GroupShape stages = {{plan.pp, plan.numRanks() / plan.pp}};
+  const double neighbours = plan.pp > 2 ? 2 : 1;
+  add(stages, Lane::kForward, neighbours);
+  add(stages, Lane::kBackward, neighbours);
+  return stack.reserve + stack.ncclConnection * connections;
+}
+
+Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::ClusterSpec& cluster,
+                            const spec::StackDescription& stack) {
+  if (cluster.device.kind != spec::DeviceKind::kCuda) return {};
+  return stack.reserve + stack.ncclConnection * leastConnections(tp, pp, dp, cluster);
+}
+
+MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
+  const plan::Plan& plan = setting.plan;
+  const spec::ModelSpec& model = setting.model;
+  const spec::StackDescription& stack = setting.stack;
+  const double parameters = parametersOfStage(setting.blocks, model, plan, stage);
   const double shards = asDouble(plan.stateShards());
   const auto shared = [&](plan::StateSharding from) {
     return plan.stateSharding >= from ? shards : 1;
@@ -159,16 +192,15 @@ MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec
   use.inFlight = Bytes(peakTogether(plan.schedule, plan.pp, plan.virtualStages,
                                     plan.numMicrobatches(), static_cast<int64_t>(stage), kept));
   use.arena.activations =
-      whole(use.inFlight.count() + workingBytes(blocks, model, plan, stack, stage));
-  use.reserve = stack.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
+      whole(use.inFlight.count() + workingBytes(setting.blocks, model, plan, stack, stage));
+  use.reserve = setting.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
   return use;
 }
 
-MemoryUse describedMemory(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                          const plan::Plan& plan, const spec::StackDescription& stack) {
-  MemoryUse largest = describedMemoryOf(blocks, model, plan, stack, 0);
-  for (size_t stage = 1; stage < plan.layers.size(); ++stage) {
-    const MemoryUse use = describedMemoryOf(blocks, model, plan, stack, stage);
+MemoryUse describedMemory(const StageSetting& setting) {
+  MemoryUse largest = describedMemoryOf(setting, 0);
+  for (size_t stage = 1; stage < setting.plan.layers.size(); ++stage) {
+    const MemoryUse use = describedMemoryOf(setting, stage);
     if (use.total() > largest.total()) largest = use;
   }
   return largest;

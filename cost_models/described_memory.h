@@ -1,8 +1,10 @@
 // Memory of the ranks of a program that Trireme does not make.
 #pragma once
 #include "cost_models/described_blocks.h"
+#include "cost_models/described_estimate.h"
 #include "cost_models/memory.h"
 #include "ir/plan/plan.h"
+#include "ir/spec/cluster_spec.h"
 #include "ir/spec/model_spec.h"
 #include "ir/spec/stack_profile.h"
 
@@ -31,6 +33,21 @@ double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& m
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::StackDescription& stack);
 
+// What a rank holds of a GPU that the allocator does not count: the description's reserve and
+// what NCCL takes for connections to peers, each StackDescription::ncclConnection, as
+// program::ncclConnections() estimates them from the fastest links between members of a group:
+//   collectives  over tp, cp, and the ranks that hold the same parameters; with HSDP those that
+//                share state and those that hold the same part
+//   messages     there and back, with each neighbouring stage: of more than two stages with two
+// At least, for frameworks may open more communicators. As one DeepSpeed run with ZeRO-3 ended on
+// nodes of four A100, of 79.17 GiB 77.24 were the allocator's and 0.37 free: 1.56 GiB
+// (github.com/deepspeedai/DeepSpeed/issues/2899, seen 2026-11-23); this says 1.55.
+Bytes describedReserve(const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                       const spec::StackDescription& stack);
+// Of every rank of a plan of those degrees at least so much.
+Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::ClusterSpec& cluster,
+                            const spec::StackDescription& stack);
+
 // One rank of pipeline rank `stage`:
 //   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
 //                                     ranks that share it
@@ -40,13 +57,10 @@ Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
 //                  gathered and a gradient that is to be scattered, each T h; logits of one
 //                  microbatch on the last stage; with sharded parameters those of two layers,
 //                  gathered, or where keepsWhole() those of the stage and their gradients
-//   reserve        the description's, and its fragmentation of all the rest
-MemoryUse describedMemoryOf(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                            const plan::Plan& plan, const spec::StackDescription& stack,
-                            size_t stage);
+//   reserve        describedReserve(), and the description's fragmentation of all the rest
+MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage);
 
 // The pipeline rank with the largest total; of several the first.
-MemoryUse describedMemory(const DescribedBlocks& blocks, const spec::ModelSpec& model,
-                          const plan::Plan& plan, const spec::StackDescription& stack);
+MemoryUse describedMemory(const StageSetting& setting);
 
 }  // namespace trireme::cost

@@ -205,8 +205,9 @@ Result<std::vector<MemoryUse>> memoryByStage(const spec::ModelSpec& model, const
     TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model));
     TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training));
     const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack.description);
+    const StageSetting setting(blocks, model, plan, cluster, stack.description);
     for (size_t stage = 0; stage < plan.layers.size(); ++stage)
-      stages.push_back(describedMemoryOf(blocks, model, plan, stack.description, stage));
+      stages.push_back(describedMemoryOf(setting, stage));
     return stages;
   }
   expand::ExpandOptions options;

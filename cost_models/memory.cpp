@@ -42,10 +42,8 @@ Bytes reserveOf(const program::Program& program, const program::Role& role, cons
   return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
 }
 
-Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
-                   const spec::ClusterSpec& cluster) {
+double leastConnections(int64_t tp, int64_t pp, int64_t dp, const spec::ClusterSpec& cluster) {
   using program::Lane;
-  if (cluster.device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
   int64_t channels = std::numeric_limits<int64_t>::max();
   for (const spec::LinkTier& tier : cluster.tiers)
     channels = std::min(channels, program::channelsOver(tier.bandwidth));
@@ -55,7 +53,14 @@ Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile&
   if (dp > 1) add(Lane::kDpReductions);
   if (pp > 1) add(Lane::kForward);
   if (pp > 1) add(Lane::kBackward);
-  return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
+  return connections;
+}
+
+Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
+                   const spec::ClusterSpec& cluster) {
+  if (cluster.device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
+  return stack.fixedReserve + stack.gpuReserve +
+         stack.ncclConnection * leastConnections(tp, pp, dp, cluster);
 }
 
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,

@@ -38,6 +38,9 @@ Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model);
 // group (ir/program/gpu_memory.h).
 Bytes reserveOf(const program::Program& program, const program::Role& role, const plan::Plan& plan,
                 const spec::StackProfile& stack, const spec::ClusterSpec& cluster);
+// Connections of NCCL (program::ncclConnections) that every rank of a plan of those degrees has at
+// least, whatever its programs.
+double leastConnections(int64_t tp, int64_t pp, int64_t dp, const spec::ClusterSpec& cluster);
 // Of every rank of a plan of those degrees at least so much.
 Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
                    const spec::ClusterSpec& cluster);

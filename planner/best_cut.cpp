@@ -127,8 +127,7 @@ CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCost
   for (const Kind kind : {kFirst, kInner, kLast}) {
     const auto rank = static_cast<size_t>(rankOf(kind));
     plan_.layers[rank].resize(static_cast<size_t>(chunks_));
-    fixed_[kind] =
-        cost::describedMemoryOf(*blocks.described, query.model, plan_, stack, rank).total();
+    fixed_[kind] = cost::describedMemoryOf(setting_, rank).total();
     parameters_[kind] = cost::parametersOfStage(*blocks.described, query.model, plan_, rank);
   }
   plan_.schedule = plan.schedule;
@@ -196,9 +195,8 @@ bool CutSearch::fits(int64_t rank, int64_t layers) {
   const bool hasNone = layers < chunks_;  // which is the last stage's last
   if (hasNone && rank > 0) std::reverse(counts.begin(), counts.end());
   setLayers(rank, counts);
-  const cost::MemoryUse use = cost::describedMemoryOf(
-      *blocks_.described, query_.model, plan_, query_.stack.description, static_cast<size_t>(rank));
-  return use.total() <= query_.cluster.device.memory;
+  return cost::describedMemoryOf(setting_, static_cast<size_t>(rank)).total() <=
+         query_.cluster.device.memory;
 }
 
 void CutSearch::setLayers(int64_t rank, const std::vector<int64_t>& counts) {

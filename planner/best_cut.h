@@ -42,7 +42,7 @@ class SlotTable {
 
 // Like CutSearch::bound(), but lower and much cheaper: of the times of blocks as they were probed,
 // which are without recomputation where the search may recompute some layers alone. Requires
-// plan.recomputeLayers 0.
+// plan.recomputeLayers 0 or as pinned.
 Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
 // Exact without virtual stages, whose time is made of numbers of single stages

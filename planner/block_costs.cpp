@@ -318,7 +318,8 @@ Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan) {
 }
 
 Bytes leastReserve(const Query& query, int64_t tp, int64_t pp, int64_t dp) {
-  if (!query.stack.ownPrograms) return query.stack.description.reserve;
+  if (!query.stack.ownPrograms)
+    return cost::leastDescribedReserve(tp, pp, dp, query.cluster, query.stack.description);
   return cost::leastReserve(tp, pp, dp, query.stack, query.cluster);
 }
 
@@ -362,7 +363,7 @@ double mostInFlight(const plan::Plan& plan, int64_t rank) {
 // Of n layers every chunk has (n - v + 1) / v at least. From the last stage on, which holds most.
 bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   const double padding = 1 + query.stack.description.fragmentation;
-  const Bytes free = query.cluster.device.memory - query.stack.description.reserve;
+  const Bytes free = query.cluster.device.memory - leastReserve(query, plan.tp, plan.pp, plan.dp());
   const Bytes state = stateBytes(query, blocks.layerElements, plan) * padding;
   const Bytes kept = blocks.layerActivations * padding;
   const auto v = static_cast<double>(plan.virtualStages);
@@ -470,7 +471,9 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
     const spec::StackDescription& stack = query.stack.description;
     PlanBound bound;
     bound.memory =
-        cost::describedMemory(*blocks.described, query.model, plan, stack).total() * kRounding;
+        cost::describedMemory({*blocks.described, query.model, plan, query.cluster, stack})
+            .total() *
+        kRounding;
     if (bound.memory <= query.cluster.device.memory)  // of others nobody asks the time
       bound.time = cost::estimateFromBlocks(*blocks.described, query.model, plan, query.cluster,
                                             stack, cost::pipelineTime)

@@ -6,6 +6,7 @@
 
 #include "ir/base/format.h"
 #include "planner/cuts.h"
+#include "planner/recut.h"
 #include "planner/report.h"
 #include "planner/supported.h"
 
@@ -22,6 +23,7 @@ using Ranges = std::vector<std::vector<plan::LayerRange>>;
 struct Change {
   std::string choice, chosen, other;
   Plan plan;
+  bool isUncut = false;  // other virtual stages want another cut than the plan has
 };
 
 const char* onOff(bool value) { return value ? "on" : "off"; }
@@ -43,7 +45,10 @@ class Changes {
 
  private:
   void add(std::string choice, std::string chosen, std::string other, Plan plan) {
-    changes_.push_back({std::move(choice), std::move(chosen), std::move(other), std::move(plan)});
+    const bool isUncut = plan.pp != plan_.pp || plan.virtualStages != plan_.virtualStages;
+    if (isUncut) plan.layers = plan::evenLayers(numLayers(), plan.pp, plan.virtualStages);
+    changes_.push_back(
+        {std::move(choice), std::move(chosen), std::move(other), std::move(plan), isUncut});
   }
   void addRecompute() {
     for (Recompute other : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
@@ -81,8 +86,6 @@ class Changes {
     Plan changed = plan_;
     changed.schedule = schedule;
     changed.virtualStages = virtualStages;
-    if (virtualStages != plan_.virtualStages)
-      changed.layers = plan::evenLayers(numLayers(), plan_.pp, virtualStages);
     const std::string other = scheduleText(changed);
     add("schedule", scheduleText(plan_), other, std::move(changed));
   }
@@ -201,8 +204,6 @@ class Changes {
       changed.scatterGather = false;
     }
     if (changed.pp * changed.virtualStages > numLayers()) return;
-    if (changed.pp != plan_.pp)
-      changed.layers = plan::evenLayers(numLayers(), changed.pp, changed.virtualStages);
     const std::string chosen = fmt::format("{}", plan_.*degree);
     std::string other = fmt::format("{} with dp {}", value, dp);
     if (reach_ == Reach::kAny && followMicrobatch(dp, changed))
@@ -270,14 +271,21 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
     alternative.choice = std::move(change.choice);
     alternative.chosen = std::move(change.chosen);
     alternative.other = std::move(change.other);
-    if (const Status legal = plan::verifyPlan(change.plan, query.model); !legal.ok()) {
+    Recut other{std::move(change.plan), {}};
+    plan::Plan even = other.plan;
+    if (change.isUncut) simplifyRecomputed(even);
+    if (const Status legal = plan::verifyPlan(even, query.model); !legal.ok()) {
       alternative.outcome = Outcome::kForbidden;
       alternative.rule = legal.message();
     } else {
-      TRIREME_ASSIGN_OR_RETURN(const cost::Estimate other, costs.estimate(change.plan));
-      comparePlans(chosen, other, alternative);
+      if (change.isUncut) {
+        TRIREME_ASSIGN_OR_RETURN(other, fastestCut(query, other.plan, costs));
+      } else {
+        TRIREME_ASSIGN_OR_RETURN(other.estimate, costs.estimate(other.plan));
+      }
+      comparePlans(chosen, other.estimate, alternative);
     }
-    alternative.plan = std::move(change.plan);
+    alternative.plan = std::move(other.plan);
     alternatives.push_back(std::move(alternative));
   }
   return alternatives;

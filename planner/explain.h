@@ -11,7 +11,8 @@ namespace trireme::planner {
 
 enum class Outcome : uint8_t { kSlower, kFaster, kEqual, kDoesNotFit, kForbidden };
 
-// A plan with one choice changed and everything else, pins included, kept.
+// A plan with one choice changed and everything else, pins included, kept. Other numbers of stages
+// or virtual stages get the cut that the search would choose for them (recut.h).
 struct Alternative {
   std::string choice;  // "recompute", "schedule", "microbatch"...
   std::string chosen;  // "selective"
@@ -37,8 +38,8 @@ struct Explanation {
 enum class Reach : uint8_t { kNext, kAny };
 
 // The changes of one choice of any legal plan, in a fixed order; those that the stack cannot do are
-// left out. Costs a plan each: a dozen, or a hundred. Errors: those of cost::estimate but for
-// forbidden plans.
+// left out. Costs a plan each, or its cuts: a dozen, or a hundred. Errors: those of cost::estimate
+// but for forbidden plans.
 Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::Plan& plan,
                                                const cost::Estimate& chosen,
                                                const CostFunctions& costs, Reach reach);
@@ -47,8 +48,8 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
 // singleChanges.
 Result<Explanation> explain(const Query& query, const plan::Plan& plan,
                             const cost::Estimate& chosen, const CostFunctions& costs);
-// Of the winner of a search. kFaster can only appear for cuts, and for plans outside of the query's
-// pins.
+// Of the winner of a search. kFaster can only appear for cuts, for other virtual stages whose cut
+// leaves the space (played_cut.h), and for plans outside of the query's pins.
 Result<Explanation> explain(const Query& query, const PlanResult& result);
 
 // "recompute none instead of selective: 3.20 GiB too much memory".

@@ -51,7 +51,9 @@ void Misfits::noteUncut(plan::Plan plan, const SharedBlocks& blocks) {
 
 Bytes Misfits::cutLeanest(plan::Plan& plan, const BlockCosts& blocks) {
   plan.layers = CutSearch(query_, plan, blocks, slots_).leanest();
-  return cost::describedMemory(*blocks.described, query_.model, plan, query_.stack.description)
+  simplifyRecomputed(plan);
+  return cost::describedMemory(
+             {*blocks.described, query_.model, plan, query_.cluster, query_.stack.description})
       .total();
 }
 

@@ -76,6 +76,7 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("virtual stages", &Pins::virtualStages);
   drop("schedule", &Pins::schedule);
   drop("recompute", &Pins::recompute);
+  drop("recompute layers", &Pins::recomputeLayers);
   drop("state sharding", &Pins::stateSharding);
   drop("sequence parallel", &Pins::sequenceParallel);
   drop("scatter-gather", &Pins::scatterGather);

@@ -119,6 +119,24 @@ Status borderIsShardedOnce(const Pins& pins) {  // (P10)
       "sharded; nearest: scatter-gather off, or sequence parallel off");
 }
 
+Status recomputesInFull(const Pins& pins) {  // (P14)
+  if (!pins.recomputeLayers ||
+      pins.recompute.value_or(plan::Recompute::kFull) == plan::Recompute::kFull)
+    return {};
+  return infeasible(fmt::format(
+      "(P14) recompute of {} layers per virtual stage needs recompute full, pinned is {}; nearest: "
+      "recompute full, or no number of layers",
+      *pins.recomputeLayers, plan::recomputeName(*pins.recompute)));
+}
+
+Status recomputedLayersExist(const Query& query) {  // (P14)
+  const int64_t pinned = query.pins.recomputeLayers.value_or(1), most = query.model.numLayers;
+  if (pinned >= 1 && pinned <= most) return {};
+  return infeasible(
+      fmt::format("(P14) recompute of {} layers per virtual stage: the model has {}; nearest: {}",
+                  pinned, most, std::clamp<int64_t>(pinned, 1, most)));
+}
+
 int64_t leastDivisorAboveOne(int64_t n) {
   for (int64_t i = 2; i * i <= n; ++i)
     if (n % i == 0) return i;
@@ -193,8 +211,10 @@ void pinSharding(std::optional<StateSharding> sharding, Query& query) {
 }
 
 Result<Pins> resolvePins(const Pins& given) {
-  if (given.layers.empty()) return given;
   Pins pins = given;
+  TRIREME_RETURN_IF_ERROR(recomputesInFull(pins));
+  if (pins.recomputeLayers) pins.recompute = plan::Recompute::kFull;
+  if (pins.layers.empty()) return pins;
   const auto count = static_cast<int64_t>(pins.layers.size());
   if (pins.pp && !pins.virtualStages && count % *pins.pp == 0)
     pins.virtualStages = count / *pins.pp;
@@ -217,7 +237,9 @@ plan::Plan pinnedChoices(const Pins& pins) {
   plan.tp = pins.tp.value_or(1);
   plan.pp = pins.pp.value_or(1);
   plan.cp = pins.cp.value_or(1);
-  plan.recompute = pins.recompute.value_or(plan::Recompute::kNone);
+  plan.recompute = pins.recompute.value_or(pins.recomputeLayers ? plan::Recompute::kFull
+                                                                : plan::Recompute::kNone);
+  plan.recomputeLayers = pins.recomputeLayers.value_or(0);
   plan.schedule = isInterleaved(pins) ? ScheduleKind::kInterleaved
                                       : pins.schedule.value_or(ScheduleKind::k1F1B);
   plan.stateSharding = pins.stateSharding.value_or(StateSharding::kNone);
@@ -233,6 +255,7 @@ Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(layersAreEnough(query));
   TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));
   TRIREME_RETURN_IF_ERROR(borderIsShardedOnce(query.pins));
+  TRIREME_RETURN_IF_ERROR(recomputedLayersExist(query));
   const plan::Plan least = leastPlan(query);
   Status status = query.stack.ownPrograms ? expand::checkBuildable(least) : Status();
   if (status.ok()) status = checkSupported(pinnedChoices(query.pins), query.stack);

@@ -8,9 +8,10 @@
 
 namespace trireme::planner {
 
-// The pins with what pinned layers say about the stages: their number is pp * virtualStages, with
-// one virtual stage unless pins.virtualStages or pins.pp says otherwise.
-// kInfeasible (P8): it cannot be.
+// The pins with what they imply: pinned recomputeLayers full recomputation, and pinned layers the
+// stages, whose number is pp * virtualStages, with one virtual stage unless pins.virtualStages or
+// pins.pp says otherwise.
+// kInfeasible: it cannot be (P8), or other recomputation is pinned (P14).
 Result<Pins> resolvePins(const Pins& pins);
 
 // Plans of several devices share `sharding`, unless the pins say otherwise. Absent: no change.

@@ -39,9 +39,7 @@ class DescribedStages : public StageCosts {
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
     setLayers(rank, counts);
-    const cost::MemoryUse use = cost::describedMemoryOf(*blocks_.described, query_.model, plan_,
-                                                        query_.stack.description, rank);
-    return use.total() <= query_.cluster.device.memory;
+    return cost::describedMemoryOf(setting_, rank).total() <= query_.cluster.device.memory;
   }
   bool takesEmptyEnds() const override { return true; }
 

@@ -22,6 +22,9 @@ struct Pins {
   std::optional<int64_t> virtualStages;
   std::optional<plan::ScheduleKind> schedule;
   std::optional<plan::Recompute> recompute;
+  // Full recomputation of the first so many layers of every virtual stage, of all if it has fewer;
+  // without recompute pinned it is full.
+  std::optional<int64_t> recomputeLayers;
   std::optional<plan::StateSharding> stateSharding;
   std::optional<bool> sequenceParallel;
   std::optional<bool> scatterGather;

@@ -26,6 +26,9 @@ std::string layersPin(const plan::Plan& plan) {
 }
 
 std::string numberText(int64_t value) { return fmt::format("{}", value); }
+std::string recomputedText(int64_t layers) {
+  return layers > 0 ? numberText(layers) : layers == 0 ? "all" : "none in full";
+}
 std::string flagText(bool value) { return value ? "on" : "off"; }
 
 class Relaxer {
@@ -96,6 +99,10 @@ void Relaxer::giveUpPins() {
   giveUp(
       &Pins::recompute, "recompute", [](const Plan& p) { return p.recompute; },
       plan::recomputeName);
+  giveUp(
+      &Pins::recomputeLayers, "recompute layers",
+      [](const Plan& p) { return p.recompute == plan::Recompute::kFull ? p.recomputeLayers : -1; },
+      recomputedText);
   giveUp(
       &Pins::stateSharding, "state sharding", [](const Plan& p) { return p.stateSharding; },
       plan::stateShardingName);

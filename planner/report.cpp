@@ -104,13 +104,6 @@ std::string describeCount(double count) {
                       : fmt::format("{:.3g} trillion", count / 1e12);
 }
 
-// Published peaks of software that others make are 3.0 to 6.7 % off on average, by source
-// (cost_models/VALIDATION.md), and frameworks' own buffers and fragments come on top.
-bool isTight(const cost::Estimate& e) {
-  constexpr double kCertain = 0.93;
-  return e.interval && e.fits() && e.memory.total() > e.memoryAvailable * kCertain;
-}
-
 // The plan itself: what it is, how long it takes, what it needs.
 void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& e,
                 const std::string& devices) {
@@ -231,6 +224,13 @@ std::string passesText(const PathPart& part) {
 }
 
 }  // namespace
+
+// Published peaks of software that others make are 3.0 to 6.7 % off on average, by source
+// (cost_models/VALIDATION.md), and frameworks' own fragments come on top.
+bool isTight(const cost::Estimate& e) {
+  constexpr double kCertain = 0.93;
+  return e.interval && e.fits() && e.memory.total() > e.memoryAvailable * kCertain;
+}
 
 nlohmann::json toJson(const cost::Estimate& estimate) {
   nlohmann::json json;

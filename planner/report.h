@@ -37,6 +37,10 @@ struct MemoryPart {
 };
 std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory);
 
+// Whether it fits by less than its memory may be off: of software that others make, whose peaks are
+// predictions.
+bool isTight(const cost::Estimate& estimate);
+
 // "63.93 GiB, 61.20 GiB (x 6)": totals of pipeline ranks in order.
 std::string stagesText(const std::vector<cost::MemoryUse>& stages);
 

@@ -296,13 +296,13 @@ void Search::openArrangement(const Node& node, plan::Plan plan) {
     return pruneSlow(node, 1);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   if (query_.slowest) {
-    const bool isPart = plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query_);
+    const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
     if (isPart) cuts.recomputeLayers(1);  // is fastest
     if (cuts.roomyBound() > *query_.slowest) return pruneSlow(node, 1);
     if (isPart) cuts.recomputeLayers(plan.recomputeLayers);
   }
   if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
-  if (plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query_)) {
+  if (plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_)) {
     // The fewest layers of a chunk with which a cut may fit: more need less memory.
     int64_t tooFew = 0, enough = query_.model.numLayers;
     while (enough - tooFew > 1) {
@@ -324,7 +324,7 @@ void Search::splitArrangement(const Node& node) {
   const std::optional<Seconds> limit = limitOf(node);
   const auto isSlow = [&](Seconds bound) { return limit && bound > *limit; };
   int64_t last = plan.recomputeLayers;
-  if (last > 0) {
+  if (last > 0 && choosesRecomputed(query_)) {
     cuts.recomputeLayers(query_.model.numLayers);
     last = std::max(last, cuts.longestChunk());
   }
@@ -347,11 +347,8 @@ void Search::splitArrangement(const Node& node) {
 // At once, not when its bound is the lowest: what it takes limits the cuts of all arrangements
 // whose bounds, which know no memory, are lower.
 Status Search::costCut(const Node& node, plan::Plan plan, Ranges layers) {
-  int64_t longest = 0;
-  for (const auto& stage : layers)
-    for (const plan::LayerRange& range : stage) longest = std::max(longest, range.count);
   plan.layers = std::move(layers);
-  if (plan.recomputeLayers >= longest) plan.recomputeLayers = 0;
+  simplifyRecomputed(plan);
   const Seconds bound = std::max(node.bound, boundOf(query_, plan, *node.blocks).time);
   if (const auto limit = cutoff(); limit && bound > *limit) {
     pruneSlow(node, 1);
@@ -420,6 +417,7 @@ void Search::expandGroup(const Node& node) {
     std::optional<Seconds> fastest;
     for (auto& layers : cutsFor(query_, arrangement, *node.blocks)) {
       plan.layers = std::move(layers);
+      simplifyRecomputed(plan);
       ++certificate_.numBounded;
       const PlanBound bound = boundOf(query_, plan, *node.blocks);
       if (bound.memory > query_.cluster.device.memory) {

@@ -246,6 +246,7 @@ plan::Plan planOf(const Query& query, const Group& group) {
   plan.dpReplicate = group.dp;
   plan.microbatchSize = group.microbatchSize;
   plan.recompute = group.recompute;
+  plan.recomputeLayers = query.pins.recomputeLayers.value_or(0);
   plan.sequenceParallel = group.sequenceParallel;
   plan.overlapReductions = group.overlapReductions;
   return plan;
@@ -384,9 +385,20 @@ bool hasPlan(const Query& query, const Group& group) {
 }
 
 bool mayRecomputeSome(const Query& query) {
-  return !query.stack.ownPrograms && !query.pins.recompute && query.pins.layers.empty() &&
-         query.stack.supports(StackChoice::kRecomputeFull) &&
+  return query.pins.recomputeLayers || choosesRecomputed(query);
+}
+
+bool choosesRecomputed(const Query& query) {
+  return !query.pins.recomputeLayers && !query.stack.ownPrograms && !query.pins.recompute &&
+         query.pins.layers.empty() && query.stack.supports(StackChoice::kRecomputeFull) &&
          query.stack.supports(StackChoice::kRecomputeLayers);
+}
+
+void simplifyRecomputed(plan::Plan& plan) {
+  int64_t longest = 0;
+  for (const auto& stage : plan.layers)
+    for (const plan::LayerRange& range : stage) longest = std::max(longest, range.count);
+  if (plan.recomputeLayers >= longest) plan.recomputeLayers = 0;
 }
 
 int64_t largestCount(const Query& query, int64_t limit) {

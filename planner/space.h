@@ -36,9 +36,14 @@ std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t 
 std::vector<int64_t> stagesOf(const Query& query, int64_t most);
 
 // Whether plans with full recomputation may recompute the first layers of every virtual stage
-// alone: the stack can, and nobody pinned layers, or full recomputation, which means of all of
-// them.
+// alone: as many as are pinned, or the stack can, and nobody pinned layers, or full recomputation,
+// which means of all of them.
 bool mayRecomputeSome(const Query& query);
+// The same, and how many is the search's choice.
+bool choosesRecomputed(const Query& query);
+
+// Of a plan whose layers are cut: as many recomputed as the longest virtual stage has are all.
+void simplifyRecomputed(plan::Plan& plan);
 
 // The most virtual stages per rank that the search tries; a pin may ask for more. It bounds the
 // work on models of hundreds of layers: bubbles shrink with 1 / v, while transfers grow with v.

@@ -156,7 +156,8 @@ Result<planner::Pins> pinsOf(const Options& options) {
   for (const auto& [name, out] :
        {std::pair{"tp", &pins.tp}, std::pair{"pp", &pins.pp}, std::pair{"cp", &pins.cp},
         std::pair{"dp", &pins.dp}, std::pair{"microbatch", &pins.microbatchSize},
-        std::pair{"virtual_stages", &pins.virtualStages}})
+        std::pair{"virtual_stages", &pins.virtualStages},
+        std::pair{"recompute_layers", &pins.recomputeLayers}})
     TRIREME_RETURN_IF_ERROR(options.count(name, *out));
   TRIREME_RETURN_IF_ERROR(options.choice("schedule", plan::scheduleName,
                                          plan::ScheduleKind::kInterleaved, pins.schedule));

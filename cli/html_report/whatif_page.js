@@ -128,7 +128,7 @@ function addPointTable(points, inputs) {
       columns.push({title: name.split(',')[0], value: (p) => p[key],
                     text: (p) => Number.isFinite(p[key]) ? text(p[key]) : 'never'});
   columns.push({title: 'memory', value: (p) => p.memoryBytes,
-                text: (p) => p.fits ? format.bytes(p.memoryBytes) : ''});
+                text: (p) => p.fits ? format.bytes(p.memoryBytes) + (p.memoryTight ? ', tight' : '') : ''});
   columns.push({title: 'plan', left: true, long: true, value: (p) =>
       p.fits ? p.winner + ': ' + p.plan + (p.onFront ? '; on the front' : '') : p.reason});
   addTable(section, 'points', columns, points);

@@ -50,8 +50,8 @@ class Report {
   }
 
   std::string text() const {
-    return question() + scaling() + failures() + deadlines() + budgets() + front() + plans() +
-           reasons();
+    return question() + scaling() + failures() + deadlines() + budgets() + front() + tight() +
+           plans() + reasons();
   }
   std::string question() const;
 
@@ -87,6 +87,7 @@ class Report {
   std::string deadlines() const;
   std::string budgets() const;
   std::string front() const;
+  std::string tight() const;
   std::string plans() const;
   std::string reasons() const;
 
@@ -231,7 +232,8 @@ std::string Report::scaling() const {
                      const auto i = static_cast<size_t>(&r - rows_.data());
                      const bool isNew = i > 0 && continues(i) && answerOf(rows_[i - 1]).ok() &&
                                         answerOf(rows_[i - 1]).shape != answerOf(r).shape;
-                     return (isNew ? "> " : "  ") + letter(r) + (isOnFront(r) ? " *" : "");
+                     return (isNew ? "> " : "  ") + letter(r) + (isOnFront(r) ? " *" : "") +
+                            (answerOf(r).memoryTight ? " !" : "");
                    },
                    true});
   std::vector<const AnswerRow*> rows;
@@ -386,6 +388,14 @@ std::string Report::front() const {
   std::string text = fmt::format("{:<14}* no other row is both faster and cheaper: {} of {}\n",
                                  "front", front_.size(), outcomes_.size());
   return text;
+}
+
+std::string Report::tight() const {
+  const auto isTight = [this](const AnswerRow& r) { return answerOf(r).memoryTight; };
+  const auto count = std::count_if(rows_.begin(), rows_.end(), isTight);
+  if (count == 0) return "";
+  return fmt::format("{:<14}! memory is tight, peaks are 3 to 7 % off: {} of {}\n", "memory", count,
+                     rows_.size());
 }
 
 std::string Report::plans() const {

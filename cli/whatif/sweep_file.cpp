@@ -23,8 +23,9 @@ using planner::SweepPoint;
 
 const char* const kPointCells[] = {"question", "gpu",      "gpus",       "inter_node_bytes_per_s",
                                    "batch",    "sequence", "minus_nodes"};
-const char* const kAnswerCells[] = {"fits",   "reason",       "plan", "shape",       "gpus_used",
-                                    "step_s", "tokens_per_s", "mfu",  "memory_bytes"};
+const char* const kAnswerCells[] = {"fits",         "reason",      "plan",         "shape",
+                                    "gpus_used",    "step_s",      "tokens_per_s", "mfu",
+                                    "memory_bytes", "memory_tight"};
 const char* const kScenarioCells[] = {"tokens",          "price_usd_per_gpu_hour",
                                       "power_w_per_gpu", "gpu_mtbf_s",
                                       "steps",           "busy_s",
@@ -61,7 +62,8 @@ std::vector<std::string> answerCells(const PointAnswer& answer) {
                                     number(answer.step.count()),
                                     number(answer.tokensPerSecond),
                                     number(answer.modelFlopsUtilisation),
-                                    number(answer.memory.count())};
+                                    number(answer.memory.count()),
+                                    answer.memoryTight ? "yes" : "no"};
   for (const planner::BreakdownPart& part : planner::breakdownParts(answer.breakdown))
     cells.push_back(number(part.time.count()));
   return cells;
@@ -144,6 +146,7 @@ PointAnswer readAnswer(RecordReader& reader) {
   answer.tokensPerSecond = reader.real();
   answer.modelFlopsUtilisation = reader.real();
   answer.memory = Bytes(reader.real());
+  answer.memoryTight = reader.yesNo();
   cost::Breakdown& b = answer.breakdown;
   for (Seconds* part : {&b.forward, &b.backward, &b.tensorParallel, &b.contextParallel, &b.pipeline,
                         &b.bubble, &b.dataParallel, &b.synchronisation, &b.optimizer})
@@ -164,7 +167,7 @@ Status checkHeader(const cost::CsvRecord& record, const std::string& name) {
 std::string textOf(const planner::Pins& pins) {
   std::string text = number(pins.tp);
   for (const std::optional<int64_t>& pin :
-       {pins.pp, pins.cp, pins.dp, pins.microbatchSize, pins.virtualStages})
+       {pins.pp, pins.cp, pins.dp, pins.microbatchSize, pins.virtualStages, pins.recomputeLayers})
     text += " " + number(pin);
   const auto add = [&](const auto& pin) {
     text += " " + (pin ? fmt::format("{}", static_cast<int>(*pin)) : std::string());

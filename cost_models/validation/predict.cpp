@@ -11,7 +11,7 @@ Result<Prediction> predict(const Row& row, const Catalogue& catalogue) {
   Prediction prediction;
   prediction.step = found.step;
   prediction.interval = found.interval;
-  prediction.memory = found.memory.total();
+  prediction.memory = found.memory.total() - found.memory.reserve;
   prediction.fits = found.fits();
   prediction.assumptions = std::move(query.assumptions);
   return prediction;

@@ -15,7 +15,7 @@ namespace trireme::cost {
 struct Prediction {
   Seconds step;
   std::optional<Interval> interval;  // none: the stack does not say
-  Bytes memory;                      // of the fullest device
+  Bytes memory;                      // of the fullest device, without its reserve
   bool fits = false;
   std::vector<std::string> assumptions;  // RunQuery
 };

@@ -108,6 +108,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   notNegative("transfer_sync", &stack->transferSync);
   efficiency("whole_head_efficiency", &stack->wholeHeadEfficiency);
   notNegative("host_microbatch", &stack->hostMicrobatch);
+  notNegative("nccl_connection", &stack->ncclConnection);
   notNegative("host_step", &stack->hostStep);
   share("slowdown_per_doubling", &stack->slowdownPerDoubling);
   share("faster_runs", &stack->fasterRuns);

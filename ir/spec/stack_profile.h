@@ -113,7 +113,9 @@ struct StackDescription {
   // (cost_models/interval.h). Both 0: not known.
   double fasterRuns = 0, slowerRuns = 0;
 
+  // Of a GPU, what the allocator does not count.
   Bytes reserve;             // context, libraries
+  Bytes ncclConnection;      // and for each connection to a peer (program::ncclConnections)
   double fragmentation = 0;  // of the allocated bytes
   bool operator==(const StackDescription&) const = default;
 };

@@ -23,13 +23,25 @@ size_t editDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+namespace {
+
+std::string lowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+}  // namespace
+
 std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates) {
   constexpr size_t kLongestKey = 64;  // Nothing longer is near a key of ours.
   const std::string* best = nullptr;
   size_t bestDistance = std::max<size_t>(2, wrong.size() / 3) + 1;
   if (wrong.size() <= kLongestKey)
     for (const std::string& candidate : candidates)
-      if (const size_t distance = editDistance(wrong, candidate); distance < bestDistance) {
+      if (const size_t distance = editDistance(lowerCase(wrong), lowerCase(candidate));
+          distance < bestDistance) {
         best = &candidate;
         bestDistance = distance;
       }

@@ -9,7 +9,7 @@ namespace trireme::spec {
 
 // Levenshtein distance.
 size_t editDistance(std::string_view a, std::string_view b);
-// "; did you mean 'x'?" if a candidate is near, else "; valid: a, b, c".
+// "; did you mean 'x'?" if a candidate is near, whatever its case, else "; valid: a, b, c".
 std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates);
 
 }  // namespace trireme::spec

@@ -113,6 +113,7 @@ nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
   json["tokensPerSecond"] = a.tokensPerSecond;
   json["modelFlopsUtilisation"] = a.modelFlopsUtilisation;
   json["memoryBytes"] = a.memory.count();
+  json["memoryTight"] = a.memoryTight;
   for (const BreakdownPart& part : breakdownParts(a.breakdown))
     json["breakdownSeconds"][part.name] = part.time.count();
   if (!row.economics) return json;

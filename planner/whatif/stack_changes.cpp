@@ -80,6 +80,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"faster_runs", &Stack::fasterRuns},
     {"slower_runs", &Stack::slowerRuns},
     {"reserve", &Stack::reserve},
+    {"nccl_connection", &Stack::ncclConnection},
     {"fragmentation", &Stack::fragmentation}};
 
 template <typename Settings, typename Owner>

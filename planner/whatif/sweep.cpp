@@ -199,6 +199,7 @@ PointAnswer PointPlanner::answer(const SweepPoint& point) {
   answer.modelFlopsUtilisation = result->estimate.modelFlopsUtilisation;
   answer.breakdown = result->estimate.breakdown;
   answer.memory = result->estimate.memory.total();
+  answer.memoryTight = isTight(result->estimate);
   return answer;
 }
 

@@ -59,6 +59,7 @@ struct PointAnswer {
   double modelFlopsUtilisation = 0;
   cost::Breakdown breakdown;  // adds up to the step
   Bytes memory;               // of the fullest rank
+  bool memoryTight = false;   // isTight()
   bool ok() const { return reason.empty(); }
 };
 

@@ -104,6 +104,7 @@ def plan(
     layers: Sequence[int] | None = None,
     schedule: Schedule | None = None,
     recompute: Recompute | None = None,
+    recompute_layers: int | None = None,
     state_sharding: StateSharding | None = None,
     sequence_parallel: bool | None = None,
     scatter_gather: bool | None = None,
@@ -119,7 +120,8 @@ def plan(
     precision: of the computation (default: the stack's).
     gpus: the most devices to use (default: the cluster's).
     tp ... overlap_reductions: choices that are not left to the search; microbatch in sequences; layers of
-        every stage or, with virtual stages, of every chunk in turn.
+        every stage or, with virtual stages, of every chunk in turn; recompute_layers: full recomputation of
+        the first so many layers of each of them.
     top: plans to name, the winner and top - 1 runners-up (default: 5).
     explain: also what keeps a faster plan out and what would change the answer, by ten to thirty
         searches.
@@ -145,6 +147,7 @@ def plan(
         "layers": None if layers is None else list(layers),
         "schedule": schedule,
         "recompute": recompute,
+        "recompute_layers": recompute_layers,
         "state_sharding": state_sharding,
         "sequence_parallel": sequence_parallel,
         "scatter_gather": scatter_gather,
@@ -270,6 +273,7 @@ def whatif(
     layers: Sequence[int] | None = None,
     schedule: Schedule | None = None,
     recompute: Recompute | None = None,
+    recompute_layers: int | None = None,
     state_sharding: StateSharding | None = None,
     sequence_parallel: bool | None = None,
     scatter_gather: bool | None = None,
@@ -308,6 +312,7 @@ def whatif(
         "layers": None if layers is None else list(layers),
         "schedule": schedule,
         "recompute": recompute,
+        "recompute_layers": recompute_layers,
         "state_sharding": state_sharding,
         "sequence_parallel": sequence_parallel,
         "scatter_gather": scatter_gather,

@@ -434,7 +434,7 @@ class Point:
     the plan's shape, the plan without replicas.
 
     precision: in which it trains. inter_node_bytes_per_second: line rate of a device between nodes. seq: tokens. wall_seconds: of the whole
-    training with failures, busy_seconds without. energy_joules: of all devices.
+    training with failures, busy_seconds without. memory_tight: as of a price. energy_joules: of all devices.
     """
 
     system: str
@@ -454,6 +454,7 @@ class Point:
     tokens_per_second: float | None = None
     model_flops_utilisation: float | None = None
     memory_bytes: int | None = None
+    memory_tight: bool | None = None
     breakdown_seconds: dict[str, float] | None = None
     tokens: float | None = None
     steps: int | None = None

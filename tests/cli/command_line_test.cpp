@@ -85,10 +85,22 @@ TEST(CommandLine, ValuesAreChecked) {
       {{"plan", "--layers", "3,-1"}, "--layers: must be at least 0, got -1"},
       {{"plan", "--schedule", "1fb1"}, "--schedule: unknown value '1fb1'; did you mean '1f1b'?"},
       {{"plan", "--recompute", "some"}, "--recompute: unknown value 'some'"},
+      {{"plan", "--recompute", "FULL"}, "--recompute: unknown value 'FULL'; did you mean 'full'?"},
+      {{"plan", "--recompute", "Selektive"}, "did you mean 'selective'?"},
+      {{"plan", "--recompute-layers", "0"}, "--recompute-layers: must be at least 1, got 0"},
       {{"plan", "--sequence-parallel", "yes"}, "--sequence-parallel: unknown value 'yes'"},
       {{"run", "b", "--timeout", "-1"}, "--timeout: expected a number of seconds above 0"},
       {{"run", "b", "--timeout", "60s"}, "--timeout: expected a number of seconds above 0"}};
   for (const auto& [args, message] : cases) expectRefusal(runTrireme(args), 2, {message});
+}
+
+TEST(CommandLine, AnOptionThatIsGivenTwiceIsNamedWithItsValues) {
+  expectRefusal(runTrireme({"plan", "--gpus", "8", "--tp", "2", "--gpus", "16"}), 2,
+                {"--gpus is given twice: 8 and 16; give one; see 'trireme plan --help'"});
+  expectRefusal(runTrireme({"plan", "--model", "a", "--model=b", "--model", "c"}), 2,
+                {"--model is given 3 times: a, b and c; give one"});
+  expectRefusal(runTrireme({"plan", "-o", "a", "--output", "b"}), 2,
+                {"is given twice: a and b; give one"});
 }
 
 TEST(CommandLine, SaveEveryNeedsAFolder) {

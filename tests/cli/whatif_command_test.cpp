@@ -95,6 +95,7 @@ TEST_F(WhatifCommand, APointIsThePlansAnswer) {
     EXPECT_EQ(point.at("stepSeconds"), alone.at("stepSeconds"));
     EXPECT_EQ(point.at("breakdownSeconds"), alone.at("breakdownSeconds"));
     EXPECT_EQ(point.at("memoryBytes"), alone.at("memoryTotalBytes"));
+    EXPECT_EQ(point.at("memoryTight"), alone.at("memoryTight"));
   }
 }
 
@@ -218,6 +219,22 @@ TEST_F(WhatifCommand, AnsweredPointsAreNotPlannedAgain) {
   EXPECT_THAT(outcome.out, HasSubstr("MICROBATCH"));
 }
 
+TEST_F(WhatifCommand, ARowWithTightMemoryIsMarked) {
+  std::string whole = sweep({}, "whole.csv");
+  const std::vector<std::string> again = {"--gpus", "1..8",     "--batch",
+                                          "8,16",   "--resume", path("tight.csv")};
+  write("tight.csv", whole);
+  EXPECT_EQ(whatif(again).out.find('!'), std::string::npos);
+  const size_t at = whole.find(",no,");  // only that, where plans fit
+  ASSERT_NE(at, std::string::npos);
+  write("tight.csv", whole.replace(at, 4, ",yes,"));
+  const Outcome outcome = whatif(again);
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr(" !\n"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("memory        ! memory is tight, peaks are 3 to 7 % off: 1 of 8\n"));
+}
+
 TEST_F(WhatifCommand, EconomicsAreComputedAnewFromAFile) {
   sweep({}, "plain.csv");
   const Outcome outcome = whatif({"--gpus", "1..8", "--batch", "8,16", "--tokens", "1M", "--price",
@@ -275,6 +292,10 @@ TEST_F(WhatifCommand, ChoicesHoldAtAllPoints) {
   expectRefusal(
       whatif({"--gpus", "1..8", "--batch", "8,16", "--tp", "2", "--resume", path("free.csv")}), 1,
       {"another question"});
+  EXPECT_THAT(whatif({"--gpus", "2..8", "--recompute-layers", "2"}).err, HasSubstr("(E4)"));
+  expectRefusal(whatif({"--gpus", "1..8", "--batch", "8,16", "--recompute-layers", "2", "--resume",
+                        path("free.csv")}),
+                1, {"another question"});
   expectRefusal(whatif({"--gpus", "2", "--tp", "0"}), 2, {"--tp: must be at least 1"});
 }
 

@@ -41,6 +41,7 @@ Query queryOf(std::mt19937& random) {
   d.hostExponent = random() % 2 == 0 ? uniform(1, 4) : 0;
   d.fragmentation = uniform(0, 0.1);
   d.reserve = Bytes(uniform(0, 1e6));
+  d.ncclConnection = Bytes(d.reserve.count() / 100);
   d.pipelineKeepsWhole = random() % 2 == 0;
   d.optimizerTraffic *= random() % 3 == 0 ? uniform(0, 20) : 1;
   return query;
@@ -189,11 +190,11 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
       }
       if (expected.fits) loosest = std::min(loosest, search.bound() / *expected.fits);
       plan.layers = search.leanest();
-      EXPECT_NEAR(
-          cost::describedMemory(*blocks.described, query.model, plan, query.stack.description)
-              .total()
-              .count(),
-          expected.leanest.count(), 8)
+      EXPECT_NEAR(cost::describedMemory({*blocks.described, query.model, plan, query.cluster,
+                                         query.stack.description})
+                      .total()
+                      .count(),
+                  expected.leanest.count(), 8)
           << trial;
       if (plan.virtualStages > 1) {
         expectLowest(search, expected);

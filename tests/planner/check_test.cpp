@@ -88,7 +88,9 @@ TEST(CheckPlan, TheBestChangeIsTheBestOfAllPlansThatDifferInOneChoice) {
     const auto& [plan, step] = fitting[i];
     Seconds fastest = step;
     for (const auto& [other, otherStep] : fitting)
-      if (numDifferences(plan, other) == 1 && (isEven(other) || other.layers == plan.layers))
+      if (numDifferences(plan, other) == 1 &&
+          (isEven(other) || other.layers == plan.layers || other.pp != plan.pp ||
+           other.virtualStages != plan.virtualStages))
         fastest = std::min(fastest, otherStep);
     const PlanCheck check = checked(plan, query);
     const Seconds gain = check.bestChange ? check.bestChange->difference * -1 : Seconds(0);

@@ -40,6 +40,67 @@ TEST(Explain, SaysThatLessRecomputationDoesNotFit) {
   EXPECT_GT(none->missing, Bytes(0));
 }
 
+// Everything but the cut.
+Pins allButTheCut(const plan::Plan& plan) {
+  Pins pins;
+  pins.gpus = plan.numRanks();
+  pins.tp = plan.tp;
+  pins.pp = plan.pp;
+  pins.cp = plan.cp;
+  pins.dp = plan.dp();
+  pins.microbatchSize = plan.microbatchSize;
+  pins.virtualStages = plan.virtualStages;
+  pins.schedule = plan.schedule;
+  pins.recompute = plan.recompute;
+  pins.stateSharding = plan.stateSharding;
+  pins.sequenceParallel = plan.sequenceParallel;
+  pins.scatterGather = plan.scatterGather;
+  pins.overlapReductions = plan.overlapReductions;
+  return pins;
+}
+
+// Every change of stages or virtual stages takes as long as the best plan with those. Returns how
+// many of them have another cut than the even one.
+int expectCutsOfTheSearch(const Query& query) {
+  const auto result = searchPlan(query);
+  EXPECT_TRUE(result.has_value());
+  const auto changes =
+      singleChanges(query, result->plan, result->estimate, modelCosts(query), Reach::kAny);
+  EXPECT_TRUE(changes.has_value());
+  int uneven = 0;
+  for (const Alternative& a : *changes) {
+    const bool isUncut =
+        a.plan.pp != result->plan.pp || a.plan.virtualStages != result->plan.virtualStages;
+    if (!isUncut || a.outcome == Outcome::kForbidden) continue;
+    Query pinned = query;
+    pinned.pins = allButTheCut(a.plan);
+    const auto best = searchPlan(pinned, modelCosts(pinned));
+    EXPECT_EQ(best.has_value(), a.outcome != Outcome::kDoesNotFit) << toLine(a);
+    if (!best.has_value() || a.outcome == Outcome::kDoesNotFit) continue;
+    EXPECT_NEAR((result->estimate.step + a.difference) / best->estimate.step, 1, 1e-9) << toLine(a);
+    uneven +=
+        a.plan.layers != plan::evenLayers(query.model.numLayers, a.plan.pp, a.plan.virtualStages);
+  }
+  return uneven;
+}
+
+// 13 layers and a head that takes as long as some: even cuts are seldom the best.
+TEST(Explain, OtherStagesGetTheCutThatTheSearchWouldChoose) {
+  Query query = computeBound(smallQuery(4, 13, 24));
+  query.model.vocabSize = 4096;
+  query.pins.pp = 2;
+  query.pins.tp = 1;
+  query.pins.dp = 2;
+  EXPECT_GT(expectCutsOfTheSearch(query), 0);
+  query.stack.name = "described";
+  query.stack.ownPrograms = false;
+  EXPECT_GT(expectCutsOfTheSearch(query), 2);
+  const auto best = searchPlan(query);
+  ASSERT_TRUE(best.has_value());
+  query.cluster.device.memory = best->estimate.memory.total() * 1.02;
+  expectCutsOfTheSearch(query);
+}
+
 TEST(Explain, ForbiddenChangesNameTheRule) {
   Query query = smallQuery(4, 4, 8);
   query.pins.pp = 4;

@@ -280,5 +280,79 @@ TEST(Pins, LayersAreTakenAsTheyAre) {
   EXPECT_EQ(found->plan.layers, layers);
 }
 
+// 8 layers on 4 devices, of a stack that recomputes some layers.
+Query partlyRecomputed() {
+  Query query = smallQuery(4, 8, 8);
+  query.stack.name = "described";
+  query.stack.ownPrograms = false;
+  query.stack.choices.push_back(spec::StackChoice::kRecomputeLayers);
+  return query;
+}
+
+TEST(Pins, RecomputedLayersArePinnedAndMeanFullRecomputation) {
+  Query query = partlyRecomputed();
+  query.pins.pp = 2;
+  query.pins.recomputeLayers = 1;
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_EQ(found->plan.recompute, plan::Recompute::kFull);
+  EXPECT_EQ(found->plan.recomputeLayers, 1);
+  for (const RunnerUp& other : found->runnersUp) EXPECT_EQ(other.plan.recomputeLayers, 1);
+  query.pins.recompute = plan::Recompute::kFull;
+  EXPECT_EQ(searchPlan(query)->estimate.step, found->estimate.step);
+  query.pins.layers = {5, 3};
+  const auto cut = searchPlan(query);
+  ASSERT_TRUE(cut.has_value()) << cut.error().message();
+  EXPECT_EQ(cut->plan.layers[0][0].count, 5);
+  EXPECT_EQ(cut->plan.recomputeLayers, 1);
+  query.pins.recomputeLayers = 5;  // of all: the longest has as many
+  EXPECT_EQ(searchPlan(query)->plan.recomputeLayers, 0);
+}
+
+TEST(Pins, RecomputedLayersAreRefusedWithTheNearest) {
+  const auto messageOf = [](const Query& query) {
+    const auto found = searchPlan(query, modelCosts(query));
+    EXPECT_FALSE(found.has_value());
+    return found.has_value() ? "" : found.error().message();
+  };
+  Query query = partlyRecomputed();
+  query.pins.recomputeLayers = 9;
+  EXPECT_THAT(messageOf(query), HasSubstr("(P14) recompute of 9 layers per virtual stage: the "
+                                          "model has 8; nearest: 8"));
+  query.pins.recomputeLayers = 2;
+  query.pins.recompute = plan::Recompute::kNone;
+  EXPECT_THAT(
+      messageOf(query),
+      HasSubstr("(P14) recompute of 2 layers per virtual stage needs recompute full, pinned "
+                "is none; nearest: recompute full, or no number of layers"));
+  query.pins.recompute.reset();
+  query.stack.choices.pop_back();
+  EXPECT_THAT(messageOf(query), HasSubstr("stack 'described' has no recompute of 2 layers per "
+                                          "virtual stage; nearest: of all layers"));
+  query = smallQuery(4, 8, 8);
+  query.pins.recomputeLayers = 2;
+  EXPECT_THAT(messageOf(query), HasSubstr("(E4) recompute_layers 2"));
+}
+
+// Where nothing fits the leanest is named all the same, and what the pin keeps away.
+TEST(Pins, RecomputedLayersThatDoNotFitAreGivenUp) {
+  Query query = partlyRecomputed();
+  query.pins.pp = 4;
+  query.pins.recomputeLayers = 7;
+  const auto roomy = searchPlan(query);
+  ASSERT_TRUE(roomy.has_value());
+  query.pins.recomputeLayers = 1;
+  Query all = query;
+  all.pins.recomputeLayers.reset();
+  all.pins.recompute = plan::Recompute::kFull;
+  all.cluster.device.memory = Bytes(1);
+  const auto leanest = [](const Query& q) { return searchPlan(q).error().message(); };
+  EXPECT_THAT(leanest(all), HasSubstr("no plan fits in memory"));
+  query.cluster.device.memory = Bytes(1);
+  EXPECT_THAT(leanest(query), HasSubstr("recompute full"));
+  query.pins.recomputeLayers = 8;  // more than any stage has
+  EXPECT_THAT(leanest(query), HasSubstr("no plan fits in memory"));
+}
+
 }  // namespace
 }  // namespace trireme::planner

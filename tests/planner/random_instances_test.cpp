@@ -95,6 +95,8 @@ class Instance {
     d.hostExposed = chance(0.5) ? uniform(0, 1) : 0;
     d.hostStep = Seconds(uniform(0, 1e-3));
     d.fragmentation = uniform(0, 0.1);
+    d.reserve = Bytes(uniform(0, 1e5));
+    d.ncclConnection = Bytes(uniform(0, 1e4));
     d.pipelineKeepsWhole = chance(0.5);
   }
   void pins() {
@@ -104,6 +106,7 @@ class Instance {
     if (chance(0.1)) p.cp = pick({1, 2});
     if (chance(0.15)) p.microbatchSize = pick({1, 2});
     if (chance(0.1)) p.recompute = Recompute::kFull;
+    if (chance(0.1)) p.recomputeLayers = pick({1, 2, 3});
     if (chance(0.1)) p.schedule = ScheduleKind::k1F1B;
     if (chance(0.1)) p.stateSharding = StateSharding::kOptimizer;
     if (chance(0.1)) p.sequenceParallel = chance(0.5);
@@ -138,6 +141,9 @@ bool isWanted(const Query& query, const plan::Plan& p) {
          can(StackChoice::kRecomputeSelective, p.recompute == Recompute::kSelective) &&
          can(StackChoice::kRecomputeFull, p.recompute == Recompute::kFull) &&
          obeys(pins.tp, p.tp) && obeys(pins.pp, p.pp) && obeys(pins.cp, p.cp) &&
+         (!pins.recomputeLayers ||
+          (p.recompute == Recompute::kFull && *pins.recomputeLayers <= query.model.numLayers &&
+           query.stack.supports(StackChoice::kRecomputeLayers))) &&
          obeys(pins.microbatchSize, p.microbatchSize) && obeys(pins.recompute, p.recompute) &&
          obeys(pins.schedule, p.schedule) && obeys(pins.stateSharding, p.stateSharding) &&
          obeys(pins.sequenceParallel, p.sequenceParallel) &&
@@ -245,7 +251,7 @@ void improve(const Query& query, const CostFunctions& costs, int64_t devices, Be
     const bool some = plan.recompute == Recompute::kFull && !query.pins.recompute &&
                       query.stack.supports(StackChoice::kRecomputeLayers);
     for (int64_t recomputed = 0; recomputed < (some ? query.model.numLayers : 1); ++recomputed) {
-      plan.recomputeLayers = recomputed;
+      plan.recomputeLayers = query.pins.recomputeLayers.value_or(recomputed);
       for (const auto& layers : cutsOf(query, plan)) {
         const plan::Plan whole = withCut(plan, layers);
         if (!plan::verifyPlan(whole, query.model).ok()) continue;
@@ -253,7 +259,7 @@ void improve(const Query& query, const CostFunctions& costs, int64_t devices, Be
         if (!estimate->fits() || (step && estimate->step >= *step)) continue;
         step = estimate->step;
         isUneven = layers != plan.layers;
-        isPartly = recomputed > 0;
+        isPartly = whole.recomputeLayers > 0;
       }
     }
   }
@@ -291,7 +297,7 @@ void limitMemory(Instance& instance) {
 }
 
 TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
-  int feasible = 0, infeasible = 0, leavesIdle = 0, uneven = 0, partly = 0, beyond = 0;
+  int feasible = 0, infeasible = 0, leavesIdle = 0, uneven = 0, partly = 0, beyond = 0, pinned = 0;
   for (uint32_t seed = 0; seed < static_cast<uint32_t>(kInstances); ++seed) {
     Instance instance(seed);
     limitMemory(instance);
@@ -316,6 +322,7 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
     ASSERT_TRUE(isBeyond || isAsFast(found->stepOfMost, best.stepOfMost)) << "seed " << seed;
     uneven += best.isUneven;
     partly += best.isPartly;
+    pinned += best.isPartly && query.pins.recomputeLayers;
     if (!query.stack.ownPrograms) {  // the schedule played takes no longer than what was promised
       ASSERT_LE(criticalPath(query, found->plan, found->estimate.step)->simulated,
                 found->estimate.step * (1 + kRounding))
@@ -326,11 +333,12 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
   }
   std::printf(
       "%d feasible instances (best with idle devices %d, with an uneven cut %d, with some layers "
-      "recomputed %d; cuts beyond the space %d), and %d infeasible\n",
-      feasible, leavesIdle, uneven, partly, beyond, infeasible);
+      "recomputed %d, as pinned %d; cuts beyond the space %d), and %d infeasible\n",
+      feasible, leavesIdle, uneven, partly, pinned, beyond, infeasible);
   EXPECT_LT(beyond, feasible / 100);
   EXPECT_GT(uneven, kInstances / 50);
   EXPECT_GT(partly, kInstances / 200);
+  EXPECT_GT(pinned, kInstances / 200);
   EXPECT_GT(leavesIdle, kInstances / 50);
   EXPECT_GT(feasible, kInstances / 3);
   EXPECT_GT(infeasible, kInstances / 10);

@@ -98,6 +98,16 @@ def test_a_sweep_keeps_to_choices(command: Any) -> None:
     assert all("tp 2," in (p.plan or "") and "recompute full" in (p.plan or "") for p in sweep.points)
 
 
+def test_recomputed_layers_are_a_choice(command: Any) -> None:
+    best = trireme.plan("gpt3-175b", "dgx-h100", gpus=256, pp=8, recompute_layers=2, **QUESTION)
+    expected, _ = command(
+        *"plan --model gpt3-175b --cluster dgx-h100 --gpus 256 --pp 8 --recompute-layers 2".split(),
+        *FLAGS,
+    )
+    assert timeless(best.to_dict()) == timeless(expected)
+    assert (best.plan.recompute, best.plan.recompute_layers) == ("full", 2)
+
+
 def test_a_checked_plan_is_that_of_the_command(command: Any, tmp_path: Path) -> None:
     best = trireme.plan("gpt2-124m", "dgx-a100", **SMALL, recompute="full")  # type: ignore[arg-type]
     file = tmp_path / "by-hand.plan.yaml"

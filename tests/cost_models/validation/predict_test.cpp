@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost_models/validation/mapping.h"
 #include "tests/cost_models/validation/rows.h"
 
 namespace trireme::cost {
@@ -20,6 +21,20 @@ TEST(Predict, TheTimeOfAPublishedRunLiesInItsInterval) {
   EXPECT_LE(found->interval->low, Seconds(39.42));
   EXPECT_GE(found->interval->high, Seconds(39.42));
   EXPECT_TRUE(found->fits);
+}
+
+// Published peaks are those of allocators, which count no context and no buffers of NCCL.
+TEST(Predict, ThePeakIsWhatTheAllocatorHolds) {
+  const Result<Catalogue> shipped = loadCatalogue("", "");
+  ASSERT_TRUE(shipped.has_value()) << shipped.error().message();
+  const Result<RunQuery> query = queryOf(gptRow(), *shipped);
+  ASSERT_TRUE(query.has_value()) << query.error().message();
+  const Result<Estimate> whole = estimate(query->model, query->plan, query->cluster, query->stack);
+  ASSERT_TRUE(whole.has_value()) << whole.error().message();
+  const Result<Prediction> found = predict(gptRow(), *shipped);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_GT(whole->memory.reserve, Bytes(double{1 << 29}));
+  EXPECT_EQ(found->memory, whole->memory.total() - whole->memory.reserve);
 }
 
 // Nobody has published runs of Trireme's own programs, so there is nothing to count.

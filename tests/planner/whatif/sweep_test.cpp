@@ -56,6 +56,7 @@ TEST(Sweep, EveryPointIsTheAnswerOfASearchOfItsOwn) {
       EXPECT_EQ(answer.plan, summary(alone->plan));
       EXPECT_EQ(answer.step, alone->estimate.step);
       EXPECT_EQ(answer.memory, alone->estimate.memory.total());
+      EXPECT_EQ(answer.memoryTight, isTight(alone->estimate));
       EXPECT_EQ(answer.gpusUsed, alone->gpusUsed);
     }
   }
