@@ -18,6 +18,7 @@
 #include "planner/frontier.h"
 #include "planner/misfits.h"
 #include "planner/own_cuts.h"
+#include "planner/own_memory.h"
 #include "planner/pins.h"
 #include "planner/played_cut.h"
 #include "planner/relax.h"
@@ -407,9 +408,11 @@ void Search::expandGroup(const Node& node) {
       fewest = std::min(fewest, arrangement.virtualStages);
     });
   }
+  CutFloor floor(query_, *node.blocks);
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
     if (isHopeless && arrangement.virtualStages > fewest) return;
-    const Bytes least = leastMemory(query_, arrangement, *node.blocks);
+    const Bytes least = node.blocks->described ? leastMemory(query_, arrangement, *node.blocks)
+                                               : floor.of(arrangement);
     if (least > query_.cluster.device.memory &&
         !misfits_.isNews(degreesOf(arrangement), least)) {  // and no cut of it fits
       ++certificate_.numBounded;
