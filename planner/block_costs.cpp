@@ -8,8 +8,6 @@
 #include "cost_models/compute.h"
 #include "cost_models/described_estimate.h"
 #include "cost_models/described_memory.h"
-#include "cost_models/in_flight.h"
-#include "cost_models/memory.h"
 #include "cost_models/pipeline.h"
 #include "planner/own_memory.h"
 
@@ -17,7 +15,6 @@ namespace trireme::planner {
 namespace {
 
 using cost::Levels;
-using cost::peakSlots;
 using program::GroupKind;
 
 // Arithmetic in another order than the estimate's must not lift a bound above it.

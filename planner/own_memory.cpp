@@ -10,6 +10,8 @@ namespace {
 
 // Twice that of boundOf(), which adds in another order.
 constexpr double kRounding = 1 - 2e-9;
+// That of layer activations in block costs, which is shared by the layers of a stage.
+constexpr double kAlignmentSlack = 4096;
 
 Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
   if (rank == 0) return blocks.firstScratch;
@@ -66,6 +68,23 @@ Bytes fullestMemory(const Query& query, const plan::Plan& plan, const BlockCosts
   for (size_t rank = 0; rank < plan.layers.size(); ++rank)
     fullest = std::max(fullest, rankMemory(query, plan, blocks, rank));
   return fullest;
+}
+
+Bytes unprobedMemory(const Query& query, const Group& group) {
+  const spec::ModelSpec& model = query.model;
+  const auto hidden = static_cast<double>(model.hiddenSize);
+  const auto heads =
+      static_cast<double>((2 * model.numHeads + 2 * model.numKvHeads) * model.headSize);
+  const double ofMlp = model.activation == spec::ActivationKind::kSwiGlu ? 3 : 2;
+  const double matrices = hidden * (heads + ofMlp * static_cast<double>(model.ffnSize));
+  BlockCosts blocks;
+  blocks.layerElements = matrices / static_cast<double>(group.tp);
+  const int64_t parts = group.cp * (group.sequenceParallel ? group.tp : 1);
+  const auto tokens =
+      static_cast<double>(group.microbatchSize * query.training.sequenceLength / parts);
+  const auto element = static_cast<double>(byteSize(spec::computeDType(query.training.precision)));
+  blocks.layerActivations = std::max(Bytes(tokens * hidden * element - kAlignmentSlack), Bytes(0));
+  return leastMemory(query, group, blocks);
 }
 
 void CutFloor::count(const plan::Plan& plan) {

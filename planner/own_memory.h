@@ -24,6 +24,10 @@ Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& b
 // Of the fullest rank, but for rounding.
 Bytes fullestMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
+// Like leastMemory() of the group, and no more than that, but known without its blocks: of a
+// layer's parameters the matrices, of its activations what it reads.
+Bytes unprobedMemory(const Query& query, const Group& group);
+
 // What the fullest rank of a group's plans needs at least, however their layers are cut. Rank r
 // with n layers needs at least F_r + n P_r, so that no cut of L layers needs less than
 //
