@@ -435,6 +435,18 @@ cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const Bloc
   return pipeline;
 }
 
+namespace {
+
+// Of inner ranks with as many layers in every chunk all but the activations in flight is the same.
+bool isLikePrevious(const plan::Plan& plan, size_t rank) {
+  if (rank < 2 || rank + 1 == plan.layers.size()) return false;
+  return std::equal(plan.layers[rank].begin(), plan.layers[rank].end(),
+                    plan.layers[rank - 1].begin(),
+                    [](const auto& a, const auto& b) { return a.count == b.count; });
+}
+
+}  // namespace
+
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   if (blocks.described) {
     const spec::StackDescription& stack = query.stack.description;
@@ -453,7 +465,12 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
   if (bound.memory > query.cluster.device.memory) return bound;
   cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
   Seconds step;
+  pipeline.stages.reserve(plan.layers.size());
   for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
+    if (isLikePrevious(plan, rank)) {
+      pipeline.stages.push_back(pipeline.stages.back());
+      continue;
+    }
     StageBound stage = stageBoundOf(query, plan, blocks, rank);
     step = std::max(step, stage.once);
     pipeline.stages.push_back(std::move(stage.times));

@@ -63,7 +63,7 @@ class Relaxer {
   }
   // Gives up one pin and says what the plan has instead.
   template <typename T, typename Get, typename Text>
-  void giveUp(std::optional<T> Pins::*pin, const char* name, Get get, Text text) {
+  void giveUp(std::optional<T> Pins::* pin, const char* name, Get get, Text text) {
     if (!(query_.pins.*pin)) return;
     Query relaxed = query_;
     (relaxed.pins.*pin).reset();
@@ -83,22 +83,17 @@ class Relaxer {
 
 void Relaxer::giveUpPins() {
   using plan::Plan;
-  giveUp(
-      &Pins::tp, "tp", [](const Plan& p) { return p.tp; }, numberText);
-  giveUp(
-      &Pins::pp, "pp", [](const Plan& p) { return p.pp; }, numberText);
-  giveUp(
-      &Pins::cp, "cp", [](const Plan& p) { return p.cp; }, numberText);
-  giveUp(
-      &Pins::dp, "dp", [](const Plan& p) { return p.dp(); }, numberText);
+  giveUp(&Pins::tp, "tp", [](const Plan& p) { return p.tp; }, numberText);
+  giveUp(&Pins::pp, "pp", [](const Plan& p) { return p.pp; }, numberText);
+  giveUp(&Pins::cp, "cp", [](const Plan& p) { return p.cp; }, numberText);
+  giveUp(&Pins::dp, "dp", [](const Plan& p) { return p.dp(); }, numberText);
   giveUp(
       &Pins::microbatchSize, "microbatch", [](const Plan& p) { return p.microbatchSize; },
       numberText);
   giveUp(
       &Pins::virtualStages, "virtual stages", [](const Plan& p) { return p.virtualStages; },
       numberText);
-  giveUp(
-      &Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
+  giveUp(&Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
   giveUp(
       &Pins::recompute, "recompute", [](const Plan& p) { return p.recompute; },
       plan::recomputeName);
