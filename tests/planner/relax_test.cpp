@@ -196,8 +196,9 @@ TEST(Shortfall, FewestDevicesAreThoseOfSearchesInFull) {
   };
   std::set<int64_t> numbers;
   for (const bool isOwn : {true, false})
-    for (const int64_t enough : {3, 4, 6, 12})
+    for (const int64_t enough : {3, 4, 6, 8})
       for (const double part : {0.99, 1.0001}) {
+        if (isOwn && enough % 3 != 0) continue;  // each takes a second
         Query query = ofDevices(2, isOwn);
         query.cluster.device.memory = leastMemoryOf(ofDevices(enough, isOwn)) * part;
         if (searchPlan(query, modelCosts(query)).has_value()) continue;
