@@ -8,15 +8,13 @@
 #include "cost_models/compute.h"
 #include "cost_models/described_estimate.h"
 #include "cost_models/described_memory.h"
-#include "cost_models/in_flight.h"
-#include "cost_models/memory.h"
 #include "cost_models/pipeline.h"
+#include "planner/own_memory.h"
 
 namespace trireme::planner {
 namespace {
 
 using cost::Levels;
-using cost::peakSlots;
 using program::GroupKind;
 
 // Arithmetic in another order than the estimate's must not lift a bound above it.
@@ -85,46 +83,35 @@ void splitActivations(const expand::Expansion& expansion, BlockCosts& costs) {
 
 struct StageLoad {
   cost::StageTimes times;
-  double elements = 0;
-  Bytes activations;
+  Holdings held;
 };
 
-StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                 size_t rank) {
+cost::StageTimes timesOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank) {
   const auto p = static_cast<size_t>(plan.pp), v = static_cast<size_t>(plan.virtualStages);
-  const std::vector<int64_t> slots = peakSlots(plan.schedule, plan.pp, plan.virtualStages,
-                                               plan.numMicrobatches(), static_cast<int64_t>(rank));
   const Seconds gather = plan.scatterGather ? blocks.borderGather : Seconds(0);
-  StageLoad load;
+  cost::StageTimes times;
+  times.forward.reserve(v);
+  times.backward.reserve(v);
   for (size_t c = 0; c < v; ++c) {
     const auto layers = static_cast<double>(plan.layers[rank][c].count);
     const bool first = rank == 0 && c == 0, last = rank == p - 1 && c == v - 1;
     Seconds forward = blocks.layer.forward * layers, backward = blocks.layer.backward * layers;
-    Bytes perSlot = blocks.layerActivations * layers + blocks.chunkActivations;
-    load.elements += blocks.layerElements * layers;
     if (first) {
       forward += blocks.embedding.forward;
       backward += blocks.embedding.backward;
-      load.elements += blocks.embeddingElements;
     } else {
       forward += gather;
     }
     if (last) {
       forward += blocks.head.forward;
       backward += blocks.head.backward;
-      load.elements += blocks.headElements;
-      perSlot += blocks.headActivations;
     } else {
       backward += gather;
     }
-    load.times.forward.push_back(forward);
-    load.times.backward.push_back(backward);
-    load.activations += perSlot * static_cast<double>(slots[c]);
-    if (!query.stack.flashAttention && plan.recompute == plan::Recompute::kNone)
-      load.activations +=
-          cost::unfusedScoresBytes(plan, query.model) * (layers * static_cast<double>(slots[c]));
+    times.forward.push_back(forward);
+    times.backward.push_back(backward);
   }
-  return load;
+  return times;
 }
 
 struct StepQuestion {
@@ -185,7 +172,7 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
     return cost::levelsOf(cost::groupShape(kind, plan), cost::ranksOf(plan), query.cluster);
   };
   const Levels data = levels(GroupKind::kDp);
-  const Bytes gradient(load.elements * state);
+  const Bytes gradient(load.held.elements * state);
 
   using spec::CollectiveKind;
   const Reduction reduction{sharded ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
@@ -193,7 +180,7 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
   const bool overlaps = plan.overlapReductions && plan.dp() > 1;
   // Of what the step reduces itself, tied tables go last.
   const double early = overlaps ? earlyElements(plan, blocks, stage) : 0;
-  Seconds reduced = reduction.least(load.elements - early, overlaps ? 1 : stage.buckets);
+  Seconds reduced = reduction.least(load.held.elements - early, overlaps ? 1 : stage.buckets);
   if (stage.holdsTied)
     reduced += cost::leastCollectiveTime(CollectiveKind::kAllReduce,
                                          Bytes(blocks.tiedElements * state / shards), 1,
@@ -206,26 +193,14 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
   Seconds rest = cost::leastCollectiveTime(CollectiveKind::kAllReduce, blocks.squares, 1,
                                            levels(sharded ? GroupKind::kWorld : GroupKind::kModel));
   if (sharded)
-    rest += cost::leastCollectiveTime(CollectiveKind::kAllGather, Bytes(load.elements * compute),
-                                      stage.buckets, data);
+    rest += cost::leastCollectiveTime(CollectiveKind::kAllGather,
+                                      Bytes(load.held.elements * compute), stage.buckets, data);
   // Zeroing, norm and AdamW of every bucket.
   const double master = compute == state ? 0 : compute;
   const cost::KernelWork work{MathFormat::kF32, Flops(0),
-                              gradient + Bytes(load.elements / shards * (state * 8 + master)),
+                              gradient + Bytes(load.held.elements / shards * (state * 8 + master)),
                               static_cast<int>(3 * stage.buckets)};
   return reduced + rest + cost::kernelTime(work, query.cluster.device);
-}
-
-Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
-  if (rank == 0) return blocks.firstScratch;
-  return rank == p - 1 ? blocks.lastScratch : blocks.innerScratch;
-}
-
-Bytes memoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-               const StageLoad& load, size_t rank) {
-  return stateBytes(query, load.elements, plan) + load.activations +
-         scratchAt(blocks, rank, plan.layers.size()) +
-         leastReserve(query, plan.tp, plan.pp, plan.dp());
 }
 
 int64_t bucketsAt(const BlockCosts& blocks, size_t rank, size_t p) {
@@ -438,20 +413,15 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
   return costs;
 }
 
-Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                 size_t rank) {
-  return memoryOf(query, plan, blocks, loadOf(query, plan, blocks, rank), rank);
-}
-
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         size_t rank) {
   const size_t p = plan.layers.size();
   const bool isLast = rank + 1 == p;
-  StageLoad load = loadOf(query, plan, blocks, rank);
+  StageLoad load{timesOf(plan, blocks, rank), holdingsOf(query, plan, blocks, rank)};
   const StepQuestion stage{rank, isLast, bucketsAt(blocks, rank, p),
                            p > 1 && (rank == 0 || isLast) && blocks.tiedElements > 0};
   const Seconds once = stepBound(query, plan, blocks, load, stage);
-  const Bytes memory = memoryOf(query, plan, blocks, load, rank);
+  const Bytes memory = memoryOf(query, plan, blocks, load.held, rank);
   return {std::move(load.times), once, memory};
 }
 
@@ -465,6 +435,18 @@ cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const Bloc
   pipeline.hop = cost::sendTime(blocks.border / parts, cost::stageLink(plan, query.cluster));
   return pipeline;
 }
+
+namespace {
+
+// Of inner ranks with as many layers in every chunk all but the activations in flight is the same.
+bool isLikePrevious(const plan::Plan& plan, size_t rank) {
+  if (rank < 2 || rank + 1 == plan.layers.size()) return false;
+  return std::equal(plan.layers[rank].begin(), plan.layers[rank].end(),
+                    plan.layers[rank - 1].begin(),
+                    [](const auto& a, const auto& b) { return a.count == b.count; });
+}
+
+}  // namespace
 
 PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   if (blocks.described) {
@@ -481,17 +463,22 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
                    kRounding;
     return bound;
   }
-  cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
   PlanBound bound;
+  bound.memory = fullestMemory(query, plan, blocks) * kRounding;
+  if (bound.memory > query.cluster.device.memory) return bound;
+  cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
   Seconds step;
+  pipeline.stages.reserve(plan.layers.size());
   for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
+    if (isLikePrevious(plan, rank)) {
+      pipeline.stages.push_back(pipeline.stages.back());
+      continue;
+    }
     StageBound stage = stageBoundOf(query, plan, blocks, rank);
     step = std::max(step, stage.once);
-    bound.memory = std::max(bound.memory, stage.memory);
     pipeline.stages.push_back(std::move(stage.times));
   }
   bound.time = (cost::pipelineTime(pipeline) + step) * kRounding;
-  bound.memory *= kRounding;
   return bound;
 }
 

@@ -74,8 +74,6 @@ struct StageBound {
 };
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         size_t rank);
-// The memory alone.
-Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
 // The pipeline of such a plan but for the stages.
 cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 

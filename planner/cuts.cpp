@@ -8,6 +8,7 @@
 
 #include "cost_models/in_flight.h"
 #include "planner/best_cut.h"
+#include "planner/own_memory.h"
 #include "planner/played_cut.h"
 
 namespace trireme::planner {

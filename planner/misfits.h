@@ -24,6 +24,8 @@ class Misfits {
   void noteUncut(plan::Plan plan, const SharedBlocks& blocks);
   // Whether it would be news that a plan of those degrees needs at least `least`.
   bool isNews(const Degrees& degrees, Bytes least) const;
+  // The same where of those degrees no one asks: whether it may be the leanest of all.
+  bool mayBeLean(Bytes least) const;
 
   // Of all plans on `gpus` devices the one that needs least, where none of them fits. Requires that
   // those of Trireme's own programs, and those with pinned layers, were noted.
@@ -38,7 +40,6 @@ class Misfits {
     plan::Plan plan;
     SharedBlocks blocks;
   };
-  bool mayBeLean(Bytes least) const;
   Bytes cutLeanest(plan::Plan& plan, const BlockCosts& blocks);
   void noteLean(plan::Plan plan, Bytes memory);
   Status estimateLean();

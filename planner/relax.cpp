@@ -7,6 +7,7 @@
 
 #include "ir/base/format.h"
 #include "planner/pins.h"
+#include "planner/relaxed_search.h"
 #include "planner/report.h"
 
 namespace trireme::planner {
@@ -44,13 +45,13 @@ class Relaxer {
   std::vector<Relaxation> take();
 
  private:
-  std::optional<Found> best(Query query) const {
+  std::optional<Found> best(Query query, const SearchScope& scope = {false}) const {
     query.topK = 1;
-    Result<PlanResult> result = searchPlan(query, modelCosts(query), progress_);
+    Result<PlanResult> result = searchWithin(query, scope, modelCosts(query), progress_);
     if (!result.has_value()) return std::nullopt;
     return Found{std::move(result->plan), std::move(result->estimate)};
   }
-  std::optional<Found> bestOn(int64_t devices) const {
+  std::optional<Found> bestOn(int64_t devices, const SearchScope& scope) const {
     Query larger = query_;
     larger.pins.gpus = devices;
     if (devices > query_.cluster.numDevices) {
@@ -58,7 +59,7 @@ class Relaxer {
       if (!cluster.has_value()) return std::nullopt;
       larger.cluster = *std::move(cluster);
     }
-    return best(std::move(larger));
+    return best(std::move(larger), scope);
   }
   void add(ChangeKind kind, std::string change, Found found) {
     changes_.push_back({kind, std::move(change), std::move(found.plan), std::move(found.estimate)});
@@ -159,6 +160,8 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
     if (stack.name == query_.stack.name) continue;
     Query changed = query_;
     changed.stack = stack;
+    if (fastest && (!query_.slowest || fastest->estimate.step < *query_.slowest))
+      changed.slowest = fastest->estimate.step;
     std::optional<Found> found = best(std::move(changed));
     if (!found || (fastest && fastest->estimate.step <= found->estimate.step)) continue;
     fastest = std::move(found);
@@ -169,26 +172,27 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
         *std::move(fastest));
 }
 
+// Which plan it is counts on the fewest devices alone: up to there any that fits will do. None is
+// on as few as `tooFew` times the devices, for those were searched before.
 void Relaxer::addDevices() {
   constexpr int64_t kMostTimes = 64;
   const int64_t base = query_.pins.gpus.value_or(query_.cluster.numDevices);
   int64_t tooFew = 1, enough = 1;  // times the devices that there are
-  std::optional<Found> found;
-  while (!found && enough < kMostTimes) {
+  const auto isEnough = [&](int64_t times) {
+    return bestOn(base * times, {false, true, base * tooFew}).has_value();
+  };
+  while (true) {
+    if (enough == kMostTimes) return;
     tooFew = enough;
     enough *= 2;
-    found = bestOn(base * enough);
+    if (isEnough(enough)) break;
   }
-  if (!found) return;
   while (enough - tooFew > 1) {
     const int64_t middle = (tooFew + enough) / 2;
-    if (std::optional<Found> fewer = bestOn(base * middle)) {
-      found = std::move(fewer);
-      enough = middle;
-    } else {
-      tooFew = middle;
-    }
+    (isEnough(middle) ? enough : tooFew) = middle;
   }
+  std::optional<Found> found = bestOn(base * enough, {false, false, base * tooFew});
+  if (!found) return;
   std::string change = fmt::format("{} devices (there are {})", found->plan.numRanks(), base);
   add(ChangeKind::kDevices, std::move(change), *std::move(found));
 }

@@ -18,9 +18,11 @@
 #include "planner/frontier.h"
 #include "planner/misfits.h"
 #include "planner/own_cuts.h"
+#include "planner/own_memory.h"
 #include "planner/pins.h"
 #include "planner/played_cut.h"
 #include "planner/relax.h"
+#include "planner/relaxed_search.h"
 #include "planner/report.h"
 
 namespace trireme::planner {
@@ -55,8 +57,13 @@ const char* boundRule(NodeKind kind) {
 
 class Search {
  public:
-  Search(const Query& query, const CostFunctions& costs, const SearchProgress& progress)
-      : query_(query), costs_(costs), progress_(progress), misfits_(query, costs, slots_) {}
+  Search(const Query& query, const SearchScope& scope, const CostFunctions& costs,
+         const SearchProgress& progress)
+      : query_(query),
+        scope_(scope),
+        costs_(costs),
+        progress_(progress),
+        misfits_(query, costs, slots_) {}
 
   // Empty if the space of `gpus` devices has no plan.
   void openSpace(int64_t gpus);
@@ -92,12 +99,17 @@ class Search {
   // And of the node's degrees, nothing slower than what was found.
   std::optional<Seconds> limitOf(const Node& node) const;
   bool isSettled(const Node& node) const;
+  // Whether the answer may say that a plan of those degrees needs at least `least`.
+  bool isNews(const Degrees& degrees, Bytes least) const;
+  bool isUseless(const Group& group) const;
+  bool isDone() const { return scope_.anyPlan && found(); }
   void pruneSlow(const Node& node, int64_t count, std::string_view rule = "bound");
   // Whether plans of those degrees fit, or may: not every one of them was seen.
   bool mayFit(const Degrees& degrees) const;
   std::vector<Costed> ranked() const;
 
   const Query& query_;
+  const SearchScope& scope_;
   const CostFunctions& costs_;
   const SearchProgress& progress_;
   Frontier frontier_;
@@ -126,6 +138,7 @@ const Work& Search::workOf(const Group& g) {
 }
 
 void Search::openSpace(int64_t gpus) {
+  mostGpus_ = gpus;
   for (const Group& group : groupsFor(query_, gpus, rejections_)) {
     if (!hasPlan(query_, group)) {
       firstPlan(query_, group, rejections_);  // says why
@@ -135,11 +148,11 @@ void Search::openSpace(int64_t gpus) {
         {groupBound(query_, group, workOf(group)), NodeKind::kGroup, group, nullptr, nullptr});
     ++certificate_.numGroups;
   }
-  mostGpus_ = gpus;
   numGroupsShown_ = certificate_.numGroups;
 }
 
 Status Search::openFewer(int64_t gpus) {
+  if (isDone() || gpus - 1 <= scope_.moreThan) return {};
   for (const Group& shape : shapesFor(query_, gpus - 1))
     TRIREME_RETURN_IF_ERROR(openFewer(shape, gpus));
   return {};
@@ -163,6 +176,7 @@ Status Search::openFewer(const Group& shape, int64_t gpus) {
       Group group = shape;
       group.dp = dp;
       group.pp = pp;
+      if (!scope_.isAnswer && isUseless(group)) continue;
       Node node{groupBound(query_, group, least), NodeKind::kGroup, group, nullptr, nullptr};
       if (!isSlow(node.bound) && !query_.stack.ownPrograms) {
         SharedBlocks& blocks =
@@ -230,7 +244,7 @@ bool Search::isSettled(const Node& node) const {
 }
 
 Status Search::run() {
-  while (!frontier_.empty()) {
+  while (!frontier_.empty() && !isDone()) {
     const std::optional<Seconds> limit = cutoff();
     if (limit && frontier_.lowestBound() > *limit) break;
     if (query_.maxCosted > 0 && certificate_.numCosted >= query_.maxCosted && found()) {
@@ -269,7 +283,28 @@ Status Search::open(const Node& node) {
   return {};
 }
 
+bool Search::isNews(const Degrees& degrees, Bytes least) const {
+  if (!scope_.isAnswer) return false;
+  // Of the degrees on all devices the answer says what the leanest plan needs, of others only if
+  // nothing fits.
+  const auto [tp, pp, cp, dp] = degrees;
+  if (tp * pp * cp * dp == mostGpus_) return misfits_.isNews(degrees, least);
+  return !found() && misfits_.mayBeLean(least);
+}
+
+// No plan of it can be the answer, or a part of it, as is known without an expansion.
+bool Search::isUseless(const Group& group) const {
+  if (group.tp * group.pp * group.cp * group.dp <= scope_.moreThan) return true;
+  if (!query_.stack.ownPrograms) return false;
+  const Bytes least = unprobedMemory(query_, group);
+  return least > query_.cluster.device.memory && !isNews(degreesOf(group), least);
+}
+
 Status Search::probe(const Node& node) {
+  if (isUseless(node.group)) {
+    prune("group memory");
+    return {};
+  }
   Node probed = node;
   probed.kind = NodeKind::kProbedGroup;
   TRIREME_ASSIGN_OR_RETURN(probed.blocks, costs_.blocks(planOf(query_, node.group)));
@@ -400,13 +435,16 @@ void Search::expandGroup(const Node& node) {
   int64_t fewest = std::numeric_limits<int64_t>::max();
   if (isHopeless) {
     prune("group memory");
+    if (!scope_.isAnswer) return;
     forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
       fewest = std::min(fewest, arrangement.virtualStages);
     });
   }
+  CutFloor floor(query_, *node.blocks);
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
     if (isHopeless && arrangement.virtualStages > fewest) return;
-    const Bytes least = leastMemory(query_, arrangement, *node.blocks);
+    const Bytes least = node.blocks->described ? leastMemory(query_, arrangement, *node.blocks)
+                                               : floor.of(arrangement);
     if (least > query_.cluster.device.memory &&
         !misfits_.isNews(degreesOf(arrangement), least)) {  // and no cut of it fits
       ++certificate_.numBounded;
@@ -452,12 +490,13 @@ Status Search::costCandidate(const Node& node) {
 
 void Search::noteMemory(const plan::Plan& plan, Bytes memory) {
   prune("memory");
-  misfits_.note(plan, memory);
+  if (scope_.isAnswer) misfits_.note(plan, memory);
 }
 
 void Search::noteUncut(plan::Plan plan, const SharedBlocks& blocks) {
   prune("memory");
-  if (!best_.contains(degreesOf(plan))) misfits_.noteUncut(std::move(plan), blocks);
+  if (scope_.isAnswer && !best_.contains(degreesOf(plan)))
+    misfits_.noteUncut(std::move(plan), blocks);
 }
 
 bool Search::mayFit(const Degrees& degrees) const {
@@ -581,8 +620,13 @@ CostFunctions modelCosts(const Query& query) {
           }};
 }
 
-Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
+Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs,
                               const SearchProgress& progress) {
+  return searchWithin(query, {}, costs, progress);
+}
+
+Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
+                                const CostFunctions& costs, const SearchProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
   TRIREME_RETURN_IF_ERROR(checkQuery(asked));
   const int64_t available = asked.pins.gpus.value_or(asked.cluster.numDevices);
@@ -591,8 +635,8 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
   TRIREME_ASSIGN_OR_RETURN(query.pins, resolvePins(asked.pins));
   TRIREME_RETURN_IF_ERROR(checkPins(query, available));
   std::vector<Rejection> refused;
-  for (int64_t gpus = available; gpus >= 1; gpus = largestCount(query, gpus - 1)) {
-    Search search(query, costs, progress);
+  for (int64_t gpus = available; gpus > scope.moreThan; gpus = largestCount(query, gpus - 1)) {
+    Search search(query, scope, costs, progress);
     search.openSpace(gpus);
     if (!search.hasSpace()) {
       if (refused.empty()) refused = std::move(search.rejections());
@@ -604,6 +648,7 @@ Result<PlanResult> searchPlan(const Query& asked, const CostFunctions& costs,
     TRIREME_RETURN_IF_ERROR(search.run());
     if (!search.found() && query.slowest)
       return Error(infeasible("no plan is as fast as asked for"));
+    if (!search.found() && !scope.isAnswer) return Error(infeasible("no plan fits in memory"));
     if (!search.found()) {
       TRIREME_ASSIGN_OR_RETURN(const plan::Plan leanest, search.findLeanest());
       return Error(missesMemory(query, leanest, costs));

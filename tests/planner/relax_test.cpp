@@ -1,12 +1,15 @@
 // When nothing fits: by how much, and what would.
 #include "planner/relax.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "planner/best_cut.h"
+#include "planner/relaxed_search.h"
 #include "planner/report.h"
 #include "tests/planner/small_query.h"
 
@@ -169,6 +172,68 @@ TEST(Shortfall, FewestDevicesThatDo) {
   EXPECT_EQ(shortfall.changes.front().plan.numRanks(), 6);
 }
 
+// The fewest of the devices that there are, twice, three times... as many that have a plan, and the
+// fastest one of them, by searches in full.
+std::optional<PlanResult> fewestBySearches(Query query) {
+  const int64_t base = query.cluster.numDevices;
+  for (int64_t times = 2; times <= 8; ++times) {
+    query.cluster = *spec::withNumDevices(query.cluster, base * times);
+    query.pins.gpus = base * times;
+    if (auto found = searchPlan(query, modelCosts(query))) return *std::move(found);
+  }
+  return std::nullopt;
+}
+
+TEST(Shortfall, FewestDevicesAreThoseOfSearchesInFull) {
+  const auto ofDevices = [](int64_t devices, bool isOwn) {
+    Query query = smallQuery(devices, 12, 12);
+    query.model = small::gpt(12, 96, 12);
+    query.cluster.scalable = true;
+    if (isOwn) return query;
+    query.stack.name = "described";
+    query.stack.ownPrograms = false;
+    return query;
+  };
+  std::set<int64_t> numbers;
+  for (const bool isOwn : {true, false})
+    for (const int64_t enough : {3, 4, 6, 8})
+      for (const double part : {0.99, 1.0001}) {
+        if (isOwn && enough % 3 != 0) continue;  // each takes a second
+        Query query = ofDevices(2, isOwn);
+        query.cluster.device.memory = leastMemoryOf(ofDevices(enough, isOwn)) * part;
+        if (searchPlan(query, modelCosts(query)).has_value()) continue;
+        const Shortfall shortfall = ask(query);
+        const std::optional<PlanResult> expected = fewestBySearches(query);
+        ASSERT_EQ(shortfall.changes.size(), expected ? 1u : 0u);
+        if (!expected) continue;
+        EXPECT_EQ(shortfall.changes.front().plan, expected->plan);
+        EXPECT_EQ(shortfall.changes.front().estimate.step, expected->estimate.step);
+        numbers.insert(expected->gpusUsed);
+      }
+  EXPECT_GE(numbers.size(), 4u);
+}
+
+// What is known not to fit may be left out; the winner is the same.
+TEST(RelaxedSearch, WinnerIsThatOfTheSearchInFull) {
+  for (const int64_t devices : {6, 8})
+    for (const double part : {1.0001, 2.0}) {
+      Query query = smallQuery(devices, 6, 24);
+      query.cluster.device.memory = leastMemoryOf(query) * part;
+      const auto whole = searchPlan(query, modelCosts(query));
+      ASSERT_TRUE(whole.has_value());
+      const auto found = searchWithin(query, {false}, modelCosts(query), {});
+      ASSERT_TRUE(found.has_value());
+      EXPECT_EQ(found->plan, whole->plan);
+      EXPECT_EQ(found->certificate.bound, whole->certificate.bound);
+      const auto any = searchWithin(query, {false, true}, modelCosts(query), {});
+      ASSERT_TRUE(any.has_value());
+      EXPECT_TRUE(any->estimate.fits());
+      EXPECT_LE(any->certificate.numCosted, whole->certificate.numCosted);
+      // Plans on as few are promised not to be, so that none is looked for.
+      EXPECT_FALSE(searchWithin(query, {false, false, devices}, modelCosts(query), {}).has_value());
+    }
+}
+
 // Each pin alone is in the way of the other.
 TEST(Shortfall, AllPinsTogetherWhereNoneAloneHelps) {
   Query query = smallQuery(4, 4, 8);
@@ -198,6 +263,24 @@ TEST(Shortfall, OtherSoftwareMayShareMore) {
   EXPECT_EQ(change.kind, ChangeKind::kStack);
   EXPECT_EQ(change.change, "stack sharing (now: plain)");
   EXPECT_EQ(change.plan.stateSharding, plan::StateSharding::kParameters);
+}
+
+TEST(Shortfall, FastestOfOtherSoftwareCounts) {
+  Query query = smallQuery(4, 4, 8);
+  query.stack.name = "plain";
+  query.stack.ownPrograms = false;
+  query.stack.choices = {};
+  std::vector<spec::StackProfile> stacks;
+  for (const double factor : {3.0, 1.0, 2.0}) {
+    stacks.push_back(query.stack);
+    stacks.back().name = fmt::format("{} times", factor);
+    stacks.back().choices = {spec::StackChoice::kShardParameters};
+    stacks.back().description.matmulFactor = 1 / factor;
+  }
+  query.cluster.device.memory = leastMemoryOf(query) * 0.99;
+  const Shortfall shortfall = ask(query, stacks);
+  ASSERT_FALSE(shortfall.changes.empty());
+  EXPECT_EQ(shortfall.changes.front().change, "stack 1 times (now: plain)");
 }
 
 TEST(Shortfall, TextAndJsonSayTheSame) {

@@ -1,0 +1,62 @@
+// Memory of plans of Trireme's own programs, as far as block costs tell: lower bounds. Internal to
+// planner/.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "planner/block_costs.h"
+#include "planner/query.h"
+
+namespace trireme::planner {
+
+// What one rank holds: parameters, whoever shares their state, and activations.
+struct Holdings {
+  double elements = 0;
+  Bytes activations;
+};
+// Of plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
+Holdings holdingsOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                    size_t rank);
+Bytes memoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+               const Holdings& holdings, size_t rank);
+// The two together.
+Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
+// Of the fullest rank, but for rounding.
+Bytes fullestMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
+
+// Like leastMemory() of the group, and no more than that, but known without its blocks: of a
+// layer's parameters the matrices, of its activations what it reads.
+Bytes unprobedMemory(const Query& query, const Group& group);
+
+// What the fullest rank of a group's plans needs at least, however their layers are cut. Rank r
+// with n layers needs at least F_r + n P_r, so that no cut of L layers needs less than
+//
+//   T = (L + sum F_r / P_r) / sum 1 / P_r,   for all ranks together hold sum (T - F_r) / P_r layers
+//
+// P_r: state and activations of a layer in the chunk that keeps fewest microbatches. F_r: what is
+// no layer, and what the layer that every other chunk has keeps more than that. (The first and the
+// last chunk of all may have none.)
+class CutFloor {
+ public:
+  // All must outlive it.
+  CutFloor(const Query& query, const BlockCosts& blocks) : query_(query), blocks_(blocks) {}
+  // `plan` without layers. Plans of one group and one order after the other take O(pp).
+  Bytes of(const plan::Plan& plan);
+
+ private:
+  struct Rank {
+    Bytes fixed;     // activations and scratch, without layers
+    Bytes perLayer;  // activations
+    double elements = 0;
+  };
+  void count(const plan::Plan& plan);
+
+  const Query& query_;
+  const BlockCosts& blocks_;
+  plan::ScheduleKind schedule_ = plan::ScheduleKind::k1F1B;
+  int64_t virtualStages_ = 0;  // of ranks_; 0: of none
+  std::vector<Rank> ranks_;
+  Bytes reserve_;
+};
+
+}  // namespace trireme::planner
