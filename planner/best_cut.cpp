@@ -89,12 +89,15 @@ struct CutSearch::Relaxed {
   double first = 0, last = 0;
   double sum = 0;      // over the stages, with transfers
   double slowest = 0;  // no cut has a shorter longest stage, without transfers
-  double chunks = 0;   // first and last chunks that the longest path passes beside its stage's
+  double path = 0;     // the longest with virtual stages, without transfers
 
   double layersWithin(double time, double fixed) const {
     const double free = std::max(time - fixed, 0.0);
     const double few = free / (layer + recomputed);
     return std::floor(few <= most ? few : (free - most * recomputed) / layer);
+  }
+  double timeOf(double layers, double fixed) const {
+    return fixed + layers * layer + std::min(layers, most) * recomputed;
   }
 };
 
@@ -309,22 +312,35 @@ CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
   if (!isRoomy) inner = std::min(inner, asDouble(*std::max_element(most_.begin(), most_.end())));
   if ((microbatches_ - 1) * r.layer >= p * r.recomputed)
     r.sum += r.recomputed * layers * std::min(1.0, r.most / inner);
-  // Of n layers a chunk has floor(n / v) at least; with fewer than `high` allows, one less for
+  r.path = microbatches_ * low;
+  if (stages_ == 1 || chunks_ == 1) return r;
+  // Of n layers a chunk has floor(n / v) at least; with fewer than `time` allows, one less for
   // every layer less.
-  double chunks = -(within(high) - layers), longest = 0;
-  const auto addStage = [&](double ofIt) {
-    const double chunk = std::floor(ofIt / asDouble(chunks_));
-    chunks += chunk;
-    longest = std::max(longest, chunk);
+  const auto chunksWithin = [&](double time) {
+    double chunks = -(within(time) - layers), longest = 0;
+    const auto addStages = [&](double ofEach, double count) {
+      const double chunk = std::floor(ofEach / asDouble(chunks_));
+      chunks += chunk * count;
+      longest = std::max(longest, chunk);
+    };
+    const double inInner = r.layersWithin(time, 0);
+    if (isRoomy && stages_ > 2) addStages(inInner, p - 2);
+    if (!isRoomy)
+      for (const double most : inner_) addStages(std::min(inInner, most), 1);
+    addStages(ofStage(time, r.first, most_.front()), 1);
+    addStages(ofStage(time, r.last, most_.back()), 1);
+    return std::max({chunks - longest, p - 3, 0.0}) * r.layer;
   };
-  if (stages_ > 1 && chunks_ > 1) {
-    const double inInner = r.layersWithin(high, 0);
-    for (const double most : inner_) addStage(isRoomy ? inInner : std::min(inInner, most));
-    addStage(ofStage(high, r.first, most_.front()));
-    addStage(ofStage(high, r.last, most_.back()));
+  // A slowest stage that is slower leaves other stages with fewer layers, and their chunks.
+  r.path += chunksWithin(high);
+  for (double time = high;;) {
+    double next = std::numeric_limits<double>::infinity();
+    for (const double fixed : {0.0, r.first, r.last})
+      next = std::min(next, r.timeOf(r.layersWithin(time * (1 + kTie), fixed) + 1, fixed));
+    time = next;
+    if (microbatches_ * time >= r.path) return r;
+    r.path = std::min(r.path, microbatches_ * time + chunksWithin(time * (1 + kTie)));
   }
-  r.chunks = std::max({chunks - longest, p - 3, 0.0}) * r.layer + (p - 1) * 2 * transfer_;
-  return r;
 }
 
 // Some stage has as many layers at least.
@@ -384,8 +400,9 @@ Seconds CutSearch::boundOf(bool isRoomy) {
   }
   const Relaxed r = relaxed(isRoomy);
   const double perStage = 2 * transfer_ * asDouble(chunks_);
-  const double path = chunks_ == 1 ? r.sum + (microbatches_ - 1) * (r.slowest + perStage)
-                                   : microbatches_ * (r.slowest + perStage) + r.chunks;
+  const double path =
+      chunks_ == 1 ? r.sum + (microbatches_ - 1) * (r.slowest + perStage)
+                   : r.path + microbatches_ * perStage + (asDouble(stages_) - 1) * 2 * transfer_;
   // The fullest stage, the first and the last.
   const double perLayer = blocks_.described->layer.parameters;
   const int64_t fullest = this->fullest(isRoomy);

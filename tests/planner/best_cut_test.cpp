@@ -160,6 +160,31 @@ void expectLowest(CutSearch& search, const Best& expected) {
   EXPECT_FALSE(search.lowest(lowest->step * (1 - 1e-6)).has_value());
 }
 
+// Light ends. The shortest slowest stage has three of l = p v + 1 layers between stages of two;
+// with the head beside three the step may be shorter, as the first stage then has one and its first
+// chunk none.
+TEST(CutSearch, BoundsKnowThatASlowerStageLeavesOthersWithFewerLayers) {
+  for (const int64_t p : {3, 4, 5})
+    for (const int64_t v : {2, 3})
+      for (const int64_t vocab : {64, 128, 512})
+        for (const int64_t groups : {1, 2}) {
+          Query query = computeBound(smallQuery(p, p * v + 1, p * groups));
+          query.model.vocabSize = vocab;
+          query.stack.ownPrograms = false;
+          plan::Plan plan = small::plan(query.model, query.training, 1, p, 1);
+          plan.microbatchSize = 1;
+          plan.schedule = plan::ScheduleKind::kInterleaved;
+          plan.virtualStages = v;
+          const CostFunctions costs = modelCosts(query);
+          const BlockCosts blocks = **costs.blocks(plan);
+          SlotTable slots;
+          CutSearch search(query, plan, blocks, slots);
+          const Best best = byEnumeration(query, plan, costs);
+          EXPECT_LE(search.roomyBound(), best.any) << p << v << vocab << groups;
+          EXPECT_GE(search.roomyBound(), best.any * 0.8) << p << v << vocab << groups;
+        }
+}
+
 TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
   std::mt19937 random(1);
   int none = 0, tight = 0;
