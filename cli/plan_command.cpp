@@ -217,7 +217,7 @@ Action addPlan(CLI::App& app) {
             spec::Precision::kFp8,
             "Of the computation; overrides the --train file (default: the stack's)");
   addCount(app, "--vocab-multiple", &options->question.vocabMultiple,
-           "Pad the vocabulary to a multiple of N x tp (default: the stack's, 128 or 1)");
+           "Pad the vocabulary to a multiple of N x tp (default: the stack's)");
   addCount(app, "--top", &options->topK, "Plans to show (default: 5)");
   app.add_flag("--json", options->json, "Print JSON instead of a table");
   app.add_flag("--explain", options->explain,

@@ -392,7 +392,7 @@ Action addWhatif(CLI::App& app) {
   addChoice(app, "--precision", &question.precision, spec::precisionName, spec::Precision::kFp8,
             "Of the computation; overrides the --train file (default: the stack's)");
   addCount(app, "--vocab-multiple", &question.vocabMultiple,
-           "Pad the vocabulary to a multiple of N x tp (default: the stack's, 128 or 1)");
+           "Pad the vocabulary to a multiple of N x tp (default: the stack's)");
   addAxes(app, options.get());
   addMoney(app, options.get());
   addFailures(app, options.get());

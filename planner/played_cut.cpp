@@ -20,7 +20,7 @@ constexpr int64_t kMostLooks = 200;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostEnds = 3;
 // Cuts that take so much more than what counts may become fast enough by moves of layers.
-constexpr double kDescended = 1.02;
+constexpr double kDescended = 1.03;
 constexpr double kTie = 1e-12;
 
 // Of a stack with a description.
@@ -248,7 +248,7 @@ std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         CutSearch& cuts, std::optional<Seconds> limit) {
   const Seconds infinite(std::numeric_limits<double>::infinity());
-  const auto lowest = cuts.lowest(limit);
+  const auto lowest = cuts.lowest(limit ? *limit * kDescended : limit);
   if (!lowest) return {std::nullopt, infinite};
   DescribedStages stages(query, plan, blocks);
   CutPlayer player(stages, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},

@@ -40,6 +40,11 @@ bool better(const Costed& a, const Costed& b) {
 
 // Moves of layers may make a plan so much faster than its first cuts: it is opened as early.
 constexpr double kMoved = 0.998;
+// Of a stack with a description, beyond the bound of the cuts of the space.
+Seconds reachOf(const plan::Plan& plan, Seconds bound) {
+  constexpr double kBeyond = 0.99;
+  return plan.virtualStages > 1 ? bound * kBeyond : bound;
+}
 
 constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then of every so many
 
@@ -327,13 +332,13 @@ void Search::openArrangement(const Node& node, plan::Plan plan) {
   ++certificate_.numBounded;
   if (plan.virtualStages > 1) certificate_.ofEvenChunks = true;
   if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
-  if (query_.slowest && quickBound(query_, plan, *node.blocks) > *query_.slowest)
+  if (query_.slowest && reachOf(plan, quickBound(query_, plan, *node.blocks)) > *query_.slowest)
     return pruneSlow(node, 1);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   if (query_.slowest) {
     const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
     if (isPart) cuts.recomputeLayers(1);  // is fastest
-    if (cuts.roomyBound() > *query_.slowest) return pruneSlow(node, 1);
+    if (reachOf(plan, cuts.roomyBound()) > *query_.slowest) return pruneSlow(node, 1);
     if (isPart) cuts.recomputeLayers(plan.recomputeLayers);
   }
   if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
@@ -347,8 +352,9 @@ void Search::openArrangement(const Node& node, plan::Plan plan) {
     }
     cuts.recomputeLayers(plan.recomputeLayers = enough);
   }
-  frontier_.push({std::max(node.bound, cuts.roomyBound()), NodeKind::kArrangement, node.group,
-                  node.blocks, std::make_shared<const plan::Plan>(std::move(plan))});
+  const Seconds bound = std::max(node.bound, reachOf(plan, cuts.roomyBound()));
+  frontier_.push({bound, NodeKind::kArrangement, node.group, node.blocks,
+                  std::make_shared<const plan::Plan>(std::move(plan))});
 }
 
 // Memory keeps cuts with few recomputed layers from being fast, and time those with many, so that
@@ -366,11 +372,11 @@ void Search::splitArrangement(const Node& node) {
   certificate_.numBounded += last - plan.recomputeLayers;
   for (; plan.recomputeLayers <= last; ++plan.recomputeLayers) {
     if (last > 0) cuts.recomputeLayers(plan.recomputeLayers);
-    if (isSlow(cuts.roomyBound())) {
+    if (isSlow(reachOf(plan, cuts.roomyBound()))) {
       pruneSlow(node, last + 1 - plan.recomputeLayers);
       return;
     }
-    const Seconds bound = cuts.bound();
+    const Seconds bound = reachOf(plan, cuts.bound());
     if (isSlow(bound))
       pruneSlow(node, 1);
     else

@@ -114,6 +114,7 @@ std::vector<std::string> stackChanges(const StackProfile& before, const StackPro
   if (before.ownPrograms && after.ownPrograms) addSettings(lines, kOwnSettings, before, after);
   if (!before.ownPrograms && !after.ownPrograms)
     addSettings(lines, kDescribedSettings, before.description, after.description);
+  lines.add("vocab_multiple", before.vocabMultiple, after.vocabMultiple);
   addOnly(lines, "choices only before", spec::kChoices, before.choices, after.choices);
   addOnly(lines, "choices only after", spec::kChoices, after.choices, before.choices);
   addOnly(lines, "precisions only before", spec::kPrecisions, before.precisions, after.precisions);
@@ -122,7 +123,7 @@ std::vector<std::string> stackChanges(const StackProfile& before, const StackPro
 }
 
 std::vector<std::string_view> stackSettingKeys() {
-  std::vector<std::string_view> keys;
+  std::vector<std::string_view> keys = {"vocab_multiple"};
   for (const OwnSetting& setting : kOwnSettings) keys.push_back(setting.key);
   for (const DescribedSetting& setting : kDescribedSettings) keys.push_back(setting.key);
   return keys;

@@ -91,8 +91,9 @@ std::string refusal(const std::string& from, const std::string& to) {
 
 TEST(ParseStack, VocabulariesArePaddedUnlessSaidOtherwise) {
   EXPECT_EQ(parseStack(kDescribed, "d.yaml")->vocabMultiple, 128);
-  EXPECT_EQ(parseStack(kDescribed + "vocab_multiple: 1\n", "d.yaml")->vocabMultiple, 1);
-  EXPECT_THAT(messageOf(parseStack(kDescribed + "vocab_multiple: 0\n", "d.yaml")),
+  EXPECT_EQ(parseStack(std::string(kDescribed) + "vocab_multiple: 1\n", "d.yaml")->vocabMultiple,
+            1);
+  EXPECT_THAT(messageOf(parseStack(std::string(kDescribed) + "vocab_multiple: 0\n", "d.yaml")),
               HasSubstr("0: must be at least 1"));
   EXPECT_EQ(loadStack("torchtitan")->vocabMultiple, 1);
 }
