@@ -28,7 +28,6 @@ class DescribedStages : public StageCosts {
  public:
   DescribedStages(const Query& query, const plan::Plan& plan, const BlockCosts& blocks)
       : query_(query),
-        blocks_(blocks),
         plan_(withoutLayers(plan)),
         setting_(*blocks.described, query.model, plan_, query.cluster, query.stack.description) {}
 
@@ -68,7 +67,6 @@ class DescribedStages : public StageCosts {
   }
 
   const Query& query_;
-  const BlockCosts& blocks_;
   plan::Plan plan_;
   const cost::StageSetting setting_;  // of plan_
 };

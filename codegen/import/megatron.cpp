@@ -115,6 +115,10 @@ ParameterWidths widthsOf(Flags& flags) {
     if (!flags.has("--fp8-format"))
       flags.fail("--fp8-param-gather",
                  "needs --fp8-format: without it there are no weights in fp8");
+    if (!flags.has("--use-distributed-optimizer") && !flags.has("--use-megatron-fsdp"))
+      flags.fail("--fp8-param-gather",
+                 "needs --use-distributed-optimizer: without it nothing is "
+                 "gathered");
     widths.gatheredParameter = 1;
   }
   return widths;
@@ -366,6 +370,8 @@ void readState(Flags& flags, int64_t numRanks, Plan& plan) {
   else if (isFsdp ? strategy == "optim" : isDistributed)
     plan.stateSharding = plan::StateSharding::kOptimizer;
   const int64_t instances = flags.count("--num-distributed-optimizer-instances", 1);
+  if (instances > 1 && !isDistributed && !isFsdp)
+    flags.fail("--num-distributed-optimizer-instances", "needs --use-distributed-optimizer");
   const int64_t model = plan.tp * plan.pp * plan.cp;
   if (model < 1 || numRanks % model != 0)
     return flags.fail(

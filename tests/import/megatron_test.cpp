@@ -216,8 +216,9 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   EXPECT_EQ(read("--fp16")->widths, (ParameterWidths{2.0, 2.0, {}}));
   EXPECT_EQ(read("--fp16 --accumulate-allreduce-grads-in-fp32")->widths, ParameterWidths{});
   EXPECT_EQ(read("--bf16 --grad-reduce-in-bf16")->widths, (ParameterWidths{2.0, 2.0, {}}));
-  const Result<Imported> narrow =
-      read("--bf16 --grad-reduce-in-bf16 --fp8-format hybrid --fp8-param-gather");
+  const Result<Imported> narrow = read(
+      "--bf16 --grad-reduce-in-bf16 --use-distributed-optimizer --fp8-format hybrid "
+      "--fp8-param-gather");
   ASSERT_TRUE(narrow.has_value()) << narrow.error().message();
   EXPECT_EQ(narrow->widths, (ParameterWidths{2.0, 2.0, 1.0}));
   EXPECT_THAT(narrow->notes, ElementsAre());
@@ -229,6 +230,10 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   EXPECT_THAT(
       read("--bf16 --grad-reduce-in-bf16 --accumulate-allreduce-grads-in-fp32").error().message(),
       HasSubstr("--grad-reduce-in-bf16 excludes --accumulate-allreduce-grads-in-fp32"));
+  EXPECT_THAT(read("--bf16 --fp8-format hybrid --fp8-param-gather").error().message(),
+              HasSubstr("--fp8-param-gather needs --use-distributed-optimizer"));
+  EXPECT_THAT(read("--bf16 --num-distributed-optimizer-instances 2").error().message(),
+              HasSubstr("--num-distributed-optimizer-instances needs --use-distributed-optimizer"));
   EXPECT_THAT(read("--bf16 --fp8-param-gather").error().message(),
               HasSubstr("run.sh:14: --fp8-param-gather needs --fp8-format: without it"));
 }
