@@ -1,5 +1,7 @@
 #include "cli/for_framework.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "ir/spec/load.h"
@@ -24,6 +26,8 @@ Status checkAsked(const planner::Query& query, codegen::Framework framework) {
   std::vector<codegen::Misfit> misfits = misfitsOf(query.model, query.training, framework);
   for (codegen::Misfit& misfit : misfitsOf(planner::pinnedChoices(query.pins), framework))
     misfits.push_back(std::move(misfit));
+  if (!infoOf(framework).padsVocabulary && query.vocabMultiple != 1)
+    misfits.push_back({fmt::format("--vocab-multiple {}", query.vocabMultiple), "1"});
   return statusOf(misfits, framework);
 }
 

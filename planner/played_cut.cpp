@@ -20,7 +20,7 @@ constexpr int64_t kMostLooks = 200;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostEnds = 3;
 // Cuts that take so much more than what counts may become fast enough by moves of layers.
-constexpr double kDescended = 1.03;
+constexpr double kDescended = 1.06;
 constexpr double kTie = 1e-12;
 
 // Of a stack with a description.
@@ -226,11 +226,10 @@ std::vector<Counts> startsOf(const Query& query, const plan::Plan& plan, CutSear
 // From the best of `starts`, of those with the head alone, and from chunks that take equally long.
 std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
                                     const BlockCosts& blocks, const std::vector<Counts>& starts,
-                                    CutPlayer& player) {
+                                    CutPlayer& player, Seconds limit) {
   std::vector<Counts> shortEnds;
   for (const Counts& counts : starts) shortEnds.push_back(withHeadAlone(counts));
   std::optional<CutSearch::Cut> best;
-  const Seconds limit = player.limit();
   for (const auto& from : {starts, shortEnds, {balancedChunks(query, plan, blocks)}}) {
     player.allow(kMostPasses, best ? std::min(limit, best->step * kDescended) : limit);
     for (const Counts& counts : from) player.play(counts);
@@ -246,20 +245,20 @@ std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         CutSearch& cuts, std::optional<Seconds> limit) {
   const Seconds infinite(std::numeric_limits<double>::infinity());
-  const auto lowest = cuts.lowest(limit ? *limit * kDescended : limit);
+  const Seconds wide = limit ? *limit * kDescended : infinite;
+  const auto lowest = cuts.lowest(wide);
   if (!lowest) return {std::nullopt, infinite};
   DescribedStages stages(query, plan, blocks);
   CutPlayer player(stages, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
-                   stages.factor(), limit, kMostPasses);
-  const std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, limit);
+                   stages.factor(), wide, kMostPasses);
+  const std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, wide);
   for (size_t i = 0; i < starts.size() && (i < 2 || player.mayPlay()); ++i) player.play(starts[i]);
   Seconds bound = lowest->step;
   if (player.best() && player.best()->step <= lowest->step * (1 + 1e-9))
     bound = player.best()->step;
   else if (Enumeration(player, plan, query.model.numLayers, cuts.mostLayers()).isWhole())
     bound = player.best() ? player.best()->step : infinite;
-  player.allow(kMostPasses, limit ? *limit * kDescended : infinite);
-  auto found = moved(query, plan, blocks, starts, player);
+  auto found = moved(query, plan, blocks, starts, player, wide);
   if (found && limit && found->step > *limit * (1 + kTie)) found.reset();
   return {std::move(found), bound};
 }

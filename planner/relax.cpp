@@ -27,9 +27,7 @@ std::string layersPin(const plan::Plan& plan) {
 }
 
 std::string numberText(int64_t value) { return fmt::format("{}", value); }
-std::string recomputedText(int64_t layers) {
-  return layers > 0 ? numberText(layers) : layers == 0 ? "all" : "none in full";
-}
+std::string recomputedText(int64_t layers) { return layers > 0 ? numberText(layers) : "left open"; }
 std::string flagText(bool value) { return value ? "on" : "off"; }
 
 class Relaxer {
@@ -50,6 +48,10 @@ class Relaxer {
     Result<PlanResult> result = searchWithin(query, scope, modelCosts(query), progress_);
     if (!result.has_value()) return std::nullopt;
     return Found{std::move(result->plan), std::move(result->estimate)};
+  }
+  bool mayHave(int64_t devices) const {
+    return devices <= query_.cluster.numDevices ||
+           spec::withNumDevices(query_.cluster, devices).has_value();
   }
   std::optional<Found> bestOn(int64_t devices, const SearchScope& scope) const {
     Query larger = query_;
@@ -160,6 +162,8 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
     if (stack.name == query_.stack.name) continue;
     Query changed = query_;
     changed.stack = stack;
+    if (query_.vocabMultiple == query_.stack.vocabMultiple)
+      changed.vocabMultiple = stack.vocabMultiple;
     if (fastest && (!query_.slowest || fastest->estimate.step < *query_.slowest))
       changed.slowest = fastest->estimate.step;
     std::optional<Found> found = best(std::move(changed));
@@ -173,13 +177,18 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
 }
 
 // Which plan it is counts on the fewest devices alone: up to there any that fits will do. None is
-// on as few as `tooFew` times the devices, for those were searched before.
+// on as few as `searched`. A number of devices that the cluster cannot have is too few.
 void Relaxer::addDevices() {
   constexpr int64_t kMostTimes = 64;
   const int64_t base = query_.pins.gpus.value_or(query_.cluster.numDevices);
   int64_t tooFew = 1, enough = 1;  // times the devices that there are
+  int64_t searched = base;
   const auto isEnough = [&](int64_t times) {
-    return bestOn(base * times, {false, true, base * tooFew}).has_value();
+    const int64_t devices = base * times;
+    if (!mayHave(devices)) return false;
+    if (bestOn(devices, {false, true, searched})) return true;
+    searched = std::max(searched, devices);
+    return false;
   };
   while (true) {
     if (enough == kMostTimes) return;
@@ -191,7 +200,7 @@ void Relaxer::addDevices() {
     const int64_t middle = (tooFew + enough) / 2;
     (isEnough(middle) ? enough : tooFew) = middle;
   }
-  std::optional<Found> found = bestOn(base * enough, {false, false, base * tooFew});
+  std::optional<Found> found = bestOn(base * enough, {false, false, searched});
   if (!found) return;
   std::string change = fmt::format("{} devices (there are {})", found->plan.numRanks(), base);
   add(ChangeKind::kDevices, std::move(change), *std::move(found));

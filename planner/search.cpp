@@ -452,7 +452,7 @@ void Search::expandGroup(const Node& node) {
     const Bytes least = node.blocks->described ? leastMemory(query_, arrangement, *node.blocks)
                                                : floor.of(arrangement);
     if (least > query_.cluster.device.memory &&
-        !misfits_.isNews(degreesOf(arrangement), least)) {  // and no cut of it fits
+        !isNews(degreesOf(arrangement), least)) {  // and no cut of it fits
       ++certificate_.numBounded;
       prune("memory");
       return;

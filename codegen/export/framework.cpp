@@ -279,8 +279,10 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
   misfits.add(misfitsOf(plan, framework));
   misfits.add(misfitsOf(model, plan.training, framework));
   if (framework == Framework::kTorchtitan) misfits.add(torchtitanMisfits(plan));
+  // Shards of equal size are what tp takes in any case.
   const int64_t padded = plan::paddedVocab(plan, model);
-  misfits.addIf(!infoOf(framework).padsVocabulary && padded != model.vocabSize,
+  const int64_t least = (model.vocabSize + plan.tp - 1) / plan.tp * plan.tp;
+  misfits.addIf(!infoOf(framework).padsVocabulary && padded != least,
                 fmt::format("a vocabulary of {} padded to {}", model.vocabSize, padded),
                 "vocab_multiple 1 (--vocab-multiple 1)");
   misfits.addIf(framework == Framework::kAccelerate && plan.cp > 1 &&
@@ -311,6 +313,7 @@ Status statusOf(const std::vector<Misfit>& misfits, Framework framework) {
 Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework) {
   const FrameworkInfo& info = infoOf(framework);
   std::erase_if(stack.choices, [&](StackChoice choice) { return !has(info.choices, choice); });
+  if (!info.padsVocabulary) stack.vocabMultiple = 1;
   const bool hasRecipe = !stack.settings.fp8 || has(info.recipes, *stack.settings.fp8);
   std::erase_if(stack.precisions, [&](Precision precision) {
     return !has(info.precisions, precision) || (precision == Precision::kFp8 && !hasRecipe);

@@ -54,7 +54,8 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::StackSettings&
                               Framework framework);
 
 // The stack with those of its choices and precisions that the framework has as well, for a search
-// among plans that it can express; fp8 only with a recipe of the framework. kInvalidArgument: they
+// among plans that it can express; fp8 only with a recipe of the framework, and a padded vocabulary
+// only if the framework pads. kInvalidArgument: they
 // share no precision.
 Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework);
 

@@ -24,7 +24,7 @@ Status checkBuildable(const plan::Plan& p) {
   if (p.recomputeLayers != 0)  // (E4)
     return invalidArgument(
         fmt::format("(E4) recompute_layers {}: recomputing some layers only cannot be compiled "
-                    "yet; nearest: recompute_layers 0, which is all",
+                    "yet; nearest: all of them (recompute_layers 0, or no --recompute-layers)",
                     p.recomputeLayers));
   const spec::Precision precision = p.training.precision;
   if (precision == spec::Precision::kFp8)  // (E5)

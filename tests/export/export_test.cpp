@@ -429,6 +429,18 @@ TEST(Refusals, NameAPaddedVocabularyWhereNobodyPads) {
   EXPECT_EQ(refusal(plan, model, Framework::kDeepspeed), "exported");
 }
 
+// 128,257 tokens on two ranks are 64,129 rows each, whoever pads.
+TEST(Refusals, ShardsOfEqualSizePadNoVocabulary) {
+  Plan plan = loadPlan("llama3-70b-titan");
+  spec::ModelSpec model = loadModel(plan);
+  ++model.vocabSize;
+  EXPECT_EQ(plan.tp, 8);
+  EXPECT_EQ(refusal(plan, model, Framework::kTorchtitan), "exported");
+  plan.vocabMultiple = 2;
+  EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
+              HasSubstr("a vocabulary of 128257 padded to 128272"));
+}
+
 // torchtitan shards over cp whenever cp > 1, and its tensor parallelism is sequence parallel.
 TEST(Refusals, OfTorchtitanIncludeWhatItDoesWithoutBeingAsked) {
   const spec::ModelSpec model = flavored();

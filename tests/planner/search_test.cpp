@@ -7,6 +7,7 @@
 #include <set>
 
 #include "ir/base/format.h"
+#include "ir/spec/load.h"
 #include "planner/report.h"
 #include "tests/planner/small_query.h"
 
@@ -398,6 +399,26 @@ TEST(Search, RefusesMoreDevicesThanThereAre) {
   const auto found = searchPlan(query);
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), StatusCode::kInvalidArgument);
+}
+
+// Moves of layers take cuts of either number of chunks beyond the space, by several per cent.
+TEST(Search, WhatAPinWouldMakeFasterIsFoundWithoutIt) {
+  Query query;
+  query.model = *spec::loadModel("llama3-70b");
+  query.cluster = *spec::withNumDevices(*spec::loadCluster("dgx-h100"), 256);
+  query.stack = *spec::loadStack("megatron-core");
+  query.training.precision = spec::Precision::kBf16;
+  query.training.globalBatchSize = 512;
+  query.training.sequenceLength = 8192;
+  query.pins.tp = query.pins.cp = 2;
+  query.pins.pp = 8;
+  const Seconds step = searchPlan(query)->estimate.step;
+  for (const int64_t virtualStages : {2, 3, 4, 5}) {
+    query.pins.virtualStages = virtualStages;
+    const Result<PlanResult> pinned = searchPlan(query);
+    ASSERT_TRUE(pinned.has_value()) << virtualStages;
+    EXPECT_LE(step, pinned->estimate.step * (1 + 1e-9)) << virtualStages;
+  }
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ TEST(E4AllLayersAreRecomputed, NearestIsAll) {
   EXPECT_EQ(
       messageAfter([](Plan& p) { p.recomputeLayers = 1; }),
       "(E4) recompute_layers 1: recomputing some layers only cannot be compiled yet; nearest: "
-      "recompute_layers 0, which is all");
+      "all of them (recompute_layers 0, or no --recompute-layers)");
 }
 
 TEST(E5PrecisionsHaveKernels, NearestIsBf16) {
