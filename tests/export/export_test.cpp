@@ -429,7 +429,13 @@ TEST(Refusals, NameAPaddedVocabularyWhereNobodyPads) {
   EXPECT_EQ(refusal(plan, model, Framework::kDeepspeed), "exported");
 }
 
-// 128,257 tokens on two ranks are 64,129 rows each, whoever pads.
+TEST(RestrictedTo, PadsAVocabularyIfTheFrameworkDoes) {
+  const spec::StackProfile stack = spec::loadStack("megatron-core").value();
+  EXPECT_EQ(restrictedTo(stack, Framework::kMegatron)->vocabMultiple, 128);
+  EXPECT_EQ(restrictedTo(stack, Framework::kDeepspeed)->vocabMultiple, 1);
+}
+
+// 128,257 tokens on eight ranks are 16,033 rows each, whoever pads.
 TEST(Refusals, ShardsOfEqualSizePadNoVocabulary) {
   Plan plan = loadPlan("llama3-70b-titan");
   spec::ModelSpec model = loadModel(plan);
