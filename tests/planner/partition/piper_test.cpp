@@ -64,18 +64,21 @@ TEST(Piper, DevicesShareTheWork) {
   EXPECT_EQ(p.stages[0].layers, (std::vector<int32_t>{0, 1}));
 }
 
-// Layers that take no time, on two devices each: three hold one of the two stages that memory asks
-// for.
+// Layers that take no time, on two devices each, and keep 1 B and 1 B per microbatch. Both together
+// need 4 B, on stages of their own 2 + 1 and 1 + 1, but four devices.
 TEST(Piper, TimelessLayersTakeDevices) {
   PiperProblem problem = chain({0, 0});
   for (spec::ProfileLayer& layer : problem.profile.layers)
-    for (spec::ProfileVariant& v : layer.variants) v.tensorDegree = 2;
+    for (spec::ProfileVariant& v : layer.variants) {
+      v.tensorDegree = 2;
+      v.resident = Bytes(1);
+    }
   problem.microbatches = 4;
   problem.devices = 3;
+  problem.memory = Bytes(4);
   EXPECT_EQ(describe(solved(problem).stages), "1x2");
-  problem.memory = Bytes(1);
-  EXPECT_THAT(partitionPiper(problem).error().message(), HasSubstr("fits in memory"));
   problem.memory = Bytes(3);
+  EXPECT_THAT(partitionPiper(problem).error().message(), HasSubstr("fits in memory"));
   problem.devices = 4;
   EXPECT_EQ(solved(problem).time, 0_s);
 }
