@@ -419,9 +419,9 @@ TEST(Search, WhatAPinWouldMakeFasterIsFoundWithoutIt) {
   Query large = shippedQuery("llama3-70b", "dgx-h100", 256, 512, 8192);
   large.pins.tp = large.pins.cp = 2;
   large.pins.pp = 8;
-  Query small = shippedQuery("gpt-1.7b", "p5", 32, 128, 2048);
-  small.pins.schedule = plan::ScheduleKind::kInterleaved;
-  for (Query& query : std::vector<Query>{large, small}) {
+  Query larger = shippedQuery("llama3-70b", "dgx-b200", 4096, 2048, 8192);
+  larger.pins.tp = 1;
+  for (Query& query : std::vector<Query>{large, larger}) {
     const Seconds step = searchPlan(query)->estimate.step;
     for (const int64_t virtualStages : {2, 3, 4, 5, 6}) {
       query.pins.virtualStages = virtualStages;
