@@ -84,18 +84,16 @@ constexpr std::array<std::string_view, 4> kBothStates = {
     "--sequence-parallel"};
 
 // What the overrides say in one key, what Bridge does anyway, or what a note says.
-constexpr std::array<std::string_view, 11> kSaidOtherwise = {
-    "--bf16",
-    "--fp16",
-    "--loss-scale",
-    "--initial-loss-scale",
-    "--loss-scale-window",
-    "--min-loss-scale",
-    "--fp8-format",
-    "--fp8-recipe",
-    "--accumulate-allreduce-grads-in-fp32",
-    "--group-query-attention",
-    "--no-scatter-gather-tensors-in-pipeline"};
+constexpr std::array<std::string_view, 10> kSaidOtherwise = {"--bf16",
+                                                             "--fp16",
+                                                             "--loss-scale",
+                                                             "--initial-loss-scale",
+                                                             "--loss-scale-window",
+                                                             "--min-loss-scale",
+                                                             "--fp8-format",
+                                                             "--fp8-recipe",
+                                                             "--accumulate-allreduce-grads-in-fp32",
+                                                             "--group-query-attention"};
 
 // bridge.training.mixed_precision of Megatron-Bridge registers them by these names.
 std::string mixedPrecision(spec::Precision precision, const spec::StackSettings& settings) {
