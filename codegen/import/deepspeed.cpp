@@ -8,6 +8,7 @@
 #include "codegen/import/formats.h"
 #include "ir/plan/nearest.h"
 #include "ir/spec/map_reader.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::codegen {
 namespace {
@@ -112,10 +113,7 @@ void refuseWhatCannotBePriced(Config& config, std::vector<std::string>& missing)
     if (config.count(name, 1) > 1) config.fail(name, "cannot be priced: shards within nodes");
   // In any case, as _initialize_params() of runtime/config.py takes its own optimizers.
   const std::string optimizer = config.text("optimizer.type", "AdamW");
-  std::string lower = optimizer;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
+  const std::string lower = spec::lowerCase(optimizer);
   if (lower != "adamw" && lower != "adam")
     config.fail("optimizer.type", fmt::format("is {}, which cannot be priced; nearest: 'AdamW'",
                                               spec::quoteForMessage(optimizer)));

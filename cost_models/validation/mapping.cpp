@@ -7,6 +7,7 @@
 
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::cost {
 namespace {
@@ -17,13 +18,6 @@ using plan::StateSharding;
 using Assumptions = std::vector<std::string>;
 
 constexpr int64_t kMostLayers = 1 << 16;  // a cut takes memory for each
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return result;
-}
 
 bool containsAny(const std::string& text, std::initializer_list<std::string_view> parts) {
   return std::any_of(parts.begin(), parts.end(),
@@ -58,7 +52,7 @@ Status checkComplete(const Row& row) {  // (R1), (R2)
 enum class Kind : uint8_t { kGpt, kMpt, kNemotron, kLlama, kQwen };
 
 Kind kindOf(const Row& row, Assumptions& assumptions) {
-  const std::string name = lower(row.model);
+  const std::string name = spec::lowerCase(row.model);
   if (containsAny(name, {"nemotron"})) return Kind::kNemotron;
   if (containsAny(name, {"qwen"})) return Kind::kQwen;
   if (containsAny(name, {"llama", "mistral", "gemma", "yi-"})) return Kind::kLlama;
@@ -109,7 +103,7 @@ Result<spec::ModelSpec> modelOf(const Row& row, Kind kind, Assumptions& assumpti
 }
 
 Result<spec::Precision> precisionOf(const Row& row) {  // (R13)
-  const std::string name = lower(row.precision);
+  const std::string name = spec::lowerCase(row.precision);
   if (containsAny(name, {"fp4"}))
     return Error(invalidArgument(fmt::format("precision {}: four bits are not known",
                                              spec::quoteForMessage(row.precision))));
@@ -153,7 +147,7 @@ void setSharding(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  
 }
 
 Status setSchedule(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R7)
-  const std::string name = lower(row.schedule);
+  const std::string name = spec::lowerCase(row.schedule);
   if (name.starts_with("zb")) return invalidArgument("schedule: zero bubble is not known");
   const bool isInterleaved = name.starts_with("interleaved");
   if (!row.vp && isInterleaved && plan.pp > 1)
@@ -200,7 +194,7 @@ Status setLayers(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  
 }
 
 Status setRecompute(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R10)
-  const std::string name = lower(row.recompute);
+  const std::string name = spec::lowerCase(row.recompute);
   const std::string word = name.substr(0, name.find_first_of("( "));
   if (word.empty()) {
     assumptions.push_back("(R10) recompute unpublished: none");

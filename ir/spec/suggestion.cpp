@@ -23,16 +23,12 @@ size_t editDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-namespace {
-
 std::string lowerCase(std::string_view text) {
   std::string lower(text);
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   return lower;
 }
-
-}  // namespace
 
 std::string suggestion(std::string_view wrong, const std::vector<std::string>& candidates) {
   constexpr size_t kLongestKey = 64;  // Nothing longer is near a key of ours.

@@ -7,6 +7,8 @@
 
 namespace trireme::spec {
 
+// Of ASCII letters, whatever the locale.
+std::string lowerCase(std::string_view text);
 // Levenshtein distance.
 size_t editDistance(std::string_view a, std::string_view b);
 // "; did you mean 'x'?" if a candidate is near, whatever its case, else "; valid: a, b, c".

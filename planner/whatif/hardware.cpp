@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -11,15 +10,10 @@
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/shipped.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::planner {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // Of shipped clusters but hosts: the name, and its device's.
 std::vector<std::pair<std::string, std::string>> devicesOfClusters() {
@@ -27,7 +21,7 @@ std::vector<std::pair<std::string, std::string>> devicesOfClusters() {
   for (const std::string& name : spec::shippedNames(spec::ShippedKind::kCluster)) {
     const Result<spec::ClusterSpec> cluster = spec::loadCluster(name);
     if (cluster.has_value() && cluster->device.kind != spec::DeviceKind::kHost)
-      devices.emplace_back(name, lower(cluster->device.name));
+      devices.emplace_back(name, spec::lowerCase(cluster->device.name));
   }
   return devices;
 }
@@ -43,7 +37,7 @@ std::vector<std::string> gpuNames() {
 
 Result<std::string> clusterOfGpu(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
-  const std::string wanted = lower(name);
+  const std::string wanted = spec::lowerCase(name);
   if (spec::findShipped(spec::ShippedKind::kCluster, wanted)) return wanted;
   std::vector<std::tuple<bool, size_t, std::string>> found;
   for (const auto& [cluster, device] : devicesOfClusters())
