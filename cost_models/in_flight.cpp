@@ -44,6 +44,10 @@ std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t 
       return {std::min(numMicrobatches, stages - rank)};
     case plan::ScheduleKind::kInterleaved:
       return interleavedSlots(stages, virtualStages, numMicrobatches, rank);
+    case plan::ScheduleKind::kZeroBubbleH1:
+      return {std::min(numMicrobatches, stages)};
+    case plan::ScheduleKind::kZeroBubbleH2:
+      return {std::min(numMicrobatches, 2 * stages - 1)};
   }
   return {};
 }

@@ -12,6 +12,7 @@ namespace trireme::cost {
 //
 //   GPipe         m
 //   1F1B          min(m, p - r)
+//   zero bubble   H1 min(m, p), H2 min(m, 2 p - 1): until W is done
 //   interleaved   forwards run in groups of p per chunk: of the first k, chunk c has
 //                 n_c(k) = (k div pv) p + clamp(k mod pv - c p, 0, p);
 //                 backwards run the chunks in reverse. After a warm-up of w forwards one forward

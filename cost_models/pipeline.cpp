@@ -75,9 +75,45 @@ Seconds stallTime(const std::vector<StageTimes>& stages, int64_t m, Seconds hop)
   return longest;
 }
 
+// Forwards before a rank's first backward, and how many backwards its W is behind.
+struct Lead {
+  double forwards, backwards;
+};
+
+Lead leadOf(plan::ScheduleKind schedule, double p, double rank) {
+  if (schedule == plan::ScheduleKind::kZeroBubbleH1) return {p - rank, rank};
+  return {2 * (p - rank) - 1, 2 * rank};
+}
+
+Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageTimes>& stages,
+                       Seconds hop) {
+  const auto m = static_cast<double>(pipeline.numMicrobatches),
+             p = static_cast<double>(stages.size());
+  Seconds forwards, behind;  // of all stages; of those behind, with transfers
+  for (const StageTimes& stage : stages) {
+    forwards += stage.forward.front();
+    behind += stage.backward.front() + hop;
+  }
+  forwards += hop * (p - 1);
+  const Seconds first = stages.front().weights.front();
+  Seconds forwardsBefore, before, longest;
+  for (size_t r = 0; r < stages.size(); ++r) {
+    const Seconds f = stages[r].forward.front(), b = stages[r].backward.front();
+    const Seconds w = stages[r].weights.front();
+    const Lead lead = leadOf(pipeline.schedule, p, static_cast<double>(r));
+    behind -= b + hop;
+    longest = std::max({longest, forwardsBefore + (f + b + w) * m,
+                        before + (f + b) * m + w * std::max(m - 1 - lead.backwards, 0.0) + first,
+                        forwards + behind + (b + w) * m + f * (m - std::min(m, lead.forwards))});
+    forwardsBefore += f + hop;
+    before += f + b + hop * 2;
+  }
+  return longest;
+}
+
 }  // namespace
 
-Seconds StageTimes::total() const { return sum(forward) + sum(backward); }
+Seconds StageTimes::total() const { return sum(forward) + sum(backward) + sum(weights); }
 
 Seconds pipelineTime(const Pipeline& pipeline) {
   TRIREME_CHECK(!pipeline.stages.empty());
@@ -90,6 +126,7 @@ Seconds pipelineTime(const Pipeline& pipeline) {
   }
   const auto m = static_cast<double>(pipeline.numMicrobatches);
   if (pipeline.schedule == plan::ScheduleKind::kGpipe) return gpipeTime(stages, m, hop);
+  if (plan::splitsBackward(pipeline.schedule)) return zeroBubbleTime(pipeline, stages, hop);
   const size_t v = stages.front().forward.size();
   Seconds total = bottleneckTime(stages, m, hop) + hop * static_cast<double>(2 * (v * p - 1));
   if (v == 1) total += stallTime(stages, pipeline.numMicrobatches, hop);

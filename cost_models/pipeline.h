@@ -11,7 +11,9 @@ namespace trireme::cost {
 // One microbatch on one stage, per chunk.
 struct StageTimes {
   std::vector<Seconds> forward, backward;
-  Seconds total() const;  // over chunks, both directions
+  // Where the schedule splits the backward; what `backward` is then without. Otherwise empty.
+  std::vector<Seconds> weights;
+  Seconds total() const;  // over chunks, all passes
 };
 
 struct Pipeline {
@@ -45,6 +47,19 @@ struct Pipeline {
 // group of p microbatches but the first waits, inside the maximum over r, for
 //   stall_r = (m/p - 1) (v-1) p (max(0, c - f_r / v) + max(0, c - b_r / v)),  f_r, b_r: all chunks
 // Exact for even stages while c <= max(f, b) / v.
+//
+// Zero bubble (v = 1), w_r forwards before the first backward and W d_r microbatches behind
+// (schedule.h), S_r = f_r + b_r + w_r. Of every stage three paths are a lower bound:
+//   it works m S_r once the first microbatch has come,
+//     sum_{i<r} (f_i + c) + m S_r
+//   its last backward has W of m - 1 - d_r microbatches before it, and goes back to the first
+//   stage,
+//     sum_{i<r} (f_i + b_i + 2 c) + m (f_r + b_r) + max(0, m - 1 - d_r) W_r + W_0
+//   and its first backward comes after all forwards and the backwards behind it,
+//     sum_i f_i + sum_{i>r} b_i + (2 (p - 1) - r) c + m (b_r + W_r) + (m - min(m, w_r)) f_r
+//   T = max_r, the longest of the three
+// For even stages, c = 0 and m >= w_0 exact; then H1 has T = m S + (p-1) max(f + max(0, b - W), b)
+// and H2 m S + (p-1) max(f, f + b - 2 W); flushTime plays the schedule.
 //
 // Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per
 // direction and chunk), and c = 0 elsewhere.

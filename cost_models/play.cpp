@@ -48,7 +48,7 @@ class Player {
 
   // After run(): the chain of tasks that held each other up, from the first to the last.
   std::vector<PathItem> path() {
-    std::array<std::vector<size_t>, 2> places;  // in the order of their ranks
+    std::array<std::vector<size_t>, 3> places;  // in the order of their ranks
     for (auto& place : places) place.resize(ends_[0].size());
     size_t rank = 0;
     for (size_t r = 0; r < numStages_; ++r) {
@@ -65,7 +65,7 @@ class Player {
       const Seconds free = place == 0 ? Seconds(0) : endOf(rank, schedule_.order[rank][place - 1]);
       const bool waits = input.arrival() > free;
       items.push_back(itemOf(rank, task, waits ? input.end : free,
-                             (waits ? input.flight : Seconds(0)) + stop_));
+                             (waits ? input.flight : Seconds(0)) + stopOf(task)));
       if (!waits) continue;
       rank = input.rank;
       place = places[side(input.direction)][input.index] + 1;
@@ -79,7 +79,8 @@ class Player {
     std::vector<std::vector<PathItem>> tasks(numStages_);
     for (size_t rank = 0; rank < numStages_; ++rank)
       for (const Task& task : schedule_.order[rank])
-        tasks[rank].push_back(itemOf(rank, task, endOf(rank, task) - duration(rank, task), stop_));
+        tasks[rank].push_back(
+            itemOf(rank, task, endOf(rank, task) - duration(rank, task), stopOf(task)));
     return tasks;
   }
 
@@ -92,7 +93,9 @@ class Player {
     Seconds arrival() const { return end + flight; }
   };
 
-  static size_t side(Direction direction) { return direction == Direction::kForward ? 0 : 1; }
+  static size_t side(Direction direction) {
+    return direction == Direction::kForward ? 0 : direction == Direction::kBackward ? 1 : 2;
+  }
   size_t indexOf(size_t rank, const Task& task) const {
     return (static_cast<size_t>(task.chunk) * numStages_ + rank) *
                static_cast<size_t>(schedule_.numMicrobatches) +
@@ -104,12 +107,19 @@ class Player {
   Seconds duration(size_t rank, const Task& task) const {
     const StageTimes& times = pipeline_.stages[rank];
     const auto chunk = static_cast<size_t>(task.chunk);
+    if (task.direction == Direction::kWeights) return times.weights[chunk];
     return (task.direction == Direction::kForward ? times.forward : times.backward)[chunk] + stop_;
+  }
+
+  // Of its transfers, without overlap.
+  Seconds stopOf(const Task& task) const {
+    return task.direction == Direction::kWeights ? Seconds(0) : stop_;
   }
 
   // A backward at the turn follows its own forward.
   Input inputOf(size_t rank, const Task& task) const {
     const auto microbatches = static_cast<size_t>(schedule_.numMicrobatches);
+    if (task.direction == Direction::kWeights) return {};  // after the backward on its rank
     const size_t index = indexOf(rank, task), size = ends_[0].size();
     const bool isForward = task.direction == Direction::kForward;
     if (isForward && index < microbatches) return {};
@@ -139,8 +149,9 @@ class Player {
   const Pipeline& pipeline_;
   const Schedule& schedule_;
   const size_t numStages_;
-  const Seconds hop_, flight_, stop_;         // in flight beside the rank's work, or stopping it
-  std::array<std::vector<Seconds>, 2> ends_;  // forward, backward; by virtual stage, microbatch
+  const Seconds hop_, flight_, stop_;  // in flight beside the rank's work, or stopping it
+  // Forward, backward, weights; by virtual stage, microbatch.
+  std::array<std::vector<Seconds>, 3> ends_;
 };
 
 bool isEven(const std::vector<Seconds>& times, Seconds time) {
@@ -157,6 +168,7 @@ bool isEven(const Pipeline& pipeline) {
 
 // Where pipelineTime is exact.
 bool isClosed(const Pipeline& pipeline) {
+  if (plan::splitsBackward(pipeline.schedule)) return false;
   return pipeline.schedule == plan::ScheduleKind::kGpipe || isEven(pipeline);
 }
 

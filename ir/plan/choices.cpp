@@ -31,6 +31,8 @@ std::vector<ChoiceUse> choicesUsed(const Plan& p) {
   degree("pp", p.pp, StackChoice::kPipeline);
   schedule(ScheduleKind::kGpipe, StackChoice::kGpipe);
   schedule(ScheduleKind::kInterleaved, StackChoice::kInterleaved);
+  schedule(ScheduleKind::kZeroBubbleH1, StackChoice::kZeroBubble);
+  schedule(ScheduleKind::kZeroBubbleH2, StackChoice::kZeroBubble);
   add(p.sequenceParallel, StackChoice::kSequenceParallel, "sequence parallel on", "off");
   add(p.scatterGather, StackChoice::kScatterGather, "scatter-gather on", "off");
   sharding(StateSharding::kOptimizer, StackChoice::kShardOptimizer);

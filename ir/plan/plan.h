@@ -17,7 +17,7 @@
 
 namespace trireme::plan {
 
-enum class ScheduleKind : uint8_t { kGpipe, k1F1B, kInterleaved };
+enum class ScheduleKind : uint8_t { kGpipe, k1F1B, kInterleaved, kZeroBubbleH1, kZeroBubbleH2 };
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
 enum class StateSharding : uint8_t { kNone, kOptimizer, kGradients, kParameters };
 
@@ -110,7 +110,11 @@ std::string printPlan(const Plan& plan);
 Result<Plan> parsePlan(const std::string& text, const std::string& name);
 Result<Plan> loadPlan(const std::string& path);
 
-std::string_view scheduleName(ScheduleKind kind);        // gpipe, 1f1b, interleaved
+std::string_view scheduleName(ScheduleKind kind);  // gpipe, 1f1b, interleaved, zb-h1, zb-h2
+// Whether gradients of weights are made by a task of their own, after those of activations.
+constexpr bool splitsBackward(ScheduleKind kind) {
+  return kind == ScheduleKind::kZeroBubbleH1 || kind == ScheduleKind::kZeroBubbleH2;
+}
 std::string_view recomputeName(Recompute recompute);     // none, selective, full
 std::string_view stateShardingName(StateSharding kind);  // none, optimizer, gradients, parameters
 

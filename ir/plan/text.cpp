@@ -19,7 +19,9 @@ constexpr int64_t kVersion = 2;
 
 constexpr EnumName<ScheduleKind> kScheduleArray[] = {{"gpipe", ScheduleKind::kGpipe},
                                                      {"1f1b", ScheduleKind::k1F1B},
-                                                     {"interleaved", ScheduleKind::kInterleaved}};
+                                                     {"interleaved", ScheduleKind::kInterleaved},
+                                                     {"zb-h1", ScheduleKind::kZeroBubbleH1},
+                                                     {"zb-h2", ScheduleKind::kZeroBubbleH2}};
 constexpr EnumName<Recompute> kRecomputeArray[] = {
     {"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"full", Recompute::kFull}};
 constexpr EnumName<StateSharding> kStateShardingArray[] = {

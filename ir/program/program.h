@@ -94,7 +94,11 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-enum class Direction : uint8_t { kForward, kBackward, kStep };
+// kWeights: gradients of weights alone, of microbatches whose kBackward made only those of
+// activations.
+enum class Direction : uint8_t { kForward, kBackward, kStep, kWeights };
+
+char directionLetter(Direction direction);  // F, B, S, W
 
 // The code of one chunk in one direction, or of the step.
 struct Body {

@@ -127,8 +127,21 @@ std::string_view groupKindName(GroupKind kind) {
 
 std::string taskName(const TaskRecord& task) {
   if (task.direction == Direction::kStep) return "step";
-  return fmt::format("{}{}.{}", task.direction == Direction::kForward ? 'F' : 'B', task.chunk,
-                     task.microbatch);
+  return fmt::format("{}{}.{}", directionLetter(task.direction), task.chunk, task.microbatch);
+}
+
+char directionLetter(Direction direction) {
+  switch (direction) {
+    case Direction::kForward:
+      return 'F';
+    case Direction::kBackward:
+      return 'B';
+    case Direction::kStep:
+      return 'S';
+    case Direction::kWeights:
+      return 'W';
+  }
+  return '?';
 }
 
 }  // namespace trireme::program

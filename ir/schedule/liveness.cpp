@@ -1,4 +1,4 @@
-// An activation is alive from the start of its forward to the end of its backward.
+// An activation is alive from the start of its forward to the end of its backward, of all of it.
 #include <algorithm>
 #include <set>
 
@@ -9,12 +9,18 @@ namespace {
 
 using program::Direction;
 
+// Whether the task is the last to read its activation.
+bool isLast(const Schedule& schedule, const Task& task) {
+  return task.direction == (schedule.splitsBackward ? Direction::kWeights : Direction::kBackward);
+}
+
 template <typename Counts>
 int32_t peak(const Schedule& schedule, int32_t rank, Counts counts) {
   int32_t live = 0, most = 0;
   for (const Task& task : schedule.order.at(static_cast<size_t>(rank))) {
     if (!counts(task)) continue;
-    live += task.direction == Direction::kForward ? 1 : -1;
+    if (task.direction == Direction::kForward) ++live;
+    if (isLast(schedule, task)) --live;
     most = std::max(most, live);
   }
   return most;
@@ -48,7 +54,7 @@ std::vector<int32_t> assignSlotsOfRank(const Schedule& schedule, const std::vect
                                         static_cast<size_t>(task.microbatch));
     if (task.direction == Direction::kForward)
       slot = chunk.take();
-    else
+    else if (isLast(schedule, task))
       chunk.giveBack(slot);
     slots.push_back(slot);
   }

@@ -14,6 +14,10 @@ Schedule scheduleFor(plan::ScheduleKind kind, int32_t stages, int32_t virtualSta
       return oneForwardOneBackward(stages, numMicrobatches);
     case plan::ScheduleKind::kInterleaved:
       return interleaved(stages, virtualStages, numMicrobatches);
+    case plan::ScheduleKind::kZeroBubbleH1:
+      return zeroBubbleH1(stages, numMicrobatches);
+    case plan::ScheduleKind::kZeroBubbleH2:
+      return zeroBubbleH2(stages, numMicrobatches);
   }
   checkFailed("kind is a ScheduleKind", __FILE__, __LINE__);
 }
@@ -25,10 +29,8 @@ Schedule scheduleFor(const plan::Plan& plan) {
 }
 
 std::string printTask(const Task& task) {
-  const char direction = task.direction == program::Direction::kForward    ? 'F'
-                         : task.direction == program::Direction::kBackward ? 'B'
-                                                                           : 'S';
-  return fmt::format("{}{}.{}", direction, task.chunk, task.microbatch);
+  return fmt::format("{}{}.{}", program::directionLetter(task.direction), task.chunk,
+                     task.microbatch);
 }
 
 std::string printSchedule(const Schedule& schedule) {

@@ -14,13 +14,15 @@ class TaskSet {
   explicit TaskSet(const Schedule& s)
       : stages_(static_cast<size_t>(s.stages)),
         numMicrobatches_(static_cast<size_t>(s.numMicrobatches)),
-        flags_(2 * stages_ * static_cast<size_t>(s.virtualStages) * numMicrobatches_, false) {}
+        flags_(3 * stages_ * static_cast<size_t>(s.virtualStages) * numMicrobatches_, false) {}
 
   // std::vector<bool>'s reference: reads and writes one flag.
   auto at(int32_t rank, const Task& task) {
     const size_t stage = static_cast<size_t>(task.chunk) * stages_ + static_cast<size_t>(rank);
-    const size_t direction = task.direction == Direction::kForward ? 0 : 1;
-    return flags_[2 * (stage * numMicrobatches_ + static_cast<size_t>(task.microbatch)) +
+    const size_t direction = task.direction == Direction::kForward    ? 0
+                             : task.direction == Direction::kBackward ? 1
+                                                                      : 2;
+    return flags_[3 * (stage * numMicrobatches_ + static_cast<size_t>(task.microbatch)) +
                   direction];
   }
 
@@ -30,7 +32,8 @@ class TaskSet {
 };
 
 bool isKnown(const Schedule& s, const Task& task) {
-  return (task.direction == Direction::kForward || task.direction == Direction::kBackward) &&
+  return (task.direction == Direction::kForward || task.direction == Direction::kBackward ||
+          (task.direction == Direction::kWeights && s.splitsBackward)) &&
          task.chunk >= 0 && task.chunk < s.virtualStages && task.microbatch >= 0 &&
          task.microbatch < s.numMicrobatches;
 }
@@ -43,8 +46,8 @@ Status checkEachTaskOnce(const Schedule& s) {  // (S1)
   if (s.order.size() != static_cast<size_t>(s.stages))
     return invalidArgument(
         fmt::format("(S1) {} ranks have an order, expected {}", s.order.size(), s.stages));
-  const size_t expected =
-      2 * static_cast<size_t>(s.virtualStages) * static_cast<size_t>(s.numMicrobatches);
+  const size_t expected = (s.splitsBackward ? 3 : 2) * static_cast<size_t>(s.virtualStages) *
+                          static_cast<size_t>(s.numMicrobatches);
   TaskSet seen(s);
   for (int32_t rank = 0; rank < s.stages; ++rank) {
     const std::vector<Task>& order = s.order[static_cast<size_t>(rank)];
@@ -65,14 +68,16 @@ Status checkEachTaskOnce(const Schedule& s) {  // (S1)
   return {};
 }
 
-Status checkBackwardFollowsForward(const Schedule& s) {  // (S3)
+Status checkPassesFollowEachOther(const Schedule& s) {  // (S3)
   TaskSet done(s);
   for (int32_t rank = 0; rank < s.stages; ++rank)
     for (const Task& task : s.order[static_cast<size_t>(rank)]) {
-      const Task forward{Direction::kForward, task.chunk, task.microbatch};
-      if (task.direction == Direction::kBackward && !done.at(rank, forward))
+      const bool isWeights = task.direction == Direction::kWeights;
+      const Task before{isWeights ? Direction::kBackward : Direction::kForward, task.chunk,
+                        task.microbatch};
+      if (task.direction != Direction::kForward && !done.at(rank, before))
         return invalidArgument(fmt::format("(S3) rank {}: {} stands before {}", rank,
-                                           printTask(task), printTask(forward)));
+                                           printTask(task), printTask(before)));
       done.at(rank, task) = true;
     }
   return {};
@@ -85,6 +90,7 @@ struct Place {
 
 // The task on another virtual stage that makes the input of `task`.
 Place producerOf(const Schedule& s, int32_t rank, const Task& task) {
+  if (task.direction == Direction::kWeights) return {};
   const int32_t stage = task.chunk * s.stages + rank;
   const int32_t from = task.direction == Direction::kForward ? stage - 1 : stage + 1;
   if (from < 0 || from == s.stages * s.virtualStages) return {};
@@ -127,7 +133,7 @@ Status checkNoCycle(const Schedule& s) {  // (S2): play all ranks until none can
 
 Status verifySchedule(const Schedule& schedule) {
   TRIREME_RETURN_IF_ERROR(checkEachTaskOnce(schedule));
-  TRIREME_RETURN_IF_ERROR(checkBackwardFollowsForward(schedule));
+  TRIREME_RETURN_IF_ERROR(checkPassesFollowEachOther(schedule));
   return checkNoCycle(schedule);
 }
 

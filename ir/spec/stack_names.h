@@ -26,6 +26,7 @@ inline constexpr EnumName<StackChoice> kChoiceArray[] = {
     {"pipeline", StackChoice::kPipeline},
     {"gpipe", StackChoice::kGpipe},
     {"interleaved", StackChoice::kInterleaved},
+    {"zero_bubble", StackChoice::kZeroBubble},
     {"scatter_gather", StackChoice::kScatterGather},
     {"shard_optimizer", StackChoice::kShardOptimizer},
     {"shard_gradients", StackChoice::kShardGradients},

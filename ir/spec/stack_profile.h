@@ -129,6 +129,7 @@ enum class StackChoice : uint8_t {
   kPipeline,
   kGpipe,
   kInterleaved,
+  kZeroBubble,  // gradients of weights apart, into the pipeline's gaps
   kScatterGather,
   kShardOptimizer,
   kShardGradients,

@@ -29,6 +29,8 @@ TEST(PeakSlots, AgreesWithTheGeneratedSchedules) {
     for (int32_t m = 1; m <= 13; ++m) {
       expectAsGenerated(schedule::gpipe(p, m), ScheduleKind::kGpipe);
       expectAsGenerated(schedule::oneForwardOneBackward(p, m), ScheduleKind::k1F1B);
+      expectAsGenerated(schedule::zeroBubbleH1(p, m), ScheduleKind::kZeroBubbleH1);
+      expectAsGenerated(schedule::zeroBubbleH2(p, m), ScheduleKind::kZeroBubbleH2);
     }
   for (int32_t p = 2; p <= 6; ++p)
     for (int32_t v = 2; v <= 5; ++v)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
 #include "cost_models/play.h"
 
@@ -57,6 +58,65 @@ TEST(PipelineTime, IsExactForEvenStages) {
         EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
             << p << v << m;
       }
+}
+
+Pipeline split(ScheduleKind kind, size_t p, int64_t m, double forward, double backward,
+               double weights) {
+  Pipeline pipeline = even(kind, p, 1, m, forward, backward);
+  for (StageTimes& stage : pipeline.stages) stage.weights = {Seconds(weights)};
+  return pipeline;
+}
+
+// Qi et al., ICLR 2024, table 1, for a step that all ranks end together: with f = b = w = 1 the
+// bubble of 1F1B, (p - 1)(f + b + w), becomes (p - 1)(f + b - w).
+TEST(ZeroBubbleTime, LeavesAThirdOfTheBubble) {
+  EXPECT_DOUBLE_EQ(pipelineTime(split(ScheduleKind::kZeroBubbleH1, 4, 8, 1, 1, 1)).count(),
+                   8 * 3 + 3);
+  EXPECT_DOUBLE_EQ(pipelineTime(even(ScheduleKind::k1F1B, 4, 1, 8, 1, 2)).count(), 8 * 3 + 9);
+  // A backward that recomputes: b = 2. H2 gives up less for it.
+  EXPECT_DOUBLE_EQ(pipelineTime(split(ScheduleKind::kZeroBubbleH1, 4, 8, 1, 2, 1)).count(),
+                   8 * 4 + 6);
+  EXPECT_DOUBLE_EQ(pipelineTime(split(ScheduleKind::kZeroBubbleH2, 4, 8, 1, 2, 1)).count(),
+                   8 * 4 + 3);
+}
+
+TEST(ZeroBubbleTime, IsExactForEvenStages) {
+  for (const auto& [f, b, w] : {std::tuple{1.0, 1.0, 1.0}, std::tuple{1.0, 1.3, 0.9},
+                                std::tuple{1.0, 2.1, 1.0}, std::tuple{1.0, 0.9, 1.2}})
+    for (size_t p : {1, 2, 3, 5, 8})
+      for (int64_t m : {1, 2, 3, 7, 16, 40}) {
+        const auto stages = static_cast<int64_t>(p);
+        for (ScheduleKind kind : {ScheduleKind::kZeroBubbleH1, ScheduleKind::kZeroBubbleH2}) {
+          if (m < (kind == ScheduleKind::kZeroBubbleH1 ? stages : 2 * stages - 1)) continue;
+          const Pipeline pipeline = split(kind, p, m, f, b, w);
+          EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
+              << p << " " << m << " " << f << " " << b << " " << w << " "
+              << plan::scheduleName(kind);
+        }
+      }
+}
+
+// A lower bound of what is played, whatever the stages and transfers; and never far below.
+TEST(ZeroBubbleTime, IsNeverLongerThanTheSchedule) {
+  std::mt19937 random(11);
+  std::uniform_real_distribution<double> time(0.5, 1.5);
+  double most = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const size_t p = 1 + random() % 6;
+    const auto m = static_cast<int64_t>(1 + random() % 20);
+    Pipeline pipeline = split(
+        random() % 2 ? ScheduleKind::kZeroBubbleH1 : ScheduleKind::kZeroBubbleH2, p, m, 1, 1, 1);
+    for (StageTimes& stage : pipeline.stages)
+      for (auto* times : {&stage.forward, &stage.backward, &stage.weights})
+        times->front() = Seconds(time(random));
+    pipeline.hop = Seconds(random() % 3 * 0.05);
+    pipeline.overlapTransfers = random() % 2;
+    const double played = play(pipeline).makespan.count();
+    EXPECT_LE(pipelineTime(pipeline).count(), played * (1 + 1e-12)) << i;
+    EXPECT_EQ(flushTime(pipeline).count(), std::max(played, pipelineTime(pipeline).count()));
+    most = std::max(most, played / pipelineTime(pipeline).count() - 1);
+  }
+  EXPECT_LT(most, 0.25);
 }
 
 TEST(PipelineTime, IsExactForUnevenStagesOfGPipe) {

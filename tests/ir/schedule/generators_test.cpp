@@ -52,6 +52,27 @@ TEST(Interleaved, AsManyMicrobatchesAsStagesIsAllForwardsFirst) {
   EXPECT_EQ(printSchedule(interleaved(2, 2, 2)), row + row);
 }
 
+// W is d = r backwards behind: none on the first rank, two on the last.
+TEST(ZeroBubble, H1IsTheDrawnTimeline) {
+  EXPECT_EQ(printSchedule(zeroBubbleH1(3, 5)),
+            "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 F0.4 B0.2 W0.2 B0.3 W0.3 B0.4 W0.4\n"
+            "F0.0 F0.1 B0.0 F0.2 B0.1 W0.0 F0.3 B0.2 W0.1 F0.4 B0.3 W0.2 B0.4 W0.3 W0.4\n"
+            "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 W0.0 F0.3 B0.3 W0.1 F0.4 B0.4 W0.2 W0.3 W0.4\n");
+}
+
+TEST(ZeroBubble, H2FillsTheWarmUpToo) {
+  EXPECT_EQ(printSchedule(zeroBubbleH2(2, 4)),
+            "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 B0.2 W0.2 B0.3 W0.3\n"
+            "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 W0.0 F0.3 B0.3 W0.1 W0.2 W0.3\n");
+}
+
+TEST(ZeroBubble, WarmsUpWithNoMoreThanThereIs) {
+  EXPECT_EQ(printSchedule(zeroBubbleH2(3, 2)),
+            "F0.0 F0.1 B0.0 W0.0 B0.1 W0.1\n"
+            "F0.0 F0.1 B0.0 B0.1 W0.0 W0.1\n"
+            "F0.0 B0.0 F0.1 B0.1 W0.0 W0.1\n");
+}
+
 TEST(ScheduleFor, FollowsThePlan) {
   plan::Plan plan;
   plan.pp = 2;
@@ -62,6 +83,10 @@ TEST(ScheduleFor, FollowsThePlan) {
   EXPECT_EQ(printSchedule(scheduleFor(plan)), printSchedule(gpipe(2, 4)));
   plan.schedule = plan::ScheduleKind::k1F1B;
   EXPECT_EQ(printSchedule(scheduleFor(plan)), printSchedule(oneForwardOneBackward(2, 4)));
+  plan.schedule = plan::ScheduleKind::kZeroBubbleH1;
+  EXPECT_EQ(printSchedule(scheduleFor(plan)), printSchedule(zeroBubbleH1(2, 4)));
+  plan.schedule = plan::ScheduleKind::kZeroBubbleH2;
+  EXPECT_EQ(printSchedule(scheduleFor(plan)), printSchedule(zeroBubbleH2(2, 4)));
   plan.schedule = plan::ScheduleKind::kInterleaved;
   plan.virtualStages = 2;
   EXPECT_EQ(printSchedule(scheduleFor(plan)), printSchedule(interleaved(2, 2, 4)));
@@ -77,11 +102,14 @@ void forAllSizes(Check check) {
 
 void expectEachTaskOnce(const Schedule& s) {
   for (const std::vector<Task>& order : s.order) {
-    std::vector<int> seen(static_cast<size_t>(2 * s.virtualStages * s.numMicrobatches), 0);
+    const int32_t passes = s.splitsBackward ? 3 : 2;
+    std::vector<int> seen(static_cast<size_t>(passes * s.virtualStages * s.numMicrobatches), 0);
     for (const Task& task : order) {
-      const int32_t backward = task.direction == program::Direction::kBackward ? 1 : 0;
+      const int32_t pass = task.direction == program::Direction::kForward    ? 0
+                           : task.direction == program::Direction::kBackward ? 1
+                                                                             : 2;
       ++seen.at(
-          static_cast<size_t>(2 * (task.chunk * s.numMicrobatches + task.microbatch) + backward));
+          static_cast<size_t>(passes * (task.chunk * s.numMicrobatches + task.microbatch) + pass));
     }
     EXPECT_THAT(seen, testing::Each(1));
   }
@@ -91,7 +119,9 @@ TEST(AllSchedules, AreLegalAndHaveEachTaskOnce) {
   forAllSizes([](int32_t p, int32_t v, int32_t m) {
     SCOPED_TRACE(testing::Message() << "p=" << p << " v=" << v << " m=" << m);
     std::vector<Schedule> schedules;
-    if (v == 1) schedules = {gpipe(p, m), oneForwardOneBackward(p, m)};
+    if (v == 1)
+      schedules = {gpipe(p, m), oneForwardOneBackward(p, m), zeroBubbleH1(p, m),
+                   zeroBubbleH2(p, m)};
     if (m % p == 0) schedules.push_back(interleaved(p, v, m));
     for (const Schedule& s : schedules) {
       const Status status = verifySchedule(s);
@@ -110,6 +140,8 @@ TEST(AllSchedules, KeepAsManyActivationsAsTheClosedFormSays) {
       if (v == 1) {
         EXPECT_EQ(peakLive(gpipe(p, m), r, 0), m);
         EXPECT_EQ(peakLive(oneForwardOneBackward(p, m), r, 0), std::min(m, p - r));
+        EXPECT_EQ(peakLive(zeroBubbleH1(p, m), r, 0), std::min(m, p));
+        EXPECT_EQ(peakLive(zeroBubbleH2(p, m), r, 0), std::min(m, 2 * p - 1));
       }
       if (m % p == 0) {
         const int32_t all = m * v;

@@ -33,6 +33,15 @@ TEST(S1EachTaskOnce, ATaskIsOfNoMicrobatchOrChunkOrDirection) {
   }
 }
 
+TEST(S1EachTaskOnce, AGradientOfWeightsIsMissingOrTooMuch) {
+  Schedule missing = zeroBubbleH1(2, 3);
+  missing.order[1].pop_back();
+  EXPECT_THAT(verifySchedule(missing).message(), HasSubstr("(S1) rank 1: 8 tasks, expected 9"));
+  Schedule tooMuch = oneForwardOneBackward(2, 3);
+  tooMuch.order[0].push_back({Direction::kWeights, 0, 0});
+  EXPECT_THAT(verifySchedule(tooMuch).message(), HasSubstr("(S1) rank 0: W0.0 is no task"));
+}
+
 TEST(S1EachTaskOnce, ARankIsMissing) {
   Schedule s = oneForwardOneBackward(2, 3);
   s.order.pop_back();
@@ -71,6 +80,12 @@ TEST(S3BackwardFollowsForward, TheyAreSwapped) {
   Schedule s = oneForwardOneBackward(2, 3);
   std::swap(s.order[1][2], s.order[1][3]);  // F0 B0 [F1 B1] F2 B2
   EXPECT_THAT(verifySchedule(s).message(), HasSubstr("(S3) rank 1: B0.1 stands before F0.1"));
+}
+
+TEST(S3EachPassFollowsTheOneBefore, AGradientOfWeightsStandsBeforeItsBackward) {
+  Schedule s = zeroBubbleH1(2, 3);
+  std::swap(s.order[0][2], s.order[0][3]);
+  EXPECT_EQ(verifySchedule(s).message(), "(S3) rank 0: W0.0 stands before B0.0");
 }
 
 }  // namespace
