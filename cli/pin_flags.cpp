@@ -18,7 +18,7 @@ void addPins(CLI::App& app, planner::Pins* pins) {
       ->group(degrees);
   const std::string choices = "Choices (default: the planner's)";
   addChoice(app, "--schedule", &pins->schedule, plan::scheduleName,
-            plan::ScheduleKind::kInterleaved, "Order of the microbatches")
+            plan::ScheduleKind::kZeroBubbleH2, "Order of the microbatches")
       ->group(choices);
   addChoice(app, "--recompute", &pins->recompute, plan::recomputeName, plan::Recompute::kFull,
             "What the backward computes again")

@@ -134,8 +134,7 @@ void linearForward(Pass& pass, const Setting& s, const Linear& layer) {
   pass.product({s.tokens, layer.out, layer.in, 1, 0, s.element}, layer.format, layer.share);
 }
 
-void linearBackward(Pass& pass, const Setting& s, const Linear& layer) {
-  pass.product({s.tokens, layer.in, layer.out, 1, 0, s.element}, layer.format, layer.share);
+void linearWeights(Pass& pass, const Setting& s, const Linear& layer) {
   ProductShape weights{layer.in, layer.out, s.tokens, 1, 0, s.element};
   const double elements = asDouble(layer.in) * asDouble(layer.out);
   switch (s.stack.gradientAccumulation) {
@@ -150,6 +149,11 @@ void linearBackward(Pass& pass, const Setting& s, const Linear& layer) {
       pass.product(weights, layer.format, layer.share);
       return pass.stream(elements * 3 * s.element);
   }
+}
+
+void linearBackward(Pass& pass, const Setting& s, const Linear& layer) {
+  pass.product({s.tokens, layer.in, layer.out, 1, 0, s.element}, layer.format, layer.share);
+  linearWeights(pass, s, layer);
 }
 
 // The sum of a row-parallel layer's outputs over tp ranks; its mirror image is the sum of the input
@@ -264,6 +268,15 @@ PassCost layerBackward(const Setting& s) {
   back(layer.up, true);
   back(layer.output, false);
   back(layer.queryKeyValue, true);
+  return pass.cost();
+}
+
+// The part of it that no other rank waits for.
+PassCost layerWeights(const Setting& s) {
+  Pass pass(s, Direction::kBackward);
+  const LayerShape layer = layerShape(s);
+  for (const Linear& linear : {layer.down, layer.up, layer.output, layer.queryKeyValue})
+    linearWeights(pass, s, linear);
   return pass.cost();
 }
 
@@ -393,6 +406,8 @@ PassCost& PassCost::operator+=(const PassCost& other) {
   return *this;
 }
 
+PassCost& PassCost::operator-=(const PassCost& part) { return *this += part * -1; }
+
 PassCost PassCost::operator*(double factor) const {
   return {products * factor,       attention * factor,       streams * factor,
           tensorParallel * factor, contextParallel * factor, host * factor};
@@ -461,7 +476,8 @@ DescribedBlocks describeBlocks(const spec::ModelSpec& model, const plan::Plan& p
                                const spec::StackDescription& stack) {
   const Setting s = settingOf(model, plan, cluster, stack);
   DescribedBlocks blocks;
-  blocks.layer = {layerForward(s), layerBackward(s), {}, layerParameters(model, plan.tp)};
+  blocks.layer = {layerForward(s), layerBackward(s), {}, layerWeights(s),
+                  layerParameters(model, plan.tp)};
   setRecomputed(s, blocks.layer);
   const double table = asDouble(plan::paddedVocab(plan, model) / plan.tp * model.hiddenSize);
   const double positions = model.position == spec::PositionKind::kLearned
@@ -469,8 +485,8 @@ DescribedBlocks describeBlocks(const spec::ModelSpec& model, const plan::Plan& p
                                : 0;
   const double norm =
       asDouble(model.hiddenSize) * (model.norm == spec::NormKind::kLayerNorm ? 2 : 1);
-  blocks.embedding = {embeddingForward(s), embeddingBackward(s), {}, table + positions};
-  blocks.head = {headForward(s), headBackward(s), {}, table + norm};
+  blocks.embedding = {embeddingForward(s), embeddingBackward(s), {}, {}, table + positions};
+  blocks.head = {headForward(s), headBackward(s), {}, {}, table + norm};
   return blocks;
 }
 

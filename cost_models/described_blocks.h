@@ -20,6 +20,7 @@ struct PassCost {
   Seconds compute() const { return products + attention + streams; }
   Seconds device() const { return compute() + tensorParallel + contextParallel; }
   PassCost& operator+=(const PassCost& other);
+  PassCost& operator-=(const PassCost& part);
   PassCost operator*(double factor) const;
 };
 
@@ -30,6 +31,7 @@ Seconds passTime(const PassCost& cost, const spec::StackDescription& stack);
 struct BlockCost {
   PassCost forward, backward;
   PassCost recomputed;    // of the forward, again before the backward, if it is recomputed
+  PassCost weights;       // of the backward, gradients of matrices: apart where a plan splits it
   double parameters = 0;  // on one rank
 };
 
@@ -53,6 +55,9 @@ GroupShape embeddingGroup(const plan::Plan& plan);  // first and last stage
 //               accumulation of weight gradients: bytes read and written
 //   collectives two all-reduces of T h in each direction or, with sequence parallelism, as many
 //               pairs of all-gather and reduce-scatter, and in the backward two all-gathers more
+// Where the backward is split (plan::splitsBackward), products and accumulation of a layer's weight
+// gradients are BlockCost::weights. Those of the head stay: a microbatch that waited for them would
+// keep its logits.
 // Requires a legal plan (plan::verifyPlan) and a cluster that checkCluster accepts.
 DescribedBlocks describeBlocks(const spec::ModelSpec& model, const plan::Plan& plan,
                                const spec::ClusterSpec& cluster,

@@ -58,6 +58,7 @@ ShardedTraffic shardedTraffic(const StageSetting& s) {
 // One chunk of a stage: what its passes cost, by kind.
 struct ChunkCost {
   PassCost forward, backward, recomputed;
+  PassCost weights;          // of a backward that is split, which is without them
   Seconds parameterTraffic;  // of sharded parameters, that nothing hides: forward and backward
 };
 
@@ -90,6 +91,9 @@ ChunkCost chunkCost(const StageSetting& s, double layers, bool first, bool last)
     chunk.backward += s.blocks.head.backward;
     chunk.parameterTraffic += s.traffic.head;
   }
+  if (!plan::splitsBackward(s.plan.schedule)) return chunk;
+  chunk.weights = s.blocks.layer.weights * layers;
+  chunk.backward -= chunk.weights;
   return chunk;
 }
 
@@ -108,6 +112,8 @@ StageDescription describeStage(const StageSetting& s, size_t rank) {
     stage.times.forward.push_back(passTime(chunk.forward, s.stack) + s.stack.hostMicrobatch / 2);
     stage.times.backward.push_back(passTime(backward, s.stack) + chunk.parameterTraffic +
                                    s.stack.hostMicrobatch / 2);
+    if (plan::splitsBackward(s.plan.schedule))
+      stage.times.weights.push_back(passTime(chunk.weights, s.stack));
   }
   stage.parameters = parametersOfStage(s.blocks, s.model, s.plan, rank);
   return stage;
@@ -120,7 +126,8 @@ Seconds onceExposed(const StageSetting& s, const StageDescription& stage, const 
       s.plan.virtualStages > 1 ? asDouble(s.plan.virtualStages) : std::max(1.0, stage.layers);
   Seconds forward, backward;
   for (const Seconds time : stage.times.forward) forward += time;
-  for (const Seconds time : stage.times.backward) backward += time;
+  for (const auto* times : {&stage.times.backward, &stage.times.weights})
+    for (const Seconds time : *times) backward += time;
   Seconds total = parts.copies;
   for (const OnceParts::Communication& part : parts.communication)
     total += part.felt(part.isBackward ? backward : forward, pieces);
@@ -149,6 +156,7 @@ Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
     busy.forward += (stage.times.forward[c] - communication(chunk.forward)) * microbatches;
     busy.backward +=
         (stage.times.backward[c] - communication(backward) - chunk.parameterTraffic) * microbatches;
+    if (!stage.times.weights.empty()) busy.backward += stage.times.weights[c] * microbatches;
   }
   return busy;
 }
@@ -156,7 +164,9 @@ Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
 double hostPace(const StageDescription& stage) {
   PassCost all;
   for (const ChunkCost& chunk : stage.chunks)
-    for (const PassCost& pass : {chunk.forward, chunk.backward, chunk.recomputed}) all += pass;
+    for (const PassCost& pass :
+         {chunk.forward, chunk.backward, chunk.recomputed, chunk.weights})
+      all += pass;
   return all.host / all.device();
 }
 
@@ -166,6 +176,7 @@ void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stage
   pipeline.schedule = s.plan.schedule;
   pipeline.numMicrobatches = s.plan.numMicrobatches();
   pipeline.overlapTransfers = false;
+  pipeline.postValidation = s.stack.postValidation && plan::splitsBackward(s.plan.schedule);
   size_t busiest = 0;
   for (size_t i = 0; i < stages.size(); ++i) {
     pipeline.stages.push_back(stages[i].times);
@@ -287,6 +298,7 @@ double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
 namespace {
 
 void setApartCommunication(const StageTimes& communication, PathItem& item) {
+  if (item.direction == program::Direction::kWeights) return;
   const auto chunk = static_cast<size_t>(item.chunk);
   const bool isForward = item.direction == program::Direction::kForward;
   Seconds& tensor = item.reduce[static_cast<size_t>(program::GroupKind::kTp)];

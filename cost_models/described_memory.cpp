@@ -93,6 +93,18 @@ std::vector<double> keptByChunks(const spec::ModelSpec& model, const plan::Plan&
   return bytes;
 }
 
+// Of all microbatches in flight, most at once.
+double inFlight(const spec::ModelSpec& model, const plan::Plan& plan, size_t stage,
+                const std::vector<double>& kept) {
+  const auto rank = static_cast<int64_t>(stage);
+  const int64_t microbatches = plan.numMicrobatches();
+  if (!plan::splitsBackward(plan.schedule))
+    return peakTogether(plan.schedule, plan.pp, plan.virtualStages, microbatches, rank, kept);
+  const double layers = asDouble(plan.layers[stage].front().count);
+  return peakOfSplit(plan.schedule, plan.pp, microbatches, rank, kept.front(),
+                     keptForWeights(model, plan).count() * layers);
+}
+
 // Beside what microbatches in flight keep.
 double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                     const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
@@ -137,6 +149,15 @@ Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::StackDescription& stack) {
   if (plan.recompute == plan::Recompute::kFull) return Bytes(borderBytes(model, plan));
   return Bytes(layerKept(model, plan, stack));
+}
+
+Bytes keptForWeights(const spec::ModelSpec& m, const plan::Plan& plan) {
+  const double heads = asDouble(m.numHeads * m.headSize);
+  const double kv = asDouble(m.numKvHeads * m.headSize);
+  const double ups = m.activation == spec::ActivationKind::kSwiGlu ? 2 : 1;
+  const double widths = 2 * heads + 2 * kv + (1 + ups) * asDouble(m.ffnSize);
+  return Bytes(4 * borderBytes(m, plan) +
+               tokensOf(plan) * widths * elementBytes(plan) / asDouble(plan.tp));
 }
 
 Bytes describedReserve(const plan::Plan& plan, const spec::ClusterSpec& cluster,
@@ -189,8 +210,10 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
       whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
   const std::vector<double> kept = keptByChunks(model, plan, stack, stage);
   for (const double bytes : kept) use.perMicrobatch.emplace_back(bytes);
-  use.inFlight = Bytes(peakTogether(plan.schedule, plan.pp, plan.virtualStages,
-                                    plan.numMicrobatches(), static_cast<int64_t>(stage), kept));
+  if (plan::splitsBackward(plan.schedule))
+    use.forWeights = {keptForWeights(model, plan) *
+                      asDouble(plan.layers[stage].front().count)};
+  use.inFlight = Bytes(inFlight(model, plan, stage, kept));
   use.arena.activations =
       whole(use.inFlight.count() + workingBytes(setting.blocks, model, plan, stack, stage));
   use.reserve = setting.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/schedule/schedule.h"
+
 namespace trireme::cost {
 namespace {
 
@@ -80,6 +82,15 @@ double peakTogether(plan::ScheduleKind kind, int64_t stages, int64_t virtualStag
   }
   lookAt(steady - 1);
   return most;
+}
+
+double peakOfSplit(plan::ScheduleKind kind, int64_t stages, int64_t numMicrobatches, int64_t rank,
+                   double kept, double forWeights) {
+  const schedule::Lead lead = schedule::leadOf(kind, stages, rank);
+  const int64_t m = numMicrobatches, alive = std::min(m, lead.forwards + lead.backwards);
+  const int64_t waiting = forWeights < kept ? alive - std::min(m, lead.forwards)
+                                            : std::min(m, lead.backwards + 1);
+  return static_cast<double>(alive - waiting) * kept + static_cast<double>(waiting) * forWeights;
 }
 
 int64_t peakOfLast(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,

@@ -20,6 +20,8 @@ struct MemoryUse {
   Bytes reserve;              // context, libraries, fragmentation
   // Per chunk, of the total: what one microbatch keeps from its forward to its backward.
   std::vector<Bytes> perMicrobatch;
+  // And of a split backward from there until its weights' gradients are made; otherwise empty.
+  std::vector<Bytes> forWeights;
   // Of the total: what there is room for of that. In an arena each chunk has room for its own peak
   // (peakSlots() in in_flight.h); with an allocator there is as much as is alive at once
   // (peakTogether()).

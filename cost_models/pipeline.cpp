@@ -1,8 +1,10 @@
 #include "cost_models/pipeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/base/status.h"
+#include "ir/schedule/schedule.h"
 
 namespace trireme::cost {
 namespace {
@@ -75,36 +77,27 @@ Seconds stallTime(const std::vector<StageTimes>& stages, int64_t m, Seconds hop)
   return longest;
 }
 
-// Forwards before a rank's first backward, and how many backwards its W is behind.
-struct Lead {
-  double forwards, backwards;
-};
-
-Lead leadOf(plan::ScheduleKind schedule, double p, double rank) {
-  if (schedule == plan::ScheduleKind::kZeroBubbleH1) return {p - rank, rank};
-  return {2 * (p - rank) - 1, 2 * rank};
-}
-
 Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageTimes>& stages,
                        Seconds hop) {
-  const auto m = static_cast<double>(pipeline.numMicrobatches),
-             p = static_cast<double>(stages.size());
+  const auto m = static_cast<double>(pipeline.numMicrobatches);
+  const auto p = static_cast<int64_t>(stages.size());
   Seconds forwards, behind;  // of all stages; of those behind, with transfers
   for (const StageTimes& stage : stages) {
     forwards += stage.forward.front();
     behind += stage.backward.front() + hop;
   }
-  forwards += hop * (p - 1);
+  forwards += hop * static_cast<double>(p - 1);
   const Seconds first = stages.front().weights.front();
   Seconds forwardsBefore, before, longest;
   for (size_t r = 0; r < stages.size(); ++r) {
     const Seconds f = stages[r].forward.front(), b = stages[r].backward.front();
     const Seconds w = stages[r].weights.front();
-    const Lead lead = leadOf(pipeline.schedule, p, static_cast<double>(r));
+    const schedule::Lead lead = schedule::leadOf(pipeline.schedule, p, static_cast<int64_t>(r));
     behind -= b + hop;
+    if (pipeline.postValidation) forwards -= std::exchange(forwardsBefore, Seconds(0));
     longest = std::max({longest, forwardsBefore + (f + b + w) * m,
-                        before + (f + b) * m + w * std::max(m - 1 - lead.backwards, 0.0) + first,
-                        forwards + behind + (b + w) * m + f * (m - std::min(m, lead.forwards))});
+                        before + (f + b) * m + w * std::max(m - 1 - static_cast<double>(lead.backwards), 0.0) + first,
+                        forwards + behind + (b + w) * m + f * std::max(m - static_cast<double>(lead.forwards), 0.0)});
     forwardsBefore += f + hop;
     before += f + b + hop * 2;
   }

@@ -22,6 +22,9 @@ struct Pipeline {
   std::vector<StageTimes> stages;  // p of them, all with v chunks
   Seconds hop;                     // transfer of one activation (or gradient) to the next stage
   bool overlapTransfers = true;    // a rank computes while its transfers are under way
+  // Of schedules that split the backward: a rank begins its next flush when its own part of this
+  // one is done (StackDescription::postValidation).
+  bool postValidation = false;
 };
 
 // m microbatches, S_r = sum over chunks of f + b on stage r, c = hop.
@@ -58,8 +61,13 @@ struct Pipeline {
 //   and its first backward comes after all forwards and the backwards behind it,
 //     sum_i f_i + sum_{i>r} b_i + (2 (p - 1) - r) c + m (b_r + W_r) + (m - min(m, w_r)) f_r
 //   T = max_r, the longest of the three
+// With post-validation flushes follow each other sooner. T is the time from one to the next, and no rank
+// works less long from its first task to its last one: the first path without what comes before stage
+// r, the second as it is, from the first stage on, the third without the forwards before r.
+//
 // For even stages, c = 0 and m >= w_0 exact; then H1 has T = m S + (p-1) max(f + max(0, b - W), b)
-// and H2 m S + (p-1) max(f, f + b - 2 W); flushTime plays the schedule.
+// and H2 m S + (p-1) max(f, f + b - 2 W); flushTime plays
+// the schedule.
 //
 // Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per
 // direction and chunk), and c = 0 elsewhere.

@@ -8,6 +8,7 @@
 
 #include "cost_models/described_memory.h"
 #include "cost_models/in_flight.h"
+#include "ir/schedule/schedule.h"
 #include "planner/cuts.h"
 
 namespace trireme::planner {
@@ -56,7 +57,8 @@ Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts&
   const int64_t most = (query.model.numLayers + plan.pp - 1) / plan.pp;
   const double busiest = std::max(all / p, layer * asDouble(most));
   const double transfer = 2 * cost::transferTime(query.model, plan, query.cluster, stack).count();
-  const double path = plan.virtualStages == 1
+  const double path = plan::splitsBackward(plan.schedule) ? m * (busiest + transfer)
+                      : plan.virtualStages == 1
                           ? all + p * transfer + (m - 1) * (busiest + transfer)
                           : m * (busiest + transfer * asDouble(plan.virtualStages)) +
                                 std::max(p - 3, 0.0) * layer + (p - 1) * transfer;
@@ -69,7 +71,9 @@ Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts&
 // The best that the stages so far can do in one respect or another.
 struct CutSearch::Label {
   double through = 0;   // passes of the first chunks; under GPipe of all
+  double forwards = 0;  // split backward
   double longest = 0;   // path so far; under GPipe the longest forward
+  double fixed = 0;     // split backward: the longest path that no stage behind lengthens
   double backward = 0;  // GPipe: the longest
   double once = 0;
   int32_t layers = 0;  // of the last stage
@@ -77,8 +81,8 @@ struct CutSearch::Label {
 
   bool beats(const Label& o) const {
     const auto le = [](double a, double b) { return a <= b * (1 + kTie); };
-    return le(through, o.through) && le(longest, o.longest) && le(backward, o.backward) &&
-           le(once, o.once);
+    return le(through, o.through) && le(forwards, o.forwards) && le(longest, o.longest) &&
+           le(fixed, o.fixed) && le(backward, o.backward) && le(once, o.once);
   }
 };
 
@@ -126,6 +130,8 @@ CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCost
   const spec::StackDescription& stack = query.stack.description;
   transfer_ = cost::transferTime(query.model, plan_, query.cluster, stack).count();
   factor_ = cost::stepFactor(plan_, query.cluster, stack);
+  isSplit_ = plan::splitsBackward(plan.schedule);
+  isAhead_ = isSplit_ && stack.postValidation;
   plan_.schedule = plan::ScheduleKind::kGpipe;  // there are no layers to be in flight
   for (const Kind kind : {kFirst, kInner, kLast}) {
     const auto rank = static_cast<size_t>(rankOf(kind));
@@ -143,6 +149,7 @@ CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCost
   if (plan.recompute == plan::Recompute::kFull) plan_.recompute = plan::Recompute::kNone;
   kept_ = cost::keptByLayer(query.model, plan_, stack) * padding;
   saved_ = kept_ - recomputed * padding;
+  forWeights_ = cost::keptForWeights(query.model, plan_) * padding;
   plan_.recompute = plan.recompute;
   limitByMemory();
 }
@@ -186,6 +193,12 @@ int64_t CutSearch::least(int64_t rank) const {
 Bytes CutSearch::memoryOf(int64_t rank, int64_t layers) const {
   const int64_t recomputed =
       plan_.recomputeLayers > 0 ? plan_.recomputeLayers : numLayers_;  // of a chunk
+  if (isSplit_) {
+    const Bytes kept = kept_ * asDouble(layers) - saved_ * asDouble(std::min(layers, recomputed));
+    return fixed_[kindOf(rank)] + perLayer_ * asDouble(layers) +
+           Bytes(cost::peakOfSplit(plan_.schedule, stages_, plan_.numMicrobatches(), rank,
+                                   kept.count(), (forWeights_ * asDouble(layers)).count()));
+  }
   const double* slots = slots_.data() + rank * (chunks_ + 1);
   const int64_t fewest = layers / chunks_;
   const double kept = slots[chunks_] * asDouble(fewest) + slots[layers % chunks_];
@@ -313,6 +326,7 @@ CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
   if ((microbatches_ - 1) * r.layer >= p * r.recomputed)
     r.sum += r.recomputed * layers * std::min(1.0, r.most / inner);
   r.path = microbatches_ * low;
+  if (isSplit_) r.path = splitPath(r, r.path, isRoomy);
   if (stages_ == 1 || chunks_ == 1) return r;
   // Of n layers a chunk has floor(n / v) at least; with fewer than `time` allows, one less for
   // every layer less.
@@ -341,6 +355,35 @@ CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
     if (microbatches_ * time >= r.path) return r;
     r.path = std::min(r.path, microbatches_ * time + chunksWithin(time * (1 + kTie)));
   }
+}
+
+// No less than `path`, and all stages together have all layers: stage r works m times on its own ones
+// once the forwards before it are done, so that in a time T it may have (T - F) / m of work. Layers
+// handed out from the front, each as many as it may have, are the most, for a layer costs the stages
+// behind no more than it takes: (p - 1) f <= m s.
+double CutSearch::splitPath(const Relaxed& r, double path, bool isRoomy) const {
+  const double p = asDouble(stages_), perStage = 2 * transfer_;
+  const cost::BlockCost& layer = blocks_.described->layer;
+  const double forward = isAhead_ || r.layer == 0 ? 0 : layer.forward.device().count();
+  if ((p - 1) * forward > microbatches_ * r.layer) return path;
+  const auto heldIn = [&](double time) {
+    double before = 0, held = 0;
+    for (int64_t rank = 0; rank < stages_; ++rank) {
+      const double fixed = perStage + (rank == 0 ? r.first : 0) + (rank + 1 == stages_ ? r.last : 0);
+      double layers = std::max(((time - before) / microbatches_ - fixed) / r.layer, 0.0);
+      if (!isRoomy) layers = std::min(layers, asDouble(most_[static_cast<size_t>(rank)]));
+      held += layers;
+      before += layers * forward + (isAhead_ ? 0 : transfer_);
+    }
+    return held;
+  };
+  double low = path, high = path + microbatches_ * perStage + p * (r.layer + r.first + transfer_);
+  while (heldIn(high) < asDouble(numLayers_)) high = low + 2 * (high - low);
+  for (int i = 0; i < 24; ++i) {
+    const double middle = (low + high) / 2;
+    (heldIn(middle) < asDouble(numLayers_) ? low : high) = middle;
+  }
+  return std::max(path, low - microbatches_ * perStage);
 }
 
 // Some stage has as many layers at least.
@@ -401,7 +444,8 @@ Seconds CutSearch::boundOf(bool isRoomy) {
   const Relaxed r = relaxed(isRoomy);
   const double perStage = 2 * transfer_ * asDouble(chunks_);
   const double path =
-      chunks_ == 1 ? r.sum + (microbatches_ - 1) * (r.slowest + perStage)
+      isSplit_       ? r.path + microbatches_ * perStage
+      : chunks_ == 1 ? r.sum + (microbatches_ - 1) * (r.slowest + perStage)
                    : r.path + microbatches_ * perStage + (asDouble(stages_) - 1) * 2 * transfer_;
   // The fullest stage, the first and the last.
   const double perLayer = blocks_.described->layer.parameters;
@@ -450,14 +494,34 @@ CutSearch::Option CutSearch::optionOf(int64_t rank) {
     o.forward += stage.times.forward[c].count() + transfer_;
     o.backward += stage.times.backward[c].count() + transfer_;
   }
-  o.all = o.forward + o.backward;
+  for (const Seconds time : stage.times.weights) o.weights += time.count();
+  o.all = o.forward + o.backward + o.weights;
   o.first = (stage.times.forward.front() + stage.times.backward.front()).count() + 2 * transfer_;
   o.last = (stage.times.forward.back() + stage.times.backward.back()).count() + 2 * transfer_;
   o.once = stage.once.total().count();
   return o;
 }
 
-CutSearch::Label CutSearch::after(const Label& before, const Option& o) const {
+// The three paths of cost::pipelineTime; the first stage's own W is a part of `through` from then on.
+CutSearch::Label CutSearch::afterSplit(const Label& before, const Option& o, int64_t rank) const {
+  const double m = microbatches_, pass = o.forward + o.backward;
+  const schedule::Lead lead = schedule::leadOf(plan_.schedule, stages_, rank);
+  Label label = before;
+  label.once = std::max(label.once, o.once);
+  if (rank == 0) label.through = o.weights;
+  const double waits = label.through + pass * m +
+                       o.weights * std::max(m - 1 - asDouble(lead.backwards), 0.0);
+  label.fixed = std::max({before.fixed, before.forwards + o.all * m, waits});
+  label.longest = std::max(before.longest + pass,
+                           before.forwards + o.forward + (o.backward + o.weights) * m +
+                               o.forward * std::max(m - asDouble(lead.forwards), 0.0));
+  label.through += pass;
+  if (!isAhead_) label.forwards += o.forward;
+  return label;
+}
+
+CutSearch::Label CutSearch::after(const Label& before, const Option& o, int64_t rank) const {
+  if (isSplit_) return afterSplit(before, o, rank);
   Label label = before;
   label.once = std::max(label.once, o.once);
   if (plan_.schedule == plan::ScheduleKind::kGpipe) {
@@ -474,7 +538,7 @@ CutSearch::Label CutSearch::after(const Label& before, const Option& o) const {
 double CutSearch::valueOf(const Label& label) const {
   if (plan_.schedule == plan::ScheduleKind::kGpipe)
     return label.through + (label.longest + label.backward) * (microbatches_ - 1) + label.once;
-  return label.longest + label.once;
+  return std::max(label.longest, label.fixed) + label.once;
 }
 
 // Of every stage, by memory and because a path through it takes no more than `limit`. Empty: too
@@ -482,7 +546,8 @@ double CutSearch::valueOf(const Label& label) const {
 std::vector<int64_t> CutSearch::mostWithin(double limit, const Relaxed& r) {
   const auto isWithin = [&](int64_t rank, int64_t layers) {
     const double all = option(rank, layers).all;
-    const double path = chunks_ == 1
+    const double path = isSplit_ ? all * microbatches_
+                        : chunks_ == 1
                             ? r.sum * (1 - kRounding) + all * (microbatches_ - 1)
                             : all * microbatches_ + (asDouble(stages_) - 1) * 2 * transfer_;
     return path <= limit;
@@ -549,12 +614,12 @@ std::optional<CutSearch::Lowest> CutSearch::withLimit(double limit, const Relaxe
         std::vector<Label>& known = next[static_cast<size_t>(place)];
         // What the stages behind add to every path.
         const int64_t stagesLeft = stages_ - 1 - rank;
-        double rest = asDouble(stagesLeft) * 2 * transfer_;
-        if (chunks_ == 1 && stagesLeft > 0)
+        double rest = isSplit_ ? 0 : asDouble(stagesLeft) * 2 * transfer_;
+        if (chunks_ == 1 && !isSplit_ && stagesLeft > 0)
           rest += asDouble(numLayers_ - fewest.back() - place) * r.layer + r.last;
         rest *= 1 - kRounding;
         for (size_t from = 0; from < labels[at][i].size(); ++from) {
-          Label label = after(labels[at][i][from], option(rank, n));
+          Label label = after(labels[at][i][from], option(rank, n), rank);
           if (valueOf(label) + rest > limit) continue;
           label.layers = static_cast<int32_t>(n);
           label.before = static_cast<int32_t>(from);
@@ -606,7 +671,7 @@ std::optional<CutSearch::Lowest> CutSearch::within(double most) {
 }
 
 std::optional<CutSearch::Cut> CutSearch::best(std::optional<Seconds> limit) {
-  TRIREME_CHECK(chunks_ == 1);
+  TRIREME_CHECK(!isPlayed(plan_));
   const std::optional<Cut> even = evenCut(limit);
   if (stages_ == 1) return even;
   const double most = even    ? even->step.count()
@@ -618,7 +683,7 @@ std::optional<CutSearch::Cut> CutSearch::best(std::optional<Seconds> limit) {
 }
 
 std::optional<CutSearch::Lowest> CutSearch::lowest(std::optional<Seconds> limit) {
-  TRIREME_CHECK(chunks_ > 1);
+  TRIREME_CHECK(isPlayed(plan_));
   return within(limit ? limit->count() : std::numeric_limits<double>::max());
 }
 

@@ -45,7 +45,7 @@ class SlotTable {
 // plan.recomputeLayers 0 or as pinned.
 Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
-// Exact without virtual stages, whose time is made of numbers of single stages
+// Exact without virtual stages and with a whole backward, whose time is made of numbers of single stages
 // (cost::estimateStage). With them a lower bound of all cuts: the closed form, which the estimate
 // never goes below, with the fewest layers that a stage's first and last chunk may have.
 //
@@ -55,6 +55,8 @@ Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts&
 //   1F1B, interleaved   the first chunks' passes so far, the longest path that turns at one of
 //                       them, and the longest `once`
 //   GPipe               the sum of passes, the longest forward, backward and `once`
+//   zero bubble         passes and forwards so far, the longest path that the passes behind lengthen
+//                       and the longest that they do not (pipeline.h), and `once`
 // How many layers a stage may have is limited by its memory and by the time that there is to beat,
 // so that few states are left where the answer is near the bound.
 class CutSearch {
@@ -62,6 +64,12 @@ class CutSearch {
   // `plan` without layers. The arguments must outlive it. Requires blocks.described, no pinned
   // layers.
   CutSearch(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, SlotTable& slots);
+
+  // Whether the closed form is too kind to uneven cuts, so that they have to be played: with virtual
+  // stages, and of split backwards.
+  static bool isPlayed(const plan::Plan& plan) {
+    return plan.virtualStages > 1 || plan::splitsBackward(plan.schedule);
+  }
 
   // Full recomputation of so many layers of every chunk from now on; 0: of all.
   void recomputeLayers(int64_t layers);
@@ -79,7 +87,7 @@ class CutSearch {
     Ranges layers;
     Seconds step;  // but for rounding
   };
-  // Without virtual stages. The fastest of those that fit and take no more than `limit`; of equally
+  // Where nothing is played. The fastest of those that fit and take no more than `limit`; of equally
   // fast ones the even one, else that with fewer layers on earlier stages, which hold more
   // microbatches. None: there is none.
   std::optional<Cut> best(std::optional<Seconds> limit);
@@ -88,7 +96,7 @@ class CutSearch {
     std::vector<int64_t> layers;  // of every stage
     Seconds step;                 // no cut that fits takes less, but for rounding
   };
-  // With virtual stages: the layers per stage with the least bound. None: no cut that fits takes as
+  // Otherwise the layers per stage with the least bound. None: no cut that fits takes as
   // little as `limit`.
   std::optional<Lowest> lowest(std::optional<Seconds> limit);
   // The layers per stage of the fastest cut by the closed form with the longer chunks of every
@@ -105,6 +113,7 @@ class CutSearch {
   struct Option {
     double all, first, last;   // passes: of all chunks, of the first, of the last
     double forward, backward;  // of all chunks
+    double weights;            // of a split backward
     double once;
   };
   struct Label;
@@ -126,7 +135,9 @@ class CutSearch {
   Relaxed ofBlocks() const;
   Relaxed relaxed(bool isRoomy) const;
   double valueOf(const Label& label) const;
-  Label after(const Label& before, const Option& option) const;
+  Label after(const Label& before, const Option& option, int64_t rank) const;
+  Label afterSplit(const Label& before, const Option& option, int64_t rank) const;
+  double splitPath(const Relaxed& relaxed, double path, bool isRoomy) const;
   Option optionOf(int64_t rank);
   std::optional<Cut> evenCut(std::optional<Seconds> limit) const;
   std::optional<Lowest> withLimit(double limit, const Relaxed& relaxed);
@@ -142,8 +153,9 @@ class CutSearch {
   bool isInFront_ = false;            // what options are of
   const cost::StageSetting setting_;  // of plan_
   const std::vector<double>& slots_;
+  bool isSplit_ = false, isAhead_ = false;  // backward; with post-validation
   double parameters_[3];  // without layers
-  Bytes fixed_[3], perLayer_, kept_, saved_;
+  Bytes fixed_[3], perLayer_, kept_, saved_, forWeights_;
   // By memory, with so many layers recomputed: of every rank, but for rounding and exactly; of
   // inner ranks ascending, and the sums of the fewest, so that few looks tell what all may have in
   // a time.

@@ -9,6 +9,7 @@
 #include "cost_models/described_estimate.h"
 #include "cost_models/described_memory.h"
 #include "cost_models/pipeline.h"
+#include "ir/schedule/schedule.h"
 #include "planner/own_memory.h"
 
 namespace trireme::planner {
@@ -254,7 +255,6 @@ PassTimes deviceTimes(const cost::BlockCost& block) {
 void setTimes(const cost::DescribedBlocks& blocks, const Query& query, const plan::Plan& plan,
               BlockCosts& costs) {
   const auto layers = static_cast<double>(query.model.numLayers);
-  const auto sum = [](const PassTimes& pass) { return pass.forward + pass.backward; };
   const PassTimes embedding = deviceTimes(blocks.embedding), head = deviceTimes(blocks.head);
   cost::BlockCost layer = blocks.layer;
   if (plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query)) layer.recomputed = {};
@@ -262,7 +262,8 @@ void setTimes(const cost::DescribedBlocks& blocks, const Query& query, const pla
   costs.layer = deviceTimes(layer);
   costs.embedding = embedding;
   costs.head = head;
-  if (sum(whole) * layers <= sum(costs.layer) * layers + sum(embedding) + sum(head)) return;
+  if (whole.total() * layers <= costs.layer.total() * layers + embedding.total() + head.total())
+    return;
   costs.layer = whole;
   costs.embedding = costs.head = {};
 }
@@ -324,11 +325,13 @@ Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& 
 namespace {
 
 // Chunks of microbatches that are alive at once on a rank, at the fullest moment: peakTogether() of
-// equal weights in closed form, for this is asked of every candidate.
+// equal weights in closed form, for this is asked of every candidate; of a split backward before it.
 double mostInFlight(const plan::Plan& plan, int64_t rank) {
   const int64_t m = plan.numMicrobatches(), p = plan.pp, v = plan.virtualStages;
   if (plan.schedule == plan::ScheduleKind::kGpipe || (v > 1 && m == p))
     return static_cast<double>(m * v);
+  if (plan::splitsBackward(plan.schedule))  // those that wait for W keep less, or more
+    return static_cast<double>(std::min(m, schedule::leadOf(plan.schedule, p, rank).forwards));
   if (v == 1) return static_cast<double>(std::min(m, p - rank));
   return static_cast<double>(std::min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1));
 }

@@ -16,6 +16,8 @@ namespace trireme::planner {
 // A pass of one microbatch: compute and the collectives of its tensor-parallel group.
 struct PassTimes {
   Seconds forward, backward;
+  Seconds weights;  // of own programs whose plan splits the backward, which is without them
+  Seconds total() const { return forward + backward + weights; }
 };
 
 // Read off the bodies of a small plan with the same tp, cp, microbatch, recompute, sequence

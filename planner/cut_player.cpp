@@ -45,6 +45,12 @@ CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_t>& co
   for (size_t c = 0; c < counts.size(); ++c) stage.all += pass(c);
   stage.first = pass(0);
   stage.last = pass(counts.size() - 1);
+  if (!cost.times.weights.empty()) {
+    stage.all += cost.times.weights.front().count();
+    stage.first =
+        pipeline_.postValidation ? 0 : (cost.times.forward.front() + pipeline_.hop).count();
+    stage.last = 0;
+  }
   stage.once = cost.once.count();
   stage.times = std::move(cost.times);
   return stage;
@@ -131,7 +137,7 @@ std::vector<CutPlayer::Chunk> CutPlayer::byPasses() {
   numPasses_ += 2 * pipeline_.numMicrobatches * static_cast<int64_t>(passed.size());
   for (const cost::PathItem& item : cost::play(pipeline_, schedule(), false).path)
     passed[static_cast<size_t>(item.stage) * chunks + static_cast<size_t>(item.chunk)].first +=
-        (item.direction == program::Direction::kForward ? weight_.forward : weight_.backward)
+        (item.direction == program::Direction::kBackward ? weight_.backward : weight_.forward)
             .count();
   std::stable_sort(passed.begin(), passed.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -33,7 +33,8 @@ class StageCosts {
 // chunks, what is looked at and found too slow by the closed form is not.
 class CutPlayer {
  public:
-  // `pipeline` but for its stages. `weight`: of a pass forward and backward on a critical path.
+  // `pipeline` but for its stages. `weight`: of a pass forward and backward on a critical path; W
+  // counts as a forward.
   // `costs` must outlive the player. Cuts that take more than `limit` count as slow.
   CutPlayer(StageCosts& costs, cost::Pipeline pipeline, PassTimes weight, double factor,
             std::optional<Seconds> limit, int64_t mostPasses);
@@ -51,7 +52,8 @@ class CutPlayer {
   std::optional<CutSearch::Cut> takeBest() { return std::exchange(best_, std::nullopt); }
   double factor() const { return factor_; }
 
-  // A stage, and its part of the closed form with transfers that stop it.
+  // A stage, and its part of the closed form with transfers that stop it: with paths through the first
+  // and the last chunks, or of a split backward the first of its three, through the forwards.
   struct Stage {
     cost::StageTimes times;
     double all = 0, first = 0, last = 0, once = 0;

@@ -69,7 +69,7 @@ std::vector<int64_t> roughBalance(int64_t numLayers, Seconds perLayer, int64_t l
   return layers;
 }
 
-Seconds perMicrobatch(const PassTimes& pass) { return pass.forward + pass.backward; }
+Seconds perMicrobatch(const PassTimes& pass) { return pass.total(); }
 
 // Numbers of layers per stage whose fullest rank is least full, by the bounds of its memory. Each
 // grows with its layers, so that handing out the next layer to the rank that has least with it is
@@ -164,7 +164,7 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
   if (blocks.described) {
     SlotTable slots;
     CutSearch search(query, plan, blocks, slots);
-    auto best = plan.virtualStages > 1
+    auto best = CutSearch::isPlayed(plan)
                     ? fastestPlayed(query, plan, blocks, search, std::nullopt).cut
                     : search.best(std::nullopt);
     if (best && best->layers != cuts.front()) cuts.push_back(std::move(best->layers));

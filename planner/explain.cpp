@@ -93,6 +93,8 @@ class Changes {
     if (plan_.pp == 1) return;
     addSchedule(ScheduleKind::kGpipe, 1);
     addSchedule(ScheduleKind::k1F1B, 1);
+    addSchedule(ScheduleKind::kZeroBubbleH1, 1);
+    addSchedule(ScheduleKind::kZeroBubbleH2, 1);
     const int64_t stages = plan_.virtualStages, most = numLayers() / plan_.pp;
     const bool isAny = reach_ == Reach::kAny;
     const int64_t first = isAny ? 2 : std::max<int64_t>(2, stages - 1);

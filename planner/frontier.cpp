@@ -36,9 +36,9 @@ Work leastWork(const Query& query, const Group& group) {
 }
 
 Work probedWork(const Query& query, const BlockCosts& blocks) {
-  const Seconds layer = blocks.layer.forward + blocks.layer.backward;
-  return {layer * static_cast<double>(query.model.numLayers) + blocks.embedding.forward +
-              blocks.embedding.backward + blocks.head.forward + blocks.head.backward,
+  const Seconds layer = blocks.layer.total();
+  return {layer * static_cast<double>(query.model.numLayers) + blocks.embedding.total() +
+              blocks.head.total(),
           layer};
 }
 
@@ -50,7 +50,8 @@ Seconds groupBound(const Query& query, const Group& group, const Work& work) {
   const Seconds busiest = std::max(work.all / stages, work.layer * most);
   const Seconds ends = work.all - work.layer * static_cast<double>(query.model.numLayers);
   const Seconds others = work.layer * (stages - 3) + std::min(ends, work.layer);
-  return (busiest * microbatches + std::max(others, Seconds(0))) * kRounding;
+  const Seconds ramp = group.splitsBackward ? Seconds(0) : std::max(others, Seconds(0));
+  return (busiest * microbatches + ramp) * kRounding;
 }
 
 Seconds shapeBound(const Query& query, const Group& shape, const Work& work, int64_t mostRanks) {

@@ -81,6 +81,7 @@ Work probedWork(const Query& query, const BlockCosts& blocks);
 //     first chunk of stage 0, with the embedding, and the last one of stage p - 1, with the head.
 //     If r is neither of the two, these take min(embedding, w) + min(head, w) >= min(e, w) besides
 //     the p - 3 others; if it is one of them, p - 2 others take a layer each.
+//   backward split: m B, for W of the weights' gradients fill what else is waited for
 //   otherwise: W + (m - 1) B, and W - b >= (p - 1) w for b, what is said above of B: it is
 //     (1 - 1 / p) W where b = W / p >= w, else at least (l - ceil(l / p)) w.
 Seconds groupBound(const Query& query, const Group& group, const Work& work);

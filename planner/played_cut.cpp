@@ -47,6 +47,7 @@ class DescribedStages : public StageCosts {
     pipeline.schedule = plan_.schedule;
     pipeline.numMicrobatches = plan_.numMicrobatches();
     pipeline.overlapTransfers = false;
+    pipeline.postValidation = setting_.stack.postValidation && plan::splitsBackward(plan_.schedule);
     pipeline.hop =
         cost::transferTime(query_.model, plan_, query_.cluster, query_.stack.description);
     return pipeline;
@@ -228,7 +229,8 @@ std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
                                     const BlockCosts& blocks, const std::vector<Counts>& starts,
                                     CutPlayer& player, Seconds limit) {
   std::vector<Counts> shortEnds;
-  for (const Counts& counts : starts) shortEnds.push_back(withHeadAlone(counts));
+  if (plan.virtualStages > 1)
+    for (const Counts& counts : starts) shortEnds.push_back(withHeadAlone(counts));
   std::optional<CutSearch::Cut> best;
   for (const auto& from : {starts, shortEnds, {balancedChunks(query, plan, blocks)}}) {
     player.allow(kMostPasses, best ? std::min(limit, best->step * kDescended) : limit);

@@ -1,4 +1,4 @@
-// The fastest cut of a plan with virtual stages, of stacks with a description. Internal to
+// The fastest cut of a plan with virtual stages or a split backward, of stacks with a description. Internal to
 // planner/.
 #pragma once
 #include <optional>
@@ -25,7 +25,7 @@ struct PlayedCut {
 // What is played is limited, by passes, so that a search of a thousand devices takes a tenth of a
 // second.
 //
-// `cut` takes no more than `limit` and fits. Requires plan.virtualStages > 1, no pinned layers,
+// `cut` takes no more than `limit` and fits. Requires CutSearch::isPlayed(plan), no pinned layers,
 // plan.recomputeLayers as CutSearch::recomputeLayers() was told.
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         CutSearch& cuts, std::optional<Seconds> limit);

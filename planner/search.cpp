@@ -51,7 +51,8 @@ constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then 
 // All that BlockCosts depend on, besides the query.
 // The last: how ranks lie over the tiers, which decides over the links of tp and cp ranks.
 using ProbeKey =
-    std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, std::vector<int64_t>>;
+    std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, bool,
+               std::vector<int64_t>>;
 
 constexpr NodeKind kNodeKinds[] = {NodeKind::kGroup, NodeKind::kProbedGroup, NodeKind::kArrangement,
                                    NodeKind::kUncut, NodeKind::kCandidate};
@@ -136,7 +137,7 @@ class Search {
 
 const Work& Search::workOf(const Group& g) {
   const ProbeKey key{g.tp,  g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false,
-                     false, {}};
+                     false, false, {}};
   const auto [place, isNew] = work_.try_emplace(key);
   if (isNew) place->second = leastWork(query_, g);
   return place->second;
@@ -419,7 +420,7 @@ Status Search::cut(const Node& node) {
   const std::optional<Seconds> limit = limitOf(node);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   PlayedCut played;
-  if (plan.virtualStages > 1) {
+  if (CutSearch::isPlayed(plan)) {
     played = fastestPlayed(query_, plan, *node.blocks, cuts, limit);
     if (!played.cut || played.bound < played.cut->step)
       uncosted_ = std::min(uncosted_, played.bound);
@@ -611,6 +612,7 @@ CostFunctions modelCosts(const Query& query) {
                               plan.sequenceParallel,
                               plan.overlapReductions && plan.tp > 1,
                               query.stack.ownPrograms && plan.pp == 1,
+                              query.stack.ownPrograms && plan::splitsBackward(plan.schedule),
                               innerBlocks(query, cost::ranksOf(plan))};
             };
             const ProbeKey key = keyOf(plan.recompute);

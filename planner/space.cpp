@@ -83,9 +83,19 @@ std::vector<bool> overlapsOf(const Query& query, bool hasReductions) {
   return overlaps;
 }
 
+// Gradients of weights apart, where a pipeline of several stages has gaps for them.
+std::vector<bool> splitsOf(const Query& query, int64_t mostStages) {
+  const std::optional<ScheduleKind>& pin = query.pins.schedule;
+  if (pin && plan::splitsBackward(*pin)) return {true};
+  const bool maySplit = !pin && query.stack.supports(StackChoice::kZeroBubble) && mostStages > 1 &&
+                        query.pins.virtualStages.value_or(1) == 1;
+  return maySplit ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
 // `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
 void addGroups(const Query& query, const Group& degrees, const std::vector<int64_t>& microbatches,
-               const std::vector<bool>& overlaps, std::vector<Group>& groups) {
+               const std::vector<bool>& overlaps, const std::vector<bool>& splits,
+               std::vector<Group>& groups) {
   const int64_t part = query.training.sequenceLength / degrees.cp;
   for (int64_t microbatch : microbatches) {
     if (!allows(query.pins.microbatchSize, microbatch)) continue;
@@ -102,10 +112,12 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
         group.microbatchSize = microbatch;
         group.recompute = recompute;
         group.sequenceParallel = sequenceParallel;
-        for (bool value : overlaps) {
-          group.overlapReductions = value;
-          groups.push_back(group);
-        }
+        for (bool overlap : overlaps)
+          for (bool split : splits) {
+            group.overlapReductions = overlap;
+            group.splitsBackward = split;
+            groups.push_back(group);
+          }
       }
     }
   }
@@ -122,6 +134,11 @@ std::vector<Order> ordersOf(const Query& query, const Group& group) {
     if (allows(query.pins.schedule, schedule) && allows(query.pins.virtualStages, virtualStages))
       orders.push_back({schedule, virtualStages});
   };
+  if (group.splitsBackward) {
+    add(ScheduleKind::kZeroBubbleH1, 1);
+    add(ScheduleKind::kZeroBubbleH2, 1);
+    return orders;
+  }
   // A pinned GPipe is obeyed even where it is pointless.
   if (query.stack.supports(StackChoice::kGpipe) &&
       (group.pp > 1 || query.pins.schedule == ScheduleKind::kGpipe))
@@ -249,6 +266,7 @@ plan::Plan planOf(const Query& query, const Group& group) {
   plan.recomputeLayers = query.pins.recomputeLayers.value_or(0);
   plan.sequenceParallel = group.sequenceParallel;
   plan.overlapReductions = group.overlapReductions;
+  if (group.splitsBackward) plan.schedule = ScheduleKind::kZeroBubbleH1;
   return plan;
 }
 
@@ -291,7 +309,8 @@ void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
     degrees.pp = pp;
     degrees.cp = cp;
     degrees.dp = dp;
-    addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), overlaps, groups);
+    addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), overlaps,
+              splitsOf(query, pp), groups);
     if (groups.size() == before)  // Degrees and microbatch divide, so it is the other pin.
       addRejection({"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
                     fmt::format("tp {} and length {}", tp, query.training.sequenceLength)},
@@ -326,7 +345,8 @@ std::vector<Group> shapesFor(const Query& query, int64_t gpus) {
       Group degrees;
       degrees.tp = tp;
       degrees.cp = cp;
-      addGroups(query, degrees, microbatches, overlapsOf(query, true), shapes);
+      addGroups(query, degrees, microbatches, overlapsOf(query, true),
+                splitsOf(query, query.model.numLayers), shapes);
     }
   }
   return shapes;
@@ -376,6 +396,7 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
 
 bool hasPlan(const Query& query, const Group& group) {
   if (group.overlapReductions && group.tp == 1 && group.dp == 1) return false;  // (P17)
+  if (group.splitsBackward && group.pp == 1 && !query.pins.schedule) return false;
   // 1F1B, nothing sharded and nothing scattered is always a plan.
   const Pins& pins = query.pins;
   if (!pins.schedule && !pins.virtualStages && !pins.stateSharding && !pins.scatterGather)
@@ -424,14 +445,32 @@ int64_t largestCount(const Query& query, int64_t limit) {
   return largest;
 }
 
+namespace {
+
+int placeOf(ScheduleKind schedule) {
+  switch (schedule) {
+    case ScheduleKind::k1F1B:
+    case ScheduleKind::kInterleaved:
+      return 0;
+    case ScheduleKind::kGpipe:
+      return 1;
+    case ScheduleKind::kZeroBubbleH1:
+      return 2;
+    case ScheduleKind::kZeroBubbleH2:
+      return 3;
+  }
+  return 0;
+}
+
+}  // namespace
+
 bool simplerThan(const plan::Plan& a, const plan::Plan& b) {
   const auto key = [](const plan::Plan& p) {
     const int64_t recomputed =
         p.recomputeLayers > 0 ? p.recomputeLayers : std::numeric_limits<int64_t>::max();
     return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, recomputed,
                            p.sequenceParallel, p.scatterGather, p.overlapReductions,
-                           p.stateSharding, p.dpReplicate, p.schedule == ScheduleKind::kGpipe,
-                           p.microbatchSize);
+                           p.stateSharding, p.dpReplicate, placeOf(p.schedule), p.microbatchSize);
   };
   if (key(a) != key(b)) return key(a) < key(b);
   for (size_t r = 0; r < a.layers.size(); ++r)

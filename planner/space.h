@@ -16,12 +16,13 @@ struct Group {
   plan::Recompute recompute = plan::Recompute::kNone;
   bool sequenceParallel = false;
   bool overlapReductions = false;
+  bool splitsBackward = false;  // plan::splitsBackward() of its schedules
 };
 
 // Every group that uses exactly `gpus` devices and that the pins, the stack's choices and the rules
 // of verifyPlan allow: all factorisations tp * cp * pp * dp (not only powers of two), all divisors
 // of the replica's batch as microbatch, three kinds of recomputation, sequence parallelism on and
-// off, reductions that overlap or not (on hosts, where nothing can, only if pinned). For every
+// off, the backward whole or split, reductions that overlap or not (on hosts, where nothing can, only if pinned). For every
 // factorisation that is left out or has no group, one Rejection with its rule.
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
 
@@ -50,7 +51,8 @@ void simplifyRecomputed(plan::Plan& plan);
 inline constexpr int64_t kMostVirtualStages = 64;
 
 // Calls `visit` with every legal plan of the group but for `layers`, which is empty: GPipe, 1F1B
-// and interleaving with every number of virtual stages up to kMostVirtualStages; every kind of
+// and interleaving with every number of virtual stages up to kMostVirtualStages, or the zero-bubble
+// schedules if the group splits the backward; every kind of
 // state sharding, over all of dp or, if the stack can, over each of its divisors; scatter-gather
 // off and on. With one stage only 1F1B: the schedules do not differ but in memory.
 void forEachPlan(const Query& query, const Group& group,

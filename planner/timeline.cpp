@@ -51,8 +51,12 @@ std::vector<MemoryPoint> memoryOver(const std::vector<PathItem>& tasks,
   for (const PathItem& task : tasks) {
     if (task.direction == Direction::kStep) continue;
     const bool isForward = task.direction == Direction::kForward;
-    const Bytes kept = use.perMicrobatch[static_cast<size_t>(task.chunk)];
-    held = isForward ? held + kept : held - kept;
+    const auto chunk = static_cast<size_t>(task.chunk);
+    const Bytes kept = use.perMicrobatch[chunk];
+    const Bytes forWeights = use.forWeights.empty() ? Bytes(0) : use.forWeights[chunk];
+    held = isForward                                 ? held + kept
+           : task.direction == Direction::kBackward ? held - kept + forWeights
+                                                     : held - forWeights;
     points.push_back({isForward ? task.begin : task.end, held});
   }
   return points;
@@ -76,10 +80,6 @@ std::vector<program::TraceEvent> eventsOf(const cost::Simulation& simulation, in
 
 int64_t nanoseconds(Seconds time) { return std::llround(time.count() * 1e9); }
 
-char letterOf(Direction direction) {
-  return direction == Direction::kForward ? 'F' : direction == Direction::kStep ? 'S' : 'B';
-}
-
 json tasksJson(const std::vector<PathItem>& tasks, size_t first, size_t last) {
   std::string directions;
   json chunk = json::array(), microbatch = json::array(), begin = json::array(),
@@ -87,7 +87,7 @@ json tasksJson(const std::vector<PathItem>& tasks, size_t first, size_t last) {
   for (size_t i = 0; i < tasks.size(); ++i) {
     if (i >= first && i < last) continue;
     const PathItem& task = tasks[i];
-    directions += letterOf(task.direction);
+    directions += program::directionLetter(task.direction);
     chunk.push_back(task.chunk);
     microbatch.push_back(task.microbatch);
     begin.push_back(nanoseconds(task.begin));

@@ -160,7 +160,7 @@ Result<planner::Pins> pinsOf(const Options& options) {
         std::pair{"recompute_layers", &pins.recomputeLayers}})
     TRIREME_RETURN_IF_ERROR(options.count(name, *out));
   TRIREME_RETURN_IF_ERROR(options.choice("schedule", plan::scheduleName,
-                                         plan::ScheduleKind::kInterleaved, pins.schedule));
+                                         plan::ScheduleKind::kZeroBubbleH2, pins.schedule));
   TRIREME_RETURN_IF_ERROR(
       options.choice("recompute", plan::recomputeName, plan::Recompute::kFull, pins.recompute));
   TRIREME_RETURN_IF_ERROR(options.choice("state_sharding", plan::stateShardingName,

@@ -4,12 +4,12 @@
 // what is left of its time, and everything between tasks, is idle.
 
 const kDark = '#14171b';  // to be read on orange and green, which are the same in dark mode
-const kDirections = {F: 'forward', B: 'backward', S: 'once per step'};
+const kDirections = {F: 'forward', B: 'backward', W: 'gradients of weights', S: 'once per step'};
 
 function readColors() {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue('--' + name).trim();
-  return {F: color('forward'), B: color('backward'), S: color('optimizer'),
+  return {F: color('forward'), B: color('backward'), W: color('backward'), S: color('optimizer'),
           communication: color('communication'), idle: color('idle'), text: color('text'),
           ground: color('ground'), mark: color('on-mark'), muted: color('muted')};
 }

@@ -165,6 +165,7 @@ void addVariants(const Row& row, std::vector<std::string>& variants) {
   if (contains(precision, "ROWWISE")) variants.push_back("-fp8-rowwise");  // (S5)
   if (precision == "FP8" || precision == "FP8-CS") variants.push_back("-fp8-current");
   if (fp8 && contains(precision, "MX")) variants.push_back("-fp8-mx");
+  if (isZeroBubble(row)) variants.push_back("-zero-bubble");  // (S6)
 }
 
 }  // namespace
@@ -244,6 +245,11 @@ Result<spec::ClusterSpec> clusterFor(const Row& row,
   setNodes(row, cluster);
   fillBlocksEvenly(*row.gpus, cluster);
   return spec::withNumDevices(std::move(cluster), *row.gpus);
+}
+
+bool isZeroBubble(const Row& row) {
+  const std::string schedule = spec::lowerCase(row.schedule);
+  return schedule == "zb-1p" || schedule == "zb-2p";
 }
 
 std::vector<std::string> profileNames(const Row& row) {

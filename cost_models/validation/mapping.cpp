@@ -148,7 +148,6 @@ void setSharding(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  
 
 Status setSchedule(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R7)
   const std::string name = spec::lowerCase(row.schedule);
-  if (name.starts_with("zb")) return invalidArgument("schedule: zero bubble is not known");
   const bool isInterleaved = name.starts_with("interleaved");
   if (!row.vp && isInterleaved && plan.pp > 1)
     return invalidArgument("unpublished: vp, of an interleaved schedule");
@@ -159,7 +158,10 @@ Status setSchedule(const Row& row, Assumptions& assumptions, plan::Plan& plan) {
     assumptions.push_back(isRecipe ? "(R7) vp unpublished: NeMo's recipe, a layer per chunk"
                                    : "(R7) vp unpublished: 1");
   }
-  if (plan.virtualStages > 1)
+  if (isZeroBubble(row)) {
+    plan.schedule = name == "zb-1p" ? ScheduleKind::kZeroBubbleH1 : ScheduleKind::kZeroBubbleH2;
+    assumptions.push_back("(R7) the schedule drawn by hand instead of the published search's");
+  } else if (plan.virtualStages > 1)
     plan.schedule = ScheduleKind::kInterleaved;
   else if (name.starts_with("gpipe"))
     plan.schedule = ScheduleKind::kGpipe;

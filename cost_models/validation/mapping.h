@@ -40,7 +40,8 @@ struct RunQuery {
 // head
 //       stand for a layer each: the first and the last virtual stage have one less. Models of more
 //       than 65,536 layers are skipped.
-// (R7)  vp above 1 is interleaved 1F1B; otherwise the schedule is 1F1B but for GPipe. vp
+// (R7)  ZB-1p and ZB-2p are zb-h1 and zb-h2, drawn by hand where a search was published; vp above 1
+//       is interleaved 1F1B; otherwise the schedule is 1F1B but for GPipe. vp
 // unpublished
 //       is 1, but for NeMo, whose recipes give every chunk one layer, if the schedule is
 //       unpublished too and pp divides the layers. "interleaved" without vp is skipped, and so is

@@ -41,6 +41,10 @@ Schedule interleaved(int32_t stages, int32_t virtualStages, int32_t numMicrobatc
 // flight:
 //   H1   w = p - r         d = r     as many as 1F1B has on the first rank
 //   H2   w = 2 (p - r) - 1 d = 2 r   about twice as many
+struct Lead {
+  int64_t forwards = 1, backwards = 0;  // w, d
+};
+Lead leadOf(plan::ScheduleKind kind, int64_t stages, int64_t rank);
 Schedule zeroBubbleH1(int32_t stages, int32_t numMicrobatches);
 Schedule zeroBubbleH2(int32_t stages, int32_t numMicrobatches);
 

@@ -12,27 +12,22 @@ namespace {
 
 using program::Direction;
 
-// Forwards before the first backward, and how many backwards W is behind.
-struct Lead {
-  int32_t forwards = 1, backwards = 0;
-};
-
 std::vector<Task> orderOf(int32_t numMicrobatches, Lead lead) {
-  const int32_t warmup = std::min(lead.forwards, numMicrobatches);
+  const auto warmup = static_cast<int32_t>(std::min<int64_t>(lead.forwards, numMicrobatches));
+  const auto behind = static_cast<int32_t>(std::min<int64_t>(lead.backwards, numMicrobatches));
   std::vector<Task> order;
   for (int32_t i = 0; i < warmup; ++i) order.push_back({Direction::kForward, 0, i});
   for (int32_t i = 0; i < numMicrobatches; ++i) {
     order.push_back({Direction::kBackward, 0, i});
-    if (i >= lead.backwards) order.push_back({Direction::kWeights, 0, i - lead.backwards});
+    if (i >= behind) order.push_back({Direction::kWeights, 0, i - behind});
     if (i + warmup < numMicrobatches) order.push_back({Direction::kForward, 0, i + warmup});
   }
-  for (int32_t i = std::max(numMicrobatches - lead.backwards, 0); i < numMicrobatches; ++i)
+  for (int32_t i = numMicrobatches - behind; i < numMicrobatches; ++i)
     order.push_back({Direction::kWeights, 0, i});
   return order;
 }
 
-template <typename LeadOf>
-Schedule scheduleOf(int32_t stages, int32_t numMicrobatches, LeadOf leadOf) {
+Schedule scheduleOf(plan::ScheduleKind kind, int32_t stages, int32_t numMicrobatches) {
   TRIREME_CHECK(stages >= 1 && numMicrobatches >= 1);
   Schedule schedule{.stages = stages,
                     .virtualStages = 1,
@@ -40,20 +35,24 @@ Schedule scheduleOf(int32_t stages, int32_t numMicrobatches, LeadOf leadOf) {
                     .splitsBackward = true,
                     .order = {}};
   for (int32_t rank = 0; rank < stages; ++rank)
-    schedule.order.push_back(orderOf(numMicrobatches, leadOf(rank)));
+    schedule.order.push_back(orderOf(numMicrobatches, leadOf(kind, stages, rank)));
   return schedule;
 }
 
 }  // namespace
 
+Lead leadOf(plan::ScheduleKind kind, int64_t stages, int64_t rank) {
+  TRIREME_CHECK(plan::splitsBackward(kind));
+  if (kind == plan::ScheduleKind::kZeroBubbleH1) return {stages - rank, rank};
+  return {2 * (stages - rank) - 1, 2 * rank};
+}
+
 Schedule zeroBubbleH1(int32_t stages, int32_t numMicrobatches) {
-  return scheduleOf(stages, numMicrobatches,
-                    [&](int32_t rank) { return Lead{stages - rank, rank}; });
+  return scheduleOf(plan::ScheduleKind::kZeroBubbleH1, stages, numMicrobatches);
 }
 
 Schedule zeroBubbleH2(int32_t stages, int32_t numMicrobatches) {
-  return scheduleOf(stages, numMicrobatches,
-                    [&](int32_t rank) { return Lead{2 * (stages - rank) - 1, 2 * rank}; });
+  return scheduleOf(plan::ScheduleKind::kZeroBubbleH2, stages, numMicrobatches);
 }
 
 }  // namespace trireme::schedule

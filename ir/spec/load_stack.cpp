@@ -96,6 +96,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   notNegative("working_layers", &stack->workingLayers);
   map.optional("keeps_f8", &stack->keepsNarrow);
   map.optional("pipeline_keeps_whole", &stack->pipelineKeepsWhole);
+  map.optional("post_validation", &stack->postValidation);
   efficiency("sharded_bandwidth", &stack->shardedBandwidth);
   share("gradient_exposed", &stack->gradientExposed);
   share("gather_exposed", &stack->gatherExposed);

@@ -62,6 +62,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"working_layers", &Stack::workingLayers},
     {"keeps_f8", &Stack::keepsNarrow},
     {"pipeline_keeps_whole", &Stack::pipelineKeepsWhole},
+    {"post_validation", &Stack::postValidation},
     {"sharded_bandwidth", &Stack::shardedBandwidth},
     {"gradient_exposed", &Stack::gradientExposed},
     {"gather_exposed", &Stack::gatherExposed},
