@@ -365,7 +365,7 @@ double CutSearch::splitPath(const Relaxed& r, double path, bool isRoomy) const {
   const double p = asDouble(stages_), perStage = 2 * transfer_;
   const cost::BlockCost& layer = blocks_.described->layer;
   const double forward = isAhead_ || r.layer == 0 ? 0 : layer.forward.device().count();
-  if ((p - 1) * forward > microbatches_ * r.layer) return path;
+  if ((p - 1) * forward > microbatches_ * r.layer || (!isRoomy && !mayFit())) return path;
   const auto heldIn = [&](double time) {
     double before = 0, held = 0;
     for (int64_t rank = 0; rank < stages_; ++rank) {
