@@ -105,8 +105,9 @@ void countLive(const Role& role, RankUse& use) {
   std::vector<int32_t> live(role.chunks.size());
   use.peakLivePerChunk.assign(role.chunks.size(), 0);
   int32_t total = 0;
+  const Direction last = program::lastDirection(program::splitsBackward(role));
   for (const TaskRecord& task : role.tasks) {
-    if (task.direction == Direction::kStep) continue;
+    if (task.direction != Direction::kForward && task.direction != last) continue;
     const int32_t change = task.direction == Direction::kForward ? 1 : -1;
     total += change;
     live[at(task.chunk)] += change;

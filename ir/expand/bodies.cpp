@@ -4,8 +4,10 @@
 // for another's:
 //   forward   recv  after the slot's last backward has computed
 //             send  after the forward has computed
-//   backward  recv  after the slot's previous gradient was sent
+//   backward  recv  after the slot's previous gradient was sent, and used
 //             send  after the backward has computed
+// Gradients of weights send and receive nothing. Where they are computed apart, the slot's backward
+// has computed when they are done.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -203,13 +205,16 @@ Body RoleBuilder::backward(int32_t chunk, bool reduces) {
   } else {
     emitWait(body, Stream::kCompute, chunk, kSentForward);
     emitWait(body, Stream::kRecvBackward, chunk, gradientFree);
-    const int32_t gradient = emitTransfer(body, false, true, chunk, layout.gradient);
+    if (layout.gradientStride > 0 && gradientFree != kComputedBackward)
+      emitWait(body, Stream::kRecvBackward, chunk, kComputedBackward);
+    const int64_t last = layout.gradient + range(chunk).count * layout.gradientStride;
+    const int32_t gradient = emitTransfer(body, false, true, chunk, last);
     emitWait(body, Stream::kCompute, chunk, kReceivedBackward);
-    emitGather(body, chunk, layout.gradient, gradient);
+    emitGather(body, chunk, last, gradient);
   }
   emitLayers(body, chunk, true, [&] {
     emitPass(body, model_.layer.backward, Part::kLayer, chunk);
-    if (reduces) emitLayerReductions(body, chunk);
+    if (reduces && !splitsBackward()) emitLayerReductions(body, chunk);
   });
   if (hasEmbedding(chunk)) emitPass(body, model_.embedding.backward, Part::kEmbedding, chunk);
   lastComputed(body).event = event(chunk, kComputedBackward);
@@ -220,17 +225,33 @@ Body RoleBuilder::backward(int32_t chunk, bool reduces) {
   return body;
 }
 
+// The gradients of the layers' matrices. `reduces` them as soon as they are complete.
+Body RoleBuilder::weights(int32_t chunk, bool reduces) {
+  Body body;
+  body.name = fmt::format("weights{}{}", chunk, reduces ? ".last" : "");
+  emitLayers(body, chunk, true, [&] {
+    emitPass(body, model_.layer.weights, Part::kLayer, chunk);
+    if (reduces) emitLayerReductions(body, chunk);
+  });
+  lastComputed(body).event = event(chunk, kComputedBackward);
+  return body;
+}
+
 void RoleBuilder::addBodies() {
   role_.bodies.push_back(begin());
   role_.bodies.push_back(step());
   const auto chunks = static_cast<int32_t>(chunks_.size());
   const bool isOnlyOne = plan_.numMicrobatches() == 1;
+  const bool hasLast = overlapsDp() && !isOnlyOne;
   for (int32_t c = 0; c < chunks; ++c) {
     role_.bodies.push_back(forward(c));
     role_.bodies.push_back(backward(c, overlapsDp() && isOnlyOne));
   }
-  for (int32_t c = 0; c < chunks && overlapsDp() && !isOnlyOne; ++c)
-    role_.bodies.push_back(backward(c, true));
+  for (int32_t c = 0; c < chunks && hasLast; ++c) role_.bodies.push_back(backward(c, true));
+  if (!splitsBackward()) return;
+  for (int32_t c = 0; c < chunks; ++c)
+    role_.bodies.push_back(weights(c, overlapsDp() && isOnlyOne));
+  for (int32_t c = 0; c < chunks && hasLast; ++c) role_.bodies.push_back(weights(c, true));
 }
 
 }  // namespace trireme::expand

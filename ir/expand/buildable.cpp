@@ -37,9 +37,6 @@ Status checkBuildable(const plan::Plan& p) {
             fmt::format("(E6) layers: stage {}, chunk {}: a virtual stage without layers cannot be "
                         "compiled yet; nearest: 1 layer",
                         stage, chunk));
-  if (plan::splitsBackward(p.schedule))  // (E7)
-    return invalidArgument(fmt::format("(E7) schedule {} cannot be compiled yet; nearest: 1f1b",
-                                       plan::scheduleName(p.schedule)));
   return {};
 }
 

@@ -13,36 +13,40 @@
 namespace trireme::expand {
 namespace {
 
-PassCode makePass(LoweredPass pass, const graph::Block& block, bool isBackward,
+PassCode makePass(LoweredPass pass, const std::string& name, bool isBackward,
                   SegmentTable& segments) {
   PassCode code;
   code.pass = std::move(pass);
   code.placement = placeTemporaries(code.pass, isBackward);
-  code.code = segments.cut(code.pass, block.name + (isBackward ? ".backward" : ".forward"));
+  code.code = segments.cut(code.pass, name);
   return code;
 }
 
 BlockCode makeBlock(const graph::Block& block, const plan::Plan& plan, plan::Recompute recompute,
-                    SegmentTable& segments) {
+                    bool splitsBackward, SegmentTable& segments) {
   BlockCode code;
-  code.lowered =
-      lowerBlock(block, {plan.tp, plan.sequenceParallel}, recompute, plan.training.precision);
+  LoweredBlock& lowered = code.lowered;
+  lowered = lowerBlock(block, {plan.tp, plan.sequenceParallel}, recompute, plan.training.precision,
+                       splitsBackward);
   if (plan.overlapReductions && plan.tp > 1)
-    code.lowered.backward = runBeside(std::move(code.lowered.backward));
-  code.forward = makePass(std::move(code.lowered.forward), block, false, segments);
-  code.backward = makePass(std::move(code.lowered.backward), block, true, segments);
+    lowered.backward = runBeside(std::move(lowered.backward));
+  code.forward = makePass(std::move(lowered.forward), block.name + ".forward", false, segments);
+  code.backward = makePass(std::move(lowered.backward), block.name + ".backward", true, segments);
+  code.weights = makePass(std::move(lowered.weights), block.name + ".weights", true, segments);
   return code;
 }
 
 // Only layers are recomputed: the head's logits are needed at once, and the embedding keeps
-// nothing.
+// nothing. And only their backward is split: the head's products would keep the gradient of the
+// logits, the largest tensor of all, and the embedding has none.
 ModelCode makeModel(const graph::ModelGraph& graph, const plan::Plan& plan,
                     SegmentTable& segments) {
   ModelCode model;
   model.graph = &graph;
-  model.embedding = makeBlock(graph.embedding, plan, plan::Recompute::kNone, segments);
-  model.layer = makeBlock(graph.layer, plan, plan.recompute, segments);
-  model.head = makeBlock(graph.head, plan, plan::Recompute::kNone, segments);
+  const bool splits = plan::splitsBackward(plan.schedule);
+  model.embedding = makeBlock(graph.embedding, plan, plan::Recompute::kNone, false, segments);
+  model.layer = makeBlock(graph.layer, plan, plan.recompute, splits, segments);
+  model.head = makeBlock(graph.head, plan, plan::Recompute::kNone, false, segments);
   model.computeDType = spec::computeDType(plan.training.precision);
   model.stateDType = spec::stateDType(plan.training.precision);
   model.residualElements =
@@ -89,19 +93,19 @@ program::Training makeTraining(const spec::ModelSpec& model, const plan::Plan& p
 std::vector<program::TaskRecord> makeTasks(const plan::Plan& plan,
                                            const schedule::Schedule& schedule,
                                            const std::vector<int32_t>& slots, int32_t stage) {
-  const auto backwardOf = [&](int32_t chunk, int32_t microbatch) {
-    return microbatch + 1 == plan.numMicrobatches() ? lastBackwardBody(plan, chunk)
-                                                    : backwardBody(chunk);
+  const auto bodyOf = [&](const schedule::Task& task) {
+    const bool isLast = task.microbatch + 1 == plan.numMicrobatches();
+    if (task.direction == program::Direction::kForward) return forwardBody(task.chunk);
+    if (task.direction == program::Direction::kWeights)
+      return isLast ? lastWeightsBody(plan, task.chunk) : weightsBody(plan, task.chunk);
+    return isLast ? lastBackwardBody(plan, task.chunk) : backwardBody(task.chunk);
   };
   std::vector<program::TaskRecord> tasks;
   tasks.push_back({RoleBuilder::kBeginBody, -1, 0, 0, program::Direction::kStep});
   const auto& order = schedule.order[static_cast<size_t>(stage)];
-  for (size_t i = 0; i < order.size(); ++i) {
-    const bool forward = order[i].direction == program::Direction::kForward;
-    const int32_t body = forward ? RoleBuilder::forwardBody(order[i].chunk)
-                                 : backwardOf(order[i].chunk, order[i].microbatch);
-    tasks.push_back({body, order[i].chunk, order[i].microbatch, slots[i], order[i].direction});
-  }
+  for (size_t i = 0; i < order.size(); ++i)
+    tasks.push_back(
+        {bodyOf(order[i]), order[i].chunk, order[i].microbatch, slots[i], order[i].direction});
   tasks.push_back({RoleBuilder::kStepBody, -1, 0, 0, program::Direction::kStep});
   return tasks;
 }
@@ -143,13 +147,25 @@ void addRanks(const plan::Plan& plan, program::Program& program) {
   }
 }
 
+// Bodies of the last microbatch, per chunk and direction. A single microbatch has no others.
+int32_t numLastBodies(const plan::Plan& plan) {
+  const bool has = plan.overlapReductions && plan.dp() > 1 && plan.numMicrobatches() > 1;
+  return has ? static_cast<int32_t>(plan.virtualStages) : 0;
+}
+
 }  // namespace
 
-// A single microbatch has no other backward.
 int32_t lastBackwardBody(const plan::Plan& plan, int32_t chunk) {
-  if (!plan.overlapReductions || plan.dp() == 1 || plan.numMicrobatches() == 1)
-    return backwardBody(chunk);
+  if (numLastBodies(plan) == 0) return backwardBody(chunk);
   return forwardBody(static_cast<int32_t>(plan.virtualStages)) + chunk;
+}
+
+int32_t weightsBody(const plan::Plan& plan, int32_t chunk) {
+  return forwardBody(static_cast<int32_t>(plan.virtualStages)) + numLastBodies(plan) + chunk;
+}
+
+int32_t lastWeightsBody(const plan::Plan& plan, int32_t chunk) {
+  return weightsBody(plan, chunk) + numLastBodies(plan);
 }
 
 Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,

@@ -44,6 +44,9 @@ constexpr int32_t forwardBody(int32_t chunk) { return 2 + 2 * chunk; }
 constexpr int32_t backwardBody(int32_t chunk) { return 3 + 2 * chunk; }
 // Of the last microbatch: under overlapReductions over dp it reduces gradients.
 int32_t lastBackwardBody(const plan::Plan& plan, int32_t chunk);
+// Where the plan's schedule splits the backward.
+int32_t weightsBody(const plan::Plan& plan, int32_t chunk);
+int32_t lastWeightsBody(const plan::Plan& plan, int32_t chunk);
 
 // kInvalidArgument: the plan breaks one of its rules (verifyPlan), or asks for what cannot be built
 //   (checkBuildable).

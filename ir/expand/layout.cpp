@@ -22,7 +22,8 @@ int32_t RoleBuilder::addBuffer(program::Buffer buffer) {
 }
 
 // One slot holds, for one microbatch: tokens and labels where they are read, the residual stream at
-// every layer's entry and at the exit, its gradient, and what each layer and the head keep.
+// every layer's entry and at the exit, its gradient (all of them, if read when the layers below
+// have made theirs), and what each layer and the head keep.
 void RoleBuilder::allocateChunks() {
   const int64_t idBytes = alignUp(model_.graph->numTokens() * byteSize(DType::kI32));
   const auto packed = [](const LoweredBlock& block, std::vector<int64_t>& offsets) {
@@ -43,7 +44,8 @@ void RoleBuilder::allocateChunks() {
       layout.labels = reserve(idBytes);
     }
     layout.residual = reserve((layers + 1) * alignUp(model_.residualBytes));
-    layout.gradient = reserve(alignUp(model_.residualBytes));
+    layout.gradientStride = model_.layer.lowered.keepsGradients ? alignUp(model_.residualBytes) : 0;
+    layout.gradient = reserve(alignUp(model_.residualBytes) + layers * layout.gradientStride);
     layout.layerSavedStride = packed(model_.layer.lowered, layout.layerSavedOffset);
     layout.layerSaved = reserve(layers * layout.layerSavedStride);
     if (hasHead(c)) layout.headSaved = reserve(packed(model_.head.lowered, layout.headSavedOffset));
@@ -59,8 +61,8 @@ void RoleBuilder::allocateChunks() {
 void RoleBuilder::allocateScratch() {
   int64_t bytes = 0;
   const auto cover = [&](const BlockCode& block) {
-    bytes = std::max(
-        {bytes, block.forward.placement.scratchBytes, block.backward.placement.scratchBytes});
+    for (const PassCode* pass : {&block.forward, &block.backward, &block.weights})
+      bytes = std::max(bytes, pass->placement.scratchBytes);
   };
   cover(model_.layer);
   if (hasEmbedding(0)) cover(model_.embedding);
@@ -135,6 +137,15 @@ program::Buffer RoleBuilder::address(const PassCode& code, Part part, int32_t ch
     b.layerStride = layerStride;
     return b;
   };
+  // The residual stream, or its gradient: at the entry of a layer or the head, and at the exit of a
+  // layer or the embedding.
+  const auto entry = [&](int64_t offset, int64_t stride) {
+    return part == Part::kLayer ? slot(offset, stride)
+                                : slot(offset + range(chunk).count * stride, 0);
+  };
+  const auto exit = [&](int64_t offset, int64_t stride) {
+    return part == Part::kLayer ? slot(offset + stride, stride) : slot(offset, 0);
+  };
   switch (v.storage) {
     case Storage::kTemporary: {
       program::Buffer b;
@@ -143,7 +154,8 @@ program::Buffer RoleBuilder::address(const PassCode& code, Part part, int32_t ch
       b.offset = scratchBase_ + code.placement.scratchOffset[static_cast<size_t>(root)];
       return b;
     }
-    case Storage::kSaved: {
+    case Storage::kSaved:
+    case Storage::kKept: {
       const LoweredBlock& block = part == Part::kLayer ? model_.layer.lowered : model_.head.lowered;
       const auto index = static_cast<size_t>(
           std::find(block.saved.begin(), block.saved.end(), v.tensor) - block.saved.begin());
@@ -153,12 +165,13 @@ program::Buffer RoleBuilder::address(const PassCode& code, Part part, int32_t ch
       return slot(layout.headSaved + layout.headSavedOffset[index], 0);
     }
     case Storage::kInput:
-      return part == Part::kLayer ? slot(layout.residual, x)
-                                  : slot(layout.residual + range(chunk).count * x, 0);
+      return entry(layout.residual, x);
     case Storage::kOutput:
-      return part == Part::kLayer ? slot(layout.residual + x, x) : slot(layout.residual, 0);
-    case Storage::kGradient:
-      return slot(layout.gradient, 0);
+      return exit(layout.residual, x);
+    case Storage::kInputGradient:
+      return entry(layout.gradient, layout.gradientStride);
+    case Storage::kOutputGradient:
+      return exit(layout.gradient, layout.gradientStride);
     case Storage::kTokens:
       return slot(layout.tokens, 0);
     case Storage::kLabels:

@@ -18,17 +18,24 @@ using graph::TensorKind;
 using plan::MeshShape;
 using plan::Sharding;
 
-// What of the forward the backward needs: what is saved, and which ops run again.
+// What of the forward the backward needs: what is saved, and which ops run again. And what the
+// weights pass needs of both.
 struct SavePlan {
-  std::vector<bool> saved;       // per tensor
+  std::vector<bool> saved;       // per tensor: by the forward
+  std::vector<bool> kept;        // per tensor: for the weights pass
+  bool keepsGradients = false;   // it reads the gradient of the block's output, too
   std::vector<bool> recomputed;  // per forward op
 };
+
+// The ops whose results nobody waits for.
+bool isOfWeightsPass(const Op& op) { return op.kind == OpKind::kMatmulGradWeight; }
 
 class SaveAnalysis {
  public:
   SaveAnalysis(const Block& block, plan::Recompute recompute)
       : block_(block), recompute_(recompute) {
     plan_.saved.resize(block.tensors.size());
+    plan_.kept.resize(block.tensors.size());
     plan_.recomputed.resize(block.forward.size());
     producer_.assign(block.tensors.size(), -1);
     for (size_t i = 0; i < block.forward.size(); ++i)
@@ -36,9 +43,12 @@ class SaveAnalysis {
         producer_[static_cast<size_t>(t)] = static_cast<int>(i);
   }
 
-  SavePlan run() {
+  SavePlan run(bool splitsBackward) {
     for (const Op& op : block_.backward)
-      for (TensorId t : op.inputs) need(t);
+      for (TensorId t : op.inputs) {
+        need(t);
+        if (splitsBackward && isOfWeightsPass(op)) keep(t);
+      }
     return std::move(plan_);
   }
 
@@ -57,6 +67,14 @@ class SaveAnalysis {
     if (plan_.recomputed[static_cast<size_t>(op)]) return;
     plan_.recomputed[static_cast<size_t>(op)] = true;
     for (TensorId input : block_.forward[static_cast<size_t>(op)].inputs) need(input);
+  }
+
+  // The residual stream and its gradients have places of their own.
+  void keep(TensorId t) {
+    if (t == block_.outputGrad)
+      plan_.keepsGradients = true;
+    else if (t != block_.input)
+      plan_.kept[static_cast<size_t>(t)] = true;
   }
 
   const Block& block_;
@@ -84,6 +102,12 @@ class PassLowering {
   void finish(TensorId t) {
     if (t >= 0) homeValue(t);
   }
+  // The same for those of the ops' results.
+  void finishAll(const std::vector<Op>& ops, const std::vector<bool>& tensors) {
+    for (const Op& op : ops)
+      for (TensorId t : op.outputs)
+        if (tensors[static_cast<size_t>(t)]) finish(t);
+  }
   LoweredPass take() { return std::move(pass_); }
 
  private:
@@ -92,6 +116,7 @@ class PassLowering {
   std::optional<Label> splitLabel(TensorId t) const;
   bool hasLabel(TensorId t, Label label) const;
   Storage storageOf(TensorId t, bool forwardDefinition) const;
+  Storage activationStorage(TensorId t, bool forwardDefinition) const;
   ValueId newValue(TensorId t, const Sharding& sharding, Storage storage, const char* suffix);
   ValueId homeValue(TensorId t);
   ValueId gatheredValue(TensorId t);
@@ -139,10 +164,18 @@ Storage PassLowering::storageOf(TensorId t, bool forwardDefinition) const {
     case TensorKind::kActivation:
       break;
   }
+  return activationStorage(t, forwardDefinition);
+}
+
+Storage PassLowering::activationStorage(TensorId t, bool forwardDefinition) const {
   if (t == block_.input) return Storage::kInput;
-  if (t == block_.outputGrad || t == block_.inputGrad) return Storage::kGradient;
+  if (t == block_.inputGrad) return Storage::kInputGradient;
+  if (t == block_.outputGrad) return Storage::kOutputGradient;
   if (t == block_.output && forwardDefinition) return Storage::kOutput;
-  return saves_.saved[static_cast<size_t>(t)] ? Storage::kSaved : Storage::kTemporary;
+  const bool saved = saves_.saved[static_cast<size_t>(t)];
+  // What is computed again is kept when that is done.
+  if (saves_.kept[static_cast<size_t>(t)] && (saved || !forwardDefinition)) return Storage::kKept;
+  return saved ? Storage::kSaved : Storage::kTemporary;
 }
 
 ValueId PassLowering::newValue(TensorId t, const Sharding& sharding, Storage storage,
@@ -277,26 +310,33 @@ void PassLowering::add(const Op& op, bool forward) {
 }  // namespace
 
 LoweredBlock lowerBlock(const Block& block, const MeshShape& mesh, plan::Recompute recompute,
-                        spec::Precision precision) {
+                        spec::Precision precision, bool splitsBackward) {
   LoweredBlock lowered;
   lowered.block = &block;
   lowered.gradientPartial.resize(block.parameters.size());
-  const SavePlan saves = SaveAnalysis(block, recompute).run();
+  const SavePlan saves = SaveAnalysis(block, recompute).run(splitsBackward);
+  lowered.keepsGradients = saves.keepsGradients;
 
   PassLowering forward(block, mesh, precision, saves, lowered.gradientPartial);
   for (const Op& op : block.forward) forward.add(op, true);
   forward.finish(block.output);
-  for (const Op& op : block.forward)
-    for (TensorId t : op.outputs)
-      if (saves.saved[static_cast<size_t>(t)]) forward.finish(t);
+  forward.finishAll(block.forward, saves.saved);
   lowered.forward = forward.take();
 
+  std::vector<bool> madeForWeights = saves.kept;
+  for (size_t t = 0; t < madeForWeights.size(); ++t)
+    if (saves.saved[t]) madeForWeights[t] = false;
   PassLowering backward(block, mesh, precision, saves, lowered.gradientPartial);
   for (size_t i = 0; i < block.forward.size(); ++i)
     if (saves.recomputed[i]) backward.add(block.forward[i], false);
-  for (const Op& op : block.backward) backward.add(op, false);
+  PassLowering weights(block, mesh, precision, saves, lowered.gradientPartial);
+  for (const Op& op : block.backward)
+    (splitsBackward && isOfWeightsPass(op) ? weights : backward).add(op, false);
   backward.finish(block.inputGrad);
+  backward.finishAll(block.forward, madeForWeights);
+  backward.finishAll(block.backward, madeForWeights);
   lowered.backward = backward.take();
+  lowered.weights = weights.take();
 
   for (size_t t = 0; t < block.tensors.size(); ++t) {
     const Tensor& tensor = block.tensors[t];
@@ -305,7 +345,7 @@ LoweredBlock lowerBlock(const Block& block, const MeshShape& mesh, plan::Recompu
           graph::typeOf(tensor, precision).dtype,
           plan::localShape(tensor.dims, plan::homeSharding(tensor, mesh), mesh)};
     };
-    if (saves.saved[t]) {
+    if (saves.saved[t] || saves.kept[t]) {
       lowered.saved.push_back(static_cast<TensorId>(t));
       lowered.savedTypes.push_back(local());
     }

@@ -1,5 +1,6 @@
-// One pass (forward or backward) of a block on one rank: the ops on local values, with the
-// tensor-axis communication that their sharding implies. Internal to ir/expand.
+// One pass of a block on one rank: the ops on local values, with the tensor-axis communication that
+// their sharding implies. Passes are forward and backward, and, where the schedule splits the
+// backward, weights: the products that make gradients of matrices. Internal to ir/expand.
 //
 // One rule makes Megatron's f and g. Every tensor has a home sharding (plan/sharding.h). An op runs
 // split along the label over which its operands are split; contracting that label leaves a partial
@@ -21,11 +22,13 @@ using ValueId = int32_t;
 
 // Where a value lives.
 enum class Storage : uint8_t {
-  kTemporary,  // scratch, within the pass
-  kSaved,      // activation slot: written by the forward, read by the backward
-  kInput,      // residual stream at the block's entry (activation slot)
-  kOutput,     // residual stream at the block's exit (activation slot)
-  kGradient,   // gradient of the residual stream: entry value `outputGrad`, exit value `inputGrad`
+  kTemporary,       // scratch, within the pass
+  kSaved,           // activation slot: written by the forward, read by the backward
+  kKept,            // activation slot: read by the weights pass, so the backward leaves it
+  kInput,           // residual stream at the block's entry (activation slot)
+  kOutput,          // residual stream at the block's exit (activation slot)
+  kInputGradient,   // gradient of the residual stream at the block's entry (activation slot)
+  kOutputGradient,  // and at its exit
   kTokens,
   kLabels,
   kParameter,
@@ -64,15 +67,17 @@ struct LoweredPass {
 
 struct LoweredBlock {
   const graph::Block* block = nullptr;
-  LoweredPass forward, backward;
-  std::vector<graph::TensorId> saved;  // Storage::kSaved, in order of definition
+  LoweredPass forward, backward, weights;
+  bool keepsGradients = false;         // the weights pass reads the kOutputGradient
+  std::vector<graph::TensorId> saved;  // Storage::kSaved and kKept, in order of definition
   std::vector<program::OperandType> savedTypes;
   std::vector<program::OperandType> parameterTypes;  // local, per block parameter
   std::vector<bool> gradientPartial;                 // per block parameter: to be summed over tp
 };
 
 // `recompute` says which activations the backward computes again instead of keeping.
+// `splitsBackward`: gradients of matrices are made by the weights pass, else by the backward.
 LoweredBlock lowerBlock(const graph::Block& block, const plan::MeshShape& mesh,
-                        plan::Recompute recompute, spec::Precision precision);
+                        plan::Recompute recompute, spec::Precision precision, bool splitsBackward);
 
 }  // namespace trireme::expand

@@ -52,8 +52,8 @@ class MemorySharing {
       const Item& item = pass_.items[i];
       if (item.isCollective || !graph::isElementwise(item.kind)) continue;
       const Storage output = storage(item.outputs[0]);
-      const bool exclusive =
-          output == Storage::kTemporary || output == Storage::kSaved || output == Storage::kOutput;
+      const bool exclusive = output == Storage::kTemporary || output == Storage::kSaved ||
+                             output == Storage::kKept || output == Storage::kOutput;
       if (!exclusive) continue;
       if (const ValueId v = dyingInput(i, Storage::kTemporary); v >= 0)
         root_[static_cast<size_t>(v)] = item.outputs[0];

@@ -23,7 +23,7 @@ struct PassCode {
 };
 struct BlockCode {
   LoweredBlock lowered;  // its passes are moved into the two below
-  PassCode forward, backward;
+  PassCode forward, backward, weights;
 };
 struct ModelCode {
   const graph::ModelGraph* graph = nullptr;
@@ -75,6 +75,7 @@ class RoleBuilder {
   struct ChunkLayout {
     int64_t base = 0, slotBytes = 0;
     int64_t tokens = -1, labels = -1, residual = 0, gradient = 0;  // within a slot
+    int64_t gradientStride = 0;  // from layer to layer; 0: they share one gradient
     int64_t layerSaved = 0, layerSavedStride = 0, headSaved = 0;
     std::vector<int64_t> layerSavedOffset, headSavedOffset;  // per entry of LoweredBlock::saved
     std::vector<ParameterPlace> layerParameters;
@@ -88,7 +89,7 @@ class RoleBuilder {
     kComputedForward,
     kSentForward,
     kReceivedBackward,
-    kComputedBackward,
+    kComputedBackward,  // and again, if they come later, the gradients of weights
     kSentBackward,
     kNumChunkEvents
   };
@@ -120,6 +121,7 @@ class RoleBuilder {
   void addBodies();
   program::Body forward(int32_t chunk);
   program::Body backward(int32_t chunk, bool reduces);
+  program::Body weights(int32_t chunk, bool reduces);
   static program::Instruction& lastComputed(program::Body& body);
   void emitPass(program::Body& body, const PassCode& code, Part part, int32_t chunk);
   void emitLayers(program::Body& body, int32_t chunk, bool reversed,
@@ -156,6 +158,7 @@ class RoleBuilder {
   bool hasHead(int32_t chunk) const { return virtualStage(chunk) == lastVirtualStage(); }
   bool overlapsDp() const { return plan_.overlapReductions && plan_.dp() > 1; }
   bool overlapsTp() const { return plan_.overlapReductions && plan_.tp > 1; }
+  bool splitsBackward() const { return plan::splitsBackward(plan_.schedule); }
   bool shardsState() const { return plan_.stateSharding == plan::StateSharding::kOptimizer; }
 
   const ModelCode& model_;

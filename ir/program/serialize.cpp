@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kMagic = "TRIRPROG";
 // 2: loss scaling and tf32. 3: scaled rotary positions. 4: buckets in pieces, streams of
-// reductions. Older programs have none of what came later.
+// reductions, gradients of weights apart. Older programs have none of what came later.
 constexpr uint32_t kVersion = 4;
 constexpr size_t kHeaderBytes = kMagic.size() + 4 + 8 + 4;
 
@@ -183,7 +183,7 @@ constexpr int largest(InstructionKind) { return kNumInstructionKinds - 1; }
 constexpr int largest(Stream) { return kNumStreams - 1; }
 constexpr int largest(GroupKind) { return kNumGroupKinds - 1; }
 constexpr int largest(ReduceOp) { return static_cast<int>(ReduceOp::kMax); }
-constexpr int largest(Direction) { return static_cast<int>(Direction::kStep); }
+constexpr int largest(Direction) { return static_cast<int>(Direction::kWeights); }
 constexpr int largest(InitKind) { return static_cast<int>(InitKind::kNormal); }
 
 // After the first error everything reads as empty. A list grows one element at a time, and every

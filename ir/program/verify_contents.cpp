@@ -3,8 +3,9 @@
 // role in issue order, in which every byte of the arena knows what it holds. Order between streams
 // is (V7) of verify_races.cpp.
 //
-// A pass (one forward and its backward) is executed once per pair of bodies, not once per
-// microbatch: the slots of a chunk are disjoint copies of each other, which is checked first.
+// A pass (one forward and its backward, of one task or two) is executed once per pair of bodies,
+// not once per microbatch: the slots of a chunk are disjoint copies of each other, which is checked
+// first.
 #include "ir/program/verify_contents.h"
 
 #include <fmt/format.h>
@@ -78,19 +79,22 @@ void RoleMemory::findWorkspace() {
   }
 }
 
-Status RoleMemory::pass(int32_t forward, int32_t backward) {
+Status RoleMemory::pass(const std::vector<int32_t>& tasks) {
   overlay_.clear();
-  for (std::vector<Span>* spans : {&exposed_, &written_, &added_, &reduced_}) spans->clear();
+  for (std::vector<Span>* spans : {&exposed_, &written_}) spans->clear();
+  for (std::vector<TaskSpan>* spans : {&added_, &reduced_}) spans->clear();
   values_.clear();
   seen_.clear();
-  owner_ = Owner::kForward;
-  task_ = forward;
-  const TaskRecord& first = role_.tasks[at(forward)];
-  TRIREME_RETURN_IF_ERROR(execute(first.body, first.slot));
-  owner_ = Owner::kBackward;
-  task_ = backward;
-  const TaskRecord& second = role_.tasks[at(backward)];
-  TRIREME_RETURN_IF_ERROR(execute(second.body, second.slot));
+  seenByBackward_.clear();
+  constexpr Owner kOwners[] = {Owner::kForward, Owner::kBackward, Owner::kWeights};
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    owner_ = kOwners[i];
+    task_ = tasks[i];
+    if (owner_ == Owner::kWeights)
+      for (const auto& [name, version] : seenByBackward_) seen_[name] = version;
+    const TaskRecord& task = role_.tasks[at(task_)];
+    TRIREME_RETURN_IF_ERROR(execute(task.body, task.slot));
+  }
   return checkUsed();
 }
 
@@ -169,7 +173,7 @@ Status RoleMemory::checkContent(int32_t buffer, Span bytes, Span piece,
                                    here, dtypeName(b.dtype), dtypeName(content->dtype),
                                    content->written.begin, content->written.end));
   // A name gives what was made under it. What others have made in an earlier scope is taken as it
-  // is found, but stays the same from forward to backward.
+  // is found, but stays the same from forward to backward, and from there to the weights.
   if (content->buffer < 0 || content->buffer == buffer) return {};
   const auto known = seen_.find({buffer, bytes.begin});
   if (content->scope == scope_ || (known != seen_.end() && content->version > known->second))
@@ -193,7 +197,8 @@ Result<Content> RoleMemory::read(int32_t buffer, std::optional<Span> part) {
     if (content->value >= 0) values_[at(content->value)].used = true;
     if (contains(content->written, bytes)) common.written = content->written;
     common.version = std::max(common.version, content->version);
-    if (owner_ == Owner::kBackward && content->owner == Owner::kForward) exposed_.push_back(piece);
+    if (isOfPass(owner_) && isOfPass(content->owner) && content->owner != owner_)
+      exposed_.push_back(piece);
   };
   for (auto& [sent, used] : sent_) used |= overlap(sent, bytes);
   overlay_.visit(bytes, [&](Span piece, const Content* content) {
@@ -202,12 +207,13 @@ Result<Content> RoleMemory::read(int32_t buffer, std::optional<Span> part) {
   });
   if (!status.ok()) return Error(std::move(status));
   if (owner_ == Owner::kForward) seen_[{buffer, bytes.begin}] = common.version;
+  if (owner_ == Owner::kBackward) seenByBackward_[{buffer, bytes.begin}] = common.version;
   return common;
 }
 
 // Whether an instruction may write to a kind of persistent state.
 bool RoleMemory::mayWrite(const Instruction& in, Region region, bool accumulates) const {
-  const bool pass = owner_ == Owner::kForward || owner_ == Owner::kBackward;
+  const bool pass = isOfPass(owner_);
   switch (region) {
     case Region::kParameter:
       return !pass &&
@@ -219,7 +225,7 @@ bool RoleMemory::mayWrite(const Instruction& in, Region region, bool accumulates
     case Region::kGradient:
     case Region::kLoss:
       if (pass && isCollective(in.kind))
-        return region == Region::kGradient && owner_ == Owner::kBackward &&
+        return region == Region::kGradient && isBackward(owner_) &&
                in.kind != InstructionKind::kAllGather;
       if (pass) return in.kind == InstructionKind::kCompute && accumulates;
       return in.kind == InstructionKind::kZero || in.kind == InstructionKind::kAllReduce ||
@@ -276,8 +282,8 @@ Status RoleMemory::write(Content content, const Instruction& in, bool accumulate
   for (auto& [sent, used] : sent_) used &= !overlap(sent, bytes);
   if (accumulates) TRIREME_RETURN_IF_ERROR(addTo(bytes, content.partial));
   overlay_.assign(bytes, content);
-  if (state && isCollective(in.kind) && owner_ == Owner::kBackward) {
-    reduced_.push_back(bytes);
+  if (state && isCollective(in.kind) && isBackward(owner_)) {
+    reduced_.push_back({bytes, task_});
     reductions_.push_back(content);
   }
   return {};
@@ -291,7 +297,7 @@ Status RoleMemory::addTo(Span accumulator, bool partial) {
   });
   if (reduced) return error("V9", "adds to what has been reduced over ranks");
   accumulated_.assign(accumulator, partial);
-  added_.push_back(accumulator);
+  added_.push_back({accumulator, task_});
   return {};
 }
 
@@ -334,7 +340,7 @@ Status RoleMemory::collective(const Instruction& in) {
     return error(
         "V4", fmt::format("{} is already reduced over {}", source.name, groupKindName(in.group)));
   // Gradients, which their last backward may reduce, are of all microbatches.
-  const bool pass = owner_ == Owner::kForward || owner_ == Owner::kBackward;
+  const bool pass = isOfPass(owner_);
   const RegionOf* region = regionAt(from);
   const bool isGradient = region != nullptr && region->region == Region::kGradient;
   if (pass && !isGradient && in.group != GroupKind::kTp && members > 1)

@@ -14,7 +14,14 @@
 namespace trireme::program::verify {
 
 // Who wrote a byte: an earlier step or the beginning, or a task of the pass that is executed.
-enum class Owner : uint8_t { kBase, kForward, kBackward, kStep };
+enum class Owner : uint8_t { kBase, kForward, kBackward, kWeights, kStep };
+
+// A task of the pass: not the step.
+inline bool isOfPass(Owner owner) { return owner != Owner::kBase && owner != Owner::kStep; }
+// Tasks that make gradients.
+inline bool isBackward(Owner owner) {
+  return owner == Owner::kBackward || owner == Owner::kWeights;
+}
 
 struct Content {
   DType dtype = DType::kF32;
@@ -40,6 +47,12 @@ inline uint8_t groupBit(GroupKind kind) {
   return static_cast<uint8_t>(1u << static_cast<int>(kind));
 }
 
+// Bytes that a task (index into Role::tasks) adds to or reduces.
+struct TaskSpan {
+  Span bytes;
+  int32_t task = -1;
+};
+
 enum class Region : uint8_t { kParameter, kGradient, kState, kLossScaling, kLoss };
 
 class RoleMemory {
@@ -48,18 +61,18 @@ class RoleMemory {
 
   // Persistent state and the beginning of the step. Comes first.
   Status prepare();
-  // Executes a forward task and its backward (indices into Role::tasks).
-  Status pass(int32_t forward, int32_t backward);
+  // Executes a forward task and its backward: one task or two (indices into Role::tasks).
+  Status pass(const std::vector<int32_t>& tasks);
   Status step();
   // After all passes.
   Status checkParameters() const;
 
-  // Of the latest pass: what its forward leaves for its backward, and all that it writes.
+  // Of the latest pass: what its tasks leave for later ones, and all that it writes.
   const std::vector<Span>& exposed() const { return exposed_; }
   const std::vector<Span>& written() const { return written_; }
   // Of the latest pass: the accumulators that it adds to, and those that it reduces.
-  const std::vector<Span>& added() const { return added_; }
-  const std::vector<Span>& reduced() const { return reduced_; }
+  const std::vector<TaskSpan>& added() const { return added_; }
+  const std::vector<TaskSpan>& reduced() const { return reduced_; }
 
  private:
   struct RegionOf {
@@ -125,11 +138,13 @@ class RoleMemory {
   IntervalMap<Content> overlay_;   // what it has written
   IntervalMap<bool> accumulated_;  // by passes; is it this rank's term of a sum over tp?
   IntervalMap<bool> used_;         // parameters that passes have read
-  std::vector<Span> exposed_, written_, added_, reduced_;
+  std::vector<Span> exposed_, written_;
+  std::vector<TaskSpan> added_, reduced_;
   std::vector<Content> reductions_;  // of accumulators, by all passes: what the step finds
   std::vector<Value> values_;        // of the pass or the step
   // Of the pass, per (buffer, address): the version that was written, or that the forward has seen.
-  std::map<std::pair<int32_t, int64_t>, int32_t> seen_;
+  // And what the backward has seen last, for the weights.
+  std::map<std::pair<int32_t, int64_t>, int32_t> seen_, seenByBackward_;
   std::vector<std::pair<Span, bool>>
       sent_;  // of the body: what it sends; read since it was written?
 };

@@ -269,7 +269,7 @@ Status checkTaskRecords(const Role& role) {
     const auto bad = [&](const std::string& message) {
       return v1("role {} task {} ({}): {}", role.name, t, taskName(task), message);
     };
-    if (static_cast<int>(task.direction) > static_cast<int>(Direction::kStep))
+    if (static_cast<int>(task.direction) > static_cast<int>(Direction::kWeights))
       return bad("unknown direction");
     if (!inRange(task.body, role.bodies.size())) return bad("no such body");
     if (task.microbatch < 0 || task.microbatch > kMaxCount) return bad("impossible microbatch");

@@ -28,7 +28,7 @@ class MessageCheck {
         group_(group),
         virtualStages_(int64_t{program_.pp} * program_.virtualStages),
         microbatches_(program_.training.numMicrobatches),
-        sends_(at(3 * virtualStages_ * microbatches_)),
+        sends_(at((static_cast<int64_t>(Direction::kStep) + 1) * virtualStages_ * microbatches_)),
         receives_(sends_.size()) {}
 
   Status run() {
@@ -67,6 +67,8 @@ class MessageCheck {
     const Buffer& buffer = r.buffers[at(in.buffers[0])];
     const bool send = in.kind == InstructionKind::kSend;
     const End end{role, t, task.body, i, buffer.bytes(), buffer.dtype, in.peerStage};
+    if (task.direction == Direction::kWeights)
+      return violation("V3", place(end), "no other stage waits for gradients of weights");
     TRIREME_RETURN_IF_ERROR(checkProducer(r, task, in, end));
     const int64_t tag =
         (static_cast<int64_t>(task.direction) * virtualStages_ + in.virtualStage) * microbatches_ +

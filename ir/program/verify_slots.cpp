@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "ir/program/verify_contents.h"
 #include "ir/program/verify_internal.h"
@@ -11,12 +12,13 @@
 namespace trireme::program::verify {
 namespace {
 
-// A forward task and its backward.
+// A forward task and its backward: one task or two.
 struct Pass {
-  int32_t chunk = 0, slot = 0, forward = -1, backward = -1;
+  int32_t chunk = 0, slot = 0;
+  std::vector<int32_t> tasks;
 };
 
-// Bytes that one pass needs, writes, adds to or reduces.
+// Bytes that one pass needs or writes.
 struct Claim {
   Span bytes;
   int32_t pass = 0;
@@ -67,24 +69,25 @@ class SlotCheck {
 
   bool reducesInPasses() const {
     for (const TaskRecord& task : tasksWithNewBody(role_))
-      if (task.direction == Direction::kBackward)
+      if (task.direction == Direction::kBackward || task.direction == Direction::kWeights)
         for (const Instruction& in : role_.bodies[at(task.body)].instructions)
           if (isCollective(in.kind) && in.group != GroupKind::kTp) return true;
     return false;
   }
 
   void findPasses() {
-    std::vector<std::vector<int32_t>> forward(role_.chunks.size());  // [chunk][slot]
+    std::vector<std::vector<int32_t>> latest(role_.chunks.size());  // [chunk][slot]: of passes_
     for (int32_t t = 0; t < static_cast<int32_t>(role_.tasks.size()); ++t) {
       const TaskRecord& task = role_.tasks[at(t)];
       if (task.direction == Direction::kStep) continue;
-      std::vector<int32_t>& slots = forward[at(task.chunk)];
+      std::vector<int32_t>& slots = latest[at(task.chunk)];
       if (at(task.slot) >= slots.size()) slots.resize(at(task.slot) + 1, -1);
+      int32_t& pass = slots[at(task.slot)];
       if (task.direction == Direction::kForward) {
-        slots[at(task.slot)] = t;
-      } else {
-        passes_.push_back({task.chunk, task.slot, slots[at(task.slot)], t});
+        pass = static_cast<int32_t>(passes_.size());
+        passes_.push_back({task.chunk, task.slot, {}});
       }
+      passes_[at(pass)].tasks.push_back(t);
     }
   }
 
@@ -128,22 +131,22 @@ class SlotCheck {
     if (passes) {
       layout_ = findSlotLayout(role_, {0, 0, tp, dp});
       const bool copies = layout_.copies;
-      std::map<std::array<int32_t, 3>, int32_t> done;
-      for (std::vector<Claim>* claims : {&needs_, &writes_, &adds_, &reductions_}) claims->clear();
+      std::set<std::vector<int32_t>> done;
+      for (std::vector<Claim>* claims : {&needs_, &writes_}) claims->clear();
+      for (std::vector<TaskSpan>* spans : {&adds_, &reductions_}) spans->clear();
       for (size_t i = 0; i < passes_.size(); ++i) {
         const Pass& pass = passes_[i];
-        const int32_t key = copies ? 0 : pass.slot;
-        const std::array<int32_t, 3> bodies{role_.tasks[at(pass.forward)].body,
-                                            role_.tasks[at(pass.backward)].body, key};
-        if (!done.emplace(bodies, static_cast<int32_t>(i)).second) continue;
-        TRIREME_RETURN_IF_ERROR(memory.pass(pass.forward, pass.backward));
+        std::vector<int32_t> key = {copies ? 0 : pass.slot};
+        for (int32_t task : pass.tasks) key.push_back(role_.tasks[at(task)].body);
+        if (!done.insert(std::move(key)).second) continue;
+        TRIREME_RETURN_IF_ERROR(memory.pass(pass.tasks));
         const auto claim = [&](const std::vector<Span>& spans, std::vector<Claim>& claims) {
           for (Span span : spans) claims.push_back({span, static_cast<int32_t>(i)});
         };
         claim(memory.exposed(), needs_);
         claim(memory.written(), writes_);
-        claim(memory.added(), adds_);
-        claim(memory.reduced(), reductions_);
+        adds_.insert(adds_.end(), memory.added().begin(), memory.added().end());
+        reductions_.insert(reductions_.end(), memory.reduced().begin(), memory.reduced().end());
       }
       TRIREME_RETURN_IF_ERROR(checkReductions());
       TRIREME_RETURN_IF_ERROR(memory.checkParameters());
@@ -152,7 +155,7 @@ class SlotCheck {
     return step ? memory.step() : Status();
   }
 
-  // What a backward needs from its forward lies in its slot.
+  // What a task needs from an earlier one of its pass lies in its slot.
   Status checkPrivate() const {
     for (const Claim& need : needs_) {
       const Pass& pass = passes_[at(need.pass)];
@@ -174,47 +177,41 @@ class SlotCheck {
 
   // A gradient is reduced once, when nothing is added to it any more.
   Status checkReductions() const {
-    for (const Claim& reduction : reductions_) {
-      const int32_t body = role_.tasks[at(passes_[at(reduction.pass)].backward)].body;
-      int32_t first = -1;
-      for (const Pass& pass : passes_) {
-        if (role_.tasks[at(pass.backward)].body != body) continue;
-        if (first >= 0)
-          return violation("V9", where(context_, index_, pass.backward),
-                           fmt::format("reduces gradients that {} has reduced",
-                                       taskName(role_.tasks[at(first)])));
-        first = pass.backward;
-      }
-      for (const Claim& sum : adds_)
-        if (overlap(sum.bytes, reduction.bytes))
-          TRIREME_RETURN_IF_ERROR(checkBefore(passes_[at(sum.pass)], first));
+    for (const TaskSpan& reduction : reductions_) {
+      const int32_t body = role_.tasks[at(reduction.task)].body;
+      TRIREME_RETURN_IF_ERROR(
+          checkNoneBehind(reduction.task, body, "reduces gradients that {} has reduced"));
+      for (const TaskSpan& sum : adds_)
+        if (const int32_t adder = role_.tasks[at(sum.task)].body;
+            adder != body && overlap(sum.bytes, reduction.bytes))
+          TRIREME_RETURN_IF_ERROR(
+              checkNoneBehind(reduction.task, adder, "adds to gradients that {} has reduced"));
     }
     return {};
   }
 
-  // Does no task like those of `adder` come after the task that reduces?
-  Status checkBefore(const Pass& adder, int32_t reduces) const {
-    const auto bodiesOf = [&](const Pass& pass) {
-      return std::pair(role_.tasks[at(pass.forward)].body, role_.tasks[at(pass.backward)].body);
-    };
-    for (const Pass& pass : passes_)
-      if (bodiesOf(pass) == bodiesOf(adder) && pass.backward > reduces)
-        return violation("V9", where(context_, index_, pass.backward),
-                         fmt::format("adds to gradients that {} has reduced",
-                                     taskName(role_.tasks[at(reduces)])));
+  // Does no task of `body` come after the task that reduces?
+  Status checkNoneBehind(int32_t reduces, int32_t body,
+                         fmt::format_string<std::string> what) const {
+    for (int32_t t = reduces + 1; t < static_cast<int32_t>(role_.tasks.size()); ++t)
+      if (role_.tasks[at(t)].body == body)
+        return violation("V9", where(context_, index_, t),
+                         fmt::format(what, taskName(role_.tasks[at(reduces)])));
     return {};
   }
 
-  // Does a task like those of `writer` run between a forward and a backward like those of `reader`?
+  // Does a task like those of `writer` run between the tasks of a pass like `reader`?
   Status checkBetween(const Pass& reader, const Pass& writer, Span bytes) const {
     for (const Pass& pass : passes_) {
       if (pass.chunk != reader.chunk || pass.slot != reader.slot) continue;
-      for (int32_t t = pass.forward + 1; t < pass.backward; ++t) {
+      const int32_t last = pass.tasks.back();
+      for (int32_t t = pass.tasks.front() + 1; t < last; ++t) {
         const TaskRecord& task = role_.tasks[at(t)];
-        if (task.chunk != writer.chunk || task.slot != writer.slot) continue;
+        const bool isOwn = task.chunk == pass.chunk && task.slot == pass.slot;  // its only tenant
+        if (isOwn || task.chunk != writer.chunk || task.slot != writer.slot) continue;
         return violation("V7", where(context_, index_, t),
                          fmt::format("overwrites bytes {} to {}, which {} still needs", bytes.begin,
-                                     bytes.end, taskName(role_.tasks[at(pass.backward)])));
+                                     bytes.end, taskName(role_.tasks[at(last)])));
       }
     }
     return {};
@@ -225,7 +222,8 @@ class SlotCheck {
   const Role& role_;
   SlotLayout layout_;
   std::vector<Pass> passes_;
-  std::vector<Claim> needs_, writes_, adds_, reductions_;
+  std::vector<Claim> needs_, writes_;
+  std::vector<TaskSpan> adds_, reductions_;
 };
 
 }  // namespace

@@ -48,23 +48,25 @@ Status checkChunks(const Context& context, const Group& pipeline) {
 
 class TaskCheck {
  public:
-  TaskCheck(const Context& context, int32_t role)
+  // `passes`: tasks of each microbatch, F and B, or F, B and W.
+  TaskCheck(const Context& context, int32_t role, int32_t passes)
       : context_(context),
         index_(role),
         role_(context.program.roles[at(role)]),
-        microbatches_(context.program.training.numMicrobatches) {}
+        microbatches_(context.program.training.numMicrobatches),
+        passes_(passes) {}
 
   Status run() {
     const auto chunks = static_cast<int64_t>(role_.chunks.size());
     int64_t passes = 0;
     for (const TaskRecord& task : role_.tasks) passes += task.direction != Direction::kStep;
-    if (passes != 2 * chunks * microbatches_)
+    if (passes != passes_ * chunks * microbatches_)
       return violation("V8", where(context_, index_, -1),
-                       fmt::format("{} forwards and backwards, expected {} x {} microbatches x 2",
-                                   passes, chunks, microbatches_));
+                       fmt::format("{} passes, expected {} chunks x {} microbatches x {}", passes,
+                                   chunks, microbatches_, passes_));
     TRIREME_RETURN_IF_ERROR(checkBodies());
     TRIREME_RETURN_IF_ERROR(checkRepeats());
-    forwardSlot_.assign(at(chunks * microbatches_), kNotYet);
+    state_.resize(at(chunks * microbatches_));
     tenants_.resize(role_.chunks.size());
     next_.resize(role_.chunks.size());
     for (task_ = 0; task_ < static_cast<int32_t>(role_.tasks.size()); ++task_) {
@@ -80,7 +82,12 @@ class TaskCheck {
   }
 
  private:
-  static constexpr int32_t kNotYet = -1, kDone = -2;
+  static constexpr const char* kNames[] = {"forward", "backward", "weights pass"};
+  // How far a microbatch of a chunk has come.
+  struct State {
+    int32_t done = 0;  // of kNames
+    int32_t slot = -1;
+  };
 
   // A body is of one chunk and one direction.
   Status checkBodies() const {
@@ -125,29 +132,25 @@ class TaskCheck {
     if (task.microbatch >= microbatches_)
       return error("V8", fmt::format("microbatch {} of {}", task.microbatch, microbatches_));
     ++numPasses_;
-    int32_t& slot = forwardSlot_[at(task.chunk * microbatches_ + task.microbatch)];
+    State& state = state_[at(task.chunk * microbatches_ + task.microbatch)];
     std::vector<int32_t>& tenants = tenants_[at(task.chunk)];
     if (at(task.slot) >= tenants.size()) tenants.resize(at(task.slot) + 1, -1);
     int32_t& tenant = tenants[at(task.slot)];
-    int32_t& next = next_[at(task.chunk)][task.direction == Direction::kForward ? 0 : 1];
-    if (task.direction == Direction::kForward) {
-      if (slot != kNotYet) return error("V8", "a second forward of this microbatch");
-      if (task.microbatch != next++) return outOfOrder(next - 1);
-      if (tenant >= 0)
-        return error("V8",
-                     fmt::format("slot {} still belongs to microbatch {}", task.slot, tenant));
-      slot = task.slot;
-      tenant = task.microbatch;
-      return {};
-    }
-    if (slot == kNotYet) return error("V8", "backward without a forward before it");
-    if (slot == kDone) return error("V8", "a second backward of this microbatch");
-    if (slot != task.slot)
-      return error("V8",
-                   fmt::format("on slot {}, but its forward was on slot {}", task.slot, slot));
+    const int32_t pass =
+        task.direction == Direction::kWeights ? 2 : static_cast<int>(task.direction);
+    int32_t& next = next_[at(task.chunk)][at(pass)];
+    if (state.done < pass)
+      return error("V8", fmt::format("{} without a {} before it", kNames[pass], kNames[pass - 1]));
+    if (state.done > pass)
+      return error("V8", fmt::format("a second {} of this microbatch", kNames[pass]));
+    if (pass > 0 && state.slot != task.slot)
+      return error(
+          "V8", fmt::format("on slot {}, but its forward was on slot {}", task.slot, state.slot));
     if (task.microbatch != next++) return outOfOrder(next - 1);
-    slot = kDone;
-    tenant = -1;
+    if (pass == 0 && tenant >= 0)
+      return error("V8", fmt::format("slot {} still belongs to microbatch {}", task.slot, tenant));
+    state = {pass + 1, task.slot};
+    tenant = pass + 1 < passes_ ? task.microbatch : -1;
     return {};
   }
 
@@ -179,7 +182,7 @@ class TaskCheck {
       return {};
     }
     if (++numSteps_ > 1) return error("V9", "a second step");
-    if (numPasses_ != 2 * static_cast<int64_t>(role_.chunks.size()) * microbatches_)
+    if (numPasses_ != passes_ * static_cast<int64_t>(role_.chunks.size()) * microbatches_)
       return error("V9", "comes before the last backward");
     for (size_t b = 0; b < stepped.size(); ++b)
       if (stepped[b] != 1 || squared[b] != 1)
@@ -199,11 +202,12 @@ class TaskCheck {
   int32_t index_;
   const Role& role_;
   int64_t microbatches_;
+  int32_t passes_;
   int32_t task_ = 0;
   int64_t numPasses_ = 0;
   int32_t numSteps_ = 0, numBegins_ = 0;
-  std::vector<int32_t> forwardSlot_;           // [chunk][microbatch]: slot, kNotYet or kDone
-  std::vector<std::array<int32_t, 2>> next_;   // [chunk][forward, backward]: microbatch
+  std::vector<State> state_;                   // [chunk][microbatch]
+  std::vector<std::array<int32_t, 3>> next_;   // [chunk][of kNames]: microbatch
   std::vector<std::vector<int32_t>> tenants_;  // [chunk][slot]: microbatch, -1 if free
 };
 
@@ -217,9 +221,11 @@ Status checkTasks(const Context& context) {
     done[groupClass] = true;
     TRIREME_RETURN_IF_ERROR(checkChunks(context, context.program.groups[g]));
   }
+  const std::vector<Role>& roles = context.program.roles;
+  const int32_t passes = std::any_of(roles.begin(), roles.end(), splitsBackward) ? 3 : 2;
   for (size_t r = 0; r < context.roles.size(); ++r)
     if (context.roles[r].first >= 0)
-      TRIREME_RETURN_IF_ERROR(TaskCheck(context, static_cast<int32_t>(r)).run());
+      TRIREME_RETURN_IF_ERROR(TaskCheck(context, static_cast<int32_t>(r), passes).run());
   return {};
 }
 

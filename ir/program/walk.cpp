@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trireme::program {
 
 Arity arityOf(OpKind kind) {
@@ -123,6 +125,11 @@ std::string_view groupKindName(GroupKind kind) {
       return "world";
   }
   return "unknown";
+}
+
+bool splitsBackward(const Role& role) {
+  return std::any_of(role.tasks.begin(), role.tasks.end(),
+                     [](const TaskRecord& task) { return task.direction == Direction::kWeights; });
 }
 
 std::string taskName(const TaskRecord& task) {

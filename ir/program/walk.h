@@ -67,6 +67,13 @@ inline bool isCollective(InstructionKind kind) {
          kind == InstructionKind::kAllGather;
 }
 
+// Whether the gradients of weights have tasks of their own, behind the backwards.
+bool splitsBackward(const Role& role);
+// The direction of the last task that uses a microbatch's slot.
+inline Direction lastDirection(bool splitsBackward) {
+  return splitsBackward ? Direction::kWeights : Direction::kBackward;
+}
+
 // Index of the event that `ref` means in a task on `slot`; -1: none.
 inline int32_t eventIndex(const EventRef& ref, int32_t slot) {
   return ref.base < 0 ? -1 : ref.base + (ref.perSlot ? slot : 0);

@@ -16,13 +16,14 @@ struct CommCount {
 };
 
 struct RankCounters {
-  static constexpr int kNumDirections = 3;
+  static constexpr int kNumDirections = static_cast<int>(program::Direction::kWeights) + 1;
   // [instruction kind][group kind][direction of the task]. kSend and kRecv count under group kPp.
   // A collective over a group of one moves nothing and is not counted.
   std::array<std::array<std::array<CommCount, kNumDirections>, program::kNumGroupKinds>,
              program::kNumInstructionKinds>
       communication{};
-  // Largest number of (chunk, slot) pairs between their forward and their backward at one time.
+  // Largest number of (chunk, slot) pairs between their forward and their backward, of all of it,
+  // at one time.
   int32_t peakLiveSlots = 0;
   int64_t instructions = 0;
 

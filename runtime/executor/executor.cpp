@@ -18,7 +18,8 @@ Executor::Executor(const ExecutorContext& context)
     : rank_(context.device->program()),
       context_(context),
       streams_(*context.device, *context.comm, context.trace),
-      batches_(*context.device, *context.comm) {
+      batches_(*context.device, *context.comm),
+      lastDirection_(program::lastDirection(program::splitsBackward(*rank_.role))) {
   context_.comm->setProgress(&streams_);
   context_.device->setWatch([this] { return watchDevice(); });
   addresses_.resize(static_cast<size_t>(rank_.maxOperands));
@@ -246,7 +247,7 @@ void Executor::trackLiveSlots(const Task& task, bool before) {
   if (task.chunk < 0) return;
   uint8_t& live = live_[static_cast<size_t>(task.chunk)][static_cast<size_t>(task.slot)];
   const bool becomes = task.direction == program::Direction::kForward && before;
-  const bool ends = task.direction == program::Direction::kBackward && !before;
+  const bool ends = task.direction == lastDirection_ && !before;
   if (becomes && live == 0) {
     live = 1;
     counters_.peakLiveSlots = std::max(counters_.peakLiveSlots, ++numLive_);

@@ -85,6 +85,7 @@ class Executor {
   std::vector<AdamWArrays> bucketArrays_;         // scratch
   std::vector<std::vector<uint8_t>> live_;        // per chunk and slot
   int32_t numLive_ = 0;
+  program::Direction lastDirection_;  // after which a slot is free
 };
 
 }  // namespace trireme::runtime

@@ -63,13 +63,14 @@ Status failure(const testing::EmulatedGpuOptions& emulation, int64_t* numLive = 
 // Keys change with every step, the first sample with every microbatch: graphs that kept those of
 // their capture would drop other elements.
 TEST(CudaGraphs, TrainAsSingleLaunchesToTheLastBit) {
-  std::vector<Training> all(3);
+  std::vector<Training> all(4);
   all[1].model = tinyLlama(4);
   all[1].choices.recompute = plan::Recompute::kFull;
   Choices& many = all[2].choices;
   many.tp = many.pp = many.dp = many.virtualStages = 2;
   many.schedule = plan::ScheduleKind::kInterleaved;
   many.sequenceParallel = many.shardOptimizer = true;
+  all[3].choices = {.pp = 2, .schedule = plan::ScheduleKind::kZeroBubbleH1};
   if (TRIREME_HAVE_MLIR) all.push_back({tinyGpt(4), {}, false});
   for (const Training& training : all) {
     const Trained graphs = train(training, 4, true), single = train(training, 4, false);

@@ -1,5 +1,6 @@
 // N ranks equal one rank: gradients of the first step, losses of twenty, final weights.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -240,7 +241,9 @@ TEST_P(Pipelines, AreBitwiseEqualToOneRank) {
     for (auto [schedule, v] :
          {std::pair{plan::ScheduleKind::kGpipe, 1}, std::pair{plan::ScheduleKind::k1F1B, 1},
           std::pair{plan::ScheduleKind::kInterleaved, 2},
-          std::pair{plan::ScheduleKind::kInterleaved, 4}}) {
+          std::pair{plan::ScheduleKind::kInterleaved, 4},
+          std::pair{plan::ScheduleKind::kZeroBubbleH1, 1},
+          std::pair{plan::ScheduleKind::kZeroBubbleH2, 1}}) {
       if (pp * v > model.numLayers) continue;
       Choices c;
       c.pp = pp;
@@ -383,6 +386,28 @@ TEST(NegativeControl, VocabularyParallelLossMustBeReducedOnce) {
   Choices c;
   c.tp = 2;
   expectSeen(c, "forward0", reducesLoss);
+}
+
+// Of the second microbatch, on the first stage.
+TEST(NegativeControl, GradientsOfWeightsMustBeMadeOnce) {
+  const auto damaged = [](Damage kind) {
+    return [=](program::Program& program) {
+      std::vector<program::TaskRecord>& tasks = program.roles[0].tasks;
+      const auto task = std::find_if(tasks.begin(), tasks.end(), [](const auto& t) {
+        return t.direction == program::Direction::kWeights && t.microbatch == 1;
+      });
+      ASSERT_NE(task, tasks.end());
+      if (kind == Damage::kLeftOut)
+        tasks.erase(task);
+      else
+        tasks.insert(task, program::TaskRecord(*task));
+    };
+  };
+  const Choices c{.pp = 2, .schedule = plan::ScheduleKind::kZeroBubbleH1};
+  ASSERT_EQ(checkPlan(Family::kGpt, c, spec::Precision::kFp32), "");
+  for (const Damage kind : {Damage::kLeftOut, Damage::kDoubled})
+    EXPECT_THAT(checkPlan(Family::kGpt, c, spec::Precision::kFp32, damaged(kind)),
+                testing::StartsWith("gradients: "));
 }
 
 }  // namespace

@@ -194,7 +194,7 @@ TEST_P(VirtualRanks, TrainAsOneRankOfTheHost) {
 }
 
 std::vector<Choices> virtualChoices() {
-  std::vector<Choices> all(7);
+  std::vector<Choices> all(8);
   all[0].tp = 2;
   all[1].tp = 2, all[1].sequenceParallel = true, all[1].microbatchSize = 2;
   all[2].dp = 2;
@@ -203,7 +203,8 @@ std::vector<Choices> virtualChoices() {
   all[5].pp = 2, all[5].virtualStages = 2, all[5].schedule = plan::ScheduleKind::kInterleaved;
   all[6].tp = all[6].pp = all[6].dp = 2, all[6].sequenceParallel = all[6].shardOptimizer = true;
   all[6].recompute = plan::Recompute::kFull;
-  for (const size_t i : {0, 1, 2, 3, 6}) {
+  all[7] = all[6], all[7].schedule = plan::ScheduleKind::kZeroBubbleH1;
+  for (const size_t i : {0, 1, 2, 3, 6, 7}) {
     all.push_back(all[i]);
     all.back().overlapReductions = true;
   }

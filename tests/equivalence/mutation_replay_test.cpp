@@ -50,7 +50,9 @@ std::vector<Choices> subjects() {
   Choices replicated{2, 2, 2, 1, plan::ScheduleKind::k1F1B, plan::Recompute::kFull};
   replicated.scatterGather = true;
   const Choices tensorOnly{4, 1, 1, 1, plan::ScheduleKind::kGpipe, plan::Recompute::kSelective};
-  return {everything, replicated, tensorOnly};
+  Choices split{2, 2, 2, 1, plan::ScheduleKind::kZeroBubbleH1, plan::Recompute::kSelective};
+  split.sequenceParallel = split.overlapReductions = true;
+  return {everything, replicated, tensorOnly, split};
 }
 
 void tryMutants(const spec::ModelSpec& model, const Choices& choices, CountsByKind& counts) {
@@ -89,6 +91,8 @@ TEST(Mutants, AreCaughtOrHarmless) {
   CountsByKind counts{};
   for (const Choices& choices : subjects()) tryMutants(tinyGpt(4), choices, counts);
   tryMutants(tinyLlama(4), subjects().front(), counts);
+  tryMutants(tinyLlama(4), {1, 2, 1, 1, plan::ScheduleKind::kZeroBubbleH2, plan::Recompute::kFull},
+             counts);
   Counts all;
   fmt::print("{:<24} {:>8} {:>8} {:>8} {:>8}\n", "mutation", "mutants", "caught", "harmless",
              "let pass");

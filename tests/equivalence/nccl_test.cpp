@@ -302,7 +302,7 @@ TEST_P(NcclRanks, TrainAsOneRankOfTheHost) {
 }
 
 std::vector<Choices> ncclChoices() {
-  std::vector<Choices> all(7);
+  std::vector<Choices> all(8);
   all[0].tp = 2, all[0].sequenceParallel = true, all[0].microbatchSize = 2;
   all[1].dp = 2, all[1].shardOptimizer = true;
   all[2].pp = 2;
@@ -310,6 +310,8 @@ std::vector<Choices> ncclChoices() {
   all[4].pp = 4, all[4].schedule = plan::ScheduleKind::kGpipe;
   all[5].tp = all[5].pp = all[5].dp = 2, all[5].sequenceParallel = all[5].shardOptimizer = true;
   all[6].tp = all[6].pp = 2, all[6].scatterGather = true;
+  all[7].tp = all[7].pp = 2, all[7].sequenceParallel = true;
+  all[7].schedule = plan::ScheduleKind::kZeroBubbleH2;
   for (const size_t i : {0, 1, 5}) {
     all.push_back(all[i]);
     all.back().overlapReductions = true;

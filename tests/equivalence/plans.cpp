@@ -23,7 +23,8 @@ std::vector<Choices> allLegal() {
       for (int64_t dp : {1, 2})
         for (int64_t v : {1, 2, 4})
           for (auto schedule : {plan::ScheduleKind::kGpipe, plan::ScheduleKind::k1F1B,
-                                plan::ScheduleKind::kInterleaved})
+                                plan::ScheduleKind::kInterleaved, plan::ScheduleKind::kZeroBubbleH1,
+                                plan::ScheduleKind::kZeroBubbleH2})
             for (auto recompute :
                  {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull})
               for (int bits = 0; bits < 64; ++bits) {

@@ -10,8 +10,8 @@ namespace trireme::equivalence {
 namespace {
 
 std::string taskName(const program::TraceEvent& e) {
-  return std::string(e.direction == program::Direction::kForward ? "F" : "B") +
-         std::to_string(e.chunk) + "." + std::to_string(e.microbatch);
+  return std::string(1, program::directionLetter(e.direction)) + std::to_string(e.chunk) + "." +
+         std::to_string(e.microbatch);
 }
 
 std::string ordersOf(const std::vector<program::TraceEvent>& events, int32_t rank) {
@@ -51,6 +51,28 @@ TEST(RuntimeTrace, ExecutesTheGoldenInterleavedOrder) {
   EXPECT_EQ(result->counters[1].peakLiveSlots, 3);
 }
 
+// Golden order of zb-h1, p = 3, m = 8: at most three microbatches are in flight on every stage.
+TEST(RuntimeTrace, ExecutesTheGoldenZeroBubbleOrder) {
+  const auto model = tinyGpt();
+  plan::Plan plan = planFor(Choices{.schedule = plan::ScheduleKind::kZeroBubbleH1}, model,
+                            tinyTraining(spec::Precision::kFp32));
+  plan.pp = 3;
+  plan.layers = {{{0, 3}}, {{3, 3}}, {{6, 2}}};
+  RunOptions options;
+  options.steps = 1;
+  options.trace = true;
+  const auto result = run(model, plan, options);
+  ASSERT_TRUE(result.has_value()) << result.error().message();
+  EXPECT_EQ(ordersOf(result->trace, 0),
+            "F0.0 F0.1 F0.2 B0.0 W0.0 F0.3 B0.1 W0.1 F0.4 B0.2 W0.2 F0.5 B0.3 W0.3 F0.6 B0.4 W0.4 "
+            "F0.7 B0.5 W0.5 B0.6 W0.6 B0.7 W0.7");
+  EXPECT_EQ(ordersOf(result->trace, 2),
+            "F0.0 B0.0 F0.1 B0.1 F0.2 B0.2 W0.0 F0.3 B0.3 W0.1 F0.4 B0.4 W0.2 F0.5 B0.5 W0.3 F0.6 "
+            "B0.6 W0.4 F0.7 B0.7 W0.5 W0.6 W0.7");
+  for (const runtime::RankCounters& counters : result->counters)
+    EXPECT_EQ(counters.peakLiveSlots, 3);
+}
+
 // Eight microbatches of a model of 8 layers. The generators' orders are compared
 // with the published ones in tests/ir/schedule; peaks are those of the published table, of rank 0
 // to p - 1.
@@ -66,11 +88,15 @@ TEST(RuntimeTrace, ExecutesEveryScheduleInItsOrderAndKeepsItsActivations) {
         Played{schedule::oneForwardOneBackward(2, 8), {2, 1}},
         Played{schedule::oneForwardOneBackward(4, 8), {4, 3, 2, 1}},
         Played{schedule::interleaved(2, 4, 8), {9, 7}},
-        Played{schedule::interleaved(4, 2, 8), {11, 9, 7, 5}}}) {
+        Played{schedule::interleaved(4, 2, 8), {11, 9, 7, 5}},
+        Played{schedule::zeroBubbleH1(4, 8), {4, 4, 4, 4}},
+        Played{schedule::zeroBubbleH2(4, 8), {7, 7, 7, 7}}}) {
     Choices c;
     c.pp = played.expected.stages;
     c.virtualStages = played.expected.virtualStages;
     c.schedule = c.virtualStages > 1        ? plan::ScheduleKind::kInterleaved
+                 : played.peaks.back() == 4 ? plan::ScheduleKind::kZeroBubbleH1
+                 : played.peaks.back() == 7 ? plan::ScheduleKind::kZeroBubbleH2
                  : played.peaks.back() == 8 ? plan::ScheduleKind::kGpipe
                                             : plan::ScheduleKind::k1F1B;
     SCOPED_TRACE(describe(c));

@@ -313,7 +313,7 @@ class Mutator {
         task.body = other(task.body, static_cast<int32_t>(role_.bodies.size()));
         break;
       default:
-        task.direction = static_cast<Direction>(other(static_cast<int32_t>(task.direction), 3));
+        task.direction = static_cast<Direction>(other(static_cast<int32_t>(task.direction), 4));
     }
     return task == before ? "" : fmt::format("{} {}", "task", t);
   }

@@ -64,8 +64,9 @@ Case randomCase(std::mt19937_64& rng) {
   p.tp = pick<int64_t>(rng, {1, 2, 4, 8});
   p.pp = pick<int64_t>(rng, {1, 2, 3, 4, 8});
   const int64_t dp = pick<int64_t>(rng, {1, 1, 2, 3, 4, 8, 64});
-  p.schedule = pick<plan::ScheduleKind>(rng, {plan::ScheduleKind::kGpipe, plan::ScheduleKind::k1F1B,
-                                              plan::ScheduleKind::kInterleaved});
+  p.schedule = pick<plan::ScheduleKind>(
+      rng, {plan::ScheduleKind::kGpipe, plan::ScheduleKind::k1F1B, plan::ScheduleKind::kInterleaved,
+            plan::ScheduleKind::kZeroBubbleH1, plan::ScheduleKind::kZeroBubbleH2});
   if (p.pp == 1 && p.schedule == plan::ScheduleKind::kInterleaved)
     p.schedule = plan::ScheduleKind::k1F1B;
   if (p.schedule == plan::ScheduleKind::kInterleaved)
