@@ -476,8 +476,8 @@ DescribedBlocks describeBlocks(const spec::ModelSpec& model, const plan::Plan& p
                                const spec::StackDescription& stack) {
   const Setting s = settingOf(model, plan, cluster, stack);
   DescribedBlocks blocks;
-  blocks.layer = {layerForward(s), layerBackward(s), {}, layerWeights(s),
-                  layerParameters(model, plan.tp)};
+  blocks.layer = {
+      layerForward(s), layerBackward(s), {}, layerWeights(s), layerParameters(model, plan.tp)};
   setRecomputed(s, blocks.layer);
   const double table = asDouble(plan::paddedVocab(plan, model) / plan.tp * model.hiddenSize);
   const double positions = model.position == spec::PositionKind::kLearned

@@ -164,8 +164,7 @@ Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
 double hostPace(const StageDescription& stage) {
   PassCost all;
   for (const ChunkCost& chunk : stage.chunks)
-    for (const PassCost& pass :
-         {chunk.forward, chunk.backward, chunk.recomputed, chunk.weights})
+    for (const PassCost& pass : {chunk.forward, chunk.backward, chunk.recomputed, chunk.weights})
       all += pass;
   return all.host / all.device();
 }

@@ -107,8 +107,9 @@ double stepFactor(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                   const spec::StackDescription& stack);
 
 // The same step with its schedule played task by task (cost_models/play.h) instead of
-// pipelineTime; alone, so that with post-validation it takes longer than the estimate says. What is done once begins when the last stage is through with its microbatches;
-// where it takes longest is the end of the path. `keepsTasks`: as play().
+// pipelineTime; alone, so that with post-validation it takes longer than the estimate says. What is
+// done once begins when the last stage is through with its microbatches; where it takes longest is
+// the end of the path. `keepsTasks`: as play().
 Simulation simulateDescribed(const StageSetting& setting, bool keepsTasks = true);
 
 }  // namespace trireme::cost

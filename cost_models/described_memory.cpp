@@ -211,8 +211,7 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   const std::vector<double> kept = keptByChunks(model, plan, stack, stage);
   for (const double bytes : kept) use.perMicrobatch.emplace_back(bytes);
   if (plan::splitsBackward(plan.schedule))
-    use.forWeights = {keptForWeights(model, plan) *
-                      asDouble(plan.layers[stage].front().count)};
+    use.forWeights = {keptForWeights(model, plan) * asDouble(plan.layers[stage].front().count)};
   use.inFlight = Bytes(inFlight(model, plan, stage, kept));
   use.arena.activations =
       whole(use.inFlight.count() + workingBytes(setting.blocks, model, plan, stack, stage));

@@ -33,9 +33,10 @@ double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& m
 Bytes keptByLayer(const spec::ModelSpec& model, const plan::Plan& plan,
                   const spec::StackDescription& stack);
 
-// The same from its backward until the gradients of its matrices are made, where the backward is split:
-// what the four products read, and the gradients of what they made,
-//   T (4 h) and T (2 a d + 2 kv + f + u) / tp, u = f or, with a gate, 2 f   (Qi et al. 2024: 32 s b h)
+// The same from its backward until the gradients of its matrices are made, where the backward is
+// split: what the four products read, and the gradients of what they made,
+//   T (4 h) and T (2 a d + 2 kv + f + u) / tp, u = f or, with a gate, 2 f   (Qi et al. 2024: 32 s b
+//   h)
 Bytes keptForWeights(const spec::ModelSpec& model, const plan::Plan& plan);
 
 // What a rank holds of a GPU that the allocator does not count: the description's reserve and

@@ -17,7 +17,8 @@ namespace {
 using program::GroupKind;
 
 // Chunks go backward from the last to the first. After the last microbatch through one the others
-// of its group of p go through the next, and reduce nothing.
+// of its group of p go through the next, and reduce nothing. A split backward is that of the last
+// microbatch, B and W, as if no W of others came between them.
 Seconds exposedReduction(const StageCost& cost, const std::vector<WalkedBody>& lastBackward,
                          const plan::Plan& plan, const spec::DeviceSpec& device) {
   Seconds all;
@@ -46,6 +47,11 @@ StageCost stageCost(const BodyWalker& walker, const program::Role& role, const p
     cost.backward.push_back(walk(expand::backwardBody(chunk)));
     const int32_t body = expand::lastBackwardBody(plan, chunk);
     last.push_back(body == expand::backwardBody(chunk) ? cost.backward.back() : walk(body));
+    if (!plan::splitsBackward(plan.schedule)) continue;
+    cost.weights.push_back(walk(expand::weightsBody(plan, chunk)));
+    const WalkedBody weights = walk(expand::lastWeightsBody(plan, chunk));
+    last.back().outside.beside += weights.total().beside;
+    last.back().backlog.follow(weights.backlog);
   }
   cost.exposedReduction = exposedReduction(cost, last, plan, device);
   return cost;
@@ -90,11 +96,12 @@ Breakdown busyTime(const StageCost& stage, double microbatches) {
     busy.forward += cost.compute * microbatches;
     busy.tensorParallel += (cost.total() - cost.compute) * microbatches;
   }
-  for (const WalkedBody& body : stage.backward) {
-    const BodyCost cost = body.total();
-    busy.backward += cost.compute * microbatches;
-    busy.tensorParallel += (cost.total() - cost.compute) * microbatches;
-  }
+  for (const auto* bodies : {&stage.backward, &stage.weights})
+    for (const WalkedBody& body : *bodies) {
+      const BodyCost cost = body.total();
+      busy.backward += cost.compute * microbatches;
+      busy.tensorParallel += (cost.total() - cost.compute) * microbatches;
+    }
   return busy;
 }
 
@@ -140,6 +147,7 @@ StageTimes StageCost::times() const {
   StageTimes times;
   for (const WalkedBody& body : forward) times.forward.push_back(body.total().total());
   for (const WalkedBody& body : backward) times.backward.push_back(body.total().total());
+  for (const WalkedBody& body : weights) times.weights.push_back(body.total().total());
   return times;
 }
 

@@ -36,6 +36,7 @@ struct Breakdown {
 // One call of each body of one pipeline rank.
 struct StageCost {
   std::vector<WalkedBody> forward, backward;  // per chunk
+  std::vector<WalkedBody> weights;            // of a split backward, otherwise empty
   WalkedBody begin, step;
   // Of the gradient reduction that runs beside the last microbatch's backward, what the step waits
   // for.

@@ -88,8 +88,8 @@ double peakOfSplit(plan::ScheduleKind kind, int64_t stages, int64_t numMicrobatc
                    double kept, double forWeights) {
   const schedule::Lead lead = schedule::leadOf(kind, stages, rank);
   const int64_t m = numMicrobatches, alive = std::min(m, lead.forwards + lead.backwards);
-  const int64_t waiting = forWeights < kept ? alive - std::min(m, lead.forwards)
-                                            : std::min(m, lead.backwards + 1);
+  const int64_t waiting =
+      forWeights < kept ? alive - std::min(m, lead.forwards) : std::min(m, lead.backwards + 1);
   return static_cast<double>(alive - waiting) * kept + static_cast<double>(waiting) * forWeights;
 }
 

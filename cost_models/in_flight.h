@@ -32,9 +32,9 @@ std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t 
 double peakTogether(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
                     int64_t numMicrobatches, int64_t rank, const std::vector<double>& weights);
 
-// The same for a split backward, where of a microbatch `kept` stays until B and `forWeights` from then
-// until W: with w forwards ahead and W d behind (pipeline.h), min(m, w + d) are alive at once, and
-// of them wait for their W
+// The same for a split backward, where of a microbatch `kept` stays until B and `forWeights` from
+// then until W: with w forwards ahead and W d behind (pipeline.h), min(m, w + d) are alive at once,
+// and of them wait for their W
 //   as few as can, those beyond min(m, w), where they take less than the others
 //   as many as can, min(m, d + 1), where they take more
 double peakOfSplit(plan::ScheduleKind kind, int64_t stages, int64_t numMicrobatches, int64_t rank,

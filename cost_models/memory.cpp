@@ -86,6 +86,7 @@ MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::
     if (keepsScores)
       kept += unfusedScoresBytes(plan, model) * static_cast<double>(code.chunks[c].numLayers);
     use.perMicrobatch.push_back(kept);
+    if (plan::splitsBackward(plan.schedule)) use.forWeights.push_back(kept);
     use.inFlight += kept * static_cast<double>(code.chunks[c].numSlots);
   }
   return use;

@@ -96,8 +96,10 @@ Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageTimes>& 
     behind -= b + hop;
     if (pipeline.postValidation) forwards -= std::exchange(forwardsBefore, Seconds(0));
     longest = std::max({longest, forwardsBefore + (f + b + w) * m,
-                        before + (f + b) * m + w * std::max(m - 1 - static_cast<double>(lead.backwards), 0.0) + first,
-                        forwards + behind + (b + w) * m + f * std::max(m - static_cast<double>(lead.forwards), 0.0)});
+                        before + (f + b) * m +
+                            w * std::max(m - 1 - static_cast<double>(lead.backwards), 0.0) + first,
+                        forwards + behind + (b + w) * m +
+                            f * std::max(m - static_cast<double>(lead.forwards), 0.0)});
     forwardsBefore += f + hop;
     before += f + b + hop * 2;
   }

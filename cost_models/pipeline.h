@@ -61,9 +61,10 @@ struct Pipeline {
 //   and its first backward comes after all forwards and the backwards behind it,
 //     sum_i f_i + sum_{i>r} b_i + (2 (p - 1) - r) c + m (b_r + W_r) + (m - min(m, w_r)) f_r
 //   T = max_r, the longest of the three
-// With post-validation flushes follow each other sooner. T is the time from one to the next, and no rank
-// works less long from its first task to its last one: the first path without what comes before stage
-// r, the second as it is, from the first stage on, the third without the forwards before r.
+// With post-validation flushes follow each other sooner. T is the time from one to the next, and no
+// rank works less long from its first task to its last one: the first path without what comes
+// before stage r, the second as it is, from the first stage on, the third without the forwards
+// before r.
 //
 // For even stages, c = 0 and m >= w_0 exact; then H1 has T = m S + (p-1) max(f + max(0, b - W), b)
 // and H2 m S + (p-1) max(f, f + b - 2 W); flushTime plays

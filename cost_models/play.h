@@ -16,8 +16,8 @@ namespace trireme::cost {
 Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 
 // How long the flush takes: pipelineTime where that is exact (gpipe, even stages), otherwise the
-// longer of it and the schedule played. Monotone in every time, as both are. With post-validation the
-// longer of pipelineTime and what a second flush adds to one.
+// longer of it and the schedule played. Monotone in every time, as both are. With post-validation
+// the longer of pipelineTime and what a second flush adds to one.
 Seconds flushTime(const Pipeline& pipeline);
 
 // For many of one shape: the tasks of a pipeline in order, and the same with it.

@@ -357,10 +357,10 @@ CutSearch::Relaxed CutSearch::relaxed(bool isRoomy) const {
   }
 }
 
-// No less than `path`, and all stages together have all layers: stage r works m times on its own ones
-// once the forwards before it are done, so that in a time T it may have (T - F) / m of work. Layers
-// handed out from the front, each as many as it may have, are the most, for a layer costs the stages
-// behind no more than it takes: (p - 1) f <= m s.
+// No less than `path`, and all stages together have all layers: stage r works m times on its own
+// ones once the forwards before it are done, so that in a time T it may have (T - F) / m of work.
+// Layers handed out from the front, each as many as it may have, are the most, for a layer costs
+// the stages behind no more than it takes: (p - 1) f <= m s.
 double CutSearch::splitPath(const Relaxed& r, double path, bool isRoomy) const {
   const double p = asDouble(stages_), perStage = 2 * transfer_;
   const cost::BlockCost& layer = blocks_.described->layer;
@@ -369,7 +369,8 @@ double CutSearch::splitPath(const Relaxed& r, double path, bool isRoomy) const {
   const auto heldIn = [&](double time) {
     double before = 0, held = 0;
     for (int64_t rank = 0; rank < stages_; ++rank) {
-      const double fixed = perStage + (rank == 0 ? r.first : 0) + (rank + 1 == stages_ ? r.last : 0);
+      const double fixed =
+          perStage + (rank == 0 ? r.first : 0) + (rank + 1 == stages_ ? r.last : 0);
       double layers = std::max(((time - before) / microbatches_ - fixed) / r.layer, 0.0);
       if (!isRoomy) layers = std::min(layers, asDouble(most_[static_cast<size_t>(rank)]));
       held += layers;
@@ -446,7 +447,7 @@ Seconds CutSearch::boundOf(bool isRoomy) {
   const double path =
       isSplit_       ? r.path + microbatches_ * perStage
       : chunks_ == 1 ? r.sum + (microbatches_ - 1) * (r.slowest + perStage)
-                   : r.path + microbatches_ * perStage + (asDouble(stages_) - 1) * 2 * transfer_;
+                     : r.path + microbatches_ * perStage + (asDouble(stages_) - 1) * 2 * transfer_;
   // The fullest stage, the first and the last.
   const double perLayer = blocks_.described->layer.parameters;
   const int64_t fullest = this->fullest(isRoomy);
@@ -502,19 +503,20 @@ CutSearch::Option CutSearch::optionOf(int64_t rank) {
   return o;
 }
 
-// The three paths of cost::pipelineTime; the first stage's own W is a part of `through` from then on.
+// The three paths of cost::pipelineTime; the first stage's own W is a part of `through` from then
+// on.
 CutSearch::Label CutSearch::afterSplit(const Label& before, const Option& o, int64_t rank) const {
   const double m = microbatches_, pass = o.forward + o.backward;
   const schedule::Lead lead = schedule::leadOf(plan_.schedule, stages_, rank);
   Label label = before;
   label.once = std::max(label.once, o.once);
   if (rank == 0) label.through = o.weights;
-  const double waits = label.through + pass * m +
-                       o.weights * std::max(m - 1 - asDouble(lead.backwards), 0.0);
+  const double waits =
+      label.through + pass * m + o.weights * std::max(m - 1 - asDouble(lead.backwards), 0.0);
   label.fixed = std::max({before.fixed, before.forwards + o.all * m, waits});
-  label.longest = std::max(before.longest + pass,
-                           before.forwards + o.forward + (o.backward + o.weights) * m +
-                               o.forward * std::max(m - asDouble(lead.forwards), 0.0));
+  label.longest =
+      std::max(before.longest + pass, before.forwards + o.forward + (o.backward + o.weights) * m +
+                                          o.forward * std::max(m - asDouble(lead.forwards), 0.0));
   label.through += pass;
   if (!isAhead_) label.forwards += o.forward;
   return label;

@@ -45,9 +45,9 @@ class SlotTable {
 // plan.recomputeLayers 0 or as pinned.
 Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
-// Exact without virtual stages and with a whole backward, whose time is made of numbers of single stages
-// (cost::estimateStage). With them a lower bound of all cuts: the closed form, which the estimate
-// never goes below, with the fewest layers that a stage's first and last chunk may have.
+// Exact without virtual stages and with a whole backward, whose time is made of numbers of single
+// stages (cost::estimateStage). With them a lower bound of all cuts: the closed form, which the
+// estimate never goes below, with the fewest layers that a stage's first and last chunk may have.
 //
 //  Going through the stages, of all ways to hand out so many layers to
 // the stages so far, those are kept that no other beats in everything that the time still depends
@@ -55,7 +55,8 @@ Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts&
 //   1F1B, interleaved   the first chunks' passes so far, the longest path that turns at one of
 //                       them, and the longest `once`
 //   GPipe               the sum of passes, the longest forward, backward and `once`
-//   zero bubble         passes and forwards so far, the longest path that the passes behind lengthen
+//   zero bubble         passes and forwards so far, the longest path that the passes behind
+//   lengthen
 //                       and the longest that they do not (pipeline.h), and `once`
 // How many layers a stage may have is limited by its memory and by the time that there is to beat,
 // so that few states are left where the answer is near the bound.
@@ -65,8 +66,8 @@ class CutSearch {
   // layers.
   CutSearch(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, SlotTable& slots);
 
-  // Whether the closed form is too kind to uneven cuts, so that they have to be played: with virtual
-  // stages, and of split backwards.
+  // Whether the closed form is too kind to uneven cuts, so that they have to be played: with
+  // virtual stages, and of split backwards.
   static bool isPlayed(const plan::Plan& plan) {
     return plan.virtualStages > 1 || plan::splitsBackward(plan.schedule);
   }
@@ -87,8 +88,8 @@ class CutSearch {
     Ranges layers;
     Seconds step;  // but for rounding
   };
-  // Where nothing is played. The fastest of those that fit and take no more than `limit`; of equally
-  // fast ones the even one, else that with fewer layers on earlier stages, which hold more
+  // Where nothing is played. The fastest of those that fit and take no more than `limit`; of
+  // equally fast ones the even one, else that with fewer layers on earlier stages, which hold more
   // microbatches. None: there is none.
   std::optional<Cut> best(std::optional<Seconds> limit);
 
@@ -154,7 +155,7 @@ class CutSearch {
   const cost::StageSetting setting_;  // of plan_
   const std::vector<double>& slots_;
   bool isSplit_ = false, isAhead_ = false;  // backward; with post-validation
-  double parameters_[3];  // without layers
+  double parameters_[3];                    // without layers
   Bytes fixed_[3], perLayer_, kept_, saved_, forWeights_;
   // By memory, with so many layers recomputed: of every rank, but for rounding and exactly; of
   // inner ranks ascending, and the sums of the fewest, so that few looks tell what all may have in

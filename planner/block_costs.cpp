@@ -29,7 +29,8 @@ plan::Plan probePlan(const spec::ModelSpec& model, const plan::Plan& like) {
   probe.pp = like.pp == 1 ? 1 : std::min<int64_t>(3, model.numLayers);
   probe.dpReplicate = probe.dpShard = 1;
   probe.virtualStages = 1;
-  probe.schedule = plan::ScheduleKind::k1F1B;
+  const bool splits = plan::splitsBackward(like.schedule);
+  probe.schedule = splits ? plan::ScheduleKind::kZeroBubbleH1 : plan::ScheduleKind::k1F1B;
   probe.stateSharding = plan::StateSharding::kNone;
   probe.scatterGather = false;
   probe.overlapReductions = like.overlapReductions && like.tp > 1;
@@ -111,6 +112,7 @@ cost::StageTimes timesOf(const plan::Plan& plan, const BlockCosts& blocks, size_
     }
     times.forward.push_back(forward);
     times.backward.push_back(backward);
+    if (plan::splitsBackward(plan.schedule)) times.weights.push_back(blocks.layer.weights * layers);
   }
   return times;
 }
@@ -155,9 +157,12 @@ Seconds leastBehind(const Query& query, const plan::Plan& plan, const BlockCosts
   Seconds backward;
   for (const Seconds& t : load.times.backward)
     backward += &t == &load.times.backward.back() ? t : t * static_cast<double>(plan.pp);
+  for (const Seconds& t : load.times.weights) backward += t;
   const Seconds layer = reduction.least(blocks.layerMatrixElements, 1);
   const int64_t lastLayers = plan.layers[stage.rank].front().count;
-  const Seconds ahead = (layer - blocks.layer.backward) * static_cast<double>(lastLayers - 1);
+  const bool isSplit = !load.times.weights.empty();  // reductions run beside W alone
+  const Seconds beside = isSplit ? blocks.layer.weights : blocks.layer.backward;
+  const Seconds ahead = (layer - beside) * static_cast<double>(lastLayers - 1);
   const Seconds after = stage.rank == 0 ? blocks.embedding.backward : Seconds(0);
   return std::max({all - backward, layer + std::max(ahead, Seconds(0)) - after, Seconds(0)});
 }
@@ -325,7 +330,8 @@ Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& 
 namespace {
 
 // Chunks of microbatches that are alive at once on a rank, at the fullest moment: peakTogether() of
-// equal weights in closed form, for this is asked of every candidate; of a split backward before it.
+// equal weights in closed form, for this is asked of every candidate; of a split backward before
+// it.
 double mostInFlight(const plan::Plan& plan, int64_t rank) {
   const int64_t m = plan.numMicrobatches(), p = plan.pp, v = plan.virtualStages;
   if (plan.schedule == plan::ScheduleKind::kGpipe || (v > 1 && m == p))
@@ -387,6 +393,8 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
 
   BlockCosts costs;
   costs.layer = {forward.repeated.total() / layers, backward.repeated.total() / layers};
+  if (plan::splitsBackward(probe.schedule))
+    costs.layer.weights = walk(first, expand::weightsBody(probe, 0)).repeated.total() / layers;
   costs.embedding = {forward.outside.total(), backward.outside.total()};
   addElements(first, probe.tp, costs.layerElements, costs.embeddingElements);
   costs.layerMatrixElements = matrixElements(first, probe.tp, true);

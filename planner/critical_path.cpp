@@ -47,8 +47,7 @@ class Phases {
     part.transfers += item.transfer;
     if (pass.count() <= 0) return;  // a message alone
     (isForward ? part.forward : part.backward) += pass;
-    if (item.direction != Direction::kWeights)
-      ++(isForward ? part.numForward : part.numBackward);
+    if (item.direction != Direction::kWeights) ++(isForward ? part.numForward : part.numBackward);
     part.tensorParallel += sum(item.reduce) + sum(item.gather) - reduction;
   }
   void addStep(const PathItem& item) {

@@ -52,8 +52,8 @@ class CutPlayer {
   std::optional<CutSearch::Cut> takeBest() { return std::exchange(best_, std::nullopt); }
   double factor() const { return factor_; }
 
-  // A stage, and its part of the closed form with transfers that stop it: with paths through the first
-  // and the last chunks, or of a split backward the first of its three, through the forwards.
+  // A stage, and its part of the closed form with transfers that stop it: with paths through the
+  // first and the last chunks, or of a split backward the first of its three, through the forwards.
   struct Stage {
     cost::StageTimes times;
     double all = 0, first = 0, last = 0, once = 0;

@@ -1,5 +1,5 @@
-// The fastest cut of a plan with virtual stages or a split backward, of stacks with a description. Internal to
-// planner/.
+// The fastest cut of a plan with virtual stages or a split backward, of stacks with a description.
+// Internal to planner/.
 #pragma once
 #include <optional>
 #include <vector>

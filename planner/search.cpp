@@ -50,9 +50,8 @@ constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then 
 
 // All that BlockCosts depend on, besides the query.
 // The last: how ranks lie over the tiers, which decides over the links of tp and cp ranks.
-using ProbeKey =
-    std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, bool,
-               std::vector<int64_t>>;
+using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, bool,
+                            std::vector<int64_t>>;
 
 constexpr NodeKind kNodeKinds[] = {NodeKind::kGroup, NodeKind::kProbedGroup, NodeKind::kArrangement,
                                    NodeKind::kUncut, NodeKind::kCandidate};
@@ -136,8 +135,8 @@ class Search {
 };
 
 const Work& Search::workOf(const Group& g) {
-  const ProbeKey key{g.tp,  g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false,
-                     false, false, {}};
+  const ProbeKey key{g.tp,  g.cp, g.microbatchSize, g.recompute, g.sequenceParallel, false, false,
+                     false, {}};
   const auto [place, isNew] = work_.try_emplace(key);
   if (isNew) place->second = leastWork(query_, g);
   return place->second;

@@ -22,8 +22,9 @@ struct Group {
 // Every group that uses exactly `gpus` devices and that the pins, the stack's choices and the rules
 // of verifyPlan allow: all factorisations tp * cp * pp * dp (not only powers of two), all divisors
 // of the replica's batch as microbatch, three kinds of recomputation, sequence parallelism on and
-// off, the backward whole or split, reductions that overlap or not (on hosts, where nothing can, only if pinned). For every
-// factorisation that is left out or has no group, one Rejection with its rule.
+// off, the backward whole or split, reductions that overlap or not (on hosts, where nothing can,
+// only if pinned). For every factorisation that is left out or has no group, one Rejection with its
+// rule.
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections);
 
 // What a layer costs in a group depends neither on pp nor on dp. Every combination of the rest that

@@ -54,9 +54,9 @@ std::vector<MemoryPoint> memoryOver(const std::vector<PathItem>& tasks,
     const auto chunk = static_cast<size_t>(task.chunk);
     const Bytes kept = use.perMicrobatch[chunk];
     const Bytes forWeights = use.forWeights.empty() ? Bytes(0) : use.forWeights[chunk];
-    held = isForward                                 ? held + kept
+    held = isForward                                ? held + kept
            : task.direction == Direction::kBackward ? held - kept + forWeights
-                                                     : held - forWeights;
+                                                    : held - forWeights;
     points.push_back({isForward ? task.begin : task.end, held});
   }
   return points;

@@ -144,11 +144,12 @@ bool trainsIn(const StackProfile& stack, Precision precision) {
 std::string_view fp8RecipeName(Fp8Recipe recipe) { return nameOf(kRecipes, recipe); }
 
 std::vector<StackChoice> ownChoices() {
-  return {StackChoice::kTensorParallel, StackChoice::kSequenceParallel,
-          StackChoice::kPipeline,       StackChoice::kGpipe,
-          StackChoice::kInterleaved,    StackChoice::kScatterGather,
-          StackChoice::kShardOptimizer, StackChoice::kRecomputeSelective,
-          StackChoice::kRecomputeFull,  StackChoice::kOverlapReductions};
+  return {StackChoice::kTensorParallel,     StackChoice::kSequenceParallel,
+          StackChoice::kPipeline,           StackChoice::kGpipe,
+          StackChoice::kInterleaved,        StackChoice::kZeroBubble,
+          StackChoice::kScatterGather,      StackChoice::kShardOptimizer,
+          StackChoice::kRecomputeSelective, StackChoice::kRecomputeFull,
+          StackChoice::kOverlapReductions};
 }
 
 std::vector<Precision> ownPrecisions() {

@@ -80,8 +80,8 @@ struct StackDescription {
   // Under a pipeline, parameters that are shared are gathered once per step and stay, and gradients
   // add up whole until the last microbatch: FSDP2 in PyTorch's pipeline stages.
   bool pipelineKeepsWhole = false;
-  // Of split backwards: a rank steps and goes on without waiting for the others' gradient norms, and
-  // repeats a step that should have been clipped (post-validation, Qi et al. 2024, section 4).
+  // Of split backwards: a rank steps and goes on without waiting for the others' gradient norms,
+  // and repeats a step that should have been clipped (post-validation, Qi et al. 2024, section 4).
   bool postValidation = false;
   bool keepsNarrow = false;  // inputs of products in fp8 are kept in fp8, not in the compute dtype
   // Of the bandwidth between nodes that gathering of sharded parameters reaches: one port of eight,

@@ -301,7 +301,8 @@ void limitMemory(Instance& instance) {
 }
 
 TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
-  int feasible = 0, infeasible = 0, leavesIdle = 0, uneven = 0, partly = 0, beyond = 0, pinned = 0, split = 0;
+  int feasible = 0, infeasible = 0, leavesIdle = 0, uneven = 0, partly = 0, beyond = 0, pinned = 0,
+      split = 0;
   for (uint32_t seed = 0; seed < static_cast<uint32_t>(kInstances); ++seed) {
     Instance instance(seed);
     limitMemory(instance);
@@ -327,10 +328,11 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
     uneven += best.isUneven;
     partly += best.isPartly;
     pinned += best.isPartly && query.pins.recomputeLayers;
-    const bool isAhead = query.stack.description.postValidation &&
-                         plan::splitsBackward(found->plan.schedule);
+    const bool isAhead =
+        query.stack.description.postValidation && plan::splitsBackward(found->plan.schedule);
     split += plan::splitsBackward(found->plan.schedule);
-    if (!query.stack.ownPrograms && !isAhead) {  // the schedule played takes no longer than what was promised
+    if (!query.stack.ownPrograms &&
+        !isAhead) {  // the schedule played takes no longer than what was promised
       ASSERT_LE(criticalPath(query, found->plan, found->estimate.step)->simulated,
                 found->estimate.step * (1 + kRounding))
           << "seed " << seed << ": " << summary(found->plan);
