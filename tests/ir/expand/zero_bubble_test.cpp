@@ -239,10 +239,13 @@ TEST(VerifyWeights, V8OneIsMissing) {
 
 TEST(VerifyWeights, V8OneRoleHasNone) {
   const Program split = programOf(splitPlan(1, 2, 1));
-  Program p = split;
-  std::erase_if(p.roles[1].tasks,
-                [](const TaskRecord& task) { return task.direction == Direction::kWeights; });
-  EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V8)"), HasSubstr("8 passes, expected 1 chunks x 4")));
+  for (const size_t role : {0, 1}) {
+    Program p = split;
+    std::erase_if(p.roles[role].tasks,
+                  [](const TaskRecord& task) { return task.direction == Direction::kWeights; });
+    EXPECT_THAT(errorOf(p),
+                AllOf(StartsWith("(V8)"), HasSubstr("8 passes, expected 1 chunks x 4")));
+  }
 }
 
 TEST(VerifyWeights, V8OneIsTwice) {
