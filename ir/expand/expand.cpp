@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/expand/beside.h"
 #include "ir/expand/buildable.h"
@@ -22,6 +23,21 @@ PassCode makePass(LoweredPass pass, const std::string& name, bool isBackward,
   return code;
 }
 
+// Where the backward writes what it keeps over what it has read.
+std::vector<size_t> savedPlaces(const LoweredBlock& block, const PassCode& backward) {
+  const auto indexOf = [&](ValueId value) {
+    const graph::TensorId tensor = backward.pass.values[static_cast<size_t>(value)].tensor;
+    return static_cast<size_t>(std::find(block.saved.begin(), block.saved.end(), tensor) -
+                               block.saved.begin());
+  };
+  std::vector<size_t> places(block.saved.size());
+  std::iota(places.begin(), places.end(), size_t{0});
+  for (size_t v = 0; v < backward.pass.values.size(); ++v)
+    if (backward.pass.values[v].storage == Storage::kKept)
+      places[indexOf(static_cast<ValueId>(v))] = indexOf(backward.placement.root[v]);
+  return places;
+}
+
 BlockCode makeBlock(const graph::Block& block, const plan::Plan& plan, plan::Recompute recompute,
                     bool splitsBackward, SegmentTable& segments) {
   BlockCode code;
@@ -32,6 +48,7 @@ BlockCode makeBlock(const graph::Block& block, const plan::Plan& plan, plan::Rec
     lowered.backward = runBeside(std::move(lowered.backward));
   code.forward = makePass(std::move(lowered.forward), block.name + ".forward", false, segments);
   code.backward = makePass(std::move(lowered.backward), block.name + ".backward", true, segments);
+  lowered.savedPlace = savedPlaces(lowered, code.backward);
   code.weights = makePass(std::move(lowered.weights), block.name + ".weights", true, segments);
   return code;
 }

@@ -28,9 +28,10 @@ void RoleBuilder::allocateChunks() {
   const int64_t idBytes = alignUp(model_.graph->numTokens() * byteSize(DType::kI32));
   const auto packed = [](const LoweredBlock& block, std::vector<int64_t>& offsets) {
     int64_t bytes = 0;
-    for (const program::OperandType& type : block.savedTypes) {
-      offsets.push_back(bytes);
-      bytes += alignUp(type.bytes());
+    for (size_t i = 0; i < block.saved.size(); ++i) {
+      const bool isOwn = block.savedPlace[i] == i;
+      offsets.push_back(isOwn ? bytes : offsets[block.savedPlace[i]]);
+      if (isOwn) bytes += alignUp(block.savedTypes[i].bytes());
     }
     return bytes;
   };

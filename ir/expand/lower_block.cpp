@@ -102,12 +102,6 @@ class PassLowering {
   void finish(TensorId t) {
     if (t >= 0) homeValue(t);
   }
-  // The same for those of the ops' results.
-  void finishAll(const std::vector<Op>& ops, const std::vector<bool>& tensors) {
-    for (const Op& op : ops)
-      for (TensorId t : op.outputs)
-        if (tensors[static_cast<size_t>(t)]) finish(t);
-  }
   LoweredPass take() { return std::move(pass_); }
 
  private:
@@ -320,12 +314,11 @@ LoweredBlock lowerBlock(const Block& block, const MeshShape& mesh, plan::Recompu
   PassLowering forward(block, mesh, precision, saves, lowered.gradientPartial);
   for (const Op& op : block.forward) forward.add(op, true);
   forward.finish(block.output);
-  forward.finishAll(block.forward, saves.saved);
+  for (const Op& op : block.forward)
+    for (TensorId t : op.outputs)
+      if (saves.saved[static_cast<size_t>(t)]) forward.finish(t);
   lowered.forward = forward.take();
 
-  std::vector<bool> madeForWeights = saves.kept;
-  for (size_t t = 0; t < madeForWeights.size(); ++t)
-    if (saves.saved[t]) madeForWeights[t] = false;
   PassLowering backward(block, mesh, precision, saves, lowered.gradientPartial);
   for (size_t i = 0; i < block.forward.size(); ++i)
     if (saves.recomputed[i]) backward.add(block.forward[i], false);
@@ -333,8 +326,6 @@ LoweredBlock lowerBlock(const Block& block, const MeshShape& mesh, plan::Recompu
   for (const Op& op : block.backward)
     (splitsBackward && isOfWeightsPass(op) ? weights : backward).add(op, false);
   backward.finish(block.inputGrad);
-  backward.finishAll(block.forward, madeForWeights);
-  backward.finishAll(block.backward, madeForWeights);
   lowered.backward = backward.take();
   lowered.weights = weights.take();
 

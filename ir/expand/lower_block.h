@@ -71,6 +71,9 @@ struct LoweredBlock {
   bool keepsGradients = false;         // the weights pass reads the kOutputGradient
   std::vector<graph::TensorId> saved;  // Storage::kSaved and kKept, in order of definition
   std::vector<program::OperandType> savedTypes;
+  // Per entry of `saved`: whose place it has, its own or that of one before it, over which the
+  // backward writes it.
+  std::vector<size_t> savedPlace;
   std::vector<program::OperandType> parameterTypes;  // local, per block parameter
   std::vector<bool> gradientPartial;                 // per block parameter: to be summed over tp
 };

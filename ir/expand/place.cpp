@@ -55,11 +55,14 @@ class MemorySharing {
       const bool exclusive = output == Storage::kTemporary || output == Storage::kSaved ||
                              output == Storage::kKept || output == Storage::kOutput;
       if (!exclusive) continue;
-      if (const ValueId v = dyingInput(i, Storage::kTemporary); v >= 0)
-        root_[static_cast<size_t>(v)] = item.outputs[0];
-      else if (isBackward && output == Storage::kTemporary)
-        if (const ValueId saved = dyingInput(i, Storage::kSaved); saved >= 0)
-          root_[static_cast<size_t>(item.outputs[0])] = saved;
+      const ValueId temporary = dyingInput(i, Storage::kTemporary);
+      const ValueId saved = isBackward ? dyingInput(i, Storage::kSaved) : -1;
+      // A place in the slot is one per layer and microbatch, one in scratch is needed once.
+      if (saved >= 0 &&
+          (output == Storage::kKept || (output == Storage::kTemporary && temporary < 0)))
+        root_[static_cast<size_t>(item.outputs[0])] = saved;
+      else if (temporary >= 0)
+        root_[static_cast<size_t>(temporary)] = item.outputs[0];
     }
   }
 

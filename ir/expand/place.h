@@ -21,9 +21,9 @@ struct Placement {
 
 // Two temporaries that are alive at once never overlap, where a run of generated ops, which codegen
 // may fuse, is one point in time; a temporary that dies in an elementwise op gives its place to the
-// result. In a backward pass a temporary result may also take the place of a saved activation that
-// the op is the last to read (the gradient of the logits overwrites the logits). Greedy by size,
-// which is within a few percent of the peak of live bytes.
+// result. In a backward pass a temporary or kept result may also take the place of a saved
+// activation that the op is the last to read (the gradient of the logits overwrites the logits).
+// Greedy by size, which is within a few percent of the peak of live bytes.
 Placement placeTemporaries(const LoweredPass& pass, bool isBackward);
 
 }  // namespace trireme::expand

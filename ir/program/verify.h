@@ -4,7 +4,9 @@
 //       operand types match their buffers, a segment sees the weights of its own layer, only
 //       streams take what they are for, and every buffer is used
 // (V2)  every access lies inside the arena, for every layer, slot, tp and dp index
-// (V3)  every send has its one receive: same tag, bytes and dtype; none is left over
+// (V3)  every send has its one receive: same tag, bytes and dtype; none is left over, and none is
+// of
+//       gradients of weights
 // (V4)  members of a group issue the same collectives (kind, op, elements, dtype, and what has made
 //       the input) on the same streams in one order, none reduces what is already reduced, and a
 //       microbatch is communicated over tp only, but for the gradients that its backward completes
@@ -15,12 +17,14 @@
 // (V7)  nothing is overwritten or freed while it is still needed: within a stream by order and by
 //       the buffer through which it was written, and two accesses of overlapping bytes from
 //       different streams, one of them a write, are ordered by events; a member sends its own part
-// (V8)  each (virtual stage, microbatch) has one forward and one backward, the latter after the
-//       former on the same slot, both in the order of microbatches and by bodies of that chunk and
-//       direction; a slot has one tenant at a time; a task computes every layer once
-// (V9)  exactly one step, after all backwards; every parameter is used and gets its gradient, every
+// (V8)  each (virtual stage, microbatch) has one forward and one backward, and either all or none
+// of
+//       them one task of weights' gradients, each after the one before on the same slot, in the
+//       order of microbatches and by bodies of that chunk and direction; a slot has one tenant at a
+//       time, until the last of these; a task computes every layer once
+// (V9)  exactly one step, after all of these; every parameter is used and gets its gradient, every
 //       bucket is stepped once and reduced over everybody who holds a term and nobody else, by the
-//       step or by the last backward that adds to it, the loss is summed, and every result is used
+//       step or by the last task that adds to it, the loss is summed, and every result is used
 // (V10) a term of a sum over tp is summed before anything else reads it
 //
 // A step starts when the previous one is complete. Persistent state: parameters, master weights and

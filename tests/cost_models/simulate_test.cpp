@@ -101,6 +101,45 @@ TEST(Simulate, CountsActivationsAlive) {
             (V{6, 6, 6, 6}));
 }
 
+// One layer per stage.
+Program splitProgram(plan::ScheduleKind schedule, int32_t stages, int32_t microbatches) {
+  const spec::ModelSpec model = small::gpt(stages, 64, 4);
+  plan::Plan plan = small::plan(model, small::training(microbatches), 1, stages);
+  plan.schedule = schedule;
+  return expand::expand(model, plan)->program;
+}
+
+class SplitCosts : public LayerCosts {
+ public:
+  SplitCosts(double forward, double backward, double weights)
+      : LayerCosts(0, backward), forward_(forward), weights_(weights) {}
+  Seconds compute(const Program& p, int32_t rank, const program::Segment& segment) const override {
+    if (segment.name == "layer.forward.0") return Seconds(forward_);
+    if (segment.name == "layer.weights.0") return Seconds(weights_);
+    return LayerCosts::compute(p, rank, segment);
+  }
+
+ private:
+  double forward_, weights_;
+};
+
+// Compiled programs take what the closed form of ir/schedule/README.md says:
+//   H1   m (tf + tb + tw) + (p - 1) max(tf + max(0, tb - tw), tb)
+//   H2   m (tf + tb + tw) + (p - 1) max(tf, tf + tb - 2 tw)
+// and slots are held until the weights are done.
+TEST(Simulate, FillsThePipelineWithGradientsOfWeights) {
+  const Program h1 = splitProgram(plan::ScheduleKind::kZeroBubbleH1, 4, 8);
+  const Program h2 = splitProgram(plan::ScheduleKind::kZeroBubbleH2, 4, 8);
+  const auto seconds = [](const Program& program, double forward, double backward, double weights) {
+    return run(program, SplitCosts(forward, backward, weights)).makespan.count();
+  };
+  EXPECT_DOUBLE_EQ(seconds(h1, 1, 1, 1), 8 * 3 + 3 * 1);
+  EXPECT_DOUBLE_EQ(seconds(h1, 1, 2, 1), 8 * 4 + 3 * 2);
+  EXPECT_DOUBLE_EQ(seconds(h2, 1, 2, 1), 8 * 4 + 3 * 1);
+  EXPECT_EQ(peaks(run(h1, SplitCosts(1, 1, 1))), (std::vector<int32_t>{4, 4, 4, 4}));
+  EXPECT_EQ(peaks(run(h2, SplitCosts(1, 1, 1))), (std::vector<int32_t>{7, 7, 7, 7}));
+}
+
 // Two layers of forward 1 and backward 2, each with a reduction of 3 over dp beside what follows:
 //   compute  F F | head | B B |          wait
 //   reduce                  3 |  3
