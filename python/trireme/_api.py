@@ -15,7 +15,7 @@ from ._errors import Error
 
 Path = str | os.PathLike[str]
 Precision = Literal["fp64", "fp32", "fp16", "bf16", "fp8"]
-Schedule = Literal["gpipe", "1f1b", "interleaved"]
+Schedule = Literal["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"]
 Recompute = Literal["none", "selective", "full"]
 StateSharding = Literal["none", "optimizer", "gradients", "parameters"]
 # A number, text as the command takes it ("64..4096", "200,400 Gbit/s"), or several of either.

@@ -44,7 +44,7 @@ class Plan:
     tp, pp, cp, dp: tensor-, pipeline-, context- and data-parallel degrees; dp is dp_replicate x dp_shard.
     gpus: tp x pp x cp x dp. virtual_stages: chunks of layers per pipeline rank.
     microbatch: sequences. batch: sequences per step, of all replicas. seq: tokens of a sequence.
-    schedule: gpipe, 1f1b or interleaved. recompute: none, selective or full; recompute_layers: only so many
+    schedule: gpipe, 1f1b, interleaved, zb-h1 or zb-h2. recompute: none, selective or full; recompute_layers: only so many
     layers of every virtual stage, 0 for all. state_sharding: none, optimizer, gradients or parameters.
     layers: number of layers of every chunk of every stage.
     text: the plan file, as ``trireme compile`` and ``trireme export`` read it.
