@@ -200,6 +200,42 @@ TEST(DescribedMemory, IsThatOfKorthikantiPerLayer) {
   EXPECT_NEAR(mib(), 48, 0.01);
 }
 
+// Qi et al. 2024: 32 s b h at two bytes, here with s b h = 24 Mi elements and divided by t = 8 but for the
+// 4 h of the residual stream, (4 + 12 / 8) x 24 Mi x 2 B.
+TEST(DescribedMemory, KeepsWhatGradientsOfWeightsAreMadeOf) {
+  spec::ModelSpec model = small::gpt(8, 12288, 96);
+  model.maxSequence = 2048;
+  plan::Plan plan = small::plan(model, small::training(16, 2048), 1);
+  EXPECT_DOUBLE_EQ(keptForWeights(model, plan).count(), 32.0 * 2048 * 12288);
+  plan.tp = 8;
+  EXPECT_DOUBLE_EQ(keptForWeights(model, plan).count(), (8 + 24.0 / 8) * 2048 * 12288);
+  plan.sequenceParallel = true;
+  EXPECT_DOUBLE_EQ(keptForWeights(model, plan).count(), 4.0 * 2048 * 12288);
+}
+
+// A third of a layer's products are its weights' gradients, and no time is lost or found by the split
+// but where the CPU sets the pace.
+TEST(DescribedBlocks, SplitTheBackwardIntoWhatItWas) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 2, 2);
+  const spec::ClusterSpec cluster = quietCluster();
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, {});
+  EXPECT_NEAR(blocks.layer.weights.products / blocks.layer.forward.products, 1, 0.2);
+  EXPECT_EQ(blocks.layer.weights.attention.count(), 0);
+  EXPECT_EQ(blocks.layer.weights.tensorParallel.count(), 0);
+  const StackDescription stack;
+  const auto timesOf = [&] {
+    const StageSetting setting(blocks, model, plan, cluster, stack);
+    return estimateStage(setting, 1).times;
+  };
+  const StageTimes whole = timesOf();
+  plan.schedule = plan::ScheduleKind::kZeroBubbleH1;
+  const StageTimes split = timesOf();
+  EXPECT_TRUE(whole.weights.empty());
+  EXPECT_GT(split.weights.front().count(), 0);
+  EXPECT_NEAR((split.backward.front() + split.weights.front()) / whole.backward.front(), 1, 1e-12);
+}
+
 // Llama, T = 32 tokens, h = 64, f = 256, four heads of 16, two bytes:
 //   all         T (4 h + q + 2 kv + a d + 3 f) e = 32 x (256 + 256 + 768) x 2 = 81,920
 //   operators   T (2 h + 2 q + kv + f) e         = 32 x (128 + 192 + 256) x 2 = 36,864

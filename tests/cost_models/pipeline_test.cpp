@@ -96,6 +96,19 @@ TEST(ZeroBubbleTime, IsExactForEvenStages) {
       }
 }
 
+// The first stage is done (p - 1) f before the last under H2, and begins its next flush at once: the time
+// from flush to flush is m (f + b + w) = 24. Under H1 all end together.
+TEST(ZeroBubbleTime, FlushesFollowEachOtherAtOnceWithPostValidation) {
+  Pipeline pipeline = split(ScheduleKind::kZeroBubbleH2, 4, 8, 1, 1, 1);
+  EXPECT_DOUBLE_EQ(flushTime(pipeline).count(), 24 + 3);
+  pipeline.postValidation = true;
+  EXPECT_DOUBLE_EQ(flushTime(pipeline).count(), 24);
+  EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 24);
+  pipeline.schedule = ScheduleKind::kZeroBubbleH1;
+  EXPECT_DOUBLE_EQ(flushTime(pipeline).count(), 24 + 3);
+  EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 24 + 3);
+}
+
 // A lower bound of what is played, whatever the stages and transfers; and never far below.
 TEST(ZeroBubbleTime, IsNeverLongerThanTheSchedule) {
   std::mt19937 random(11);

@@ -26,7 +26,8 @@ void expectAdmissible(const Query& query, int64_t devices) {
                       plan.microbatchSize,
                       plan.recompute,
                       plan.sequenceParallel,
-                      plan.overlapReductions};
+                      plan.overlapReductions,
+                      plan::splitsBackward(plan.schedule)};
     EXPECT_LE(leastMemory(query, group, **blocks), estimate->memory.total());
     for (const Work& work : {leastWork(query, group), probedWork(query, **blocks)}) {
       EXPECT_LE(groupBound(query, group, work), bound.time);

@@ -76,7 +76,7 @@ TEST(Breakdown, AddsUpToAHundredPerCentForEveryStackAndKindOfPlan) {
       shardings.insert(plans[i].stateSharding);
     }
   }
-  EXPECT_EQ(schedules.size(), 3u);
+  EXPECT_EQ(schedules.size(), 5u);
   EXPECT_EQ(shardings.size(), 4u);
 }
 

@@ -168,6 +168,9 @@ TEST(ProfileNames, AreTheStackAndWhatChangesTheProgram) {
   EXPECT_THAT(profileNames(row), ElementsAre("megatron-core"));
   row.year = 2023;  // (S1)
   EXPECT_THAT(profileNames(row), ElementsAre("megatron-core-2023", "megatron-core"));
+  row.schedule = "ZB-1p";  // (S6)
+  EXPECT_EQ(profileNames(row).front(), "megatron-core-2023-zero-bubble");
+  row.schedule.clear();
   row.stack = "nemo";
   EXPECT_THAT(profileNames(row), ElementsAre("nemo-2023", "nemo"));
   row.stack = "megatron-core";

@@ -167,7 +167,13 @@ TEST(R7Schedule, IsInterleavedWithVirtualStages) {
               Contains("(R7) vp unpublished: 1"));
   EXPECT_EQ(skipAfter([](Row& r) { r.vp.reset(), r.schedule = "interleaved 1F1B"; }),
             "unpublished: vp, of an interleaved schedule");
-  EXPECT_EQ(skipAfter([](Row& r) { r.schedule = "ZB-2p"; }), "schedule: zero bubble is not known");
+  EXPECT_EQ(queryAfter([](Row& r) { r.schedule = "ZB-1p", r.vp = 1; }).plan.schedule,
+            ScheduleKind::kZeroBubbleH1);
+  const RunQuery twice = queryAfter([](Row& r) { r.schedule = "ZB-2p", r.vp = 1; });
+  EXPECT_EQ(twice.plan.schedule, ScheduleKind::kZeroBubbleH2);
+  EXPECT_THAT(twice.assumptions,
+              Contains("(R7) the schedule drawn by hand instead of the published search's"));
+  EXPECT_THAT(skipAfter([](Row& r) { r.schedule = "ZB-V"; }), HasSubstr("schedule ZB-V: unknown"));
   EXPECT_THAT(skipAfter([](Row& r) { r.schedule = "zigzag"; }),
               HasSubstr("schedule 'zigzag': unknown"));
 }

@@ -146,6 +146,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "working_layers: {value: 2.5, source: a}\n"
                                  "keeps_f8: true\n"
                                  "pipeline_keeps_whole: true\n"
+                                 "post_validation: true\n"
                                  "sharded_bandwidth: {value: 0.5, source: a}\n"
                                  "gradient_exposed: {value: 0.1, source: a}\n"
                                  "gather_exposed: {value: 0.2, source: a}\n"
@@ -170,7 +171,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.parameterTraffic, 3);
   EXPECT_EQ(d.logitBytes, 6);
   EXPECT_EQ(d.workingLayers, 2.5);
-  EXPECT_TRUE(d.keepsNarrow && d.pipelineKeepsWhole);
+  EXPECT_TRUE(d.keepsNarrow && d.pipelineKeepsWhole && d.postValidation);
   EXPECT_EQ(d.shardedBandwidth, 0.5);
   EXPECT_EQ(d.gradientExposed, 0.1);
   EXPECT_EQ(d.gatherExposed, 0.2);

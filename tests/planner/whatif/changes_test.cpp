@@ -36,6 +36,7 @@ std::string otherValue(const std::string& key) {
       {"gradient_accumulation", "separate_low"},
       {"keeps_f8", "false"},
       {"pipeline_keeps_whole", "true"},
+      {"post_validation", "true"},
       {"vocab_multiple", "16"},
       {"flash_attention", "false"},
       {"overlap_pipeline_transfers", "false"}};
