@@ -118,6 +118,7 @@ void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate
   pipeline.numMicrobatches = plan.numMicrobatches();
   pipeline.hop = result.hop;
   pipeline.overlapTransfers = stack.overlapPipelineTransfers;
+  pipeline.receivesIntoSlots = true;
   for (const StageCost& stage : result.stages) pipeline.stages.push_back(stage.times());
   const Seconds flush = flushTime(pipeline);
   pipeline.hop = Seconds(0);

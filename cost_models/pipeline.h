@@ -22,6 +22,10 @@ struct Pipeline {
   std::vector<StageTimes> stages;  // p of them, all with v chunks
   Seconds hop;                     // transfer of one activation (or gradient) to the next stage
   bool overlapTransfers = true;    // a rank computes while its transfers are under way
+  // With overlap, an activation is sent when the slot that it goes into is free: programs that
+  // receive into slots, of which there are no more than the schedule needs. Only where it is
+  // played.
+  bool receivesIntoSlots = false;
   // Of schedules that split the backward: a rank begins its next flush when its own part of this
   // one is done (StackDescription::postValidation).
   bool postValidation = false;
@@ -67,7 +71,7 @@ struct Pipeline {
 // before r.
 //
 // For even stages, c = 0 and m >= w_0 exact; then H1 has T = m S + (p-1) max(f + max(0, b - W), b)
-// and H2 m S + (p-1) max(f, f + b - 2 W); flushTime plays
+// and H2 m S + (p-1) max(f, f + b - 2 W, b - f); flushTime plays
 // the schedule.
 //
 // Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per

@@ -24,6 +24,8 @@ class Player {
     const size_t passes = numStages_ * static_cast<size_t>(schedule_.virtualStages) *
                           static_cast<size_t>(schedule_.numMicrobatches);
     for (auto& ends : ends_) ends.assign(passes, kNotPlayed);
+    if (pipeline.receivesIntoSlots && flight_.count() > 0)
+      leftBy_ = schedule::slotsLeftBy(schedule);
   }
 
   // The end of the last task.
@@ -36,7 +38,7 @@ class Player {
         const std::vector<Task>& order = schedule_.order[rank];
         for (; next[rank] < order.size(); ++next[rank], moved = true) {
           const Task& task = order[next[rank]];
-          const Input input = inputOf(rank, task);
+          const Input input = inputOf(rank, next[rank]);
           if (input.end == kNotPlayed) break;
           free[rank] = std::max(free[rank], input.arrival()) + duration(rank, task);
           endOf(rank, task) = free[rank];
@@ -61,7 +63,7 @@ class Player {
     for (size_t place = schedule_.order[rank].size();;) {
       if (place-- == 0) break;
       const Task& task = schedule_.order[rank][place];
-      const Input input = inputOf(rank, task);
+      const Input input = inputOf(rank, place);
       const Seconds free = place == 0 ? Seconds(0) : endOf(rank, schedule_.order[rank][place - 1]);
       const bool waits = input.arrival() > free;
       items.push_back(itemOf(rank, task, waits ? input.end : free,
@@ -116,8 +118,20 @@ class Player {
     return task.direction == Direction::kWeights ? Seconds(0) : stop_;
   }
 
+  // What hands on the task's input or, if that is later, the task that leaves its slot free for it.
+  Input inputOf(size_t rank, size_t place) const {
+    const Task& task = schedule_.order[rank][place];
+    Input input = producerOf(rank, task);
+    const int32_t before = leftBy_.empty() ? -1 : leftBy_[rank][place];
+    if (before < 0 || input.flight.count() == 0 || input.end == kNotPlayed) return input;
+    const Task& last = schedule_.order[rank][static_cast<size_t>(before)];
+    const Seconds free = ends_[side(last.direction)][indexOf(rank, last)];
+    if (free > input.end) input = {free, flight_, rank, indexOf(rank, last), last.direction};
+    return input;
+  }
+
   // A backward at the turn follows its own forward.
-  Input inputOf(size_t rank, const Task& task) const {
+  Input producerOf(size_t rank, const Task& task) const {
     const auto microbatches = static_cast<size_t>(schedule_.numMicrobatches);
     if (task.direction == Direction::kWeights) return {};  // after the backward on its rank
     const size_t index = indexOf(rank, task), size = ends_[0].size();
@@ -149,7 +163,8 @@ class Player {
   const Pipeline& pipeline_;
   const Schedule& schedule_;
   const size_t numStages_;
-  const Seconds hop_, flight_, stop_;  // in flight beside the rank's work, or stopping it
+  const Seconds hop_, flight_, stop_;         // in flight beside the rank's work, or stopping it
+  std::vector<std::vector<int32_t>> leftBy_;  // schedule::slotsLeftBy()
   // Forward, backward, weights; by virtual stage, microbatch.
   std::array<std::vector<Seconds>, 3> ends_;
 };

@@ -8,11 +8,12 @@
 namespace trireme::cost {
 
 // Tasks start in the order of the pipeline's schedule, when their rank is free and their input has
-// arrived. With overlap an activation arrives `hop` after it was made; without, every pass takes
-// `hop` longer, as in pipelineTime. Of the result `ranks` and `events` stay empty; `tasks` has one
-// list per stage, unless not asked for; of an item only `transfer` is set apart: on the path all
-// that it waits for, in `tasks` what the rank is busy with. Takes time and memory per pass of a
-// microbatch. Requires what the schedule's generator requires.
+// arrived. With overlap an activation arrives `hop` after it was made, or after its slot was left
+// free (Pipeline::receivesIntoSlots); without, every pass takes `hop` longer, as in pipelineTime.
+// Of the result `ranks` and `events` stay empty; `tasks` has one list per stage, unless not asked
+// for; of an item only `transfer` is set apart: on the path all that it waits for, in `tasks` what
+// the rank is busy with. Takes time and memory per pass of a microbatch. Requires what the
+// schedule's generator requires.
 Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 
 // How long the flush takes: pipelineTime where that is exact (gpipe, even stages), otherwise the

@@ -441,6 +441,7 @@ cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const Bloc
   pipeline.schedule = plan.schedule;
   pipeline.numMicrobatches = plan.numMicrobatches();
   pipeline.overlapTransfers = query.stack.overlapPipelineTransfers;
+  pipeline.receivesIntoSlots = true;
   if (plan.pp == 1) return pipeline;
   const double parts = plan.scatterGather ? static_cast<double>(plan.tp) : 1.0;
   pipeline.hop = cost::sendTime(blocks.border / parts, cost::stageLink(plan, query.cluster));

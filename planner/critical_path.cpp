@@ -36,18 +36,27 @@ int32_t heaviestStage(const std::vector<PathItem>& path) {
   return heaviest;
 }
 
+Seconds& timeOf(PathPart& part, Direction direction) {
+  if (direction == Direction::kForward) return part.forward;
+  return direction == Direction::kWeights ? part.weights : part.backward;
+}
+
+int64_t& countOf(PathPart& part, Direction direction) {
+  if (direction == Direction::kForward) return part.numForward;
+  return direction == Direction::kWeights ? part.numWeights : part.numBackward;
+}
+
 class Phases {
  public:
   void addMicrobatch(PathPhase phase, const PathItem& item) {
     PathPart& part = at(phase, item.stage);
-    const bool isForward = item.direction == Direction::kForward;
     const Seconds reduction = item.reduce[static_cast<size_t>(GroupKind::kDp)];
     const Seconds pass = item.end - item.begin - item.transfer - reduction;
     addOnce(PathPhase::kReduction, item.stage, reduction);
     part.transfers += item.transfer;
     if (pass.count() <= 0) return;  // a message alone
-    (isForward ? part.forward : part.backward) += pass;
-    if (item.direction != Direction::kWeights) ++(isForward ? part.numForward : part.numBackward);
+    timeOf(part, item.direction) += pass;
+    ++countOf(part, item.direction);
     part.tensorParallel += sum(item.reduce) + sum(item.gather) - reduction;
   }
   void addStep(const PathItem& item) {
@@ -113,7 +122,10 @@ Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Se
   cost::SimulationOptions options;
   options.path = true;
   TRIREME_ASSIGN_OR_RETURN(const PlayedPlan played, playPlan(query, plan, options));
-  return phasesOf(played.simulation, estimated);
+  CriticalPath path = phasesOf(played.simulation, estimated);
+  path.isAlone = !query.stack.ownPrograms && query.stack.description.postValidation &&
+                 plan::splitsBackward(plan.schedule);
+  return path;
 }
 
 }  // namespace trireme::planner

@@ -26,19 +26,22 @@ std::string_view phaseName(PathPhase phase);
 
 struct PathPart {
   PathPhase phase = PathPhase::kSteady;
-  std::vector<int64_t> stages;              // in the order in which the path comes to them
-  int64_t numForward = 0, numBackward = 0;  // passes of a microbatch through a chunk
-  Seconds forward, backward;                // of these, with their collectives
-  Seconds tensorParallel;                   // of forward and backward: collectives
-  Seconds transfers;                        // between stages
-  Seconds step;                             // what is done once
-  Seconds total() const { return forward + backward + transfers + step; }
+  std::vector<int64_t> stages;  // in the order in which the path comes to them
+  // Passes of a microbatch through a chunk; of a split backward W apart.
+  int64_t numForward = 0, numBackward = 0, numWeights = 0;
+  Seconds forward, backward, weights;  // of these, with their collectives
+  Seconds tensorParallel;              // of all passes: collectives
+  Seconds transfers;                   // between stages
+  Seconds step;                        // what is done once
+  Seconds total() const { return forward + backward + weights + transfers + step; }
 };
 
 struct CriticalPath {
   Seconds simulated;            // the step, and what the parts add up to
   Seconds estimated;            // Estimate::step
   std::vector<PathPart> parts;  // in the order of phases; none of no length
+  // With post-validation the estimate is of steps that follow each other, and this of one.
+  bool isAlone = false;
 };
 
 // The path of `simulation` (with SimulationOptions::path) in phases.

@@ -90,7 +90,8 @@ class Changes {
     add("schedule", scheduleText(plan_), other, std::move(changed));
   }
   void addSchedules() {
-    if (plan_.pp == 1) return;
+    if (plan_.pp == 1 && !plan::splitsBackward(plan_.schedule)) return;
+    if (plan_.pp == 1) return addSchedule(ScheduleKind::k1F1B, 1);
     addSchedule(ScheduleKind::kGpipe, 1);
     addSchedule(ScheduleKind::k1F1B, 1);
     addSchedule(ScheduleKind::kZeroBubbleH1, 1);
@@ -200,7 +201,7 @@ class Changes {
     setReplicas(dp, changed);
     if (changed.tp == 1) changed.sequenceParallel = changed.scatterGather = false;
     if (changed.tp == 1 && dp == 1) changed.overlapReductions = false;
-    if (changed.pp == 1) {
+    if (changed.pp == 1 && plan_.pp > 1) {
       changed.schedule = ScheduleKind::k1F1B;
       changed.virtualStages = 1;
       changed.scatterGather = false;
@@ -208,6 +209,8 @@ class Changes {
     if (changed.pp * changed.virtualStages > numLayers()) return;
     const std::string chosen = fmt::format("{}", plan_.*degree);
     std::string other = fmt::format("{} with dp {}", value, dp);
+    if (plan::splitsBackward(plan_.schedule) && changed.schedule != plan_.schedule)
+      other += fmt::format(" and schedule {}", plan::scheduleName(changed.schedule));
     if (reach_ == Reach::kAny && followMicrobatch(dp, changed))
       other += fmt::format(" and microbatch {}", changed.microbatchSize);
     add(name, chosen, other, changed);

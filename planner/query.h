@@ -79,8 +79,8 @@ struct RunnerUp {
 // What was proved, and how.
 struct Certificate {
   Seconds bound;  // no plan of the space is faster
-  // (time of the winner - bound) / time of the winner. 0: it is the best. More where not all cuts
-  // of virtual stages were costed, and where maxCosted stopped the search.
+  // (time of the winner - bound) / time of the winner. 0: it is the best. More where not all uneven
+  // cuts of virtual stages or split backwards were costed, and where maxCosted stopped the search.
   double gap = 0;
   bool closed = true;  // false: maxCosted stopped the search
   // Of programs of Trireme's own: not of all cuts of the layers, but of those that were tried.

@@ -77,8 +77,8 @@ std::string proofOf(const PlanResult& result) {
     return fmt::format("within {:.2f} % of the bound {}", 100 * c.gap, bound);
   std::string proof = fmt::format("no plan of the space is faster than {}", bound);
   if (c.gap > 0)
-    proof += fmt::format(
-        ", {:.2f} % less; of cuts of virtual stages only the likely ones were costed", 100 * c.gap);
+    proof += fmt::format(", {:.2f} % less; of uneven cuts only the likely ones were costed",
+                         100 * c.gap);
   if (c.ofTriedCuts) proof += "; of cuts of the layers only the likely ones were tried";
   if (c.ofEvenChunks) proof += "; chunks of a stage differ by one layer at most";
   return proof;
@@ -204,7 +204,8 @@ std::string stageRanges(const std::vector<int64_t>& stages) {
   return fmt::format("stage{} {}", stages.size() == 1 ? "" : "s", text);
 }
 
-// "48 F of 4.100 ms, 48 B of 8.300 ms; tensor parallel 1.060 s, transfers 60.0 us".
+// "48 F of 4.100 ms, 48 B of 8.300 ms (and W, where the backward is split); tensor parallel 1.060
+// s, transfers 60.0 us".
 std::string passesText(const PathPart& part) {
   std::string text;
   const auto add = [&](const char* between, const std::string& more) {
@@ -217,6 +218,7 @@ std::string passesText(const PathPart& part) {
   };
   addPasses(part.numForward, "F", part.forward);
   addPasses(part.numBackward, "B", part.backward);
+  addPasses(part.numWeights, "W", part.weights);
   if (part.tensorParallel.count() > 0)
     add("; ", "of which tensor parallel " + formatSeconds(part.tensorParallel));
   if (part.transfers.count() > 0) add("; ", "transfers " + formatSeconds(part.transfers));
@@ -459,8 +461,9 @@ std::string toTable(const Outlook& outlook, const PlanResult& result) {
 // "17.3 s, 0.40 % above the estimate's 17.2 s".
 static std::string besideClosedForm(const CriticalPath& path) {
   const double above = 100 * (path.simulated / path.estimated - 1);
-  return fmt::format("{}, {:.2f} % {} the estimate's {}", formatSeconds(path.simulated),
-                     std::abs(above), above < 0 ? "below" : "above", formatSeconds(path.estimated));
+  return fmt::format("{}, {:.2f} % {} the estimate's {}{}", formatSeconds(path.simulated),
+                     std::abs(above), above < 0 ? "below" : "above", formatSeconds(path.estimated),
+                     path.isAlone ? ", for a step that no other follows" : "");
 }
 
 std::string simulatedLine(const CriticalPath& path) {
@@ -500,6 +503,8 @@ nlohmann::json toJson(const CriticalPath& path) {
                               {"backwardPasses", part.numBackward},
                               {"forwardSeconds", part.forward.count()},
                               {"backwardSeconds", part.backward.count()},
+                              {"weightsPasses", part.numWeights},
+                              {"weightsSeconds", part.weights.count()},
                               {"tensorParallelSeconds", part.tensorParallel.count()},
                               {"transferSeconds", part.transfers.count()}});
   return json;

@@ -39,7 +39,9 @@ bool better(const Costed& a, const Costed& b) {
 }
 
 // Moves of layers may make a plan so much faster than its first cuts: it is opened as early.
-constexpr double kMoved = 0.998;
+double movedFrom(const plan::Plan& plan) {
+  return plan::splitsBackward(plan.schedule) ? 0.97 : 0.998;
+}
 // Of a stack with a description, beyond the bound of the cuts of the space.
 Seconds reachOf(const plan::Plan& plan, Seconds bound) {
   constexpr double kBeyond = 0.99;
@@ -474,7 +476,7 @@ void Search::expandGroup(const Node& node) {
     if (plan.pp > 1 && plan.pp * plan.virtualStages < query_.model.numLayers && !isCut)
       certificate_.ofTriedCuts = true;
     if (!fastest) return;
-    frontier_.push({isCut ? *fastest : *fastest * kMoved,
+    frontier_.push({isCut ? *fastest : *fastest * movedFrom(plan),
                     isCut ? NodeKind::kCandidate : NodeKind::kUncut, node.group,
                     isCut ? nullptr : node.blocks,
                     std::make_shared<const plan::Plan>(isCut ? plan : arrangement)});

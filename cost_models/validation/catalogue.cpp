@@ -165,7 +165,7 @@ void addVariants(const Row& row, std::vector<std::string>& variants) {
   if (contains(precision, "ROWWISE")) variants.push_back("-fp8-rowwise");  // (S5)
   if (precision == "FP8" || precision == "FP8-CS") variants.push_back("-fp8-current");
   if (fp8 && contains(precision, "MX")) variants.push_back("-fp8-mx");
-  if (isZeroBubble(row)) variants.push_back("-zero-bubble");  // (S6)
+  if (megatron && isZeroBubble(row)) variants.push_back("-zero-bubble");  // (S6)
 }
 
 }  // namespace

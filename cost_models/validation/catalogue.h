@@ -64,7 +64,7 @@ Result<spec::ClusterSpec> clusterFor(const Row& row,
 // (S5) -fp8-rowwise   precision fp8(rowwise): a scale per row
 //      -fp8-current   precisions FP8 and FP8-CS: scales of the tensor itself
 //      -fp8-mx        precisions MXFP8 and FP8-MX: scales per block of 32
-// (S6) -zero-bubble   schedules ZB-1p and ZB-2p: a fork of Megatron-Core
+// (S6) -zero-bubble   megatron-core and NeMo, schedules ZB-1p and ZB-2p: a fork of Megatron-Core
 //
 // Several follow each other in this order: torchtitan-compiled-async-tp.
 std::vector<std::string> profileNames(const Row& row);

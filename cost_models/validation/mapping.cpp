@@ -165,11 +165,13 @@ Status setSchedule(const Row& row, Assumptions& assumptions, plan::Plan& plan) {
     plan.schedule = ScheduleKind::kInterleaved;
   else if (name.starts_with("gpipe"))
     plan.schedule = ScheduleKind::kGpipe;
-  else if (!name.empty() && !isInterleaved &&
-           !containsAny(name, {"1f1b", "fsdp", "zero", "ddp", "none"}))
+  else if (containsAny(name, {"bubble"}) ||
+           (!name.empty() && !isInterleaved &&
+            !containsAny(name, {"1f1b", "fsdp", "zero", "ddp", "none"})))
     return invalidArgument(fmt::format(
         "schedule {}: unknown{}", spec::quoteForMessage(row.schedule),
-        spec::suggestion(name, {"1f1b", "interleaved 1f1b", "gpipe", "fsdp1", "fsdp2"})));
+        spec::suggestion(
+            name, {"1f1b", "interleaved 1f1b", "zb-1p", "zb-2p", "gpipe", "fsdp1", "fsdp2"})));
   return {};
 }
 

@@ -71,6 +71,23 @@ int32_t peakLiveTotal(const Schedule& schedule, int32_t rank) {
   return peak(schedule, rank, [](const Task&) { return true; });
 }
 
+std::vector<std::vector<int32_t>> slotsLeftBy(const Schedule& schedule) {
+  std::vector<std::vector<int32_t>> result;
+  for (const std::vector<Task>& order : schedule.order) {
+    const std::vector<int32_t> slots = assignSlotsOfRank(schedule, order);
+    std::vector<std::vector<int32_t>> left(static_cast<size_t>(schedule.virtualStages));
+    std::vector<int32_t>& by = result.emplace_back(order.size(), -1);
+    for (size_t i = 0; i < order.size(); ++i) {
+      std::vector<int32_t>& ofChunk = left[static_cast<size_t>(order[i].chunk)];
+      const auto slot = static_cast<size_t>(slots[i]);
+      if (slot >= ofChunk.size()) ofChunk.resize(slot + 1, -1);
+      if (order[i].direction == Direction::kForward) by[i] = ofChunk[slot];
+      if (isLast(schedule, order[i])) ofChunk[slot] = static_cast<int32_t>(i);
+    }
+  }
+  return result;
+}
+
 std::vector<std::vector<int32_t>> assignSlots(const Schedule& schedule) {
   std::vector<std::vector<int32_t>> slots;
   for (const std::vector<Task>& order : schedule.order)

@@ -200,8 +200,8 @@ TEST(DescribedMemory, IsThatOfKorthikantiPerLayer) {
   EXPECT_NEAR(mib(), 48, 0.01);
 }
 
-// Qi et al. 2024: 32 s b h at two bytes, here with s b h = 24 Mi elements and divided by t = 8 but for the
-// 4 h of the residual stream, (4 + 12 / 8) x 24 Mi x 2 B.
+// Qi et al. 2024: 32 s b h at two bytes, here with s b h = 24 Mi elements and divided by t = 8 but
+// for the 4 h of the residual stream, (4 + 12 / 8) x 24 Mi x 2 B.
 TEST(DescribedMemory, KeepsWhatGradientsOfWeightsAreMadeOf) {
   spec::ModelSpec model = small::gpt(8, 12288, 96);
   model.maxSequence = 2048;
@@ -213,8 +213,8 @@ TEST(DescribedMemory, KeepsWhatGradientsOfWeightsAreMadeOf) {
   EXPECT_DOUBLE_EQ(keptForWeights(model, plan).count(), 4.0 * 2048 * 12288);
 }
 
-// A third of a layer's products are its weights' gradients, and no time is lost or found by the split
-// but where the CPU sets the pace.
+// A third of a layer's products are its weights' gradients, and no time is lost or found by the
+// split but where the CPU sets the pace.
 TEST(DescribedBlocks, SplitTheBackwardIntoWhatItWas) {
   const spec::ModelSpec model = small::gpt();
   plan::Plan plan = small::plan(model, small::training(), 2, 2);

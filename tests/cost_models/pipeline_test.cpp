@@ -96,8 +96,8 @@ TEST(ZeroBubbleTime, IsExactForEvenStages) {
       }
 }
 
-// The first stage is done (p - 1) f before the last under H2, and begins its next flush at once: the time
-// from flush to flush is m (f + b + w) = 24. Under H1 all end together.
+// The first stage is done (p - 1) f before the last under H2, and begins its next flush at once:
+// the time from flush to flush is m (f + b + w) = 24. Under H1 all end together.
 TEST(ZeroBubbleTime, FlushesFollowEachOtherAtOnceWithPostValidation) {
   Pipeline pipeline = split(ScheduleKind::kZeroBubbleH2, 4, 8, 1, 1, 1);
   EXPECT_DOUBLE_EQ(flushTime(pipeline).count(), 24 + 3);

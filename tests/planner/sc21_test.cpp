@@ -42,6 +42,7 @@ Query queryOf(const Row& row) {
   query.cluster = std::move(*sized);
   query.stack.flashAttention = false;
   query.stack.overlapPipelineTransfers = false;
+  std::erase(query.stack.choices, spec::StackChoice::kZeroBubble);  // not of 2021
   query.pins.recompute = plan::Recompute::kFull;
   query.pins.stateSharding = plan::StateSharding::kNone;
   query.pins.sequenceParallel = false;
