@@ -38,8 +38,9 @@ class Player {
         const std::vector<Task>& order = schedule_.order[rank];
         for (; next[rank] < order.size(); ++next[rank], moved = true) {
           const Task& task = order[next[rank]];
-          const Input input = inputOf(rank, next[rank]);
+          Input input = producerOf(rank, task);
           if (input.end == kNotPlayed) break;
+          if (!leftBy_.empty()) input = intoSlot(rank, next[rank], input);
           free[rank] = std::max(free[rank], input.arrival()) + duration(rank, task);
           endOf(rank, task) = free[rank];
         }
@@ -118,16 +119,19 @@ class Player {
     return task.direction == Direction::kWeights ? Seconds(0) : stop_;
   }
 
-  // What hands on the task's input or, if that is later, the task that leaves its slot free for it.
   Input inputOf(size_t rank, size_t place) const {
-    const Task& task = schedule_.order[rank][place];
-    Input input = producerOf(rank, task);
-    const int32_t before = leftBy_.empty() ? -1 : leftBy_[rank][place];
-    if (before < 0 || input.flight.count() == 0 || input.end == kNotPlayed) return input;
+    const Input input = producerOf(rank, schedule_.order[rank][place]);
+    return leftBy_.empty() ? input : intoSlot(rank, place, input);
+  }
+
+  // The task that leaves its slot free for the input, if that is later than what hands it on.
+  Input intoSlot(size_t rank, size_t place, const Input& input) const {
+    const int32_t before = leftBy_[rank][place];
+    if (before < 0 || input.flight.count() == 0) return input;
     const Task& last = schedule_.order[rank][static_cast<size_t>(before)];
     const Seconds free = ends_[side(last.direction)][indexOf(rank, last)];
-    if (free > input.end) input = {free, flight_, rank, indexOf(rank, last), last.direction};
-    return input;
+    if (free <= input.end) return input;
+    return {free, flight_, rank, indexOf(rank, last), last.direction};
   }
 
   // A backward at the turn follows its own forward.
