@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cost_models/play.h"
 #include "ir/expand/expand.h"
 #include "ir/program/verify.h"
 #include "tests/support/program_builder.h"
@@ -101,11 +102,14 @@ TEST(Simulate, CountsActivationsAlive) {
             (V{6, 6, 6, 6}));
 }
 
-// One layer per stage.
-Program splitProgram(plan::ScheduleKind schedule, int32_t stages, int32_t microbatches) {
-  const spec::ModelSpec model = small::gpt(stages, 64, 4);
+// One layer per virtual stage.
+Program splitProgram(plan::ScheduleKind schedule, int32_t stages, int32_t microbatches,
+                     int32_t chunks = 1) {
+  const spec::ModelSpec model = small::gpt(stages * chunks, 64, 4);
   plan::Plan plan = small::plan(model, small::training(microbatches), 1, stages);
   plan.schedule = schedule;
+  plan.virtualStages = chunks;
+  plan.layers = plan::evenLayers(model.numLayers, stages, chunks);
   return expand::expand(model, plan)->program;
 }
 
@@ -138,6 +142,43 @@ TEST(Simulate, FillsThePipelineWithGradientsOfWeights) {
   EXPECT_DOUBLE_EQ(seconds(h2, 1, 2, 1), 8 * 4 + 3 * 1);
   EXPECT_EQ(peaks(run(h1, SplitCosts(1, 1, 1))), (std::vector<int32_t>{4, 4, 4, 4}));
   EXPECT_EQ(peaks(run(h2, SplitCosts(1, 1, 1))), (std::vector<int32_t>{7, 7, 7, 7}));
+}
+
+// A message goes into its slot, which the microbatch before must have left. What is played knows
+// it.
+TEST(Simulate, ReceivesIntoSlotsAsThePlayedScheduleDoes) {
+  struct Case {
+    plan::ScheduleKind schedule;
+    int32_t stages, microbatches, chunks;
+  };
+  int longer = 0;
+  for (const Case& c :
+       {Case{plan::ScheduleKind::kGpipe, 3, 5, 1}, Case{plan::ScheduleKind::k1F1B, 4, 9, 1},
+        Case{plan::ScheduleKind::kInterleaved, 3, 9, 2},
+        Case{plan::ScheduleKind::kInterleaved, 4, 8, 3},
+        Case{plan::ScheduleKind::kZeroBubbleH1, 4, 9, 1},
+        Case{plan::ScheduleKind::kZeroBubbleH2, 3, 11, 1}})
+    for (const double hop : {0.1, 0.6, 1.7}) {
+      Pipeline pipeline;
+      pipeline.schedule = c.schedule;
+      pipeline.numMicrobatches = c.microbatches;
+      pipeline.hop = Seconds(hop);
+      const auto chunks = static_cast<size_t>(c.chunks);
+      const bool splits = plan::splitsBackward(c.schedule);
+      StageTimes times{std::vector(chunks, Seconds(1)), std::vector(chunks, Seconds(1.9)), {}};
+      if (splits) times = {{Seconds(1)}, {Seconds(1.1)}, {Seconds(0.8)}};
+      pipeline.stages.assign(static_cast<size_t>(c.stages), times);
+      SplitCosts costs(1, splits ? 1.1 : 1.9, 0.8);
+      costs.sendSeconds = hop;
+      const Program program = splitProgram(c.schedule, c.stages, c.microbatches, c.chunks);
+      const double simulated = run(program, costs).makespan.count();
+      const double anywhere = play(pipeline).makespan.count();
+      pipeline.receivesIntoSlots = true;
+      EXPECT_NEAR(play(pipeline).makespan.count(), simulated, 1e-9)
+          << plan::scheduleName(c.schedule) << " " << hop;
+      longer += simulated > anywhere + 1e-9;
+    }
+  EXPECT_GT(longer, 5);
 }
 
 // Two layers of forward 1 and backward 2, each with a reduction of 3 over dp beside what follows:
