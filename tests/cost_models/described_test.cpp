@@ -213,14 +213,15 @@ TEST(DescribedMemory, KeepsWhatGradientsOfWeightsAreMadeOf) {
   EXPECT_DOUBLE_EQ(keptForWeights(model, plan).count(), 4.0 * 2048 * 12288);
 }
 
-// A third of a layer's products are its weights' gradients, and no time is lost or found by the
-// split but where the CPU sets the pace.
+// Half of the products of a layer's backward are its weights' gradients, and no time is lost or
+// found by the split but where the CPU sets the pace.
 TEST(DescribedBlocks, SplitTheBackwardIntoWhatItWas) {
   const spec::ModelSpec model = small::gpt();
   plan::Plan plan = small::plan(model, small::training(), 2, 2);
   const spec::ClusterSpec cluster = quietCluster();
   const DescribedBlocks blocks = describeBlocks(model, plan, cluster, {});
-  EXPECT_NEAR(blocks.layer.weights.products / blocks.layer.forward.products, 1, 0.2);
+  EXPECT_GT(blocks.layer.weights.products / blocks.layer.backward.products, 0.3);
+  EXPECT_LT(blocks.layer.weights.products / blocks.layer.backward.products, 0.8);
   EXPECT_EQ(blocks.layer.weights.attention.count(), 0);
   EXPECT_EQ(blocks.layer.weights.tensorParallel.count(), 0);
   const StackDescription stack;
