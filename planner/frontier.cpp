@@ -1,6 +1,7 @@
 #include "planner/frontier.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cost_models/compute.h"
 #include "cost_models/formulas.h"
@@ -32,15 +33,28 @@ Work leastWork(const Query& query, const Group& group) {
     layers += cost::leastTensorParallel(query.model, planOf(query, group), query.cluster,
                                         query.stack.description) *
               static_cast<double>(query.model.numLayers);
-  return {layers + flops.head / rate, layers / static_cast<double>(query.model.numLayers)};
+  const auto count = static_cast<double>(query.model.numLayers);
+  return {layers + flops.head / rate, layers / count, flops.layers / 3 / rate / count};
 }
 
 Work probedWork(const Query& query, const BlockCosts& blocks) {
   const Seconds layer = blocks.layer.total();
   return {layer * static_cast<double>(query.model.numLayers) + blocks.embedding.total() +
               blocks.head.total(),
-          layer};
+          layer, blocks.layer.forward};
 }
+
+namespace {
+
+Seconds splitBound(const Query& query, double microbatches, double stages, const Work& work) {
+  if (query.stack.description.postValidation || work.layer.count() <= 0) return {};
+  const double q = work.layerForward / work.layer / microbatches;
+  if (q <= 0 || (stages - 1) * q > 1) return {};
+  return work.layerForward * static_cast<double>(query.model.numLayers) /
+         (1 - std::pow(1 - q, stages));
+}
+
+}  // namespace
 
 Seconds groupBound(const Query& query, const Group& group, const Work& work) {
   const auto microbatches =
@@ -50,8 +64,10 @@ Seconds groupBound(const Query& query, const Group& group, const Work& work) {
   const Seconds busiest = std::max(work.all / stages, work.layer * most);
   const Seconds ends = work.all - work.layer * static_cast<double>(query.model.numLayers);
   const Seconds others = work.layer * (stages - 3) + std::min(ends, work.layer);
-  const Seconds ramp = group.splitsBackward ? Seconds(0) : std::max(others, Seconds(0));
-  return (busiest * microbatches + ramp) * kRounding;
+  if (group.splitsBackward)
+    return std::max(busiest * microbatches, splitBound(query, microbatches, stages, work)) *
+           kRounding;
+  return (busiest * microbatches + std::max(others, Seconds(0))) * kRounding;
 }
 
 Seconds shapeBound(const Query& query, const Group& shape, const Work& work, int64_t mostRanks) {

@@ -24,7 +24,7 @@ class ExportCommand : public CommandTest {
 };
 
 TEST_F(ExportCommand, WritesTheFileAndNotesWhatItLeavesToTheUser) {
-  const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2"});
+  const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2", "--schedule", "1f1b"});
   const Outcome outcome = exported(plan, {"--to", "megatron", "--steps", "30"});
   expectSuccess(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("--tensor-model-parallel-size 2\n"));
@@ -35,7 +35,7 @@ TEST_F(ExportCommand, WritesTheFileAndNotesWhatItLeavesToTheUser) {
 }
 
 TEST_F(ExportCommand, LaunchersStartEveryNode) {
-  const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2"});
+  const std::string plan = planned({"--tp", "2", "--pp", "2", "--dp", "2", "--schedule", "1f1b"});
   const Outcome slurm =
       exported(plan, {"--to", "slurm", "--framework", "megatron", "--gpus-per-node", "4"});
   expectSuccess(slurm);

@@ -58,7 +58,8 @@ TEST_F(Shell, BashCompletesCommandsFlagsValuesAndFiles) {
 // bash hands --flag=value over as three words.
 TEST_F(Shell, BashCompletesBehindAnEqualsSign) {
   EXPECT_THAT(complete({"plan", "--schedule", "=", "g"}), ElementsAre("gpipe"));
-  EXPECT_THAT(complete({"plan", "--schedule", "="}), ElementsAre("gpipe", "1f1b", "interleaved"));
+  EXPECT_THAT(complete({"plan", "--schedule", "="}),
+              ElementsAre("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"));
   EXPECT_THAT(complete({"plan", "--schedule", "=", "gpipe", "--json", "--sche"}),
               ElementsAre("--schedule"));
 }
@@ -77,7 +78,8 @@ TEST_F(Shell, TheManualHasEveryCommandAndFlag) {
   EXPECT_THAT(manual, testing::StartsWith(".TH TRIREME 1 "));
   for (const char* command : {"plan", "compile", "run", "calibrate", "doctor"})
     EXPECT_THAT(manual, HasSubstr(std::string(".SH TRIREME ") + command + "\n"));
-  EXPECT_THAT(manual, HasSubstr("\\fB\\-\\-schedule\\fR \\fIgpipe|1f1b|interleaved\\fR"));
+  EXPECT_THAT(manual,
+              HasSubstr("\\fB\\-\\-schedule\\fR \\fIgpipe|1f1b|interleaved|zb\\-h1|zb\\-h2\\fR"));
   // Only macros begin with a dot, and no line is left empty.
   std::istringstream lines(manual);
   for (std::string line; std::getline(lines, line);) {
