@@ -116,6 +116,27 @@ TEST(Explain, ForbiddenChangesNameTheRule) {
                           }));
 }
 
+// With one stage there is nothing to fill, and a whole backward is an alternative; towards one stage it
+// is a part of the change.
+TEST(Explain, KnowsThatOneStageNeedsNoSplitBackward) {
+  for (const int64_t stages : {1, 2}) {
+    Query query = smallQuery(4, 4, 8);
+    query.pins.schedule = plan::ScheduleKind::kZeroBubbleH1;
+    query.pins.pp = stages;
+    const auto result = searchPlan(query);
+    ASSERT_TRUE(result.has_value()) << result.error().message();
+    const auto explanation = explain(query, *result);
+    ASSERT_TRUE(explanation.has_value());
+    const auto has = [&](std::string_view choice, std::string_view end) {
+      return std::any_of(
+          explanation->alternatives.begin(), explanation->alternatives.end(),
+          [&](const Alternative& a) { return a.choice == choice && a.other.ends_with(end); });
+    };
+    EXPECT_TRUE(has("schedule", "1f1b")) << stages;
+    EXPECT_EQ(has("pp", "and schedule 1f1b"), stages == 2);
+  }
+}
+
 TEST(ToLine, ReadsAsASentence) {
   Alternative a;
   a.choice = "recompute";
