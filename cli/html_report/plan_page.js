@@ -144,6 +144,7 @@ function addCriticalPath(path) {
     {title: 'stages', value: (p) => p.stages.join(', '), left: true},
     {title: 'forward passes', value: (p) => p.forwardPasses}, seconds('forward', 'forwardSeconds'),
     {title: 'backward passes', value: (p) => p.backwardPasses}, seconds('backward', 'backwardSeconds'),
+    {title: 'weights passes', value: (p) => p.weightsPasses}, seconds('weights', 'weightsSeconds'),
     seconds('tensor parallel', 'tensorParallelSeconds'), seconds('transfers', 'transferSeconds'),
   ], path.phases);
 }

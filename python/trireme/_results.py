@@ -238,7 +238,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of the critical path."""
+    """A part of the critical path; of a split backward the gradients of weights apart."""
 
     phase: str
     stages: tuple[int, ...]
@@ -248,6 +248,8 @@ class Phase:
     backward_passes: int
     forward_seconds: float
     backward_seconds: float
+    weights_passes: int
+    weights_seconds: float
     tensor_parallel_seconds: float
     transfer_seconds: float
 
