@@ -82,11 +82,12 @@ Work probedWork(const Query& query, const BlockCosts& blocks);
 //     first chunk of stage 0, with the embedding, and the last one of stage p - 1, with the head.
 //     If r is neither of the two, these take min(embedding, w) + min(head, w) >= min(e, w) besides
 //     the p - 3 others; if it is one of them, p - 2 others take a layer each.
-//   backward split: m B, for gradients of weights fill what else is waited for. And a stage begins when
+//   backward split: m B, for gradients of weights fill what else is waited for. And a stage begins
+//   when
 //     the forwards before it are done, so that in a time T it may have n layers with
-//     m w n <= T - f sum_{i<r} n_i, f the forward of a layer: at most T / (m w) (1 - q)^r, q = f / (m w),
-//     if all stages before have as many as they may, which is the most in all while (p - 1) q <= 1.
-//     All l layers need T >= l f / (1 - (1 - q)^p). Not with post-validation.
+//     m w n <= T - f sum_{i<r} n_i, f the forward of a layer: at most T / (m w) (1 - q)^r, q = f /
+//     (m w), if all stages before have as many as they may, which is the most in all while (p - 1)
+//     q <= 1. All l layers need T >= l f / (1 - (1 - q)^p). Not with post-validation.
 //   otherwise: W + (m - 1) B, and W - b >= (p - 1) w for b, what is said above of B: it is
 //     (1 - 1 / p) W where b = W / p >= w, else at least (l - ceil(l / p)) w.
 Seconds groupBound(const Query& query, const Group& group, const Work& work);

@@ -206,8 +206,8 @@ TEST(CriticalPath, OfOtherPeoplesProgramsPlaysTheSchedule) {
   EXPECT_GT(numCut, 10);
 }
 
-// W has a count and a time of its own. With post-validation steps follow each other sooner than the one
-// that is played says.
+// W has a count and a time of its own. With post-validation steps follow each other sooner than the
+// one that is played says.
 TEST(CriticalPath, OfASplitBackwardHasGradientsOfWeights) {
   Query query = computeBound(smallQuery(3, 6, 12));
   query.stack.ownPrograms = false;
@@ -219,11 +219,11 @@ TEST(CriticalPath, OfASplitBackwardHasGradientsOfWeights) {
     ASSERT_TRUE(best.has_value()) << best.error().message();
     const auto path = criticalPath(query, best->plan, best->estimate.step);
     ASSERT_TRUE(path.has_value());
+    const nlohmann::json json = toJson(*path);
     int64_t passes = 0;
-    for (const auto& phase : toJson(*path).at("phases"))
-      passes += phase.at("weightsPasses").get<int64_t>();
+    for (const auto& phase : json.at("phases")) passes += phase.at("weightsPasses").get<int64_t>();
     EXPECT_GT(passes, 0);
-    EXPECT_THAT(toTable(*path), HasSubstr(" W of "));
+    EXPECT_THAT(toTable(*path), HasSubstr(" W of"));
     EXPECT_EQ(simulatedLine(*path).find("no other follows") != std::string::npos, isAhead);
     EXPECT_GE(path->simulated, best->estimate.step * (1 - 1e-9));
   }

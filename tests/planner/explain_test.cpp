@@ -116,8 +116,8 @@ TEST(Explain, ForbiddenChangesNameTheRule) {
                           }));
 }
 
-// With one stage there is nothing to fill, and a whole backward is an alternative; towards one stage it
-// is a part of the change.
+// With one stage there is nothing to fill, and a whole backward is an alternative; towards one
+// stage it is a part of the change.
 TEST(Explain, KnowsThatOneStageNeedsNoSplitBackward) {
   for (const int64_t stages : {1, 2}) {
     Query query = smallQuery(4, 4, 8);
