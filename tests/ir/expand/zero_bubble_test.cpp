@@ -302,8 +302,8 @@ TEST(VerifyWeights, V9TheyAddToWhatTheBackwardHasReduced) {
   });
   ASSERT_EQ(wait->kind, InstructionKind::kWait);
   repeat->length += 2;
-  backward.insert(repeat + 2, wait, weights.end());
   (repeat + 1)->event = wait->event;
+  backward.insert(repeat + 2, wait, weights.end());
   weights.erase(wait, weights.end());
   weights[0].length -= 2;
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V9)"), HasSubstr("reduced")));
