@@ -50,8 +50,6 @@ class RoleBuilder {
 
   static constexpr int32_t kBeginBody = expand::kBeginBody;
   static constexpr int32_t kStepBody = expand::kStepBody;
-  static int32_t forwardBody(int32_t chunk) { return expand::forwardBody(chunk); }
-  static int32_t backwardBody(int32_t chunk) { return expand::backwardBody(chunk); }
 
  private:
   // Matrices of layers and head, if these are reduced in the last backward, before all others.
