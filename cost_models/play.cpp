@@ -14,9 +14,10 @@ constexpr Seconds kNotPlayed(-1);
 
 class Player {
  public:
-  Player(const Pipeline& pipeline, const Schedule& schedule)
+  Player(const Pipeline& pipeline, const PlayOrder& order)
       : pipeline_(pipeline),
-        schedule_(schedule),
+        schedule_(order.schedule),
+        leftBy_(order.leftBy),
         numStages_(schedule_.order.size()),
         hop_(numStages_ > 1 ? pipeline.hop : Seconds(0)),
         flight_(pipeline.overlapTransfers ? hop_ : Seconds(0)),
@@ -24,8 +25,7 @@ class Player {
     const size_t passes = numStages_ * static_cast<size_t>(schedule_.virtualStages) *
                           static_cast<size_t>(schedule_.numMicrobatches);
     for (auto& ends : ends_) ends.assign(passes, kNotPlayed);
-    if (pipeline.receivesIntoSlots && flight_.count() > 0)
-      leftBy_ = schedule::slotsLeftBy(schedule);
+    usesSlots_ = !leftBy_.empty() && flight_.count() > 0;
   }
 
   // The end of the last task.
@@ -40,7 +40,7 @@ class Player {
           const Task& task = order[next[rank]];
           Input input = producerOf(rank, task);
           if (input.end == kNotPlayed) break;
-          if (!leftBy_.empty()) input = intoSlot(rank, next[rank], input);
+          if (usesSlots_) input = intoSlot(rank, next[rank], input);
           free[rank] = std::max(free[rank], input.arrival()) + duration(rank, task);
           endOf(rank, task) = free[rank];
         }
@@ -121,7 +121,7 @@ class Player {
 
   Input inputOf(size_t rank, size_t place) const {
     const Input input = producerOf(rank, schedule_.order[rank][place]);
-    return leftBy_.empty() ? input : intoSlot(rank, place, input);
+    return usesSlots_ ? intoSlot(rank, place, input) : input;
   }
 
   // The task that leaves its slot free for the input, if that is later than what hands it on.
@@ -166,9 +166,10 @@ class Player {
 
   const Pipeline& pipeline_;
   const Schedule& schedule_;
+  const std::vector<std::vector<int32_t>>& leftBy_;
   const size_t numStages_;
-  const Seconds hop_, flight_, stop_;         // in flight beside the rank's work, or stopping it
-  std::vector<std::vector<int32_t>> leftBy_;  // schedule::slotsLeftBy()
+  const Seconds hop_, flight_, stop_;  // in flight beside the rank's work, or stopping it
+  bool usesSlots_ = false;
   // Forward, backward, weights; by virtual stage, microbatch.
   std::array<std::vector<Seconds>, 3> ends_;
 };
@@ -191,6 +192,12 @@ bool isClosed(const Pipeline& pipeline) {
   return pipeline.schedule == plan::ScheduleKind::kGpipe || isEven(pipeline);
 }
 
+PlayOrder orderOf(const Pipeline& pipeline, Schedule schedule) {
+  PlayOrder order{std::move(schedule), {}};
+  if (pipeline.receivesIntoSlots) order.leftBy = schedule::slotsLeftBy(order.schedule);
+  return order;
+}
+
 // The same tasks again, of as many microbatches more.
 Schedule twice(const Schedule& once) {
   Schedule both = once;
@@ -205,18 +212,19 @@ Schedule twice(const Schedule& once) {
 
 }  // namespace
 
-schedule::Schedule scheduleOf(const Pipeline& pipeline) {
-  return schedule::scheduleFor(pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
+PlayOrder orderOf(const Pipeline& pipeline) {
+  return orderOf(pipeline, schedule::scheduleFor(
+                               pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
                                static_cast<int32_t>(pipeline.stages.front().forward.size()),
-                               static_cast<int32_t>(pipeline.numMicrobatches));
+                               static_cast<int32_t>(pipeline.numMicrobatches)));
 }
 
 Simulation play(const Pipeline& pipeline, bool keepsTasks) {
-  return play(pipeline, scheduleOf(pipeline), keepsTasks);
+  return play(pipeline, orderOf(pipeline), keepsTasks);
 }
 
-Simulation play(const Pipeline& pipeline, const Schedule& schedule, bool keepsTasks) {
-  Player player(pipeline, schedule);
+Simulation play(const Pipeline& pipeline, const PlayOrder& order, bool keepsTasks) {
+  Player player(pipeline, order);
   Simulation result;
   result.makespan = player.run();
   result.path = player.path();
@@ -225,15 +233,15 @@ Simulation play(const Pipeline& pipeline, const Schedule& schedule, bool keepsTa
 }
 
 Seconds flushTime(const Pipeline& pipeline) {
-  return isClosed(pipeline) ? pipelineTime(pipeline) : flushTime(pipeline, scheduleOf(pipeline));
+  return isClosed(pipeline) ? pipelineTime(pipeline) : flushTime(pipeline, orderOf(pipeline));
 }
 
-Seconds flushTime(const Pipeline& pipeline, const Schedule& schedule) {
+Seconds flushTime(const Pipeline& pipeline, const PlayOrder& order) {
   const Seconds closedForm = pipelineTime(pipeline);
   if (isClosed(pipeline)) return closedForm;
-  const Seconds alone = Player(pipeline, schedule).run();
+  const Seconds alone = Player(pipeline, order).run();
   if (!pipeline.postValidation) return std::max(closedForm, alone);
-  const Schedule both = twice(schedule);
+  const PlayOrder both = orderOf(pipeline, twice(order.schedule));
   return std::max(closedForm, Player(pipeline, both).run() - alone);
 }
 

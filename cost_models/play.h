@@ -21,9 +21,14 @@ Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 // the longer of pipelineTime and what a second flush adds to one.
 Seconds flushTime(const Pipeline& pipeline);
 
-// For many of one shape: the tasks of a pipeline in order, and the same with it.
-schedule::Schedule scheduleOf(const Pipeline& pipeline);
-Simulation play(const Pipeline& pipeline, const schedule::Schedule& schedule, bool keepsTasks);
-Seconds flushTime(const Pipeline& pipeline, const schedule::Schedule& schedule);
+// For many of one shape, whose times alone differ: the tasks of a pipeline in order, with
+// Pipeline::receivesIntoSlots what leaves their slots free, and the same with it.
+struct PlayOrder {
+  schedule::Schedule schedule;
+  std::vector<std::vector<int32_t>> leftBy;  // schedule::slotsLeftBy()
+};
+PlayOrder orderOf(const Pipeline& pipeline);
+Simulation play(const Pipeline& pipeline, const PlayOrder& order, bool keepsTasks);
+Seconds flushTime(const Pipeline& pipeline, const PlayOrder& order);
 
 }  // namespace trireme::cost

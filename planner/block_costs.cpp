@@ -322,6 +322,14 @@ Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& bloc
                      leastReserve(query, group.tp, group.pp, group.dp));
 }
 
+Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample) {
+  BlockCosts blocks;
+  blocks.layerElements = ofSample.layerElements;
+  blocks.layerActivations = std::max(ofSample.layerActivations - Bytes(kAlignmentSlack), Bytes(0)) *
+                            static_cast<double>(group.microbatchSize);
+  return leastMemory(query, group, blocks);
+}
+
 Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   return leastMemory(query, blocks, plan.pp, plan.stateSharding, plan.stateShards(),
                      leastReserve(query, plan.tp, plan.pp, plan.dp()));

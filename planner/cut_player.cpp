@@ -80,9 +80,9 @@ double CutPlayer::put(const Counts& counts) {
 }
 
 // Once pipeline_ has stages.
-const schedule::Schedule& CutPlayer::schedule() {
-  if (!schedule_) schedule_ = cost::scheduleOf(pipeline_);
-  return *schedule_;
+const cost::PlayOrder& CutPlayer::order() {
+  if (!order_) order_ = cost::orderOf(pipeline_);
+  return *order_;
 }
 
 Seconds CutPlayer::timeOf(const Counts& counts) {
@@ -91,7 +91,7 @@ Seconds CutPlayer::timeOf(const Counts& counts) {
   const Seconds once(put(counts));
   const auto chunks = static_cast<int64_t>(counts.size() * counts.front().size());
   numPasses_ += 2 * pipeline_.numMicrobatches * chunks;
-  return place->second = (cost::flushTime(pipeline_, schedule()) + once) * factor_;
+  return place->second = (cost::flushTime(pipeline_, order()) + once) * factor_;
 }
 
 bool CutPlayer::play(const Counts& counts) {
@@ -135,7 +135,7 @@ std::vector<CutPlayer::Chunk> CutPlayer::byPasses() {
     for (size_t c = 0; c < counts_[rank].size(); ++c) passed.push_back({0, {rank, c}});
   const size_t chunks = counts_.front().size();
   numPasses_ += 2 * pipeline_.numMicrobatches * static_cast<int64_t>(passed.size());
-  for (const cost::PathItem& item : cost::play(pipeline_, schedule(), false).path)
+  for (const cost::PathItem& item : cost::play(pipeline_, order(), false).path)
     passed[static_cast<size_t>(item.stage) * chunks + static_cast<size_t>(item.chunk)].first +=
         (item.direction == program::Direction::kBackward ? weight_.backward : weight_.forward)
             .count();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cost_models/pipeline.h"
-#include "ir/schedule/schedule.h"
+#include "cost_models/play.h"
 #include "planner/best_cut.h"
 
 namespace trireme::planner {
@@ -83,11 +83,11 @@ class CutPlayer {
   bool stepDown(size_t mostEnds);
   double put(const Counts& counts);  // into pipeline_; the longest `once`
 
-  const schedule::Schedule& schedule();
+  const cost::PlayOrder& order();
 
   StageCosts& costs_;
   cost::Pipeline pipeline_;
-  std::optional<schedule::Schedule> schedule_;
+  std::optional<cost::PlayOrder> order_;
   const PassTimes weight_;
   const double factor_;
   Seconds limit_;

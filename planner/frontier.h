@@ -20,7 +20,14 @@ inline Degrees degreesOf(const plan::Plan& p) { return {p.tp, p.pp, p.cp, p.dp()
 
 // An arrangement is a plan whose layers are not cut yet. Where some layers may be recomputed alone
 // it stands for all numbers of them from its own on, until it is split into uncut plans.
-enum class NodeKind : uint8_t { kGroup, kProbedGroup, kArrangement, kUncut, kCandidate };
+enum class NodeKind : uint8_t {
+  kGroup,
+  kLikenedGroup,  // bounded by the blocks of a plainer one
+  kProbedGroup,
+  kArrangement,
+  kUncut,
+  kCandidate
+};
 
 struct Node {
   Seconds bound;
@@ -59,7 +66,7 @@ class Frontier {
   std::priority_queue<Place, std::vector<Place>, std::greater<>> heap_;
   std::vector<Node> nodes_;
   std::map<Degrees, int64_t> open_;
-  int64_t numOpen_[5] = {};
+  int64_t numOpen_[6] = {};
 };
 
 // One microbatch forward and backward, without what depends on pp and dp.

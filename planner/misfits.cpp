@@ -24,7 +24,7 @@ bool Misfits::mayBeLean(Bytes least) const {
 
 bool Misfits::isNews(const Degrees& degrees, Bytes least) const {
   const auto known = least_.find(degrees);
-  return known == least_.end() || least < known->second || mayBeLean(least);
+  return known == least_.end() || least < known->second;
 }
 
 void Misfits::noteLean(plan::Plan plan, Bytes memory) {

@@ -55,11 +55,12 @@ constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then 
 using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, bool,
                             std::vector<int64_t>>;
 
-constexpr NodeKind kNodeKinds[] = {NodeKind::kGroup, NodeKind::kProbedGroup, NodeKind::kArrangement,
-                                   NodeKind::kUncut, NodeKind::kCandidate};
+constexpr NodeKind kNodeKinds[] = {NodeKind::kGroup,       NodeKind::kLikenedGroup,
+                                   NodeKind::kProbedGroup, NodeKind::kArrangement,
+                                   NodeKind::kUncut,       NodeKind::kCandidate};
 
 const char* boundRule(NodeKind kind) {
-  return kind == NodeKind::kGroup || kind == NodeKind::kProbedGroup ? "group bound" : "bound";
+  return kind <= NodeKind::kProbedGroup ? "group bound" : "bound";
 }
 
 class Search {
@@ -78,6 +79,8 @@ class Search {
   Status openFewer(int64_t gpus);
   bool hasSpace() const { return !frontier_.empty(); }
   Status run();
+  // When no more plans are looked for.
+  Status noteLarge();
   bool found() const { return !best_.empty(); }
   PlanResult takeResult();
   std::optional<Seconds> bestStep() const;
@@ -89,6 +92,8 @@ class Search {
   const Work& workOf(const Group& group);
   Status open(const Node& node);
   Status openFewer(const Group& shape, int64_t gpus);
+  Status liken(const Node& node);
+  Result<Bytes> unprobedMemory(const Group& group);
   Status probe(const Node& node);
   void expandGroup(const Node& node);
   void expandDescribed(const Node& node);
@@ -122,6 +127,11 @@ class Search {
   Frontier frontier_;
   std::map<Degrees, Costed> best_;  // fastest plan that fits
   std::set<Degrees> slow_;          // with plans that may fit, but are too slow
+  struct Large {
+    Bytes least;
+    Node node;
+  };
+  std::vector<Large> large_;  // groups that need too much memory: at least so much
   std::vector<Rejection> rejections_;
   std::map<std::string_view, int64_t> pruned_;
   std::map<ProbeKey, Work> work_;  // leastWork() of what it depends on
@@ -275,6 +285,8 @@ Status Search::open(const Node& node) {
   switch (node.kind) {
     case NodeKind::kGroup:
       ++numGroupsOpened_;
+      return liken(node);
+    case NodeKind::kLikenedGroup:
       return probe(node);
     case NodeKind::kProbedGroup:
       expandGroup(node);
@@ -295,7 +307,7 @@ bool Search::isNews(const Degrees& degrees, Bytes least) const {
   // Of the degrees on all devices the answer says what the leanest plan needs, of others only if
   // nothing fits.
   const auto [tp, pp, cp, dp] = degrees;
-  if (tp * pp * cp * dp == mostGpus_) return misfits_.isNews(degrees, least);
+  if (tp * pp * cp * dp == mostGpus_ && misfits_.isNews(degrees, least)) return true;
   return !found() && misfits_.mayBeLean(least);
 }
 
@@ -303,15 +315,61 @@ bool Search::isNews(const Degrees& degrees, Bytes least) const {
 bool Search::isUseless(const Group& group) const {
   if (group.tp * group.pp * group.cp * group.dp <= scope_.moreThan) return true;
   if (!query_.stack.ownPrograms) return false;
-  const Bytes least = unprobedMemory(query_, group);
+  const Bytes least = planner::unprobedMemory(query_, group);
   return least > query_.cluster.device.memory && !isNews(degreesOf(group), least);
 }
 
-Status Search::probe(const Node& node) {
+// At least, without an expansion for the group: with many samples in a microbatch most need too much.
+Result<Bytes> Search::unprobedMemory(const Group& group) {
+  const Bytes least = planner::unprobedMemory(query_, group);
+  if (least > query_.cluster.device.memory || group.microbatchSize == 1) return least;
+  TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(planOf(query_, sampleOf(query_, group))));
+  return std::max(least, leastMemoryBySample(query_, group, *blocks));
+}
+
+// Of groups that need too much memory, those whose need the answer says, the leanest first.
+Status Search::noteLarge() {
+  if (query_.slowest && !found()) return {};  // which says nothing about memory
+  std::stable_sort(large_.begin(), large_.end(),
+                   [](const Large& a, const Large& b) { return a.least < b.least; });
+  for (Large& large : large_) {
+    Node& node = large.node;
+    const Degrees degrees = degreesOf(node.group);
+    if ((found() && mayFit(degrees)) || !isNews(degrees, large.least)) {
+      prune("group memory");
+      continue;
+    }
+    TRIREME_ASSIGN_OR_RETURN(node.blocks, costs_.blocks(planOf(query_, node.group)));
+    expandGroup(node);
+  }
+  return {};
+}
+
+// Costs of real layers take an expansion of programs of Trireme's own; most groups are too slow even
+// with those of a plainer one.
+Status Search::liken(const Node& node) {
   if (isUseless(node.group)) {
     prune("group memory");
     return {};
   }
+  if (!query_.stack.ownPrograms) return probe(node);
+  TRIREME_ASSIGN_OR_RETURN(const Bytes least, unprobedMemory(node.group));
+  if (least > query_.cluster.device.memory) {
+    large_.push_back({least, node});
+    return {};
+  }
+  const std::optional<Group> plain = plainerThan(query_, node.group);
+  if (!plain) return probe(node);
+  TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(planOf(query_, *plain)));
+  Node likened = node;
+  likened.kind = NodeKind::kLikenedGroup;
+  likened.bound =
+      std::max(node.bound, groupBound(query_, node.group, probedWork(query_, *blocks)));
+  frontier_.push(std::move(likened));
+  return {};
+}
+
+Status Search::probe(const Node& node) {
   Node probed = node;
   probed.kind = NodeKind::kProbedGroup;
   TRIREME_ASSIGN_OR_RETURN(probed.blocks, costs_.blocks(planOf(query_, node.group)));
@@ -655,6 +713,7 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
     const std::optional<Seconds> stepOfMost = search.bestStep();
     TRIREME_RETURN_IF_ERROR(search.openFewer(gpus));
     TRIREME_RETURN_IF_ERROR(search.run());
+    TRIREME_RETURN_IF_ERROR(search.noteLarge());
     if (!search.found() && query.slowest)
       return Error(infeasible("no plan is as fast as asked for"));
     if (!search.found() && !scope.isAnswer) return Error(infeasible("no plan fits in memory"));

@@ -28,7 +28,9 @@ using SearchProgress = std::function<void(const SearchState&)>;
 // The fastest plan of the space (space.h, cuts.h) under cost::estimate. Exact: best-first branch
 // and bound over admissible bounds, each tighter and dearer than the one before,
 //   group       matmul FLOPs of the model at the device's sustained rate, and the pipeline's ramp
-//   probed      the same with the times of real layers, read off a small expansion (block_costs.h)
+//   likened     the same with the times of real layers of a group that recomputes nothing and has
+//               the backward whole
+//   probed      the same with those of the group, read off a small expansion (block_costs.h)
 //   candidate   cost::pipelineTime of those blocks, and the least memory
 // For stacks with a description, between the last two,
 //   arrangement a plan whose layers are not cut: the least of all cuts (best_cut.h). It is opened
@@ -55,7 +57,8 @@ using SearchProgress = std::function<void(const SearchState&)>;
 Result<PlanResult> searchPlan(const Query& query, const SearchProgress& progress = {});
 
 // Where the search gets its numbers. `blocks` must be the same for plans of one group, and
-// boundOf(query, plan, *blocks(plan)) must never exceed estimate(plan).
+// boundOf(query, plan, *blocks(plan)) must never exceed estimate(plan). Of Trireme's own programs
+// passes take no longer if nothing is recomputed and the backward is whole.
 using SharedBlocks = std::shared_ptr<const BlockCosts>;
 struct CostFunctions {
   std::function<Result<cost::Estimate>(const plan::Plan&)> estimate;

@@ -70,16 +70,11 @@ bool isPointless(const Query& query, Recompute recompute) {
          stack.selective == spec::SelectiveRecompute::kAttention && spec::isFlash(stack.attention);
 }
 
-// `hasReductions`: over dp or tp. A host executes them when they are issued, so that overlapping
-// gains nothing.
+// `hasReductions`: over dp or tp.
 std::vector<bool> overlapsOf(const Query& query, bool hasReductions) {
-  const std::optional<bool>& pin = query.pins.overlapReductions;
-  const bool mayOverlap = query.stack.ownPrograms &&
-                          query.stack.supports(StackChoice::kOverlapReductions) && hasReductions &&
-                          (pin || query.cluster.device.kind != spec::DeviceKind::kHost);
   std::vector<bool> overlaps;
-  for (bool value : {false, true})
-    if (allows(pin, value) && (!value || mayOverlap)) overlaps.push_back(value);
+  if (allows(query.pins.overlapReductions, false)) overlaps.push_back(false);
+  if (hasReductions && mayOverlap(query)) overlaps.push_back(true);
   return overlaps;
 }
 
@@ -394,6 +389,26 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
   return plan;
 }
 
+std::optional<Group> plainerThan(const Query& query, const Group& group) {
+  const Pins& pins = query.pins;
+  Group plain = group;
+  if (!pins.schedule) plain.splitsBackward = false;
+  if (!pins.recompute && !pins.recomputeLayers) plain.recompute = Recompute::kNone;
+  if (group.tp > 1 && mayOverlap(query)) plain.overlapReductions = true;
+  if (plain.splitsBackward == group.splitsBackward && plain.recompute == group.recompute &&
+      plain.overlapReductions == group.overlapReductions)
+    return std::nullopt;
+  return plain;
+}
+
+Group sampleOf(const Query& query, const Group& group) {
+  Group sample = group;
+  sample.microbatchSize = 1;
+  if (!query.pins.schedule) sample.splitsBackward = false;
+  if (group.tp > 1 && mayOverlap(query)) sample.overlapReductions = true;
+  return sample;
+}
+
 bool hasPlan(const Query& query, const Group& group) {
   if (group.overlapReductions && group.tp == 1 && group.dp == 1) return false;  // (P17)
   if (group.splitsBackward && group.pp == 1 && !query.pins.schedule) return false;
@@ -403,6 +418,12 @@ bool hasPlan(const Query& query, const Group& group) {
     return true;
   const Choices choices = choicesOf(query, group);
   return !choices.orders.empty() && !choices.shardings.empty() && !choices.scatters.empty();
+}
+
+bool mayOverlap(const Query& query) {
+  const std::optional<bool>& pin = query.pins.overlapReductions;
+  return query.stack.ownPrograms && query.stack.supports(StackChoice::kOverlapReductions) &&
+         pin.value_or(true) && (pin || query.cluster.device.kind != spec::DeviceKind::kHost);
 }
 
 bool mayRecomputeSome(const Query& query) {

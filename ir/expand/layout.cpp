@@ -1,12 +1,18 @@
 // The arena of a role: activation slots, scratch, and the address of every value.
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <string>
+#include <string_view>
 
 #include "ir/expand/role_builder.h"
 #include "ir/plan/plan.h"
 
 namespace trireme::expand {
+namespace {
+
+// Of the names of its buffers.
+std::string chunkPrefix(int32_t chunk) { return "chunk" + std::to_string(chunk) + "."; }
+
+}  // namespace
 
 int64_t RoleBuilder::take(int64_t bytes) {
   const int64_t offset = role_.arenaBytes;
@@ -84,7 +90,7 @@ program::Buffer RoleBuilder::slotBuffer(const std::string& name, int32_t chunk, 
                                         DType dtype, int64_t elements) const {
   const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
   program::Buffer buffer;
-  buffer.name = fmt::format("chunk{}.{}", chunk, name);
+  buffer.name = chunkPrefix(chunk) + name;
   buffer.dtype = dtype;
   buffer.elements = elements;
   buffer.offset = layout.base + offset;
@@ -189,15 +195,21 @@ program::Buffer RoleBuilder::address(const PassCode& code, Part part, int32_t ch
 int32_t RoleBuilder::bufferOf(const PassCode& code, Part part, int32_t chunk, ValueId value) {
   const Value& v = code.pass.values[static_cast<size_t>(value)];
   program::Buffer buffer = address(code, part, chunk, value);
-  buffer.name = fmt::format("chunk{}.{}", chunk, v.name);
   buffer.dtype = v.type.dtype;
   buffer.elements = v.type.elements();
+  const std::string prefix = chunkPrefix(chunk);
+  // This is asked for every operand of an expansion, of which a search makes hundreds.
+  const auto isNamed = [&](std::string_view name) {
+    return name.size() == prefix.size() + v.name.size() && name.ends_with(v.name) &&
+           name.starts_with(prefix);
+  };
   for (const int32_t index : buffersAt_[buffer.offset]) {
     const program::Buffer& b = role_.buffers[static_cast<size_t>(index)];
-    if (b.name == buffer.name && b.layerStride == buffer.layerStride &&
-        b.elements == buffer.elements && b.dtype == buffer.dtype)
+    if (b.layerStride == buffer.layerStride && b.elements == buffer.elements &&
+        b.dtype == buffer.dtype && isNamed(b.name))
       return index;
   }
+  buffer.name = prefix + v.name;
   return addBuffer(std::move(buffer));
 }
 

@@ -6,6 +6,19 @@
 namespace trireme::planner {
 namespace {
 
+// What the search takes of other groups: no more than of the group itself.
+void expectLikened(const Query& query, const Group& group, const BlockCosts& own,
+                   const CostFunctions& costs) {
+  if (!query.stack.ownPrograms) return;
+  if (const auto plain = plainerThan(query, group)) {
+    const SharedBlocks blocks = *costs.blocks(planOf(query, *plain));
+    EXPECT_LE(groupBound(query, group, probedWork(query, *blocks)),
+              groupBound(query, group, probedWork(query, own)) * (1 + 1e-12));
+  }
+  const SharedBlocks ofSample = *costs.blocks(planOf(query, sampleOf(query, group)));
+  EXPECT_LE(leastMemoryBySample(query, group, *ofSample), leastMemory(query, group, own));
+}
+
 // Every bound of every plan of the space holds, and is close to what it bounds.
 void expectAdmissible(const Query& query, int64_t devices) {
   const CostFunctions costs = modelCosts(query);
@@ -29,6 +42,7 @@ void expectAdmissible(const Query& query, int64_t devices) {
                       plan.overlapReductions,
                       plan::splitsBackward(plan.schedule)};
     EXPECT_LE(leastMemory(query, group, **blocks), estimate->memory.total());
+    expectLikened(query, group, **blocks, costs);
     for (const Work& work : {leastWork(query, group), probedWork(query, **blocks)}) {
       EXPECT_LE(groupBound(query, group, work), bound.time);
       for (int64_t ranks = plan.pp * plan.dp(); ranks < 8; ++ranks)

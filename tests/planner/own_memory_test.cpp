@@ -54,6 +54,25 @@ TEST(CutFloor, IsBelowEveryCutAndCloseToTheLeanest) {
   }
 }
 
+// Activations are as many times as large as there are samples, but for alignment.
+TEST(LeastMemoryBySample, IsCloseToThatOfTheGroup) {
+  Query query = smallQuery(8, 9, 64);
+  query.model = small::gpt(9, 1024, 4);
+  const CostFunctions costs = modelCosts(query);
+  std::vector<Rejection> rejections;
+  int numLarge = 0;
+  for (const Group& group : groupsFor(query, 8, rejections)) {
+    if (!hasPlan(query, group) || group.splitsBackward || group.microbatchSize < 8) continue;
+    const SharedBlocks ofSample = *costs.blocks(planOf(query, sampleOf(query, group)));
+    const Bytes bound = leastMemoryBySample(query, group, *ofSample);
+    const Bytes probed = leastMemory(query, group, **costs.blocks(planOf(query, group)));
+    EXPECT_LE(bound, probed);
+    EXPECT_GT(bound, probed * 0.98);
+    ++numLarge;
+  }
+  EXPECT_GT(numLarge, 20);
+}
+
 TEST(UnprobedMemory, IsBelowThatOfProbedBlocksAndCloseToIt) {
   for (const Query& query : queries()) {
     const CostFunctions costs = modelCosts(query);
