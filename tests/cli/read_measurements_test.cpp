@@ -32,7 +32,7 @@ GpuMeasurements small() {
                          Seconds(2e-6 + static_cast<double>(size) * 5e-9)});
   for (const int64_t size : {256, 512, 768, 1024, 2048, 4096})
     m.kernels.push_back(
-        {{OpKind::kAttention, DType::kBf16, runtime::AttentionShape{size, 1, 8, 64, 0.1, 4}},
+        {{OpKind::kAttention, DType::kBf16, runtime::AttentionSizes{size, 1, 8, 64, 0.1, 4}},
          Seconds(2e-6 + static_cast<double>(size * size) * 1e-11)});
   for (const int64_t size : {256, 512, 768, 1024, 2048, 4096})
     m.kernels.push_back(
@@ -129,10 +129,10 @@ TEST(ReadMeasurements, RefusesTimesAndSizesThatCannotBe) {
       errorOf([](auto& m) { m.kernels[0].probe.shape = runtime::ProductShape{1 << 21, 1, 1}; }),
       HasSubstr("kernels[0].tokens: must be 1 .. 1048576"));
   EXPECT_THAT(
-      errorOf([](auto& m) { m.kernels[6].probe.shape = runtime::AttentionShape{1, 1, 1, 1, 1.0}; }),
+      errorOf([](auto& m) { m.kernels[6].probe.shape = runtime::AttentionSizes{1, 1, 1, 1, 1.0}; }),
       HasSubstr("kernels[6].dropout: a probability"));
   EXPECT_THAT(errorOf([](auto& m) {
-                m.kernels[6].probe.shape = runtime::AttentionShape{1, 1, 8, 1, 0, 3};
+                m.kernels[6].probe.shape = runtime::AttentionSizes{1, 1, 8, 1, 0, 3};
               }),
               HasSubstr("kernels[6].headsPerGroup: must divide heads (8)"));
   EXPECT_THAT(errorOf([](auto& m) {

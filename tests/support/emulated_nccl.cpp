@@ -13,7 +13,7 @@ namespace {
 
 namespace cuda = runtime::cuda;
 
-EmulatedNccl* current = nullptr;
+EmulatedNccl* currentNccl = nullptr;
 constexpr int kInvalidUsage = 5;
 
 std::optional<DType> typeOf(int type) {
@@ -65,7 +65,7 @@ struct EmulatedNcclTable {
   using Clique = EmulatedNccl::Clique;
   using Meeting = EmulatedGpu::Meeting;
   using Lock = std::lock_guard<std::mutex>;
-  static EmulatedNccl& nccl() { return *current; }
+  static EmulatedNccl& nccl() { return *currentNccl; }
   static EmulatedGpu& gpu() { return *EmulatedGpu::instance(); }
   static std::mutex& mutex() { return gpu().mutex_; }
 
@@ -333,8 +333,8 @@ struct EmulatedNcclTable {
 
 EmulatedNccl::EmulatedNccl(const EmulatedNcclOptions& options)
     : options_(options), random_(options.seed) {
-  TRIREME_CHECK(current == nullptr);
-  current = this;
+  TRIREME_CHECK(currentNccl == nullptr);
+  currentNccl = this;
 }
 // Aborts that a GPU which hangs holds up end now.
 EmulatedNccl::~EmulatedNccl() {
@@ -345,7 +345,7 @@ EmulatedNccl::~EmulatedNccl() {
     std::this_thread::yield();
     lock.lock();
   }
-  current = nullptr;
+  currentNccl = nullptr;
 }
 
 const cuda::NcclApi& EmulatedNccl::api() const {
@@ -359,7 +359,7 @@ const cuda::NcclApi& EmulatedNccl::api() const {
                                               : "emulated error";
     };
     api.lastError = [](void*) {
-      const bool fails = current->options_.meeting == NcclMeeting::kFails;
+      const bool fails = currentNccl->options_.meeting == NcclMeeting::kFails;
       return fails ? "Connect to 10.20.30.40<50607> failed : No route to host" : "";
     };
     return api;
