@@ -236,7 +236,8 @@ struct EmulatedCublasLt {
   static int heuristic(void*, void* desc, void* a, void* b, void* c, void*, void* preference,
                        int requested, cuda::MatmulHeuristic* results, int* returned) {
     auto& values = static_cast<Preference*>(preference)->values;
-    if (requested < 1 || !values.contains(cuda::kPreferenceWorkspaceBytes)) return kStatusInvalidValue;
+    if (requested < 1 || !values.contains(cuda::kPreferenceWorkspaceBytes))
+      return kStatusInvalidValue;
     const std::lock_guard lock(gpu().mutex_);
     if (values[cuda::kPreferenceReductionSchemes] != cuda::kReduceInComputeType)
       return gpu().fault("algorithms asked for whose sums do not repeat");
