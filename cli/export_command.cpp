@@ -134,7 +134,7 @@ Result<int> runExport(Options options) {
   return kExitOk;
 }
 
-Action addExport(CLI::App& app) {
+Action addExportPlan(CLI::App& app) {
   auto options = std::make_shared<Options>();
   addPath(app, "PLAN", &options->plan, "", "Plan: of `trireme plan -o`, or written by hand")
       ->required();
@@ -161,6 +161,6 @@ const Command kExportCommand = {
     "export", "Write a plan for Megatron-LM, NeMo, torchtitan or DeepSpeed",
     "trireme export plan.yaml --to megatron -o pretrain.sh\n"
     "  trireme export plan.yaml --to slurm --framework torchtitan -o job.sh",
-    addExport};
+    addExportPlan};
 
 }  // namespace trireme::cli

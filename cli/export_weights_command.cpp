@@ -66,7 +66,7 @@ Result<int> runExport(const ExportOptions& options) {
   return kExitOk;
 }
 
-Action addExport(CLI::App& app) {
+Action addExportWeights(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
   addPath(app, "CHECKPOINT", &options->checkpoint, "",
           "File that `trireme run --save` wrote, or a folder of them: the latest")
@@ -84,6 +84,6 @@ Action addExport(CLI::App& app) {
 
 const Command kExportWeightsCommand = {
     "export-weights", "Write a checkpoint as Hugging Face weights",
-    "trireme export-weights checkpoints --model gpt2-124m -o gpt2-trained", addExport};
+    "trireme export-weights checkpoints --model gpt2-124m -o gpt2-trained", addExportWeights};
 
 }  // namespace trireme::cli

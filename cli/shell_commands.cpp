@@ -19,14 +19,14 @@ Action addCompletion(CLI::App& app) {
   };
   app.add_option_function<std::string>("SHELL", parse, "bash, zsh or fish")->required();
   return [&app, shell]() -> Result<int> {
-    fmt::print("{}", completionScript(describe(*app.get_parent()), *shell));
+    fmt::print("{}", completionScript(cli::describe(*app.get_parent()), *shell));
     return kExitOk;
   };
 }
 
 Action addMan(CLI::App& app) {
   return [&app]() -> Result<int> {
-    fmt::print("{}", manPage(describe(*app.get_parent())));
+    fmt::print("{}", manPage(cli::describe(*app.get_parent())));
     return kExitOk;
   };
 }

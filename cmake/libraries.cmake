@@ -17,12 +17,14 @@ else()
   set(TRIREME_YAML yaml-cpp)  # The target's name before yaml-cpp 0.8.
 endif()
 
-# trireme_library(<folder> [NAME <name>] [EXCLUDE <regex>] [GENERATED <file>...] [DEPS <target>...])
+# trireme_library(<folder> [NAME <name>] [EXCLUDE <regex>] [OWN_OPTIONS] [GENERATED <file>...]
+#                 [DEPS <target>...])
 #
 # Library trireme_<name> (by default the folder's last part) of every .cpp below <folder>. A folder
-# without a .cpp gives an INTERFACE library, so that a tree without it can be configured.
+# without a .cpp gives an INTERFACE library, so that a tree without it can be configured. OWN_OPTIONS:
+# it is compiled with options that others are not.
 function(trireme_library folder)
-  cmake_parse_arguments(ARG "" "NAME;EXCLUDE" "GENERATED;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_OPTIONS" "NAME;EXCLUDE" "GENERATED;DEPS" ${ARGN})
   if(NOT ARG_NAME)
     cmake_path(GET folder FILENAME ARG_NAME)
   endif()
@@ -42,11 +44,9 @@ function(trireme_library folder)
   # SYSTEM: what mlir-tblgen writes is not free of warnings.
   target_include_directories(${target} SYSTEM ${scope} ${TRIREME_GENERATED_DIR})
   target_link_libraries(${target} ${scope} ${ARG_DEPS})
-  # A third of the time went into reading these. Not in Debug builds without a sanitizer, where every
-  # file must include what it uses.
-  if((TRIREME_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Release") AND sources AND NOT folder MATCHES "^(ir/dialect|codegen|cli)$")
-    target_precompile_headers(${target} PRIVATE <fmt/format.h> <algorithm> <cmath> <functional> <map>
-                              <memory> <optional> <string> <utility> <vector>)
+  if(sources AND NOT folder MATCHES "^(ir/dialect|codegen|cli)$")
+    trireme_join_sources(${target})
+    trireme_precompile(${target} ${ARG_OWN_OPTIONS})
   endif()
   if(ARG_GENERATED)
     # Who includes the headers of this library needs the generated ones first.
@@ -86,11 +86,15 @@ if(NOT TRIREME_RUNTIME_ONLY)
   include(third_party)  # what `trireme package-runtime` packs
 endif()
 
-trireme_library(runtime DEPS trireme_program ${json} Threads::Threads ${CMAKE_DL_LIBS})
+trireme_library(runtime OWN_OPTIONS DEPS trireme_program ${json} Threads::Threads ${CMAKE_DL_LIBS})
 get_target_property(runtime_type trireme_runtime TYPE)
 if(runtime_type STREQUAL "STATIC_LIBRARY")
   # errno of math functions is never read, and setting it keeps the compiler from using vectors.
   target_compile_options(trireme_runtime PRIVATE -fno-math-errno $<$<CONFIG:Release>:-O3>)
+  # These have options of their own for what a processor can do, and time is spent in them.
+  file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/kernels/*.cpp
+       ${PROJECT_SOURCE_DIR}/runtime/executor/optimizer.cpp)
+  set_source_files_properties(${kernels} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   set(images ${PROJECT_SOURCE_DIR}/runtime/device/cuda/images.cpp)
   set_source_files_properties(${images} PROPERTIES
     OBJECT_DEPENDS "${TRIREME_CUDA_IMAGES}"
@@ -125,6 +129,8 @@ if(TRIREME_MLIR)
     target_link_libraries(${tool} PRIVATE trireme_codegen)
   endforeach()
   # Each of their files would read most of MLIR again.
+  trireme_join_sources(trireme_dialect)
+  trireme_join_sources(trireme_codegen)
   target_precompile_headers(trireme_dialect PRIVATE ${TRIREME_MLIR_PRECOMPILED})
   target_precompile_headers(trireme_codegen REUSE_FROM trireme_dialect)
   list(APPEND TRIREME_ALL trireme_codegen)
@@ -133,6 +139,7 @@ endif()
 # cli/main.cpp is the executable; the rest is a library, which the tests link as well.
 include(html_report)
 trireme_library(cli EXCLUDE "cli/(main.cpp$|runtime_only/)" GENERATED ${TRIREME_HTML_ASSETS} DEPS ${TRIREME_ALL} CLI11::CLI11 ${json})
+trireme_join_sources(trireme_cli)
 # Most of a command's time to compile went into reading these.
 target_precompile_headers(trireme_cli PRIVATE <CLI/App.hpp> <nlohmann/json.hpp> <fmt/format.h>
                                               <fmt/ranges.h>)

@@ -27,6 +27,7 @@ if(support_sources)
   add_library(trireme_test_support STATIC ${support_sources})
   target_include_directories(trireme_test_support PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(trireme_test_support PRIVATE TRIREME_SANITIZED=${sanitized})
+  trireme_join_sources(trireme_test_support)
   # It compiles CUDA C++, with #pragma unroll.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/warp_kernels.cpp PROPERTIES
                               COMPILE_OPTIONS -Wno-unknown-pragmas)
@@ -64,6 +65,7 @@ function(trireme_test name folder)
     TRIREME_GPU_BUNDLES="${gpu_bundles}"
     TRIREME_SANITIZED=${sanitized})
   set_property(GLOBAL APPEND PROPERTY TRIREME_TEST_SOURCES ${sources})
+  trireme_join_sources(${target})
   # Builds take half as long: most of a test's time went into reading GoogleTest and into optimising
   # code that runs once. The first executable's headers serve them all.
   get_property(headers GLOBAL PROPERTY TRIREME_TEST_HEADERS)

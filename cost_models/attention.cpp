@@ -5,18 +5,16 @@
 #include <vector>
 
 #include "cost_models/compute.h"
+#include "cost_models/formulas.h"
 #include "cost_models/gemm.h"
 
 namespace trireme::cost {
 namespace {
 
-constexpr double kCausalShare = 0.5;
 constexpr double kBackwardProducts = 5.0 / 2;  // q k^T again and four gradients, for two forward
 constexpr double kBlock = 128;                 // queries and keys of a block of a fused kernel
 constexpr double kManyWaves = 8;               // of which the last, partly filled one is not felt
 constexpr int64_t kSoftmaxHeads = 4;           // of a block of the fused softmax
-
-double asDouble(int64_t n) { return static_cast<double>(n); }
 
 struct Scores {
   int64_t heads = 1;  // of all sequences of a microbatch, on this rank

@@ -10,6 +10,9 @@
 
 namespace trireme::cost {
 
+// Of the s x s products of causal attention, what a fused kernel computes.
+inline constexpr double kCausalShare = 0.5;
+
 enum class Direction : uint8_t { kForward, kBackward };
 
 struct AttentionTime {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cost_models/attention.h"
 #include "cost_models/measured_kernels.h"
 #include "ir/graph/semantics.h"
 
@@ -15,7 +16,6 @@ using program::OpKind;
 using program::Segment;
 using program::SegmentOp;
 
-constexpr double kCausalShare = 0.5;  // of the s x s products that a fused kernel computes
 constexpr double kFusedBackwardRecompute = 5.0 / 4;  // q k^T again: 5 products for 4
 constexpr double kUnfusedForwardPasses = 6;
 constexpr double kUnfusedBackwardPasses = 9;

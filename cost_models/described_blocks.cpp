@@ -6,6 +6,7 @@
 #include "cost_models/attention.h"
 #include "cost_models/collectives.h"
 #include "cost_models/compute.h"
+#include "cost_models/formulas.h"
 #include "cost_models/gemm.h"
 
 namespace trireme::cost {
@@ -13,8 +14,6 @@ namespace {
 
 using spec::CollectiveKind;
 using spec::GradientAccumulation;
-
-double asDouble(int64_t n) { return static_cast<double>(n); }
 
 // What all kernels of a program have in common.
 struct Setting {

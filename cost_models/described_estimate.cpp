@@ -20,8 +20,6 @@ namespace {
 
 using spec::CollectiveKind;
 
-double asDouble(int64_t n) { return static_cast<double>(n); }
-
 ShardedTraffic shardedTraffic(const StageSetting& s) {
   if (s.plan.stateSharding != plan::StateSharding::kParameters || keepsWhole(s.plan, s.stack))
     return {};

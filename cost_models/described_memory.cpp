@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "cost_models/formulas.h"
 #include "cost_models/in_flight.h"
 #include "cost_models/topology.h"
 #include "ir/program/gpu_memory.h"
 
 namespace trireme::cost {
 namespace {
-
-double asDouble(int64_t n) { return static_cast<double>(n); }
 
 double elementBytes(const plan::Plan& plan) {
   return asDouble(byteSize(spec::computeDType(plan.training.precision)));

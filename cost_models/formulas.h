@@ -10,6 +10,9 @@
 
 namespace trireme::cost {
 
+// A count, as a factor.
+inline double asDouble(int64_t count) { return static_cast<double>(count); }
+
 // The letters of the paper.
 struct GptShape {
   double layers = 0;    // l

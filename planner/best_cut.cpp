@@ -7,19 +7,18 @@
 #include <utility>
 
 #include "cost_models/described_memory.h"
+#include "cost_models/formulas.h"
 #include "cost_models/in_flight.h"
 #include "ir/schedule/schedule.h"
 #include "planner/cuts.h"
+#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
 
-// Arithmetic in another order than the estimate's.
-constexpr double kRounding = 1e-9;
-constexpr double kTie = 1e-12;
-constexpr Bytes kRoundedBytes(8);  // of each of four parts to whole bytes, and fragmentation of it
+using cost::asDouble;
 
-double asDouble(int64_t n) { return static_cast<double>(n); }
+constexpr Bytes kRoundedBytes(8);  // of each of four parts to whole bytes, and fragmentation of it
 
 // setLayers() gives a stage its chunks when it is looked at.
 plan::Plan withoutLayers(const plan::Plan& plan) {
@@ -65,7 +64,7 @@ Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts&
   const cost::StageSetting setting(*blocks.described, query.model, plan, query.cluster, stack);
   const cost::OnceParts once = cost::oncePartsOf(setting, blocks.layerElements * asDouble(most));
   return (Seconds(path) + leastOf(once)) *
-         (cost::stepFactor(plan, query.cluster, stack) * (1 - kRounding));
+         (cost::stepFactor(plan, query.cluster, stack) * kRounding);
 }
 
 // The best that the stages so far can do in one respect or another.
@@ -437,7 +436,7 @@ Seconds CutSearch::bound() {
 Seconds CutSearch::roomyBound() { return boundOf(true); }
 
 Seconds CutSearch::boundOf(bool isRoomy) {
-  const double rounded = factor_ * (1 - kRounding);
+  const double rounded = factor_ * kRounding;
   if (stages_ == 1 && !isRoomy) {  // which has all layers
     const Option& o = option(0, numLayers_);
     return Seconds((o.all * microbatches_ + o.once) * rounded);
@@ -550,7 +549,7 @@ std::vector<int64_t> CutSearch::mostWithin(double limit, const Relaxed& r) {
     const double all = option(rank, layers).all;
     const double path = isSplit_ ? all * microbatches_
                         : chunks_ == 1
-                            ? r.sum * (1 - kRounding) + all * (microbatches_ - 1)
+                            ? r.sum * kRounding + all * (microbatches_ - 1)
                             : all * microbatches_ + (asDouble(stages_) - 1) * 2 * transfer_;
     return path <= limit;
   };
@@ -619,7 +618,7 @@ std::optional<CutSearch::Lowest> CutSearch::withLimit(double limit, const Relaxe
         double rest = isSplit_ ? 0 : asDouble(stagesLeft) * 2 * transfer_;
         if (chunks_ == 1 && !isSplit_ && stagesLeft > 0)
           rest += asDouble(numLayers_ - fewest.back() - place) * r.layer + r.last;
-        rest *= 1 - kRounding;
+        rest *= kRounding;
         for (size_t from = 0; from < labels[at][i].size(); ++from) {
           Label label = after(labels[at][i][from], option(rank, n), rank);
           if (valueOf(label) + rest > limit) continue;
@@ -666,7 +665,7 @@ std::optional<CutSearch::Lowest> CutSearch::within(double most) {
   const Relaxed relaxed = this->relaxed(false);
   for (const double more : {1.02, 1.3, 2.0, std::numeric_limits<double>::infinity()}) {
     const double limit = std::min(bound * more, most);
-    if (auto lowest = withLimit(limit * (1 + kRounding) / factor_, relaxed)) return lowest;
+    if (auto lowest = withLimit(limit / kRounding / factor_, relaxed)) return lowest;
     if (limit == most) break;
   }
   return std::nullopt;

@@ -11,6 +11,7 @@
 #include "cost_models/pipeline.h"
 #include "ir/schedule/schedule.h"
 #include "planner/own_memory.h"
+#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
@@ -18,8 +19,6 @@ namespace {
 using cost::Levels;
 using program::GroupKind;
 
-// Arithmetic in another order than the estimate's must not lift a bound above it.
-constexpr double kRounding = 1 - 1e-9;
 // Alignment of places in the arena, several of them per layer.
 constexpr double kAlignmentSlack = 4096;
 

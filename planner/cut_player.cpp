@@ -4,11 +4,11 @@
 
 #include "cost_models/play.h"
 #include "planner/cuts.h"
+#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
 
-constexpr double kTie = 1e-12;
 // Chunks that a layer is moved from and to at first; twice as many where that does not help.
 constexpr size_t kFirstEnds = 3;
 

@@ -5,11 +5,11 @@
 
 #include "cost_models/compute.h"
 #include "cost_models/formulas.h"
+#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
 
-constexpr double kRounding = 1 - 1e-9;
 
 }  // namespace
 

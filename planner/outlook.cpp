@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/rounding.h"
 #include "planner/search.h"
 
 namespace trireme::planner {
@@ -13,8 +14,6 @@ namespace {
 constexpr double kMore = 1.1;
 // One EiB: no plan needs as much, and its sums are still exact.
 constexpr double kUnlimitedMemory = 1152921504606846976.0;
-// Arithmetic in another order is no faster plan.
-constexpr double kRounding = 1 - 1e-9;
 
 struct Found {
   plan::Plan plan;

@@ -5,12 +5,11 @@
 
 #include "planner/cut_player.h"
 #include "planner/cuts.h"
+#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
 
-// Arithmetic in another order than the estimate's.
-constexpr double kRounding = 1 - 1e-9;
 // Passes of a chunk to be played for one plan: some milliseconds, as an estimate takes.
 constexpr int64_t kMostPasses = 60000;
 // Chunks that a layer is moved from and to in one step of the descent.

@@ -4,12 +4,11 @@
 
 #include "cost_models/in_flight.h"
 #include "cost_models/memory.h"
+#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
 
-// Twice that of boundOf(), which adds in another order.
-constexpr double kRounding = 1 - 2e-9;
 // That of layer activations in block costs, which is shared by the layers of a stage.
 constexpr double kAlignmentSlack = 4096;
 
@@ -136,7 +135,8 @@ Bytes CutFloor::of(const plan::Plan& plan) {
     perByte += 1 / perLayer.count();
     fullest = std::max(fullest, fixed);
   }
-  return std::max(fullest, Bytes(layers / perByte)) * kRounding;
+  return std::max(fullest, Bytes(layers / perByte)) * kRounding *
+         kRounding;  // once more than boundOf(), which adds in another order
 }
 
 }  // namespace trireme::planner

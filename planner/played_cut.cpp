@@ -8,6 +8,7 @@
 #include "cost_models/described_memory.h"
 #include "planner/cut_player.h"
 #include "planner/cuts.h"
+#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
@@ -21,7 +22,6 @@ constexpr int64_t kMostLooks = 200;
 constexpr size_t kMostEnds = 3;
 // Cuts that take so much more than what counts may become fast enough by moves of layers.
 constexpr double kDescended = 1.06;
-constexpr double kTie = 1e-12;
 
 // Of a stack with a description.
 class DescribedStages : public StageCosts {

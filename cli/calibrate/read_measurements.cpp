@@ -165,7 +165,7 @@ Status Reader::readKernel(const Node& node, size_t index) {
   TRIREME_RETURN_IF_ERROR(map.firstValueError());
   if (isAttention(kernel.probe.op)) {
     if (kernel.probe.tf32) map.fail(*map.child("type"), "attention is in f64, f32, bf16 or f16");
-    runtime::AttentionShape shape;
+    runtime::AttentionSizes shape;
     readCount(map, "sequence", kMostSize, &shape.sequence);
     readCount(map, "batch", kMostSize, &shape.batch);
     readCount(map, "heads", kMostSize, &shape.heads);

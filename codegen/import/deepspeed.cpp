@@ -19,7 +19,7 @@ using spec::Node;
 using spec::Precision;
 
 // Part of every run, and of no plan: logs, buckets, checks.
-constexpr const char* kNeutral[] = {"steps_per_print",
+constexpr const char* kNeutralKeys[] = {"steps_per_print",
                                     "wall_clock_breakdown",
                                     "dump_state",
                                     "tensorboard",
@@ -56,7 +56,7 @@ constexpr const char* kNeutral[] = {"steps_per_print",
                                     "zero_optimization.elastic_checkpoint"};
 
 // What would be priced wrongly when it is on.
-constexpr const char* kRefused[] = {"zero_optimization.zero_quantized_weights",
+constexpr const char* kRefusedKeys[] = {"zero_optimization.zero_quantized_weights",
                                     "zero_optimization.zero_quantized_gradients",
                                     "zero_optimization.cpu_offload",
                                     "zero_optimization.cpu_offload_params",
@@ -96,7 +96,7 @@ std::optional<int64_t> agreed(Config& config, const std::string& name, const cha
 }
 
 void refuseWhatCannotBePriced(Config& config, std::vector<std::string>& missing) {
-  for (const char* name : kRefused)
+  for (const char* name : kRefusedKeys)
     if (isGiven(config, name) && config.isOn(name, false)) config.fail(name, "cannot be priced");
   for (const char* name : {"offload_optimizer", "offload_param"}) {
     const std::string key = fmt::format("zero_optimization.{}.device", name);
@@ -275,7 +275,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
                                   "{{\"stage\": {}}}",
                                   spec::describe(*zero), zero->text == "false" ? 0 : 1)));
   Config config(file, *std::move(root));
-  for (const char* name : kNeutral) config.passOver(name);
+  for (const char* name : kNeutralKeys) config.passOver(name);
   Imported imported;
   Plan& plan = imported.plan = planFor(model, "deepspeed-zero3");
   plan.vocabMultiple = 1;

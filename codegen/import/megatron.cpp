@@ -32,7 +32,7 @@ struct Source {
 };
 
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 58> kNeutral = {"--overlap-grad-reduce",
+constexpr std::array<std::string_view, 58> kNeutralFlags = {"--overlap-grad-reduce",
                                                        "--overlap-param-gather",
                                                        "--accumulate-allreduce-grads-in-fp32",
                                                        "--train-iters",
@@ -95,7 +95,7 @@ constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"}};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
-constexpr std::array<std::string_view, 12> kRefused = {
+constexpr std::array<std::string_view, 12> kRefusedFlags = {
     "--num-experts",       "--multi-latent-attention", "--mtp-num-layers",
     "--window-size",       "--squared-relu",           "--quick-geglu",
     "--use-torch-fsdp2",   "--optimizer-cpu-offload",  "--cpu-offloading-num-layers",
@@ -474,10 +474,10 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
                            findMegatron(run, source.file));
   if (!found) return std::nullopt;
   Flags flags(*found, source.file);
-  for (const std::string_view name : kRefused)
+  for (const std::string_view name : kRefusedFlags)
     if (flags.has(std::string(name)))
       flags.fail(std::string(name), "cannot be priced: no model or plan here says it");
-  for (const std::string_view name : kNeutral) flags.has(std::string(name));
+  for (const std::string_view name : kNeutralFlags) flags.has(std::string(name));
   Imported imported;
   imported.plan = planFor(source.model, "megatron-core");
   checkModel(flags, source.model);

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "codegen/import/words.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/yaml_node.h"
 
@@ -119,11 +120,6 @@ constexpr std::array<std::string_view, 16> kLauncherFlags = {
 
 constexpr std::array<std::string_view, 9> kListNames = {"ARG", "OPTION", "FLAG", "EXTRA", "[@]",
                                                         "[*]", "$@",     "$*",   "OPTS"};
-
-template <typename List>
-bool isIn(const List& list, std::string_view word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
 
 bool isOpenAlone(const std::string& text) {
   return text.front() == kOpenBegin && text.back() == kOpenEnd;

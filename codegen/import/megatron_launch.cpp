@@ -6,19 +6,14 @@
 #include <array>
 #include <string_view>
 
+#include "codegen/import/words.h"
+
 namespace trireme::codegen {
 namespace {
 
 constexpr std::string_view kMark = "--micro-batch-size";
 constexpr std::array<std::string_view, 3> kSlurm = {"srun", "sbatch", "salloc"};
 constexpr std::array<std::string_view, 3> kElastic = {"torchrun", "deepspeed", "accelerate"};
-
-template <typename List>
-bool isIn(const List& list, std::string_view word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
-std::string_view baseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 bool hasMark(const ShellLaunch& launch) {
   return std::any_of(launch.words.begin(), launch.words.end(), [](const ShellText& word) {

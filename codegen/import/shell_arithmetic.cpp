@@ -11,7 +11,7 @@ namespace {
 
 using Number = std::optional<int64_t>;
 
-constexpr int kDeepest = 50;  // parentheses
+constexpr int kDeepestParentheses = 50;  // parentheses
 // From the loosest to the tightest; of each the longer operators first.
 constexpr std::array<std::array<std::string_view, 4>, 7> kLevels = {
     {{"||"}, {"&&"}, {"==", "!="}, {"<=", ">=", "<", ">"}, {"+", "-"}, {"*", "/", "%"}, {"**"}}};
@@ -82,7 +82,7 @@ class Evaluator {
     return left;
   }
   Number unary(int nested) {
-    if (nested > kDeepest) return std::nullopt;
+    if (nested > kDeepestParentheses) return std::nullopt;
     if (takes("!")) {
       const Number value = unary(nested + 1);
       return value ? Number(*value == 0) : value;

@@ -6,6 +6,7 @@
 
 #include "codegen/import/shell_arithmetic.h"
 #include "codegen/import/shell_runner.h"
+#include "codegen/import/words.h"
 
 namespace trireme::codegen {
 namespace {
@@ -17,13 +18,6 @@ constexpr std::array<std::string_view, 14> kSilent = {"echo",  "printf", "set", 
                                                       "wait",  "ulimit", "umask", "alias", "shopt",
                                                       "pushd", "popd",   "mkdir", "module"};
 constexpr std::array<std::string_view, 5> kShells = {"bash", "sh", "zsh", "dash", "ksh"};
-
-template <typename List>
-bool isIn(const List& list, std::string_view word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
-std::string_view baseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // The index of the script behind `bash -c` and its likes; absent if there is none.
 std::optional<size_t> quotedScript(const std::vector<ShellText>& words) {

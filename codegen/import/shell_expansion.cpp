@@ -8,7 +8,7 @@
 namespace trireme::codegen {
 namespace {
 
-constexpr int kDeepest = 30;  // ${A:-${B:-...}}
+constexpr int kDeepestExpansion = 30;  // ${A:-${B:-...}}
 
 bool isBlank(char c) { return kShellBlanks.find(c) != std::string_view::npos; }
 
@@ -165,7 +165,7 @@ class Expansion {
     const char kind = op < w.rest.size() ? w.rest[op] : '\0';
     const std::string operand = w.rest.substr(std::min(op + 1, w.rest.size()));
     if (std::string_view("-=+?").find(kind) == std::string_view::npos || kind == '\0' ||
-        ++depth_ > kDeepest)
+        ++depth_ > kDeepestExpansion)
       return open(w.whole);
     if (kind == '+') {
       if (!value) return open(w.whole);

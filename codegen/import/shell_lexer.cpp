@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kBreaks = " \t\r\n();&|<>";
 // Of quotes in substitutions in quotes...
-constexpr int kDeepest = 60;
+constexpr int kDeepestQuotes = 60;
 // Longer ones first.
 constexpr std::array<std::string_view, 21> kOperators = {
     "&>>", "<<<", "<<-", ";;&", "&&", "||", ";;", ";&", "|&", "<<", ">>",
@@ -43,7 +43,7 @@ bool isShellNameStart(char c) {
 bool isShellNameChar(char c) { return isShellNameStart(c) || (c >= '0' && c <= '9'); }
 
 size_t endOfShellPart(const std::string& text, size_t at, int depth) {
-  if (depth > kDeepest) return std::string::npos;
+  if (depth > kDeepestQuotes) return std::string::npos;
   const char next = at + 1 < text.size() ? text[at + 1] : '\0';
   switch (text[at]) {
     case kOpenBegin:

@@ -12,7 +12,7 @@ using Kind = ShellCommand::Kind;
 using Join = ShellCommand::Join;
 using Token = ShellLexer::Token;
 
-constexpr int kDeepest = 50;  // of commands inside of each other
+constexpr int kDeepestCommands = 50;  // of commands inside of each other
 
 std::string unquoted(std::string text) {
   std::erase_if(text, [](char c) { return c == '\'' || c == '"' || c == '\\'; });
@@ -90,7 +90,7 @@ class Parser {
 
   ShellCommand command() {
     ShellCommand made;
-    if (++depth_ > kDeepest) fail("too many commands inside of each other");
+    if (++depth_ > kDeepestCommands) fail("too many commands inside of each other");
     while (take("!")) made.isNegated = !made.isNegated;
     take("time");
     made.line = peek().word.line;

@@ -14,7 +14,7 @@ using Kind = ShellCommand::Kind;
 using Join = ShellCommand::Join;
 using Truth = ShellTruth;
 
-constexpr int kDeepest = 12;       // functions and quoted commands inside of each other
+constexpr int kDeepestCalls = 12;       // functions and quoted commands inside of each other
 constexpr int kMostRounds = 1000;  // of one loop
 
 }  // namespace
@@ -164,7 +164,7 @@ Truth ShellRunner::apart(const ShellList& body, ShellState inner) {
 }
 
 Truth ShellRunner::nested(const ShellList& body) {
-  if (++depth_ > kDeepest)
+  if (++depth_ > kDeepestCalls)
     fail(
         "calls itself, or commands are too deep inside of each other: give the command line "
         "that it runs");

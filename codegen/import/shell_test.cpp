@@ -10,7 +10,7 @@ namespace {
 
 using Truth = ShellTruth;
 
-constexpr int kDeepest = 40;
+constexpr int kDeepestTest = 40;
 
 Truth both(Truth a, Truth b) {
   if (a == Truth::kFalse || b == Truth::kFalse) return Truth::kFalse;
@@ -93,7 +93,7 @@ class Test {
     return truth;
   }
   Truth one(int depth) {
-    if (depth > kDeepest) return Truth::kOpen;
+    if (depth > kDeepestTest) return Truth::kOpen;
     if (items_.size() - at_ > 1 && takes("!")) return negated(one(depth + 1));
     if (items_.size() - at_ > 2 && takes("(")) {
       const Truth truth = either(depth + 1);

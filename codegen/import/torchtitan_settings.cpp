@@ -8,7 +8,7 @@ namespace trireme::codegen {
 namespace {
 
 // Part of every run, and of no plan.
-constexpr const char* kNeutral[] = {"job",
+constexpr const char* kNeutralSettings[] = {"job",
                                     "profiling",
                                     "metrics",
                                     "checkpoint",
@@ -39,7 +39,7 @@ constexpr const char* kNeutral[] = {"job",
                                     "quantize.linear.float8.filter_fqns"};
 
 // What would be priced wrongly when it is on.
-constexpr const char* kRefused[] = {"optimizer.early_step_in_backward",
+constexpr const char* kRefusedSettings[] = {"optimizer.early_step_in_backward",
                                     "training.enable_cpu_offload",
                                     "parallelism.disable_loss_parallel",
                                     "fault_tolerance.enable",
@@ -107,8 +107,8 @@ void nameTorchtitanSettings(Config& config) {
   for (const MovedTable& table : movedTables())
     for (const char* key : table.keys)
       config.acceptAs(std::string(table.older) + key, std::string(table.name) + key);
-  for (const char* name : kNeutral) config.passOver(name);
-  for (const char* name : kRefused)
+  for (const char* name : kNeutralSettings) config.passOver(name);
+  for (const char* name : kRefusedSettings)
     if (config.isOn(name, false)) config.fail(name, "cannot be priced");
   checkGone(config);
 }

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, kNumRopeScalingKinds> kNames = {"none", "linear", "llama3"};
+constexpr std::array<std::string_view, kNumRopeScalingKinds> kKindNames = {"none", "linear", "llama3"};
 constexpr int64_t kMaxSequence = int64_t{1} << 30;
 
 constexpr std::string_view kFactor = "factor", kLow = "low_freq_factor", kHigh = "high_freq_factor",
@@ -21,11 +21,11 @@ double ropeFrequency(double theta, const RopeScaling& scaling, int64_t headSize,
   return scaledFrequency(scaling, std::pow(theta, exponent));
 }
 
-std::string_view ropeScalingName(RopeScalingKind kind) { return kNames[static_cast<size_t>(kind)]; }
+std::string_view ropeScalingName(RopeScalingKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
 
 std::optional<RopeScalingKind> parseRopeScalingKind(std::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i)
-    if (kNames[i] == name) return static_cast<RopeScalingKind>(i);
+  for (size_t i = 0; i < kKindNames.size(); ++i)
+    if (kKindNames[i] == name) return static_cast<RopeScalingKind>(i);
   return std::nullopt;
 }
 

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 
 // An input iterator that tells how far the parser has read.
-struct Reader {
+struct TextIterator {
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
@@ -27,17 +27,17 @@ struct Reader {
   const char** furthest = nullptr;
 
   reference operator*() const { return *at; }
-  Reader& operator++() {
+  TextIterator& operator++() {
     *furthest = ++at;
     return *this;
   }
-  Reader operator++(int) {
-    const Reader before = *this;
+  TextIterator operator++(int) {
+    const TextIterator before = *this;
     ++*this;
     return before;
   }
-  bool operator==(const Reader& other) const { return at == other.at; }
-  bool operator!=(const Reader& other) const { return at != other.at; }
+  bool operator==(const TextIterator& other) const { return at == other.at; }
+  bool operator!=(const TextIterator& other) const { return at != other.at; }
 };
 
 // What nlohmann says, without its prefix, and not the whole of an unfinished text:
@@ -69,8 +69,8 @@ std::string messageOf(const json::exception& error) {
 class JsonEvents : public json::json_sax_t {
  public:
   explicit JsonEvents(const std::string& text) : text_(text), read_(text.data()) {}
-  Reader begin() { return {text_.data(), &read_}; }
-  Reader end() { return {text_.data() + text_.size(), &read_}; }
+  TextIterator begin() { return {text_.data(), &read_}; }
+  TextIterator end() { return {text_.data() + text_.size(), &read_}; }
 
   bool null() override { return add(Node::Kind::kNull, "", false); }
   bool boolean(bool value) override {

@@ -11,9 +11,9 @@
 namespace trireme::planner {
 namespace {
 
-class Verifier {
+class PlanVerifier {
  public:
-  explicit Verifier(const PipedreamProblem& problem)
+  explicit PlanVerifier(const PipedreamProblem& problem)
       : problem_(problem), isPast_(problem.profile.layers.size(), false) {}
 
   // Marks the layers of the stages as past on the way.
@@ -162,7 +162,7 @@ class Verifier {
 
 Status PipedreamProblem::verify(const PipedreamPartition& partition) const {
   TRIREME_RETURN_IF_ERROR(check());
-  Verifier verifier(*this);
+  PlanVerifier verifier(*this);
   TRIREME_ASSIGN_OR_RETURN(const double time, verifier.timeOf(levels.size() - 1, partition.stages));
   TRIREME_RETURN_IF_ERROR(verifier.checkCovered());
   const double said = partition.time.count();

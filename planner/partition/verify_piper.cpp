@@ -14,9 +14,9 @@ bool differ(double a, double b) {
   return std::abs(a - b) > 1e-9 * std::max(std::abs(a), std::abs(b));
 }
 
-class Verifier {
+class PlacementVerifier {
  public:
-  Verifier(const PiperProblem& problem, const PiperPartition& partition)
+  PlacementVerifier(const PiperProblem& problem, const PiperPartition& partition)
       : problem_(problem), partition_(partition), stageOf_(problem.profile.layers.size(), -1) {}
 
   Status verify() {
@@ -159,7 +159,7 @@ class Verifier {
 
 Status PiperProblem::verify(const PiperPartition& partition) const {
   TRIREME_RETURN_IF_ERROR(check());
-  return Verifier(*this, partition).verify();
+  return PlacementVerifier(*this, partition).verify();
 }
 
 }  // namespace trireme::planner

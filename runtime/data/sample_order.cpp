@@ -38,11 +38,11 @@ uint64_t permuted(const RngKey& key, uint64_t epoch, uint64_t value, uint64_t si
   return value;
 }
 
-constexpr std::string_view kNames[] = {"random", "shuffled", "sequential"};
+constexpr std::string_view kOrderNames[] = {"random", "shuffled", "sequential"};
 
 }  // namespace
 
-std::string_view sampleOrderName(SampleOrder order) { return kNames[static_cast<size_t>(order)]; }
+std::string_view sampleOrderName(SampleOrder order) { return kOrderNames[static_cast<size_t>(order)]; }
 
 int64_t samplePosition(SampleOrder order, uint64_t seed, uint64_t index, int64_t length,
                        int64_t total) {

@@ -5,7 +5,7 @@
 namespace trireme::runtime {
 namespace {
 
-constexpr std::string_view kNames[] = {"uint8", "uint16", "int16", "int32", "int64"};
+constexpr std::string_view kTypeNames[] = {"uint8", "uint16", "int16", "int32", "int64"};
 constexpr int64_t kBytes[] = {1, 2, 2, 4, 8};
 
 template <typename T>
@@ -17,7 +17,7 @@ int64_t load(const char* data, int64_t i) {
 
 }  // namespace
 
-std::string_view tokenTypeName(TokenType type) { return kNames[static_cast<size_t>(type)]; }
+std::string_view tokenTypeName(TokenType type) { return kTypeNames[static_cast<size_t>(type)]; }
 
 int64_t tokenBytes(TokenType type) { return kBytes[static_cast<size_t>(type)]; }
 

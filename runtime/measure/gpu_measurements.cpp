@@ -140,7 +140,7 @@ ordered_json toJson(const GpuMeasurements::Kernel& kernel) {
     json["outputs"] = product->outputs;
     json["inputs"] = product->inputs;
   } else {
-    const auto& attention = std::get<AttentionShape>(kernel.probe.shape);
+    const auto& attention = std::get<AttentionSizes>(kernel.probe.shape);
     json["sequence"] = attention.sequence;
     json["batch"] = attention.batch;
     json["heads"] = attention.heads;

@@ -29,14 +29,14 @@ constexpr ProductShape kProducts[] = {
     {16384, 2048, 8192}, {16384, 128256, 2048}};
 
 // With heads that have kernels for tensor cores in bf16.
-constexpr AttentionShape kAttentions[] = {
+constexpr AttentionSizes kAttentions[] = {
     {256, 8, 16, 64},        {512, 4, 16, 64},   {1024, 2, 16, 64},  {2048, 1, 16, 64},
     {4096, 1, 8, 64},        {1024, 2, 12, 96},  {512, 4, 16, 128},  {1024, 2, 16, 128},
     {2048, 1, 8, 128},       {2048, 2, 16, 128}, {4096, 1, 16, 128}, {8192, 1, 8, 128},
     {1024, 1, 32, 128, 0, 4}};
 
 // Those of bench/gpu, and of larger groups: on tensor cores alone, for without they take seconds.
-constexpr AttentionShape kLargeAttentions[] = {{1024, 32, 12, 64},       {1024, 16, 16, 64},
+constexpr AttentionSizes kLargeAttentions[] = {{1024, 32, 12, 64},       {1024, 16, 16, 64},
                                                {1024, 8, 25, 64},        {2048, 8, 32, 64, 0, 4},
                                                {2048, 2, 32, 128, 0, 4}, {4096, 1, 64, 128, 0, 8}};
 
@@ -68,7 +68,7 @@ Segment productSegment(const GpuProbe& probe, const ProductShape& shape) {
   return segment;
 }
 
-Segment attentionSegment(OpKind op, DType type, const AttentionShape& shape) {
+Segment attentionSegment(OpKind op, DType type, const AttentionSizes& shape) {
   const int64_t s = shape.sequence, b = shape.batch, queries = shape.headsPerGroup;
   const int64_t groups = shape.heads / queries;
   const OperandType qkv{type, {s, b, groups, (queries + 2) * shape.headSize}};
@@ -90,7 +90,7 @@ Segment segmentOf(const GpuProbe& probe) {
   const auto* product = std::get_if<ProductShape>(&probe.shape);
   Segment segment = product != nullptr ? productSegment(probe, *product)
                                        : attentionSegment(probe.op, probe.type,
-                                                          std::get<AttentionShape>(probe.shape));
+                                                          std::get<AttentionSizes>(probe.shape));
   segment.name = fmt::format("probe of {}", program::opName(probe.op));
   return segment;
 }
@@ -112,11 +112,11 @@ std::vector<GpuProbe> gpuProbes(MathFormat format, Bytes most) {
   for (const ProductShape& shape : kProducts)
     for (const OpKind op : {OpKind::kMatmul, OpKind::kMatmulGradInput, OpKind::kMatmulGradWeight})
       probes.push_back({op, type, shape, tf32});
-  std::vector<AttentionShape> attentions;
+  std::vector<AttentionSizes> attentions;
   if (!tf32) attentions.assign(std::begin(kAttentions), std::end(kAttentions));
   if (byteSize(type) == 2)
     attentions.insert(attentions.end(), std::begin(kLargeAttentions), std::end(kLargeAttentions));
-  for (AttentionShape shape : attentions)
+  for (AttentionSizes shape : attentions)
     for (const double dropout : {0.0, 0.1}) {
       shape.dropout = dropout;
       for (const OpKind op : {OpKind::kAttention, OpKind::kAttentionGrad})

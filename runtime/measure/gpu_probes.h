@@ -18,11 +18,11 @@ struct ProductShape {
 };
 
 // Causal. headsPerGroup divides heads.
-struct AttentionShape {
+struct AttentionSizes {
   int64_t sequence = 0, batch = 0, heads = 0, headSize = 0;
   double dropout = 0;         // probability
   int64_t headsPerGroup = 1;  // queries that share keys and values
-  bool operator==(const AttentionShape&) const = default;
+  bool operator==(const AttentionSizes&) const = default;
 };
 
 // One call of `op`. A product's shape for kMatmul, kMatmulGradInput and kMatmulGradWeight,
@@ -30,7 +30,7 @@ struct AttentionShape {
 struct GpuProbe {
   program::OpKind op = program::OpKind::kMatmul;
   DType type = DType::kF32;
-  std::variant<ProductShape, AttentionShape> shape;
+  std::variant<ProductShape, AttentionSizes> shape;
   bool tf32 = false;  // a product of f32, whose factors are rounded
   bool operator==(const GpuProbe&) const = default;
 };

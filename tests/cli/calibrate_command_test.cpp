@@ -12,7 +12,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class CalibrateCommand : public CommandTest {
  protected:
@@ -85,8 +85,8 @@ TEST_F(CalibrateCommand, WritesNothingOverWhatItReadsNorAfterAnError) {
 
 TEST(MeasurementSource, SaysWhoMeasuredWhenAndWhere) {
   EXPECT_THAT(measurementSource(2),
-              testing::MatchesRegex("measured on 20[0-9-]+ by trireme calibrate [0-9.]+ on .+, 2 "
-                                    "ranks at once on [0-9]+ cores"));
+              ::testing::MatchesRegex("measured on 20[0-9-]+ by trireme calibrate [0-9.]+ on .+, 2 "
+                                      "ranks at once on [0-9]+ cores"));
 }
 
 #if TRIREME_HAVE_MLIR

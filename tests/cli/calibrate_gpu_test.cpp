@@ -196,7 +196,7 @@ TEST_F(CalibrateGpu, EstimatesOfAttentionAreTheTimesOfTheMachine) {
       {DType::kBf16, 50e12}, {DType::kF16, 60e12}, {DType::kF32, 4e12}};
   for (const auto& [type, rate] : types)
     for (const int64_t queries : {1, 4}) {
-      const runtime::AttentionShape shape{1536, 2, 16, 64, 0, queries};
+      const runtime::AttentionSizes shape{1536, 2, 16, 64, 0, queries};
       const double scores = 2.0 * 16 * 128 * 128 * (12 * 13 / 2);
       const program::Segment attention =
           runtime::segmentOf({program::OpKind::kAttention, type, shape});

@@ -82,9 +82,9 @@ void expectSuccess(const Outcome& outcome) { ASSERT_EQ(outcome.exitCode, 0) << o
 void expectRefusal(const Outcome& outcome, int exitCode, const std::vector<std::string>& parts) {
   EXPECT_EQ(outcome.exitCode, exitCode) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, testing::StartsWith("error: "));
+  EXPECT_THAT(outcome.err, ::testing::StartsWith("error: "));
   EXPECT_EQ(outcome.err.find("error: ", 1), std::string::npos) << outcome.err;
-  for (const std::string& part : parts) EXPECT_THAT(outcome.err, testing::HasSubstr(part));
+  for (const std::string& part : parts) EXPECT_THAT(outcome.err, ::testing::HasSubstr(part));
 }
 
 CommandTest::CommandTest() : folder_(makeFolder()) {

@@ -24,7 +24,7 @@ void expectSuccess(const Outcome& outcome);
 void expectRefusal(const Outcome& outcome, int exitCode, const std::vector<std::string>& parts);
 
 // A test with a folder of its own, gone with it, and the specs of a tiny model in it.
-class CommandTest : public testing::Test {
+class CommandTest : public ::testing::Test {
  protected:
   CommandTest();
   ~CommandTest() override;

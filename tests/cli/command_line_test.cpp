@@ -9,13 +9,13 @@
 namespace trireme::cli {
 namespace {
 
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::IsSupersetOf;
-using testing::StartsWith;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::StartsWith;
 
 // The first words of the lines under "Subcommands:".
-std::vector<std::string> allCommands() {
+std::vector<std::string> commandsOfHelp() {
   const std::string help = runTrireme({"--help"}).out;
   std::istringstream lines(help.substr(help.find("Subcommands:\n")));
   std::vector<std::string> commands;
@@ -26,7 +26,7 @@ std::vector<std::string> allCommands() {
 }
 
 TEST(CommandLine, HelpOfEverySubcommandHasAnExampleAndFitsAHundredColumns) {
-  std::vector<std::string> commands = allCommands();
+  std::vector<std::string> commands = commandsOfHelp();
   EXPECT_THAT(commands, IsSupersetOf({"plan", "whatif", "compile", "run", "export", "doctor"}));
   commands.push_back("");
   for (const std::string& command : commands) {
@@ -114,7 +114,7 @@ TEST(CommandLine, ErrorsAreWrappedForPeopleOnly) {
   const std::string line = runTrireme(args).err;
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
   EXPECT_GT(line.size(), 100u);
-  const std::string log = testing::TempDir() + "trireme-terminal.log";
+  const std::string log = ::testing::TempDir() + "trireme-terminal.log";
   const std::string command = "script -qec '" + std::string(TRIREME_BINARY) + " " + args[0] + " " +
                               args[1] + "' " + log + " > /dev/null 2>&1 < /dev/null";
   if (std::system("which script > /dev/null 2>&1") != 0) GTEST_SKIP() << "no script command";

@@ -12,7 +12,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class CompileCommand : public CommandTest {
  protected:

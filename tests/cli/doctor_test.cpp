@@ -10,7 +10,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class FakeMachine : public Machine {
  public:

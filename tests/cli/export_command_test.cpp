@@ -5,7 +5,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class ExportCommand : public CommandTest {
  protected:
@@ -105,7 +105,7 @@ TEST_F(ExportCommand, ForNamesThePinThatTheProgramHasNot) {
       runTrireme({"plan", "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus", "8",
                   "--batch", "64", "--seq", "8192", "--for", "deepspeed"});
   EXPECT_EQ(tooSmall.exitCode, 1);
-  EXPECT_THAT(tooSmall.err, testing::Not(HasSubstr("stack ")));
+  EXPECT_THAT(tooSmall.err, ::testing::Not(HasSubstr("stack ")));
 }
 
 // The recipe of fp8 and what torchtitan compiles are in the profile, and come back from the file.
@@ -123,7 +123,7 @@ TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnFp8) {
     const Outcome exported = runTrireme({"export", path("p.yaml"), "--to", framework});
     expectSuccess(exported);
     if (std::string(framework) == "torchtitan") {
-      EXPECT_THAT(exported.err, testing::Not(HasSubstr("made for stack")));
+      EXPECT_THAT(exported.err, ::testing::Not(HasSubstr("made for stack")));
       const Outcome slurm = runTrireme({"export", path("p.yaml"), "--to", "slurm"});
       EXPECT_THAT(slurm.out, HasSubstr("torchtitan.train"));
     }

@@ -10,7 +10,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A convolutional half that is slow and light, and a dense half that is fast and heavy.
 const char* const kProfile =

@@ -9,7 +9,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class PlanCheckCommand : public CommandTest {
  protected:

@@ -11,7 +11,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class PlanCommand : public CommandTest {};
 
@@ -180,7 +180,7 @@ TEST_F(PlanCommand, DropoutOfHuggingFaceIsNotDroppedSilently) {
               HasSubstr("gpt2.json: embd_pdrop 0.1 is not used; embedding_dropout of the "
                         "--train file counts, and is 0"));
   EXPECT_THAT(noted.err, HasSubstr("attn_pdrop 0.1"));
-  EXPECT_THAT(noted.err, testing::Not(HasSubstr("resid_pdrop")));
+  EXPECT_THAT(noted.err, ::testing::Not(HasSubstr("resid_pdrop")));
 }
 
 TEST_F(PlanCommand, DamagedJsonIsCalledJson) {
@@ -231,7 +231,7 @@ TEST_F(PlanCommand, JsonSaysWhatWouldFitAndStillFails) {
   model = write("big.yaml", replaced(kTinyModel, "hidden_size: 32", "hidden_size: 2048"));
   const Outcome outcome = plan({"--gpus", "1", "--json"});
   EXPECT_EQ(outcome.exitCode, 1);
-  EXPECT_THAT(outcome.err, testing::StartsWith("error: no plan fits in memory"));
+  EXPECT_THAT(outcome.err, ::testing::StartsWith("error: no plan fits in memory"));
   const nlohmann::json json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json.at("fits"), false);
   EXPECT_GT(json.at("nearest").at("missingBytes").get<double>(), 0);

@@ -10,7 +10,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Rows that the tiny cluster and Trireme's own stack can answer.
 class PredictCommand : public CommandTest {
@@ -78,10 +78,10 @@ TEST_F(PredictCommand, PrintsErrorsAndWritesTheRows) {
   std::istringstream lines(readAll(path("out.csv")));
   std::string line;
   std::getline(lines, line);
-  EXPECT_THAT(line, testing::EndsWith(",fits,skipped_because"));
+  EXPECT_THAT(line, ::testing::EndsWith(",fits,skipped_because"));
   std::getline(lines, line);
-  EXPECT_THAT(line, testing::StartsWith("a,trireme,1,here,"));
-  EXPECT_THAT(line, testing::EndsWith(",1,"));  // fits, not skipped
+  EXPECT_THAT(line, ::testing::StartsWith("a,trireme,1,here,"));
+  EXPECT_THAT(line, ::testing::EndsWith(",1,"));  // fits, not skipped
 }
 
 TEST_F(PredictCommand, SeveralFilesAreFamiliesOfTheirOwn) {

@@ -32,7 +32,7 @@ GpuMeasurements small() {
                          Seconds(2e-6 + static_cast<double>(size) * 5e-9)});
   for (const int64_t size : {256, 512, 768, 1024, 2048, 4096})
     m.kernels.push_back(
-        {{OpKind::kAttention, DType::kBf16, runtime::AttentionShape{size, 1, 8, 64, 0.1, 4}},
+        {{OpKind::kAttention, DType::kBf16, runtime::AttentionSizes{size, 1, 8, 64, 0.1, 4}},
          Seconds(2e-6 + static_cast<double>(size * size) * 1e-11)});
   for (const int64_t size : {256, 512, 768, 1024, 2048, 4096})
     m.kernels.push_back(
@@ -63,7 +63,7 @@ std::string errorOf(const std::function<void(GpuMeasurements&)>& change) {
 }
 
 // The first occurrence.
-std::string replaced(const std::string& from, const std::string& to) {
+std::string replacedInFile(const std::string& from, const std::string& to) {
   std::string text = printMeasurements(small());
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
@@ -80,10 +80,10 @@ TEST(ReadMeasurements, WhatIsWrittenIsRead) {
 }
 
 TEST(ReadMeasurements, RefusesOtherFormatsAndVersions) {
-  EXPECT_THAT(errorOf(replaced("trireme GPU measurements", "other")),
+  EXPECT_THAT(errorOf(replacedInFile("trireme GPU measurements", "other")),
               AllOf(HasSubstr("gpus.json:2:"), HasSubstr("expected 'trireme GPU measurements'")));
   EXPECT_THAT(
-      errorOf(replaced("\"version\": 2", "\"version\": 1")),
+      errorOf(replacedInFile("\"version\": 2", "\"version\": 1")),
       AllOf(HasSubstr("gpus.json:3:"), HasSubstr("version 1: this trireme reads version 2")));
   EXPECT_THAT(errorOf("{}"), HasSubstr("format, version: missing"));
 }
@@ -96,13 +96,13 @@ TEST(ReadMeasurements, RefusesWhatIsTruncated) {
 
 TEST(ReadMeasurements, RefusesUnknownAndMissingKeys) {
   EXPECT_THAT(
-      errorOf(replaced("\"numGpus\"", "\"numGpu\"")),
+      errorOf(replacedInFile("\"numGpus\"", "\"numGpu\"")),
       AllOf(HasSubstr("gpus.json:7:"), HasSubstr("numGpu"), HasSubstr("did you mean 'numGpus'?")));
-  EXPECT_THAT(errorOf(replaced("\"tokens\"", "\"token\"")),
+  EXPECT_THAT(errorOf(replacedInFile("\"tokens\"", "\"token\"")),
               HasSubstr("kernels[0]: unknown key 'token'; did you mean 'tokens'?"));
-  EXPECT_THAT(errorOf(replaced("  \"launchSeconds\": 2e-06,\n", "")),
+  EXPECT_THAT(errorOf(replacedInFile("  \"launchSeconds\": 2e-06,\n", "")),
               HasSubstr("launchSeconds: missing"));
-  EXPECT_THAT(errorOf(replaced("\"matmul\"", "\"gelu\"")),
+  EXPECT_THAT(errorOf(replacedInFile("\"matmul\"", "\"gelu\"")),
               AllOf(HasSubstr("kernels[0].op"), HasSubstr("matmul_grad_input")));
 }
 
@@ -129,10 +129,10 @@ TEST(ReadMeasurements, RefusesTimesAndSizesThatCannotBe) {
       errorOf([](auto& m) { m.kernels[0].probe.shape = runtime::ProductShape{1 << 21, 1, 1}; }),
       HasSubstr("kernels[0].tokens: must be 1 .. 1048576"));
   EXPECT_THAT(
-      errorOf([](auto& m) { m.kernels[6].probe.shape = runtime::AttentionShape{1, 1, 1, 1, 1.0}; }),
+      errorOf([](auto& m) { m.kernels[6].probe.shape = runtime::AttentionSizes{1, 1, 1, 1, 1.0}; }),
       HasSubstr("kernels[6].dropout: a probability"));
   EXPECT_THAT(errorOf([](auto& m) {
-                m.kernels[6].probe.shape = runtime::AttentionShape{1, 1, 8, 1, 0, 3};
+                m.kernels[6].probe.shape = runtime::AttentionSizes{1, 1, 8, 1, 0, 3};
               }),
               HasSubstr("kernels[6].headsPerGroup: must divide heads (8)"));
   EXPECT_THAT(errorOf([](auto& m) {
@@ -172,7 +172,7 @@ void check(const std::string& text) {
   const auto read = parseMeasurements(text, kName);
   if (!read.has_value()) {
     EXPECT_EQ(read.error().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(read.error().message(), testing::StartsWith(kName));
+    EXPECT_THAT(read.error().message(), ::testing::StartsWith(kName));
     return;
   }
   for (const GpuMeasurements::Kernel& kernel : read->kernels) EXPECT_GT(kernel.time.count(), 0);

@@ -11,7 +11,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Five layers on grouped keys and values, so that stages are uneven; a vocabulary and a sequence
 // that little divides.
@@ -69,7 +69,7 @@ constexpr Question kQuestions[] = {
 
 void PrintTo(const Question& question, std::ostream* out) { *out << question.name; }
 
-class RecommendedPlans : public CommandTest, public testing::WithParamInterface<Question> {};
+class RecommendedPlans : public CommandTest, public ::testing::WithParamInterface<Question> {};
 
 std::vector<std::string> wordsOf(const char* line) {
   std::istringstream words(line);
@@ -121,7 +121,7 @@ TEST_P(RecommendedPlans, AllCompile) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RecommendedPlans, testing::ValuesIn(kQuestions),
+INSTANTIATE_TEST_SUITE_P(All, RecommendedPlans, ::testing::ValuesIn(kQuestions),
                          [](const auto& info) {
                            std::string name;
                            for (const std::string& word : wordsOf(info.param.name)) {

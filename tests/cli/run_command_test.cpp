@@ -19,7 +19,7 @@ namespace trireme::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class RunCommand : public CommandTest {
  protected:
@@ -81,7 +81,7 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
                 2, {"--precision", "unknown value 'fp64'", "fp32"});
   const Outcome help = runTrireme({"export-weights", "--help"});
   EXPECT_THAT(help.out, HasSubstr("fp32|bf16|fp16"));
-  EXPECT_THAT(help.out, testing::Not(HasSubstr("fp8")));
+  EXPECT_THAT(help.out, ::testing::Not(HasSubstr("fp8")));
   expectRefusal(
       runTrireme({"export-weights", path("ckpt"), "--model", "gpt2-124m", "-o", path("other")}), 1,
       {"the checkpoint is of another model"});
@@ -148,7 +148,7 @@ TEST_F(RunCommand, ResumingNeverRepeatsAStepInTheMetrics) {
   std::vector<int> steps;
   for (std::string line; std::getline(lines, line);)
     steps.push_back(nlohmann::json::parse(line).at("step"));
-  EXPECT_THAT(steps, testing::ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(steps, ::testing::ElementsAre(1, 2, 3, 4, 5));
   const std::string notes = write("notes.txt", "my notes\n");
   expectRefusal(run(bundle, {"--steps", "5", "--resume", early, "--metrics", notes}), 1,
                 {"notes.txt: line 1 is no line of metrics"});
@@ -401,9 +401,9 @@ TEST_F(RunCommand, UnwritableOutputsAreErrors) {
   // The trace comes last: what was trained is reported all the same.
   const Outcome trained = run(bundle, {"--steps", "1", "--trace", "/dev/full"});
   EXPECT_EQ(trained.exitCode, 1);
-  EXPECT_THAT(trained.out, testing::HasSubstr("loss"));
-  EXPECT_THAT(trained.err,
-              testing::AllOf(testing::HasSubstr("/dev/full"), testing::HasSubstr("No space")));
+  EXPECT_THAT(trained.out, ::testing::HasSubstr("loss"));
+  EXPECT_THAT(trained.err, ::testing::AllOf(::testing::HasSubstr("/dev/full"),
+                                            ::testing::HasSubstr("No space")));
   expectRefusal(run(bundle, {"--steps", "1", "--save", data + "/sub"}), 1, {"data.txt/sub"});
 }
 
@@ -448,7 +448,7 @@ TEST_F(RunCommand, FullDiskDuringACheckpointKeepsTheOldOne) {
     left.push_back(entry.path().filename());
   EXPECT_EQ(std::system(("umount '" + path("disk") + "'").c_str()), 0);
   expectRefusal(outcome, 1, {"step-00000001.safetensors", "No space left"});
-  EXPECT_THAT(left, testing::ElementsAre("step-00000000.safetensors"));
+  EXPECT_THAT(left, ::testing::ElementsAre("step-00000000.safetensors"));
 }
 
 TEST_F(RunCommand, CtrlCStopsAfterACompleteStepAndSaves) {

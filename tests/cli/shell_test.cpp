@@ -10,10 +10,10 @@
 namespace trireme::cli {
 namespace {
 
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Shell : public CommandTest {
  protected:
@@ -75,7 +75,7 @@ TEST_F(Shell, ZshAndFishHaveScriptsOfTheirOwn) {
 
 TEST_F(Shell, TheManualHasEveryCommandAndFlag) {
   const std::string manual = runTrireme({"man"}).out;
-  EXPECT_THAT(manual, testing::StartsWith(".TH TRIREME 1 "));
+  EXPECT_THAT(manual, ::testing::StartsWith(".TH TRIREME 1 "));
   for (const char* command : {"plan", "compile", "run", "calibrate", "doctor"})
     EXPECT_THAT(manual, HasSubstr(std::string(".SH TRIREME ") + command + "\n"));
   EXPECT_THAT(manual,

@@ -9,7 +9,7 @@
 namespace trireme::cli {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class WhatifCommand : public CommandTest {
  protected:
@@ -139,8 +139,8 @@ TEST_F(WhatifCommand, ARangeOfPricesIsSweptWhateverItsLength) {
       found.push_back(point.at("usdPerGpuHour").get<double>());
     return found;
   };
-  EXPECT_THAT(prices("2,4 USD/h"), testing::ElementsAre(2, 4));
-  EXPECT_THAT(prices("2..4 USD/h"), testing::ElementsAre(2, 4, 2, 4));
+  EXPECT_THAT(prices("2,4 USD/h"), ::testing::ElementsAre(2, 4));
+  EXPECT_THAT(prices("2..4 USD/h"), ::testing::ElementsAre(2, 4, 2, 4));
 }
 
 // As `plan --for` says, at every point.

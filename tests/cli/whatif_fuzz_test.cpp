@@ -69,7 +69,7 @@ TEST(WhatifFuzz, SweepFilesAreReadOrRefusedWithTheirPlace) {
     answers.answers.assign(2, std::nullopt);
     const Status status = readAnswers(damaged, "sweep.csv", questions, answers);
     if (!status.ok()) {
-      EXPECT_THAT(status.message(), testing::MatchesRegex("sweep\\.csv:[0-9]+:[0-9]+: .+"));
+      EXPECT_THAT(status.message(), ::testing::MatchesRegex("sweep\\.csv:[0-9]+:[0-9]+: .+"));
     }
     return std::pair(status.ok(), std::move(answers));
   };

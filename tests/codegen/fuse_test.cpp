@@ -8,8 +8,8 @@ namespace {
 
 using program::KernelCall;
 using program::KernelCallKind;
-using testing::ElementsAre;
-using testing::StartsWith;
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 std::vector<std::string> symbolsOf(const Segment& segment, const CodegenOptions& options = {}) {
   auto compiled = compileSegments({segment}, options);
@@ -24,7 +24,7 @@ std::vector<std::string> symbolsOf(const Segment& segment, const CodegenOptions&
 
 const OpAttributes kDropout{.probability = 0.2, .stream = RngStream::kMlpOutDropout};
 
-class Chains : public testing::TestWithParam<DType> {
+class Chains : public ::testing::TestWithParam<DType> {
  protected:
   int32_t value(std::vector<int64_t> dims) { return b.operand(GetParam(), std::move(dims)); }
   int32_t temporary(std::vector<int64_t> dims) {
@@ -156,7 +156,7 @@ TEST_P(Chains, LibraryOpsSeparateKernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Chains,
-                         testing::Values(DType::kF64, DType::kF32, DType::kBf16, DType::kF16),
+                         ::testing::Values(DType::kF64, DType::kF32, DType::kBf16, DType::kF16),
                          [](const auto& info) { return std::string(dtypeName(info.param)); });
 
 TEST(Kernels, EqualOnesAreSharedByAllSegments) {
@@ -221,7 +221,7 @@ TEST(Kernels, MismatchedOperandsAreRefusedWithTheRule) {
   b.op(OpKind::kGelu, {x}, {y});
   const auto compiled = compileSegments({b.segment}, {});
   ASSERT_FALSE(compiled.has_value());
-  EXPECT_THAT(compiled.error().message(), testing::HasSubstr("(D1)"));
+  EXPECT_THAT(compiled.error().message(), ::testing::HasSubstr("(D1)"));
 }
 
 }  // namespace

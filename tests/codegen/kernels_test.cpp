@@ -9,9 +9,9 @@
 namespace trireme::codegen {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class GeneratedOps : public testing::TestWithParam<DType> {
+class GeneratedOps : public ::testing::TestWithParam<DType> {
  protected:
   DType compute() const { return GetParam(); }
   DType state() const { return compute() == DType::kF64 ? DType::kF64 : DType::kF32; }
@@ -228,7 +228,7 @@ TEST_P(GeneratedOps, PositionGradWholeAndSharded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GeneratedOps,
-                         testing::Values(DType::kF64, DType::kF32, DType::kBf16, DType::kF16),
+                         ::testing::Values(DType::kF64, DType::kF32, DType::kBf16, DType::kF16),
                          [](const auto& info) { return std::string(dtypeName(info.param)); });
 
 TEST(Target, WithoutF16cHalvesAreRefused) {

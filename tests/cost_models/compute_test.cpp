@@ -12,7 +12,7 @@ using program::OpKind;
 using program::Segment;
 
 // 10 TFLOP/s at 80 %, 1 TB/s at 50 %, 1 us per launch.
-spec::DeviceSpec device() {
+spec::DeviceSpec deviceWithEfficiencies() {
   spec::DeviceSpec device = small::cluster().device;
   device.matmulEfficiency = 0.8;
   device.memoryEfficiency = 0.5;
@@ -21,15 +21,17 @@ spec::DeviceSpec device() {
 
 // 8 GFLOP at 8 TFLOP/s = 1 ms; 100 MB at 500 GB/s = 0.2 ms.
 TEST(KernelTime, IsTheLongerOfProductsAndMemory) {
-  EXPECT_NEAR(kernelTime({MathFormat::kBf16, Flops(8e9), 100_MB, 1}, device()).count(), 1.001e-3,
-              1e-12);
-  EXPECT_NEAR(kernelTime({MathFormat::kBf16, Flops(8e8), 100_MB, 1}, device()).count(), 0.201e-3,
-              1e-12);
+  EXPECT_NEAR(
+      kernelTime({MathFormat::kBf16, Flops(8e9), 100_MB, 1}, deviceWithEfficiencies()).count(),
+      1.001e-3, 1e-12);
+  EXPECT_NEAR(
+      kernelTime({MathFormat::kBf16, Flops(8e8), 100_MB, 1}, deviceWithEfficiencies()).count(),
+      0.201e-3, 1e-12);
 }
 
 // 8 GFLOP at 10 TFLOP/s * 0.4 = 2 ms.
 TEST(KernelTime, FusedAttentionHasItsOwnEfficiency) {
-  spec::DeviceSpec slow = device();
+  spec::DeviceSpec slow = deviceWithEfficiencies();
   slow.attentionEfficiency = 0.4;
   const KernelWork work{MathFormat::kBf16, Flops(8e9), 100_MB, 1, true};
   EXPECT_NEAR(kernelTime(work, slow).count(), 2.001e-3, 1e-12);
@@ -37,7 +39,7 @@ TEST(KernelTime, FusedAttentionHasItsOwnEfficiency) {
 
 // 8 GFLOP at 5 TFLOP/s * 0.4 = 4 ms in f32, and as ever in bf16.
 TEST(KernelTime, SinglePrecisionMayReachAShareOfItsOwn) {
-  spec::DeviceSpec slow = device();
+  spec::DeviceSpec slow = deviceWithEfficiencies();
   slow.f32MatmulEfficiency = 0.4;
   EXPECT_NEAR(kernelTime({MathFormat::kF32, Flops(8e9), 100_MB, 1}, slow).count(), 4.001e-3, 1e-12);
   EXPECT_NEAR(kernelTime({MathFormat::kBf16, Flops(8e9), 100_MB, 1}, slow).count(), 1.001e-3,
@@ -45,8 +47,9 @@ TEST(KernelTime, SinglePrecisionMayReachAShareOfItsOwn) {
 }
 
 TEST(KernelTime, CountsEveryLaunch) {
-  EXPECT_NEAR(kernelTime({MathFormat::kBf16, Flops(0), Bytes(0), 4}, device()).count(), 4e-6,
-              1e-15);
+  EXPECT_NEAR(
+      kernelTime({MathFormat::kBf16, Flops(0), Bytes(0), 4}, deviceWithEfficiencies()).count(),
+      4e-6, 1e-15);
 }
 
 Segment chain() {
@@ -107,7 +110,7 @@ TEST(Kernels, ProductsInTf32HaveItsRate) {
   segment.ops = {{OpKind::kMatmul, attributes, {0, 1}, {2}}};
   const KernelWork work = kernelsOf(segment, {})[0];
   EXPECT_EQ(work.format, MathFormat::kTf32);
-  spec::DeviceSpec gpu = device();
+  spec::DeviceSpec gpu = deviceWithEfficiencies();
   gpu.matmul = {{MathFormat::kF32, FlopsPerSecond(1e12)},
                 {MathFormat::kTf32, FlopsPerSecond(8e12)}};
   const KernelWork large{work.format, Flops(8e9), Bytes(0), 0};
@@ -126,7 +129,7 @@ TEST(Kernels, ProductsInTf32HaveMeasuredTimesOfTheirOwn) {
   Segment segment;
   segment.operands = {{DType::kF32, {4, 2, 8}}, {DType::kF32, {16, 8}}, {DType::kF32, {4, 2, 16}}};
   segment.temporary = {false, false, false};
-  spec::DeviceSpec gpu = device();
+  spec::DeviceSpec gpu = deviceWithEfficiencies();
   gpu.matmul = {{MathFormat::kF32, FlopsPerSecond(1e15)},
                 {MathFormat::kTf32, FlopsPerSecond(1e15)}};
   const auto add = [&](const char* kernel, double seconds) {
@@ -215,7 +218,7 @@ Seconds adamTime(bool sharded) {
   program::Instruction step;
   step.kind = program::InstructionKind::kAdamW;
   step.bucket = 0;
-  return instructionTime(step, roleWithBucket(sharded), device());
+  return instructionTime(step, roleWithBucket(sharded), deviceWithEfficiencies());
 }
 
 // Per element: gradient 4 read, three states 4 read and written, parameter 2 written = 30 B.
@@ -228,10 +231,10 @@ TEST(InstructionTime, AdamWWithShardedStateMovesItsPart) {
 }
 
 TEST(CheckDevice, NamesTheMissingPeak) {
-  const Status status = checkDevice(device(), DType::kF64);
+  const Status status = checkDevice(deviceWithEfficiencies(), DType::kF64);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("f64"), std::string::npos);
-  EXPECT_TRUE(checkDevice(device(), DType::kBf16).ok());
+  EXPECT_TRUE(checkDevice(deviceWithEfficiencies(), DType::kBf16).ok());
 }
 
 }  // namespace

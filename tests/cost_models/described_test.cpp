@@ -21,7 +21,7 @@ using spec::AttentionKind;
 using spec::StackDescription;
 
 // 10 TFLOP/s, 1 TB/s, no launches.
-spec::DeviceSpec device() {
+spec::DeviceSpec deviceWithoutOverhead() {
   spec::DeviceSpec device = small::cluster().device;
   device.launchOverhead = Seconds(0);
   return device;
@@ -29,7 +29,7 @@ spec::DeviceSpec device() {
 
 spec::ClusterSpec quietCluster(int64_t devices = 8, int64_t perNode = 8) {
   spec::ClusterSpec cluster = small::cluster(devices, perNode);
-  cluster.device = device();
+  cluster.device = deviceWithoutOverhead();
   for (spec::LinkTier& tier : cluster.tiers) tier.latency = Seconds(0);
   return cluster;
 }
@@ -37,17 +37,17 @@ spec::ClusterSpec quietCluster(int64_t devices = 8, int64_t perNode = 8) {
 // 1024 x 512 x 256 in bf16: 2 x 1024 x 512 x 256 = 268.4 MFLOP at 10 TFLOP/s = 26.84 us;
 // (1024 x 256 + 256 x 512 + 1024 x 512) x 2 B = 1.835 MB at 1 TB/s = 1.835 us, the less.
 TEST(Product, WithoutMultiprocessorsIsTheRoofline) {
-  EXPECT_NEAR(productTime({1024, 512, 256}, FlopsPerSecond(10e12), device()).count(), 26.8435e-6,
-              1e-9);
-  EXPECT_NEAR(productTime({1024, 512, 1}, FlopsPerSecond(10e12), device()).count(), 1.0516e-6,
-              1e-10);
+  EXPECT_NEAR(productTime({1024, 512, 256}, FlopsPerSecond(10e12), deviceWithoutOverhead()).count(),
+              26.8435e-6, 1e-9);
+  EXPECT_NEAR(productTime({1024, 512, 1}, FlopsPerSecond(10e12), deviceWithoutOverhead()).count(),
+              1.0516e-6, 1e-10);
 }
 
 // Two multiprocessors, no ramp, delivery 0, all of the last wave felt. 256 x 384 x 1024 in tiles of
 // 256 x 128: 3 tiles in 2 waves, each wave 2 x 256 x 128 x 1024 x 2 = 134 MFLOP of 10 TFLOP/s. In
 // tiles of 64 x 64: 24 tiles, 12 full waves of 16.8 MFLOP: 20.13 us, the least.
 TEST(Product, FillsWavesOfTiles) {
-  spec::DeviceSpec gpu = device();
+  spec::DeviceSpec gpu = deviceWithoutOverhead();
   gpu.numMultiprocessors = 2;
   EXPECT_NEAR(productTime({256, 384, 1024}, FlopsPerSecond(10e12), gpu).count(), 20.1327e-6, 1e-9);
   // One tile more than fills a wave: of a 64 x 64 product with nothing to split, half is idle.
@@ -56,7 +56,7 @@ TEST(Product, FillsWavesOfTiles) {
 }
 
 TEST(Product, IsNeverSlowerOnAFasterDevice) {
-  spec::DeviceSpec gpu = device();
+  spec::DeviceSpec gpu = deviceWithoutOverhead();
   gpu.numMultiprocessors = 108;
   gpu.tileDelivery = 80;
   gpu.depthRamp = 137;

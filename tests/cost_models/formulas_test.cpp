@@ -9,11 +9,11 @@ namespace {
 
 // Narayanan et al., SC 2021 (arXiv 2104.04473), Table 1: V = 51,200, s = 2,048. The billions of
 // parameters and TFLOP/s per GPU are printed there; the seconds are Eq. 3 over the printed rates.
-struct Row {
+struct Table1Row {
   double billions;
   double hidden, layers, gpus, batch, teraflops, seconds;
 };
-constexpr Row kTable1[] = {
+constexpr Table1Row kTable1[] = {
     {1.7, 2304, 24, 32, 512, 137, 3.53},        {3.6, 3072, 30, 64, 512, 138, 3.70},
     {7.5, 4096, 36, 128, 512, 142, 3.70},       {18.4, 6144, 40, 256, 1024, 135, 9.40},
     {39.1, 8192, 48, 512, 1536, 138, 14.45},    {76.1, 10240, 60, 1024, 1792, 140, 16.06},
@@ -22,14 +22,14 @@ constexpr Row kTable1[] = {
 };
 
 TEST(GptParameters, ReproducesTable1ToThePrintedDigit) {
-  for (const Row& row : kTable1) {
+  for (const Table1Row& row : kTable1) {
     const double p = gptParameters({row.layers, row.hidden, 51200, 2048}) / 1e9;
     EXPECT_NEAR(p, row.billions, 0.0501) << row.billions;
   }
 }
 
 TEST(GptFlops, ReproducesTheIterationTimesOfTable1) {
-  for (const Row& row : kTable1) {
+  for (const Table1Row& row : kTable1) {
     const Flops flops = gptFlops({row.layers, row.hidden, 51200, 2048}, row.batch, true);
     const Seconds time = flops / FlopsPerSecond(row.teraflops * 1e12 * row.gpus);
     EXPECT_NEAR(time.count(), row.seconds, 0.006 * row.seconds) << row.billions;

@@ -136,11 +136,11 @@ TEST(FitKernels, KeepsKernelsAndTypesApart) {
 
 TEST(FitKernels, RefusesTimesThatSayNothing) {
   EXPECT_THAT(fitKernels({{"add", DType::kF32, countsOf(1), Seconds(0)}}).error().message(),
-              testing::HasSubstr("kernel add: a time of 0 s"));
+              ::testing::HasSubstr("kernel add: a time of 0 s"));
   TimedKernel one{"add", DType::kF32, {}, Seconds(1)};
   one.counts = {1, 1, 1};
   EXPECT_THAT(fitKernels({one}).error().message(),
-              testing::HasSubstr("kernel add: 1 times for 3 unknowns"));
+              ::testing::HasSubstr("kernel add: 1 times for 3 unknowns"));
 }
 
 // Of every op, and more sizes than units that its time is a sum over.

@@ -13,9 +13,9 @@ namespace {
 
 using namespace literals;
 using spec::CollectiveKind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-std::string messageOf(const std::string& text, const std::string& name = "log.txt") {
+std::string messageOfLog(const std::string& text, const std::string& name = "log.txt") {
   const auto sweeps = parseNcclTests(text, name);
   return sweeps.has_value() ? "" : sweeps.error().message();
 }
@@ -48,26 +48,26 @@ TEST(ParseNcclTests, ReadsSeveralTests) {
 TEST(ParseNcclTests, TakesTheNameOfTheFileWhereTheTestDoesNotNameItself) {
   const std::string anonymous =
       replaced(kAllReduceOutput, "# Collective test starting: all_reduce_perf\n", "");
-  EXPECT_EQ(messageOf(anonymous, "runs/node4.all_reduce_perf.txt"), "");
-  EXPECT_THAT(messageOf(anonymous), HasSubstr("log.txt:9: cannot tell which test this is"));
-  EXPECT_THAT(messageOf(anonymous, "all_reduce_perf/log.txt"), HasSubstr("cannot tell"));
+  EXPECT_EQ(messageOfLog(anonymous, "runs/node4.all_reduce_perf.txt"), "");
+  EXPECT_THAT(messageOfLog(anonymous), HasSubstr("log.txt:9: cannot tell which test this is"));
+  EXPECT_THAT(messageOfLog(anonymous, "all_reduce_perf/log.txt"), HasSubstr("cannot tell"));
   // Gathering moves half as much: the numbers do not agree with the name.
   EXPECT_THAT(
-      messageOf(anonymous, "all_gather_perf.txt"),
+      messageOfLog(anonymous, "all_gather_perf.txt"),
       HasSubstr("all_gather_perf.txt:11: a bus bandwidth of 15.73 GB/s does not follow from "
                 "the size and the time among 4 ranks, which give 7.86 GB/s"));
 }
 
 TEST(ParseNcclTests, SaysWhatIsWrongAndWhere) {
   const auto with = [](const std::string& from, const std::string& to) {
-    return messageOf(replaced(kAllReduceOutput, from, to));
+    return messageOfLog(replaced(kAllReduceOutput, from, to));
   };
-  EXPECT_THAT(messageOf(""), HasSubstr("log.txt:1: no table of nccl-tests"));
+  EXPECT_THAT(messageOfLog(""), HasSubstr("log.txt:1: no table of nccl-tests"));
   EXPECT_THAT(with("starting: all_reduce_perf", "starting: allreduce_perf"),
               HasSubstr("log.txt:2: unknown test 'allreduce_perf'; did you mean "
                         "'all_reduce_perf'?"));
   EXPECT_THAT(with("#  Rank  2", "#  Rank  3"), HasSubstr("log.txt:7: expected rank 2, got 3"));
-  EXPECT_THAT(with("busbw", "BUSBW"), testing::Not(HasSubstr("no column")));  // the first of two
+  EXPECT_THAT(with("busbw", "BUSBW"), ::testing::Not(HasSubstr("no column")));  // the first of two
   EXPECT_THAT(with("100.0", "1OO.0"), HasSubstr("log.txt:12: expected a time in us"));
   EXPECT_THAT(with("1048576   262144", "1048576.5 262144"),
               HasSubstr("log.txt:12: expected a size in bytes, got '1048576.5'"));
@@ -89,11 +89,11 @@ TEST(ParseNcclTests, SaysWhatIsWrongAndWhere) {
 TEST(ParseNcclTests, ATableNeedsRowsAndRanks) {
   const std::string& text = kAllReduceOutput;
   const size_t rows = text.find("     1048576");
-  EXPECT_THAT(messageOf(text.substr(0, rows)), HasSubstr("a table without rows"));
+  EXPECT_THAT(messageOfLog(text.substr(0, rows)), HasSubstr("a table without rows"));
   const size_t head = text.find("#       size");
-  EXPECT_THAT(messageOf(text.substr(0, head)), HasSubstr("ranks, but no table below them"));
-  EXPECT_THAT(messageOf(text.substr(head)), HasSubstr("log.txt:1: the ranks are missing"));
-  EXPECT_THAT(messageOf(text.substr(rows)), HasSubstr("log.txt:1: expected a comment"));
+  EXPECT_THAT(messageOfLog(text.substr(0, head)), HasSubstr("ranks, but no table below them"));
+  EXPECT_THAT(messageOfLog(text.substr(head)), HasSubstr("log.txt:1: the ranks are missing"));
+  EXPECT_THAT(messageOfLog(text.substr(rows)), HasSubstr("log.txt:1: expected a comment"));
 }
 
 TEST(AddSweep, ReplacesTheCurveOfTheSameGroup) {

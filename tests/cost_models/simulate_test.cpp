@@ -59,15 +59,15 @@ double pipelineSeconds(int32_t p, int32_t v, int32_t m) {
   return run(program, LayerCosts(1.0 / v, 2.0 / v)).makespan.count();
 }
 
-struct Row {
+struct PublishedRow {
   int32_t p, m;
   double v1, v2, v3, v4;
 };
 
-class PublishedMakespan : public ::testing::TestWithParam<Row> {};
+class PublishedMakespan : public ::testing::TestWithParam<PublishedRow> {};
 
 TEST_P(PublishedMakespan, IsExact) {
-  const Row row = GetParam();
+  const PublishedRow row = GetParam();
   EXPECT_DOUBLE_EQ(pipelineSeconds(row.p, 1, row.m), row.v1);
   EXPECT_DOUBLE_EQ(pipelineSeconds(row.p, 2, row.m), row.v2);
   EXPECT_NEAR(pipelineSeconds(row.p, 3, row.m), row.v3, 1e-12 * row.v3);
@@ -77,11 +77,11 @@ TEST_P(PublishedMakespan, IsExact) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, PublishedMakespan,
-                         ::testing::Values(Row{2, 4, 15, 13.5, 13, 12.75},
-                                           Row{4, 4, 21, 16.5, 15, 14.25},
-                                           Row{4, 8, 33, 28.5, 27, 26.25},
-                                           Row{8, 16, 69, 58.5, 55, 53.25},
-                                           Row{8, 64, 213, 202.5, 199, 197.25}));
+                         ::testing::Values(PublishedRow{2, 4, 15, 13.5, 13, 12.75},
+                                           PublishedRow{4, 4, 21, 16.5, 15, 14.25},
+                                           PublishedRow{4, 8, 33, 28.5, 27, 26.25},
+                                           PublishedRow{8, 16, 69, 58.5, 55, 53.25},
+                                           PublishedRow{8, 64, 213, 202.5, 199, 197.25}));
 
 std::vector<int32_t> peaks(const Simulation& simulation) {
   std::vector<int32_t> peaks;

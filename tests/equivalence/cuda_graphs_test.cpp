@@ -19,13 +19,13 @@ struct Trained {
 };
 
 // With dropout, and several microbatches for each buffer slot.
-struct Training {
+struct GraphTraining {
   spec::ModelSpec model = tinyGpt(4);
   Choices choices;
   bool compiled = TRIREME_HAVE_MLIR;
 };
 
-Trained train(const Training& training, int steps, bool graphs) {
+Trained train(const GraphTraining& training, int steps, bool graphs) {
   EmulatedGpu gpu;
   const runtime::cuda::Apis apis = gpu.apis();
   RunOptions options;
@@ -51,7 +51,7 @@ Status failure(const testing::EmulatedGpuOptions& emulation, int64_t* numLive = 
   options.gpu = &apis;
   options.compiled = false;
   options.timeoutSeconds = 0.5;
-  const Training training;
+  const GraphTraining training;
   const auto settings = tinyTraining(spec::Precision::kFp32);
   const auto result =
       run(training.model, planFor(training.choices, training.model, settings), options);
@@ -63,7 +63,7 @@ Status failure(const testing::EmulatedGpuOptions& emulation, int64_t* numLive = 
 // Keys change with every step, the first sample with every microbatch: graphs that kept those of
 // their capture would drop other elements.
 TEST(CudaGraphs, TrainAsSingleLaunchesToTheLastBit) {
-  std::vector<Training> all(4);
+  std::vector<GraphTraining> all(4);
   all[1].model = tinyLlama(4);
   all[1].choices.recompute = plan::Recompute::kFull;
   Choices& many = all[2].choices;
@@ -72,7 +72,7 @@ TEST(CudaGraphs, TrainAsSingleLaunchesToTheLastBit) {
   many.sequenceParallel = many.shardOptimizer = true;
   all[3].choices = {.pp = 2, .schedule = plan::ScheduleKind::kZeroBubbleH1};
   if (TRIREME_HAVE_MLIR) all.push_back({tinyGpt(4), {}, false});
-  for (const Training& training : all) {
+  for (const GraphTraining& training : all) {
     const Trained graphs = train(training, 4, true), single = train(training, 4, false);
     EXPECT_EQ(graphs.result.losses, single.result.losses);
     EXPECT_EQ(graphs.result.gradNorms, single.result.gradNorms);
@@ -86,7 +86,7 @@ TEST(CudaGraphs, TrainAsSingleLaunchesToTheLastBit) {
 // forward and backward, and of what is before and behind them, nothing else is left in a step
 // but the optimizer: without graphs there are more than 4 times as many submissions.
 TEST(CudaGraphs, TakeTheLaunchesFromTheHost) {
-  Training training;
+  GraphTraining training;
   training.compiled = false;
   const auto perStep = [&](bool graphs) {
     return train(training, 3, graphs).numSubmissions - train(training, 2, graphs).numSubmissions;
@@ -100,7 +100,7 @@ TEST(CudaGraphs, TakeTheLaunchesFromTheHost) {
 // A kernel in a graph that never ends, a graph that is refused, a capture that is lost: step, rank
 // and instruction or segment are named. Nothing is given back by a GPU that hangs, all else is.
 TEST(CudaGraphs, FailuresAreNamed) {
-  const Training training{tinyGpt(4), {}, false};
+  const GraphTraining training{tinyGpt(4), {}, false};
   const Trained first = train(training, 1, true);
   int64_t numLive = 0;
   const Status hang = failure({.hangsAtLaunch = first.numLaunches + 20}, &numLive);

@@ -123,7 +123,7 @@ std::string checkPlan(Family family, const Choices& choices, spec::Precision pre
   return difference.empty() ? "" : "weights: " + difference;
 }
 
-class Equivalence : public testing::TestWithParam<std::tuple<Family, spec::Precision>> {};
+class Equivalence : public ::testing::TestWithParam<std::tuple<Family, spec::Precision>> {};
 
 TEST_P(Equivalence, EveryPlanTrainsLikeOneRank) {
   const auto [family, precision] = GetParam();
@@ -135,15 +135,15 @@ TEST_P(Equivalence, EveryPlanTrainsLikeOneRank) {
   EXPECT_GE(plans * kPlanStride, 60u);
 }
 
-std::string familyName(const testing::TestParamInfo<std::tuple<Family, spec::Precision>>& info) {
+std::string familyName(const ::testing::TestParamInfo<std::tuple<Family, spec::Precision>>& info) {
   const std::string family = std::get<0>(info.param) == Family::kGpt ? "Gpt" : "Llama";
   return family + (std::get<1>(info.param) == spec::Precision::kFp64 ? "Fp64" : "Fp32");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Equivalence,
-                         testing::Combine(testing::Values(Family::kGpt, Family::kLlama),
-                                          testing::Values(spec::Precision::kFp32,
-                                                          spec::Precision::kFp64)),
+                         ::testing::Combine(::testing::Values(Family::kGpt, Family::kLlama),
+                                            ::testing::Values(spec::Precision::kFp32,
+                                                              spec::Precision::kFp64)),
                          familyName);
 
 // Where a rank holds part of the sequence, and where it does not.
@@ -186,19 +186,7 @@ TEST(Training, LossFalls) {
   EXPECT_NEAR(result.losses.front(), std::log(101.0), 0.1);
 }
 
-double cosine(const std::vector<runtime::NamedTensor>& a,
-              const std::vector<runtime::NamedTensor>& b) {
-  double ab = 0, aa = 0, bb = 0;
-  for (size_t t = 0; t < a.size(); ++t)
-    for (size_t i = 0; i < a[t].values.size(); ++i) {
-      ab += a[t].values[i] * b[t].values[i];
-      aa += a[t].values[i] * a[t].values[i];
-      bb += b[t].values[i] * b[t].values[i];
-    }
-  return ab / std::sqrt(aa * bb);
-}
-
-class LowPrecision : public testing::TestWithParam<spec::Precision> {};
+class LowPrecision : public ::testing::TestWithParam<spec::Precision> {};
 
 TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
   double worst = 1;
@@ -221,12 +209,12 @@ TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LowPrecision,
-                         testing::Values(spec::Precision::kBf16, spec::Precision::kFp16),
+                         ::testing::Values(spec::Precision::kBf16, spec::Precision::kFp16),
                          [](const auto& info) {
                            return info.param == spec::Precision::kBf16 ? "Bf16" : "Fp16";
                          });
 
-class Pipelines : public testing::TestWithParam<std::tuple<bool, spec::Precision>> {};
+class Pipelines : public ::testing::TestWithParam<std::tuple<bool, spec::Precision>> {};
 
 // Pipelines accumulate in the order of one rank, so nothing may differ. A tied table has two uses;
 // the reference accumulates them apart, as first and last stage do.
@@ -260,9 +248,10 @@ TEST_P(Pipelines, AreBitwiseEqualToOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Pipelines,
-                         testing::Combine(testing::Bool(), testing::Values(spec::Precision::kFp32,
-                                                                           spec::Precision::kFp64,
-                                                                           spec::Precision::kFp16)),
+                         ::testing::Combine(::testing::Bool(),
+                                            ::testing::Values(spec::Precision::kFp32,
+                                                              spec::Precision::kFp64,
+                                                              spec::Precision::kFp16)),
                          [](const auto& info) {
                            const std::string table = std::get<0>(info.param) ? "Tied" : "Untied";
                            const spec::Precision precision = std::get<1>(info.param);
@@ -407,7 +396,7 @@ TEST(NegativeControl, GradientsOfWeightsMustBeMadeOnce) {
   ASSERT_EQ(checkPlan(Family::kGpt, c, spec::Precision::kFp32), "");
   for (const Damage kind : {Damage::kLeftOut, Damage::kDoubled})
     EXPECT_THAT(checkPlan(Family::kGpt, c, spec::Precision::kFp32, damaged(kind)),
-                testing::StartsWith("gradients: "));
+                ::testing::StartsWith("gradients: "));
 }
 
 }  // namespace

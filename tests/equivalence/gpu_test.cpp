@@ -17,10 +17,10 @@ namespace {
 
 using testing::EmulatedGpu;
 
-enum class Family { kGpt, kLlama };
+enum class TinyFamily { kGpt, kLlama };
 
-spec::ModelSpec modelOf(Family family, int64_t numLayers) {
-  return family == Family::kGpt ? tinyGpt(numLayers) : tinyLlama(numLayers);
+spec::ModelSpec tinyModel(TinyFamily family, int64_t numLayers) {
+  return family == TinyFamily::kGpt ? tinyGpt(numLayers) : tinyLlama(numLayers);
 }
 
 // Trains on the emulated GPU and expects that nothing was misused and all was given back.
@@ -39,21 +39,21 @@ Result<RunResult> runOnGpu(const spec::ModelSpec& model, const plan::Plan& plan,
   return result;
 }
 
-struct Case {
-  Family family;
+struct PrecisionCase {
+  TinyFamily family;
   spec::Precision precision;
   // Tolerances. Parameters: 0 where they are not compared, for AdamW makes full steps of what is
   // noise in bf16 (the keys' bias has no gradient but rounding errors).
   double losses, gradients, parameters;
 };
 
-class OneGpuRank : public ::testing::TestWithParam<Case> {};
+class OneGpuRank : public ::testing::TestWithParam<PrecisionCase> {};
 
 // f64 leaves no room for a wrong formula; f32 and bf16 differ from the host by the order of sums
 // and by roundings between kernels. With generated kernels, and with the library's for every op.
 TEST_P(OneGpuRank, TrainsAsOnTheHost) {
-  const Case& c = GetParam();
-  const spec::ModelSpec model = modelOf(c.family, 2);
+  const PrecisionCase& c = GetParam();
+  const spec::ModelSpec model = tinyModel(c.family, 2);
   const plan::Plan plan = serialPlan(model, tinyTraining(c.precision), 2);
   RunOptions host;
   host.steps = TRIREME_SANITIZED ? 2 : 4;
@@ -76,16 +76,16 @@ TEST_P(OneGpuRank, TrainsAsOnTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, OneGpuRank,
-    ::testing::Values(Case{Family::kGpt, spec::Precision::kFp64, 1e-13, 1e-11, 1e-9},
-                      Case{Family::kLlama, spec::Precision::kFp64, 1e-13, 1e-11, 1e-9},
-                      Case{Family::kGpt, spec::Precision::kFp32, 1e-5, 1e-4, 1e-2},
-                      Case{Family::kLlama, spec::Precision::kFp32, 1e-5, 1e-4, 1e-2},
-                      Case{Family::kGpt, spec::Precision::kBf16, 1e-3, 0.05, 0},
-                      Case{Family::kLlama, spec::Precision::kBf16, 1e-3, 0.05, 0},
-                      Case{Family::kGpt, spec::Precision::kFp16, 1e-3, 0.01, 0},
-                      Case{Family::kLlama, spec::Precision::kFp16, 1e-3, 0.01, 0}),
+    ::testing::Values(PrecisionCase{TinyFamily::kGpt, spec::Precision::kFp64, 1e-13, 1e-11, 1e-9},
+                      PrecisionCase{TinyFamily::kLlama, spec::Precision::kFp64, 1e-13, 1e-11, 1e-9},
+                      PrecisionCase{TinyFamily::kGpt, spec::Precision::kFp32, 1e-5, 1e-4, 1e-2},
+                      PrecisionCase{TinyFamily::kLlama, spec::Precision::kFp32, 1e-5, 1e-4, 1e-2},
+                      PrecisionCase{TinyFamily::kGpt, spec::Precision::kBf16, 1e-3, 0.05, 0},
+                      PrecisionCase{TinyFamily::kLlama, spec::Precision::kBf16, 1e-3, 0.05, 0},
+                      PrecisionCase{TinyFamily::kGpt, spec::Precision::kFp16, 1e-3, 0.01, 0},
+                      PrecisionCase{TinyFamily::kLlama, spec::Precision::kFp16, 1e-3, 0.01, 0}),
     [](const auto& info) {
-      const std::string family = info.param.family == Family::kGpt ? "Gpt" : "Llama";
+      const std::string family = info.param.family == TinyFamily::kGpt ? "Gpt" : "Llama";
       return family + (info.param.precision == spec::Precision::kFp64   ? "Fp64"
                        : info.param.precision == spec::Precision::kFp32 ? "Fp32"
                        : info.param.precision == spec::Precision::kFp16 ? "Fp16"
@@ -171,9 +171,9 @@ class VirtualRanks : public ::testing::TestWithParam<Choices> {};
 // Every parallel form, in f64, where the order of sums hardly shows: against one rank on the host,
 // with two ways for the GPU to order what no event orders.
 TEST_P(VirtualRanks, TrainAsOneRankOfTheHost) {
-  for (const Family family : {Family::kGpt, Family::kLlama}) {
-    if (TRIREME_SANITIZED && family == Family::kLlama) continue;  // they take minutes
-    const spec::ModelSpec model = modelOf(family, 4);
+  for (const TinyFamily family : {TinyFamily::kGpt, TinyFamily::kLlama}) {
+    if (TRIREME_SANITIZED && family == TinyFamily::kLlama) continue;  // they take minutes
+    const spec::ModelSpec model = tinyModel(family, 4);
     const auto training = tinyTraining(spec::Precision::kFp64);
     RunOptions host;
     host.steps = 2;

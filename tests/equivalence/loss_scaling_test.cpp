@@ -141,7 +141,7 @@ TEST(LossScaling, GrowsAfterAWindowOfGoodSteps) {
   EXPECT_EQ(result->scaled.back().numSkipped, 0);
 }
 
-class Resume : public testing::Test {
+class Resume : public ::testing::Test {
  protected:
   ~Resume() override { std::filesystem::remove(path_); }
 
@@ -166,8 +166,8 @@ class Resume : public testing::Test {
 
   const spec::ModelSpec model_ = tinyGpt(2);
   // The tests run at once, in processes of their own.
-  const std::string path_ = testing::TempDir() + "loss_scaling_" +
-                            testing::UnitTest::GetInstance()->current_test_info()->name() +
+  const std::string path_ = ::testing::TempDir() + "loss_scaling_" +
+                            ::testing::UnitTest::GetInstance()->current_test_info()->name() +
                             ".safetensors";
 };
 

@@ -44,26 +44,27 @@ size_t smallestTensor(const program::Program& program) {
   return static_cast<size_t>(smallest);
 }
 
-struct Case {
+struct MemoryCase {
   Choices choices;
   spec::Precision precision = spec::Precision::kFp32;
   int threads = 1;
 };
 
-struct Training {
+struct StartedTraining {
   std::unique_ptr<runtime::Session> session;
   size_t smallestTensor = 0;
   size_t creating = 0;  // the largest allocation of the session's creation
 };
 
 // One that has done its first step.
-Result<Training> begin(const spec::ModelSpec& model, const Case& c, runtime::DataSource& data) {
+Result<StartedTraining> begin(const spec::ModelSpec& model, const MemoryCase& c,
+                              runtime::DataSource& data) {
   spec::TrainingSpec settings = tinyTraining(c.precision);
   settings.sequenceLength = kSize;
   settings.globalBatchSize = 4;
   TRIREME_ASSIGN_OR_RETURN(program::Bundle bundle,
                            makeBundle(model, planFor(c.choices, model, settings)));
-  Training training;
+  StartedTraining training;
   training.smallestTensor = smallestTensor(bundle.program);
   runtime::SessionOptions options;
   options.threadsPerRank = c.threads;
@@ -85,7 +86,7 @@ Result<size_t> step(runtime::Session& session, runtime::DataSource& data) {
   return largest;
 }
 
-std::vector<Case> cases() {
+std::vector<MemoryCase> cases() {
   using enum plan::Recompute;
   using spec::Precision;
   constexpr auto kInterleaved = plan::ScheduleKind::kInterleaved;
@@ -117,7 +118,7 @@ std::vector<spec::ModelSpec> models() {
 
 TEST(StepMemory, NothingAsLargeAsATensorIsAllocatedAfterTheFirstStep) {
   for (const spec::ModelSpec& model : models())
-    for (const Case& c : cases()) {
+    for (const MemoryCase& c : cases()) {
       SCOPED_TRACE(model.name + " " + describe(c.choices));
       SyntheticData data(model.vocabSize);
       const auto training = begin(model, c, data);

@@ -38,7 +38,7 @@ std::vector<Choices> layouts() {
   return {{.tp = 1, .pp = 2, .dp = 2}, {.tp = 2, .pp = 2, .dp = 1}, {.tp = 2, .pp = 4, .dp = 1}};
 }
 
-class ZeroBubble : public testing::TestWithParam<Recompute> {};
+class ZeroBubble : public ::testing::TestWithParam<Recompute> {};
 
 // The gradient of a layer's output is read by its weights if nothing is dropped in between.
 TEST_P(ZeroBubble, ChangesNoBitWithAndWithoutDropout) {
@@ -68,11 +68,9 @@ TEST_P(ZeroBubble, ChangesNoBitWhereReductionsOverlap) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ZeroBubble,
-                         testing::Values(Recompute::kNone, Recompute::kSelective, Recompute::kFull),
-                         [](const auto& info) {
-                           return std::string(plan::recomputeName(info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, ZeroBubble, ::testing::Values(Recompute::kNone, Recompute::kSelective, Recompute::kFull),
+    [](const auto& info) { return std::string(plan::recomputeName(info.param)); });
 
 }  // namespace
 }  // namespace trireme::equivalence

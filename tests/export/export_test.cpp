@@ -20,8 +20,8 @@ namespace trireme::codegen {
 namespace {
 
 using plan::Plan;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kFolder = TRIREME_SOURCE_DIR "/tests/export/";
 constexpr Framework kFrameworks[] = {Framework::kMegatron, Framework::kNemo, Framework::kTorchtitan,
@@ -179,9 +179,10 @@ TEST(Export, EveryPlanIsExportedOrRefusedByTheChoiceThatIsInTheWay) {
         }
         ++refusals;
         EXPECT_EQ(exported.error().code(), StatusCode::kInvalidArgument);
-        EXPECT_THAT(exported.error().message(),
-                    testing::AnyOf(testing::ContainsRegex("cannot express .+ \\(nearest: .+\\)"),
-                                   testing::ContainsRegex("no whole number of nodes")));
+        EXPECT_THAT(
+            exported.error().message(),
+            ::testing::AnyOf(::testing::ContainsRegex("cannot express .+ \\(nearest: .+\\)"),
+                             ::testing::ContainsRegex("no whole number of nodes")));
       }
   }
   EXPECT_GT(exports, 300u);
@@ -233,7 +234,7 @@ TEST(RopeScaling, IsWrittenWhereTheTargetHasIt) {
     const Result<Exported> exported = exportPlan(plan, model, framework);
     return exported.has_value() ? exported->text : exported.error().message();
   };
-  EXPECT_THAT(text(plain, Framework::kMegatron), Not(testing::ContainsRegex("scaling|interpol")));
+  EXPECT_THAT(text(plain, Framework::kMegatron), Not(::testing::ContainsRegex("scaling|interpol")));
   EXPECT_THAT(text(llama31, Framework::kMegatron),
               HasSubstr("--use-rope-scaling\n--rope-scaling-factor 8\n"));
   EXPECT_THAT(text(divided, Framework::kMegatron),
@@ -323,11 +324,11 @@ TEST(Restriction, KeepsFp8OnlyWithARecipeOfTheFramework) {
     return restricted.has_value() ? restricted->precisions : std::vector<spec::Precision>{};
   };
   EXPECT_THAT(precisions("nemo", Framework::kTorchtitan),
-              testing::ElementsAre(spec::Precision::kBf16));
+              ::testing::ElementsAre(spec::Precision::kBf16));
   EXPECT_THAT(precisions("nemo-fp8-mx", Framework::kMegatron),
-              testing::ElementsAre(spec::Precision::kFp8));
+              ::testing::ElementsAre(spec::Precision::kFp8));
   EXPECT_THAT(precisions("torchtitan-compiled-fp8-rowwise", Framework::kMegatron),
-              testing::Not(testing::Contains(spec::Precision::kFp8)));
+              ::testing::Not(::testing::Contains(spec::Precision::kFp8)));
 }
 
 // Megatron's --lr-decay-iters counts from the start: 10 steps of warm-up and 90 of decay end at
@@ -453,8 +454,8 @@ TEST(Refusals, OfTorchtitanIncludeWhatItDoesWithoutBeingAsked) {
   Plan plan = small::plan(model, small::training(16, 32), 2, 1, 2);
   plan.cp = 2;
   EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
-              testing::AllOf(HasSubstr("tp without sequence parallel"),
-                             HasSubstr("cp without sharded parameters")));
+              ::testing::AllOf(HasSubstr("tp without sequence parallel"),
+                               HasSubstr("cp without sharded parameters")));
   plan.cp = 1;
   plan.sequenceParallel = true;
   EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
@@ -487,7 +488,7 @@ TEST(Notes, SayWhereTheStepsAreNot) {
   for (const Framework framework : {Framework::kDeepspeed, Framework::kAccelerate}) {
     const auto exported = exportPlan(plan, model, framework, {.steps = 10});
     ASSERT_TRUE(exported.has_value()) << exported.error().message();
-    EXPECT_THAT(exported->notes, testing::Contains(HasSubstr("--steps 10 is not in ")));
+    EXPECT_THAT(exported->notes, ::testing::Contains(HasSubstr("--steps 10 is not in ")));
   }
 }
 

@@ -11,11 +11,11 @@ namespace {
 
 const std::string kValid = kAllReduceOutput + kSendOutput;
 
-void check(const std::string& text) {
+void checkLog(const std::string& text) {
   const auto sweeps = parseNcclTests(text, "log.txt");
   if (!sweeps.has_value()) {
     EXPECT_EQ(sweeps.error().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(sweeps.error().message(), testing::MatchesRegex("log\\.txt:[0-9]+: (.|\n)+"))
+    EXPECT_THAT(sweeps.error().message(), ::testing::MatchesRegex("log\\.txt:[0-9]+: (.|\n)+"))
         << text;
     return;
   }
@@ -35,7 +35,8 @@ void check(const std::string& text) {
 TEST(NcclFuzz, TheValidTextIsRead) { EXPECT_EQ(parseNcclTests(kValid, "log.txt")->size(), 2u); }
 
 TEST(NcclFuzz, BytesAreChangedInsertedAndRemoved) {
-  damageBytes(kValid, std::string("0123456789-+.eE#:\n\r\t nNA\x00\x7f\xff", 27), 20000, 4, check);
+  damageBytes(kValid, std::string("0123456789-+.eE#:\n\r\t nNA\x00\x7f\xff", 27), 20000, 4,
+              checkLog);
 }
 
 TEST(NcclFuzz, NumbersAreExtreme) {
@@ -51,12 +52,12 @@ TEST(NcclFuzz, NumbersAreExtreme) {
                                   "0x10",
                                   "18446744073709551616",
                                   "9223372036854775807"};
-  damageNumbers(kValid, kNumbers, check);
+  damageNumbers(kValid, kNumbers, checkLog);
 }
 
-TEST(NcclFuzz, LinesAreLostSwappedAndRepeated) { damageLines(kValid, 1, check); }
+TEST(NcclFuzz, LinesAreLostSwappedAndRepeated) { damageLines(kValid, 1, checkLog); }
 
-TEST(NcclFuzz, TheTextEndsEarly) { endEarly(kValid, 1, check); }
+TEST(NcclFuzz, TheTextEndsEarly) { endEarly(kValid, 1, checkLog); }
 
 }  // namespace
 }  // namespace trireme::cost

@@ -12,24 +12,24 @@ namespace {
 
 spec::ModelSpec model() { return small::gpt(12, 32, 4); }
 
-std::string validText() {
+std::string validPlanText() {
   Plan plan = small::plan(model(), small::training(16, 64), 2, 2);
   plan = small::interleaved(plan, model(), 2);
   EXPECT_TRUE(verifyPlan(plan, model()).ok()) << verifyPlan(plan, model()).message();
   return printPlan(plan);
 }
 
-void check(const std::string& text) {
+void checkPlanText(const std::string& text) {
   const Result<Plan> plan = parsePlan(text, "plan.yaml");
   if (!plan.has_value()) {
     EXPECT_EQ(plan.error().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(plan.error().message(), testing::MatchesRegex("plan\\.yaml:[0-9]+:[0-9]+: .+"))
+    EXPECT_THAT(plan.error().message(), ::testing::MatchesRegex("plan\\.yaml:[0-9]+:[0-9]+: .+"))
         << text;
     return;
   }
   const Status status = verifyPlan(*plan, model());
   if (!status.ok()) {
-    EXPECT_THAT(status.message(), testing::MatchesRegex("\\(P[0-9]+\\) .+")) << text;
+    EXPECT_THAT(status.message(), ::testing::MatchesRegex("\\(P[0-9]+\\) .+")) << text;
   }
   const Result<Plan> again = parsePlan(printPlan(*plan), "plan.yaml");
   ASSERT_TRUE(again.has_value()) << again.error().message() << "\n" << text;
@@ -38,7 +38,7 @@ void check(const std::string& text) {
 
 TEST(PlanFuzz, BytesAreChangedInsertedAndRemoved) {
   const char* const kBytes = "0123456789-.:[]{},#'\"\n \t&*!|>%@`\\\x01\x7f\xc3\xff";
-  damageBytes(validText(), kBytes, 4000, 4, check);
+  damageBytes(validPlanText(), kBytes, 4000, 4, checkPlanText);
 }
 
 TEST(PlanFuzz, NumbersAreExtreme) {
@@ -53,12 +53,12 @@ TEST(PlanFuzz, NumbersAreExtreme) {
                                   "1e999",
                                   "nan",
                                   ".inf"};
-  damageNumbers(validText(), kNumbers, check);
+  damageNumbers(validPlanText(), kNumbers, checkPlanText);
 }
 
-TEST(PlanFuzz, LinesAreLostSwappedAndRepeated) { damageLines(validText(), 1, check); }
+TEST(PlanFuzz, LinesAreLostSwappedAndRepeated) { damageLines(validPlanText(), 1, checkPlanText); }
 
-TEST(PlanFuzz, TheFileEndsEarly) { endEarly(validText(), 1, check); }
+TEST(PlanFuzz, TheFileEndsEarly) { endEarly(validPlanText(), 1, checkPlanText); }
 
 }  // namespace
 }  // namespace trireme::plan

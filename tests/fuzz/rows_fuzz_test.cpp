@@ -25,7 +25,7 @@ Catalogue catalogue() {
   return known;
 }
 
-std::string validText() {
+std::string validRows() {
   return printCsvRecord(rowHeader()) +
          "sc21-1,megatron-lm-2021,1,\"SC21, Table 1\",2021,A100-80GB-SXM,64,8,200,GPT-3.6B,3.6,30,"
          "3072,32,,12288,51200,2048,,,512,16,2,1,32,1,,1,0,0,full,1F1B,fp16,138,44,,3.697,\"96*B\","
@@ -34,11 +34,11 @@ std::string validText() {
          "selective,interleaved 1F1B,bf16,,,9000,,,\n";
 }
 
-void check(const std::string& text, int* numLegal = nullptr) {
+void checkRows(const std::string& text, int* numLegal = nullptr) {
   const Result<RowFile> file = parseRows(text, "rows.csv");
   if (!file.has_value()) {
     EXPECT_EQ(file.error().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(file.error().message(), testing::MatchesRegex("rows\\.csv:[0-9]+:[0-9]+: .+"))
+    EXPECT_THAT(file.error().message(), ::testing::MatchesRegex("rows\\.csv:[0-9]+:[0-9]+: .+"))
         << text;
     return;
   }
@@ -70,18 +70,18 @@ void check(const std::string& text, int* numLegal = nullptr) {
 
 TEST(RowsFuzz, TheValidTextIsLegal) {
   int numLegal = 0;
-  check(validText(), &numLegal);
+  checkRows(validRows(), &numLegal);
   EXPECT_EQ(numLegal, 2);
 }
 
 TEST(RowsFuzz, BytesAreChangedInsertedAndRemoved) {
   const std::string interesting(
       "0123456789-.,,,,\"\"\"'\n\r\t \x00\x01\x7f\xc3\xa9\xff\xef\xbb\xbf", 33);
-  damageBytes(validText(), interesting, 4000, 4, [](const std::string& text) { check(text); });
+  damageBytes(validRows(), interesting, 4000, 4, [](const std::string& text) { checkRows(text); });
 }
 
 TEST(RowsFuzz, CellsAreExtremeOrEmpty) {
-  const Result<std::vector<CsvRecord>> valid = parseCsv(validText(), "rows.csv");
+  const Result<std::vector<CsvRecord>> valid = parseCsv(validRows(), "rows.csv");
   ASSERT_TRUE(valid.has_value());
   const char* const kTexts[] = {
       "",       "0",    "1",       "-1",         "7",   "3.5",  "1e308",
@@ -95,14 +95,14 @@ TEST(RowsFuzz, CellsAreExtremeOrEmpty) {
     for (const CsvCell& cell : (*valid)[1 + random() % 2]) cells.push_back(cell.text);
     for (size_t n = 1 + random() % 3; n > 0; --n)
       cells[1 + random() % (cells.size() - 1)] = kTexts[random() % std::size(kTexts)];
-    check(printCsvRecord(rowHeader()) + printCsvRecord(cells), &numLegal);
+    checkRows(printCsvRecord(rowHeader()) + printCsvRecord(cells), &numLegal);
   }
   EXPECT_GT(numLegal, 200);  // not everything is refused
 }
 
 TEST(RowsFuzz, EveryPrefixIsAnswered) {
-  const std::string valid = validText();
-  for (size_t length = 0; length < valid.size(); ++length) check(valid.substr(0, length));
+  const std::string valid = validRows();
+  for (size_t length = 0; length < valid.size(); ++length) checkRows(valid.substr(0, length));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace trireme::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const std::string kFolder = TRIREME_SOURCE_DIR "/tests/golden/transformers/";
 constexpr const char* kModels[] = {"gpt2",  "llama",        "llama-biased", "mistral",
@@ -126,11 +126,11 @@ std::map<std::string, std::string> tensorsIn(const std::string& folder) {
   return tensors;
 }
 
-class TransformersFiles : public testing::Test {
+class TransformersFiles : public ::testing::Test {
  protected:
   TransformersFiles()
-      : folder_(testing::TempDir() + "/transformers_" + std::to_string(getpid()) + "_" +
-                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+      : folder_(::testing::TempDir() + "/transformers_" + std::to_string(getpid()) + "_" +
+                ::testing::UnitTest::GetInstance()->current_test_info()->name()) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }

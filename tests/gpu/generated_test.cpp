@@ -45,8 +45,8 @@ KernelContext drawContext(uint64_t tpIndex, std::mt19937_64& random) {
 }
 
 // The whole memory of the call, as a launch on the GPU leaves it.
-Result<Bytes> runOnGpu(const cuda::Gpu& gpu, const KernelCall& call, const CallImage& image,
-                       const KernelContext& context) {
+Result<Bytes> runKernelOnGpu(const cuda::Gpu& gpu, const KernelCall& call, const CallImage& image,
+                             const KernelContext& context) {
   TRIREME_ASSIGN_OR_RETURN(cuda::GeneratedLaunch launch, cuda::GeneratedLaunch::create(gpu, call));
   GpuMemory memory(gpu);
   char* const base = memory.upload(image.bytes());
@@ -155,7 +155,7 @@ class GpuGenerated : public ::testing::TestWithParam<std::string> {
 
   void compare(const cuda::Gpu& gpu, const GeneratedCall& call, const CallImage& image,
                const KernelContext& context, size_t segment) {
-    const Result<Bytes> after = runOnGpu(gpu, *call.kernel, image, context);
+    const Result<Bytes> after = runKernelOnGpu(gpu, *call.kernel, image, context);
     ASSERT_TRUE(after.has_value()) << after.error().message();
     EXPECT_EQ(image.check(*after, tolerance()), "");
     if (twins_ == nullptr) return;
@@ -268,7 +268,7 @@ class GpuGeneratedComparison : public ::testing::Test {
     EmulatedGpu::instance()->setGenerated({{"wrong", emulated(spoil, work)}});
     const auto gpu = cuda::Gpu::open(test.apis(), 0);
     EXPECT_EQ((*gpu)->loadGenerated({{80, true, "PTX"}}).message(), "");
-    const Result<Bytes> after = runOnGpu(**gpu, kernel_, image, context);
+    const Result<Bytes> after = runKernelOnGpu(**gpu, kernel_, image, context);
     return after.has_value() ? image.check(*after, 1e-6) : after.error().message();
   }
 

@@ -56,8 +56,8 @@ Status runOn(const trireme::testing::EmulatedGpuOptions& emulation, const progra
   return {};
 }
 
-Status runOnGpu(const program::SegmentOp& op, const std::vector<program::OperandType>& types,
-                const program::KernelContext& context, const std::vector<void*>& operands) {
+Status runOpOnGpu(const program::SegmentOp& op, const std::vector<program::OperandType>& types,
+                  const program::KernelContext& context, const std::vector<void*>& operands) {
   return runOn({}, op, types, context, operands);
 }
 Status runInWarps(const program::SegmentOp& op, const std::vector<program::OperandType>& types,
@@ -82,7 +82,7 @@ void expectGpuMatchesReference(const OpCase& test, std::initializer_list<int> ou
                                double tolerance) {
   OpCase slow = test, fast = test, inWarps = test;
   ASSERT_EQ(slow.runReference().message(), "");
-  ASSERT_EQ(fast.runOn(runOnGpu).message(), "");
+  ASSERT_EQ(fast.runOn(runOpOnGpu).message(), "");
   expectMatch(slow, fast, outputs, tolerance);
   if (TRIREME_SANITIZED || gpu::isRealGpu()) return;
   ASSERT_EQ(inWarps.runOn(runInWarps).message(), "");
@@ -221,7 +221,7 @@ TEST(GpuKernels, ColumnsAreTheSumsOfTheirRanges) {
   OpCase onGpu = test;
   ASSERT_EQ(test.runReference().message(), "");
   EXPECT_EQ(test.values(sum)[0], before);
-  ASSERT_EQ(onGpu.runOn(runOnGpu).message(), "");
+  ASSERT_EQ(onGpu.runOn(runOpOnGpu).message(), "");
   EXPECT_EQ(onGpu.values(sum)[0], before);
 }
 
@@ -462,14 +462,14 @@ TEST(GpuKernels, TypesThatNoKernelTakesAreRefused) {
   mixed.input(DType::kF32, {2, 2, 4});
   mixed.input(DType::kBf16, {2, 2, 4});
   mixed.output(DType::kF32, {2, 2, 4});
-  const Status status = mixed.runOn(runOnGpu);
+  const Status status = mixed.runOn(runOpOnGpu);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("add: no CUDA kernel for these types"), std::string::npos);
   OpCase wide(OpKind::kAttention, {.headSize = 264, .headsPerGroup = 1});
   wide.input(DType::kF32, {2, 1, 1, 792});
   wide.output(DType::kF32, {2, 1, 1, 264});
   wide.output(DType::kF32, {1, 1, 2});
-  EXPECT_EQ(wide.runOn(runOnGpu).message(),
+  EXPECT_EQ(wide.runOn(runOpOnGpu).message(),
             "attention: heads of 264; the CUDA kernels take up to 256");
 }
 

@@ -15,10 +15,10 @@ namespace trireme::runtime::gpu {
 namespace {
 
 using program::OpKind;
-using Bytes = std::vector<char>;
+using RawBytes = std::vector<char>;
 
 // logits, max, labels, target, sumExp: operands 0 to 4.
-enum Operand { kLogits, kMax, kLabels, kTarget, kSumExp };
+enum LossOperand { kLogits, kMax, kLabels, kTarget, kSumExp };
 
 struct Shape {
   int64_t tokens, columns;  // local
@@ -26,7 +26,7 @@ struct Shape {
   int32_t tpIndex = -1;     // -1: the vocabulary is whole
 };
 
-program::Segment segmentOf(DType type, const Shape& shape, bool findsMax) {
+program::Segment lossSegment(DType type, const Shape& shape, bool findsMax) {
   const DType state = testing::stateOf(type);
   const std::vector<int64_t> perToken = {shape.tokens, 1};
   program::Segment segment;
@@ -45,20 +45,20 @@ program::Segment segmentOf(DType type, const Shape& shape, bool findsMax) {
   return segment;
 }
 
-enum class Kernels { kOne, kEach };
+enum class LossKernels { kOne, kEach };
 
 // The operands after the segment has run on them.
-std::vector<Bytes> run(const program::Segment& segment, const std::vector<Bytes>& operands,
-                       int32_t tpIndex, Kernels kernels, bool inWarps) {
+std::vector<RawBytes> run(const program::Segment& segment, const std::vector<RawBytes>& operands,
+                          int32_t tpIndex, LossKernels kernels, bool inWarps) {
   trireme::testing::EmulatedGpuOptions emulation;
   emulation.inWarps = inWarps;
   TestGpu test(emulation);
   const auto gpu = *cuda::Gpu::open(test.apis(), 0);
   GpuMemory memory(*gpu);
   std::vector<void*> onGpu;
-  for (const Bytes& bytes : operands) onGpu.push_back(memory.upload(bytes));
+  for (const RawBytes& bytes : operands) onGpu.push_back(memory.upload(bytes));
   std::vector<cuda::OpLaunch> launches;
-  if (kernels == Kernels::kOne) {
+  if (kernels == LossKernels::kOne) {
     const auto chain = cuda::lossChainFrom(cuda::stepsOf(segment, nullptr), 0);
     EXPECT_EQ(chain->merged.steps.size(), segment.ops.size());
     launches.push_back(*cuda::OpLaunch::create(*gpu, *chain, segment.operands, tpIndex));
@@ -71,7 +71,7 @@ std::vector<Bytes> run(const program::Segment& segment, const std::vector<Bytes>
   context.tpIndex = static_cast<uint64_t>(tpIndex);
   for (const cuda::OpLaunch& launch : launches)
     EXPECT_EQ(launch.run(context, onGpu.data(), sink).message(), "");
-  std::vector<Bytes> results = operands;
+  std::vector<RawBytes> results = operands;
   for (size_t i = 0; i < results.size(); ++i)
     memory.download(onGpu[i], results[i].data(), std::ssize(results[i]));
   return results;
@@ -80,8 +80,8 @@ std::vector<Bytes> run(const program::Segment& segment, const std::vector<Bytes>
 class GpuLoss : public ::testing::TestWithParam<DType> {
  protected:
   // Normal draws; labels of the whole vocabulary, so that where it is split some are elsewhere.
-  std::vector<Bytes> drawOperands(const program::Segment& segment, const Shape& shape) {
-    std::vector<Bytes> operands;
+  std::vector<RawBytes> drawOperands(const program::Segment& segment, const Shape& shape) {
+    std::vector<RawBytes> operands;
     for (const program::OperandType& type : segment.operands)
       operands.emplace_back(static_cast<size_t>(type.bytes()), '\xFF');
     std::normal_distribution<double> normal(0, 3);
@@ -99,17 +99,18 @@ class GpuLoss : public ::testing::TestWithParam<DType> {
     SCOPED_TRACE(fmt::format("{} tokens, {} columns, vocabulary {}, shard {}{}", shape.tokens,
                              shape.columns, shape.vocab, shape.tpIndex,
                              findsMax ? ", with the maximum" : ""));
-    const program::Segment segment = segmentOf(GetParam(), shape, findsMax);
-    const std::vector<Bytes> operands = drawOperands(segment, shape);
+    const program::Segment segment = lossSegment(GetParam(), shape, findsMax);
+    const std::vector<RawBytes> operands = drawOperands(segment, shape);
     const int32_t tpIndex = std::max(0, shape.tpIndex);
-    const std::vector<Bytes> expected = run(segment, operands, tpIndex, Kernels::kEach, false);
+    const std::vector<RawBytes> expected =
+        run(segment, operands, tpIndex, LossKernels::kEach, false);
     for (const int written : {kTarget, kSumExp})
       EXPECT_NE(expected[static_cast<size_t>(written)], operands[static_cast<size_t>(written)]);
-    EXPECT_EQ(run(segment, operands, tpIndex, Kernels::kOne, false), expected);
+    EXPECT_EQ(run(segment, operands, tpIndex, LossKernels::kOne, false), expected);
     if (TRIREME_SANITIZED || isRealGpu()) return;
     // Sums have one partition, however many warps a block has.
-    EXPECT_EQ(run(segment, operands, tpIndex, Kernels::kEach, true), expected);
-    EXPECT_EQ(run(segment, operands, tpIndex, Kernels::kOne, true), expected);
+    EXPECT_EQ(run(segment, operands, tpIndex, LossKernels::kEach, true), expected);
+    EXPECT_EQ(run(segment, operands, tpIndex, LossKernels::kOne, true), expected);
   }
 
  private:
@@ -150,13 +151,13 @@ TEST_P(GpuLoss, TheGradientOfAWideVocabularyIsTheReferences) {
     const auto onGpu = [&](const program::SegmentOp& op,
                            const std::vector<program::OperandType>& types,
                            const program::KernelContext&, const std::vector<void*>& operands) {
-      std::vector<Bytes> bytes;
+      std::vector<RawBytes> bytes;
       for (size_t i = 0; i < operands.size(); ++i) {
         const auto* data = static_cast<const char*>(operands[i]);
         bytes.emplace_back(data, data + types[i].bytes());
       }
       const program::Segment segment{"grad", types, {}, {op}};
-      const std::vector<Bytes> results = run(segment, bytes, 0, Kernels::kEach, inWarps);
+      const std::vector<RawBytes> results = run(segment, bytes, 0, LossKernels::kEach, inWarps);
       for (size_t i = 0; i < operands.size(); ++i)
         std::memcpy(operands[i], results[i].data(), results[i].size());
       return Status();

@@ -23,7 +23,7 @@ program::Segment product(MathFormat format) {
 
 // Of heads of 64, which have kernels for tensor cores in 16 bits.
 program::Segment attention(OpKind op, DType type, int64_t headsPerGroup) {
-  return segmentOf({op, type, AttentionShape{64, 1, 4, 64, 0, headsPerGroup}});
+  return segmentOf({op, type, AttentionSizes{64, 1, 4, 64, 0, headsPerGroup}});
 }
 
 TEST(MeasureGpu, EveryCallTakesTime) {
@@ -63,7 +63,7 @@ TEST(MeasureGpu, EveryCallTakesTime) {
 }
 
 // Tokens, sequences, heads, heads of keys and values, size of a head.
-AttentionShape shapeOf(const nlohmann::json& sizes) {
+AttentionSizes shapeOf(const nlohmann::json& sizes) {
   const auto at = [&](size_t i) { return sizes.at(i).get<int64_t>(); };
   return {at(0), at(1), at(2), at(4), 0, at(2) / at(3)};
 }

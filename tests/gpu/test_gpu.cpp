@@ -10,8 +10,8 @@
 namespace trireme::runtime::gpu {
 namespace {
 
-constexpr int64_t kGuardBytes = 256;
-constexpr char kGuard = 0x5A;
+constexpr int64_t kBlockGuardBytes = 256;
+constexpr char kBlockGuard = 0x5A;
 
 }  // namespace
 
@@ -52,12 +52,13 @@ GpuMemory::~GpuMemory() {
 void* GpuMemory::upload(const void* data, int64_t bytes) {
   const cuda::DriverApi& api = gpu_.driver();
   cuda::DevicePointer block = 0;
-  EXPECT_EQ(api.allocate(&block, static_cast<size_t>(bytes + kGuardBytes)), 0);
+  EXPECT_EQ(api.allocate(&block, static_cast<size_t>(bytes + kBlockGuardBytes)), 0);
   blocks_.push_back(block);
   if (bytes > 0) {
     EXPECT_EQ(api.copyToDevice(block, data, static_cast<size_t>(bytes), stream_), 0);
   }
-  EXPECT_EQ(api.fill(block + static_cast<size_t>(bytes), kGuard, kGuardBytes, stream_), 0);
+  EXPECT_EQ(api.fill(block + static_cast<size_t>(bytes), kBlockGuard, kBlockGuardBytes, stream_),
+            0);
   EXPECT_EQ(api.synchronize(stream_), 0);  // `data` may go
   return reinterpret_cast<void*>(block);
 }
@@ -65,14 +66,15 @@ void* GpuMemory::upload(const void* data, int64_t bytes) {
 void GpuMemory::download(const void* onGpu, void* data, int64_t bytes) {
   const cuda::DriverApi& api = gpu_.driver();
   const cuda::DevicePointer block = reinterpret_cast<uintptr_t>(onGpu);
-  std::vector<char> guard(kGuardBytes);
+  std::vector<char> guard(kBlockGuardBytes);
   if (bytes > 0) {
     EXPECT_EQ(api.copyToHost(data, block, static_cast<size_t>(bytes), stream_), 0);
   }
-  EXPECT_EQ(api.copyToHost(guard.data(), block + static_cast<size_t>(bytes), kGuardBytes, stream_),
-            0);
+  EXPECT_EQ(
+      api.copyToHost(guard.data(), block + static_cast<size_t>(bytes), kBlockGuardBytes, stream_),
+      0);
   EXPECT_EQ(api.synchronize(stream_), 0);
-  EXPECT_EQ(guard, std::vector<char>(kGuardBytes, kGuard)) << "written behind an operand";
+  EXPECT_EQ(guard, std::vector<char>(kBlockGuardBytes, kBlockGuard)) << "written behind an operand";
 }
 
 }  // namespace trireme::runtime::gpu

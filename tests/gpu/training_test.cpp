@@ -48,18 +48,18 @@ Trained train(program::Bundle bundle, int steps, const SessionOptions& options) 
   return result;
 }
 
-enum class Kernels { kAsCompiled, kPtx, kLibrary };
+enum class TrainingKernels { kAsCompiled, kPtx, kLibrary };
 
-Trained onGpu(const std::string& name, int steps, Kernels kernels = Kernels::kAsCompiled,
-              bool graphs = true) {
+Trained onGpu(const std::string& name, int steps,
+              TrainingKernels kernels = TrainingKernels::kAsCompiled, bool graphs = true) {
   TestGpu test;
   SessionOptions options;
   options.cudaGraphs = graphs;
   options.virtualRanks = true;
   options.cudaApis = &test.apis();
   program::Bundle bundle = forTestGpu(bundleOf(name));
-  if (kernels == Kernels::kLibrary) bundle = withoutGenerated(std::move(bundle));
-  if (kernels == Kernels::kPtx) bundle.cubins.clear();
+  if (kernels == TrainingKernels::kLibrary) bundle = withoutGenerated(std::move(bundle));
+  if (kernels == TrainingKernels::kPtx) bundle.cubins.clear();
   return train(std::move(bundle), steps, options);
 }
 
@@ -96,7 +96,7 @@ TEST_P(GpuTraining, OneRankInFp32TrainsAsTheHost) {
 TEST_P(GpuTraining, GeneratedKernelsTrainAsTheLibrarys) {
   if (!isRealGpu()) GTEST_SKIP() << "an emulated GPU runs no generated code";
   const std::string name = model() + "-fp32.bundle";
-  const Trained library = onGpu(name, numSteps(), Kernels::kLibrary);
+  const Trained library = onGpu(name, numSteps(), TrainingKernels::kLibrary);
   const Trained generated = onGpu(name, numSteps());
   EXPECT_EQ(compareTensors(library.firstGradients, generated.firstGradients, kFp32), "");
   EXPECT_EQ(compareLosses(library.losses, generated.losses, 1e-4), "");
@@ -109,7 +109,7 @@ TEST_P(GpuTraining, PtxTrainsAsTheCodeThatIsMadeOfIt) {
   for (const char* precision : {"-fp32.bundle", "-bf16.bundle"}) {
     if (bundleOf(model() + precision).cubins.empty()) GTEST_SKIP() << "bundles made without ptxas";
     const Trained code = onGpu(model() + precision, numSteps());
-    const Trained ptx = onGpu(model() + precision, numSteps(), Kernels::kPtx);
+    const Trained ptx = onGpu(model() + precision, numSteps(), TrainingKernels::kPtx);
     ASSERT_FALSE(code.losses.empty());
     EXPECT_EQ(code.losses, ptx.losses) << precision;
     EXPECT_EQ(compareTensors(code.parameters, ptx.parameters, {}), "") << precision;
@@ -173,7 +173,7 @@ TEST_P(GpuTraining, GraphsTrainAsSingleLaunches) {
   for (const char* plan :
        {"-bf16.bundle", "-fp32-t2p2d2-interleaved.bundle", "-fp32-t2p2d2-overlap.bundle"}) {
     const Trained graphs = onGpu(model() + plan, numSteps());
-    const Trained single = onGpu(model() + plan, numSteps(), Kernels::kAsCompiled, false);
+    const Trained single = onGpu(model() + plan, numSteps(), TrainingKernels::kAsCompiled, false);
     ASSERT_FALSE(graphs.losses.empty());
     EXPECT_EQ(graphs.losses, single.losses) << plan;
     EXPECT_EQ(compareTensors(graphs.parameters, single.parameters, {}), "") << plan;

@@ -13,8 +13,8 @@ namespace trireme::codegen {
 namespace {
 
 using plan::Plan;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const LaunchOptions kLaunch = {.gpus = 8,
                                .tp = 1,
@@ -23,12 +23,12 @@ const LaunchOptions kLaunch = {.gpus = 8,
                                .microbatch = {},
                                .recompute = plan::Recompute::kNone};
 
-Result<Imported> read(const std::string& text, const LaunchOptions& launch = kLaunch) {
+Result<Imported> readDeepspeed(const std::string& text, const LaunchOptions& launch = kLaunch) {
   return importPlan(Framework::kDeepspeed, text, "ds.json", small::gpt(4), launch);
 }
 
-std::string refusal(const std::string& text, const LaunchOptions& launch = kLaunch) {
-  const Result<Imported> imported = read(text, launch);
+std::string refusalOfDeepspeed(const std::string& text, const LaunchOptions& launch = kLaunch) {
+  const Result<Imported> imported = readDeepspeed(text, launch);
   return imported.has_value() ? "read" : imported.error().message();
 }
 
@@ -54,7 +54,7 @@ TEST(ImportDeepspeed, ReadsBackWhatIsExported) {
           ASSERT_TRUE(file.has_value()) << file.error().message();
           LaunchOptions launch = kLaunch;
           launch.recompute = recompute;
-          const Result<Imported> back = read(file->text, launch);
+          const Result<Imported> back = readDeepspeed(file->text, launch);
           ASSERT_TRUE(back.has_value()) << back.error().message();
           EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << file->text;
           EXPECT_THAT(back->unpriced, ElementsAre());
@@ -76,7 +76,7 @@ spec::TrainingSpec fp16(double initial, int64_t window, double least) {
 TEST(ImportDeepspeed, LossesAreScaledAsTheFileSays) {
   const auto scaling = [](const std::string& fp16) {
     const Result<Imported> imported =
-        read(R"({"train_batch_size": 64, "fp16": {"enabled": true)" + fp16 + "}}");
+        readDeepspeed(R"({"train_batch_size": 64, "fp16": {"enabled": true)" + fp16 + "}}");
     EXPECT_TRUE(imported.has_value()) << imported.error().message();
     EXPECT_THAT(imported->unpriced, ElementsAre());
     const spec::TrainingSpec& t = imported->plan.training;
@@ -103,7 +103,7 @@ TEST(ImportDeepspeed, LossScalesOfExportedPlansComeBack) {
     ASSERT_TRUE(file.has_value()) << file.error().message();
     for (const std::string& note : file->notes)
       EXPECT_EQ(note.find("scaled"), std::string::npos) << note;
-    const Result<Imported> back = read(file->text);
+    const Result<Imported> back = readDeepspeed(file->text);
     ASSERT_TRUE(back.has_value()) << back.error().message();
     EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << file->text;
     EXPECT_THAT(back->notes, ElementsAre());
@@ -112,7 +112,7 @@ TEST(ImportDeepspeed, LossScalesOfExportedPlansComeBack) {
 
 TEST(ImportDeepspeed, LossScalesOfNoSenseAreRefusedByName) {
   const auto with = [](const std::string& fp16) {
-    return refusal(R"({"train_batch_size": 64, "fp16": {)" + fp16 + "}}");
+    return refusalOfDeepspeed(R"({"train_batch_size": 64, "fp16": {)" + fp16 + "}}");
   };
   const std::tuple<std::string, std::string> cases[] = {
       {R"("initial_scale_power": 127)", "fp16.initial_scale_power is 127; expected 0 to 126"},
@@ -129,7 +129,7 @@ TEST(ImportDeepspeed, LossScalesOfNoSenseAreRefusedByName) {
                             R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})",
                             R"("bf16": {"enabled": true, "bf16_optimizer_states": true})",
                             R"("torch_autocast": {"enabled": true})"})
-    EXPECT_THAT(refusal(std::string(R"({"train_batch_size": 64, )") + state + "}"),
+    EXPECT_THAT(refusalOfDeepspeed(std::string(R"({"train_batch_size": 64, )") + state + "}"),
                 HasSubstr("cannot be priced"));
 }
 
@@ -142,19 +142,19 @@ TEST(ImportDeepspeed, AFixedScaleIsMegatronsToo) {
   EXPECT_EQ(megatron->text.find("--loss-scale-window"), std::string::npos);
   const auto nemo = exportPlan(p, model, Framework::kNemo);
   ASSERT_TRUE(nemo.has_value()) << nemo.error().message();
-  EXPECT_THAT(nemo->notes, testing::Contains(HasSubstr("not by 128 all the time")));
+  EXPECT_THAT(nemo->notes, ::testing::Contains(HasSubstr("not by 128 all the time")));
 }
 
 // Hysteresis lets overflows pass; a misspelt switch would train in another precision.
 TEST(ImportDeepspeed, HysteresisIsNotedAndMisspeltSwitchesAreListed) {
-  const Result<Imported> patient = read(
+  const Result<Imported> patient = readDeepspeed(
       R"({"train_batch_size": 64, "fp16": {"enabled": true, "hysteresis": 2,
           "consecutive_hysteresis": true}})");
   ASSERT_TRUE(patient.has_value());
   ASSERT_EQ(patient->notes.size(), 1u);
   EXPECT_THAT(patient->notes[0], HasSubstr("fp16.hysteresis is not kept"));
   const Result<Imported> misspelt =
-      read(R"({"train_batch_size": 64, "fp16": {"enabeld": true, "hysteresis": 2}})");
+      readDeepspeed(R"({"train_batch_size": 64, "fp16": {"enabeld": true, "hysteresis": 2}})");
   ASSERT_TRUE(misspelt.has_value());
   EXPECT_THAT(misspelt->unpriced, ElementsAre("fp16.enabeld"));
   EXPECT_THAT(misspelt->notes, ElementsAre());
@@ -225,57 +225,62 @@ TEST(ImportDeepspeed, BatchSizesFollowFromEachOther) {
               64, 2},
         Batch{R"("train_batch_size": 64)", 64, 8},
         Batch{R"("train_micro_batch_size_per_gpu": 2)", 16, 2}}) {
-    const Result<Imported> imported = read(std::string("{") + b.text + "}");
+    const Result<Imported> imported = readDeepspeed(std::string("{") + b.text + "}");
     ASSERT_TRUE(imported.has_value()) << imported.error().message();
     EXPECT_EQ(imported->plan.training.globalBatchSize, b.batch) << b.text;
     EXPECT_EQ(imported->plan.microbatchSize, b.micro) << b.text;
   }
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 3})"),
-              HasSubstr("train_batch_size is 64, but micro batch 3"));
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2,
+  EXPECT_THAT(
+      refusalOfDeepspeed(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 3})"),
+      HasSubstr("train_batch_size is 64, but micro batch 3"));
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2,
                           "gradient_accumulation_steps": 2})"),
               HasSubstr("accumulation 2 x 8 replicas is 32"));
 }
 
 TEST(ImportDeepspeed, AsksForAllThatTheScriptDecides) {
-  const std::string message = refusal(R"({"train_batch_size": 64})", {});
+  const std::string message = refusalOfDeepspeed(R"({"train_batch_size": 64})", {});
   for (const char* flag : {"(--gpus)", "--tp", "(--seq)", "--recompute none or full"})
     EXPECT_THAT(message, HasSubstr(flag));
-  EXPECT_THAT(refusal(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+  EXPECT_THAT(
+      refusalOfDeepspeed(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
                           "gradient_accumulation_steps": "auto"})"),
-              HasSubstr("the batch size (--batch)"));
+      HasSubstr("the batch size (--batch)"));
   LaunchOptions launch = kLaunch;
   launch.batch = 64;
-  EXPECT_THAT(refusal(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+  EXPECT_THAT(
+      refusalOfDeepspeed(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
                           "gradient_accumulation_steps": "auto"})",
-                      launch),
-              HasSubstr("the microbatch size (--microbatch)"));
+                         launch),
+      HasSubstr("the microbatch size (--microbatch)"));
   launch.microbatch = 2;
-  EXPECT_EQ(refusal(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+  EXPECT_EQ(
+      refusalOfDeepspeed(R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
                         "gradient_accumulation_steps": "auto"})",
-                    launch),
-            "read");
-  EXPECT_THAT(refusal(R"({"train_batch_size": 32, "gradient_accumulation_steps": 1})", launch),
-              HasSubstr("train_batch_size is 32, but --batch is 64"));
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "bf16": {"enabled": "auto"}})"),
+                         launch),
+      "read");
+  EXPECT_THAT(
+      refusalOfDeepspeed(R"({"train_batch_size": 32, "gradient_accumulation_steps": 1})", launch),
+      HasSubstr("train_batch_size is 32, but --batch is 64"));
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "bf16": {"enabled": "auto"}})"),
               HasSubstr("the precision, which is 'auto'"));
 }
 
 TEST(ImportDeepspeed, RefusesWhatWouldBePricedWronglyAndListsTheUnknown) {
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64,
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64,
  "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})"),
               HasSubstr("ds.json:2:68: zero_optimization.offload_optimizer.device is 'cpu'"));
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "activation_checkpointing":
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "activation_checkpointing":
                           {"partition_activations": false, "cpu_checkpointing": true}})"),
               HasSubstr("activation_checkpointing.cpu_checkpointing cannot be priced"));
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "communication_data_type": "fp23"})"),
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "communication_data_type": "fp23"})"),
               HasSubstr("did you mean 'fp32'"));
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "zero_optimization": {"stage": 4}})"),
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "zero_optimization": {"stage": 4}})"),
               HasSubstr("zero_optimization.stage is 4; expected 0 to 3"));
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "fp16": {"enabled": true},
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "fp16": {"enabled": true},
                           "bf16": {"enabled": true}})"),
               HasSubstr("goes not with bf16"));
-  const Result<Imported> imported = read(
+  const Result<Imported> imported = readDeepspeed(
       R"({"train_batch_size": 64, "zero_optimization": {"stage": 2, "stagee": 3}, "moe": {}})");
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_THAT(imported->unpriced, ElementsAre("zero_optimization.stagee", "moe"));
@@ -283,7 +288,7 @@ TEST(ImportDeepspeed, RefusesWhatWouldBePricedWronglyAndListsTheUnknown) {
 
 TEST(ImportDeepspeed, GradientsTravelInTheTypeThatIsAskedFor) {
   const auto bytes = [](const std::string& more) {
-    return read(R"({"train_batch_size": 64, "bf16": {"enabled": true})" + more + "}")
+    return readDeepspeed(R"({"train_batch_size": 64, "bf16": {"enabled": true})" + more + "}")
         ->widths.reducedGradient;
   };
   EXPECT_EQ(bytes(""), std::nullopt);
@@ -296,7 +301,8 @@ TEST(ImportDeepspeed, GradientsTravelInTheTypeThatIsAskedFor) {
 // is none of them, nor of torch.optim: DeepSpeed refuses it, too.
 TEST(ImportDeepspeed, OptimizersAreAdamInAnyCase) {
   const auto with = [](const std::string& type) {
-    return refusal(R"({"train_batch_size": 64, "optimizer": {"type": ")" + type + "\"}}");
+    return refusalOfDeepspeed(R"({"train_batch_size": 64, "optimizer": {"type": ")" + type +
+                              "\"}}");
   };
   for (const char* type : {"AdamW", "adamw", "ADAMW", "Adam", "adam", "aDaM"})
     EXPECT_EQ(with(type), "read") << type;
@@ -322,17 +328,17 @@ TEST(ImportDeepspeed, AutoIsAskedForWhereItCounts) {
   LaunchOptions launch = kLaunch;
   launch.batch = 64;
   launch.microbatch = 2;
-  const Result<Imported> imported = read(trainer, launch);
+  const Result<Imported> imported = readDeepspeed(trainer, launch);
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.training.globalBatchSize, 64);
   EXPECT_EQ(imported->plan.stateSharding, plan::StateSharding::kParameters);
   EXPECT_THAT(imported->unpriced, ElementsAre("amp.opt_level"));
   // All of it at once.
-  const std::string message = refusal(R"({"train_batch_size": "auto",
+  const std::string message = refusalOfDeepspeed(R"({"train_batch_size": "auto",
       "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
       "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"},
       "zero_optimization": {"stage": "auto", "offload_param": {"device": "auto"}}})",
-                                      {.gpus = 8, .tp = 1});
+                                                 {.gpus = 8, .tp = 1});
   for (const char* missing : {"the batch size (--batch)", "the precision, which is 'auto'",
                               "the ZeRO stage, which is 'auto' (write 0 to 3)",
                               "zero_optimization.offload_param.device, which is 'auto'",
@@ -341,10 +347,10 @@ TEST(ImportDeepspeed, AutoIsAskedForWhereItCounts) {
 }
 
 TEST(ImportDeepspeed, TheOldFormOfZeroIsRefused) {
-  EXPECT_THAT(refusal("{\"train_batch_size\": 64,\n\"zero_optimization\": true}"),
+  EXPECT_THAT(refusalOfDeepspeed("{\"train_batch_size\": 64,\n\"zero_optimization\": true}"),
               HasSubstr("ds.json:2:22: zero_optimization is 'true', an old form that is not read; "
                         "nearest: {\"stage\": 1}"));
-  EXPECT_THAT(refusal(R"({"train_batch_size": 64, "zero_optimization": false})"),
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "zero_optimization": false})"),
               HasSubstr("nearest: {\"stage\": 0}"));
 }
 
@@ -363,7 +369,7 @@ TEST(ImportDeepspeed, DamagedTextIsReadOrRefused) {
           "zero_optimization": {"stage": 2, "overlap_comm": true}, "gradient_clipping": 1.0,
           "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95]}}})";
   const auto check = [&](const std::string& text) {
-    const Result<Imported> imported = read(text);
+    const Result<Imported> imported = readDeepspeed(text);
     if (imported.has_value())
       EXPECT_TRUE(plan::verifyPlan(imported->plan, small::gpt(4)).ok()) << text;
     else

@@ -13,25 +13,25 @@ namespace trireme::codegen {
 namespace {
 
 using plan::Plan;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // small::gpt(4) on 8 devices, unless `more` says otherwise.
 const std::string kModel =
     "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
     "--max-position-embeddings 128 --micro-batch-size 1 --global-batch-size 32 ";
 
-Result<Imported> read(const std::string& text, const LaunchOptions& launch = {}) {
+Result<Imported> readScript(const std::string& text, const LaunchOptions& launch = {}) {
   return importPlan(Framework::kMegatron, text, "run.sh", small::gpt(4), launch);
 }
-std::string refusal(const std::string& text, const LaunchOptions& launch = {}) {
-  const Result<Imported> imported = read(text, launch);
+std::string refusalOfScript(const std::string& text, const LaunchOptions& launch = {}) {
+  const Result<Imported> imported = readScript(text, launch);
   return imported.has_value() ? "read" : imported.error().message();
 }
 // "tp pp dp" of the plan, or the message.
 std::string degrees(const std::string& text, const LaunchOptions& launch = {}) {
-  const Result<Imported> imported = read(text, launch);
+  const Result<Imported> imported = readScript(text, launch);
   if (!imported.has_value()) return imported.error().message();
   const Plan& p = imported->plan;
   return std::to_string(p.tp) + " " + std::to_string(p.pp) + " " + std::to_string(p.dp());
@@ -39,43 +39,45 @@ std::string degrees(const std::string& text, const LaunchOptions& launch = {}) {
 const std::string kRun = "torchrun --nproc-per-node 8 pretrain_gpt.py " + kModel;
 
 TEST(MegatronScript, TheModelOfTheTestsIsRead) {
-  const Result<Imported> imported = read(kRun + "--vocab-size 512");
+  const Result<Imported> imported = readScript(kRun + "--vocab-size 512");
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_THAT(imported->unpriced, ElementsAre());
 }
 
 TEST(MegatronScript, WordsThatAreNotKnownAreErrors) {
   const std::string run = "\n" + kRun;
-  EXPECT_THAT(refusal(run + "$PARALLEL_ARGS"),
+  EXPECT_THAT(refusalOfScript(run + "$PARALLEL_ARGS"),
               HasSubstr("run.sh:2: $PARALLEL_ARGS is set outside of this file"));
-  EXPECT_THAT(refusal("source env.sh" + run + "\\\n $PARALLEL_ARGS"),
+  EXPECT_THAT(refusalOfScript("source env.sh" + run + "\\\n $PARALLEL_ARGS"),
               AllOf(HasSubstr("run.sh:3: $PARALLEL_ARGS"), HasSubstr("write its value")));
-  EXPECT_THAT(refusal(run + "$(cat args.txt)"),
+  EXPECT_THAT(refusalOfScript(run + "$(cat args.txt)"),
               HasSubstr("$(cat args.txt) is the output of a command, which is not run"));
-  EXPECT_THAT(refusal(run + "`cat args.txt`"), HasSubstr("`cat args.txt` is the output"));
-  EXPECT_THAT(refusal(run + "\"${ARGS[@]}\""), HasSubstr("${ARGS[@]} is set outside"));
-  EXPECT_THAT(refusal(run + "$1"), HasSubstr("$1 is given by whoever runs this file"));
-  EXPECT_THAT(refusal(run + "\"$@\""), HasSubstr("$@ is given by whoever runs this file"));
+  EXPECT_THAT(refusalOfScript(run + "`cat args.txt`"), HasSubstr("`cat args.txt` is the output"));
+  EXPECT_THAT(refusalOfScript(run + "\"${ARGS[@]}\""), HasSubstr("${ARGS[@]} is set outside"));
+  EXPECT_THAT(refusalOfScript(run + "$1"), HasSubstr("$1 is given by whoever runs this file"));
+  EXPECT_THAT(refusalOfScript(run + "\"$@\""), HasSubstr("$@ is given by whoever runs this file"));
   // Behind a switch, or behind a value, it is no value.
-  EXPECT_THAT(refusal(run + "--bf16 $MORE"), HasSubstr("$MORE is set outside"));
-  EXPECT_THAT(refusal(run + "--lr 1e-4 $MORE"), HasSubstr("$MORE is set outside"));
-  EXPECT_THAT(refusal(run + "--not-known $MORE_ARGS"), HasSubstr("$MORE_ARGS is set outside"));
-  EXPECT_THAT(refusal(run + "--data-path $DATA ${more[@]}"),
+  EXPECT_THAT(refusalOfScript(run + "--bf16 $MORE"), HasSubstr("$MORE is set outside"));
+  EXPECT_THAT(refusalOfScript(run + "--lr 1e-4 $MORE"), HasSubstr("$MORE is set outside"));
+  EXPECT_THAT(refusalOfScript(run + "--not-known $MORE_ARGS"),
+              HasSubstr("$MORE_ARGS is set outside"));
+  EXPECT_THAT(refusalOfScript(run + "--data-path $DATA ${more[@]}"),
               HasSubstr("${more[@]} is set outside"));
-  EXPECT_THAT(refusal(run + "--$NAME 2"), HasSubstr("$NAME is set outside"));
-  EXPECT_THAT(refusal("torchrun --nproc-per-node 8 pretrain_gpt.py $ARGS\n# --micro-batch-size"),
-              HasSubstr("run.sh:1: $ARGS is set outside"));
+  EXPECT_THAT(refusalOfScript(run + "--$NAME 2"), HasSubstr("$NAME is set outside"));
+  EXPECT_THAT(
+      refusalOfScript("torchrun --nproc-per-node 8 pretrain_gpt.py $ARGS\n# --micro-batch-size"),
+      HasSubstr("run.sh:1: $ARGS is set outside"));
 }
 
 TEST(MegatronScript, ValuesThatCountAreErrorsAndOthersAreNot) {
-  EXPECT_THAT(refusal(kRun + "--tensor-model-parallel-size $TP"),
+  EXPECT_THAT(refusalOfScript(kRun + "--tensor-model-parallel-size $TP"),
               HasSubstr("run.sh:1: --tensor-model-parallel-size is $TP, which is set outside"
                         " of this file") /* what to do follows */);
-  EXPECT_THAT(refusal(kRun + "--context-parallel-size=$(nproc)"),
+  EXPECT_THAT(refusalOfScript(kRun + "--context-parallel-size=$(nproc)"),
               HasSubstr("--context-parallel-size is $(nproc), which is the output"));
-  EXPECT_THAT(refusal("TP=$1\n" + kRun + "--tensor-model-parallel-size $TP"),
+  EXPECT_THAT(refusalOfScript("TP=$1\n" + kRun + "--tensor-model-parallel-size $TP"),
               HasSubstr("--tensor-model-parallel-size is $1"));
-  const Result<Imported> imported = read(
+  const Result<Imported> imported = readScript(
       "PORT=$((RANDOM + 1)); OUT=$ROOT/out\ntorchrun --nproc_per_node 8 --node_rank $RANK "
       "--master_addr $(hostname) --master_port=$PORT $ROOT/pretrain_gpt.py " +
       kModel +
@@ -152,19 +154,19 @@ TEST(MegatronScript, OpenConditionsMustNotMatter) {
 }
 
 TEST(MegatronScript, SeveralLaunchesAreRefused) {
-  EXPECT_THAT(refusal(kRun + "\n\n" + kRun + "--bf16"),
+  EXPECT_THAT(refusalOfScript(kRun + "\n\n" + kRun + "--bf16"),
               AllOf(HasSubstr("run.sh:3: a second command"), HasSubstr("of line 1")));
-  EXPECT_THAT(refusal("for TP in 1 2; do\n" + kRun + "\ndone"),
+  EXPECT_THAT(refusalOfScript("for TP in 1 2; do\n" + kRun + "\ndone"),
               HasSubstr("run.sh:2: is in the loop of line 1"));
-  EXPECT_THAT(refusal("while true; do\n" + kRun + "\ndone"),
+  EXPECT_THAT(refusalOfScript("while true; do\n" + kRun + "\ndone"),
               HasSubstr("run.sh:2: is in the loop of line 1"));
   EXPECT_EQ(degrees("# " + kRun + "--bf16\n: '\n" + kRun + "'\n" + kRun), "1 1 8");
   EXPECT_THAT(
-      refusal(kRun + "\n  --tensor-model-parallel-size 2"),
+      refusalOfScript(kRun + "\n  --tensor-model-parallel-size 2"),
       HasSubstr("run.sh:2: a command begins with --tensor-model-parallel-size: a backslash"));
-  EXPECT_THAT(refusal("ARGS=\"\n" + kModel + "\"\n"),
+  EXPECT_THAT(refusalOfScript("ARGS=\"\n" + kModel + "\"\n"),
               HasSubstr("run.sh:2: no command of this file launches"));
-  EXPECT_THAT(refusal("ssh node \"" + kRun + "\""), HasSubstr("a command in quotes"));
+  EXPECT_THAT(refusalOfScript("ssh node \"" + kRun + "\""), HasSubstr("a command in quotes"));
   EXPECT_EQ(degrees("echo \"" + kRun + "\"\ncat > job.sh <<EOF\n" + kRun + "--bf16\nEOF\n" + kRun),
             "1 1 8");
 }
@@ -180,7 +182,7 @@ TEST(MegatronScript, FunctionsAndQuotedCommandsAreFollowed) {
             "2 1 4");
   EXPECT_THAT(degrees("srun sh -c \"$CMD\" # --micro-batch-size"),
               HasSubstr("$CMD is set outside"));
-  EXPECT_THAT(refusal("bash -c \"\n" + kRun + "--tensor-model-parallel-size two\""),
+  EXPECT_THAT(refusalOfScript("bash -c \"\n" + kRun + "--tensor-model-parallel-size two\""),
               HasSubstr("run.sh:2: --tensor-model-parallel-size is 'two'"));
 }
 
@@ -366,7 +368,7 @@ set +x
 )SH";
 
 TEST(MegatronScript, TheHabitsOfPublishedScriptsAreRead) {
-  const Result<Imported> imported = read(kHabits);
+  const Result<Imported> imported = readScript(kHabits);
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.tp, 2);
   EXPECT_EQ(imported->plan.dp(), 4);                       // 2 nodes x 4 devices / 2
@@ -388,7 +390,7 @@ TEST(MegatronScript, DamagedScriptsAreReadOrRefused) {
       "--pipeline-model-parallel-size $((PP))\n";
   EXPECT_EQ(degrees(script), "2 1 4");
   const auto check = [&](const std::string& text) {
-    const Result<Imported> imported = read(text, {.gpus = 8});
+    const Result<Imported> imported = readScript(text, {.gpus = 8});
     if (imported.has_value())
       EXPECT_TRUE(plan::verifyPlan(imported->plan, small::gpt(4)).ok()) << text;
     else

@@ -13,14 +13,14 @@
 namespace trireme::codegen {
 namespace {
 
-Result<Imported> importMegatron(const std::string& text, const std::string& file,
-                                const spec::ModelSpec& model, std::optional<int64_t> gpus) {
+Result<Imported> importedRun(const std::string& text, const std::string& file,
+                             const spec::ModelSpec& model, std::optional<int64_t> gpus) {
   return importPlan(Framework::kMegatron, text, file, model, {.gpus = gpus});
 }
 
 using plan::Plan;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // (tt|)*2 is tt|tt|, so the layers are 1 + 3 = 4 behind E, then 2, 2 and 1 before L.
 TEST(Layout, RepeatsLayersAndStages) {
@@ -67,7 +67,7 @@ TEST(ImportMegatron, ReadsBackWhatIsExported) {
                 ASSERT_TRUE(e.has_value()) << e.error().message();
                 const std::string text =
                     printExport(*e, p, Framework::kMegatron, Launcher::kTorchrun, options);
-                const Result<Imported> back = importMegatron(text, "run.sh", model, p.numRanks());
+                const Result<Imported> back = importedRun(text, "run.sh", model, p.numRanks());
                 ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << text;
                 EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << text;
                 EXPECT_THAT(back->unpriced, ElementsAre());
@@ -78,7 +78,7 @@ TEST(ImportMegatron, ReadsBackWhatIsExported) {
 
 // The largest run of Narayanan et al., SC 2021, table 1, for GPT-3: t 8, p 12, 1,024 GPUs as in
 // their section 5.1: batch 1536, microbatch 1; its data-parallel size is 1024 / 96, so 960 GPUs.
-const char* const kPublished = R"(#!/bin/bash
+const char* const kPublishedRun = R"(#!/bin/bash
 # GPT-3 175B, as in examples/pretrain_gpt3_175B.sh
 options=" "
 torchrun --nnodes 120 --nproc-per-node 8 pretrain_gpt.py \
@@ -97,9 +97,9 @@ torchrun --nnodes 120 --nproc-per-node 8 pretrain_gpt.py \
 
 TEST(ImportMegatron, ReadsAPublishedScript) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
-  std::string text = kPublished;
+  std::string text = kPublishedRun;
   text.replace(text.find("1520"), 4, "1560");  // 10 replicas x 12 stages divide 1560 / 10 = 156
-  const Result<Imported> imported = importMegatron(text, "run.sh", model, {});
+  const Result<Imported> imported = importedRun(text, "run.sh", model, {});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   const Plan& p = imported->plan;
   EXPECT_EQ(p.tp, 8);
@@ -116,10 +116,10 @@ TEST(ImportMegatron, ReadsAPublishedScript) {
 TEST(ImportMegatron, LossScalingIsThatOfTheFlags) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto read = [&](const std::string& flags) {
-    std::string text = kPublished;
+    std::string text = kPublishedRun;
     text.replace(text.find("1520"), 4, "1560");
     text.replace(text.find("--fp16"), 6, flags);
-    const Result<Imported> imported = importMegatron(text, "run.sh", model, {});
+    const Result<Imported> imported = importedRun(text, "run.sh", model, {});
     EXPECT_TRUE(imported.has_value()) << imported.error().message();
     return imported.value();
   };
@@ -150,10 +150,10 @@ TEST(ImportMegatron, LossScalingIsThatOfTheFlags) {
 TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto read = [&](const std::string& flags) {
-    std::string text = kPublished;
+    std::string text = kPublishedRun;
     text.replace(text.find("1520"), 4, "1560");
     text.replace(text.find("--lr-decay-style cosine"), 23, flags);
-    const Result<Imported> imported = importMegatron(text, "run.sh", model, {});
+    const Result<Imported> imported = importedRun(text, "run.sh", model, {});
     EXPECT_TRUE(imported.has_value()) << imported.error().message();
     return imported.value();
   };
@@ -174,11 +174,11 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
 TEST(ImportMegatron, LayersOfABlockAreRecomputedByTheirNumber) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto plan = [&](const std::string& flags) {
-    std::string text = kPublished;
+    std::string text = kPublishedRun;
     text.replace(text.find("1520"), 4, "1560");
     const std::string uniform = "--recompute-method uniform --recompute-num-layers 1";
     text.replace(text.find(uniform), uniform.size(), flags);
-    const Result<Imported> imported = importMegatron(text, "run.sh", model, {});
+    const Result<Imported> imported = importedRun(text, "run.sh", model, {});
     EXPECT_TRUE(imported.has_value()) << imported.error().message();
     return imported->plan;
   };
@@ -193,13 +193,13 @@ TEST(ImportMegatron, LayersOfABlockAreRecomputedByTheirNumber) {
 // Megatron-Core sends whole borders, whatever the flag of the code before it says.
 TEST(ImportMegatron, BordersAreSentWhole) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
-  std::string text = kPublished;
+  std::string text = kPublishedRun;
   text.replace(text.find("1520"), 4, "1560");
-  EXPECT_FALSE(importMegatron(text, "run.sh", model, {})->plan.scatterGather);
+  EXPECT_FALSE(importedRun(text, "run.sh", model, {})->plan.scatterGather);
   text.replace(text.find("--fp16"), 6, "--fp16 --no-scatter-gather-tensors-in-pipeline");
-  const Result<Imported> told = importMegatron(text, "run.sh", model, {});
+  const Result<Imported> told = importedRun(text, "run.sh", model, {});
   EXPECT_FALSE(told->plan.scatterGather);
-  EXPECT_THAT(told->unpriced, testing::Not(testing::Contains(HasSubstr("scatter"))));
+  EXPECT_THAT(told->unpriced, ::testing::Not(::testing::Contains(HasSubstr("scatter"))));
 }
 
 // Megatron-LM accumulates and reduces gradients in fp32 if it trains in bf16 and is not told
@@ -207,10 +207,10 @@ TEST(ImportMegatron, BordersAreSentWhole) {
 TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto read = [&](const std::string& flags) {
-    std::string text = kPublished;
+    std::string text = kPublishedRun;
     text.replace(text.find("1520"), 4, "1560");
     text.replace(text.find("--fp16"), 6, flags);
-    return importMegatron(text, "run.sh", model, {});
+    return importedRun(text, "run.sh", model, {});
   };
   EXPECT_EQ(read("--bf16")->widths, ParameterWidths{});
   EXPECT_EQ(read("--fp16")->widths, (ParameterWidths{2.0, 2.0, {}}));
@@ -238,44 +238,46 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
               HasSubstr("run.sh:14: --fp8-param-gather needs --fp8-format: without it"));
 }
 
-std::string refusal(const std::string& text) {
+std::string refusalOfRun(const std::string& text) {
   const Result<Imported> imported =
-      importMegatron(text, "run.sh", spec::loadModel("gpt3-175b").value(), 960);
+      importedRun(text, "run.sh", spec::loadModel("gpt3-175b").value(), 960);
   return imported.has_value() ? "read" : imported.error().message();
 }
 
-std::string replaced(const std::string& what, const std::string& by) {
-  std::string text = kPublished;
+std::string replacedInRun(const std::string& what, const std::string& by) {
+  std::string text = kPublishedRun;
   return text.replace(text.find(what), what.size(), by);
 }
 
 TEST(ImportMegatron, RefusesWithTheLine) {
-  EXPECT_THAT(refusal(kPublished), HasSubstr("run.sh: (P7)"));  // 152 microbatches, 12 stages
-  EXPECT_THAT(refusal(replaced("--hidden-size 12288", "--hidden-size 1024")),
+  EXPECT_THAT(refusalOfRun(kPublishedRun),
+              HasSubstr("run.sh: (P7)"));  // 152 microbatches, 12 stages
+  EXPECT_THAT(refusalOfRun(replacedInRun("--hidden-size 12288", "--hidden-size 1024")),
               HasSubstr("run.sh:7: --hidden-size is 1024, but the model has 12288"));
-  EXPECT_THAT(refusal(replaced("--fp16", "--num-experts 8")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", "--num-experts 8")),
               HasSubstr("run.sh:14: --num-experts cannot be priced"));
-  EXPECT_THAT(refusal(replaced("-size 8 ", "-size eight ")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("-size 8 ", "-size eight ")),
               HasSubstr("run.sh:5: --tensor-model-parallel-size is 'eight'; expected a whole"));
-  EXPECT_THAT(refusal(replaced("full", "fulll")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("full", "fulll")),
               HasSubstr("--recompute-granularity is 'fulll'; did you mean 'full'?"));
-  EXPECT_THAT(refusal(replaced("--seq-length 2048", "")), HasSubstr("--seq-length is missing"));
-  EXPECT_THAT(refusal(replaced("-size 12 ", "-size 7 ")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("--seq-length 2048", "")),
+              HasSubstr("--seq-length is missing"));
+  EXPECT_THAT(refusalOfRun(replacedInRun("-size 12 ", "-size 7 ")),
               HasSubstr("does not divide 960 ranks; nearest: 952"));
   // Of what is not given: the line of the command.
-  EXPECT_THAT(refusal(replaced("--num-layers 96 ", "")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("--num-layers 96 ", "")),
               HasSubstr("run.sh:4: --num-layers is missing"));
-  EXPECT_THAT(refusal(replaced("--fp16", "--attention-backend unfused")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", "--attention-backend unfused")),
               HasSubstr("--attention-backend is unfused: attention in parts cannot be priced"));
 }
 
 // The arguments in variables, and the ranks in #SBATCH lines: 120 nodes x 8 devices, as torchrun
-// says in kPublished.
+// says in kPublishedRun.
 TEST(ImportMegatron, ReadsArgumentsInVariablesAndSbatchLines) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
-  std::string text = kPublished;
+  std::string text = kPublishedRun;
   text.replace(text.find("1520"), 4, "1560");
-  const Plan expected = importMegatron(text, "run.sh", model, {})->plan;
+  const Plan expected = importedRun(text, "run.sh", model, {})->plan;
   const size_t begin = text.find("    --tensor"), end = text.find("    --our-logs");
   std::string arguments = text.substr(begin, end - begin);
   arguments.replace(arguments.find("-size 8 "), 8, "-size ${TP} ");
@@ -284,7 +286,7 @@ TEST(ImportMegatron, ReadsArgumentsInVariablesAndSbatchLines) {
       "them\nTP=8\nARGS=\"\n" +
       arguments +
       "\"\nsrun torchrun --nnodes $SLURM_NNODES --nproc_per_node $N pretrain_gpt.py $ARGS\n";
-  const Result<Imported> imported = importMegatron(script, "run.sh", model, {});
+  const Result<Imported> imported = importedRun(script, "run.sh", model, {});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(plan::printPlan(imported->plan), plan::printPlan(expected));
   EXPECT_THAT(imported->unpriced, ElementsAre());
@@ -294,9 +296,9 @@ TEST(ImportMegatron, ReadsArgumentsInVariablesAndSbatchLines) {
 TEST(ImportMegatron, TheFp8RecipeChoosesTheProfile) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto stack = [&](const std::string& flags) {
-    std::string text = replaced("--fp16", "--bf16 " + flags);
+    std::string text = replacedInRun("--fp16", "--bf16 " + flags);
     text.replace(text.find("1520"), 4, "1560");
-    const auto imported = importMegatron(text, "run.sh", model, {});
+    const auto imported = importedRun(text, "run.sh", model, {});
     return imported.has_value() ? imported->plan.stack : imported.error().message();
   };
   EXPECT_EQ(stack("--fp8-format hybrid"), "megatron-core");
@@ -312,7 +314,7 @@ TEST(ImportMegatron, AnOptionThatTheTextContradictsIsAnError) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto with = [&](const LaunchOptions& launch) {
     const auto imported =
-        importPlan(Framework::kMegatron, replaced("1520", "1560"), "run.sh", model, launch);
+        importPlan(Framework::kMegatron, replacedInRun("1520", "1560"), "run.sh", model, launch);
     return imported.has_value() ? "read" : imported.error().message();
   };
   EXPECT_EQ(with({.tp = 8, .sequence = 2048, .batch = 1560, .microbatch = 1}), "read");
@@ -322,28 +324,29 @@ TEST(ImportMegatron, AnOptionThatTheTextContradictsIsAnError) {
 }
 
 TEST(ImportMegatron, AsksForTheNumberOfDevices) {
-  const std::string text = replaced("torchrun --nnodes 120 --nproc-per-node 8", "python");
+  const std::string text = replacedInRun("torchrun --nnodes 120 --nproc-per-node 8", "python");
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
-  EXPECT_THAT(importMegatron(text, "run.sh", model, {}).error().message(),
+  EXPECT_THAT(importedRun(text, "run.sh", model, {}).error().message(),
               HasSubstr("run.sh does not say the number of devices (--gpus)"));
-  EXPECT_THAT(importMegatron(kPublished, "run.sh", model, 64).error().message(),
+  EXPECT_THAT(importedRun(kPublishedRun, "run.sh", model, 64).error().message(),
               HasSubstr("is 960, but --gpus is 64"));
 }
 
 // 96 layers on 12 stages are 8 each.
 TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
-  EXPECT_THAT(refusal(replaced("-virtual-pipeline-stage 4", "-virtual-pipeline-stage 3")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("-virtual-pipeline-stage 4", "-virtual-pipeline-stage 3")),
               HasSubstr("is 3, which does not divide the 96 layers of 12 stages"));
-  EXPECT_THAT(refusal(replaced("--fp16", "--num-virtual-stages-per-pipeline-rank 2")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", "--num-virtual-stages-per-pipeline-rank 2")),
               HasSubstr("goes not with --num-virtual-stages-per-pipeline-rank"));
-  EXPECT_THAT(refusal(replaced("--vocab-size 51200", "--vocab-size 128256")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("--vocab-size 51200", "--vocab-size 128256")),
               HasSubstr("--vocab-size is 128256, but the model has 51200"));
-  EXPECT_THAT(refusal(replaced("embeddings 2048", "embeddings 4096")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("embeddings 2048", "embeddings 4096")),
               HasSubstr("--max-position-embeddings is 4096, but the model has 2048"));
-  EXPECT_THAT(refusal(replaced("--max-position-embeddings 2048", "")),
+  EXPECT_THAT(refusalOfRun(replacedInRun("--max-position-embeddings 2048", "")),
               HasSubstr("--max-position-embeddings is missing"));
   // GPT-2's 50257 is padded to 51200, as the model's vocabulary: 50 x 128 x 8.
-  EXPECT_THAT(refusal(replaced("--vocab-size 51200", "--vocab-size 50257")), HasSubstr("(P7)"));
+  EXPECT_THAT(refusalOfRun(replacedInRun("--vocab-size 51200", "--vocab-size 50257")),
+              HasSubstr("(P7)"));
   const spec::ModelSpec llama = spec::loadModel("llama3-8b").value();
   const std::string text =
       "--micro-batch-size 1 --seq-length 8192 --num-layers 32 --hidden-size 4096 "
@@ -351,7 +354,7 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
       "--normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights "
       "--position-embedding-type rope --rotary-base 500000 --num-query-groups 8 ";
   const auto read = [&](const std::string& more) {
-    return importMegatron(text + more, "run.sh", llama, 16);
+    return importedRun(text + more, "run.sh", llama, 16);
   };
   EXPECT_THAT(read("").error().message(),
               HasSubstr("--num-query-groups does nothing without --group-query-attention"));
@@ -360,7 +363,7 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
   spec::ModelSpec scaled = llama;
   scaled.ropeScaling = kLlama31Scaling;
   const auto readScaled = [&](const std::string& more) {
-    return importMegatron(text + "--group-query-attention " + more, "run.sh", scaled, 16);
+    return importedRun(text + "--group-query-attention " + more, "run.sh", scaled, 16);
   };
   EXPECT_TRUE(readScaled("--use-rope-scaling").has_value());
   EXPECT_TRUE(readScaled("--use-rope-scaling --rope-scaling-factor 8.0").has_value());
@@ -400,17 +403,17 @@ TEST(ImportMegatron, RefusesWhatMegatronReadsDifferently) {
 TEST(ImportMegatron, DamagedTextIsReadOrRefused) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
   const auto check = [&](const std::string& text) {
-    const Result<Imported> imported = importMegatron(text, "run.sh", model, 960);
+    const Result<Imported> imported = importedRun(text, "run.sh", model, 960);
     if (imported.has_value())
       EXPECT_TRUE(plan::verifyPlan(imported->plan, model).ok()) << text;
     else
       EXPECT_THAT(imported.error().message(), HasSubstr("run.sh")) << text;
   };
-  damageBytes(kPublished, "0123456789-'\"\\#()|*EtL \n=\x01\xff", 1500, 4, check);
+  damageBytes(kPublishedRun, "0123456789-'\"\\#()|*EtL \n=\x01\xff", 1500, 4, check);
   const char* const kNumbers[] = {"0",     "-1", "3", "2147483648", "9223372036854775808",
                                   "1e999", "nan"};
-  damageNumbers(kPublished, kNumbers, check);
-  endEarly(kPublished, 1, check);
+  damageNumbers(kPublishedRun, kNumbers, check);
+  endEarly(kPublishedRun, 1, check);
 }
 
 }  // namespace

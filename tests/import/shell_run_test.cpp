@@ -13,8 +13,8 @@
 namespace trireme::codegen {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Result<ShellRun> followed(const std::string& text, const std::vector<size_t>& choices = {}) {
   const std::string file = "run.sh";

@@ -13,17 +13,17 @@ namespace trireme::codegen {
 namespace {
 
 using plan::Plan;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-Result<Imported> read(const std::string& text, const spec::ModelSpec& model,
-                      const LaunchOptions& launch = {}) {
+Result<Imported> readToml(const std::string& text, const spec::ModelSpec& model,
+                          const LaunchOptions& launch = {}) {
   return importPlan(Framework::kTorchtitan, text, "run.toml", model, launch);
 }
 
-std::string refusal(const std::string& text, const spec::ModelSpec& model,
-                    const LaunchOptions& launch = {.gpus = 64}) {
-  const Result<Imported> imported = read(text, model, launch);
+std::string refusalOfToml(const std::string& text, const spec::ModelSpec& model,
+                          const LaunchOptions& launch = {.gpus = 64}) {
+  const Result<Imported> imported = readToml(text, model, launch);
   return imported.has_value() ? "read" : imported.error().message();
 }
 
@@ -82,7 +82,7 @@ TEST(ImportTorchtitan, ReadsBackWhatIsExported) {
                   if (!plan::verifyPlan(p, model).ok()) continue;
                   const auto file = exportPlan(p, model, Framework::kTorchtitan, options);
                   if (!file.has_value()) continue;  // torchtitan cannot do it
-                  const Result<Imported> back = read(file->text, model);
+                  const Result<Imported> back = readToml(file->text, model);
                   ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << file->text;
                   Plan expected = p;
                   expected.training.seed = back->plan.training.seed;  // says nothing of the price
@@ -96,7 +96,7 @@ TEST(ImportTorchtitan, ReadsBackWhatIsExported) {
 // The settings of torchtitan/models/llama3/train_configs/llama3_405b.toml (commit 01424cb2), a
 // preset for 128 H100: batch 2, sequence 8192, tp 8 with async tp, compiled, full recomputation,
 // tensorwise float8, and a shard degree of -1: 128 / 8 = 16 devices, 32 sequences a step.
-constexpr const char* kPublished = R"([job]
+constexpr const char* kPublishedToml = R"([job]
 description = "Llama 3 405B"
 [model]
 name = "llama3"
@@ -131,14 +131,14 @@ precompute_float8_dynamic_scale_for_fsdp = true
 filter_fqns = "output"
 )";
 
-std::string replaced(const std::string& what, const std::string& by) {
-  std::string text = kPublished;
+std::string replacedInToml(const std::string& what, const std::string& by) {
+  std::string text = kPublishedToml;
   return text.replace(text.find(what), what.size(), by);
 }
 
 TEST(ImportTorchtitan, ReadsThePublishedPresetFor405B) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  const Result<Imported> imported = read(kPublished, model, {.gpus = 128});
+  const Result<Imported> imported = readToml(kPublishedToml, model, {.gpus = 128});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   const Plan& p = imported->plan;
   EXPECT_EQ(p.tp, 8);
@@ -159,10 +159,10 @@ TEST(ImportTorchtitan, ReadsThePublishedPresetFor405B) {
 // generate_llm_fqn_per_model_part() says so.
 TEST(ImportTorchtitan, EmbeddingAndHeadCountAsLayersOfAPipeline) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  const Result<Imported> imported =
-      read(replaced("pipeline_parallel_degree = 1",
-                    "pipeline_parallel_degree = 4\nfsdp_reshard_after_forward = \"never\""),
-           model, {.gpus = 128});
+  const Result<Imported> imported = readToml(
+      replacedInToml("pipeline_parallel_degree = 1",
+                     "pipeline_parallel_degree = 4\nfsdp_reshard_after_forward = \"never\""),
+      model, {.gpus = 128});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   std::vector<int64_t> counts;
   for (const auto& stage : imported->plan.layers) counts.push_back(stage[0].count);
@@ -174,8 +174,9 @@ TEST(ImportTorchtitan, EmbeddingAndHeadCountAsLayersOfAPipeline) {
 TEST(ImportTorchtitan, UnderAPipelineParametersAreGatheredOncePerStep) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   const auto read = [&](const std::string& more) {
-    return refusal(replaced("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4" + more),
-                   model, {.gpus = 128});
+    return refusalOfToml(
+        replacedInToml("pipeline_parallel_degree = 1", "pipeline_parallel_degree = 4" + more),
+        model, {.gpus = 128});
   };
   EXPECT_EQ(read(""), "read");
   EXPECT_THAT(read("\nfsdp_reshard_after_forward = \"always\""),
@@ -185,42 +186,45 @@ TEST(ImportTorchtitan, UnderAPipelineParametersAreGatheredOncePerStep) {
 
 TEST(ImportTorchtitan, AsksForWhatTheLauncherSays) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  EXPECT_THAT(refusal(kPublished, model, {}),
+  EXPECT_THAT(refusalOfToml(kPublishedToml, model, {}),
               HasSubstr("run.toml does not say the number of devices"));
-  EXPECT_THAT(refusal(replaced("'full'", "'selective'"), model),
+  EXPECT_THAT(refusalOfToml(replacedInToml("'full'", "'selective'"), model),
               HasSubstr("selective_ac_option, whose default is '2' or 'op', depending on "
                         "torchtitan's version (--recompute selective says"));
-  const Result<Imported> answered = read(replaced("'full'", "'selective'"), model,
-                                         {.gpus = 64, .recompute = plan::Recompute::kSelective});
+  const Result<Imported> answered =
+      readToml(replacedInToml("'full'", "'selective'"), model,
+               {.gpus = 64, .recompute = plan::Recompute::kSelective});
   ASSERT_TRUE(answered.has_value()) << answered.error().message();
   EXPECT_EQ(answered->plan.recompute, plan::Recompute::kSelective);
-  EXPECT_THAT(refusal(replaced("shard_degree = -1", "shard_degree = 4"), model),
+  EXPECT_THAT(refusalOfToml(replacedInToml("shard_degree = -1", "shard_degree = 4"), model),
               HasSubstr("make 32 devices, but --gpus is 64"));
 }
 
 TEST(ImportTorchtitan, RefusesWithTheLine) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   EXPECT_THAT(
-      refusal(replaced("\"405B\"", "\"8B\""), model),
+      refusalOfToml(replacedInToml("\"405B\"", "\"8B\""), model),
       HasSubstr("run.toml:5:10: model.flavor is '8B', but the model llama3-405b is '405B'"));
-  EXPECT_THAT(refusal(replaced("'full'", "'fulll'"), model),
+  EXPECT_THAT(refusalOfToml(replacedInToml("'full'", "'fulll'"), model),
               HasSubstr("activation_checkpoint.mode is 'fulll'; did you mean 'full'?"));
-  EXPECT_THAT(refusal(replaced("\"float8\"", "\"mx\""), model),
+  EXPECT_THAT(refusalOfToml(replacedInToml("\"float8\"", "\"mx\""), model),
               HasSubstr("has 'mx', which cannot"));
-  EXPECT_THAT(refusal(replaced("tensor_parallel_degree = 8", "tensor_parallel_degree = 0"), model),
-              HasSubstr("tensor_parallel_degree is 0; expected at least 1"));
-  EXPECT_THAT(refusal("[model\n", model), HasSubstr("run.toml:"));
-  EXPECT_THAT(refusal(replaced("dataset = \"c4\"", "enable_cpu_offload = true"), model),
+  EXPECT_THAT(
+      refusalOfToml(replacedInToml("tensor_parallel_degree = 8", "tensor_parallel_degree = 0"),
+                    model),
+      HasSubstr("tensor_parallel_degree is 0; expected at least 1"));
+  EXPECT_THAT(refusalOfToml("[model\n", model), HasSubstr("run.toml:"));
+  EXPECT_THAT(refusalOfToml(replacedInToml("dataset = \"c4\"", "enable_cpu_offload = true"), model),
               HasSubstr("training.enable_cpu_offload cannot be priced"));
 }
 
 TEST(ImportTorchtitan, ReadsTheNamesOfLaterVersions) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  std::string text = replaced("compile = true\n", "");
+  std::string text = replacedInToml("compile = true\n", "");
   text.replace(text.find("[float8]"), 8,
                "[compile]\nenable = true\ncomponents = [\"model\", \"loss\"]\n"
                "[quantize.linear.float8]\nrecipe_name = \"rowwise\"");
-  const Result<Imported> imported = read(text, model, {.gpus = 128});
+  const Result<Imported> imported = readToml(text, model, {.gpus = 128});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.stack, "torchtitan-compiled-async-tp-fp8-rowwise");
   EXPECT_THAT(imported->unpriced,
@@ -228,12 +232,13 @@ TEST(ImportTorchtitan, ReadsTheNamesOfLaterVersions) {
                           "quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp"));
   // A compiled loss compiles no layer.
   text.replace(text.find("\"model\", "), 9, "");
-  EXPECT_THAT(refusal(text, model, {.gpus = 128}), HasSubstr("compile.enable is needed beside"));
+  EXPECT_THAT(refusalOfToml(text, model, {.gpus = 128}),
+              HasSubstr("compile.enable is needed beside"));
 }
 
 TEST(ImportTorchtitan, EveryConverterCounts) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  EXPECT_THAT(refusal(replaced("\"float8\"", "[\"float8\", \"mx\"]"), model),
+  EXPECT_THAT(refusalOfToml(replacedInToml("\"float8\"", "[\"float8\", \"mx\"]"), model),
               HasSubstr("model.converters has 'mx', which cannot be priced"));
 }
 
@@ -305,13 +310,13 @@ std::string old8B(const std::string& what, const std::string& by) {
 // The same plan as the preset of 2025 that says it in [parallelism].
 TEST(ImportTorchtitan, TheLayoutOf2024IsRead) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
-  const Result<Imported> old = read(kOld405B, model, {.gpus = 128});
-  const Result<Imported> now = read(kPublished, model, {.gpus = 128});
+  const Result<Imported> old = readToml(kOld405B, model, {.gpus = 128});
+  const Result<Imported> now = readToml(kPublishedToml, model, {.gpus = 128});
   ASSERT_TRUE(old.has_value()) << old.error().message();
   EXPECT_EQ(plan::printPlan(old->plan), plan::printPlan(now->plan));
   EXPECT_EQ(old->unpriced, now->unpriced);
   const spec::ModelSpec small = spec::loadModel("llama3-8b").value();
-  const Result<Imported> of8B = read(kOld8B, small, {.gpus = 64});
+  const Result<Imported> of8B = readToml(kOld8B, small, {.gpus = 64});
   ASSERT_TRUE(of8B.has_value()) << of8B.error().message();
   EXPECT_EQ(of8B->plan.dpShard, 64);
   EXPECT_EQ(of8B->plan.training.precision, spec::Precision::kBf16);
@@ -324,16 +329,17 @@ TEST(ImportTorchtitan, TheLayoutOf2024IsRead) {
 TEST(ImportTorchtitan, ASettingInTwoPlacesHasOneValue) {
   const spec::ModelSpec model = spec::loadModel("llama3-8b").value();
   const auto with = [&](const std::string& more) {
-    return refusal(std::string(kOld8B) + more, model);
+    return refusalOfToml(std::string(kOld8B) + more, model);
   };
   EXPECT_EQ(with("[parallelism]\ntensor_parallel_degree = 1\n"), "read");
   EXPECT_THAT(with("[parallelism]\ntensor_parallel_degree = 4\n"),
               HasSubstr("training.tensor_parallel_degree is '1', but "
                         "parallelism.tensor_parallel_degree, which is the same setting, is '4'"));
-  EXPECT_THAT(refusal(old8B("tensor_parallel_degree = 1", "tensor_parallel_degree = 0"), model),
-              HasSubstr("run.toml:17:26: training.tensor_parallel_degree is 0"));
-  EXPECT_THAT(refusal(replaced("[float8]", "[float8]\nenable_float8_linear = false"),
-                      spec::loadModel("llama3-405b").value(), {.gpus = 128}),
+  EXPECT_THAT(
+      refusalOfToml(old8B("tensor_parallel_degree = 1", "tensor_parallel_degree = 0"), model),
+      HasSubstr("run.toml:17:26: training.tensor_parallel_degree is 0"));
+  EXPECT_THAT(refusalOfToml(replacedInToml("[float8]", "[float8]\nenable_float8_linear = false"),
+                            spec::loadModel("llama3-405b").value(), {.gpus = 128}),
               HasSubstr("float8.enable_float8_linear is off, but model.converters has float8"));
 }
 
@@ -349,22 +355,23 @@ TEST(ImportTorchtitan, PipelinesOf2024AreSplitAtPointsIntoPieces) {
     return result.replace(result.find("seed=2020"), 9, "fsdp_reshard_after_forward = \"never\"");
   };
   const auto imported =
-      read(text("pipeline_parallel_split_points = \"layers.7,layers.16,layers.24\"\n"), model,
-           {.gpus = 64});
+      readToml(text("pipeline_parallel_split_points = \"layers.7,layers.16,layers.24\"\n"), model,
+               {.gpus = 64});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.schedule, plan::ScheduleKind::kGpipe);
   EXPECT_EQ(imported->plan.microbatchSize, 2);
   std::vector<int64_t> counts;
   for (const auto& stage : imported->plan.layers) counts.push_back(stage[0].count);
   EXPECT_THAT(counts, ElementsAre(7, 9, 8, 8));
-  const auto even = read(text("pipeline_parallel_microbatches = 8\n"), model, {.gpus = 64});
+  const auto even = readToml(text("pipeline_parallel_microbatches = 8\n"), model, {.gpus = 64});
   ASSERT_TRUE(even.has_value()) << even.error().message();
   EXPECT_EQ(even->plan.microbatchSize, 1);
   EXPECT_EQ(even->plan.layers[0][0].count, 8);
-  EXPECT_THAT(refusal(text("pipeline_parallel_microbatches = 3\n"), model),
+  EXPECT_THAT(refusalOfToml(text("pipeline_parallel_microbatches = 3\n"), model),
               HasSubstr("pipeline_parallel_microbatches is 3, which does not divide"));
-  EXPECT_THAT(refusal(text("pipeline_parallel_split_points = \"layers.7,layers.7\"\n"), model),
-              HasSubstr("pipeline_parallel_split_points has 'layers.7'; expected layers.8"));
+  EXPECT_THAT(
+      refusalOfToml(text("pipeline_parallel_split_points = \"layers.7,layers.7\"\n"), model),
+      HasSubstr("pipeline_parallel_split_points has 'layers.7'; expected layers.8"));
 }
 
 // maybe_enable_amp() of torchtitan/distributed/utils.py.
@@ -376,20 +383,21 @@ TEST(ImportTorchtitan, WhatIsNotShardedBesideTensorParallelismIsFp32) {
         "data_parallel_replicate_degree = {}\n[activation_checkpoint]\nmode = \"full\"\n",
         more, tp, replicate);
   };
-  const auto imported = read(text(8, 1, ""), model, {.gpus = 8});
+  const auto imported = readToml(text(8, 1, ""), model, {.gpus = 8});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_EQ(imported->plan.training.precision, spec::Precision::kFp32);
   EXPECT_THAT(imported->unpriced, ElementsAre());
   EXPECT_THAT(notesOf(*imported, "run.toml"),
               ElementsAre("run.toml: training.mixed_precision_param has no effect, since nothing "
                           "is sharded beside tp or pp: priced in fp32, as torchtitan computes"));
-  EXPECT_THAT(read(text(8, 1, "mixed_precision_param = \"float32\"\n"), model, {.gpus = 8})->notes,
-              ElementsAre());
-  EXPECT_EQ(read(text(4, 1, ""), model, {.gpus = 8})->plan.training.precision,
+  EXPECT_THAT(
+      readToml(text(8, 1, "mixed_precision_param = \"float32\"\n"), model, {.gpus = 8})->notes,
+      ElementsAre());
+  EXPECT_EQ(readToml(text(4, 1, ""), model, {.gpus = 8})->plan.training.precision,
             spec::Precision::kBf16);
-  EXPECT_EQ(read(text(1, 8, ""), model, {.gpus = 8})->plan.training.precision,
+  EXPECT_EQ(readToml(text(1, 8, ""), model, {.gpus = 8})->plan.training.precision,
             spec::Precision::kBf16);  // autocast
-  EXPECT_THAT(refusal(text(4, 2, ""), model, {.gpus = 8}),
+  EXPECT_THAT(refusalOfToml(text(4, 2, ""), model, {.gpus = 8}),
               HasSubstr("nearest: data_parallel_shard_degree 2 and data_parallel_replicate_degree "
                         "1"));
 }
@@ -398,7 +406,7 @@ TEST(ImportTorchtitan, AnOptionThatTheFileContradictsIsAnError) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   const auto with = [&](LaunchOptions launch) {
     launch.gpus = 128;
-    return refusal(kPublished, model, launch);
+    return refusalOfToml(kPublishedToml, model, launch);
   };
   EXPECT_EQ(with({.tp = 8, .sequence = 8192, .batch = 32, .microbatch = 2}), "read");
   EXPECT_EQ(with({.tp = 4}), "run.toml: it says tensor parallel 8, but --tp is 4");
@@ -412,8 +420,8 @@ TEST(ImportTorchtitan, AnOptionThatTheFileContradictsIsAnError) {
 TEST(ImportTorchtitan, UnknownSettingsAreListed) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   const Result<Imported> imported =
-      read(replaced("dataset = \"c4\"", "datasett = \"c4\"") + "[extra]\nx = 1\ny = 2\n", model,
-           {.gpus = 64});
+      readToml(replacedInToml("dataset = \"c4\"", "datasett = \"c4\"") + "[extra]\nx = 1\ny = 2\n",
+               model, {.gpus = 64});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_THAT(imported->unpriced,
               ElementsAre("training.datasett", "extra", "float8.enable_fsdp_float8_all_gather",
@@ -424,16 +432,16 @@ TEST(ImportTorchtitan, UnknownSettingsAreListed) {
 TEST(ImportTorchtitan, DamagedTextIsReadOrRefused) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   const auto check = [&](const std::string& text) {
-    const Result<Imported> imported = read(text, model, {.gpus = 128});
+    const Result<Imported> imported = readToml(text, model, {.gpus = 128});
     if (imported.has_value())
       EXPECT_TRUE(plan::verifyPlan(imported->plan, model).ok()) << text;
     else
       EXPECT_THAT(imported.error().message(), HasSubstr("run.toml")) << text;
   };
-  damageBytes(kPublished, "0123456789-'\"[]=.{} \n\x01\xff", 800, 3, check);
+  damageBytes(kPublishedToml, "0123456789-'\"[]=.{} \n\x01\xff", 800, 3, check);
   const char* const kNumbers[] = {"0", "-1", "3", "2147483648", "1e999", "nan"};
-  damageNumbers(kPublished, kNumbers, check);
-  endEarly(kPublished, 3, check);
+  damageNumbers(kPublishedToml, kNumbers, check);
+  endEarly(kPublishedToml, 3, check);
 }
 
 }  // namespace

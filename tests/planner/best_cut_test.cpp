@@ -22,7 +22,7 @@ using Layers = std::vector<int64_t>;
 
 // Layers that take their time, a head worth several of them, scarce links, few microbatches or
 // many, and an optimizer that takes no time or most of it.
-Query queryOf(std::mt19937& random) {
+Query randomQuery(std::mt19937& random) {
   const auto uniform = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
   };
@@ -48,7 +48,7 @@ Query queryOf(std::mt19937& random) {
   return query;
 }
 
-plan::Plan planOf(const Query& query, std::mt19937& random) {
+plan::Plan randomPlan(const Query& query, std::mt19937& random) {
   plan::Plan plan = small::plan(query.model, query.training, 1, 1, 1);
   plan.pp = 1 + static_cast<int64_t>(random() % std::min<uint64_t>(5, query.model.numLayers));
   plan.microbatchSize = 1;
@@ -79,8 +79,8 @@ plan::Plan planOf(const Query& query, std::mt19937& random) {
 
 // Chunks of a stage that differ by one layer at most; those of the embedding and the head may have
 // none.
-void addCuts(const Query& query, const plan::Plan& plan, std::vector<Layers> stages, int64_t left,
-             std::vector<Ranges>& cuts) {
+void addBalancedCuts(const Query& query, const plan::Plan& plan, std::vector<Layers> stages,
+                     int64_t left, std::vector<Ranges>& cuts) {
   const auto rank = static_cast<int64_t>(stages.size());
   if (rank == plan.pp) {
     if (left == 0) cuts.push_back(rangesFrom(stages));
@@ -97,15 +97,15 @@ void addCuts(const Query& query, const plan::Plan& plan, std::vector<Layers> sta
       if (!isLegal) continue;
       std::vector<Layers> more = stages;
       more.push_back(counts);
-      addCuts(query, plan, more, left - n, cuts);
+      addBalancedCuts(query, plan, more, left - n, cuts);
     } while (std::next_permutation(counts.begin(), counts.end()));
   }
 }
 
-std::vector<Ranges> cutsOf(const Query& query, const plan::Plan& plan) {
+std::vector<Ranges> balancedCuts(const Query& query, const plan::Plan& plan) {
   if (plan.pp == 1) return {plan::evenLayers(query.model.numLayers, 1, 1)};
   std::vector<Ranges> cuts;
-  addCuts(query, plan, {}, query.model.numLayers, cuts);
+  addBalancedCuts(query, plan, {}, query.model.numLayers, cuts);
   return cuts;
 }
 
@@ -132,16 +132,16 @@ TEST(SpreadOver, NeedsLeastMemoryOfAllSpreads) {
           }
 }
 
-struct Best {
+struct BestCut {
   std::optional<Seconds> fits;  // the fastest that fits
   Seconds any{1e9};
   Bytes leanest{1e30};
 };
 
-Best byEnumeration(const Query& query, plan::Plan plan, const CostFunctions& costs,
-                   cost::FlushTime flush = cost::pipelineTime) {
-  Best best;
-  for (Ranges& cut : cutsOf(query, plan)) {
+BestCut byEnumeration(const Query& query, plan::Plan plan, const CostFunctions& costs,
+                      cost::FlushTime flush = cost::pipelineTime) {
+  BestCut best;
+  for (Ranges& cut : balancedCuts(query, plan)) {
     plan.layers = std::move(cut);
     const auto blocks = costs.blocks(plan);
     const cost::Estimate e = cost::estimateFromBlocks(
@@ -154,7 +154,7 @@ Best byEnumeration(const Query& query, plan::Plan plan, const CostFunctions& cos
 }
 
 // Where cuts are played none is below it, and it is near the fastest.
-void expectLowest(CutSearch& search, const Best& expected) {
+void expectLowest(CutSearch& search, const BestCut& expected) {
   const auto lowest = search.lowest(std::nullopt);
   if (!expected.fits) return;
   ASSERT_TRUE(lowest.has_value());
@@ -183,7 +183,7 @@ TEST(CutSearch, BoundsKnowThatASlowerStageLeavesOthersWithFewerLayers) {
           const BlockCosts blocks = **costs.blocks(plan);
           SlotTable slots;
           CutSearch search(query, plan, blocks, slots);
-          const Best best = byEnumeration(query, plan, costs);
+          const BestCut best = byEnumeration(query, plan, costs);
           EXPECT_LE(search.roomyBound(), best.any) << p << v << vocab << groups;
           EXPECT_GE(search.roomyBound(), best.any * 0.8) << p << v << vocab << groups;
         }
@@ -194,14 +194,14 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
   int none = 0, tight = 0;
   double loosest = 1, quickest = 0;
   for (int trial = 0; trial < 400; ++trial) {
-    Query query = queryOf(random);
-    plan::Plan plan = planOf(query, random);
+    Query query = randomQuery(random);
+    plan::Plan plan = randomPlan(query, random);
     const CostFunctions costs = modelCosts(query);
     const BlockCosts blocks = **costs.blocks(plan);
-    const Best roomy = byEnumeration(query, plan, costs);
+    const BestCut roomy = byEnumeration(query, plan, costs);
     for (const double memory : {2.0, 1.0 + 1e-6, 0.99}) {
       query.cluster.device.memory = roomy.leanest * memory;
-      const Best expected = byEnumeration(query, plan, costs);
+      const BestCut expected = byEnumeration(query, plan, costs);
       SlotTable slots;
       CutSearch search(query, plan, blocks, slots);
       EXPECT_LE(search.roomyBound(), expected.any) << trial;
@@ -263,8 +263,8 @@ TEST(CutSearch, BoundsHoldWithMoreRecomputedLayers) {
   std::mt19937 random(2);
   int partly = 0;
   for (int trial = 0; trial < 400; ++trial) {
-    Query query = queryOf(random);
-    plan::Plan plan = planOf(query, random);
+    Query query = randomQuery(random);
+    plan::Plan plan = randomPlan(query, random);
     plan.recompute = plan::Recompute::kFull;
     const CostFunctions costs = modelCosts(query);
     const BlockCosts blocks = **costs.blocks(plan);
@@ -273,12 +273,12 @@ TEST(CutSearch, BoundsHoldWithMoreRecomputedLayers) {
     SlotTable slots;
     CutSearch search(query, plan, blocks, slots);
     const int64_t longest = search.longestChunk();
-    const Best all = byEnumeration(query, plan, costs);
+    const BestCut all = byEnumeration(query, plan, costs);
     Seconds roomy;
     for (int64_t layers = 1; layers <= query.model.numLayers; ++layers) {
       plan.recomputeLayers = layers;
       search.recomputeLayers(layers);
-      const Best best = byEnumeration(query, plan, costs);
+      const BestCut best = byEnumeration(query, plan, costs);
       roomy = std::max(roomy, search.roomyBound());
       EXPECT_LE(roomy, best.any) << trial << ", " << layers;
       if (best.fits) {
@@ -299,17 +299,17 @@ TEST(FastestPlayed, FindsWhatEnumerationOfPlayedCutsFinds) {
   int exact = 0, open = 0, tight = 0, uneven = 0;
   double loosest = 1, slowestShort = 1, slowestLong = 1;
   for (int trial = 0; trial < 1200; ++trial) {
-    Query query = queryOf(random);
+    Query query = randomQuery(random);
     const bool isLong = trial % 5 == 0;  // few cuts can be played
     if (isLong) query.training.globalBatchSize *= 10;
-    plan::Plan plan = planOf(query, random);
+    plan::Plan plan = randomPlan(query, random);
     if (!CutSearch::isPlayed(plan)) continue;
     const CostFunctions costs = modelCosts(query);
     const BlockCosts blocks = **costs.blocks(plan);
-    const Best roomy = byEnumeration(query, plan, costs, cost::flushTime);
+    const BestCut roomy = byEnumeration(query, plan, costs, cost::flushTime);
     for (const double memory : {2.0, 1.05}) {
       query.cluster.device.memory = roomy.leanest * memory;
-      const Best expected = byEnumeration(query, plan, costs, cost::flushTime);
+      const BestCut expected = byEnumeration(query, plan, costs, cost::flushTime);
       SlotTable slots;
       CutSearch search(query, plan, blocks, slots);
       const PlayedCut found = fastestPlayed(query, plan, blocks, search, std::nullopt);
@@ -451,7 +451,7 @@ TEST(GroupBound, HoldsForCutsWithEmptyEndChunks) {
                             plan.microbatchSize,
                             plan.recompute,
                             plan.sequenceParallel};
-          const Best best = byEnumeration(query, plan, costs);
+          const BestCut best = byEnumeration(query, plan, costs);
           for (const Work& work : {leastWork(query, group), probedWork(query, blocks)}) {
             const Seconds bound = groupBound(query, group, work);
             EXPECT_LE(bound, best.any) << "p " << p << ", " << layers << " layers, vocabulary of "

@@ -11,9 +11,9 @@
 namespace trireme::planner {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-plan::Plan bestOf(const Query& query) {
+plan::Plan bestPlan(const Query& query) {
   const auto result = searchPlan(query);
   EXPECT_TRUE(result.has_value());
   return result->plan;
@@ -25,7 +25,7 @@ PlanCheck checked(const plan::Plan& plan, const Query& query) {
   return *check;
 }
 
-std::string refusal(const plan::Plan& plan, const Query& query) {
+std::string refusalOfPlan(const plan::Plan& plan, const Query& query) {
   const auto check = checkPlan(plan, queryOf(plan, query.model, query.cluster, query.stack));
   EXPECT_FALSE(check.has_value());
   return check.has_value() ? "" : check.error().message();
@@ -33,7 +33,7 @@ std::string refusal(const plan::Plan& plan, const Query& query) {
 
 TEST(CheckPlan, TheOptimumIsNotBehindItself) {
   const Query query = smallQuery(8, 6, 24);
-  const PlanCheck check = checked(bestOf(query), query);
+  const PlanCheck check = checked(bestPlan(query), query);
   ASSERT_TRUE(check.optimum);
   EXPECT_EQ(check.plan, check.optimum->plan);
   EXPECT_EQ(check.behind(), Seconds(0));
@@ -45,7 +45,7 @@ TEST(CheckPlan, TheOptimumIsNotBehindItself) {
 // what it leads to.
 TEST(CheckPlan, FindsTheOneChangeThatLeadsBackToTheOptimum) {
   const Query query = smallQuery(8, 6, 24);
-  const plan::Plan best = bestOf(query);
+  const plan::Plan best = bestPlan(query);
   plan::Plan spoiled = best;
   spoiled.recompute = plan::Recompute::kFull;
   ASSERT_NE(best.recompute, spoiled.recompute);
@@ -127,7 +127,7 @@ TEST(CheckPlan, DistanceAndBestChangeAgreeWithPrices) {
 
 TEST(CheckPlan, SaysByHowManyBytesAPlanDoesNotFit) {
   Query query = smallQuery(4, 4, 8);
-  const plan::Plan best = bestOf(query);
+  const plan::Plan best = bestPlan(query);
   const Bytes need = checked(best, query).estimate.memory.total();
   query.cluster.device.memory = need - Bytes(4096);
   const PlanCheck check = checked(best, query);
@@ -145,7 +145,7 @@ TEST(CheckPlan, SaysByHowManyBytesAPlanDoesNotFit) {
 
 TEST(CheckPlan, SaysWhenThereIsNoOptimumAtAll) {
   Query query = smallQuery(4, 4, 8);
-  const plan::Plan best = bestOf(query);
+  const plan::Plan best = bestPlan(query);
   query.cluster.device.memory = Bytes(4096);
   const PlanCheck check = checked(best, query);
   EXPECT_FALSE(check.optimum);
@@ -164,7 +164,7 @@ TEST(CheckPlan, AsksForTheSameTrainingOnAsManyDevices) {
   Query query = smallQuery(8, 6, 24);
   query.pins.gpus = 2;
   query.vocabMultiple = 16;
-  plan::Plan plan = bestOf(query);
+  plan::Plan plan = bestPlan(query);
   const Query asked = queryOf(plan, query.model, query.cluster, query.stack);
   EXPECT_EQ(asked.pins.gpus, 2);
   EXPECT_EQ(asked.training, query.training);
@@ -187,21 +187,21 @@ TEST(CheckPlan, TheStackIsTheOneThatIsNamedOrThePlansOwn) {
 
 TEST(CheckPlan, RefusesWhatCannotBePriced) {
   Query query = smallQuery(4, 4, 8);
-  const plan::Plan best = bestOf(query);
+  const plan::Plan best = bestPlan(query);
   plan::Plan large = small::plan(query.model, query.training, 4, 2, 2);
-  EXPECT_EQ(refusal(large, query),
+  EXPECT_EQ(refusalOfPlan(large, query),
             "the plan needs 16 devices (tp 4 x pp 2 x cp 1 x dp 2), cluster 'small' has 4");
   Query other = query;
   other.model.numLayers = 5;
-  EXPECT_THAT(refusal(best, other), HasSubstr("(P2)"));
+  EXPECT_THAT(refusalOfPlan(best, other), HasSubstr("(P2)"));
   plan::Plan illegal = best;
   illegal.microbatchSize = 3;
-  EXPECT_THAT(refusal(illegal, query), HasSubstr("(P3)"));
+  EXPECT_THAT(refusalOfPlan(illegal, query), HasSubstr("(P3)"));
   Query poor = query;
   poor.stack.ownPrograms = false;
   poor.stack.name = "poor";
   poor.stack.choices.clear();
-  EXPECT_EQ(refusal(small::plan(query.model, query.training, 2, 2, 1), poor),
+  EXPECT_EQ(refusalOfPlan(small::plan(query.model, query.training, 2, 2, 1), poor),
             "stack 'poor' has no tp 2; nearest: tp 1");
 }
 

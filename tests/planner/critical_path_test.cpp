@@ -17,9 +17,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A layer's forward takes 1 and its backward 2, on rank 1 `heavier` times as long.
-class StageCosts : public cost::CostProvider {
+class CostsPerStage : public cost::CostProvider {
  public:
-  explicit StageCosts(double heavier, double send = 0) : heavier_(heavier), send_(send) {}
+  explicit CostsPerStage(double heavier, double send = 0) : heavier_(heavier), send_(send) {}
   Seconds compute(const program::Program&, int32_t rank,
                   const program::Segment& segment) const override {
     const double times = rank == 1 ? heavier_ : 1;
@@ -41,7 +41,7 @@ class StageCosts : public cost::CostProvider {
   double heavier_, send_;
 };
 
-CriticalPath pathOf(const trireme::testing::PipelineShape& shape, const StageCosts& costs) {
+CriticalPath pathOf(const trireme::testing::PipelineShape& shape, const CostsPerStage& costs) {
   cost::SimulationOptions options;
   options.path = true;
   const auto simulation = cost::simulate(trireme::testing::buildPipeline(shape), costs, options);
@@ -59,7 +59,7 @@ const PathPart& part(const CriticalPath& path, PathPhase phase) {
 // Four even stages, 1F1B, 8 microbatches: F of stages 0 to 2, then stage 3 without a pause, then B
 // of stages 2 to 0:  3 + 8 (1 + 2) + 6 = 33.
 TEST(CriticalPath, OfAnEvenPipelineIsItsLastStage) {
-  const CriticalPath path = pathOf({1, 4, 1, 1, 1, 8}, StageCosts(1));
+  const CriticalPath path = pathOf({1, 4, 1, 1, 1, 8}, CostsPerStage(1));
   EXPECT_DOUBLE_EQ(path.simulated.count(), 33);
   ASSERT_EQ(path.parts.size(), 3u);
   const PathPart& fill = part(path, PathPhase::kFill);
@@ -83,7 +83,7 @@ TEST(CriticalPath, OfAnEvenPipelineIsItsLastStage) {
 // Stage 1 waits for the first microbatch to come back, which takes F0 and B0 of stage 2; F1 is in
 // nobody's way.
 TEST(CriticalPath, LeavesTheSlowestStageWhereItWaits) {
-  const CriticalPath path = pathOf({1, 3, 1, 1, 1, 4}, StageCosts(2));
+  const CriticalPath path = pathOf({1, 3, 1, 1, 1, 4}, CostsPerStage(2));
   EXPECT_DOUBLE_EQ(path.simulated.count(), 28);
   const PathPart& steady = part(path, PathPhase::kSteady);
   EXPECT_THAT(steady.stages, ElementsAre(1));
@@ -100,7 +100,7 @@ TEST(CriticalPath, LeavesTheSlowestStageWhereItWaits) {
 
 // Two stages, one microbatch, messages of 0.5: F 0-1, send, F 1.5-2.5, B 2.5-4.5, send, B 5-7.
 TEST(CriticalPath, CountsMessages) {
-  const CriticalPath path = pathOf({1, 2, 1, 1, 1, 1}, StageCosts(1, 0.5));
+  const CriticalPath path = pathOf({1, 2, 1, 1, 1, 1}, CostsPerStage(1, 0.5));
   Seconds transfers, forward, backward;
   for (const PathPart& part : path.parts) {
     transfers += part.transfers;

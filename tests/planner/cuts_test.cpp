@@ -19,8 +19,8 @@ Seconds longest(const Layers& layers, const std::vector<StageBudget>& stages) {
 }
 
 // The shortest longest stage over all assignments; nothing if there is none.
-std::optional<Seconds> byBruteForce(int64_t left, const std::vector<StageBudget>& stages,
-                                    Layers& layers) {
+std::optional<Seconds> longestByBruteForce(int64_t left, const std::vector<StageBudget>& stages,
+                                           Layers& layers) {
   const size_t stage = layers.size();
   if (stage == stages.size()) {
     if (left > 0) return std::nullopt;
@@ -29,7 +29,7 @@ std::optional<Seconds> byBruteForce(int64_t left, const std::vector<StageBudget>
   std::optional<Seconds> best;
   for (int64_t n = 1; n <= std::min(left, stages[stage].mostLayers); ++n) {
     layers.push_back(n);
-    const auto found = byBruteForce(left - n, stages, layers);
+    const auto found = longestByBruteForce(left - n, stages, layers);
     layers.pop_back();
     if (found && (!best || *found < *best)) best = found;
   }
@@ -45,7 +45,7 @@ TEST(BalanceLayers, IsOptimalOnRandomSmallCases) {
       s = {Seconds(static_cast<double>(random() % 40) / 10), static_cast<int64_t>(random() % 7)};
     const Layers layers = balanceLayers(numLayers, Seconds(1), 1, stages);
     Layers scratch;
-    const auto expected = byBruteForce(numLayers, stages, scratch);
+    const auto expected = longestByBruteForce(numLayers, stages, scratch);
     ASSERT_EQ(layers.empty(), !expected.has_value());
     if (expected) {
       EXPECT_EQ(longest(layers, stages), *expected);

@@ -12,14 +12,14 @@
 namespace trireme::planner {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-struct Answer {
+struct ResultWithOutlook {
   PlanResult result;
   Outlook outlook;
 };
 
-Answer ask(const Query& query) {
+ResultWithOutlook askWithOutlook(const Query& query) {
   const auto result = searchPlan(query);
   EXPECT_TRUE(result.has_value());
   const auto outlook = lookAround(query, *result);
@@ -63,7 +63,7 @@ std::vector<Query> variedQueries() {
 
 TEST(LookAround, MoreOfAnythingIsNeverSlower) {
   for (const Query& query : variedQueries()) {
-    const Answer answer = ask(query);
+    const ResultWithOutlook answer = askWithOutlook(query);
     // Rate, memory bandwidth, each tier, memory, batch.
     EXPECT_EQ(answer.outlook.sensitivities.size(), 4 + query.cluster.tiers.size());
     for (const Sensitivity& s : answer.outlook.sensitivities) {
@@ -83,7 +83,7 @@ TEST(LookAround, ChangesOfAComputeBoundStepAreThoseOfItsRate) {
   Query query = smallQuery(1, 4, 8);
   query.cluster.device.memoryBandwidth = BytesPerSecond(1e30);
   query.cluster.device.launchOverhead = Seconds(0);
-  const Answer answer = ask(query);
+  const ResultWithOutlook answer = askWithOutlook(query);
   const Outlook& outlook = answer.outlook;
   EXPECT_NEAR(answer.result.estimate.step / change(outlook, "10 % more matmul rate").step, 1.1,
               1e-6);
@@ -110,7 +110,7 @@ TEST(LookAround, MemoryLimitEqualsBruteForce) {
   int bound = 0;
   for (const size_t place : {needs.size() / 50, needs.size() / 20, needs.size() / 8}) {
     query.cluster.device.memory = Bytes(needs[place]);
-    const Answer answer = ask(query);
+    const ResultWithOutlook answer = askWithOutlook(query);
     Seconds fastest = answer.result.estimate.step;
     double least = 1e30;
     for (const cost::Estimate& e : estimates) {
@@ -136,7 +136,7 @@ TEST(LookAround, MemoryLimitEqualsBruteForce) {
 }
 
 TEST(LookAround, NothingBindsWithAmpleMemoryAndNoPins) {
-  const Answer answer = ask(smallQuery(4, 4, 8));
+  const ResultWithOutlook answer = askWithOutlook(smallQuery(4, 4, 8));
   EXPECT_TRUE(answer.outlook.limits.empty());
   EXPECT_THAT(toTable(answer.outlook, answer.result), HasSubstr("binding       nothing"));
 }
@@ -147,7 +147,7 @@ TEST(LookAround, APinThatCostsTimeIsNamedWithWhatItKeepsOut) {
   ASSERT_TRUE(free.has_value());
   query.pins.recompute = plan::Recompute::kFull;
   query.pins.tp = free->plan.tp;  // the best choice anyway: no limit
-  const Answer answer = ask(query);
+  const ResultWithOutlook answer = askWithOutlook(query);
   ASSERT_EQ(answer.outlook.limits.size(), 1u);
   const Limit& limit = answer.outlook.limits.front();
   EXPECT_EQ(limit.kind, LimitKind::kPin);
@@ -157,7 +157,7 @@ TEST(LookAround, APinThatCostsTimeIsNamedWithWhatItKeepsOut) {
 
 // 5 devices: 4 heads, 4 layers and a batch of 8 have no divisor 5 and not 5 layers.
 TEST(LookAround, ARuleThatLeavesDevicesIdleIsNamed) {
-  const Answer answer = ask(computeBound(smallQuery(5, 4, 8)));
+  const ResultWithOutlook answer = askWithOutlook(computeBound(smallQuery(5, 4, 8)));
   ASSERT_LT(answer.result.gpusUsed, 5);
   ASSERT_EQ(answer.outlook.limits.size(), 1u);
   EXPECT_EQ(answer.outlook.limits.front().kind, LimitKind::kRule);
@@ -184,7 +184,7 @@ TEST(LookAround, SaysHowFarItIs) {
 TEST(OutlookTable, FitsIntoAHundredColumns) {
   Query query = smallQuery(8, 6, 24);
   query.pins.recompute = plan::Recompute::kFull;
-  const Answer answer = ask(query);
+  const ResultWithOutlook answer = askWithOutlook(query);
   std::istringstream lines(toTable(answer.outlook, answer.result));
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   const nlohmann::json json = toJson(answer.outlook);

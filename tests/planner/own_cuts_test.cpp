@@ -39,8 +39,8 @@ plan::Plan ownPlan(const Query& query, std::mt19937& random) {
 }
 
 // All that give every virtual stage a layer.
-void addCuts(const plan::Plan& plan, std::vector<int64_t> layers, int64_t left,
-             std::vector<Ranges>& cuts) {
+void addPinnedCuts(const plan::Plan& plan, std::vector<int64_t> layers, int64_t left,
+                   std::vector<Ranges>& cuts) {
   const int64_t chunks = plan.pp * plan.virtualStages - static_cast<int64_t>(layers.size());
   if (chunks == 0) {
     if (left == 0) cuts.push_back(pinnedCut(layers, plan));
@@ -48,7 +48,7 @@ void addCuts(const plan::Plan& plan, std::vector<int64_t> layers, int64_t left,
   }
   layers.push_back(0);
   for (layers.back() = 1; layers.back() <= left - chunks + 1; ++layers.back())
-    addCuts(plan, layers, left - layers.back(), cuts);
+    addPinnedCuts(plan, layers, left - layers.back(), cuts);
 }
 
 TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
@@ -65,7 +65,7 @@ TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
       return costs.estimate(plan)->step;
     };
     std::vector<Ranges> every;
-    addCuts(plan, {}, query.model.numLayers, every);
+    addPinnedCuts(plan, {}, query.model.numLayers, every);
     Seconds fastest(1e9), ofTwo(1e9), found(1e9);
     for (Ranges& cut : every) fastest = std::min(fastest, stepOf(std::move(cut)));
     const std::vector<Ranges> cuts = cutsFor(query, plan, blocks);
@@ -110,7 +110,7 @@ TEST(OwnCuts, NoPinnedCutIsFasterThanTheAnswer) {
   EXPECT_TRUE(found->certificate.ofTriedCuts);
   EXPECT_NE(found->plan.layers, plan::evenLayers(8, 4, 1));
   std::vector<Ranges> every;
-  addCuts(found->plan, {}, query.model.numLayers, every);
+  addPinnedCuts(found->plan, {}, query.model.numLayers, every);
   ASSERT_EQ(every.size(), 35u);
   for (const Ranges& cut : every) {
     query.pins.layers.clear();

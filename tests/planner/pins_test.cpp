@@ -17,7 +17,7 @@ namespace {
 
 using plan::ScheduleKind;
 using plan::StateSharding;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // 4 layers, 4 heads, ffn 256, sequence 32, batch 8, on 8 devices.
 std::string messageOf(const std::function<void(Pins&)>& pin) {
@@ -43,9 +43,9 @@ TEST(Pins, OneReplicaMayShareItsStateAmongContextRanks) {
   ASSERT_TRUE(found.has_value()) << found.error().message();
   EXPECT_GT(found->plan.cp, 1);
   query.pins.cp = 1;
-  EXPECT_THAT(searchPlan(query).error().message(), testing::HasSubstr("(P11)"));
+  EXPECT_THAT(searchPlan(query).error().message(), ::testing::HasSubstr("(P11)"));
   EXPECT_THAT(searchPlan(query).error().message(),
-              testing::Not(testing::HasSubstr("parameters (pinned: parameters)")));
+              ::testing::Not(::testing::HasSubstr("parameters (pinned: parameters)")));
 }
 
 TEST(Pins, SharingIsPinnedWhereThereAreSeveralDevices) {
@@ -348,8 +348,8 @@ TEST(Pins, RecomputedLayersThatDoNotFitAreGivenUp) {
   const Shortfall found = shortfall(1, least);  // which keeps more
   std::vector<std::string> changes;
   for (const Relaxation& change : found.changes) changes.push_back(change.change);
-  EXPECT_THAT(changes, testing::Contains(testing::AllOf(testing::StartsWith("recompute layers "),
-                                                        HasSubstr("(pinned: 1)"))))
+  EXPECT_THAT(changes, ::testing::Contains(::testing::AllOf(
+                           ::testing::StartsWith("recompute layers "), HasSubstr("(pinned: 1)"))))
       << fmt::format("{}", fmt::join(changes, "; "));
   query.cluster.device.memory = Bytes(1);
   query.pins.recomputeLayers = 8;  // more than any stage has

@@ -178,8 +178,9 @@ std::vector<plan::Plan> arrangementsOf(const plan::Plan& degrees, int64_t layers
 
 // Every way to cut the layers that the search promises to know, written down anew: all numbers of
 // layers per stage, and of these all spreads over chunks that differ by one at most.
-void addCuts(const std::vector<std::vector<int64_t>>& stages, int64_t left, const plan::Plan& plan,
-             std::vector<std::vector<std::vector<plan::LayerRange>>>& cuts) {
+void addEveryCut(const std::vector<std::vector<int64_t>>& stages, int64_t left,
+                 const plan::Plan& plan,
+                 std::vector<std::vector<std::vector<plan::LayerRange>>>& cuts) {
   const auto rank = static_cast<int64_t>(stages.size());
   if (rank == plan.pp) {
     if (left == 0) cuts.push_back(rangesFrom(stages));
@@ -193,7 +194,7 @@ void addCuts(const std::vector<std::vector<int64_t>>& stages, int64_t left, cons
         chunks.push_back(layers / plan.virtualStages + (longer >> c & 1));
       std::vector<std::vector<int64_t>> more = stages;
       more.push_back(chunks);
-      addCuts(more, left - layers, plan, cuts);
+      addEveryCut(more, left - layers, plan, cuts);
     }
 }
 
@@ -234,20 +235,20 @@ plan::Plan withCut(plan::Plan plan, std::vector<std::vector<plan::LayerRange>> l
   return plan;
 }
 
-std::vector<std::vector<std::vector<plan::LayerRange>>> cutsOf(const Query& query,
-                                                               const plan::Plan& plan) {
+std::vector<std::vector<std::vector<plan::LayerRange>>> everyCut(const Query& query,
+                                                                 const plan::Plan& plan) {
   std::vector<std::vector<std::vector<plan::LayerRange>>> cuts = {plan.layers};
-  if (plan.pp > 1) addCuts({}, query.model.numLayers, plan, cuts);
+  if (plan.pp > 1) addEveryCut({}, query.model.numLayers, plan, cuts);
   return cuts;
 }
 
-struct Best {
+struct BestOfAll {
   int64_t mostDevices = 0;  // that any plan has, fitting or not
   std::optional<Seconds> step, stepOfMost;
   bool isUneven = false, isPartly = false;  // the best: its cut, its recomputation
 };
 
-void improve(const Query& query, const CostFunctions& costs, int64_t devices, Best& best) {
+void improve(const Query& query, const CostFunctions& costs, int64_t devices, BestOfAll& best) {
   std::optional<Seconds> step;
   bool isUneven = false, isPartly = false;
   for (plan::Plan& plan : enumerate(query, devices)) {
@@ -256,7 +257,7 @@ void improve(const Query& query, const CostFunctions& costs, int64_t devices, Be
                       query.stack.supports(StackChoice::kRecomputeLayers);
     for (int64_t recomputed = 0; recomputed < (some ? query.model.numLayers : 1); ++recomputed) {
       plan.recomputeLayers = query.pins.recomputeLayers.value_or(recomputed);
-      for (const auto& layers : cutsOf(query, plan)) {
+      for (const auto& layers : everyCut(query, plan)) {
         const plan::Plan whole = withCut(plan, layers);
         if (!plan::verifyPlan(whole, query.model).ok()) continue;
         const auto estimate = costs.estimate(whole);
@@ -275,17 +276,17 @@ void improve(const Query& query, const CostFunctions& costs, int64_t devices, Be
 }
 
 // Sums in another order.
-constexpr double kRounding = 1e-12;
+constexpr double kSumRounding = 1e-12;
 
 bool isAsFast(std::optional<Seconds> a, std::optional<Seconds> b) {
   if (!a || !b) return !a && !b;
-  return *a <= *b * (1 + kRounding) && *b <= *a * (1 + kRounding);
+  return *a <= *b * (1 + kSumRounding) && *b <= *a * (1 + kSumRounding);
 }
 
 // On any number of devices.
-Best bestOf(const Query& query) {
+BestOfAll bestOfAll(const Query& query) {
   const CostFunctions costs = modelCosts(query);
-  Best best;
+  BestOfAll best;
   for (int64_t devices = query.cluster.numDevices; devices >= 1; --devices)
     improve(query, costs, devices, best);
   return best;
@@ -307,7 +308,7 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
     Instance instance(seed);
     limitMemory(instance);
     const Query& query = instance.query();
-    const Best best = bestOf(query);
+    const BestOfAll best = bestOfAll(query);
     const auto found = searchPlan(query, modelCosts(query));
     ASSERT_EQ(found.has_value(), best.step.has_value())
         << "seed " << seed << (found.has_value() ? "" : ": " + found.error().message());
@@ -334,7 +335,7 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
     if (!query.stack.ownPrograms &&
         !isAhead) {  // the schedule played takes no longer than what was promised
       ASSERT_LE(criticalPath(query, found->plan, found->estimate.step)->simulated,
-                found->estimate.step * (1 + kRounding))
+                found->estimate.step * (1 + kSumRounding))
           << "seed " << seed << ": " << summary(found->plan);
     }
     leavesIdle += found->gpusUsed < found->gpusWithLayout;
@@ -365,7 +366,7 @@ std::map<std::string, Seconds> fastestOf(const Query& query) {
            recomputed < (plan.recompute == Recompute::kFull ? query.model.numLayers : 1);
            ++recomputed) {
         plan.recomputeLayers = recomputed;
-        for (const auto& layers : cutsOf(query, plan)) {
+        for (const auto& layers : everyCut(query, plan)) {
           const plan::Plan whole = withCut(plan, layers);
           if (!plan::verifyPlan(whole, query.model).ok()) continue;
           const auto estimate = costs.estimate(whole);

@@ -27,7 +27,7 @@ Bytes leastMemoryOf(const Query& query) {
   return least;
 }
 
-Shortfall ask(const Query& query, const std::vector<spec::StackProfile>& stacks = {}) {
+Shortfall askForShortfall(const Query& query, const std::vector<spec::StackProfile>& stacks = {}) {
   const auto result = searchPlan(query, modelCosts(query));
   EXPECT_FALSE(result.has_value());
   return shortfallOf(query, result.error(), stacks);
@@ -58,7 +58,7 @@ std::vector<Query> pinnedQueries() {
   return queries;
 }
 
-Query without(Query query, const std::string& change) {
+Query withoutPin(Query query, const std::string& change) {
   if (change.starts_with("tp")) query.pins.tp.reset();
   if (change.starts_with("pp")) query.pins.pp.reset();
   if (change.starts_with("dp")) query.pins.dp.reset();
@@ -70,7 +70,7 @@ Query without(Query query, const std::string& change) {
 
 TEST(Shortfall, NearestMissIsTheLeanestOfAllPlans) {
   for (const Query& query : pinnedQueries()) {
-    const Shortfall shortfall = ask(query);
+    const Shortfall shortfall = askForShortfall(query);
     ASSERT_TRUE(shortfall.nearest.has_value());
     EXPECT_EQ(shortfall.nearest->estimate.memory.total(), leastMemoryOf(query));
     EXPECT_EQ(shortfall.nearest->estimate.missing(),
@@ -79,8 +79,9 @@ TEST(Shortfall, NearestMissIsTheLeanestOfAllPlans) {
 }
 
 // Every number of layers per stage, spread evenly over its chunks, the last ones one more.
-void addCuts(const Query& query, const plan::Plan& plan, std::vector<std::vector<int64_t>> stages,
-             int64_t left, std::vector<std::vector<std::vector<plan::LayerRange>>>& cuts) {
+void addSpreadCuts(const Query& query, const plan::Plan& plan,
+                   std::vector<std::vector<int64_t>> stages, int64_t left,
+                   std::vector<std::vector<std::vector<plan::LayerRange>>>& cuts) {
   if (static_cast<int64_t>(stages.size()) == plan.pp) {
     if (left == 0) cuts.push_back(rangesFrom(stages));
     return;
@@ -88,7 +89,7 @@ void addCuts(const Query& query, const plan::Plan& plan, std::vector<std::vector
   for (int64_t layers = plan.virtualStages; layers <= left; ++layers) {
     std::vector<std::vector<int64_t>> more = stages;
     more.push_back(spreadOver(layers, plan.virtualStages));
-    addCuts(query, plan, std::move(more), left - layers, cuts);
+    addSpreadCuts(query, plan, std::move(more), left - layers, cuts);
   }
 }
 
@@ -99,7 +100,7 @@ Bytes leastOverAllCuts(const Query& query) {
   for (const Group& group : groupsFor(query, query.cluster.numDevices, rejections))
     forEachPlan(query, group, [&](plan::Plan plan) {
       std::vector<std::vector<std::vector<plan::LayerRange>>> cuts;
-      addCuts(query, plan, {}, query.model.numLayers, cuts);
+      addSpreadCuts(query, plan, {}, query.model.numLayers, cuts);
       for (auto& cut : cuts) {
         plan.layers = std::move(cut);
         least = std::min(least, costs.estimate(plan)->memory.total());
@@ -118,7 +119,7 @@ TEST(Shortfall, NearestMissIsTheLeanestOfAllCuts) {
       query.model.vocabSize = vocab;
       query.pins.pp = 4;
       query.cluster.device.memory = Bytes(1);
-      const Shortfall shortfall = ask(query);
+      const Shortfall shortfall = askForShortfall(query);
       ASSERT_TRUE(shortfall.nearest.has_value());
       EXPECT_EQ(shortfall.nearest->estimate.memory.total(), leastOverAllCuts(query))
           << layers << " layers, " << vocab << " rows: " << summary(shortfall.nearest->plan);
@@ -130,12 +131,12 @@ TEST(Shortfall, NearestMissIsTheLeanestOfAllCuts) {
 TEST(Shortfall, EveryChangeIsTheAnswerOfASearchAndTheCheapestIsFirst) {
   int numPins = 0;
   for (const Query& query : pinnedQueries()) {
-    const Shortfall shortfall = ask(query);
+    const Shortfall shortfall = askForShortfall(query);
     for (const Relaxation& change : shortfall.changes) {
       EXPECT_TRUE(change.estimate.fits()) << change.change;
       if (change.kind != ChangeKind::kPin) continue;
       ++numPins;
-      const Query changed = without(query, change.change);
+      const Query changed = withoutPin(query, change.change);
       const CostFunctions costs = modelCosts(changed);
       EXPECT_EQ(change.estimate.step, costs.estimate(change.plan)->step) << change.change;
       for (const plan::Plan& plan : everyPlan(changed, 4, costs)) {
@@ -165,7 +166,7 @@ TEST(Shortfall, FewestDevicesThatDo) {
   Query query = ofDevices(2);
   query.cluster.device.memory = leastMemoryOf(ofDevices(6)) * 1.0001;
   ASSERT_GT(leastMemoryOf(ofDevices(4)).count(), query.cluster.device.memory.count());
-  const Shortfall shortfall = ask(query);
+  const Shortfall shortfall = askForShortfall(query);
   ASSERT_EQ(shortfall.changes.size(), 1u);
   EXPECT_EQ(shortfall.changes.front().kind, ChangeKind::kDevices);
   EXPECT_EQ(shortfall.changes.front().change, "6 devices (there are 2)");
@@ -202,7 +203,7 @@ TEST(Shortfall, FewestDevicesAreThoseOfSearchesInFull) {
         Query query = ofDevices(2, isOwn);
         query.cluster.device.memory = leastMemoryOf(ofDevices(enough, isOwn)) * part;
         if (searchPlan(query, modelCosts(query)).has_value()) continue;
-        const Shortfall shortfall = ask(query);
+        const Shortfall shortfall = askForShortfall(query);
         const std::optional<PlanResult> expected = fewestBySearches(query);
         ASSERT_EQ(shortfall.changes.size(), expected ? 1u : 0u);
         if (!expected) continue;
@@ -242,7 +243,7 @@ TEST(Shortfall, AllPinsTogetherWhereNoneAloneHelps) {
   query.pins.microbatchSize = 8;
   query.pins.tp = 1;
   query.pins.pp = 1;
-  const Shortfall shortfall = ask(query);
+  const Shortfall shortfall = askForShortfall(query);
   ASSERT_FALSE(shortfall.changes.empty());
   EXPECT_EQ(shortfall.changes.front().kind, ChangeKind::kAllPins);
   EXPECT_THAT(toStatus(shortfall).message(), HasSubstr("no pinned choice (tp "));
@@ -257,7 +258,7 @@ TEST(Shortfall, OtherSoftwareMayShareMore) {
   sharing.name = "sharing";
   sharing.choices = {spec::StackChoice::kShardParameters};
   query.cluster.device.memory = leastMemoryOf(query) * 0.99;
-  const Shortfall shortfall = ask(query, {query.stack, sharing});
+  const Shortfall shortfall = askForShortfall(query, {query.stack, sharing});
   ASSERT_FALSE(shortfall.changes.empty());
   const Relaxation& change = shortfall.changes.front();
   EXPECT_EQ(change.kind, ChangeKind::kStack);
@@ -278,13 +279,13 @@ TEST(Shortfall, FastestOfOtherSoftwareCounts) {
     stacks.back().description.matmulFactor = 1 / factor;
   }
   query.cluster.device.memory = leastMemoryOf(query) * 0.99;
-  const Shortfall shortfall = ask(query, stacks);
+  const Shortfall shortfall = askForShortfall(query, stacks);
   ASSERT_FALSE(shortfall.changes.empty());
   EXPECT_EQ(shortfall.changes.front().change, "stack 1 times (now: plain)");
 }
 
 TEST(Shortfall, TextAndJsonSayTheSame) {
-  const Shortfall shortfall = ask(pinnedQueries().front());
+  const Shortfall shortfall = askForShortfall(pinnedQueries().front());
   const std::string text = toStatus(shortfall).message();
   const nlohmann::json json = toJson(shortfall);
   EXPECT_THAT(text, HasSubstr("; would work, the cheapest first: "));

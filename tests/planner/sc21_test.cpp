@@ -21,7 +21,7 @@ constexpr Row kTable1[] = {
     {529.6, 128, 20480, 105, 8, 35, 2520, 2520}, {1008, 160, 25600, 128, 8, 64, 3072, 3072},
 };
 
-Query queryOf(const Row& row) {
+Query queryOfRow(const Row& row) {
   Query query;
   spec::ModelSpec& model = query.model;
   model.name = "gpt";
@@ -55,7 +55,7 @@ Query queryOf(const Row& row) {
 // parallel.
 TEST(Sc21, ModelParallelSizesAreWithinAFactorOfTwoOfThePapers) {
   for (const Row& row : kTable1) {
-    const auto found = searchPlan(queryOf(row));
+    const auto found = searchPlan(queryOfRow(row));
     ASSERT_TRUE(found.has_value()) << row.billions << ": " << found.error().message();
     const plan::Plan& plan = found->plan;
     const double ratio =
@@ -73,7 +73,7 @@ TEST(Sc21, ModelParallelSizesAreWithinAFactorOfTwoOfThePapers) {
 // The paper's first rule, its half that concerns links: tensor parallelism stays inside a node.
 TEST(Sc21, TensorParallelismStaysInsideANode) {
   for (const Row& row : kTable1) {
-    const auto found = searchPlan(queryOf(row));
+    const auto found = searchPlan(queryOfRow(row));
     ASSERT_TRUE(found.has_value());
     EXPECT_LE(found->plan.tp, 8) << row.billions;
   }
@@ -81,7 +81,7 @@ TEST(Sc21, TensorParallelismStaysInsideANode) {
 
 // GPT-3 175B on 96 devices, (t, p) = (8, 12), microbatch 1.
 Seconds stepOf(int64_t batch, bool interleaved, bool scatterGather) {
-  Query query = queryOf({175, 96, 12288, 96, 8, 12, 96, batch});
+  Query query = queryOfRow({175, 96, 12288, 96, 8, 12, 96, batch});
   query.pins.tp = 8;
   query.pins.pp = 12;
   query.pins.microbatchSize = 1;

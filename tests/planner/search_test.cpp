@@ -16,29 +16,29 @@ namespace {
 
 using namespace literals;
 
-struct Answer {
+struct BestPlan {
   plan::Plan plan;
   Seconds step;
 };
 
 // The fastest plan that fits, of all that use up to `devices`; of equal ones the simplest.
-std::optional<Answer> byBruteForce(const Query& query, int64_t devices,
-                                   const CostFunctions& costs) {
-  std::optional<Answer> best;
+std::optional<BestPlan> planByBruteForce(const Query& query, int64_t devices,
+                                         const CostFunctions& costs) {
+  std::optional<BestPlan> best;
   for (const plan::Plan& plan : everyPlanUpTo(query, devices, costs)) {
     const auto estimate = costs.estimate(plan);
     EXPECT_TRUE(estimate.has_value()) << summary(plan) << estimate.error().message();
     if (!estimate.has_value() || !estimate->fits()) continue;
     const bool faster = !best || estimate->step < best->step;
     const bool tie = best && estimate->step == best->step && simplerThan(plan, best->plan);
-    if (faster || tie) best = Answer{plan, estimate->step};
+    if (faster || tie) best = BestPlan{plan, estimate->step};
   }
   return best;
 }
 
-void expectOptimal(const Query& query, int64_t devices) {
+void expectOptimalPlan(const Query& query, int64_t devices) {
   const CostFunctions costs = modelCosts(query);
-  const auto expected = byBruteForce(query, devices, costs);
+  const auto expected = planByBruteForce(query, devices, costs);
   const auto found = searchPlan(query);
   ASSERT_EQ(found.has_value(), expected.has_value());
   if (!expected) return;
@@ -52,7 +52,7 @@ void expectOptimal(const Query& query, int64_t devices) {
 
 TEST(Search, EqualsBruteForce) {
   for (int64_t devices : {1, 2, 3, 4, 6})
-    for (int64_t layers : {1, 2, 4, 5}) expectOptimal(smallQuery(devices, layers, 12), devices);
+    for (int64_t layers : {1, 2, 4, 5}) expectOptimalPlan(smallQuery(devices, layers, 12), devices);
 }
 
 TEST(Search, SaysHowFarItIs) {
@@ -83,7 +83,7 @@ TEST(Search, EqualsBruteForceWhenMemoryIsShort) {
   EXPECT_FALSE(searchPlan(query).has_value());
   for (size_t step = 0; step < 8; ++step) {
     query.cluster.device.memory = Bytes(*need);
-    expectOptimal(query, 4);
+    expectOptimalPlan(query, 4);
     std::advance(need, static_cast<long>(needs.size() / 24));
   }
 }
@@ -93,7 +93,7 @@ TEST(Search, EqualsBruteForceForOtherStacks) {
   query.stack.flashAttention = false;
   std::erase(query.stack.choices, spec::StackChoice::kOverlapReductions);
   query.stack.overlapPipelineTransfers = false;
-  expectOptimal(query, 4);
+  expectOptimalPlan(query, 4);
 }
 
 // Overlapping is worth more than what the reductions of single layers cost where links are slow,
@@ -102,22 +102,22 @@ TEST(Search, OverlapsReductionsWhereThatIsFaster) {
   Query query = smallQuery(2, 8, 8);
   query.pins.dp = 2;
   for (spec::LinkTier& tier : query.cluster.tiers) tier = {"slow", 2, 1_GBps, 1_us};
-  expectOptimal(query, 2);
+  expectOptimalPlan(query, 2);
   EXPECT_TRUE(searchPlan(query)->plan.overlapReductions);
   for (spec::LinkTier& tier : query.cluster.tiers) tier = {"far", 2, 100_GBps, Seconds(0.1)};
-  expectOptimal(query, 2);
+  expectOptimalPlan(query, 2);
   EXPECT_FALSE(searchPlan(query)->plan.overlapReductions);
   for (spec::LinkTier& tier : query.cluster.tiers) tier = {"slow", 2, 1_GBps, 1_us};
   Query host = query;
   host.cluster.device.kind = spec::DeviceKind::kHost;
-  expectOptimal(host, 2);
+  expectOptimalPlan(host, 2);
   EXPECT_FALSE(searchPlan(host)->plan.overlapReductions);
   std::vector<Rejection> ignored;
   for (const Group& group : groupsFor(host, 2, ignored)) EXPECT_FALSE(group.overlapReductions);
   host.pins.overlapReductions = true;  // is obeyed
   EXPECT_TRUE(searchPlan(host)->plan.overlapReductions);
   std::erase(query.stack.choices, spec::StackChoice::kOverlapReductions);
-  expectOptimal(query, 2);
+  expectOptimalPlan(query, 2);
   EXPECT_FALSE(searchPlan(query)->plan.overlapReductions);
 }
 
@@ -137,7 +137,7 @@ TEST(Search, EqualsBruteForceUnderArbitraryCosts) {
       estimate.memoryAvailable = query.cluster.device.memory;
       return estimate;
     };
-    const auto expected = byBruteForce(query, 4, costs);
+    const auto expected = planByBruteForce(query, 4, costs);
     const auto found = searchPlan(query, costs);
     ASSERT_TRUE(found.has_value() && expected);
     EXPECT_EQ(found->plan, expected->plan) << seed;
@@ -205,7 +205,7 @@ TEST(Search, UsesFewerDevicesIfNoLayoutHasAll) {
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->gpusAvailable, 7);
   EXPECT_EQ(found->gpusWithLayout, 6);
-  EXPECT_THAT(idleReason(*found), testing::EndsWith("no legal layout has more"));
+  EXPECT_THAT(idleReason(*found), ::testing::EndsWith("no legal layout has more"));
   std::set<std::string> rules;
   for (const Rejection& rejection : found->rejections) rules.insert(rejection.rule);
   EXPECT_TRUE(rules.contains("P3") && rules.contains("P4") && rules.contains("P8"));
@@ -228,8 +228,8 @@ TEST(Search, UsesFewerDevicesThanGivenWhereThatIsFaster) {
   EXPECT_EQ(found->gpusUsed, 4);
   ASSERT_TRUE(found->stepOfMost);
   EXPECT_GT(*found->stepOfMost, found->estimate.step);
-  EXPECT_THAT(idleReason(*found), testing::HasSubstr("the best plan of 5 takes"));
-  expectOptimal(query, 5);
+  EXPECT_THAT(idleReason(*found), ::testing::HasSubstr("the best plan of 5 takes"));
+  expectOptimalPlan(query, 5);
   query.pins.pp = 5;  // A pin may leave none idle.
   const auto pinned = searchPlan(query);
   ASSERT_TRUE(pinned.has_value());
@@ -262,7 +262,7 @@ TEST(Search, KnowsHowAllRanksLieOfEveryNumberOfThem) {
   const auto found = searchPlan(query);
   ASSERT_TRUE(found.has_value()) << found.error().message();
   EXPECT_EQ(found->gpusUsed, 18);
-  expectOptimal(query, 32);
+  expectOptimalPlan(query, 32);
 }
 
 // 9 ranks lie in one block of the second tier, 72 in two, although neither fills its blocks of 8
@@ -286,7 +286,7 @@ TEST(Search, SaysByHowMuchInterleavedPlansMiss) {
   const auto found = searchPlan(query, modelCosts(query));
   ASSERT_FALSE(found.has_value());
   EXPECT_EQ(found.error().code(), StatusCode::kInfeasible);
-  EXPECT_THAT(found.error().message(), testing::HasSubstr("no plan fits in memory: the leanest"));
+  EXPECT_THAT(found.error().message(), ::testing::HasSubstr("no plan fits in memory: the leanest"));
 }
 
 TEST(Search, RunnersUpAreTheBestOfOtherDegreesInOrder) {

@@ -11,7 +11,7 @@ namespace trireme::testing {
 namespace {
 
 namespace cuda = runtime::cuda;
-constexpr int kInvalidValue = 7, kExecutionFailed = 13;  // cublasStatus_t
+constexpr int kStatusInvalidValue = 7, kExecutionFailed = 13;  // cublasStatus_t
 
 struct Desc {
   int computeType = 0, scaleType = 0;
@@ -186,7 +186,7 @@ struct EmulatedCublasLt {
   }
   static int destroyObject(void* object) {
     const std::lock_guard lock(gpu().mutex_);
-    return gpu().matmulObjects_.erase(object) == 1 ? 0 : kInvalidValue;
+    return gpu().matmulObjects_.erase(object) == 1 ? 0 : kStatusInvalidValue;
   }
 
   static int create(void** handle) { return make(handle, 0); }
@@ -196,7 +196,7 @@ struct EmulatedCublasLt {
     for (const auto& [key, stream] : gpu().streams_)
       for (const EmulatedGpu::Work& work : stream->queue)
         if (work.endless) gpu().fault("cuBLASLt ends beside work that does not");
-    return gpu().matmulObjects_.erase(handle) == 1 ? 0 : kInvalidValue;
+    return gpu().matmulObjects_.erase(handle) == 1 ? 0 : kStatusInvalidValue;
   }
   static int createDesc(void** desc, int computeType, int scaleType) {
     return make(desc, Desc{computeType, scaleType});
@@ -205,7 +205,7 @@ struct EmulatedCublasLt {
   static int setDesc(void* desc, int attribute, const void* value, size_t bytes) {
     auto& d = *static_cast<Desc*>(desc);
     const auto set = [&](auto& field) {
-      if (bytes != sizeof(field)) return kInvalidValue;
+      if (bytes != sizeof(field)) return kStatusInvalidValue;
       std::memcpy(&field, value, bytes);
       return 0;
     };
@@ -214,7 +214,7 @@ struct EmulatedCublasLt {
     if (attribute == cuda::kDescEpilogue) return set(d.epilogue);
     if (attribute == cuda::kDescBiasPointer) return set(d.bias);
     if (attribute == cuda::kDescAuxPointer) return set(d.aux);
-    return attribute == cuda::kDescAuxLeading ? set(d.auxLeading) : kInvalidValue;
+    return attribute == cuda::kDescAuxLeading ? set(d.auxLeading) : kStatusInvalidValue;
   }
   static int createLayout(void** layout, int type, uint64_t rows, uint64_t columns,
                           int64_t leading) {
@@ -236,7 +236,8 @@ struct EmulatedCublasLt {
   static int heuristic(void*, void* desc, void* a, void* b, void* c, void*, void* preference,
                        int requested, cuda::MatmulHeuristic* results, int* returned) {
     auto& values = static_cast<Preference*>(preference)->values;
-    if (requested < 1 || !values.contains(cuda::kPreferenceWorkspaceBytes)) return kInvalidValue;
+    if (requested < 1 || !values.contains(cuda::kPreferenceWorkspaceBytes))
+      return kStatusInvalidValue;
     const std::lock_guard lock(gpu().mutex_);
     if (values[cuda::kPreferenceReductionSchemes] != cuda::kReduceInComputeType)
       return gpu().fault("algorithms asked for whose sums do not repeat");
@@ -263,7 +264,7 @@ struct EmulatedCublasLt {
   static int checkAlgorithm(void*, void* desc, void* a, void* b, void* c, void*, const void* opaque,
                             cuda::MatmulHeuristic* result) {
     const Algorithm algorithm = algorithmOf(opaque);
-    if (!productOf(desc, a, b, c).isFor(algorithm)) return kInvalidValue;
+    if (!productOf(desc, a, b, c).isFor(algorithm)) return kStatusInvalidValue;
     *result = {};
     result->workspaceBytes = static_cast<size_t>(algorithm.workspaceBytes);
     return 0;
@@ -285,7 +286,7 @@ struct EmulatedCublasLt {
     product.alpha = load(alpha, product.desc.scaleType, 0);
     product.beta = load(beta, product.desc.scaleType, 0);
     const Algorithm algorithm = algorithmOf(chosen);
-    if (!product.fits() || c != d) return kInvalidValue;
+    if (!product.fits() || c != d) return kStatusInvalidValue;
     const std::lock_guard lock(gpu().mutex_);
     const auto& options = gpu().options_;
     if (!hasMemory(product)) return gpu().fault("an epilogue's operand that is not allocated");
@@ -297,7 +298,7 @@ struct EmulatedCublasLt {
     if (std::ssize(gpu().products_) == options.failsAtMatmul) return kExecutionFailed;
     if (workspaceBytes > 0 &&
         (!isAligned(workspace, 256) || !gpu().isAllocated(workspace, workspaceBytes)))
-      return kInvalidValue;
+      return kStatusInvalidValue;
     gpu().products_.push_back(
         {product.m(), product.n(), product.k(), algorithm.index, stream, product.desc.epilogue});
     const double seconds =

@@ -13,7 +13,7 @@ namespace {
 
 namespace cuda = runtime::cuda;
 
-EmulatedNccl* current = nullptr;
+EmulatedNccl* currentNccl = nullptr;
 constexpr int kInvalidUsage = 5;
 
 std::optional<DType> typeOf(int type) {
@@ -37,7 +37,9 @@ const char* nameOf(NcclCall call) {
   return kNames[static_cast<size_t>(call)];
 }
 
-const char* at(const void* base, size_t bytes) { return static_cast<const char*>(base) + bytes; }
+const char* bytesAt(const void* base, size_t bytes) {
+  return static_cast<const char*>(base) + bytes;
+}
 
 void perform(const Parts& parts, DType type) {
   const size_t n = parts.from.size(), bytes = parts.count * static_cast<size_t>(byteSize(type));
@@ -52,7 +54,7 @@ void perform(const Parts& parts, DType type) {
       continue;
     }
     std::vector<const void*> inputs;
-    for (const void* from : parts.from) inputs.push_back(at(from, i * bytes));
+    for (const void* from : parts.from) inputs.push_back(bytesAt(from, i * bytes));
     runtime::reduceElements(type, op, inputs, std::span<void* const>(&parts.to[i], 1), 0, count);
   }
 }
@@ -65,7 +67,7 @@ struct EmulatedNcclTable {
   using Clique = EmulatedNccl::Clique;
   using Meeting = EmulatedGpu::Meeting;
   using Lock = std::lock_guard<std::mutex>;
-  static EmulatedNccl& nccl() { return *current; }
+  static EmulatedNccl& nccl() { return *currentNccl; }
   static EmulatedGpu& gpu() { return *EmulatedGpu::instance(); }
   static std::mutex& mutex() { return gpu().mutex_; }
 
@@ -241,11 +243,11 @@ struct EmulatedNcclTable {
     const size_t output = call.call == NcclCall::kAllGather ? n * part : part;
     if (!gpu().isAllocated(from, input) || !gpu().isAllocated(to, output))
       return misuse("memory that is not allocated");
-    const bool apart = at(from, input) <= to || at(to, output) <= from;
+    const bool apart = bytesAt(from, input) <= to || bytesAt(to, output) <= from;
     const void* place = call.call == NcclCall::kAllReduce       ? from
-                        : call.call == NcclCall::kReduceScatter ? at(from, self * part)
+                        : call.call == NcclCall::kReduceScatter ? bytesAt(from, self * part)
                                                                 : from;
-    const void* target = call.call == NcclCall::kAllGather ? at(to, self * part) : to;
+    const void* target = call.call == NcclCall::kAllGather ? bytesAt(to, self * part) : to;
     if (!apart && place != target) return misuse("buffers that overlap");
     const std::shared_ptr<Meeting> meeting = next(*comm, {-1, -1}, comm->clique->size);
     if (meeting->parts == nullptr) {
@@ -333,8 +335,8 @@ struct EmulatedNcclTable {
 
 EmulatedNccl::EmulatedNccl(const EmulatedNcclOptions& options)
     : options_(options), random_(options.seed) {
-  TRIREME_CHECK(current == nullptr);
-  current = this;
+  TRIREME_CHECK(currentNccl == nullptr);
+  currentNccl = this;
 }
 // Aborts that a GPU which hangs holds up end now.
 EmulatedNccl::~EmulatedNccl() {
@@ -345,7 +347,7 @@ EmulatedNccl::~EmulatedNccl() {
     std::this_thread::yield();
     lock.lock();
   }
-  current = nullptr;
+  currentNccl = nullptr;
 }
 
 const cuda::NcclApi& EmulatedNccl::api() const {
@@ -359,7 +361,7 @@ const cuda::NcclApi& EmulatedNccl::api() const {
                                               : "emulated error";
     };
     api.lastError = [](void*) {
-      const bool fails = current->options_.meeting == NcclMeeting::kFails;
+      const bool fails = currentNccl->options_.meeting == NcclMeeting::kFails;
       return fails ? "Connect to 10.20.30.40<50607> failed : No route to host" : "";
     };
     return api;

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, kNumMutationKinds> kNames = {
     "change slot",      "change chunk",          "change body",       "flip direction",
 };
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
+size_t indexOf(int64_t i) { return static_cast<size_t>(i); }
 
 bool isTransfer(const Instruction& in) {
   return in.kind == InstructionKind::kSend || in.kind == InstructionKind::kRecv;
@@ -70,7 +70,7 @@ class Mutator {
  private:
   size_t below(size_t n) { return static_cast<size_t>(rng_() % std::max<size_t>(n, 1)); }
   int32_t other(int32_t value, int32_t n) {
-    return n < 2 ? value : static_cast<int32_t>((value + 1 + below(at(n - 1))) % at(n));
+    return n < 2 ? value : static_cast<int32_t>((value + 1 + below(indexOf(n - 1))) % indexOf(n));
   }
 
   std::vector<Instruction>& code() { return body_->instructions; }
@@ -90,7 +90,7 @@ class Mutator {
   // Keeps the repeat around position `i` in step with an insertion or removal there.
   void resizeRepeat(size_t i, int32_t change) {
     for (size_t r = 0; r < i && r < code().size(); ++r)
-      if (code()[r].kind == InstructionKind::kRepeat && i <= r + at(code()[r].length))
+      if (code()[r].kind == InstructionKind::kRepeat && i <= r + indexOf(code()[r].length))
         code()[r].length += change;
   }
 
@@ -100,16 +100,16 @@ class Mutator {
     if (kind == MutationKind::kDropInstruction || kind == MutationKind::kDuplicateInstruction) {
       const int64_t i = pick(plain);
       if (i < 0) return "";
-      const std::string name = in(at(i));
+      const std::string name = in(indexOf(i));
       const bool drop = kind == MutationKind::kDropInstruction;
-      resizeRepeat(at(i), drop ? -1 : 1);
+      resizeRepeat(indexOf(i), drop ? -1 : 1);
       if (drop) {
         code().erase(code().begin() + i);
         std::erase_if(code(), [](const Instruction& r) {
           return r.kind == InstructionKind::kRepeat && r.length == 0;
         });
       } else {
-        code().insert(code().begin() + i, Instruction(code()[at(i)]));
+        code().insert(code().begin() + i, Instruction(code()[indexOf(i)]));
       }
       return fmt::format("{} {}", drop ? "drop" : "duplicate", name);
     }
@@ -124,27 +124,27 @@ class Mutator {
     }
     const int64_t collective = pick(isSync);
     const int64_t first = rng_() % 2 == 0 ? collective : collective - 1;
-    if (collective < 0 || first < 0 || at(first) + 1 == code().size()) return "";
-    if (!plain(code()[at(first)]) || !plain(code()[at(first) + 1])) return "";
-    if (code()[at(first)] == code()[at(first) + 1]) return "";
-    std::swap(code()[at(first)], code()[at(first) + 1]);
-    return fmt::format("move {} behind {}", in(at(first) + 1), in(at(first)));
+    if (collective < 0 || first < 0 || indexOf(first) + 1 == code().size()) return "";
+    if (!plain(code()[indexOf(first)]) || !plain(code()[indexOf(first) + 1])) return "";
+    if (code()[indexOf(first)] == code()[indexOf(first) + 1]) return "";
+    std::swap(code()[indexOf(first)], code()[indexOf(first) + 1]);
+    return fmt::format("move {} behind {}", in(indexOf(first) + 1), in(indexOf(first)));
   }
 
   std::string changeField(MutationKind kind) {
     using K = InstructionKind;
     const auto change = [&](int64_t i, auto&& edit, const char* what) -> std::string {
       if (i < 0) return "";
-      const Instruction before = code()[at(i)];
-      edit(code()[at(i)]);
-      return code()[at(i)] == before ? "" : fmt::format("{} of {}", what, in(at(i)));
+      const Instruction before = code()[indexOf(i)];
+      edit(code()[indexOf(i)]);
+      return code()[indexOf(i)] == before ? "" : fmt::format("{} of {}", what, in(indexOf(i)));
     };
     switch (kind) {
       case MutationKind::kDropWait: {
         const int64_t i = pick([](const Instruction& w) { return w.kind == K::kWait; });
         if (i < 0) return "";
-        const std::string name = fmt::format("drop {}", in(at(i)));
-        resizeRepeat(at(i), -1);
+        const std::string name = fmt::format("drop {}", in(indexOf(i)));
+        resizeRepeat(indexOf(i), -1);
         code().erase(code().begin() + i);
         return name;
       }
@@ -214,7 +214,7 @@ class Mutator {
   void changeOperand(Instruction& instruction) {
     int32_t& operand = instruction.buffers[below(instruction.buffers.size())];
     std::vector<int32_t> same;
-    const Buffer& old = role_.buffers[at(operand)];
+    const Buffer& old = role_.buffers[indexOf(operand)];
     for (size_t b = 0; b < role_.buffers.size(); ++b) {
       const Buffer& other = role_.buffers[b];
       if (other.dtype == old.dtype && other.elements == old.elements &&
@@ -232,8 +232,8 @@ class Mutator {
     // A buffer that the program uses.
     const int64_t i = pick([](const Instruction& s) { return !s.buffers.empty(); });
     if (i < 0) return "";
-    const std::vector<int32_t>& operands = code()[at(i)].buffers;
-    Buffer& buffer = role_.buffers[at(operands[below(operands.size())])];
+    const std::vector<int32_t>& operands = code()[indexOf(i)].buffers;
+    Buffer& buffer = role_.buffers[indexOf(operands[below(operands.size())])];
     const int64_t step = byteSize(buffer.dtype);
     switch (kind) {
       case MutationKind::kGrowBuffer:
@@ -262,14 +262,14 @@ class Mutator {
     };
     const int64_t i = pick([](const Instruction& s) { return !s.buffers.empty(); });
     if (i < 0) return "";
-    const std::vector<int32_t>& operands = code()[at(i)].buffers;
-    Buffer& taker = role_.buffers[at(operands[below(operands.size())])];
+    const std::vector<int32_t>& operands = code()[indexOf(i)].buffers;
+    Buffer& taker = role_.buffers[indexOf(operands[below(operands.size())])];
     std::vector<const Buffer*> alive;
     for (size_t b = 0; b < role_.buffers.size(); ++b) {
       const Buffer& buffer = role_.buffers[b];
       bool before = false, after = false;
       for (size_t k = 0; k < code().size(); ++k)
-        if (uses(k, static_cast<int32_t>(b))) (k < at(i) ? before : after) = true;
+        if (uses(k, static_cast<int32_t>(b))) (k < indexOf(i) ? before : after) = true;
       if (before && after && buffer.offset != taker.offset) alive.push_back(&buffer);
     }
     if (alive.empty()) return "";
@@ -279,7 +279,7 @@ class Mutator {
     taker.slotStride = freed.slotStride;
     taker.tpStride = freed.tpStride;
     taker.dpStride = freed.dpStride;
-    return fmt::format("{} at {} gets the memory of {}", taker.name, in(at(i)), freed.name);
+    return fmt::format("{} at {} gets the memory of {}", taker.name, in(indexOf(i)), freed.name);
   }
 
   std::string changeTask(MutationKind kind) {
@@ -304,7 +304,7 @@ class Mutator {
         break;
       case MutationKind::kChangeSlot:
         if (task.chunk < 0) return "";
-        task.slot = other(task.slot, role_.chunks[at(task.chunk)].numSlots);
+        task.slot = other(task.slot, role_.chunks[indexOf(task.chunk)].numSlots);
         break;
       case MutationKind::kChangeChunk:
         task.chunk = other(task.chunk, static_cast<int32_t>(role_.chunks.size()));

@@ -1,4 +1,4 @@
-// Finding what a test wants to change in a program.
+// Finding what a test wants to change in a program, and what the verifier says of it then.
 #pragma once
 #include <optional>
 #include <stdexcept>
@@ -6,8 +6,14 @@
 #include <vector>
 
 #include "ir/program/program.h"
+#include "ir/program/verify.h"
 
 namespace trireme::testing {
+
+// Empty of a legal program.
+inline std::string errorOf(const program::Program& p) {
+  return program::verifyProgram(p).message();
+}
 
 inline std::vector<program::Instruction>& code(program::Program& p, int role, int body) {
   return p.roles[static_cast<size_t>(role)].bodies[static_cast<size_t>(body)].instructions;

@@ -11,15 +11,15 @@
 namespace trireme::cost {
 namespace {
 
-using testing::DoubleEq;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr double kGbit = 1e9 / 8;
 
-spec::ClusterSpec clusterOf(const std::string& name, const std::string& device, double gib,
-                            int64_t node, double networkGbits) {
+spec::ClusterSpec namedCluster(const std::string& name, const std::string& device, double gib,
+                               int64_t node, double networkGbits) {
   spec::ClusterSpec cluster;
   cluster.name = name;
   cluster.device.name = device;
@@ -31,15 +31,15 @@ spec::ClusterSpec clusterOf(const std::string& name, const std::string& device, 
 }
 
 std::vector<spec::ClusterSpec> clusters() {
-  return {clusterOf("a100-slow", "A100-80GB-SXM", 80, 8, 50),
-          clusterOf("a100-fast", "A100-80GB-SXM", 80, 8, 200),
-          clusterOf("a100-40", "A100-40GB-SXM", 40, 8, 200),
-          clusterOf("a100-pcie", "A100-80GB-PCIe", 80, 8, 100),
-          clusterOf("dgx-2", "V100-32GB-SXM3", 32, 16, 50),
-          clusterOf("dgx-1", "V100-16GB-SXM2", 16, 8, 50),
-          clusterOf("h100", "H100-80GB-SXM5", 80, 8, 400),
-          clusterOf("h100-hbm2e", "H100-96GB-HBM2e-SXM5", 96, 8, 400),
-          clusterOf("nvl72", "GB200-186GB", 186, 72, 400)};
+  return {namedCluster("a100-slow", "A100-80GB-SXM", 80, 8, 50),
+          namedCluster("a100-fast", "A100-80GB-SXM", 80, 8, 200),
+          namedCluster("a100-40", "A100-40GB-SXM", 40, 8, 200),
+          namedCluster("a100-pcie", "A100-80GB-PCIe", 80, 8, 100),
+          namedCluster("dgx-2", "V100-32GB-SXM3", 32, 16, 50),
+          namedCluster("dgx-1", "V100-16GB-SXM2", 16, 8, 50),
+          namedCluster("h100", "H100-80GB-SXM5", 80, 8, 400),
+          namedCluster("h100-hbm2e", "H100-96GB-HBM2e-SXM5", 96, 8, 400),
+          namedCluster("nvl72", "GB200-186GB", 186, 72, 400)};
 }
 
 Row onGpu(const std::string& gpu) {
@@ -250,7 +250,7 @@ TEST(LoadCatalogue, ReadsEveryYamlFile) {
 TEST(LoadCatalogue, NamesAFolderThatIsMissingOrEmpty) {
   EXPECT_THAT(loadCatalogue("/no/such/folder", "x").error().message(),
               HasSubstr("/no/such/folder: cannot read the folder: No such file"));
-  const std::string empty = testing::TempDir() + "/trireme_catalogue_test";
+  const std::string empty = ::testing::TempDir() + "/trireme_catalogue_test";
   std::filesystem::create_directories(empty);
   EXPECT_EQ(loadCatalogue(empty, "x").error().message(),
             empty + ": expected .yaml files, there is none");

@@ -8,7 +8,7 @@
 namespace trireme::cost {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using Texts = std::vector<std::vector<std::string>>;
 
 Texts textsOf(const std::string& text) {
@@ -23,7 +23,7 @@ Texts textsOf(const std::string& text) {
   return texts;
 }
 
-std::string messageOf(const std::string& text) {
+std::string messageOfCsv(const std::string& text) {
   const Result<std::vector<CsvRecord>> records = parseCsv(text, "rows.csv");
   return records.has_value() ? "" : records.error().message();
 }
@@ -56,26 +56,26 @@ TEST(ParseCsv, CellsKnowTheirPlace) {
 }
 
 TEST(ParseCsv, ErrorsNameLineAndColumn) {
-  EXPECT_EQ(messageOf(""), "rows.csv:1:1: expected a header, the file is empty");
-  EXPECT_EQ(messageOf("\xEF\xBB\xBF"), "rows.csv:1:1: expected a header, the file is empty");
-  EXPECT_EQ(messageOf("a,b\n1\n"), "rows.csv:2:1: 1 cell, expected 2 as in the header");
-  EXPECT_EQ(messageOf("a,b\n1,2,3\n"), "rows.csv:2:1: 3 cells, expected 2 as in the header");
-  EXPECT_EQ(messageOf("a,b\n\n1,2\n"), "rows.csv:2:1: an empty line; expected a record");
-  EXPECT_EQ(messageOf("a,b\n1,2\n\n"), "rows.csv:3:1: an empty line; expected a record");
-  EXPECT_EQ(messageOf("a,b\n1,\"2\n"), "rows.csv:2:3: a quote that nothing closes");
-  EXPECT_EQ(messageOf("a,b\n1,\"2\"x\n"),
+  EXPECT_EQ(messageOfCsv(""), "rows.csv:1:1: expected a header, the file is empty");
+  EXPECT_EQ(messageOfCsv("\xEF\xBB\xBF"), "rows.csv:1:1: expected a header, the file is empty");
+  EXPECT_EQ(messageOfCsv("a,b\n1\n"), "rows.csv:2:1: 1 cell, expected 2 as in the header");
+  EXPECT_EQ(messageOfCsv("a,b\n1,2,3\n"), "rows.csv:2:1: 3 cells, expected 2 as in the header");
+  EXPECT_EQ(messageOfCsv("a,b\n\n1,2\n"), "rows.csv:2:1: an empty line; expected a record");
+  EXPECT_EQ(messageOfCsv("a,b\n1,2\n\n"), "rows.csv:3:1: an empty line; expected a record");
+  EXPECT_EQ(messageOfCsv("a,b\n1,\"2\n"), "rows.csv:2:3: a quote that nothing closes");
+  EXPECT_EQ(messageOfCsv("a,b\n1,\"2\"x\n"),
             "rows.csv:2:6: expected a comma or the end of the line after the quote");
-  EXPECT_EQ(messageOf("a,b\n1,x\"2\n"),
+  EXPECT_EQ(messageOfCsv("a,b\n1,x\"2\n"),
             "rows.csv:2:4: a quote within a cell: put the whole cell in quotes and write this one "
             "twice");
-  EXPECT_EQ(messageOf("a,b\r1,2\n"), "rows.csv:1:4: a carriage return without a line feed");
-  EXPECT_EQ(messageOf(std::string("a,b\n1,\0\n", 8)), "rows.csv:2:3: control character 0x00");
-  EXPECT_EQ(messageOf("a,b\n\"\x01\",2\n"), "rows.csv:2:2: control character 0x01");
-  EXPECT_EQ(messageOf("a,b\n1,\xFF\n"), "rows.csv:2:3: not valid UTF-8");
+  EXPECT_EQ(messageOfCsv("a,b\r1,2\n"), "rows.csv:1:4: a carriage return without a line feed");
+  EXPECT_EQ(messageOfCsv(std::string("a,b\n1,\0\n", 8)), "rows.csv:2:3: control character 0x00");
+  EXPECT_EQ(messageOfCsv("a,b\n\"\x01\",2\n"), "rows.csv:2:2: control character 0x01");
+  EXPECT_EQ(messageOfCsv("a,b\n1,\xFF\n"), "rows.csv:2:3: not valid UTF-8");
 }
 
 TEST(ParseCsv, TooLargeIsRefused) {
-  EXPECT_EQ(messageOf(std::string(kMaxCsvBytes + 1, 'a')),
+  EXPECT_EQ(messageOfCsv(std::string(kMaxCsvBytes + 1, 'a')),
             "rows.csv:1:1: the file has more than 16 MiB");
 }
 

@@ -15,12 +15,12 @@ using plan::LayerRange;
 using plan::Recompute;
 using plan::ScheduleKind;
 using plan::StateSharding;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-spec::ClusterSpec clusterOf(const std::string& device) {
+spec::ClusterSpec clusterWith(const std::string& device) {
   spec::ClusterSpec cluster;
   cluster.name = device;
   cluster.device.name = device;
@@ -32,7 +32,7 @@ spec::ClusterSpec clusterOf(const std::string& device) {
 
 Catalogue catalogue() {
   Catalogue known;
-  known.clusters = {clusterOf("A100-80GB-SXM"), clusterOf("H100-80GB-SXM")};
+  known.clusters = {clusterWith("A100-80GB-SXM"), clusterWith("H100-80GB-SXM")};
   for (const char* name : {"megatron-lm-2021", "megatron-deepspeed", "megatron-core", "nemo",
                            "torchtitan", "composer-fsdp", "alpa"}) {
     known.stacks.emplace_back();

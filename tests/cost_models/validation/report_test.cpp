@@ -11,10 +11,10 @@
 namespace trireme::cost {
 namespace {
 
-using testing::DoubleNear;
-using testing::HasSubstr;
-using testing::Optional;
-using testing::SizeIs;
+using ::testing::DoubleNear;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+using ::testing::SizeIs;
 
 // GPT-3 measured and predicted with so many seconds.
 PredictedRow predicted(const std::string& id, double measured, double seconds) {

@@ -9,9 +9,9 @@
 namespace trireme::cost {
 namespace {
 
-using testing::DoubleEq;
-using testing::HasSubstr;
-using testing::Optional;
+using ::testing::DoubleEq;
+using ::testing::HasSubstr;
+using ::testing::Optional;
 
 std::string header() { return printCsvRecord(rowHeader()); }
 
@@ -28,7 +28,7 @@ std::string record(std::vector<std::pair<std::string, std::string>> cells) {
   return printCsvRecord(texts);
 }
 
-std::string messageOf(const std::string& text) {
+std::string messageOfRows(const std::string& text) {
   const Result<RowFile> file = parseRows(text, "rows.csv");
   return file.has_value() ? "" : file.error().message();
 }
@@ -60,39 +60,40 @@ TEST(ParseRows, ReadsEveryKindOfCell) {
 }
 
 TEST(ParseRows, WrongCellsAreNamedWithTheirPlace) {
-  EXPECT_EQ(messageOf(header() + record({{"layers", "24.5"}})),
+  EXPECT_EQ(messageOfRows(header() + record({{"layers", "24.5"}})),
             "rows.csv:2:13: layers: expected a whole number from 1 to 2^30, got '24.5'");
-  EXPECT_THAT(messageOf(header() + record({{"tp", "0"}})),
+  EXPECT_THAT(messageOfRows(header() + record({{"tp", "0"}})),
               HasSubstr("tp: expected a whole number"));
-  EXPECT_THAT(messageOf(header() + record({{"tp", " 8"}})), HasSubstr("tp: expected"));
-  EXPECT_THAT(messageOf(header() + record({{"gpus", "1073741825"}})), HasSubstr("gpus: expected"));
-  EXPECT_THAT(messageOf(header() + record({{"zero", "4"}})),
+  EXPECT_THAT(messageOfRows(header() + record({{"tp", " 8"}})), HasSubstr("tp: expected"));
+  EXPECT_THAT(messageOfRows(header() + record({{"gpus", "1073741825"}})),
+              HasSubstr("gpus: expected"));
+  EXPECT_THAT(messageOfRows(header() + record({{"zero", "4"}})),
               HasSubstr("zero: expected 0, 1, 2 or 3, got '4'"));
-  EXPECT_THAT(messageOf(header() + record({{"scored", "yes"}})),
+  EXPECT_THAT(messageOfRows(header() + record({{"scored", "yes"}})),
               HasSubstr("scored: expected 0 or 1, got 'yes'"));
-  EXPECT_THAT(messageOf(header() + record({{"seq_parallel", "2"}})),
+  EXPECT_THAT(messageOfRows(header() + record({{"seq_parallel", "2"}})),
               HasSubstr("seq_parallel: expected 0 or 1"));
-  EXPECT_THAT(messageOf(header() + record({{"iter_time_s", "0"}})),
+  EXPECT_THAT(messageOfRows(header() + record({{"iter_time_s", "0"}})),
               HasSubstr("iter_time_s: expected a number above 0, got '0'"));
-  EXPECT_THAT(messageOf(header() + record({{"iter_time_s", "nan"}})), HasSubstr("iter_time_s"));
-  EXPECT_THAT(messageOf(header() + record({{"id", ""}})),
+  EXPECT_THAT(messageOfRows(header() + record({{"iter_time_s", "nan"}})), HasSubstr("iter_time_s"));
+  EXPECT_THAT(messageOfRows(header() + record({{"id", ""}})),
               HasSubstr("rows.csv:2:1: id: is empty; every row needs one"));
 }
 
 TEST(ParseRows, AnotherHeaderIsRefusedWhereItDiffers) {
   std::vector<std::string> names = rowHeader();
-  EXPECT_EQ(messageOf(printCsvRecord(names)), "");
+  EXPECT_EQ(messageOfRows(printCsvRecord(names)), "");
   std::swap(names[1], names[2]);
-  EXPECT_THAT(messageOf(printCsvRecord(names)),
+  EXPECT_THAT(messageOfRows(printCsvRecord(names)),
               HasSubstr("rows.csv:1:4: column 2 of the header: expected 'stack', got 'scored'; the "
                         "columns are: id, stack, scored"));
   names = rowHeader();
   names.pop_back();
-  EXPECT_THAT(messageOf(printCsvRecord(names)),
+  EXPECT_THAT(messageOfRows(printCsvRecord(names)),
               HasSubstr("the header has 38 columns, expected 39; 'notes' is missing"));
   names = rowHeader();
   names.emplace_back("predicted_s");
-  EXPECT_THAT(messageOf(printCsvRecord(names)),
+  EXPECT_THAT(messageOfRows(printCsvRecord(names)),
               HasSubstr("the header has 40 columns, expected 39; 'predicted_s' is one too many"));
 }
 
@@ -126,7 +127,7 @@ TEST(MeasuredPeak, IsInTheNotesInOneOfThreeUnits) {
   row.notes = "peak_mem_gib=82.4; eager [A]";
   EXPECT_THAT(measuredPeakGib(row), Optional(82.4));
   row.notes = "x peak_mem_gb=59 (largest microbatch count)";  // 59e9 / 2^30
-  EXPECT_THAT(measuredPeakGib(row), Optional(testing::DoubleNear(54.948, 5e-4)));
+  EXPECT_THAT(measuredPeakGib(row), Optional(::testing::DoubleNear(54.948, 5e-4)));
   row.notes = "peak_mem_mib=2048";
   EXPECT_THAT(measuredPeakGib(row), Optional(2.0));
   row.notes = "peak_mem_gib=?";

@@ -11,9 +11,9 @@
 namespace trireme::cost {
 namespace {
 
-using testing::DoubleNear;
-using testing::ElementsAre;
-using testing::Optional;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::Optional;
 
 // Four values stand at 0, 1/3, 2/3 and 1; 0.9 is 0.7 of the way from the third to the fourth.
 TEST(Percentile, IsLinearBetweenOrderedValues) {

@@ -20,7 +20,7 @@ void check(const std::string& text) {
   const Result<graph::ModelGraph> graph = parseModelGraph(text, "model.mlir");
   if (!graph.has_value()) {
     EXPECT_EQ(graph.error().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(graph.error().message(), testing::HasSubstr("model.mlir:")) << text;
+    EXPECT_THAT(graph.error().message(), ::testing::HasSubstr("model.mlir:")) << text;
     return;
   }
   const Result<graph::ModelGraph> again = parseModelGraph(printModelGraph(*graph), "model.mlir");

@@ -14,8 +14,8 @@ namespace trireme::dialect {
 namespace {
 
 using spec::Precision;
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 void expectRoundTrip(const graph::ModelGraph& graph) {
   const std::string text = printModelGraph(graph);

@@ -150,13 +150,6 @@ plan::Plan overlapping(int64_t tp, int64_t pp, bool sequenceParallel) {
   return plan;
 }
 
-program::Program programOf(const plan::Plan& plan) {
-  auto expansion = expand(gpt(), plan);
-  if (!expansion) throw std::runtime_error(expansion.error().message());
-  EXPECT_EQ(program::verifyProgram(expansion->program).message(), "");
-  return std::move(expansion->program);
-}
-
 std::string draw(const program::Program& p, const Instruction& in) {
   std::string text(program::streamName(in.stream));
   if (in.kind == InstructionKind::kCompute) {

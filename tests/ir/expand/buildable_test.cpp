@@ -90,7 +90,7 @@ TEST(E6StagesHaveLayers, NearestIsOne) {
             "(E6) layers: stage 0, chunk 0: a virtual stage without layers cannot be compiled yet; "
             "nearest: 1 layer");
   EXPECT_THAT(messageAfter([](Plan& p) { p.layers = {{{0, 4}}, {{4, 0}}}; }),
-              testing::HasSubstr("(E6) layers: stage 1, chunk 0"));
+              ::testing::HasSubstr("(E6) layers: stage 1, chunk 0"));
 }
 
 }  // namespace

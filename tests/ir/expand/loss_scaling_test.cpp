@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "ir/expand/expand.h"
-#include "ir/program/verify.h"
 #include "tests/ir/expand/small_gpt.h"
 #include "tests/support/program_edit.h"
 
@@ -19,6 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using trireme::testing::code;
+using trireme::testing::errorOf;
 
 Program halfProgram(int64_t tp = 2, int64_t pp = 2, int64_t dp = 2, bool sharded = false) {
   plan::Plan plan = planFor(gpt(), tp, pp, dp);
@@ -31,13 +31,8 @@ Program halfProgram(int64_t tp = 2, int64_t pp = 2, int64_t dp = 2, bool sharded
     plan.dpShard = dp;
     plan.dpReplicate = 1;
   }
-  auto expansion = expand(gpt(), plan);
-  if (!expansion) throw std::runtime_error(expansion.error().message());
-  EXPECT_EQ(program::verifyProgram(expansion->program).message(), "");
-  return std::move(expansion->program);
+  return programOf(plan);
 }
-
-std::string errorOf(const Program& p) { return program::verifyProgram(p).message(); }
 
 bool updatesScale(const Instruction& in) { return in.kind == InstructionKind::kUpdateLossScale; }
 

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "ir/expand/expand.h"
-#include "ir/program/verify.h"
 #include "tests/ir/expand/small_gpt.h"
 
 namespace trireme::expand {
@@ -16,13 +15,6 @@ using program::GroupKind;
 using program::Instruction;
 using program::InstructionKind;
 using program::Stream;
-
-Expansion expanded(const spec::ModelSpec& model, const plan::Plan& plan) {
-  auto expansion = expand(model, plan);
-  if (!expansion) throw std::runtime_error(expansion.error().message());
-  EXPECT_EQ(program::verifyProgram(expansion->program).message(), "");
-  return std::move(*expansion);
-}
 
 plan::Plan planOf(const spec::ModelSpec& model, int64_t tp, int64_t pp, int64_t dp, bool shards) {
   plan::Plan plan = planFor(model, tp, pp, dp);

@@ -1,5 +1,12 @@
 // The model and the plan that the tests of programs start from.
 #pragma once
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "ir/expand/expand.h"
+#include "ir/program/verify.h"
 #include "tests/support/small_plan.h"
 
 namespace trireme::expand {
@@ -20,5 +27,14 @@ inline plan::Plan planFor(const spec::ModelSpec& model, int64_t tp, int64_t pp, 
   plan.vocabMultiple = 1;
   return plan;
 }
+
+// Of what must be legal.
+inline Expansion expanded(const spec::ModelSpec& model, const plan::Plan& plan) {
+  auto expansion = expand(model, plan);
+  if (!expansion) throw std::runtime_error(expansion.error().message());
+  EXPECT_EQ(program::verifyProgram(expansion->program).message(), "");
+  return std::move(*expansion);
+}
+inline program::Program programOf(const plan::Plan& plan) { return expanded(gpt(), plan).program; }
 
 }  // namespace trireme::expand

@@ -20,13 +20,6 @@ using ::testing::StartsWith;
 using trireme::testing::bufferNamed;
 using trireme::testing::code;
 
-program::Program programOf(const plan::Plan& plan) {
-  auto expansion = expand(gpt(), plan);
-  if (!expansion) throw std::runtime_error(expansion.error().message());
-  EXPECT_EQ(program::verifyProgram(expansion->program).message(), "");
-  return std::move(expansion->program);
-}
-
 // Each rank's norms saw their own tokens only.
 TEST(VerifyExpanded, V9NormGradientsAreNotSummedOverTp) {
   plan::Plan plan = planFor(gpt(), 2, 1, 1);

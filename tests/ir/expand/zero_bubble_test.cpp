@@ -6,7 +6,6 @@
 #include <map>
 
 #include "ir/expand/expand.h"
-#include "ir/program/verify.h"
 #include "tests/ir/expand/small_gpt.h"
 #include "tests/support/program_edit.h"
 
@@ -26,6 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using trireme::testing::bufferNamed;
 using trireme::testing::code;
+using trireme::testing::errorOf;
 
 plan::Plan splitPlan(int64_t tp, int64_t pp, int64_t dp,
                      ScheduleKind schedule = ScheduleKind::kZeroBubbleH1) {
@@ -33,16 +33,6 @@ plan::Plan splitPlan(int64_t tp, int64_t pp, int64_t dp,
   plan.schedule = schedule;
   return plan;
 }
-
-Expansion expanded(const plan::Plan& plan) {
-  auto expansion = expand(gpt(), plan);
-  if (!expansion) throw std::runtime_error(expansion.error().message());
-  EXPECT_EQ(program::verifyProgram(expansion->program).message(), "");
-  return std::move(*expansion);
-}
-Program programOf(const plan::Plan& plan) { return expanded(plan).program; }
-
-std::string errorOf(const Program& p) { return program::verifyProgram(p).message(); }
 
 // Ops of the layers in one run of the body, by kind.
 std::map<OpKind, int> layerOps(const Program& p, int role, int32_t body) {
@@ -121,7 +111,7 @@ int64_t slotBytes(plan::Plan plan, ScheduleKind schedule, Recompute recompute, d
   plan.schedule = schedule;
   plan.recompute = recompute;
   plan.training.residualDropout = dropout;
-  return expanded(plan).arenas[0].slotBytes[0];
+  return expanded(gpt(), plan).arenas[0].slotBytes[0];
 }
 
 // Two layers of h = 32 and a microbatch of 2 x 16 tokens in fp32: x = 4096 bytes. What the

@@ -10,8 +10,8 @@ namespace {
 
 using program::OperandType;
 using program::SegmentOp;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 OperandType f32(std::vector<int64_t> dims) { return {DType::kF32, std::move(dims)}; }
 OperandType bf16(std::vector<int64_t> dims) { return {DType::kBf16, std::move(dims)}; }
@@ -84,7 +84,7 @@ TEST(InferOutputs, KnowsEveryOp) {
     ASSERT_TRUE(outputs.has_value()) << outputs.error().message();
     EXPECT_EQ(*outputs, c.outputs) << program::opName(c.kind);
   }
-  EXPECT_THAT(seen, testing::Each(1));
+  EXPECT_THAT(seen, ::testing::Each(1));
 }
 
 // One wrong input at a time: one more dim, one dim larger, another type, one input more or less.
@@ -94,7 +94,7 @@ TEST(InferOutputs, RefusesEveryWrongInput) {
       return !inferOutputs(c.kind, twoHeadsOfEight(), inputs, DType::kF32, c.rows).has_value();
     };
     for (size_t i = 0; i < c.inputs.size(); ++i) {
-      SCOPED_TRACE(testing::Message() << program::opName(c.kind) << " input " << i);
+      SCOPED_TRACE(::testing::Message() << program::opName(c.kind) << " input " << i);
       auto wrong = c.inputs;
       wrong[i].dtype = wrong[i].dtype == DType::kI32 ? DType::kF32 : DType::kI32;
       EXPECT_TRUE(refuses(wrong));
@@ -287,7 +287,7 @@ spec::ModelSpec llama() {
   return model;
 }
 
-ModelGraph graphOf(const spec::ModelSpec& model) {
+ModelGraph graphOfModel(const spec::ModelSpec& model) {
   spec::TrainingSpec training;
   training.precision = spec::Precision::kBf16;
   training.sequenceLength = 16;
@@ -307,7 +307,7 @@ std::vector<OperandType> typesOf(const Block& block) {
 // its op infers.
 TEST(Graph, EveryOpInfersTheTensorsThatItWrites) {
   for (const spec::ModelSpec& model : {gpt(), llama()}) {
-    const ModelGraph graph = graphOf(model);
+    const ModelGraph graph = graphOfModel(model);
     for (const Block* block : {&graph.embedding, &graph.layer, &graph.head}) {
       const std::vector<OperandType> types = typesOf(*block);
       for (const std::vector<Op>* ops : {&block->forward, &block->backward})
@@ -343,7 +343,7 @@ TEST(InferLabels, SaysWhichDimIsAnother) {
 
 // A weight must be a parameter and a statistic no activation, or the backward would be wrong.
 TEST(InferTensors, TellsParametersStatisticsAndActivationsApart) {
-  const ModelGraph graph = graphOf(gpt());
+  const ModelGraph graph = graphOfModel(gpt());
   const auto tensor = [&](const char* name) {
     for (const Tensor& t : graph.layer.tensors)
       if (t.name == name) return &t;
@@ -368,7 +368,7 @@ TEST(InferTensors, TellsParametersStatisticsAndActivationsApart) {
 // What carries the hidden size, and statistics over it; not what only contracts it.
 TEST(InferTensors, TheSequenceRegionIsWhereHiddenIsWhole) {
   for (const spec::ModelSpec& model : {gpt(), llama()}) {
-    const ModelGraph graph = graphOf(model);
+    const ModelGraph graph = graphOfModel(model);
     std::vector<std::string> outside;
     for (const Block* block : {&graph.embedding, &graph.layer, &graph.head})
       for (const Op& op : block->forward)
@@ -389,7 +389,7 @@ TEST(InferTensors, TheSequenceRegionIsWhereHiddenIsWhole) {
 
 // 6 samples of 16 tokens in a step, whatever the microbatch.
 TEST(Graph, TheLossIsTheMeanOverTheTokensOfAStep) {
-  const ModelGraph graph = graphOf(gpt());
+  const ModelGraph graph = graphOfModel(gpt());
   ASSERT_EQ(graph.head.backward.front().kind, OpKind::kLossGrad);
   EXPECT_EQ(graph.head.backward.front().attributes.scale, 1.0 / (6 * 16));
 }
@@ -405,7 +405,7 @@ double flopsOf(const Block& block, const std::vector<Op>& ops) {
 // Narayanan et al. 2021: a layer's forward is 24 B s h^2 + 4 B s^2 h, the logits are 2 B s h V, and
 // the backward is twice the forward. B = 3, s = 16, h = 32, V = 128.
 TEST(Graph, FlopsOfGptAreThePublishedFormula) {
-  const ModelGraph graph = graphOf(gpt());
+  const ModelGraph graph = graphOfModel(gpt());
   constexpr double kLayer = 24.0 * 3 * 16 * 32 * 32 + 4.0 * 3 * 16 * 16 * 32;
   constexpr double kLogits = 2.0 * 3 * 16 * 32 * 128;
   EXPECT_EQ(flopsOf(graph.layer, graph.layer.forward), kLayer);

@@ -10,9 +10,9 @@
 namespace trireme::graph {
 namespace {
 
-using testing::StartsWith;
+using ::testing::StartsWith;
 
-ModelGraph graphOf(bool tied, double dropout) {
+ModelGraph gptGraph(bool tied, double dropout) {
   spec::ModelSpec model = small::gpt(2, 8, 2);
   model.ffnSize = 16;
   model.vocabSize = 10;
@@ -28,7 +28,7 @@ ModelGraph graphOf(bool tied, double dropout) {
 TEST(VerifyForward, BuiltGraphsObeyTheRules) {
   for (const bool tied : {false, true})
     for (const double dropout : {0.0, 0.1}) {
-      const Status status = verifyForward(graphOf(tied, dropout));
+      const Status status = verifyForward(gptGraph(tied, dropout));
       EXPECT_TRUE(status.ok()) << status.message();
     }
 }
@@ -107,7 +107,7 @@ TEST(VerifyForward, BrokenRulesAreNamed) {
        [](ModelGraph& g) { g.embedding.parameters[1].tied = true; }},
   };
   for (const Change& change : changes) {
-    ModelGraph graph = graphOf(true, 0.1);
+    ModelGraph graph = gptGraph(true, 0.1);
     change.apply(graph);
     EXPECT_THAT(verifyForward(graph).message(), StartsWith(change.message));
   }

@@ -8,7 +8,7 @@
 namespace trireme::plan {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(EvenLayers, DivideEquallyInVirtualStageOrder) {
   // Virtual stage = chunk * pp + stage: stage 0 holds virtual stages 0 and 2.

@@ -12,7 +12,7 @@ namespace {
 using graph::Dim;
 using graph::Label;
 using graph::Tensor;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 Tensor tensorOf(std::vector<Dim> dims, bool sequenceRegion = false) {
   Tensor tensor;

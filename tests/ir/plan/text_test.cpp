@@ -12,7 +12,7 @@
 namespace trireme::plan {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Plan smallPlan() {
   Plan plan;
@@ -28,7 +28,7 @@ Plan smallPlan() {
 }
 
 TEST(PrintPlan, IsTheTextThatUsersEdit) {
-  EXPECT_THAT(printPlan(smallPlan()), testing::StartsWith(R"(version: 2
+  EXPECT_THAT(printPlan(smallPlan()), ::testing::StartsWith(R"(version: 2
 model: gpt2
 fingerprint: 18446744073709551614
 stack: trireme
@@ -99,48 +99,52 @@ TEST(ParsePlan, ReadsBackAnyPlan) {
   }
 }
 
-std::string messageAfter(const std::string& from, const std::string& to) {
+std::string messageAfterReplacing(const std::string& from, const std::string& to) {
   const Result<Plan> read = parsePlan(replaced(printPlan(smallPlan()), from, to), "plan.yaml");
   return read.has_value() ? "" : read.error().message();
 }
 
 TEST(ParsePlan, RefusesAnotherVersionBeforeAllElse) {
-  EXPECT_EQ(messageAfter("version: 2\nmodel", "version: 3\nmesh"),
+  EXPECT_EQ(messageAfterReplacing("version: 2\nmodel", "version: 3\nmesh"),
             "plan.yaml:1:10: version: 3 is newer than this program; expected 2");
-  EXPECT_THAT(messageAfter("version: 2", "version: 1"), HasSubstr("version: 1 is unknown"));
-  EXPECT_THAT(messageAfter("version: 2\n", ""), HasSubstr("version: missing"));
-  EXPECT_THAT(messageAfter("version: 2", "version: one"), HasSubstr("plan.yaml:1:10: version:"));
+  EXPECT_THAT(messageAfterReplacing("version: 2", "version: 1"),
+              HasSubstr("version: 1 is unknown"));
+  EXPECT_THAT(messageAfterReplacing("version: 2\n", ""), HasSubstr("version: missing"));
+  EXPECT_THAT(messageAfterReplacing("version: 2", "version: one"),
+              HasSubstr("plan.yaml:1:10: version:"));
 }
 
 TEST(ParsePlan, RefusesUnknownKeysWithTheNearestValidOne) {
-  EXPECT_EQ(messageAfter("recompute:", "recomptue:"),
+  EXPECT_EQ(messageAfterReplacing("recompute:", "recomptue:"),
             "plan.yaml:14:1: unknown key 'recomptue'; did you mean 'recompute'?");
-  EXPECT_THAT(messageAfter("  precision:", "  precison:"),
+  EXPECT_THAT(messageAfterReplacing("  precision:", "  precison:"),
               HasSubstr("unknown key 'precison'; did you mean 'precision'?"));
 }
 
 TEST(ParsePlan, RefusesAMissingField) {
-  EXPECT_THAT(messageAfter("tp: 1\n", ""), HasSubstr("tp: missing"));
+  EXPECT_THAT(messageAfterReplacing("tp: 1\n", ""), HasSubstr("tp: missing"));
   EXPECT_THAT(parsePlan("version: 2\n", "plan.yaml").error().message(), HasSubstr("missing"));
 }
 
 TEST(ParsePlan, RefusesWrongValuesWithTheirPlace) {
-  EXPECT_THAT(messageAfter("tp: 1", "tp: two"), HasSubstr("plan.yaml:5:5: tp: "));
-  EXPECT_THAT(messageAfter("schedule: interleaved", "schedule: interleafed"),
+  EXPECT_THAT(messageAfterReplacing("tp: 1", "tp: two"), HasSubstr("plan.yaml:5:5: tp: "));
+  EXPECT_THAT(messageAfterReplacing("schedule: interleaved", "schedule: interleafed"),
               HasSubstr("plan.yaml:13:11: schedule: unknown value 'interleafed'; did you mean "
                         "'interleaved'?"));
-  EXPECT_THAT(messageAfter("[3, 3]", "[3, 3, 3]"),
+  EXPECT_THAT(messageAfterReplacing("[3, 3]", "[3, 3, 3]"),
               HasSubstr("plan.yaml:22:6: layers: expected a chunk [first layer, number of "
                         "layers]"));
-  EXPECT_THAT(messageAfter("[3, 3]", "[3, x]"), HasSubstr("plan.yaml:22:6: layers: expected"));
-  EXPECT_THAT(messageAfter("- [[3, 3], [9, 3]]", "- 12"),
+  EXPECT_THAT(messageAfterReplacing("[3, 3]", "[3, x]"),
+              HasSubstr("plan.yaml:22:6: layers: expected"));
+  EXPECT_THAT(messageAfterReplacing("- [[3, 3], [9, 3]]", "- 12"),
               HasSubstr("plan.yaml:22:5: layers: expected a stage"));
-  EXPECT_THAT(messageAfter("beta1: 0.9", "beta1: 1.5"), HasSubstr("training.beta1: must be"));
+  EXPECT_THAT(messageAfterReplacing("beta1: 0.9", "beta1: 1.5"),
+              HasSubstr("training.beta1: must be"));
   EXPECT_THAT(parsePlan("[]", "plan.yaml").error().message(), HasSubstr("plan.yaml:1:1: "));
 }
 
 TEST(LoadPlan, ReadsAFileAndNamesAMissingOne) {
-  const std::string path = testing::TempDir() + "/trireme_plan_text_test.yaml";
+  const std::string path = ::testing::TempDir() + "/trireme_plan_text_test.yaml";
   std::ofstream(path) << printPlan(smallPlan());
   const Result<Plan> read = loadPlan(path);
   std::remove(path.c_str());

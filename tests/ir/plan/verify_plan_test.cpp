@@ -9,7 +9,7 @@
 namespace trireme::plan {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 spec::ModelSpec eightHeads() {
   return {.name = "eight-heads",
@@ -40,8 +40,8 @@ Plan legalPlan() {
 }
 
 // The message of the plan after `change`, or "" if it is legal.
-std::string messageAfter(const std::function<void(Plan&)>& change,
-                         const spec::ModelSpec& model = eightHeads()) {
+std::string messageAfterChange(const std::function<void(Plan&)>& change,
+                               const spec::ModelSpec& model = eightHeads()) {
   Plan plan = legalPlan();
   change(plan);
   return verifyPlan(plan, model).message();
@@ -55,11 +55,11 @@ void simplify(Plan& plan) {
 }
 
 TEST(VerifyPlan, AcceptsLegalPlans) {
-  EXPECT_EQ(messageAfter([](Plan&) {}), "");
-  EXPECT_EQ(messageAfter(simplify), "");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.sequenceParallel = true; }), "");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.scatterGather = true; }), "");
-  EXPECT_EQ(messageAfter([](Plan& p) {
+  EXPECT_EQ(messageAfterChange([](Plan&) {}), "");
+  EXPECT_EQ(messageAfterChange(simplify), "");
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.sequenceParallel = true; }), "");
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.scatterGather = true; }), "");
+  EXPECT_EQ(messageAfterChange([](Plan& p) {
               p.dpReplicate = 1;
               p.dpShard = 2;
               p.stateSharding = StateSharding::kOptimizer;
@@ -79,17 +79,17 @@ TEST(P1CountsAreAtLeastOne, EachOfThem) {
                                      &Plan::microbatchSize};
   for (const auto count : kCounts)
     for (const int64_t wrong : {int64_t{0}, int64_t{-3}, INT64_MIN, INT64_MAX})
-      EXPECT_THAT(messageAfter([&](Plan& p) { p.*count = wrong; }), HasSubstr("(P1)"));
-  EXPECT_EQ(messageAfter([](Plan& p) { p.dpShard = 0; }),
+      EXPECT_THAT(messageAfterChange([&](Plan& p) { p.*count = wrong; }), HasSubstr("(P1)"));
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.dpShard = 0; }),
             "(P1) dp_shard is 0; it must be at least 1 and at most 2147483647; nearest: 1");
 }
 
 TEST(P1CountsAreAtLeastOne, AndTheirProductsAreCountable) {
-  EXPECT_THAT(messageAfter([](Plan& p) { p.tp = p.pp = p.dpShard = 100'000; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.tp = p.pp = p.dpShard = 100'000; }),
               HasSubstr("(P1) tp 100000 x pp 100000"));
-  EXPECT_THAT(messageAfter([](Plan& p) { p.vocabMultiple = 1 << 30; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.vocabMultiple = 1 << 30; }),
               HasSubstr("(P1) vocab_multiple 1073741824 x tp 2"));
-  EXPECT_THAT(messageAfter([](Plan& p) {
+  EXPECT_THAT(messageAfterChange([](Plan& p) {
                 p.training.globalBatchSize = 1 << 30;
                 p.virtualStages = 1 << 20;
               }),
@@ -100,34 +100,34 @@ TEST(P2MadeForThisModel, AnotherModelIsRefused) {
   spec::ModelSpec other = eightHeads();
   other.normEpsilon = 1e-6;
   other.name = "other";
-  EXPECT_THAT(messageAfter([](Plan&) {}, other),
+  EXPECT_THAT(messageAfterChange([](Plan&) {}, other),
               HasSubstr("(P2) the plan was made for model 'eight-heads'"));
 }
 
 TEST(P2MadeForThisModel, ANameChangesNoComputation) {
   spec::ModelSpec renamed = eightHeads();
   renamed.name = "renamed";
-  EXPECT_EQ(messageAfter([](Plan&) {}, renamed), "");
+  EXPECT_EQ(messageAfterChange([](Plan&) {}, renamed), "");
 }
 
 TEST(P3BatchIsAMultiple, OfReplicasTimesMicrobatchSize) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.microbatchSize = 7; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.microbatchSize = 7; }),
             "(P3) global batch size 48 is not a multiple of dp 2 x microbatch size 7 = 14; "
             "nearest: 42 or 56");
-  EXPECT_THAT(messageAfter([](Plan& p) { p.microbatchSize = 25; }), HasSubstr("nearest: 50"));
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.microbatchSize = 25; }), HasSubstr("nearest: 50"));
 }
 
 TEST(P4TpDividesHeads, NearestAreNamed) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.tp = 3; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.tp = 3; }),
             "(P4) tp 3 does not divide 8 key/value heads; nearest: 2 or 4");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.tp = 1'000'000; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.tp = 1'000'000; }),
             "(P4) tp 1000000 does not divide 8 key/value heads; nearest: 8");
 }
 
 TEST(P5TpDividesFfn, NearestAreNamed) {
   spec::ModelSpec model = eightHeads();
   model.ffnSize = 386;
-  EXPECT_EQ(messageAfter(
+  EXPECT_EQ(messageAfterChange(
                 [&](Plan& p) {
                   p.tp = 4;
                   p.fingerprint = fingerprintOf(model);
@@ -137,19 +137,20 @@ TEST(P5TpDividesFfn, NearestAreNamed) {
 }
 
 TEST(P6VirtualStagesNeedInterleaving, AndInterleavingNeedsThem) {
-  EXPECT_THAT(messageAfter([](Plan& p) { p.schedule = ScheduleKind::kGpipe; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.schedule = ScheduleKind::kGpipe; }),
               HasSubstr("(P6) 2 virtual stages need schedule interleaved, not gpipe"));
-  EXPECT_THAT(messageAfter([](Plan& p) { p.virtualStages = 1; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.virtualStages = 1; }),
               HasSubstr("(P6) schedule interleaved needs more than 1 virtual stage"));
-  EXPECT_THAT(messageAfter([](Plan& p) { p.pp = 1; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.pp = 1; }),
               HasSubstr("(P6) 2 virtual stages need pp > 1, but pp is 1"));
 }
 
 TEST(P7InterleavedGroupsAreFull, NearestAreNamed) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.training.globalBatchSize = 46; }),  // 23 microbatches
-            "(P7) schedule interleaved: 23 microbatches per replica are not a multiple of pp 2; "
-            "nearest: 22 or 24 microbatches");
-  EXPECT_EQ(messageAfter([](Plan& p) {
+  EXPECT_EQ(
+      messageAfterChange([](Plan& p) { p.training.globalBatchSize = 46; }),  // 23 microbatches
+      "(P7) schedule interleaved: 23 microbatches per replica are not a multiple of pp 2; "
+      "nearest: 22 or 24 microbatches");
+  EXPECT_EQ(messageAfterChange([](Plan& p) {
               simplify(p);
               p.training.globalBatchSize = 46;
             }),
@@ -157,50 +158,51 @@ TEST(P7InterleavedGroupsAreFull, NearestAreNamed) {
 }
 
 TEST(P8LayersCoverTheModel, StagesAndChunksAreAsMany) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers.pop_back(); }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers.pop_back(); }),
             "(P8) layers has 1 stages, expected pp = 2");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1].pop_back(); }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers[1].pop_back(); }),
             "(P8) layers: stage 1 has 1 chunks, expected 2");
 }
 
 TEST(P8LayersCoverTheModel, RangesFollowEachOther) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][0] = {4, 1}; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers[1][0] = {4, 1}; }),
             "(P8) layers: stage 1, chunk 0 starts at layer 4, but the virtual stage before it ends "
             "at 3; nearest: 3");
   // In the order of ranks instead of that of virtual stages.
-  EXPECT_THAT(messageAfter([](Plan& p) { p.layers = {{{0, 3}, {3, 2}}, {{5, 2}, {7, 3}}}; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.layers = {{{0, 3}, {3, 2}}, {{5, 2}, {7, 3}}}; }),
               HasSubstr("(P8) layers: stage 1, chunk 0 starts at layer 5"));
 }
 
 TEST(P8LayersCoverTheModel, NoneIsEmptyBetweenTheFirstAndTheLast) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][0].count = 0; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers[1][0].count = 0; }),
             "(P8) layers: stage 1, chunk 0 has 0 layers; nearest: 1");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers = {{{0, 5}, {10, 0}}, {{5, 5}, {10, 0}}}; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers = {{{0, 5}, {10, 0}}, {{5, 5}, {10, 0}}}; }),
             "(P8) layers: stage 0, chunk 1 has 0 layers; nearest: 1");
 }
 
 // 126 layers of Llama 3.1 405B in 128 virtual stages: only the embedding, only the head.
 TEST(P8LayersCoverTheModel, TheFirstAndTheLastMayHoldNoLayer) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers = {{{0, 0}, {5, 5}}, {{0, 5}, {10, 0}}}; }), "");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[0][0].count = -1; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers = {{{0, 0}, {5, 5}}, {{0, 5}, {10, 0}}}; }),
+            "");
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers[0][0].count = -1; }),
             "(P8) layers: stage 0, chunk 0 has -1 layers; nearest: 0");
 }
 
 TEST(P8LayersCoverTheModel, NoLayerIsLeftOutOrInvented) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][1].count = 2; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers[1][1].count = 2; }),
             "(P8) layers cover 9 layers, the model has 10");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.layers[1][1].count = INT64_MAX; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.layers[1][1].count = INT64_MAX; }),
             "(P8) layers: stage 1, chunk 1 has 9223372036854775807 layers, but only 3 of the "
             "model's 10 are left");
 }
 
 TEST(P9SequenceParallelSplits, TheSequenceOverMoreThanOneRank) {
-  EXPECT_THAT(messageAfter([](Plan& p) {
+  EXPECT_THAT(messageAfterChange([](Plan& p) {
                 p.tp = 1;
                 p.sequenceParallel = true;
               }),
               HasSubstr("(P9) sequence parallel needs tp > 1"));
-  EXPECT_EQ(messageAfter([](Plan& p) {
+  EXPECT_EQ(messageAfterChange([](Plan& p) {
               p.tp = 8;
               p.sequenceParallel = true;
               p.training.sequenceLength = 60;
@@ -210,18 +212,18 @@ TEST(P9SequenceParallelSplits, TheSequenceOverMoreThanOneRank) {
 }
 
 TEST(P10ScatterGatherApplies, OnlyToReplicatedStageBorders) {
-  EXPECT_THAT(messageAfter([](Plan& p) {
+  EXPECT_THAT(messageAfterChange([](Plan& p) {
                 p.tp = 1;
                 p.scatterGather = true;
               }),
               HasSubstr("(P10) scatter-gather needs tp > 1 and pp > 1, but tp is 1 and pp is 2"));
-  EXPECT_THAT(messageAfter([](Plan& p) {
+  EXPECT_THAT(messageAfterChange([](Plan& p) {
                 p.pp = 1;
                 simplify(p);
                 p.scatterGather = true;
               }),
               HasSubstr("(P10) scatter-gather needs tp > 1 and pp > 1, but tp is 2 and pp is 1"));
-  EXPECT_THAT(messageAfter([](Plan& p) { p.scatterGather = p.sequenceParallel = true; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.scatterGather = p.sequenceParallel = true; }),
               HasSubstr("(P10) scatter-gather excludes sequence parallel"));
 }
 
@@ -229,7 +231,7 @@ TEST(P10ScatterGatherApplies, ToEqualParts) {
   spec::ModelSpec model = eightHeads();
   model.hiddenSize = 95;
   const auto scatter = [&](int64_t microbatchSize, int64_t sequenceLength) {
-    return messageAfter(
+    return messageAfterChange(
         [&](Plan& p) {
           p.fingerprint = fingerprintOf(model);
           p.scatterGather = true;
@@ -247,7 +249,7 @@ TEST(P10ScatterGatherApplies, ToEqualParts) {
 TEST(P11StateShardingHasRanks, AndShardsHaveState) {
   const auto shard = [](StateSharding sharding, int64_t dpReplicate, int64_t dpShard,
                         int64_t cp = 1) {
-    return messageAfter([&](Plan& p) {
+    return messageAfterChange([&](Plan& p) {
       p.stateSharding = sharding;
       p.dpReplicate = dpReplicate;
       p.dpShard = dpShard;
@@ -271,13 +273,13 @@ TEST(P11StateShardingHasRanks, AndShardsHaveState) {
 }
 
 TEST(P12ThereAreNoExperts, ToSpread) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.ep = 2; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.ep = 2; }),
             "(P12) ep 2: the model has no experts to spread; nearest: ep 1");
 }
 
 TEST(P14RecomputedLayersExist, OnlyUnderFullRecomputation) {
   const auto recompute = [](Recompute kind, int64_t layers) {
-    return messageAfter([&](Plan& p) {
+    return messageAfterChange([&](Plan& p) {
       p.recompute = kind;
       p.recomputeLayers = layers;
     });
@@ -293,7 +295,7 @@ TEST(P14RecomputedLayersExist, OnlyUnderFullRecomputation) {
 // The virtual stages of the legal plan have 3, 2, 2 and 3 layers.
 TEST(P14RecomputedLayersExist, AreNoMoreThanAVirtualStageHas) {
   const auto recompute = [](int64_t layers) {
-    return messageAfter([&](Plan& p) {
+    return messageAfterChange([&](Plan& p) {
       p.recompute = Recompute::kFull;
       p.recomputeLayers = layers;
     });
@@ -309,14 +311,14 @@ TEST(P14RecomputedLayersExist, AreNoMoreThanAVirtualStageHas) {
 
 // 64 tokens over cp 4 are 8 parts of 8; cp 3 would need a multiple of 6.
 TEST(P15ContextDivides, TheSequenceIntoTwoPartsPerRank) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.cp = 4; }), "");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.cp = 32; }), "");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.cp = 3; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.cp = 4; }), "");
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.cp = 32; }), "");
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.cp = 3; }),
             "(P15) cp 3 needs a sequence length that is a multiple of 2 x cp, not 64; nearest: 2 "
             "or 4");
   // Without a mirror image for the one part.
-  EXPECT_THAT(messageAfter([](Plan& p) { p.cp = 64; }), HasSubstr("(P15) cp 64"));
-  EXPECT_THAT(messageAfter([](Plan& p) {
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.cp = 64; }), HasSubstr("(P15) cp 64"));
+  EXPECT_THAT(messageAfterChange([](Plan& p) {
                 p.cp = 2;
                 p.training.sequenceLength = 63;
               }),
@@ -326,7 +328,7 @@ TEST(P15ContextDivides, TheSequenceIntoTwoPartsPerRank) {
 
 // 60 tokens over cp 2 leave 30 to each rank, which tp 4 does not divide although it divides 60.
 TEST(P15ContextDivides, BeforeSequenceParallelismDoes) {
-  EXPECT_EQ(messageAfter([](Plan& p) {
+  EXPECT_EQ(messageAfterChange([](Plan& p) {
               p.cp = 2;
               p.tp = 4;
               p.sequenceParallel = true;
@@ -341,7 +343,7 @@ TEST(P15ContextDivides, BeforeScatterGatherDoes) {
   spec::ModelSpec model = eightHeads();
   model.hiddenSize = 95;
   const auto scatter = [&](int64_t tp) {
-    return messageAfter(
+    return messageAfterChange(
         [&](Plan& p) {
           p.fingerprint = fingerprintOf(model);
           p.cp = 2;
@@ -357,19 +359,19 @@ TEST(P15ContextDivides, BeforeScatterGatherDoes) {
 }
 
 TEST(P16StackHasAName, OfPrintableText) {
-  EXPECT_EQ(messageAfter([](Plan& p) { p.stack = "megatron-core"; }), "");
-  EXPECT_EQ(messageAfter([](Plan& p) { p.stack = ""; }),
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.stack = "megatron-core"; }), "");
+  EXPECT_EQ(messageAfterChange([](Plan& p) { p.stack = ""; }),
             "(P16) stack '': expected the name of a stack profile; nearest: trireme");
-  EXPECT_THAT(messageAfter([](Plan& p) { p.stack = "a\nb"; }), HasSubstr("(P16) stack "));
-  EXPECT_THAT(messageAfter([](Plan& p) { p.stack = "\xff"; }), HasSubstr("(P16) stack "));
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.stack = "a\nb"; }), HasSubstr("(P16) stack "));
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.stack = "\xff"; }), HasSubstr("(P16) stack "));
 }
 
 TEST(P13TrainingFitsTheModel, ItsSettingsAreVerified) {
-  EXPECT_THAT(messageAfter([](Plan& p) { p.training.sequenceLength = 65; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.training.sequenceLength = 65; }),
               HasSubstr("(P13) training: sequence_length"));
-  EXPECT_THAT(messageAfter([](Plan& p) { p.training.beta1 = 1; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.training.beta1 = 1; }),
               HasSubstr("(P13) training: beta1"));
-  EXPECT_THAT(messageAfter([](Plan& p) { p.training.globalBatchSize = 0; }),
+  EXPECT_THAT(messageAfterChange([](Plan& p) { p.training.globalBatchSize = 0; }),
               HasSubstr("(P13) training: global_batch_size"));
 }
 

@@ -12,9 +12,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Program sample() { return trireme::testing::buildPipeline({2, 2, 2, 2, 2, 4, true}); }
+Program interleavedSample() { return trireme::testing::buildPipeline({2, 2, 2, 2, 2, 4, true}); }
 
-std::string errorOf(const std::string& bytes) {
+std::string errorOfBytes(const std::string& bytes) {
   const auto result = deserialize(bytes);
   return result ? "" : result.error().message();
 }
@@ -37,7 +37,7 @@ TEST(Checksum, MatchesPublishedValues) {
 }
 
 TEST(Serialize, RoundTripsExactly) {
-  const Program program = sample();
+  const Program program = interleavedSample();
   const std::string bytes = serialize(program);
   const auto back = deserialize(bytes);
   ASSERT_TRUE(back.has_value()) << back.error().message();
@@ -51,7 +51,7 @@ TEST(Serialize, RoundTripsExactly) {
 }
 
 TEST(Serialize, KeepsExtremeNumbers) {
-  Program program = sample();
+  Program program = interleavedSample();
   program.training.epsilon = -0.0;
   program.training.learningRate = 1e-310;
   program.training.seed = UINT64_MAX;
@@ -102,7 +102,7 @@ TEST(Deserialize, ReadsVersion2AndRefusesUnknownScalings) {
   ASSERT_NE(factor, std::string::npos);
   std::string unknown = payload;
   unknown[factor - 1] = 3;
-  EXPECT_THAT(errorOf(withHeader(3, unknown)), HasSubstr("unknown enumerator 3"));
+  EXPECT_THAT(errorOfBytes(withHeader(3, unknown)), HasSubstr("unknown enumerator 3"));
   payload.erase(factor - 1, kScaling);
   const auto back = deserialize(withHeader(2, payload));
   ASSERT_TRUE(back.has_value()) << back.error().message();
@@ -113,8 +113,8 @@ TEST(Deserialize, RefusesEveryTruncation) {
   const std::string bytes = serialize(trireme::testing::buildPipeline({1, 1, 1, 1, 1, 1}));
   for (size_t n = 0; n < bytes.size(); ++n)
     EXPECT_FALSE(deserialize(bytes.substr(0, n)).has_value()) << n << " of " << bytes.size();
-  EXPECT_THAT(errorOf(bytes.substr(0, 10)), HasSubstr("truncated"));
-  EXPECT_THAT(errorOf(bytes.substr(0, bytes.size() - 1)), HasSubstr("truncated"));
+  EXPECT_THAT(errorOfBytes(bytes.substr(0, 10)), HasSubstr("truncated"));
+  EXPECT_THAT(errorOfBytes(bytes.substr(0, bytes.size() - 1)), HasSubstr("truncated"));
 }
 
 // A flip of any bit is found: in the magic, version, length and checksum, and by it in the payload.
@@ -129,25 +129,25 @@ TEST(Deserialize, RefusesEveryFlippedBit) {
 }
 
 TEST(Deserialize, SaysWhatIsWrong) {
-  const std::string bytes = serialize(sample());
-  EXPECT_THAT(errorOf("#!/bin/sh"), HasSubstr("not a program"));
-  EXPECT_THAT(errorOf(bytes + "x"), HasSubstr("behind the end"));
+  const std::string bytes = serialize(interleavedSample());
+  EXPECT_THAT(errorOfBytes("#!/bin/sh"), HasSubstr("not a program"));
+  EXPECT_THAT(errorOfBytes(bytes + "x"), HasSubstr("behind the end"));
   std::string newer = bytes;
   newer[8] = 99;
-  EXPECT_THAT(errorOf(newer), HasSubstr("newer"));
+  EXPECT_THAT(errorOfBytes(newer), HasSubstr("newer"));
   std::string damaged = bytes;
   damaged[bytes.size() / 2] ^= 1;
-  EXPECT_THAT(errorOf(damaged), HasSubstr("checksum"));
+  EXPECT_THAT(errorOfBytes(damaged), HasSubstr("checksum"));
 }
 
 // A list that claims 2^32 - 1 elements behind a right checksum.
 TEST(Deserialize, DoesNotBelieveCounts) {
-  std::string bytes = serialize(sample());
+  std::string bytes = serialize(interleavedSample());
   const std::string payload(bytes.size() - 24, '\xFF');
   const uint32_t crc = crc32c(payload);
   bytes = bytes.substr(0, 20);
   for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<char>(crc >> (8 * i)));
-  EXPECT_THAT(errorOf(bytes + payload), HasSubstr("ends inside a field"));
+  EXPECT_THAT(errorOfBytes(bytes + payload), HasSubstr("ends inside a field"));
 }
 
 }  // namespace

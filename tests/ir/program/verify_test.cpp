@@ -21,6 +21,7 @@ using trireme::testing::bufferNamed;
 using trireme::testing::buildPipeline;
 using trireme::testing::callOf;
 using trireme::testing::code;
+using trireme::testing::errorOf;
 using trireme::testing::find;
 using trireme::testing::PipelineShape;
 
@@ -28,8 +29,6 @@ constexpr int kForward = 2, kBackward = 3;  // bodies of chunk 0
 
 // Two pipeline ranks with several tenants per slot, two tensor ranks, two replicas.
 Program sample() { return buildPipeline({2, 2, 2, 1, 2, 6, true}); }
-
-std::string errorOf(const Program& program) { return verifyProgram(program).message(); }
 
 void remove(Program& p, int role, int body, const std::function<bool(const Instruction&)>& which) {
   ASSERT_EQ(std::erase_if(code(p, role, body), which), 1u);

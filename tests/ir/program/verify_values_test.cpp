@@ -18,16 +18,14 @@ using trireme::testing::bufferNamed;
 using trireme::testing::buildPipeline;
 using trireme::testing::callOf;
 using trireme::testing::code;
+using trireme::testing::errorOf;
 using trireme::testing::find;
 using trireme::testing::moveOnto;
 
-constexpr int kStepBody = 1, kForward = 2, kBackward = 3;  // bodies of chunk 0
+constexpr int kStepBody = 1, kForwardBody = 2, kBackwardBody = 3;  // bodies of chunk 0
 
-Program sample() { return buildPipeline({2, 2, 2, 1, 2, 6, true}); }
 // One stage, so that chunk 0 has everything.
 Program oneStage(int tp = 1) { return buildPipeline({tp, 1, 1, 1, 2, 2}); }
-
-std::string errorOf(const Program& program) { return verifyProgram(program).message(); }
 
 void insert(Program& p, int body, size_t at, InstructionKind kind, int32_t buffer) {
   Instruction in;
@@ -40,20 +38,20 @@ void insert(Program& p, int body, size_t at, InstructionKind kind, int32_t buffe
 // in scratch by the layer before; the first layer finds zeros.
 TEST(VerifyValues, V6ScratchOfTheLayerBeforeIsRead) {
   Program p = oneStage();
-  std::vector<Instruction>& body = code(p, 0, kBackward);
-  const size_t i = callOf(p, 0, kBackward, "layer.backward.0");
+  std::vector<Instruction>& body = code(p, 0, kBackwardBody);
+  const size_t i = callOf(p, 0, kBackwardBody, "layer.backward.0");
   std::swap(body[i], body[i + 1]);
-  insert(p, kBackward, 0, InstructionKind::kZero, bufferIndex(p, 0, "du"));
+  insert(p, kBackwardBody, 0, InstructionKind::kZero, bufferIndex(p, 0, "du"));
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V6)"), HasSubstr("reads du"),
                                 HasSubstr("an earlier layer or task has left")));
 }
 
 TEST(VerifyValues, V6ScratchOfTheTaskBeforeIsRead) {
   Program p = buildPipeline({1, 1, 1, 1, 1, 2});
-  std::vector<Instruction>& body = code(p, 0, kBackward);
-  const size_t i = callOf(p, 0, kBackward, "layer.backward.0");
+  std::vector<Instruction>& body = code(p, 0, kBackwardBody);
+  const size_t i = callOf(p, 0, kBackwardBody, "layer.backward.0");
   std::swap(body[i], body[i + 1]);
-  insert(p, kForward, 0, InstructionKind::kZero, bufferIndex(p, 0, "du"));
+  insert(p, kForwardBody, 0, InstructionKind::kZero, bufferIndex(p, 0, "du"));
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V6)"), HasSubstr("reads du"), HasSubstr("(B0.0)"),
                                 HasSubstr("an earlier layer or task has left")));
 }
@@ -61,7 +59,7 @@ TEST(VerifyValues, V6ScratchOfTheTaskBeforeIsRead) {
 TEST(VerifyValues, V7AnotherValueOfTheTypeTakesTheMemory) {
   Program p = oneStage();
   moveOnto(p, 0, "du", "chunk0.max");
-  insert(p, kForward, callOf(p, 0, kForward, "head.forward.1"), InstructionKind::kZero,
+  insert(p, kForwardBody, callOf(p, 0, kForwardBody, "head.forward.1"), InstructionKind::kZero,
          bufferIndex(p, 0, "du"));
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V7)"), HasSubstr("reads chunk0.max"),
                                 HasSubstr("which now holds du")));
@@ -72,7 +70,7 @@ TEST(VerifyValues, V7ValueIsMadeUnderAnotherName) {
   Program p = oneStage();
   Buffer other = bufferNamed(p, 0, "target");
   other.name = "raw";
-  code(p, 0, kForward)[callOf(p, 0, kForward, "head.forward.1")].buffers[3] =
+  code(p, 0, kForwardBody)[callOf(p, 0, kForwardBody, "head.forward.1")].buffers[3] =
       static_cast<int32_t>(p.roles[0].buffers.size());
   p.roles[0].buffers.push_back(other);
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V7)"), HasSubstr("reads target"),
@@ -95,17 +93,17 @@ TEST(VerifyValues, V7LabelsAreLoadedOverTokens) {
 }
 
 TEST(VerifyValues, V9ResultIsNotUsed) {
-  Program p = sample();
-  std::vector<Instruction>& body = code(p, 0, kBackward);
-  body.erase(body.begin() + static_cast<long>(callOf(p, 0, kBackward, "embedding.backward")));
+  Program p = buildPipeline({2, 2, 2, 1, 2, 6, true});
+  std::vector<Instruction>& body = code(p, 0, kBackwardBody);
+  body.erase(body.begin() + static_cast<long>(callOf(p, 0, kBackwardBody, "embedding.backward")));
   EXPECT_THAT(errorOf(p),
               AllOf(StartsWith("(V9)"), HasSubstr("makes chunk0.gradient, which nobody uses")));
 }
 
 TEST(VerifyValues, V9ParameterIsNotUsed) {
   Program p = oneStage();
-  const size_t i = callOf(p, 0, kForward, "embedding.forward");
-  code(p, 0, kForward)[i].buffers[1] = bufferIndex(p, 0, "head.weight");
+  const size_t i = callOf(p, 0, kForwardBody, "embedding.forward");
+  code(p, 0, kForwardBody)[i].buffers[1] = bufferIndex(p, 0, "head.weight");
   EXPECT_THAT(errorOf(p),
               AllOf(StartsWith("(V9)"), HasSubstr("parameter embedding"), HasSubstr("not used")));
 }
@@ -118,7 +116,7 @@ TEST(VerifyValues, V9CompleteGradientIsSummedOverTp) {
 
 TEST(VerifyValues, V4MicrobatchIsReducedOverReplicas) {
   Program p = buildPipeline({2, 1, 2, 1, 1, 2});
-  find(p, 0, kForward, InstructionKind::kAllReduce).group = GroupKind::kDp;
+  find(p, 0, kForwardBody, InstructionKind::kAllReduce).group = GroupKind::kDp;
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V4)"), HasSubstr("of a microbatch over dp")));
 }
 
@@ -127,14 +125,14 @@ TEST(VerifyValues, V4OneRankSwapsCollectivesOfOneType) {
   Program p = oneStage(2);
   p.roles.push_back(Role(p.roles[0]));
   p.ranks[1].role = 1;
-  const size_t i = callOf(p, 1, kForward, "head.forward.1");
-  std::swap(code(p, 1, kForward)[i + 1], code(p, 1, kForward)[i + 2]);
+  const size_t i = callOf(p, 1, kForwardBody, "head.forward.1");
+  std::swap(code(p, 1, kForwardBody)[i + 1], code(p, 1, kForwardBody)[i + 2]);
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V4)"), HasSubstr("is not of what")));
 }
 
 TEST(VerifyValues, V1ComputationOnATransferStream) {
   Program p = oneStage();
-  find(p, 0, kForward, InstructionKind::kCompute).stream = Stream::kSendForward;
+  find(p, 0, kForwardBody, InstructionKind::kCompute).stream = Stream::kSendForward;
   EXPECT_THAT(errorOf(p),
               AllOf(StartsWith("(V1)"), HasSubstr("the send_forward stream takes only messages")));
 }
@@ -161,7 +159,7 @@ TEST(VerifyValues, V8MicrobatchesAreOutOfOrder) {
 
 TEST(VerifyValues, V8BackwardRunsTheForwardBody) {
   Program p = oneStage();
-  p.roles[0].tasks[p.roles[0].tasks.size() - 2].body = kForward;
+  p.roles[0].tasks[p.roles[0].tasks.size() - 2].body = kForwardBody;
   EXPECT_THAT(errorOf(p), AllOf(StartsWith("(V8)"), HasSubstr("runs body forward0")));
 }
 

@@ -111,13 +111,13 @@ void expectEachTaskOnce(const Schedule& s) {
       ++seen.at(
           static_cast<size_t>(passes * (task.chunk * s.numMicrobatches + task.microbatch) + pass));
     }
-    EXPECT_THAT(seen, testing::Each(1));
+    EXPECT_THAT(seen, ::testing::Each(1));
   }
 }
 
 TEST(AllSchedules, AreLegalAndHaveEachTaskOnce) {
   forAllSizes([](int32_t p, int32_t v, int32_t m) {
-    SCOPED_TRACE(testing::Message() << "p=" << p << " v=" << v << " m=" << m);
+    SCOPED_TRACE(::testing::Message() << "p=" << p << " v=" << v << " m=" << m);
     std::vector<Schedule> schedules;
     if (v == 1)
       schedules = {gpipe(p, m), oneForwardOneBackward(p, m), zeroBubbleH1(p, m),
@@ -135,7 +135,7 @@ TEST(AllSchedules, AreLegalAndHaveEachTaskOnce) {
 // and all mv if m == p.
 TEST(AllSchedules, KeepAsManyActivationsAsTheClosedFormSays) {
   forAllSizes([](int32_t p, int32_t v, int32_t m) {
-    SCOPED_TRACE(testing::Message() << "p=" << p << " v=" << v << " m=" << m);
+    SCOPED_TRACE(::testing::Message() << "p=" << p << " v=" << v << " m=" << m);
     for (int32_t r = 0; r < p; ++r) {
       if (v == 1) {
         EXPECT_EQ(peakLive(gpipe(p, m), r, 0), m);
@@ -156,7 +156,7 @@ TEST(AllSchedules, KeepAsManyActivationsAsTheClosedFormSays) {
 TEST(AssignSlots, GivesEachLiveActivationItsOwnAndNoMoreThanThePeak) {
   forAllSizes([](int32_t p, int32_t v, int32_t m) {
     if (m % p != 0 || m > 12) return;
-    SCOPED_TRACE(testing::Message() << "p=" << p << " v=" << v << " m=" << m);
+    SCOPED_TRACE(::testing::Message() << "p=" << p << " v=" << v << " m=" << m);
     const Schedule s = interleaved(p, v, m);
     const auto slots = assignSlots(s);
     for (int32_t r = 0; r < p; ++r)
@@ -177,7 +177,7 @@ TEST(AssignSlots, GivesEachLiveActivationItsOwnAndNoMoreThanThePeak) {
 TEST(AssignSlots, ReusesTheLowestFreeSlot) {
   // F0 F1 F2 B0 F3 B1 B2 B3: microbatch 3 starts when only 0's slot is free.
   EXPECT_THAT(assignSlots(oneForwardOneBackward(3, 4))[0],
-              testing::ElementsAre(0, 1, 2, 0, 0, 1, 2, 0));
+              ::testing::ElementsAre(0, 1, 2, 0, 0, 1, 2, 0));
 }
 
 }  // namespace

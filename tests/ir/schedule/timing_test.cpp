@@ -55,7 +55,7 @@ TEST(Makespan, EqualsThePublishedTable) {
   for (const Row& row : {Row{2, 4, 15, 13.5, 13, 12.75}, Row{4, 4, 21, 16.5, 15, 14.25},
                          Row{4, 8, 33, 28.5, 27, 26.25}, Row{8, 16, 69, 58.5, 55, 53.25},
                          Row{8, 64, 213, 202.5, 199, 197.25}}) {
-    SCOPED_TRACE(testing::Message() << "p=" << row.p << " m=" << row.m);
+    SCOPED_TRACE(::testing::Message() << "p=" << row.p << " m=" << row.m);
     EXPECT_EQ(makespan(gpipe(row.p, row.m)), row.v1);
     EXPECT_EQ(makespan(oneForwardOneBackward(row.p, row.m)), row.v1);
     EXPECT_EQ(makespan(interleaved(row.p, 2, row.m)), row.v2);
@@ -67,7 +67,7 @@ TEST(Makespan, EqualsThePublishedTable) {
 TEST(Makespan, EqualsTheClosedFormForAllSizes) {
   for (int32_t p = 1; p <= 8; ++p)
     for (int32_t m = 1; m <= 24; ++m) {
-      SCOPED_TRACE(testing::Message() << "p=" << p << " m=" << m);
+      SCOPED_TRACE(::testing::Message() << "p=" << p << " m=" << m);
       EXPECT_EQ(makespan(gpipe(p, m)), 3 * (m + p - 1));
       EXPECT_EQ(makespan(oneForwardOneBackward(p, m)), 3 * (m + p - 1));
       if (m % p != 0) continue;
@@ -83,7 +83,7 @@ std::vector<int32_t> peaks(const Schedule& s) {
 }
 
 TEST(Peaks, EqualThePublishedTable) {
-  using testing::ElementsAre;
+  using ::testing::ElementsAre;
   EXPECT_THAT(peaks(oneForwardOneBackward(2, 4)), ElementsAre(2, 1));
   EXPECT_THAT(peaks(oneForwardOneBackward(4, 8)), ElementsAre(4, 3, 2, 1));
   EXPECT_THAT(peaks(oneForwardOneBackward(8, 16)), ElementsAre(8, 7, 6, 5, 4, 3, 2, 1));

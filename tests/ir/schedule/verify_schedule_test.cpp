@@ -9,7 +9,7 @@ namespace trireme::schedule {
 namespace {
 
 using program::Direction;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(S1EachTaskOnce, ATaskIsMissing) {
   Schedule s = oneForwardOneBackward(2, 3);

@@ -34,12 +34,12 @@ std::string llamaLike(const std::string& type, const std::string& options = "") 
          "}\n";
 }
 
-Result<ModelSpec> parse(const std::string& text) { return parseModel(text, "config.json"); }
+Result<ModelSpec> parseConfig(const std::string& text) { return parseModel(text, "config.json"); }
 std::string gpt2With(const std::string& option) {
-  return messageOf(parse(replaced(kGpt2, "{\n", "{\n  " + option + ",\n")));
+  return messageOf(parseConfig(replaced(kGpt2, "{\n", "{\n  " + option + ",\n")));
 }
 std::string llamaWith(const std::string& options) {
-  return messageOf(parse(llamaLike("llama", options)));
+  return messageOf(parseConfig(llamaLike("llama", options)));
 }
 
 TEST(HuggingFaceExamples, EqualOurOwnDescriptions) {
@@ -58,7 +58,7 @@ TEST(HuggingFaceExamples, EqualOurOwnDescriptions) {
 }
 
 TEST(HuggingFaceGpt2, AbsentOptionsHaveTheLibrarysDefaults) {
-  const ModelSpec m = parse(kGpt2).value();
+  const ModelSpec m = parseConfig(kGpt2).value();
   EXPECT_EQ(m.name, "gpt2");
   EXPECT_EQ(m.ffnSize, 32);
   EXPECT_EQ(m.activation, ActivationKind::kGeluTanh);
@@ -69,11 +69,12 @@ TEST(HuggingFaceGpt2, AbsentOptionsHaveTheLibrarysDefaults) {
 
 TEST(HuggingFaceGpt2, WrittenOptionsAreTaken) {
   const ModelSpec m =
-      parse(replaced(
-                kGpt2, "{\n",
-                "{\"n_inner\": 20, \"tie_word_embeddings\": false, \"layer_norm_epsilon\": 1e-6, "
-                "\"initializer_range\": 0.01, \"activation_function\": \"gelu_pytorch_tanh\", "
-                "\"_name_or_path\": \"mine\",\n"))
+      parseConfig(
+          replaced(
+              kGpt2, "{\n",
+              "{\"n_inner\": 20, \"tie_word_embeddings\": false, \"layer_norm_epsilon\": 1e-6, "
+              "\"initializer_range\": 0.01, \"activation_function\": \"gelu_pytorch_tanh\", "
+              "\"_name_or_path\": \"mine\",\n"))
           .value();
   EXPECT_EQ(m.ffnSize, 20);
   EXPECT_FALSE(m.tiedEmbeddings);
@@ -83,9 +84,10 @@ TEST(HuggingFaceGpt2, WrittenOptionsAreTaken) {
 }
 
 TEST(HuggingFaceGpt2, NullMeansTheDefault) {
-  EXPECT_EQ(parse(replaced(kGpt2, "{\n", "{\"n_inner\": null, \"quantization_config\": null,\n"))
-                ->ffnSize,
-            32);
+  EXPECT_EQ(
+      parseConfig(replaced(kGpt2, "{\n", "{\"n_inner\": null, \"quantization_config\": null,\n"))
+          ->ffnSize,
+      32);
 }
 
 TEST(HuggingFaceGpt2, RefusesByNameWhatChangesTheComputation) {
@@ -146,25 +148,26 @@ TEST(HuggingFace, UnknownOptionIsRefused) {
 }
 
 TEST(HuggingFace, UnknownModelTypeIsRefused) {
-  EXPECT_EQ(messageOf(parse("{\"model_type\": \"bert\", \"hidden_size\": 8}")),
+  EXPECT_EQ(messageOf(parseConfig("{\"model_type\": \"bert\", \"hidden_size\": 8}")),
             "config.json:1:16: model_type: 'bert' is not supported; supported: gpt2, llama, "
             "mistral, qwen2");
-  EXPECT_THAT(messageOf(parse("{\"model_type\": \"qwen3\"}")),
+  EXPECT_THAT(messageOf(parseConfig("{\"model_type\": \"qwen3\"}")),
               HasSubstr("'qwen3' is not supported"));
-  EXPECT_THAT(messageOf(parse("{\"model_type\": null}")), HasSubstr("model_type: missing"));
-  EXPECT_THAT(messageOf(parse("{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 8}")),
-              HasSubstr("model_type"));
+  EXPECT_THAT(messageOf(parseConfig("{\"model_type\": null}")), HasSubstr("model_type: missing"));
+  EXPECT_THAT(
+      messageOf(parseConfig("{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 8}")),
+      HasSubstr("model_type"));
 }
 
 TEST(HuggingFace, MissingSizeIsNamed) {
-  EXPECT_EQ(messageOf(parse(replaced(kGpt2, "  \"n_layer\": 3,\n", ""))),
+  EXPECT_EQ(messageOf(parseConfig(replaced(kGpt2, "  \"n_layer\": 3,\n", ""))),
             "config.json:1:1: n_layer: missing");
 }
 
 TEST(HuggingFace, BadValueIsReportedUnderItsOwnKey) {
-  EXPECT_EQ(messageOf(parse(replaced(kGpt2, "\"n_layer\": 3", "\"n_layer\": 0"))),
+  EXPECT_EQ(messageOf(parseConfig(replaced(kGpt2, "\"n_layer\": 3", "\"n_layer\": 0"))),
             "config.json:5:14: n_layer: must be 1 to 1073741824, got 0");
-  EXPECT_EQ(messageOf(parse(replaced(kGpt2, "\"n_head\": 2", "\"n_head\": 3"))),
+  EXPECT_EQ(messageOf(parseConfig(replaced(kGpt2, "\"n_head\": 2", "\"n_head\": 3"))),
             "config.json:4:13: n_head: 3 does not divide n_embd (8)");
   EXPECT_THAT(llamaWith("\"num_key_value_heads\": 3,"),
               HasSubstr("num_key_value_heads: must divide heads (4), got 3"));
@@ -173,7 +176,7 @@ TEST(HuggingFace, BadValueIsReportedUnderItsOwnKey) {
 }
 
 TEST(HuggingFaceLlama, AbsentOptionsHaveTheLibrarysDefaults) {
-  const ModelSpec m = parse(llamaLike("llama")).value();
+  const ModelSpec m = parseConfig(llamaLike("llama")).value();
   EXPECT_EQ(m.family, ModelFamily::kLlama);
   EXPECT_EQ(m.numKvHeads, 4);
   EXPECT_EQ(m.headSize, 2);
@@ -186,8 +189,8 @@ TEST(HuggingFaceLlama, AbsentOptionsHaveTheLibrarysDefaults) {
 }
 
 TEST(HuggingFaceLlama, HeadDimOverridesTheQuotient) {
-  EXPECT_EQ(parse(llamaLike("llama", "\"head_dim\": 6,"))->headSize, 6);
-  EXPECT_EQ(parse(llamaLike("llama", "\"head_dim\": null,"))->headSize, 2);
+  EXPECT_EQ(parseConfig(llamaLike("llama", "\"head_dim\": 6,"))->headSize, 6);
+  EXPECT_EQ(parseConfig(llamaLike("llama", "\"head_dim\": null,"))->headSize, 2);
   EXPECT_THAT(llamaWith("\"head_dim\": 3,"),
               HasSubstr("head_dim: must be even with rotary positions"));
 }
@@ -211,11 +214,12 @@ TEST(HuggingFaceLlama, RefusesByNameWhatChangesTheComputation) {
 }
 
 TEST(HuggingFaceLlama, RopeScalingThatDoesNothingIsAccepted) {
-  const ModelSpec plain = parse(llamaLike("llama")).value();
+  const ModelSpec plain = parseConfig(llamaLike("llama")).value();
   for (const char* scaling :
        {"null", "{}", "{\"type\": \"default\"}", "{\"rope_type\": \"default\"}",
         "{\"type\": \"linear\", \"factor\": 1.0}", "{\"rope_type\": \"dynamic\", \"factor\": 1}"}) {
-    const auto model = parse(llamaLike("llama", "\"rope_scaling\": " + std::string(scaling) + ","));
+    const auto model =
+        parseConfig(llamaLike("llama", "\"rope_scaling\": " + std::string(scaling) + ","));
     ASSERT_TRUE(model.has_value()) << messageOf(model);
     EXPECT_EQ(*model, plain);
   }
@@ -229,7 +233,7 @@ TEST(HuggingFaceLlama, RopeScalingIsReadUnderEveryName) {
   const RopeScaling linear{.kind = RopeScalingKind::kLinear, .factor = 2};
   const RopeScaling llama31{RopeScalingKind::kLlama3, 8, 1, 4, 8192};
   const auto read = [](const std::string& options) {
-    const auto model = parse(llamaLike("llama", options));
+    const auto model = parseConfig(llamaLike("llama", options));
     EXPECT_TRUE(model.has_value()) << messageOf(model);
     return model->ropeScaling;
   };
@@ -241,7 +245,7 @@ TEST(HuggingFaceLlama, RopeScalingIsReadUnderEveryName) {
   const std::string newer = R"("rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", )" +
                             std::string(kLlama31) + "},";
   EXPECT_EQ(read(newer), llama31);
-  EXPECT_EQ(parse(llamaLike("llama", newer))->ropeTheta, 5e5);
+  EXPECT_EQ(parseConfig(llamaLike("llama", newer))->ropeTheta, 5e5);
   EXPECT_EQ(read(R"("rope_scaling": null, )" + newer), llama31);
   EXPECT_EQ(read(R"("rope_scaling": {"type": "llama3", )" + std::string(kLlama31) + "}, " + newer),
             llama31);
@@ -302,7 +306,7 @@ TEST(HuggingFaceLlama, AMapThatSaysNothingOfScalingLeavesItToTheOther) {
         R"("rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {},)",
         R"("rope_scaling": {"type": "linear", "factor": 2},
            "rope_parameters": {"rope_theta": 5e5},)"}) {
-    const auto model = parse(llamaLike("llama", maps));
+    const auto model = parseConfig(llamaLike("llama", maps));
     ASSERT_TRUE(model.has_value()) << messageOf(model);
     EXPECT_EQ(model->ropeScaling, linear);
   }
@@ -315,14 +319,15 @@ TEST(HuggingFaceLlama, BiasesAreAllOrNone) {
           "attention_bias: true is supported only if attention_bias and mlp_bias are both true"));
   EXPECT_THAT(llamaWith("\"mlp_bias\": true,"), HasSubstr("mlp_bias: true is supported only if"));
   const ModelSpec m =
-      parse(llamaLike("llama", "\"attention_bias\": true, \"mlp_bias\": true,")).value();
+      parseConfig(llamaLike("llama", "\"attention_bias\": true, \"mlp_bias\": true,")).value();
   EXPECT_TRUE(m.qkvBias && m.linearBias);
 }
 
 TEST(HuggingFaceLlama, RopeParametersMapIsRead) {
   EXPECT_EQ(
-      parse(llamaLike("llama",
-                      "\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"default\"},"))
+      parseConfig(
+          llamaLike("llama",
+                    "\"rope_parameters\": {\"rope_theta\": 5e5, \"rope_type\": \"default\"},"))
           ->ropeTheta,
       5e5);
   EXPECT_THAT(llamaWith("\"rope_parameters\": {\"rope_type\": \"yarn\"},"),
@@ -345,47 +350,49 @@ TEST(HuggingFaceLlama, LayerTypesMustBeFullAttention) {
 
 TEST(HuggingFaceMistral, SlidingWindowInUseIsRefused) {
   EXPECT_THAT(
-      messageOf(parse(llamaLike("mistral", "\"sliding_window\": 12, \"num_key_value_heads\": 2,"))),
+      messageOf(
+          parseConfig(llamaLike("mistral", "\"sliding_window\": 12, \"num_key_value_heads\": 2,"))),
       AllOf(HasSubstr(
                 "sliding_window: attention within a sliding window of 12 tokens is not supported"),
             HasSubstr("sequences of up to 12 tokens are unaffected")));
   for (const char* window : {"null", "16", "4096"}) {
     const std::string option =
         std::string("\"num_key_value_heads\": 2, \"sliding_window\": ") + window + ",";
-    EXPECT_EQ(parse(llamaLike("mistral", option))->numKvHeads, 2) << window;
+    EXPECT_EQ(parseConfig(llamaLike("mistral", option))->numKvHeads, 2) << window;
   }
 }
 
 TEST(HuggingFaceMistral, AbsentWindowIsTheLibrarysDefault) {
   const std::string text = llamaLike("mistral", "\"num_key_value_heads\": 2,");
-  EXPECT_TRUE(parse(text).has_value());  // 16 positions, below 4096
+  EXPECT_TRUE(parseConfig(text).has_value());  // 16 positions, below 4096
   EXPECT_THAT(
-      messageOf(parse(replaced(text, "embeddings\": 16", "embeddings\": 32768"))),
+      messageOf(parseConfig(replaced(text, "embeddings\": 16", "embeddings\": 32768"))),
       HasSubstr(
           "config.json:1:1: sliding_window: attention within a sliding window of 4096 tokens"));
 }
 
 TEST(HuggingFaceMistral, AbsentKvHeadsAreTheLibrarysEight) {
-  EXPECT_THAT(messageOf(parse(llamaLike("mistral"))),
+  EXPECT_THAT(messageOf(parseConfig(llamaLike("mistral"))),
               HasSubstr("num_key_value_heads: must divide heads (4), got 8"));
-  EXPECT_EQ(parse(llamaLike("mistral", "\"num_key_value_heads\": null,"))->numKvHeads, 4);
+  EXPECT_EQ(parseConfig(llamaLike("mistral", "\"num_key_value_heads\": null,"))->numKvHeads, 4);
 }
 
 TEST(HuggingFaceQwen2, HasQkvBiasOnly) {
-  const ModelSpec m = parse(llamaLike("qwen2", "\"num_key_value_heads\": 2,")).value();
+  const ModelSpec m = parseConfig(llamaLike("qwen2", "\"num_key_value_heads\": 2,")).value();
   EXPECT_TRUE(m.qkvBias);
   EXPECT_FALSE(m.linearBias);
   EXPECT_FALSE(m.tiedEmbeddings);
   EXPECT_TRUE(
-      parse(llamaLike("qwen2", "\"num_key_value_heads\": 2, \"tie_word_embeddings\": true,"))
+      parseConfig(llamaLike("qwen2", "\"num_key_value_heads\": 2, \"tie_word_embeddings\": true,"))
           ->tiedEmbeddings);
 }
 
 TEST(HuggingFaceQwen2, WindowCountsOnlyIfUsed) {
   const std::string window =
       "\"num_key_value_heads\": 2, \"max_window_layers\": 1, \"sliding_window\": 4, ";
-  EXPECT_TRUE(parse(llamaLike("qwen2", window + "\"use_sliding_window\": false,")).has_value());
-  EXPECT_THAT(messageOf(parse(llamaLike("qwen2", window + "\"use_sliding_window\": true,"))),
+  EXPECT_TRUE(
+      parseConfig(llamaLike("qwen2", window + "\"use_sliding_window\": false,")).has_value());
+  EXPECT_THAT(messageOf(parseConfig(llamaLike("qwen2", window + "\"use_sliding_window\": true,"))),
               AllOf(HasSubstr("use_sliding_window: attention within a sliding window of 4 tokens"),
                     HasSubstr("sequences of up to 4 tokens are unaffected")));
   // To llama, the same option is unknown.

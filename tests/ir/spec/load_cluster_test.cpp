@@ -32,11 +32,11 @@ const char* kCluster =
     "    bandwidth: {value: 200 Gbit/s, source: a}\n"
     "    latency: {value: 10 us, source: b}\n";
 
-Result<ClusterSpec> parse(const std::string& text) { return parseCluster(text, "c.yaml"); }
+Result<ClusterSpec> clusterFrom(const std::string& text) { return parseCluster(text, "c.yaml"); }
 std::string with(const std::string& from, const std::string& to) {
-  return messageOf(parse(replaced(kCluster, from, to)));
+  return messageOf(clusterFrom(replaced(kCluster, from, to)));
 }
-ClusterSpec cluster() { return parse(kCluster).value(); }
+ClusterSpec cluster() { return clusterFrom(kCluster).value(); }
 
 TEST(ParseCluster, ReadsEveryNumberInItsUnit) {
   const ClusterSpec c = cluster();
@@ -111,7 +111,7 @@ TEST(ParseCluster, DeviceNeedsAMatmulRate) {
   const std::string text =
       replaced(replaced(kCluster, "    bf16: {value: 312 TFLOP/s, source: a}\n", ""),
                "  matmul:\n    f32: {value: 19.5 TFLOP/s, source: a}\n", "  matmul: {}\n");
-  EXPECT_THAT(messageOf(parse(text)),
+  EXPECT_THAT(messageOf(clusterFrom(text)),
               HasSubstr("device.matmul: needs the rate of at least one of"));
 }
 
@@ -123,9 +123,9 @@ TEST(ParseCluster, TiersNestAndTheLastSpansAll) {
   EXPECT_THAT(with("    devices: 8\n", ""), HasSubstr("tiers[0].devices: missing"));
   EXPECT_THAT(with("num_devices: 16", "num_devices: 12"),
               HasSubstr("must be a multiple of the tier before (8), got 12"));
-  EXPECT_THAT(
-      messageOf(parse(std::string(kCluster, std::string(kCluster).find("tiers")) + "tiers: []\n")),
-      HasSubstr("tiers: expected a list of tiers, innermost first, got an empty one"));
+  EXPECT_THAT(messageOf(clusterFrom(std::string(kCluster, std::string(kCluster).find("tiers")) +
+                                    "tiers: []\n")),
+              HasSubstr("tiers: expected a list of tiers, innermost first, got an empty one"));
 }
 
 // A node of eight devices with one port between them, in racks of two nodes.
@@ -156,11 +156,11 @@ std::string tiersText() {
   return head.substr(0, head.find("tiers")) + kTiers;
 }
 std::string withTiers(const std::string& from, const std::string& to) {
-  return messageOf(parse(replaced(tiersText(), from, to)));
+  return messageOf(clusterFrom(replaced(tiersText(), from, to)));
 }
 
 TEST(ParseCluster, TiersSayHowTheyAreJoined) {
-  const auto parsed = parse(tiersText());
+  const auto parsed = clusterFrom(tiersText());
   ASSERT_TRUE(parsed.has_value()) << messageOf(parsed);
   const LinkTier& nvlink = parsed->tiers[0];
   EXPECT_EQ(nvlink.topology, TierTopology::kMesh);
@@ -185,7 +185,7 @@ TEST(ParseCluster, TiersSayHowTheyAreJoined) {
 // nvlink: 150 GB/s x 0.8 = 120 GB/s. leaf: 12.5 Gbit/s = 1.5625 GB/s, a quarter of it when all
 // send.
 TEST(LinkTier, SustainedIsWhatIsLeftOfTheLineRate) {
-  const ClusterSpec c = parse(tiersText()).value();
+  const ClusterSpec c = clusterFrom(tiersText()).value();
   EXPECT_EQ(c.tiers[0].sustained(), 120_GBps);
   EXPECT_EQ(c.tiers[1].sustained().count(), 1.5625e9 / 4);
 }
@@ -193,7 +193,7 @@ TEST(LinkTier, SustainedIsWhatIsLeftOfTheLineRate) {
 // Alone, a pair of the mesh has two of six links, 50 GB/s x 0.8; a device has the port of its node
 // to itself, 8 x 1.5625 GB/s; without ports it has its own rate.
 TEST(SustainedPair, IsOnePortOrTheLinksOfAPair) {
-  const ClusterSpec c = parse(tiersText()).value();
+  const ClusterSpec c = clusterFrom(tiersText()).value();
   EXPECT_EQ(c.sustainedPair(0), 40_GBps);
   EXPECT_EQ(c.sustainedPair(1).count(), 12.5e9);
   EXPECT_EQ(cluster().sustainedPair(0), 300_GBps);
@@ -247,16 +247,18 @@ TEST(ParseCluster, CurvesMustMakeSense) {
 TEST(ParseCluster, CurveOfTheLastTierMayBeOfALargerCluster) {
   const std::string curve =
       "    curves: [{collective: all_reduce, group: 64, source: m, points: [[1 GiB, 9 GB/s]]}]\n";
-  EXPECT_THAT(messageOf(parse(tiersText() + curve)), HasSubstr("must be at most the 16 devices"));
-  EXPECT_THAT(messageOf(parse(replaced(tiersText(), "group: 8", "group: 16") + "scalable: true\n")),
-              HasSubstr("tiers[0].curves[0].group: must be at most the 8 devices of the tier"));
-  const auto scalable = parse(tiersText() + curve + "scalable: true\n");
+  EXPECT_THAT(messageOf(clusterFrom(tiersText() + curve)),
+              HasSubstr("must be at most the 16 devices"));
+  EXPECT_THAT(
+      messageOf(clusterFrom(replaced(tiersText(), "group: 8", "group: 16") + "scalable: true\n")),
+      HasSubstr("tiers[0].curves[0].group: must be at most the 8 devices of the tier"));
+  const auto scalable = clusterFrom(tiersText() + curve + "scalable: true\n");
   ASSERT_TRUE(scalable.has_value()) << messageOf(scalable);
   EXPECT_EQ(withNumDevices(*scalable, 8)->tiers[1].curves.size(), 1u);
 }
 
 TEST(ParseCluster, KeepsTheSourceOfEveryNumber) {
-  const ClusterSpec c = parse(tiersText()).value();
+  const ClusterSpec c = clusterFrom(tiersText()).value();
   EXPECT_EQ(c.sources.at("device.matmul.bf16"), "a");
   EXPECT_EQ(c.sources.at("device.launch_overhead"), "b");
   EXPECT_EQ(c.sources.at("tiers[0].pair_bandwidth"), "c");
@@ -265,19 +267,20 @@ TEST(ParseCluster, KeepsTheSourceOfEveryNumber) {
 }
 
 TEST(ParseCluster, DeviceMayHaveTilingPowerAndNarrowFormats) {
-  const ClusterSpec c = parse(replaced(kCluster, "  matmul_efficiency",
-                                       "    f8: {value: 624 TFLOP/s, source: a}\n"
-                                       "    f4: {value: 1248 TFLOP/s, source: a}\n"
-                                       "  multiprocessors: {value: 108, source: a}\n"
-                                       "  power: {value: 400 W, source: a}\n"
-                                       "  tile_delivery: {value: 27, source: a}\n"
-                                       "  depth_ramp: {value: 120, source: a}\n"
-                                       "  wave_share: {value: 0.9, source: a}\n"
-                                       "  batched_matmul_efficiency: {value: 0.95, source: a}\n"
-                                       "  flash2_forward: {value: 0.6, source: a}\n"
-                                       "  flash2_backward: {value: 0.5, source: a}\n"
-                                       "  matmul_efficiency"))
-                            .value();
+  const ClusterSpec c =
+      clusterFrom(replaced(kCluster, "  matmul_efficiency",
+                           "    f8: {value: 624 TFLOP/s, source: a}\n"
+                           "    f4: {value: 1248 TFLOP/s, source: a}\n"
+                           "  multiprocessors: {value: 108, source: a}\n"
+                           "  power: {value: 400 W, source: a}\n"
+                           "  tile_delivery: {value: 27, source: a}\n"
+                           "  depth_ramp: {value: 120, source: a}\n"
+                           "  wave_share: {value: 0.9, source: a}\n"
+                           "  batched_matmul_efficiency: {value: 0.95, source: a}\n"
+                           "  flash2_forward: {value: 0.6, source: a}\n"
+                           "  flash2_backward: {value: 0.5, source: a}\n"
+                           "  matmul_efficiency"))
+          .value();
   EXPECT_EQ(c.device.numMultiprocessors, 108);
   EXPECT_EQ(c.device.power, Watts(400));
   EXPECT_EQ(c.device.tileDelivery, 27);
@@ -286,7 +289,7 @@ TEST(ParseCluster, DeviceMayHaveTilingPowerAndNarrowFormats) {
   EXPECT_EQ(c.device.batchedMatmulEfficiency, 0.95);
   EXPECT_EQ(c.device.attentionRate(AttentionKind::kFlash2).backward, 0.5);
   EXPECT_EQ(c.device.attentionRate(AttentionKind::kCudnn).backward, c.device.attentionEfficiency);
-  EXPECT_EQ(parse(printCluster(c).value()).value(), c);
+  EXPECT_EQ(clusterFrom(printCluster(c).value()).value(), c);
   EXPECT_EQ(c.device.peak(MathFormat::kF8)->rate, FlopsPerSecond(624e12));
   EXPECT_EQ(c.device.peak(MathFormat::kF4)->rate, FlopsPerSecond(1248e12));
   EXPECT_EQ(c.device.peak(MathFormat::kF64), nullptr);
@@ -307,7 +310,7 @@ const char* kByName =
     "    latency: {value: 10 us, source: b}\n";
 
 TEST(ParseCluster, DeviceAndTiersMayBeShippedOnes) {
-  const auto c = parse(kByName);
+  const auto c = clusterFrom(kByName);
   ASSERT_TRUE(c.has_value()) << messageOf(c);
   EXPECT_EQ(c->device.name, "A100-80GB-SXM");
   EXPECT_EQ(c->device.numMultiprocessors, 108);
@@ -316,24 +319,24 @@ TEST(ParseCluster, DeviceAndTiersMayBeShippedOnes) {
   EXPECT_EQ(c->tiers[0].name, "nvlink");
   EXPECT_EQ(c->tiers[0].devices, 8);
   EXPECT_FALSE(c->tiers[0].curves.empty());
-  EXPECT_EQ(parse(printCluster(*c).value()).value(), *c);
+  EXPECT_EQ(clusterFrom(printCluster(*c).value()).value(), *c);
 }
 
 TEST(ParseCluster, UnknownDevicesAndLinksListTheNearest) {
-  EXPECT_EQ(messageOf(parse(replaced(kByName, "a100-80gb-sxm", "a100-80gb-smx"))),
+  EXPECT_EQ(messageOf(clusterFrom(replaced(kByName, "a100-80gb-sxm", "a100-80gb-smx"))),
             "c.yaml:3:9: device: unknown device 'a100-80gb-smx'; did you mean 'a100-80gb-sxm'?");
-  EXPECT_EQ(messageOf(parse(replaced(kByName, "nvswitch-a100", "nvswich-a100"))),
+  EXPECT_EQ(messageOf(clusterFrom(replaced(kByName, "nvswitch-a100", "nvswich-a100"))),
             "c.yaml:5:5: tiers[0]: unknown link 'nvswich-a100'; did you mean 'nvswitch-a100'?");
-  EXPECT_THAT(messageOf(parse(replaced(kByName, "device: a100-80gb-sxm", "device: [1]"))),
+  EXPECT_THAT(messageOf(clusterFrom(replaced(kByName, "device: a100-80gb-sxm", "device: [1]"))),
               HasSubstr("c.yaml:3:9: device: expected a map of keys and values, got a list"));
 }
 
 TEST(PrintCluster, RoundTripsWithSources) {
   for (const std::string& text : {std::string(kCluster), tiersText()}) {
-    const ClusterSpec c = parse(text).value();
+    const ClusterSpec c = clusterFrom(text).value();
     const auto printed = printCluster(c);
     ASSERT_TRUE(printed.has_value()) << messageOf(printed);
-    EXPECT_EQ(parse(*printed).value(), c) << *printed;
+    EXPECT_EQ(clusterFrom(*printed).value(), c) << *printed;
   }
   EXPECT_THAT(printCluster(cluster()).value(), HasSubstr("  memory: {value: 80 GiB, source: a}\n"));
 }
@@ -400,10 +403,10 @@ TEST(WithNumDevices, NearestCountHasWholeGroupsOfEveryTier) {
 }
 
 TEST(WithNumDevices, LeavesOutCurvesThatNoLongerFit) {
-  const ClusterSpec c = withNumDevices(parse(tiersText()).value(), 4).value();
+  const ClusterSpec c = withNumDevices(clusterFrom(tiersText()).value(), 4).value();
   ASSERT_EQ(c.tiers[0].curves.size(), 1u);
   EXPECT_EQ(c.tiers[0].curves[0].group, 2);
-  EXPECT_EQ(parse(printCluster(c).value()).value(), c);
+  EXPECT_EQ(clusterFrom(printCluster(c).value()).value(), c);
 }
 
 TEST(LoadCluster, OnlyAFileThatSaysSoIsScalable) {
@@ -414,11 +417,12 @@ TEST(LoadCluster, OnlyAFileThatSaysSoIsScalable) {
 // 0.4 of the peak in f8, 0.9 in f32, 0.6 in tf32, 0.7 in f16, and what the device says for all
 // others.
 TEST(LoadCluster, FormatsMayHaveSharesOfTheirOwn) {
-  const auto c = parse(replaced(kCluster, "tiers:\n",
-                                "  f8_matmul_efficiency: {value: 0.4, source: m}\n"
-                                "  f32_matmul_efficiency: {value: 0.9, source: m}\n"
-                                "  tf32_matmul_efficiency: {value: 0.6, source: m}\n"
-                                "  f16_matmul_efficiency: {value: 0.7, source: m}\ntiers:\n"));
+  const auto c =
+      clusterFrom(replaced(kCluster, "tiers:\n",
+                           "  f8_matmul_efficiency: {value: 0.4, source: m}\n"
+                           "  f32_matmul_efficiency: {value: 0.9, source: m}\n"
+                           "  tf32_matmul_efficiency: {value: 0.6, source: m}\n"
+                           "  f16_matmul_efficiency: {value: 0.7, source: m}\ntiers:\n"));
   ASSERT_TRUE(c.has_value()) << c.error().message();
   EXPECT_EQ(c->device.matmulShare(MathFormat::kF8), 0.4);
   EXPECT_EQ(c->device.matmulShare(MathFormat::kF32), 0.9);
@@ -426,7 +430,7 @@ TEST(LoadCluster, FormatsMayHaveSharesOfTheirOwn) {
   EXPECT_EQ(c->device.matmulShare(MathFormat::kF16), 0.7);
   EXPECT_EQ(c->device.matmulShare(MathFormat::kBf16), c->device.matmulEfficiency);
   EXPECT_EQ(cluster().device.matmulShare(MathFormat::kF32), cluster().device.matmulEfficiency);
-  EXPECT_EQ(parse(printCluster(*c).value()).value(), *c);
+  EXPECT_EQ(clusterFrom(printCluster(*c).value()).value(), *c);
 }
 
 TEST(ShippedDevice, IsReadAlone) {
@@ -447,8 +451,8 @@ const char* const kMatmulKernel =
 
 TEST(ParseKernels, ReadsTimesPerUnit) {
   for (const char* kind : {"kind: cuda", "kind: host"})
-    EXPECT_TRUE(parse(replaced(withKernels(kMatmulKernel), "kind: cuda", kind)).has_value());
-  const auto c = parse(withKernels(kMatmulKernel));
+    EXPECT_TRUE(clusterFrom(replaced(withKernels(kMatmulKernel), "kind: cuda", kind)).has_value());
+  const auto c = clusterFrom(withKernels(kMatmulKernel));
   ASSERT_TRUE(c.has_value()) << c.error().message();
   ASSERT_EQ(c->device.kernels.size(), 1u);
   const KernelTiming* matmul = c->device.kernel("matmul", DType::kF32);
@@ -458,14 +462,14 @@ TEST(ParseKernels, ReadsTimesPerUnit) {
   EXPECT_EQ(matmul->per[static_cast<size_t>(KernelUnit::kRow)], Seconds(0));
   EXPECT_EQ(c->device.kernel("matmul", DType::kBf16), nullptr);
   EXPECT_EQ(c->device.kernel("gelu", DType::kF32), nullptr);
-  const auto again = parse(printCluster(*c).value());
+  const auto again = clusterFrom(printCluster(*c).value());
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(*again, *c);
 }
 
 TEST(ParseKernels, RefusesWhatMakesNoSense) {
   const auto message = [](const std::string& from, const std::string& to) {
-    return messageOf(parse(withKernels(replaced(kMatmulKernel, from, to))));
+    return messageOf(clusterFrom(withKernels(replaced(kMatmulKernel, from, to))));
   };
   EXPECT_THAT(message("matmul", "matmull"),
               HasSubstr("c.yaml:15:16: device.kernels[0].kernel: unknown kernel 'matmull'; did you "
@@ -479,7 +483,7 @@ TEST(ParseKernels, RefusesWhatMakesNoSense) {
   EXPECT_THAT(message("source: m", "source: ' '"), HasSubstr("is empty: say where the times"));
   EXPECT_THAT(message("product", "produkt"),
               HasSubstr("unknown key 'produkt'; did you mean 'product'?"));
-  EXPECT_THAT(messageOf(parse(withKernels(std::string(kMatmulKernel) + kMatmulKernel))),
+  EXPECT_THAT(messageOf(clusterFrom(withKernels(std::string(kMatmulKernel) + kMatmulKernel))),
               HasSubstr("kernels[1].kernel: there is a matmul in f32 already"));
 }
 

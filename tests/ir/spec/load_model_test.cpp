@@ -37,13 +37,13 @@ const char* kLlama =
     "tied_embeddings: false\n"
     "qkv_bias: false\n";
 
-Result<ModelSpec> parse(const std::string& text) { return parseModel(text, "m.yaml"); }
+Result<ModelSpec> modelFrom(const std::string& text) { return parseModel(text, "m.yaml"); }
 std::string gptWith(const std::string& from, const std::string& to) {
-  return messageOf(parse(replaced(kGpt, from, to)));
+  return messageOf(modelFrom(replaced(kGpt, from, to)));
 }
 
 TEST(ParseModel, FamilyGptStandsForGpt2) {
-  const ModelSpec m = parse(kGpt).value();
+  const ModelSpec m = modelFrom(kGpt).value();
   EXPECT_EQ(m.name, "tiny");
   EXPECT_EQ(m.numKvHeads, 2);
   EXPECT_EQ(m.headSize, 4);
@@ -54,7 +54,7 @@ TEST(ParseModel, FamilyGptStandsForGpt2) {
 }
 
 TEST(ParseModel, FamilyLlamaStandsForRmsNormSwiGluAndRotary) {
-  const ModelSpec m = parse(kLlama).value();
+  const ModelSpec m = modelFrom(kLlama).value();
   EXPECT_EQ(m.norm, NormKind::kRmsNorm);
   EXPECT_EQ(m.activation, ActivationKind::kSwiGlu);
   EXPECT_EQ(m.position, PositionKind::kRotary);
@@ -67,12 +67,12 @@ TEST(ParseModel, LlamaMustSayWhatItsDescendantsDoDifferently) {
   for (const char* line : {"norm_epsilon: 1e-6\n", "rope_theta: 500000\n",
                            "tied_embeddings: false\n", "qkv_bias: false\n"}) {
     const std::string key(line, std::string(line).find(':'));
-    EXPECT_EQ(messageOf(parse(replaced(kLlama, line, ""))), "m.yaml:1:1: " + key + ": missing");
+    EXPECT_EQ(messageOf(modelFrom(replaced(kLlama, line, ""))), "m.yaml:1:1: " + key + ": missing");
   }
 }
 
 TEST(ParseModel, AllMissingKeysAreListedAtOnce) {
-  EXPECT_EQ(messageOf(parse("family: llama\nlayers: 2\nhidden_size: 8\nheads: 2\n")),
+  EXPECT_EQ(messageOf(modelFrom("family: llama\nlayers: 2\nhidden_size: 8\nheads: 2\n")),
             "m.yaml:1:1: ffn_size, vocab_size, max_sequence, norm_epsilon, rope_theta, "
             "tied_embeddings, qkv_bias: missing");
 }
@@ -104,29 +104,30 @@ TEST(ParseModel, SaysWhichTypeWasExpected) {
             "m.yaml:3:9: layers: expected a whole number, got a list");
   EXPECT_EQ(gptWith("layers: 2", "layers:"),
             "m.yaml:3:1: layers: expected a whole number, got nothing");
-  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "qkv_bias: yes\n")),
+  EXPECT_EQ(messageOf(modelFrom(std::string(kGpt) + "qkv_bias: yes\n")),
             "m.yaml:9:11: qkv_bias: expected true or false, got 'yes'");
-  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "init_std: .nan\n")),
+  EXPECT_EQ(messageOf(modelFrom(std::string(kGpt) + "init_std: .nan\n")),
             "m.yaml:9:11: init_std: '.nan': expected a decimal number");
-  EXPECT_EQ(messageOf(parse("- 1\n")), "m.yaml:1:1: expected a map of keys and values, got a list");
+  EXPECT_EQ(messageOf(modelFrom("- 1\n")),
+            "m.yaml:1:1: expected a map of keys and values, got a list");
 }
 
 TEST(ParseModel, SuggestsTheNearestValue) {
-  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "norm: rmsnorm\n")),
+  EXPECT_EQ(messageOf(modelFrom(std::string(kGpt) + "norm: rmsnorm\n")),
             "m.yaml:9:7: norm: unknown value 'rmsnorm'; did you mean 'rms_norm'?");
   EXPECT_EQ(gptWith("family: gpt", "family: bert-large"),
             "m.yaml:2:9: family: unknown value 'bert-large'; valid: gpt, llama");
 }
 
 TEST(ParseModel, RefusesDuplicateKeys) {
-  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "layers: 3\n")),
+  EXPECT_EQ(messageOf(modelFrom(std::string(kGpt) + "layers: 3\n")),
             "m.yaml:9:1: duplicate key 'layers'");
 }
 
 TEST(ParseModel, RefusesNumbersOutOfRange) {
   EXPECT_EQ(gptWith("layers: 2", "layers: 99999999999999999999"),
             "m.yaml:3:9: layers: '99999999999999999999' is out of range");
-  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "init_std: 1e999\n")),
+  EXPECT_EQ(messageOf(modelFrom(std::string(kGpt) + "init_std: 1e999\n")),
             "m.yaml:9:11: init_std: '1e999': the number is out of range");
 }
 
@@ -146,7 +147,7 @@ TEST(ParseModel, M1SizesArePositiveAndBounded) {
 TEST(ParseModel, HeadsMustDivideHiddenSizeUnlessHeadSizeIsGiven) {
   EXPECT_EQ(gptWith("heads: 2", "heads: 3"),
             "m.yaml:5:8: heads: 3 does not divide hidden_size (8) and head_size is not given");
-  EXPECT_EQ(parse(replaced(kGpt, "heads: 2", "heads: 3\nhead_size: 4"))->headSize, 4);
+  EXPECT_EQ(modelFrom(replaced(kGpt, "heads: 2", "heads: 3\nhead_size: 4"))->headSize, 4);
 }
 
 TEST(ParseModel, M2KvHeadsDivideHeads) {
@@ -155,21 +156,21 @@ TEST(ParseModel, M2KvHeadsDivideHeads) {
 }
 
 TEST(ParseModel, M3RotaryNeedsAnEvenHeadSize) {
-  EXPECT_EQ(messageOf(parse(replaced(kLlama, "kv_heads: 2", "kv_heads: 2\nhead_size: 3"))),
+  EXPECT_EQ(messageOf(modelFrom(replaced(kLlama, "kv_heads: 2", "kv_heads: 2\nhead_size: 3"))),
             "m.yaml:6:12: head_size: must be even with rotary positions, got 3");
-  EXPECT_THAT(messageOf(parse(replaced(kLlama, "500000", "0.5"))),
+  EXPECT_THAT(messageOf(modelFrom(replaced(kLlama, "500000", "0.5"))),
               HasSubstr("rope_theta: must be at least 1, got 0.5"));
 }
 
 TEST(ParseModel, M3RopeThetaWithoutRotaryIsRefused) {
-  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "rope_theta: 500000\n")),
+  EXPECT_EQ(messageOf(modelFrom(std::string(kGpt) + "rope_theta: 500000\n")),
             "m.yaml:9:13: rope_theta: has no effect with learned positions: remove it");
 }
 
 TEST(ParseModel, M4EpsilonIsPositive) {
-  EXPECT_THAT(messageOf(parse(std::string(kGpt) + "norm_epsilon: 0\n")),
+  EXPECT_THAT(messageOf(modelFrom(std::string(kGpt) + "norm_epsilon: 0\n")),
               HasSubstr("norm_epsilon: must be above 0, got 0"));
-  EXPECT_THAT(messageOf(parse(std::string(kGpt) + "init_std: -1\n")),
+  EXPECT_THAT(messageOf(modelFrom(std::string(kGpt) + "init_std: -1\n")),
               HasSubstr("init_std: must not be negative, got -1"));
 }
 
@@ -184,7 +185,7 @@ TEST(ParseModel, M6NameHasNoControlCharacters) {
 }
 
 std::string llamaScaled(const std::string& scaling) {
-  return messageOf(parse(std::string(kLlama) + "rope_scaling: " + scaling + "\n"));
+  return messageOf(modelFrom(std::string(kLlama) + "rope_scaling: " + scaling + "\n"));
 }
 
 TEST(ParseModel, RopeScalingIsRead) {
@@ -192,13 +193,16 @@ TEST(ParseModel, RopeScalingIsRead) {
       "{type: llama3, factor: 8, low_freq_factor: 1, high_freq_factor: 4.5, "
       "original_max_position_embeddings: 8192}";
   const RopeScaling expected{RopeScalingKind::kLlama3, 8, 1, 4.5, 8192};
-  EXPECT_EQ(parse(kLlama)->ropeScaling, RopeScaling{});
-  EXPECT_EQ(parse(std::string(kLlama) + "rope_scaling: " + llama3 + "\n")->ropeScaling, expected);
-  EXPECT_EQ(parse(std::string(kLlama) + "rope_scaling: {type: linear, factor: 2}\n")->ropeScaling,
-            (RopeScaling{.kind = RopeScalingKind::kLinear, .factor = 2}));
+  EXPECT_EQ(modelFrom(kLlama)->ropeScaling, RopeScaling{});
+  EXPECT_EQ(modelFrom(std::string(kLlama) + "rope_scaling: " + llama3 + "\n")->ropeScaling,
+            expected);
+  EXPECT_EQ(
+      modelFrom(std::string(kLlama) + "rope_scaling: {type: linear, factor: 2}\n")->ropeScaling,
+      (RopeScaling{.kind = RopeScalingKind::kLinear, .factor = 2}));
   // Equal models are equal specs.
-  EXPECT_EQ(parse(std::string(kLlama) + "rope_scaling: {type: linear, factor: 1}\n")->ropeScaling,
-            RopeScaling{});
+  EXPECT_EQ(
+      modelFrom(std::string(kLlama) + "rope_scaling: {type: linear, factor: 1}\n")->ropeScaling,
+      RopeScaling{});
 }
 
 TEST(ParseModel, RopeScalingHasTheNumbersOfItsType) {
@@ -223,15 +227,15 @@ TEST(ParseModel, M7RopeScalingMakesSense) {
       llamaScaled("{type: llama3, factor: 8, low_freq_factor: 4, high_freq_factor: 4, "
                   "original_max_position_embeddings: 8192}"),
       "m.yaml:13:79: rope_scaling.high_freq_factor: must be above low_freq_factor (4), got 4");
-  EXPECT_EQ(messageOf(parse(std::string(kGpt) + "rope_scaling: {type: linear, factor: 2}\n")),
+  EXPECT_EQ(messageOf(modelFrom(std::string(kGpt) + "rope_scaling: {type: linear, factor: 2}\n")),
             "m.yaml:9:15: rope_scaling: has no effect with learned positions: remove it");
-  ModelSpec m = parse(kLlama).value();
+  ModelSpec m = modelFrom(kLlama).value();
   m.ropeScaling = {.kind = RopeScalingKind::kLinear, .factor = 0};
   EXPECT_EQ(messageOf(verifyModel(m)), "rope_scaling.factor: must be at least 1, got 0");
 }
 
 TEST(VerifyModel, NamesTheKey) {
-  ModelSpec m = parse(kGpt).value();
+  ModelSpec m = modelFrom(kGpt).value();
   EXPECT_TRUE(verifyModel(m).ok());
   m.numKvHeads = 3;
   EXPECT_EQ(messageOf(verifyModel(m)), "kv_heads: must divide heads (2), got 3");
@@ -242,14 +246,14 @@ TEST(VerifyModel, NamesTheKey) {
 
 TEST(PrintModel, RoundTripsExactly) {
   for (const char* text : {kGpt, kLlama}) {
-    ModelSpec m = parse(text).value();
+    ModelSpec m = modelFrom(text).value();
     m.initStd = 0.1 + 0.2;  // needs all 17 digits
     m.normEpsilon = 1e-300;
     if (m.position == PositionKind::kRotary) {
       m.ropeTheta = 1e22;
       m.ropeScaling = {RopeScalingKind::kLlama3, 0.1 + 8.2, 1e-300, 4, int64_t{1} << 30};
     }
-    const Result<ModelSpec> again = parse(printModel(m));
+    const Result<ModelSpec> again = modelFrom(printModel(m));
     ASSERT_TRUE(again.has_value()) << messageOf(again);
     EXPECT_EQ(*again, m);
   }
@@ -257,7 +261,7 @@ TEST(PrintModel, RoundTripsExactly) {
 
 TEST(PrintModel, RoundTripsEveryCombinationOfKinds) {
   for (int bits = 0; bits < 128; ++bits) {
-    ModelSpec m = parse(kGpt).value();
+    ModelSpec m = modelFrom(kGpt).value();
     m.family = bits & 1 ? ModelFamily::kLlama : ModelFamily::kGpt;
     m.norm = bits & 2 ? NormKind::kRmsNorm : NormKind::kLayerNorm;
     m.activation = bits & 4 ? ActivationKind::kSwiGlu : ActivationKind::kGeluTanh;
@@ -266,7 +270,7 @@ TEST(PrintModel, RoundTripsEveryCombinationOfKinds) {
     m.tiedEmbeddings = bits & 16;
     m.qkvBias = bits & 32;
     m.linearBias = bits & 64;
-    const Result<ModelSpec> again = parse(printModel(m));
+    const Result<ModelSpec> again = modelFrom(printModel(m));
     ASSERT_TRUE(again.has_value()) << messageOf(again);
     EXPECT_EQ(*again, m);
   }
@@ -276,9 +280,9 @@ TEST(PrintModel, RoundTripsNamesThatYamlWouldMisread) {
   for (const char* name : {"",    "null", "true",       "~",           "1.5", "a: b", "# x",
                            " a ", "it's", "say \"hi\"", "back\\slash", "[a]", "{a}",  "*a",
                            "&a",  "!a",   "- a",        "\xC3\xA9",    "%a",  "@a",   "a,b"}) {
-    ModelSpec m = parse(kGpt).value();
+    ModelSpec m = modelFrom(kGpt).value();
     m.name = name;
-    const Result<ModelSpec> again = parse(printModel(m));
+    const Result<ModelSpec> again = modelFrom(printModel(m));
     ASSERT_TRUE(again.has_value()) << messageOf(again);
     EXPECT_EQ(again->name, name);
   }

@@ -85,7 +85,7 @@ StackProfile described(const std::string& more = "") {
   EXPECT_TRUE(stack.has_value()) << messageOf(stack);
   return stack.value_or(StackProfile{});
 }
-std::string refusal(const std::string& from, const std::string& to) {
+std::string refusalOfStack(const std::string& from, const std::string& to) {
   return messageOf(parseStack(replaced(kDescribed, from, to), "d.yaml"));
 }
 
@@ -100,7 +100,7 @@ TEST(ParseStack, VocabulariesArePaddedUnlessSaidOtherwise) {
 
 TEST(ParseStack, WhatADescriptionOverlapsIsNoChoice) {
   EXPECT_EQ(
-      refusal("recompute_full]", "recompute_full, overlap_reductions]"),
+      refusalOfStack("recompute_full]", "recompute_full, overlap_reductions]"),
       "d.yaml:3:10: choices: overlap_reductions is a choice of programs: own; what a described "
       "stack overlaps is said by gradient_exposed and tensor_parallel_exposed");
 }
@@ -197,35 +197,37 @@ TEST(ParseStack, DescriptionsKeepTheSourceOfEveryNumber) {
 }
 
 TEST(ParseStack, DescriptionsMustMakeSense) {
-  EXPECT_EQ(refusal("pipeline, ", "piplines, "),
+  EXPECT_EQ(refusalOfStack("pipeline, ", "piplines, "),
             "d.yaml:3:28: choices: unknown value 'piplines'; did you mean 'pipeline'?");
-  EXPECT_EQ(refusal("pipeline, ", "tensor_parallel, "),
+  EXPECT_EQ(refusalOfStack("pipeline, ", "tensor_parallel, "),
             "d.yaml:3:28: choices: 'tensor_parallel' is there twice");
-  EXPECT_EQ(refusal("[tensor_parallel, pipeline, recompute_full]", "all"),
+  EXPECT_EQ(refusalOfStack("[tensor_parallel, pipeline, recompute_full]", "all"),
             "d.yaml:3:10: choices: expected a list of names, got 'all'");
-  EXPECT_EQ(refusal("[fp16, fp32]", "[fp16, tf32]"),
+  EXPECT_EQ(refusalOfStack("[fp16, fp32]", "[fp16, tf32]"),
             "d.yaml:4:20: precisions: unknown value 'tf32'; did you mean 'fp32'?");
-  EXPECT_EQ(refusal("[fp16, fp32]", "[]"), "d.yaml:4:13: precisions: needs at least one");
-  EXPECT_THAT(refusal("precisions: [fp16, fp32]\n", ""), HasSubstr("precisions: missing"));
-  EXPECT_THAT(refusal("value: 0.02", "value: 1.02"),
+  EXPECT_EQ(refusalOfStack("[fp16, fp32]", "[]"), "d.yaml:4:13: precisions: needs at least one");
+  EXPECT_THAT(refusalOfStack("precisions: [fp16, fp32]\n", ""), HasSubstr("precisions: missing"));
+  EXPECT_THAT(refusalOfStack("value: 0.02", "value: 1.02"),
               HasSubstr("fragmentation: a share is at most 1, got 1.02"));
-  EXPECT_THAT(refusal("value: 60", "value: -60"),
+  EXPECT_THAT(refusalOfStack("value: 60", "value: -60"),
               HasSubstr("optimizer_traffic: must not be negative"));
-  EXPECT_THAT(refusal("fused_softmax", "flash5"),
+  EXPECT_THAT(refusalOfStack("fused_softmax", "flash5"),
               HasSubstr("attention: unknown value 'flash5'; did you mean 'flash'?"));
-  EXPECT_THAT(refusal("loss_bytes: {value: 50, source: e}\n", ""),
+  EXPECT_THAT(refusalOfStack("loss_bytes: {value: 50, source: e}\n", ""),
               HasSubstr("loss_bytes: missing"));
-  EXPECT_THAT(refusal("loss_bytes", "gradient_exposd: {value: 1, source: a}\nloss_bytes"),
+  EXPECT_THAT(refusalOfStack("loss_bytes", "gradient_exposd: {value: 1, source: a}\nloss_bytes"),
               HasSubstr("unknown key 'gradient_exposd'; did you mean 'gradient_exposed'?"));
 }
 
 // What a cast into fp8 moves, and whence its scales come, are no details that may be left out where
 // there is fp8.
 TEST(ParseStack, F8NeedsTheBytesOfACastAndItsRecipe) {
-  EXPECT_THAT(refusal("[fp16, fp32]", "[fp16, fp8]"), HasSubstr("cast_bytes, fp8_recipe: missing"));
+  EXPECT_THAT(refusalOfStack("[fp16, fp32]", "[fp16, fp8]"),
+              HasSubstr("cast_bytes, fp8_recipe: missing"));
   const std::string cast = "cast_bytes: {value: 8, source: a}\n";
-  EXPECT_THAT(refusal("[fp16, fp32]\n", "[fp16, fp8]\n" + cast), HasSubstr("fp8_recipe: missing"));
-  EXPECT_THAT(refusal("[fp16, fp32]\n", "[fp16, fp8]\nfp8_recipe: rowwize\n" + cast),
+  EXPECT_THAT(refusalOfStack("[fp16, fp32]\n", "[fp16, fp8]\n" + cast),
+              HasSubstr("fp8_recipe: missing"));
+  EXPECT_THAT(refusalOfStack("[fp16, fp32]\n", "[fp16, fp8]\nfp8_recipe: rowwize\n" + cast),
               HasSubstr("did you mean 'rowwise'?"));
   const auto stack = parseStack(
       replaced(kDescribed, "[fp16, fp32]\n", "[fp16, fp8]\nfp8_recipe: mx\n" + cast), "d.yaml");

@@ -11,22 +11,22 @@ namespace trireme::spec {
 namespace {
 using ::testing::HasSubstr;
 
-Result<TrainingSpec> parse(const std::string& text) { return parseTraining(text, "t.yaml"); }
-std::string refusal(const std::string& text) { return messageOf(parse(text)); }
+Result<TrainingSpec> trainingFrom(const std::string& text) { return parseTraining(text, "t.yaml"); }
+std::string refusalOfTraining(const std::string& text) { return messageOf(trainingFrom(text)); }
 
 TEST(ParseTraining, SequenceLengthAndBatchMayComeFromTheCommandLine) {
-  const TrainingSpec t = parse("precision: bf16\n").value();
+  const TrainingSpec t = trainingFrom("precision: bf16\n").value();
   EXPECT_EQ(t.precision, Precision::kBf16);
   EXPECT_EQ(t.sequenceLength, 0);
   EXPECT_EQ(t.globalBatchSize, 0);
-  EXPECT_THAT(refusal("sequence_length: 0\n"),
+  EXPECT_THAT(refusalOfTraining("sequence_length: 0\n"),
               HasSubstr("t.yaml:1:18: sequence_length: must be at least 1 (leave it out"));
 }
 
 TEST(ParseTraining, NamesTheNearestKey) {
-  EXPECT_EQ(refusal("seed: 1\nlearnin_rate: 1e-3\n"),
+  EXPECT_EQ(refusalOfTraining("seed: 1\nlearnin_rate: 1e-3\n"),
             "t.yaml:2:1: unknown key 'learnin_rate'; did you mean 'learning_rate'?");
-  EXPECT_EQ(refusal("precision: bf32\n"),
+  EXPECT_EQ(refusalOfTraining("precision: bf32\n"),
             "t.yaml:1:12: precision: unknown value 'bf32'; did you mean 'fp32'?");
 }
 
@@ -42,99 +42,104 @@ TEST(ParseTraining, EveryPrecisionHasItsTypes) {
                         Case{"bf16", DType::kBf16, DType::kF32, MathFormat::kBf16},
                         Case{"fp16", DType::kF16, DType::kF32, MathFormat::kF16},
                         Case{"fp8", DType::kBf16, DType::kF32, MathFormat::kF8}}) {
-    const TrainingSpec t = parse(std::string("precision: ") + c.name + "\n").value();
+    const TrainingSpec t = trainingFrom(std::string("precision: ") + c.name + "\n").value();
     EXPECT_EQ(precisionName(t.precision), c.name);
     EXPECT_EQ(computeDType(t.precision), c.compute) << c.name;
     EXPECT_EQ(stateDType(t.precision), c.state) << c.name;
     EXPECT_EQ(linearFormat(t), c.linear) << c.name;
-    EXPECT_EQ(parse(printTraining(t)).value(), t);
+    EXPECT_EQ(trainingFrom(printTraining(t)).value(), t);
   }
 }
 
 TEST(ParseTraining, SeedHas64Bits) {
-  EXPECT_EQ(parse("seed: 18446744073709551615\n")->seed, std::numeric_limits<uint64_t>::max());
-  EXPECT_THAT(refusal("seed: -1\n"), HasSubstr("expected a whole number that is not negative"));
-  EXPECT_THAT(refusal("seed: 18446744073709551616\n"), HasSubstr("out of range"));
+  EXPECT_EQ(trainingFrom("seed: 18446744073709551615\n")->seed,
+            std::numeric_limits<uint64_t>::max());
+  EXPECT_THAT(refusalOfTraining("seed: -1\n"),
+              HasSubstr("expected a whole number that is not negative"));
+  EXPECT_THAT(refusalOfTraining("seed: 18446744073709551616\n"), HasSubstr("out of range"));
 }
 
 TEST(ParseTraining, T1SizesAreNotNegative) {
-  EXPECT_THAT(refusal("global_batch_size: -4\n"),
+  EXPECT_THAT(refusalOfTraining("global_batch_size: -4\n"),
               HasSubstr("t.yaml:1:20: global_batch_size: must be 0 to 1073741824, got -4"));
 }
 
 TEST(ParseTraining, T2ProbabilitiesAreBelowOne) {
   for (const char* key :
        {"embedding_dropout", "attention_dropout", "residual_dropout", "beta1", "beta2"}) {
-    EXPECT_THAT(refusal(std::string(key) + ": 1\n"),
+    EXPECT_THAT(refusalOfTraining(std::string(key) + ": 1\n"),
                 HasSubstr("must be at least 0 and below 1, got 1"));
-    EXPECT_THAT(refusal(std::string(key) + ": -0.1\n"), HasSubstr(std::string(key) + ": must be"));
-    EXPECT_TRUE(parse(std::string(key) + ": 0\n").has_value());
+    EXPECT_THAT(refusalOfTraining(std::string(key) + ": -0.1\n"),
+                HasSubstr(std::string(key) + ": must be"));
+    EXPECT_TRUE(trainingFrom(std::string(key) + ": 0\n").has_value());
   }
 }
 
 TEST(ParseTraining, T3LearningRatesAreOrdered) {
-  EXPECT_THAT(refusal("learning_rate: 0\n"), HasSubstr("learning_rate: must be above 0"));
+  EXPECT_THAT(refusalOfTraining("learning_rate: 0\n"), HasSubstr("learning_rate: must be above 0"));
   EXPECT_THAT(
-      refusal("learning_rate: 1e-3\nmin_learning_rate: 2e-3\n"),
+      refusalOfTraining("learning_rate: 1e-3\nmin_learning_rate: 2e-3\n"),
       HasSubstr(
           "t.yaml:2:20: min_learning_rate: must not exceed learning_rate (0.001), got 0.002"));
 }
 
 TEST(ParseTraining, T4StepsAreNotNegative) {
-  EXPECT_THAT(refusal("warmup_steps: -1\n"), HasSubstr("warmup_steps: must be 0 to"));
-  EXPECT_THAT(refusal("decay_steps: -1\n"), HasSubstr("decay_steps: must be 0 to"));
+  EXPECT_THAT(refusalOfTraining("warmup_steps: -1\n"), HasSubstr("warmup_steps: must be 0 to"));
+  EXPECT_THAT(refusalOfTraining("decay_steps: -1\n"), HasSubstr("decay_steps: must be 0 to"));
 }
 
 TEST(ParseTraining, T5OptimizerConstantsAreInRange) {
-  EXPECT_THAT(refusal("epsilon: 0\n"), HasSubstr("epsilon: must be above 0"));
-  EXPECT_THAT(refusal("weight_decay: -1\n"), HasSubstr("weight_decay: must not be negative"));
-  EXPECT_THAT(refusal("clip_norm: -1\n"), HasSubstr("clip_norm: must not be negative"));
-  EXPECT_TRUE(parse("clip_norm: 0\n").has_value());
+  EXPECT_THAT(refusalOfTraining("epsilon: 0\n"), HasSubstr("epsilon: must be above 0"));
+  EXPECT_THAT(refusalOfTraining("weight_decay: -1\n"),
+              HasSubstr("weight_decay: must not be negative"));
+  EXPECT_THAT(refusalOfTraining("clip_norm: -1\n"), HasSubstr("clip_norm: must not be negative"));
+  EXPECT_TRUE(trainingFrom("clip_norm: 0\n").has_value());
 }
 
 TEST(ParseTraining, T6Tf32NeedsFp32) {
-  const TrainingSpec t = parse("tf32: true\n").value();
+  const TrainingSpec t = trainingFrom("tf32: true\n").value();
   EXPECT_TRUE(t.tf32);
   EXPECT_EQ(linearFormat(t), MathFormat::kTf32);
   EXPECT_EQ(precisionText(t), "fp32 with tf32");
-  EXPECT_EQ(parse(printTraining(t)).value(), t);
+  EXPECT_EQ(trainingFrom(printTraining(t)).value(), t);
   for (const char* precision : {"fp64", "bf16", "fp16", "fp8"}) {
     const std::string text = std::string("precision: ") + precision + "\n";
-    EXPECT_EQ(refusal(text + "tf32: true\n"),
+    EXPECT_EQ(refusalOfTraining(text + "tf32: true\n"),
               "t.yaml:2:7: tf32: rounds factors in fp32: it needs precision fp32");
-    EXPECT_TRUE(parse(text + "tf32: false\n").has_value());
+    EXPECT_TRUE(trainingFrom(text + "tf32: false\n").has_value());
   }
 }
 
 TEST(ParseTraining, T7LossScalesAreThoseOfFp16) {
-  const TrainingSpec t = parse("precision: fp16\n").value();
+  const TrainingSpec t = trainingFrom("precision: fp16\n").value();
   EXPECT_EQ(t.initialLossScale, 65536);
   EXPECT_EQ(t.lossScaleWindow, 2000);
   EXPECT_EQ(t.minLossScale, 1);
-  const TrainingSpec own = parse(
+  const TrainingSpec own = trainingFrom(
                                "precision: fp16\ninitial_loss_scale: 1024.5\n"
                                "loss_scale_window: 7\nmin_loss_scale: 0.25\n")
                                .value();
   EXPECT_EQ(own.initialLossScale, 1024.5);
   EXPECT_EQ(own.lossScaleWindow, 7);
   EXPECT_EQ(own.minLossScale, 0.25);
-  EXPECT_EQ(parse(printTraining(own)).value(), own);
+  EXPECT_EQ(trainingFrom(printTraining(own)).value(), own);
   for (const char* line :
        {"initial_loss_scale: 2\n", "loss_scale_window: 5\n", "min_loss_scale: 2\n"})
-    EXPECT_THAT(refusal(std::string("precision: bf16\n") + line),
+    EXPECT_THAT(refusalOfTraining(std::string("precision: bf16\n") + line),
                 HasSubstr("the loss is scaled in fp16 only, and precision is bf16"));
-  EXPECT_THAT(refusal("precision: fp16\nmin_loss_scale: 0\n"),
+  EXPECT_THAT(refusalOfTraining("precision: fp16\nmin_loss_scale: 0\n"),
               HasSubstr("min_loss_scale: must be above 0, got 0"));
-  EXPECT_THAT(refusal("precision: fp16\ninitial_loss_scale: 0.5\n"),
+  EXPECT_THAT(refusalOfTraining("precision: fp16\ninitial_loss_scale: 0.5\n"),
               HasSubstr("initial_loss_scale: must be min_loss_scale (1) to 2^126, got 0.5"));
-  EXPECT_THAT(refusal("precision: fp16\ninitial_loss_scale: 1e39\n"), HasSubstr("to 2^126"));
-  EXPECT_THAT(refusal("precision: fp16\nloss_scale_window: 0\n"),
+  EXPECT_THAT(refusalOfTraining("precision: fp16\ninitial_loss_scale: 1e39\n"),
+              HasSubstr("to 2^126"));
+  EXPECT_THAT(refusalOfTraining("precision: fp16\nloss_scale_window: 0\n"),
               HasSubstr("loss_scale_window: must be 1 to"));
 }
 
 TEST(PrintTraining, RoundTripsExactly) {
   TrainingSpec t;
-  EXPECT_EQ(parse(printTraining(t)).value(), t);
+  EXPECT_EQ(trainingFrom(printTraining(t)).value(), t);
   t = {.precision = Precision::kFp64,
        .seed = 1u << 31,
        .sequenceLength = 7,
@@ -151,7 +156,7 @@ TEST(PrintTraining, RoundTripsExactly) {
        .epsilon = 1e-300,
        .weightDecay = 0,
        .clipNorm = 1e20};
-  const Result<TrainingSpec> again = parse(printTraining(t));
+  const Result<TrainingSpec> again = trainingFrom(printTraining(t));
   ASSERT_TRUE(again.has_value()) << messageOf(again);
   EXPECT_EQ(*again, t);
 }

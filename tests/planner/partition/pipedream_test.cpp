@@ -39,7 +39,7 @@ PipedreamProblem flat(spec::ProfileSpec profile, PipedreamForm form, int64_t wor
   return problem;
 }
 
-PipedreamPartition solved(const PipedreamProblem& problem) {
+PipedreamPartition solvedPipedream(const PipedreamProblem& problem) {
   const Result<PipedreamPartition> result = partitionPipedream(problem);
   EXPECT_TRUE(result.has_value()) << result.error().message();
   if (!result.has_value()) return {};
@@ -72,7 +72,7 @@ TEST(Pipedream, ThreeFormsGiveTheirPublishedPlans) {
                             : form == PipedreamForm::kHierarchical ? 1
                                                                    : 2;
       const PipedreamPartition partition =
-          solved(flat(vggLike(), form, golden.workers, golden.bandwidth));
+          solvedPipedream(flat(vggLike(), form, golden.workers, golden.bandwidth));
       EXPECT_NEAR(partition.time.count() * 1e3, golden.ms[column], 5e-5)
           << pipedreamFormName(form) << " " << golden.workers << " @ " << golden.bandwidth;
       EXPECT_EQ(describe(partition.stages), golden.stages[column])
@@ -81,10 +81,12 @@ TEST(Pipedream, ThreeFormsGiveTheirPublishedPlans) {
 }
 
 TEST(Pipedream, StagesOfThePublishedPlansAreTheirLayers) {
-  const PipedreamPartition four = solved(flat(vggLike(), PipedreamForm::kHierarchical, 4, 1.25));
+  const PipedreamPartition four =
+      solvedPipedream(flat(vggLike(), PipedreamForm::kHierarchical, 4, 1.25));
   ASSERT_EQ(four.stages.size(), 2u);
   EXPECT_EQ(four.stages[0].layers, (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
-  const PipedreamPartition eight = solved(flat(vggLike(), PipedreamForm::kHierarchical, 8, 1.25));
+  const PipedreamPartition eight =
+      solvedPipedream(flat(vggLike(), PipedreamForm::kHierarchical, 8, 1.25));
   ASSERT_EQ(eight.stages.size(), 2u);
   EXPECT_EQ(eight.stages[0].layers, (std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6}));
 }
@@ -96,7 +98,7 @@ TEST(Pipedream, DataParallelismIsTheYardstick) {
   const double expected[] = {5941.712 / 8, 1485.428 / 8, (1485.428 + 354) / 8};
   for (const PipedreamForm form :
        {PipedreamForm::kHierarchical, PipedreamForm::kFlat, PipedreamForm::kReleased}) {
-    const PipedreamPartition p = solved(flat(vggLike(), form, 8, 1.25));
+    const PipedreamPartition p = solvedPipedream(flat(vggLike(), form, 8, 1.25));
     EXPECT_NEAR(p.oneWorkerTime.count(), 0.354, 1e-9);
     EXPECT_NEAR(p.dataParallelTime.count() * 1e3, expected[static_cast<size_t>(form)], 1e-6);
   }
@@ -106,7 +108,7 @@ TEST(Pipedream, DataParallelismIsTheYardstick) {
 // one 1; each keeps its activations and the weights that it began with.
 TEST(Pipedream, WorkersKeepAVersionPerMinibatchInFlight) {
   const PipedreamProblem problem = flat(vggLike(), PipedreamForm::kHierarchical, 8, 1.25);
-  const std::vector<WorkerStage> stages = workerStages(problem, solved(problem));
+  const std::vector<WorkerStage> stages = workerStages(problem, solvedPipedream(problem));
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_EQ(stages[0].workers, 7);
   EXPECT_NEAR(stages[0].memory->count(), 2 * (373e6 + 27.11e6), 1);
@@ -117,9 +119,9 @@ TEST(Pipedream, WorkersKeepAVersionPerMinibatchInFlight) {
 
 // Tries every sequence of stages and replicas, from the first stage on and without a table. Down-
 // sets are bit masks. The formulas are written down again.
-class Exhaustive {
+class ExhaustivePipedream {
  public:
-  explicit Exhaustive(const PipedreamProblem& problem) : problem_(problem) {
+  explicit ExhaustivePipedream(const PipedreamProblem& problem) : problem_(problem) {
     n_ = static_cast<int32_t>(problem.profile.layers.size());
   }
 
@@ -203,9 +205,9 @@ class Exhaustive {
   int32_t n_;
 };
 
-void expectOptimal(const PipedreamProblem& problem) {
-  const double best = Exhaustive(problem).best();
-  const PipedreamPartition partition = solved(problem);
+void expectOptimalPartition(const PipedreamProblem& problem) {
+  const double best = ExhaustivePipedream(problem).best();
+  const PipedreamPartition partition = solvedPipedream(problem);
   EXPECT_NEAR(partition.time.count(), best, 1e-9 * best) << describe(partition.stages);
 }
 
@@ -213,7 +215,7 @@ TEST(Pipedream, VggPlansOnFourWorkersAreOptimal) {
   for (const double bandwidth : {1.25, 3.125, 12.5})
     for (const PipedreamForm form :
          {PipedreamForm::kFlat, PipedreamForm::kHierarchical, PipedreamForm::kReleased})
-      expectOptimal(flat(vggLike(), form, 4, bandwidth));
+      expectOptimalPartition(flat(vggLike(), form, 4, bandwidth));
 }
 
 TEST(Pipedream, RandomGraphsOnOneLevelAreOptimal) {
@@ -230,7 +232,7 @@ TEST(Pipedream, RandomGraphsOnOneLevelAreOptimal) {
       if (!problem.mayLeaveIdle && rng() % 2 == 0)
         problem.memory = Bytes(static_cast<double>(5 + rng() % 60));
     }
-    expectOptimal(problem);
+    expectOptimalPartition(problem);
     if (HasFailure()) FAIL() << "round " << round;
   }
 }
@@ -247,7 +249,7 @@ TEST(Pipedream, RandomGraphsOnSeveralLevelsAreOptimal) {
     for (size_t more = 1 + rng() % 2; more > 0; --more)
       problem.levels.push_back({1 + static_cast<int64_t>(rng() % 3),
                                 BytesPerSecond(static_cast<double>(1 + rng() % 4))});
-    expectOptimal(problem);
+    expectOptimalPartition(problem);
     if (HasFailure()) FAIL() << "round " << round;
   }
 }
@@ -263,7 +265,8 @@ TEST(Pipedream, BranchesAreStagesOfTheirOwn) {
   join(p, 1, 3);
   join(p, 2, 3);
   // {0, 2 | 1, 3} has 3 and 5, {0, 1 | 2, 3} has 5 and 3, {0 | ...} 2 and 6, {0, 1, 2 | 3} 6 and 2.
-  const PipedreamPartition partition = solved(flat(p, PipedreamForm::kHierarchical, 2, 1e-9));
+  const PipedreamPartition partition =
+      solvedPipedream(flat(p, PipedreamForm::kHierarchical, 2, 1e-9));
   EXPECT_EQ(partition.time.count(), 5);
   EXPECT_EQ(partition.numDownSets, 6u);
 }
@@ -272,9 +275,10 @@ TEST(Pipedream, NamesOfLayersAndTheirOrderDoNotMatter) {
   std::mt19937_64 rng(29);
   for (int round = 0; round < 50; ++round) {
     const spec::ProfileSpec profile = randomProfile(rng, 9, 0.2);
-    const PipedreamPartition a = solved(flat(profile, PipedreamForm::kHierarchical, 6, 2e-9));
+    const PipedreamPartition a =
+        solvedPipedream(flat(profile, PipedreamForm::kHierarchical, 6, 2e-9));
     const PipedreamPartition b =
-        solved(flat(shuffled(profile, rng), PipedreamForm::kHierarchical, 6, 2e-9));
+        solvedPipedream(flat(shuffled(profile, rng), PipedreamForm::kHierarchical, 6, 2e-9));
     EXPECT_NEAR(a.time.count(), b.time.count(), 1e-9 * a.time.count());
   }
 }
@@ -308,7 +312,7 @@ TEST(Pipedream, AuthorsProfilesGiveTheAuthorsPlans) {
     problem.profile = *profile;
     problem.form = PipedreamForm::kReleased;
     problem.levels = row.levels;
-    const PipedreamPartition p = solved(problem);
+    const PipedreamPartition p = solvedPipedream(problem);
     EXPECT_NEAR(p.time.count(), row.seconds, 6e-7) << row.file;
     EXPECT_NEAR(p.dataParallelTime / p.time, row.overDataParallel, 6e-4) << row.file;
     EXPECT_THAT(describe(p.stages), ::testing::MatchesRegex(row.stages)) << row.file;
@@ -317,7 +321,7 @@ TEST(Pipedream, AuthorsProfilesGiveTheAuthorsPlans) {
 
 // --- Refusals ------------------------------------------------------------------------------------
 
-std::string refusal(const PipedreamProblem& problem) {
+std::string refusalOfProblem(const PipedreamProblem& problem) {
   const Status status = problem.check();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   const Result<PipedreamPartition> result = partitionPipedream(problem);
@@ -329,38 +333,39 @@ TEST(Pipedream, CheckSaysWhatIsWrongWithAnInstance) {
   const PipedreamProblem good = flat(vggLike(), PipedreamForm::kHierarchical, 4, 1);
   PipedreamProblem bad = good;
   bad.levels.clear();
-  EXPECT_THAT(refusal(bad), HasSubstr("no network levels"));
+  EXPECT_THAT(refusalOfProblem(bad), HasSubstr("no network levels"));
   bad = good;
   bad.levels[0].components = 0;
-  EXPECT_THAT(refusal(bad), HasSubstr("level 1 has 0 components; expected 1 to 1048576"));
+  EXPECT_THAT(refusalOfProblem(bad), HasSubstr("level 1 has 0 components; expected 1 to 1048576"));
   bad = good;
   bad.levels.push_back({2, BytesPerSecond(0)});
-  EXPECT_THAT(refusal(bad), HasSubstr("level 2 has a bandwidth of 0 B/s"));
+  EXPECT_THAT(refusalOfProblem(bad), HasSubstr("level 2 has a bandwidth of 0 B/s"));
   bad = good;
   bad.levels = {{1 << 20, BytesPerSecond(1)}, {1 << 20, BytesPerSecond(1)}};
-  EXPECT_THAT(refusal(bad), HasSubstr("workers and more"));
+  EXPECT_THAT(refusalOfProblem(bad), HasSubstr("workers and more"));
   bad = good;
   bad.memory = Bytes(1);
-  EXPECT_THAT(refusal(bad), HasSubstr("sosp19 knows no such thing as a memory limit; released"));
+  EXPECT_THAT(refusalOfProblem(bad),
+              HasSubstr("sosp19 knows no such thing as a memory limit; released"));
   bad = good;
   bad.form = PipedreamForm::kFlat;
   bad.levels.push_back(bad.levels[0]);
-  EXPECT_THAT(refusal(bad), HasSubstr("arxiv18 takes one network level, got 2"));
+  EXPECT_THAT(refusalOfProblem(bad), HasSubstr("arxiv18 takes one network level, got 2"));
   bad = good;
   bad.profile.layers[3].variants.push_back(bad.profile.layers[3].variants[0]);
   bad.profile.layers[3].variants[1].name = "recompute";
-  EXPECT_THAT(refusal(bad),
+  EXPECT_THAT(refusalOfProblem(bad),
               HasSubstr("layer '3' has 2 variants at tensor degree 1 ('plain', 'recompute')"));
   bad = good;
   bad.form = PipedreamForm::kReleased;
   bad.memory = Bytes(1);
   bad.profile.layers[2].activation.reset();
-  EXPECT_THAT(refusal(bad), HasSubstr("layer '2' has no activation"));
+  EXPECT_THAT(refusalOfProblem(bad), HasSubstr("layer '2' has no activation"));
 }
 
 TEST(Pipedream, VerifyRefusesWhatIsNoAnswer) {
   PipedreamProblem problem = flat(vggLike(), PipedreamForm::kReleased, 4, 1.25);
-  const PipedreamPartition good = solved(problem);
+  const PipedreamPartition good = solvedPipedream(problem);
   ASSERT_EQ(describe(good.stages), "1-2-1");
   const auto fault = [&](const std::function<void(PipedreamPartition&)>& spoil) {
     PipedreamPartition bad = good;

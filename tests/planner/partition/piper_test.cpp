@@ -41,7 +41,7 @@ PiperProblem chain(const std::vector<double>& seconds) {
   return problem;
 }
 
-PiperPartition solved(const PiperProblem& problem) {
+PiperPartition solvedPiper(const PiperProblem& problem) {
   const Result<PiperPartition> result = partitionPiper(problem);
   EXPECT_TRUE(result.has_value()) << result.error().message();
   if (!result.has_value()) return {};
@@ -57,9 +57,9 @@ TEST(Piper, DevicesShareTheWork) {
   PiperProblem problem = chain({2, 4, 3, 3});
   problem.devices = 2;
   problem.microbatches = 2;
-  EXPECT_EQ(solved(problem).time, 6_s);
+  EXPECT_EQ(solvedPiper(problem).time, 6_s);
   problem.microbatches = 3;  // 2 replicas do not divide a batch of 3
-  const PiperPartition p = solved(problem);
+  const PiperPartition p = solvedPiper(problem);
   EXPECT_EQ(describe(p.stages), "1x1-1x1");
   EXPECT_EQ(p.stages[0].layers, (std::vector<int32_t>{0, 1}));
 }
@@ -76,11 +76,11 @@ TEST(Piper, TimelessLayersTakeDevices) {
   problem.microbatches = 4;
   problem.devices = 3;
   problem.memory = Bytes(4);
-  EXPECT_EQ(describe(solved(problem).stages), "1x2");
+  EXPECT_EQ(describe(solvedPiper(problem).stages), "1x2");
   problem.memory = Bytes(3);
   EXPECT_THAT(partitionPiper(problem).error().message(), HasSubstr("fits in memory"));
   problem.devices = 4;
-  EXPECT_EQ(solved(problem).time, 0_s);
+  EXPECT_EQ(solvedPiper(problem).time, 0_s);
 }
 
 // Two stages on a device each. The first has two microbatches in flight, the second one: 20 B per
@@ -91,7 +91,7 @@ TEST(Piper, EarlierStagesHoldMoreMicrobatches) {
   problem.devices = 2;
   problem.microbatches = 3;
   problem.memory = Bytes(30);
-  const PiperPartition p = solved(problem);
+  const PiperPartition p = solvedPiper(problem);
   EXPECT_EQ(p.time, 3_s);
   ASSERT_EQ(p.stages.size(), 2u);
   EXPECT_EQ(p.stages[0].memory, Bytes(20));
@@ -108,16 +108,16 @@ TEST(Piper, ReplicasPayForTheirWeights) {
   problem.bandwidth = BytesPerSecond(2);
   problem.devices = 4;
   problem.microbatches = 4;
-  EXPECT_EQ(solved(problem).time, 8_s);
+  EXPECT_EQ(solvedPiper(problem).time, 8_s);
   problem.bandwidth = BytesPerSecond(4);
-  const PiperPartition replicas = solved(problem);
+  const PiperPartition replicas = solvedPiper(problem);
   EXPECT_EQ(describe(replicas.stages), "4x1");
   EXPECT_EQ(replicas.time, 5_s);
   spec::ProfileVariant wide = variant("four", 3, 0, 0);
   wide.tensorDegree = 4;
   problem.profile.layers[0].variants.push_back(wide);
-  EXPECT_EQ(describe(solved(problem).stages), "1x4");
-  EXPECT_EQ(solved(problem).time, 3_s);
+  EXPECT_EQ(describe(solvedPiper(problem).stages), "1x4");
+  EXPECT_EQ(solvedPiper(problem).time, 3_s);
 }
 
 // Both ends of an edge pay for its bytes there and back; the devices of a layer also for handing
@@ -131,12 +131,12 @@ TEST(Piper, BordersCostBothSides) {
   problem.bandwidth = BytesPerSecond(1);
   problem.devices = 2;
   problem.microbatches = 3;
-  EXPECT_EQ(solved(problem).time, 8_s);  // Together, on one device: less than 4 + 10.
+  EXPECT_EQ(solvedPiper(problem).time, 8_s);  // Together, on one device: less than 4 + 10.
   problem.profile.layers[0].variants[0].forward = 11_s;
-  const PiperPartition p = solved(problem);
+  const PiperPartition p = solvedPiper(problem);
   EXPECT_EQ(p.time, 15_s);  // 11 + 4 together; 11 + 6 and 14 apart
   problem.profile.layers[1].variants[0].forward = 7_s;
-  const PiperPartition apart = solved(problem);
+  const PiperPartition apart = solvedPiper(problem);
   EXPECT_EQ(apart.time, 17_s);
   EXPECT_EQ(apart.stages[1].time, 17_s);
 }
@@ -144,9 +144,9 @@ TEST(Piper, BordersCostBothSides) {
 // --- Against everything there is -----------------------------------------------------------------
 
 // Tries every sequence of stages from the last to the first, with all degrees and all variants.
-class Exhaustive {
+class ExhaustivePiper {
  public:
-  explicit Exhaustive(const PiperProblem& problem) : problem_(problem) {
+  explicit ExhaustivePiper(const PiperProblem& problem) : problem_(problem) {
     place((1u << problem.profile.layers.size()) - 1, 0, 0, 0);
   }
   double best = kNever;
@@ -245,14 +245,14 @@ TEST(Piper, RandomGraphsAreOptimal) {
   int infeasible = 0;
   for (int round = 0; round < 1500; ++round) {
     const PiperProblem problem = randomProblem(rng);
-    const double best = Exhaustive(problem).best;
+    const double best = ExhaustivePiper(problem).best;
     if (best == kNever) {
       ++infeasible;
       const Result<PiperPartition> result = partitionPiper(problem);
       ASSERT_FALSE(result.has_value()) << "round " << round;
       EXPECT_EQ(result.error().code(), StatusCode::kInfeasible) << result.error().message();
     } else {
-      EXPECT_NEAR(solved(problem).time.count(), best, 1e-11 * best) << "round " << round;
+      EXPECT_NEAR(solvedPiper(problem).time.count(), best, 1e-11 * best) << "round " << round;
     }
     if (HasFailure()) FAIL() << "round " << round;
   }
@@ -309,7 +309,7 @@ TEST(Piper, TheLeastMemoryThatWouldDoIsNamed) {
                                          "1 B too much"));
   // Two devices: 1 | 3 layers need 2 and 3 B, which fits.
   problem.devices = 2;
-  EXPECT_EQ(solved(problem).stages.size(), 2u);
+  EXPECT_EQ(solvedPiper(problem).stages.size(), 2u);
 }
 
 // The message's memory is enough, and a thousandth less is not.
@@ -341,7 +341,7 @@ TEST(Piper, TooFewDevicesAndMicrobatchesAreNamed) {
   problem.microbatches = 2;
   EXPECT_THAT(whyNot(problem), HasSubstr("need at least 5 devices, there are 4"));
   problem.devices = 5;
-  EXPECT_EQ(describe(solved(problem).stages), "1x4-1x1");
+  EXPECT_EQ(describe(solvedPiper(problem).stages), "1x4-1x1");
   problem.microbatches = 1;
   EXPECT_THAT(whyNot(problem), HasSubstr("more stages than the 1 microbatches of a batch"));
 }
@@ -364,7 +364,7 @@ TEST(Piper, PublishedCaseIsNeverWorse) {
                                                 {512, 0.0025611278}, {1024, 0.0013031795}};
   for (const auto& [devices, seconds] : answers) {
     problem.devices = devices;
-    const PiperPartition p = solved(problem);
+    const PiperPartition p = solvedPiper(problem);
     EXPECT_LE(p.time.count(), seconds * (1 + 1e-7)) << devices;
     EXPECT_GE(p.time.count(), seconds * (1 - 1e-3)) << devices << ": the heuristic was that far?";
   }
@@ -381,7 +381,7 @@ TEST(Piper, PublishedCaseIsNeverWorse) {
   whole.stages = {stage};
   whole.devicesUsed = 8;
   EXPECT_THAT(problem.verify(whole).message(), HasSubstr("stage 0 takes 0.122007269"));
-  EXPECT_LE(solved(problem).time.count(), 0.12200728);
+  EXPECT_LE(solvedPiper(problem).time.count(), 0.12200728);
 }
 
 // --- Refusals ------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ TEST(Piper, VerifyRefusesWhatIsNoAnswer) {
   problem.devices = 2;
   problem.microbatches = 3;
   problem.memory = Bytes(30);
-  const PiperPartition good = solved(problem);
+  const PiperPartition good = solvedPiper(problem);
   const auto fault = [&](const std::function<void(PiperPartition&)>& spoil) {
     PiperPartition bad = good;
     spoil(bad);

@@ -15,11 +15,11 @@
 namespace trireme::planner {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 // The lines of a stack file without the one of `key`.
-std::string without(std::string_view text, const std::string& key) {
+std::string withoutKey(std::string_view text, const std::string& key) {
   std::istringstream in{std::string(text)};
   std::string out;
   for (std::string line; std::getline(in, line);)
@@ -59,7 +59,7 @@ TEST(StackChanges, AChangedKeyIsTheOneThatIsNamed) {
         spec::findShipped(spec::ShippedKind::kStack, isOwn(key) ? "trireme" : "nemo")->text;
     const auto before = spec::parseStack(std::string(text), "before");
     const auto after =
-        spec::parseStack(without(text, key) + key + ": " + otherValue(key) + "\n", "after");
+        spec::parseStack(withoutKey(text, key) + key + ": " + otherValue(key) + "\n", "after");
     ASSERT_TRUE(before.has_value());
     ASSERT_TRUE(after.has_value()) << key << ": " << after.error().message();
     const std::vector<std::string> lines = stackChanges(*before, *after);
@@ -122,7 +122,7 @@ TEST(StackChanges, OverlappingReductionsIsAChoice) {
   const std::string text(spec::findShipped(spec::ShippedKind::kStack, "trireme")->text);
   const auto before = spec::parseStack(text, "before");
   const auto after = spec::parseStack(
-      without(text, "overlap_reductions") + "overlap_reductions: false\n", "after");
+      withoutKey(text, "overlap_reductions") + "overlap_reductions: false\n", "after");
   ASSERT_TRUE(before.has_value() && after.has_value());
   EXPECT_THAT(stackChanges(*before, *after),
               ElementsAre("choices only before: overlap_reductions"));
@@ -211,11 +211,11 @@ TEST(ClusterChanges, EveryNumberOfDeviceAndLinksIsThere) {
         "link topology switch -> mesh", "link oversubscription 1 -> 2 (x 2)", "link ports 0 -> 4",
         "link pair bandwidth 1 GB/s -> 156.25 MB/s (x 0.156)",
         "link latency 1 us -> 500 ns (x 0.5)", "link measured collectives 0 -> 1"})
-    EXPECT_THAT(lines, testing::Contains(line));
-  EXPECT_THAT(lines, testing::Contains(testing::StartsWith("memory efficiency ")));
-  EXPECT_THAT(lines.back(), testing::StartsWith("link " + lost + " ("));
-  EXPECT_THAT(lines.back(), testing::EndsWith(" only before"));
-  EXPECT_EQ(lines.size(), 13u) << testing::PrintToString(lines);
+    EXPECT_THAT(lines, ::testing::Contains(line));
+  EXPECT_THAT(lines, ::testing::Contains(::testing::StartsWith("memory efficiency ")));
+  EXPECT_THAT(lines.back(), ::testing::StartsWith("link " + lost + " ("));
+  EXPECT_THAT(lines.back(), ::testing::EndsWith(" only before"));
+  EXPECT_EQ(lines.size(), 13u) << ::testing::PrintToString(lines);
 }
 
 TEST(PlanChanges, ByHand) {

@@ -8,7 +8,7 @@
 namespace trireme::planner {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Nodes of two devices, in any number.
 Sweep smallSweep(bool isDescribed) {

@@ -62,7 +62,7 @@ class MemoryDisk final : public FileSystem {
   };
 };
 
-std::unique_ptr<Session> makeSession(program::Bundle bundle) {
+std::unique_ptr<Session> sessionOf(program::Bundle bundle) {
   SessionOptions options;
   options.useReference = true;
   options.timeoutSeconds = 20;
@@ -71,7 +71,7 @@ std::unique_ptr<Session> makeSession(program::Bundle bundle) {
   return std::move(*session);
 }
 
-void run(Session& session, int numSteps) {
+void runSteps(Session& session, int numSteps) {
   CountingData data;
   for (int i = 0; i < numSteps; ++i) ASSERT_TRUE(session.step(data).has_value());
 }
@@ -98,15 +98,15 @@ std::vector<std::vector<double>> weights(const Session& session) {
 
 TEST(Checkpoint, ContinuesBitForBitUnderTheSamePlan) {
   MemoryDisk disk;
-  const auto straight = makeSession(tinyBundle({}));
-  run(*straight, 5);
-  const auto first = makeSession(tinyBundle({}));
-  run(*first, 2);
+  const auto straight = sessionOf(tinyBundle({}));
+  runSteps(*straight, 5);
+  const auto first = sessionOf(tinyBundle({}));
+  runSteps(*first, 2);
   ASSERT_TRUE(first->saveCheckpoint("c", disk).ok());
-  const auto second = makeSession(tinyBundle({}));
+  const auto second = sessionOf(tinyBundle({}));
   ASSERT_TRUE(second->loadCheckpoint("c", disk).ok());
   EXPECT_EQ(second->numStepsDone(), 2);
-  run(*second, 3);
+  runSteps(*second, 3);
   EXPECT_EQ(weights(*second), weights(*straight));
   ASSERT_TRUE(straight->saveCheckpoint("a", disk).ok());
   ASSERT_TRUE(second->saveCheckpoint("b", disk).ok());
@@ -115,14 +115,14 @@ TEST(Checkpoint, ContinuesBitForBitUnderTheSamePlan) {
 
 TEST(Checkpoint, ReadsTheSameUnderEveryPlanAndIsTheSameFile) {
   MemoryDisk disk;
-  const auto writer = makeSession(bundleOf(plan(2, 3, true)));
-  run(*writer, 2);
+  const auto writer = sessionOf(bundleOf(plan(2, 3, true)));
+  runSteps(*writer, 2);
   ASSERT_TRUE(writer->saveCheckpoint("c", disk).ok());
   for (const int32_t tp : {1, 2, 4})
     for (const int32_t dp : {1, 2, 5})
       for (const bool sharded : {false, true})
         for (const bool pieces : {false, true}) {
-          const auto reader = makeSession(bundleOf(plan(tp, dp, sharded, pieces)));
+          const auto reader = sessionOf(bundleOf(plan(tp, dp, sharded, pieces)));
           const Status status = reader->loadCheckpoint("c", disk);
           ASSERT_TRUE(status.ok()) << status.message();
           EXPECT_EQ(weights(*reader), weights(*writer));
@@ -135,8 +135,8 @@ TEST(Checkpoint, ReadsTheSameUnderEveryPlanAndIsTheSameFile) {
 TEST(Checkpoint, TrainsTheSameInPieces) {
   MemoryDisk disk;
   for (const bool pieces : {false, true}) {
-    const auto session = makeSession(bundleOf(plan(2, 3, true, pieces)));
-    run(*session, 3);
+    const auto session = sessionOf(bundleOf(plan(2, 3, true, pieces)));
+    runSteps(*session, 3);
     ASSERT_TRUE(session->saveCheckpoint(pieces ? "pieces" : "whole", disk).ok());
   }
   EXPECT_TRUE(disk.files["pieces"] == disk.files["whole"]);
@@ -144,12 +144,12 @@ TEST(Checkpoint, TrainsTheSameInPieces) {
 
 TEST(Checkpoint, ParametersInComputeTypeFollowTheirMasters) {
   MemoryDisk disk;
-  const auto writer = makeSession(bundleOf(plan(1, 1, false)));
-  run(*writer, 1);
+  const auto writer = sessionOf(bundleOf(plan(1, 1, false)));
+  runSteps(*writer, 1);
   ASSERT_TRUE(writer->saveCheckpoint("c", disk).ok());
   StateOptions options = plan(2, 2, true);
   options.bf16 = true;
-  const auto reader = makeSession(bundleOf(options));
+  const auto reader = sessionOf(bundleOf(options));
   ASSERT_TRUE(reader->loadCheckpoint("c", disk).ok());
   EXPECT_EQ(weights(*reader), weights(*writer));
   const auto masters = reader->gatherParameters(), rounded = reader->gatherComputeParameters();
@@ -160,11 +160,11 @@ TEST(Checkpoint, ParametersInComputeTypeFollowTheirMasters) {
 
 TEST(Checkpoint, AFullDiskLeavesTheOldOne) {
   MemoryDisk disk;
-  const auto session = makeSession(bundleOf(plan(1, 1, false)));
-  run(*session, 1);
+  const auto session = sessionOf(bundleOf(plan(1, 1, false)));
+  runSteps(*session, 1);
   ASSERT_TRUE(session->saveCheckpoint("c", disk).ok());
   const std::string old = disk.files["c"];
-  run(*session, 1);
+  runSteps(*session, 1);
   for (int64_t capacity = 0; capacity < static_cast<int64_t>(old.size()); capacity += 97) {
     disk.capacity = capacity;
     const Status status = session->saveCheckpoint("c", disk);
@@ -180,10 +180,10 @@ TEST(Checkpoint, AFullDiskLeavesTheOldOne) {
   EXPECT_EQ(disk.files["c"], old);
 }
 
-class Damaged : public testing::Test {
+class Damaged : public ::testing::Test {
  protected:
-  Damaged() : session_(makeSession(bundleOf(plan(1, 1, false)))) {
-    run(*session_, 1);
+  Damaged() : session_(sessionOf(bundleOf(plan(1, 1, false)))) {
+    runSteps(*session_, 1);
     EXPECT_TRUE(session_->saveCheckpoint("c", disk_).ok());
     before_ = weights(*session_);
   }
@@ -253,20 +253,20 @@ TEST(PosixFiles, AFullDeviceIsResourceExhausted) {
 }
 
 TEST(PosixFiles, ACheckpointRoundTripsAndLeavesNoOtherFile) {
-  const std::string path = testing::TempDir() + "checkpoint_test.safetensors";
-  const auto session = makeSession(bundleOf(plan(1, 1, false)));
-  run(*session, 1);
+  const std::string path = ::testing::TempDir() + "checkpoint_test.safetensors";
+  const auto session = sessionOf(bundleOf(plan(1, 1, false)));
+  runSteps(*session, 1);
   ASSERT_TRUE(session->saveCheckpoint(path).ok());
-  const auto other = makeSession(bundleOf(plan(2, 1, false)));
+  const auto other = sessionOf(bundleOf(plan(2, 1, false)));
   const Status status = other->loadCheckpoint(path);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(weights(*other), weights(*session));
   PosixFileSystem files;
   EXPECT_FALSE(files.open(path + ".tmp").has_value());
   files.remove(path);
-  EXPECT_EQ(session->saveCheckpoint(testing::TempDir() + "no/such/folder/c").code(),
+  EXPECT_EQ(session->saveCheckpoint(::testing::TempDir() + "no/such/folder/c").code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(files.open(testing::TempDir()).error().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(files.open(::testing::TempDir()).error().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

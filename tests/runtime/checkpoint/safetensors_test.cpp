@@ -17,7 +17,7 @@ SafetensorsHeader example() {
 
 std::string jsonOf(const SafetensorsHeader& header) { return formatHeader(header).substr(8); }
 
-std::string errorOf(const std::string& json, int64_t dataBytes) {
+std::string headerError(const std::string& json, int64_t dataBytes) {
   const auto header = parseHeader(json, dataBytes);
   EXPECT_FALSE(header.has_value()) << json;
   if (header.has_value()) return "";
@@ -47,28 +47,29 @@ TEST(Safetensors, WhatDoesNotFitIsRefusedByName) {
     return R"({"w":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" +
            offsets + "}}";
   };
-  EXPECT_EQ(errorOf(tensor("F33", "[1]", "[0,4]"), 4), "tensor w: unknown dtype");
-  EXPECT_EQ(errorOf(tensor("F32", "[-1]", "[0,4]"), 4), "tensor w: a dim is not a count");
-  EXPECT_EQ(errorOf(tensor("F32", "[1.0]", "[0,4]"), 4), "tensor w: a dim is not a count");
-  EXPECT_EQ(errorOf(tensor("F32", "7", "[0,4]"), 4), "tensor w: shape is not a list");
-  EXPECT_EQ(errorOf(tensor("F32", "[1]", "[4,0]"), 4), "tensor w: data_offsets are not a range");
-  EXPECT_EQ(errorOf(tensor("F32", "[1]", "[0]"), 4), "tensor w: data_offsets are not a range");
-  EXPECT_EQ(errorOf(tensor("F32", "[2]", "[0,4]"), 4),
+  EXPECT_EQ(headerError(tensor("F33", "[1]", "[0,4]"), 4), "tensor w: unknown dtype");
+  EXPECT_EQ(headerError(tensor("F32", "[-1]", "[0,4]"), 4), "tensor w: a dim is not a count");
+  EXPECT_EQ(headerError(tensor("F32", "[1.0]", "[0,4]"), 4), "tensor w: a dim is not a count");
+  EXPECT_EQ(headerError(tensor("F32", "7", "[0,4]"), 4), "tensor w: shape is not a list");
+  EXPECT_EQ(headerError(tensor("F32", "[1]", "[4,0]"), 4),
+            "tensor w: data_offsets are not a range");
+  EXPECT_EQ(headerError(tensor("F32", "[1]", "[0]"), 4), "tensor w: data_offsets are not a range");
+  EXPECT_EQ(headerError(tensor("F32", "[2]", "[0,4]"), 4),
             "tensor w: data_offsets do not fit shape and dtype");
-  EXPECT_EQ(errorOf(tensor("F32", "[4611686018427387904]", "[0,4]"), 4),
+  EXPECT_EQ(headerError(tensor("F32", "[4611686018427387904]", "[0,4]"), 4),
             "tensor w: a dim is not a count");
-  EXPECT_EQ(errorOf(tensor("F32", "[1073741824,1073741824,1073741824]", "[0,4]"), 4),
+  EXPECT_EQ(headerError(tensor("F32", "[1073741824,1073741824,1073741824]", "[0,4]"), 4),
             "tensor w: data_offsets do not fit shape and dtype");
-  EXPECT_EQ(errorOf(tensor("F32", "[1]", "[0,4]"), 3),
+  EXPECT_EQ(headerError(tensor("F32", "[1]", "[0,4]"), 3),
             "tensor w: truncated: lies beyond the end of the file");
-  EXPECT_EQ(errorOf(tensor("F32", "[1]", "[0,4]"), 5), "1 bytes follow the last tensor");
-  EXPECT_EQ(errorOf(tensor("F32", "[1]", "[4,8]"), 8),
+  EXPECT_EQ(headerError(tensor("F32", "[1]", "[0,4]"), 5), "1 bytes follow the last tensor");
+  EXPECT_EQ(headerError(tensor("F32", "[1]", "[4,8]"), 8),
             "tensor w: overlaps another or leaves a gap");
-  EXPECT_EQ(errorOf(R"({"w":3})", 0), "tensor w: needs dtype, shape and data_offsets");
-  EXPECT_EQ(errorOf(R"({"__metadata__":{"a":1}})", 0), "__metadata__: a is not a string");
-  EXPECT_EQ(errorOf("[1,2]", 0), "the header is not a JSON object");
-  EXPECT_EQ(errorOf("", 0), "the header is not a JSON object");
-  EXPECT_EQ(errorOf(std::string(1 << 20, '['), 0), "the header is nested too deep");
+  EXPECT_EQ(headerError(R"({"w":3})", 0), "tensor w: needs dtype, shape and data_offsets");
+  EXPECT_EQ(headerError(R"({"__metadata__":{"a":1}})", 0), "__metadata__: a is not a string");
+  EXPECT_EQ(headerError("[1,2]", 0), "the header is not a JSON object");
+  EXPECT_EQ(headerError("", 0), "the header is not a JSON object");
+  EXPECT_EQ(headerError(std::string(1 << 20, '['), 0), "the header is nested too deep");
 }
 
 // Any single changed byte either still parses or is refused; it never crashes (run under ASan).

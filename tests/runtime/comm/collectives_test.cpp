@@ -16,7 +16,7 @@ using std::chrono::seconds;
 
 // Element i of rank r's input: small, signed, and not exactly representable sums.
 template <typename T>
-T inputOf(int32_t rank, int64_t i) {
+T inputElement(int32_t rank, int64_t i) {
   const uint32_t word = randomWord({7, 7}, static_cast<uint64_t>(rank), static_cast<uint64_t>(i));
   const double value = static_cast<double>(word) / 4294967296.0 - 0.4;
   if constexpr (std::is_same_v<T, int32_t>)
@@ -29,7 +29,7 @@ T inputOf(int32_t rank, int64_t i) {
 template <typename T>
 T expected(const std::vector<int32_t>& group, int64_t i, program::ReduceOp op) {
   using A = SumOf<T>;
-  const auto widened = [&](int32_t rank) { return widen(inputOf<T>(rank, i)); };
+  const auto widened = [&](int32_t rank) { return widen(inputElement<T>(rank, i)); };
   A result = widened(group[0]);
   for (size_t m = 1; m < group.size(); ++m)
     result = op == program::ReduceOp::kSum ? static_cast<A>(result + widened(group[m]))
@@ -66,8 +66,8 @@ struct TypeOf<int32_t> {
 };
 
 template <typename T>
-class Collectives : public testing::Test {};
-using Types = testing::Types<double, float, Bf16, F16, int32_t>;
+class Collectives : public ::testing::Test {};
+using Types = ::testing::Types<double, float, Bf16, F16, int32_t>;
 TYPED_TEST_SUITE(Collectives, Types);
 
 TYPED_TEST(Collectives, AllReduceIsTheSumAndTheMaximumInGroupOrder) {
@@ -80,7 +80,7 @@ TYPED_TEST(Collectives, AllReduceIsTheSumAndTheMaximumInGroupOrder) {
       const auto statuses = runRanks(world, n, [&](Communicator& comm) -> Status {
         for (const auto op : {program::ReduceOp::kSum, program::ReduceOp::kMax}) {
           std::vector<T> data;
-          for (int64_t i = 0; i < count; ++i) data.push_back(inputOf<T>(comm.rank(), i));
+          for (int64_t i = 0; i < count; ++i) data.push_back(inputElement<T>(comm.rank(), i));
           TRIREME_RETURN_IF_ERROR(comm.allReduce(0, data.data(), count, TypeOf<T>::value, op));
           for (int64_t i = 0; i < count; ++i)
             if (!same(data[static_cast<size_t>(i)], expected<T>(group, i, op)))
@@ -107,7 +107,7 @@ TYPED_TEST(Collectives, ReduceScatterAndAllGatherAgreeWithAllReduceHoweverTheyOv
                     : place == 1 ? all + own
                     : place == 2 ? all
                                  : memory.data();
-          for (int64_t i = 0; i < total; ++i) all[i] = inputOf<T>(comm.rank(), i);
+          for (int64_t i = 0; i < total; ++i) all[i] = inputElement<T>(comm.rank(), i);
           TRIREME_RETURN_IF_ERROR(
               comm.reduceScatter(0, all, mine, count, TypeOf<T>::value, program::ReduceOp::kSum));
           for (int64_t i = 0; i < count; ++i)

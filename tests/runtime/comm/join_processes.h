@@ -19,7 +19,7 @@ inline Launch launchOf(int32_t rank, int32_t numProcesses, int port) {
 // The status of each.
 inline std::vector<Status> runProcesses(int32_t numProcesses, double timeoutSeconds,
                                         const std::function<Status(ProcessWorld&)>& body) {
-  const int port = testing::freePort();
+  const int port = trireme::testing::freePort();
   std::vector<Status> statuses(static_cast<size_t>(numProcesses));
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < numProcesses; ++rank)

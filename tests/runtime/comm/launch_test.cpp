@@ -18,14 +18,14 @@ Environment of(std::map<std::string, std::string> variables) {
   };
 }
 
-Launch launchOf(const std::map<std::string, std::string>& variables) {
+Launch launchFrom(const std::map<std::string, std::string>& variables) {
   const auto launch = detectLaunch(of(variables));
   EXPECT_TRUE(launch.has_value()) << launch.error().message();
   if (!launch.has_value() || !launch->has_value()) return {};
   return **launch;
 }
 
-std::string errorOf(const std::map<std::string, std::string>& variables) {
+std::string launchError(const std::map<std::string, std::string>& variables) {
   const auto launch = detectLaunch(of(variables));
   return launch.has_value() ? "" : launch.error().message();
 }
@@ -43,7 +43,7 @@ TEST(Launch, TorchrunIsReadAndItsOwnPortLeftAlone) {
                                                   {"LOCAL_RANK", "1"},
                                                   {"MASTER_ADDR", "node7"},
                                                   {"MASTER_PORT", "29400"}};
-  Launch launch = launchOf(variables);
+  Launch launch = launchFrom(variables);
   EXPECT_EQ(launch.launcher, "torchrun");
   EXPECT_EQ(launch.rank, 5);
   EXPECT_EQ(launch.numProcesses, 16);
@@ -51,67 +51,69 @@ TEST(Launch, TorchrunIsReadAndItsOwnPortLeftAlone) {
   EXPECT_EQ(launch.host, "node7");
   EXPECT_EQ(launch.port, 29400);
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
-  EXPECT_EQ(launchOf(variables).port, 29401);
+  EXPECT_EQ(launchFrom(variables).port, 29401);
 }
 
 TEST(Launch, SrunIsReadAndItsFirstMachineListens) {
-  const Launch launch = launchOf({{"SLURM_PROCID", "3"},
-                                  {"SLURM_NTASKS", "8"},
-                                  {"SLURM_LOCALID", "3"},
-                                  {"SLURM_STEP_ID", "2"},
-                                  {"SLURM_JOB_ID", "1234567"},
-                                  {"SLURM_STEP_NODELIST", "gpu[07-08]"}});
+  const Launch launch = launchFrom({{"SLURM_PROCID", "3"},
+                                    {"SLURM_NTASKS", "8"},
+                                    {"SLURM_LOCALID", "3"},
+                                    {"SLURM_STEP_ID", "2"},
+                                    {"SLURM_JOB_ID", "1234567"},
+                                    {"SLURM_STEP_NODELIST", "gpu[07-08]"}});
   EXPECT_EQ(launch.launcher, "srun");
   EXPECT_EQ(launch.rank, 3);
   EXPECT_EQ(launch.host, "gpu07");
   EXPECT_EQ(launch.port, 20000 + 4569);
   // A step of fewer tasks than its job has.
-  const Launch step = launchOf({{"SLURM_PROCID", "3"},
-                                {"SLURM_NTASKS", "8"},
-                                {"SLURM_STEP_NUM_TASKS", "4"},
-                                {"SLURM_STEP_ID", "2"},
-                                {"SLURM_JOB_NODELIST", "gpu[07-08]"}});
+  const Launch step = launchFrom({{"SLURM_PROCID", "3"},
+                                  {"SLURM_NTASKS", "8"},
+                                  {"SLURM_STEP_NUM_TASKS", "4"},
+                                  {"SLURM_STEP_ID", "2"},
+                                  {"SLURM_JOB_NODELIST", "gpu[07-08]"}});
   EXPECT_EQ(step.numProcesses, 4);
 }
 
 TEST(Launch, MpirunIsReadWhetherOpenMpiOrHydra) {
-  const Launch open = launchOf({{"OMPI_COMM_WORLD_RANK", "2"},
-                                {"OMPI_COMM_WORLD_SIZE", "4"},
-                                {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
-                                {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
+  const Launch open = launchFrom({{"OMPI_COMM_WORLD_RANK", "2"},
+                                  {"OMPI_COMM_WORLD_SIZE", "4"},
+                                  {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}});
   EXPECT_EQ(open.launcher, "mpirun");
   EXPECT_EQ(open.rankOnMachine, 2);
   EXPECT_EQ(open.host, "127.0.0.1");
   EXPECT_EQ(open.port, 29500);
-  const Launch hydra = launchOf({{"PMI_RANK", "1"},
-                                 {"PMI_SIZE", "2"},
-                                 {"MPI_LOCALRANKID", "0"},
-                                 {"MASTER_ADDR", "a"},
-                                 {"MASTER_PORT", "77"}});
+  const Launch hydra = launchFrom({{"PMI_RANK", "1"},
+                                   {"PMI_SIZE", "2"},
+                                   {"MPI_LOCALRANKID", "0"},
+                                   {"MASTER_ADDR", "a"},
+                                   {"MASTER_PORT", "77"}});
   EXPECT_EQ(hydra.rank, 1);
   EXPECT_EQ(hydra.port, 77);
 }
 
 // mpirun within a job of Slurm: its daemon is srun's task, its processes are mpirun's.
 TEST(Launch, TheInnerLauncherCounts) {
-  const Launch launch = launchOf({{"OMPI_COMM_WORLD_RANK", "2"},
-                                  {"OMPI_COMM_WORLD_SIZE", "4"},
-                                  {"SLURM_PROCID", "0"},
-                                  {"SLURM_NTASKS", "2"},
-                                  {"SLURM_STEP_ID", "0"},
-                                  {"MASTER_ADDR", "x"}});
+  const Launch launch = launchFrom({{"OMPI_COMM_WORLD_RANK", "2"},
+                                    {"OMPI_COMM_WORLD_SIZE", "4"},
+                                    {"SLURM_PROCID", "0"},
+                                    {"SLURM_NTASKS", "2"},
+                                    {"SLURM_STEP_ID", "0"},
+                                    {"MASTER_ADDR", "x"}});
   EXPECT_EQ(launch.launcher, "mpirun");
   EXPECT_EQ(launch.numProcesses, 4);
 }
 
 TEST(Launch, WhatIsMissingOrMalformedIsNamed) {
-  EXPECT_THAT(errorOf({{"RANK", "4"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "x"}}),
+  EXPECT_THAT(launchError({{"RANK", "4"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "x"}}),
               HasSubstr("RANK is '4', not a number from 0 to 3"));
-  EXPECT_THAT(errorOf({{"RANK", "0"}, {"WORLD_SIZE", "four"}, {"MASTER_ADDR", "x"}}),
+  EXPECT_THAT(launchError({{"RANK", "0"}, {"WORLD_SIZE", "four"}, {"MASTER_ADDR", "x"}}),
               HasSubstr("WORLD_SIZE is 'four'"));
-  EXPECT_THAT(errorOf({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), HasSubstr("MASTER_ADDR is not set"));
+  EXPECT_THAT(launchError({{"RANK", "0"}, {"WORLD_SIZE", "2"}}),
+              HasSubstr("MASTER_ADDR is not set"));
   EXPECT_THAT(
-      errorOf({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "x"}, {"MASTER_PORT", "70000"}}),
+      launchError(
+          {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "x"}, {"MASTER_PORT", "70000"}}),
       HasSubstr("MASTER_PORT is '70000'"));
 }
 

@@ -25,7 +25,7 @@ void expectAllOk(const std::vector<Status>& statuses) {
 }
 
 template <typename T>
-std::vector<T> inputOf(int32_t rank, int64_t count) {
+std::vector<T> inputsOf(int32_t rank, int64_t count) {
   std::vector<T> data;
   for (int64_t i = 0; i < count; ++i) {
     const double value =
@@ -43,15 +43,15 @@ Status collectives(Communicator& comm, DType type, int64_t n, std::string& left)
   };
   for (const int64_t count : {1, 7, 129, 3001})
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
-      std::vector<T> data = inputOf<T>(comm.rank(), count);
+      std::vector<T> data = inputsOf<T>(comm.rank(), count);
       TRIREME_RETURN_IF_ERROR(comm.allReduce(0, data.data(), count, type, op));
       keep(data);
-      data = inputOf<T>(comm.rank(), n * count);
+      data = inputsOf<T>(comm.rank(), n * count);
       std::vector<T> mine(static_cast<size_t>(count));
       TRIREME_RETURN_IF_ERROR(comm.reduceScatter(0, data.data(), mine.data(), count, type, op));
       keep(mine);
       // In place, shifted by half: the parts overlap.
-      data = inputOf<T>(comm.rank(), (n + 1) * count);
+      data = inputsOf<T>(comm.rank(), (n + 1) * count);
       T* part = data.data() + comm.rank() * count + count / 2;
       TRIREME_RETURN_IF_ERROR(comm.reduceScatter(0, data.data(), part, count, type, op));
       keep({part, part + count});
@@ -234,7 +234,7 @@ TEST(ProcessWorld, WhoDoesNotAnswerIsNamedAfterTheTimeout) {
 // --- The start ---
 
 TEST(Rendezvous, WhoIsMissingIsNamedToThoseWhoCame) {
-  const int port = testing::freePort();
+  const int port = trireme::testing::freePort();
   std::vector<std::string> said(4);
   std::vector<std::thread> threads;
   for (const int32_t rank : {0, 2})
@@ -250,7 +250,7 @@ TEST(Rendezvous, WhoIsMissingIsNamedToThoseWhoCame) {
 }
 
 TEST(Rendezvous, AnAddressWhereNobodyListensIsNamed) {
-  const int port = testing::freePort();
+  const int port = trireme::testing::freePort();
   EXPECT_THAT(
       ProcessWorld::join(launchOf(1, 2, port), 0.3).error().message(),
       ::testing::AllOf(HasSubstr("rank 1 cannot reach rank 0 at 127.0.0.1:" + std::to_string(port)),
@@ -280,7 +280,7 @@ TEST(Rendezvous, WhoeverAnswersAndIsNotTriremeIsNotBelieved) {
 }
 
 TEST(Rendezvous, OneOfAnotherWorldSizeIsToldBoth) {
-  const int port = testing::freePort();
+  const int port = trireme::testing::freePort();
   std::string zero, stranger;
   std::thread first([&] { zero = ProcessWorld::join(launchOf(0, 2, port), 1).error().message(); });
   stranger = ProcessWorld::join(launchOf(1, 4, port), 5).error().message();
@@ -293,7 +293,7 @@ TEST(Rendezvous, OneOfAnotherWorldSizeIsToldBoth) {
 // Port scanners, health checks, other programs, half a greeting, noise: none of them stops a run,
 // and one that says nothing does not hold it up.
 TEST(Rendezvous, StrangersDisturbNobody) {
-  const int port = testing::freePort();
+  const int port = trireme::testing::freePort();
   std::vector<Status> statuses(2);
   std::thread zero([&] {
     auto world = ProcessWorld::join(launchOf(0, 2, port), 60);

@@ -10,12 +10,12 @@
 namespace trireme::runtime {
 namespace {
 
-class TokenFilesTest : public testing::Test {
+class TokenFilesTest : public ::testing::Test {
  protected:
   TokenFilesTest()
       : folder_(std::filesystem::temp_directory_path() /
                 ("token_files_" + std::to_string(getpid()) + "_" +
-                 testing::UnitTest::GetInstance()->current_test_info()->name())) {
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name())) {
     std::filesystem::create_directories(folder_);
   }
   ~TokenFilesTest() override { std::filesystem::remove_all(folder_); }

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // A bundle whose segment 0, which every layer calls forwards and backwards, has `numOps` ops.
-program::Bundle bundleOf(int numOps) {
+program::Bundle bundleOfOps(int numOps) {
   program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
   bundle.target.arch = "cuda:sm_90";
   program::Segment& segment = bundle.program.segments[0];
@@ -33,14 +33,14 @@ int64_t nodesOf(const program::Bundle& bundle, int32_t rank) {
 // Three ops of up to two launches, 3 layers, forwards and backwards, in each of the slots of 3
 // microbatches. The loss of the last stage is one op, which is no graph.
 TEST(NumGraphNodes, AreLaunchesPerLayerBodyAndSlot) {
-  const program::Bundle bundle = bundleOf(3);
+  const program::Bundle bundle = bundleOfOps(3);
   EXPECT_EQ(nodesOf(bundle, 0), 3 * 2 * 3 * 2 * 3);
   EXPECT_EQ(nodesOf(bundle, 1), 3 * 2 * 3 * 2 * 3);
-  EXPECT_EQ(nodesOf(bundleOf(2), 0), 0) << "two are launched one by one";
+  EXPECT_EQ(nodesOf(bundleOfOps(2), 0), 0) << "two are launched one by one";
 }
 
 TEST(NumGraphNodes, OfAGeneratedKernelIsOne) {
-  program::Bundle bundle = bundleOf(3);
+  program::Bundle bundle = bundleOfOps(3);
   program::KernelCall generated;
   generated.kind = program::KernelCallKind::kGenerated;
   generated.symbol = "all";
@@ -51,7 +51,7 @@ TEST(NumGraphNodes, OfAGeneratedKernelIsOne) {
 
 // A slot that a later microbatch uses again has its graphs.
 TEST(NumGraphNodes, OfASlotCountOnce) {
-  program::Bundle bundle = bundleOf(3);
+  program::Bundle bundle = bundleOfOps(3);
   for (program::Role& role : bundle.program.roles)
     for (program::TaskRecord& task : role.tasks) task.slot = 0;
   EXPECT_EQ(nodesOf(bundle, 0), 3 * 2 * 3 * 2);
@@ -60,8 +60,8 @@ TEST(NumGraphNodes, OfASlotCountOnce) {
 std::string refusalWith(int64_t memoryBytes, bool graphs) {
   trireme::testing::EmulatedGpu emulated({.memoryBytes = memoryBytes});
   const Apis apis = emulated.apis();
-  const auto session =
-      Session::create(bundleOf(3), {.virtualRanks = true, .cudaGraphs = graphs, .cudaApis = &apis});
+  const auto session = Session::create(
+      bundleOfOps(3), {.virtualRanks = true, .cudaGraphs = graphs, .cudaApis = &apis});
   if (session.has_value()) return "";
   EXPECT_EQ(session.error().code(), StatusCode::kResourceExhausted);
   return session.error().message();

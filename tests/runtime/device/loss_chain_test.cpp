@@ -10,7 +10,7 @@ using program::Segment;
 using Steps = std::vector<size_t>;
 
 // logits, max, labels, target, sumExp, and two that belong to other ops: operands 0 to 6.
-Segment forward(bool findsMax = true) {
+Segment lossForward(bool findsMax = true) {
   const program::OperandType row{DType::kF32, {3, 2}};
   Segment segment{"forward",
                   {{DType::kBf16, {3, 2, 40}}, row, {DType::kI32, {3, 2}}, row, row, row, row},
@@ -30,7 +30,7 @@ Steps chainAt(const Segment& segment, size_t first = 0) {
 }
 
 TEST(LossChain, OfAWholeVocabularyAllThreeRunAsOne) {
-  const Segment segment = forward();
+  const Segment segment = lossForward();
   const auto chain = lossChainFrom(stepsOf(segment, nullptr), 0);
   ASSERT_TRUE(chain.has_value());
   EXPECT_EQ(chain->max, &segment.ops[0]);
@@ -43,7 +43,7 @@ TEST(LossChain, OfAWholeVocabularyAllThreeRunAsOne) {
 
 // In either order; the maximum is read.
 TEST(LossChain, OfASplitVocabularyTheTwoBehindTheReductionDo) {
-  Segment segment = forward(false);
+  Segment segment = lossForward(false);
   EXPECT_EQ(chainAt(segment), (Steps{0, 1}));
   std::swap(segment.ops[0], segment.ops[1]);
   const auto chain = lossChainFrom(stepsOf(segment, nullptr), 0);
@@ -55,7 +55,7 @@ TEST(LossChain, OfASplitVocabularyTheTwoBehindTheReductionDo) {
 }
 
 TEST(LossChain, BeginsWithItsFirstOp) {
-  Segment segment = forward();
+  Segment segment = lossForward();
   segment.ops.insert(segment.ops.begin(), {OpKind::kAdd, {}, {5, 6}, {5}});
   EXPECT_EQ(chainAt(segment, 0), Steps{});
   EXPECT_EQ(chainAt(segment, 1), (Steps{1, 2, 3}));
@@ -63,20 +63,20 @@ TEST(LossChain, BeginsWithItsFirstOp) {
 }
 
 TEST(LossChain, IsOfOneMaximumOfOneTensorInOneShard) {
-  Segment otherLogits = forward();
+  Segment otherLogits = lossForward();
   otherLogits.ops[2].inputs[0] = 5;
   EXPECT_EQ(chainAt(otherLogits), Steps{});
-  Segment otherMax = forward();
+  Segment otherMax = lossForward();
   otherMax.ops[1].inputs[1] = 5;
   EXPECT_EQ(chainAt(otherMax), Steps{});
   EXPECT_EQ(chainAt(otherMax, 1), Steps{});
-  Segment otherPadding = forward();
+  Segment otherPadding = lossForward();
   otherPadding.ops[1].attributes.logicalVocab = 36;
   EXPECT_EQ(chainAt(otherPadding), Steps{});
-  Segment otherShard = forward();
+  Segment otherShard = lossForward();
   otherShard.ops[2].attributes.widthSharded = true;
   EXPECT_EQ(chainAt(otherShard), Steps{});
-  Segment missing = forward();
+  Segment missing = lossForward();
   missing.ops.pop_back();
   EXPECT_EQ(chainAt(missing), Steps{});
 }
@@ -95,7 +95,7 @@ bool isApartWith(const Segment& segment, size_t moved, size_t over) {
 }
 
 TEST(LossChain, ResultsLieOverNothingThatItReadsOrWrites) {
-  const Segment segment = forward();
+  const Segment segment = lossForward();
   EXPECT_TRUE(isApartWith(segment, 5, 5));
   EXPECT_FALSE(isApartWith(segment, 3, 0));  // the target over the logits
   EXPECT_FALSE(isApartWith(segment, 4, 2));  // the sum over the labels
@@ -105,7 +105,7 @@ TEST(LossChain, ResultsLieOverNothingThatItReadsOrWrites) {
 
 // Such a step, which may also be a generated kernel, is done by others meanwhile.
 TEST(LossChain, StepsBetweenItsOpsTouchNothingOfIt) {
-  Segment segment = forward();
+  Segment segment = lossForward();
   segment.ops.insert(segment.ops.begin() + 1, {OpKind::kAdd, {}, {5, 6}, {5}});
   EXPECT_EQ(chainAt(segment), (Steps{0, 2, 3}));
   EXPECT_TRUE(isApartWith(segment, 5, 5));

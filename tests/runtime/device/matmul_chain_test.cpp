@@ -17,7 +17,7 @@ using trireme::testing::EmulatedGpu;
 using trireme::testing::EmulatedGpuOptions;
 
 // x, w, x w^T, bias, the sum, gelu of it: 0 to 5; 2 is a temporary.
-Segment forward(DType type = DType::kF32) {
+Segment geluForward(DType type = DType::kF32) {
   Segment segment{"forward",
                   {{type, {3, 2, 8}},
                    {type, {16, 8}},
@@ -34,7 +34,7 @@ Segment forward(DType type = DType::kF32) {
 }
 
 // dy, w, dy w, x, the weight's gradient, gelu's input, its gradient: 0 to 6; 2 is a temporary.
-Segment backward() {
+Segment geluBackward() {
   const DType type = DType::kF32;
   Segment segment{"backward",
                   {{type, {3, 2, 16}},
@@ -56,7 +56,7 @@ std::optional<MatmulChain> firstChain(const Segment& segment) {
   return chainFrom(segment, stepsOf(segment, nullptr), 0);
 }
 
-EpilogueKind kindOf(const Segment& segment) {
+EpilogueKind epilogueKindOf(const Segment& segment) {
   const auto chain = firstChain(segment);
   return chain ? chain->epilogue.kind : EpilogueKind::kNone;
 }
@@ -64,7 +64,7 @@ EpilogueKind kindOf(const Segment& segment) {
 using Steps = std::vector<size_t>;
 
 TEST(MatmulChain, BiasAndGeluFollowAProduct) {
-  const auto chain = firstChain(forward());
+  const auto chain = firstChain(geluForward());
   ASSERT_TRUE(chain.has_value());
   EXPECT_EQ(chain->steps, (Steps{0, 1, 2}));
   EXPECT_EQ(chain->epilogue.kind, EpilogueKind::kGelu);
@@ -74,7 +74,7 @@ TEST(MatmulChain, BiasAndGeluFollowAProduct) {
 }
 
 TEST(MatmulChain, GelusInputIsWrittenOnlyIfSomebodyReadsIt) {
-  Segment segment = forward();
+  Segment segment = geluForward();
   segment.temporary[4] = true;
   EXPECT_EQ(firstChain(segment)->epilogue.aux, -1);
   segment.ops.push_back({OpKind::kAdd, {}, {4, 5}, {5}});
@@ -82,7 +82,7 @@ TEST(MatmulChain, GelusInputIsWrittenOnlyIfSomebodyReadsIt) {
 }
 
 TEST(MatmulChain, WithoutGeluItIsTheBiasAlone) {
-  Segment segment = forward();
+  Segment segment = geluForward();
   segment.ops.pop_back();
   const auto chain = firstChain(segment);
   ASSERT_TRUE(chain.has_value());
@@ -91,11 +91,11 @@ TEST(MatmulChain, WithoutGeluItIsTheBiasAlone) {
   EXPECT_EQ(chain->epilogue.output, 4);
   segment.ops[1].outputs = {2};  // over the product, which then need not be a temporary
   segment.temporary[2] = false;
-  EXPECT_EQ(kindOf(segment), EpilogueKind::kBias);
+  EXPECT_EQ(epilogueKindOf(segment), EpilogueKind::kBias);
 }
 
 TEST(MatmulChain, TheGradientOfGeluPassesThatOfTheWeight) {
-  const auto chain = firstChain(backward());
+  const auto chain = firstChain(geluBackward());
   ASSERT_TRUE(chain.has_value());
   EXPECT_EQ(chain->steps, (Steps{0, 2}));
   EXPECT_EQ(chain->epilogue.kind, EpilogueKind::kGeluGrad);
@@ -104,24 +104,24 @@ TEST(MatmulChain, TheGradientOfGeluPassesThatOfTheWeight) {
 }
 
 TEST(MatmulChain, AProductThatIsReadElsewhereStaysApart) {
-  Segment outlives = forward();
+  Segment outlives = geluForward();
   outlives.temporary[2] = false;
-  EXPECT_EQ(kindOf(outlives), EpilogueKind::kNone);
-  Segment readAgain = forward();
+  EXPECT_EQ(epilogueKindOf(outlives), EpilogueKind::kNone);
+  Segment readAgain = geluForward();
   readAgain.ops.push_back({OpKind::kAdd, {}, {2, 5}, {5}});
-  EXPECT_EQ(kindOf(readAgain), EpilogueKind::kNone);
-  Segment swapped = backward();
+  EXPECT_EQ(epilogueKindOf(readAgain), EpilogueKind::kNone);
+  Segment swapped = geluBackward();
   swapped.ops[2].inputs = {2, 5};  // the product where gelu's input belongs
-  EXPECT_EQ(kindOf(swapped), EpilogueKind::kNone);
+  EXPECT_EQ(epilogueKindOf(swapped), EpilogueKind::kNone);
 }
 
 TEST(MatmulChain, OfF64ThereAreNone) {
-  EXPECT_EQ(kindOf(forward(DType::kF64)), EpilogueKind::kNone);
-  EXPECT_EQ(kindOf(forward(DType::kBf16)), EpilogueKind::kGelu);
+  EXPECT_EQ(epilogueKindOf(geluForward(DType::kF64)), EpilogueKind::kNone);
+  EXPECT_EQ(epilogueKindOf(geluForward(DType::kBf16)), EpilogueKind::kGelu);
 }
 
 TEST(MatmulChain, AGeneratedKernelThatTouchesTheProductEndsIt) {
-  const Segment segment = forward();
+  const Segment segment = geluForward();
   program::KernelCall product, kernel;
   product.op = segment.ops[0];
   kernel.kind = program::KernelCallKind::kGenerated;
@@ -151,37 +151,37 @@ class MatmulChainMemory : public ::testing::Test {
 };
 
 TEST_F(MatmulChainMemory, ResultsOverWhatTheChainReadsKeepItApart) {
-  EXPECT_TRUE(isApartWith(forward(), 0, 0));
-  EXPECT_TRUE(isApartWith(forward(), 5, 2));   // over the product, which is not written
-  EXPECT_FALSE(isApartWith(forward(), 5, 0));  // gelu's result over x,
-  EXPECT_FALSE(isApartWith(forward(), 4, 0));  // its input over x,
-  EXPECT_FALSE(isApartWith(forward(), 5, 3));  // or over the bias
-  EXPECT_FALSE(isApartWith(forward(), 5, 4));
-  EXPECT_FALSE(isApartWith(forward(), 5, 4, 380));  // of 384 bytes
+  EXPECT_TRUE(isApartWith(geluForward(), 0, 0));
+  EXPECT_TRUE(isApartWith(geluForward(), 5, 2));   // over the product, which is not written
+  EXPECT_FALSE(isApartWith(geluForward(), 5, 0));  // gelu's result over x,
+  EXPECT_FALSE(isApartWith(geluForward(), 4, 0));  // its input over x,
+  EXPECT_FALSE(isApartWith(geluForward(), 5, 3));  // or over the bias
+  EXPECT_FALSE(isApartWith(geluForward(), 5, 4));
+  EXPECT_FALSE(isApartWith(geluForward(), 5, 4, 380));  // of 384 bytes
 }
 
 TEST_F(MatmulChainMemory, SoDoStepsBetweenItsOps) {
-  EXPECT_TRUE(isApartWith(backward(), 0, 0));
-  EXPECT_TRUE(isApartWith(backward(), 6, 2));
-  EXPECT_FALSE(isApartWith(backward(), 6, 3));  // x is read after the chain has run
-  EXPECT_FALSE(isApartWith(backward(), 4, 5));  // gelu's input is read before it is there
-  EXPECT_FALSE(isApartWith(backward(), 6, 5));
+  EXPECT_TRUE(isApartWith(geluBackward(), 0, 0));
+  EXPECT_TRUE(isApartWith(geluBackward(), 6, 2));
+  EXPECT_FALSE(isApartWith(geluBackward(), 6, 3));  // x is read after the chain has run
+  EXPECT_FALSE(isApartWith(geluBackward(), 4, 5));  // gelu's input is read before it is there
+  EXPECT_FALSE(isApartWith(geluBackward(), 6, 5));
 }
 
-struct Outcome {
+struct ChainOutcome {
   std::vector<int> epilogues;
   int64_t launches = 0;
 };
 
 // A step of the tiny program with the forward segment in one of its stages.
-Outcome run(const Segment& segment, const std::vector<int64_t>& offsets,
-            const EmulatedGpuOptions& emulation) {
+ChainOutcome run(const Segment& segment, const std::vector<int64_t>& offsets,
+                 const EmulatedGpuOptions& emulation) {
   EmulatedGpu emulated(emulation);
   const Apis apis = emulated.apis();
   program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1, .numMicrobatches = 1});
   bundle.target.arch = "cuda:sm_90";
   addSegment(bundle.program, bundle.program.roles[0], segment, offsets);
-  Outcome outcome;
+  ChainOutcome outcome;
   {
     SessionOptions options{.virtualRanks = true, .cudaGraphs = false};  // each product once
     options.cudaApis = &apis;
@@ -201,13 +201,13 @@ Outcome run(const Segment& segment, const std::vector<int64_t>& offsets,
 // Two kernels fewer. Where cuBLASLt has no algorithm, the ops run one by one: it is asked, or its
 // conditions say so, here that gelu's input begins at a multiple of 16 bytes.
 TEST(MatmulChainSession, RunsAsOneWhereCublasCan) {
-  const Outcome fused = run(forward(), {}, {});
+  const ChainOutcome fused = run(geluForward(), {}, {});
   EXPECT_EQ(fused.epilogues, std::vector<int>{kEpilogueGeluAuxBias});
-  const Outcome apart = run(forward(), {}, {.refusesEpilogues = true});
+  const ChainOutcome apart = run(geluForward(), {}, {.refusesEpilogues = true});
   EXPECT_EQ(apart.epilogues, std::vector<int>{1});
   EXPECT_EQ(apart.launches, fused.launches + 2);
-  EXPECT_EQ(run(forward(), {0, 0, 0, 0, 8}, {}).epilogues, std::vector<int>{1});
-  EXPECT_EQ(run(forward(DType::kF64), {}, {}).epilogues, std::vector<int>{1});
+  EXPECT_EQ(run(geluForward(), {0, 0, 0, 0, 8}, {}).epilogues, std::vector<int>{1});
+  EXPECT_EQ(run(geluForward(DType::kF64), {}, {}).epilogues, std::vector<int>{1});
 }
 
 }  // namespace

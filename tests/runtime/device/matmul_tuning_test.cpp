@@ -59,7 +59,7 @@ program::Bundle makeBundle(int32_t numMicrobatches = 1) {
   return bundle;
 }
 
-struct Outcome {
+struct TuningOutcome {
   std::string error;
   std::vector<std::string> notes;
   // Products before the first step, and of it.
@@ -74,12 +74,12 @@ class MatmulTuningTest : public ::testing::Test {
   }
   ~MatmulTuningTest() override { fs::remove_all(folder_); }
 
-  static Outcome run(const EmulatedGpuOptions& emulation, SessionOptions options) {
+  static TuningOutcome run(const EmulatedGpuOptions& emulation, SessionOptions options) {
     EmulatedGpu emulated(emulation);
     const Apis apis = emulated.apis();
     options.virtualRanks = true;
     options.cudaApis = &apis;
-    Outcome outcome;
+    TuningOutcome outcome;
     {
       auto session = Session::create(makeBundle(), options);
       outcome.timed = emulated.products();
@@ -103,7 +103,7 @@ class MatmulTuningTest : public ::testing::Test {
     EXPECT_EQ(emulated.numLiveObjects(), 0);
     return outcome;
   }
-  Outcome runKept(const EmulatedGpuOptions& emulation) const {
+  TuningOutcome runKept(const EmulatedGpuOptions& emulation) const {
     return run(emulation, {.timesMatmuls = true, .cacheFolder = folder_});
   }
 
@@ -125,7 +125,7 @@ class MatmulTuningTest : public ::testing::Test {
 using Algorithms = std::set<int64_t>;
 
 TEST_F(MatmulTuningTest, AllRanksRunTheFastestWhichOneOfThemTimed) {
-  const Outcome outcome =
+  const TuningOutcome outcome =
       run({.matmulSeconds = {3, 1, 2}}, {.timesMatmuls = true, .cacheFolder = ""});
   EXPECT_EQ(outcome.error, "");
   EXPECT_TRUE(outcome.notes.empty());
@@ -144,7 +144,7 @@ TEST_F(MatmulTuningTest, AllRanksRunTheFastestWhichOneOfThemTimed) {
 
 // Timed, the first of equal ones.
 TEST_F(MatmulTuningTest, WithoutTimingTheHeuristicsFirstChoiceRuns) {
-  const Outcome outcome = run({.matmulSeconds = {3, 1, 2}}, {});
+  const TuningOutcome outcome = run({.matmulSeconds = {3, 1, 2}}, {});
   EXPECT_EQ(outcome.error, "");
   EXPECT_TRUE(outcome.timed.empty());
   EXPECT_EQ(algorithmsOf(outcome.trained), Algorithms{0});
@@ -156,7 +156,7 @@ TEST_F(MatmulTuningTest, WithoutTimingTheHeuristicsFirstChoiceRuns) {
 // The second run would choose otherwise, if it timed.
 TEST_F(MatmulTuningTest, ASecondRunReadsTheFileAndTimesNothing) {
   EXPECT_EQ(runKept({.matmulSeconds = {3, 1, 2}}).timed.size(), 2 * kRuns);
-  const Outcome second = runKept({.matmulSeconds = {1, 2, 3}});
+  const TuningOutcome second = runKept({.matmulSeconds = {1, 2, 3}});
   EXPECT_EQ(second.error, "");
   EXPECT_TRUE(second.notes.empty());
   EXPECT_TRUE(second.timed.empty());
@@ -165,7 +165,7 @@ TEST_F(MatmulTuningTest, ASecondRunReadsTheFileAndTimesNothing) {
 
 TEST_F(MatmulTuningTest, AnotherVersionOfCublasHasAFileOfItsOwn) {
   runKept({.matmulSeconds = {3, 1, 2}});
-  const Outcome newer = runKept({.matmulSeconds = {1, 2, 3}, .cublasLtVersion = 130200});
+  const TuningOutcome newer = runKept({.matmulSeconds = {1, 2, 3}, .cublasLtVersion = 130200});
   EXPECT_EQ(newer.timed.size(), 2 * kRuns);
   EXPECT_EQ(algorithmsOf(newer.trained), Algorithms{0});
   EXPECT_TRUE(runKept({.matmulSeconds = {2, 3, 1}}).timed.empty());
@@ -179,7 +179,7 @@ TEST_F(MatmulTuningTest, DamagedLinesAreTimedAnewAndTheFileIsRepaired) {
   std::string damaged = text.str();
   damaged[damaged.find("7 x 5")] = '8';
   std::ofstream(path) << damaged;
-  const Outcome second = runKept({.matmulSeconds = {1, 2, 3}});
+  const TuningOutcome second = runKept({.matmulSeconds = {1, 2, 3}});
   EXPECT_EQ(second.error, "");
   EXPECT_EQ(second.notes, std::vector<std::string>{path + ": damaged lines left out: 1"});
   ASSERT_EQ(second.timed.size(), kRuns);
@@ -203,14 +203,14 @@ TEST_F(MatmulTuningTest, AnAlgorithmThatCublasRefusesIsAnErrorThatNamesTheFile) 
     text += printTimed(timed->first, timed->second) + '\n';
   }
   std::ofstream(path) << title << '\n' << text;
-  const Outcome outcome = runKept({.matmulSeconds = {3, 1, 2}});
+  const TuningOutcome outcome = runKept({.matmulSeconds = {3, 1, 2}});
   EXPECT_THAT(outcome.error,
               HasSubstr("cuBLASLt refuses the algorithm (status 7); delete " + path));
 }
 
 TEST_F(MatmulTuningTest, AFileThatCannotBeWrittenIsANote) {
   std::ofstream(folder_) << "a file where the folder should be";
-  const Outcome outcome = runKept({.matmulSeconds = {3, 1, 2}});
+  const TuningOutcome outcome = runKept({.matmulSeconds = {3, 1, 2}});
   EXPECT_EQ(outcome.error, "");
   ASSERT_EQ(outcome.notes.size(), 1u);
   EXPECT_THAT(outcome.notes.front(), HasSubstr("are not kept, and the next run may choose others"));
@@ -218,7 +218,7 @@ TEST_F(MatmulTuningTest, AFileThatCannotBeWrittenIsANote) {
 }
 
 TEST_F(MatmulTuningTest, AnAlgorithmThatDoesNotRunAfterAllIsLeftOut) {
-  const Outcome outcome = runKept({.matmulSeconds = {3, 1, 2}, .refusedAlgorithm = 1});
+  const TuningOutcome outcome = runKept({.matmulSeconds = {3, 1, 2}, .refusedAlgorithm = 1});
   EXPECT_EQ(outcome.error, "");
   EXPECT_EQ(algorithmsOf(outcome.trained), Algorithms{2});
   EXPECT_THAT(runKept({.refusedAlgorithm = 0, .cublasLtVersion = 1}).error,

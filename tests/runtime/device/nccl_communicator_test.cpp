@@ -61,21 +61,21 @@ TEST(Cliques, MessagesForwardAndBackwardHaveTheirOwn) {
                          {"ranks 0, 1 (messages forward)", "ranks 1, 0 (messages backward)"}));
 }
 
-struct Outcome {
+struct NcclOutcome {
   std::string error;
   int64_t live = 0, aborted = 0;
 };
 
 // Trains the tiny program on a GPU per rank until its end or the first failure.
-Outcome train(const EmulatedNcclOptions& options, FaultInjector* faults = nullptr,
-              double timeoutSeconds = 60, int numDevices = 2) {
+NcclOutcome train(const EmulatedNcclOptions& options, FaultInjector* faults = nullptr,
+                  double timeoutSeconds = 60, int numDevices = 2) {
   EmulatedGpuOptions emulation;
   emulation.numDevices = numDevices;
   EmulatedGpu emulated(emulation);
   EmulatedNccl nccl(options);
   Apis apis = emulated.apis();
   apis.nccl = &nccl.api();
-  Outcome outcome;
+  NcclOutcome outcome;
   {
     program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1});
     bundle.target.arch = "cuda:sm_90";
@@ -101,7 +101,7 @@ Outcome train(const EmulatedNcclOptions& options, FaultInjector* faults = nullpt
 
 TEST(NcclSession, GivesItsCommunicatorsBack) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    const Outcome outcome = train({.seed = seed});
+    const NcclOutcome outcome = train({.seed = seed});
     EXPECT_EQ(outcome.error, "");
     EXPECT_EQ(outcome.live, 0);
     EXPECT_EQ(outcome.aborted, 0);
@@ -126,14 +126,14 @@ TEST(NcclSession, AQueueForAllStreamsIsRefused) {
 // Who, with whom, at which address, and what memory there was: of a network that refuses, and of
 // one that swallows what it is given. A meeting has five times the timeout.
 TEST(NcclSession, RanksThatCannotMeetAreNamedWithTheAddress) {
-  const Outcome failed = train({.meeting = NcclMeeting::kFails});
+  const NcclOutcome failed = train({.meeting = NcclMeeting::kFails});
   EXPECT_THAT(
       failed.error,
       AllOf(HasSubstr("NCCL of ranks "), HasSubstr("meeting: remote process exited"),
             HasSubstr("No route to host"), HasSubstr("waits for the others at 10.20.30.40:50607"),
             HasSubstr("NCCL_SOCKET_IFNAME"), HasSubstr("are free")));
   EXPECT_EQ(failed.live, 0);
-  const Outcome silent = train({.meeting = NcclMeeting::kNeverEnds}, nullptr, 0.1);
+  const NcclOutcome silent = train({.meeting = NcclMeeting::kNeverEnds}, nullptr, 0.1);
   EXPECT_THAT(silent.error,
               AllOf(HasSubstr("NCCL of ranks "), HasSubstr("no answer of the others in 0.5 s"),
                     HasSubstr("waits for the others at 10.20.30.40:50607")));
@@ -150,7 +150,7 @@ TEST(NcclSession, NeedsAGpuForEachRank) {
 TEST(NcclSession, AnErrorOfNcclEndsTheStepAndNamesRanksAndInstruction) {
   constexpr int64_t kConnecting = 4;  // two ranks, forward and backward
   for (int64_t call : {0, 2}) {
-    const Outcome outcome = train({.failsAtCall = kConnecting + call});
+    const NcclOutcome outcome = train({.failsAtCall = kConnecting + call});
     EXPECT_THAT(outcome.error,
                 AllOf(HasSubstr("NCCL of ranks "), HasSubstr("remote process exited"),
                       HasSubstr("instruction "), HasSubstr("step 1, rank ")));
@@ -163,7 +163,7 @@ TEST(NcclSession, AnErrorOfNcclEndsTheStepAndNamesRanksAndInstruction) {
 TEST(NcclSession, PeersOfARankThatFailsAreFreed) {
   for (const int32_t rank : {0, 1}) {
     StopsRank faults(rank, Fault::kFail);
-    const Outcome outcome = train({}, &faults);
+    const NcclOutcome outcome = train({}, &faults);
     EXPECT_THAT(outcome.error, AllOf(HasSubstr("rank " + std::to_string(rank) + " was stopped"),
                                      HasSubstr("instruction ")));
     EXPECT_EQ(outcome.live, 0);
@@ -174,7 +174,7 @@ TEST(NcclSession, PeersOfARankThatFailsAreFreed) {
 // It stops without a word: the timeout of its peer ends it, and names the rank that it waits for.
 TEST(NcclSession, ARankThatStallsIsFoundByItsPeersTimeout) {
   StopsRank faults(0, Fault::kStall);
-  const Outcome outcome = train({}, &faults, 0.3);
+  const NcclOutcome outcome = train({}, &faults, 0.3);
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("step 1, rank 1"), HasSubstr("has not completed it"),
                                    HasSubstr("it waits for rank 0")));
 }

@@ -41,7 +41,7 @@ bool roleHas(const program::Program& program, int32_t rank, InstructionKind kind
   return false;
 }
 
-class Stopping : public testing::TestWithParam<std::tuple<int, Fault, bool>> {};
+class Stopping : public ::testing::TestWithParam<std::tuple<int, Fault, bool>> {};
 
 TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
   const auto kind = static_cast<InstructionKind>(std::get<0>(GetParam()));
@@ -105,9 +105,9 @@ std::vector<int> issuedKinds() {
 }
 
 INSTANTIATE_TEST_SUITE_P(AtEveryInstruction, Stopping,
-                         testing::Combine(testing::ValuesIn(issuedKinds()),
-                                          testing::Values(Fault::kFail, Fault::kStall),
-                                          testing::Bool()),
+                         ::testing::Combine(::testing::ValuesIn(issuedKinds()),
+                                            ::testing::Values(Fault::kFail, Fault::kStall),
+                                            ::testing::Bool()),
                          [](const auto& info) {
                            return std::string(instructionName(
                                       static_cast<InstructionKind>(std::get<0>(info.param)))) +

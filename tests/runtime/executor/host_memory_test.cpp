@@ -8,7 +8,7 @@
 namespace trireme::runtime {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(HostMemory, IsWhatTheKernelSaysWithSwap) {
   EXPECT_EQ(parseAvailableMemory("MemTotal: 900 kB\nMemAvailable:   3 kB\nSwapFree: 2 kB\n"),

@@ -11,20 +11,20 @@
 namespace trireme::runtime {
 namespace {
 
-std::unique_ptr<Session> makeSession(const StateOptions& options) {
+std::unique_ptr<Session> stateSession(const StateOptions& options) {
   auto session = Session::create(stateBundle(options), {});
   EXPECT_TRUE(session.has_value()) << session.error().message();
   return std::move(*session);
 }
 
 TEST(Initialize, DrawsTheSameLogicalTensorsUnderAnyPlan) {
-  const auto reference = makeSession({})->gatherParameters();
+  const auto reference = stateSession({})->gatherParameters();
   ASSERT_EQ(reference.size(), 5u);
   for (const int32_t tp : {1, 2, 4})
     for (const int32_t dp : {1, 3})
       for (const bool sharded : {false, true})
         for (const bool bf16 : {false, true}) {
-          const auto session = makeSession({tp, dp, sharded, bf16});
+          const auto session = stateSession({tp, dp, sharded, bf16});
           const auto got = session->gatherParameters();
           ASSERT_EQ(got.size(), reference.size());
           for (size_t i = 0; i < got.size(); ++i) {
@@ -37,7 +37,7 @@ TEST(Initialize, DrawsTheSameLogicalTensorsUnderAnyPlan) {
 
 // Element (r, c) of the logical [6, 5] embedding is draw number 5 r + c of tensor 0.
 TEST(Initialize, UsesTheGlobalElementNumberOfTheUnpaddedTensor) {
-  const auto tensors = makeSession({.tp = 4})->gatherParameters();
+  const auto tensors = stateSession({.tp = 4})->gatherParameters();
   EXPECT_EQ(tensors[0].name, "embedding");
   ASSERT_EQ(tensors[0].values.size(), 30u);
   const RngKey key = makeRngKey(kStateSeed, 0, 0, RngStream::kInit);
@@ -50,12 +50,12 @@ TEST(Initialize, UsesTheGlobalElementNumberOfTheUnpaddedTensor) {
 // twice or not at all would show.
 TEST(SumSquares, CountsEveryLogicalElementOnceUnderAnySharding) {
   double expected = 0;
-  for (const NamedTensor& tensor : makeSession({})->gatherParameters())
+  for (const NamedTensor& tensor : stateSession({})->gatherParameters())
     for (double value : tensor.values) expected += value * value;
   for (const int32_t tp : {1, 2, 4})
     for (const int32_t dp : {1, 2, 3, 5})
       for (const bool sharded : {false, true}) {
-        const auto session = makeSession({tp, dp, sharded});
+        const auto session = stateSession({tp, dp, sharded});
         CountingData data;
         const auto result = session->step(data);
         ASSERT_TRUE(result.has_value()) << result.error().message();

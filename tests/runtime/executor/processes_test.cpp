@@ -32,7 +32,7 @@ std::string readAll(const std::string& path) {
   return text.str();
 }
 
-struct Outcome {
+struct ProcessesOutcome {
   std::vector<uint64_t> losses, norms;  // their bits: NaNs must agree as well
   std::vector<NamedTensor> parameters;
 };
@@ -50,7 +50,7 @@ class Processes : public ::testing::Test {
 
   // Trains from `from` (a checkpoint; empty: the start) to step `steps`, and saves as `to`.
   static Status train(SessionOptions options, int64_t steps, const std::string& from,
-                      const std::string& to, Outcome& outcome) {
+                      const std::string& to, ProcessesOutcome& outcome) {
     TRIREME_ASSIGN_OR_RETURN(auto session, Session::create(tinyBundle(kTiny), options));
     if (!from.empty()) TRIREME_RETURN_IF_ERROR(session->loadCheckpoint(from));
     CountingData data;
@@ -64,15 +64,16 @@ class Processes : public ::testing::Test {
   }
 
   // The same by processes; all have the same losses, rank 0 the weights.
-  static Outcome trainByProcesses(int64_t steps, const std::string& from, const std::string& to) {
-    std::vector<Outcome> outcomes(kRanks);
+  static ProcessesOutcome trainByProcesses(int64_t steps, const std::string& from,
+                                           const std::string& to) {
+    std::vector<ProcessesOutcome> outcomes(kRanks);
     const auto statuses = runProcesses(kRanks, 60, [&](ProcessWorld& world) {
       SessionOptions options;
       options.processes = &world;
       return train(options, steps, from, to, outcomes[static_cast<size_t>(world.rank())]);
     });
     for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.message();
-    for (const Outcome& outcome : outcomes) {
+    for (const ProcessesOutcome& outcome : outcomes) {
       EXPECT_EQ(outcome.losses, outcomes[0].losses);
       EXPECT_EQ(outcome.norms, outcomes[0].norms);
     }
@@ -80,7 +81,7 @@ class Processes : public ::testing::Test {
     return outcomes[0];
   }
 
-  static void expectEqual(const Outcome& a, const Outcome& b) {
+  static void expectEqual(const ProcessesOutcome& a, const ProcessesOutcome& b) {
     EXPECT_EQ(a.losses, b.losses);
     EXPECT_EQ(a.norms, b.norms);
     ASSERT_EQ(a.parameters.size(), b.parameters.size());
@@ -99,7 +100,7 @@ class Processes : public ::testing::Test {
 };
 
 TEST_F(Processes, TrainWithTheBitsOfThreads) {
-  Outcome threads;
+  ProcessesOutcome threads;
   ASSERT_TRUE(train({}, 4, "", path("threads"), threads).ok());
   expectEqual(trainByProcesses(4, "", path("processes")), threads);
   EXPECT_EQ(readAll(path("threads")), readAll(path("processes")));
@@ -107,10 +108,10 @@ TEST_F(Processes, TrainWithTheBitsOfThreads) {
 }
 
 TEST_F(Processes, ResumeWhatThreadsSavedAndTheReverse) {
-  Outcome whole, half, rest;
+  ProcessesOutcome whole, half, rest;
   ASSERT_TRUE(train({}, 6, "", path("whole"), whole).ok());
   ASSERT_TRUE(train({}, 3, "", path("half"), half).ok());
-  const Outcome resumed = trainByProcesses(6, path("half"), path("resumed"));
+  const ProcessesOutcome resumed = trainByProcesses(6, path("half"), path("resumed"));
   EXPECT_EQ(readAll(path("whole")), readAll(path("resumed")));
   EXPECT_EQ(resumed.losses, std::vector<uint64_t>(whole.losses.begin() + 3, whole.losses.end()));
   trainByProcesses(3, "", path("half by processes"));
@@ -120,7 +121,7 @@ TEST_F(Processes, ResumeWhatThreadsSavedAndTheReverse) {
 
 // The disk of rank 0 is full: all hear of it, nobody goes on without a checkpoint.
 TEST_F(Processes, ACheckpointThatCannotBeWrittenFailsThemAll) {
-  std::vector<Outcome> outcomes(kRanks);
+  std::vector<ProcessesOutcome> outcomes(kRanks);
   const auto statuses = runProcesses(kRanks, 60, [&](ProcessWorld& world) {
     SessionOptions options;
     options.processes = &world;
@@ -164,7 +165,7 @@ TEST_F(Processes, ARankThatFailsWithinAStepEndsThemAll) {
       SessionOptions options;
       options.processes = &world;
       options.faults = &faults;
-      Outcome outcome;
+      ProcessesOutcome outcome;
       return train(options, 2, "", "", outcome);
     });
     const std::string reason = "rank " + std::to_string(failing) + " was stopped";

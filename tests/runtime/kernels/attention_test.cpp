@@ -8,14 +8,15 @@ namespace {
 using program::OpAttributes;
 using program::OpKind;
 
-struct Sizes {
+struct AttentionCase {
   int64_t s, b, groups, headsPerGroup, headSize;
 };
 // Blocks hold 128 positions.
-constexpr Sizes kSizes[] = {{1, 1, 1, 1, 4},    {7, 2, 3, 1, 8},    {33, 1, 2, 4, 5},
-                            {128, 1, 1, 2, 16}, {130, 2, 1, 3, 24}, {301, 1, 2, 1, 64}};
+constexpr AttentionCase kAttentionCases[] = {{1, 1, 1, 1, 4},    {7, 2, 3, 1, 8},
+                                             {33, 1, 2, 4, 5},   {128, 1, 1, 2, 16},
+                                             {130, 2, 1, 3, 24}, {301, 1, 2, 1, 64}};
 
-OpAttributes attributesOf(const Sizes& z, double probability) {
+OpAttributes attributesOf(const AttentionCase& z, double probability) {
   OpAttributes attributes;
   attributes.headSize = z.headSize;
   attributes.headsPerGroup = z.headsPerGroup;
@@ -27,13 +28,13 @@ OpAttributes attributesOf(const Sizes& z, double probability) {
 struct Dims {
   std::vector<int64_t> qkv, ctx, lse;
 };
-Dims dimsOf(const Sizes& z) {
+Dims dimsOf(const AttentionCase& z) {
   return {{z.s, z.b, z.groups, (z.headsPerGroup + 2) * z.headSize},
           {z.s, z.b, z.groups, z.headsPerGroup * z.headSize},
           {z.b, z.groups * z.headsPerGroup, z.s}};
 }
 
-void expectForward(const Sizes& z, DType type, double probability) {
+void expectForward(const AttentionCase& z, DType type, double probability) {
   OpCase test(OpKind::kAttention, attributesOf(z, probability));
   test.context().firstSample = 5;
   test.input(type, dimsOf(z).qkv);
@@ -43,7 +44,7 @@ void expectForward(const Sizes& z, DType type, double probability) {
   expectFastMatchesReference(test, {{lse}}, roundingOf(stateOf(type)));
 }
 
-void expectBackward(const Sizes& z, DType type, double probability) {
+void expectBackward(const AttentionCase& z, DType type, double probability) {
   const Dims dims = dimsOf(z);
   OpCase forward(OpKind::kAttention, attributesOf(z, probability));
   const int qkv = forward.input(type, dims.qkv);
@@ -62,19 +63,19 @@ void expectBackward(const Sizes& z, DType type, double probability) {
 
 TEST(Attention, MatchesReference) {
   for (DType type : kFloats)
-    for (const Sizes& z : kSizes)
+    for (const AttentionCase& z : kAttentionCases)
       for (double probability : {0.0, 0.2}) expectForward(z, type, probability);
 }
 
 TEST(AttentionGrad, MatchesReference) {
   for (DType type : kFloats)
-    for (const Sizes& z : kSizes)
+    for (const AttentionCase& z : kAttentionCases)
       for (double probability : {0.0, 0.2}) expectBackward(z, type, probability);
 }
 
 // Scores of several hundred would overflow an exponential that is not shifted.
 TEST(Attention, LargeScoresDoNotOverflow) {
-  const Sizes z{140, 1, 1, 1, 8};
+  const AttentionCase z{140, 1, 1, 1, 8};
   OpCase test(OpKind::kAttention, attributesOf(z, 0));
   const int qkv = test.input(DType::kF32, dimsOf(z).qkv);
   std::vector<double> large = test.values(qkv);
@@ -88,7 +89,7 @@ TEST(Attention, LargeScoresDoNotOverflow) {
 
 // Two ranks with one group each compute the two groups of one rank, dropout included.
 TEST(Attention, ShardsOfGroupsAreColumnsOfTheWhole) {
-  const Sizes whole{9, 2, 2, 2, 4}, half{9, 2, 1, 2, 4};
+  const AttentionCase whole{9, 2, 2, 2, 4}, half{9, 2, 1, 2, 4};
   OpCase all(OpKind::kAttention, attributesOf(whole, 0.3));
   const int qkv = all.input(DType::kF64, dimsOf(whole).qkv);
   const int ctx = all.output(DType::kF64, dimsOf(whole).ctx);
@@ -113,7 +114,7 @@ TEST(Attention, ShardsOfGroupsAreColumnsOfTheWhole) {
 }
 
 TEST(Attention, RefusesAShardedSequence) {
-  const Sizes z = kSizes[1];
+  const AttentionCase z = kAttentionCases[1];
   OpCase test(OpKind::kAttention, attributesOf(z, 0));
   test.attributes().sequenceSharded = true;
   test.input(DType::kF32, dimsOf(z).qkv);

@@ -13,7 +13,7 @@ namespace trireme::runtime {
 namespace {
 
 template <typename T>
-std::vector<T> draw(int64_t count) {
+std::vector<T> drawMatrix(int64_t count) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal;
   std::vector<T> values(static_cast<size_t>(count));
@@ -39,7 +39,7 @@ std::vector<C> product(const GemmCall<T, C>& call, const Engine<T>& engine) {
 template <typename T>
 void expectPartsEqualWhole(const Engine<T>& engine) {
   constexpr int64_t m = 45, n = 70, k = 800;
-  const std::vector<T> a = draw<T>(m * k), b = draw<T>(k * n);
+  const std::vector<T> a = drawMatrix<T>(m * k), b = drawMatrix<T>(k * n);
   const auto aRef = rowMajor<T>(a.data(), k), bRef = rowMajor<T>(b.data(), n);
   const auto whole = product<T>({m, n, k, aRef, bRef, nullptr, n, false}, engine);
   constexpr int64_t row = 19, rows = 7, col = 33, cols = 11;
@@ -55,7 +55,7 @@ void expectPartsEqualWhole(const Engine<T>& engine) {
 template <typename T>
 void expectBlocksEqualRows(const Engine<T>& engine) {
   constexpr int64_t m = 1601, n = 37, k = 801;
-  const std::vector<T> a = draw<T>(m * k), b = draw<T>(k * n);
+  const std::vector<T> a = drawMatrix<T>(m * k), b = drawMatrix<T>(k * n);
   const auto aRef = rowMajor<T>(a.data(), k), bRef = rowMajor<T>(b.data(), n);
   const auto whole = product<T>({m, n, k, aRef, bRef, nullptr, n, false}, engine);
   for (int64_t row = 0; row < m; row += 97) {
@@ -70,7 +70,7 @@ void expectBlocksEqualRows(const Engine<T>& engine) {
 template <typename T>
 void expectSumsOfProducts(const Engine<T>& engine, int64_t m, int64_t n, int64_t k) {
   using Sum = SumOf<T>;
-  const std::vector<T> a = draw<T>(m * k), b = draw<T>(k * n);
+  const std::vector<T> a = drawMatrix<T>(m * k), b = drawMatrix<T>(k * n);
   std::vector<char> scratch(
       static_cast<size_t>(program::gemmScratchBytes({m, n, k, sizeof(T), false})));
   const double unit = std::numeric_limits<Sum>::epsilon();

@@ -7,17 +7,18 @@ namespace {
 
 using program::OpKind;
 
-struct Sizes {
+struct MatmulCase {
   int64_t s, b, in, out;
 };
 // Below, at and above the tiles (14 x 32, 6 x 16, 32 x 32) and the blocks of depth (384, 768).
-constexpr Sizes kSizes[] = {{1, 1, 1, 1},    {3, 1, 5, 7},      {17, 1, 29, 33},   {14, 1, 384, 32},
-                            {16, 2, 32, 32}, {65, 2, 1, 3},     {13, 5, 401, 130}, {5, 3, 900, 9},
-                            {7, 1, 33, 801}, {129, 2, 64, 100}, {900, 1, 17, 40}};
+constexpr MatmulCase kMatmulCases[] = {{1, 1, 1, 1},      {3, 1, 5, 7},    {17, 1, 29, 33},
+                                       {14, 1, 384, 32},  {16, 2, 32, 32}, {65, 2, 1, 3},
+                                       {13, 5, 401, 130}, {5, 3, 900, 9},  {7, 1, 33, 801},
+                                       {129, 2, 64, 100}, {900, 1, 17, 40}};
 
 TEST(Matmul, MatchesReference) {
   for (DType type : kFloats)
-    for (const Sizes& z : kSizes) {
+    for (const MatmulCase& z : kMatmulCases) {
       OpCase test(OpKind::kMatmul);
       test.input(type, {z.s, z.b, z.in});
       test.input(type, {z.out, z.in});
@@ -28,7 +29,7 @@ TEST(Matmul, MatchesReference) {
 
 TEST(MatmulGradInput, MatchesReference) {
   for (DType type : kFloats)
-    for (const Sizes& z : kSizes) {
+    for (const MatmulCase& z : kMatmulCases) {
       OpCase test(OpKind::kMatmulGradInput);
       test.input(type, {z.s, z.b, z.out});
       test.input(type, {z.out, z.in});
@@ -39,7 +40,7 @@ TEST(MatmulGradInput, MatchesReference) {
 
 TEST(MatmulGradWeight, AccumulatesInTheStateType) {
   for (DType type : kFloats)
-    for (const Sizes& z : kSizes) {
+    for (const MatmulCase& z : kMatmulCases) {
       OpCase test(OpKind::kMatmulGradWeight);
       test.input(type, {z.s, z.b, z.out});
       test.input(type, {z.s, z.b, z.in});

@@ -39,7 +39,7 @@ TEST(ThreadPool, ThreadsThatCannotBeHadAreAnException) {
     }
     _exit(2);
   };
-  EXPECT_EXIT(makeInLittleMemory(), testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(makeInLittleMemory(), ::testing::ExitedWithCode(7), "");
 }
 #endif
 

@@ -82,7 +82,7 @@ TEST(GpuProbes, AreThoseOfTheBenchmarkedSteps) {
                                         {16384, 128256, 2048}})
         EXPECT_TRUE(has(op, shape)) << program::opName(op) << " of " << shape.outputs;
     for (const OpKind op : {OpKind::kAttention, OpKind::kAttentionGrad})
-      for (const AttentionShape& shape : {AttentionShape{1024, 32, 12, 64},
+      for (const AttentionSizes& shape : {AttentionSizes{1024, 32, 12, 64},
                                           {1024, 16, 16, 64},
                                           {1024, 8, 25, 64},
                                           {2048, 8, 32, 64, 0, 4},
@@ -94,7 +94,7 @@ TEST(GpuProbes, AreThoseOfTheBenchmarkedSteps) {
 // 32 queries on 8 heads of keys and values: 8 groups of 4 queries, a key and a value of 64.
 TEST(GpuProbes, HeadsOfAGroupShareKeysAndValues) {
   const program::Segment segment =
-      segmentOf({OpKind::kAttention, DType::kBf16, AttentionShape{256, 2, 32, 64, 0, 4}});
+      segmentOf({OpKind::kAttention, DType::kBf16, AttentionSizes{256, 2, 32, 64, 0, 4}});
   EXPECT_EQ(segment.operands[0].dims, (std::vector<int64_t>{256, 2, 8, 384}));
   EXPECT_EQ(segment.operands[1].dims, (std::vector<int64_t>{256, 2, 8, 256}));
   EXPECT_EQ(segment.operands[2].dims, (std::vector<int64_t>{2, 32, 256}));
@@ -190,7 +190,7 @@ TEST(PrintMeasurements, IsALinePerTime) {
   m.kernels = {
       {{OpKind::kMatmul, DType::kBf16, ProductShape{1, 2, 3}}, Seconds(1.0 / 3)},
       {{OpKind::kMatmul, DType::kF32, ProductShape{1, 2, 3}, true}, Seconds(0.25)},
-      {{OpKind::kAttention, DType::kF32, AttentionShape{4, 5, 6, 7, 0.1, 3}}, Seconds(0.5)}};
+      {{OpKind::kAttention, DType::kF32, AttentionSizes{4, 5, 6, 7, 0.1, 3}}, Seconds(0.5)}};
   m.streams = {{GpuStream::kSumSquares, Bytes(4096), Seconds(1e-8)}};
   m.transfers = {{Exchange::kAllReduce, 2, 1024, Seconds(1e-5)}};
   EXPECT_EQ(printMeasurements(m), R"({

@@ -23,7 +23,7 @@ using trireme::testing::NcclCall;
 constexpr int64_t kArena = int64_t{16} << 20;
 
 // y = x w^T of 512 tokens.
-program::Segment product(DType type) {
+program::Segment probedProduct(DType type) {
   program::Segment segment;
   segment.name = "product";
   segment.operands = {{type, {512, 1, 256}}, {type, {128, 256}}, {type, {512, 1, 128}}};
@@ -43,7 +43,7 @@ class MeasuredGpusTest : public ::testing::Test {
     auto opened = MeasuredGpus::open(apis, emulation.numDevices, timing);
     if (!opened.has_value()) return opened.error();
     gpus = *std::move(opened);
-    return gpus->start({product(DType::kBf16), product(DType::kF32)}, kArena);
+    return gpus->start({probedProduct(DType::kBf16), probedProduct(DType::kF32)}, kArena);
   }
   ~MeasuredGpusTest() override {
     gpus.reset();
