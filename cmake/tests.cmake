@@ -76,9 +76,7 @@ function(trireme_test name folder)
                                                 <nlohmann/json.hpp>)
     set_property(GLOBAL PROPERTY TRIREME_TEST_HEADERS ${target})
   endif()
-  # Without all inlining GCC sees overruns in std::string that are not there.
-  target_compile_options(${target} PRIVATE $<IF:${sanitized},-O0,-O1>
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds;-Wno-stringop-overread;-Wno-stringop-overflow>)
+  target_compile_options(${target} PRIVATE $<IF:${sanitized},-O0,-O1>)
   # A test may load the shared object of a bundle, which calls back into the executable.
   # No macro of its own, for it would keep the headers from being shared.
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON DEFINE_SYMBOL "")

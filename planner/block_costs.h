@@ -83,8 +83,8 @@ cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const Bloc
 // of which one microbatch is alive, its state shared as widely as the stack can.
 Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks);
 
-// The same, and no more than that, by the blocks of a group whose microbatches are one sample and that
-// has the backward whole: activations are as many times as large. For Trireme's own programs.
+// The same, and no more than that, by the blocks of a group whose microbatches are one sample and
+// that has the backward whole: activations are as many times as large. For Trireme's own programs.
 Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample);
 
 // The same of a plan whose layers are not cut yet, its state shared as the plan says.

@@ -8,10 +8,6 @@
 #include "planner/rounding.h"
 
 namespace trireme::planner {
-namespace {
-
-
-}  // namespace
 
 Work leastWork(const Query& query, const Group& group) {
   spec::TrainingSpec one = query.training;

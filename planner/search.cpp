@@ -319,11 +319,13 @@ bool Search::isUseless(const Group& group) const {
   return least > query_.cluster.device.memory && !isNews(degreesOf(group), least);
 }
 
-// At least, without an expansion for the group: with many samples in a microbatch most need too much.
+// At least, without an expansion for the group: with many samples in a microbatch most need too
+// much.
 Result<Bytes> Search::unprobedMemory(const Group& group) {
   const Bytes least = planner::unprobedMemory(query_, group);
   if (least > query_.cluster.device.memory || group.microbatchSize == 1) return least;
-  TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(planOf(query_, sampleOf(query_, group))));
+  TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks,
+                           costs_.blocks(planOf(query_, sampleOf(query_, group))));
   return std::max(least, leastMemoryBySample(query_, group, *blocks));
 }
 
@@ -345,8 +347,8 @@ Status Search::noteLarge() {
   return {};
 }
 
-// Costs of real layers take an expansion of programs of Trireme's own; most groups are too slow even
-// with those of a plainer one.
+// Costs of real layers take an expansion of programs of Trireme's own; most groups are too slow
+// even with those of a plainer one.
 Status Search::liken(const Node& node) {
   if (isUseless(node.group)) {
     prune("group memory");
@@ -363,8 +365,7 @@ Status Search::liken(const Node& node) {
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(planOf(query_, *plain)));
   Node likened = node;
   likened.kind = NodeKind::kLikenedGroup;
-  likened.bound =
-      std::max(node.bound, groupBound(query_, node.group, probedWork(query_, *blocks)));
+  likened.bound = std::max(node.bound, groupBound(query_, node.group, probedWork(query_, *blocks)));
   frontier_.push(std::move(likened));
   return {};
 }

@@ -37,8 +37,8 @@ std::vector<Group> shapesFor(const Query& query, int64_t gpus);
 std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t most);
 std::vector<int64_t> stagesOf(const Query& query, int64_t most);
 
-// Whether reductions may overlap, where there are any. A host executes them when they are issued, so
-// that there it gains nothing.
+// Whether reductions may overlap, where there are any. A host executes them when they are issued,
+// so that there it gains nothing.
 bool mayOverlap(const Query& query);
 
 // Whether plans with full recomputation may recompute the first layers of every virtual stage
@@ -72,8 +72,9 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
 plan::Plan planOf(const Query& query, const Group& group);
 
 // Of Trireme's own programs, groups of which a bound holds for this one: the one that keeps
-// everything, has the backward whole and overlaps what can be, as far as the pins let it be, takes no
-// longer per layer (none if it is this one); microbatches of one sample need no more memory a sample.
+// everything, has the backward whole and overlaps what can be, as far as the pins let it be, takes
+// no longer per layer (none if it is this one); microbatches of one sample need no more memory a
+// sample.
 std::optional<Group> plainerThan(const Query& query, const Group& group);
 Group sampleOf(const Query& query, const Group& group);
 

@@ -14,7 +14,7 @@ using Kind = ShellCommand::Kind;
 using Join = ShellCommand::Join;
 using Truth = ShellTruth;
 
-constexpr int kDeepestCalls = 12;       // functions and quoted commands inside of each other
+constexpr int kDeepestCalls = 12;  // functions and quoted commands inside of each other
 constexpr int kMostRounds = 1000;  // of one loop
 
 }  // namespace

@@ -11,8 +11,6 @@ bool isIn(const List& list, std::string_view word) {
 }
 
 // Of a path, what is behind the last slash.
-inline std::string_view baseName(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
-}
+inline std::string_view baseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace trireme::codegen

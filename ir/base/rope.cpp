@@ -8,7 +8,8 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, kNumRopeScalingKinds> kKindNames = {"none", "linear", "llama3"};
+constexpr std::array<std::string_view, kNumRopeScalingKinds> kKindNames = {"none", "linear",
+                                                                           "llama3"};
 constexpr int64_t kMaxSequence = int64_t{1} << 30;
 
 constexpr std::string_view kFactor = "factor", kLow = "low_freq_factor", kHigh = "high_freq_factor",
@@ -21,7 +22,9 @@ double ropeFrequency(double theta, const RopeScaling& scaling, int64_t headSize,
   return scaledFrequency(scaling, std::pow(theta, exponent));
 }
 
-std::string_view ropeScalingName(RopeScalingKind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+std::string_view ropeScalingName(RopeScalingKind kind) {
+  return kKindNames[static_cast<size_t>(kind)];
+}
 
 std::optional<RopeScalingKind> parseRopeScalingKind(std::string_view name) {
   for (size_t i = 0; i < kKindNames.size(); ++i)

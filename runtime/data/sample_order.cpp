@@ -42,7 +42,9 @@ constexpr std::string_view kOrderNames[] = {"random", "shuffled", "sequential"};
 
 }  // namespace
 
-std::string_view sampleOrderName(SampleOrder order) { return kOrderNames[static_cast<size_t>(order)]; }
+std::string_view sampleOrderName(SampleOrder order) {
+  return kOrderNames[static_cast<size_t>(order)];
+}
 
 int64_t samplePosition(SampleOrder order, uint64_t seed, uint64_t index, int64_t length,
                        int64_t total) {
