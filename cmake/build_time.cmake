@@ -6,8 +6,13 @@ if(TRIREME_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Release")
 else()
   set(short_build OFF)
 endif()
+# The runtime alone is built from other lists of files, by compilers that are not known.
+set(join_sources ${short_build})
+if(TRIREME_RUNTIME_ONLY)
+  set(join_sources OFF)
+endif()
 option(TRIREME_JOIN_SOURCES "Compile several source files as one: shorter builds of everything, longer ones after a change"
-       ${short_build})
+       ${join_sources})
 
 # trireme_join_sources(<target>)
 function(trireme_join_sources target)
