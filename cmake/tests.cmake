@@ -16,7 +16,8 @@ else()
 endif()
 
 # tests/support: helpers of several folders. It names no library, so that base_test does not build
-# the planner; each test links the libraries of its own folder.
+# the planner; each test links the libraries of its own folder, and of this one the files it needs, which are
+# compiled alone for that.
 file(GLOB support_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/support/*.cpp)
 if(TRIREME_RUNTIME_ONLY)  # what the tests for GPUs use; others know programs that only a planner makes
   list(FILTER support_sources INCLUDE REGEX "/(emulated_[a-z]+|launch_bounds|op_case|training|warp|warp_kernels)\\.cpp$")
@@ -27,7 +28,6 @@ if(support_sources)
   add_library(trireme_test_support STATIC ${support_sources})
   target_include_directories(trireme_test_support PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(trireme_test_support PRIVATE TRIREME_SANITIZED=${sanitized})
-  trireme_join_sources(trireme_test_support)
   # It compiles CUDA C++, with #pragma unroll.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/warp_kernels.cpp PROPERTIES
                               COMPILE_OPTIONS -Wno-unknown-pragmas)
