@@ -1,0 +1,124 @@
+// The branch and bound of one search, best first. What it looks at and why it ends is in search.h.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "ir/base/status.h"
+#include "ir/base/units.h"
+#include "planner/best_cut.h"
+#include "planner/frontier.h"
+#include "planner/misfits.h"
+#include "planner/relaxed_search.h"
+#include "planner/search.h"
+#include "planner/space.h"
+
+namespace trireme::planner {
+
+class BranchAndBound {
+ public:
+  // The arguments must outlive it.
+  BranchAndBound(const Query& query, const SearchScope& scope, const CostFunctions& costs,
+                 const SearchProgress& progress)
+      : query_(query),
+        scope_(scope),
+        costs_(costs),
+        progress_(progress),
+        misfits_(query, costs, slots_) {}
+
+  // Empty if the space of `gpus` devices has no plan.
+  void openSpace(int64_t gpus);
+  // Groups of fewer devices that may be better than what was found.
+  Status openFewer(int64_t gpus);
+  bool hasSpace() const { return !frontier_.empty(); }
+  Status run();
+  // When no more plans are looked for: what those need that were put off for their memory.
+  Status noteLarge();
+  bool found() const { return !best_.empty(); }
+  PlanResult takeResult();
+  std::optional<Seconds> bestStep() const;
+  std::vector<Rejection>& rejections() { return rejections_; }
+  // Where nothing fits, of the plans on as many devices as have a layout.
+  Result<plan::Plan> findLeanest() { return misfits_.findLeanest(mostGpus_); }
+
+ private:
+  struct Costed {
+    plan::Plan plan;
+    cost::Estimate estimate;
+  };
+  static bool better(const Costed& a, const Costed& b);
+  static RunnerUp makeRunnerUp(const Costed& other, const Costed& winner);
+
+  // branch_and_bound_groups.cpp: the least work of a group is known at once, its times when it is
+  // probed, of own programs after those of a plainer one.
+  const Work& workOf(const Group& group);
+  Status openFewer(const Group& shape, int64_t gpus);
+  Status liken(const Node& node);
+  Status probe(const Node& node);
+  Result<Bytes> unprobedMemory(const Group& group);
+  bool isUseless(const Group& group) const;
+  // Whether the answer may say that a plan of those degrees needs at least `least`.
+  bool isNews(const Degrees& degrees, Bytes least) const;
+
+  // branch_and_bound_cuts.cpp: a probed group's arrangements, and their cuts. Of own programs, or
+  // with pinned layers, some; of stacks with a description all, after the arrangement is split into
+  // numbers of recomputed layers.
+  void expandGroup(const Node& node);
+  void expandDescribed(const Node& node);
+  void openArrangement(const Node& node, plan::Plan plan);
+  void splitArrangement(const Node& node);
+  Status cut(const Node& node);
+  void cutOwn(const Node& node);
+  Status costCut(const Node& node, plan::Plan plan, Ranges layers);
+
+  // branch_and_bound.cpp
+  Status open(const Node& node);
+  Status costCandidate(const Node& node);
+  // The slowest plan that the answer still shows: nothing slower is of interest.
+  std::optional<Seconds> cutoff() const;
+  // And of the node's degrees, nothing slower than what was found.
+  std::optional<Seconds> limitOf(const Node& node) const;
+  bool isSettled(const Node& node) const;
+  bool isDone() const { return scope_.anyPlan && found(); }
+  // Whether plans of those degrees fit, or may: not every one of them was seen.
+  bool mayFit(const Degrees& degrees) const;
+  void noteMemory(const plan::Plan& plan, Bytes memory);
+  void noteUncut(plan::Plan plan, const SharedBlocks& blocks);
+  void prune(std::string_view rule) { ++pruned_[rule]; }
+  void pruneSlow(const Node& node, int64_t count, std::string_view rule = "bound");
+  std::vector<Costed> ranked() const;
+
+  using WorkKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool>;
+  struct Large {
+    Bytes least;
+    Node node;
+  };
+
+  const Query& query_;
+  const SearchScope& scope_;
+  const CostFunctions& costs_;
+  const SearchProgress& progress_;
+  Frontier frontier_;
+  std::map<Degrees, Costed> best_;  // fastest plan that fits
+  std::set<Degrees> slow_;          // with plans that may fit, but are too slow
+  std::vector<Large> large_;        // groups that need too much memory: at least so much
+  std::vector<Rejection> rejections_;
+  std::map<std::string_view, int64_t> pruned_;
+  std::map<WorkKey, Work> work_;  // leastWork() of what it depends on
+  SlotTable slots_;
+  Misfits misfits_;
+  // No cut of virtual stages that was not played takes less.
+  Seconds uncosted_{std::numeric_limits<double>::infinity()};
+  Certificate certificate_;
+  int64_t numGroupsOpened_ = 0;
+  int64_t numSteps_ = 0;
+  int64_t mostGpus_ = 0;        // of the first space
+  int64_t numGroupsShown_ = 0;  // of the first space, so that progress does not go back
+};
+
+}  // namespace trireme::planner

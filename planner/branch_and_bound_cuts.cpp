@@ -1,0 +1,190 @@
+// How arrangements, and plans with layers, come out of a group.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "planner/branch_and_bound.h"
+#include "planner/cuts.h"
+#include "planner/own_cuts.h"
+#include "planner/own_memory.h"
+#include "planner/played_cut.h"
+
+namespace trireme::planner {
+namespace {
+
+// Moves of layers may make a plan so much faster than its first cuts: it is opened as early.
+double movedFrom(const plan::Plan& plan) {
+  return plan::splitsBackward(plan.schedule) ? 0.97 : 0.998;
+}
+// Of a stack with a description, beyond the bound of the cuts of the space.
+Seconds reachOf(const plan::Plan& plan, Seconds bound) {
+  constexpr double kBeyond = 0.99;
+  return plan.virtualStages > 1 ? bound * kBeyond : bound;
+}
+
+}  // namespace
+
+void BranchAndBound::expandDescribed(const Node& node) {
+  if (leastMemory(query_, node.group, *node.blocks) > query_.cluster.device.memory) {
+    prune("group memory");
+    if (const auto plan = firstPlan(query_, node.group, rejections_)) noteUncut(*plan, node.blocks);
+    return;
+  }
+  forEachPlan(query_, node.group, [&](const plan::Plan& plan) { openArrangement(node, plan); });
+}
+
+void BranchAndBound::openArrangement(const Node& node, plan::Plan plan) {
+  ++certificate_.numBounded;
+  if (plan.virtualStages > 1) certificate_.ofEvenChunks = true;
+  if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
+  if (query_.slowest && reachOf(plan, quickBound(query_, plan, *node.blocks)) > *query_.slowest)
+    return pruneSlow(node, 1);
+  CutSearch cuts(query_, plan, *node.blocks, slots_);
+  if (query_.slowest) {
+    const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
+    if (isPart) cuts.recomputeLayers(1);  // is fastest
+    if (reachOf(plan, cuts.roomyBound()) > *query_.slowest) return pruneSlow(node, 1);
+    if (isPart) cuts.recomputeLayers(plan.recomputeLayers);
+  }
+  if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
+  if (plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_)) {
+    // The fewest layers of a chunk with which a cut may fit: more need less memory.
+    int64_t tooFew = 0, enough = query_.model.numLayers;
+    while (enough - tooFew > 1) {
+      const int64_t middle = (tooFew + enough) / 2;
+      cuts.recomputeLayers(middle);
+      (cuts.mayFit() ? enough : tooFew) = middle;
+    }
+    cuts.recomputeLayers(plan.recomputeLayers = enough);
+  }
+  const Seconds bound = std::max(node.bound, reachOf(plan, cuts.roomyBound()));
+  frontier_.push({bound, NodeKind::kArrangement, node.group, node.blocks,
+                  std::make_shared<const plan::Plan>(std::move(plan))});
+}
+
+// Memory keeps cuts with few recomputed layers from being fast, and time those with many, so that
+// every number gets its own bound. Of more than the longest chunk has all are recomputed.
+void BranchAndBound::splitArrangement(const Node& node) {
+  plan::Plan plan = *node.plan;
+  CutSearch cuts(query_, plan, *node.blocks, slots_);
+  const std::optional<Seconds> limit = limitOf(node);
+  const auto isSlow = [&](Seconds bound) { return limit && bound > *limit; };
+  int64_t last = plan.recomputeLayers;
+  if (last > 0 && choosesRecomputed(query_)) {
+    cuts.recomputeLayers(query_.model.numLayers);
+    last = std::max(last, cuts.longestChunk());
+  }
+  certificate_.numBounded += last - plan.recomputeLayers;
+  for (; plan.recomputeLayers <= last; ++plan.recomputeLayers) {
+    if (last > 0) cuts.recomputeLayers(plan.recomputeLayers);
+    if (isSlow(reachOf(plan, cuts.roomyBound()))) {
+      pruneSlow(node, last + 1 - plan.recomputeLayers);
+      return;
+    }
+    const Seconds bound = reachOf(plan, cuts.bound());
+    if (isSlow(bound))
+      pruneSlow(node, 1);
+    else
+      frontier_.push({std::max(node.bound, bound), NodeKind::kUncut, node.group, node.blocks,
+                      std::make_shared<const plan::Plan>(plan)});
+  }
+}
+
+// At once, not when its bound is the lowest: what it takes limits the cuts of all arrangements
+// whose bounds, which know no memory, are lower.
+Status BranchAndBound::costCut(const Node& node, plan::Plan plan, Ranges layers) {
+  plan.layers = std::move(layers);
+  simplifyRecomputed(plan);
+  const Seconds bound = std::max(node.bound, boundOf(query_, plan, *node.blocks).time);
+  if (const auto limit = cutoff(); limit && bound > *limit) {
+    pruneSlow(node, 1);
+    return {};
+  }
+  return costCandidate({bound, NodeKind::kCandidate, node.group, nullptr,
+                        std::make_shared<const plan::Plan>(std::move(plan))});
+}
+
+// What is slower by the schedule that is played comes back by that.
+void BranchAndBound::cutOwn(const Node& node) {
+  plan::Plan plan = *node.plan;
+  const std::vector<Ranges> cuts = cutsFor(query_, plan, *node.blocks);
+  for (BoundedCut& cut : ownCuts(query_, plan, *node.blocks, cuts)) {
+    plan.layers = std::move(cut.layers);
+    frontier_.push({std::max(node.bound, cut.bound), NodeKind::kCandidate, node.group, nullptr,
+                    std::make_shared<const plan::Plan>(plan)});
+  }
+}
+
+Status BranchAndBound::cut(const Node& node) {
+  const plan::Plan& plan = *node.plan;
+  if (query_.stack.ownPrograms) {
+    cutOwn(node);
+    return {};
+  }
+  const std::optional<Seconds> limit = limitOf(node);
+  CutSearch cuts(query_, plan, *node.blocks, slots_);
+  PlayedCut played;
+  if (CutSearch::isPlayed(plan)) {
+    played = fastestPlayed(query_, plan, *node.blocks, cuts, limit);
+    if (!played.cut || played.bound < played.cut->step)
+      uncosted_ = std::min(uncosted_, played.bound);
+  } else {
+    played.cut = cuts.best(limit);
+  }
+  if (!played.cut) {
+    pruneSlow(node, 1, "cut");
+    return {};
+  }
+  return costCut(node, plan, std::move(played.cut->layers));
+}
+
+void BranchAndBound::expandGroup(const Node& node) {
+  if (node.blocks->described && query_.pins.layers.empty()) return expandDescribed(node);
+  const Group& group = node.group;
+  // Where nothing fits, the plans that keep least alive say by how much.
+  const bool isHopeless = leastMemory(query_, group, *node.blocks) > query_.cluster.device.memory;
+  int64_t fewest = std::numeric_limits<int64_t>::max();
+  if (isHopeless) {
+    prune("group memory");
+    if (!scope_.isAnswer) return;
+    forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
+      fewest = std::min(fewest, arrangement.virtualStages);
+    });
+  }
+  CutFloor floor(query_, *node.blocks);
+  forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
+    if (isHopeless && arrangement.virtualStages > fewest) return;
+    const Bytes least = node.blocks->described ? leastMemory(query_, arrangement, *node.blocks)
+                                               : floor.of(arrangement);
+    if (least > query_.cluster.device.memory &&
+        !isNews(degreesOf(arrangement), least)) {  // and no cut of it fits
+      ++certificate_.numBounded;
+      prune("memory");
+      return;
+    }
+    plan::Plan plan = arrangement;
+    std::optional<Seconds> fastest;
+    for (auto& layers : cutsFor(query_, arrangement, *node.blocks)) {
+      plan.layers = std::move(layers);
+      simplifyRecomputed(plan);
+      ++certificate_.numBounded;
+      const PlanBound bound = boundOf(query_, plan, *node.blocks);
+      if (bound.memory > query_.cluster.device.memory) {
+        noteMemory(plan, bound.memory);
+        continue;
+      }
+      fastest = fastest ? std::min(*fastest, bound.time) : bound.time;
+    }
+    const bool isCut = !query_.pins.layers.empty();
+    if (plan.pp > 1 && plan.pp * plan.virtualStages < query_.model.numLayers && !isCut)
+      certificate_.ofTriedCuts = true;
+    if (!fastest) return;
+    frontier_.push({isCut ? *fastest : *fastest * movedFrom(plan),
+                    isCut ? NodeKind::kCandidate : NodeKind::kUncut, node.group,
+                    isCut ? nullptr : node.blocks,
+                    std::make_shared<const plan::Plan>(isCut ? plan : arrangement)});
+  });
+}
+
+}  // namespace trireme::planner
