@@ -120,9 +120,10 @@ void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate
   pipeline.overlapTransfers = stack.overlapPipelineTransfers;
   pipeline.receivesIntoSlots = true;
   for (const StageCost& stage : result.stages) pipeline.stages.push_back(stage.times());
-  const Seconds flush = flushTime(pipeline);
+  FlushPlayer player;
+  const Seconds flush = player.timeOf(pipeline);
   pipeline.hop = Seconds(0);
-  const Seconds withoutTransfers = flushTime(pipeline);
+  const Seconds withoutTransfers = player.timeOf(pipeline);
 
   StepPart longest;
   for (const StageCost& stage : result.stages) {

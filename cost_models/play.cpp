@@ -1,65 +1,66 @@
 #include "cost_models/play.h"
 
 #include <algorithm>
-#include <array>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace trireme::cost {
-namespace {
 
 using program::Direction;
 using schedule::Schedule;
 using schedule::Task;
 
+struct FlushPlayer::Order {
+  // A task: where its result, its input's and that of what leaves its slot free are kept, and its
+  // time.
+  struct Step {
+    uint32_t result, input, slot, duration, rank;
+    bool isSent;  // the input, from another rank
+  };
+
+  Schedule schedule;
+  std::vector<std::vector<int32_t>> leftBy;  // schedule::slotsLeftBy()
+  std::vector<Step> steps;                   // inputs first; known after the first play
+  std::vector<uint32_t> places;  // of tasks in their ranks' order, by result; after the first path
+};
+
+namespace {
+
 constexpr Seconds kNotPlayed(-1);
 
-class Player {
+}  // namespace
+
+class FlushPlayer::Player {
  public:
-  Player(const Pipeline& pipeline, const PlayOrder& order)
+  Player(const Pipeline& pipeline, Order& order)
       : pipeline_(pipeline),
+        order_(order),
         schedule_(order.schedule),
         leftBy_(order.leftBy),
         numStages_(schedule_.order.size()),
+        numPasses_(numStages_ * static_cast<size_t>(schedule_.virtualStages) *
+                   static_cast<size_t>(schedule_.numMicrobatches)),
         hop_(numStages_ > 1 ? pipeline.hop : Seconds(0)),
         flight_(pipeline.overlapTransfers ? hop_ : Seconds(0)),
-        stop_(pipeline.overlapTransfers ? Seconds(0) : hop_) {
-    const size_t passes = numStages_ * static_cast<size_t>(schedule_.virtualStages) *
-                          static_cast<size_t>(schedule_.numMicrobatches);
-    for (auto& ends : ends_) ends.assign(passes, kNotPlayed);
-    usesSlots_ = !leftBy_.empty() && flight_.count() > 0;
+        stop_(pipeline.overlapTransfers ? Seconds(0) : hop_),
+        usesSlots_(!leftBy_.empty() && flight_.count() > 0) {
+    ends_.assign((schedule_.splitsBackward ? 3 : 2) * numPasses_ + 1, kNotPlayed);
+    ends_.back() = Seconds(0);  // what there is from the start
   }
 
   // The end of the last task.
   Seconds run() {
-    std::vector<size_t> next(numStages_, 0);
-    std::vector<Seconds> free(numStages_);
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (size_t rank = 0; rank < numStages_; ++rank) {
-        const std::vector<Task>& order = schedule_.order[rank];
-        for (; next[rank] < order.size(); ++next[rank], moved = true) {
-          const Task& task = order[next[rank]];
-          Input input = producerOf(rank, task);
-          if (input.end == kNotPlayed) break;
-          if (usesSlots_) input = intoSlot(rank, next[rank], input);
-          free[rank] = std::max(free[rank], input.arrival()) + duration(rank, task);
-          endOf(rank, task) = free[rank];
-        }
-      }
-    }
-    return *std::max_element(free.begin(), free.end());
+    const std::vector<Seconds> durations = durationsOfChunks();
+    return order_.steps.empty() ? findSteps(durations) : playSteps(durations);
   }
 
   // After run(): the chain of tasks that held each other up, from the first to the last.
   std::vector<PathItem> path() {
-    std::array<std::vector<size_t>, 3> places;  // in the order of their ranks
-    for (auto& place : places) place.resize(ends_[0].size());
+    findPlaces();
     size_t rank = 0;
-    for (size_t r = 0; r < numStages_; ++r) {
-      const std::vector<Task>& order = schedule_.order[r];
-      for (size_t i = 0; i < order.size(); ++i)
-        places[side(order[i].direction)][indexOf(r, order[i])] = i;
-      if (endOf(r, order.back()) > endOf(rank, schedule_.order[rank].back())) rank = r;
-    }
+    for (size_t r = 1; r < numStages_; ++r)
+      if (endOf(r, schedule_.order[r].back()) > endOf(rank, schedule_.order[rank].back())) rank = r;
     std::vector<PathItem> items;
     for (size_t place = schedule_.order[rank].size();;) {
       if (place-- == 0) break;
@@ -71,7 +72,7 @@ class Player {
                              (waits ? input.flight : Seconds(0)) + stopOf(task)));
       if (!waits) continue;
       rank = input.rank;
-      place = places[side(input.direction)][input.index] + 1;
+      place = order_.places[input.result] + 1;
     }
     std::reverse(items.begin(), items.end());
     return items;
@@ -91,27 +92,102 @@ class Player {
   // What hands on a task's input, and when. Without one it is there from the start.
   struct Input {
     Seconds end, flight;
-    size_t rank = 0, index = 0;
-    Direction direction = Direction::kForward;
+    size_t rank = 0, result = 0;
     Seconds arrival() const { return end + flight; }
   };
 
   static size_t side(Direction direction) {
     return direction == Direction::kForward ? 0 : direction == Direction::kBackward ? 1 : 2;
   }
+  // Of a pass among all: by virtual stage, microbatch.
   size_t indexOf(size_t rank, const Task& task) const {
     return (static_cast<size_t>(task.chunk) * numStages_ + rank) *
                static_cast<size_t>(schedule_.numMicrobatches) +
            static_cast<size_t>(task.microbatch);
   }
-  Seconds& endOf(size_t rank, const Task& task) {
-    return ends_[side(task.direction)][indexOf(rank, task)];
+  size_t resultOf(size_t rank, const Task& task) const {
+    return side(task.direction) * numPasses_ + indexOf(rank, task);
+  }
+  Seconds endOf(size_t rank, const Task& task) const { return ends_[resultOf(rank, task)]; }
+
+  size_t durationAt(size_t rank, const Task& task) const {
+    return (rank * 3 + side(task.direction)) * static_cast<size_t>(schedule_.virtualStages) +
+           static_cast<size_t>(task.chunk);
+  }
+  std::vector<Seconds> durationsOfChunks() const {
+    std::vector<Seconds> durations;
+    const auto chunks = static_cast<size_t>(schedule_.virtualStages);
+    durations.reserve(numStages_ * 3 * chunks);
+    for (const StageTimes& stage : pipeline_.stages) {
+      for (const auto* times : {&stage.forward, &stage.backward})
+        for (const Seconds time : *times) durations.push_back(time + stop_);
+      durations.insert(durations.end(), stage.weights.begin(), stage.weights.end());
+      durations.resize(durations.size() + chunks - stage.weights.size());
+    }
+    return durations;
   }
   Seconds duration(size_t rank, const Task& task) const {
     const StageTimes& times = pipeline_.stages[rank];
     const auto chunk = static_cast<size_t>(task.chunk);
     if (task.direction == Direction::kWeights) return times.weights[chunk];
     return (task.direction == Direction::kForward ? times.forward : times.backward)[chunk] + stop_;
+  }
+
+  // Goes round the ranks, as far on each as its inputs are there.
+  Seconds findSteps(const std::vector<Seconds>& durations) {
+    std::vector<size_t> next(numStages_, 0);
+    std::vector<Seconds> free(numStages_);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t rank = 0; rank < numStages_; ++rank) {
+        const std::vector<Task>& order = schedule_.order[rank];
+        for (; next[rank] < order.size(); ++next[rank], moved = true) {
+          const Input input = producerOf(rank, order[next[rank]]);
+          if (input.end == kNotPlayed) break;
+          order_.steps.push_back(stepOf(rank, next[rank], input));
+          play(order_.steps.back(), durations, free);
+        }
+      }
+    }
+    return *std::max_element(free.begin(), free.end());
+  }
+
+  Seconds playSteps(const std::vector<Seconds>& durations) {
+    std::vector<Seconds> free(numStages_);
+    for (const Order::Step& step : order_.steps) play(step, durations, free);
+    return *std::max_element(free.begin(), free.end());
+  }
+
+  // When its rank is free, its input there, and what was in its slot has left.
+  void play(const Order::Step& step, const std::vector<Seconds>& durations,
+            std::vector<Seconds>& free) {
+    Seconds arrival = ends_[step.input];
+    if (step.isSent) {
+      if (usesSlots_) arrival = std::max(arrival, ends_[step.slot]);
+      arrival += flight_;
+    }
+    Seconds& ofRank = free[step.rank];
+    ofRank = std::max(ofRank, arrival) + durations[step.duration];
+    ends_[step.result] = ofRank;
+  }
+
+  Order::Step stepOf(size_t rank, size_t place, const Input& input) const {
+    const Task& task = schedule_.order[rank][place];
+    const int32_t before = leftBy_.empty() ? -1 : leftBy_[rank][place];
+    const size_t slot = before < 0
+                            ? ends_.size() - 1
+                            : resultOf(rank, schedule_.order[rank][static_cast<size_t>(before)]);
+    const auto small = [](size_t n) { return static_cast<uint32_t>(n); };
+    return {small(resultOf(rank, task)),   small(input.result), small(slot),
+            small(durationAt(rank, task)), small(rank),         input.rank != rank};
+  }
+
+  void findPlaces() {
+    if (!order_.places.empty()) return;
+    order_.places.resize(ends_.size());
+    for (size_t rank = 0; rank < numStages_; ++rank)
+      for (size_t place = 0; place < schedule_.order[rank].size(); ++place)
+        order_.places[resultOf(rank, schedule_.order[rank][place])] = static_cast<uint32_t>(place);
   }
 
   // Of its transfers, without overlap.
@@ -128,25 +204,25 @@ class Player {
   Input intoSlot(size_t rank, size_t place, const Input& input) const {
     const int32_t before = leftBy_[rank][place];
     if (before < 0 || input.flight.count() == 0) return input;
-    const Task& last = schedule_.order[rank][static_cast<size_t>(before)];
-    const Seconds free = ends_[side(last.direction)][indexOf(rank, last)];
-    if (free <= input.end) return input;
-    return {free, flight_, rank, indexOf(rank, last), last.direction};
+    const size_t last = resultOf(rank, schedule_.order[rank][static_cast<size_t>(before)]);
+    if (ends_[last] <= input.end) return input;
+    return {ends_[last], flight_, rank, last};
   }
 
   // A backward at the turn follows its own forward.
   Input producerOf(size_t rank, const Task& task) const {
     const auto microbatches = static_cast<size_t>(schedule_.numMicrobatches);
-    if (task.direction == Direction::kWeights) return {};  // after the backward on its rank
-    const size_t index = indexOf(rank, task), size = ends_[0].size();
+    const Input none{Seconds(0), Seconds(0), rank, ends_.size() - 1};
+    if (task.direction == Direction::kWeights) return none;  // after the backward on its rank
+    const size_t index = indexOf(rank, task);
     const bool isForward = task.direction == Direction::kForward;
-    if (isForward && index < microbatches) return {};
-    const bool turns = !isForward && index + microbatches >= size;
+    if (isForward && index < microbatches) return none;
+    const bool turns = !isForward && index + microbatches >= numPasses_;
+    const size_t from = turns ? index : isForward ? index - microbatches : index + microbatches;
     Input input;
-    input.index = turns ? index : isForward ? index - microbatches : index + microbatches;
-    input.rank = input.index / microbatches % numStages_;
-    input.direction = turns ? Direction::kForward : task.direction;
-    input.end = ends_[side(input.direction)][input.index];
+    input.rank = from / microbatches % numStages_;
+    input.result = side(turns ? Direction::kForward : task.direction) * numPasses_ + from;
+    input.end = ends_[input.result];
     if (input.rank != rank) input.flight = flight_;
     return input;
   }
@@ -165,14 +241,17 @@ class Player {
   }
 
   const Pipeline& pipeline_;
+  Order& order_;
   const Schedule& schedule_;
   const std::vector<std::vector<int32_t>>& leftBy_;
-  const size_t numStages_;
+  const size_t numStages_, numPasses_;
   const Seconds hop_, flight_, stop_;  // in flight beside the rank's work, or stopping it
-  bool usesSlots_ = false;
-  // Forward, backward, weights; by virtual stage, microbatch.
-  std::array<std::vector<Seconds>, 3> ends_;
+  const bool usesSlots_;
+  // Of results: forward, backward, weights; each by virtual stage, microbatch.
+  std::vector<Seconds> ends_;
 };
+
+namespace {
 
 bool isEven(const std::vector<Seconds>& times, Seconds time) {
   return std::all_of(times.begin(), times.end(), [&](Seconds t) { return t == time; });
@@ -192,12 +271,6 @@ bool isClosed(const Pipeline& pipeline) {
   return pipeline.schedule == plan::ScheduleKind::kGpipe || isEven(pipeline);
 }
 
-PlayOrder orderOf(const Pipeline& pipeline, Schedule schedule) {
-  PlayOrder order{std::move(schedule), {}};
-  if (pipeline.receivesIntoSlots) order.leftBy = schedule::slotsLeftBy(order.schedule);
-  return order;
-}
-
 // The same tasks again, of as many microbatches more.
 Schedule twice(const Schedule& once) {
   Schedule both = once;
@@ -212,19 +285,31 @@ Schedule twice(const Schedule& once) {
 
 }  // namespace
 
-PlayOrder orderOf(const Pipeline& pipeline) {
-  return orderOf(pipeline, schedule::scheduleFor(
-                               pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
-                               static_cast<int32_t>(pipeline.stages.front().forward.size()),
-                               static_cast<int32_t>(pipeline.numMicrobatches)));
+FlushPlayer::FlushPlayer() = default;
+FlushPlayer::~FlushPlayer() = default;
+FlushPlayer::FlushPlayer(FlushPlayer&&) noexcept = default;
+
+FlushPlayer::Order& FlushPlayer::orderOf(const Pipeline& pipeline) {
+  if (once_) return *once_;
+  once_ = std::make_unique<Order>();
+  once_->schedule =
+      schedule::scheduleFor(pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
+                            static_cast<int32_t>(pipeline.stages.front().forward.size()),
+                            static_cast<int32_t>(pipeline.numMicrobatches));
+  if (pipeline.receivesIntoSlots) once_->leftBy = schedule::slotsLeftBy(once_->schedule);
+  return *once_;
 }
 
-Simulation play(const Pipeline& pipeline, bool keepsTasks) {
-  return play(pipeline, orderOf(pipeline), keepsTasks);
+FlushPlayer::Order& FlushPlayer::orderOfTwo(const Pipeline& pipeline) {
+  if (twice_) return *twice_;
+  twice_ = std::make_unique<Order>();
+  twice_->schedule = twice(orderOf(pipeline).schedule);
+  if (pipeline.receivesIntoSlots) twice_->leftBy = schedule::slotsLeftBy(twice_->schedule);
+  return *twice_;
 }
 
-Simulation play(const Pipeline& pipeline, const PlayOrder& order, bool keepsTasks) {
-  Player player(pipeline, order);
+Simulation FlushPlayer::play(const Pipeline& pipeline, bool keepsTasks) {
+  Player player(pipeline, orderOf(pipeline));
   Simulation result;
   result.makespan = player.run();
   result.path = player.path();
@@ -232,17 +317,18 @@ Simulation play(const Pipeline& pipeline, const PlayOrder& order, bool keepsTask
   return result;
 }
 
-Seconds flushTime(const Pipeline& pipeline) {
-  return isClosed(pipeline) ? pipelineTime(pipeline) : flushTime(pipeline, orderOf(pipeline));
-}
-
-Seconds flushTime(const Pipeline& pipeline, const PlayOrder& order) {
+Seconds FlushPlayer::timeOf(const Pipeline& pipeline) {
   const Seconds closedForm = pipelineTime(pipeline);
   if (isClosed(pipeline)) return closedForm;
-  const Seconds alone = Player(pipeline, order).run();
+  const Seconds alone = Player(pipeline, orderOf(pipeline)).run();
   if (!pipeline.postValidation) return std::max(closedForm, alone);
-  const PlayOrder both = orderOf(pipeline, twice(order.schedule));
-  return std::max(closedForm, Player(pipeline, both).run() - alone);
+  return std::max(closedForm, Player(pipeline, orderOfTwo(pipeline)).run() - alone);
 }
+
+Simulation play(const Pipeline& pipeline, bool keepsTasks) {
+  return FlushPlayer().play(pipeline, keepsTasks);
+}
+
+Seconds flushTime(const Pipeline& pipeline) { return FlushPlayer().timeOf(pipeline); }
 
 }  // namespace trireme::cost

@@ -1,6 +1,8 @@
 // A pipeline flush played task by task: exact for the given times, where pipelineTime is a closed
 // form that knows of uneven stages only their sums, first and last chunks.
 #pragma once
+#include <memory>
+
 #include "cost_models/pipeline.h"
 #include "cost_models/simulate.h"
 #include "ir/schedule/schedule.h"
@@ -21,14 +23,26 @@ Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 // the longer of pipelineTime and what a second flush adds to one.
 Seconds flushTime(const Pipeline& pipeline);
 
-// For many of one shape, whose times alone differ: the tasks of a pipeline in order, with
-// Pipeline::receivesIntoSlots what leaves their slots free, and the same with it.
-struct PlayOrder {
-  schedule::Schedule schedule;
-  std::vector<std::vector<int32_t>> leftBy;  // schedule::slotsLeftBy()
+// Both, for many pipelines of one shape, whose times alone differ: the order of the tasks, and what
+// each waits for, is worked out once. The shape is that of the first pipeline: its schedule, its
+// numbers of stages, chunks and microbatches, and receivesIntoSlots.
+class FlushPlayer {
+ public:
+  FlushPlayer();
+  ~FlushPlayer();
+  FlushPlayer(FlushPlayer&&) noexcept;
+
+  Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
+  Seconds timeOf(const Pipeline& pipeline);
+
+ private:
+  struct Order;
+  class Player;
+
+  Order& orderOf(const Pipeline& pipeline);
+  Order& orderOfTwo(const Pipeline& pipeline);
+
+  std::unique_ptr<Order> once_, twice_;
 };
-PlayOrder orderOf(const Pipeline& pipeline);
-Simulation play(const Pipeline& pipeline, const PlayOrder& order, bool keepsTasks);
-Seconds flushTime(const Pipeline& pipeline, const PlayOrder& order);
 
 }  // namespace trireme::cost

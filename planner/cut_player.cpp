@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cost_models/play.h"
 #include "planner/cuts.h"
 #include "planner/rounding.h"
 
@@ -79,19 +78,13 @@ double CutPlayer::put(const Counts& counts) {
   return once;
 }
 
-// Once pipeline_ has stages.
-const cost::PlayOrder& CutPlayer::order() {
-  if (!order_) order_ = cost::orderOf(pipeline_);
-  return *order_;
-}
-
 Seconds CutPlayer::timeOf(const Counts& counts) {
   const auto [place, isNew] = played_.try_emplace(counts);
   if (!isNew) return place->second;
   const Seconds once(put(counts));
   const auto chunks = static_cast<int64_t>(counts.size() * counts.front().size());
   numPasses_ += 2 * pipeline_.numMicrobatches * chunks;
-  return place->second = (cost::flushTime(pipeline_, order()) + once) * factor_;
+  return place->second = (flush_.timeOf(pipeline_) + once) * factor_;
 }
 
 bool CutPlayer::play(const Counts& counts) {
@@ -135,7 +128,7 @@ std::vector<CutPlayer::Chunk> CutPlayer::byPasses() {
     for (size_t c = 0; c < counts_[rank].size(); ++c) passed.push_back({0, {rank, c}});
   const size_t chunks = counts_.front().size();
   numPasses_ += 2 * pipeline_.numMicrobatches * static_cast<int64_t>(passed.size());
-  for (const cost::PathItem& item : cost::play(pipeline_, order(), false).path)
+  for (const cost::PathItem& item : flush_.play(pipeline_, false).path)
     passed[static_cast<size_t>(item.stage) * chunks + static_cast<size_t>(item.chunk)].first +=
         (item.direction == program::Direction::kBackward ? weight_.backward : weight_.forward)
             .count();

@@ -83,11 +83,9 @@ class CutPlayer {
   bool stepDown(size_t mostEnds);
   double put(const Counts& counts);  // into pipeline_; the longest `once`
 
-  const cost::PlayOrder& order();
-
   StageCosts& costs_;
   cost::Pipeline pipeline_;
-  std::optional<cost::PlayOrder> order_;
+  cost::FlushPlayer flush_;
   const PassTimes weight_;
   const double factor_;
   Seconds limit_;

@@ -246,6 +246,58 @@ TEST(FlushTime, IsNeverShorterThanTheScheduleAndNeverFallsWithATime) {
   }
 }
 
+std::vector<std::tuple<int32_t, int, int32_t, int32_t, double, double, double>> told(
+    const std::vector<PathItem>& items) {
+  std::vector<std::tuple<int32_t, int, int32_t, int32_t, double, double, double>> result;
+  for (const PathItem& item : items)
+    result.emplace_back(item.stage, static_cast<int>(item.direction), item.chunk, item.microbatch,
+                        item.begin.count(), item.end.count(), item.transfer.count());
+  return result;
+}
+
+// To the last bit, whatever was played before.
+TEST(FlushPlayer, PlaysEveryPipelineOfAShapeAsIfItWereTheFirst) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> time(0.1, 2);
+  const ScheduleKind kinds[] = {ScheduleKind::kGpipe, ScheduleKind::k1F1B,
+                                ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1,
+                                ScheduleKind::kZeroBubbleH2};
+  int numSlots = 0;  // that a pass waited for
+  for (int trial = 0; trial < 400; ++trial) {
+    Pipeline pipeline;
+    pipeline.schedule = kinds[trial % 5];
+    const bool isSplit = plan::splitsBackward(pipeline.schedule);
+    const size_t p = 2 + random() % 5;
+    const size_t v = pipeline.schedule == ScheduleKind::kInterleaved ? 1 + random() % 4 : 1;
+    pipeline.numMicrobatches = static_cast<int64_t>(p * (1 + random() % 4));
+    pipeline.receivesIntoSlots = random() % 2;
+    pipeline.postValidation = isSplit && random() % 2;
+    FlushPlayer player;
+    for (int round = 0; round < 4; ++round) {
+      pipeline.stages.assign(p, {});
+      for (StageTimes& stage : pipeline.stages)
+        for (size_t c = 0; c < v; ++c) {
+          stage.forward.emplace_back(time(random));
+          stage.backward.emplace_back(time(random));
+          if (isSplit) stage.weights.emplace_back(time(random));
+        }
+      pipeline.hop = Seconds(random() % 2 ? 0 : time(random) / 2);
+      pipeline.overlapTransfers = random() % 2;
+      EXPECT_EQ(player.timeOf(pipeline).count(), flushTime(pipeline).count()) << trial;
+      const Simulation again = player.play(pipeline), first = play(pipeline);
+      EXPECT_EQ(again.makespan.count(), first.makespan.count()) << trial;
+      EXPECT_EQ(told(again.path), told(first.path)) << trial;
+      ASSERT_EQ(again.tasks.size(), first.tasks.size());
+      for (size_t rank = 0; rank < p; ++rank)
+        EXPECT_EQ(told(again.tasks[rank]), told(first.tasks[rank])) << trial;
+      Pipeline free = pipeline;
+      free.receivesIntoSlots = false;
+      numSlots += again.makespan > play(free).makespan;
+    }
+  }
+  EXPECT_GT(numSlots, 20);
+}
+
 TEST(PipelineTime, NeverGetsFasterWhenAStageGetsSlower) {
   std::mt19937 random(3);
   std::uniform_real_distribution<double> factor(0.5, 2);
