@@ -168,7 +168,7 @@ double hostPace(const StageDescription& stage) {
 }
 
 void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stages,
-               FlushTime flushTime, Estimate& result) {
+               const FlushTime& flushTime, Estimate& result) {
   Pipeline pipeline;
   pipeline.schedule = s.plan.schedule;
   pipeline.numMicrobatches = s.plan.numMicrobatches();
@@ -353,7 +353,7 @@ Simulation simulateDescribed(const StageSetting& s, bool keepsTasks) {
 
 Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                            const spec::StackDescription& stack, FlushTime flush) {
+                            const spec::StackDescription& stack, const FlushTime& flush) {
   const StageSetting s(blocks, model, plan, cluster, stack);
   std::vector<StageDescription> stages;
   for (size_t rank = 0; rank < plan.layers.size(); ++rank) stages.push_back(describeStage(s, rank));
@@ -374,8 +374,9 @@ Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Pla
   if (plan.numRanks() > cluster.numDevices)
     return Error(invalidArgument(fmt::format("the plan needs {} devices, cluster {} has {}",
                                              plan.numRanks(), cluster.name, cluster.numDevices)));
+  FlushPlayer player;
   return estimateFromBlocks(describeBlocks(model, plan, cluster, stack), model, plan, cluster,
-                            stack, flushTime);
+                            stack, [&](const Pipeline& p) { return player.timeOf(p); });
 }
 
 }  // namespace trireme::cost

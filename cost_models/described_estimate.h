@@ -42,7 +42,7 @@ Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Pla
 // must be legal and the cluster checked.
 Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                             const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                            const spec::StackDescription& stack, FlushTime flush);
+                            const spec::StackDescription& stack, const FlushTime& flush);
 
 // The same in parts, so that many cuts of one plan can be compared:
 //   step = (pipelineTime of every stage's times and transferTime, which nothing overlaps,

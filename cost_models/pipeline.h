@@ -1,6 +1,7 @@
 // Closed-form time of a pipeline flush: all microbatches forward and backward through all stages.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "ir/base/units.h"
@@ -80,6 +81,6 @@ struct Pipeline {
 // Monotone in every time: no stage, however slow, makes the result smaller. Requires p >= 1.
 Seconds pipelineTime(const Pipeline& pipeline);
 
-using FlushTime = Seconds (*)(const Pipeline&);
+using FlushTime = std::function<Seconds(const Pipeline&)>;
 
 }  // namespace trireme::cost
