@@ -4,6 +4,7 @@
 
 #include "ir/base/units.h"
 #include "ir/plan/plan.h"
+#include "ir/program/program.h"
 #include "ir/spec/cluster_spec.h"
 #include "ir/spec/model_spec.h"
 #include "ir/spec/stack_profile.h"
@@ -13,7 +14,7 @@ namespace trireme::cost {
 // Of the s x s products of causal attention, what a fused kernel computes.
 inline constexpr double kCausalShare = 0.5;
 
-enum class Direction : uint8_t { kForward, kBackward };
+using program::Direction;  // kForward or kBackward
 
 struct AttentionTime {
   Seconds device;

@@ -19,9 +19,6 @@ namespace {
 using cost::Levels;
 using program::GroupKind;
 
-// Alignment of places in the arena, several of them per layer.
-constexpr double kAlignmentSlack = 4096;
-
 // One microbatch through first, inner and last stage; one stage if the plan has one.
 plan::Plan probePlan(const spec::ModelSpec& model, const plan::Plan& like) {
   plan::Plan probe = like;
@@ -68,8 +65,7 @@ void splitActivations(const expand::Expansion& expansion, BlockCosts& costs) {
   const program::Chunk& first = expansion.program.roles.front().chunks.front();
   const auto& training = expansion.program.training;
   const Bytes ids = bytesOf(2 * training.sequenceLength * training.microbatchSize * 4);
-  const Bytes slack(kAlignmentSlack);
-  const Bytes fixed = costs.border * 2 + ids + slack;
+  const Bytes fixed = costs.border * 2 + ids + kAlignmentSlack;
   const Bytes firstStage = bytesOf(expansion.arenas.front().activations);
   const bool single = expansion.program.roles.size() == 1;
   // A lone stage also holds the head's part, which only makes this a larger share of the same sum.
@@ -77,9 +73,10 @@ void splitActivations(const expand::Expansion& expansion, BlockCosts& costs) {
   costs.chunkActivations = costs.border * 2;
   if (single) return;
   const program::Chunk& last = expansion.program.roles.back().chunks.front();
-  costs.headActivations = std::max(bytesOf(expansion.arenas.back().activations) - fixed -
-                                       costs.layerActivations * last.numLayers - slack * 2,
-                                   Bytes(0));
+  costs.headActivations =
+      std::max(bytesOf(expansion.arenas.back().activations) - fixed -
+                   costs.layerActivations * last.numLayers - kAlignmentSlack * 2,
+               Bytes(0));
 }
 
 struct StageLoad {
@@ -324,7 +321,7 @@ Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& bloc
 Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample) {
   BlockCosts blocks;
   blocks.layerElements = ofSample.layerElements;
-  blocks.layerActivations = std::max(ofSample.layerActivations - Bytes(kAlignmentSlack), Bytes(0)) *
+  blocks.layerActivations = std::max(ofSample.layerActivations - kAlignmentSlack, Bytes(0)) *
                             static_cast<double>(group.microbatchSize);
   return leastMemory(query, group, blocks);
 }

@@ -13,6 +13,10 @@
 
 namespace trireme::planner {
 
+// Alignment of places in the arena, several of them per layer: the activations of layers may be so
+// much less than was read off.
+inline constexpr Bytes kAlignmentSlack(4096);
+
 // A pass of one microbatch: compute and the collectives of its tensor-parallel group.
 struct PassTimes {
   Seconds forward, backward;

@@ -21,7 +21,7 @@ const char* boundRule(NodeKind kind) {
 
 }  // namespace
 
-bool BranchAndBound::better(const Costed& a, const Costed& b) {
+bool BranchAndBound::better(const CostedPlan& a, const CostedPlan& b) {
   if (a.estimate.step != b.estimate.step) return a.estimate.step < b.estimate.step;
   return simplerThan(a.plan, b.plan);
 }
@@ -33,8 +33,8 @@ std::optional<Seconds> BranchAndBound::bestStep() const {
   return step;
 }
 
-std::vector<BranchAndBound::Costed> BranchAndBound::ranked() const {
-  std::vector<Costed> all;
+std::vector<CostedPlan> BranchAndBound::ranked() const {
+  std::vector<CostedPlan> all;
   for (const auto& [degrees, costed] : best_) all.push_back(costed);
   std::sort(all.begin(), all.end(), better);
   return all;
@@ -112,7 +112,7 @@ Status BranchAndBound::open(const Node& node) {
 }
 
 Status BranchAndBound::costCandidate(const Node& node) {
-  Costed costed{*node.plan, {}};
+  CostedPlan costed{*node.plan, {}};
   TRIREME_ASSIGN_OR_RETURN(costed.estimate, costs_.estimate(*node.plan));
   ++certificate_.numCosted;
   if (!costed.estimate.fits()) {
@@ -139,7 +139,7 @@ bool BranchAndBound::mayFit(const Degrees& degrees) const {
   return best_.contains(degrees) || frontier_.isOpen(degrees) || slow_.contains(degrees);
 }
 
-RunnerUp BranchAndBound::makeRunnerUp(const Costed& other, const Costed& winner) {
+RunnerUp BranchAndBound::makeRunnerUp(const CostedPlan& other, const CostedPlan& winner) {
   RunnerUp runner{
       other.plan, other.estimate, other.estimate.step - winner.estimate.step, "tie", {}};
   const auto mine = breakdownParts(other.estimate.breakdown);
@@ -154,8 +154,8 @@ RunnerUp BranchAndBound::makeRunnerUp(const Costed& other, const Costed& winner)
 }
 
 PlanResult BranchAndBound::takeResult() {
-  const std::vector<Costed> all = ranked();
-  const Costed& winner = all.front();
+  const std::vector<CostedPlan> all = ranked();
+  const CostedPlan& winner = all.front();
   PlanResult result;
   result.plan = winner.plan;
   result.estimate = winner.estimate;

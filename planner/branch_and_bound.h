@@ -47,12 +47,8 @@ class BranchAndBound {
   Result<plan::Plan> findLeanest() { return misfits_.findLeanest(mostGpus_); }
 
  private:
-  struct Costed {
-    plan::Plan plan;
-    cost::Estimate estimate;
-  };
-  static bool better(const Costed& a, const Costed& b);
-  static RunnerUp makeRunnerUp(const Costed& other, const Costed& winner);
+  static bool better(const CostedPlan& a, const CostedPlan& b);
+  static RunnerUp makeRunnerUp(const CostedPlan& other, const CostedPlan& winner);
 
   // branch_and_bound_groups.cpp: the least work of a group is known at once, its times when it is
   // probed, of own programs after those of a plainer one.
@@ -91,7 +87,7 @@ class BranchAndBound {
   void noteUncut(plan::Plan plan, const SharedBlocks& blocks);
   void prune(std::string_view rule) { ++pruned_[rule]; }
   void pruneSlow(const Node& node, int64_t count, std::string_view rule = "bound");
-  std::vector<Costed> ranked() const;
+  std::vector<CostedPlan> ranked() const;
 
   using WorkKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool>;
   struct Large {
@@ -104,9 +100,9 @@ class BranchAndBound {
   const CostFunctions& costs_;
   const SearchProgress& progress_;
   Frontier frontier_;
-  std::map<Degrees, Costed> best_;  // fastest plan that fits
-  std::set<Degrees> slow_;          // with plans that may fit, but are too slow
-  std::vector<Large> large_;        // groups that need too much memory: at least so much
+  std::map<Degrees, CostedPlan> best_;  // fastest plan that fits
+  std::set<Degrees> slow_;              // with plans that may fit, but are too slow
+  std::vector<Large> large_;            // groups that need too much memory: at least so much
   std::vector<Rejection> rejections_;
   std::map<std::string_view, int64_t> pruned_;
   std::map<WorkKey, Work> work_;  // leastWork() of what it depends on

@@ -15,12 +15,7 @@ constexpr double kMore = 1.1;
 // One EiB: no plan needs as much, and its sums are still exact.
 constexpr double kUnlimitedMemory = 1152921504606846976.0;
 
-struct Found {
-  plan::Plan plan;
-  cost::Estimate estimate;
-};
-
-bool isFaster(const Found& found, const PlanResult& winner) {
+bool isFaster(const CostedPlan& found, const PlanResult& winner) {
   return found.estimate.step < winner.estimate.step * kRounding;
 }
 
@@ -111,7 +106,7 @@ class Around {
 
  private:
   // The best plan of the query; none if nothing fits.
-  Result<std::optional<Found>> best(Query query, const std::string& what) {
+  Result<std::optional<CostedPlan>> best(Query query, const std::string& what) {
     query.topK = 1;
     const auto show = [&](const SearchState& state) {
       const double part =
@@ -119,19 +114,19 @@ class Around {
       if (progress_) progress_((static_cast<double>(numDone_) + part) / numParts_, what);
     };
     Result<PlanResult> result = searchPlan(query, modelCosts(query), show);
-    if (result.has_value()) return Found{std::move(result->plan), std::move(result->estimate)};
+    if (result.has_value()) return CostedPlan{std::move(result->plan), std::move(result->estimate)};
     if (result.error().code() == StatusCode::kInfeasible) return std::nullopt;
     return Error(result.error());
   }
 
-  Result<std::optional<Found>> bestWithin(Bytes memory) {
+  Result<std::optional<CostedPlan>> bestWithin(Bytes memory) {
     Query query = query_;
     query.cluster.device.memory = memory;
     return best(std::move(query), "without the limit of memory");
   }
 
   Status addMemory() {
-    TRIREME_ASSIGN_OR_RETURN(std::optional<Found> found, bestWithin(Bytes(kUnlimitedMemory)));
+    TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> found, bestWithin(Bytes(kUnlimitedMemory)));
     const Bytes available = query_.cluster.device.memory;
     if (found && isFaster(*found, winner_)) {
       Limit limit;
@@ -142,7 +137,7 @@ class Around {
       Bytes low = available, high = found->estimate.memory.total();
       while (high - low > available * kLimitTolerance) {
         const Bytes middle = low + (high - low) / 2;
-        TRIREME_ASSIGN_OR_RETURN(std::optional<Found> nearer, bestWithin(middle));
+        TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> nearer, bestWithin(middle));
         if (nearer && isFaster(*nearer, winner_)) {
           found = std::move(nearer);
           high = found->estimate.memory.total();
@@ -160,7 +155,7 @@ class Around {
   }
 
   Status addPin(const Variant& variant) {
-    TRIREME_ASSIGN_OR_RETURN(const std::optional<Found> found,
+    TRIREME_ASSIGN_OR_RETURN(const std::optional<CostedPlan> found,
                              best(variant.query, "without the pinned " + variant.name));
     ++numDone_;
     if (!found || !isFaster(*found, winner_)) return {};
@@ -189,9 +184,9 @@ class Around {
 
   Status addSensitivity(const Variant& variant) {
     const Query& query = variant.query;
-    TRIREME_ASSIGN_OR_RETURN(std::optional<Found> found, best(query, variant.name));
+    TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> found, best(query, variant.name));
     ++numDone_;
-    Found same{winner_.plan, {}};
+    CostedPlan same{winner_.plan, {}};
     same.plan.training = query.training;
     TRIREME_ASSIGN_OR_RETURN(same.estimate, modelCosts(query).estimate(same.plan));
     if (same.estimate.fits() && (!found || same.estimate.step <= found->estimate.step))

@@ -11,9 +11,9 @@ namespace trireme::planner {
 namespace {
 
 // Passes of a chunk to be played for one plan: some milliseconds, as an estimate takes.
-constexpr int64_t kMostPasses = 60000;
+constexpr int64_t kMostOwnPasses = 60000;
 // Chunks that a layer is moved from and to in one step of the descent.
-constexpr size_t kMostEnds = 12;
+constexpr size_t kMostOwnEnds = 12;
 
 class OwnStages : public StageCosts {
  public:
@@ -66,7 +66,7 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
                                 const BlockCosts& blocks, const std::vector<Ranges>& cuts) {
   OwnStages stages(query, plan, blocks);
   CutPlayer player(stages, pipelineOf(query, plan, blocks),
-                   {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostPasses);
+                   {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostOwnPasses);
   std::vector<BoundedCut> result;
   for (const Ranges& cut : cuts) {
     const Counts counts = countsOf(cut);
@@ -77,7 +77,7 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
   if (plan.pp == 1) return result;
   for (const Ranges& cut : cuts)
     for (const Counts& counts : spreadsOf(countsOf(cut))) player.play(counts);
-  player.descend(kMostEnds);
+  player.descend(kMostOwnEnds);
   if (player.best() && std::none_of(cuts.begin(), cuts.end(), [&](const Ranges& cut) {
         return cut == player.best()->layers;
       }))

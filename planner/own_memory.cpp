@@ -9,9 +9,6 @@
 namespace trireme::planner {
 namespace {
 
-// That of layer activations in block costs, which is shared by the layers of a stage.
-constexpr double kAlignmentSlack = 4096;
-
 Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
   if (rank == 0) return blocks.firstScratch;
   return rank == p - 1 ? blocks.lastScratch : blocks.innerScratch;
@@ -82,7 +79,7 @@ Bytes unprobedMemory(const Query& query, const Group& group) {
   const auto tokens =
       static_cast<double>(group.microbatchSize * query.training.sequenceLength / parts);
   const auto element = static_cast<double>(byteSize(spec::computeDType(query.training.precision)));
-  blocks.layerActivations = std::max(Bytes(tokens * hidden * element - kAlignmentSlack), Bytes(0));
+  blocks.layerActivations = std::max(Bytes(tokens * hidden * element) - kAlignmentSlack, Bytes(0));
   return leastMemory(query, group, blocks);
 }
 

@@ -187,7 +187,7 @@ std::vector<Counts> spreadsOf(const plan::Plan& plan, const std::vector<int64_t>
 
 // Layers handed out to the virtual stages, of which the first and the last, that have the embedding
 // and the head beside them, may stay without: each as long as the others.
-Counts balancedChunks(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+Counts balancedCounts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   std::vector<StageBudget> chunks(static_cast<size_t>(plan.pp * plan.virtualStages),
                                   {Seconds(0), query.model.numLayers});
   chunks.front().fixed = blocks.embedding.forward + blocks.embedding.backward;
@@ -232,7 +232,7 @@ std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
   if (plan.virtualStages > 1)
     for (const Counts& counts : starts) shortEnds.push_back(withHeadAlone(counts));
   std::optional<CutSearch::Cut> best;
-  for (const auto& from : {starts, shortEnds, {balancedChunks(query, plan, blocks)}}) {
+  for (const auto& from : {starts, shortEnds, {balancedCounts(query, plan, blocks)}}) {
     player.allow(kMostPasses, best ? std::min(limit, best->step * kDescended) : limit);
     for (const Counts& counts : from) player.play(counts);
     player.descend(kMostEnds);

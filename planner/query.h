@@ -67,6 +67,11 @@ struct PruneCount {
   int64_t count = 0;
 };
 
+struct CostedPlan {
+  plan::Plan plan;
+  cost::Estimate estimate;
+};
+
 // The best plan of another (tp, pp, dp), and the part of the step in which it loses most.
 struct RunnerUp {
   plan::Plan plan;

@@ -13,11 +13,6 @@
 namespace trireme::planner {
 namespace {
 
-struct Found {
-  plan::Plan plan;
-  cost::Estimate estimate;
-};
-
 // As a pin has it: of one virtual stage after the other.
 std::string layersPin(const plan::Plan& plan) {
   std::vector<int64_t> counts;
@@ -43,17 +38,17 @@ class Relaxer {
   std::vector<Relaxation> take();
 
  private:
-  std::optional<Found> best(Query query, const SearchScope& scope = {false}) const {
+  std::optional<CostedPlan> best(Query query, const SearchScope& scope = {false}) const {
     query.topK = 1;
     Result<PlanResult> result = searchWithin(query, scope, modelCosts(query), progress_);
     if (!result.has_value()) return std::nullopt;
-    return Found{std::move(result->plan), std::move(result->estimate)};
+    return CostedPlan{std::move(result->plan), std::move(result->estimate)};
   }
   bool mayHave(int64_t devices) const {
     return devices <= query_.cluster.numDevices ||
            spec::withNumDevices(query_.cluster, devices).has_value();
   }
-  std::optional<Found> bestOn(int64_t devices, const SearchScope& scope) const {
+  std::optional<CostedPlan> bestOn(int64_t devices, const SearchScope& scope) const {
     Query larger = query_;
     larger.pins.gpus = devices;
     if (devices > query_.cluster.numDevices) {
@@ -63,7 +58,7 @@ class Relaxer {
     }
     return best(std::move(larger), scope);
   }
-  void add(ChangeKind kind, std::string change, Found found) {
+  void add(ChangeKind kind, std::string change, CostedPlan found) {
     changes_.push_back({kind, std::move(change), std::move(found.plan), std::move(found.estimate)});
   }
   // Gives up one pin and says what the plan has instead.
@@ -73,7 +68,7 @@ class Relaxer {
     Query relaxed = query_;
     (relaxed.pins.*pin).reset();
     const auto& pinned = *(query_.pins.*pin);
-    if (std::optional<Found> found = best(std::move(relaxed));
+    if (std::optional<CostedPlan> found = best(std::move(relaxed));
         found && get(found->plan) != pinned) {
       std::string change =
           fmt::format("{} {} (pinned: {})", name, text(get(found->plan)), text(pinned));
@@ -131,13 +126,13 @@ void Relaxer::giveUpLayers() {
     Query same = relaxed;
     same.pins.pp = resolved->pp;
     same.pins.virtualStages = resolved->virtualStages;
-    if (std::optional<Found> found = best(std::move(same))) {
+    if (std::optional<CostedPlan> found = best(std::move(same))) {
       std::string change = fmt::format("layers {} {}", layersPin(found->plan), pinned);
       add(ChangeKind::kPin, std::move(change), *std::move(found));
       return;
     }
   }
-  if (std::optional<Found> found = best(std::move(relaxed))) {
+  if (std::optional<CostedPlan> found = best(std::move(relaxed))) {
     std::string change = fmt::format("no pinned layers, {} {}", summary(found->plan), pinned);
     add(ChangeKind::kPin, std::move(change), *std::move(found));
   }
@@ -149,14 +144,14 @@ void Relaxer::giveUpAllPins() {
   relaxed.pins = Pins{};
   relaxed.pins.gpus = query_.pins.gpus;
   if (!changes_.empty()) return;
-  if (std::optional<Found> found = best(std::move(relaxed))) {
+  if (std::optional<CostedPlan> found = best(std::move(relaxed))) {
     std::string change = fmt::format("no pinned choice ({})", summary(found->plan));
     add(ChangeKind::kAllPins, std::move(change), *std::move(found));
   }
 }
 
 void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
-  std::optional<Found> fastest;
+  std::optional<CostedPlan> fastest;
   std::string name;
   for (const spec::StackProfile& stack : stacks) {
     if (stack.name == query_.stack.name) continue;
@@ -166,7 +161,7 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
       changed.vocabMultiple = stack.vocabMultiple;
     if (fastest && (!query_.slowest || fastest->estimate.step < *query_.slowest))
       changed.slowest = fastest->estimate.step;
-    std::optional<Found> found = best(std::move(changed));
+    std::optional<CostedPlan> found = best(std::move(changed));
     if (!found || (fastest && fastest->estimate.step <= found->estimate.step)) continue;
     fastest = std::move(found);
     name = stack.name;
@@ -200,7 +195,7 @@ void Relaxer::addDevices() {
     const int64_t middle = (tooFew + enough) / 2;
     (isEnough(middle) ? enough : tooFew) = middle;
   }
-  std::optional<Found> found = bestOn(base * enough, {false, false, searched});
+  std::optional<CostedPlan> found = bestOn(base * enough, {false, false, searched});
   if (!found) return;
   std::string change = fmt::format("{} devices (there are {})", found->plan.numRanks(), base);
   add(ChangeKind::kDevices, std::move(change), *std::move(found));

@@ -12,7 +12,6 @@
 namespace trireme::planner {
 namespace {
 
-constexpr double kForever = std::numeric_limits<double>::infinity();
 constexpr int64_t kMaxDevices = int64_t{1} << 20;
 constexpr int64_t kMaxMicrobatches = int64_t{1} << 30;
 

@@ -6,7 +6,6 @@
 namespace trireme::planner {
 namespace {
 
-constexpr double kForever = std::numeric_limits<double>::infinity();
 constexpr double kSlack = 1 + 1e-12;  // Bounds are rounded.
 
 // By the least that its variants take.

@@ -2,12 +2,16 @@
 // Internal to planner/partition.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
 #include "planner/partition/piper_costs.h"
 
 namespace trireme::planner {
+
+// No limit; the time of what has no placement.
+inline constexpr double kForever = std::numeric_limits<double>::infinity();
 
 struct PlacedStage {
   size_t shape = 0;  // index into PiperCosts::shapes()
