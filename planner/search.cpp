@@ -65,10 +65,6 @@ Status noLayout(int64_t devices, const std::vector<Rejection>& rejections) {
                                 devices == 1 ? "" : "s or fewer", fmt::join(lines, "; ")));
 }
 
-}  // namespace
-
-namespace {
-
 // All that BlockCosts depend on, besides the query. The last: how ranks lie over the tiers, which
 // decides over the links of tp and cp ranks.
 using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, bool,
