@@ -9,6 +9,17 @@
 
 namespace trireme::planner {
 
+namespace {
+
+// Of all layers, from the MLP's width back to the hidden size.
+Flops lastProducts(const spec::ModelSpec& model, const spec::TrainingSpec& training) {
+  return Flops(2 * static_cast<double>(training.globalBatchSize * training.sequenceLength) *
+               static_cast<double>(model.hiddenSize * model.ffnSize) *
+               static_cast<double>(model.numLayers));
+}
+
+}  // namespace
+
 Work leastWork(const Query& query, const Group& group) {
   spec::TrainingSpec one = query.training;
   one.globalBatchSize = group.microbatchSize;
@@ -21,10 +32,13 @@ Work leastWork(const Query& query, const Group& group) {
                           device.f16MatmulEfficiency, device.attentionEfficiency});
   const FlopsPerSecond rate = device.peak(spec::linearFormat(query.training))->rate *
                               (efficiency * static_cast<double>(group.tp * group.cp));
-  // Forward, backward twice, and forward once more if layers are recomputed.
-  const bool all = group.recompute == plan::Recompute::kFull && !mayRecomputeSome(query);
-  const double recompute = all ? 4.0 / 3 : 1.0;
-  Seconds layers = flops.layers * recompute / rate;
+  // Forward, backward twice, and forward once more if layers are recomputed; own programs leave out
+  // the last product, which no backward needs.
+  Flops ofLayers = flops.layers;
+  if (group.recompute == plan::Recompute::kFull && !mayRecomputeSome(query))
+    ofLayers +=
+        flops.layers / 3 - (query.stack.ownPrograms ? lastProducts(query.model, one) : Flops());
+  Seconds layers = ofLayers / rate;
   if (!query.stack.ownPrograms)
     layers += cost::leastTensorParallel(query.model, planOf(query, group), query.cluster,
                                         query.stack.description) *

@@ -113,6 +113,18 @@ TEST(Bounds, HoldForLlama) {
   expectAdmissible(query, 4);
 }
 
+// What is computed again is all of a layer but its last product, which no backward needs.
+TEST(Bounds, HoldWhereProductsTakeMostOfTheTime) {
+  for (const spec::ActivationKind activation :
+       {spec::ActivationKind::kGeluTanh, spec::ActivationKind::kSwiGlu}) {
+    Query query = smallQuery(4, 4, 8);
+    query.model.activation = activation;
+    if (activation == spec::ActivationKind::kSwiGlu) query.model.linearBias = false;
+    for (spec::PeakRate& peak : query.cluster.device.matmul) peak.rate = peak.rate * 1e-6;
+    expectAdmissible(query, 4);
+  }
+}
+
 // Links on which reductions take longer than the backward that they run beside, and others.
 TEST(Bounds, HoldForReductionsThatOverlap) {
   for (const double speed : {1e-2, 0.1, 1.0, 10.0})
