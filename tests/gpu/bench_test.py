@@ -384,8 +384,9 @@ def attention(gpu_test=None, torch=True, gpu=True, models=(), **environment):
     """bench/gpu/attention with that torch, by this Python."""
     with tempfile.TemporaryDirectory() as folder:
         machine = Machine(folder, {}, gpu=gpu)
-        for name, text in TORCH.items():
-            path = os.path.join(folder, "modules/torch" if torch else "modules/none", name)
+        # Without it as on a machine that has none, whatever this one has.
+        for name, text in (TORCH if torch else {"__init__.py": "raise ModuleNotFoundError(\"No module named 'torch'\")"}).items():
+            path = os.path.join(folder, "modules/torch", name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write(path, text)
         test = gpu_test or write(os.path.join(folder, "gpu_test"), ATTENTION_TEST, 0o755)
