@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "ir/base/format.h"
 #include "planner/partition/piper_placement.h"

@@ -1,7 +1,6 @@
 #include "planner/partition/piper_placement.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace trireme::planner {
 namespace {
