@@ -38,12 +38,15 @@ struct GemmShape {
 // 1.2 MB, which leaves room for the rest in a second-level cache of 2 MiB. All bounds hold for
 // every kind of tile.
 struct GemmBlocking {
-  static constexpr int64_t kVectorDepth = 384;    // of a slice
-  static constexpr int64_t kAmxDepth = 768;       // no larger in bytes than a slice for vectors
-  static constexpr int64_t kDotDepth = 768;       // of vectors that multiply pairs; the same
+  static constexpr int64_t kVectorDepth = 384;  // of a slice
+  static constexpr int64_t kDotDepth = 768;     // of vectors that multiply pairs
+  static constexpr int64_t kAmxDepth = 768;
+  static constexpr int64_t kAmxSplitDepth = 384;  // of f32 in three parts of 2 bytes
+  static constexpr int64_t kAmxCols = 768;        // of a block of b, which only AMX has
+  static constexpr int64_t kAmxSplitCols = 512;
+  static constexpr int64_t kAmxRows = 32;         // of a tile
   static constexpr int64_t kPad = 32;             // elements between the rows of a panel of a
   static constexpr int64_t kMaxTile = 64;         // rows and columns
-  static constexpr int64_t kBlockCols = 768;      // of a block of b, which only AMX has
   static constexpr int64_t kPanelBytes = 106496;  // one panel of the factor that has no block
   static constexpr int64_t kEdgeBytes = 8192;     // one tile of c
   static constexpr int64_t kStagedRows = 512;     // of c, kept in f32 until rounded
@@ -58,18 +61,35 @@ struct GemmBlocking {
         std::min(height, (std::min(height, shape.m) + kMaxTile) * slices) + kMaxTile;
     const int64_t ofA =
         rows * (kVectorDepth + kPad) * std::max<int64_t>(shape.elementBytes, sizeof(float));
-    const int64_t ofB = std::min(kBlockCols, roundUp(shape.n, kMaxTile)) *
-                        std::min(kAmxDepth, roundUp(shape.k, kMaxTile)) * 2;
-    return roundUp(shape.elementBytes == 2 ? std::max(ofA, ofB) : ofA, 64);
+    return roundUp(std::max(ofA, blockOfBBytes(shape)), 64);
+  }
+
+  // Either sums of some rows and columns, or of a tile's rows of a block of b.
+  static constexpr int64_t stagedBytes(const GemmShape& shape) {
+    if (!shape.staged) return 0;
+    const int64_t sums = std::max(std::min(kStagedRows, shape.m) * std::min(kStagedCols, shape.n),
+                                  kAmxRows * std::min(kAmxCols, roundUp(shape.n, kMaxTile)));
+    return roundUp(sums * 4, 64);
+  }
+
+ private:
+  static constexpr int64_t blockOfBBytes(const GemmShape& shape) {
+    const int64_t cols = roundUp(shape.n, kMaxTile), depth = roundUp(shape.k, kMaxTile);
+    switch (shape.elementBytes) {
+      case 2:
+        return std::min(kAmxCols, cols) * std::min(kAmxDepth, depth) * 2;
+      case 4:
+        return std::min(kAmxSplitCols, cols) * std::min(kAmxSplitDepth, depth) * 6;
+      default:
+        return 0;
+    }
   }
 };
 
 // Scratch of a product on one thread, and of one that is divided over threads.
 constexpr int64_t gemmScratchBytes(const GemmShape& shape) {
-  const int64_t staged = std::min(GemmBlocking::kStagedRows, shape.m) *
-                         std::min(GemmBlocking::kStagedCols, shape.n) * 4;
   return GemmBlocking::blockBytes(shape) + GemmBlocking::kPanelBytes + GemmBlocking::kEdgeBytes +
-         (shape.staged ? roundUp(staged, 64) : 0) + 64;
+         GemmBlocking::stagedBytes(shape) + 64;
 }
 constexpr int64_t parallelGemmScratchBytes(const GemmShape& shape) {
   return kMaxKernelThreads * gemmScratchBytes(shape);

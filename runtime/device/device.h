@@ -94,6 +94,9 @@ class RankDevice {
 
   virtual Status runSegment(const SegmentCall& call) = 0;
   virtual Status zero(void* data, int64_t bytes) = 0;
+  // The communicator is about to use the buffer that holds `data`: what the device has put off for
+  // it is done.
+  virtual void expose(const void*) {}
   // Whether finishStep() has to wait for what was asked for: then the host has time meanwhile.
   virtual bool isAsynchronous() const = 0;
   // Where the host writes `count` tokens for `target`, which sendTokens() sends: `target` itself,

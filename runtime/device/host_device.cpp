@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <limits>
 #include <system_error>
@@ -20,14 +19,17 @@ class HostDevice final : public RankDevice {
  public:
   // Throws std::system_error if a thread cannot be started.
   HostDevice(const RankProgram& rank, const SegmentCode& code, int threads)
-      : rank_(rank), code_(code), pool_(threads), arguments_(code.maxArguments()) {}
+      : rank_(rank), code_(code), pool_(threads), zeros_(pool_), arguments_(code.maxArguments()) {}
 
   const RankProgram& program() const override { return rank_; }
   Status beginStep() override {
     stamps_.clear();
     return {};
   }
-  Status finishStep() override { return {}; }
+  Status finishStep() override {
+    zeros_.writeAll();
+    return {};
+  }
   void setWatch(std::function<Status()>) override {}
   Status mark(program::Stream, int64_t) override { return {}; }
   int64_t passed(program::Stream) const override { return std::numeric_limits<int64_t>::max(); }
@@ -45,19 +47,21 @@ class HostDevice final : public RankDevice {
   Status runSegment(const SegmentCall& call) override {
     return code_.run(call.segment,
                      {call.context, call.operands, arguments_.data(),
-                      rank_.address(rank_.role->workspace), &pool_, rank_.lossScaling()});
+                      rank_.address(rank_.role->workspace), &pool_, rank_.lossScaling(), &zeros_});
   }
 
   Status zero(void* data, int64_t bytes) override {
-    std::memset(data, 0, static_cast<size_t>(bytes));
+    zeros_.add(data, bytes);
     return {};
   }
+  void expose(const void* data) override { zeros_.writeRangeOf(data); }
 
   bool isAsynchronous() const override { return false; }
   Result<int32_t*> stagingFor(int32_t* target, int64_t) override { return target; }
   Status sendTokens(int32_t*, const int32_t*, int64_t) override { return {}; }
 
   Status sumSquares(std::span<const BucketRows> buckets, double* squares) override {
+    zeros_.writeAll();
     for (const BucketRows& bucket : buckets) {
       const auto body = [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
@@ -100,6 +104,7 @@ class HostDevice final : public RankDevice {
   const RankProgram& rank_;
   const SegmentCode& code_;
   ThreadPool pool_;
+  DeferredZeros zeros_;
   std::vector<void*> arguments_;  // scratch
   std::vector<std::chrono::steady_clock::time_point> stamps_;
 };

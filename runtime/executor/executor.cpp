@@ -141,6 +141,9 @@ Status Executor::issue(std::span<const Flat> run, const Task& task, int32_t repe
     count(instruction, task);
   }
   const Flat& first = run.front();
+  if (first.kind != InstructionKind::kCompute)
+    for (int32_t i = 0; i < first.numOperands; ++i)
+      context_.device->expose(operand(first, i, repeat, task.slot));
   if (isMessage(first.kind) || isMessageStream(first.stream))
     return enqueue(first, task, repeat, layer);
   TRIREME_RETURN_IF_ERROR(streams_.advance());

@@ -101,19 +101,40 @@ Status SegmentCode::addCompiled(const program::Segment& segment,
   return {};
 }
 
+Status SegmentCode::runOp(const program::Segment& segment, const program::SegmentOp& op,
+                          const Call& call) const {
+  KernelCallArgs args{
+      &op,       segment.operands.data(), call.operands, call.context, call.workspace,
+      call.pool, call.lossScaling};
+  if (call.zeros != nullptr && !call.zeros->empty()) {
+    const auto bytesOf = [&](int32_t operand) {
+      return segment.operands[static_cast<size_t>(operand)].bytes();
+    };
+    if (op.kind == program::OpKind::kMatmulGradWeight)
+      args.overwrite =
+          call.zeros->take(call.operands[op.outputs.front()], bytesOf(op.outputs.front()));
+    for (const std::vector<int32_t>* operands : {&op.inputs, &op.outputs})
+      for (const int32_t operand : *operands)
+        call.zeros->write(call.operands[operand], bytesOf(operand));
+  }
+  return useReference_ ? runReferenceOp(args) : runLibraryOp(args);
+}
+
 Status SegmentCode::run(int32_t segment, const Call& call) const {
   const program::Segment& info = program_->segments[static_cast<size_t>(segment)];
   for (const Step& step : segments_[static_cast<size_t>(segment)]) {
     if (step.op != nullptr) {
-      const KernelCallArgs args{step.op,         info.operands.data(), call.operands,
-                                call.context,    call.workspace,       call.pool,
-                                call.lossScaling};
-      TRIREME_RETURN_IF_ERROR(useReference_ ? runReferenceOp(args) : runLibraryOp(args));
+      TRIREME_RETURN_IF_ERROR(runOp(info, *step.op, call));
       continue;
     }
     const program::KernelCall& generated = *step.generated;
-    for (size_t i = 0; i < generated.operands.size(); ++i)
-      call.arguments[i] = call.operands[generated.operands[i]];
+    for (size_t i = 0; i < generated.operands.size(); ++i) {
+      const int32_t operand = generated.operands[i];
+      call.arguments[i] = call.operands[operand];
+      if (call.zeros != nullptr && !call.zeros->empty())
+        call.zeros->write(call.operands[operand],
+                          info.operands[static_cast<size_t>(operand)].bytes());
+    }
     if (generated.extent <= generated.grain) {
       step.kernel(call.context, call.arguments, 0, generated.extent);
       continue;

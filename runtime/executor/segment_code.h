@@ -7,6 +7,7 @@
 
 #include "ir/base/status.h"
 #include "ir/program/bundle.h"
+#include "runtime/executor/deferred_zeros.h"
 #include "runtime/kernels/kernels.h"
 
 namespace trireme::runtime {
@@ -28,6 +29,7 @@ class SegmentCode {
     void* workspace;
     ThreadPool* pool;
     const program::LossScaling* lossScaling = nullptr;  // null: nothing is scaled
+    DeferredZeros* zeros = nullptr;                     // null: all are written
   };
   Status run(int32_t segment, const Call& call) const;
 
@@ -40,6 +42,9 @@ class SegmentCode {
     const program::KernelCall* generated = nullptr;
     const program::SegmentOp* op = nullptr;
   };
+  // Runs one op, which writes instead of adding where it would add to zeros.
+  Status runOp(const program::Segment& segment, const program::SegmentOp& op,
+               const Call& call) const;
   Status addCompiled(const program::Segment& segment, const program::CompiledSegment& compiled,
                      std::vector<Step>& steps);
 

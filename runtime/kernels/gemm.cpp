@@ -17,9 +17,11 @@ using program::roundUp;
 template <typename T>
 std::vector<const GemmEngine<T, SumOf<T>>*> findEngines() {
   auto engines = vectorEngines<T>();
-  if constexpr (std::is_same_v<T, Bf16>)
-    for (const auto* paired : {dotEngine(), amxEngine()})
-      if (paired != nullptr) engines.insert(engines.begin(), paired);
+  const auto prefer = [&](const GemmEngine<T, SumOf<T>>* engine) {
+    if (engine != nullptr) engines.insert(engines.begin(), engine);
+  };
+  if constexpr (std::is_same_v<T, Bf16>) prefer(dotEngine()), prefer(amxEngine());
+  if constexpr (std::is_same_v<T, float>) prefer(amxSplitEngine());
   return engines;
 }
 
@@ -33,7 +35,7 @@ struct Scratch {
   char* block;  // packed panels of one factor
   char* panel;  // a packed panel of the other
   Sum* edge;    // a whole tile of c
-  Sum* staged;  // rows of c before they are rounded
+  Sum* staged;  // sums before they are rounded
 };
 
 template <typename T, typename C>
@@ -82,7 +84,7 @@ class Product {
       : engine_(engine), call_(call), scratch_(scratch) {}
 
   void run() {
-    if (engine_.blockOfB)
+    if (engine_.blockCols > 0)
       runByBlocksOfB();
     else
       runByBlocksOfA();
@@ -92,7 +94,6 @@ class Product {
   const GemmEngine<T, Sum>& engine_;
   const GemmCall<T, C> call_;
   const Scratch<Sum> scratch_;
-  NextOperands next_;
 
   bool byRows() const { return call_.a.colStride == 1; }
   int64_t rowOfABytes() const {
@@ -143,8 +144,8 @@ class Product {
   void multiplyColumns(const Range& rows, const Range& cols, const Range& slice, const char* packed,
                        PanelFetch next) {
     for (int64_t row = rows.begin; row < rows.end(); row += engine_.rows) {
-      next_.b = next.take();
-      multiplyTile(pieceFrom(row, engine_.rows, rows), cols, slice, packed, scratch_.panel);
+      multiplyTile(pieceFrom(row, engine_.rows, rows), cols, slice, packed, scratch_.panel,
+                   next.take());
       packed += panelOfABytes();
     }
   }
@@ -165,7 +166,7 @@ class Product {
 
   // For an engine so fast that panels have to come from the second-level cache in order.
   void runByBlocksOfB() {
-    const int64_t width = GemmBlocking::kBlockCols;
+    const int64_t width = engine_.blockCols;
     for (int64_t col = 0; col < call_.n; col += width)
       for (int64_t k = 0; k < call_.k; k += engine_.depth)
         multiplyBlockOfB(pieceFrom(col, width, {0, call_.n}),
@@ -178,12 +179,22 @@ class Product {
     for (int64_t row = 0; row < call_.m; row += engine_.rows) {
       const Range rows = pieceFrom(row, engine_.rows, {0, call_.m});
       pack(call_.a.at(row, slice.begin), 0, slice.size, rows.size, scratch_.panel);
-      const char* panel = scratch_.block;
-      for (int64_t col = cols.begin; col < cols.end(); col += engine_.cols) {
-        fetchTileOfC(row, col + engine_.cols, slice);
-        multiplyTile(rows, pieceFrom(col, engine_.cols, cols), slice, scratch_.panel, panel);
-        panel += panelOfBBytes(packedDepth(slice));
-      }
+      for (int64_t k = slice.begin; k < slice.end(); k += engine_.strip)
+        multiplyStrip(rows, cols, slice, pieceFrom(k, engine_.strip, slice));
+      if constexpr (!std::is_same_v<C, Sum>)
+        rowsNarrow(scratch_.staged, engine_.blockCols, rows.size, cols.size,
+                   call_.c + row * call_.ldc + cols.begin, call_.ldc);
+    }
+  }
+
+  // Some depths of a packed slice.
+  void multiplyStrip(const Range& rows, const Range& cols, const Range& slice, const Range& strip) {
+    const int64_t first = strip.begin - slice.begin;
+    const char* a = scratch_.panel + engine_.rows * first * engine_.packedElementBytes;
+    const char* b = scratch_.block + panelOfBBytes(first);
+    for (int64_t col = cols.begin; col < cols.end(); col += engine_.cols) {
+      multiplyTile(rows, pieceFrom(col, engine_.cols, cols), strip, a, b, {});
+      b += panelOfBBytes(packedDepth(slice));
     }
   }
 
@@ -206,36 +217,37 @@ class Product {
     return {call_.b.at(slice.begin, col), slice.size, std::min(engine_.cols, call_.n - col), depth};
   }
 
-  void fetchTileOfC(int64_t row, int64_t col, const Range& slice) {
-    next_.c = {};
-    if (row >= call_.m || col >= call_.n) return;
-    next_.c = {call_.c + row * call_.ldc + col, call_.ldc, std::min(engine_.rows, call_.m - row),
-               std::min(engine_.cols, call_.n - col)};
-    next_.c.spread(slice.size / engine_.depthMultiple);
-  }
-
   // The tile may stick out over the edge of c.
-  void multiplyTile(const Range& rows, const Range& cols, const Range& slice, const char* a,
-                    const char* b) {
-    const bool accumulate = call_.accumulate || slice.begin > 0;
+  void multiplyTile(const Range& rows, const Range& cols, const Range& depths, const char* a,
+                    const char* b, const LineFetch& next) {
+    const bool accumulate = call_.accumulate || depths.begin > 0;
     const auto& heights = byRows() ? engine_.multiplyByRows : engine_.multiplyByColumns;
     const auto multiply = heights[static_cast<size_t>((rows.size - 1) / engine_.heightStep)];
     C* c = call_.c + rows.begin * call_.ldc + cols.begin;
-    if constexpr (std::is_same_v<C, Sum>)
+    Sum* edge = scratch_.edge;
+    if constexpr (std::is_same_v<C, Sum>) {
       if (rows.size % engine_.heightStep == 0 && cols.size == engine_.cols)
-        return multiply(packedDepth(slice), a, b, c, call_.ldc, accumulate, next_);
-    const Sum* values = scratch_.edge;
-    multiply(packedDepth(slice), a, b, scratch_.edge, engine_.cols, false, next_);
-    if constexpr (!std::is_same_v<C, Sum>)
-      rowsNarrow(values, engine_.cols, rows.size, cols.size, c, call_.ldc);
-    else
-      for (int64_t i = 0; i < rows.size; ++i, c += call_.ldc, values += engine_.cols)
-        for (int64_t j = 0; j < cols.size; ++j) c[j] = accumulate ? c[j] + values[j] : values[j];
+        return multiply(packedDepth(depths), a, b, c, call_.ldc, accumulate, next);
+      if (accumulate) copyTile(c, call_.ldc, rows.size, cols.size, edge, engine_.cols);
+      multiply(packedDepth(depths), a, b, edge, engine_.cols, accumulate, next);
+      copyTile(edge, engine_.cols, rows.size, cols.size, c, call_.ldc);
+    } else if (engine_.blockCols > 0) {
+      Sum* sums = scratch_.staged + cols.begin % engine_.blockCols;
+      multiply(packedDepth(depths), a, b, sums, engine_.blockCols, accumulate, next);
+    } else {
+      multiply(packedDepth(depths), a, b, edge, engine_.cols, accumulate, next);
+      rowsNarrow(edge, engine_.cols, rows.size, cols.size, c, call_.ldc);
+    }
+  }
+
+  static void copyTile(const Sum* from, int64_t fromStride, int64_t rows, int64_t cols, Sum* to,
+                       int64_t toStride) {
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * fromStride, cols, to + i * toStride);
   }
 };
 
-// A product that is rounded: tile by tile if all depths are in one slice; else summed in scratch,
-// some rows and columns at a time.
+// A product that is rounded: tile by tile, or some rows of a block at a time, if all depths are in
+// one slice; else summed in scratch, some rows and columns at a time.
 template <typename T>
 void multiplyRounded(const GemmEngine<T, float>& engine, const GemmCall<T, T>& call,
                      const Scratch<float>& scratch) {

@@ -1,6 +1,15 @@
-// The engine of the AMX matrix unit: bf16 factors, f32 sums, a tile of c in four tile registers.
-//   a: 32 rows of bf16, kRowStride apart
-//   b: for each 32 depths, two squares of 16 pairs of depths by 16 columns, pairs adjacent
+// The engines of the AMX matrix unit, which multiplies bf16 and sums in f32; a tile of c is four
+// tile registers. Factors in f32 are split into three bf16 each, a = a0 + a1 + a2, whose 24 bits
+// are those of an f32. Of the nine products the six largest are summed: what is left out is at most
+// 2^-23 of |a b|, as much as one rounding of a sum. Henry, Tang, Heinecke, "Leveraging the bfloat16
+// Artificial Intelligence Datatype For Higher-Precision Computations", ARITH 2019. Exceptions to
+// f32: a factor below 2^-110 loses bits, one that is not finite or beyond 3.39e38 makes the sums
+// NaN.
+//
+// Panels of a and of b consist of squares of 16 rows of 64 bytes. For each 32 depths there are
+// those of the first parts of 32 rows (columns), then of the second parts, then of the third:
+//   a: 16 rows, of 32 depths each
+//   b: 16 pairs of depths, of 16 columns each
 #include "runtime/kernels/gemm_engine.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -11,23 +20,26 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <type_traits>
 
-#include "runtime/kernels/transpose.h"
-
-#define TRIREME_AMX __attribute__((target("amx-tile,amx-bf16")))
+#define TRIREME_AMX \
+  __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16")))
 
 namespace trireme::runtime {
 namespace {
 
 using program::GemmBlocking;
-using program::roundUp;
 
-constexpr int64_t kRows = 32, kCols = 32, kStep = 32;
-constexpr int64_t kRowStride = GemmBlocking::kAmxDepth + GemmBlocking::kPad;
-constexpr int64_t kSquare = 16 * 16 * 2;  // elements of a square of b
-static_assert(kRows * kRowStride * 2 <= GemmBlocking::kPanelBytes);
-static_assert(kRows * kCols * 4 <= GemmBlocking::kEdgeBytes);
+constexpr int64_t kSide = 32, kStep = 32;  // of a tile of c; depths of a square
+constexpr int64_t kSquare = 16 * kStep;    // elements
+constexpr int64_t kRowBytes = 2 * kStep;   // of a square
+template <typename T>
+constexpr int kParts = std::is_same_v<T, float> ? 3 : 1;
+constexpr int64_t kPartOfStep = 2 * kSquare;  // elements of one part of kStep depths
+
+static_assert(kSide * GemmBlocking::kAmxDepth * 2 <= GemmBlocking::kPanelBytes);
+static_assert(kSide * GemmBlocking::kAmxSplitDepth * 6 <= GemmBlocking::kPanelBytes);
+static_assert(kSide * kSide * 4 <= GemmBlocking::kEdgeBytes);
 
 // Linux grants the tile registers' state only to a process that asks for it.
 bool requestTileState() {
@@ -48,131 +60,245 @@ const TileConfig kTileConfig;
 TRIREME_AMX void beginTiles() { _tile_loadconfig(&kTileConfig); }
 TRIREME_AMX void endTiles() { _tile_release(); }
 
+// Tile registers: 0 to 3 hold c, 4 and 5 the rows of a part of a, 6 and 7 the columns of one of b.
+TRIREME_AMX inline void loadSums(const float* c, int64_t ldc) {
+  _tile_loadd(0, c, ldc * 4);
+  _tile_loadd(1, c + 16, ldc * 4);
+  _tile_loadd(2, c + 16 * ldc, ldc * 4);
+  _tile_loadd(3, c + 16 * ldc + 16, ldc * 4);
+}
+TRIREME_AMX inline void zeroSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+TRIREME_AMX inline void storeSums(float* c, int64_t ldc) {
+  _tile_stored(0, c, ldc * 4);
+  _tile_stored(1, c + 16, ldc * 4);
+  _tile_stored(2, c + 16 * ldc, ldc * 4);
+  _tile_stored(3, c + 16 * ldc + 16, ldc * 4);
+}
+// Loads a part of a, or of b, and adds its products with the part of the other that is there; each
+// load in time for its own two products.
+TRIREME_AMX inline void multiplyByA(const Bf16* step, int part) {
+  _tile_loadd(4, step + part * kPartOfStep, kRowBytes);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(5, step + part * kPartOfStep + kSquare, kRowBytes);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+TRIREME_AMX inline void multiplyByB(const Bf16* step, int part) {
+  _tile_loadd(6, step + part * kPartOfStep, kRowBytes);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_loadd(7, step + part * kPartOfStep + kSquare, kRowBytes);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+template <typename T>
 TRIREME_AMX void multiplyTiles(int64_t depth, const void* aPanel, const void* bPanel, float* c,
-                               int64_t ldc, bool accumulate, NextOperands& next) {
+                               int64_t ldc, bool accumulate, LineFetch) {
   const auto* a = static_cast<const Bf16*>(aPanel);
   const auto* b = static_cast<const Bf16*>(bPanel);
-  const int64_t cStride = ldc * 4;
-  if (accumulate) {
-    _tile_loadd(0, c, cStride);
-    _tile_loadd(1, c + 16, cStride);
-    _tile_loadd(2, c + 16 * ldc, cStride);
-    _tile_loadd(3, c + 16 * ldc + 16, cStride);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
+  if (accumulate)
+    loadSums(c, ldc);
+  else
+    zeroSums();
+  constexpr int kLast = kParts<T> - 1;
   for (int64_t k = 0; k < depth; k += kStep) {
-    next.c.step();
-    _tile_loadd(4, a + k, kRowStride * 2);
-    _tile_loadd(6, b + k * kCols, 64);
-    _tile_loadd(7, b + k * kCols + kSquare, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + 16 * kRowStride + k, kRowStride * 2);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-  _tile_stored(0, c, cStride);
-  _tile_stored(1, c + 16, cStride);
-  _tile_stored(2, c + 16 * ldc, cStride);
-  _tile_stored(3, c + 16 * ldc + 16, cStride);
-}
-
-void packByRows(const MatrixRef<Bf16>& a, int64_t first, int64_t depth, int64_t rows, void* out) {
-  const int64_t packedDepth = roundUp(depth, kStep);
-  for (int64_t i = 0; i < kRows; ++i) {
-    Bf16* row = static_cast<Bf16*>(out) + i * kRowStride + first;
-    const int64_t filled = i < rows ? depth : 0;
-    std::copy_n(a.data + i * a.rowStride, filled, row);
-    std::fill(row + filled, row + packedDepth, Bf16{0});
-  }
-}
-
-void packByColumns(const MatrixRef<Bf16>& a, int64_t first, int64_t depth, int64_t rows,
-                   void* out) {
-  const int64_t packedDepth = roundUp(depth, kStep);
-  const int64_t squareRows = rows / 8 * 8, squareDepth = depth / 8 * 8;
-  auto* panel = static_cast<Bf16*>(out) + first;
-  for (int64_t k = 0; k < squareDepth; k += 8)
-    for (int64_t i = 0; i < squareRows; i += 8)
-      transpose8x8(&a.data[k * a.colStride + i].bits, a.colStride, &panel[i * kRowStride + k].bits,
-                   kRowStride);
-  for (int64_t i = 0; i < kRows; ++i)
-    for (int64_t k = i < squareRows ? squareDepth : 0; k < packedDepth; ++k) {
-      const bool inside = i < rows && k < depth;
-      panel[i * kRowStride + k] = inside ? a.data[k * a.colStride + i] : Bf16{0};
+    _tile_loadd(6, b, kRowBytes);
+    _tile_loadd(7, b + kSquare, kRowBytes);
+    multiplyByA(a, kLast);
+    if constexpr (kLast == 2) {
+      multiplyByA(a, 1);
+      multiplyByB(b, 1);
+      multiplyByA(a, 0);
+      multiplyByB(b, 2);
+      multiplyByB(b, 0);
     }
+    a += kParts<T> * kPartOfStep;
+    b += kParts<T> * kPartOfStep;
+  }
+  storeSums(c, ldc);
 }
 
-// Depths [k, k + 2) of 16 columns: 32 adjacent elements.
-void packPair(const MatrixRef<Bf16>& b, int64_t k, int64_t depth, int64_t cols, Bf16* pair) {
-  for (int64_t j = 0; j < 16; ++j)
-    for (int64_t odd = 0; odd < 2; ++odd) {
-      const bool inside = j < cols && k + odd < depth;
-      pair[2 * j + odd] = inside ? b.data[(k + odd) * b.rowStride + j * b.colStride] : Bf16{0};
-    }
+constexpr uint32_t firstLanes(int64_t lanes) {
+  return static_cast<uint32_t>((uint64_t{1} << std::clamp<int64_t>(lanes, 0, 32)) - 1);
 }
 
-// The same for whole rows that are contiguous.
-void interleavePair(const Bf16* even, const Bf16* odd, Bf16* pair) {
-  using V = uint16_t __attribute__((vector_size(16)));
-  for (int64_t j = 0; j < 16; j += 8) {
-    V e, o;
-    std::memcpy(&e, even + j, sizeof(V));
-    std::memcpy(&o, odd + j, sizeof(V));
-    const V out[2] = {__builtin_shufflevector(e, o, 0, 8, 1, 9, 2, 10, 3, 11),
-                      __builtin_shufflevector(e, o, 4, 12, 5, 13, 6, 14, 7, 15)};
-    std::memcpy(pair + 2 * j, out, sizeof(out));
+// A word is the pair of two depths, the lower one in its lower half. Words of one part are stored
+// as 64 bytes of a square, at `to`; those of the next part kPartOfStep further.
+typedef uint16_t Halves __attribute__((vector_size(32), may_alias));
+typedef uint32_t Words __attribute__((vector_size(64), may_alias));
+typedef float Floats __attribute__((vector_size(64)));
+
+TRIREME_AMX inline Words upper(Halves halves) {
+  return __builtin_convertvector(halves, Words) << 16;
+}
+TRIREME_AMX inline Halves load(const Bf16* from, uint32_t lanes) {
+  return (Halves)_mm256_maskz_loadu_epi16(static_cast<__mmask16>(lanes), from);
+}
+TRIREME_AMX inline Floats load(const float* from, uint32_t lanes) {
+  return (Floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes), from);
+}
+// Takes the next part off `rest`.
+TRIREME_AMX inline Halves takePart(Floats& rest) {
+  const auto part = (Halves)_mm512_cvtneps_pbh((__m512)rest);
+  rest -= (Floats)upper(part);
+  return part;
+}
+
+// 32 depths of one row or column, which are adjacent in memory.
+TRIREME_AMX inline void storeLine(const Bf16* from, int64_t depth, Bf16* to) {
+  _mm512_store_si512(to, _mm512_maskz_loadu_epi16(firstLanes(depth), from));
+}
+TRIREME_AMX inline void storeLine(const float* from, int64_t depth, Bf16* to) {
+  for (int half = 0; half < 2; ++half) {
+    Floats rest = load(from + 16 * half, firstLanes(depth) >> (16 * half));
+    for (int part = 0; part < kParts<float>; ++part)
+      *reinterpret_cast<Halves*>(to + part * kPartOfStep + 16 * half) = takePart(rest);
   }
 }
 
-void packSquare(const MatrixRef<Bf16>& b, int64_t depth, int64_t cols, Bf16* square) {
-  const bool whole = depth >= kStep && cols >= 16;
-  if (whole && b.rowStride == 1) {
-    // A pair is 32 bits of a contiguous column, so this is a transposition of 16 x 16 words.
-    for (int64_t k = 0; k < 16; k += 4)
-      for (int64_t j = 0; j < 16; j += 4)
-        transpose4x4(b.data + j * b.colStride + 2 * k, 2 * b.colStride, square + (k * 16 + j) * 2,
-                     64);
-    return;
+// Two depths of 16 rows or columns, which are adjacent in memory.
+TRIREME_AMX inline void storeWords(Halves even, Halves odd, Bf16* to) {
+  *reinterpret_cast<Words*>(to) = __builtin_convertvector(even, Words) | upper(odd);
+}
+TRIREME_AMX inline void storePair(Halves even, Halves odd, Bf16* to) { storeWords(even, odd, to); }
+TRIREME_AMX inline void storePair(Floats even, Floats odd, Bf16* to) {
+  for (int part = 0; part < kParts<float>; ++part)
+    storeWords(takePart(even), takePart(odd), to + part * kPartOfStep);
+}
+
+// Of the lanes of 128 bits of both.
+TRIREME_AMX inline Words evenLanes(Words x, Words y) {
+  return __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+}
+TRIREME_AMX inline Words oddLanes(Words x, Words y) {
+  return __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+
+// Transposes the 16 x 16 words of a square, in place: words within lanes of 128 bits, then lanes.
+TRIREME_AMX inline void transposeSquare(Bf16* square) {
+  auto* rows = reinterpret_cast<Words*>(square);
+  Words r[16], t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = rows[i];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28,
+                                   13, 29);
+    t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27,
+                                       14, 30, 15, 31);
   }
+  // Afterwards lane l of r[4 q + w] is word 4 l + w of rows 4 q to 4 q + 3.
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const Words low = t[i / 2 * 4 + i % 2], high = t[i / 2 * 4 + i % 2 + 2];
+    r[2 * i] = __builtin_shufflevector(low, high, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13,
+                                       28, 29);
+    r[2 * i + 1] = __builtin_shufflevector(low, high, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27,
+                                           14, 15, 30, 31);
+  }
+#pragma GCC unroll 4
+  for (int w = 0; w < 4; ++w) {
+    const Words even01 = evenLanes(r[w], r[4 + w]), odd01 = oddLanes(r[w], r[4 + w]);
+    const Words even23 = evenLanes(r[8 + w], r[12 + w]), odd23 = oddLanes(r[8 + w], r[12 + w]);
+    rows[w] = evenLanes(even01, even23);
+    rows[4 + w] = evenLanes(odd01, odd23);
+    rows[8 + w] = oddLanes(even01, even23);
+    rows[12 + w] = oddLanes(odd01, odd23);
+  }
+}
+
+// A square from 16 rows of `a` (or columns of b, seen as rows): `rows` and `depth` of them are
+// there, the rest is zero.
+template <typename T>
+TRIREME_AMX void storeLines(const MatrixRef<T>& a, int64_t depth, int64_t rows, Bf16* square) {
+  for (int64_t i = 0; i < 16; ++i)
+    storeLine(a.data + (i < rows ? i * a.rowStride : 0), i < rows ? depth : 0, square + i * kStep);
+}
+template <typename T>
+TRIREME_AMX void storePairs(const MatrixRef<T>& a, int64_t depth, int64_t rows, Bf16* square) {
+  const uint32_t lanes = firstLanes(std::min<int64_t>(rows, 16));
   for (int64_t k = 0; k < kStep; k += 2) {
-    if (whole)
-      interleavePair(b.data + k * b.rowStride, b.data + (k + 1) * b.rowStride, square + k * 16);
-    else
-      packPair(b, k, depth, cols, square + k * 16);
+    const T* even = a.data + (k < depth ? k * a.colStride : 0);
+    const T* odd = k + 1 < depth ? even + a.colStride : even;
+    storePair(load(even, k < depth ? lanes : 0), load(odd, k + 1 < depth ? lanes : 0),
+              square + k / 2 * kStep);
   }
 }
 
-void packB(const MatrixRef<Bf16>& b, int64_t depth, int64_t cols, void* out) {
-  auto* panel = static_cast<Bf16*>(out);
-  for (int64_t k = 0; k < depth; k += kStep)
-    for (int64_t half = 0; half < 2; ++half)
-      packSquare(b.at(k, 16 * half), depth - k, std::max<int64_t>(0, cols - 16 * half),
-                 panel + k * kCols + half * kSquare);
+enum class SquareOf { kA, kB };
+
+// rows x depth of `a`, filled up with zeros to whole squares.
+template <typename T, SquareOf kOf>
+TRIREME_AMX void packLines(const MatrixRef<T>& a, int64_t depth, int64_t rows, Bf16* panel) {
+  const bool byLines = a.colStride == 1;
+  for (int64_t k = 0; k < depth; k += kStep, panel += kParts<T> * kPartOfStep)
+    for (int64_t half = 0; half < 2; ++half) {
+      const int64_t rowsLeft = std::max<int64_t>(0, rows - 16 * half);
+      const auto from = rowsLeft > 0 ? a.at(16 * half, k) : a.at(0, k);
+      Bf16* square = panel + half * kSquare;
+      if (byLines)
+        storeLines<T>(from, depth - k, rowsLeft, square);
+      else
+        storePairs<T>(from, depth - k, rowsLeft, square);
+      if (byLines == (kOf == SquareOf::kB))
+        for (int part = 0; part < kParts<T>; ++part) transposeSquare(square + part * kPartOfStep);
+    }
 }
 
-constexpr GemmEngine<Bf16, float> kEngine = {
-    kRows,      kCols,      kRows,         GemmBlocking::kAmxDepth, kStep,           2,
-    true,       packByRows, packByColumns, {multiplyTiles},         {multiplyTiles}, packB,
-    beginTiles, endTiles};
+template <typename T>
+void packA(const MatrixRef<T>& a, int64_t first, int64_t depth, int64_t rows, void* panel) {
+  packLines<T, SquareOf::kA>(a, depth, rows, static_cast<Bf16*>(panel) + first * kSide * kParts<T>);
+}
+template <typename T>
+void packB(const MatrixRef<T>& b, int64_t depth, int64_t cols, void* panel) {
+  packLines<T, SquareOf::kB>(b.transposed(), depth, cols, static_cast<Bf16*>(panel));
+}
+
+template <typename T>
+constexpr GemmEngine<T, float> engine() {
+  constexpr bool kSplit = kParts<T> == 3;
+  GemmEngine<T, float> e = {};
+  e.rows = e.cols = e.heightStep = kSide;
+  e.depth = kSplit ? GemmBlocking::kAmxSplitDepth : GemmBlocking::kAmxDepth;
+  e.strip = kSplit ? 128 : 384;  // so that this much of a panel of a fits the first-level cache
+  e.depthMultiple = kStep;
+  e.packedElementBytes = 2 * kParts<T>;
+  e.blockCols = kSplit ? GemmBlocking::kAmxSplitCols : GemmBlocking::kAmxCols;
+  e.packByRows = e.packByColumns = packA<T>;
+  e.multiplyByRows = e.multiplyByColumns = {multiplyTiles<T>};
+  e.packB = packB<T>;
+  e.begin = beginTiles;
+  e.end = endTiles;
+  return e;
+}
 
 bool hasAmx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr unsigned kTile = 1u << 24, kBf16 = 1u << 22;
-  return (d & kTile) != 0 && (d & kBf16) != 0 && requestTileState();
+  return (d & kTile) != 0 && (d & kBf16) != 0 && __builtin_cpu_supports("avx512bf16") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         requestTileState();
+}
+
+template <typename T>
+const GemmEngine<T, float>* engineIfPresent() {
+  static const bool has = hasAmx();
+  static const auto made = engine<T>();
+  return has ? &made : nullptr;
 }
 
 }  // namespace
 
-const GemmEngine<Bf16, float>* amxEngine() {
-  static const bool has = hasAmx();
-  return has ? &kEngine : nullptr;
-}
+const GemmEngine<Bf16, float>* amxEngine() { return engineIfPresent<Bf16>(); }
+const GemmEngine<float, float>* amxSplitEngine() { return engineIfPresent<float>(); }
 
 }  // namespace trireme::runtime
 
@@ -180,6 +306,7 @@ const GemmEngine<Bf16, float>* amxEngine() {
 
 namespace trireme::runtime {
 const GemmEngine<Bf16, float>* amxEngine() { return nullptr; }
+const GemmEngine<float, float>* amxSplitEngine() { return nullptr; }
 }  // namespace trireme::runtime
 
 #endif

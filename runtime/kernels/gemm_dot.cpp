@@ -37,7 +37,7 @@ TRIREME_DOT inline __m512bh repeatedPair(const Bf16* pair) {
 // Depths 2p and 2p + 1 of row i of a are at i * kRow + 2p * kDepth.
 template <int kHeight, int kRow, int kDepth>
 TRIREME_DOT void multiplyTile(int64_t depth, const void* panelOfA, const void* panelOfB, float* c,
-                              int64_t ldc, bool accumulate, NextOperands& next) {
+                              int64_t ldc, bool accumulate, LineFetch next) {
   const auto* a = static_cast<const Bf16*>(panelOfA);
   const auto* b = static_cast<const Bf16*>(panelOfB);
   __m512 sum[kHeight][kVectors];
@@ -45,12 +45,12 @@ TRIREME_DOT void multiplyTile(int64_t depth, const void* panelOfA, const void* p
   for (int i = 0; i < kHeight; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) sum[i][j] = _mm512_setzero_ps();
-  const char* line = next.b.first;
+  const char* line = next.first;
   int64_t lineOfC = 0;
   for (int64_t step = 0; step < depth; step += kFetchDepth) {
-    if (step == next.b.half) line = next.b.second;
+    if (step == next.half) line = next.second;
     __builtin_prefetch(line, 0, 2);
-    line += next.b.stride;
+    line += next.stride;
     if (lineOfC < kHeight * kVectors) {
       __builtin_prefetch(c + lineOfC / kVectors * ldc + lineOfC % kVectors * kPairs, 1);
       ++lineOfC;
@@ -111,6 +111,12 @@ TRIREME_DOT inline void interleave32(const Bf16* even, const Bf16* odd, Bf16* pa
   std::memcpy(pairs + 32, &high, sizeof(V));
 }
 
+typedef uint32_t Words __attribute__((vector_size(64)));
+TRIREME_DOT inline Words widened(__m256i halves) {
+  typedef uint16_t Halves __attribute__((vector_size(32)));
+  return __builtin_convertvector((Halves)halves, Words);
+}
+
 // The same for columns [j, j + 16) of a panel of kWidth, zeros beyond `cols` and `depth`; from
 // depth `k` on, which is even.
 template <int kWidth>
@@ -120,10 +126,9 @@ TRIREME_DOT void interleaveGroup(const MatrixRef<Bf16>& b, int64_t k, int64_t de
   for (; k < depth; k += 2) {
     const Bf16 *even = b.data + k * b.rowStride + j, *odd = even + b.rowStride;
     const __mmask16 readOdd = k + 1 < depth ? read : __mmask16{0};
-    const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(read, even));
-    const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(readOdd, odd));
-    _mm512_mask_storeu_epi32(panel + k * kWidth + 2 * j, write,
-                             _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    const Words low = widened(_mm256_maskz_loadu_epi16(read, even));
+    const Words high = widened(_mm256_maskz_loadu_epi16(readOdd, odd));
+    _mm512_mask_storeu_epi32(panel + k * kWidth + 2 * j, write, (__m512i)(low | high << 16));
   }
 }
 
@@ -187,9 +192,10 @@ constexpr Engine kEngine = {kRows,
                             kCols,
                             2,
                             GemmBlocking::kDotDepth,
+                            GemmBlocking::kDotDepth,
                             2,
                             2,
-                            false,
+                            0,
                             packByRows,
                             packByColumns,
                             heights<kRowStride, 1>(),

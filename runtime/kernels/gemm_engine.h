@@ -11,39 +11,6 @@ namespace trireme::runtime {
 
 inline constexpr int64_t kFetchDepth = 8;
 
-// Fetches the cache lines of a tile of c from memory into the first-level cache, some at each step.
-class TileFetch {
- public:
-  TileFetch() = default;
-  template <typename C>
-  TileFetch(C* tile, int64_t ldc, int64_t rows, int64_t cols)
-      : address_(reinterpret_cast<const char*>(tile)),
-        rows_(rows),
-        stride_(ldc * int64_t{sizeof(C)}),
-        rowBytes_(cols * int64_t{sizeof(C)}) {}
-
-  // So that all lines are fetched in this many steps.
-  void spread(int64_t steps) {
-    const int64_t lines = rows_ * ((rowBytes_ + 63) / 64);
-    perStep_ = steps > 0 ? (lines + steps - 1) / steps : 0;
-  }
-
-  void step() {
-    for (int64_t i = 0; i < perStep_ && rows_ > 0; ++i) {
-      __builtin_prefetch(address_ + offset_, 1, 3);
-      offset_ += 64;
-      if (offset_ < rowBytes_) continue;
-      offset_ = 0;
-      address_ += stride_;
-      --rows_;
-    }
-  }
-
- private:
-  const char* address_ = nullptr;
-  int64_t rows_ = 0, stride_ = 0, rowBytes_ = 0, offset_ = 0, perStep_ = 0;
-};
-
 // Cache lines for a tile to fetch into the second-level cache, one every kFetchDepth depths: from
 // `first` on until depth `half`, then from `second` on, `stride` bytes apart.
 struct LineFetch {
@@ -93,21 +60,16 @@ class PanelFetch {
   std::array<int64_t, 2> strides_ = {}, extents_ = {}, at_ = {};
 };
 
-// What is fetched while a tile is multiplied.
-struct NextOperands {
-  LineFetch b;
-  TileFetch c;
-};
-
 // Factors of type T, sums of type Sum.
 template <typename T, typename Sum>
 struct GemmEngine {
   int64_t rows, cols;     // of a tile of c
   int64_t heightStep;     // what divides the height of a lower tile
   int64_t depth;          // of a slice, and so the most that a panel holds
+  int64_t strip;          // of these, the depths that tiles multiply at once
   int64_t depthMultiple;  // a packed slice is filled up with zeros to this
   int64_t packedElementBytes;
-  bool blockOfB;  // rather than of a
+  int64_t blockCols;  // of a packed block of b; 0 if a's are packed in blocks
 
   // Packs rows x depth of `a` into a panel from depth `first` on, filled up with zeros to a whole
   // tile. Two forms: for a matrix with contiguous rows, and with contiguous columns.
@@ -115,9 +77,9 @@ struct GemmEngine {
                          void* panel);
   PackA packByRows, packByColumns;
   // c[rows, cols] (+)= panel of a times panel of b; `depth` is a multiple of depthMultiple.
-  // Meanwhile takes the steps of `next`.
+  // May fetch `next` meanwhile.
   using Multiply = void (*)(int64_t depth, const void* a, const void* b, Sum* c, int64_t ldc,
-                            bool accumulate, NextOperands& next);
+                            bool accumulate, LineFetch next);
   // For tiles of heightStep rows, twice as many, ..., `rows`.
   using Heights = std::array<Multiply, 3>;
   Heights multiplyByRows, multiplyByColumns;
@@ -140,8 +102,10 @@ void gemmBy(const GemmEngine<T, SumOf<T>>& engine, const GemmCall<T, C>& call, v
 // What gemmEngines is made of. Vectors of multiply-adds, the widest first:
 template <typename T>
 std::vector<const GemmEngine<T, SumOf<T>>*> vectorEngines();
-// vectors that multiply pairs of bf16, and the matrix unit; null if this machine has none.
+// vectors that multiply pairs of bf16, and the matrix unit, for bf16 and for f32 in three parts;
+// null if this machine has none.
 const GemmEngine<Bf16, float>* dotEngine();
 const GemmEngine<Bf16, float>* amxEngine();
+const GemmEngine<float, float>* amxSplitEngine();
 
 }  // namespace trireme::runtime

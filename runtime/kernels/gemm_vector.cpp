@@ -50,9 +50,10 @@ constexpr int kRowStride = GemmBlocking::kVectorDepth + GemmBlocking::kPad;
             kCols,                                              \
             2,                                                  \
             GemmBlocking::kVectorDepth,                         \
+            GemmBlocking::kVectorDepth,                         \
             1,                                                  \
             sizeof(Sum),                                        \
-            false,                                              \
+            0,                                                  \
             isa::packByRows<T, Sum, kRows, kRowStride>,         \
             isa::packByColumns<T, Sum, kRows>,                  \
             TRIREME_HEIGHTS(isa, kRowStride, 1),                \

@@ -27,6 +27,7 @@ struct KernelCallArgs {
   void* workspace;  // at least kernelWorkspaceBytes(...)
   ThreadPool* pool;
   const program::LossScaling* lossScaling = nullptr;  // the rank's; null: nothing is scaled
+  bool overwrite = false;  // kMatmulGradWeight: what would be added to is zero, and not written yet
 };
 
 // Bytes of scratch that the library kernel of `op` may use (0 for most). Also called by ir/expand's

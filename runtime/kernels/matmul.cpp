@@ -38,7 +38,7 @@ GemmCall<T, C> callOf(const KernelCallArgs& args) {
               rowMajor<T>(second.as<T>(), in),
               c,
               in,
-              true};
+              !args.overwrite};
     }
   }
 }

@@ -78,7 +78,10 @@ void matmulGradWeight(const KernelCallArgs& args) {
       double sum = 0;
       for (int64_t token = 0; token < dy.tokens(); ++token)
         sum += dy.at(token * out + o) * x.at(token * in + k);
-      dw.add(o * in + k, sum);
+      if (args.overwrite)
+        dw.set(o * in + k, sum);
+      else
+        dw.add(o * in + k, sum);
     }
 }
 

@@ -1,4 +1,4 @@
-// Small transpositions in registers, for packing.
+// A small transposition in registers, for packing.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -23,26 +23,6 @@ inline void transpose4x4(const void* from, int64_t fromStride, void* to, int64_t
                     __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) std::memcpy(target + i * toStride, &out[i], sizeof(V));
-}
-
-// 8 x 8 elements of 16 bits; strides in elements. Three rounds of interleaving row i with
-// row i + 4.
-inline void transpose8x8(const uint16_t* from, int64_t fromStride, uint16_t* to, int64_t toStride) {
-  using V = uint16_t __attribute__((vector_size(16)));
-  V r[8], next[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) std::memcpy(&r[i], from + i * fromStride, sizeof(V));
-#pragma GCC unroll 3
-  for (int round = 0; round < 3; ++round) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      next[2 * i] = __builtin_shufflevector(r[i], r[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
-      next[2 * i + 1] = __builtin_shufflevector(r[i], r[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
-    }
-    std::memcpy(r, next, sizeof(r));
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) std::memcpy(to + i * toStride, &r[i], sizeof(V));
 }
 
 }  // namespace trireme::runtime

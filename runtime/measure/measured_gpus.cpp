@@ -13,6 +13,7 @@
 #include "runtime/device/cuda/nccl_communicator.h"
 #include "runtime/kernels/bf16.h"
 #include "runtime/kernels/f16.h"
+#include "runtime/measure/median.h"
 
 namespace trireme::runtime {
 namespace {
@@ -76,12 +77,6 @@ program::Body talk(int32_t rank, int32_t numRanks, size_t numGroupSizes) {
                                   : onBuffer(InstructionKind::kRecv, Stream::kRecvForward));
   body.instructions.back().peerStage = rank ^ 1;
   return body;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 std::string bytesText(int64_t bytes) { return formatBytes(Bytes(static_cast<double>(bytes))); }

@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/measure/median.h"
+
 namespace trireme::runtime {
 namespace {
 
@@ -13,12 +15,6 @@ using Clock = std::chrono::steady_clock;
 
 double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 struct RankState {

@@ -87,7 +87,7 @@ double& OpCase::scalar(int operand, int64_t i) { return tensor(operand).as<doubl
 
 KernelCallArgs OpCase::args(std::vector<void*>& addresses) {
   for (auto& bytes : data_) addresses.push_back(bytes.data());
-  return {&op_, types_.data(), addresses.data(), &context_, nullptr, nullptr};
+  return {&op_, types_.data(), addresses.data(), &context_, nullptr, nullptr, nullptr, overwrite_};
 }
 
 Status OpCase::runFast(int numThreads) {

@@ -28,6 +28,8 @@ class OpCase {
   int output(DType type, std::vector<int64_t> dims, bool accumulates = false);
   // An operand that is an input and an output: input `i` is written over.
   void outputOver(int input);
+  // What accumulates is written instead (KernelCallArgs::overwrite).
+  void overwrite() { overwrite_ = true; }
 
   program::OpAttributes& attributes() { return op_.attributes; }
   program::KernelContext& context() { return context_; }
@@ -50,6 +52,7 @@ class OpCase {
   std::vector<program::OperandType> types_;
   std::vector<std::vector<std::max_align_t>> data_;
   program::KernelContext context_;
+  bool overwrite_ = false;
   std::mt19937_64 random_{seedOfDraws()};
 
   int add(DType type, std::vector<int64_t> dims);

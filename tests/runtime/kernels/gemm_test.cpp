@@ -95,6 +95,22 @@ void expectSumsOfProducts(const Engine<T>& engine, int64_t m, int64_t n, int64_t
       }
 }
 
+// One product of f32 is as exact as its rounding where it is made of parts of 8 bits: what they
+// leave out is 2^-23 of it at most (two products of 2^-8 by 2^-16, each rounded to nearest), next
+// to a rounding of 2^-24 for each of the sums.
+void expectExactProducts(const Engine<float>& engine) {
+  constexpr int64_t m = 50, n = 60;
+  const std::vector<float> a = drawMatrix<float>(m), b = drawMatrix<float>(n);
+  const auto c = product<float>(
+      {m, n, 1, rowMajor<float>(a.data(), 1), rowMajor<float>(b.data(), n), nullptr, n, false},
+      engine);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      const double exact = static_cast<double>(a[i]) * static_cast<double>(b[j]);
+      ASSERT_NEAR(c[i * n + j], exact, std::abs(exact) * 0x3p-23) << a[i] << " " << b[j];
+    }
+}
+
 template <typename T>
 void expectEverySize(const Engine<T>& engine) {
   const int64_t height = engine.rows, width = engine.cols, step = engine.depthMultiple;
@@ -116,6 +132,8 @@ TEST(Gemm, IsTheSumOfTheProducts) {
   expectAll<Bf16>(expectEverySize<Bf16>);
   expectAll<F16>(expectEverySize<F16>);
 }
+
+TEST(Gemm, ProductsOfF32KeepAllBits) { expectAll<float>(expectExactProducts); }
 
 TEST(Gemm, BlocksOfRowsEqualEachRowBitwise) {
   expectAll<double>(expectBlocksEqualRows<double>);

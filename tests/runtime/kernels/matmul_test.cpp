@@ -50,6 +50,18 @@ TEST(MatmulGradWeight, AccumulatesInTheStateType) {
     }
 }
 
+TEST(MatmulGradWeight, WritesWhereZerosAreNotWritten) {
+  for (DType type : kFloats)
+    for (const MatmulCase& z : kMatmulCases) {
+      OpCase test(OpKind::kMatmulGradWeight);
+      test.input(type, {z.s, z.b, z.out});
+      test.input(type, {z.s, z.b, z.in});
+      const int dw = test.output(stateOf(type), {z.out, z.in});
+      test.overwrite();
+      expectFastMatchesReference(test, {{dw}}, roundingOf(stateOf(type)));
+    }
+}
+
 TEST(Matmul, FlattensTheTrailingDims) {
   OpCase test(OpKind::kMatmul);
   test.input(DType::kF32, {3, 2, 5});
@@ -64,6 +76,12 @@ TEST(Matmul, MixedTypesRunOnTheReference) {
   test.input(DType::kF32, {3, 2, 4});
   const int dw = test.output(DType::kF64, {5, 4}, true);
   expectFastMatchesReference(test, {{dw}}, 0);
+  OpCase writing(OpKind::kMatmulGradWeight);
+  writing.input(DType::kF32, {3, 2, 5});
+  writing.input(DType::kF32, {3, 2, 4});
+  const int written = writing.output(DType::kF64, {5, 4});
+  writing.overwrite();
+  expectFastMatchesReference(writing, {{written}}, 0);
 }
 
 TEST(Matmul, RefusesAWeightOfTheWrongSize) {

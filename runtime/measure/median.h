@@ -1,0 +1,15 @@
+// The value in the middle: what a measurement takes of its rounds.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+namespace trireme::runtime {
+
+// Of at least one value; the upper one of two in the middle.
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace trireme::runtime
