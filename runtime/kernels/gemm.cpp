@@ -103,6 +103,8 @@ class Product {
   int64_t panelOfBBytes(int64_t packedDepth) const {
     return engine_.cols * packedDepth * engine_.packedElementBytes;
   }
+  // Of a tile's rows of a block of b, in scratch.
+  int64_t stripCols() const { return std::min(engine_.blockCols, roundUp(call_.n, engine_.cols)); }
   int64_t packedDepth(const Range& slice) const {
     return roundUp(slice.size, engine_.depthMultiple);
   }
@@ -182,7 +184,7 @@ class Product {
       for (int64_t k = slice.begin; k < slice.end(); k += engine_.strip)
         multiplyStrip(rows, cols, slice, pieceFrom(k, engine_.strip, slice));
       if constexpr (!std::is_same_v<C, Sum>)
-        rowsNarrow(scratch_.staged, engine_.blockCols, rows.size, cols.size,
+        rowsNarrow(scratch_.staged, stripCols(), rows.size, cols.size,
                    call_.c + row * call_.ldc + cols.begin, call_.ldc);
     }
   }
@@ -233,7 +235,7 @@ class Product {
       copyTile(edge, engine_.cols, rows.size, cols.size, c, call_.ldc);
     } else if (engine_.blockCols > 0) {
       Sum* sums = scratch_.staged + cols.begin % engine_.blockCols;
-      multiply(packedDepth(depths), a, b, sums, engine_.blockCols, accumulate, next);
+      multiply(packedDepth(depths), a, b, sums, stripCols(), accumulate, next);
     } else {
       multiply(packedDepth(depths), a, b, edge, engine_.cols, accumulate, next);
       rowsNarrow(edge, engine_.cols, rows.size, cols.size, c, call_.ldc);
