@@ -1,5 +1,5 @@
 // Matrix products on the host: f64, f32, and bf16 and f16 summed in f32, in a fixed order of
-// summation.
+// summation. A matrix unit for bf16 multiplies f32 too, in parts (gemm_amx.cpp).
 //
 // Element (i, j) of the product is summed over k in order, in blocks of a fixed depth, whatever the
 // sizes, the place of the element and the number of threads. So results do not depend on how a
