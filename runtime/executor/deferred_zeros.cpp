@@ -4,6 +4,8 @@
 #include <cstring>
 #include <functional>
 
+#include "runtime/kernels/kernels.h"
+
 namespace trireme::runtime {
 
 void DeferredZeros::add(void* data, int64_t bytes) {
