@@ -6,6 +6,10 @@
 #include <array>
 #include <cmath>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "runtime/kernels/bf16.h"
 
 // AVX2 without FMA: contraction would make the result depend on the machine. The loop is bound by
@@ -94,6 +98,22 @@ bool haveAvx2() {
 #endif
 }
 
+// Rounded parameters are next read in another step, when no cache holds them any more: they are
+// written past the caches, which saves reading what was there.
+template <typename P>
+void storePastCaches(const P* from, int64_t count, P* to) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  const auto* words = reinterpret_cast<const __m128i*>(from);
+  constexpr int64_t kWord = sizeof(__m128i) / sizeof(P);
+  const int64_t whole = reinterpret_cast<uintptr_t>(to) % sizeof(__m128i) == 0 ? count / kWord : 0;
+  for (int64_t i = 0; i < whole; ++i)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, _mm_loadu_si128(words + i));
+  std::copy(from + whole * kWord, from + count, to + whole * kWord);
+#else
+  std::copy_n(from, count, to);
+#endif
+}
+
 constexpr int64_t kGrain = 1 << 15;  // elements
 
 template <typename S, typename P>
@@ -102,12 +122,21 @@ void run(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
   const Pointers<S, P> at{static_cast<P*>(arrays.parameter), static_cast<S*>(arrays.master),
                           static_cast<const S*>(arrays.gradient), static_cast<S*>(arrays.moment1),
                           static_cast<S*>(arrays.moment2)};
-  const bool avx2 = haveAvx2();
+  const auto updateSome = haveAvx2() ? updateAvx2<S, P> : updateBaseline<S, P>;
   const auto body = [&](int64_t begin, int64_t end) {
-    if (avx2)
-      updateAvx2<S, P>(constants, at, begin, end);
-    else
-      updateBaseline<S, P>(constants, at, begin, end);
+    if constexpr (sizeof(P) == sizeof(S)) return updateSome(constants, at, begin, end);
+    constexpr int64_t kBlock = 2048;
+    alignas(64) std::array<P, kBlock> rounded;
+    for (int64_t i = begin; i < end; i += kBlock) {
+      const int64_t count = std::min(kBlock, end - i);
+      const Pointers<S, P> block{rounded.data(), at.master + i, at.gradient + i, at.moment1 + i,
+                                 at.moment2 + i};
+      updateSome(constants, block, 0, count);
+      storePastCaches(rounded.data(), count, at.parameter + i);
+    }
+#if defined(__x86_64__) && defined(__GNUC__)
+    _mm_sfence();  // before another thread is told that they are there
+#endif
   };
   parallelFor(pool, arrays.elements, kGrain, std::ref(body));
 }
