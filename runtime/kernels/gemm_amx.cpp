@@ -139,9 +139,6 @@ typedef float Floats __attribute__((vector_size(64)));
 TRIREME_AMX inline Words upper(Halves halves) {
   return __builtin_convertvector(halves, Words) << 16;
 }
-TRIREME_AMX inline Halves load(const Bf16* from, uint32_t lanes) {
-  return (Halves)_mm256_maskz_loadu_epi16(static_cast<__mmask16>(lanes), from);
-}
 TRIREME_AMX inline Floats load(const float* from, uint32_t lanes) {
   return (Floats)_mm512_maskz_loadu_ps(static_cast<__mmask16>(lanes), from);
 }
