@@ -161,11 +161,11 @@ TRIREME_AMX inline void storeLine(const float* from, int64_t depth, Bf16* to) {
   }
 }
 
-// Two depths of 32 rows or columns, which are adjacent in memory: 16 words for the first square, at
-// `to`, and 16 for the second.
 TRIREME_AMX inline void storeWords(Halves even, Halves odd, Bf16* to) {
   *reinterpret_cast<Words*>(to) = __builtin_convertvector(even, Words) | upper(odd);
 }
+// Two depths of 32 rows or columns, which are adjacent in memory: 16 words for the first square, at
+// `to`, and 16 for the second.
 TRIREME_AMX inline void storePair(const Bf16* even, uint32_t evenLanes, const Bf16* odd,
                                   uint32_t oddLanes, Bf16* to) {
   const auto e = (Line)_mm512_maskz_loadu_epi16(evenLanes, even);
@@ -249,7 +249,7 @@ TRIREME_AMX void storePairs(const MatrixRef<T>& a, int64_t depth, int64_t rows, 
 enum class SquareOf { kA, kB };
 
 // rows x depth of `a`, filled up with zeros to whole squares. Lines are read 16 at a time to their
-// ends: as many streams as the processor fetches ahead; 32 at a time take 5 % of a product longer.
+// ends: as many streams as the processor fetches ahead; 32 at a time cost 5 % of a product.
 template <typename T, SquareOf kOf>
 TRIREME_AMX void packLines(const MatrixRef<T>& a, int64_t depth, int64_t rows, Bf16* panel) {
   const bool byLines = a.colStride == 1;
