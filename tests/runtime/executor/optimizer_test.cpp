@@ -108,6 +108,26 @@ TEST(AdamW, ABf16ParameterIsItsMasterRoundedToNearestEven) {
   for (size_t i = 0; i < kCount; ++i) EXPECT_EQ(parameter[i].bits, toBf16(state.master[i]).bits);
 }
 
+// Of several blocks with a tail, at addresses that vectors are aligned to and others.
+TEST(AdamW, EveryRoundedParameterArrivesAndNothingBesideThem) {
+  constexpr size_t kCount = 70'003, kGuard = 16;
+  const Bf16 untouched = toBf16(-77.0f);
+  for (const size_t first : {kGuard, kGuard + 1}) {
+    ThreadPool pool(2);
+    State<float> state(kCount);
+    std::vector<Bf16> parameter(kCount + 2 * kGuard, untouched);
+    AdamWArrays arrays = state.arrays(DType::kF32, 0, kCount);
+    arrays.computeType = DType::kBf16;
+    arrays.parameter = parameter.data() + first;
+    ASSERT_TRUE(adamW(stepNumber(1), arrays, pool).ok());
+    for (size_t i = 0; i < parameter.size(); ++i) {
+      const bool isParameter = i >= first && i < first + kCount;
+      const Bf16 expected = isParameter ? toBf16(state.master[i - first]) : untouched;
+      ASSERT_EQ(parameter[i].bits, expected.bits) << i;
+    }
+  }
+}
+
 TEST(AdamW, OtherTypesAreRefused) {
   ThreadPool pool(1);
   State<float> state(4);
