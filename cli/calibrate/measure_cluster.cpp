@@ -97,6 +97,7 @@ Status Measurement::measureKernels() {
   bundle.target = std::move(compiled.target);
   TRIREME_ASSIGN_OR_RETURN(const runtime::SegmentCode code,
                            runtime::SegmentCode::load(bundle, "", false));
+  std::vector<runtime::OperandMemory> memory(static_cast<size_t>(options_.numRanks));
   for (size_t i = 0; i < probes.size(); ++i) {
     const program::Segment& probe = probes[i];
     const program::SegmentOp& op = probe.ops.front();
@@ -105,7 +106,7 @@ Status Measurement::measureKernels() {
     options_.progress(kKernelShare * static_cast<double>(i) / static_cast<double>(probes.size()),
                       fmt::format("{} in {}", kernel, dtypeName(type)));
     TRIREME_ASSIGN_OR_RETURN(const Seconds time,
-                             runtime::measureSegment(ranks_, bundle, code, i, footprint()));
+                             runtime::measureSegment(ranks_, bundle, code, i, footprint(), memory));
     timed_.push_back({kernel, type, cost::countsOf(op, probe.operands), time});
   }
   return {};

@@ -31,44 +31,6 @@ class Block {
   std::vector<char> bytes_;
 };
 
-// Neither denormal nor large; ids that every table has.
-void fillSmall(const program::OperandType& type, void* data) {
-  constexpr int64_t kIds = 61;
-  const Tensor tensor{data, &type};
-  for (int64_t i = 0; i < type.elements(); ++i)
-    tensor.set(i, type.dtype == DType::kI32 ? static_cast<double>(i % kIds)
-                                            : static_cast<double>(i % 17) / 64 - 0.1);
-}
-
-// The operands of a call of a segment, all with the same values.
-class OperandSet {
- public:
-  explicit OperandSet(const program::Segment& segment) {
-    for (const program::OperandType& type : segment.operands) {
-      Block& block = add(type);
-      fillSmall(type, block.data());
-    }
-  }
-  OperandSet(const program::Segment& segment, const OperandSet& other) {
-    for (size_t i = 0; i < segment.operands.size(); ++i) {
-      const auto bytes = static_cast<size_t>(segment.operands[i].bytes());
-      Block& block = add(segment.operands[i]);
-      if (bytes > 0) std::memcpy(block.data(), other.addresses_[i], bytes);
-    }
-  }
-  void* const* addresses() const { return addresses_.data(); }
-
- private:
-  Block& add(const program::OperandType& type) {
-    blocks_.push_back(std::make_unique<Block>(type.bytes()));
-    addresses_.push_back(blocks_.back()->data());
-    return *blocks_.back();
-  }
-
-  std::vector<std::unique_ptr<Block>> blocks_;
-  std::vector<void*> addresses_;
-};
-
 int64_t workspaceBytes(const program::Segment& segment) {
   int64_t bytes = 0;
   for (const program::SegmentOp& op : segment.ops)
@@ -76,32 +38,29 @@ int64_t workspaceBytes(const program::Segment& segment) {
   return bytes;
 }
 
-// Calls of a segment, each on the next set of operands.
+// Calls of a segment, each on the operands that come next.
 class SegmentRun {
  public:
-  SegmentRun(const program::Segment& segment, const SegmentCode& code, int32_t index, int64_t most)
-      : code_(code), index_(index), workspace_(workspaceBytes(segment)) {
+  SegmentRun(const program::Segment& segment, const SegmentCode& code, int32_t index,
+             Operands operands)
+      : code_(code),
+        index_(index),
+        operands_(std::move(operands)),
+        workspace_(workspaceBytes(segment)) {
     arguments_.resize(code.maxArguments());
-    const int64_t numSets = numOperandSets(segment, most);
-    sets_.reserve(static_cast<size_t>(numSets));
-    sets_.emplace_back(segment);
-    for (int64_t i = 1; i < numSets; ++i) sets_.emplace_back(segment, sets_.front());
     for (uint32_t i = 0; i < std::size(context_.keys); ++i)
       context_.keys[i] = makeRngKey(1, 1, 1, static_cast<RngStream>(i));
   }
 
   Status run() {
-    const OperandSet& set = sets_[next_];
-    next_ = (next_ + 1) % sets_.size();
     return code_.run(index_,
-                     {&context_, set.addresses(), arguments_.data(), workspace_.data(), &pool_});
+                     {&context_, operands_.next(), arguments_.data(), workspace_.data(), &pool_});
   }
 
  private:
   const SegmentCode& code_;
   int32_t index_;
-  std::vector<OperandSet> sets_;
-  size_t next_ = 0;
+  Operands operands_;
   Block workspace_;
   std::vector<void*> arguments_;
   program::KernelContext context_;
@@ -239,20 +198,15 @@ struct ExchangeRun {
 
 }  // namespace
 
-int64_t numOperandSets(const program::Segment& segment, int64_t most) {
-  // Predicted against measured steps of a model whose tensors the caches hold: 4 % below with two
-  // sets, 2 % above with four, 20 % above with so many that no cache holds them.
-  constexpr int64_t kSets = 4;
-  int64_t bytes = 0;
-  for (const program::OperandType& type : segment.operands) bytes += type.bytes();
-  return std::clamp<int64_t>(most / std::max<int64_t>(bytes, 1), 1, kSets);
-}
-
 Result<Seconds> measureSegment(MeasuredRanks& ranks, const program::Bundle& bundle,
-                               const SegmentCode& code, size_t index, int64_t most) {
+                               const SegmentCode& code, size_t index, int64_t most,
+                               std::vector<OperandMemory>& memory) {
   const program::Segment& segment = bundle.program.segments[index];
-  return ranks.independent([&](int32_t) -> Result<Work> {
-    auto run = std::make_shared<SegmentRun>(segment, code, static_cast<int32_t>(index), most);
+  return ranks.independent([&](int32_t rank) -> Result<Work> {
+    TRIREME_ASSIGN_OR_RETURN(Operands operands,
+                             Operands::make(segment, most, memory[static_cast<size_t>(rank)]));
+    auto run = std::make_shared<SegmentRun>(segment, code, static_cast<int32_t>(index),
+                                            std::move(operands));
     return [run]() { return run->run(); };
   });
 }

@@ -10,6 +10,7 @@
 #include "ir/base/units.h"
 #include "ir/program/bundle.h"
 #include "runtime/executor/segment_code.h"
+#include "runtime/measure/measured_operands.h"
 #include "runtime/measure/measured_ranks.h"
 
 namespace trireme::runtime {
@@ -17,14 +18,12 @@ namespace trireme::runtime {
 // How much of 1 is done, and what comes next.
 using MeasureProgress = std::function<void(double done, const std::string& what)>;
 
-// One call of segment `index` of the bundle that `code` was loaded from, on operands of its own,
-// which hold small numbers. As in a step, where an op reads what the op before it has just written,
-// and its own buffers come round again some ops later: calls take turns among a few sets of
-// operands, which together take at most `most` bytes of each rank, or are one. Errors: those of the
-// kernels.
+// One call of segment `index` of the bundle that `code` was loaded from, on operands of its own
+// (measured_operands.h), about `most` bytes of each rank, in its memory (one per rank). Errors:
+// those of the kernels; kResourceExhausted: no memory.
 Result<Seconds> measureSegment(MeasuredRanks& ranks, const program::Bundle& bundle,
-                               const SegmentCode& code, size_t index, int64_t most);
-int64_t numOperandSets(const program::Segment& segment, int64_t most);
+                               const SegmentCode& code, size_t index, int64_t most,
+                               std::vector<OperandMemory>& memory);
 
 enum class MemoryWork : uint8_t {
   kTriad,       // a = b + s c, in f32 whatever `type`
