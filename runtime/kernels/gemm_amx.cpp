@@ -247,18 +247,31 @@ TRIREME_AMX void storeLines(const MatrixRef<T>& a, int64_t depth, int64_t rows, 
   for (int64_t i = 0; i < 16; ++i)
     storeLine(a.data + (i < rows ? i * a.rowStride : 0), i < rows ? depth : 0, square + i * kStep);
 }
-// Two squares, of 32 rows.
+
+enum class SquareOf { kA, kB };
+
+// 32 adjacent elements.
 template <typename T>
+inline void fetchLines(const T* from) {
+  for (int64_t i = 0; i < kSide; i += kCacheLine / int64_t{sizeof(T)})
+    __builtin_prefetch(from + i, 0, 2);
+}
+
+// Two squares, of 32 rows. Panels of a are as narrow as these, and the processor does not see ahead
+// what lies a row of the matrix further: without fetching, products of f32 take 10 % longer, and
+// 60 % if such a row has 200 kB. Those of b are packed along its rows.
+template <typename T, SquareOf kOf>
 TRIREME_AMX void storePairs(const MatrixRef<T>& a, int64_t depth, int64_t rows, Bf16* squares) {
+  constexpr int64_t kAhead = 16;
   const uint32_t lanes = firstLanes(rows);
   for (int64_t k = 0; k < kStep; k += 2) {
+    if (kOf == SquareOf::kA && k + kAhead < depth)
+      for (int64_t i : {k, k + 1}) fetchLines(a.data + (i + kAhead) * a.colStride);
     const T* even = a.data + (k < depth ? k * a.colStride : 0);
     const T* odd = k + 1 < depth ? even + a.colStride : even;
     storePair(even, k < depth ? lanes : 0, odd, k + 1 < depth ? lanes : 0, squares + k / 2 * kStep);
   }
 }
-
-enum class SquareOf { kA, kB };
 
 // rows x depth of `a`, filled up with zeros to whole squares. Lines are read 16 at a time to their
 // ends: as many streams as the processor fetches ahead; 32 at a time cost 5 % of a product.
@@ -275,7 +288,7 @@ TRIREME_AMX void packLines(const MatrixRef<T>& a, int64_t depth, int64_t rows, B
     }
   else
     for (int64_t k = 0; k < depth; k += kStep)
-      storePairs<T>(a.at(0, k), depth - k, rows, panel + k / kStep * kPanelStep);
+      storePairs<T, kOf>(a.at(0, k), depth - k, rows, panel + k / kStep * kPanelStep);
   if (byLines == (kOf == SquareOf::kB))
     for (int64_t k = 0; k < depth; k += kStep)
       for (int square = 0; square < 2 * kParts<T>; ++square)
