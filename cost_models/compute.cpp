@@ -166,6 +166,7 @@ Seconds instructionTime(const program::Instruction& instruction, const program::
   using Kind = program::InstructionKind;
   switch (instruction.kind) {
     case Kind::kZero: {
+      if (device.kind == spec::DeviceKind::kHost) return {};
       work.bytes = bytesOf(instruction.buffers[0]);
       const DType type = role.buffers[static_cast<size_t>(instruction.buffers[0])].dtype;
       return atLeast(kernelTime(work, device), "zero", work.bytes, type);

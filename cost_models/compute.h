@@ -49,7 +49,9 @@ Seconds segmentTime(const program::Segment& segment, const spec::DeviceSpec& dev
 // Instructions that compute without a segment: kZero, kSumSquares, kAdamW and kLoadBatch, all bound
 // by memory. AdamW reads the gradient, both moments and the master weights and writes the last
 // three and, where it is another buffer, the parameter. No less than the device's "zero",
-// "sum_squares" and "adamw", if they were measured. Zero for every other kind.
+// "sum_squares" and "adamw", if they were measured. On a host zeros take no time: they are put off,
+// and products write what they would add to them (runtime/executor/deferred_zeros.h); only tables
+// of lookups that no product shares are zeroed after all. No time for every other kind.
 Seconds instructionTime(const program::Instruction& instruction, const program::Role& role,
                         const spec::DeviceSpec& device);
 

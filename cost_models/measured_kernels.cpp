@@ -72,16 +72,23 @@ KernelCounts attentionCounts(const SegmentOp& op, const Operands& operands) {
 }
 
 KernelCounts otherCounts(const SegmentOp& op, const Operands& operands) {
+  constexpr double kNearBytes = 2 << 20;
   KernelCounts counts{};
-  double largest = 0;
+  double largest = 0, far = 0;
+  const auto take = [&](const OperandType& type) {
+    const double elements = elementsOf(type);
+    if (elements <= largest) return;
+    largest = elements;
+    far = std::max(0.0, elements - kNearBytes / static_cast<double>(byteSize(type.dtype)));
+  };
   const bool looksUp = op.kind == OpKind::kEmbedding || op.kind == OpKind::kEmbeddingGrad;
   for (size_t i = 0; i < op.inputs.size(); ++i)
     if (!(op.kind == OpKind::kEmbedding && i == 1))  // the table, of which a few rows are read
-      largest = std::max(largest, elementsOf(input(op, operands, i)));
+      take(input(op, operands, i));
   for (size_t i = 0; i < op.outputs.size(); ++i)
-    if (!(looksUp && op.kind == OpKind::kEmbeddingGrad))
-      largest = std::max(largest, elementsOf(output(op, operands, i)));
+    if (!(looksUp && op.kind == OpKind::kEmbeddingGrad)) take(output(op, operands, i));
   at(counts, KernelUnit::kElement) = largest;
+  at(counts, KernelUnit::kFarElement) = far;
   at(counts, KernelUnit::kRow) = rowsOf(input(op, operands, 0));
   return counts;
 }

@@ -25,7 +25,9 @@ using KernelCounts = std::array<double, spec::kNumKernelUnits>;
 //               causality does not skip,
 //               score S,  dropped_score S if there is dropout, else 0,
 //               product S d x 2 forward, x 5 backward,  element: of qkv
-//   others      element: of the largest operand, of a lookup the output's;  row t
+//   others      element: of the largest operand, of a lookup the output's;  row t;
+//               far_element: those beyond its first 2 MiB. Kernels of a host are bound by a near
+//               cache or by memory; where one ends and the other begins is measured, not known.
 KernelCounts countsOf(const program::SegmentOp& op,
                       const std::vector<program::OperandType>& operands);
 // Of the optimizer's kernels and of zeroing, beside whose elements a call is nothing.

@@ -52,10 +52,11 @@ struct ProductSize {
   int64_t tokens, outputs, inputs;
 };
 constexpr ProductSize kProducts[] = {
-    {16, 128, 128},   {64, 128, 128},   {256, 128, 128}, {2048, 128, 128}, {512, 512, 128},
-    {512, 128, 512},  {1024, 384, 128}, {64, 512, 512},  {512, 512, 512},  {64, 2048, 512},
-    {64, 512, 2048},  {256, 768, 768},  {512, 768, 768}, {256, 2304, 768}, {256, 768, 2304},
-    {1024, 768, 768}, {128, 2048, 2048}};
+    {16, 128, 128},   {64, 128, 128},    {256, 128, 128},  {2048, 128, 128},  {512, 512, 128},
+    {512, 128, 512},  {1024, 384, 128},  {64, 512, 512},   {512, 512, 512},   {64, 2048, 512},
+    {64, 512, 2048},  {256, 768, 768},   {512, 768, 768},  {256, 2304, 768},  {256, 768, 2304},
+    {1024, 768, 768}, {128, 2048, 2048}, {256, 3072, 768}, {1024, 3072, 768}, {1024, 768, 3072},
+    {512, 8192, 768}};
 
 void addProducts(Probes& probes) {
   for (const ProductSize& p : kProducts) {
@@ -96,8 +97,8 @@ struct RowsSize {
   int64_t sequence, batch, width;
 };
 // Mostly larger than a second-level cache, as activations are.
-constexpr RowsSize kRows[] = {{1, 1, 8},     {64, 4, 128},  {128, 4, 256}, {512, 1, 768},
-                              {256, 4, 512}, {512, 4, 512}, {512, 4, 1024}};
+constexpr RowsSize kRows[] = {{1, 1, 8},     {64, 4, 128},  {128, 4, 256},  {512, 1, 768},
+                              {256, 4, 512}, {512, 4, 512}, {512, 4, 1024}, {512, 4, 2048}};
 
 void addRows(Probes& probes) {
   for (const RowsSize& r : kRows) {
@@ -138,7 +139,8 @@ void addRows(Probes& probes) {
 }
 
 void addLoss(Probes& probes) {
-  for (const RowsSize& r : {RowsSize{64, 1, 256}, {128, 4, 256}, {64, 1, 2048}, {32, 1, 8192}}) {
+  for (const RowsSize& r :
+       {RowsSize{64, 1, 256}, {128, 4, 256}, {64, 1, 2048}, {32, 1, 8192}, {64, 1, 32768}}) {
     OpAttributes loss;
     loss.logicalVocab = r.width - 1;
     loss.scale = 1e-3;

@@ -128,7 +128,7 @@ Status Measurement::measureMemory() {
     double passes;  // over an array, read or written
   };
   const Stream streams[] = {{MemoryWork::kTriad, "", 4},  // with the line that a write loads first
-                            {MemoryWork::kZero, "zero", 1},
+                            {MemoryWork::kZero, "", 1},
                             {MemoryWork::kSumSquares, "sum_squares", 1},
                             {MemoryWork::kAdamW, "adamw", 7}};
   BytesPerSecond best;

@@ -28,7 +28,8 @@ inline constexpr EnumName<KernelUnit> kKernelUnits[] = {
     {"output", KernelUnit::kOutput},
     {"weight", KernelUnit::kWeight},
     {"score", KernelUnit::kScore},
-    {"dropped_score", KernelUnit::kDroppedScore}};
+    {"dropped_score", KernelUnit::kDroppedScore},
+    {"far_element", KernelUnit::kFarElement}};
 inline constexpr std::span<const EnumName<AttentionKind>> kFlashKinds = kFlashArray;
 inline constexpr std::span<const EnumName<DeviceKind>> kKinds = kKindArray;
 inline constexpr std::span<const EnumName<TierTopology>> kTopologies = kTopologyArray;

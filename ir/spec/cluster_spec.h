@@ -42,8 +42,9 @@ enum class KernelUnit : uint8_t {
   kWeight,        //   of outputs x inputs
   kScore,         // of attention: an element of sequence x sequence that is computed,
   kDroppedScore,  //   and one that dropout draws a random number for
+  kFarElement,    // an element beyond the first 2 MiB of a host's largest operand, in addition
 };
-inline constexpr size_t kNumKernelUnits = static_cast<size_t>(KernelUnit::kDroppedScore) + 1;
+inline constexpr size_t kNumKernelUnits = static_cast<size_t>(KernelUnit::kFarElement) + 1;
 
 // A kernel of Trireme's runtime as measured: its time is the sum over units of count x per.
 struct KernelTiming {

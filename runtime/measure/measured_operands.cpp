@@ -42,7 +42,7 @@ Result<char*> OperandMemory::reserve(int64_t bytes) {
 std::vector<int64_t> numCopies(const Segment& segment, int64_t most) {
   // Predicted against measured steps of a model whose activations the caches hold: 4 % below with
   // two copies, 2 % above with four, 20 % above with so many that no cache holds them.
-  constexpr int64_t kFew = 4;
+  constexpr int64_t kFew = 16;
   const std::vector<bool> weights = weightsOf(segment);
   int64_t weightBytes = 0, otherBytes = 0;
   for (size_t i = 0; i < weights.size(); ++i)

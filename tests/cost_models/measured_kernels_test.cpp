@@ -76,6 +76,18 @@ TEST(CountsOf, ALookupDoesNotReadTheTable) {
   EXPECT_EQ(kernelType(backward, {ids, y, table}), DType::kF32);
 }
 
+// 2 MiB are 2^19 numbers of f32, 2^20 of bf16; the largest operand counts.
+TEST(CountsOf, ElementsBeyondTheFirst2MiBAreFar) {
+  const auto farOf = [](DType type, int64_t width) {
+    const program::OperandType x{type, {1024, 1, width}}, bias{type, {width}};
+    return of(countsOf({OpKind::kBiasAdd, {}, {0, 1}, {2}}, {x, bias, x}), KernelUnit::kFarElement);
+  };
+  EXPECT_EQ(farOf(DType::kF32, 512), 0);
+  EXPECT_EQ(farOf(DType::kF32, 513), 1024);
+  EXPECT_EQ(farOf(DType::kBf16, 1024), 0);
+  EXPECT_EQ(farOf(DType::kBf16, 1026), 2048);
+}
+
 std::vector<TimedKernel> timesOf(const spec::KernelTiming& truth, std::mt19937& random) {
   std::uniform_real_distribution<double> exponent(0, 5);
   std::vector<TimedKernel> timed;
@@ -217,6 +229,9 @@ TEST(InstructionTime, IsNoLessThanWhatWasMeasuredOfTheOptimizer) {
   zero.buffers = {1};
   EXPECT_NEAR(instructionTime(adamw, role, device).count(), 3e-6, 1e-12);
   EXPECT_NEAR(instructionTime(zero, role, device).count(), 1.004e-6, 1e-12);
+  device.kind = spec::DeviceKind::kHost;  // puts zeros off
+  EXPECT_EQ(instructionTime(zero, role, device).count(), 0);
+  EXPECT_NEAR(instructionTime(adamw, role, device).count(), 3e-6, 1e-12);
 }
 
 }  // namespace
