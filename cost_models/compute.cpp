@@ -112,7 +112,7 @@ Seconds measuredTime(const Segment& segment, size_t begin, size_t end,
     const SegmentOp& op = segment.ops[i];
     if (const spec::KernelTiming* timing =
             device.kernel(kernelName(op, device.kind), kernelType(op, segment.operands)))
-      total += timeOf(*timing, countsOf(op, segment.operands));
+      total += timeOf(*timing, countsOf(op, segment.operands, device.kind));
   }
   return total;
 }
@@ -165,12 +165,9 @@ Seconds instructionTime(const program::Instruction& instruction, const program::
   KernelWork work;
   using Kind = program::InstructionKind;
   switch (instruction.kind) {
-    case Kind::kZero: {
-      if (device.kind == spec::DeviceKind::kHost) return {};
-      work.bytes = bytesOf(instruction.buffers[0]);
-      const DType type = role.buffers[static_cast<size_t>(instruction.buffers[0])].dtype;
-      return atLeast(kernelTime(work, device), "zero", work.bytes, type);
-    }
+    case Kind::kZero:
+      if (!putsZerosOff(device)) work.bytes = bytesOf(instruction.buffers[0]);
+      return kernelTime(work, device);
     case Kind::kLoadBatch:
       work.bytes = (bytesOf(instruction.buffers[0]) + bytesOf(instruction.buffers[1])) * 2;
       return kernelTime(work, device);
@@ -194,6 +191,8 @@ Seconds instructionTime(const program::Instruction& instruction, const program::
       return {};
   }
 }
+
+bool putsZerosOff(const spec::DeviceSpec& device) { return device.kind == spec::DeviceKind::kHost; }
 
 FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype) {
   const spec::PeakRate* peak = findPeak(device, dtype);

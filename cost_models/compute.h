@@ -48,12 +48,16 @@ Seconds segmentTime(const program::Segment& segment, const spec::DeviceSpec& dev
 
 // Instructions that compute without a segment: kZero, kSumSquares, kAdamW and kLoadBatch, all bound
 // by memory. AdamW reads the gradient, both moments and the master weights and writes the last
-// three and, where it is another buffer, the parameter. No less than the device's "zero",
-// "sum_squares" and "adamw", if they were measured. On a host zeros take no time: they are put off,
-// and products write what they would add to them (runtime/executor/deferred_zeros.h); only tables
-// of lookups that no product shares are zeroed after all. No time for every other kind.
+// three and, where it is another buffer, the parameter. No less than the device's "sum_squares" and
+// "adamw", if they were measured. kZero moves nothing where zeros are put off. No time for other
+// kinds.
 Seconds instructionTime(const program::Instruction& instruction, const program::Role& role,
                         const spec::DeviceSpec& device);
+
+// Whether products write what they would add to zeros (runtime/executor/deferred_zeros.h), as on a
+// host. What else accumulates is zeroed there after all, which is left out: vectors, and the table
+// of a lookup that no product shares, whose zeros are a seventh of what AdamW moves of it.
+bool putsZerosOff(const spec::DeviceSpec& device);
 
 // The peak for products of `dtype`. Requires checkDevice.
 FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype);

@@ -71,7 +71,7 @@ KernelCounts attentionCounts(const SegmentOp& op, const Operands& operands) {
   return counts;
 }
 
-KernelCounts otherCounts(const SegmentOp& op, const Operands& operands) {
+KernelCounts otherCounts(const SegmentOp& op, const Operands& operands, bool onHost) {
   constexpr double kNearBytes = 2 << 20;
   KernelCounts counts{};
   double largest = 0, far = 0;
@@ -88,7 +88,7 @@ KernelCounts otherCounts(const SegmentOp& op, const Operands& operands) {
   for (size_t i = 0; i < op.outputs.size(); ++i)
     if (!(looksUp && op.kind == OpKind::kEmbeddingGrad)) take(output(op, operands, i));
   at(counts, KernelUnit::kElement) = largest;
-  at(counts, KernelUnit::kFarElement) = far;
+  at(counts, KernelUnit::kFarElement) = onHost ? far : 0;
   at(counts, KernelUnit::kRow) = rowsOf(input(op, operands, 0));
   return counts;
 }
@@ -179,7 +179,7 @@ Result<spec::KernelTiming> fitOne(const std::vector<const TimedKernel*>& timed) 
 
 }  // namespace
 
-KernelCounts countsOf(const SegmentOp& op, const Operands& operands) {
+KernelCounts countsOf(const SegmentOp& op, const Operands& operands, spec::DeviceKind device) {
   KernelCounts counts{};
   switch (op.kind) {
     case OpKind::kMatmul:
@@ -196,7 +196,7 @@ KernelCounts countsOf(const SegmentOp& op, const Operands& operands) {
       counts = attentionCounts(op, operands);
       break;
     default:
-      counts = otherCounts(op, operands);
+      counts = otherCounts(op, operands, device == spec::DeviceKind::kHost);
   }
   at(counts, KernelUnit::kCall) = 1;
   return counts;

@@ -26,11 +26,12 @@ using KernelCounts = std::array<double, spec::kNumKernelUnits>;
 //               score S,  dropped_score S if there is dropout, else 0,
 //               product S d x 2 forward, x 5 backward,  element: of qkv
 //   others      element: of the largest operand, of a lookup the output's;  row t;
-//               far_element: those beyond its first 2 MiB. Kernels of a host are bound by a near
-//               cache or by memory; where one ends and the other begins is measured, not known.
+//               far_element: those beyond its first 2 MiB, if `device` is a host. What is larger
+//               comes from further away: on a Xeon with a second-level cache of 2 MiB, elements
+//               of tensors of 4 MiB and more took twice as long as those of up to 2 MiB.
 KernelCounts countsOf(const program::SegmentOp& op,
-                      const std::vector<program::OperandType>& operands);
-// Of the optimizer's kernels and of zeroing, beside whose elements a call is nothing.
+                      const std::vector<program::OperandType>& operands, spec::DeviceKind device);
+// Of the optimizer's kernels, beside whose elements a call is nothing.
 KernelCounts countsOf(double elements);
 
 // Of the first operand that is no integer.

@@ -139,8 +139,12 @@ void addRows(Probes& probes) {
 }
 
 void addLoss(Probes& probes) {
-  for (const RowsSize& r :
-       {RowsSize{64, 1, 256}, {128, 4, 256}, {64, 1, 2048}, {32, 1, 8192}, {64, 1, 32768}}) {
+  for (const RowsSize& r : {RowsSize{64, 1, 256},
+                            {128, 4, 256},
+                            {64, 1, 2048},
+                            {32, 1, 8192},
+                            {64, 1, 32768},
+                            {128, 1, 50304}}) {
     OpAttributes loss;
     loss.logicalVocab = r.width - 1;
     loss.scale = 1e-3;

@@ -197,10 +197,11 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
   if (sharded)
     rest += cost::leastCollectiveTime(CollectiveKind::kAllGather,
                                       Bytes(load.held.elements * compute), stage.buckets, data);
-  // Zeroing, norm and AdamW of every bucket.
+  // Zeroing, norm and AdamW of every bucket; zeros that are put off move nothing.
+  const Bytes zeroed = cost::putsZerosOff(query.cluster.device) ? Bytes(0) : gradient;
   const double master = compute == state ? 0 : compute;
   const cost::KernelWork work{MathFormat::kF32, Flops(0),
-                              gradient + Bytes(load.held.elements / shards * (state * 8 + master)),
+                              zeroed + Bytes(load.held.elements / shards * (state * 8 + master)),
                               static_cast<int>(3 * stage.buckets)};
   return reduced + rest + cost::kernelTime(work, query.cluster.device);
 }

@@ -167,8 +167,8 @@ Status GpuCluster::fitKernels() {
     const program::SegmentOp& op = segments_[i].ops.front();
     timed.push_back({std::string(cost::kernelName(op, spec::DeviceKind::kCuda)),
                      cost::kernelType(op, segments_[i].operands),
-                     cost::countsOf(op, segments_[i].operands), measured_.kernels[i].time});
-    timed.back().counts[static_cast<size_t>(spec::KernelUnit::kFarElement)] = 0;  // of hosts only
+                     cost::countsOf(op, segments_[i].operands, spec::DeviceKind::kCuda),
+                     measured_.kernels[i].time});
   }
   TRIREME_ASSIGN_OR_RETURN(result_.fit, cost::fitKernels(timed));
   for (size_t i = 0; i < result_.fit.kernels.size(); ++i)

@@ -70,6 +70,7 @@ class Measurement {
     cluster().sources[path] = what.empty() ? options_.source : what;
   }
 
+  Status checkMemory(const std::vector<program::Segment>& probes) const;
   Status measureKernels();
   // Of each rank: the cores share what cache is large.
   int64_t footprint() const {
@@ -83,6 +84,20 @@ class Measurement {
   Status measureLinks();
 };
 
+// Pages of operands are real: more of them than there is memory would end the process.
+Status Measurement::checkMemory(const std::vector<program::Segment>& probes) const {
+  int64_t largest = 0;
+  for (const program::Segment& probe : probes)
+    largest = std::max(largest, runtime::bytesOfCopies(probe, footprint()));
+  const Bytes need(static_cast<double>(largest) * static_cast<double>(options_.numRanks));
+  const std::optional<Bytes> available = runtime::availableMemory();
+  if (!available || need <= *available) return {};
+  return resourceExhausted(fmt::format(
+      "{} ranks at once take {} to measure kernels, and {} are available; measure fewer "
+      "(--ranks)",
+      options_.numRanks, formatBytes(need), formatBytes(*available)));
+}
+
 // Every probe alone, as the runtime executes it in a bundle.
 Status Measurement::measureKernels() {
 #if TRIREME_HAVE_MLIR
@@ -90,6 +105,7 @@ Status Measurement::measureKernels() {
   std::vector<program::Segment>& probes = bundle.program.segments;
   for (DType type : options_.types)
     for (program::Segment& probe : cost::hostProbes(type)) probes.push_back(std::move(probe));
+  TRIREME_RETURN_IF_ERROR(checkMemory(probes));
   options_.progress(0, "compiling kernels");
   TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels compiled, codegen::compileSegments(probes, {}));
   bundle.kernels = std::move(compiled.segments);
@@ -107,7 +123,8 @@ Status Measurement::measureKernels() {
                       fmt::format("{} in {}", kernel, dtypeName(type)));
     TRIREME_ASSIGN_OR_RETURN(const Seconds time,
                              runtime::measureSegment(ranks_, bundle, code, i, footprint(), memory));
-    timed_.push_back({kernel, type, cost::countsOf(op, probe.operands), time});
+    timed_.push_back(
+        {kernel, type, cost::countsOf(op, probe.operands, spec::DeviceKind::kHost), time});
   }
   return {};
 #else

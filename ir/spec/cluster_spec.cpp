@@ -61,7 +61,6 @@ const std::vector<std::string>& measuredKernelNames() {
                                                  "rotary_grad",
                                                  "attention_grad",
                                                  "loss_grad",
-                                                 "zero",
                                                  "sum_squares",
                                                  "adamw",
                                                  "matmul_tf32",

@@ -55,7 +55,7 @@ struct KernelTiming {
   bool operator==(const KernelTiming&) const = default;
 };
 
-// Every op of a program by its name in ir/program, then "zero", "sum_squares" and "adamw", and
+// Every op of a program by its name in ir/program, then "sum_squares" and "adamw", and
 // matrix products of factors in tf32 ("matmul_tf32"), whose dtype is f32.
 const std::vector<std::string>& measuredKernelNames();
 

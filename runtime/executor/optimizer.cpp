@@ -146,7 +146,7 @@ void run(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
 // fixed tree.
 template <typename T>
 TRIREME_INLINE double addSquares(const T* data, int64_t count) {
-  constexpr int64_t kLanes = 16, kAhead = 1024 / int64_t{sizeof(T)};
+  constexpr int64_t kLanes = 16, kLine = 64 / int64_t{sizeof(T)}, kAhead = 16 * kLine;
   std::array<double, 2 * kLanes> sums{};
   const int64_t half = count / (2 * kLanes) * kLanes;
   const auto add = [&](int64_t i, int64_t lane) {
@@ -154,8 +154,10 @@ TRIREME_INLINE double addSquares(const T* data, int64_t count) {
     sums[static_cast<size_t>(lane)] += x * x;
   };
   for (int64_t i = 0; i < half; i += kLanes) {
-    __builtin_prefetch(data + i + kAhead);
-    __builtin_prefetch(data + half + i + kAhead);
+    for (int64_t at = i + kAhead; at < i + kAhead + kLanes; at += kLine) {
+      __builtin_prefetch(data + at);
+      __builtin_prefetch(data + half + at);
+    }
     for (int64_t lane = 0; lane < kLanes; ++lane) add(i + lane, lane);
     for (int64_t lane = 0; lane < kLanes; ++lane) add(half + i + lane, kLanes + lane);
   }

@@ -253,7 +253,7 @@ enum class SquareOf { kA, kB };
 // 32 adjacent elements.
 template <typename T>
 inline void fetchLines(const T* from) {
-  for (int64_t i = 0; i < kSide; i += kCacheLine / int64_t{sizeof(T)})
+  for (int64_t i = 0; i < kSide; i += kLineBytes / int64_t{sizeof(T)})
     __builtin_prefetch(from + i, 0, 2);
 }
 

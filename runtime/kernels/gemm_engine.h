@@ -10,7 +10,7 @@
 namespace trireme::runtime {
 
 inline constexpr int64_t kFetchDepth = 8;
-inline constexpr int64_t kCacheLine = 64;  // bytes
+inline constexpr int64_t kLineBytes = 64;  // of a cache line
 
 // Cache lines for a tile to fetch into the second-level cache, one every kFetchDepth depths: from
 // `first` on until depth `half`, then from `second` on, `stride` bytes apart.
@@ -31,10 +31,10 @@ class PanelFetch {
     const int64_t rowBytes = part.rowStride * int64_t{sizeof(T)};
     const int64_t colBytes = part.colStride * int64_t{sizeof(T)};
     if (part.colStride == 1) {  // down the rows, then to the next line of each row
-      strides_ = {rowBytes, kCacheLine};
+      strides_ = {rowBytes, kLineBytes};
       extents_ = {rows, lines(cols * colBytes)};
     } else {
-      strides_ = {kCacheLine, colBytes};
+      strides_ = {kLineBytes, colBytes};
       extents_ = {lines(rows * rowBytes), cols};
     }
   }
@@ -45,7 +45,7 @@ class PanelFetch {
   }
 
  private:
-  static int64_t lines(int64_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine; }
+  static int64_t lines(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes; }
 
   // Past the end nothing is left: the last lines again.
   const char* takeHalf() {

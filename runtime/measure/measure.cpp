@@ -201,6 +201,7 @@ struct ExchangeRun {
 Result<Seconds> measureSegment(MeasuredRanks& ranks, const program::Bundle& bundle,
                                const SegmentCode& code, size_t index, int64_t most,
                                std::vector<OperandMemory>& memory) {
+  TRIREME_CHECK(std::ssize(memory) == ranks.numRanks());
   const program::Segment& segment = bundle.program.segments[index];
   return ranks.independent([&](int32_t rank) -> Result<Work> {
     TRIREME_ASSIGN_OR_RETURN(Operands operands,

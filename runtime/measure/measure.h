@@ -19,15 +19,15 @@ namespace trireme::runtime {
 using MeasureProgress = std::function<void(double done, const std::string& what)>;
 
 // One call of segment `index` of the bundle that `code` was loaded from, on operands of its own
-// (measured_operands.h), about `most` bytes of each rank, in its memory (one per rank). Errors:
-// those of the kernels; kResourceExhausted: no memory.
+// (measured_operands.h: `most` bytes of each rank), which lie in the rank's memory, one for each.
+// Errors: those of the kernels; kResourceExhausted: no memory.
 Result<Seconds> measureSegment(MeasuredRanks& ranks, const program::Bundle& bundle,
                                const SegmentCode& code, size_t index, int64_t most,
                                std::vector<OperandMemory>& memory);
 
 enum class MemoryWork : uint8_t {
   kTriad,       // a = b + s c, in f32 whatever `type`
-  kZero,        // as Instruction kZero
+  kZero,        // writes zeros
   kSumSquares,  // and kSumSquares
   kAdamW,       // and kAdamW, of f32 state with parameters in f32, f64 with f64
 };

@@ -40,8 +40,10 @@ Result<char*> OperandMemory::reserve(int64_t bytes) {
 }
 
 std::vector<int64_t> numCopies(const Segment& segment, int64_t most) {
-  // Predicted against measured steps of a model whose activations the caches hold: 4 % below with
-  // two copies, 2 % above with four, 20 % above with so many that no cache holds them.
+  // About as many as a layer has: small operands then stay in some cache, large ones do not. Mean
+  // error of predicted steps (bench/host_predictions.py) on a Xeon, one round each: 12.7 % with 4
+  // copies, 10.6 % with 16. On an EPYC so many that no cache holds even small ones made steps of a
+  // small model 20 % too slow.
   constexpr int64_t kFew = 16;
   const std::vector<bool> weights = weightsOf(segment);
   int64_t weightBytes = 0, otherBytes = 0;
@@ -55,11 +57,16 @@ std::vector<int64_t> numCopies(const Segment& segment, int64_t most) {
   return copies;
 }
 
-Result<Operands> Operands::make(const Segment& segment, int64_t most, OperandMemory& memory) {
+int64_t bytesOfCopies(const Segment& segment, int64_t most) {
   const std::vector<int64_t> counts = numCopies(segment, most);
   int64_t bytes = 0;
   for (size_t i = 0; i < counts.size(); ++i) bytes += counts[i] * strideOf(segment.operands[i]);
-  TRIREME_ASSIGN_OR_RETURN(char* data, memory.reserve(bytes));
+  return bytes;
+}
+
+Result<Operands> Operands::make(const Segment& segment, int64_t most, OperandMemory& memory) {
+  const std::vector<int64_t> counts = numCopies(segment, most);
+  TRIREME_ASSIGN_OR_RETURN(char* data, memory.reserve(bytesOfCopies(segment, most)));
   Operands made;
   made.addresses_.resize(counts.size());
   for (size_t i = 0; i < counts.size(); ++i) {

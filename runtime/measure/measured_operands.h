@@ -21,12 +21,14 @@ class OperandMemory {
   Arena arena_;
 };
 
-// How many copies there are of each operand of a segment, so that all take about `most` bytes, or
-// there is one of each. A step comes back to a product's weight, or adds to its gradient, after all
-// other weights: half of the bytes are copies of those. An op reads what the op before it has just
-// written, and its own buffers come round again some ops later: there are a few copies of other
-// operands, at most.
+// How many copies there are of each operand of a segment, so that all take at most `most` bytes,
+// but at least one of each. A step comes back to a product's weight, or adds to its gradient, after
+// all other weights: half of the bytes are for copies of those, as many as fit. An op reads what
+// the op before it has just written, and its own buffers come round again some ops later: of other
+// operands there are a few copies.
 std::vector<int64_t> numCopies(const program::Segment& segment, int64_t most);
+// What they take.
+int64_t bytesOfCopies(const program::Segment& segment, int64_t most);
 
 // Sets one, two... of the copies, which take turns.
 class Operands {

@@ -90,6 +90,20 @@ TEST(MeasurementSource, SaysWhoMeasuredWhenAndWhere) {
 }
 
 #if TRIREME_HAVE_MLIR
+// A thousand TiB of operands are refused before any is touched.
+TEST(MeasureCluster, RefusesMoreThanThereIsMemory) {
+  MeasureOptions options;
+  options.numRanks = 2;
+  options.types = {DType::kF32};
+  options.footprint = int64_t{1} << 51;
+  options.progress = [](double, const std::string&) {};
+  const auto measured = measureCluster(options);
+  ASSERT_FALSE(measured.has_value());
+  EXPECT_EQ(measured.error().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(measured.error().message(), ::testing::HasSubstr("2 ranks at once take"));
+  EXPECT_THAT(measured.error().message(), ::testing::HasSubstr("measure fewer (--ranks)"));
+}
+
 // In a hurry: each kernel a few times. What it says is another matter.
 TEST(MeasureCluster, GivesAFileThatLoads) {
   MeasureOptions options;

@@ -156,16 +156,21 @@ TEST(Clipping, ScalesDownToTheLimitAndNeverUp) {
   EXPECT_TRUE(std::isnan(clipCoefficient(1, std::nan(""))));
 }
 
-TEST(SumOfSquares, MatchesPlainSummation) {
-  for (const int64_t count : {0, 1, 15, 16, 17, 1000}) {
-    std::vector<float> data;
+template <typename T>
+void expectPlainSums(DType type) {
+  for (const int64_t count : {0, 1, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 1000}) {
+    std::vector<T> data;
     double expected = 0;
     for (int64_t i = 0; i < count; ++i) {
-      data.push_back(static_cast<float>(draw(2, static_cast<uint64_t>(i))));
+      data.push_back(static_cast<T>(draw(2, static_cast<uint64_t>(i))));
       expected += static_cast<double>(data.back()) * static_cast<double>(data.back());
     }
-    EXPECT_NEAR(sumOfSquares(DType::kF32, data.data(), count), expected, 1e-12 * (1 + expected));
+    EXPECT_NEAR(sumOfSquares(type, data.data(), count), expected, 1e-12 * (1 + expected)) << count;
   }
+}
+TEST(SumOfSquares, MatchesPlainSummation) {
+  expectPlainSums<float>(DType::kF32);
+  expectPlainSums<double>(DType::kF64);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 namespace trireme::runtime {
@@ -30,19 +31,22 @@ Segment productSegment(OpKind kind) {
   return segment;
 }
 
-// Half of the bytes are weights' copies: 8192 / 256 = 32. Of the others, 640 bytes, 12 would fit.
+constexpr int64_t kMost = 65536;
+
+// Half of the bytes are weights' copies: 32768 / 256 = 128. Of the others, 640 bytes, 51 would fit.
 TEST(NumCopies, ManyOfWeightsAndAFewOfTheRest) {
   using Copies = std::vector<int64_t>;
-  constexpr int64_t kMost = 16384;
-  EXPECT_EQ(numCopies(productSegment(OpKind::kMatmul), kMost), (Copies{4, 32, 4}));
-  EXPECT_EQ(numCopies(productSegment(OpKind::kMatmulGradInput), kMost), (Copies{4, 32, 4}));
-  EXPECT_EQ(numCopies(productSegment(OpKind::kMatmulGradWeight), kMost), (Copies{4, 4, 32}));
+  EXPECT_EQ(numCopies(productSegment(OpKind::kMatmul), kMost), (Copies{16, 128, 16}));
+  EXPECT_EQ(numCopies(productSegment(OpKind::kMatmulGradInput), kMost), (Copies{16, 128, 16}));
+  EXPECT_EQ(numCopies(productSegment(OpKind::kMatmulGradWeight), kMost), (Copies{16, 16, 128}));
 }
 
 TEST(NumCopies, NoMoreThanFitButOneOfEach) {
   using Copies = std::vector<int64_t>;
   EXPECT_EQ(numCopies(productSegment(OpKind::kMatmul), 2 * 2 * 640 + 1), (Copies{2, 5, 2}));
   EXPECT_EQ(numCopies(productSegment(OpKind::kMatmul), 1), (Copies{1, 1, 1}));
+  EXPECT_EQ(bytesOfCopies(productSegment(OpKind::kMatmul), 1), 512 + 256 + 128);
+  EXPECT_LE(bytesOfCopies(productSegment(OpKind::kMatmul), kMost), kMost);
 }
 
 // Without weights all bytes are for the rest.
@@ -53,23 +57,23 @@ TEST(NumCopies, OfOpsWithoutWeights) {
   segment.ops = {{OpKind::kGelu, {}, {0}, {1}}};
   using Copies = std::vector<int64_t>;
   EXPECT_EQ(numCopies(segment, 3 * 1024), (Copies{3, 3}));
-  EXPECT_EQ(numCopies(segment, 1 << 20), (Copies{4, 4}));
+  EXPECT_EQ(numCopies(segment, 1 << 20), (Copies{16, 16}));
 }
 
 TEST(Operands, CopiesTakeTurnsAndNoneOverlap) {
   const Segment segment = productSegment(OpKind::kMatmul);
   OperandMemory memory;
-  auto operands = Operands::make(segment, 16384, memory);
+  auto operands = Operands::make(segment, kMost, memory);
   ASSERT_TRUE(operands.has_value());
-  const std::vector<int64_t> copies = numCopies(segment, 16384);
+  const std::vector<int64_t> copies = numCopies(segment, kMost);
   std::vector<std::set<char*>> seen(copies.size());
   std::vector<void*> firsts;
-  for (int call = 0; call < 32; ++call) {
+  for (int call = 0; call < 128; ++call) {
     void* const* addresses = operands->next();
     for (size_t i = 0; i < copies.size(); ++i) seen[i].insert(static_cast<char*>(addresses[i]));
     if (call == 0) firsts.assign(addresses, addresses + copies.size());
   }
-  void* const* again = operands->next();  // 32 is a multiple of every count
+  void* const* again = operands->next();  // 128 is a multiple of every count
   EXPECT_EQ(firsts, std::vector<void*>(again, again + copies.size()));
   std::set<std::pair<char*, char*>> extents;
   for (size_t i = 0; i < copies.size(); ++i) {
@@ -86,9 +90,9 @@ TEST(Operands, CopiesTakeTurnsAndNoneOverlap) {
 // Every copy of the weight, also in memory that other operands were in before.
 TEST(Operands, AllCopiesHoldTheSameSmallNumbers) {
   OperandMemory memory;
-  ASSERT_TRUE(Operands::make(productSegment(OpKind::kMatmulGradWeight), 16384, memory).has_value());
+  ASSERT_TRUE(Operands::make(productSegment(OpKind::kMatmulGradWeight), kMost, memory).has_value());
   const Segment segment = productSegment(OpKind::kMatmul);
-  auto operands = Operands::make(segment, 16384, memory);
+  auto operands = Operands::make(segment, kMost, memory);
   ASSERT_TRUE(operands.has_value());
   std::vector<float> expected(64);
   fillSmall(segment.operands[1], expected.data());
@@ -96,7 +100,7 @@ TEST(Operands, AllCopiesHoldTheSameSmallNumbers) {
     EXPECT_LT(std::abs(value), 0.2);
     EXPECT_GT(std::abs(value), 1e-4);
   }
-  for (int call = 0; call < 32; ++call) {
+  for (int call = 0; call < 128; ++call) {
     const auto* weight = static_cast<const float*>(operands->next()[1]);
     EXPECT_EQ(std::vector<float>(weight, weight + 64), expected) << call;
   }
