@@ -28,8 +28,8 @@ Result<Seconds> measureSegment(MeasuredRanks& ranks, const program::Bundle& bund
 enum class MemoryWork : uint8_t {
   kTriad,       // a = b + s c, in f32 whatever `type`
   kZero,        // writes zeros
-  kSumSquares,  // and kSumSquares
-  kAdamW,       // and kAdamW, of f32 state with parameters in f32, f64 with f64
+  kSumSquares,  // as Instruction kSumSquares
+  kAdamW,       // as Instruction kAdamW, of f32 state with parameters in f32, f64 with f64
 };
 int numArrays(MemoryWork work);
 // One call over arrays of `elements` numbers. `type`: f32 or f64, else kInvalidArgument.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/program/workspace.h"
 #include "runtime/kernels/operands.h"
 
 namespace trireme::runtime {
@@ -14,8 +15,7 @@ using program::Segment;
 constexpr int64_t kOperandAlignment = 64;  // as in an arena
 
 int64_t strideOf(const program::OperandType& type) {
-  return (std::max<int64_t>(type.bytes(), 1) + kOperandAlignment - 1) / kOperandAlignment *
-         kOperandAlignment;
+  return program::roundUp(std::max<int64_t>(type.bytes(), 1), kOperandAlignment);
 }
 
 // Operands that are the weight of a product, or its gradient.
