@@ -51,6 +51,7 @@ struct GemmBlocking {
   static constexpr int64_t kEdgeBytes = 8192;     // one tile of c
   static constexpr int64_t kStagedRows = 512;     // of c, kept in f32 until rounded
   static constexpr int64_t kStagedCols = 384;
+  static constexpr int64_t kAmxStagedRows = 1024;  // of c and a block of b
 
   static constexpr int64_t blockRows(int64_t elementBytes) { return elementBytes == 8 ? 384 : 768; }
 
@@ -64,11 +65,13 @@ struct GemmBlocking {
     return roundUp(std::max(ofA, blockOfBBytes(shape)), 64);
   }
 
-  // Either sums of some rows and columns, or of a tile's rows of a block of b.
+  // Sums of some rows and columns; AMX: of a block of b, for a tile's rows if it has all depths.
   static constexpr int64_t stagedBytes(const GemmShape& shape) {
     if (!shape.staged) return 0;
-    const int64_t sums = std::max(std::min(kStagedRows, shape.m) * std::min(kStagedCols, shape.n),
-                                  kAmxRows * std::min(kAmxCols, roundUp(shape.n, kMaxTile)));
+    const int64_t rows = shape.k <= kAmxDepth ? kAmxRows : roundUp(shape.m, kAmxRows);
+    const int64_t sums =
+        std::max(std::min(kStagedRows, shape.m) * std::min(kStagedCols, shape.n),
+                 std::min(kAmxStagedRows, rows) * std::min(kAmxCols, roundUp(shape.n, kMaxTile)));
     return roundUp(sums * 4, 64);
   }
 

@@ -95,7 +95,10 @@ class Product {
   const GemmCall<T, C> call_;
   const Scratch<Sum> scratch_;
 
+  static constexpr bool kRounds = !std::is_same_v<C, Sum>;
+
   bool byRows() const { return call_.a.colStride == 1; }
+  bool oneSlice() const { return call_.k <= engine_.depth; }
   int64_t rowOfABytes() const {
     return (engine_.depth + GemmBlocking::kPad) * engine_.packedElementBytes;
   }
@@ -166,27 +169,37 @@ class Product {
     }
   }
 
-  // For an engine so fast that panels have to come from the second-level cache in order.
+  // For an engine so fast that panels have to come from the second-level cache in order. Blocks are
+  // as high as there is room for their sums.
   void runByBlocksOfB() {
-    const int64_t width = engine_.blockCols;
-    for (int64_t col = 0; col < call_.n; col += width)
-      for (int64_t k = 0; k < call_.k; k += engine_.depth)
-        multiplyBlockOfB(pieceFrom(col, width, {0, call_.n}),
-                         pieceFrom(k, engine_.depth, {0, call_.k}));
+    const Range allRows = {0, call_.m}, allCols = {0, call_.n}, allDepths = {0, call_.k};
+    const int64_t height = kRounds && !oneSlice() ? GemmBlocking::kAmxStagedRows : call_.m;
+    for (int64_t row = 0; row < call_.m; row += height)
+      for (int64_t col = 0; col < call_.n; col += engine_.blockCols)
+        for (int64_t k = 0; k < call_.k; k += engine_.depth)
+          multiplyBlockOfB(pieceFrom(row, height, allRows),
+                           pieceFrom(col, engine_.blockCols, allCols),
+                           pieceFrom(k, engine_.depth, allDepths));
   }
 
-  void multiplyBlockOfB(const Range& cols, const Range& slice) {
+  void multiplyBlockOfB(const Range& block, const Range& cols, const Range& slice) {
     packCols(cols, slice);
     const auto pack = byRows() ? engine_.packByRows : engine_.packByColumns;
-    for (int64_t row = 0; row < call_.m; row += engine_.rows) {
-      const Range rows = pieceFrom(row, engine_.rows, {0, call_.m});
+    for (int64_t row = block.begin; row < block.end(); row += engine_.rows) {
+      const Range rows = pieceFrom(row, engine_.rows, block);
       pack(call_.a.at(row, slice.begin), 0, slice.size, rows.size, scratch_.panel);
       for (int64_t k = slice.begin; k < slice.end(); k += engine_.strip)
         multiplyStrip(rows, cols, slice, pieceFrom(k, engine_.strip, slice));
-      if constexpr (!std::is_same_v<C, Sum>)
-        rowsNarrow(scratch_.staged, stripCols(), rows.size, cols.size,
-                   call_.c + row * call_.ldc + cols.begin, call_.ldc);
+      if constexpr (kRounds)
+        if (slice.end() == call_.k)
+          rowsNarrow(stagedRows(row), stripCols(), rows.size, cols.size,
+                     call_.c + row * call_.ldc + cols.begin, call_.ldc);
     }
+  }
+
+  // The sums of a tile's rows in scratch, of a block of b.
+  Sum* stagedRows(int64_t row) const {
+    return scratch_.staged + (oneSlice() ? 0 : row % GemmBlocking::kAmxStagedRows * stripCols());
   }
 
   // Some depths of a packed slice.
@@ -227,14 +240,14 @@ class Product {
     const auto multiply = heights[static_cast<size_t>((rows.size - 1) / engine_.heightStep)];
     C* c = call_.c + rows.begin * call_.ldc + cols.begin;
     Sum* edge = scratch_.edge;
-    if constexpr (std::is_same_v<C, Sum>) {
+    if constexpr (!kRounds) {
       if (rows.size % engine_.heightStep == 0 && cols.size == engine_.cols)
         return multiply(packedDepth(depths), a, b, c, call_.ldc, accumulate, next);
       if (accumulate) copyTile(c, call_.ldc, rows.size, cols.size, edge, engine_.cols);
       multiply(packedDepth(depths), a, b, edge, engine_.cols, accumulate, next);
       copyTile(edge, engine_.cols, rows.size, cols.size, c, call_.ldc);
     } else if (engine_.blockCols > 0) {
-      Sum* sums = scratch_.staged + cols.begin % engine_.blockCols;
+      Sum* sums = stagedRows(rows.begin) + cols.begin % engine_.blockCols;
       multiply(packedDepth(depths), a, b, sums, stripCols(), accumulate, next);
     } else {
       multiply(packedDepth(depths), a, b, edge, engine_.cols, accumulate, next);
@@ -248,12 +261,13 @@ class Product {
   }
 };
 
-// A product that is rounded: tile by tile, or some rows of a block at a time, if all depths are in
-// one slice; else summed in scratch, some rows and columns at a time.
+// A product that is rounded: by blocks of b; else tile by tile if all depths are in one slice; else
+// summed in scratch, some rows and columns at a time.
 template <typename T>
 void multiplyRounded(const GemmEngine<T, float>& engine, const GemmCall<T, T>& call,
                      const Scratch<float>& scratch) {
-  if (call.k <= engine.depth) return Product<T, T>(engine, call, scratch).run();
+  if (engine.blockCols > 0 || call.k <= engine.depth)
+    return Product<T, T>(engine, call, scratch).run();
   const int64_t height = GemmBlocking::kStagedRows, width = GemmBlocking::kStagedCols;
   for (int64_t col = 0; col < call.n; col += width)
     for (int64_t row = 0; row < call.m; row += height) {

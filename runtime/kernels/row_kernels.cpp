@@ -31,20 +31,28 @@ namespace {
 #define TRIREME_VECTOR_BYTES 16
 #include "runtime/kernels/row_kernels.inc"
 
-const RowKernels& pickRowKernels() {
+std::vector<const RowKernels*> findRowKernels() {
+  std::vector<const RowKernels*> found;
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq"))
-    return avx512::kRowKernels;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::kRowKernels;
+    found.push_back(&avx512::kRowKernels);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    found.push_back(&avx2::kRowKernels);
 #endif
-  return baseline::kRowKernels;
+  found.push_back(&baseline::kRowKernels);
+  return found;
 }
 
 }  // namespace
 
+const std::vector<const RowKernels*>& rowKernelSets() {
+  static const auto found = findRowKernels();
+  return found;
+}
+
 const RowKernels& rowKernels() {
-  static const RowKernels& picked = pickRowKernels();
+  static const RowKernels& picked = *rowKernelSets().front();
   return picked;
 }
 

@@ -4,35 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "ir/base/rng.h"
 #include "runtime/kernels/bf16.h"
 
 namespace trireme::runtime {
 
-// exp for |x| <= 87, within 2 units in the last place; beyond, exp of the nearer bound. A NaN
-// stays. Cody and Waite reduction to [-ln2/2, ln2/2] and a polynomial; no branch, so that loops
-// over it become vector code.
-inline float fastExp(float x) {
-  constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  x = x < -87.0f ? -87.0f : x;
-  x = x > 87.0f ? 87.0f : x;
-  const float shifted = x * kLog2E + kRound;
-  const float n = shifted - kRound;
-  const float r = (x - n * kLn2High) - n * kLn2Low;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  const float value = p * r * r + r + 1.0f;
-  // The low bits of `shifted` are n: moved into the exponent they make 2^n.
-  const uint32_t power = (std::bit_cast<uint32_t>(shifted) << 23) + 0x3F800000u;
-  return value * std::bit_cast<float>(power);
-}
-
+// exp below is within 2 units in the last place for |x| <= 87, and beyond exp of the nearer bound.
+// A NaN stays.
 struct RowKernels {
   float (*max)(const float* x, int64_t n);  // -inf if n == 0
   // y[i] = exp(x[i] * scale - shift); returns their sum, in a fixed order. y may be x.
@@ -48,7 +28,9 @@ struct RowKernels {
   // words[i] = randomWord(key, sample, first + i)
   void (*randomWords)(RngKey key, uint64_t sample, uint64_t first, int64_t n, uint32_t* words);
 };
-const RowKernels& rowKernels();
+// Those that this CPU has, the fastest first.
+const std::vector<const RowKernels*>& rowKernelSets();
+const RowKernels& rowKernels();  // The fastest.
 
 // The same for either type of sums.
 inline float rowMax(const float* x, int64_t n) { return rowKernels().max(x, n); }

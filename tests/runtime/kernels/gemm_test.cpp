@@ -106,10 +106,10 @@ void expectSumsOfProducts(const Engine<T>& engine, int64_t m, int64_t n, int64_t
 }
 
 // A product of 16 bits is the sum, rounded: with depths for one slice and for several, rows for one
-// tile and for several, and columns for less than a block and more.
+// tile, for several, and for more than are staged, and columns for less than a block and more.
 template <typename T>
 void expectRoundedSums(const Engine<T>& engine) {
-  for (const int64_t m : {3, 70})
+  for (const int64_t m : {3, 70, 1100})
     for (const int64_t n : {37, 130, 800})
       for (const int64_t k : {65, 900}) {
         const std::vector<T> a = drawMatrix<T>(m * k), b = drawMatrix<T>(k * n);

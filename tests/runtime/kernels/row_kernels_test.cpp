@@ -2,24 +2,95 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 #include <vector>
 
 namespace trireme::runtime {
 namespace {
 
-TEST(FastExp, IsWithinTwoUnitsInTheLastPlace) {
-  for (float x = -87.0f; x <= 87.0f; x += 0.00937f) {
-    const double exact = std::exp(static_cast<double>(x));
-    ASSERT_NEAR(fastExp(x) / exact, 1.0, 2.4e-7) << x;
-  }
-  EXPECT_EQ(fastExp(0.0f), 1.0f);
+// Every width up to several registers of every instruction set, so that every remainder occurs.
+constexpr int64_t kMaxWidth = 70;
+
+std::vector<float> between(float low, float high, int64_t n) {
+  std::vector<float> x;
+  for (int64_t i = 0; i < n; ++i)
+    x.push_back(low + (high - low) * static_cast<float>(i * 37 % n) / static_cast<float>(n));
+  return x;
 }
 
-TEST(FastExp, FarBelowIsNearlyZeroAndNanStays) {
-  EXPECT_LT(fastExp(-1e30f), 1e-37f);
-  EXPECT_LT(fastExp(-std::numeric_limits<float>::infinity()), 1e-37f);
-  EXPECT_TRUE(std::isnan(fastExp(std::numeric_limits<float>::quiet_NaN())));
+TEST(RowExp, IsWithinTwoUnitsInTheLastPlace) {
+  const std::vector<float> x = between(-87, 87, 20000);
+  std::vector<float> y(x.size());
+  for (const RowKernels* kernels : rowKernelSets()) {
+    kernels->expTimes(x.data(), std::ssize(x), 0, 1, y.data());
+    for (size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(y[i] / std::exp(static_cast<double>(x[i])), 1.0, 2.4e-7) << x[i];
+  }
+}
+
+TEST(RowExp, OfZeroIsOneFarBelowNearlyZeroAndNanStays) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> x = {0, -1e30F, -kInfinity, std::numeric_limits<float>::quiet_NaN()};
+  for (const RowKernels* kernels : rowKernelSets())
+    for (size_t repeats : {1, 5}) {  // in a remainder, and in whole registers
+      std::vector<float> row;
+      for (size_t i = 0; i < repeats; ++i) row.insert(row.end(), x.begin(), x.end());
+      kernels->expTimes(row.data(), std::ssize(row), 0, 1, row.data());
+      EXPECT_EQ(row[0], 1);
+      EXPECT_LT(row[1], 1e-37F);
+      EXPECT_LT(row[2], 1e-37F);
+      EXPECT_TRUE(std::isnan(row[3]));
+    }
+}
+
+// What is beyond the row is neither read into the sum nor written.
+TEST(RowExp, EveryWidthIsSummedAndScaled) {
+  for (const RowKernels* kernels : rowKernelSets())
+    for (int64_t n = 0; n <= kMaxWidth; ++n) {
+      const std::vector<float> x = between(-3, 2, kMaxWidth);
+      std::vector<float> y(x.size(), -1), z(x.size(), -1);
+      const float sum = kernels->expSum(x.data(), n, 0.5F, 0.25F, y.data());
+      kernels->expTimes(x.data(), n, 0.25F, 3, z.data());
+      double exact = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double xi = x[i];
+        if (static_cast<int64_t>(i) >= n) {
+          EXPECT_EQ(y[i], -1);
+          EXPECT_EQ(z[i], -1);
+          continue;
+        }
+        exact += std::exp(0.5 * xi - 0.25);
+        EXPECT_NEAR(y[i], std::exp(0.5 * xi - 0.25), 1e-6 * y[i]);
+        EXPECT_NEAR(z[i], 3 * std::exp(xi - 0.25), 1e-6 * z[i]);
+      }
+      EXPECT_NEAR(sum, exact, 1e-6 * exact) << n;
+    }
+}
+
+// Lanes are added in one order, and products without rounding in between where the machine can: of
+// the sets that fuse them (all but the last) the results are the same to the bit.
+TEST(RowExp, IsTheSameOfAllSetsThatFuse) {
+  const auto& sets = rowKernelSets();
+  const std::vector<float> x = between(-9, 1, kMaxWidth);
+  for (int64_t n = 1; n <= kMaxWidth; ++n) {
+    std::vector<float> first(x.size()), other(x.size());
+    const float sum = sets[0]->expSum(x.data(), n, 1, 0.5F, first.data());
+    for (size_t i = 1; i + 1 < sets.size(); ++i) {
+      EXPECT_EQ(sets[i]->expSum(x.data(), n, 1, 0.5F, other.data()), sum);
+      EXPECT_EQ(other, first);
+    }
+  }
+}
+
+TEST(RowMax, EveryWidth) {
+  for (const RowKernels* kernels : rowKernelSets()) {
+    EXPECT_EQ(kernels->max(nullptr, 0), -std::numeric_limits<float>::infinity());
+    const std::vector<float> x = between(-3, 2, kMaxWidth);
+    for (int64_t n = 1; n <= kMaxWidth; ++n)
+      EXPECT_EQ(kernels->max(x.data(), n), *std::max_element(x.begin(), x.begin() + n));
+  }
 }
 
 // bf16 keeps 8 bits: between 1 and 2 the step is 2^-7, and 1 + 2^-8 is a tie, which goes to even.
@@ -76,20 +147,59 @@ TEST(F16, RoundsToNearestTiesToEven) {
   EXPECT_EQ(toF16(-1e-30f).bits, 0x8000);
 }
 
-// The loops are compiled for several instruction sets, with remainders.
-TEST(F16, RowsAreConvertedAsElements) {
-  for (int64_t n : {1, 31, 77}) {
-    std::vector<float> wide(static_cast<size_t>(n)), back(wide.size());
-    for (size_t i = 0; i < wide.size(); ++i)
-      wide[i] = std::ldexp(1.0F + static_cast<float>(i) / 128, static_cast<int>(i) - 30);
-    std::vector<F16> halves(wide.size());
-    rowNarrow(wide.data(), n, halves.data());
-    rowWiden(halves.data(), n, back.data());
-    for (size_t i = 0; i < wide.size(); ++i) {
-      EXPECT_EQ(halves[i].bits, toF16(wide[i]).bits) << i;
-      EXPECT_EQ(back[i], toFloat(halves[i])) << i;
+// Ties, neighbours of ties, numbers below the normal ones, infinities and NaNs among them.
+std::vector<float> hardToRound() {
+  std::vector<float> x;
+  for (uint32_t high : {0x0000u, 0x0001u, 0x007Fu, 0x3F80u, 0x3F81u, 0x7F7Fu, 0x7F80u, 0x7FFFu})
+    for (uint32_t low : {0x0000u, 0x0001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu})
+      for (uint32_t sign : {0u, 0x80000000u})
+        x.push_back(std::bit_cast<float>(sign | high << 16 | low));
+  for (int i = -30; i < 47; ++i) x.push_back(std::ldexp(1.0F + static_cast<float>(i) / 128, i));
+  return x;
+}
+
+// Rows of every width are converted as their elements are, by every instruction set.
+template <typename T>
+void expectRowsAsElements(void (*RowKernels::*narrowRow)(const float*, int64_t, T*),
+                          void (*RowKernels::*widenRow)(const T*, int64_t, float*)) {
+  const std::vector<float> wide = hardToRound();
+  for (const RowKernels* kernels : rowKernelSets())
+    for (int64_t n = 0; n <= std::ssize(wide); ++n) {
+      std::vector<T> halves(wide.size(), T{0x1234});
+      std::vector<float> back(wide.size(), -1);
+      (kernels->*narrowRow)(wide.data(), n, halves.data());
+      (kernels->*widenRow)(halves.data(), n, back.data());
+      for (size_t i = 0; i < wide.size(); ++i) {
+        const bool inside = static_cast<int64_t>(i) < n;
+        ASSERT_EQ(halves[i].bits, inside ? narrow<T>(wide[i]).bits : 0x1234) << wide[i];
+        ASSERT_EQ(std::bit_cast<uint32_t>(back[i]),
+                  std::bit_cast<uint32_t>(inside ? toFloat(halves[i]) : -1.0F))
+            << wide[i];
+      }
     }
-  }
+}
+
+TEST(Bf16, RowsAreConvertedAsElements) {
+  expectRowsAsElements(&RowKernels::narrow, &RowKernels::widen);
+}
+
+TEST(F16, RowsAreConvertedAsElements) {
+  expectRowsAsElements(&RowKernels::narrowF16, &RowKernels::widenF16);
+}
+
+TEST(Bf16, BlocksOfRowsAreConvertedRowByRow) {
+  const std::vector<float> wide = hardToRound();
+  const int64_t rows = 3, ldx = 45, ldy = 50;
+  for (const RowKernels* kernels : rowKernelSets())
+    for (int64_t n : {1, 32, 45}) {
+      std::vector<Bf16> halves(static_cast<size_t>(rows * ldy), Bf16{0x1234});
+      kernels->narrowRows(wide.data(), ldx, rows, n, halves.data(), ldy);
+      for (int64_t i = 0; i < rows * ldy; ++i) {
+        const size_t from = static_cast<size_t>(i / ldy * ldx + i % ldy);
+        ASSERT_EQ(halves[static_cast<size_t>(i)].bits,
+                  i % ldy < n ? toBf16(wide[from]).bits : 0x1234);
+      }
+    }
 }
 
 }  // namespace
