@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace dialect;
 
 namespace {
-// tanh form: 0.5 (1 + tanh(t)) = sigmoid(2 t), which has no cancellation. 2 t = u (a + b u^2).
+// tanh form: 0.5 (1 + tanh(t)) = sigmoid(2 t), which has no cancellation. 2 t = u (a + b u^2); -2 t
+// is what exp takes.
 constexpr double kGeluLinear = 2 * 0.7978845608028654;
 constexpr double kGeluCubic = 2 * 0.7978845608028654 * 0.044715;
 }  // namespace
@@ -73,17 +74,20 @@ Value RowKernel::dropout(Operation* op, Value x, const Parts& columns, size_t pa
 }
 
 Value RowKernel::gelu(Value u) {
-  const Value slope = e_.fma(e_.mul(u, u), e_.constant(u.getType(), kGeluCubic),
-                             e_.constant(u.getType(), kGeluLinear));
-  return e_.mul(u, e_.sigmoid(e_.mul(u, slope)));
+  const Value slope = e_.fma(e_.mul(u, u), e_.constant(u.getType(), -kGeluCubic),
+                             e_.constant(u.getType(), -kGeluLinear));
+  return e_.mul(u, e_.sigmoidOfMinus(e_.mul(u, slope)));
 }
 
 // With s = sigmoid(2 t): s + u s (1 - s) (2 t)'
 Value RowKernel::geluGrad(Value u, Value dz) {
   const Type type = u.getType();
-  const Value linear = e_.constant(type, kGeluLinear), square = e_.mul(u, u);
-  const Value s = e_.sigmoid(e_.mul(u, e_.fma(square, e_.constant(type, kGeluCubic), linear)));
-  const Value slope = e_.fma(square, e_.constant(type, 3 * kGeluCubic), linear);
+  const Value square = e_.mul(u, u);
+  const auto slopeOf = [&](double linear, double cubic) {
+    return e_.fma(square, e_.constant(type, cubic), e_.constant(type, linear));
+  };
+  const Value s = e_.sigmoidOfMinus(e_.mul(u, slopeOf(-kGeluLinear, -kGeluCubic)));
+  const Value slope = slopeOf(kGeluLinear, 3 * kGeluCubic);
   const Value rest = e_.sub(e_.constant(type, 1.0), s);
   return e_.mul(dz, e_.mul(s, e_.fma(e_.mul(u, slope), rest, e_.constant(type, 1.0))));
 }

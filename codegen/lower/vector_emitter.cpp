@@ -59,12 +59,13 @@ Value VectorEmitter::polynomial(Value x, ArrayRef<double> c) {
 }
 
 // exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2. Adding 1.5 * 2^mantissaBits rounds to
-// an integer and leaves it in the low bits, which are shifted into an exponent. A NaN stays one.
+// an integer and leaves it in the low bits, which are shifted into an exponent; the bias is added
+// with it. A NaN stays one.
 Value VectorEmitter::exp(Value x) {
   const Type type = x.getType();
   const bool isDouble = getElementTypeOrSelf(type).isF64();
   const int mantissaBits = isDouble ? 52 : 23;
-  const double magic = isDouble ? 6755399441055744.0 : 12582912.0;
+  const double magic = isDouble ? 6755399441055744.0 + 1023 : 12582912.0 + 127;
   const double low = isDouble ? -707.5 : -86.5, high = isDouble ? 708.5 : 87.9;
   const auto clamp = [&](arith::CmpFPredicate predicate, double limit) {
     const Value bound = constant(type, limit);
@@ -90,16 +91,14 @@ Value VectorEmitter::exp(Value x) {
     p = fma(p, mul(r, r), add(r, 1.0));
   }
   const Type bits = withElement(type, b.getIntegerType(isDouble ? 64 : 32));
-  const uint64_t one = isDouble ? 0x3ff0000000000000u : 0x3f800000u;
   const Value exponent = b.create<arith::ShLIOp>(b.create<arith::BitcastOp>(bits, shifted),
                                                  constantInt(bits, mantissaBits));
-  const Value power = b.create<arith::BitcastOp>(type, addInt(exponent, constantInt(bits, one)));
-  return mul(p, power);
+  return mul(p, b.create<arith::BitcastOp>(type, exponent));
 }
 
-Value VectorEmitter::sigmoid(Value x) {
+Value VectorEmitter::sigmoidOfMinus(Value x) {
   const Value one = constant(x.getType(), 1.0);
-  return div(one, add(one, exp(b.create<arith::NegFOp>(x))));
+  return div(one, add(one, exp(x)));
 }
 
 // Cody and Waite reduction by pi / 2 with fma, then the polynomials of fdlibm on [-pi/4, pi/4].
@@ -224,6 +223,16 @@ Value VectorEmitter::widen(Value raw, Type element, Type type) {
   return toFloatType(raw, type);
 }
 
+// Of a vector of f32: one instruction where the machine picks halves of two registers.
+static Value upperHalves(ImplicitLocOpBuilder& b, Value vector) {
+  const int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
+  SmallVector<int64_t> upper;
+  for (int64_t i = 0; i < lanes; ++i) upper.push_back(2 * i + 1);
+  const Type halves = VectorType::get({2 * lanes}, b.getI16Type());
+  const Value bits = b.create<vector::BitCastOp>(halves, vector);
+  return b.create<vector::ShuffleOp>(bits, bits, upper);
+}
+
 Value VectorEmitter::narrow(Value rounded, Type element) {
   if (!isHalf(element)) return toFloatType(rounded, element);
   rounded = toFloatType(rounded, b.getF32Type());
@@ -231,6 +240,7 @@ Value VectorEmitter::narrow(Value rounded, Type element) {
     const Value half = toFloatType(rounded, element);
     return b.create<arith::BitcastOp>(withElement(half.getType(), b.getI16Type()), half);
   }
+  if (isa<VectorType>(rounded.getType())) return upperHalves(b, rounded);
   const Type bits = withElement(rounded.getType(), b.getI32Type());
   Value raw = b.create<arith::BitcastOp>(bits, rounded);
   raw = b.create<arith::ShRUIOp>(raw, constantInt(bits, 16));

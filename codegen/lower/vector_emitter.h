@@ -57,8 +57,9 @@ class VectorEmitter {
   Value select(Value condition, Value x, Value y) {
     return b.create<mlir::arith::SelectOp>(condition, x, y);
   }
-  Value exp(Value x);      // Within 2 ulp; clamped to the range of normal numbers; NaN stays NaN.
-  Value sigmoid(Value x);  // 1 / (1 + exp(-x))
+  Value exp(Value x);  // Within 2 ulp; clamped to the range of normal numbers; NaN stays NaN.
+  Value sigmoid(Value x) { return sigmoidOfMinus(b.create<mlir::arith::NegFOp>(x)); }
+  Value sigmoidOfMinus(Value x);  // 1 / (1 + exp(x))
   // Both within 2 ulp of 1 for f64 |x| < 2^30.
   std::pair<Value, Value> sinCos(Value x);
   // Polynomial c[0] + c[1] x + ..., by Horner's rule with fma.
