@@ -44,14 +44,15 @@ struct GemmBlocking {
   static constexpr int64_t kAmxSplitDepth = 384;  // of f32 in three parts of 2 bytes
   static constexpr int64_t kAmxCols = 768;        // of a block of b, which only AMX has
   static constexpr int64_t kAmxSplitCols = 512;
-  static constexpr int64_t kAmxRows = 32;         // of a tile
-  static constexpr int64_t kPad = 32;             // elements between the rows of a panel of a
-  static constexpr int64_t kMaxTile = 64;         // rows and columns
-  static constexpr int64_t kPanelBytes = 106496;  // one panel of the factor that has no block
-  static constexpr int64_t kEdgeBytes = 8192;     // one tile of c
-  static constexpr int64_t kStagedRows = 512;     // of c, kept in f32 until rounded
+  static constexpr int64_t kAmxRows = 32;      // of a tile
+  static constexpr int64_t kAmxHeight = 1024;  // rows whose panels, or sums, are kept
+  static constexpr int64_t kPad = 32;          // elements between the rows of a panel of a
+  static constexpr int64_t kMaxTile = 64;      // rows and columns
+  // The largest panel of the factor that has no block.
+  static constexpr int64_t kPanelBytes = 106496;
+  static constexpr int64_t kEdgeBytes = 8192;  // one tile of c
+  static constexpr int64_t kStagedRows = 512;  // of c, kept in f32 until rounded
   static constexpr int64_t kStagedCols = 384;
-  static constexpr int64_t kAmxStagedRows = 1024;  // of c and a block of b
 
   static constexpr int64_t blockRows(int64_t elementBytes) { return elementBytes == 8 ? 384 : 768; }
 
@@ -71,18 +72,32 @@ struct GemmBlocking {
     const int64_t rows = shape.k <= kAmxDepth ? kAmxRows : roundUp(shape.m, kAmxRows);
     const int64_t sums =
         std::max(std::min(kStagedRows, shape.m) * std::min(kStagedCols, shape.n),
-                 std::min(kAmxStagedRows, rows) * std::min(kAmxCols, roundUp(shape.n, kMaxTile)));
+                 std::min(kAmxHeight, rows) * std::min(kAmxCols, roundUp(shape.n, kMaxTile)));
     return roundUp(sums * 4, 64);
   }
 
+  // One panel of the factor that has no block; AMX: as many as are kept.
+  static constexpr int64_t panelsBytes(const GemmShape& shape) {
+    return std::max(kPanelBytes, panelsOfABytes(shape));
+  }
+
  private:
+  static constexpr int64_t panelsOfABytes(const GemmShape& shape) {
+    const int64_t rows = std::min(kAmxHeight, roundUp(shape.m, kAmxRows));
+    return rows * packedRowBytes(shape);
+  }
   static constexpr int64_t blockOfBBytes(const GemmShape& shape) {
-    const int64_t cols = roundUp(shape.n, kMaxTile), depth = roundUp(shape.k, kMaxTile);
+    const int64_t most = shape.elementBytes == 2 ? kAmxCols : kAmxSplitCols;
+    return std::min(most, roundUp(shape.n, kMaxTile)) * packedRowBytes(shape);
+  }
+  // Of a row, or column, in a slice for AMX.
+  static constexpr int64_t packedRowBytes(const GemmShape& shape) {
+    const int64_t depth = roundUp(shape.k, kMaxTile);
     switch (shape.elementBytes) {
       case 2:
-        return std::min(kAmxCols, cols) * std::min(kAmxDepth, depth) * 2;
+        return std::min(kAmxDepth, depth) * 2;
       case 4:
-        return std::min(kAmxSplitCols, cols) * std::min(kAmxSplitDepth, depth) * 6;
+        return std::min(kAmxSplitDepth, depth) * 6;
       default:
         return 0;
     }
@@ -91,8 +106,8 @@ struct GemmBlocking {
 
 // Scratch of a product on one thread, and of one that is divided over threads.
 constexpr int64_t gemmScratchBytes(const GemmShape& shape) {
-  return GemmBlocking::blockBytes(shape) + GemmBlocking::kPanelBytes + GemmBlocking::kEdgeBytes +
-         GemmBlocking::stagedBytes(shape) + 64;
+  return GemmBlocking::blockBytes(shape) + GemmBlocking::panelsBytes(shape) +
+         GemmBlocking::kEdgeBytes + GemmBlocking::stagedBytes(shape) + 64;
 }
 constexpr int64_t parallelGemmScratchBytes(const GemmShape& shape) {
   return kMaxKernelThreads * gemmScratchBytes(shape);

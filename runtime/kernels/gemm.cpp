@@ -32,21 +32,21 @@ const GemmEngine<T, SumOf<T>>& engineOf() {
 
 template <typename Sum>
 struct Scratch {
-  char* block;  // packed panels of one factor
-  char* panel;  // a packed panel of the other
-  Sum* edge;    // a whole tile of c
-  Sum* staged;  // sums before they are rounded
+  char* block;   // packed panels of one factor
+  char* panels;  // of the other factor
+  Sum* edge;     // a whole tile of c
+  Sum* staged;   // sums before they are rounded
 };
 
 template <typename T, typename C>
 Scratch<SumOf<T>> divideScratch(void* scratch, const GemmCall<T, C>& call) {
   const auto address = (reinterpret_cast<uintptr_t>(scratch) + 63) & ~uintptr_t{63};
   char* block = reinterpret_cast<char*>(address);
-  char* panel = block + GemmBlocking::blockBytes(call.shape());
-  char* edge = panel + GemmBlocking::kPanelBytes;
+  char* panels = block + GemmBlocking::blockBytes(call.shape());
+  char* edge = panels + GemmBlocking::panelsBytes(call.shape());
   char* staged = edge + GemmBlocking::kEdgeBytes;
   using Sum = SumOf<T>;
-  return {block, panel, reinterpret_cast<Sum*>(edge), reinterpret_cast<Sum*>(staged)};
+  return {block, panels, reinterpret_cast<Sum*>(edge), reinterpret_cast<Sum*>(staged)};
 }
 
 struct Range {
@@ -131,13 +131,13 @@ class Product {
     const int64_t sliceBytes = tiles * panelOfABytes();
     char* packed = scratch_.block;
     for (int64_t k = depths.begin; k < depths.end(); k += engine_.depth, packed += sliceBytes)
-      packRows(rows, pieceFrom(k, engine_.depth, depths), packed);
+      packRows(rows, pieceFrom(k, engine_.depth, depths), panelOfABytes(), packed);
     for (int64_t col = 0; col < call_.n; col += engine_.cols) {
       const Range cols = pieceFrom(col, engine_.cols, {0, call_.n});
       packed = scratch_.block;
       for (int64_t k = depths.begin; k < depths.end(); k += engine_.depth, packed += sliceBytes) {
         const Range slice = pieceFrom(k, engine_.depth, depths);
-        engine_.packB(call_.b.at(k, col), slice.size, cols.size, scratch_.panel);
+        engine_.packB(call_.b.at(k, col), slice.size, cols.size, scratch_.panels);
         const bool lastSlice = slice.end() == depths.end();
         const Range next = pieceFrom(lastSlice ? depths.begin : slice.end(), engine_.depth, depths);
         multiplyColumns(rows, cols, slice, packed,
@@ -149,14 +149,14 @@ class Product {
   void multiplyColumns(const Range& rows, const Range& cols, const Range& slice, const char* packed,
                        PanelFetch next) {
     for (int64_t row = rows.begin; row < rows.end(); row += engine_.rows) {
-      multiplyTile(pieceFrom(row, engine_.rows, rows), cols, slice, packed, scratch_.panel,
+      multiplyTile(pieceFrom(row, engine_.rows, rows), cols, slice, packed, scratch_.panels,
                    next.take());
       packed += panelOfABytes();
     }
   }
 
   // In the order in which a lies in memory: along its rows, or some columns at a time.
-  void packRows(const Range& rows, const Range& slice, char* packed) const {
+  void packRows(const Range& rows, const Range& slice, int64_t panelBytes, char* packed) const {
     const auto pack = byRows() ? engine_.packByRows : engine_.packByColumns;
     const int64_t step = byRows() ? slice.size : kPackedDepths;
     for (int64_t k = 0; k < slice.size; k += step) {
@@ -164,32 +164,67 @@ class Product {
       for (int64_t row = rows.begin; row < rows.end(); row += engine_.rows) {
         pack(call_.a.at(row, slice.begin + k), k, std::min(step, slice.size - k),
              std::min(engine_.rows, rows.end() - row), panel);
-        panel += panelOfABytes();
+        panel += panelBytes;
       }
     }
   }
 
-  // For an engine so fast that panels have to come from the second-level cache in order. Blocks are
-  // as high as there is room for their sums.
+  // For an engine so fast that panels have to come from the second-level cache in order. Rows are
+  // taken so many at a time that there is room for their panels, and for their sums until they are
+  // rounded. Panels of a serve all blocks of b, but where that would take the sums of all of them.
   void runByBlocksOfB() {
-    const Range allRows = {0, call_.m}, allCols = {0, call_.n}, allDepths = {0, call_.k};
-    const int64_t height = kRounds && !oneSlice() ? GemmBlocking::kAmxStagedRows : call_.m;
-    for (int64_t row = 0; row < call_.m; row += height)
-      for (int64_t col = 0; col < call_.n; col += engine_.blockCols)
-        for (int64_t k = 0; k < call_.k; k += engine_.depth)
-          multiplyBlockOfB(pieceFrom(row, height, allRows),
-                           pieceFrom(col, engine_.blockCols, allCols),
-                           pieceFrom(k, engine_.depth, allDepths));
+    const bool once = call_.n <= engine_.blockCols || (kRounds && !oneSlice());
+    const int64_t height = GemmBlocking::kAmxHeight;
+    for (int64_t row = 0; row < call_.m; row += height) {
+      const Range rows = pieceFrom(row, height, {0, call_.m});
+      if (once)
+        multiplyByColumns(rows);
+      else
+        multiplyBySlices(rows);
+    }
   }
 
-  void multiplyBlockOfB(const Range& block, const Range& cols, const Range& slice) {
-    packCols(cols, slice);
-    const auto pack = byRows() ? engine_.packByRows : engine_.packByColumns;
+  // Panels of rows are packed right before their only use. Columns are packed as they lie in
+  // memory, across all rows: 20 % of such a product.
+  void multiplyByColumns(const Range& block) {
+    const int64_t height = byRows() ? engine_.rows : block.size;
+    for (int64_t col = 0; col < call_.n; col += engine_.blockCols)
+      for (int64_t k = 0; k < call_.k; k += engine_.depth) {
+        const Range cols = colsOfBlock(col), slice = sliceFrom(k);
+        packCols(cols, slice);
+        for (int64_t row = block.begin; row < block.end(); row += height) {
+          const Range rows = pieceFrom(row, height, block);
+          packRows(rows, slice, packedPanelBytes(slice), scratch_.panels);
+          multiplyPanels(rows, cols, slice);
+        }
+      }
+  }
+
+  void multiplyBySlices(const Range& rows) {
+    for (int64_t k = 0; k < call_.k; k += engine_.depth) {
+      const Range slice = sliceFrom(k);
+      packRows(rows, slice, packedPanelBytes(slice), scratch_.panels);
+      for (int64_t col = 0; col < call_.n; col += engine_.blockCols) {
+        packCols(colsOfBlock(col), slice);
+        multiplyPanels(rows, colsOfBlock(col), slice);
+      }
+    }
+  }
+
+  // Of a, without the padding between rows.
+  int64_t packedPanelBytes(const Range& slice) const {
+    return engine_.rows * packedDepth(slice) * engine_.packedElementBytes;
+  }
+  Range colsOfBlock(int64_t col) const { return pieceFrom(col, engine_.blockCols, {0, call_.n}); }
+  Range sliceFrom(int64_t k) const { return pieceFrom(k, engine_.depth, {0, call_.k}); }
+
+  void multiplyPanels(const Range& block, const Range& cols, const Range& slice) {
+    const char* panel = scratch_.panels;
     for (int64_t row = block.begin; row < block.end(); row += engine_.rows) {
       const Range rows = pieceFrom(row, engine_.rows, block);
-      pack(call_.a.at(row, slice.begin), 0, slice.size, rows.size, scratch_.panel);
       for (int64_t k = slice.begin; k < slice.end(); k += engine_.strip)
-        multiplyStrip(rows, cols, slice, pieceFrom(k, engine_.strip, slice));
+        multiplyStrip(rows, cols, slice, pieceFrom(k, engine_.strip, slice), panel);
+      panel += packedPanelBytes(slice);
       if constexpr (kRounds)
         if (slice.end() == call_.k)
           rowsNarrow(stagedRows(row), stripCols(), rows.size, cols.size,
@@ -199,13 +234,14 @@ class Product {
 
   // The sums of a tile's rows in scratch, of a block of b.
   Sum* stagedRows(int64_t row) const {
-    return scratch_.staged + (oneSlice() ? 0 : row % GemmBlocking::kAmxStagedRows * stripCols());
+    return scratch_.staged + (oneSlice() ? 0 : row % GemmBlocking::kAmxHeight * stripCols());
   }
 
   // Some depths of a packed slice.
-  void multiplyStrip(const Range& rows, const Range& cols, const Range& slice, const Range& strip) {
+  void multiplyStrip(const Range& rows, const Range& cols, const Range& slice, const Range& strip,
+                     const char* panel) {
     const int64_t first = strip.begin - slice.begin;
-    const char* a = scratch_.panel + engine_.rows * first * engine_.packedElementBytes;
+    const char* a = panel + engine_.rows * first * engine_.packedElementBytes;
     const char* b = scratch_.block + panelOfBBytes(first);
     for (int64_t col = cols.begin; col < cols.end(); col += engine_.cols) {
       multiplyTile(rows, pieceFrom(col, engine_.cols, cols), strip, a, b, {});

@@ -60,17 +60,26 @@ void expectPartsEqualWhole(const Engine<T>& engine) {
       ASSERT_EQ(part[i * cols + j], whole[(row + i) * n + col + j]);
 }
 
-// Rows for several packed blocks and depths for several slices of each: a row's bits are those that
-// it has in a block of its own.
+// Rows for several packed blocks, depths for several slices of each and, of the wider one, columns
+// for several blocks: a row's bits are those that it has in a block of its own.
 template <typename T>
-void expectBlocksEqualRows(const Engine<T>& engine) {
-  constexpr int64_t m = 1601, n = 37, k = 801;
+void expectRowsAlone(const Engine<T>& engine, int64_t m, int64_t n, bool aIsTransposed) {
+  constexpr int64_t k = 801;
   const std::vector<T> a = drawMatrix<T>(m * k), b = drawMatrix<T>(k * n);
-  const auto aRef = rowMajor<T>(a.data(), k), bRef = rowMajor<T>(b.data(), n);
+  const auto aRef =
+      aIsTransposed ? rowMajor<T>(a.data(), m).transposed() : rowMajor<T>(a.data(), k);
+  const auto bRef = rowMajor<T>(b.data(), n);
   const auto whole = product<T>({m, n, k, aRef, bRef, nullptr, n, false}, engine);
   for (int64_t row = 0; row < m; row += 97) {
     const auto alone = product<T>({1, n, k, aRef.at(row, 0), bRef, nullptr, n, false}, engine);
     for (int64_t j = 0; j < n; ++j) ASSERT_EQ(whole[row * n + j], alone[j]) << row << " " << j;
+  }
+}
+template <typename T>
+void expectBlocksEqualRows(const Engine<T>& engine) {
+  for (const bool aIsTransposed : {false, true}) {
+    expectRowsAlone<T>(engine, 1601, 37, aIsTransposed);
+    expectRowsAlone<T>(engine, 1101, 805, aIsTransposed);
   }
 }
 
