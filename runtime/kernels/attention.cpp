@@ -81,12 +81,13 @@ struct Forward {
     rowNarrow(row, block.keys, probs + i * block.keys);
   }
 
-  void finish(int64_t query, int64_t queries) const {
+  void finish(int64_t query, int64_t queries) {
     for (int64_t i = 0; i < queries; ++i) {
       T* target = ctx.as<T>() + at.ctx() + (query + i) * at.ctxStride();
       const Sum factor = 1 / sums[i];
-      for (int64_t c = 0; c < at.shape.headSize; ++c)
-        target[c] = narrow<T>(out[i * at.shape.headSize + c] * factor);
+      Sum* row = out + i * at.shape.headSize;
+      for (int64_t c = 0; c < at.shape.headSize; ++c) row[c] *= factor;
+      rowNarrow(row, at.shape.headSize, target);
       lse.set(at.lse() + query + i, maxima[i] + std::log(sums[i]));
     }
   }

@@ -61,10 +61,7 @@ struct Backward {
     const int64_t sequence = at.shape.sequence, size = AttentionBlocking::kRows;
     for (int64_t i = 0; i < sequence; ++i) {
       const int64_t offset = at.ctx() + i * at.ctxStride();
-      const T *y = ctx.as<T>() + offset, *dy = dctx.as<T>() + offset;
-      Sum sum = 0;
-      for (int64_t c = 0; c < at.shape.headSize; ++c) sum += widen(y[c]) * widen(dy[c]);
-      deltas[i] = sum;
+      deltas[i] = rowDot(ctx.as<T>() + offset, dctx.as<T>() + offset, at.shape.headSize);
     }
     for (int64_t key = 0; key < sequence; key += size)
       for (int64_t query = key; query < sequence; query += size)
@@ -93,8 +90,7 @@ struct Backward {
     std::fill(p + visible, p + b.keys, Sum{0});
     if (!at.drops()) rowNarrow(p, b.keys, dropped + i * b.keys);
     if (at.drops()) dropRow(b, i, p, g);
-    const Sum delta = deltas[query], scale = at.scale();
-    for (int64_t j = 0; j < b.keys; ++j) g[j] = p[j] * (g[j] - delta) * scale;
+    rowSoftmaxGrad(p, b.keys, deltas[query], at.scale(), g);
     rowNarrow(g, b.keys, dScores + i * b.keys);
   }
 

@@ -65,11 +65,14 @@ Range pieceFrom(int64_t begin, int64_t size, const Range& whole) {
 int64_t blockRows(int64_t elementBytes, int64_t packedRowBytes) {
   static const int64_t kCache = [] {
     const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return cache > 0 ? int64_t{cache} : int64_t{1} << 20;
+    return cache > 0 ? int64_t{cache} : int64_t{32} << 20;
   }();
   return std::clamp<int64_t>(kCache * 3 / 5 / packedRowBytes, GemmBlocking::kMaxTile,
                              GemmBlocking::blockRows(elementBytes));
 }
+
+// Products of this size are in no cache when they are read.
+constexpr int64_t kPastCachesBytes = int64_t{32} << 20;
 
 constexpr int64_t kPackedDepths = 32;  // a multiple of every depthMultiple
 
@@ -227,8 +230,8 @@ class Product {
       panel += packedPanelBytes(slice);
       if constexpr (kRounds)
         if (slice.end() == call_.k)
-          rowsNarrow(stagedRows(row), stripCols(), rows.size, cols.size,
-                     call_.c + row * call_.ldc + cols.begin, call_.ldc);
+          storeRounded(stagedRows(row), stripCols(), rows.size, cols.size,
+                       call_.c + row * call_.ldc + cols.begin);
     }
   }
 
@@ -287,8 +290,15 @@ class Product {
       multiply(packedDepth(depths), a, b, sums, stripCols(), accumulate, next);
     } else {
       multiply(packedDepth(depths), a, b, edge, engine_.cols, accumulate, next);
-      rowsNarrow(edge, engine_.cols, rows.size, cols.size, c, call_.ldc);
+      storeRounded(edge, engine_.cols, rows.size, cols.size, c);
     }
+  }
+
+  void storeRounded(const Sum* sums, int64_t stride, int64_t rows, int64_t cols, C* c) const {
+    if constexpr (std::is_same_v<C, Bf16>)
+      if (call_.m * call_.n * int64_t{sizeof(C)} >= kPastCachesBytes)
+        return rowsNarrowPastCaches(sums, stride, rows, cols, c, call_.ldc);
+    rowsNarrow(sums, stride, rows, cols, c, call_.ldc);
   }
 
   static void copyTile(const Sum* from, int64_t fromStride, int64_t rows, int64_t cols, Sum* to,

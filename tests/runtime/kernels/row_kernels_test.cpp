@@ -84,6 +84,42 @@ TEST(RowExp, IsTheSameOfAllSetsThatFuse) {
   }
 }
 
+template <typename T>
+void expectDots(float (*RowKernels::*dot)(const T*, const T*, int64_t)) {
+  std::vector<T> x, y;
+  for (float value : between(-3, 2, kMaxWidth)) x.push_back(narrow<T>(value));
+  for (float value : between(-1, 4, kMaxWidth)) y.push_back(narrow<T>(value * value));
+  for (int64_t n = 0; n <= kMaxWidth; ++n) {
+    double exact = 0, size = 0;
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+      const double product = static_cast<double>(widen(x[i])) * widen(y[i]);
+      exact += product;
+      size += std::abs(product);
+    }
+    for (const RowKernels* kernels : rowKernelSets())
+      EXPECT_NEAR((kernels->*dot)(x.data(), y.data(), n), exact, 1e-6 * size) << n;
+  }
+}
+
+TEST(RowDot, EveryWidth) {
+  expectDots(&RowKernels::dot);
+  expectDots(&RowKernels::dotBf16);
+  expectDots(&RowKernels::dotF16);
+}
+
+TEST(RowSoftmaxGrad, EveryWidth) {
+  const std::vector<float> p = between(0, 1, kMaxWidth), g = between(-2, 3, kMaxWidth);
+  for (const RowKernels* kernels : rowKernelSets())
+    for (int64_t n = 0; n <= kMaxWidth; ++n) {
+      std::vector<float> result = g;
+      kernels->softmaxGrad(p.data(), n, 0.75F, 0.125F, result.data());
+      for (size_t i = 0; i < g.size(); ++i) {
+        const bool inside = static_cast<int64_t>(i) < n;
+        EXPECT_FLOAT_EQ(result[i], inside ? p[i] * (g[i] - 0.75F) * 0.125F : g[i]);
+      }
+    }
+}
+
 TEST(RowMax, EveryWidth) {
   for (const RowKernels* kernels : rowKernelSets()) {
     EXPECT_EQ(kernels->max(nullptr, 0), -std::numeric_limits<float>::infinity());
@@ -189,15 +225,18 @@ TEST(F16, RowsAreConvertedAsElements) {
 
 TEST(Bf16, BlocksOfRowsAreConvertedRowByRow) {
   const std::vector<float> wide = hardToRound();
-  const int64_t rows = 3, ldx = 45, ldy = 50;
+  const int64_t rows = 2, ldx = 80, ldy = 90;
   for (const RowKernels* kernels : rowKernelSets())
-    for (int64_t n : {1, 32, 45}) {
+    for (int64_t n : {1, 32, 80}) {
       std::vector<Bf16> halves(static_cast<size_t>(rows * ldy), Bf16{0x1234});
+      std::vector<Bf16> past = halves;
       kernels->narrowRows(wide.data(), ldx, rows, n, halves.data(), ldy);
+      kernels->narrowRowsPastCaches(wide.data(), ldx, rows, n, past.data(), ldy);
       for (int64_t i = 0; i < rows * ldy; ++i) {
         const size_t from = static_cast<size_t>(i / ldy * ldx + i % ldy);
-        ASSERT_EQ(halves[static_cast<size_t>(i)].bits,
-                  i % ldy < n ? toBf16(wide[from]).bits : 0x1234);
+        const auto expected = i % ldy < n ? toBf16(wide[from]).bits : 0x1234;
+        ASSERT_EQ(halves[static_cast<size_t>(i)].bits, expected);
+        ASSERT_EQ(past[static_cast<size_t>(i)].bits, expected);
       }
     }
 }
