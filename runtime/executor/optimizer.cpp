@@ -58,15 +58,14 @@ struct Pointers {
 };
 
 template <typename S, typename P>
-TRIREME_INLINE void update(const Constants<S>& k, const Pointers<S, P>& at, int64_t begin,
-                           int64_t end) {
+TRIREME_INLINE void update(const Constants<S>& k, const Pointers<S, P>& at, int64_t count) {
   P* parameter = at.parameter;
   S* master = at.master;
   const S* gradient = at.gradient;
   S* moment1 = at.moment1;
   S* moment2 = at.moment2;
   TRIREME_NO_CARRIED_DEPENDENCE
-  for (int64_t i = begin; i < end; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const S g = k.scale * gradient[i];
     const S m = k.beta1 * moment1[i] + k.rest1 * g;
     const S v = k.beta2 * moment2[i] + k.rest2 * (g * g);
@@ -81,13 +80,12 @@ TRIREME_INLINE void update(const Constants<S>& k, const Pointers<S, P>& at, int6
 }
 
 template <typename S, typename P>
-TRIREME_AVX2 void updateAvx2(const Constants<S>& k, const Pointers<S, P>& at, int64_t begin,
-                             int64_t end) {
-  update<S, P>(k, at, begin, end);
+TRIREME_AVX2 void updateAvx2(const Constants<S>& k, const Pointers<S, P>& at, int64_t count) {
+  update<S, P>(k, at, count);
 }
 template <typename S, typename P>
-void updateBaseline(const Constants<S>& k, const Pointers<S, P>& at, int64_t begin, int64_t end) {
-  update<S, P>(k, at, begin, end);
+void updateBaseline(const Constants<S>& k, const Pointers<S, P>& at, int64_t count) {
+  update<S, P>(k, at, count);
 }
 
 bool haveAvx2() {
@@ -115,6 +113,20 @@ void storePastCaches(const P* from, int64_t count, P* to) {
 }
 
 constexpr int64_t kGrain = 1 << 15;  // elements
+constexpr int64_t kPiece = 64;       // elements
+
+// The processor fetches ahead by itself, but not over the border of a page of 4 KiB: at four
+// streams that is a fifth of the time.
+template <typename S, typename P>
+void fetchAhead(const Pointers<S, P>& at, int64_t i) {
+  constexpr int64_t kAhead = 4096 / int64_t{sizeof(S)}, kLine = 64 / int64_t{sizeof(S)};
+  for (int64_t line = i + kAhead; line < i + kAhead + kPiece; line += kLine) {
+    __builtin_prefetch(at.gradient + line, 0);
+    __builtin_prefetch(at.master + line, 1);
+    __builtin_prefetch(at.moment1 + line, 1);
+    __builtin_prefetch(at.moment2 + line, 1);
+  }
+}
 
 template <typename S, typename P>
 void run(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
@@ -122,16 +134,23 @@ void run(const AdamWStep& step, const AdamWArrays& arrays, ThreadPool& pool) {
   const Pointers<S, P> at{static_cast<P*>(arrays.parameter), static_cast<S*>(arrays.master),
                           static_cast<const S*>(arrays.gradient), static_cast<S*>(arrays.moment1),
                           static_cast<S*>(arrays.moment2)};
-  const auto updateSome = haveAvx2() ? updateAvx2<S, P> : updateBaseline<S, P>;
+  const auto updatePiece = haveAvx2() ? updateAvx2<S, P> : updateBaseline<S, P>;
+  // `to` is at.parameter, or where its elements from `first` on are kept.
+  const auto updateSome = [&](int64_t begin, int64_t end, P* to, int64_t first) {
+    for (int64_t i = begin; i < end; i += kPiece) {
+      fetchAhead(at, i);
+      const Pointers<S, P> piece{to + (i - first), at.master + i, at.gradient + i, at.moment1 + i,
+                                 at.moment2 + i};
+      updatePiece(constants, piece, std::min(kPiece, end - i));
+    }
+  };
   const auto body = [&](int64_t begin, int64_t end) {
-    if constexpr (sizeof(P) == sizeof(S)) return updateSome(constants, at, begin, end);
+    if constexpr (sizeof(P) == sizeof(S)) return updateSome(begin, end, at.parameter, 0);
     constexpr int64_t kBlock = 2048;
     alignas(64) std::array<P, kBlock> rounded;
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t count = std::min(kBlock, end - i);
-      const Pointers<S, P> block{rounded.data(), at.master + i, at.gradient + i, at.moment1 + i,
-                                 at.moment2 + i};
-      updateSome(constants, block, 0, count);
+      updateSome(i, i + count, rounded.data(), i);
       storePastCaches(rounded.data(), count, at.parameter + i);
     }
 #if defined(__x86_64__) && defined(__GNUC__)
