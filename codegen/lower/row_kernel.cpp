@@ -201,8 +201,11 @@ const Parts& RowKernel::read(Value tensor, const Site& site) {
   if (auto found = registers_.find(tensor); found != registers_.end()) return found->second;
   Parts parts;
   const Value row = e_.mulInt(row_, e_.integer(widthOf(tensor.getType())));
-  for (Value column : columnsOf(tensor, site))
-    parts.push_back(load(tensor, e_.addInt(row, column), site.mask));
+  for (Value column : columnsOf(tensor, site)) {
+    const Value index = e_.addInt(row, column);
+    if (!e_.inWarps()) e_.fetchAhead(k_.pointerTo(tensor), index, elementOf(tensor));
+    parts.push_back(load(tensor, index, site.mask));
+  }
   return registers_[tensor] = parts;
 }
 

@@ -274,6 +274,15 @@ Value VectorEmitter::load(Value base, Value index, Type element, Type type, Valu
   return widen(loaded, element, type);
 }
 
+void VectorEmitter::fetchAhead(Value base, Value index, Type element) {
+  constexpr int64_t kPage = 4096, kLine = 64;
+  const int64_t bytes = element.getIntOrFloatBitWidth() / 8;
+  for (int64_t line = 0; line < kLanes * bytes; line += kLine) {
+    const Value ahead = addInt(index, integer((kPage + line) / bytes));
+    b.create<LLVM::Prefetch>(address(base, ahead, element), /*rw=*/0, /*hint=*/3, /*cache=*/1);
+  }
+}
+
 void VectorEmitter::storeRounded(Value vector, Value base, Value index, Type element, Value mask) {
   const unsigned alignment = element.getIntOrFloatBitWidth() / 8;
   const Value raw = narrow(vector, element);

@@ -79,6 +79,10 @@ class VectorEmitter {
   // outside of `mask` (may be null: all lanes) are neither read nor written. In registers values
   // are of `type`.
   Value load(Value base, Value index, Type element, Type type, Value mask);
+  // For a loop that reads a vector at every index, of more memory than caches hold. A processor
+  // fetches ahead by itself, but not over the border of a page of 4 KiB: with one read after the
+  // other half of the time is spent waiting.
+  void fetchAhead(Value base, Value index, Type element);
   // Stores a value that roundTo() has rounded to `element`.
   void storeRounded(Value vector, Value base, Value index, Type element, Value mask);
   void store(Value vector, Value base, Value index, Type element, Value mask) {

@@ -1,10 +1,11 @@
 // RUN: trireme-opt %s --trireme-lower-kernels --split-input-file --verify-diagnostics | FileCheck %s
 
-// 37 columns are one whole vector and a masked one.
+// 37 columns are one whole vector and a masked one. A vector is two lines, fetched a page ahead.
 // CHECK-LABEL: func @gelu
 // CHECK-SAME: (%{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr, %[[BEGIN:.*]]: i64, %[[END:.*]]: i64)
 // CHECK-SAME: trireme.extent = 10 : i64
 // CHECK: scf.for {{.*}} = %[[BEGIN]] to %[[END]]
+// CHECK-COUNT-2: llvm.intr.prefetch
 // CHECK: llvm.load {{.*}} -> vector<32xf32>
 // CHECK: llvm.store {{.*}} vector<32xf32>
 // CHECK: llvm.intr.masked.load

@@ -9,6 +9,7 @@
 // CHECK: nvvm.read.ptx.sreg.ntid.x
 // CHECK: nvvm.read.ptx.sreg.ctaid.x
 // CHECK: scf.for
+// CHECK-NOT: prefetch
 // CHECK: llvm.load {{.*}} -> f32
 // CHECK-NOT: vector<
 func.func @gelu(%u: tensor<5x2x37xf32>) -> tensor<5x2x37xf32> attributes {trireme.kernel} {
