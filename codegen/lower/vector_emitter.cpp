@@ -223,7 +223,8 @@ Value VectorEmitter::widen(Value raw, Type element, Type type) {
   return toFloatType(raw, type);
 }
 
-// Of a vector of f32: one instruction where the machine picks halves of two registers.
+// Of a vector of f32 (hosts are little-endian): one instruction where the machine picks halves of
+// two registers.
 static Value upperHalves(ImplicitLocOpBuilder& b, Value vector) {
   const int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
   SmallVector<int64_t> upper;
@@ -275,7 +276,8 @@ Value VectorEmitter::load(Value base, Value index, Type element, Type type, Valu
 }
 
 void VectorEmitter::fetchAhead(Value base, Value index, Type element) {
-  constexpr int64_t kPage = 4096, kLine = 64;
+  TRIREME_CHECK(!inWarps());
+  constexpr int64_t kPage = 4096, kLine = 64;  // bytes
   const int64_t bytes = element.getIntOrFloatBitWidth() / 8;
   for (int64_t line = 0; line < kLanes * bytes; line += kLine) {
     const Value ahead = addInt(index, integer((kPage + line) / bytes));

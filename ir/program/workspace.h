@@ -35,8 +35,8 @@ struct GemmShape {
 };
 
 // Blocks of the matrix product (runtime/kernels/gemm.h). The packed block of one factor is about
-// 1.2 MB, which leaves room for the rest in a second-level cache of 2 MiB. All bounds hold for
-// every kind of tile.
+// 1.2 MB, so that it stays in a second-level cache of 2 MiB while panels of the other and sums pass
+// through the rest. All bounds hold for every kind of tile.
 struct GemmBlocking {
   static constexpr int64_t kVectorDepth = 384;  // of a slice
   static constexpr int64_t kDotDepth = 768;     // of vectors that multiply pairs
@@ -66,7 +66,8 @@ struct GemmBlocking {
     return roundUp(std::max(ofA, blockOfBBytes(shape)), 64);
   }
 
-  // Sums of some rows and columns; AMX: of a block of b, for a tile's rows if it has all depths.
+  // Sums of some rows and columns; AMX: of a block of b's columns, for the rows of one tile if all
+  // depths are one slice, else for kAmxHeight rows.
   static constexpr int64_t stagedBytes(const GemmShape& shape) {
     if (!shape.staged) return 0;
     const int64_t rows = shape.k <= kAmxDepth ? kAmxRows : roundUp(shape.m, kAmxRows);
@@ -76,7 +77,8 @@ struct GemmBlocking {
     return roundUp(sums * 4, 64);
   }
 
-  // One panel of the factor that has no block; AMX: as many as are kept.
+  // One panel of the factor that has no block; AMX: of kAmxHeight rows. What other engines leave
+  // untouched of it is no memory.
   static constexpr int64_t panelsBytes(const GemmShape& shape) {
     return std::max(kPanelBytes, panelsOfABytes(shape));
   }

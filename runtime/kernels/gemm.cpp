@@ -65,18 +65,15 @@ Range pieceFrom(int64_t begin, int64_t size, const Range& whole) {
 int64_t blockRows(int64_t elementBytes, int64_t packedRowBytes) {
   static const int64_t kCache = [] {
     const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    return cache > 0 ? int64_t{cache} : int64_t{32} << 20;
+    return cache > 0 ? int64_t{cache} : int64_t{1} << 20;
   }();
   return std::clamp<int64_t>(kCache * 3 / 5 / packedRowBytes, GemmBlocking::kMaxTile,
                              GemmBlocking::blockRows(elementBytes));
 }
 
-// Products of this size are in no cache when they are read.
-constexpr int64_t kPastCachesBytes = int64_t{32} << 20;
-
 constexpr int64_t kPackedDepths = 32;  // a multiple of every depthMultiple
 
-// A block of one factor is packed as a whole, and a panel of the other right before its only use.
+// A block of one factor is packed as a whole, and panels of the other right before their use.
 // A slice is some depths, of which the engine sums up all before it adds to c.
 template <typename T, typename C>
 class Product {
@@ -172,24 +169,25 @@ class Product {
     }
   }
 
-  // For an engine so fast that panels have to come from the second-level cache in order. Rows are
-  // taken so many at a time that there is room for their panels, and for their sums until they are
-  // rounded. Panels of a serve all blocks of b, but where that would take the sums of all of them.
+  // For an engine so fast that a block of b has to come from the second-level cache, in order. Rows
+  // are taken so many at a time that there is room for their panels, and for their sums until they
+  // are rounded. Panels of a are packed once for all blocks of b, unless the sums of all blocks
+  // would have to be kept: then they are packed again for each.
   void runByBlocksOfB() {
-    const bool once = call_.n <= engine_.blockCols || (kRounds && !oneSlice());
+    const bool blocksOutermost = call_.n <= engine_.blockCols || (kRounds && !oneSlice());
     const int64_t height = GemmBlocking::kAmxHeight;
     for (int64_t row = 0; row < call_.m; row += height) {
       const Range rows = pieceFrom(row, height, {0, call_.m});
-      if (once)
-        multiplyByColumns(rows);
+      if (blocksOutermost)
+        multiplyBlockByBlock(rows);
       else
-        multiplyBySlices(rows);
+        multiplySliceBySlice(rows);
     }
   }
 
   // Panels of rows are packed right before their only use. Columns are packed as they lie in
   // memory, across all rows: 20 % of such a product.
-  void multiplyByColumns(const Range& block) {
+  void multiplyBlockByBlock(const Range& block) {
     const int64_t height = byRows() ? engine_.rows : block.size;
     for (int64_t col = 0; col < call_.n; col += engine_.blockCols)
       for (int64_t k = 0; k < call_.k; k += engine_.depth) {
@@ -203,7 +201,7 @@ class Product {
       }
   }
 
-  void multiplyBySlices(const Range& rows) {
+  void multiplySliceBySlice(const Range& rows) {
     for (int64_t k = 0; k < call_.k; k += engine_.depth) {
       const Range slice = sliceFrom(k);
       packRows(rows, slice, packedPanelBytes(slice), scratch_.panels);
@@ -229,10 +227,16 @@ class Product {
         multiplyStrip(rows, cols, slice, pieceFrom(k, engine_.strip, slice), panel);
       panel += packedPanelBytes(slice);
       if constexpr (kRounds)
-        if (slice.end() == call_.k)
-          storeRounded(stagedRows(row), stripCols(), rows.size, cols.size,
-                       call_.c + row * call_.ldc + cols.begin);
+        if (slice.end() == call_.k) storeRounded(stagedRows(row), rows, cols);
     }
+  }
+
+  void storeRounded(const Sum* sums, const Range& rows, const Range& cols) const {
+    C* c = call_.c + rows.begin * call_.ldc + cols.begin;
+    if constexpr (std::is_same_v<C, Bf16>)
+      if (call_.pastCaches)
+        return rowsNarrowPastCaches(sums, stripCols(), rows.size, cols.size, c, call_.ldc);
+    rowsNarrow(sums, stripCols(), rows.size, cols.size, c, call_.ldc);
   }
 
   // The sums of a tile's rows in scratch, of a block of b.
@@ -290,15 +294,8 @@ class Product {
       multiply(packedDepth(depths), a, b, sums, stripCols(), accumulate, next);
     } else {
       multiply(packedDepth(depths), a, b, edge, engine_.cols, accumulate, next);
-      storeRounded(edge, engine_.cols, rows.size, cols.size, c);
+      rowsNarrow(edge, engine_.cols, rows.size, cols.size, c, call_.ldc);
     }
-  }
-
-  void storeRounded(const Sum* sums, int64_t stride, int64_t rows, int64_t cols, C* c) const {
-    if constexpr (std::is_same_v<C, Bf16>)
-      if (call_.m * call_.n * int64_t{sizeof(C)} >= kPastCachesBytes)
-        return rowsNarrowPastCaches(sums, stride, rows, cols, c, call_.ldc);
-    rowsNarrow(sums, stride, rows, cols, c, call_.ldc);
   }
 
   static void copyTile(const Sum* from, int64_t fromStride, int64_t rows, int64_t cols, Sum* to,
@@ -392,7 +389,10 @@ void gemm(const GemmCall<T, C>& call, void* scratch) {
 }
 
 template <typename T, typename C>
-void parallelGemm(const GemmCall<T, C>& call, ThreadPool& pool, void* scratch) {
+void parallelGemm(const GemmCall<T, C>& whole, ThreadPool& pool, void* scratch) {
+  constexpr int64_t kBeyondCaches = int64_t{32} << 20;
+  GemmCall<T, C> call = whole;
+  call.pastCaches = call.m * call.n * int64_t{sizeof(C)} >= kBeyondCaches;
   const Split split = splitOf(call, pool.numThreads());
   if (split.pieces == 1) return gemm(call, scratch);
   const int64_t bytes = program::gemmScratchBytes(call.shape());

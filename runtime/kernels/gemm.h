@@ -6,7 +6,8 @@
 // matrix is divided, neither over threads nor over ranks.
 //
 // Blocking as in Goto, van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
-// 2008: a block of one factor and a panel of the other are packed into the second-level cache.
+// 2008: a block of one factor is packed into the second-level cache, and panels of the other pass
+// through it.
 #pragma once
 #include <cstdint>
 
@@ -42,6 +43,8 @@ struct GemmCall {
   C* c;
   int64_t ldc;
   bool accumulate;
+  // Nobody reads c before it has left the caches: it may be written past them.
+  bool pastCaches = false;
 
   program::GemmShape shape() const { return {m, n, k, sizeof(T), sizeof(C) < 4}; }
 };
@@ -52,7 +55,8 @@ struct GemmCall {
 template <typename T, typename C>
 void gemm(const GemmCall<T, C>& call, void* scratch);
 
-// On the pool. `scratch` holds program::parallelGemmScratchBytes(call.shape()).
+// On the pool; decides itself about pastCaches. `scratch` holds
+// program::parallelGemmScratchBytes(call.shape()).
 template <typename T, typename C>
 void parallelGemm(const GemmCall<T, C>& call, ThreadPool& pool, void* scratch);
 

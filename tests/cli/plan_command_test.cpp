@@ -220,15 +220,18 @@ TEST_F(PlanCommand, LayersArePinnedPerStage) {
   EXPECT_EQ(written->layers[2][0], (plan::LayerRange{3, 1}));
 }
 
-// 64 MiB per device; the model needs 16 bytes for each of its parameters.
+// 128 MiB per device, of which scratch takes a third; the model needs 16 bytes for each of its
+// parameters.
 TEST_F(PlanCommand, ModelThatDoesNotFitSaysByHowMuchAndWhatWould) {
   model = write("big.yaml", replaced(kTinyModel, "hidden_size: 32", "hidden_size: 2048"));
+  cluster = write("small.yaml", replaced(kTinyCluster, "64 MiB", "128 MiB"));
   expectRefusal(plan({"--gpus", "1"}), 1,
-                {"no plan fits in memory", "64.00 MiB per device", "too much", "devices"});
+                {"no plan fits in memory", "128.00 MiB per device", "too much", "devices"});
 }
 
 TEST_F(PlanCommand, JsonSaysWhatWouldFitAndStillFails) {
   model = write("big.yaml", replaced(kTinyModel, "hidden_size: 32", "hidden_size: 2048"));
+  cluster = write("small.yaml", replaced(kTinyCluster, "64 MiB", "128 MiB"));
   const Outcome outcome = plan({"--gpus", "1", "--json"});
   EXPECT_EQ(outcome.exitCode, 1);
   EXPECT_THAT(outcome.err, ::testing::StartsWith("error: no plan fits in memory"));

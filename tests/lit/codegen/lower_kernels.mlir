@@ -6,6 +6,7 @@
 // CHECK-SAME: trireme.extent = 10 : i64
 // CHECK: scf.for {{.*}} = %[[BEGIN]] to %[[END]]
 // CHECK-COUNT-2: llvm.intr.prefetch
+// CHECK-NOT: llvm.intr.prefetch
 // CHECK: llvm.load {{.*}} -> vector<32xf32>
 // CHECK: llvm.store {{.*}} vector<32xf32>
 // CHECK: llvm.intr.masked.load

@@ -124,9 +124,19 @@ void expectRoundedSums(const Engine<T>& engine) {
         const std::vector<T> a = drawMatrix<T>(m * k), b = drawMatrix<T>(k * n);
         const auto aRef = rowMajor<T>(a.data(), k), bRef = rowMajor<T>(b.data(), n);
         const auto sums = product<T>({m, n, k, aRef, bRef, nullptr, n, false}, engine);
-        const auto rounded = product<T, T>({m, n, k, aRef, bRef, nullptr, n, false}, engine);
-        for (size_t i = 0; i < sums.size(); ++i)
-          ASSERT_EQ(rounded[i].bits, narrow<T>(sums[i]).bits) << m << " " << n << " " << k;
+        const auto atRef = rowMajor<T>(a.data(), m).transposed();
+        const auto btRef = rowMajor<T>(b.data(), k).transposed();
+        const auto transposedSums = product<T>({m, n, k, atRef, btRef, nullptr, n, false}, engine);
+        for (const bool pastCaches : {false, true}) {
+          const auto rounded =
+              product<T, T>({m, n, k, aRef, bRef, nullptr, n, false, pastCaches}, engine);
+          const auto transposed =
+              product<T, T>({m, n, k, atRef, btRef, nullptr, n, false, pastCaches}, engine);
+          for (size_t i = 0; i < sums.size(); ++i) {
+            ASSERT_EQ(rounded[i].bits, narrow<T>(sums[i]).bits) << m << " " << n << " " << k;
+            ASSERT_EQ(transposed[i].bits, narrow<T>(transposedSums[i]).bits) << m << " " << n;
+          }
+        }
       }
 }
 
@@ -179,6 +189,7 @@ TEST(Gemm, BlocksOfRowsEqualEachRowBitwise) {
   expectAll<double>(expectBlocksEqualRows<double>);
   expectAll<float>(expectBlocksEqualRows<float>);
   expectAll<Bf16>(expectBlocksEqualRows<Bf16>);
+  expectAll<F16>(expectBlocksEqualRows<F16>);
 }
 
 TEST(Gemm, PartsEqualTheWholeBitwise) {
@@ -191,6 +202,8 @@ TEST(Gemm, ScratchIsEnoughForEveryPiece) {
   // A piece of a divided product is no larger than the product in any dim.
   const program::GemmShape whole{300, 900, 1000, 2, true}, piece{300, 450, 1000, 2, true};
   EXPECT_LE(program::gemmScratchBytes(piece), program::gemmScratchBytes(whole));
+  const program::GemmShape high{2100, 900, 1000, 2, true}, rows{1050, 900, 1000, 2, true};
+  EXPECT_LE(program::gemmScratchBytes(rows), program::gemmScratchBytes(high));
 }
 
 }  // namespace

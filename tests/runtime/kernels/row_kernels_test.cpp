@@ -20,13 +20,13 @@ std::vector<float> between(float low, float high, int64_t n) {
   return x;
 }
 
-TEST(RowExp, IsWithinTwoUnitsInTheLastPlace) {
+TEST(RowExp, IsWithinAUnitInTheLastPlace) {
   const std::vector<float> x = between(-87, 87, 20000);
   std::vector<float> y(x.size());
   for (const RowKernels* kernels : rowKernelSets()) {
     kernels->expTimes(x.data(), std::ssize(x), 0, 1, y.data());
     for (size_t i = 0; i < x.size(); ++i)
-      ASSERT_NEAR(y[i] / std::exp(static_cast<double>(x[i])), 1.0, 2.4e-7) << x[i];
+      ASSERT_NEAR(y[i] / std::exp(static_cast<double>(x[i])), 1.0, 1.3e-7) << x[i];
   }
 }
 
@@ -52,6 +52,8 @@ TEST(RowExp, EveryWidthIsSummedAndScaled) {
       const std::vector<float> x = between(-3, 2, kMaxWidth);
       std::vector<float> y(x.size(), -1), z(x.size(), -1);
       const float sum = kernels->expSum(x.data(), n, 0.5F, 0.25F, y.data());
+      std::vector<float> inPlace = x;
+      EXPECT_EQ(kernels->expSum(inPlace.data(), n, 0.5F, 0.25F, inPlace.data()), sum);
       kernels->expTimes(x.data(), n, 0.25F, 3, z.data());
       double exact = 0;
       for (size_t i = 0; i < x.size(); ++i) {
@@ -73,6 +75,7 @@ TEST(RowExp, EveryWidthIsSummedAndScaled) {
 // the sets that fuse them (all but the last) the results are the same to the bit.
 TEST(RowExp, IsTheSameOfAllSetsThatFuse) {
   const auto& sets = rowKernelSets();
+  if (sets.size() < 3) GTEST_SKIP() << "this CPU has no two such sets";
   const std::vector<float> x = between(-9, 1, kMaxWidth);
   for (int64_t n = 1; n <= kMaxWidth; ++n) {
     std::vector<float> first(x.size()), other(x.size());
