@@ -1,6 +1,7 @@
 #include "cli/calibrate/measure_cluster.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -265,6 +266,11 @@ Status Measurement::measureLinks() {
 }
 
 }  // namespace
+
+int64_t bytesBeyondCaches() {
+  constexpr int64_t kLeast = int64_t{256} << 20, kMost = int64_t{1} << 30;
+  return std::clamp<int64_t>(2 * int64_t{sysconf(_SC_LEVEL3_CACHE_SIZE)}, kLeast, kMost);
+}
 
 std::string measurementSource(int64_t numRanks) {
   return fmt::format(

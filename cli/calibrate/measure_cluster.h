@@ -7,13 +7,17 @@
 
 namespace trireme::cli {
 
+// Bytes that no cache of this machine holds: twice the third level, which others may use as well,
+// but between 256 MiB and 1 GiB.
+int64_t bytesBeyondCaches();
+
 struct MeasureOptions {
   int64_t numRanks = 1;
   std::string name;    // of the cluster
   std::string source;  // of every number: who measured when, and where
   std::vector<DType> types = {DType::kF64, DType::kF32, DType::kBf16};  // of the kernels
   Seconds window{0.015};  // of one measurement; longer where ranks take turns on a core
-  int64_t footprint = int64_t{256} << 20;  // bytes that no cache holds, of all ranks together
+  int64_t footprint = bytesBeyondCaches();  // of all ranks together
   runtime::MeasureProgress progress;
 };
 
@@ -21,7 +25,8 @@ struct MeasureOptions {
 std::string measurementSource(int64_t numRanks);
 
 // All ranks do the same at the same time, so that every number is that of one rank of a machine
-// whose other ranks are at work too. Takes about half a minute, more where ranks share cores.
+// whose other ranks are at work too. Takes half a minute to a minute, more where
+// ranks share cores.
 //
 // kUnavailable: this build has no code generator, and so cannot time what it generates.
 // kResourceExhausted: not enough memory or threads.
