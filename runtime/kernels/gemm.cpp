@@ -112,45 +112,54 @@ class Product {
     return roundUp(slice.size, engine_.depthMultiple);
   }
 
-  // Each element of b comes from memory once per block, and is fetched while the panel before its
-  // own is used.
+  // Panels of b are packed right before their first use, and fetched while the panel before is
+  // used. Several blocks of a share them, as many columns at a time as there is room for.
   void runByBlocksOfA() {
     const int64_t most = blockRows(sizeof(T), rowOfABytes()) / engine_.rows * engine_.rows;
     const int64_t blocks = std::max<int64_t>(1, (call_.m + most - 1) / most);
     const int64_t height = roundUp((call_.m + blocks - 1) / blocks, engine_.rows);
-    const int64_t slices = most / std::max(height, engine_.rows);
-    for (int64_t row = 0; row < call_.m; row += height) {
-      const Range rows = pieceFrom(row, height, {0, call_.m});
+    const int64_t slices = most / std::max(height, engine_.rows);  // 1 if there are more blocks
+    const int64_t room =
+        GemmBlocking::panelsBytes(call_.shape()) / panelOfBBytes(engine_.depth) * engine_.cols;
+    const bool shared = blocks > 1 && room > engine_.cols;
+    const int64_t width = shared ? room : call_.n;
+    for (int64_t col = 0; col < call_.n; col += width)
       for (int64_t k = 0; k < call_.k; k += slices * engine_.depth)
-        multiplyBlockOfA(rows, pieceFrom(k, slices * engine_.depth, {0, call_.k}));
-    }
+        for (int64_t row = 0; row < call_.m; row += height)
+          multiplyBlockOfA(pieceFrom(row, height, {0, call_.m}),
+                           pieceFrom(col, width, {0, call_.n}),
+                           pieceFrom(k, slices * engine_.depth, {0, call_.k}), shared);
   }
 
-  void multiplyBlockOfA(const Range& rows, const Range& depths) {
+  void multiplyBlockOfA(const Range& rows, const Range& cols, const Range& depths, bool shared) {
     const int64_t tiles = (rows.size + engine_.rows - 1) / engine_.rows;
     const int64_t sliceBytes = tiles * panelOfABytes();
+    const int64_t panelBytes = panelOfBBytes(engine_.depth);
     char* packed = scratch_.block;
     for (int64_t k = depths.begin; k < depths.end(); k += engine_.depth, packed += sliceBytes)
       packRows(rows, pieceFrom(k, engine_.depth, depths), panelOfABytes(), packed);
-    for (int64_t col = 0; col < call_.n; col += engine_.cols) {
-      const Range cols = pieceFrom(col, engine_.cols, {0, call_.n});
+    char* panel = scratch_.panels;
+    for (int64_t col = cols.begin; col < cols.end(); col += engine_.cols) {
+      const Range tile = pieceFrom(col, engine_.cols, cols);
       packed = scratch_.block;
       for (int64_t k = depths.begin; k < depths.end(); k += engine_.depth, packed += sliceBytes) {
         const Range slice = pieceFrom(k, engine_.depth, depths);
-        engine_.packB(call_.b.at(k, col), slice.size, cols.size, scratch_.panels);
+        const bool isPacked = shared && rows.begin > 0;
+        if (!isPacked) engine_.packB(call_.b.at(k, col), slice.size, tile.size, panel);
         const bool lastSlice = slice.end() == depths.end();
         const Range next = pieceFrom(lastSlice ? depths.begin : slice.end(), engine_.depth, depths);
-        multiplyColumns(rows, cols, slice, packed,
-                        fetchPanelOfB(next, lastSlice ? cols.end() : col, slice.size));
+        multiplyColumns(rows, tile, slice, packed, panel,
+                        isPacked ? fetchPacked(panel + panelBytes, slice.size)
+                                 : fetchPanelOfB(next, lastSlice ? tile.end() : col, slice.size));
       }
+      if (shared) panel += panelBytes;
     }
   }
 
   void multiplyColumns(const Range& rows, const Range& cols, const Range& slice, const char* packed,
-                       PanelFetch next) {
+                       const char* panel, PanelFetch next) {
     for (int64_t row = rows.begin; row < rows.end(); row += engine_.rows) {
-      multiplyTile(pieceFrom(row, engine_.rows, rows), cols, slice, packed, scratch_.panels,
-                   next.take());
+      multiplyTile(pieceFrom(row, engine_.rows, rows), cols, slice, packed, panel, next.take());
       packed += panelOfABytes();
     }
   }
@@ -273,6 +282,10 @@ class Product {
   PanelFetch fetchPanelOfB(const Range& slice, int64_t col, int64_t depth) const {
     if (col >= call_.n) return {};
     return {call_.b.at(slice.begin, col), slice.size, std::min(engine_.cols, call_.n - col), depth};
+  }
+  PanelFetch fetchPacked(const char* panel, int64_t depth) const {
+    const MatrixRef<char> lines{panel, kLineBytes, 1};
+    return {lines, panelOfBBytes(depth) / kLineBytes, kLineBytes, depth};
   }
 
   // The tile may stick out over the edge of c.
