@@ -56,11 +56,32 @@ double leastConnections(int64_t tp, int64_t pp, int64_t dp, const spec::ClusterS
   return connections;
 }
 
-Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
+Bytes leastReserve(const plan::Plan& plan, const spec::StackProfile& stack,
                    const spec::ClusterSpec& cluster) {
   if (cluster.device.kind != spec::DeviceKind::kCuda) return stack.fixedReserve;
-  return stack.fixedReserve + stack.gpuReserve +
-         stack.ncclConnection * leastConnections(tp, pp, dp, cluster);
+  using program::GroupKind;
+  using program::Lane;
+  const Ranks ranks = ranksOf(plan);
+  double connections = 0;
+  const auto add = [&](GroupKind group, std::initializer_list<Lane> lanes) {
+    const Levels levels = levelsOf(groupShape(group, plan), ranks, cluster);
+    const int64_t channels = program::channelsOver(levels.front().tier->bandwidth);
+    for (const Lane lane : lanes) connections += program::ncclConnections(lane, channels);
+  };
+  const bool isSharded = plan.stateSharding == plan::StateSharding::kOptimizer;
+  if (stack.ncclConnection.count() > 0) {
+    if (plan.tp > 1) add(GroupKind::kTp, {Lane::kCollectives});
+    // A split backward leaves them nothing to run beside.
+    if (plan.tp > 1 && plan.overlapReductions && !plan::splitsBackward(plan.schedule))
+      add(GroupKind::kTp, {Lane::kTpReductions});
+    if (plan.dp() > 1) add(GroupKind::kDp, {Lane::kCollectives});
+    if (plan.dp() > 1 && plan.overlapReductions) add(GroupKind::kDp, {Lane::kDpReductions});
+    if (plan.tp * plan.pp > 1 || (isSharded && plan.dp() > 1))
+      add(isSharded ? GroupKind::kWorld : GroupKind::kModel, {Lane::kNorms});
+    if (plan.pp > 1) add(GroupKind::kPp, {Lane::kForward, Lane::kBackward});
+    if (plan.virtualStages > 1) add(GroupKind::kPp, {Lane::kForward, Lane::kBackward});
+  }
+  return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
 }
 
 MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::Plan& plan,

@@ -40,12 +40,13 @@ Bytes unfusedScoresBytes(const plan::Plan& plan, const spec::ModelSpec& model);
 // group (ir/program/gpu_memory.h).
 Bytes reserveOf(const program::Program& program, const program::Role& role, const plan::Plan& plan,
                 const spec::StackProfile& stack, const spec::ClusterSpec& cluster);
-// Connections of NCCL (program::ncclConnections) that every rank of a plan of those degrees has at
-// least, whatever its programs.
-double leastConnections(int64_t tp, int64_t pp, int64_t dp, const spec::ClusterSpec& cluster);
-// Of every rank of a plan of those degrees at least so much.
-Bytes leastReserve(int64_t tp, int64_t pp, int64_t dp, const spec::StackProfile& stack,
+// Of every rank at least so much, whatever its layers: that of a first stage, which receives
+// nothing from a stage before it, without what keeps tied embeddings equal.
+Bytes leastReserve(const plan::Plan& plan, const spec::StackProfile& stack,
                    const spec::ClusterSpec& cluster);
+// Connections of NCCL (program::ncclConnections) that every rank of a plan of those degrees has at
+// least, whatever its programs and wherever its groups lie.
+double leastConnections(int64_t tp, int64_t pp, int64_t dp, const spec::ClusterSpec& cluster);
 
 // Role `role` of the expansion.
 //   optimizer   StackProfile::optimizerBytesPerParameter x parameters of the rank, divided by

@@ -84,40 +84,12 @@ struct StageLoad {
   Holdings held;
 };
 
-cost::StageTimes timesOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank) {
-  const auto p = static_cast<size_t>(plan.pp), v = static_cast<size_t>(plan.virtualStages);
-  const Seconds gather = plan.scatterGather ? blocks.borderGather : Seconds(0);
-  cost::StageTimes times;
-  times.forward.reserve(v);
-  times.backward.reserve(v);
-  for (size_t c = 0; c < v; ++c) {
-    const auto layers = static_cast<double>(plan.layers[rank][c].count);
-    const bool first = rank == 0 && c == 0, last = rank == p - 1 && c == v - 1;
-    Seconds forward = blocks.layer.forward * layers, backward = blocks.layer.backward * layers;
-    if (first) {
-      forward += blocks.embedding.forward;
-      backward += blocks.embedding.backward;
-    } else {
-      forward += gather;
-    }
-    if (last) {
-      forward += blocks.head.forward;
-      backward += blocks.head.backward;
-    } else {
-      backward += gather;
-    }
-    times.forward.push_back(forward);
-    times.backward.push_back(backward);
-    if (plan::splitsBackward(plan.schedule)) times.weights.push_back(blocks.layer.weights * layers);
-  }
-  return times;
-}
-
 struct StepQuestion {
   size_t rank;
   bool isLast;
   int64_t buckets;
   bool holdsTied;
+  bool mayHaveMore;  // layers than the plan says, on whatever chunks
 };
 
 struct Reduction {
@@ -155,11 +127,12 @@ Seconds leastBehind(const Query& query, const plan::Plan& plan, const BlockCosts
     backward += &t == &load.times.backward.back() ? t : t * static_cast<double>(plan.pp);
   for (const Seconds& t : load.times.weights) backward += t;
   const Seconds layer = reduction.least(blocks.layerMatrixElements, 1);
+  const Seconds after = stage.rank == 0 ? blocks.embedding.backward : Seconds(0);
+  if (stage.mayHaveMore) return std::max(layer - after, Seconds(0));
   const int64_t lastLayers = plan.layers[stage.rank].front().count;
   const bool isSplit = !load.times.weights.empty();  // reductions run beside W alone
   const Seconds beside = isSplit ? blocks.layer.weights : blocks.layer.backward;
   const Seconds ahead = (layer - beside) * static_cast<double>(lastLayers - 1);
-  const Seconds after = stage.rank == 0 ? blocks.embedding.backward : Seconds(0);
   return std::max({all - backward, layer + std::max(ahead, Seconds(0)) - after, Seconds(0)});
 }
 
@@ -295,10 +268,11 @@ Bytes stateBytes(const Query& query, double elements, const plan::Plan& plan) {
   return sharedState(query, elements, plan.stateSharding, plan.stateShards());
 }
 
-Bytes leastReserve(const Query& query, int64_t tp, int64_t pp, int64_t dp) {
+Bytes leastReserve(const Query& query, const plan::Plan& plan) {
   if (!query.stack.ownPrograms)
-    return cost::leastDescribedReserve(tp, pp, dp, query.cluster, query.stack.description);
-  return cost::leastReserve(tp, pp, dp, query.stack, query.cluster);
+    return cost::leastDescribedReserve(plan.tp, plan.pp, plan.dp(), query.cluster,
+                                       query.stack.description);
+  return cost::leastReserve(plan, query.stack, query.cluster);
 }
 
 namespace {
@@ -316,7 +290,7 @@ Bytes leastMemory(const Query& query, const BlockCosts& blocks, int64_t pp,
 
 Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
   return leastMemory(query, blocks, group.pp, widestSharding(query.stack), group.dp * group.cp,
-                     leastReserve(query, group.tp, group.pp, group.dp));
+                     leastReserve(query, planOf(query, group)));
 }
 
 Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample) {
@@ -329,7 +303,7 @@ Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCos
 
 Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   return leastMemory(query, blocks, plan.pp, plan.stateSharding, plan.stateShards(),
-                     leastReserve(query, plan.tp, plan.pp, plan.dp()));
+                     leastReserve(query, plan));
 }
 
 namespace {
@@ -352,7 +326,7 @@ double mostInFlight(const plan::Plan& plan, int64_t rank) {
 // Of n layers every chunk has (n - v + 1) / v at least. From the last stage on, which holds most.
 bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   const double padding = 1 + query.stack.description.fragmentation;
-  const Bytes free = query.cluster.device.memory - leastReserve(query, plan.tp, plan.pp, plan.dp());
+  const Bytes free = query.cluster.device.memory - leastReserve(query, plan);
   const Bytes state = stateBytes(query, blocks.layerElements, plan) * padding;
   const Bytes kept = blocks.layerActivations * padding;
   const auto v = static_cast<double>(plan.virtualStages);
@@ -429,16 +403,64 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
   return costs;
 }
 
-StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                        size_t rank) {
+cost::StageTimes stageTimesOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank) {
+  const auto p = static_cast<size_t>(plan.pp), v = static_cast<size_t>(plan.virtualStages);
+  const Seconds gather = plan.scatterGather ? blocks.borderGather : Seconds(0);
+  cost::StageTimes times;
+  times.forward.reserve(v);
+  times.backward.reserve(v);
+  for (size_t c = 0; c < v; ++c) {
+    const auto layers = static_cast<double>(plan.layers[rank][c].count);
+    const bool first = rank == 0 && c == 0, last = rank == p - 1 && c == v - 1;
+    Seconds forward = blocks.layer.forward * layers, backward = blocks.layer.backward * layers;
+    if (first) {
+      forward += blocks.embedding.forward;
+      backward += blocks.embedding.backward;
+    } else {
+      forward += gather;
+    }
+    if (last) {
+      forward += blocks.head.forward;
+      backward += blocks.head.backward;
+    } else {
+      backward += gather;
+    }
+    times.forward.push_back(forward);
+    times.backward.push_back(backward);
+    if (plan::splitsBackward(plan.schedule)) times.weights.push_back(blocks.layer.weights * layers);
+  }
+  return times;
+}
+
+namespace {
+
+StepQuestion stepQuestionOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank,
+                            bool mayHaveMore) {
   const size_t p = plan.layers.size();
   const bool isLast = rank + 1 == p;
-  StageLoad load{timesOf(plan, blocks, rank), holdingsOf(query, plan, blocks, rank)};
-  const StepQuestion stage{rank, isLast, bucketsAt(blocks, rank, p),
-                           p > 1 && (rank == 0 || isLast) && blocks.tiedElements > 0};
-  const Seconds once = stepBound(query, plan, blocks, load, stage);
-  const Bytes memory = memoryOf(query, plan, blocks, load.held, rank);
-  return {std::move(load.times), once, memory};
+  return {rank, isLast, bucketsAt(blocks, rank, p),
+          p > 1 && (rank == 0 || isLast) && blocks.tiedElements > 0, mayHaveMore};
+}
+
+StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                 size_t rank) {
+  return {stageTimesOf(plan, blocks, rank), holdingsOf(query, plan, blocks, rank)};
+}
+
+}  // namespace
+
+StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                        size_t rank) {
+  StageLoad load = loadOf(query, plan, blocks, rank);
+  const Seconds once =
+      stepBound(query, plan, blocks, load, stepQuestionOf(plan, blocks, rank, false));
+  return {std::move(load.times), once};
+}
+
+Seconds leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                    size_t rank) {
+  return stepBound(query, plan, blocks, loadOf(query, plan, blocks, rank),
+                   stepQuestionOf(plan, blocks, rank, true));
 }
 
 cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {

@@ -76,10 +76,14 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
 struct StageBound {
   cost::StageTimes times;
   Seconds once;  // reductions and optimizer
-  Bytes memory;
 };
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         size_t rank);
+// Its times alone.
+cost::StageTimes stageTimesOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
+// And `once` at least, however many layers more the stage has and on whatever chunks.
+Seconds leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                    size_t rank);
 // The pipeline of such a plan but for the stages.
 cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
@@ -99,8 +103,8 @@ Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& 
 // For stacks with a description; recomputation, if full, is of all layers.
 bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
-// What a rank needs beside the plan's tensors: of Trireme's own programs at least.
-Bytes leastReserve(const Query& query, int64_t tp, int64_t pp, int64_t dp);
+// What a rank needs beside the plan's tensors, whatever its layers, at least.
+Bytes leastReserve(const Query& query, const plan::Plan& plan);
 
 // Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which
 // the plan may have others hold a part.

@@ -14,6 +14,7 @@
 #include "planner/best_cut.h"
 #include "planner/frontier.h"
 #include "planner/misfits.h"
+#include "planner/own_memory.h"
 #include "planner/relaxed_search.h"
 #include "planner/search.h"
 #include "planner/space.h"
@@ -39,6 +40,8 @@ class BranchAndBound {
   Status run();
   // When no more plans are looked for: what those need that were put off for their memory.
   Status noteLarge();
+  // After all runs: cuts of own programs that were not tried, and what they take at least.
+  Status tryAllCuts();
   bool found() const { return !best_.empty(); }
   PlanResult takeResult();
   std::optional<Seconds> bestStep() const;
@@ -47,6 +50,14 @@ class BranchAndBound {
   Result<plan::Plan> findLeanest() { return misfits_.findLeanest(mostGpus_); }
 
  private:
+  // A plan of own programs whose layers are not cut yet.
+  struct Untried {
+    Seconds bound;  // of all cuts
+    Group group;
+    std::shared_ptr<const plan::Plan> plan;
+    SharedBlocks blocks;
+  };
+
   static bool better(const CostedPlan& a, const CostedPlan& b);
   static RunnerUp makeRunnerUp(const CostedPlan& other, const CostedPlan& winner);
 
@@ -70,6 +81,8 @@ class BranchAndBound {
   void splitArrangement(const Node& node);
   Status cut(const Node& node);
   void cutOwn(const Node& node);
+  void noteUntried(const Node& node, const plan::Plan& plan, CutFloor& floor);
+  Status tryAllCuts(const Untried& untried);
   Status costCut(const Node& node, plan::Plan plan, Ranges layers);
 
   // branch_and_bound.cpp
@@ -108,7 +121,8 @@ class BranchAndBound {
   std::map<WorkKey, Work> work_;  // leastWork() of what it depends on
   SlotTable slots_;
   Misfits misfits_;
-  // No cut of virtual stages that was not played takes less.
+  std::vector<Untried> untried_;
+  // No cut of virtual stages, or of own programs, that was not played takes less.
   Seconds uncosted_{std::numeric_limits<double>::infinity()};
   Certificate certificate_;
   int64_t numGroupsOpened_ = 0;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "planner/all_cuts.h"
 #include "planner/branch_and_bound.h"
 #include "planner/cuts.h"
 #include "planner/own_cuts.h"
@@ -22,6 +23,9 @@ Seconds reachOf(const plan::Plan& plan, Seconds bound) {
   constexpr double kBeyond = 0.99;
   return plan.virtualStages > 1 ? bound * kBeyond : bound;
 }
+
+// Plans of which all cuts are tried where no other plan fits: a moment's worth.
+constexpr size_t kMostWhereNothingFits = 30;
 
 }  // namespace
 
@@ -111,7 +115,7 @@ void BranchAndBound::cutOwn(const Node& node) {
   const std::vector<Ranges> cuts = cutsFor(query_, plan, *node.blocks);
   for (BoundedCut& cut : ownCuts(query_, plan, *node.blocks, cuts)) {
     plan.layers = std::move(cut.layers);
-    frontier_.push({std::max(node.bound, cut.bound), NodeKind::kCandidate, node.group, nullptr,
+    frontier_.push({cut.bound, NodeKind::kCandidate, node.group, nullptr,
                     std::make_shared<const plan::Plan>(plan)});
   }
 }
@@ -137,6 +141,56 @@ Status BranchAndBound::cut(const Node& node) {
     return {};
   }
   return costCut(node, plan, std::move(played.cut->layers));
+}
+
+// Of own programs' plans, whose cuts are not all tried, those of which some may be faster than what
+// was found.
+void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, CutFloor& floor) {
+  const Seconds bound = std::max(node.bound, AllCuts(query_, plan, *node.blocks, floor).bound());
+  const std::optional<Seconds> best = bestStep();
+  if (bound == kNoCut || (best && bound >= *best)) return;
+  untried_.push_back({bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
+}
+
+// Those that may be fastest first, for what is found limits what follows. Where nothing fits so
+// far, one of the first may.
+Status BranchAndBound::tryAllCuts() {
+  if (scope_.anyPlan && found()) return {};
+  std::stable_sort(untried_.begin(), untried_.end(),
+                   [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
+  size_t numTried = 0;
+  if (!certificate_.closed) {
+    if (!untried_.empty()) uncosted_ = std::min(uncosted_, untried_.front().bound);
+    return {};
+  }
+  for (const Untried& untried : untried_) {
+    if (found() ? untried.bound >= *bestStep() : ++numTried > kMostWhereNothingFits) break;
+    TRIREME_RETURN_IF_ERROR(tryAllCuts(untried));
+  }
+  return {};
+}
+
+// Without virtual stages the closed form is close, and the cuts that were tried are.
+Status BranchAndBound::tryAllCuts(const Untried& untried) {
+  const plan::Plan& plan = *untried.plan;
+  Seconds bound = untried.bound;
+  if (plan.virtualStages > 1 || plan::splitsBackward(plan.schedule)) {
+    CutFloor floor(query_, *untried.blocks);
+    AllOwnCuts all =
+        allOwnCuts(query_, plan, *untried.blocks, AllCuts(query_, plan, *untried.blocks, floor),
+                   bestStep().value_or(kNoCut));
+    bound = std::max(bound, all.bound);
+    if (all.cut) {
+      plan::Plan cut = plan;
+      cut.layers = std::move(all.cut->layers);
+      simplifyRecomputed(cut);
+      TRIREME_RETURN_IF_ERROR(
+          costCandidate({all.cut->bound, NodeKind::kCandidate, untried.group, nullptr,
+                         std::make_shared<const plan::Plan>(std::move(cut))}));
+    }
+  }
+  uncosted_ = std::min(uncosted_, bound);
+  return {};
 }
 
 void BranchAndBound::expandGroup(const Node& node) {
@@ -177,8 +231,9 @@ void BranchAndBound::expandGroup(const Node& node) {
       fastest = fastest ? std::min(*fastest, bound.time) : bound.time;
     }
     const bool isCut = !query_.pins.layers.empty();
-    if (plan.pp > 1 && plan.pp * plan.virtualStages < query_.model.numLayers && !isCut)
-      certificate_.ofTriedCuts = true;
+    if (least <= query_.cluster.device.memory && plan.pp > 1 && !isCut &&
+        plan.pp * plan.virtualStages < query_.model.numLayers)
+      noteUntried(node, arrangement, floor);
     if (!fastest) return;
     frontier_.push({isCut ? *fastest : *fastest * movedFrom(plan),
                     isCut ? NodeKind::kCandidate : NodeKind::kUncut, node.group,

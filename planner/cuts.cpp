@@ -16,15 +16,14 @@ namespace {
 
 // Layers that the stage can hold, if its chunks have equally many.
 int64_t layersThatFit(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                      int64_t rank) {
+                      int64_t rank, Bytes reserve) {
   const bool first = rank == 0, last = rank == plan.pp - 1;
   const std::vector<int64_t> slots =
       cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(), rank);
   double allSlots = 0;
   for (int64_t n : slots) allSlots += static_cast<double>(n);
   const double others = (first ? blocks.embeddingElements : 0) + (last ? blocks.headElements : 0);
-  Bytes fixed = stateBytes(query, others, plan) + blocks.chunkActivations * allSlots +
-                leastReserve(query, plan.tp, plan.pp, plan.dp()) +
+  Bytes fixed = stateBytes(query, others, plan) + blocks.chunkActivations * allSlots + reserve +
                 (first  ? blocks.firstScratch
                  : last ? blocks.lastScratch
                         : blocks.innerScratch);
@@ -78,10 +77,11 @@ std::vector<int64_t> leanestLayers(const Query& query, plan::Plan plan, const Bl
   const auto stages = static_cast<size_t>(plan.pp);
   plan.layers.assign(stages,
                      std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
+  const Bytes reserve = leastReserve(query, plan);
   const auto memoryWith = [&](size_t rank, int64_t layers) {
     const std::vector<int64_t> counts = spread(layers, plan.virtualStages);
     for (size_t c = 0; c < counts.size(); ++c) plan.layers[rank][c].count = counts[c];
-    return rankMemory(query, plan, blocks, rank).count();
+    return rankMemory(query, plan, blocks, rank, reserve).count();
   };
   std::vector<int64_t> layers(stages, plan.virtualStages);
   using Next = std::pair<double, size_t>;  // memory with one layer more
@@ -170,12 +170,13 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
     if (best && best->layers != cuts.front()) cuts.push_back(std::move(best->layers));
     return cuts;
   }
+  const Bytes reserve = leastReserve(query, plan);
   std::vector<StageBudget> stages;
   for (int64_t rank = 0; rank < plan.pp; ++rank) {
     Seconds fixed;
     if (rank == 0) fixed += perMicrobatch(blocks.embedding);
     if (rank == plan.pp - 1) fixed += perMicrobatch(blocks.head);
-    stages.push_back({fixed, layersThatFit(query, plan, blocks, rank)});
+    stages.push_back({fixed, layersThatFit(query, plan, blocks, rank, reserve)});
   }
   std::vector<int64_t> balanced =
       balanceLayers(numLayers, perMicrobatch(blocks.layer), plan.virtualStages, stages);

@@ -1,10 +1,13 @@
 #include "planner/own_cuts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "planner/cut_player.h"
+#include "planner/cut_relaxation.h"
 #include "planner/cuts.h"
+#include "planner/own_memory.h"
 #include "planner/rounding.h"
 
 namespace trireme::planner {
@@ -12,35 +15,42 @@ namespace {
 
 // Passes of a chunk to be played for one plan: some milliseconds, as an estimate takes.
 constexpr int64_t kMostOwnPasses = 60000;
+// The same where all cuts that fit may be faster than the answer.
+constexpr int64_t kMostPassesNear = 500000;
+// And to find out whether they may.
+constexpr int64_t kMostRelaxedPasses = 1000000;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostOwnEnds = 12;
 
 class OwnStages : public StageCosts {
  public:
   OwnStages(const Query& query, const plan::Plan& plan, const BlockCosts& blocks)
-      : query_(query), plan_(plan), blocks_(blocks) {
+      : query_(query), plan_(plan), blocks_(blocks), reserve_(leastReserve(query, plan)) {
     plan_.layers.assign(static_cast<size_t>(plan.pp),
                         std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
   }
 
   Stage stageOf(size_t rank, const std::vector<int64_t>& counts) override {
-    StageBound stage = boundOf(rank, counts);
+    setLayers(rank, counts);
+    StageBound stage = stageBoundOf(query_, plan_, blocks_, rank);
     return {std::move(stage.times), stage.once};
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
-    return boundOf(rank, counts).memory * kRounding <= query_.cluster.device.memory;
+    setLayers(rank, counts);
+    return rankMemory(query_, plan_, blocks_, rank, reserve_) * kRounding <=
+           query_.cluster.device.memory;
   }
   bool takesEmptyEnds() const override { return false; }
 
  private:
-  StageBound boundOf(size_t rank, const std::vector<int64_t>& counts) {
+  void setLayers(size_t rank, const std::vector<int64_t>& counts) {
     for (size_t c = 0; c < counts.size(); ++c) plan_.layers[rank][c].count = counts[c];
-    return stageBoundOf(query_, plan_, blocks_, rank);
   }
 
   const Query& query_;
   plan::Plan plan_;
   const BlockCosts& blocks_;
+  const Bytes reserve_;
 };
 
 // The same layers per stage with the longer chunks behind, in front, or behind on the first half of
@@ -58,6 +68,32 @@ std::vector<Counts> spreadsOf(const Counts& counts) {
     spreads[2].push_back(2 * rank < counts.size() ? behind : inFront);
   }
   return spreads;
+}
+
+// Whole layers near those of every chunk, by stages: rounded down, and then one more where the most
+// is missing, as far as ranks have memory. None: they have too little.
+std::optional<Counts> rounded(const std::vector<double>& layers, int64_t numLayers, size_t chunks,
+                              CutPlayer& player) {
+  Counts counts(layers.size() / chunks, std::vector<int64_t>(chunks));
+  std::vector<size_t> order(layers.size());  // of chunks that may have more
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto countAt = [&](size_t i) -> int64_t& { return counts[i / chunks][i % chunks]; };
+  const auto missing = [&](size_t i) { return layers[i] - static_cast<double>(countAt(i)); };
+  for (const size_t i : order) {
+    countAt(i) = std::max<int64_t>(static_cast<int64_t>(std::floor(layers[i] + 1e-6)), 1);
+    numLayers -= countAt(i);
+  }
+  for (; numLayers > 0 && !order.empty(); --numLayers) {
+    const auto most = std::max_element(order.begin(), order.end(),
+                                       [&](size_t a, size_t b) { return missing(a) < missing(b); });
+    ++countAt(*most);
+    if (player.fits(*most / chunks, counts[*most / chunks])) continue;
+    --countAt(*most);
+    ++numLayers;
+    order.erase(most);
+  }
+  if (numLayers != 0) return std::nullopt;
+  return counts;
 }
 
 }  // namespace
@@ -83,6 +119,27 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
       }))
     result.push_back({player.best()->layers, player.best()->step * kRounding});
   return result;
+}
+
+AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                      const AllCuts& cheap, Seconds enough) {
+  AllOwnCuts all{cheap.bound(), {}};
+  const Seconds once = cheap.once();
+  CutRelaxation relaxation(query, plan, blocks);
+  const CutRelaxation::Result relaxed =
+      relaxation.solve(all.bound / kRounding - once, enough / kRounding - once, kMostRelaxedPasses);
+  all.bound = std::max(all.bound, (relaxed.bound + once) * kRounding);
+  if (all.bound >= enough) return all;
+  OwnStages stages(query, plan, blocks);
+  CutPlayer player(stages, pipelineOf(query, plan, blocks),
+                   {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostPassesNear);
+  const auto counts = rounded(relaxed.layers, query.model.numLayers,
+                              static_cast<size_t>(plan.virtualStages), player);
+  if (!counts || !player.play(*counts)) return all;
+  player.descend(kMostOwnEnds);
+  if (player.best()->step < enough)
+    all.cut = {player.best()->layers, player.best()->step * kRounding};
+  return all;
 }
 
 }  // namespace trireme::planner

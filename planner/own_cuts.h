@@ -1,8 +1,10 @@
 // Cuts of plans of Trireme's own programs that are faster than those of cutsFor(). Internal to
 // planner/.
 #pragma once
+#include <optional>
 #include <vector>
 
+#include "planner/all_cuts.h"
 #include "planner/best_cut.h"
 
 namespace trireme::planner {
@@ -18,5 +20,17 @@ struct BoundedCut {
 // chunks (CutPlayer::descend). What is played is limited by passes. Requires no pinned layers.
 std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
                                 const BlockCosts& blocks, const std::vector<Ranges>& cuts);
+
+// All cuts with a layer on every chunk, the ones above or not.
+struct AllOwnCuts {
+  // Estimates of those that fit are at least this; kNoCut: none fits.
+  Seconds bound;
+  // Of whole layers near what the best would be if they need not be whole (CutRelaxation), and of
+  // moves from there: the fastest. None: none was found that fits, or none is faster than asked.
+  std::optional<BoundedCut> cut;
+};
+// `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Not for GPipe.
+AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                      const AllCuts& cheap, Seconds enough);
 
 }  // namespace trireme::planner

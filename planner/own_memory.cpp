@@ -14,8 +14,11 @@ Bytes scratchAt(const BlockCosts& blocks, size_t rank, size_t p) {
   return rank == p - 1 ? blocks.lastScratch : blocks.innerScratch;
 }
 
-bool keepsScores(const Query& query, const plan::Plan& plan) {
-  return !query.stack.flashAttention && plan.recompute == plan::Recompute::kNone;
+// Of a microbatch in flight.
+Bytes keptByLayer(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const bool keepsScores = !query.stack.flashAttention && plan.recompute == plan::Recompute::kNone;
+  return blocks.layerActivations +
+         (keepsScores ? cost::unfusedScoresBytes(plan, query.model) : Bytes(0));
 }
 
 std::vector<int64_t> slotsAt(const plan::Plan& plan, size_t rank) {
@@ -29,11 +32,12 @@ Holdings holdingsOf(const Query& query, const plan::Plan& plan, const BlockCosts
                     size_t rank) {
   const auto p = static_cast<size_t>(plan.pp), v = static_cast<size_t>(plan.virtualStages);
   const std::vector<int64_t> slots = slotsAt(plan, rank);
+  const Bytes ofLayer = keptByLayer(query, plan, blocks);
   Holdings held;
   for (size_t c = 0; c < v; ++c) {
     const auto layers = static_cast<double>(plan.layers[rank][c].count);
     const auto alive = static_cast<double>(slots[c]);
-    Bytes perSlot = blocks.layerActivations * layers + blocks.chunkActivations;
+    Bytes perSlot = ofLayer * layers + blocks.chunkActivations;
     held.elements += blocks.layerElements * layers;
     if (rank == 0 && c == 0) held.elements += blocks.embeddingElements;
     if (rank == p - 1 && c == v - 1) {
@@ -41,28 +45,35 @@ Holdings holdingsOf(const Query& query, const plan::Plan& plan, const BlockCosts
       perSlot += blocks.headActivations;
     }
     held.activations += perSlot * alive;
-    if (keepsScores(query, plan))
-      held.activations += cost::unfusedScoresBytes(plan, query.model) * (layers * alive);
   }
   return held;
 }
 
-Bytes memoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-               const Holdings& holdings, size_t rank) {
-  return stateBytes(query, holdings.elements, plan) + holdings.activations +
-         scratchAt(blocks, rank, plan.layers.size()) +
-         leastReserve(query, plan.tp, plan.pp, plan.dp());
+ChunkMemory chunkMemoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                          size_t rank, Bytes reserve) {
+  plan::Plan bare = plan;
+  bare.layers.assign(static_cast<size_t>(plan.pp),
+                     std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
+  ChunkMemory memory{rankMemory(query, bare, blocks, rank, reserve), {}};
+  const Bytes state = stateBytes(query, blocks.layerElements, plan);
+  const Bytes ofLayer = keptByLayer(query, plan, blocks);
+  for (const int64_t alive : slotsAt(plan, rank))
+    memory.perLayer.push_back(state + ofLayer * static_cast<double>(alive));
+  return memory;
 }
 
-Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                 size_t rank) {
-  return memoryOf(query, plan, blocks, holdingsOf(query, plan, blocks, rank), rank);
+Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank,
+                 Bytes reserve) {
+  const Holdings held = holdingsOf(query, plan, blocks, rank);
+  return stateBytes(query, held.elements, plan) + held.activations +
+         scratchAt(blocks, rank, plan.layers.size()) + reserve;
 }
 
 Bytes fullestMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const Bytes reserve = leastReserve(query, plan);
   Bytes fullest;
   for (size_t rank = 0; rank < plan.layers.size(); ++rank)
-    fullest = std::max(fullest, rankMemory(query, plan, blocks, rank));
+    fullest = std::max(fullest, rankMemory(query, plan, blocks, rank, reserve));
   return fullest;
 }
 
@@ -85,9 +96,8 @@ Bytes unprobedMemory(const Query& query, const Group& group) {
 
 void CutFloor::count(const plan::Plan& plan) {
   const auto stages = static_cast<size_t>(plan.pp);
-  Bytes ofLayer = blocks_.layerActivations;
-  if (keepsScores(query_, plan)) ofLayer += cost::unfusedScoresBytes(plan, query_.model);
-  reserve_ = leastReserve(query_, plan.tp, plan.pp, plan.dp());
+  const Bytes ofLayer = keptByLayer(query_, plan, blocks_);
+  reserve_ = leastReserve(query_, plan);
   ranks_.clear();
   for (size_t rank = 0; rank < stages; ++rank) {
     const std::vector<int64_t> slots = slotsAt(plan, rank);
@@ -114,26 +124,44 @@ void CutFloor::count(const plan::Plan& plan) {
   }
 }
 
+void CutFloor::lookAt(const plan::Plan& plan) {
+  if (virtualStages_ == plan.virtualStages && schedule_ == plan.schedule) return;
+  count(plan);
+  virtualStages_ = plan.virtualStages;
+  schedule_ = plan.schedule;
+}
+
+CutFloor::Need CutFloor::needOf(const Rank& rank, Bytes perElement) const {
+  return {perElement * rank.elements + rank.fixed + reserve_,
+          perElement * blocks_.layerElements + rank.perLayer};
+}
+
 Bytes CutFloor::of(const plan::Plan& plan) {
-  if (virtualStages_ != plan.virtualStages || schedule_ != plan.schedule) {
-    count(plan);
-    virtualStages_ = plan.virtualStages;
-    schedule_ = plan.schedule;
-  }
+  lookAt(plan);
   const Bytes perElement = stateBytes(query_, 1, plan);
-  const Bytes layerState = perElement * blocks_.layerElements;
   auto layers = static_cast<double>(query_.model.numLayers);
   double perByte = 0;
   Bytes fullest;
   for (const Rank& rank : ranks_) {
-    const Bytes fixed = perElement * rank.elements + rank.fixed + reserve_;
-    const Bytes perLayer = layerState + rank.perLayer;
-    layers += fixed / perLayer;
-    perByte += 1 / perLayer.count();
-    fullest = std::max(fullest, fixed);
+    const Need need = needOf(rank, perElement);
+    layers += need.fixed / need.perLayer;
+    perByte += 1 / need.perLayer.count();
+    fullest = std::max(fullest, need.fixed);
   }
   return std::max(fullest, Bytes(layers / perByte)) * kRounding *
          kRounding;  // once more than boundOf(), which adds in another order
+}
+
+std::vector<double> CutFloor::mostLayers(const plan::Plan& plan) {
+  lookAt(plan);
+  const Bytes perElement = stateBytes(query_, 1, plan);
+  std::vector<double> most;
+  for (const Rank& rank : ranks_) {
+    const Need need = needOf(rank, perElement);
+    most.push_back((query_.cluster.device.memory - need.fixed * kRounding) / need.perLayer /
+                   kRounding);
+  }
+  return most;
 }
 
 }  // namespace trireme::planner

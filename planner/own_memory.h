@@ -17,10 +17,18 @@ struct Holdings {
 // Of plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
 Holdings holdingsOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                     size_t rank);
-Bytes memoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-               const Holdings& holdings, size_t rank);
-// The two together.
-Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
+// What rankMemory() is made of, at least: what a rank needs without layers, and with one more on
+// each of its chunks.
+struct ChunkMemory {
+  Bytes fixed;
+  std::vector<Bytes> perLayer;
+};
+// Without plan.layers.
+ChunkMemory chunkMemoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                          size_t rank, Bytes reserve);
+// Of one rank, with leastReserve(), which all ranks of a plan share.
+Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank,
+                 Bytes reserve);
 // Of the fullest rank, but for rounding.
 Bytes fullestMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
@@ -42,6 +50,8 @@ class CutFloor {
   CutFloor(const Query& query, const BlockCosts& blocks) : query_(query), blocks_(blocks) {}
   // `plan` without layers. Plans of one group and one order after the other take O(pp).
   Bytes of(const plan::Plan& plan);
+  // Layers of each rank at most, not rounded down: (memory - F_r) / P_r.
+  std::vector<double> mostLayers(const plan::Plan& plan);
 
  private:
   struct Rank {
@@ -50,6 +60,12 @@ class CutFloor {
     double elements = 0;
   };
   void count(const plan::Plan& plan);
+  void lookAt(const plan::Plan& plan);  // count(), where it has not been done
+  // F and P.
+  struct Need {
+    Bytes fixed, perLayer;
+  };
+  Need needOf(const Rank& rank, Bytes perElement) const;
 
   const Query& query_;
   const BlockCosts& blocks_;

@@ -85,11 +85,9 @@ struct RunnerUp {
 struct Certificate {
   Seconds bound;  // no plan of the space is faster
   // (time of the winner - bound) / time of the winner. 0: it is the best. More where not all uneven
-  // cuts of virtual stages or split backwards were costed, and where maxCosted stopped the search.
+  // cuts of the layers were costed, and where maxCosted stopped the search.
   double gap = 0;
   bool closed = true;  // false: maxCosted stopped the search
-  // Of programs of Trireme's own: not of all cuts of the layers, but of those that were tried.
-  bool ofTriedCuts = false;
   // Of stacks with a description: there are virtual stages in the space, and their chunks on a
   // stage differ by one layer at most.
   bool ofEvenChunks = false;

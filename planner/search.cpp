@@ -128,6 +128,7 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
     const std::optional<Seconds> stepOfMost = search.bestStep();
     TRIREME_RETURN_IF_ERROR(search.openFewer(gpus));
     TRIREME_RETURN_IF_ERROR(search.run());
+    TRIREME_RETURN_IF_ERROR(search.tryAllCuts());
     TRIREME_RETURN_IF_ERROR(search.noteLarge());
     if (!search.found() && query.slowest)
       return Error(infeasible("no plan is as fast as asked for"));

@@ -17,7 +17,7 @@ struct Curve {
 
 using Goal = Refinement::Goal;
 
-struct Limit {
+struct RefineLimit {
   Goal goal;
   double value;  // s, or of kFastest USD
 };
@@ -60,20 +60,20 @@ class Refiner {
  private:
   int64_t gpus(size_t place) const { return answers_.points[place].gpus; }
   AnswerRow rowOf(At at) const { return rowsOf(answers_, at.place)[at.scenario]; }
-  bool keeps(const Limit& limit, At at) const;
-  Worth worth(const Limit& limit, At at) const;
+  bool keeps(const RefineLimit& limit, At at) const;
+  Worth worth(const RefineLimit& limit, At at) const;
 
-  void refine(const Limit& limit);
-  void offer(const Limit& limit, At at);
+  void refine(const RefineLimit& limit);
+  void offer(const RefineLimit& limit, At at);
   Gap gapBefore(const Curve& curve, size_t i) const;
-  std::optional<Gap> gapOf(const Limit& limit, const Curve& curve) const;
-  bool isOfInterest(const Limit& limit, const Curve& curve, Gap& gap);
-  void bisect(const Limit& limit, const Curve& curve);
-  bool couldBeBest(const Limit& limit, const Gap& gap) const;
-  void spend(const Limit& limit, const Curve& curve);
-  void searchGap(const Limit& limit, const Curve& curve, const Gap& gap);
-  std::optional<At> plan(const Limit& limit, const Curve& curve, int64_t gpus);
-  bool narrow(const Limit& limit, const Curve& curve, int64_t gpus, Gap& gap);
+  std::optional<Gap> gapOf(const RefineLimit& limit, const Curve& curve) const;
+  bool isOfInterest(const RefineLimit& limit, const Curve& curve, Gap& gap);
+  void bisect(const RefineLimit& limit, const Curve& curve);
+  bool couldBeBest(const RefineLimit& limit, const Gap& gap) const;
+  void spend(const RefineLimit& limit, const Curve& curve);
+  void searchGap(const RefineLimit& limit, const Curve& curve, const Gap& gap);
+  std::optional<At> plan(const RefineLimit& limit, const Curve& curve, int64_t gpus);
+  bool narrow(const RefineLimit& limit, const Curve& curve, int64_t gpus, Gap& gap);
 
   Answers& answers_;
   const std::function<bool()>& onPlanned_;
@@ -99,13 +99,13 @@ Refiner::Refiner(Answers& answers, const std::function<bool()>& onPlanned)
   }
 }
 
-bool Refiner::keeps(const Limit& limit, At at) const {
+bool Refiner::keeps(const RefineLimit& limit, At at) const {
   const std::optional<Economics> e = rowOf(at).economics;
   if (!e || (limit.goal != Goal::kFewest && !e->cost)) return false;
   return limit.value >= (limit.goal == Goal::kFastest ? *e->cost : e->wall.count());
 }
 
-Worth Refiner::worth(const Limit& limit, At at) const {
+Worth Refiner::worth(const RefineLimit& limit, At at) const {
   const Economics e = *rowOf(at).economics;
   const double wall = e.wall.count(), cost = e.cost.value_or(0);
   const auto devices =
@@ -121,13 +121,13 @@ Worth Refiner::worth(const Limit& limit, At at) const {
   return {};
 }
 
-void Refiner::offer(const Limit& limit, At at) {
+void Refiner::offer(const RefineLimit& limit, At at) {
   if (!keeps(limit, at) || (best_ && worth(limit, at) >= worth(limit, *best_))) return;
   best_ = at;
   beyond_.reset();
 }
 
-void Refiner::refine(const Limit& limit) {
+void Refiner::refine(const RefineLimit& limit) {
   best_.reset();
   beyond_.reset();
   numPlanned_ = 0;
@@ -154,7 +154,7 @@ Gap Refiner::gapBefore(const Curve& curve, size_t i) const {
 }
 
 // The first two numbers of devices between which the deadline comes to be met.
-std::optional<Gap> Refiner::gapOf(const Limit& limit, const Curve& curve) const {
+std::optional<Gap> Refiner::gapOf(const RefineLimit& limit, const Curve& curve) const {
   size_t i = 0;
   while (i < curve.places.size() && !keeps(limit, {curve.places[i], curve.scenario})) ++i;
   if (i == curve.places.size() || (i == 0 && curve.places.size() > 1)) return std::nullopt;
@@ -162,7 +162,7 @@ std::optional<Gap> Refiner::gapOf(const Limit& limit, const Curve& curve) const 
 }
 
 // Whether as many as another curve is known to need are enough here; they may be better ones.
-bool Refiner::isOfInterest(const Limit& limit, const Curve& curve, Gap& gap) {
+bool Refiner::isOfInterest(const RefineLimit& limit, const Curve& curve, Gap& gap) {
   if (!best_ || best_ == gap.atMany) return true;
   const SweepPoint& point = answers_.points[curve.places[0]];
   const int64_t missing = point.gpus - presentDevices(answers_.sweep, point);
@@ -173,7 +173,7 @@ bool Refiner::isOfInterest(const Limit& limit, const Curve& curve, Gap& gap) {
 }
 
 // Plans the point of the curve with so many devices, unless it was. None: it was told to stop.
-std::optional<At> Refiner::plan(const Limit& limit, const Curve& curve, int64_t gpus) {
+std::optional<At> Refiner::plan(const RefineLimit& limit, const Curve& curve, int64_t gpus) {
   SweepPoint point = answers_.points[curve.places[0]];
   point.gpus = gpus;
   ++numPlanned_;
@@ -189,7 +189,7 @@ std::optional<At> Refiner::plan(const Limit& limit, const Curve& curve, int64_t 
   return at;
 }
 
-bool Refiner::narrow(const Limit& limit, const Curve& curve, int64_t gpus, Gap& gap) {
+bool Refiner::narrow(const RefineLimit& limit, const Curve& curve, int64_t gpus, Gap& gap) {
   const std::optional<At> at = plan(limit, curve, gpus);
   if (!at) return false;
   if (keeps(limit, *at)) {
@@ -202,7 +202,7 @@ bool Refiner::narrow(const Limit& limit, const Curve& curve, int64_t gpus, Gap& 
   return true;
 }
 
-void Refiner::bisect(const Limit& limit, const Curve& curve) {
+void Refiner::bisect(const RefineLimit& limit, const Curve& curve) {
   if (isStopped_) return;
   std::optional<Gap> gap = gapOf(limit, curve);
   if (!gap || !isOfInterest(limit, curve, *gap)) return;
@@ -212,7 +212,7 @@ void Refiner::bisect(const Limit& limit, const Curve& curve) {
 }
 
 // Within the gap nothing is faster than `many`, so that a device is paid for at least as long.
-bool Refiner::couldBeBest(const Limit& limit, const Gap& gap) const {
+bool Refiner::couldBeBest(const RefineLimit& limit, const Gap& gap) const {
   const std::optional<Economics> e = rowOf(*gap.atMany).economics;
   if (!e || !e->cost) return false;  // what has no plan has too few devices
   const auto next = static_cast<double>(gap.next());
@@ -225,12 +225,12 @@ bool Refiner::couldBeBest(const Limit& limit, const Gap& gap) const {
 
 // All devices are paid for, used or not, so that cost goes up and down with their number: every
 // gap is searched, the fastest end first.
-void Refiner::spend(const Limit& limit, const Curve& curve) {
+void Refiner::spend(const RefineLimit& limit, const Curve& curve) {
   for (size_t i = curve.places.size(); i-- > 0;)
     if (i > 0 || curve.places.size() == 1) searchGap(limit, curve, gapBefore(curve, i));
 }
 
-void Refiner::searchGap(const Limit& limit, const Curve& curve, const Gap& gap) {
+void Refiner::searchGap(const RefineLimit& limit, const Curve& curve, const Gap& gap) {
   const int64_t middle = gap.middle();
   if (isStopped_ || middle == 0 || !couldBeBest(limit, gap)) return;
   const std::optional<At> at = plan(limit, curve, middle);

@@ -182,12 +182,11 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of virtual stages may be faster by as much. of_tried_cuts: of programs of Trireme's own not all cuts of the layers are in the space, but those that were tried. of_even_chunks: of other stacks' virtual stages those cuts are in the space whose chunks on a stage differ by one layer at most."""
+    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of the layers that were not costed may be faster by as much. of_even_chunks: of other stacks' virtual stages those cuts are in the space whose chunks on a stage differ by one layer at most."""
 
     bound_seconds: float
     gap: float
     closed: bool
-    of_tried_cuts: bool
     of_even_chunks: bool
     groups: int
     bounded: int

@@ -89,7 +89,7 @@ TEST(ReserveOf, AGpuIsWhatTheDriverAndNcclTake) {
   EXPECT_EQ(reserve(), Bytes(1e6 + 5e8 + (4 * 24 + 6 + 2) * 1e7));
   cluster.device.kind = spec::DeviceKind::kHost;
   EXPECT_EQ(reserve(), Bytes(1e6));
-  EXPECT_EQ(leastReserve(2, 2, 2, stack, cluster), Bytes(1e6));
+  EXPECT_EQ(leastReserve(plan, stack, cluster), Bytes(1e6));
 }
 
 std::vector<program::Lane> lanesOf(int32_t rank, const std::vector<program::Clique>& cliques) {
@@ -102,7 +102,7 @@ std::vector<program::Lane> lanesOf(int32_t rank, const std::vector<program::Cliq
 }
 
 // A role's communicators are those that NCCL will be asked for by each of its ranks; the least
-// reserve of the degrees is no more than any rank's.
+// reserve is no more than any rank's, and that of the first stage with untied embeddings.
 TEST(ReserveOf, CountsTheCliquesOfARank) {
   const spec::ClusterSpec cluster = small::cluster(16, 4);
   spec::StackProfile stack;
@@ -110,7 +110,7 @@ TEST(ReserveOf, CountsTheCliquesOfARank) {
   for (const int64_t tp : {1, 2})
     for (const int64_t pp : {1, 2, 4})
       for (const int64_t dp : {1, 2})
-        for (int choices = 0; choices < 8; ++choices) {
+        for (int choices = 0; choices < 16; ++choices) {
           spec::ModelSpec model = small::gpt();
           model.tiedEmbeddings = (choices & 1) != 0;
           plan::Plan plan = small::plan(model, small::training(), tp, pp, dp);
@@ -119,6 +119,7 @@ TEST(ReserveOf, CountsTheCliquesOfARank) {
             std::swap(plan.dpReplicate, plan.dpShard);
             plan.stateSharding = plan::StateSharding::kOptimizer;
           }
+          if ((choices & 8) != 0 && pp > 1) plan.schedule = plan::ScheduleKind::kZeroBubbleH1;
           const auto expansion = expand::expand(model, plan);
           ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
           const program::Program& program = expansion->program;
@@ -133,8 +134,14 @@ TEST(ReserveOf, CountsTheCliquesOfARank) {
             std::sort(lanes.begin(), lanes.end());
             EXPECT_EQ(lanes, lanesOf(rank, *cliques))
                 << "tp " << tp << " pp " << pp << " dp " << dp << " rank " << rank;
-            EXPECT_LE(leastReserve(tp, pp, dp, stack, cluster),
-                      reserveOf(program, program.roles[role], plan, stack, cluster));
+            const Bytes reserve = reserveOf(program, program.roles[role], plan, stack, cluster);
+            EXPECT_LE(leastReserve(plan, stack, cluster), reserve)
+                << "tp " << tp << " pp " << pp << " dp " << dp << " choices " << choices;
+            EXPECT_LE(stack.ncclConnection * leastConnections(tp, pp, dp, cluster), reserve);
+            if (rank == 0 && !model.tiedEmbeddings) {
+              EXPECT_EQ(leastReserve(plan, stack, cluster), reserve)
+                  << "tp " << tp << " pp " << pp << " dp " << dp << " choices " << choices;
+            }
           }
         }
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/frontier.h"
+#include "planner/report.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {
@@ -31,7 +32,7 @@ void expectAdmissible(const Query& query, int64_t devices) {
     ASSERT_TRUE(blocks.has_value() && estimate.has_value());
     const PlanBound bound = boundOf(query, plan, **blocks);
     EXPECT_LE(bound.time, estimate->step);
-    EXPECT_LE(bound.memory, estimate->memory.total());
+    EXPECT_LE(bound.memory, estimate->memory.total()) << summary(plan) << " " << layersText(plan);
     const Group group{plan.tp,
                       plan.pp,
                       plan.cp,

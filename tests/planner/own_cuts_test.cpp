@@ -2,54 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "planner/report.h"
-#include "tests/planner/small_query.h"
+#include "tests/planner/every_cut.h"
 
 namespace trireme::planner {
 namespace {
-
-// Ends that weigh as much as several layers, an optimizer that takes much of a step of few
-// microbatches, transfers that take time.
-Query ownQuery(std::mt19937& random) {
-  const int64_t batches[] = {1, 2, 3, 4, 12};
-  Query query = smallQuery(8, 4 + static_cast<int64_t>(random() % 5), batches[random() % 5]);
-  query.model.vocabSize = 64 << (random() % 8);
-  query.model.tiedEmbeddings = random() % 2 == 0;
-  query = computeBound(query);
-  for (spec::LinkTier& tier : query.cluster.tiers)
-    tier.bandwidth = tier.bandwidth * std::uniform_real_distribution<double>(0.001, 0.1)(random);
-  query.stack.overlapPipelineTransfers = random() % 2 == 0;
-  return query;
-}
-
-plan::Plan ownPlan(const Query& query, std::mt19937& random) {
-  plan::Plan plan = small::plan(query.model, query.training, 1, 1, 1);
-  plan.pp = 2 + static_cast<int64_t>(random() % 3);
-  plan.microbatchSize = 1;
-  const int64_t chunks = query.model.numLayers / plan.pp;
-  if (chunks > 1 && plan.numMicrobatches() % plan.pp == 0 && random() % 2 == 0) {
-    plan.schedule = plan::ScheduleKind::kInterleaved;
-    plan.virtualStages = 2;
-  } else if (random() % 3 == 0) {
-    plan.schedule = plan::ScheduleKind::kGpipe;
-  }
-  return plan;
-}
-
-// All that give every virtual stage a layer.
-void addPinnedCuts(const plan::Plan& plan, std::vector<int64_t> layers, int64_t left,
-                   std::vector<Ranges>& cuts) {
-  const int64_t chunks = plan.pp * plan.virtualStages - static_cast<int64_t>(layers.size());
-  if (chunks == 0) {
-    if (left == 0) cuts.push_back(pinnedCut(layers, plan));
-    return;
-  }
-  layers.push_back(0);
-  for (layers.back() = 1; layers.back() <= left - chunks + 1; ++layers.back())
-    addPinnedCuts(plan, layers, left - layers.back(), cuts);
-}
 
 TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
   std::mt19937 random(4);
@@ -64,10 +21,9 @@ TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
       plan.layers = std::move(layers);
       return costs.estimate(plan)->step;
     };
-    std::vector<Ranges> every;
-    addPinnedCuts(plan, {}, query.model.numLayers, every);
     Seconds fastest(1e9), ofTwo(1e9), found(1e9);
-    for (Ranges& cut : every) fastest = std::min(fastest, stepOf(std::move(cut)));
+    for (Ranges& cut : everyCut(plan, query.model.numLayers))
+      fastest = std::min(fastest, stepOf(std::move(cut)));
     const std::vector<Ranges> cuts = cutsFor(query, plan, blocks);
     for (const Ranges& cut : cuts) ofTwo = std::min(ofTwo, stepOf(cut));
     for (const BoundedCut& cut : ownCuts(query, plan, blocks, cuts)) {
@@ -107,17 +63,14 @@ TEST(OwnCuts, NoPinnedCutIsFasterThanTheAnswer) {
   query.pins.pp = 4;
   const auto found = searchPlan(query);
   ASSERT_TRUE(found.has_value());
-  EXPECT_TRUE(found->certificate.ofTriedCuts);
   EXPECT_NE(found->plan.layers, plan::evenLayers(8, 4, 1));
-  std::vector<Ranges> every;
-  addPinnedCuts(found->plan, {}, query.model.numLayers, every);
+  const std::vector<Ranges> every = everyCut(found->plan, query.model.numLayers);
   ASSERT_EQ(every.size(), 35u);
   for (const Ranges& cut : every) {
     query.pins.layers.clear();
     for (const auto& stage : cut) query.pins.layers.push_back(stage.front().count);
     const auto pinned = searchPlan(query);
     ASSERT_TRUE(pinned.has_value());
-    EXPECT_FALSE(pinned->certificate.ofTriedCuts);
     EXPECT_GE(pinned->estimate.step, found->estimate.step * (1 - 1e-9)) << layersText(pinned->plan);
   }
 }
@@ -136,16 +89,6 @@ TEST(OwnCuts, TheStageThatStepsLongestGivesLayers) {
   EXPECT_EQ(cuts.front().layers, even);
   EXPECT_LT(cuts.back().bound, cuts.front().bound);
   EXPECT_EQ(cuts.back().layers.back().front().count, 1);
-}
-
-TEST(OwnCuts, OnlyCutsOfOwnProgramsAreTriedAlone) {
-  Query query = smallQuery(4, 8, 4);
-  EXPECT_TRUE(searchPlan(query)->certificate.ofTriedCuts);
-  query.pins.pp = 1;
-  EXPECT_FALSE(searchPlan(query)->certificate.ofTriedCuts);
-  query.pins = {};
-  query.stack.ownPrograms = false;
-  EXPECT_FALSE(searchPlan(query)->certificate.ofTriedCuts);
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ void expectOptimalPlan(const Query& query, int64_t devices) {
   EXPECT_EQ(found->plan, expected->plan)
       << summary(found->plan) << " | " << summary(expected->plan);
   EXPECT_EQ(found->estimate.step, expected->step);
-  EXPECT_EQ(found->certificate.bound, expected->step);
-  EXPECT_EQ(found->certificate.gap, 0);
+  EXPECT_LE(found->certificate.bound, expected->step);
+  EXPECT_LE(found->certificate.gap, query.stack.ownPrograms ? 0.02 : 0) << summary(found->plan);
   EXPECT_TRUE(found->certificate.closed);
 }
 

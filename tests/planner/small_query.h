@@ -2,8 +2,8 @@
 #pragma once
 #include <algorithm>
 
+#include "planner/best_cut.h"
 #include "planner/cuts.h"
-#include "planner/own_cuts.h"
 #include "planner/query.h"
 #include "planner/search.h"
 #include "planner/space.h"
@@ -27,18 +27,30 @@ inline Query computeBound(Query query) {
   return query;
 }
 
-// Of Trireme's own programs with those that moves of layers make, but for arrangements whose other
-// cuts are too slow.
-inline std::vector<Ranges> triedCuts(const Query& query, const plan::Plan& plan,
-                                     const BlockCosts& blocks) {
-  std::vector<Ranges> cuts = cutsFor(query, plan, blocks);
-  if (!query.stack.ownPrograms || !query.pins.layers.empty()) return cuts;
-  const size_t known = cuts.size();
-  for (BoundedCut& cut : ownCuts(query, plan, blocks, cuts))
-    if (std::find(cuts.begin(), cuts.begin() + static_cast<long>(known), cut.layers) ==
-        cuts.begin() + static_cast<long>(known))
-      cuts.push_back(std::move(cut.layers));
+// All that give every virtual stage a layer.
+inline void addPinnedCuts(const plan::Plan& plan, std::vector<int64_t> layers, int64_t left,
+                          std::vector<Ranges>& cuts) {
+  const int64_t chunks = plan.pp * plan.virtualStages - static_cast<int64_t>(layers.size());
+  if (chunks == 0) {
+    if (left == 0) cuts.push_back(pinnedCut(layers, plan));
+    return;
+  }
+  layers.push_back(0);
+  for (layers.back() = 1; layers.back() <= left - chunks + 1; ++layers.back())
+    addPinnedCuts(plan, layers, left - layers.back(), cuts);
+}
+
+inline std::vector<Ranges> everyCut(const plan::Plan& plan, int64_t numLayers) {
+  std::vector<Ranges> cuts;
+  addPinnedCuts(plan, {}, numLayers, cuts);
   return cuts;
+}
+
+// Of Trireme's own programs all, of which the search tries some and bounds the others.
+inline std::vector<Ranges> cutsOf(const Query& query, const plan::Plan& plan,
+                                  const BlockCosts& blocks) {
+  if (!query.stack.ownPrograms || !query.pins.layers.empty()) return cutsFor(query, plan, blocks);
+  return everyCut(plan, query.model.numLayers);
 }
 
 // Every plan of the space on `devices` devices.
@@ -52,7 +64,7 @@ inline std::vector<plan::Plan> everyPlan(const Query& query, int64_t devices,
       plan.layers = plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
       const auto blocks = costs.blocks(plan);
       if (!blocks.has_value()) return;
-      for (auto& layers : triedCuts(query, arrangement, **blocks)) {
+      for (auto& layers : cutsOf(query, arrangement, **blocks)) {
         plan.layers = layers;
         plans.push_back(plan);
       }

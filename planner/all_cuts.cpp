@@ -1,0 +1,175 @@
+#include "planner/all_cuts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost_models/formulas.h"
+#include "ir/schedule/schedule.h"
+#include "planner/rounding.h"
+
+namespace trireme::planner {
+namespace {
+
+using cost::asDouble;
+
+double sum(const std::vector<Seconds>& times) {
+  double total = 0;
+  for (const Seconds t : times) total += t.count();
+  return total;
+}
+
+}  // namespace
+
+AllCuts::AllCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                 CutFloor& floor)
+    : query_(query),
+      blocks_(blocks),
+      plan_(plan),
+      microbatches_(asDouble(plan.numMicrobatches())),
+      layers_(asDouble(query.model.numLayers)),
+      forward_(blocks.layer.forward.count()),
+      backward_(blocks.layer.backward.count()),
+      weights_(blocks.layer.weights.count()) {
+  const auto chunks = static_cast<size_t>(plan.virtualStages);
+  plan_.layers.assign(static_cast<size_t>(plan.pp), std::vector<plan::LayerRange>(chunks, {0, 1}));
+  const cost::Pipeline pipeline = pipelineOf(query, plan_, blocks);
+  const double stop = pipeline.overlapTransfers ? 0 : pipeline.hop.count();
+  if (pipeline.overlapTransfers) hop_ = pipeline.hop.count();
+
+  const std::vector<double> most = floor.mostLayers(plan);
+  cost::StageTimes times;
+  double before = 0;
+  std::vector<double> last;  // of a chunk with one layer
+  for (size_t rank = 0; rank < most.size(); ++rank) {
+    if (rank < 2 || rank + 1 == most.size()) times = stageTimesOf(plan_, blocks, rank);
+    const double all = asDouble(plan.virtualStages);
+    stages_.push_back({sum(times.forward) + (stop - forward_) * all,
+                       sum(times.backward) + (stop - backward_) * all, before, 0, most[rank]});
+    before += (times.forward.front() + times.backward.front()).count() + 2 * stop;
+    last.push_back((times.forward.back() + times.backward.back()).count() + 2 * stop);
+  }
+  for (size_t rank = stages_.size() - 1; rank-- > 0;)
+    stages_[rank].after = stages_[rank + 1].after + last[rank + 1];
+}
+
+// The shortest time, but for rounding, in which the stages may have all layers. The ones behind
+// need theirs, so that no more are handed out than they leave.
+double AllCuts::shortest(const LayersIn& layersIn) const {
+  const double least = asDouble(plan_.virtualStages);
+  const auto mayHold = [&](double time) {
+    double before = 0, leaves = layers_ - least * asDouble(plan_.pp);
+    for (size_t rank = 0; rank < stages_.size(); ++rank) {
+      const double held = std::min(layersIn(time, rank, before), stages_[rank].most);
+      leaves += least;
+      before = std::min(before + std::max(std::floor(held), 0.0), leaves);
+      if (before < least * static_cast<double>(rank + 1)) return false;
+    }
+    return before >= layers_;
+  };
+  double low = 0, high = layers_ * (forward_ + backward_ + weights_) * microbatches_;
+  for (int i = 0; !mayHold(high); ++i) {
+    if (i == 60) return kNoCut.count();  // by memory
+    low = high;
+    high = 2 * high + 1e-9;
+  }
+  while (high - low > 1e-7 * high) {
+    const double middle = (low + high) / 2;
+    (mayHold(middle) ? high : low) = middle;
+  }
+  return low;
+}
+
+double AllCuts::gpipe() const {
+  const double forward = shortest(
+      [&](double time, size_t rank, double) { return (time - stages_[rank].forward) / forward_; });
+  const double backward = shortest([&](double time, size_t rank, double) {
+    return (time - stages_[rank].backward) / backward_;
+  });
+  if (forward == kNoCut.count()) return kNoCut.count();
+  double total = layers_ * (forward_ + backward_);
+  for (const Stage& stage : stages_) total += stage.forward + stage.backward;
+  return total + (microbatches_ - 1) * (std::max(forward, hop_) + std::max(backward, hop_)) +
+         2 * (asDouble(plan_.pp) - 1) * hop_;
+}
+
+// Of the stalls that of the first stage, whose round trip all stages make: with a longer slowest
+// stage it shrinks no faster than (m - 1) of them grow.
+double AllCuts::oneForwardOneBackward() const {
+  const double p = asDouble(plan_.pp), m = microbatches_, layer = forward_ + backward_;
+  const double slowest = shortest([&](double time, size_t rank, double) {
+    return (time - stages_[rank].forward - stages_[rank].backward) / layer;
+  });
+  if (slowest == kNoCut.count()) return kNoCut.count();
+  double trip = layers_ * layer + 2 * (p - 1) * hop_;
+  for (const Stage& stage : stages_) trip += stage.forward + stage.backward;
+  const double waits = m < 2 ? 0 : (m - 2 - std::floor((m - 2) / p)) / (p - 1);
+  return trip + (m - 1) * slowest + std::max(trip - p * slowest, 0.0) * waits;
+}
+
+double AllCuts::interleaved() const {
+  const double m = microbatches_;
+  const double path = shortest([&](double time, size_t rank, double) {
+    const Stage& s = stages_[rank];
+    return ((time - s.before - s.after) / m - s.forward - s.backward) / (forward_ + backward_);
+  });
+  return path + 2 * (asDouble(plan_.virtualStages * plan_.pp) - 1) * hop_;
+}
+
+double AllCuts::zeroBubble() const {
+  const double m = microbatches_, p = asDouble(plan_.pp);
+  const double pass = forward_ + backward_;
+  double forwards = layers_ * forward_, backwards = layers_ * backward_;
+  for (const Stage& stage : stages_) {
+    forwards += stage.forward;
+    backwards += stage.backward;
+  }
+  std::vector<double> fixedForward = {0}, fixedBackward = {0};  // of the stages before
+  for (const Stage& stage : stages_) {
+    fixedForward.push_back(fixedForward.back() + stage.forward);
+    fixedBackward.push_back(fixedBackward.back() + stage.backward);
+  }
+  return shortest([&](double time, size_t rank, double before) {
+    const Stage& s = stages_[rank];
+    const double r = asDouble(static_cast<int64_t>(rank));
+    const schedule::Lead lead =
+        schedule::leadOf(plan_.schedule, plan_.pp, static_cast<int64_t>(rank));
+    const double waiting = std::max(m - 1 - asDouble(lead.backwards), 0.0);
+    const double behind = std::max(m - asDouble(lead.forwards), 0.0);
+    const double ofForwards = before * forward_ + fixedForward[rank];
+    const double ofBackwards = before * backward_ + fixedBackward[rank];
+    const double works =
+        (time - ofForwards - r * hop_ - m * (s.forward + s.backward)) / (m * (pass + weights_));
+    const double goesBack =
+        (time - ofForwards - ofBackwards - 2 * r * hop_ - weights_ - m * (s.forward + s.backward)) /
+        (m * pass + waiting * weights_);
+    // Without the backwards of this stage and of those before.
+    const double comesBack = (time - forwards - (backwards - ofBackwards - s.backward) -
+                              (2 * (p - 1) - r) * hop_ - m * s.backward - behind * s.forward) /
+                             ((m - 1) * backward_ + m * weights_ + behind * forward_);
+    return std::min({works, goesBack, comesBack});
+  });
+}
+
+double AllCuts::flush() const {
+  if (plan::splitsBackward(plan_.schedule)) return zeroBubble();
+  if (plan_.schedule == plan::ScheduleKind::kGpipe) return gpipe();
+  return plan_.virtualStages == 1 ? oneForwardOneBackward() : interleaved();
+}
+
+// Some stage has ceil(L / p) layers at least, the first and the last one on every chunk.
+Seconds AllCuts::once() const {
+  plan::Plan plan = plan_;
+  const size_t last = stages_.size() - 1;
+  Seconds ends, fullest = kNoCut;
+  for (const size_t rank : {size_t{0}, std::min<size_t>(1, last), last}) {
+    ends = std::max(ends, leastOnceOf(query_, plan_, blocks_, rank));
+    plan.layers[rank].front().count =
+        (query_.model.numLayers + plan.pp - 1) / plan.pp - plan.virtualStages + 1;
+    fullest = std::min(fullest, leastOnceOf(query_, plan, blocks_, rank));
+  }
+  return std::max(ends, fullest);
+}
+
+Seconds AllCuts::bound() const { return (Seconds(flush()) + once()) * kRounding; }
+
+}  // namespace trireme::planner
