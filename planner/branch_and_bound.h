@@ -81,6 +81,7 @@ class BranchAndBound {
   void splitArrangement(const Node& node);
   Status cut(const Node& node);
   void cutOwn(const Node& node);
+  Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, CutFloor& floor);
   Status tryAllCuts(const Untried& untried);
   Status costCut(const Node& node, plan::Plan plan, Ranges layers);

@@ -143,13 +143,17 @@ Status BranchAndBound::cut(const Node& node) {
   return costCut(node, plan, std::move(played.cut->layers));
 }
 
+// What takes as long or longer is of no interest to whom wants the fastest alone.
+Seconds BranchAndBound::ofInterest() const {
+  return std::min(bestStep().value_or(kNoCut), query_.slowest.value_or(kNoCut));
+}
+
 // Of own programs' plans, whose cuts are not all tried, those of which some may be faster than what
 // was found.
 void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, CutFloor& floor) {
   const Seconds bound = std::max(node.bound, AllCuts(query_, plan, *node.blocks, floor).bound());
-  const std::optional<Seconds> best = bestStep();
-  if (bound == kNoCut || (best && bound >= *best)) return;
-  untried_.push_back({bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
+  if (bound < ofInterest())
+    untried_.push_back({bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
 }
 
 // Those that may be fastest first, for what is found limits what follows. Where nothing fits so
@@ -164,21 +168,19 @@ Status BranchAndBound::tryAllCuts() {
     return {};
   }
   for (const Untried& untried : untried_) {
-    if (found() ? untried.bound >= *bestStep() : ++numTried > kMostWhereNothingFits) break;
+    if (untried.bound >= ofInterest() || (!found() && ++numTried > kMostWhereNothingFits)) break;
     TRIREME_RETURN_IF_ERROR(tryAllCuts(untried));
   }
   return {};
 }
 
-// Without virtual stages the closed form is close, and the cuts that were tried are.
 Status BranchAndBound::tryAllCuts(const Untried& untried) {
   const plan::Plan& plan = *untried.plan;
   Seconds bound = untried.bound;
-  if (plan.virtualStages > 1 || plan::splitsBackward(plan.schedule)) {
+  if (hasManyCuts(plan)) {
     CutFloor floor(query_, *untried.blocks);
-    AllOwnCuts all =
-        allOwnCuts(query_, plan, *untried.blocks, AllCuts(query_, plan, *untried.blocks, floor),
-                   bestStep().value_or(kNoCut));
+    AllOwnCuts all = allOwnCuts(query_, plan, *untried.blocks,
+                                AllCuts(query_, plan, *untried.blocks, floor), ofInterest());
     bound = std::max(bound, all.bound);
     if (all.cut) {
       plan::Plan cut = plan;

@@ -29,7 +29,13 @@ struct AllOwnCuts {
   // moves from there: the fastest. None: none was found that fits, or none is faster than asked.
   std::optional<BoundedCut> cut;
 };
-// `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Not for GPipe.
+// Whether it is worth it: without virtual stages the closed form is close, and so are the cuts
+// above.
+inline bool hasManyCuts(const plan::Plan& plan) {
+  return plan.pp > 1 && (plan.virtualStages > 1 || plan::splitsBackward(plan.schedule));
+}
+// `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Requires
+// hasManyCuts(plan).
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                       const AllCuts& cheap, Seconds enough);
 

@@ -32,6 +32,7 @@ class Fastest {
     return {};
   }
   bool fits() const { return best_ && best_->estimate.fits(); }
+  Seconds step() const { return fits() ? best_->estimate.step : kNoCut; }
   Recut take() { return *std::move(best_); }
 
  private:
@@ -50,6 +51,12 @@ Result<Recut> fastestOf(const Query& query, const plan::Plan& plan, const CostFu
               [](const BoundedCut& a, const BoundedCut& b) { return a.bound < b.bound; });
     for (BoundedCut& cut : bounded)
       TRIREME_RETURN_IF_ERROR(fastest.tryCut(std::move(cut.layers), cut.bound));
+    if (hasManyCuts(plan)) {
+      CutFloor floor(query, *blocks);
+      AllOwnCuts all =
+          allOwnCuts(query, plan, *blocks, AllCuts(query, plan, *blocks, floor), fastest.step());
+      if (all.cut) TRIREME_RETURN_IF_ERROR(fastest.tryCut(std::move(all.cut->layers), all.bound));
+    }
     if (fastest.fits()) return fastest.take();
   }
   for (const Ranges& cut : cuts) TRIREME_RETURN_IF_ERROR(fastest.tryCut(cut, Seconds(0)));
