@@ -14,6 +14,7 @@
 #include "planner/best_cut.h"
 #include "planner/frontier.h"
 #include "planner/misfits.h"
+#include "planner/own_cuts.h"
 #include "planner/own_memory.h"
 #include "planner/relaxed_search.h"
 #include "planner/search.h"
@@ -94,6 +95,7 @@ class BranchAndBound {
   // And of the node's degrees, nothing slower than what was found.
   std::optional<Seconds> limitOf(const Node& node) const;
   bool isSettled(const Node& node) const;
+  bool isStopped();  // by maxCosted
   bool isDone() const { return scope_.anyPlan && found(); }
   // Whether plans of those degrees fit, or may: not every one of them was seen.
   bool mayFit(const Degrees& degrees) const;
@@ -123,6 +125,7 @@ class BranchAndBound {
   SlotTable slots_;
   Misfits misfits_;
   std::vector<Untried> untried_;
+  int64_t passesOfAll_ = kMostPassesOfAll;  // for what is left to be tried
   // No cut of virtual stages, or of own programs, that was not played takes less.
   Seconds uncosted_{std::numeric_limits<double>::infinity()};
   Certificate certificate_;

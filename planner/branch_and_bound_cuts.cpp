@@ -25,7 +25,7 @@ Seconds reachOf(const plan::Plan& plan, Seconds bound) {
 }
 
 // Plans of which all cuts are tried where no other plan fits: a moment's worth.
-constexpr size_t kMostWhereNothingFits = 30;
+constexpr size_t kMostWhereNothingFits = 10;
 
 }  // namespace
 
@@ -152,6 +152,7 @@ Seconds BranchAndBound::ofInterest() const {
 // was found.
 void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, CutFloor& floor) {
   const Seconds bound = std::max(node.bound, AllCuts(query_, plan, *node.blocks, floor).bound());
+  if (query_.slowest && bound >= *query_.slowest) uncosted_ = std::min(uncosted_, bound);
   if (bound < ofInterest())
     untried_.push_back({bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
 }
@@ -159,16 +160,16 @@ void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, CutFl
 // Those that may be fastest first, for what is found limits what follows. Where nothing fits so
 // far, one of the first may.
 Status BranchAndBound::tryAllCuts() {
-  if (scope_.anyPlan && found()) return {};
+  if (found() ? scope_.anyPlan : !scope_.isAnswer) return {};
   std::stable_sort(untried_.begin(), untried_.end(),
                    [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
   size_t numTried = 0;
-  if (!certificate_.closed) {
-    if (!untried_.empty()) uncosted_ = std::min(uncosted_, untried_.front().bound);
-    return {};
-  }
   for (const Untried& untried : untried_) {
     if (untried.bound >= ofInterest() || (!found() && ++numTried > kMostWhereNothingFits)) break;
+    if (isStopped()) {
+      uncosted_ = std::min(uncosted_, untried.bound);
+      break;
+    }
     TRIREME_RETURN_IF_ERROR(tryAllCuts(untried));
   }
   return {};
@@ -177,10 +178,11 @@ Status BranchAndBound::tryAllCuts() {
 Status BranchAndBound::tryAllCuts(const Untried& untried) {
   const plan::Plan& plan = *untried.plan;
   Seconds bound = untried.bound;
-  if (hasManyCuts(plan)) {
+  if (hasManyCuts(plan) && passesOfAll_ > 0) {
     CutFloor floor(query_, *untried.blocks);
-    AllOwnCuts all = allOwnCuts(query_, plan, *untried.blocks,
-                                AllCuts(query_, plan, *untried.blocks, floor), ofInterest());
+    AllOwnCuts all =
+        allOwnCuts(query_, plan, *untried.blocks, AllCuts(query_, plan, *untried.blocks, floor),
+                   ofInterest(), passesOfAll_);
     bound = std::max(bound, all.bound);
     if (all.cut) {
       plan::Plan cut = plan;

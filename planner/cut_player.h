@@ -40,6 +40,7 @@ class CutPlayer {
             std::optional<Seconds> limit, int64_t mostPasses);
 
   bool mayPlay() const { return numPasses_ < mostPasses_; }
+  int64_t numPasses() const { return numPasses_; }
   // From now on so many passes, and cuts that take no more than `limit`.
   void allow(int64_t passes, Seconds limit) {
     mostPasses_ = numPasses_ + passes;

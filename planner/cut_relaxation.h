@@ -38,9 +38,9 @@ class CutRelaxation {
     std::vector<double> layers;  // of every chunk by stages, not whole; about as fast, and fits
   };
   // Flushes are known to take at least `known`, and are of interest if they take less than
-  // `enough`. Ends when none does, when the bound cannot grow much more, or after about so many
-  // passes of chunks, which are taken off.
-  Result solve(Seconds known, Seconds enough, int64_t passes);
+  // `enough`. Ends when none does, when the bound cannot grow much more, or after work like that of
+  // about so many passes of chunks, which is taken off.
+  Result solve(Seconds known, Seconds enough, int64_t& passes);
 
  private:
   struct Row {
@@ -57,7 +57,8 @@ class CutRelaxation {
   void addTime(Row row);
   void addMemory(const BlockCosts& blocks);
   double proved(const std::vector<double>& weights, const std::vector<double>& prices) const;
-  bool mayFit();
+  bool mayFit(int64_t& passes);
+  bool solveProgram(int64_t& passes);
   std::vector<double> levelled() const;
   double excess(const std::vector<double>& layers) const;
   double play(const std::vector<double>& layers);

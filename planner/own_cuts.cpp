@@ -17,8 +17,6 @@ namespace {
 constexpr int64_t kMostOwnPasses = 60000;
 // The same where all cuts that fit may be faster than the answer.
 constexpr int64_t kMostPassesNear = 500000;
-// And to find out whether they may.
-constexpr int64_t kMostRelaxedPasses = 1000000;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostOwnEnds = 12;
 
@@ -122,12 +120,15 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
 }
 
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                      const AllCuts& cheap, Seconds enough) {
+                      const AllCuts& cheap, Seconds enough, int64_t& passes) {
   AllOwnCuts all{cheap.bound(), {}};
+  int64_t left = std::min(passes, kMostPassesOfOne);
+  passes -= left;
   const Seconds once = cheap.once();
   CutRelaxation relaxation(query, plan, blocks);
   const CutRelaxation::Result relaxed =
-      relaxation.solve(all.bound / kRounding - once, enough / kRounding - once, kMostRelaxedPasses);
+      relaxation.solve(all.bound / kRounding - once, enough / kRounding - once, left);
+  passes += left;
   all.bound = std::max(all.bound, (relaxed.bound + once) * kRounding);
   if (all.bound >= enough) return all;
   OwnStages stages(query, plan, blocks);
@@ -137,6 +138,7 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
                               static_cast<size_t>(plan.virtualStages), player);
   if (!counts || !player.play(*counts)) return all;
   player.descend(kMostOwnEnds);
+  passes -= player.numPasses();
   if (player.best()->step < enough)
     all.cut = {player.best()->layers, player.best()->step * kRounding};
   return all;

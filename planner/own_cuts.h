@@ -34,9 +34,15 @@ struct AllOwnCuts {
 inline bool hasManyCuts(const plan::Plan& plan) {
   return plan.pp > 1 && (plan.virtualStages > 1 || plan::splitsBackward(plan.schedule));
 }
-// `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Requires
-// hasManyCuts(plan).
+// Work for a search, in passes of chunks: some seconds. What is left when it is done has the bound
+// of AllCuts alone.
+inline constexpr int64_t kMostPassesOfAll = 30'000'000;
+// For a single plan; so much at most.
+inline constexpr int64_t kMostPassesOfOne = 1'000'000;
+
+// `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Takes what it does off
+// `passes`, of which there have to be some. Requires hasManyCuts(plan).
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                      const AllCuts& cheap, Seconds enough);
+                      const AllCuts& cheap, Seconds enough, int64_t& passes);
 
 }  // namespace trireme::planner

@@ -97,7 +97,6 @@ Bytes unprobedMemory(const Query& query, const Group& group) {
 void CutFloor::count(const plan::Plan& plan) {
   const auto stages = static_cast<size_t>(plan.pp);
   const Bytes ofLayer = keptByLayer(query_, plan, blocks_);
-  reserve_ = leastReserve(query_, plan);
   ranks_.clear();
   for (size_t rank = 0; rank < stages; ++rank) {
     const std::vector<int64_t> slots = slotsAt(plan, rank);
@@ -125,6 +124,7 @@ void CutFloor::count(const plan::Plan& plan) {
 }
 
 void CutFloor::lookAt(const plan::Plan& plan) {
+  reserve_ = leastReserve(query_, plan);  // depends on how the state is shared
   if (virtualStages_ == plan.virtualStages && schedule_ == plan.schedule) return;
   count(plan);
   virtualStages_ = plan.virtualStages;

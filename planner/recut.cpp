@@ -53,8 +53,9 @@ Result<Recut> fastestOf(const Query& query, const plan::Plan& plan, const CostFu
       TRIREME_RETURN_IF_ERROR(fastest.tryCut(std::move(cut.layers), cut.bound));
     if (hasManyCuts(plan)) {
       CutFloor floor(query, *blocks);
-      AllOwnCuts all =
-          allOwnCuts(query, plan, *blocks, AllCuts(query, plan, *blocks, floor), fastest.step());
+      int64_t passes = kMostPassesOfOne;
+      AllOwnCuts all = allOwnCuts(query, plan, *blocks, AllCuts(query, plan, *blocks, floor),
+                                  fastest.step(), passes);
       if (all.cut) TRIREME_RETURN_IF_ERROR(fastest.tryCut(std::move(all.cut->layers), all.bound));
     }
     if (fastest.fits()) return fastest.take();

@@ -59,9 +59,11 @@ TEST(AllCuts, NoneIsFasterThanTheBounds) {
     const AllCuts cheap(query, plan, *blocks, floor);
     const Seconds bound = cheap.bound();
     AllOwnCuts own{bound, {}};
+    int64_t passes = kMostPassesOfAll;
     if (plan.schedule != plan::ScheduleKind::kGpipe)
-      own = allOwnCuts(query, plan, *blocks, cheap, kNoCut);
+      own = allOwnCuts(query, plan, *blocks, cheap, kNoCut, passes);
     EXPECT_GE(own.bound, bound) << trial;
+    EXPECT_GT(passes, 0);
     EXPECT_LE(bound, fastest) << trial << ": " << summary(plan);
     EXPECT_LE(own.bound, fastest) << trial << ": " << summary(plan);
     if (own.cut) {

@@ -25,7 +25,7 @@ struct BestPlan {
 std::optional<BestPlan> planByBruteForce(const Query& query, int64_t devices,
                                          const CostFunctions& costs) {
   std::optional<BestPlan> best;
-  for (const plan::Plan& plan : everyPlanUpTo(query, devices, costs)) {
+  for (const plan::Plan& plan : everyPlanUpTo(query, devices, costs, allCuts)) {
     const auto estimate = costs.estimate(plan);
     EXPECT_TRUE(estimate.has_value()) << summary(plan) << estimate.error().message();
     if (!estimate.has_value() || !estimate->fits()) continue;

@@ -4,6 +4,7 @@
 
 #include "planner/best_cut.h"
 #include "planner/cuts.h"
+#include "planner/own_cuts.h"
 #include "planner/query.h"
 #include "planner/search.h"
 #include "planner/space.h"
@@ -46,16 +47,32 @@ inline std::vector<Ranges> everyCut(const plan::Plan& plan, int64_t numLayers) {
   return cuts;
 }
 
+using CutsOf = std::vector<Ranges>(const Query&, const plan::Plan&, const BlockCosts&);
+
 // Of Trireme's own programs all, of which the search tries some and bounds the others.
-inline std::vector<Ranges> cutsOf(const Query& query, const plan::Plan& plan,
-                                  const BlockCosts& blocks) {
+inline std::vector<Ranges> allCuts(const Query& query, const plan::Plan& plan,
+                                   const BlockCosts& blocks) {
   if (!query.stack.ownPrograms || !query.pins.layers.empty()) return cutsFor(query, plan, blocks);
   return everyCut(plan, query.model.numLayers);
 }
 
+// Of Trireme's own programs with those that moves of layers make, but for arrangements whose other
+// cuts are too slow.
+inline std::vector<Ranges> triedCuts(const Query& query, const plan::Plan& plan,
+                                     const BlockCosts& blocks) {
+  std::vector<Ranges> cuts = cutsFor(query, plan, blocks);
+  if (!query.stack.ownPrograms || !query.pins.layers.empty()) return cuts;
+  const size_t known = cuts.size();
+  for (BoundedCut& cut : ownCuts(query, plan, blocks, cuts))
+    if (std::find(cuts.begin(), cuts.begin() + static_cast<long>(known), cut.layers) ==
+        cuts.begin() + static_cast<long>(known))
+      cuts.push_back(std::move(cut.layers));
+  return cuts;
+}
+
 // Every plan of the space on `devices` devices.
 inline std::vector<plan::Plan> everyPlan(const Query& query, int64_t devices,
-                                         const CostFunctions& costs) {
+                                         const CostFunctions& costs, CutsOf cutsOf = triedCuts) {
   std::vector<plan::Plan> plans;
   std::vector<Rejection> rejections;
   for (const Group& group : groupsFor(query, devices, rejections))
@@ -74,10 +91,11 @@ inline std::vector<plan::Plan> everyPlan(const Query& query, int64_t devices,
 
 // The same on any number of devices up to `devices`.
 inline std::vector<plan::Plan> everyPlanUpTo(const Query& query, int64_t devices,
-                                             const CostFunctions& costs) {
+                                             const CostFunctions& costs,
+                                             CutsOf cutsOf = triedCuts) {
   std::vector<plan::Plan> plans;
   for (int64_t n = 1; n <= devices; ++n)
-    for (plan::Plan& plan : everyPlan(query, n, costs)) plans.push_back(std::move(plan));
+    for (plan::Plan& plan : everyPlan(query, n, costs, cutsOf)) plans.push_back(std::move(plan));
   return plans;
 }
 
