@@ -218,7 +218,8 @@ std::vector<double> CutRelaxation::levelled() const {
   return layersIn(high);
 }
 
-// Adds the chain that is the longest with so many layers; returns how long it is.
+// Adds the chain that is the longest with so many layers; returns how long it is. Estimates play
+// the schedule as well: stages are never even, for the ends have the embedding and the head.
 double CutRelaxation::play(const std::vector<double>& layers) {
   const double stop = pipeline_.overlapTransfers ? 0 : pipeline_.hop.count();
   for (size_t rank = 0; rank < stages_; ++rank)

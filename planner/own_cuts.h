@@ -26,7 +26,8 @@ struct AllOwnCuts {
   // Estimates of those that fit are at least this; kNoCut: none fits.
   Seconds bound;
   // Of whole layers near what the best would be if they need not be whole (CutRelaxation), and of
-  // moves from there: the fastest. None: none was found that fits, or none is faster than asked.
+  // moves from there: the fastest that fits, by the least that ranks need. None: none was found, or
+  // none is faster than asked.
   std::optional<BoundedCut> cut;
 };
 // Whether it is worth it: without virtual stages the closed form is close, and so are the cuts
