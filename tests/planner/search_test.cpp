@@ -21,11 +21,14 @@ struct BestPlan {
   Seconds step;
 };
 
+// Sanitized, all cuts take minutes.
+constexpr CutsOf* kCuts = TRIREME_SANITIZED ? triedCuts : allCuts;
+
 // The fastest plan that fits, of all that use up to `devices`; of equal ones the simplest.
 std::optional<BestPlan> planByBruteForce(const Query& query, int64_t devices,
                                          const CostFunctions& costs) {
   std::optional<BestPlan> best;
-  for (const plan::Plan& plan : everyPlanUpTo(query, devices, costs, allCuts)) {
+  for (const plan::Plan& plan : everyPlanUpTo(query, devices, costs, kCuts)) {
     const auto estimate = costs.estimate(plan);
     EXPECT_TRUE(estimate.has_value()) << summary(plan) << estimate.error().message();
     if (!estimate.has_value() || !estimate->fits()) continue;
