@@ -154,8 +154,9 @@ TEST(AllCuts, TheSearchFindsUnevenChunksWhereMemoryIsTight) {
 }
 
 // min 2 x + 3 y with x + y >= 4, x - y >= -2, x >= 1, y >= 0. At x = 4, y = 0: the first row costs
-// 2 per unit, the second nothing. With x + 2 y >= 7 as well: x = 4 - y, so that y = 3 and x = 1;
-// now -y >= -3 + ... the prices p + q = 2 and p + 2 q = 3 are 1 and 1.
+// 2 per unit, the second nothing. With x + 2 y >= 7 as well, once the first and once the third row
+// are 2 x + 3 y >= 11, which x = 1, y = 3 reaches. Other prices may say the same: with what x >= 1
+// costs, 2 - p - q - r, rows add up to 11.
 TEST(LinearProgram, GrowsByRowsAndSaysWhatTheyCost) {
   LinearProgram program;
   const int x = program.addColumn(1), y = program.addColumn(0);
@@ -170,7 +171,9 @@ TEST(LinearProgram, GrowsByRowsAndSaysWhatTheyCost) {
   ASSERT_TRUE(program.solve());
   EXPECT_NEAR(program.values()[0], 1, 1e-9);
   EXPECT_NEAR(program.values()[1], 3, 1e-9);
-  EXPECT_NEAR(program.prices()[0] + program.prices()[2], 2, 1e-9);
+  const std::vector<double> p = program.prices();
+  EXPECT_NEAR(4 * p[0] - 2 * p[1] + 7 * p[2] + (2 - p[0] - p[1] - p[2]), 11, 1e-9);
+  EXPECT_NEAR(p[0] - p[1] + 2 * p[2], 3, 1e-9);
 }
 
 TEST(LinearProgram, WithoutASolutionSaysSo) {
