@@ -192,7 +192,9 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
     result.stages.push_back(stageCost(walker, role, plan, cluster.device));
   result.hop = slowestHop(result.stages, plan, cluster);
   fillTimes(plan, stack, result);
-  result.memory = largestMemory(expansion, plan, model, stack, cluster);
+  const std::vector<MemoryUse> memories = memoryOfRoles(expansion, plan, model, stack, cluster);
+  result.memory = largestOf(memories);
+  for (const MemoryUse& memory : memories) result.memoryOfStages.push_back(memory.total());
   result.memoryAvailable = cluster.device.memory;
   fillRates(model, plan, cluster, result);
   return result;
@@ -223,9 +225,7 @@ Result<std::vector<MemoryUse>> memoryByStage(const spec::ModelSpec& model, const
   expand::ExpandOptions options;
   options.tasks = false;
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(model, plan, options));
-  for (size_t role = 0; role < expansion.program.roles.size(); ++role)
-    stages.push_back(memoryOf(expansion, role, plan, model, stack, cluster));
-  return stages;
+  return memoryOfRoles(expansion, plan, model, stack, cluster);
 }
 
 }  // namespace trireme::cost

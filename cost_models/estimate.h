@@ -53,9 +53,10 @@ struct Estimate {
   Seconds step;
   std::optional<Interval> interval;  // interval.h; none: the stack does not say
   Breakdown breakdown;
-  double hostPace = 0;    // of a described stack's busiest stage: the CPU's time over the device's
-  MemoryUse memory;       // of the fullest rank
-  Bytes memoryAvailable;  // of one device
+  double hostPace = 0;  // of a described stack's busiest stage: the CPU's time over the device's
+  MemoryUse memory;     // of the fullest rank
+  std::vector<Bytes> memoryOfStages;  // own programs: memory.total() of every pipeline rank
+  Bytes memoryAvailable;              // of one device
   std::vector<StageCost> stages;
   Seconds hop;       // one transfer between neighbouring stages, the slowest pair
   Flops modelFlops;  // of the step, formulas.h

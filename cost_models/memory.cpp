@@ -113,15 +113,18 @@ MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::
   return use;
 }
 
-MemoryUse largestMemory(const expand::Expansion& expansion, const plan::Plan& plan,
-                        const spec::ModelSpec& model, const spec::StackProfile& stack,
-                        const spec::ClusterSpec& cluster) {
-  MemoryUse largest;
-  for (size_t i = 0; i < expansion.program.roles.size(); ++i) {
-    const MemoryUse use = memoryOf(expansion, i, plan, model, stack, cluster);
-    if (i == 0 || use.total() > largest.total()) largest = use;
-  }
-  return largest;
+std::vector<MemoryUse> memoryOfRoles(const expand::Expansion& expansion, const plan::Plan& plan,
+                                     const spec::ModelSpec& model, const spec::StackProfile& stack,
+                                     const spec::ClusterSpec& cluster) {
+  std::vector<MemoryUse> memories;
+  for (size_t role = 0; role < expansion.program.roles.size(); ++role)
+    memories.push_back(memoryOf(expansion, role, plan, model, stack, cluster));
+  return memories;
+}
+
+const MemoryUse& largestOf(const std::vector<MemoryUse>& memories) {
+  return *std::max_element(memories.begin(), memories.end(),
+                           [](const auto& a, const auto& b) { return a.total() < b.total(); });
 }
 
 }  // namespace trireme::cost

@@ -59,9 +59,12 @@ MemoryUse memoryOf(const expand::Expansion& expansion, size_t role, const plan::
                    const spec::ModelSpec& model, const spec::StackProfile& stack,
                    const spec::ClusterSpec& cluster);
 
-// The role with the largest total; of several the first.
-MemoryUse largestMemory(const expand::Expansion& expansion, const plan::Plan& plan,
-                        const spec::ModelSpec& model, const spec::StackProfile& stack,
-                        const spec::ClusterSpec& cluster);
+// Of every role in turn.
+std::vector<MemoryUse> memoryOfRoles(const expand::Expansion& expansion, const plan::Plan& plan,
+                                     const spec::ModelSpec& model, const spec::StackProfile& stack,
+                                     const spec::ClusterSpec& cluster);
+
+// The one with the largest total; of several the first. Requires one at least.
+const MemoryUse& largestOf(const std::vector<MemoryUse>& memories);
 
 }  // namespace trireme::cost

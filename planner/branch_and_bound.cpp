@@ -120,11 +120,15 @@ Status BranchAndBound::costCandidate(const Node& node) {
   ++certificate_.numCosted;
   if (!costed.estimate.fits()) {
     noteMemory(costed.plan, costed.estimate.memory.total());
-    return {};
+    return node.blocks == nullptr ? Status() : refit(node, std::move(costed));
   }
-  const auto [place, isNew] = best_.try_emplace(degreesOf(node.group), costed);
-  if (!isNew && better(costed, place->second)) place->second = std::move(costed);
+  keep(std::move(costed));
   return {};
+}
+
+void BranchAndBound::keep(CostedPlan costed) {
+  const auto [place, isNew] = best_.try_emplace(degreesOf(costed.plan), costed);
+  if (!isNew && better(costed, place->second)) place->second = std::move(costed);
 }
 
 void BranchAndBound::noteMemory(const plan::Plan& plan, Bytes memory) {

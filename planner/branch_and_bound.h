@@ -82,6 +82,7 @@ class BranchAndBound {
   void splitArrangement(const Node& node);
   Status cut(const Node& node);
   void cutOwn(const Node& node);
+  Status refit(const Node& node, CostedPlan missed);
   Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, CutFloor& floor);
   Status tryAllCuts(const Untried& untried);
@@ -90,6 +91,7 @@ class BranchAndBound {
   // branch_and_bound.cpp
   Status open(const Node& node);
   Status costCandidate(const Node& node);
+  void keep(CostedPlan costed);
   // The slowest plan that the answer still shows: nothing slower is of interest.
   std::optional<Seconds> cutoff() const;
   // And of the node's degrees, nothing slower than what was found.

@@ -24,6 +24,8 @@ Seconds reachOf(const plan::Plan& plan, Seconds bound) {
   return plan.virtualStages > 1 ? bound * kBeyond : bound;
 }
 
+// Cuts that are costed for one that lacks memory which its bounds did not see.
+constexpr int kMostRefits = 6;
 // Plans of which all cuts are tried where no other plan fits: a moment's worth.
 constexpr size_t kMostWhereNothingFits = 10;
 
@@ -115,9 +117,37 @@ void BranchAndBound::cutOwn(const Node& node) {
   const std::vector<Ranges> cuts = cutsFor(query_, plan, *node.blocks);
   for (BoundedCut& cut : ownCuts(query_, plan, *node.blocks, cuts)) {
     plan.layers = std::move(cut.layers);
-    frontier_.push({cut.bound, NodeKind::kCandidate, node.group, nullptr,
+    frontier_.push({cut.bound, NodeKind::kCandidate, node.group, node.blocks,
                     std::make_shared<const plan::Plan>(plan)});
   }
+}
+
+// Bounds of memory take cuts for ones that fit that lack a little. Every estimate of such a cut
+// shows how much its ranks need beyond their bounds, and the next cut has room for that.
+Status BranchAndBound::refit(const Node& node, CostedPlan missed) {
+  if (missed.plan.pp == 1) return {};
+  std::vector<Bytes> beyond(static_cast<size_t>(missed.plan.pp));
+  for (int tries = 0; tries < kMostRefits; ++tries) {
+    const std::vector<Bytes> now =
+        beyondBounds(query_, missed.plan, *node.blocks, missed.estimate.memoryOfStages);
+    for (size_t rank = 0; rank < beyond.size(); ++rank)
+      beyond[rank] = std::max(beyond[rank], now[rank]);
+    std::optional<BoundedCut> cut = refitted(query_, missed.plan, *node.blocks, beyond);
+    if (!cut) return {};
+    if (const auto limit = limitOf(node); limit && cut->bound > *limit) {
+      pruneSlow(node, 1);
+      return {};
+    }
+    missed.plan.layers = std::move(cut->layers);
+    TRIREME_ASSIGN_OR_RETURN(missed.estimate, costs_.estimate(missed.plan));
+    ++certificate_.numCosted;
+    if (missed.estimate.fits()) {
+      keep(std::move(missed));
+      return {};
+    }
+    noteMemory(missed.plan, missed.estimate.memory.total());
+  }
+  return {};
 }
 
 Status BranchAndBound::cut(const Node& node) {
@@ -189,7 +219,7 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
       cut.layers = std::move(all.cut->layers);
       simplifyRecomputed(cut);
       TRIREME_RETURN_IF_ERROR(
-          costCandidate({all.cut->bound, NodeKind::kCandidate, untried.group, nullptr,
+          costCandidate({all.cut->bound, NodeKind::kCandidate, untried.group, untried.blocks,
                          std::make_shared<const plan::Plan>(std::move(cut))}));
     }
   }

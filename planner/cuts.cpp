@@ -70,32 +70,6 @@ std::vector<int64_t> roughBalance(int64_t numLayers, Seconds perLayer, int64_t l
 
 Seconds perMicrobatch(const PassTimes& pass) { return pass.total(); }
 
-// Numbers of layers per stage whose fullest rank is least full, by the bounds of its memory. Each
-// grows with its layers, so that handing out the next layer to the rank that has least with it is
-// exact.
-std::vector<int64_t> leanestLayers(const Query& query, plan::Plan plan, const BlockCosts& blocks) {
-  const auto stages = static_cast<size_t>(plan.pp);
-  plan.layers.assign(stages,
-                     std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
-  const Bytes reserve = leastReserve(query, plan);
-  const auto memoryWith = [&](size_t rank, int64_t layers) {
-    const std::vector<int64_t> counts = spread(layers, plan.virtualStages);
-    for (size_t c = 0; c < counts.size(); ++c) plan.layers[rank][c].count = counts[c];
-    return rankMemory(query, plan, blocks, rank, reserve).count();
-  };
-  std::vector<int64_t> layers(stages, plan.virtualStages);
-  using Next = std::pair<double, size_t>;  // memory with one layer more
-  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
-  for (size_t rank = 0; rank < stages; ++rank)
-    next.emplace(memoryWith(rank, layers[rank] + 1), rank);
-  for (int64_t left = query.model.numLayers - plan.pp * plan.virtualStages; left > 0; --left) {
-    const size_t rank = next.top().second;
-    next.pop();
-    next.emplace(memoryWith(rank, ++layers[rank] + 1), rank);
-  }
-  return layers;
-}
-
 // Every virtual stage as long as the others, whatever memory its rank needs.
 Ranges balancedChunks(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
   std::vector<StageBudget> chunks(static_cast<size_t>(plan.pp * plan.virtualStages),
@@ -178,11 +152,11 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
     if (rank == plan.pp - 1) fixed += perMicrobatch(blocks.head);
     stages.push_back({fixed, layersThatFit(query, plan, blocks, rank, reserve)});
   }
-  std::vector<int64_t> balanced =
-      balanceLayers(numLayers, perMicrobatch(blocks.layer), plan.virtualStages, stages);
-  if (balanced.empty()) balanced = leanestLayers(query, plan, blocks);
   std::vector<std::vector<int64_t>> counts;
-  for (int64_t layers : balanced) counts.push_back(spread(layers, plan.virtualStages));
+  for (const int64_t layers :
+       balanceLayers(numLayers, perMicrobatch(blocks.layer), plan.virtualStages, stages))
+    counts.push_back(spread(layers, plan.virtualStages));
+  if (counts.empty()) counts = leanestCounts(query, plan, blocks);
   const auto add = [&](Ranges ranges) {
     if (std::find(cuts.begin(), cuts.end(), ranges) == cuts.end())
       cuts.push_back(std::move(ranges));

@@ -32,7 +32,8 @@ std::vector<int64_t> balanceLayers(int64_t numLayers, Seconds perLayer, int64_t 
 // (best_cut.h). For one with programs of its own, whose estimate is an expansion, the one that
 // balances time with the embedding's and the head's share under the memory of a device, its layers
 // spread evenly over a stage's chunks (where memory holds no such cut, the one whose fullest rank
-// is least full), and with virtual stages the one that balances these, whatever the memory.
+// is least full: leanestCounts()), and with virtual stages the one that balances these, whatever
+// the memory.
 std::vector<std::vector<std::vector<plan::LayerRange>>> cutsFor(const Query& query,
                                                                 const plan::Plan& plan,
                                                                 const BlockCosts& blocks);

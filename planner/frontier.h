@@ -33,8 +33,9 @@ struct Node {
   Seconds bound;
   NodeKind kind = NodeKind::kGroup;
   Group group;
-  std::shared_ptr<const BlockCosts> blocks;  // kProbedGroup, kArrangement, kUncut
-  std::shared_ptr<const plan::Plan> plan;    // kArrangement, kUncut, kCandidate
+  // kProbedGroup, kArrangement, kUncut; kCandidate of own programs, unless its cut is pinned.
+  std::shared_ptr<const BlockCosts> blocks;
+  std::shared_ptr<const plan::Plan> plan;  // kArrangement, kUncut, kCandidate
 };
 
 // Nodes by increasing bound; of equal bounds in the order in which they came.

@@ -22,8 +22,13 @@ constexpr size_t kMostOwnEnds = 12;
 
 class OwnStages : public StageCosts {
  public:
-  OwnStages(const Query& query, const plan::Plan& plan, const BlockCosts& blocks)
-      : query_(query), plan_(plan), blocks_(blocks), reserve_(leastReserve(query, plan)) {
+  OwnStages(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+            std::vector<Bytes> beyond = {})
+      : query_(query),
+        plan_(plan),
+        blocks_(blocks),
+        reserve_(leastReserve(query, plan)),
+        beyond_(std::move(beyond)) {
     plan_.layers.assign(static_cast<size_t>(plan.pp),
                         std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
   }
@@ -35,8 +40,9 @@ class OwnStages : public StageCosts {
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
     setLayers(rank, counts);
-    return rankMemory(query_, plan_, blocks_, rank, reserve_) * kRounding <=
-           query_.cluster.device.memory;
+    const Bytes bound = rankMemory(query_, plan_, blocks_, rank, reserve_);
+    const Bytes need = beyond_.empty() ? bound * kRounding : bound + beyond_[rank];
+    return need <= query_.cluster.device.memory;
   }
   bool takesEmptyEnds() const override { return false; }
 
@@ -49,6 +55,7 @@ class OwnStages : public StageCosts {
   plan::Plan plan_;
   const BlockCosts& blocks_;
   const Bytes reserve_;
+  const std::vector<Bytes> beyond_;
 };
 
 // The same layers per stage with the longer chunks behind, in front, or behind on the first half of
@@ -94,6 +101,37 @@ std::optional<Counts> rounded(const std::vector<double>& layers, int64_t numLaye
   return counts;
 }
 
+// Layers go, one by one, from ranks that do not fit, the first chunks first, which keep most, to
+// the chunk of another rank that fits with it and takes least time then. None: nobody has room.
+std::optional<Counts> movedOff(Counts counts, CutPlayer& player) {
+  for (size_t from = 0; from < counts.size();) {
+    if (player.fits(from, counts[from])) {
+      ++from;
+      continue;
+    }
+    const auto giver = std::find_if(counts[from].begin(), counts[from].end(),
+                                    [](int64_t layers) { return layers > 1; });
+    if (giver == counts[from].end()) return std::nullopt;
+    --*giver;
+    int64_t* taker = nullptr;
+    double shortest = 0;
+    for (size_t rank = 0; rank < counts.size(); ++rank)
+      for (int64_t& layers : counts[rank]) {
+        if (rank == from) break;
+        ++layers;
+        const double time = player.stageOf(rank, counts[rank]).all;
+        if ((taker == nullptr || time < shortest) && player.fits(rank, counts[rank])) {
+          taker = &layers;
+          shortest = time;
+        }
+        --layers;
+      }
+    if (taker == nullptr) return std::nullopt;
+    ++*taker;
+  }
+  return counts;
+}
+
 }  // namespace
 
 std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
@@ -136,12 +174,33 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
                    {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostPassesNear);
   const auto counts = rounded(relaxed.layers, query.model.numLayers,
                               static_cast<size_t>(plan.virtualStages), player);
-  if (!counts || !player.play(*counts)) return all;
+  if (!player.play(counts ? *counts : leanestCounts(query, plan, blocks))) return all;
   player.descend(kMostOwnEnds);
   passes -= player.numPasses();
   if (player.best()->step < enough)
     all.cut = {player.best()->layers, player.best()->step * kRounding};
   return all;
+}
+
+std::optional<BoundedCut> refitted(const Query& query, const plan::Plan& cut,
+                                   const BlockCosts& blocks, const std::vector<Bytes>& beyond) {
+  OwnStages stages(query, cut, blocks, beyond);
+  CutPlayer player(stages, pipelineOf(query, cut, blocks),
+                   {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostOwnPasses);
+  if (const auto moved = movedOff(countsOf(cut.layers), player)) player.play(*moved);
+  player.play(leanestCounts(query, cut, blocks, beyond));
+  player.descend(kMostOwnEnds);
+  if (!player.best()) return std::nullopt;
+  return BoundedCut{player.best()->layers, player.best()->step * kRounding};
+}
+
+std::vector<Bytes> beyondBounds(const Query& query, const plan::Plan& plan,
+                                const BlockCosts& blocks, const std::vector<Bytes>& memory) {
+  const Bytes reserve = leastReserve(query, plan);
+  std::vector<Bytes> beyond;
+  for (size_t rank = 0; rank < memory.size(); ++rank)
+    beyond.push_back(memory[rank] - rankMemory(query, plan, blocks, rank, reserve));
+  return beyond;
 }
 
 }  // namespace trireme::planner

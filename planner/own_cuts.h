@@ -46,4 +46,13 @@ inline constexpr int64_t kMostPassesOfOne = 1'000'000;
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                       const AllCuts& cheap, Seconds enough, int64_t& passes);
 
+// Of a cut that does not fit, although the bounds of its memory say so: `beyond`, of every rank,
+// is what it needs more than they say. The fastest cut that was found, by moves from this one and
+// from the leanest, whose ranks have room for as much beyond their bounds; none if there is none.
+std::optional<BoundedCut> refitted(const Query& query, const plan::Plan& cut,
+                                   const BlockCosts& blocks, const std::vector<Bytes>& beyond);
+// What a plan's ranks, whose memory is known, need beyond their bounds.
+std::vector<Bytes> beyondBounds(const Query& query, const plan::Plan& plan,
+                                const BlockCosts& blocks, const std::vector<Bytes>& memory);
+
 }  // namespace trireme::planner

@@ -1,6 +1,9 @@
 #include "planner/own_memory.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
 
 #include "cost_models/in_flight.h"
 #include "cost_models/memory.h"
@@ -75,6 +78,42 @@ Bytes fullestMemory(const Query& query, const plan::Plan& plan, const BlockCosts
   for (size_t rank = 0; rank < plan.layers.size(); ++rank)
     fullest = std::max(fullest, rankMemory(query, plan, blocks, rank, reserve));
   return fullest;
+}
+
+std::vector<std::vector<int64_t>> leanestCounts(const Query& query, const plan::Plan& plan,
+                                                const BlockCosts& blocks,
+                                                const std::vector<Bytes>& beyond) {
+  struct Rank {
+    Bytes held;  // with a layer on every chunk
+    Bytes more;  // of each further one
+    size_t chunk = 0;
+  };
+  const auto stages = static_cast<size_t>(plan.pp),
+             chunks = static_cast<size_t>(plan.virtualStages);
+  const Bytes reserve = leastReserve(query, plan);
+  std::vector<Rank> ranks;
+  using Next = std::pair<double, size_t>;  // memory with one layer more
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+  for (size_t r = 0; r < stages; ++r) {
+    const ChunkMemory memory = chunkMemoryOf(query, plan, blocks, r, reserve);
+    Rank rank{beyond.empty() ? memory.fixed : memory.fixed + beyond[r], memory.perLayer.back(),
+              chunks - 1};
+    for (size_t c = chunks; c-- > 0;) {
+      rank.held += memory.perLayer[c];
+      if (memory.perLayer[c] < rank.more) rank = {rank.held, memory.perLayer[c], c};
+    }
+    ranks.push_back(rank);
+    next.emplace((rank.held + rank.more).count(), r);
+  }
+  std::vector<std::vector<int64_t>> counts(stages, std::vector<int64_t>(chunks, 1));
+  for (int64_t left = query.model.numLayers - plan.pp * plan.virtualStages; left > 0; --left) {
+    const size_t r = next.top().second;
+    next.pop();
+    ++counts[r][ranks[r].chunk];
+    ranks[r].held += ranks[r].more;
+    next.emplace((ranks[r].held + ranks[r].more).count(), r);
+  }
+  return counts;
 }
 
 Bytes unprobedMemory(const Query& query, const Group& group) {

@@ -32,6 +32,15 @@ Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& b
 // Of the fullest rank, but for rounding.
 Bytes fullestMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
+// Layers by stage and chunk, one on every chunk at least, such that the fullest rank is least full:
+// by the bounds of its memory and `beyond` them of every rank (empty: nothing). Exact: layers that
+// a chunk need not have lie on the rank's chunk that keeps fewest microbatches, and what a rank
+// needs grows with them, so that handing out the next one to the rank that has least with it is
+// optimal. `plan` without layers, of no more chunks than there are layers.
+std::vector<std::vector<int64_t>> leanestCounts(const Query& query, const plan::Plan& plan,
+                                                const BlockCosts& blocks,
+                                                const std::vector<Bytes>& beyond = {});
+
 // Like leastMemory() of the group, and no more than that, but known without its blocks: of a
 // layer's parameters the matrices, of its activations what it reads.
 Bytes unprobedMemory(const Query& query, const Group& group);

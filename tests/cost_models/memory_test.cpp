@@ -15,7 +15,7 @@ MemoryUse use(const plan::Plan& plan, const spec::ModelSpec& model,
               const spec::StackProfile& stack = {}) {
   const auto expansion = expand::expand(model, plan);
   EXPECT_TRUE(expansion.has_value());
-  return largestMemory(*expansion, plan, model, stack, {});
+  return largestOf(memoryOfRoles(*expansion, plan, model, stack, {}));
 }
 
 // Korthikanti et al. 2022: 5 a s^2 b bytes per layer in 2-byte precision, over tp ranks.
@@ -151,7 +151,7 @@ TEST(LargestMemory, IsTheFullestStage) {
   const plan::Plan plan = small::plan(model, small::training(64), 1, 4);
   const auto expansion = expand::expand(model, plan);
   ASSERT_TRUE(expansion.has_value());
-  const MemoryUse largest = largestMemory(*expansion, plan, model, {}, {});
+  const MemoryUse largest = largestOf(memoryOfRoles(*expansion, plan, model, {}, {}));
   for (size_t role = 0; role < 4; ++role)
     EXPECT_LE(memoryOf(*expansion, role, plan, model, {}, {}).total(), largest.total());
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/spec/load.h"
+#include "planner/own_memory.h"
 #include "planner/report.h"
 #include "tests/planner/every_cut.h"
 
@@ -89,6 +91,97 @@ TEST(OwnCuts, TheStageThatStepsLongestGivesLayers) {
   EXPECT_EQ(cuts.front().layers, even);
   EXPECT_LT(cuts.back().bound, cuts.front().bound);
   EXPECT_EQ(cuts.back().layers.back().front().count, 1);
+}
+
+// The question whose space is the cuts of the plan.
+Query onlyCutsOf(Query query, const plan::Plan& plan) {
+  query.pins.gpus = plan.numRanks();
+  query.pins.tp = plan.tp;
+  query.pins.pp = plan.pp;
+  query.pins.dp = plan.dp();
+  query.pins.microbatchSize = plan.microbatchSize;
+  query.pins.virtualStages = plan.virtualStages;
+  query.pins.schedule = plan.schedule;
+  query.pins.recompute = plan.recompute;
+  query.pins.stateSharding = plan.stateSharding;
+  query.pins.sequenceParallel = query.pins.scatterGather = query.pins.overlapReductions = false;
+  return query;
+}
+
+// As much memory as some cut needs to the byte, often the leanest: bounds of memory, which lack a
+// little, take cuts for ones that fit that do not.
+TEST(OwnCuts, ACutIsFoundWhereMemoryIsThatOfTheLeanestToTheByte) {
+  std::mt19937 random(21);
+  int all = 0, leanest = 0, exact = 0;
+  double slowest = 1;
+  for (int trial = 0; trial < (TRIREME_SANITIZED ? 10 : 150); ++trial) {
+    Query query = ownQuery(random);
+    plan::Plan plan = ownPlan(query, random);
+    if (plan.virtualStages == 1 && random() % 4 == 0)
+      plan.schedule = plan::ScheduleKind::kZeroBubbleH1;
+    query.cluster.device.memory = Bytes(1e12);
+    query = onlyCutsOf(query, plan);
+    const CostFunctions costs = modelCosts(query);
+    std::vector<cost::Estimate> every;
+    for (Ranges& layers : everyCut(plan, query.model.numLayers)) {
+      plan.layers = std::move(layers);
+      every.push_back(*costs.estimate(plan));
+    }
+    const auto memoryOf = [](const cost::Estimate& estimate) { return estimate.memory.total(); };
+    const bool isLeanest = random() % 2 == 0;
+    Bytes memory = memoryOf(every[random() % every.size()]);
+    for (const cost::Estimate& estimate : every)
+      if (isLeanest) memory = std::min(memory, memoryOf(estimate));
+    query.cluster.device.memory = memory;
+    Seconds fastest(1e9);
+    for (const cost::Estimate& estimate : every)
+      if (memoryOf(estimate) <= memory) fastest = std::min(fastest, estimate.step);
+    const auto found = searchPlan(query, modelCosts(query));
+    ASSERT_TRUE(found.has_value())
+        << trial << ": " << summary(plan) << ", " << found.error().message();
+    EXPECT_LE(found->certificate.bound, fastest) << trial;
+    ++all;
+    leanest += isLeanest;
+    exact += found->estimate.step <= fastest * (1 + 1e-9);
+    slowest = std::max(slowest, found->estimate.step / fastest);
+  }
+  std::printf(
+      "%d answers, %d of them with the memory of the leanest cut: %d the fastest that fits, "
+      "others %.2f %% slower at most\n",
+      all, leanest, exact, 100 * (slowest - 1));
+  EXPECT_GT(leanest, all / 3);
+  EXPECT_GT(exact, all * 9 / 10);
+  EXPECT_LT(slowest, 1.05);
+}
+
+// Of a GPU, whose reserve is not the same on every rank.
+TEST(OwnCuts, ACutOfALargeModelIsFoundWhereMemoryIsThatOfTheLeanestToTheByte) {
+  for (const auto& [pp, chunks] : {std::pair{4, 1}, std::pair{8, 1}, std::pair{4, 5}}) {
+    Query query;
+    query.model = *spec::loadModel("llama3-70b");
+    query.cluster = *spec::withNumDevices(*spec::loadCluster("dgx-h100"), 64);
+    query.stack = *spec::loadStack("trireme");
+    query.training = small::training(64, 4096);
+    query.training.precision = spec::Precision::kBf16;
+    query.fingerprint = plan::fingerprintOf(query.model);
+    plan::Plan plan = small::plan(query.model, query.training, 8, pp, 1);
+    plan.dpReplicate = 1;
+    plan.dpShard = 64 / (8 * pp);
+    plan.stateSharding =
+        plan.dpShard > 1 ? plan::StateSharding::kOptimizer : plan::StateSharding::kNone;
+    plan.virtualStages = chunks;
+    plan.schedule = chunks > 1 ? plan::ScheduleKind::kInterleaved : plan::ScheduleKind::k1F1B;
+    plan.microbatchSize = 1;
+    query = onlyCutsOf(query, plan);
+    const CostFunctions costs = modelCosts(query);
+    plan.layers = rangesFrom(leanestCounts(query, plan, **costs.blocks(plan)));
+    const auto leanest = costs.estimate(plan);
+    ASSERT_TRUE(leanest.has_value()) << leanest.error().message();
+    query.cluster.device.memory = leanest->memory.total();
+    const auto found = searchPlan(query, costs);
+    ASSERT_TRUE(found.has_value()) << summary(plan) << ": " << found.error().message();
+    EXPECT_LE(found->estimate.step, leanest->step) << summary(plan);
+  }
 }
 
 }  // namespace
