@@ -103,8 +103,12 @@ Result<planner::Recommendation> findPlan(const PlanOptions& options, const plann
     return Error(explainFailure(options, query, searched.error(), progress));
   TRIREME_RETURN_IF_ERROR(checkExpressible(options, query, searched->plan));
   const auto shown = [&](double done, const std::string& what) { progress.update(done, what); };
+  // Schedules are played in a millisecond; Trireme's own programs take tens of them.
+  const bool playsRunnersUp =
+      options.explain || options.json || !options.report.empty() || !query.stack.ownPrograms;
   auto found = planner::recommend(query, *std::move(searched),
                                   {.looksAround = options.explain,
+                                   .playsRunnersUp = playsRunnersUp,
                                    .tasks = !options.report.empty(),
                                    .trace = !options.trace.empty()},
                                   shown);

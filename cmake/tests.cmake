@@ -186,6 +186,15 @@ if(TARGET trireme AND TRIREME_SYSTEM_PYTHON)
                        SKIP_RETURN_CODE 77)
 endif()
 
+# The table of validation errors is that of these cost models; without measurement files it is skipped.
+if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
+  add_test(NAME validation_table
+           COMMAND ${TRIREME_SYSTEM_PYTHON} ${PROJECT_SOURCE_DIR}/cost_models/validate.py --check
+                   $<TARGET_FILE:trireme>)
+  set_tests_properties(validation_table PROPERTIES LABELS cost TIMEOUT 300
+                       SKIP_RETURN_CODE 77)
+endif()
+
 # The commands of the pages for people run as they are written, and print what the pages show.
 if(TARGET trireme AND TRIREME_SYSTEM_PYTHON AND NOT TRIREME_SANITIZE)
   file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/docs/*.md)

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "cost_models/collectives.h"
-#include "cost_models/compute.h"
 #include "ir/program/walk.h"
 
 namespace trireme::cost {
@@ -29,6 +28,9 @@ Seconds BodyCost::total() const {
 
 BodyCost& BodyCost::operator+=(const BodyCost& other) {
   compute += other.compute;
+  products += other.products;
+  attention += other.attention;
+  recomputed += other.recomputed;
   for (size_t i = 0; i < reduce.size(); ++i) {
     reduce[i] += other.reduce[i];
     gather[i] += other.gather[i];
@@ -42,6 +44,9 @@ BodyCost& BodyCost::operator+=(const BodyCost& other) {
 BodyCost BodyCost::operator*(double factor) const {
   BodyCost scaled = *this;
   scaled.compute *= factor;
+  scaled.products *= factor;
+  scaled.attention *= factor;
+  scaled.recomputed *= factor;
   for (size_t i = 0; i < reduce.size(); ++i) {
     scaled.reduce[i] *= factor;
     scaled.gather[i] *= factor;
@@ -59,11 +64,13 @@ BodyCost WalkedBody::total() const {
 }
 
 BodyWalker::BodyWalker(const program::Program& program, const plan::Plan& plan,
-                       const spec::ClusterSpec& cluster, const spec::StackProfile& stack)
+                       const spec::ClusterSpec& cluster, const spec::StackProfile& stack,
+                       std::span<const int32_t> recomputedOps)
     : cluster_(cluster) {
   segmentTimes_.reserve(program.segments.size());
-  for (const program::Segment& segment : program.segments)
-    segmentTimes_.push_back(segmentTime(segment, cluster.device, stack));
+  for (size_t i = 0; i < program.segments.size(); ++i)
+    segmentTimes_.push_back(computeTime(
+        program.segments[i], recomputedOps.empty() ? 0 : recomputedOps[i], cluster.device, stack));
   for (size_t kind = 0; kind < levels_.size(); ++kind)
     levels_[kind] =
         levelsOf(groupShape(static_cast<GroupKind>(kind), plan), ranksOf(plan), cluster);
@@ -145,6 +152,7 @@ class BodyWalker::Walk {
           bufferBytes(role_, in.buffers[0]);
     } else {
       partOf(in, into) += time;
+      if (in.kind == InstructionKind::kCompute) addKinds(in, into);
       compute(time, backlog);
       if (in.stream == Stream::kCompute) signal(in.event, clocks_.now);
     }
@@ -154,6 +162,13 @@ class BodyWalker::Walk {
     const auto group = static_cast<size_t>(in.group);
     if (in.kind == InstructionKind::kAllGather) return into.gather[group];
     return program::isCollective(in.kind) ? into.reduce[group] : into.compute;
+  }
+
+  void addKinds(const Instruction& in, BodyCost& into) const {
+    const ComputeTime& time = walker_.segmentTimes_[static_cast<size_t>(in.segment)];
+    into.products += time.products;
+    into.attention += time.attention;
+    into.recomputed += time.recomputed;
   }
 
   void compute(Seconds time, Backlog& backlog) {
@@ -206,7 +221,7 @@ Seconds BodyWalker::durationOf(const program::Role& role, const Instruction& ins
   };
   switch (instruction.kind) {
     case InstructionKind::kCompute:
-      return segmentTimes_[static_cast<size_t>(instruction.segment)];
+      return segmentTimes_[static_cast<size_t>(instruction.segment)].total;
     case InstructionKind::kAllReduce:
       return timed(CollectiveKind::kAllReduce, 0);
     case InstructionKind::kReduceScatter:

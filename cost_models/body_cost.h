@@ -3,9 +3,11 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "cost_models/backlog.h"
+#include "cost_models/compute.h"
 #include "cost_models/topology.h"
 #include "ir/base/units.h"
 #include "ir/plan/plan.h"
@@ -23,10 +25,11 @@ using PerGroup = std::array<T, program::kNumGroupKinds>;
 // `reduce`.
 struct BodyCost {
   Seconds compute;
-  PerGroup<Seconds> reduce{};       // all-reduce and reduce-scatter
-  PerGroup<Seconds> gather{};       // all-gather
-  Seconds beside;                   // reductions on Stream::kDpReduce
-  Bytes sentForward, sentBackward;  // to other stages, by stream
+  Seconds products, attention, recomputed;  // of it; see ComputeTime
+  PerGroup<Seconds> reduce{};               // all-reduce and reduce-scatter
+  PerGroup<Seconds> gather{};               // all-gather
+  Seconds beside;                           // reductions on Stream::kDpReduce
+  Bytes sentForward, sentBackward;          // to other stages, by stream
 
   Seconds communication(program::GroupKind kind) const {
     return reduce[static_cast<size_t>(kind)] + gather[static_cast<size_t>(kind)];
@@ -56,9 +59,10 @@ struct WalkedBody {
 class BodyWalker {
  public:
   // Requires a device that checkDevice accepts for the program's compute dtype. Keeps a reference
-  // to `cluster`.
+  // to `cluster`. `recomputedOps`: Expansion::recomputedOps; empty: nothing counts as recomputed.
   BodyWalker(const program::Program& program, const plan::Plan& plan,
-             const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
+             const spec::ClusterSpec& cluster, const spec::StackProfile& stack,
+             std::span<const int32_t> recomputedOps = {});
 
   WalkedBody walk(const program::Role& role, const program::Body& body) const;
   const Levels& levels(program::GroupKind kind) const { return levels_[static_cast<size_t>(kind)]; }
@@ -69,7 +73,7 @@ class BodyWalker {
   Seconds durationOf(const program::Role& role, const program::Instruction& instruction) const;
 
   const spec::ClusterSpec& cluster_;
-  std::vector<Seconds> segmentTimes_;
+  std::vector<ComputeTime> segmentTimes_;
   PerGroup<Levels> levels_;
 };
 

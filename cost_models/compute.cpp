@@ -33,6 +33,22 @@ bool isAttention(OpKind kind) {
   return kind == OpKind::kAttention || kind == OpKind::kAttentionGrad;
 }
 
+bool isProduct(OpKind kind) {
+  return kind == OpKind::kMatmul || kind == OpKind::kMatmulGradInput ||
+         kind == OpKind::kMatmulGradWeight;
+}
+
+// Of the bytes of the ops [begin, end), those of [begin, front).
+double shareOfFront(const Segment& segment, size_t begin, size_t front, size_t end) {
+  Bytes ofFront, ofAll;
+  for (size_t i = begin; i < end; ++i) {
+    const Bytes bytes = graph::opBytes(segment.ops[i], segment.operands);
+    ofAll += bytes;
+    if (i < front) ofFront += bytes;
+  }
+  return ofFront / ofAll;
+}
+
 // All heads' s x s matrices of one microbatch; the log-sum-exp is [b, heads, s].
 Bytes scoresBytes(const Segment& segment, const SegmentOp& op) {
   const auto& lse =
@@ -139,13 +155,28 @@ std::vector<KernelWork> kernelsOf(const Segment& segment, const spec::StackProfi
   return kernels;
 }
 
+ComputeTime computeTime(const Segment& segment, int32_t recomputedOps,
+                        const spec::DeviceSpec& device, const spec::StackProfile& stack) {
+  ComputeTime all;
+  const auto front = static_cast<size_t>(recomputedOps);
+  forEachKernel(segment, stack, [&](size_t begin, size_t end, const KernelWork& work) {
+    const Seconds time =
+        std::max(kernelTime(work, device), measuredTime(segment, begin, end, device));
+    all.total += time;
+    const OpKind kind = segment.ops[begin].kind;
+    if (begin < front)
+      all.recomputed += end <= front ? time : time * shareOfFront(segment, begin, front, end);
+    else if (isAttention(kind))
+      all.attention += time;
+    else if (isProduct(kind))
+      all.products += time;
+  });
+  return all;
+}
+
 Seconds segmentTime(const Segment& segment, const spec::DeviceSpec& device,
                     const spec::StackProfile& stack) {
-  Seconds total;
-  forEachKernel(segment, stack, [&](size_t begin, size_t end, const KernelWork& work) {
-    total += std::max(kernelTime(work, device), measuredTime(segment, begin, end, device));
-  });
-  return total;
+  return computeTime(segment, 0, device, stack).total;
 }
 
 Seconds instructionTime(const program::Instruction& instruction, const program::Role& role,

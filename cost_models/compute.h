@@ -41,8 +41,21 @@ Seconds kernelTime(const KernelWork& work, const spec::DeviceSpec& device);
 //   backward  dropped r, dProb w, dropout r w, softmax r r w, 2 products r r  = 9 passes, 6 kernels
 std::vector<KernelWork> kernelsOf(const program::Segment& segment, const spec::StackProfile& stack);
 
+// By what takes the time.
+struct ComputeTime {
+  Seconds total;
+  // Parts of it; the rest is elementwise: norms, activations, dropout, sums, lookups, the loss.
+  Seconds products, attention;
+  Seconds recomputed;  // of any of these kinds, which is then in no other part
+};
+
 // The kernels one after the other. Of kernels that were measured (measured_kernels.h) a chain
 // takes what its ops do, and a kernel no less than the roofline: max(kernelTime, sum over ops).
+// `recomputedOps` ops at the front are recomputed. A kernel that fuses some of them with others is
+// recomputed as far as its bytes, operand by operand, are theirs.
+ComputeTime computeTime(const program::Segment& segment, int32_t recomputedOps,
+                        const spec::DeviceSpec& device, const spec::StackProfile& stack);
+// The total of it.
 Seconds segmentTime(const program::Segment& segment, const spec::DeviceSpec& device,
                     const spec::StackProfile& stack);
 

@@ -139,10 +139,11 @@ OncePerStep onceOf(const StageSetting& s, const StageDescription& stage, size_t 
 
 Seconds communication(const PassCost& cost) { return cost.tensorParallel + cost.contextParallel; }
 
-// All microbatches on one stage. Waiting for the CPU counts where it is felt, as compute.
+// All microbatches on one stage; compute, with waiting for the CPU, is all elementwise.
 Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
   const double microbatches = asDouble(s.plan.numMicrobatches());
   Breakdown busy;
+  Seconds forwardCompute, backwardCompute;
   for (size_t c = 0; c < stage.chunks.size(); ++c) {
     const ChunkCost& chunk = stage.chunks[c];
     PassCost backward = chunk.backward;
@@ -151,12 +152,36 @@ Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
     busy.contextParallel +=
         (chunk.forward.contextParallel + backward.contextParallel) * microbatches;
     busy.dataParallel += chunk.parameterTraffic * microbatches;
-    busy.forward += (stage.times.forward[c] - communication(chunk.forward)) * microbatches;
-    busy.backward +=
+    forwardCompute += (stage.times.forward[c] - communication(chunk.forward)) * microbatches;
+    backwardCompute +=
         (stage.times.backward[c] - communication(backward) - chunk.parameterTraffic) * microbatches;
-    if (!stage.times.weights.empty()) busy.backward += stage.times.weights[c] * microbatches;
+    if (!stage.times.weights.empty()) backwardCompute += stage.times.weights[c] * microbatches;
   }
+  busy.elementwise = forwardCompute + backwardCompute;
   return busy;
+}
+
+// Waiting for the CPU counts where it is felt: what a pass takes beyond its kernels.
+Breakdown::Kinds kindsOf(const StageDescription& stage, const StageSetting& s) {
+  Breakdown::Kinds kinds;
+  const auto addLaunching = [&](const PassCost& pass) {
+    kinds.launching += passTime(pass, s.stack) - pass.device();
+  };
+  for (const ChunkCost& chunk : stage.chunks) {
+    for (const PassCost& pass : {chunk.forward, chunk.backward, chunk.weights}) {
+      kinds.products += pass.products;
+      kinds.attention += pass.attention;
+    }
+    kinds.recomputation += chunk.recomputed.compute();
+    PassCost backward = chunk.backward;
+    backward += chunk.recomputed;
+    for (const PassCost& pass : {chunk.forward, backward, chunk.weights}) addLaunching(pass);
+    kinds.launching += s.stack.hostMicrobatch;
+  }
+  const double microbatches = asDouble(s.plan.numMicrobatches());
+  for (Seconds* part : {&kinds.products, &kinds.attention, &kinds.recomputation, &kinds.launching})
+    *part *= microbatches;
+  return kinds;
 }
 
 double hostPace(const StageDescription& stage) {
@@ -198,6 +223,7 @@ void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stage
   b.optimizer = longest.optimizer;
   b.synchronisation += b.total() * (stepFactor(s.plan, s.cluster, s.stack) - 1);
   result.step = b.total();
+  b.divideCompute(kindsOf(stages[busiest], s));
 }
 
 }  // namespace

@@ -88,21 +88,32 @@ StepPart stepPart(const StageCost& stage) {
   return part;
 }
 
-// All microbatches on one stage.
+// All microbatches on one stage; compute is all elementwise.
 Breakdown busyTime(const StageCost& stage, double microbatches) {
   Breakdown busy;
-  for (const WalkedBody& body : stage.forward) {
+  Seconds forward, backward;
+  const auto add = [&](const WalkedBody& body, Seconds& compute) {
     const BodyCost cost = body.total();
-    busy.forward += cost.compute * microbatches;
+    compute += cost.compute * microbatches;
     busy.tensorParallel += (cost.total() - cost.compute) * microbatches;
-  }
+  };
+  for (const WalkedBody& body : stage.forward) add(body, forward);
   for (const auto* bodies : {&stage.backward, &stage.weights})
-    for (const WalkedBody& body : *bodies) {
-      const BodyCost cost = body.total();
-      busy.backward += cost.compute * microbatches;
-      busy.tensorParallel += (cost.total() - cost.compute) * microbatches;
-    }
+    for (const WalkedBody& body : *bodies) add(body, backward);
+  busy.elementwise = forward + backward;
   return busy;
+}
+
+Breakdown::Kinds kindsOf(const StageCost& stage, double microbatches) {
+  Breakdown::Kinds kinds;
+  for (const auto* bodies : {&stage.forward, &stage.backward, &stage.weights})
+    for (const WalkedBody& body : *bodies) {
+      const BodyCost cost = body.total() * microbatches;
+      kinds.products += cost.products;
+      kinds.attention += cost.attention;
+      kinds.recomputation += cost.recomputed;
+    }
+  return kinds;
 }
 
 size_t busiestStage(const std::vector<StageCost>& stages) {
@@ -131,19 +142,31 @@ void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate
     if (part.total() > longest.total()) longest = part;
   }
   Breakdown& b = result.breakdown;
-  b = busyTime(result.stages[busiestStage(result.stages)],
-               static_cast<double>(plan.numMicrobatches()));
+  const StageCost& busiest = result.stages[busiestStage(result.stages)];
+  const auto microbatches = static_cast<double>(plan.numMicrobatches());
+  b = busyTime(busiest, microbatches);
   b.pipeline = flush - withoutTransfers;
   // What is left is waiting; below zero only by rounding.
-  b.bubble = std::max(withoutTransfers - (b.forward + b.backward + b.tensorParallel), Seconds(0));
+  b.bubble = std::max(withoutTransfers - (b.elementwise + b.tensorParallel), Seconds(0));
   b.tensorParallel += longest.tensorParallel;
   b.dataParallel = longest.dataParallel;
   b.synchronisation = longest.synchronisation;
   b.optimizer = longest.optimizer;
   result.step = b.total();
+  b.divideCompute(kindsOf(busiest, microbatches));
 }
 
 }  // namespace
+
+void Breakdown::divideCompute(const Kinds& kinds) {
+  products = kinds.products;
+  attention = kinds.attention;
+  recomputation = kinds.recomputation;
+  launching = kinds.launching;
+  // Below zero only by rounding.
+  elementwise =
+      std::max(elementwise - (products + attention + recomputation + launching), Seconds(0));
+}
 
 StageTimes StageCost::times() const {
   StageTimes times;
@@ -186,7 +209,7 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
   if (plan.numRanks() > cluster.numDevices)
     return Error(invalidArgument(fmt::format("the plan needs {} devices, cluster {} has {}",
                                              plan.numRanks(), cluster.name, cluster.numDevices)));
-  const BodyWalker walker(expansion.program, plan, cluster, stack);
+  const BodyWalker walker(expansion.program, plan, cluster, stack, expansion.recomputedOps);
   Estimate result;
   for (const program::Role& role : expansion.program.roles)
     result.stages.push_back(stageCost(walker, role, plan, cluster.device));

@@ -18,8 +18,13 @@ namespace trireme::cost {
 
 // Where the time of the bottleneck stage goes. The parts add up to the step exactly.
 struct Breakdown {
-  Seconds forward;          // compute, all microbatches
-  Seconds backward;         // compute, with what is recomputed
+  // Compute, all microbatches, forward and backward.
+  Seconds products;       // of matrices
+  Seconds attention;      // its core: scores, softmax and their product with the values
+  Seconds elementwise;    // what memory paces: norms, activations, dropout, sums, lookups, the loss
+  Seconds recomputation;  // of any of these kinds, what the backward computes again
+  Seconds launching;      // of described stacks: what the CPU keeps the device waiting
+  // Collectives, those of what is recomputed among them.
   Seconds tensorParallel;   // collectives within layers
   Seconds contextParallel;  // keys and values between ranks that share a sequence
   Seconds pipeline;         // transfers between stages that nothing hides
@@ -28,9 +33,14 @@ struct Breakdown {
   Seconds synchronisation;  // tied embeddings, gradient norm
   Seconds optimizer;        // zeroing, norm and AdamW
   Seconds total() const {
-    return forward + backward + tensorParallel + contextParallel + pipeline + bubble +
-           dataParallel + synchronisation + optimizer;
+    return products + attention + elementwise + recomputation + launching + tensorParallel +
+           contextParallel + pipeline + bubble + dataParallel + synchronisation + optimizer;
   }
+  // Takes its other kinds out of compute that is all in `elementwise`.
+  struct Kinds {
+    Seconds products, attention, recomputation, launching;
+  };
+  void divideCompute(const Kinds& kinds);
 };
 
 // One call of each body of one pipeline rank.

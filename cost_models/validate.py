@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """Writes cost_models/VALIDATION.md: how far predictions are from published step times.
 
-    TRIREME_REFERENCE=<folder with the measurement files> cost_models/validate.py <trireme binary>
+    TRIREME_REFERENCE=<folder with the measurement files> cost_models/validate.py [--check] <trireme binary>
 
 Runs `trireme plan --predict` over every file of training runs and sums up by family. A row was
-held out of every fit if the MD5 of its id, as a number, is a multiple of three.
+held out of every fit if the MD5 of its id, as a number, is a multiple of three. --check writes
+nothing: it exits with 1 if the committed file is another, with 77 without measurement files.
 """
 import csv
+import difflib
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -15,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 
+HERE = pathlib.Path(__file__).resolve().parent
 FILES = ["megatron_sc21", "vtrain_multi", "vtrain_single", "zero_bubble", "nemo_launcher_a100",
          "alpa", "llm_foundry", "torchtitan_fsdp", "dgxc_benchmarking", "nemo_perf", "simumax",
          "megatron_core_h100"]
-# Names, targets (mean absolute error, %) and what others reach on the same rows.
+# Names, targets (mean absolute error, %), which rows.
 FAMILIES = [
     ("SC21 tables 1 and 2", 4, lambda r: r["file"] == "megatron_sc21" and "A100" in r["gpu"]),
+    ("of these, table 1", None, lambda r: r["file"] == "megatron_sc21" and "Table 1" in r["source"]),
     ("A100, 64-512 GPUs (vTrain)", 6, lambda r: r["file"] == "vtrain_multi"),
     ("A100, 2-8 GPUs (vTrain)", 8, lambda r: r["file"] == "vtrain_single"),
     ("zero bubble, 1F1B and interleaved", 5,
@@ -36,6 +41,18 @@ FAMILIES = [
     ("NeMo on A100, 2022", None, lambda r: r["file"] == "nemo_launcher_a100"),
     ("everything", None, lambda r: True),
 ]
+# What others reach on the same rows: mean absolute error, and order within sweeps.
+OTHERS = {
+    "of these, table 1":
+        "SimuMax 7.4, Calculon 13.9 (published microbatch and interleaving)",
+    "A100, 64-512 GPUs (vTrain)":
+        "SimuMax 10.9, vTrain 14.7 (own claim), Calculon 15.3 (57.6 at tp 16)",
+    "A100, 2-8 GPUs (vTrain)": "vTrain 8.4 (own claim), Calculon 39",
+}
+OTHERS_ORDER = {
+    "A100, 64-512 GPUs (vTrain)": "Calculon: Spearman 0.43 to 0.97 by model",
+    "A100, 2-8 GPUs (vTrain)": "Calculon: regret 12.7",
+}
 
 
 def eight_bits(row):
@@ -67,10 +84,31 @@ def predicted_rows(binary, folder):
             subprocess.run([binary, "plan", "--predict", f"{folder}/{name}.csv", "-o", out],
                            check=True, stdout=subprocess.DEVNULL)
             with open(out, newline="") as file:
-                for row in csv.DictReader(file):
+                reader = csv.DictReader(file)
+                columns = reader.fieldnames[:reader.fieldnames.index("predicted_s")]
+                for row in reader:
                     row["file"] = name
+                    row["columns"] = columns
                     rows.append(row)
     return [r for r in rows if r["scored"] == "1" and measured(r)]
+
+
+def parts_of(rows):
+    return (("all", rows), ("fitted", [r for r in rows if not held_out(r)]),
+            ("held out", [r for r in rows if held_out(r)]))
+
+
+def report_on(binary, rows):
+    """What `trireme plan --predict --json` says of these rows alone."""
+    with tempfile.TemporaryDirectory() as scratch:
+        path = pathlib.Path(scratch) / "rows.csv"
+        with open(path, "w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0]["columns"], extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
+        run = subprocess.run([binary, "plan", "--predict", path, "--json"], check=True,
+                             capture_output=True, text=True)
+    return json.loads(run.stdout)
 
 
 def error(row):
@@ -89,15 +127,32 @@ def summary(rows):
 
 
 def table(rows):
-    lines = ["| family | target | rows | | mean abs | median abs | 90th pct | signed mean |".replace(
-        "| rows | |", "| rows | n |"), "|---|--:|---|--:|--:|--:|--:|--:|"]
+    lines = ["| family | target | rows | n | mean abs | median abs | 90th pct | signed mean "
+             "| others, mean abs |", "|---|--:|---|--:|--:|--:|--:|--:|---|"]
     for name, target, belongs in FAMILIES:
-        own = [r for r in rows if belongs(r)]
         goal = f"{target} %" if target else ""
-        for label, part in (("all", own), ("fitted", [r for r in own if not held_out(r)]),
-                            ("held out", [r for r in own if held_out(r)])):
-            lines.append(f"| {name if label == 'all' else ''} | {goal if label == 'all' else ''} "
-                         f"| {label} {summary(part)}")
+        for label, part in parts_of([r for r in rows if belongs(r)]):
+            first = label == "all"
+            lines.append(f"| {name if first else ''} | {goal if first else ''} | {label} "
+                         f"{summary(part)} {OTHERS.get(name, '') if first else ''} |")
+    return lines
+
+
+def order(binary, rows):
+    lines = ["| family | rows | sweeps | layouts | Spearman, mean | least | regret, mean % | most % "
+             "| others |", "|---|---|--:|--:|--:|--:|--:|--:|---|"]
+    for name, _, belongs in FAMILIES:
+        for label, part in parts_of([r for r in rows if belongs(r)]):
+            found = report_on(binary, part)["overall"]["order"] if part else {"sweeps": 0}
+            if not found["sweeps"]:
+                continue
+            first = label == "all"
+            correlations = [f"{found[key]:.2f}" if found["ranked"] else "-"
+                            for key in ("meanSpearman", "leastSpearman")]
+            regrets = [f"{100 * found[key]:.1f}" for key in ("meanRegret", "mostRegret")]
+            lines.append(f"| {name if first else ''} | {label} | {found['sweeps']} "
+                         f"| {found['layouts']} | {' | '.join(correlations + regrets)} "
+                         f"| {OTHERS_ORDER.get(name, '') if first else ''} |")
     return lines
 
 
@@ -146,31 +201,50 @@ def worst(rows, count=25):
     return lines
 
 
-def main():
-    if len(sys.argv) != 2 or "TRIREME_REFERENCE" not in os.environ:
-        sys.exit(__doc__)
-    folder = os.environ["TRIREME_REFERENCE"].rstrip("/")
-    if not os.path.exists(f"{folder}/vtrain_multi.csv"):
-        folder += "/measurements"
-    rows = predicted_rows(sys.argv[1], folder)
+def generated(binary, folder):
+    rows = predicted_rows(binary, folder)
     done = [r for r in rows if r["predicted_s"]]
     skipped = {}
     for row in rows:
         if not row["predicted_s"]:
             skipped.setdefault(row["skipped_because"], []).append(row["id"])
     fits = sum(r["fits"] in ("1", "true") for r in done)
-    here = pathlib.Path(__file__).resolve().parent
-    text = (here / "validation_text.md").read_text()
-    head, tail = text.split("<!-- tables -->\n")
+    head, tail = (HERE / "validation_text.md").read_text().split("<!-- tables -->\n")
     lines = ["## Step time", "", *table(done), "",
              f"{len(done)} of {len(rows)} scored rows with a measured time were predicted; "
              f"{fits} of them ({100 * fits / len(done):.1f} %) are said to fit.", ""]
     lines += [f"- skipped, {len(ids)}: {why} ({', '.join(ids[:3])}...)"
               for why, ids in skipped.items()]
+    lines += ["", "## Order within sweeps", "", *order(binary, done)]
     lines += ["", "## Intervals", "", *intervals(done)]
     lines += ["", "## Peak memory, where published", "", *memory(done), "",
               "## The largest errors", "", *worst(done), ""]
-    (here / "VALIDATION.md").write_text(head + "\n".join(lines) + "\n" + tail)
+    return head + "\n".join(lines) + "\n" + tail
+
+
+def differences(committed, now):
+    return "\n".join(difflib.unified_diff(committed.splitlines(), now.splitlines(), "VALIDATION.md",
+                                          "what validate.py writes", lineterm="", n=0))
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--check"]
+    checks = len(arguments) < len(sys.argv) - 1
+    folder = os.environ.get("TRIREME_REFERENCE", "").rstrip("/")
+    if checks and not folder:
+        print("skipped: TRIREME_REFERENCE names no folder of measurement files")
+        sys.exit(77)
+    if len(arguments) != 1 or not folder:
+        sys.exit(__doc__)
+    if not os.path.exists(f"{folder}/vtrain_multi.csv"):
+        folder += "/measurements"
+    text = generated(arguments[0], folder)
+    file = HERE / "VALIDATION.md"
+    if not checks:
+        file.write_text(text)
+    elif text != file.read_text():
+        sys.exit("cost_models/VALIDATION.md is not what cost_models/validate.py writes:\n" +
+                 differences(file.read_text(), text))
 
 
 if __name__ == "__main__":

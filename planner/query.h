@@ -76,9 +76,10 @@ struct CostedPlan {
 struct RunnerUp {
   plan::Plan plan;
   cost::Estimate estimate;
-  Seconds slower;        // than the winner
-  std::string lostBy;    // name of the part of the breakdown, "tie" if as fast
-  Seconds lostByAmount;  // in that part
+  Seconds slower;                    // than the winner
+  std::string lostBy;                // name of the part of the breakdown, "tie" if as fast
+  Seconds lostByAmount;              // in that part
+  std::optional<Seconds> simulated;  // its step, if it was played (recommend.h)
 };
 
 // What was proved, and how.

@@ -20,6 +20,12 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
   simulation.trace = options.trace;
   TRIREME_ASSIGN_OR_RETURN(r.played, playPlan(query, r.result.plan, simulation));
   r.path = phasesOf(r.played.simulation, r.result.estimate.step);
+  if (options.playsRunnersUp)
+    for (RunnerUp& runner : r.result.runnersUp) {
+      if (progress) progress(1, "simulating the runners-up");
+      TRIREME_ASSIGN_OR_RETURN(const PlayedPlan played, playPlan(query, runner.plan, {}));
+      runner.simulated = played.simulation.makespan;
+    }
   if (options.looksAround) {
     TRIREME_ASSIGN_OR_RETURN(r.outlook, lookAround(query, r.result, progress));
   }

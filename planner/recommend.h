@@ -22,8 +22,10 @@ struct Recommendation {
 
 struct RecommendOptions {
   bool looksAround = false;  // what binds the answer, which takes ten to thirty searches
-  bool tasks = false;        // PlayedPlan::simulation has what timelineOf() needs
-  bool trace = false;        // and its events
+  // RunnerUp::simulated: a millisecond each, of Trireme's own programs on large clusters thirty.
+  bool playsRunnersUp = false;
+  bool tasks = false;  // PlayedPlan::simulation has what timelineOf() needs
+  bool trace = false;  // and its events
 };
 
 // Of the query's answer; `progress` hears how far it is. Errors: those of explain(), playPlan() and

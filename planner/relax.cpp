@@ -256,7 +256,7 @@ Status missesMemory(const Query& query, const plan::Plan& leanest, const CostFun
   return infeasible(
       fmt::format("no plan fits in memory: the leanest needs {} of {} per device, {} too much ({})",
                   formatBytes(estimate->memory.total()), formatBytes(query.cluster.device.memory),
-                  formatBytes(estimate->missing()), summary(leanest)));
+                  formatBytesExactly(estimate->missing()), summary(leanest)));
 }
 
 Status withRelaxations(const Query& query, const Status& status, const SearchProgress& progress) {

@@ -37,6 +37,16 @@ void appendField(std::string& out, const std::string& name, const std::string& v
 
 constexpr std::string_view kContextParallel = "context parallel";
 
+// "0 %", "0.84 %"; what two digits behind the point would hide has as many as show it: "0.003 %".
+std::string gapText(double gap) {
+  constexpr double kLeast = 1e-9;  // per cent; less is rounding
+  const double percent = 100 * std::max(gap, 0.0);
+  if (percent == 0) return "0 %";
+  if (percent < kLeast) return "below 1e-9 %";
+  const int digits = std::max(2, static_cast<int>(std::ceil(-std::log10(percent))));
+  return fmt::format("{:.{}f} %", percent, digits);
+}
+
 // Parts of no length are left out, but what a plan with context parallelism exchanges: hidden is an
 // answer, too.
 void appendTimes(std::string& out, const plan::Plan& plan, const cost::Estimate& estimate) {
@@ -62,38 +72,41 @@ void appendRunnersUp(std::string& out, const PlanResult& result) {
   out += "runners-up\n";
   for (const RunnerUp& r : result.runnersUp)
     appendWrapped(out,
-                  fmt::format("  {:>10} {:>+6.1f} %  {}; {}", formatSeconds(r.estimate.step),
+                  fmt::format("  {:>10} {:>+6.1f} %  {}; {}{}", formatSeconds(r.estimate.step),
                               100 * (r.slower / result.estimate.step), summary(r.plan),
                               r.lostBy == "tie"
                                   ? "as fast, but less simple"
-                                  : fmt::format("{} +{}", r.lostBy, formatSeconds(r.lostByAmount))),
+                                  : fmt::format("{} +{}", r.lostBy, formatSeconds(r.lostByAmount)),
+                              r.simulated ? "; simulated " + formatSeconds(*r.simulated) : ""),
                   23);
 }
 
-std::string proofOf(const PlanResult& result) {
-  constexpr double kShown = 5e-5;  // half of the last digit
+// "optimal: gap 0 %, bound 15.051 s; ..." or "gap 0.80 %, bound 14.930 s; ...": one line.
+std::string proofOf(const Certificate& c) {
+  int64_t pruned = 0;
+  for (const PruneCount& p : c.pruned) pruned += p.count;
+  return fmt::format("{}gap {}, bound {}{}; {} bounded, {} costed, {} pruned",
+                     c.gap > 0 ? "" : "optimal: ", gapText(c.gap), formatSeconds(c.bound),
+                     c.closed ? "" : ", stopped", c.numBounded, c.numCosted, pruned);
+}
+
+// What the numbers of the certificate rest on.
+std::string searchOf(const PlanResult& result) {
   const Certificate& c = result.certificate;
-  const std::string bound = formatSeconds(c.bound);
-  if (!c.closed && c.gap > 0)
-    return fmt::format("within {:.2f} % of the bound {}", 100 * c.gap, bound);
-  std::string proof = fmt::format("no plan of the space is faster than {}", bound);
-  if (c.gap >= kShown)
-    proof += fmt::format(", {:.2f} % less; of uneven cuts only the likely ones were costed",
-                         100 * c.gap);
-  if (c.ofEvenChunks) proof += "; chunks of a stage differ by one layer at most";
-  return proof;
+  std::string text = fmt::format("{} groups of candidates in {}", c.numGroups,
+                                 formatSeconds(Seconds(result.seconds)));
+  std::string pruned;
+  for (const PruneCount& p : c.pruned)
+    pruned += fmt::format("{} {} by {}", pruned.empty() ? "; pruned" : ",", p.count, p.rule);
+  text += pruned;
+  if (c.closed && c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
+  if (c.ofEvenChunks) text += "; chunks of a stage differ by one layer at most";
+  return text;
 }
 
 void appendCertificate(std::string& out, const PlanResult& result) {
-  const Certificate& c = result.certificate;
-  appendField(out, "certificate", proofOf(result));
-  std::string pruned;
-  for (const PruneCount& p : c.pruned) pruned += fmt::format(", {} by {}", p.count, p.rule);
-  appendField(
-      out, "search",
-      fmt::format("{} groups, {} candidates bounded, {} costed in {}{}{}", c.numGroups,
-                  c.numBounded, c.numCosted, formatSeconds(Seconds(result.seconds)),
-                  pruned.empty() ? "" : "; pruned", pruned.empty() ? "" : pruned.substr(1)));
+  appendField(out, "certificate", proofOf(result.certificate));
+  appendField(out, "search", searchOf(result));
 }
 
 // "6.74 billion", "842 million".
@@ -176,16 +189,18 @@ void appendLimit(std::string& out, const Limit& limit, const PlanResult& result)
                        fmt::format("the pinned {}: {} takes {}, {}", limit.what,
                                    difference(limit.plan, result.plan), formatSeconds(limit.step),
                                    gain(limit.step)));
-  appendField(out, "binding",
-              fmt::format("memory: the next better plan is {} short: {} takes {}, {}",
-                          formatBytes(limit.nearestMissing), difference(limit.nearest, result.plan),
-                          formatSeconds(limit.nearestStep), gain(limit.nearestStep)));
+  appendField(
+      out, "binding",
+      fmt::format("memory: the next better plan is {} short: {} takes {}, {}",
+                  formatBytesExactly(limit.nearestMissing), difference(limit.nearest, result.plan),
+                  formatSeconds(limit.nearestStep), gain(limit.nearestStep)));
   if (limit.plan != limit.nearest)
-    appendWrapped(out,
-                  fmt::format("{:14}the best without a limit is {} short: {} takes {}, {}", "",
-                              formatBytes(limit.missing), difference(limit.plan, result.plan),
-                              formatSeconds(limit.step), gain(limit.step)),
-                  14);
+    appendWrapped(
+        out,
+        fmt::format("{:14}the best without a limit is {} short: {} takes {}, {}", "",
+                    formatBytesExactly(limit.missing), difference(limit.plan, result.plan),
+                    formatSeconds(limit.step), gain(limit.step)),
+        14);
 }
 
 // "0 .. 6, 3".
@@ -287,8 +302,11 @@ std::string layersText(const plan::Plan& plan) {
 }
 
 std::vector<BreakdownPart> breakdownParts(const cost::Breakdown& b) {
-  return {{"forward", b.forward},
-          {"backward", b.backward},
+  return {{"matrix products", b.products},
+          {"attention", b.attention},
+          {"elementwise", b.elementwise},
+          {"recomputation", b.recomputation},
+          {"launching", b.launching},
           {"tensor parallel", b.tensorParallel},
           {std::string(kContextParallel), b.contextParallel},
           {"pipeline transfers", b.pipeline},
@@ -407,12 +425,12 @@ std::string toTable(const Explanation& explanation, const cost::Estimate& estima
     appendField(out, "stages",
                 fmt::format("{} of {} each", stagesText(explanation.stages),
                             formatBytes(estimate.memoryAvailable)));
-  appendField(
-      out, "why",
-      fmt::format(
-          "{} takes most of the step, {:.1f} %{}", explanation.bottleneck, 100 * explanation.share,
-          estimate.fits() ? fmt::format("; {} of memory are left", formatBytes(explanation.slack))
-                          : ""));
+  appendField(out, "why",
+              fmt::format("the largest part of the step is {}, {:.1f} %{}", explanation.bottleneck,
+                          100 * explanation.share,
+                          estimate.fits() ? fmt::format("; {} of memory are left",
+                                                        formatBytes(explanation.slack))
+                                          : ""));
   for (const Alternative& alternative : explanation.alternatives)
     appendWrapped(out, "  " + changeLine(alternative, estimate), 6);
   return out;
@@ -425,7 +443,7 @@ std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster) {
              fmt::format("{} of {}", check.plan.numRanks(), cluster.numDevices));
   appendField(out, "fits",
               e.fits() ? "yes"
-                       : fmt::format("no: {} too much on stage {}", formatBytes(e.missing()),
+                       : fmt::format("no: {} too much on stage {}", formatBytesExactly(e.missing()),
                                      e.memory.stage));
   if (check.optimum) {
     appendField(out, "optimum",
@@ -539,13 +557,15 @@ nlohmann::json toJson(const PlanResult& result) {
   json["gpusAvailable"] = result.gpusAvailable;
   if (result.gpusUsed < result.gpusAvailable) json["idleBecause"] = idleReason(result);
   json["runnersUp"] = nlohmann::json::array();
-  for (const RunnerUp& r : result.runnersUp)
+  for (const RunnerUp& r : result.runnersUp) {
     json["runnersUp"].push_back({{"plan", plan::printPlan(r.plan)},
                                  {"summary", summary(r.plan)},
                                  {"estimate", toJson(r.estimate)},
                                  {"slowerSeconds", r.slower.count()},
                                  {"lostBy", r.lostBy},
                                  {"lostBySeconds", r.lostByAmount.count()}});
+    if (r.simulated) json["runnersUp"].back()["simulatedSeconds"] = r.simulated->count();
+  }
   json["rejections"] = nlohmann::json::array();
   for (const Rejection& r : result.rejections)
     json["rejections"].push_back({{"rule", r.rule},

@@ -21,7 +21,7 @@ std::string summary(const plan::Plan& plan);
 std::string layersText(const plan::Plan& plan);
 
 struct BreakdownPart {
-  std::string name;  // "forward", "backward", "tensor parallel", "pipeline", "bubble"...
+  std::string name;  // "matrix products", "attention", "tensor parallel", "bubble"...
   Seconds time;
 };
 // All parts, in this order always; they add up to the step.
@@ -51,7 +51,8 @@ std::string idleReason(const PlanResult& result);
 std::string toText(const Query& query);
 
 // All in lines of at most 100 columns.
-// The answer: plan, layers, time, memory, runners-up, certificate.
+// The answer: plan, layers, time, memory, runners-up, the certificate in one line and what it rests
+// on.
 std::string toTable(const PlanResult& result);
 // Where the time goes, memory of every stage, what every single change is worth.
 std::string toTable(const Explanation& explanation, const cost::Estimate& estimate);

@@ -219,7 +219,8 @@ Result<Answer> answerPlan(const PlanRequest& request, const Stop& stop) {
   };
   TRIREME_ASSIGN_OR_RETURN(
       const planner::Recommendation recommendation,
-      planner::recommend(query, *std::move(found), {.looksAround = request.explains}, shown));
+      planner::recommend(query, *std::move(found),
+                         {.looksAround = request.explains, .playsRunnersUp = true}, shown));
   answer.json = planner::toJson(recommendation, request.explains);
   return answer;
 }

@@ -71,7 +71,9 @@ class Measurement {
     cluster().sources[path] = what.empty() ? options_.source : what;
   }
 
+#if TRIREME_HAVE_MLIR
   Status checkMemory(const std::vector<program::Segment>& probes) const;
+#endif
   Status measureKernels();
   // Of each rank: the cores share what cache is large.
   int64_t footprint() const {
@@ -85,6 +87,7 @@ class Measurement {
   Status measureLinks();
 };
 
+#if TRIREME_HAVE_MLIR
 // Pages of operands are real: more of them than there is memory would end the process.
 Status Measurement::checkMemory(const std::vector<program::Segment>& probes) const {
   int64_t largest = 0;
@@ -98,6 +101,7 @@ Status Measurement::checkMemory(const std::vector<program::Segment>& probes) con
       "(--ranks)",
       options_.numRanks, formatBytes(need), formatBytes(*available)));
 }
+#endif
 
 // Every probe alone, as the runtime executes it in a bundle.
 Status Measurement::measureKernels() {

@@ -1,11 +1,13 @@
 // `plan` and `plan --check`.
 
 const kPartColors = {
-  'forward': 'var(--forward)', 'backward': 'var(--backward)', 'optimizer': 'var(--optimizer)',
+  'matrix products': 'var(--forward)', 'attention': 'var(--forward)', 'elementwise': 'var(--forward)',
+  'recomputation': 'var(--backward)', 'optimizer': 'var(--optimizer)', 'launching': 'var(--muted)',
   'bubble': 'var(--muted)',
 };
-const kParts = ['forward', 'backward', 'tensor parallel', 'context parallel', 'pipeline transfers', 'bubble',
-                'data parallel', 'synchronisation', 'optimizer'];
+const kParts = ['matrix products', 'attention', 'elementwise', 'recomputation', 'launching',
+                'tensor parallel', 'context parallel', 'pipeline transfers', 'bubble', 'data parallel',
+                'synchronisation', 'optimizer'];
 const kMemoryParts = ['parameters', 'gradients', 'optimizer', 'activations', 'scratch', 'workspace',
                       'other', 'attention', 'reserve'];
 
@@ -79,9 +81,11 @@ function addMemoryParts(answer) {
 function addRunnersUp(answer) {
   if (!answer.runnersUp || answer.runnersUp.length === 0) return;
   const step = answer.estimate.stepSeconds;
-  const rows = [{summary: answer.summary, step, slower: 0, why: 'the recommended plan'}].concat(
+  const rows = [{summary: answer.summary, step, simulated: answer.simulatedSeconds, slower: 0,
+                 why: 'the recommended plan'}].concat(
       answer.runnersUp.map((r) => ({
-        summary: r.summary, step: r.estimate.stepSeconds, slower: r.slowerSeconds,
+        summary: r.summary, step: r.estimate.stepSeconds, simulated: r.simulatedSeconds,
+        slower: r.slowerSeconds,
         why: r.lostBy === 'tie' ? 'as fast, but less simple'
                                 : r.lostBy + ' +' + format.seconds(r.lostBySeconds)})));
   const section = addSection('Runners-up',
@@ -94,6 +98,7 @@ function addRunnersUp(answer) {
       (place, width) => drawBars(place, width, bars, {label: 'Step time of the best plans'}));
   addTable(figure, 'runners-up', [
     {title: 'step', value: (row) => row.step, text: (row) => format.seconds(row.step)},
+    {title: 'simulated', value: (row) => row.simulated, text: (row) => format.seconds(row.simulated)},
     {title: 'slower', value: (row) => row.slower, text: (row) => format.seconds(row.slower)},
     {title: 'plan', value: (row) => row.summary, left: true, long: true},
     {title: 'loses by', value: (row) => row.why, left: true},
@@ -103,11 +108,11 @@ function addRunnersUp(answer) {
 function addCertificate(answer) {
   const c = answer.certificate;
   const section = addSection('Certificate', c.gap <= 0
-      ? 'No plan of the space is faster than ' + format.seconds(c.boundSeconds) + '.'
-      : 'Within ' + format.percent(100 * c.gap) + ' of the bound ' + format.seconds(c.boundSeconds) +
+      ? 'Optimal, gap 0 %: no plan of the space is faster than ' + format.seconds(c.boundSeconds) + '.'
+      : 'Gap ' + format.gap(100 * c.gap) + ': no plan of the space is faster than the bound ' + format.seconds(c.boundSeconds) +
         (c.closed ? '.' : '; the search was stopped.'));
   addFacts(section, [
-    ['bound', format.seconds(c.boundSeconds)], ['gap', format.percent(100 * c.gap)],
+    ['bound', format.seconds(c.boundSeconds)], ['gap', format.gap(100 * c.gap)],
     ['groups', format.count(c.groups)], ['candidates bounded', format.count(c.bounded)],
     ['costed in full', format.count(c.costed)], ['search', format.seconds(answer.searchSeconds)],
   ]);

@@ -148,8 +148,9 @@ PointAnswer readAnswer(RecordReader& reader) {
   answer.memory = Bytes(reader.real());
   answer.memoryTight = reader.yesNo();
   cost::Breakdown& b = answer.breakdown;
-  for (Seconds* part : {&b.forward, &b.backward, &b.tensorParallel, &b.contextParallel, &b.pipeline,
-                        &b.bubble, &b.dataParallel, &b.synchronisation, &b.optimizer})
+  for (Seconds* part : {&b.products, &b.attention, &b.elementwise, &b.recomputation, &b.launching,
+                        &b.tensorParallel, &b.contextParallel, &b.pipeline, &b.bubble,
+                        &b.dataParallel, &b.synchronisation, &b.optimizer})
     *part = Seconds(reader.real());
   return answer;
 }

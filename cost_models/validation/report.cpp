@@ -28,42 +28,6 @@ void sortByCount(std::vector<Reason>& reasons) {
                    [](const Reason& a, const Reason& b) { return a.count > b.count; });
 }
 
-// Scored rows for which `isOne` holds.
-template <typename Predicate>
-Family familyOf(const std::vector<PredictedRow>& rows, const Predicate& isOne) {
-  Family family;
-  std::vector<double> errors;
-  std::vector<const PredictedRow*> counted;
-  for (const PredictedRow& row : rows) {
-    if (!row.row.scored || !isOne(row)) continue;
-    if (!row.prediction.has_value()) ++family.numSkipped;
-    if (!isCounted(row)) continue;
-    errors.push_back(*row.error());
-    counted.push_back(&row);
-  }
-  family.errors = summarize(errors);
-  if (family.errors.worstIndex >= 0)
-    family.worstId = counted[static_cast<size_t>(family.errors.worstIndex)]->row.id;
-  return family;
-}
-
-void addFamilies(const std::vector<PredictedRow>& rows, ValidationReport& report) {
-  const auto key = [](const PredictedRow& r) {
-    return std::tie(r.file, r.row.source, r.row.stack);
-  };
-  for (const PredictedRow& row : rows) {
-    const bool isKnown =
-        std::any_of(report.families.begin(), report.families.end(), [&](const Family& family) {
-          return std::tie(family.file, family.source, family.stack) == key(row);
-        });
-    if (!row.row.scored || isKnown) continue;
-    Family family = familyOf(rows, [&](const PredictedRow& r) { return key(r) == key(row); });
-    std::tie(family.file, family.source, family.stack) = key(row);
-    report.families.push_back(std::move(family));
-  }
-  report.overall = familyOf(rows, [](const PredictedRow&) { return true; });
-}
-
 using SweepKey =
     std::tuple<std::string, std::string, std::string, std::string, std::vector<int64_t>>;
 
@@ -102,14 +66,14 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-void addSweeps(const std::vector<PredictedRow>& rows, ValidationReport& report) {
+std::vector<Sweep> sweepsAmong(const std::vector<const PredictedRow*>& counted) {
   std::map<SweepKey, std::map<Layout, LayoutTimes>> sweeps;
-  for (const PredictedRow& row : rows) {
-    if (!isCounted(row)) continue;
-    LayoutTimes& times = sweeps[sweepOf(row.row)][layoutOf(row.row)];
-    times.predicted.push_back(row.prediction->step.count());
-    times.measured.push_back(*row.measured());
+  for (const PredictedRow* row : counted) {
+    LayoutTimes& times = sweeps[sweepOf(row->row)][layoutOf(row->row)];
+    times.predicted.push_back(row->prediction->step.count());
+    times.measured.push_back(*row->measured());
   }
+  std::vector<Sweep> result;
   for (const auto& [key, layouts] : sweeps) {
     if (layouts.size() < 2) continue;
     std::vector<double> predicted, measured;
@@ -120,8 +84,74 @@ void addSweeps(const std::vector<PredictedRow>& rows, ValidationReport& report) 
     Sweep sweep{nameOf(key), static_cast<int64_t>(layouts.size()), std::nullopt,
                 regret(predicted, measured)};
     if (layouts.size() >= 3) sweep.spearman = spearman(predicted, measured);
-    report.sweeps.push_back(std::move(sweep));
+    result.push_back(std::move(sweep));
   }
+  return result;
+}
+
+OrderSummary orderOf(const std::vector<Sweep>& sweeps) {
+  OrderSummary order;
+  std::vector<double> correlations, regrets;
+  for (const Sweep& sweep : sweeps) {
+    order.numLayouts += sweep.numLayouts;
+    regrets.push_back(sweep.regret);
+    if (sweep.spearman) correlations.push_back(*sweep.spearman);
+  }
+  order.numSweeps = static_cast<int64_t>(regrets.size());
+  order.numRanked = static_cast<int64_t>(correlations.size());
+  if (!regrets.empty()) {
+    order.meanRegret = mean(regrets);
+    order.mostRegret = *std::max_element(regrets.begin(), regrets.end());
+  }
+  if (!correlations.empty()) {
+    order.meanSpearman = mean(correlations);
+    order.leastSpearman = *std::min_element(correlations.begin(), correlations.end());
+  }
+  return order;
+}
+
+// Scored rows for which `isOne` holds.
+template <typename Predicate>
+Family familyOf(const std::vector<PredictedRow>& rows, const Predicate& isOne) {
+  Family family;
+  std::vector<double> errors;
+  std::vector<const PredictedRow*> counted;
+  for (const PredictedRow& row : rows) {
+    if (!row.row.scored || !isOne(row)) continue;
+    if (!row.prediction.has_value()) ++family.numSkipped;
+    if (!isCounted(row)) continue;
+    errors.push_back(*row.error());
+    counted.push_back(&row);
+  }
+  family.errors = summarize(errors);
+  family.order = orderOf(sweepsAmong(counted));
+  if (family.errors.worstIndex >= 0)
+    family.worstId = counted[static_cast<size_t>(family.errors.worstIndex)]->row.id;
+  return family;
+}
+
+void addFamilies(const std::vector<PredictedRow>& rows, ValidationReport& report) {
+  const auto key = [](const PredictedRow& r) {
+    return std::tie(r.file, r.row.source, r.row.stack);
+  };
+  for (const PredictedRow& row : rows) {
+    const bool isKnown =
+        std::any_of(report.families.begin(), report.families.end(), [&](const Family& family) {
+          return std::tie(family.file, family.source, family.stack) == key(row);
+        });
+    if (!row.row.scored || isKnown) continue;
+    Family family = familyOf(rows, [&](const PredictedRow& r) { return key(r) == key(row); });
+    std::tie(family.file, family.source, family.stack) = key(row);
+    report.families.push_back(std::move(family));
+  }
+  report.overall = familyOf(rows, [](const PredictedRow&) { return true; });
+}
+
+void addSweeps(const std::vector<PredictedRow>& rows, ValidationReport& report) {
+  std::vector<const PredictedRow*> counted;
+  for (const PredictedRow& row : rows)
+    if (isCounted(row)) counted.push_back(&row);
+  report.sweeps = sweepsAmong(counted);
 }
 
 void addMemory(const std::vector<PredictedRow>& rows, ValidationReport& report) {
@@ -229,6 +259,18 @@ nlohmann::json toJson(const ValidationReport& report) {
                           {"worst", e.worst},
                           {"worstId", worstId}};
   };
+  const auto orderJson = [](const OrderSummary& o) {
+    nlohmann::json json = {{"sweeps", o.numSweeps}, {"layouts", o.numLayouts}};
+    json["ranked"] = o.numRanked;
+    const auto orNull = [](bool is, double value) {
+      return is ? nlohmann::json(value) : nlohmann::json();
+    };
+    json["meanSpearman"] = orNull(o.numRanked > 0, o.meanSpearman);
+    json["leastSpearman"] = orNull(o.numRanked > 0, o.leastSpearman);
+    json["meanRegret"] = orNull(o.numSweeps > 0, o.meanRegret);
+    json["mostRegret"] = orNull(o.numSweeps > 0, o.mostRegret);
+    return json;
+  };
   const auto reasonsJson = [](const std::vector<Reason>& reasons) {
     nlohmann::json json = nlohmann::json::array();
     for (const Reason& r : reasons) json.push_back({{"text", r.text}, {"rows", r.count}});
@@ -242,10 +284,12 @@ nlohmann::json toJson(const ValidationReport& report) {
     f["source"] = family.source;
     f["stack"] = family.stack;
     f["skipped"] = family.numSkipped;
+    f["order"] = orderJson(family.order);
     json["families"].push_back(std::move(f));
   }
   json["overall"] = errorsJson(report.overall.errors, report.overall.worstId);
   json["overall"]["skipped"] = report.overall.numSkipped;
+  json["overall"]["order"] = orderJson(report.overall.order);
   json["sweeps"] = nlohmann::json::array();
   for (const Sweep& sweep : report.sweeps) {
     nlohmann::json s = {

@@ -25,10 +25,20 @@ struct PredictedRow {
   std::optional<double> error() const;
 };
 
-// Rows of one file, source and stack.
+// How well predictions order the layouts of sweeps. Means are over sweeps, each counting once.
+struct OrderSummary {
+  int64_t numSweeps = 0, numLayouts = 0;
+  int64_t numRanked = 0;                       // sweeps with a rank correlation
+  double meanSpearman = 0, leastSpearman = 0;  // of these
+  double meanRegret = 0, mostRegret = 0;
+};
+
+// Rows of one file, source and stack. A sweep over several families counts in each with the layouts
+// that it has there, if they are two or more.
 struct Family {
   std::string file, source, stack;
   ErrorSummary errors;
+  OrderSummary order;
   std::string worstId;
   int64_t numSkipped = 0;  // scored rows
 };

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "cost_models/validation/report.h"
 
@@ -50,28 +49,40 @@ std::string familiesTable(const ValidationReport& report) {
   return text + familyLine("overall", report.overall.errors, report.overall.worstId);
 }
 
+std::string orderLine(const std::string& name, const OrderSummary& order) {
+  const auto correlation = [&](double value) {
+    return order.numRanked > 0 ? fmt::format("{:.3f}", value) : std::string("-");
+  };
+  return fmt::format("  {} {:>6} {:>7} {:>8} {:>8} {:>8} {:>8}\n", fit(name, kName),
+                     order.numSweeps, order.numLayouts, correlation(order.meanSpearman),
+                     correlation(order.leastSpearman), percent(order.meanRegret),
+                     percent(order.mostRegret));
+}
+
+// Families without a sweep are left out.
+std::string orderTable(const ValidationReport& report) {
+  std::string text = fmt::format(
+      "order within sweeps, of two layouts or more; Spearman's correlation of three or more\n"
+      "  {} {:>6} {:>7} {:>8} {:>8} {:>8} {:>8}\n",
+      fit("file, stack and source", kName), "sweeps", "layouts", "Spearman", "least", "regret",
+      "most");
+  std::string heading;
+  for (const Family& family : report.families) {
+    if (family.order.numSweeps == 0) continue;
+    const std::string group = fmt::format("{}, {}", family.file, family.stack);
+    if (group != heading) text += fmt::format("  {}\n", fit(group, kWidth - 2));
+    heading = group;
+    text += orderLine("  " + family.source, family.order);
+  }
+  return text + orderLine("overall", report.overall.order);
+}
+
 std::string sweepsText(const ValidationReport& report) {
   if (report.sweeps.empty()) return "";
-  std::vector<double> correlations, regrets;
+  std::string text = orderTable(report);
   std::vector<const Sweep*> worst;
-  for (const Sweep& sweep : report.sweeps) {
-    if (sweep.spearman) correlations.push_back(*sweep.spearman);
-    regrets.push_back(sweep.regret);
+  for (const Sweep& sweep : report.sweeps)
     if (sweep.regret > 0 || sweep.spearman.value_or(1) < 1) worst.push_back(&sweep);
-  }
-  const auto mean = [](const std::vector<double>& values) {
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  };
-  std::string text = fmt::format("sweeps        {} with two layouts or more\n", regrets.size());
-  if (!correlations.empty())
-    text += fmt::format(
-        "  Spearman    mean {:.3f}, median {:.3f}, least {:.3f}, over {} with three "
-        "layouts or more\n",
-        mean(correlations), median(correlations),
-        *std::min_element(correlations.begin(), correlations.end()), correlations.size());
-  text += fmt::format("  regret      mean {}, median {}, most {}\n", percent(mean(regrets)),
-                      percent(median(regrets)),
-                      percent(*std::max_element(regrets.begin(), regrets.end())));
   std::stable_sort(worst.begin(), worst.end(),
                    [](const Sweep* a, const Sweep* b) { return a->regret > b->regret; });
   worst.resize(std::min(worst.size(), kMostSweeps));

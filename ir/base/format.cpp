@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 namespace trireme {
 
@@ -12,6 +13,12 @@ std::string formatBytes(Bytes bytes) {
   size_t unit = 0;
   for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   return unit == 0 ? fmt::format("{:.0f} B", value) : fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+std::string formatBytesExactly(Bytes bytes) {
+  const Bytes whole(std::ceil(bytes.count()));
+  if (whole.count() < 1024) return formatBytes(whole);
+  return fmt::format("{} ({:.0f} bytes)", formatBytes(whole), whole.count());
 }
 
 std::string formatSeconds(Seconds time) {

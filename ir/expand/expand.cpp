@@ -204,6 +204,7 @@ Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
   program.numLayers = spec.numLayers;
   program.training = makeTraining(spec, plan);
   program.segments = segments.take();
+  result.recomputedOps = segments.takeRecomputedOps();
 
   const schedule::Schedule schedule = schedule::scheduleFor(plan);
   const auto slots =

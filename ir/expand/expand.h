@@ -29,6 +29,9 @@ struct ArenaUse {
 struct Expansion {
   program::Program program;
   std::vector<ArenaUse> arenas;  // one per program.roles
+  // One per program.segments: so many of its ops, the first ones, are of the forward and computed
+  // again by the backward.
+  std::vector<int32_t> recomputedOps;
 };
 
 struct ExpandOptions {

@@ -102,6 +102,9 @@ class PassLowering {
   void finish(TensorId t) {
     if (t >= 0) homeValue(t);
   }
+  void markRecomputed() {  // all so far
+    for (Item& item : pass_.items) item.isRecomputed = true;
+  }
   LoweredPass take() { return std::move(pass_); }
 
  private:
@@ -322,6 +325,7 @@ LoweredBlock lowerBlock(const Block& block, const MeshShape& mesh, plan::Recompu
   PassLowering backward(block, mesh, precision, saves, lowered.gradientPartial);
   for (size_t i = 0; i < block.forward.size(); ++i)
     if (saves.recomputed[i]) backward.add(block.forward[i], false);
+  backward.markRecomputed();
   PassLowering weights(block, mesh, precision, saves, lowered.gradientPartial);
   for (const Op& op : block.backward)
     (splitsBackward && isOfWeightsPass(op) ? weights : backward).add(op, false);

@@ -58,11 +58,12 @@ struct Item {
   program::InstructionKind collective = program::InstructionKind::kAllReduce;
   program::ReduceOp reduce = program::ReduceOp::kSum;
   Overlap overlap = Overlap::kNone;
+  bool isRecomputed = false;  // of the forward, computed again in the backward
 };
 
 struct LoweredPass {
   std::vector<Value> values;
-  std::vector<Item> items;
+  std::vector<Item> items;  // what is recomputed comes first
 };
 
 struct LoweredBlock {

@@ -48,6 +48,10 @@ CodeItem SegmentTable::makeSegment(const LoweredPass& pass, size_t begin, size_t
   for (const program::SegmentOp& op : segment.ops)
     workspaceBytes_ =
         std::max(workspaceBytes_, program::kernelWorkspaceBytes(op, segment.operands));
+  const auto first = pass.items.begin() + static_cast<std::ptrdiff_t>(begin);
+  recomputedOps_.push_back(
+      static_cast<int32_t>(std::count_if(first, first + static_cast<std::ptrdiff_t>(end - begin),
+                                         [](const Item& item) { return item.isRecomputed; })));
   code.segment = static_cast<int32_t>(segments_.size());
   segments_.push_back(std::move(segment));
   return code;

@@ -23,6 +23,8 @@ class SegmentTable {
   // `name`: "layer.forward"; segments get a number behind it.
   std::vector<CodeItem> cut(const LoweredPass& pass, const std::string& name);
   std::vector<program::Segment> take() { return std::move(segments_); }
+  // Of every segment, how many ops at its front are recomputed.
+  std::vector<int32_t> takeRecomputedOps() { return std::move(recomputedOps_); }
   // Largest kernelWorkspaceBytes of any op so far.
   int64_t workspaceBytes() const { return workspaceBytes_; }
 
@@ -30,6 +32,7 @@ class SegmentTable {
   CodeItem makeSegment(const LoweredPass& pass, size_t begin, size_t end, const std::string& name);
 
   std::vector<program::Segment> segments_;
+  std::vector<int32_t> recomputedOps_;
   int64_t workspaceBytes_ = 0;
 };
 

@@ -160,7 +160,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class RunnerUp:
-    """The best plan of other degrees: slower_seconds behind the winner, most of it in the part lost_by."""
+    """The best plan of other degrees: slower_seconds behind the winner, most of it in the part lost_by. simulated_seconds: its step, played task by task."""
 
     plan: Plan
     summary: str
@@ -168,6 +168,7 @@ class RunnerUp:
     slower_seconds: float
     lost_by: str
     lost_by_seconds: float
+    simulated_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ TEST_F(PlanCommand, TableSaysWhatAndWhy) {
   const Outcome outcome = plan({"--top", "3"});
   expectSuccess(outcome);
   for (const char* part :
-       {"plan ", "tp ", "step ", "forward", "memory", "runners-up", "certificate"})
+       {"plan ", "tp ", "step ", "matrix products", "memory", "runners-up", "certificate"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
@@ -225,8 +225,9 @@ TEST_F(PlanCommand, LayersArePinnedPerStage) {
 TEST_F(PlanCommand, ModelThatDoesNotFitSaysByHowMuchAndWhatWould) {
   model = write("big.yaml", replaced(kTinyModel, "hidden_size: 32", "hidden_size: 2048"));
   cluster = write("small.yaml", replaced(kTinyCluster, "64 MiB", "128 MiB"));
-  expectRefusal(plan({"--gpus", "1"}), 1,
-                {"no plan fits in memory", "128.00 MiB per device", "too much", "devices"});
+  expectRefusal(
+      plan({"--gpus", "1"}), 1,
+      {"no plan fits in memory", "128.00 MiB per device", " bytes) too much (tp 1", "devices"});
 }
 
 TEST_F(PlanCommand, JsonSaysWhatWouldFitAndStillFails) {

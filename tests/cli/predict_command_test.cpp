@@ -71,7 +71,7 @@ TEST_F(PredictCommand, PrintsErrorsAndWritesTheRows) {
   expectSuccess(outcome);
   EXPECT_EQ(outcome.err, "");
   for (const char* part : {"rows          3, of which 3 are scored and 1 of these skipped",
-                           "  rows, trireme\n    here  ", "overall", "worst", "sweeps        1",
+                           "  rows, trireme\n    here  ", "overall", "worst", "order within sweeps",
                            "1  tp 3 x pp 1 x cp 1 x dp 1 are not the 2 GPUs", "written to"})
     EXPECT_THAT(outcome.out, HasSubstr(part)) << outcome.out;
 

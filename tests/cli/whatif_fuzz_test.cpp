@@ -53,7 +53,7 @@ Answers smallAnswers() {
   answer.shape = "tp 1, pp 2";
   answer.gpusUsed = 8;
   answer.step = Seconds(0.125);
-  answer.breakdown.forward = Seconds(0.1);
+  answer.breakdown.products = Seconds(0.1);
   answer.breakdown.optimizer = Seconds(0.025);
   answers.answers[0] = answer;
   answers.answers[1].emplace().reason = "it does not fit, \"at all\"";

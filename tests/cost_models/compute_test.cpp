@@ -237,5 +237,60 @@ TEST(CheckDevice, NamesTheMissingPeak) {
   EXPECT_TRUE(checkDevice(deviceWithEfficiencies(), DType::kBf16).ok());
 }
 
+// A chain of three ops, then x[4,2,8] w[16,8] and its gradient, then attention.
+Segment ofAllKinds() {
+  Segment segment = chain();
+  const auto append = [&](const Segment& more) {
+    const auto first = static_cast<int32_t>(segment.operands.size());
+    for (program::SegmentOp op : more.ops) {
+      for (auto* operands : {&op.inputs, &op.outputs})
+        for (int32_t& operand : *operands) operand += first;
+      segment.ops.push_back(op);
+    }
+    segment.operands.insert(segment.operands.end(), more.operands.begin(), more.operands.end());
+    segment.temporary.insert(segment.temporary.end(), more.temporary.begin(), more.temporary.end());
+  };
+  Segment products;
+  products.operands = {
+      {DType::kBf16, {4, 2, 8}}, {DType::kBf16, {16, 8}}, {DType::kBf16, {4, 2, 16}}};
+  products.temporary = {false, false, false};
+  products.ops = {{OpKind::kMatmul, {}, {0, 1}, {2}}, {OpKind::kMatmulGradInput, {}, {2, 1}, {0}}};
+  append(products);
+  append(attention());
+  return segment;
+}
+
+TEST(ComputeTime, TellsProductsAndAttentionFromTheRest) {
+  const Segment segment = ofAllKinds();
+  const spec::DeviceSpec device = deviceWithEfficiencies();
+  std::vector<Seconds> kernels;
+  for (const KernelWork& work : kernelsOf(segment, {})) kernels.push_back(kernelTime(work, device));
+  ASSERT_EQ(kernels.size(), 4u);
+  const ComputeTime time = computeTime(segment, 0, device, {});
+  EXPECT_EQ(time.total, segmentTime(segment, device, {}));
+  EXPECT_NEAR(time.total.count(), (kernels[0] + kernels[1] + kernels[2] + kernels[3]).count(),
+              1e-18);
+  EXPECT_EQ(time.products, kernels[1] + kernels[2]);
+  EXPECT_EQ(time.attention, kernels[3]);
+  EXPECT_EQ(time.recomputed, Seconds(0));
+}
+
+// Of the chain the first op moves 2000 + 20 + 2000 bytes, the others 2000 + 2000 and three times
+// 2000.
+TEST(ComputeTime, WhatIsRecomputedIsInNoOtherPart) {
+  const Segment segment = ofAllKinds();
+  const spec::DeviceSpec device = deviceWithEfficiencies();
+  std::vector<Seconds> kernels;
+  for (const KernelWork& work : kernelsOf(segment, {})) kernels.push_back(kernelTime(work, device));
+  const ComputeTime four = computeTime(segment, 4, device, {});
+  EXPECT_EQ(four.recomputed, kernels[0] + kernels[1]);
+  EXPECT_EQ(four.products, kernels[2]);
+  EXPECT_EQ(four.attention, kernels[3]);
+  const ComputeTime one = computeTime(segment, 1, device, {});
+  EXPECT_NEAR(one.recomputed / kernels[0], 4020.0 / (4020 + 4000 + 6000), 1e-12);
+  EXPECT_EQ(one.products, kernels[1] + kernels[2]);
+  EXPECT_EQ(computeTime(segment, 6, device, {}).recomputed, segmentTime(segment, device, {}));
+}
+
 }  // namespace
 }  // namespace trireme::cost

@@ -512,6 +512,52 @@ TEST(DescribedEstimate, SaysHowLongTheCpuTakesBesideTheDevice) {
               1, 1e-12);
 }
 
+// One stage on one device, so that the step is compute alone: recomputation is what full
+// recomputation adds, the forward of the layers; and launching what a slow CPU adds, the rest being
+// as without it.
+TEST(DescribedEstimate, TellsRecomputationAndLaunchingFromOtherCompute) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  StackDescription stack;
+  stack.hostLaunch = stack.hostMicrobatch = Seconds(0);
+  const auto estimateOf = [&] { return *estimateDescribed(model, plan, cluster, stack); };
+  const Estimate none = estimateOf();
+  plan.recompute = plan::Recompute::kFull;
+  const Estimate full = estimateOf();
+  EXPECT_EQ(none.breakdown.recomputation, Seconds(0));
+  EXPECT_NEAR(full.breakdown.recomputation / (full.step - none.step), 1, 1e-9);
+  stack.hostLaunch = Seconds(1e-3);
+  stack.hostMicrobatch = Seconds(1e-3);
+  const Estimate paced = estimateOf();
+  EXPECT_GT(paced.hostPace, 2);
+  EXPECT_EQ(full.breakdown.launching, Seconds(0));
+  EXPECT_NEAR(paced.breakdown.launching / (paced.step - full.step), 1, 1e-9);
+  for (Seconds Breakdown::* part : {&Breakdown::products, &Breakdown::attention,
+                                    &Breakdown::elementwise, &Breakdown::recomputation}) {
+    EXPECT_GT(full.breakdown.*part, Seconds(0));
+    EXPECT_NEAR(paced.breakdown.*part / full.breakdown.*part, 1, 1e-9);
+  }
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  Seconds products = (blocks.layer.forward.products + blocks.layer.backward.products) *
+                     static_cast<double>(model.numLayers);
+  products += blocks.head.forward.products + blocks.head.backward.products;
+  EXPECT_NEAR(full.breakdown.products / (products * static_cast<double>(plan.numMicrobatches())), 1,
+              1e-12);
+}
+
+// The backward's products are in two passes, which add up to the whole.
+TEST(DescribedEstimate, ASplitBackwardHasTheProductsOfAWholeOne) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 1, 2, 1);
+  const Breakdown whole = estimateDescribed(model, plan, cluster, {})->breakdown;
+  plan.schedule = plan::ScheduleKind::kZeroBubbleH1;
+  const Breakdown split = estimateDescribed(model, plan, cluster, {})->breakdown;
+  EXPECT_NEAR(split.products / whole.products, 1, 1e-9);
+  EXPECT_NEAR(split.elementwise / whole.elementwise, 1, 1e-9);
+}
+
 TEST(DescribedEstimate, IsNeverSlowerOnAFasterCluster) {
   const spec::ModelSpec model = small::gpt();
   StackDescription stack;

@@ -96,6 +96,64 @@ TEST(Estimate, FullRecomputationTakesLongerAndLessMemory) {
   EXPECT_LT(full.memory.arena.activations, none.memory.arena.activations);
 }
 
+// The forward of `op` in a layer, one microbatch.
+Seconds forwardOf(program::OpKind kind, const plan::Plan& plan, const spec::ModelSpec& model) {
+  Seconds sum;
+  const expand::Expansion expansion = *expand::expand(model, plan);
+  for (const program::Segment& segment : expansion.program.segments) {
+    if (!segment.name.starts_with("layer.forward")) continue;
+    for (const program::SegmentOp& op : segment.ops) {
+      if (op.kind != kind) continue;
+      program::Segment alone = segment;
+      alone.ops = {op};
+      sum += segmentTime(alone, small::cluster().device, {});
+    }
+  }
+  return sum;
+}
+
+// Selective: the attention of 8 layers once more, of 16 microbatches. Full: of a layer's four
+// products the last is not computed again, since nothing reads its result; and what is no product
+// or attention is no more than the forward's, of which the last product is missing.
+TEST(Estimate, WhatIsRecomputedIsApartFromTheRest) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  const double times = 8 * 16;
+  ASSERT_EQ(model.numLayers * plan.numMicrobatches(), times);
+  const Estimate none = estimated(model, plan);
+  EXPECT_EQ(none.breakdown.recomputation, Seconds(0));
+  EXPECT_EQ(none.breakdown.launching, Seconds(0));
+  const Seconds attention = forwardOf(program::OpKind::kAttention, plan, model);
+  const Seconds products = forwardOf(program::OpKind::kMatmul, plan, model);
+  for (const plan::Recompute recompute : {plan::Recompute::kSelective, plan::Recompute::kFull}) {
+    plan.recompute = recompute;
+    const Breakdown again = estimated(model, plan).breakdown;
+    EXPECT_NEAR(again.products / none.breakdown.products, 1, 1e-12);
+    EXPECT_NEAR(again.attention / none.breakdown.attention, 1, 1e-12);
+    if (recompute == plan::Recompute::kSelective) {
+      EXPECT_NEAR(again.recomputation / (attention * times), 1, 1e-12);
+      EXPECT_NEAR(again.elementwise / none.breakdown.elementwise, 1, 1e-12);
+    } else {
+      EXPECT_GT(again.recomputation, (attention + products * 0.5) * times);
+      EXPECT_LT(again.recomputation, (attention + products) * times + none.breakdown.elementwise);
+    }
+  }
+}
+
+// With tensor parallelism the backward's segments begin where collectives end, and of a split
+// backward the products are in two bodies.
+TEST(Estimate, ProductsAreTheSameHoweverTheBackwardIsCut) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 2, 2, 1);
+  const Breakdown whole = estimated(model, plan).breakdown;
+  plan.schedule = plan::ScheduleKind::kZeroBubbleH1;
+  const Breakdown split = estimated(model, plan).breakdown;
+  EXPECT_NEAR(split.products / whole.products, 1, 1e-12);
+  EXPECT_NEAR(split.attention / whole.attention, 1, 1e-12);
+  EXPECT_EQ(split.recomputation, Seconds(0));
+  EXPECT_GT(whole.products, Seconds(0));
+}
+
 TEST(Estimate, BetterHardwareIsNeverSlower) {
   const spec::ModelSpec model = small::gpt();
   for (const plan::Plan& plan : plans(model, small::training())) {

@@ -11,7 +11,7 @@ Estimate stepWith(Seconds collectives) {
   Estimate estimate;
   estimate.step = Seconds(10);
   estimate.breakdown.tensorParallel = collectives;
-  estimate.breakdown.forward = Seconds(10) - collectives;
+  estimate.breakdown.products = Seconds(10) - collectives;
   return estimate;
 }
 

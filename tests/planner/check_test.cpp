@@ -139,7 +139,7 @@ TEST(CheckPlan, SaysByHowManyBytesAPlanDoesNotFit) {
   ASSERT_TRUE(changed.has_value());
   EXPECT_TRUE(changed->fits());
   const std::string table = toTable(check, query.cluster);
-  EXPECT_THAT(table, HasSubstr("fits          no: 4.00 KiB too much on stage "));
+  EXPECT_THAT(table, HasSubstr("fits          no: 4.00 KiB (4096 bytes) too much on stage "));
   EXPECT_THAT(table, HasSubstr("; fits"));
 }
 

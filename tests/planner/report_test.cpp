@@ -49,20 +49,92 @@ TEST(ToTable, SharesAddUpToTheStep) {
   EXPECT_NEAR(sum, 1, 1e-12);
 }
 
+// The line that begins with `name`, and those that go on with it, joined.
+std::string fieldOf(const std::string& table, const std::string& name) {
+  std::istringstream lines(table);
+  std::string field;
+  for (std::string line; std::getline(lines, line);) {
+    if (field.empty() && line.starts_with(name + " "))
+      field = line;
+    else if (!field.empty() && line.starts_with("              "))
+      field += line.substr(13);
+    else if (!field.empty())
+      break;
+  }
+  return field;
+}
+
+TEST(ToTable, TheCertificateIsOneLineWithItsGap) {
+  PlanResult result = answer();
+  Certificate& c = result.certificate;
+  c.bound = Seconds(15.2);
+  c.numBounded = 2586;
+  c.numCosted = 21;
+  c.pruned = {{"bound", 1000}, {"memory", 234}};
+  const auto saysOfGap = [&](double gap) {
+    c.gap = gap;
+    const std::string table = toTable(result);
+    const size_t begin = table.find("certificate ");
+    return table.substr(begin, table.find('\n', begin) - begin);
+  };
+  const std::string counts = "; 2586 bounded, 21 costed, 1234 pruned";
+  EXPECT_EQ(saysOfGap(0), "certificate   optimal: gap 0 %, bound 15.200 s" + counts);
+  EXPECT_EQ(saysOfGap(0.0084), "certificate   gap 0.84 %, bound 15.200 s" + counts);
+  EXPECT_EQ(saysOfGap(0.1234), "certificate   gap 12.34 %, bound 15.200 s" + counts);
+  EXPECT_EQ(saysOfGap(3e-5), "certificate   gap 0.003 %, bound 15.200 s" + counts);
+  EXPECT_EQ(saysOfGap(2.6e-9), "certificate   gap 0.0000003 %, bound 15.200 s" + counts);
+  EXPECT_EQ(saysOfGap(1e-15), "certificate   gap below 1e-9 %, bound 15.200 s" + counts);
+  c.closed = false;
+  EXPECT_EQ(saysOfGap(0.0084), "certificate   gap 0.84 %, bound 15.200 s, stopped" + counts);
+}
+
+TEST(ToTable, TheCertificateIsOneLineOfTheLargestSearches) {
+  PlanResult result = answer();
+  Certificate& c = result.certificate;
+  c.bound = Seconds(1234.5);
+  c.gap = 0.1234;
+  c.numBounded = 123456789;
+  c.numCosted = 123456;
+  c.pruned = {{"bound", 1234567890}};
+  EXPECT_NE(toTable(result).find("1234567890 pruned\n"), std::string::npos) << toTable(result);
+}
+
 TEST(ToTable, SaysHowMuchFasterOtherCutsMayBe) {
   PlanResult result = answer();
-  const auto certificate = [&] {
-    std::string joined;
-    std::istringstream lines(toTable(result));
-    for (std::string line; std::getline(lines, line);)
-      joined += " " + line.substr(std::min(line.find_first_not_of(' '), line.size()));
-    return joined;
-  };
-  constexpr std::string_view kCaveat = "of uneven cuts only the likely ones were costed";
-  result.certificate.gap = 0.0123;
-  EXPECT_NE(certificate().find(", 1.23 % less; " + std::string(kCaveat)), std::string::npos);
+  const std::string caveat = "; of uneven cuts only the likely ones were costed";
+  result.certificate.gap = 0;
+  EXPECT_EQ(fieldOf(toTable(result), "search").find(caveat), std::string::npos);
   result.certificate.gap = 4e-5;
-  EXPECT_EQ(certificate().find(kCaveat), std::string::npos);
+  EXPECT_NE(fieldOf(toTable(result), "search").find(caveat), std::string::npos);
+  result.certificate.pruned = {{"bound", 12}, {"memory", 3}};
+  EXPECT_NE(fieldOf(toTable(result), "search").find("; pruned 12 by bound, 3 by memory; of uneven"),
+            std::string::npos);
+}
+
+// 3 GiB and 5 bytes.
+TEST(ToTable, SaysByHowManyBytesTheNextBetterPlanMisses) {
+  const PlanResult result = answer();
+  Limit limit;
+  limit.plan = limit.nearest = result.plan;
+  limit.step = limit.nearestStep = result.estimate.step * 0.9;
+  limit.missing = limit.nearestMissing = Bytes(3.0 * 1024 * 1024 * 1024 + 5);
+  limit.nearest.microbatchSize += 1;
+  Outlook outlook;
+  outlook.limits = {limit};
+  const std::string binding = fieldOf(toTable(outlook, result), "binding");
+  const std::string missing = " is 3.00 GiB (3221225477 bytes) short: ";
+  EXPECT_NE(binding.find("the next better plan" + missing), std::string::npos) << binding;
+  EXPECT_NE(binding.find("the best without a limit" + missing), std::string::npos) << binding;
+}
+
+TEST(ToTable, SaysWhatRunnersUpTakeWhenTheyArePlayed) {
+  PlanResult result = answer();
+  ASSERT_FALSE(result.runnersUp.empty());
+  EXPECT_EQ(toTable(result).find("; simulated"), std::string::npos);
+  EXPECT_FALSE(toJson(result)["runnersUp"][0].contains("simulatedSeconds"));
+  result.runnersUp[0].simulated = Seconds(1.5);
+  EXPECT_NE(toTable(result).find("simulated 1.500 s"), std::string::npos) << toTable(result);
+  EXPECT_EQ(toJson(result)["runnersUp"][0]["simulatedSeconds"], 1.5);
 }
 
 TEST(ToTable, SaysThatChunksOfAStageAreEvenAndThatMemoryIsTight) {
@@ -163,6 +235,14 @@ TEST(Format, UsesBinaryUnitsForBytes) {
   EXPECT_EQ(formatBytes(Bytes(17)), "17 B");
   EXPECT_EQ(formatBytes(Bytes(1536)), "1.50 KiB");
   EXPECT_EQ(formatBytes(Bytes(80.0 * 1024 * 1024 * 1024)), "80.00 GiB");
+}
+
+TEST(Format, SaysBytesInBothWaysWhereUnitsRound) {
+  EXPECT_EQ(formatBytesExactly(Bytes(1023)), "1023 B");
+  EXPECT_EQ(formatBytesExactly(Bytes(1024)), "1.00 KiB (1024 bytes)");
+  EXPECT_EQ(formatBytesExactly(Bytes(80.0 * 1024 * 1024 * 1024 + 1)),
+            "80.00 GiB (85899345921 bytes)");
+  EXPECT_EQ(formatBytesExactly(Bytes(0.25)), "1 B");
 }
 
 TEST(Format, PicksTheUnitOfATime) {

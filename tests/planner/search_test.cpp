@@ -137,7 +137,7 @@ TEST(Search, EqualsBruteForceUnderArbitraryCosts) {
       const size_t noise = std::hash<std::string>()(plan::printPlan(plan)) + 7919 * seed;
       cost::Estimate estimate;
       estimate.step = bound.time * (1 + static_cast<double>(noise % 5));
-      estimate.breakdown.forward = estimate.step;
+      estimate.breakdown.products = estimate.step;
       estimate.memoryAvailable = query.cluster.device.memory;
       return estimate;
     };
@@ -153,7 +153,7 @@ TEST(Search, TiesGoToTheSimplestPlan) {
   CostFunctions costs = modelCosts(query);
   costs.estimate = [&](const plan::Plan&) -> Result<cost::Estimate> {
     cost::Estimate estimate;
-    estimate.step = estimate.breakdown.forward = Seconds(1);
+    estimate.step = estimate.breakdown.products = Seconds(1);
     estimate.memoryAvailable = query.cluster.device.memory;
     return estimate;
   };

@@ -101,6 +101,45 @@ TEST(Sweeps, RanksAndThePickMatchHandDerivation) {
   EXPECT_EQ(report.sweeps[0].spearman, std::nullopt);
 }
 
+// The sweep of above is of two sources: the first has two of its layouts, whose order is wrong, and
+// no correlation; the other has one, and no sweep. A second question of the first source has three
+// layouts in the right order.
+TEST(Sweeps, OrderIsSummedUpByFamily) {
+  std::vector<PredictedRow> rows = {withLayout(1, 10, 11), withLayout(2, 12, 9),
+                                    withLayout(4, 15, 14)};
+  rows[2].row.source = "there";
+  ValidationReport report = reportOn(rows);
+  ASSERT_THAT(report.families, SizeIs(2));
+  EXPECT_EQ(report.families[0].order.numSweeps, 1);
+  EXPECT_EQ(report.families[0].order.numLayouts, 2);
+  EXPECT_EQ(report.families[0].order.numRanked, 0);
+  EXPECT_DOUBLE_EQ(report.families[0].order.meanRegret, 0.2);
+  EXPECT_EQ(report.families[1].order.numSweeps, 0);
+  EXPECT_NEAR(report.overall.order.meanSpearman, 0.5, 1e-12);
+  for (const int64_t tp : {1, 2, 4}) {
+    rows.push_back(withLayout(tp, static_cast<double>(10 + tp), static_cast<double>(20 + tp)));
+    rows.back().row.globalBatch = 3072;
+  }
+  report = reportOn(rows);
+  const OrderSummary& here = report.families[0].order;
+  EXPECT_EQ(here.numSweeps, 2);
+  EXPECT_EQ(here.numLayouts, 5);
+  EXPECT_EQ(here.numRanked, 1);
+  EXPECT_DOUBLE_EQ(here.meanSpearman, 1);
+  EXPECT_DOUBLE_EQ(here.meanRegret, 0.1);
+  EXPECT_DOUBLE_EQ(here.mostRegret, 0.2);
+  EXPECT_NEAR(report.overall.order.meanSpearman, 0.75, 1e-12);
+  EXPECT_NEAR(report.overall.order.leastSpearman, 0.5, 1e-12);
+  const std::string table = toTable(report);
+  const std::string name = "\n    here" + std::string(38, ' ');
+  EXPECT_THAT(table, HasSubstr(name + "2       5    1.000    1.000   10.0 %   20.0 %\n")) << table;
+  EXPECT_THAT(table, HasSubstr("     2       6    0.750    0.500   10.0 %   20.0 %\n")) << table;
+  const nlohmann::json json = toJson(report);
+  EXPECT_EQ(json["families"][0]["order"]["layouts"], 5);
+  EXPECT_DOUBLE_EQ(json["families"][0]["order"]["meanRegret"], 0.1);
+  EXPECT_TRUE(json["families"][1]["order"]["meanSpearman"].is_null());
+}
+
 // Everything that a sweep has in common, and everything that a layout is made of.
 TEST(Sweeps, EqualInAllButTheLayout) {
   const auto sweepsAfter = [](const std::function<void(Row&)>& change) {
