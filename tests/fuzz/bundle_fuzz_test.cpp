@@ -149,6 +149,15 @@ TEST_F(ManifestFuzz, FieldsAreReadOrRefusedByName) {
   damageBytes(manifest_, kJsonBytes, 600, 3, damaged);
   damageLines(manifest_, 4, damaged);
   endEarly(manifest_, 16, damaged);
+  // Each value by one of another type.
+  const nlohmann::json good = nlohmann::json::parse(manifest_).flatten();
+  for (const auto& [pointer, value] : good.items())
+    for (const nlohmann::json& other : {nlohmann::json(), nlohmann::json(7), nlohmann::json("x"),
+                                        nlohmann::json::array(), nlohmann::json(true)}) {
+      nlohmann::json changed = nlohmann::json::parse(manifest_);
+      changed[nlohmann::json::json_pointer(pointer)] = other;
+      check(changed.dump());
+    }
   EXPECT_GT(numRead_, 20);
   EXPECT_GT(numRefused_, 200);
 }
