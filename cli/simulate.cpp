@@ -53,6 +53,7 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, cons
   TRIREME_RETURN_IF_ERROR(checkMemory(options.cluster, program, plan, cluster, stack));
   cost::SimulationOptions simulation;
   simulation.trace = !options.trace.empty();
+  simulation.allRanks = simulation.trace && program.numRanks() <= kMostTracedRanks;
   TRIREME_ASSIGN_OR_RETURN(
       const cost::Simulation result,
       cost::simulate(program, cost::ClusterCosts(plan, cluster, stack), simulation));

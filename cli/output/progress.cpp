@@ -7,16 +7,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 namespace trireme::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kPatience{2000}, kPeriod{100};
 
-size_t terminalWidth() {
+size_t stderrWidth() {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
+}
+
+void writeToStderr(const std::string& text) {
+  fmt::print(stderr, "{}", text);
+  std::fflush(stderr);
 }
 
 }  // namespace
@@ -30,25 +36,28 @@ std::string drawProgress(double done, const std::string& text, size_t width) {
   return line.substr(0, width);
 }
 
-Progress::Progress()
-    : start_(Clock::now()), drawn_(start_), isTerminal_(isatty(STDERR_FILENO) == 1) {}
+Terminal stderrTerminal() {
+  return {isatty(STDERR_FILENO) == 1, Terminal::Clock::now, stderrWidth, writeToStderr};
+}
+
+Progress::Progress(Terminal terminal)
+    : terminal_(std::move(terminal)), start_(terminal_.now()), drawn_(start_) {}
 
 Progress::~Progress() { clear(); }
 
 void Progress::update(double done, const std::string& text) {
-  const Clock::time_point now = Clock::now();
-  if (!isTerminal_ || now - start_ < kPatience || now - drawn_ < kPeriod) return;
+  if (!terminal_.isShown) return;
+  const Terminal::Clock::time_point now = terminal_.now();
+  if (now - start_ < kPatience || now - drawn_ < kPeriod) return;
   drawn_ = now;
   isVisible_ = true;
-  fmt::print(stderr, "\r\033[K{}", drawProgress(done, text, terminalWidth() - 1));
-  std::fflush(stderr);
+  terminal_.write("\r\033[K" + drawProgress(done, text, terminal_.width() - 1));
 }
 
 void Progress::clear() {
   if (!isVisible_) return;
   isVisible_ = false;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  terminal_.write("\r\033[K");
 }
 
 }  // namespace trireme::cli

@@ -1,15 +1,28 @@
 // One line on the terminal that says how far a long command is.
 #pragma once
 #include <chrono>
+#include <cstddef>
+#include <functional>
 #include <string>
 
 namespace trireme::cli {
 
-// Draws on stderr, and only if that is a terminal and the work has taken more than two seconds;
-// logs and pipes see nothing. The line goes away with the object.
+// What a progress line is drawn on, and the clock that says when: an interface, so that a test can
+// be both.
+struct Terminal {
+  using Clock = std::chrono::steady_clock;
+  bool isShown = false;  // false: a log or a pipe
+  std::function<Clock::time_point()> now;
+  std::function<size_t()> width;                  // columns
+  std::function<void(const std::string&)> write;  // at once
+};
+Terminal stderrTerminal();
+
+// Draws only on what is shown, and only if the work has taken more than two seconds; logs and pipes
+// see nothing. The line goes away with the object.
 class Progress {
  public:
-  Progress();
+  explicit Progress(Terminal terminal = stderrTerminal());
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -19,9 +32,8 @@ class Progress {
   void clear();  // before other output
 
  private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start_, drawn_;
-  bool isTerminal_ = false;
+  Terminal terminal_;
+  Terminal::Clock::time_point start_, drawn_;
   bool isVisible_ = false;
 };
 

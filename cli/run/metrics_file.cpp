@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -55,7 +56,8 @@ Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
     begin = newline + 1;
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     const nlohmann::json step = json.is_object() ? json.value("step", nlohmann::json()) : json;
-    if (!step.is_number_integer() || !json.is_object()) return Error(notMetrics(number));
+    if (!json.is_object() || !step.is_number_unsigned() || step.get<uint64_t>() > INT64_MAX)
+      return Error(notMetrics(number));
     if (step.get<int64_t>() > after)
       ++kept.numRemoved;
     else

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "cli/output/progress.h"
 #include "cli/process_memory.h"
 #include "cli/run/checkpoint_folder.h"
 #include "cli/run/interrupt.h"
@@ -51,7 +50,7 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   const int64_t tokens = tokensPerStep(session.program());
   const int64_t first = session.numStepsDone();
   const Interrupt interrupt;
-  Progress progress;
+  Progress progress(options.terminal);
   LoopResult result;
   bool saved = true;
   while (session.numStepsDone() < options.numSteps && !result.interrupted) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/output/progress.h"
 #include "cli/run/metrics_file.h"
 #include "ir/base/status.h"
 #include "ir/base/units.h"
@@ -19,6 +20,7 @@ struct LoopOptions {
   int64_t saveEvery = 0;   // steps; 0: only at the end
   bool keepsTrace = true;  // of all steps, where the session records one; else of the last
   bool showsProgress = true;
+  Terminal terminal = stderrTerminal();  // that it is shown on
 };
 
 struct LoopResult {

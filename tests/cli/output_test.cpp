@@ -1,5 +1,7 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <sstream>
 
@@ -64,6 +66,51 @@ TEST(Progress, FillsWithTheShareAndStaysInItsWidth) {
   EXPECT_EQ(drawProgress(0.5, "step 1/2", 100), "[#####-----] step 1/2");
   EXPECT_EQ(drawProgress(2, "", 100), "[##########] ");
   EXPECT_EQ(drawProgress(0, "a long text", 15), "[----------] a ");
+}
+
+// A terminal of `columns` that keeps what is written, and a clock that a test sets.
+struct FakeTerminal {
+  bool isShown = true;
+  size_t columns = 80;
+  std::chrono::milliseconds time{0};
+  std::vector<std::string> written;
+  Terminal terminal() {
+    return {isShown, [this] { return Terminal::Clock::time_point(time); },
+            [this] { return columns; },
+            [this](const std::string& text) { written.push_back(text); }};
+  }
+};
+
+// Nothing for two seconds, then ten times a second; the line goes away at the end.
+TEST(Progress, IsDrawnWhenTheWorkTakesLong) {
+  FakeTerminal fake;
+  {
+    Progress progress(fake.terminal());
+    for (const int milliseconds : {100, 1999, 2000, 2099, 2100}) {
+      fake.time = std::chrono::milliseconds(milliseconds);
+      progress.update(0.5, "at " + std::to_string(milliseconds));
+    }
+  }
+  EXPECT_THAT(fake.written, ::testing::ElementsAre("\r\033[K[#####-----] at 2000",
+                                                   "\r\033[K[#####-----] at 2100", "\r\033[K"));
+}
+
+TEST(Progress, LeavesTheLastColumnFree) {
+  FakeTerminal fake{.columns = 17};
+  Progress progress(fake.terminal());
+  fake.time = std::chrono::seconds(3);
+  progress.update(1, "a long text");
+  EXPECT_THAT(fake.written, ::testing::ElementsAre("\r\033[K[##########] a l"));
+}
+
+TEST(Progress, IsNotDrawnInALog) {
+  FakeTerminal fake{.isShown = false};
+  {
+    Progress progress(fake.terminal());
+    fake.time = std::chrono::seconds(3);
+    progress.update(0.5, "text");
+  }
+  EXPECT_THAT(fake.written, ::testing::IsEmpty());
 }
 
 TEST(ProcessMemory, ReadsTheKernelsForm) {

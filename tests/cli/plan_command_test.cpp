@@ -147,6 +147,17 @@ TEST_F(PlanCommand, BadSpecsAreRefusedWithTheirPlace) {
   model = write("bad.yaml", replaced(kTinyModel, "hidden_size", "hiden_size"));
   expectRefusal(plan(), 1,
                 {"bad.yaml:4:1", "unknown key 'hiden_size'; did you mean 'hidden_size'?"});
+  model = write("model.yaml", kTinyModel);
+  const std::string good = cluster;
+  cluster = write("typo.yaml", replaced(kTinyCluster, "memory_bandwidth", "memory_bandwith"));
+  expectRefusal(
+      plan(), 1,
+      {"typo.yaml:10:3", "unknown key 'memory_bandwith'; did you mean 'memory_bandwidth'?"});
+  cluster = good;
+  training = write("slow.yaml", replaced(kTinyTraining, "learning_rate", "learning_rat"));
+  expectRefusal(plan(), 1,
+                {"slow.yaml:7:1", "unknown key 'learning_rat'; did you mean 'learning_rate'?"});
+  training = write("train.yaml", kTinyTraining);
   model = write("bad.yaml", replaced(kTinyModel, "heads: 4", "heads: four"));
   expectRefusal(plan(), 1, {"bad.yaml:5", "heads", "expected a whole number"});
   model = path("none.yaml");
@@ -189,13 +200,32 @@ TEST_F(PlanCommand, DamagedJsonIsCalledJson) {
   expectRefusal(plan(), 1, {"config.json:", "not valid JSON: ", "unexpected end of input"});
 }
 
-TEST_F(PlanCommand, BatchThatDoesNotDivideIsRefused) {
-  expectRefusal(plan({"--batch", "9", "--dp", "2"}), 1, {"P3", "batch"});
-}
-
-TEST_F(PlanCommand, DegreesThatDoNotDivideTheDevicesAreRefused) {
-  expectRefusal(plan({"--tp", "3"}), 1, {"tp"});
-  expectRefusal(plan({"--tp", "4", "--pp", "4"}), 1, {"tp", "pp"});
+// 4 layers, 4 heads, ffn 64, sequence 16, batch 8, on 8 devices. The rules and their messages are
+// those of tests/planner/pins_test.cpp; behind them stands what would work instead.
+TEST_F(PlanCommand, NumbersThatDoNotDivideAreRefusedWithTheRuleAndTheNearest) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--tp", "3"}, "(P4) tp 3 does not divide 4 key/value heads; nearest: 2 or 4"},
+      {{"--tp", "16"}, "tp 16 needs 16 devices, there are 8; nearest: tp 8"},
+      {{"--tp", "4", "--pp", "4"},
+       "tp 4 x pp 4 need 16 devices, there are 8; nearest: tp 2 or pp 2"},
+      {{"--pp", "5"},
+       "(P8) pp 5 x 1 virtual stage need a layer each, the model has 4; nearest: pp 4"},
+      {{"--dp", "3"}, "(P3) dp 3 does not divide the global batch 8; nearest: 2 or 4"},
+      {{"--dp", "2", "--batch", "9"},
+       "(P3) dp 2 does not divide the global batch 9; nearest: 1 or 3"},
+      {{"--dp", "2", "--microbatch", "3"},
+       "(P3) microbatch size 3 does not divide the 4 sequences of a replica (batch 8, dp 2); "
+       "nearest: 2 or 4"},
+      {{"--virtual-stages", "2", "--pp", "2", "--microbatch", "8"},
+       "(P7) schedule interleaved: 1 microbatch per replica is not a multiple of pp 2; nearest: "
+       "2 microbatches"},
+      {{"--layers", "4,4,1"}, "(P8) layers 4,4,1 cover 9 layers, the model has 4; nearest: 2,1,1"}};
+  for (const auto& [flags, message] : cases) {
+    const Outcome outcome = plan(flags);
+    EXPECT_EQ(outcome.exitCode, 1);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, ::testing::StartsWith("error: " + message + "; would work"));
+  }
 }
 
 TEST_F(PlanCommand, HeadsThatCannotBeSplitAreNamed) {

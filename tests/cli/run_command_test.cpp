@@ -7,11 +7,15 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <thread>
 
+#include "cli/run/training_loop.h"
 #include "ir/program/bundle.h"
+#include "runtime/data/token_files.h"
 #include "tests/cli/command.h"
 
 #if TRIREME_HAVE_MLIR
@@ -32,6 +36,12 @@ class RunCommand : public CommandTest {
     stream.seekp(static_cast<std::streamoff>(fs::file_size(file) / 2));
     stream.put(byte);
   }
+};
+
+// A file system that goes with the object, however the test ends.
+struct Mounted {
+  std::string folder;
+  ~Mounted() { EXPECT_EQ(std::system(("umount '" + folder + "'").c_str()), 0); }
 };
 
 const std::vector<std::string> kEightRanks = {"--tp", "2", "--pp",         "2",
@@ -249,9 +259,24 @@ TEST_F(RunCommand, BadDataIsRefused) {
   expectRefusal(runOn(write("empty.txt", "")), 1, {"empty.txt", "empty"});
   expectRefusal(runOn(write("short.txt", "too short")), 1, {"9 bytes", "16 tokens needs 17"});
   expectRefusal(runOn(path("")), 1, {"not a regular file"});
-  const std::string secret = write("secret.txt", "a text that is long enough");
+}
+
+// Root may read every file, unless the command is started without that capability.
+TEST_F(RunCommand, UnreadableDataIsRefused) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const std::string secret = write("secret.txt", readAll(data)), err = path("err");
   fs::permissions(secret, fs::perms::none);
-  if (geteuid() != 0) expectRefusal(runOn(secret), 1, {"secret.txt", "Permission denied"});
+  std::string command =
+      std::string(TRIREME_BINARY) + " run " + bundle + " --steps 1 --data " + secret + " 2> " + err;
+  if (geteuid() == 0) {
+    if (std::system("setpriv --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no setpriv";
+    command =
+        "setpriv --bounding-set=-dac_override,-dac_read_search "
+        "--inh-caps=-dac_override,-dac_read_search " +
+        command;
+  }
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_EQ(readAll(err), "error: data file " + secret + ": Permission denied\n");
 }
 
 TEST_F(RunCommand, VocabularyMustCoverEveryByte) {
@@ -274,12 +299,15 @@ TEST_F(RunCommand, DamagedBundlesAreRefusedByFile) {
   for (const char* file :
        {"program.bin", "kernels.json", "kernels.so", "plan.yaml", "manifest.json"}) {
     SCOPED_TRACE(file);
-    expectRefusal(withDamage([&](auto& copy) { truncate(copy + "/" + file); }), 1, {file});
-    expectRefusal(withDamage([&](auto& copy) { fs::remove(copy + "/" + file); }), 1, {file});
-  }
-  for (const char* file : {"program.bin", "kernels.so", "plan.yaml"}) {
-    SCOPED_TRACE(file);
-    expectRefusal(withDamage([&](auto& copy) { flipByte(copy + "/" + file); }), 1, {file});
+    const std::string name = file;
+    // Half a manifest does not say how long it was.
+    const std::string cutOff =
+        name == "manifest.json" ? name + " is corrupted: not JSON" : name + " is truncated: ";
+    expectRefusal(withDamage([&](auto& copy) { truncate(copy + "/" + name); }), 1, {cutOff});
+    expectRefusal(withDamage([&](auto& copy) { flipByte(copy + "/" + name); }), 1,
+                  {name + " is corrupted: "});
+    expectRefusal(withDamage([&](auto& copy) { fs::remove(copy + "/" + name); }), 1,
+                  {name, "No such file"});
   }
   expectRefusal(withDamage([&](auto& copy) {
                   nlohmann::json manifest = nlohmann::json::parse(readAll(copy + "/manifest.json"));
@@ -307,10 +335,13 @@ TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
   };
   fs::copy(good, bad);
   truncate(bad);
-  expectRefusal(resumeFrom(bad), 1, {"bad.safetensors"});
+  expectRefusal(resumeFrom(bad), 1, {"bad.safetensors: ", "truncated"});
+  fs::resize_file(bad, 100);  // within the header
+  expectRefusal(resumeFrom(bad), 1,
+                {"bad.safetensors: truncated: the file ends within the header"});
   fs::copy(good, bad, fs::copy_options::overwrite_existing);
   flipByte(bad);
-  expectRefusal(resumeFrom(bad), 1, {"bad.safetensors"});
+  expectRefusal(resumeFrom(bad), 1, {"bad.safetensors: tensor ", " is corrupt"});
   expectRefusal(resumeFrom(write("newer.safetensors",
                                  replaced(readAll(good), R"("version":"1")", R"("version":"2")"))),
                 1, {"newer.safetensors", "newer Trireme: version 2, this one reads 1"});
@@ -449,6 +480,93 @@ TEST_F(RunCommand, FullDiskDuringACheckpointKeepsTheOldOne) {
   EXPECT_EQ(std::system(("umount '" + path("disk") + "'").c_str()), 0);
   expectRefusal(outcome, 1, {"step-00000001.safetensors", "No space left"});
   EXPECT_THAT(left, ::testing::ElementsAre("step-00000000.safetensors"));
+}
+
+// A disk that holds one checkpoint (some 490 KB) and is filled before the second: the training goes
+// on from the first as if nothing had happened.
+TEST_F(RunCommand, TrainingGoesOnFromTheCheckpointBeforeAFullDisk) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), disk = path("disk");
+  fs::create_directory(disk);
+  const std::string mount = "mount -t tmpfs -o size=1m none '" + disk + "' 2> /dev/null";
+  if (geteuid() != 0 || std::system(mount.c_str()) != 0) GTEST_SKIP() << "cannot mount a tmpfs";
+  const Mounted mounted{disk};
+  expectSuccess(run(bundle, {"--steps", "3", "--metrics", path("whole.jsonl")}));
+  const std::string metrics = path("part.jsonl"), first = disk + "/step-00000001.safetensors";
+  expectSuccess(run(bundle, {"--steps", "1", "--save", disk, "--metrics", metrics}));
+  const std::string saved = readAll(first);
+  write("disk/filler", std::string(1 << 20, 'x'));  // as much of it as there is room for
+  const Outcome full =
+      run(bundle, {"--steps", "2", "--resume", disk, "--save", disk, "--metrics", metrics});
+  EXPECT_EQ(full.exitCode, 1);
+  EXPECT_EQ(full.out, "");
+  EXPECT_THAT(full.err, HasSubstr("error: checkpoint not written, what was there before is "
+                                  "untouched: " +
+                                  disk + "/step-00000002.safetensors"));
+  EXPECT_THAT(full.err, HasSubstr("No space left on device"));
+  EXPECT_EQ(readAll(first), saved);
+  EXPECT_EQ(std::distance(fs::directory_iterator(disk), {}), 2);  // the checkpoint and the filler
+  fs::remove(disk + "/filler");
+  const Outcome rest = run(bundle, {"--steps", "3", "--resume", disk, "--metrics", metrics});
+  expectSuccess(rest);
+  EXPECT_THAT(rest.err, HasSubstr("resuming after step 1"));
+  EXPECT_EQ(lossesIn(metrics), lossesIn(path("whole.jsonl")));
+}
+
+// {rank, stream} -> the names of the row, of a trace.
+std::map<std::pair<int, int>, std::string> rowsOf(const std::string& tracePath) {
+  std::map<std::pair<int, int>, std::string> rows;
+  std::map<int, std::string> ranks;
+  const nlohmann::json trace = nlohmann::json::parse(readAll(tracePath));
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") != "M") continue;
+    const int rank = event.at("pid");
+    if (event.at("name") == "process_name") ranks[rank] = event.at("args").at("name");
+    if (event.at("name") == "thread_name")
+      rows[{rank, event.at("tid").get<int>()}] =
+          ranks[rank] + ": " + event.at("args").at("name").get<std::string>();
+  }
+  // Every slice is in a row that has a name.
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    const std::pair<int, int> row = {event.at("pid"), event.at("tid")};
+    EXPECT_TRUE(rows.contains(row)) << event;
+  }
+  return rows;
+}
+
+// One on top of the other they can be compared: a row per rank and stream, of the same names.
+TEST_F(RunCommand, MeasuredAndSimulatedTracesHaveTheSameRows) {
+  expectSuccess(plan({"--tp", "2", "--pp", "2", "--dp", "2", "-o", path("plan.yaml")}));
+  const std::string bundle = path("traced.bundle");
+  expectSuccess(runTrireme({"compile", "--model", model, "--plan", path("plan.yaml"), "--cluster",
+                            cluster, "--simulate", path("simulated.json"), "-o", bundle}));
+  expectSuccess(run(bundle, {"--steps", "1", "--trace", path("measured.json")}));
+  const auto simulated = rowsOf(path("simulated.json")), measured = rowsOf(path("measured.json"));
+  EXPECT_EQ(simulated, measured);
+  EXPECT_EQ(measured.size(), static_cast<size_t>(8 * program::kNumStreams));
+}
+
+// On a terminal whose clock is past the first seconds at once.
+TEST_F(RunCommand, ProgressShowsLossSpeedAndMemory) {
+  auto session = runtime::Session::open(compile("tiny", {"--gpus", "1"}), {});
+  ASSERT_TRUE(session.has_value()) << session.error().message();
+  const auto tokens = runtime::TokenFiles::open({data}, {.sequenceLength = 16});
+  ASSERT_TRUE(tokens.has_value()) << tokens.error().message();
+  auto metrics = MetricsFile::open("", std::nullopt);
+  ASSERT_TRUE(metrics.has_value());
+  std::vector<std::string> written;
+  int64_t hours = 0;
+  const Terminal terminal{
+      true, [&] { return Terminal::Clock::time_point(std::chrono::hours(++hours)); },
+      [] { return size_t{100}; }, [&](const std::string& text) { written.push_back(text); }};
+  ASSERT_TRUE(
+      train(**session, **tokens, *metrics, {.numSteps = 2, .terminal = terminal}).has_value());
+  ASSERT_EQ(written.size(), 3u);  // two steps, and away
+  const std::string number = "[0-9]+(\\.[0-9]+)?", bytes = number + " (KiB|MiB|GiB)";
+  EXPECT_THAT(written[0],
+              ::testing::MatchesRegex("\r\033\\[K\\[#####-----\\] step 1/2  loss " + number + "  " +
+                                      number + " tok/s  RSS " + bytes + ", arenas " + bytes));
+  EXPECT_THAT(written[1], HasSubstr("[##########] step 2/2  loss "));
+  EXPECT_EQ(written[2], "\r\033[K");
 }
 
 TEST_F(RunCommand, CtrlCStopsAfterACompleteStepAndSaves) {

@@ -6,6 +6,7 @@
 #include "cost_models/play.h"
 #include "ir/expand/expand.h"
 #include "ir/program/verify.h"
+#include "ir/schedule/schedule.h"
 #include "tests/support/program_builder.h"
 #include "tests/support/small_plan.h"
 
@@ -113,6 +114,22 @@ Program splitProgram(plan::ScheduleKind schedule, int32_t stages, int32_t microb
   return expand::expand(model, plan)->program;
 }
 
+// The tasks of `events` on every rank, in the form of printSchedule.
+std::string tasksOf(const std::vector<program::TraceEvent>& events, int32_t numRanks) {
+  std::string orders;
+  for (int32_t rank = 0; rank < numRanks; ++rank) {
+    std::string last;
+    for (const program::TraceEvent& e : events) {
+      if (e.rank != rank || e.kind != InstructionKind::kCompute || e.chunk < 0) continue;
+      const std::string task = schedule::printTask({e.direction, e.chunk, e.microbatch});
+      if (task != last) orders += (last.empty() ? "" : " ") + task;
+      last = task;
+    }
+    orders += '\n';
+  }
+  return orders;
+}
+
 class SplitCosts : public LayerCosts {
  public:
   SplitCosts(double forward, double backward, double weights)
@@ -142,6 +159,26 @@ TEST(Simulate, FillsThePipelineWithGradientsOfWeights) {
   EXPECT_DOUBLE_EQ(seconds(h2, 1, 2, 1), 8 * 4 + 3 * 1);
   EXPECT_EQ(peaks(run(h1, SplitCosts(1, 1, 1))), (std::vector<int32_t>{4, 4, 4, 4}));
   EXPECT_EQ(peaks(run(h2, SplitCosts(1, 1, 1))), (std::vector<int32_t>{7, 7, 7, 7}));
+}
+
+// Of the trace that `trireme compile --simulate` writes.
+TEST(Simulate, EventsAreInTheOrderOfTheSchedule) {
+  struct Case {
+    plan::ScheduleKind kind;
+    int32_t stages, chunks, microbatches;
+  };
+  for (const Case& c :
+       {Case{plan::ScheduleKind::kGpipe, 4, 1, 8}, Case{plan::ScheduleKind::k1F1B, 4, 1, 8},
+        Case{plan::ScheduleKind::k1F1B, 8, 1, 16}, Case{plan::ScheduleKind::kInterleaved, 2, 2, 4},
+        Case{plan::ScheduleKind::kInterleaved, 4, 2, 8},
+        Case{plan::ScheduleKind::kInterleaved, 8, 2, 16},
+        Case{plan::ScheduleKind::kZeroBubbleH1, 3, 1, 8},
+        Case{plan::ScheduleKind::kZeroBubbleH2, 4, 1, 8}}) {
+    const Program program = splitProgram(c.kind, c.stages, c.microbatches, c.chunks);
+    const Simulation s = run(program, SplitCosts(1, 2, 1), {.allRanks = true, .trace = true});
+    EXPECT_EQ(tasksOf(s.events, c.stages), schedule::printSchedule(schedule::scheduleFor(
+                                               c.kind, c.stages, c.chunks, c.microbatches)));
+  }
 }
 
 // A message goes into its slot, which the microbatch before must have left. What is played knows

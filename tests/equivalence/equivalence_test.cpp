@@ -1,10 +1,10 @@
 // N ranks equal one rank: gradients of the first step, losses of twenty, final weights.
 #include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -23,11 +23,12 @@ enum class Family { kGpt, kLlama, kScaledLlama };
 constexpr size_t kPlanStride = TRIREME_SANITIZED ? 8 : 1;
 constexpr int kSteps = TRIREME_SANITIZED ? 4 : 20;
 
-RunOptions fullRun() {
+RunOptions runOf(int steps) {
   RunOptions options;
-  options.steps = kSteps;
+  options.steps = steps;
   return options;
 }
+RunOptions fullRun() { return runOf(kSteps); }
 
 struct Bounds {
   Tolerance gradients;
@@ -35,9 +36,14 @@ struct Bounds {
   double parameters;  // absolute
 };
 
+// Weights are compared absolutely, because AdamW moves each by up to the learning rate, 1e-3, a
+// step, whatever its gradient: where that is next to nothing, rounding decides over a part of the
+// step. The worst final weight of all plans was 3.4e-5 off in fp32 (Llama's 4.0e-6) and 3.3e-14 in
+// fp64, of the up to 2e-2 that 20 steps move one. The bounds are three times that in fp32, 0.5 % of
+// the way, and, as fp64 has 29 bits more, 2^-29 of it there.
 Bounds boundsFor(spec::Precision precision) {
-  if (precision == spec::Precision::kFp64) return {{1e-12, 1e-16}, 1e-11, 1e-9};
-  return {{1e-5, 1e-9}, 1e-5, 5e-4};
+  if (precision == spec::Precision::kFp64) return {{1e-12, 1e-16}, 1e-11, 2e-13};
+  return {{1e-5, 1e-9}, 1e-5, 1e-4};
 }
 
 spec::ModelSpec modelOf(Family family, int64_t layers) {
@@ -48,14 +54,15 @@ spec::ModelSpec modelOf(Family family, int64_t layers) {
   return model;
 }
 
-// The one-rank run, made once per model, precision and microbatch size.
+// The one-rank run, made once per model, precision, microbatch size and number of steps.
 const RunResult& reference(Family family, int64_t layers, spec::Precision precision,
-                           int64_t microbatchSize) {
-  static std::map<std::tuple<Family, int64_t, spec::Precision, int64_t>, RunResult> cache;
-  const auto key = std::make_tuple(family, layers, precision, microbatchSize);
+                           int64_t microbatchSize, int steps = kSteps) {
+  static std::map<std::tuple<Family, int64_t, spec::Precision, int64_t, int>, RunResult> cache;
+  const auto key = std::make_tuple(family, layers, precision, microbatchSize, steps);
   if (const auto found = cache.find(key); found != cache.end()) return found->second;
   const spec::ModelSpec model = modelOf(family, layers);
-  auto result = run(model, serialPlan(model, tinyTraining(precision), microbatchSize), fullRun());
+  auto result =
+      run(model, serialPlan(model, tinyTraining(precision), microbatchSize), runOf(steps));
   if (!result) throw std::runtime_error(result.error().message());
   return cache[key] = std::move(*result);
 }
@@ -74,6 +81,17 @@ std::vector<runtime::NamedTensor> withoutKeyBiases(std::vector<runtime::NamedTen
     }
   }
   return tensors;
+}
+
+double worstParameter(const RunResult& expected, const RunResult& actual,
+                      const spec::ModelSpec& model) {
+  const auto a = withoutKeyBiases(expected.parameters, model);
+  const auto b = withoutKeyBiases(actual.parameters, model);
+  double worst = 0;
+  for (size_t t = 0; t < a.size(); ++t)
+    for (size_t i = 0; i < a[t].values.size(); ++i)
+      worst = std::max(worst, std::fabs(a[t].values[i] - b[t].values[i]));
+  return worst;
 }
 
 std::string compareParameters(const RunResult& expected, const RunResult& actual,
@@ -105,22 +123,41 @@ std::string checkMemory(const spec::ModelSpec& model, const plan::Plan& plan,
   return "";
 }
 
-std::string checkPlan(Family family, const Choices& choices, spec::Precision precision,
-                      const Mutation& mutate = nullptr) {
+// What each comparison with one rank says; empty: equal.
+struct Comparisons {
+  std::string memory, gradients, losses, weights;
+  double worstWeight = 0;  // largest difference of a final weight
+};
+
+Result<Comparisons> compareWithOneRank(Family family, const Choices& choices,
+                                       spec::Precision precision, int steps = kSteps,
+                                       const Mutation& mutate = nullptr) {
   const spec::ModelSpec model = modelOf(family, layersFor(choices));
   const Bounds bounds = boundsFor(precision);
-  const RunResult& expected = reference(family, model.numLayers, precision, choices.microbatchSize);
+  const RunResult& expected =
+      reference(family, model.numLayers, precision, choices.microbatchSize, steps);
   const plan::Plan plan = planFor(choices, model, tinyTraining(precision));
-  const auto actual = run(model, plan, fullRun(), mutate);
-  if (!actual) return actual.error().message();
-  std::string difference = checkMemory(model, plan, actual->arenaBytes);
-  if (!difference.empty()) return "memory: " + difference;
-  difference = compareTensors(expected.firstGradients, actual->firstGradients, bounds.gradients);
-  if (!difference.empty()) return "gradients: " + difference;
-  difference = compareLosses(expected.losses, actual->losses, bounds.losses);
-  if (!difference.empty()) return "losses: " + difference;
-  difference = compareParameters(expected, *actual, model, bounds.parameters);
-  return difference.empty() ? "" : "weights: " + difference;
+  TRIREME_ASSIGN_OR_RETURN(const RunResult actual, run(model, plan, runOf(steps), mutate));
+  Comparisons found;
+  found.memory = checkMemory(model, plan, actual.arenaBytes);
+  found.gradients =
+      compareTensors(expected.firstGradients, actual.firstGradients, bounds.gradients);
+  found.losses = compareLosses(expected.losses, actual.losses, bounds.losses);
+  found.weights = compareParameters(expected, actual, model, bounds.parameters);
+  found.worstWeight = worstParameter(expected, actual, model);
+  return found;
+}
+
+// The first difference; `worstWeight`, if given, keeps the largest of a final weight.
+std::string checkPlan(Family family, const Choices& choices, spec::Precision precision,
+                      double* worstWeight = nullptr) {
+  const auto found = compareWithOneRank(family, choices, precision);
+  if (!found) return found.error().message();
+  if (worstWeight != nullptr) *worstWeight = std::max(*worstWeight, found->worstWeight);
+  if (!found->memory.empty()) return "memory: " + found->memory;
+  if (!found->gradients.empty()) return "gradients: " + found->gradients;
+  if (!found->losses.empty()) return "losses: " + found->losses;
+  return found->weights.empty() ? "" : "weights: " + found->weights;
 }
 
 class Equivalence : public ::testing::TestWithParam<std::tuple<Family, spec::Precision>> {};
@@ -129,9 +166,10 @@ TEST_P(Equivalence, EveryPlanTrainsLikeOneRank) {
   const auto [family, precision] = GetParam();
   const std::vector<Choices> all = coveringChoices();
   size_t plans = 0;
+  double worstWeight = 0;
   for (size_t i = 0; i < all.size(); i += kPlanStride, ++plans)
-    EXPECT_EQ(checkPlan(family, all[i], precision), "") << describe(all[i]);
-  std::printf("%zu plans equal one rank\n", plans);
+    EXPECT_EQ(checkPlan(family, all[i], precision, &worstWeight), "") << describe(all[i]);
+  std::printf("%zu plans equal one rank, final weights within %.1e\n", plans, worstWeight);
   EXPECT_GE(plans * kPlanStride, 60u);
 }
 
@@ -196,8 +234,10 @@ TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
       const spec::ModelSpec model = modelOf(family, layersFor(choices[i]));
       RunOptions options;
       options.steps = 1;
-      const auto actual = run(model, planFor(choices[i], model, tinyTraining(GetParam())), options);
+      const plan::Plan plan = planFor(choices[i], model, tinyTraining(GetParam()));
+      const auto actual = run(model, plan, options);
       ASSERT_TRUE(actual.has_value()) << actual.error().message() << describe(choices[i]);
+      EXPECT_EQ(checkMemory(model, plan, actual->arenaBytes), "") << describe(choices[i]);
       const RunResult& expected =
           reference(family, model.numLayers, spec::Precision::kFp32, choices[i].microbatchSize);
       const double found = cosine(expected.firstGradients, actual->firstGradients);
@@ -309,13 +349,13 @@ TEST(Threads, OfARankChangeNoBit) {
   EXPECT_EQ(compareTensors(one->parameters, three->parameters, {}), "");
 }
 
-// --- Negative controls: the checks above see a reduction that is left out or doubled. ---
+// --- Negative controls: each comparison sees a reduction that is left out or doubled. ---
 
 enum class Damage { kLeftOut, kDoubled };
+using Matches = bool (*)(const program::Role&, const program::Instruction&);
 
 // Damages the first collective that `matches` in the named body of every role.
-Mutation damage(const std::string& bodyName, Damage kind,
-                bool (*matches)(const program::Role&, const program::Instruction&)) {
+Mutation damage(const std::string& bodyName, Damage kind, Matches matches) {
   return [=](program::Program& program) {
     int damaged = 0;
     for (program::Role& role : program.roles)
@@ -340,45 +380,81 @@ Mutation damage(const std::string& bodyName, Damage kind,
 bool reducesOverTp(const program::Role&, const program::Instruction& i) {
   return i.kind == program::InstructionKind::kAllReduce && i.group == program::GroupKind::kTp;
 }
+bool reducesOverDp(const program::Role&, const program::Instruction& i) {
+  return i.kind == program::InstructionKind::kAllReduce && i.group == program::GroupKind::kDp;
+}
 bool reducesTiedTable(const program::Role&, const program::Instruction& i) {
   return i.kind == program::InstructionKind::kAllReduce &&
          i.group == program::GroupKind::kEmbedding;
 }
+// Of the exponentials, which the loss and its gradient read; the gradient does not read the target.
 bool reducesLoss(const program::Role& role, const program::Instruction& i) {
   return reducesOverTp(role, i) && i.reduce == program::ReduceOp::kSum &&
-         role.buffers[static_cast<size_t>(i.buffers[0])].name.find("loss.") != std::string::npos;
+         role.buffers[static_cast<size_t>(i.buffers[0])].name.find("loss.sum") != std::string::npos;
 }
 
-void expectSeen(const Choices& choices, const std::string& body,
-                bool (*matches)(const program::Role&, const program::Instruction&)) {
-  ASSERT_EQ(checkPlan(Family::kGpt, choices, spec::Precision::kFp32), "");
-  for (Damage kind : {Damage::kLeftOut, Damage::kDoubled})
-    EXPECT_NE(checkPlan(Family::kGpt, choices, spec::Precision::kFp32, damage(body, kind, matches)),
-              "")
-        << (kind == Damage::kLeftOut ? "left out" : "doubled");
+// With the damage gradients, losses and weights differ, each comparison alone: none rests on the
+// one before it. (Without it the plan is one of those above.)
+//
+// AdamW does not see the scale of a gradient. So a bucket that is doubled shows in losses and
+// weights by the clipping alone, which gives the other buckets less: after 20 steps in fp32 that is
+// above rounding for GPT and not for Llama, of which some 1e-5 of a weight is all there is to see.
+// In fp64 5 steps show everything.
+void expectSeen(Family family, spec::Precision precision, const Choices& choices,
+                const std::function<Mutation(Damage)>& damaged) {
+  const int steps = precision == spec::Precision::kFp64 ? 5 : 20;
+  for (const Damage kind : {Damage::kLeftOut, Damage::kDoubled}) {
+    SCOPED_TRACE(kind == Damage::kLeftOut ? "left out" : "doubled");
+    const auto found = compareWithOneRank(family, choices, precision, steps, damaged(kind));
+    ASSERT_TRUE(found.has_value()) << found.error().message();
+    EXPECT_NE(found->gradients, "");
+    EXPECT_NE(found->losses, "");
+    EXPECT_NE(found->weights, "");
+  }
 }
 
-TEST(NegativeControl, SequenceParallelNormGradientsMustBeReducedOnce) {
+class NegativeControl : public ::testing::TestWithParam<std::tuple<Family, spec::Precision>> {
+ protected:
+  void SetUp() override {
+    if (TRIREME_SANITIZED && std::get<1>(GetParam()) == spec::Precision::kFp32)
+      GTEST_SKIP() << "20 steps are slow; what they show is no sanitizer's business";
+  }
+  void expectReductionSeen(const Choices& choices, const std::string& body, Matches matches) {
+    const auto [family, precision] = GetParam();
+    expectSeen(family, precision, choices,
+               [&](Damage kind) { return damage(body, kind, matches); });
+  }
+};
+
+TEST_P(NegativeControl, SequenceParallelNormGradientsMustBeReducedOnce) {
   Choices c;
   c.tp = 2;
   c.sequenceParallel = true;
-  expectSeen(c, "step", reducesOverTp);
+  expectReductionSeen(c, "step", reducesOverTp);
 }
 
-TEST(NegativeControl, TiedTableMustBeReducedOnce) {
+TEST_P(NegativeControl, GradientsOfReplicasMustBeReducedOnce) {
+  Choices c;
+  c.dp = 2;
+  expectReductionSeen(c, "step", reducesOverDp);
+}
+
+// Llama's table is not tied here.
+TEST_P(NegativeControl, TiedTableMustBeReducedOnce) {
+  if (std::get<0>(GetParam()) != Family::kGpt) return;
   Choices c;
   c.pp = 2;
-  expectSeen(c, "step", reducesTiedTable);
+  expectReductionSeen(c, "step", reducesTiedTable);
 }
 
-TEST(NegativeControl, VocabularyParallelLossMustBeReducedOnce) {
+TEST_P(NegativeControl, VocabularyParallelLossMustBeReducedOnce) {
   Choices c;
   c.tp = 2;
-  expectSeen(c, "forward0", reducesLoss);
+  expectReductionSeen(c, "forward0", reducesLoss);
 }
 
 // Of the second microbatch, on the first stage.
-TEST(NegativeControl, GradientsOfWeightsMustBeMadeOnce) {
+TEST_P(NegativeControl, GradientsOfWeightsMustBeMadeOnce) {
   const auto damaged = [](Damage kind) {
     return [=](program::Program& program) {
       std::vector<program::TaskRecord>& tasks = program.roles[0].tasks;
@@ -392,12 +468,15 @@ TEST(NegativeControl, GradientsOfWeightsMustBeMadeOnce) {
         tasks.insert(task, program::TaskRecord(*task));
     };
   };
-  const Choices c{.pp = 2, .schedule = plan::ScheduleKind::kZeroBubbleH1};
-  ASSERT_EQ(checkPlan(Family::kGpt, c, spec::Precision::kFp32), "");
-  for (const Damage kind : {Damage::kLeftOut, Damage::kDoubled})
-    EXPECT_THAT(checkPlan(Family::kGpt, c, spec::Precision::kFp32, damaged(kind)),
-                ::testing::StartsWith("gradients: "));
+  const auto [family, precision] = GetParam();
+  expectSeen(family, precision, {.pp = 2, .schedule = plan::ScheduleKind::kZeroBubbleH1}, damaged);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, NegativeControl,
+                         ::testing::Values(std::tuple(Family::kGpt, spec::Precision::kFp32),
+                                           std::tuple(Family::kGpt, spec::Precision::kFp64),
+                                           std::tuple(Family::kLlama, spec::Precision::kFp64)),
+                         familyName);
 
 }  // namespace
 }  // namespace trireme::equivalence

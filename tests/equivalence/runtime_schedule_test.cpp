@@ -1,10 +1,14 @@
 // The runtime executes the published order and keeps the published number of activations, seen in
 // its own trace and counters; and it moves exactly the bytes that the schedule implies.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "ir/schedule/schedule.h"
 #include "tests/equivalence/harness.h"
 #include "tests/equivalence/plans.h"
+#include "tests/support/replay.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -73,48 +77,77 @@ TEST(RuntimeTrace, ExecutesTheGoldenZeroBubbleOrder) {
     EXPECT_EQ(counters.peakLiveSlots, 3);
 }
 
-// Eight microbatches of a model of 8 layers. The generators' orders are compared
-// with the published ones in tests/ir/schedule; peaks are those of the published table, of rank 0
-// to p - 1.
+// The generators' orders are compared with the published ones in tests/ir/schedule. Peaks, of rank
+// 0 to p - 1, and makespans are those of the published table: m (1 + 2) + (p - 1)(1 + 2) / v for a
+// forward of 1 and a backward of 2; of zero-bubble schedules, whose passes take 1 each, m * 3 + (p
+// - 1).
 struct Played {
+  plan::ScheduleKind kind;
   schedule::Schedule expected;
   std::vector<int64_t> peaks;
+  double makespan;
 };
 
-TEST(RuntimeTrace, ExecutesEveryScheduleInItsOrderAndKeepsItsActivations) {
-  const auto model = tinyGpt();
-  for (const Played& played :
-       {Played{schedule::gpipe(2, 8), {8, 8}}, Played{schedule::gpipe(4, 8), {8, 8, 8, 8}},
-        Played{schedule::oneForwardOneBackward(2, 8), {2, 1}},
-        Played{schedule::oneForwardOneBackward(4, 8), {4, 3, 2, 1}},
-        Played{schedule::interleaved(2, 4, 8), {9, 7}},
-        Played{schedule::interleaved(4, 2, 8), {11, 9, 7, 5}},
-        Played{schedule::zeroBubbleH1(4, 8), {4, 4, 4, 4}},
-        Played{schedule::zeroBubbleH2(4, 8), {7, 7, 7, 7}}}) {
-    Choices c;
-    c.pp = played.expected.stages;
-    c.virtualStages = played.expected.virtualStages;
-    c.schedule = c.virtualStages > 1        ? plan::ScheduleKind::kInterleaved
-                 : played.peaks.back() == 4 ? plan::ScheduleKind::kZeroBubbleH1
-                 : played.peaks.back() == 7 ? plan::ScheduleKind::kZeroBubbleH2
-                 : played.peaks.back() == 8 ? plan::ScheduleKind::kGpipe
-                                            : plan::ScheduleKind::k1F1B;
-    SCOPED_TRACE(describe(c));
-    RunOptions options;
-    options.steps = 1;
-    options.trace = true;
-    const auto result =
-        run(model, planFor(c, model, tinyTraining(spec::Precision::kFp32)), options);
-    ASSERT_TRUE(result.has_value()) << result.error().message();
-    std::string orders;
-    std::vector<int64_t> peaks;
-    for (int32_t rank = 0; rank < c.pp; ++rank) {
-      orders += ordersOf(result->trace, rank) + "\n";
-      peaks.push_back(result->counters[static_cast<size_t>(rank)].peakLiveSlots);
-    }
-    EXPECT_EQ(orders, schedule::printSchedule(played.expected));
-    EXPECT_EQ(peaks, played.peaks);
+// What the runtime did, as a schedule: the orders of the ranks, from the trace.
+schedule::Schedule tracedSchedule(const std::vector<program::TraceEvent>& events,
+                                  const schedule::Schedule& like) {
+  schedule::Schedule traced = like;
+  for (auto& order : traced.order) order.clear();
+  for (const auto& e : events) {
+    if (e.kind != program::InstructionKind::kCompute || e.chunk < 0) continue;
+    const schedule::Task task{e.direction, e.chunk, e.microbatch};
+    auto& order = traced.order[static_cast<size_t>(e.rank)];
+    if (order.empty() || order.back() != task) order.push_back(task);
   }
+  return traced;
+}
+
+void expectPlayed(const Played& played) {
+  Choices c;
+  c.pp = played.expected.stages;
+  c.virtualStages = played.expected.virtualStages;
+  c.schedule = played.kind;
+  const auto model = tinyGpt(std::max<int64_t>(8, c.pp * c.virtualStages));
+  auto training = tinyTraining(spec::Precision::kFp32);
+  training.globalBatchSize = played.expected.numMicrobatches;
+  SCOPED_TRACE(fmt::format("{} m{}", describe(c), training.globalBatchSize));
+  RunOptions options;
+  options.steps = 1;
+  options.trace = true;
+  options.compiled = false;  // the order of tasks is not the kernels'
+  const auto result = run(model, planFor(c, model, training), options);
+  ASSERT_TRUE(result.has_value()) << result.error().message();
+  std::vector<int64_t> peaks;
+  for (const runtime::RankCounters& counters : result->counters)
+    peaks.push_back(counters.peakLiveSlots);
+  const schedule::Schedule traced = tracedSchedule(result->trace, played.expected);
+  EXPECT_EQ(schedule::printSchedule(traced), schedule::printSchedule(played.expected));
+  EXPECT_EQ(peaks, played.peaks);
+  const bool splits = played.expected.splitsBackward;
+  EXPECT_DOUBLE_EQ(testing::replaySeconds(
+                       traced, splits ? testing::PassTimes{1, 1, 1} : testing::PassTimes{1, 2, 0}),
+                   played.makespan);
+}
+
+TEST(RuntimeTrace, ExecutesEveryScheduleInItsOrderTimeAndActivations) {
+  using schedule::gpipe, schedule::oneForwardOneBackward, schedule::interleaved;
+  constexpr auto kGpipe = plan::ScheduleKind::kGpipe, k1F1B = plan::ScheduleKind::k1F1B,
+                 kInterleaved = plan::ScheduleKind::kInterleaved;
+  for (const Played& played :
+       {Played{kGpipe, gpipe(2, 8), {8, 8}, 27}, Played{kGpipe, gpipe(4, 8), {8, 8, 8, 8}, 33},
+        Played{k1F1B, oneForwardOneBackward(2, 4), {2, 1}, 15},
+        Played{k1F1B, oneForwardOneBackward(2, 8), {2, 1}, 27},
+        Played{k1F1B, oneForwardOneBackward(4, 4), {4, 3, 2, 1}, 21},
+        Played{k1F1B, oneForwardOneBackward(4, 8), {4, 3, 2, 1}, 33},
+        Played{k1F1B, oneForwardOneBackward(8, 16), {8, 7, 6, 5, 4, 3, 2, 1}, 69},
+        Played{kInterleaved, interleaved(2, 2, 4), {5, 3}, 13.5},
+        Played{kInterleaved, interleaved(2, 4, 8), {9, 7}, 24.75},
+        Played{kInterleaved, interleaved(4, 2, 4), {8, 8, 8, 8}, 16.5},
+        Played{kInterleaved, interleaved(4, 2, 8), {11, 9, 7, 5}, 28.5},
+        Played{kInterleaved, interleaved(8, 2, 16), {23, 21, 19, 17, 15, 13, 11, 9}, 58.5},
+        Played{plan::ScheduleKind::kZeroBubbleH1, schedule::zeroBubbleH1(4, 8), {4, 4, 4, 4}, 27},
+        Played{plan::ScheduleKind::kZeroBubbleH2, schedule::zeroBubbleH2(4, 8), {7, 7, 7, 7}, 27}})
+    expectPlayed(played);
 }
 
 const runtime::CommCount& count(const RunResult& result, int rank, program::InstructionKind kind,
@@ -147,29 +180,36 @@ TEST(RuntimeCounters, TensorParallelMovesTheExpectedBytes) {
   EXPECT_EQ(backward.bytes, 17 * 4096);
 }
 
-// Scatter-gather: 1 / tp of the bytes between stages, the same numbers.
+// Scatter-gather: 1 / tp of the bytes between stages in both directions, the same numbers. Eight
+// microbatches of 16 tokens of 32, from rank 0 forward and from the first of the second stage, rank
+// tp, backward.
 TEST(RuntimeCounters, ScatterGatherSendsAShareOfTheBytesAndChangesNoBit) {
   const auto model = tinyGpt();
   const auto training = tinyTraining(spec::Precision::kFp32);
-  Choices c;
-  c.tp = 2;
-  c.pp = 2;
-  RunOptions options;
-  options.steps = 3;
-  const auto plain = run(model, planFor(c, model, training), options);
-  c.scatterGather = true;
-  const auto scattered = run(model, planFor(c, model, training), options);
-  ASSERT_TRUE(plain.has_value() && scattered.has_value());
   using program::Direction, program::GroupKind, program::InstructionKind;
-  const auto sent = [](const RunResult& r) {
-    return count(r, 0, InstructionKind::kSend, GroupKind::kPp, Direction::kForward);
+  const auto sent = [](const RunResult& r, int64_t rank, Direction direction) {
+    return count(r, static_cast<int>(rank), InstructionKind::kSend, GroupKind::kPp, direction);
   };
-  EXPECT_EQ(sent(*plain).calls, 8);
-  EXPECT_EQ(sent(*plain).bytes, 8 * 16 * 32 * 4);
-  EXPECT_EQ(sent(*scattered).calls, 8);
-  EXPECT_EQ(sent(*scattered).bytes, 8 * 16 * 32 * 4 / 2);
-  EXPECT_EQ(plain->losses, scattered->losses);
-  EXPECT_EQ(compareTensors(plain->parameters, scattered->parameters, {}), "");
+  for (const int64_t tp : {2, 4}) {
+    Choices c;
+    c.tp = tp;
+    c.pp = 2;
+    RunOptions options;
+    options.steps = 3;
+    const auto plain = run(model, planFor(c, model, training), options);
+    c.scatterGather = true;
+    const auto scattered = run(model, planFor(c, model, training), options);
+    ASSERT_TRUE(plain.has_value() && scattered.has_value());
+    for (const auto& [rank, direction] :
+         {std::pair{int64_t{0}, Direction::kForward}, std::pair{tp, Direction::kBackward}}) {
+      EXPECT_EQ(sent(*plain, rank, direction).calls, 8);
+      EXPECT_EQ(sent(*plain, rank, direction).bytes, 8 * 16 * 32 * 4);
+      EXPECT_EQ(sent(*scattered, rank, direction).calls, 8);
+      EXPECT_EQ(sent(*scattered, rank, direction).bytes, 8 * 16 * 32 * 4 / tp);
+    }
+    EXPECT_EQ(plain->losses, scattered->losses);
+    EXPECT_EQ(compareTensors(plain->parameters, scattered->parameters, {}), "");
+  }
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ class OpCase {
   // What accumulates is written instead (KernelCallArgs::overwrite).
   void overwrite() { overwrite_ = true; }
 
+  program::OpKind kind() const { return op_.kind; }
   program::OpAttributes& attributes() { return op_.attributes; }
   program::KernelContext& context() { return context_; }
   std::vector<double> values(int operand) const;

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
+#include "ir/program/walk.h"
 #include "tests/ir/expand/small_gpt.h"
 
 namespace trireme::expand {
@@ -55,6 +57,35 @@ TEST(TensorParallel, CommunicatesExactlyWhatMegatronDoes) {
       EXPECT_TRUE(tpCollectives(role, direction, kind).empty());
 }
 
+// Bytes that a rank of `role` sends in a step, if all-reduces over the tensor group are rings: each
+// of the t members sends 2 (t - 1) parts of 1 / t of the payload. Other collectives of the group:
+// none are expected.
+int64_t ringBytesPerStep(const program::Role& role, int64_t t) {
+  int64_t payload = 0;
+  for (const program::TaskRecord& task : role.tasks) {
+    const program::Body& body = role.bodies[static_cast<size_t>(task.body)];
+    program::forEachInstruction(body, [&](int32_t at, int32_t) {
+      const Instruction& i = body.instructions[static_cast<size_t>(at)];
+      const bool isCollective = i.kind == InstructionKind::kAllReduce ||
+                                i.kind == InstructionKind::kReduceScatter ||
+                                i.kind == InstructionKind::kAllGather;
+      if (!isCollective || i.group != GroupKind::kTp) return;
+      EXPECT_EQ(i.kind, InstructionKind::kAllReduce);
+      payload += role.buffers[static_cast<size_t>(i.buffers[0])].bytes();
+    });
+  }
+  return payload * 2 * (t - 1) / t;
+}
+
+// The tensors above in f32: (9 + 9) * 4096 + 3 * 128 = 74,112 bytes, of which a ring of four sends
+// 3 / 2 per rank.
+TEST(TensorParallel, SendsTheRingBytesOfItsAllReducesAndNoMore) {
+  const auto model = gpt(4);
+  auto plan = planFor(model, 4, 1, 1);
+  plan.training.globalBatchSize = 2;  // one microbatch
+  EXPECT_EQ(ringBytesPerStep(expanded(model, plan).program.roles[0], 4), 111168);
+}
+
 // Sequence parallelism: each all-reduce becomes a reduce-scatter and an all-gather; the backward
 // gathers the two column-parallel inputs of each layer (and the logits') once more, because only
 // shards are kept.
@@ -76,6 +107,69 @@ TEST(SequenceParallel, ReplacesAllReduceByReduceScatterAndAllGather) {
             (Counts{{1024, 9}}));
   EXPECT_EQ(tpCollectives(role, Direction::kBackward, InstructionKind::kAllGather),
             (Counts{{1024, 9 + 9}}));
+}
+
+// What the compute stream does first with what came over a stage border, per body that receives.
+std::vector<InstructionKind> firstUses(const program::Role& role) {
+  std::vector<InstructionKind> uses;
+  for (const program::Body& body : role.bodies) {
+    const auto& list = body.instructions;
+    const auto receive = std::find_if(list.begin(), list.end(), [](const Instruction& i) {
+      return i.kind == InstructionKind::kRecv;
+    });
+    if (receive == list.end()) continue;
+    const auto use = std::find_if(receive, list.end(), [](const Instruction& i) {
+      return i.stream == program::Stream::kCompute && i.kind != InstructionKind::kWait &&
+             i.kind != InstructionKind::kRepeat && i.kind != InstructionKind::kLoadBatch;
+    });
+    EXPECT_NE(use, list.end()) << body.name;
+    uses.push_back(use->kind);
+  }
+  return uses;
+}
+
+// Stage borders are sharded along the sequence as the residual stream is, so a stage computes on
+// what it received: the forward of the second and the backward of the first. Scatter-gather, which
+// shards the border alone, has to gather there.
+TEST(SequenceParallel, GathersNothingBehindAStageBorder) {
+  const auto model = gpt(4);
+  auto plan = planFor(model, 2, 2, 1);
+  plan.sequenceParallel = true;
+  const auto sharded = expanded(model, plan);
+  plan.sequenceParallel = false;
+  plan.scatterGather = true;
+  const auto scattered = expanded(model, plan);
+  using Kinds = std::vector<InstructionKind>;
+  for (const size_t stage : {0u, 1u}) {
+    EXPECT_EQ(firstUses(sharded.program.roles[stage]), Kinds{InstructionKind::kCompute});
+    EXPECT_EQ(firstUses(scattered.program.roles[stage]), Kinds{InstructionKind::kAllGather});
+  }
+}
+
+// Bytes that a rank of `role` sends to other stages in a step.
+int64_t sentPerStep(const program::Role& role) {
+  int64_t bytes = 0;
+  for (const program::TaskRecord& task : role.tasks)
+    for (const Instruction& i : role.bodies[static_cast<size_t>(task.body)].instructions)
+      if (i.kind == InstructionKind::kSend)
+        bytes += role.buffers[static_cast<size_t>(i.buffers[0])].bytes();
+  return bytes;
+}
+
+// Four microbatches of 1024 elements of f32, forward from the first stage and backward from the
+// second.
+TEST(ScatterGather, SendsAShareInBothDirections) {
+  const auto model = gpt(4);
+  for (const int64_t tp : {2, 4}) {
+    auto plan = planFor(model, tp, 2, 1);
+    const auto whole = expanded(model, plan);
+    plan.scatterGather = true;
+    const auto scattered = expanded(model, plan);
+    for (const size_t stage : {0u, 1u}) {
+      EXPECT_EQ(sentPerStep(whole.program.roles[stage]), 4 * 4096);
+      EXPECT_EQ(sentPerStep(scattered.program.roles[stage]), 4 * 4096 / tp);
+    }
+  }
 }
 
 // Full recomputation runs the layer again up to its last needed value: the second all-reduce of the
@@ -134,18 +228,50 @@ TEST(StateTable, CountsEveryParameterOnce) {
   }
 }
 
+// All but the tasks and the ranks: what a role is made of.
+void expectSameSizes(const program::Program& a, const program::Program& b) {
+  EXPECT_EQ(a.segments.size(), b.segments.size());
+  ASSERT_EQ(a.roles.size(), b.roles.size());
+  for (size_t r = 0; r < a.roles.size(); ++r) {
+    EXPECT_EQ(a.roles[r].buffers.size(), b.roles[r].buffers.size());
+    EXPECT_EQ(a.roles[r].parameters.size(), b.roles[r].parameters.size());
+    EXPECT_EQ(a.roles[r].buckets.size(), b.roles[r].buckets.size());
+    EXPECT_EQ(a.roles[r].chunks.size(), b.roles[r].chunks.size());
+    ASSERT_EQ(a.roles[r].bodies.size(), b.roles[r].bodies.size());
+    for (size_t i = 0; i < a.roles[r].bodies.size(); ++i)
+      EXPECT_EQ(a.roles[r].bodies[i].instructions.size(), b.roles[r].bodies[i].instructions.size());
+  }
+}
+
 TEST(Expansion, DoesNotGrowWithLayersOrRanks) {
   const auto small = gpt(4), large = gpt(64);
-  const auto a = expand(small, planFor(small, 2, 2, 2));
-  const auto b = expand(large, planFor(large, 2, 2, 16));
-  ASSERT_TRUE(a.has_value() && b.has_value());
-  EXPECT_EQ(a->program.segments.size(), b->program.segments.size());
-  for (size_t r = 0; r < a->program.roles.size(); ++r) {
-    EXPECT_EQ(a->program.roles[r].buffers.size(), b->program.roles[r].buffers.size());
-    EXPECT_EQ(a->program.roles[r].parameters.size(), b->program.roles[r].parameters.size());
-    for (size_t i = 0; i < a->program.roles[r].bodies.size(); ++i)
-      EXPECT_EQ(a->program.roles[r].bodies[i].instructions.size(),
-                b->program.roles[r].bodies[i].instructions.size());
+  const auto a = expanded(small, planFor(small, 2, 2, 2));
+  const auto b = expanded(large, planFor(large, 2, 2, 16));
+  expectSameSizes(a.program, b.program);
+  for (size_t r = 0; r < 2; ++r)
+    EXPECT_EQ(a.program.roles[r].tasks.size(), b.program.roles[r].tasks.size());
+}
+
+// A forward and a backward per microbatch and chunk, the step's begin and its end. Under GPipe,
+// which keeps the activations of all, no more is written down either: slots are a stride.
+TEST(Expansion, GrowsWithMicrobatchesByTaskRecordsAlone) {
+  const auto model = gpt(8);
+  for (const auto& [schedule, v] :
+       {std::pair{plan::ScheduleKind::kGpipe, 1}, std::pair{plan::ScheduleKind::k1F1B, 1},
+        std::pair{plan::ScheduleKind::kInterleaved, 2}}) {
+    auto plan = planFor(model, 2, 2, 2);
+    plan.schedule = schedule;
+    plan.virtualStages = v;
+    plan.layers = plan::evenLayers(8, 2, v);
+    const auto few = expanded(model, plan);
+    plan.training.globalBatchSize *= 16;
+    const auto many = expanded(model, plan);
+    expectSameSizes(few.program, many.program);
+    EXPECT_EQ(few.program.roles.size(), 2u);
+    for (size_t r = 0; r < 2; ++r) {
+      EXPECT_EQ(few.program.roles[r].tasks.size(), static_cast<size_t>(2 * 4 * v + 2));
+      EXPECT_EQ(many.program.roles[r].tasks.size(), static_cast<size_t>(2 * 64 * v + 2));
+    }
   }
 }
 

@@ -77,8 +77,9 @@ Case randomCase(std::mt19937_64& rng) {
   p.training.sequenceLength = pick<int64_t>(rng, {8, 16, 32});
   p.training.embeddingDropout = p.training.attentionDropout = p.training.residualDropout =
       rng() % 2 == 0 ? 0.1 : 0.0;
-  p.training.precision = pick<spec::Precision>(
-      rng, {spec::Precision::kFp32, spec::Precision::kBf16, spec::Precision::kFp64});
+  p.training.precision =
+      pick<spec::Precision>(rng, {spec::Precision::kFp32, spec::Precision::kBf16,
+                                  spec::Precision::kFp16, spec::Precision::kFp64});
   p.microbatchSize = pick<int64_t>(rng, {1, 2, 3});
   int64_t m = 1 + static_cast<int64_t>(rng() % 9);
   if (p.schedule == plan::ScheduleKind::kInterleaved)

@@ -2,48 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "ir/schedule/schedule.h"
+#include "tests/support/replay.h"
 
 namespace trireme::schedule {
 namespace {
 
-// The end of the last task. A task starts when its rank is free and its input is there.
-// Time is counted in units of 1 / virtualStages, in which a chunk's forward is 1 and backward 2.
-double makespan(const Schedule& s) {
-  const int32_t numStages = s.stages * s.virtualStages;
-  const auto at = [&](bool backward, int32_t stage, int32_t microbatch) {
-    return static_cast<size_t>(((backward ? numStages : 0) + stage) * s.numMicrobatches +
-                               microbatch);
-  };
-  std::vector<int64_t> end(static_cast<size_t>(2 * numStages * s.numMicrobatches), -1);
-  std::vector<int64_t> rankFree(s.order.size(), 0);
-  std::vector<size_t> next(s.order.size(), 0);
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int32_t rank = 0; rank < s.stages; ++rank) {
-      const auto r = static_cast<size_t>(rank);
-      for (; next[r] < s.order[r].size(); ++next[r]) {
-        const Task& task = s.order[r][next[r]];
-        const bool backward = task.direction == program::Direction::kBackward;
-        const int32_t stage = task.chunk * s.stages + rank;
-        int64_t ready = 0;
-        if (backward)
-          ready = stage + 1 < numStages ? end[at(true, stage + 1, task.microbatch)]
-                                        : end[at(false, stage, task.microbatch)];
-        else if (stage > 0)
-          ready = end[at(false, stage - 1, task.microbatch)];
-        if (ready < 0) break;
-        rankFree[r] = std::max(rankFree[r], ready) + (backward ? 2 : 1);
-        end[at(backward, stage, task.microbatch)] = rankFree[r];
-        moved = true;
-      }
-    }
-  }
-  for (size_t r = 0; r < s.order.size(); ++r) EXPECT_EQ(next[r], s.order[r].size());
-  return static_cast<double>(*std::max_element(rankFree.begin(), rankFree.end())) / s.virtualStages;
-}
+double makespan(const Schedule& s) { return testing::replaySeconds(s, {1, 2, 0}); }
 
 struct Row {
   int32_t p, m;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "tests/support/op_case.h"
 
@@ -14,6 +15,12 @@ using program::OpKind;
 constexpr DType kF64 = DType::kF64;
 constexpr double kStep = 1e-5, kTolerance = 1e-6;
 
+// The kinds that a case has moved the operands of, or compared the gradients of.
+std::set<OpKind>& covered() {
+  static std::set<OpKind> kinds;
+  return kinds;
+}
+
 double weigh(const std::vector<double>& y, const std::vector<double>& dy) {
   double sum = 0;
   for (size_t i = 0; i < y.size(); ++i) sum += y[i] * dy[i];
@@ -23,6 +30,7 @@ double weigh(const std::vector<double>& y, const std::vector<double>& dy) {
 // d(weigh(y, dy)) / d(operand) by running `forward` on either side of every element.
 std::vector<double> differences(const OpCase& forward, int operand, int y,
                                 const std::vector<double>& dy) {
+  covered().insert(forward.kind());
   std::vector<double> result;
   for (size_t i = 0; i < forward.values(operand).size(); ++i) {
     double side[2];
@@ -45,6 +53,7 @@ void expectNear(const std::vector<double>& expected, const std::vector<double>& 
 
 // What an output gained: accumulating outputs start at random values.
 std::vector<double> gained(OpCase backward, int output, bool accumulates) {
+  covered().insert(backward.kind());
   const std::vector<double> before = backward.values(output);
   EXPECT_EQ(backward.runReference().message(), "");
   std::vector<double> after = backward.values(output);
@@ -57,7 +66,7 @@ std::vector<double> drawn(int64_t count) {
   return source.values(source.input(kF64, {count}));
 }
 
-TEST(Derivative, Gelu) {
+void checkGelu() {
   const std::vector<double> dz = drawn(24);
   OpCase forward(OpKind::kGelu);
   const int u = forward.input(kF64, {3, 2, 4}), z = forward.output(kF64, {3, 2, 4});
@@ -68,7 +77,7 @@ TEST(Derivative, Gelu) {
   expectNear(differences(forward, u, z, dz), gained(backward, du, false));
 }
 
-TEST(Derivative, SwiGlu) {
+void checkSwiGlu() {
   const std::vector<double> dz = drawn(30);
   OpCase forward(OpKind::kSwiGlu);
   const int u = forward.input(kF64, {3, 2, 2, 5}), z = forward.output(kF64, {3, 2, 5});
@@ -79,7 +88,7 @@ TEST(Derivative, SwiGlu) {
   expectNear(differences(forward, u, z, dz), gained(backward, du, false));
 }
 
-TEST(Derivative, Matmul) {
+void checkMatmul() {
   const std::vector<double> dy = drawn(3 * 2 * 4);
   OpCase forward(OpKind::kMatmul);
   const int x = forward.input(kF64, {3, 2, 5}), w = forward.input(kF64, {4, 5});
@@ -96,7 +105,7 @@ TEST(Derivative, Matmul) {
   expectNear(differences(forward, w, y, dy), gained(toWeight, dw, true));
 }
 
-TEST(Derivative, Embedding) {
+void checkEmbedding() {
   const std::vector<double> dy = drawn(3 * 2 * 4);
   OpCase forward(OpKind::kEmbedding);
   const int ids = forward.ids({3, 2}, 5), table = forward.input(kF64, {5, 4});
@@ -108,30 +117,41 @@ TEST(Derivative, Embedding) {
   expectNear(differences(forward, table, y, dy), gained(backward, dTable, true));
 }
 
-TEST(Derivative, Position) {
+void checkPosition() {
   const std::vector<double> dy = drawn(3 * 2 * 4);
   OpAttributes sharded;
   sharded.sequenceSharded = true;
   OpCase forward(OpKind::kAddPosition, sharded), backward(OpKind::kPositionGrad, sharded);
   forward.context().tpIndex = backward.context().tpIndex = 1;
-  forward.input(kF64, {3, 2, 4});
+  const int x = forward.input(kF64, {3, 2, 4});
   const int position = forward.input(kF64, {8, 4}), y = forward.output(kF64, {3, 2, 4});
   backward.input(kF64, {3, 2, 4}, dy);
   const int dPosition = backward.output(kF64, {8, 4}, true);
   expectNear(differences(forward, position, y, dy), gained(backward, dPosition, true));
+  expectNear(differences(forward, x, y, dy), dy);
 }
 
-TEST(Derivative, Bias) {
+void checkBias() {
   const std::vector<double> dy = drawn(3 * 2 * 4);
   OpCase forward(OpKind::kBiasAdd), backward(OpKind::kBiasGrad);
-  forward.input(kF64, {3, 2, 4});
+  const int x = forward.input(kF64, {3, 2, 4});
   const int bias = forward.input(kF64, {4}), y = forward.output(kF64, {3, 2, 4});
   backward.input(kF64, {3, 2, 4}, dy);
   const int dBias = backward.output(kF64, {4}, true);
   expectNear(differences(forward, bias, y, dy), gained(backward, dBias, true));
+  expectNear(differences(forward, x, y, dy), dy);
 }
 
-TEST(Derivative, DropoutIsItsOwn) {
+// Both terms have the gradient of the sum: the derived backward hands it on (ir/graph).
+void checkAdd() {
+  const std::vector<double> dy = drawn(3 * 2 * 4);
+  OpCase forward(OpKind::kAdd);
+  const int x = forward.input(kF64, {3, 2, 4}), y = forward.input(kF64, {3, 2, 4});
+  const int sum = forward.output(kF64, {3, 2, 4});
+  for (const int term : {x, y}) expectNear(differences(forward, term, sum, dy), dy);
+}
+
+void checkDropoutIsItsOwn() {
   const std::vector<double> dy = drawn(3 * 2 * 4);
   OpAttributes attributes;
   attributes.probability = 0.4;
@@ -168,8 +188,8 @@ void expectNorm(bool layerNorm) {
     expectNear(differences(forward, parameters[i], y, dy), gained(backward, gradients[i], i > 0));
 }
 
-TEST(Derivative, LayerNorm) { expectNorm(true); }
-TEST(Derivative, RmsNorm) { expectNorm(false); }
+void checkLayerNorm() { expectNorm(true); }
+void checkRmsNorm() { expectNorm(false); }
 
 OpAttributes headsOf(double probability) {
   OpAttributes attributes;
@@ -196,8 +216,8 @@ void expectRotary(const RopeScaling& scaling) {
   expectNear(differences(forward, x, y, dy), gained(backward, dx, false));
 }
 
-TEST(Derivative, RotaryIsTheInverseRotation) { expectRotary({}); }
-TEST(Derivative, RotaryOfScaledPositions) {
+void checkRotaryIsTheInverseRotation() { expectRotary({}); }
+void checkRotaryOfScaledPositions() {
   expectRotary({.kind = RopeScalingKind::kLinear, .factor = 3});
   expectRotary({RopeScalingKind::kLlama3, 8, 4, 16, 50});
 }
@@ -248,11 +268,11 @@ void expectAttention(double probability) {
   expectNear(differences(forward, qkv, ctx, dctx), gained(backward, dqkv, false));
 }
 
-TEST(Derivative, AttentionWithGroupedQueries) { expectAttention(0); }
-TEST(Derivative, AttentionWithDropout) { expectAttention(0.3); }
+void checkAttentionWithGroupedQueries() { expectAttention(0); }
+void checkAttentionWithDropout() { expectAttention(0.3); }
 
 // The loss goes through three ops; the maximum is a shift that cancels, so it is held fixed.
-TEST(Derivative, Loss) {
+void checkLoss() {
   OpAttributes attributes;
   attributes.logicalVocab = 6;
   attributes.scale = 0.125;
@@ -260,6 +280,7 @@ TEST(Derivative, Loss) {
   const auto lossOf = [&](const std::vector<double>& x, std::vector<double>* sumExp) {
     OpCase target(OpKind::kLossTarget, attributes), sum(OpKind::kLossSumExp, attributes);
     OpCase loss(OpKind::kTokenLoss);
+    covered().insert({OpKind::kLossTarget, OpKind::kLossSumExp, OpKind::kTokenLoss});
     for (OpCase* op : {&target, &sum}) {
       op->input(kF64, {2, 2, 7}, x);
       op->input(kF64, {2, 2}, max);
@@ -290,6 +311,49 @@ TEST(Derivative, Loss) {
   backward.input(DType::kI32, {2, 2}, labels);
   const int d = backward.output(kF64, {2, 2, 7});
   expectNear(expected, gained(backward, d, false));
+}
+
+// --- The cases, and that they are all there are. ---
+
+struct DerivativeCase {
+  const char* name;
+  void (*check)();
+};
+
+const DerivativeCase kCases[] = {
+    {"Gelu", checkGelu},
+    {"SwiGlu", checkSwiGlu},
+    {"Matmul", checkMatmul},
+    {"Embedding", checkEmbedding},
+    {"Position", checkPosition},
+    {"Bias", checkBias},
+    {"Add", checkAdd},
+    {"DropoutIsItsOwn", checkDropoutIsItsOwn},
+    {"LayerNorm", checkLayerNorm},
+    {"RmsNorm", checkRmsNorm},
+    {"RotaryIsTheInverseRotation", checkRotaryIsTheInverseRotation},
+    {"RotaryOfScaledPositions", checkRotaryOfScaledPositions},
+    {"AttentionWithGroupedQueries", checkAttentionWithGroupedQueries},
+    {"AttentionWithDropout", checkAttentionWithDropout},
+    {"Loss", checkLoss},
+};
+
+class Derivative : public ::testing::TestWithParam<DerivativeCase> {};
+
+TEST_P(Derivative, IsThatOfCentralDifferences) { GetParam().check(); }
+
+INSTANTIATE_TEST_SUITE_P(All, Derivative, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Runs them all, and asks for every kind of op there is whether one of them ran it. The maximum of
+// the logits alone has no derivative of its own.
+TEST(Derivatives, OfEveryOpAreChecked) {
+  covered().clear();
+  for (const DerivativeCase& test : kCases) test.check();
+  for (int kind = 0; kind < program::kNumOpKinds; ++kind) {
+    const auto op = static_cast<OpKind>(kind);
+    EXPECT_EQ(covered().contains(op), op != OpKind::kLossMax) << program::opName(op);
+  }
 }
 
 }  // namespace
