@@ -127,6 +127,23 @@ TEST(Bounds, HoldWhereProductsTakeMostOfTheTime) {
   }
 }
 
+// NCCL's connections take more over fast links, which another order gives to other groups.
+TEST(Bounds, HoldForBothRankOrders) {
+  for (const bool own : {true, false}) {
+    Query query = smallQuery(4, 4, 8);
+    query.cluster.device.kind = spec::DeviceKind::kCuda;
+    query.cluster.tiers[0].bandwidth = BytesPerSecond(450e9);
+    query.stack.ownPrograms = own;
+    query.stack.ncclConnection = query.stack.description.ncclConnection = Bytes(1e4);
+    query.pins.tp = 1;
+    query.pins.pp = query.pins.dp = 2;
+    expectAdmissible(query, 4);
+    std::vector<Rejection> ignored;
+    for (const Group& group : groupsFor(query, 4, ignored))
+      EXPECT_EQ(rankOrdersOf(query, group).size(), 2u);
+  }
+}
+
 // Links on which reductions take longer than the backward that they run beside, and others.
 TEST(Bounds, HoldForReductionsThatOverlap) {
   for (const double speed : {1e-2, 0.1, 1.0, 10.0})

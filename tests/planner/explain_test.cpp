@@ -56,6 +56,7 @@ Pins allButTheCut(const plan::Plan& plan) {
   pins.sequenceParallel = plan.sequenceParallel;
   pins.scatterGather = plan.scatterGather;
   pins.overlapReductions = plan.overlapReductions;
+  pins.rankOrder = plan.rankOrder;
   return pins;
 }
 
