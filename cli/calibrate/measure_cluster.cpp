@@ -71,7 +71,8 @@ class Measurement {
     cluster().sources[path] = what.empty() ? options_.source : what;
   }
 
-  Status checkMemory(const std::vector<program::Segment>& probes) const;
+  // Without MLIR nothing is probed.
+  [[maybe_unused]] Status checkMemory(const std::vector<program::Segment>& probes) const;
   Status measureKernels();
   // Of each rank: the cores share what cache is large.
   int64_t footprint() const {
