@@ -127,7 +127,8 @@ TEST(Bounds, HoldWhereProductsTakeMostOfTheTime) {
   }
 }
 
-// NCCL's connections take more over fast links, which another order gives to other groups.
+// NCCL's connections take more over fast links, which another order gives to other groups: a group
+// needs no more than the order that needs less.
 TEST(Bounds, HoldForBothRankOrders) {
   for (const bool own : {true, false}) {
     Query query = smallQuery(4, 4, 8);
@@ -138,9 +139,17 @@ TEST(Bounds, HoldForBothRankOrders) {
     query.pins.tp = 1;
     query.pins.pp = query.pins.dp = 2;
     expectAdmissible(query, 4);
+    query.stack.ncclConnection = query.stack.description.ncclConnection = Bytes(1e8);
+    const CostFunctions costs = modelCosts(query);
     std::vector<Rejection> ignored;
-    for (const Group& group : groupsFor(query, 4, ignored))
+    for (const Group& group : groupsFor(query, 4, ignored)) {
       EXPECT_EQ(rankOrdersOf(query, group).size(), 2u);
+      const SharedBlocks blocks = *costs.blocks(planOf(query, group));
+      forEachPlan(query, group, [&](plan::Plan plan) {
+        plan.layers = plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
+        EXPECT_LE(leastMemory(query, group, *blocks), costs.estimate(plan)->memory.total());
+      });
+    }
   }
 }
 

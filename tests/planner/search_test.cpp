@@ -203,6 +203,11 @@ TEST(Search, TiesGoToTheSimplestPlan) {
   EXPECT_EQ(found->plan.pp, 1);
   EXPECT_EQ(found->plan.microbatchSize, 1);
   EXPECT_EQ(found->plan.stateSharding, plan::StateSharding::kNone);
+  const plan::Plan plan = small::plan(query.model, query.training, 1, 2, 2);
+  plan::Plan reordered = plan;
+  reordered.rankOrder = plan::RankOrder::kTpCpPpDp;
+  EXPECT_TRUE(simplerThan(plan, reordered));
+  EXPECT_FALSE(simplerThan(reordered, plan));
 }
 
 TEST(Search, ObeysEveryPin) {
@@ -217,12 +222,13 @@ TEST(Search, ObeysEveryPin) {
   query.pins.sequenceParallel = false;
   query.pins.scatterGather = true;
   query.pins.overlapReductions = true;
+  query.pins.rankOrder = plan::RankOrder::kTpCpPpDp;
   const auto found = searchPlan(query);
   ASSERT_TRUE(found.has_value()) << found.error().message();
   const plan::Plan& plan = found->plan;
   EXPECT_EQ(summary(plan),
             "tp 2, pp 2, dp 2, microbatch 2, interleaved x 2, recompute full, "
-            "sharded optimizer, scatter-gather, overlapped reductions");
+            "sharded optimizer, scatter-gather, overlapped reductions, rank order tp-cp-pp-dp");
 }
 
 TEST(Search, PinnedSwitchesAreNeverDroppedSilently) {
