@@ -36,6 +36,9 @@ void addPins(CLI::App& app, planner::Pins* pins) {
   addSwitch(app, "--overlap-reductions", &pins->overlapReductions,
             "Reduce gradients beside the backward")
       ->group(choices);
+  addChoice(app, "--rank-order", &pins->rankOrder, plan::rankOrderName, plan::RankOrder::kTpCpPpDp,
+            "Neighbours: replicas of a stage, or stages of a replica")
+      ->group(choices);
 }
 
 }  // namespace trireme::cli

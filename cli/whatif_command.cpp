@@ -370,7 +370,8 @@ void addDiff(CLI::App& app, std::vector<std::string>* sides) {
                                       "--state-sharding",
                                       "--sequence-parallel",
                                       "--scatter-gather",
-                                      "--overlap-reductions"};
+                                      "--overlap-reductions",
+                                      "--rank-order"};
   for (CLI::Option* option : app.get_options())
     if (!kept.contains(option->get_name())) diff->excludes(option);
 }

@@ -8,6 +8,7 @@
 #include "cost_models/compute.h"
 #include "cost_models/formulas.h"
 #include "cost_models/gemm.h"
+#include "ir/plan/sharding.h"
 
 namespace trireme::cost {
 namespace {
@@ -422,14 +423,26 @@ Seconds passTime(const PassCost& cost, const spec::StackDescription& stack) {
 
 GroupShape tensorGroup(const plan::Plan& plan) { return {{plan.tp, 1}}; }
 GroupShape contextGroup(const plan::Plan& plan) { return {{plan.cp, plan.tp}}; }
-GroupShape dataGroup(const plan::Plan& plan) { return {{plan.cp * plan.dp(), plan.tp}}; }
-GroupShape shardGroup(const plan::Plan& plan) { return {{plan.cp * plan.dpShard, plan.tp}}; }
+
+namespace {
+
+// The cp ranks of so many replicas.
+GroupShape contextsOf(const plan::Plan& plan, int64_t replicas) {
+  const int64_t stride = plan::replicaStride(plan);
+  if (stride == plan.tp * plan.cp) return {{plan.cp * replicas, plan.tp}};
+  return {{plan.cp, plan.tp}, {replicas, stride}};
+}
+
+}  // namespace
+
+GroupShape dataGroup(const plan::Plan& plan) { return contextsOf(plan, plan.dp()); }
+GroupShape shardGroup(const plan::Plan& plan) { return contextsOf(plan, plan.dpShard); }
 GroupShape replicaGroup(const plan::Plan& plan) {
-  return {{plan.dpReplicate, plan.tp * plan.cp * plan.dpShard}};
+  return {{plan.dpReplicate, plan::replicaStride(plan) * plan.dpShard}};
 }
 GroupShape embeddingGroup(const plan::Plan& plan) {
   if (plan.pp == 1) return {{1, 1}};
-  return {{2, plan.tp * plan.cp * plan.dp() * (plan.pp - 1)}};
+  return {{2, plan::stageStride(plan) * (plan.pp - 1)}};
 }
 
 // Those of layerForward and layerBackward, of which as much is felt as cannot be hidden. A group

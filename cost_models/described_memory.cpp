@@ -5,6 +5,7 @@
 #include "cost_models/formulas.h"
 #include "cost_models/in_flight.h"
 #include "cost_models/topology.h"
+#include "ir/plan/sharding.h"
 #include "ir/program/gpu_memory.h"
 
 namespace trireme::cost {
@@ -176,7 +177,7 @@ Bytes describedReserve(const plan::Plan& plan, const spec::ClusterSpec& cluster,
   const bool isPart = plan.stateSharding != plan::StateSharding::kNone && plan.dpReplicate > 1;
   add(isPart ? shardGroup(plan) : dataGroup(plan), Lane::kCollectives, 1);
   if (isPart) add(replicaGroup(plan), Lane::kCollectives, 1);
-  const GroupShape stages = {{plan.pp, plan.numRanks() / plan.pp}};
+  const GroupShape stages = {{plan.pp, plan::stageStride(plan)}};
   const double neighbours = plan.pp > 2 ? 2 : 1;
   add(stages, Lane::kForward, neighbours);
   add(stages, Lane::kBackward, neighbours);

@@ -1,8 +1,10 @@
 #include "cost_models/topology.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/base/status.h"
+#include "ir/plan/sharding.h"
 
 namespace trireme::cost {
 namespace {
@@ -34,45 +36,72 @@ bool leavesBlock(int64_t first, int64_t count, int64_t distance, int64_t devices
   return std::min(last, devices - 1) + distance >= devices;
 }
 
+// Whether a transfer from one stage to a later one leaves a block in any of the pipelines, which
+// follow each other. Their places in blocks repeat.
+bool leavesBlock(int64_t from, int64_t to, const plan::Plan& plan, int64_t devices) {
+  const int64_t perStage = plan::stageStride(plan), pipeline = plan.pp * perStage;
+  const int64_t all = plan.numRanks() / pipeline;
+  const int64_t different = std::min(all, devices / std::gcd(devices, pipeline));
+  for (int64_t i = 0; i < different; ++i)
+    if (leavesBlock(i * pipeline + from * perStage, perStage, (to - from) * perStage, devices))
+      return true;
+  return false;
+}
+
 // The outermost tier that a transfer from one stage to a later one crosses.
 size_t tierBetween(int64_t from, int64_t to, const plan::Plan& plan,
                    const spec::ClusterSpec& cluster) {
-  const int64_t perStage = plan.numRanks() / plan.pp;
   size_t tier = 0;
   while (tier + 1 < cluster.tiers.size() &&
-         leavesBlock(from * perStage, perStage, (to - from) * perStage,
-                     blockOf(tier, ranksOf(plan), cluster)))
+         leavesBlock(from, to, plan, blockOf(tier, ranksOf(plan), cluster)))
     ++tier;
   return tier;
 }
 
-Link sharedLink(size_t tier, const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+// And that any of them crosses, of pipelines of so many ranks: a block that ends within one parts
+// two neighbouring stages, and the last from the first. If the first block does not, none does.
+size_t tierBetweenStages(int64_t pipeline, const Ranks& ranks, const spec::ClusterSpec& cluster) {
+  size_t tier = 0;
+  while (tier + 1 < cluster.tiers.size()) {
+    const int64_t block = blockOf(tier, ranks, cluster);
+    if (ranks.all <= block || block % pipeline == 0) break;
+    ++tier;
+  }
+  return tier;
+}
+
+// `sending`: ranks that send from a block of the tier before.
+Link sharedLink(size_t tier, int64_t sending, const spec::ClusterSpec& cluster) {
   Link link = linkOf(cluster.tiers[tier]);
   if (tier == 0) return link;
-  const double block = static_cast<double>(cluster.tiers[tier - 1].devices);
-  const double sending =
-      static_cast<double>(plan.numRanks() / plan.pp * (plan.virtualStages > 1 ? 2 : 1));
-  const double crossing = std::min(block, sending);
+  const auto block = static_cast<double>(cluster.tiers[tier - 1].devices);
+  const double crossing = std::min(block, static_cast<double>(sending));
   const BytesPerSecond shared = link.bandwidth * (block / crossing);
   link.bandwidth = std::max(link.bandwidth, std::min(shared, cluster.sustainedPair(tier)));
   return link;
+}
+
+int64_t sendingOf(const plan::Plan& plan) {
+  return plan::stageStride(plan) * (plan.virtualStages > 1 ? 2 : 1);
 }
 
 }  // namespace
 
 GroupShape groupShape(GroupKind kind, const plan::Plan& plan) {
   const int64_t t = plan.tp, d = plan.dp(), p = plan.pp;
+  const int64_t toStage = plan::stageStride(plan), toReplica = plan::replicaStride(plan);
   switch (kind) {
     case GroupKind::kTp:
       return {{t, 1}};
     case GroupKind::kDp:
-      return {{d, t}};
+      return {{d, toReplica}};
     case GroupKind::kPp:
-      return {{p, t * d}};
+      return {{p, toStage}};
     case GroupKind::kEmbedding:
-      return p == 1 ? GroupShape{{1, 1}} : GroupShape{{2, t * d * (p - 1)}};
+      return p == 1 ? GroupShape{{1, 1}} : GroupShape{{2, toStage * (p - 1)}};
     case GroupKind::kModel:
-      return {{t, 1}, {p, t * d}};
+      if (toStage == t) return {{t * p, 1}};
+      return {{t, 1}, {p, toStage}};
     case GroupKind::kWorld:
       return {{t * d * p, 1}};
   }
@@ -120,16 +149,29 @@ Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::Cluster
 
 Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
-  return sharedLink(tierBetween(std::min(from, to), std::max(from, to), plan, cluster), plan,
-                    cluster);
+  return sharedLink(tierBetween(std::min(from, to), std::max(from, to), plan, cluster),
+                    sendingOf(plan), cluster);
 }
 
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
-  size_t tier = plan.virtualStages > 1 ? tierBetween(0, plan.pp - 1, plan, cluster) : 0;
-  for (int64_t stage = 0; stage + 1 < plan.pp; ++stage)
-    tier = std::max(tier, tierBetween(stage, stage + 1, plan, cluster));
-  return sharedLink(tier, plan, cluster);
+  const int64_t pipeline = plan.pp * plan::stageStride(plan);
+  return sharedLink(tierBetweenStages(pipeline, ranksOf(plan), cluster), sendingOf(plan), cluster);
+}
+
+bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  TRIREME_CHECK(!cluster.tiers.empty());
+  const Ranks ranks = ranksOf(plan);
+  const int64_t inside = plan.tp * plan.cp, outside = inside * plan.dp();
+  const size_t near = tierBetweenStages(plan.pp * inside, ranks, cluster);
+  const size_t far = tierBetweenStages(plan.pp * outside, ranks, cluster);
+  if (far == 0) return false;
+  for (const int64_t chunks : {1, 2}) {
+    const Link a = sharedLink(near, inside * chunks, cluster);
+    const Link b = sharedLink(far, outside * chunks, cluster);
+    if (a.bandwidth > b.bandwidth || a.latency < b.latency) return true;
+  }
+  return false;
 }
 
 }  // namespace trireme::cost

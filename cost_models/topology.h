@@ -32,8 +32,8 @@ struct GroupDim {
 };
 using GroupShape = std::vector<GroupDim>;
 
-// The shape of every group of `kind` under the layout of plan/sharding.h, of plans without context
-// parallelism.
+// The shape of every group of `kind` under the plan's rank order (plan/sharding.h), of plans
+// without context parallelism.
 GroupShape groupShape(program::GroupKind kind, const plan::Plan& plan);
 int64_t groupSize(const GroupShape& shape);
 
@@ -63,11 +63,17 @@ int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluste
 Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster);
 
 // The link of the outermost tier that any transfer between neighbouring stages crosses; with
-// virtual stages the last stage neighbours the first. Only the ranks of one stage send from a block
-// to the next (with virtual stages those of two): where they are fewer than its devices they share
-// its ports alone, each up to one port. Requires pp > 1.
+// virtual stages the last stage neighbours the first. Of the pipeline that a block cuts off only
+// the ranks of one stage send to the next block (with virtual stages those of two): where they are
+// fewer than its devices they share its ports alone, each up to one port. Pipelines are of all
+// ranks or, with replicas outermost, of one replica's. Requires pp > 1.
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 // The same of two stages alone.
 Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster);
+
+// Whether messages between stages take a faster link with the stages of a replica next to each
+// other than with the replicas of a stage, with one chunk per stage or with several; the plan's own
+// order and chunks do not matter. Requires pp > 1.
+bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 }  // namespace trireme::cost

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "cost_models/body_cost.h"
 #include "cost_models/collectives.h"
@@ -29,6 +30,7 @@ plan::Plan probePlan(const spec::ModelSpec& model, const plan::Plan& like) {
   probe.schedule = splits ? plan::ScheduleKind::kZeroBubbleH1 : plan::ScheduleKind::k1F1B;
   probe.stateSharding = plan::StateSharding::kNone;
   probe.scatterGather = false;
+  probe.rankOrder = plan::RankOrder::kTpCpDpPp;
   probe.overlapReductions = like.overlapReductions && like.tp > 1;
   probe.training.globalBatchSize = probe.microbatchSize;
   probe.layers = plan::evenLayers(model.numLayers, probe.pp, 1);
@@ -289,8 +291,15 @@ Bytes leastMemory(const Query& query, const BlockCosts& blocks, int64_t pp,
 }  // namespace
 
 Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
+  plan::Plan plan = planOf(query, group);
+  std::optional<Bytes> reserve;
+  for (const plan::RankOrder order : rankOrdersOf(query, group)) {
+    plan.rankOrder = order;
+    const Bytes ofOrder = leastReserve(query, plan);
+    reserve = reserve ? std::min(*reserve, ofOrder) : ofOrder;
+  }
   return leastMemory(query, blocks, group.pp, widestSharding(query.stack), group.dp * group.cp,
-                     leastReserve(query, planOf(query, group)));
+                     reserve.value_or(Bytes(0)));
 }
 
 Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample) {

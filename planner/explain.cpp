@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cost_models/topology.h"
 #include "ir/base/format.h"
 #include "planner/cuts.h"
 #include "planner/recut.h"
@@ -14,6 +15,7 @@ namespace trireme::planner {
 namespace {
 
 using plan::Plan;
+using plan::RankOrder;
 using plan::Recompute;
 using plan::ScheduleKind;
 using plan::StateSharding;
@@ -38,6 +40,7 @@ class Changes {
     addMicrobatches();
     addShardings();
     addSwitches();
+    addRankOrders();
     addCuts(cuts);
     addDegrees();
   }
@@ -149,6 +152,14 @@ class Changes {
     changed.dpReplicate = shared ? replicas : dp;
     changed.dpShard = dp / changed.dpReplicate;
   }
+  void addRankOrders() {
+    if (plan_.pp == 1 || plan_.dp() == 1) return;
+    Plan changed = plan_;
+    changed.rankOrder =
+        plan_.rankOrder == RankOrder::kTpCpDpPp ? RankOrder::kTpCpPpDp : RankOrder::kTpCpDpPp;
+    add("rank order", std::string(plan::rankOrderName(plan_.rankOrder)),
+        std::string(plan::rankOrderName(changed.rankOrder)), changed);
+  }
   void addSwitches() {
     Plan changed = plan_;
     changed.overlapReductions = !plan_.overlapReductions;
@@ -201,6 +212,7 @@ class Changes {
     setReplicas(dp, changed);
     if (changed.tp == 1) changed.sequenceParallel = changed.scatterGather = false;
     if (changed.tp == 1 && dp == 1) changed.overlapReductions = false;
+    if (changed.pp == 1 || dp == 1) changed.rankOrder = RankOrder::kTpCpDpPp;
     if (changed.pp == 1 && plan_.pp > 1) {
       changed.schedule = ScheduleKind::k1F1B;
       changed.virtualStages = 1;
@@ -271,6 +283,10 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
     // On a host nothing overlaps.
     if (query.cluster.device.kind == spec::DeviceKind::kHost && change.plan.overlapReductions &&
         !plan.overlapReductions)
+      continue;
+    // Nor does the search look at stages inside where they are no nearer to each other.
+    if (change.choice == "rank order" && change.plan.rankOrder == plan::RankOrder::kTpCpPpDp &&
+        !cost::stagesAreNearerInside(plan, query.cluster))
       continue;
     Alternative alternative;
     alternative.choice = std::move(change.choice);

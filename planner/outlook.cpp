@@ -75,6 +75,7 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("sequence parallel", &Pins::sequenceParallel);
   drop("scatter-gather", &Pins::scatterGather);
   drop("overlap reductions", &Pins::overlapReductions);
+  drop("rank order", &Pins::rankOrder);
   if (!query.pins.layers.empty()) {
     variants.push_back({"layers", query, 0, ""});
     variants.back().query.pins.layers.clear();

@@ -161,6 +161,8 @@ void choose(const Query& query, plan::Plan& plan) {
   plan.scatterGather =
       pins.scatterGather.value_or(false) && (neverApplies || (pins.tp && pins.microbatchSize));
   plan.overlapReductions = pins.overlapReductions.value_or(false) && pins.tp && pins.dp;
+  if (pins.rankOrder && (pins.pp == 1 || pins.dp == 1 || (pins.pp && pins.dp)))
+    plan.rankOrder = *pins.rankOrder;
 }
 
 // A plan with every pin, in which the free choices are those that the rules mind least: a rule that
@@ -246,6 +248,7 @@ plan::Plan pinnedChoices(const Pins& pins) {
   plan.sequenceParallel = pins.sequenceParallel.value_or(false);
   plan.scatterGather = pins.scatterGather.value_or(false);
   plan.overlapReductions = pins.overlapReductions.value_or(false);
+  plan.rankOrder = pins.rankOrder.value_or(plan.rankOrder);
   return plan;
 }
 

@@ -29,6 +29,7 @@ struct Pins {
   std::optional<bool> sequenceParallel;
   std::optional<bool> scatterGather;
   std::optional<bool> overlapReductions;
+  std::optional<plan::RankOrder> rankOrder;
   // Layers of every virtual stage, in the order of the layers; they fix pp x virtualStages. Empty:
   // the search's choice.
   std::vector<int64_t> layers;

@@ -113,6 +113,9 @@ void Relaxer::giveUpPins() {
   giveUp(
       &Pins::overlapReductions, "overlap reductions",
       [](const Plan& p) { return p.overlapReductions; }, flagText);
+  giveUp(
+      &Pins::rankOrder, "rank order", [](const Plan& p) { return p.rankOrder; },
+      plan::rankOrderName);
   giveUpLayers();
 }
 

@@ -287,6 +287,8 @@ std::string summary(const plan::Plan& plan) {
   if (plan.sequenceParallel) text += ", sequence parallel";
   if (plan.scatterGather) text += ", scatter-gather";
   if (plan.overlapReductions) text += ", overlapped reductions";
+  if (plan.rankOrder != plan::RankOrder::kTpCpDpPp)
+    text += fmt::format(", rank order {}", plan::rankOrderName(plan.rankOrder));
   return text;
 }
 

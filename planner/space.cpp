@@ -7,6 +7,9 @@
 #include <numeric>
 #include <tuple>
 
+#include "cost_models/topology.h"
+#include "ir/plan/choices.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -200,6 +203,10 @@ struct Choices {
   std::vector<Order> orders;
   std::vector<Sharing> shardings;
   std::vector<bool> scatters;
+  std::vector<plan::RankOrder> rankOrders;
+  bool empty() const {
+    return orders.empty() || shardings.empty() || scatters.empty() || rankOrders.empty();
+  }
 };
 
 Choices choicesOf(const Query& query, const Group& group) {
@@ -209,6 +216,7 @@ Choices choicesOf(const Query& query, const Group& group) {
   for (bool scatter : {false, true})
     if (allows(query.pins.scatterGather, scatter) && (!scatter || mayScatter(query, group)))
       choices.scatters.push_back(scatter);
+  choices.rankOrders = rankOrdersOf(query, group);
   return choices;
 }
 
@@ -241,6 +249,12 @@ Rejection refuseScatter(const Query& query, const Group& g) {
           fmt::format("tp {}, pp {}, sequence parallel {}, a border of {} x {} x {}", g.tp, g.pp,
                       g.sequenceParallel ? "on" : "off", g.microbatchSize,
                       query.training.sequenceLength, query.model.hiddenSize)};
+}
+
+Rejection refuseRankOrder(const Query& query, const Group& g) {
+  const auto order = query.pins.rankOrder.value_or(plan::RankOrder::kTpCpPpDp);
+  const std::string subject = fmt::format("rank order {}", plan::rankOrderName(order));
+  return {"P18", subject, "pp > 1 and dp > 1", fmt::format("pp {}, dp {}", g.pp, g.dp)};
 }
 
 }  // namespace
@@ -368,11 +382,13 @@ void forEachPlan(const Query& query, const Group& group,
   plan::Plan plan = planOf(query, group);
   for (const Order& order : choices.orders)
     for (const Sharing& sharing : choices.shardings)
-      for (bool scatter : choices.scatters) {
-        choose(order, sharing, group.dp, plan);
-        plan.scatterGather = scatter;
-        visit(plan);
-      }
+      for (bool scatter : choices.scatters)
+        for (plan::RankOrder rankOrder : choices.rankOrders) {
+          choose(order, sharing, group.dp, plan);
+          plan.scatterGather = scatter;
+          plan.rankOrder = rankOrder;
+          if (plan::rankOrderGoesWithSharding(plan)) visit(plan);
+        }
 }
 
 std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
@@ -381,12 +397,30 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
   if (choices.orders.empty()) addRejection(refuseOrder(query, group), rejections);
   if (choices.shardings.empty()) addRejection(refuseSharing(query, group), rejections);
   if (choices.scatters.empty()) addRejection(refuseScatter(query, group), rejections);
-  if (choices.orders.empty() || choices.shardings.empty() || choices.scatters.empty())
-    return std::nullopt;
+  if (choices.rankOrders.empty()) addRejection(refuseRankOrder(query, group), rejections);
+  if (choices.empty()) return std::nullopt;
   plan::Plan plan = planOf(query, group);
   choose(choices.orders.front(), choices.shardings.front(), group.dp, plan);
   plan.scatterGather = choices.scatters.front();
+  plan.rankOrder = choices.rankOrders.front();
   return plan;
+}
+
+std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group) {
+  const std::optional<plan::RankOrder>& pin = query.pins.rankOrder;
+  std::vector<plan::RankOrder> orders;
+  if (allows(pin, plan::RankOrder::kTpCpDpPp)) orders.push_back(plan::RankOrder::kTpCpDpPp);
+  if (!allows(pin, plan::RankOrder::kTpCpPpDp) || group.pp == 1 || group.dp == 1 ||
+      !query.stack.supports(StackChoice::kRankOrder))
+    return orders;
+  plan::Plan degrees;
+  degrees.tp = group.tp;
+  degrees.pp = group.pp;
+  degrees.cp = group.cp;
+  degrees.dpReplicate = group.dp;
+  if (pin || cost::stagesAreNearerInside(degrees, query.cluster))
+    orders.push_back(plan::RankOrder::kTpCpPpDp);
+  return orders;
 }
 
 std::optional<Group> plainerThan(const Query& query, const Group& group) {
@@ -414,10 +448,10 @@ bool hasPlan(const Query& query, const Group& group) {
   if (group.splitsBackward && group.pp == 1 && !query.pins.schedule) return false;
   // 1F1B, nothing sharded and nothing scattered is always a plan.
   const Pins& pins = query.pins;
-  if (!pins.schedule && !pins.virtualStages && !pins.stateSharding && !pins.scatterGather)
+  if (!pins.schedule && !pins.virtualStages && !pins.stateSharding && !pins.scatterGather &&
+      !pins.rankOrder)
     return true;
-  const Choices choices = choicesOf(query, group);
-  return !choices.orders.empty() && !choices.shardings.empty() && !choices.scatters.empty();
+  return !choicesOf(query, group).empty();
 }
 
 bool mayOverlap(const Query& query) {
@@ -490,7 +524,7 @@ bool simplerThan(const plan::Plan& a, const plan::Plan& b) {
     const int64_t recomputed =
         p.recomputeLayers > 0 ? p.recomputeLayers : std::numeric_limits<int64_t>::max();
     return std::make_tuple(p.tp, p.cp, p.pp, p.virtualStages, p.recompute, recomputed,
-                           p.sequenceParallel, p.scatterGather, p.overlapReductions,
+                           p.sequenceParallel, p.scatterGather, p.overlapReductions, p.rankOrder,
                            p.stateSharding, p.dpReplicate, placeOf(p.schedule), p.microbatchSize);
   };
   if (key(a) != key(b)) return key(a) < key(b);

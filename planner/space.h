@@ -59,9 +59,14 @@ inline constexpr int64_t kMostVirtualStages = 64;
 // and interleaving with every number of virtual stages up to kMostVirtualStages, or the zero-bubble
 // schedules if the group splits the backward; every kind of
 // state sharding, over all of dp or, if the stack can, over each of its divisors; scatter-gather
-// off and on. With one stage only 1F1B: the schedules do not differ but in memory.
+// off and on; rankOrdersOf(). With one stage only 1F1B: the schedules do not differ but in memory.
 void forEachPlan(const Query& query, const Group& group,
                  const std::function<void(const plan::Plan&)>& visit);
+
+// Rank orders of the group's plans, the default first if it is one. The other one where the stack
+// can, there are stages and replicas, and the link between stages is faster for it; wherever it is
+// legal, if pinned.
+std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group);
 
 // The first of these plans. None, with a Rejection that says by which rule, if the pins exclude
 // all.

@@ -40,6 +40,12 @@ Status checkSupported(const plan::Plan& plan, const spec::StackProfile& stack) {
     if (!stack.supports(use.choice))
       return invalidArgument(fmt::format("stack '{}' has no {}; nearest: {}", stack.name, use.value,
                                          nearestOf(use, stack)));
+  if (!plan::rankOrderGoesWithSharding(plan))
+    return invalidArgument(fmt::format(
+        "stack '{}' has no rank order {} with state sharding {}; nearest: rank order {}",
+        stack.name, plan::rankOrderName(plan.rankOrder),
+        plan::stateShardingName(plan.stateSharding),
+        plan::rankOrderName(plan::RankOrder::kTpCpDpPp)));
   return {};
 }
 

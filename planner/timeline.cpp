@@ -11,6 +11,7 @@
 #include "cost_models/described_estimate.h"
 #include "cost_models/estimate.h"
 #include "ir/expand/expand.h"
+#include "ir/plan/sharding.h"
 #include "ir/program/walk.h"
 
 namespace trireme::planner {
@@ -62,12 +63,14 @@ std::vector<MemoryPoint> memoryOver(const std::vector<PathItem>& tasks,
   return points;
 }
 
-std::vector<program::TraceEvent> eventsOf(const cost::Simulation& simulation, int64_t perStage) {
+// Each stage is shown by the first of its ranks.
+std::vector<program::TraceEvent> eventsOf(const cost::Simulation& simulation,
+                                          const plan::Plan& plan) {
   std::vector<program::TraceEvent> events;
   for (const std::vector<PathItem>& tasks : simulation.tasks)
     for (const PathItem& task : tasks) {
       program::TraceEvent event;
-      event.rank = static_cast<int32_t>(task.stage * perStage);
+      event.rank = static_cast<int32_t>(plan::rankOf({.pp = task.stage}, plan));
       event.direction = task.direction;
       event.chunk = task.chunk;
       event.microbatch = task.microbatch;
@@ -177,8 +180,7 @@ Result<PlayedPlan> playPlan(const Query& query, const plan::Plan& plan,
         cost::describeBlocks(query.model, plan, query.cluster, stack);
     played.simulation = cost::simulateDescribed({blocks, query.model, plan, query.cluster, stack},
                                                 options.tasks || options.trace);
-    if (options.trace)
-      played.simulation.events = eventsOf(played.simulation, plan.numRanks() / plan.pp);
+    if (options.trace) played.simulation.events = eventsOf(played.simulation, plan);
     return played;
   }
   TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expand::expand(query.model, plan));

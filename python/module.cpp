@@ -168,6 +168,8 @@ Result<planner::Pins> pinsOf(const Options& options) {
   pins.sequenceParallel = options.get<bool>("sequence_parallel");
   pins.scatterGather = options.get<bool>("scatter_gather");
   pins.overlapReductions = options.get<bool>("overlap_reductions");
+  TRIREME_RETURN_IF_ERROR(options.choice("rank_order", plan::rankOrderName,
+                                         plan::RankOrder::kTpCpPpDp, pins.rankOrder));
   pins.layers = options.get<std::vector<int64_t>>("layers").value_or(std::vector<int64_t>{});
   for (const int64_t layers : pins.layers)
     if (layers < 0)
@@ -427,6 +429,7 @@ Json planJson(const plan::Plan& p) {
           {"sequenceParallel", p.sequenceParallel},
           {"scatterGather", p.scatterGather},
           {"overlapReductions", p.overlapReductions},
+          {"rankOrder", plan::rankOrderName(p.rankOrder)},
           {"vocabMultiple", p.vocabMultiple},
           {"layers", std::move(layers)},
           {"gpus", p.numRanks()},

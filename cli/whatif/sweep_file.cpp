@@ -179,6 +179,7 @@ std::string textOf(const planner::Pins& pins) {
   add(pins.sequenceParallel);
   add(pins.scatterGather);
   add(pins.overlapReductions);
+  add(pins.rankOrder);
   for (const int64_t layers : pins.layers) text += fmt::format(" {}", layers);
   return text;
 }

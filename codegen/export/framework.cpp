@@ -27,7 +27,8 @@ constexpr StackChoice kMegatronChoices[] = {
     StackChoice::kInterleaved,      StackChoice::kShardOptimizer,
     StackChoice::kShardGradients,   StackChoice::kShardParameters,
     StackChoice::kReplicatedShards, StackChoice::kRecomputeSelective,
-    StackChoice::kRecomputeFull,    StackChoice::kRecomputeLayers};
+    StackChoice::kRecomputeFull,    StackChoice::kRecomputeLayers,
+    StackChoice::kRankOrder};
 // FSDP2 that reshards after the forward (parameters) or never (gradients).
 constexpr StackChoice kTorchtitanChoices[] = {StackChoice::kTensorParallel,
                                               StackChoice::kSequenceParallel,
@@ -277,6 +278,12 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
                               Framework framework) {
   Misfits misfits;
   misfits.add(misfitsOf(plan, framework));
+  const bool hasOrder = has(infoOf(framework).choices, StackChoice::kRankOrder);
+  misfits.addIf(
+      hasOrder && !plan::rankOrderGoesWithSharding(plan),
+      fmt::format("rank order {} with state sharding {}", plan::rankOrderName(plan.rankOrder),
+                  plan::stateShardingName(plan.stateSharding)),
+      fmt::format("rank order {}", plan::rankOrderName(plan::RankOrder::kTpCpDpPp)));
   misfits.add(misfitsOf(model, plan.training, framework));
   if (framework == Framework::kTorchtitan) misfits.add(torchtitanMisfits(plan));
   // Shards of equal size are what tp takes in any case.

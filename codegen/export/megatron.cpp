@@ -139,6 +139,7 @@ void addParallelism(Arguments& args, const Plan& plan) {
   else if (plan.virtualStages > 1)
     args.add("--num-virtual-stages-per-pipeline-rank", plan.virtualStages);
   args.addIf(plan.sequenceParallel, "--sequence-parallel");
+  args.addIf(plan.rankOrder == plan::RankOrder::kTpCpPpDp, "--use-tp-pp-dp-mapping");
 }
 
 void addState(Arguments& args, const Plan& plan) {

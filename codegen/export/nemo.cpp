@@ -64,6 +64,7 @@ constexpr Translation kTranslations[] = {
     {"--pipeline-model-parallel-layout", "model.pipeline_model_parallel_layout"},
     {"--num-virtual-stages-per-pipeline-rank", "model.virtual_pipeline_model_parallel_size"},
     {"--sequence-parallel", "model.sequence_parallel"},
+    {"--use-tp-pp-dp-mapping", "dist.use_tp_pp_dp_mapping"},
     {"--use-distributed-optimizer", "ddp.use_distributed_optimizer"},
     {"--use-distributed-optimizer", "optimizer.use_distributed_optimizer"},
     {"--use-megatron-fsdp", "ddp.use_megatron_fsdp"},

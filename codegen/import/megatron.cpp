@@ -96,11 +96,17 @@ constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"}};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
-constexpr std::array<std::string_view, 12> kRefusedFlags = {
-    "--num-experts",       "--multi-latent-attention", "--mtp-num-layers",
-    "--window-size",       "--squared-relu",           "--quick-geglu",
-    "--use-torch-fsdp2",   "--optimizer-cpu-offload",  "--cpu-offloading-num-layers",
-    "--use-legacy-models", "--use-tp-pp-dp-mapping",   "--distribute-saved-activations"};
+constexpr std::array<std::string_view, 11> kRefusedFlags = {"--num-experts",
+                                                            "--multi-latent-attention",
+                                                            "--mtp-num-layers",
+                                                            "--window-size",
+                                                            "--squared-relu",
+                                                            "--quick-geglu",
+                                                            "--use-torch-fsdp2",
+                                                            "--optimizer-cpu-offload",
+                                                            "--cpu-offloading-num-layers",
+                                                            "--use-legacy-models",
+                                                            "--distribute-saved-activations"};
 
 // Gradients are added up and reduced in the compute dtype, and weights that are fp8 already are
 // gathered as that. They take as much memory as before: 16 bits, or 8 and 8 transposed.
@@ -465,6 +471,10 @@ void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Plan& plan
   if (plan.virtualStages > 1) plan.schedule = plan::ScheduleKind::kInterleaved;
   // Megatron turns it off where there is nothing to shard.
   plan.sequenceParallel = flags.has("--sequence-parallel") && plan.tp > 1;
+  const bool isReordered = flags.has("--use-tp-pp-dp-mapping");
+  if (isReordered && flags.has("--use-megatron-fsdp"))
+    flags.fail("--use-tp-pp-dp-mapping", "excludes --use-megatron-fsdp");
+  if (isReordered && plan.pp > 1 && plan.dp() > 1) plan.rankOrder = plan::RankOrder::kTpCpPpDp;
   readRecompute(flags, plan);
 }
 

@@ -45,7 +45,14 @@ std::vector<ChoiceUse> choicesUsed(const Plan& p) {
   add(p.recomputeLayers > 0, StackChoice::kRecomputeLayers,
       fmt::format("recompute of {} layers per virtual stage", p.recomputeLayers), "of all layers");
   add(p.overlapReductions, StackChoice::kOverlapReductions, "overlapped reductions", "off");
+  add(p.rankOrder != RankOrder::kTpCpDpPp, StackChoice::kRankOrder,
+      fmt::format("rank order {}", rankOrderName(p.rankOrder)),
+      std::string(rankOrderName(RankOrder::kTpCpDpPp)));
   return uses;
+}
+
+bool rankOrderGoesWithSharding(const Plan& p) {
+  return p.rankOrder == RankOrder::kTpCpDpPp || p.stateSharding < StateSharding::kGradients;
 }
 
 }  // namespace trireme::plan

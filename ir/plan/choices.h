@@ -18,4 +18,9 @@ struct ChoiceUse {
 // Those that the plan uses.
 std::vector<ChoiceUse> choicesUsed(const Plan& plan);
 
+// Whether software that has both has the rank order together with the state sharding. Megatron's
+// FSDP, by which Megatron-Core and NeMo share gradients and parameters, takes the default order
+// alone.
+bool rankOrderGoesWithSharding(const Plan& plan);
+
 }  // namespace trireme::plan

@@ -4,8 +4,7 @@
 // It can say what Megatron-LM, DeepSpeed, FSDP and their relatives run, so that one cost model
 // prices them all. What Trireme itself compiles is less: expand::checkBuildable says how much.
 //
-// Ranks are laid out as Megatron-Core does, innermost to outermost tp, cp, dp_shard, dp_replicate,
-// pp (sharding.h).
+// Ranks are laid out in one of Megatron-Core's two orders (RankOrder; sharding.h).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -20,6 +19,10 @@ namespace trireme::plan {
 enum class ScheduleKind : uint8_t { kGpipe, k1F1B, kInterleaved, kZeroBubbleH1, kZeroBubbleH2 };
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
 enum class StateSharding : uint8_t { kNone, kOptimizer, kGradients, kParameters };
+// Which ranks are neighbours, innermost to outermost, dp being dp_shard inside dp_replicate: the
+// replicas of a stage, or the stages of a replica (Megatron-Core's --use-tp-pp-dp-mapping). Ranks
+// fill the tiers of a cluster in order, so that this decides which of the two share a node.
+enum class RankOrder : uint8_t { kTpCpDpPp, kTpCpPpDp };
 
 // Layers [first, first + count) of the model.
 struct LayerRange {
@@ -53,6 +56,7 @@ struct Plan {
   // activations' gradients beside the gradients of weights. What other stacks overlap is said by
   // their profiles.
   bool overlapReductions = false;
+  RankOrder rankOrder = RankOrder::kTpCpDpPp;
   int64_t vocabMultiple = 128;  // the vocabulary is padded to a multiple of vocabMultiple * tp
   // layers[stage][chunk]: virtual stage chunk * pp + stage. In virtual-stage order the ranges
   // follow each other and cover all layers. May be uneven.
@@ -102,6 +106,7 @@ std::vector<std::vector<LayerRange>> evenLayers(int64_t numLayers, int64_t pp,
 //       its mirror image from the back, so that causal attention is the same work for all)
 // (P16) the stack has a name without control characters
 // (P17) overlapReductions needs dp > 1 or tp > 1
+// (P18) rankOrder tp-cp-pp-dp needs pp > 1 and dp > 1: otherwise both orders are the same
 Status verifyPlan(const Plan& plan, const spec::ModelSpec& model);
 
 // Versioned YAML, with the training settings inside; round-trips exactly.
@@ -117,5 +122,6 @@ constexpr bool splitsBackward(ScheduleKind kind) {
 }
 std::string_view recomputeName(Recompute recompute);     // none, selective, full
 std::string_view stateShardingName(StateSharding kind);  // none, optimizer, gradients, parameters
+std::string_view rankOrderName(RankOrder order);         // tp-cp-dp-pp, tp-cp-pp-dp
 
 }  // namespace trireme::plan

@@ -49,15 +49,24 @@ RankCoordinates coordinatesOf(int64_t rank, const Plan& plan) {
   RankCoordinates c;
   c.tp = take(plan.tp);
   c.cp = take(plan.cp);
+  if (plan.rankOrder == RankOrder::kTpCpPpDp) c.pp = take(plan.pp);
   c.dpShard = take(plan.dpShard);
   c.dpReplicate = take(plan.dpReplicate);
-  c.pp = rank;
+  if (plan.rankOrder == RankOrder::kTpCpDpPp) c.pp = rank;
   return c;
 }
 
 int64_t rankOf(const RankCoordinates& c, const Plan& p) {
-  return c.tp +
-         p.tp * (c.cp + p.cp * (c.dpShard + p.dpShard * (c.dpReplicate + p.dpReplicate * c.pp)));
+  return c.tp + p.tp * c.cp + stageStride(p) * c.pp +
+         replicaStride(p) * (c.dpShard + p.dpShard * c.dpReplicate);
+}
+
+int64_t stageStride(const Plan& p) {
+  return p.tp * p.cp * (p.rankOrder == RankOrder::kTpCpDpPp ? p.dp() : 1);
+}
+
+int64_t replicaStride(const Plan& p) {
+  return p.tp * p.cp * (p.rankOrder == RankOrder::kTpCpPpDp ? p.pp : 1);
 }
 
 }  // namespace trireme::plan

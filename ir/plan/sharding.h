@@ -34,15 +34,24 @@ Sharding homeSharding(const graph::Tensor& tensor, const MeshShape& mesh);
 std::vector<int64_t> localShape(const std::vector<graph::Dim>& dims, const Sharding& sharding,
                                 const MeshShape& mesh);
 
-// Where a rank stands, innermost to outermost; the order is Megatron-Core's (tp-cp-ep-dp-pp) and
-// torchtitan's.
+// Where a rank stands. With d = dpShard + plan.dpShard dpReplicate:
 //
-//   rank = tp + plan.tp (cp + plan.cp (dpShard + plan.dpShard (dpReplicate + plan.dpReplicate pp)))
+//   tp-cp-dp-pp   rank = tp + plan.tp (cp + plan.cp (d + plan.dp() pp)), the order of Megatron-Core
+//                 (tp-cp-ep-dp-pp) and torchtitan
+//   tp-cp-pp-dp   rank = tp + plan.tp (cp + plan.cp (pp + plan.pp d))
+//
+// tp 2, pp 2, dp 2; ranks as stage.replica, each of both tp ranks:
+//   tp-cp-dp-pp   0-1: 0.0   2-3: 0.1   4-5: 1.0   6-7: 1.1
+//   tp-cp-pp-dp   0-1: 0.0   2-3: 1.0   4-5: 0.1   6-7: 1.1
 struct RankCoordinates {
   int64_t tp = 0, cp = 0, dpShard = 0, dpReplicate = 0, pp = 0;
   bool operator==(const RankCoordinates&) const = default;
 };
 RankCoordinates coordinatesOf(int64_t rank, const Plan& plan);
 int64_t rankOf(const RankCoordinates& c, const Plan& plan);
+
+// From a rank to the one that differs in the next stage alone, and in the next replica.
+int64_t stageStride(const Plan& plan);
+int64_t replicaStride(const Plan& plan);
 
 }  // namespace trireme::plan

@@ -29,9 +29,12 @@ constexpr EnumName<StateSharding> kStateShardingArray[] = {
     {"optimizer", StateSharding::kOptimizer},
     {"gradients", StateSharding::kGradients},
     {"parameters", StateSharding::kParameters}};
+constexpr EnumName<RankOrder> kRankOrderArray[] = {{"tp-cp-dp-pp", RankOrder::kTpCpDpPp},
+                                                   {"tp-cp-pp-dp", RankOrder::kTpCpPpDp}};
 constexpr std::span<const EnumName<ScheduleKind>> kSchedules = kScheduleArray;
 constexpr std::span<const EnumName<Recompute>> kRecomputes = kRecomputeArray;
 constexpr std::span<const EnumName<StateSharding>> kStateShardings = kStateShardingArray;
+constexpr std::span<const EnumName<RankOrder>> kRankOrders = kRankOrderArray;
 
 // Elements of a list have no key that MapReader could name.
 Status expectedAt(const std::string& file, const Node& node, std::string_view what) {
@@ -109,6 +112,7 @@ std::string_view recomputeName(Recompute recompute) { return spec::nameOf(kRecom
 std::string_view stateShardingName(StateSharding kind) {
   return spec::nameOf(kStateShardings, kind);
 }
+std::string_view rankOrderName(RankOrder order) { return spec::nameOf(kRankOrders, order); }
 
 std::string printPlan(const Plan& p) {
   std::string text;
@@ -134,6 +138,7 @@ std::string printPlan(const Plan& p) {
   line("sequence_parallel", p.sequenceParallel);
   line("scatter_gather", p.scatterGather);
   if (p.overlapReductions) line("overlap_reductions", true);
+  if (p.rankOrder != RankOrder::kTpCpDpPp) line("rank_order", rankOrderName(p.rankOrder));
   line("vocab_multiple", p.vocabMultiple);
   text += printLayers(p.layers);
   text += "training:\n" + indented(spec::printTraining(p.training));
@@ -165,6 +170,7 @@ Result<Plan> parsePlan(const std::string& text, const std::string& name) {
   map.required("sequence_parallel", &p.sequenceParallel);
   map.required("scatter_gather", &p.scatterGather);
   map.optional("overlap_reductions", &p.overlapReductions);
+  map.optional("rank_order", kRankOrders, &p.rankOrder);
   map.required("vocab_multiple", &p.vocabMultiple);
   if (const Node* node = map.requiredChild("layers")) map.merge(readLayers(name, *node, &p.layers));
   if (const Node* node = map.requiredChild("training")) {

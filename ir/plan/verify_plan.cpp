@@ -250,6 +250,14 @@ Status thereAreReductions(const Plan& p, const ModelSpec&) {  // (P17)
       "overlap_reductions false");
 }
 
+Status ordersDiffer(const Plan& p, const ModelSpec&) {  // (P18)
+  if (p.rankOrder == RankOrder::kTpCpDpPp || (p.pp > 1 && p.dp() > 1)) return {};
+  return invalidArgument(fmt::format(
+      "(P18) rank_order {} needs pp > 1 and dp > 1, but pp is {} and dp is {}; nearest: "
+      "rank_order {}",
+      rankOrderName(p.rankOrder), p.pp, p.dp(), rankOrderName(RankOrder::kTpCpDpPp)));
+}
+
 Status trainingFitsModel(const Plan& p, const ModelSpec& model) {  // (P13)
   const Status status = spec::verifyTraining(p.training, model);
   return status.ok() ? status : Status(status.code(), "(P13) training: " + status.message());
@@ -259,13 +267,25 @@ Status trainingFitsModel(const Plan& p, const ModelSpec& model) {  // (P13)
 
 Status verifyPlan(const Plan& plan, const ModelSpec& model) {
   // A rule may rely on the ones before it: the later ones divide by numbers that (P1) checks.
-  constexpr Status (*kRules[])(const Plan&, const ModelSpec&) = {
-      countsAreInRange,       madeForThisModel,      trainingFitsModel,
-      batchDivides,           tasksAreCountable,     tpDividesHeads,
-      tpDividesFfn,           interleavingIsMeant,   interleavedGroupsAreFull,
-      layersCoverTheModel,    recomputedLayersExist, contextDivides,
-      sequenceParallelSplits, scatterGatherApplies,  stateShardingHasRanks,
-      thereAreNoExperts,      stackHasAName,         thereAreReductions};
+  constexpr Status (*kRules[])(const Plan&, const ModelSpec&) = {countsAreInRange,
+                                                                 madeForThisModel,
+                                                                 trainingFitsModel,
+                                                                 batchDivides,
+                                                                 tasksAreCountable,
+                                                                 tpDividesHeads,
+                                                                 tpDividesFfn,
+                                                                 interleavingIsMeant,
+                                                                 interleavedGroupsAreFull,
+                                                                 layersCoverTheModel,
+                                                                 recomputedLayersExist,
+                                                                 contextDivides,
+                                                                 sequenceParallelSplits,
+                                                                 scatterGatherApplies,
+                                                                 stateShardingHasRanks,
+                                                                 thereAreNoExperts,
+                                                                 stackHasAName,
+                                                                 thereAreReductions,
+                                                                 ordersDiffer};
   for (const auto rule : kRules) TRIREME_RETURN_IF_ERROR(rule(plan, model));
   return {};
 }

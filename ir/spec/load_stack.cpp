@@ -149,7 +149,7 @@ std::vector<StackChoice> ownChoices() {
           StackChoice::kInterleaved,        StackChoice::kZeroBubble,
           StackChoice::kScatterGather,      StackChoice::kShardOptimizer,
           StackChoice::kRecomputeSelective, StackChoice::kRecomputeFull,
-          StackChoice::kOverlapReductions};
+          StackChoice::kOverlapReductions,  StackChoice::kRankOrder};
 }
 
 std::vector<Precision> ownPrecisions() {

@@ -35,7 +35,8 @@ inline constexpr EnumName<StackChoice> kChoiceArray[] = {
     {"recompute_selective", StackChoice::kRecomputeSelective},
     {"recompute_full", StackChoice::kRecomputeFull},
     {"recompute_layers", StackChoice::kRecomputeLayers},
-    {"overlap_reductions", StackChoice::kOverlapReductions}};
+    {"overlap_reductions", StackChoice::kOverlapReductions},
+    {"rank_order", StackChoice::kRankOrder}};
 inline constexpr std::span<const EnumName<AttentionKind>> kAttention = kAttentionArray;
 inline constexpr std::span<const EnumName<GradientAccumulation>> kAccumulation = kAccumulationArray;
 inline constexpr std::span<const EnumName<SelectiveRecompute>> kSelective = kSelectiveArray;

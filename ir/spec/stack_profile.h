@@ -142,6 +142,7 @@ enum class StackChoice : uint8_t {
   kRecomputeFull,
   kRecomputeLayers,    // of some layers of a stage
   kOverlapReductions,  // of own programs; what others overlap their descriptions say
+  kRankOrder,          // the stages of a replica next to each other
 };
 
 // What Trireme's own programs can do, and what they train in (expand::checkBuildable).

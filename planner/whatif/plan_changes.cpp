@@ -50,6 +50,8 @@ std::vector<std::string> planChanges(const Plan& before, const Plan& after) {
   lines.add("state_sharding", plan::stateShardingName(before.stateSharding),
             plan::stateShardingName(after.stateSharding));
   addChoices(lines, kSwitches, before, after);
+  lines.add("rank_order", plan::rankOrderName(before.rankOrder),
+            plan::rankOrderName(after.rankOrder));
   lines.add("layers", layersText(before), layersText(after));
   addChoices(lines, kDropouts, before.training, after.training);
   return lines.take();

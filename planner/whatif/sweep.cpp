@@ -70,6 +70,7 @@ std::optional<Seconds> stepLike(plan::Plan near, const Query& query, const CostF
     near.dpReplicate = dp % near.dpReplicate == 0 ? near.dpReplicate : 1;
     near.dpShard = dp / near.dpReplicate;
   }
+  if (dp == 1) near.rankOrder = plan::RankOrder::kTpCpDpPp;
   if (!plan::verifyPlan(near, query.model).ok()) return std::nullopt;
   const Result<cost::Estimate> estimate = costs.estimate(near);
   if (!estimate.has_value() || !estimate->fits()) return std::nullopt;

@@ -17,6 +17,7 @@ Path = str | os.PathLike[str]
 Precision = Literal["fp64", "fp32", "fp16", "bf16", "fp8"]
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"]
 Recompute = Literal["none", "selective", "full"]
+RankOrder = Literal["tp-cp-dp-pp", "tp-cp-pp-dp"]
 StateSharding = Literal["none", "optimizer", "gradients", "parameters"]
 # A number, text as the command takes it ("64..4096", "200,400 Gbit/s"), or several of either.
 Values = int | float | str | Sequence[int | float | str]
@@ -109,6 +110,7 @@ def plan(
     sequence_parallel: bool | None = None,
     scatter_gather: bool | None = None,
     overlap_reductions: bool | None = None,
+    rank_order: RankOrder | None = None,
     top: int | None = None,
     explain: bool = False,
 ) -> _results.Recommendation:
@@ -119,7 +121,7 @@ def plan(
         needed here or in the file.
     precision: of the computation (default: the stack's).
     gpus: the most devices to use (default: the cluster's).
-    tp ... overlap_reductions: choices that are not left to the search; microbatch in sequences; layers of
+    tp ... rank_order: choices that are not left to the search; microbatch in sequences; layers of
         every stage or, with virtual stages, of every chunk in turn; recompute_layers: full recomputation of
         the first so many layers of each of them.
     top: plans to name, the winner and top - 1 runners-up (default: 5).
@@ -152,6 +154,7 @@ def plan(
         "sequence_parallel": sequence_parallel,
         "scatter_gather": scatter_gather,
         "overlap_reductions": overlap_reductions,
+        "rank_order": rank_order,
         "top": top,
         "explain": explain,
     }
@@ -278,6 +281,7 @@ def whatif(
     sequence_parallel: bool | None = None,
     scatter_gather: bool | None = None,
     overlap_reductions: bool | None = None,
+    rank_order: RankOrder | None = None,
     threads: int | None = None,
 ) -> _results.Sweep:
     """Plans for many clusters: every combination of the values.
@@ -291,7 +295,7 @@ def whatif(
     tokens: of the whole training. price: USD per device and hour. power: W of a device.
     deadline: s. budget: USD. mtbf: of one device, s.
     checkpoint_bandwidth: of the storage, B/s. restart, repair: s. spares: nodes.
-    tp ... overlap_reductions: choices that are not left to the search, as for :func:`plan`.
+    tp ... rank_order: choices that are not left to the search, as for :func:`plan`.
     threads: points at a time (default: one per core).
 
     Deadlines and budgets are answered between the numbers of devices, too, in whole nodes. Points without a plan say why; Error is raised if no point has one.
@@ -317,6 +321,7 @@ def whatif(
         "sequence_parallel": sequence_parallel,
         "scatter_gather": scatter_gather,
         "overlap_reductions": overlap_reductions,
+        "rank_order": rank_order,
         "threads": threads,
         "gpus": _text(gpus),
         "gpu": _text(gpu),

@@ -69,6 +69,7 @@ class Plan:
     sequence_parallel: bool
     scatter_gather: bool
     overlap_reductions: bool
+    rank_order: str
     vocab_multiple: int
     layers: tuple[tuple[int, ...], ...]
     gpus: int

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "cost_models/described_blocks.h"
+#include "ir/plan/sharding.h"
 #include "tests/cost_models/small_specs.h"
 
 namespace trireme::cost {
@@ -94,6 +98,51 @@ TEST(GroupShape, FollowsTheRankOrder) {
   EXPECT_EQ(groupSize(groupShape(GroupKind::kWorld, plan)), 24);
 }
 
+// The drawing of sharding.h: of tp 2, pp 2, dp 2 the replicas of stage 0 are ranks 0-1 and 2-3, or
+// 0-1 and 4-5, and its last stage is four ranks behind, or two.
+TEST(GroupShape, OfEitherOrderHasTheRanksThatAreDrawn) {
+  plan::Plan plan = degrees(2, 2, 2);
+  const auto strideOf = [&](GroupKind kind) { return groupShape(kind, plan)[0].stride; };
+  EXPECT_EQ(strideOf(GroupKind::kDp), 2);
+  EXPECT_EQ(strideOf(GroupKind::kPp), 4);
+  EXPECT_EQ(strideOf(GroupKind::kEmbedding), 4);
+  plan.rankOrder = plan::RankOrder::kTpCpPpDp;
+  EXPECT_EQ(strideOf(GroupKind::kTp), 1);
+  EXPECT_EQ(strideOf(GroupKind::kDp), 4);
+  EXPECT_EQ(strideOf(GroupKind::kPp), 2);
+  EXPECT_EQ(strideOf(GroupKind::kEmbedding), 2);
+  const GroupShape replica = groupShape(GroupKind::kModel, plan);  // ranks 0-3 or 4-7
+  ASSERT_EQ(replica.size(), 1u);
+  EXPECT_EQ(replica[0].size, 4);
+  EXPECT_EQ(replica[0].stride, 1);
+}
+
+// cp 2 besides: ranks tp + 2 (cp + 2 (pp + 2 dp)). Who holds the parameters of rank 0: 0 and 2, and
+// so 8 further. Of dp 4 in shards of 2: shards 0, 2, 8, 10; replicas 0 and 16.
+TEST(GroupShape, OfContextsWithTheStagesInsideHasTwoDims) {
+  plan::Plan plan = degrees(2, 2, 2);
+  plan.cp = 2;
+  plan.dpShard = 2;
+  plan.rankOrder = plan::RankOrder::kTpCpPpDp;
+  const auto ranksOf = [](const GroupShape& shape) {
+    std::vector<int64_t> ranks = {0};
+    for (const GroupDim& dim : shape) {
+      const std::vector<int64_t> inner = ranks;
+      for (int64_t i = 1; i < dim.size; ++i)
+        for (const int64_t rank : inner) ranks.push_back(rank + i * dim.stride);
+    }
+    return ranks;
+  };
+  EXPECT_EQ(ranksOf(dataGroup(plan)), (Sizes{0, 2, 8, 10, 16, 18, 24, 26}));
+  EXPECT_EQ(ranksOf(shardGroup(plan)), (Sizes{0, 2, 8, 10}));
+  EXPECT_EQ(ranksOf(replicaGroup(plan)), (Sizes{0, 16}));
+  EXPECT_EQ(ranksOf(embeddingGroup(plan)), (Sizes{0, 4}));
+  plan.rankOrder = plan::RankOrder::kTpCpDpPp;
+  EXPECT_EQ(ranksOf(dataGroup(plan)), (Sizes{0, 2, 4, 6, 8, 10, 12, 14}));
+  EXPECT_EQ(ranksOf(replicaGroup(plan)), (Sizes{0, 8}));
+  EXPECT_EQ(ranksOf(embeddingGroup(plan)), (Sizes{0, 16}));
+}
+
 TEST(StageLink, IsTheOutermostTierThatATransferCrosses) {
   const spec::ClusterSpec cluster = small::cluster(16, 8);
   EXPECT_EQ(stageLink(degrees(2, 4, 1), cluster).bandwidth, BytesPerSecond(100e9));  // 8 ranks
@@ -145,6 +194,114 @@ TEST(StageLink, SharesThePortsAmongThoseThatSend) {
   const plan::Plan chunks =
       small::interleaved(small::plan(model, small::training(), 2, 4), model, 2);
   EXPECT_DOUBLE_EQ(stageLink(chunks, cluster).bandwidth.count(), 10e9);
+}
+
+// Nodes of 4, each device with 10 GB/s of 2 ports. A replica of 4 stages is a node's: nothing
+// leaves it. One of 8 is two nodes': of each the last stage of a rank sends, through a port of its
+// own, where with the replicas inside the four of a stage would share both.
+TEST(StageLink, OfStagesInsideIsThatOfAReplica) {
+  spec::ClusterSpec cluster = small::cluster(32, 4);
+  cluster.tiers[1].nics = 2;
+  const auto rate = [&](int64_t pp, int64_t dp, plan::RankOrder order) {
+    plan::Plan plan = degrees(1, pp, dp);
+    plan.rankOrder = order;
+    return stageLink(plan, cluster).bandwidth.count();
+  };
+  EXPECT_DOUBLE_EQ(rate(4, 8, plan::RankOrder::kTpCpPpDp), 100e9);
+  EXPECT_DOUBLE_EQ(rate(4, 8, plan::RankOrder::kTpCpDpPp), 10e9);
+  EXPECT_DOUBLE_EQ(rate(8, 4, plan::RankOrder::kTpCpPpDp), 20e9);
+  EXPECT_DOUBLE_EQ(rate(8, 4, plan::RankOrder::kTpCpDpPp), 10e9);
+}
+
+// Every rank, every stage, every tier: whether the rank of the stage is in another block.
+size_t tierByRanks(const plan::Plan& plan, int64_t from, int64_t to,
+                   const spec::ClusterSpec& cluster) {
+  const Ranks ranks = ranksOf(plan);
+  size_t tier = 0;
+  for (int64_t rank = 0; rank < ranks.all; ++rank) {
+    plan::RankCoordinates c = plan::coordinatesOf(rank, plan);
+    if (c.pp != from) continue;
+    c.pp = to;
+    const int64_t peer = plan::rankOf(c, plan);
+    for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i) {
+      const int64_t block = blockOf(i, ranks, cluster);
+      if (rank / block != peer / block) tier = std::max(tier, i + 1);
+    }
+  }
+  return tier;
+}
+
+// Degrees that fill blocks evenly, and degrees that do not, on clusters of one to three tiers.
+std::vector<std::pair<plan::Plan, spec::ClusterSpec>> manyLayouts() {
+  std::vector<std::pair<plan::Plan, spec::ClusterSpec>> layouts;
+  for (const int64_t perNode : {2, 3, 4, 8, 12, 1024})
+    for (const int64_t perRack : {24, 48, 1024})
+      for (const int64_t tp : {1, 2, 3})
+        for (const int64_t cp : {1, 2})
+          for (const int64_t pp : {2, 3, 4})
+            for (const int64_t dp : {2, 3, 8}) {
+              spec::ClusterSpec cluster = small::cluster(1024, perNode);
+              if (perRack < 1024 && perNode < perRack)
+                cluster.tiers.insert(cluster.tiers.end() - 1,
+                                     {"rack", perRack, BytesPerSecond(30e9), Seconds(3e-6)});
+              plan::Plan plan = degrees(tp, pp, dp);
+              plan.cp = cp;
+              layouts.emplace_back(plan, cluster);
+            }
+  return layouts;
+}
+
+TEST(StageLink, IsThatOfTheFarthestPairOfRanks) {
+  for (auto [plan, cluster] : manyLayouts())
+    for (const plan::RankOrder order : {plan::RankOrder::kTpCpDpPp, plan::RankOrder::kTpCpPpDp})
+      for (const int64_t chunks : {1, 2}) {
+        plan.rankOrder = order;
+        plan.virtualStages = chunks;
+        size_t farthest = chunks > 1 ? tierByRanks(plan, plan.pp - 1, 0, cluster) : 0;
+        for (int64_t stage = 0; stage + 1 < plan.pp; ++stage) {
+          const size_t tier = tierByRanks(plan, stage, stage + 1, cluster);
+          EXPECT_EQ(stageLink(stage, stage + 1, plan, cluster).latency,
+                    cluster.tiers[tier].latency);
+          farthest = std::max(farthest, tier);
+        }
+        EXPECT_EQ(stageLink(plan, cluster).latency, cluster.tiers[farthest].latency);
+      }
+}
+
+// Nodes of 4. Stages of 4 fill a node each in either order; 4 stages of 1 share one if they are
+// inside, 8 fill two. With ports that are shared the last stage of a node has one for itself even
+// then. On one node everything is near.
+TEST(StagesAreNearerInside, WhereTheirLinkIsFaster) {
+  spec::ClusterSpec cluster = small::cluster(64, 4);
+  EXPECT_TRUE(stagesAreNearerInside(degrees(1, 4, 8), cluster));
+  EXPECT_TRUE(stagesAreNearerInside(degrees(2, 2, 16), cluster));
+  EXPECT_FALSE(stagesAreNearerInside(degrees(4, 4, 4), cluster));
+  EXPECT_FALSE(stagesAreNearerInside(degrees(1, 8, 8), cluster));
+  EXPECT_FALSE(stagesAreNearerInside(degrees(1, 3, 4), cluster));  // stages 0, 1, 2 | 0...
+  EXPECT_FALSE(stagesAreNearerInside(degrees(1, 2, 2), cluster));
+  cluster.tiers[1].nics = 2;
+  EXPECT_TRUE(stagesAreNearerInside(degrees(1, 8, 8), cluster));
+  EXPECT_FALSE(stagesAreNearerInside(degrees(4, 8, 2), cluster));
+}
+
+TEST(StagesAreNearerInside, IsThatOfTheLinks) {
+  int nearer = 0;
+  for (auto [plan, cluster] : manyLayouts()) {
+    cluster.tiers.back().nics = cluster.tiers.size() > 1 ? 2 : 0;
+    const bool isSaid = stagesAreNearerInside(plan, cluster);
+    bool isFaster = false;
+    for (const int64_t chunks : {1, 2}) {
+      plan.virtualStages = chunks;
+      plan.rankOrder = plan::RankOrder::kTpCpDpPp;
+      const Link outside = stageLink(plan, cluster);
+      plan.rankOrder = plan::RankOrder::kTpCpPpDp;
+      const Link inside = stageLink(plan, cluster);
+      isFaster |= inside.bandwidth > outside.bandwidth || inside.latency < outside.latency;
+    }
+    EXPECT_EQ(isSaid, isFaster);
+    nearer += isSaid;
+  }
+  EXPECT_GT(nearer, 100);
 }
 
 }  // namespace

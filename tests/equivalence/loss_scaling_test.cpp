@@ -215,6 +215,28 @@ TEST_F(Resume, UnderAnotherPlanHasTheSameScale) {
   }
 }
 
+// The stages of a replica next to each other, or the replicas of a stage: every rank but the first
+// and the last holds something else, and what follows is the same.
+TEST_F(Resume, UnderAnotherRankOrderIsTheSameRun) {
+  const spec::TrainingSpec training = tinyTraining(spec::Precision::kFp32);
+  for (const bool shards : {false, true}) {
+    Choices c;
+    c.pp = c.dp = 2;
+    c.shardOptimizer = shards;
+    Choices reordered = c;
+    reordered.rankOrder = plan::RankOrder::kTpCpPpDp;
+    for (const auto& [from, to] : {std::pair{c, reordered}, std::pair{reordered, c}}) {
+      const auto first = session(from, training), second = session(to, training);
+      train(*first, 3);
+      ASSERT_TRUE(first->saveCheckpoint(path_).ok());
+      ASSERT_EQ(second->loadCheckpoint(path_).message(), "");
+      train(*first, 2);
+      train(*second, 2);
+      EXPECT_EQ(compareTensors(first->gatherParameters(), second->gatherParameters(), {}), "");
+    }
+  }
+}
+
 // Of a run in another precision there is no scale.
 TEST_F(Resume, OfAnotherPrecisionBeginsWithTheInitialScale) {
   const auto first = session({}, tinyTraining(spec::Precision::kFp32));

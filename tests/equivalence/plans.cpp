@@ -27,19 +27,21 @@ std::vector<Choices> allLegal() {
                                 plan::ScheduleKind::kZeroBubbleH2})
             for (auto recompute :
                  {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull})
-              for (int bits = 0; bits < 64; ++bits) {
-                const Choices c{tp,
-                                pp,
-                                dp,
-                                v,
-                                schedule,
-                                recompute,
-                                (bits & 1) != 0,
-                                (bits & 2) != 0,
-                                (bits & 4) != 0,
-                                (bits & 8) != 0,
-                                (bits & 16) != 0 ? 2 : 1,
-                                (bits & 32) != 0};
+              for (int bits = 0; bits < (pp > 1 && dp > 1 ? 128 : 64); ++bits) {
+                const Choices c{
+                    tp,
+                    pp,
+                    dp,
+                    v,
+                    schedule,
+                    recompute,
+                    (bits & 1) != 0,
+                    (bits & 2) != 0,
+                    (bits & 4) != 0,
+                    (bits & 8) != 0,
+                    (bits & 16) != 0 ? 2 : 1,
+                    (bits & 32) != 0,
+                    (bits & 64) != 0 ? plan::RankOrder::kTpCpPpDp : plan::RankOrder::kTpCpDpPp};
                 if (legal(c)) all.push_back(c);
               }
   return all;
@@ -48,7 +50,7 @@ std::vector<Choices> allLegal() {
 using Pair = std::tuple<int, int64_t, int, int64_t>;
 
 std::vector<Pair> pairsOf(const Choices& c) {
-  const std::array<int64_t, 12> values = {c.tp,
+  const std::array<int64_t, 13> values = {c.tp,
                                           c.pp,
                                           c.dp,
                                           c.virtualStages,
@@ -59,10 +61,11 @@ std::vector<Pair> pairsOf(const Choices& c) {
                                           c.scatterGather,
                                           c.uneven,
                                           c.microbatchSize,
-                                          c.overlapReductions};
+                                          c.overlapReductions,
+                                          static_cast<int64_t>(c.rankOrder)};
   std::vector<Pair> pairs;
-  for (int i = 0; i < 12; ++i)
-    for (int j = i + 1; j < 12; ++j)
+  for (int i = 0; i < 13; ++i)
+    for (int j = i + 1; j < 13; ++j)
       pairs.emplace_back(i, values[static_cast<size_t>(i)], j, values[static_cast<size_t>(j)]);
   return pairs;
 }
@@ -85,6 +88,7 @@ plan::Plan planFor(const Choices& c, const spec::ModelSpec& model,
   p.sequenceParallel = c.sequenceParallel;
   p.scatterGather = c.scatterGather;
   p.overlapReductions = c.overlapReductions;
+  p.rankOrder = c.rankOrder;
   if (c.shardOptimizer) {
     p.dpShard = c.dp;
     p.stateSharding = plan::StateSharding::kOptimizer;
@@ -111,11 +115,12 @@ plan::Plan planFor(const Choices& c, const spec::ModelSpec& model,
 }
 
 std::string describe(const Choices& c) {
-  return fmt::format("tp{} pp{} dp{} v{} {} recompute {}{}{}{}{}{} microbatch {}", c.tp, c.pp, c.dp,
-                     c.virtualStages, plan::scheduleName(c.schedule),
+  return fmt::format("tp{} pp{} dp{} v{} {} recompute {}{}{}{}{}{}{} microbatch {}", c.tp, c.pp,
+                     c.dp, c.virtualStages, plan::scheduleName(c.schedule),
                      plan::recomputeName(c.recompute), c.sequenceParallel ? " sp" : "",
                      c.shardOptimizer ? " zero1" : "", c.scatterGather ? " sg" : "",
                      c.uneven ? " uneven" : "", c.overlapReductions ? " overlap" : "",
+                     c.rankOrder == plan::RankOrder::kTpCpPpDp ? " pp inside dp" : "",
                      c.microbatchSize);
 }
 

@@ -14,6 +14,7 @@ struct Choices {
   bool sequenceParallel = false, shardOptimizer = false, scatterGather = false, uneven = false;
   int64_t microbatchSize = 1;
   bool overlapReductions = false;
+  plan::RankOrder rankOrder = plan::RankOrder::kTpCpDpPp;
 };
 
 // Layers that a plan of these choices needs: 8, or 16 for 16 chunks, and for 8 uneven ones.

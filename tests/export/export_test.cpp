@@ -147,6 +147,7 @@ std::vector<Plan> sample(const spec::ModelSpec& model) {
                   p.recomputeLayers = recompute == 3 ? 1 : 0;
                   p.sequenceParallel = flags & 1;
                   p.scatterGather = flags & 2;
+                  if ((flags & 4) && pp > 1 && dp > 1) p.rankOrder = plan::RankOrder::kTpCpPpDp;
                   if (plan::verifyPlan(p, model).ok()) plans.push_back(p);
                 }
   return plans;
@@ -358,6 +359,32 @@ TEST(Megatron, ShardedStateIsTheDistributedOptimizerOrMegatronFsdp) {
 
 // A replica's 16 / 2 samples go through the pipeline at once in microbatches of 2; without a
 // pipeline a step adds up gradients of one microbatch after the other.
+// parallel_state.py orders ranks tp-cp-ep-dp-pp, or by the flag tp-cp-ep-pp-dp, which Megatron's
+// FSDP does not know. The others have one order.
+TEST(RankOrder, IsWrittenWhereTheTargetHasIt) {
+  const spec::ModelSpec model = small::gpt(12);
+  Plan plan = small::plan(model, small::training(48, 32), 1, 2, 4);
+  const auto textOf = [&](Framework framework) {
+    const Result<Exported> exported =
+        exportPlan(plan, model, framework, {.devicesPerNode = 8, .steps = {}});
+    return exported.has_value() ? exported->text : exported.error().message();
+  };
+  EXPECT_THAT(textOf(Framework::kMegatron), Not(HasSubstr("mapping")));
+  EXPECT_THAT(textOf(Framework::kNemo), Not(HasSubstr("mapping")));
+  plan.rankOrder = plan::RankOrder::kTpCpPpDp;
+  EXPECT_THAT(textOf(Framework::kMegatron), HasSubstr("\n--use-tp-pp-dp-mapping\n"));
+  EXPECT_THAT(textOf(Framework::kNemo), HasSubstr("\ndist.use_tp_pp_dp_mapping=true\n"));
+  for (const Framework framework :
+       {Framework::kTorchtitan, Framework::kDeepspeed, Framework::kAccelerate})
+    EXPECT_THAT(textOf(framework), HasSubstr("rank order tp-cp-pp-dp (nearest: tp-cp-dp-pp)"));
+  std::swap(plan.dpReplicate, plan.dpShard);
+  plan.stateSharding = plan::StateSharding::kParameters;
+  for (const Framework framework : {Framework::kMegatron, Framework::kNemo})
+    EXPECT_THAT(textOf(framework),
+                HasSubstr("cannot express rank order tp-cp-pp-dp with state sharding parameters "
+                          "(nearest: rank order tp-cp-dp-pp)"));
+}
+
 TEST(Torchtitan, TheLocalBatchIsThatOfThePipeline) {
   const spec::ModelSpec model = flavored();
   Plan plan = small::plan(model, small::training(16, 32), 1, 2, 1);

@@ -52,6 +52,7 @@ TEST(ImportMegatron, ReadsBackWhatIsExported) {
                 p.recompute = static_cast<plan::Recompute>(flags % 3);
                 p.recomputeLayers = flags == 2 ? 1 : 0;
                 p.sequenceParallel = flags & 1;
+                if ((flags & 2) && pp > 1 && sharding < 2) p.rankOrder = plan::RankOrder::kTpCpPpDp;
                 p.training.warmupSteps = flags;
                 p.training.decaySteps = flags * 7;
                 p.training.residualDropout = p.training.embeddingDropout = 0.25;
@@ -264,6 +265,9 @@ TEST(ImportMegatron, RefusesWithTheLine) {
               HasSubstr("--seq-length is missing"));
   EXPECT_THAT(refusalOfRun(replacedInRun("-size 12 ", "-size 7 ")),
               HasSubstr("does not divide 960 ranks; nearest: 952"));
+  EXPECT_THAT(
+      refusalOfRun(replacedInRun("--fp16", "--bf16 --use-megatron-fsdp --use-tp-pp-dp-mapping")),
+      HasSubstr("run.sh:14: --use-tp-pp-dp-mapping excludes --use-megatron-fsdp"));
   // Of what is not given: the line of the command.
   EXPECT_THAT(refusalOfRun(replacedInRun("--num-layers 96 ", "")),
               HasSubstr("run.sh:4: --num-layers is missing"));

@@ -127,6 +127,32 @@ TEST(Bounds, HoldWhereProductsTakeMostOfTheTime) {
   }
 }
 
+// NCCL's connections take more over fast links, which another order gives to other groups: a group
+// needs no more than the order that needs less.
+TEST(Bounds, HoldForBothRankOrders) {
+  for (const bool own : {true, false}) {
+    Query query = smallQuery(4, 4, 8);
+    query.cluster.device.kind = spec::DeviceKind::kCuda;
+    query.cluster.tiers[0].bandwidth = BytesPerSecond(450e9);
+    query.stack.ownPrograms = own;
+    query.stack.ncclConnection = query.stack.description.ncclConnection = Bytes(1e4);
+    query.pins.tp = 1;
+    query.pins.pp = query.pins.dp = 2;
+    expectAdmissible(query, 4);
+    query.stack.ncclConnection = query.stack.description.ncclConnection = Bytes(1e8);
+    const CostFunctions costs = modelCosts(query);
+    std::vector<Rejection> ignored;
+    for (const Group& group : groupsFor(query, 4, ignored)) {
+      EXPECT_EQ(rankOrdersOf(query, group).size(), 2u);
+      const SharedBlocks blocks = *costs.blocks(planOf(query, group));
+      forEachPlan(query, group, [&](plan::Plan plan) {
+        plan.layers = plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
+        EXPECT_LE(leastMemory(query, group, *blocks), costs.estimate(plan)->memory.total());
+      });
+    }
+  }
+}
+
 // Links on which reductions take longer than the backward that they run beside, and others.
 TEST(Bounds, HoldForReductionsThatOverlap) {
   for (const double speed : {1e-2, 0.1, 1.0, 10.0})

@@ -66,7 +66,7 @@ int numDifferences(const plan::Plan& a, const plan::Plan& b) {
          (a.recompute != b.recompute || a.recomputeLayers != b.recomputeLayers) +
          (a.stateSharding != b.stateSharding) + (a.sequenceParallel != b.sequenceParallel) +
          (a.scatterGather != b.scatterGather) + (a.overlapReductions != b.overlapReductions) +
-         (!stages && !schedule && a.layers != b.layers);
+         (a.rankOrder != b.rankOrder) + (!stages && !schedule && a.layers != b.layers);
 }
 
 bool isEven(const plan::Plan& plan) {

@@ -40,6 +40,43 @@ TEST(Explain, SaysThatLessRecomputationDoesNotFit) {
   EXPECT_GT(none->missing, Bytes(0));
 }
 
+// Two stages x two replicas on nodes of two. On one tier both orders are the same.
+TEST(Explain, SaysWhatTheRankOrderIsWorth) {
+  Query query = smallQuery(4, 4, 32);
+  query.pins.tp = 1;
+  query.pins.pp = query.pins.dp = 2;
+  const auto linesOf = [&] {
+    const auto result = searchPlan(query);
+    EXPECT_TRUE(result.has_value());
+    std::vector<std::string> lines;
+    const Explanation explanation = explain(query, *result).value();
+    for (const Alternative& a : explanation.alternatives)
+      if (a.choice == "rank order") {
+        EXPECT_NE(a.outcome, Outcome::kFaster);
+        lines.push_back(toLine(a));
+      }
+    return lines;
+  };
+  for (const plan::RankOrder order : {plan::RankOrder::kTpCpDpPp, plan::RankOrder::kTpCpPpDp}) {
+    query.pins.rankOrder = order;
+    const auto result = searchPlan(query);
+    ASSERT_TRUE(result.has_value());
+    const auto changes = explain(query, *result)->alternatives;
+    const auto found = std::find_if(changes.begin(), changes.end(),
+                                    [](const Alternative& a) { return a.choice == "rank order"; });
+    ASSERT_NE(found, changes.end());
+    EXPECT_EQ(found->chosen, plan::rankOrderName(order));
+    EXPECT_NE(found->plan.rankOrder, order);
+    EXPECT_DOUBLE_EQ(
+        (result->estimate.step + found->difference).count(),
+        cost::estimate(query.model, found->plan, query.cluster, query.stack)->step.count());
+  }
+  query.pins.rankOrder.reset();
+  EXPECT_EQ(linesOf().size(), 1u);
+  query.cluster.tiers.erase(query.cluster.tiers.begin());
+  EXPECT_TRUE(linesOf().empty());
+}
+
 // Everything but the cut.
 Pins allButTheCut(const plan::Plan& plan) {
   Pins pins;
@@ -56,6 +93,7 @@ Pins allButTheCut(const plan::Plan& plan) {
   pins.sequenceParallel = plan.sequenceParallel;
   pins.scatterGather = plan.scatterGather;
   pins.overlapReductions = plan.overlapReductions;
+  pins.rankOrder = plan.rankOrder;
   return pins;
 }
 

@@ -96,6 +96,10 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
        "(P17) overlap_reductions needs dp > 1 or tp > 1"},
       {[](Pins& p) { p.overlapReductions = true, p.tp = 1, p.pp = 4, p.gpus = 4; },
        "(P17) overlapped reductions needs dp > 1 or tp > 1"},
+      {[](Pins& p) { p.rankOrder = plan::RankOrder::kTpCpPpDp, p.pp = 1; },
+       "(P18) rank_order tp-cp-pp-dp needs pp > 1 and dp > 1"},
+      {[](Pins& p) { p.rankOrder = plan::RankOrder::kTpCpPpDp, p.tp = p.pp = 2, p.gpus = 4; },
+       "(P18) rank order tp-cp-pp-dp needs pp > 1 and dp > 1, there is pp 2, dp 1"},
       {[](Pins& p) { p.stateSharding = StateSharding::kGradients; },
        "(E2) state sharding gradients cannot be compiled yet; nearest: optimizer"},
       {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.dp = 1; },
@@ -140,6 +144,13 @@ TEST(Pins, RefusalNamesWhatTheStackHasNot) {
             "stack 'plain' has no sequence parallel on; nearest: off");
   EXPECT_EQ(messageOf({.overlapReductions = true}),
             "stack 'plain' has no overlapped reductions; nearest: off");
+  EXPECT_EQ(messageOf({.rankOrder = plan::RankOrder::kTpCpPpDp}),
+            "stack 'plain' has no rank order tp-cp-pp-dp; nearest: tp-cp-dp-pp");
+  query.stack.choices.push_back(spec::StackChoice::kRankOrder);
+  EXPECT_EQ(messageOf({.stateSharding = StateSharding::kGradients,
+                       .rankOrder = plan::RankOrder::kTpCpPpDp}),
+            "stack 'plain' has no rank order tp-cp-pp-dp with state sharding gradients; nearest: "
+            "rank order tp-cp-dp-pp");
   query.stack.ownPrograms = true;
   EXPECT_EQ(messageOf({.overlapReductions = true}),
             "stack 'plain' has no overlapped reductions; nearest: off");
@@ -194,6 +205,8 @@ Pins randomPins(std::mt19937& random) {
   pins.sequenceParallel = maybe<bool>(random, {false, true});
   pins.scatterGather = maybe<bool>(random, {false, true});
   pins.overlapReductions = maybe<bool>(random, {false, true});
+  pins.rankOrder =
+      maybe<plan::RankOrder>(random, {plan::RankOrder::kTpCpDpPp, plan::RankOrder::kTpCpPpDp});
   return pins;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cost_models/described_estimate.h"
+#include "cost_models/topology.h"
 #include "planner/critical_path.h"
 #include "planner/report.h"
 #include "tests/planner/small_query.h"
@@ -16,6 +17,7 @@
 namespace trireme::planner {
 namespace {
 
+using plan::RankOrder;
 using plan::Recompute;
 using plan::ScheduleKind;
 using plan::StateSharding;
@@ -85,6 +87,7 @@ class Instance {
     query_.stack.choices.clear();
     for (StackChoice choice : kAllChoices)
       if (chance(0.7)) query_.stack.choices.push_back(choice);
+    if (chance(0.2)) query_.stack.choices.push_back(StackChoice::kRankOrder);
     spec::StackDescription& d = query_.stack.description;
     d.attention = chance(0.5) ? spec::AttentionKind::kFlash2 : spec::AttentionKind::kUnfused;
     d.gradientExposed = uniform(0, 1);
@@ -112,6 +115,7 @@ class Instance {
     if (chance(0.1)) p.schedule = ScheduleKind::k1F1B;
     if (chance(0.1)) p.stateSharding = StateSharding::kOptimizer;
     if (chance(0.1)) p.sequenceParallel = chance(0.5);
+    if (chance(0.05)) p.rankOrder = chance(0.5) ? RankOrder::kTpCpPpDp : RankOrder::kTpCpDpPp;
   }
 
   std::mt19937 random_;
@@ -137,6 +141,12 @@ bool isWanted(const Query& query, const plan::Plan& p) {
          can(StackChoice::kInterleaved, p.schedule == ScheduleKind::kInterleaved) &&
          can(StackChoice::kZeroBubble, plan::splitsBackward(p.schedule)) &&
          can(StackChoice::kScatterGather, p.scatterGather) &&
+         can(StackChoice::kRankOrder, p.rankOrder != RankOrder::kTpCpDpPp) &&
+         obeys(pins.rankOrder, p.rankOrder) &&
+         (p.rankOrder == RankOrder::kTpCpDpPp || pins.rankOrder ||
+          cost::stagesAreNearerInside(p, query.cluster)) &&
+         (p.rankOrder == RankOrder::kTpCpDpPp || shares(StateSharding::kNone) ||
+          shares(StateSharding::kOptimizer)) &&
          can(StackChoice::kShardOptimizer, shares(StateSharding::kOptimizer)) &&
          can(StackChoice::kShardGradients, shares(StateSharding::kGradients)) &&
          can(StackChoice::kShardParameters, shares(StateSharding::kParameters)) &&
@@ -144,6 +154,7 @@ bool isWanted(const Query& query, const plan::Plan& p) {
          can(StackChoice::kRecomputeSelective, p.recompute == Recompute::kSelective) &&
          can(StackChoice::kRecomputeFull, p.recompute == Recompute::kFull) &&
          obeys(pins.tp, p.tp) && obeys(pins.pp, p.pp) && obeys(pins.cp, p.cp) &&
+         obeys(pins.dp, p.dp()) &&
          (!pins.recomputeLayers ||
           (p.recompute == Recompute::kFull && *pins.recomputeLayers <= query.model.numLayers &&
            query.stack.supports(StackChoice::kRecomputeLayers))) &&
@@ -215,11 +226,13 @@ std::vector<plan::Plan> enumerate(const Query& query, int64_t devices) {
             degrees.dpReplicate = devices / (tp * cp * pp * shard);
             degrees.microbatchSize = microbatch;
             if (batch % (degrees.dp() * microbatch) != 0) continue;
-            for (plan::Plan& plan : arrangementsOf(degrees, layers)) {
-              if (plan.virtualStages * pp > layers || !isWanted(query, plan)) continue;
-              plan.layers = plan::evenLayers(layers, pp, plan.virtualStages);
-              if (plan::verifyPlan(plan, query.model).ok()) plans.push_back(std::move(plan));
-            }
+            for (plan::Plan& plan : arrangementsOf(degrees, layers))
+              for (RankOrder order : {RankOrder::kTpCpDpPp, RankOrder::kTpCpPpDp}) {
+                plan.rankOrder = order;
+                if (plan.virtualStages * pp > layers || !isWanted(query, plan)) continue;
+                plan.layers = plan::evenLayers(layers, pp, plan.virtualStages);
+                if (plan::verifyPlan(plan, query.model).ok()) plans.push_back(plan);
+              }
           }
         }
   return plans;
@@ -343,7 +356,8 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
   }
   std::printf(
       "%d feasible instances (best with idle devices %d, with an uneven cut %d, with some layers "
-      "recomputed %d, as pinned %d, with a split backward %d; cuts beyond the space %d), and %d "
+      "recomputed %d, as pinned %d, with a split backward %d; cuts beyond "
+      "the space %d), and %d "
       "infeasible\n",
       feasible, leavesIdle, uneven, partly, pinned, split, beyond, infeasible);
   EXPECT_GT(split, kInstances / 50);
@@ -354,6 +368,43 @@ TEST(RandomInstances, TheSearchFindsWhatEnumerationFinds) {
   EXPECT_GT(leavesIdle, kInstances / 50);
   EXPECT_GT(feasible, kInstances / 3);
   EXPECT_GT(infeasible, kInstances / 10);
+}
+
+// Two stages in nodes of two or four, large borders, and links between nodes so slow that it
+// decides over a step what crosses them.
+TEST(RandomInstances, RanksAreInTheOrderThatEnumerationFinds) {
+  int reordered = 0, kept = 0;
+  for (uint32_t seed = 0; seed < static_cast<uint32_t>(kInstances / 20); ++seed) {
+    Instance instance(seed);
+    Query& query = instance.query();
+    query.pins = {};
+    query.pins.cp = 1;
+    query.pins.pp = 2;
+    query.pins.dp = seed % 4 < 2 ? 2 : 4;
+    query.pins.microbatchSize = 8 / *query.pins.dp;
+    for (const StackChoice choice : {StackChoice::kPipeline, StackChoice::kRankOrder})
+      if (!query.stack.supports(choice)) query.stack.choices.push_back(choice);
+    query.model.numLayers = 2;
+    query.model.vocabSize = 64;
+    query.training.globalBatchSize = 8;
+    query.training.sequenceLength = 64;
+    query.cluster = small::cluster(8, seed % 2 == 0 ? 2 : 4);
+    query.cluster.tiers[1].nics = seed % 3 == 0 ? 1 : 0;
+    query.cluster.tiers[1].bandwidth *= instance.uniform(0.01, 0.1);
+    if (seed % 2 == 0) limitMemory(instance);
+    const BestOfAll best = bestOfAll(query);
+    const auto found = searchPlan(query, modelCosts(query));
+    ASSERT_EQ(found.has_value(), best.step.has_value()) << "seed " << seed;
+    if (!best.step) continue;
+    ASSERT_TRUE(isAsFast(found->estimate.step, best.step))
+        << "seed " << seed << ": " << summary(found->plan) << ", "
+        << found->estimate.step / *best.step;
+    ASSERT_EQ(found->certificate.gap, 0) << "seed " << seed;
+    ++(found->plan.rankOrder == RankOrder::kTpCpPpDp ? reordered : kept);
+  }
+  std::printf("stages inside %d, replicas inside or one replica %d\n", reordered, kept);
+  EXPECT_GE(reordered, kInstances / 1000);
+  EXPECT_GE(kept, kInstances / 1000);
 }
 
 // Of every (tp, pp, cp, dp) the fastest plan that fits, on any number of devices.

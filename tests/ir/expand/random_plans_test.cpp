@@ -96,6 +96,7 @@ Case randomCase(std::mt19937_64& rng) {
   p.sequenceParallel = p.tp > 1 && rng() % 2 == 0;
   p.scatterGather = p.tp > 1 && p.pp > 1 && !p.sequenceParallel && rng() % 2 == 0;
   p.overlapReductions = (p.tp > 1 || p.dp() > 1) && rng() % 2 == 0;
+  if (p.pp > 1 && dp > 1 && rng() % 2 == 0) p.rankOrder = plan::RankOrder::kTpCpPpDp;
   p.vocabMultiple = pick<int64_t>(rng, {1, 4, 128});
   const auto ranges = randomRanges(rng, c.model.numLayers, p.pp * p.virtualStages);
   p.layers.resize(static_cast<size_t>(p.pp));

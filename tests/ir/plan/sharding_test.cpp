@@ -84,14 +84,52 @@ TEST(Ranks, AreLaidOutTensorInnermostPipelineOutermost) {
             (RankCoordinates{.tp = 1, .cp = 2, .dpShard = 4, .dpReplicate = 6, .pp = 10}));
 }
 
+// Its order "tp-cp-ep-pp-dp" (--use-tp-pp-dp-mapping): 1, 2, 2 * 3, 2 * 3 * 11, 2 * 3 * 11 * 5.
+TEST(Ranks, MayHaveTheStagesOfAReplicaNextToEachOther) {
+  Plan mesh = meshOf(2, 3, 5, 7, 11);
+  mesh.rankOrder = RankOrder::kTpCpPpDp;
+  EXPECT_EQ(rankOf({.tp = 1}, mesh), 1);
+  EXPECT_EQ(rankOf({.cp = 1}, mesh), 2);
+  EXPECT_EQ(rankOf({.pp = 1}, mesh), 6);
+  EXPECT_EQ(rankOf({.dpShard = 1}, mesh), 66);
+  EXPECT_EQ(rankOf({.dpReplicate = 1}, mesh), 330);
+  EXPECT_EQ(stageStride(mesh), 6);
+  EXPECT_EQ(replicaStride(mesh), 66);
+  // 1 + 2 (2 + 3 (3 + 11 (4 + 5 * 6))) = 5 + 6 (3 + 11 * 34) = 2267.
+  EXPECT_EQ(coordinatesOf(2267, mesh),
+            (RankCoordinates{.tp = 1, .cp = 2, .dpShard = 4, .dpReplicate = 6, .pp = 3}));
+}
+
+// The drawing of sharding.h: stage and replica of every second rank.
+TEST(Ranks, OfEitherOrderAreAsDrawn) {
+  Plan mesh = meshOf(2, 1, 1, 2, 2);
+  const auto drawn = [&] {
+    std::vector<std::pair<int64_t, int64_t>> places;
+    for (int64_t rank = 0; rank < 8; rank += 2) {
+      const RankCoordinates c = coordinatesOf(rank, mesh);
+      EXPECT_EQ(coordinatesOf(rank + 1, mesh),
+                (RankCoordinates{.tp = 1, .dpReplicate = c.dpReplicate, .pp = c.pp}));
+      places.emplace_back(c.pp, c.dpReplicate);
+    }
+    return places;
+  };
+  using Places = std::vector<std::pair<int64_t, int64_t>>;
+  EXPECT_EQ(drawn(), (Places{{0, 0}, {0, 1}, {1, 0}, {1, 1}}));
+  mesh.rankOrder = RankOrder::kTpCpPpDp;
+  EXPECT_EQ(drawn(), (Places{{0, 0}, {1, 0}, {0, 1}, {1, 1}}));
+}
+
 TEST(Ranks, CoordinatesAreOneToOne) {
-  const Plan mesh = meshOf(4, 3, 2, 2, 5);
-  std::set<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>> seen;
-  for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
-    const RankCoordinates c = coordinatesOf(rank, mesh);
-    EXPECT_EQ(rankOf(c, mesh), rank);
-    EXPECT_TRUE(seen.insert({c.tp, c.cp, c.dpShard, c.dpReplicate, c.pp}).second);
-    EXPECT_TRUE(c.tp < 4 && c.cp < 3 && c.dpShard < 2 && c.dpReplicate < 2 && c.pp < 5);
+  for (const RankOrder order : {RankOrder::kTpCpDpPp, RankOrder::kTpCpPpDp}) {
+    Plan mesh = meshOf(4, 3, 2, 2, 5);
+    mesh.rankOrder = order;
+    std::set<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>> seen;
+    for (int64_t rank = 0; rank < mesh.numRanks(); ++rank) {
+      const RankCoordinates c = coordinatesOf(rank, mesh);
+      EXPECT_EQ(rankOf(c, mesh), rank);
+      EXPECT_TRUE(seen.insert({c.tp, c.cp, c.dpShard, c.dpReplicate, c.pp}).second);
+      EXPECT_TRUE(c.tp < 4 && c.cp < 3 && c.dpShard < 2 && c.dpReplicate < 2 && c.pp < 5);
+    }
   }
 }
 

@@ -61,6 +61,15 @@ void expectRoundTrip(const Plan& plan) {
   EXPECT_EQ(*read, plan) << printPlan(plan);
 }
 
+// Plans of before have none, and those that the default is meant by stay as they were.
+TEST(ParsePlan, TheDefaultRankOrderIsNotWritten) {
+  Plan plan = smallPlan();
+  EXPECT_THAT(printPlan(plan), ::testing::Not(HasSubstr("rank_order")));
+  plan.rankOrder = RankOrder::kTpCpPpDp;
+  EXPECT_THAT(printPlan(plan), HasSubstr("\nrank_order: tp-cp-pp-dp\n"));
+  expectRoundTrip(plan);
+}
+
 TEST(ParsePlan, ReadsBackWhatWasPrinted) { expectRoundTrip(smallPlan()); }
 
 // No rule of verifyPlan is needed to be read: a plan that breaks one is refused by its label later.
@@ -83,6 +92,7 @@ TEST(ParsePlan, ReadsBackAnyPlan) {
     p.stateSharding = static_cast<StateSharding>(random() % 4);
     p.sequenceParallel = random() % 2 != 0;
     p.scatterGather = random() % 2 != 0;
+    p.rankOrder = static_cast<RankOrder>(random() % 2);
     p.layers.resize(random() % 4);
     for (auto& stage : p.layers)
       for (uint64_t chunks = random() % 3; chunks > 0; --chunks)

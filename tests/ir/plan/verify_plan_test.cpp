@@ -366,6 +366,29 @@ TEST(P16StackHasAName, OfPrintableText) {
   EXPECT_THAT(messageAfterChange([](Plan& p) { p.stack = "\xff"; }), HasSubstr("(P16) stack "));
 }
 
+TEST(P18RankOrder, NeedsStagesAndReplicas) {
+  const auto reordered = [](int64_t pp, int64_t dp) {
+    return messageAfterChange([&](Plan& p) {
+      p.rankOrder = RankOrder::kTpCpPpDp;
+      p.pp = pp;
+      p.dpReplicate = dp;
+      p.dpShard = 1;
+      p.stateSharding = StateSharding::kNone;
+      p.schedule = ScheduleKind::k1F1B;
+      p.virtualStages = 1;
+      p.scatterGather = false;
+      p.layers = evenLayers(eightHeads().numLayers, pp, 1);
+    });
+  };
+  EXPECT_EQ(reordered(2, 2), "");
+  EXPECT_EQ(reordered(1, 2),
+            "(P18) rank_order tp-cp-pp-dp needs pp > 1 and dp > 1, but pp is 1 and dp is 2; "
+            "nearest: rank_order tp-cp-dp-pp");
+  EXPECT_THAT(reordered(2, 1),
+              HasSubstr("(P18) rank_order tp-cp-pp-dp needs pp > 1 and dp > 1, but "
+                        "pp is 2 and dp is 1"));
+}
+
 TEST(P13TrainingFitsTheModel, ItsSettingsAreVerified) {
   EXPECT_THAT(messageAfterChange([](Plan& p) { p.training.sequenceLength = 65; }),
               HasSubstr("(P13) training: sequence_length"));
