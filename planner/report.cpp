@@ -153,7 +153,7 @@ std::string distanceText(const PlanCheck& check) {
                                              : "0.0 %: as fast as the optimum";
   if (behind.count() > 0)
     return fmt::format("{:.1f} %, {} slower than the optimum", percent, formatSeconds(behind));
-  return fmt::format("{:.1f} %, {} faster than the best plan of the search's space{}", -percent,
+  return fmt::format("{:.1f} %, {} faster than the best plan that the search found{}", -percent,
                      formatSeconds(behind * -1), check.estimate.fits() ? "" : ", but does not fit");
 }
 

@@ -59,8 +59,9 @@ TEST(RankOrder, SwapsTheLinksOfGradientsAndOfBorders) {
     EXPECT_NEAR(replicas.hop.count(), 3.2768e-6, 1e-12);
     EXPECT_NEAR(stages.hop.count(), 0.32768e-6, 1e-12);
     EXPECT_GT(replicas.breakdown.dataParallel, Seconds(0));
-    EXPECT_EQ(stages.breakdown.forward, replicas.breakdown.forward);
-    EXPECT_EQ(stages.breakdown.backward, replicas.breakdown.backward);
+    EXPECT_EQ(stages.breakdown.products, replicas.breakdown.products);
+    EXPECT_EQ(stages.breakdown.attention, replicas.breakdown.attention);
+    EXPECT_EQ(stages.breakdown.elementwise, replicas.breakdown.elementwise);
     EXPECT_LT(stages.breakdown.pipeline, replicas.breakdown.pipeline);
   }
   const auto reduced = [](RankOrder order) {  // by an inner stage of own programs
