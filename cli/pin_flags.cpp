@@ -10,12 +10,23 @@ void addPins(CLI::App& app, planner::Pins* pins) {
   addCount(app, "--pp", &pins->pp, "Pipeline stages")->group(degrees);
   addCount(app, "--cp", &pins->cp, "Context-parallel degree: parts of a sequence")->group(degrees);
   addCount(app, "--dp", &pins->dp, "Data-parallel replicas")->group(degrees);
+  addCount(app, "--dp-shard", &pins->dpShard, "Replicas that share state among them")
+      ->group(degrees);
   addCount(app, "--microbatch", &pins->microbatchSize, "Sequences per microbatch")->group(degrees);
   addCount(app, "--virtual-stages", &pins->virtualStages, "Chunks of layers per pipeline rank")
       ->group(degrees);
   addCounts(app, "--layers", &pins->layers,
             "Layers of every stage or chunk in turn; of other stacks ends may be 0", 0)
       ->group(degrees);
+  const std::string limits = "Limits (default: none)";
+  addCount(app, "--max-tp", &pins->mostTp, "The most of --tp")->group(limits);
+  addCount(app, "--max-pp", &pins->mostPp, "The most of --pp")->group(limits);
+  addCount(app, "--max-cp", &pins->mostCp, "The most of --cp")->group(limits);
+  addCount(app, "--max-dp", &pins->mostDp, "The most of --dp")->group(limits);
+  addCount(app, "--max-microbatch", &pins->mostMicrobatchSize, "The most of --microbatch")
+      ->group(limits);
+  addCount(app, "--max-virtual-stages", &pins->mostVirtualStages, "The most of --virtual-stages")
+      ->group(limits);
   const std::string choices = "Choices (default: the planner's)";
   addChoice(app, "--schedule", &pins->schedule, plan::scheduleName,
             plan::ScheduleKind::kZeroBubbleH2, "Order of the microbatches")

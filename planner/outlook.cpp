@@ -66,8 +66,15 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("pp", &Pins::pp);
   drop("cp", &Pins::cp);
   drop("dp", &Pins::dp);
+  drop("dp shard", &Pins::dpShard);
   drop("microbatch", &Pins::microbatchSize);
   drop("virtual stages", &Pins::virtualStages);
+  drop("limit of tp", &Pins::mostTp);
+  drop("limit of pp", &Pins::mostPp);
+  drop("limit of cp", &Pins::mostCp);
+  drop("limit of dp", &Pins::mostDp);
+  drop("limit of microbatch", &Pins::mostMicrobatchSize);
+  drop("limit of virtual stages", &Pins::mostVirtualStages);
   drop("schedule", &Pins::schedule);
   drop("recompute", &Pins::recompute);
   drop("recompute layers", &Pins::recomputeLayers);

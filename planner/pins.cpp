@@ -27,13 +27,15 @@ int64_t leastVirtualStages(const Pins& pins) {
   return pins.virtualStages.value_or(isInterleaved(pins) ? 2 : 1);
 }
 
+int64_t leastReplicas(const Pins& pins) { return pins.dp.value_or(pins.dpShard.value_or(1)); }
+
 int64_t leastStages(const Pins& pins) { return pins.pp.value_or(isInterleaved(pins) ? 2 : 1); }
 
 Status enoughDevices(const Pins& pins, int64_t devices) {
   const std::pair<const char*, int64_t> degrees[] = {{"tp", pins.tp.value_or(1)},
                                                      {"pp", pins.pp.value_or(1)},
                                                      {"cp", pins.cp.value_or(1)},
-                                                     {"dp", pins.dp.value_or(1)}};
+                                                     {"dp", leastReplicas(pins)}};
   __int128 product = 1;
   std::vector<std::string> pinned;
   for (const auto& [name, degree] : degrees) {
@@ -54,7 +56,8 @@ Status enoughDevices(const Pins& pins, int64_t devices) {
 
 Status batchDivides(const Query& query) {  // (P3)
   const int64_t batch = query.training.globalBatchSize;
-  const int64_t dp = query.pins.dp.value_or(1), microbatch = query.pins.microbatchSize.value_or(1);
+  const int64_t dp = leastReplicas(query.pins);
+  const int64_t microbatch = query.pins.microbatchSize.value_or(1);
   if (batch % dp != 0)
     return infeasible(fmt::format("(P3) dp {} does not divide the global batch {}{}", dp, batch,
                                   plan::nearestDivisor(dp, batch)));
@@ -135,6 +138,38 @@ Status recomputedLayersExist(const Query& query) {  // (P14)
   return infeasible(
       fmt::format("(P14) recompute of {} layers per virtual stage: the model has {}; nearest: {}",
                   pinned, most, std::clamp<int64_t>(pinned, 1, most)));
+}
+
+// Beside the number that the others leave as the least.
+Status limitsAllow(const Pins& pins) {
+  struct Limited {
+    const char* name;
+    int64_t least;
+    std::optional<int64_t> most;
+  };
+  const Limited all[] = {{"tp", pins.tp.value_or(1), pins.mostTp},
+                         {"pp", leastStages(pins), pins.mostPp},
+                         {"cp", pins.cp.value_or(1), pins.mostCp},
+                         {"dp", leastReplicas(pins), pins.mostDp},
+                         {"microbatch", pins.microbatchSize.value_or(1), pins.mostMicrobatchSize},
+                         {"virtual stages", leastVirtualStages(pins), pins.mostVirtualStages}};
+  for (const Limited& limited : all)
+    if (limited.most && limited.least > *limited.most)
+      return infeasible(
+          fmt::format("the pins need {0} {1}, the limit is {2}; nearest: a limit of {1}",
+                      limited.name, limited.least, *limited.most));
+  return {};
+}
+
+Status shardsDivideReplicas(const Pins& pins) {  // (P11)
+  if (!pins.dpShard) return {};
+  if (*pins.dpShard > 1 && pins.stateSharding == StateSharding::kNone)
+    return infeasible(
+        fmt::format("(P11) dp shard {} needs state sharding, pinned is none; nearest: dp shard 1",
+                    *pins.dpShard));
+  if (!pins.dp || *pins.dp % *pins.dpShard == 0) return {};
+  return infeasible(fmt::format("(P11) dp shard {} does not divide dp {}{}", *pins.dpShard,
+                                *pins.dp, plan::nearestDivisor(*pins.dpShard, *pins.dp)));
 }
 
 int64_t leastDivisorAboveOne(int64_t n) {
@@ -253,6 +288,8 @@ plan::Plan pinnedChoices(const Pins& pins) {
 }
 
 Status checkPins(const Query& query, int64_t devices) {
+  TRIREME_RETURN_IF_ERROR(limitsAllow(query.pins));
+  TRIREME_RETURN_IF_ERROR(shardsDivideReplicas(query.pins));
   TRIREME_RETURN_IF_ERROR(enoughDevices(query.pins, devices));
   TRIREME_RETURN_IF_ERROR(batchDivides(query));
   TRIREME_RETURN_IF_ERROR(layersAreEnough(query));

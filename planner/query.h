@@ -18,8 +18,11 @@ namespace trireme::planner {
 struct Pins {
   std::optional<int64_t> gpus;  // the most devices to use; absent: all of the cluster
   std::optional<int64_t> tp, pp, cp, dp;
+  std::optional<int64_t> dpShard;  // replicas that share state among them; a divisor of dp
   std::optional<int64_t> microbatchSize;
   std::optional<int64_t> virtualStages;
+  // Limits: the most of each.
+  std::optional<int64_t> mostTp, mostPp, mostCp, mostDp, mostMicrobatchSize, mostVirtualStages;
   std::optional<plan::ScheduleKind> schedule;
   std::optional<plan::Recompute> recompute;
   // Full recomputation of the first so many layers of every virtual stage, of all if it has fewer;

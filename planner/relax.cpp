@@ -63,7 +63,8 @@ class Relaxer {
   }
   // Gives up one pin and says what the plan has instead.
   template <typename T, typename Get, typename Text>
-  void giveUp(std::optional<T> Pins::* pin, const char* name, Get get, Text text) {
+  void giveUp(std::optional<T> Pins::* pin, const char* name, Get get, Text text,
+              const char* kind = "pinned") {
     if (!(query_.pins.*pin)) return;
     Query relaxed = query_;
     (relaxed.pins.*pin).reset();
@@ -71,7 +72,7 @@ class Relaxer {
     if (std::optional<CostedPlan> found = best(std::move(relaxed));
         found && get(found->plan) != pinned) {
       std::string change =
-          fmt::format("{} {} (pinned: {})", name, text(get(found->plan)), text(pinned));
+          fmt::format("{} {} ({}: {})", name, text(get(found->plan)), kind, text(pinned));
       add(ChangeKind::kPin, std::move(change), *std::move(found));
     }
   }
@@ -83,16 +84,19 @@ class Relaxer {
 
 void Relaxer::giveUpPins() {
   using plan::Plan;
-  giveUp(&Pins::tp, "tp", [](const Plan& p) { return p.tp; }, numberText);
-  giveUp(&Pins::pp, "pp", [](const Plan& p) { return p.pp; }, numberText);
-  giveUp(&Pins::cp, "cp", [](const Plan& p) { return p.cp; }, numberText);
-  giveUp(&Pins::dp, "dp", [](const Plan& p) { return p.dp(); }, numberText);
-  giveUp(
-      &Pins::microbatchSize, "microbatch", [](const Plan& p) { return p.microbatchSize; },
-      numberText);
-  giveUp(
-      &Pins::virtualStages, "virtual stages", [](const Plan& p) { return p.virtualStages; },
-      numberText);
+  const auto giveUpNumber = [&](auto pin, auto most, const char* name, auto get) {
+    giveUp(pin, name, get, numberText);
+    giveUp(most, name, get, numberText, "limit");
+  };
+  giveUpNumber(&Pins::tp, &Pins::mostTp, "tp", [](const Plan& p) { return p.tp; });
+  giveUpNumber(&Pins::pp, &Pins::mostPp, "pp", [](const Plan& p) { return p.pp; });
+  giveUpNumber(&Pins::cp, &Pins::mostCp, "cp", [](const Plan& p) { return p.cp; });
+  giveUpNumber(&Pins::dp, &Pins::mostDp, "dp", [](const Plan& p) { return p.dp(); });
+  giveUp(&Pins::dpShard, "dp shard", [](const Plan& p) { return p.dpShard; }, numberText);
+  giveUpNumber(&Pins::microbatchSize, &Pins::mostMicrobatchSize, "microbatch",
+               [](const Plan& p) { return p.microbatchSize; });
+  giveUpNumber(&Pins::virtualStages, &Pins::mostVirtualStages, "virtual stages",
+               [](const Plan& p) { return p.virtualStages; });
   giveUp(&Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
   giveUp(
       &Pins::recompute, "recompute", [](const Plan& p) { return p.recompute; },

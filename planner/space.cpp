@@ -23,6 +23,19 @@ bool allows(const std::optional<T>& pin, T value) {
   return !pin || *pin == value;
 }
 
+bool allows(const std::optional<int64_t>& pin, const std::optional<int64_t>& most, int64_t value) {
+  return allows(pin, value) && value <= most.value_or(value);
+}
+bool allowsTp(const Query& query, int64_t tp) {
+  return allows(query.pins.tp, query.pins.mostTp, tp);
+}
+bool allowsPp(const Query& query, int64_t pp) {
+  return allows(query.pins.pp, query.pins.mostPp, pp);
+}
+bool allowsDp(const Query& query, int64_t dp) {
+  return allows(query.pins.dp, query.pins.mostDp, dp);
+}
+
 std::vector<int64_t> divisorsOf(int64_t n) {
   std::vector<int64_t> small, large;
   for (int64_t i = 1; i * i <= n; ++i) {
@@ -96,7 +109,7 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
                std::vector<Group>& groups) {
   const int64_t part = query.training.sequenceLength / degrees.cp;
   for (int64_t microbatch : microbatches) {
-    if (!allows(query.pins.microbatchSize, microbatch)) continue;
+    if (!allows(query.pins.microbatchSize, query.pins.mostMicrobatchSize, microbatch)) continue;
     for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       if (!allows(query.pins.recompute, recompute) || !supports(query.stack, recompute) ||
           isPointless(query, recompute))
@@ -129,7 +142,8 @@ struct Order {
 std::vector<Order> ordersOf(const Query& query, const Group& group) {
   std::vector<Order> orders;
   const auto add = [&](ScheduleKind schedule, int64_t virtualStages) {
-    if (allows(query.pins.schedule, schedule) && allows(query.pins.virtualStages, virtualStages))
+    if (allows(query.pins.schedule, schedule) &&
+        allows(query.pins.virtualStages, query.pins.mostVirtualStages, virtualStages))
       orders.push_back({schedule, virtualStages});
   };
   if (group.splitsBackward) {
@@ -187,11 +201,11 @@ std::vector<Sharing> sharingsOf(const Query& query, const Group& group) {
                              StateSharding::kGradients, StateSharding::kParameters}) {
     if (!allows(query.pins.stateSharding, kind) || !supports(query.stack, kind)) continue;
     if (kind == StateSharding::kNone) {
-      sharings.push_back({kind, 1});
+      if (allows<int64_t>(query.pins.dpShard, 1)) sharings.push_back({kind, 1});
       continue;
     }
     for (int64_t dpShard : divisorsOf(group.dp))
-      if (dpShard * group.cp > 1 &&
+      if (dpShard * group.cp > 1 && allows(query.pins.dpShard, dpShard) &&
           (dpShard == group.dp || query.stack.supports(StackChoice::kReplicatedShards)))
         sharings.push_back({kind, dpShard});
   }
@@ -238,6 +252,12 @@ Rejection refuseSharing(const Query& query, const Group& g) {
   const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
   const std::string subject = fmt::format("sharded {}", plan::stateShardingName(kind));
   if (!supports(query.stack, kind)) return {"stack", subject, "a stack that can", query.stack.name};
+  if (const std::optional<int64_t>& pin = query.pins.dpShard; pin && g.dp % *pin == 0 && g.dp > 1)
+    return {"stack", fmt::format("{} of {} replicas that share", *pin, g.dp),
+            "a stack that shares among some", query.stack.name};
+  if (query.pins.dpShard)
+    return {"P11", fmt::format("dp shard {}", *query.pins.dpShard), "a multiple as dp",
+            fmt::format("dp {}", g.dp)};
   if (query.stack.supports(StackChoice::kContextParallel))
     return {"P11", subject, "dp > 1 or cp > 1", fmt::format("dp {}, cp {}", g.dp, g.cp)};
   return {"P11", subject, "dp > 1", fmt::format("dp {}", g.dp)};
@@ -290,7 +310,7 @@ void choose(const Order& order, const Sharing& sharing, int64_t dp, plan::Plan& 
 }
 
 bool mayHave(const Query& query, int64_t cp) {
-  return allows(query.pins.cp, cp) &&
+  return allows(query.pins.cp, query.pins.mostCp, cp) &&
          (cp == 1 || (query.stack.supports(StackChoice::kContextParallel) &&
                       query.training.sequenceLength % (2 * cp) == 0));
 }
@@ -302,7 +322,7 @@ void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
   for (int64_t cp : divisorsOf(rest)) {
     if (!mayHave(query, cp)) continue;
     const int64_t dp = rest / cp;
-    if (!allows(query.pins.dp, dp)) continue;
+    if (!allowsDp(query, dp)) continue;
     if (auto refused = refuseDegrees(query, tp, pp, dp)) {
       addRejection(std::move(*refused), rejections);
       continue;
@@ -332,10 +352,10 @@ void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
 std::vector<Group> groupsFor(const Query& query, int64_t gpus, std::vector<Rejection>& rejections) {
   std::vector<Group> groups;
   for (int64_t tp : divisorsOf(gpus)) {
-    if (!allows(query.pins.tp, tp)) continue;
+    if (!allowsTp(query, tp)) continue;
     if (tp > 1 && !query.stack.supports(StackChoice::kTensorParallel)) continue;
     for (int64_t pp : divisorsOf(gpus / tp)) {
-      if (!allows(query.pins.pp, pp)) continue;
+      if (!allowsPp(query, pp)) continue;
       if (pp > 1 && !query.stack.supports(StackChoice::kPipeline)) continue;
       addContexts(query, gpus, tp, pp, groups, rejections);
     }
@@ -347,7 +367,7 @@ std::vector<Group> shapesFor(const Query& query, int64_t gpus) {
   std::vector<Group> shapes;
   const std::vector<int64_t> microbatches = divisorsOf(query.training.globalBatchSize);
   for (int64_t tp : divisorsOf(std::gcd(query.model.numKvHeads, query.model.ffnSize))) {
-    if (tp > gpus || !allows(query.pins.tp, tp)) continue;
+    if (tp > gpus || !allowsTp(query, tp)) continue;
     if (tp > 1 && !query.stack.supports(StackChoice::kTensorParallel)) continue;
     for (int64_t cp : divisorsOf(query.training.sequenceLength)) {
       if (cp > gpus / tp || !mayHave(query, cp)) continue;
@@ -364,7 +384,7 @@ std::vector<Group> shapesFor(const Query& query, int64_t gpus) {
 std::vector<int64_t> replicasOf(const Query& query, const Group& shape, int64_t most) {
   std::vector<int64_t> replicas;
   for (int64_t dp : divisorsOf(query.training.globalBatchSize / shape.microbatchSize))
-    if (dp <= most && allows(query.pins.dp, dp)) replicas.push_back(dp);
+    if (dp <= most && allowsDp(query, dp)) replicas.push_back(dp);
   return replicas;
 }
 
@@ -372,7 +392,7 @@ std::vector<int64_t> stagesOf(const Query& query, int64_t most) {
   if (!query.stack.supports(StackChoice::kPipeline)) most = std::min<int64_t>(most, 1);
   std::vector<int64_t> stages;
   for (int64_t pp = 1; pp <= std::min(most, query.model.numLayers); ++pp)
-    if (allows(query.pins.pp, pp)) stages.push_back(pp);
+    if (allowsPp(query, pp)) stages.push_back(pp);
   return stages;
 }
 
@@ -448,8 +468,8 @@ bool hasPlan(const Query& query, const Group& group) {
   if (group.splitsBackward && group.pp == 1 && !query.pins.schedule) return false;
   // 1F1B, nothing sharded and nothing scattered is always a plan.
   const Pins& pins = query.pins;
-  if (!pins.schedule && !pins.virtualStages && !pins.stateSharding && !pins.scatterGather &&
-      !pins.rankOrder)
+  if (!pins.schedule && !pins.virtualStages && !pins.stateSharding && !pins.dpShard &&
+      !pins.scatterGather && !pins.rankOrder)
     return true;
   return !choicesOf(query, group).empty();
 }
@@ -491,9 +511,11 @@ int64_t largestCount(const Query& query, int64_t limit) {
     for (int64_t cp : divisorsOf(std::max<int64_t>(contexts, 1)))
       for (int64_t dp :
            divisorsOf(query.training.globalBatchSize / pins.microbatchSize.value_or(1))) {
-        if (!allows(pins.tp, tp) || !allows(pins.cp, cp) || !allows(pins.dp, dp)) continue;
+        if (!allowsTp(query, tp) || !allows(pins.cp, pins.mostCp, cp) || !allowsDp(query, dp))
+          continue;
         if (tp > limit || cp > limit / tp || dp > limit / tp / cp) continue;
-        const int64_t most = std::min(layers, limit / (tp * cp * dp));
+        const int64_t most =
+            std::min({layers, limit / (tp * cp * dp), pins.mostPp.value_or(layers)});
         if (pins.pp.value_or(1) <= most)
           largest = std::max(largest, tp * cp * dp * pins.pp.value_or(most));
       }

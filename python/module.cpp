@@ -157,7 +157,11 @@ Result<planner::Pins> pinsOf(const Options& options) {
        {std::pair{"tp", &pins.tp}, std::pair{"pp", &pins.pp}, std::pair{"cp", &pins.cp},
         std::pair{"dp", &pins.dp}, std::pair{"microbatch", &pins.microbatchSize},
         std::pair{"virtual_stages", &pins.virtualStages},
-        std::pair{"recompute_layers", &pins.recomputeLayers}})
+        std::pair{"recompute_layers", &pins.recomputeLayers}, std::pair{"dp_shard", &pins.dpShard},
+        std::pair{"max_tp", &pins.mostTp}, std::pair{"max_pp", &pins.mostPp},
+        std::pair{"max_cp", &pins.mostCp}, std::pair{"max_dp", &pins.mostDp},
+        std::pair{"max_microbatch", &pins.mostMicrobatchSize},
+        std::pair{"max_virtual_stages", &pins.mostVirtualStages}})
     TRIREME_RETURN_IF_ERROR(options.count(name, *out));
   TRIREME_RETURN_IF_ERROR(options.choice("schedule", plan::scheduleName,
                                          plan::ScheduleKind::kZeroBubbleH2, pins.schedule));

@@ -168,7 +168,9 @@ Status checkHeader(const cost::CsvRecord& record, const std::string& name) {
 std::string textOf(const planner::Pins& pins) {
   std::string text = number(pins.tp);
   for (const std::optional<int64_t>& pin :
-       {pins.pp, pins.cp, pins.dp, pins.microbatchSize, pins.virtualStages, pins.recomputeLayers})
+       {pins.pp, pins.cp, pins.dp, pins.microbatchSize, pins.virtualStages, pins.recomputeLayers,
+        pins.dpShard, pins.mostTp, pins.mostPp, pins.mostCp, pins.mostDp, pins.mostMicrobatchSize,
+        pins.mostVirtualStages})
     text += " " + number(pin);
   const auto add = [&](const auto& pin) {
     text += " " + (pin ? fmt::format("{}", static_cast<int>(*pin)) : std::string());

@@ -122,6 +122,7 @@ struct Segment {
   std::vector<OperandType> operands;
   std::vector<bool> temporary;  // per operand
   std::vector<SegmentOp> ops;
+  bool operator==(const Segment&) const = default;
 };
 
 // What varies from call to call of the same segment. Read by dropout, positions and shards.

@@ -111,6 +111,13 @@ def plan(
     scatter_gather: bool | None = None,
     overlap_reductions: bool | None = None,
     rank_order: RankOrder | None = None,
+    dp_shard: int | None = None,
+    max_tp: int | None = None,
+    max_pp: int | None = None,
+    max_cp: int | None = None,
+    max_dp: int | None = None,
+    max_microbatch: int | None = None,
+    max_virtual_stages: int | None = None,
     top: int | None = None,
     explain: bool = False,
 ) -> _results.Recommendation:
@@ -124,6 +131,8 @@ def plan(
     tp ... rank_order: choices that are not left to the search; microbatch in sequences; layers of
         every stage or, with virtual stages, of every chunk in turn; recompute_layers: full recomputation of
         the first so many layers of each of them.
+    dp_shard: replicas that share state among them.
+    max_tp ... max_virtual_stages: the most of each that the search may choose.
     top: plans to name, the winner and top - 1 runners-up (default: 5).
     explain: also what keeps a faster plan out and what would change the answer, by ten to thirty
         searches.
@@ -155,6 +164,13 @@ def plan(
         "scatter_gather": scatter_gather,
         "overlap_reductions": overlap_reductions,
         "rank_order": rank_order,
+        "dp_shard": dp_shard,
+        "max_tp": max_tp,
+        "max_pp": max_pp,
+        "max_cp": max_cp,
+        "max_dp": max_dp,
+        "max_microbatch": max_microbatch,
+        "max_virtual_stages": max_virtual_stages,
         "top": top,
         "explain": explain,
     }
@@ -282,6 +298,13 @@ def whatif(
     scatter_gather: bool | None = None,
     overlap_reductions: bool | None = None,
     rank_order: RankOrder | None = None,
+    dp_shard: int | None = None,
+    max_tp: int | None = None,
+    max_pp: int | None = None,
+    max_cp: int | None = None,
+    max_dp: int | None = None,
+    max_microbatch: int | None = None,
+    max_virtual_stages: int | None = None,
     threads: int | None = None,
 ) -> _results.Sweep:
     """Plans for many clusters: every combination of the values.
@@ -295,7 +318,7 @@ def whatif(
     tokens: of the whole training. price: USD per device and hour. power: W of a device.
     deadline: s. budget: USD. mtbf: of one device, s.
     checkpoint_bandwidth: of the storage, B/s. restart, repair: s. spares: nodes.
-    tp ... rank_order: choices that are not left to the search, as for :func:`plan`.
+    tp ... max_virtual_stages: choices that are not left to the search, and limits, as for :func:`plan`.
     threads: points at a time (default: one per core).
 
     Deadlines and budgets are answered between the numbers of devices, too, in whole nodes. Points without a plan say why; Error is raised if no point has one.
@@ -322,6 +345,13 @@ def whatif(
         "scatter_gather": scatter_gather,
         "overlap_reductions": overlap_reductions,
         "rank_order": rank_order,
+        "dp_shard": dp_shard,
+        "max_tp": max_tp,
+        "max_pp": max_pp,
+        "max_cp": max_cp,
+        "max_dp": max_dp,
+        "max_microbatch": max_microbatch,
+        "max_virtual_stages": max_virtual_stages,
         "threads": threads,
         "gpus": _text(gpus),
         "gpu": _text(gpu),

@@ -238,8 +238,8 @@ TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
       const auto actual = run(model, plan, options);
       ASSERT_TRUE(actual.has_value()) << actual.error().message() << describe(choices[i]);
       EXPECT_EQ(checkMemory(model, plan, actual->arenaBytes), "") << describe(choices[i]);
-      const RunResult& expected =
-          reference(family, model.numLayers, spec::Precision::kFp32, choices[i].microbatchSize);
+      const RunResult& expected = reference(family, model.numLayers, spec::Precision::kFp32,
+                                            choices[i].microbatchSize, options.steps);
       const double found = cosine(expected.firstGradients, actual->firstGradients);
       EXPECT_GT(found, 0.999) << describe(choices[i]);
       worst = std::min(worst, found);

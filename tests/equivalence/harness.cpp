@@ -59,6 +59,28 @@ plan::Plan serialPlan(const spec::ModelSpec& model, const spec::TrainingSpec& tr
 namespace {
 
 #if TRIREME_HAVE_MLIR
+// Plans that differ in stages, replicas or schedule have the same segments, and those the same
+// code: what has been compiled before is taken from then.
+enum class CodeFor { kHost, kHostInPlaceOfGpu, kGpu };
+Result<codegen::CompiledKernels> compileOnce(const std::vector<program::Segment>& segments,
+                                             CodeFor target) {
+  struct Compiled {
+    std::vector<program::Segment> segments;
+    CodeFor target;
+    codegen::CompiledKernels kernels;
+  };
+  static std::vector<Compiled> all;
+  for (const Compiled& known : all)
+    if (known.target == target && known.segments == segments) return known.kernels;
+  codegen::CodegenOptions options;
+  options.epilogues = target == CodeFor::kHostInPlaceOfGpu;
+  if (target == CodeFor::kGpu) options.gpus = *program::parseGpuTargets("cuda:sm_90");
+  TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
+                           codegen::compileSegments(segments, options));
+  all.push_back({segments, target, kernels});
+  return kernels;
+}
+
 std::map<std::string, testing::EmulatedKernel> hostTwins(const codegen::CompiledKernels& kernels) {
   std::map<std::string, testing::EmulatedKernel> twins;
   if (kernels.sharedObject.empty()) return twins;
@@ -76,15 +98,14 @@ std::map<std::string, testing::EmulatedKernel> hostTwins(const codegen::Compiled
 
 Status addKernels(program::Bundle& bundle, const RunOptions& options) {
 #if TRIREME_HAVE_MLIR
+  const std::vector<program::Segment>& segments = bundle.program.segments;
   TRIREME_ASSIGN_OR_RETURN(
       codegen::CompiledKernels kernels,
-      codegen::compileSegments(bundle.program, {.epilogues = options.gpu != nullptr}));
+      compileOnce(segments, options.gpu != nullptr ? CodeFor::kHostInPlaceOfGpu : CodeFor::kHost));
   if (options.gpu != nullptr) {
     if (testing::EmulatedGpu* gpu = testing::EmulatedGpu::instance(); gpu != nullptr)
       gpu->setGenerated(hostTwins(kernels));
-    TRIREME_ASSIGN_OR_RETURN(
-        kernels, codegen::compileSegments(bundle.program,
-                                          {.gpus = *program::parseGpuTargets("cuda:sm_90")}));
+    TRIREME_ASSIGN_OR_RETURN(kernels, compileOnce(segments, CodeFor::kGpu));
   }
   bundle.kernels = std::move(kernels.segments);
   bundle.sharedObject = std::move(kernels.sharedObject);

@@ -155,6 +155,21 @@ TEST(LookAround, APinThatCostsTimeIsNamedWithWhatItKeepsOut) {
   EXPECT_EQ(limit.plan, free->plan);
 }
 
+TEST(LookAround, ALimitThatCostsTimeIsNamedWithWhatItKeepsOut) {
+  Query query = smallQuery(4, 4, 8);
+  const auto free = searchPlan(query);
+  ASSERT_TRUE(free.has_value());
+  ASSERT_GT(free->plan.pp, 1);
+  query.pins.mostPp = free->plan.pp - 1;
+  query.pins.mostDp = 4;  // of 4 devices: no limit
+  const ResultWithOutlook answer = askWithOutlook(query);
+  ASSERT_EQ(answer.outlook.limits.size(), 1u);
+  EXPECT_EQ(answer.outlook.limits.front().what, "limit of pp");
+  EXPECT_EQ(answer.outlook.limits.front().plan, free->plan);
+  EXPECT_THAT(toTable(answer.outlook, answer.result),
+              HasSubstr("binding       the pinned limit of pp: tp "));
+}
+
 // 5 devices: 4 heads, 4 layers and a batch of 8 have no divisor 5 and not 5 layers.
 TEST(LookAround, ARuleThatLeavesDevicesIdleIsNamed) {
   const ResultWithOutlook answer = askWithOutlook(computeBound(smallQuery(5, 4, 8)));

@@ -106,6 +106,24 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
        "(P11) state sharding optimizer needs"},
       {[](Pins& p) { p.stateSharding = StateSharding::kOptimizer, p.tp = 4, p.pp = 2; },
        "(P11) sharded optimizer needs dp > 1, there is dp 1"},
+      {[](Pins& p) { p.tp = 4, p.mostTp = 2; },
+       "the pins need tp 4, the limit is 2; nearest: a limit of 4"},
+      {[](Pins& p) { p.schedule = ScheduleKind::kInterleaved, p.mostPp = 1; },
+       "the pins need pp 2, the limit is 1; nearest: a limit of 2"},
+      {[](Pins& p) { p.schedule = ScheduleKind::kInterleaved, p.mostVirtualStages = 1; },
+       "the pins need virtual stages 2, the limit is 1; nearest: a limit of 2"},
+      {[](Pins& p) { p.layers = {1, 1, 2}, p.mostPp = 2; },
+       "the pins need pp 3, the limit is 2; nearest: a limit of 3"},
+      {[](Pins& p) { p.dpShard = 3, p.dp = 4; },
+       "(P11) dp shard 3 does not divide dp 4; nearest: 2 or 4"},
+      {[](Pins& p) { p.dpShard = 2, p.stateSharding = StateSharding::kNone; },
+       "(P11) dp shard 2 needs state sharding, pinned is none; nearest: dp shard 1"},
+      {[](Pins& p) { p.dpShard = 16; }, "dp 16 needs 16 devices, there are 8; nearest: dp 8"},
+      {[](Pins& p) { p.dpShard = 3; }, "(P3) dp 3 does not divide the global batch 8"},
+      {[](Pins& p) { p.dpShard = 2, p.dp = 4; },
+       "2 of 4 replicas that share needs a stack that shares among some"},
+      {[](Pins& p) { p.dpShard = 2, p.mostDp = 1; },
+       "the pins need dp 2, the limit is 1; nearest: a limit of 2"},
       {[](Pins& p) { p.layers = {1, 2}; },
        "(P8) layers 1,2 cover 3 layers, the model has 4; nearest: 2,2"},
       {[](Pins& p) { p.layers = {4, 4, 1}; },
@@ -207,6 +225,12 @@ Pins randomPins(std::mt19937& random) {
   pins.overlapReductions = maybe<bool>(random, {false, true});
   pins.rankOrder =
       maybe<plan::RankOrder>(random, {plan::RankOrder::kTpCpDpPp, plan::RankOrder::kTpCpPpDp});
+  pins.dpShard = maybe(random, degrees);
+  pins.mostTp = maybe(random, degrees);
+  pins.mostPp = maybe(random, degrees);
+  pins.mostDp = maybe(random, degrees);
+  pins.mostMicrobatchSize = maybe(random, degrees);
+  pins.mostVirtualStages = maybe<int64_t>(random, {1, 2, 3});
   return pins;
 }
 
@@ -229,11 +253,17 @@ TEST(LargestCount, IsThatOfTheLayouts) {
   std::vector<Rejection> ignored;
   for (int64_t layers : {1, 3, 5})
     for (int64_t batch : {1, 6, 8}) {
-      const Query query = smallQuery(64, layers, batch);
-      int64_t largest = 0;
-      for (int64_t gpus = 1; gpus <= 64; ++gpus) {
-        if (!groupsFor(query, gpus, ignored).empty()) largest = gpus;
-        EXPECT_EQ(largestCount(query, gpus), largest) << gpus;
+      Query query = smallQuery(64, layers, batch);
+      Pins limited;
+      limited.mostTp = limited.mostPp = 2;
+      limited.mostDp = 3;
+      for (const Pins& pins : {Pins(), limited}) {
+        query.pins = pins;
+        int64_t largest = 0;
+        for (int64_t gpus = 1; gpus <= 64; ++gpus) {
+          if (!groupsFor(query, gpus, ignored).empty()) largest = gpus;
+          EXPECT_EQ(largestCount(query, gpus), largest) << gpus;
+        }
       }
     }
 }

@@ -116,6 +116,16 @@ class Instance {
     if (chance(0.1)) p.stateSharding = StateSharding::kOptimizer;
     if (chance(0.1)) p.sequenceParallel = chance(0.5);
     if (chance(0.05)) p.rankOrder = chance(0.5) ? RankOrder::kTpCpPpDp : RankOrder::kTpCpDpPp;
+    if (chance(0.05)) p.dp = pick({1, 2, 4});
+    if (chance(0.05)) p.dpShard = pick({1, 2});
+    if (chance(0.05)) p.virtualStages = pick({1, 2});
+    if (chance(0.05)) p.scatterGather = chance(0.5);
+    if (chance(0.1)) p.mostTp = pick({1, 2, 3});
+    if (chance(0.1)) p.mostPp = pick({1, 2, 3});
+    if (chance(0.05)) p.mostCp = 1;
+    if (chance(0.1)) p.mostDp = pick({1, 2, 3});
+    if (chance(0.1)) p.mostMicrobatchSize = pick({1, 2});
+    if (chance(0.1)) p.mostVirtualStages = pick({1, 2});
   }
 
   std::mt19937 random_;
@@ -125,6 +135,9 @@ class Instance {
 template <typename T>
 bool obeys(const std::optional<T>& pin, T value) {
   return !pin || *pin == value;
+}
+bool obeys(const std::optional<int64_t>& pin, const std::optional<int64_t>& most, int64_t value) {
+  return obeys(pin, value) && (!most || value <= *most);
 }
 
 // What the stack and the pins say of a plan; the rules of plans are verifyPlan's.
@@ -153,13 +166,16 @@ bool isWanted(const Query& query, const plan::Plan& p) {
          can(StackChoice::kReplicatedShards, !shares(StateSharding::kNone) && p.dpReplicate > 1) &&
          can(StackChoice::kRecomputeSelective, p.recompute == Recompute::kSelective) &&
          can(StackChoice::kRecomputeFull, p.recompute == Recompute::kFull) &&
-         obeys(pins.tp, p.tp) && obeys(pins.pp, p.pp) && obeys(pins.cp, p.cp) &&
-         obeys(pins.dp, p.dp()) &&
+         obeys(pins.tp, pins.mostTp, p.tp) && obeys(pins.pp, pins.mostPp, p.pp) &&
+         obeys(pins.cp, pins.mostCp, p.cp) && obeys(pins.dp, pins.mostDp, p.dp()) &&
+         obeys(pins.dpShard, p.dpShard) && obeys(pins.scatterGather, p.scatterGather) &&
+         obeys(pins.virtualStages, pins.mostVirtualStages, p.virtualStages) &&
          (!pins.recomputeLayers ||
           (p.recompute == Recompute::kFull && *pins.recomputeLayers <= query.model.numLayers &&
            query.stack.supports(StackChoice::kRecomputeLayers))) &&
-         obeys(pins.microbatchSize, p.microbatchSize) && obeys(pins.recompute, p.recompute) &&
-         obeys(pins.schedule, p.schedule) && obeys(pins.stateSharding, p.stateSharding) &&
+         obeys(pins.microbatchSize, pins.mostMicrobatchSize, p.microbatchSize) &&
+         obeys(pins.recompute, p.recompute) && obeys(pins.schedule, p.schedule) &&
+         obeys(pins.stateSharding, p.stateSharding) &&
          obeys(pins.sequenceParallel, p.sequenceParallel) &&
          !((p.schedule == ScheduleKind::kGpipe || plan::splitsBackward(p.schedule)) && p.pp == 1);
 }

@@ -249,6 +249,20 @@ TEST(Shortfall, AllPinsTogetherWhereNoneAloneHelps) {
   EXPECT_THAT(toStatus(shortfall).message(), HasSubstr("no pinned choice (tp "));
 }
 
+TEST(Shortfall, ALimitIsGivenUpAsAPinIs) {
+  Query query = smallQuery(4, 4, 8);
+  query.cluster.device.memory = leastMemoryOf(query) * 1.01;
+  query.pins.mostMicrobatchSize = 1;
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  ASSERT_GT(found->plan.tp, 1);
+  query.pins.mostTp = 1;
+  const Shortfall shortfall = askForShortfall(query);
+  ASSERT_FALSE(shortfall.changes.empty());
+  EXPECT_THAT(toStatus(shortfall).message(),
+              HasSubstr(fmt::format("tp {} (limit: 1)", found->plan.tp)));
+}
+
 TEST(Shortfall, OtherSoftwareMayShareMore) {
   Query query = smallQuery(4, 4, 8);
   query.stack.name = "plain";

@@ -108,6 +108,16 @@ def test_recomputed_layers_are_a_choice(command: Any) -> None:
     assert (best.plan.recompute, best.plan.recompute_layers) == ("full", 2)
 
 
+def test_limits_are_those_of_the_command(command: Any) -> None:
+    best = trireme.plan("gpt3-175b", "dgx-h100", gpus=256, max_tp=4, max_virtual_stages=1, **QUESTION)
+    expected, _ = command(
+        *"plan --model gpt3-175b --cluster dgx-h100 --gpus 256 --max-tp 4 --max-virtual-stages 1".split(),
+        *FLAGS,
+    )
+    assert timeless(best.to_dict()) == timeless(expected)
+    assert best.plan.tp <= 4 and best.plan.virtual_stages == 1
+
+
 def test_a_checked_plan_is_that_of_the_command(command: Any, tmp_path: Path) -> None:
     best = trireme.plan("gpt2-124m", "dgx-a100", **SMALL, recompute="full")  # type: ignore[arg-type]
     file = tmp_path / "by-hand.plan.yaml"
