@@ -114,7 +114,8 @@ TEST(Examples, TiersAreSane) {
     EXPECT_GT(inner.sustained(), network.sustained()) << path;
     EXPECT_TRUE(cluster.scalable) << path;
     ASSERT_GT(network.nics, 0) << path;
-    const double port = network.bandwidth.count() * 8e-9 * static_cast<double>(inner.devices) /
+    const int64_t sharing = cluster.tiers[cluster.tiers.size() - 2].devices;
+    const double port = network.bandwidth.count() * 8e-9 * static_cast<double>(sharing) /
                         static_cast<double>(network.nics);
     EXPECT_TRUE(port == 10 || port == 25 || port == 50 || port == 100 || port == 200 ||
                 port == 400 || port == 800)
@@ -158,6 +159,18 @@ TEST(Examples, ClustersAreTheNamedSystems) {
     EXPECT_EQ(cluster.tiers[0].bandwidth.count(), s.nvlink * 1e9) << s.name;
     EXPECT_EQ(cluster.tiers[1].bandwidth.count(), s.network * 1e9) << s.name;
   }
+}
+
+// Eight pods of 3,072 GPUs, which send each other a seventh of what they send within.
+TEST(Examples, PodsOfLlama3AreBelowAnOversubscribedTier) {
+  const ClusterSpec cluster = loadedCluster("llama3-24k");
+  ASSERT_EQ(cluster.tiers.size(), 3u);
+  EXPECT_EQ(cluster.tiers[1].devices, 3072);
+  EXPECT_EQ(cluster.tiers[2].devices, 8 * 3072);
+  EXPECT_EQ(cluster.tiers[2].topology, TierTopology::kTree);
+  EXPECT_NEAR(cluster.tiers[1].sustained() / cluster.tiers[2].sustained(), 7, 1e-12);
+  EXPECT_EQ(cluster.tierFor(3072).name, "pod");
+  EXPECT_EQ(cluster.tierFor(3073).name, "aggregation");
 }
 
 // NCCL on eight V100 of a hybrid cube mesh: a ring of two devices has one link, one of eight all.
