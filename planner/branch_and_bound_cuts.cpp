@@ -128,6 +128,10 @@ Status BranchAndBound::refit(const Node& node, CostedPlan missed) {
   if (missed.plan.pp == 1) return {};
   std::vector<Bytes> beyond(static_cast<size_t>(missed.plan.pp));
   for (int tries = 0; tries < kMostRefits; ++tries) {
+    if (isStopped()) {
+      uncosted_ = std::min(uncosted_, node.bound);
+      return {};
+    }
     const std::vector<Bytes> now =
         beyondBounds(query_, missed.plan, *node.blocks, missed.estimate.memoryOfStages);
     for (size_t rank = 0; rank < beyond.size(); ++rank)

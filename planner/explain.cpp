@@ -6,6 +6,7 @@
 
 #include "cost_models/topology.h"
 #include "ir/base/format.h"
+#include "ir/plan/choices.h"
 #include "planner/cuts.h"
 #include "planner/recut.h"
 #include "planner/report.h"
@@ -139,8 +140,13 @@ class Changes {
       Plan changed = plan_;
       changed.stateSharding = other;
       setReplicas(plan_.dp(), changed);
+      std::string text(plan::stateShardingName(other));
+      if (!plan::rankOrderGoesWithSharding(changed)) {
+        changed.rankOrder = RankOrder::kTpCpDpPp;
+        text += fmt::format(" with rank order {}", plan::rankOrderName(changed.rankOrder));
+      }
       add("state sharding", std::string(plan::stateShardingName(plan_.stateSharding)),
-          std::string(plan::stateShardingName(other)), changed);
+          std::move(text), changed);
     }
   }
   // Shares what the plan shares, in as many replicas if they divide.
@@ -157,8 +163,13 @@ class Changes {
     Plan changed = plan_;
     changed.rankOrder =
         plan_.rankOrder == RankOrder::kTpCpDpPp ? RankOrder::kTpCpPpDp : RankOrder::kTpCpDpPp;
-    add("rank order", std::string(plan::rankOrderName(plan_.rankOrder)),
-        std::string(plan::rankOrderName(changed.rankOrder)), changed);
+    std::string text(plan::rankOrderName(changed.rankOrder));
+    if (!plan::rankOrderGoesWithSharding(changed)) {
+      changed.stateSharding = StateSharding::kOptimizer;
+      text +=
+          fmt::format(" with state sharding {}", plan::stateShardingName(changed.stateSharding));
+    }
+    add("rank order", std::string(plan::rankOrderName(plan_.rankOrder)), std::move(text), changed);
   }
   void addSwitches() {
     Plan changed = plan_;

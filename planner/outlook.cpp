@@ -24,6 +24,7 @@ struct Variant {
   Query query;
   double amount = 0;  // of what there is more, in `unit`
   std::string unit;
+  LimitKind kind = LimitKind::kPin;  // of what is given up
 };
 
 std::vector<Variant> changedQueries(const Query& query) {
@@ -57,9 +58,9 @@ std::vector<Variant> changedQueries(const Query& query) {
 
 std::vector<Variant> withoutPins(const Query& query) {
   std::vector<Variant> variants;
-  const auto drop = [&](const char* name, auto Pins::* pin) {
+  const auto drop = [&](const char* name, auto Pins::* pin, LimitKind kind = LimitKind::kPin) {
     if (!(query.pins.*pin)) return;
-    variants.push_back({name, query, 0, ""});
+    variants.push_back({name, query, 0, "", kind});
     (variants.back().query.pins.*pin).reset();
   };
   drop("tp", &Pins::tp);
@@ -69,12 +70,12 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("dp shard", &Pins::dpShard);
   drop("microbatch", &Pins::microbatchSize);
   drop("virtual stages", &Pins::virtualStages);
-  drop("limit of tp", &Pins::mostTp);
-  drop("limit of pp", &Pins::mostPp);
-  drop("limit of cp", &Pins::mostCp);
-  drop("limit of dp", &Pins::mostDp);
-  drop("limit of microbatch", &Pins::mostMicrobatchSize);
-  drop("limit of virtual stages", &Pins::mostVirtualStages);
+  drop("tp", &Pins::mostTp, LimitKind::kMost);
+  drop("pp", &Pins::mostPp, LimitKind::kMost);
+  drop("cp", &Pins::mostCp, LimitKind::kMost);
+  drop("dp", &Pins::mostDp, LimitKind::kMost);
+  drop("microbatch", &Pins::mostMicrobatchSize, LimitKind::kMost);
+  drop("virtual stages", &Pins::mostVirtualStages, LimitKind::kMost);
   drop("schedule", &Pins::schedule);
   drop("recompute", &Pins::recompute);
   drop("recompute layers", &Pins::recomputeLayers);
@@ -84,7 +85,7 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("overlap reductions", &Pins::overlapReductions);
   drop("rank order", &Pins::rankOrder);
   if (!query.pins.layers.empty()) {
-    variants.push_back({"layers", query, 0, ""});
+    variants.push_back({"layers", query, 0, "", LimitKind::kPin});
     variants.back().query.pins.layers.clear();
   }
   return variants;
@@ -163,13 +164,13 @@ class Around {
   }
 
   Status addPin(const Variant& variant) {
+    Limit limit;
+    limit.kind = variant.kind;
+    limit.what = variant.name;
     TRIREME_ASSIGN_OR_RETURN(const std::optional<CostedPlan> found,
-                             best(variant.query, "without the pinned " + variant.name));
+                             best(variant.query, "without " + nameOf(limit)));
     ++numDone_;
     if (!found || !isFaster(*found, winner_)) return {};
-    Limit limit;
-    limit.kind = LimitKind::kPin;
-    limit.what = variant.name;
     limit.plan = found->plan;
     limit.step = found->estimate.step;
     outlook_.limits.push_back(std::move(limit));
@@ -224,6 +225,10 @@ class Around {
 };
 
 }  // namespace
+
+std::string nameOf(const Limit& limit) {
+  return (limit.kind == LimitKind::kMost ? "the limit of " : "the pinned ") + limit.what;
+}
 
 void scaleBandwidth(spec::LinkTier& tier, double factor) {
   tier.bandwidth = tier.bandwidth * factor;

@@ -10,12 +10,12 @@
 
 namespace trireme::planner {
 
-enum class LimitKind : uint8_t { kMemory, kPin, kRule };
+enum class LimitKind : uint8_t { kMemory, kPin, kMost, kRule };  // kMost: of a degree
 
 // Something without which a plan would be faster than the winner.
 struct Limit {
   LimitKind kind = LimitKind::kMemory;
-  std::string what;  // "pp" for a pin, the rejection in full for a rule
+  std::string what;  // "pp" for a pin or a degree, the rejection in full for a rule
   plan::Plan plan;   // the fastest without it; the winner for a rule
   Seconds step;
   Bytes missing;  // kMemory: of that plan
@@ -26,6 +26,7 @@ struct Limit {
   Bytes nearestMissing;
 };
 inline constexpr double kLimitTolerance = 1e-3;
+std::string nameOf(const Limit& limit);  // "the pinned pp", "the limit of pp"
 
 // The query asked again with one thing changed.
 struct Sensitivity {

@@ -29,13 +29,15 @@ int64_t leastVirtualStages(const Pins& pins) {
 
 int64_t leastReplicas(const Pins& pins) { return pins.dp.value_or(pins.dpShard.value_or(1)); }
 
+const char* replicasName(const Pins& pins) { return pins.dpShard && !pins.dp ? "dp shard" : "dp"; }
+
 int64_t leastStages(const Pins& pins) { return pins.pp.value_or(isInterleaved(pins) ? 2 : 1); }
 
 Status enoughDevices(const Pins& pins, int64_t devices) {
   const std::pair<const char*, int64_t> degrees[] = {{"tp", pins.tp.value_or(1)},
                                                      {"pp", pins.pp.value_or(1)},
                                                      {"cp", pins.cp.value_or(1)},
-                                                     {"dp", leastReplicas(pins)}};
+                                                     {replicasName(pins), leastReplicas(pins)}};
   __int128 product = 1;
   std::vector<std::string> pinned;
   for (const auto& [name, degree] : degrees) {
@@ -59,7 +61,8 @@ Status batchDivides(const Query& query) {  // (P3)
   const int64_t dp = leastReplicas(query.pins);
   const int64_t microbatch = query.pins.microbatchSize.value_or(1);
   if (batch % dp != 0)
-    return infeasible(fmt::format("(P3) dp {} does not divide the global batch {}{}", dp, batch,
+    return infeasible(fmt::format("(P3) {} {} does not divide the global batch {}{}",
+                                  replicasName(query.pins), dp, batch,
                                   plan::nearestDivisor(dp, batch)));
   if (batch / dp % microbatch != 0)
     return infeasible(fmt::format(
@@ -122,6 +125,18 @@ Status borderIsShardedOnce(const Pins& pins) {  // (P10)
       "sharded; nearest: scatter-gather off, or sequence parallel off");
 }
 
+Status ordersDiffer(const Pins& pins) {  // (P18)
+  if (pins.rankOrder.value_or(plan::RankOrder::kTpCpDpPp) == plan::RankOrder::kTpCpDpPp ||
+      (pins.pp != 1 && pins.dp != 1))
+    return {};
+  const char* one = pins.pp == 1 ? "pp" : "dp";
+  return infeasible(
+      fmt::format("(P18) rank order {} needs pp > 1 and dp > 1, pinned is {} 1; nearest: rank "
+                  "order {}, or {} 2",
+                  plan::rankOrderName(*pins.rankOrder), one,
+                  plan::rankOrderName(plan::RankOrder::kTpCpDpPp), one));
+}
+
 Status recomputesInFull(const Pins& pins) {  // (P14)
   if (!pins.recomputeLayers ||
       pins.recompute.value_or(plan::Recompute::kFull) == plan::Recompute::kFull)
@@ -150,7 +165,7 @@ Status limitsAllow(const Pins& pins) {
   const Limited all[] = {{"tp", pins.tp.value_or(1), pins.mostTp},
                          {"pp", leastStages(pins), pins.mostPp},
                          {"cp", pins.cp.value_or(1), pins.mostCp},
-                         {"dp", leastReplicas(pins), pins.mostDp},
+                         {replicasName(pins), leastReplicas(pins), pins.mostDp},
                          {"microbatch", pins.microbatchSize.value_or(1), pins.mostMicrobatchSize},
                          {"virtual stages", leastVirtualStages(pins), pins.mostVirtualStages}};
   for (const Limited& limited : all)
@@ -196,8 +211,6 @@ void choose(const Query& query, plan::Plan& plan) {
   plan.scatterGather =
       pins.scatterGather.value_or(false) && (neverApplies || (pins.tp && pins.microbatchSize));
   plan.overlapReductions = pins.overlapReductions.value_or(false) && pins.tp && pins.dp;
-  if (pins.rankOrder && (pins.pp == 1 || pins.dp == 1 || (pins.pp && pins.dp)))
-    plan.rankOrder = *pins.rankOrder;
 }
 
 // A plan with every pin, in which the free choices are those that the rules mind least: a rule that
@@ -240,6 +253,17 @@ int64_t leastInterleaving(int64_t chunks) {
   return 1;
 }
 
+// Of so many chunks of layers, with neither stages nor virtual stages pinned: the fewest virtual
+// stages that leave no more stages than the limit; one, or the fewest of an interleaved schedule,
+// if none do.
+int64_t fewestVirtualStages(const Pins& pins, int64_t chunks) {
+  const int64_t least = isInterleaved(pins) ? leastInterleaving(chunks) : 1;
+  if (!pins.mostPp || (pins.schedule && !isInterleaved(pins))) return least;
+  for (int64_t v = least; v <= chunks / 2; ++v)
+    if (chunks % v == 0 && chunks / v <= *pins.mostPp) return v;
+  return least;
+}
+
 }  // namespace
 
 void pinSharding(std::optional<StateSharding> sharding, Query& query) {
@@ -255,7 +279,9 @@ Result<Pins> resolvePins(const Pins& given) {
   const auto count = static_cast<int64_t>(pins.layers.size());
   if (pins.pp && !pins.virtualStages && count % *pins.pp == 0)
     pins.virtualStages = count / *pins.pp;
-  if (!pins.virtualStages) pins.virtualStages = isInterleaved(pins) ? leastInterleaving(count) : 1;
+  if (!pins.virtualStages)
+    pins.virtualStages = pins.pp ? (isInterleaved(pins) ? leastInterleaving(count) : 1)
+                                 : fewestVirtualStages(pins, count);
   if (!pins.pp && count % *pins.virtualStages == 0) pins.pp = count / *pins.virtualStages;
   if (!pins.pp)
     return Error(infeasible(fmt::format(
@@ -295,6 +321,7 @@ Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(layersAreEnough(query));
   TRIREME_RETURN_IF_ERROR(layersCoverTheModel(query));
   TRIREME_RETURN_IF_ERROR(borderIsShardedOnce(query.pins));
+  TRIREME_RETURN_IF_ERROR(ordersDiffer(query.pins));
   TRIREME_RETURN_IF_ERROR(recomputedLayersExist(query));
   const plan::Plan least = leastPlan(query);
   Status status = query.stack.ownPrograms ? expand::checkBuildable(least) : Status();

@@ -152,7 +152,7 @@ void Relaxer::giveUpAllPins() {
   relaxed.pins.gpus = query_.pins.gpus;
   if (!changes_.empty()) return;
   if (std::optional<CostedPlan> found = best(std::move(relaxed))) {
-    std::string change = fmt::format("no pinned choice ({})", summary(found->plan));
+    std::string change = fmt::format("no pinned choice and no limit ({})", summary(found->plan));
     add(ChangeKind::kAllPins, std::move(change), *std::move(found));
   }
 }

@@ -175,6 +175,20 @@ std::string difference(const plan::Plan& other, const plan::Plan& plan) {
   return summary(other) != summary(plan) ? summary(other) : "layers " + layersText(other);
 }
 
+std::string_view kindName(LimitKind kind) {
+  switch (kind) {
+    case LimitKind::kMemory:
+      return "memory";
+    case LimitKind::kPin:
+      return "pin";
+    case LimitKind::kMost:
+      return "limit";
+    case LimitKind::kRule:
+      return "rule";
+  }
+  return "";
+}
+
 void appendLimit(std::string& out, const Limit& limit, const PlanResult& result) {
   const Seconds step = result.estimate.step;
   const auto gain = [&](Seconds faster) {
@@ -184,11 +198,11 @@ void appendLimit(std::string& out, const Limit& limit, const PlanResult& result)
     return appendField(out, "binding",
                        fmt::format("{}; idle: {} of {} devices", limit.what,
                                    result.gpusAvailable - result.gpusUsed, result.gpusAvailable));
-  if (limit.kind == LimitKind::kPin)
-    return appendField(out, "binding",
-                       fmt::format("the pinned {}: {} takes {}, {}", limit.what,
-                                   difference(limit.plan, result.plan), formatSeconds(limit.step),
-                                   gain(limit.step)));
+  if (limit.kind == LimitKind::kPin || limit.kind == LimitKind::kMost)
+    return appendField(
+        out, "binding",
+        fmt::format("{}: {} takes {}, {}", nameOf(limit), difference(limit.plan, result.plan),
+                    formatSeconds(limit.step), gain(limit.step)));
   appendField(
       out, "binding",
       fmt::format("memory: the next better plan is {} short: {} takes {}, {}",
@@ -389,10 +403,11 @@ void appendRejections(std::string& out, const std::vector<Rejection>& rejections
   if (!lines.empty()) out += "rejected\n";
   for (const auto& [what, line] : lines) {
     const Rejection& r = *line.smallest;
-    const std::string others =
-        line.count > 1 ? fmt::format(" and {} larger", line.count - 1) : std::string();
+    const std::string others = line.count > 1 ? fmt::format(" and {} {}", line.count - 1,
+                                                            line.degree > 0 ? "larger" : "others")
+                                              : std::string();
     appendWrapped(out,
-                  fmt::format("  {:<22}({}) needs {}, given {}", r.subject + others, r.rule,
+                  fmt::format("  {:<21} ({}) needs {}, given {}", r.subject + others, r.rule,
                               r.needed, r.available),
                   24);
   }
@@ -465,7 +480,8 @@ std::string toTable(const Outlook& outlook, const PlanResult& result) {
   std::string out;
   for (const Limit& limit : outlook.limits) appendLimit(out, limit, result);
   if (outlook.limits.empty())
-    appendField(out, "binding", "nothing: without limit of memory and pins no plan is faster");
+    appendField(out, "binding",
+                "nothing: without pins and limits, that of memory, too, no plan is faster");
   out += "sensitivity\n";
   size_t width = 0;
   for (const Sensitivity& s : outlook.sensitivities) width = std::max(width, s.change.size());
@@ -634,8 +650,9 @@ nlohmann::json toJson(const Outlook& outlook) {
   nlohmann::json json;
   json["binding"] = nlohmann::json::array();
   for (const Limit& limit : outlook.limits) {
-    const bool isMemory = limit.kind == LimitKind::kMemory, isPin = limit.kind == LimitKind::kPin;
-    nlohmann::json item = {{"kind", isMemory ? "memory" : isPin ? "pin" : "rule"}};
+    const bool isMemory = limit.kind == LimitKind::kMemory;
+    const bool isPin = limit.kind == LimitKind::kPin || limit.kind == LimitKind::kMost;
+    nlohmann::json item = {{"kind", kindName(limit.kind)}};
     if (!isMemory) item["what"] = limit.what;
     if (isMemory || isPin) {
       item["plan"] = plan::printPlan(limit.plan);

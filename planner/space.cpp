@@ -212,7 +212,8 @@ std::vector<Sharing> sharingsOf(const Query& query, const Group& group) {
   return sharings;
 }
 
-// The choices within a group; they do not depend on each other.
+// The choices within a group. They do not depend on each other, but for rank orders, of which the
+// default goes with every sharding and the other one not with all of them.
 struct Choices {
   std::vector<Order> orders;
   std::vector<Sharing> shardings;
@@ -231,6 +232,9 @@ Choices choicesOf(const Query& query, const Group& group) {
     if (allows(query.pins.scatterGather, scatter) && (!scatter || mayScatter(query, group)))
       choices.scatters.push_back(scatter);
   choices.rankOrders = rankOrdersOf(query, group);
+  if (query.pins.rankOrder == plan::RankOrder::kTpCpPpDp)
+    std::erase_if(choices.shardings,
+                  [](const Sharing& s) { return s.kind >= StateSharding::kGradients; });
   return choices;
 }
 
@@ -248,16 +252,26 @@ Rejection refuseOrder(const Query& query, const Group& g) {
           fmt::format("{} layers", query.model.numLayers)};
 }
 
+// Of so many ranks each, pinned.
+Rejection refuseShards(const Query& query, const Group& g, int64_t dpShard) {
+  const std::string subject = fmt::format("dp shard {}", dpShard);
+  const bool shares = supports(query.stack, StateSharding::kOptimizer) ||
+                      supports(query.stack, StateSharding::kGradients) ||
+                      supports(query.stack, StateSharding::kParameters);
+  if (!shares) return {"stack", subject, "a stack that shares state", query.stack.name};
+  if (dpShard * g.cp == 1)
+    return {"P11", subject, "more ranks that share, or cp > 1", fmt::format("cp {}", g.cp)};
+  if (g.dp % dpShard != 0) return {"P11", subject, "a multiple as dp", fmt::format("dp {}", g.dp)};
+  if (dpShard < g.dp && !query.stack.supports(StackChoice::kReplicatedShards))
+    return {"stack", subject, "a stack that shares among some replicas", query.stack.name};
+  return {"stack", subject, "rank order tp-cp-dp-pp", "tp-cp-pp-dp"};
+}
+
 Rejection refuseSharing(const Query& query, const Group& g) {
   const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
   const std::string subject = fmt::format("sharded {}", plan::stateShardingName(kind));
   if (!supports(query.stack, kind)) return {"stack", subject, "a stack that can", query.stack.name};
-  if (const std::optional<int64_t>& pin = query.pins.dpShard; pin && g.dp % *pin == 0 && g.dp > 1)
-    return {"stack", fmt::format("{} of {} replicas that share", *pin, g.dp),
-            "a stack that shares among some", query.stack.name};
-  if (query.pins.dpShard)
-    return {"P11", fmt::format("dp shard {}", *query.pins.dpShard), "a multiple as dp",
-            fmt::format("dp {}", g.dp)};
+  if (query.pins.dpShard) return refuseShards(query, g, *query.pins.dpShard);
   if (query.stack.supports(StackChoice::kContextParallel))
     return {"P11", subject, "dp > 1 or cp > 1", fmt::format("dp {}, cp {}", g.dp, g.cp)};
   return {"P11", subject, "dp > 1", fmt::format("dp {}", g.dp)};

@@ -65,7 +65,8 @@ void forEachPlan(const Query& query, const Group& group,
 
 // Rank orders of the group's plans, the default first if it is one. The other one where the stack
 // can, there are stages and replicas, and the link between stages is faster for it; wherever it is
-// legal, if pinned.
+// legal, if pinned. It goes with unsharded and sharded optimizers alone
+// (plan::rankOrderGoesWithSharding).
 std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group);
 
 // The first of these plans. None, with a Rejection that says by which rule, if the pins exclude

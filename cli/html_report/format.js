@@ -23,8 +23,8 @@ const format = {
     return (i === 0 ? b.toFixed(0) : b.toFixed(2)) + ' ' + units[i];
   },
   percent(p) { return p.toFixed(1) + ' %'; },
-  // As many digits as show what is not zero: 0 %, 0.84 %, 0.003 %.
-  gap(p) { return (p <= 0 ? '0' : p.toFixed(Math.min(9, Math.max(2, Math.ceil(-Math.log10(p)))))) + ' %'; },
+  // As many digits as show what is not zero: 0 %, 0.84 %, 0.003 %; less than 1e-9 % is rounding.
+  gap(p) { return (p <= 0 ? '0' : p < 1e-9 ? 'below 1e-9' : p.toFixed(Math.min(9, Math.max(2, Math.ceil(-Math.log10(p)))))) + ' %'; },
   count(n) { return Number(n).toLocaleString('en-US', {maximumFractionDigits: 0}); },
   // 3 significant digits with a prefix: 1.23 M
   short(n) {

@@ -1,7 +1,7 @@
 // `plan` and `plan --check`.
 
 const kPartColors = {
-  'matrix products': 'var(--forward)', 'attention': 'var(--forward)', 'elementwise': 'var(--forward)',
+  'matrix products': 'var(--forward)', 'attention': 'var(--c6)', 'elementwise': 'var(--c7)',
   'recomputation': 'var(--backward)', 'optimizer': 'var(--optimizer)', 'launching': 'var(--muted)',
   'bubble': 'var(--muted)',
 };

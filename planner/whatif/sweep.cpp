@@ -57,11 +57,11 @@ std::vector<size_t> neighboursFirst(const std::vector<SweepPoint>& points) {
 // or as divide its batch; none if there is no such plan, or it does not fit.
 std::optional<Seconds> stepLike(plan::Plan near, const Query& query, const CostFunctions& costs) {
   const int64_t ranks = near.numRanks() / near.dp();
-  const int64_t most = *query.pins.gpus / ranks;
+  const Pins& pins = query.pins;
+  const int64_t most = std::min(*pins.gpus / ranks, pins.mostDp.value_or(*pins.gpus));
   near.training = query.training;
-  int64_t dp = query.pins.dp.value_or(most);
-  while (!query.pins.dp && dp > 1 &&
-         query.training.globalBatchSize % (dp * near.microbatchSize) != 0)
+  int64_t dp = pins.dp.value_or(most);
+  while (!pins.dp && dp > 1 && query.training.globalBatchSize % (dp * near.microbatchSize) != 0)
     --dp;
   if (dp < 1 || dp > most) return std::nullopt;
   if (near.stateSharding == plan::StateSharding::kNone) {
@@ -69,6 +69,7 @@ std::optional<Seconds> stepLike(plan::Plan near, const Query& query, const CostF
   } else {
     near.dpReplicate = dp % near.dpReplicate == 0 ? near.dpReplicate : 1;
     near.dpShard = dp / near.dpReplicate;
+    if (pins.dpShard && near.dpShard != *pins.dpShard) return std::nullopt;
   }
   if (dp == 1) near.rankOrder = plan::RankOrder::kTpCpDpPp;
   if (!plan::verifyPlan(near, query.model).ok()) return std::nullopt;

@@ -164,10 +164,11 @@ TEST(LookAround, ALimitThatCostsTimeIsNamedWithWhatItKeepsOut) {
   query.pins.mostDp = 4;  // of 4 devices: no limit
   const ResultWithOutlook answer = askWithOutlook(query);
   ASSERT_EQ(answer.outlook.limits.size(), 1u);
-  EXPECT_EQ(answer.outlook.limits.front().what, "limit of pp");
+  EXPECT_EQ(answer.outlook.limits.front().kind, LimitKind::kMost);
+  EXPECT_EQ(answer.outlook.limits.front().what, "pp");
   EXPECT_EQ(answer.outlook.limits.front().plan, free->plan);
   EXPECT_THAT(toTable(answer.outlook, answer.result),
-              HasSubstr("binding       the pinned limit of pp: tp "));
+              HasSubstr("binding       the limit of pp: tp "));
 }
 
 // 5 devices: 4 heads, 4 layers and a batch of 8 have no divisor 5 and not 5 layers.

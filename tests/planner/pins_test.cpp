@@ -97,7 +97,8 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
       {[](Pins& p) { p.overlapReductions = true, p.tp = 1, p.pp = 4, p.gpus = 4; },
        "(P17) overlapped reductions needs dp > 1 or tp > 1"},
       {[](Pins& p) { p.rankOrder = plan::RankOrder::kTpCpPpDp, p.pp = 1; },
-       "(P18) rank_order tp-cp-pp-dp needs pp > 1 and dp > 1"},
+       "(P18) rank order tp-cp-pp-dp needs pp > 1 and dp > 1, pinned is pp 1; nearest: rank order "
+       "tp-cp-dp-pp, or pp 2"},
       {[](Pins& p) { p.rankOrder = plan::RankOrder::kTpCpPpDp, p.tp = p.pp = 2, p.gpus = 4; },
        "(P18) rank order tp-cp-pp-dp needs pp > 1 and dp > 1, there is pp 2, dp 1"},
       {[](Pins& p) { p.stateSharding = StateSharding::kGradients; },
@@ -118,12 +119,13 @@ TEST(Pins, RefusalNamesRuleNumbersAndNearest) {
        "(P11) dp shard 3 does not divide dp 4; nearest: 2 or 4"},
       {[](Pins& p) { p.dpShard = 2, p.stateSharding = StateSharding::kNone; },
        "(P11) dp shard 2 needs state sharding, pinned is none; nearest: dp shard 1"},
-      {[](Pins& p) { p.dpShard = 16; }, "dp 16 needs 16 devices, there are 8; nearest: dp 8"},
-      {[](Pins& p) { p.dpShard = 3; }, "(P3) dp 3 does not divide the global batch 8"},
+      {[](Pins& p) { p.dpShard = 16; },
+       "dp shard 16 needs 16 devices, there are 8; nearest: dp shard 8"},
+      {[](Pins& p) { p.dpShard = 3; }, "(P3) dp shard 3 does not divide the global batch 8"},
       {[](Pins& p) { p.dpShard = 2, p.dp = 4; },
-       "2 of 4 replicas that share needs a stack that shares among some"},
+       "dp shard 2 needs a stack that shares among some replicas, there is trireme"},
       {[](Pins& p) { p.dpShard = 2, p.mostDp = 1; },
-       "the pins need dp 2, the limit is 1; nearest: a limit of 2"},
+       "the pins need dp shard 2, the limit is 1; nearest: a limit of 2"},
       {[](Pins& p) { p.layers = {1, 2}; },
        "(P8) layers 1,2 cover 3 layers, the model has 4; nearest: 2,2"},
       {[](Pins& p) { p.layers = {4, 4, 1}; },
@@ -172,6 +174,40 @@ TEST(Pins, RefusalNamesWhatTheStackHasNot) {
   query.stack.ownPrograms = true;
   EXPECT_EQ(messageOf({.overlapReductions = true}),
             "stack 'plain' has no overlapped reductions; nearest: off");
+}
+
+// The rules of the other pins, and what the stack can share.
+TEST(Pins, RefusalOfShardsNamesWhatIsInTheWay) {
+  Query query = smallQuery(8, 4, 8);
+  query.stack.ownPrograms = false;
+  query.stack.name = "sharing";
+  query.stack.choices = {spec::StackChoice::kPipeline, spec::StackChoice::kRankOrder,
+                         spec::StackChoice::kReplicatedShards, spec::StackChoice::kShardParameters};
+  const auto messageOf = [&](const Pins& pins) {
+    Query pinned = query;
+    pinned.pins = pins;
+    const auto found = searchPlan(pinned, modelCosts(pinned));
+    return found.has_value() ? "" : found.error().message();
+  };
+  EXPECT_EQ(messageOf({.dp = 4, .dpShard = 2}), "");
+  EXPECT_THAT(messageOf({.dpShard = 2, .rankOrder = plan::RankOrder::kTpCpPpDp}),
+              HasSubstr("dp shard 2 needs rank order tp-cp-dp-pp, there is tp-cp-pp-dp"));
+  EXPECT_THAT(messageOf({.dpShard = 1, .stateSharding = StateSharding::kParameters}),
+              HasSubstr("(P11) dp shard 1 needs more ranks that share, or cp > 1, there is cp 1"));
+  query.stack.choices = {spec::StackChoice::kPipeline};
+  EXPECT_THAT(messageOf({.dpShard = 2}),
+              HasSubstr("dp shard 2 needs a stack that shares state, there is sharing"));
+}
+
+TEST(Pins, LayersTakeAsManyVirtualStagesAsTheLimitOfStagesAsksFor) {
+  Pins pins;
+  pins.layers = {1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(resolvePins(pins)->pp, 6);
+  pins.mostPp = 4;
+  EXPECT_EQ(resolvePins(pins)->pp, 3);
+  EXPECT_EQ(resolvePins(pins)->virtualStages, 2);
+  pins.schedule = ScheduleKind::k1F1B;
+  EXPECT_EQ(resolvePins(pins)->pp, 6);  // which the limit refuses
 }
 
 TEST(Pins, LayersOfAnInterleavedScheduleBelongToTheFewestVirtualStages) {

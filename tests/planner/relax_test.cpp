@@ -246,7 +246,7 @@ TEST(Shortfall, AllPinsTogetherWhereNoneAloneHelps) {
   const Shortfall shortfall = askForShortfall(query);
   ASSERT_FALSE(shortfall.changes.empty());
   EXPECT_EQ(shortfall.changes.front().kind, ChangeKind::kAllPins);
-  EXPECT_THAT(toStatus(shortfall).message(), HasSubstr("no pinned choice (tp "));
+  EXPECT_THAT(toStatus(shortfall).message(), HasSubstr("no pinned choice and no limit (tp "));
 }
 
 TEST(Shortfall, ALimitIsGivenUpAsAPinIs) {
