@@ -1,8 +1,23 @@
 #include "cli/pin_flags.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "cli/flags.h"
 
 namespace trireme::cli {
+namespace {
+
+std::string flagOf(const std::string& prefix, const planner::Degree& degree) {
+  std::string flag = prefix + degree.name;
+  std::replace(flag.begin(), flag.end(), ' ', '-');
+  return flag;
+}
+
+}  // namespace
+
+std::string limitFlag(const planner::Degree& degree) { return flagOf("--max-", degree); }
 
 void addPins(CLI::App& app, planner::Pins* pins) {
   const std::string degrees = kDegreesGroup;
@@ -19,14 +34,10 @@ void addPins(CLI::App& app, planner::Pins* pins) {
             "Layers of every stage or chunk in turn; of other stacks ends may be 0", 0)
       ->group(degrees);
   const std::string limits = "Limits (default: none)";
-  addCount(app, "--max-tp", &pins->mostTp, "The most of --tp")->group(limits);
-  addCount(app, "--max-pp", &pins->mostPp, "The most of --pp")->group(limits);
-  addCount(app, "--max-cp", &pins->mostCp, "The most of --cp")->group(limits);
-  addCount(app, "--max-dp", &pins->mostDp, "The most of --dp")->group(limits);
-  addCount(app, "--max-microbatch", &pins->mostMicrobatchSize, "The most of --microbatch")
-      ->group(limits);
-  addCount(app, "--max-virtual-stages", &pins->mostVirtualStages, "The most of --virtual-stages")
-      ->group(limits);
+  for (const planner::Degree& degree : planner::kDegrees)
+    addCount(app, limitFlag(degree), &(pins->*degree.most),
+             fmt::format("The most of {}", flagOf("--", degree)))
+        ->group(limits);
   const std::string choices = "Choices (default: the planner's)";
   addChoice(app, "--schedule", &pins->schedule, plan::scheduleName,
             plan::ScheduleKind::kZeroBubbleH2, "Order of the microbatches")

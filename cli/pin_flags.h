@@ -1,6 +1,7 @@
 // Choices that are not left to the search, as flags of `plan` and `whatif`.
 #pragma once
 #include <CLI/App.hpp>
+#include <string>
 
 #include "planner/query.h"
 
@@ -8,6 +9,9 @@ namespace trireme::cli {
 
 // The group of --tp, --pp...
 inline constexpr const char* kDegreesGroup = "Degrees (default: the planner's choice)";
+
+// "--max-virtual-stages".
+std::string limitFlag(const planner::Degree& degree);
 
 // All but --gpus, which means another thing to each command.
 void addPins(CLI::App& app, planner::Pins* pins);

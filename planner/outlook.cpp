@@ -63,19 +63,11 @@ std::vector<Variant> withoutPins(const Query& query) {
     variants.push_back({name, query, 0, "", kind});
     (variants.back().query.pins.*pin).reset();
   };
-  drop("tp", &Pins::tp);
-  drop("pp", &Pins::pp);
-  drop("cp", &Pins::cp);
-  drop("dp", &Pins::dp);
+  for (const Degree& degree : kDegrees) {
+    drop(degree.name, degree.pin);
+    drop(degree.name, degree.most, LimitKind::kMost);
+  }
   drop("dp shard", &Pins::dpShard);
-  drop("microbatch", &Pins::microbatchSize);
-  drop("virtual stages", &Pins::virtualStages);
-  drop("tp", &Pins::mostTp, LimitKind::kMost);
-  drop("pp", &Pins::mostPp, LimitKind::kMost);
-  drop("cp", &Pins::mostCp, LimitKind::kMost);
-  drop("dp", &Pins::mostDp, LimitKind::kMost);
-  drop("microbatch", &Pins::mostMicrobatchSize, LimitKind::kMost);
-  drop("virtual stages", &Pins::mostVirtualStages, LimitKind::kMost);
   drop("schedule", &Pins::schedule);
   drop("recompute", &Pins::recompute);
   drop("recompute layers", &Pins::recomputeLayers);

@@ -155,24 +155,23 @@ Status recomputedLayersExist(const Query& query) {  // (P14)
                   pinned, most, std::clamp<int64_t>(pinned, 1, most)));
 }
 
-// Beside the number that the others leave as the least.
+// What the pins, implied ones as well, leave as the least of a degree.
+int64_t leastOf(const Degree& degree, const Pins& pins) {
+  if (degree.pin == &Pins::pp) return leastStages(pins);
+  if (degree.pin == &Pins::dp) return leastReplicas(pins);
+  if (degree.pin == &Pins::virtualStages) return leastVirtualStages(pins);
+  return (pins.*degree.pin).value_or(1);
+}
+
 Status limitsAllow(const Pins& pins) {
-  struct Limited {
-    const char* name;
-    int64_t least;
-    std::optional<int64_t> most;
-  };
-  const Limited all[] = {{"tp", pins.tp.value_or(1), pins.mostTp},
-                         {"pp", leastStages(pins), pins.mostPp},
-                         {"cp", pins.cp.value_or(1), pins.mostCp},
-                         {replicasName(pins), leastReplicas(pins), pins.mostDp},
-                         {"microbatch", pins.microbatchSize.value_or(1), pins.mostMicrobatchSize},
-                         {"virtual stages", leastVirtualStages(pins), pins.mostVirtualStages}};
-  for (const Limited& limited : all)
-    if (limited.most && limited.least > *limited.most)
+  for (const Degree& degree : kDegrees) {
+    const int64_t least = leastOf(degree, pins);
+    const std::optional<int64_t>& most = pins.*degree.most;
+    if (most && least > *most)
       return infeasible(
           fmt::format("the pins need {0} {1}, the limit is {2}; nearest: a limit of {1}",
-                      limited.name, limited.least, *limited.most));
+                      degree.pin == &Pins::dp ? replicasName(pins) : degree.name, least, *most));
+  }
   return {};
 }
 

@@ -9,8 +9,8 @@
 namespace trireme::planner {
 
 // The pins with what they imply: pinned recomputeLayers full recomputation, and pinned layers the
-// stages, whose number is pp * virtualStages, with one virtual stage unless pins.virtualStages or
-// pins.pp says otherwise.
+// stages, whose number is pp * virtualStages, with one virtual stage unless pins.virtualStages,
+// pins.pp or the limit of pp says otherwise.
 // kInfeasible: it cannot be (P8), or other recomputation is pinned (P14).
 Result<Pins> resolvePins(const Pins& pins);
 

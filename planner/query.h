@@ -39,6 +39,23 @@ struct Pins {
   bool operator==(const Pins&) const = default;
 };
 
+// A number of a plan that can be pinned and limited.
+struct Degree {
+  const char* name;
+  std::optional<int64_t> Pins::* pin;
+  std::optional<int64_t> Pins::* most;
+  int64_t (*of)(const plan::Plan&);
+};
+inline constexpr Degree kDegrees[] = {
+    {"tp", &Pins::tp, &Pins::mostTp, [](const plan::Plan& p) { return p.tp; }},
+    {"pp", &Pins::pp, &Pins::mostPp, [](const plan::Plan& p) { return p.pp; }},
+    {"cp", &Pins::cp, &Pins::mostCp, [](const plan::Plan& p) { return p.cp; }},
+    {"dp", &Pins::dp, &Pins::mostDp, [](const plan::Plan& p) { return p.dp(); }},
+    {"microbatch", &Pins::microbatchSize, &Pins::mostMicrobatchSize,
+     [](const plan::Plan& p) { return p.microbatchSize; }},
+    {"virtual stages", &Pins::virtualStages, &Pins::mostVirtualStages,
+     [](const plan::Plan& p) { return p.virtualStages; }}};
+
 struct Query {
   spec::ModelSpec model;
   // fingerprintOf(model), so that plans need not compute it one by one; 0: not known yet.

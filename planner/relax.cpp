@@ -84,19 +84,11 @@ class Relaxer {
 
 void Relaxer::giveUpPins() {
   using plan::Plan;
-  const auto giveUpNumber = [&](auto pin, auto most, const char* name, auto get) {
-    giveUp(pin, name, get, numberText);
-    giveUp(most, name, get, numberText, "limit");
-  };
-  giveUpNumber(&Pins::tp, &Pins::mostTp, "tp", [](const Plan& p) { return p.tp; });
-  giveUpNumber(&Pins::pp, &Pins::mostPp, "pp", [](const Plan& p) { return p.pp; });
-  giveUpNumber(&Pins::cp, &Pins::mostCp, "cp", [](const Plan& p) { return p.cp; });
-  giveUpNumber(&Pins::dp, &Pins::mostDp, "dp", [](const Plan& p) { return p.dp(); });
+  for (const Degree& degree : kDegrees) {
+    giveUp(degree.pin, degree.name, degree.of, numberText);
+    giveUp(degree.most, degree.name, degree.of, numberText, "limit");
+  }
   giveUp(&Pins::dpShard, "dp shard", [](const Plan& p) { return p.dpShard; }, numberText);
-  giveUpNumber(&Pins::microbatchSize, &Pins::mostMicrobatchSize, "microbatch",
-               [](const Plan& p) { return p.microbatchSize; });
-  giveUpNumber(&Pins::virtualStages, &Pins::mostVirtualStages, "virtual stages",
-               [](const Plan& p) { return p.virtualStages; });
   giveUp(&Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
   giveUp(
       &Pins::recompute, "recompute", [](const Plan& p) { return p.recompute; },

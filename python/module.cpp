@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -153,16 +154,14 @@ Result<planner::Question> questionOf(const Options& options) {
 // But for the number of devices.
 Result<planner::Pins> pinsOf(const Options& options) {
   planner::Pins pins;
-  for (const auto& [name, out] :
-       {std::pair{"tp", &pins.tp}, std::pair{"pp", &pins.pp}, std::pair{"cp", &pins.cp},
-        std::pair{"dp", &pins.dp}, std::pair{"microbatch", &pins.microbatchSize},
-        std::pair{"virtual_stages", &pins.virtualStages},
-        std::pair{"recompute_layers", &pins.recomputeLayers}, std::pair{"dp_shard", &pins.dpShard},
-        std::pair{"max_tp", &pins.mostTp}, std::pair{"max_pp", &pins.mostPp},
-        std::pair{"max_cp", &pins.mostCp}, std::pair{"max_dp", &pins.mostDp},
-        std::pair{"max_microbatch", &pins.mostMicrobatchSize},
-        std::pair{"max_virtual_stages", &pins.mostVirtualStages}})
-    TRIREME_RETURN_IF_ERROR(options.count(name, *out));
+  for (const planner::Degree& degree : planner::kDegrees) {
+    std::string name = degree.name;
+    std::replace(name.begin(), name.end(), ' ', '_');
+    TRIREME_RETURN_IF_ERROR(options.count(name.c_str(), pins.*degree.pin));
+    TRIREME_RETURN_IF_ERROR(options.count(("max_" + name).c_str(), pins.*degree.most));
+  }
+  TRIREME_RETURN_IF_ERROR(options.count("dp_shard", pins.dpShard));
+  TRIREME_RETURN_IF_ERROR(options.count("recompute_layers", pins.recomputeLayers));
   TRIREME_RETURN_IF_ERROR(options.choice("schedule", plan::scheduleName,
                                          plan::ScheduleKind::kZeroBubbleH2, pins.schedule));
   TRIREME_RETURN_IF_ERROR(

@@ -166,12 +166,10 @@ Status checkHeader(const cost::CsvRecord& record, const std::string& name) {
 
 // Every choice that is not the search's; of all but the number of devices, which is the point's.
 std::string textOf(const planner::Pins& pins) {
-  std::string text = number(pins.tp);
-  for (const std::optional<int64_t>& pin :
-       {pins.pp, pins.cp, pins.dp, pins.microbatchSize, pins.virtualStages, pins.recomputeLayers,
-        pins.dpShard, pins.mostTp, pins.mostPp, pins.mostCp, pins.mostDp, pins.mostMicrobatchSize,
-        pins.mostVirtualStages})
-    text += " " + number(pin);
+  std::string text;
+  for (const planner::Degree& degree : planner::kDegrees)
+    text += fmt::format("{} {} ", number(pins.*degree.pin), number(pins.*degree.most));
+  text += fmt::format("{} {}", number(pins.dpShard), number(pins.recomputeLayers));
   const auto add = [&](const auto& pin) {
     text += " " + (pin ? fmt::format("{}", static_cast<int>(*pin)) : std::string());
   };

@@ -59,9 +59,10 @@ plan::Plan serialPlan(const spec::ModelSpec& model, const spec::TrainingSpec& tr
 namespace {
 
 #if TRIREME_HAVE_MLIR
+enum class CodeFor { kHost, kHostInPlaceOfGpu, kGpu };
+
 // Plans that differ in stages, replicas or schedule have the same segments, and those the same
 // code: what has been compiled before is taken from then.
-enum class CodeFor { kHost, kHostInPlaceOfGpu, kGpu };
 Result<codegen::CompiledKernels> compileOnce(const std::vector<program::Segment>& segments,
                                              CodeFor target) {
   struct Compiled {
