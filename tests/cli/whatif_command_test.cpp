@@ -296,6 +296,10 @@ TEST_F(WhatifCommand, ChoicesHoldAtAllPoints) {
   expectRefusal(whatif({"--gpus", "1..8", "--batch", "8,16", "--recompute-layers", "2", "--resume",
                         path("free.csv")}),
                 1, {"another question"});
+  for (const std::string flag : {"--max-virtual-stages", "--dp-shard"})
+    expectRefusal(
+        whatif({"--gpus", "1..8", "--batch", "8,16", flag, "1", "--resume", path("free.csv")}), 1,
+        {"another question"});
   expectRefusal(whatif({"--gpus", "2", "--tp", "0"}), 2, {"--tp: must be at least 1"});
 }
 
