@@ -31,6 +31,7 @@ namespace {
 
 struct CalibrateOptions {
   std::optional<int64_t> ranks;
+  std::optional<spec::Precision> precision;
   std::string name, output, report, cluster, tier, saveMeasurements, gpuMeasurements;
   std::vector<std::string> ncclTests;
   bool gpu = false, json = false;
@@ -69,6 +70,7 @@ Result<int> runMeasurement(const CalibrateOptions& options) {
         fmt::format("--ranks {}: must be at most {}", measure.numRanks, kMaxRanks)));
   measure.name = options.name.empty() ? "this-machine" : options.name;
   measure.source = measurementSource(measure.numRanks);
+  if (options.precision) measure.types = {spec::computeDType(*options.precision)};
   Progress progress;
   measure.progress = [&](double done, const std::string& what) { progress.update(done, what); };
   TRIREME_ASSIGN_OR_RETURN(const MeasuredCluster measured, measureCluster(measure));
@@ -178,6 +180,11 @@ Action addCalibrate(CLI::App& app) {
   CLI::Option* ranks =
       addCount(app, "--ranks", &options->ranks,
                "Ranks to measure, all at once (default: one per core, or per GPU)");
+  CLI::Option* precision = addChoice(
+      app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp16,
+      "What the processor is to train in, to measure only that (default: fp64, fp32 "
+      "and bf16)");
+  precision->excludes(gpu);
   addPath(app, "--name", &options->name, "NAME",
           "Name of the cluster (default: this-machine, or that of --cluster)");
   CLI::Option* cluster =
@@ -192,11 +199,13 @@ Action addCalibrate(CLI::App& app) {
               "Read what --save-measurements wrote there, in any build of trireme")
           ->group(group)
           ->excludes(ranks)
+          ->excludes(precision)
           ->excludes(gpu);
   CLI::Option* tests =
       addPaths(app, "--nccl-tests", &options->ncclTests, "FILE",
                "Read the output of nccl-tests instead (/dev/stdin: what is piped in)");
-  tests->group(group)->needs(cluster)->excludes(ranks)->excludes(gpu)->excludes(measurements);
+  tests->group(group)->needs(cluster);
+  for (CLI::Option* other : {ranks, precision, gpu, measurements}) tests->excludes(other);
   app.parse_complete_callback([options] {
     if (!options->cluster.empty() && options->ncclTests.empty() && !options->gpu &&
         options->gpuMeasurements.empty())

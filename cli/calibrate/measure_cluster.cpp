@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <thread>
 
 #include "cli/calibrate/these_gpus.h"
 #include "ir/base/format.h"
@@ -25,8 +24,6 @@ using spec::KernelUnit;
 
 constexpr double kKernelShare = 0.85;  // of the whole time, for the progress
 
-int64_t numCores() { return std::max<int64_t>(1, std::thread::hardware_concurrency()); }
-
 std::string processorName() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)
@@ -36,16 +33,10 @@ std::string processorName() {
   return "an unnamed processor";
 }
 
-// Where ranks take turns on a core, a measurement has to last many turns.
-Seconds windowOf(const MeasureOptions& options) {
-  const double turns = static_cast<double>(options.numRanks) / static_cast<double>(numCores());
-  return options.window * (turns > 1 ? 4 * turns : 1);
-}
-
 class Measurement {
  public:
   explicit Measurement(const MeasureOptions& options)
-      : options_(options), ranks_(static_cast<int32_t>(options.numRanks), windowOf(options)) {}
+      : options_(options), ranks_(static_cast<int32_t>(options.numRanks), options.window) {}
 
   Result<MeasuredCluster> run() {
     TRIREME_RETURN_IF_ERROR(ranks_.start());
@@ -75,10 +66,12 @@ class Measurement {
   Status checkMemory(const std::vector<program::Segment>& probes) const;
 #endif
   Status measureKernels();
-  // Of each rank: the cores share what cache is large.
+  // Of each rank that is at work: the cores share what cache is large.
   int64_t footprint() const {
-    return std::max(options_.footprint / 8, options_.footprint / options_.numRanks);
+    return std::max(options_.footprint / 8, options_.footprint / ranks_.atOnce());
   }
+  // Of the optimizer.
+  std::vector<DType> stateTypes() const;
 
   Status measureMemory();
   Status fitKernels();
@@ -93,13 +86,13 @@ Status Measurement::checkMemory(const std::vector<program::Segment>& probes) con
   int64_t largest = 0;
   for (const program::Segment& probe : probes)
     largest = std::max(largest, runtime::bytesOfCopies(probe, footprint()));
-  const Bytes need(static_cast<double>(largest) * static_cast<double>(options_.numRanks));
+  const Bytes need(static_cast<double>(largest) * ranks_.atOnce());
   const std::optional<Bytes> available = runtime::availableMemory();
   if (!available || need <= *available) return {};
   return resourceExhausted(fmt::format(
       "{} ranks at once take {} to measure kernels, and {} are available; measure fewer "
       "(--ranks)",
-      options_.numRanks, formatBytes(need), formatBytes(*available)));
+      ranks_.atOnce(), formatBytes(need), formatBytes(*available)));
 }
 #endif
 
@@ -139,6 +132,16 @@ Status Measurement::measureKernels() {
 #endif
 }
 
+std::vector<DType> Measurement::stateTypes() const {
+  std::vector<DType> types;
+  for (DType state : {DType::kF64, DType::kF32})
+    if (std::ranges::any_of(options_.types, [&](DType type) {
+          return (type == DType::kF64) == (state == DType::kF64);
+        }))
+      types.push_back(state);
+  return types;
+}
+
 // Over arrays that no cache holds, as in a step, between two of which everything else runs. The
 // bandwidth is the best that any of it reaches: the model takes it for what nothing exceeds.
 Status Measurement::measureMemory() {
@@ -154,12 +157,14 @@ Status Measurement::measureMemory() {
                             {MemoryWork::kSumSquares, "sum_squares", 1},
                             {MemoryWork::kAdamW, "adamw", 7}};
   BytesPerSecond best;
-  for (DType type : {DType::kF64, DType::kF32})
+  const std::vector<DType> types = stateTypes();
+  for (DType state : types)
     for (const Stream& stream : streams)
       for (int64_t part : {2, 1}) {
+        if (stream.kernel.empty() && (state != types.front() || part > 1)) continue;
+        const DType type = stream.kernel.empty() ? DType::kF32 : state;
         const int64_t bytes = footprint() / part / numArrays(stream.work);
         const int64_t elements = bytes / byteSize(type);
-        if (stream.kernel.empty() && (type != DType::kF32 || part > 1)) continue;
         TRIREME_ASSIGN_OR_RETURN(const Seconds time,
                                  runtime::measureMemory(ranks_, stream.work, type, elements));
         const Bytes moved(stream.passes * static_cast<double>(elements * byteSize(type)));
@@ -280,7 +285,8 @@ std::string measurementSource(int64_t numRanks) {
   return fmt::format(
       "measured on {} by trireme calibrate {} on {}, {} {} at once on "
       "{} cores",
-      today(), kVersion, processorName(), numRanks, numRanks == 1 ? "rank" : "ranks", numCores());
+      today(), kVersion, processorName(), numRanks, numRanks == 1 ? "rank" : "ranks",
+      runtime::coresOfThisMachine());
 }
 
 Result<MeasuredCluster> measureCluster(const MeasureOptions& options) {

@@ -51,20 +51,27 @@ Status firstFailure(const std::vector<RankState>& ranks) {
   return {};
 }
 
-// Every rank with its work, called twice.
+// On the first ranks, as many as there are states.
+void runOn(std::vector<RankState>& ranks, RankThreads& threads,
+           const std::function<void(RankState& state, int32_t rank)>& job) {
+  threads.run([&](int32_t rank) {
+    if (rank < std::ssize(ranks)) job(ranks[static_cast<size_t>(rank)], rank);
+  });
+}
+
+// The first ranks with their work, called twice.
 Result<std::vector<RankState>> warmRanks(RankThreads& threads, int32_t numRanks,
                                          const MeasuredRanks::Prepare& prepare) {
   std::vector<RankState> ranks(static_cast<size_t>(numRanks));
-  const auto state = [&](int32_t rank) -> RankState& { return ranks[static_cast<size_t>(rank)]; };
-  threads.run([&](int32_t rank) { prepareRank(state(rank), prepare, rank); });
+  runOn(ranks, threads, [&](RankState& state, int32_t rank) { prepareRank(state, prepare, rank); });
   TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
-  threads.run([&](int32_t rank) { warmUp(state(rank)); });
+  runOn(ranks, threads, [](RankState& state, int32_t) { warmUp(state); });
   TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
   return ranks;
 }
 
 // Batches of at least 20 us, beside which reading the clock is nothing.
-void timeRank(RankState& state, double window, bool sharesCore) {
+void timeRank(RankState& state, double window) {
   constexpr double kBatch = 20e-6;
   const auto calls = static_cast<int64_t>(std::ceil(std::clamp(kBatch / state.once, 1.0, 1e4)));
   std::vector<double> batches;
@@ -74,38 +81,36 @@ void timeRank(RankState& state, double window, bool sharesCore) {
     for (int64_t i = 0; i < calls; ++i) call(state);
     batches.push_back(secondsSince(begin) / static_cast<double>(calls));
   }
-  const double total = secondsSince(start);
-  if (batches.empty()) return;
-  state.perCall =
-      sharesCore ? total / static_cast<double>(calls * batches.size()) : median(batches);
+  if (!batches.empty()) state.perCall = median(batches);
 }
 
 }  // namespace
 
+int32_t coresOfThisMachine() {
+  return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+}
+
 Result<Seconds> MeasuredRanks::independent(const Prepare& prepare) {
-  TRIREME_ASSIGN_OR_RETURN(std::vector<RankState> ranks, warmRanks(threads_, numRanks_, prepare));
-  const auto state = [&](int32_t rank) -> RankState& { return ranks[static_cast<size_t>(rank)]; };
-  const bool sharesCore = numRanks_ > static_cast<int32_t>(std::thread::hardware_concurrency());
-  threads_.run([&](int32_t rank) { timeRank(state(rank), window_.count(), sharesCore); });
+  TRIREME_ASSIGN_OR_RETURN(std::vector<RankState> ranks, warmRanks(threads_, atOnce_, prepare));
+  runOn(ranks, threads_, [&](RankState& state, int32_t) { timeRank(state, window_.count()); });
   TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
   double sum = 0;
   for (const RankState& rank : ranks) sum += rank.perCall;
-  return Seconds(sum / static_cast<double>(numRanks_));
+  return Seconds(sum / atOnce_ * turns());
 }
 
 Result<Seconds> MeasuredRanks::together(const Prepare& prepare) {
   constexpr int kRounds = 5;
   TRIREME_ASSIGN_OR_RETURN(std::vector<RankState> ranks, warmRanks(threads_, numRanks_, prepare));
-  const auto state = [&](int32_t rank) -> RankState& { return ranks[static_cast<size_t>(rank)]; };
-  const double perRound = window_.count() / kRounds;
+  const double perRound = window_.count() * turns() / kRounds;
   const auto calls = static_cast<int64_t>(std::clamp(perRound / ranks.front().once, 3.0, 1e5));
   std::vector<double> rounds;
   for (int round = 0; round < kRounds; ++round) {
-    threads_.run([&](int32_t rank) {
-      call(state(rank));  // All are awake when it ends.
+    runOn(ranks, threads_, [&](RankState& state, int32_t) {
+      call(state);  // All are awake when it ends.
       const Clock::time_point start = Clock::now();
-      for (int64_t i = 0; i < calls; ++i) call(state(rank));
-      state(rank).perCall = secondsSince(start) / static_cast<double>(calls);
+      for (int64_t i = 0; i < calls; ++i) call(state);
+      state.perCall = secondsSince(start) / static_cast<double>(calls);
     });
     TRIREME_RETURN_IF_ERROR(firstFailure(ranks));
     rounds.push_back(ranks.front().perCall);

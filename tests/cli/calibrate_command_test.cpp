@@ -57,6 +57,10 @@ TEST_F(CalibrateCommand, RefusesWhatMakesNoSense) {
   expectRefusal(calibrate({"--cluster", "dgx-a100"}), 2, {"--nccl-tests"});
   expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--ranks", "2"}), 2,
                 {"--ranks"});
+  expectRefusal(calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--precision", "fp32"}), 2,
+                {"--precision"});
+  expectRefusal(calibrate({"--gpu", "--precision", "fp32"}), 2, {"--precision"});
+  expectRefusal(calibrate({"--precision", "fp33"}), 2, {"--precision", "did you mean 'fp32'"});
   expectRefusal(calibrate({"--ranks", "0"}), 2, {"--ranks", "at least 1"});
   expectRefusal(calibrate({"--ranks", "4096"}), 1, {"--ranks 4096: must be at most 1024"});
   const std::string pair =
@@ -131,6 +135,35 @@ TEST(MeasureCluster, GivesAFileThatLoads) {
               nullptr)
         << program::opName(static_cast<program::OpKind>(kind));
   ASSERT_EQ(measured->cluster.tiers[0].curves.size(), 3u);
+  // Of one type: nothing of others.
+  for (const spec::KernelTiming& kernel : device.kernels)
+    EXPECT_EQ(kernel.dtype, DType::kF32) << kernel.kernel;
+  EXPECT_NE(device.kernel("adamw", DType::kF32), nullptr);
+  ASSERT_EQ(device.matmul.size(), 1u);
+}
+
+// A plan in a precision that was not measured is refused, not guessed.
+TEST_F(CalibrateCommand, WhatWasNotMeasuredIsNotPlanned) {
+  MeasureOptions options;
+  options.name = "narrow";
+  options.source = "a test";
+  options.types = {DType::kF32};
+  options.window = Seconds(1e-5);
+  options.footprint = int64_t{1} << 20;
+  options.progress = [](double, const std::string&) {};
+  const auto measured = measureCluster(options);
+  ASSERT_TRUE(measured.has_value()) << measured.error().message();
+  const std::string cluster = write("narrow.yaml", spec::printCluster(measured->cluster).value());
+  const std::string model = write("model.yaml", kTinyModel);
+  const std::vector<std::string> ask = {"plan",    "--model", model,   "--cluster", cluster,
+                                        "--batch", "8",       "--seq", "16",        "--precision"};
+  auto in = [&](const std::string& precision) {
+    std::vector<std::string> args = ask;
+    args.push_back(precision);
+    return runTrireme(args);
+  };
+  expectSuccess(in("fp32"));
+  expectRefusal(in("bf16"), 1, {"bf16", "host-rank"});
 }
 #else
 TEST_F(CalibrateCommand, NeedsTheCodeGeneratorToMeasure) {

@@ -219,9 +219,6 @@ TEST(Examples, QuickstartFitsTogether) {
   ASSERT_TRUE(cluster.has_value()) << messageOf(cluster);
   EXPECT_EQ(cluster->numDevices, 8);
   EXPECT_EQ(cluster->device.kind, DeviceKind::kHost);
-  const Result<ClusterSpec> one = loadCluster(examplePath("quickstart/one_device.yaml"));
-  ASSERT_TRUE(one.has_value()) << messageOf(one);
-  EXPECT_EQ(one->numDevices, 1);
 }
 
 TEST(Examples, StacksOfOthersSayWhatTheirProgramsDo) {

@@ -24,8 +24,26 @@ TEST(MeasuredRanks, WorkThatSleepsTakesAsLong) {
   EXPECT_GE(time->count(), 2e-3);
 }
 
+// Two at once, and each of the eight has a core for a quarter of the time.
+TEST(MeasuredRanks, RanksThatShareCoresTakeTurns) {
+  MeasuredRanks ranks(8, kWindow, 2);
+  ASSERT_TRUE(ranks.start().ok());
+  EXPECT_EQ(ranks.atOnce(), 2);
+  std::atomic<int> prepared{0};
+  const auto time = ranks.independent([&](int32_t) -> Result<MeasuredRanks::Work> {
+    ++prepared;
+    return [] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return Status();
+    };
+  });
+  ASSERT_TRUE(time.has_value());
+  EXPECT_EQ(prepared, 2);
+  EXPECT_GE(time->count(), 8e-3);
+}
+
 TEST(MeasuredRanks, EveryRankPreparesItsOwnWorkOnItsOwnThread) {
-  MeasuredRanks ranks(3, kWindow);
+  MeasuredRanks ranks(3, kWindow, 3);
   ASSERT_TRUE(ranks.start().ok());
   std::atomic<int> prepared{0}, wrongThread{0};
   const auto time = ranks.independent([&](int32_t) -> Result<MeasuredRanks::Work> {
