@@ -15,7 +15,7 @@ function showRun(data) {
                 (100 * (answer.predictedStepSeconds / answer.measuredStepSeconds - 1)).toFixed(1) + ' %)']);
   facts.push(['tokens/s', format.count(answer.tokensPerSecond)],
              ['process at its peak', format.bytes(answer.processPeakBytes)],
-             ['of which arenas', format.bytes(answer.arenaBytes)]);
+             ['arenas', format.bytes(answer.arenaBytes)]);
   addFacts(section, facts);
   if (answer.checkpoint) element(section, 'p', {}, 'Checkpoint: ' + answer.checkpoint);
   addRunCurve('Loss', answer.losses, steps, {name: 'loss'}, (loss) => loss.toFixed(4), 'var(--c1)');
