@@ -20,7 +20,26 @@ namespace {
 
 using spec::CollectiveKind;
 
+// Gradients that are sharded leave the rank in every backward, beside that of the next layer:
+// Megatron-FSDP (grad_reduce_every_bprop), ZeRO 2 and FSDP2 add up shards. The embedding's and the
+// last layer's have no neighbour.
+ShardedTraffic gradientTraffic(const StageSetting& s) {
+  const auto reduce = [&](double parameters) {
+    return collectiveTime(CollectiveKind::kReduceScatter,
+                          Bytes(s.stack.reducedGradientBytes * parameters), s.shards);
+  };
+  const BlockCost& layer = s.blocks.layer;
+  PassCost back = layer.backward;
+  back += layer.recomputed;
+  const Seconds reduced = reduce(layer.parameters);
+  const bool isTied = s.model.tiedEmbeddings && s.plan.pp == 1;
+  return {Seconds(0), exposedTime(reduced, passTime(back, s.stack), s.stack.gradientExposed),
+          reduce(s.blocks.embedding.parameters) + reduced,
+          isTied ? Seconds(0) : reduce(s.blocks.head.parameters)};
+}
+
 ShardedTraffic shardedTraffic(const StageSetting& s) {
+  if (s.plan.stateSharding == plan::StateSharding::kGradients) return gradientTraffic(s);
   if (s.plan.stateSharding != plan::StateSharding::kParameters || keepsWhole(s.plan, s.stack))
     return {};
   Levels levels = s.shards;
@@ -288,8 +307,9 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
                 s.stack.gradientExposed};
   if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
     return parts;
-  reduced = {collectiveTime(CollectiveKind::kReduceScatter, gradients, s.shards),
-             s.stack.gradientExposed};
+  if (plan.stateSharding != plan::StateSharding::kGradients)  // else in every backward
+    reduced = {collectiveTime(CollectiveKind::kReduceScatter, gradients, s.shards),
+               s.stack.gradientExposed};
   gathered = {collectiveTime(CollectiveKind::kAllGather,
                              Bytes(s.stack.gatheredParameterBytes * parameters), s.shards),
               s.stack.gatherExposed, false};

@@ -10,6 +10,7 @@
 #include "cost_models/described_memory.h"
 #include "cost_models/formulas.h"
 #include "cost_models/play.h"
+#include "ir/spec/stack_on_device.h"
 
 namespace trireme::cost {
 namespace {
@@ -225,7 +226,10 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
 
 Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack) {
-  if (!stack.ownPrograms) return estimateDescribed(model, plan, cluster, stack.description);
+  if (!stack.ownPrograms)
+    return estimateDescribed(
+        model, plan, cluster,
+        spec::descriptionOn(stack.description, plan.training.precision, cluster.device));
   expand::ExpandOptions options;
   options.tasks = false;
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(model, plan, options));
@@ -239,8 +243,10 @@ Result<std::vector<MemoryUse>> memoryByStage(const spec::ModelSpec& model, const
   if (!stack.ownPrograms) {
     TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model));
     TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training));
-    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack.description);
-    const StageSetting setting(blocks, model, plan, cluster, stack.description);
+    const spec::StackDescription used =
+        spec::descriptionOn(stack.description, plan.training.precision, cluster.device);
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, used);
+    const StageSetting setting(blocks, model, plan, cluster, used);
     for (size_t stage = 0; stage < plan.layers.size(); ++stage)
       stages.push_back(describedMemoryOf(setting, stage));
     return stages;

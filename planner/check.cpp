@@ -4,6 +4,7 @@
 
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
+#include "ir/spec/stack_on_device.h"
 #include "planner/question.h"
 #include "planner/supported.h"
 
@@ -47,7 +48,7 @@ Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
   query.model = model;
   query.training = plan.training;
   query.cluster = cluster;
-  query.stack = stack;
+  query.stack = spec::stackOn(stack, plan.training.precision, cluster.device);
   query.pins.gpus = plan.numRanks();
   query.vocabMultiple = plan.vocabMultiple;
   return query;

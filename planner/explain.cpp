@@ -340,7 +340,7 @@ Result<Explanation> explain(const Query& query, const plan::Plan& plan,
 }
 
 Result<Explanation> explain(const Query& query, const PlanResult& result) {
-  return explain(query, result.plan, result.estimate, modelCosts(query));
+  return explain(withStackOnDevice(query), result.plan, result.estimate, modelCosts(query));
 }
 
 std::string toLine(const Alternative& a) {

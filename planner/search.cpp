@@ -13,6 +13,7 @@
 
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
+#include "ir/spec/stack_on_device.h"
 #include "planner/branch_and_bound.h"
 #include "planner/pins.h"
 #include "planner/relax.h"
@@ -42,6 +43,7 @@ Status checkQuery(const Query& query) {
   TRIREME_RETURN_IF_ERROR(spec::verifyTraining(query.training, query.model));
   TRIREME_RETURN_IF_ERROR(checkBatch(query.training));
   TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, query.training));
+  TRIREME_RETURN_IF_ERROR(spec::checkDevice(query.stack, query.cluster.device));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(query.cluster, query.training));
   const int64_t gpus = query.pins.gpus.value_or(query.cluster.numDevices);
   if (gpus < 1 || gpus > query.cluster.numDevices)
@@ -72,12 +74,21 @@ using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bo
 
 }  // namespace
 
-CostFunctions modelCosts(const Query& query) {
-  return {[&query](const plan::Plan& plan) {
-            return cost::estimate(query.model, plan, query.cluster, query.stack);
+Query withStackOnDevice(const Query& asked) {
+  Query query = asked;
+  query.stack =
+      spec::stackOn(std::move(query.stack), query.training.precision, query.cluster.device);
+  return query;
+}
+
+CostFunctions modelCosts(const Query& asked) {
+  const auto used = std::make_shared<const Query>(withStackOnDevice(asked));
+  return {[used](const plan::Plan& plan) {
+            return cost::estimate(used->model, plan, used->cluster, used->stack);
           },
-          [&query, probed = std::map<ProbeKey, SharedBlocks>()](
+          [used, probed = std::map<ProbeKey, SharedBlocks>()](
               const plan::Plan& plan) mutable -> Result<SharedBlocks> {
+            const Query& query = *used;
             const auto keyOf = [&](plan::Recompute recompute) {
               return ProbeKey{plan.tp,
                               plan.cp,
@@ -112,7 +123,7 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
   const auto start = std::chrono::steady_clock::now();
   TRIREME_RETURN_IF_ERROR(checkQuery(asked));
   const int64_t available = asked.pins.gpus.value_or(asked.cluster.numDevices);
-  Query query = asked;
+  Query query = withStackOnDevice(asked);
   query.fingerprint = plan::fingerprintOf(asked.model);
   TRIREME_ASSIGN_OR_RETURN(query.pins, resolvePins(asked.pins));
   TRIREME_RETURN_IF_ERROR(checkPins(query, available));

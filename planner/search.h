@@ -66,6 +66,10 @@ struct CostFunctions {
 };
 CostFunctions modelCosts(const Query& query);
 
+// The query with what its stack can do in that precision on that device (spec::stackOn). Searches
+// answer it.
+Query withStackOnDevice(const Query& asked);
+
 // kInvalidArgument: more than kMostSamples; says what the batch is if it was meant in tokens.
 Status checkBatch(const spec::TrainingSpec& training);
 

@@ -32,14 +32,22 @@ std::string nearestOf(const plan::ChoiceUse& use, const spec::StackProfile& stac
   return use.nearest;
 }
 
+// What the profile lists may be missing on this device or in this precision.
+std::string_view whyNot(const plan::ChoiceUse& use, const spec::StackProfile& stack) {
+  const bool isContext = use.choice == StackChoice::kContextParallel;
+  return isContext && !stack.ownPrograms && !spec::isFlash(stack.description.attention)
+             ? " without fused attention (which needs 16 bits and compute capability 8.0)"
+             : "";
+}
+
 }  // namespace
 
 Status checkSupported(const plan::Plan& plan, const spec::StackProfile& stack) {
   if (stack.ownPrograms) TRIREME_RETURN_IF_ERROR(expand::checkBuildable(plan));
   for (const plan::ChoiceUse& use : plan::choicesUsed(plan))
     if (!stack.supports(use.choice))
-      return invalidArgument(fmt::format("stack '{}' has no {}; nearest: {}", stack.name, use.value,
-                                         nearestOf(use, stack)));
+      return invalidArgument(fmt::format("stack '{}' has no {}{}; nearest: {}", stack.name,
+                                         use.value, whyNot(use, stack), nearestOf(use, stack)));
   if (!plan::rankOrderGoesWithSharding(plan))
     return invalidArgument(fmt::format(
         "stack '{}' has no rank order {} with state sharding {}; nearest: rank order {}",

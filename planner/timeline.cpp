@@ -13,6 +13,7 @@
 #include "ir/expand/expand.h"
 #include "ir/plan/sharding.h"
 #include "ir/program/walk.h"
+#include "ir/spec/stack_on_device.h"
 
 namespace trireme::planner {
 namespace {
@@ -175,7 +176,8 @@ Result<PlayedPlan> playPlan(const Query& query, const plan::Plan& plan,
                             const cost::SimulationOptions& options) {
   PlayedPlan played;
   if (!query.stack.ownPrograms) {
-    const spec::StackDescription& stack = query.stack.description;
+    const spec::StackDescription stack =
+        spec::descriptionOn(query.stack.description, plan.training.precision, query.cluster.device);
     const cost::DescribedBlocks blocks =
         cost::describeBlocks(query.model, plan, query.cluster, stack);
     played.simulation = cost::simulateDescribed({blocks, query.model, plan, query.cluster, stack},

@@ -186,6 +186,8 @@ void GpuCluster::describeDevice() {
   source("device.launch_overhead", source_ + ": of a kernel that adds 32 numbers, back to back");
   d.memory = asBytes(gpu.totalBytes);
   source("device.memory", source_ + ": all that the driver offers");
+  d.computeCapability = gpu.capability / 10.0;
+  source("device.compute_capability", source_ + ": as the driver says");
   d.numMultiprocessors = gpu.numMultiprocessors;
   source("device.multiprocessors", source_ + ": as the driver says");
   describeMemory();

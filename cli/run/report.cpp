@@ -64,8 +64,8 @@ std::string longReport(const RunReport& report) {
         fmt::format("{} to {} on {} rank{}{}", steps.front().step + 1, steps.back().step + 1, ranks,
                     ranks == 1 ? "" : "s", report.loop.interrupted ? ", interrupted" : ""));
   field("step time", stepTimes(report));
-  field("memory", fmt::format("process {} at its peak; arenas {}",
-                              formatBytes(report.memory.peak), formatBytes(report.arenas)));
+  field("memory", fmt::format("process {} at its peak; arenas {}", formatBytes(report.memory.peak),
+                              formatBytes(report.arenas)));
   if (!report.loop.lastCheckpoint.empty()) field("checkpoint", report.loop.lastCheckpoint);
   if (const auto& scaled = steps.back().scaled)
     field("loss scale", fmt::format("{}, {} of {} steps skipped", scaled->lossScale,

@@ -72,8 +72,9 @@ struct DeviceSpec {
   Bytes memory;                      // what programs can allocate
   BytesPerSecond memoryBandwidth;
   double memoryEfficiency = 1.0;
-  Seconds launchOverhead;  // per kernel
-  Watts power;             // the most that it may draw; 0: not known
+  Seconds launchOverhead;        // per kernel
+  Watts power;                   // the most that it may draw; 0: not known
+  double computeCapability = 0;  // of an NVIDIA GPU, 9.0 say; 0: not known
 
   // How products fall short of matmulEfficiency (cost_models/gemm.h); 0 multiprocessors: they do
   // not.

@@ -58,6 +58,7 @@ void readTiling(MapReader& map, DeviceSpec* device) {
   const auto efficiency = [&](std::string_view key, double* out) {
     if (map.child(key)) readEfficiency(map, key, out);
   };
+  readPositiveIfGiven(map, "compute_capability", &device->computeCapability);
   readPositiveIfGiven(map, "multiprocessors", &device->numMultiprocessors);
   notNegative("tile_delivery", &device->tileDelivery);
   notNegative("depth_ramp", &device->depthRamp);

@@ -89,6 +89,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
     if (map.child(key)) readEfficiency(map, key, out);
   };
   map.optional("selective_recompute", kSelective, &stack->selective);
+  map.optional("attention_elsewhere", kAttention, &stack->attentionElsewhere);
   readPositiveIfGiven(map, "matmul_factor", &stack->matmulFactor);
   notNegative("context_parallel_loss", &stack->contextParallelLoss);
   notNegative("parameter_traffic", &stack->parameterTraffic);
@@ -204,6 +205,7 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
     const bool hasF8 = trainsIn(stack, Precision::kFp8);
     readDescription(map, hasF8, &stack.description);
     readSettings(map, hasF8, &stack.settings);
+    readPositiveIfGiven(map, "compute_capability", &stack.computeCapability);
     if (const Node* node = map.child("vocab_multiple")) {
       map.optional("vocab_multiple", &stack.vocabMultiple);
       if (stack.vocabMultiple < 1)

@@ -80,6 +80,7 @@ void printDevice(const DeviceSpec& device, ClusterPrinter& out) {
   number("memory_efficiency", device.memoryEfficiency);
   number("launch_overhead", device.launchOverhead);
   numberUnless(absent.power, "power", device.power);
+  numberUnless(absent.computeCapability, "compute_capability", device.computeCapability);
   numberUnless(absent.numMultiprocessors, "multiprocessors", device.numMultiprocessors);
   numberUnless(absent.tileDelivery, "tile_delivery", device.tileDelivery);
   numberUnless(absent.depthRamp, "depth_ramp", device.depthRamp);

@@ -48,6 +48,9 @@ struct StackSettings {
 // hides behind what. Shares are of time, between 0 and 1. Times of kernels are the device's.
 struct StackDescription {
   AttentionKind attention = AttentionKind::kFlash;
+  // Instead of a fused kernel that needs what the precision or the device lacks
+  // (stack_on_device.h).
+  AttentionKind attentionElsewhere = AttentionKind::kUnfused;
   SelectiveRecompute selective = SelectiveRecompute::kAttention;
   // What elementwise ops and norms of a layer move, over what they do with every chain fused into
   // one kernel (described_blocks.h).
@@ -157,6 +160,7 @@ struct StackProfile {
   bool ownPrograms = true;
   // Unless told otherwise it pads the vocabulary to a multiple of this times tp.
   int64_t vocabMultiple = 128;
+  double computeCapability = 0;  // of the GPUs that it runs on, at least
   StackDescription description;
   StackSettings settings;
 

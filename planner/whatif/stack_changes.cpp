@@ -43,6 +43,7 @@ constexpr OwnSetting kOwnSettings[] = {
 
 constexpr DescribedSetting kDescribedSettings[] = {
     {"attention", &Stack::attention},
+    {"attention_elsewhere", &Stack::attentionElsewhere},
     {"selective_recompute", &Stack::selective},
     {"elementwise_factor", &Stack::elementwiseFactor},
     {"matmul_factor", &Stack::matmulFactor},
@@ -116,6 +117,7 @@ std::vector<std::string> stackChanges(const StackProfile& before, const StackPro
   if (!before.ownPrograms && !after.ownPrograms)
     addSettings(lines, kDescribedSettings, before.description, after.description);
   lines.add("vocab_multiple", before.vocabMultiple, after.vocabMultiple);
+  lines.add("compute_capability", before.computeCapability, after.computeCapability);
   addOnly(lines, "choices only before", spec::kChoices, before.choices, after.choices);
   addOnly(lines, "choices only after", spec::kChoices, after.choices, before.choices);
   addOnly(lines, "precisions only before", spec::kPrecisions, before.precisions, after.precisions);
@@ -124,7 +126,7 @@ std::vector<std::string> stackChanges(const StackProfile& before, const StackPro
 }
 
 std::vector<std::string_view> stackSettingKeys() {
-  std::vector<std::string_view> keys = {"vocab_multiple"};
+  std::vector<std::string_view> keys = {"vocab_multiple", "compute_capability"};
   for (const OwnSetting& setting : kOwnSettings) keys.push_back(setting.key);
   for (const DescribedSetting& setting : kDescribedSettings) keys.push_back(setting.key);
   return keys;

@@ -493,6 +493,41 @@ TEST(DescribedEstimate, APipelineThatKeepsParametersWholeGathersThemOnce) {
   EXPECT_FALSE(keepsWhole(plan, stack));
 }
 
+// One stage on eight ranks that share gradients, all of whose reduction is felt: of each backward
+// the 4 bytes per parameter of L layers, once more of the layer that has no neighbour, and of the
+// table, which is the head's as well. Parameters are gathered once per step.
+TEST(DescribedEstimate, ReducesShardedGradientsInEveryBackward) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt(4);
+  const StackDescription stack;
+  const auto parallel = [&](plan::StateSharding sharding, int64_t microbatches) {
+    plan::Plan plan = small::plan(model, small::training(8 * microbatches, 32), 1, 1, 8);
+    plan.dpReplicate = 1;
+    plan.dpShard = 8;
+    plan.microbatchSize = 1;
+    plan.stateSharding = sharding;
+    EXPECT_EQ(plan.numMicrobatches(), microbatches);
+    return estimateDescribed(model, plan, cluster, stack)->breakdown.dataParallel;
+  };
+  plan::Plan plan = small::plan(model, small::training(8, 32), 1, 1, 8);
+  plan.dpReplicate = 1;
+  plan.dpShard = 8;
+  plan.microbatchSize = 1;
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  const Levels levels = levelsOf(shardGroup(plan), ranksOf(plan), cluster);
+  const auto reduce = [&](double parameters) {
+    return collectiveTime(spec::CollectiveKind::kReduceScatter, Bytes(4 * parameters), levels);
+  };
+  const Seconds each = reduce(blocks.layer.parameters) * 5 + reduce(blocks.embedding.parameters);
+  const Seconds one = parallel(plan::StateSharding::kGradients, 1);
+  EXPECT_NEAR((parallel(plan::StateSharding::kGradients, 4) - one).count(), 3 * each.count(),
+              1e-12);
+  EXPECT_NEAR(
+      (parallel(plan::StateSharding::kOptimizer, 4) - parallel(plan::StateSharding::kOptimizer, 1))
+          .count(),
+      0, 1e-12);
+}
+
 // One stage: embedding, head and all layers, forward and backward, and the layers' forward again.
 TEST(DescribedEstimate, SaysHowLongTheCpuTakesBesideTheDevice) {
   const spec::ClusterSpec cluster = quietCluster();

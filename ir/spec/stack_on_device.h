@@ -1,0 +1,25 @@
+// A stack where it is used: what its profile says holds of training in 16 bits on the GPUs that its
+// kernels were written for, and less is to be had elsewhere.
+#pragma once
+#include "ir/base/status.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
+#include "ir/spec/training_spec.h"
+
+namespace trireme::spec {
+
+// Of fp32: weights, gradients and what is exchanged take 4 bytes, and masters are the weights
+// themselves. Fused attention needs 16 bits and, of NVIDIA's GPUs, compute capability 8.0
+// (FlashAttention 2's README; the backends of Transformer Engine's DotProductAttention): elsewhere
+// it is `attentionElsewhere`. The same again where it has been applied.
+StackDescription descriptionOn(const StackDescription& stack, Precision precision,
+                               const DeviceSpec& device);
+
+// The same of a profile. Without fused attention there is no context parallelism, which exchanges
+// blocks of it. Own programs stay as they are.
+StackProfile stackOn(StackProfile stack, Precision precision, const DeviceSpec& device);
+
+// kInvalidArgument: the device is known to be older than what the stack needs.
+Status checkDevice(const StackProfile& stack, const DeviceSpec& device);
+
+}  // namespace trireme::spec
