@@ -233,9 +233,15 @@ FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype) {
 
 Status checkDevice(const spec::DeviceSpec& device, DType dtype) {
   const spec::PeakRate* peak = findPeak(device, dtype);
-  if (peak == nullptr)
-    return invalidArgument(
-        fmt::format("device {}: no matmul peak for {}", device.name, dtypeName(dtype)));
+  const bool isHost = device.kind == spec::DeviceKind::kHost;
+  const auto isOfType = [&](const spec::KernelTiming& kernel) { return kernel.dtype == dtype; };
+  const bool isMeasuredApart =
+      isHost && !device.kernels.empty() && std::ranges::none_of(device.kernels, isOfType);
+  if (peak == nullptr || isMeasuredApart)
+    return invalidArgument(fmt::format(
+        "device {}: no {} for {}{}", device.name,
+        peak == nullptr ? "matmul peak" : "kernels were measured", dtypeName(dtype),
+        isHost ? "; `trireme calibrate --precision` measures what a precision needs" : ""));
   if (peak->rate.count() <= 0 || device.matmulEfficiency <= 0 || device.attentionEfficiency <= 0)
     return invalidArgument(fmt::format("device {}: matmul rate for {} must be positive",
                                        device.name, dtypeName(dtype)));

@@ -75,7 +75,7 @@ Status growCluster(std::optional<int64_t> gpus, const std::string& path,
         "--gpus {}: cluster '{}' has {} devices; nearest: {}; if there are more, raise num_devices "
         "in {}, or set 'scalable: true' there if it may have any number",
         wanted, cluster.name, cluster.numDevices, cluster.numDevices, path));
-  Result<spec::ClusterSpec> grown = spec::withNumDevices(cluster, wanted);
+  Result<spec::ClusterSpec> grown = spec::withRoomFor(cluster, wanted);
   if (!grown.has_value()) return grown.error().withContext("--gpus");
   cluster = *std::move(grown);
   return {};

@@ -36,7 +36,7 @@ Status setDevices(int64_t gpus, Query& query) {
         fmt::format("cluster '{}' has {} devices, and its file does not say "
                     "'scalable: true'; nearest: {}",
                     query.cluster.name, query.cluster.numDevices, query.cluster.numDevices));
-  TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::withNumDevices(query.cluster, gpus));
+  TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::withRoomFor(query.cluster, gpus));
   return {};
 }
 

@@ -30,11 +30,17 @@ std::string withoutKey(std::string_view text, const std::string& key) {
 // A value that neither trireme.yaml nor nemo.yaml has.
 std::string otherValue(const std::string& key) {
   static const std::map<std::string, std::string> kPlain = {
-      {"attention", "flash"},       {"selective_recompute", "every_other"},
-      {"scatter_gather", "true"},   {"gradient_accumulation", "separate_low"},
-      {"keeps_f8", "false"},        {"pipeline_keeps_whole", "true"},
-      {"post_validation", "true"},  {"vocab_multiple", "16"},
-      {"flash_attention", "false"}, {"overlap_pipeline_transfers", "false"}};
+      {"attention", "flash"},
+      {"attention_elsewhere", "flash"},
+      {"selective_recompute", "every_other"},
+      {"scatter_gather", "true"},
+      {"gradient_accumulation", "separate_low"},
+      {"keeps_f8", "false"},
+      {"pipeline_keeps_whole", "true"},
+      {"post_validation", "true"},
+      {"vocab_multiple", "16"},
+      {"flash_attention", "false"},
+      {"overlap_pipeline_transfers", "false"}};
   static const std::map<std::string, std::string> kUnits = {
       {"transfer_sync", "3 us"}, {"host_launch", "3 us"},     {"host_microbatch", "3 us"},
       {"host_step", "3 us"},     {"reserve", "3 GiB"},        {"fixed_reserve", "3 GiB"},
