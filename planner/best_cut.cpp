@@ -1,6 +1,7 @@
 #include "planner/best_cut.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -12,6 +13,10 @@
 namespace trireme::planner {
 
 using cost::asDouble;
+
+namespace {
+constexpr size_t kMostLabels = 24;  // of cuts that are played, which need but a bound
+}
 
 CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                      SlotTable& slots)
@@ -47,6 +52,22 @@ struct CutSearch::Label {
     return le(through, o.through) && le(forwards, o.forwards) && le(longest, o.longest) &&
            le(fixed, o.fixed) && le(backward, o.backward) && le(once, o.once);
   }
+  static constexpr double Label::* kRespects[] = {&Label::through,  &Label::forwards,
+                                                  &Label::longest,  &Label::fixed,
+                                                  &Label::backward, &Label::once};
+  // The largest relative difference.
+  double distance(const Label& o) const {
+    double largest = 0;
+    for (const auto respect : kRespects) {
+      const double a = this->*respect, b = o.*respect;
+      if (a != b) largest = std::max(largest, std::abs(a - b) / std::max(a, b));
+    }
+    return largest;
+  }
+  // As good as both in every respect.
+  void takeBest(const Label& o) {
+    for (const auto respect : kRespects) this->*respect = std::min(this->*respect, o.*respect);
+  }
 };
 
 // Labels of the first stages by how many layers these have in all: at most `slack` fewer than the
@@ -54,6 +75,9 @@ struct CutSearch::Label {
 struct CutSearch::LabelTable {
   std::vector<std::vector<std::vector<Label>>> labels = {{{Label{}}}};  // [stages][layers - fewest]
   std::vector<int64_t> fewest = {0};
+  // Of so many layers; more are merged, so that what is found is a bound, and its stages a cut that
+  // is about as fast. Split backwards have thousands that nothing beats.
+  size_t mostLabels = std::numeric_limits<size_t>::max();
 
   void open(int64_t few, int64_t most) {
     fewest.push_back(few);
@@ -197,7 +221,13 @@ void CutSearch::LabelTable::add(size_t stages, int64_t layers, const Label& labe
   std::vector<Label>& known = at(stages, layers);
   if (std::any_of(known.begin(), known.end(), [&](auto& k) { return k.beats(label); })) return;
   std::erase_if(known, [&](const Label& k) { return label.beats(k); });
-  known.push_back(label);
+  if (known.size() < mostLabels) {
+    known.push_back(label);
+    return;
+  }
+  std::ranges::min_element(known, {}, [&](const Label& k) {
+    return k.distance(label);
+  })->takeBest(label);
 }
 
 // False: some stage cannot have as few layers as it has to.
@@ -210,11 +240,12 @@ bool CutSearch::label(const std::vector<int64_t>& most, int64_t slack, double li
     const int64_t before = table.fewest.back(), mostBefore = mostSoFar;
     mostSoFar += most[stage];
     table.open(std::max<int64_t>(mostSoFar - slack, 0), mostSoFar);
-    for (int64_t layers = before; layers <= mostBefore; ++layers)
-      for (int64_t n = std::max(stages_.least(rank), most[stage] - slack); n <= most[stage]; ++n) {
-        if (layers + n < table.fewest.back()) continue;
+    for (int64_t layers = before; layers <= mostBefore; ++layers) {
+      const std::vector<Label>& labels = table.at(stage, layers);
+      if (labels.empty()) continue;
+      const int64_t fewest = std::max(stages_.least(rank), most[stage] - slack);
+      for (int64_t n = std::max(fewest, table.fewest.back() - layers); n <= most[stage]; ++n) {
         const double rest = restOf(rank, stages_.numLayers - layers - n, r);
-        const std::vector<Label>& labels = table.at(stage, layers);
         for (size_t from = 0; from < labels.size(); ++from) {
           Label label = after(labels[from], option(rank, n), rank);
           if (valueOf(label) + rest > limit) continue;
@@ -223,6 +254,7 @@ bool CutSearch::label(const std::vector<int64_t>& most, int64_t slack, double li
           table.add(stage + 1, layers + n, label);
         }
       }
+    }
   }
   return true;
 }
@@ -233,6 +265,7 @@ std::optional<CutSearch::Lowest> CutSearch::withLimit(double limit, const Relaxe
   if (most.empty()) return std::nullopt;
   const int64_t slack = std::accumulate(most.begin(), most.end(), int64_t{0}) - stages_.numLayers;
   LabelTable table;
+  if (isPlayed(stages_.plan)) table.mostLabels = kMostLabels;
   if (slack < 0 || !label(most, slack, limit, r, table)) return std::nullopt;
   const std::vector<Label>& last = table.at(table.fewest.size() - 1, stages_.numLayers);
   const auto best = std::min_element(last.begin(), last.end(),
