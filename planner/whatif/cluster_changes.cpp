@@ -27,7 +27,6 @@ constexpr Number<DeviceSpec> kDeviceNumbers[] = {
     {"memory efficiency", &DeviceSpec::memoryEfficiency},
     {"memory", &DeviceSpec::memory},
     {"launch overhead", &DeviceSpec::launchOverhead},
-    {"compute capability", &DeviceSpec::computeCapability},
     {"multiprocessors", &DeviceSpec::numMultiprocessors},
     {"tile delivery", &DeviceSpec::tileDelivery},
     {"depth ramp", &DeviceSpec::depthRamp},
