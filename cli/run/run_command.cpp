@@ -18,6 +18,8 @@
 #include "cli/run/report.h"
 #include "cli/write_file.h"
 #include "ir/program/bundle.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/foreign.h"
 #include "runtime/comm/process_world.h"
 #include "runtime/data/token_files.h"
 
@@ -38,7 +40,7 @@ struct RunOptions {
   std::optional<bool> timesMatmuls;
   // Filled in when the run starts. One process per rank: that of rank 0 alone prints and writes.
   runtime::ProcessWorld* processes = nullptr;
-  bool traces = false, keepsTrace = false;
+  bool traces = false, keepsTrace = false, reports = false;
   bool speaks() const { return processes == nullptr || processes->rank() == 0; }
 };
 
@@ -202,6 +204,33 @@ Status checkPaths(const RunOptions& options) {
   return checkWritable(options.trace);
 }
 
+// One that differs would train on another batch or from other weights, or wait for a checkpoint or
+// a trace that the others do not make. The flags of rank 0's own outputs, and those that change no
+// result (--threads, --timeout), are free. Before anything is loaded: that too is done together.
+Status agree(runtime::Session& session, const RunOptions& options, const runtime::DataSource& data,
+             const LoopOptions& loop) {
+  if (options.processes == nullptr) return {};
+  const auto given = [](bool flag) { return std::string(flag ? "given" : "not given"); };
+  runtime::PosixFileSystem files;
+  const std::string &resume = options.resume, &initFrom = options.modelFlags.initFrom;
+  std::string checkpoint = given(false);
+  if (!resume.empty()) {
+    const Result<std::string> path = findCheckpoint(resume);
+    checkpoint = path.has_value() ? runtime::describeCheckpoint(*path, files)
+                                  : fmt::format("unreadable ({})", path.error().message());
+  }
+  return session.agree(
+      {{"--steps", std::to_string(loop.numSteps)},
+       {"--data", data.identity()},
+       {"--init-from",
+        initFrom.empty() ? given(false) : runtime::describeForeignWeights(initFrom, files)},
+       {"--resume", checkpoint},
+       {"--save", given(!options.save.empty())},
+       {"--save-every", options.saveEvery ? std::to_string(*options.saveEvery) : given(false)},
+       {"--trace", given(options.keepsTrace)},
+       {"--report", given(options.reports)}});
+}
+
 Result<int> runRanks(const RunOptions& options) {
   TRIREME_RETURN_IF_ERROR(checkModelFlags(options.modelFlags));
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
@@ -227,6 +256,7 @@ Result<int> runRanks(const RunOptions& options) {
 
   const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
+  TRIREME_RETURN_IF_ERROR(agree(*session, options, *data, loop));
   TRIREME_RETURN_IF_ERROR(initialiseFrom(options.modelFlags, *session, modelText));
   TRIREME_ASSIGN_OR_RETURN(const std::string resumed,
                            resume(*session, options, *data, loop.numSteps));
@@ -265,8 +295,9 @@ Status withRank(const Status& status, int32_t rank) {
 }
 
 Result<int> runTraining(RunOptions options) {
-  options.traces = !options.trace.empty() || !options.modelFlags.report.empty();
   options.keepsTrace = !options.trace.empty();
+  options.reports = !options.modelFlags.report.empty();
+  options.traces = options.keepsTrace || options.reports;
   TRIREME_ASSIGN_OR_RETURN(const auto processes, joinOthers(options));
   if (processes == nullptr) return runRanks(options);
   options.processes = processes.get();

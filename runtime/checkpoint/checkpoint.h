@@ -44,6 +44,10 @@ Status contributeToCheckpoint(const TrainingState& state);
 // newer version, another model, or damaged (names the tensor).
 Status checkFile(const InputFile& file, const SafetensorsHeader& header, uint64_t modelFingerprint);
 
+// Steps and fingerprint of a checkpoint, in words, without reading it whole: equal for the same
+// file. Of one that cannot be read, why.
+std::string describeCheckpoint(const std::string& path, FileSystem& files);
+
 // Fills the arenas of all ranks and returns how far the training was. Everything is read and
 // checked before the first arena is touched. kInvalidArgument: the file is missing, truncated,
 // corrupt, of a newer version or of other training settings, or a tensor is missing, unknown, of
