@@ -14,6 +14,7 @@
 #include "cli/paths.h"
 #include "cli/run/cache_folder.h"
 #include "cli/run/checkpoint_folder.h"
+#include "cli/run/folder_lock.h"
 #include "cli/run/model_flags.h"
 #include "cli/run/report.h"
 #include "cli/write_file.h"
@@ -231,6 +232,16 @@ Status agree(runtime::Session& session, const RunOptions& options, const runtime
        {"--report", given(options.reports)}});
 }
 
+// The folder is this run's until the lock goes.
+Result<std::unique_ptr<FolderLock>> openSaveFolder(const RunOptions& options) {
+  if (options.save.empty() || !options.speaks()) return nullptr;
+  if (options.resume.empty()) TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, 0));
+  TRIREME_RETURN_IF_ERROR(createFolder(options.save));
+  TRIREME_ASSIGN_OR_RETURN(auto lock, FolderLock::take(options.save));
+  if (lock != nullptr) removeUnfinished(options.save);
+  return lock;
+}
+
 Result<int> runRanks(const RunOptions& options) {
   TRIREME_RETURN_IF_ERROR(checkModelFlags(options.modelFlags));
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
@@ -249,11 +260,7 @@ Result<int> runRanks(const RunOptions& options) {
                    .showsProgress = options.speaks()};
   TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
   TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options));
-  if (!options.save.empty() && options.speaks()) {
-    if (options.resume.empty()) TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, 0));
-    TRIREME_RETURN_IF_ERROR(createFolder(options.save));
-  }
-
+  TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<FolderLock> lock, openSaveFolder(options));
   const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
   TRIREME_RETURN_IF_ERROR(agree(*session, options, *data, loop));

@@ -29,10 +29,10 @@ struct TrainedSoFar {
   program::LossScaling lossScaling;  // after those steps; unused where nothing is scaled
 };
 
-// Writes `path`.tmp, syncs it and renames it, so that `path` is the old file or the new one, never
-// anything else. Holds one tensor in memory at a time.
+// Writes a file beside `path`, syncs it and renames it (replaceFile), so that `path` is the old
+// file or the new one, never anything else. Holds one tensor in memory at a time.
 // kResourceExhausted: the disk is full. kInvalidArgument: the path cannot be written.
-// kUnavailable: the device failed. After any of them `path` is as it was and `path`.tmp is gone.
+// kUnavailable: the device failed. After any of them `path` is as it was and nothing is beside it.
 Status saveCheckpoint(const TrainingState& state, const TrainedSoFar& progress,
                       const std::string& path, FileSystem& files);
 

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/run/folder_lock.h"
 #include "cli/run/training_loop.h"
 #include "ir/program/bundle.h"
 #include "runtime/data/token_files.h"
@@ -229,6 +230,30 @@ TEST_F(RunCommand, TheCheckpointsOfTwoRunsAreNotMixed) {
                 1, {"has a checkpoint of step 4, and this run begins after step 2"});
   expectSuccess(run(bundle, {"--steps", "5", "--resume", folder, "--save", folder}));
   EXPECT_TRUE(fs::exists(folder + "/step-00000005.safetensors"));
+}
+
+// A run holds the folder that it saves into for as long as it lives, and no longer.
+TEST_F(RunCommand, ASecondRunIntoOneFolderIsRefusedWhileTheFirstLives) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), folder = path("a");
+  const std::string left = "step-00000001.safetensors.99-0123abcd.tmp";
+  {
+    fs::create_directory(folder);
+    const auto lock = FolderLock::take(folder);
+    ASSERT_TRUE(lock.has_value() && *lock != nullptr);
+    write("a/" + left, "half");
+    expectRefusal(run(bundle, {"--steps", "1", "--save", folder}), 1,
+                  {"--save " + folder + ": process " + std::to_string(getpid()) + " on ",
+                   " is saving into this folder; give another"});
+    EXPECT_TRUE(fs::exists(folder + "/" + left));  // perhaps of the run that lives
+  }
+  // What a killed run leaves stops nobody, and goes.
+  write("a/.lock", "process 99 on nowhere");
+  write("a/mine.tmp", "not a checkpoint's");
+  expectSuccess(run(bundle, {"--steps", "1", "--save", folder}));
+  EXPECT_FALSE(fs::exists(folder + "/" + left));
+  EXPECT_FALSE(fs::exists(folder + "/.lock"));
+  EXPECT_TRUE(fs::exists(folder + "/mine.tmp"));
+  EXPECT_TRUE(fs::exists(folder + "/step-00000001.safetensors"));
 }
 
 TEST_F(RunCommand, NumberOfStepsIsNotGuessed) {
