@@ -228,6 +228,15 @@ TEST_F(ProcessesCommand, ANumberThatIsNotTheBundlesIsSaidWithBoth) {
     expectRefusal(outcome, 1, {"the bundle has 2 ranks, and torchrun started 3 processes"});
 }
 
+TEST_F(ProcessesCommand, WhereMetricsCannotBeWrittenAllSaveTheTraining) {
+  const std::string folder = bundle(2, 1, 1);
+  const auto all =
+      startAll(folder, 2, {"--steps", "3", "--metrics", "/dev/full", "--save", path("saved")});
+  for (const Outcome& outcome : finish(all))
+    expectRefusal(outcome, 1, {"/dev/full", "the training up to here is saved: "});
+  EXPECT_FALSE(checkpoint("saved", 1).empty());
+}
+
 // What only one of them finds out ends them all, with its reason.
 TEST_F(ProcessesCommand, AnErrorOfOneIsOneOfAll) {
   const std::string folder = bundle(1, 2, 1);

@@ -463,6 +463,22 @@ TEST_F(RunCommand, UnwritableOutputsAreErrors) {
   expectRefusal(run(bundle, {"--steps", "1", "--save", data + "/sub"}), 1, {"data.txt/sub"});
 }
 
+// The metrics' disk is full, that of the checkpoints is not.
+TEST_F(RunCommand, WhereMetricsCannotBeWrittenTheTrainingIsSaved) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const std::string saved = path("a/step-00000001.safetensors");
+  expectRefusal(run(bundle, {"--steps", "3", "--metrics", "/dev/full", "--save", path("a")}), 1,
+                {"/dev/full: cannot write: No space left on device; the training up to here is "
+                 "saved: " +
+                 saved});
+  EXPECT_FALSE(fs::exists(path("a/step-00000002.safetensors")));
+  expectSuccess(run(bundle, {"--steps", "2", "--resume", saved}));
+  // Also where it was to be saved anyway.
+  expectRefusal(run(bundle, {"--steps", "3", "--metrics", "/dev/full", "--save", path("b"),
+                             "--save-every", "1"}),
+                1, {"/dev/full", "is saved: " + path("b/step-00000001.safetensors")});
+}
+
 // Refused before the first step: the data is as before and there is no checkpoint.
 TEST_F(RunCommand, OutputsNeverReplaceInputsOrEachOther) {
   const std::string bundle = compile("tiny", {"--gpus", "1"}), text = readAll(data);
