@@ -291,6 +291,10 @@ Result<std::unique_ptr<runtime::ProcessWorld>> joinOthers(const RunOptions& opti
   }
   TRIREME_ASSIGN_OR_RETURN(const std::optional<runtime::Launch> launch,
                            runtime::detectLaunch(environment));
+  if (!options.rendezvous.empty() && !runtime::hasLauncher(environment))
+    return Error(invalidArgument(
+        "--rendezvous is for processes of a launcher, and none has started this one: torchrun, "
+        "srun and mpirun say which of how many it is; by hand set RANK and WORLD_SIZE"));
   if (!launch) return nullptr;
   return runtime::ProcessWorld::join(*launch, options.timeoutSeconds);
 }

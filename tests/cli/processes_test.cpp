@@ -333,6 +333,12 @@ TEST_F(ProcessesCommand, MpirunAndSrunAreReadAndAVariableThatIsWrongIsNamed) {
   expectRefusal(finish(start(folder, wrong, {"--steps", "1"})), 1, {"RANK is 'two'"});
   expectRefusal(finish(start(folder, torchrun(0, 2, 1), {"--steps", "1", "--rendezvous", "here"})),
                 1, {"--rendezvous: 'here' is not HOST:PORT"});
+  expectRefusal(finish(start(folder, {}, {"--steps", "1", "--rendezvous", "localhost:4000"})), 1,
+                {"--rendezvous is for processes of a launcher", "set RANK and WORLD_SIZE"});
+  expectSuccess(
+      finish(start(folder, torchrun(0, 1, 1), {"--steps", "1", "--rendezvous", "localhost:4000"})));
+  expectRefusal(finish(start(folder, {{"WORLD_SIZE", "2"}}, {"--steps", "1"})), 1,
+                {"WORLD_SIZE is set and RANK is not"});
 }
 
 }  // namespace
