@@ -22,6 +22,7 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/foreign.h"
 #include "runtime/comm/process_world.h"
+#include "runtime/comm/timeout.h"
 #include "runtime/data/token_files.h"
 
 namespace trireme::cli {
@@ -343,7 +344,7 @@ Action addRun(CLI::App& app) {
            "Stop after step N of the training (default: warmup + decay)");
   addCount(app, "--threads", &options->threads, "Threads per rank (default: 1)");
   addSeconds(app, "--timeout", &options->timeoutSeconds,
-             "Longest wait for another rank, seconds (default: 60)");
+             "Longest wait for another rank, seconds (default: 60)", runtime::kMostTimeoutSeconds);
 
   app.add_flag("--virtual-ranks", options->virtualRanks,
                "All ranks of a bundle for CUDA on one GPU");
