@@ -41,11 +41,13 @@ CLI::Option* addCounts(CLI::App& app, const std::string& flag, std::vector<int64
 }
 
 CLI::Option* addSeconds(CLI::App& app, const std::string& flag, double* out,
-                        const std::string& description) {
+                        const std::string& description, double most) {
   const auto parse = [=](const std::string& text) {
     const Result<double> value = spec::parseDecimal(text);
     if (!value.has_value() || !(*value > 0))
       refuseFlag(flag, fmt::format("expected a number of seconds above 0, got '{}'", text));
+    if (*value > most)
+      refuseFlag(flag, fmt::format("expected at most {:.0f} seconds, got '{}'", most, text));
     *out = *value;
   };
   return app.add_option_function<std::string>(flag, parse, description)->type_name("S");

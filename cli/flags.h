@@ -33,9 +33,9 @@ CLI::Option* addCount(CLI::App& app, const std::string& flag, int64_t* out,
 CLI::Option* addCounts(CLI::App& app, const std::string& flag, std::vector<int64_t>* out,
                        const std::string& description, int64_t least = 1);
 
-// A number of seconds above 0.
+// A number of seconds above 0, up to `most`.
 CLI::Option* addSeconds(CLI::App& app, const std::string& flag, double* out,
-                        const std::string& description);
+                        const std::string& description, double most);
 
 // A path that is not empty.
 CLI::Option* addPath(CLI::App& app, const std::string& flag, std::string* out,

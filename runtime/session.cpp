@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ir/base/format.h"
+#include "runtime/comm/timeout.h"
 #include "runtime/device/cuda/cuda_backend.h"
 #include "runtime/device/host_device.h"
 #include "runtime/executor/host_memory.h"
@@ -19,7 +20,7 @@ namespace {
 
 Status checkOptions(const SessionOptions& options) {
   if (options.threadsPerRank < 1) return invalidArgument("a rank needs at least one thread");
-  if (!(options.timeoutSeconds > 0)) return invalidArgument("the timeout must be positive");
+  TRIREME_RETURN_IF_ERROR(checkTimeout(options.timeoutSeconds));
   return {};
 }
 
@@ -60,9 +61,7 @@ std::string cannotAllocate(int32_t rank, const std::optional<Bytes>& available) 
 std::unique_ptr<ThreadWorld> makeWorld(const program::Program& program, double timeoutSeconds) {
   std::vector<std::vector<int32_t>> groups;
   for (const program::Group& group : program.groups) groups.push_back(group.ranks);
-  return std::make_unique<ThreadWorld>(
-      program.numRanks(), groups,
-      std::chrono::nanoseconds(static_cast<int64_t>(timeoutSeconds * 1e9)));
+  return std::make_unique<ThreadWorld>(program.numRanks(), groups, timeoutOf(timeoutSeconds));
 }
 
 }  // namespace

@@ -63,6 +63,11 @@ struct StepResult {
   std::optional<ScaledStep> scaled;  // in fp16
 };
 
+// What all processes of a run must have in common, in words: {"--save-every", "10"}.
+struct Fact {
+  std::string name, value;
+};
+
 // A logical tensor: full, unpadded, row-major, under its name in the state table with the layer
 // number filled in.
 struct NamedTensor {
@@ -105,6 +110,9 @@ class Session {
   // What was not as it should be when the session was created, and did not stop it, one line each;
   // of the ranks of this process.
   std::vector<std::string> notes() const;
+  // Whether all processes say the same, of facts of the same names in the same order.
+  // kInvalidArgument, in all of them: the first fact that differs, with the values of two ranks.
+  Status agree(const std::vector<Fact>& facts);
   // Whether `mine` is true in any process.
   Result<bool> anyProcess(bool mine);
 

@@ -32,7 +32,8 @@ Status Session::saveCheckpoint(const std::string& path, FileSystem& files) const
   TRIREME_RETURN_IF_ERROR(
       impl_->shared(writes ? runtime::saveCheckpoint(state, impl_->progress, path, files)
                            : contributeToCheckpoint(state)));
-  return impl_->agreeOn("number of steps in the checkpoint", impl_->progress.stepsDone);
+  return impl_->agreeOn(
+      {{"number of steps in the checkpoint", std::to_string(impl_->progress.stepsDone)}});
 }
 
 Status Session::loadCheckpoint(const std::string& path, FileSystem& files) {
@@ -44,7 +45,8 @@ Status Session::loadCheckpoint(const std::string& path, FileSystem& files) {
   }
   impl_->progress.lossScaling = progress->lossScaling;
   TRIREME_RETURN_IF_ERROR(impl_->shared(impl_->storeAllWeights()));
-  TRIREME_RETURN_IF_ERROR(impl_->agreeOn("number of steps in the checkpoint", progress->stepsDone));
+  TRIREME_RETURN_IF_ERROR(
+      impl_->agreeOn({{"number of steps in the checkpoint", std::to_string(progress->stepsDone)}}));
   impl_->progress = std::move(*progress);
   return {};
 }

@@ -55,7 +55,7 @@ struct Session::Impl {
   // session_processes.cpp: what processes tell each other. All of these: nothing to tell, where all
   // ranks are in this process.
   Status agreeOnProgram();
-  Status agreeOn(const char* what, int64_t number);
+  Status agreeOn(const std::vector<Fact>& facts);
   Status exchangeResult(StepResult& result, bool hasLoss);
   // An error of one is one of all.
   Status shared(Status status);

@@ -10,6 +10,7 @@
 #include "ir/program/checksum.h"
 #include "ir/program/cliques.h"
 #include "ir/program/text.h"
+#include "runtime/comm/wire.h"
 #include "runtime/device/cuda/gpu.h"
 #include "runtime/session_impl.h"
 
@@ -38,6 +39,12 @@ Result<T> valueOf(const std::string& bytes, int32_t rank) {
   return value;
 }
 
+Status disagreement(const std::string& name, const std::string& ofZero, const std::string& other,
+                    int32_t rank) {
+  return invalidArgument(fmt::format("processes disagree: {} is {} for rank 0 and {} for rank {}",
+                                     name, ofZero, other, rank));
+}
+
 }  // namespace
 
 Status Session::Impl::shared(Status status) {
@@ -62,23 +69,38 @@ Status Session::Impl::agreeOnProgram() {
   TRIREME_RETURN_IF_ERROR(shared(options.processes->connect(
       std::move(groups), peers,
       static_cast<uint64_t>(std::max(kMostPerByte * largest, kTracePart)))));
-  return agreeOn("checksum of the bundle's program",
-                 program::crc32c(program::serialize(bundle.program)));
+  return agreeOn({{"checksum of the bundle's program",
+                   std::to_string(program::crc32c(program::serialize(bundle.program)))}});
 }
 
-Status Session::Impl::agreeOn(const char* what, int64_t number) {
+// Every process finds the same difference: facts in their order, each for all ranks against rank 0.
+Status Session::Impl::agreeOn(const std::vector<Fact>& facts) {
   if (others == nullptr) return {};
+  std::vector<std::string> mine;
+  for (const Fact& fact : facts) mine.insert(mine.end(), {fact.name, fact.value});
   TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                           options.processes->exchange(bytesOf(number), false));
+                           options.processes->exchange(wire::encode(mine), false));
+  std::vector<std::vector<std::string>> said;
   for (int32_t rank = 0; rank < std::ssize(all); ++rank) {
-    TRIREME_ASSIGN_OR_RETURN(const auto theirs,
-                             valueOf<int64_t>(all[static_cast<size_t>(rank)], rank));
-    if (theirs != number)
+    Result<std::vector<std::string>> words =
+        wire::decodeWords(all[static_cast<size_t>(rank)], mine.size());
+    if (!words.has_value())
       return shared(invalidArgument(
-          fmt::format("processes disagree: the {} is {} for rank {} and {} for rank {}", what,
-                      number, firstRank, theirs, rank)));
+          fmt::format("rank {} says other things than rank {}: start all with the same trireme",
+                      rank, firstRank)));
+    said.push_back(*std::move(words));
   }
+  for (size_t i = 0; i < mine.size(); i += 2)
+    for (size_t rank = 1; rank < said.size(); ++rank)
+      if (said[rank][i] != said[0][i] || said[rank][i + 1] != said[0][i + 1])
+        return shared(disagreement(said[0][i], said[0][i + 1], said[rank][i + 1],
+                                   static_cast<int32_t>(rank)));
   return {};
+}
+
+Status Session::agree(const std::vector<Fact>& facts) {
+  TRIREME_RETURN_IF_ERROR(impl_->failure);
+  return impl_->agreeOn(facts);
 }
 
 Status Session::Impl::exchangeResult(StepResult& result, bool hasLoss) {

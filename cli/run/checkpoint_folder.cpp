@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "cli/paths.h"
 #include "runtime/checkpoint/checkpoint.h"
@@ -106,6 +107,20 @@ Status checkSaveFolder(const std::string& folder, int64_t numStepsDone) {
       "--save {}: has a checkpoint of step {}, and this run begins after step {}: go on with "
       "--resume {}, or give another folder",
       folder, latest.step, numStepsDone, folder));
+}
+
+void removeUnfinished(const std::string& folder) {
+  std::error_code code;
+  std::vector<fs::path> unfinished;
+  fs::directory_iterator entries(folder, code);
+  for (; !code && entries != fs::directory_iterator(); entries.increment(code)) {
+    const std::string name = entries->path().filename().string();
+    const size_t end = name.find(kSuffix);
+    if (end != std::string::npos && stepOf(name.substr(0, end + kSuffix.size())) &&
+        name.ends_with(runtime::kUnfinished))
+      unfinished.push_back(entries->path());
+  }
+  for (const fs::path& path : unfinished) fs::remove(path, code);
 }
 
 }  // namespace trireme::cli

@@ -23,4 +23,7 @@ Status withNextStep(Status reason, const std::string& checkpoint, uint64_t model
 // would take for this one's.
 Status checkSaveFolder(const std::string& folder, int64_t numStepsDone);
 
+// Removes what a run that was killed while it saved has left. For the holder of the folder's lock.
+void removeUnfinished(const std::string& folder);
+
 }  // namespace trireme::cli

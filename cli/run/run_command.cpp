@@ -14,11 +14,15 @@
 #include "cli/paths.h"
 #include "cli/run/cache_folder.h"
 #include "cli/run/checkpoint_folder.h"
+#include "cli/run/folder_lock.h"
 #include "cli/run/model_flags.h"
 #include "cli/run/report.h"
 #include "cli/write_file.h"
 #include "ir/program/bundle.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/checkpoint/foreign.h"
 #include "runtime/comm/process_world.h"
+#include "runtime/comm/timeout.h"
 #include "runtime/data/token_files.h"
 
 namespace trireme::cli {
@@ -38,7 +42,7 @@ struct RunOptions {
   std::optional<bool> timesMatmuls;
   // Filled in when the run starts. One process per rank: that of rank 0 alone prints and writes.
   runtime::ProcessWorld* processes = nullptr;
-  bool traces = false, keepsTrace = false;
+  bool traces = false, keepsTrace = false, reports = false;
   bool speaks() const { return processes == nullptr || processes->rank() == 0; }
 };
 
@@ -202,6 +206,43 @@ Status checkPaths(const RunOptions& options) {
   return checkWritable(options.trace);
 }
 
+// One that differs would train on another batch or from other weights, or wait for a checkpoint or
+// a trace that the others do not make. The flags of rank 0's own outputs, and those that change no
+// result (--threads, --timeout), are free. Before anything is loaded: that too is done together.
+Status agree(runtime::Session& session, const RunOptions& options, const runtime::DataSource& data,
+             const LoopOptions& loop) {
+  if (options.processes == nullptr) return {};
+  const auto given = [](bool flag) { return std::string(flag ? "given" : "not given"); };
+  runtime::PosixFileSystem files;
+  const std::string &resume = options.resume, &initFrom = options.modelFlags.initFrom;
+  std::string checkpoint = given(false);
+  if (!resume.empty()) {
+    const Result<std::string> path = findCheckpoint(resume);
+    checkpoint = path.has_value() ? runtime::describeCheckpoint(*path, files)
+                                  : fmt::format("unreadable ({})", path.error().message());
+  }
+  return session.agree(
+      {{"--steps", std::to_string(loop.numSteps)},
+       {"--data", data.identity()},
+       {"--init-from",
+        initFrom.empty() ? given(false) : runtime::describeForeignWeights(initFrom, files)},
+       {"--resume", checkpoint},
+       {"--save", given(!options.save.empty())},
+       {"--save-every", options.saveEvery ? std::to_string(*options.saveEvery) : given(false)},
+       {"--trace", given(options.keepsTrace)},
+       {"--report", given(options.reports)}});
+}
+
+// The folder is this run's until the lock goes.
+Result<std::unique_ptr<FolderLock>> openSaveFolder(const RunOptions& options) {
+  if (options.save.empty() || !options.speaks()) return nullptr;
+  if (options.resume.empty()) TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, 0));
+  TRIREME_RETURN_IF_ERROR(createFolder(options.save));
+  TRIREME_ASSIGN_OR_RETURN(auto lock, FolderLock::take(options.save));
+  if (lock != nullptr) removeUnfinished(options.save);
+  return lock;
+}
+
 Result<int> runRanks(const RunOptions& options) {
   TRIREME_RETURN_IF_ERROR(checkModelFlags(options.modelFlags));
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
@@ -220,13 +261,10 @@ Result<int> runRanks(const RunOptions& options) {
                    .showsProgress = options.speaks()};
   TRIREME_ASSIGN_OR_RETURN(loop.numSteps, lastStep(options, training));
   TRIREME_ASSIGN_OR_RETURN(const auto data, openData(training, options));
-  if (!options.save.empty() && options.speaks()) {
-    if (options.resume.empty()) TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, 0));
-    TRIREME_RETURN_IF_ERROR(createFolder(options.save));
-  }
-
+  TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<FolderLock> lock, openSaveFolder(options));
   const std::string modelText = bundle.modelText;
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
+  TRIREME_RETURN_IF_ERROR(agree(*session, options, *data, loop));
   TRIREME_RETURN_IF_ERROR(initialiseFrom(options.modelFlags, *session, modelText));
   TRIREME_ASSIGN_OR_RETURN(const std::string resumed,
                            resume(*session, options, *data, loop.numSteps));
@@ -254,6 +292,10 @@ Result<std::unique_ptr<runtime::ProcessWorld>> joinOthers(const RunOptions& opti
   }
   TRIREME_ASSIGN_OR_RETURN(const std::optional<runtime::Launch> launch,
                            runtime::detectLaunch(environment));
+  if (!options.rendezvous.empty() && !runtime::hasLauncher(environment))
+    return Error(invalidArgument(
+        "--rendezvous is for processes of a launcher, and none has started this one: torchrun, "
+        "srun and mpirun say which of how many it is; by hand set RANK and WORLD_SIZE"));
   if (!launch) return nullptr;
   return runtime::ProcessWorld::join(*launch, options.timeoutSeconds);
 }
@@ -265,8 +307,9 @@ Status withRank(const Status& status, int32_t rank) {
 }
 
 Result<int> runTraining(RunOptions options) {
-  options.traces = !options.trace.empty() || !options.modelFlags.report.empty();
   options.keepsTrace = !options.trace.empty();
+  options.reports = !options.modelFlags.report.empty();
+  options.traces = options.keepsTrace || options.reports;
   TRIREME_ASSIGN_OR_RETURN(const auto processes, joinOthers(options));
   if (processes == nullptr) return runRanks(options);
   options.processes = processes.get();
@@ -301,7 +344,7 @@ Action addRun(CLI::App& app) {
            "Stop after step N of the training (default: warmup + decay)");
   addCount(app, "--threads", &options->threads, "Threads per rank (default: 1)");
   addSeconds(app, "--timeout", &options->timeoutSeconds,
-             "Longest wait for another rank, seconds (default: 60)");
+             "Longest wait for another rank, seconds (default: 60)", runtime::kMostTimeoutSeconds);
 
   app.add_flag("--virtual-ranks", options->virtualRanks,
                "All ranks of a bundle for CUDA on one GPU");

@@ -32,6 +32,15 @@ Status save(const runtime::Session& session, const std::string& folder, LoopResu
   return {};
 }
 
+// What a failure that is none of the training leaves.
+Status andWhatIsSaved(const Status& failure, const Status& saved, const std::string& checkpoint) {
+  if (failure.ok()) return saved;
+  if (!saved.ok()) return {failure.code(), failure.message() + "; " + saved.message()};
+  if (checkpoint.empty()) return failure;
+  return {failure.code(),
+          fmt::format("{}; the training up to here is saved: {}", failure.message(), checkpoint)};
+}
+
 }  // namespace
 
 int64_t tokensPerStep(const program::Program& program) {
@@ -53,11 +62,12 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   Progress progress(options.terminal);
   LoopResult result;
   bool saved = true;
+  Status written;  // of the metrics: a full disk there is no reason to lose the training
   while (session.numStepsDone() < options.numSteps && !result.interrupted) {
     if (!options.keepsTrace) session.takeTrace();
     TRIREME_ASSIGN_OR_RETURN(const StepResult step, session.step(data));
     result.steps.push_back(step);
-    TRIREME_RETURN_IF_ERROR(metrics.write(step, tokens));
+    written = metrics.write(step, tokens);
     if (!std::isfinite(step.loss))
       return Error(invalidArgument(fmt::format(
           "step {}: the loss is {}: {}", step.step + 1, step.loss,
@@ -69,11 +79,15 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
           static_cast<double>(done - first) / static_cast<double>(options.numSteps - first),
           describe(step, session.program(), options.numSteps));
     saved = options.saveEvery > 0 && done % options.saveEvery == 0;
-    if (saved) TRIREME_RETURN_IF_ERROR(save(session, options.saveFolder, result));
-    TRIREME_ASSIGN_OR_RETURN(result.interrupted, session.anyProcess(interrupt.requested()));
+    if (saved)
+      if (const Status now = save(session, options.saveFolder, result); !now.ok())
+        return Error(andWhatIsSaved(written, now, ""));
+    TRIREME_ASSIGN_OR_RETURN(result.interrupted,
+                             session.anyProcess(interrupt.requested() || !written.ok()));
   }
-  if (!saved && !options.saveFolder.empty())
-    TRIREME_RETURN_IF_ERROR(save(session, options.saveFolder, result));
+  Status last;
+  if (!saved && !options.saveFolder.empty()) last = save(session, options.saveFolder, result);
+  TRIREME_RETURN_IF_ERROR(andWhatIsSaved(written, last, result.lastCheckpoint));
   return result;
 }
 

@@ -30,8 +30,9 @@ struct LoopResult {
 };
 
 // Runs `session` on `data`; each step goes to `metrics` when it is done. Stops after a complete
-// step and saves a checkpoint however it stops, but for a failure. Errors: those of Session::step
-// and Session::saveCheckpoint; kInvalidArgument also if the loss is not finite any more (nothing is
+// step and saves a checkpoint however it stops, but for a failure of the training. Errors: those of
+// MetricsFile::write, which says what was saved, Session::step and Session::saveCheckpoint;
+// kInvalidArgument also if the loss is not finite any more (nothing is
 // saved then).
 Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, MetricsFile& metrics,
                          const LoopOptions& options);

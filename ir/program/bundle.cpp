@@ -206,8 +206,6 @@ std::string withoutSlash(std::string folder) {
   return folder;
 }
 
-std::string partialOf(const std::string& target) { return target + ".partial"; }
-
 }  // namespace
 
 bool isBundle(const std::string& folder) {
@@ -222,15 +220,13 @@ Status checkReplaceable(const std::string& folder) {
   if (exists(target) && !isBundle(target))
     return invalidArgument(
         fmt::format("{}: exists and is not a bundle; remove it or take another name", target));
-  TRIREME_RETURN_IF_ERROR(checkContents(target));
-  return checkContents(partialOf(target));
+  return checkContents(target);
 }
 
 Status writeBundle(const Bundle& bundle, const std::string& folder) {
   TRIREME_RETURN_IF_ERROR(checkReplaceable(folder));
-  const std::string target = withoutSlash(folder), partial = partialOf(target);
-  TRIREME_RETURN_IF_ERROR(removeFolder(partial));
-  TRIREME_RETURN_IF_ERROR(makeFolder(partial));
+  const std::string target = withoutSlash(folder);
+  TRIREME_ASSIGN_OR_RETURN(const std::string partial, makePartialFolder(target));
   Status status = writeInto(bundle, partial);
   if (status.ok()) status = moveIntoPlace(partial, target);
   if (!status.ok())

@@ -79,8 +79,9 @@ struct Bundle {
 // Whether the folder's manifest is that of a bundle, perhaps a damaged or a newer one.
 bool isBundle(const std::string& folder);
 
-// Writes the folder atomically: into `folder`.partial, then renamed. An existing bundle of that
-// name is replaced only once the new one is complete; any other existing folder is refused.
+// Writes the folder atomically: into `folder`.partial.*, then renamed. An existing bundle of that
+// name is replaced only once the new one is complete; any other existing folder is refused. Several
+// may write the same one at once: it is always whole, and the last one's in the end.
 // kInvalidArgument: `folder` exists and is not a bundle. kResourceExhausted: disk full.
 Status writeBundle(const Bundle& bundle, const std::string& folder);
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <vector>
 
 namespace trireme::program {
@@ -49,6 +50,33 @@ std::string parentOf(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
+// A name that nobody else has or will take.
+std::string uniqueName(const std::string& folder, const char* what) {
+  std::random_device random;
+  return fmt::format("{}{}.{}-{:08x}", folder, what, getpid(), random());
+}
+
+bool isInTheWay(int error) { return error == ENOTEMPTY || error == EEXIST; }
+
+// Where a file system cannot exchange: for a moment there is only the old one, under another name.
+// False: somebody else was faster, and theirs has to be replaced.
+Result<bool> replaceInTwoSteps(const std::string& partial, const std::string& folder) {
+  std::string old = uniqueName(folder, ".old");
+  while (exists(old)) old = uniqueName(folder, ".old");
+  if (::rename(folder.c_str(), old.c_str()) != 0) {
+    if (errno == ENOENT) return false;
+    return Error(failure(folder, "replace", errno));
+  }
+  const bool isDone = ::rename(partial.c_str(), folder.c_str()) == 0;
+  if (const int error = errno; !isDone && !isInTheWay(error)) {
+    static_cast<void>(::rename(old.c_str(), folder.c_str()));
+    return Error(failure(folder, "replace", error));
+  }
+  TRIREME_RETURN_IF_ERROR(syncFolder(parentOf(folder)));
+  TRIREME_RETURN_IF_ERROR(removeFolder(old));
+  return isDone;
+}
+
 }  // namespace
 
 Result<std::string> readWholeFile(const std::string& path) {
@@ -83,12 +111,6 @@ Status writeWholeFile(const std::string& path, std::string_view bytes) {
   return {};
 }
 
-Status makeFolder(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  return error ? failure(path, "create", error.value()) : Status();
-}
-
 Status removeFolder(const std::string& path) {
   if (!exists(path)) return {};
   std::error_code error;
@@ -110,23 +132,42 @@ bool exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
-Status moveIntoPlace(const std::string& partial, const std::string& folder) {
+Result<std::string> makePartialFolder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(parentOf(folder), error);
+  if (error) return Error(failure(folder, "create", error.value()));
+  while (true) {
+    const std::string path = uniqueName(folder, ".partial");
+    if (::mkdir(path.c_str(), 0777) == 0) return path;
+    if (errno != EEXIST) return Error(failure(folder, "create", errno));
+  }
+}
+
+int exchangeFolders(const char* one, const char* other) {
+  return ::renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE) == 0 ? 0 : errno;
+}
+
+// Others may put a bundle there or replace it between any two calls: then it is tried again.
+Status moveIntoPlace(const std::string& partial, const std::string& folder,
+                     ExchangeFolders exchange) {
+  constexpr int kMostAttempts = 1000;
   TRIREME_RETURN_IF_ERROR(syncFolder(partial));
-  if (!exists(folder)) {
-    if (::rename(partial.c_str(), folder.c_str()) != 0) return failure(folder, "create", errno);
-    return syncFolder(parentOf(folder));
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    if (::rename(partial.c_str(), folder.c_str()) == 0) return syncFolder(parentOf(folder));
+    if (!isInTheWay(errno)) return failure(folder, "create", errno);
+    const int error = exchange(partial.c_str(), folder.c_str());
+    if (error == 0) {
+      TRIREME_RETURN_IF_ERROR(syncFolder(parentOf(folder)));
+      return removeFolder(partial);
+    }
+    if (error == EINVAL || error == ENOSYS) {
+      TRIREME_ASSIGN_OR_RETURN(const bool isDone, replaceInTwoSteps(partial, folder));
+      if (isDone) return {};
+    } else if (error != ENOENT) {
+      return failure(folder, "replace", error);
+    }
   }
-  if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
-    TRIREME_RETURN_IF_ERROR(syncFolder(parentOf(folder)));
-    return removeFolder(partial);
-  }
-  // A file system without exchange: for a moment there is only the old one, under another name.
-  const std::string old = folder + ".old";
-  TRIREME_RETURN_IF_ERROR(removeFolder(old));
-  if (::rename(folder.c_str(), old.c_str()) != 0) return failure(folder, "replace", errno);
-  if (::rename(partial.c_str(), folder.c_str()) != 0) return failure(folder, "replace", errno);
-  TRIREME_RETURN_IF_ERROR(syncFolder(parentOf(folder)));
-  return removeFolder(old);
+  return failure(folder, "replace", EBUSY);
 }
 
 }  // namespace trireme::program

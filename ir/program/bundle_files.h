@@ -15,13 +15,22 @@ Result<std::string> readWholeFile(const std::string& path);
 // failure.
 Status writeWholeFile(const std::string& path, std::string_view bytes);
 
-Status makeFolder(const std::string& path);
 // Removes a folder that holds nothing but files; one that is not there is fine.
 Status removeFolder(const std::string& path);
 bool exists(const std::string& path);
 
+// A new folder beside `folder`, named `folder`.partial.*, that nobody else has; those that `folder`
+// is to lie in are made, too.
+Result<std::string> makePartialFolder(const std::string& folder);
+
+// Exchanges two folders in one step: 0, or errno.
+using ExchangeFolders = int (*)(const char* one, const char* other);
+int exchangeFolders(const char* one, const char* other);
+
 // `folder` becomes what `partial` is; an existing `folder` is exchanged in one step and then
-// removed.
-Status moveIntoPlace(const std::string& partial, const std::string& folder);
+// removed. Of several that do so at once the last one wins. Where the file system cannot exchange
+// (EINVAL, ENOSYS), the old one lies under a name of its own for the moment between two renames.
+Status moveIntoPlace(const std::string& partial, const std::string& folder,
+                     ExchangeFolders exchange = exchangeFolders);
 
 }  // namespace trireme::program

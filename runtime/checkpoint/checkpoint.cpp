@@ -272,6 +272,18 @@ Status checkFile(const InputFile& file, const SafetensorsHeader& header,
   return checkChecksums(file, header);
 }
 
+std::string describeCheckpoint(const std::string& path, FileSystem& files) {
+  const auto describe = [&]() -> Result<std::string> {
+    TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open(path));
+    TRIREME_ASSIGN_OR_RETURN(const SafetensorsHeader header, readHeader(*file));
+    TRIREME_ASSIGN_OR_RETURN(const uint32_t fingerprint, fingerprintOf(*file, header));
+    TRIREME_ASSIGN_OR_RETURN(const auto steps, readNumber<int64_t>(header, "step"));
+    return fmt::format("a checkpoint of step {}, fingerprint {:08x}", steps, fingerprint);
+  };
+  const Result<std::string> known = describe();
+  return known.has_value() ? *known : fmt::format("unreadable ({})", known.error().message());
+}
+
 Result<TrainedSoFar> loadCheckpoint(const TrainingState& state, const std::string& path,
                                     FileSystem& files) {
   TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<InputFile> file, files.open(path));

@@ -29,10 +29,10 @@ struct TrainedSoFar {
   program::LossScaling lossScaling;  // after those steps; unused where nothing is scaled
 };
 
-// Writes `path`.tmp, syncs it and renames it, so that `path` is the old file or the new one, never
-// anything else. Holds one tensor in memory at a time.
+// Writes a file beside `path`, syncs it and renames it (replaceFile), so that `path` is the old
+// file or the new one, never anything else. Holds one tensor in memory at a time.
 // kResourceExhausted: the disk is full. kInvalidArgument: the path cannot be written.
-// kUnavailable: the device failed. After any of them `path` is as it was and `path`.tmp is gone.
+// kUnavailable: the device failed. After any of them `path` is as it was and nothing is beside it.
 Status saveCheckpoint(const TrainingState& state, const TrainedSoFar& progress,
                       const std::string& path, FileSystem& files);
 
@@ -43,6 +43,10 @@ Status contributeToCheckpoint(const TrainingState& state);
 // A whole checkpoint of a model with this fingerprint. kInvalidArgument: another kind of file, a
 // newer version, another model, or damaged (names the tensor).
 Status checkFile(const InputFile& file, const SafetensorsHeader& header, uint64_t modelFingerprint);
+
+// Steps and fingerprint of a checkpoint, in words, without reading it whole: equal for the same
+// file. Of one that cannot be read, why.
+std::string describeCheckpoint(const std::string& path, FileSystem& files);
 
 // Fills the arenas of all ranks and returns how far the training was. Everything is read and
 // checked before the first arena is touched. kInvalidArgument: the file is missing, truncated,

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 namespace trireme::runtime {
 namespace {
@@ -83,7 +84,11 @@ class PosixInput final : public InputFile {
 }  // namespace
 
 Result<std::unique_ptr<OutputFile>> PosixFileSystem::create(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (struct stat info{}; fd < 0 && errno == EEXIST && stat(path.c_str(), &info) == 0) {
+    errno = EEXIST;
+    if (S_ISCHR(info.st_mode)) fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  }
   if (fd < 0) return Error(errorOf(errno, path, StatusCode::kInvalidArgument));
   return std::make_unique<PosixOutput>(fd, path);
 }
@@ -116,7 +121,8 @@ void PosixFileSystem::remove(const std::string& path) { unlink(path.c_str()); }
 
 Status replaceFile(const std::string& path, FileSystem& files,
                    const std::function<Status(OutputFile&)>& write) {
-  const std::string partial = path + ".tmp";
+  std::random_device random;
+  const std::string partial = fmt::format("{}.{}-{:08x}{}", path, getpid(), random(), kUnfinished);
   const auto writePartial = [&]() -> Status {
     TRIREME_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file, files.create(partial));
     return write(*file);

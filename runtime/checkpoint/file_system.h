@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "ir/base/status.h"
 
@@ -30,7 +31,8 @@ class InputFile {
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  // Truncates. kInvalidArgument: the path cannot be written. kResourceExhausted: no room.
+  // A new file, or a device. kInvalidArgument: the path is there already, or cannot be written.
+  // kResourceExhausted: no room.
   virtual Result<std::unique_ptr<OutputFile>> create(const std::string& path) = 0;
   // kInvalidArgument: missing, unreadable, or not a regular file.
   virtual Result<std::unique_ptr<InputFile>> open(const std::string& path) = 0;
@@ -40,9 +42,13 @@ class FileSystem {
   virtual void remove(const std::string& path) = 0;
 };
 
-// Writes `path`.tmp by `write` and renames it, so that `path` is the old file or the new one, never
-// anything else. After an error, which is that of `write` or of the file system, `path` is as it
-// was and `path`.tmp is gone.
+// The end of the name of a file that is not finished, or never was.
+inline constexpr std::string_view kUnfinished = ".tmp";
+
+// Writes a file beside `path` by `write` and renames it, so that `path` is the old file or the new
+// one, never anything else. Its name, `path`.*.tmp, is nobody else's, so that of several that
+// replace a file the last one wins. After an error, which is that of `write` or of the file system,
+// `path` is as it was and the other file is gone.
 Status replaceFile(const std::string& path, FileSystem& files,
                    const std::function<Status(OutputFile&)>& write);
 

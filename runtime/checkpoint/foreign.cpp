@@ -71,6 +71,17 @@ class TensorFiles {
     return bytes;
   }
 
+  // One number per file.
+  Result<std::string> fingerprint() const {
+    std::vector<std::string> numbers;
+    for (const Opened& opened : opened_) {
+      TRIREME_ASSIGN_OR_RETURN(const SafetensorsHeader header, readHeader(*opened.file));
+      TRIREME_ASSIGN_OR_RETURN(const uint32_t number, fingerprintOf(*opened.file, header));
+      numbers.push_back(fmt::format("{:08x}", number));
+    }
+    return fmt::format("{}", fmt::join(numbers, " "));
+  }
+
  private:
   struct Opened {
     std::string path;
@@ -304,6 +315,16 @@ Status loadForeignWeights(const TrainingState& state, const ForeignWeights& weig
     scatterTensor(state, tensor, StateKind::kMaster, bytes.data());
   }
   return {};
+}
+
+std::string describeForeignWeights(const std::string& path, FileSystem& files) {
+  const auto describe = [&]() -> Result<std::string> {
+    TRIREME_ASSIGN_OR_RETURN(const TensorFiles opened, TensorFiles::open(path, files));
+    return opened.fingerprint();
+  };
+  const Result<std::string> known = describe();
+  return known.has_value() ? "of fingerprint " + *known
+                           : fmt::format("unreadable ({})", known.error().message());
 }
 
 Status writeForeignWeights(const std::string& checkpoint, const ForeignWeights& weights, DType type,

@@ -53,6 +53,10 @@ struct ForeignWeights {
 Status loadForeignWeights(const TrainingState& state, const ForeignWeights& weights,
                           const std::string& path, FileSystem& files);
 
+// A fingerprint of the files that loadForeignWeights() would read, in words, without reading them
+// whole. Of ones that cannot be read, why.
+std::string describeForeignWeights(const std::string& path, FileSystem& files);
+
 // Writes the weights of a checkpoint of ours as `path`, one safetensors file of `type` (f32,
 // bf16 or f16, rounded to nearest even), atomically. Names have the prefix if `withPrefix`. Errors:
 // those of saveCheckpoint(); kInvalidArgument also if the file is no checkpoint of ours, damaged,

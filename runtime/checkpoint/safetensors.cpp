@@ -6,6 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "ir/program/checksum.h"
+
 namespace trireme::runtime {
 namespace {
 
@@ -155,6 +157,20 @@ Result<SafetensorsHeader> readHeader(const InputFile& file) {
                            parseHeader(json, file.size() - kPrefix - size));
   header.dataOffset = kPrefix + size;
   return header;
+}
+
+Result<uint32_t> fingerprintOf(const InputFile& file, const SafetensorsHeader& header) {
+  constexpr int64_t kPerTensor = 1024;
+  std::string known(static_cast<size_t>(header.dataOffset), '\0');
+  TRIREME_RETURN_IF_ERROR(file.read(0, known.data(), header.dataOffset));
+  for (const TensorEntry& tensor : header.tensors) {
+    const int64_t count = std::min(kPerTensor, tensor.end - tensor.begin);
+    const size_t before = known.size();
+    known.resize(before + static_cast<size_t>(count));
+    TRIREME_RETURN_IF_ERROR(
+        file.read(header.dataOffset + tensor.begin, known.data() + before, count));
+  }
+  return program::crc32c(known);
 }
 
 }  // namespace trireme::runtime

@@ -41,4 +41,8 @@ Result<SafetensorsHeader> parseHeader(std::string_view json, int64_t dataBytes);
 // kInvalidArgument: truncated or as parseHeader(); or an error of the device.
 Result<SafetensorsHeader> readHeader(const InputFile& file);
 
+// Tells files of one run from those of another without reading them whole: of the header and the
+// first KiB of every tensor. Errors: those of the device.
+Result<uint32_t> fingerprintOf(const InputFile& file, const SafetensorsHeader& header);
+
 }  // namespace trireme::runtime

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -51,6 +53,23 @@ Result<int32_t> read(const Environment& environment, const char* name, int32_t l
 bool isThere(const Environment& environment, const Variables& names) {
   return environment(names.rank).has_value() && environment(names.size).has_value() &&
          (names.step == nullptr || environment(names.step).has_value());
+}
+
+// One of a pair that a launcher sets together: taken for nobody, all processes would train alone.
+// Slurm's are left out, which a batch script and an interactive shell have in part.
+Status checkPairs(const Environment& environment) {
+  for (const Variables& names : kVariables) {
+    if (names.step != nullptr) continue;
+    const auto rank = environment(names.rank), size = environment(names.size);
+    const bool isAlone = rank.has_value() != size.has_value();
+    if (!isAlone || (rank ? rank->empty() : size->empty() || *size == "1")) continue;
+    const char* const there = rank ? names.rank : names.size;
+    const char* const missing = rank ? names.size : names.rank;
+    return invalidArgument(fmt::format(
+        "{} is set and {} is not, and {} sets both: set {}, or unset {} to train in one process",
+        there, missing, names.launcher, missing, there));
+  }
+  return {};
 }
 
 // All processes are on this machine, as far as the launcher says so.
@@ -128,7 +147,13 @@ Result<std::optional<Launch>> detectLaunch(const Environment& environment) {
     if (Status status = findHost(environment, launch); !status.ok()) return Error(status);
     return launch;
   }
+  TRIREME_RETURN_IF_ERROR(checkPairs(environment));
   return std::nullopt;
+}
+
+bool hasLauncher(const Environment& environment) {
+  return std::any_of(std::begin(kVariables), std::end(kVariables),
+                     [&](const Variables& names) { return isThere(environment, names); });
 }
 
 Result<Environment> withRendezvous(Environment environment, const std::string& text) {

@@ -33,6 +33,9 @@ Environment processEnvironment();
 // kInvalidArgument: a variable that is missing or malformed; names it.
 Result<std::optional<Launch>> detectLaunch(const Environment& environment);
 
+// Whether a launcher left its variables, even if it started one process only.
+bool hasLauncher(const Environment& environment);
+
 // The same environment with rank 0 at `text`, "HOST:PORT" or "[::1]:29500".
 // kInvalidArgument: it is not that.
 Result<Environment> withRendezvous(Environment environment, const std::string& text);

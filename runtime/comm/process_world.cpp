@@ -7,16 +7,13 @@
 #include <algorithm>
 
 #include "runtime/comm/process_communicator.h"
+#include "runtime/comm/timeout.h"
 
 namespace trireme::runtime {
 
 namespace {
 
 constexpr uint64_t kBulkKey = uint64_t{1} << 63;  // apart from the messages of streams
-
-std::chrono::nanoseconds fromSeconds(double seconds) {
-  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
-}
 
 // True when a function says so.
 template <typename Ready, typename Awaited>
@@ -35,8 +32,8 @@ class When final : public Condition {
 
 ProcessWorld::ProcessWorld(const Launch& launch, double timeoutSeconds)
     : launch_(launch),
-      timeout_(fromSeconds(timeoutSeconds)),
-      silence_(fromSeconds(std::max(60.0, 2 * timeoutSeconds))),
+      timeout_(timeoutOf(timeoutSeconds)),
+      silence_(timeoutOf(std::max(60.0, 2 * timeoutSeconds))),
       heartbeat_(std::chrono::seconds(1)),
       wakeEvent_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   limits_.numProcesses = launch.numProcesses;
@@ -44,7 +41,7 @@ ProcessWorld::ProcessWorld(const Launch& launch, double timeoutSeconds)
 
 Result<std::unique_ptr<ProcessWorld>> ProcessWorld::join(const Launch& launch,
                                                          double timeoutSeconds) {
-  if (!(timeoutSeconds > 0)) return Error(invalidArgument("the timeout must be positive"));
+  TRIREME_RETURN_IF_ERROR(checkTimeout(timeoutSeconds));
   TRIREME_ASSIGN_OR_RETURN(Met met, meet(launch, std::chrono::duration<double>(timeoutSeconds)));
   std::unique_ptr<ProcessWorld> world(new ProcessWorld(launch, timeoutSeconds));
   if (!world->wakeEvent_.isOpen()) return Error(resourceExhausted("no file handles are left"));

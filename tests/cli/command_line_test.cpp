@@ -90,6 +90,8 @@ TEST(CommandLine, ValuesAreChecked) {
       {{"plan", "--recompute-layers", "0"}, "--recompute-layers: must be at least 1, got 0"},
       {{"plan", "--sequence-parallel", "yes"}, "--sequence-parallel: unknown value 'yes'"},
       {{"run", "b", "--timeout", "-1"}, "--timeout: expected a number of seconds above 0"},
+      {{"run", "b", "--timeout", "1e10"},
+       "--timeout: expected at most 1000000 seconds, got '1e10'"},
       {{"run", "b", "--timeout", "60s"}, "--timeout: expected a number of seconds above 0"}};
   for (const auto& [args, message] : cases) expectRefusal(runTrireme(args), 2, {message});
 }

@@ -228,6 +228,15 @@ TEST_F(ProcessesCommand, ANumberThatIsNotTheBundlesIsSaidWithBoth) {
     expectRefusal(outcome, 1, {"the bundle has 2 ranks, and torchrun started 3 processes"});
 }
 
+TEST_F(ProcessesCommand, WhereMetricsCannotBeWrittenAllSaveTheTraining) {
+  const std::string folder = bundle(2, 1, 1);
+  const auto all =
+      startAll(folder, 2, {"--steps", "3", "--metrics", "/dev/full", "--save", path("saved")});
+  for (const Outcome& outcome : finish(all))
+    expectRefusal(outcome, 1, {"/dev/full", "the training up to here is saved: "});
+  EXPECT_FALSE(checkpoint("saved", 1).empty());
+}
+
 // What only one of them finds out ends them all, with its reason.
 TEST_F(ProcessesCommand, AnErrorOfOneIsOneOfAll) {
   const std::string folder = bundle(1, 2, 1);
@@ -236,6 +245,66 @@ TEST_F(ProcessesCommand, AnErrorOfOneIsOneOfAll) {
   const Started one = start(path("nothing"), torchrun(1, 2, port), {"--steps", "2"});
   expectRefusal(finish(one), 1, {"rank 1: ", "nothing"});
   expectRefusal(finish(zero), 1, {"rank 1 failed: ", "nothing"});
+}
+
+// What would train on other batches, from other weights or for ever ends them all before the first
+// step.
+TEST_F(ProcessesCommand, TwoThatAreStartedDifferentlyAreRefusedWithTheFlag) {
+  const std::string folder = bundle(1, 1, 2);
+  const std::string other = write("other.txt", std::string(9000, 'x'));
+  expectSuccess(run(folder, {"--steps", "1", "--save", path("a"), "--save-every", "1"}));
+  expectSuccess(run(folder, {"--steps", "2", "--save", path("b")}));
+  const std::string one = path("a/step-00000001.safetensors"), copy = path("copy.safetensors");
+  std::string bytes = readAll(one);
+  bytes[bytes.size() - 8] ^= 1;  // the first KiB of the last tensor, so its checksum is wrong, too
+  std::ofstream(copy, std::ios::binary) << bytes;
+  using Flags = std::vector<std::string>;
+  struct Case {
+    Flags zero, one;
+    std::string message;
+  };
+  const std::vector<Case> cases = {
+      {{"--steps", "5"}, {"--steps", "6"}, "--steps is 5 for rank 0 and 6 for rank 1"},
+      {{}, {"--order", "sequential"}, "--data is 9000 tokens in random order"},
+      {{}, {"--data", other}, "--data is "},
+      {{"--save", path("s")}, {}, "--save is given for rank 0 and not given for rank 1"},
+      {{"--save", path("s"), "--save-every", "10"},
+       {"--save", path("s"), "--save-every", "5"},
+       "--save-every is 10 for rank 0 and 5 for rank 1"},
+      {{"--trace", path("t")}, {}, "--trace is given for rank 0 and not given for rank 1"},
+      {{}, {"--report", path("t")}, "--report is not given for rank 0 and given for rank 1"},
+      {{"--resume", path("a")}, {}, "--resume is a checkpoint of step 1, fingerprint "},
+      {{"--resume", path("a")}, {"--resume", path("b")}, " for rank 0 and a checkpoint of step 2"},
+      {{"--resume", one}, {"--resume", copy}, "--resume is a checkpoint of step 1, fingerprint "},
+      {{}, {"--init-from", one}, "--init-from is not given for rank 0 and of fingerprint "}};
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.message);
+    const int port = freePort();
+    std::vector<Started> all;
+    for (int32_t rank = 0; rank < 2; ++rank) {
+      Flags flags = {"--steps", "4"};
+      const Flags& more = rank == 0 ? each.zero : each.one;
+      if (!more.empty() && more.front() == "--steps") flags.clear();
+      flags.insert(flags.end(), more.begin(), more.end());
+      all.push_back(start(folder, torchrun(rank, 2, port), flags));
+    }
+    for (const Outcome& outcome : finish(all)) {
+      expectRefusal(outcome, 1, {"processes disagree: ", each.message});
+      EXPECT_THAT(outcome.err, ::testing::Not(HasSubstr("begin anew")));
+    }
+  }
+}
+
+// What only rank 0 does, and what changes no result, need not be the same.
+TEST_F(ProcessesCommand, OutputsOfRankZeroNeedNotBeTheOthers) {
+  const std::string folder = bundle(1, 2, 1);
+  const int port = freePort();
+  const Started zero =
+      start(folder, torchrun(0, 2, port), {"--steps", "2", "--metrics", path("m.jsonl"), "--json"});
+  const Started one =
+      start(folder, torchrun(1, 2, port), {"--steps", "2", "--threads", "2", "--timeout", "50"});
+  expectSuccess(finish(zero));
+  expectSuccess(finish(one));
 }
 
 TEST_F(ProcessesCommand, MpirunAndSrunAreReadAndAVariableThatIsWrongIsNamed) {
@@ -264,6 +333,12 @@ TEST_F(ProcessesCommand, MpirunAndSrunAreReadAndAVariableThatIsWrongIsNamed) {
   expectRefusal(finish(start(folder, wrong, {"--steps", "1"})), 1, {"RANK is 'two'"});
   expectRefusal(finish(start(folder, torchrun(0, 2, 1), {"--steps", "1", "--rendezvous", "here"})),
                 1, {"--rendezvous: 'here' is not HOST:PORT"});
+  expectRefusal(finish(start(folder, {}, {"--steps", "1", "--rendezvous", "localhost:4000"})), 1,
+                {"--rendezvous is for processes of a launcher", "set RANK and WORLD_SIZE"});
+  expectSuccess(
+      finish(start(folder, torchrun(0, 1, 1), {"--steps", "1", "--rendezvous", "localhost:4000"})));
+  expectRefusal(finish(start(folder, {{"WORLD_SIZE", "2"}}, {"--steps", "1"})), 1,
+                {"WORLD_SIZE is set and RANK is not"});
 }
 
 }  // namespace

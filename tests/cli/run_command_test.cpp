@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/run/folder_lock.h"
 #include "cli/run/training_loop.h"
 #include "ir/program/bundle.h"
 #include "runtime/data/token_files.h"
@@ -231,6 +232,30 @@ TEST_F(RunCommand, TheCheckpointsOfTwoRunsAreNotMixed) {
   EXPECT_TRUE(fs::exists(folder + "/step-00000005.safetensors"));
 }
 
+// A run holds the folder that it saves into for as long as it lives, and no longer.
+TEST_F(RunCommand, ASecondRunIntoOneFolderIsRefusedWhileTheFirstLives) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), folder = path("a");
+  const std::string left = "step-00000001.safetensors.99-0123abcd.tmp";
+  {
+    fs::create_directory(folder);
+    const auto lock = FolderLock::take(folder);
+    ASSERT_TRUE(lock.has_value() && *lock != nullptr);
+    write("a/" + left, "half");
+    expectRefusal(run(bundle, {"--steps", "1", "--save", folder}), 1,
+                  {"--save " + folder + ": process " + std::to_string(getpid()) + " on ",
+                   " is saving into this folder; give another"});
+    EXPECT_TRUE(fs::exists(folder + "/" + left));  // perhaps of the run that lives
+  }
+  // What a killed run leaves stops nobody, and goes.
+  write("a/.lock", "process 99 on nowhere");
+  write("a/mine.tmp", "not a checkpoint's");
+  expectSuccess(run(bundle, {"--steps", "1", "--save", folder}));
+  EXPECT_FALSE(fs::exists(folder + "/" + left));
+  EXPECT_FALSE(fs::exists(folder + "/.lock"));
+  EXPECT_TRUE(fs::exists(folder + "/mine.tmp"));
+  EXPECT_TRUE(fs::exists(folder + "/step-00000001.safetensors"));
+}
+
 TEST_F(RunCommand, NumberOfStepsIsNotGuessed) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectRefusal(run(bundle, {}), 1, {"number of steps is missing: give --steps"});
@@ -436,6 +461,22 @@ TEST_F(RunCommand, UnwritableOutputsAreErrors) {
   EXPECT_THAT(trained.err, ::testing::AllOf(::testing::HasSubstr("/dev/full"),
                                             ::testing::HasSubstr("No space")));
   expectRefusal(run(bundle, {"--steps", "1", "--save", data + "/sub"}), 1, {"data.txt/sub"});
+}
+
+// The metrics' disk is full, that of the checkpoints is not.
+TEST_F(RunCommand, WhereMetricsCannotBeWrittenTheTrainingIsSaved) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const std::string saved = path("a/step-00000001.safetensors");
+  expectRefusal(run(bundle, {"--steps", "3", "--metrics", "/dev/full", "--save", path("a")}), 1,
+                {"/dev/full: cannot write: No space left on device; the training up to here is "
+                 "saved: " +
+                 saved});
+  EXPECT_FALSE(fs::exists(path("a/step-00000002.safetensors")));
+  expectSuccess(run(bundle, {"--steps", "2", "--resume", saved}));
+  // Also where it was to be saved anyway.
+  expectRefusal(run(bundle, {"--steps", "3", "--metrics", "/dev/full", "--save", path("b"),
+                             "--save-every", "1"}),
+                1, {"/dev/full", "is saved: " + path("b/step-00000001.safetensors")});
 }
 
 // Refused before the first step: the data is as before and there is no checkpoint.

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
+#include "ir/program/bundle_files.h"
 #include "ir/program/text.h"
 #include "tests/support/program_builder.h"
 
@@ -197,8 +200,54 @@ TEST_F(BundleTest, DeletesNothingThatIsNotItsOwn) {
   fs::remove(folder_ + "/notes.txt");
   fs::create_directories(folder_ + ".partial");
   std::ofstream(folder_ + ".partial/notes.txt") << "precious";
-  EXPECT_THAT(writeBundle(sample(), folder_).message(), HasSubstr("holds notes.txt"));
+  EXPECT_TRUE(writeBundle(sample(), folder_).ok());  // another name is beside it for a moment
   EXPECT_TRUE(fs::exists(folder_ + ".partial/notes.txt"));
+}
+
+// Only where there is no exchange, and never over what lies beside.
+TEST_F(BundleTest, ReplacesInTwoStepsWhereFoldersCannotBeExchanged) {
+  fs::create_directories(folder_ + ".old");
+  std::ofstream(folder_ + ".old/notes.txt") << "precious";
+  const auto replaceBy = [&](ExchangeFolders exchange) {
+    const auto partial = makePartialFolder(folder_);
+    EXPECT_TRUE(partial.has_value());
+    std::ofstream(*partial + "/new") << "new";
+    const Status status = moveIntoPlace(*partial, folder_, exchange);
+    fs::remove_all(*partial);
+    return status.message();
+  };
+  for (const auto& cannot : {+[](const char*, const char*) { return EINVAL; },
+                             +[](const char*, const char*) { return ENOSYS; }}) {
+    ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+    EXPECT_EQ(replaceBy(cannot), "");
+    EXPECT_TRUE(fs::exists(folder_ + "/new"));
+    EXPECT_FALSE(fs::exists(folder_ + "/manifest.json"));
+    fs::remove_all(folder_);
+  }
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  EXPECT_THAT(replaceBy([](const char*, const char*) { return EACCES; }),
+              HasSubstr(folder_ + ": cannot replace: Permission denied"));
+  EXPECT_EQ(errorOf(), "");
+  EXPECT_TRUE(fs::exists(folder_ + ".old/notes.txt"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 2);
+}
+
+// Whoever reads meanwhile finds one or the other; the manifest names it.
+TEST_F(BundleTest, SeveralMayWriteOneBundleAtOnce) {
+  constexpr int kWriters = 4, kTimes = 10;
+  std::vector<std::thread> writers;
+  std::vector<std::string> errors(kWriters);
+  for (int writer = 0; writer < kWriters; ++writer)
+    writers.emplace_back([&, writer] {
+      Bundle mine = sample();
+      mine.name = "writer " + std::to_string(writer);
+      for (int time = 0; time < kTimes; ++time)
+        errors[static_cast<size_t>(writer)] += writeBundle(mine, folder_).message();
+    });
+  for (std::thread& writer : writers) writer.join();
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+  EXPECT_THAT(readBundle(folder_)->name, HasSubstr("writer "));
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1);
 }
 
 TEST_F(BundleTest, RefusesToReplaceThroughALink) {

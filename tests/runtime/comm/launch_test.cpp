@@ -117,6 +117,44 @@ TEST(Launch, WhatIsMissingOrMalformedIsNamed) {
       HasSubstr("MASTER_PORT is '70000'"));
 }
 
+// Each of the processes would else train everything on its own.
+TEST(Launch, OneOfTwoVariablesIsAnError) {
+  EXPECT_EQ(launchError({{"WORLD_SIZE", "2"}}),
+            "WORLD_SIZE is set and RANK is not, and torchrun sets both: set RANK, or unset "
+            "WORLD_SIZE to train in one process");
+  EXPECT_THAT(launchError({{"RANK", "0"}, {"LOCAL_RANK", "0"}}),
+              HasSubstr("RANK is set and WORLD_SIZE is not, and torchrun sets both"));
+  EXPECT_THAT(launchError({{"OMPI_COMM_WORLD_RANK", "0"}}),
+              HasSubstr("OMPI_COMM_WORLD_RANK is set and OMPI_COMM_WORLD_SIZE is not"));
+  EXPECT_THAT(launchError({{"PMI_SIZE", "4"}}), HasSubstr("PMI_SIZE is set and PMI_RANK is not"));
+}
+
+// What shells inherit: a size of one, an empty variable, a batch script's own beside srun's, an
+// interactive step of a job of several tasks.
+TEST(Launch, WhatShellsInheritIsNobody) {
+  EXPECT_FALSE(detectLaunch(of({{"WORLD_SIZE", "1"}}))->has_value());
+  EXPECT_FALSE(detectLaunch(of({{"WORLD_SIZE", ""}}))->has_value());
+  EXPECT_FALSE(detectLaunch(of({{"MASTER_ADDR", "x"}, {"MASTER_PORT", "1"}}))->has_value());
+  EXPECT_FALSE(detectLaunch(of({{"SLURM_PROCID", "0"},
+                                {"SLURM_NTASKS", "8"},
+                                {"SLURM_STEP_NUM_TASKS", "1"},
+                                {"SLURM_STEP_ID", "4294967290"}}))
+                   ->has_value());
+  EXPECT_EQ(launchFrom({{"WORLD_SIZE", "8"},
+                        {"SLURM_PROCID", "3"},
+                        {"SLURM_NTASKS", "8"},
+                        {"SLURM_STEP_ID", "0"},
+                        {"MASTER_ADDR", "x"}})
+                .launcher,
+            "srun");
+}
+
+TEST(Launch, OfASingleProcessIsALauncher) {
+  EXPECT_TRUE(hasLauncher(of({{"RANK", "0"}, {"WORLD_SIZE", "1"}})));
+  EXPECT_FALSE(hasLauncher(of({{"WORLD_SIZE", "1"}})));
+  EXPECT_FALSE(hasLauncher(of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}})));
+}
+
 TEST(Launch, ARendezvousOfTheUsersComesFirst) {
   const auto environment = withRendezvous(of({{"RANK", "0"},
                                               {"WORLD_SIZE", "2"},

@@ -80,6 +80,14 @@ void expectTheBitsOfThreads(DType type) {
   }
 }
 
+// Longest and too long.
+TEST(ProcessWorld, TimeoutsAreBounded) {
+  expectAllOk(
+      runProcesses(2, 1e6, [](ProcessWorld& world) { return connectAll(world, {{0, 1}}); }));
+  for (const Status& status : runProcesses(2, 1e10, [](ProcessWorld&) { return Status(); }))
+    EXPECT_THAT(status.message(), HasSubstr("it may be 1000000 s at most"));
+}
+
 TEST(ProcessCommunicator, CollectivesHaveTheBitsOfThreads) {
   expectTheBitsOfThreads<double>(DType::kF64);
   expectTheBitsOfThreads<float>(DType::kF32);

@@ -157,6 +157,23 @@ TEST_F(Processes, OneWithAnotherBundleIsFound) {
   EXPECT_THAT(statuses[5].message(), HasSubstr("checksum of the bundle's program"));
 }
 
+// The first that differs, and against rank 0, whoever asks.
+TEST_F(Processes, DisagreementsNameTheFactAndTwoRanks) {
+  const auto agreeing = [](int32_t different) {
+    return runProcesses(kRanks, 60, [&](ProcessWorld& world) -> Status {
+      SessionOptions options;
+      options.processes = &world;
+      TRIREME_ASSIGN_OR_RETURN(const auto session, Session::create(tinyBundle(kTiny), options));
+      const std::string last = world.rank() == different ? "10" : "5";
+      return session->agree({{"--steps", "9"}, {"--save-every", last}, {"--trace", last}});
+    });
+  };
+  for (const Status& status : agreeing(-1)) EXPECT_TRUE(status.ok()) << status.message();
+  for (const Status& status : agreeing(5))
+    EXPECT_THAT(status.message(),
+                HasSubstr("processes disagree: --save-every is 5 for rank 0 and 10 for rank 5"));
+}
+
 // Whoever fails, all others end with an error that names it and its instruction.
 TEST_F(Processes, ARankThatFailsWithinAStepEndsThemAll) {
   for (const int32_t failing : {0, 6}) {

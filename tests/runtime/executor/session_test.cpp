@@ -51,6 +51,20 @@ TEST(Session, AStepOfTheTinyProgramMatchesTheHandDerivation) {
     }
 }
 
+// The longest is one that all can wait; more would wrap round and be over at once.
+TEST(Session, TimeoutsAreBounded) {
+  for (const double seconds : {0.0, -1.0, std::nan(""), 1e10}) {
+    const auto session = Session::create(tinyBundle({}), {.timeoutSeconds = seconds});
+    EXPECT_EQ(session.error().message(), seconds > 0
+                                             ? "the timeout is 10000000000 s; it may be 1000000 s "
+                                               "at most"
+                                             : "the timeout must be positive");
+  }
+  auto session = Session::create(tinyBundle({}), {.timeoutSeconds = 1e6, .useReference = true});
+  CountingData data;
+  ASSERT_TRUE(session.has_value() && (*session)->step(data).has_value());
+}
+
 // 8 MiB of workspace per rank, of which a rank of one thread touches 1 MiB.
 TEST(Session, MemoryIsCheckedForTheThreadsThatThereAre) {
   program::Bundle bundle = tinyBundle({});
