@@ -53,18 +53,21 @@ Result<spec::ModelSpec> loadModelOf(const Options& options, const plan::Plan& pl
       options.plan, plan.model)));
 }
 
-// What torchtitan's file and fp8 have to say of the software, by --stack or by the shipped profile
-// of the plan.
-Result<spec::StackSettings> loadSettings(const Options& options, const plan::Plan& plan,
-                                         Framework framework) {
-  const bool isNeeded =
-      framework == Framework::kTorchtitan || plan.training.precision == spec::Precision::kFp8;
-  if (!isNeeded && options.stack.empty()) return spec::StackSettings{};
+// What torchtitan's file, fp8 and Megatron's gradients have to say of the software, by --stack or
+// by the shipped profile of the plan.
+Status readStack(const plan::Plan& plan, Framework framework, Options& options) {
+  const bool isMegatron = framework == Framework::kMegatron || framework == Framework::kNemo;
+  const bool isNeeded = framework == Framework::kTorchtitan ||
+                        plan.training.precision == spec::Precision::kFp8 ||
+                        (isMegatron && plan.training.precision != spec::Precision::kFp32);
+  if (!isNeeded && options.stack.empty()) return {};
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack,
                            planner::stackFor(plan, options.plan, options.stack));
-  if (stack.name == plan.stack) return stack.settings;
-  return Error(invalidArgument(fmt::format("{}: the plan is for stack '{}', but --stack is '{}'",
-                                           options.plan, plan.stack, stack.name)));
+  if (stack.name != plan.stack)
+    return invalidArgument(fmt::format("{}: the plan is for stack '{}', but --stack is '{}'",
+                                       options.plan, plan.stack, stack.name));
+  setStack(stack, options.values);
+  return {};
 }
 
 bool isLauncher(Target target) { return target >= Target::kSlurm; }
@@ -112,7 +115,7 @@ Result<int> runExport(Options options) {
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, loadModelOf(options, plan));
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(options.plan));
-  TRIREME_ASSIGN_OR_RETURN(options.values.settings, loadSettings(options, plan, framework));
+  TRIREME_RETURN_IF_ERROR(readStack(plan, framework, options));
   std::vector<codegen::Misfit> misfits = misfitsOf(plan, model, framework);
   for (codegen::Misfit& misfit : misfitsOf(plan, options.values.settings, framework))
     misfits.push_back(std::move(misfit));

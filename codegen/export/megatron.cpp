@@ -72,11 +72,16 @@ void addFp8(Arguments& args, spec::Fp8Recipe recipe) {
   if (recipe == spec::Fp8Recipe::kMx) args.add("--fp8-recipe", std::string("mxfp8"));
 }
 
-void addPrecision(Arguments& args, Precision precision, const spec::StackSettings& settings) {
-  args.addIf(precision == Precision::kBf16 || precision == Precision::kFp8, "--bf16");
+// Left to itself Megatron adds up bf16's gradients in fp32, and fp16's in fp16.
+void addPrecision(Arguments& args, Precision precision, const ExportOptions& options) {
+  const bool inF32 = options.gradientBytes >= 4;
+  const bool isBf16 = precision == Precision::kBf16 || precision == Precision::kFp8;
+  args.addIf(isBf16, "--bf16");
   args.addIf(precision == Precision::kFp16, "--fp16");
-  if (precision == Precision::kFp8) addFp8(args, settings.fp8.value_or(spec::Fp8Recipe::kDelayed));
-  args.addIf(precision != Precision::kFp32, "--accumulate-allreduce-grads-in-fp32");
+  if (precision == Precision::kFp8)
+    addFp8(args, options.settings.fp8.value_or(spec::Fp8Recipe::kDelayed));
+  args.addIf(precision != Precision::kFp32 && inF32, "--accumulate-allreduce-grads-in-fp32");
+  args.addIf(isBf16 && !inF32, "--grad-reduce-in-bf16");
 }
 
 void addLossScaling(Arguments& args, const spec::TrainingSpec& t) {
@@ -93,7 +98,7 @@ void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options
   args.add("--global-batch-size", t.globalBatchSize);
   if (const std::optional<int64_t> steps = numSteps(plan, options))
     args.add("--train-iters", *steps);
-  addPrecision(args, t.precision, options.settings);
+  addPrecision(args, t.precision, options);
   if (t.precision == Precision::kFp16) addLossScaling(args, t);
   args.add("--seed", fmt::format("{}", t.seed));
   args.add("--attention-dropout", t.attentionDropout);

@@ -26,4 +26,10 @@ std::optional<Framework> frameworkOfStack(std::string_view stack) {
   return std::nullopt;
 }
 
+// An own program has no such choice.
+void setStack(const spec::StackProfile& stack, ExportOptions& options) {
+  options.settings = stack.settings;
+  if (!stack.ownPrograms) options.gradientBytes = stack.description.gradientBytes;
+}
+
 }  // namespace trireme::codegen

@@ -139,6 +139,23 @@ TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnFp8) {
                 {"the plan is for stack 'nemo-fp8-mx', but --stack is 'nemo'"});
 }
 
+// A plan that fits with two bytes of each gradient may not with four.
+TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnGradients) {
+  expectSuccess(
+      runTrireme({"plan", "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus", "64",
+                  "--batch", "128", "--seq", "4096", "--for", "nemo", "-o", path("p.yaml")}));
+  const Outcome nemo = runTrireme({"export", path("p.yaml"), "--to", "nemo"});
+  expectSuccess(nemo);
+  EXPECT_THAT(nemo.out, HasSubstr("grad_reduce_in_fp32:false}"));
+  EXPECT_THAT(nemo.err, HasSubstr("note: mixed_precision is spelled out"));
+  const Outcome megatron = runTrireme({"export", path("p.yaml"), "--to", "megatron"});
+  EXPECT_THAT(megatron.out, HasSubstr("  --grad-reduce-in-bf16\n"));
+  std::string text = readAll(path("p.yaml"));
+  text.replace(text.find("stack: nemo"), 11, "stack: our");
+  expectRefusal(runTrireme({"export", write("own.yaml", text), "--to", "nemo"}), 1,
+                {"the plan was made for stack 'our': give its profile with --stack"});
+}
+
 TEST_F(ExportCommand, ForRefusesAModelThatTheProgramHasNot) {
   expectRefusal(plan({"--for", "torchtitan"}), 1,
                 {"torchtitan cannot express model", "nearest: Llama 3 of 8B, 70B or 405B"});
