@@ -135,7 +135,7 @@ std::string layoutOf(const Plan& plan) {
   return fmt::format("{}", fmt::join(stages, "|"));
 }
 
-void addParallelism(Arguments& args, const Plan& plan) {
+void addParallelism(Arguments& args, const Plan& plan, const ExportOptions& options) {
   args.add("--tensor-model-parallel-size", plan.tp);
   args.add("--pipeline-model-parallel-size", plan.pp);
   args.add("--context-parallel-size", plan.cp);
@@ -144,6 +144,7 @@ void addParallelism(Arguments& args, const Plan& plan) {
   else if (plan.virtualStages > 1)
     args.add("--num-virtual-stages-per-pipeline-rank", plan.virtualStages);
   args.addIf(plan.sequenceParallel, "--sequence-parallel");
+  args.addIf(overlapsTensorParallel(plan, options), "--tp-comm-overlap");
   args.addIf(plan.rankOrder == plan::RankOrder::kTpCpPpDp, "--use-tp-pp-dp-mapping");
 }
 
@@ -174,12 +175,24 @@ void addRecompute(Arguments& args, const Plan& plan) {
 
 }  // namespace
 
+// Megatron has it under sequence parallelism only.
+bool overlapsTensorParallel(const Plan& plan, const ExportOptions& options) {
+  return options.overlapsTensorParallel && plan.tp > 1 && plan.sequenceParallel;
+}
+
+void noteTensorParallel(const Plan& plan, const ExportOptions& options, Exported& exported) {
+  if (!options.overlapsTensorParallel || plan.tp == 1 || plan.sequenceParallel) return;
+  exported.notes.push_back(
+      "the plan is priced with tensor parallel collectives beside products, which Megatron has "
+      "under sequence parallelism only: steps take longer");
+}
+
 std::vector<Argument> megatronArguments(const Plan& plan, const ModelSpec& model,
                                         const ExportOptions& options) {
   Arguments args;
   addModel(args, plan, model);
   addTraining(args, plan, options);
-  addParallelism(args, plan);
+  addParallelism(args, plan, options);
   addState(args, plan);
   addRecompute(args, plan);
   return args.take();
@@ -196,6 +209,7 @@ Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOption
     exported.text += argument.flag + (argument.value ? " " + quoted(*argument.value) : "") + "\n";
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: --data-path, --tokenizer-type, --save, --load");
+  noteTensorParallel(plan, options, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or --train-iters");
   if (model.activation == spec::ActivationKind::kGeluTanh && !model.linearBias)

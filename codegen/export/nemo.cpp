@@ -85,7 +85,7 @@ constexpr std::array<std::string_view, 4> kBothStates = {
     "--sequence-parallel"};
 
 // What the overrides say in one key, what Bridge does anyway, or what a note says.
-constexpr std::array<std::string_view, 11> kSaidOtherwise = {"--bf16",
+constexpr std::array<std::string_view, 12> kSaidOtherwise = {"--bf16",
                                                              "--fp16",
                                                              "--loss-scale",
                                                              "--initial-loss-scale",
@@ -95,6 +95,7 @@ constexpr std::array<std::string_view, 11> kSaidOtherwise = {"--bf16",
                                                              "--fp8-recipe",
                                                              "--accumulate-allreduce-grads-in-fp32",
                                                              "--grad-reduce-in-bf16",
+                                                             "--tp-comm-overlap",
                                                              "--group-query-attention"};
 
 constexpr const char* kClasses = "megatron.bridge.training.";
@@ -124,6 +125,16 @@ std::string mixedPrecision(spec::Precision precision, const ExportOptions& optio
       precision == spec::Precision::kFp8
           ? fp8Fields(options.settings.fp8.value_or(spec::Fp8Recipe::kDelayed))
           : "");
+}
+
+// The recipe has none: collectives of a layer are exposed, and so are transfers of interleaved
+// stages, which Megatron-LM runs beside computation without being told. Empty where neither is.
+std::string commOverlap(const plan::Plan& plan, const ExportOptions& options) {
+  const bool overlapsLayers = overlapsTensorParallel(plan, options);
+  if (!overlapsLayers && plan.virtualStages == 1) return "";
+  return fmt::format(
+      "comm_overlap={{_target_:{}comm_overlap.CommOverlapConfig,tp_comm_overlap:{}{}}}", kClasses,
+      overlapsLayers, plan.virtualStages > 1 ? ",overlap_p2p_comm:true,batch_p2p_comm:false" : "");
 }
 
 // Whoever puts a recipe's name back trains something else.
@@ -168,12 +179,15 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
         }))
       overrides.push_back(fmt::format("{}=false", t.key));
   overrides.push_back("mixed_precision=" + mixedPrecision(plan.training.precision, options));
+  if (std::string overlap = commOverlap(plan, options); !overlap.empty())
+    overrides.push_back(std::move(overlap));
   for (const std::string& override : overrides) exported.text += quoted(override) + "\n";
   if (plan.tp * plan.cp > 1 && plan.stateSharding < plan::StateSharding::kGradients)
     exported.environment.push_back("CUDA_DEVICE_MAX_CONNECTIONS=1");
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: dataset.data_path, tokenizer.*, checkpoint.*");
   notePrecision(plan.training.precision, options, exported);
+  noteTensorParallel(plan, options, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or train.train_iters");
   return exported;

@@ -29,7 +29,9 @@ std::optional<Framework> frameworkOfStack(std::string_view stack) {
 // An own program has no such choice.
 void setStack(const spec::StackProfile& stack, ExportOptions& options) {
   options.settings = stack.settings;
-  if (!stack.ownPrograms) options.gradientBytes = stack.description.gradientBytes;
+  if (stack.ownPrograms) return;
+  options.gradientBytes = stack.description.gradientBytes;
+  options.overlapsTensorParallel = stack.description.tensorParallelExposed < 1;
 }
 
 }  // namespace trireme::codegen

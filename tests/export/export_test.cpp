@@ -356,6 +356,34 @@ TEST(Gradients, AreAddedUpAsTheProfilePricesThem) {
   EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, Not(HasSubstr("grads-in-fp32")));
 }
 
+// The profile nemo hides collectives of tensor parallelism, megatron-core none; Megatron can under
+// sequence parallelism only. Transfers of interleaved stages are Megatron-LM's own overlap.
+TEST(TensorParallel, IsOverlappedWhereThePlanIsPricedSo) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training(48, 32), 2, 2, 1);
+  const auto exported = [&](Framework framework, const char* stack) {
+    ExportOptions options;
+    setStack(spec::loadStack(stack).value(), options);
+    return exportPlan(plan, model, framework, options).value();
+  };
+  const auto isNoted = ::testing::Contains(HasSubstr("under sequence parallelism only"));
+  EXPECT_THAT(exported(Framework::kNemo, "nemo").text, Not(HasSubstr("comm_overlap")));
+  EXPECT_THAT(exported(Framework::kNemo, "nemo").notes, isNoted);
+  EXPECT_THAT(exported(Framework::kMegatron, "nemo").notes, isNoted);
+  plan.sequenceParallel = true;
+  const Exported nemo = exported(Framework::kNemo, "nemo");
+  EXPECT_THAT(nemo.text, HasSubstr("\n'comm_overlap={_target_:megatron.bridge.training.comm_overlap"
+                                   ".CommOverlapConfig,tp_comm_overlap:true}'\n"));
+  EXPECT_THAT(nemo.notes, Not(isNoted));
+  EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, HasSubstr("\n--tp-comm-overlap\n"));
+  EXPECT_THAT(exported(Framework::kMegatron, "megatron-core").text, Not(HasSubstr("tp-comm")));
+  EXPECT_THAT(exported(Framework::kNemo, "megatron-core").text, Not(HasSubstr("comm_overlap")));
+  plan = small::interleaved(plan, model, 2);
+  EXPECT_THAT(exported(Framework::kNemo, "megatron-core").text,
+              HasSubstr("CommOverlapConfig,tp_comm_overlap:false,overlap_p2p_comm:true,"
+                        "batch_p2p_comm:false}'\n"));
+}
+
 TEST(Restriction, KeepsFp8OnlyWithARecipeOfTheFramework) {
   const auto precisions = [](const char* stack, Framework framework) {
     const auto restricted = restrictedTo(spec::loadStack(stack).value(), framework);
