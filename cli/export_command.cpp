@@ -42,6 +42,7 @@ struct Options {
   std::string plan, model, stack, output;
   std::optional<Target> target;
   std::optional<Framework> framework;
+  std::optional<int64_t> devicesPerNode;
   codegen::ExportOptions values;
 };
 
@@ -89,6 +90,20 @@ Result<Framework> frameworkOf(const Options& options, const plan::Plan& plan) {
                   options.plan, plan.stack, targetName(*options.target))));
 }
 
+// As asked for, or of the cluster that the plan was made for.
+void readNode(const plan::Plan& plan, Options& options) {
+  if (options.devicesPerNode)
+    options.values.devicesPerNode = *options.devicesPerNode;
+  else if (plan.devicesPerHost > 0)
+    options.values.devicesPerNode = plan.devicesPerHost;
+}
+
+void noteNode(const plan::Plan& plan, const Options& options) {
+  if (options.devicesPerNode || plan.devicesPerHost > 0 || plan.numRanks() == 1) return;
+  fmt::print(stderr, "note: nodes of {} devices: the plan does not say it (--gpus-per-node)\n",
+             options.values.devicesPerNode);
+}
+
 // What is predicted is not always what runs.
 void noteStack(const plan::Plan& plan, Framework framework) {
   const std::optional<Framework> own = codegen::frameworkOfStack(plan.stack);
@@ -116,6 +131,7 @@ Result<int> runExport(Options options) {
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(options.plan));
   TRIREME_RETURN_IF_ERROR(readStack(plan, framework, options));
+  readNode(plan, options);
   std::vector<codegen::Misfit> misfits = misfitsOf(plan, model, framework);
   for (codegen::Misfit& misfit : misfitsOf(plan, options.values.settings, framework))
     misfits.push_back(std::move(misfit));
@@ -126,6 +142,7 @@ Result<int> runExport(Options options) {
                     options.plan, status.message(), codegen::frameworkName(framework))));
   TRIREME_ASSIGN_OR_RETURN(const codegen::Exported exported,
                            exportPlan(plan, model, framework, options.values));
+  noteNode(plan, options);
   noteStack(plan, framework);
   for (const std::string& note : exported.notes) fmt::print(stderr, "note: {}\n", note);
   const std::string text =
@@ -150,8 +167,8 @@ Action addExportPlan(CLI::App& app) {
           "Its profile (default: the shipped one of the name in the plan)");
   addChoice(app, "--framework", &options->framework, codegen::frameworkName, Framework::kAccelerate,
             "What slurm or mpirun launches (default: by the plan's stack)");
-  addCount(app, "--gpus-per-node", &options->values.devicesPerNode,
-           "Devices of a node (default: 8)");
+  addCount(app, "--gpus-per-node", &options->devicesPerNode,
+           "Devices of a node (default: of the plan's cluster, or 8)");
   addCount(app, "--steps", &options->values.steps,
            "Steps of the whole training (default: warmup + decay)");
   addPath(app, "-o,--output", &options->output, "FILE", "Write it here (default: stdout)");

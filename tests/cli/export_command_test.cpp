@@ -139,6 +139,32 @@ TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnFp8) {
                 {"the plan is for stack 'nemo-fp8-mx', but --stack is 'nemo'"});
 }
 
+// Trays of four GPUs, though racks have 72. What is asked for comes first; plans of before say
+// nothing, and eight is then a guess.
+TEST_F(ExportCommand, NodesAreThoseOfThePlansCluster) {
+  expectSuccess(
+      runTrireme({"plan", "--model", "llama3-8b", "--cluster", "gb200-nvl72", "--gpus", "72",
+                  "--batch", "144", "--seq", "4096", "--for", "megatron", "-o", path("p.yaml")}));
+  std::string text = readAll(path("p.yaml"));
+  EXPECT_THAT(text, HasSubstr("\ndevices_per_host: 4\n"));
+  const auto slurm = [&](const std::string& plan, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"export", plan, "--to", "slurm"});
+    return runTrireme(more);
+  };
+  const Outcome own = slurm(path("p.yaml"));
+  EXPECT_THAT(own.out, HasSubstr("#SBATCH --nodes=18\n"));
+  EXPECT_THAT(own.out, HasSubstr("#SBATCH --gpus-per-node=4\n"));
+  EXPECT_THAT(own.out, HasSubstr("--nproc-per-node 4 "));
+  EXPECT_THAT(own.err, ::testing::Not(HasSubstr("--gpus-per-node")));
+  EXPECT_THAT(slurm(path("p.yaml"), {"--gpus-per-node", "8"}).out,
+              HasSubstr("#SBATCH --nodes=9\n"));
+  text.replace(text.find("devices_per_host: 4\n"), 20, "");
+  const Outcome before = slurm(write("before.yaml", text));
+  EXPECT_THAT(before.out, HasSubstr("#SBATCH --gpus-per-node=8\n"));
+  EXPECT_THAT(before.err,
+              HasSubstr("note: nodes of 8 devices: the plan does not say it (--gpus-per-node)\n"));
+}
+
 // A plan that fits with two bytes of each gradient may not with four.
 TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnGradients) {
   expectSuccess(
