@@ -97,6 +97,17 @@ TEST_F(ExportCommand, TorchtitansSchedulesArePlannedAndExported) {
   }
 }
 
+// torchtitan shards parameters on several devices: that is its need, and nobody's pin.
+TEST_F(ExportCommand, ForNamesWhatTheProgramNeedsOfTheStack) {
+  for (const char* command : {"plan", "whatif"})
+    expectRefusal(runTrireme({command, "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus",
+                              "256", "--batch", "512", "--seq", "8192", "--for", "torchtitan",
+                              "--stack", "megatron-core"}),
+                  1,
+                  {"torchtitan needs state sharding parameters on several devices, which stack "
+                   "'megatron-core' has not; nearest: stack torchtitan (leave out --stack)"});
+}
+
 // Pins that the program cannot run are its limit, not a matter of another stack.
 TEST_F(ExportCommand, ForNamesThePinThatTheProgramHasNot) {
   expectRefusal(plan({"--for", "deepspeed", "--stack", "trireme", "--tp", "2"}), 1,
