@@ -42,6 +42,7 @@ struct Options {
   std::string plan, model, stack, output;
   std::optional<Target> target;
   std::optional<Framework> framework;
+  std::optional<int64_t> devicesPerNode;
   codegen::ExportOptions values;
 };
 
@@ -53,18 +54,21 @@ Result<spec::ModelSpec> loadModelOf(const Options& options, const plan::Plan& pl
       options.plan, plan.model)));
 }
 
-// What torchtitan's file and fp8 have to say of the software, by --stack or by the shipped profile
-// of the plan.
-Result<spec::StackSettings> loadSettings(const Options& options, const plan::Plan& plan,
-                                         Framework framework) {
-  const bool isNeeded =
-      framework == Framework::kTorchtitan || plan.training.precision == spec::Precision::kFp8;
-  if (!isNeeded && options.stack.empty()) return spec::StackSettings{};
+// What torchtitan's file, fp8 and Megatron's gradients have to say of the software, by --stack or
+// by the shipped profile of the plan.
+Status readStack(const plan::Plan& plan, Framework framework, Options& options) {
+  const bool isMegatron = framework == Framework::kMegatron || framework == Framework::kNemo;
+  const bool isNeeded = framework == Framework::kTorchtitan ||
+                        plan.training.precision == spec::Precision::kFp8 ||
+                        (isMegatron && plan.training.precision != spec::Precision::kFp32);
+  if (!isNeeded && options.stack.empty()) return {};
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack,
                            planner::stackFor(plan, options.plan, options.stack));
-  if (stack.name == plan.stack) return stack.settings;
-  return Error(invalidArgument(fmt::format("{}: the plan is for stack '{}', but --stack is '{}'",
-                                           options.plan, plan.stack, stack.name)));
+  if (stack.name != plan.stack)
+    return invalidArgument(fmt::format("{}: the plan is for stack '{}', but --stack is '{}'",
+                                       options.plan, plan.stack, stack.name));
+  setStack(stack, options.values);
+  return {};
 }
 
 bool isLauncher(Target target) { return target >= Target::kSlurm; }
@@ -84,6 +88,20 @@ Result<Framework> frameworkOf(const Options& options, const plan::Plan& plan) {
       fmt::format("{}: the plan is for stack '{}', which {} cannot launch: say what it shall with "
                   "--framework megatron, nemo, torchtitan, deepspeed or accelerate",
                   options.plan, plan.stack, targetName(*options.target))));
+}
+
+// As asked for, or of the cluster that the plan was made for.
+void readNode(const plan::Plan& plan, Options& options) {
+  if (options.devicesPerNode)
+    options.values.devicesPerNode = *options.devicesPerNode;
+  else if (plan.devicesPerHost > 0)
+    options.values.devicesPerNode = plan.devicesPerHost;
+}
+
+void noteNode(const plan::Plan& plan, const Options& options) {
+  if (options.devicesPerNode || plan.devicesPerHost > 0 || plan.numRanks() == 1) return;
+  fmt::print(stderr, "note: nodes of {} devices: the plan does not say it (--gpus-per-node)\n",
+             options.values.devicesPerNode);
 }
 
 // What is predicted is not always what runs.
@@ -112,7 +130,8 @@ Result<int> runExport(Options options) {
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, loadModelOf(options, plan));
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(options.plan));
-  TRIREME_ASSIGN_OR_RETURN(options.values.settings, loadSettings(options, plan, framework));
+  TRIREME_RETURN_IF_ERROR(readStack(plan, framework, options));
+  readNode(plan, options);
   std::vector<codegen::Misfit> misfits = misfitsOf(plan, model, framework);
   for (codegen::Misfit& misfit : misfitsOf(plan, options.values.settings, framework))
     misfits.push_back(std::move(misfit));
@@ -123,6 +142,7 @@ Result<int> runExport(Options options) {
                     options.plan, status.message(), codegen::frameworkName(framework))));
   TRIREME_ASSIGN_OR_RETURN(const codegen::Exported exported,
                            exportPlan(plan, model, framework, options.values));
+  noteNode(plan, options);
   noteStack(plan, framework);
   for (const std::string& note : exported.notes) fmt::print(stderr, "note: {}\n", note);
   const std::string text =
@@ -147,8 +167,8 @@ Action addExportPlan(CLI::App& app) {
           "Its profile (default: the shipped one of the name in the plan)");
   addChoice(app, "--framework", &options->framework, codegen::frameworkName, Framework::kAccelerate,
             "What slurm or mpirun launches (default: by the plan's stack)");
-  addCount(app, "--gpus-per-node", &options->values.devicesPerNode,
-           "Devices of a node (default: 8)");
+  addCount(app, "--gpus-per-node", &options->devicesPerNode,
+           "Devices of a node (default: of the plan's cluster, or 8)");
   addCount(app, "--steps", &options->values.steps,
            "Steps of the whole training (default: warmup + decay)");
   addPath(app, "-o,--output", &options->output, "FILE", "Write it here (default: stdout)");

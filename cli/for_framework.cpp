@@ -4,7 +4,9 @@
 
 #include <utility>
 
+#include "ir/plan/choices.h"
 #include "ir/spec/load.h"
+#include "planner/pins.h"
 #include "planner/question.h"
 
 namespace trireme::cli {
@@ -29,6 +31,20 @@ Status checkAsked(const planner::Query& query, codegen::Framework framework) {
   if (!infoOf(framework).padsVocabulary && query.vocabMultiple != 1)
     misfits.push_back({fmt::format("--vocab-multiple {}", query.vocabMultiple), "1"});
   return statusOf(misfits, framework);
+}
+
+Status pinNeeds(codegen::Framework framework, planner::Query& query) {
+  planner::pinSharding(infoOf(framework).sharding, query);
+  if (!query.needsSharding) return {};
+  plan::Plan needed;
+  needed.stateSharding = *query.pins.stateSharding;
+  for (const plan::ChoiceUse& use : plan::choicesUsed(needed))
+    if (!query.stack.supports(use.choice))
+      return invalidArgument(fmt::format(
+          "{} needs {} on several devices, which stack '{}' has not; nearest: stack {} (leave out "
+          "--stack)",
+          infoOf(framework).title, use.value, query.stack.name, infoOf(framework).stack));
+  return {};
 }
 
 }  // namespace trireme::cli

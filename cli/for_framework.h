@@ -21,4 +21,8 @@ std::vector<spec::StackProfile> stacksBeside(std::optional<codegen::Framework> f
 // of it is named.
 Status checkAsked(const planner::Query& query, codegen::Framework framework);
 
+// Plans of several devices share what the framework needs shared, unless the pins say otherwise.
+// kInvalidArgument: the query's stack cannot.
+Status pinNeeds(codegen::Framework framework, planner::Query& query);
+
 }  // namespace trireme::cli

@@ -23,8 +23,8 @@ namespace trireme::cli {
 namespace {
 
 // What the plan is held against: plans that its program can run.
-Status restrict(codegen::Framework framework, planner::Query& query) {
-  TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(std::move(query.stack), framework));
+Status restrict(codegen::Framework framework, const plan::Plan& plan, planner::Query& query) {
+  TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(query.stack, framework, plan));
   planner::pinSharding(infoOf(framework).sharding, query);
   return {};
 }
@@ -66,7 +66,7 @@ Result<int> runCheck(const CheckOptions& options) {
       planner::Query query,
       planner::pricingQuery(plan, options.plan, model, std::move(cluster), options.stack));
   setWidths(file.widths, query.stack);
-  if (file.framework) TRIREME_RETURN_IF_ERROR(restrict(*file.framework, query));
+  if (file.framework) TRIREME_RETURN_IF_ERROR(restrict(*file.framework, plan, query));
   if (const std::string note = planner::otherStackNote(plan, options.plan, query.stack);
       !note.empty())
     fmt::print(stderr, "note: {}\n", note);

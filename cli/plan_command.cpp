@@ -67,7 +67,7 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   query.pins = options.pins;
   if (options.framework) TRIREME_RETURN_IF_ERROR(checkAsked(query, *options.framework));
   TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
-  if (options.framework) planner::pinSharding(infoOf(*options.framework).sharding, query);
+  if (options.framework) TRIREME_RETURN_IF_ERROR(pinNeeds(*options.framework, query));
   query.topK =
       static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
   return query;

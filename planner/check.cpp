@@ -101,12 +101,15 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
                            singleChanges(query, plan, check.estimate, costs, Reach::kAny));
   check.bestChange = bestChange(check.estimate, changes);
   Result<PlanResult> optimum = searchPlan(query, costs, progress);
-  if (optimum.has_value())
+  if (optimum.has_value()) {
     check.optimum = *std::move(optimum);
-  else if (optimum.error().code() == StatusCode::kInfeasible)
+    // Searches leave it open; the plan is the optimum whatever it says of hosts.
+    check.optimum->plan.devicesPerHost = plan.devicesPerHost;
+  } else if (optimum.error().code() == StatusCode::kInfeasible) {
     check.noOptimum = optimum.error().message();
-  else
+  } else {
     return Error(optimum.error());
+  }
   return check;
 }
 

@@ -24,7 +24,7 @@ using plan::StateSharding;
 using Ranges = std::vector<std::vector<plan::LayerRange>>;
 
 struct Change {
-  std::string choice, chosen, other;
+  std::string choice, chosen, other, also;
   Plan plan;
   bool isUncut = false;  // other virtual stages want another cut than the plan has
 };
@@ -48,11 +48,12 @@ class Changes {
   std::vector<Change> take() { return std::move(changes_); }
 
  private:
-  void add(std::string choice, std::string chosen, std::string other, Plan plan) {
+  void add(std::string choice, std::string chosen, std::string other, Plan plan,
+           std::string also = "") {
     const bool isUncut = plan.pp != plan_.pp || plan.virtualStages != plan_.virtualStages;
     if (isUncut) plan.layers = plan::evenLayers(numLayers(), plan.pp, plan.virtualStages);
-    changes_.push_back(
-        {std::move(choice), std::move(chosen), std::move(other), std::move(plan), isUncut});
+    changes_.push_back({std::move(choice), std::move(chosen), std::move(other), std::move(also),
+                        std::move(plan), isUncut});
   }
   void addRecompute() {
     for (Recompute other : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
@@ -140,13 +141,13 @@ class Changes {
       Plan changed = plan_;
       changed.stateSharding = other;
       setReplicas(plan_.dp(), changed);
-      std::string text(plan::stateShardingName(other));
+      std::string also;
       if (!plan::rankOrderGoesWithSharding(changed)) {
         changed.rankOrder = RankOrder::kTpCpDpPp;
-        text += fmt::format(" with rank order {}", plan::rankOrderName(changed.rankOrder));
+        also = fmt::format("rank order {}", plan::rankOrderName(changed.rankOrder));
       }
       add("state sharding", std::string(plan::stateShardingName(plan_.stateSharding)),
-          std::move(text), changed);
+          std::string(plan::stateShardingName(other)), changed, std::move(also));
     }
   }
   // Shares what the plan shares, in as many replicas if they divide.
@@ -163,13 +164,14 @@ class Changes {
     Plan changed = plan_;
     changed.rankOrder =
         plan_.rankOrder == RankOrder::kTpCpDpPp ? RankOrder::kTpCpPpDp : RankOrder::kTpCpDpPp;
-    std::string text(plan::rankOrderName(changed.rankOrder));
+    const std::string text(plan::rankOrderName(changed.rankOrder));
+    std::string also;
     if (!plan::rankOrderGoesWithSharding(changed)) {
       changed.stateSharding = StateSharding::kOptimizer;
-      text +=
-          fmt::format(" with state sharding {}", plan::stateShardingName(changed.stateSharding));
+      also = fmt::format("state sharding {}", plan::stateShardingName(changed.stateSharding));
     }
-    add("rank order", std::string(plan::rankOrderName(plan_.rankOrder)), std::move(text), changed);
+    add("rank order", std::string(plan::rankOrderName(plan_.rankOrder)), text, changed,
+        std::move(also));
   }
   void addSwitches() {
     Plan changed = plan_;
@@ -231,15 +233,16 @@ class Changes {
     }
     if (changed.pp * changed.virtualStages > numLayers()) return;
     const std::string chosen = fmt::format("{}", plan_.*degree);
-    std::string other = fmt::format("{} with dp {}", value, dp);
+    const std::string other = fmt::format("{}", value);
+    std::string also = fmt::format("dp {}", dp);
     if (plan::splitsBackward(plan_.schedule) && changed.schedule != plan_.schedule)
-      other += fmt::format(" and schedule {}", plan::scheduleName(changed.schedule));
+      also += fmt::format(" and schedule {}", plan::scheduleName(changed.schedule));
     if (reach_ == Reach::kAny && followMicrobatch(dp, changed))
-      other += fmt::format(" and microbatch {}", changed.microbatchSize);
-    add(name, chosen, other, changed);
+      also += fmt::format(" and microbatch {}", changed.microbatchSize);
+    add(name, chosen, other, changed, also);
     if (plan_.tp > 1 || changed.tp == 1 || reach_ == Reach::kNext) return;
     changed.sequenceParallel = true;
-    add(name, chosen, other + " and sequence parallel", changed);
+    add(name, chosen, other, changed, also + " and sequence parallel");
   }
   // A replica with too few sequences for its microbatch takes the next smaller one that divides
   // them. Whether it had to.
@@ -303,6 +306,7 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
     alternative.choice = std::move(change.choice);
     alternative.chosen = std::move(change.chosen);
     alternative.other = std::move(change.other);
+    alternative.also = std::move(change.also);
     Recut other{std::move(change.plan), {}};
     plan::Plan even = other.plan;
     if (change.isUncut) simplifyRecomputed(even);
@@ -344,7 +348,8 @@ Result<Explanation> explain(const Query& query, const PlanResult& result) {
 }
 
 std::string toLine(const Alternative& a) {
-  const std::string head = fmt::format("{} {} instead of {}: ", a.choice, a.other, a.chosen);
+  const std::string head = fmt::format("{} {} instead of {}{}: ", a.choice, a.other, a.chosen,
+                                       a.also.empty() ? "" : ", with " + a.also);
   switch (a.outcome) {
     case Outcome::kDoesNotFit:
       return head + formatBytes(a.missing) + " too much memory";

@@ -17,6 +17,7 @@ struct Alternative {
   std::string choice;  // "recompute", "schedule", "microbatch"...
   std::string chosen;  // "selective"
   std::string other;   // "none"
+  std::string also;    // what has to change with it: "dp 16 and microbatch 2"; mostly empty
   Outcome outcome = Outcome::kSlower;
   Seconds difference;  // of the step, other - chosen; 0 unless both fit
   std::string part;    // the part of the breakdown that changes most
@@ -52,7 +53,8 @@ Result<Explanation> explain(const Query& query, const plan::Plan& plan,
 // leaves the space (played_cut.h), and for plans outside of the query's pins.
 Result<Explanation> explain(const Query& query, const PlanResult& result);
 
-// "recompute none instead of selective: 3.20 GiB too much memory".
+// "recompute none instead of selective: 3.20 GiB too much memory", "pp 2 instead of 8, with dp 16:
+// as fast".
 std::string toLine(const Alternative& alternative);
 
 }  // namespace trireme::planner

@@ -266,8 +266,11 @@ int64_t fewestVirtualStages(const Pins& pins, int64_t chunks) {
 }  // namespace
 
 void pinSharding(std::optional<StateSharding> sharding, Query& query) {
-  if (!query.pins.stateSharding && query.pins.gpus != 1 && query.cluster.numDevices > 1)
-    query.pins.stateSharding = sharding;
+  if (!sharding || query.pins.stateSharding || query.pins.gpus == 1 ||
+      query.cluster.numDevices == 1)
+    return;
+  query.pins.stateSharding = sharding;
+  query.needsSharding = true;
 }
 
 Result<Pins> resolvePins(const Pins& given) {

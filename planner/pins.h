@@ -14,7 +14,8 @@ namespace trireme::planner {
 // kInfeasible: it cannot be (P8), or other recomputation is pinned (P14).
 Result<Pins> resolvePins(const Pins& pins);
 
-// Plans of several devices share `sharding`, unless the pins say otherwise. Absent: no change.
+// Plans of several devices share `sharding`, which their program needs, unless the pins say
+// otherwise. Absent: no change.
 void pinSharding(std::optional<plan::StateSharding> sharding, Query& query);
 
 // A plan of the choices that the pins make, and defaults: it says what they use

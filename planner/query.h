@@ -64,6 +64,7 @@ struct Query {
   spec::ClusterSpec cluster;
   spec::StackProfile stack;
   Pins pins;
+  bool needsSharding = false;  // pins.stateSharding is the program's need: nobody can give it up
   // Of every plan: the vocabulary is padded to a multiple of this times tp.
   int64_t vocabMultiple = 128;
   int32_t topK = 5;  // plans in the answer: the winner and topK - 1 runners-up

@@ -29,6 +29,10 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
   if (options.looksAround) {
     TRIREME_ASSIGN_OR_RETURN(r.outlook, lookAround(query, r.result, progress));
   }
+  // Behind all that compares plans of searches, which leave it open.
+  r.result.plan.devicesPerHost = query.cluster.devicesPerHost();
+  for (RunnerUp& runner : r.result.runnersUp)
+    runner.plan.devicesPerHost = r.result.plan.devicesPerHost;
   return r;
 }
 

@@ -97,9 +97,10 @@ void Relaxer::giveUpPins() {
       &Pins::recomputeLayers, "recompute layers",
       [](const Plan& p) { return p.recompute == plan::Recompute::kFull ? p.recomputeLayers : -1; },
       recomputedText);
-  giveUp(
-      &Pins::stateSharding, "state sharding", [](const Plan& p) { return p.stateSharding; },
-      plan::stateShardingName);
+  if (!query_.needsSharding)
+    giveUp(
+        &Pins::stateSharding, "state sharding", [](const Plan& p) { return p.stateSharding; },
+        plan::stateShardingName);
   giveUp(
       &Pins::sequenceParallel, "sequence parallel",
       [](const Plan& p) { return p.sequenceParallel; }, flagText);
@@ -142,6 +143,7 @@ void Relaxer::giveUpAllPins() {
   Query relaxed = query_;
   relaxed.pins = Pins{};
   relaxed.pins.gpus = query_.pins.gpus;
+  if (query_.needsSharding) relaxed.pins.stateSharding = query_.pins.stateSharding;
   if (!changes_.empty()) return;
   if (std::optional<CostedPlan> found = best(std::move(relaxed))) {
     std::string change = fmt::format("no pinned choice and no limit ({})", summary(found->plan));

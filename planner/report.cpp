@@ -614,7 +614,7 @@ nlohmann::json toJson(const Alternative& a) {
   const bool fits = a.outcome != Outcome::kForbidden && a.outcome != Outcome::kDoesNotFit;
   nlohmann::json json = {{"choice", a.choice},
                          {"chosen", a.chosen},
-                         {"other", a.other},
+                         {"other", a.other + (a.also.empty() ? "" : " with " + a.also)},
                          {"line", toLine(a)},
                          {"fits", fits}};
   json["plan"] = plan::printPlan(a.plan);

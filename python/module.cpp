@@ -255,8 +255,8 @@ Json priceJson(const plan::Plan& plan, const cost::Estimate& estimate,
 }
 
 // What the plan is held against: plans that its program can run.
-Status restrict(codegen::Framework framework, planner::Query& query) {
-  TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(std::move(query.stack), framework));
+Status restrict(codegen::Framework framework, const plan::Plan& plan, planner::Query& query) {
+  TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(query.stack, framework, plan));
   planner::pinSharding(infoOf(framework).sharding, query);
   return {};
 }
@@ -279,7 +279,7 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
   if (std::string note = planner::otherStackNote(plan, request.file, query.stack); !note.empty())
     answer.notes.push_back(std::move(note));
   if (request.searches) {
-    if (imported.framework) TRIREME_RETURN_IF_ERROR(restrict(*imported.framework, query));
+    if (imported.framework) TRIREME_RETURN_IF_ERROR(restrict(*imported.framework, plan, query));
     const Result<planner::PlanCheck> check = planner::checkPlan(plan, query, stopper(stop));
     if (!check.has_value()) return Error(check.error().withContext(request.file));
     answer.json = planner::toJson(*check);

@@ -20,7 +20,12 @@ struct ExportOptions {
   int64_t devicesPerNode = 8;
   std::optional<int64_t> steps;  // of the whole training; absent: warm-up + decay, if it decays
   spec::StackSettings settings;  // of the profile that the plan is made for
+  double gradientBytes = 4;      // of the same: per parameter, where 16 bits are computed with
+  bool overlapsTensorParallel = false;  // of the same: it hides collectives behind products
 };
+
+// What a profile says and no plan does.
+void setStack(const spec::StackProfile& stack, ExportOptions& options);
 
 // One flag of a command line; without a value it is a switch.
 struct Argument {

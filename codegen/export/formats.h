@@ -15,6 +15,11 @@ Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec& model,
 Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec& model,
                       const ExportOptions& options);
 
+// Whether Megatron-Core is told to run collectives of tensor parallelism beside products; and what
+// a plan that is priced so lacks.
+bool overlapsTensorParallel(const plan::Plan& plan, const ExportOptions& options);
+void noteTensorParallel(const plan::Plan& plan, const ExportOptions& options, Exported& exported);
+
 // Steps of the whole training: as asked for, or warm-up + decay; none if the rate never decays.
 std::optional<int64_t> numSteps(const plan::Plan& plan, const ExportOptions& options);
 

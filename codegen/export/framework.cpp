@@ -331,4 +331,13 @@ Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework fram
   return stack;
 }
 
+Result<spec::StackProfile> restrictedTo(const spec::StackProfile& stack, Framework framework,
+                                        const plan::Plan& plan) {
+  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile restricted, restrictedTo(stack, framework));
+  for (const plan::ChoiceUse& use : plan::choicesUsed(plan))
+    if (stack.supports(use.choice) && !restricted.supports(use.choice))
+      restricted.choices.push_back(use.choice);
+  return restricted;
+}
+
 }  // namespace trireme::codegen

@@ -58,6 +58,10 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::StackSettings&
 // only if the framework pads. kInvalidArgument: they
 // share no precision.
 Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework);
+// The same for what a file of the framework is held against: with the choices of the stack that its
+// plan makes, too, since scripts do what files have no word for (tensor parallelism of DeepSpeed).
+Result<spec::StackProfile> restrictedTo(const spec::StackProfile& stack, Framework framework,
+                                        const plan::Plan& plan);
 
 // The scaling of rotary positions of Llama 3.1 (apply_scaling() of meta-llama/llama-models). Also
 // of RotaryEmbedding in Megatron-Core, but for the factor, which is its --rope-scaling-factor; and

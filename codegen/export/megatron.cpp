@@ -72,11 +72,16 @@ void addFp8(Arguments& args, spec::Fp8Recipe recipe) {
   if (recipe == spec::Fp8Recipe::kMx) args.add("--fp8-recipe", std::string("mxfp8"));
 }
 
-void addPrecision(Arguments& args, Precision precision, const spec::StackSettings& settings) {
-  args.addIf(precision == Precision::kBf16 || precision == Precision::kFp8, "--bf16");
+// Left to itself Megatron adds up bf16's gradients in fp32, and fp16's in fp16.
+void addPrecision(Arguments& args, Precision precision, const ExportOptions& options) {
+  const bool inF32 = options.gradientBytes >= 4;
+  const bool isBf16 = precision == Precision::kBf16 || precision == Precision::kFp8;
+  args.addIf(isBf16, "--bf16");
   args.addIf(precision == Precision::kFp16, "--fp16");
-  if (precision == Precision::kFp8) addFp8(args, settings.fp8.value_or(spec::Fp8Recipe::kDelayed));
-  args.addIf(precision != Precision::kFp32, "--accumulate-allreduce-grads-in-fp32");
+  if (precision == Precision::kFp8)
+    addFp8(args, options.settings.fp8.value_or(spec::Fp8Recipe::kDelayed));
+  args.addIf(precision != Precision::kFp32 && inF32, "--accumulate-allreduce-grads-in-fp32");
+  args.addIf(isBf16 && !inF32, "--grad-reduce-in-bf16");
 }
 
 void addLossScaling(Arguments& args, const spec::TrainingSpec& t) {
@@ -93,7 +98,7 @@ void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options
   args.add("--global-batch-size", t.globalBatchSize);
   if (const std::optional<int64_t> steps = numSteps(plan, options))
     args.add("--train-iters", *steps);
-  addPrecision(args, t.precision, options.settings);
+  addPrecision(args, t.precision, options);
   if (t.precision == Precision::kFp16) addLossScaling(args, t);
   args.add("--seed", fmt::format("{}", t.seed));
   args.add("--attention-dropout", t.attentionDropout);
@@ -130,7 +135,7 @@ std::string layoutOf(const Plan& plan) {
   return fmt::format("{}", fmt::join(stages, "|"));
 }
 
-void addParallelism(Arguments& args, const Plan& plan) {
+void addParallelism(Arguments& args, const Plan& plan, const ExportOptions& options) {
   args.add("--tensor-model-parallel-size", plan.tp);
   args.add("--pipeline-model-parallel-size", plan.pp);
   args.add("--context-parallel-size", plan.cp);
@@ -139,6 +144,7 @@ void addParallelism(Arguments& args, const Plan& plan) {
   else if (plan.virtualStages > 1)
     args.add("--num-virtual-stages-per-pipeline-rank", plan.virtualStages);
   args.addIf(plan.sequenceParallel, "--sequence-parallel");
+  args.addIf(overlapsTensorParallel(plan, options), "--tp-comm-overlap");
   args.addIf(plan.rankOrder == plan::RankOrder::kTpCpPpDp, "--use-tp-pp-dp-mapping");
 }
 
@@ -169,12 +175,24 @@ void addRecompute(Arguments& args, const Plan& plan) {
 
 }  // namespace
 
+// Megatron has it under sequence parallelism only.
+bool overlapsTensorParallel(const Plan& plan, const ExportOptions& options) {
+  return options.overlapsTensorParallel && plan.tp > 1 && plan.sequenceParallel;
+}
+
+void noteTensorParallel(const Plan& plan, const ExportOptions& options, Exported& exported) {
+  if (!options.overlapsTensorParallel || plan.tp == 1 || plan.sequenceParallel) return;
+  exported.notes.push_back(
+      "the plan is priced with tensor parallel collectives beside products, which Megatron has "
+      "under sequence parallelism only: steps take longer");
+}
+
 std::vector<Argument> megatronArguments(const Plan& plan, const ModelSpec& model,
                                         const ExportOptions& options) {
   Arguments args;
   addModel(args, plan, model);
   addTraining(args, plan, options);
-  addParallelism(args, plan);
+  addParallelism(args, plan, options);
   addState(args, plan);
   addRecompute(args, plan);
   return args.take();
@@ -191,6 +209,7 @@ Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOption
     exported.text += argument.flag + (argument.value ? " " + quoted(*argument.value) : "") + "\n";
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: --data-path, --tokenizer-type, --save, --load");
+  noteTensorParallel(plan, options, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or --train-iters");
   if (model.activation == spec::ActivationKind::kGeluTanh && !model.linearBias)

@@ -85,7 +85,7 @@ constexpr std::array<std::string_view, 4> kBothStates = {
     "--sequence-parallel"};
 
 // What the overrides say in one key, what Bridge does anyway, or what a note says.
-constexpr std::array<std::string_view, 10> kSaidOtherwise = {"--bf16",
+constexpr std::array<std::string_view, 12> kSaidOtherwise = {"--bf16",
                                                              "--fp16",
                                                              "--loss-scale",
                                                              "--initial-loss-scale",
@@ -94,15 +94,61 @@ constexpr std::array<std::string_view, 10> kSaidOtherwise = {"--bf16",
                                                              "--fp8-format",
                                                              "--fp8-recipe",
                                                              "--accumulate-allreduce-grads-in-fp32",
+                                                             "--grad-reduce-in-bf16",
+                                                             "--tp-comm-overlap",
                                                              "--group-query-attention"};
 
-// bridge.training.mixed_precision of Megatron-Bridge registers them by these names.
-std::string mixedPrecision(spec::Precision precision, const spec::StackSettings& settings) {
-  if (precision == spec::Precision::kFp16) return "fp16_mixed";
-  if (precision != spec::Precision::kFp8) return "bf16_mixed";
-  if (settings.fp8 == spec::Fp8Recipe::kMx) return "bf16_with_mxfp8_mixed";
-  return settings.fp8 == spec::Fp8Recipe::kCurrent ? "bf16_with_fp8_current_scaling_mixed"
-                                                   : "bf16_with_fp8_delayed_scaling_mixed";
+constexpr const char* kClasses = "megatron.bridge.training.";
+
+// The fields of bridge.training.mixed_precision's recipes, but that every layer is in fp8 and what
+// is gathered is not, as profiles price it.
+std::string_view fp8Fields(spec::Fp8Recipe recipe) {
+  if (recipe == spec::Fp8Recipe::kMx) return ",fp8:e4m3,fp8_recipe:mxfp8";
+  if (recipe == spec::Fp8Recipe::kCurrent) return ",fp8:hybrid,fp8_recipe:tensorwise";
+  return ",fp8:hybrid,fp8_recipe:delayed,fp8_amax_history_len:1024,fp8_amax_compute_algo:max";
+}
+
+// A recipe's name where it does what the plan is priced with. Its gradients overrule those of ddp
+// and optimizer, and a single field of a recipe cannot be overridden, so that else the override
+// is the whole of a MixedPrecisionConfig (bridge.training.utils.omegaconf_utils makes it).
+std::string mixedPrecision(spec::Precision precision, const ExportOptions& options) {
+  const bool inF32 = options.gradientBytes >= 4;
+  const bool isFp16 = precision == spec::Precision::kFp16;
+  if (isFp16 && !inF32) return "fp16_mixed";
+  if (precision == spec::Precision::kBf16 && inF32) return "bf16_mixed";
+  const std::string type =
+      fmt::format("{{_target_:torch.{},_call_:false}}", isFp16 ? "float16" : "bfloat16");
+  return fmt::format(
+      "{{_target_:{}mixed_precision.MixedPrecisionConfig,{}:true,params_dtype:{},pipeline_dtype:{},"
+      "grad_reduce_in_fp32:{}{}}}",
+      kClasses, isFp16 ? "fp16" : "bf16", type, type, inF32,
+      precision == spec::Precision::kFp8
+          ? fp8Fields(options.settings.fp8.value_or(spec::Fp8Recipe::kDelayed))
+          : "");
+}
+
+// The recipe has none: collectives of a layer are exposed, and so are transfers of interleaved
+// stages, which Megatron-LM runs beside computation without being told. Empty where neither is.
+std::string commOverlap(const plan::Plan& plan, const ExportOptions& options) {
+  const bool overlapsLayers = overlapsTensorParallel(plan, options);
+  if (!overlapsLayers && plan.virtualStages == 1) return "";
+  return fmt::format(
+      "comm_overlap={{_target_:{}comm_overlap.CommOverlapConfig,tp_comm_overlap:{}{}}}", kClasses,
+      overlapsLayers, plan.virtualStages > 1 ? ",overlap_p2p_comm:true,batch_p2p_comm:false" : "");
+}
+
+// Whoever puts a recipe's name back trains something else.
+void notePrecision(spec::Precision precision, const ExportOptions& options, Exported& exported) {
+  std::string means;
+  if (options.gradientBytes < 4 && precision != spec::Precision::kFp16)
+    means = "gradients in bf16, which Bridge's recipes by name add up in fp32";
+  if (precision == spec::Precision::kFp8)
+    means += fmt::format(
+        "{}every layer in fp8, none gathered in it, where recipes by name keep the "
+        "first and last in bf16 or gather fp8",
+        means.empty() ? "" : "; ");
+  if (!means.empty())
+    exported.notes.push_back("mixed_precision is spelled out, as the plan is priced: " + means);
 }
 
 std::vector<std::string> overridesOf(const Argument& argument) {
@@ -132,13 +178,16 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
           return override.starts_with(std::string(t.key) + "=");
         }))
       overrides.push_back(fmt::format("{}=false", t.key));
-  overrides.push_back("mixed_precision=" +
-                      mixedPrecision(plan.training.precision, options.settings));
+  overrides.push_back("mixed_precision=" + mixedPrecision(plan.training.precision, options));
+  if (std::string overlap = commOverlap(plan, options); !overlap.empty())
+    overrides.push_back(std::move(overlap));
   for (const std::string& override : overrides) exported.text += quoted(override) + "\n";
   if (plan.tp * plan.cp > 1 && plan.stateSharding < plan::StateSharding::kGradients)
     exported.environment.push_back("CUDA_DEVICE_MAX_CONNECTIONS=1");
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: dataset.data_path, tokenizer.*, checkpoint.*");
+  notePrecision(plan.training.precision, options, exported);
+  noteTensorParallel(plan, options, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or train.train_iters");
   return exported;

@@ -26,4 +26,12 @@ std::optional<Framework> frameworkOfStack(std::string_view stack) {
   return std::nullopt;
 }
 
+// An own program has no such choice.
+void setStack(const spec::StackProfile& stack, ExportOptions& options) {
+  options.settings = stack.settings;
+  if (stack.ownPrograms) return;
+  options.gradientBytes = stack.description.gradientBytes;
+  options.overlapsTensorParallel = stack.description.tensorParallelExposed < 1;
+}
+
 }  // namespace trireme::codegen

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/spec/map_reader.h"
+#include "ir/spec/suggestion.h"
 
 namespace trireme::codegen {
 
@@ -120,6 +121,26 @@ void Config::collect(const Node& map, const std::string& path,
       collect(item, name, names);
     else
       names.push_back(name);
+  }
+}
+
+// Names of the table at `path`, "" or "fp16.", that were asked for.
+std::vector<std::string> Config::knownIn(const std::string& path) const {
+  std::set<std::string> known;
+  for (const std::set<std::string>* names : {&used_, &passed_})
+    for (const std::string& name : *names)
+      if (name.starts_with(path))
+        known.insert(name.substr(path.size(), name.find('.', path.size()) - path.size()));
+  return {known.begin(), known.end()};
+}
+
+void Config::refuseMisspelt() {
+  for (const std::string& name : unused()) {
+    const size_t last = name.rfind('.') + 1;  // 0 if there is none
+    const std::string own = name.substr(last);
+    for (const std::string& known : knownIn(name.substr(0, last)))
+      if (spec::editDistance(spec::lowerCase(own), known) <= (own.size() < 8 ? 1U : 2U))
+        return fail(name, fmt::format("is not known; did you mean '{}'?", known));
   }
 }
 

@@ -46,6 +46,9 @@ class Config {
   void fail(const std::string& name, const std::string& message);
   const Status& error() const { return error_; }
 
+  // Fails on a name that nobody read where it is nearly one that somebody looked for beside it: a
+  // slip of the pen, which the program passes over without a word.
+  void refuseMisspelt();
   // What nobody read, in the order of the file. Of a table that nobody read only its name.
   std::vector<std::string> unused() const;
 
@@ -53,6 +56,7 @@ class Config {
   const spec::Node* locate(const std::string& path) const;
   void collect(const spec::Node& map, const std::string& path,
                std::vector<std::string>& names) const;
+  std::vector<std::string> knownIn(const std::string& path) const;
 
   std::string file_;
   spec::Node root_;

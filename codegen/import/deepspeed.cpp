@@ -7,6 +7,7 @@
 #include "codegen/import/config.h"
 #include "codegen/import/formats.h"
 #include "ir/plan/nearest.h"
+#include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
 #include "ir/spec/suggestion.h"
 
@@ -74,6 +75,13 @@ constexpr const char* kRefusedKeys[] = {"zero_optimization.zero_quantized_weight
                                         "sparse_gradients",
                                         "activation_checkpointing.cpu_checkpointing"};
 
+// Numbers of which only 1 can be priced, and of what they are.
+constexpr std::pair<const char*, const char*> kOnlyOne[] = {
+    {"zero_optimization.zero_hpz_partition_size", "shards within nodes"},
+    {"zero_optimization.mics_shard_size", "shards within nodes"},
+    {"sequence_parallel_size", "sequences that ranks share (Ulysses)"},
+    {"pipeline.stages", "a pipeline of DeepSpeed"}};
+
 // "auto" is filled in by Hugging Face's Trainer, from arguments that the file does not hold.
 bool isGiven(Config& config, const std::string& name) {
   const Node* node = config.find(name);
@@ -109,9 +117,9 @@ void refuseWhatCannotBePriced(Config& config, std::vector<std::string>& missing)
                   fmt::format("is '{}': offloading cannot be priced; nearest: 'none'", device));
     config.passOver(fmt::format("zero_optimization.{}", name));
   }
-  for (const char* name :
-       {"zero_optimization.zero_hpz_partition_size", "zero_optimization.mics_shard_size"})
-    if (config.count(name, 1) > 1) config.fail(name, "cannot be priced: shards within nodes");
+  for (const auto& [name, what] : kOnlyOne)
+    if (isGiven(config, name) && config.count(name, 1) > 1)
+      config.fail(name, fmt::format("cannot be priced: {}; nearest: 1", what));
   // In any case, as _initialize_params() of runtime/config.py takes its own optimizers.
   const std::string optimizer = config.text("optimizer.type", "AdamW");
   const std::string lower = spec::lowerCase(optimizer);
@@ -135,6 +143,15 @@ Precision precisionOf(Config& config, std::vector<std::string>& missing) {
   if (isFp16) return Precision::kFp16;
   if (isOpen) missing.emplace_back("the precision, which is 'auto' (write true or false)");
   return Precision::kFp32;
+}
+
+// Gradients are priced in the type of the computation.
+void checkAccumulation(Config& config, Precision precision) {
+  const char* const kType = "data_types.grad_accum_dtype";
+  if (!isGiven(config, kType)) return;
+  const std::string own(spec::precisionName(precision));
+  if (config.choice(kType, {"fp32", "fp16", "bf16"}, own) != own)
+    config.fail(kType, fmt::format("cannot be priced beside {}; nearest: \"{}\"", own, own));
 }
 
 // Of a gradient on its way; without a value that of the computation.
@@ -284,6 +301,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
   refuseWhatCannotBePriced(config, missing);
   plan.training.precision = precisionOf(config, missing);
   readLossScaling(config, plan.training, imported.notes);
+  checkAccumulation(config, plan.training.precision);
   imported.widths.reducedGradient = reducedBytes(config);
   readOptimizer(config, plan.training);
   readLaunch(config, launch, plan, missing);
@@ -291,6 +309,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
            launch.gpus ? std::max<int64_t>(*launch.gpus / std::max<int64_t>(plan.tp, 1), 1) : 1,
            plan, missing);
   plan.layers = plan::evenLayers(model.numLayers, 1, 1);
+  config.refuseMisspelt();
   TRIREME_RETURN_IF_ERROR(config.error());
   TRIREME_RETURN_IF_ERROR(askFor(file, missing));
   imported.unpriced = config.unused();

@@ -96,7 +96,7 @@ constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"}};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
-constexpr std::array<std::string_view, 11> kRefusedFlags = {"--num-experts",
+constexpr std::array<std::string_view, 13> kRefusedFlags = {"--num-experts",
                                                             "--multi-latent-attention",
                                                             "--mtp-num-layers",
                                                             "--window-size",
@@ -106,7 +106,29 @@ constexpr std::array<std::string_view, 11> kRefusedFlags = {"--num-experts",
                                                             "--optimizer-cpu-offload",
                                                             "--cpu-offloading-num-layers",
                                                             "--use-legacy-models",
-                                                            "--distribute-saved-activations"};
+                                                            "--distribute-saved-activations",
+                                                            "--fp4-format",
+                                                            "--use-precision-aware-optimizer"};
+
+// The values that are priced: Megatron's own.
+struct OneValue {
+  const char *name, *value;
+};
+constexpr OneValue kOneValue[] = {
+    {"--transformer-impl", "transformer_engine"},
+    {"--optimizer", "adam"},
+    {"--exp-avg-dtype", "fp32"},
+    {"--exp-avg-sq-dtype", "fp32"},
+    {"--main-grads-dtype", "fp32"},
+    {"--main-params-dtype", "fp32"},
+};
+
+void refuseOtherValues(Flags& flags) {
+  for (const auto& [name, value] : kOneValue)
+    if (const auto given = flags.text(name); given && *given != value)
+      flags.fail(name, fmt::format("is {}, which cannot be priced; nearest: {}",
+                                   spec::quoteForMessage(*given), value));
+}
 
 // Gradients are added up and reduced in the compute dtype, and weights that are fp8 already are
 // gathered as that. They take as much memory as before: 16 bits, or 8 and 8 transposed.
@@ -116,8 +138,9 @@ ParameterWidths widthsOf(Flags& flags) {
   const bool narrow = flags.has("--grad-reduce-in-bf16");
   if (inF32 && narrow)
     flags.fail("--grad-reduce-in-bf16", "excludes --accumulate-allreduce-grads-in-fp32");
-  if ((flags.has("--bf16") && narrow) || (flags.has("--fp16") && !inF32))
-    widths.gradient = widths.reducedGradient = 2;
+  const bool isBf16 = flags.has("--bf16"), isFp16 = flags.has("--fp16");
+  if (isBf16 || isFp16)  // whichever the profile of the recipe has
+    widths.gradient = widths.reducedGradient = (isBf16 ? narrow : !inF32) ? 2 : 4;
   if (flags.has("--fp8-param-gather")) {
     if (!flags.has("--fp8-format"))
       flags.fail("--fp8-param-gather",
@@ -399,17 +422,49 @@ void readState(Flags& flags, int64_t numRanks, Plan& plan) {
   plan.dpShard = dp / instances;
 }
 
-void readRecompute(Flags& flags, Plan& plan) {
+// As TransformerConfig refuses them.
+void checkRecompute(Flags& flags, const std::string& granularity) {
+  const char *const kMethod = "--recompute-method", *const kLayers = "--recompute-num-layers";
+  if (granularity == "full") {
+    for (const char* name : {kMethod, kLayers})
+      if (!flags.has(name))
+        flags.fail(name, "is missing: Megatron refuses --recompute-granularity full without it");
+    return;
+  }
+  if (granularity != "selective") return;
+  if (flags.has(kLayers)) flags.fail(kLayers, "goes not with --recompute-granularity selective");
+  for (const std::string& module : flags.texts("--recompute-modules"))
+    if (module != "core_attn")
+      flags.fail("--recompute-modules", fmt::format("has {}, which cannot be priced; nearest: "
+                                                    "core_attn",
+                                                    spec::quoteForMessage(module)));
+}
+
+// Of a block that is longer than the stage Megatron recomputes what there is.
+void readBlock(int64_t layers, Plan& plan, std::vector<std::string>& notes) {
+  int64_t longest = 0;
+  for (const std::vector<plan::LayerRange>& stage : plan.layers)
+    for (const plan::LayerRange& chunk : stage) longest = std::max(longest, chunk.count);
+  plan.recomputeLayers = layers;
+  if (layers <= longest || longest == 0) return;
+  plan.recomputeLayers = longest;
+  notes.push_back(fmt::format(
+      "--recompute-num-layers is {}: virtual stages have at most {}, and all are recomputed",
+      layers, longest));
+}
+
+void readRecompute(Flags& flags, Plan& plan, std::vector<std::string>& notes) {
   const std::string granularity =
       flags.choice("--recompute-granularity", {"full", "selective"},
                    flags.has("--recompute-activations") ? "selective" : "none");
+  checkRecompute(flags, granularity);
   if (granularity == "selective") plan.recompute = plan::Recompute::kSelective;
   const std::string method = flags.choice("--recompute-method", {"uniform", "block"}, "uniform");
   const bool isBlock = method == "block";
   const int64_t layers = flags.count("--recompute-num-layers", 1);
   if (granularity != "full" || (isBlock && layers == 0)) return;  // then no layer of a block is
   plan.recompute = plan::Recompute::kFull;
-  if (isBlock) plan.recomputeLayers = layers;
+  if (isBlock) readBlock(layers, plan, notes);
   if (!isBlock && layers != 1)
     flags.fail("--recompute-num-layers",
                fmt::format("is {}: units of several layers cannot be priced; nearest: 1", layers));
@@ -456,7 +511,8 @@ Result<int64_t> numRanksOf(Flags& flags, const MegatronLaunch& found, SlurmNumbe
   return Error(askFor(file, {"the number of devices (--gpus)"}));
 }
 
-void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Plan& plan) {
+void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Imported& imported) {
+  Plan& plan = imported.plan;
   plan.tp = flags.count("--tensor-model-parallel-size", 1);
   plan.pp = std::max<int64_t>(flags.count("--pipeline-model-parallel-size", 1), 1);
   plan.cp = flags.count("--context-parallel-size", 1);
@@ -475,7 +531,7 @@ void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Plan& plan
   if (isReordered && flags.has("--use-megatron-fsdp"))
     flags.fail("--use-tp-pp-dp-mapping", "excludes --use-megatron-fsdp");
   if (isReordered && plan.pp > 1 && plan.dp() > 1) plan.rankOrder = plan::RankOrder::kTpCpPpDp;
-  readRecompute(flags, plan);
+  readRecompute(flags, plan, imported.notes);
 }
 
 // The plan of one way through the script; absent if it launches nothing.
@@ -488,6 +544,7 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   for (const std::string_view name : kRefusedFlags)
     if (flags.has(std::string(name)))
       flags.fail(std::string(name), "cannot be priced: no model or plan here says it");
+  refuseOtherValues(flags);
   for (const std::string_view name : kNeutralFlags) flags.has(std::string(name));
   Imported imported;
   imported.plan = planFor(source.model, "megatron-core");
@@ -500,7 +557,7 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   imported.plan.stack = stackOf(flags);
   TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks,
                            numRanksOf(flags, *found, slurm, source.file, source.launch));
-  readPlan(flags, source.model, numRanks, imported.plan);
+  readPlan(flags, source.model, numRanks, imported);
   TRIREME_RETURN_IF_ERROR(flags.error());
   imported.unpriced = flags.unused();
   return imported;

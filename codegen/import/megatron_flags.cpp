@@ -225,6 +225,13 @@ std::optional<std::string> Flags::text(const std::string& name) {
   return std::nullopt;
 }
 
+std::vector<std::string> Flags::texts(const std::string& name) {
+  if (!text(name) || !error_.ok()) return {};
+  for (const std::string& value : flags_.at(name).values)
+    if (hasOpenPart(value)) fail(name, "is " + whatIsOpen(value, ", which"));
+  return flags_.at(name).values;
+}
+
 int64_t Flags::count(const std::string& name, int64_t absent) {
   return value<int64_t>(
       name, absent, [](int64_t v) { return v >= 0 && v <= (1 << 30); },

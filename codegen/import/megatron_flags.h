@@ -23,6 +23,8 @@ class Flags {
   std::optional<std::string> text(const std::string& name);
   // The same with its open parts, which are no error.
   std::optional<std::string> textOrOpen(const std::string& name);
+  // All of its values; none that is open.
+  std::vector<std::string> texts(const std::string& name);
   // A whole number of 0 .. 2^30.
   int64_t count(const std::string& name, int64_t absent);
   // A number of at least 0.

@@ -107,10 +107,11 @@ bool compilesModel(Config& config) {
 }
 
 // The shipped profile of torchtitan with these choices.
-std::string stackOf(Config& config, Precision precision) {
+std::string stackOf(Config& config, Precision precision, int64_t tp) {
   const bool isCompiled = compilesModel(config);
-  // Only effective when compiled.
-  const bool isAsync = config.isOn("parallelism.enable_async_tensor_parallel", false) && isCompiled;
+  const char* const kAsync = "parallelism.enable_async_tensor_parallel";
+  const bool isAsked = config.isOn(kAsync, false);
+  const bool isAsync = isAsked && isCompiled;
   const std::string key = "quantize.linear.float8.recipe_name";
   const std::string recipe =
       config.choice(key, {"tensorwise", "rowwise", "rowwise_with_gw_hp"}, "tensorwise");
@@ -118,6 +119,10 @@ std::string stackOf(Config& config, Precision precision) {
     config.fail("compile.enable", "is needed beside float8, which is not priced without");
   if (precision == Precision::kFp8 && recipe == "rowwise_with_gw_hp")
     config.fail(key, "cannot be priced; nearest: rowwise");
+  if (isAsked && !isCompiled && tp > 1)
+    config.fail(kAsync,
+                "needs the model compiled: torchtitan refuses it without [compile] enable = true "
+                "and \"model\" among its components");
   std::string stack = "torchtitan";
   if (isCompiled) stack += "-compiled";
   if (isAsync) stack += "-async-tp";
@@ -277,7 +282,7 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
   plan.training.precision = askedPrecision(config);
   readDegrees(config, file, launch, plan, missing);
   if (missing.ok()) readPrecision(config, plan, imported.notes);
-  plan.stack = stackOf(config, plan.training.precision);
+  plan.stack = stackOf(config, plan.training.precision, plan.tp);
   readSharding(config, plan);
   readTraining(config, launch, plan);
   readOptimizer(config, plan.training);

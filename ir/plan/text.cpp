@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "ir/plan/plan.h"
+#include "ir/spec/cluster_spec.h"
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
@@ -94,6 +95,13 @@ std::string indented(const std::string& text) {
   return result;
 }
 
+void readDevicesPerHost(MapReader& map, int64_t* devices) {
+  map.optional("devices_per_host", devices);
+  if (const Node* node = map.child("devices_per_host");
+      node && (*devices < 1 || *devices > spec::kMaxDevices))
+    map.fail(*node, fmt::format("must be 1 to {}, got {}", spec::kMaxDevices, *devices));
+}
+
 // Another version may mean other things by the same keys, so this comes before all of them.
 Status checkVersion(const std::string& file, const Node& root) {
   const Node* node = root.find("version");
@@ -139,6 +147,7 @@ std::string printPlan(const Plan& p) {
   line("scatter_gather", p.scatterGather);
   if (p.overlapReductions) line("overlap_reductions", true);
   if (p.rankOrder != RankOrder::kTpCpDpPp) line("rank_order", rankOrderName(p.rankOrder));
+  if (p.devicesPerHost > 0) line("devices_per_host", p.devicesPerHost);
   line("vocab_multiple", p.vocabMultiple);
   text += printLayers(p.layers);
   text += "training:\n" + indented(spec::printTraining(p.training));
@@ -171,6 +180,7 @@ Result<Plan> parsePlan(const std::string& text, const std::string& name) {
   map.required("scatter_gather", &p.scatterGather);
   map.optional("overlap_reductions", &p.overlapReductions);
   map.optional("rank_order", kRankOrders, &p.rankOrder);
+  readDevicesPerHost(map, &p.devicesPerHost);
   map.required("vocab_multiple", &p.vocabMultiple);
   if (const Node* node = map.requiredChild("layers")) map.merge(readLayers(name, *node, &p.layers));
   if (const Node* node = map.requiredChild("training")) {

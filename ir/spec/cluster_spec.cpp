@@ -76,6 +76,16 @@ const LinkTier& ClusterSpec::tierFor(int64_t span) const {
   return tiers.back();
 }
 
+int64_t ClusterSpec::devicesPerHost() const {
+  constexpr int64_t kMost = 16;  // DGX-2
+  if (hostDevices > 0) return hostDevices;
+  const size_t numInner = tiers.size() > 1 ? tiers.size() - 1 : tiers.size();
+  int64_t devices = 0;
+  for (size_t i = 0; i < numInner; ++i)
+    if (tiers[i].devices <= kMost) devices = tiers[i].devices;
+  return devices;
+}
+
 bool ClusterSpec::holdsGroup(size_t tier, int64_t group) const {
   TRIREME_CHECK(tier < tiers.size());
   const bool grows = scalable && tier + 1 == tiers.size();

@@ -174,12 +174,16 @@ struct ClusterSpec {
   DeviceSpec device;
   int64_t numDevices = 1;
   bool scalable = false;        // more of the same can be had: withNumDevices() may enlarge it
+  int64_t hostDevices = 0;      // of one host, where no tier is one; 0: not said
   std::vector<LinkTier> tiers;  // innermost first; the last one spans all devices
   Sources sources;              // of every number but those of curves, which have their own
 
   // The tier that joins a group of ranks that lie within one block of `span` consecutive devices:
   // the innermost that holds them, the last one for any larger span. Requires at least one tier.
   const LinkTier& tierFor(int64_t span) const;
+  // Devices of one host (operating system): hostDevices or, where it is not said, those of the
+  // largest inner tier that is no more than hosts have. 0: not known.
+  int64_t devicesPerHost() const;
   // Whether a block of tiers[tier] holds `group` devices, or would if the cluster grew.
   bool holdsGroup(size_t tier, int64_t group) const;
   // What two devices reach across tiers[tier] when no others send: pairBandwidth or, where it is

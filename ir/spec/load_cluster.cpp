@@ -317,6 +317,10 @@ Result<ClusterSpec> parseCluster(const std::string& text, const std::string& nam
   if (const Node* node = map.child("num_devices");
       node && (cluster.numDevices < 1 || cluster.numDevices > kMaxDevices))
     map.fail(*node, fmt::format("must be 1 to {}, got {}", kMaxDevices, cluster.numDevices));
+  map.optional("devices_per_host", &cluster.hostDevices);
+  if (const Node* node = map.child("devices_per_host");
+      node && (cluster.hostDevices < 1 || cluster.hostDevices > kMaxDevices))
+    map.fail(*node, fmt::format("must be 1 to {}, got {}", kMaxDevices, cluster.hostDevices));
   readDevice(map, &cluster.device, &cluster.sources);
   readTiers(map, &cluster);
   TRIREME_RETURN_IF_ERROR(map.finish());

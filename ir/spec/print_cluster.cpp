@@ -133,6 +133,7 @@ Result<std::string> printCluster(const ClusterSpec& cluster) {
   out.line("", "name", printText(cluster.name));
   out.line("", "num_devices", cluster.numDevices);
   out.line("", "scalable", cluster.scalable);
+  if (cluster.hostDevices > 0) out.line("", "devices_per_host", cluster.hostDevices);
   printDevice(cluster.device, out);
   out.text += "tiers:\n";
   for (size_t i = 0; i < cluster.tiers.size(); ++i)

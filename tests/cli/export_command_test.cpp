@@ -97,6 +97,17 @@ TEST_F(ExportCommand, TorchtitansSchedulesArePlannedAndExported) {
   }
 }
 
+// torchtitan shards parameters on several devices: that is its need, and nobody's pin.
+TEST_F(ExportCommand, ForNamesWhatTheProgramNeedsOfTheStack) {
+  for (const char* command : {"plan", "whatif"})
+    expectRefusal(runTrireme({command, "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus",
+                              "256", "--batch", "512", "--seq", "8192", "--for", "torchtitan",
+                              "--stack", "megatron-core"}),
+                  1,
+                  {"torchtitan needs state sharding parameters on several devices, which stack "
+                   "'megatron-core' has not; nearest: stack torchtitan (leave out --stack)"});
+}
+
 // Pins that the program cannot run are its limit, not a matter of another stack.
 TEST_F(ExportCommand, ForNamesThePinThatTheProgramHasNot) {
   expectRefusal(plan({"--for", "deepspeed", "--stack", "trireme", "--tp", "2"}), 1,
@@ -137,6 +148,49 @@ TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnFp8) {
                 {"fp8 with scales by the recipe mx (nearest: current)"});
   expectRefusal(runTrireme({"export", path("p.yaml"), "--to", "megatron", "--stack", "nemo"}), 1,
                 {"the plan is for stack 'nemo-fp8-mx', but --stack is 'nemo'"});
+}
+
+// Trays of four GPUs, though racks have 72. What is asked for comes first; plans of before say
+// nothing, and eight is then a guess.
+TEST_F(ExportCommand, NodesAreThoseOfThePlansCluster) {
+  expectSuccess(
+      runTrireme({"plan", "--model", "llama3-8b", "--cluster", "gb200-nvl72", "--gpus", "72",
+                  "--batch", "144", "--seq", "4096", "--for", "megatron", "-o", path("p.yaml")}));
+  std::string text = readAll(path("p.yaml"));
+  EXPECT_THAT(text, HasSubstr("\ndevices_per_host: 4\n"));
+  const auto slurm = [&](const std::string& plan, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"export", plan, "--to", "slurm"});
+    return runTrireme(more);
+  };
+  const Outcome own = slurm(path("p.yaml"));
+  EXPECT_THAT(own.out, HasSubstr("#SBATCH --nodes=18\n"));
+  EXPECT_THAT(own.out, HasSubstr("#SBATCH --gpus-per-node=4\n"));
+  EXPECT_THAT(own.out, HasSubstr("--nproc-per-node 4 "));
+  EXPECT_THAT(own.err, ::testing::Not(HasSubstr("--gpus-per-node")));
+  EXPECT_THAT(slurm(path("p.yaml"), {"--gpus-per-node", "8"}).out,
+              HasSubstr("#SBATCH --nodes=9\n"));
+  text.replace(text.find("devices_per_host: 4\n"), 20, "");
+  const Outcome before = slurm(write("before.yaml", text));
+  EXPECT_THAT(before.out, HasSubstr("#SBATCH --gpus-per-node=8\n"));
+  EXPECT_THAT(before.err,
+              HasSubstr("note: nodes of 8 devices: the plan does not say it (--gpus-per-node)\n"));
+}
+
+// A plan that fits with two bytes of each gradient may not with four.
+TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnGradients) {
+  expectSuccess(
+      runTrireme({"plan", "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus", "64",
+                  "--batch", "128", "--seq", "4096", "--for", "nemo", "-o", path("p.yaml")}));
+  const Outcome nemo = runTrireme({"export", path("p.yaml"), "--to", "nemo"});
+  expectSuccess(nemo);
+  EXPECT_THAT(nemo.out, HasSubstr("grad_reduce_in_fp32:false}"));
+  EXPECT_THAT(nemo.err, HasSubstr("note: mixed_precision is spelled out"));
+  const Outcome megatron = runTrireme({"export", path("p.yaml"), "--to", "megatron"});
+  EXPECT_THAT(megatron.out, HasSubstr("  --grad-reduce-in-bf16\n"));
+  std::string text = readAll(path("p.yaml"));
+  text.replace(text.find("stack: nemo"), 11, "stack: our");
+  expectRefusal(runTrireme({"export", write("own.yaml", text), "--to", "nemo"}), 1,
+                {"the plan was made for stack 'our': give its profile with --stack"});
 }
 
 TEST_F(ExportCommand, ForRefusesAModelThatTheProgramHasNot) {

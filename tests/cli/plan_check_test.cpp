@@ -192,6 +192,29 @@ TEST_F(PlanCheckCommand, ADeepspeedFileIsPricedWithWhatTheScriptSays) {
   EXPECT_THAT(outcome.out, HasSubstr("best change"));
 }
 
+// The JSON has no word for it, but scripts split tensors, and AutoTP does by its own key.
+TEST_F(PlanCheckCommand, ADeepspeedFileOfASplitModelIsPriced) {
+  const auto check = [&](const std::string& more, std::vector<std::string> flags) {
+    const std::string file = write("ds.json", R"({"train_batch_size": 32,
+        "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true},
+        "zero_optimization": {"stage": 1})" + more +
+                                                  "}");
+    flags.insert(flags.begin(),
+                 {"plan", "--check", file, "--model", "gpt2-774m", "--cluster", "dgx-a100",
+                  "--gpus", "16", "--seq", "1024", "--recompute", "full"});
+    return runTrireme(flags);
+  };
+  for (const Outcome& outcome :
+       {check("", {"--tp", "4"}), check(R"(, "tensor_parallel": {"autotp_size": 4})", {})}) {
+    expectSuccess(outcome);
+    EXPECT_THAT(outcome.out, HasSubstr("tp 4, pp 1, dp 4, microbatch 1, 1f1b, recompute full, "
+                                       "sharded optimizer"));
+    EXPECT_THAT(outcome.out, HasSubstr("optimum  "));
+  }
+  expectRefusal(check(R"(, "bf_16": {"enabled": true})", {"--tp", "1"}), 1,
+                {"bf_16 is not known; did you mean 'bf16'?"});
+}
+
 // What `export` writes for torchtitan is priced like the plan that it came from.
 TEST_F(PlanCheckCommand, ATorchtitanFileIsPricedLikeItsPlan) {
   const std::vector<std::string> cluster = {"--model", "llama3-8b", "--cluster", "dgx-h100"};

@@ -312,11 +312,76 @@ TEST(Fp8, TheRecipeOfTheProfileIsAskedFor) {
               HasSubstr("--fp8-format e4m3\n--fp8-recipe mxfp8\n"));
   EXPECT_THAT(text(Framework::kMegatron, Fp8Recipe::kRowwise), HasSubstr("(nearest: delayed)"));
   EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kDelayed),
-              HasSubstr("mixed_precision=bf16_with_fp8_delayed_scaling_mixed\n"));
+              HasSubstr(",grad_reduce_in_fp32:true,fp8:hybrid,fp8_recipe:delayed,"
+                        "fp8_amax_history_len:1024,fp8_amax_compute_algo:max}'\n"));
   EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kCurrent),
-              HasSubstr("mixed_precision=bf16_with_fp8_current_scaling_mixed\n"));
+              HasSubstr(",grad_reduce_in_fp32:true,fp8:hybrid,fp8_recipe:tensorwise}'\n"));
   EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx),
-              HasSubstr("mixed_precision=bf16_with_mxfp8_mixed\n"));
+              HasSubstr(",grad_reduce_in_fp32:true,fp8:e4m3,fp8_recipe:mxfp8}'\n"));
+}
+
+// The profile nemo has two bytes of each gradient, megatron-core four. Bridge's bf16_mixed and
+// Megatron without a flag have four; fp16_mixed and Megatron's fp16 without one have two.
+TEST(Gradients, AreAddedUpAsTheProfilePricesThem) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training());
+  const auto exported = [&](Framework framework, const char* stack) {
+    ExportOptions options;
+    setStack(spec::loadStack(stack).value(), options);
+    return exportPlan(plan, model, framework, options).value();
+  };
+  plan.training.precision = spec::Precision::kBf16;
+  const Exported narrow = exported(Framework::kNemo, "nemo");
+  EXPECT_THAT(narrow.text,
+              HasSubstr("\n'mixed_precision={_target_:megatron.bridge.training.mixed_precision."
+                        "MixedPrecisionConfig,bf16:true,"
+                        "params_dtype:{_target_:torch.bfloat16,_call_:false},"
+                        "pipeline_dtype:{_target_:torch.bfloat16,_call_:false},"
+                        "grad_reduce_in_fp32:false}'\n"));
+  EXPECT_THAT(narrow.notes, ::testing::Contains(HasSubstr("as the plan is priced: gradients in "
+                                                          "bf16, which Bridge's recipes by name")));
+  const Exported wide = exported(Framework::kNemo, "megatron-core");
+  EXPECT_THAT(wide.text, HasSubstr("\nmixed_precision=bf16_mixed\n"));
+  EXPECT_THAT(wide.notes, Not(::testing::Contains(HasSubstr("mixed_precision"))));
+  EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, HasSubstr("--grad-reduce-in-bf16\n"));
+  EXPECT_THAT(exported(Framework::kMegatron, "megatron-core").text,
+              HasSubstr("--accumulate-allreduce-grads-in-fp32\n"));
+
+  plan.training.precision = spec::Precision::kFp16;
+  EXPECT_THAT(exported(Framework::kNemo, "nemo").text, HasSubstr("mixed_precision=fp16_mixed\n"));
+  EXPECT_THAT(
+      exported(Framework::kNemo, "megatron-core").text,
+      AllOf(HasSubstr("MixedPrecisionConfig,fp16:true,params_dtype:{_target_:torch.float16"),
+            HasSubstr("grad_reduce_in_fp32:true}'\n")));
+  EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, Not(HasSubstr("grads-in-fp32")));
+}
+
+// The profile nemo hides collectives of tensor parallelism, megatron-core none; Megatron can under
+// sequence parallelism only. Transfers of interleaved stages are Megatron-LM's own overlap.
+TEST(TensorParallel, IsOverlappedWhereThePlanIsPricedSo) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training(48, 32), 2, 2, 1);
+  const auto exported = [&](Framework framework, const char* stack) {
+    ExportOptions options;
+    setStack(spec::loadStack(stack).value(), options);
+    return exportPlan(plan, model, framework, options).value();
+  };
+  const auto isNoted = ::testing::Contains(HasSubstr("under sequence parallelism only"));
+  EXPECT_THAT(exported(Framework::kNemo, "nemo").text, Not(HasSubstr("comm_overlap")));
+  EXPECT_THAT(exported(Framework::kNemo, "nemo").notes, isNoted);
+  EXPECT_THAT(exported(Framework::kMegatron, "nemo").notes, isNoted);
+  plan.sequenceParallel = true;
+  const Exported nemo = exported(Framework::kNemo, "nemo");
+  EXPECT_THAT(nemo.text, HasSubstr("\n'comm_overlap={_target_:megatron.bridge.training.comm_overlap"
+                                   ".CommOverlapConfig,tp_comm_overlap:true}'\n"));
+  EXPECT_THAT(nemo.notes, Not(isNoted));
+  EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, HasSubstr("\n--tp-comm-overlap\n"));
+  EXPECT_THAT(exported(Framework::kMegatron, "megatron-core").text, Not(HasSubstr("tp-comm")));
+  EXPECT_THAT(exported(Framework::kNemo, "megatron-core").text, Not(HasSubstr("comm_overlap")));
+  plan = small::interleaved(plan, model, 2);
+  EXPECT_THAT(exported(Framework::kNemo, "megatron-core").text,
+              HasSubstr("CommOverlapConfig,tp_comm_overlap:false,overlap_p2p_comm:true,"
+                        "batch_p2p_comm:false}'\n"));
 }
 
 TEST(Restriction, KeepsFp8OnlyWithARecipeOfTheFramework) {

@@ -281,9 +281,45 @@ TEST(ImportDeepspeed, RefusesWhatWouldBePricedWronglyAndListsTheUnknown) {
                           "bf16": {"enabled": true}})"),
               HasSubstr("goes not with bf16"));
   const Result<Imported> imported = readDeepspeed(
-      R"({"train_batch_size": 64, "zero_optimization": {"stage": 2, "stagee": 3}, "moe": {}})");
+      R"({"train_batch_size": 64, "zero_optimization": {"stage": 2, "mystery": 3}, "moe": {}})");
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
-  EXPECT_THAT(imported->unpriced, ElementsAre("zero_optimization.stagee", "moe"));
+  EXPECT_THAT(imported->unpriced, ElementsAre("zero_optimization.mystery", "moe"));
+}
+
+// Ranks that share sequences, stages of a pipeline and gradients of another type take other times
+// and memory. 1, "auto" and the type of the computation are what is priced.
+TEST(ImportDeepspeed, RefusesOtherParallelismAndAccumulation) {
+  const auto with = [](const std::string& more) {
+    return refusalOfDeepspeed(R"({"train_batch_size": 64, "bf16": {"enabled": true}, )" + more +
+                              "}");
+  };
+  EXPECT_THAT(with(R"("sequence_parallel_size": 4)"),
+              HasSubstr("sequence_parallel_size cannot be priced: sequences that ranks share "
+                        "(Ulysses); nearest: 1"));
+  EXPECT_THAT(with(R"("pipeline": {"stages": 2})"),
+              HasSubstr("pipeline.stages cannot be priced: a pipeline of DeepSpeed; nearest: 1"));
+  EXPECT_THAT(with(R"("data_types": {"grad_accum_dtype": "fp32"})"),
+              HasSubstr("data_types.grad_accum_dtype cannot be priced beside bf16; nearest: "
+                        "\"bf16\""));
+  EXPECT_THAT(with(R"("data_types": {"grad_accum_dtype": "fp23"})"),
+              HasSubstr("did you mean 'fp32'"));
+  for (const char* priced : {R"("sequence_parallel_size": 1)", R"("pipeline": {"stages": "auto"})",
+                             R"("data_types": {"grad_accum_dtype": "bf16"})",
+                             R"("data_types": {"grad_accum_dtype": null})"})
+    EXPECT_EQ(with(priced), "read") << priced;
+}
+
+// What "bf_16" turns on DeepSpeed never does: it would be a run in fp32.
+TEST(ImportDeepspeed, RefusesSlipsOfThePen) {
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "bf_16": {"enabled": true}})"),
+              HasSubstr("ds.json:1:35: bf_16 is not known; did you mean 'bf16'?"));
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "BF16": {"enabled": true}})"),
+              HasSubstr("BF16 is not known; did you mean 'bf16'?"));
+  EXPECT_THAT(refusalOfDeepspeed(R"({"train_batch_size": 64, "zero_optimisation": {"stage": 2}})"),
+              HasSubstr("did you mean 'zero_optimization'?"));
+  EXPECT_THAT(refusalOfDeepspeed(
+                  R"({"train_batch_size": 64, "zero_optimization": {"stage": 2, "stagee": 3}})"),
+              HasSubstr("zero_optimization.stagee is not known; did you mean 'stage'?"));
 }
 
 TEST(ImportDeepspeed, GradientsTravelInTheTypeThatIsAskedFor) {

@@ -191,6 +191,22 @@ TEST(ImportMegatron, LayersOfABlockAreRecomputedByTheirNumber) {
   EXPECT_EQ(plan("--recompute-method uniform --recompute-num-layers 1").recomputeLayers, 0);
 }
 
+// 96 layers in 12 stages of two chunks are 4 in each: a block of 30 is all of them.
+TEST(ImportMegatron, ABlockIsAtMostAStage) {
+  std::string text = kPublishedRun;
+  text.replace(text.find("1520"), 4, "1560");
+  const std::string uniform = "--recompute-method uniform --recompute-num-layers 1";
+  text.replace(text.find(uniform), uniform.size(),
+               "--recompute-method block --recompute-num-layers 30");
+  const Result<Imported> imported =
+      importedRun(text, "run.sh", spec::loadModel("gpt3-175b").value(), {});
+  ASSERT_TRUE(imported.has_value()) << imported.error().message();
+  EXPECT_EQ(imported->plan.recomputeLayers, 4);
+  EXPECT_THAT(imported->notes,
+              ElementsAre("--recompute-num-layers is 30: virtual stages have at most 4, and all "
+                          "are recomputed"));
+}
+
 // Megatron-Core sends whole borders, whatever the flag of the code before it says.
 TEST(ImportMegatron, BordersAreSentWhole) {
   const spec::ModelSpec model = spec::loadModel("gpt3-175b").value();
@@ -213,9 +229,12 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
     text.replace(text.find("--fp16"), 6, flags);
     return importedRun(text, "run.sh", model, {});
   };
-  EXPECT_EQ(read("--bf16")->widths, ParameterWidths{});
+  const ParameterWidths kWide{4.0, 4.0, {}};
+  EXPECT_EQ(read("--bf16")->widths, kWide);
   EXPECT_EQ(read("--fp16")->widths, (ParameterWidths{2.0, 2.0, {}}));
-  EXPECT_EQ(read("--fp16 --accumulate-allreduce-grads-in-fp32")->widths, ParameterWidths{});
+  EXPECT_EQ(read("--fp16 --accumulate-allreduce-grads-in-fp32")->widths, kWide);
+  // Whatever the recipe's profile, nemo-fp8-current, says.
+  EXPECT_EQ(read("--bf16 --fp8-format hybrid --fp8-recipe tensorwise")->widths, kWide);
   EXPECT_EQ(read("--bf16 --grad-reduce-in-bf16")->widths, (ParameterWidths{2.0, 2.0, {}}));
   const Result<Imported> narrow = read(
       "--bf16 --grad-reduce-in-bf16 --use-distributed-optimizer --fp8-format hybrid "
@@ -273,6 +292,49 @@ TEST(ImportMegatron, RefusesWithTheLine) {
               HasSubstr("run.sh:4: --num-layers is missing"));
   EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", "--attention-backend unfused")),
               HasSubstr("--attention-backend is unfused: attention in parts cannot be priced"));
+}
+
+// What changes the time or the memory and that no profile has; Megatron's own values are priced.
+TEST(ImportMegatron, RefusesSoftwareThatIsNotPriced) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"--transformer-impl local",
+       "--transformer-impl is 'local', which cannot be priced; nearest: transformer_engine"},
+      {"--fp4-format e2m1", "--fp4-format cannot be priced"},
+      {"--use-precision-aware-optimizer", "--use-precision-aware-optimizer cannot be priced"},
+      {"--exp-avg-dtype bf16", "--exp-avg-dtype is 'bf16', which cannot be priced; nearest: fp32"},
+      {"--exp-avg-sq-dtype fp8", "--exp-avg-sq-dtype is 'fp8'"},
+      {"--main-grads-dtype bf16", "--main-grads-dtype is 'bf16'"},
+      {"--main-params-dtype fp16", "--main-params-dtype is 'fp16'"},
+      {"--optimizer sgd", "--optimizer is 'sgd', which cannot be priced; nearest: adam"}};
+  for (const auto& [flags, message] : kCases)
+    EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", flags)),
+                HasSubstr(std::string("run.sh:14: ") + message));
+  EXPECT_THAT(refusalOfRun(replacedInRun("--fp16",
+                                         "--optimizer adam --transformer-impl transformer_engine "
+                                         "--main-grads-dtype fp32")),
+              HasSubstr("run.sh: (P7)"));
+}
+
+// TransformerConfig of Megatron-Core raises a ValueError for each but the modules, of which
+// core_attn alone is its own and priced.
+TEST(ImportMegatron, RefusesRecomputationThatMegatronRefuses) {
+  const auto with = [](const std::string& flags) {
+    std::string text = kPublishedRun;
+    const size_t begin = text.find("--recompute-granularity"), end = text.find(" \\", begin);
+    return refusalOfRun(text.replace(begin, end - begin, flags));
+  };
+  EXPECT_THAT(with("--recompute-granularity full"),
+              HasSubstr("--recompute-method is missing: Megatron refuses --recompute-granularity "
+                        "full without it"));
+  EXPECT_THAT(with("--recompute-granularity full --recompute-method uniform"),
+              HasSubstr("--recompute-num-layers is missing"));
+  EXPECT_THAT(with("--recompute-granularity selective --recompute-num-layers 1"),
+              HasSubstr("--recompute-num-layers goes not with --recompute-granularity selective"));
+  EXPECT_THAT(with("--recompute-granularity selective --recompute-modules core_attn mlp"),
+              HasSubstr("--recompute-modules has 'mlp', which cannot be priced; nearest: "
+                        "core_attn"));
+  EXPECT_THAT(with("--recompute-granularity selective --recompute-modules core_attn"),
+              HasSubstr("run.sh: (P7)"));
 }
 
 // The arguments in variables, and the ranks in #SBATCH lines: 120 nodes x 8 devices, as torchrun

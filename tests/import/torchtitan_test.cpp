@@ -218,6 +218,18 @@ TEST(ImportTorchtitan, RefusesWithTheLine) {
               HasSubstr("training.enable_cpu_offload cannot be priced"));
 }
 
+// maybe_enable_async_tp() raises a RuntimeError; of one rank it is never called.
+TEST(ImportTorchtitan, AsyncTensorParallelismNeedsTheModelCompiled) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  std::string text = replacedInToml("compile = true\n", "");
+  text.replace(text.find("converters = \"float8\"\n"), 22, "");
+  EXPECT_THAT(refusalOfToml(text, model, {.gpus = 128}),
+              HasSubstr("run.toml:21:32: parallelism.enable_async_tensor_parallel needs the model "
+                        "compiled: torchtitan refuses it without [compile] enable = true"));
+  text.replace(text.find("tensor_parallel_degree = 8"), 26, "tensor_parallel_degree = 1");
+  EXPECT_EQ(refusalOfToml(text, model, {.gpus = 128}), "read");
+}
+
 TEST(ImportTorchtitan, ReadsTheNamesOfLaterVersions) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   std::string text = replacedInToml("compile = true\n", "");

@@ -166,9 +166,10 @@ TEST(Explain, KnowsThatOneStageNeedsNoSplitBackward) {
     const auto explanation = explain(query, *result);
     ASSERT_TRUE(explanation.has_value());
     const auto has = [&](std::string_view choice, std::string_view end) {
-      return std::any_of(
-          explanation->alternatives.begin(), explanation->alternatives.end(),
-          [&](const Alternative& a) { return a.choice == choice && a.other.ends_with(end); });
+      return std::any_of(explanation->alternatives.begin(), explanation->alternatives.end(),
+                         [&](const Alternative& a) {
+                           return a.choice == choice && (a.other + a.also).ends_with(end);
+                         });
     };
     EXPECT_TRUE(has("schedule", "1f1b")) << stages;
     EXPECT_EQ(has("pp", "and schedule 1f1b"), stages == 2);
@@ -183,6 +184,11 @@ TEST(ToLine, ReadsAsASentence) {
   a.outcome = Outcome::kDoesNotFit;
   a.missing = Bytes(1024.0 * 1024 * 1024 * 3);
   EXPECT_EQ(toLine(a), "recompute none instead of selective: 3.00 GiB too much memory");
+  a.also = "dp 16 and microbatch 2";
+  EXPECT_EQ(toLine(a),
+            "recompute none instead of selective, with dp 16 and microbatch 2: 3.00 GiB too much "
+            "memory");
+  a.also = "";
   a.outcome = Outcome::kSlower;
   a.difference = Seconds(0.002);
   a.part = "bubble";

@@ -48,6 +48,28 @@ TEST(Pins, OneReplicaMayShareItsStateAmongContextRanks) {
               ::testing::Not(::testing::HasSubstr("parameters (pinned: parameters)")));
 }
 
+// What the program needs is nobody's pin, so giving it up is no way out.
+TEST(Pins, SharingThatAProgramNeedsIsNotGivenUp) {
+  Query query = smallQuery(4, 4, 8);
+  query.stack.name = "described";
+  query.stack.ownPrograms = false;
+  query.stack.choices.push_back(spec::StackChoice::kShardParameters);
+  query.pins.dp = 1;
+  query.pins.cp = 1;
+  pinSharding(plan::StateSharding::kParameters, query);
+  const std::string message = searchPlan(query).error().message();
+  const Shortfall shortfall = shortfallOf(query, searchPlan(query).error());
+  EXPECT_THAT(message, ::testing::HasSubstr("(P11)"));
+  ASSERT_FALSE(shortfall.changes.empty());
+  for (const Relaxation& change : shortfall.changes) {
+    EXPECT_THAT(change.change, ::testing::Not(::testing::HasSubstr("parameters")));
+    EXPECT_EQ(change.plan.stateSharding, plan::StateSharding::kParameters);
+  }
+  query.needsSharding = false;
+  EXPECT_THAT(toStatus(shortfallOf(query, searchPlan(query).error())).message(),
+              ::testing::HasSubstr("(pinned: parameters)"));
+}
+
 TEST(Pins, SharingIsPinnedWhereThereAreSeveralDevices) {
   const auto pinned = [](int64_t devices, const Pins& pins) {
     Query query = smallQuery(devices, 4, 8);

@@ -45,5 +45,6 @@ ARGUMENTS=(
   ddp.overlap_grad_reduce=true
   ddp.overlap_param_gather=true
   mixed_precision=bf16_mixed
+  'comm_overlap={_target_:megatron.bridge.training.comm_overlap.CommOverlapConfig,tp_comm_overlap:false,overlap_p2p_comm:true,batch_p2p_comm:false}'
 )
 torchrun --nnodes 128 --nproc-per-node 8 --node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" scripts/training/run_recipe.py --recipe vanilla_gpt_pretrain_config "${ARGUMENTS[@]}"

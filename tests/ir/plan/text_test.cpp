@@ -70,6 +70,16 @@ TEST(ParsePlan, TheDefaultRankOrderIsNotWritten) {
   expectRoundTrip(plan);
 }
 
+TEST(ParsePlan, DevicesOfAHostAreSaidWhereTheyAreKnown) {
+  Plan plan = smallPlan();
+  EXPECT_THAT(printPlan(plan), ::testing::Not(HasSubstr("devices_per_host")));
+  plan.devicesPerHost = 4;
+  EXPECT_THAT(printPlan(plan), HasSubstr("\ndevices_per_host: 4\n"));
+  expectRoundTrip(plan);
+  EXPECT_EQ(parsePlan(replaced(printPlan(plan), "host: 4", "host: 0"), "p.yaml").error().message(),
+            "p.yaml:19:19: devices_per_host: must be 1 to 16777216, got 0");
+}
+
 TEST(ParsePlan, ReadsBackWhatWasPrinted) { expectRoundTrip(smallPlan()); }
 
 // No rule of verifyPlan is needed to be read: a plan that breaks one is refused by its label later.

@@ -361,6 +361,37 @@ TEST(TierFor, IsTheInnermostThatHoldsTheSpan) {
   EXPECT_EQ(c.tierFor(1000).name, "ib");
 }
 
+// A host is the largest inner tier of at most 16 devices: one board of 8, which has pairs, in pods
+// of 64. A rack of 72 is none, so its file says how many are.
+TEST(DevicesPerHost, AreOfATierUnlessTheFileSaysOtherwise) {
+  ClusterSpec c = cluster();
+  EXPECT_EQ(c.devicesPerHost(), 8);
+  c.tiers.insert(c.tiers.begin(), c.tiers[0]);
+  c.tiers[0].devices = 2;
+  c.tiers.insert(c.tiers.begin() + 2, c.tiers[1]);
+  c.tiers[2].devices = 64;
+  EXPECT_EQ(c.devicesPerHost(), 8);
+  const auto shipped = [](const std::string& name) {
+    return loadCluster(examplePath("clusters/" + name + ".yaml")).value().devicesPerHost();
+  };
+  EXPECT_EQ(shipped("gb200-nvl72"), 4);
+  EXPECT_EQ(shipped("gb300-nvl72"), 4);
+  EXPECT_EQ(shipped("dgx-2"), 16);
+  EXPECT_EQ(shipped("t4"), 4);
+  EXPECT_EQ(shipped("llama3-24k"), 8);
+  EXPECT_EQ(shipped("a100-pcie"), 8);
+  const ClusterSpec said =
+      clusterFrom(replaced(kCluster, "device:\n", "devices_per_host: 4\ndevice:\n")).value();
+  EXPECT_EQ(said.devicesPerHost(), 4);
+  EXPECT_EQ(clusterFrom(printCluster(said).value()).value(), said);
+  EXPECT_EQ(with("device:\n", "devices_per_host: 0\ndevice:\n"),
+            "c.yaml:3:19: devices_per_host: must be 1 to 16777216, got 0");
+  c = withNumDevices(cluster(), 4).value();
+  EXPECT_EQ(c.devicesPerHost(), 4);
+  c.tiers = {{"ethernet", 1024, 1_GBps, 5_us}};
+  EXPECT_EQ(c.devicesPerHost(), 0);
+}
+
 TEST(WithNumDevices, GrowsTheLastTier) {
   const ClusterSpec c = withNumDevices(cluster(), 1024).value();
   EXPECT_EQ(c.numDevices, 1024);
