@@ -93,7 +93,9 @@ constexpr std::array<std::string_view, 58> kNeutralFlags = {
     "--no-scatter-gather-tensors-in-pipeline"};
 
 constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
-    {"--rampup-batch-size", "steps of the full batch are priced"}};
+    {"--rampup-batch-size", "steps of the full batch are priced"},
+    {"--tp-comm-overlap",
+     "the stack's profile says what hides behind products (nemo: some of it)"}};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
 constexpr std::array<std::string_view, 13> kRefusedFlags = {"--num-experts",

@@ -163,12 +163,15 @@ TEST(ImportMegatron, WarmUpIsAFractionOfTheDecay) {
   EXPECT_EQ(published.plan.training.warmupSteps, 430);
   EXPECT_EQ(published.plan.training.decaySteps, 429570);
   EXPECT_THAT(published.notes, ElementsAre());
-  const Imported ramped =
-      read("--lr-decay-style linear --lr-decay-iters 100 --rampup-batch-size 16 16 5859375");
+  const Imported ramped = read(
+      "--lr-decay-style linear --lr-decay-iters 100 --rampup-batch-size 16 16 5859375 "
+      "--tp-comm-overlap");
   EXPECT_EQ(ramped.plan.training.decaySteps, 100);
   EXPECT_THAT(ramped.notes,
               ElementsAre(HasSubstr("--lr-decay-style is linear: the plan has a cosine"),
-                          HasSubstr("--rampup-batch-size: steps of the full batch")));
+                          HasSubstr("--rampup-batch-size: steps of the full batch"),
+                          HasSubstr("--tp-comm-overlap: the stack's profile says")));
+  EXPECT_THAT(ramped.unpriced, ElementsAre("--our-logs"));
 }
 
 // The block method recomputes the first so many layers of every chunk: none is a number, too.
