@@ -180,10 +180,9 @@ Action addCalibrate(CLI::App& app) {
   CLI::Option* ranks =
       addCount(app, "--ranks", &options->ranks,
                "Ranks to measure, all at once (default: one per core, or per GPU)");
-  CLI::Option* precision = addChoice(
-      app, "--precision", &options->precision, spec::precisionName, spec::Precision::kFp16,
-      "What the processor is to train in, to measure only that (default: fp64, fp32 "
-      "and bf16)");
+  CLI::Option* precision =
+      addChoice(app, "--precision", &options->precision, spec::precisionName,
+                spec::Precision::kFp16, "Measure only what it needs (default: fp64, fp32, bf16)");
   precision->excludes(gpu);
   addPath(app, "--name", &options->name, "NAME",
           "Name of the cluster (default: this-machine, or that of --cluster)");
