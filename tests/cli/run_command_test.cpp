@@ -441,6 +441,29 @@ TEST_F(RunCommand, ArraysAndDatasetsSayWhatTheirTokensAre) {
   expectRefusal(on(index, {"--tokens", "uint16"}), 1, {"--tokens: the dataset ", "train.idx"});
 }
 
+// By their first bytes: names say nothing.
+TEST_F(RunCommand, DataWithinAnotherFormatIsRefusedWithWhatToDo) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const auto refuse = [&](const std::string& start, const std::vector<std::string>& parts) {
+    const std::string file = write("data.bin", start + std::string(4096 - start.size(), 'x'));
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>(), {"--tokens", "uint8"}}) {
+      std::vector<std::string> args = {"run", bundle, "--steps", "1", "--data", file};
+      args.insert(args.end(), more.begin(), more.end());
+      expectRefusal(runTrireme(args), 1, parts);
+    }
+  };
+  refuse("\x93NUMPY", {"data.bin: is a NumPy file with a header", "data.bin').tofile('tokens.bin')",
+                       "--tokens uint16"});
+  refuse("PK\x03\x04", {"is a zip archive (as .npz and .pt are)", "write its text or its tokens"});
+  refuse("\x1f\x8b\x08", {"is compressed by gzip", "unpack it: gunzip " + path("data.bin")});
+  refuse("PAR1", {"is a Parquet file"});
+  refuse(std::string("\x40\0\0\0\0\0\0\0{\"", 10), {"is a safetensors file"});
+  // Text may begin with any letters.
+  const std::string text = write("letters.txt", "PAR, PK, BZ" + std::string(4096, 'x'));
+  expectSuccess(runTrireme({"run", bundle, "--steps", "1", "--data", text}));
+}
+
 TEST_F(RunCommand, CheckpointAtTheEndOfTrainingHasNothingToContinue) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectSuccess(run(bundle, {"--steps", "2", "--save", path("ckpt")}));
