@@ -166,7 +166,11 @@ Result<std::vector<const TensorEntry*>> match(const TrainingState& state,
       return Error(invalidArgument(fmt::format("tensor {} is [{}], not [{}]", name,
                                                fmt::join(entry.dims, ", "),
                                                fmt::join(item.tensor->dims, ", "))));
-    if (const DType wanted = storedType(state, item.kind); entry.dtype != wanted)
+    const DType wanted = storedType(state, item.kind);
+    if (!entry.otherType.empty())
+      return Error(invalidArgument(
+          fmt::format("tensor {} is {}, not {}", name, entry.otherType, dtypeName(wanted))));
+    if (entry.dtype != wanted)
       return Error(invalidArgument(
           fmt::format("tensor {} is {}, not {}", name, dtypeName(entry.dtype), dtypeName(wanted))));
     matched.push_back(&entry);

@@ -152,6 +152,9 @@ Result<Places> match(const ForeignWeights& weights, const TensorFiles& files,
       return Error(invalidArgument(fmt::format("{} is [{}], the model's is [{}]", where,
                                                fmt::join(entry.dims, ", "),
                                                fmt::join(tensor.dims(), ", "))));
+    if (!entry.otherType.empty())
+      return Error(invalidArgument(
+          fmt::format("{} is {}; F64, F32, BF16 and F16 are read", where, entry.otherType)));
     if (entry.dtype == DType::kI32) return Error(invalidArgument(where + " is of integers"));
     wanted.insert(entry.name);
     matched.push_back(&found->second);
@@ -229,7 +232,9 @@ class Writer {
     if (found == entries_.end())
       return invalidArgument(fmt::format("{}: no tensor {}", checkpoint_, own.name));
     const TensorEntry& entry = *found->second;
-    if ((entry.end - entry.begin) / byteSize(entry.dtype) == rows * own.cols) return {};
+    if (entry.otherType.empty() &&
+        (entry.end - entry.begin) / byteSize(entry.dtype) == rows * own.cols)
+      return {};
     return invalidArgument(fmt::format("{}: tensor {} is [{}], the model's has {} elements",
                                        checkpoint_, own.name, fmt::join(entry.dims, ", "),
                                        rows * own.cols));

@@ -16,6 +16,7 @@
 #include "cli/run/folder_lock.h"
 #include "cli/run/training_loop.h"
 #include "ir/program/bundle.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/data/token_files.h"
 #include "tests/cli/command.h"
 
@@ -110,6 +111,26 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
   write("hf/config.json", config);
   expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
                 {"config.json is of another model: heads: 2, the bundle's has heads: 4"});
+}
+
+// What a file holds beside the weights may be of any type; a weight may not.
+TEST_F(RunCommand, WeightsMayLieBesideMasksOfOtherTypes) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
+  const std::string file = path("hf/model.safetensors"), bytes = readAll(file);
+  runtime::PosixFileSystem files;
+  auto header = *runtime::readHeader(**files.open(file));
+  const std::string data = bytes.substr(static_cast<size_t>(header.dataOffset));
+  const auto at = static_cast<int64_t>(data.size());
+  header.tensors.push_back({"h.0.attn.bias", DType::kF32, {1, 1, 4, 4}, at, at + 16, "U8"});
+  write("hf/model.safetensors", formatHeader(header) + data + std::string(16, '\1'));
+  expectSuccess(run(bundle, {"--steps", "1", "--init-from", path("hf")}));
+  for (runtime::TensorEntry& tensor : header.tensors)
+    if (tensor.name.ends_with("ln_f.bias")) tensor.otherType = "U32";
+  write("hf/model.safetensors", formatHeader(header) + data + std::string(16, '\1'));
+  expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
+                {"ln_f.bias is U32; F64, F32, BF16 and F16 are read"});
 }
 
 // The same tokens as text, as integers and as a Megatron dataset give the same losses to the bit.
