@@ -133,6 +133,22 @@ TEST_F(RunCommand, WeightsMayLieBesideMasksOfOtherTypes) {
                 {"ln_f.bias is U32; F64, F32, BF16 and F16 are read"});
 }
 
+// A key that only one of them has shifts no other.
+TEST_F(RunCommand, AnotherModelsConfigIsRefusedWithTheKeyThatDiffers) {
+  model = write("llama.yaml", replaced(kTinyModel, "family: gpt", "family: llama") +
+                                  "norm_epsilon: 1e-5\nrope_theta: 10000\nqkv_bias: false\n");
+  const std::string bundle = compile("llama", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
+  expectSuccess(run(bundle, {"--steps", "1", "--init-from", path("hf")}));
+  std::string config = readAll(path("hf/config.json"));
+  config.insert(config.find('{') + 1, R"("rope_scaling": {"type": "linear", "factor": 2.0},)");
+  write("hf/config.json", config);
+  expectRefusal(
+      run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
+      {"config.json is of another model: rope_scaling: ", ", the bundle's has no rope_scaling"});
+}
+
 // The same tokens as text, as integers and as a Megatron dataset give the same losses to the bit.
 TEST_F(RunCommand, TokensComeFromFilesOfEveryKind) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
