@@ -85,7 +85,8 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
                 {"none: neither a safetensors file nor a folder with model.safetensors"});
   expectRefusal(
       run(bundle, {"--steps", "1", "--init-from", path("ckpt/step-00000001.safetensors")}), 1,
-      {"no tensor wte.weight"});
+      {"step-00000001.safetensors: a checkpoint of Trireme, whose training --resume continues",
+       "export-weights"});
   expectRefusal(run(bundle, {"--init-from", path("hf"), "--resume", path("ckpt")}), 2,
                 {"--resume excludes --init-from"});
   expectRefusal(runTrireme({"export-weights", path("ckpt"), "--model", model, "--precision", "fp64",
@@ -147,6 +148,16 @@ TEST_F(RunCommand, AnotherModelsConfigIsRefusedWithTheKeyThatDiffers) {
   expectRefusal(
       run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
       {"config.json is of another model: rope_scaling: ", ", the bundle's has no rope_scaling"});
+}
+
+// Without a handler the signal would end the run without a word.
+TEST_F(RunCommand, AFileAboveTheLimitIsAnError) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), err = path("err");
+  const std::string command = "ulimit -f 8; '" + std::string(TRIREME_BINARY) + "' run '" + bundle +
+                              "' --data '" + data + "' --steps 1 --save '" + path("a") + "' 2> '" +
+                              err + "'";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_THAT(readAll(err), HasSubstr("File too large"));
 }
 
 // The same tokens as text, as integers and as a Megatron dataset give the same losses to the bit.
@@ -414,7 +425,7 @@ TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
 
   model = write("other.yaml", replaced(kTinyModel, "layers: 4", "layers: 2"));
   expectRefusal(run(compile("other", {"--gpus", "1"}), {"--steps", "3", "--resume", good}), 1,
-                {"step-00000001.safetensors"});
+                {"step-00000001.safetensors", "of another model"});
 }
 
 TEST_F(RunCommand, WhereResumingFailsTheNextStepIsNamed) {
