@@ -156,6 +156,18 @@ TEST_F(CompileCommand, WhatThePlansOwnStackHasNotIsRefusedAsPlanCheckDoes) {
 #endif
 }
 
+// The time of another stack is not that of our program; `plan --check` prices it.
+TEST_F(CompileCommand, OnlyStacksThatRunOurProgramsAreSimulated) {
+  expectSuccess(plan({"--gpus", "1", "-o", path("plan.yaml")}));
+  expectRefusal(compilePlan({"--cluster", cluster, "--stack", "megatron-core"}), 1,
+                {"--stack megatron-core: what is simulated is Trireme's own program",
+                 "`trireme plan --check`"});
+  EXPECT_FALSE(std::filesystem::exists(path("out.bundle")));
+#if TRIREME_HAVE_MLIR
+  expectSuccess(compilePlan({"--cluster", cluster, "--stack", "trireme"}));
+#endif
+}
+
 #if TRIREME_HAVE_MLIR
 TEST_F(CompileCommand, AFolderThatCannotBeUsedIsNamed) {
   expectSuccess(plan({"--gpus", "1", "-o", path("plan.yaml")}));
