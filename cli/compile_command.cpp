@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 
 #include "cli/command_line.h"
@@ -43,8 +42,7 @@ struct CompileOptions {
 // Writes the model graph, beside which codegen puts its phases.
 Status dumpModel(const std::string& folder, const spec::ModelSpec& model, const plan::Plan& plan) {
   if (folder.empty()) return {};
-  std::error_code error;  // writeFile() tells what is wrong.
-  std::filesystem::create_directories(folder, error);
+  TRIREME_RETURN_IF_ERROR(createFolder(folder).withContext("--dump-ir"));
   return writeFile(folder + "/model.mlir",
                    dialect::printModelGraph(graph::buildGraph(
                        model, plan.training, plan.microbatchSize, plan::paddedVocab(plan, model))));

@@ -45,6 +45,11 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, cons
   if (!grown.has_value()) return Error(grown.error().withContext(options.cluster));
   const spec::ClusterSpec& cluster = *grown;
   TRIREME_ASSIGN_OR_RETURN(const spec::StackProfile stack, loadStackOrDefault(options.stack));
+  if (!stack.ownPrograms)
+    return Error(invalidArgument(
+        fmt::format("--stack {}: what is simulated is Trireme's own program, and {} runs another; "
+                    "`trireme plan --check` and `trireme run --stack` price the plan for it",
+                    options.stack, stack.name)));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, plan.training));
   if (program.numRanks() > cluster.numDevices)
     return Error(invalidArgument(

@@ -25,8 +25,8 @@ inline constexpr int32_t kMostTracedRanks = 64;
 
 // Time of one step of a verified program of `plan`. A scalable cluster has as many devices as the
 // program ranks, if more than its own (withRoomFor). kInvalidArgument: another has fewer, or
-// devices with less memory than an arena takes; others: those of the specs, cost::simulate and
-// writeFile.
+// devices with less memory than an arena takes, or the stack runs programs of its own; others:
+// those of the specs, cost::simulate and writeFile.
 Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, const plan::Plan& plan,
                                             const program::Program& program);
 

@@ -14,6 +14,7 @@
 #include "cli/paths.h"
 #include "cli/run/cache_folder.h"
 #include "cli/run/checkpoint_folder.h"
+#include "cli/run/file_format.h"
 #include "cli/run/folder_lock.h"
 #include "cli/run/model_flags.h"
 #include "cli/run/report.h"
@@ -54,6 +55,7 @@ Status checkData(const RunOptions& run) {
     if (isDataset(path) && run.tokens)
       return invalidArgument(fmt::format(
           "--tokens: the dataset {} says itself what its tokens are; leave --tokens away", path));
+    if (!isDataset(path)) TRIREME_RETURN_IF_ERROR(checkPlainData(path));
     if (!path.ends_with(".bin") || run.tokens) continue;
     const std::string index = path.substr(0, path.size() - 4) + ".idx";
     const bool hasIndex = std::filesystem::exists(index);

@@ -2,6 +2,7 @@
 #include <llvm/Support/FileSystem.h>
 #include <llvm/Support/FileUtilities.h>
 #include <llvm/Support/MemoryBuffer.h>
+#include <llvm/Support/Path.h>
 #include <llvm/Support/Program.h>
 #include <llvm/Support/raw_ostream.h>
 
@@ -40,6 +41,13 @@ std::string readFile(llvm::StringRef path) {
   return buffer ? (*buffer)->getBuffer().str() : std::string();
 }
 
+Status temporaryFolderFailed() {
+  llvm::SmallString<128> folder;
+  llvm::sys::path::system_temp_directory(true, folder);
+  return resourceExhausted("cannot write to the temporary folder " + folder.str().str() +
+                           "; TMPDIR names another");
+}
+
 // Runs a program that turns `input` into a file, and says into `messages` what it said.
 struct Outcome {
   int code = -1;
@@ -52,7 +60,7 @@ Result<Outcome> convert(
   TemporaryFile from, to, messages;
   if (!from.create(suffix) || !to.create("out") || !messages.create("txt") ||
       !writeFile(from.path, input))
-    return Error(resourceExhausted("cannot write to the temporary folder"));
+    return Error(temporaryFolderFailed());
   const std::vector<std::string> words = argumentsFor(from.path.str().str(), to.path.str().str());
   std::vector<llvm::StringRef> arguments = {program};
   arguments.insert(arguments.end(), words.begin(), words.end());

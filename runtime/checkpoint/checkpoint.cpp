@@ -15,7 +15,7 @@ namespace trireme::runtime {
 namespace {
 
 constexpr std::string_view kFormat = "trireme.checkpoint";
-const std::string kData = "data";
+const std::string kData = "data", kFingerprint = "model_fingerprint";
 
 struct Kind {
   StateKind kind;
@@ -55,7 +55,7 @@ std::string nameOf(const Item& item) {
 
 // What a continuation must have in common with the run that wrote the file.
 std::vector<std::pair<std::string, std::string>> settingsOf(const program::Training& training) {
-  return {{"model_fingerprint", std::to_string(training.modelFingerprint)},
+  return {{kFingerprint, std::to_string(training.modelFingerprint)},
           {"seed", std::to_string(training.seed)},
           {"global_batch_size", std::to_string(training.globalBatchSize)},
           {"sequence_length", std::to_string(training.sequenceLength)}};
@@ -127,8 +127,7 @@ Result<T> readNumber(const SafetensorsHeader& header, const std::string& key) {
 }
 
 Status checkFormat(const SafetensorsHeader& header) {
-  const auto format = header.metadata.find("format");
-  if (format == header.metadata.end() || format->second != kFormat)
+  if (!isCheckpoint(header))
     return invalidArgument("a safetensors file, but not a Trireme checkpoint");
   TRIREME_ASSIGN_OR_RETURN(const auto version, readNumber<int64_t>(header, "version"));
   if (version > kCheckpointVersion)
@@ -137,12 +136,28 @@ Status checkFormat(const SafetensorsHeader& header) {
   return {};
 }
 
+std::string modelOf(const SafetensorsHeader& header) {
+  const auto model = header.metadata.find("model");
+  return model == header.metadata.end() ? "unknown" : model->second;
+}
+
+Status otherModel(const SafetensorsHeader& header, const std::string& mine) {
+  const std::string theirs = modelOf(header);
+  if (theirs != mine)
+    return invalidArgument(
+        fmt::format("of another model: {} in the checkpoint and {} in this run", theirs, mine));
+  return invalidArgument(fmt::format(
+      "of another model: both are called '{}', and something else about them differs", mine));
+}
+
 Status checkMetadata(const TrainingState& state, const SafetensorsHeader& header) {
   TRIREME_RETURN_IF_ERROR(checkFormat(header));
   for (const auto& [key, value] : settingsOf(state.program->training)) {
     const auto found = header.metadata.find(key);
     if (found == header.metadata.end())
       return invalidArgument(fmt::format("metadata: {} is missing", key));
+    if (found->second != value && key == kFingerprint)
+      return otherModel(header, state.program->model);
     if (found->second != value)
       return invalidArgument(
           fmt::format("{} is {} in the checkpoint and {} in this run", key, found->second, value));
@@ -166,7 +181,11 @@ Result<std::vector<const TensorEntry*>> match(const TrainingState& state,
       return Error(invalidArgument(fmt::format("tensor {} is [{}], not [{}]", name,
                                                fmt::join(entry.dims, ", "),
                                                fmt::join(item.tensor->dims, ", "))));
-    if (const DType wanted = storedType(state, item.kind); entry.dtype != wanted)
+    const DType wanted = storedType(state, item.kind);
+    if (!entry.otherType.empty())
+      return Error(invalidArgument(
+          fmt::format("tensor {} is {}, not {}", name, entry.otherType, dtypeName(wanted))));
+    if (entry.dtype != wanted)
       return Error(invalidArgument(
           fmt::format("tensor {} is {}, not {}", name, dtypeName(entry.dtype), dtypeName(wanted))));
     matched.push_back(&entry);
@@ -261,14 +280,20 @@ Status contributeToCheckpoint(const TrainingState& state) {
   return {};
 }
 
+bool isCheckpoint(const SafetensorsHeader& header) {
+  const auto format = header.metadata.find("format");
+  return format != header.metadata.end() && format->second == kFormat;
+}
+
 Status checkFile(const InputFile& file, const SafetensorsHeader& header,
                  uint64_t modelFingerprint) {
   TRIREME_RETURN_IF_ERROR(checkFormat(header));
-  const auto found = header.metadata.find("model_fingerprint");
+  const auto found = header.metadata.find(kFingerprint);
   if (found == header.metadata.end())
     return invalidArgument("metadata: model_fingerprint is missing");
   if (found->second != std::to_string(modelFingerprint))
-    return invalidArgument("the checkpoint is of another model");
+    return invalidArgument(
+        fmt::format("the checkpoint is of another model, named {}", modelOf(header)));
   return checkChecksums(file, header);
 }
 

@@ -40,6 +40,9 @@ Status saveCheckpoint(const TrainingState& state, const TrainedSoFar& progress,
 // kUnavailable: a rank failed.
 Status contributeToCheckpoint(const TrainingState& state);
 
+// Whether the file says that it is one, of whatever model and version.
+bool isCheckpoint(const SafetensorsHeader& header);
+
 // A whole checkpoint of a model with this fingerprint. kInvalidArgument: another kind of file, a
 // newer version, another model, or damaged (names the tensor).
 Status checkFile(const InputFile& file, const SafetensorsHeader& header, uint64_t modelFingerprint);

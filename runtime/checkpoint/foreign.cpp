@@ -71,6 +71,9 @@ class TensorFiles {
     return bytes;
   }
 
+  // A file that is a checkpoint of ours; empty: none is.
+  const std::string& checkpoint() const { return checkpoint_; }
+
   // One number per file.
   Result<std::string> fingerprint() const {
     std::vector<std::string> numbers;
@@ -93,6 +96,7 @@ class TensorFiles {
     TRIREME_ASSIGN_OR_RETURN(auto file, files.open(path));
     Result<SafetensorsHeader> header = readHeader(*file);
     if (!header.has_value()) return header.error().withContext(path);
+    if (isCheckpoint(*header) && checkpoint_.empty()) checkpoint_ = path;
     for (TensorEntry& entry : header->tensors) {
       const std::string name = entry.name;
       if (!places_.emplace(name, Place{opened_.size(), std::move(entry)}).second)
@@ -129,6 +133,7 @@ class TensorFiles {
   }
 
   std::vector<Opened> opened_;
+  std::string checkpoint_;
   std::map<std::string, Place> places_;
 };
 
@@ -152,6 +157,9 @@ Result<Places> match(const ForeignWeights& weights, const TensorFiles& files,
       return Error(invalidArgument(fmt::format("{} is [{}], the model's is [{}]", where,
                                                fmt::join(entry.dims, ", "),
                                                fmt::join(tensor.dims(), ", "))));
+    if (!entry.otherType.empty())
+      return Error(invalidArgument(
+          fmt::format("{} is {}; F64, F32, BF16 and F16 are read", where, entry.otherType)));
     if (entry.dtype == DType::kI32) return Error(invalidArgument(where + " is of integers"));
     wanted.insert(entry.name);
     matched.push_back(&found->second);
@@ -229,7 +237,9 @@ class Writer {
     if (found == entries_.end())
       return invalidArgument(fmt::format("{}: no tensor {}", checkpoint_, own.name));
     const TensorEntry& entry = *found->second;
-    if ((entry.end - entry.begin) / byteSize(entry.dtype) == rows * own.cols) return {};
+    if (entry.otherType.empty() &&
+        (entry.end - entry.begin) / byteSize(entry.dtype) == rows * own.cols)
+      return {};
     return invalidArgument(fmt::format("{}: tensor {} is [{}], the model's has {} elements",
                                        checkpoint_, own.name, fmt::join(entry.dims, ", "),
                                        rows * own.cols));
@@ -285,6 +295,11 @@ std::vector<int64_t> ForeignTensor::dims() const {
 Status loadForeignWeights(const TrainingState& state, const ForeignWeights& weights,
                           const std::string& path, FileSystem& files) {
   TRIREME_ASSIGN_OR_RETURN(const TensorFiles opened, TensorFiles::open(path, files));
+  if (!opened.checkpoint().empty())
+    return invalidArgument(fmt::format(
+        "{}: a checkpoint of Trireme, whose training --resume continues; for its weights alone, "
+        "trireme export-weights makes a folder of them",
+        opened.checkpoint()));
   TRIREME_ASSIGN_OR_RETURN(const Places places, match(weights, opened, path));
   std::map<std::string, const LogicalTensor*> tensors;
   for (const LogicalTensor& tensor : *state.tensors) tensors[tensor.name] = &tensor;

@@ -46,10 +46,10 @@ struct ForeignWeights {
 
 // Fills the parameters of all ranks from `path`: a safetensors file, an index of several
 // (*.safetensors.index.json), or a folder with model.safetensors or such an index. Types f64, f32,
-// bf16 and f16 are converted. Moments stay as they are. Everything is checked before the first
-// parameter is touched.
-// kInvalidArgument: a file is missing or malformed; a tensor is missing, misshapen, not of numbers,
-// or not of this model (names it). kUnavailable: the device failed: the weights are undefined.
+// bf16 and f16 are converted; what is ignored may be of any. Moments stay as they are. Everything
+// is checked before the first parameter is touched. kInvalidArgument: a file is missing or
+// malformed; a tensor is missing, misshapen, not of numbers, or not of this model (names it).
+// kUnavailable: the device failed: the weights are undefined.
 Status loadForeignWeights(const TrainingState& state, const ForeignWeights& weights,
                           const std::string& path, FileSystem& files);
 

@@ -16,6 +16,13 @@ using Json = nlohmann::json;
 constexpr std::string_view kMetadata = "__metadata__";
 // In the order of DType.
 constexpr std::array<std::string_view, 5> kTypeNames = {"F64", "F32", "BF16", "F16", "I32"};
+struct OtherType {
+  std::string_view name;
+  int64_t bytes;
+};
+constexpr OtherType kOtherTypes[] = {{"BOOL", 1},    {"U8", 1},      {"I8", 1},  {"F8_E4M3", 1},
+                                     {"F8_E5M2", 1}, {"F8_E8M0", 1}, {"I16", 2}, {"U16", 2},
+                                     {"U32", 4},     {"I64", 8},     {"U64", 8}, {"C64", 8}};
 constexpr int kMaxDepth = 3;  // {tensor: {shape: [
 constexpr int64_t kPrefix = 8;
 
@@ -51,10 +58,29 @@ bool readCount(const Json& json, int64_t& value) {
 
 // Bytes of a tensor; -1 if they overflow.
 int64_t sizeOf(const TensorEntry& tensor) {
-  int64_t bytes = byteSize(tensor.dtype);
+  int64_t bytes = tensor.elementBytes();
   for (int64_t dim : tensor.dims)
     if (__builtin_mul_overflow(bytes, dim, &bytes)) return -1;
   return bytes;
+}
+
+const OtherType* findOtherType(std::string_view name) {
+  for (const OtherType& type : kOtherTypes)
+    if (type.name == name) return &type;
+  return nullptr;
+}
+
+Status readType(const Json& json, TensorEntry& tensor) {
+  if (!json.is_string()) return fault(tensor.name, "unknown dtype");
+  const auto& name = json.get_ref<const std::string&>();
+  const auto known = std::find(kTypeNames.begin(), kTypeNames.end(), name);
+  if (known != kTypeNames.end())
+    tensor.dtype = static_cast<DType>(known - kTypeNames.begin());
+  else if (findOtherType(name) != nullptr)
+    tensor.otherType = name;
+  else
+    return fault(tensor.name, "unknown dtype");
+  return {};
 }
 
 Result<TensorEntry> parseTensor(const std::string& name, const Json& json) {
@@ -63,12 +89,7 @@ Result<TensorEntry> parseTensor(const std::string& name, const Json& json) {
   if (!json.is_object() || !json.contains("dtype") || !json.contains("shape") ||
       !json.contains("data_offsets") || json.size() != 3)
     return Error(fault(name, "needs dtype, shape and data_offsets"));
-  const Json& type = json["dtype"];
-  const auto known = type.is_string() ? std::find(kTypeNames.begin(), kTypeNames.end(),
-                                                  type.get_ref<const std::string&>())
-                                      : kTypeNames.end();
-  if (known == kTypeNames.end()) return Error(fault(name, "unknown dtype"));
-  tensor.dtype = static_cast<DType>(known - kTypeNames.begin());
+  TRIREME_RETURN_IF_ERROR(readType(json["dtype"], tensor));
   const Json& shape = json["shape"];
   if (!shape.is_array()) return Error(fault(name, "shape is not a list"));
   for (const Json& dim : shape)
@@ -98,13 +119,20 @@ Status checkTiling(const SafetensorsHeader& header, int64_t dataBytes) {
 
 }  // namespace
 
+int64_t TensorEntry::elementBytes() const {
+  const OtherType* const other = findOtherType(otherType);
+  return other == nullptr ? byteSize(dtype) : other->bytes;
+}
+
 std::string formatHeader(const SafetensorsHeader& header) {
   Json json;
   if (!header.metadata.empty()) json[kMetadata] = header.metadata;
   for (const TensorEntry& tensor : header.tensors)
-    json[tensor.name] = {{"dtype", kTypeNames[static_cast<size_t>(tensor.dtype)]},
-                         {"shape", tensor.dims},
-                         {"data_offsets", {tensor.begin, tensor.end}}};
+    json[tensor.name] = {
+        {"dtype", tensor.otherType.empty() ? kTypeNames[static_cast<size_t>(tensor.dtype)]
+                                           : std::string_view(tensor.otherType)},
+        {"shape", tensor.dims},
+        {"data_offsets", {tensor.begin, tensor.end}}};
   // A name that is not UTF-8 is no reason to throw.
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + kPrefix - 1) / kPrefix * kPrefix, ' ');

@@ -18,6 +18,9 @@ struct TensorEntry {
   DType dtype = DType::kF32;
   std::vector<int64_t> dims;
   int64_t begin = 0, end = 0;  // bytes, from the start of the data
+  // The file's name of a type that is no DType, such as "U8": only the size of its values is known.
+  std::string otherType;
+  int64_t elementBytes() const;
   bool operator==(const TensorEntry&) const = default;
 };
 
@@ -34,8 +37,8 @@ inline constexpr int64_t kMaxHeaderBytes = int64_t{16} << 20;
 std::string formatHeader(const SafetensorsHeader& header);
 
 // The JSON text of a file that has `dataBytes` of data. Safe on any input.
-// kInvalidArgument: not JSON, nested deeper than any header is, of the wrong form, of an unknown
-// type, or offsets that do not tile the data (names the tensor).
+// kInvalidArgument: not JSON, nested deeper than any header is, of the wrong form, of a type that
+// safetensors does not have, or offsets that do not tile the data (names the tensor).
 Result<SafetensorsHeader> parseHeader(std::string_view json, int64_t dataBytes);
 
 // kInvalidArgument: truncated or as parseHeader(); or an error of the device.

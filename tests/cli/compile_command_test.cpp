@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -153,6 +155,33 @@ TEST_F(CompileCommand, WhatThePlansOwnStackHasNotIsRefusedAsPlanCheckDoes) {
   expectSuccess(compilePlan());
 #endif
 }
+
+// The time of another stack is not that of our program; `plan --check` prices it.
+TEST_F(CompileCommand, OnlyStacksThatRunOurProgramsAreSimulated) {
+  expectSuccess(plan({"--gpus", "1", "-o", path("plan.yaml")}));
+  expectRefusal(compilePlan({"--cluster", cluster, "--stack", "megatron-core"}), 1,
+                {"--stack megatron-core: what is simulated is Trireme's own program",
+                 "`trireme plan --check`"});
+  EXPECT_FALSE(std::filesystem::exists(path("out.bundle")));
+#if TRIREME_HAVE_MLIR
+  expectSuccess(compilePlan({"--cluster", cluster, "--stack", "trireme"}));
+#endif
+}
+
+#if TRIREME_HAVE_MLIR
+TEST_F(CompileCommand, AFolderThatCannotBeUsedIsNamed) {
+  expectSuccess(plan({"--gpus", "1", "-o", path("plan.yaml")}));
+  expectRefusal(compilePlan({"--dump-ir", model + "/d"}), 1,
+                {"--dump-ir: ", "model.yaml/d: cannot create the folder: Not a directory"});
+  const std::string err = path("err");
+  const std::string command = "TMPDIR=/nonexistent '" + std::string(TRIREME_BINARY) +
+                              "' compile --model '" + model + "' --plan '" + path("plan.yaml") +
+                              "' -o '" + path("out.bundle") + "' 2> '" + err + "'";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_EQ(readAll(err),
+            "error: cannot write to the temporary folder /nonexistent; TMPDIR names another\n");
+}
+#endif
 
 TEST_F(CompileCommand, MissingPlanIsNamed) {
   expectRefusal(compilePlan(), 1, {"plan.yaml: cannot read: No such file"});

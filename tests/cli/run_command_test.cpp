@@ -16,6 +16,7 @@
 #include "cli/run/folder_lock.h"
 #include "cli/run/training_loop.h"
 #include "ir/program/bundle.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/data/token_files.h"
 #include "tests/cli/command.h"
 
@@ -84,7 +85,8 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
                 {"none: neither a safetensors file nor a folder with model.safetensors"});
   expectRefusal(
       run(bundle, {"--steps", "1", "--init-from", path("ckpt/step-00000001.safetensors")}), 1,
-      {"no tensor wte.weight"});
+      {"step-00000001.safetensors: a checkpoint of Trireme, whose training --resume continues",
+       "export-weights"});
   expectRefusal(run(bundle, {"--init-from", path("hf"), "--resume", path("ckpt")}), 2,
                 {"--resume excludes --init-from"});
   expectRefusal(runTrireme({"export-weights", path("ckpt"), "--model", model, "--precision", "fp64",
@@ -110,6 +112,52 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
   write("hf/config.json", config);
   expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
                 {"config.json is of another model: heads: 2, the bundle's has heads: 4"});
+}
+
+// What a file holds beside the weights may be of any type; a weight may not.
+TEST_F(RunCommand, WeightsMayLieBesideMasksOfOtherTypes) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
+  const std::string file = path("hf/model.safetensors"), bytes = readAll(file);
+  runtime::PosixFileSystem files;
+  auto header = *runtime::readHeader(**files.open(file));
+  const std::string data = bytes.substr(static_cast<size_t>(header.dataOffset));
+  const auto at = static_cast<int64_t>(data.size());
+  header.tensors.push_back({"h.0.attn.bias", DType::kF32, {1, 1, 4, 4}, at, at + 16, "U8"});
+  write("hf/model.safetensors", formatHeader(header) + data + std::string(16, '\1'));
+  expectSuccess(run(bundle, {"--steps", "1", "--init-from", path("hf")}));
+  for (runtime::TensorEntry& tensor : header.tensors)
+    if (tensor.name.ends_with("ln_f.bias")) tensor.otherType = "U32";
+  write("hf/model.safetensors", formatHeader(header) + data + std::string(16, '\1'));
+  expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
+                {"ln_f.bias is U32; F64, F32, BF16 and F16 are read"});
+}
+
+// A key that only one of them has shifts no other.
+TEST_F(RunCommand, AnotherModelsConfigIsRefusedWithTheKeyThatDiffers) {
+  model = write("llama.yaml", replaced(kTinyModel, "family: gpt", "family: llama") +
+                                  "norm_epsilon: 1e-5\nrope_theta: 10000\nqkv_bias: false\n");
+  const std::string bundle = compile("llama", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
+  expectSuccess(run(bundle, {"--steps", "1", "--init-from", path("hf")}));
+  std::string config = readAll(path("hf/config.json"));
+  config.insert(config.find('{') + 1, R"("rope_scaling": {"type": "linear", "factor": 2.0},)");
+  write("hf/config.json", config);
+  expectRefusal(
+      run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
+      {"config.json is of another model: rope_scaling: ", ", the bundle's has no rope_scaling"});
+}
+
+// Without a handler the signal would end the run without a word.
+TEST_F(RunCommand, AFileAboveTheLimitIsAnError) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"}), err = path("err");
+  const std::string command = "ulimit -f 8; '" + std::string(TRIREME_BINARY) + "' run '" + bundle +
+                              "' --data '" + data + "' --steps 1 --save '" + path("a") + "' 2> '" +
+                              err + "'";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  EXPECT_THAT(readAll(err), HasSubstr("File too large"));
 }
 
 // The same tokens as text, as integers and as a Megatron dataset give the same losses to the bit.
@@ -377,7 +425,7 @@ TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
 
   model = write("other.yaml", replaced(kTinyModel, "layers: 4", "layers: 2"));
   expectRefusal(run(compile("other", {"--gpus", "1"}), {"--steps", "3", "--resume", good}), 1,
-                {"step-00000001.safetensors"});
+                {"step-00000001.safetensors", "of another model"});
 }
 
 TEST_F(RunCommand, WhereResumingFailsTheNextStepIsNamed) {
@@ -439,6 +487,29 @@ TEST_F(RunCommand, ArraysAndDatasetsSayWhatTheirTokensAre) {
   const std::string index = write("train.idx", "");
   expectRefusal(on(array, {}), 1, {"For the Megatron dataset give ", "train.idx"});
   expectRefusal(on(index, {"--tokens", "uint16"}), 1, {"--tokens: the dataset ", "train.idx"});
+}
+
+// By their first bytes: names say nothing.
+TEST_F(RunCommand, DataWithinAnotherFormatIsRefusedWithWhatToDo) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const auto refuse = [&](const std::string& start, const std::vector<std::string>& parts) {
+    const std::string file = write("data.bin", start + std::string(4096 - start.size(), 'x'));
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>(), {"--tokens", "uint8"}}) {
+      std::vector<std::string> args = {"run", bundle, "--steps", "1", "--data", file};
+      args.insert(args.end(), more.begin(), more.end());
+      expectRefusal(runTrireme(args), 1, parts);
+    }
+  };
+  refuse("\x93NUMPY", {"data.bin: is a NumPy file with a header", "data.bin').tofile('tokens.bin')",
+                       "--tokens uint16"});
+  refuse("PK\x03\x04", {"is a zip archive (as .npz and .pt are)", "write its text or its tokens"});
+  refuse("\x1f\x8b\x08", {"is compressed by gzip", "unpack it: gunzip " + path("data.bin")});
+  refuse("PAR1", {"is a Parquet file"});
+  refuse(std::string("\x40\0\0\0\0\0\0\0{\"", 10), {"is a safetensors file"});
+  // Text may begin with any letters.
+  const std::string text = write("letters.txt", "PAR, PK, BZ" + std::string(4096, 'x'));
+  expectSuccess(runTrireme({"run", bundle, "--steps", "1", "--data", text}));
 }
 
 TEST_F(RunCommand, CheckpointAtTheEndOfTrainingHasNothingToContinue) {

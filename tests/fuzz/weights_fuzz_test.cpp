@@ -58,7 +58,7 @@ TEST(SafetensorsFuzz, TensorsTileTheDataOrTheHeaderIsRefused) {
       EXPECT_EQ(tensor.begin, at) << text;
       int64_t elements = 1;
       for (const int64_t dim : tensor.dims) elements *= dim;
-      EXPECT_EQ(tensor.end - tensor.begin, elements * byteSize(tensor.dtype)) << text;
+      EXPECT_EQ(tensor.end - tensor.begin, elements * tensor.elementBytes()) << text;
       at = tensor.end;
     }
     EXPECT_EQ(at, kDataBytes) << text;

@@ -228,7 +228,11 @@ TEST_F(Damaged, OtherFilesAndVersionsAndSettingsAreRefused) {
   EXPECT_EQ(errorOf(replaced(R"("version":"1")", R"("version":"2")")),
             "checkpoint bad: written by a newer Trireme: version 2, this one reads 1");
   EXPECT_EQ(errorOf(replaced(R"("model_fingerprint":"0")", R"("model_fingerprint":"1")")),
-            "checkpoint bad: model_fingerprint is 1 in the checkpoint and 0 in this run");
+            "checkpoint bad: of another model: both are called 'state', and something else about "
+            "them differs");
+  EXPECT_EQ(errorOf(replaced(R"("model":"state","model_fingerprint":"0")",
+                             R"("model":"other","model_fingerprint":"1")")),
+            "checkpoint bad: of another model: other in the checkpoint and state in this run");
   EXPECT_EQ(errorOf(replaced(R"("seed":"21")", R"("seed":"22")")),
             "checkpoint bad: seed is 22 in the checkpoint and 21 in this run");
   EXPECT_EQ(errorOf(replaced(R"("step":"1")", R"("step":"x")")),

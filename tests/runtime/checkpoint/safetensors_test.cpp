@@ -41,6 +41,20 @@ TEST(Safetensors, ScalarsAndEmptyTensorsAreTensors) {
   EXPECT_EQ(parsed->tensors, header.tensors);
 }
 
+// Of types that are not converted the size is known, so that what is beside them can be read.
+TEST(Safetensors, OtherTypesHaveNameAndSize) {
+  SafetensorsHeader header;
+  header.tensors = {{"mask", DType::kF32, {2, 3}, 0, 6, "BOOL"},
+                    {"ids", DType::kF32, {2}, 6, 22, "I64"},
+                    {"w", DType::kF32, {1}, 22, 26}};
+  const auto parsed = parseHeader(jsonOf(header), 26);
+  ASSERT_TRUE(parsed.has_value()) << parsed.error().message();
+  EXPECT_EQ(parsed->tensors, header.tensors);
+  header.tensors[0].end = 7;
+  EXPECT_EQ(headerError(jsonOf(header), 26),
+            "tensor mask: data_offsets do not fit shape and dtype");
+}
+
 TEST(Safetensors, WhatDoesNotFitIsRefusedByName) {
   const auto tensor = [](const std::string& dtype, const std::string& shape,
                          const std::string& offsets) {
