@@ -37,8 +37,8 @@ bool isSafetensors(std::string_view start) {
 }
 
 Status refuseData(const std::string& path, const char* what, const std::string& advice) {
-  return invalidArgument(fmt::format("--data {}: is {}, and would be trained on byte by byte; {}",
-                                     path, what, advice));
+  return invalidArgument(
+      fmt::format("--data {}: is {}, and would be trained on as it lies; {}", path, what, advice));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "cli/run/report.h"
 #include "cli/write_file.h"
 #include "ir/program/bundle.h"
+#include "ir/program/checksum.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/foreign.h"
 #include "runtime/comm/process_world.h"
@@ -208,10 +209,25 @@ Status checkPaths(const RunOptions& options) {
   return checkWritable(options.trace);
 }
 
+// The identity of files is made of their ends; the first samples come from anywhere in them. One
+// that cannot be had is the same for the same data.
+std::string describeData(runtime::DataSource& data, int64_t sequenceLength) {
+  constexpr uint64_t kSamples = 64;
+  std::vector<int32_t> tokens(static_cast<size_t>(sequenceLength));
+  std::string known;
+  for (uint64_t index = 0; index < kSamples; ++index) {
+    std::fill(tokens.begin(), tokens.end(), 0);
+    static_cast<void>(data.sample(index, sequenceLength, 1, tokens.data(), nullptr).ok());
+    known.append(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(int32_t));
+    known = std::to_string(program::crc32c(known));
+  }
+  return fmt::format("{}, samples {}", data.identity(), known);
+}
+
 // One that differs would train on another batch or from other weights, or wait for a checkpoint or
 // a trace that the others do not make. The flags of rank 0's own outputs, and those that change no
 // result (--threads, --timeout), are free. Before anything is loaded: that too is done together.
-Status agree(runtime::Session& session, const RunOptions& options, const runtime::DataSource& data,
+Status agree(runtime::Session& session, const RunOptions& options, runtime::DataSource& data,
              const LoopOptions& loop) {
   if (options.processes == nullptr) return {};
   const auto given = [](bool flag) { return std::string(flag ? "given" : "not given"); };
@@ -225,7 +241,7 @@ Status agree(runtime::Session& session, const RunOptions& options, const runtime
   }
   return session.agree(
       {{"--steps", std::to_string(loop.numSteps)},
-       {"--data", data.identity()},
+       {"--data", describeData(data, session.program().training.sequenceLength)},
        {"--init-from",
         initFrom.empty() ? given(false) : runtime::describeForeignWeights(initFrom, files)},
        {"--resume", checkpoint},

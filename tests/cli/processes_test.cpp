@@ -252,6 +252,10 @@ TEST_F(ProcessesCommand, AnErrorOfOneIsOneOfAll) {
 TEST_F(ProcessesCommand, TwoThatAreStartedDifferentlyAreRefusedWithTheFlag) {
   const std::string folder = bundle(1, 1, 2);
   const std::string other = write("other.txt", std::string(9000, 'x'));
+  std::string large(20000, 'x');
+  const std::string wide = write("wide.txt", large);
+  std::fill(large.begin() + 5000, large.end() - 5000, 'y');
+  const std::string within = write("within.txt", large);  // with the same ends
   expectSuccess(run(folder, {"--steps", "1", "--save", path("a"), "--save-every", "1"}));
   expectSuccess(run(folder, {"--steps", "2", "--save", path("b")}));
   const std::string one = path("a/step-00000001.safetensors"), copy = path("copy.safetensors");
@@ -267,6 +271,7 @@ TEST_F(ProcessesCommand, TwoThatAreStartedDifferentlyAreRefusedWithTheFlag) {
       {{"--steps", "5"}, {"--steps", "6"}, "--steps is 5 for rank 0 and 6 for rank 1"},
       {{}, {"--order", "sequential"}, "--data is 9000 tokens in random order"},
       {{}, {"--data", other}, "--data is "},
+      {{"--data", wide}, {"--data", within}, "--data is "},
       {{"--save", path("s")}, {}, "--save is given for rank 0 and not given for rank 1"},
       {{"--save", path("s"), "--save-every", "10"},
        {"--save", path("s"), "--save-every", "5"},
