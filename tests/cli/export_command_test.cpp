@@ -121,7 +121,7 @@ TEST_F(ExportCommand, ForNamesThePinThatTheProgramHasNot) {
 
 // The recipe of fp8 and what torchtitan compiles are in the profile, and come back from the file.
 TEST_F(ExportCommand, TheProfileOfThePlanDecidesOnFp8) {
-  const std::vector<std::string> question = {"--model", "llama3-70b", "--cluster", "dgx-h100"};
+  const std::vector<std::string> question = {"--model", "llama3-70b", "--cluster", "dgx-b200"};
   const auto run = [&](std::vector<std::string> args) {
     args.insert(args.end(), question.begin(), question.end());
     return runTrireme(args);
