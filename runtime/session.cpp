@@ -303,6 +303,8 @@ std::vector<NamedTensor> Session::Impl::gather(StateKind kind) const {
 
 int64_t Session::numStepsDone() const { return impl_->progress.stepsDone; }
 const std::string& Session::trainedOn() const { return impl_->progress.data; }
+
+const std::vector<std::string>& Session::changedSettings() const { return impl_->progress.changes; }
 const program::Program& Session::program() const { return impl_->bundle.program; }
 const std::vector<Status>& Session::rankStatuses() const { return impl_->statuses; }
 const std::vector<RankCounters>& Session::counters() const { return impl_->counters; }

@@ -104,6 +104,9 @@ class Session {
   int64_t numStepsDone() const;
   // DataSource::identity() of the last step, also of a checkpoint's; empty: not known.
   const std::string& trainedOn() const;
+  // Settings of this training that the steps of the loaded checkpoint had otherwise, "clip_norm 0.5
+  // instead of 1".
+  const std::vector<std::string>& changedSettings() const;
   const program::Program& program() const;
   // Of the ranks of this process.
   const std::vector<Status>& rankStatuses() const;

@@ -1,5 +1,6 @@
 // trireme run: trains the model of a bundle.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -150,6 +151,10 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
         fmt::format("{} was trained on other data: {}; now --data has {}; --new-data goes on with "
                     "these",
                     path, before, now)));
+  if (const std::vector<std::string>& changes = session.changedSettings();
+      !changes.empty() && options.speaks())
+    fmt::print(stderr, "note: from step {} on this run has {}\n", session.numStepsDone() + 1,
+               fmt::join(changes, ", "));
   return path;
 }
 

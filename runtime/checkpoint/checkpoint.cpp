@@ -61,6 +61,24 @@ std::vector<std::pair<std::string, std::string>> settingsOf(const program::Train
           {"sequence_length", std::to_string(training.sequenceLength)}};
 }
 
+// What a continuation may have otherwise, and is told of.
+std::vector<std::pair<std::string, std::string>> freeSettingsOf(const program::Training& training) {
+  const auto number = [](auto value) { return fmt::format("{}", value); };
+  return {{"compute_dtype", std::string(dtypeName(training.computeDType))},
+          {"learning_rate", number(training.learningRate)},
+          {"min_learning_rate", number(training.minLearningRate)},
+          {"warmup_steps", number(training.warmupSteps)},
+          {"decay_steps", number(training.decaySteps)},
+          {"beta1", number(training.beta1)},
+          {"beta2", number(training.beta2)},
+          {"epsilon", number(training.epsilon)},
+          {"weight_decay", number(training.weightDecay)},
+          {"clip_norm", number(training.clipNorm)},
+          {"embedding_dropout", number(training.embeddingDropout)},
+          {"attention_dropout", number(training.attentionDropout)},
+          {"residual_dropout", number(training.residualDropout)}};
+}
+
 std::string formatChecksums(const std::vector<uint32_t>& checksums) {
   return fmt::format("{:08x}", fmt::join(checksums, " "));
 }
@@ -75,7 +93,8 @@ SafetensorsHeader makeHeader(const TrainingState& state, const std::vector<Item>
   header.metadata["step"] = std::to_string(progress.stepsDone);
   header.metadata["next_sample"] = std::to_string(progress.stepsDone * training.globalBatchSize);
   if (!progress.data.empty()) header.metadata[kData] = progress.data;
-  for (const auto& [key, value] : settingsOf(training)) header.metadata[key] = value;
+  for (const auto& settings : {settingsOf(training), freeSettingsOf(training)})
+    for (const auto& [key, value] : settings) header.metadata[key] = value;
   if (training.scalesLoss())
     for (const ScalingField& field : kScalingFields)
       header.metadata[field.key] = fmt::format("{}", progress.lossScaling.*field.member);
@@ -163,6 +182,17 @@ Status checkMetadata(const TrainingState& state, const SafetensorsHeader& header
           fmt::format("{} is {} in the checkpoint and {} in this run", key, found->second, value));
   }
   return {};
+}
+
+// Files of before do not say them.
+std::vector<std::string> changesFrom(const SafetensorsHeader& header,
+                                     const program::Training& training) {
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : freeSettingsOf(training))
+    if (const auto found = header.metadata.find(key);
+        found != header.metadata.end() && found->second != value)
+      changes.push_back(fmt::format("{} {} instead of {}", key, value, found->second));
+  return changes;
 }
 
 // The file's tensors in the order of `items`; also refuses any other.
@@ -261,7 +291,7 @@ Result<TrainedSoFar> loadFile(const TrainingState& state, const InputFile& file)
   }
   const auto data = header.metadata.find(kData);
   return TrainedSoFar{stepsDone, data == header.metadata.end() ? std::string() : data->second,
-                      lossScaling};
+                      lossScaling, changesFrom(header, state.program->training)};
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ struct TrainedSoFar {
   int64_t stepsDone = 0;
   std::string data;                  // identity of what the steps were trained on; empty: not known
   program::LossScaling lossScaling;  // after those steps; unused where nothing is scaled
+  // Of what was loaded: settings that its steps had otherwise, "clip_norm 0.5 instead of 1".
+  std::vector<std::string> changes;
 };
 
 // Writes a file beside `path`, syncs it and renames it (replaceFile), so that `path` is the old

@@ -58,9 +58,23 @@ TEST_F(RunCommand, ResumingGivesTheLossesOfAnUninterruptedRun) {
       run(bundle, {"--steps", "6", "--resume", path("ckpt"), "--metrics", path("part.jsonl")});
   expectSuccess(rest);
   EXPECT_THAT(rest.err, HasSubstr("resuming after step 3"));
+  EXPECT_THAT(rest.err, ::testing::Not(HasSubstr("instead of")));
   const std::vector<double> whole = lossesIn(path("whole.jsonl"));
   EXPECT_EQ(whole.size(), 6u);
   EXPECT_EQ(lossesIn(path("part.jsonl")), whole);  // to the last bit
+}
+
+// They are the user's to change, knowingly.
+TEST_F(RunCommand, ResumingWithOtherSettingsSaysWhich) {
+  expectSuccess(run(compile("before", {"--gpus", "1"}), {"--steps", "2", "--save", path("ckpt")}));
+  training = write("other.yaml", replaced(replaced(kTinyTraining, "fp32", "fp16"), "1e-3", "5e-4") +
+                                     "clip_norm: 0.5\n");
+  const Outcome rest =
+      run(compile("after", {"--gpus", "1"}), {"--steps", "4", "--resume", path("ckpt")});
+  expectSuccess(rest);
+  EXPECT_THAT(rest.err,
+              HasSubstr("note: from step 3 on this run has compute_dtype f16 instead of f32, "
+                        "learning_rate 0.0005 instead of 0.001, clip_norm 0.5 instead of 1\n"));
 }
 
 // The first batch once more, after a step of training on it.
