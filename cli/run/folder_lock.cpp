@@ -65,7 +65,7 @@ Result<std::unique_ptr<FolderLock>> FolderLock::take(const std::string& folder) 
 
 // Removed while it is held: whoever opened it before finds that it is no longer at its path.
 FolderLock::~FolderLock() {
-  if (!path_.empty()) unlink(path_.c_str());
+  if (!path_.empty() && isAt(path_, fd_)) unlink(path_.c_str());
   close(fd_);
 }
 

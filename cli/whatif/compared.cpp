@@ -8,6 +8,7 @@
 #include "cli/output/wrap.h"
 #include "cli/whatif/report.h"
 #include "ir/spec/load.h"
+#include "planner/search.h"
 #include "planner/whatif/changes.h"
 
 namespace trireme::cli {
@@ -51,7 +52,9 @@ std::string comparedQuestion(const Query& before, const Query& after) {
   return text + (same.empty() ? "" : wrapLine(fmt::format("{:<14}{}", "everywhere", same), 14));
 }
 
-std::vector<std::string> comparedChanges(const Query& before, const Query& after) {
+std::vector<std::string> comparedChanges(const Query& askedBefore, const Query& askedAfter) {
+  const Query before = planner::withStackOnDevice(askedBefore),
+              after = planner::withStackOnDevice(askedAfter);
   std::vector<std::string> lines;
   for (const Asked& asked : askedOf(before, after))
     if (asked.before != asked.after)

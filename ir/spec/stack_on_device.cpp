@@ -10,9 +10,11 @@ namespace {
 constexpr double kBytesOfF32 = 4;
 constexpr double kFusedCapability = 8.0;
 
-bool hasFusedAttention(Precision precision, const DeviceSpec& device) {
+// Megatron's fused softmax takes 16 bits as well, but runs on any GPU.
+bool isThere(AttentionKind kind, Precision precision, const DeviceSpec& device) {
+  if (kind == AttentionKind::kUnfused) return true;
   const bool isOld = device.computeCapability > 0 && device.computeCapability < kFusedCapability;
-  return byteSize(computeDType(precision)) == 2 && !isOld;
+  return byteSize(computeDType(precision)) == 2 && !(isFlash(kind) && isOld);
 }
 
 }  // namespace
@@ -20,8 +22,7 @@ bool hasFusedAttention(Precision precision, const DeviceSpec& device) {
 StackDescription descriptionOn(const StackDescription& stack, Precision precision,
                                const DeviceSpec& device) {
   StackDescription used = stack;
-  if (isFlash(stack.attention) && !hasFusedAttention(precision, device))
-    used.attention = stack.attentionElsewhere;
+  if (!isThere(stack.attention, precision, device)) used.attention = stack.attentionElsewhere;
   if (precision != Precision::kFp32) return used;
   if (stack.parameterBytes < kBytesOfF32) used.optimizerBytes -= kBytesOfF32;  // the masters
   for (double* bytes : {&used.parameterBytes, &used.gradientBytes, &used.reducedGradientBytes,

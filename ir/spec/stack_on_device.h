@@ -10,8 +10,9 @@ namespace trireme::spec {
 
 // Of fp32: weights, gradients and what is exchanged take 4 bytes, and masters are the weights
 // themselves. Fused attention needs 16 bits and, of NVIDIA's GPUs, compute capability 8.0
-// (FlashAttention 2's README; the backends of Transformer Engine's DotProductAttention): elsewhere
-// it is `attentionElsewhere`. The same again where it has been applied.
+// (FlashAttention 2's README; the backends of Transformer Engine's DotProductAttention), Megatron's
+// fused softmax 16 bits (its FusedScaleMaskSoftmax): elsewhere it is `attentionElsewhere`. The same
+// again where it has been applied.
 StackDescription descriptionOn(const StackDescription& stack, Precision precision,
                                const DeviceSpec& device);
 

@@ -69,6 +69,17 @@ TEST(StackOnDevice, OlderGpusHaveNoFusedAttention) {
   EXPECT_TRUE(elsewhere.supports(StackChoice::kContextParallel));
 }
 
+// Megatron's kernel of 2021 runs on a V100, but not in fp32.
+TEST(StackOnDevice, TheFusedSoftmaxTakesSixteenBits) {
+  StackDescription stack = described().description;
+  stack.attention = AttentionKind::kFusedSoftmax;
+  EXPECT_EQ(descriptionOn(stack, Precision::kFp16, gpu(7.0)), stack);
+  EXPECT_EQ(descriptionOn(stack, Precision::kFp32, gpu(9.0)).attention, AttentionKind::kUnfused);
+  stack.attentionElsewhere = AttentionKind::kFusedSoftmax;  // XLA's
+  EXPECT_EQ(descriptionOn(stack, Precision::kFp32, gpu(9.0)).attention,
+            AttentionKind::kFusedSoftmax);
+}
+
 TEST(StackOnDevice, OwnProgramsStay) {
   EXPECT_EQ(stackOn({}, Precision::kFp32, gpu(7.0)), StackProfile());
 }
