@@ -506,6 +506,18 @@ TEST_F(WhatifCommand, ADifferenceSaysWhyThePlanOfBeforeIsNotThere) {
               HasSubstr("the plan of before is not possible after: stack 'torchtitan' has no "));
 }
 
+// Context parallelism needs fused attention, which a V100 does not run.
+TEST_F(WhatifCommand, ADifferenceIsOfWhatTheSoftwareDoesOnEachGpu) {
+  const Outcome outcome = runTrireme({"whatif", "--model", "gpt2-1.5b", "--gpus", "64", "--batch",
+                                      "4", "--seq", "1024", "--stack", "megatron-core",
+                                      "--precision", "fp16", "--diff", "dgx-a100", "dgx-1v"});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("the plan of before is not possible after: stack "
+                                     "'megatron-core' has no cp"));
+  EXPECT_THAT(outcome.out, HasSubstr("attention cudnn -> unfused"));
+  EXPECT_THAT(outcome.out, HasSubstr("choices only before: context_parallel"));
+}
+
 TEST_F(WhatifCommand, PlansOfTwoStacksBringTheirOwn) {
   const auto planFor = [&](const std::string& stack, const std::string& batch) {
     const std::string file = path(stack + ".yaml");
