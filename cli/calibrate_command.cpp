@@ -6,7 +6,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 #include "cli/calibrate/gpu_cluster.h"
 #include "cli/calibrate/measure_cluster.h"
@@ -25,6 +24,7 @@
 #include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "ir/spec/suggestion.h"
+#include "runtime/measure/measured_ranks.h"
 
 namespace trireme::cli {
 namespace {
@@ -62,9 +62,9 @@ Result<int> writeMeasured(const CalibrateOptions& options, const MeasuredCluster
 }
 
 Result<int> runMeasurement(const CalibrateOptions& options) {
-  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   MeasureOptions measure;
-  measure.numRanks = options.ranks.value_or(std::min(cores, kMaxRanks));
+  measure.numRanks =
+      options.ranks.value_or(std::min<int64_t>(runtime::coresOfThisMachine(), kMaxRanks));
   if (measure.numRanks > kMaxRanks)
     return Error(invalidArgument(
         fmt::format("--ranks {}: must be at most {}", measure.numRanks, kMaxRanks)));

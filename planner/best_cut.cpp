@@ -14,10 +14,6 @@ namespace trireme::planner {
 
 using cost::asDouble;
 
-namespace {
-constexpr size_t kMostLabels = 24;  // of cuts that are played, which need but a bound
-}
-
 CutSearch::CutSearch(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                      SlotTable& slots)
     : stages_(query, plan, blocks), memory_(stages_, blocks, slots), bound_(stages_, memory_) {}
@@ -75,8 +71,7 @@ struct CutSearch::Label {
 struct CutSearch::LabelTable {
   std::vector<std::vector<std::vector<Label>>> labels = {{{Label{}}}};  // [stages][layers - fewest]
   std::vector<int64_t> fewest = {0};
-  // Of so many layers; more are merged, so that what is found is a bound, and its stages a cut that
-  // is about as fast. Split backwards have thousands that nothing beats.
+  // Of so many layers. Those that are merged are as good as both, so that what is found is a bound.
   size_t mostLabels = std::numeric_limits<size_t>::max();
 
   void open(int64_t few, int64_t most) {
@@ -265,7 +260,7 @@ std::optional<CutSearch::Lowest> CutSearch::withLimit(double limit, const Relaxe
   if (most.empty()) return std::nullopt;
   const int64_t slack = std::accumulate(most.begin(), most.end(), int64_t{0}) - stages_.numLayers;
   LabelTable table;
-  if (isPlayed(stages_.plan)) table.mostLabels = kMostLabels;
+  if (isPlayed(stages_.plan)) table.mostLabels = mostLabels_;
   if (slack < 0 || !label(most, slack, limit, r, table)) return std::nullopt;
   const std::vector<Label>& last = table.at(table.fewest.size() - 1, stages_.numLayers);
   const auto best = std::min_element(last.begin(), last.end(),
@@ -317,8 +312,10 @@ std::optional<CutSearch::Cut> CutSearch::best(std::optional<Seconds> limit) {
   return Cut{rangesOf(cut->layers, stages_.chunks), cut->step};
 }
 
-std::optional<CutSearch::Lowest> CutSearch::lowest(std::optional<Seconds> limit) {
+std::optional<CutSearch::Lowest> CutSearch::lowest(std::optional<Seconds> limit,
+                                                   size_t mostLabels) {
   TRIREME_CHECK(isPlayed(stages_.plan));
+  mostLabels_ = mostLabels;
   return within(limit ? limit->count() : std::numeric_limits<double>::max());
 }
 

@@ -72,9 +72,12 @@ class CutSearch {
     std::vector<int64_t> layers;  // of every stage
     Seconds step;                 // no cut that fits takes less, but for rounding
   };
-  // Otherwise the layers per stage with the least bound. None: no cut that fits takes as
-  // little as `limit`.
-  std::optional<Lowest> lowest(std::optional<Seconds> limit);
+  // Of how many ways to have so many layers on the first stages the search keeps track, each better
+  // than all others in some respect; more are merged. Split backwards have thousands.
+  static constexpr size_t kMostLabels = 24;
+  // Otherwise the layers per stage with the least bound; where labels were merged, of a cut that is
+  // about as fast. None: no cut that fits takes as little as `limit`. `mostLabels`: at least 1.
+  std::optional<Lowest> lowest(std::optional<Seconds> limit, size_t mostLabels = kMostLabels);
   // The layers per stage of the fastest cut by the closed form with the longer chunks of every
   // stage in front, of the first stage behind, if they took no more memory than behind.
   std::optional<Lowest> inFront(std::optional<Seconds> limit);
@@ -110,7 +113,8 @@ class CutSearch {
   CutStages stages_;
   CutMemory memory_;
   CutBound bound_;
-  bool isInFront_ = false;  // what options are of
+  size_t mostLabels_ = kMostLabels;  // of cuts that are played, which need but a bound
+  bool isInFront_ = false;           // what options are of
   std::vector<std::optional<Option>> options_[kNumStageKinds];
 };
 

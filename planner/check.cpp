@@ -48,10 +48,10 @@ Query queryOf(const plan::Plan& plan, const spec::ModelSpec& model,
   query.model = model;
   query.training = plan.training;
   query.cluster = cluster;
-  query.stack = spec::stackOn(stack, plan.training.precision, cluster.device);
+  query.stack = stack;
   query.pins.gpus = plan.numRanks();
   query.vocabMultiple = plan.vocabMultiple;
-  return query;
+  return withStackOnDevice(query);
 }
 
 Result<spec::StackProfile> stackFor(const plan::Plan& plan, const std::string& file,
@@ -78,7 +78,8 @@ Status checkNamedStack(const plan::Plan& plan, const std::string& file,
                        const std::string& stackPath) {
   const Result<spec::StackProfile> stack = stackFor(plan, file, stackPath);
   if (!stack.has_value()) return stackPath.empty() ? Status() : stack.error();
-  return checkSupported(plan, *stack).withContext(file);
+  // The device is not known, the precision is.
+  return checkSupported(plan, spec::stackOn(*stack, plan.training.precision, {})).withContext(file);
 }
 
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,

@@ -149,6 +149,17 @@ TEST_F(PlanCheckCommand, ExplainSaysWhatBindsAndWhatWouldChangeTheAnswer) {
   EXPECT_FALSE(nlohmann::json::parse(plan({"--json"}).out).contains("outlook"));
 }
 
+// Ring attention needs fused attention, which a V100 does not run.
+TEST_F(PlanCheckCommand, APlanIsCheckedAgainstWhatItsStackDoesThere) {
+  const std::string file = path("ring.yaml");
+  expectSuccess(runTrireme({"plan", "--model", "gpt2-1.5b", "--cluster", "dgx-a100", "--gpus", "8",
+                            "--batch", "8", "--seq", "1024", "--stack", "megatron-core",
+                            "--precision", "fp16", "--cp", "2", "-o", file}));
+  expectRefusal(
+      runTrireme({"plan", "--model", "gpt2-1.5b", "--cluster", "dgx-1v", "--check", file}), 1,
+      {"stack 'megatron-core' has no cp 2 without fused attention", "nearest: cp 1"});
+}
+
 // What --for and export write is what --check reads: the plan is the optimum of its own stack. A
 // flag that nobody here knows is named.
 TEST_F(PlanCheckCommand, AMegatronScriptIsPricedLikeItsPlan) {

@@ -284,6 +284,21 @@ TEST_F(RunCommand, ASecondRunIntoOneFolderIsRefusedWhileTheFirstLives) {
   EXPECT_TRUE(fs::exists(folder + "/step-00000001.safetensors"));
 }
 
+// The end of a run whose folder was moved away leaves the lock of who has begun another one there.
+TEST_F(RunCommand, ALockThatWasMovedAwayRemovesNoOther) {
+  const std::string folder = path("ckpt");
+  fs::create_directory(folder);
+  auto first = FolderLock::take(folder);
+  ASSERT_TRUE(first.has_value());
+  fs::rename(folder, path("moved"));
+  fs::create_directory(folder);
+  const auto second = FolderLock::take(folder);
+  ASSERT_TRUE(second.has_value());
+  first->reset();
+  EXPECT_TRUE(fs::exists(folder + "/.lock"));
+  EXPECT_FALSE(FolderLock::take(folder).has_value());
+}
+
 TEST_F(RunCommand, NumberOfStepsIsNotGuessed) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   expectRefusal(run(bundle, {}), 1, {"number of steps is missing: give --steps"});

@@ -162,6 +162,13 @@ void expectLowest(CutSearch& search, const BestCut& expected) {
   EXPECT_GE(lowest->step, search.bound() * (1 - 1e-9));
   EXPECT_TRUE(search.lowest(*expected.fits * (1 + 1e-9)).has_value());
   EXPECT_FALSE(search.lowest(lowest->step * (1 - 1e-6)).has_value());
+  for (const size_t labels : {1, 2}) {  // merged, it is a bound still, of layers that are all there
+    const auto merged = search.lowest(std::nullopt, labels);
+    ASSERT_TRUE(merged.has_value());
+    EXPECT_LE(merged->step, lowest->step * (1 + 1e-12)) << labels;
+    EXPECT_EQ(std::accumulate(merged->layers.begin(), merged->layers.end(), int64_t{0}),
+              std::accumulate(lowest->layers.begin(), lowest->layers.end(), int64_t{0}));
+  }
 }
 
 // Light ends. The shortest slowest stage has three of l = p v + 1 layers between stages of two;
