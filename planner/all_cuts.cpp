@@ -52,9 +52,9 @@ AllCuts::AllCuts(const Query& query, const plan::Plan& plan, const BlockCosts& b
     stages_[rank].after = stages_[rank + 1].after + last[rank + 1];
 }
 
-// The shortest time, but for rounding, in which the stages may have all layers. The ones behind
-// need theirs, so that no more are handed out than they leave.
-double AllCuts::shortest(const LayersIn& layersIn) const {
+// The shortest time, but for rounding, in which the stages may have all layers, or `limit` if it is
+// longer. The ones behind need theirs, so that no more are handed out than they leave.
+double AllCuts::shortest(const LayersIn& layersIn, double limit) const {
   const double least = asDouble(plan_.virtualStages);
   const auto mayHold = [&](double time) {
     double before = 0, leaves = layers_ - least * asDouble(plan_.pp);
@@ -67,6 +67,12 @@ double AllCuts::shortest(const LayersIn& layersIn) const {
     return before >= layers_;
   };
   double low = 0, high = layers_ * (forward_ + backward_ + weights_) * microbatches_;
+  if (limit < high && !mayHold(limit)) {
+    if (mayHold(high)) return limit;
+    low = limit;
+  } else {
+    high = std::min(high, limit);
+  }
   for (int i = 0; !mayHold(high); ++i) {
     if (i == 60) return kNoCut.count();  // by memory
     low = high;
@@ -79,43 +85,50 @@ double AllCuts::shortest(const LayersIn& layersIn) const {
   return low;
 }
 
-double AllCuts::gpipe() const {
-  const double forward = shortest(
-      [&](double time, size_t rank, double) { return (time - stages_[rank].forward) / forward_; });
-  const double backward = shortest([&](double time, size_t rank, double) {
-    return (time - stages_[rank].backward) / backward_;
-  });
-  if (forward == kNoCut.count()) return kNoCut.count();
-  double total = layers_ * (forward_ + backward_);
+double AllCuts::gpipe(double limit) const {
+  double total = layers_ * (forward_ + backward_) + 2 * (asDouble(plan_.pp) - 1) * hop_;
   for (const Stage& stage : stages_) total += stage.forward + stage.backward;
-  return total + (microbatches_ - 1) * (std::max(forward, hop_) + std::max(backward, hop_)) +
-         2 * (asDouble(plan_.pp) - 1) * hop_;
+  const double more = microbatches_ - 1;
+  const double slow = more > 0 ? (limit - total) / more : kNoCut.count();
+  const double forward = shortest(
+      [&](double time, size_t rank, double) { return (time - stages_[rank].forward) / forward_; },
+      slow);
+  if (forward == kNoCut.count()) return kNoCut.count();
+  const double backward = shortest(
+      [&](double time, size_t rank, double) { return (time - stages_[rank].backward) / backward_; },
+      slow - forward);
+  return total + more * (std::max(forward, hop_) + std::max(backward, hop_));
 }
 
 // Of the stalls that of the first stage, whose round trip all stages make: with a longer slowest
 // stage it shrinks no faster than (m - 1) of them grow.
-double AllCuts::oneForwardOneBackward() const {
+double AllCuts::oneForwardOneBackward(double limit) const {
   const double p = asDouble(plan_.pp), m = microbatches_, layer = forward_ + backward_;
-  const double slowest = shortest([&](double time, size_t rank, double) {
-    return (time - stages_[rank].forward - stages_[rank].backward) / layer;
-  });
-  if (slowest == kNoCut.count()) return kNoCut.count();
   double trip = layers_ * layer + 2 * (p - 1) * hop_;
   for (const Stage& stage : stages_) trip += stage.forward + stage.backward;
+  const double slowest = shortest(
+      [&](double time, size_t rank, double) {
+        return (time - stages_[rank].forward - stages_[rank].backward) / layer;
+      },
+      m > 1 ? (limit - trip) / (m - 1) : kNoCut.count());
+  if (slowest == kNoCut.count()) return kNoCut.count();
   const double waits = m < 2 ? 0 : (m - 2 - std::floor((m - 2) / p)) / (p - 1);
   return trip + (m - 1) * slowest + std::max(trip - p * slowest, 0.0) * waits;
 }
 
-double AllCuts::interleaved() const {
+double AllCuts::interleaved(double limit) const {
   const double m = microbatches_;
-  const double path = shortest([&](double time, size_t rank, double) {
-    const Stage& s = stages_[rank];
-    return ((time - s.before - s.after) / m - s.forward - s.backward) / (forward_ + backward_);
-  });
-  return path + 2 * (asDouble(plan_.virtualStages * plan_.pp) - 1) * hop_;
+  const double hops = 2 * (asDouble(plan_.virtualStages * plan_.pp) - 1) * hop_;
+  const double path = shortest(
+      [&](double time, size_t rank, double) {
+        const Stage& s = stages_[rank];
+        return ((time - s.before - s.after) / m - s.forward - s.backward) / (forward_ + backward_);
+      },
+      limit - hops);
+  return path + hops;
 }
 
-double AllCuts::zeroBubble() const {
+double AllCuts::zeroBubble(double limit) const {
   const double m = microbatches_, p = asDouble(plan_.pp);
   const double pass = forward_ + backward_;
   double forwards = layers_ * forward_, backwards = layers_ * backward_;
@@ -128,7 +141,7 @@ double AllCuts::zeroBubble() const {
     fixedForward.push_back(fixedForward.back() + stage.forward);
     fixedBackward.push_back(fixedBackward.back() + stage.backward);
   }
-  return shortest([&](double time, size_t rank, double before) {
+  const auto layersIn = [&](double time, size_t rank, double before) {
     const Stage& s = stages_[rank];
     const double r = asDouble(static_cast<int64_t>(rank));
     const schedule::Lead lead =
@@ -147,13 +160,14 @@ double AllCuts::zeroBubble() const {
                               (2 * (p - 1) - r) * hop_ - m * s.backward - behind * s.forward) /
                              ((m - 1) * backward_ + m * weights_ + behind * forward_);
     return std::min({works, goesBack, comesBack});
-  });
+  };
+  return shortest(layersIn, limit);
 }
 
-double AllCuts::flush() const {
-  if (plan::splitsBackward(plan_.schedule)) return zeroBubble();
-  if (plan_.schedule == plan::ScheduleKind::kGpipe) return gpipe();
-  return plan_.virtualStages == 1 ? oneForwardOneBackward() : interleaved();
+double AllCuts::flush(double limit) const {
+  if (plan::splitsBackward(plan_.schedule)) return zeroBubble(limit);
+  if (plan_.schedule == plan::ScheduleKind::kGpipe) return gpipe(limit);
+  return plan_.virtualStages == 1 ? oneForwardOneBackward(limit) : interleaved(limit);
 }
 
 // Some stage has ceil(L / p) layers at least, the first and the last one on every chunk.
@@ -170,6 +184,10 @@ Seconds AllCuts::once() const {
   return std::max(ends, fullest);
 }
 
-Seconds AllCuts::bound() const { return (Seconds(flush()) + once()) * kRounding; }
+Seconds AllCuts::bound(Seconds limit) const {
+  constexpr double kBeyond = 1 + 1e-6;  // so that rounding does not bring it back to the limit
+  const Seconds after = once();
+  return (Seconds(flush((limit * kBeyond - after).count())) + after) * kRounding;
+}
 
 }  // namespace trireme::planner

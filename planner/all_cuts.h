@@ -29,9 +29,9 @@ class AllCuts {
   // `plan` without layers, of more than one stage. The arguments must outlive it.
   AllCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, CutFloor& floor);
 
-  // Estimates of all cuts that fit in memory are at least this, if every chunk has a layer.
-  // kNoCut: none fits.
-  Seconds bound() const;
+  // Estimates of all cuts that fit in memory are at least this, if every chunk has a layer; beyond
+  // `limit` it need not be close, and is known sooner. kNoCut: none fits.
+  Seconds bound(Seconds limit = kNoCut) const;
   // The part of it that is done once per step.
   Seconds once() const;
 
@@ -45,12 +45,12 @@ class AllCuts {
   // The layers of a stage in a time, given those before it.
   using LayersIn = std::function<double(double time, size_t rank, double before)>;
 
-  double shortest(const LayersIn& layersIn) const;
-  double flush() const;
-  double gpipe() const;
-  double oneForwardOneBackward() const;
-  double interleaved() const;
-  double zeroBubble() const;
+  double shortest(const LayersIn& layersIn, double limit) const;
+  double flush(double limit) const;
+  double gpipe(double limit) const;
+  double oneForwardOneBackward(double limit) const;
+  double interleaved(double limit) const;
+  double zeroBubble(double limit) const;
 
   const Query& query_;
   const BlockCosts& blocks_;

@@ -84,7 +84,7 @@ class BranchAndBound {
   void cutOwn(const Node& node);
   Status refit(const Node& node, CostedPlan missed);
   Seconds ofInterest() const;
-  void noteUntried(const Node& node, const plan::Plan& plan, CutFloor& floor);
+  void noteUntried(const Node& node, const plan::Plan& plan, Seconds bound);
   Status tryAllCuts(const Untried& untried);
   Status costCut(const Node& node, plan::Plan plan, Ranges layers);
 

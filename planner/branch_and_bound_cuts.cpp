@@ -184,8 +184,7 @@ Seconds BranchAndBound::ofInterest() const {
 
 // Of own programs' plans, whose cuts are not all tried, those of which some may be faster than what
 // was found.
-void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, CutFloor& floor) {
-  const Seconds bound = std::max(node.bound, AllCuts(query_, plan, *node.blocks, floor).bound());
+void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, Seconds bound) {
   if (query_.slowest && bound >= *query_.slowest) uncosted_ = std::min(uncosted_, bound);
   if (bound < ofInterest())
     untried_.push_back({bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
@@ -244,6 +243,8 @@ void BranchAndBound::expandGroup(const Node& node) {
       fewest = std::min(fewest, arrangement.virtualStages);
     });
   }
+  const bool isCut = !query_.pins.layers.empty();
+  const std::optional<Seconds> limit = limitOf(node);
   CutFloor floor(query_, *node.blocks);
   forEachPlan(query_, group, [&](const plan::Plan& arrangement) {
     if (isHopeless && arrangement.virtualStages > fewest) return;
@@ -253,6 +254,16 @@ void BranchAndBound::expandGroup(const Node& node) {
         !isNews(degreesOf(arrangement), least)) {  // and no cut of it fits
       ++certificate_.numBounded;
       prune("memory");
+      return;
+    }
+    const bool hasCuts = !isCut && !node.blocks->described && arrangement.pp > 1;
+    const Seconds ofAllCuts =
+        hasCuts ? AllCuts(query_, arrangement, *node.blocks, floor).bound(limit.value_or(kNoCut))
+                : Seconds();
+    if (limit && ofAllCuts > *limit && ofAllCuts != kNoCut) {
+      ++certificate_.numBounded;
+      pruneSlow(node, 1);
+      uncosted_ = std::min(uncosted_, ofAllCuts);
       return;
     }
     plan::Plan plan = arrangement;
@@ -268,10 +279,9 @@ void BranchAndBound::expandGroup(const Node& node) {
       }
       fastest = fastest ? std::min(*fastest, bound.time) : bound.time;
     }
-    const bool isCut = !query_.pins.layers.empty();
-    if (least <= query_.cluster.device.memory && plan.pp > 1 && !isCut &&
+    if (least <= query_.cluster.device.memory && hasCuts &&
         plan.pp * plan.virtualStages < query_.model.numLayers)
-      noteUntried(node, arrangement, floor);
+      noteUntried(node, arrangement, std::max(node.bound, ofAllCuts));
     if (!fastest) return;
     frontier_.push({isCut ? *fastest : *fastest * movedFrom(plan),
                     isCut ? NodeKind::kCandidate : NodeKind::kUncut, node.group,

@@ -44,24 +44,32 @@ Work leastWork(const Query& query, const Group& group) {
                                         query.stack.description) *
               static_cast<double>(query.model.numLayers);
   const auto count = static_cast<double>(query.model.numLayers);
-  return {layers + flops.head / rate, layers / count, flops.layers / 3 / rate / count};
+  const Seconds third = flops.layers / 3 / rate / count;
+  return {layers + flops.head / rate, layers / count, {third, third, third}};
 }
 
 Work probedWork(const Query& query, const BlockCosts& blocks) {
   const Seconds layer = blocks.layer.total();
+  PassTimes passes = blocks.layer;
+  // Blocks of a plan that has the backward whole, or of a stack with a description.
+  if (passes.weights == Seconds()) std::swap(passes.backward, passes.weights);
   return {layer * static_cast<double>(query.model.numLayers) + blocks.embedding.total() +
               blocks.head.total(),
-          layer, blocks.layer.forward};
+          layer, passes};
 }
 
 namespace {
 
 Seconds splitBound(const Query& query, double microbatches, double stages, const Work& work) {
   if (query.stack.description.postValidation || work.layer.count() <= 0) return {};
-  const double q = work.layerForward / work.layer / microbatches;
-  if (q <= 0 || (stages - 1) * q > 1) return {};
-  return work.layerForward * static_cast<double>(query.model.numLayers) /
-         (1 - std::pow(1 - q, stages));
+  const auto layers = static_cast<double>(query.model.numLayers);
+  const PassTimes& passes = work.passes;
+  const Seconds forwards = passes.forward * layers;
+  const Seconds trip =
+      forwards + passes.backward * (layers - 1) + (passes.backward + passes.weights) * microbatches;
+  const double q = passes.forward / work.layer / microbatches;
+  if (q <= 0 || (stages - 1) * q > 1) return trip;
+  return std::max(trip, forwards / (1 - std::pow(1 - q, stages)));
 }
 
 }  // namespace

@@ -72,9 +72,9 @@ class Frontier {
 
 // One microbatch forward and backward, without what depends on pp and dp.
 struct Work {
-  Seconds all;    // on all stages
-  Seconds layer;  // of one layer
-  Seconds layerForward;
+  Seconds all;       // on all stages
+  Seconds layer;     // of one layer
+  PassTimes passes;  // of that layer, each at least; `weights` with all that `backward` leaves out
 };
 // Matmul work at the sustained rate, and collectives within a layer.
 Work leastWork(const Query& query, const Group& group);
@@ -95,7 +95,10 @@ Work probedWork(const Query& query, const BlockCosts& blocks);
 //     the forwards before it are done, so that in a time T it may have n layers with
 //     m w n <= T - f sum_{i<r} n_i, f the forward of a layer: at most T / (m w) (1 - q)^r, q = f /
 //     (m w), if all stages before have as many as they may, which is the most in all while (p - 1)
-//     q <= 1. All l layers need T >= l f / (1 - (1 - q)^p). Not with post-validation.
+//     q <= 1. All l layers need T >= l f / (1 - (1 - q)^p). And the first stage, with a layer at
+//     least, begins its backwards when a microbatch has been to the end and back:
+//     T >= l f + (l - 1) b + m (b + g), with b and g the two parts of a layer's backward. Not with
+//     post-validation.
 //   otherwise: W + (m - 1) B, and W - b >= (p - 1) w for b, what is said above of B: it is
 //     (1 - 1 / p) W where b = W / p >= w, else at least (l - ceil(l / p)) w.
 Seconds groupBound(const Query& query, const Group& group, const Work& work);

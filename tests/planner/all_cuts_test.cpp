@@ -62,6 +62,12 @@ TEST(AllCuts, NoneIsFasterThanTheBounds) {
     int64_t passes = kMostPassesOfAll;
     if (plan.schedule != plan::ScheduleKind::kGpipe)
       own = allOwnCuts(query, plan, *blocks, cheap, kNoCut, passes);
+    // With a limit the same below it, and beyond it where the bound is.
+    const Seconds limit = bound * (0.83 + 0.05 * static_cast<double>(random() % 8));
+    const Seconds limited = cheap.bound(limit);
+    EXPECT_LE(limited, bound * (1 + 1e-6)) << trial;
+    EXPECT_GE(limited, std::min(bound * (1 - 1e-6), limit)) << trial;
+    EXPECT_EQ(limited > limit, bound > limit) << trial;
     EXPECT_GE(own.bound, bound) << trial;
     EXPECT_GT(passes, 0);
     EXPECT_LE(bound, fastest) << trial << ": " << summary(plan);
