@@ -1,5 +1,7 @@
 #include "cost_models/topology.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -116,6 +118,23 @@ int64_t groupSize(const GroupShape& shape) {
 
 Ranks ranksOf(const plan::Plan& plan) { return {plan.numRanks(), plan.tp}; }
 
+namespace {
+
+// Whole hosts in each of more blocks than are needed: the most that divide the ranks and part none
+// that stay together. 0: there are none, or blocks would be less than half full.
+int64_t hostsInMoreBlocks(int64_t devices, int64_t inner, const Ranks& ranks,
+                          const spec::ClusterSpec& cluster) {
+  const int64_t host = cluster.devicesPerHost();
+  if (host == 0) return 0;
+  const int64_t unit = std::lcm(std::lcm(host, inner), ranks.together);
+  const int64_t mostBlocks = cluster.scalable ? ranks.all : cluster.numDevices / devices;
+  for (int64_t held = devices / unit * unit; held > 0 && 2 * held >= devices; held -= unit)
+    if (ranks.all % held == 0 && ranks.all / held <= mostBlocks) return held;
+  return 0;
+}
+
+}  // namespace
+
 int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster) {
   int64_t inner = 1, block = 1;
   for (size_t i = 0; i <= tier; ++i, inner = block) {
@@ -124,10 +143,23 @@ int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluste
     const int64_t even = ranks.all / blocks;
     const bool isEven = ranks.all % blocks == 0 && even % inner == 0;
     const bool keeps = even % ranks.together == 0 || blocks == 1;
-    block = isEven && keeps ? even : devices;
+    block = isEven && keeps ? even : hostsInMoreBlocks(devices, inner, ranks, cluster);
+    if (block == 0) block = devices;
     if (block % inner != 0) block = devices / inner * inner;
   }
   return block;
+}
+
+std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  const Ranks ranks = ranksOf(plan);
+  for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i) {
+    const spec::LinkTier& tier = cluster.tiers[i];
+    const int64_t block = blockOf(i, ranks, cluster);
+    if (block < tier.devices && block < ranks.all)
+      return fmt::format("{} ranks in each of {} blocks of {} ({} devices)", block,
+                         ranks.all / block, tier.name, tier.devices);
+  }
+  return "";
 }
 
 Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster) {

@@ -1,6 +1,7 @@
 // Which links a group of ranks uses. Ranks are laid over the blocks of a tier in order, as runs.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ir/base/units.h"
@@ -45,11 +46,18 @@ struct Ranks {
 Ranks ranksOf(const plan::Plan& plan);
 
 // Ranks in a block of the tier: as many as it has devices or, where that leaves a block partly
-// empty, the same in each of the blocks that are needed, if inner blocks and `together` divide it.
+// empty, the same in each of the blocks that are needed, if inner blocks and `together` divide it,
+// else as many whole hosts in each of some more blocks, at least half full, if that many can be
+// had.
 //
 //   a rack of 72,  64 ranks: 64      128 ranks: 64 in each of two      150 ranks: 50 in each of 3
+//   with hosts of 4, 1,024 ranks: 64 in each of 16, of which 15 would have held them
 //   nodes of 8, 12 ranks by 2: 6 in each of two;  by 4: 8 and 4
 int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster);
+
+// Of a plan that needs several blocks of a tier and leaves them partly empty, how it does: "64
+// ranks in each of 16 blocks of nvl72 (72 devices)". Otherwise empty.
+std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 // How a group lies over the tiers. A tier counts where one of its blocks has all ranks or where the
 // members fill its blocks evenly; otherwise the group is joined by the next tier, as if that tier's

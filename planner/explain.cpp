@@ -240,7 +240,13 @@ class Changes {
     if (reach_ == Reach::kAny && followMicrobatch(dp, changed))
       also += fmt::format(" and microbatch {}", changed.microbatchSize);
     add(name, chosen, other, changed, also);
-    if (plan_.tp > 1 || changed.tp == 1 || reach_ == Reach::kNext) return;
+    if (plan_.tp > 1 || changed.tp == 1) return;
+    // What one rank per layer has no use for.
+    if (changed.pp > 1) {
+      changed.scatterGather = true;
+      add(name, chosen, other, changed, also + " and scatter-gather");
+      changed.scatterGather = false;
+    }
     changed.sequenceParallel = true;
     add(name, chosen, other, changed, also + " and sequence parallel");
   }
@@ -285,6 +291,30 @@ void comparePlans(const cost::Estimate& chosen, const cost::Estimate& other, Alt
   }
 }
 
+// Of two ways to make the same change, whether the first is better.
+bool isBetter(const Alternative& a, const Alternative& b) {
+  const auto fits = [](const Alternative& x) {
+    return x.outcome != Outcome::kDoesNotFit && x.outcome != Outcome::kForbidden;
+  };
+  if (fits(a) != fits(b)) return fits(a);
+  return fits(a) && a.difference < b.difference;
+}
+
+// The best way to make every change, where the first one stood.
+std::vector<Alternative> bestWays(std::vector<Alternative> all) {
+  std::vector<Alternative> best;
+  for (Alternative& a : all) {
+    const auto same = std::find_if(best.begin(), best.end(), [&](const Alternative& b) {
+      return b.choice == a.choice && b.other == a.other;
+    });
+    if (same == best.end())
+      best.push_back(std::move(a));
+    else if (isBetter(a, *same))
+      *same = std::move(a);
+  }
+  return best;
+}
+
 }  // namespace
 
 Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::Plan& plan,
@@ -324,7 +354,7 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
     alternative.plan = std::move(other.plan);
     alternatives.push_back(std::move(alternative));
   }
-  return alternatives;
+  return reach == Reach::kNext ? bestWays(std::move(alternatives)) : alternatives;
 }
 
 Result<Explanation> explain(const Query& query, const plan::Plan& plan,

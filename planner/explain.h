@@ -35,7 +35,8 @@ struct Explanation {
   std::vector<Alternative> alternatives;  // every choice's next values
 };
 
-// Which values of a choice: the next on either side (of degrees half and twice), or any.
+// Which values of a choice: the next on either side (of degrees half and twice), each in the best
+// way there is, or any, in every way.
 enum class Reach : uint8_t { kNext, kAny };
 
 // The changes of one choice of any legal plan, in a fixed order; those that the stack cannot do are

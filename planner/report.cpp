@@ -428,8 +428,9 @@ std::string idleReason(const PlanResult& result) {
 std::string toTable(const PlanResult& result) {
   std::string out;
   appendPlan(out, result.plan, result.estimate,
-             fmt::format("{} of {}{}{}", result.gpusUsed, result.gpusAvailable,
-                         result.gpusUsed < result.gpusAvailable ? ": " : "", idleReason(result)));
+             fmt::format("{} of {}{}{}{}{}", result.gpusUsed, result.gpusAvailable,
+                         result.gpusUsed < result.gpusAvailable ? ": " : "", idleReason(result),
+                         result.partlyFilled.empty() ? "" : "; ", result.partlyFilled));
   appendRunnersUp(out, result);
   appendRejections(out, result.rejections);
   appendCertificate(out, result);
@@ -574,6 +575,7 @@ nlohmann::json toJson(const PlanResult& result) {
   json["gpusUsed"] = result.gpusUsed;
   json["gpusAvailable"] = result.gpusAvailable;
   if (result.gpusUsed < result.gpusAvailable) json["idleBecause"] = idleReason(result);
+  if (!result.partlyFilled.empty()) json["partlyFilled"] = result.partlyFilled;
   json["runnersUp"] = nlohmann::json::array();
   for (const RunnerUp& r : result.runnersUp) {
     json["runnersUp"].push_back({{"plan", plan::printPlan(r.plan)},

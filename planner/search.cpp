@@ -150,6 +150,7 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
     }
     PlanResult result = search.takeResult();
     result.gpusUsed = result.plan.numRanks();
+    result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);
     result.gpusAvailable = available;
     result.gpusWithLayout = gpus;
     result.stepOfMost = stepOfMost;

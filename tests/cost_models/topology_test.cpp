@@ -87,6 +87,28 @@ TEST(Levels, RanksFillTheBlocksThatTheyNeedEvenly) {
   EXPECT_EQ(blockOf(0, {5, 1}, nodes), 5);
 }
 
+// Jobs are given whole hosts, so that 1,024 ranks on racks of 72, which 15 of them would hold, lie
+// in 16 of them: 64 in each. Not where there are only 15, nor of blocks that are hosts themselves.
+TEST(Levels, RanksFillMoreBlocksThanTheyNeedByHosts) {
+  spec::ClusterSpec racks = small::cluster(1152, 72);
+  racks.hostDevices = 4;
+  EXPECT_EQ(blockOf(0, {1024, 4}, racks), 64);
+  EXPECT_EQ(blockOf(0, {1152, 4}, racks), 72);
+  EXPECT_EQ(blockOf(0, {512, 4}, racks), 64);     // the eight that are needed
+  EXPECT_EQ(blockOf(0, {1024, 128}, racks), 72);  // no part of those that stay together
+  EXPECT_EQ(blockOf(0, {1028, 1}, racks), 72);    // 4 x 257: less than half of a rack
+  EXPECT_EQ(sizes(levelsOf(GroupShape{{1024, 1}}, {1024, 1}, racks)), (Sizes{64, 16}));
+  EXPECT_EQ(partlyFilled(degrees(4, 4, 64), racks),
+            "64 ranks in each of 16 blocks of inner (72 devices)");
+  EXPECT_EQ(partlyFilled(degrees(4, 4, 72), racks), "");
+  racks.numDevices = racks.tiers.back().devices = 1080;
+  EXPECT_EQ(blockOf(0, {1024, 4}, racks), 72);
+  racks.scalable = true;
+  EXPECT_EQ(blockOf(0, {1024, 4}, racks), 64);
+  spec::ClusterSpec nodes = small::cluster(1024, 8);
+  EXPECT_EQ(blockOf(0, {1020, 1}, nodes), 8);
+}
+
 TEST(GroupShape, FollowsTheRankOrder) {
   const plan::Plan plan = degrees(2, 4, 3);  // rank = tp + 2 (dp + 3 pp)
   const GroupShape data = groupShape(GroupKind::kDp, plan);

@@ -40,6 +40,30 @@ TEST(Explain, SaysThatLessRecomputationDoesNotFit) {
   EXPECT_GT(none->missing, Bytes(0));
 }
 
+// A layer on two ranks may be sequence parallel, and send its activations in halves: one rank had
+// no use for either. The answer to "what if" is the best of the three, once.
+TEST(Explain, TensorParallelismComesWithWhatMakesItFastest) {
+  Query query = smallQuery(4, 4, 32);
+  query.pins.tp = 1;
+  query.pins.pp = query.pins.dp = 2;
+  const auto result = searchPlan(query);
+  ASSERT_TRUE(result.has_value());
+  const auto changes = explain(query, *result)->alternatives;
+  const auto isTp = [](const Alternative& a) { return a.choice == "tp" && a.other == "2"; };
+  ASSERT_EQ(std::count_if(changes.begin(), changes.end(), isTp), 1);
+  const Alternative& shown = *std::find_if(changes.begin(), changes.end(), isTp);
+  const auto every =
+      singleChanges(query, result->plan, result->estimate, modelCosts(query), Reach::kAny);
+  ASSERT_TRUE(every.has_value());
+  int ways = 0;
+  for (const Alternative& a : *every) {
+    if (!isTp(a)) continue;
+    ++ways;
+    EXPECT_LE(shown.difference, a.difference) << toLine(a);
+  }
+  EXPECT_EQ(ways, 3);
+}
+
 // Two stages x two replicas on nodes of two. On one tier both orders are the same.
 TEST(Explain, SaysWhatTheRankOrderIsWorth) {
   Query query = smallQuery(4, 4, 32);
