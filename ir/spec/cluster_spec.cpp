@@ -131,6 +131,7 @@ Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices) {
 
 Result<ClusterSpec> withRoomFor(ClusterSpec cluster, int64_t ranks) {
   if (!cluster.scalable || ranks <= cluster.numDevices) return cluster;
+  if (ranks > kMaxDevices) return withNumDevices(std::move(cluster), ranks);  // which says so
   const int64_t group =
       cluster.tiers.size() > 1 ? cluster.tiers[cluster.tiers.size() - 2].devices : 1;
   return withNumDevices(std::move(cluster), (ranks + group - 1) / group * group);

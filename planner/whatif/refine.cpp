@@ -242,7 +242,7 @@ void Refiner::searchGap(const RefineLimit& limit, const Curve& curve, const Gap&
 }  // namespace
 
 int64_t devicesAtOnce(const spec::ClusterSpec& cluster) {
-  return cluster.tiers.size() < 2 ? 1 : devicesPerNode(cluster);
+  return cluster.tiers.size() < 2 && cluster.hostDevices == 0 ? 1 : devicesPerNode(cluster);
 }
 
 void refineAnswers(Answers& answers, const std::function<bool()>& onPlanned) {

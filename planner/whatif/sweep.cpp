@@ -40,6 +40,14 @@ Status setDevices(int64_t gpus, Query& query) {
   return {};
 }
 
+// Of at least two. The blocks of the tier before are whole nodes, or have several.
+size_t networkTier(const spec::ClusterSpec& cluster) {
+  const int64_t node = devicesPerNode(cluster);
+  size_t tier = 1;
+  while (tier + 1 < cluster.tiers.size() && cluster.tiers[tier - 1].devices < node) ++tier;
+  return tier;
+}
+
 // Indices, so that what changes a plan least changes fastest: the network.
 std::vector<size_t> neighboursFirst(const std::vector<SweepPoint>& points) {
   std::vector<size_t> order(points.size());
@@ -81,21 +89,29 @@ std::optional<Seconds> stepLike(plan::Plan near, const Query& query, const CostF
 }  // namespace
 
 int64_t devicesPerNode(const spec::ClusterSpec& cluster) {
-  const size_t tiers = cluster.tiers.size();
-  return tiers < 2 ? cluster.numDevices : cluster.tiers[tiers - 2].devices;
+  if (cluster.tiers.size() < 2 && cluster.hostDevices == 0) return cluster.numDevices;
+  const int64_t host = cluster.devicesPerHost();
+  return host > 0 ? host : cluster.tiers.front().devices;
 }
 
 int64_t presentDevices(const Sweep& sweep, const SweepPoint& point) {
-  return point.gpus - point.minusNodes * devicesPerNode(sweep.hardware[point.hardware].cluster);
+  const int64_t node = devicesPerNode(sweep.hardware[point.hardware].cluster);
+  return point.minusNodes > point.gpus / node ? 0 : point.gpus - point.minusNodes * node;
+}
+
+BytesPerSecond interNodeOf(const spec::ClusterSpec& cluster) {
+  return cluster.tiers.size() < 2 ? BytesPerSecond(0)
+                                  : cluster.tiers[networkTier(cluster)].bandwidth;
 }
 
 Result<spec::ClusterSpec> withInterNode(spec::ClusterSpec cluster, BytesPerSecond rate) {
   if (cluster.tiers.size() < 2)
     return Error(invalidArgument(fmt::format(
         "cluster '{}' has one tier of links only: nothing is between nodes", cluster.name)));
-  spec::LinkTier& tier = cluster.tiers.back();
-  scaleBandwidth(tier, rate.count() / tier.bandwidth.count());
-  tier.bandwidth = rate;  // exactly
+  const size_t network = networkTier(cluster);
+  const double factor = rate.count() / cluster.tiers[network].bandwidth.count();
+  for (size_t i = network; i < cluster.tiers.size(); ++i) scaleBandwidth(cluster.tiers[i], factor);
+  cluster.tiers[network].bandwidth = rate;  // exactly
   return cluster;
 }
 
@@ -104,8 +120,7 @@ std::vector<SweepPoint> pointsOf(const Sweep& sweep) {
   std::vector<SweepPoint> points;
   for (size_t h = 0; h < sweep.hardware.size(); ++h) {
     const spec::ClusterSpec& cluster = sweep.hardware[h].cluster;
-    const BytesPerSecond network =
-        cluster.tiers.size() < 2 ? BytesPerSecond(0) : cluster.tiers.back().bandwidth;
+    const BytesPerSecond network = interNodeOf(cluster);
     for (const int64_t sequence : orOnly(axes.sequence, sweep.base.training.sequenceLength))
       for (const int64_t batch : orOnly(axes.batch, sweep.base.training.globalBatchSize))
         for (const BytesPerSecond interNode : orOnly(axes.interNode, network))
@@ -127,10 +142,8 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
   if (gpus < 1)
     return Error(invalidArgument(fmt::format("{} nodes of {} devices less leave none of {}",
                                              point.minusNodes, node, point.gpus)));
-  if (query.cluster.tiers.size() > 1 && point.interNode != query.cluster.tiers.back().bandwidth) {
+  if (point.interNode != interNodeOf(query.cluster)) {
     TRIREME_ASSIGN_OR_RETURN(query.cluster, withInterNode(query.cluster, point.interNode));
-  } else if (query.cluster.tiers.size() < 2 && point.interNode.count() > 0) {
-    return Error(withInterNode(query.cluster, point.interNode).error());
   }
   TRIREME_RETURN_IF_ERROR(setDevices(gpus, query));
   return query;
@@ -140,7 +153,7 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
 // links of cp ranks.
 static bool mayShareBlocks(const Query& query, const plan::Plan& plan) {
   const spec::ClusterSpec& cluster = query.cluster;
-  if (devicesPerNode(cluster) == cluster.numDevices) return false;  // nothing is between nodes
+  if (cluster.tiers.size() < 2 || cluster.tiers.front().devices == cluster.numDevices) return false;
   const cost::Levels tensor = cost::levelsOf(cost::tensorGroup(plan), cost::ranksOf(plan), cluster);
   return std::all_of(tensor.begin(), tensor.end(), [&](const cost::Level& level) {
     return level.tier == &cluster.tiers.front();

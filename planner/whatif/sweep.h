@@ -35,7 +35,7 @@ struct SweepAxes {
 struct SweepPoint {
   size_t hardware = 0;       // index
   int64_t gpus = 0;          // before any node is taken away
-  BytesPerSecond interNode;  // line rate of a device between nodes; 0: there are no nodes
+  BytesPerSecond interNode;  // line rate of a device between nodes; 0: there is no network
   int64_t batch = 0;         // sequences
   int64_t sequence = 0;      // tokens
   int64_t minusNodes = 0;    // nodes that are missing
@@ -63,15 +63,21 @@ struct PointAnswer {
   bool ok() const { return reason.empty(); }
 };
 
-// Devices that fail and are replaced together: a block of the tier inside the outermost one. All
-// devices, if there is one tier only.
+// Devices that fail and are replaced together: a host's (ClusterSpec::devicesPerHost) or, where the
+// cluster does not say, those of a block of the innermost tier. All devices, if that is the only
+// tier.
 int64_t devicesPerNode(const spec::ClusterSpec& cluster);
 
-// The cluster with another line rate per device in its outermost tier; what was measured there and
-// what a pair has grow with it. kInvalidArgument: one tier only, so nothing is between nodes.
+// Line rate of a device in the tier that joins whole nodes: the innermost one that does, but never
+// the first, which racks of hosts may share. 0: one tier only.
+BytesPerSecond interNodeOf(const spec::ClusterSpec& cluster);
+
+// The cluster with another line rate per device in that tier; what was measured there and what a
+// pair has grow with it, and so do the tiers above, so that each carries the same share of what is
+// below it. kInvalidArgument: one tier only, so nothing is between nodes.
 Result<spec::ClusterSpec> withInterNode(spec::ClusterSpec cluster, BytesPerSecond rate);
 
-// Of the point, without those of missing nodes.
+// Of the point, without those of missing nodes; 0: none is left.
 int64_t presentDevices(const Sweep& sweep, const SweepPoint& point);
 
 // All combinations. Devices vary fastest, after those missing nodes: a scaling curve is

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "planner/report.h"
 #include "tests/planner/small_query.h"
 
@@ -163,6 +165,92 @@ TEST(Sweep, PointsWithoutAClusterSayWhy) {
   sweep.hardware[0].cluster.tiers.resize(1);
   point.gpus = 4;
   EXPECT_THAT(planner.answer(point).reason, HasSubstr("nothing is between nodes"));
+}
+
+// Pods of 16 devices in hosts of two below a spine that carries a quarter of what pods can send.
+spec::ClusterSpec podsOfHosts() {
+  spec::ClusterSpec cluster = small::cluster(64, 2);
+  cluster.scalable = true;
+  cluster.hostDevices = 2;
+  cluster.tiers.push_back(cluster.tiers[1]);
+  cluster.tiers[1].devices = 16;
+  cluster.tiers[2].oversubscription = 4;
+  return cluster;
+}
+
+TEST(Sweep, ANodeIsAHostHoweverManyTiersThereAre) {
+  spec::ClusterSpec cluster = podsOfHosts();
+  EXPECT_EQ(devicesPerNode(cluster), 2);
+  cluster.hostDevices = 0;
+  cluster.tiers[1].devices = 32;  // more than hosts have
+  EXPECT_EQ(devicesPerNode(cluster), 2);
+  cluster.tiers[0].devices = 8;
+  cluster.hostDevices = 4;  // two in one block of the first tier
+  EXPECT_EQ(devicesPerNode(cluster), 4);
+  cluster.tiers.resize(1);
+  EXPECT_EQ(devicesPerNode(cluster), 4);
+  cluster.hostDevices = 0;
+  EXPECT_EQ(devicesPerNode(cluster), 64);  // all there are
+  cluster = small::cluster(64, 32);
+  EXPECT_EQ(devicesPerNode(cluster), 32);
+}
+
+// The spine keeps its share of what pods send: both get four times what they had.
+TEST(Sweep, TheNetworkBetweenNodesIsAllThatIsAboveThem) {
+  const spec::ClusterSpec before = podsOfHosts();
+  const BytesPerSecond rate = interNodeOf(before);
+  EXPECT_EQ(rate, before.tiers[1].bandwidth);
+  const spec::ClusterSpec after = withInterNode(before, rate * 4).value();
+  EXPECT_EQ(after.tiers[0], before.tiers[0]);
+  EXPECT_EQ(after.tiers[1].bandwidth, rate * 4);
+  EXPECT_EQ(after.tiers[2].bandwidth, before.tiers[2].bandwidth * 4);
+  EXPECT_EQ(after.tiers[2].oversubscription, 4);
+  // Racks share the first tier, which is no network between them.
+  spec::ClusterSpec racks = small::cluster(64, 32);
+  racks.hostDevices = 4;
+  EXPECT_EQ(interNodeOf(racks), racks.tiers[1].bandwidth);
+  // Hosts of two blocks: what joins the blocks is within the host.
+  spec::ClusterSpec pairs = podsOfHosts();
+  pairs.hostDevices = 0;
+  pairs.tiers[1].devices = 8;
+  EXPECT_EQ(devicesPerNode(pairs), 8);
+  EXPECT_EQ(withInterNode(pairs, rate * 4)->tiers[1], pairs.tiers[1]);
+}
+
+// One host less than a pod, and one more than the cluster: parts of a cluster, which grows by whole
+// pods.
+TEST(Sweep, HostsMayBeMissingFromPods) {
+  Sweep sweep = smallSweep(true);
+  sweep.base.cluster = podsOfHosts();
+  sweep.hardware = {{"small", sweep.base.cluster, sweep.base.training.precision}};
+  sweep.axes = {};
+  sweep.axes.gpus = {16, 66};
+  sweep.axes.minusNodes = {0, 1};
+  sweep.axes.interNode = {interNodeOf(sweep.base.cluster), interNodeOf(sweep.base.cluster) * 2};
+  PointPlanner planner(sweep);
+  for (const SweepPoint& point : pointsOf(sweep)) {
+    EXPECT_EQ(presentDevices(sweep, point), point.gpus - 2 * point.minusNodes);
+    const PointAnswer answer = planner.answer(point);
+    const Result<Query> query = queryAt(sweep, point);
+    ASSERT_TRUE(query.has_value()) << query.error().message();
+    EXPECT_EQ(query->cluster.numDevices, presentDevices(sweep, point) > 64 ? 80 : 64);
+    const Result<PlanResult> alone = searchPlan(*query);
+    ASSERT_TRUE(alone.has_value() && answer.ok()) << answer.reason;
+    EXPECT_EQ(answer.step, alone->estimate.step);
+    EXPECT_LE(answer.gpusUsed, presentDevices(sweep, point));
+  }
+}
+
+TEST(Sweep, MoreNodesThanCanBeCountedLeaveNone) {
+  const Sweep sweep = smallSweep(false);
+  SweepPoint point = pointsOf(sweep)[0];
+  point.minusNodes = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(presentDevices(sweep, point), 0);
+  EXPECT_THAT(PointPlanner(sweep).answer(point).reason, HasSubstr("leave none of 2"));
+  point.minusNodes = 0;
+  point.gpus = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(PointPlanner(sweep).answer(point).reason,
+              HasSubstr("1 to 16777216 devices, not 9223372036854775807"));
 }
 
 TEST(Sweep, WithoutANodeIsTheAnswerForTheRest) {
