@@ -295,6 +295,22 @@ void readTiers(MapReader& cluster, ClusterSpec* spec) {
              spec);
 }
 
+// A block of a tier has whole hosts, or a host has whole blocks; the cluster has whole hosts.
+Status checkHosts(const ClusterSpec& cluster) {
+  const int64_t host = cluster.hostDevices;
+  for (size_t i = 0; i < cluster.tiers.size(); ++i) {
+    const int64_t block = cluster.tiers[i].devices;
+    const bool isLast = i + 1 == cluster.tiers.size();
+    if (block % host == 0 || (!isLast && host % block == 0)) continue;
+    int64_t nearest = std::min(host, block);
+    while (block % nearest != 0) --nearest;
+    return invalidArgument(fmt::format("must divide the {} devices of {}{}, got {}; nearest: {}",
+                                       block, isLast ? "the cluster" : "a block of tier ",
+                                       isLast ? "" : cluster.tiers[i].name, host, nearest));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<DeviceSpec> shippedDevice(const std::string& name, Sources* sources) {
@@ -323,6 +339,8 @@ Result<ClusterSpec> parseCluster(const std::string& text, const std::string& nam
     map.fail(*node, fmt::format("must be 1 to {}, got {}", kMaxDevices, cluster.hostDevices));
   readDevice(map, &cluster.device, &cluster.sources);
   readTiers(map, &cluster);
+  if (const Node* node = map.child("devices_per_host"); node && map.firstValueError().ok())
+    if (const Status status = checkHosts(cluster); !status.ok()) map.fail(*node, status.message());
   TRIREME_RETURN_IF_ERROR(map.finish());
   return cluster;
 }

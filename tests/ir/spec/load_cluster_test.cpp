@@ -386,6 +386,14 @@ TEST(DevicesPerHost, AreOfATierUnlessTheFileSaysOtherwise) {
   EXPECT_EQ(clusterFrom(printCluster(said).value()).value(), said);
   EXPECT_EQ(with("device:\n", "devices_per_host: 0\ndevice:\n"),
             "c.yaml:3:19: devices_per_host: must be 1 to 16777216, got 0");
+  EXPECT_EQ(with("device:\n", "devices_per_host: 3\ndevice:\n"),
+            "c.yaml:3:19: devices_per_host: must divide the 8 devices of a block of tier nvlink, "
+            "got 3; nearest: 2");
+  EXPECT_THAT(with("device:\n", "devices_per_host: 128\ndevice:\n"),
+              HasSubstr("must divide the 16 devices of the cluster, got 128; nearest: 16"));
+  EXPECT_EQ(clusterFrom(replaced(kCluster, "device:\n", "devices_per_host: 16\ndevice:\n"))
+                ->devicesPerHost(),
+            16);  // two blocks
   c = withNumDevices(cluster(), 4).value();
   EXPECT_EQ(c.devicesPerHost(), 4);
   c.tiers = {{"ethernet", 1024, 1_GBps, 5_us}};
