@@ -322,9 +322,9 @@ void addFailures(CLI::App& app, WhatifOptions* options) {
               s->checkpointBandwidth = orRefuse(f, planner::parseUnit(text, planner::rateUnits()));
             })
       ->needs(mtbf);
-  addParsed(app, "--restart", "TIME", "From a failure until training goes on", group,
+  addParsed(app, "--restart", "TIME", "From a failure until the checkpoint begins to load", group,
             [=](const std::string& f, const std::string& text) {
-              s->restart = orRefuse(f, planner::parseUnit(text, planner::durationUnits()));
+              s->restart = orRefuse(f, planner::parseUnit(text, planner::pauseUnits()));
             })
       ->needs(mtbf);
   CLI::Option* repair = addParsed(

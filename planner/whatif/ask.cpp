@@ -11,6 +11,7 @@
 #include "planner/report.h"
 #include "planner/whatif/answers.h"
 #include "planner/whatif/hardware.h"
+#include "planner/whatif/values.h"
 
 namespace trireme::planner {
 namespace {
@@ -25,7 +26,13 @@ Result<Sweep> makeSweep(const SweepQuestion& asked) {
   Sweep sweep;
   std::vector<std::string> clusters;
   for (const std::string& name : asked.gpus) {
-    TRIREME_ASSIGN_OR_RETURN(clusters.emplace_back(), clusterOfGpu(name));
+    TRIREME_ASSIGN_OR_RETURN(const std::string cluster, clusterOfGpu(name));
+    const auto known = std::find(clusters.begin(), clusters.end(), cluster);
+    if (known != clusters.end())
+      return Error(invalidArgument(
+          fmt::format("--gpu: '{}' and '{}' are the same system, {}: name it once",
+                      asked.gpus[static_cast<size_t>(known - clusters.begin())], name, cluster)));
+    clusters.push_back(cluster);
   }
   Question question = asked.question;
   if (question.cluster.empty()) question.cluster = clusters[0];
@@ -34,6 +41,7 @@ Result<Sweep> makeSweep(const SweepQuestion& asked) {
   TRIREME_ASSIGN_OR_RETURN(sweep.base, makeQuery(question, asked.stack));
   sweep.base.pins = asked.pins;
   sweep.axes = asked.axes;
+  sweep.axes.interNode = withoutRepeats(asked.axes.interNode);
   if (clusters.empty()) {
     sweep.hardware.push_back(
         {asked.question.cluster, sweep.base.cluster, sweep.base.training.precision});
@@ -205,11 +213,11 @@ Status checkScenarios(const ScenarioAxes& s) {
   TRIREME_RETURN_IF_ERROR(needs(hasFailures, "--mtbf", hasTokens, "--tokens"));
   TRIREME_RETURN_IF_ERROR(
       needs(s.checkpointBandwidth > 0, "--checkpoint-bandwidth", hasFailures, "--mtbf"));
-  TRIREME_RETURN_IF_ERROR(needs(s.restart > 0, "--restart", hasFailures, "--mtbf"));
+  TRIREME_RETURN_IF_ERROR(needs(s.restart.has_value(), "--restart", hasFailures, "--mtbf"));
   TRIREME_RETURN_IF_ERROR(needs(s.repair.has_value(), "--repair", hasFailures, "--mtbf"));
   TRIREME_RETURN_IF_ERROR(
       needs(s.spares.has_value(), "--spares", s.repair.has_value(), "--repair"));
-  if (hasFailures && (!(s.checkpointBandwidth > 0) || !(s.restart > 0)))
+  if (hasFailures && (!(s.checkpointBandwidth > 0) || !s.restart))
     return invalidArgument(
         "--mtbf needs --checkpoint-bandwidth, to know what saving takes, and --restart");
   return {};
@@ -226,8 +234,18 @@ Result<Answers> makeAnswers(const SweepQuestion& asked) {
   answers.answers.resize(answers.points.size());
   answers.scenarios = s;
   const size_t kinds = asked.gpus.size();
-  answers.scenarios.pricePerHardware = kinds > 1 && s.price.size() == kinds && !s.priceIsRange;
-  answers.scenarios.powerPerHardware = kinds > 1 && s.power.size() == kinds && !s.powerIsRange;
+  ScenarioAxes& own = answers.scenarios;
+  own.pricePerHardware = kinds > 1 && s.price.size() == kinds && !s.priceIsRange;
+  own.powerPerHardware = kinds > 1 && s.power.size() == kinds && !s.powerIsRange;
+  if (!own.pricePerHardware) own.price = withoutRepeats(s.price);
+  if (!own.powerPerHardware) own.power = withoutRepeats(s.power);
+  for (std::vector<double>* values : {&own.tokens, &own.mtbf, &own.deadlines, &own.budgets})
+    *values = withoutRepeats(*values);
+  if (s.spares.value_or(0) > spec::kMaxDevices)
+    return invalidArgument(
+        fmt::format("--spares: must be at most {}, the devices of a cluster, "
+                    "got {}",
+                    spec::kMaxDevices, *s.spares));
   return answers;
 }
 

@@ -19,12 +19,13 @@ struct SweepQuestion {
   std::optional<spec::StackProfile> stack;  // instead of the question's
 };
 
-// All points, none answered. As many prices or powers as GPUs, more than one: each has its own.
-// kInvalidArgument: no cluster; scenarios that checkScenarios refuses; errors of makeQuery and
-// clusterOfGpu.
+// All points, none answered. As many prices or powers as GPUs, more than one: each has its own;
+// otherwise those that repeat count once. kInvalidArgument: no cluster, or one twice; scenarios
+// that checkScenarios refuses; errors of makeQuery and clusterOfGpu.
 Result<Answers> makeAnswers(const SweepQuestion& question);
 
-// kInvalidArgument: something is asked without what it needs: a price without tokens...
+// kInvalidArgument: something is asked without what it needs (a price without tokens...), or more
+// spares than a cluster has devices.
 Status checkScenarios(const ScenarioAxes& scenarios);
 
 // kInfeasible: every point is answered, and none has a plan: why the first has none and what would

@@ -24,7 +24,7 @@ std::vector<Scenario> scenariosOf(const ScenarioAxes& axes, size_t hardware) {
             FailureModel& model = scenario.failures.emplace();
             model.deviceMeanBetween = Seconds(*mtbf);
             model.checkpointBandwidth = BytesPerSecond(axes.checkpointBandwidth);
-            model.restart = Seconds(axes.restart);
+            model.restart = Seconds(axes.restart.value_or(0));
             if (axes.repair) model.repair = Seconds(*axes.repair);
             model.spares = axes.spares;
           }

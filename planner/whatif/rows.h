@@ -17,8 +17,8 @@ struct ScenarioAxes {
   std::vector<double> mtbf;                                 // s, of a device
   bool priceIsRange = false, powerIsRange = false;          // written as first..last
   bool pricePerHardware = false, powerPerHardware = false;  // one value each, not combinations
-  double checkpointBandwidth = 0, restart = 0;              // with mtbf
-  std::optional<double> repair;
+  double checkpointBandwidth = 0;                           // with mtbf
+  std::optional<double> restart, repair;                    // s, with mtbf
   std::optional<int64_t> spares;
   std::vector<double> deadlines, budgets;  // s, USD
 };

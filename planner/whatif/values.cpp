@@ -104,14 +104,6 @@ Status addRange(const Piece& piece, T first, T last, T step, bool isDoubled,
   return {};
 }
 
-template <typename T>
-std::vector<T> withoutRepeats(const std::vector<T>& values) {
-  std::vector<T> once;
-  for (const T& value : values)
-    if (std::find(once.begin(), once.end(), value) == once.end()) once.push_back(value);
-  return once;
-}
-
 std::vector<std::string> namesOf(const UnitKind& kind) {
   std::vector<std::string> names;
   for (const UnitKind::Unit& unit : kind.units) names.emplace_back(unit.name);
@@ -151,6 +143,16 @@ const UnitKind& durationUnits() {
       "30 d", {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", kDay}, {"y", 365 * kDay}},
       0,      1000 * 365 * kDay,
       false,  "a thousand years at most"};
+  return kKind;
+}
+
+const UnitKind& pauseUnits() {
+  static const UnitKind kKind = [] {
+    UnitKind kind = durationUnits();
+    kind.example = "10 min";
+    kind.leastAllowed = true;
+    return kind;
+  }();
   return kKind;
 }
 
@@ -256,7 +258,7 @@ Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& 
     TRIREME_ASSIGN_OR_RETURN(const double last, read(piece.last));
     TRIREME_RETURN_IF_ERROR(addRange(piece, first, last, step, isDoubled, values));
   }
-  return withoutRepeats(values);
+  return values;
 }
 
 Result<std::vector<int64_t>> parseWhole(const std::string& text, int64_t least, bool byOnes) {

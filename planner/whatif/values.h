@@ -6,9 +6,10 @@
 //   64..4096:64    a range by steps, up to the last
 //
 // A unit stands behind every number or, once, behind the last: "200..1600 Gbit/s". In a list of
-// what may go without a unit ("15000" tokens) it stands behind every number or none. Values that
-// repeat count once. Errors are kInvalidArgument: what is wrong, what was expected, what is near.
+// what may go without a unit ("15000" tokens) it stands behind every number or none. Errors are
+// kInvalidArgument: what is wrong, what was expected, what is near.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -35,6 +36,7 @@ struct UnitKind {
 
 const UnitKind& rateUnits();      // B/s
 const UnitKind& durationUnits();  // s; a year has 365 days
+const UnitKind& pauseUnits();     // the same, and 0
 const UnitKind& priceUnits();     // USD/h, of one device
 const UnitKind& moneyUnits();     // USD
 const UnitKind& powerUnits();     // W, of one device
@@ -42,9 +44,20 @@ const UnitKind& tokenUnits();     // tokens: "15T"
 
 // One number with a unit, in the first unit of the kind.
 Result<double> parseUnit(const std::string& text, const UnitKind& kind);
+// As they are written: one that stands there twice may be meant for two devices.
 Result<std::vector<double>> parseUnits(const std::string& text, const UnitKind& kind);
 
-// Whole numbers of at least `least`. `byOnes`: a range has every number, not the doubles.
+// Of equals the first.
+template <typename T>
+std::vector<T> withoutRepeats(const std::vector<T>& values) {
+  std::vector<T> once;
+  for (const T& value : values)
+    if (std::find(once.begin(), once.end(), value) == once.end()) once.push_back(value);
+  return once;
+}
+
+// Whole numbers of at least `least`, each once. `byOnes`: a range has every number, not the
+// doubles.
 Result<std::vector<int64_t>> parseWhole(const std::string& text, int64_t least,
                                         bool byOnes = false);
 

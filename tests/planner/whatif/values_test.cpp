@@ -44,6 +44,14 @@ TEST(WhatifValues, ATokenIsTheLeast) {
   EXPECT_EQ(parseUnit("0 USD/h", priceUnits()), 0.0);
 }
 
+// Two devices may have the same price.
+TEST(WhatifValues, NumbersWithUnitsAreAsTheyAreWritten) {
+  EXPECT_EQ(parseUnits("2,2,5 USD/h", priceUnits()), (Reals{2, 2, 5}));
+  EXPECT_EQ(withoutRepeats(Reals{2, 5, 2, 5}), (Reals{2, 5}));
+  EXPECT_EQ(parseUnit("0 min", pauseUnits()), 0.0);
+  EXPECT_FALSE(parseUnit("0 min", durationUnits()).has_value());
+}
+
 // 1000 beside 15k is a thousand or a million; in the range 10..15T nobody means ten tokens.
 TEST(WhatifValues, ANumberThatMayBeBareNeedsAUnitBesideOthers) {
   EXPECT_EQ(parseUnits("1000,15000", tokenUnits()), (Reals{1000, 15000}));
