@@ -297,7 +297,7 @@ void addMoney(CLI::App& app, WhatifOptions* options) {
             "Of a device: '2.5 USD/h'; a list as long as --gpu's: one for each", &s->priceIsRange);
   price->needs(tokens);
   units("--power", "W", &s->power, planner::powerUnits(),
-        "Of a device (default: its specification); as --price, one for each", &s->powerIsRange)
+        "Of a device in use (default: its specification); as --price, of each", &s->powerIsRange)
       ->needs(tokens);
   units("--deadline", "TIME", &s->deadlines, planner::durationUnits(),
         "How many devices finish in time? '30 d'")
@@ -334,7 +334,8 @@ void addFailures(CLI::App& app, WhatifOptions* options) {
       });
   repair->needs(mtbf);
   addParsed(
-      app, "--spares", "N", "Nodes that wait (default: as many as make it cheapest)", group,
+      app, "--spares", "N", "Nodes that wait, idle ones first (default: as many as are cheapest)",
+      group,
       [=](const std::string& f, const std::string& text) { s->spares = parseCount(f, text, 0); })
       ->needs(repair);
 }

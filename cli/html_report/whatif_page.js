@@ -161,6 +161,7 @@ function sayRefined(refined, inputs) {
   return say(flatten(refined.point)) + (refined.beyond ? '; one node further it is not kept to: ' + say(flatten(refined.beyond)) : '') +
       (refined.planned > 0 ? '; numbers of devices planned for this: ' + refined.planned : '');
 }
+    {title: 'of them bought', value: (p) => p.spareNodesBought},
 
 function addLimits(answer, points, inputs) {
   const lines = [];

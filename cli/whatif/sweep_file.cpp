@@ -6,6 +6,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 
 #include "cost_models/validation/csv.h"
@@ -33,7 +34,8 @@ const char* const kScenarioCells[] = {"tokens",          "price_usd_per_gpu_hour
                                       "energy_j",        "job_mtbf_s",
                                       "save_s",          "young_interval_s",
                                       "daly_interval_s", "goodput_share",
-                                      "spare_nodes",     "availability"};
+                                      "spare_nodes",     "spare_nodes_bought",
+                                      "availability"};
 
 std::vector<std::string> headerCells() {
   std::vector<std::string> cells(std::begin(kPointCells), std::end(kPointCells));
@@ -89,6 +91,7 @@ std::vector<std::string> scenarioCells(const planner::AnswerRow& row) {
           g ? number(g->interval.count()) : "",
           g ? number(g->goodput) : "",
           g ? fmt::format("{}", g->spares) : "",
+          g ? fmt::format("{}", g->bought) : "",
           g ? number(g->availability) : ""};
 }
 
@@ -105,14 +108,16 @@ class RecordReader {
     if (!value.has_value() || *value < 0) return refuse(cell, "a number of at least 0"), 0;
     return *value;
   }
-  int64_t whole() {
+  int64_t whole(int64_t least = 0, int64_t most = std::numeric_limits<int64_t>::max()) {
     const cost::CsvCell& cell = record_[at_++];
     int64_t value = 0;
     const char* end = cell.text.data() + cell.text.size();
     const auto [stop, code] = std::from_chars(cell.text.data(), end, value);
-    if (code != std::errc() || stop != end || value < 0)
-      return refuse(cell, "a whole number of at least 0"), 0;
-    return value;
+    if (code == std::errc() && stop == end && value >= least && value <= most) return value;
+    refuse(cell, most == std::numeric_limits<int64_t>::max()
+                     ? fmt::format("a whole number of at least {}", least)
+                     : fmt::format("a whole number from {} to {}", least, most));
+    return 0;
   }
   bool yesNo() {
     const cost::CsvCell& cell = record_[at_++];
@@ -122,7 +127,7 @@ class RecordReader {
   const Status& status() const { return status_; }
 
  private:
-  void refuse(const cost::CsvCell& cell, const char* expected) {
+  void refuse(const cost::CsvCell& cell, const std::string& expected) {
     if (status_.ok())
       status_ = spec::errorAt(name_, cell.mark,
                               fmt::format("expected {}, got '{}'", expected, cell.text));
@@ -133,7 +138,7 @@ class RecordReader {
   Status status_;
 };
 
-PointAnswer readAnswer(RecordReader& reader) {
+PointAnswer readAnswer(RecordReader& reader, int64_t gpus) {
   PointAnswer answer;
   const bool fits = reader.yesNo();
   answer.reason = reader.text();
@@ -141,7 +146,7 @@ PointAnswer readAnswer(RecordReader& reader) {
   if (fits) answer.reason.clear();
   answer.plan = reader.text();
   answer.shape = reader.text();
-  answer.gpusUsed = reader.whole();
+  answer.gpusUsed = fits ? reader.whole(1, gpus) : reader.whole();
   answer.step = Seconds(reader.real());
   answer.tokensPerSecond = reader.real();
   answer.modelFlopsUtilisation = reader.real();
@@ -272,7 +277,7 @@ Status readAnswers(const std::string& text, const std::string& name,
     point.batch = reader.whole();
     point.sequence = reader.whole();
     point.minusNodes = reader.whole();
-    PointAnswer answer = readAnswer(reader);
+    PointAnswer answer = readAnswer(reader, point.gpus);
     TRIREME_RETURN_IF_ERROR(reader.status());
     const auto place = places.find(keyOf(point));
     if (place == places.end())

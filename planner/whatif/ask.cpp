@@ -143,6 +143,7 @@ nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
                       {"goodput", e.goodput->goodput},
                       {"spareNodes", e.goodput->spares},
                       {"availability", e.goodput->availability}};
+                      {"spareNodesBought", e.goodput->bought},
   return json;
 }
 

@@ -36,4 +36,15 @@ double goodputOf(const FailureRate& rate, Seconds interval);
 // p = meanBetween / (meanBetween + repair).
 double availabilityOf(int64_t needed, int64_t owned, Seconds meanBetween, Seconds repair);
 
+// How many such nodes to own, at least `owned`, so that (owned + extra) / availabilityOf(owned) is
+// least: what is paid for over the time in which it is of use. A node more is worth it as long as
+//
+//   (owned + extra) p > P(at least `needed` work) / P(needed - 1 work)
+//
+// From some number on it is not, since what stands on the right grows faster. 2^24 nodes, as many
+// as clusters have devices, are the most. Requires 1 <= needed <= owned, and -1 < extra < 1; at
+// least 0 where one node is needed.
+int64_t cheapestOwned(int64_t needed, int64_t owned, double extra, Seconds meanBetween,
+                      Seconds repair);
+
 }  // namespace trireme::planner

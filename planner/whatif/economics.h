@@ -3,12 +3,13 @@
 //   steps    tokens / (batch x sequence length), rounded up
 //   busy     steps x time of a step
 //   goodput  of the time while all nodes are there: daly.h, M = mean time between failures of a
-//            device / devices used
+//            device / devices used; R = restart + loading, which takes as long as saving
 //   wall     busy / goodput / availability
-//   cost     price x (devices + spare nodes' devices) x wall
-//   energy   power x devices x wall; spares that wait draw none
+//   cost     price x (devices + devices of the spare nodes that are bought) x wall
+//   energy   power x devices used x wall; those that wait draw none
 //
 // Devices are all that were asked for, also those that the plan leaves idle: they are paid for.
+// Whole nodes among those are the first spares.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -21,9 +22,9 @@ namespace trireme::planner {
 struct FailureModel {
   Seconds deviceMeanBetween;           // of one device, with its share of the node and the network
   BytesPerSecond checkpointBandwidth;  // of the storage, all ranks together
-  Seconds restart;                     // from the failure until training goes on
+  Seconds restart;                     // from the failure until the checkpoint begins to load
   std::optional<Seconds> repair;       // of a node; absent: one is always at hand
-  std::optional<int64_t> spares;       // nodes; absent: as many as make the training cheapest
+  std::optional<int64_t> spares;       // nodes that wait; absent: as many as make it cheapest
 };
 
 struct Scenario {
@@ -37,7 +38,8 @@ struct Scenario {
 struct Training {
   Seconds step;
   int64_t tokensPerStep = 0;
-  int64_t gpus = 0;     // asked for
+  int64_t gpus = 0;     // asked for, at least those used
+  int64_t used = 0;     // by the plan, at least 1
   int64_t perNode = 1;  // devices of a node
   Bytes checkpoint;     // checkpointBytes()
   Watts power;          // of the device's specification; 0: not known
@@ -47,7 +49,8 @@ struct Goodput {
   FailureRate rate;         // of the job
   Seconds young, interval;  // Young's and Daly's; Daly's is used
   double goodput = 1;       // computing over wall time while all nodes are there
-  int64_t spares = 0;
+  int64_t spares = 0;       // nodes that wait, with those that the plan leaves idle
+  int64_t bought = 0;       // of the spares, beyond the devices asked for
   double availability = 1;  // share of the time in which there are enough nodes
 };
 
@@ -55,8 +58,8 @@ struct Economics {
   int64_t steps = 0;
   Seconds busy;
   Seconds wall;                  // busy, if no failures were asked for
-  std::optional<double> cost;    // USD
-  std::optional<double> energy;  // J
+  std::optional<double> cost;    // USD; absent also where the wall time is infinite
+  std::optional<double> energy;  // J; likewise
   std::optional<Goodput> goodput;
 };
 

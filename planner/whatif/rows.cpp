@@ -44,6 +44,7 @@ Training trainingOf(const Answers& answers, size_t index) {
   training.perNode = std::min(perNode, training.gpus);
   training.checkpoint = checkpointBytes(answers.sweep.base.model.numParameters(),
                                         byteSize(spec::stateDType(hardware.precision)));
+  training.used = answers.answers[index]->gpusUsed;
   training.power = hardware.cluster.device.power;
   return training;
 }

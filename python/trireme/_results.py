@@ -419,7 +419,8 @@ class Check(Price):
 @dataclass(frozen=True)
 class Failures:
     """What failures do to a training. goodput: computing over wall time, 0 to 1; availability: share of
-    the time in which there are enough nodes."""
+    the time in which there are enough nodes. spare_nodes: that wait; spare_nodes_bought: of those, the ones
+    beyond the devices asked for, of which the plan may leave nodes idle."""
 
     gpu_mean_between_seconds: float
     job_mean_between_seconds: float
@@ -428,6 +429,7 @@ class Failures:
     daly_interval_seconds: float
     goodput: float
     spare_nodes: int
+    spare_nodes_bought: int
     availability: float
 
 
@@ -437,7 +439,7 @@ class Point:
     the plan's shape, the plan without replicas.
 
     precision: in which it trains. inter_node_bytes_per_second: line rate of a device between nodes. seq: tokens. wall_seconds: of the whole
-    training with failures, busy_seconds without. memory_tight: as of a price. energy_joules: of all devices.
+    training with failures, busy_seconds without. memory_tight: as of a price. energy_joules: of the devices in use.
     """
 
     system: str

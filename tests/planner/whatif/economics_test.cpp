@@ -81,7 +81,7 @@ Training sixteen() {
   Training training;
   training.step = Seconds(2);
   training.tokensPerStep = 1000;
-  training.gpus = 16;
+  training.gpus = training.used = 16;
   training.perNode = 8;
   training.checkpoint = Bytes(100e9);
   training.power = Watts(400);
@@ -104,7 +104,7 @@ TEST(Economics, CostAndEnergyByHand) {
 }
 
 // One device fails every 160 days, 16 of them every 10 days. 100 GB at 10 GB/s take 10 s.
-TEST(Economics, FailuresLengthenAndSparesAreePaid) {
+TEST(Economics, FailuresLengthenAndSparesArePaid) {
   Scenario scenario;
   scenario.tokens = 1e9;
   scenario.price = 3;
@@ -130,7 +130,7 @@ TEST(Economics, ChosenSparesAreTheCheapest) {
     scenario.tokens = 1e9;
     scenario.price = 1;
     Training training = sixteen();
-    training.gpus = 160;
+    training.gpus = training.used = 160;
     scenario.failures = FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(60),
                                      Seconds(repair * kDay), std::nullopt};
     const Economics chosen = economicsOf(training, scenario);
@@ -140,6 +140,99 @@ TEST(Economics, ChosenSparesAreTheCheapest) {
           << repair << " d, " << spares;
     }
   }
+}
+
+// Loading takes as long as saving, 10 s, and comes after the 600 s until it begins.
+TEST(Economics, ARestartLoadsTheCheckpoint) {
+  Scenario scenario;
+  scenario.tokens = 1e9;
+  scenario.failures = FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(600),
+                                   std::nullopt, std::nullopt};
+  const Economics e = economicsOf(sixteen(), scenario);
+  EXPECT_DOUBLE_EQ(e.goodput->rate.restart.count(), 610);
+}
+
+// Of five nodes the plan uses two: three are spares that are there. They neither fail a job that
+// does not use them nor draw power, but they are paid for.
+TEST(Economics, IdleNodesAreTheFirstSpares) {
+  Scenario scenario;
+  scenario.tokens = 1e9;
+  scenario.price = 3;
+  scenario.failures = FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(600),
+                                   Seconds(5 * kDay), std::nullopt};
+  Training idle = sixteen();
+  idle.gpus = 40;
+  const auto with = [&](std::optional<int64_t> spares) {
+    scenario.failures->spares = spares;
+    return economicsOf(idle, scenario);
+  };
+  const Economics e = with(1);
+  EXPECT_DOUBLE_EQ(e.goodput->rate.meanBetween.count(), 10 * kDay);
+  EXPECT_EQ(e.goodput->spares, 3);
+  EXPECT_EQ(e.goodput->bought, 0);
+  EXPECT_NEAR(*e.cost, 3 * 40 * e.wall.count() / kHour, 1e-6);
+  EXPECT_NEAR(*e.energy, 400 * 16 * e.wall.count(), 1);
+  // p = 0.8; at least 2 of 5: 1 - 0.2^5 - 5 * 0.8 * 0.2^4 = 0.99328.
+  EXPECT_NEAR(e.goodput->availability, 0.99328, 1e-9);
+  EXPECT_EQ(with(std::nullopt).goodput->bought, 0);
+  const Economics five = with(5);
+  EXPECT_EQ(five.goodput->spares, 5);
+  EXPECT_EQ(five.goodput->bought, 2);
+  EXPECT_NEAR(*five.cost, 3 * 56 * five.wall.count() / kHour, 1e-6);
+  // Half a node is none.
+  idle.gpus = 20;
+  EXPECT_EQ(with(0).goodput->spares, 0);
+}
+
+// Nodes of 8 work for 10 / 8 days and are away for 2: of 64, p = 0.3846, some 166 make the 64 that
+// work; more than as many again.
+TEST(Economics, SparesMayOutnumberTheNodes) {
+  Scenario scenario;
+  scenario.tokens = 1e9;
+  scenario.price = 1;
+  Training training = sixteen();
+  training.gpus = training.used = 512;
+  scenario.failures = FailureModel{Seconds(10 * kDay), BytesPerSecond(10e12), Seconds(60),
+                                   Seconds(2 * kDay), std::nullopt};
+  const Economics chosen = economicsOf(training, scenario);
+  EXPECT_GT(chosen.goodput->spares, 102);
+  for (int64_t spares = 0; spares <= 200; ++spares) {
+    scenario.failures->spares = spares;
+    const Economics other = economicsOf(training, scenario);
+    if (!other.cost) continue;  // never enough nodes
+    EXPECT_LE(*chosen.cost, *other.cost * (1 + 1e-12)) << spares;
+  }
+}
+
+// Against every number of nodes, also where chances are too small for a double.
+TEST(Availability, TheCheapestNumberOfNodesIsThatOfTryingAll) {
+  for (const int64_t needed : {1, 2, 3, 10, 200})
+    for (const double repair : {0.001, 0.1, 1.0, 3.0, 20.0})
+      for (const double extra : {0.0, 0.5}) {
+        const auto price = [&](int64_t owned) {
+          return (static_cast<double>(owned) + extra) /
+                 availabilityOf(needed, owned, Seconds(1), Seconds(repair));
+        };
+        const int64_t owned = cheapestOwned(needed, needed, extra, Seconds(1), Seconds(repair));
+        double least = price(owned);
+        EXPECT_TRUE(std::isfinite(least));
+        for (int64_t n = needed; n < 6000; n += n < 300 ? 1 : 7)
+          EXPECT_LE(least, price(n) * (1 + 1e-9)) << needed << " " << repair << " " << n;
+      }
+  EXPECT_EQ(cheapestOwned(8, 12, 0, Seconds(1e9), Seconds(1)), 12);  // no fewer than there are
+  EXPECT_EQ(cheapestOwned(8, 8, 0, Seconds(1e-3), Seconds(1e9)), int64_t{1} << 24);
+  EXPECT_EQ(availabilityOf(1, int64_t{1} << 24, Seconds(1e9), Seconds(1)), 1);
+}
+
+TEST(Economics, WhatNeverEndsHasNoCost) {
+  Scenario scenario;
+  scenario.tokens = 1e9;
+  scenario.price = 3;
+  scenario.failures =
+      FailureModel{Seconds(1), BytesPerSecond(1), Seconds(600), std::nullopt, std::nullopt};
+  const Economics e = economicsOf(sixteen(), scenario);
+  EXPECT_TRUE(std::isinf(e.wall.count()));
+  EXPECT_FALSE(e.cost || e.energy);
 }
 
 // 3 numbers of 4 bytes for each of 10 parameters.
