@@ -191,16 +191,23 @@ Result<int> runDiff(const WhatifOptions& options) {
   return runCompare(compare);
 }
 
-// No file that holds a sweep is replaced without being asked to.
+// No file that holds a sweep, or what is none of ours, is replaced without being asked to.
 Status keepsAnswers(const WhatifOptions& options) {
   if (holdsAnswers(options.report))
     return invalidArgument(fmt::format(
         "--report {}: holds the answers of a sweep; give another file", options.report));
-  if (options.force || !holdsAnswers(options.output)) return {};
-  return invalidArgument(fmt::format(
-      "-o {}: holds the answers of a sweep: --resume {} goes on with it, --force begins "
-      "anew",
-      options.output, options.output));
+  if (options.force) return {};
+  if (holdsAnswers(options.output))
+    return invalidArgument(fmt::format(
+        "-o {}: holds the answers of a sweep: --resume {} goes on with it, --force begins "
+        "anew",
+        options.output, options.output));
+  if (holdsOther(options.output))
+    return invalidArgument(
+        fmt::format("-o {}: is there, and no sweep of trireme whatif; give another file, or "
+                    "--force to replace it",
+                    options.output));
+  return {};
 }
 
 Result<int> runWhatif(const WhatifOptions& options) {
@@ -407,8 +414,7 @@ Action addWhatif(CLI::App& app) {
   app.add_flag("--json", options->json, "Print JSON instead of a table")->excludes(csv);
   CLI::Option* output =
       addPath(app, "-o,--output", &options->output, "FILE", "Keep the answers here, as CSV");
-  app.add_flag("--force", options->force, "Replace the sweep that the -o file holds")
-      ->needs(output);
+  app.add_flag("--force", options->force, "Replace what the -o file holds")->needs(output);
   addPath(app, "--resume", &options->resume, "FILE",
           "Go on with what an interrupted sweep left in its -o file")
       ->excludes(output);

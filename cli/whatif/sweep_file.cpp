@@ -189,6 +189,19 @@ std::string textOf(const planner::Pins& pins) {
   return text;
 }
 
+// Of every version's header.
+constexpr char kBegin[] = "question,gpu,gpus,";
+
+// Two at most, and none of what is no file.
+std::vector<std::string> firstLines(const std::string& path) {
+  std::error_code code;
+  if (path.empty() || !std::filesystem::is_regular_file(path, code)) return {};
+  std::ifstream file(path, std::ios::binary);
+  std::vector<std::string> lines;
+  for (std::string line; lines.size() < 2 && std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
 using PointKey = std::tuple<size_t, int64_t, double, int64_t, int64_t, int64_t>;
 PointKey keyOf(const SweepPoint& p) {
   return {p.hardware, p.gpus, p.interNode.count(), p.batch, p.sequence, p.minusNodes};
@@ -241,12 +254,14 @@ std::string toCsv(const Answers& answers, const std::vector<std::string>& questi
 }
 
 bool holdsAnswers(const std::string& path) {
-  std::error_code code;
-  if (path.empty() || !std::filesystem::is_regular_file(path, code)) return false;
-  std::ifstream file(path, std::ios::binary);
-  std::string header, first;
-  return std::getline(file, header) && header.starts_with("question,gpu,gpus,") &&
-         std::getline(file, first);
+  const std::vector<std::string> lines = firstLines(path);
+  return lines.size() > 1 && lines[0].starts_with(kBegin);
+}
+
+bool holdsOther(const std::string& path) {
+  const std::vector<std::string> lines = firstLines(path);
+  if (lines.empty() || lines[0].starts_with(kBegin)) return false;
+  return lines.size() > 1 || !std::string_view(kBegin).starts_with(lines[0]);
 }
 
 Status readAnswers(const std::string& text, const std::string& name,

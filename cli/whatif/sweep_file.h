@@ -26,6 +26,8 @@ std::string toCsv(const Answers& answers, const std::vector<std::string>& questi
 
 // Whether the file is there and holds answers of a sweep, of any version.
 bool holdsAnswers(const std::string& path);
+// Whether it is there and holds anything but a sweep that has answers or was about to have some.
+bool holdsOther(const std::string& path);
 
 // Fills in the answers of the points that `text` holds. An incomplete last line is dropped: there
 // the sweep was interrupted. kInvalidArgument, with file and line: no sweep, a damaged record, one
