@@ -164,7 +164,8 @@ void refine(Answers& answers) {
   Progress progress;
   const double asked = static_cast<double>(answers.scenarios.deadlines.size() *
                                                (answers.scenarios.price.empty() ? 1 : 2) +
-                                           answers.scenarios.budgets.size());
+                                           answers.scenarios.budgets.size()) *
+                       static_cast<double>(conditionsOf(answers, rowsOf(answers)).size());
   planner::refineAnswers(answers, [&] {
     progress.update(static_cast<double>(answers.refinements.size()) / asked,
                     fmt::format("deadlines and budgets: {} more points",
@@ -282,7 +283,7 @@ void addAxes(CLI::App& app, WhatifOptions* options) {
   whole("--batch", &axes->batch, 1, false, "Sequences per step; overrides the --train file");
   whole("--seq", &axes->sequence, 1, false, "Tokens per sequence; overrides the --train file");
   whole("--minus-nodes", &axes->minusNodes, 0, true,
-        "Nodes that are missing and not paid for; 1..4 is 1,2,3,4");
+        "Nodes (hosts) that are missing and not paid for; 1..4 is 1,2,3,4");
 }
 
 void addMoney(CLI::App& app, WhatifOptions* options) {

@@ -31,6 +31,12 @@ function describeInputs(point, inputs) {
       key === 'system' ? text(point[key]) : name + ' ' + text(point[key])).join(', ');
 }
 
+// What nobody chooses: rows are compared under the same.
+const kConditions = ['tokens', 'minusNodes', 'usdPerGpuHour', 'gpuMeanBetweenSeconds'];
+function varyingConditions(limits) {
+  return kInputs.filter(([key]) => kConditions.includes(key) && new Set(limits.map((l) => l[key])).size > 1);
+}
+
 // Points that differ in `x` alone make one series.
 function seriesOf(points, x, output, inputs) {
   const others = inputs.filter(([key]) => key !== x[0]);
@@ -96,17 +102,25 @@ function addScaling(points, inputs) {
 function addFront(points, inputs) {
   const priced = points.filter((p) => 'costUsd' in p && Number.isFinite(p.wallSeconds));
   if (priced.length < 2) return;
+  const count = (textOf) => new Set(points.map(textOf)).size;
+  const isOwnPrice = count((p) => p.system) === count((p) => p.system + ' ' + p.usdPerGpuHour);
+  const conditions = inputs.filter(([key]) => kConditions.includes(key) && !(key === 'usdPerGpuHour' && isOwnPrice));
   const section = addSection('Days against cost', 'Nothing is both faster and cheaper than a point of ' +
-      'the front.');
+      'the front' + (conditions.length > 0 ? ' under the same conditions.' : '.'));
   const asPoint = (p) => ({
     x: p.wallSeconds / 86400, y: p.costUsd,
     text: describeInputs(p, inputs) + ': ' + format.duration(p.wallSeconds) + ', ' +
         format.short(p.costUsd) + ' USD, plan ' + p.winner + (p.onFront ? ', on the front' : ''),
   });
-  const front = priced.filter((p) => p.onFront).map(asPoint).sort((a, b) => a.x - b.x);
+  const fronts = new Map();
+  for (const p of priced.filter((p) => p.onFront)) {
+    const name = ['front', describeInputs(p, conditions)].filter((part) => part).join(', ');
+    fronts.set(name, (fronts.get(name) || []).concat([asPoint(p)]));
+  }
   const others = priced.filter((p) => !p.onFront).map(asPoint);
-  const series = [{name: 'front', points: front, color: 'var(--c1)'},
-                  {name: 'others', points: others, color: 'var(--muted)', pointsOnly: true}]
+  const series = [...fronts].map(([name, points], i) => (
+      {name, points: points.sort((a, b) => a.x - b.x), color: kSeries[i % kSeries.length]}))
+      .concat([{name: 'others', points: others, color: 'var(--muted)', pointsOnly: true}])
       .filter((s) => s.points.length > 0);
   let readout = null;
   const figure = addFigure(section, 'Time and cost of every point', (place, width) => drawLines(
@@ -147,6 +161,7 @@ function addFailures(points, inputs) {
     time('save every (Daly)', 'dalyIntervalSeconds'), time('Young', 'youngIntervalSeconds'),
     {title: 'goodput', value: (p) => p.goodput, text: (p) => (100 * p.goodput).toFixed(2) + ' %'},
     {title: 'spare nodes', value: (p) => p.spareNodes},
+    {title: 'of them bought', value: (p) => p.spareNodesBought},
     {title: 'available', value: (p) => p.availability,
      text: (p) => (100 * p.availability).toFixed(2) + ' %'},
     time('without failures', 'busySeconds'),
@@ -157,25 +172,30 @@ function addFailures(points, inputs) {
 function sayRefined(refined, inputs) {
   const shown = inputs.some(([key]) => key === 'gpus') ? inputs : kInputs.slice(1, 2).concat(inputs);
   const say = (p) => describeInputs(p, shown) + (p.fits ? ', ' + format.duration(p.wallSeconds) +
-      ('costUsd' in p ? ', ' + format.short(p.costUsd) + ' USD' : '') : ', no plan');
+      ('costUsd' in p ? ', ' + format.short(p.costUsd) + ' USD' : '') +
+      (p.spareNodes > 0 ? ', spare nodes ' + p.spareNodes : '') : ', no plan');
   return say(flatten(refined.point)) + (refined.beyond ? '; one node further it is not kept to: ' + say(flatten(refined.beyond)) : '') +
       (refined.planned > 0 ? '; numbers of devices planned for this: ' + refined.planned : '');
 }
-    {title: 'of them bought', value: (p) => p.spareNodesBought},
 
 function addLimits(answer, points, inputs) {
   const lines = [];
   const say = (i) => i === null ? 'none of those asked about' : describeInputs(points[i], inputs) + ', ' +
       format.duration(points[i].wallSeconds) +
       ('costUsd' in points[i] ? ', ' + format.short(points[i].costUsd) + ' USD' : '');
+  const under = (limit, limits) => {
+    const conditions = varyingConditions(limits);
+    return conditions.length > 0 ? ' (' + describeInputs(limit, conditions) + ')' : '';
+  };
   for (const d of answer.deadlines || []) {
-    lines.push('Fewest devices within ' + format.duration(d.seconds) + ': ' +
+    const within = ' within ' + format.duration(d.seconds) + under(d, answer.deadlines) + ': ';
+    lines.push('Fewest devices' + within +
                (d.refined ? sayRefined(d.refined, inputs) : say(d.fewestDevices)));
     if (d.cheapestRefined)
-      lines.push('Cheapest within ' + format.duration(d.seconds) + ': ' + sayRefined(d.cheapestRefined, inputs));
+      lines.push('Cheapest' + within + sayRefined(d.cheapestRefined, inputs));
   }
   for (const b of answer.budgets || [])
-    lines.push('Fastest for ' + format.short(b.usd) + ' USD: ' +
+    lines.push('Fastest for ' + format.short(b.usd) + ' USD' + under(b, answer.budgets) + ': ' +
                (b.refined ? sayRefined(b.refined, inputs) : say(b.fastest)));
   addLines('Deadlines and budgets', '', lines);
 }

@@ -17,6 +17,8 @@
 namespace trireme::cli {
 namespace {
 
+using planner::ComparedRows;
+using planner::Condition;
 using planner::letterOf;
 using planner::PointAnswer;
 using planner::SweepPoint;
@@ -35,16 +37,13 @@ std::string gbits(BytesPerSecond rate) {
 
 class Report {
  public:
-  explicit Report(const Answers& answers) : answers_(answers), rows_(rowsOf(answers)) {
-    for (const AnswerRow& row : rows_) {
-      const PointAnswer& answer = answerOf(row);
-      if (answer.ok()) letters_.emplace(answer.shape, letters_.size());
-      if (!row.economics || !row.economics->cost) continue;
-      priced_.push_back(&row);
-      outcomes_.push_back({planner::presentDevices(answers_.sweep, answers_.points[row.point]),
-                           row.economics->wall, *row.economics->cost});
-    }
-    for (const size_t i : planner::paretoFront(outcomes_)) front_.push_back(priced_[i]);
+  explicit Report(const Answers& answers)
+      : answers_(answers),
+        rows_(rowsOf(answers)),
+        conditions_(conditionsOf(answers, rows_)),
+        front_(frontOf(answers, rows_)) {
+    for (const AnswerRow& row : rows_)
+      if (answerOf(row).ok()) letters_.emplace(answerOf(row).shape, letters_.size());
     for (const planner::Refinement& refinement : answers_.refinements)
       letters_.emplace(answerOf(refinement.row).shape, letters_.size());
   }
@@ -65,7 +64,7 @@ class Report {
     return letterOf(letters_.at(answerOf(row).shape));
   }
   bool isOnFront(const AnswerRow& row) const {
-    return std::find(front_.begin(), front_.end(), &row) != front_.end();
+    return std::any_of(front_.begin(), front_.end(), [&](size_t i) { return &rows_[i] == &row; });
   }
   // Whether the row continues the scaling curve of the one before.
   bool continues(size_t i) const {
@@ -84,6 +83,9 @@ class Report {
   std::string beyond(const planner::Refinement& refinement) const;
   std::string scaling() const;
   std::string failures() const;
+  std::string withinNone(const std::string& name, const Condition& condition) const;
+  std::string within(double deadline, const Condition& condition) const;
+  std::string boughtFor(double budget, const Condition& condition) const;
   std::string deadlines() const;
   std::string budgets() const;
   std::string front() const;
@@ -93,10 +95,9 @@ class Report {
 
   const Answers& answers_;
   std::vector<AnswerRow> rows_;
-  std::map<std::string, size_t> letters_;        // of shapes, in the order in which they win
-  std::vector<const AnswerRow*> priced_;         // with a cost
-  std::vector<planner::SweepOutcome> outcomes_;  // of those
-  std::vector<const AnswerRow*> front_;
+  std::vector<Condition> conditions_;
+  std::vector<size_t> front_;
+  std::map<std::string, size_t> letters_;  // of shapes, in the order in which they win
 };
 
 std::vector<Cell> Report::inputCells() const {
@@ -267,7 +268,17 @@ std::string Report::failures() const {
   return "failures      (without: time if nothing failed)\n" + tableOf(cells, rows);
 }
 
-// "512 GPUs, batch 1536: 24.1 d, 3.2 M USD, plan C": inputs that vary, then what comes out.
+// ", 5 spare nodes, 1 of them idle": what the time needs beyond the plan.
+std::string sparesOf(const planner::Economics& economics) {
+  if (!economics.goodput || economics.goodput->spares == 0) return "";
+  const planner::Goodput& g = *economics.goodput;
+  std::string text = fmt::format(", {} spare node{}", g.spares, g.spares == 1 ? "" : "s");
+  if (g.bought < g.spares) text += fmt::format(", {} of them idle", g.spares - g.bought);
+  return text;
+}
+
+// "512 GPUs, batch 1536: 24.1 d, 3.2 M USD, 2 spare nodes, plan C": inputs that vary, then what
+// comes out.
 std::string Report::describe(const AnswerRow& row) const {
   std::string text = fmt::format("{} GPUs", pointOf(row).gpus);
   for (const Cell& cell : inputCells()) {
@@ -280,7 +291,7 @@ std::string Report::describe(const AnswerRow& row) const {
   }
   text += ": " + formatDuration(row.economics->wall);
   if (row.economics->cost) text += fmt::format(", {} USD", formatCount(*row.economics->cost));
-  return text + ", plan " + letter(row);
+  return text + sparesOf(*row.economics) + ", plan " + letter(row);
 }
 
 int64_t Report::mostGpus() const {
@@ -312,82 +323,90 @@ std::string Report::beyond(const planner::Refinement& r) const {
   return text.empty() ? "" : wrapLine(fmt::format("{:<14}{}", "", text), 14);
 }
 
+// No row under the condition is as fast.
+std::string Report::withinNone(const std::string& name, const Condition& condition) const {
+  const ComparedRows compared = comparedRows(answers_, rows_, condition);
+  const auto fastest =
+      std::min_element(compared.outcomes.begin(), compared.outcomes.end(),
+                       [](const auto& a, const auto& b) { return a.wall < b.wall; });
+  if (fastest == compared.outcomes.end()) {
+    const std::string less =
+        condition.minusNodes > 0 ? fmt::format(" with {} nodes less", condition.minusNodes) : "";
+    return wrapLine(fmt::format("{:<13} nothing fits{}", name, less), 14);
+  }
+  const auto i = static_cast<size_t>(fastest - compared.outcomes.begin());
+  return wrapLine(fmt::format("{:<13} none of those asked about, up to {} GPUs; the fastest: {}",
+                              name, mostGpus(), describe(rows_[compared.places[i]])),
+                  14);
+}
+
+std::string Report::within(double deadline, const Condition& condition) const {
+  const std::string name = fmt::format("within {}", formatDuration(Seconds(deadline)));
+  const planner::Refinement* fewest =
+      answers_.refinement(planner::Refinement::Goal::kFewest, deadline, condition);
+  if (!fewest) return withinNone(name, condition);
+  // Fewer were not asked about.
+  const size_t least = std::min_element(rows_.begin(), rows_.end(), [&](auto& a, auto& b) {
+                         return pointOf(a).gpus < pointOf(b).gpus;
+                       })->point;
+  const bool isLeast = fewest->numPlanned == 0 && !fewest->beyond && rows_.size() > 1 &&
+                       pointOf(fewest->row).gpus == answers_.points[least].gpus;
+  std::string text =
+      wrapLine(fmt::format("{:<13} fewest devices{}: {}", name,
+                           isLeast ? " of those asked about" : "", describe(fewest->row)),
+               14) +
+      beyond(*fewest);
+  const planner::Refinement* cheapest =
+      answers_.refinement(planner::Refinement::Goal::kCheapest, deadline, condition);
+  if (cheapest && *cheapest->row.economics->cost < *fewest->row.economics->cost)
+    text += wrapLine(fmt::format("{:<14}cheapest: {}", "", describe(cheapest->row)), 14);
+  return text;
+}
+
 std::string Report::deadlines() const {
   std::string text;
-  std::vector<const AnswerRow*> rows;
-  std::vector<planner::SweepOutcome> outcomes;
-  for (const AnswerRow& row : rows_) {
-    if (!row.economics) continue;
-    rows.push_back(&row);
-    outcomes.push_back({planner::presentDevices(answers_.sweep, answers_.points[row.point]),
-                        row.economics->wall, row.economics->cost.value_or(0)});
-  }
-  for (const double deadline : answers_.scenarios.deadlines) {
-    const std::string name = fmt::format("within {}", formatDuration(Seconds(deadline)));
-    const planner::Refinement* fewest =
-        answers_.refinement(planner::Refinement::Goal::kFewest, deadline);
-    if (!fewest) {
-      const auto fastest =
-          std::min_element(outcomes.begin(), outcomes.end(),
-                           [](const auto& a, const auto& b) { return a.wall < b.wall; });
-      text += wrapLine(
-          outcomes.empty()
-              ? fmt::format("{:<13} nothing fits", name)
-              : fmt::format("{:<13} none of those asked about, up to {} GPUs; the fastest: {}",
-                            name, mostGpus(),
-                            describe(*rows[static_cast<size_t>(fastest - outcomes.begin())])),
-          14);
-      continue;
-    }
-    // Fewer were not asked about.
-    const size_t least = std::min_element(rows_.begin(), rows_.end(), [&](auto& a, auto& b) {
-                           return pointOf(a).gpus < pointOf(b).gpus;
-                         })->point;
-    const bool isLeast = fewest->numPlanned == 0 && !fewest->beyond && rows_.size() > 1 &&
-                         pointOf(fewest->row).gpus == answers_.points[least].gpus;
-    text += wrapLine(fmt::format("{:<13} fewest devices{}: {}", name,
-                                 isLeast ? " of those asked about" : "", describe(fewest->row)),
-                     14) +
-            beyond(*fewest);
-    const planner::Refinement* cheapest =
-        answers_.refinement(planner::Refinement::Goal::kCheapest, deadline);
-    if (cheapest && *cheapest->row.economics->cost < *fewest->row.economics->cost)
-      text += wrapLine(fmt::format("{:<14}cheapest: {}", "", describe(cheapest->row)), 14);
-  }
+  for (const double deadline : answers_.scenarios.deadlines)
+    for (const Condition& condition : conditions_) text += within(deadline, condition);
   return text;
+}
+
+std::string Report::boughtFor(double budget, const Condition& condition) const {
+  const std::string name = fmt::format("{} USD", formatCount(budget));
+  const ComparedRows compared = comparedRows(answers_, rows_, condition);
+  if (const planner::Refinement* fastest =
+          answers_.refinement(planner::Refinement::Goal::kFastest, budget, condition)) {
+    const auto count = std::count_if(compared.outcomes.begin(), compared.outcomes.end(),
+                                     [&](const auto& o) { return o.cost <= budget; });
+    return wrapLine(fmt::format("{:<13} {} of {} points; the fastest: {}", name, count,
+                                compared.outcomes.size(), describe(fastest->row)),
+                    14) +
+           beyond(*fastest);
+  }
+  const auto cheapest =
+      std::min_element(compared.outcomes.begin(), compared.outcomes.end(),
+                       [](const auto& a, const auto& b) { return a.cost < b.cost; });
+  if (cheapest == compared.outcomes.end()) return "";
+  const auto i = static_cast<size_t>(cheapest - compared.outcomes.begin());
+  return wrapLine(fmt::format("{:<13} none of those asked about; the cheapest: {}", name,
+                              describe(rows_[compared.places[i]])),
+                  14);
 }
 
 std::string Report::budgets() const {
   std::string text;
-  for (const double budget : answers_.scenarios.budgets) {
-    const std::string name = fmt::format("{} USD", formatCount(budget));
-    const planner::Refinement* fastest =
-        answers_.refinement(planner::Refinement::Goal::kFastest, budget);
-    const auto count = std::count_if(outcomes_.begin(), outcomes_.end(),
-                                     [&](const auto& o) { return o.cost <= budget; });
-    if (fastest) {
-      text += wrapLine(fmt::format("{:<13} {} of {} points; the fastest: {}", name, count,
-                                   outcomes_.size(), describe(fastest->row)),
-                       14) +
-              beyond(*fastest);
-    } else if (!outcomes_.empty()) {
-      const auto cheapest =
-          std::min_element(outcomes_.begin(), outcomes_.end(),
-                           [](const auto& a, const auto& b) { return a.cost < b.cost; });
-      text += wrapLine(
-          fmt::format("{:<13} none of those asked about; the cheapest: {}", name,
-                      describe(*priced_[static_cast<size_t>(cheapest - outcomes_.begin())])),
-          14);
-    }
-  }
+  for (const double budget : answers_.scenarios.budgets)
+    for (const Condition& condition : conditions_) text += boughtFor(budget, condition);
   return text;
 }
 
 std::string Report::front() const {
   if (front_.size() < 2) return "";
-  std::string text = fmt::format("{:<14}* no other row is both faster and cheaper: {} of {}\n",
-                                 "front", front_.size(), outcomes_.size());
-  return text;
+  const auto numPriced = std::count_if(rows_.begin(), rows_.end(), [](const AnswerRow& r) {
+    return r.economics && r.economics->cost;
+  });
+  return fmt::format("{:<14}* no other row{} is both faster and cheaper: {} of {}\n", "front",
+                     conditions_.size() > 1 ? " under the same conditions" : "", front_.size(),
+                     numPriced);
 }
 
 std::string Report::tight() const {
@@ -430,6 +449,7 @@ std::string questionOf(const Answers& answers) { return Report(answers).question
 std::string toTable(const Answers& answers) { return Report(answers).text(); }
 
 std::string formatCount(double value) {
+  if (value >= 1e18) return "over 1000 P";
   constexpr std::pair<double, const char*> kUnits[] = {
       {1e15, " P"}, {1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e4, " k"}};
   for (const auto& [unit, name] : kUnits)

@@ -58,18 +58,17 @@ Result<Sweep> makeSweep(const SweepQuestion& asked) {
   return sweep;
 }
 
+nlohmann::json placeOf(const ComparedRows& compared, const std::optional<size_t>& found) {
+  return found ? nlohmann::json(compared.places[*found]) : nlohmann::json();
+}
+
 // The rows of a sweep with what is found among them.
 class JsonReport {
  public:
-  explicit JsonReport(const Answers& answers) : answers_(answers), rows_(rowsOf(answers)) {
-    for (const AnswerRow& row : rows_) {
+  explicit JsonReport(const Answers& answers)
+      : answers_(answers), rows_(rowsOf(answers)), front_(frontOf(answers, rows_)) {
+    for (const AnswerRow& row : rows_)
       if (answerOf(row).ok()) letters_.emplace(answerOf(row).shape, letters_.size());
-      if (!row.economics || !row.economics->cost) continue;
-      priced_.push_back(&row);
-      outcomes_.push_back({presentDevices(answers_.sweep, answers_.points[row.point]),
-                           row.economics->wall, *row.economics->cost});
-    }
-    for (const size_t i : paretoFront(outcomes_)) front_.push_back(priced_[i]);
     // In the order of the table, which has no letter for what lies beyond an answer.
     const auto name = [this](const AnswerRow& row) {
       if (answerOf(row).ok()) letters_.emplace(answerOf(row).shape, letters_.size());
@@ -82,19 +81,21 @@ class JsonReport {
 
  private:
   nlohmann::json rowJson(const AnswerRow& row) const;
-  nlohmann::json refinementJson(Refinement::Goal goal, double limit) const;
+  nlohmann::json conditionJson(const Condition& condition) const;
+  nlohmann::json refinementJson(Refinement::Goal goal, double limit,
+                                const Condition& condition) const;
+  nlohmann::json deadlineJson(double deadline, const Condition& condition) const;
+  nlohmann::json budgetJson(double budget, const Condition& condition) const;
   const PointAnswer& answerOf(const AnswerRow& row) const { return *answers_.answers[row.point]; }
   const SweepPoint& pointOf(const AnswerRow& row) const { return answers_.points[row.point]; }
   bool isOnFront(const AnswerRow& row) const {
-    return std::find(front_.begin(), front_.end(), &row) != front_.end();
+    return std::any_of(front_.begin(), front_.end(), [&](size_t i) { return &rows_[i] == &row; });
   }
 
   const Answers& answers_;
   std::vector<AnswerRow> rows_;
+  std::vector<size_t> front_;
   std::map<std::string, size_t> letters_;  // of shapes, in the order in which they win
-  std::vector<const AnswerRow*> priced_;   // with a cost
-  std::vector<SweepOutcome> outcomes_;     // of those
-  std::vector<const AnswerRow*> front_;
 };
 
 nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
@@ -142,18 +143,48 @@ nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
                       {"dalyIntervalSeconds", e.goodput->interval.count()},
                       {"goodput", e.goodput->goodput},
                       {"spareNodes", e.goodput->spares},
-                      {"availability", e.goodput->availability}};
                       {"spareNodesBought", e.goodput->bought},
+                      {"availability", e.goodput->availability}};
+  return json;
+}
+
+nlohmann::json JsonReport::conditionJson(const Condition& condition) const {
+  nlohmann::json json = {{"tokens", condition.tokens}, {"minusNodes", condition.minusNodes}};
+  if (condition.price) json["usdPerGpuHour"] = *condition.price;
+  if (condition.mtbf) json["gpuMeanBetweenSeconds"] = *condition.mtbf;
   return json;
 }
 
 // null: nothing keeps to the limit.
-nlohmann::json JsonReport::refinementJson(Refinement::Goal goal, double limit) const {
-  const Refinement* r = answers_.refinement(goal, limit);
+nlohmann::json JsonReport::refinementJson(Refinement::Goal goal, double limit,
+                                          const Condition& condition) const {
+  const Refinement* r = answers_.refinement(goal, limit, condition);
   if (!r) return {};
   return {{"point", rowJson(r->row)},
           {"beyond", r->beyond ? rowJson(*r->beyond) : nlohmann::json()},
           {"planned", r->numPlanned}};
+}
+
+nlohmann::json JsonReport::deadlineJson(double deadline, const Condition& condition) const {
+  const ComparedRows compared = comparedRows(answers_, rows_, condition);
+  const bool hasPrice = !answers_.scenarios.price.empty();
+  nlohmann::json json = conditionJson(condition);
+  json["seconds"] = deadline;
+  json["fewestDevices"] = placeOf(compared, fewestWithin(compared.outcomes, Seconds(deadline)));
+  json["refined"] = refinementJson(Refinement::Goal::kFewest, deadline, condition);
+  json["cheapestRefined"] = refinementJson(Refinement::Goal::kCheapest, deadline, condition);
+  json["cheapest"] = placeOf(
+      compared, hasPrice ? cheapestWithin(compared.outcomes, Seconds(deadline)) : std::nullopt);
+  return json;
+}
+
+nlohmann::json JsonReport::budgetJson(double budget, const Condition& condition) const {
+  const ComparedRows compared = comparedRows(answers_, rows_, condition);
+  nlohmann::json json = conditionJson(condition);
+  json["usd"] = budget;
+  json["fastest"] = placeOf(compared, fastestFor(compared.outcomes, budget));
+  json["refined"] = refinementJson(Refinement::Goal::kFastest, budget, condition);
+  return json;
 }
 
 nlohmann::json JsonReport::json() const {
@@ -162,29 +193,13 @@ nlohmann::json JsonReport::json() const {
   json["stack"] = answers_.sweep.base.stack.name;
   json["points"] = nlohmann::json::array();
   for (const AnswerRow& row : rows_) json["points"].push_back(rowJson(row));
-  std::vector<SweepOutcome> outcomes;
-  std::vector<size_t> places;
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    if (!rows_[i].economics) continue;
-    places.push_back(i);
-    outcomes.push_back({presentDevices(answers_.sweep, pointOf(rows_[i])), rows_[i].economics->wall,
-                        rows_[i].economics->cost.value_or(0)});
-  }
-  const auto place = [&](const std::optional<size_t>& found) {
-    return found ? nlohmann::json(places[*found]) : nlohmann::json();
-  };
+  const std::vector<Condition> conditions = conditionsOf(answers_, rows_);
   for (const double deadline : answers_.scenarios.deadlines)
-    json["deadlines"].push_back(
-        {{"seconds", deadline},
-         {"fewestDevices", place(fewestWithin(outcomes, Seconds(deadline)))},
-         {"refined", refinementJson(Refinement::Goal::kFewest, deadline)},
-         {"cheapestRefined", refinementJson(Refinement::Goal::kCheapest, deadline)},
-         {"cheapest",
-          place(priced_.empty() ? std::nullopt : cheapestWithin(outcomes, Seconds(deadline)))}});
+    for (const Condition& condition : conditions)
+      json["deadlines"].push_back(deadlineJson(deadline, condition));
   for (const double budget : answers_.scenarios.budgets)
-    json["budgets"].push_back({{"usd", budget},
-                               {"fastest", place(fastestFor(outcomes, budget))},
-                               {"refined", refinementJson(Refinement::Goal::kFastest, budget)}});
+    for (const Condition& condition : conditions)
+      json["budgets"].push_back(budgetJson(budget, condition));
   return json;
 }
 
@@ -221,6 +236,11 @@ Status checkScenarios(const ScenarioAxes& s) {
   if (hasFailures && (!(s.checkpointBandwidth > 0) || !s.restart))
     return invalidArgument(
         "--mtbf needs --checkpoint-bandwidth, to know what saving takes, and --restart");
+  if (s.spares.value_or(0) > spec::kMaxDevices)
+    return invalidArgument(
+        fmt::format("--spares: must be at most {}, the devices of a cluster, "
+                    "got {}",
+                    spec::kMaxDevices, *s.spares));
   return {};
 }
 
@@ -242,11 +262,6 @@ Result<Answers> makeAnswers(const SweepQuestion& asked) {
   if (!own.powerPerHardware) own.power = withoutRepeats(s.power);
   for (std::vector<double>* values : {&own.tokens, &own.mtbf, &own.deadlines, &own.budgets})
     *values = withoutRepeats(*values);
-  if (s.spares.value_or(0) > spec::kMaxDevices)
-    return invalidArgument(
-        fmt::format("--spares: must be at most {}, the devices of a cluster, "
-                    "got {}",
-                    spec::kMaxDevices, *s.spares));
   return answers;
 }
 

@@ -13,6 +13,7 @@ namespace {
 struct Curve {
   std::vector<size_t> places;
   size_t scenario = 0;
+  Condition condition;
 };
 
 using Goal = Refinement::Goal;
@@ -20,6 +21,7 @@ using Goal = Refinement::Goal;
 struct RefineLimit {
   Goal goal;
   double value;  // s, or of kFastest USD
+  Condition condition;
 };
 
 // Less is better; what comes first decides.
@@ -50,11 +52,14 @@ class Refiner {
  public:
   Refiner(Answers& answers, const std::function<bool()>& onPlanned);
   void run() {
-    for (const double deadline : answers_.scenarios.deadlines) {
-      refine({Goal::kFewest, deadline});
-      if (!answers_.scenarios.price.empty()) refine({Goal::kCheapest, deadline});
-    }
-    for (const double budget : answers_.scenarios.budgets) refine({Goal::kFastest, budget});
+    const std::vector<Condition> conditions = conditionsOf(answers_, rowsOf(answers_));
+    for (const double deadline : answers_.scenarios.deadlines)
+      for (const Condition& condition : conditions) {
+        refine({Goal::kFewest, deadline, condition});
+        if (!answers_.scenarios.price.empty()) refine({Goal::kCheapest, deadline, condition});
+      }
+    for (const double budget : answers_.scenarios.budgets)
+      for (const Condition& condition : conditions) refine({Goal::kFastest, budget, condition});
   }
 
  private:
@@ -95,7 +100,9 @@ Refiner::Refiner(Answers& answers, const std::function<bool()>& onPlanned)
   }
   for (auto& [key, places] : groups) {
     std::sort(places.begin(), places.end(), [&](size_t a, size_t b) { return gpus(a) < gpus(b); });
-    for (size_t s = 0; s < rowsOf(answers, places[0]).size(); ++s) curves_.push_back({places, s});
+    const std::vector<AnswerRow> rows = rowsOf(answers, places[0]);
+    for (size_t s = 0; s < rows.size(); ++s)
+      curves_.push_back({places, s, conditionOf(answers, rows[s])});
   }
 }
 
@@ -132,11 +139,15 @@ void Refiner::refine(const RefineLimit& limit) {
   beyond_.reset();
   numPlanned_ = 0;
   for (const Curve& curve : curves_)
-    for (const size_t place : curve.places) offer(limit, {place, curve.scenario});
-  for (const Curve& curve : curves_)
+    if (curve.condition == limit.condition)
+      for (const size_t place : curve.places) offer(limit, {place, curve.scenario});
+  for (const Curve& curve : curves_) {
+    if (!(curve.condition == limit.condition)) continue;
     limit.goal == Goal::kFewest ? bisect(limit, curve) : spend(limit, curve);
+  }
   if (isStopped_ || !best_) return;
-  Refinement refinement{limit.goal, limit.value, rowOf(*best_), std::nullopt, numPlanned_};
+  Refinement refinement{limit.goal,    limit.value,  limit.condition,
+                        rowOf(*best_), std::nullopt, numPlanned_};
   if (beyond_) refinement.beyond = rowOf(*beyond_);
   answers_.refinements.push_back(std::move(refinement));
 }

@@ -9,8 +9,8 @@ namespace trireme::planner {
 // What may be between two numbers of devices: whole nodes, or single devices where there are none.
 int64_t devicesAtOnce(const spec::ClusterSpec& cluster);
 
-// Fills in answers.refinements for every deadline and budget that any point keeps to, and puts
-// the points that it plans behind those that were swept.
+// Fills in answers.refinements for every deadline and budget that any point keeps to, under every
+// condition, and puts the points that it plans behind those that were swept.
 //
 //   deadline   the fewest devices: bisection between the smallest number swept that meets it and
 //              the next smaller one, of every curve (points that differ in devices alone, under one

@@ -1,5 +1,8 @@
 #include "planner/whatif/rows.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace trireme::planner {
 namespace {
 
@@ -41,19 +44,20 @@ Training trainingOf(const Answers& answers, size_t index) {
   training.step = answers.answers[index]->step;
   training.tokensPerStep = point.batch * point.sequence;
   training.gpus = presentDevices(answers.sweep, point);
+  training.used = answers.answers[index]->gpusUsed;
   training.perNode = std::min(perNode, training.gpus);
   training.checkpoint = checkpointBytes(answers.sweep.base.model.numParameters(),
                                         byteSize(spec::stateDType(hardware.precision)));
-  training.used = answers.answers[index]->gpusUsed;
   training.power = hardware.cluster.device.power;
   return training;
 }
 
 }  // namespace
 
-const Refinement* Answers::refinement(Refinement::Goal goal, double limit) const {
+const Refinement* Answers::refinement(Refinement::Goal goal, double limit,
+                                      const Condition& condition) const {
   for (const Refinement& r : refinements)
-    if (r.goal == goal && r.limit == limit) return &r;
+    if (r.goal == goal && r.limit == limit && r.condition == condition) return &r;
   return nullptr;
 }
 
@@ -79,6 +83,49 @@ std::vector<AnswerRow> rowsOf(const Answers& answers) {
   for (size_t i = 0; i < answers.numSwept(); ++i)
     for (AnswerRow& row : rowsOf(answers, i)) rows.push_back(std::move(row));
   return rows;
+}
+
+Condition conditionOf(const Answers& answers, const AnswerRow& row) {
+  Condition condition;
+  condition.tokens = row.scenario.tokens;
+  if (!answers.scenarios.pricePerHardware) condition.price = row.scenario.price;
+  if (row.scenario.failures) condition.mtbf = row.scenario.failures->deviceMeanBetween.count();
+  condition.minusNodes = answers.points[row.point].minusNodes;
+  return condition;
+}
+
+std::vector<Condition> conditionsOf(const Answers& answers, const std::vector<AnswerRow>& rows) {
+  std::vector<Condition> conditions;
+  for (const AnswerRow& row : rows)
+    if (const Condition c = conditionOf(answers, row);
+        std::find(conditions.begin(), conditions.end(), c) == conditions.end())
+      conditions.push_back(c);
+  return conditions;
+}
+
+ComparedRows comparedRows(const Answers& answers, const std::vector<AnswerRow>& rows,
+                          const Condition& condition) {
+  ComparedRows compared;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::optional<Economics>& e = rows[i].economics;
+    if (!e || !(conditionOf(answers, rows[i]) == condition)) continue;
+    // What never ends has no cost, whatever its price.
+    const double unknown = rows[i].scenario.price ? std::numeric_limits<double>::infinity() : 0;
+    compared.places.push_back(i);
+    compared.outcomes.push_back({presentDevices(answers.sweep, answers.points[rows[i].point]),
+                                 e->wall, e->cost.value_or(unknown)});
+  }
+  return compared;
+}
+
+std::vector<size_t> frontOf(const Answers& answers, const std::vector<AnswerRow>& rows) {
+  std::vector<size_t> front;
+  for (const Condition& condition : conditionsOf(answers, rows)) {
+    const ComparedRows compared = comparedRows(answers, rows, condition);
+    for (const size_t i : paretoFront(compared.outcomes))
+      if (rows[compared.places[i]].economics->cost) front.push_back(compared.places[i]);
+  }
+  return front;
 }
 
 }  // namespace trireme::planner

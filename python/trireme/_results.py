@@ -485,13 +485,21 @@ class Refinement:
 @dataclass(frozen=True)
 class Deadline:
     """Which points meet it, as indices of the sweep's points. refined: the fewest devices of all;
-    cheapest_refined: the cheapest of all numbers of devices, if there is a price."""
+    cheapest_refined: the cheapest of all numbers of devices, if there is a price.
+
+    tokens, minus_nodes, usd_per_gpu_hour (None: none, or each its own), gpu_mean_between_seconds: of the points
+    that were compared.
+    """
 
     seconds: float
+    tokens: float
+    minus_nodes: int
     fewest_devices: int | None
     cheapest: int | None
     refined: Refinement | None = None
     cheapest_refined: Refinement | None = None
+    usd_per_gpu_hour: float | None = None
+    gpu_mean_between_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -500,8 +508,12 @@ class Budget:
 
     usd: float
     fastest: int | None
+    tokens: float
+    minus_nodes: int
     refined: Refinement | None = None
 
+    usd_per_gpu_hour: float | None = None
+    gpu_mean_between_seconds: float | None = None
 
 @dataclass(frozen=True, repr=False)
 class Sweep(_Answer):

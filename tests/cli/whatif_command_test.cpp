@@ -143,6 +143,61 @@ TEST_F(WhatifCommand, ARangeOfPricesIsSweptWhateverItsLength) {
   EXPECT_THAT(prices("2..4 USD/h"), ::testing::ElementsAre(2, 4, 2, 4));
 }
 
+// As many as GPUs, repeats among them: one each, in their order.
+TEST_F(WhatifCommand, TwoGpusMayHaveTheSamePrice) {
+  const nlohmann::json points =
+      jsonOf(runTrireme({"whatif",         "--model",     "llama2-7b", "--stack",        "nemo",
+                         "--batch",        "128",         "--seq",     "4096",           "--gpu",
+                         "h100,h200,b200", "--gpus",      "16",        "--tokens",       "1B",
+                         "--price",        "2,2,5 USD/h", "--power",   "700,1000,700 W", "--json"}))
+          .at("points");
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[1].at("usdPerGpuHour"), 2);
+  EXPECT_EQ(points[2].at("usdPerGpuHour"), 5);
+}
+
+// What fails more often needs more; no MTBF answers for another.
+TEST_F(WhatifCommand, EveryMtbfHasItsAnswer) {
+  const std::vector<std::string> question = {"--gpus",
+                                             "2,8",
+                                             "--tokens",
+                                             "1M",
+                                             "--price",
+                                             "2 USD/h",
+                                             "--mtbf",
+                                             "1 d,5 y",
+                                             "--restart",
+                                             "0 min",
+                                             "--repair",
+                                             "1 d",
+                                             "--spares",
+                                             "1",
+                                             "--budget",
+                                             "5 MUSD",
+                                             "--deadline",
+                                             "999 y",
+                                             "--checkpoint-bandwidth",
+                                             "1 GB/s"};
+  std::vector<std::string> args = question;
+  args.push_back("--json");
+  const nlohmann::json answer = jsonOf(whatif(args));
+  for (const char* limits : {"deadlines", "budgets"}) {
+    const nlohmann::json& all = answer.at(limits);
+    ASSERT_EQ(all.size(), 2u);
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(all[i].at("gpuMeanBetweenSeconds"), i == 0 ? 86400 : 5 * 365 * 86400);
+      EXPECT_EQ(all[i].at("usdPerGpuHour"), 2);
+      EXPECT_EQ(all[i].at("refined").at("point").at("failures").at("gpuMeanBetweenSeconds"),
+                all[i].at("gpuMeanBetweenSeconds"));
+    }
+  }
+  const Outcome table = whatif(question);
+  expectSuccess(table);
+  for (const char* part :
+       {"MTBF 24.0 h: ", "MTBF 5 y: ", " spare node", "under the same conditions"})
+    EXPECT_THAT(table.out, HasSubstr(part));
+}
+
 // As `plan --for` says, at every point.
 TEST_F(WhatifCommand, ForIsThatOfPlan) {
   const std::vector<std::string> base = {"--model", "llama3-8b", "--cluster", "dgx-h100", "--gpus",
@@ -270,7 +325,12 @@ TEST_F(WhatifCommand, AnEarlierSweepIsNotReplacedUnlessForced) {
   expectSuccess(whatif({"--gpus", "2", "--force", "-o", file}));
   EXPECT_NE(readAll(file), before);
   expectRefusal(whatif({"--gpus", "2", "--force"}), 2, {"--force"});
-  // A plan, or a sweep that was stopped before its first answer, is nothing to be kept.
+  // What is no sweep is kept, too; one that was stopped before its first answer is nothing.
+  const std::string notes = write("notes.csv", "what I measured\n");
+  expectRefusal(whatif({"--gpus", "2", "-o", notes}), 1,
+                {"notes.csv: is there, and no sweep of trireme whatif", "--force"});
+  EXPECT_EQ(readAll(notes), "what I measured\n");
+  expectSuccess(whatif({"--gpus", "2", "--force", "-o", notes}));
   const std::string header = before.substr(0, before.find('\n') + 1);
   expectSuccess(whatif({"--gpus", "2", "-o", write("empty.csv", header)}));
 }
@@ -381,6 +441,11 @@ TEST_F(WhatifCommand, BadValuesAreRefusedWithWhatIsNear) {
   refused({"--gpu", "h10"}, {"unknown GPU 'h10'; did you mean 'h100'?"});
   refused({"--gpu", "h100,"}, {"expected names between commas"});
   refused({"--csv", "--json"}, {"--csv"});
+  expectRefusal(runTrireme({"whatif", "--model", model, "--batch", "8", "--gpu", "rtx,rtx4090"}), 1,
+                {"--gpu: 'rtx' and 'rtx4090' are the same system, rtx4090: name it once"});
+  expectRefusal(whatif({"--tokens", "1B", "--mtbf", "5 y", "--checkpoint-bandwidth", "1 GB/s",
+                        "--restart", "0 s", "--repair", "1 d", "--spares", "99999999"}),
+                1, {"--spares: must be at most 16777216"});
   expectRefusal(whatif({"--tokens", "1B", "--mtbf", "5 y"}), 1, {"--checkpoint-bandwidth"});
   expectRefusal(runTrireme({"whatif", "--model", model, "--batch", "8"}), 1,
                 {"give --cluster, or --gpu"});

@@ -89,7 +89,8 @@ TEST(Refine, TheCheapestInTimeIsTheCheapestOfAll) {
     refineAnswers(answers, [] { return true; });
     const auto expected = cheapestWithin(all, outcome.wall);
     const auto fewest = fewestWithin(all, outcome.wall);
-    const Refinement* found = answers.refinement(Refinement::Goal::kCheapest, outcome.wall.count());
+    const Refinement* found = answers.refinement(Refinement::Goal::kCheapest, outcome.wall.count(),
+                                                 conditionOf(answers, rowsOf(answers)[0]));
     ASSERT_TRUE(expected && found);
     EXPECT_EQ(*found->row.economics->cost, all[*expected].cost);
     EXPECT_EQ(found->row.economics->wall, all[*expected].wall);
@@ -171,6 +172,68 @@ TEST(Refine, TheBestOfSeveralCurvesWins) {
     EXPECT_EQ(gpusOf(answers, answers.refinements[0].row), all[*expected].gpus);
     EXPECT_EQ(answers.points[answers.refinements[0].row.point].interNode, rate);
   }
+}
+
+// Pods of eight devices: what may be between two numbers are their hosts of two.
+TEST(Refine, IsInHostsWhereTheyAreInPods) {
+  Answers answers = smallAnswers({8, 32});
+  spec::ClusterSpec& cluster = answers.sweep.hardware[0].cluster;
+  cluster = small::cluster(32, 2);
+  cluster.device = answers.sweep.base.cluster.device;
+  cluster.scalable = true;
+  cluster.tiers.push_back(cluster.tiers[1]);
+  cluster.tiers[1].devices = 8;
+  cluster.hostDevices = 2;
+  EXPECT_EQ(devicesAtOnce(cluster), 2);
+  answerAll(answers);
+  answers.scenarios.deadlines = {rowsOf(answers)[0].economics->wall.count() * 0.99};
+  refineAnswers(answers, [] { return true; });
+  const Refinement& found = answers.refinements.at(0);
+  EXPECT_EQ(gpusOf(answers, found.row), 12);
+  ASSERT_TRUE(found.beyond.has_value());
+  EXPECT_EQ(gpusOf(answers, *found.beyond), 10);
+}
+
+// A device that fails often needs more devices in time than one that does not; each MTBF has its
+// own answer, as if it were asked alone.
+TEST(Refine, EveryConditionHasAnAnswerOfItsOwn) {
+  const auto with = [](const std::vector<double>& mtbf) {
+    Answers answers = smallAnswers({2, 32});
+    answers.scenarios.mtbf = mtbf;
+    answers.scenarios.checkpointBandwidth = 1e6;
+    answers.scenarios.restart = 10;
+    answerAll(answers);
+    answers.scenarios.deadlines = {rowsOf(answers)[0].economics->busy.count() * 0.52};
+    answers.scenarios.budgets = {1e9};
+    refineAnswers(answers, [] { return true; });
+    return answers;
+  };
+  const double few = 2e3, many = 1e9;
+  const Answers both = with({few, many});
+  const std::vector<Condition> conditions = conditionsOf(both, rowsOf(both));
+  ASSERT_EQ(conditions.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const Answers alone = with({i == 0 ? few : many});
+    for (const Refinement& expected : alone.refinements) {
+      const Refinement* found = both.refinement(expected.goal, expected.limit, conditions[i]);
+      ASSERT_TRUE(found);
+      EXPECT_EQ(gpusOf(both, found->row), gpusOf(alone, expected.row));
+      EXPECT_EQ(found->row.economics->wall, expected.row.economics->wall);
+    }
+  }
+  const auto fewest = [&](size_t i) {
+    return gpusOf(
+        both, both.refinement(Refinement::Goal::kFewest, both.scenarios.deadlines[0], conditions[i])
+                  ->row);
+  };
+  EXPECT_GT(fewest(0), fewest(1));
+  // The front has the fastest row of each.
+  const std::vector<AnswerRow> rows = rowsOf(both);
+  std::vector<double> mtbf;
+  for (const size_t place : frontOf(both, rows))
+    mtbf.push_back(rows[place].scenario.failures->deviceMeanBetween.count());
+  EXPECT_NE(std::find(mtbf.begin(), mtbf.end(), few), mtbf.end());
+  EXPECT_NE(std::find(mtbf.begin(), mtbf.end(), many), mtbf.end());
 }
 
 TEST(Refine, StopsWhenItIsToldTo) {
