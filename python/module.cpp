@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -101,15 +102,7 @@ class Options {
   template <typename T>
   std::optional<T> get(const char* name) const {
     if (!dict_.contains(name) || dict_[name].is_none()) return std::nullopt;
-    try {
-      return dict_[name].cast<T>();
-    } catch (const py::cast_error&) {
-      if (std::is_same_v<T, int64_t> && py::isinstance<py::int_>(dict_[name]))
-        throw py::value_error(
-            fmt::format("{}: {} is out of range", name, std::string(py::str(dict_[name]))));
-      throw py::type_error(
-          fmt::format("{}: unexpected {}", name, std::string(py::str(py::type::of(dict_[name])))));
-    }
+    return cast<T>(name, dict_[name]);
   }
   std::string text(const char* name) const { return get<std::string>(name).value_or(""); }
 
@@ -130,18 +123,64 @@ class Options {
   }
   // A whole number of at least 1.
   Status count(const char* name, std::optional<int64_t>& out) const {
-    out = get<int64_t>(name);
-    if (!out || *out >= 1) return {};
-    return invalidArgument(fmt::format("{}: must be at least 1, got {}", name, *out));
+    if (!dict_.contains(name) || dict_[name].is_none()) return {};
+    TRIREME_ASSIGN_OR_RETURN(out, whole(name, dict_[name], 1));
+    return {};
+  }
+  // Whole numbers of at least 0, one or more; none: not given.
+  Status counts(const char* name, std::vector<int64_t>& out) const {
+    const auto given = get<std::vector<py::object>>(name);
+    if (!given) return {};
+    if (given->empty())
+      return invalidArgument(
+          fmt::format("{}: is empty; leave it out, or give a number for every "
+                      "stage",
+                      name));
+    for (const py::object& value : *given) {
+      TRIREME_ASSIGN_OR_RETURN(out.emplace_back(), whole(name, value, 0));
+    }
+    return {};
+  }
+  // The name or path of a file that there has to be.
+  Status file(const char* name, std::string& out) const {
+    out = text(name);
+    if (!out.empty()) return {};
+    return invalidArgument(fmt::format("{}: is missing: give a name or a path", name));
   }
 
  private:
+  template <typename T>
+  static T cast(const char* name, const py::object& value) {
+    try {
+      return value.cast<T>();
+    } catch (const py::cast_error&) {
+      throw py::type_error(fmt::format("{}: unexpected {} of {}", name,
+                                       std::string(py::repr(value)),
+                                       std::string(py::str(py::type::of(value)))));
+    }
+  }
+  static Result<int64_t> whole(const char* name, const py::object& value, int64_t least) {
+    // Python's have no end.
+    if (py::isinstance<py::int_>(value)) {
+      int overflow = 0;
+      PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+      if (overflow != 0)
+        return Error(invalidArgument(fmt::format("{}: must be {} to {}, got {}", name, least,
+                                                 std::numeric_limits<int64_t>::max(),
+                                                 std::string(py::str(value)))));
+    }
+    const auto number = cast<int64_t>(name, value);
+    if (number >= least) return number;
+    return Error(
+        invalidArgument(fmt::format("{}: must be at least {}, got {}", name, least, number)));
+  }
+
   py::dict dict_;
 };
 
 Result<planner::Question> questionOf(const Options& options) {
   planner::Question q;
-  q.model = options.text("model");
+  TRIREME_RETURN_IF_ERROR(options.file("model", q.model));
   q.cluster = options.text("cluster");
   q.training = options.text("train");
   q.stack = options.text("stack");
@@ -173,10 +212,7 @@ Result<planner::Pins> pinsOf(const Options& options) {
   pins.overlapReductions = options.get<bool>("overlap_reductions");
   TRIREME_RETURN_IF_ERROR(options.choice("rank_order", plan::rankOrderName,
                                          plan::RankOrder::kTpCpPpDp, pins.rankOrder));
-  pins.layers = options.get<std::vector<int64_t>>("layers").value_or(std::vector<int64_t>{});
-  for (const int64_t layers : pins.layers)
-    if (layers < 0)
-      return Error(invalidArgument(fmt::format("layers: must be at least 0, got {}", layers)));
+  TRIREME_RETURN_IF_ERROR(options.counts("layers", pins.layers));
   return pins;
 }
 
@@ -190,6 +226,7 @@ struct PlanRequest {
 Result<PlanRequest> planRequestOf(const Options& options) {
   PlanRequest request;
   TRIREME_ASSIGN_OR_RETURN(request.question, questionOf(options));
+  TRIREME_RETURN_IF_ERROR(options.file("cluster", request.question.cluster));
   TRIREME_RETURN_IF_ERROR(options.count("batch", request.question.batch));
   TRIREME_RETURN_IF_ERROR(options.count("seq", request.question.sequence));
   TRIREME_ASSIGN_OR_RETURN(request.pins, pinsOf(options));
@@ -295,10 +332,12 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
 
 Result<CheckRequest> checkRequestOf(const Options& options) {
   CheckRequest request;
-  request.model = options.text("model");
-  request.cluster = options.text("cluster");
+  TRIREME_RETURN_IF_ERROR(options.file("model", request.model));
+  TRIREME_RETURN_IF_ERROR(options.file("cluster", request.cluster));
   request.stack = options.text("stack");
   request.file = options.text("file");
+  if (request.file.empty())
+    return Error(invalidArgument("plan: is missing: give a plan, or the path of a file"));
   request.text = options.get<std::string>("text");
   request.searches = options.get<bool>("optimum").value_or(false);
   codegen::LaunchOptions& launch = request.launch;
@@ -360,7 +399,7 @@ Status readScenarios(const Options& options, planner::ScenarioAxes& s) {
   TRIREME_RETURN_IF_ERROR(parse(options, "mtbf", s.mtbf, unitsParser(durations)));
   TRIREME_RETURN_IF_ERROR(
       parse(options, "checkpoint_bandwidth", s.checkpointBandwidth, one(planner::rateUnits())));
-  TRIREME_RETURN_IF_ERROR(parse(options, "restart", s.restart, one(durations)));
+  TRIREME_RETURN_IF_ERROR(parse(options, "restart", s.restart, one(planner::pauseUnits())));
   TRIREME_RETURN_IF_ERROR(parse(options, "repair", s.repair, one(durations)));
   TRIREME_RETURN_IF_ERROR(parse(options, "spares", s.spares,
                                 [](const std::string& text) { return spec::parseCount(text, 0); }));

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
 from . import _core, _results
@@ -63,6 +63,8 @@ def _text(values: Values | None, unit: str = "") -> str | None:
     """As the command takes it; a number without a unit is in `unit`."""
     if values is None or isinstance(values, str):
         return values
+    if isinstance(values, Iterable) and not isinstance(values, Sequence):
+        raise TypeError(f"{values!r}: expected a number, text, or a list of either, got a {type(values).__name__}")
     if isinstance(values, Sequence):
         if None in values:
             raise TypeError(f"{list(values)}: None is no value")
@@ -314,14 +316,16 @@ def whatif(
 
     gpus: devices. gpu: shipped systems in place of cluster, ``"h100,b200"``.
     inter_node: line rate of a device between nodes, B/s. batch: sequences. seq: tokens.
-    minus_nodes: nodes that are missing.
-    tokens: of the whole training. price: USD per device and hour. power: W of a device.
+    minus_nodes: nodes (hosts) that are missing.
+    tokens: of the whole training. price: USD per device and hour. power: W of a device in use.
     deadline: s. budget: USD. mtbf: of one device, s.
-    checkpoint_bandwidth: of the storage, B/s. restart, repair: s. spares: nodes.
+    checkpoint_bandwidth: of the storage, B/s. restart: s, until the checkpoint begins to load. repair: s.
+    spares: nodes that wait.
     tp ... max_virtual_stages: choices that are not left to the search, and limits, as for :func:`plan`.
     threads: points at a time (default: one per core).
 
-    Deadlines and budgets are answered between the numbers of devices, too, in whole nodes. Points without a plan say why; Error is raised if no point has one.
+    Deadlines and budgets are answered between the numbers of devices, too, in whole nodes, and apart for every
+    mtbf, tokens, minus_nodes and, unless each gpu has its own, price. Points without a plan say why; Error is raised if no point has one.
     """
     options: dict[str, object] = {
         "model": _path(model),

@@ -504,16 +504,17 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Budget:
-    """The fastest point for the money, as an index of the sweep's points. refined: of all numbers of devices."""
+    """The fastest point for the money, as an index of the sweep's points. refined: of all numbers of devices.
+    The other fields are those of :class:`Deadline`."""
 
     usd: float
-    fastest: int | None
     tokens: float
     minus_nodes: int
+    fastest: int | None
     refined: Refinement | None = None
-
     usd_per_gpu_hour: float | None = None
     gpu_mean_between_seconds: float | None = None
+
 
 @dataclass(frozen=True, repr=False)
 class Sweep(_Answer):

@@ -233,11 +233,42 @@ def test_a_wrong_type_is_a_type_error(tmp_path: Path) -> None:
         trireme.plan("gpt2-124m", "dgx-a100", gpus="many", **SMALL)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="None is no value"):
         trireme.whatif("gpt2-124m", "dgx-a100", gpus=[8, None], **SMALL)  # type: ignore[arg-type, list-item]
+    with pytest.raises(TypeError, match="expected a number, text, or a list of either, got a set"):
+        trireme.whatif("gpt2-124m", "dgx-a100", gpus={8, 16}, **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="layers: unexpected 8.5 of <class 'float'>"):
+        trireme.plan("gpt2-124m", "dgx-a100", layers=[8, 8.5], **SMALL)  # type: ignore[arg-type, list-item]
+
+
+def test_what_is_missing_or_empty_is_said_so() -> None:
+    with pytest.raises(trireme.Error, match="layers: is empty"):
+        trireme.plan("gpt2-124m", "dgx-a100", layers=[], **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(trireme.Error, match="model: is missing: give a name or a path"):
+        trireme.plan(None, "dgx-a100", **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(trireme.Error, match="cluster: is missing"):
+        trireme.plan("gpt2-124m", None, **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(trireme.Error, match="plan: is missing"):
+        trireme.check(None, "gpt2-124m", "dgx-a100")  # type: ignore[arg-type]
+
+
+def test_devices_may_have_the_same_price() -> None:
+    of_three: dict[str, Any] = {"gpu": ["h100", "h200", "b200"], "price": [2, 2, 5], "tokens": "1B"}
+    sweep = trireme.whatif("gpt2-124m", gpus=8, **of_three, **SMALL)
+    assert [point.usd_per_gpu_hour for point in sweep.points] == [2, 2, 5]
+
+
+def test_every_mtbf_has_its_answer() -> None:
+    failures: dict[str, Any] = {"mtbf": ["1 d", "5 y"], "checkpoint_bandwidth": 1e9, "restart": 0}
+    sweep = trireme.whatif(
+        "gpt2-124m", "dgx-h100", gpus=8, tokens="1B", deadline="30 d", **failures, **SMALL
+    )
+    assert [d.gpu_mean_between_seconds for d in sweep.deadlines] == [86400, 5 * 365 * 86400]
+    assert [d.fewest_devices for d in sweep.deadlines] == [0, 1]
 
 
 def test_what_is_out_of_range_or_no_text_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="gpus: 1000000000000000000000 is out of range"):
-        trireme.plan("gpt2-124m", "dgx-a100", gpus=10**21, **SMALL)  # type: ignore[arg-type]
+    for ask in (trireme.plan, trireme.whatif):
+        with pytest.raises(trireme.Error, match="gpus: .*1000000000000000000000"):
+            ask("gpt2-124m", "dgx-a100", gpus=10**21, **SMALL)  # type: ignore[operator]
     file = tmp_path / "plan.yaml"
     file.write_bytes(b"pla\xff")
     with pytest.raises(trireme.Error, match="plan.yaml: is not a plan: byte 3 is not UTF-8"):
