@@ -269,7 +269,7 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
 TEST(CutSearch, BoundsHoldWithMoreRecomputedLayers) {
   std::mt19937 random(2);
   int partly = 0;
-  for (int trial = 0; trial < 400; ++trial) {
+  for (int trial = 0; trial < (TRIREME_SANITIZED ? 40 : 400); ++trial) {
     Query query = randomQuery(random);
     plan::Plan plan = randomPlan(query, random);
     plan.recompute = plan::Recompute::kFull;
@@ -297,7 +297,7 @@ TEST(CutSearch, BoundsHoldWithMoreRecomputedLayers) {
       partly += best.fits && all.fits && *best.fits < *all.fits;
     }
   }
-  EXPECT_GT(partly, 100);
+  EXPECT_GT(partly, TRIREME_SANITIZED ? 10 : 100);
 }
 
 // Where few cuts are as fast as the limit, all are played; where more are, the bound still holds.
