@@ -37,23 +37,29 @@ Result<std::vector<std::string>> notesOf(const Question& question,
   return notes;
 }
 
+Result<spec::TrainingSpec> trainingOf(const Question& question, const spec::StackProfile& stack,
+                                      const spec::DeviceSpec& device) {
+  spec::TrainingSpec training;
+  training.precision = spec::usualPrecision(stack, device);
+  if (!question.training.empty()) {
+    TRIREME_ASSIGN_OR_RETURN(training, spec::loadTraining(question.training, training.precision));
+  }
+  training.globalBatchSize = question.batch.value_or(training.globalBatchSize);
+  training.sequenceLength = question.sequence.value_or(training.sequenceLength);
+  training.precision = question.precision.value_or(training.precision);
+  return training;
+}
+
 Result<Query> makeQuery(const Question& question, std::optional<spec::StackProfile> stack) {
   Query query;
   TRIREME_ASSIGN_OR_RETURN(query.model, spec::loadModel(question.model));
   TRIREME_ASSIGN_OR_RETURN(query.cluster, spec::loadCluster(question.cluster));
-  if (!question.training.empty()) {
-    TRIREME_ASSIGN_OR_RETURN(query.training, spec::loadTraining(question.training));
-  }
   if (stack) {
     query.stack = *std::move(stack);
   } else {
     TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(question.stack));
   }
-  if (question.training.empty())
-    query.training.precision = spec::usualPrecision(query.stack, query.cluster.device);
-  query.training.globalBatchSize = question.batch.value_or(query.training.globalBatchSize);
-  query.training.sequenceLength = question.sequence.value_or(query.training.sequenceLength);
-  query.training.precision = question.precision.value_or(query.training.precision);
+  TRIREME_ASSIGN_OR_RETURN(query.training, trainingOf(question, query.stack, query.cluster.device));
   if (query.training.globalBatchSize == 0)
     return Error(invalidArgument(
         "the batch size is missing: give --batch, or global_batch_size in the --train file"));

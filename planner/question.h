@@ -26,6 +26,11 @@ struct Question {
   std::optional<int64_t> vocabMultiple;  // instead of the stack's
 };
 
+// How it trains on `device`: with what the command line says, or else the training file, or else,
+// of the precision, what is usual (spec::usualPrecision). Errors: spec::loadTraining.
+Result<spec::TrainingSpec> trainingOf(const Question& question, const spec::StackProfile& stack,
+                                      const spec::DeviceSpec& device);
+
 // Loads all of it; nothing is pinned. `stack`: instead of the one that the question names.
 // kInvalidArgument: batch or sequence length are missing; errors of the loaders.
 Result<Query> makeQuery(const Question& question,

@@ -13,8 +13,9 @@ namespace trireme::spec {
 Result<std::string> readFile(const std::string& path, size_t limit = kMaxDocumentBytes);
 
 // The training settings at `node` of `file`; `path` comes before the keys in messages
-// ("training."). Errors: kInvalidArgument with file, line and column.
+// ("training."). Those that name no precision have the `usual` one. Errors: kInvalidArgument with
+// file, line and column.
 Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
-                                  const std::string& path);
+                                  const std::string& path, Precision usual = Precision::kFp32);
 
 }  // namespace trireme::spec

@@ -37,9 +37,11 @@ struct ForeignDropout {
 // All of the file; none for our own YAML. Errors: also those of parsing it.
 Result<std::vector<ForeignDropout>> loadForeignDropout(const std::string& path);
 
-// Sequence length and batch may be absent (0): the command line gives them.
-Result<TrainingSpec> loadTraining(const std::string& path);
-Result<TrainingSpec> parseTraining(const std::string& text, const std::string& name);
+// Sequence length and batch may be absent (0): the command line gives them. A file that names no
+// precision means the `usual` one, of the stack on the device (usualPrecision).
+Result<TrainingSpec> loadTraining(const std::string& path, Precision usual);
+Result<TrainingSpec> parseTraining(const std::string& text, const std::string& name,
+                                   Precision usual = Precision::kFp32);
 
 Result<ClusterSpec> loadCluster(const std::string& path);
 Result<ClusterSpec> parseCluster(const std::string& text, const std::string& name);

@@ -70,9 +70,9 @@ Result<std::vector<ForeignDropout>> loadForeignDropout(const std::string& path) 
   TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(file.text, file.name));
   return importDropout(root, file.name);
 }
-Result<TrainingSpec> loadTraining(const std::string& path) {
+Result<TrainingSpec> loadTraining(const std::string& path, Precision usual) {
   TRIREME_ASSIGN_OR_RETURN(const std::string text, readFile(path));
-  return parseTraining(text, path);
+  return parseTraining(text, path, usual);
 }
 Result<ClusterSpec> loadCluster(const std::string& path) {
   return loadWith(parseCluster, ShippedKind::kCluster, path);

@@ -39,9 +39,10 @@ std::string precisionText(const TrainingSpec& training) {
 }
 
 Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
-                                  const std::string& path) {
+                                  const std::string& path, Precision usual) {
   MapReader map(file, node, path);
   TrainingSpec t;
+  t.precision = usual;
   map.optional("precision", kPrecisions, &t.precision);
   map.optional("seed", &t.seed);
   readGiven(map, "sequence_length", &t.sequenceLength);
@@ -64,9 +65,10 @@ Result<TrainingSpec> readTraining(const std::string& file, const Node& node,
   return t;
 }
 
-Result<TrainingSpec> parseTraining(const std::string& text, const std::string& name) {
+Result<TrainingSpec> parseTraining(const std::string& text, const std::string& name,
+                                   Precision usual) {
   TRIREME_ASSIGN_OR_RETURN(const Node root, parseDocument(text, name));
-  return readTraining(name, root, "");
+  return readTraining(name, root, "", usual);
 }
 
 std::string printTraining(const TrainingSpec& t) {

@@ -16,12 +16,6 @@
 namespace trireme::planner {
 namespace {
 
-spec::Precision precisionOn(const SweepQuestion& asked, const Query& base,
-                            const spec::ClusterSpec& cluster) {
-  if (asked.question.precision || !asked.question.training.empty()) return base.training.precision;
-  return spec::usualPrecision(base.stack, cluster.device);
-}
-
 Result<Sweep> makeSweep(const SweepQuestion& asked) {
   Sweep sweep;
   std::vector<std::string> clusters;
@@ -52,8 +46,9 @@ Result<Sweep> makeSweep(const SweepQuestion& asked) {
     sweep.axes.gpus = {sweep.base.cluster.numDevices};
   for (size_t i = 0; i < clusters.size(); ++i) {
     TRIREME_ASSIGN_OR_RETURN(spec::ClusterSpec cluster, spec::loadCluster(clusters[i]));
-    const spec::Precision precision = precisionOn(asked, sweep.base, cluster);
-    sweep.hardware.push_back({asked.gpus[i], std::move(cluster), precision});
+    TRIREME_ASSIGN_OR_RETURN(const spec::TrainingSpec training,
+                             trainingOf(question, sweep.base.stack, cluster.device));
+    sweep.hardware.push_back({asked.gpus[i], std::move(cluster), training.precision});
   }
   return sweep;
 }

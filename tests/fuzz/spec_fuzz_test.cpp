@@ -364,7 +364,10 @@ TEST(SpecFuzz, ModelsNeverCrash) {
 }
 
 TEST(SpecFuzz, TrainingSettingsNeverCrash) {
-  EXPECT_GT(fuzz<TrainingSpec>({kTraining}, parseTraining, checkTraining, 4000), 20);
+  const auto parse = [](const std::string& text, const std::string& name) {
+    return parseTraining(text, name);
+  };
+  EXPECT_GT(fuzz<TrainingSpec>({kTraining}, parse, checkTraining, 4000), 20);
 }
 
 TEST(SpecFuzz, ClustersNeverCrash) {

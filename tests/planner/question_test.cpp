@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "ir/spec/load.h"
 
 namespace trireme::planner {
@@ -11,6 +13,20 @@ TEST(OwnStack, IsTheShippedProfile) {
   spec::StackProfile shipped = spec::loadStack("trireme").value();
   shipped.sources.clear();
   EXPECT_EQ(ownStack(), shipped);
+}
+
+// A file that names no precision leaves it to the stack, as no file does: a V100 has no bf16.
+TEST(MakeQuery, PrecisionThatTheTrainingFileDoesNotNameIsTheUsualOne) {
+  const auto precisionWith = [](const char* settings, const char* cluster) {
+    Question question{.model = "llama3-8b", .cluster = cluster, .batch = 8, .sequence = 2048};
+    question.training = ::testing::TempDir() + "question_test_train.yaml";
+    std::ofstream(question.training) << settings;
+    question.stack = "megatron-core";
+    return makeQuery(question).value().training.precision;
+  };
+  EXPECT_EQ(precisionWith("learning_rate: 1e-4\n", "dgx-h100"), spec::Precision::kBf16);
+  EXPECT_EQ(precisionWith("learning_rate: 1e-4\n", "dgx-1v"), spec::Precision::kFp16);
+  EXPECT_EQ(precisionWith("precision: fp32\n", "dgx-h100"), spec::Precision::kFp32);
 }
 
 // 9 racks of 72: 1,000 devices are a part of 14, as 500 are of the 9.

@@ -211,7 +211,8 @@ TEST(Examples, StacksAreSane) {
 TEST(Examples, QuickstartFitsTogether) {
   const Result<ModelSpec> model = loadModel(examplePath("quickstart/model.yaml"));
   ASSERT_TRUE(model.has_value()) << messageOf(model);
-  const Result<TrainingSpec> training = loadTraining(examplePath("quickstart/train.yaml"));
+  const Result<TrainingSpec> training =
+      loadTraining(examplePath("quickstart/train.yaml"), Precision::kFp32);
   ASSERT_TRUE(training.has_value()) << messageOf(training);
   const Status fits = verifyTraining(*training, *model);
   EXPECT_TRUE(fits.ok()) << fits.message();

@@ -23,6 +23,16 @@ TEST(ParseTraining, SequenceLengthAndBatchMayComeFromTheCommandLine) {
               HasSubstr("t.yaml:1:18: sequence_length: must be at least 1 (leave it out"));
 }
 
+TEST(ParseTraining, WithoutPrecisionItIsTheUsualOne) {
+  EXPECT_EQ(parseTraining("seed: 1\n", "t.yaml", Precision::kBf16)->precision, Precision::kBf16);
+  EXPECT_EQ(parseTraining("precision: fp32\n", "t.yaml", Precision::kBf16)->precision,
+            Precision::kFp32);
+  // The loss is scaled where fp16 is usual.
+  EXPECT_EQ(parseTraining("min_loss_scale: 2\n", "t.yaml", Precision::kFp16)->minLossScale, 2);
+  EXPECT_EQ(messageOf(parseTraining("min_loss_scale: 2\n", "t.yaml", Precision::kBf16)),
+            "t.yaml:1:17: min_loss_scale: the loss is scaled in fp16 only, and precision is bf16");
+}
+
 TEST(ParseTraining, NamesTheNearestKey) {
   EXPECT_EQ(refusalOfTraining("seed: 1\nlearnin_rate: 1e-3\n"),
             "t.yaml:2:1: unknown key 'learnin_rate'; did you mean 'learning_rate'?");
