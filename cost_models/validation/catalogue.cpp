@@ -49,6 +49,10 @@ double gigabytesOf(const std::string& word) {
 }
 
 bool isPcie(const std::string& kind) { return kind.starts_with("PCIE"); }
+// "NVL72", but not the NVL of an H100 of its own kind.
+bool isRack(const std::string& kind) {
+  return kind.starts_with("NVL") && kind.find_first_of("0123456789") == 3;
+}
 bool isSxm(const std::string& kind) { return kind.starts_with("SXM"); }
 // SXM is any of SXM2 to SXM5.
 bool areSameKind(const std::string& a, const std::string& b) {
@@ -84,16 +88,27 @@ BytesPerSecond publishedRate(const Row& row) {
   return BytesPerSecond(row.interNodeGbpsPerGpu.value_or(0) * 1e9 / 8);
 }
 
+bool hasRoomFor(const Row& row, const spec::ClusterSpec& cluster) {
+  return cluster.tiers.size() == 1 || row.gpusPerNode.value_or(1) <= cluster.tiers.front().devices;
+}
+
 // (C2): the less, the better.
-auto preference(const Row& row, const spec::ClusterSpec& cluster) {
+auto preference(const Row& row, const spec::ClusterSpec& cluster,
+                const std::vector<spec::ClusterSpec>& clusters) {
   const GpuName wanted = parseGpuName(row.gpu), device = parseGpuName(cluster.device.name);
-  const double memory = wanted.memoryGb > 0 ? 0 : cluster.device.memory.count();
+  const bool isPlain = wanted.memoryGb == 0;
+  const auto hasTheSame = [&](const spec::ClusterSpec& other) {
+    return other.device.name == cluster.device.name;
+  };
+  const int64_t numAlike = isPlain ? std::ranges::count_if(clusters, hasTheSame) : 0;
+  const double memory = isPlain ? cluster.device.memory.count() : 0;
   const bool otherNodes = row.gpusPerNode && cluster.tiers.front().devices != *row.gpusPerNode;
   const double rate = networkRate(cluster).count();
   double distance = -rate;
   if (row.interNodeGbpsPerGpu)
     distance = rate > 0 ? std::abs(std::log(rate / publishedRate(row).count())) : HUGE_VAL;
-  return std::tuple(-commonKinds(wanted, device), -memory, otherNodes, distance);
+  return std::tuple(-commonKinds(wanted, device), !hasRoomFor(row, cluster), -numAlike, -memory,
+                    otherNodes, distance);
 }
 
 void setNetwork(const Row& row, spec::ClusterSpec& cluster) {  // (C3)
@@ -150,15 +165,44 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+// Whether the text says that `what` (lower case) was used. A clause ends at a comma, a semicolon or
+// "with"; one with a word of denial says that it was not.
+bool saysOf(std::string_view what, const std::string& text) {
+  constexpr std::string_view kDenials[] = {"no",      "non", "not", "neither", "nor",
+                                           "without", "w/o", "off", "false",   "disabled"};
+  bool isThere = false, isDenied = false;
+  std::string word;
+  const auto endWord = [&] {
+    const bool isNamed = contains(word, what);
+    isThere = isThere || isNamed;
+    isDenied = isDenied || std::ranges::find(kDenials, word) != std::end(kDenials) ||
+               (isNamed && word.starts_with("un"));
+    const bool endsClause = word == "with";
+    word.clear();
+    return endsClause;
+  };
+  for (const char c : spec::lowerCase(text) + ';') {
+    const bool isWord = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '/' || c == '.';
+    if (isWord) {
+      word += c;
+      continue;
+    }
+    if (!endWord() && c != ';' && c != ',') continue;
+    if (isThere && !isDenied) return true;
+    isThere = isDenied = false;
+  }
+  return false;
+}
+
 void addVariants(const Row& row, std::vector<std::string>& variants) {
   const std::string precision = upper(row.precision);
   const bool fp8 = contains(precision, "FP8");
   const bool megatron = row.stack == "megatron-core" || row.stack == "nemo";
   if (megatron && row.year && *row.year <= 2023) variants.push_back("-2023");  // (S1)
   if (row.stack == "torchtitan") {
-    const bool asyncTp = contains(row.notes, "AsyncTP");
+    const bool asyncTp = saysOf("asynctp", row.notes);
     if (row.schedule.starts_with("FSDP1")) variants.push_back("-fsdp1");  // (S2)
-    if (asyncTp || fp8 || contains(row.notes, "compile") || contains(row.schedule, "compile"))
+    if (asyncTp || fp8 || saysOf("compile", row.notes) || saysOf("compile", row.schedule))
       variants.push_back("-compiled");             // (S3)
     if (asyncTp) variants.push_back("-async-tp");  // (S4)
   }
@@ -219,7 +263,7 @@ GpuName parseGpuName(std::string_view name) {
   for (const std::string& word : wordsOf(upper(name))) {
     if (word == "NVIDIA" || word == "TESLA" || word == "GEFORCE") continue;
     const double gigabytes = gigabytesOf(word);
-    const bool isKind = isPcie(word) || isSxm(word) || word.starts_with("HBM");
+    const bool isKind = isPcie(word) || isSxm(word) || word.starts_with("HBM") || isRack(word);
     if (gigabytes > 0) result.memoryGb = gigabytes;
     inChip = inChip && gigabytes == 0 && !isKind;
     if (inChip)
@@ -237,9 +281,16 @@ Result<spec::ClusterSpec> clusterFor(const Row& row,
   const spec::ClusterSpec* best = nullptr;
   for (const spec::ClusterSpec& cluster : clusters) {
     if (!areCompatible(wanted, parseGpuName(cluster.device.name))) continue;
-    if (!best || preference(row, cluster) < preference(row, *best)) best = &cluster;
+    if (!best || preference(row, cluster, clusters) < preference(row, *best, clusters))
+      best = &cluster;
   }
   if (!best) return Error(unknownGpu(row, clusters));
+  if (!hasRoomFor(row, *best)) {  // (C4)
+    const int64_t widest = best->tiers.front().devices;
+    return Error(invalidArgument(
+        fmt::format("gpus_per_node {}: no cluster has as many {} in a node; nearest: {} ({})",
+                    *row.gpusPerNode, best->device.name, widest, best->name)));
+  }
   spec::ClusterSpec cluster = *best;
   setNetwork(row, cluster);
   setNodes(row, cluster);

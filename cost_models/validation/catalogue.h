@@ -26,7 +26,8 @@ Result<std::vector<std::string>> yamlFilesIn(const std::string& folder);
 Result<Catalogue> loadCatalogue(const std::string& clusterFolder, const std::string& stackFolder);
 
 // What a GPU's name says: "NVIDIA H100-96GB-HBM2e-SXM (500W)" is an H100 of 96 GB, of the kinds
-// HBM2E and SXM. Upper case; what stands in brackets and the vendor's words are left out.
+// HBM2E and SXM, "GB200 NVL72" a GB200 of the kind NVL72. Upper case; what stands in brackets and
+// the vendor's words are left out.
 struct GpuName {
   std::string chip;                // "H100", "RTX4090"
   double memoryGb = 0;             // 0: the name does not say
@@ -39,18 +40,21 @@ GpuName parseGpuName(std::string_view name);
 //
 // (C1) The chip is the row's. Memory that both names state differs by a tenth at most, and neither
 //      is PCIe where the other is SXM.
-// (C2) Of several: the one with more of the row's kinds in its name; if the row does not state the
-//      memory, the largest; then the one whose machines have the row's gpus_per_node; then the one
+// (C2) Of several: the one with more of the row's kinds in its name; then one whose nodes have room
+//      for gpus_per_node; if the row does not state the memory, the GPU that most clusters have, of
+//      as many the one with most memory: an H100 is one of 80 GB, not Meta's of 96; then the one
+//      whose machines have the row's gpus_per_node; then the one
 //      whose network is nearest to inter_node_gbps_per_gpu or, unpublished, the fastest, which is
 //      the vendor's own system; then the first.
 // (C3) A published inter_node_gbps_per_gpu is the line rate of all tiers behind the first; measured
 //      curves of a tier whose rate it changes are left out.
 // (C4) Fewer GPUs per node than the file's first tier make it smaller, unless that is more than 16
-//      devices wide: such racks join several nodes.
+//      devices wide: such racks join several nodes. More are refused.
 // (C5) GPUs that do not fill whole blocks of a tier lie in equal parts, as large as possible, on
 //      more of them: 128 GPUs take 64 of each of two racks of 72.
 //
-// kInvalidArgument: no cluster has the GPU; the message names the nearest ones.
+// kInvalidArgument: no cluster has the GPU, or as many of them in a node; the message names the
+// nearest ones.
 Result<spec::ClusterSpec> clusterFor(const Row& row,
                                      const std::vector<spec::ClusterSpec>& clusters);
 
@@ -59,7 +63,9 @@ Result<spec::ClusterSpec> clusterFor(const Row& row,
 //
 // (S1) -2023          megatron-core and NeMo of 2023 and before: attention was not fused yet
 // (S2) -fsdp1         torchtitan, schedule FSDP1: PyTorch's first FSDP
-// (S3) -compiled      torchtitan, "compile" or AsyncTP in schedule or notes, or fp8: torch.compile
+// (S3) -compiled      torchtitan, "compile" in schedule or notes, or AsyncTP, or fp8:
+// torch.compile.
+//                     Not where their clause denies it: "without torch.compile"
 // (S4) -async-tp      torchtitan, "AsyncTP" in the notes: tensor-parallel collectives in pieces
 // (S5) -fp8-rowwise   precision fp8(rowwise): a scale per row
 //      -fp8-current   precisions FP8 and FP8-CS: scales of the tensor itself

@@ -67,6 +67,8 @@ TEST(GpuName, IsChipMemoryAndKinds) {
   EXPECT_THAT(vague.kinds, IsEmpty());
   EXPECT_EQ(parseGpuName("GB200-192GB").chip, "GB200");
   EXPECT_EQ(parseGpuName("GB200-192GB").memoryGb, 192);
+  EXPECT_EQ(parseGpuName("GB200 NVL72").chip, "GB200");
+  EXPECT_EQ(parseGpuName("H100 NVL").chip, "H100NVL");  // another card than the H100
 }
 
 TEST(C1GpuIsTheRows, ChipMemoryAndForm) {
@@ -108,8 +110,22 @@ TEST(C2BestOfSeveral, HasMachinesOfTheSameSize) {
   // The larger memory comes first.
   EXPECT_EQ(nameFor(row), "dgx-2");
   row.gpu = "V100-16GB-SXM";
-  row.gpusPerNode = 16;
   EXPECT_EQ(nameFor(row), "dgx-1");
+}
+
+// Two clusters have the H100 of 80 GB and one that of 96; two the A100 of 80, and one each of
+// others.
+TEST(C2BestOfSeveral, PlainNameIsTheCommonPart) {
+  std::vector<spec::ClusterSpec> known = clusters();
+  known.push_back(namedCluster("h100-too", "H100-80GB-SXM5", 80, 8, 100));
+  for (const char* name : {"H100", "h100", "H100 SXM"})
+    EXPECT_EQ(clusterFor(onGpu(name), known)->name, "h100") << name;
+  EXPECT_EQ(clusterFor(onGpu("H100 HBM2e"), known)->name, "h100-hbm2e");
+  const Result<Catalogue> shipped = loadCatalogue("", "");
+  Row row = onGpu("H100");
+  EXPECT_EQ(clusterFor(row, shipped->clusters)->device.name, "H100-80GB-SXM");
+  row.gpu = "A100";
+  EXPECT_EQ(clusterFor(row, shipped->clusters)->device.name, "A100-80GB-SXM");
 }
 
 TEST(C3PublishedNetwork, IsTheLineRateBehindTheNode) {
@@ -137,8 +153,10 @@ TEST(C4SmallerNodes, ShrinkTheFirstTierButNoRack) {
   Row row = onGpu("A100-80GB-SXM");
   row.gpusPerNode = 4;
   EXPECT_EQ(clusterFor(row, clusters())->tiers[0].devices, 4);
-  row.gpusPerNode = 16;  // more than the file knows of
-  EXPECT_EQ(clusterFor(row, clusters())->tiers[0].devices, 8);
+  row.gpusPerNode = 16;
+  EXPECT_EQ(nameFor(row),
+            "gpus_per_node 16: no cluster has as many A100-80GB-SXM in a node; nearest: 8 "
+            "(a100-fast)");
   row = onGpu("GB200-186GB");
   row.gpus = 144;
   row.gpusPerNode = 4;
@@ -183,6 +201,17 @@ TEST(ProfileNames, AreTheStackAndWhatChangesTheProgram) {
   row.schedule = "FSDP2";
   row.notes = "torch.compile";  // (S3)
   EXPECT_THAT(profileNames(row), ElementsAre("torchtitan-compiled", "torchtitan"));
+  for (const char* notes :
+       {"no AC with torch.compile", "eager no more; Compiled", "a, torch.compile"}) {
+    row.notes = notes;
+    EXPECT_THAT(profileNames(row).front(), "torchtitan-compiled") << notes;
+  }
+  for (const char* notes : {"without torch.compile", "no compile", "not compiled", "non-compiled",
+                            "uncompiled", "torch.compile=False", "torch.compile: off",
+                            "without AsyncTP or torch.compile", "a; no AsyncTP"}) {
+    row.notes = notes;
+    EXPECT_THAT(profileNames(row), ElementsAre("torchtitan")) << notes;
+  }
   row.notes = "eager";
   EXPECT_THAT(profileNames(row), ElementsAre("torchtitan"));
   row.notes = "AsyncTP";  // (S4)
