@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "ir/spec/load.h"
 #include "ir/spec/map_reader.h"
@@ -44,8 +45,31 @@ Status checkComplete(const Row& row) {  // (R1), (R2)
   if (row.experts.value_or(1) > 1)
     return invalidArgument(
         fmt::format("a model with {} experts; only dense ones are known", *row.experts));
+  if (row.ep.value_or(1) > 1)
+    return invalidArgument(
+        fmt::format("ep {} of a dense model, which has no experts to share", *row.ep));
   if (missing.empty()) return {};
   return invalidArgument(fmt::format("unpublished: {}", fmt::join(missing, ", ")));
+}
+
+Status checkTime(const Row& row) {  // (R15)
+  constexpr double kRounding = 0.02;
+  Row untimed = row;
+  untimed.iterTime.reset();
+  const std::optional<double> followed = measuredSeconds(untimed);
+  if (!row.iterTime || !followed || std::abs(*followed / *row.iterTime - 1) <= kRounding) return {};
+  return invalidArgument(
+      fmt::format("iter_time_s {} contradicts tokens_per_s_per_gpu {}, from which {:.4g} s follow",
+                  *row.iterTime, *row.tokensPerSecondPerGpu, *followed));
+}
+
+Status checkSize(const Row& row, const spec::ModelSpec& model) {  // (R15)
+  constexpr double kNearest = 0.25;
+  const double billions = static_cast<double>(model.numParameters()) / 1e9;
+  if (!row.paramsB || std::abs(*row.paramsB / billions - 1) <= kNearest) return {};
+  return invalidArgument(
+      fmt::format("params_b {} contradicts layers, hidden, ffn and vocab, which make {:.4g}",
+                  *row.paramsB, billions));
 }
 
 // (R3)
@@ -99,6 +123,7 @@ Result<spec::ModelSpec> modelOf(const Row& row, Kind kind, Assumptions& assumpti
   model.headSize = *row.hidden / *row.heads;
   setKind(kind, model);
   TRIREME_RETURN_IF_ERROR(spec::verifyModel(model));
+  TRIREME_RETURN_IF_ERROR(checkSize(row, model));
   return model;
 }
 
@@ -146,9 +171,36 @@ void setSharding(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  
   std::swap(plan.dpShard, plan.dpReplicate);
 }
 
+bool isKnownSchedule(const Row& row, const std::string& name) {
+  if (name.empty() || isZeroBubble(row) || name.starts_with("gpipe") ||
+      name.starts_with("interleaved"))
+    return true;
+  return !containsAny(name, {"bubble"}) &&
+         containsAny(name, {"1f1b", "fsdp", "zero", "ddp", "none"});
+}
+
+Status checkSchedule(const Row& row, const std::string& name) {  // (R7)
+  if (!isKnownSchedule(row, name))
+    return invalidArgument(fmt::format(
+        "schedule {}: unknown{}", spec::quoteForMessage(row.schedule),
+        spec::suggestion(
+            name, {"1f1b", "interleaved 1f1b", "zb-1p", "zb-2p", "gpipe", "fsdp1", "fsdp2"})));
+  if (*row.pp == 1 || !row.vp) return {};
+  const bool isInterleaved = name.starts_with("interleaved");
+  if (*row.vp == 1 && isInterleaved)
+    return invalidArgument(fmt::format("vp 1 contradicts schedule {}, which takes at least 2",
+                                       spec::quoteForMessage(row.schedule)));
+  if (*row.vp > 1 && !name.empty() && !containsAny(name, {"interleaved", "1f1b"}))
+    return invalidArgument(
+        fmt::format("vp {} contradicts schedule {}: only interleaved 1F1B has virtual stages",
+                    *row.vp, spec::quoteForMessage(row.schedule)));
+  return {};
+}
+
 Status setSchedule(const Row& row, Assumptions& assumptions, plan::Plan& plan) {  // (R7)
   const std::string name = spec::lowerCase(row.schedule);
   const bool isInterleaved = name.starts_with("interleaved");
+  TRIREME_RETURN_IF_ERROR(checkSchedule(row, name));
   if (!row.vp && isInterleaved && plan.pp > 1)
     return invalidArgument("unpublished: vp, of an interleaved schedule");
   plan.virtualStages = row.vp.value_or(1);
@@ -165,13 +217,6 @@ Status setSchedule(const Row& row, Assumptions& assumptions, plan::Plan& plan) {
     plan.schedule = ScheduleKind::kInterleaved;
   else if (name.starts_with("gpipe"))
     plan.schedule = ScheduleKind::kGpipe;
-  else if (containsAny(name, {"bubble"}) ||
-           (!name.empty() && !isInterleaved &&
-            !containsAny(name, {"1f1b", "fsdp", "zero", "ddp", "none"})))
-    return invalidArgument(fmt::format(
-        "schedule {}: unknown{}", spec::quoteForMessage(row.schedule),
-        spec::suggestion(
-            name, {"1f1b", "interleaved 1f1b", "zb-1p", "zb-2p", "gpipe", "fsdp1", "fsdp2"})));
   return {};
 }
 
@@ -250,6 +295,7 @@ void setDropout(const Row& row, Kind kind, spec::TrainingSpec& training) {  // (
 
 Result<RunQuery> queryOf(const Row& row, const Catalogue& catalogue) {
   TRIREME_RETURN_IF_ERROR(checkComplete(row));
+  TRIREME_RETURN_IF_ERROR(checkTime(row));
   RunQuery query;
   Assumptions& assumptions = query.assumptions;
   TRIREME_ASSIGN_OR_RETURN(ChosenStack stack, stackFor(row, catalogue.stacks));
@@ -263,6 +309,7 @@ Result<RunQuery> queryOf(const Row& row, const Catalogue& catalogue) {
   plan.fingerprint = plan::fingerprintOf(query.model);
   plan.stack = query.stack.name;
   TRIREME_ASSIGN_OR_RETURN(plan.training.precision, precisionOf(row));
+  TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, plan.training));
   plan.training.sequenceLength = *row.seq;
   plan.training.globalBatchSize = *row.globalBatch;
   setDropout(row, kind, plan.training);

@@ -25,7 +25,7 @@ struct RunQuery {
 // Model
 // (R1)  stack, gpu, gpus, model, layers, hidden, heads, seq, global_batch, micro_batch, tp, pp and
 //       precision have to be there; dp is gpus / (tp pp cp) and cp 1 if they are not.
-// (R2)  Dense models only: a row with experts is skipped.
+// (R2)  Dense models only: a row with experts is skipped, and so is one with ep and none.
 // (R3)  What a model is follows from its name: llama, mistral, qwen, yi, gemma: RMSNorm, SwiGLU,
 //       rotary positions, no biases (qwen: on query, key, value), an output table of its own;
 //       nemotron: LayerNorm, one activated matrix, rotary, no biases, an output table of its own;
@@ -44,8 +44,8 @@ struct RunQuery {
 //       is interleaved 1F1B; otherwise the schedule is 1F1B but for GPipe. vp
 // unpublished
 //       is 1, but for NeMo, whose recipes give every chunk one layer, if the schedule is
-//       unpublished too and pp divides the layers. "interleaved" without vp is skipped, and so is
-//       zero bubble.
+//       unpublished too and pp divides the layers. "interleaved" without vp is skipped, and so are
+//       zero bubble and a vp that the schedule cannot have.
 // (R8)  zero 0: replicated; 1 sharded optimizer, 2 gradients, 3 parameters, over all of dp. On one
 //       replica nothing is shared. Unpublished: 0, but for Alpa 1, whose solver shards the update:
 //       its published peaks of memory are 4 to 6 % above what level 1 takes on two and four
@@ -62,9 +62,13 @@ struct RunQuery {
 // a
 //       multiple of tp.
 // (R12) Scatter-gather wherever the stack does it and the plan allows it.
-// (R13) fp8 of any recipe is fp8; NVFP4 is skipped.
+// (R13) fp8 of any recipe is fp8; NVFP4 is skipped, and so is what the stack does not train in.
 // (R14) GPT models under Megatron-LM, DeepSpeed and Alpa train with dropout 0.1 on attention,
 //       residuals and embedding, as their scripts do; others without.
+//
+// (R15) A row that contradicts itself is skipped: iter_time_s and tokens_per_s_per_gpu more than 2
+// %
+//       apart, or params_b more than a quarter from what the model's sizes make.
 //
 // kInvalidArgument: the row has to be skipped; the message says why: what is missing or contradicts
 // itself, or the rule that the plan breaks.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <map>
 
 #include "ir/spec/document.h"
 #include "ir/spec/map_reader.h"
@@ -161,12 +162,19 @@ Result<RowFile> parseRows(const std::string& text, const std::string& name) {
   TRIREME_ASSIGN_OR_RETURN(file.records, parseCsv(text, name));
   TRIREME_RETURN_IF_ERROR(checkHeader(file.records[0], name));
   file.records.erase(file.records.begin());
+  std::map<std::string, int> lines;  // of ids
   for (const CsvRecord& record : file.records) {
     Row row;
     for (size_t i = 0; i < record.size(); ++i)
       if (const Status status = columns()[i].read(record[i].text, row); !status.ok())
         return Error(spec::errorAt(name, record[i].mark,
                                    fmt::format("{}: {}", columns()[i].name, status.message())));
+    const auto [first, isNew] = lines.emplace(row.id, record[0].mark.line);
+    if (!isNew)
+      return Error(spec::errorAt(
+          name, record[0].mark,
+          fmt::format("id: {} is that of line {} already; every row needs one of its own",
+                      spec::quoteForMessage(row.id), first->second)));
     file.rows.push_back(std::move(row));
   }
   return file;

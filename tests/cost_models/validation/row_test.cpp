@@ -42,7 +42,7 @@ TEST(ParseRows, ReadsEveryKindOfCell) {
                                                      {"zero", "0"},
                                                      {"seq_parallel", "1"},
                                                      {"iter_time_s", "3.528"}}) +
-                                             record({}),
+                                             record({{"id", "s"}}),
                                          "rows.csv");
   ASSERT_TRUE(file.has_value()) << file.error().message();
   const Row& row = file->rows[0];
@@ -78,6 +78,11 @@ TEST(ParseRows, WrongCellsAreNamedWithTheirPlace) {
   EXPECT_THAT(messageOfRows(header() + record({{"iter_time_s", "nan"}})), HasSubstr("iter_time_s"));
   EXPECT_THAT(messageOfRows(header() + record({{"id", ""}})),
               HasSubstr("rows.csv:2:1: id: is empty; every row needs one"));
+}
+
+TEST(ParseRows, IdsDiffer) {
+  EXPECT_EQ(messageOfRows(header() + record({}) + record({})),
+            "rows.csv:3:1: id: 'r' is that of line 2 already; every row needs one of its own");
 }
 
 TEST(ParseRows, AnotherHeaderIsRefusedWhereItDiffers) {
