@@ -13,6 +13,7 @@ Result<Prediction> predict(const Row& row, const Catalogue& catalogue) {
   prediction.interval = found.interval;
   prediction.memory = found.memory.total() - found.memory.reserve;
   prediction.fits = found.fits();
+  prediction.cluster = query.cluster.name;
   prediction.assumptions = std::move(query.assumptions);
   return prediction;
 }

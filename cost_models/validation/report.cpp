@@ -179,7 +179,10 @@ void addCounts(const std::vector<PredictedRow>& rows, ValidationReport& report) 
     }
     for (const std::string& text : row.prediction->assumptions) count(report.assumptions, text);
     const std::optional<double> measured = row.measured();
-    if (!measured) continue;
+    if (!measured) {
+      ++report.numUntimed;
+      continue;
+    }
     ++report.numRan;
     report.numFit += row.prediction->fits;
     if (const std::optional<Interval>& interval = row.prediction->interval) {
@@ -211,9 +214,9 @@ ValidationReport reportOn(const std::vector<PredictedRow>& rows) {
 }
 
 const std::vector<std::string>& predictionHeader() {
-  static const std::vector<std::string> kNames = {"predicted_s",    "error_pct",         "low_s",
-                                                  "high_s",         "predicted_mem_gib", "fits",
-                                                  "skipped_because"};
+  static const std::vector<std::string> kNames = {"predicted_s", "error_pct",         "low_s",
+                                                  "high_s",      "predicted_mem_gib", "fits",
+                                                  "cluster",     "skipped_because"};
   return kNames;
 }
 
@@ -239,6 +242,7 @@ std::string printRows(const std::vector<CsvRecord>& records,
       cells.push_back(interval ? number(interval->high.count()) : "");
       cells.push_back(number(p.memory.count() / (1 << 30)));
       cells.push_back(p.fits ? "1" : "0");
+      cells.push_back(p.cluster);
       cells.emplace_back();
     } else {
       cells.insert(cells.end(), predictionHeader().size() - 1, "");
@@ -301,6 +305,7 @@ nlohmann::json toJson(const ValidationReport& report) {
   json["rows"] = report.numRows;
   json["scored"] = report.numScored;
   json["ran"] = report.numRan;
+  json["untimed"] = report.numUntimed;
   json["saidToFit"] = report.numFit;
   json["withInterval"] = report.numInterval;
   json["withinInterval"] = report.numWithin;

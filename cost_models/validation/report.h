@@ -69,6 +69,7 @@ struct ValidationReport {
   int64_t numRows = 0;
   int64_t numScored = 0;
   int64_t numRan = 0;               // scored, measured and predicted
+  int64_t numUntimed = 0;           // scored and predicted, but not measured (measuredSeconds)
   int64_t numFit = 0;               // of these, those that are said to fit
   int64_t numInterval = 0;          // of these, those with an interval
   int64_t numWithin = 0;            // of these, those whose time lies in it
@@ -86,8 +87,9 @@ nlohmann::json toJson(const ValidationReport& report);
 
 // The columns that printRows appends to the header.
 const std::vector<std::string>& predictionHeader();
-// The file with predicted_s, error_pct, low_s, high_s, predicted_mem_gib, fits (1 or 0) and
-// skipped_because behind every record; a cell that there is nothing to say about is empty.
+// The file with predicted_s, error_pct, low_s, high_s, predicted_mem_gib, fits (1 or 0), cluster
+// (which the GPU was taken to be of) and skipped_because behind every record; a cell that there is
+// nothing to say about is empty.
 // `records` and `rows` are in the same order.
 std::string printRows(const std::vector<CsvRecord>& records, const std::vector<PredictedRow>& rows);
 

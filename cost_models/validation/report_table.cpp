@@ -129,12 +129,17 @@ std::string toTable(const ValidationReport& report) {
                     percent(report.memory.meanAbsolute), percent(report.memory.p90Absolute),
                     signedPercent(report.memory.meanSigned), signedPercent(report.memory.worst),
                     report.memoryWorstId);
+  if (report.numUntimed > 0)
+    text += fmt::format(
+        "untimed       {} scored rows, which count in no error: a time is an iter_time_s or\n"
+        "              follows from tokens_per_s_per_gpu\n",
+        report.numUntimed);
   if (report.numRan > 0)
     text += fmt::format("fits          {} of the {} rows that ran\n", report.numFit, report.numRan);
   if (report.numInterval > 0)
     text += fmt::format(
-        "intervals     hold {} of {} times, {}; mean half-width {}\n", report.numWithin,
-        report.numInterval,
+        "intervals     hold {} of {} times, {}; mean half-width {} of the measured times\n",
+        report.numWithin, report.numInterval,
         percent(static_cast<double>(report.numWithin) / static_cast<double>(report.numInterval)),
         percent(report.meanHalfWidth));
   text += reasonsText("assumed, in scored rows", report.assumptions);

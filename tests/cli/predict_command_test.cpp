@@ -78,7 +78,7 @@ TEST_F(PredictCommand, PrintsErrorsAndWritesTheRows) {
   std::istringstream lines(readAll(path("out.csv")));
   std::string line;
   std::getline(lines, line);
-  EXPECT_THAT(line, ::testing::EndsWith(",fits,skipped_because"));
+  EXPECT_THAT(line, ::testing::EndsWith(",fits,cluster,skipped_because"));
   std::getline(lines, line);
   EXPECT_THAT(line, ::testing::StartsWith("a,trireme,1,here,"));
   EXPECT_THAT(line, ::testing::EndsWith(",1,"));  // fits, not skipped

@@ -25,6 +25,7 @@ PredictedRow predicted(const std::string& id, double measured, double seconds) {
   prediction.step = Seconds(seconds);
   prediction.memory = Bytes(60.0 * (1 << 30));
   prediction.fits = true;
+  prediction.cluster = "dgx-a100";
   row.prediction = prediction;
   return row;
 }
@@ -203,7 +204,7 @@ TEST(ReportTable, SaysEverythingInLinesOfAHundredColumns) {
   for (const char* part :
        {"4, of which 4 are scored and 1 of these skipped", "overall", "Spearman", "regret",
         "peak memory   1 rows", "fits          3 of the 3 rows that ran",
-        "intervals     hold 0 of 1 times, 0.0 %; mean half-width 8.3 %",
+        "intervals     hold 0 of 1 times, 0.0 %; mean half-width 8.3 % of the measured times",
         "1  (R7) vp unpublished: 1", "1  unpublished: tp"})
     EXPECT_THAT(table, HasSubstr(part)) << table;
   EXPECT_THAT(table, HasSubstr("\n  file, megatron-lm-2021\n    xxx")) << table;
@@ -220,6 +221,16 @@ TEST(ReportTable, LongNamesLoseTheirMiddle) {
   rows[0].row.source = "\xC3\xA9" + std::string(50, 'x') + "docs, 25.11 container";
   EXPECT_THAT(toTable(reportOn(rows)),
               HasSubstr("\n    \xC3\xA9" + std::string(15, 'x') + "..s, 25.11 container     1 "));
+}
+
+TEST(ReportTable, SaysHowManyRowsHaveNoTime) {
+  PredictedRow untimed = predicted("a", 10, 11);
+  untimed.row.iterTime.reset();
+  untimed.row.tflopsPerGpu = 150;
+  EXPECT_THAT(toTable(reportOn({untimed})),
+              HasSubstr("\nuntimed       1 scored rows, which count in no error: a time is an "
+                        "iter_time_s or\n"));
+  EXPECT_EQ(toTable(reportOn({predicted("a", 10, 11)})).find("untimed"), std::string::npos);
 }
 
 TEST(ReportTable, OfNoRowsIsShort) {
@@ -239,9 +250,11 @@ TEST(ReportJson, HoldsTheSame) {
 // 11 s for 10 s measured; without interval two empty cells; the reason in the last one.
 TEST(PrintRows, AppendsThePredictionToTheCells) {
   std::vector<std::string> texts(rowHeader().size());
-  texts[0] = "a";
-  const std::string text = printCsvRecord(rowHeader()) + printCsvRecord(texts) +
-                           printCsvRecord(texts) + printCsvRecord(texts);
+  std::string text = printCsvRecord(rowHeader());
+  for (const char* id : {"a", "b", "c"}) {
+    texts[0] = id;
+    text += printCsvRecord(texts);
+  }
   const Result<RowFile> file = parseRows(text, "rows.csv");
   ASSERT_TRUE(file.has_value());
   std::vector<PredictedRow> rows = {predicted("a", 10, 11), skipped("why, then?"),
@@ -254,14 +267,14 @@ TEST(PrintRows, AppendsThePredictionToTheCells) {
   std::string line;
   std::getline(lines, line);
   EXPECT_THAT(line, HasSubstr("notes,predicted_s,error_pct,low_s,high_s,predicted_mem_gib,fits,"
-                              "skipped_because"));
+                              "cluster,skipped_because"));
   const std::string empty(rowHeader().size() - 1, ',');
   std::getline(lines, line);
-  EXPECT_EQ(line, "a" + empty + ",11,10,,,60,1,");
+  EXPECT_EQ(line, "a" + empty + ",11,10,,,60,1,dgx-a100,");
   std::getline(lines, line);
-  EXPECT_EQ(line, "a" + empty + ",,,,,,,\"why, then?\"");
+  EXPECT_EQ(line, "b" + empty + ",,,,,,,,\"why, then?\"");
   std::getline(lines, line);
-  EXPECT_EQ(line, "a" + empty + ",8,,7,9,60,0,");
+  EXPECT_EQ(line, "c" + empty + ",8,,7,9,60,0,dgx-a100,");
 }
 
 }  // namespace
