@@ -418,7 +418,10 @@ Seconds passTime(const PassCost& cost, const spec::StackDescription& stack) {
   if (stack.hostExponent == 0) return std::max(device, cost.host);
   const double x = stack.hostExponent;
   if (x == 2) return Seconds(std::hypot(device.count(), cost.host.count()));
-  return Seconds(std::pow(std::pow(device.count(), x) + std::pow(cost.host.count(), x), 1 / x));
+  // (d^x + h^x)^(1/x), with the longer taken out: powers of times would underflow.
+  const Seconds longer = std::max(device, cost.host), shorter = std::min(device, cost.host);
+  if (longer.count() == 0) return longer;
+  return longer * std::pow(1 + std::pow(shorter.count() / longer.count(), x), 1 / x);
 }
 
 GroupShape tensorGroup(const plan::Plan& plan) { return {{plan.tp, 1}}; }

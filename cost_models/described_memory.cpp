@@ -199,7 +199,8 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   const auto shared = [&](plan::StateSharding from) {
     return plan.stateSharding >= from ? shards : 1;
   };
-  const auto whole = [](double bytes) { return static_cast<int64_t>(bytes); };
+  // An exabyte fits nowhere, and sums of a few of them still fit in 64 bits.
+  const auto whole = [](double bytes) { return static_cast<int64_t>(std::min(bytes, 0x1p60)); };
   MemoryUse use;
   use.stage = static_cast<int32_t>(stage);
   use.arena.parameters =

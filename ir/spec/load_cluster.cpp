@@ -92,6 +92,8 @@ void readKernel(MapReader& owner, const Node& node, const std::string& path, Dev
     Seconds& per = timing.per[static_cast<size_t>(unit.value)];
     map.optional(unit.name, &per);
     if (per.count() < 0) map.fail(*map.child(unit.name), "must not be negative");
+    if (const Status status = checkMost(per); !status.ok())
+      map.check(*map.child(unit.name), status);
     sum += per;
   }
   if (map.firstValueError().ok()) {
@@ -162,6 +164,8 @@ Status readPoint(const Node& node, std::vector<CollectivePoint>* points) {
   TRIREME_RETURN_IF_ERROR(readValue(node.items[1], &point.busBandwidth));
   if (!(point.bytes.count() > 0 && point.busBandwidth.count() > 0))
     return invalidArgument("the size and the bus bandwidth must be above 0");
+  TRIREME_RETURN_IF_ERROR(checkLimits(point.bytes));
+  TRIREME_RETURN_IF_ERROR(checkLimits(point.busBandwidth));
   if (!points->empty() && point.bytes <= points->back().bytes)
     return invalidArgument(fmt::format("sizes must increase, {} does not after {}",
                                        printQuantity(point.bytes),

@@ -10,6 +10,7 @@
 namespace trireme::spec {
 namespace {
 
+constexpr int64_t kMostVocabMultiple = int64_t{1} << 20;
 constexpr EnumName<bool> kProgramsArray[] = {{"own", true}, {"described", false}};
 constexpr std::span<const EnumName<bool>> kPrograms = kProgramsArray;
 constexpr EnumName<Fp8Recipe> kRecipeArray[] = {{"delayed", Fp8Recipe::kDelayed},
@@ -105,6 +106,10 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   share("transfer_exposed", &stack->transferExposed);
   readPositiveIfGiven(map, "host_backward", &stack->hostBackward);
   notNegative("host_exponent", &stack->hostExponent);
+  if (const Node* node = map.child("host_exponent");
+      node && map.firstValueError().ok() && stack->hostExponent > 0 && stack->hostExponent < 1)
+    map.fail(*node, fmt::format("must be 0 (the longer of both) or at least 1 (the sum), got {}",
+                                stack->hostExponent));
   share("host_exposed", &stack->hostExposed);
   share("host_growth", &stack->hostGrowth);
   notNegative("transfer_sync", &stack->transferSync);
@@ -208,8 +213,9 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
     readPositiveIfGiven(map, "compute_capability", &stack.computeCapability);
     if (const Node* node = map.child("vocab_multiple")) {
       map.optional("vocab_multiple", &stack.vocabMultiple);
-      if (stack.vocabMultiple < 1)
-        map.fail(*node, fmt::format("{}: must be at least 1", stack.vocabMultiple));
+      if (stack.vocabMultiple < 1 || stack.vocabMultiple > kMostVocabMultiple)
+        map.fail(*node,
+                 fmt::format("must be 1 to {}, got {}", kMostVocabMultiple, stack.vocabMultiple));
     }
   }
   TRIREME_RETURN_IF_ERROR(map.finish());

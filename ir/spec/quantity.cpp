@@ -173,6 +173,7 @@ std::string readableQuantity(BytesPerSecond value) {
 std::string readableQuantity(FlopsPerSecond value) {
   return readIn(kFlopsPerSecond, value.count());
 }
+std::string readableQuantity(Watts value) { return readIn(kWatts, value.count()); }
 
 Result<int64_t> parseCount(std::string_view text, int64_t least) {
   int64_t value = 0;

@@ -33,6 +33,7 @@ std::string readableQuantity(Bytes value);
 std::string readableQuantity(Seconds value);
 std::string readableQuantity(BytesPerSecond value);
 std::string readableQuantity(FlopsPerSecond value);
+std::string readableQuantity(Watts value);
 
 // A decimal number and nothing else: no inf, nan, hexadecimal, or leading plus; within the range of
 // double. Errors: kInvalidArgument.

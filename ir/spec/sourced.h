@@ -6,6 +6,7 @@
 
 #include "ir/base/units.h"
 #include "ir/spec/map_reader.h"
+#include "ir/spec/quantity.h"
 
 namespace trireme::spec {
 
@@ -17,11 +18,50 @@ double plain(Quantity<Tag> value) {
   return value.count();
 }
 
+// What numbers of a kind may be, in base units: further than any hardware or software is, and so
+// near that their products and powers neither overflow nor vanish.
+struct Limits {
+  double least = 0, most = 0;  // the least above 0
+};
+inline Limits limitsOf(double) { return {1e-6, 1e6}; }
+inline Limits limitsOf(int64_t) { return {1, 0x1p24}; }
+inline Limits limitsOf(Bytes) { return {1, 1e18}; }
+inline Limits limitsOf(Seconds) { return {1e-15, 3600}; }
+inline Limits limitsOf(BytesPerSecond) { return {1, 1e18}; }
+inline Limits limitsOf(FlopsPerSecond) { return {1, 1e24}; }
+inline Limits limitsOf(Watts) { return {1e-3, 1e9}; }
+
+inline std::string numberText(double value) { return fmt::format("{}", value); }
+inline std::string numberText(int64_t value) { return fmt::format("{}", value); }
+template <typename Tag>
+std::string numberText(Quantity<Tag> value) {
+  return readableQuantity(value);
+}
+
+// Whether a number is within the limits of its kind.
+template <typename T>
+Status checkMost(T value) {
+  const double most = limitsOf(value).most;
+  if (plain(value) <= most) return {};
+  return invalidArgument(fmt::format("must be at most {}, got {}", numberText(static_cast<T>(most)),
+                                     numberText(value)));
+}
+// The same of one that others are divided by.
+template <typename T>
+Status checkLimits(T value) {
+  const double least = limitsOf(value).least;
+  if (plain(value) >= least) return checkMost(value);
+  return invalidArgument(fmt::format("must be at least {}, got {}",
+                                     numberText(static_cast<T>(least)), numberText(value)));
+}
+
 template <typename T>
 void readPositive(MapReader& map, std::string_view key, T* out) {
   map.requiredSourced(key, out);
-  if (const Node* node = map.child(key); node && map.firstValueError().ok() && !(plain(*out) > 0))
-    map.fail(*node, "must be above 0");
+  const Node* node = map.child(key);
+  if (!node || !map.firstValueError().ok()) return;
+  if (!(plain(*out) > 0)) return map.fail(*node, "must be above 0");
+  map.check(*node, checkLimits(*out));
 }
 
 template <typename T>
@@ -32,8 +72,10 @@ void readPositiveIfGiven(MapReader& map, std::string_view key, T* out) {
 template <typename T>
 void readNotNegative(MapReader& map, std::string_view key, T* out) {
   map.requiredSourced(key, out);
-  if (const Node* node = map.child(key); node && map.firstValueError().ok() && !(plain(*out) >= 0))
-    map.fail(*node, "must not be negative");
+  const Node* node = map.child(key);
+  if (!node || !map.firstValueError().ok()) return;
+  if (!(plain(*out) >= 0)) return map.fail(*node, "must not be negative");
+  map.check(*node, checkMost(*out));
 }
 
 // A share of a peak.

@@ -441,10 +441,31 @@ TEST(PassTime, WithAnExponentIsMoreThanEither) {
   EXPECT_NEAR(passTime(deviceAndHost(), stack).count(), std::cbrt(91.0) * 1e-3, 1e-15);
 }
 
-// Full sharding over two nodes whose gathers reach a tenth of the network: nothing of 8 layers
+// The powers of these times vanish: 3e-3^1000. The longer of both is left, to a few bits.
+TEST(PassTime, OfALargeExponentIsTheLongerOfBoth) {
+  StackDescription stack;
+  stack.hostExponent = 1000;
+  EXPECT_NEAR(passTime(deviceAndHost(), stack).count(), 4e-3, 1e-15);
+  EXPECT_EQ(passTime(PassCost{}, stack).count(), 0);
+}
+
+// 1e30 bytes a parameter are more than a number of bytes can be: far too much, not less than
+// nothing.
+TEST(DescribedMemory, BeyondAllNumbersIsTooMuch) {
+  const spec::ModelSpec model = small::gpt();
+  StackDescription stack;
+  stack.parameterBytes = 1e30;
+  const Estimate estimate =
+      *estimateDescribed(model, small::plan(model, small::training()), quietCluster(1, 1), stack);
+  EXPECT_GT(estimate.memory.total().count(), 1e18);
+  EXPECT_GT(estimate.missing().count(), 1e18);
+}
+
+// Full sharding over two nodes whose gathers reach two fifths of one of four ports, a tenth of the
+// network: nothing of 8 layers
 // hides (share 1), so that three passes over a layer's parameters take ten times as long.
-TEST(DescribedEstimate, GathersShardedParametersAtTheirShareOfTheNetwork) {
-  const spec::ClusterSpec cluster = quietCluster(8, 4);
+TEST(DescribedEstimate, GathersShardedParametersThroughOnePort) {
+  spec::ClusterSpec cluster = quietCluster(8, 4);
   const spec::ModelSpec model = small::gpt();
   plan::Plan plan = small::plan(model, small::training());
   plan.dpReplicate = 1;

@@ -94,7 +94,7 @@ TEST(ParseStack, VocabulariesArePaddedUnlessSaidOtherwise) {
   EXPECT_EQ(parseStack(std::string(kDescribed) + "vocab_multiple: 1\n", "d.yaml")->vocabMultiple,
             1);
   EXPECT_THAT(messageOf(parseStack(std::string(kDescribed) + "vocab_multiple: 0\n", "d.yaml")),
-              HasSubstr("0: must be at least 1"));
+              HasSubstr("vocab_multiple: must be 1 to 1048576, got 0"));
   EXPECT_EQ(loadStack("torchtitan")->vocabMultiple, 1);
 }
 
@@ -147,7 +147,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "keeps_f8: true\n"
                                  "pipeline_keeps_whole: true\n"
                                  "post_validation: true\n"
-                                 "sharded_bandwidth: {value: 0.5, source: a}\n"
+                                 "sharded_port_efficiency: {value: 0.5, source: a}\n"
                                  "gradient_exposed: {value: 0.1, source: a}\n"
                                  "gather_exposed: {value: 0.2, source: a}\n"
                                  "tensor_parallel_exposed: {value: 0.3, source: a}\n"
@@ -172,7 +172,7 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.logitBytes, 6);
   EXPECT_EQ(d.workingLayers, 2.5);
   EXPECT_TRUE(d.keepsNarrow && d.pipelineKeepsWhole && d.postValidation);
-  EXPECT_EQ(d.shardedBandwidth, 0.5);
+  EXPECT_EQ(d.shardedPortEfficiency, 0.5);
   EXPECT_EQ(d.gradientExposed, 0.1);
   EXPECT_EQ(d.gatherExposed, 0.2);
   EXPECT_EQ(d.tensorParallelExposed, 0.3);
@@ -217,6 +217,30 @@ TEST(ParseStack, DescriptionsMustMakeSense) {
               HasSubstr("loss_bytes: missing"));
   EXPECT_THAT(refusalOfStack("loss_bytes", "gradient_exposd: {value: 1, source: a}\nloss_bytes"),
               HasSubstr("unknown key 'gradient_exposd'; did you mean 'gradient_exposed'?"));
+}
+
+// Of a sane size, so that no product or power of them overflows, vanishes or takes forever.
+TEST(ParseStack, NumbersHaveLimits) {
+  EXPECT_THAT(refusalOfStack("value: 1.5", "value: 1e300"),
+              HasSubstr("elementwise_factor: must be at most 1000000, got 1e+300"));
+  EXPECT_THAT(refusalOfStack("value: 1.5", "value: 1e-300"),
+              HasSubstr("elementwise_factor: must be at least 1e-06, got 1e-300"));
+  EXPECT_THAT(refusalOfStack("value: 60", "value: 1e30"),
+              HasSubstr("optimizer_traffic: must be at most 1000000, got 1e+30"));
+  EXPECT_THAT(refusalOfStack("value: 9 us", "value: 2e6 s"),
+              HasSubstr("host_launch: must be at most 3600 s, got 2e+06 s"));
+  EXPECT_THAT(refusalOfStack("value: 1 GiB", "value: 1e30 B"),
+              HasSubstr("reserve: must be at most 1e+18 B, got 1e+30 B"));
+  const auto withMore = [](const std::string& more) {
+    return messageOf(parseStack(kDescribed + more, "d.yaml"));
+  };
+  EXPECT_THAT(
+      withMore("host_exponent: {value: 1e-9, source: a}\n"),
+      HasSubstr("host_exponent: must be 0 (the longer of both) or at least 1 (the sum), got "
+                "1e-09"));
+  EXPECT_EQ(described("host_exponent: {value: 1000, source: a}\n").description.hostExponent, 1000);
+  EXPECT_THAT(withMore("vocab_multiple: 9000000000000000000\n"),
+              HasSubstr("vocab_multiple: must be 1 to 1048576, got 9000000000000000000"));
 }
 
 // What a cast into fp8 moves, and whence its scales come, are no details that may be left out where
