@@ -38,13 +38,24 @@ ShardedTraffic gradientTraffic(const StageSetting& s) {
           isTied ? Seconds(0) : reduce(s.blocks.head.parameters)};
 }
 
+// Those of sharded parameters. Where one port of a node carries them, devices that have a share of
+// all ports reach so much less.
+Levels shardLevels(const StageSetting& s) {
+  Levels levels = s.shards;
+  if (s.stack.shardedPortEfficiency == 0) return levels;
+  for (size_t k = 1; k < levels.size(); ++k) {
+    const auto tier = static_cast<size_t>(levels[k].tier - s.cluster.tiers.data());
+    levels[k].link.bandwidth =
+        levels[k].link.bandwidth * (s.stack.shardedPortEfficiency / s.cluster.portsPerHost(tier));
+  }
+  return levels;
+}
+
 ShardedTraffic shardedTraffic(const StageSetting& s) {
   if (s.plan.stateSharding == plan::StateSharding::kGradients) return gradientTraffic(s);
   if (s.plan.stateSharding != plan::StateSharding::kParameters || keepsWhole(s.plan, s.stack))
     return {};
-  Levels levels = s.shards;
-  for (size_t k = 1; k < levels.size(); ++k)
-    levels[k].link.bandwidth = levels[k].link.bandwidth * s.stack.shardedBandwidth;
+  const Levels levels = shardLevels(s);
   const auto gather = [&](double parameters) {
     return collectiveTime(CollectiveKind::kAllGather,
                           Bytes(s.stack.gatheredParameterBytes * parameters), levels);

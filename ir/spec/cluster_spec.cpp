@@ -104,6 +104,15 @@ BytesPerSecond ClusterSpec::sustainedPair(size_t tier) const {
   return rate * t.efficiency;
 }
 
+double ClusterSpec::portsPerHost(size_t tier) const {
+  TRIREME_CHECK(tier > 0 && tier < tiers.size());
+  const auto block = static_cast<double>(tiers[tier - 1].devices);
+  const int64_t known = devicesPerHost();
+  const double host = known > 0 ? std::min(static_cast<double>(known), block) : block;
+  const double ports = tiers[tier].nics > 0 ? static_cast<double>(tiers[tier].nics) : block;
+  return std::max(1.0, ports * host / block);
+}
+
 Result<ClusterSpec> withNumDevices(ClusterSpec cluster, int64_t numDevices) {
   if (numDevices < 1 || numDevices > kMaxDevices)
     return Error(invalidArgument(

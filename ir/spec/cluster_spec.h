@@ -190,6 +190,9 @@ struct ClusterSpec {
   // not given, one of the ports that their blocks have, which without ports is the device's own;
   // times the tier's efficiency.
   BytesPerSecond sustainedPair(size_t tier) const;
+  // Ports by which a host is joined to tiers[tier]: its share of those of its block, one at least;
+  // without ports one for every device. Requires an inner tier before.
+  double portsPerHost(size_t tier) const;
   bool operator==(const ClusterSpec&) const = default;
 };
 

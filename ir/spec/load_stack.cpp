@@ -99,7 +99,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   map.optional("keeps_f8", &stack->keepsNarrow);
   map.optional("pipeline_keeps_whole", &stack->pipelineKeepsWhole);
   map.optional("post_validation", &stack->postValidation);
-  efficiency("sharded_bandwidth", &stack->shardedBandwidth);
+  efficiency("sharded_port_efficiency", &stack->shardedPortEfficiency);
   share("gradient_exposed", &stack->gradientExposed);
   share("gather_exposed", &stack->gatherExposed);
   share("tensor_parallel_exposed", &stack->tensorParallelExposed);

@@ -87,9 +87,9 @@ struct StackDescription {
   // and repeats a step that should have been clipped (post-validation, Qi et al. 2024, section 4).
   bool postValidation = false;
   bool keepsNarrow = false;  // inputs of products in fp8 are kept in fp8, not in the compute dtype
-  // Of the bandwidth between nodes that gathering of sharded parameters reaches: one port of eight,
-  // say.
-  double shardedBandwidth = 1;
+  // Of one port of a node that gathering of sharded parameters reaches between nodes, if it leaves
+  // the others idle (ClusterSpec::portsPerHost). 0: it uses them all.
+  double shardedPortEfficiency = 0;
 
   // Communication that runs beside computation still slows it down (shared memory bandwidth and
   // multiprocessors, waits): the share of its time that is felt even if all of it is hidden. 1: the

@@ -64,7 +64,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"keeps_f8", &Stack::keepsNarrow},
     {"pipeline_keeps_whole", &Stack::pipelineKeepsWhole},
     {"post_validation", &Stack::postValidation},
-    {"sharded_bandwidth", &Stack::shardedBandwidth},
+    {"sharded_port_efficiency", &Stack::shardedPortEfficiency},
     {"gradient_exposed", &Stack::gradientExposed},
     {"gather_exposed", &Stack::gatherExposed},
     {"tensor_parallel_exposed", &Stack::tensorParallelExposed},

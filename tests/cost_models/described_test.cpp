@@ -476,10 +476,13 @@ TEST(DescribedEstimate, GathersShardedParametersThroughOnePort) {
     return estimateDescribed(model, plan, cluster, stack)->breakdown.dataParallel.count();
   };
   const double whole = parallel();
-  stack.shardedBandwidth = 0.1;
+  stack.shardedPortEfficiency = 0.4;
   // Within the node 100 GB/s, between 10 GB/s of four devices: the network sets the pace by
   // 40 against 100, and by 4 against 100.
   EXPECT_NEAR(parallel() / whole, 10, 1e-6);
+  // Of the only port two fifths are two fifths of the network.
+  cluster.tiers[1].nics = 1;
+  EXPECT_NEAR(parallel() / whole, 2.5, 1e-6);
 }
 
 // Two stages over four ranks that share, 8 microbatches, 2 bytes per gathered parameter and 4 per

@@ -200,6 +200,27 @@ TEST(SustainedPair, IsOnePortOrTheLinksOfAPair) {
   EXPECT_EQ(cluster().sustainedPair(1), 25_GBps);
 }
 
+// One port for the eight devices of a node; without ports each has its own. Of a rack's 72 ports
+// four are those of a tray of four.
+TEST(PortsPerHost, AreItsShareOfThoseOfABlock) {
+  EXPECT_EQ(clusterFrom(tiersText())->portsPerHost(1), 1);
+  ClusterSpec nodes = cluster();
+  EXPECT_EQ(nodes.portsPerHost(1), static_cast<double>(nodes.tiers[0].devices));
+  ClusterSpec racks = loadCluster("gb200-nvl72").value();
+  EXPECT_EQ(racks.portsPerHost(1), 4);
+  racks.tiers[1].nics = 2;
+  EXPECT_EQ(racks.portsPerHost(1), 1);
+}
+
+TEST(ParseCluster, NumbersHaveLimits) {
+  EXPECT_THAT(withTiers("value: 1, source: f", "value: 99999999999, source: f"),
+              HasSubstr("tiers[1].nics: must be at most 16777216, got 99999999999"));
+  EXPECT_THAT(withTiers("35 GB/s", "1e-9 B/s"),
+              HasSubstr("points[1]: must be at least 1 B/s, got 1e-09 B/s"));
+  EXPECT_THAT(withTiers("35 GB/s", "1e30 GB/s"),
+              HasSubstr("points[1]: must be at most 1e+18 B/s, got 1e+39 B/s"));
+}
+
 TEST(ParseCluster, TiersMustMakeSense) {
   EXPECT_EQ(withTiers("value: 4, source: g", "value: 0.5, source: g"),
             "c.yaml:32:23: tiers[1].oversubscription: is what devices can send over what the tier "
