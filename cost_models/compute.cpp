@@ -1,6 +1,6 @@
 #include "cost_models/compute.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -231,12 +231,21 @@ FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype) {
   return peak->rate;
 }
 
+Status noPeak(const spec::DeviceSpec& device, MathFormat format) {
+  std::vector<std::string_view> known;
+  for (const spec::PeakRate& peak : device.matmul) known.push_back(mathFormatName(peak.format));
+  return invalidArgument(fmt::format("device {}: no matmul peak for {}, but for {}", device.name,
+                                     mathFormatName(format), fmt::join(known, ", ")));
+}
+
 Status checkDevice(const spec::DeviceSpec& device, DType dtype) {
   const spec::PeakRate* peak = findPeak(device, dtype);
   const bool isHost = device.kind == spec::DeviceKind::kHost;
   const auto isOfType = [&](const spec::KernelTiming& kernel) { return kernel.dtype == dtype; };
   const bool isMeasuredApart =
       isHost && !device.kernels.empty() && std::ranges::none_of(device.kernels, isOfType);
+  const std::optional<MathFormat> format = mathFormatOf(dtype);
+  if (peak == nullptr && !isHost && format) return noPeak(device, *format);
   if (peak == nullptr || isMeasuredApart)
     return invalidArgument(fmt::format(
         "device {}: no {} for {}{}", device.name,

@@ -78,5 +78,7 @@ FlopsPerSecond matmulPeak(const spec::DeviceSpec& device, DType dtype);
 // kInvalidArgument: the device has no peak rate for `dtype`, or a rate or efficiency is not
 // positive.
 Status checkDevice(const spec::DeviceSpec& device, DType dtype);
+// kInvalidArgument, which names the formats that the device has a peak for.
+Status noPeak(const spec::DeviceSpec& device, MathFormat format);
 
 }  // namespace trireme::cost

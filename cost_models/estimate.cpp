@@ -10,6 +10,7 @@
 #include "cost_models/described_memory.h"
 #include "cost_models/formulas.h"
 #include "cost_models/play.h"
+#include "ir/spec/load.h"
 #include "ir/spec/stack_on_device.h"
 
 namespace trireme::cost {
@@ -189,11 +190,14 @@ void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,
 }
 
 Status checkCluster(const spec::ClusterSpec& cluster, const spec::TrainingSpec& training) {
-  TRIREME_RETURN_IF_ERROR(checkDevice(cluster.device, spec::computeDType(training.precision)));
   const MathFormat linear = spec::linearFormat(training);
-  if (cluster.device.peak(linear) == nullptr)
-    return invalidArgument(fmt::format("device {}: no matmul peak for {}", cluster.device.name,
-                                       mathFormatName(linear)));
+  const DType compute = spec::computeDType(training.precision);
+  const std::string asked = "precision " + spec::precisionText(training);
+  // What it multiplies in before what it keeps tensors in, which for fp8 is another.
+  if (linear != mathFormatOf(compute) && cluster.device.peak(linear) == nullptr)
+    return noPeak(cluster.device, linear).withContext(asked);
+  if (const Status status = checkDevice(cluster.device, compute); !status.ok())
+    return status.withContext(asked);
   if (cluster.tiers.empty())
     return invalidArgument(fmt::format("cluster {}: no tier of links", cluster.name));
   for (const spec::LinkTier& tier : cluster.tiers)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cost_models/estimate.h"
 #include "tests/cost_models/small_specs.h"
 
 namespace trireme::cost {
@@ -235,6 +236,22 @@ TEST(CheckDevice, NamesTheMissingPeak) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("f64"), std::string::npos);
   EXPECT_TRUE(checkDevice(deviceWithEfficiencies(), DType::kBf16).ok());
+}
+
+// fp8 keeps tensors in bf16, which the device lacks as well: what was asked for is named.
+TEST(CheckCluster, NamesThePrecisionAndWhatTheDeviceHas) {
+  spec::ClusterSpec cluster = small::cluster(2, 2);
+  cluster.device.name = "T4";
+  cluster.device.kind = spec::DeviceKind::kCuda;
+  cluster.device.matmul = {{MathFormat::kF32, FlopsPerSecond(8e12)},
+                           {MathFormat::kF16, FlopsPerSecond(65e12)}};
+  spec::TrainingSpec training;
+  training.precision = spec::Precision::kFp8;
+  EXPECT_EQ(checkCluster(cluster, training).message(),
+            "precision fp8: device T4: no matmul peak for f8, but for f32, f16");
+  training.precision = spec::Precision::kBf16;
+  EXPECT_EQ(checkCluster(cluster, training).message(),
+            "precision bf16: device T4: no matmul peak for bf16, but for f32, f16");
 }
 
 // A chain of three ops, then x[4,2,8] w[16,8] and its gradient, then attention.
