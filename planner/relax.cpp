@@ -44,15 +44,15 @@ class Relaxer {
     if (!result.has_value()) return std::nullopt;
     return CostedPlan{std::move(result->plan), std::move(result->estimate)};
   }
-  bool mayHave(int64_t devices) const {
-    return devices <= query_.cluster.numDevices ||
-           spec::withNumDevices(query_.cluster, devices).has_value();
-  }
   std::optional<CostedPlan> bestOn(int64_t devices, const SearchScope& scope) const {
     Query larger = query_;
     larger.pins.gpus = devices;
     if (devices > query_.cluster.numDevices) {
-      Result<spec::ClusterSpec> cluster = spec::withNumDevices(query_.cluster, devices);
+      // A cluster has whole groups of its inner tiers, of which a plan may use a part.
+      const auto& tiers = query_.cluster.tiers;
+      const int64_t group = tiers.size() > 1 ? tiers[tiers.size() - 2].devices : 1;
+      Result<spec::ClusterSpec> cluster =
+          spec::withNumDevices(query_.cluster, (devices + group - 1) / group * group);
       if (!cluster.has_value()) return std::nullopt;
       larger.cluster = *std::move(cluster);
     }
@@ -172,31 +172,31 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
         *std::move(fastest));
 }
 
-// Which plan it is counts on the fewest devices alone: up to there any that fits will do. None is
-// on as few as `searched`. A number of devices that the cluster cannot have is too few.
+// The fewest nodes, by doubling and bisection: as plans may use fewer devices than there are, what
+// fits on some fits on more. Which plan it is counts on the fewest alone: up to there any that fits
+// will do. None is on as few as `searched`.
 void Relaxer::addDevices() {
   constexpr int64_t kMostTimes = 64;
   const int64_t base = query_.pins.gpus.value_or(query_.cluster.numDevices);
-  int64_t tooFew = 1, enough = 1;  // times the devices that there are
-  int64_t searched = base;
-  const auto isEnough = [&](int64_t times) {
-    const int64_t devices = base * times;
-    if (!mayHave(devices)) return false;
-    if (bestOn(devices, {false, true, searched})) return true;
-    searched = std::max(searched, devices);
-    return false;
+  const int64_t node = std::min(base, query_.cluster.tiers.front().devices);
+  const int64_t most = std::min(kMostTimes * base, spec::kMaxDevices) / node;
+  int64_t tooFew = base / node, enough = most, searched = base;  // the former two in nodes
+  // On up to so many nodes. Narrows down what is too few and what is enough.
+  const auto search = [&](int64_t nodes) {
+    const std::optional<CostedPlan> found = bestOn(nodes * node, {false, true, searched});
+    if (found) {
+      enough = (found->plan.numRanks() + node - 1) / node;
+    } else {
+      tooFew = nodes;
+      searched = std::max(searched, nodes * node);
+    }
+    return found.has_value();
   };
-  while (true) {
-    if (enough == kMostTimes) return;
-    tooFew = enough;
-    enough *= 2;
-    if (isEnough(enough)) break;
-  }
-  while (enough - tooFew > 1) {
-    const int64_t middle = (tooFew + enough) / 2;
-    (isEnough(middle) ? enough : tooFew) = middle;
-  }
-  std::optional<CostedPlan> found = bestOn(base * enough, {false, false, searched});
+  do {
+    if (tooFew >= most) return;
+  } while (!search(std::min(2 * tooFew, most)));
+  while (enough - tooFew > 1) search((tooFew + enough) / 2);
+  std::optional<CostedPlan> found = bestOn(enough * node, {false, false, searched});
   if (!found) return;
   std::string change = fmt::format("{} devices (there are {})", found->plan.numRanks(), base);
   add(ChangeKind::kDevices, std::move(change), *std::move(found));

@@ -41,8 +41,9 @@ struct Shortfall {
 // Why a query whose search ended with `reason` has no plan, and what would give it one. Tried are:
 // every pinned choice given up alone; all of them together if none alone helps; each of `stacks`
 // (that train in the precision), of which the fastest counts; more devices, up to 64 times as many:
-// the fewest that do, in steps of as many as there are. A search for each, at most 32 and those of
-// the stacks.
+// the fewest that do, in steps of a node (a block of the first tier) or, with less than one, of as
+// many as there are. A search for each of the former, and for the devices one more than twice the
+// binary logarithm of the nodes, most of which end at the first plan that fits.
 Shortfall shortfallOf(const Query& query, const Status& reason,
                       const std::vector<spec::StackProfile>& stacks = {},
                       const SearchProgress& progress = {});

@@ -173,6 +173,20 @@ TEST(Shortfall, FewestDevicesThatDo) {
   EXPECT_EQ(shortfall.changes.front().plan.numRanks(), 6);
 }
 
+// Two nodes of two, and memory for what three need: four would be twice as many, and one too many.
+TEST(Shortfall, FewestDevicesAreCountedInNodes) {
+  const auto ofDevices = [](int64_t devices) {
+    Query query = smallQuery(devices, 12, 24);
+    query.model = small::gpt(12, 96, 12);
+    return query;
+  };
+  Query query = ofDevices(4);
+  query.cluster.device.memory = leastMemoryOf(ofDevices(6)) * 1.0001;
+  const Shortfall shortfall = askForShortfall(query);
+  ASSERT_EQ(shortfall.changes.size(), 1u);
+  EXPECT_EQ(shortfall.changes.front().change, "6 devices (there are 4)");
+}
+
 // The fewest of the devices that there are, twice, three times... as many that have a plan, and the
 // fastest one of them, by searches in full.
 std::optional<PlanResult> fewestBySearches(Query query) {
