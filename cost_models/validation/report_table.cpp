@@ -131,7 +131,7 @@ std::string toTable(const ValidationReport& report) {
                     report.memoryWorstId);
   if (report.numUntimed > 0)
     text += fmt::format(
-        "untimed       {} scored rows, which count in no error: a time is an iter_time_s or\n"
+        "untimed       {} of the scored rows, in no error: a time is an iter_time_s or\n"
         "              follows from tokens_per_s_per_gpu\n",
         report.numUntimed);
   if (report.numRan > 0)

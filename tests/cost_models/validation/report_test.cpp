@@ -228,7 +228,7 @@ TEST(ReportTable, SaysHowManyRowsHaveNoTime) {
   untimed.row.iterTime.reset();
   untimed.row.tflopsPerGpu = 150;
   EXPECT_THAT(toTable(reportOn({untimed})),
-              HasSubstr("\nuntimed       1 scored rows, which count in no error: a time is an "
+              HasSubstr("\nuntimed       1 of the scored rows, in no error: a time is an "
                         "iter_time_s or\n"));
   EXPECT_EQ(toTable(reportOn({predicted("a", 10, 11)})).find("untimed"), std::string::npos);
 }
