@@ -39,6 +39,7 @@ std::string otherValue(const std::string& key) {
       {"pipeline_keeps_whole", "true"},
       {"post_validation", "true"},
       {"vocab_multiple", "16"},
+      {"host_exponent", "{value: 3, source: here}"},
       {"flash_attention", "false"},
       {"overlap_pipeline_transfers", "false"}};
   static const std::map<std::string, std::string> kUnits = {
