@@ -36,7 +36,8 @@ std::vector<Row> readReference(const std::string& folder) {
   return rows;
 }
 
-// A machine of eight for every GPU and a profile for every stack that the rows name.
+// Machines of up to 16 for every GPU and, for every stack that the rows name, a profile that trains
+// in every precision.
 Catalogue everyName(const std::vector<Row>& rows) {
   std::set<std::string> gpus, stacks;
   for (const Row& row : rows) gpus.insert(row.gpu), stacks.insert(row.stack);
@@ -45,13 +46,14 @@ Catalogue everyName(const std::vector<Row>& rows) {
     spec::ClusterSpec cluster;
     cluster.name = cluster.device.name = gpu;
     cluster.numDevices = 64;
-    cluster.tiers.push_back({"nvlink", 8, BytesPerSecond(300e9), Seconds(1e-6)});
+    cluster.tiers.push_back({"nvlink", 16, BytesPerSecond(300e9), Seconds(1e-6)});
     cluster.tiers.push_back({"ib", 64, BytesPerSecond(25e9), Seconds(1e-5)});
     catalogue.clusters.push_back(std::move(cluster));
   }
   for (const std::string& stack : stacks) {
     catalogue.stacks.emplace_back();
     catalogue.stacks.back().name = stack;
+    catalogue.stacks.back().precisions.push_back(spec::Precision::kFp8);
   }
   return catalogue;
 }
