@@ -14,20 +14,6 @@ using nlohmann::json;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-const char* categoryOf(Direction direction) {
-  switch (direction) {
-    case Direction::kForward:
-      return "forward";
-    case Direction::kBackward:
-      return "backward";
-    case Direction::kStep:
-      return "step";
-    case Direction::kWeights:
-      return "weights";
-  }
-  return "";
-}
-
 // "layer.forward.0", else "send", "all_reduce".
 std::string eventName(const Program& program, const TraceEvent& e) {
   if (e.kind == InstructionKind::kCompute && e.segment >= 0 &&
@@ -46,7 +32,7 @@ json toJson(const Program& program, const TraceEvent& e) {
           {"pid", e.rank},
           {"tid", static_cast<int>(e.stream)},
           {"name", eventName(program, e)},
-          {"cat", categoryOf(e.direction)},
+          {"cat", directionName(e.direction)},
           {"ts", e.beginSeconds * kMicroseconds},
           {"dur", (e.endSeconds - e.beginSeconds) * kMicroseconds},
           {"args", args}};

@@ -127,6 +127,20 @@ std::string_view groupKindName(GroupKind kind) {
   return "unknown";
 }
 
+std::string_view directionName(Direction direction) {
+  switch (direction) {
+    case Direction::kForward:
+      return "forward";
+    case Direction::kBackward:
+      return "backward";
+    case Direction::kStep:
+      return "step";
+    case Direction::kWeights:
+      return "weights";
+  }
+  return "unknown";
+}
+
 bool splitsBackward(const Role& role) {
   return std::any_of(role.tasks.begin(), role.tasks.end(),
                      [](const TaskRecord& task) { return task.direction == Direction::kWeights; });

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "ir/program/walk.h"
 
@@ -14,10 +13,6 @@ using program::Instruction;
 using program::InstructionKind;
 using program::isCollective;
 using program::isMessage;
-
-constexpr std::array<std::string_view, program::kNumGroupKinds> kGroupNames = {
-    "tp", "dp", "pp", "embedding", "model", "world"};
-constexpr std::array<std::string_view, 3> kDirectionNames = {"forward", "backward", "step"};
 
 template <typename Container>
 bool contains(const Container& container, int64_t index) {
@@ -247,12 +242,12 @@ std::string describeInstruction(const RankProgram& rank, const program::TaskReco
                                 const FlatInstruction& instruction, int32_t layer) {
   std::string what(instructionName(instruction.kind));
   if (isCollective(instruction.kind))
-    what += fmt::format(" over {}", kGroupNames[static_cast<size_t>(instruction.groupKind)]);
+    what += fmt::format(" over {}", program::groupKindName(instruction.groupKind));
   if (instruction.segment >= 0)
     what += " " + rank.program->segments[static_cast<size_t>(instruction.segment)].name;
   if (layer >= 0) what += fmt::format(", layer {}", layer);
   const auto& body = rank.role->bodies[static_cast<size_t>(task.body)].name;
-  std::string where(kDirectionNames[static_cast<size_t>(task.direction)]);
+  std::string where(program::directionName(task.direction));
   if (task.chunk >= 0)
     where += fmt::format(" of chunk {}, microbatch {}", task.chunk, task.microbatch);
   return fmt::format("{}, {} instruction {} ({})", where, body, instruction.index, what);

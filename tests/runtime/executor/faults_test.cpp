@@ -5,6 +5,7 @@
 #include <chrono>
 #include <vector>
 
+#include "runtime/executor/rank_program.h"
 #include "runtime/session.h"
 #include "tests/runtime/executor/counting_data.h"
 #include "tests/runtime/executor/tiny_program.h"
@@ -93,6 +94,24 @@ TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
           << result.error().message();
     }
     EXPECT_EQ((*session)->step(data).error().message(), result.error().message());
+  }
+}
+
+// Each pass of a split backward by its own name.
+TEST(StoppedInstruction, NamesItsPass) {
+  const program::Bundle bundle = tinyBundle({});
+  const auto rank = resolveRank(bundle.program, 0, nullptr);
+  ASSERT_TRUE(rank.has_value()) << rank.error().message();
+  const FlatInstruction& first = rank->bodies.front().instructions.front();
+  program::TaskRecord task = rank->role->tasks.front();
+  for (const auto& [direction, name] :
+       {std::pair(program::Direction::kForward, "forward, begin"),
+        std::pair(program::Direction::kBackward, "backward, begin"),
+        std::pair(program::Direction::kStep, "step, begin"),
+        std::pair(program::Direction::kWeights, "weights, begin")}) {
+    task.direction = direction;
+    const std::string said = describeInstruction(*rank, task, first, -1);
+    EXPECT_TRUE(said.starts_with(name)) << said;
   }
 }
 
