@@ -57,7 +57,7 @@ struct ScaledStep {
 struct StepResult {
   int64_t step = 0;         // 0-based number of the step that was run
   double loss = 0;          // mean over the tokens of the global batch
-  double gradNorm = 0;      // before clipping; not finite in a step that is skipped
+  double gradNorm = 0;      // before clipping; not finite: the step has changed no parameter
   double learningRate = 0;  // that the step used
   double seconds = 0;
   std::optional<ScaledStep> scaled;  // in fp16

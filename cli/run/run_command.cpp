@@ -289,13 +289,12 @@ Result<int> runRanks(const RunOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const auto session, openSession(std::move(bundle), options));
   TRIREME_RETURN_IF_ERROR(agree(*session, options, *data, loop));
   TRIREME_RETURN_IF_ERROR(initialiseFrom(options.modelFlags, *session, modelText));
-  TRIREME_ASSIGN_OR_RETURN(const std::string resumed,
-                           resume(*session, options, *data, loop.numSteps));
+  TRIREME_ASSIGN_OR_RETURN(loop.resumed, resume(*session, options, *data, loop.numSteps));
   if (!options.save.empty() && options.speaks())
     TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, session->numStepsDone()));
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session));
-  if (!resumed.empty() && options.speaks())
-    fmt::print(stderr, "resuming after step {} from {}\n", session->numStepsDone(), resumed);
+  if (!loop.resumed.empty() && options.speaks())
+    fmt::print(stderr, "resuming after step {} from {}\n", session->numStepsDone(), loop.resumed);
   TRIREME_ASSIGN_OR_RETURN(report.loop, train(*session, *data, metrics, loop));
   report.arenas = arenaBytes(session->program());
   report.memory = readProcessMemory();

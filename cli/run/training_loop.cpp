@@ -25,9 +25,19 @@ std::string describe(const StepResult& step, const program::Program& program, in
                      formatBytes(readProcessMemory().now), formatBytes(arenaBytes(program)));
 }
 
-Status save(const runtime::Session& session, const std::string& folder, LoopResult& result) {
-  const std::string path = checkpointPath(folder, session.numStepsDone());
-  TRIREME_RETURN_IF_ERROR(session.saveCheckpoint(path));
+// The error of a training that cannot go on, with what there is to go on from.
+Status withNewest(const Status& status, const LoopResult& result, const LoopOptions& options) {
+  const std::string& newest =
+      result.lastCheckpoint.empty() ? options.resumed : result.lastCheckpoint;
+  return {status.code(), fmt::format("{}; {}", status.message(),
+                                     newest.empty() ? "there is no checkpoint of this run"
+                                                    : "the newest checkpoint is " + newest)};
+}
+
+Status save(const runtime::Session& session, const LoopOptions& options, LoopResult& result) {
+  const std::string path = checkpointPath(options.saveFolder, session.numStepsDone());
+  if (const Status status = session.saveCheckpoint(path); !status.ok())
+    return withNewest(status, result, options);
   result.lastCheckpoint = path;
   return {};
 }
@@ -39,6 +49,22 @@ Status andWhatIsSaved(const Status& failure, const Status& saved, const std::str
   if (checkpoint.empty()) return failure;
   return {failure.code(),
           fmt::format("{}; the training up to here is saved: {}", failure.message(), checkpoint)};
+}
+
+// Whether the training can go on after this step. One whose loss is scaled is skipped where its
+// gradient overflows, and tried with a smaller scale.
+Status checkFinite(const StepResult& step, bool isFirst) {
+  const auto refuse = [&](std::string_view what, double value) {
+    return invalidArgument(
+        fmt::format("step {}: the {} is {}: {}", step.step + 1, what,
+                    std::isnan(value) ? "nan" : fmt::format("{}", value),  // without a sign
+                    isFirst ? "the weights that the run begins with give none"
+                            : "the training has diverged; lower the learning rate"));
+  };
+  if (!std::isfinite(step.loss)) return refuse("loss", step.loss);
+  if (!step.scaled && !std::isfinite(step.gradNorm))
+    return refuse("gradient's norm", step.gradNorm);
+  return {};
 }
 
 }  // namespace
@@ -68,11 +94,8 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
     TRIREME_ASSIGN_OR_RETURN(const StepResult step, session.step(data));
     result.steps.push_back(step);
     written = metrics.write(step, tokens);
-    if (!std::isfinite(step.loss))
-      return Error(invalidArgument(fmt::format(
-          "step {}: the loss is {}: {}", step.step + 1, step.loss,
-          result.steps.size() == 1 ? "the weights that the run begins with give none"
-                                   : "the training has diverged; lower the learning rate")));
+    if (const Status finite = checkFinite(step, result.steps.size() == 1); !finite.ok())
+      return Error(withNewest(finite, result, options));
     const int64_t done = session.numStepsDone();
     if (options.showsProgress)
       progress.update(
@@ -80,13 +103,13 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
           describe(step, session.program(), options.numSteps));
     saved = options.saveEvery > 0 && done % options.saveEvery == 0;
     if (saved)
-      if (const Status now = save(session, options.saveFolder, result); !now.ok())
+      if (const Status now = save(session, options, result); !now.ok())
         return Error(andWhatIsSaved(written, now, ""));
     TRIREME_ASSIGN_OR_RETURN(result.interrupted,
                              session.anyProcess(interrupt.requested() || !written.ok()));
   }
   Status last;
-  if (!saved && !options.saveFolder.empty()) last = save(session, options.saveFolder, result);
+  if (!saved && !options.saveFolder.empty()) last = save(session, options, result);
   TRIREME_RETURN_IF_ERROR(andWhatIsSaved(written, last, result.lastCheckpoint));
   return result;
 }

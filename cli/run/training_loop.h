@@ -18,6 +18,7 @@ struct LoopOptions {
   int64_t numSteps = 0;  // the number of steps done, counted from the start of training, to stop at
   std::string saveFolder;  // empty: no checkpoints
   int64_t saveEvery = 0;   // steps; 0: only at the end
+  std::string resumed;     // the checkpoint that the run begins with; empty: none
   bool keepsTrace = true;  // of all steps, where the session records one; else of the last
   bool showsProgress = true;
   Terminal terminal = stderrTerminal();  // that it is shown on
@@ -32,8 +33,8 @@ struct LoopResult {
 // Runs `session` on `data`; each step goes to `metrics` when it is done. Stops after a complete
 // step and saves a checkpoint however it stops, but for a failure of the training. Errors: those of
 // MetricsFile::write, which says what was saved, Session::step and Session::saveCheckpoint;
-// kInvalidArgument also if the loss is not finite any more (nothing is
-// saved then).
+// kInvalidArgument also if loss or gradient are not finite any more: nothing is saved then, and the
+// newest checkpoint is named.
 Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, MetricsFile& metrics,
                          const LoopOptions& options);
 

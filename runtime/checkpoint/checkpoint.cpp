@@ -10,6 +10,7 @@
 
 #include "ir/program/checksum.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/state/elements.h"
 
 namespace trireme::runtime {
 namespace {
@@ -108,6 +109,17 @@ SafetensorsHeader makeHeader(const TrainingState& state, const std::vector<Item>
   return header;
 }
 
+// Nothing goes on from values that are no numbers, and the last checkpoint is the one to resume.
+Status checkFinite(const TensorEntry& entry, const std::vector<char>& bytes) {
+  const auto count = static_cast<int64_t>(bytes.size()) / byteSize(entry.dtype);
+  for (int64_t i = 0; i < count; ++i)
+    if (const double value = loadElement(bytes.data(), entry.dtype, i); !std::isfinite(value))
+      return invalidArgument(fmt::format("tensor {}: element {} is {}: the training has diverged",
+                                         entry.name, i,
+                                         std::isnan(value) ? "nan" : fmt::format("{}", value)));
+  return {};
+}
+
 // The checksums come first in the file and are known last: their places are reserved.
 Status writeAll(const TrainingState& state, const TrainedSoFar& progress, OutputFile& file) {
   const std::vector<Item> items = itemsOf(state);
@@ -121,6 +133,7 @@ Status writeAll(const TrainingState& state, const TrainedSoFar& progress, Output
     const TensorEntry& entry = header.tensors[i];
     bytes.assign(static_cast<size_t>(entry.end - entry.begin), 0);
     TRIREME_RETURN_IF_ERROR(gatherTensor(state, *items[i].tensor, items[i].kind, bytes.data()));
+    TRIREME_RETURN_IF_ERROR(checkFinite(entry, bytes));
     checksums[i] = program::crc32c({bytes.data(), bytes.size()});
     TRIREME_RETURN_IF_ERROR(
         file.write(dataOffset + entry.begin, bytes.data(), static_cast<int64_t>(bytes.size())));

@@ -33,7 +33,8 @@ struct TrainedSoFar {
 
 // Writes a file beside `path`, syncs it and renames it (replaceFile), so that `path` is the old
 // file or the new one, never anything else. Holds one tensor in memory at a time.
-// kResourceExhausted: the disk is full. kInvalidArgument: the path cannot be written.
+// kResourceExhausted: the disk is full. kInvalidArgument: the path cannot be written,
+// or a value is not finite (names its tensor).
 // kUnavailable: the device failed. After any of them `path` is as it was and nothing is beside it.
 Status saveCheckpoint(const TrainingState& state, const TrainedSoFar& progress,
                       const std::string& path, FileSystem& files);

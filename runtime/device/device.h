@@ -42,8 +42,8 @@ struct Squares {
   int64_t count = 0;
 };
 
-// With loss scaling the step's number is takenSteps + 1, and a step whose norm is not finite
-// changes nothing; see program::LossScaling, which is where the rank's memory is.
+// A step whose norm is not finite changes nothing. With loss scaling the step's number is
+// takenSteps + 1; see program::LossScaling, which is where the rank's memory is.
 struct AdamWCall {
   AdamWStep step;  // but for gradientScale, which follows from the next three
   double clipNorm = 0;

@@ -77,8 +77,8 @@ class HostDevice final : public RankDevice {
   Status adamW(const AdamWCall& call) override {
     AdamWStep step = call.step;
     double norm = normOf(call.squares), scale = 1;
+    if (!std::isfinite(norm)) return {};
     if (call.lossScaling != nullptr) {
-      if (!std::isfinite(norm)) return {};
       scale = call.lossScaling->scale;
       norm /= scale;
       step.number = static_cast<int64_t>(call.lossScaling->takenSteps) + 1;

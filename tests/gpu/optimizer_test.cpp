@@ -280,6 +280,28 @@ TEST_P(GpuOptimizer, AdamWOfAScaledLossIsTheHostsOrSkipped) {
   bucket.expectSameBits(*memory_);
 }
 
+TEST_P(GpuOptimizer, AdamWOfANormThatIsNotFiniteChangesNothing) {
+  constexpr size_t kSize = 1001;
+  Bucket<float, float> bucket{draws(kSize), draws(kSize), std::vector<float>(kSize),
+                              std::vector<float>(kSize), std::vector<float>(kSize, 1)};
+  bucket.upload(*memory_, 0);
+  AdamWArgs args{};
+  args.buckets[0] = bucket.onGpu;
+  args.numBuckets = args.numPieces = 1;
+  args.numSquares = 1;
+  args.factors = memory_->upload(std::vector<cuda::AdamWFactors>{{NAN, NAN, NAN, false}});
+  args.learningRate = 1e-2, args.beta1 = 0.9, args.beta2 = 0.95, args.epsilon = 1e-8;
+  args.correct1 = args.correct2 = 1;
+  for (const double clipNorm : {0.0, 1.0})
+    for (const double notFinite : {static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
+      args.clipNorm = clipNorm;
+      args.squares = memory_->upload(std::vector<double>{notFinite});
+      launch("adamw_scale", &args, kWarp);
+      launch("adamw_f32", &args, kWarp);
+      bucket.expectSameBits(*memory_);
+    }
+}
+
 // Good steps up to the window of 3, an overflow, and the smallest scale: as the host does.
 TEST_P(GpuOptimizer, TheLossScaleIsUpdatedAsOnTheHost) {
   program::Training training;

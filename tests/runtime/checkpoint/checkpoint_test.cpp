@@ -181,6 +181,25 @@ TEST(Checkpoint, AFullDiskLeavesTheOldOne) {
   EXPECT_EQ(disk.files["c"], old);
 }
 
+// 1 - 1.7e308 (1 + 0.1) is below the smallest number.
+TEST(Checkpoint, WeightsThatAreNotFiniteAreNotSaved) {
+  MemoryDisk disk;
+  program::Bundle bundle = tinyBundle({});
+  bundle.program.training.learningRate = 1.7e308;
+  const auto session = sessionOf(std::move(bundle));
+  ASSERT_TRUE(session->saveCheckpoint("c", disk).ok());
+  const std::string old = disk.files["c"];
+  runSteps(*session, 1);
+  const Status status = session->saveCheckpoint("c", disk);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      status.message(),
+      "checkpoint not written, what was there before is untouched: tensor layers.0.w: element "
+      "0 is -inf: the training has diverged");
+  EXPECT_EQ(disk.files["c"], old);
+  EXPECT_EQ(disk.files.size(), 1u);
+}
+
 class Damaged : public ::testing::Test {
  protected:
   Damaged() : session_(sessionOf(bundleOf(plan(1, 1, false)))) {

@@ -51,6 +51,25 @@ TEST(Session, AStepOfTheTinyProgramMatchesTheHandDerivation) {
     }
 }
 
+// Weights of -1.1e300 after the first step: their gradients are finite, and the squares are not.
+TEST(Session, AStepWhoseNormIsNotFiniteChangesNoWeight) {
+  for (const bool sharded : {true, false})
+    for (const double clipNorm : {0.0, 1.0}) {
+      program::Bundle bundle = tinyBundle({.sharded = sharded});
+      bundle.program.training.clipNorm = clipNorm;
+      bundle.program.training.learningRate = 1e300;
+      const auto session = makeSession(std::move(bundle));
+      CountingData data;
+      ASSERT_TRUE(session->step(data).has_value());
+      const auto before = session->gatherParameters();
+      const auto second = session->step(data);
+      ASSERT_TRUE(second.has_value()) << second.error().message();
+      EXPECT_TRUE(std::isinf(second->gradNorm)) << second->gradNorm;
+      const auto after = session->gatherParameters();
+      for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i].values, before[i].values) << i;
+    }
+}
+
 // The longest is one that all can wait; more would wrap round and be over at once.
 TEST(Session, TimeoutsAreBounded) {
   for (const double seconds : {0.0, -1.0, std::nan(""), 1e10}) {

@@ -47,7 +47,6 @@ TRIREME_DEVICE double powerOf(double base, int64_t exponent) {
   return power;
 }
 
-// Where nothing is scaled a norm that is not a number stays one, and is seen.
 TRIREME_DEVICE void adamwScale(const AdamWArgs& a) {
   forEachRow(1, [&](int64_t) {
     const double scaledNorm = normOf(a.squares, a.numSquares);
@@ -56,12 +55,11 @@ TRIREME_DEVICE void adamwScale(const AdamWArgs& a) {
       const double scale = isScaled ? a.lossScaling[kLossScale] : 1;
       const double ratio = a.clipNorm / (scaledNorm / scale + 1e-6);
       const double clipped = a.clipNorm > 0 && !(ratio >= 1) ? ratio : 1;
-      AdamWFactors factors = {clipped / scale, a.correct1, a.correct2, false};
+      AdamWFactors factors = {clipped / scale, a.correct1, a.correct2, !isFinite(scaledNorm)};
       if (isScaled) {
         const int64_t number = static_cast<int64_t>(a.lossScaling[kTakenSteps]) + 1;
         factors.correct1 = 1 / (1 - powerOf(a.beta1, number));
         factors.correct2 = 1 / (1 - powerOf(a.beta2, number));
-        factors.isSkipped = !isFinite(scaledNorm);
       }
       *a.factors = factors;
     });
