@@ -105,8 +105,9 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
     if (saved)
       if (const Status now = save(session, options, result); !now.ok())
         return Error(andWhatIsSaved(written, now, ""));
-    TRIREME_ASSIGN_OR_RETURN(result.interrupted,
+    TRIREME_ASSIGN_OR_RETURN(const bool stops,
                              session.anyProcess(interrupt.requested() || !written.ok()));
+    result.interrupted = stops && done < options.numSteps;
   }
   Status last;
   if (!saved && !options.saveFolder.empty()) last = save(session, options, result);
