@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 namespace trireme::spec {
 namespace {
@@ -104,7 +105,17 @@ std::optional<Problem> findProblem(const TrainingSpec& t) {
       fmt::format("must not exceed learning_rate ({}), got {}", t.learningRate, t.minLearningRate));
   rules.range("warmup_steps", t.warmupSteps, 0, kMaxSteps);  // (T4)
   rules.range("decay_steps", t.decaySteps, 0, kMaxSteps);
+  const bool inF64 = stateDType(t.precision) == DType::kF64;
+  using F32 = std::numeric_limits<float>;
+  using F64 = std::numeric_limits<double>;
   rules.positive("epsilon", t.epsilon);  // (T5)
+  rules.require(
+      inF64 ? t.epsilon >= F64::min() : t.epsilon >= F32::min() && t.epsilon <= F32::max(),
+      "epsilon",
+      fmt::format("must be {:.8g} to {:.8g}, the normal numbers of the optimizer's state "
+                  "({}), got {}",
+                  inF64 ? F64::min() : F32::min(), inF64 ? F64::max() : F32::max(),
+                  dtypeName(stateDType(t.precision)), t.epsilon));
   rules.notNegative("weight_decay", t.weightDecay);
   rules.notNegative("clip_norm", t.clipNorm);
   rules.require(!t.tf32 || t.precision == Precision::kFp32, "tf32",  // (T6)

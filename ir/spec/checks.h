@@ -26,7 +26,8 @@ std::optional<Problem> findProblem(const ModelSpec& model);
 // (T2) Dropout probabilities, beta1 and beta2 are in [0, 1).
 // (T3) 0 < learning_rate, 0 <= min_learning_rate <= learning_rate.
 // (T4) Step counts are 0 .. 2^53.
-// (T5) 0 < epsilon; 0 <= weight_decay, clip_norm.
+// (T5) 0 < epsilon, a normal number of the optimizer's state (else a parameter without gradient
+//      divides 0 by 0); 0 <= weight_decay, clip_norm.
 // (T6) tf32 needs precision fp32.
 // (T7) 0 < min_loss_scale <= initial_loss_scale <= 2^126; loss_scale_window is 1 .. 2^53.
 // All numbers are finite.

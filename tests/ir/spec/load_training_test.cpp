@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +101,16 @@ TEST(ParseTraining, T4StepsAreNotNegative) {
 
 TEST(ParseTraining, T5OptimizerConstantsAreInRange) {
   EXPECT_THAT(refusalOfTraining("epsilon: 0\n"), HasSubstr("epsilon: must be above 0"));
+  for (const char* precision : {"fp32", "bf16"})
+    for (const char* none : {"1e-50", "1e-38", "1e39"})
+      EXPECT_THAT(
+          refusalOfTraining(fmt::format("precision: {}\nepsilon: {}\n", precision, none)),
+          HasSubstr("epsilon: must be 1.1754944e-38 to 3.4028235e+38, the normal numbers of the "
+                    "optimizer's state (f32), got 1e"));
+  EXPECT_TRUE(trainingFrom("precision: fp32\nepsilon: 1.2e-38\n").has_value());
+  EXPECT_TRUE(trainingFrom("precision: fp64\nepsilon: 1e-50\n").has_value());
+  EXPECT_THAT(refusalOfTraining("precision: fp64\nepsilon: 1e-310\n"),
+              HasSubstr("epsilon: must be 2.2250739e-308 to 1.7976931e+308"));
   EXPECT_THAT(refusalOfTraining("weight_decay: -1\n"),
               HasSubstr("weight_decay: must not be negative"));
   EXPECT_THAT(refusalOfTraining("clip_norm: -1\n"), HasSubstr("clip_norm: must not be negative"));
