@@ -107,7 +107,7 @@ Status Session::Impl::load() {
     statuses[static_cast<size_t>(index)] = status;
   });
   if (others != nullptr) TRIREME_RETURN_IF_ERROR(statuses.front());
-  return world->failure();
+  return world->failed() ? failureOfOthers() : Status();
 }
 
 Status Session::Impl::openWorld() {
@@ -213,7 +213,7 @@ Result<StepResult> Session::step(DataSource& data) {
   if (impl_->world->failed()) {
     // Of several processes each tells its own end of it.
     const bool tellsOwn = impl_->others != nullptr && !impl_->statuses.front().ok();
-    impl_->failure = tellsOwn ? impl_->statuses.front() : impl_->world->failure();
+    impl_->failure = tellsOwn ? impl_->statuses.front() : impl_->failureOfOthers();
     return Error(impl_->failure);
   }
   Result<StepResult> collected = impl_->collect();

@@ -57,6 +57,8 @@ struct Session::Impl {
   Status agreeOnProgram();
   Status agreeOn(const std::vector<Fact>& facts);
   Status exchangeResult(StepResult& result, bool hasLoss);
+  // Of the world, once it has failed, and this rank has not.
+  Status failureOfOthers() const;
   // An error of one is one of all.
   Status shared(Status status);
   std::vector<NamedTensor> gather(StateKind kind) const;

@@ -52,6 +52,11 @@ Status Session::Impl::shared(Status status) {
   return status;
 }
 
+Status Session::Impl::failureOfOthers() const {
+  const bool isOfAnother = others != nullptr && world->failedRank() != firstRank;
+  return isOfAnother ? options.processes->gaveUp() : world->failure();
+}
+
 // Nobody begins before all are ready, and all have the same program.
 Status Session::Impl::agreeOnProgram() {
   if (others == nullptr) return {};

@@ -105,7 +105,7 @@ Status ProcessWorld::connect(std::vector<std::vector<int32_t>> groups,
   std::map<int32_t, Guest> guests;
   Lobby lobby(listener_, launch_.numProcesses, welcome_.token);
   while (guests.size() < expected.size()) {
-    if (failed()) return unavailable(-1, "gave up");
+    if (failed()) return gaveUp();
     if (Clock::now() > deadline) {
       for (const int32_t peer : expected)
         if (!guests.contains(peer)) return unavailable(peer, "it has not called");
@@ -116,14 +116,14 @@ Status ProcessWorld::connect(std::vector<std::vector<int32_t>> groups,
   listener_.close();
   wake();
   // Nobody sends before all know how long a message may be.
-  return exchange("", false).has_value() ? Status() : unavailable(-1, "gave up");
+  return exchange("", false).has_value() ? Status() : gaveUp();
 }
 
 // One that cannot be reached has ended: rank 0 knows why in a moment, and says it.
 Status ProcessWorld::reasonFor(const Status& unreachable) {
   When news([&] { return failed(); }, [] { return -1; });
   if (!wait(news, nullptr, std::chrono::seconds(2)).ok()) return unreachable;
-  return unavailable(-1, "gave up");
+  return gaveUp();
 }
 
 std::unique_ptr<Communicator> ProcessWorld::communicator(int32_t) {

@@ -46,6 +46,8 @@ class ProcessWorld final : public World {
   Status failure() const override;
   int32_t failedRank() const override;
   void fail(int32_t rank, const Status& reason) override;
+  // How this rank ends where another has failed: names both.
+  Status gaveUp() const { return unavailable(-1, "gave up"); }
 
   // What every rank says, in rank order: all call it together, for as long as all are alive, or, if
   // `inTime`, until the timeout. At most 64 KiB each. kUnavailable: a rank failed.

@@ -193,5 +193,48 @@ TEST_F(Processes, ARankThatFailsWithinAStepEndsThemAll) {
   }
 }
 
+// Rank 0 fails before its AdamW, and rank 1 goes on to its own when it has heard of it: the rest of
+// its step needs nobody.
+class FailsWhileNobodyWaits final : public FaultInjector {
+ public:
+  FailsWhileNobodyWaits(const program::Program& program, std::atomic<ProcessWorld*>& one)
+      : program_(program), one_(one) {}
+  Fault before(int32_t rank, const program::TaskRecord& task, int32_t instruction,
+               int32_t) override {
+    const auto& role = program_.roles[static_cast<size_t>(program_.ranks[rank].role)];
+    const auto& body = role.bodies[static_cast<size_t>(task.body)];
+    if (body.instructions[static_cast<size_t>(instruction)].kind !=
+        program::InstructionKind::kAdamW)
+      return Fault::kNone;
+    if (rank == 0) return Fault::kFail;
+    while (!one_.load()->failed()) std::this_thread::yield();
+    return Fault::kNone;
+  }
+
+ private:
+  const program::Program& program_;
+  std::atomic<ProcessWorld*>& one_;
+};
+
+TEST_F(Processes, OneThatFailsWhereNobodyWaitsForItIsNamed) {
+  const program::Bundle bundle = tinyBundle({.tp = 1, .dp = 1, .sharded = false});
+  std::atomic<ProcessWorld*> one = nullptr;
+  FailsWhileNobodyWaits faults(bundle.program, one);
+  const auto statuses = runProcesses(2, 60, [&](ProcessWorld& world) -> Status {
+    if (world.rank() == 1) one = &world;
+    SessionOptions options;
+    options.processes = &world;
+    options.faults = &faults;
+    TRIREME_ASSIGN_OR_RETURN(const auto session, Session::create(bundle, options));
+    CountingData data;
+    const auto step = session->step(data);
+    return step.has_value() ? Status() : step.error();
+  });
+  EXPECT_THAT(statuses[1].message(), ::testing::AllOf(HasSubstr("rank 1"),
+                                                      HasSubstr("gave up (rank 0 failed: step 1, "
+                                                                "rank 0: "),
+                                                      HasSubstr("rank 0 was stopped")));
+}
+
 }  // namespace
 }  // namespace trireme::runtime
