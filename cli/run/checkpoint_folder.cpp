@@ -75,6 +75,15 @@ Result<std::string> findCheckpoint(const std::string& fileOrFolder) {
   return std::move(latest.path);
 }
 
+Result<bool> isWithoutCheckpoint(const std::string& folder) {
+  std::error_code code;
+  const fs::file_status status = fs::status(folder, code);
+  if (!fs::exists(status)) return true;
+  if (!fs::is_directory(status)) return false;
+  TRIREME_ASSIGN_OR_RETURN(const Latest latest, latestIn(folder));
+  return latest.step < 0;
+}
+
 Status withNextStep(Status reason, const std::string& checkpoint, uint64_t modelFingerprint) {
   const auto withHint = [&](const std::string& hint) {
     return Status(reason.code(), fmt::format("{}; {}", reason.message(), hint));

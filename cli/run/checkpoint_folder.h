@@ -14,6 +14,9 @@ std::string checkpointPath(const std::string& folder, int64_t numStepsDone);
 // other names are ignored. kInvalidArgument: nothing there, or no checkpoint in the folder.
 Result<std::string> findCheckpoint(const std::string& fileOrFolder);
 
+// Whether nothing is saved in the folder yet: it is missing, or has no checkpoint.
+Result<bool> isWithoutCheckpoint(const std::string& folder);
+
 // Why `checkpoint` was not loaded, and what to do about it: of a damaged file, the last intact
 // checkpoint before it in its folder; of other training settings, a bundle with the checkpoint's.
 Status withNextStep(Status reason, const std::string& checkpoint, uint64_t modelFingerprint);

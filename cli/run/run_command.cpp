@@ -46,6 +46,7 @@ struct RunOptions {
   // Filled in when the run starts. One process per rank: that of rank 0 alone prints and writes.
   runtime::ProcessWorld* processes = nullptr;
   bool traces = false, keepsTrace = false, reports = false;
+  bool beginsToSave = false;  // --resume names the folder of --save, and nothing is there yet
   bool speaks() const { return processes == nullptr || processes->rank() == 0; }
 };
 
@@ -160,7 +161,8 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
 
 Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Session& session) {
   const int64_t done = session.numStepsDone();
-  if (options.resume.empty()) return MetricsFile::open(options.metrics, std::nullopt);
+  if (options.resume.empty() && !options.beginsToSave)
+    return MetricsFile::open(options.metrics, std::nullopt);
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::open(options.metrics, done));
   if (const int64_t count = metrics.numRemoved(); count > 0)
     fmt::print(stderr, "note: {}: {} after step {} removed, the run does {} again\n",
@@ -209,7 +211,8 @@ Status checkPaths(const RunOptions& options) {
   TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--trace", options.trace));
   TRIREME_RETURN_IF_ERROR(isNoCheckpoint("--report", options.modelFlags.report));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.metrics));
-  if (options.resume.empty()) TRIREME_RETURN_IF_ERROR(checkNewMetrics(options.metrics));
+  if (options.resume.empty() && !options.beginsToSave)
+    TRIREME_RETURN_IF_ERROR(checkNewMetrics(options.metrics));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.modelFlags.report));
   return checkWritable(options.trace);
 }
@@ -266,7 +269,27 @@ Result<std::unique_ptr<FolderLock>> openSaveFolder(const RunOptions& options) {
   return lock;
 }
 
-Result<int> runRanks(const RunOptions& options) {
+// One command line starts a run and, as often as its job is queued again, goes on with it: a
+// --resume of the folder of --save, in which nothing is saved yet, is none.
+Status findBeginning(RunOptions& options) {
+  std::error_code code;
+  const auto placeOf = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::path(path) / "", code);
+  };
+  if (options.resume.empty() || options.save.empty() ||
+      placeOf(options.resume) != placeOf(options.save))
+    return {};
+  TRIREME_ASSIGN_OR_RETURN(options.beginsToSave, isWithoutCheckpoint(options.save));
+  if (!options.beginsToSave) return {};
+  if (options.speaks())
+    fmt::print(stderr, "note: {}: no checkpoint yet, so the run begins with step 1\n",
+               options.resume);
+  options.resume.clear();
+  return {};
+}
+
+Result<int> runRanks(RunOptions options) {
+  TRIREME_RETURN_IF_ERROR(findBeginning(options));
   TRIREME_RETURN_IF_ERROR(checkModelFlags(options.modelFlags));
   TRIREME_RETURN_IF_ERROR(checkPaths(options));
   TRIREME_ASSIGN_OR_RETURN(program::Bundle bundle, program::readBundle(options.bundle));
@@ -385,7 +408,7 @@ Action addRun(CLI::App& app) {
       ->needs(save)
       ->group(checkpoints);
   addPath(app, "--resume", &options->resume, "PATH",
-          "Continue from a checkpoint, or from the latest of a folder")
+          "Continue from a checkpoint, or a folder's latest (of --save: if any)")
       ->group(checkpoints);
   app.add_flag("--new-data", options->newData,
                "Continue on other data, or in another order, than before")
