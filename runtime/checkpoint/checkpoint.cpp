@@ -16,7 +16,9 @@ namespace trireme::runtime {
 namespace {
 
 constexpr std::string_view kFormat = "trireme.checkpoint";
+constexpr int kVersionWithHeaderChecksum = 2;
 const std::string kData = "data", kFingerprint = "model_fingerprint";
+const std::string kHeaderChecksum = "header_crc32c";
 
 struct Kind {
   StateKind kind;
@@ -84,6 +86,11 @@ std::string formatChecksums(const std::vector<uint32_t>& checksums) {
   return fmt::format("{:08x}", fmt::join(checksums, " "));
 }
 
+std::string headerChecksum(SafetensorsHeader header) {
+  header.metadata.erase(kHeaderChecksum);
+  return formatChecksums({program::crc32c(formatHeader(header))});
+}
+
 SafetensorsHeader makeHeader(const TrainingState& state, const std::vector<Item>& items,
                              const TrainedSoFar& progress) {
   SafetensorsHeader header;
@@ -126,6 +133,7 @@ Status writeAll(const TrainingState& state, const TrainedSoFar& progress, Output
   SafetensorsHeader header = makeHeader(state, items, progress);
   std::vector<uint32_t> checksums(items.size());
   header.metadata["crc32c"] = formatChecksums(checksums);
+  header.metadata[kHeaderChecksum] = formatChecksums({0});
   const auto dataOffset = static_cast<int64_t>(formatHeader(header).size());
   if (dataOffset > kMaxHeaderBytes) return internalError("too many tensors for a checkpoint");
   std::vector<char> bytes;
@@ -139,6 +147,7 @@ Status writeAll(const TrainingState& state, const TrainedSoFar& progress, Output
         file.write(dataOffset + entry.begin, bytes.data(), static_cast<int64_t>(bytes.size())));
   }
   header.metadata["crc32c"] = formatChecksums(checksums);
+  header.metadata[kHeaderChecksum] = headerChecksum(header);
   const std::string text = formatHeader(header);
   TRIREME_RETURN_IF_ERROR(file.write(0, text.data(), static_cast<int64_t>(text.size())));
   return file.sync();
@@ -165,6 +174,13 @@ Status checkFormat(const SafetensorsHeader& header) {
   if (version > kCheckpointVersion)
     return invalidArgument(fmt::format("written by a newer Trireme: version {}, this one reads {}",
                                        version, kCheckpointVersion));
+  if (version < 1)
+    return invalidArgument(
+        fmt::format("metadata: version is {}, and the first one was 1", version));
+  const auto found = header.metadata.find(kHeaderChecksum);
+  if (found == header.metadata.end() && version < kVersionWithHeaderChecksum) return {};
+  if (found == header.metadata.end() || found->second != headerChecksum(header))
+    return invalidArgument("the header is corrupt: its checksum does not match");
   return {};
 }
 
@@ -288,7 +304,8 @@ Result<TrainedSoFar> loadFile(const TrainingState& state, const InputFile& file)
   TRIREME_RETURN_IF_ERROR(checkMetadata(state, header));
   TRIREME_ASSIGN_OR_RETURN(const auto stepsDone, readNumber<int64_t>(header, "step"));
   TRIREME_ASSIGN_OR_RETURN(const auto nextSample, readNumber<int64_t>(header, "next_sample"));
-  if (nextSample / state.program->training.globalBatchSize != stepsDone)
+  const int64_t batch = state.program->training.globalBatchSize;
+  if (nextSample / batch != stepsDone || nextSample % batch != 0)
     return Error(invalidArgument("metadata: step and next_sample disagree"));
   TRIREME_ASSIGN_OR_RETURN(const program::LossScaling lossScaling,
                            readLossScaling(state.program->training, header, stepsDone));

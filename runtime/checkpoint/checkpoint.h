@@ -7,7 +7,8 @@
 // Metadata: format, version, model, step (steps done), next_sample, the settings that an exact
 // continuation depends on (seed, global_batch_size, sequence_length), data (DataSource::identity,
 // if known), in fp16 loss_scale, good_steps, taken_steps and skipped_steps (program::LossScaling),
-// and crc32c, one checksum per tensor in the order of their bytes. Nothing in it depends on the
+// crc32c, one checksum per tensor in the order of their bytes, and header_crc32c, of the header
+// without it as formatHeader() writes it (version 1 may lack that). Nothing in it depends on the
 // plan. A run in fp16 that continues one in another precision begins with the initial scale.
 #pragma once
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace trireme::runtime {
 
-inline constexpr int kCheckpointVersion = 1;
+inline constexpr int kCheckpointVersion = 2;
 
 // Where a training is.
 struct TrainedSoFar {

@@ -408,8 +408,8 @@ TEST_F(RunCommand, DamagedCheckpointsAreRefused) {
   flipByte(bad);
   expectRefusal(resumeFrom(bad), 1, {"bad.safetensors: tensor ", " is corrupt"});
   expectRefusal(resumeFrom(write("newer.safetensors",
-                                 replaced(readAll(good), R"("version":"1")", R"("version":"2")"))),
-                1, {"newer.safetensors", "newer Trireme: version 2, this one reads 1"});
+                                 replaced(readAll(good), R"("version":"2")", R"("version":"3")"))),
+                1, {"newer.safetensors", "newer Trireme: version 3, this one reads 2"});
   expectRefusal(resumeFrom(write("text.safetensors", "not a checkpoint")), 1, {"text.safetensors"});
   expectRefusal(resumeFrom(path("none")), 1, {"none: no such checkpoint"});
   fs::create_directory(path("nothing"));
@@ -428,6 +428,14 @@ TEST_F(RunCommand, WhereResumingFailsTheNextStepIsNamed) {
   flipByte(saved + "/step-00000002.safetensors");
   expectRefusal(run(bundle, {"--steps", "4", "--resume", saved}), 1,
                 {"step-00000003.safetensors",
+                 "the last intact one before it is --resume " + saved + "/step-00000001"});
+  // Of a damaged header, too.
+  const std::string third = saved + "/step-00000003.safetensors";
+  expectSuccess(run(bundle, {"--steps", "3", "--save", path("again")}));
+  write("ckpt/step-00000003.safetensors",
+        replaced(readAll(path("again/step-00000003.safetensors")), R"("data":")", R"("dat`":")"));
+  expectRefusal(run(bundle, {"--steps", "4", "--resume", saved}), 1,
+                {third + ": the header is corrupt",
                  "the last intact one before it is --resume " + saved + "/step-00000001"});
   truncate(saved + "/step-00000001.safetensors");
   expectRefusal(run(bundle, {"--steps", "4", "--resume", saved}), 1,

@@ -1,13 +1,16 @@
 #include "runtime/checkpoint/checkpoint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 
+#include "ir/program/checksum.h"
 #include "runtime/session.h"
 #include "tests/runtime/executor/counting_data.h"
 #include "tests/runtime/executor/state_program.h"
@@ -223,6 +226,19 @@ class Damaged : public ::testing::Test {
     EXPECT_EQ(from.size(), to.size());
     return file.replace(at, from.size(), to);
   }
+  // The file as one that was written with this header, and so with the right checksum.
+  std::string with(const std::function<void(SafetensorsHeader&)>& change) {
+    const std::string& file = disk_.files["c"];
+    SafetensorsHeader header = *readHeader(**disk_.open("c"));
+    change(header);
+    header.metadata.erase("header_crc32c");
+    const std::string sum = fmt::format("{:08x}", program::crc32c(formatHeader(header)));
+    if (header.metadata["version"] != "1") header.metadata["header_crc32c"] = sum;
+    return formatHeader(header) + file.substr(static_cast<size_t>(header.dataOffset));
+  }
+  std::string with(const std::string& key, const std::string& value) {
+    return with([&](SafetensorsHeader& header) { header.metadata[key] = value; });
+  }
 
   MemoryDisk disk_;
   std::unique_ptr<Session> session_;
@@ -244,24 +260,58 @@ TEST_F(Damaged, AChangedByteOfDataNamesItsTensor) {
 TEST_F(Damaged, OtherFilesAndVersionsAndSettingsAreRefused) {
   EXPECT_EQ(errorOf(replaced("trireme.checkpoint", "another.checkpoint")),
             "checkpoint bad: a safetensors file, but not a Trireme checkpoint");
-  EXPECT_EQ(errorOf(replaced(R"("version":"1")", R"("version":"2")")),
-            "checkpoint bad: written by a newer Trireme: version 2, this one reads 1");
-  EXPECT_EQ(errorOf(replaced(R"("model_fingerprint":"0")", R"("model_fingerprint":"1")")),
+  EXPECT_EQ(errorOf(with("version", "3")),
+            "checkpoint bad: written by a newer Trireme: version 3, this one reads 2");
+  EXPECT_EQ(errorOf(with("version", "0")),
+            "checkpoint bad: metadata: version is 0, and the first one was 1");
+  EXPECT_EQ(errorOf(with("model_fingerprint", "1")),
             "checkpoint bad: of another model: both are called 'state', and something else about "
             "them differs");
-  EXPECT_EQ(errorOf(replaced(R"("model":"state","model_fingerprint":"0")",
-                             R"("model":"other","model_fingerprint":"1")")),
+  EXPECT_EQ(errorOf(with([](SafetensorsHeader& header) {
+              header.metadata["model"] = "other";
+              header.metadata["model_fingerprint"] = "1";
+            })),
             "checkpoint bad: of another model: other in the checkpoint and state in this run");
-  EXPECT_EQ(errorOf(replaced(R"("seed":"21")", R"("seed":"22")")),
+  EXPECT_EQ(errorOf(with("seed", "22")),
             "checkpoint bad: seed is 22 in the checkpoint and 21 in this run");
-  EXPECT_EQ(errorOf(replaced(R"("step":"1")", R"("step":"x")")),
-            "checkpoint bad: metadata: step is not a number: x");
+  EXPECT_EQ(errorOf(with("step", "x")), "checkpoint bad: metadata: step is not a number: x");
+  for (const char* other : {"59", "61", "119", "120"})
+    EXPECT_EQ(errorOf(with("next_sample", other)),
+              "checkpoint bad: metadata: step and next_sample disagree");
+}
+
+// Each of them alone would be believed.
+TEST_F(Damaged, AChangedHeaderIsNoticed) {
+  const auto expectCorrupt = [&](const std::string& from, const std::string& to) {
+    SCOPED_TRACE(from);
+    EXPECT_EQ(errorOf(replaced(from, to)),
+              "checkpoint bad: the header is corrupt: its checksum does not match");
+  };
+  expectCorrupt(R"("version":"2")", R"("version":"1")");
+  expectCorrupt(R"("compute_dtype":")", R"("compute_dtypd":")");
+  expectCorrupt(R"("learning_rate":")", R"("learning_ratg":")");
+  expectCorrupt(R"("step":"1")", R"("step":"0")");
+  expectCorrupt(R"("header_crc32c")", R"("heAder_crc32c")");
+  expectCorrupt(R"("layers.1.w":)", R"("layers.9.w":)");
+}
+
+TEST_F(Damaged, FilesOfTheFirstVersionAreReadWithoutAChecksumOfTheirHeader) {
+  disk_.files["old"] = with("version", "1");
+  EXPECT_EQ(disk_.files["old"].find("header_crc32c"), std::string::npos);
+  const auto session = sessionOf(bundleOf(plan(1, 1, false)));
+  const Status status = session->loadCheckpoint("old", disk_);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(weights(*session), before_);
 }
 
 TEST_F(Damaged, AMissingOrMisshapenTensorIsNamed) {
-  EXPECT_EQ(errorOf(replaced(R"("layers.1.w":)", R"("layers.9.w":)")),
+  const auto tensor = [](SafetensorsHeader& header, const std::string& name) {
+    return std::find_if(header.tensors.begin(), header.tensors.end(),
+                        [&](const TensorEntry& entry) { return entry.name == name; });
+  };
+  EXPECT_EQ(errorOf(with([&](auto& header) { tensor(header, "layers.1.w")->name = "other"; })),
             "checkpoint bad: no tensor layers.1.w");
-  EXPECT_EQ(errorOf(replaced(R"("shape":[5,4])", R"("shape":[4,5])")),
+  EXPECT_EQ(errorOf(with([&](auto& header) { tensor(header, "layers.0.w")->dims = {4, 5}; })),
             "checkpoint bad: tensor layers.0.w is [4, 5], not [5, 4]");
   EXPECT_EQ(session_->loadCheckpoint("none", disk_).message(), "none: No such file or directory");
 }
