@@ -11,6 +11,7 @@
 #include "cli/flags.h"
 #include "cli/output/progress.h"
 #include "cli/paths.h"
+#include "cli/run/interrupt.h"
 #include "cli/simulate.h"
 #include "cli/write_file.h"
 #include "ir/expand/buildable.h"
@@ -149,7 +150,10 @@ Result<int> runCompile(const CompileOptions& options) {
   bundle.modelText = spec::printModel(model);
   TRIREME_RETURN_IF_ERROR(compileKernels(options, model, plan, bundle));
   progress.update(0.9, "writing the bundle");
-  TRIREME_RETURN_IF_ERROR(program::writeBundle(bundle, options.output));
+  {
+    const Interrupt interrupt;  // waits until all is written, and nothing half written is left
+    TRIREME_RETURN_IF_ERROR(program::writeBundle(bundle, options.output));
+  }
   progress.clear();
 
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -226,11 +226,11 @@ Status checkReplaceable(const std::string& folder) {
 Status writeBundle(const Bundle& bundle, const std::string& folder) {
   TRIREME_RETURN_IF_ERROR(checkReplaceable(folder));
   const std::string target = withoutSlash(folder);
-  TRIREME_ASSIGN_OR_RETURN(const std::string partial, makePartialFolder(target));
-  Status status = writeInto(bundle, partial);
-  if (status.ok()) status = moveIntoPlace(partial, target);
+  TRIREME_ASSIGN_OR_RETURN(const auto partial, makePartialFolder(target));
+  Status status = writeInto(bundle, partial->path());
+  if (status.ok()) status = moveIntoPlace(partial->path(), target);
   if (!status.ok())
-    static_cast<void>(removeFolder(partial));  // The first error is the one to report.
+    static_cast<void>(removeFolder(partial->path()));  // The first error is the one to report.
   return status;
 }
 

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -54,6 +56,51 @@ std::string parentOf(const std::string& path) {
 std::string uniqueName(const std::string& folder, const char* what) {
   std::random_device random;
   return fmt::format("{}{}.{}-{:08x}", folder, what, getpid(), random());
+}
+
+// Whether the path still leads to the open folder.
+bool isAt(const std::string& path, int fd) {
+  struct stat named{}, opened{};
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(fd, &opened) == 0 &&
+         named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
+int lockFolder(int fd, int how) {
+  int result = 0;
+  do result = ::flock(fd, LOCK_EX | how);
+  while (result != 0 && errno == EINTR);
+  return result;
+}
+
+constexpr const char* kPartial = ".partial";
+
+// Of uniqueName(): a process and eight hexadecimal digits.
+bool isUniqueNameOf(std::string_view name, std::string_view base) {
+  constexpr size_t kRandomDigits = 8;
+  if (!name.starts_with(base)) return false;
+  name.remove_prefix(base.size());
+  const size_t dash = name.find('-');
+  if (dash == std::string_view::npos || dash < 2 || name.front() != '.' ||
+      name.size() - dash - 1 != kRandomDigits)
+    return false;
+  const auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
+  return std::all_of(name.begin() + 1, name.begin() + static_cast<std::ptrdiff_t>(dash), isDigit) &&
+         name.find_first_not_of("0123456789abcdef", dash + 1) == std::string_view::npos;
+}
+
+// Failures do not matter: what is left now goes the next time.
+void removeAbandoned(const std::string& folder) {
+  const std::string base = fs::path(folder).filename().string() + kPartial;
+  std::vector<std::string> found;
+  std::error_code error;
+  for (auto it = fs::directory_iterator(parentOf(folder), error);
+       !error && it != fs::directory_iterator(); it.increment(error))
+    if (isUniqueNameOf(it->path().filename().string(), base)) found.push_back(it->path().string());
+  for (const std::string& path : found) {
+    const Descriptor lock(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (lock.get() >= 0 && lockFolder(lock.get(), LOCK_NB) == 0)
+      static_cast<void>(removeFolder(path));
+  }
 }
 
 bool isInTheWay(int error) { return error == ENOTEMPTY || error == EEXIST; }
@@ -115,8 +162,9 @@ Status removeFolder(const std::string& path) {
   if (!exists(path)) return {};
   std::error_code error;
   std::vector<fs::path> files;
-  for (auto it = fs::directory_iterator(path, error); !error && it != fs::directory_iterator();
-       it.increment(error)) {
+  auto it = fs::directory_iterator(path, error);
+  if (error == std::errc::no_such_file_or_directory) return {};
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
     if (it->is_directory(error))
       return invalidArgument(fmt::format("{}: holds a folder, so it is none of ours", path));
     files.push_back(it->path());
@@ -132,14 +180,28 @@ bool exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
-Result<std::string> makePartialFolder(const std::string& folder) {
+PartialFolder::~PartialFolder() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+// Between its making and its lock somebody may take it for one that was left, and remove it.
+Result<std::unique_ptr<PartialFolder>> makePartialFolder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(parentOf(folder), error);
   if (error) return Error(failure(folder, "create", error.value()));
+  removeAbandoned(folder);
   while (true) {
-    const std::string path = uniqueName(folder, ".partial");
-    if (::mkdir(path.c_str(), 0777) == 0) return path;
-    if (errno != EEXIST) return Error(failure(folder, "create", errno));
+    const std::string path = uniqueName(folder, kPartial);
+    if (::mkdir(path.c_str(), 0777) != 0) {
+      if (errno == EEXIST) continue;
+      return Error(failure(folder, "create", errno));
+    }
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT) return Error(failure(folder, "create", errno));
+    if (fd < 0) continue;
+    auto made = std::make_unique<PartialFolder>(path, fd);
+    static_cast<void>(lockFolder(fd, 0));
+    if (isAt(path, fd)) return made;
   }
 }
 

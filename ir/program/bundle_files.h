@@ -1,8 +1,10 @@
 // Whole files and folders, written so that a crash leaves the old or the new. Internal to
 // ir/program.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "ir/base/status.h"
 
@@ -15,13 +17,30 @@ Result<std::string> readWholeFile(const std::string& path);
 // failure.
 Status writeWholeFile(const std::string& path, std::string_view bytes);
 
-// Removes a folder that holds nothing but files; one that is not there is fine.
+// Removes a folder that holds nothing but files; one that is not there, or that somebody else
+// removes, is fine.
 Status removeFolder(const std::string& path);
 bool exists(const std::string& path);
 
+// A folder that is written and not yet in its place. It is locked as long as this lives: one that
+// nobody has locked was left by a process that was killed.
+class PartialFolder {
+ public:
+  PartialFolder(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  ~PartialFolder();
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
 // A new folder beside `folder`, named `folder`.partial.*, that nobody else has; those that `folder`
-// is to lie in are made, too.
-Result<std::string> makePartialFolder(const std::string& folder);
+// is to lie in are made, too, and those that others have left are removed. Where the file system
+// has no locks they stay.
+Result<std::unique_ptr<PartialFolder>> makePartialFolder(const std::string& folder);
 
 // Exchanges two folders in one step: 0, or errno.
 using ExchangeFolders = int (*)(const char* one, const char* other);

@@ -198,10 +198,25 @@ TEST_F(BundleTest, DeletesNothingThatIsNotItsOwn) {
   EXPECT_THAT(writeBundle(sample(), folder_).message(), HasSubstr("holds notes.txt"));
   EXPECT_TRUE(fs::exists(folder_ + "/notes.txt"));
   fs::remove(folder_ + "/notes.txt");
-  fs::create_directories(folder_ + ".partial");
-  std::ofstream(folder_ + ".partial/notes.txt") << "precious";
-  EXPECT_TRUE(writeBundle(sample(), folder_).ok());  // another name is beside it for a moment
-  EXPECT_TRUE(fs::exists(folder_ + ".partial/notes.txt"));
+  for (const char* name : {".partial", ".partial.mine", ".partial.7-0123abcd.mine"}) {
+    const std::string beside = folder_ + name;
+    fs::create_directories(beside);
+    std::ofstream(beside + "/notes.txt") << "precious";
+    EXPECT_TRUE(writeBundle(sample(), folder_).ok());  // another name is beside it for a moment
+    EXPECT_TRUE(fs::exists(beside + "/notes.txt"));
+  }
+}
+
+// A process that was killed has no lock any more; one that lives keeps its folder.
+TEST_F(BundleTest, RemovesWhatKilledWritersHaveLeft) {
+  const auto alive = makePartialFolder(folder_);
+  ASSERT_TRUE(alive.has_value());
+  const std::string left = folder_ + ".partial.4711-0123abcd";
+  fs::create_directories(left);
+  std::ofstream(left + "/program.bin") << "half";
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists((*alive)->path()));
 }
 
 // Only where there is no exchange, and never over what lies beside.
@@ -211,9 +226,9 @@ TEST_F(BundleTest, ReplacesInTwoStepsWhereFoldersCannotBeExchanged) {
   const auto replaceBy = [&](ExchangeFolders exchange) {
     const auto partial = makePartialFolder(folder_);
     EXPECT_TRUE(partial.has_value());
-    std::ofstream(*partial + "/new") << "new";
-    const Status status = moveIntoPlace(*partial, folder_, exchange);
-    fs::remove_all(*partial);
+    std::ofstream((*partial)->path() + "/new") << "new";
+    const Status status = moveIntoPlace((*partial)->path(), folder_, exchange);
+    fs::remove_all((*partial)->path());
     return status.message();
   };
   for (const auto& cannot : {+[](const char*, const char*) { return EINVAL; },
