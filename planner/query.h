@@ -126,6 +126,7 @@ struct PlanResult {
   int64_t gpusUsed = 0;
   int64_t gpusAvailable = 0;
   int64_t gpusWithLayout = 0;         // the most that a legal layout has
+  bool isPinned = false;              // the search had pins or limits besides that of devices
   std::optional<Seconds> stepOfMost;  // the fastest plan on as many; none if none fits
   std::string partlyFilled;           // cost::partlyFilled() of the plan
   std::vector<RunnerUp> runnersUp;    // fastest first

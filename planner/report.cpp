@@ -418,8 +418,10 @@ void appendRejections(std::string& out, const std::vector<Rejection>& rejections
 std::string idleReason(const PlanResult& result) {
   const int64_t most = result.gpusWithLayout;
   if (result.gpusUsed == result.gpusAvailable) return "";
-  if (result.gpusUsed == most) return "no legal layout has more";
-  const std::string others = most < result.gpusAvailable ? ", and no legal layout has more" : "";
+  const std::string none =
+      fmt::format("no legal layout{} has more", result.isPinned ? " with these pins" : "");
+  if (result.gpusUsed == most) return none;
+  const std::string others = most < result.gpusAvailable ? ", and " + none : "";
   if (!result.stepOfMost) return fmt::format("no plan of {} fits in memory{}", most, others);
   return fmt::format("the best plan of {} takes {} more{}", most,
                      formatSeconds(*result.stepOfMost - result.estimate.step), others);

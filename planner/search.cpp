@@ -153,6 +153,9 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
     result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);
     result.gpusAvailable = available;
     result.gpusWithLayout = gpus;
+    Pins pins = query.pins;
+    pins.gpus.reset();
+    result.isPinned = pins != Pins{};
     result.stepOfMost = stepOfMost;
     if (!refused.empty())
       result.rejections.insert(result.rejections.begin(), refused.begin(), refused.end());

@@ -218,6 +218,9 @@ TEST(ToTable, SaysWhenDevicesAreLeftOver) {
   result.stepOfMost.reset();
   result.gpusAvailable = 15;
   EXPECT_EQ(idleReason(result), "no plan of 14 fits in memory, and no legal layout has more");
+  result.isPinned = true;
+  EXPECT_EQ(idleReason(result),
+            "no plan of 14 fits in memory, and no legal layout with these pins has more");
 }
 
 TEST(ToJson, HoldsThePlanItself) {

@@ -263,7 +263,11 @@ TEST(Search, UsesFewerDevicesIfNoLayoutHasAll) {
   const auto pinned = searchPlan(query);
   ASSERT_TRUE(pinned.has_value());
   EXPECT_EQ(pinned->gpusUsed, 6);
-  EXPECT_EQ(idleReason(*pinned), "no legal layout has more");
+  EXPECT_EQ(idleReason(*pinned), "no legal layout with these pins has more");
+  query.pins = {.gpus = 7};
+  const auto all = searchPlan(query);
+  ASSERT_TRUE(all.has_value());
+  EXPECT_THAT(idleReason(*all), ::testing::EndsWith("no legal layout has more"));
 }
 
 // 5 devices, 5 layers, 4 heads, batch 8: all 5 make a pipeline of one layer each, whose bubble is
