@@ -269,11 +269,35 @@ class Writer {
               input_->read(ours_.dataOffset + own.begin, from.data(), own.end - own.begin);
           !status.ok())
         return Error(status.withContext(checkpoint_));
+      int64_t lost = -1;  // the first element that is no number in this type
       forEachElement(*part.own, *part.block, tensor, [&](int64_t mine, int64_t theirs) {
         storeElement(bytes.data(), type_, theirs, loadElement(from.data(), own.dtype, mine));
+        if (lost < 0 && !std::isfinite(loadElement(bytes.data(), type_, theirs))) lost = mine;
       });
+      if (lost >= 0)
+        return Error(notFinite(own.name, lost, loadElement(from.data(), own.dtype, lost)));
     }
     return bytes;
+  }
+
+  Status notFinite(const std::string& tensor, int64_t element, double value) const {
+    const std::string what =
+        fmt::format("{}: tensor {}, element {}: ", checkpoint_, tensor, element);
+    if (!std::isfinite(value))
+      return invalidArgument(
+          fmt::format("{}{}: the training had diverged; give an earlier checkpoint", what,
+                      std::isnan(value) ? "nan" : fmt::format("{}", value)));
+    std::vector<std::string_view> holding;
+    for (const DType type : {DType::kF32, DType::kBf16, DType::kF16}) {
+      double stored = 0;
+      storeElement(&stored, type, 0, value);
+      if (std::isfinite(loadElement(&stored, type, 0))) holding.push_back(dtypeName(type));
+    }
+    return invalidArgument(
+        fmt::format("{}{} is beyond the numbers of {}; {}", what, value, dtypeName(type_),
+                    holding.empty() ? "no other type holds it either"
+                                    : fmt::format("{} hold{} it", fmt::join(holding, " and "),
+                                                  holding.size() == 1 ? "s" : "")));
   }
 
   const ForeignWeights& weights_;

@@ -60,7 +60,7 @@ std::string describeForeignWeights(const std::string& path, FileSystem& files);
 // Writes the weights of a checkpoint of ours as `path`, one safetensors file of `type` (f32,
 // bf16 or f16, rounded to nearest even), atomically. Names have the prefix if `withPrefix`. Errors:
 // those of saveCheckpoint(); kInvalidArgument also if the file is no checkpoint of ours, damaged,
-// or of another model.
+// or of another model, or a weight is not finite, or not in this type (names it).
 Status writeForeignWeights(const std::string& checkpoint, const ForeignWeights& weights, DType type,
                            bool withPrefix, const std::string& path, FileSystem& files);
 

@@ -1,10 +1,13 @@
 // Only with a code generator: there is nothing to run without one.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -16,6 +19,7 @@
 #include "cli/run/folder_lock.h"
 #include "cli/run/training_loop.h"
 #include "ir/program/bundle.h"
+#include "ir/program/checksum.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/data/token_files.h"
 #include "tests/cli/command.h"
@@ -126,6 +130,41 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
   write("hf/config.json", config);
   expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
                 {"config.json is of another model: heads: 2, the bundle's has heads: 4"});
+}
+
+// The first value is one of a matrix. In place of it come 70,000, beyond fp16, and infinity.
+TEST_F(RunCommand, WeightsThatAPrecisionDoesNotHoldAreRefused) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  const std::string good = readAll(path("ckpt/step-00000001.safetensors"));
+  runtime::PosixFileSystem files;
+  const auto with = [&](float value) {
+    auto header = *runtime::readHeader(**files.open(path("ckpt/step-00000001.safetensors")));
+    std::string bytes = good.substr(static_cast<size_t>(header.dataOffset));
+    std::memcpy(bytes.data(), &value, sizeof(value));
+    const auto size = static_cast<size_t>(header.tensors[0].end);
+    header.metadata["crc32c"].replace(
+        0, 8, fmt::format("{:08x}", program::crc32c(bytes.substr(0, size))));
+    header.metadata["version"] = "1";  // whose headers have no checksum
+    header.metadata.erase("header_crc32c");
+    return write("odd.safetensors", runtime::formatHeader(header) + bytes);
+  };
+  const auto exportIt = [&](const std::string& checkpoint, const std::string& precision) {
+    return runTrireme({"export-weights", checkpoint, "--model", model, "--precision", precision,
+                       "-o", path("hf")});
+  };
+  const std::string large = with(70000);
+  expectRefusal(exportIt(large, "fp16"), 1,
+                {"odd.safetensors: tensor embedding.word.weight, element 0: 70000 is beyond the "
+                 "numbers of f16; f32 and bf16 hold it"});
+  EXPECT_FALSE(fs::exists(path("hf")));
+  for (const char* precision : {"fp32", "bf16"}) expectSuccess(exportIt(large, precision));
+  fs::remove_all(path("hf"));
+  for (const float value : {HUGE_VALF, std::nanf("")})
+    for (const char* precision : {"fp32", "bf16", "fp16"})
+      expectRefusal(exportIt(with(value), precision), 1,
+                    {std::isnan(value) ? ", element 0: nan" : ", element 0: inf",
+                     "the training had diverged; give an earlier checkpoint"});
 }
 
 // What a file holds beside the weights may be of any type; a weight may not.
