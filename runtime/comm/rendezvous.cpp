@@ -124,13 +124,13 @@ Result<Met> callRankZero(const Launch& launch, std::chrono::duration<double> pat
   hello.numProcesses = launch.numProcesses;
   hello.rank = launch.rank;
   hello.port = portOf(met.listener);
-  // Rank 0 gives up first, and says who is missing.
-  const auto slack = std::chrono::seconds(10);
-  Status status = sendFrame(*socket, {Kind::kHello, 0, 0}, wire::encode(hello), deadline + slack);
+  // It listens already, so it gives up first, and says who is missing.
+  const auto slack = std::chrono::seconds(2);
+  const auto answered =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(patience) + slack;
+  Status status = sendFrame(*socket, {Kind::kHello, 0, 0}, wire::encode(hello), answered);
   if (status.ok()) {
-    const auto welcome =
-        receiveFrame(*socket, limitsOf(launch.numProcesses),
-                     deadline + std::chrono::duration_cast<Clock::duration>(patience) + slack);
+    const auto welcome = receiveFrame(*socket, limitsOf(launch.numProcesses), answered);
     status = welcome.has_value() ? checkWelcome(launch, *welcome, met.welcome) : welcome.error();
     if (!welcome.has_value())
       status =

@@ -287,6 +287,15 @@ TEST(Rendezvous, WhoeverAnswersAndIsNotTriremeIsNotBelieved) {
   other.join();
 }
 
+// Two seconds more than the timeout, in which rank 0 would say who is missing.
+TEST(Rendezvous, WhoeverAnswersNothingIsNotAwaitedForLong) {
+  const Socket silent = *listenOn(0);
+  const auto start = Clock::now();
+  EXPECT_THAT(ProcessWorld::join(launchOf(1, 2, portOf(silent)), 0.5).error().message(),
+              HasSubstr("is not rank 0 of this run, or has ended"));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(6));
+}
+
 TEST(Rendezvous, OneOfAnotherWorldSizeIsToldBoth) {
   const int port = trireme::testing::freePort();
   std::string zero, stranger;
