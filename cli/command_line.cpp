@@ -85,6 +85,21 @@ std::optional<std::string> repeatedOption(const CLI::App& command) {
   return std::nullopt;
 }
 
+// Where an argument is missing and a list of values stands before its place: "; --data took a b.c".
+std::string takenByList(const CLI::App& command) {
+  const auto& options = command.get_options();
+  const auto missing = std::find_if(options.begin(), options.end(), [](const CLI::Option* option) {
+    return option->get_positional() && option->get_required() && option->results().empty();
+  });
+  if (missing == options.end()) return "";
+  for (const CLI::Option* option : options)
+    if (option->get_items_expected_max() > 1 && option->results().size() > 1)
+      return fmt::format(", and {0} took all of '{1}' as its own: give {2} before {0}",
+                         option->get_name(), fmt::join(option->results(), " "),
+                         (*missing)->get_name());
+  return "";
+}
+
 // What is wrong, in our words. An unknown flag comes first: it explains whatever else is missing.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = chosen(app);
@@ -102,7 +117,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   }
   if (!unknown.empty()) return fmt::format("unexpected argument '{}'", unknown[0]);
   if (const auto repeated = repeatedOption(command)) return *repeated;
-  return error.what();
+  return error.what() + takenByList(command);
 }
 
 int parseAndRun(CLI::App& app, int argc, const char* const* argv,

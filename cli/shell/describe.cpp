@@ -18,6 +18,7 @@ FlagText describe(const CLI::Option& option) {
     flag.placeholder = flag.names.empty() ? option.get_name() : option.get_type_name();
   flag.purpose = option.get_description();
   flag.numValues = option.get_items_expected_max();
+  flag.isRequired = option.get_required();
   return flag;
 }
 

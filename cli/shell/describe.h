@@ -16,6 +16,7 @@ struct FlagText {
   std::string placeholder;         // "FILE", "gpipe|1f1b|interleaved"; empty: takes no value
   std::string purpose;
   int numValues = 0;
+  bool isRequired = false;
 };
 
 struct CommandText {

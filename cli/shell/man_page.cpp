@@ -22,6 +22,17 @@ std::string roff(const std::string& text) {
   return out;
 }
 
+// "BUNDLE ", "[FILE] ": before the options, some of which take all that follows.
+std::string positionals(const CommandText& command) {
+  std::string out;
+  for (const FlagText& flag : command.flags) {
+    if (!flag.names.empty()) continue;
+    const std::string name = "\\fI" + roff(flag.placeholder) + "\\fR";
+    out += flag.isRequired ? name + " " : "[" + name + "] ";
+  }
+  return out;
+}
+
 std::string flagEntry(const FlagText& flag) {
   std::vector<std::string> names;
   for (const std::string& name : flag.names) names.push_back("\\fB" + roff(name) + "\\fR");
@@ -39,7 +50,8 @@ std::string manPage(const std::vector<CommandText>& commands) {
   out += ".SH SYNOPSIS\n";
   for (const CommandText& command : commands)
     if (!command.name.empty())
-      out += fmt::format(".B trireme {}\n[\\fIoptions\\fR]\n.br\n", roff(command.name));
+      out += fmt::format(".B trireme {}\n{}[\\fIoptions\\fR]\n.br\n", roff(command.name),
+                         positionals(command));
   for (const CommandText& command : commands) {
     out += command.name.empty()
                ? ".SH OPTIONS\n"

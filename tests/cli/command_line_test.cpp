@@ -69,6 +69,9 @@ TEST(CommandLine, FlagOfNothingListsTheValidOnes) {
 TEST(CommandLine, MissingFlagIsNamed) {
   expectRefusal(runTrireme({"plan", "--model", "m.yaml"}), 2, {"--cluster is required"});
   expectRefusal(runTrireme({"run", "b"}), 2, {"--data is required"});
+  expectRefusal(runTrireme({"run", "--data", "a.txt", "b.bundle", "--steps", "5"}), 2,
+                {"BUNDLE is required, and --data took all of 'a.txt b.bundle' as its own: give "
+                 "BUNDLE before --data"});
 }
 
 TEST(CommandLine, ValuesAreChecked) {

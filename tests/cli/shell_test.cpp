@@ -78,6 +78,8 @@ TEST_F(Shell, TheManualHasEveryCommandAndFlag) {
   EXPECT_THAT(manual, ::testing::StartsWith(".TH TRIREME 1 "));
   for (const char* command : {"plan", "compile", "run", "calibrate", "doctor"})
     EXPECT_THAT(manual, HasSubstr(std::string(".SH TRIREME ") + command + "\n"));
+  EXPECT_THAT(manual, HasSubstr(".B trireme run\n\\fIBUNDLE\\fR [\\fIoptions\\fR]\n"));
+  EXPECT_THAT(manual, HasSubstr(".B trireme plan\n[\\fIoptions\\fR]\n"));
   EXPECT_THAT(manual,
               HasSubstr("\\fB\\-\\-schedule\\fR \\fIgpipe|1f1b|interleaved|zb\\-h1|zb\\-h2\\fR"));
   // Only macros begin with a dot, and no line is left empty.
