@@ -1,0 +1,111 @@
+// How runs end: done, interrupted, diverged. Only with a code generator.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "cli/run/training_loop.h"
+#include "ir/program/bundle.h"
+#include "runtime/data/token_files.h"
+#include "tests/cli/command.h"
+
+#if TRIREME_HAVE_MLIR
+namespace trireme::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class RunEnd : public CommandTest {};
+
+// Raises SIGINT when the samples of a step are read.
+class InterruptedData final : public runtime::DataSource {
+ public:
+  InterruptedData(runtime::DataSource& data, uint64_t sample) : data_(data), sample_(sample) {}
+  Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
+                int32_t* labels) override {
+    if (index == sample_) raise(SIGINT);
+    return data_.sample(index, length, stride, tokens, labels);
+  }
+  std::string identity() const override { return data_.identity(); }
+
+ private:
+  runtime::DataSource& data_;
+  uint64_t sample_;
+};
+
+// Batches of 8: sample 8 is of the second step, sample 16 of the third.
+TEST_F(RunEnd, CtrlCInTheLastStepInterruptsNothing) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  for (const uint64_t sample : {8u, 16u}) {
+    auto session = runtime::Session::open(bundle, {});
+    ASSERT_TRUE(session.has_value()) << session.error().message();
+    const auto tokens = runtime::TokenFiles::open({data}, {.sequenceLength = 16});
+    ASSERT_TRUE(tokens.has_value()) << tokens.error().message();
+    auto metrics = MetricsFile::open("", std::nullopt);
+    ASSERT_TRUE(metrics.has_value());
+    InterruptedData interrupted(**tokens, sample);
+    const auto result = train(**session, interrupted, *metrics, {.numSteps = 3});
+    ASSERT_TRUE(result.has_value()) << result.error().message();
+    EXPECT_EQ(result->interrupted, sample == 8u);
+    EXPECT_EQ(result->steps.size(), sample == 8u ? 2u : 3u);
+  }
+}
+
+// Without an epsilon, which no training file may have, rows of padding have 0 / 0 as their step:
+// nothing reads them but the gradient's norm.
+TEST_F(RunEnd, AGradientThatIsNotFiniteEndsTheRunAtTheNewestCheckpoint) {
+  model = write("odd.yaml", replaced(kTinyModel, "vocab_size: 256", "vocab_size: 257"));
+  const std::string good = compile("good", {"--tp", "1", "--pp", "1", "--dp", "2"});
+  auto bundle = program::readBundle(good);
+  ASSERT_TRUE(bundle.has_value()) << bundle.error().message();
+  bundle->program.training.epsilon = 0;
+  bundle->sharedObject = readAll(good + "/kernels.so");
+  const std::string without = path("without.bundle"), saved = path("ckpt");
+  const std::string first = saved + "/step-00000001.safetensors";
+  ASSERT_TRUE(program::writeBundle(*bundle, without).ok());
+  expectRefusal(run(without, {"--steps", "3", "--save", saved, "--save-every", "1"}), 1,
+                {"step 2: the gradient's norm is nan: the training has diverged",
+                 "; the newest checkpoint is " + first});
+  EXPECT_FALSE(fs::exists(saved + "/step-00000002.safetensors"));
+  expectRefusal(run(without, {"--steps", "3"}), 1, {"there is no checkpoint of this run"});
+  expectSuccess(run(good, {"--steps", "3", "--resume", saved}));
+  const Outcome resumed = run(without, {"--steps", "4", "--resume", saved});
+  EXPECT_EQ(resumed.exitCode, 1);
+  EXPECT_THAT(resumed.err, ::testing::AllOf(HasSubstr("error: step 3: the gradient's norm is nan"),
+                                            HasSubstr("the newest checkpoint is " + first)));
+}
+
+TEST_F(RunEnd, CtrlCStopsAfterACompleteStepAndSaves) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  const std::string metrics = path("m.jsonl"), saved = path("ckpt");
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (!freopen("/dev/null", "w", stdout)) _exit(126);
+    execl(TRIREME_BINARY, "trireme", "run", bundle.c_str(), "--data", data.c_str(), "--steps",
+          "1000000000", "--metrics", metrics.c_str(), "--save", saved.c_str(), nullptr);
+    _exit(127);
+  }
+  for (int i = 0; i < 1000 && readAll(metrics).empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  kill(child, SIGINT);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  const size_t steps = lossesIn(metrics).size();
+  ASSERT_GE(steps, 1u);
+  char name[64];
+  std::snprintf(name, sizeof name, "/step-%08zu.safetensors", steps);
+  EXPECT_TRUE(fs::exists(saved + name)) << name;
+}
+
+}  // namespace
+}  // namespace trireme::cli
+#endif
