@@ -12,7 +12,8 @@
 namespace trireme::planner {
 namespace {
 
-// Zero bubble too, and of one in two plans so little memory that some cuts do not fit.
+// Zero bubble too, some with replicas whose reductions run beside the backward, and of one in two
+// plans so little memory that some cuts do not fit.
 struct Instance {
   Query query;
   plan::Plan plan;
@@ -25,6 +26,10 @@ struct Instance {
     if (plan.virtualStages == 1 && random() % 4 == 0)
       plan.schedule =
           random() % 2 == 0 ? plan::ScheduleKind::kZeroBubbleH1 : plan::ScheduleKind::kZeroBubbleH2;
+    if (query.training.globalBatchSize % (2 * plan.pp) == 0 && random() % 2 == 0) {
+      plan.dpReplicate = 2;
+      plan.overlapReductions = true;
+    }
     const CostFunctions costs = modelCosts(query);
     blocks = *costs.blocks(plan);
     std::vector<std::pair<plan::Plan, cost::Estimate>> all;

@@ -167,6 +167,44 @@ TEST(Bounds, HoldForReductionsThatOverlap) {
     }
 }
 
+// What a stage does once per step, by the layers that it has at least: never more than with some
+// more of them, however slow the links are.
+TEST(Bounds, WhatIsDoneOnceHoldsForMoreLayers) {
+  std::mt19937 random(5);
+  int behind = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    Query query = smallQuery(8, 12, 8);
+    query.model.tiedEmbeddings = random() % 2 == 0;
+    const double speed = std::pow(10.0, std::uniform_real_distribution<double>(-3, 1)(random));
+    for (spec::LinkTier& tier : query.cluster.tiers) tier.bandwidth *= speed;
+    plan::Plan plan = small::plan(query.model, query.training, 1, 2, 2);
+    plan.microbatchSize = 1;
+    plan.overlapReductions = true;
+    const int chunks = 1 + static_cast<int>(random() % 2);
+    if (chunks > 1) {
+      plan.schedule = plan::ScheduleKind::kInterleaved;
+      plan.virtualStages = chunks;
+    } else if (random() % 2 == 0) {
+      plan.schedule = plan::ScheduleKind::kZeroBubbleH1;
+    }
+    const SharedBlocks blocks = *modelCosts(query).blocks(plan);
+    plan.layers.assign(2, std::vector<plan::LayerRange>(static_cast<size_t>(chunks)));
+    const size_t rank = random() % 2;
+    for (plan::LayerRange& range : plan.layers[rank])
+      range.count = 1 + static_cast<int64_t>(random() % 40);
+    const Seconds least = leastOnceOf(query, plan, *blocks, rank);
+    plan::Plan none = plan;
+    none.overlapReductions = false;
+    behind += least > leastOnceOf(query, none, *blocks, rank) * 0.5;
+    for (int more = 0; more < 6; ++more) {
+      EXPECT_LE(least, stageBoundOf(query, plan, *blocks, rank).once * (1 + 1e-9))
+          << trial << ", " << more << " more layers";
+      ++plan.layers[rank][random() % static_cast<size_t>(chunks)].count;
+    }
+  }
+  EXPECT_GT(behind, 300);  // where they are slow it is of the order of all that is reduced
+}
+
 // Of a host whose kernels and collectives were measured, by curves that are not even monotone.
 TEST(Bounds, HoldForMeasuredKernelsAndCollectives) {
   Query query = smallQuery(4, 4, 8);
