@@ -131,17 +131,16 @@ Seconds leastBehind(const Query& query, const plan::Plan& plan, const BlockCosts
   const Seconds layer = reduction.least(blocks.layerMatrixElements, 1);
   const Seconds after = stage.rank == 0 ? blocks.embedding.backward : Seconds(0);
   const bool isSplit = !load.times.weights.empty();  // reductions run beside W alone
-  if (stage.mayHaveMore) {
-    // A layer more adds its reduction and, at most, so much of the backward beside it.
-    const bool isOneChunk = load.times.backward.size() == 1;
-    const Seconds more = blocks.layer.backward * static_cast<double>(isOneChunk ? 1 : plan.pp) +
-                         blocks.layer.weights;
-    return std::max({layer > more ? all - backward : Seconds(0), layer - after, Seconds(0)});
-  }
-  const int64_t lastLayers = plan.layers[stage.rank].front().count;
+  const bool isOneChunk = load.times.backward.size() == 1;
+  // A layer more adds its reduction and, at most, so much of the backward beside it.
+  const Seconds more = blocks.layer.backward * static_cast<double>(isOneChunk ? 1 : plan.pp) +
+                       blocks.layer.weights;
+  const Seconds ofAll = !stage.mayHaveMore || layer > more ? all - backward : Seconds(0);
+  const int64_t lastLayers =
+      !stage.mayHaveMore || isOneChunk ? plan.layers[stage.rank].front().count : 1;
   const Seconds beside = isSplit ? blocks.layer.weights : blocks.layer.backward;
   const Seconds ahead = (layer - beside) * static_cast<double>(lastLayers - 1);
-  return std::max({all - backward, layer + std::max(ahead, Seconds(0)) - after, Seconds(0)});
+  return std::max({ofAll, layer + std::max(ahead, Seconds(0)) - after, Seconds(0)});
 }
 
 // Gradient reduction and optimizer of a rank.
