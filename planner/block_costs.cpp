@@ -133,8 +133,8 @@ Seconds leastBehind(const Query& query, const plan::Plan& plan, const BlockCosts
   const bool isSplit = !load.times.weights.empty();  // reductions run beside W alone
   const bool isOneChunk = load.times.backward.size() == 1;
   // A layer more adds its reduction and, at most, so much of the backward beside it.
-  const Seconds more = blocks.layer.backward * static_cast<double>(isOneChunk ? 1 : plan.pp) +
-                       blocks.layer.weights;
+  const Seconds more =
+      blocks.layer.backward * static_cast<double>(isOneChunk ? 1 : plan.pp) + blocks.layer.weights;
   const Seconds ofAll = !stage.mayHaveMore || layer > more ? all - backward : Seconds(0);
   const int64_t lastLayers =
       !stage.mayHaveMore || isOneChunk ? plan.layers[stage.rank].front().count : 1;

@@ -295,6 +295,10 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
   misfits.addIf(framework == Framework::kAccelerate && plan.cp > 1 &&
                     plan.stateSharding == StateSharding::kNone,
                 "cp without sharded parameters", "state sharding parameters");
+  // Blocks of fused attention are exchanged, which needs 16 bits (ir/spec/stack_on_device.h).
+  const bool isMegatron = framework == Framework::kMegatron || framework == Framework::kNemo;
+  misfits.addIf(isMegatron && plan.cp > 1 && plan.training.precision == Precision::kFp32,
+                "cp in fp32", "bf16, or cp 1");
   return misfits.take();
 }
 

@@ -540,6 +540,19 @@ TEST(Refusals, ShardsOfEqualSizePadNoVocabulary) {
               HasSubstr("a vocabulary of 128257 padded to 128272"));
 }
 
+// Fused attention, whose blocks ranks of cp exchange, takes 16 bits.
+TEST(Refusals, OfMegatronIncludeContextParallelismInFp32) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training(16, 32), 1, 1, 2);
+  plan.cp = 2;
+  for (const Framework framework : {Framework::kMegatron, Framework::kNemo}) {
+    plan.training.precision = spec::Precision::kFp32;
+    EXPECT_THAT(refusal(plan, model, framework), HasSubstr("cp in fp32 (nearest: bf16, or cp 1)"));
+    plan.training.precision = spec::Precision::kBf16;
+    EXPECT_EQ(refusal(plan, model, framework), "exported");
+  }
+}
+
 // torchtitan shards over cp whenever cp > 1, and its tensor parallelism is sequence parallel.
 TEST(Refusals, OfTorchtitanIncludeWhatItDoesWithoutBeingAsked) {
   const spec::ModelSpec model = flavored();
