@@ -128,7 +128,8 @@ int64_t hostsInMoreBlocks(int64_t devices, int64_t inner, const Ranks& ranks,
   if (host == 0) return 0;
   const int64_t unit = std::lcm(std::lcm(host, inner), ranks.together);
   const int64_t mostBlocks = cluster.scalable ? ranks.all : cluster.numDevices / devices;
-  for (int64_t held = devices / unit * unit; held > 0 && 2 * held >= devices; held -= unit)
+  const int64_t most = std::min(devices, ranks.all);
+  for (int64_t held = most / unit * unit; held > 0 && 2 * held >= devices; held -= unit)
     if (ranks.all % held == 0 && ranks.all / held <= mostBlocks) return held;
   return 0;
 }
@@ -136,14 +137,19 @@ int64_t hostsInMoreBlocks(int64_t devices, int64_t inner, const Ranks& ranks,
 }  // namespace
 
 int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster) {
-  int64_t inner = 1, block = 1;
+  int64_t inner = 1, block = 1, blockBefore = 1;
   for (size_t i = 0; i <= tier; ++i, inner = block) {
-    const int64_t devices = cluster.tiers[i].devices;
+    const bool isLast = i + 1 == cluster.tiers.size();
+    int64_t devices = cluster.tiers[i].devices;
+    // Of blocks inside that are partly empty there are no more than of full ones.
+    if (!isLast) devices = std::max(devices / blockBefore * inner, int64_t{1});
+    blockBefore = cluster.tiers[i].devices;
     const int64_t blocks = (ranks.all + devices - 1) / devices;
     const int64_t even = ranks.all / blocks;
     const bool isEven = ranks.all % blocks == 0 && even % inner == 0;
     const bool keeps = even % ranks.together == 0 || blocks == 1;
-    block = isEven && keeps ? even : hostsInMoreBlocks(devices, inner, ranks, cluster);
+    block = isEven && keeps ? even : 0;
+    if (block == 0 && !isLast) block = hostsInMoreBlocks(devices, inner, ranks, cluster);
     if (block == 0) block = devices;
     if (block % inner != 0) block = devices / inner * inner;
   }

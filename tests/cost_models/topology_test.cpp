@@ -109,6 +109,19 @@ TEST(Levels, RanksFillMoreBlocksThanTheyNeedByHosts) {
   EXPECT_EQ(blockOf(0, {1020, 1}, nodes), 8);
 }
 
+// Ten racks that are partly empty do not lie in a unit of eight: five are in each of two.
+TEST(Levels, AnOuterBlockHasNoMoreBlocksInside) {
+  spec::ClusterSpec units = small::cluster(5760, 72);
+  units.hostDevices = 4;
+  units.tiers.insert(units.tiers.begin() + 1, units.tiers.back());
+  units.tiers[1].devices = 576;
+  const Ranks ranks{560, 8};
+  EXPECT_EQ(blockOf(0, ranks, units), 56);
+  EXPECT_EQ(blockOf(1, ranks, units), 280);
+  EXPECT_EQ(sizes(levelsOf(GroupShape{{70, 8}}, ranks, units)), (Sizes{7, 5, 2}));
+  EXPECT_EQ(blockOf(1, {576, 8}, units), 576);
+}
+
 TEST(GroupShape, FollowsTheRankOrder) {
   const plan::Plan plan = degrees(2, 4, 3);  // rank = tp + 2 (dp + 3 pp)
   const GroupShape data = groupShape(GroupKind::kDp, plan);
