@@ -85,7 +85,8 @@ std::optional<std::string> repeatedOption(const CLI::App& command) {
   return std::nullopt;
 }
 
-// Where an argument is missing and a list of values stands before its place: "; --data took a b.c".
+// Where an argument is missing and a list of values stands before its place: ", and --data took all
+// of 'a b.c' as its own".
 std::string takenByList(const CLI::App& command) {
   const auto& options = command.get_options();
   const auto missing = std::find_if(options.begin(), options.end(), [](const CLI::Option* option) {

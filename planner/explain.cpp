@@ -293,11 +293,11 @@ void comparePlans(const cost::Estimate& chosen, const cost::Estimate& other, Alt
 
 // Of two ways to make the same change, whether the first is better.
 bool isBetter(const Alternative& a, const Alternative& b) {
-  const auto fits = [](const Alternative& x) {
-    return x.outcome != Outcome::kDoesNotFit && x.outcome != Outcome::kForbidden;
+  const auto failure = [](const Alternative& x) {
+    return x.outcome == Outcome::kForbidden ? 2 : x.outcome == Outcome::kDoesNotFit ? 1 : 0;
   };
-  if (fits(a) != fits(b)) return fits(a);
-  return fits(a) && a.difference < b.difference;
+  if (failure(a) != failure(b)) return failure(a) < failure(b);
+  return failure(a) == 0 && a.difference < b.difference;
 }
 
 // The best way to make every change, where the first one stood.

@@ -172,13 +172,15 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
         *std::move(fastest));
 }
 
-// The fewest nodes, by doubling and bisection: as plans may use fewer devices than there are, what
-// fits on some fits on more. Which plan it is counts on the fewest alone: up to there any that fits
-// will do. None is on as few as `searched`.
+// The fewest nodes, or devices where there is not one whole node, by doubling and bisection: as
+// plans may use fewer devices than there are, what fits on some fits on more. Which plan it is
+// counts on the fewest alone: up to there any that fits will do. None is on as few as `searched`.
 void Relaxer::addDevices() {
   constexpr int64_t kMostTimes = 64;
   const int64_t base = query_.pins.gpus.value_or(query_.cluster.numDevices);
-  const int64_t node = std::min(base, query_.cluster.tiers.front().devices);
+  const int64_t host = query_.cluster.devicesPerHost();
+  const int64_t whole = host > 0 ? host : query_.cluster.tiers.front().devices;
+  const int64_t node = base < whole ? 1 : whole;
   const int64_t most = std::min(kMostTimes * base, spec::kMaxDevices) / node;
   int64_t tooFew = base / node, enough = most, searched = base;  // the former two in nodes
   // On up to so many nodes. Narrows down what is too few and what is enough.

@@ -16,16 +16,22 @@
 namespace trireme::cli {
 namespace {
 
-// Removes what the resumed run does again, and returns the number of lines.
-Result<int64_t> removeStepsAfter(const std::string& path, int64_t after) {
+// Of a file that is not there nothing.
+Result<KeptMetrics> keptOf(const std::string& path, int64_t after) {
   std::error_code code;
-  if (!std::filesystem::is_regular_file(path, code)) return 0;
+  if (!std::filesystem::is_regular_file(path, code)) return KeptMetrics{};
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   Result<KeptMetrics> kept = keepUntil(text.str(), after);
   if (!kept.has_value()) return Error(kept.error().withContext(path));
-  if (kept->numRemoved > 0) TRIREME_RETURN_IF_ERROR(writeFile(path, kept->text));
-  return kept->numRemoved;
+  return kept;
+}
+
+// Removes what the resumed run does again, and returns the number of lines.
+Result<int64_t> removeStepsAfter(const std::string& path, int64_t after) {
+  TRIREME_ASSIGN_OR_RETURN(const KeptMetrics kept, keptOf(path, after));
+  if (kept.numRemoved > 0) TRIREME_RETURN_IF_ERROR(writeFile(path, kept.text));
+  return kept.numRemoved;
 }
 
 // A line of metrics that ends early: the run that wrote it ended within the line.
@@ -76,6 +82,16 @@ Status checkNewMetrics(const std::string& path) {
                   "or go on with "
                   "--resume",
                   path));
+}
+
+Status checkNothingSaved(const std::string& path, const std::string& folder, int64_t firstSaved) {
+  TRIREME_ASSIGN_OR_RETURN(const KeptMetrics before, keptOf(path, firstSaved - 1));
+  TRIREME_ASSIGN_OR_RETURN(const KeptMetrics all, keptOf(path, INT64_MAX));  // but a cut off line
+  if (before.numRemoved == all.numRemoved) return {};
+  return invalidArgument(
+      fmt::format("--metrics {}: has step {} or later, after which {} would have a checkpoint, and "
+                  "it has none: bring the folder back or, to begin anew, give another file",
+                  path, firstSaved, folder));
 }
 
 Result<MetricsFile> MetricsFile::open(const std::string& path, std::optional<int64_t> resumeAfter) {

@@ -16,6 +16,11 @@ namespace trireme::cli {
 // lose.
 Status checkNewMetrics(const std::string& path);
 
+// For a run from the start that may have begun before, but saved nothing into `folder`, where it
+// first does after step `firstSaved`. kInvalidArgument: the file has that step, so that something
+// was saved, or the metrics are another run's.
+Status checkNothingSaved(const std::string& path, const std::string& folder, int64_t firstSaved);
+
 class MetricsFile {
  public:
   // An empty path: write nothing. kUnavailable: the file cannot be opened.

@@ -46,7 +46,8 @@ struct RunOptions {
   // Filled in when the run starts. One process per rank: that of rank 0 alone prints and writes.
   runtime::ProcessWorld* processes = nullptr;
   bool traces = false, keepsTrace = false, reports = false;
-  bool beginsToSave = false;  // --resume names the folder of --save, and nothing is there yet
+  bool isQueued = false;      // --resume names the folder of --save
+  bool beginsToSave = false;  // and nothing is there yet
   bool speaks() const { return processes == nullptr || processes->rank() == 0; }
 };
 
@@ -141,7 +142,7 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
   if (Status status = session.loadCheckpoint(path); !status.ok())
     return Error(
         withNextStep(std::move(status), path, session.program().training.modelFingerprint));
-  if (session.numStepsDone() >= numSteps)
+  if (session.numStepsDone() >= numSteps && !options.isQueued)
     return Error(invalidArgument(fmt::format(
         "nothing to do: {} has done {} steps, and the run ends at step {} of the training; --steps "
         "counts from its start, not from the checkpoint: give --steps {} or more",
@@ -159,8 +160,14 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
   return path;
 }
 
-Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Session& session) {
+Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Session& session,
+                                const LoopOptions& loop) {
   const int64_t done = session.numStepsDone();
+  if (options.beginsToSave) {
+    const int64_t firstSaved =
+        loop.saveEvery > 0 ? std::min(loop.saveEvery, loop.numSteps) : loop.numSteps;
+    TRIREME_RETURN_IF_ERROR(checkNothingSaved(options.metrics, options.save, firstSaved));
+  }
   if (options.resume.empty() && !options.beginsToSave)
     return MetricsFile::open(options.metrics, std::nullopt);
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::open(options.metrics, done));
@@ -270,20 +277,27 @@ Result<std::unique_ptr<FolderLock>> openSaveFolder(const RunOptions& options) {
 }
 
 // One command line starts a run and, as often as its job is queued again, goes on with it: a
-// --resume of the folder of --save, in which nothing is saved yet, is none.
+// --resume of the folder of --save, in which nothing is saved yet, is none, and once something is
+// the weights of --init-from have been trained.
 Status findBeginning(RunOptions& options) {
   std::error_code code;
   const auto placeOf = [&](const std::string& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::path(path) / "", code);
+    return std::filesystem::weakly_canonical(
+        std::filesystem::absolute(std::filesystem::path(path) / "", code), code);
   };
-  if (options.resume.empty() || options.save.empty() ||
-      placeOf(options.resume) != placeOf(options.save))
-    return {};
+  std::string& initFrom = options.modelFlags.initFrom;
+  options.isQueued = !options.resume.empty() && !options.save.empty() &&
+                     placeOf(options.resume) == placeOf(options.save);
+  if (!options.resume.empty() && !initFrom.empty() && !options.isQueued)
+    return invalidArgument(
+        "--init-from and --resume are two beginnings: give one of them; both only where --resume "
+        "names the folder of --save, for as long as nothing is saved there");
+  if (!options.isQueued) return {};
   TRIREME_ASSIGN_OR_RETURN(options.beginsToSave, isWithoutCheckpoint(options.save));
-  if (!options.beginsToSave) return {};
-  if (options.speaks())
-    fmt::print(stderr, "note: {}: no checkpoint yet, so the run begins with step 1\n",
-               options.resume);
+  if (!options.beginsToSave) {
+    initFrom.clear();
+    return {};
+  }
   options.resume.clear();
   return {};
 }
@@ -313,9 +327,18 @@ Result<int> runRanks(RunOptions options) {
   TRIREME_RETURN_IF_ERROR(agree(*session, options, *data, loop));
   TRIREME_RETURN_IF_ERROR(initialiseFrom(options.modelFlags, *session, modelText));
   TRIREME_ASSIGN_OR_RETURN(loop.resumed, resume(*session, options, *data, loop.numSteps));
+  if (options.isQueued && session->numStepsDone() >= loop.numSteps) {
+    if (options.speaks())
+      fmt::print(stderr, "note: nothing is left to do: {} has done {} steps, of {}\n", loop.resumed,
+                 session->numStepsDone(), loop.numSteps);
+    return kExitOk;
+  }
   if (!options.save.empty() && options.speaks())
     TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, session->numStepsDone()));
-  TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session));
+  TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session, loop));
+  if (options.beginsToSave && options.speaks())
+    fmt::print(stderr, "note: {}: no checkpoint yet, so the run begins with step 1\n",
+               options.save);
   if (!loop.resumed.empty() && options.speaks())
     fmt::print(stderr, "resuming after step {} from {}\n", session->numStepsDone(), loop.resumed);
   TRIREME_ASSIGN_OR_RETURN(report.loop, train(*session, *data, metrics, loop));
@@ -416,7 +439,6 @@ Action addRun(CLI::App& app) {
       ->group(checkpoints);
   addPath(app, "--init-from", &options->modelFlags.initFrom, "PATH",
           "Start from Hugging Face weights: a file, an index or a folder")
-      ->excludes("--resume")
       ->group(checkpoints);
 
   const std::string output = "Output";

@@ -34,6 +34,13 @@ Status withNewest(const Status& status, const LoopResult& result, const LoopOpti
                                                     : "the newest checkpoint is " + newest)};
 }
 
+// The same where the checkpoint that the run began with is what it cannot go on from.
+Status withBeginning(const Status& status, const std::string& checkpoint) {
+  return {status.code(), fmt::format("{}; they are those of {}: resume an earlier checkpoint, if "
+                                     "there is one",
+                                     status.message(), checkpoint)};
+}
+
 Status save(const runtime::Session& session, const LoopOptions& options, LoopResult& result) {
   const std::string path = checkpointPath(options.saveFolder, session.numStepsDone());
   if (const Status status = session.saveCheckpoint(path); !status.ok())
@@ -94,8 +101,10 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
     TRIREME_ASSIGN_OR_RETURN(const StepResult step, session.step(data));
     result.steps.push_back(step);
     written = metrics.write(step, tokens);
-    if (const Status finite = checkFinite(step, result.steps.size() == 1); !finite.ok())
-      return Error(withNewest(finite, result, options));
+    const bool isFirst = result.steps.size() == 1;
+    if (const Status finite = checkFinite(step, isFirst); !finite.ok())
+      return Error(isFirst && !options.resumed.empty() ? withBeginning(finite, options.resumed)
+                                                       : withNewest(finite, result, options));
     const int64_t done = session.numStepsDone();
     if (options.showsProgress)
       progress.update(

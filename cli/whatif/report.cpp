@@ -330,8 +330,10 @@ std::string Report::withinNone(const std::string& name, const Condition& conditi
       std::min_element(compared.outcomes.begin(), compared.outcomes.end(),
                        [](const auto& a, const auto& b) { return a.wall < b.wall; });
   if (fastest == compared.outcomes.end()) {
-    const std::string less =
-        condition.minusNodes > 0 ? fmt::format(" with {} nodes less", condition.minusNodes) : "";
+    const std::string less = condition.minusNodes == 0 ? ""
+                             : condition.minusNodes == 1
+                                 ? " with 1 node less"
+                                 : fmt::format(" with {} nodes less", condition.minusNodes);
     return wrapLine(fmt::format("{:<13} nothing fits{}", name, less), 14);
   }
   const auto i = static_cast<size_t>(fastest - compared.outcomes.begin());

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <span>
 #include <tuple>
 
 #include "ir/spec/load.h"
@@ -165,29 +166,37 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// Whether the text says that `what` (lower case) was used. A clause ends at a comma, a semicolon or
-// "with"; one with a word of denial says that it was not.
+// Whether the text says that `what` (lower case) was used. A clause ends at a comma, a semicolon, a
+// full stop, a plus, a line's end, "with", "and" or "but"; one with a word of denial says that it
+// was not.
 bool saysOf(std::string_view what, const std::string& text) {
-  constexpr std::string_view kDenials[] = {"no",      "non", "not", "neither", "nor",
-                                           "without", "w/o", "off", "false",   "disabled"};
+  constexpr std::string_view kDenials[] = {"no",      "non",  "not", "neither", "nor",      "never",
+                                           "without", "w/o",  "off", "false",   "disabled", "0",
+                                           "isn",     "wasn", "don", "doesn",   "didn"};
+  constexpr std::string_view kEnds[] = {"with", "and", "but"};
+  const auto has = [](std::span<const std::string_view> words, std::string_view word) {
+    return std::ranges::find(words, word) != words.end();
+  };
+  const auto isAlphanumeric = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+  };
+  const std::string lower = spec::lowerCase(text) + ';';
   bool isThere = false, isDenied = false;
   std::string word;
-  const auto endWord = [&] {
-    const bool isNamed = contains(word, what);
-    isThere = isThere || isNamed;
-    isDenied = isDenied || std::ranges::find(kDenials, word) != std::end(kDenials) ||
-               (isNamed && word.starts_with("un"));
-    const bool endsClause = word == "with";
-    word.clear();
-    return endsClause;
-  };
-  for (const char c : spec::lowerCase(text) + ';') {
-    const bool isWord = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '/' || c == '.';
-    if (isWord) {
+  for (size_t i = 0; i < lower.size(); ++i) {
+    const char c = lower[i];
+    const bool isWithin = c == '.' && i + 1 < lower.size() && isAlphanumeric(lower[i + 1]);
+    if (isAlphanumeric(c) || c == '/' || isWithin) {
       word += c;
       continue;
     }
-    if (!endWord() && c != ';' && c != ',') continue;
+    const bool isNamed = contains(word, what);
+    isThere = isThere || isNamed;
+    isDenied = isDenied || has(kDenials, word) || (isNamed && word.starts_with("un"));
+    const bool endsClause =
+        has(kEnds, word) || std::string_view(";,.+\n").find(c) != std::string::npos;
+    word.clear();
+    if (!endsClause) continue;
     if (isThere && !isDenied) return true;
     isThere = isDenied = false;
   }

@@ -63,9 +63,8 @@ Result<spec::ClusterSpec> clusterFor(const Row& row,
 //
 // (S1) -2023          megatron-core and NeMo of 2023 and before: attention was not fused yet
 // (S2) -fsdp1         torchtitan, schedule FSDP1: PyTorch's first FSDP
-// (S3) -compiled      torchtitan, "compile" in schedule or notes, or AsyncTP, or fp8:
-// torch.compile.
-//                     Not where their clause denies it: "without torch.compile"
+// (S3) -compiled      torchtitan, "compile" in schedule or notes, or AsyncTP, or fp8: it was
+//                     compiled. Not where their clause denies it: "without torch.compile"
 // (S4) -async-tp      torchtitan, "AsyncTP" in the notes: tensor-parallel collectives in pieces
 // (S5) -fp8-rowwise   precision fp8(rowwise): a scale per row
 //      -fp8-current   precisions FP8 and FP8-CS: scales of the tensor itself

@@ -66,9 +66,8 @@ struct RunQuery {
 // (R14) GPT models under Megatron-LM, DeepSpeed and Alpa train with dropout 0.1 on attention,
 //       residuals and embedding, as their scripts do; others without.
 //
-// (R15) A row that contradicts itself is skipped: iter_time_s and tokens_per_s_per_gpu more than 2
-// %
-//       apart, or params_b more than a quarter from what the model's sizes make.
+// (R15) A row that contradicts itself is skipped: iter_time_s and tokens_per_s_per_gpu more than a
+//       fiftieth apart, or params_b more than a quarter from what the model's sizes make.
 //
 // kInvalidArgument: the row has to be skipped; the message says why: what is missing or contradicts
 // itself, or the rule that the plan breaks.

@@ -140,8 +140,10 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
   const int64_t node = devicesPerNode(query.cluster);
   const int64_t gpus = presentDevices(sweep, point);
   if (gpus < 1)
-    return Error(invalidArgument(fmt::format("{} nodes of {} devices less leave none of {}",
-                                             point.minusNodes, node, point.gpus)));
+    return Error(invalidArgument(fmt::format(
+        "{} of {} devices less: none of {} is left",
+        point.minusNodes == 1 ? std::string("1 node") : fmt::format("{} nodes", point.minusNodes),
+        node, point.gpus)));
   if (point.interNode != interNodeOf(query.cluster)) {
     TRIREME_ASSIGN_OR_RETURN(query.cluster, withInterNode(query.cluster, point.interNode));
   }

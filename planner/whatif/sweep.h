@@ -64,8 +64,8 @@ struct PointAnswer {
 };
 
 // Devices that fail and are replaced together: a host's (ClusterSpec::devicesPerHost) or, where the
-// cluster does not say, those of a block of the innermost tier. All devices, if that is the only
-// tier.
+// cluster does not say and no inner tier is as small as a host, those of a block of the innermost
+// tier. All devices, if that is the only tier.
 int64_t devicesPerNode(const spec::ClusterSpec& cluster);
 
 // Line rate of a device in the tier that joins whole nodes: the innermost one that does, but never

@@ -124,7 +124,7 @@ Result<Met> callRankZero(const Launch& launch, std::chrono::duration<double> pat
   hello.numProcesses = launch.numProcesses;
   hello.rank = launch.rank;
   hello.port = portOf(met.listener);
-  // It listens already, so it gives up first, and says who is missing.
+  // It listens already, so it gives up first, and says who is missing, if it waits no longer.
   const auto slack = std::chrono::seconds(2);
   const auto answered =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(patience) + slack;
@@ -133,10 +133,9 @@ Result<Met> callRankZero(const Launch& launch, std::chrono::duration<double> pat
     const auto welcome = receiveFrame(*socket, limitsOf(launch.numProcesses), answered);
     status = welcome.has_value() ? checkWelcome(launch, *welcome, met.welcome) : welcome.error();
     if (!welcome.has_value())
-      status =
-          status.withContext(fmt::format("rank {}: whoever answers at {} is not rank 0 of this "
-                                         "run, or has ended",
-                                         launch.rank, where));
+      status = status.withContext(fmt::format(
+          "rank {}: whoever answers at {} is not rank 0 of this run, or has ended{}", launch.rank,
+          where, Clock::now() < answered ? "" : ", or waits for others with a longer --timeout"));
   }
   if (!status.ok()) return Error(status);
   met.sockets[0] = *std::move(socket);

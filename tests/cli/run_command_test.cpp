@@ -102,8 +102,19 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
       run(bundle, {"--steps", "1", "--init-from", path("ckpt/step-00000001.safetensors")}), 1,
       {"step-00000001.safetensors: a checkpoint of Trireme, whose training --resume continues",
        "export-weights"});
-  expectRefusal(run(bundle, {"--init-from", path("hf"), "--resume", path("ckpt")}), 2,
-                {"--resume excludes --init-from"});
+  const std::vector<std::string> both = {"--steps",    "1",           "--new-data", "--resume",
+                                         path("ckpt"), "--init-from", path("hf")};
+  expectRefusal(run(bundle, both), 1, {"--init-from and --resume are two beginnings"});
+  // A queued job begins with the weights until something is saved.
+  const auto job = [&](const char* steps) {
+    return run(bundle, {"--steps", steps, "--save", path("job"), "--resume", path("job"),
+                        "--init-from", path("hf")});
+  };
+  EXPECT_THAT(job("1").err, HasSubstr("starting from the weights of "));
+  const Outcome goesOn = job("2");
+  expectSuccess(goesOn);
+  EXPECT_THAT(goesOn.err, ::testing::AllOf(HasSubstr("resuming after step 1"),
+                                           Not(HasSubstr("starting from the weights"))));
   expectRefusal(runTrireme({"export-weights", path("ckpt"), "--model", model, "--precision", "fp64",
                             "-o", path("other")}),
                 2, {"--precision", "unknown value 'fp64'", "fp32"});
@@ -362,9 +373,28 @@ TEST_F(RunCommand, ResumingTheFolderThatItSavesToBeginsWhereNothingIsSaved) {
   expectSuccess(third);
   EXPECT_THAT(third.err, HasSubstr("resuming after step 2 from " + saved));
   EXPECT_EQ(lossesIn(metrics).size(), 3u);
+  // All is done.
+  const Outcome fourth = job("3", saved);
+  expectSuccess(fourth);
+  EXPECT_THAT(fourth.err, HasSubstr("note: nothing is left to do: " + saved));
+  EXPECT_EQ(lossesIn(metrics).size(), 3u);
+  // Its checkpoints are gone, or the metrics are of another run: no line is lost.
+  fs::rename(saved, path("elsewhere"));
+  expectRefusal(job("3", saved), 1, {"m.jsonl: has step 3 or later", saved + " would have"});
+  EXPECT_EQ(lossesIn(metrics).size(), 3u);
   // Another folder that is empty is a mistake.
   fs::create_directory(path("empty"));
   expectRefusal(job("4", path("empty")), 1, {"empty: no checkpoint", "in this folder"});
+}
+
+// However the folder is spelled.
+TEST_F(RunCommand, TheFolderThatARunSavesToIsRecognised) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  expectSuccess(
+      run(bundle, {"--steps", "1", "--save", path("ckpt"), "--resume", path("./ckpt/../ckpt")}));
+  const std::string relative = fs::relative(path("ckpt-relative")).string();
+  expectSuccess(
+      run(bundle, {"--steps", "1", "--save", relative, "--resume", path("ckpt-relative")}));
 }
 
 TEST_F(RunCommand, NumberOfStepsIsNotGuessed) {

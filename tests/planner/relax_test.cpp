@@ -187,6 +187,29 @@ TEST(Shortfall, FewestDevicesAreCountedInNodes) {
   EXPECT_EQ(shortfall.changes.front().change, "6 devices (there are 4)");
 }
 
+// Nodes are hosts, whatever the links join: here two of a block of four. Less than one is counted
+// in devices.
+TEST(Shortfall, FewestDevicesAreCountedInHosts) {
+  const auto ofDevices = [](int64_t devices) {
+    Query query = smallQuery(devices, 12, 24);
+    query.model = small::gpt(12, 96, 12);
+    return query;
+  };
+  for (const auto& [given, needed] : {std::pair{4, 6}, std::pair{1, 3}}) {
+    Query query = ofDevices(12);
+    query.cluster.tiers.front().devices = 4;
+    query.cluster.hostDevices = 2;
+    query.pins.gpus = given;
+    query.cluster.device.memory = leastMemoryOf(ofDevices(needed)) * 1.0001;
+    const Shortfall shortfall = askForShortfall(query);
+    const auto devices =
+        std::find_if(shortfall.changes.begin(), shortfall.changes.end(),
+                     [](const Relaxation& r) { return r.kind == ChangeKind::kDevices; });
+    ASSERT_NE(devices, shortfall.changes.end());
+    EXPECT_EQ(devices->change, fmt::format("{} devices (there are {})", needed, given));
+  }
+}
+
 // The fewest of the devices that there are, twice, three times... as many that have a plan, and the
 // fastest one of them, by searches in full.
 std::optional<PlanResult> fewestBySearches(Query query) {

@@ -202,13 +202,17 @@ TEST(ProfileNames, AreTheStackAndWhatChangesTheProgram) {
   row.notes = "torch.compile";  // (S3)
   EXPECT_THAT(profileNames(row), ElementsAre("torchtitan-compiled", "torchtitan"));
   for (const char* notes :
-       {"no AC with torch.compile", "eager no more; Compiled", "a, torch.compile"}) {
+       {"no AC with torch.compile", "eager no more; Compiled", "a, torch.compile",
+        "No activation checkpointing. torch.compile enabled", "no prefetch + torch.compile",
+        "torch.compile\nno flash", "compile is on and CUDA graphs are off"}) {
     row.notes = notes;
     EXPECT_THAT(profileNames(row).front(), "torchtitan-compiled") << notes;
   }
-  for (const char* notes : {"without torch.compile", "no compile", "not compiled", "non-compiled",
-                            "uncompiled", "torch.compile=False", "torch.compile: off",
-                            "without AsyncTP or torch.compile", "a; no AsyncTP"}) {
+  for (const char* notes :
+       {"without torch.compile", "no compile", "not compiled", "non-compiled",
+        "doesn't use torch.compile", "torch.compile isn't used", "never compiled", "compile 0",
+        "CUDA graphs and no compile", "uncompiled", "torch.compile=False", "torch.compile: off",
+        "without AsyncTP or torch.compile", "a; no AsyncTP"}) {
     row.notes = notes;
     EXPECT_THAT(profileNames(row), ElementsAre("torchtitan")) << notes;
   }
