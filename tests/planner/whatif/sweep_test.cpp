@@ -155,7 +155,7 @@ TEST(Sweep, PointsWithoutAClusterSayWhy) {
   const std::vector<SweepPoint> points = pointsOf(sweep);
   SweepPoint point = points[1];  // 4 devices, 2 nodes
   point.minusNodes = 2;
-  EXPECT_THAT(planner.answer(point).reason, HasSubstr("leave none of 4"));
+  EXPECT_THAT(planner.answer(point).reason, HasSubstr("none of 4 is left"));
   point = points[0];
   point.gpus = 5;  // no whole number of nodes is no reason below the cluster's size
   EXPECT_TRUE(planner.answer(point).ok());
@@ -246,7 +246,7 @@ TEST(Sweep, MoreNodesThanCanBeCountedLeaveNone) {
   SweepPoint point = pointsOf(sweep)[0];
   point.minusNodes = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(presentDevices(sweep, point), 0);
-  EXPECT_THAT(PointPlanner(sweep).answer(point).reason, HasSubstr("leave none of 2"));
+  EXPECT_THAT(PointPlanner(sweep).answer(point).reason, HasSubstr("none of 2 is left"));
   point.minusNodes = 0;
   point.gpus = std::numeric_limits<int64_t>::max();
   EXPECT_THAT(PointPlanner(sweep).answer(point).reason,
