@@ -81,6 +81,19 @@ TEST_F(RunEnd, AGradientThatIsNotFiniteEndsTheRunAtTheNewestCheckpoint) {
                                             HasSubstr("the newest checkpoint is " + first)));
 }
 
+// The checkpoint that gives it in the first step is nothing to go on from.
+TEST_F(RunEnd, AWreckedCheckpointIsNotNamedAsTheOneToResume) {
+  training =
+      write("wild.yaml", replaced(kTinyTraining, "learning_rate: 1e-3", "learning_rate: 1e30"));
+  const std::string bundle = compile("wild", {"--gpus", "1"}), saved = path("ckpt");
+  expectSuccess(run(bundle, {"--steps", "1", "--save", saved}));
+  const Outcome resumed = run(bundle, {"--steps", "2", "--resume", saved});
+  EXPECT_EQ(resumed.exitCode, 1);
+  EXPECT_THAT(resumed.err,
+              HasSubstr("the weights that the run begins with give none; they are those of " +
+                        saved + "/step-00000001.safetensors: resume an earlier checkpoint"));
+}
+
 TEST_F(RunEnd, CtrlCStopsAfterACompleteStepAndSaves) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   const std::string metrics = path("m.jsonl"), saved = path("ckpt");
