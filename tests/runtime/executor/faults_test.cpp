@@ -5,6 +5,7 @@
 #include <chrono>
 #include <vector>
 
+#include "runtime/executor/arena.h"
 #include "runtime/executor/rank_program.h"
 #include "runtime/session.h"
 #include "tests/runtime/executor/counting_data.h"
@@ -100,7 +101,8 @@ TEST_P(Stopping, IsReportedByThePeersThatWaitForTheRank) {
 // Each pass of a split backward by its own name.
 TEST(StoppedInstruction, NamesItsPass) {
   const program::Bundle bundle = tinyBundle({});
-  const auto rank = resolveRank(bundle.program, 0, nullptr);
+  const auto arena = *Arena::allocate(bundle.program.roles.front().arenaBytes);
+  const auto rank = resolveRank(bundle.program, 0, arena.data());
   ASSERT_TRUE(rank.has_value()) << rank.error().message();
   const FlatInstruction& first = rank->bodies.front().instructions.front();
   program::TaskRecord task = rank->role->tasks.front();
