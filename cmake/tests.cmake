@@ -28,6 +28,7 @@ if(support_sources)
   add_library(trireme_test_support STATIC ${support_sources})
   target_include_directories(trireme_test_support PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(trireme_test_support PRIVATE TRIREME_SANITIZED=${sanitized})
+  target_compile_options(trireme_test_support PRIVATE -O1)
   # It compiles CUDA C++, with #pragma unroll.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/warp_kernels.cpp PROPERTIES
                               COMPILE_OPTIONS -Wno-unknown-pragmas)
@@ -42,13 +43,19 @@ if(TRIREME_RUNTIME_ONLY)
   set(gpu_bundles ${PROJECT_SOURCE_DIR}/bundles)
 endif()
 
-# trireme_test(<name> <folder of tests/> DEPS <target>... [BINARY] [PROPERTIES ...])
+# trireme_test(<name> <folder of tests/> DEPS <target>... [BINARY] [OPTIMISED] [PROPERTIES ...])
 #
 # Executable <name>_test from every .cpp below the folder, if there is any. BINARY: the tests start
-# the `trireme` command, so it is built first. PROPERTIES: more of its tests. Long ones have a COST, about
-# their seconds: they begin first, so that no core is idle at the end.
+# the `trireme` command, so it is built first. OPTIMISED: much of their time is spent in their own code.
+# PROPERTIES: more of its tests. Long ones have a COST, about their seconds: they begin first, so that
+# no core is idle at the end.
 function(trireme_test name folder)
-  cmake_parse_arguments(ARG "BINARY" "" "DEPS;PROPERTIES" ${ARGN})
+  cmake_parse_arguments(ARG "BINARY;OPTIMISED" "" "DEPS;PROPERTIES" ${ARGN})
+  if(ARG_OPTIMISED AND NOT TRIREME_SANITIZE)
+    set(optimisation -O1)
+  else()
+    set(optimisation -O0)
+  endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/${folder}/*.cpp)
   if(NOT sources)
     return()
@@ -67,16 +74,17 @@ function(trireme_test name folder)
   set_property(GLOBAL APPEND PROPERTY TRIREME_TEST_SOURCES ${sources})
   trireme_join_sources(${target})
   # Builds take half as long: most of a test's time went into reading GoogleTest and into optimising
-  # code that runs once. The first executable's headers serve them all.
-  get_property(headers GLOBAL PROPERTY TRIREME_TEST_HEADERS)
+  # code that runs once. The first executable's headers serve all that are optimised like it.
+  set(headers_of TRIREME_TEST_HEADERS${optimisation})
+  get_property(headers GLOBAL PROPERTY ${headers_of})
   if(headers)
     target_precompile_headers(${target} REUSE_FROM ${headers})
   else()
     target_precompile_headers(${target} PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
                                                 <nlohmann/json.hpp>)
-    set_property(GLOBAL PROPERTY TRIREME_TEST_HEADERS ${target})
+    set_property(GLOBAL PROPERTY ${headers_of} ${target})
   endif()
-  target_compile_options(${target} PRIVATE $<IF:${sanitized},-O0,-O1>)
+  target_compile_options(${target} PRIVATE ${optimisation})
   # A test may load the shared object of a bundle, which calls back into the executable.
   # No macro of its own, for it would keep the headers from being shared.
   set_target_properties(${target} PROPERTIES ENABLE_EXPORTS ON DEFINE_SYMBOL "")
@@ -97,16 +105,16 @@ endfunction()
 
 # Those for GPUs: on the machine's own with TRIREME_GPU=real (tests/gpu/run), else on an emulated one.
 if(TRIREME_RUNTIME_ONLY)
-  trireme_test(gpu gpu DEPS trireme_runtime)
+  trireme_test(gpu gpu OPTIMISED DEPS trireme_runtime)
   trireme_test_of_sanitized_tests()
   return()
 endif()
 # Trainings need bundles, and those the code generator; under a sanitizer, which makes them slow, they
 # are left to the equivalence tests.
 if(TARGET trireme AND TRIREME_MLIR AND NOT TRIREME_SANITIZE)
-  trireme_test(gpu gpu DEPS trireme_runtime BINARY PROPERTIES FIXTURES_REQUIRED gpu_bundles)
+  trireme_test(gpu gpu OPTIMISED DEPS trireme_runtime BINARY PROPERTIES FIXTURES_REQUIRED gpu_bundles)
   add_test(NAME gpu_bundles COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/prepare $<TARGET_FILE:trireme>
-                                    ${gpu_bundles})
+                                    ${gpu_bundles} cuda:sm_90)  # what the emulated GPU is
   set_tests_properties(gpu_bundles PROPERTIES LABELS gpu FIXTURES_SETUP gpu_bundles)
   add_test(NAME without_gpu COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/without_gpu
                                     $<TARGET_FILE:trireme> ${gpu_bundles}/gpt-fp32.bundle)
@@ -114,7 +122,7 @@ if(TARGET trireme AND TRIREME_MLIR AND NOT TRIREME_SANITIZE)
                        SKIP_RETURN_CODE 77)
   trireme_test_of_sanitized_tests(FIXTURES_REQUIRED gpu_bundles)
 else()
-  trireme_test(gpu gpu DEPS trireme_runtime)
+  trireme_test(gpu gpu OPTIMISED DEPS trireme_runtime)
   trireme_test_of_sanitized_tests()
 endif()
 
@@ -124,23 +132,23 @@ trireme_test(program ir/program DEPS trireme_program)
 trireme_test(graph ir/graph DEPS trireme_graph)
 trireme_test(plan ir/plan DEPS trireme_plan)
 trireme_test(schedule ir/schedule DEPS trireme_schedule)
-trireme_test(expand ir/expand DEPS trireme_expand)
+trireme_test(expand ir/expand OPTIMISED DEPS trireme_expand)
 trireme_test(cost cost_models DEPS trireme_cost)
-trireme_test(planner planner DEPS trireme_planner)
+trireme_test(planner planner OPTIMISED DEPS trireme_planner)
 trireme_test(export export DEPS trireme_export)
 trireme_test(import import DEPS trireme_import trireme_export)
-trireme_test(runtime runtime DEPS trireme_runtime)
+trireme_test(runtime runtime OPTIMISED DEPS trireme_runtime)
 trireme_test(cli cli DEPS trireme_cli BINARY)
 trireme_test(validation validation DEPS trireme_planner BINARY)
 trireme_test(fuzz fuzz DEPS trireme_cost trireme_runtime)
 trireme_test(golden golden DEPS trireme_cli BINARY)
 if(TRIREME_MLIR)
   trireme_test(dialect ir/dialect DEPS trireme_dialect)
-  trireme_test(codegen codegen DEPS trireme_codegen trireme_runtime)
-  trireme_test(equivalence equivalence DEPS trireme_cost trireme_runtime trireme_codegen
+  trireme_test(codegen codegen OPTIMISED DEPS trireme_codegen trireme_runtime)
+  trireme_test(equivalence equivalence OPTIMISED DEPS trireme_cost trireme_runtime trireme_codegen
                PROPERTIES COST 20)
 else()
-  trireme_test(equivalence equivalence DEPS trireme_cost trireme_runtime PROPERTIES COST 20)
+  trireme_test(equivalence equivalence OPTIMISED DEPS trireme_cost trireme_runtime PROPERTIES COST 20)
 endif()
 
 # A test that no executable compiles would pass for ever.
@@ -253,7 +261,7 @@ if(TARGET trireme AND NOT TRIREME_SANITIZE)
   set_tests_properties(runtime_only runtime_with_tests PROPERTIES LABELS cli TIMEOUT 600 COST 60)
 endif()
 
-# The GPU kernels, the library's and generated ones, assembled for all targets.
+# What the GPU kernels need, the library's and generated ones.
 get_filename_component(TRIREME_CUDA_BIN "${TRIREME_NVCC}" DIRECTORY)
 find_program(TRIREME_PTXAS ptxas HINTS "${TRIREME_CUDA_BIN}" PATHS /usr/local/cuda/bin)
 if(TRIREME_NVCC AND NOT TRIREME_PTXAS)

@@ -73,20 +73,22 @@ void expectModelAssembles(const std::string& name) {
     const auto expansion = expand::expand(*model, plan);
     ASSERT_TRUE(expansion.has_value()) << expansion.error().message();
     std::set<std::string> ptx;  // without the line that names the target
-    for (const std::string arch : {"cuda:sm_80,sm_90,sm_90a", "cuda:sm_90", "cuda:sm_90a"}) {
+    for (const std::string arch : {"cuda:sm_80,sm_90,sm_90a", "cuda:sm_90a"}) {
       const std::vector<program::GpuTarget> targets = *program::parseGpuTargets(arch);
       const auto kernels = codegen::compileSegments(expansion->program, {.gpus = targets});
       ASSERT_TRUE(kernels.has_value()) << kernels.error().message();
       EXPECT_EQ(kernels->target.arch, arch);
       EXPECT_THAT(kernels->ptx,
                   ::testing::HasSubstr(fmt::format(".target {}\n", targets.front().name)));
-      ptx.insert(std::regex_replace(kernels->ptx, std::regex("\\.target [^\n]*"), ""));
+      const std::string code = std::regex_replace(kernels->ptx, std::regex("\\.target [^\n]*"), "");
       ASSERT_EQ(kernels->cubins.size(), targets.size());
       for (size_t i = 0; i < targets.size(); ++i) {
         EXPECT_EQ(kernels->cubins[i].target, targets[i].name);
-        expectNoSpills(*kernels, targets[i],
-                       fmt::format("{}-{}", name, spec::precisionName(precision)));
+        if (!ptx.contains(code))
+          expectNoSpills(*kernels, targets[i],
+                         fmt::format("{}-{}", name, spec::precisionName(precision)));
       }
+      ptx.insert(code);
       EXPECT_NE(kernels->cubins.front().bytes, targets.size() > 1 ? kernels->cubins[1].bytes : "");
     }
     EXPECT_EQ(ptx.size(), 1u) << "an older target gives newer GPUs other code";
