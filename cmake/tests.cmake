@@ -29,6 +29,9 @@ if(support_sources)
   target_include_directories(trireme_test_support PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(trireme_test_support PRIVATE TRIREME_SANITIZED=${sanitized})
   target_compile_options(trireme_test_support PRIVATE -O1)
+  # Most of what an emulated GPU does is products.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/emulated_cublaslt.cpp PROPERTIES
+                              COMPILE_OPTIONS -O3)
   # It compiles CUDA C++, with #pragma unroll.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/support/warp_kernels.cpp PROPERTIES
                               COMPILE_OPTIONS -Wno-unknown-pragmas)

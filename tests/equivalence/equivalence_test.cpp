@@ -226,11 +226,15 @@ TEST(Training, LossFalls) {
 
 class LowPrecision : public ::testing::TestWithParam<spec::Precision> {};
 
+// In fp16 under every fourth plan, for how plans divide a step is the same in 16 bits of either
+// kind.
 TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
+  const size_t stride =
+      std::max(kPlanStride, size_t{GetParam() == spec::Precision::kFp16 ? 4u : 1u});
   double worst = 1;
   for (Family family : {Family::kGpt, Family::kLlama}) {
     const auto choices = coveringChoices();
-    for (size_t i = 0; i < choices.size(); i += kPlanStride) {
+    for (size_t i = 0; i < choices.size(); i += stride) {
       const spec::ModelSpec model = modelOf(family, layersFor(choices[i]));
       RunOptions options;
       options.steps = 1;

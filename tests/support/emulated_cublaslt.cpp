@@ -125,20 +125,40 @@ struct Product {
     return aRows == m() && bRows == k() && bColumns == n() && la.leading >= la.rows &&
            lb.leading >= lb.rows && lc.leading >= lc.rows && la.type == lb.type;
   }
+  // Of every element the sum in the order of k; a row of sums at a time, which compilers turn into
+  // vector code.
   void run() const {
-    for (int64_t j = 0; j < n(); ++j)
+    const std::vector<double> x = factor(a, la, desc.transposeA != 0);
+    const std::vector<double> y = factor(b, lb, desc.transposeB == 0);
+    std::vector<double> sums(static_cast<size_t>(m()));
+    for (int64_t j = 0; j < n(); ++j) {
+      std::fill(sums.begin(), sums.end(), 0.0);
+      for (int64_t l = 0; l < k(); ++l) {
+        const double* row = &x[static_cast<size_t>(l * m())];
+        const double scale = y[static_cast<size_t>(l * n() + j)];
+        for (int64_t i = 0; i < m(); ++i) sums[static_cast<size_t>(i)] += row[i] * scale;
+      }
       for (int64_t i = 0; i < m(); ++i) {
-        double sum = 0;
-        for (int64_t l = 0; l < k(); ++l) {
-          const int64_t atA = desc.transposeA != 0 ? l + i * la.leading : i + l * la.leading;
-          const int64_t atB = desc.transposeB != 0 ? j + l * lb.leading : l + j * lb.leading;
-          const double x = load(a, la.type, atA), y = load(b, lb.type, atB);
-          sum += desc.computeType == cuda::kComputeTf32 ? toTf32(x) * toTf32(y) : x * y;
-        }
         const int64_t at = i + j * lc.leading;
-        const double value = alpha * sum + (beta == 0 ? 0 : beta * load(c, lc.type, at));
+        const double value =
+            alpha * sums[static_cast<size_t>(i)] + (beta == 0 ? 0 : beta * load(c, lc.type, at));
         save(c, lc.type, at, finish(value, i, j));
       }
+    }
+  }
+  // As the products take it: k rows without gaps between them, of the m or n elements each that lie
+  // `across` the columns of `layout` or along them.
+  std::vector<double> factor(const void* data, const Layout& layout, bool across) const {
+    const int64_t length = across ? layout.columns : layout.rows;
+    std::vector<double> rows(static_cast<size_t>(k() * length));
+    for (int64_t l = 0; l < k(); ++l)
+      for (int64_t i = 0; i < length; ++i) {
+        const double value =
+            load(data, layout.type, across ? l + i * layout.leading : i + l * layout.leading);
+        rows[static_cast<size_t>(l * length + i)] =
+            desc.computeType == cuda::kComputeTf32 ? toTf32(value) : value;
+      }
+    return rows;
   }
   double finish(double value, int64_t i, int64_t j) const {
     const int64_t inAux = i + j * desc.auxLeading;

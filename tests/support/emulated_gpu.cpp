@@ -159,7 +159,9 @@ struct EmulatedDriver : EmulatedGraphs {
     if (bytes > 0 && !gpu().isAllocated(address(to), bytes))
       return gpu().fault("memory filled that is not allocated");
     return gpu().enqueueRun(stream, {.name = "fill", .bytes = static_cast<double>(bytes)},
-                            [=] { std::memset(address(to), byte, bytes); });
+                            [=, idle = gpu().options_.isIdle] {
+                              if (!idle) std::memset(address(to), byte, bytes);
+                            });
   }
 
   // As on GPUs since compute capability 3.5.
