@@ -20,6 +20,9 @@
 namespace trireme::cli {
 namespace {
 
+constexpr const char *kWeights = "model.safetensors", *kConfig = "config.json",
+                     *kIndex = "model.safetensors.index.json";
+
 enum class WeightType { kFp32, kBf16, kFp16 };
 
 std::string_view typeName(WeightType type) {
@@ -43,6 +46,21 @@ Status writeFolder(const std::filesystem::path& folder, const std::function<Stat
   return status;
 }
 
+// An earlier export is replaced; weights and configurations of others are not, nor do new weights
+// go beside theirs.
+Status checkReplaceable(const std::filesystem::path& folder) {
+  runtime::PosixFileSystem files;
+  const bool isOurs = runtime::isWrittenByUs((folder / kWeights).string(), files);
+  for (const auto& [name, mayBeOurs] :
+       {std::pair(kWeights, true), std::pair(kConfig, true), std::pair(kIndex, false)})
+    if (std::filesystem::exists(folder / name) && !(isOurs && mayBeOurs))
+      return invalidArgument(
+          fmt::format("-o {}: has {}, which trireme export-weights did not write; give another "
+                      "folder",
+                      folder.string(), name));
+  return {};
+}
+
 Result<int> runExport(const ExportOptions& options) {
   constexpr DType kTypes[] = {DType::kF32, DType::kBf16, DType::kF16};
   const DType type = kTypes[static_cast<size_t>(options.type.value_or(WeightType::kFp32))];
@@ -51,10 +69,11 @@ Result<int> runExport(const ExportOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const std::string config, huggingFaceConfig(model));
   TRIREME_ASSIGN_OR_RETURN(const std::string checkpoint, findCheckpoint(options.checkpoint));
   const std::filesystem::path folder(options.output);
-  const std::string file = (folder / "model.safetensors").string();
-  const std::string configFile = (folder / "config.json").string();
+  const std::string file = (folder / kWeights).string();
+  const std::string configFile = (folder / kConfig).string();
   TRIREME_RETURN_IF_ERROR(checkOutputs({{"CHECKPOINT", checkpoint}, {"--model", options.model}},
                                        {{"-o", file}, {"-o", configFile}}));
+  TRIREME_RETURN_IF_ERROR(checkReplaceable(folder));
   TRIREME_RETURN_IF_ERROR(writeFolder(folder, [&]() -> Status {
     runtime::PosixFileSystem files;
     TRIREME_RETURN_IF_ERROR(
@@ -73,7 +92,7 @@ Action addExportWeights(CLI::App& app) {
       ->required();
   addPath(app, "--model", &options->model, "NAME|FILE", "The model that was trained")->required();
   addPath(app, "-o,--output", &options->output, "DIR",
-          "Folder for model.safetensors and config.json")
+          "Folder for model.safetensors and config.json; an earlier export is replaced")
       ->required();
   addChoice(app, "--precision", &options->type, typeName, WeightType::kFp16,
             "Type of the weights (default: fp32)");

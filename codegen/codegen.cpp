@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -64,7 +66,9 @@ class Dump {
     const std::string path = folder_ + "/" + name;
     std::ofstream file(path);
     file << text;
-    if (!file.flush()) return resourceExhausted(path + ": cannot be written");
+    if (!file.flush())
+      return resourceExhausted(
+          fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
     return {};
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -27,11 +28,14 @@ Result<KeptMetrics> keptOf(const std::string& path, int64_t after) {
   return kept;
 }
 
-// Removes what the resumed run does again, and returns the number of lines.
-Result<int64_t> removeStepsAfter(const std::string& path, int64_t after) {
-  TRIREME_ASSIGN_OR_RETURN(const KeptMetrics kept, keptOf(path, after));
-  if (kept.numRemoved > 0) TRIREME_RETURN_IF_ERROR(writeFile(path, kept.text));
-  return kept.numRemoved;
+// Leaves the lines that a resumed run goes on from, each with its end, and returns what they are.
+Result<KeptMetrics> removeStepsAfter(const std::string& path, int64_t after) {
+  TRIREME_ASSIGN_OR_RETURN(KeptMetrics kept, keptOf(path, after));
+  if (std::error_code code; std::filesystem::is_regular_file(path, code) &&
+                            std::filesystem::file_size(path, code) != kept.text.size())
+    TRIREME_RETURN_IF_ERROR(writeFile(path, kept.text));
+  kept.text.clear();
+  return kept;
 }
 
 // A line of metrics that ends early: the run that wrote it ended within the line.
@@ -51,16 +55,16 @@ Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
   KeptMetrics kept;
   int64_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
-    const size_t newline = text.find('\n', begin);
+    const size_t newline = std::min(text.find('\n', begin), text.size());
     ++number;
-    if (newline == std::string::npos) {
-      if (!isCutOff(std::string_view(text).substr(begin))) return Error(notMetrics(number));
-      ++kept.numRemoved;
-      break;
-    }
-    const std::string line = text.substr(begin, newline + 1 - begin);
+    const std::string line = text.substr(begin, newline - begin) + "\n";
     begin = newline + 1;
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (newline == text.size() && json.is_discarded() &&
+        isCutOff(std::string_view(line).substr(0, line.size() - 1))) {
+      kept.isLastCutOff = true;
+      break;
+    }
     const nlohmann::json step = json.is_object() ? json.value("step", nlohmann::json()) : json;
     if (!json.is_object() || !step.is_number_unsigned() || step.get<uint64_t>() > INT64_MAX)
       return Error(notMetrics(number));
@@ -86,8 +90,7 @@ Status checkNewMetrics(const std::string& path) {
 
 Status checkNothingSaved(const std::string& path, const std::string& folder, int64_t firstSaved) {
   TRIREME_ASSIGN_OR_RETURN(const KeptMetrics before, keptOf(path, firstSaved - 1));
-  TRIREME_ASSIGN_OR_RETURN(const KeptMetrics all, keptOf(path, INT64_MAX));  // but a cut off line
-  if (before.numRemoved == all.numRemoved) return {};
+  if (before.numRemoved == 0) return {};
   return invalidArgument(
       fmt::format("--metrics {}: has step {} or later, after which {} would have a checkpoint, and "
                   "it has none: bring the folder back or, to begin anew, give another file",
@@ -99,7 +102,7 @@ Result<MetricsFile> MetricsFile::open(const std::string& path, std::optional<int
   if (path.empty()) return metrics;
   metrics.path_ = path;
   if (resumeAfter) {
-    TRIREME_ASSIGN_OR_RETURN(metrics.numRemoved_, removeStepsAfter(path, *resumeAfter));
+    TRIREME_ASSIGN_OR_RETURN(metrics.kept_, removeStepsAfter(path, *resumeAfter));
   }
   metrics.file_.reset(std::fopen(path.c_str(), resumeAfter ? "ae" : "we"));
   if (!metrics.file_)

@@ -21,18 +21,28 @@ Status checkNewMetrics(const std::string& path);
 // was saved, or the metrics are another run's.
 Status checkNothingSaved(const std::string& path, const std::string& folder, int64_t firstSaved);
 
+// What is left of a metrics file for a run that resumes after step `after`.
+struct KeptMetrics {
+  std::string text;
+  int64_t numRemoved = 0;     // lines of later steps
+  bool isLastCutOff = false;  // so the last line is gone as well
+};
+// kInvalidArgument: "line 3 is no line of metrics".
+Result<KeptMetrics> keepUntil(const std::string& text, int64_t after);
+
 class MetricsFile {
  public:
   // An empty path: write nothing. kUnavailable: the file cannot be opened.
   // Starts the file anew or, with `resumeAfter`, continues that of an interrupted run: lines of
-  // steps after `resumeAfter`, and one that was cut off, go away, because the run does these steps
-  // again. numRemoved() says how many. kInvalidArgument: a line is none of metrics.
+  // steps after `resumeAfter` go away, because the run does these steps again, and a last one that
+  // was cut off. kept() says how many, without the text. kInvalidArgument: a line is none of
+  // metrics.
   static Result<MetricsFile> open(const std::string& path, std::optional<int64_t> resumeAfter);
 
   // The line is on its way to the disk when this returns. kResourceExhausted: the disk is full.
   Status write(const runtime::StepResult& step, int64_t tokens);
 
-  int64_t numRemoved() const { return numRemoved_; }
+  const KeptMetrics& kept() const { return kept_; }
 
  private:
   struct Close {
@@ -40,15 +50,7 @@ class MetricsFile {
   };
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
-  int64_t numRemoved_ = 0;
+  KeptMetrics kept_;
 };
-
-// What is left of a metrics file for a run that resumes after step `after`.
-struct KeptMetrics {
-  std::string text;
-  int64_t numRemoved = 0;
-};
-// kInvalidArgument: "line 3 is no line of metrics".
-Result<KeptMetrics> keepUntil(const std::string& text, int64_t after);
 
 }  // namespace trireme::cli

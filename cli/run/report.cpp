@@ -46,9 +46,13 @@ Seconds measuredStep(const LoopResult& loop) {
 
 std::string shortReport(const RunReport& report) {
   const auto& steps = report.loop.steps;
-  return fmt::format("steps {} to {}: loss {:.4f} -> {:.4f}, {} per step{}\n",
+  const auto numSkipped = std::count_if(steps.begin(), steps.end(), [](const auto& step) {
+    return step.scaled && step.scaled->isSkipped;
+  });
+  return fmt::format("steps {} to {}: loss {:.4f} -> {:.4f}, {} per step{}{}\n",
                      steps.front().step + 1, steps.back().step + 1, steps.front().loss,
                      steps.back().loss, formatSeconds(measuredStep(report.loop)),
+                     numSkipped > 0 ? fmt::format(", {} skipped", numSkipped) : "",
                      report.loop.interrupted ? ", interrupted" : "");
 }
 

@@ -1,6 +1,7 @@
 // trireme run: trains the model of a bundle.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -56,6 +57,9 @@ bool isDataset(const std::string& path) { return path.ends_with(".idx"); }
 // Files whose tokens are not what the flags say, or left unsaid.
 Status checkData(const RunOptions& run) {
   for (const std::string& path : run.data) {
+    if (!std::filesystem::exists(path) && std::filesystem::exists(path + ".idx"))
+      return invalidArgument(
+          fmt::format("--data {0}: no such file; the Megatron dataset is {0}.idx", path));
     if (isDataset(path) && run.tokens)
       return invalidArgument(fmt::format(
           "--tokens: the dataset {} says itself what its tokens are; leave --tokens away", path));
@@ -71,6 +75,14 @@ Status checkData(const RunOptions& run) {
   return {};
 }
 
+// As many open files as the system lets a process have: of each of --data there is one.
+void allowManyFiles() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);  // if it fails the files that are too many are named
+}
+
 Result<std::unique_ptr<runtime::TokenFiles>> openData(const program::Training& training,
                                                       const RunOptions& run) {
   constexpr int64_t kByteValues = 256;
@@ -81,12 +93,20 @@ Result<std::unique_ptr<runtime::TokenFiles>> openData(const program::Training& t
   options.sequenceLength = training.sequenceLength;
   options.type = run.tokens.value_or(runtime::TokenType::kU8);
   options.order = run.order.value_or(runtime::SampleOrder::kRandom);
-  if (!run.tokens && training.vocabSize < kByteValues &&
-      !std::all_of(run.data.begin(), run.data.end(), isDataset))
+  const bool readsBytes = !run.tokens && !std::all_of(run.data.begin(), run.data.end(), isDataset);
+  if (readsBytes && training.vocabSize < kByteValues)
     return Error(invalidArgument(
         fmt::format("the model's vocabulary has {} tokens, but a token is a byte of --data, so it "
                     "needs at least {}; --tokens names another type",
                     training.vocabSize, kByteValues)));
+  if (readsBytes && training.vocabSize > kByteValues && !run.modelFlags.initFrom.empty() &&
+      run.speaks())
+    fmt::print(
+        stderr,
+        "note: a token is a byte of --data, and the weights of --init-from know {} tokens: if "
+        "these are others, give an array of them with --tokens\n",
+        training.vocabSize);
+  allowManyFiles();
   return runtime::TokenFiles::open(run.data, options);
 }
 
@@ -171,7 +191,9 @@ Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Sessio
   if (options.resume.empty() && !options.beginsToSave)
     return MetricsFile::open(options.metrics, std::nullopt);
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::open(options.metrics, done));
-  if (const int64_t count = metrics.numRemoved(); count > 0)
+  if (metrics.kept().isLastCutOff)
+    fmt::print(stderr, "note: {}: its last line was cut off and is removed\n", options.metrics);
+  if (const int64_t count = metrics.kept().numRemoved; count > 0)
     fmt::print(stderr, "note: {}: {} after step {} removed, the run does {} again\n",
                options.metrics, count == 1 ? "1 line" : fmt::format("{} lines", count), done,
                count == 1 ? "it" : "them");

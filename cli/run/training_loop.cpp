@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "cli/process_memory.h"
@@ -74,6 +75,22 @@ Status checkFinite(const StepResult& step, bool isFirst) {
   return {};
 }
 
+// A run whose every step was skipped, the last with the least scale there is, has trained nothing,
+// and would never.
+Status checkTrained(const LoopResult& result, const program::Training& training) {
+  const auto isSkipped = [](const StepResult& step) {
+    return step.scaled && step.scaled->isSkipped;
+  };
+  if (result.steps.empty() || !std::all_of(result.steps.begin(), result.steps.end(), isSkipped) ||
+      result.steps.back().scaled->lossScale > training.minLossScale)
+    return {};
+  return invalidArgument(
+      fmt::format("all {} steps were skipped and the weights are as they were: gradients overflow "
+                  "f16 even with "
+                  "min_loss_scale, {}; lower it, or train in bf16",
+                  result.steps.size(), training.minLossScale));
+}
+
 }  // namespace
 
 int64_t tokensPerStep(const program::Program& program) {
@@ -121,6 +138,7 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   Status last;
   if (!saved && !options.saveFolder.empty()) last = save(session, options, result);
   TRIREME_RETURN_IF_ERROR(andWhatIsSaved(written, last, result.lastCheckpoint));
+  TRIREME_RETURN_IF_ERROR(checkTrained(result, session.program().training));
   return result;
 }
 

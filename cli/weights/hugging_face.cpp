@@ -21,9 +21,10 @@ bool isGpt(const ModelSpec& m) { return m.family == spec::ModelFamily::kGpt; }
 // The families differ in more than one switch of ModelSpec; no other combination has a class.
 Status checkFamily(const ModelSpec& m) {
   const auto need = [&](bool holds, std::string_view what) {
-    return holds ? Status()
-                 : invalidArgument(fmt::format("model {}: Hugging Face's {} has {}", m.name,
-                                               isGpt(m) ? "gpt2" : "llama and qwen2", what));
+    return holds
+               ? Status()
+               : invalidArgument(fmt::format("model {}: Hugging Face's {} {}", m.name,
+                                             isGpt(m) ? "gpt2 has" : "llama and qwen2 have", what));
   };
   if (isGpt(m)) {
     TRIREME_RETURN_IF_ERROR(need(m.norm == spec::NormKind::kLayerNorm, "LayerNorm"));
@@ -48,7 +49,7 @@ class Builder {
     weights_.prefix = isGpt(m_) ? "transformer." : "model.";
     isGpt(m_) ? addGpt2() : addLlama();
     if (m_.tiedEmbeddings) {
-      weights_.ignored.push_back("lm_head.weight");
+      weights_.copies.push_back({"lm_head.weight", 0});  // of what embeds words
     } else {
       matrix("lm_head.weight", m_.vocabSize, m_.hiddenSize);
       weights_.tensors.back().mayHavePrefix = false;

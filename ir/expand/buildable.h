@@ -13,7 +13,7 @@ namespace trireme::expand {
 // (E2) state sharding is none or optimizer
 // (E3) sharded state is not replicated: dpReplicate is 1
 // (E4) full recomputation is of all layers: recomputeLayers is 0
-// (E5) the precision is fp64, fp32 or bf16
+// (E5) the precision is fp64, fp32, bf16 or fp16
 // (E6) every virtual stage has a layer
 //
 // Errors: kInvalidArgument.

@@ -160,7 +160,8 @@ Status contextDivides(const Plan& p, const ModelSpec&) {  // (P15)
       nearest(p.cp, length, [=](int64_t cp) { return cp == 1 || length % (2 * cp) == 0; })));
 }
 
-Status sequenceParallelSplits(const Plan& p, const ModelSpec&) {  // (P9)
+// The nearest tp divides heads and ffn as well, where one above 1 does: as for (P4).
+Status sequenceParallelSplits(const Plan& p, const ModelSpec& model) {  // (P9)
   if (!p.sequenceParallel) return {};
   const int64_t length = p.training.sequenceLength / p.cp;
   if (p.tp == 1)
@@ -168,10 +169,12 @@ Status sequenceParallelSplits(const Plan& p, const ModelSpec&) {  // (P9)
         "(P9) sequence parallel needs tp > 1, but tp is 1; nearest: "
         "sequence_parallel false, or tp 2");
   if (length % p.tp == 0) return {};
-  const auto splits = [=](int64_t tp) { return tp > 1 && length % tp == 0; };
+  const int64_t common = std::gcd(length, std::gcd(model.numKvHeads, model.ffnSize));
+  const auto splits = [=](int64_t tp) { return tp > 1 && common % tp == 0; };
   return invalidArgument(fmt::format(
       "(P9) sequence parallel: tp {} does not divide the sequence length {}{}{}", p.tp, length,
-      p.cp == 1 ? "" : fmt::format(" of one of cp {} ranks", p.cp), nearest(p.tp, length, splits)));
+      p.cp == 1 ? "" : fmt::format(" of one of cp {} ranks", p.cp),
+      common > 1 ? nearest(p.tp, length, splits) : "; nearest: sequence_parallel false"));
 }
 
 Status scatterGatherApplies(const Plan& p, const ModelSpec& model) {  // (P10)

@@ -121,6 +121,9 @@ std::optional<Problem> findProblem(const TrainingSpec& t) {
   rules.require(!t.tf32 || t.precision == Precision::kFp32, "tf32",  // (T6)
                 "rounds factors in fp32: it needs precision fp32");
   rules.positive("min_loss_scale", t.minLossScale);  // (T7)
+  rules.require(t.minLossScale >= F32::min(), "min_loss_scale",
+                fmt::format("must be at least {:.8g}, the least normal number of f32, got {}",
+                            F32::min(), t.minLossScale));
   rules.require(t.initialLossScale >= t.minLossScale && t.initialLossScale <= kMaxLossScale,
                 "initial_loss_scale",
                 fmt::format("must be min_loss_scale ({}) to 2^126, got {}", t.minLossScale,

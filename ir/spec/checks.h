@@ -29,7 +29,8 @@ std::optional<Problem> findProblem(const ModelSpec& model);
 // (T5) 0 < epsilon, a normal number of the optimizer's state (else a parameter without gradient
 //      divides 0 by 0); 0 <= weight_decay, clip_norm.
 // (T6) tf32 needs precision fp32.
-// (T7) 0 < min_loss_scale <= initial_loss_scale <= 2^126; loss_scale_window is 1 .. 2^53.
+// (T7) 2^-126 <= min_loss_scale <= initial_loss_scale <= 2^126 (both and their inverses are normal
+//      numbers of f32); loss_scale_window is 1 .. 2^53.
 // All numbers are finite.
 std::optional<Problem> findProblem(const TrainingSpec& training);
 

@@ -57,7 +57,22 @@ constexpr std::string_view kHarmless[] = {"architectures",
                                           "_num_labels",
                                           "tokenizer_class",
                                           "prefix",
-                                          "max_length"};
+                                          "max_length",
+                                          "max_sequence_length",
+                                          "do_sample",
+                                          "temperature",
+                                          "top_p",
+                                          "top_k",
+                                          "repetition_penalty",
+                                          "output_past",
+                                          "predict_special_tokens",
+                                          "torchscript",
+                                          "is_llama_config",
+                                          "transformers.js_config",
+                                          "_attn_implementation_autoset",
+                                          "_flash_attn_2_enabled",
+                                          "unsloth_version",
+                                          "unsloth_fixed"};
 
 // An option that may only have the values that leave the model as ModelSpec describes it. null is
 // always one.
@@ -74,6 +89,7 @@ constexpr Fixed kFixedForAll[] = {
     {"tie_encoder_decoder", {"false"}, "only decoder-only models are known"},
     {"chunk_size_feed_forward", {"0"}, "the feed-forward layer is not chunked"},
     {"pruned_heads", {"{}"}, "every layer has all heads"},
+    {"auto_map", {}, "code of its own may change the model"},
     {"partial_rotary_factor", {"1", "1.0"}, "rotary positions turn the whole head"},
 };
 constexpr Fixed kFixedForGpt2[] = {
@@ -84,10 +100,13 @@ constexpr Fixed kFixedForGpt2[] = {
     {"scale_attn_weights", {"true"}, "scores are divided by sqrt(head size)"},
     {"scale_attn_by_inverse_layer_idx", {"false"}, "all layers scale their scores alike"},
     {"reorder_and_upcast_attn", {"false"}, "attention has one order of operations"},
+    {"n_special", {"0"}, "the vocabulary is vocab_size"},
 };
 constexpr Fixed kFixedForLlamaLike[] = {
     {"hidden_act", {"silu"}, "the feed-forward layer is SwiGLU"},
     {"pretraining_tp", {"1"}, "matrix products are not split as in pre-training"},
+    {"rope_interleaved", {"false"}, "rotary positions turn the halves of a head"},
+    {"use_mrope", {"false"}, "rotary positions are those of tokens in one row"},
 };
 
 // "{}" and "[]" for an empty map and list, the text of a scalar; nothing that `accepted` lists

@@ -143,8 +143,10 @@ Status MapReader::finish(Unknown unknown) const {
     if (std::find(known_.begin(), known_.end(), item.key) != known_.end()) continue;
     const std::string message =
         unknown == Unknown::kCannotTell
-            ? fmt::format("unknown option {}: cannot tell whether it changes the model",
-                          quoteForMessage(item.key))
+            ? fmt::format(
+                  "unknown option {}: cannot tell whether it changes the model; "
+                  "if it does not, remove it",
+                  quoteForMessage(item.key))
             : fmt::format("unknown key {}{}", quoteForMessage(item.key),
                           suggestion(item.key, known_));
     return errorAt(file_, item.keyMark, subject(path_) + message);

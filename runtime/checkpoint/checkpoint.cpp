@@ -67,19 +67,25 @@ std::vector<std::pair<std::string, std::string>> settingsOf(const program::Train
 // What a continuation may have otherwise, and is told of.
 std::vector<std::pair<std::string, std::string>> freeSettingsOf(const program::Training& training) {
   const auto number = [](auto value) { return fmt::format("{}", value); };
-  return {{"compute_dtype", std::string(dtypeName(training.computeDType))},
-          {"learning_rate", number(training.learningRate)},
-          {"min_learning_rate", number(training.minLearningRate)},
-          {"warmup_steps", number(training.warmupSteps)},
-          {"decay_steps", number(training.decaySteps)},
-          {"beta1", number(training.beta1)},
-          {"beta2", number(training.beta2)},
-          {"epsilon", number(training.epsilon)},
-          {"weight_decay", number(training.weightDecay)},
-          {"clip_norm", number(training.clipNorm)},
-          {"embedding_dropout", number(training.embeddingDropout)},
-          {"attention_dropout", number(training.attentionDropout)},
-          {"residual_dropout", number(training.residualDropout)}};
+  std::vector<std::pair<std::string, std::string>> settings = {
+      {"compute_dtype", std::string(dtypeName(training.computeDType))},
+      {"learning_rate", number(training.learningRate)},
+      {"min_learning_rate", number(training.minLearningRate)},
+      {"warmup_steps", number(training.warmupSteps)},
+      {"decay_steps", number(training.decaySteps)},
+      {"beta1", number(training.beta1)},
+      {"beta2", number(training.beta2)},
+      {"epsilon", number(training.epsilon)},
+      {"weight_decay", number(training.weightDecay)},
+      {"clip_norm", number(training.clipNorm)},
+      {"embedding_dropout", number(training.embeddingDropout)},
+      {"attention_dropout", number(training.attentionDropout)},
+      {"residual_dropout", number(training.residualDropout)}};
+  if (training.scalesLoss()) {
+    settings.emplace_back("loss_scale_window", number(training.lossScaleWindow));
+    settings.emplace_back("min_loss_scale", number(training.minLossScale));
+  }
+  return settings;
 }
 
 std::string formatChecksums(const std::vector<uint32_t>& checksums) {

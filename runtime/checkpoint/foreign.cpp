@@ -22,6 +22,7 @@ namespace {
 constexpr std::string_view kSingle = "model.safetensors";
 constexpr std::string_view kIndex = "model.safetensors.index.json";
 constexpr std::string_view kIndexEnd = ".index.json";
+constexpr const char* kProducer = "trireme";
 
 std::string folderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -48,8 +49,11 @@ class TensorFiles {
       return result;
     }
     if (!files.open(index).has_value())
-      return Error(invalidArgument(fmt::format(
-          "{}: neither a safetensors file nor a folder with {} or {}", path, kSingle, kIndex)));
+      return Error(
+          invalidArgument(fmt::format("{}: neither a safetensors file nor a folder with {} or {}; "
+                                      "of a checkpoint of Trireme's, "
+                                      "trireme export-weights makes such a folder",
+                                      path, kSingle, kIndex)));
     TRIREME_RETURN_IF_ERROR(result.addIndex(index, files));
     return result;
   }
@@ -139,6 +143,25 @@ class TensorFiles {
 
 using Places = std::vector<const TensorFiles::Place*>;
 
+// That a tensor which the model has once is the same in both places of the files.
+Status checkCopy(const TensorFiles& files, const TensorFiles::Place& copy,
+                 const TensorFiles::Place& original) {
+  const auto isSame = [&]() -> Result<bool> {
+    if (copy.entry.dims != original.entry.dims || copy.entry.dtype != original.entry.dtype ||
+        copy.entry.otherType != original.entry.otherType)
+      return false;
+    TRIREME_ASSIGN_OR_RETURN(const std::vector<char> bytes, files.read(copy));
+    TRIREME_ASSIGN_OR_RETURN(const std::vector<char> others, files.read(original));
+    return bytes == others;
+  };
+  TRIREME_ASSIGN_OR_RETURN(const bool same, isSame());
+  if (same) return {};
+  return invalidArgument(fmt::format(
+      "{}: tensor {} differs from {}, and the model has one tensor for both; it has two with "
+      "tied_embeddings: false (Hugging Face: tie_word_embeddings)",
+      files.pathOf(copy), copy.entry.name, original.entry.name));
+}
+
 // Where every foreign tensor is. Each must be there in its shape, and nothing else.
 Result<Places> match(const ForeignWeights& weights, const TensorFiles& files,
                      const std::string& path) {
@@ -163,6 +186,12 @@ Result<Places> match(const ForeignWeights& weights, const TensorFiles& files,
     if (entry.dtype == DType::kI32) return Error(invalidArgument(where + " is of integers"));
     wanted.insert(entry.name);
     matched.push_back(&found->second);
+  }
+  for (const ForeignCopy& copy : weights.copies) {
+    const auto found = places.find(copy.name);
+    if (found == places.end()) continue;
+    TRIREME_RETURN_IF_ERROR(checkCopy(files, found->second, *matched[copy.of]));
+    wanted.insert(copy.name);
   }
   for (const auto& [name, place] : places) {
     const auto endsName = [&](const std::string& end) { return name.ends_with(end); };
@@ -248,6 +277,7 @@ class Writer {
   SafetensorsHeader headerOf(bool withPrefix) const {
     SafetensorsHeader header;
     header.metadata["format"] = "pt";
+    header.metadata["producer"] = kProducer;
     int64_t at = 0;
     for (const ForeignTensor& tensor : weights_.tensors) {
       const std::string prefix = withPrefix && tensor.mayHavePrefix ? weights_.prefix : "";
@@ -371,6 +401,15 @@ Status writeForeignWeights(const std::string& checkpoint, const ForeignWeights& 
   Writer writer(weights, type, checkpoint);
   TRIREME_RETURN_IF_ERROR(writer.open(files));
   return replaceFile(path, files, [&](OutputFile& file) { return writer.write(withPrefix, file); });
+}
+
+bool isWrittenByUs(const std::string& path, FileSystem& files) {
+  const auto file = files.open(path);
+  if (!file.has_value()) return false;
+  const Result<SafetensorsHeader> header = readHeader(**file);
+  if (!header.has_value()) return false;
+  const auto found = header->metadata.find("producer");
+  return found != header->metadata.end() && found->second == kProducer;
 }
 
 }  // namespace trireme::runtime

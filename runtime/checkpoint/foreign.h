@@ -36,8 +36,15 @@ struct OwnTensor {
   std::vector<RowBlock> blocks;
 };
 
+// A tensor that files may have beside one that is the same, as of tied embeddings.
+struct ForeignCopy {
+  std::string name;
+  size_t of = 0;  // index in ForeignWeights::tensors
+};
+
 struct ForeignWeights {
   std::vector<ForeignTensor> tensors;
+  std::vector<ForeignCopy> copies;
   std::vector<OwnTensor> own;
   std::string prefix;                // that all names in a file may have
   std::vector<std::string> ignored;  // ends of names of what is no parameter of its own
@@ -48,8 +55,9 @@ struct ForeignWeights {
 // (*.safetensors.index.json), or a folder with model.safetensors or such an index. Types f64, f32,
 // bf16 and f16 are converted; what is ignored may be of any. Moments stay as they are. Everything
 // is checked before the first parameter is touched. kInvalidArgument: a file is missing or
-// malformed; a tensor is missing, misshapen, not of numbers, or not of this model (names it).
-// kUnavailable: the device failed: the weights are undefined.
+// malformed; a tensor is missing, misshapen, not of numbers, not of this model, or no copy of the
+// one that it should be a copy of (names it). kUnavailable: the device failed: the weights are
+// undefined.
 Status loadForeignWeights(const TrainingState& state, const ForeignWeights& weights,
                           const std::string& path, FileSystem& files);
 
@@ -63,5 +71,8 @@ std::string describeForeignWeights(const std::string& path, FileSystem& files);
 // or of another model, or a weight is not finite, or not in this type (names it).
 Status writeForeignWeights(const std::string& checkpoint, const ForeignWeights& weights, DType type,
                            bool withPrefix, const std::string& path, FileSystem& files);
+
+// Whether the file is one that writeForeignWeights() wrote.
+bool isWrittenByUs(const std::string& path, FileSystem& files);
 
 }  // namespace trireme::runtime

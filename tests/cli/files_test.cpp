@@ -30,9 +30,16 @@ TEST_F(Files, LatestCheckpointIsTheOneOfTheLargestStep) {
 TEST(Metrics, StepsThatAResumedRunRepeatsGoAway) {
   const std::string text = "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
   EXPECT_EQ(keepUntil(text, 2)->text, "{\"step\":1}\n{\"step\":2}\n");
-  EXPECT_EQ(keepUntil(text, 2)->numRemoved, 2);  // and the line that was cut off
-  EXPECT_EQ(keepUntil(text, 9)->numRemoved, 1);
+  EXPECT_EQ(keepUntil(text, 2)->numRemoved, 1);
+  EXPECT_EQ(keepUntil(text, 9)->numRemoved, 0);
+  EXPECT_TRUE(keepUntil(text, 9)->isLastCutOff);
   EXPECT_EQ(keepUntil("", 2)->text, "");
+  // The last line is whole but for its end, as an editor may leave it.
+  const KeptMetrics whole = *keepUntil("{\"step\":1}\n{\"step\":2}", 2);
+  EXPECT_EQ(whole.text, "{\"step\":1}\n{\"step\":2}\n");
+  EXPECT_EQ(whole.numRemoved, 0);
+  EXPECT_FALSE(whole.isLastCutOff);
+  EXPECT_EQ(keepUntil("{\"step\":1}\n{\"step\":2}", 1)->numRemoved, 1);
   for (const char* other : {"text\n", "{\"step\":1}\n7\n", "{\"loss\":1}\n", "{\"step\":1.5}\n",
                             "notes", "{\"step\":1}\n{\"stop"})
     EXPECT_FALSE(keepUntil(other, 2).has_value()) << other;

@@ -35,7 +35,7 @@ TEST_F(QueuedJob, BeginsWhereNothingIsSaved) {
   const Outcome second = job("2", saved + "/");
   expectSuccess(second);
   EXPECT_THAT(second.err, ::testing::AllOf(HasSubstr("no checkpoint yet"),
-                                           HasSubstr("2 lines after step 0 removed")));
+                                           HasSubstr("1 line after step 0 removed")));
   EXPECT_EQ(lossesIn(metrics), whole);
   const Outcome third = job("3", saved);
   expectSuccess(third);

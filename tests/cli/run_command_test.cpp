@@ -65,6 +65,22 @@ TEST_F(RunCommand, ResumingGivesTheLossesOfAnUninterruptedRun) {
   EXPECT_EQ(lossesIn(path("part.jsonl")), whole);  // to the last bit
 }
 
+// The least scale is one that overflows f16 whatever the gradients are.
+TEST_F(RunCommand, ARunWhoseEveryStepIsSkippedFails) {
+  training = write("scaled.yaml", replaced(kTinyTraining, "fp32", "fp16") +
+                                      "initial_loss_scale: 1e12\nmin_loss_scale: 1e12\n");
+  const std::string bundle = compile("scaled", {"--gpus", "1"});
+  expectRefusal(run(bundle, {"--steps", "2"}), 1,
+                {"all 2 steps were skipped",
+                 "gradients overflow f16 even with min_loss_scale, 1000000000000"});
+  // A larger scale than the least may still become one that does not.
+  training =
+      write("falls.yaml", replaced(kTinyTraining, "fp32", "fp16") + "initial_loss_scale: 1e12\n");
+  const Outcome falls = run(compile("falls", {"--gpus", "1"}), {"--steps", "2"});
+  expectSuccess(falls);
+  EXPECT_THAT(falls.out, HasSubstr(", 2 skipped"));
+}
+
 // They are the user's to change, knowingly.
 TEST_F(RunCommand, ResumingWithOtherSettingsSaysWhich) {
   expectSuccess(run(compile("before", {"--gpus", "1"}), {"--steps", "2", "--save", path("ckpt")}));
@@ -138,61 +154,6 @@ TEST_F(RunCommand, StartsFromExportedWeights) {
   write("hf/config.json", config);
   expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
                 {"config.json is of another model: heads: 2, the bundle's has heads: 4"});
-}
-
-// The first value is one of a matrix. In place of it come 70,000, beyond fp16, and infinity.
-TEST_F(RunCommand, WeightsThatAPrecisionDoesNotHoldAreRefused) {
-  const std::string bundle = compile("tiny", {"--gpus", "1"});
-  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
-  const std::string good = readAll(path("ckpt/step-00000001.safetensors"));
-  runtime::PosixFileSystem files;
-  const auto with = [&](float value) {
-    auto header = *runtime::readHeader(**files.open(path("ckpt/step-00000001.safetensors")));
-    std::string bytes = good.substr(static_cast<size_t>(header.dataOffset));
-    std::memcpy(bytes.data(), &value, sizeof(value));
-    const auto size = static_cast<size_t>(header.tensors[0].end);
-    header.metadata["crc32c"].replace(
-        0, 8, fmt::format("{:08x}", program::crc32c(bytes.substr(0, size))));
-    header.metadata["version"] = "1";  // whose headers have no checksum
-    header.metadata.erase("header_crc32c");
-    return write("odd.safetensors", runtime::formatHeader(header) + bytes);
-  };
-  const auto exportIt = [&](const std::string& checkpoint, const std::string& precision) {
-    return runTrireme({"export-weights", checkpoint, "--model", model, "--precision", precision,
-                       "-o", path("hf")});
-  };
-  const std::string large = with(70000);
-  expectRefusal(exportIt(large, "fp16"), 1,
-                {"odd.safetensors: tensor embedding.word.weight, element 0: 70000 is beyond the "
-                 "numbers of f16; f32 and bf16 hold it"});
-  EXPECT_FALSE(fs::exists(path("hf")));
-  for (const char* precision : {"fp32", "bf16"}) expectSuccess(exportIt(large, precision));
-  fs::remove_all(path("hf"));
-  for (const float value : {HUGE_VALF, std::nanf("")})
-    for (const char* precision : {"fp32", "bf16", "fp16"})
-      expectRefusal(exportIt(with(value), precision), 1,
-                    {std::isnan(value) ? ", element 0: nan" : ", element 0: inf",
-                     "the training had diverged; give an earlier checkpoint"});
-}
-
-// What a file holds beside the weights may be of any type; a weight may not.
-TEST_F(RunCommand, WeightsMayLieBesideMasksOfOtherTypes) {
-  const std::string bundle = compile("tiny", {"--gpus", "1"});
-  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
-  expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
-  const std::string file = path("hf/model.safetensors"), bytes = readAll(file);
-  runtime::PosixFileSystem files;
-  auto header = *runtime::readHeader(**files.open(file));
-  const std::string data = bytes.substr(static_cast<size_t>(header.dataOffset));
-  const auto at = static_cast<int64_t>(data.size());
-  header.tensors.push_back({"h.0.attn.bias", DType::kF32, {1, 1, 4, 4}, at, at + 16, "U8"});
-  write("hf/model.safetensors", formatHeader(header) + data + std::string(16, '\1'));
-  expectSuccess(run(bundle, {"--steps", "1", "--init-from", path("hf")}));
-  for (runtime::TensorEntry& tensor : header.tensors)
-    if (tensor.name.ends_with("ln_f.bias")) tensor.otherType = "U32";
-  write("hf/model.safetensors", formatHeader(header) + data + std::string(16, '\1'));
-  expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
-                {"ln_f.bias is U32; F64, F32, BF16 and F16 are read"});
 }
 
 // A key that only one of them has shifts no other.

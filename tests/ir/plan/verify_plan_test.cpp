@@ -207,8 +207,15 @@ TEST(P9SequenceParallelSplits, TheSequenceOverMoreThanOneRank) {
               p.sequenceParallel = true;
               p.training.sequenceLength = 60;
             }),
-            "(P9) sequence parallel: tp 8 does not divide the sequence length 60; nearest: 6 "
-            "or 10");
+            "(P9) sequence parallel: tp 8 does not divide the sequence length 60; nearest: 4");
+  // 8 heads: what divides 33 tokens does not divide them.
+  EXPECT_EQ(messageAfterChange([](Plan& p) {
+              p.tp = 2;
+              p.sequenceParallel = true;
+              p.training.sequenceLength = 33;
+            }),
+            "(P9) sequence parallel: tp 2 does not divide the sequence length 33; nearest: "
+            "sequence_parallel false");
 }
 
 TEST(P10ScatterGatherApplies, OnlyToReplicatedStageBorders) {
@@ -335,7 +342,7 @@ TEST(P15ContextDivides, BeforeSequenceParallelismDoes) {
               p.training.sequenceLength = 60;
             }),
             "(P9) sequence parallel: tp 4 does not divide the sequence length 30 of one of cp 2 "
-            "ranks; nearest: 3 or 5");
+            "ranks; nearest: 2");
 }
 
 // 36 / 2 tokens x 95: divisible by 2, not by 4, while 36 x 95 is.

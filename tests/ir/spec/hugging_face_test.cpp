@@ -141,8 +141,10 @@ TEST(HuggingFace, DropoutIsReported) {
 TEST(HuggingFace, UnknownOptionIsRefused) {
   EXPECT_EQ(gpt2With("\"use_flux_capacitor\": 0"),
             "config.json:2:3: unknown option 'use_flux_capacitor': cannot tell whether it changes "
-            "the model");
-  EXPECT_THAT(gpt2With("\"auto_map\": {}"), HasSubstr("unknown option 'auto_map'"));
+            "the model; if it does not, remove it");
+  EXPECT_THAT(gpt2With("\"auto_map\": {\"AutoModel\": \"m.M\"}"),
+              HasSubstr("is not supported (accepted: null): code of its own may change the model"));
+  EXPECT_THAT(gpt2With("\"n_special\": 3"), HasSubstr("n_special: '3' is not supported"));
   // An option of another family is unknown to this one.
   EXPECT_THAT(gpt2With("\"hidden_size\": 8"), HasSubstr("unknown option 'hidden_size'"));
 }
@@ -208,6 +210,18 @@ TEST(HuggingFaceLlama, RefusesByNameWhatChangesTheComputation) {
               HasSubstr("pretraining_tp: '2' is not supported"));
   EXPECT_THAT(llamaWith("\"partial_rotary_factor\": 0.5,"),
               HasSubstr("partial_rotary_factor: '0.5' is not supported"));
+  EXPECT_THAT(llamaWith("\"use_mrope\": true,"), HasSubstr("use_mrope: 'true' is not supported"));
+  EXPECT_THAT(llamaWith("\"rope_interleaved\": true,"),
+              HasSubstr("rope_interleaved: 'true' is not supported"));
+  // As published configurations of these families have them.
+  EXPECT_EQ(
+      llamaWith("\"use_mrope\": false, \"rope_interleaved\": false, \"is_llama_config\": true, "
+                "\"max_sequence_length\": 2048, \"unsloth_version\": \"2025.1\", "
+                "\"transformers.js_config\": {\"kv_cache_dtype\": {}},"),
+      "(no error)");
+  EXPECT_EQ(gpt2With("\"n_special\": 0, \"predict_special_tokens\": true, \"output_past\": true, "
+                     "\"do_sample\": true, \"torchscript\": false"),
+            "(no error)");
   EXPECT_EQ(llamaWith("\"rope_scaling\": null, \"hidden_act\": \"silu\", \"pretraining_tp\": 1, "
                       "\"partial_rotary_factor\": 1.0,"),
             "(no error)");

@@ -150,6 +150,10 @@ TEST(ParseTraining, T7LossScalesAreThoseOfFp16) {
                 HasSubstr("the loss is scaled in fp16 only, and precision is bf16"));
   EXPECT_THAT(refusalOfTraining("precision: fp16\nmin_loss_scale: 0\n"),
               HasSubstr("min_loss_scale: must be above 0, got 0"));
+  // Its inverse, by which gradients are multiplied, would be infinite.
+  EXPECT_THAT(
+      refusalOfTraining("precision: fp16\nmin_loss_scale: 1e-39\ninitial_loss_scale: 1e-39\n"),
+      HasSubstr("min_loss_scale: must be at least 1.1754944e-38, the least normal number of f32"));
   EXPECT_THAT(refusalOfTraining("precision: fp16\ninitial_loss_scale: 0.5\n"),
               HasSubstr("initial_loss_scale: must be min_loss_scale (1) to 2^126, got 0.5"));
   EXPECT_THAT(refusalOfTraining("precision: fp16\ninitial_loss_scale: 1e39\n"),
