@@ -92,7 +92,7 @@ Action addExportWeights(CLI::App& app) {
       ->required();
   addPath(app, "--model", &options->model, "NAME|FILE", "The model that was trained")->required();
   addPath(app, "-o,--output", &options->output, "DIR",
-          "Folder for model.safetensors and config.json; an earlier export is replaced")
+          "Folder for the weights and config.json; replaces an earlier export")
       ->required();
   addChoice(app, "--precision", &options->type, typeName, WeightType::kFp16,
             "Type of the weights (default: fp32)");

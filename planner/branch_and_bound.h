@@ -44,6 +44,7 @@ class BranchAndBound {
   // After all runs: cuts of own programs that were not tried, and what they take at least.
   Status tryAllCuts();
   bool found() const { return !best_.empty(); }
+  bool ofEvenChunks() const { return certificate_.ofEvenChunks; }
   PlanResult takeResult();
   std::optional<Seconds> bestStep() const;
   std::vector<Rejection>& rejections() { return rejections_; }

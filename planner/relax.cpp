@@ -253,13 +253,15 @@ Status toStatus(const Shortfall& shortfall) {
   return {shortfall.reason.code(), fmt::format("{}; {}", shortfall.reason.message(), after)};
 }
 
-Status missesMemory(const Query& query, const plan::Plan& leanest, const CostFunctions& costs) {
+Status missesMemory(const Query& query, const plan::Plan& leanest, bool ofEvenChunks,
+                    const CostFunctions& costs) {
   const Result<cost::Estimate> estimate = costs.estimate(leanest);
   if (!estimate.has_value()) return estimate.error();
-  return infeasible(
-      fmt::format("no plan fits in memory: the leanest needs {} of {} per device, {} too much ({})",
-                  formatBytes(estimate->memory.total()), formatBytes(query.cluster.device.memory),
-                  formatBytesExactly(estimate->missing()), summary(leanest)));
+  return infeasible(fmt::format(
+      "no plan{} fits in memory: the leanest needs {} of {} per device, {} too much ({})",
+      ofEvenChunks ? " whose chunks of a stage differ by one layer at most (others: --layers)" : "",
+      formatBytes(estimate->memory.total()), formatBytes(query.cluster.device.memory),
+      formatBytesExactly(estimate->missing()), summary(leanest)));
 }
 
 Status withRelaxations(const Query& query, const Status& status, const SearchProgress& progress) {

@@ -51,8 +51,10 @@ Shortfall shortfallOf(const Query& query, const Status& reason,
 // "...; would work, the cheapest first: microbatch 1 (pinned: 4) (5.300 ms a step), or ..."
 Status toStatus(const Shortfall& shortfall);
 
-// kInfeasible: by how much `leanest`, the plan that needs least memory, misses it.
-Status missesMemory(const Query& query, const plan::Plan& leanest, const CostFunctions& costs);
+// kInfeasible: by how much `leanest`, the plan of the space that needs least memory, misses it.
+// ofEvenChunks: as of the search's Certificate.
+Status missesMemory(const Query& query, const plan::Plan& leanest, bool ofEvenChunks,
+                    const CostFunctions& costs);
 
 // The same status with what would work behind its message.
 Status withRelaxations(const Query& query, const Status& status,

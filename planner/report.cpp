@@ -85,8 +85,9 @@ void appendRunnersUp(std::string& out, const PlanResult& result) {
 std::string proofOf(const Certificate& c) {
   int64_t pruned = 0;
   for (const PruneCount& p : c.pruned) pruned += p.count;
-  return fmt::format("{}gap {}, bound {}{}; {} bounded, {} costed, {} pruned",
-                     c.gap > 0 ? "" : "optimal: ", gapText(c.gap), formatSeconds(c.bound),
+  return fmt::format("{}gap {}{}, bound {}{}; {} bounded, {} costed, {} pruned",
+                     c.gap > 0 ? "" : "optimal: ", gapText(c.gap),
+                     c.ofEvenChunks ? " among even chunks" : "", formatSeconds(c.bound),
                      c.closed ? "" : ", stopped", c.numBounded, c.numCosted, pruned);
 }
 
@@ -100,7 +101,8 @@ std::string searchOf(const PlanResult& result) {
     pruned += fmt::format("{} {} by {}", pruned.empty() ? "; pruned" : ",", p.count, p.rule);
   text += pruned;
   if (c.closed && c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
-  if (c.ofEvenChunks) text += "; chunks of a stage differ by one layer at most";
+  if (c.ofEvenChunks)
+    text += "; even chunks: those of a stage differ by one layer at most (others: --layers)";
   return text;
 }
 

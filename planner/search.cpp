@@ -146,7 +146,7 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
     if (!search.found() && !scope.isAnswer) return Error(infeasible("no plan fits in memory"));
     if (!search.found()) {
       TRIREME_ASSIGN_OR_RETURN(const plan::Plan leanest, search.findLeanest());
-      return Error(missesMemory(query, leanest, costs));
+      return Error(missesMemory(query, leanest, search.ofEvenChunks(), costs));
     }
     PlanResult result = search.takeResult();
     result.gpusUsed = result.plan.numRanks();

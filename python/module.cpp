@@ -25,6 +25,7 @@
 #include "planner/recommend.h"
 #include "planner/relax.h"
 #include "planner/report.h"
+#include "planner/supported.h"
 #include "planner/whatif/ask.h"
 #include "planner/whatif/refine.h"
 #include "planner/whatif/values.h"
@@ -322,6 +323,8 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
     answer.json = planner::toJson(*check);
     return answer;
   }
+  if (Status status = planner::checkSupported(plan, query.stack); !status.ok())
+    return Error(status.withContext(request.file));
   TRIREME_ASSIGN_OR_RETURN(const cost::Estimate estimate,
                            cost::estimate(model, plan, query.cluster, query.stack));
   TRIREME_ASSIGN_OR_RETURN(const std::vector<cost::MemoryUse> stages,

@@ -107,9 +107,11 @@ function addRunnersUp(answer) {
 
 function addCertificate(answer) {
   const c = answer.certificate;
+  const space = 'no plan of the space' +
+      (c.ofEvenChunks ? ' (chunks of a stage differ by one layer at most)' : '') + ' is faster than ';
   const section = addSection('Certificate', c.gap <= 0
-      ? 'Optimal, gap 0 %: no plan of the space is faster than ' + format.seconds(c.boundSeconds) + '.'
-      : 'Gap ' + format.gap(100 * c.gap) + ': no plan of the space is faster than the bound ' + format.seconds(c.boundSeconds) +
+      ? 'Optimal, gap 0 %: ' + space + format.seconds(c.boundSeconds) + '.'
+      : 'Gap ' + format.gap(100 * c.gap) + ': ' + space + 'the bound ' + format.seconds(c.boundSeconds) +
         (c.closed ? '.' : '; the search was stopped.'));
   addFacts(section, [
     ['bound', format.seconds(c.boundSeconds)], ['gap', format.gap(100 * c.gap)],

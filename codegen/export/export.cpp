@@ -7,7 +7,6 @@
 
 #include "codegen/export/formats.h"
 #include "codegen/export/loss_scale.h"
-#include "ir/plan/nearest.h"
 
 namespace trireme::codegen {
 namespace {
@@ -117,16 +116,24 @@ std::vector<plan::LayerRange> virtualStageLayers(const plan::Plan& plan) {
   return stages;
 }
 
+// Launchers start as many processes on every node, and not more than it has devices.
+static Status checkNodes(int64_t ranks, int64_t devicesPerNode) {
+  if (ranks <= devicesPerNode || ranks % devicesPerNode == 0) return {};
+  int64_t fewer = devicesPerNode;
+  while (ranks % fewer != 0) --fewer;
+  return invalidArgument(fmt::format(
+      "{} ranks are no whole number of nodes of {} devices; on {} nodes of {} ranks each "
+      "they would be (--gpus-per-node {})",
+      ranks, devicesPerNode, ranks / fewer, fewer, fewer));
+}
+
 Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model,
                             Framework framework, const ExportOptions& options) {
   std::vector<Misfit> misfits = misfitsOf(plan, model, framework);
   for (Misfit& misfit : settingMisfits(plan, framework, options)) misfits.push_back(misfit);
   for (Misfit& misfit : misfitsOf(plan, options.settings, framework)) misfits.push_back(misfit);
   TRIREME_RETURN_IF_ERROR(statusOf(misfits, framework));
-  if (plan.numRanks() > options.devicesPerNode && plan.numRanks() % options.devicesPerNode != 0)
-    return Error(invalidArgument(fmt::format(
-        "{} ranks are no whole number of nodes of {} devices (--gpus-per-node){}", plan.numRanks(),
-        options.devicesPerNode, plan::nearestDivisor(options.devicesPerNode, plan.numRanks()))));
+  TRIREME_RETURN_IF_ERROR(checkNodes(plan.numRanks(), options.devicesPerNode));
   Exported exported = write(plan, model, framework, options);
   noteSteps(framework, options, exported);
   // Whose files say how losses are scaled.

@@ -98,13 +98,15 @@ constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
      "the stack's profile says what hides behind products (nemo: some of it)"}};
 
 // What a ModelSpec or a Plan cannot say, and would be priced wrongly without.
-constexpr std::array<std::string_view, 13> kRefusedFlags = {"--num-experts",
+constexpr std::array<std::string_view, 15> kRefusedFlags = {"--num-experts",
                                                             "--multi-latent-attention",
                                                             "--mtp-num-layers",
                                                             "--window-size",
                                                             "--squared-relu",
                                                             "--quick-geglu",
                                                             "--use-torch-fsdp2",
+                                                            "--use-custom-fsdp",
+                                                            "--fp32-residual-connection",
                                                             "--optimizer-cpu-offload",
                                                             "--cpu-offloading-num-layers",
                                                             "--use-legacy-models",

@@ -64,6 +64,7 @@ Precision askedPrecision(Config& config) {
   if (config.choice("training.dtype", {"float32"}, "float32") != "float32") return Precision::kFp32;
   const std::string type =
       config.choice("training.mixed_precision_param", {"bfloat16", "float32"}, "bfloat16");
+  config.choice("training.mixed_precision_reduce", {"float32"}, "float32");
   if (isFp8) return Precision::kFp8;
   return type == "float32" ? Precision::kFp32 : Precision::kBf16;
 }

@@ -279,6 +279,9 @@ TEST(ImportMegatron, RefusesWithTheLine) {
               HasSubstr("run.sh:7: --hidden-size is 1024, but the model has 12288"));
   EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", "--num-experts 8")),
               HasSubstr("run.sh:14: --num-experts cannot be priced"));
+  for (const char* flag : {"--fp32-residual-connection", "--use-custom-fsdp"})
+    EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", flag)),
+                HasSubstr(std::string(flag) + " cannot be priced"));
   EXPECT_THAT(refusalOfRun(replacedInRun("-size 8 ", "-size eight ")),
               HasSubstr("run.sh:5: --tensor-model-parallel-size is 'eight'; expected a whole"));
   EXPECT_THAT(refusalOfRun(replacedInRun("full", "fulll")),

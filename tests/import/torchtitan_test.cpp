@@ -405,6 +405,9 @@ TEST(ImportTorchtitan, WhatIsNotShardedBesideTensorParallelismIsFp32) {
   EXPECT_THAT(
       readToml(text(8, 1, "mixed_precision_param = \"float32\"\n"), model, {.gpus = 8})->notes,
       ElementsAre());
+  EXPECT_THAT(
+      refusalOfToml(text(8, 1, "mixed_precision_reduce = \"bfloat16\"\n"), model, {.gpus = 8}),
+      HasSubstr("mixed_precision_reduce"));
   EXPECT_EQ(readToml(text(4, 1, ""), model, {.gpus = 8})->plan.training.precision,
             spec::Precision::kBf16);
   EXPECT_EQ(readToml(text(1, 8, ""), model, {.gpus = 8})->plan.training.precision,

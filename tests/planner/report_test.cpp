@@ -139,10 +139,12 @@ TEST(ToTable, SaysWhatRunnersUpTakeWhenTheyArePlayed) {
 
 TEST(ToTable, SaysThatChunksOfAStageAreEvenAndThatMemoryIsTight) {
   PlanResult result = answer();
-  constexpr std::string_view kChunks = "chunks of a stage differ", kTight = "tight: peaks are";
+  constexpr std::string_view kChunks = "those of a stage differ", kTight = "tight: peaks are";
   EXPECT_EQ(toTable(result).find(kChunks), std::string::npos);
   result.certificate.ofEvenChunks = true;
   EXPECT_NE(toTable(result).find(kChunks), std::string::npos);
+  EXPECT_NE(toTable(result).find(" among even chunks, bound"), std::string::npos)
+      << toTable(result);
   EXPECT_TRUE(toJson(result)["certificate"]["ofEvenChunks"].get<bool>());
   // Of predictions with an interval; above 93 % of what there is.
   cost::Estimate& estimate = result.estimate;

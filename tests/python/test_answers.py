@@ -136,6 +136,9 @@ def test_a_checked_plan_is_that_of_the_command(command: Any, tmp_path: Path) -> 
     for plan in (file, best.plan, best):
         price = trireme.estimate(plan, "gpt2-124m", "dgx-a100", stack=stack)
         assert {key: expected[key] for key in price.to_dict()} == price.to_dict()
+    split = trireme.plan("gpt2-124m", "dgx-a100", **SMALL, tp=2)  # type: ignore[arg-type]
+    with pytest.raises(trireme.Error, match="stack 'composer-fsdp' has no tp 2"):
+        trireme.estimate(split, "gpt2-124m", "dgx-a100", stack="composer-fsdp")
     assert price.plan == best.plan == trireme.Plan.load(file)
     assert sum(price.estimate.breakdown_seconds.values()) == pytest.approx(
         price.estimate.step_seconds
