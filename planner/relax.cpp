@@ -241,10 +241,18 @@ Shortfall shortfallOf(const Query& query, const Status& reason,
 }
 
 Status toStatus(const Shortfall& shortfall) {
+  // The cheapest needs the fewest devices, so they are said where they differ.
+  const bool differ = std::any_of(
+      shortfall.changes.begin(), shortfall.changes.end(), [&](const Relaxation& change) {
+        return change.plan.numRanks() != shortfall.changes.front().plan.numRanks();
+      });
   std::vector<std::string> changes;
-  for (const Relaxation& change : shortfall.changes)
+  for (const Relaxation& change : shortfall.changes) {
+    const bool isSaid = differ && change.kind != ChangeKind::kDevices;
     changes.push_back(
-        fmt::format("{}: {} a step", change.change, formatSeconds(change.estimate.step)));
+        fmt::format("{}: {} a step{}", change.change, formatSeconds(change.estimate.step),
+                    isSaid ? fmt::format(" on {} devices", change.plan.numRanks()) : ""));
+  }
   const std::string after =
       changes.empty()
           ? "no single change of the query gives a plan"

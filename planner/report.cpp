@@ -47,16 +47,20 @@ std::string gapText(double gap) {
   return fmt::format("{:.{}f} %", percent, digits);
 }
 
+std::vector<double> percentOf(const std::vector<BreakdownPart>& parts) {
+  std::vector<Seconds> times;
+  for (const BreakdownPart& part : parts) times.push_back(part.time);
+  return percentages(times);
+}
+
 // Parts of no length are left out, but what a plan with context parallelism exchanges: hidden is an
 // answer, too.
 void appendTimes(std::string& out, const plan::Plan& plan, const cost::Estimate& estimate) {
   const std::vector<BreakdownPart> parts = breakdownParts(estimate.breakdown);
-  std::vector<Seconds> times;
-  for (const BreakdownPart& part : parts) times.push_back(part.time);
-  const std::vector<double> percent = percentages(times);
+  const std::vector<double> percent = percentOf(parts);
   for (size_t i = 0; i < parts.size(); ++i)
-    if (times[i].count() > 0 || (plan.cp > 1 && parts[i].name == kContextParallel))
-      out += fmt::format("  {:<20}{:>12}{:>8.1f} %\n", parts[i].name, formatSeconds(times[i]),
+    if (parts[i].time.count() > 0 || (plan.cp > 1 && parts[i].name == kContextParallel))
+      out += fmt::format("  {:<20}{:>12}{:>8.1f} %\n", parts[i].name, formatSeconds(parts[i].time),
                          percent[i]);
 }
 
@@ -447,9 +451,16 @@ std::string toTable(const Explanation& explanation, const cost::Estimate& estima
     appendField(out, "stages",
                 fmt::format("{} of {} each", stagesText(explanation.stages),
                             formatBytes(estimate.memoryAvailable)));
+  const std::vector<BreakdownPart> parts = breakdownParts(estimate.breakdown);
+  const auto largest = std::find_if(parts.begin(), parts.end(), [&](const BreakdownPart& part) {
+    return part.name == explanation.bottleneck;
+  });
+  const double percent = largest == parts.end()
+                             ? 0
+                             : percentOf(parts)[static_cast<size_t>(largest - parts.begin())];
   appendField(out, "why",
               fmt::format("the largest part of the step is {}, {:.1f} %{}", explanation.bottleneck,
-                          100 * explanation.share,
+                          percent,
                           estimate.fits() ? fmt::format("; {} of memory are left",
                                                         formatBytes(explanation.slack))
                                           : ""));
