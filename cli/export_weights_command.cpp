@@ -47,17 +47,21 @@ Status writeFolder(const std::filesystem::path& folder, const std::function<Stat
 }
 
 // An earlier export is replaced; weights and configurations of others are not, nor do new weights
-// go beside theirs.
-Status checkReplaceable(const std::filesystem::path& folder) {
+// go beside theirs. `config`: what is to be written, which may be there.
+Status checkReplaceable(const std::filesystem::path& folder, const std::string& config) {
   runtime::PosixFileSystem files;
   const bool isOurs = runtime::isWrittenByUs((folder / kWeights).string(), files);
   for (const auto& [name, mayBeOurs] :
-       {std::pair(kWeights, true), std::pair(kConfig, true), std::pair(kIndex, false)})
-    if (std::filesystem::exists(folder / name) && !(isOurs && mayBeOurs))
-      return invalidArgument(
-          fmt::format("-o {}: has {}, which trireme export-weights did not write; give another "
-                      "folder",
-                      folder.string(), name));
+       {std::pair(kWeights, true), std::pair(kConfig, true), std::pair(kIndex, false)}) {
+    const std::string path = (folder / name).string();
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored) || (isOurs && mayBeOurs)) continue;
+    if (name == kConfig && spec::readFile(path).value_or("") == config) continue;
+    return invalidArgument(fmt::format(
+        "-o {}: has {}, which is not known to be of trireme export-weights; remove it or "
+        "give another folder",
+        folder.string(), name));
+  }
   return {};
 }
 
@@ -73,7 +77,7 @@ Result<int> runExport(const ExportOptions& options) {
   const std::string configFile = (folder / kConfig).string();
   TRIREME_RETURN_IF_ERROR(checkOutputs({{"CHECKPOINT", checkpoint}, {"--model", options.model}},
                                        {{"-o", file}, {"-o", configFile}}));
-  TRIREME_RETURN_IF_ERROR(checkReplaceable(folder));
+  TRIREME_RETURN_IF_ERROR(checkReplaceable(folder, config));
   TRIREME_RETURN_IF_ERROR(writeFolder(folder, [&]() -> Status {
     runtime::PosixFileSystem files;
     TRIREME_RETURN_IF_ERROR(

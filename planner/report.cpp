@@ -455,15 +455,14 @@ std::string toTable(const Explanation& explanation, const cost::Estimate& estima
   const auto largest = std::find_if(parts.begin(), parts.end(), [&](const BreakdownPart& part) {
     return part.name == explanation.bottleneck;
   });
-  const double percent = largest == parts.end()
-                             ? 0
-                             : percentOf(parts)[static_cast<size_t>(largest - parts.begin())];
-  appendField(out, "why",
-              fmt::format("the largest part of the step is {}, {:.1f} %{}", explanation.bottleneck,
-                          percent,
-                          estimate.fits() ? fmt::format("; {} of memory are left",
-                                                        formatBytes(explanation.slack))
-                                          : ""));
+  const double percent =
+      largest == parts.end() ? 0 : percentOf(parts)[static_cast<size_t>(largest - parts.begin())];
+  appendField(
+      out, "why",
+      fmt::format("the largest part of the step is {}, {:.1f} %{}", explanation.bottleneck, percent,
+                  estimate.fits()
+                      ? fmt::format("; {} of memory are left", formatBytes(explanation.slack))
+                      : ""));
   for (const Alternative& alternative : explanation.alternatives)
     appendWrapped(out, "  " + changeLine(alternative, estimate), 6);
   return out;

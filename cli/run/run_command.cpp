@@ -56,8 +56,9 @@ bool isDataset(const std::string& path) { return path.ends_with(".idx"); }
 
 // Files whose tokens are not what the flags say, or left unsaid.
 Status checkData(const RunOptions& run) {
+  std::error_code ignored;  // of what may not be looked at, opening it says so
   for (const std::string& path : run.data) {
-    if (!std::filesystem::exists(path) && std::filesystem::exists(path + ".idx"))
+    if (!std::filesystem::exists(path, ignored) && std::filesystem::exists(path + ".idx", ignored))
       return invalidArgument(
           fmt::format("--data {0}: no such file; the Megatron dataset is {0}.idx", path));
     if (isDataset(path) && run.tokens)
@@ -66,7 +67,7 @@ Status checkData(const RunOptions& run) {
     if (!isDataset(path)) TRIREME_RETURN_IF_ERROR(checkPlainData(path));
     if (!path.ends_with(".bin") || run.tokens) continue;
     const std::string index = path.substr(0, path.size() - 4) + ".idx";
-    const bool hasIndex = std::filesystem::exists(index);
+    const bool hasIndex = std::filesystem::exists(index, ignored);
     return invalidArgument(fmt::format(
         "--data {}: an array of what? {}", path,
         hasIndex ? fmt::format("For the Megatron dataset give {}, for an array --tokens", index)

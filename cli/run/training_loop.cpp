@@ -75,20 +75,21 @@ Status checkFinite(const StepResult& step, bool isFirst) {
   return {};
 }
 
-// A run whose every step was skipped, the last with the least scale there is, has trained nothing,
-// and would never.
+// A run that was to take several steps and skipped them all, the last with the least scale there
+// is, has trained nothing.
 Status checkTrained(const LoopResult& result, const program::Training& training) {
   const auto isSkipped = [](const StepResult& step) {
     return step.scaled && step.scaled->isSkipped;
   };
-  if (result.steps.empty() || !std::all_of(result.steps.begin(), result.steps.end(), isSkipped) ||
+  if (result.interrupted || result.steps.size() < 2 ||
+      !std::all_of(result.steps.begin(), result.steps.end(), isSkipped) ||
       result.steps.back().scaled->lossScale > training.minLossScale)
     return {};
   return invalidArgument(
       fmt::format("all {} steps were skipped and the weights are as they were: gradients overflow "
-                  "f16 even with "
-                  "min_loss_scale, {}; lower it, or train in bf16",
-                  result.steps.size(), training.minLossScale));
+                  "f16 even with min_loss_scale, {}; lower it, or train in bf16{}",
+                  result.steps.size(), training.minLossScale,
+                  result.lastCheckpoint.empty() ? "" : "; saved: " + result.lastCheckpoint));
 }
 
 }  // namespace

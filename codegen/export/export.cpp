@@ -121,10 +121,10 @@ static Status checkNodes(int64_t ranks, int64_t devicesPerNode) {
   if (ranks <= devicesPerNode || ranks % devicesPerNode == 0) return {};
   int64_t fewer = devicesPerNode;
   while (ranks % fewer != 0) --fewer;
-  return invalidArgument(fmt::format(
-      "{} ranks are no whole number of nodes of {} devices; on {} nodes of {} ranks each "
-      "they would be (--gpus-per-node {})",
-      ranks, devicesPerNode, ranks / fewer, fewer, fewer));
+  return invalidArgument(
+      fmt::format("{} ranks are no whole number of nodes of {} devices (--gpus-per-node); nearest: "
+                  "{}, on {} nodes",
+                  ranks, devicesPerNode, fewer, ranks / fewer));
 }
 
 Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model,

@@ -217,10 +217,7 @@ bool isBundle(const std::string& folder) {
 
 Status checkReplaceable(const std::string& folder) {
   const std::string target = withoutSlash(folder);
-  std::error_code ignored;
-  const bool isEmpty =
-      std::filesystem::is_directory(target, ignored) && std::filesystem::is_empty(target, ignored);
-  if (exists(target) && !isEmpty && !isBundle(target))
+  if (exists(target) && !isBundle(target))
     return invalidArgument(
         fmt::format("{}: exists and is not a bundle; remove it or take another name", target));
   return checkContents(target);

@@ -89,7 +89,7 @@ constexpr Fixed kFixedForAll[] = {
     {"tie_encoder_decoder", {"false"}, "only decoder-only models are known"},
     {"chunk_size_feed_forward", {"0"}, "the feed-forward layer is not chunked"},
     {"pruned_heads", {"{}"}, "every layer has all heads"},
-    {"auto_map", {}, "code of its own may change the model"},
+    {"auto_map", {"{}"}, "code of its own may change the model"},
     {"partial_rotary_factor", {"1", "1.0"}, "rotary positions turn the whole head"},
 };
 constexpr Fixed kFixedForGpt2[] = {

@@ -146,16 +146,19 @@ using Places = std::vector<const TensorFiles::Place*>;
 // That a tensor which the model has once is the same in both places of the files.
 Status checkCopy(const TensorFiles& files, const TensorFiles::Place& copy,
                  const TensorFiles::Place& original) {
-  const auto isSame = [&]() -> Result<bool> {
-    if (copy.entry.dims != original.entry.dims || copy.entry.dtype != original.entry.dtype ||
-        copy.entry.otherType != original.entry.otherType)
-      return false;
-    TRIREME_ASSIGN_OR_RETURN(const std::vector<char> bytes, files.read(copy));
-    TRIREME_ASSIGN_OR_RETURN(const std::vector<char> others, files.read(original));
-    return bytes == others;
+  const auto typeOf = [](const TensorEntry& entry) {
+    return fmt::format(
+        "{} [{}]", entry.otherType.empty() ? std::string(dtypeName(entry.dtype)) : entry.otherType,
+        fmt::join(entry.dims, ", "));
   };
-  TRIREME_ASSIGN_OR_RETURN(const bool same, isSame());
-  if (same) return {};
+  if (typeOf(copy.entry) != typeOf(original.entry))
+    return invalidArgument(
+        fmt::format("{}: tensor {} is {}, but {}, which is the same tensor of the model, is {}",
+                    files.pathOf(copy), copy.entry.name, typeOf(copy.entry), original.entry.name,
+                    typeOf(original.entry)));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<char> bytes, files.read(copy));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<char> others, files.read(original));
+  if (bytes == others) return {};
   return invalidArgument(fmt::format(
       "{}: tensor {} differs from {}, and the model has one tensor for both; it has two with "
       "tied_embeddings: false (Hugging Face: tie_word_embeddings)",

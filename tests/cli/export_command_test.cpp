@@ -48,9 +48,8 @@ TEST_F(ExportCommand, LaunchersStartEveryNode) {
   expectRefusal(mpirun, 1, {"precision fp32", "nearest: bf16"});
   expectRefusal(
       exported(plan, {"--to", "slurm", "--framework", "megatron", "--gpus-per-node", "3"}), 1,
-      {"8 ranks are no whole number of nodes of 3 devices; on 4 nodes of 2 ranks each they would "
-       "be "
-       "(--gpus-per-node 2)"});
+      {"8 ranks are no whole number of nodes of 3 devices (--gpus-per-node); nearest: 2, on 4 "
+       "nodes"});
   expectRefusal(
       exported(plan, {"--to", "slurm"}), 1,
       {"the plan is for stack 'trireme', which slurm cannot launch", "--framework megatron"});

@@ -98,6 +98,11 @@ TEST_F(RunData, ArraysAndDatasetsSayWhatTheirTokensAre) {
   const std::string index = write("train.idx", "");
   expectRefusal(on(array, {}), 1, {"For the Megatron dataset give ", "train.idx"});
   expectRefusal(on(index, {"--tokens", "uint16"}), 1, {"--tokens: the dataset ", "train.idx"});
+  // As Megatron-LM names a dataset.
+  expectRefusal(on(path("train"), {}), 1, {"no such file; the Megatron dataset is ", "train.idx"});
+  const Outcome tooLong = on(path(std::string(300, 'x')), {});
+  expectRefusal(tooLong, 1, {"File name too long"});
+  EXPECT_THAT(tooLong.err, ::testing::Not(::testing::HasSubstr("internal error")));
 }
 
 // By their first bytes: names say nothing.

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "ir/program/checksum.h"
+#include "runtime/checkpoint/file_system.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/cli/command.h"
 
@@ -16,12 +17,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Weights : public CommandTest {};
+class Weights : public CommandTest {
+ protected:
+  // The tiny model after one step, in "ckpt".
+  void train() {
+    bundle = compile("tiny", {"--gpus", "1"});
+    expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  }
+  // The same as Hugging Face weights in "hf", whose file is read.
+  void trainAndExport() {
+    train();
+    expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
+    const std::string file = path("hf/model.safetensors");
+    runtime::PosixFileSystem files;
+    header = *runtime::readHeader(**files.open(file));
+    data = readAll(file).substr(static_cast<size_t>(header.dataOffset));
+  }
+  Outcome begin() { return run(bundle, {"--steps", "1", "--init-from", path("hf")}); }
+
+  std::string bundle, data;
+  runtime::SafetensorsHeader header;
+};
 
 // The first value is one of a matrix. In place of it come 70,000, beyond fp16, and infinity.
-TEST_F(Weights, WeightsThatAPrecisionDoesNotHoldAreRefused) {
-  const std::string bundle = compile("tiny", {"--gpus", "1"});
-  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+TEST_F(Weights, ThatAPrecisionDoesNotHoldAreRefused) {
+  train();
   const std::string good = readAll(path("ckpt/step-00000001.safetensors"));
   runtime::PosixFileSystem files;
   const auto with = [&](float value) {
@@ -54,35 +74,22 @@ TEST_F(Weights, WeightsThatAPrecisionDoesNotHoldAreRefused) {
 }
 
 // What a file holds beside the weights may be of any type; a weight may not.
-TEST_F(Weights, WeightsMayLieBesideMasksOfOtherTypes) {
-  const std::string bundle = compile("tiny", {"--gpus", "1"});
-  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
-  expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
-  const std::string file = path("hf/model.safetensors"), bytes = readAll(file);
-  runtime::PosixFileSystem files;
-  auto header = *runtime::readHeader(**files.open(file));
-  const std::string data = bytes.substr(static_cast<size_t>(header.dataOffset));
+TEST_F(Weights, MayLieBesideMasksOfOtherTypes) {
+  trainAndExport();
   const auto at = static_cast<int64_t>(data.size());
   header.tensors.push_back({"h.0.attn.bias", DType::kF32, {1, 1, 4, 4}, at, at + 16, "U8"});
   write("hf/model.safetensors", formatHeader(header) + data + std::string(16, '\1'));
-  expectSuccess(run(bundle, {"--steps", "1", "--init-from", path("hf")}));
+  expectSuccess(begin());
   for (runtime::TensorEntry& tensor : header.tensors)
     if (tensor.name.ends_with("ln_f.bias")) tensor.otherType = "U32";
   write("hf/model.safetensors", formatHeader(header) + data + std::string(16, '\1'));
-  expectRefusal(run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
-                {"ln_f.bias is U32; F64, F32, BF16 and F16 are read"});
+  expectRefusal(begin(), 1, {"ln_f.bias is U32; F64, F32, BF16 and F16 are read"});
 }
 
 // What embeds words and what gives their scores is one tensor of a tied model: a file may have it
 // twice, but not two tensors in its place.
-TEST_F(Weights, ATiedModelTakesNoHeadOfItsOwn) {
-  const std::string bundle = compile("tiny", {"--gpus", "1"});
-  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
-  expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
-  const std::string file = path("hf/model.safetensors"), bytes = readAll(file);
-  runtime::PosixFileSystem files;
-  auto header = *runtime::readHeader(**files.open(file));
-  const std::string data = bytes.substr(static_cast<size_t>(header.dataOffset));
+TEST_F(Weights, OfATiedModelHaveNoHeadOfTheirOwn) {
+  trainAndExport();
   const runtime::TensorEntry words = header.tensors.front();
   ASSERT_EQ(words.name, "transformer.wte.weight");
   const std::string table = data.substr(0, static_cast<size_t>(words.end));
@@ -90,17 +97,16 @@ TEST_F(Weights, ATiedModelTakesNoHeadOfItsOwn) {
   header.tensors.push_back({"lm_head.weight", words.dtype, words.dims, at, at + words.end});
   const std::string start = formatHeader(header) + data;
   write("hf/model.safetensors", start + table);
-  expectSuccess(run(bundle, {"--steps", "1", "--init-from", path("hf")}));
+  expectSuccess(begin());
   write("hf/model.safetensors", start + std::string(table.size(), '\0'));
   expectRefusal(
-      run(bundle, {"--steps", "1", "--init-from", path("hf")}), 1,
+      begin(), 1,
       {"tensor lm_head.weight differs from transformer.wte.weight", "tied_embeddings: false"});
 }
 
 // Of an export of ours the next takes the place; nothing else is overwritten or mixed with it.
-TEST_F(Weights, ExportedWeightsReplaceNobodyElses) {
-  const std::string bundle = compile("tiny", {"--gpus", "1"});
-  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+TEST_F(Weights, ThatAreExportedReplaceNobodyElses) {
+  train();
   const auto exportTo = [&](const char* folder) {
     return runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path(folder)});
   };
@@ -110,8 +116,9 @@ TEST_F(Weights, ExportedWeightsReplaceNobodyElses) {
     const std::string folder = std::string("of-others-with-") + name;
     fs::create_directory(path(folder));
     write(folder + "/" + name, "something");
-    expectRefusal(exportTo(folder.c_str()), 1,
-                  {std::string(": has ") + name + ", which trireme export-weights did not write"});
+    expectRefusal(
+        exportTo(folder.c_str()), 1,
+        {std::string(": has ") + name + ", which is not known to be of trireme export-weights"});
     EXPECT_EQ(readAll(path(folder + "/" + name)), "something");
   }
 }

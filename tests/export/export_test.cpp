@@ -601,9 +601,8 @@ TEST(Refusals, NodesAreWhole) {
   const spec::ModelSpec model = small::gpt();
   const Plan plan = small::plan(model, small::training(24, 32), 1, 1, 12);
   EXPECT_EQ(refusal(plan, model, Framework::kMegatron),
-            "12 ranks are no whole number of nodes of 8 devices; on 2 nodes of 6 ranks each they "
-            "would be "
-            "(--gpus-per-node 6)");
+            "12 ranks are no whole number of nodes of 8 devices (--gpus-per-node); nearest: 6, on "
+            "2 nodes");
 }
 
 TEST(Stacks, BelongToAFramework) {

@@ -467,6 +467,23 @@ Query shippedQuery(const char* model, const char* cluster, int64_t gpus, int64_t
   return query;
 }
 
+// The leanest plan of the space is not the leanest of all where chunks may be as uneven as one
+// likes.
+TEST(Search, ThatNoPlanFitsIsSaidOfEvenChunks) {
+  Query query = shippedQuery("llama3-8b", "dgx-h100", 8, 32, 8192);
+  query.cluster.device.memory = Bytes(1e9);
+  query.pins.pp = 4;
+  for (const int64_t virtualStages : {1, 2}) {
+    query.pins.virtualStages = virtualStages;
+    const Result<PlanResult> found = searchPlan(query);
+    ASSERT_FALSE(found.has_value());
+    const bool isSaid = found.error().message().starts_with(
+        "no plan whose chunks of a stage differ by one layer at most (others: --layers) fits in "
+        "memory");
+    EXPECT_EQ(isSaid, virtualStages > 1) << found.error().message();
+  }
+}
+
 // Moves of layers take cuts of some numbers of chunks beyond the space, by several per cent: plans
 // are opened for it whose bound is above what was found, and from cuts that are slower.
 TEST(Search, WhatAPinWouldMakeFasterIsFoundWithoutIt) {

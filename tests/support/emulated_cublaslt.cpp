@@ -1,8 +1,10 @@
-// cuBLASLt as far as Trireme uses it: column-major products, in plain loops.
+// cuBLASLt as far as Trireme uses it: column-major products.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <vector>
 
 #include "runtime/kernels/bf16.h"
 #include "tests/support/emulated_gpu.h"
@@ -134,7 +136,7 @@ struct Product {
     for (int64_t j = 0; j < n(); ++j) {
       std::fill(sums.begin(), sums.end(), 0.0);
       for (int64_t l = 0; l < k(); ++l) {
-        const double* row = &x[static_cast<size_t>(l * m())];
+        const double* row = x.data() + l * m();
         const double scale = y[static_cast<size_t>(l * n() + j)];
         for (int64_t i = 0; i < m(); ++i) sums[static_cast<size_t>(i)] += row[i] * scale;
       }

@@ -143,7 +143,7 @@ TEST(HuggingFace, UnknownOptionIsRefused) {
             "config.json:2:3: unknown option 'use_flux_capacitor': cannot tell whether it changes "
             "the model; if it does not, remove it");
   EXPECT_THAT(gpt2With("\"auto_map\": {\"AutoModel\": \"m.M\"}"),
-              HasSubstr("is not supported (accepted: null): code of its own may change the model"));
+              HasSubstr("is not supported (accepted: {}): code of its own may change the model"));
   EXPECT_THAT(gpt2With("\"n_special\": 3"), HasSubstr("n_special: '3' is not supported"));
   // An option of another family is unknown to this one.
   EXPECT_THAT(gpt2With("\"hidden_size\": 8"), HasSubstr("unknown option 'hidden_size'"));
