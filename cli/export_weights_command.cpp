@@ -15,6 +15,7 @@
 #include "cli/run/checkpoint_folder.h"
 #include "cli/weights/hugging_face.h"
 #include "cli/write_file.h"
+#include "ir/spec/document.h"
 #include "ir/spec/load.h"
 
 namespace trireme::cli {
