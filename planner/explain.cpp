@@ -360,9 +360,10 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
 Result<Explanation> explain(const Query& query, const plan::Plan& plan,
                             const cost::Estimate& chosen, const CostFunctions& costs) {
   Explanation explanation;
+  Seconds largest;
   for (const BreakdownPart& part : breakdownParts(chosen.breakdown)) {
-    if (part.time / chosen.step <= explanation.share) continue;
-    explanation.share = part.time / chosen.step;
+    if (part.time <= largest) continue;
+    largest = part.time;
     explanation.bottleneck = part.name;
   }
   explanation.slack = chosen.memoryAvailable - chosen.memory.total();

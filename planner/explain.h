@@ -29,7 +29,6 @@ struct Alternative {
 
 struct Explanation {
   std::string bottleneck;  // the largest part of the step: "matrix products"
-  double share = 0;        // of the step
   Bytes slack;             // memory that the fullest rank has left; negative if it has too little
   std::vector<cost::MemoryUse> stages;    // of every pipeline rank
   std::vector<Alternative> alternatives;  // every choice's next values
