@@ -91,7 +91,8 @@ Memory memoryOf(const Trainee& trainee, bool leaks = false) {
 
 // Besides its arenas a process holds code, programs and threads. That constant is measured with a
 // tiny model under the same plan. Compiled kernels, which take most of the time here, are every
-// fourth plan's.
+// fourth plan's. The workspace has room for the tiles of every CPU: where vectors are narrow, kernels
+// touch less of it, up to 4 % of all with vectors of 256 bits.
 TEST(ProcessMemory, IsThatOfTheArenasUnderEveryPlan) {
   double worst = 0;
   size_t plans = 0;
@@ -103,7 +104,7 @@ TEST(ProcessMemory, IsThatOfTheArenasUnderEveryPlan) {
     const double error = (large.peak - tiny.constant()) / large.arenas - 1;
     EXPECT_GT(large.arenas, 40 * kMiB) << describe(choices);
     EXPECT_LT(tiny.constant(), 64 * kMiB) << describe(choices);
-    EXPECT_LT(std::abs(error), 0.03) << describe(choices);
+    EXPECT_LT(std::abs(error), 0.05) << describe(choices);
     if (std::abs(error) > std::abs(worst)) worst = error;
   }
   std::printf("at most %+.2f %% off the arenas\n", 100 * worst);
