@@ -56,32 +56,42 @@ std::vector<int64_t> peakSlots(plan::ScheduleKind kind, int64_t stages, int64_t 
 
 // Forwards change their chunk where w + i + 1 is a multiple of p, backwards where i is; in between
 // the sum changes by the same amount at every i, so its largest value is there or at the end.
-double peakTogether(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
-                    int64_t numMicrobatches, int64_t rank, const std::vector<double>& weights) {
+std::vector<int64_t> aliveAtPeak(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
+                                 int64_t numMicrobatches, int64_t rank,
+                                 const std::vector<double>& weights) {
   const int64_t p = stages, v = virtualStages, m = numMicrobatches;
   const bool isInterleaved = kind == plan::ScheduleKind::kInterleaved;
   const int64_t warmUp = isInterleaved ? warmUpOf(p, v, m, rank) : 0;
-  if (!isInterleaved || warmUp == m * v) {
-    const std::vector<int64_t> slots = peakSlots(kind, p, v, m, rank);
-    double sum = 0;
-    for (size_t c = 0; c < slots.size(); ++c) sum += static_cast<double>(slots[c]) * weights[c];
-    return sum;
-  }
+  if (!isInterleaved || warmUp == m * v) return peakSlots(kind, p, v, m, rank);
   const int64_t steady = std::min(m * v - warmUp, p * v), turn = (2 * p - 1 - warmUp % p) % p;
+  std::vector<int64_t> alive(static_cast<size_t>(v)), atPeak;
   double most = 0;
   const auto lookAt = [&](int64_t i) {
     double sum = 0;
-    for (int64_t c = 0; c < v; ++c)
-      sum += static_cast<double>(countOf(c, warmUp + i + 1, p, v) - countOf(v - 1 - c, i, p, v)) *
-             weights[static_cast<size_t>(c)];
-    most = std::max(most, sum);
+    for (int64_t c = 0; c < v; ++c) {
+      const auto chunk = static_cast<size_t>(c);
+      alive[chunk] = countOf(c, warmUp + i + 1, p, v) - countOf(v - 1 - c, i, p, v);
+      sum += static_cast<double>(alive[chunk]) * weights[chunk];
+    }
+    if (!atPeak.empty() && sum <= most) return;
+    most = sum;
+    atPeak = alive;
   };
   for (int64_t i = 0; i < steady; i += p) {
     lookAt(i);
     if (i + turn < steady) lookAt(i + turn);
   }
   lookAt(steady - 1);
-  return most;
+  return atPeak;
+}
+
+double peakTogether(plan::ScheduleKind kind, int64_t stages, int64_t virtualStages,
+                    int64_t numMicrobatches, int64_t rank, const std::vector<double>& weights) {
+  const std::vector<int64_t> alive =
+      aliveAtPeak(kind, stages, virtualStages, numMicrobatches, rank, weights);
+  double sum = 0;
+  for (size_t c = 0; c < alive.size(); ++c) sum += static_cast<double>(alive[c]) * weights[c];
+  return sum;
 }
 
 double peakOfSplit(plan::ScheduleKind kind, int64_t stages, int64_t numMicrobatches, int64_t rank,

@@ -20,7 +20,7 @@ namespace trireme::planner {
 //
 // With them other cuts are left out on purpose: the closed form counts of a stage's chunks only the
 // first and the last besides their sum, and would have all layers in between. Chunks that differ
-// cost more than it says (cost::flushTime).
+// cost more than it says (cost::flushTime). Some are tried nevertheless (played_cut.h).
 
 // Exact without virtual stages and with a whole backward, whose time is made of numbers of single
 // stages (cost::estimateStage). With them a lower bound of all cuts: the closed form, which the
@@ -52,6 +52,8 @@ class CutSearch {
 
   // False: no cut fits. True: one does, but for rounding of bytes.
   bool mayFit() const { return memory_.mayFit(); }
+  // Whether memory holds some stage to an equal share of the layers, or fewer.
+  bool isTight() const { return memory_.isTight(); }
   // Estimates of all cuts that fit are at least this; infinite if none may. Cheap.
   Seconds bound();
   // The same of all cuts, whatever the memory, also with more layers recomputed.

@@ -352,6 +352,29 @@ bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts&
   return left <= 0;
 }
 
+// When the warm-up of a rank is over p microbatches of every chunk are alive, of the first one
+// more, of the last one no more than what is left; or all of all chunks. One layer on every chunk,
+// the others on the last one. An end of the model may have none, which leaves room for three at
+// most.
+bool mayHoldUnevenly(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const double padding = 1 + query.stack.description.fragmentation;
+  const Bytes free = query.cluster.device.memory - leastReserve(query, plan);
+  const Bytes state = stateBytes(query, blocks.layerElements, plan) * padding;
+  const Bytes kept = blocks.layerActivations * padding;
+  const auto v = static_cast<double>(plan.virtualStages);
+  auto left = static_cast<double>(query.model.numLayers);
+  for (int64_t rank = plan.pp - 1; rank >= 0 && left > 0; --rank) {
+    const int64_t ofLast = plan.numMicrobatches() == plan.pp
+                               ? plan.pp
+                               : std::min(2 * (plan.pp - rank - 1) + 1, plan.pp);
+    const Bytes spare = free - state * v - kept * mostInFlight(plan, rank);
+    const double more = spare / (state + kept * static_cast<double>(ofLast)) / kRounding;
+    const double ofEnd = rank == 0 || rank + 1 == plan.pp ? 3 : 0;
+    left -= std::max(std::floor(more) + v + ofEnd, 0.0);
+  }
+  return left <= 0;
+}
+
 std::vector<int64_t> innerBlocks(const Query& query, const cost::Ranks& ranks) {
   std::vector<int64_t> blocks;
   for (size_t i = 0; i + 1 < query.cluster.tiers.size(); ++i)

@@ -102,6 +102,8 @@ Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& 
 // microbatches that its schedule keeps in flight. False: no cut of the plan fits. True says little.
 // For stacks with a description; recomputation, if full, is of all layers.
 bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
+// The same of cuts with any numbers of layers on the chunks of a stage, of an interleaved plan.
+bool mayHoldUnevenly(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
 // What a rank needs beside the plan's tensors, whatever its layers, at least.
 Bytes leastReserve(const Query& query, const plan::Plan& plan);

@@ -16,6 +16,7 @@
 #include "planner/misfits.h"
 #include "planner/own_cuts.h"
 #include "planner/own_memory.h"
+#include "planner/played_cut.h"
 #include "planner/relaxed_search.h"
 #include "planner/search.h"
 #include "planner/space.h"
@@ -41,7 +42,7 @@ class BranchAndBound {
   Status run();
   // When no more plans are looked for: what those need that were put off for their memory.
   Status noteLarge();
-  // After all runs: cuts of own programs that were not tried, and what they take at least.
+  // After all runs: cuts that were not tried, and of own programs what they take at least.
   Status tryAllCuts();
   bool found() const { return !best_.empty(); }
   bool ofEvenChunks() const { return certificate_.ofEvenChunks; }
@@ -52,9 +53,10 @@ class BranchAndBound {
   Result<plan::Plan> findLeanest() { return misfits_.findLeanest(mostGpus_); }
 
  private:
-  // A plan of own programs whose layers are not cut yet.
+  // A plan of which cuts were not tried: of own programs, or with virtual stages that memory holds
+  // to even chunks which are not fast.
   struct Untried {
-    Seconds bound;  // of all cuts
+    Seconds bound;  // of all cuts; of stacks with a description, but for chunks that are not even
     Group group;
     std::shared_ptr<const plan::Plan> plan;
     SharedBlocks blocks;
@@ -80,13 +82,16 @@ class BranchAndBound {
   void expandGroup(const Node& node);
   void expandDescribed(const Node& node);
   void openArrangement(const Node& node, plan::Plan plan);
+  int64_t fewestRecomputed(CutSearch& cuts) const;
   void splitArrangement(const Node& node);
   Status cut(const Node& node);
   void cutOwn(const Node& node);
   Status refit(const Node& node, CostedPlan missed);
   Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, Seconds bound);
+  void noteTight();
   Status tryAllCuts(const Untried& untried);
+  Status tryUneven(const Untried& untried);
   Status costCut(const Node& node, plan::Plan plan, Ranges layers);
 
   // branch_and_bound.cpp
@@ -127,8 +132,10 @@ class BranchAndBound {
   std::map<WorkKey, Work> work_;  // leastWork() of what it depends on
   SlotTable slots_;
   Misfits misfits_;
+  std::vector<Node> expanded_;  // groups with stages, of stacks with a description
   std::vector<Untried> untried_;
   int64_t passesOfAll_ = kMostPassesOfAll;  // for what is left to be tried
+  int64_t passesOfUneven_ = kMostPassesOfUneven;
   // No cut of virtual stages, or of own programs, that was not played takes less.
   Seconds uncosted_{std::numeric_limits<double>::infinity()};
   Certificate certificate_;

@@ -37,7 +37,19 @@ void BranchAndBound::expandDescribed(const Node& node) {
     if (const auto plan = firstPlan(query_, node.group, rejections_)) noteUncut(*plan, node.blocks);
     return;
   }
+  if (node.group.pp > 1) expanded_.push_back(node);
   forEachPlan(query_, node.group, [&](const plan::Plan& plan) { openArrangement(node, plan); });
+}
+
+// The fewest layers of a chunk with which an even cut may fit: more need less memory.
+int64_t BranchAndBound::fewestRecomputed(CutSearch& cuts) const {
+  int64_t tooFew = 0, enough = query_.model.numLayers;
+  while (enough - tooFew > 1) {
+    const int64_t middle = (tooFew + enough) / 2;
+    cuts.recomputeLayers(middle);
+    (cuts.mayFit() ? enough : tooFew) = middle;
+  }
+  return enough;
 }
 
 void BranchAndBound::openArrangement(const Node& node, plan::Plan plan) {
@@ -46,24 +58,15 @@ void BranchAndBound::openArrangement(const Node& node, plan::Plan plan) {
   if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
   if (query_.slowest && reachOf(plan, quickBound(query_, plan, *node.blocks)) > *query_.slowest)
     return pruneSlow(node, 1);
+  const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   if (query_.slowest) {
-    const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
     if (isPart) cuts.recomputeLayers(1);  // is fastest
     if (reachOf(plan, cuts.roomyBound()) > *query_.slowest) return pruneSlow(node, 1);
     if (isPart) cuts.recomputeLayers(plan.recomputeLayers);
   }
   if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
-  if (plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_)) {
-    // The fewest layers of a chunk with which a cut may fit: more need less memory.
-    int64_t tooFew = 0, enough = query_.model.numLayers;
-    while (enough - tooFew > 1) {
-      const int64_t middle = (tooFew + enough) / 2;
-      cuts.recomputeLayers(middle);
-      (cuts.mayFit() ? enough : tooFew) = middle;
-    }
-    cuts.recomputeLayers(plan.recomputeLayers = enough);
-  }
+  if (isPart) cuts.recomputeLayers(plan.recomputeLayers = fewestRecomputed(cuts));
   const Seconds bound = std::max(node.bound, reachOf(plan, cuts.roomyBound()));
   frontier_.push({bound, NodeKind::kArrangement, node.group, node.blocks,
                   std::make_shared<const plan::Plan>(std::move(plan))});
@@ -194,6 +197,7 @@ void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, Secon
 // far, one of the first may.
 Status BranchAndBound::tryAllCuts() {
   if (found() ? scope_.anyPlan : !scope_.isAnswer) return {};
+  noteTight();
   std::stable_sort(untried_.begin(), untried_.end(),
                    [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
   size_t numTried = 0;
@@ -208,7 +212,62 @@ Status BranchAndBound::tryAllCuts() {
   return {};
 }
 
+// Of stacks with a description, interleaved plans that memory holds to cuts which are not fast, or
+// to none.
+void BranchAndBound::noteTight() {
+  for (const Node& node : expanded_) {
+    if (node.bound >= ofInterest()) continue;
+    forEachPlan(query_, node.group, [&](const plan::Plan& plan) {
+      if (plan.virtualStages == 1) return;
+      const Seconds bound = std::max(node.bound, quickBound(query_, plan, *node.blocks));
+      if (bound >= ofInterest() || !mayHoldUnevenly(query_, plan, *node.blocks)) return;
+      const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
+      if (isPart || CutSearch(query_, plan, *node.blocks, slots_).isTight())
+        untried_.push_back(
+            {bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
+    });
+  }
+}
+
+// Where some layers are recomputed, of fewer and fewer of them, as long as a cut may fit.
+Status BranchAndBound::tryUneven(const Untried& untried) {
+  plan::Plan plan = *untried.plan;
+  CutSearch cuts(query_, plan, *untried.blocks, slots_);
+  const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
+  std::optional<plan::Plan> best;
+  Seconds enough = ofInterest();
+  // False: with so many no cut fits.
+  const auto tryWith = [&](int64_t recomputed) {
+    plan.recomputeLayers = recomputed;
+    cuts.recomputeLayers(recomputed);
+    if (cuts.roomyBound() >= enough) return true;
+    const UnevenCut uneven =
+        unevenCut(query_, plan, *untried.blocks, slots_, enough, passesOfUneven_);
+    if (uneven.cut) {
+      enough = uneven.cut->step;
+      best = plan;
+      best->layers = uneven.cut->layers;
+      simplifyRecomputed(*best);
+    }
+    return uneven.mayFit;
+  };
+  if (!isPart) {
+    tryWith(plan.recomputeLayers);
+  } else {
+    int64_t tooFew = 0, most = fewestRecomputed(cuts);
+    bool mayFit = tryWith(most);
+    while (mayFit && most - tooFew > 1 && passesOfUneven_ > 0) {
+      const int64_t middle = (tooFew + most) / 2;
+      (tryWith(middle) ? most : tooFew) = middle;
+    }
+  }
+  if (!best) return {};
+  return costCandidate({enough, NodeKind::kCandidate, untried.group, nullptr,
+                        std::make_shared<const plan::Plan>(std::move(*best))});
+}
+
 Status BranchAndBound::tryAllCuts(const Untried& untried) {
+  if (!query_.stack.ownPrograms) return passesOfUneven_ > 0 ? tryUneven(untried) : Status();
   const plan::Plan& plan = *untried.plan;
   Seconds bound = untried.bound;
   if (hasManyCuts(plan) && passesOfAll_ > 0) {

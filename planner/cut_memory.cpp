@@ -70,14 +70,21 @@ double CutMemory::ofInner(double layers) const {
          layers * static_cast<double>(inner_.end() - longer);
 }
 
+int64_t CutMemory::recomputedOfChunk() const {
+  return stages_.plan.recomputeLayers > 0 ? stages_.plan.recomputeLayers : stages_.numLayers;
+}
+
+CutMemory::Parts CutMemory::parts(int64_t rank) const {
+  return {fixed_[stages_.kindOf(rank)], perLayer_, kept_, saved_, asDouble(recomputedOfChunk())};
+}
+
 // Either all chunks have no more layers than are recomputed, or none has fewer. All chunks together
 // have as many microbatches in flight at every moment at which some of them have their most
 // (in_flight.h), so the most of the sum is the sum of the two.
 Bytes CutMemory::of(int64_t rank, int64_t layers) const {
   const plan::Plan& plan = stages_.plan;
   const int64_t chunks = stages_.chunks;
-  const int64_t recomputed =
-      plan.recomputeLayers > 0 ? plan.recomputeLayers : stages_.numLayers;  // of a chunk
+  const int64_t recomputed = recomputedOfChunk();
   const Bytes state = fixed_[stages_.kindOf(rank)] + perLayer_ * asDouble(layers);
   if (stages_.isSplit) {
     const Bytes kept = kept_ * asDouble(layers) - saved_ * asDouble(std::min(layers, recomputed));
@@ -130,6 +137,10 @@ bool CutMemory::mayFit() const {
     all += most;
   }
   return all >= stages_.numLayers;
+}
+
+bool CutMemory::isTight() const {
+  return *std::min_element(most_.begin(), most_.end()) * stages_.count <= stages_.numLayers;
 }
 
 int64_t CutMemory::longestChunk() const {

@@ -34,6 +34,14 @@ class CutMemory {
   void limit();
 
   Bytes of(int64_t rank, int64_t layers) const;  // but for rounding
+  // What that is made of, of chunks with any numbers of layers n_c, where of chunk c a_c
+  // microbatches are alive when most is: fixed + sum_c n_c perLayer
+  //   + sum_c a_c (n_c kept - min(n_c, recomputed) saved). Of a backward that is whole.
+  struct Parts {
+    Bytes fixed, perLayer, kept, saved;
+    double recomputed = 0;
+  };
+  Parts parts(int64_t rank) const;
   // Layers that fit, -1: not even none. But for rounding:
   const std::vector<int64_t>& most() const { return most_; }
   int64_t fitting(int64_t rank);  // exactly
@@ -43,6 +51,8 @@ class CutMemory {
 
   // False: no cut fits. True: one does, but for rounding.
   bool mayFit() const;
+  // Some stage may have no more than an equal share of the layers.
+  bool isTight() const;
   // No chunk of a cut that fits has more layers.
   int64_t longestChunk() const;
   // The layers per stage of the cut whose fullest rank is least full.
@@ -50,6 +60,7 @@ class CutMemory {
 
  private:
   int64_t mostThatFit(int64_t rank) const;
+  int64_t recomputedOfChunk() const;
   bool fits(int64_t rank, int64_t layers);
 
   CutStages& stages_;

@@ -1,6 +1,8 @@
 #include "planner/cut_player.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "planner/cuts.h"
 #include "planner/rounding.h"
@@ -113,11 +115,36 @@ void CutPlayer::descend(size_t mostEnds) {
   }
 }
 
-bool CutPlayer::mayGive(const Chunk& at, const Counts& counts) const {
+int64_t CutPlayer::leastOf(const Chunk& at, const Counts& counts) const {
   const bool isFirst = at.rank == 0 && at.chunk == 0;
   const bool isLast = at.rank + 1 == counts.size() && at.chunk + 1 == counts[at.rank].size();
-  const int64_t least = costs_.takesEmptyEnds() && (isFirst || isLast) ? 0 : 1;
-  return counts[at.rank][at.chunk] > least;
+  return costs_.takesEmptyEnds() && (isFirst || isLast) ? 0 : 1;
+}
+
+std::optional<Counts> CutPlayer::nearest(const std::vector<double>& layers, int64_t chunks) {
+  const auto perStage = static_cast<size_t>(chunks);
+  Counts counts(layers.size() / perStage, std::vector<int64_t>(perStage));
+  auto left = std::llround(std::accumulate(layers.begin(), layers.end(), 0.0));
+  std::vector<size_t> order(layers.size());  // of chunks that may have more
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto countAt = [&](size_t i) -> int64_t& { return counts[i / perStage][i % perStage]; };
+  const auto missing = [&](size_t i) { return layers[i] - static_cast<double>(countAt(i)); };
+  for (const size_t i : order) {
+    countAt(i) = std::max(static_cast<int64_t>(std::floor(layers[i] + 1e-6)),
+                          leastOf({i / perStage, i % perStage}, counts));
+    left -= countAt(i);
+  }
+  for (; left > 0 && !order.empty(); --left) {
+    const auto most = std::max_element(order.begin(), order.end(),
+                                       [&](size_t a, size_t b) { return missing(a) < missing(b); });
+    ++countAt(*most);
+    if (fits(*most / perStage, counts[*most / perStage])) continue;
+    --countAt(*most);
+    ++left;
+    order.erase(most);
+  }
+  if (left != 0) return std::nullopt;
+  return counts;
 }
 
 // All chunks, those first that the critical path of the best cut passes most often.

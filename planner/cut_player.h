@@ -69,6 +69,10 @@ class CutPlayer {
   // Of a cut, whether it fits or not.
   Seconds timeOf(const Counts& counts);
 
+  // Whole layers near those of every chunk, by stages, that fit: rounded down, and then one more
+  // where the most is missing, as far as ranks have memory. None: they have too little.
+  std::optional<Counts> nearest(const std::vector<double>& layers, int64_t chunks);
+
   // Moves layers, one at a time, from chunks that the critical path of the best cut passes often,
   // and from the stage with the longest `once`, to those that it passes seldom, as long as the best
   // becomes faster by it: from so many chunks to so many.
@@ -79,7 +83,10 @@ class CutPlayer {
     size_t rank = 0, chunk = 0;
   };
 
-  bool mayGive(const Chunk& at, const Counts& counts) const;
+  int64_t leastOf(const Chunk& at, const Counts& counts) const;
+  bool mayGive(const Chunk& at, const Counts& counts) const {
+    return counts[at.rank][at.chunk] > leastOf(at, counts);
+  }
   std::vector<Chunk> byPasses();
   bool stepDown(size_t mostEnds);
   double put(const Counts& counts);  // into pipeline_; the longest `once`

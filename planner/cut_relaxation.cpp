@@ -8,8 +8,6 @@
 #include "cost_models/formulas.h"
 #include "ir/schedule/schedule.h"
 #include "planner/all_cuts.h"
-#include "planner/own_memory.h"
-#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
@@ -22,132 +20,118 @@ constexpr double kTowards = 0.3;
 constexpr double kClose = 1e-4, kCloseBelow = 2e-3;
 // Memory that is too much costs, while there may be none; in units of the program.
 constexpr double kPenalty = 1e3;
+// Share of a rank's memory that is none.
+constexpr double kFull = 1e-9;
 
 // Columns of the program: layers of every chunk, then
 int timeColumn(size_t numChunks) { return static_cast<int>(numChunks); }
 int excessColumn(size_t numChunks) { return static_cast<int>(numChunks) + 1; }
 
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
-
 }  // namespace
 
-CutRelaxation::CutRelaxation(const Query& query, const plan::Plan& plan, const BlockCosts& blocks)
-    : query_(query),
-      plan_([&] {
-        plan::Plan bare = plan;
-        bare.layers.assign(static_cast<size_t>(plan.pp),
-                           std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
-        return bare;
-      }()),
-      stages_(static_cast<size_t>(plan.pp)),
-      chunks_(static_cast<size_t>(plan.virtualStages)),
-      numChunks_(stages_ * chunks_),
-      layers_(asDouble(query.model.numLayers)),
-      ofLayer_{blocks.layer.forward.count(), blocks.layer.backward.count(),
-               blocks.layer.weights.count()},
-      pipeline_(pipelineOf(query, plan_, blocks)) {
-  TRIREME_CHECK(plan.pp > 1 && plan.schedule != plan::ScheduleKind::kGpipe);
-  const double stop = pipeline_.overlapTransfers ? 0 : pipeline_.hop.count();
-  for (size_t rank = 0; rank < stages_; ++rank) {
-    pipeline_.stages.push_back(stageTimesOf(plan_, blocks, rank));
-    const cost::StageTimes& times = pipeline_.stages.back();
-    for (size_t c = 0; c < chunks_; ++c) {
-      fixed_[kForward].push_back(times.forward[c].count() + stop);
-      fixed_[kBackward].push_back(times.backward[c].count() + stop);
-      fixed_[kWeights].push_back(times.weights.empty() ? 0 : times.weights[c].count());
-    }
-  }
-  unit_ = (ofLayer_[0] + ofLayer_[1] + ofLayer_[2]) * layers_ * asDouble(plan.numMicrobatches()) /
-          asDouble(plan.pp);
+CutRelaxation::CutRelaxation(LinearChunks chunks)
+    : linear_(std::move(chunks)),
+      stages_(linear_.numStages()),
+      chunks_(linear_.perStage()),
+      numChunks_(linear_.numChunks()) {
+  TRIREME_CHECK(stages_ > 1 && linear_.pipeline.schedule != plan::ScheduleKind::kGpipe);
+  unit_ = linear_.ofLayerInAll() * linear_.numLayers * asDouble(linear_.pipeline.numMicrobatches) /
+          static_cast<double>(stages_);
   LinearProgram::Entries all;
-  for (size_t i = 0; i < numChunks_; ++i) all.emplace_back(program_.addColumn(1), 1.0);
+  for (const double least : linear_.least) all.emplace_back(program_.addColumn(least), 1.0);
   program_.addColumn(0);
   program_.addColumn(0);
-  program_.addRow(all, layers_);
-  addMemory(blocks);
+  program_.addRow(all, linear_.numLayers);
+  const std::vector<double> level = linear_.levelled();
+  for (size_t rank = 0; rank < stages_; ++rank) addMemory(linear_.memoryAt(rank, level));
   addClosedForms();
 }
 
-void CutRelaxation::addMemory(const BlockCosts& blocks) {
-  const Bytes available = query_.cluster.device.memory / kRounding;
-  const Bytes reserve = leastReserve(query_, plan_);
-  for (size_t rank = 0; rank < stages_; ++rank) {
-    const ChunkMemory memory = chunkMemoryOf(query_, plan_, blocks, rank, reserve);
-    Row row{std::vector<double>(numChunks_, 0.0), memory.fixed / available - 1};
-    LinearProgram::Entries entries = {{excessColumn(numChunks_), 1.0}};
-    for (size_t c = 0; c < chunks_; ++c) {
-      row.perLayer[chunkAt(rank, c)] = memory.perLayer[c] / available;
-      entries.emplace_back(static_cast<int>(chunkAt(rank, c)), -(memory.perLayer[c] / available));
-    }
-    program_.addRow(entries, row.fixed);
-    memories_.push_back(std::move(row));
-  }
+void CutRelaxation::addMemory(LinearRow line) {
+  LinearProgram::Entries entries = {{excessColumn(numChunks_), 1.0}};
+  for (size_t i = 0; i < numChunks_; ++i)
+    if (line.perLayer[i] != 0) entries.emplace_back(static_cast<int>(i), -line.perLayer[i]);
+  program_.addRow(entries, line.fixed);
+  rows_.push_back({std::move(line), true});
 }
 
-void CutRelaxation::addTime(Row row) {
+void CutRelaxation::addTime(LinearRow line) {
   LinearProgram::Entries entries = {{timeColumn(numChunks_), 1.0}};
   for (size_t i = 0; i < numChunks_; ++i)
-    if (row.perLayer[i] != 0) entries.emplace_back(static_cast<int>(i), -row.perLayer[i] / unit_);
-  program_.addRow(entries, row.fixed / unit_);
-  times_.push_back(std::move(row));
+    if (line.perLayer[i] != 0) entries.emplace_back(static_cast<int>(i), -line.perLayer[i] / unit_);
+  program_.addRow(entries, line.fixed / unit_);
+  rows_.push_back({std::move(line), false});
+}
+
+// What ranks hold with so many layers, where the program does not know it. False: nowhere.
+bool CutRelaxation::addMemoryAt(const std::vector<double>& layers) {
+  const double known = knownExcess(layers);
+  bool isNews = false;
+  for (size_t rank = 0; rank < stages_; ++rank) {
+    LinearRow line = linear_.memoryAt(rank, layers);
+    if (line.at(layers) <= known + kFull) continue;
+    addMemory(std::move(line));
+    isNews = true;
+  }
+  return isNews;
 }
 
 // Transfers that stop the stage are in the passes.
 void CutRelaxation::addChain(const Passes& passes, double hops) {
-  Row row{std::vector<double>(numChunks_, 0.0),
-          pipeline_.overlapTransfers ? pipeline_.hop.count() * hops : 0};
-  for (const Side side : {kForward, kBackward, kWeights})
+  const cost::Pipeline& pipeline = linear_.pipeline;
+  LinearRow line{std::vector<double>(numChunks_, 0.0),
+                 pipeline.overlapTransfers ? pipeline.hop.count() * hops : 0};
+  for (size_t kind = 0; kind < kNumPassKinds; ++kind)
     for (size_t i = 0; i < numChunks_; ++i) {
-      const double count = passes[side * numChunks_ + i];
-      row.perLayer[i] += count * ofLayer_[side];
-      row.fixed += count * fixed_[side][i];
+      const double count = passes[kind * numChunks_ + i];
+      line.perLayer[i] += count * linear_.ofLayer[kind];
+      line.fixed += count * linear_.fixed[kind][i];
     }
-  addTime(std::move(row));
+  addTime(std::move(line));
 }
 
 // cost::pipelineTime but for stalls; to begin with.
 void CutRelaxation::addClosedForms() {
-  const double m = asDouble(plan_.numMicrobatches()), p = asDouble(plan_.pp);
-  const bool isSplit = plan::splitsBackward(plan_.schedule);
+  const plan::ScheduleKind schedule = linear_.pipeline.schedule;
+  const double m = asDouble(linear_.pipeline.numMicrobatches), p = static_cast<double>(stages_);
+  const bool isSplit = plan::splitsBackward(schedule);
   for (size_t rank = 0; rank < stages_; ++rank) {
-    const auto each = [&](Passes& passes, Side side, double count) {
-      for (size_t c = 0; c < chunks_; ++c) passes[side * numChunks_ + chunkAt(rank, c)] += count;
+    const auto each = [&](Passes& passes, PassKind kind, double count) {
+      for (size_t c = 0; c < chunks_; ++c) passes[kind * numChunks_ + chunkAt(rank, c)] += count;
     };
-    const auto add = [&](Passes& passes, Side side, size_t other, size_t chunk) {
-      passes[side * numChunks_ + chunkAt(other, chunk)] += 1;
+    const auto add = [&](Passes& passes, PassKind kind, size_t other, size_t chunk) {
+      passes[kind * numChunks_ + chunkAt(other, chunk)] += 1;
     };
     Passes works = noPasses();
-    each(works, kForward, m);
-    each(works, kBackward, m);
+    each(works, kForwardPass, m);
+    each(works, kBackwardPass, m);
     if (!isSplit) {
       for (size_t other = 0; other < stages_; ++other) {
         if (other == rank) continue;
-        add(works, kForward, other, other < rank ? 0 : chunks_ - 1);
-        add(works, kBackward, other, other < rank ? 0 : chunks_ - 1);
+        add(works, kForwardPass, other, other < rank ? 0 : chunks_ - 1);
+        add(works, kBackwardPass, other, other < rank ? 0 : chunks_ - 1);
       }
-      addChain(works, 2 * (asDouble(plan_.virtualStages) * p - 1));
+      addChain(works, 2 * (static_cast<double>(numChunks_) - 1));
       continue;
     }
-    const double r = asDouble(static_cast<int64_t>(rank));
+    const double r = static_cast<double>(rank);
     const schedule::Lead lead =
-        schedule::leadOf(plan_.schedule, plan_.pp, static_cast<int64_t>(rank));
+        schedule::leadOf(schedule, static_cast<int64_t>(stages_), static_cast<int64_t>(rank));
     Passes goesBack = works, comesBack = noPasses();
-    each(works, kWeights, m);
-    each(goesBack, kWeights, std::max(m - 1 - asDouble(lead.backwards), 0.0));
-    add(goesBack, kWeights, 0, 0);
-    each(comesBack, kForward, std::max(m - asDouble(lead.forwards), 0.0));
-    each(comesBack, kBackward, m);
-    each(comesBack, kWeights, m);
+    each(works, kWeightsPass, m);
+    each(goesBack, kWeightsPass, std::max(m - 1 - asDouble(lead.backwards), 0.0));
+    add(goesBack, kWeightsPass, 0, 0);
+    each(comesBack, kForwardPass, std::max(m - asDouble(lead.forwards), 0.0));
+    each(comesBack, kBackwardPass, m);
+    each(comesBack, kWeightsPass, m);
     for (size_t other = 0; other < stages_; ++other) {
       if (other < rank) {
-        add(works, kForward, other, 0);
-        add(goesBack, kForward, other, 0);
-        add(goesBack, kBackward, other, 0);
+        add(works, kForwardPass, other, 0);
+        add(goesBack, kForwardPass, other, 0);
+        add(goesBack, kBackwardPass, other, 0);
       }
-      add(comesBack, kForward, other, 0);
-      if (other > rank) add(comesBack, kBackward, other, 0);
+      add(comesBack, kForwardPass, other, 0);
+      if (other > rank) add(comesBack, kBackwardPass, other, 0);
     }
     addChain(works, r);
     addChain(goesBack, 2 * r);
@@ -155,34 +139,30 @@ void CutRelaxation::addClosedForms() {
   }
 }
 
-// The bound of the header; weights of no sum prove nothing but that no cut fits.
-double CutRelaxation::proved(const std::vector<double>& weights,
-                             const std::vector<double>& prices) const {
+// The bound of the header; prices of memory alone prove nothing but that no cut fits.
+double CutRelaxation::proved(const std::vector<double>& prices, bool ofMemoryAlone) const {
   std::vector<double> perLayer(numChunks_, 0.0);
-  double sum = 0, least = 0;
-  const auto count = [&](const std::vector<Row>& rows, const std::vector<double>& of) {
-    for (size_t k = 0; k < rows.size(); ++k) {
-      if (of[k] == 0) continue;
-      least += of[k] * rows[k].fixed;
-      for (size_t i = 0; i < numChunks_; ++i) perLayer[i] += of[k] * rows[k].perLayer[i];
-    }
-  };
-  count(times_, weights);
-  count(memories_, prices);
-  for (const double weight : weights) sum += weight;
-  double shortest = std::numeric_limits<double>::infinity();
-  for (const double each : perLayer) {
-    least += each;
-    shortest = std::min(shortest, each);
+  double sum = 0, bound = 0, left = linear_.numLayers;
+  for (size_t k = 0; k < rows_.size(); ++k) {
+    const auto& [line, isMemory] = rows_[k];
+    const double price = isMemory ? prices[k + 1] * unit_ : ofMemoryAlone ? 0 : prices[k + 1];
+    if (price == 0) continue;
+    if (!isMemory) sum += price;
+    bound += price * line.fixed;
+    for (size_t i = 0; i < numChunks_; ++i) perLayer[i] += price * line.perLayer[i];
   }
-  least += (layers_ - asDouble(static_cast<int64_t>(numChunks_))) * shortest;
-  return sum > 0 ? least / sum : least > 0 ? kNoCut.count() : 0;
+  for (size_t i = 0; i < numChunks_; ++i) {
+    bound += linear_.least[i] * perLayer[i];
+    left -= linear_.least[i];
+  }
+  bound += left * *std::min_element(perLayer.begin(), perLayer.end());
+  return sum > 0 ? bound / sum : bound > 0 ? kNoCut.count() : 0;
 }
 
 // A number in the program is counted as two passes of a play; with 88 chunks and 150 rows it took
 // as long as two to five.
 bool CutRelaxation::solveProgram(int64_t& passes) {
-  passes -= 2 * static_cast<int64_t>(numChunks_ * (1 + memories_.size() + times_.size()));
+  passes -= 2 * static_cast<int64_t>(numChunks_ * (1 + rows_.size()));
   return program_.solve();
 }
 
@@ -191,69 +171,50 @@ bool CutRelaxation::mayFit(int64_t& passes) {
   std::vector<double> costs(numChunks_ + 2, 0.0);
   costs.back() = 1;
   program_.setCosts(costs);
-  if (!solveProgram(passes)) return true;
-  std::vector<double> prices = program_.prices();
-  prices.erase(prices.begin());
-  prices.resize(stages_);
-  return proved(std::vector<double>(times_.size(), 0.0), prices) == 0;
-}
-
-// All chunks take as long, if each may have as few layers as one.
-std::vector<double> CutRelaxation::levelled() const {
-  const double ofLayer = ofLayer_[0] + ofLayer_[1] + ofLayer_[2];
-  const auto layersIn = [&](double time) {
-    std::vector<double> layers;
-    for (size_t i = 0; i < numChunks_; ++i)
-      layers.push_back(std::max(
-          (time - fixed_[kForward][i] - fixed_[kBackward][i] - fixed_[kWeights][i]) / ofLayer,
-          1.0));
-    return layers;
-  };
-  double low = 0, high = ofLayer * layers_ + unit_;
-  for (int i = 0; i < 50; ++i) {
-    const double middle = (low + high) / 2;
-    const std::vector<double> layers = layersIn(middle);
-    (std::accumulate(layers.begin(), layers.end(), 0.0) < layers_ ? low : high) = middle;
-  }
-  return layersIn(high);
+  do {
+    if (!solveProgram(passes)) return true;
+    if (proved(program_.prices(), true) > 0) return false;
+  } while (passes > 0 && addMemoryAt(program_.values()));
+  return true;
 }
 
 // Adds the chain that is the longest with so many layers; returns how long it is. Estimates play
 // the schedule as well: stages are never even, for the ends have the embedding and the head.
 double CutRelaxation::play(const std::vector<double>& layers) {
-  const double stop = pipeline_.overlapTransfers ? 0 : pipeline_.hop.count();
+  cost::Pipeline& pipeline = linear_.pipeline;
+  const Seconds stop = pipeline.overlapTransfers ? Seconds(0) : pipeline.hop;
   for (size_t rank = 0; rank < stages_; ++rank)
     for (size_t c = 0; c < chunks_; ++c) {
       const size_t i = chunkAt(rank, c);
-      const auto timeOf = [&](Side side) {
-        return Seconds(fixed_[side][i] + ofLayer_[side] * layers[i]);
+      const auto timeOf = [&](PassKind kind) {
+        return Seconds(linear_.timeOf(kind, i, layers[i]));
       };
-      cost::StageTimes& times = pipeline_.stages[rank];
-      times.forward[c] = timeOf(kForward) - Seconds(stop);
-      times.backward[c] = timeOf(kBackward) - Seconds(stop);
-      if (!times.weights.empty()) times.weights[c] = timeOf(kWeights);
+      cost::StageTimes& times = pipeline.stages[rank];
+      times.forward[c] = timeOf(kForwardPass) - stop;
+      times.backward[c] = timeOf(kBackwardPass) - stop;
+      if (!times.weights.empty()) times.weights[c] = timeOf(kWeightsPass);
     }
-  const cost::Simulation played = player_.play(pipeline_, false);
-  Row row{std::vector<double>(numChunks_, 0.0), 0};
+  const cost::Simulation played = player_.play(pipeline, false);
+  LinearRow line{std::vector<double>(numChunks_, 0.0), 0};
   for (const cost::PathItem& item : played.path) {
-    const Side side = item.direction == program::Direction::kForward    ? kForward
-                      : item.direction == program::Direction::kBackward ? kBackward
-                                                                        : kWeights;
-    row.perLayer[chunkAt(static_cast<size_t>(item.stage), static_cast<size_t>(item.chunk))] +=
-        ofLayer_[side];
+    const PassKind kind = item.direction == program::Direction::kForward    ? kForwardPass
+                          : item.direction == program::Direction::kBackward ? kBackwardPass
+                                                                            : kWeightsPass;
+    line.perLayer[chunkAt(static_cast<size_t>(item.stage), static_cast<size_t>(item.chunk))] +=
+        linear_.ofLayer[kind];
   }
   const double time = played.makespan.count();
-  row.fixed = time - dot(row.perLayer, layers);
-  addTime(std::move(row));
+  line.fixed = time - line.at(layers);
+  addTime(std::move(line));
   return time;
 }
 
-// What memory lacks, in s: so much that the best of all cuts that are not whole has no excess.
-double CutRelaxation::excess(const std::vector<double>& layers) const {
+// By the rows of the program.
+double CutRelaxation::knownExcess(const std::vector<double>& layers) const {
   double most = 0;
-  for (const Row& memory : memories_)
-    most = std::max(most, memory.fixed + dot(memory.perLayer, layers));
-  return most * kPenalty * unit_;
+  for (const auto& [line, isMemory] : rows_)
+    if (isMemory) most = std::max(most, line.at(layers));
+  return most;
 }
 
 CutRelaxation::Result CutRelaxation::solve(Seconds known, Seconds enough, int64_t& passes) {
@@ -262,25 +223,26 @@ CutRelaxation::Result CutRelaxation::solve(Seconds known, Seconds enough, int64_
   costs[numChunks_] = 1;
   costs[numChunks_ + 1] = kPenalty;
   program_.setCosts(costs);
-  const int64_t perPlay = (plan::splitsBackward(plan_.schedule) ? 3 : 2) * plan_.numMicrobatches() *
-                          static_cast<int64_t>(numChunks_);
-  std::vector<double> best = levelled();
-  double reached = play(best) + excess(best), least = known.count();
+  const int64_t perPlay = (plan::splitsBackward(linear_.pipeline.schedule) ? 3 : 2) *
+                          linear_.pipeline.numMicrobatches * static_cast<int64_t>(numChunks_);
+  // What memory lacks, in s: so much that the best of all cuts that are not whole has no excess.
+  const auto timeOf = [&](const std::vector<double>& layers) {
+    addMemoryAt(layers);
+    return play(layers) + knownExcess(layers) * kPenalty * unit_;
+  };
+  std::vector<double> best = linear_.levelled();
+  double reached = timeOf(best), least = known.count();
   const auto isDone = [&] {
     const double close = reached < enough.count() ? kCloseBelow : kClose;
     return least >= enough.count() || least >= reached * (1 - close);
   };
   for (; passes > 0 && !isDone() && solveProgram(passes); passes -= perPlay) {
-    const std::vector<double> prices = program_.prices();
-    const auto ofTimes = prices.begin() + 1 + static_cast<long>(stages_);
-    std::vector<double> ofMemory(prices.begin() + 1, ofTimes);
-    for (double& price : ofMemory) price *= unit_;
-    least = std::max(least, proved({ofTimes, prices.end()}, ofMemory));
+    least = std::max(least, proved(program_.prices()));
     if (isDone()) break;
     std::vector<double> layers = program_.values();
     for (size_t i = 0; i < numChunks_; ++i) layers[i] = best[i] + kTowards * (layers[i] - best[i]);
     layers.resize(numChunks_);
-    const double time = play(layers) + excess(layers);
+    const double time = timeOf(layers);
     if (time >= reached) continue;
     reached = time;
     best = std::move(layers);

@@ -73,4 +73,14 @@ void CutStages::setLayers(int64_t rank, const std::vector<int64_t>& counts) {
   for (size_t c = 0; c < counts.size(); ++c) ranges[c].count = counts[c];
 }
 
+cost::Pipeline CutStages::pipeline() const {
+  cost::Pipeline pipeline;
+  pipeline.schedule = plan.schedule;
+  pipeline.numMicrobatches = plan.numMicrobatches();
+  pipeline.overlapTransfers = false;
+  pipeline.postValidation = isAhead;
+  pipeline.hop = Seconds(transfer);
+  return pipeline;
+}
+
 }  // namespace trireme::planner

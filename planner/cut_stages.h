@@ -42,6 +42,7 @@ struct CutStages {
   // Every chunk has a layer but those of the embedding and of the head.
   int64_t least(int64_t rank) const;
   void setLayers(int64_t rank, const std::vector<int64_t>& counts);  // of its chunks
+  cost::Pipeline pipeline() const;                                   // but for the stages
 
   const Query& query;
   const cost::DescribedBlocks& blocks;

@@ -75,32 +75,6 @@ std::vector<Counts> spreadsOf(const Counts& counts) {
   return spreads;
 }
 
-// Whole layers near those of every chunk, by stages: rounded down, and then one more where the most
-// is missing, as far as ranks have memory. None: they have too little.
-std::optional<Counts> rounded(const std::vector<double>& layers, int64_t numLayers, size_t chunks,
-                              CutPlayer& player) {
-  Counts counts(layers.size() / chunks, std::vector<int64_t>(chunks));
-  std::vector<size_t> order(layers.size());  // of chunks that may have more
-  std::iota(order.begin(), order.end(), size_t{0});
-  const auto countAt = [&](size_t i) -> int64_t& { return counts[i / chunks][i % chunks]; };
-  const auto missing = [&](size_t i) { return layers[i] - static_cast<double>(countAt(i)); };
-  for (const size_t i : order) {
-    countAt(i) = std::max<int64_t>(static_cast<int64_t>(std::floor(layers[i] + 1e-6)), 1);
-    numLayers -= countAt(i);
-  }
-  for (; numLayers > 0 && !order.empty(); --numLayers) {
-    const auto most = std::max_element(order.begin(), order.end(),
-                                       [&](size_t a, size_t b) { return missing(a) < missing(b); });
-    ++countAt(*most);
-    if (player.fits(*most / chunks, counts[*most / chunks])) continue;
-    --countAt(*most);
-    ++numLayers;
-    order.erase(most);
-  }
-  if (numLayers != 0) return std::nullopt;
-  return counts;
-}
-
 // Layers go, one by one, from ranks that do not fit, the first chunks first, which keep most, to
 // the chunk of another rank that fits with it and takes least time then. None: nobody has room.
 std::optional<Counts> movedOff(Counts counts, CutPlayer& player) {
@@ -163,7 +137,7 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
   int64_t left = std::min(passes, kMostPassesOfOne);
   passes -= left;
   const Seconds once = cheap.once();
-  CutRelaxation relaxation(query, plan, blocks);
+  CutRelaxation relaxation(ownChunks(query, plan, blocks));
   const CutRelaxation::Result relaxed =
       relaxation.solve(all.bound / kRounding - once, enough / kRounding - once, left);
   passes += left;
@@ -172,8 +146,7 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
   OwnStages stages(query, plan, blocks);
   CutPlayer player(stages, pipelineOf(query, plan, blocks),
                    {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostPassesNear);
-  const auto counts = rounded(relaxed.layers, query.model.numLayers,
-                              static_cast<size_t>(plan.virtualStages), player);
+  const auto counts = player.nearest(relaxed.layers, plan.virtualStages);
   if (!player.play(counts ? *counts : leanestCounts(query, plan, blocks))) return all;
   player.descend(kMostOwnEnds);
   passes -= player.numPasses();

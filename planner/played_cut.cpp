@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "cost_models/described_memory.h"
+#include "planner/all_cuts.h"
 #include "planner/cut_player.h"
+#include "planner/cut_relaxation.h"
 #include "planner/cuts.h"
 #include "planner/rounding.h"
 
@@ -18,6 +20,8 @@ namespace {
 constexpr int64_t kMostPasses = 64000;
 // Cuts that are looked at, of which most are too slow by the closed form, for one plan.
 constexpr int64_t kMostLooks = 200;
+// The same for a relaxation.
+constexpr int64_t kMostPassesUneven = 200'000;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostEnds = 3;
 // Cuts that take so much more than what counts may become fast enough by moves of layers.
@@ -27,49 +31,25 @@ constexpr double kDescended = 1.06;
 class DescribedStages : public StageCosts {
  public:
   DescribedStages(const Query& query, const plan::Plan& plan, const BlockCosts& blocks)
-      : query_(query),
-        plan_(withoutLayers(plan)),
-        setting_(*blocks.described, query.model, plan_, query.cluster, query.stack.description) {}
+      : stages_(query, plan, blocks) {}
 
   Stage stageOf(size_t rank, const std::vector<int64_t>& counts) override {
-    setLayers(rank, counts);
-    cost::StageEstimate estimate = cost::estimateStage(setting_, rank);
+    stages_.setLayers(static_cast<int64_t>(rank), counts);
+    cost::StageEstimate estimate = cost::estimateStage(stages_.setting, rank);
     return {std::move(estimate.times), estimate.once.total()};
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
-    setLayers(rank, counts);
-    return cost::describedMemoryOf(setting_, rank).total() <= query_.cluster.device.memory;
+    stages_.setLayers(static_cast<int64_t>(rank), counts);
+    return cost::describedMemoryOf(stages_.setting, rank).total() <=
+           stages_.query.cluster.device.memory;
   }
   bool takesEmptyEnds() const override { return true; }
 
-  cost::Pipeline pipeline() const {
-    cost::Pipeline pipeline;
-    pipeline.schedule = plan_.schedule;
-    pipeline.numMicrobatches = plan_.numMicrobatches();
-    pipeline.overlapTransfers = false;
-    pipeline.postValidation = setting_.stack.postValidation && plan::splitsBackward(plan_.schedule);
-    pipeline.hop =
-        cost::transferTime(query_.model, plan_, query_.cluster, query_.stack.description);
-    return pipeline;
-  }
-  double factor() const {
-    return cost::stepFactor(plan_, query_.cluster, query_.stack.description);
-  }
+  cost::Pipeline pipeline() const { return stages_.pipeline(); }
+  double factor() const { return stages_.factor; }
 
  private:
-  static plan::Plan withoutLayers(const plan::Plan& plan) {
-    plan::Plan bare = plan;
-    bare.layers.assign(static_cast<size_t>(plan.pp),
-                       std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
-    return bare;
-  }
-  void setLayers(size_t rank, const std::vector<int64_t>& counts) {
-    for (size_t c = 0; c < counts.size(); ++c) plan_.layers[rank][c].count = counts[c];
-  }
-
-  const Query& query_;
-  plan::Plan plan_;
-  const cost::StageSetting setting_;  // of plan_
+  CutStages stages_;
 };
 
 // All ways to have the rest of a stage's layers, beyond an equal share of its chunks, on one chunk
@@ -263,6 +243,35 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   auto found = moved(query, plan, blocks, starts, player, wide);
   if (found && limit && found->step > *limit * (1 + kTie)) found.reset();
   return {std::move(found), bound};
+}
+
+// What is done once per step, which the relaxation does not know, is taken to be that of even
+// chunks.
+UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                    SlotTable& slots, Seconds enough, int64_t& passes) {
+  LinearChunks chunks = describedChunks(query, plan, blocks, slots);
+  if (chunks.mayHold(chunks.levelled())) return {};
+  DescribedStages stages(query, plan, blocks);
+  CutPlayer player(stages, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
+                   stages.factor(), std::nullopt, kMostPasses);
+  const Counts even =
+      countsOf(plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages));
+  Seconds once;
+  for (size_t rank = 0; rank < even.size(); ++rank)
+    once = std::max(once, Seconds(player.stageOf(rank, even[rank]).once));
+  int64_t left = std::min(passes, kMostPassesUneven);
+  passes -= left;
+  const CutRelaxation::Result relaxed =
+      CutRelaxation(std::move(chunks)).solve(Seconds(0), enough / stages.factor() - once, left);
+  passes += left;
+  if (relaxed.bound == kNoCut) return {false, {}};
+  if ((relaxed.bound + once) * stages.factor() >= enough) return {};
+  if (const auto counts = player.nearest(relaxed.layers, plan.virtualStages)) player.play(*counts);
+  player.descend(kMostEnds);
+  passes -= player.numPasses();
+  UnevenCut result{true, player.takeBest()};
+  if (result.cut && result.cut->step >= enough) result.cut.reset();
+  return result;
 }
 
 }  // namespace trireme::planner

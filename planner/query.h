@@ -112,7 +112,7 @@ struct Certificate {
   double gap = 0;
   bool closed = true;  // false: maxCosted stopped the search
   // Of stacks with a description: there are virtual stages in the space, and their chunks on a
-  // stage differ by one layer at most.
+  // stage differ by one layer at most. Others are tried as well, but not bounded.
   bool ofEvenChunks = false;
   int64_t numGroups = 0;   // (tp, pp, dp, microbatch, recompute, and two switches)
   int64_t numBounded = 0;  // candidates that got a bound of their own

@@ -38,7 +38,8 @@ using SearchProgress = std::function<void(const SearchState&)>;
 //               few as fit, and then with more, which leaves the cut more room
 // With virtual stages the estimate plays the schedule of uneven chunks (cost::flushTime), which the
 // closed form cannot: where there are too many cuts to play, the likely ones are (played_cut.h),
-// and the certificate's bound is that of all. A node whose bound is above what the answer needs is
+// and the certificate's bound is that of all. Where memory is tight chunks that differ by more are
+// tried after the rest. A node whose bound is above what the answer needs is
 // never opened. Of equally fast plans the simplest wins (simplerThan), so the answer does not
 // depend on the order of the search.
 //

@@ -79,6 +79,29 @@ TEST(PeakTogether, IsLessThanThePeaksOfTheChunks) {
   EXPECT_EQ(peakTogether(ScheduleKind::kInterleaved, 4, 3, 4, 2, {1, 2, 4}), 28) << "all at once";
 }
 
+// What is alive when most is: by other weights it is no more than what is alive then.
+TEST(AliveAtPeak, IsOfAMomentOfTheStep) {
+  std::mt19937 random(4);
+  std::uniform_real_distribution<double> layers(0, 3);
+  for (int64_t p = 2; p <= 6; ++p)
+    for (int64_t v = 2; v <= 5; ++v)
+      for (int64_t groups = 1; groups <= 4; ++groups)
+        for (int64_t rank = 0; rank < p; ++rank) {
+          std::vector<double> here, there;
+          for (int64_t c = 0; c < v; ++c) {
+            here.push_back(layers(random));
+            there.push_back(layers(random));
+          }
+          const auto alive = aliveAtPeak(ScheduleKind::kInterleaved, p, v, p * groups, rank, here);
+          ASSERT_EQ(alive.size(), here.size());
+          double sum = 0;
+          for (size_t c = 0; c < there.size(); ++c) sum += static_cast<double>(alive[c]) * there[c];
+          EXPECT_LE(sum,
+                    peakTogether(ScheduleKind::kInterleaved, p, v, p * groups, rank, there) + 1e-9)
+              << "p " << p << " v " << v << " m " << p * groups << " rank " << rank;
+        }
+}
+
 TEST(PeakOfLast, IsThatOfWeightsOfNoneAndOne) {
   const auto expectAsWeights = [](ScheduleKind kind, int64_t p, int64_t v, int64_t m) {
     for (int64_t rank = 0; rank < p; ++rank)

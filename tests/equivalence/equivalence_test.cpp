@@ -227,7 +227,7 @@ TEST(Training, LossFalls) {
 class LowPrecision : public ::testing::TestWithParam<spec::Precision> {};
 
 // In fp16 under every fourth plan, for how plans divide a step is the same in 16 bits of either
-// kind.
+// kind. Compiled kernels, which take most of the time here, are every fourth plan's.
 TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
   const size_t stride =
       std::max(kPlanStride, size_t{GetParam() == spec::Precision::kFp16 ? 4u : 1u});
@@ -238,6 +238,7 @@ TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
       const spec::ModelSpec model = modelOf(family, layersFor(choices[i]));
       RunOptions options;
       options.steps = 1;
+      options.compiled = options.compiled && i % 4 == 0;
       const plan::Plan plan = planFor(choices[i], model, tinyTraining(GetParam()));
       const auto actual = run(model, plan, options);
       ASSERT_TRUE(actual.has_value()) << actual.error().message() << describe(choices[i]);

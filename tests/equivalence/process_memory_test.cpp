@@ -91,8 +91,8 @@ Memory memoryOf(const Trainee& trainee, bool leaks = false) {
 
 // Besides its arenas a process holds code, programs and threads. That constant is measured with a
 // tiny model under the same plan. Compiled kernels, which take most of the time here, are every
-// fourth plan's. The workspace has room for the tiles of every CPU: where vectors are narrow, kernels
-// touch less of it, up to 4 % of all with vectors of 256 bits.
+// fourth plan's. The workspace has room for the tiles of every CPU: where vectors are narrow,
+// kernels touch less of it, up to 4 % of all with vectors of 256 bits.
 TEST(ProcessMemory, IsThatOfTheArenasUnderEveryPlan) {
   double worst = 0;
   size_t plans = 0;
