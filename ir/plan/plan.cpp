@@ -1,6 +1,6 @@
 #include "ir/plan/plan.h"
 
-#include <fmt/format.h>
+#include <fmt/compile.h>
 
 #include "ir/base/hash.h"
 
@@ -12,11 +12,12 @@ uint64_t fingerprintOf(const spec::ModelSpec& model) {
   const auto& [name, family, numLayers, hiddenSize, numHeads, numKvHeads, headSize, ffnSize,
                vocabSize, maxSequence, norm, normEpsilon, activation, position, ropeTheta,
                ropeScaling, tiedEmbeddings, qkvBias, linearBias, initStd] = model;
+  // Compiled, for every plan that is verified asks for it.
   std::string canonical = fmt::format(
-      "{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(family), numLayers,
-      hiddenSize, numHeads, numKvHeads, headSize, ffnSize, vocabSize, maxSequence,
-      static_cast<int>(norm), normEpsilon, static_cast<int>(activation), static_cast<int>(position),
-      ropeTheta, tiedEmbeddings, qkvBias, linearBias, initStd);
+      FMT_COMPILE("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}"),
+      static_cast<int>(family), numLayers, hiddenSize, numHeads, numKvHeads, headSize, ffnSize,
+      vocabSize, maxSequence, static_cast<int>(norm), normEpsilon, static_cast<int>(activation),
+      static_cast<int>(position), ropeTheta, tiedEmbeddings, qkvBias, linearBias, initStd);
   // Models without it keep the fingerprint that they had before there was scaling.
   if (ropeScaling != RopeScaling{}) canonical += " " + ropeScalingText(ropeScaling);
   return fnv1a(canonical);
