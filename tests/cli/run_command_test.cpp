@@ -88,6 +88,14 @@ TEST_F(RunCommand, ResumingWithOtherSettingsSaysWhich) {
   EXPECT_THAT(rest.err,
               HasSubstr("note: from step 3 on this run has compute_dtype f16 instead of f32, "
                         "learning_rate 0.0005 instead of 0.001, clip_norm 0.5 instead of 1\n"));
+  // How losses are scaled is a setting of runs that scale them.
+  expectSuccess(run(path("after.bundle"), {"--steps", "2", "--save", path("scaled")}));
+  training = write("scales.yaml", readAll(training) + "loss_scale_window: 7\nmin_loss_scale: 2\n");
+  const Outcome scaled =
+      run(compile("scales", {"--gpus", "1"}), {"--steps", "3", "--resume", path("scaled")});
+  expectSuccess(scaled);
+  EXPECT_THAT(scaled.err, HasSubstr("note: from step 3 on this run has loss_scale_window 7 instead "
+                                    "of 2000, min_loss_scale 2 instead of 1\n"));
 }
 
 // The first batch once more, after a step of training on it.

@@ -85,6 +85,42 @@ TEST_F(RunData, VocabularyMustCoverEveryByte) {
                 {"vocabulary has 255 tokens", "at least 256"});
 }
 
+// Bytes are tokens of such a model, but hardly the ones that its weights know.
+TEST_F(RunData, BytesForWeightsOfALargerVocabularyAreNoted) {
+  model = write("large.yaml", replaced(kTinyModel, "vocab_size: 256", "vocab_size: 300"));
+  const std::string bundle = compile("large", {"--gpus", "1"});
+  expectSuccess(run(bundle, {"--steps", "1", "--save", path("ckpt")}));
+  expectSuccess(runTrireme({"export-weights", path("ckpt"), "--model", model, "-o", path("hf")}));
+  const auto noteOf = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--steps", "1"});
+    const Outcome outcome = run(bundle, flags);
+    expectSuccess(outcome);
+    return outcome.err.find(
+               "note: a token is a byte of --data, and the weights of --init-from "
+               "know 300 tokens") != std::string::npos;
+  };
+  EXPECT_TRUE(noteOf({"--init-from", path("hf")}));
+  EXPECT_FALSE(noteOf({"--init-from", path("hf"), "--tokens", "uint8"}));
+  EXPECT_FALSE(noteOf({}));
+}
+
+// More than a process may have open by default.
+TEST_F(RunData, AsManyFilesMayBeOpenAsTheSystemLetsAProcessHave) {
+  const std::string bundle = compile("tiny", {"--gpus", "1"});
+  std::string files;
+  for (int i = 0; i < 80; ++i)
+    files += " --data " + write("part" + std::to_string(i) + ".txt", readAll(data));
+  const auto withLimit = [&](const char* limit) {
+    const std::string command = std::string("ulimit ") + limit + " 60 && " + TRIREME_BINARY +
+                                " run " + bundle + " --steps 1" + files + " > " + path("out") +
+                                " 2> " + path("err");
+    return WEXITSTATUS(std::system(command.c_str()));
+  };
+  EXPECT_EQ(withLimit("-S -n"), 0) << readAll(path("err"));
+  EXPECT_EQ(withLimit("-n"), 1);  // the most that it may have as well
+  EXPECT_THAT(readAll(path("err")), ::testing::HasSubstr("Too many open files"));
+}
+
 TEST_F(RunData, ArraysAndDatasetsSayWhatTheirTokensAre) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
   const auto on = [&](const std::string& file, const std::vector<std::string>& more) {
