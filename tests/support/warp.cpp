@@ -22,17 +22,29 @@ ThreadBlock& ThreadBlock::current() {
 void ThreadBlock::enter() {
   (*running->function_)();
   running->self().done = true;
+  siglongjmp(running->scheduler_, 1);
 }
 
 void ThreadBlock::start(Thread& fiber) {
   if (fiber.stack == nullptr) fiber.stack.reset(new char[kStackBytes]);
   fiber.numExchanges = 0;
-  fiber.waiting = fiber.done = false;
+  fiber.running = fiber.waiting = fiber.done = false;
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack.get();
   fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = &scheduler_;
   makecontext(&fiber.context, &ThreadBlock::enter, 0);
+}
+
+// Returns when the fiber yields or is through.
+void ThreadBlock::resume(Thread& fiber) {
+  if (sigsetjmp(scheduler_, 0) != 0) return;
+  if (fiber.running) siglongjmp(fiber.at, 1);
+  fiber.running = true;
+  setcontext(&fiber.context);
+}
+
+void ThreadBlock::yield(Thread& fiber) {
+  if (sigsetjmp(fiber.at, 0) == 0) siglongjmp(scheduler_, 1);
 }
 
 void ThreadBlock::run(const std::function<void()>& thread, int index, int numBlocks) {
@@ -61,7 +73,7 @@ bool ThreadBlock::turn(size_t warp) {
     thread_ = static_cast<int>(warp) * kLanes + lane;
     if (self().done || self().waiting) continue;
     anyRan = true;
-    swapcontext(&scheduler_, &self().context);
+    resume(self());
   }
   return anyRan;
 }
@@ -87,13 +99,13 @@ const ThreadBlock::Slots& ThreadBlock::exchange(const void* value, size_t bytes)
   const auto half = static_cast<size_t>(self().numExchanges++ % 2);
   Slots& slots = slots_[static_cast<size_t>(thread_ / kLanes)][half];
   std::memcpy(slots[static_cast<size_t>(lane())].data(), value, bytes);
-  swapcontext(&self().context, &scheduler_);
+  yield(self());
   return slots;
 }
 
 void ThreadBlock::wait() {
   self().waiting = true;
-  swapcontext(&self().context, &scheduler_);
+  yield(self());
 }
 
 }  // namespace trireme::testing

@@ -5,6 +5,7 @@
 #include <ucontext.h>
 
 #include <array>
+#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -50,15 +51,19 @@ class ThreadBlock {
  private:
   static constexpr size_t kSlotBytes = 64, kStackBytes = 256 << 10;
   using Slots = std::array<std::array<char, kSlotBytes>, kLanes>;
+  // It begins as a context, and goes on by jumps, which do not ask the system for signals to mask.
   struct Thread {
     ucontext_t context;
+    sigjmp_buf at;
     std::unique_ptr<char[]> stack;
     int64_t numExchanges = 0;
-    bool waiting = false, done = false;
+    bool running = false, waiting = false, done = false;
   };
 
   static void enter();
   void start(Thread& fiber);
+  void resume(Thread& fiber);
+  void yield(Thread& fiber);
   bool turn(size_t warp);
   bool release();
   void checkExchanges();
@@ -68,7 +73,7 @@ class ThreadBlock {
   const std::function<void()>* function_ = nullptr;
   int thread_ = 0, index_ = 0, numBlocks_ = 1;
   bool converged_ = true;
-  ucontext_t scheduler_;
+  sigjmp_buf scheduler_;
   std::vector<Thread> threads_;
   std::vector<std::array<Slots, 2>> slots_;  // per warp
 };
