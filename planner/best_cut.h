@@ -52,7 +52,7 @@ class CutSearch {
 
   // False: no cut fits. True: one does, but for rounding of bytes.
   bool mayFit() const { return memory_.mayFit(); }
-  // Whether memory holds some stage to an equal share of the layers, or fewer.
+  // Whether some stage has no memory for more than an equal share of the layers.
   bool isTight() const { return memory_.isTight(); }
   // Estimates of all cuts that fit are at least this; infinite if none may. Cheap.
   Seconds bound();

@@ -53,8 +53,8 @@ class BranchAndBound {
   Result<plan::Plan> findLeanest() { return misfits_.findLeanest(mostGpus_); }
 
  private:
-  // A plan of which cuts were not tried: of own programs, or with virtual stages that memory holds
-  // to even chunks which are not fast.
+  // A plan of which cuts were not tried: of own programs, or uneven chunks of stacks with a
+  // description.
   struct Untried {
     Seconds bound;  // of all cuts; of stacks with a description, but for chunks that are not even
     Group group;
@@ -89,7 +89,7 @@ class BranchAndBound {
   Status refit(const Node& node, CostedPlan missed);
   Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, Seconds bound);
-  void noteTight();
+  void noteUneven();
   Status tryAllCuts(const Untried& untried);
   Status tryUneven(const Untried& untried);
   Status costCut(const Node& node, plan::Plan plan, Ranges layers);
@@ -135,7 +135,7 @@ class BranchAndBound {
   std::vector<Node> expanded_;  // groups with stages, of stacks with a description
   std::vector<Untried> untried_;
   int64_t passesOfAll_ = kMostPassesOfAll;  // for what is left to be tried
-  int64_t passesOfUneven_ = kMostPassesOfUneven;
+  UnevenWork unevenWork_;
   // No cut of virtual stages, or of own programs, that was not played takes less.
   Seconds uncosted_{std::numeric_limits<double>::infinity()};
   Certificate certificate_;

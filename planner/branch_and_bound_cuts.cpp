@@ -24,6 +24,11 @@ Seconds reachOf(const plan::Plan& plan, Seconds bound) {
   return plan.virtualStages > 1 ? bound * kBeyond : bound;
 }
 
+// Some layers of every chunk, of which the search chooses how many.
+bool recomputesSome(const Query& query, const plan::Plan& plan) {
+  return plan.recompute == plan::Recompute::kFull && choosesRecomputed(query);
+}
+
 // Cuts that are costed for one that lacks memory which its bounds did not see.
 constexpr int kMostRefits = 6;
 // Plans of which all cuts are tried where no other plan fits: a moment's worth.
@@ -58,7 +63,7 @@ void BranchAndBound::openArrangement(const Node& node, plan::Plan plan) {
   if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
   if (query_.slowest && reachOf(plan, quickBound(query_, plan, *node.blocks)) > *query_.slowest)
     return pruneSlow(node, 1);
-  const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
+  const bool isPart = recomputesSome(query_, plan);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   if (query_.slowest) {
     if (isPart) cuts.recomputeLayers(1);  // is fastest
@@ -197,7 +202,7 @@ void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, Secon
 // far, one of the first may.
 Status BranchAndBound::tryAllCuts() {
   if (found() ? scope_.anyPlan : !scope_.isAnswer) return {};
-  noteTight();
+  noteUneven();
   std::stable_sort(untried_.begin(), untried_.end(),
                    [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
   size_t numTried = 0;
@@ -212,28 +217,27 @@ Status BranchAndBound::tryAllCuts() {
   return {};
 }
 
-// Of stacks with a description, interleaved plans that memory holds to cuts which are not fast, or
-// to none.
-void BranchAndBound::noteTight() {
+// Of stacks with a description, interleaved plans that may have a faster cut beyond the space.
+void BranchAndBound::noteUneven() {
   for (const Node& node : expanded_) {
     if (node.bound >= ofInterest()) continue;
     forEachPlan(query_, node.group, [&](const plan::Plan& plan) {
       if (plan.virtualStages == 1) return;
       const Seconds bound = std::max(node.bound, quickBound(query_, plan, *node.blocks));
-      if (bound >= ofInterest() || !mayHoldUnevenly(query_, plan, *node.blocks)) return;
-      const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
-      if (isPart || CutSearch(query_, plan, *node.blocks, slots_).isTight())
+      if (bound < ofInterest() && mayHoldUnevenly(query_, plan, *node.blocks))
         untried_.push_back(
             {bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
     });
   }
 }
 
-// Where some layers are recomputed, of fewer and fewer of them, as long as a cut may fit.
+// Where memory is tight. Where some layers are recomputed, of fewer and fewer of them, as long as a
+// cut may fit.
 Status BranchAndBound::tryUneven(const Untried& untried) {
   plan::Plan plan = *untried.plan;
   CutSearch cuts(query_, plan, *untried.blocks, slots_);
-  const bool isPart = plan.recompute == plan::Recompute::kFull && choosesRecomputed(query_);
+  const bool isPart = recomputesSome(query_, plan);
+  if (!isPart && !cuts.isTight()) return {};
   std::optional<plan::Plan> best;
   Seconds enough = ofInterest();
   // False: with so many no cut fits.
@@ -241,8 +245,7 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
     plan.recomputeLayers = recomputed;
     cuts.recomputeLayers(recomputed);
     if (cuts.roomyBound() >= enough) return true;
-    const UnevenCut uneven =
-        unevenCut(query_, plan, *untried.blocks, slots_, enough, passesOfUneven_);
+    const UnevenCut uneven = unevenCut(query_, plan, *untried.blocks, slots_, enough, unevenWork_);
     if (uneven.cut) {
       enough = uneven.cut->step;
       best = plan;
@@ -256,7 +259,7 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
   } else {
     int64_t tooFew = 0, most = fewestRecomputed(cuts);
     bool mayFit = tryWith(most);
-    while (mayFit && most - tooFew > 1 && passesOfUneven_ > 0) {
+    while (mayFit && most - tooFew > 1 && unevenWork_.relaxed > 0) {
       const int64_t middle = (tooFew + most) / 2;
       (tryWith(middle) ? most : tooFew) = middle;
     }
@@ -267,7 +270,7 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
 }
 
 Status BranchAndBound::tryAllCuts(const Untried& untried) {
-  if (!query_.stack.ownPrograms) return passesOfUneven_ > 0 ? tryUneven(untried) : Status();
+  if (!query_.stack.ownPrograms) return unevenWork_.relaxed > 0 ? tryUneven(untried) : Status();
   const plan::Plan& plan = *untried.plan;
   Seconds bound = untried.bound;
   if (hasManyCuts(plan) && passesOfAll_ > 0) {

@@ -42,6 +42,7 @@ class CutMemory {
     double recomputed = 0;
   };
   Parts parts(int64_t rank) const;
+  Bytes available() const { return available_; }  // for all, and for rounding
   // Layers that fit, -1: not even none. But for rounding:
   const std::vector<int64_t>& most() const { return most_; }
   int64_t fitting(int64_t rank);  // exactly
@@ -51,7 +52,7 @@ class CutMemory {
 
   // False: no cut fits. True: one does, but for rounding.
   bool mayFit() const;
-  // Some stage may have no more than an equal share of the layers.
+  // Some stage has no room for more than an equal share of the layers.
   bool isTight() const;
   // No chunk of a cut that fits has more layers.
   int64_t longestChunk() const;

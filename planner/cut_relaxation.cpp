@@ -33,7 +33,8 @@ CutRelaxation::CutRelaxation(LinearChunks chunks)
     : linear_(std::move(chunks)),
       stages_(linear_.numStages()),
       chunks_(linear_.perStage()),
-      numChunks_(linear_.numChunks()) {
+      numChunks_(linear_.numChunks()),
+      level_(linear_.levelled()) {
   TRIREME_CHECK(stages_ > 1 && linear_.pipeline.schedule != plan::ScheduleKind::kGpipe);
   unit_ = linear_.ofLayerInAll() * linear_.numLayers * asDouble(linear_.pipeline.numMicrobatches) /
           static_cast<double>(stages_);
@@ -42,8 +43,7 @@ CutRelaxation::CutRelaxation(LinearChunks chunks)
   program_.addColumn(0);
   program_.addColumn(0);
   program_.addRow(all, linear_.numLayers);
-  const std::vector<double> level = linear_.levelled();
-  for (size_t rank = 0; rank < stages_; ++rank) addMemory(linear_.memoryAt(rank, level));
+  for (size_t rank = 0; rank < stages_; ++rank) addMemory(linear_.memoryAt(rank, level_));
   addClosedForms();
 }
 
@@ -166,6 +166,12 @@ bool CutRelaxation::solveProgram(int64_t& passes) {
   return program_.solve();
 }
 
+std::vector<double> CutRelaxation::solution() const {
+  std::vector<double> layers = program_.values();
+  layers.resize(numChunks_);
+  return layers;
+}
+
 // By the least excess of memory.
 bool CutRelaxation::mayFit(int64_t& passes) {
   std::vector<double> costs(numChunks_ + 2, 0.0);
@@ -174,7 +180,7 @@ bool CutRelaxation::mayFit(int64_t& passes) {
   do {
     if (!solveProgram(passes)) return true;
     if (proved(program_.prices(), true) > 0) return false;
-  } while (passes > 0 && addMemoryAt(program_.values()));
+  } while (passes > 0 && addMemoryAt(solution()));
   return true;
 }
 
@@ -230,7 +236,8 @@ CutRelaxation::Result CutRelaxation::solve(Seconds known, Seconds enough, int64_
     addMemoryAt(layers);
     return play(layers) + knownExcess(layers) * kPenalty * unit_;
   };
-  std::vector<double> best = linear_.levelled();
+  std::vector<double> best = level_;
+  passes -= perPlay;
   double reached = timeOf(best), least = known.count();
   const auto isDone = [&] {
     const double close = reached < enough.count() ? kCloseBelow : kClose;
@@ -239,9 +246,8 @@ CutRelaxation::Result CutRelaxation::solve(Seconds known, Seconds enough, int64_
   for (; passes > 0 && !isDone() && solveProgram(passes); passes -= perPlay) {
     least = std::max(least, proved(program_.prices()));
     if (isDone()) break;
-    std::vector<double> layers = program_.values();
+    std::vector<double> layers = solution();
     for (size_t i = 0; i < numChunks_; ++i) layers[i] = best[i] + kTowards * (layers[i] - best[i]);
-    layers.resize(numChunks_);
     const double time = timeOf(layers);
     if (time >= reached) continue;
     reached = time;

@@ -59,11 +59,13 @@ class CutRelaxation {
   double proved(const std::vector<double>& prices, bool ofMemoryAlone = false) const;
   bool mayFit(int64_t& passes);
   bool solveProgram(int64_t& passes);
+  std::vector<double> solution() const;  // layers of every chunk
   double knownExcess(const std::vector<double>& layers) const;
   double play(const std::vector<double>& layers);
 
   LinearChunks linear_;
   const size_t stages_, chunks_, numChunks_;
+  const std::vector<double> level_;  // LinearChunks::levelled()
   cost::FlushPlayer player_;
   LinearProgram program_;
   std::vector<Row> rows_;  // of the program, but for the first one

@@ -16,7 +16,7 @@ namespace {
 
 using cost::asDouble;
 
-plan::Plan withoutLayers(const plan::Plan& plan) {
+plan::Plan withEmptyChunks(const plan::Plan& plan) {
   plan::Plan bare = plan;
   bare.layers.assign(static_cast<size_t>(plan.pp),
                      std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
@@ -35,25 +35,22 @@ double LinearChunks::ofLayerInAll() const {
 
 std::vector<double> LinearChunks::levelled() const {
   const double each = ofLayerInAll();
-  const auto layersIn = [&](double time) {
-    std::vector<double> layers;
-    for (size_t i = 0; i < numChunks(); ++i) {
-      double without = 0;
-      for (const std::vector<double>& ofKind : fixed) without += ofKind[i];
-      layers.push_back(std::max((time - without) / each, least[i]));
-    }
-    return layers;
-  };
-  double most = 0;
+  std::vector<double> without(numChunks(), 0.0), layers(numChunks());  // s of a chunk, without them
   for (const std::vector<double>& ofKind : fixed)
-    most += *std::max_element(ofKind.begin(), ofKind.end());
-  double low = 0, high = each * numLayers + most;
+    for (size_t i = 0; i < numChunks(); ++i) without[i] += ofKind[i];
+  const auto layersIn = [&](double time) {
+    double sum = 0;
+    for (size_t i = 0; i < numChunks(); ++i)
+      sum += layers[i] = std::max((time - without[i]) / each, least[i]);
+    return sum;
+  };
+  double low = 0, high = each * numLayers + *std::max_element(without.begin(), without.end());
   for (int i = 0; i < 50; ++i) {
     const double middle = (low + high) / 2;
-    const std::vector<double> layers = layersIn(middle);
-    (std::accumulate(layers.begin(), layers.end(), 0.0) < numLayers ? low : high) = middle;
+    (layersIn(middle) < numLayers ? low : high) = middle;
   }
-  return layersIn(high);
+  layersIn(high);
+  return layers;
 }
 
 bool LinearChunks::mayHold(const std::vector<double>& layers) const {
@@ -63,7 +60,7 @@ bool LinearChunks::mayHold(const std::vector<double>& layers) const {
 }
 
 LinearChunks ownChunks(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
-  const plan::Plan bare = withoutLayers(plan);
+  const plan::Plan bare = withEmptyChunks(plan);
   const auto stages = static_cast<size_t>(plan.pp),
              chunks = static_cast<size_t>(plan.virtualStages);
   LinearChunks linear;
@@ -164,7 +161,7 @@ LinearChunks describedChunks(const Query& query, const plan::Plan& plan, const B
   for (const PassKind kind : {kForwardPass, kBackwardPass})
     for (double& fixed : linear.fixed[kind])
       fixed = std::max(fixed - linear.ofLayer[kind] * asDouble(few), 0.0) + cut.transfer;
-  linear.memoryAt = [plan, parts = std::move(parts), available = query.cluster.device.memory](
+  linear.memoryAt = [plan, parts = std::move(parts), available = memory.available()](
                         size_t rank, const std::vector<double>& layers) {
     return describedMemory(plan, parts[rank], available, rank, layers);
   };

@@ -37,7 +37,8 @@ struct LinearChunks {
   size_t numChunks() const { return least.size(); }
   size_t perStage() const { return numChunks() / numStages(); }
   double ofLayerInAll() const;
-  // Of all chunks; each takes as long, if it may have as few layers as it has to.
+  // Of all chunks; each takes as long for a microbatch, but those that have as few layers as they
+  // may. Requires a layer that takes time.
   std::vector<double> levelled() const;
   double timeOf(PassKind kind, size_t chunk, double layers) const {
     return fixed[kind][chunk] + ofLayer[kind] * layers;

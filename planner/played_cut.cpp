@@ -18,10 +18,10 @@ namespace {
 // Passes of a chunk to be played for one plan, four times: within the space, but for the first
 // cut, and for moves from each start. Each less than a millisecond.
 constexpr int64_t kMostPasses = 64000;
+// The same to relax one; and what trying it takes besides.
+constexpr int64_t kMostPassesOfRelaxation = 200'000, kPassesOfTry = 5000;
 // Cuts that are looked at, of which most are too slow by the closed form, for one plan.
 constexpr int64_t kMostLooks = 200;
-// The same for a relaxation.
-constexpr int64_t kMostPassesUneven = 200'000;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostEnds = 3;
 // Cuts that take so much more than what counts may become fast enough by moves of layers.
@@ -248,25 +248,32 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
 // What is done once per step, which the relaxation does not know, is taken to be that of even
 // chunks.
 UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    SlotTable& slots, Seconds enough, int64_t& passes) {
+                    SlotTable& slots, Seconds enough, UnevenWork& work) {
   LinearChunks chunks = describedChunks(query, plan, blocks, slots);
-  if (chunks.mayHold(chunks.levelled())) return {};
+  std::vector<double> layers = chunks.levelled();
+  const bool isRoomy = chunks.mayHold(layers);
+  int64_t& passes = isRoomy ? work.played : work.relaxed;
+  if (passes <= 0) return {};
+  passes -= kPassesOfTry;
   DescribedStages stages(query, plan, blocks);
   CutPlayer player(stages, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
                    stages.factor(), std::nullopt, kMostPasses);
-  const Counts even =
-      countsOf(plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages));
-  Seconds once;
-  for (size_t rank = 0; rank < even.size(); ++rank)
-    once = std::max(once, Seconds(player.stageOf(rank, even[rank]).once));
-  int64_t left = std::min(passes, kMostPassesUneven);
-  passes -= left;
-  const CutRelaxation::Result relaxed =
-      CutRelaxation(std::move(chunks)).solve(Seconds(0), enough / stages.factor() - once, left);
-  passes += left;
-  if (relaxed.bound == kNoCut) return {false, {}};
-  if ((relaxed.bound + once) * stages.factor() >= enough) return {};
-  if (const auto counts = player.nearest(relaxed.layers, plan.virtualStages)) player.play(*counts);
+  if (!isRoomy) {
+    const Counts even =
+        countsOf(plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages));
+    Seconds once;
+    for (size_t rank = 0; rank < even.size(); ++rank)
+      once = std::max(once, Seconds(player.stageOf(rank, even[rank]).once));
+    int64_t left = std::min(passes, kMostPassesOfRelaxation);
+    passes -= left;
+    CutRelaxation::Result relaxed =
+        CutRelaxation(std::move(chunks)).solve(Seconds(0), enough / stages.factor() - once, left);
+    passes += left;
+    if (relaxed.bound == kNoCut) return {false, {}};
+    if ((relaxed.bound + once) * stages.factor() >= enough) return {};
+    layers = std::move(relaxed.layers);
+  }
+  if (const auto counts = player.nearest(layers, plan.virtualStages)) player.play(*counts);
   player.descend(kMostEnds);
   passes -= player.numPasses();
   UnevenCut result{true, player.takeBest()};

@@ -30,17 +30,21 @@ struct PlayedCut {
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         CutSearch& cuts, std::optional<Seconds> limit);
 
-// Cuts beyond the space where memory has no room for chunks that take equally long: the first ones,
-// whose microbatches wait longest, have few layers and the last ones many. Whole layers near what
-// the best would be if they need not be whole (CutRelaxation), and moves from there.
+// Cuts beyond the space where memory has little room for chunks that take equally long: the first
+// ones, whose microbatches wait longest, have few layers and the last ones many. Whole layers near
+// what the best would be if they need not be whole (CutRelaxation), and moves from there.
 struct UnevenCut {
   bool mayFit = true;                 // some cut, as far as is known
   std::optional<CutSearch::Cut> cut;  // fits, and takes less than `enough`. None: none was found
 };
-// Work for a search, in passes of chunks: some tenths of a second.
-inline constexpr int64_t kMostPassesOfUneven = 2'000'000;
-// Takes what it does off `passes`. Requires virtual stages, no pinned layers.
+// Work for a search, in passes of chunks: a tenth of a second.
+struct UnevenWork {
+  int64_t relaxed = 3'000'000;  // where memory has no room for chunks that take equally long
+  int64_t played = 1000'000;   // where it has, but little more
+};
+// Takes what it does off `work`; where that is used up it does nothing. Requires virtual stages, no
+// pinned layers.
 UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    SlotTable& slots, Seconds enough, int64_t& passes);
+                    SlotTable& slots, Seconds enough, UnevenWork& work);
 
 }  // namespace trireme::planner

@@ -85,14 +85,29 @@ void appendRunnersUp(std::string& out, const PlanResult& result) {
                   23);
 }
 
+// Whether the winner's chunks are not even, but those of the space are.
+bool isBeyondTheSpace(const PlanResult& result) {
+  return result.certificate.ofEvenChunks &&
+         std::any_of(result.plan.layers.begin(), result.plan.layers.end(), [](const auto& stage) {
+           const auto [least, most] =
+               std::minmax_element(stage.begin(), stage.end(),
+                                   [](const auto& a, const auto& b) { return a.count < b.count; });
+           return most->count - least->count > 1;
+         });
+}
+
 // "optimal: gap 0 %, bound 15.051 s; ..." or "gap 0.80 %, bound 14.930 s; ...": one line.
-std::string proofOf(const Certificate& c) {
+std::string proofOf(const PlanResult& result) {
+  const Certificate& c = result.certificate;
   int64_t pruned = 0;
   for (const PruneCount& p : c.pruned) pruned += p.count;
-  return fmt::format("{}gap {}{}, bound {}{}; {} bounded, {} costed, {} pruned",
-                     c.gap > 0 ? "" : "optimal: ", gapText(c.gap),
-                     c.ofEvenChunks ? " among even chunks" : "", formatSeconds(c.bound),
-                     c.closed ? "" : ", stopped", c.numBounded, c.numCosted, pruned);
+  const char* claim = c.gap > 0                  ? ""
+                      : isBeyondTheSpace(result) ? "no even chunks are faster: "
+                                                 : "optimal: ";
+  return fmt::format("{}gap {}{}, bound {}{}; {} bounded, {} costed, {} pruned", claim,
+                     gapText(c.gap), c.ofEvenChunks ? " among even chunks" : "",
+                     formatSeconds(c.bound), c.closed ? "" : ", stopped", c.numBounded, c.numCosted,
+                     pruned);
 }
 
 // What the numbers of the certificate rest on.
@@ -107,11 +122,13 @@ std::string searchOf(const PlanResult& result) {
   if (c.closed && c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
   if (c.ofEvenChunks)
     text += "; even chunks: those of a stage differ by one layer at most (others: --layers)";
+  if (isBeyondTheSpace(result))
+    text += "; the plan's are not even, and others like it are not bounded";
   return text;
 }
 
 void appendCertificate(std::string& out, const PlanResult& result) {
-  appendField(out, "certificate", proofOf(result.certificate));
+  appendField(out, "certificate", proofOf(result));
   appendField(out, "search", searchOf(result));
 }
 

@@ -146,6 +146,17 @@ TEST(ToTable, SaysThatChunksOfAStageAreEvenAndThatMemoryIsTight) {
   EXPECT_NE(toTable(result).find(" among even chunks, bound"), std::string::npos)
       << toTable(result);
   EXPECT_TRUE(toJson(result)["certificate"]["ofEvenChunks"].get<bool>());
+  // A winner that is none of these is not the optimum of what was bounded.
+  constexpr std::string_view kBeyond = "no even chunks are faster: gap 0 % among even chunks";
+  result.certificate.gap = 0;
+  EXPECT_EQ(toTable(result).find(kBeyond), std::string::npos);
+  const auto layers = result.plan.layers;
+  result.plan.layers.front() = {{0, 1}, {1, 2}};
+  EXPECT_EQ(toTable(result).find(kBeyond), std::string::npos);
+  result.plan.layers.front() = {{0, 1}, {1, 3}};
+  EXPECT_NE(toTable(result).find(kBeyond), std::string::npos) << toTable(result);
+  EXPECT_NE(toTable(result).find("others like it are not bounded"), std::string::npos);
+  result.plan.layers = layers;
   // Of predictions with an interval; above 93 % of what there is.
   cost::Estimate& estimate = result.estimate;
   estimate.interval = {estimate.step * 0.9, estimate.step * 1.1};
