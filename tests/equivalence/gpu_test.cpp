@@ -323,14 +323,12 @@ TEST(GpuRank, AllocatesNothingAfterTheFirstStepAndWaitsOnlyAtTheEndOfEach) {
   EXPECT_EQ(data.synchronizations[2] - data.synchronizations[1], 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VirtualRanks, ::testing::ValuesIn(virtualChoices()),
-                         [](const auto& info) {
-                           std::string name = describe(info.param);
-                           std::replace_if(
-                               name.begin(), name.end(),
-                               [](char c) { return c == ' ' || c == '-'; }, '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, VirtualRanks, ::testing::ValuesIn(virtualChoices()), [](const auto& info) {
+      std::string name = describe(info.param);
+      std::replace_if(name.begin(), name.end(), [](char c) { return c == ' ' || c == '-'; }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace trireme::equivalence

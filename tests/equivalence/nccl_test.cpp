@@ -323,8 +323,7 @@ std::vector<Choices> ncclChoices() {
 
 INSTANTIATE_TEST_SUITE_P(All, NcclRanks, ::testing::ValuesIn(ncclChoices()), [](const auto& info) {
   std::string name = describe(info.param);
-  std::replace_if(
-      name.begin(), name.end(), [](char c) { return c == ' ' || c == '-'; }, '_');
+  std::replace_if(name.begin(), name.end(), [](char c) { return c == ' ' || c == '-'; }, '_');
   return name;
 });
 
