@@ -337,12 +337,24 @@ double mostInFlight(const plan::Plan& plan, int64_t rank) {
 
 }  // namespace
 
+namespace {
+
+// Of one rank: what layers may take, and of a layer its state and what it keeps of a microbatch.
+struct LayerRoom {
+  Bytes free, state, kept;
+};
+LayerRoom layerRoomOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const double padding = 1 + query.stack.description.fragmentation;
+  return {query.cluster.device.memory - leastReserve(query, plan),
+          stateBytes(query, blocks.layerElements, plan) * padding,
+          blocks.layerActivations * padding};
+}
+
+}  // namespace
+
 // Of n layers every chunk has (n - v + 1) / v at least. From the last stage on, which holds most.
 bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
-  const double padding = 1 + query.stack.description.fragmentation;
-  const Bytes free = query.cluster.device.memory - leastReserve(query, plan);
-  const Bytes state = stateBytes(query, blocks.layerElements, plan) * padding;
-  const Bytes kept = blocks.layerActivations * padding;
+  const auto [free, state, kept] = layerRoomOf(query, plan, blocks);
   const auto v = static_cast<double>(plan.virtualStages);
   auto left = static_cast<double>(query.model.numLayers);
   for (int64_t rank = plan.pp - 1; rank >= 0 && left > 0; --rank) {
@@ -357,10 +369,7 @@ bool mayHoldLayers(const Query& query, const plan::Plan& plan, const BlockCosts&
 // the others on the last one. An end of the model may have none, which leaves room for three at
 // most.
 bool mayHoldUnevenly(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
-  const double padding = 1 + query.stack.description.fragmentation;
-  const Bytes free = query.cluster.device.memory - leastReserve(query, plan);
-  const Bytes state = stateBytes(query, blocks.layerElements, plan) * padding;
-  const Bytes kept = blocks.layerActivations * padding;
+  const auto [free, state, kept] = layerRoomOf(query, plan, blocks);
   const auto v = static_cast<double>(plan.virtualStages);
   auto left = static_cast<double>(query.model.numLayers);
   for (int64_t rank = plan.pp - 1; rank >= 0 && left > 0; --rank) {

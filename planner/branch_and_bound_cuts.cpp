@@ -31,6 +31,8 @@ bool recomputesSome(const Query& query, const plan::Plan& plan) {
 
 // Cuts that are costed for one that lacks memory which its bounds did not see.
 constexpr int kMostRefits = 6;
+// What a look at a plan takes that may have a faster uneven cut, in passes of chunks.
+constexpr int64_t kPassesOfLook = 200;
 // Plans of which all cuts are tried where no other plan fits: a moment's worth.
 constexpr size_t kMostWhereNothingFits = 10;
 
@@ -235,6 +237,7 @@ void BranchAndBound::noteUneven() {
 // cut may fit.
 Status BranchAndBound::tryUneven(const Untried& untried) {
   plan::Plan plan = *untried.plan;
+  unevenWork_.relaxed -= kPassesOfLook;
   CutSearch cuts(query_, plan, *untried.blocks, slots_);
   const bool isPart = recomputesSome(query_, plan);
   if (!isPart && !cuts.isTight()) return {};

@@ -121,10 +121,10 @@ int64_t CutPlayer::leastOf(const Chunk& at, const Counts& counts) const {
   return costs_.takesEmptyEnds() && (isFirst || isLast) ? 0 : 1;
 }
 
-std::optional<Counts> CutPlayer::nearest(const std::vector<double>& layers, int64_t chunks) {
+std::optional<Counts> CutPlayer::nearest(const std::vector<double>& layers, int64_t left,
+                                         int64_t chunks) {
   const auto perStage = static_cast<size_t>(chunks);
   Counts counts(layers.size() / perStage, std::vector<int64_t>(perStage));
-  auto left = std::llround(std::accumulate(layers.begin(), layers.end(), 0.0));
   std::vector<size_t> order(layers.size());  // of chunks that may have more
   std::iota(order.begin(), order.end(), size_t{0});
   const auto countAt = [&](size_t i) -> int64_t& { return counts[i / perStage][i % perStage]; };

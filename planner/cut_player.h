@@ -69,9 +69,10 @@ class CutPlayer {
   // Of a cut, whether it fits or not.
   Seconds timeOf(const Counts& counts);
 
-  // Whole layers near those of every chunk, by stages, that fit: rounded down, and then one more
-  // where the most is missing, as far as ranks have memory. None: they have too little.
-  std::optional<Counts> nearest(const std::vector<double>& layers, int64_t chunks);
+  // Whole layers near those of every chunk, by stages, `left` in all, that fit: rounded down, and
+  // then one more where the most is missing, as far as ranks have memory. None: they have too
+  // little.
+  std::optional<Counts> nearest(const std::vector<double>& layers, int64_t left, int64_t chunks);
 
   // Moves layers, one at a time, from chunks that the critical path of the best cut passes often,
   // and from the stage with the longest `once`, to those that it passes seldom, as long as the best

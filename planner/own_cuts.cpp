@@ -146,7 +146,7 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
   OwnStages stages(query, plan, blocks);
   CutPlayer player(stages, pipelineOf(query, plan, blocks),
                    {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostPassesNear);
-  const auto counts = player.nearest(relaxed.layers, plan.virtualStages);
+  const auto counts = player.nearest(relaxed.layers, query.model.numLayers, plan.virtualStages);
   if (!player.play(counts ? *counts : leanestCounts(query, plan, blocks))) return all;
   player.descend(kMostOwnEnds);
   passes -= player.numPasses();

@@ -273,7 +273,8 @@ UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts
     if ((relaxed.bound + once) * stages.factor() >= enough) return {};
     layers = std::move(relaxed.layers);
   }
-  if (const auto counts = player.nearest(layers, plan.virtualStages)) player.play(*counts);
+  if (const auto counts = player.nearest(layers, query.model.numLayers, plan.virtualStages))
+    player.play(*counts);
   player.descend(kMostEnds);
   passes -= player.numPasses();
   UnevenCut result{true, player.takeBest()};

@@ -39,7 +39,7 @@ struct UnevenCut {
 };
 // Work for a search, in passes of chunks: a tenth of a second.
 struct UnevenWork {
-  int64_t relaxed = 3'000'000;  // where memory has no room for chunks that take equally long
+  int64_t relaxed = 4'000'000;  // where memory has no room for chunks that take equally long
   int64_t played = 1'000'000;   // where it has, but little more
 };
 // Takes what it does off `work`; where that is used up it does nothing. Requires virtual stages, no
