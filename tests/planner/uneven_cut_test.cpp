@@ -204,7 +204,7 @@ TEST(UnevenCut, TheSearchFindsThoseThatTightMemoryAsksFor) {
 TEST(UnevenCut, MayHoldUnevenlyIsTrueOfEveryCutThatFits) {
   std::mt19937 random(4);
   int no = 0;
-  for (int trial = 0; trial < 40; ++trial) {
+  for (int trial = 0; trial < (TRIREME_SANITIZED ? 4 : 40); ++trial) {
     TightPlan of(random);
     Bytes leanest(1e12);
     for (Ranges& layers : planner::everyCut(of.plan, of.query.model.numLayers)) {
@@ -217,7 +217,7 @@ TEST(UnevenCut, MayHoldUnevenlyIsTrueOfEveryCutThatFits) {
     of.query.cluster.device.memory = leanest * 0.5;
     no += !mayHoldUnevenly(of.query, of.plan, *of.blocks);
   }
-  EXPECT_GT(no, 10);
+  EXPECT_TRUE(TRIREME_SANITIZED || no > 10) << no;
 }
 
 }  // namespace
