@@ -166,4 +166,12 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
   return cuts;
 }
 
+bool hasEvenChunks(const plan::Plan& plan) {
+  return std::all_of(plan.layers.begin(), plan.layers.end(), [](const auto& stage) {
+    const auto [least, most] = std::minmax_element(
+        stage.begin(), stage.end(), [](const auto& a, const auto& b) { return a.count < b.count; });
+    return most->count - least->count <= 1;
+  });
+}
+
 }  // namespace trireme::planner

@@ -42,6 +42,9 @@ std::vector<std::vector<std::vector<plan::LayerRange>>> cutsFor(const Query& que
 std::vector<std::vector<plan::LayerRange>> pinnedCut(const std::vector<int64_t>& layers,
                                                      const plan::Plan& plan);
 
+// Whether the chunks of every stage differ by one layer at most.
+bool hasEvenChunks(const plan::Plan& plan);
+
 // Ranges from numbers of layers, counts[stage][chunk].
 std::vector<std::vector<plan::LayerRange>> rangesFrom(
     const std::vector<std::vector<int64_t>>& counts);

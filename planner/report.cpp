@@ -13,6 +13,7 @@
 #include "cost_models/formulas.h"
 #include "ir/base/format.h"
 #include "ir/spec/load.h"
+#include "planner/cuts.h"
 
 namespace trireme::planner {
 namespace {
@@ -85,26 +86,16 @@ void appendRunnersUp(std::string& out, const PlanResult& result) {
                   23);
 }
 
-// Whether the winner's chunks are not even, but those of the space are.
-bool isBeyondTheSpace(const PlanResult& result) {
-  return result.certificate.ofEvenChunks &&
-         std::any_of(result.plan.layers.begin(), result.plan.layers.end(), [](const auto& stage) {
-           const auto [least, most] =
-               std::minmax_element(stage.begin(), stage.end(),
-                                   [](const auto& a, const auto& b) { return a.count < b.count; });
-           return most->count - least->count > 1;
-         });
-}
-
 // "optimal: gap 0 %, bound 15.051 s; ..." or "gap 0.80 %, bound 14.930 s; ...": one line.
 std::string proofOf(const PlanResult& result) {
   const Certificate& c = result.certificate;
   int64_t pruned = 0;
   for (const PruneCount& p : c.pruned) pruned += p.count;
-  const char* claim = c.gap > 0                  ? ""
-                      : isBeyondTheSpace(result) ? "no even chunks are faster: "
-                                                 : "optimal: ";
-  return fmt::format("{}gap {}{}, bound {}{}; {} bounded, {} costed, {} pruned", claim,
+  const bool isOfSpace = !c.ofEvenChunks || hasEvenChunks(result.plan);
+  return fmt::format("{}gap {}{}, bound {}{}; {} bounded, {} costed, {} pruned",
+                     c.gap > 0   ? ""
+                     : isOfSpace ? "optimal: "
+                                 : "no even chunks are faster: ",
                      gapText(c.gap), c.ofEvenChunks ? " among even chunks" : "",
                      formatSeconds(c.bound), c.closed ? "" : ", stopped", c.numBounded, c.numCosted,
                      pruned);
@@ -115,14 +106,13 @@ std::string searchOf(const PlanResult& result) {
   const Certificate& c = result.certificate;
   std::string text = fmt::format("{} groups of candidates in {}", c.numGroups,
                                  formatSeconds(Seconds(result.seconds)));
-  std::string pruned;
+  const char* before = "; pruned";
   for (const PruneCount& p : c.pruned)
-    pruned += fmt::format("{} {} by {}", pruned.empty() ? "; pruned" : ",", p.count, p.rule);
-  text += pruned;
+    text += fmt::format("{} {} by {}", std::exchange(before, ","), p.count, p.rule);
   if (c.closed && c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
   if (c.ofEvenChunks)
     text += "; even chunks: those of a stage differ by one layer at most (others: --layers)";
-  if (isBeyondTheSpace(result))
+  if (c.ofEvenChunks && !hasEvenChunks(result.plan))
     text += "; the plan's are not even, and others like it are not bounded";
   return text;
 }

@@ -156,12 +156,7 @@ TEST(UnevenCut, TheSearchFindsThoseThatTightMemoryAsksFor) {
       plan::Plan cut = of.plan;
       cut.layers = std::move(layers);
       const auto estimate = *of.costs.estimate(cut);
-      const bool isEven = std::all_of(cut.layers.begin(), cut.layers.end(), [](const auto& stage) {
-        const auto [least, most] = std::minmax_element(
-            stage.begin(), stage.end(), [](auto& a, auto& b) { return a.count < b.count; });
-        return most->count - least->count <= 1;
-      });
-      cuts.push_back({isEven, estimate.step, estimate.memory.total()});
+      cuts.push_back({hasEvenChunks(cut), estimate.step, estimate.memory.total()});
       memory.push_back(estimate.memory.total());
     }
     std::sort(memory.begin(), memory.end());
