@@ -211,7 +211,8 @@ Status BranchAndBound::tryAllCuts() {
   for (const Untried& untried : untried_) {
     if (untried.bound >= ofInterest() || (!found() && ++numTried > kMostWhereNothingFits)) break;
     if (isStopped()) {
-      uncosted_ = std::min(uncosted_, untried.bound);
+      // Uneven chunks are none of what is proved.
+      if (query_.stack.ownPrograms) uncosted_ = std::min(uncosted_, untried.bound);
       break;
     }
     TRIREME_RETURN_IF_ERROR(tryAllCuts(untried));
