@@ -172,7 +172,7 @@ Action addCompile(CLI::App& app) {
   addPath(app, "--plan", &options->plan, "FILE", "Plan: of `trireme plan`, or written by hand")
       ->required();
   addPath(app, "-o,--output", &options->output, "BUNDLE",
-          "Folder to write; replaces an older bundle")
+          "Folder to write; replaces an older bundle or an empty folder")
       ->required();
   app.add_option("--target", options->target,
                  "What runs it: host, or GPUs of sm_80, sm_90, sm_90a: cuda:sm_80,sm_90")

@@ -217,7 +217,10 @@ bool isBundle(const std::string& folder) {
 
 Status checkReplaceable(const std::string& folder) {
   const std::string target = withoutSlash(folder);
-  if (exists(target) && !isBundle(target))
+  std::error_code error;
+  const bool empty = std::filesystem::is_directory(target, error) &&
+                     std::filesystem::is_empty(target, error) && !error;
+  if (exists(target) && !empty && !isBundle(target))
     return invalidArgument(
         fmt::format("{}: exists and is not a bundle; remove it or take another name", target));
   return checkContents(target);

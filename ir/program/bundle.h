@@ -80,13 +80,13 @@ struct Bundle {
 bool isBundle(const std::string& folder);
 
 // Writes the folder atomically: into `folder`.partial.*, then renamed. An existing bundle of that
-// name is replaced only once the new one is complete; any other existing folder is refused. Several
-// may write the same one at once: it is always whole, and the last one's in the end.
-// kInvalidArgument: `folder` exists and is not a bundle. kResourceExhausted: disk full.
+// name, or an empty folder, is replaced only once the new one is complete; any other folder is
+// refused. Several may write the same one at once: it is always whole, and in the end the last
+// one's. kInvalidArgument: another folder is there. kResourceExhausted: disk full.
 Status writeBundle(const Bundle& bundle, const std::string& folder);
 
 // Whether writeBundle() would refuse the place, asked before there is a bundle.
-// kInvalidArgument: `folder` exists and is not a bundle, or holds other files.
+// kInvalidArgument: another folder is there, or a bundle that holds other files.
 Status checkReplaceable(const std::string& folder);
 
 // Everything but the shared object's bytes (the runtime opens the file itself).

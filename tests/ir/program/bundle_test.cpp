@@ -183,6 +183,16 @@ TEST_F(BundleTest, ReplacesAnOlderBundleAndLeavesNothingBehind) {
   EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1);
 }
 
+// As left by mkdir, or mktemp -d.
+TEST_F(BundleTest, ReplacesAnEmptyFolder) {
+  fs::create_directories(folder_ + "/a folder");
+  EXPECT_THAT(writeBundle(sample(), folder_).message(), HasSubstr("not a bundle"));
+  fs::remove(folder_ + "/a folder");
+  ASSERT_TRUE(writeBundle(sample(), folder_).ok());
+  EXPECT_EQ(readBundle(folder_)->name, sample().name);
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), fs::directory_iterator()), 1);
+}
+
 TEST_F(BundleTest, RefusesToReplaceAnythingElse) {
   fs::create_directories(folder_);
   std::ofstream(folder_ + "/thesis.tex") << "precious";
@@ -271,6 +281,9 @@ TEST_F(BundleTest, RefusesToReplaceThroughALink) {
   fs::create_directory_symlink(folder_, link);
   EXPECT_THAT(writeBundle(sample(), link).message(), HasSubstr("is a link"));
   EXPECT_EQ(readBundle(folder_)->name, sample().name);
+  fs::create_directory(folder_ + ".empty");
+  fs::create_directory_symlink(folder_ + ".empty", link + "2");
+  EXPECT_THAT(writeBundle(sample(), link + "2").message(), HasSubstr("is a link"));
 }
 
 TEST_F(BundleTest, SurvivesAnInterruptedWrite) {
