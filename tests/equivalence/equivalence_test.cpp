@@ -162,9 +162,24 @@ std::string checkPlan(Family family, const Choices& choices, spec::Precision pre
 
 class Equivalence : public ::testing::TestWithParam<std::tuple<Family, spec::Precision>> {};
 
+// Every `stride`th of the covering plans, and the runs of one rank that they are compared with.
+Status compilePlans(Family family, spec::Precision precision, size_t stride) {
+  std::vector<ModelAndPlan> runs;
+  const spec::TrainingSpec training = tinyTraining(precision);
+  const std::vector<Choices> all = coveringChoices();
+  for (size_t i = 0; i < all.size(); i += stride) {
+    const spec::ModelSpec model = modelOf(family, layersFor(all[i]));
+    runs.push_back({model, serialPlan(model, training, all[i].microbatchSize)});
+    runs.push_back({model, planFor(all[i], model, training)});
+  }
+  return compileTogether(runs);
+}
+
 TEST_P(Equivalence, EveryPlanTrainsLikeOneRank) {
   const auto [family, precision] = GetParam();
   const std::vector<Choices> all = coveringChoices();
+  const Status compiled = compilePlans(family, precision, kPlanStride);
+  ASSERT_TRUE(compiled.ok()) << compiled.message();
   size_t plans = 0;
   double worstWeight = 0;
   for (size_t i = 0; i < all.size(); i += kPlanStride, ++plans)

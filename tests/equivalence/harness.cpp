@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "ir/expand/expand.h"
 #include "ir/program/verify.h"
@@ -61,24 +63,45 @@ namespace {
 #if TRIREME_HAVE_MLIR
 enum class CodeFor { kHost, kHostInPlaceOfGpu, kGpu };
 
-// Plans that differ in stages, replicas or schedule have the same segments, and those the same
-// code: what has been compiled before is taken from then.
+struct Compiled {
+  std::vector<program::Segment> segments;
+  CodeFor target;
+  codegen::CompiledKernels kernels;
+};
+
+// What has been compiled so far. Plans that differ in stages, replicas or schedule have the same
+// segments, and those the same code.
+std::vector<Compiled>& compiledBefore() {
+  static std::vector<Compiled> all;
+  return all;
+}
+
+// The code of `segments` among that of more; empty where it lacks one.
+std::optional<codegen::CompiledKernels> codeOf(const std::vector<program::Segment>& segments,
+                                               const Compiled& more) {
+  std::vector<program::CompiledSegment> chosen;
+  for (const program::Segment& segment : segments) {
+    const auto found = std::find(more.segments.begin(), more.segments.end(), segment);
+    if (found == more.segments.end()) return std::nullopt;
+    chosen.push_back(more.kernels.segments[static_cast<size_t>(found - more.segments.begin())]);
+  }
+  codegen::CompiledKernels kernels = more.kernels;
+  kernels.segments = std::move(chosen);
+  return kernels;
+}
+
 Result<codegen::CompiledKernels> compileOnce(const std::vector<program::Segment>& segments,
                                              CodeFor target) {
-  struct Compiled {
-    std::vector<program::Segment> segments;
-    CodeFor target;
-    codegen::CompiledKernels kernels;
-  };
-  static std::vector<Compiled> all;
-  for (const Compiled& known : all)
-    if (known.target == target && known.segments == segments) return known.kernels;
+  for (const Compiled& known : compiledBefore()) {
+    if (known.target != target) continue;
+    if (auto kernels = codeOf(segments, known)) return *std::move(kernels);
+  }
   codegen::CodegenOptions options;
   options.epilogues = target == CodeFor::kHostInPlaceOfGpu;
   if (target == CodeFor::kGpu) options.gpus = *program::parseGpuTargets("cuda:sm_90");
   TRIREME_ASSIGN_OR_RETURN(codegen::CompiledKernels kernels,
                            codegen::compileSegments(segments, options));
-  all.push_back({segments, target, kernels});
+  compiledBefore().push_back({segments, target, kernels});
   return kernels;
 }
 
@@ -121,6 +144,26 @@ Status addKernels(program::Bundle& bundle, const RunOptions& options) {
 }
 
 }  // namespace
+
+Status compileTogether(const std::vector<ModelAndPlan>& runs) {
+#if TRIREME_HAVE_MLIR
+  std::vector<program::Segment> segments;
+  expand::ExpandOptions options;
+  options.tasks = false;
+  for (const ModelAndPlan& run : runs) {
+    TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion,
+                             expand::expand(run.model, run.plan, options));
+    for (const program::Segment& segment : expansion.program.segments)
+      if (std::find(segments.begin(), segments.end(), segment) == segments.end())
+        segments.push_back(segment);
+  }
+  if (auto compiled = compileOnce(segments, CodeFor::kHost); !compiled)
+    return std::move(compiled.error());
+#else
+  static_cast<void>(runs);
+#endif
+  return {};
+}
 
 Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Plan& plan,
                                    const RunOptions& options, const Mutation& mutate) {

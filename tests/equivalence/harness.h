@@ -50,6 +50,15 @@ struct RunResult {
   std::vector<int64_t> arenaBytes;                   // per role
 };
 
+struct ModelAndPlan {
+  spec::ModelSpec model;
+  plan::Plan plan;
+};
+
+// Compiles the kernels that these need on hosts, in one go: runs after it find theirs among them.
+// Segments of several plans share most kernels, which are then compiled once.
+Status compileTogether(const std::vector<ModelAndPlan>& runs);
+
 // `mutate`, if given, changes the verified program: negative controls.
 using Mutation = std::function<void(program::Program&)>;
 Result<program::Bundle> makeBundle(const spec::ModelSpec& model, const plan::Plan& plan,
