@@ -166,7 +166,7 @@ class Equivalence : public ::testing::TestWithParam<std::tuple<Family, spec::Pre
 Status compilePlans(Family family, spec::Precision precision, size_t stride) {
   std::vector<ModelAndPlan> runs;
   const spec::TrainingSpec training = tinyTraining(precision);
-  const std::vector<Choices> all = coveringChoices();
+  const std::vector<Choices>& all = coveringChoices();
   for (size_t i = 0; i < all.size(); i += stride) {
     const spec::ModelSpec model = modelOf(family, layersFor(all[i]));
     runs.push_back({model, serialPlan(model, training, all[i].microbatchSize)});
@@ -177,7 +177,7 @@ Status compilePlans(Family family, spec::Precision precision, size_t stride) {
 
 TEST_P(Equivalence, EveryPlanTrainsLikeOneRank) {
   const auto [family, precision] = GetParam();
-  const std::vector<Choices> all = coveringChoices();
+  const std::vector<Choices>& all = coveringChoices();
   const Status compiled = compilePlans(family, precision, kPlanStride);
   ASSERT_TRUE(compiled.ok()) << compiled.message();
   size_t plans = 0;
@@ -248,7 +248,7 @@ TEST_P(LowPrecision, GradientsPointWhereFp32PointsUnderEveryPlan) {
       std::max(kPlanStride, size_t{GetParam() == spec::Precision::kFp16 ? 4u : 1u});
   double worst = 1;
   for (Family family : {Family::kGpt, Family::kLlama}) {
-    const auto choices = coveringChoices();
+    const auto& choices = coveringChoices();
     for (size_t i = 0; i < choices.size(); i += stride) {
       const spec::ModelSpec model = modelOf(family, layersFor(choices[i]));
       RunOptions options;

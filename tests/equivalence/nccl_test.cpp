@@ -163,7 +163,7 @@ void expectTheProgramsCalls(const Choices& choices) {
 
 TEST(Nccl, IsAskedForWhatTheProgramOfEachRankSaysUnderEveryPlan) {
   size_t plans = 0, alone = 0;
-  const std::vector<Choices> all = coveringChoices();
+  const std::vector<Choices>& all = coveringChoices();
   for (size_t i = 0; i < all.size(); i += TRIREME_SANITIZED ? 8 : 1) {
     const Choices& choices = all[i];
     if (choices.tp * choices.pp * choices.dp == 1) {

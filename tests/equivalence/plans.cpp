@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <set>
-#include <tuple>
 
 #include "tests/equivalence/harness.h"
 
@@ -47,27 +46,57 @@ std::vector<Choices> allLegal() {
   return all;
 }
 
-using Pair = std::tuple<int, int64_t, int, int64_t>;
+constexpr size_t kNumChoices = 13, kMaxValue = 8;
+constexpr size_t kNumPairs = kNumChoices * kNumChoices * kMaxValue * kMaxValue;
 
-std::vector<Pair> pairsOf(const Choices& c) {
-  const std::array<int64_t, 13> values = {c.tp,
-                                          c.pp,
-                                          c.dp,
-                                          c.virtualStages,
-                                          static_cast<int64_t>(c.schedule),
-                                          static_cast<int64_t>(c.recompute),
-                                          c.sequenceParallel,
-                                          c.shardOptimizer,
-                                          c.scatterGather,
-                                          c.uneven,
-                                          c.microbatchSize,
-                                          c.overlapReductions,
-                                          static_cast<int64_t>(c.rankOrder)};
-  std::vector<Pair> pairs;
-  for (int i = 0; i < 13; ++i)
-    for (int j = i + 1; j < 13; ++j)
-      pairs.emplace_back(i, values[static_cast<size_t>(i)], j, values[static_cast<size_t>(j)]);
+using Pairs = std::array<uint16_t, kNumChoices * (kNumChoices - 1) / 2>;
+
+// The pairs of two choices and their values, as numbers below kNumPairs.
+Pairs pairsOf(const Choices& c) {
+  const std::array<int64_t, kNumChoices> values = {c.tp,
+                                                   c.pp,
+                                                   c.dp,
+                                                   c.virtualStages,
+                                                   static_cast<int64_t>(c.schedule),
+                                                   static_cast<int64_t>(c.recompute),
+                                                   c.sequenceParallel,
+                                                   c.shardOptimizer,
+                                                   c.scatterGather,
+                                                   c.uneven,
+                                                   c.microbatchSize,
+                                                   c.overlapReductions,
+                                                   static_cast<int64_t>(c.rankOrder)};
+  Pairs pairs;
+  size_t next = 0;
+  for (size_t i = 0; i < kNumChoices; ++i)
+    for (size_t j = i + 1; j < kNumChoices; ++j)
+      pairs[next++] = static_cast<uint16_t>(
+          ((i * kNumChoices + j) * kMaxValue + static_cast<size_t>(values[i])) * kMaxValue +
+          static_cast<size_t>(values[j]));
   return pairs;
+}
+
+// Takes whoever has most pairs that nobody has yet, until all are there; then fills up with a fixed
+// stride through all of them.
+std::vector<Choices> cover(const std::vector<Choices>& all) {
+  std::vector<Pairs> pairs;
+  std::array<bool, kNumPairs> open{};
+  for (const Choices& c : all)
+    for (const uint16_t pair : pairs.emplace_back(pairsOf(c))) open[pair] = true;
+  std::vector<Choices> chosen;
+  while (true) {
+    size_t best = 0, bestCount = 0;
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto count = static_cast<size_t>(
+          std::count_if(pairs[i].begin(), pairs[i].end(), [&](uint16_t p) { return open[p]; }));
+      if (count > bestCount) best = i, bestCount = count;
+    }
+    if (bestCount == 0) break;
+    for (const uint16_t pair : pairs[best]) open[pair] = false;
+    chosen.push_back(all[best]);
+  }
+  for (size_t i = 0; chosen.size() < 64; ++i) chosen.push_back(all[(i * 977 + 31) % all.size()]);
+  return chosen;
 }
 
 }  // namespace
@@ -124,25 +153,8 @@ std::string describe(const Choices& c) {
                      c.microbatchSize);
 }
 
-std::vector<Choices> coveringChoices() {
-  const std::vector<Choices> all = allLegal();
-  std::set<Pair> open;
-  for (const Choices& c : all)
-    for (const Pair& pair : pairsOf(c)) open.insert(pair);
-  std::vector<Choices> chosen;
-  while (!open.empty()) {
-    const Choices* best = nullptr;
-    size_t bestCount = 0;
-    for (const Choices& c : all) {
-      size_t count = 0;
-      for (const Pair& pair : pairsOf(c)) count += open.count(pair);
-      if (count > bestCount) best = &c, bestCount = count;
-    }
-    for (const Pair& pair : pairsOf(*best)) open.erase(pair);
-    chosen.push_back(*best);
-  }
-  // Fill up with a fixed stride through all of them.
-  for (size_t i = 0; chosen.size() < 64; ++i) chosen.push_back(all[(i * 977 + 31) % all.size()]);
+const std::vector<Choices>& coveringChoices() {
+  static const std::vector<Choices> chosen = cover(allLegal());
   return chosen;
 }
 

@@ -25,6 +25,6 @@ std::string describe(const Choices& choices);
 
 // At least 64 legal combinations. Every pair of values of two choices that is legal together
 // occurs.
-std::vector<Choices> coveringChoices();
+const std::vector<Choices>& coveringChoices();
 
 }  // namespace trireme::equivalence
