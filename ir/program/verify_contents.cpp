@@ -160,24 +160,26 @@ Status RoleMemory::execute(const Instruction& in) {
 Status RoleMemory::checkContent(int32_t buffer, Span bytes, Span piece,
                                 const Content* content) const {
   const Buffer& b = role_.buffers[at(buffer)];
-  const std::string here = fmt::format("{} (bytes {} to {})", b.name, piece.begin, piece.end);
+  const auto here = [&] {
+    return fmt::format("{} (bytes {} to {})", b.name, piece.begin, piece.end);
+  };
   if (content == nullptr || content->garbage)
-    return error("V6", fmt::format("reads {}, which nothing has written", here));
+    return error("V6", fmt::format("reads {}, which nothing has written", here()));
   if (content->scratch && content->scope != scope_)
     return error("V6", fmt::format("reads {}, where an earlier layer or task has left what it no "
                                    "longer needed",
-                                   here));
+                                   here()));
   const bool whole = contains(content->written, bytes) || contains(bytes, content->written);
   if (content->dtype != b.dtype || !whole)
     return error("V7", fmt::format("reads {} as {}, but it was overwritten with {} from {} to {}",
-                                   here, dtypeName(b.dtype), dtypeName(content->dtype),
+                                   here(), dtypeName(b.dtype), dtypeName(content->dtype),
                                    content->written.begin, content->written.end));
   // A name gives what was made under it. What others have made in an earlier scope is taken as it
   // is found, but stays the same from forward to backward, and from there to the weights.
   if (content->buffer < 0 || content->buffer == buffer) return {};
   const auto known = seen_.find({buffer, bytes.begin});
   if (content->scope == scope_ || (known != seen_.end() && content->version > known->second))
-    return error("V7", fmt::format("reads {}, which now holds {}", here,
+    return error("V7", fmt::format("reads {}, which now holds {}", here(),
                                    role_.buffers[at(content->buffer)].name));
   return {};
 }

@@ -103,7 +103,7 @@ class BoundsCheck {
 
   Status run() {
     for (size_t b = 0; b < role_.buffers.size(); ++b)
-      TRIREME_RETURN_IF_ERROR(check(role_.buffers[b], {}, {}, where(context_, index_, -1)));
+      TRIREME_RETURN_IF_ERROR(check(role_.buffers[b], {}, {}, -1, -1));
     for (size_t b = 0; b < role_.bodies.size(); ++b) {
       Span slots{INT32_MAX, -1};
       for (const TaskRecord& task : role_.tasks)
@@ -127,14 +127,14 @@ class BoundsCheck {
       }
       const Span layerRange{0, i < repeatEnd ? layers - 1 : 0};
       for (int32_t b : in.buffers)
-        TRIREME_RETURN_IF_ERROR(
-            check(role_.buffers[at(b)], layerRange, slots, where(context_, index_, -1, index, i)));
+        TRIREME_RETURN_IF_ERROR(check(role_.buffers[at(b)], layerRange, slots, index, i));
     }
     return {};
   }
 
-  // Ranges are inclusive.
-  Status check(const Buffer& buffer, Span layers, Span slots, const std::string& place) const {
+  // Ranges are inclusive. Body, instruction: that names the buffer, or -1.
+  Status check(const Buffer& buffer, Span layers, Span slots, int32_t body,
+               int32_t instruction) const {
     __int128 low = buffer.offset, high = buffer.offset + buffer.bytes();
     const auto stretch = [&](int64_t stride, Span range) {
       const __int128 first = static_cast<__int128>(stride) * range.begin;
@@ -148,7 +148,7 @@ class BoundsCheck {
     stretch(buffer.dpStride, dpRange_);
     if (low >= 0 && high <= role_.arenaBytes) return {};
     return violation(
-        "V2", place,
+        "V2", where(context_, index_, -1, body, instruction),
         fmt::format("buffer {} takes bytes {} to {} of an arena of {}", buffer.name,
                     static_cast<double>(low), static_cast<double>(high), role_.arenaBytes));
   }

@@ -98,10 +98,12 @@ Status RoleMemory::compute(const Instruction& in) {
 Status RoleMemory::checkSharing(const Instruction& in, const Segment& segment) {
   const auto n = static_cast<int32_t>(segment.operands.size());
   const auto name = [&](int32_t i) { return role_.buffers[at(in.buffers[at(i)])].name; };
+  std::vector<Span> spans;
+  for (int32_t buffer : in.buffers) spans.push_back(span(buffer));
   if (workspaceShared_) {
     const Span workspace = span(role_.workspace);
     for (int32_t i = 0; i < n; ++i)
-      if (overlap(span(in.buffers[at(i)]), workspace))
+      if (overlap(spans[at(i)], workspace))
         return error("V7", fmt::format("{} lies in the workspace", name(i)));
     Content garbage{DType::kI32, workspace, owner_};
     garbage.garbage = true;
@@ -109,7 +111,7 @@ Status RoleMemory::checkSharing(const Instruction& in, const Segment& segment) {
   }
   for (int32_t i = 0; i < n; ++i)
     for (int32_t j = 0; j < n; ++j) {
-      if (i == j || !overlap(span(in.buffers[at(i)]), span(in.buffers[at(j)]))) continue;
+      if (i == j || !overlap(spans[at(i)], spans[at(j)])) continue;
       if (!maySucceed(in, segment, i, j))
         return error("V7",
                      fmt::format("{} is overwritten with {} while it is needed", name(i), name(j)));

@@ -49,7 +49,7 @@ std::vector<Choices> allLegal() {
 constexpr size_t kNumChoices = 13, kMaxValue = 8;
 constexpr size_t kNumPairs = kNumChoices * kNumChoices * kMaxValue * kMaxValue;
 
-using Pairs = std::array<uint16_t, kNumChoices * (kNumChoices - 1) / 2>;
+using Pairs = std::array<uint16_t, kNumChoices*(kNumChoices - 1) / 2>;
 
 // The pairs of two choices and their values, as numbers below kNumPairs.
 Pairs pairsOf(const Choices& c) {
