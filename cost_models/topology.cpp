@@ -134,26 +134,42 @@ int64_t hostsInMoreBlocks(int64_t devices, int64_t inner, const Ranks& ranks,
   return 0;
 }
 
+// The blocks of one tier after the other, from the innermost on.
+class Blocks {
+ public:
+  Blocks(const Ranks& ranks, const spec::ClusterSpec& cluster) : ranks_(ranks), cluster_(cluster) {}
+
+  int64_t next() {
+    const int64_t inner = block_;
+    const bool isLast = tier_ + 1 == cluster_.tiers.size();
+    int64_t devices = cluster_.tiers[tier_].devices;
+    // Of blocks inside that are partly empty there are no more than of full ones.
+    if (!isLast) devices = std::max(devices / devicesBefore_ * inner, int64_t{1});
+    devicesBefore_ = cluster_.tiers[tier_++].devices;
+    const int64_t blocks = (ranks_.all + devices - 1) / devices;
+    const int64_t even = ranks_.all / blocks;
+    const bool isEven = ranks_.all % blocks == 0 && even % inner == 0;
+    const bool keeps = even % ranks_.together == 0 || blocks == 1;
+    block_ = isEven && keeps ? even : 0;
+    if (block_ == 0 && !isLast) block_ = hostsInMoreBlocks(devices, inner, ranks_, cluster_);
+    if (block_ == 0) block_ = devices;
+    if (block_ % inner != 0) block_ = devices / inner * inner;
+    return block_;
+  }
+
+ private:
+  const Ranks& ranks_;
+  const spec::ClusterSpec& cluster_;
+  size_t tier_ = 0;
+  int64_t block_ = 1, devicesBefore_ = 1;
+};
+
 }  // namespace
 
 int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster) {
-  int64_t inner = 1, block = 1, blockBefore = 1;
-  for (size_t i = 0; i <= tier; ++i, inner = block) {
-    const bool isLast = i + 1 == cluster.tiers.size();
-    int64_t devices = cluster.tiers[i].devices;
-    // Of blocks inside that are partly empty there are no more than of full ones.
-    if (!isLast) devices = std::max(devices / blockBefore * inner, int64_t{1});
-    blockBefore = cluster.tiers[i].devices;
-    const int64_t blocks = (ranks.all + devices - 1) / devices;
-    const int64_t even = ranks.all / blocks;
-    const bool isEven = ranks.all % blocks == 0 && even % inner == 0;
-    const bool keeps = even % ranks.together == 0 || blocks == 1;
-    block = isEven && keeps ? even : 0;
-    if (block == 0 && !isLast) block = hostsInMoreBlocks(devices, inner, ranks, cluster);
-    if (block == 0) block = devices;
-    if (block % inner != 0) block = devices / inner * inner;
-  }
-  return block;
+  Blocks blocks(ranks, cluster);
+  for (size_t i = 0; i < tier; ++i) blocks.next();
+  return blocks.next();
 }
 
 std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
@@ -172,10 +188,11 @@ Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::Cluster
   const int64_t size = groupSize(shape);
   TRIREME_CHECK(size >= 1);
   Levels levels;
+  Blocks blocks(ranks, cluster);
   int64_t joined = 1;
   for (size_t i = 0; i < cluster.tiers.size() && joined < size; ++i) {
     const bool last = i + 1 == cluster.tiers.size();
-    const int64_t block = blockOf(i, ranks, cluster);
+    const int64_t block = blocks.next();
     const int64_t inside = last || ranks.all <= block ? size : membersInside(shape, block);
     if (inside <= joined || inside % joined != 0) continue;
     levels.push_back({inside / joined, linkOf(cluster.tiers[i]), &cluster.tiers[i]});

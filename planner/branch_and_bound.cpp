@@ -33,6 +33,14 @@ std::optional<Seconds> BranchAndBound::bestStep() const {
   return step;
 }
 
+std::optional<Seconds> BranchAndBound::bestStepOfMost() const {
+  std::optional<Seconds> step;
+  for (const auto& [degrees, costed] : best_)
+    if (costed.plan.numRanks() == mostGpus_ && (!step || costed.estimate.step < *step))
+      step = costed.estimate.step;
+  return step;
+}
+
 std::vector<CostedPlan> BranchAndBound::ranked() const {
   std::vector<CostedPlan> all;
   for (const auto& [degrees, costed] : best_) all.push_back(costed);

@@ -48,6 +48,7 @@ class BranchAndBound {
   bool ofEvenChunks() const { return certificate_.ofEvenChunks; }
   PlanResult takeResult();
   std::optional<Seconds> bestStep() const;
+  std::optional<Seconds> bestStepOfMost() const;  // of plans on as many devices as have a layout
   std::vector<Rejection>& rejections() { return rejections_; }
   // Where nothing fits, of the plans on as many devices as have a layout.
   Result<plan::Plan> findLeanest() { return misfits_.findLeanest(mostGpus_); }

@@ -86,16 +86,20 @@ void appendRunnersUp(std::string& out, const PlanResult& result) {
                   23);
 }
 
+// A winner that is none of the plans that are bounded.
+bool isBeyond(const PlanResult& result) {
+  return result.certificate.ofEvenChunks && !hasEvenChunks(result.plan);
+}
+
 // "optimal: gap 0 %, bound 15.051 s; ..." or "gap 0.80 %, bound 14.930 s; ...": one line.
 std::string proofOf(const PlanResult& result) {
   const Certificate& c = result.certificate;
   int64_t pruned = 0;
   for (const PruneCount& p : c.pruned) pruned += p.count;
-  const bool isOfSpace = !c.ofEvenChunks || hasEvenChunks(result.plan);
   return fmt::format("{}gap {}{}, bound {}{}; {} bounded, {} costed, {} pruned",
-                     c.gap > 0   ? ""
-                     : isOfSpace ? "optimal: "
-                                 : "no even chunks are faster: ",
+                     c.gap > 0          ? ""
+                     : isBeyond(result) ? "no even chunks are faster: "
+                                        : "optimal: ",
                      gapText(c.gap), c.ofEvenChunks ? " among even chunks" : "",
                      formatSeconds(c.bound), c.closed ? "" : ", stopped", c.numBounded, c.numCosted,
                      pruned);
@@ -112,8 +116,7 @@ std::string searchOf(const PlanResult& result) {
   if (c.closed && c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
   if (c.ofEvenChunks)
     text += "; even chunks: those of a stage differ by one layer at most (others: --layers)";
-  if (c.ofEvenChunks && !hasEvenChunks(result.plan))
-    text += "; the plan's are not even, and others like it are not bounded";
+  if (isBeyond(result)) text += "; the plan's are not even, and others like it are not bounded";
   return text;
 }
 
@@ -618,6 +621,7 @@ nlohmann::json toJson(const PlanResult& result) {
                          {"gap", c.gap},
                          {"closed", c.closed},
                          {"ofEvenChunks", c.ofEvenChunks},
+                         {"planIsBeyond", isBeyond(result)},
                          {"groups", c.numGroups},
                          {"bounded", c.numBounded},
                          {"costed", c.numCosted}};

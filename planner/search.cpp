@@ -136,7 +136,6 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
       continue;
     }
     TRIREME_RETURN_IF_ERROR(search.run());
-    const std::optional<Seconds> stepOfMost = search.bestStep();
     TRIREME_RETURN_IF_ERROR(search.openFewer(gpus));
     TRIREME_RETURN_IF_ERROR(search.run());
     TRIREME_RETURN_IF_ERROR(search.tryAllCuts());
@@ -148,6 +147,7 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
       TRIREME_ASSIGN_OR_RETURN(const plan::Plan leanest, search.findLeanest());
       return Error(missesMemory(query, leanest, search.ofEvenChunks(), costs));
     }
+    const std::optional<Seconds> stepOfMost = search.bestStepOfMost();
     PlanResult result = search.takeResult();
     result.gpusUsed = result.plan.numRanks();
     result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);

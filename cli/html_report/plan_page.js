@@ -109,8 +109,10 @@ function addCertificate(answer) {
   const c = answer.certificate;
   const space = 'no plan of the space' +
       (c.ofEvenChunks ? ' (chunks of a stage differ by one layer at most)' : '') + ' is faster than ';
+  const lead = c.planIsBeyond ? 'The plan is none of the space, and others like it are not bounded. Gap 0 %: '
+                              : 'Optimal, gap 0 %: ';
   const section = addSection('Certificate', c.gap <= 0
-      ? 'Optimal, gap 0 %: ' + space + format.seconds(c.boundSeconds) + '.'
+      ? lead + space + format.seconds(c.boundSeconds) + '.'
       : 'Gap ' + format.gap(100 * c.gap) + ': ' + space + 'the bound ' + format.seconds(c.boundSeconds) +
         (c.closed ? '.' : '; the search was stopped.'));
   addFacts(section, [

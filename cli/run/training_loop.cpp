@@ -75,6 +75,28 @@ Status checkFinite(const StepResult& step, bool isFirst) {
   return {};
 }
 
+// So many in a row, with the least scale there is, and no later one will be trained.
+constexpr int64_t kMostSkipped = 100;
+
+bool isSkippedAtLeast(const StepResult& step, const program::Training& training) {
+  return step.scaled && step.scaled->isSkipped && step.scaled->lossScale <= training.minLossScale;
+}
+
+Status overflows(const std::string& what, const program::Training& training) {
+  return invalidArgument(
+      fmt::format("{}: gradients overflow f16 even with min_loss_scale, {}; lower it, or train in "
+                  "bf16",
+                  what, training.minLossScale));
+}
+
+// `numSkipped`: steps in a row, of which `step` is the last.
+Status checkSkipped(const StepResult& step, int64_t numSkipped, const program::Training& training) {
+  if (numSkipped < kMostSkipped) return {};
+  return overflows(fmt::format("steps {} to {} were all skipped, and so would be what follows",
+                               step.step + 2 - numSkipped, step.step + 1),
+                   training);
+}
+
 // A run that was to take several steps and skipped them all, the last with the least scale there
 // is, has trained nothing.
 Status checkTrained(const LoopResult& result, const program::Training& training) {
@@ -83,13 +105,14 @@ Status checkTrained(const LoopResult& result, const program::Training& training)
   };
   if (result.interrupted || result.steps.size() < 2 ||
       !std::all_of(result.steps.begin(), result.steps.end(), isSkipped) ||
-      result.steps.back().scaled->lossScale > training.minLossScale)
+      !isSkippedAtLeast(result.steps.back(), training))
     return {};
-  return invalidArgument(
-      fmt::format("all {} steps were skipped and the weights are as they were: gradients overflow "
-                  "f16 even with min_loss_scale, {}; lower it, or train in bf16{}",
-                  result.steps.size(), training.minLossScale,
-                  result.lastCheckpoint.empty() ? "" : "; saved: " + result.lastCheckpoint));
+  const Status status =
+      overflows(fmt::format("all {} steps were skipped and the weights are as they were",
+                            result.steps.size()),
+                training);
+  if (result.lastCheckpoint.empty()) return status;
+  return {status.code(), status.message() + "; saved: " + result.lastCheckpoint};
 }
 
 }  // namespace
@@ -113,7 +136,8 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   Progress progress(options.terminal);
   LoopResult result;
   bool saved = true;
-  Status written;  // of the metrics: a full disk there is no reason to lose the training
+  int64_t numSkipped = 0;  // in a row, with the least loss scale
+  Status written;          // of the metrics: a full disk there is no reason to lose the training
   while (session.numStepsDone() < options.numSteps && !result.interrupted) {
     if (!options.keepsTrace) session.takeTrace();
     TRIREME_ASSIGN_OR_RETURN(const StepResult step, session.step(data));
@@ -123,6 +147,10 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
     if (const Status finite = checkFinite(step, isFirst); !finite.ok())
       return Error(isFirst && !options.resumed.empty() ? withBeginning(finite, options.resumed)
                                                        : withNewest(finite, result, options));
+    const program::Training& training = session.program().training;
+    numSkipped = isSkippedAtLeast(step, training) ? numSkipped + 1 : 0;
+    if (const Status skipped = checkSkipped(step, numSkipped, training); !skipped.ok())
+      return Error(withNewest(skipped, result, options));
     const int64_t done = session.numStepsDone();
     if (options.showsProgress)
       progress.update(

@@ -184,12 +184,13 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of the layers that were not costed may be faster by as much. of_even_chunks: of other stacks' virtual stages those cuts are in the space whose chunks on a stage differ by one layer at most."""
+    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of the layers that were not costed may be faster by as much. of_even_chunks: of other stacks' virtual stages those cuts are in the space whose chunks on a stage differ by one layer at most. plan_is_beyond: the winner is none of these, and others like it are not bounded."""
 
     bound_seconds: float
     gap: float
     closed: bool
     of_even_chunks: bool
+    plan_is_beyond: bool
     groups: int
     bounded: int
     costed: int

@@ -69,6 +69,15 @@ TEST_F(RunCommand, ARunWhoseEveryStepIsSkippedFails) {
                 {"all 2 steps were skipped",
                  "gradients overflow f16 even with min_loss_scale, 1000000000000"});
   expectSuccess(run(bundle, {"--steps", "1"}));  // one batch says little
+  // One that goes on is not waited for.
+  const std::string metrics = path("steps.jsonl");
+  expectRefusal(run(bundle, {"--steps", "1000", "--metrics", metrics, "--save", path("ckpt"),
+                             "--save-every", "70"}),
+                1,
+                {"steps 1 to 100 were all skipped, and so would be what follows",
+                 "even with min_loss_scale, 1000000000000",
+                 "the newest checkpoint is " + path("ckpt"), "00000070"});
+  EXPECT_EQ(lossesIn(metrics).size(), 100u);
   // A larger scale than the least may still become one that does not.
   training =
       write("falls.yaml", replaced(kTinyTraining, "fp32", "fp16") + "initial_loss_scale: 1e12\n");

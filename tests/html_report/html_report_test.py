@@ -29,6 +29,8 @@ SMALL = ["--model", "gpt2-124m", "--cluster", "dgx-a100", "--gpus", "8", "--batc
 LARGE = ["--model", "gpt3-175b", "--cluster", "dgx-a100", "--gpus", "1024", "--batch", "4096",
          "--seq", "2048", "--precision", "bf16", "--tp", "8", "--pp", "16", "--virtual-stages", "6",
          "--microbatch", "1", "--dp", "8"]
+CHUNKS = ["--model", "gpt2-124m", "--cluster", "dgx-a100", "--stack", "megatron-core", "--gpus", "8", "--batch", "32",
+          "--seq", "1024", "--pp", "4", "--virtual-stages", "3", "--precision", "bf16"]
 NCCL = """# Collective test starting: all_reduce_perf
 # nThread 1 nGpus 2 minBytes 1048576 maxBytes 4194304 step: 4(factor) warmup iters: 5
 #  Rank  0 Group  0 Pid 10 on host device  0
@@ -276,6 +278,20 @@ class Page(unittest.TestCase):
             self.assertIn("certificate", text)
         finally:
             self.browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+    def test_certificate_says_of_what_it_is(self):
+        even = "(chunks of a stage differ by one layer at most)"
+        for name, options in (("plain", SMALL), ("chunks", CHUNKS)):
+            answer, page = self.report(name, "plan", *options)
+            certificate = answer["certificate"]
+            self.assertEqual(certificate["ofEvenChunks"], options is CHUNKS)
+            self.open(page)
+            text = self.script("return document.getElementById('main').textContent")
+            self.assertEqual(even in text, certificate["ofEvenChunks"])
+            self.assertEqual("Optimal, gap 0 %" in text,
+                             certificate["gap"] <= 0 and not certificate["planIsBeyond"])
+            self.assertEqual("others like it are not bounded. Gap" in text,
+                             certificate["gap"] <= 0 and certificate["planIsBeyond"])
 
     def test_large_plan_is_a_small_file(self):
         """16 stages x 6 chunks x 512 microbatches, forward and backward: 98304 tasks."""

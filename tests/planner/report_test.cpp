@@ -153,9 +153,11 @@ TEST(ToTable, SaysThatChunksOfAStageAreEvenAndThatMemoryIsTight) {
   const auto layers = result.plan.layers;
   result.plan.layers.front() = {{0, 1}, {1, 2}};
   EXPECT_EQ(toTable(result).find(kBeyond), std::string::npos);
+  EXPECT_FALSE(toJson(result)["certificate"]["planIsBeyond"].get<bool>());
   result.plan.layers.front() = {{0, 1}, {1, 3}};
   EXPECT_NE(toTable(result).find(kBeyond), std::string::npos) << toTable(result);
   EXPECT_NE(toTable(result).find("others like it are not bounded"), std::string::npos);
+  EXPECT_TRUE(toJson(result)["certificate"]["planIsBeyond"].get<bool>());
   result.plan.layers = layers;
   // Of predictions with an interval; above 93 % of what there is.
   cost::Estimate& estimate = result.estimate;
