@@ -127,7 +127,7 @@ struct PlanResult {
   int64_t gpusAvailable = 0;
   int64_t gpusWithLayout = 0;         // the most that a legal layout has
   bool isPinned = false;              // the search had pins or limits besides that of devices
-  std::optional<Seconds> stepOfMost;  // the fastest plan on as many; none if none fits
+  std::optional<Seconds> stepOfMost;  // the fastest found on as many; none if none fits
   std::string partlyFilled;           // cost::partlyFilled() of the plan
   std::vector<RunnerUp> runnersUp;    // fastest first
   std::vector<Rejection> rejections;  // degrees that no plan could use

@@ -75,7 +75,7 @@ Status checkFinite(const StepResult& step, bool isFirst) {
   return {};
 }
 
-// So many in a row, with the least scale there is, and no later one will be trained.
+// So many in a row, with the least scale there is, and later ones will hardly be trained.
 constexpr int64_t kMostSkipped = 100;
 
 bool isSkippedAtLeast(const StepResult& step, const program::Training& training) {
@@ -92,9 +92,10 @@ Status overflows(const std::string& what, const program::Training& training) {
 // `numSkipped`: steps in a row, of which `step` is the last.
 Status checkSkipped(const StepResult& step, int64_t numSkipped, const program::Training& training) {
   if (numSkipped < kMostSkipped) return {};
-  return overflows(fmt::format("steps {} to {} were all skipped, and so would be what follows",
-                               step.step + 2 - numSkipped, step.step + 1),
-                   training);
+  return overflows(
+      fmt::format("steps {} to {} were all skipped, and what follows would hardly be trained",
+                  step.step + 2 - numSkipped, step.step + 1),
+      training);
 }
 
 // A run that was to take several steps and skipped them all, the last with the least scale there
@@ -137,8 +138,9 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   LoopResult result;
   bool saved = true;
   int64_t numSkipped = 0;  // in a row, with the least loss scale
+  Status skipped;          // what was trained before is saved all the same
   Status written;          // of the metrics: a full disk there is no reason to lose the training
-  while (session.numStepsDone() < options.numSteps && !result.interrupted) {
+  while (session.numStepsDone() < options.numSteps && !result.interrupted && skipped.ok()) {
     if (!options.keepsTrace) session.takeTrace();
     TRIREME_ASSIGN_OR_RETURN(const StepResult step, session.step(data));
     result.steps.push_back(step);
@@ -149,8 +151,7 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
                                                        : withNewest(finite, result, options));
     const program::Training& training = session.program().training;
     numSkipped = isSkippedAtLeast(step, training) ? numSkipped + 1 : 0;
-    if (const Status skipped = checkSkipped(step, numSkipped, training); !skipped.ok())
-      return Error(withNewest(skipped, result, options));
+    skipped = checkSkipped(step, numSkipped, training);
     const int64_t done = session.numStepsDone();
     if (options.showsProgress)
       progress.update(
@@ -167,6 +168,7 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   Status last;
   if (!saved && !options.saveFolder.empty()) last = save(session, options, result);
   TRIREME_RETURN_IF_ERROR(andWhatIsSaved(written, last, result.lastCheckpoint));
+  if (!skipped.ok()) return Error(withNewest(skipped, result, options));
   TRIREME_RETURN_IF_ERROR(checkTrained(result, session.program().training));
   return result;
 }
