@@ -26,17 +26,10 @@ bool BranchAndBound::better(const CostedPlan& a, const CostedPlan& b) {
   return simplerThan(a.plan, b.plan);
 }
 
-std::optional<Seconds> BranchAndBound::bestStep() const {
+std::optional<Seconds> BranchAndBound::bestStep(std::optional<int64_t> gpus) const {
   std::optional<Seconds> step;
   for (const auto& [degrees, costed] : best_)
-    if (!step || costed.estimate.step < *step) step = costed.estimate.step;
-  return step;
-}
-
-std::optional<Seconds> BranchAndBound::bestStepOfMost() const {
-  std::optional<Seconds> step;
-  for (const auto& [degrees, costed] : best_)
-    if (costed.plan.numRanks() == mostGpus_ && (!step || costed.estimate.step < *step))
+    if ((!gpus || costed.plan.numRanks() == *gpus) && (!step || costed.estimate.step < *step))
       step = costed.estimate.step;
   return step;
 }

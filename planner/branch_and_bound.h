@@ -47,8 +47,8 @@ class BranchAndBound {
   bool found() const { return !best_.empty(); }
   bool ofEvenChunks() const { return certificate_.ofEvenChunks; }
   PlanResult takeResult();
-  std::optional<Seconds> bestStep() const;
-  std::optional<Seconds> bestStepOfMost() const;  // of plans on as many devices as have a layout
+  // Of plans on exactly so many devices, or on any.
+  std::optional<Seconds> bestStep(std::optional<int64_t> gpus = std::nullopt) const;
   std::vector<Rejection>& rejections() { return rejections_; }
   // Where nothing fits, of the plans on as many devices as have a layout.
   Result<plan::Plan> findLeanest() { return misfits_.findLeanest(mostGpus_); }

@@ -147,7 +147,7 @@ Result<PlanResult> searchWithin(const Query& asked, const SearchScope& scope,
       TRIREME_ASSIGN_OR_RETURN(const plan::Plan leanest, search.findLeanest());
       return Error(missesMemory(query, leanest, search.ofEvenChunks(), costs));
     }
-    const std::optional<Seconds> stepOfMost = search.bestStepOfMost();
+    const std::optional<Seconds> stepOfMost = search.bestStep(gpus);
     PlanResult result = search.takeResult();
     result.gpusUsed = result.plan.numRanks();
     result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);

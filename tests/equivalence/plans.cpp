@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/base/status.h"
 #include "tests/equivalence/harness.h"
 
 namespace trireme::equivalence {
@@ -66,6 +67,7 @@ Pairs pairsOf(const Choices& c) {
                                                    c.microbatchSize,
                                                    c.overlapReductions,
                                                    static_cast<int64_t>(c.rankOrder)};
+  for (const int64_t value : values) TRIREME_CHECK(value < int64_t{kMaxValue});
   Pairs pairs;
   size_t next = 0;
   for (size_t i = 0; i < kNumChoices; ++i)
