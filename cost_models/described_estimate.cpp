@@ -129,6 +129,9 @@ StageDescription describeStage(const StageSetting& s, size_t rank) {
   const size_t last = s.plan.layers.size() - 1;
   StageDescription stage;
   const std::vector<plan::LayerRange>& ranges = s.plan.layers[rank];
+  stage.chunks.reserve(ranges.size());
+  stage.times.forward.reserve(ranges.size());
+  stage.times.backward.reserve(ranges.size());
   for (size_t c = 0; c < ranges.size(); ++c) {
     const double layers = asDouble(ranges[c].count);
     const bool isFirst = rank == 0 && c == 0, isLast = rank == last && c + 1 == ranges.size();
@@ -279,6 +282,8 @@ StageEstimate estimateStage(const StageSetting& s, size_t rank) {
   StageDescription stage = describeStage(s, rank);
   const OncePerStep once = onceOf(s, stage, rank);
   StageEstimate result{std::move(stage.times), {}, once};
+  result.communication.forward.reserve(stage.chunks.size());
+  result.communication.backward.reserve(stage.chunks.size());
   for (const ChunkCost& chunk : stage.chunks) {
     PassCost backward = chunk.backward;
     backward += chunk.recomputed;

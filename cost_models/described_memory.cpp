@@ -86,6 +86,7 @@ std::vector<double> keptByChunks(const spec::ModelSpec& model, const plan::Plan&
                                  const spec::StackDescription& stack, size_t stage) {
   const double kept = layerKept(model, plan, stack), border = borderBytes(model, plan);
   std::vector<double> bytes;
+  bytes.reserve(plan.layers[stage].size());
   for (size_t c = 0; c < plan.layers[stage].size(); ++c) {
     const double inputs = asDouble(recomputedLayers(plan, stage, c));
     bytes.push_back((asDouble(plan.layers[stage][c].count) - inputs) * kept + inputs * border);
@@ -168,9 +169,8 @@ Bytes describedReserve(const plan::Plan& plan, const spec::ClusterSpec& cluster,
   double connections = 0;
   const auto add = [&](const GroupShape& group, Lane lane, double times) {
     if (groupSize(group) == 1) return;
-    const Levels levels = levelsOf(group, ranksOf(plan), cluster);
-    connections += times * program::ncclConnections(
-                               lane, program::channelsOver(levels.front().tier->bandwidth));
+    const spec::LinkTier& tier = innermostTierOf(group, ranksOf(plan), cluster);
+    connections += times * program::ncclConnections(lane, program::channelsOver(tier.bandwidth));
   };
   add(tensorGroup(plan), Lane::kCollectives, 1);
   add(contextGroup(plan), Lane::kCollectives, 1);
@@ -210,6 +210,7 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   use.arena.optimizer =
       whole(parameters * stack.optimizerBytes / shared(plan::StateSharding::kOptimizer));
   const std::vector<double> kept = keptByChunks(model, plan, stack, stage);
+  use.perMicrobatch.reserve(kept.size());
   for (const double bytes : kept) use.perMicrobatch.emplace_back(bytes);
   if (plan::splitsBackward(plan.schedule))
     use.forWeights = {keptForWeights(model, plan) * asDouble(plan.layers[stage].front().count)};

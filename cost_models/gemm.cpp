@@ -22,22 +22,32 @@ BytesPerSecond memoryRate(const spec::DeviceSpec& device) {
   return device.memoryBandwidth * device.memoryEfficiency;
 }
 
-// With one tile and one split, without the launch.
-Seconds tiledTime(const ProductShape& shape, const Tile& tile, int64_t split, FlopsPerSecond rate,
-                  const spec::DeviceSpec& device) {
-  const double units = static_cast<double>(device.numMultiprocessors);
-  const double tiles = static_cast<double>(shape.count) *
-                       std::ceil(static_cast<double>(shape.m) / tile.rows) *
-                       std::ceil(static_cast<double>(shape.n) / tile.cols);
-  const double waves = tiles * static_cast<double>(split) / units;
-  const double felt =
-      device.waveShare * std::ceil(waves) + (1 - device.waveShare) * std::max(waves, 1.0);
-  const double depth = static_cast<double>(shape.k) / static_cast<double>(split);
+// How many there are of one tile, and the rate that they reach.
+struct Tiling {
+  const Tile& tile;
+  double count;
+  FlopsPerSecond rate;
+};
+
+Tiling tilingOf(const ProductShape& shape, const Tile& tile, FlopsPerSecond rate,
+                const spec::DeviceSpec& device) {
   const double reached =
       tileEfficiency(tile, device.tileDelivery) / tileEfficiency(kTiles[0], device.tileDelivery);
-  const Flops work(felt * units * 2 * tile.rows * tile.cols *
-                   (depth + device.depthRamp * shape.ramp));
-  return work / (rate * reached);
+  return {tile,
+          static_cast<double>(shape.count) * std::ceil(static_cast<double>(shape.m) / tile.rows) *
+              std::ceil(static_cast<double>(shape.n) / tile.cols),
+          rate * reached};
+}
+
+// With one split, without the launch.
+Seconds tiledTime(const Tiling& tiling, double split, double depth,
+                  const spec::DeviceSpec& device) {
+  const double units = static_cast<double>(device.numMultiprocessors);
+  const double waves = tiling.count * split / units;
+  const double felt =
+      device.waveShare * std::ceil(waves) + (1 - device.waveShare) * std::max(waves, 1.0);
+  const Flops work(felt * units * 2 * tiling.tile.rows * tiling.tile.cols * depth);
+  return work / tiling.rate;
 }
 
 }  // namespace
@@ -63,14 +73,17 @@ Seconds productTime(const ProductShape& shape, FlopsPerSecond peak, const spec::
   const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                           static_cast<double>(shape.count);
   Seconds best(INFINITY);
-  for (const Tile& tile : kTiles)
+  for (const Tile& tile : kTiles) {
+    const Tiling tiling = tilingOf(shape, tile, rate, device);
     for (const int64_t split : kSplits) {
-      if (split > 1 && shape.k < split * kLeastDepth) continue;
-      Seconds time = std::max(tiledTime(shape, tile, split, rate, device), memory);
-      if (split > 1)
-        time += Bytes(4.0 * static_cast<double>(split) * elements) / memoryRate(device);
+      if (split > 1 && shape.k < split * kLeastDepth) break;
+      const auto parts = static_cast<double>(split);
+      const double depth = static_cast<double>(shape.k) / parts + device.depthRamp * shape.ramp;
+      Seconds time = std::max(tiledTime(tiling, parts, depth, device), memory);
+      if (split > 1) time += Bytes(4.0 * parts * elements) / memoryRate(device);
       best = std::min(best, time);
     }
+  }
   if (shape.accumulates)
     best +=
         Bytes(2 * shape.resultBytes * elements * device.accumulationExposed) / memoryRate(device);

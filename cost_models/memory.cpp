@@ -35,9 +35,9 @@ Bytes reserveOf(const program::Program& program, const program::Role& role, cons
   double connections = 0;
   if (stack.ncclConnection.count() > 0)
     for (const program::RoleClique& clique : program::cliquesOf(program, role)) {
-      const Levels levels = levelsOf(groupShape(clique.group, plan), ranksOf(plan), cluster);
-      connections += program::ncclConnections(
-          clique.lane, program::channelsOver(levels.front().tier->bandwidth));
+      const spec::LinkTier& tier =
+          innermostTierOf(groupShape(clique.group, plan), ranksOf(plan), cluster);
+      connections += program::ncclConnections(clique.lane, program::channelsOver(tier.bandwidth));
     }
   return stack.fixedReserve + stack.gpuReserve + stack.ncclConnection * connections;
 }
@@ -64,8 +64,8 @@ Bytes leastReserve(const plan::Plan& plan, const spec::StackProfile& stack,
   const Ranks ranks = ranksOf(plan);
   double connections = 0;
   const auto add = [&](GroupKind group, std::initializer_list<Lane> lanes) {
-    const Levels levels = levelsOf(groupShape(group, plan), ranks, cluster);
-    const int64_t channels = program::channelsOver(levels.front().tier->bandwidth);
+    const spec::LinkTier& tier = innermostTierOf(groupShape(group, plan), ranks, cluster);
+    const int64_t channels = program::channelsOver(tier.bandwidth);
     for (const Lane lane : lanes) connections += program::ncclConnections(lane, channels);
   };
   const bool isSharded = plan.stateSharding == plan::StateSharding::kOptimizer;

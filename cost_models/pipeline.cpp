@@ -15,55 +15,63 @@ Seconds sum(const std::vector<Seconds>& times) {
   return total;
 }
 
-// Every transfer stops the rank: its time becomes the stage's.
-std::vector<StageTimes> withTransfers(std::vector<StageTimes> stages, Seconds hop) {
-  for (StageTimes& stage : stages) {
-    for (Seconds& t : stage.forward) t += hop;
-    for (Seconds& t : stage.backward) t += hop;
-  }
-  return stages;
+// What the closed form knows of a stage. Transfers that stop the rank are a part of its times.
+struct StageSums {
+  Seconds forward, backward, weights;  // all chunks
+  Seconds first, last;                 // both passes of the first and the last chunk
+  Seconds total() const { return forward + backward + weights; }
+};
+
+StageSums sumsOf(const StageTimes& stage, Seconds stop) {
+  StageSums sums;
+  for (const Seconds t : stage.forward) sums.forward += t + stop;
+  for (const Seconds t : stage.backward) sums.backward += t + stop;
+  sums.weights = sum(stage.weights);
+  sums.first = (stage.forward.front() + stop) + (stage.backward.front() + stop);
+  sums.last = (stage.forward.back() + stop) + (stage.backward.back() + stop);
+  return sums;
 }
 
 // Equal jobs through a flow shop.
-Seconds flowTime(const std::vector<Seconds>& perStage, double jobs, Seconds hop) {
-  const Seconds slowest = std::max(*std::max_element(perStage.begin(), perStage.end()), hop);
-  return sum(perStage) + slowest * (jobs - 1) + hop * static_cast<double>(perStage.size() - 1);
-}
-
-Seconds gpipeTime(const std::vector<StageTimes>& stages, double m, Seconds hop) {
-  std::vector<Seconds> forward, backward;
-  for (const StageTimes& stage : stages) {
-    forward.push_back(sum(stage.forward));
-    backward.push_back(sum(stage.backward));
+Seconds flowTime(const std::vector<StageSums>& stages, Seconds StageSums::* pass, double jobs,
+                 Seconds hop) {
+  Seconds all, slowest = hop;
+  for (const StageSums& stage : stages) {
+    all += stage.*pass;
+    slowest = std::max(slowest, stage.*pass);
   }
-  return flowTime(forward, m, hop) + flowTime(backward, m, hop);
+  return all + slowest * (jobs - 1) + hop * static_cast<double>(stages.size() - 1);
 }
 
-// Of an interleaved stage, for transfers longer than its chunks.
-Seconds groupStall(const StageTimes& stage, double groups, double p, Seconds hop) {
-  const auto v = static_cast<double>(stage.forward.size());
-  const Seconds rest = std::max(hop - sum(stage.forward) / v, Seconds(0)) +
-                       std::max(hop - sum(stage.backward) / v, Seconds(0));
+Seconds gpipeTime(const std::vector<StageSums>& stages, double m, Seconds hop) {
+  return flowTime(stages, &StageSums::forward, m, hop) +
+         flowTime(stages, &StageSums::backward, m, hop);
+}
+
+// Of an interleaved stage of v chunks, for transfers longer than its chunks.
+Seconds groupStall(const StageSums& stage, double groups, double v, double p, Seconds hop) {
+  const Seconds rest = std::max(hop - stage.forward / v, Seconds(0)) +
+                       std::max(hop - stage.backward / v, Seconds(0));
   return rest * ((groups - 1) * (v - 1) * p);
 }
 
-Seconds bottleneckTime(const std::vector<StageTimes>& stages, double m, Seconds hop) {
+Seconds bottleneckTime(const std::vector<StageSums>& stages, double m, double v, Seconds hop) {
   const auto p = static_cast<double>(stages.size());
   Seconds after;
-  for (const StageTimes& stage : stages) after += stage.forward.back() + stage.backward.back();
+  for (const StageSums& stage : stages) after += stage.last;
   Seconds before, longest;
-  for (const StageTimes& stage : stages) {
-    after -= stage.forward.back() + stage.backward.back();
-    const Seconds stall = stage.forward.size() > 1 ? groupStall(stage, m / p, p, hop) : Seconds(0);
+  for (const StageSums& stage : stages) {
+    after -= stage.last;
+    const Seconds stall = v > 1 ? groupStall(stage, m / p, v, p, hop) : Seconds(0);
     longest = std::max(longest, stage.total() * m + before + after + stall);
-    before += stage.forward.front() + stage.backward.front();
+    before += stage.first;
   }
   return longest;
 }
 
-Seconds stallTime(const std::vector<StageTimes>& stages, int64_t m, Seconds hop) {
+Seconds stallTime(const std::vector<StageSums>& stages, int64_t m, Seconds hop) {
   Seconds slowest;
-  for (const StageTimes& stage : stages) slowest = std::max(slowest, stage.total());
+  for (const StageSums& stage : stages) slowest = std::max(slowest, stage.total());
   Seconds behind = stages.back().total(), longest;
   if (m < 2) return longest;
   for (size_t i = stages.size() - 1; i-- > 0;) {
@@ -77,21 +85,20 @@ Seconds stallTime(const std::vector<StageTimes>& stages, int64_t m, Seconds hop)
   return longest;
 }
 
-Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageTimes>& stages,
+Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageSums>& stages,
                        Seconds hop) {
   const auto m = static_cast<double>(pipeline.numMicrobatches);
   const auto p = static_cast<int64_t>(stages.size());
   Seconds forwards, behind;  // of all stages; of those behind, with transfers
-  for (const StageTimes& stage : stages) {
-    forwards += stage.forward.front();
-    behind += stage.backward.front() + hop;
+  for (const StageSums& stage : stages) {
+    forwards += stage.forward;
+    behind += stage.backward + hop;
   }
   forwards += hop * static_cast<double>(p - 1);
-  const Seconds first = stages.front().weights.front();
+  const Seconds first = stages.front().weights;
   Seconds forwardsBefore, before, longest;
   for (size_t r = 0; r < stages.size(); ++r) {
-    const Seconds f = stages[r].forward.front(), b = stages[r].backward.front();
-    const Seconds w = stages[r].weights.front();
+    const Seconds f = stages[r].forward, b = stages[r].backward, w = stages[r].weights;
     const schedule::Lead lead = schedule::leadOf(pipeline.schedule, p, static_cast<int64_t>(r));
     behind -= b + hop;
     if (pipeline.postValidation) forwards -= std::exchange(forwardsBefore, Seconds(0));
@@ -112,18 +119,17 @@ Seconds StageTimes::total() const { return sum(forward) + sum(backward) + sum(we
 
 Seconds pipelineTime(const Pipeline& pipeline) {
   TRIREME_CHECK(!pipeline.stages.empty());
-  const size_t p = pipeline.stages.size();
-  Seconds hop = p == 1 ? Seconds(0) : pipeline.hop;
-  std::vector<StageTimes> stages = pipeline.stages;
-  if (!pipeline.overlapTransfers) {
-    stages = withTransfers(std::move(stages), hop);
-    hop = Seconds(0);
-  }
+  const size_t p = pipeline.stages.size(), v = pipeline.stages.front().forward.size();
+  const Seconds transfer = p == 1 ? Seconds(0) : pipeline.hop;
+  const Seconds hop = pipeline.overlapTransfers ? transfer : Seconds(0);  // beside the rank's work
+  std::vector<StageSums> stages;
+  stages.reserve(p);
+  for (const StageTimes& stage : pipeline.stages) stages.push_back(sumsOf(stage, transfer - hop));
   const auto m = static_cast<double>(pipeline.numMicrobatches);
   if (pipeline.schedule == plan::ScheduleKind::kGpipe) return gpipeTime(stages, m, hop);
   if (plan::splitsBackward(pipeline.schedule)) return zeroBubbleTime(pipeline, stages, hop);
-  const size_t v = stages.front().forward.size();
-  Seconds total = bottleneckTime(stages, m, hop) + hop * static_cast<double>(2 * (v * p - 1));
+  Seconds total = bottleneckTime(stages, m, static_cast<double>(v), hop) +
+                  hop * static_cast<double>(2 * (v * p - 1));
   if (v == 1) total += stallTime(stages, pipeline.numMicrobatches, hop);
   return total;
 }

@@ -23,11 +23,17 @@ struct FlushPlayer::Order {
   std::vector<std::vector<int32_t>> leftBy;  // schedule::slotsLeftBy()
   std::vector<Step> steps;                   // inputs first; known after the first play
   std::vector<uint32_t> places;  // of tasks in their ranks' order, by result; after the first path
+  // Of the last play. Ends of results: forward, backward, weights; each by virtual stage,
+  // microbatch; and last, of what there is from the start.
+  std::vector<Seconds> ends, durations, free;
 };
 
 namespace {
 
 constexpr Seconds kNotPlayed(-1);
+
+// Passes of a chunk in the orders that are kept: some ten megabytes.
+constexpr int64_t kMostPassesKept = 400'000;
 
 }  // namespace
 
@@ -44,15 +50,16 @@ class FlushPlayer::Player {
         hop_(numStages_ > 1 ? pipeline.hop : Seconds(0)),
         flight_(pipeline.overlapTransfers ? hop_ : Seconds(0)),
         stop_(pipeline.overlapTransfers ? Seconds(0) : hop_),
-        usesSlots_(!leftBy_.empty() && flight_.count() > 0) {
-    ends_.assign((schedule_.splitsBackward ? 3 : 2) * numPasses_ + 1, kNotPlayed);
-    ends_.back() = Seconds(0);  // what there is from the start
+        usesSlots_(!leftBy_.empty() && flight_.count() > 0),
+        ends_(order.ends) {
+    putDurations();
+    order_.free.assign(numStages_, Seconds(0));
   }
 
   // The end of the last task.
   Seconds run() {
-    const std::vector<Seconds> durations = durationsOfChunks();
-    return order_.steps.empty() ? findSteps(durations) : playSteps(durations);
+    order_.steps.empty() ? findSteps() : playSteps();
+    return *std::max_element(order_.free.begin(), order_.free.end());
   }
 
   // After run(): the chain of tasks that held each other up, from the first to the last.
@@ -114,8 +121,9 @@ class FlushPlayer::Player {
     return (rank * 3 + side(task.direction)) * static_cast<size_t>(schedule_.virtualStages) +
            static_cast<size_t>(task.chunk);
   }
-  std::vector<Seconds> durationsOfChunks() const {
-    std::vector<Seconds> durations;
+  void putDurations() {
+    std::vector<Seconds>& durations = order_.durations;
+    durations.clear();
     const auto chunks = static_cast<size_t>(schedule_.virtualStages);
     durations.reserve(numStages_ * 3 * chunks);
     for (const StageTimes& stage : pipeline_.stages) {
@@ -124,7 +132,6 @@ class FlushPlayer::Player {
       durations.insert(durations.end(), stage.weights.begin(), stage.weights.end());
       durations.resize(durations.size() + chunks - stage.weights.size());
     }
-    return durations;
   }
   Seconds duration(size_t rank, const Task& task) const {
     const StageTimes& times = pipeline_.stages[rank];
@@ -134,9 +141,11 @@ class FlushPlayer::Player {
   }
 
   // Goes round the ranks, as far on each as its inputs are there.
-  Seconds findSteps(const std::vector<Seconds>& durations) {
+  void findSteps() {
+    ends_.assign((schedule_.splitsBackward ? 3 : 2) * numPasses_ + 1, kNotPlayed);
+    ends_.back() = Seconds(0);  // what there is from the start
     std::vector<size_t> next(numStages_, 0);
-    std::vector<Seconds> free(numStages_);
+    order_.steps.reserve(ends_.size() - 1);
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t rank = 0; rank < numStages_; ++rank) {
@@ -145,29 +154,36 @@ class FlushPlayer::Player {
           const Input input = producerOf(rank, order[next[rank]]);
           if (input.end == kNotPlayed) break;
           order_.steps.push_back(stepOf(rank, next[rank], input));
-          play(order_.steps.back(), durations, free);
+          play(order_.steps.back());
         }
       }
     }
-    return *std::max_element(free.begin(), free.end());
   }
 
-  Seconds playSteps(const std::vector<Seconds>& durations) {
-    std::vector<Seconds> free(numStages_);
-    for (const Order::Step& step : order_.steps) play(step, durations, free);
-    return *std::max_element(free.begin(), free.end());
+  void playSteps() {
+    if (flight_.count() > 0) {
+      for (const Order::Step& step : order_.steps) play(step);
+      return;
+    }
+    // Most are played so, and plans are searched by playing thousands.
+    Seconds* const ends = ends_.data();
+    Seconds* const free = order_.free.data();
+    const Seconds* const durations = order_.durations.data();
+    for (const Order::Step& step : order_.steps) {
+      const Seconds end = std::max(free[step.rank], ends[step.input]) + durations[step.duration];
+      ends[step.result] = free[step.rank] = end;
+    }
   }
 
   // When its rank is free, its input there, and what was in its slot has left.
-  void play(const Order::Step& step, const std::vector<Seconds>& durations,
-            std::vector<Seconds>& free) {
+  void play(const Order::Step& step) {
     Seconds arrival = ends_[step.input];
     if (step.isSent) {
       if (usesSlots_) arrival = std::max(arrival, ends_[step.slot]);
       arrival += flight_;
     }
-    Seconds& ofRank = free[step.rank];
-    ofRank = std::max(ofRank, arrival) + durations[step.duration];
+    Seconds& ofRank = order_.free[step.rank];
+    ofRank = std::max(ofRank, arrival) + order_.durations[step.duration];
     ends_[step.result] = ofRank;
   }
 
@@ -247,8 +263,7 @@ class FlushPlayer::Player {
   const size_t numStages_, numPasses_;
   const Seconds hop_, flight_, stop_;  // in flight beside the rank's work, or stopping it
   const bool usesSlots_;
-  // Of results: forward, backward, weights; each by virtual stage, microbatch.
-  std::vector<Seconds> ends_;
+  std::vector<Seconds>& ends_;
 };
 
 namespace {
@@ -289,23 +304,34 @@ FlushPlayer::FlushPlayer() = default;
 FlushPlayer::~FlushPlayer() = default;
 FlushPlayer::FlushPlayer(FlushPlayer&&) noexcept = default;
 
-FlushPlayer::Order& FlushPlayer::orderOf(const Pipeline& pipeline) {
-  if (once_) return *once_;
-  once_ = std::make_unique<Order>();
-  once_->schedule =
-      schedule::scheduleFor(pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
-                            static_cast<int32_t>(pipeline.stages.front().forward.size()),
-                            static_cast<int32_t>(pipeline.numMicrobatches));
-  if (pipeline.receivesIntoSlots) once_->leftBy = schedule::slotsLeftBy(once_->schedule);
-  return *once_;
+FlushPlayer::Shape FlushPlayer::shapeOf(const Pipeline& pipeline, bool isTwice) {
+  return {
+      pipeline.schedule,        pipeline.stages.size(),     pipeline.stages.front().forward.size(),
+      pipeline.numMicrobatches, pipeline.receivesIntoSlots, isTwice};
 }
 
-FlushPlayer::Order& FlushPlayer::orderOfTwo(const Pipeline& pipeline) {
-  if (twice_) return *twice_;
-  twice_ = std::make_unique<Order>();
-  twice_->schedule = twice(orderOf(pipeline).schedule);
-  if (pipeline.receivesIntoSlots) twice_->leftBy = schedule::slotsLeftBy(twice_->schedule);
-  return *twice_;
+FlushPlayer::Order FlushPlayer::makeOrder(const Shape& shape) {
+  const auto& [kind, stages, chunks, microbatches, usesSlots, isTwice] = shape;
+  Order order;
+  order.schedule =
+      schedule::scheduleFor(kind, static_cast<int32_t>(stages), static_cast<int32_t>(chunks),
+                            static_cast<int32_t>(microbatches));
+  if (isTwice) order.schedule = twice(order.schedule);
+  if (usesSlots) order.leftBy = schedule::slotsLeftBy(order.schedule);
+  return order;
+}
+
+FlushPlayer::Order& FlushPlayer::orderOf(const Pipeline& pipeline, bool isTwice) {
+  const Shape shape = shapeOf(pipeline, isTwice);
+  if (const auto known = orders_.find(shape); known != orders_.end()) return known->second;
+  const auto [kind, stages, chunks, microbatches, usesSlots, again] = shape;
+  const int64_t passes = static_cast<int64_t>(stages * chunks) * microbatches * (isTwice ? 4 : 2);
+  if (numPasses_ + passes > kMostPassesKept) {
+    orders_.clear();
+    numPasses_ = 0;
+  }
+  numPasses_ += passes;
+  return orders_.emplace(shape, makeOrder(shape)).first->second;
 }
 
 Simulation FlushPlayer::play(const Pipeline& pipeline, bool keepsTasks) {
@@ -322,7 +348,7 @@ Seconds FlushPlayer::timeOf(const Pipeline& pipeline) {
   if (isClosed(pipeline)) return closedForm;
   const Seconds alone = Player(pipeline, orderOf(pipeline)).run();
   if (!pipeline.postValidation) return std::max(closedForm, alone);
-  return std::max(closedForm, Player(pipeline, orderOfTwo(pipeline)).run() - alone);
+  return std::max(closedForm, Player(pipeline, orderOf(pipeline, true)).run() - alone);
 }
 
 Simulation play(const Pipeline& pipeline, bool keepsTasks) {

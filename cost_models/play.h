@@ -1,7 +1,10 @@
 // A pipeline flush played task by task: exact for the given times, where pipelineTime is a closed
 // form that knows of uneven stages only their sums, first and last chunks.
 #pragma once
-#include <memory>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tuple>
 
 #include "cost_models/pipeline.h"
 #include "cost_models/simulate.h"
@@ -23,9 +26,9 @@ Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 // the longer of pipelineTime and what a second flush adds to one.
 Seconds flushTime(const Pipeline& pipeline);
 
-// Both, for many pipelines of one shape, whose times alone differ: the order of the tasks, and what
-// each waits for, is worked out once. The shape is that of the first pipeline: its schedule, its
-// numbers of stages, chunks and microbatches, and receivesIntoSlots.
+// Both, for many pipelines of a few shapes, whose times alone differ: the order of the tasks, and
+// what each waits for, is worked out once for a schedule, numbers of stages, chunks and
+// microbatches, and receivesIntoSlots.
 class FlushPlayer {
  public:
   FlushPlayer();
@@ -38,11 +41,15 @@ class FlushPlayer {
  private:
   struct Order;
   class Player;
+  // And whether the flush comes twice.
+  using Shape = std::tuple<plan::ScheduleKind, size_t, size_t, int64_t, bool, bool>;
 
-  Order& orderOf(const Pipeline& pipeline);
-  Order& orderOfTwo(const Pipeline& pipeline);
+  static Shape shapeOf(const Pipeline& pipeline, bool isTwice);
+  static Order makeOrder(const Shape& shape);
+  Order& orderOf(const Pipeline& pipeline, bool isTwice = false);
 
-  std::unique_ptr<Order> once_, twice_;
+  std::map<Shape, Order> orders_;
+  int64_t numPasses_ = 0;  // in all of them
 };
 
 }  // namespace trireme::cost

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "ir/base/status.h"
 #include "ir/plan/sharding.h"
@@ -26,9 +27,7 @@ int64_t membersInside(const GroupDim& dim, int64_t devices) {
 }
 
 int64_t membersInside(const GroupShape& shape, int64_t devices) {
-  int64_t product = 1;
-  for (const GroupDim& dim : shape) product *= membersInside(dim, devices);
-  return product;
+  return membersInside(shape.inner, devices) * membersInside(shape.outer, devices);
 }
 
 // Whether any of the ranks [first, first + count) and the rank `distance` > 0 behind it are in
@@ -110,11 +109,7 @@ GroupShape groupShape(GroupKind kind, const plan::Plan& plan) {
   return {};
 }
 
-int64_t groupSize(const GroupShape& shape) {
-  int64_t product = 1;
-  for (const GroupDim& dim : shape) product *= dim.size;
-  return product;
-}
+int64_t groupSize(const GroupShape& shape) { return shape.inner.size * shape.outer.size; }
 
 Ranks ranksOf(const plan::Plan& plan) { return {plan.numRanks(), plan.tp}; }
 
@@ -184,22 +179,60 @@ std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluste
   return "";
 }
 
-Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster) {
-  const int64_t size = groupSize(shape);
-  TRIREME_CHECK(size >= 1);
-  Levels levels;
-  Blocks blocks(ranks, cluster);
-  int64_t joined = 1;
-  for (size_t i = 0; i < cluster.tiers.size() && joined < size; ++i) {
-    const bool last = i + 1 == cluster.tiers.size();
-    const int64_t block = blocks.next();
-    const int64_t inside = last || ranks.all <= block ? size : membersInside(shape, block);
-    if (inside <= joined || inside % joined != 0) continue;
-    levels.push_back({inside / joined, linkOf(cluster.tiers[i]), &cluster.tiers[i]});
-    joined = inside;
+namespace {
+
+// The levels of a group, innermost first: how many blocks of the level below each joins, and over
+// which tier.
+class LevelsOf {
+ public:
+  LevelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster)
+      : shape_(shape),
+        ranks_(ranks),
+        cluster_(cluster),
+        blocks_(ranks, cluster),
+        size_(groupSize(shape)) {
+    TRIREME_CHECK(size_ >= 1);
   }
-  TRIREME_CHECK(joined == size);
+
+  bool isDone() const { return joined_ == size_; }
+  // Requires that it is not done.
+  std::pair<int64_t, const spec::LinkTier*> next() {
+    for (; tier_ < cluster_.tiers.size(); ++tier_) {
+      const bool last = tier_ + 1 == cluster_.tiers.size();
+      const int64_t block = blocks_.next();
+      const int64_t inside = last || ranks_.all <= block ? size_ : membersInside(shape_, block);
+      if (inside <= joined_ || inside % joined_ != 0) continue;
+      return {inside / std::exchange(joined_, inside), &cluster_.tiers[tier_++]};
+    }
+    TRIREME_CHECK(false);
+  }
+
+ private:
+  const GroupShape& shape_;
+  const Ranks& ranks_;
+  const spec::ClusterSpec& cluster_;
+  Blocks blocks_;
+  const int64_t size_;
+  int64_t joined_ = 1;
+  size_t tier_ = 0;
+};
+
+}  // namespace
+
+Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster) {
+  Levels levels;
+  LevelsOf group(shape, ranks, cluster);
+  if (!group.isDone()) levels.reserve(cluster.tiers.size());
+  while (!group.isDone()) {
+    const auto [size, tier] = group.next();
+    levels.push_back({size, linkOf(*tier), tier});
+  }
   return levels;
+}
+
+const spec::LinkTier& innermostTierOf(const GroupShape& shape, const Ranks& ranks,
+                                      const spec::ClusterSpec& cluster) {
+  return *LevelsOf(shape, ranks, cluster).next().second;
 }
 
 Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster) {

@@ -26,12 +26,14 @@ struct Level {
 };
 using Levels = std::vector<Level>;  // innermost first
 
-// Ranks base + i * stride, i < size. Several dims nest, innermost first.
+// Ranks base + i * inner.stride + j * outer.stride, of which i < inner.size and j < outer.size.
 struct GroupDim {
   int64_t size = 1;
   int64_t stride = 1;
 };
-using GroupShape = std::vector<GroupDim>;
+struct GroupShape {
+  GroupDim inner, outer = {};
+};
 
 // The shape of every group of `kind` under the plan's rank order (plan/sharding.h), of plans
 // without context parallelism.
@@ -69,6 +71,9 @@ std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluste
 //   tiers 8 and 64 devices,  6 ranks at stride 1: 6 does not fill 8        -> levels 6 of tier 64
 //                            (some of these groups straddle two blocks)
 Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::ClusterSpec& cluster);
+// The tier of the innermost level. Requires more than one member.
+const spec::LinkTier& innermostTierOf(const GroupShape& shape, const Ranks& ranks,
+                                      const spec::ClusterSpec& cluster);
 
 // The link of the outermost tier that any transfer between neighbouring stages crosses; with
 // virtual stages the last stage neighbours the first. Of the pipeline that a block cuts off only

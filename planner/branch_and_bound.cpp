@@ -45,6 +45,7 @@ std::optional<Seconds> BranchAndBound::cutoff() const {
   const auto wanted = static_cast<size_t>(std::max(query_.topK, 1));
   if (best_.size() < wanted) return query_.slowest;
   std::vector<Seconds> times;
+  times.reserve(best_.size());
   for (const auto& [degrees, costed] : best_) times.push_back(costed.estimate.step);
   std::nth_element(times.begin(), times.begin() + static_cast<long>(wanted - 1), times.end());
   return query_.slowest ? std::min(*query_.slowest, times[wanted - 1]) : times[wanted - 1];

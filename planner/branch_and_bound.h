@@ -83,7 +83,7 @@ class BranchAndBound {
   void expandGroup(const Node& node);
   void expandDescribed(const Node& node);
   void openArrangement(const Node& node, plan::Plan plan);
-  int64_t fewestRecomputed(CutSearch& cuts) const;
+  int64_t fewestRecomputed(const plan::Plan& plan, CutSearch& cuts) const;
   void splitArrangement(const Node& node);
   Status cut(const Node& node);
   void cutOwn(const Node& node);
@@ -132,6 +132,7 @@ class BranchAndBound {
   std::map<std::string_view, int64_t> pruned_;
   std::map<WorkKey, Work> work_;  // leastWork() of what it depends on
   SlotTable slots_;
+  cost::FlushPlayer flush_;
   Misfits misfits_;
   std::vector<Node> expanded_;  // groups with stages, of stacks with a description
   std::vector<Untried> untried_;

@@ -49,12 +49,14 @@ void BranchAndBound::expandDescribed(const Node& node) {
 }
 
 // The fewest layers of a chunk with which an even cut may fit: more need less memory.
-int64_t BranchAndBound::fewestRecomputed(CutSearch& cuts) const {
-  int64_t tooFew = 0, enough = query_.model.numLayers;
-  while (enough - tooFew > 1) {
-    const int64_t middle = (tooFew + enough) / 2;
-    cuts.recomputeLayers(middle);
-    (cuts.mayFit() ? enough : tooFew) = middle;
+int64_t BranchAndBound::fewestRecomputed(const plan::Plan& plan, CutSearch& cuts) const {
+  const int64_t all = query_.model.numLayers, virtualStages = plan.pp * plan.virtualStages;
+  int64_t tooFew = 0, enough = all;
+  // Those of an even cut's longest chunk as a rule are enough.
+  for (int64_t next = (all + virtualStages - 1) / virtualStages; enough - tooFew > 1;) {
+    cuts.recomputeLayers(next);
+    (cuts.mayFit() ? enough : tooFew) = next;
+    next = (tooFew + enough) / 2;
   }
   return enough;
 }
@@ -73,7 +75,7 @@ void BranchAndBound::openArrangement(const Node& node, plan::Plan plan) {
     if (isPart) cuts.recomputeLayers(plan.recomputeLayers);
   }
   if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
-  if (isPart) cuts.recomputeLayers(plan.recomputeLayers = fewestRecomputed(cuts));
+  if (isPart) cuts.recomputeLayers(plan.recomputeLayers = fewestRecomputed(plan, cuts));
   const Seconds bound = std::max(node.bound, reachOf(plan, cuts.roomyBound()));
   frontier_.push({bound, NodeKind::kArrangement, node.group, node.blocks,
                   std::make_shared<const plan::Plan>(std::move(plan))});
@@ -125,7 +127,7 @@ Status BranchAndBound::costCut(const Node& node, plan::Plan plan, Ranges layers)
 void BranchAndBound::cutOwn(const Node& node) {
   plan::Plan plan = *node.plan;
   const std::vector<Ranges> cuts = cutsFor(query_, plan, *node.blocks);
-  for (BoundedCut& cut : ownCuts(query_, plan, *node.blocks, cuts)) {
+  for (BoundedCut& cut : ownCuts(query_, plan, *node.blocks, flush_, cuts)) {
     plan.layers = std::move(cut.layers);
     frontier_.push({cut.bound, NodeKind::kCandidate, node.group, node.blocks,
                     std::make_shared<const plan::Plan>(plan)});
@@ -146,7 +148,7 @@ Status BranchAndBound::refit(const Node& node, CostedPlan missed) {
         beyondBounds(query_, missed.plan, *node.blocks, missed.estimate.memoryOfStages);
     for (size_t rank = 0; rank < beyond.size(); ++rank)
       beyond[rank] = std::max(beyond[rank], now[rank]);
-    std::optional<BoundedCut> cut = refitted(query_, missed.plan, *node.blocks, beyond);
+    std::optional<BoundedCut> cut = refitted(query_, missed.plan, *node.blocks, flush_, beyond);
     if (!cut) return {};
     if (const auto limit = limitOf(node); limit && cut->bound > *limit) {
       pruneSlow(node, 1);
@@ -174,7 +176,7 @@ Status BranchAndBound::cut(const Node& node) {
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   PlayedCut played;
   if (CutSearch::isPlayed(plan)) {
-    played = fastestPlayed(query_, plan, *node.blocks, cuts, limit);
+    played = fastestPlayed(query_, plan, *node.blocks, cuts, flush_, limit);
     if (!played.cut || played.bound < played.cut->step)
       uncosted_ = std::min(uncosted_, played.bound);
   } else {
@@ -249,7 +251,8 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
     plan.recomputeLayers = recomputed;
     cuts.recomputeLayers(recomputed);
     if (cuts.roomyBound() >= enough) return true;
-    const UnevenCut uneven = unevenCut(query_, plan, *untried.blocks, slots_, enough, unevenWork_);
+    const UnevenCut uneven =
+        unevenCut(query_, plan, *untried.blocks, slots_, flush_, enough, unevenWork_);
     if (uneven.cut) {
       enough = uneven.cut->step;
       best = plan;
@@ -261,7 +264,7 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
   if (!isPart) {
     tryWith(plan.recomputeLayers);
   } else {
-    int64_t tooFew = 0, most = fewestRecomputed(cuts);
+    int64_t tooFew = 0, most = fewestRecomputed(plan, cuts);
     bool mayFit = tryWith(most);
     while (mayFit && most - tooFew > 1 && unevenWork_.relaxed > 0) {
       const int64_t middle = (tooFew + most) / 2;
@@ -280,8 +283,8 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
   if (hasManyCuts(plan) && passesOfAll_ > 0) {
     CutFloor floor(query_, *untried.blocks);
     AllOwnCuts all =
-        allOwnCuts(query_, plan, *untried.blocks, AllCuts(query_, plan, *untried.blocks, floor),
-                   ofInterest(), passesOfAll_);
+        allOwnCuts(query_, plan, *untried.blocks, flush_,
+                   AllCuts(query_, plan, *untried.blocks, floor), ofInterest(), passesOfAll_);
     bound = std::max(bound, all.bound);
     if (all.cut) {
       plan::Plan cut = plan;

@@ -48,11 +48,18 @@ Status BranchAndBound::openFewer(const Group& shape, int64_t gpus) {
   }
   std::map<std::vector<int64_t>, SharedBlocks> known;  // by innerBlocks()
   int64_t numPruned = 0;
-  for (const int64_t dp : replicasOf(query_, shape, mostRanks))
-    for (const int64_t pp : stagesOf(query_, mostRanks / dp)) {
+  const std::vector<int64_t> stages = stagesOf(query_, mostRanks);
+  for (const int64_t dp : replicasOf(query_, shape, mostRanks)) {
+    // Few stages are too slow whatever they do.
+    const auto most = std::upper_bound(stages.begin(), stages.end(), mostRanks / dp);
+    const auto fewest = std::partition_point(stages.begin(), most, [&](int64_t pp) {
+      return isSlow(shapeBound(query_, shape, least, dp * pp));
+    });
+    numPruned += fewest - stages.begin();
+    for (auto pp = fewest; pp != most; ++pp) {
       Group group = shape;
       group.dp = dp;
-      group.pp = pp;
+      group.pp = *pp;
       if (!scope_.isAnswer && isUseless(group)) continue;
       Node node{groupBound(query_, group, least), NodeKind::kGroup, group, nullptr, nullptr};
       if (!isSlow(node.bound) && !query_.stack.ownPrograms) {
@@ -73,6 +80,7 @@ Status BranchAndBound::openFewer(const Group& shape, int64_t gpus) {
         frontier_.push(std::move(node));
       }
     }
+  }
   if (numPruned > 0) pruned_["fewer devices"] += numPruned;
   return {};
 }

@@ -54,12 +54,15 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
 void CutMemory::limit() {
   fitting_.assign(static_cast<size_t>(stages_.count), std::nullopt);
   most_.clear();
+  most_.reserve(static_cast<size_t>(stages_.count));
   inner_.clear();
+  inner_.reserve(static_cast<size_t>(stages_.count));
   for (int64_t rank = 0; rank < stages_.count; ++rank) {
     most_.push_back(mostThatFit(rank));
     if (stages_.kindOf(rank) == kInner) inner_.push_back(asDouble(most_.back()));
   }
   std::sort(inner_.begin(), inner_.end());
+  innerSums_.reserve(inner_.size() + 1);
   innerSums_.assign(1, 0);
   for (const double most : inner_) innerSums_.push_back(innerSums_.back() + most);
 }

@@ -26,17 +26,20 @@ Counts countsOf(const Ranges& ranges) {
   return counts;
 }
 
-CutPlayer::CutPlayer(StageCosts& costs, cost::Pipeline pipeline, PassTimes weight, double factor,
-                     std::optional<Seconds> limit, int64_t mostPasses)
+CutPlayer::CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline pipeline,
+                     PassTimes weight, double factor, std::optional<Seconds> limit,
+                     int64_t mostPasses)
     : costs_(costs),
       pipeline_(std::move(pipeline)),
+      flush_(flush),
       weight_(weight),
       factor_(factor),
       limit_(limit ? *limit * (1 + kTie) : Seconds(std::numeric_limits<double>::infinity())),
       mostPasses_(mostPasses) {}
 
 CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_t>& counts) {
-  const auto [place, isNew] = known_.try_emplace({rank, counts});
+  if (rank >= known_.size()) known_.resize(rank + 1);
+  const auto [place, isNew] = known_[rank].try_emplace(counts);
   Stage& stage = place->second;
   if (!isNew) return stage;
   StageCosts::Stage cost = costs_.stageOf(rank, counts);

@@ -35,9 +35,9 @@ class CutPlayer {
  public:
   // `pipeline` but for its stages. `weight`: of a pass forward and backward on a critical path; W
   // counts as a forward.
-  // `costs` must outlive the player. Cuts that take more than `limit` count as slow.
-  CutPlayer(StageCosts& costs, cost::Pipeline pipeline, PassTimes weight, double factor,
-            std::optional<Seconds> limit, int64_t mostPasses);
+  // `costs` and `flush` must outlive the player. Cuts that take more than `limit` count as slow.
+  CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline pipeline, PassTimes weight,
+            double factor, std::optional<Seconds> limit, int64_t mostPasses);
 
   bool mayPlay() const { return numPasses_ < mostPasses_; }
   int64_t numPasses() const { return numPasses_; }
@@ -94,12 +94,12 @@ class CutPlayer {
 
   StageCosts& costs_;
   cost::Pipeline pipeline_;
-  cost::FlushPlayer flush_;
+  cost::FlushPlayer& flush_;
   const PassTimes weight_;
   const double factor_;
   Seconds limit_;
   int64_t mostPasses_;
-  std::map<std::pair<size_t, std::vector<int64_t>>, Stage> known_;
+  std::vector<std::map<std::vector<int64_t>, Stage>> known_;  // of every rank
   std::map<Counts, Seconds> played_;
   std::optional<CutSearch::Cut> best_;
   Counts counts_;  // of the best

@@ -137,9 +137,10 @@ std::vector<Ranges> cutsFor(const Query& query, const plan::Plan& plan, const Bl
   if (plan.pp == 1) return cuts;
   if (blocks.described) {
     SlotTable slots;
+    cost::FlushPlayer flush;
     CutSearch search(query, plan, blocks, slots);
     auto best = CutSearch::isPlayed(plan)
-                    ? fastestPlayed(query, plan, blocks, search, std::nullopt).cut
+                    ? fastestPlayed(query, plan, blocks, search, flush, std::nullopt).cut
                     : search.best(std::nullopt);
     if (best && best->layers != cuts.front()) cuts.push_back(std::move(best->layers));
     return cuts;

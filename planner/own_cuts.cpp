@@ -109,9 +109,10 @@ std::optional<Counts> movedOff(Counts counts, CutPlayer& player) {
 }  // namespace
 
 std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
-                                const BlockCosts& blocks, const std::vector<Ranges>& cuts) {
+                                const BlockCosts& blocks, cost::FlushPlayer& flush,
+                                const std::vector<Ranges>& cuts) {
   OwnStages stages(query, plan, blocks);
-  CutPlayer player(stages, pipelineOf(query, plan, blocks),
+  CutPlayer player(stages, flush, pipelineOf(query, plan, blocks),
                    {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostOwnPasses);
   std::vector<BoundedCut> result;
   for (const Ranges& cut : cuts) {
@@ -132,7 +133,8 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
 }
 
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                      const AllCuts& cheap, Seconds enough, int64_t& passes) {
+                      cost::FlushPlayer& flush, const AllCuts& cheap, Seconds enough,
+                      int64_t& passes) {
   AllOwnCuts all{cheap.bound(), {}};
   int64_t left = std::min(passes, kMostPassesOfOne);
   passes -= left;
@@ -144,7 +146,7 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
   all.bound = std::max(all.bound, (relaxed.bound + once) * kRounding);
   if (all.bound >= enough) return all;
   OwnStages stages(query, plan, blocks);
-  CutPlayer player(stages, pipelineOf(query, plan, blocks),
+  CutPlayer player(stages, flush, pipelineOf(query, plan, blocks),
                    {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostPassesNear);
   const auto counts = player.nearest(relaxed.layers, query.model.numLayers, plan.virtualStages);
   if (!player.play(counts ? *counts : leanestCounts(query, plan, blocks))) return all;
@@ -156,9 +158,10 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
 }
 
 std::optional<BoundedCut> refitted(const Query& query, const plan::Plan& cut,
-                                   const BlockCosts& blocks, const std::vector<Bytes>& beyond) {
+                                   const BlockCosts& blocks, cost::FlushPlayer& flush,
+                                   const std::vector<Bytes>& beyond) {
   OwnStages stages(query, cut, blocks, beyond);
-  CutPlayer player(stages, pipelineOf(query, cut, blocks),
+  CutPlayer player(stages, flush, pipelineOf(query, cut, blocks),
                    {blocks.layer.forward, blocks.layer.backward}, 1, std::nullopt, kMostOwnPasses);
   if (const auto moved = movedOff(countsOf(cut.layers), player)) player.play(*moved);
   player.play(leanestCounts(query, cut, blocks, beyond));

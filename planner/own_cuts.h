@@ -1,9 +1,11 @@
 // Cuts of plans of Trireme's own programs that are faster than those of cutsFor(). Internal to
-// planner/.
+// planner/. `flush` plays
+// other plans as well.
 #pragma once
 #include <optional>
 #include <vector>
 
+#include "cost_models/play.h"
 #include "planner/all_cuts.h"
 #include "planner/best_cut.h"
 
@@ -19,7 +21,8 @@ struct BoundedCut {
 // them, the cut that moves of layers make of the best of these and of some other spreads over the
 // chunks (CutPlayer::descend). What is played is limited by passes. Requires no pinned layers.
 std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
-                                const BlockCosts& blocks, const std::vector<Ranges>& cuts);
+                                const BlockCosts& blocks, cost::FlushPlayer& flush,
+                                const std::vector<Ranges>& cuts);
 
 // All cuts with a layer on every chunk, the ones above or not.
 struct AllOwnCuts {
@@ -44,13 +47,15 @@ inline constexpr int64_t kMostPassesOfOne = 1'000'000;
 // `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Takes what it does off
 // `passes`, of which there have to be some. Requires hasManyCuts(plan).
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                      const AllCuts& cheap, Seconds enough, int64_t& passes);
+                      cost::FlushPlayer& flush, const AllCuts& cheap, Seconds enough,
+                      int64_t& passes);
 
 // Of a cut that does not fit, although the bounds of its memory say so: `beyond`, of every rank,
 // is what it needs more than they say. The fastest cut that was found, by moves from this one and
 // from the leanest, whose ranks have room for as much beyond their bounds; none if there is none.
 std::optional<BoundedCut> refitted(const Query& query, const plan::Plan& cut,
-                                   const BlockCosts& blocks, const std::vector<Bytes>& beyond);
+                                   const BlockCosts& blocks, cost::FlushPlayer& flush,
+                                   const std::vector<Bytes>& beyond);
 // What a plan's ranks, whose memory is known, need beyond their bounds.
 std::vector<Bytes> beyondBounds(const Query& query, const plan::Plan& plan,
                                 const BlockCosts& blocks, const std::vector<Bytes>& memory);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "cost_models/described_memory.h"
@@ -34,9 +35,12 @@ class DescribedStages : public StageCosts {
       : stages_(query, plan, blocks) {}
 
   Stage stageOf(size_t rank, const std::vector<int64_t>& counts) override {
+    auto& known = known_[stages_.kindOf(static_cast<int64_t>(rank))];
+    const auto [place, isNew] = known.try_emplace(counts);
+    if (!isNew) return place->second;
     stages_.setLayers(static_cast<int64_t>(rank), counts);
     cost::StageEstimate estimate = cost::estimateStage(stages_.setting, rank);
-    return {std::move(estimate.times), estimate.once.total()};
+    return place->second = {std::move(estimate.times), estimate.once.total()};
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
     stages_.setLayers(static_cast<int64_t>(rank), counts);
@@ -50,6 +54,7 @@ class DescribedStages : public StageCosts {
 
  private:
   CutStages stages_;
+  std::map<std::vector<int64_t>, Stage> known_[kNumStageKinds];  // all of a kind take equally long
 };
 
 // All ways to have the rest of a stage's layers, beyond an equal share of its chunks, on one chunk
@@ -225,13 +230,13 @@ std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
 }  // namespace
 
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                        CutSearch& cuts, std::optional<Seconds> limit) {
+                        CutSearch& cuts, cost::FlushPlayer& flush, std::optional<Seconds> limit) {
   const Seconds infinite(std::numeric_limits<double>::infinity());
   const Seconds wide = limit ? *limit * kDescended : infinite;
   const auto lowest = cuts.lowest(wide);
   if (!lowest) return {std::nullopt, infinite};
   DescribedStages stages(query, plan, blocks);
-  CutPlayer player(stages, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
+  CutPlayer player(stages, flush, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
                    stages.factor(), wide, kMostPasses);
   const std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, wide);
   for (size_t i = 0; i < starts.size() && (i < 2 || player.mayPlay()); ++i) player.play(starts[i]);
@@ -248,7 +253,7 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
 // What is done once per step, which the relaxation does not know, is taken to be that of even
 // chunks.
 UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    SlotTable& slots, Seconds enough, UnevenWork& work) {
+                    SlotTable& slots, cost::FlushPlayer& flush, Seconds enough, UnevenWork& work) {
   LinearChunks chunks = describedChunks(query, plan, blocks, slots);
   std::vector<double> layers = chunks.levelled();
   const bool isRoomy = chunks.mayHold(layers);
@@ -256,7 +261,7 @@ UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts
   if (passes <= 0) return {};
   passes -= kPassesOfTry;
   DescribedStages stages(query, plan, blocks);
-  CutPlayer player(stages, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
+  CutPlayer player(stages, flush, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
                    stages.factor(), std::nullopt, kMostPasses);
   if (!isRoomy) {
     const Counts even =

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "cost_models/play.h"
 #include "planner/best_cut.h"
 
 namespace trireme::planner {
@@ -26,9 +27,9 @@ struct PlayedCut {
 // second.
 //
 // `cut` takes no more than `limit` and fits. Requires CutSearch::isPlayed(plan), no pinned layers,
-// plan.recomputeLayers as CutSearch::recomputeLayers() was told.
+// plan.recomputeLayers as CutSearch::recomputeLayers() was told. `flush` plays other plans as well.
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                        CutSearch& cuts, std::optional<Seconds> limit);
+                        CutSearch& cuts, cost::FlushPlayer& flush, std::optional<Seconds> limit);
 
 // Cuts beyond the space where memory has little room for chunks that take equally long: the first
 // ones, whose microbatches wait longest, have few layers and the last ones many. Whole layers near
@@ -45,6 +46,6 @@ struct UnevenWork {
 // Takes what it does off `work`; where that is used up it does nothing. Requires virtual stages, no
 // pinned layers.
 UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    SlotTable& slots, Seconds enough, UnevenWork& work);
+                    SlotTable& slots, cost::FlushPlayer& flush, Seconds enough, UnevenWork& work);
 
 }  // namespace trireme::planner

@@ -255,14 +255,15 @@ std::vector<std::tuple<int32_t, int, int32_t, int32_t, double, double, double>> 
   return result;
 }
 
-// To the last bit, whatever was played before.
-TEST(FlushPlayer, PlaysEveryPipelineOfAShapeAsIfItWereTheFirst) {
+// To the last bit, whatever was played before, of that shape or another.
+TEST(FlushPlayer, PlaysEveryPipelineAsIfItWereTheFirst) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> time(0.1, 2);
   const ScheduleKind kinds[] = {ScheduleKind::kGpipe, ScheduleKind::k1F1B,
                                 ScheduleKind::kInterleaved, ScheduleKind::kZeroBubbleH1,
                                 ScheduleKind::kZeroBubbleH2};
   int numSlots = 0;  // that a pass waited for
+  FlushPlayer player;
   for (int trial = 0; trial < 400; ++trial) {
     Pipeline pipeline;
     pipeline.schedule = kinds[trial % 5];
@@ -272,7 +273,6 @@ TEST(FlushPlayer, PlaysEveryPipelineOfAShapeAsIfItWereTheFirst) {
     pipeline.numMicrobatches = static_cast<int64_t>(p * (1 + random() % 4));
     pipeline.receivesIntoSlots = random() % 2;
     pipeline.postValidation = isSplit && random() % 2;
-    FlushPlayer player;
     for (int round = 0; round < 4; ++round) {
       pipeline.stages.assign(p, {});
       for (StageTimes& stage : pipeline.stages)
@@ -296,6 +296,16 @@ TEST(FlushPlayer, PlaysEveryPipelineOfAShapeAsIfItWereTheFirst) {
     }
   }
   EXPECT_GT(numSlots, 20);
+}
+
+// Of these two shapes alone the player knows more passes than it keeps.
+TEST(FlushPlayer, PlaysShapesThatItHasForgotten) {
+  Pipeline small = even(ScheduleKind::k1F1B, 4, 1, 12),
+           large = even(ScheduleKind::k1F1B, 4, 1, 60000);
+  for (Pipeline* pipeline : {&small, &large}) pipeline->stages[1].forward[0] = Seconds(1.5);
+  FlushPlayer player;
+  for (const Pipeline* pipeline : {&small, &large, &small, &large})
+    EXPECT_EQ(player.timeOf(*pipeline).count(), flushTime(*pipeline).count());
 }
 
 TEST(PipelineTime, NeverGetsFasterWhenAStageGetsSlower) {

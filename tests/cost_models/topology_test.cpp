@@ -125,11 +125,11 @@ TEST(Levels, AnOuterBlockHasNoMoreBlocksInside) {
 TEST(GroupShape, FollowsTheRankOrder) {
   const plan::Plan plan = degrees(2, 4, 3);  // rank = tp + 2 (dp + 3 pp)
   const GroupShape data = groupShape(GroupKind::kDp, plan);
-  EXPECT_EQ(data[0].size, 3);
-  EXPECT_EQ(data[0].stride, 2);
+  EXPECT_EQ(data.inner.size, 3);
+  EXPECT_EQ(data.inner.stride, 2);
   const GroupShape embedding = groupShape(GroupKind::kEmbedding, plan);
-  EXPECT_EQ(embedding[0].size, 2);
-  EXPECT_EQ(embedding[0].stride, 18);  // from stage 0 to stage 3
+  EXPECT_EQ(embedding.inner.size, 2);
+  EXPECT_EQ(embedding.inner.stride, 18);  // from stage 0 to stage 3
   EXPECT_EQ(groupSize(groupShape(GroupKind::kWorld, plan)), 24);
 }
 
@@ -137,7 +137,7 @@ TEST(GroupShape, FollowsTheRankOrder) {
 // 0-1 and 4-5, and its last stage is four ranks behind, or two.
 TEST(GroupShape, OfEitherOrderHasTheRanksThatAreDrawn) {
   plan::Plan plan = degrees(2, 2, 2);
-  const auto strideOf = [&](GroupKind kind) { return groupShape(kind, plan)[0].stride; };
+  const auto strideOf = [&](GroupKind kind) { return groupShape(kind, plan).inner.stride; };
   EXPECT_EQ(strideOf(GroupKind::kDp), 2);
   EXPECT_EQ(strideOf(GroupKind::kPp), 4);
   EXPECT_EQ(strideOf(GroupKind::kEmbedding), 4);
@@ -147,9 +147,9 @@ TEST(GroupShape, OfEitherOrderHasTheRanksThatAreDrawn) {
   EXPECT_EQ(strideOf(GroupKind::kPp), 2);
   EXPECT_EQ(strideOf(GroupKind::kEmbedding), 2);
   const GroupShape replica = groupShape(GroupKind::kModel, plan);  // ranks 0-3 or 4-7
-  ASSERT_EQ(replica.size(), 1u);
-  EXPECT_EQ(replica[0].size, 4);
-  EXPECT_EQ(replica[0].stride, 1);
+  EXPECT_EQ(replica.outer.size, 1);
+  EXPECT_EQ(replica.inner.size, 4);
+  EXPECT_EQ(replica.inner.stride, 1);
 }
 
 // cp 2 besides: ranks tp + 2 (cp + 2 (pp + 2 dp)). Who holds the parameters of rank 0: 0 and 2, and
@@ -161,7 +161,7 @@ TEST(GroupShape, OfContextsWithTheStagesInsideHasTwoDims) {
   plan.rankOrder = plan::RankOrder::kTpCpPpDp;
   const auto ranksOf = [](const GroupShape& shape) {
     std::vector<int64_t> ranks = {0};
-    for (const GroupDim& dim : shape) {
+    for (const GroupDim& dim : {shape.inner, shape.outer}) {
       const std::vector<int64_t> inner = ranks;
       for (int64_t i = 1; i < dim.size; ++i)
         for (const int64_t rank : inner) ranks.push_back(rank + i * dim.stride);

@@ -65,8 +65,9 @@ TEST(AllCuts, NoneIsFasterThanTheBounds) {
     const Seconds bound = cheap.bound();
     AllOwnCuts own{bound, {}};
     int64_t passes = kMostPassesOfAll;
+    cost::FlushPlayer flush;
     if (plan.schedule != plan::ScheduleKind::kGpipe)
-      own = allOwnCuts(query, plan, *blocks, cheap, kNoCut, passes);
+      own = allOwnCuts(query, plan, *blocks, flush, cheap, kNoCut, passes);
     // With a limit the same below it, and beyond it where the bound is.
     const Seconds limit = bound * (0.83 + 0.05 * static_cast<double>(random() % 8));
     const Seconds limited = cheap.bound(limit);

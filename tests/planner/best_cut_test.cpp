@@ -318,8 +318,9 @@ TEST(FastestPlayed, FindsWhatEnumerationOfPlayedCutsFinds) {
       query.cluster.device.memory = roomy.leanest * memory;
       const BestCut expected = byEnumeration(query, plan, costs, cost::flushTime);
       SlotTable slots;
+      cost::FlushPlayer flush;
       CutSearch search(query, plan, blocks, slots);
-      const PlayedCut found = fastestPlayed(query, plan, blocks, search, std::nullopt);
+      const PlayedCut found = fastestPlayed(query, plan, blocks, search, flush, std::nullopt);
       ASSERT_TRUE(expected.fits);
       EXPECT_LE(found.bound, *expected.fits * (1 + 1e-9)) << trial;
       loosest = std::min(loosest, found.bound / *expected.fits);
@@ -345,7 +346,8 @@ TEST(FastestPlayed, FindsWhatEnumerationOfPlayedCutsFinds) {
         EXPECT_LE(found.cut->step, *expected.fits * (1 + 1e-9)) << trial;
         ++exact;
         // Nothing of the space is lost by a limit that allows it.
-        const auto again = fastestPlayed(query, plan, blocks, search, *expected.fits * (1 + 1e-9));
+        const auto again =
+            fastestPlayed(query, plan, blocks, search, flush, *expected.fits * (1 + 1e-9));
         EXPECT_TRUE(again.cut.has_value()) << trial;
       } else {
         ++open;
@@ -401,8 +403,9 @@ struct Interleaved {
   }
   PlayedCut played() const {
     SlotTable slots;
+    cost::FlushPlayer flush;
     CutSearch search(query, plan, blocks, slots);
-    return fastestPlayed(query, plan, blocks, search, std::nullopt);
+    return fastestPlayed(query, plan, blocks, search, flush, std::nullopt);
   }
 
   Query query;

@@ -27,8 +27,9 @@ TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
     for (Ranges& cut : everyCut(plan, query.model.numLayers))
       fastest = std::min(fastest, stepOf(std::move(cut)));
     const std::vector<Ranges> cuts = cutsFor(query, plan, blocks);
+    cost::FlushPlayer flush;
     for (const Ranges& cut : cuts) ofTwo = std::min(ofTwo, stepOf(cut));
-    for (const BoundedCut& cut : ownCuts(query, plan, blocks, cuts)) {
+    for (const BoundedCut& cut : ownCuts(query, plan, blocks, flush, cuts)) {
       const Seconds step = stepOf(cut.layers);
       EXPECT_LE(cut.bound, step) << trial;
       loosest = std::min(loosest, cut.bound / step);
@@ -85,8 +86,9 @@ TEST(OwnCuts, TheStageThatStepsLongestGivesLayers) {
   query.model.tiedEmbeddings = false;
   plan::Plan plan = small::plan(query.model, query.training, 1, 16, 1);
   const BlockCosts blocks = **modelCosts(query).blocks(plan);
+  cost::FlushPlayer flush;
   const Ranges even = plan::evenLayers(48, 16, 1);
-  const std::vector<BoundedCut> cuts = ownCuts(query, plan, blocks, {even});
+  const std::vector<BoundedCut> cuts = ownCuts(query, plan, blocks, flush, {even});
   ASSERT_EQ(cuts.size(), 2u);
   EXPECT_EQ(cuts.front().layers, even);
   EXPECT_LT(cuts.back().bound, cuts.front().bound);

@@ -63,7 +63,8 @@ inline std::vector<Ranges> triedCuts(const Query& query, const plan::Plan& plan,
   std::vector<Ranges> cuts = cutsFor(query, plan, blocks);
   if (!query.stack.ownPrograms || !query.pins.layers.empty()) return cuts;
   const size_t known = cuts.size();
-  for (BoundedCut& cut : ownCuts(query, plan, blocks, cuts))
+  cost::FlushPlayer flush;
+  for (BoundedCut& cut : ownCuts(query, plan, blocks, flush, cuts))
     if (std::find(cuts.begin(), cuts.begin() + static_cast<long>(known), cut.layers) ==
         cuts.begin() + static_cast<long>(known))
       cuts.push_back(std::move(cut.layers));
