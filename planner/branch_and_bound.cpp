@@ -11,9 +11,10 @@ namespace {
 
 constexpr int64_t kStepsToShow = 64;  // progress is of the first ones and then of every so many
 
-constexpr NodeKind kNodeKinds[] = {NodeKind::kGroup,       NodeKind::kLikenedGroup,
-                                   NodeKind::kProbedGroup, NodeKind::kArrangement,
-                                   NodeKind::kUncut,       NodeKind::kCandidate};
+constexpr NodeKind kNodeKinds[] = {
+    NodeKind::kGroup,       NodeKind::kLikenedGroup,       NodeKind::kProbedGroup,
+    NodeKind::kArrangement, NodeKind::kBoundedArrangement, NodeKind::kUncut,
+    NodeKind::kCandidate};
 
 const char* boundRule(NodeKind kind) {
   return kind <= NodeKind::kProbedGroup ? "group bound" : "bound";
@@ -106,6 +107,9 @@ Status BranchAndBound::open(const Node& node) {
       expandGroup(node);
       return {};
     case NodeKind::kArrangement:
+      boundArrangement(node);
+      return {};
+    case NodeKind::kBoundedArrangement:
       splitArrangement(node);
       return {};
     case NodeKind::kUncut:

@@ -82,7 +82,8 @@ class BranchAndBound {
   // numbers of recomputed layers.
   void expandGroup(const Node& node);
   void expandDescribed(const Node& node);
-  void openArrangement(const Node& node, plan::Plan plan);
+  void openArrangement(const Node& node, const plan::Plan& plan);
+  void boundArrangement(const Node& node);
   int64_t fewestRecomputed(const plan::Plan& plan, CutSearch& cuts) const;
   void splitArrangement(const Node& node);
   Status cut(const Node& node);
@@ -127,6 +128,7 @@ class BranchAndBound {
   Frontier frontier_;
   std::map<Degrees, CostedPlan> best_;  // fastest plan that fits
   std::set<Degrees> slow_;              // with plans that may fit, but are too slow
+  std::set<Degrees> fitting_;           // with arrangements of which a cut may fit
   std::vector<Large> large_;            // groups that need too much memory: at least so much
   std::vector<Rejection> rejections_;
   std::map<std::string_view, int64_t> pruned_;

@@ -61,12 +61,24 @@ int64_t BranchAndBound::fewestRecomputed(const plan::Plan& plan, CutSearch& cuts
   return enough;
 }
 
-void BranchAndBound::openArrangement(const Node& node, plan::Plan plan) {
+void BranchAndBound::openArrangement(const Node& node, const plan::Plan& plan) {
   ++certificate_.numBounded;
   if (plan.virtualStages > 1) certificate_.ofEvenChunks = true;
-  if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(std::move(plan), node.blocks);
-  if (query_.slowest && reachOf(plan, quickBound(query_, plan, *node.blocks)) > *query_.slowest)
-    return pruneSlow(node, 1);
+  if (!mayHoldLayers(query_, plan, *node.blocks)) return noteUncut(plan, node.blocks);
+  const Seconds bound = std::max(node.bound, reachOf(plan, quickBound(query_, plan, *node.blocks)));
+  if (query_.slowest && bound > *query_.slowest) return pruneSlow(node, 1);
+  const Node arrangement{bound, NodeKind::kArrangement, node.group, node.blocks,
+                         std::make_shared<const plan::Plan>(plan)};
+  // Most are too slow, and what they need does not matter where others of their degrees fit.
+  if (fitting_.contains(degreesOf(node.group)))
+    frontier_.push(arrangement);
+  else
+    boundArrangement(arrangement);
+}
+
+// By what its cuts need and take.
+void BranchAndBound::boundArrangement(const Node& node) {
+  plan::Plan plan = *node.plan;
   const bool isPart = recomputesSome(query_, plan);
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   if (query_.slowest) {
@@ -75,9 +87,10 @@ void BranchAndBound::openArrangement(const Node& node, plan::Plan plan) {
     if (isPart) cuts.recomputeLayers(plan.recomputeLayers);
   }
   if (!cuts.mayFit()) return noteUncut(std::move(plan), node.blocks);
+  fitting_.insert(degreesOf(node.group));
   if (isPart) cuts.recomputeLayers(plan.recomputeLayers = fewestRecomputed(plan, cuts));
   const Seconds bound = std::max(node.bound, reachOf(plan, cuts.roomyBound()));
-  frontier_.push({bound, NodeKind::kArrangement, node.group, node.blocks,
+  frontier_.push({bound, NodeKind::kBoundedArrangement, node.group, node.blocks,
                   std::make_shared<const plan::Plan>(std::move(plan))});
 }
 

@@ -19,12 +19,14 @@ inline Degrees degreesOf(const Group& g) { return {g.tp, g.pp, g.cp, g.dp}; }
 inline Degrees degreesOf(const plan::Plan& p) { return {p.tp, p.pp, p.cp, p.dp()}; }
 
 // An arrangement is a plan whose layers are not cut yet. Where some layers may be recomputed alone
-// it stands for all numbers of them from its own on, until it is split into uncut plans.
+// it stands for all numbers of them, bounded for those from its own on, until it is split into
+// uncut plans.
 enum class NodeKind : uint8_t {
   kGroup,
   kLikenedGroup,  // bounded by the blocks of a plainer one
   kProbedGroup,
-  kArrangement,
+  kArrangement,  // bounded whatever its cut
+  kBoundedArrangement,
   kUncut,
   kCandidate
 };
@@ -33,9 +35,9 @@ struct Node {
   Seconds bound;
   NodeKind kind = NodeKind::kGroup;
   Group group;
-  // kProbedGroup, kArrangement, kUncut; kCandidate of own programs, unless its cut is pinned.
+  // From kProbedGroup on; kCandidate of own programs alone, unless its cut is pinned.
   std::shared_ptr<const BlockCosts> blocks;
-  std::shared_ptr<const plan::Plan> plan;  // kArrangement, kUncut, kCandidate
+  std::shared_ptr<const plan::Plan> plan;  // from kArrangement on
 };
 
 // Nodes by increasing bound; of equal bounds in the order in which they came.
@@ -67,7 +69,7 @@ class Frontier {
   std::priority_queue<Place, std::vector<Place>, std::greater<>> heap_;
   std::vector<Node> nodes_;
   std::map<Degrees, int64_t> open_;
-  int64_t numOpen_[6] = {};
+  int64_t numOpen_[7] = {};
 };
 
 // One microbatch forward and backward, without what depends on pp and dp.
