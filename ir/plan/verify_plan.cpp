@@ -129,21 +129,23 @@ Status layersCoverTheModel(const Plan& p, const ModelSpec& model) {  // (P8)
   for (size_t chunk = 0; chunk < static_cast<size_t>(p.virtualStages); ++chunk)
     for (size_t stage = 0; stage < p.layers.size(); ++stage) {
       const LayerRange& range = p.layers[stage][chunk];
-      const std::string where = fmt::format("(P8) layers: stage {}, chunk {}", stage, chunk);
+      const auto where = [&] {
+        return fmt::format("(P8) layers: stage {}, chunk {}", stage, chunk);
+      };
       if (range.first != next)
         return invalidArgument(fmt::format(
-            "{} starts at layer {}, but the virtual stage before it ends at {}; nearest: {}", where,
-            range.first, next, next));
+            "{} starts at layer {}, but the virtual stage before it ends at {}; nearest: {}",
+            where(), range.first, next, next));
       // The first virtual stage has the embedding to do, the last one the head.
       const bool mayBeEmpty = (stage == 0 && chunk == 0) ||
                               (stage + 1 == p.layers.size() && chunk + 1 == p.layers[0].size());
       const int64_t least = mayBeEmpty ? 0 : 1;
       if (range.count < least)
         return invalidArgument(
-            fmt::format("{} has {} layers; nearest: {}", where, range.count, least));
+            fmt::format("{} has {} layers; nearest: {}", where(), range.count, least));
       if (range.count > model.numLayers - next)
         return invalidArgument(
-            fmt::format("{} has {} layers, but only {} of the model's {} are left", where,
+            fmt::format("{} has {} layers, but only {} of the model's {} are left", where(),
                         range.count, model.numLayers - next, model.numLayers));
       next += range.count;
     }

@@ -12,23 +12,23 @@ namespace {
 struct Rules {
   std::optional<Problem> problem;
 
-  void require(bool holds, std::string_view key, std::string message) {
-    if (!holds && !problem) problem = Problem{std::string(key), std::move(message)};
+  // The message is put together where it is needed: every plan of a search is verified.
+  template <typename... Args>
+  void require(bool holds, std::string_view key, fmt::format_string<const Args&...> message,
+               const Args&... args) {
+    if (!holds && !problem) problem = Problem{std::string(key), fmt::format(message, args...)};
   }
   void range(std::string_view key, int64_t value, int64_t low, int64_t high) {
-    require(value >= low && value <= high, key,
-            fmt::format("must be {} to {}, got {}", low, high, value));
+    require(value >= low && value <= high, key, "must be {} to {}, got {}", low, high, value);
   }
   void probability(std::string_view key, double value) {
-    require(value >= 0 && value < 1, key,
-            fmt::format("must be at least 0 and below 1, got {}", value));
+    require(value >= 0 && value < 1, key, "must be at least 0 and below 1, got {}", value);
   }
   void positive(std::string_view key, double value) {
-    require(std::isfinite(value) && value > 0, key, fmt::format("must be above 0, got {}", value));
+    require(std::isfinite(value) && value > 0, key, "must be above 0, got {}", value);
   }
   void notNegative(std::string_view key, double value) {
-    require(std::isfinite(value) && value >= 0, key,
-            fmt::format("must not be negative, got {}", value));
+    require(std::isfinite(value) && value >= 0, key, "must not be negative, got {}", value);
   }
 };
 
@@ -64,16 +64,16 @@ std::optional<Problem> findProblem(const ModelSpec& m) {
   rules.range("max_sequence", m.maxSequence, 1, kMaxSize);
   if (rules.problem) return rules.problem;
   rules.require(m.numHeads * m.headSize <= kMaxSize, "heads",
-                fmt::format("heads x head_size must be at most {}", kMaxSize));
+                "heads x head_size must be at most {}", kMaxSize);
   rules.require(m.numHeads % m.numKvHeads == 0, "kv_heads",  // (M2)
-                fmt::format("must divide heads ({}), got {}", m.numHeads, m.numKvHeads));
+                "must divide heads ({}), got {}", m.numHeads, m.numKvHeads);
   if (m.position == PositionKind::kRotary) {  // (M3)
-    rules.require(m.headSize % 2 == 0, "head_size",
-                  fmt::format("must be even with rotary positions, got {}", m.headSize));
+    rules.require(m.headSize % 2 == 0, "head_size", "must be even with rotary positions, got {}",
+                  m.headSize);
     rules.require(std::isfinite(m.ropeTheta) && m.ropeTheta >= 1, "rope_theta",
-                  fmt::format("must be at least 1, got {}", m.ropeTheta));
+                  "must be at least 1, got {}", m.ropeTheta);
     if (const auto problem = findProblem(m.ropeScaling))  // (M7)
-      rules.require(false, fmt::format("rope_scaling.{}", problem->key), problem->message);
+      rules.require(false, fmt::format("rope_scaling.{}", problem->key), "{}", problem->message);
   } else {
     rules.require(m.ropeTheta == ModelSpec{}.ropeTheta, "rope_theta",
                   "has no effect with learned positions: remove it");
@@ -100,9 +100,8 @@ std::optional<Problem> findProblem(const TrainingSpec& t) {
   rules.probability("beta2", t.beta2);
   rules.positive("learning_rate", t.learningRate);  // (T3)
   rules.notNegative("min_learning_rate", t.minLearningRate);
-  rules.require(
-      t.minLearningRate <= t.learningRate, "min_learning_rate",
-      fmt::format("must not exceed learning_rate ({}), got {}", t.learningRate, t.minLearningRate));
+  rules.require(t.minLearningRate <= t.learningRate, "min_learning_rate",
+                "must not exceed learning_rate ({}), got {}", t.learningRate, t.minLearningRate);
   rules.range("warmup_steps", t.warmupSteps, 0, kMaxSteps);  // (T4)
   rules.range("decay_steps", t.decaySteps, 0, kMaxSteps);
   const bool inF64 = stateDType(t.precision) == DType::kF64;
@@ -112,22 +111,20 @@ std::optional<Problem> findProblem(const TrainingSpec& t) {
   rules.require(
       inF64 ? t.epsilon >= F64::min() : t.epsilon >= F32::min() && t.epsilon <= F32::max(),
       "epsilon",
-      fmt::format("must be {:.8g} to {:.8g}, the normal numbers of the optimizer's state "
-                  "({}), got {}",
-                  inF64 ? F64::min() : F32::min(), inF64 ? F64::max() : F32::max(),
-                  dtypeName(stateDType(t.precision)), t.epsilon));
+      "must be {:.8g} to {:.8g}, the normal numbers of the optimizer's state ({}), got {}",
+      inF64 ? F64::min() : F32::min(), inF64 ? F64::max() : F32::max(),
+      dtypeName(stateDType(t.precision)), t.epsilon);
   rules.notNegative("weight_decay", t.weightDecay);
   rules.notNegative("clip_norm", t.clipNorm);
   rules.require(!t.tf32 || t.precision == Precision::kFp32, "tf32",  // (T6)
                 "rounds factors in fp32: it needs precision fp32");
   rules.positive("min_loss_scale", t.minLossScale);  // (T7)
   rules.require(t.minLossScale >= F32::min(), "min_loss_scale",
-                fmt::format("must be at least {:.8g}, the least normal number of f32, got {}",
-                            F32::min(), t.minLossScale));
+                "must be at least {:.8g}, the least normal number of f32, got {}", F32::min(),
+                t.minLossScale);
   rules.require(t.initialLossScale >= t.minLossScale && t.initialLossScale <= kMaxLossScale,
-                "initial_loss_scale",
-                fmt::format("must be min_loss_scale ({}) to 2^126, got {}", t.minLossScale,
-                            t.initialLossScale));
+                "initial_loss_scale", "must be min_loss_scale ({}) to 2^126, got {}",
+                t.minLossScale, t.initialLossScale);
   rules.range("loss_scale_window", t.lossScaleWindow, 1, kMaxSteps);
   return rules.problem;
 }

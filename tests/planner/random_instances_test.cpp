@@ -191,6 +191,7 @@ std::vector<plan::Plan> arrangementsOf(const plan::Plan& degrees, int64_t layers
                {ScheduleKind::kGpipe, ScheduleKind::k1F1B, ScheduleKind::kInterleaved,
                 ScheduleKind::kZeroBubbleH1, ScheduleKind::kZeroBubbleH2})
             for (int64_t v = 1; v <= layers; ++v) {
+              if ((v > 1) != (schedule == ScheduleKind::kInterleaved)) continue;  // (P6)
               plan::Plan plan = degrees;
               plan.recompute = recompute;
               plan.sequenceParallel = sequence;
@@ -234,14 +235,15 @@ std::vector<plan::Plan> enumerate(const Query& query, int64_t devices) {
       for (int64_t pp = 1; tp * cp * pp <= devices && pp <= layers; ++pp)
         for (int64_t shard = 1; tp * cp * pp * shard <= devices; ++shard) {
           if (devices % (tp * cp * pp * shard) != 0) continue;
+          const int64_t dp = devices / (tp * cp * pp);
           for (int64_t microbatch = 1; microbatch <= batch; ++microbatch) {
+            if (batch % (dp * microbatch) != 0) continue;
             plan::Plan degrees = small::plan(query.model, query.training, tp, pp, 1);
             degrees.stack = query.stack.name;
             degrees.cp = cp;
             degrees.dpShard = shard;
-            degrees.dpReplicate = devices / (tp * cp * pp * shard);
+            degrees.dpReplicate = dp / shard;
             degrees.microbatchSize = microbatch;
-            if (batch % (degrees.dp() * microbatch) != 0) continue;
             for (plan::Plan& plan : arrangementsOf(degrees, layers))
               for (RankOrder order : {RankOrder::kTpCpDpPp, RankOrder::kTpCpPpDp}) {
                 plan.rankOrder = order;
