@@ -14,6 +14,11 @@ class IntervalMap {
   // The bytes of `span` get `state`, whatever they had.
   void assign(Span span, const State& state) {
     if (span.begin >= span.end) return;
+    const auto piece = pieces_.find(span.begin);
+    if (piece != pieces_.end() && piece->second.end == span.end) {  // as a rule
+      piece->second.state = state;
+      return;
+    }
     cut(span.begin);
     cut(span.end);
     pieces_.erase(pieces_.lower_bound(span.begin), pieces_.lower_bound(span.end));

@@ -1,9 +1,9 @@
 // What every byte of one rank's arena holds while its program is executed in issue order.
 // Internal to ir/program; see verify_contents.cpp.
 #pragma once
-#include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -75,6 +75,11 @@ class RoleMemory {
   const std::vector<TaskSpan>& reduced() const { return reduced_; }
 
  private:
+  struct PairHash {
+    size_t operator()(const std::pair<int32_t, int64_t>& pair) const {
+      return std::hash<int64_t>()(pair.second * 0x9E3779B97F4A7C15 + pair.first);
+    }
+  };
   struct RegionOf {
     Region region = Region::kParameter;
     std::string name;
@@ -144,7 +149,8 @@ class RoleMemory {
   std::vector<Value> values_;        // of the pass or the step
   // Of the pass, per (buffer, address): the version that was written, or that the forward has seen.
   // And what the backward has seen last, for the weights.
-  std::map<std::pair<int32_t, int64_t>, int32_t> seen_, seenByBackward_;
+  using Versions = std::unordered_map<std::pair<int32_t, int64_t>, int32_t, PairHash>;
+  Versions seen_, seenByBackward_;
   std::vector<std::pair<Span, bool>>
       sent_;  // of the body: what it sends; read since it was written?
 };
