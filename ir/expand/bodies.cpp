@@ -116,6 +116,7 @@ void RoleBuilder::emitGather(Body& body, int32_t chunk, int64_t offset, int32_t 
 }
 
 void RoleBuilder::emitPass(Body& body, const PassCode& code, Part part, int32_t chunk) {
+  std::vector<int32_t>& buffers = buffersOf(code, chunk);
   for (const CodeItem& item : code.code) {
     if (item.overlap == Overlap::kJoin) {
       emitWait(body, Stream::kCompute, tpDone_);
@@ -136,8 +137,12 @@ void RoleBuilder::emitPass(Body& body, const PassCode& code, Part part, int32_t 
       instruction.stream = Stream::kTpReduce;
       instruction.event = tpDone_;
     }
-    for (ValueId value : item.operands)
-      instruction.buffers.push_back(bufferOf(code, part, chunk, value));
+    instruction.buffers.reserve(item.operands.size());
+    for (const ValueId value : item.operands) {
+      int32_t& buffer = buffers[static_cast<size_t>(value)];
+      if (buffer < 0) buffer = bufferOf(code, part, chunk, value);
+      instruction.buffers.push_back(buffer);
+    }
     body.instructions.push_back(std::move(instruction));
   }
 }

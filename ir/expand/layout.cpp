@@ -88,9 +88,15 @@ void RoleBuilder::allocateScratch() {
 
 program::Buffer RoleBuilder::slotBuffer(const std::string& name, int32_t chunk, int64_t offset,
                                         DType dtype, int64_t elements) const {
+  program::Buffer buffer = slotAddress(chunk, offset, dtype, elements);
+  buffer.name = chunkPrefix(chunk) + name;
+  return buffer;
+}
+
+program::Buffer RoleBuilder::slotAddress(int32_t chunk, int64_t offset, DType dtype,
+                                         int64_t elements) const {
   const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
   program::Buffer buffer;
-  buffer.name = chunkPrefix(chunk) + name;
   buffer.dtype = dtype;
   buffer.elements = elements;
   buffer.offset = layout.base + offset;
@@ -140,7 +146,7 @@ program::Buffer RoleBuilder::address(const PassCode& code, Part part, int32_t ch
   const ChunkLayout& layout = chunks_[static_cast<size_t>(chunk)];
   const int64_t x = alignUp(model_.residualBytes);
   const auto slot = [&](int64_t offset, int64_t layerStride) {
-    program::Buffer b = slotBuffer("", chunk, offset, v.type.dtype, v.type.elements());
+    program::Buffer b = slotAddress(chunk, offset, v.type.dtype, v.type.elements());
     b.layerStride = layerStride;
     return b;
   };
@@ -198,7 +204,6 @@ int32_t RoleBuilder::bufferOf(const PassCode& code, Part part, int32_t chunk, Va
   buffer.dtype = v.type.dtype;
   buffer.elements = v.type.elements();
   const std::string prefix = chunkPrefix(chunk);
-  // This is asked for every operand of an expansion, of which a search makes hundreds.
   const auto isNamed = [&](std::string_view name) {
     return name.size() == prefix.size() + v.name.size() && name.ends_with(v.name) &&
            name.starts_with(prefix);
@@ -211,6 +216,13 @@ int32_t RoleBuilder::bufferOf(const PassCode& code, Part part, int32_t chunk, Va
   }
   buffer.name = prefix + v.name;
   return addBuffer(std::move(buffer));
+}
+
+// This is asked for every operand of an expansion, of which a search makes hundreds.
+std::vector<int32_t>& RoleBuilder::buffersOf(const PassCode& code, int32_t chunk) {
+  std::vector<int32_t>& buffers = buffersOfValues_[{&code, chunk}];
+  buffers.resize(code.pass.values.size(), -1);
+  return buffers;
 }
 
 }  // namespace trireme::expand

@@ -3,9 +3,11 @@
 #pragma once
 #include <array>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "ir/expand/expand.h"
@@ -109,8 +111,11 @@ class RoleBuilder {
   int64_t take(int64_t bytes);
   int32_t addBuffer(program::Buffer buffer);
   int32_t bufferOf(const PassCode& code, Part part, int32_t chunk, ValueId value);
+  // By value of a pass, -1: not asked for yet.
+  std::vector<int32_t>& buffersOf(const PassCode& code, int32_t chunk);
   program::Buffer address(const PassCode& code, Part part, int32_t chunk, ValueId value) const;
   program::Buffer parameterAddress(const Value& value, Part part, int32_t chunk) const;
+  program::Buffer slotAddress(int32_t chunk, int64_t offset, DType dtype, int64_t elements) const;
   program::Buffer slotBuffer(const std::string& name, int32_t chunk, int64_t offset, DType dtype,
                              int64_t elements) const;
   program::Buffer residualBuffer(const std::string& name, int32_t chunk, int64_t offset,
@@ -165,6 +170,7 @@ class RoleBuilder {
   std::vector<int32_t> slots_;
   program::Role role_;
   std::unordered_map<int64_t, std::vector<int32_t>> buffersAt_;  // of the role, by offset
+  std::map<std::pair<const PassCode*, int32_t>, std::vector<int32_t>> buffersOfValues_;
   ArenaUse use_;
   std::vector<ChunkLayout> chunks_;
   std::vector<ParameterPlace> embeddingParameters_, headParameters_;

@@ -109,7 +109,17 @@ struct Pattern {
     char letter;
     bool variadic;
   };
-  std::vector<Item> items;
+  class Items {
+   public:
+    const Item* begin() const { return items_.data(); }
+    const Item* end() const { return items_.data() + size_; }
+    void push_back(Item item) { items_.at(size_++) = item; }
+
+   private:
+    std::array<Item, 4> items_{};  // no rule has more
+    size_t size_ = 0;
+  };
+  Items items;
 };
 
 Pattern parsePattern(std::string_view text) {
@@ -132,12 +142,22 @@ std::string printType(const OperandType& type) {
 // What the letters of one op's signature stand for: sizes, or labels.
 class Binding {
  public:
-  void set(char letter, Dims dims) { dims_[letter] = std::move(dims); }
+  Binding() { dims_.reserve(8); }
+
+  void set(char letter, Dims dims) {
+    for (auto& [known, old] : dims_)
+      if (known == letter) {
+        old = std::move(dims);
+        return;
+      }
+    dims_.emplace_back(letter, std::move(dims));
+  }
 
   // nullptr: unbound.
   const Dims* find(char letter) const {
-    const auto found = dims_.find(letter);
-    return found == dims_.end() ? nullptr : &found->second;
+    for (const auto& [known, dims] : dims_)
+      if (known == letter) return &dims;
+    return nullptr;
   }
 
   // Binds the letters of `pattern`; false: `dims` does not match it.
@@ -159,21 +179,21 @@ class Binding {
       else if (variadic)
         width = dims.size() > bound ? dims.size() - bound : 0;
       if (width < 1 || next + width > dims.size()) return false;
-      const Dims part(dims.begin() + static_cast<long>(next),
-                      dims.begin() + static_cast<long>(next + width));
+      const auto part = dims.begin() + static_cast<long>(next);
       if (!known)
-        fresh.emplace_back(letter, part);
-      else if (*known != part)
+        fresh.emplace_back(letter, Dims(part, part + static_cast<long>(width)));
+      else if (!std::equal(known->begin(), known->end(), part))
         return false;
       next += width;
     }
     if (next != dims.size()) return false;
-    dims_.insert(fresh.begin(), fresh.end());
+    for (auto& [letter, part] : fresh)
+      if (!find(letter)) dims_.emplace_back(letter, std::move(part));  // once, if it comes twice
     return true;
   }
 
  private:
-  std::map<char, Dims> dims_;
+  std::vector<std::pair<char, Dims>> dims_;  // few
 };
 
 // Matches the inputs of one op against its rule and remembers what every letter stands for.

@@ -1,6 +1,8 @@
 // An activation is alive from the start of its forward to the end of its backward, of all of it.
 #include <algorithm>
-#include <set>
+#include <functional>
+#include <queue>
+#include <vector>
 
 #include "ir/schedule/schedule.h"
 
@@ -31,15 +33,15 @@ class Slots {
  public:
   int32_t take() {
     if (free_.empty()) return numSlots_++;
-    const int32_t lowest = *free_.begin();
-    free_.erase(free_.begin());
+    const int32_t lowest = free_.top();
+    free_.pop();
     return lowest;
   }
-  void giveBack(int32_t slot) { free_.insert(slot); }
+  void giveBack(int32_t slot) { free_.push(slot); }
 
  private:
   int32_t numSlots_ = 0;
-  std::set<int32_t> free_;
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_;
 };
 
 std::vector<int32_t> assignSlotsOfRank(const Schedule& schedule, const std::vector<Task>& order) {
