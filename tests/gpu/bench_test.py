@@ -19,7 +19,7 @@ import shapes  # noqa: E402
 STEPS, WARM_UP = 4, 5
 
 # Stand-ins are told by one file: of each model and side what every turn does, seconds of a step or an error.
-FAKE = '''#!/usr/bin/env python3
+FAKE = '''#!/usr/bin/env -S python3 -S -E
 import array, json, os, sys
 folder = {folder!r}
 def turn_of(model, side):
