@@ -184,6 +184,9 @@ add_test(NAME layering_check
          COMMAND ${CMAKE_COMMAND} -DSCRATCH=${PROJECT_BINARY_DIR}/layering_check
                  -P ${PROJECT_SOURCE_DIR}/tests/cmake/layering_check.cmake)
 set_tests_properties(layering layering_check PROPERTIES LABELS layering)
+add_test(NAME preset_filters
+         COMMAND ${CMAKE_COMMAND} -DPRESETS=${PROJECT_SOURCE_DIR}/CMakePresets.json
+                 -P ${PROJECT_SOURCE_DIR}/tests/cmake/preset_filters.cmake)
 
 # The pages of --report in a headless Chromium. Debian's Selenium belongs to Debian's Python.
 find_program(TRIREME_SYSTEM_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
