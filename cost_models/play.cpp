@@ -32,8 +32,8 @@ namespace {
 
 constexpr Seconds kNotPlayed(-1);
 
-// Passes of a chunk in the orders that are kept: some ten megabytes.
-constexpr int64_t kMostPassesKept = 400'000;
+// In the orders that are kept, each with some fifty bytes.
+constexpr int64_t kMostTasksKept = 400'000;
 
 }  // namespace
 
@@ -310,28 +310,25 @@ FlushPlayer::Shape FlushPlayer::shapeOf(const Pipeline& pipeline, bool isTwice) 
       pipeline.numMicrobatches, pipeline.receivesIntoSlots, isTwice};
 }
 
-FlushPlayer::Order FlushPlayer::makeOrder(const Shape& shape) {
-  const auto& [kind, stages, chunks, microbatches, usesSlots, isTwice] = shape;
-  Order order;
-  order.schedule =
-      schedule::scheduleFor(kind, static_cast<int32_t>(stages), static_cast<int32_t>(chunks),
-                            static_cast<int32_t>(microbatches));
-  if (isTwice) order.schedule = twice(order.schedule);
-  if (usesSlots) order.leftBy = schedule::slotsLeftBy(order.schedule);
-  return order;
-}
-
 FlushPlayer::Order& FlushPlayer::orderOf(const Pipeline& pipeline, bool isTwice) {
   const Shape shape = shapeOf(pipeline, isTwice);
-  if (const auto known = orders_.find(shape); known != orders_.end()) return known->second;
-  const auto [kind, stages, chunks, microbatches, usesSlots, again] = shape;
-  const int64_t passes = static_cast<int64_t>(stages * chunks) * microbatches * (isTwice ? 4 : 2);
-  if (numPasses_ + passes > kMostPassesKept) {
-    orders_.clear();
-    numPasses_ = 0;
-  }
-  numPasses_ += passes;
-  return orders_.emplace(shape, makeOrder(shape)).first->second;
+  if (const auto known = orders_.find(shape); known != orders_.end()) return *known->second;
+  auto order = std::make_unique<Order>();
+  order->schedule = isTwice ? twice(orderOf(pipeline).schedule)
+                            : schedule::scheduleFor(
+                                  pipeline.schedule, static_cast<int32_t>(pipeline.stages.size()),
+                                  static_cast<int32_t>(pipeline.stages.front().forward.size()),
+                                  static_cast<int32_t>(pipeline.numMicrobatches));
+  if (pipeline.receivesIntoSlots) order->leftBy = schedule::slotsLeftBy(order->schedule);
+  for (const std::vector<Task>& ofRank : order->schedule.order)
+    numTasks_ += static_cast<int64_t>(ofRank.size());
+  return *orders_.emplace(shape, std::move(order)).first->second;
+}
+
+void FlushPlayer::trim() {
+  if (numTasks_ <= kMostTasksKept) return;
+  orders_.clear();
+  numTasks_ = 0;
 }
 
 Simulation FlushPlayer::play(const Pipeline& pipeline, bool keepsTasks) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <tuple>
 
 #include "cost_models/pipeline.h"
@@ -37,6 +38,8 @@ class FlushPlayer {
 
   Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
   Seconds timeOf(const Pipeline& pipeline);
+  // Forgets what it worked out if that has become much, tens of megabytes.
+  void trim();
 
  private:
   struct Order;
@@ -45,11 +48,10 @@ class FlushPlayer {
   using Shape = std::tuple<plan::ScheduleKind, size_t, size_t, int64_t, bool, bool>;
 
   static Shape shapeOf(const Pipeline& pipeline, bool isTwice);
-  static Order makeOrder(const Shape& shape);
   Order& orderOf(const Pipeline& pipeline, bool isTwice = false);
 
-  std::map<Shape, Order> orders_;
-  int64_t numPasses_ = 0;  // in all of them
+  std::map<Shape, std::unique_ptr<Order>> orders_;
+  int64_t numTasks_ = 0;  // in all of them
 };
 
 }  // namespace trireme::cost

@@ -1,6 +1,7 @@
 // Plays cuts of a plan's layers and keeps the fastest. Internal to planner/.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <map>
 #include <optional>
@@ -38,6 +39,7 @@ class CutPlayer {
   // `costs` and `flush` must outlive the player. Cuts that take more than `limit` count as slow.
   CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline pipeline, PassTimes weight,
             double factor, std::optional<Seconds> limit, int64_t mostPasses);
+  ~CutPlayer() { flush_.trim(); }
 
   bool mayPlay() const { return numPasses_ < mostPasses_; }
   int64_t numPasses() const { return numPasses_; }
@@ -99,7 +101,7 @@ class CutPlayer {
   const double factor_;
   Seconds limit_;
   int64_t mostPasses_;
-  std::vector<std::map<std::vector<int64_t>, Stage>> known_;  // of every rank
+  std::deque<std::map<std::vector<int64_t>, Stage>> known_;  // of every rank; none moves
   std::map<Counts, Seconds> played_;
   std::optional<CutSearch::Cut> best_;
   Counts counts_;  // of the best

@@ -58,7 +58,7 @@ std::vector<int64_t> roughBalance(int64_t numLayers, Seconds perLayer, int64_t l
     return sum;
   };
   Seconds low, high = perLayer * static_cast<double>(numLayers);
-  while (high - low > perLayer) {  // closer than that tells no more
+  while (high - low > perLayer && std::isfinite(high.count())) {  // closer tells no more
     const Seconds middle = (low + high) / 2;
     (total(middle) <= numLayers ? low : high) = middle;
   }

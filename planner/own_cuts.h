@@ -1,6 +1,5 @@
-// Cuts of plans of Trireme's own programs that are faster than those of cutsFor(). Internal to
-// planner/. `flush` plays
-// other plans as well.
+// Cuts of plans of Trireme's own programs that are faster than those of cutsFor(). `flush` plays
+// other plans as well. Internal to planner/.
 #pragma once
 #include <optional>
 #include <vector>

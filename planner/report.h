@@ -44,6 +44,9 @@ bool isTight(const cost::Estimate& estimate);
 // "63.93 GiB, 61.20 GiB (x 6)": totals of pipeline ranks in order.
 std::string stagesText(const std::vector<cost::MemoryUse>& stages);
 
+// The winner is none of the plans that are bounded.
+bool isBeyond(const PlanResult& result);
+
 // Why the plan leaves devices idle; empty if it does not.
 std::string idleReason(const PlanResult& result);
 

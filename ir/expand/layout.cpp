@@ -218,7 +218,8 @@ int32_t RoleBuilder::bufferOf(const PassCode& code, Part part, int32_t chunk, Va
   return addBuffer(std::move(buffer));
 }
 
-// This is asked for every operand of an expansion, of which a search makes hundreds.
+// Operands name a value many times, and a search makes hundreds of expansions. A pass belongs to
+// one part, and buffers are never changed or removed, so that a value keeps its buffer.
 std::vector<int32_t>& RoleBuilder::buffersOf(const PassCode& code, int32_t chunk) {
   std::vector<int32_t>& buffers = buffersOfValues_[{&code, chunk}];
   buffers.resize(code.pass.values.size(), -1);

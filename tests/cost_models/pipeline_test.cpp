@@ -298,14 +298,16 @@ TEST(FlushPlayer, PlaysEveryPipelineAsIfItWereTheFirst) {
   EXPECT_GT(numSlots, 20);
 }
 
-// Of these two shapes alone the player knows more passes than it keeps.
+// Of the second shape alone the player knows more tasks than it keeps.
 TEST(FlushPlayer, PlaysShapesThatItHasForgotten) {
   Pipeline small = even(ScheduleKind::k1F1B, 4, 1, 12),
            large = even(ScheduleKind::k1F1B, 4, 1, 60000);
   for (Pipeline* pipeline : {&small, &large}) pipeline->stages[1].forward[0] = Seconds(1.5);
   FlushPlayer player;
-  for (const Pipeline* pipeline : {&small, &large, &small, &large})
+  for (const Pipeline* pipeline : {&small, &large, &small, &large}) {
     EXPECT_EQ(player.timeOf(*pipeline).count(), flushTime(*pipeline).count());
+    player.trim();
+  }
 }
 
 TEST(PipelineTime, NeverGetsFasterWhenAStageGetsSlower) {
