@@ -34,9 +34,9 @@ using SearchProgress = std::function<void(const SearchState&)>;
 //   candidate   cost::pipelineTime of those blocks, and the least memory
 // For stacks with a description, between the last two,
 //   arrangement a plan whose layers are not cut: first what no cut is faster than (quickBound),
-//               then the least of all cuts (best_cut.h). It is opened
-//               by finding its fastest cut by the closed form; where layers are recomputed, with as
-//               few as fit, and then with more, which leaves the cut more room
+//               then the least of all cuts (best_cut.h). It is opened by finding its fastest cut by
+//               the closed form; where layers are recomputed, with as few as fit, and then with
+//               more, which leaves the cut more room
 // With virtual stages the estimate plays the schedule of uneven chunks (cost::flushTime), which the
 // closed form cannot: where there are too many cuts to play, the likely ones are (played_cut.h),
 // and the certificate's bound is that of all. Where memory is tight chunks that differ by more are
