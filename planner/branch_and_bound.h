@@ -91,6 +91,8 @@ class BranchAndBound {
   Status refit(const Node& node, CostedPlan missed);
   Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, Seconds bound);
+  Status tryExactly();
+  Result<bool> tryExactly(const Untried& untried);  // false: there is too much to look at
   void noteUneven();
   Status tryAllCuts(const Untried& untried);
   Status tryUneven(const Untried& untried);
@@ -138,7 +140,9 @@ class BranchAndBound {
   Misfits misfits_;
   std::vector<Node> expanded_;  // groups with stages, of stacks with a description
   std::vector<Untried> untried_;
+  std::vector<Untried> unproved_;           // of stacks with a description, cuts of the space
   int64_t passesOfAll_ = kMostPassesOfAll;  // for what is left to be tried
+  int64_t passesOfExact_ = kMostPassesOfExact;
   UnevenWork unevenWork_;
   // No cut of virtual stages, or of own programs, that was not played takes less.
   Seconds uncosted_{std::numeric_limits<double>::infinity()};

@@ -191,7 +191,7 @@ Status BranchAndBound::cut(const Node& node) {
   if (CutSearch::isPlayed(plan)) {
     played = fastestPlayed(query_, plan, *node.blocks, cuts, flush_, limit);
     if (!played.cut || played.bound < played.cut->step)
-      uncosted_ = std::min(uncosted_, played.bound);
+      unproved_.push_back({played.bound, node.group, node.plan, node.blocks});
   } else {
     played.cut = cuts.best(limit);
   }
@@ -218,6 +218,7 @@ void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, Secon
 // Those that may be fastest first, for what is found limits what follows. Where nothing fits so
 // far, one of the first may.
 Status BranchAndBound::tryAllCuts() {
+  TRIREME_RETURN_IF_ERROR(tryExactly());
   if (found() ? scope_.anyPlan : !scope_.isAnswer) return {};
   noteUneven();
   std::stable_sort(untried_.begin(), untried_.end(),
@@ -233,6 +234,42 @@ Status BranchAndBound::tryAllCuts() {
     TRIREME_RETURN_IF_ERROR(tryAllCuts(untried));
   }
   return {};
+}
+
+Status BranchAndBound::tryExactly() {
+  std::stable_sort(unproved_.begin(), unproved_.end(),
+                   [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
+  for (const Untried& unproved : unproved_) {
+    bool isKnown = false;
+    if (scope_.isAnswer && found() && unproved.bound < ofInterest() && !isStopped()) {
+      TRIREME_ASSIGN_OR_RETURN(isKnown, tryExactly(unproved));
+    }
+    if (!isKnown) uncosted_ = std::min(uncosted_, unproved.bound);
+  }
+  return {};
+}
+
+Result<bool> BranchAndBound::tryExactly(const Untried& untried) {
+  const plan::Plan& plan = *untried.plan;
+  const bool isOwn = query_.stack.ownPrograms;
+  CutFloor floor(query_, *untried.blocks);
+  const ExactCuts exact =
+      isOwn ? exactOwnCuts(query_, plan, *untried.blocks, flush_,
+                           AllCuts(query_, plan, *untried.blocks, floor).once(), ofInterest(),
+                           passesOfExact_)
+            : exactPlayed(query_, plan, *untried.blocks, flush_, ofInterest(), passesOfExact_);
+  for (const CutSearch::Cut& cut : exact.fastest) {
+    if (cut.step >= ofInterest()) break;
+    plan::Plan faster = plan;
+    faster.layers = cut.layers;
+    simplifyRecomputed(faster);
+    TRIREME_RETURN_IF_ERROR(costCandidate({cut.step, NodeKind::kCandidate, untried.group,
+                                           isOwn ? untried.blocks : nullptr,
+                                           std::make_shared<const plan::Plan>(std::move(faster))}));
+  }
+  const bool isKnown = exact.others > Seconds(0);
+  if (isKnown) uncosted_ = std::min(uncosted_, std::max(untried.bound, exact.others));
+  return isKnown;
 }
 
 // Of stacks with a description, interleaved plans that may have a faster cut beyond the space.
@@ -292,6 +329,10 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
 Status BranchAndBound::tryAllCuts(const Untried& untried) {
   if (!query_.stack.ownPrograms) return unevenWork_.relaxed > 0 ? tryUneven(untried) : Status();
   const plan::Plan& plan = *untried.plan;
+  if (found() && passesOfExact_ > 0) {
+    TRIREME_ASSIGN_OR_RETURN(const bool isKnown, tryExactly(untried));
+    if (isKnown) return {};
+  }
   Seconds bound = untried.bound;
   if (hasManyCuts(plan) && passesOfAll_ > 0) {
     CutFloor floor(query_, *untried.blocks);

@@ -54,6 +54,7 @@ class CutPlayer {
   // None from now on.
   std::optional<CutSearch::Cut> takeBest() { return std::exchange(best_, std::nullopt); }
   double factor() const { return factor_; }
+  bool takesEmptyEnds() const { return costs_.takesEmptyEnds(); }
 
   // A stage, and its part of the closed form with transfers that stop it: with paths through the
   // first and the last chunks, or of a split backward the first of its three, through the forwards.

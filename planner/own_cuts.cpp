@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kMostOwnPasses = 60000;
 // The same where all cuts that fit may be faster than the answer.
 constexpr int64_t kMostPassesNear = 500000;
+// Cuts that are costed of those that may be faster than the answer.
+constexpr size_t kMostExactOwn = 8;
 // Chunks that a layer is moved from and to in one step of the descent.
 constexpr size_t kMostOwnEnds = 12;
 
@@ -130,6 +132,18 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
       }))
     result.push_back({player.best()->layers, player.best()->step * kRounding});
   return result;
+}
+
+ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                       cost::FlushPlayer& flush, Seconds leastOnce, Seconds enough,
+                       int64_t& passes) {
+  OwnStages stages(query, plan, blocks);
+  const cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
+  CutPlayer player(stages, flush, pipeline, {blocks.layer.forward, blocks.layer.backward},
+                   kRounding, std::nullopt, kMostOwnPasses);
+  return exactCuts({pipeline, query.model.numLayers, plan.virtualStages,
+                    static_cast<size_t>(plan.pp), Spread::kAny, leastOnce, enough, kMostExactOwn},
+                   player, passes);
 }
 
 AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,

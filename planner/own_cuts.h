@@ -7,6 +7,7 @@
 #include "cost_models/play.h"
 #include "planner/all_cuts.h"
 #include "planner/best_cut.h"
+#include "planner/exact_cuts.h"
 
 namespace trireme::planner {
 
@@ -42,6 +43,12 @@ inline bool hasManyCuts(const plan::Plan& plan) {
 inline constexpr int64_t kMostPassesOfAll = 30'000'000;
 // For a single plan; so much at most.
 inline constexpr int64_t kMostPassesOfOne = 1'000'000;
+
+// Those of all cuts with a layer on every chunk that may fit and may take less than `enough`, by
+// the least times of stages. `leastOnce`: AllCuts::once().
+ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                       cost::FlushPlayer& flush, Seconds leastOnce, Seconds enough,
+                       int64_t& passes);
 
 // `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Takes what it does off
 // `passes`, of which there have to be some. Requires hasManyCuts(plan).

@@ -250,6 +250,16 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   return {std::move(found), bound};
 }
 
+ExactCuts exactPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                      cost::FlushPlayer& flush, Seconds enough, int64_t& passes) {
+  DescribedStages stages(query, plan, blocks);
+  CutPlayer player(stages, flush, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
+                   stages.factor(), std::nullopt, kMostPasses);
+  return exactCuts({stages.pipeline(), query.model.numLayers, plan.virtualStages,
+                    static_cast<size_t>(plan.pp), Spread::kEven, Seconds(0), enough, 1},
+                   player, passes);
+}
+
 // What is done once per step, which the relaxation does not know, is taken to be that of even
 // chunks.
 UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,

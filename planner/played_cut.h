@@ -6,6 +6,7 @@
 
 #include "cost_models/play.h"
 #include "planner/best_cut.h"
+#include "planner/exact_cuts.h"
 
 namespace trireme::planner {
 
@@ -30,6 +31,10 @@ struct PlayedCut {
 // plan.recomputeLayers as CutSearch::recomputeLayers() was told. `flush` plays other plans as well.
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         CutSearch& cuts, cost::FlushPlayer& flush, std::optional<Seconds> limit);
+
+// The fastest of all cuts of the space, if it takes less than `enough`.
+ExactCuts exactPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                      cost::FlushPlayer& flush, Seconds enough, int64_t& passes);
 
 // Cuts beyond the space where memory has little room for chunks that take equally long: the first
 // ones, whose microbatches wait longest, have few layers and the last ones many. Whole layers near

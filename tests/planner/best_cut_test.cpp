@@ -365,6 +365,52 @@ TEST(FastestPlayed, FindsWhatEnumerationOfPlayedCutsFinds) {
   EXPECT_LT(slowestLong, 1.1);
 }
 
+// The fastest of all cuts of the space, whatever the memory, the ends and the recomputation.
+TEST(ExactPlayed, IsWhatEnumerationOfAllCutsFinds) {
+  std::mt19937 random(8);
+  int known = 0, tight = 0, interleaved = 0, uneven = 0;
+  for (int trial = 0; trial < (TRIREME_SANITIZED ? 40 : 400); ++trial) {
+    Query query = randomQuery(random);
+    query.stack.description.postValidation = false;
+    const plan::Plan plan = randomPlan(query, random);
+    const bool isGpipe = plan.schedule == plan::ScheduleKind::kGpipe;
+    if (!CutSearch::isPlayed(plan) || isGpipe || plan.pp == 1) continue;
+    const CostFunctions costs = modelCosts(query);
+    const BlockCosts blocks = **costs.blocks(plan);
+    const BestCut roomy = byEnumeration(query, plan, costs, cost::flushTime);
+    for (const double memory : {2.0, 1.05}) {
+      query.cluster.device.memory = roomy.leanest * memory;
+      const BestCut expected = byEnumeration(query, plan, costs, cost::flushTime);
+      ASSERT_TRUE(expected.fits);
+      cost::FlushPlayer flush;
+      int64_t passes = kMostPassesOfExact;
+      const ExactCuts exact = exactPlayed(query, plan, blocks, flush, *expected.fits * 1.1, passes);
+      ASSERT_EQ(exact.fastest.size(), 1u) << trial;
+      EXPECT_NEAR(exact.fastest.front().step / *expected.fits, 1, 1e-9) << trial;
+      EXPECT_EQ(exact.others, exact.fastest.front().step) << trial;
+      plan::Plan whole = plan;
+      whole.layers = exact.fastest.front().layers;
+      EXPECT_TRUE(cost::estimateFromBlocks(*blocks.described, query.model, whole, query.cluster,
+                                           query.stack.description, cost::flushTime)
+                      .fits());
+      const Seconds less = *expected.fits * (1 - 1e-9);
+      const ExactCuts none = exactPlayed(query, plan, blocks, flush, less, passes);
+      EXPECT_TRUE(none.fastest.empty()) << trial;
+      EXPECT_EQ(none.others, less) << trial;
+      ++known;
+      tight += *expected.fits > roomy.any * 1.001;
+      interleaved += plan.virtualStages > 1;
+      uneven +=
+          whole.layers != plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages);
+    }
+  }
+  std::printf("%d plans, memory costs time in %d, %d are interleaved, %d uneven\n", known, tight,
+              interleaved, uneven);
+  EXPECT_GT(tight, known / 20);
+  EXPECT_GT(interleaved, known / 5);
+  EXPECT_GT(uneven, known / 4);
+}
+
 // Interleaved on tp 1, without data parallelism: `products` slow enough to take all of the time.
 struct Interleaved {
   Interleaved(int64_t stages, int64_t chunks, int64_t layers, int64_t vocab, int64_t batch)

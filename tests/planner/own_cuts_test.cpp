@@ -56,6 +56,76 @@ TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
   EXPECT_GT(interleaved, 0);
 }
 
+// By the least times of stages, of all cuts with a layer on every chunk that fit.
+TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
+  std::mt19937 random(9);
+  int known = 0, several = 0, interleaved = 0, tight = 0;
+  for (int trial = 0; trial < (TRIREME_SANITIZED ? 30 : 300); ++trial) {
+    Query query = ownQuery(random);
+    plan::Plan plan = ownPlan(query, random);
+    if (plan.schedule == plan::ScheduleKind::kGpipe) continue;
+    const CostFunctions costs = modelCosts(query);
+    const BlockCosts blocks = **costs.blocks(plan);
+    cost::FlushPlayer flush;
+    const std::vector<Ranges> cuts = everyCut(plan, query.model.numLayers);
+    if (random() % 2 == 0) {
+      Bytes leanest(1e30);
+      for (const Ranges& cut : cuts) {
+        plan.layers = cut;
+        leanest = std::min(leanest, boundOf(query, plan, blocks).memory);
+      }
+      query.cluster.device.memory = leanest * 1.1;
+    }
+    std::vector<Seconds> times;
+    for (const Ranges& cut : cuts) {
+      plan.layers = cut;
+      if (boundOf(query, plan, blocks).memory > query.cluster.device.memory) continue;
+      cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
+      Seconds once;
+      for (size_t rank = 0; rank < cut.size(); ++rank) {
+        StageBound stage = stageBoundOf(query, plan, blocks, rank);
+        pipeline.stages.push_back(std::move(stage.times));
+        once = std::max(once, stage.once);
+      }
+      times.push_back(flush.timeOf(pipeline) + once);
+    }
+    tight += times.size() < cuts.size();
+    std::sort(times.begin(), times.end());
+    ASSERT_FALSE(times.empty());
+    plan.layers.clear();
+    CutFloor floor(query, blocks);
+    const Seconds leastOnce = AllCuts(query, plan, blocks, floor).once();
+    const Seconds enough = times[times.size() / 2] * (1 + 1e-6);
+    int64_t passes = kMostPassesOfExact;
+    const ExactCuts exact = exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, passes);
+    ASSERT_GT(exact.others, Seconds(0)) << trial;  // there are few
+    EXPECT_LT(passes, kMostPassesOfExact);
+    ++known;
+    several += exact.fastest.size() > 1;
+    interleaved += plan.virtualStages > 1;
+    ASSERT_FALSE(exact.fastest.empty()) << trial;
+    for (size_t i = 0; i < exact.fastest.size(); ++i)
+      EXPECT_NEAR(exact.fastest[i].step / times[i], 1, 1e-8) << trial;
+    const size_t next = exact.fastest.size();
+    if (next < times.size()) {
+      EXPECT_LE(exact.others, times[next]) << trial;
+    }
+    // Nothing is faster than the fastest; and with no work allowed nothing is known.
+    const ExactCuts none =
+        exactOwnCuts(query, plan, blocks, flush, leastOnce, times.front() * (1 - 1e-6), passes);
+    EXPECT_TRUE(none.fastest.empty()) << trial;
+    EXPECT_EQ(none.others, times.front() * (1 - 1e-6)) << trial;
+    int64_t nothing = 0;
+    EXPECT_EQ(exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, nothing).others,
+              Seconds(0));
+  }
+  std::printf("%d plans, %d with several cuts, %d interleaved, %d whose memory is tight\n", known,
+              several, interleaved, tight);
+  EXPECT_GT(several, known / 2);
+  EXPECT_GT(interleaved, known / 10);
+  EXPECT_GT(tight, known / 5);
+}
+
 // One microbatch: what a cut is worth is the optimizer of its fullest stage, which the head's and
 // the embedding's stages share with fewer layers.
 TEST(OwnCuts, NoPinnedCutIsFasterThanTheAnswer) {

@@ -1,0 +1,49 @@
+// All cuts of a plan whose schedule is played, without playing all of them. Internal to planner/.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "planner/best_cut.h"
+#include "planner/cut_player.h"
+
+namespace trireme::planner {
+
+// How the layers of a stage may lie on its chunks, each with one at least, where StageCosts does
+// not take empty ends.
+enum class Spread : uint8_t {
+  kEven,  // chunks differ by one at most
+  kAny,
+};
+
+// Work for a search, in passes of chunks: a tenth of a second.
+inline constexpr int64_t kMostPassesOfExact = 60'000'000;
+
+struct ExactCuts {
+  // Of those that fit and take less than `enough`, fastest first; `most` of them.
+  std::vector<CutSearch::Cut> fastest;
+  // All others that fit take at least this: `enough`, or as much as the last of `fastest` where
+  // there may be more. 0: not known, as there are too many to look at.
+  Seconds others;
+};
+
+struct ExactQuestion {
+  cost::Pipeline pipeline;  // but for its stages
+  int64_t numLayers = 0;
+  int64_t virtualStages = 1;
+  size_t numStages = 0;
+  Spread spread = Spread::kAny;
+  Seconds leastOnce;  // what is done once per step takes so long on some stage, whatever the cut
+  Seconds enough;
+  size_t most = 1;
+};
+
+// Branch and bound over the stages, from the last one to the first. With the layers of the last
+// stages fixed the flush takes no less than these played alone (cost::TailPlayer): stages next to
+// each other whose chunks do not match hold each other up at every change of chunks, whatever the
+// others do, so that of hundreds of ways to cut a stage a few are left.
+//
+// `player` says what stages cost, and plays what is left. Takes what it plays off `passes`, in
+// passes of chunks; where they are used up nothing is known, nor of GPipe and with postValidation.
+ExactCuts exactCuts(const ExactQuestion& question, CutPlayer& player, int64_t& passes);
+
+}  // namespace trireme::planner
