@@ -241,7 +241,8 @@ Status BranchAndBound::tryExactly() {
                    [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
   for (const Untried& unproved : unproved_) {
     bool isKnown = false;
-    if (scope_.isAnswer && found() && unproved.bound < ofInterest() && !isStopped()) {
+    const bool matters = unproved.bound < std::min(ofInterest(), uncosted_);
+    if (matters && scope_.isAnswer && found() && !isStopped()) {
       TRIREME_ASSIGN_OR_RETURN(isKnown, tryExactly(unproved));
     }
     if (!isKnown) uncosted_ = std::min(uncosted_, unproved.bound);
@@ -329,7 +330,8 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
 Status BranchAndBound::tryAllCuts(const Untried& untried) {
   if (!query_.stack.ownPrograms) return unevenWork_.relaxed > 0 ? tryUneven(untried) : Status();
   const plan::Plan& plan = *untried.plan;
-  if (found() && passesOfExact_ > 0) {
+  // Where less is proved already it would change nothing.
+  if (found() && untried.bound < uncosted_) {
     TRIREME_ASSIGN_OR_RETURN(const bool isKnown, tryExactly(untried));
     if (isKnown) return {};
   }

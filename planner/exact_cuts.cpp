@@ -16,8 +16,8 @@ namespace {
 using cost::TailPlayer;
 
 // Ways to cut one stage: more are too many to look at.
-constexpr size_t kMostOptions = 2000;
-constexpr int64_t kMostLooks = 50000;  // for them, of all stages
+constexpr size_t kMostOptions = 2000;  // that fit
+constexpr double kMostWays = 8000;     // whether they fit or not
 // What a task of all lanes takes, in passes that are played one by one.
 constexpr int64_t kPassesOfTask = 2;
 
@@ -140,16 +140,33 @@ class Branches {
     }
   }
 
+  // False: there are too many.
   bool findOptions() {
     options_.resize(stages_);
-    const int64_t most = mostBefore_.back();
+    std::vector<int64_t> fewest;
     for (size_t rank = 0; rank < stages_; ++rank) {
-      const int64_t fewest =
-          std::max(leastLayers(rank), question_.numLayers - (most - most_[rank]));
-      for (int64_t layers = fewest; layers <= most_[rank]; ++layers)
-        if (!addOptions(rank, layers)) return false;
+      const int64_t others = mostBefore_.back() - most_[rank];
+      fewest.push_back(std::max(leastLayers(rank), question_.numLayers - others));
+      double ways = 0;
+      for (int64_t layers = fewest[rank]; layers <= most_[rank]; ++layers)
+        ways += waysToSpread(layers);
+      if (ways > kMostWays) return false;
     }
+    for (size_t rank = 0; rank < stages_; ++rank)
+      for (int64_t layers = fewest[rank]; layers <= most_[rank]; ++layers)
+        if (!addOptions(rank, layers)) return false;
     return true;
+  }
+
+  // Of chunks that all have a layer: v of n layers, (n mod v) or (v - 1) of (n - 1).
+  double waysToSpread(int64_t layers) const {
+    const int64_t v = question_.virtualStages;
+    const bool isEven = question_.spread == Spread::kEven;
+    const int64_t of = isEven ? v : layers - 1, picked = isEven ? layers % v : v - 1;
+    double ways = 1;
+    for (int64_t i = 0; i < picked; ++i)
+      ways *= static_cast<double>(of - i) / static_cast<double>(i + 1);
+    return ways;
   }
 
   // False: there are too many.
@@ -164,7 +181,6 @@ class Branches {
   bool spread(size_t rank, int64_t fewest, int64_t most, size_t chunk, int64_t left,
               std::vector<int64_t>& counts) {
     if (chunk == counts.size()) return left > 0 || addOption(rank, counts);
-    if (++numLooks_ > kMostLooks) return false;
     const auto behind = static_cast<int64_t>(counts.size() - chunk) - 1;
     for (int64_t n = std::max({leastOn(rank, chunk), fewest, left - most * behind});
          n <= std::min(most, left); ++n) {
@@ -273,8 +289,7 @@ class Branches {
   const size_t stages_;
   const double stop_;  // of a transfer, s, as part of a pass
   Seconds limit_;
-  std::vector<double> others_;  // by stage
-  int64_t numLooks_ = 0;
+  std::vector<double> others_;                     // by stage
   std::vector<int64_t> most_;                      // layers, by stage
   std::vector<int64_t> mostBefore_, leastBefore_;  // of all stages before one
   std::vector<std::vector<Option>> options_;       // by stage
