@@ -4,6 +4,9 @@
 #include <cstring>
 #include <limits>
 
+// Into functions for other processors, which a call would leave.
+#define TRIREME_INLINE __attribute__((always_inline)) inline
+
 namespace trireme::cost {
 namespace {
 
@@ -18,21 +21,6 @@ size_t side(Direction direction) {
   return direction == Direction::kForward ? 0 : direction == Direction::kBackward ? 1 : 2;
 }
 
-// Two lanes, which every processor of 64 bits takes at once.
-typedef double Pair __attribute__((vector_size(16)));
-
-Pair pairAt(const TailPlayer::Lanes& lanes, size_t lane) {
-  Pair pair;
-  std::memcpy(&pair, &lanes[lane], sizeof pair);
-  return pair;
-}
-
-void put(TailPlayer::Lanes& lanes, size_t lane, Pair pair) {
-  std::memcpy(&lanes[lane], &pair, sizeof pair);
-}
-
-Pair later(Pair a, Pair b) { return a > b ? a : b; }
-
 TailPlayer::Lanes filled(double value) {
   TailPlayer::Lanes lanes;
   lanes.fill(value);
@@ -40,6 +28,99 @@ TailPlayer::Lanes filled(double value) {
 }
 
 }  // namespace
+
+// The inner loops, of as many lanes at once as the processor takes. All results are the same to the
+// bit, but for what is left.
+struct TailPlayer::Engine {
+  void (*play)(TailPlayer&, size_t begin, size_t end);  // steps
+  void (*addLeft)(const Lanes* durations, const double* left, size_t count, Lanes& end);
+
+  template <size_t kWidth, bool kUsesSlots>
+  TRIREME_INLINE static void playSteps(TailPlayer& p, size_t begin, size_t end) {
+    typedef double Vector __attribute__((vector_size(kWidth * sizeof(double))));
+    for (size_t i = begin; i < end; ++i) {
+      const Step& step = p.steps_[i];
+      const double* const input = p.ends_[step.input].data();
+      const double* const slot = p.ends_[step.slot].data();
+      const double* const before = p.ends_[step.before].data();
+      const double* const duration = p.durations_[step.duration].data();
+      double* const result = p.ends_[i].data();
+#pragma GCC unroll 4
+      for (size_t lane = 0; lane < kLanes; lane += kWidth) {
+        Vector start, other;
+        std::memcpy(&start, input + lane, sizeof start);
+        start = start + step.latency;
+        if (kUsesSlots) {
+          std::memcpy(&other, slot + lane, sizeof other);
+          other = other + p.flight_;
+          start = start > other ? start : other;
+        }
+        std::memcpy(&other, before + lane, sizeof other);
+        start = start > other ? start : other;
+        std::memcpy(&other, duration + lane, sizeof other);
+        start = start + other;
+        std::memcpy(result + lane, &start, sizeof start);
+      }
+    }
+  }
+
+  template <size_t kWidth>
+  TRIREME_INLINE static void playAll(TailPlayer& p, size_t begin, size_t end) {
+    if (p.usesSlots_)
+      playSteps<kWidth, true>(p, begin, end);
+    else
+      playSteps<kWidth, false>(p, begin, end);
+  }
+
+  template <size_t kWidth>
+  TRIREME_INLINE static void addAll(const Lanes* durations, const double* left, size_t count,
+                                    Lanes& end) {
+    typedef double Vector __attribute__((vector_size(kWidth * sizeof(double))));
+#pragma GCC unroll 4
+    for (size_t lane = 0; lane < kLanes; lane += kWidth) {
+      Vector sum, duration;
+      std::memcpy(&sum, &end[lane], sizeof sum);
+      for (size_t i = 0; i < count; ++i) {
+        std::memcpy(&duration, &durations[i][lane], sizeof duration);
+        sum += duration * left[i];
+      }
+      std::memcpy(&end[lane], &sum, sizeof sum);
+    }
+  }
+
+  static void play2(TailPlayer& p, size_t begin, size_t end) { playAll<2>(p, begin, end); }
+  static void addLeft2(const Lanes* durations, const double* left, size_t count, Lanes& end) {
+    addAll<2>(durations, left, count, end);
+  }
+#ifdef __x86_64__
+  __attribute__((target("avx2"))) static void play4(TailPlayer& p, size_t begin, size_t end) {
+    playAll<4>(p, begin, end);
+  }
+  __attribute__((target("avx2"))) static void addLeft4(const Lanes* durations, const double* left,
+                                                       size_t count, Lanes& end) {
+    addAll<4>(durations, left, count, end);
+  }
+  __attribute__((target("avx512f"))) static void play8(TailPlayer& p, size_t begin, size_t end) {
+    playAll<8>(p, begin, end);
+  }
+  __attribute__((target("avx512f"))) static void addLeft8(const Lanes* durations,
+                                                          const double* left, size_t count,
+                                                          Lanes& end) {
+    addAll<8>(durations, left, count, end);
+  }
+#endif
+
+  static const Engine& best() {
+    static const Engine engine = [] {
+#ifdef __x86_64__
+      if (__builtin_cpu_supports("avx512f")) return Engine{play8, addLeft8};
+      if (__builtin_cpu_supports("avx2")) return Engine{play4, addLeft4};
+#endif
+      return Engine{play2, addLeft2};
+    }();
+    return engine;
+  }
+};
 
 // Puts the tasks into an order in which what they wait for comes before them.
 class TailPlayer::Finder {
@@ -184,46 +265,29 @@ void TailPlayer::setBehind(Behind behind) {
 TailPlayer::Lanes TailPlayer::play(const Stages& own, Seconds limit) {
   for (size_t lane = 0; lane < kLanes; ++lane)
     putTimes(0, lane, *(own[lane] != nullptr ? own[lane] : own[0]));
+  const Engine& engine = Engine::best();
   Lanes times{};
   size_t played = 0;
   for (const Look& look : looks_) {
-    usesSlots_ ? playSteps<true>(played, look.step) : playSteps<false>(played, look.step);
+    engine.play(*this, played, look.step);
     played = look.step;
-    times = known(look);
+    times = known(look, engine);
     if (Seconds(*std::min_element(times.begin(), times.end())) > limit) break;
   }
   numPlayed_ += static_cast<int64_t>(played);
   return times;
 }
 
-template <bool usesSlots>
-void TailPlayer::playSteps(size_t begin, size_t end) {
-  for (size_t i = begin; i < end; ++i) {
-    const Step& step = steps_[i];
-    const Lanes &before = ends_[step.before], &input = ends_[step.input], &slot = ends_[step.slot];
-    const Lanes& duration = durations_[step.duration];
-    Lanes& result = ends_[i];
-#pragma GCC unroll 4
-    for (size_t lane = 0; lane < kLanes; lane += 2) {
-      Pair start = pairAt(input, lane) + step.latency;
-      if (usesSlots) start = later(start, pairAt(slot, lane) + flight_);
-      put(result, lane, later(start, pairAt(before, lane)) + pairAt(duration, lane));
-    }
-  }
-}
-
 // Ranks have what is left to do. Then the last gradient goes on through the first chunks of those
 // before, unless gradients of weights come last.
-TailPlayer::Lanes TailPlayer::known(const Look& look) const {
+TailPlayer::Lanes TailPlayer::known(const Look& look, const Engine& engine) const {
   const size_t ofRank = kDirections * chunks_, passes = (splits_ ? 3 : 2) * chunks_;
   Lanes times{}, after = filled(atEnd_);
   for (size_t rank = 0; rank < numRanks_; ++rank) {
     Lanes end = ends_[look.last[rank]];
-    for (size_t i = rank * ofRank; i < rank * ofRank + passes; ++i)
-#pragma GCC unroll 4
-      for (size_t lane = 0; lane < kLanes; lane += 2)
-        put(end, lane, pairAt(end, lane) + pairAt(durations_[i], lane) * look.left[i]);
-    const Lanes& backward = durations_[rank * ofRank + chunks_];
+    const Lanes* const durations = &durations_[rank * ofRank];
+    engine.addLeft(durations, &look.left[rank * ofRank], passes, end);
+    const Lanes& backward = durations[chunks_];
     for (size_t lane = 0; lane < kLanes; ++lane) {
       times[lane] = std::max(times[lane], end[lane] + after[lane]);
       if (!splits_) after[lane] += backward[lane] + flight_;

@@ -23,7 +23,7 @@ namespace trireme::cost {
 class TailPlayer {
  public:
   static constexpr size_t kLanes = 8;
-  using Lanes = std::array<double, kLanes>;              // s
+  struct alignas(kLanes * sizeof(double)) Lanes : std::array<double, kLanes> {};  // s
   using Stages = std::array<const StageTimes*, kLanes>;  // by lane
   using Behind = std::span<const StageTimes* const>;     // by stage
 
@@ -55,11 +55,10 @@ class TailPlayer {
     std::vector<double> left;  // as durations_
   };
   class Finder;
+  struct Engine;
 
   void putTimes(size_t rank, size_t lane, const StageTimes& times);
-  template <bool usesSlots>
-  void playSteps(size_t begin, size_t end);
-  Lanes known(const Look& look) const;
+  Lanes known(const Look& look, const Engine& engine) const;
 
   const size_t numRanks_, chunks_;
   const double flight_, stop_;  // of a transfer, s: beside the rank's work, or as part of it
