@@ -107,8 +107,8 @@ struct RunnerUp {
 // What was proved, and how.
 struct Certificate {
   Seconds bound;  // no plan of the space is faster
-  // (time of the winner - bound) / time of the winner. 0: it is the best. More where not all uneven
-  // cuts of the layers were costed, and where maxCosted stopped the search.
+  // (time of the winner - bound) / time of the winner. 0: it is the best. More where there are too
+  // many uneven cuts of the layers to look at, and where maxCosted stopped the search.
   double gap = 0;
   bool closed = true;  // false: maxCosted stopped the search
   // Of stacks with a description: there are virtual stages in the space, and their chunks on a

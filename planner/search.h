@@ -38,9 +38,10 @@ using SearchProgress = std::function<void(const SearchState&)>;
 //               the closed form; where layers are recomputed, with as few as fit, and then with
 //               more, which leaves the cut more room
 // With virtual stages the estimate plays the schedule of uneven chunks (cost::flushTime), which the
-// closed form cannot: where there are too many cuts to play, the likely ones are (played_cut.h),
-// and the certificate's bound is that of all. Where memory is tight chunks that differ by more are
-// tried after the rest. A node whose bound is above what the answer needs is
+// closed form cannot: where there are too many cuts to play, the likely ones are (played_cut.h).
+// After the rest all cuts of plans that may be faster are gone through, stage by stage
+// (exact_cuts.h); where that is too much the certificate's bound is the closed form's. Where memory
+// is tight chunks that differ by more are tried. A node whose bound is above what the answer needs is
 // never opened. Of equally fast plans the simplest wins (simplerThan), so the answer does not
 // depend on the order of the search.
 //
