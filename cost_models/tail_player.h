@@ -24,8 +24,8 @@ class TailPlayer {
  public:
   static constexpr size_t kLanes = 8;
   struct alignas(kLanes * sizeof(double)) Lanes : std::array<double, kLanes> {};  // s
-  using Stages = std::array<const StageTimes*, kLanes>;  // by lane
-  using Behind = std::span<const StageTimes* const>;     // by stage
+  using Stages = std::array<const StageTimes*, kLanes>;                           // by lane
+  using Behind = std::span<const StageTimes* const>;                              // by stage
 
   // `least`: no pass of the stages [0, first) takes less; its other stages are not read. Of more
   // than one stage, not with postValidation. `schedule`: its order of tasks.
@@ -38,6 +38,7 @@ class TailPlayer {
   // is then all that is said.
   Lanes play(const Stages& own, Seconds limit);
 
+  int64_t numTasks() const { return static_cast<int64_t>(steps_.size()); }
   // Tasks played so far, of all lanes together.
   int64_t numPlayed() const { return numPlayed_; }
 

@@ -91,7 +91,7 @@ class BranchAndBound {
   Status refit(const Node& node, CostedPlan missed);
   Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, Seconds bound);
-  Status tryExactly();
+  Status proveCuts();
   Result<bool> tryExactly(const Untried& untried);  // false: there is too much to look at
   void noteUneven();
   Status tryAllCuts(const Untried& untried);

@@ -10,6 +10,7 @@
 #include "planner/own_cuts.h"
 #include "planner/own_memory.h"
 #include "planner/played_cut.h"
+#include "planner/rounding.h"
 
 namespace trireme::planner {
 namespace {
@@ -218,7 +219,7 @@ void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, Secon
 // Those that may be fastest first, for what is found limits what follows. Where nothing fits so
 // far, one of the first may.
 Status BranchAndBound::tryAllCuts() {
-  TRIREME_RETURN_IF_ERROR(tryExactly());
+  TRIREME_RETURN_IF_ERROR(proveCuts());
   if (found() ? scope_.anyPlan : !scope_.isAnswer) return {};
   noteUneven();
   std::stable_sort(untried_.begin(), untried_.end(),
@@ -236,13 +237,13 @@ Status BranchAndBound::tryAllCuts() {
   return {};
 }
 
-Status BranchAndBound::tryExactly() {
+Status BranchAndBound::proveCuts() {
   std::stable_sort(unproved_.begin(), unproved_.end(),
                    [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
   for (const Untried& unproved : unproved_) {
     bool isKnown = false;
     const bool matters = unproved.bound < std::min(ofInterest(), uncosted_);
-    if (matters && scope_.isAnswer && found() && !isStopped()) {
+    if (matters && !scope_.anyPlan && found() && !isStopped()) {
       TRIREME_ASSIGN_OR_RETURN(isKnown, tryExactly(unproved));
     }
     if (!isKnown) uncosted_ = std::min(uncosted_, unproved.bound);
@@ -268,8 +269,10 @@ Result<bool> BranchAndBound::tryExactly(const Untried& untried) {
                                            isOwn ? untried.blocks : nullptr,
                                            std::make_shared<const plan::Plan>(std::move(faster))}));
   }
+  const Seconds others = std::max(untried.bound, exact.others);
   const bool isKnown = exact.others > Seconds(0);
-  if (isKnown) uncosted_ = std::min(uncosted_, std::max(untried.bound, exact.others));
+  // The answer may be of the cuts that were found, but for rounding.
+  if (isKnown && others < ofInterest() * kRounding) uncosted_ = std::min(uncosted_, others);
   return isKnown;
 }
 

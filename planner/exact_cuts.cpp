@@ -18,8 +18,11 @@ using cost::TailPlayer;
 // Ways to cut one stage: more are too many to look at.
 constexpr size_t kMostOptions = 2000;  // that fit
 constexpr double kMostWays = 8000;     // whether they fit or not
+// Tasks of all tails together, each with a hundred bytes.
+constexpr double kMostTasks = 400'000;
 // What a task of all lanes takes, in passes that are played one by one.
 constexpr int64_t kPassesOfTask = 2;
+constexpr int64_t kPassesOfOrder = 20;  // and to find its place
 
 class Branches {
  public:
@@ -37,14 +40,15 @@ class Branches {
     for (size_t rank = 0; rank < stages_; ++rank) least_.stages.push_back(leastOf(rank).times);
     findOthers();
     findMost();
-    if (!findOptions()) return {};
+    if (passes_ <= 0 || numTasks() > kMostTasks || !findOptions()) return {};
+    if (!limitByOptions()) return {{}, limit_};
     schedule_ = schedule::scheduleFor(question_.pipeline.schedule, static_cast<int32_t>(stages_),
                                       static_cast<int32_t>(question_.virtualStages),
                                       static_cast<int32_t>(question_.pipeline.numMicrobatches));
     tails_.resize(stages_);
     behind_.resize(stages_);
-    if (!go(stages_ - 1, question_.numLayers, question_.leastOnce.count())) return {};
-    return {std::move(found_), limit_};
+    const bool isWhole = go(stages_ - 1, question_.numLayers, question_.leastOnce.count());
+    return {std::move(found_), isWhole ? limit_ : Seconds(0)};
   }
 
  private:
@@ -58,6 +62,15 @@ class Branches {
     const Option* option = nullptr;
     double flush = 0;
   };
+
+  // Of tails from every stage on, as many passes of every chunk and microbatch as there are stages.
+  double numTasks() const {
+    const auto passes = static_cast<double>(question_.pipeline.numMicrobatches *
+                                            question_.virtualStages * (splits() ? 3 : 2));
+    const auto stages = static_cast<double>(stages_);
+    return passes * stages * (stages + 1) / 2;
+  }
+  bool splits() const { return plan::splitsBackward(question_.pipeline.schedule); }
 
   bool isFirst(size_t rank) const { return rank == 0; }
   bool isLast(size_t rank) const { return rank + 1 == stages_; }
@@ -88,17 +101,16 @@ class Branches {
   // The least of the other stages on that path: the first chunks of those before it, the last ones
   // of those behind.
   void findOthers() {
-    const bool splits = plan::splitsBackward(question_.pipeline.schedule);
     const double transfer = question_.pipeline.hop.count();
     const auto pass = [&](size_t rank, size_t chunk) {
       const cost::StageTimes& times = least_.stages[rank];
       const double forward = times.forward[chunk].count() + transfer;
-      return splits ? forward : forward + times.backward[chunk].count() + transfer;
+      return splits() ? forward : forward + times.backward[chunk].count() + transfer;
     };
     others_.assign(stages_, 0);
     for (size_t rank = 0; rank < stages_; ++rank) {
       for (size_t before = 0; before < rank; ++before) others_[rank] += pass(before, 0);
-      if (splits) continue;
+      if (splits()) continue;
       const auto last = static_cast<size_t>(question_.virtualStages) - 1;
       for (size_t after = rank + 1; after < stages_; ++after) others_[rank] += pass(after, last);
     }
@@ -156,6 +168,17 @@ class Branches {
       for (int64_t layers = fewest[rank]; layers <= most_[rank]; ++layers)
         if (!addOptions(rank, layers)) return false;
     return true;
+  }
+
+  // As memory allows. False: no cut fits and is fast enough.
+  bool limitByOptions() {
+    for (size_t rank = 0; rank < stages_; ++rank) {
+      const std::vector<Option>& options = options_[rank];  // by layers
+      if (options.empty()) return false;
+      mostBefore_[rank + 1] = mostBefore_[rank] + options.back().layers;
+      leastBefore_[rank + 1] = leastBefore_[rank] + options.front().layers;
+    }
+    return leastBefore_.back() <= question_.numLayers && question_.numLayers <= mostBefore_.back();
   }
 
   // Of chunks that all have a layer: v of n layers, (n mod v) or (v - 1) of (n - 1).
@@ -229,8 +252,10 @@ class Branches {
       if (option.layers >= fewest && option.layers <= most) options.push_back(&option);
     if (options.empty()) return true;
     if (!isLast(rank)) sortByLikeness(options, counts_[rank + 1]);
-    if (tails_[rank] == nullptr)
+    if (tails_[rank] == nullptr) {
       tails_[rank] = std::make_unique<TailPlayer>(least_, schedule_, rank);
+      passes_ -= tails_[rank]->numTasks() * kPassesOfOrder;
+    }
     TailPlayer& tail = *tails_[rank];
     tail.setBehind(std::span(behind_).subspan(rank + 1));
     for (size_t begin = 0; begin < options.size(); begin += TailPlayer::kLanes) {
@@ -273,7 +298,9 @@ class Branches {
   }
 
   void keep() {
+    const int64_t before = player_.numPasses();
     const Seconds step = player_.timeOf(counts_);
+    passes_ -= player_.numPasses() - before;
     if (step >= limit_ * (1 - kTie)) return;
     const auto place =
         std::upper_bound(found_.begin(), found_.end(), step,

@@ -16,10 +16,11 @@ enum class Spread : uint8_t {
 };
 
 // Work for a search, in passes of chunks: a tenth of a second.
-inline constexpr int64_t kMostPassesOfExact = 60'000'000;
+inline constexpr int64_t kMostPassesOfExact = 50'000'000;
 
 struct ExactCuts {
-  // Of those that fit and take less than `enough`, fastest first; `most` of them.
+  // Of those that fit and take less than `enough`, fastest first, at most `most`: the fastest there
+  // are, or, where `others` is 0, that were found.
   std::vector<CutSearch::Cut> fastest;
   // All others that fit take at least this: `enough`, or as much as the last of `fastest` where
   // there may be more. 0: not known, as there are too many to look at.
@@ -43,7 +44,7 @@ struct ExactQuestion {
 // others do, so that of hundreds of ways to cut a stage a few are left.
 //
 // `player` says what stages cost, and plays what is left. Takes what it plays off `passes`, in
-// passes of chunks; where they are used up nothing is known, nor of GPipe and with postValidation.
+// passes of chunks, until they are used up. Knows nothing of GPipe, of postValidation.
 ExactCuts exactCuts(const ExactQuestion& question, CutPlayer& player, int64_t& passes);
 
 }  // namespace trireme::planner

@@ -32,7 +32,8 @@ struct PlayedCut {
 PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         CutSearch& cuts, cost::FlushPlayer& flush, std::optional<Seconds> limit);
 
-// The fastest of all cuts of the space, if it takes less than `enough`.
+// The fastest of all cuts of the space, if it takes less than `enough`; takes its work off
+// `passes`.
 ExactCuts exactPlayed(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                       cost::FlushPlayer& flush, Seconds enough, int64_t& passes);
 

@@ -41,8 +41,8 @@ using SearchProgress = std::function<void(const SearchState&)>;
 // closed form cannot: where there are too many cuts to play, the likely ones are (played_cut.h).
 // After the rest all cuts of plans that may be faster are gone through, stage by stage
 // (exact_cuts.h); where that is too much the certificate's bound is the closed form's. Where memory
-// is tight chunks that differ by more are tried. A node whose bound is above what the answer needs is
-// never opened. Of equally fast plans the simplest wins (simplerThan), so the answer does not
+// is tight chunks that differ by more are tried. A node whose bound is above what the answer needs
+// is never opened. Of equally fast plans the simplest wins (simplerThan), so the answer does not
 // depend on the order of the search.
 //
 // Plans may leave devices idle. First the largest number of devices that has a legal layout is

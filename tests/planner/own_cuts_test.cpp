@@ -59,7 +59,7 @@ TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
 // By the least times of stages, of all cuts with a layer on every chunk that fit.
 TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
   std::mt19937 random(9);
-  int known = 0, several = 0, interleaved = 0, tight = 0;
+  int known = 0, several = 0, interleaved = 0, tight = 0, halfway = 0;
   for (int trial = 0; trial < (TRIREME_SANITIZED ? 30 : 300); ++trial) {
     Query query = ownQuery(random);
     plan::Plan plan = ownPlan(query, random);
@@ -107,6 +107,7 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
     for (size_t i = 0; i < exact.fastest.size(); ++i)
       EXPECT_NEAR(exact.fastest[i].step / times[i], 1, 1e-8) << trial;
     const size_t next = exact.fastest.size();
+    EXPECT_EQ(exact.others, next < 8 ? enough : exact.fastest.back().step) << trial;
     if (next < times.size()) {
       EXPECT_LE(exact.others, times[next]) << trial;
     }
@@ -115,6 +116,12 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
         exactOwnCuts(query, plan, blocks, flush, leastOnce, times.front() * (1 - 1e-6), passes);
     EXPECT_TRUE(none.fastest.empty()) << trial;
     EXPECT_EQ(none.others, times.front() * (1 - 1e-6)) << trial;
+    // What was found before the work ran out is as good.
+    int64_t some = (kMostPassesOfExact - passes) / 2;
+    const ExactCuts part = exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, some);
+    halfway += part.others == Seconds(0) && !part.fastest.empty();
+    for (const CutSearch::Cut& cut : part.fastest)
+      EXPECT_GE(cut.step, times.front() * (1 - 1e-8)) << trial;
     int64_t nothing = 0;
     EXPECT_EQ(exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, nothing).others,
               Seconds(0));
@@ -124,6 +131,7 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
   EXPECT_GT(several, known / 2);
   EXPECT_GT(interleaved, known / 10);
   EXPECT_GT(tight, known / 5);
+  EXPECT_GT(halfway, 0);
 }
 
 // One microbatch: what a cut is worth is the optimizer of its fullest stage, which the head's and
