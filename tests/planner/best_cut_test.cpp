@@ -269,7 +269,7 @@ TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
 TEST(CutSearch, BoundsHoldWithMoreRecomputedLayers) {
   std::mt19937 random(2);
   int partly = 0;
-  for (int trial = 0; trial < (TRIREME_SANITIZED ? 40 : 400); ++trial) {
+  for (int trial = 0; trial < (TRIREME_SANITIZED ? 100 : 400); ++trial) {
     Query query = randomQuery(random);
     plan::Plan plan = randomPlan(query, random);
     plan.recompute = plan::Recompute::kFull;
@@ -369,7 +369,7 @@ TEST(FastestPlayed, FindsWhatEnumerationOfPlayedCutsFinds) {
 TEST(ExactPlayed, IsWhatEnumerationOfAllCutsFinds) {
   std::mt19937 random(8);
   int known = 0, tight = 0, interleaved = 0, uneven = 0;
-  for (int trial = 0; trial < (TRIREME_SANITIZED ? 40 : 400); ++trial) {
+  for (int trial = 0; trial < (TRIREME_SANITIZED ? 100 : 400); ++trial) {
     Query query = randomQuery(random);
     query.stack.description.postValidation = false;
     const plan::Plan plan = randomPlan(query, random);
@@ -407,7 +407,7 @@ TEST(ExactPlayed, IsWhatEnumerationOfAllCutsFinds) {
   std::printf("%d plans, memory costs time in %d, %d are interleaved, %d uneven\n", known, tight,
               interleaved, uneven);
   EXPECT_GT(tight, known / 20);
-  EXPECT_GT(interleaved, known / 5);
+  EXPECT_GT(interleaved, known / 10);
   EXPECT_GT(uneven, known / 4);
 }
 
