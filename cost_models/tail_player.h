@@ -38,7 +38,6 @@ class TailPlayer {
   // is then all that is said.
   Lanes play(const Stages& own, Seconds limit);
 
-  int64_t numTasks() const { return static_cast<int64_t>(steps_.size()); }
   // Tasks played so far, of all lanes together.
   int64_t numPlayed() const { return numPlayed_; }
 

@@ -19,7 +19,7 @@ using cost::TailPlayer;
 constexpr size_t kMostOptions = 2000;  // that fit
 constexpr double kMostWays = 8000;     // whether they fit or not
 // Tasks of all tails together, each with a hundred bytes.
-constexpr double kMostTasks = 400'000;
+constexpr int64_t kMostTasks = 400'000;
 // What a task of all lanes takes, in passes that are played one by one.
 constexpr int64_t kPassesOfTask = 2;
 constexpr int64_t kPassesOfOrder = 20;  // and to find its place
@@ -40,7 +40,7 @@ class Branches {
     for (size_t rank = 0; rank < stages_; ++rank) least_.stages.push_back(leastOf(rank).times);
     findOthers();
     findMost();
-    if (passes_ <= 0 || numTasks() > kMostTasks || !findOptions()) return {};
+    if (passes_ <= 0 || !findOptions()) return {};
     if (!limitByOptions()) return {{}, limit_};
     schedule_ = schedule::scheduleFor(question_.pipeline.schedule, static_cast<int32_t>(stages_),
                                       static_cast<int32_t>(question_.virtualStages),
@@ -63,13 +63,6 @@ class Branches {
     double flush = 0;
   };
 
-  // Of tails from every stage on, as many passes of every chunk and microbatch as there are stages.
-  double numTasks() const {
-    const auto passes = static_cast<double>(question_.pipeline.numMicrobatches *
-                                            question_.virtualStages * (splits() ? 3 : 2));
-    const auto stages = static_cast<double>(stages_);
-    return passes * stages * (stages + 1) / 2;
-  }
   bool splits() const { return plan::splitsBackward(question_.pipeline.schedule); }
 
   bool isFirst(size_t rank) const { return rank == 0; }
@@ -252,10 +245,7 @@ class Branches {
       if (option.layers >= fewest && option.layers <= most) options.push_back(&option);
     if (options.empty()) return true;
     if (!isLast(rank)) sortByLikeness(options, counts_[rank + 1]);
-    if (tails_[rank] == nullptr) {
-      tails_[rank] = std::make_unique<TailPlayer>(least_, schedule_, rank);
-      passes_ -= tails_[rank]->numTasks() * kPassesOfOrder;
-    }
+    if (!findTail(rank)) return false;
     TailPlayer& tail = *tails_[rank];
     tail.setBehind(std::span(behind_).subspan(rank + 1));
     for (size_t begin = 0; begin < options.size(); begin += TailPlayer::kLanes) {
@@ -277,6 +267,19 @@ class Branches {
     }
     std::stable_sort(branches.begin(), branches.end(),
                      [](const Branch& a, const Branch& b) { return a.flush < b.flush; });
+    return true;
+  }
+
+  // False: tails would take too much memory.
+  bool findTail(size_t rank) {
+    if (tails_[rank] != nullptr) return true;
+    int64_t numTasks = 0;
+    for (size_t r = rank; r < stages_; ++r)
+      numTasks += static_cast<int64_t>(schedule_.order[r].size());
+    numTasks_ += numTasks;
+    if (numTasks_ > kMostTasks) return false;
+    passes_ -= numTasks * kPassesOfOrder;
+    tails_[rank] = std::make_unique<TailPlayer>(least_, schedule_, rank);
     return true;
   }
 
@@ -323,6 +326,7 @@ class Branches {
   cost::Pipeline least_;
   schedule::Schedule schedule_;
   std::vector<std::unique_ptr<TailPlayer>> tails_;  // by their first stage
+  int64_t numTasks_ = 0;                            // of all of them
   std::vector<const cost::StageTimes*> behind_;     // times of the stages that are fixed
   Counts counts_;
   std::vector<CutSearch::Cut> found_;
