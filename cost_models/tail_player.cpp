@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 // Into functions for other processors, which a call would leave.
 #define TRIREME_INLINE __attribute__((always_inline)) inline

@@ -45,8 +45,7 @@ inline constexpr int64_t kMostPassesOfAll = 30'000'000;
 inline constexpr int64_t kMostPassesOfOne = 1'000'000;
 
 // Those of all cuts with a layer on every chunk that may fit and may take less than `enough`, by
-// the least times of stages. `leastOnce`: AllCuts::once(). Takes its work
-// off `passes`.
+// the least times of stages. `leastOnce`: AllCuts::once(). Takes its work off `passes`.
 ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                        cost::FlushPlayer& flush, Seconds leastOnce, Seconds enough,
                        int64_t& passes);
