@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "cost_models/pipeline.h"
 #include "cost_models/simulate.h"
+#include "cost_models/task_order.h"
 #include "ir/schedule/schedule.h"
 
 namespace trireme::cost {
@@ -32,26 +34,32 @@ Seconds flushTime(const Pipeline& pipeline);
 // microbatches, and receivesIntoSlots.
 class FlushPlayer {
  public:
-  FlushPlayer();
-  ~FlushPlayer();
-  FlushPlayer(FlushPlayer&&) noexcept;
-
   Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
   Seconds timeOf(const Pipeline& pipeline);
+  // Of the stages of such a pipeline from `first` on (tail_player.h).
+  std::shared_ptr<const TaskOrder> orderOf(const Pipeline& pipeline, size_t first = 0);
   // Forgets what it worked out if that has become much, tens of megabytes.
   void trim();
 
  private:
-  struct Order;
   class Player;
-  // And whether the flush comes twice.
-  using Shape = std::tuple<plan::ScheduleKind, size_t, size_t, int64_t, bool, bool>;
+  struct Shape {
+    plan::ScheduleKind schedule;
+    size_t stages, chunks;
+    int64_t microbatches;
+    bool intoSlots, isTwice;  // the flush comes twice
+    auto operator<=>(const Shape&) const = default;
+  };
 
-  static Shape shapeOf(const Pipeline& pipeline, bool isTwice);
-  Order& orderOf(const Pipeline& pipeline, bool isTwice = false);
+  static Shape shapeOf(const Pipeline& pipeline);
+  const schedule::Schedule& scheduleOf(const Shape& shape);
+  std::shared_ptr<const TaskOrder> orderOf(const Shape& shape, size_t first);
 
-  std::map<Shape, std::unique_ptr<Order>> orders_;
+  std::map<Shape, schedule::Schedule> schedules_;
+  std::map<std::pair<Shape, size_t>, std::shared_ptr<const TaskOrder>> orders_;
   int64_t numTasks_ = 0;  // in all of them
+  // Of the last play, by step; and by pass.
+  std::vector<Seconds> ends_, durations_;
 };
 
 }  // namespace trireme::cost

@@ -4,6 +4,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -71,6 +72,10 @@ class CutPlayer {
   bool play(const Counts& counts);
   // Of a cut, whether it fits or not.
   Seconds timeOf(const Counts& counts);
+  // Of the tasks of the stages from `first` on.
+  std::shared_ptr<const cost::TaskOrder> orderOf(const cost::Pipeline& pipeline, size_t first) {
+    return flush_.orderOf(pipeline, first);
+  }
 
   // Whole layers near those of every chunk, by stages, `left` in all, that fit: rounded down, and
   // then one more where the most is missing, as far as ranks have memory. None: they have too

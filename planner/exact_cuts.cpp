@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cost_models/tail_player.h"
-#include "ir/schedule/schedule.h"
 #include "planner/cuts.h"
 #include "planner/rounding.h"
 
@@ -42,9 +41,6 @@ class Branches {
     findMost();
     if (passes_ <= 0 || !findOptions()) return {};
     if (!limitByOptions()) return {{}, limit_};
-    schedule_ = schedule::scheduleFor(question_.pipeline.schedule, static_cast<int32_t>(stages_),
-                                      static_cast<int32_t>(question_.virtualStages),
-                                      static_cast<int32_t>(question_.pipeline.numMicrobatches));
     tails_.resize(stages_);
     behind_.resize(stages_);
     const bool isWhole = go(stages_ - 1, question_.numLayers, question_.leastOnce.count());
@@ -247,19 +243,18 @@ class Branches {
     if (!isLast(rank)) sortByLikeness(options, counts_[rank + 1]);
     if (!findTail(rank)) return false;
     TailPlayer& tail = *tails_[rank];
-    tail.setBehind(std::span(behind_).subspan(rank + 1));
+    for (size_t behind = rank + 1; behind < stages_; ++behind) tail.put(behind, *behind_[behind]);
     for (size_t begin = 0; begin < options.size(); begin += TailPlayer::kLanes) {
       if (passes_ <= 0) return false;
       const size_t end = std::min(begin + TailPlayer::kLanes, options.size());
-      TailPlayer::Stages own{};
       double shortest = options[begin]->stage->once;
       for (size_t i = begin; i < end; ++i) {
-        own[i - begin] = &options[i]->stage->times;
+        tail.put(rank, i - begin, options[i]->stage->times);
         shortest = std::min(shortest, options[i]->stage->once);
       }
       const int64_t before = tail.numPlayed();
       const TailPlayer::Lanes flush =
-          tail.play(own, limit_ / player_.factor() - Seconds(std::max(once, shortest)));
+          tail.play(end - begin, limit_ / player_.factor() - Seconds(std::max(once, shortest)));
       passes_ -= (tail.numPlayed() - before) * kPassesOfTask;
       for (size_t i = begin; i < end; ++i)
         if (!isSlow(flush[i - begin], std::max(once, options[i]->stage->once)))
@@ -273,13 +268,12 @@ class Branches {
   // False: tails would take too much memory.
   bool findTail(size_t rank) {
     if (tails_[rank] != nullptr) return true;
-    int64_t numTasks = 0;
-    for (size_t r = rank; r < stages_; ++r)
-      numTasks += static_cast<int64_t>(schedule_.order[r].size());
+    const int64_t numTasks = static_cast<int64_t>(stages_ - rank) * question_.virtualStages *
+                             question_.pipeline.numMicrobatches * (splits() ? 3 : 2);
     numTasks_ += numTasks;
     if (numTasks_ > kMostTasks) return false;
     passes_ -= numTasks * kPassesOfOrder;
-    tails_[rank] = std::make_unique<TailPlayer>(least_, schedule_, rank);
+    tails_[rank] = std::make_unique<TailPlayer>(player_.orderOf(least_, rank), least_, rank);
     return true;
   }
 
@@ -324,7 +318,6 @@ class Branches {
   std::vector<int64_t> mostBefore_, leastBefore_;  // of all stages before one
   std::vector<std::vector<Option>> options_;       // by stage
   cost::Pipeline least_;
-  schedule::Schedule schedule_;
   std::vector<std::unique_ptr<TailPlayer>> tails_;  // by their first stage
   int64_t numTasks_ = 0;                            // of all of them
   std::vector<const cost::StageTimes*> behind_;     // times of the stages that are fixed

@@ -24,17 +24,11 @@ StageTimes randomStage(std::mt19937& random, size_t chunks, bool splits, double 
   return stage;
 }
 
-struct Case {
-  Pipeline pipeline;
-  schedule::Schedule schedule;
-};
-
 // Stages without two times alike, transfers that stop them or do not, slots that are waited for.
-Case randomCase(std::mt19937& random) {
+Pipeline randomPipeline(std::mt19937& random) {
   const ScheduleKind kinds[] = {ScheduleKind::k1F1B, ScheduleKind::kInterleaved,
                                 ScheduleKind::kZeroBubbleH1, ScheduleKind::kZeroBubbleH2};
-  Case c;
-  Pipeline& pipeline = c.pipeline;
+  Pipeline pipeline;
   pipeline.schedule = kinds[random() % 4];
   const auto stages = static_cast<int32_t>(2 + random() % 4);
   const bool isInterleaved = pipeline.schedule == ScheduleKind::kInterleaved;
@@ -47,34 +41,35 @@ Case randomCase(std::mt19937& random) {
   for (int32_t i = 0; i < stages; ++i)
     pipeline.stages.push_back(randomStage(random, static_cast<size_t>(chunks),
                                           plan::splitsBackward(pipeline.schedule), 0.5));
-  c.schedule = schedule::scheduleFor(pipeline.schedule, stages, chunks,
-                                     static_cast<int32_t>(pipeline.numMicrobatches));
-  return c;
+  return pipeline;
 }
 
-std::vector<const StageTimes*> behind(const Pipeline& pipeline, size_t first) {
-  std::vector<const StageTimes*> stages;
-  for (size_t i = first + 1; i < pipeline.stages.size(); ++i) stages.push_back(&pipeline.stages[i]);
-  return stages;
+// The pipeline's stages from `first` on in all lanes.
+TailPlayer tailOf(const Pipeline& pipeline, size_t first) {
+  TailPlayer tail(FlushPlayer().orderOf(pipeline, first), pipeline, first);
+  for (size_t i = first; i < pipeline.stages.size(); ++i) tail.put(i, pipeline.stages[i]);
+  return tail;
 }
 
-// Lanes with first stages of their own.
+// To the last bit, every lane with stages of its own.
 TEST(TailPlayer, OfAllStagesIsTheScheduleThatIsPlayed) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 300; ++trial) {
-    Case c = randomCase(random);
-    TailPlayer tail(c.pipeline, c.schedule, 0);
-    tail.setBehind(behind(c.pipeline, 0));
-    std::vector<StageTimes> firsts;
-    const StageTimes& like = c.pipeline.stages.front();
-    for (size_t lane = 0; lane < TailPlayer::kLanes - 1; ++lane)
-      firsts.push_back(randomStage(random, like.forward.size(), !like.weights.empty(), 0.5));
-    TailPlayer::Stages own{};
-    for (size_t lane = 0; lane < firsts.size(); ++lane) own[lane] = &firsts[lane];
-    const TailPlayer::Lanes times = tail.play(own, Seconds(1e9));
-    for (size_t lane = 0; lane < firsts.size(); ++lane) {
-      c.pipeline.stages.front() = firsts[lane];
-      EXPECT_NEAR(times[lane], play(c.pipeline, false).makespan.count(), 1e-9) << trial;
+    Pipeline pipeline = randomPipeline(random);
+    TailPlayer tail = tailOf(pipeline, 0);
+    const StageTimes like = pipeline.stages.front();
+    std::vector<std::vector<StageTimes>> stages;  // by lane
+    for (size_t lane = 0; lane < TailPlayer::kLanes - 1; ++lane) {
+      stages.push_back(pipeline.stages);
+      for (size_t i = random() % 2; i < pipeline.stages.size(); ++i) {
+        stages[lane][i] = randomStage(random, like.forward.size(), !like.weights.empty(), 0.5);
+        tail.put(i, lane, stages[lane][i]);
+      }
+    }
+    const TailPlayer::Lanes times = tail.play(stages.size(), Seconds(1e9));
+    for (size_t lane = 0; lane < stages.size(); ++lane) {
+      pipeline.stages = stages[lane];
+      EXPECT_EQ(times[lane], play(pipeline, false).makespan.count()) << trial;
     }
   }
 }
@@ -84,21 +79,17 @@ TEST(TailPlayer, NoPipelineWithSuchATailTakesLess) {
   std::mt19937 random(2);
   double closest = 0, loosest = 1;
   for (int trial = 0; trial < 300; ++trial) {
-    Case c = randomCase(random);
-    const Pipeline least = c.pipeline;
-    for (size_t first = 1; first < c.pipeline.stages.size(); ++first) {
-      TailPlayer tail(least, c.schedule, first);
-      tail.setBehind(behind(least, first));
-      TailPlayer::Stages own{};
-      own[0] = &least.stages[first];
-      const double bound = tail.play(own, Seconds(1e9))[0];
+    Pipeline pipeline = randomPipeline(random);
+    const Pipeline least = pipeline;
+    for (size_t first = 1; first < pipeline.stages.size(); ++first) {
+      const double bound = tailOf(least, first).play(1, Seconds(1e9))[0];
       for (int more = 0; more < 3; ++more) {
         for (size_t i = 0; more > 0 && i < first; ++i)
-          for (auto* times : {&c.pipeline.stages[i].forward, &c.pipeline.stages[i].backward,
-                              &c.pipeline.stages[i].weights})
+          for (auto* times : {&pipeline.stages[i].forward, &pipeline.stages[i].backward,
+                              &pipeline.stages[i].weights})
             for (Seconds& time : *times)
               time += Seconds(std::uniform_real_distribution<double>(0, 1)(random));
-        const double whole = play(c.pipeline, false).makespan.count();
+        const double whole = play(pipeline, false).makespan.count();
         EXPECT_LE(bound, whole * (1 + 1e-12)) << trial;
         if (more > 0) continue;
         closest = std::max(closest, bound / whole);
@@ -116,30 +107,21 @@ TEST(TailPlayer, EndsEarlyWhereAllTakeMoreThanTheLimit) {
   std::mt19937 random(3);
   int64_t played = 0, all = 0;
   for (int trial = 0; trial < 100; ++trial) {
-    Case c = randomCase(random);
-    c.pipeline.numMicrobatches = 60;
-    c.schedule =
-        schedule::scheduleFor(c.pipeline.schedule, c.schedule.stages, c.schedule.virtualStages,
-                              static_cast<int32_t>(c.pipeline.numMicrobatches));
-    TailPlayer tail(c.pipeline, c.schedule, 0);
-    tail.setBehind(behind(c.pipeline, 0));
-    const StageTimes slower = [&] {
-      StageTimes stage = c.pipeline.stages.front();
-      for (Seconds& time : stage.forward) time *= 1.5;
-      return stage;
-    }();
-    TailPlayer::Stages own{};
-    own[0] = &slower;
-    own[1] = &c.pipeline.stages.front();
-    const TailPlayer::Lanes times = tail.play(own, Seconds(1e9));
+    Pipeline pipeline = randomPipeline(random);
+    pipeline.numMicrobatches = 60;
+    TailPlayer tail = tailOf(pipeline, 0);
+    StageTimes slower = pipeline.stages.front();
+    for (Seconds& time : slower.forward) time *= 1.5;
+    tail.put(0, 0, slower);
+    const TailPlayer::Lanes times = tail.play(2, Seconds(1e9));
     all += tail.numPlayed();
     // One that does not keeps all going.
-    const TailPlayer::Lanes same = tail.play(own, Seconds(times[1] * (1 + 1e-9)));
+    const TailPlayer::Lanes same = tail.play(2, Seconds(times[1] * (1 + 1e-9)));
     EXPECT_EQ(same[0], times[0]) << trial;
     EXPECT_EQ(same[1], times[1]) << trial;
     const int64_t before = tail.numPlayed();
     const double limit = times[1] * 0.9;
-    const TailPlayer::Lanes slow = tail.play(own, Seconds(limit));
+    const TailPlayer::Lanes slow = tail.play(2, Seconds(limit));
     played += tail.numPlayed() - before;
     for (const size_t lane : {0, 1}) {
       EXPECT_GT(slow[lane], limit) << trial;
