@@ -7,47 +7,27 @@ namespace trireme::cost {
 namespace {
 
 struct Tile {
-  double rows, cols;
+  int log2Rows, log2Cols;
+  double brought;  // elements, for one product
 };
-constexpr Tile kTiles[] = {{256, 128}, {128, 256}, {128, 128}, {256, 64},
-                           {64, 256},  {128, 64},  {64, 128},  {64, 64}};
+constexpr Tile tileOf(int rows, int cols) {
+  return {rows, cols, 1.0 / (1 << rows) + 1.0 / (1 << cols)};
+}
+constexpr Tile kTiles[] = {tileOf(8, 7), tileOf(7, 8), tileOf(7, 7), tileOf(8, 6),
+                           tileOf(6, 8), tileOf(7, 6), tileOf(6, 7), tileOf(6, 6)};
 constexpr int64_t kSplits[] = {1, 2, 4};
 constexpr int64_t kLeastDepth = 1024;  // of a part: shorter ones are not worth their sums
-
-double tileEfficiency(const Tile& tile, double delivery) {
-  return 1 / (1 + delivery * (1 / tile.rows + 1 / tile.cols));
-}
 
 BytesPerSecond memoryRate(const spec::DeviceSpec& device) {
   return device.memoryBandwidth * device.memoryEfficiency;
 }
 
-// How many there are of one tile, and the rate that they reach.
-struct Tiling {
-  const Tile& tile;
-  double count;
-  FlopsPerSecond rate;
-};
+int64_t tilesOf(int64_t length, int log2) { return (length + (int64_t{1} << log2) - 1) >> log2; }
 
-Tiling tilingOf(const ProductShape& shape, const Tile& tile, FlopsPerSecond rate,
-                const spec::DeviceSpec& device) {
-  const double reached =
-      tileEfficiency(tile, device.tileDelivery) / tileEfficiency(kTiles[0], device.tileDelivery);
-  return {tile,
-          static_cast<double>(shape.count) * std::ceil(static_cast<double>(shape.m) / tile.rows) *
-              std::ceil(static_cast<double>(shape.n) / tile.cols),
-          rate * reached};
-}
-
-// With one split, without the launch.
-Seconds tiledTime(const Tiling& tiling, double split, double depth,
-                  const spec::DeviceSpec& device) {
-  const double units = static_cast<double>(device.numMultiprocessors);
-  const double waves = tiling.count * split / units;
-  const double felt =
-      device.waveShare * std::ceil(waves) + (1 - device.waveShare) * std::max(waves, 1.0);
-  const Flops work(felt * units * 2 * tiling.tile.rows * tiling.tile.cols * depth);
-  return work / tiling.rate;
+// Waves of so many tiles, as they are felt.
+double feltWaves(double tiles, const spec::DeviceSpec& device) {
+  const double waves = tiles / static_cast<double>(device.numMultiprocessors);
+  return device.waveShare * std::ceil(waves) + (1 - device.waveShare) * std::max(waves, 1.0);
 }
 
 }  // namespace
@@ -72,16 +52,23 @@ Seconds productTime(const ProductShape& shape, FlopsPerSecond peak, const spec::
     return std::max(shape.flops() / rate, memory) + device.launchOverhead;
   const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                           static_cast<double>(shape.count);
+  // Of all multiprocessors, for an element of depth of a result, at the rate of the first tile.
+  const double ofElement = 2 * static_cast<double>(device.numMultiprocessors) /
+                           (rate.count() * (1 + device.tileDelivery * kTiles[0].brought));
   Seconds best(INFINITY);
-  for (const Tile& tile : kTiles) {
-    const Tiling tiling = tilingOf(shape, tile, rate, device);
-    for (const int64_t split : kSplits) {
-      if (split > 1 && shape.k < split * kLeastDepth) break;
-      const auto parts = static_cast<double>(split);
-      const double depth = static_cast<double>(shape.k) / parts + device.depthRamp * shape.ramp;
-      Seconds time = std::max(tiledTime(tiling, parts, depth, device), memory);
-      if (split > 1) time += Bytes(4.0 * parts * elements) / memoryRate(device);
-      best = std::min(best, time);
+  for (const int64_t split : kSplits) {
+    if (split > 1 && shape.k < split * kLeastDepth) break;
+    const auto parts = static_cast<double>(split);
+    const double depth = static_cast<double>(shape.k) / parts + device.depthRamp * shape.ramp;
+    const Seconds sums =
+        split > 1 ? Bytes(4.0 * parts * elements) / memoryRate(device) : Seconds(0);
+    for (const Tile& tile : kTiles) {
+      const double tiles =
+          asDouble(shape.count * tilesOf(shape.m, tile.log2Rows) * tilesOf(shape.n, tile.log2Cols));
+      const double ofTile = ofElement * (1 + device.tileDelivery * tile.brought) *
+                            asDouble(int64_t{1} << (tile.log2Rows + tile.log2Cols));
+      const Seconds time(feltWaves(tiles * parts, device) * depth * ofTile);
+      best = std::min(best, std::max(time, memory) + sums);
     }
   }
   if (shape.accumulates)

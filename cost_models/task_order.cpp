@@ -123,13 +123,6 @@ class Finder {
 
 }  // namespace
 
-size_t TaskOrder::passAt(size_t rank, Direction direction, size_t chunk) const {
-  const size_t side = direction == Direction::kForward    ? 0
-                      : direction == Direction::kBackward ? 1
-                                                          : 2;
-  return (rank * kDirections + side) * chunks + chunk;
-}
-
 TaskOrder::Pass TaskOrder::passOf(uint32_t pass) const {
   constexpr Direction kSides[] = {Direction::kForward, Direction::kBackward, Direction::kWeights};
   return {pass / chunks / kDirections, kSides[pass / chunks % kDirections], pass % chunks};

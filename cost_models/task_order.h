@@ -45,7 +45,12 @@ struct TaskOrder {
     size_t chunk;
   };
   size_t numPasses() const { return numRanks * kDirections * chunks; }
-  size_t passAt(size_t rank, program::Direction direction, size_t chunk) const;
+  size_t passAt(size_t rank, program::Direction direction, size_t chunk) const {
+    const size_t side = direction == program::Direction::kForward    ? 0
+                        : direction == program::Direction::kBackward ? 1
+                                                                     : 2;
+    return (rank * kDirections + side) * chunks + chunk;
+  }
   Pass passOf(uint32_t pass) const;
 
   // What there is from the start, at no time and never: steps without a task, behind all others.

@@ -97,9 +97,10 @@ class Branches {
       const double once = std::max(tail.once, branch.once());
       if (isSlow(flush, once) || !player_.fits(rank, branch.option->counts)) return;
       const Tail next{tail.options, tail.left - branch.option->layers, once, flush};
-      longer.insert(std::upper_bound(longer.begin(), longer.end(), next,
-                                     [](const Tail& a, const Tail& b) { return a.flush < b.flush; }),
-                    next)
+      longer
+          .insert(std::upper_bound(longer.begin(), longer.end(), next,
+                                   [](const Tail& a, const Tail& b) { return a.flush < b.flush; }),
+                  next)
           ->options[rank] = branch.option;
     });
   }
@@ -154,9 +155,8 @@ class Branches {
   template <typename Visit>
   bool playAll(size_t rank, const std::vector<Tail>& tails, std::vector<Branch>& branches,
                const Visit& visit) {
-    std::stable_sort(branches.begin(), branches.end(), [](const Branch& a, const Branch& b) {
-      return a.unlikeness < b.unlikeness;
-    });
+    std::stable_sort(branches.begin(), branches.end(),
+                     [](const Branch& a, const Branch& b) { return a.unlikeness < b.unlikeness; });
     TailPlayer& player = *tails_[rank];
     for (size_t begin = 0; begin < branches.size(); begin += TailPlayer::kLanes) {
       if (passes_ <= 0) return false;
