@@ -53,8 +53,10 @@ Seconds productTime(const ProductShape& shape, FlopsPerSecond peak, const spec::
   const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                           static_cast<double>(shape.count);
   // Of all multiprocessors, for an element of depth of a result, at the rate of the first tile.
-  const double ofElement = 2 * static_cast<double>(device.numMultiprocessors) /
-                           (rate.count() * (1 + device.tileDelivery * kTiles[0].brought));
+  const auto units = static_cast<double>(device.numMultiprocessors);
+  const double ofElement =
+      2 * units / (rate.count() * (1 + device.tileDelivery * kTiles[0].brought));
+  const double perUnit = 1 / units;
   Seconds best(INFINITY);
   for (const int64_t split : kSplits) {
     if (split > 1 && shape.k < split * kLeastDepth) break;
@@ -67,6 +69,9 @@ Seconds productTime(const ProductShape& shape, FlopsPerSecond peak, const spec::
           asDouble(shape.count * tilesOf(shape.m, tile.log2Rows) * tilesOf(shape.n, tile.log2Cols));
       const double ofTile = ofElement * (1 + device.tileDelivery * tile.brought) *
                             asDouble(int64_t{1} << (tile.log2Rows + tile.log2Cols));
+      // As if no wave were part empty.
+      const Seconds least(tiles * parts * perUnit * depth * ofTile * (1 - 1e-12));
+      if (least + sums >= best) continue;
       const Seconds time(feltWaves(tiles * parts, device) * depth * ofTile);
       best = std::min(best, std::max(time, memory) + sums);
     }

@@ -37,9 +37,10 @@ CutPlayer::CutPlayer(StageCosts& costs, cost::FlushPlayer& flush, cost::Pipeline
       limit_(limit ? *limit * (1 + kTie) : Seconds(std::numeric_limits<double>::infinity())),
       mostPasses_(mostPasses) {}
 
-CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_t>& counts) {
-  if (rank >= known_.size()) known_.resize(rank + 1);
-  const auto [place, isNew] = known_[rank].try_emplace(counts);
+const CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_t>& counts) {
+  const size_t kind = costs_.kindOf(rank);
+  if (kind >= known_.size()) known_.resize(kind + 1);
+  const auto [place, isNew] = known_[kind].try_emplace(counts);
   Stage& stage = place->second;
   if (!isNew) return stage;
   StageCosts::Stage cost = costs_.stageOf(rank, counts);
@@ -61,9 +62,10 @@ CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_t>& co
 }
 
 bool CutPlayer::fits(size_t rank, const std::vector<int64_t>& counts) {
-  Stage& stage = stageOf(rank, counts);
-  if (!stage.fits) stage.fits = costs_.fits(rank, counts);
-  return *stage.fits;
+  if (rank >= fitting_.size()) fitting_.resize(rank + 1);
+  const auto [place, isNew] = fitting_[rank].try_emplace(counts);
+  if (isNew) place->second = costs_.fits(rank, counts);
+  return place->second;
 }
 
 bool CutPlayer::fits(const Counts& counts) {

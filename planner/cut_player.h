@@ -25,6 +25,8 @@ class StageCosts {
     Seconds once;
   };
   virtual ~StageCosts() = default;
+  // Stages of a kind take equally long with the same layers; what they need in memory may differ.
+  virtual size_t kindOf(size_t rank) const { return rank; }
   virtual Stage stageOf(size_t rank, const std::vector<int64_t>& counts) = 0;
   virtual bool fits(size_t rank, const std::vector<int64_t>& counts) = 0;
   // Whether the first chunk, with the embedding, and the last, with the head, may have no layer.
@@ -62,9 +64,8 @@ class CutPlayer {
   struct Stage {
     cost::StageTimes times;
     double all = 0, first = 0, last = 0, once = 0;
-    std::optional<bool> fits;
   };
-  Stage& stageOf(size_t rank, const std::vector<int64_t>& counts);
+  const Stage& stageOf(size_t rank, const std::vector<int64_t>& counts);
   bool fits(size_t rank, const std::vector<int64_t>& counts);
   bool fits(const Counts& counts);
 
@@ -107,7 +108,8 @@ class CutPlayer {
   const double factor_;
   Seconds limit_;
   int64_t mostPasses_;
-  std::deque<std::map<std::vector<int64_t>, Stage>> known_;  // of every rank; none moves
+  std::deque<std::map<std::vector<int64_t>, Stage>> known_;   // of every kind; none moves
+  std::deque<std::map<std::vector<int64_t>, bool>> fitting_;  // of every rank
   std::map<Counts, Seconds> played_;
   std::optional<CutSearch::Cut> best_;
   Counts counts_;  // of the best

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <map>
 #include <utility>
 
 #include "cost_models/described_memory.h"
@@ -34,13 +33,11 @@ class DescribedStages : public StageCosts {
   DescribedStages(const Query& query, const plan::Plan& plan, const BlockCosts& blocks)
       : stages_(query, plan, blocks) {}
 
+  size_t kindOf(size_t rank) const override { return stages_.kindOf(static_cast<int64_t>(rank)); }
   Stage stageOf(size_t rank, const std::vector<int64_t>& counts) override {
-    auto& known = known_[stages_.kindOf(static_cast<int64_t>(rank))];
-    const auto [place, isNew] = known.try_emplace(counts);
-    if (!isNew) return place->second;
     stages_.setLayers(static_cast<int64_t>(rank), counts);
     cost::StageEstimate estimate = cost::estimateStage(stages_.setting, rank);
-    return place->second = {std::move(estimate.times), estimate.once.total()};
+    return {std::move(estimate.times), estimate.once.total()};
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
     stages_.setLayers(static_cast<int64_t>(rank), counts);
@@ -54,7 +51,6 @@ class DescribedStages : public StageCosts {
 
  private:
   CutStages stages_;
-  std::map<std::vector<int64_t>, Stage> known_[kNumStageKinds];  // all of a kind take equally long
 };
 
 // All ways to have the rest of a stage's layers, beyond an equal share of its chunks, on one chunk
@@ -72,7 +68,8 @@ bool forEachSpread(int64_t layers, size_t chunks, bool isFirst, bool isLast,
   return true;
 }
 
-// Plays all cuts of the space that the closed form puts below the limit. False: there are too many.
+// Plays all cuts of the space that the closed form puts below the limit, of schedules that
+// exactCuts does not know. False: there are too many.
 class Enumeration {
  public:
   Enumeration(CutPlayer& player, const plan::Plan& plan, int64_t layers, std::vector<int64_t> most)
@@ -241,9 +238,10 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   const std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, wide);
   for (size_t i = 0; i < starts.size() && (i < 2 || player.mayPlay()); ++i) player.play(starts[i]);
   Seconds bound = lowest->step;
-  if (player.best() && player.best()->step <= lowest->step * (1 + 1e-9))
+  if (player.best() && player.best()->step <= bound * (1 + 1e-9))
     bound = player.best()->step;
-  else if (Enumeration(player, plan, query.model.numLayers, cuts.mostLayers()).isWhole())
+  else if (!isKnownToExactCuts(stages.pipeline()) &&
+           Enumeration(player, plan, query.model.numLayers, cuts.mostLayers()).isWhole())
     bound = player.best() ? player.best()->step : infinite;
   auto found = moved(query, plan, blocks, starts, player, wide);
   if (found && limit && found->step > *limit * (1 + kTie)) found.reset();

@@ -76,7 +76,7 @@ int64_t StageOptions::leastLayers(size_t rank) const {
                                                                      : question_.virtualStages;
 }
 
-CutPlayer::Stage& StageOptions::leastOf(size_t rank) {
+const CutPlayer::Stage& StageOptions::leastOf(size_t rank) {
   std::vector<int64_t> counts(static_cast<size_t>(question_.virtualStages), 1);
   if (player_.takesEmptyEnds() && isFirst(rank)) counts.front() = 0;
   if (player_.takesEmptyEnds() && isLast(rank)) counts.back() = 0;

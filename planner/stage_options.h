@@ -52,7 +52,7 @@ class StageOptions {
   bool isLast(size_t rank) const { return rank + 1 == stages_; }
   bool isEven() const { return question_.spread == Spread::kEven; }
   int64_t leastLayers(size_t rank) const;
-  CutPlayer::Stage& leastOf(size_t rank);
+  const CutPlayer::Stage& leastOf(size_t rank);
   void findOthers();
   double pathOf(size_t rank, const CutPlayer::Stage& stage) const;
   bool isSlow(double path, double once) const;

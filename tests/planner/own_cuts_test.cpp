@@ -117,11 +117,14 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
     EXPECT_TRUE(none.fastest.empty()) << trial;
     EXPECT_EQ(none.others, times.front() * (1 - 1e-6)) << trial;
     // What was found before the work ran out is as good.
-    int64_t some = (kMostPassesOfExact - passes) / 2;
-    const ExactCuts part = exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, some);
-    halfway += part.others == Seconds(0) && !part.fastest.empty();
-    for (const CutSearch::Cut& cut : part.fastest)
-      EXPECT_GE(cut.step, times.front() * (1 - 1e-8)) << trial;
+    const int64_t used = kMostPassesOfExact - passes;
+    for (int64_t eighths = 1; eighths < 8; ++eighths) {
+      int64_t some = used * eighths / 8;
+      const ExactCuts part = exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, some);
+      halfway += part.others == Seconds(0);
+      for (const CutSearch::Cut& cut : part.fastest)
+        EXPECT_GE(cut.step, times.front() * (1 - 1e-8)) << trial;
+    }
     int64_t nothing = 0;
     EXPECT_EQ(exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, nothing).others,
               Seconds(0));
