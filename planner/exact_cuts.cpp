@@ -1,8 +1,10 @@
 #include "planner/exact_cuts.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "cost_models/tail_player.h"
@@ -37,20 +39,18 @@ class Branches {
   ExactCuts search() {
     if (passes_ <= 0 || !options_.find()) return {};
     if (!options_.mayHoldAll()) return {{}, limit_};
-    Tail none;
-    none.left = question_.numLayers;
-    none.once = question_.leastOnce.count();
-    none.options.resize(stages_);
-    const bool isWhole = go(stages_, {std::move(none)});
+    const bool isWhole =
+        go(stages_, {{nullptr, nullptr, question_.numLayers, question_.leastOnce.count()}});
     return {std::move(found_), isWhole ? limit_ : Seconds(0)};
   }
 
  private:
-  // The last stages with their layers.
+  // The last stages with their layers: one, and those behind it.
   struct Tail {
-    std::vector<const StageOption*> options;  // by stage, null for the others
-    int64_t left = 0;                         // layers, for the stages before
-    double once = 0, flush = 0;               // at least
+    const StageOption* option = nullptr;  // null: of no stage
+    const Tail* behind = nullptr;
+    int64_t left = 0;            // layers, for the stages before
+    double once = 0, flush = 0;  // at least
   };
   // A tail and what comes before it: an option of the stage, or any of a group.
   struct Branch {
@@ -69,7 +69,7 @@ class Branches {
   }
   bool isSlow(const Tail& tail) const { return isSlow(tail.flush, tail.once); }
 
-  // `tails` begin with stage `end`. False: there is too much to look at.
+  // `tails`, the fastest first, begin with stage `end`. False: there is too much to look at.
   bool go(size_t end, const std::vector<Tail>& tails) {
     std::vector<Tail> some;
     for (size_t next = 0; next < tails.size();) {
@@ -89,66 +89,69 @@ class Branches {
   // By a stage before it, in all ways that are not slow, the fastest first.
   bool lengthen(size_t rank, const std::vector<Tail>& tails, std::vector<Tail>& longer) {
     if (!findPlayer(rank)) return false;
+    std::vector<std::vector<int64_t>> most;
+    if (!isLast(rank) && !findMost(rank, tails, most)) return false;
     std::vector<Branch> branches;
-    for (size_t i = 0; i < tails.size(); ++i) addBranches(rank, i, tails[i], branches);
-    if (!isLast(rank) && !dropGroups(rank, tails, branches)) return false;
-    return playAll(rank, tails, branches, [&](const Branch& branch, double flush) {
+    for (size_t i = 0; i < tails.size(); ++i)
+      for (const StageOption& option : optionsOf(rank, tails[i]))
+        if (isLast(rank) || isWithin(option.counts, most[i]))
+          branches.push_back({i, &option, nullptr, unlikeness(option, tails[i])});
+    const bool isWhole = playAll(rank, tails, branches, [&](const Branch& branch, double flush) {
       const Tail& tail = tails[branch.tail];
       const double once = std::max(tail.once, branch.once());
-      if (isSlow(flush, once) || !player_.fits(rank, branch.option->counts)) return;
-      const Tail next{tail.options, tail.left - branch.option->layers, once, flush};
-      longer
-          .insert(std::upper_bound(longer.begin(), longer.end(), next,
-                                   [](const Tail& a, const Tail& b) { return a.flush < b.flush; }),
-                  next)
-          ->options[rank] = branch.option;
+      if (!isSlow(flush, once) && player_.fits(rank, branch.option->counts))
+        longer.push_back({branch.option, &tail, tail.left - branch.option->layers, once, flush});
     });
+    std::stable_sort(longer.begin(), longer.end(),
+                     [](const Tail& a, const Tail& b) { return a.flush < b.flush; });
+    return isWhole;
   }
 
-  void addBranches(size_t rank, size_t index, const Tail& tail, std::vector<Branch>& branches) {
-    const int64_t fewest = tail.left - options_.mostBefore(rank);
-    const int64_t most = tail.left - options_.leastBefore(rank);
-    for (const StageOption& option : options_.of(rank)) {
-      if (option.layers < fewest || option.layers > most) continue;
-      Branch branch{index, &option};
-      if (!isLast(rank))
-        for (size_t c = 0; c < option.counts.size(); ++c)
-          branch.unlikeness += std::abs(option.counts[c] - tail.options[rank + 1]->counts[c]);
-      branches.push_back(branch);
-    }
+  // With which the stages before can have the other layers.
+  std::span<const StageOption> optionsOf(size_t rank, const Tail& tail) const {
+    const std::vector<StageOption>& options = options_.of(rank);
+    const auto isFewer = [](const StageOption& option, int64_t n) { return option.layers < n; };
+    const auto first = std::lower_bound(options.begin(), options.end(),
+                                        tail.left - options_.mostBefore(rank), isFewer);
+    const auto last =
+        std::lower_bound(first, options.end(), tail.left - options_.leastBefore(rank) + 1, isFewer);
+    return {first, last};
+  }
+  static int64_t unlikeness(const StageOption& option, const Tail& tail) {
+    if (tail.option == nullptr) return 0;
+    int64_t sum = 0;
+    for (size_t c = 0; c < option.counts.size(); ++c)
+      sum += std::abs(option.counts[c] - tail.option->counts[c]);
+    return sum;
+  }
+  static bool isWithin(const std::vector<int64_t>& counts, const std::vector<int64_t>& most) {
+    for (size_t c = 0; c < counts.size(); ++c)
+      if (counts[c] > most[c]) return false;
+    return true;
   }
 
-  // Leaves out options with so many layers on a chunk that they are too slow whatever the other
-  // chunks have. Looks at chunks longer than those of the stage behind, which such options have.
-  bool dropGroups(size_t rank, const std::vector<Tail>& tails, std::vector<Branch>& branches) {
-    const size_t chunks = static_cast<size_t>(question_.virtualStages);
-    std::vector<std::vector<int64_t>> most(tails.size(), std::vector<int64_t>(chunks));
-    std::vector<size_t> numBranches(tails.size());
-    for (const Branch& branch : branches) {
-      ++numBranches[branch.tail];
-      for (size_t c = 0; c < chunks; ++c)
-        most[branch.tail][c] = std::max(most[branch.tail][c], branch.option->counts[c]);
-    }
+  // By tail, layers of every chunk beyond which an option is too slow whatever the other chunks
+  // have. Looks at chunks longer than those of the stage behind, which such options have. False:
+  // there is too much to look at.
+  bool findMost(size_t rank, const std::vector<Tail>& tails,
+                std::vector<std::vector<int64_t>>& most) {
+    const auto chunks = static_cast<size_t>(question_.virtualStages);
+    most.assign(tails.size(), std::vector<int64_t>(chunks, question_.numLayers));
     std::vector<Branch> groups;
     for (size_t i = 0; i < tails.size(); ++i) {
-      if (numBranches[i] <= TailPlayer::kLanes) continue;
+      const auto options = optionsOf(rank, tails[i]);
+      if (options.size() <= TailPlayer::kLanes) continue;
       for (const OptionGroup& group : options_.groupsOf(rank)) {
-        const int64_t behind = tails[i].options[rank + 1]->counts[group.chunk];
-        if (group.layers <= most[i][group.chunk] && group.layers > behind)
+        const int64_t behind = tails[i].option->counts[group.chunk];
+        if (group.layers > behind && group.fewest <= options.back().layers)
           groups.push_back({i, nullptr, &group, behind - group.layers});
       }
     }
-    const bool isWhole = playAll(rank, tails, groups, [&](const Branch& branch, double flush) {
+    return playAll(rank, tails, groups, [&](const Branch& branch, double flush) {
       if (!isSlow(flush, std::max(tails[branch.tail].once, branch.once()))) return;
       int64_t& ofChunk = most[branch.tail][branch.group->chunk];
       ofChunk = std::min(ofChunk, branch.group->layers - 1);
     });
-    std::erase_if(branches, [&](const Branch& branch) {
-      for (size_t c = 0; c < chunks; ++c)
-        if (branch.option->counts[c] > most[branch.tail][c]) return true;
-      return false;
-    });
-    return isWhole;
   }
 
   // Tells `visit` what flushes take at least. False: there is too much to look at.
@@ -158,6 +161,7 @@ class Branches {
     std::stable_sort(branches.begin(), branches.end(),
                      [](const Branch& a, const Branch& b) { return a.unlikeness < b.unlikeness; });
     TailPlayer& player = *tails_[rank];
+    std::array<const Tail*, TailPlayer::kLanes> put{};  // by lane
     for (size_t begin = 0; begin < branches.size(); begin += TailPlayer::kLanes) {
       if (passes_ <= 0) return false;
       const size_t end = std::min(begin + TailPlayer::kLanes, branches.size());
@@ -166,8 +170,10 @@ class Branches {
         const Tail& tail = tails[branches[i].tail];
         shortest = std::min(shortest, std::max(tail.once, branches[i].once()));
         player.put(rank, i - begin, branches[i].times());
-        for (size_t behind = rank + 1; behind < stages_; ++behind)
-          player.put(behind, i - begin, tail.options[behind]->stage->times);
+        if (std::exchange(put[i - begin], &tail) == &tail) continue;
+        size_t stage = rank;
+        for (const Tail* behind = &tail; behind->option != nullptr; behind = behind->behind)
+          player.put(++stage, i - begin, behind->option->stage->times);
       }
       const int64_t before = player.numPlayed();
       const TailPlayer::Lanes flush =
@@ -195,7 +201,8 @@ class Branches {
   void keep(const Tail& whole) {
     if (isSlow(whole)) return;  // by now
     Counts counts;
-    for (const StageOption* option : whole.options) counts.push_back(option->counts);
+    for (const Tail* tail = &whole; tail->option != nullptr; tail = tail->behind)
+      counts.push_back(tail->option->counts);
     const int64_t before = player_.numPasses();
     const Seconds step = player_.timeOf(counts);
     passes_ -= player_.numPasses() - before;

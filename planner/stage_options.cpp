@@ -219,14 +219,16 @@ void StageOptions::findGroups(size_t rank) {
 }
 
 OptionGroup StageOptions::groupOf(size_t rank, size_t chunk, int64_t layers) const {
-  OptionGroup group{chunk, layers, {}, std::numeric_limits<double>::infinity()};
+  OptionGroup group{chunk, layers, 0, {}, std::numeric_limits<double>::infinity()};
   for (const StageOption& option : options_[rank]) {
     if (option.counts[chunk] < layers) continue;
     group.once = std::min(group.once, option.stage->once);
-    if (group.least.forward.empty())
+    if (group.least.forward.empty()) {
+      group.fewest = option.layers;
       group.least = option.stage->times;
-    else
+    } else {
       lower(group.least, option.stage->times);
+    }
   }
   return group;
 }

@@ -18,6 +18,7 @@ struct StageOption {
 struct OptionGroup {
   size_t chunk = 0;
   int64_t layers = 0;
+  int64_t fewest = 0;  // layers of one of them
   cost::StageTimes least;
   double once = 0;
 };
