@@ -228,12 +228,9 @@ class Branches {
 
 }  // namespace
 
-bool isKnownToExactCuts(const cost::Pipeline& pipeline) {
-  return !pipeline.postValidation && pipeline.schedule != plan::ScheduleKind::kGpipe;
-}
-
 ExactCuts exactCuts(const ExactQuestion& question, CutPlayer& player, int64_t& passes) {
-  if (!isKnownToExactCuts(question.pipeline)) return {};
+  const cost::Pipeline& pipeline = question.pipeline;
+  if (pipeline.postValidation || pipeline.schedule == plan::ScheduleKind::kGpipe) return {};
   return Branches(question, player, passes).search();
 }
 

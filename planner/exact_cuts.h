@@ -38,16 +38,13 @@ struct ExactQuestion {
   size_t most = 1;
 };
 
-// All but GPipe, and schedules with post-validation.
-bool isKnownToExactCuts(const cost::Pipeline& pipeline);
-
 // Branch and bound over the stages, from the last one to the first. With the layers of the last
 // stages fixed the flush takes no less than these played alone (cost::TailPlayer): stages next to
 // each other whose chunks do not match hold each other up at every change of chunks, whatever the
 // others do, so that of hundreds of ways to cut a stage a few are left.
 //
 // `player` says what stages cost, and plays what is left. Takes what it plays off `passes`, in
-// passes of chunks, until they are used up.
+// passes of chunks, until they are used up. Knows nothing of GPipe, of postValidation.
 ExactCuts exactCuts(const ExactQuestion& question, CutPlayer& player, int64_t& passes);
 
 }  // namespace trireme::planner

@@ -68,8 +68,7 @@ bool forEachSpread(int64_t layers, size_t chunks, bool isFirst, bool isLast,
   return true;
 }
 
-// Plays all cuts of the space that the closed form puts below the limit, of schedules that
-// exactCuts does not know. False: there are too many.
+// Plays all cuts of the space that the closed form puts below the limit. False: there are too many.
 class Enumeration {
  public:
   Enumeration(CutPlayer& player, const plan::Plan& plan, int64_t layers, std::vector<int64_t> most)
@@ -240,8 +239,7 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   Seconds bound = lowest->step;
   if (player.best() && player.best()->step <= bound * (1 + 1e-9))
     bound = player.best()->step;
-  else if (!isKnownToExactCuts(stages.pipeline()) &&
-           Enumeration(player, plan, query.model.numLayers, cuts.mostLayers()).isWhole())
+  else if (Enumeration(player, plan, query.model.numLayers, cuts.mostLayers()).isWhole())
     bound = player.best() ? player.best()->step : infinite;
   auto found = moved(query, plan, blocks, starts, player, wide);
   if (found && limit && found->step > *limit * (1 + kTie)) found.reset();

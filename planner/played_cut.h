@@ -17,7 +17,7 @@ struct PlayedCut {
 
 // The estimate plays the schedule of uneven chunks (cost::flushTime), which no dynamic program can:
 // what a chunk costs depends on all others. So CutSearch::lowest() bounds all cuts, and
-//   of schedules that exactCuts does not know, each is played where few are below the limit: exact
+//   where few cuts are below the limit, each is played: exact
 //   otherwise those are played that have as many layers per stage as the lowest, each spread in
 //   several ways, and the even one
 // Cuts beyond the space (best_cut.h) may be faster yet: from the best of those on, and from cuts
