@@ -22,6 +22,10 @@ BytesPerSecond memoryRate(const spec::DeviceSpec& device) {
   return device.memoryBandwidth * device.memoryEfficiency;
 }
 
+double efficiencyOf(const Tile& tile, const spec::DeviceSpec& device) {
+  return 1 / (1 + device.tileDelivery * tile.brought);
+}
+
 int64_t tilesOf(int64_t length, int log2) { return (length + (int64_t{1} << log2) - 1) >> log2; }
 
 // Waves of so many tiles, as they are felt.
@@ -52,11 +56,9 @@ Seconds productTime(const ProductShape& shape, FlopsPerSecond peak, const spec::
     return std::max(shape.flops() / rate, memory) + device.launchOverhead;
   const double elements = static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                           static_cast<double>(shape.count);
-  // Of all multiprocessors, for an element of depth of a result, at the rate of the first tile.
+  const double whole = efficiencyOf(kTiles[0], device);
   const auto units = static_cast<double>(device.numMultiprocessors);
-  const double ofElement =
-      2 * units / (rate.count() * (1 + device.tileDelivery * kTiles[0].brought));
-  const double perUnit = 1 / units;
+  const double perFlop = whole / rate.count();
   Seconds best(INFINITY);
   for (const int64_t split : kSplits) {
     if (split > 1 && shape.k < split * kLeastDepth) break;
@@ -67,12 +69,12 @@ Seconds productTime(const ProductShape& shape, FlopsPerSecond peak, const spec::
     for (const Tile& tile : kTiles) {
       const double tiles =
           asDouble(shape.count * tilesOf(shape.m, tile.log2Rows) * tilesOf(shape.n, tile.log2Cols));
-      const double ofTile = ofElement * (1 + device.tileDelivery * tile.brought) *
-                            asDouble(int64_t{1} << (tile.log2Rows + tile.log2Cols));
-      // As if no wave were part empty.
-      const Seconds least(tiles * parts * perUnit * depth * ofTile * (1 - 1e-12));
-      if (least + sums >= best) continue;
-      const Seconds time(feltWaves(tiles * parts, device) * depth * ofTile);
+      const double flops = 2 * asDouble(int64_t{1} << (tile.log2Rows + tile.log2Cols)) * depth;
+      // Most are too slow even if no wave is part empty.
+      const double slower = (1 + device.tileDelivery * tile.brought) * perFlop;
+      if (Seconds(tiles * parts * flops * slower * (1 - 1e-9)) + sums >= best) continue;
+      const Flops work(feltWaves(tiles * parts, device) * units * flops);
+      const Seconds time = work / (rate * (efficiencyOf(tile, device) / whole));
       best = std::min(best, std::max(time, memory) + sums);
     }
   }
