@@ -12,7 +12,7 @@ using schedule::Task;
 
 namespace {
 
-// In the orders that are kept, each with some forty bytes.
+// In the schedules and orders that are kept, each with some twenty bytes.
 constexpr int64_t kMostTasksKept = 400'000;
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cost_models/task_order.h"
 
+#include <limits>
 #include <utility>
 
 #include "ir/base/status.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "ir/schedule/schedule.h"

@@ -77,7 +77,10 @@ class Branches {
       for (; next < tails.size() && some.size() < kTailsTogether; ++next)
         if (!isSlow(tails[next])) some.push_back(tails[next]);
       if (end == 0) {
-        for (const Tail& whole : some) keep(whole);
+        for (const Tail& whole : some) {
+          if (passes_ <= 0) return false;
+          keep(whole);
+        }
         continue;
       }
       std::vector<Tail> longer;
@@ -144,7 +147,7 @@ class Branches {
       for (const OptionGroup& group : options_.groupsOf(rank)) {
         const int64_t behind = tails[i].option->counts[group.chunk];
         if (group.layers > behind && group.fewest <= options.back().layers)
-          groups.push_back({i, nullptr, &group, behind - group.layers});
+          groups.push_back({i, nullptr, &group, group.layers - behind});
       }
     }
     return playAll(rank, tails, groups, [&](const Branch& branch, double flush) {

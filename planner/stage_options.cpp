@@ -12,8 +12,8 @@ namespace trireme::planner {
 namespace {
 
 // Ways to cut one stage: more are too many to look at.
-constexpr size_t kMostOptions = 2000;  // that fit
-constexpr double kMostWays = 8000;     // whether they fit or not
+constexpr size_t kMostOptions = 2000;  // that may be fast enough
+constexpr double kMostWays = 8000;
 
 double workOf(const cost::StageTimes& times) {
   double work = 0;
@@ -38,7 +38,7 @@ StageOptions::StageOptions(const ExactQuestion& question, CutPlayer& player)
     : question_(question),
       player_(player),
       stages_(question.numStages),
-      stop_(question.pipeline.overlapTransfers ? 0 : question.pipeline.hop.count()),
+      stop_(question.pipeline.overlapTransfers || stages_ == 1 ? 0 : question.pipeline.hop.count()),
       least_(question.pipeline),
       options_(stages_),
       groups_(stages_) {}
@@ -59,7 +59,7 @@ bool StageOptions::find() {
   for (size_t rank = 0; rank < stages_; ++rank) {
     for (int64_t layers = fewest[rank]; layers <= most_[rank]; ++layers)
       if (!addOptions(rank, layers)) return false;
-    findGroups(rank);
+    if (!isLast(rank)) findGroups(rank);
   }
   limitLayers();
   return true;
@@ -112,17 +112,23 @@ bool StageOptions::isSlow(double path, double once) const {
   return Seconds((path + once) * player_.factor()) >= question_.enough * (1 - kTie);
 }
 
-// Of even chunks the one of an end has one of the rest or not, and all else is the same.
-StageOptions::Excess StageOptions::excessOf(size_t rank, int64_t layers) {
+// The longer chunks behind, and in front where that is another legal spread.
+std::vector<std::vector<int64_t>> StageOptions::evenSpreads(size_t rank, int64_t layers) const {
   std::vector<int64_t> counts = spreadOver(layers, question_.virtualStages);
   if (isLast(rank) && counts.front() == 0) std::reverse(counts.begin(), counts.end());
+  std::vector<std::vector<int64_t>> spreads = {counts};
+  if (counts.front() > 0 && counts.back() > 0) spreads.emplace_back(counts.rbegin(), counts.rend());
+  return spreads;
+}
+
+// Of even chunks the one of an end has one of the rest or not, and all else is the same.
+StageOptions::Excess StageOptions::excessOf(size_t rank, int64_t layers) {
   Excess excess{true, true};
-  for (int i = 0; i < 2; ++i) {
+  for (const std::vector<int64_t>& counts : evenSpreads(rank, layers)) {
     const CutPlayer::Stage& stage = player_.stageOf(rank, counts);
     const double path = pathOf(rank, stage), least = question_.leastOnce.count();
     excess.isTooMuch &= isSlow(path, isEven() ? std::max(stage.once, least) : least);
     excess.isMoreToo &= isSlow(path, least);
-    if (counts.front() > 0 && counts.back() > 0) std::reverse(counts.begin(), counts.end());
   }
   return excess;
 }
@@ -174,10 +180,9 @@ bool StageOptions::addOptions(size_t rank, int64_t layers) {
 // Where the longer chunks are in front more microbatches wait, and where they are behind more of
 // the work of the last stage is on the chunk of the head.
 bool StageOptions::isTight(size_t rank, int64_t layers) {
-  std::vector<int64_t> counts = spreadOver(layers, question_.virtualStages);
-  if (!player_.fits(rank, counts)) return true;
-  std::reverse(counts.begin(), counts.end());
-  return !player_.fits(rank, counts);
+  const auto spreads = evenSpreads(rank, layers);
+  return !std::all_of(spreads.begin(), spreads.end(),
+                      [&](const auto& counts) { return player_.fits(rank, counts); });
 }
 
 // The ways to have `left` layers on the chunks from `chunk` on, each within the limits.

@@ -36,6 +36,7 @@ class StageOptions {
   bool mayHoldAll() const;
 
   const std::vector<StageOption>& of(size_t rank) const { return options_[rank]; }  // by layers
+  // Of the last stage none.
   const std::vector<OptionGroup>& groupsOf(size_t rank) const { return groups_[rank]; }
   // The stages with as few layers as they may have.
   const cost::Pipeline& least() const { return least_; }
@@ -57,6 +58,7 @@ class StageOptions {
   void findOthers();
   double pathOf(size_t rank, const CutPlayer::Stage& stage) const;
   bool isSlow(double path, double once) const;
+  std::vector<std::vector<int64_t>> evenSpreads(size_t rank, int64_t layers) const;
   Excess excessOf(size_t rank, int64_t layers);
   void findMost();
   double waysToSpread(int64_t layers) const;
