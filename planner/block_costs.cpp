@@ -10,6 +10,7 @@
 #include "cost_models/described_estimate.h"
 #include "cost_models/described_memory.h"
 #include "cost_models/pipeline.h"
+#include "ir/program/workspace.h"
 #include "ir/schedule/schedule.h"
 #include "planner/own_memory.h"
 #include "planner/rounding.h"
@@ -48,12 +49,25 @@ void addElements(const program::Role& role, int64_t tp, double& layer, double& o
   }
 }
 
-// Elements of matrices, of one layer or of an untied head, that the last backward may reduce.
-double matrixElements(const program::Role& role, int64_t tp, bool ofLayer) {
+// Of one layer, each where the step puts it. Read off a role with layers.
+LayerMatrices layerMatrices(const program::Role& role, int64_t tp) {
+  LayerMatrices matrices;
+  for (const program::Parameter& parameter : role.parameters) {
+    if (parameter.numLayers == 0 || !role.buckets[static_cast<size_t>(parameter.bucket)].decay)
+      continue;
+    const int64_t aligned =
+        program::roundUp(parameter.localElements(tp), LayerMatrices::kAlignment);
+    (parameter.tpDim >= 0 ? matrices.split : matrices.whole) += aligned;
+  }
+  return matrices;
+}
+
+// Of an untied head, that the last backward may reduce.
+double headMatrixElements(const program::Role& role, int64_t tp) {
   double elements = 0;
   for (const program::Parameter& parameter : role.parameters)
     if (role.buckets[static_cast<size_t>(parameter.bucket)].decay &&
-        (ofLayer ? parameter.numLayers > 0 : parameter.name == "head.weight"))
+        parameter.name == "head.weight")
       elements += static_cast<double>(parameter.localElements(tp));
   return elements;
 }
@@ -79,116 +93,6 @@ void splitActivations(const expand::Expansion& expansion, BlockCosts& costs) {
       std::max(bytesOf(expansion.arenas.back().activations) - fixed -
                    costs.layerActivations * last.numLayers - kAlignmentSlack * 2,
                Bytes(0));
-}
-
-struct StageLoad {
-  cost::StageTimes times;
-  Holdings held;
-};
-
-struct StepQuestion {
-  size_t rank;
-  bool isLast;
-  int64_t buckets;
-  bool holdsTied;
-  bool mayHaveMore;  // layers than the plan says, on whatever chunks
-};
-
-struct Reduction {
-  spec::CollectiveKind kind;
-  Levels levels;
-  double stateBytes;  // of an element
-  Seconds least(double elements, int64_t parts) const {
-    return cost::leastCollectiveTime(kind, Bytes(elements * stateBytes), parts, levels);
-  }
-};
-
-int64_t layersOf(const plan::Plan& plan, size_t rank) {
-  int64_t layers = 0;
-  for (const plan::LayerRange& range : plan.layers[rank]) layers += range.count;
-  return layers;
-}
-
-// Elements that the last backward reduces.
-double earlyElements(const plan::Plan& plan, const BlockCosts& blocks, const StepQuestion& stage) {
-  return blocks.layerMatrixElements * static_cast<double>(layersOf(plan, stage.rank)) +
-         (stage.isLast ? blocks.headMatrixElements : 0);
-}
-
-// Of what the last backward reduces, at least, what is left when it has ended: of all, beside the
-// whole backward (of one microbatch through the last chunk, of a group of pp through the others),
-// or of the first chunk, which comes last, or of its last layer, beside what comes after
-// (backlog.h). On a host all of it.
-Seconds leastBehind(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    const StageLoad& load, const StepQuestion& stage, const Reduction& reduction) {
-  const Seconds all =
-      reduction.least(earlyElements(plan, blocks, stage), layersOf(plan, stage.rank));
-  if (query.cluster.device.kind == spec::DeviceKind::kHost) return all;
-  Seconds backward;
-  for (const Seconds& t : load.times.backward)
-    backward += &t == &load.times.backward.back() ? t : t * static_cast<double>(plan.pp);
-  for (const Seconds& t : load.times.weights) backward += t;
-  const Seconds layer = reduction.least(blocks.layerMatrixElements, 1);
-  const Seconds after = stage.rank == 0 ? blocks.embedding.backward : Seconds(0);
-  const bool isSplit = !load.times.weights.empty();  // reductions run beside W alone
-  const bool isOneChunk = load.times.backward.size() == 1;
-  // A layer more adds its reduction and, at most, so much of the backward beside it.
-  const Seconds more =
-      blocks.layer.backward * static_cast<double>(isOneChunk ? 1 : plan.pp) + blocks.layer.weights;
-  const Seconds ofAll = !stage.mayHaveMore || layer > more ? all - backward : Seconds(0);
-  const int64_t lastLayers =
-      !stage.mayHaveMore || isOneChunk ? plan.layers[stage.rank].front().count : 1;
-  const Seconds beside = isSplit ? blocks.layer.weights : blocks.layer.backward;
-  const Seconds ahead = (layer - beside) * static_cast<double>(lastLayers - 1);
-  return std::max({ofAll, layer + std::max(ahead, Seconds(0)) - after, Seconds(0)});
-}
-
-// Gradient reduction and optimizer of a rank.
-Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                  const StageLoad& load, const StepQuestion& stage) {
-  const auto compute = static_cast<double>(byteSize(spec::computeDType(plan.training.precision)));
-  const auto state = static_cast<double>(byteSize(spec::stateDType(plan.training.precision)));
-  const bool sharded = plan.stateSharding == plan::StateSharding::kOptimizer;
-  const double shards = sharded ? static_cast<double>(plan.dp()) : 1.0;
-  const auto levels = [&](GroupKind kind) {
-    return cost::levelsOf(cost::groupShape(kind, plan), cost::ranksOf(plan), query.cluster);
-  };
-  const Levels data = levels(GroupKind::kDp);
-  const Bytes gradient(load.held.elements * state);
-
-  using spec::CollectiveKind;
-  const Reduction reduction{sharded ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
-                            data, state};
-  const bool overlaps = plan.overlapReductions && plan.dp() > 1;
-  // Of what the step reduces itself, tied tables go last.
-  const double early = overlaps ? earlyElements(plan, blocks, stage) : 0;
-  Seconds reduced = reduction.least(load.held.elements - early, overlaps ? 1 : stage.buckets);
-  if (stage.holdsTied)
-    reduced += cost::leastCollectiveTime(CollectiveKind::kAllReduce,
-                                         Bytes(blocks.tiedElements * state / shards), 1,
-                                         levels(GroupKind::kEmbedding));
-  if (overlaps) {
-    const Seconds behind = leastBehind(query, plan, blocks, load, stage, reduction);
-    const bool isHost = query.cluster.device.kind == spec::DeviceKind::kHost;
-    reduced = isHost ? reduced + behind : std::max(reduced, behind);
-  }
-  Seconds rest = cost::leastCollectiveTime(CollectiveKind::kAllReduce, blocks.squares, 1,
-                                           levels(sharded ? GroupKind::kWorld : GroupKind::kModel));
-  if (sharded)
-    rest += cost::leastCollectiveTime(CollectiveKind::kAllGather,
-                                      Bytes(load.held.elements * compute), stage.buckets, data);
-  // Zeroing, norm and AdamW of every bucket; zeros that are put off move nothing.
-  const Bytes zeroed = cost::putsZerosOff(query.cluster.device) ? Bytes(0) : gradient;
-  const double master = compute == state ? 0 : compute;
-  const cost::KernelWork work{MathFormat::kF32, Flops(0),
-                              zeroed + Bytes(load.held.elements / shards * (state * 8 + master)),
-                              static_cast<int>(3 * stage.buckets)};
-  return reduced + rest + cost::kernelTime(work, query.cluster.device);
-}
-
-int64_t bucketsAt(const BlockCosts& blocks, size_t rank, size_t p) {
-  if (rank == 0) return blocks.firstBuckets;
-  return rank == p - 1 ? blocks.lastBuckets : std::max<int64_t>(blocks.innerBuckets, 1);
 }
 
 // Weights, gradients and optimizer state, each divided by the ranks that share it.
@@ -422,8 +326,8 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
     costs.layer.weights = walk(first, expand::weightsBody(probe, 0)).repeated.total() / layers;
   costs.embedding = {forward.outside.total(), backward.outside.total()};
   addElements(first, probe.tp, costs.layerElements, costs.embeddingElements);
-  costs.layerMatrixElements = matrixElements(first, probe.tp, true);
-  costs.headMatrixElements = matrixElements(last, probe.tp, false);
+  costs.layerMatrices = layerMatrices(first, probe.tp);
+  costs.headMatrixElements = headMatrixElements(last, probe.tp);
   if (probe.pp > 1) {
     costs.head = {walk(last, expand::forwardBody(0)).outside.total(),
                   walk(last, expand::backwardBody(0)).outside.total()};
@@ -476,37 +380,6 @@ cost::StageTimes stageTimesOf(const plan::Plan& plan, const BlockCosts& blocks, 
     if (plan::splitsBackward(plan.schedule)) times.weights.push_back(blocks.layer.weights * layers);
   }
   return times;
-}
-
-namespace {
-
-StepQuestion stepQuestionOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank,
-                            bool mayHaveMore) {
-  const size_t p = plan.layers.size();
-  const bool isLast = rank + 1 == p;
-  return {rank, isLast, bucketsAt(blocks, rank, p),
-          p > 1 && (rank == 0 || isLast) && blocks.tiedElements > 0, mayHaveMore};
-}
-
-StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                 size_t rank) {
-  return {stageTimesOf(plan, blocks, rank), holdingsOf(query, plan, blocks, rank)};
-}
-
-}  // namespace
-
-StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                        size_t rank) {
-  StageLoad load = loadOf(query, plan, blocks, rank);
-  const Seconds once =
-      stepBound(query, plan, blocks, load, stepQuestionOf(plan, blocks, rank, false));
-  return {std::move(load.times), once};
-}
-
-Seconds leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    size_t rank) {
-  return stepBound(query, plan, blocks, loadOf(query, plan, blocks, rank),
-                   stepQuestionOf(plan, blocks, rank, true));
 }
 
 cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {

@@ -24,6 +24,16 @@ struct PassTimes {
   Seconds total() const { return forward + backward + weights; }
 };
 
+// Elements on one rank of a layer's matrices: those that its tensor-parallel group divides, and
+// others. Each kind is reduced, and gathered, in a bucket of its own.
+struct LayerMatrices {
+  // Each begins at a multiple of so many, and so does every member's share of a layer.
+  static constexpr int64_t kAlignment = 16;
+  int64_t split = 0, whole = 0;
+  double all() const { return static_cast<double>(split + whole); }
+  int64_t numBuckets() const { return (split > 0 ? 1 : 0) + (whole > 0 ? 1 : 0); }
+};
+
 // Read off the bodies of a small plan with the same tp, cp, microbatch, recompute, sequence
 // parallelism and overlap over tp, so that they are what the estimate of any other plan is made of.
 // For a stack with a description they are those of cost::describeBlocks.
@@ -35,7 +45,8 @@ struct BlockCosts {
   double layerElements = 0, embeddingElements = 0, headElements = 0;
   double tiedElements = 0;  // of the head, which are also the embedding's
   // Matrices of a layer and of an untied head, whose gradients the last backward may reduce.
-  double layerMatrixElements = 0, headMatrixElements = 0;
+  LayerMatrices layerMatrices;
+  double headMatrixElements = 0;
   // Flat runs that are reduced and stepped one by one: first, inner, last stage.
   int64_t firstBuckets = 0, innerBuckets = 0, lastBuckets = 0;
   Bytes squares;  // summed over the model for the gradient norm

@@ -167,6 +167,43 @@ TEST(Bounds, HoldForReductionsThatOverlap) {
     }
 }
 
+// Layer by layer what is left of the reductions beside the last backward, and the gathers.
+TEST(Bounds, KnowWhatOverlapLeavesOfReductions) {
+  int numLong = 0;
+  for (const double speed : {3e-3, 6e-3, 1e-2, 2e-2})
+    for (const int64_t chunks : {1, 2, 3})
+      for (const auto sharding : {plan::StateSharding::kNone, plan::StateSharding::kOptimizer}) {
+        Query query = smallQuery(8, 12, 32);
+        query.cluster.device.launchOverhead *= 5;  // so that a backward is long
+        for (spec::LinkTier& tier : query.cluster.tiers) {
+          tier.bandwidth *= speed;
+          tier.latency *= 5;  // of which every layer has its own
+        }
+        plan::Plan plan = small::plan(query.model, query.training, 1, 2, 4);
+        plan.microbatchSize = 1;
+        plan.overlapReductions = true;
+        plan.stateSharding = sharding;
+        if (sharding == plan::StateSharding::kOptimizer) std::swap(plan.dpReplicate, plan.dpShard);
+        if (chunks > 1) plan = small::interleaved(plan, query.model, chunks);
+        const CostFunctions costs = modelCosts(query);
+        const auto blocks = costs.blocks(plan);
+        const auto estimate = costs.estimate(plan);
+        ASSERT_TRUE(blocks.has_value() && estimate.has_value());
+        numLong += estimate->breakdown.dataParallel > estimate->step * 0.4;
+        cost::Pipeline pipeline = pipelineOf(query, plan, **blocks);
+        Seconds once;
+        for (size_t rank = 0; rank < 2; ++rank) {
+          StageBound stage = stageBoundOf(query, plan, **blocks, rank);
+          once = std::max(once, stage.once);
+          pipeline.stages.push_back(std::move(stage.times));
+        }
+        const double share = (cost::FlushPlayer().timeOf(pipeline) + once) / estimate->step;
+        EXPECT_LE(share, 1 + 1e-9) << summary(plan) << ", links of " << speed;
+        EXPECT_GT(share, 0.997) << summary(plan) << ", links of " << speed;
+      }
+  EXPECT_GE(numLong, 4);
+}
+
 // What a stage does once per step, by the layers that it has at least: never more than with some
 // more of them, however slow the links are.
 TEST(Bounds, WhatIsDoneOnceHoldsForMoreLayers) {
