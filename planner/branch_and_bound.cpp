@@ -166,6 +166,17 @@ RunnerUp BranchAndBound::makeRunnerUp(const CostedPlan& other, const CostedPlan&
   return runner;
 }
 
+void BranchAndBound::fillCertificate(Seconds step) {
+  const Seconds open = frontier_.empty() ? step : std::min(step, frontier_.lowestBound());
+  certificate_.bound = std::min(open, uncostedEven_);
+  certificate_.gap = 1 - certificate_.bound / step;
+  const Seconds ofAllCuts = std::min(open, uncosted_);
+  if (!query_.stack.ownPrograms || ofAllCuts == certificate_.bound) return;
+  certificate_.ofEvenChunks = true;
+  certificate_.boundOfAllCuts = ofAllCuts;
+  certificate_.gapOfAllCuts = 1 - ofAllCuts / step;
+}
+
 PlanResult BranchAndBound::takeResult() {
   const std::vector<CostedPlan> all = ranked();
   const CostedPlan& winner = all.front();
@@ -179,11 +190,7 @@ PlanResult BranchAndBound::takeResult() {
        misfits_.rejections(mostGpus_, [&](const Degrees& degrees) { return mayFit(degrees); }))
     result.rejections.push_back(std::move(rejection));
 
-  certificate_.bound = winner.estimate.step;
-  if (!frontier_.empty())
-    certificate_.bound = std::min(certificate_.bound, frontier_.lowestBound());
-  certificate_.bound = std::min(certificate_.bound, uncosted_);
-  certificate_.gap = 1 - certificate_.bound / winner.estimate.step;
+  fillCertificate(winner.estimate.step);
   for (const NodeKind kind : kNodeKinds)
     if (const int64_t open = frontier_.numOpen(kind)) pruned_[boundRule(kind)] += open;
   for (const auto& [rule, count] : pruned_)

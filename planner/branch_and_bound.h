@@ -1,5 +1,6 @@
 // The branch and bound of one search, best first. What it looks at and why it ends is in search.h.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -64,6 +65,7 @@ class BranchAndBound {
   };
 
   static bool better(const CostedPlan& a, const CostedPlan& b);
+  void fillCertificate(Seconds step);
   static RunnerUp makeRunnerUp(const CostedPlan& other, const CostedPlan& winner);
 
   // branch_and_bound_groups.cpp: the least work of a group is known at once, its times when it is
@@ -92,7 +94,10 @@ class BranchAndBound {
   Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, Seconds bound);
   Status proveCuts();
-  Result<bool> tryExactly(const Untried& untried);  // false: there is too much to look at
+  // What no cut takes less than that was not looked at: kNoCut if all were, nothing if there is too
+  // much to look at.
+  Result<std::optional<Seconds>> tryExactly(const Untried& untried, Spread spread);
+  void leaveUncosted(Seconds bound);
   void noteUneven();
   Status tryAllCuts(const Untried& untried);
   Status tryUneven(const Untried& untried);
@@ -142,10 +147,13 @@ class BranchAndBound {
   std::vector<Untried> untried_;
   std::vector<Untried> unproved_;           // of stacks with a description, cuts of the space
   int64_t passesOfAll_ = kMostPassesOfAll;  // for what is left to be tried
-  int64_t passesOfExact_ = kMostPassesOfExact;
+  // By Spread.
+  std::array<int64_t, 2> passesOfExact_{kMostPassesOfExact, kMostPassesOfExact};
   UnevenWork unevenWork_;
-  // No cut of virtual stages, or of own programs, that was not played takes less.
+  // No cut of virtual stages, or of own programs, that was not played takes less; nor does any
+  // whose chunks are even.
   Seconds uncosted_{std::numeric_limits<double>::infinity()};
+  Seconds uncostedEven_{std::numeric_limits<double>::infinity()};
   Certificate certificate_;
   int64_t numGroupsOpened_ = 0;
   int64_t numSteps_ = 0;

@@ -155,7 +155,7 @@ Status BranchAndBound::refit(const Node& node, CostedPlan missed) {
   std::vector<Bytes> beyond(static_cast<size_t>(missed.plan.pp));
   for (int tries = 0; tries < kMostRefits; ++tries) {
     if (isStopped()) {
-      uncosted_ = std::min(uncosted_, node.bound);
+      leaveUncosted(node.bound);
       return {};
     }
     const std::vector<Bytes> now =
@@ -211,7 +211,7 @@ Seconds BranchAndBound::ofInterest() const {
 // Of own programs' plans, whose cuts are not all tried, those of which some may be faster than what
 // was found.
 void BranchAndBound::noteUntried(const Node& node, const plan::Plan& plan, Seconds bound) {
-  if (query_.slowest && bound >= *query_.slowest) uncosted_ = std::min(uncosted_, bound);
+  if (query_.slowest && bound >= *query_.slowest) leaveUncosted(bound);
   if (bound < ofInterest())
     untried_.push_back({bound, node.group, std::make_shared<const plan::Plan>(plan), node.blocks});
 }
@@ -229,7 +229,7 @@ Status BranchAndBound::tryAllCuts() {
     if (untried.bound >= ofInterest() || (!found() && ++numTried > kMostWhereNothingFits)) break;
     if (isStopped()) {
       // Uneven chunks are none of what is proved.
-      if (query_.stack.ownPrograms) uncosted_ = std::min(uncosted_, untried.bound);
+      if (query_.stack.ownPrograms) leaveUncosted(untried.bound);
       break;
     }
     TRIREME_RETURN_IF_ERROR(tryAllCuts(untried));
@@ -241,25 +241,33 @@ Status BranchAndBound::proveCuts() {
   std::stable_sort(unproved_.begin(), unproved_.end(),
                    [](const Untried& a, const Untried& b) { return a.bound < b.bound; });
   for (const Untried& unproved : unproved_) {
-    bool isKnown = false;
+    std::optional<Seconds> others;
     const bool matters = unproved.bound < std::min(ofInterest(), uncosted_);
     if (matters && !scope_.anyPlan && found() && !isStopped()) {
-      TRIREME_ASSIGN_OR_RETURN(isKnown, tryExactly(unproved));
+      TRIREME_ASSIGN_OR_RETURN(others, tryExactly(unproved, Spread::kEven));
     }
-    if (!isKnown) uncosted_ = std::min(uncosted_, unproved.bound);
+    leaveUncosted(others.value_or(unproved.bound));
   }
   return {};
 }
 
-Result<bool> BranchAndBound::tryExactly(const Untried& untried) {
+void BranchAndBound::leaveUncosted(Seconds bound) {
+  uncosted_ = std::min(uncosted_, bound);
+  uncostedEven_ = std::min(uncostedEven_, bound);
+}
+
+Result<std::optional<Seconds>> BranchAndBound::tryExactly(const Untried& untried, Spread spread) {
   const plan::Plan& plan = *untried.plan;
   const bool isOwn = query_.stack.ownPrograms;
   CutFloor floor(query_, *untried.blocks);
+  int64_t& passes = passesOfExact_[static_cast<size_t>(spread)];
+  int64_t left = isOwn && spread == Spread::kEven ? std::min(passes, kMostPassesOfEven) : passes;
+  passes -= left;
   const ExactCuts exact =
-      isOwn ? exactOwnCuts(query_, plan, *untried.blocks, flush_,
-                           AllCuts(query_, plan, *untried.blocks, floor).once(), ofInterest(),
-                           passesOfExact_)
-            : exactPlayed(query_, plan, *untried.blocks, flush_, ofInterest(), passesOfExact_);
+      isOwn ? exactOwnCuts(query_, plan, *untried.blocks, flush_, spread,
+                           AllCuts(query_, plan, *untried.blocks, floor).once(), ofInterest(), left)
+            : exactPlayed(query_, plan, *untried.blocks, flush_, ofInterest(), left);
+  passes += left;
   for (const CutSearch::Cut& cut : exact.fastest) {
     if (cut.step >= ofInterest()) break;
     plan::Plan faster = plan;
@@ -269,11 +277,10 @@ Result<bool> BranchAndBound::tryExactly(const Untried& untried) {
                                            isOwn ? untried.blocks : nullptr,
                                            std::make_shared<const plan::Plan>(std::move(faster))}));
   }
+  if (exact.others == Seconds(0)) return std::optional<Seconds>();
   const Seconds others = std::max(untried.bound, exact.others);
-  const bool isKnown = exact.others > Seconds(0);
   // The answer may be of the cuts that were found, but for rounding.
-  if (isKnown && others < ofInterest() * kRounding) uncosted_ = std::min(uncosted_, others);
-  return isKnown;
+  return std::optional(others < ofInterest() * kRounding ? others : kNoCut);
 }
 
 // Of stacks with a description, interleaved plans that may have a faster cut beyond the space.
@@ -334,9 +341,16 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
   if (!query_.stack.ownPrograms) return unevenWork_.relaxed > 0 ? tryUneven(untried) : Status();
   const plan::Plan& plan = *untried.plan;
   // Where less is proved already it would change nothing.
-  if (found() && untried.bound < uncosted_) {
-    TRIREME_ASSIGN_OR_RETURN(const bool isKnown, tryExactly(untried));
-    if (isKnown) return {};
+  std::optional<Seconds> ofEven, ofAll;
+  if (found() && plan.virtualStages > 1 && untried.bound < uncostedEven_) {
+    TRIREME_ASSIGN_OR_RETURN(ofEven, tryExactly(untried, Spread::kEven));
+  }
+  if (found() && untried.bound < std::min(uncosted_, ofInterest())) {
+    TRIREME_ASSIGN_OR_RETURN(ofAll, tryExactly(untried, Spread::kAny));
+    if (ofAll) {
+      leaveUncosted(*ofAll);
+      return {};
+    }
   }
   Seconds bound = untried.bound;
   if (hasManyCuts(plan) && passesOfAll_ > 0) {
@@ -355,6 +369,7 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
     }
   }
   uncosted_ = std::min(uncosted_, bound);
+  uncostedEven_ = std::min(uncostedEven_, ofEven.value_or(bound));
   return {};
 }
 
@@ -391,7 +406,7 @@ void BranchAndBound::expandGroup(const Node& node) {
     if (limit && ofAllCuts > *limit && ofAllCuts != kNoCut) {
       ++certificate_.numBounded;
       pruneSlow(node, 1);
-      uncosted_ = std::min(uncosted_, ofAllCuts);
+      leaveUncosted(ofAllCuts);
       return;
     }
     plan::Plan plan = arrangement;

@@ -15,8 +15,10 @@ enum class Spread : uint8_t {
   kAny,
 };
 
-// Work for a search, in passes of chunks: a tenth of a second.
+// Work for a search, in passes of chunks: a tenth of a second. Of Trireme's own programs so much
+// for even chunks, in parts for single plans at most, and so much for any.
 inline constexpr int64_t kMostPassesOfExact = 50'000'000;
+inline constexpr int64_t kMostPassesOfEven = 20'000'000;
 
 struct ExactCuts {
   // Of those that fit and take less than `enough`, fastest first, at most `most`: the fastest there

@@ -135,14 +135,14 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
 }
 
 ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                       cost::FlushPlayer& flush, Seconds leastOnce, Seconds enough,
+                       cost::FlushPlayer& flush, Spread spread, Seconds leastOnce, Seconds enough,
                        int64_t& passes) {
   OwnStages stages(query, plan, blocks);
   const cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
   CutPlayer player(stages, flush, pipeline, {blocks.layer.forward, blocks.layer.backward},
                    kRounding, std::nullopt, kMostOwnPasses);
   return exactCuts({pipeline, query.model.numLayers, plan.virtualStages,
-                    static_cast<size_t>(plan.pp), Spread::kAny, leastOnce, enough, kMostExactOwn},
+                    static_cast<size_t>(plan.pp), spread, leastOnce, enough, kMostExactOwn},
                    player, passes);
 }
 

@@ -44,10 +44,11 @@ inline constexpr int64_t kMostPassesOfAll = 30'000'000;
 // For a single plan; so much at most.
 inline constexpr int64_t kMostPassesOfOne = 1'000'000;
 
-// Those of all cuts with a layer on every chunk that may fit and may take less than `enough`, by
-// the least times of stages. `leastOnce`: AllCuts::once(). Takes its work off `passes`.
+// Those of all cuts, or of those into even chunks, with a layer on every chunk that may fit and may
+// take less than `enough`, by the least times of stages. `leastOnce`: AllCuts::once(). Takes its
+// work off `passes`.
 ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                       cost::FlushPlayer& flush, Seconds leastOnce, Seconds enough,
+                       cost::FlushPlayer& flush, Spread spread, Seconds leastOnce, Seconds enough,
                        int64_t& passes);
 
 // `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Takes what it does off

@@ -111,12 +111,16 @@ struct Certificate {
   // many uneven cuts of the layers to look at, and where maxCosted stopped the search.
   double gap = 0;
   bool closed = true;  // false: maxCosted stopped the search
-  // Of stacks with a description: there are virtual stages in the space, and their chunks on a
-  // stage differ by one layer at most. Others are tried as well, but not bounded.
+  // Bound and gap are of plans whose chunks on a stage differ by one layer at most. Others are
+  // tried as well. Of stacks with a description, where there are virtual stages in the space,
+  // nothing bounds them; of Trireme's own programs, where less is proved of them, the following
+  // does.
   bool ofEvenChunks = false;
-  int64_t numGroups = 0;   // (tp, pp, dp, microbatch, recompute, and two switches)
-  int64_t numBounded = 0;  // candidates that got a bound of their own
-  int64_t numCosted = 0;   // candidates that were estimated in full
+  std::optional<Seconds> boundOfAllCuts;
+  double gapOfAllCuts = 0;  // if that is known
+  int64_t numGroups = 0;    // (tp, pp, dp, microbatch, recompute, and two switches)
+  int64_t numBounded = 0;   // candidates that got a bound of their own
+  int64_t numCosted = 0;    // candidates that were estimated in full
   std::vector<PruneCount> pruned;
 };
 

@@ -90,13 +90,17 @@ std::string proofOf(const PlanResult& result) {
   const Certificate& c = result.certificate;
   int64_t pruned = 0;
   for (const PruneCount& p : c.pruned) pruned += p.count;
-  return fmt::format("{}gap {}{}, bound {}{}; {} bounded, {} costed, {} pruned",
+  const std::string ofAllCuts =
+      c.boundOfAllCuts ? fmt::format(" (all cuts: gap {}, bound {})", gapText(c.gapOfAllCuts),
+                                     formatSeconds(*c.boundOfAllCuts))
+                       : "";
+  return fmt::format("{}gap {}{}, bound {}{}{}; {} bounded, {} costed, {} pruned",
                      c.gap > 0          ? ""
                      : isBeyond(result) ? "no even chunks are faster: "
                                         : "optimal: ",
                      gapText(c.gap), c.ofEvenChunks ? " among even chunks" : "",
-                     formatSeconds(c.bound), c.closed ? "" : ", stopped", c.numBounded, c.numCosted,
-                     pruned);
+                     formatSeconds(c.bound), ofAllCuts, c.closed ? "" : ", stopped", c.numBounded,
+                     c.numCosted, pruned);
 }
 
 // What the numbers of the certificate rest on.
@@ -110,7 +114,8 @@ std::string searchOf(const PlanResult& result) {
   if (c.closed && c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
   if (c.ofEvenChunks)
     text += "; even chunks: those of a stage differ by one layer at most (others: --layers)";
-  if (isBeyond(result)) text += "; the plan's are not even, and others like it are not bounded";
+  if (isBeyond(result)) text += "; the plan's are not even";
+  if (isBeyond(result) && !c.boundOfAllCuts) text += ", and others like it are not bounded";
   return text;
 }
 

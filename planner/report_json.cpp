@@ -115,9 +115,13 @@ nlohmann::json toJson(const PlanResult& result) {
                          {"closed", c.closed},
                          {"ofEvenChunks", c.ofEvenChunks},
                          {"planIsBeyond", isBeyond(result)},
+                         {"allCuts", nullptr},
                          {"groups", c.numGroups},
                          {"bounded", c.numBounded},
                          {"costed", c.numCosted}};
+  if (c.boundOfAllCuts)
+    json["certificate"]["allCuts"] = {{"boundSeconds", c.boundOfAllCuts->count()},
+                                      {"gap", c.gapOfAllCuts}};
   json["certificate"]["pruned"] = nlohmann::json::object();
   for (const PruneCount& p : c.pruned) json["certificate"]["pruned"][p.rule] = p.count;
   json["searchSeconds"] = result.seconds;

@@ -109,11 +109,14 @@ function addCertificate(answer) {
   const c = answer.certificate;
   const space = 'no plan of the space' +
       (c.ofEvenChunks ? ' (chunks of a stage differ by one layer at most)' : '') + ' is faster than ';
-  const beyond = c.planIsBeyond ? 'The plan is none of the space, and others like it are not bounded. ' : '';
+  const beyond = !c.planIsBeyond ? '' : 'The plan is none of the space' +
+      (c.allCuts ? '. ' : ', and others like it are not bounded. ');
+  const all = c.allCuts ? ' Whatever the chunks, no plan is faster than ' + format.seconds(c.allCuts.boundSeconds) +
+      ', gap ' + format.gap(100 * c.allCuts.gap) + '.' : '';
   const section = addSection('Certificate', beyond + (c.gap <= 0
       ? (c.planIsBeyond ? 'Gap 0 %: ' : 'Optimal, gap 0 %: ') + space + format.seconds(c.boundSeconds) + '.'
       : 'Gap ' + format.gap(100 * c.gap) + ': ' + space + 'the bound ' + format.seconds(c.boundSeconds) +
-        (c.closed ? '.' : '; the search was stopped.')));
+        (c.closed ? '.' : '; the search was stopped.')) + all);
   addFacts(section, [
     ['bound', format.seconds(c.boundSeconds)], ['gap', format.gap(100 * c.gap)],
     ['groups', format.count(c.groups)], ['candidates bounded', format.count(c.bounded)],

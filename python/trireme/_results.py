@@ -183,14 +183,23 @@ class Rejection:
 
 
 @dataclass(frozen=True)
+class AllCuts:
+    """No plan is faster than bound_seconds, whatever the chunks of its stages."""
+
+    bound_seconds: float
+    gap: float
+
+
+@dataclass(frozen=True)
 class Certificate:
-    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of the layers that were not costed may be faster by as much. of_even_chunks: of other stacks' virtual stages those cuts are in the space whose chunks on a stage differ by one layer at most. plan_is_beyond: the winner is none of these, and others like it are not bounded."""
+    """What was proved: no plan of the space is faster than bound_seconds; gap 0 says that this is the winner, more that cuts of the layers that were not costed may be faster by as much. of_even_chunks: that is said of those cuts whose chunks on a stage differ by one layer at most. plan_is_beyond: the winner is none of these. all_cuts: of Trireme's own programs, what is proved of all cuts where it is less; None if it is not, or, of other stacks, if nothing is known of the others."""
 
     bound_seconds: float
     gap: float
     closed: bool
     of_even_chunks: bool
     plan_is_beyond: bool
+    all_cuts: AllCuts | None
     groups: int
     bounded: int
     costed: int

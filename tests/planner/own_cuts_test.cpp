@@ -56,10 +56,20 @@ TEST(OwnCuts, AreAsFastAsTheFastestOfAllCuts) {
   EXPECT_GT(interleaved, 0);
 }
 
-// By the least times of stages, of all cuts with a layer on every chunk that fit.
+bool isEven(const Ranges& cut) {
+  for (const auto& stage : cut) {
+    const auto [least, most] = std::minmax_element(
+        stage.begin(), stage.end(), [](const auto& a, const auto& b) { return a.count < b.count; });
+    if (most->count - least->count > 1) return false;
+  }
+  return true;
+}
+
+// By the least times of stages, of all cuts with a layer on every chunk that fit, or of those into
+// even chunks.
 TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
   std::mt19937 random(9);
-  int known = 0, several = 0, interleaved = 0, tight = 0, halfway = 0;
+  int known = 0, several = 0, interleaved = 0, tight = 0, halfway = 0, even = 0;
   for (int trial = 0; trial < (TRIREME_SANITIZED ? 30 : 300); ++trial) {
     Query query = ownQuery(random);
     plan::Plan plan = ownPlan(query, random);
@@ -67,7 +77,10 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
     const CostFunctions costs = modelCosts(query);
     const BlockCosts blocks = **costs.blocks(plan);
     cost::FlushPlayer flush;
-    const std::vector<Ranges> cuts = everyCut(plan, query.model.numLayers);
+    std::vector<Ranges> cuts = everyCut(plan, query.model.numLayers);
+    const Spread spread = trial % 3 == 0 ? Spread::kEven : Spread::kAny;
+    if (spread == Spread::kEven)
+      even += std::erase_if(cuts, [](const Ranges& cut) { return !isEven(cut); }) > 0;
     if (random() % 2 == 0) {
       Bytes leanest(1e30);
       for (const Ranges& cut : cuts) {
@@ -97,7 +110,8 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
     const Seconds leastOnce = AllCuts(query, plan, blocks, floor).once();
     const Seconds enough = times[times.size() / 2] * (1 + 1e-6);
     int64_t passes = kMostPassesOfExact;
-    const ExactCuts exact = exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, passes);
+    const ExactCuts exact =
+        exactOwnCuts(query, plan, blocks, flush, spread, leastOnce, enough, passes);
     ASSERT_GT(exact.others, Seconds(0)) << trial;  // there are few
     EXPECT_LT(passes, kMostPassesOfExact);
     ++known;
@@ -112,21 +126,22 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
       EXPECT_LE(exact.others, times[next]) << trial;
     }
     // Nothing is faster than the fastest; and with no work allowed nothing is known.
-    const ExactCuts none =
-        exactOwnCuts(query, plan, blocks, flush, leastOnce, times.front() * (1 - 1e-6), passes);
+    const ExactCuts none = exactOwnCuts(query, plan, blocks, flush, spread, leastOnce,
+                                        times.front() * (1 - 1e-6), passes);
     EXPECT_TRUE(none.fastest.empty()) << trial;
     EXPECT_EQ(none.others, times.front() * (1 - 1e-6)) << trial;
     // What was found before the work ran out is as good.
     const int64_t used = kMostPassesOfExact - passes;
     for (int64_t eighths = 1; eighths < 8; ++eighths) {
       int64_t some = used * eighths / 8;
-      const ExactCuts part = exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, some);
+      const ExactCuts part =
+          exactOwnCuts(query, plan, blocks, flush, spread, leastOnce, enough, some);
       halfway += part.others == Seconds(0);
       for (const CutSearch::Cut& cut : part.fastest)
         EXPECT_GE(cut.step, times.front() * (1 - 1e-8)) << trial;
     }
     int64_t nothing = 0;
-    EXPECT_EQ(exactOwnCuts(query, plan, blocks, flush, leastOnce, enough, nothing).others,
+    EXPECT_EQ(exactOwnCuts(query, plan, blocks, flush, spread, leastOnce, enough, nothing).others,
               Seconds(0));
   }
   std::printf("%d plans, %d with several cuts, %d interleaved, %d whose memory is tight\n", known,
@@ -135,6 +150,7 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
   EXPECT_GT(interleaved, known / 10);
   EXPECT_GT(tight, known / 5);
   EXPECT_GT(halfway, 0);
+  EXPECT_GT(even, 0);
 }
 
 // One microbatch: what a cut is worth is the optimizer of its fullest stage, which the head's and
@@ -189,6 +205,40 @@ Query onlyCutsOf(Query query, const plan::Plan& plan) {
   query.pins.stateSharding = plan.stateSharding;
   query.pins.sequenceParallel = query.pins.scatterGather = query.pins.overlapReductions = false;
   return query;
+}
+
+// Of two stages with six chunks each there are too many cuts to look at, of which few are even.
+TEST(OwnCuts, WhatIsProvedOfEvenChunksIsSaidByItself) {
+  Query query = computeBound(smallQuery(2, 36, 6));
+  query.model.vocabSize = 2048;
+  plan::Plan plan = small::plan(query.model, query.training, 1, 2, 1);
+  plan.microbatchSize = 1;
+  plan.schedule = plan::ScheduleKind::kInterleaved;
+  plan.virtualStages = 6;
+  query = onlyCutsOf(query, plan);
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  const Certificate& proof = found->certificate;
+  EXPECT_TRUE(proof.ofEvenChunks);
+  EXPECT_LE(proof.gap, 1e-9);
+  ASSERT_TRUE(proof.boundOfAllCuts.has_value());
+  EXPECT_LT(*proof.boundOfAllCuts, proof.bound);
+  EXPECT_GT(proof.gapOfAllCuts, 0);
+  const CostFunctions costs = modelCosts(query);
+  // All even cuts: n layers on the first stage, the longer chunks of either anywhere.
+  int64_t numCuts = 0;
+  for (int64_t first = 12; first <= 24; ++first)
+    for (uint32_t longer = 0; longer < 1u << 12; ++longer) {
+      const int64_t ofFirst = std::popcount(longer & 63u), ofLast = std::popcount(longer >> 6);
+      if (ofFirst != first % 6 || ofLast != (36 - first) % 6) continue;
+      std::vector<std::vector<int64_t>> counts(2, std::vector<int64_t>(6));
+      for (uint32_t i = 0; i < 12; ++i)
+        counts[i / 6][i % 6] = (i < 6 ? first : 36 - first) / 6 + ((longer >> i) & 1u);
+      plan.layers = rangesFrom(counts);
+      ++numCuts;
+      EXPECT_GE(costs.estimate(plan)->step, proof.bound * (1 - 1e-9)) << layersText(plan);
+    }
+  EXPECT_GT(numCuts, 1000);
 }
 
 // As much memory as some cut needs to the byte, often the leanest: bounds of memory, which lack a

@@ -158,6 +158,14 @@ TEST(ToTable, SaysThatChunksOfAStageAreEvenAndThatMemoryIsTight) {
   EXPECT_NE(toTable(result).find(kBeyond), std::string::npos) << toTable(result);
   EXPECT_NE(toTable(result).find("others like it are not bounded"), std::string::npos);
   EXPECT_TRUE(toJson(result)["certificate"]["planIsBeyond"].get<bool>());
+  EXPECT_TRUE(toJson(result)["certificate"]["allCuts"].is_null());
+  // Of Trireme's own programs something is known of the others as well.
+  result.certificate.boundOfAllCuts = Seconds(0.99);
+  result.certificate.gapOfAllCuts = 0.01;
+  EXPECT_NE(toTable(result).find("(all cuts: gap"), std::string::npos) << toTable(result);
+  EXPECT_EQ(toTable(result).find("others like it are not bounded"), std::string::npos);
+  EXPECT_EQ(toJson(result)["certificate"]["allCuts"]["gap"], 0.01);
+  result.certificate.boundOfAllCuts.reset();
   result.plan.layers = layers;
   // Of predictions with an interval; above 93 % of what there is.
   cost::Estimate& estimate = result.estimate;
