@@ -195,7 +195,26 @@ bool supports(const spec::StackProfile& stack, StateSharding kind) {
   return false;
 }
 
-std::vector<Sharing> sharingsOf(const Query& query, const Group& group) {
+// The first rule of the stack that every plan of the group with that sharing breaks.
+std::optional<plan::RuleBreach> breachOf(const Query& query, const Group& group,
+                                         const Sharing& sharing) {
+  if (query.stack.rules.empty()) return std::nullopt;
+  plan::Plan plan;
+  plan.training.precision = query.training.precision;
+  plan.tp = group.tp;
+  plan.pp = group.pp;
+  plan.cp = group.cp;
+  plan.sequenceParallel = group.sequenceParallel;
+  plan.stateSharding = sharing.kind;
+  plan.dpShard = sharing.dpShard;
+  plan.dpReplicate = group.dp / sharing.dpShard;
+  for (const spec::StackRule rule : query.stack.rules)
+    if (auto breach = plan::breachOf(plan, rule)) return breach;
+  return std::nullopt;
+}
+
+// By choices and pins, whatever the stack's rules.
+std::vector<Sharing> possibleSharings(const Query& query, const Group& group) {
   std::vector<Sharing> sharings;
   for (StateSharding kind : {StateSharding::kNone, StateSharding::kOptimizer,
                              StateSharding::kGradients, StateSharding::kParameters}) {
@@ -209,6 +228,14 @@ std::vector<Sharing> sharingsOf(const Query& query, const Group& group) {
           (dpShard == group.dp || query.stack.supports(StackChoice::kReplicatedShards)))
         sharings.push_back({kind, dpShard});
   }
+  return sharings;
+}
+
+std::vector<Sharing> sharingsOf(const Query& query, const Group& group) {
+  std::vector<Sharing> sharings = possibleSharings(query, group);
+  std::erase_if(sharings, [&](const Sharing& sharing) {
+    return breachOf(query, group, sharing).has_value();
+  });
   return sharings;
 }
 
@@ -268,6 +295,9 @@ Rejection refuseShards(const Query& query, const Group& g, int64_t dpShard) {
 }
 
 Rejection refuseSharing(const Query& query, const Group& g) {
+  for (const Sharing& sharing : possibleSharings(query, g))
+    if (const auto breach = breachOf(query, g, sharing))
+      return {"stack", breach->value, breach->nearest, query.stack.name};
   const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
   const std::string subject = fmt::format("sharded {}", plan::stateShardingName(kind));
   if (!supports(query.stack, kind)) return {"stack", subject, "a stack that can", query.stack.name};
@@ -483,7 +513,7 @@ bool hasPlan(const Query& query, const Group& group) {
   // 1F1B, nothing sharded and nothing scattered is always a plan.
   const Pins& pins = query.pins;
   if (!pins.schedule && !pins.virtualStages && !pins.stateSharding && !pins.dpShard &&
-      !pins.scatterGather && !pins.rankOrder)
+      !pins.scatterGather && !pins.rankOrder && query.stack.rules.empty())
     return true;
   return !choicesOf(query, group).empty();
 }

@@ -48,6 +48,10 @@ Status checkSupported(const plan::Plan& plan, const spec::StackProfile& stack) {
     if (!stack.supports(use.choice))
       return invalidArgument(fmt::format("stack '{}' has no {}{}; nearest: {}", stack.name,
                                          use.value, whyNot(use, stack), nearestOf(use, stack)));
+  for (const spec::StackRule rule : stack.rules)
+    if (const auto breach = plan::breachOf(plan, rule))
+      return invalidArgument(fmt::format("stack '{}' has no {}; nearest: {}", stack.name,
+                                         breach->value, breach->nearest));
   if (!plan::rankOrderGoesWithSharding(plan))
     return invalidArgument(fmt::format(
         "stack '{}' has no rank order {} with state sharding {}; nearest: rank order {}",

@@ -7,8 +7,9 @@
 namespace trireme::planner {
 
 // kInvalidArgument: the plan asks for something that the stack does not do (StackProfile::choices).
-// The message names the choice, its value in the plan and the nearest one that the stack has. Of
-// stacks with programs of our own also what expand::checkBuildable says.
+// The message names the choice, its value in the plan and the nearest one that the stack has. So it
+// is of the stack's rules. Of stacks with programs of our own also what expand::checkBuildable
+// says.
 Status checkSupported(const plan::Plan& plan, const spec::StackProfile& stack);
 
 }  // namespace trireme::planner

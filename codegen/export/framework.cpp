@@ -16,6 +16,7 @@ using plan::StateSharding;
 using spec::Fp8Recipe;
 using spec::Precision;
 using spec::StackChoice;
+using spec::StackRule;
 
 // megatron/training/arguments.py has a flag for each: --use-megatron-fsdp shards gradients and
 // parameters, --num-distributed-optimizer-instances replicates shards. It has no GPipe, and
@@ -59,6 +60,15 @@ constexpr Fp8Recipe kMegatronRecipes[] = {Fp8Recipe::kDelayed, Fp8Recipe::kCurre
 // torchao; it calls scales of the tensor itself tensorwise.
 constexpr Fp8Recipe kTorchtitanRecipes[] = {Fp8Recipe::kCurrent, Fp8Recipe::kRowwise};
 
+// What torchtitan's parallelize_llama does without being asked, or refuses: its tensor parallelism
+// is sequence parallel, mixed_precision_param acts through fully_shard, or through autocast without
+// model parallelism, and its pipeline stages add gradients up whole.
+constexpr StackRule kTorchtitanRules[] = {
+    StackRule::kSequenceWithTensor, StackRule::kShardingWithContext,
+    StackRule::kShardingWithReplicas, StackRule::kShardingWithShortFloats,
+    StackRule::kWholeGradientsInPipeline};
+constexpr StackRule kAccelerateRules[] = {StackRule::kShardingWithContext};
+
 // torchtitan computes in 16 bits only what it shards, and refuses unsharded replicas beside tp, pp
 // or cp.
 constexpr FrameworkInfo kInfos[] = {
@@ -68,6 +78,7 @@ constexpr FrameworkInfo kInfos[] = {
      kMegatronChoices,
      kMegatronPrecisions,
      kMegatronRecipes,
+     {},
      true,
      {}},
     {"nemo",
@@ -76,15 +87,17 @@ constexpr FrameworkInfo kInfos[] = {
      kMegatronChoices,
      kNemoPrecisions,
      kMegatronRecipes,
+     {},
      true,
      {}},
     {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions,
-     kTorchtitanRecipes, false, StateSharding::kParameters},
+     kTorchtitanRecipes, kTorchtitanRules, false, StateSharding::kParameters},
     {"deepspeed",
      "DeepSpeed's JSON",
      "deepspeed-zero3",
      kDeepspeedChoices,
      kPlainPrecisions,
+     {},
      {},
      false,
      {}},
@@ -94,6 +107,7 @@ constexpr FrameworkInfo kInfos[] = {
      kAccelerateChoices,
      kPlainPrecisions,
      {},
+     kAccelerateRules,
      false,
      {}}};
 
@@ -195,29 +209,6 @@ std::vector<Misfit> deepspeedMisfits(const spec::TrainingSpec& training) {
   return misfits.take();
 }
 
-// What torchtitan's parallelize_llama does without being asked, or refuses.
-std::vector<Misfit> torchtitanMisfits(const plan::Plan& plan) {
-  const bool shards = plan.stateSharding != StateSharding::kNone;
-  Misfits misfits;
-  misfits.addIf(plan.tp > 1 && !plan.sequenceParallel, "tp without sequence parallel",
-                "sequence parallel on");
-  misfits.addIf(plan.cp > 1 && !shards, "cp without sharded parameters",
-                "state sharding parameters");
-  // Its pipeline stages add gradients up whole.
-  misfits.addIf(plan.pp > 1 && plan.stateSharding == StateSharding::kGradients,
-                "state sharding gradients beside a pipeline", "state sharding parameters");
-  misfits.addIf(plan.cp == 1 && !shards && plan.dpReplicate > 1 && plan.tp * plan.pp > 1,
-                fmt::format("{} unsharded replicas beside tp or pp", plan.dpReplicate),
-                "state sharding parameters");
-  // mixed_precision_param acts through fully_shard, or through autocast without model parallelism.
-  misfits.addIf(plan.cp == 1 && !shards && plan.dpReplicate == 1 && plan.tp * plan.pp > 1 &&
-                    plan.training.precision != Precision::kFp32,
-                fmt::format("{} without sharded parameters beside tp or pp",
-                            spec::precisionName(plan.training.precision)),
-                "state sharding parameters, or fp32");
-  return misfits.take();
-}
-
 }  // namespace
 
 const FrameworkInfo& infoOf(Framework framework) { return kInfos[static_cast<size_t>(framework)]; }
@@ -285,16 +276,15 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
                   plan::stateShardingName(plan.stateSharding)),
       fmt::format("rank order {}", plan::rankOrderName(plan::RankOrder::kTpCpDpPp)));
   misfits.add(misfitsOf(model, plan.training, framework));
-  if (framework == Framework::kTorchtitan) misfits.add(torchtitanMisfits(plan));
+  for (const StackRule rule : infoOf(framework).rules)
+    if (auto breach = plan::breachOf(plan, rule))
+      misfits.addIf(true, std::move(breach->value), std::move(breach->nearest));
   // Shards of equal size are what tp takes in any case.
   const int64_t padded = plan::paddedVocab(plan, model);
   const int64_t least = (model.vocabSize + plan.tp - 1) / plan.tp * plan.tp;
   misfits.addIf(!infoOf(framework).padsVocabulary && padded != least,
                 fmt::format("a vocabulary of {} padded to {}", model.vocabSize, padded),
                 "vocab_multiple 1 (--vocab-multiple 1)");
-  misfits.addIf(framework == Framework::kAccelerate && plan.cp > 1 &&
-                    plan.stateSharding == StateSharding::kNone,
-                "cp without sharded parameters", "state sharding parameters");
   // Blocks of fused attention are exchanged, which needs 16 bits (ir/spec/stack_on_device.h).
   const bool isMegatron = framework == Framework::kMegatron || framework == Framework::kNemo;
   misfits.addIf(isMegatron && plan.cp > 1 && plan.training.precision == Precision::kFp32,
@@ -324,6 +314,7 @@ Status statusOf(const std::vector<Misfit>& misfits, Framework framework) {
 Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework) {
   const FrameworkInfo& info = infoOf(framework);
   std::erase_if(stack.choices, [&](StackChoice choice) { return !has(info.choices, choice); });
+  stack.rules.assign(info.rules.begin(), info.rules.end());
   if (!info.padsVocabulary) stack.vocabMultiple = 1;
   const bool hasRecipe = !stack.settings.fp8 || has(info.recipes, *stack.settings.fp8);
   std::erase_if(stack.precisions, [&](Precision precision) {
@@ -341,6 +332,8 @@ Result<spec::StackProfile> restrictedTo(const spec::StackProfile& stack, Framewo
   for (const plan::ChoiceUse& use : plan::choicesUsed(plan))
     if (stack.supports(use.choice) && !restricted.supports(use.choice))
       restricted.choices.push_back(use.choice);
+  std::erase_if(restricted.rules,
+                [&](StackRule rule) { return plan::breachOf(plan, rule).has_value(); });
   return restricted;
 }
 

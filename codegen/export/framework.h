@@ -23,6 +23,7 @@ struct FrameworkInfo {
   std::span<const spec::StackChoice> choices;
   std::span<const spec::Precision> precisions;
   std::span<const spec::Fp8Recipe> recipes;  // its own choice first
+  std::span<const spec::StackRule> rules;
   bool padsVocabulary;
   // What it has to share among several devices: it refuses most plans that do not. Absent: nothing.
   std::optional<plan::StateSharding> sharding;
@@ -55,11 +56,12 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::StackSettings&
 
 // The stack with those of its choices and precisions that the framework has as well, for a search
 // among plans that it can express; fp8 only with a recipe of the framework, and a padded vocabulary
-// only if the framework pads. kInvalidArgument: they
+// only if the framework pads; and with the framework's rules. kInvalidArgument: they
 // share no precision.
 Result<spec::StackProfile> restrictedTo(spec::StackProfile stack, Framework framework);
 // The same for what a file of the framework is held against: with the choices of the stack that its
-// plan makes, too, since scripts do what files have no word for (tensor parallelism of DeepSpeed).
+// plan makes, too, and without the rules that it breaks, since scripts do what files have no word
+// for (tensor parallelism of DeepSpeed).
 Result<spec::StackProfile> restrictedTo(const spec::StackProfile& stack, Framework framework,
                                         const plan::Plan& plan);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/spec/load.h"
+
 namespace trireme::plan {
 
 using spec::StackChoice;
@@ -49,6 +51,35 @@ std::vector<ChoiceUse> choicesUsed(const Plan& p) {
       fmt::format("rank order {}", rankOrderName(p.rankOrder)),
       std::string(rankOrderName(RankOrder::kTpCpDpPp)));
   return uses;
+}
+
+std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
+  using spec::StackRule;
+  constexpr const char* kNearest = "state sharding parameters";
+  const bool shares = p.stateSharding != StateSharding::kNone;
+  const bool isSplitUnshared = p.cp == 1 && !shares && p.tp * p.pp > 1;
+  switch (rule) {
+    case StackRule::kSequenceWithTensor:
+      if (p.tp == 1 || p.sequenceParallel) return std::nullopt;
+      return RuleBreach{"tp without sequence parallel", "sequence parallel on"};
+    case StackRule::kShardingWithContext:
+      if (p.cp == 1 || shares) return std::nullopt;
+      return RuleBreach{"cp without sharded parameters", kNearest};
+    case StackRule::kShardingWithReplicas:
+      if (!isSplitUnshared || p.dpReplicate == 1) return std::nullopt;
+      return RuleBreach{fmt::format("{} unsharded replicas beside tp or pp", p.dpReplicate),
+                        kNearest};
+    case StackRule::kShardingWithShortFloats:
+      if (!isSplitUnshared || p.dpReplicate > 1) return std::nullopt;
+      if (p.training.precision == spec::Precision::kFp32) return std::nullopt;
+      return RuleBreach{fmt::format("{} without sharded parameters beside tp or pp",
+                                    spec::precisionName(p.training.precision)),
+                        fmt::format("{}, or fp32", kNearest)};
+    case StackRule::kWholeGradientsInPipeline:
+      if (p.pp == 1 || p.stateSharding != StateSharding::kGradients) return std::nullopt;
+      return RuleBreach{"state sharding gradients beside a pipeline", kNearest};
+  }
+  return std::nullopt;
 }
 
 bool rankOrderGoesWithSharding(const Plan& p) {

@@ -1,6 +1,7 @@
 // The choices of a plan that software may lack, for whoever compares a plan with what a stack or
 // another program can do.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,12 @@ struct ChoiceUse {
 
 // Those that the plan uses.
 std::vector<ChoiceUse> choicesUsed(const Plan& plan);
+
+// What breaks a rule of a program, and what does not; none if the plan obeys.
+struct RuleBreach {
+  std::string value, nearest;
+};
+std::optional<RuleBreach> breachOf(const Plan& plan, spec::StackRule rule);
 
 // Whether software that has both has the rank order together with the state sharding. Megatron's
 // FSDP, by which Megatron-Core and NeMo share gradients and parameters, takes the default order

@@ -148,6 +148,16 @@ enum class StackChoice : uint8_t {
   kRankOrder,          // the stages of a replica next to each other
 };
 
+// Which choices a program takes together alone (plan::breachOf). Of no profile: they come with the
+// program that a plan is for.
+enum class StackRule : uint8_t {
+  kSequenceWithTensor,       // tp > 1 comes with sequence parallelism
+  kShardingWithContext,      // cp > 1 comes with shared state
+  kShardingWithReplicas,     // so do several replicas beside tp or pp
+  kShardingWithShortFloats,  // and 16 or 8 bits beside tp or pp
+  kWholeGradientsInPipeline  // stages do not share gradients
+};
+
 // What Trireme's own programs can do, and what they train in (expand::checkBuildable).
 std::vector<StackChoice> ownChoices();
 std::vector<Precision> ownPrecisions();
@@ -156,6 +166,7 @@ struct StackProfile {
   std::string name = "trireme";
   std::vector<StackChoice> choices = ownChoices();
   std::vector<Precision> precisions = ownPrecisions();
+  std::vector<StackRule> rules;
   // Costs are read off the programs that ir/expand makes. Otherwise they follow `description`.
   bool ownPrograms = true;
   // Unless told otherwise it pads the vocabulary to a multiple of this times tp.
