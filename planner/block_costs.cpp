@@ -310,7 +310,8 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
   options.tasks = false;
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion,
                            expand::expand(query.model, probe, options));
-  const cost::BodyWalker walker(expansion.program, probe, query.cluster, query.stack);
+  // The ranks lie as those of the plan do, whose tensor-parallel groups may leave their nodes.
+  const cost::BodyWalker walker(expansion.program, like, query.cluster, query.stack);
   const program::Role& first = expansion.program.roles.front();
   const program::Role& last = expansion.program.roles.back();
   const auto walk = [&](const program::Role& role, int32_t body) {

@@ -174,7 +174,10 @@ bool StageOptions::addOptions(size_t rank, int64_t layers) {
   now_.fewest = isEven() ? layers / question_.virtualStages : 0;
   now_.most = isEven() ? now_.fewest + 1 : layers;
   now_.isTight = isTight(rank, layers);
-  return spread(rank, 0, layers);
+  now_.behind.assign(now_.counts.size() + 1, 0);
+  for (size_t chunk = now_.counts.size(); chunk-- > 0;)
+    now_.behind[chunk] = now_.behind[chunk + 1] + fewestOn(rank, chunk);
+  return now_.behind[0] > layers || spread(rank, 0, layers);
 }
 
 // Where the longer chunks are in front more microbatches wait, and where they are behind more of
@@ -189,18 +192,19 @@ bool StageOptions::isTight(size_t rank, int64_t layers) {
 bool StageOptions::spread(size_t rank, size_t chunk, int64_t left) {
   if (chunk == now_.counts.size()) return left > 0 || addOption(rank);
   const auto behind = static_cast<int64_t>(now_.counts.size() - chunk) - 1;
-  for (int64_t n = std::max({leastOn(rank, chunk), now_.fewest, left - now_.most * behind});
-       n <= std::min(now_.most, left); ++n) {
+  const int64_t most = std::min(now_.most, left - now_.behind[chunk + 1]);
+  for (int64_t n = std::max(fewestOn(rank, chunk), left - now_.most * behind); n <= most; ++n) {
     now_.counts[chunk] = n;
     if (!spread(rank, chunk + 1, left - n)) return false;
   }
   return true;
 }
 
-int64_t StageOptions::leastOn(size_t rank, size_t chunk) const {
+// Of the options that are being added.
+int64_t StageOptions::fewestOn(size_t rank, size_t chunk) const {
   const bool isEnd = (isFirst(rank) && chunk == 0) ||
                      (isLast(rank) && static_cast<int64_t>(chunk) + 1 == question_.virtualStages);
-  return player_.takesEmptyEnds() && isEnd ? 0 : 1;
+  return std::max<int64_t>(now_.fewest, player_.takesEmptyEnds() && isEnd ? 0 : 1);
 }
 
 bool StageOptions::addOption(size_t rank) {

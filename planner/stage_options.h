@@ -65,7 +65,7 @@ class StageOptions {
   bool addOptions(size_t rank, int64_t layers);
   bool isTight(size_t rank, int64_t layers);
   bool spread(size_t rank, size_t chunk, int64_t left);
-  int64_t leastOn(size_t rank, size_t chunk) const;
+  int64_t fewestOn(size_t rank, size_t chunk) const;
   bool addOption(size_t rank);
   void limitLayers();
   void findGroups(size_t rank);
@@ -86,6 +86,7 @@ class StageOptions {
     int64_t fewest = 0, most = 0;  // layers of a chunk
     bool isTight = false;
     std::vector<int64_t> counts;
+    std::vector<int64_t> behind;  // layers, at least, of the chunks from each on
   } now_;
 };
 

@@ -14,9 +14,11 @@ namespace {
 // them. A layer of every chunk needs memory of its own.
 class MadeUpStages : public StageCosts {
  public:
-  MadeUpStages(std::mt19937& random, size_t stages, size_t chunks, bool takesEmptyEnds)
+  // The speed of stages differs by up to twice `unlike`.
+  MadeUpStages(std::mt19937& random, size_t stages, size_t chunks, bool takesEmptyEnds,
+               double unlike = 0.1)
       : stages_(stages), takesEmptyEnds_(takesEmptyEnds) {
-    std::uniform_real_distribution<double> much(0.5, 1), little(0.9, 1.1);
+    std::uniform_real_distribution<double> much(0.5, 1), little(1 - unlike, 1 + unlike);
     for (size_t rank = 0; rank < stages; ++rank) {
       speed_.push_back(little(random));
       memory_.emplace_back();
@@ -136,6 +138,32 @@ TEST(ExactCuts, AreTheFastestOfAll) {
               tight, several, even);
   EXPECT_GT(tight, 5);
   EXPECT_GT(several, 5);
+}
+
+// As many layers as chunks: of Fibonacci's number of beginnings, 1.5e12, one can be ended.
+TEST(ExactCuts, OfOneLayerPerChunkAreFoundAtOnce) {
+  ExactQuestion question;
+  question.spread = Spread::kEven;
+  question.numStages = 2;
+  question.virtualStages = 60;
+  question.numLayers = 120;
+  question.pipeline.schedule = plan::ScheduleKind::kInterleaved;
+  question.pipeline.numMicrobatches = 2;
+  const Counts ones(2, std::vector<int64_t>(60, 1));
+  std::mt19937 random(3);
+  for (const bool takesEmptyEnds : {false, true}) {
+    MadeUpStages stages(random, 2, 60, takesEmptyEnds, 1e-3);
+    cost::FlushPlayer flush;
+    CutPlayer player(stages, flush, question.pipeline, {Seconds(1), Seconds(2)}, 1, std::nullopt,
+                     int64_t{1} << 60);
+    question.enough = player.timeOf(ones) * (1 + 1e-6);
+    int64_t passes = kMostPassesOfExact;
+    const ExactCuts exact = exactCuts(question, player, passes);
+    ASSERT_EQ(exact.fastest.size(), 1u);
+    if (!takesEmptyEnds) {
+      EXPECT_EQ(countsOf(exact.fastest.front().layers), ones);
+    }
+  }
 }
 
 }  // namespace
