@@ -114,13 +114,48 @@ Result<int> calibrateGpus(const CalibrateOptions& options) {
   return describeGpus(options, base, measurements);
 }
 
-// The tier named by --tier or else the innermost that holds the test's ranks.
+// Whoever names a cluster of A100 for a test on H100 has taken the wrong one. A device that is not
+// shipped may be anything.
+Status checkGpu(const spec::ClusterSpec& cluster, const std::string& gpu) {
+  const auto plain = [](std::string_view text) {
+    std::string letters;
+    for (const char c : spec::lowerCase(text))
+      if (std::isalnum(static_cast<unsigned char>(c))) letters += c;
+    return letters;
+  };
+  const std::string& device = cluster.device.name;
+  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kDevice)) {
+    spec::Sources sources;
+    TRIREME_ASSIGN_OR_RETURN(const spec::DeviceSpec shipped, spec::shippedDevice(name, &sources));
+    const std::string model = plain(name.substr(0, name.find('-')));
+    if (shipped.name != device || gpu.empty() || plain(gpu).find(model) != std::string::npos)
+      continue;
+    return invalidArgument(fmt::format(
+        "cluster '{}' has {} and the test ran on {}: name a cluster of these GPUs, or a file with "
+        "a device of your own",
+        cluster.name, device, spec::quoteForMessage(gpu)));
+  }
+  return {};
+}
+
+// The tier named by --tier or else the innermost that holds the test's ranks, and its hosts.
 Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& cluster,
-                      int64_t numRanks) {
+                      const cost::NcclSweep& sweep) {
   std::vector<std::string> names;
+  const auto holdsHosts = [&](size_t tier) {
+    const bool isLast = tier + 1 == cluster.tiers.size();
+    return sweep.numHosts == 1 || (isLast && tier > 0) ||
+           cluster.tiers[tier].devices > cluster.devicesPerHost();
+  };
   for (size_t tier = 0; tier < cluster.tiers.size(); ++tier) {
     names.push_back(cluster.tiers[tier].name);
-    if (options.tier.empty() ? cluster.holdsGroup(tier, numRanks) : options.tier == names.back())
+    const bool isNamed = options.tier == names.back();
+    if (isNamed && !holdsHosts(tier))
+      return Error(
+          invalidArgument(fmt::format("--tier {} is within a host, and the test ran on {} hosts",
+                                      options.tier, sweep.numHosts)));
+    if (isNamed ||
+        (options.tier.empty() && cluster.holdsGroup(tier, sweep.numRanks) && holdsHosts(tier)))
       return tier;
   }
   if (!options.tier.empty())
@@ -128,9 +163,10 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
         invalidArgument(fmt::format("--tier {}: cluster '{}' has no such tier{}", options.tier,
                                     cluster.name, spec::suggestion(options.tier, names))));
   return Error(invalidArgument(
-      fmt::format("the test ran on {} ranks, cluster '{}' has {} devices; set 'scalable: true' in "
-                  "its file if it may have any number",
-                  numRanks, cluster.name, cluster.numDevices)));
+      fmt::format("the test ran on {} ranks of {} host{}, cluster '{}' has {} devices; set "
+                  "'scalable: true' in its file if it may have any number",
+                  sweep.numRanks, sweep.numHosts, sweep.numHosts == 1 ? "" : "s", cluster.name,
+                  cluster.numDevices)));
 }
 
 Result<int> readTests(const CalibrateOptions& options) {
@@ -143,7 +179,9 @@ Result<int> readTests(const CalibrateOptions& options) {
                              cost::parseNcclTests(text, path));
     for (const cost::NcclSweep& sweep : sweeps) {
       const std::string place = fmt::format("{}:{}", path, sweep.line);
-      const Result<size_t> tier = tierOf(options, cluster, sweep.numRanks);
+      if (const Status status = checkGpu(cluster, sweep.gpu); !status.ok())
+        return Error(status.withContext(place));
+      const Result<size_t> tier = tierOf(options, cluster, sweep);
       if (!tier.has_value()) return Error(tier.error().withContext(place));
       const Status added =
           cost::addSweep(cluster, *tier, sweep, fmt::format("nccl-tests, {}", place));

@@ -50,6 +50,17 @@ Result<Rows> readRows(const std::vector<std::string>& paths) {
   return all;
 }
 
+// An empty table of errors looks like one without errors.
+Result<int> checkPredicted(const std::vector<cost::PredictedRow>& rows) {
+  if (rows.empty()) return Error(invalidArgument("there is no row to predict"));
+  for (const cost::PredictedRow& row : rows)
+    if (row.prediction.has_value()) return kExitOk;
+  const cost::PredictedRow& first = rows.front();
+  return Error(invalidArgument(fmt::format("none of {} row{} could be predicted; the first, {}: {}",
+                                           rows.size(), rows.size() == 1 ? "" : "s", first.row.id,
+                                           first.prediction.error().message())));
+}
+
 }  // namespace
 
 void addPredict(CLI::App& app, PredictOptions* options) {
@@ -98,7 +109,7 @@ Result<int> runPredict(const PredictOptions& options, const std::string& output,
   else
     fmt::print("{}", cost::toTable(report));
   if (!json && !output.empty()) fmt::print("{:<14}{}\n", "written to", output);
-  return kExitOk;
+  return checkPredicted(all.rows);
 }
 
 }  // namespace trireme::cli

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "ir/spec/map_reader.h"
@@ -53,6 +54,8 @@ std::vector<std::string_view> fieldsOf(std::string_view line) {
   return fields;
 }
 
+std::string quote(std::string_view text) { return spec::quoteForMessage(std::string(text)); }
+
 bool startsWith(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
@@ -96,6 +99,7 @@ class Parser {
   int line_ = 0;
   std::vector<NcclSweep> sweeps_;
   NcclSweep current_;
+  std::set<std::string> hosts_;         // of the current one
   std::optional<CollectiveKind> kind_;  // as a line of the text named it
   std::optional<Columns> columns_;
 
@@ -124,6 +128,8 @@ class Parser {
       TRIREME_RETURN_IF_ERROR(finishSweep());
       kind_.reset();
     }
+    if (is(1, "Out") && is(2, "of") && is(3, "bounds") && is(7, "FAILED"))
+      return at(fmt::format("{} values are out of bounds: nothing to rely on", quote(fields[6])));
     if (is(1, "Rank")) return readRank(fields);
     if (is(1, "size")) return readHead(fields);
     return {};
@@ -136,7 +142,7 @@ class Parser {
         kind_ = test.kind;
         return {};
       }
-    return at(fmt::format("unknown test '{}'{}", name, spec::suggestion(name, testNames())));
+    return at(fmt::format("unknown test {}{}", quote(name), spec::suggestion(name, testNames())));
   }
 
   Status readRank(const std::vector<std::string_view>& fields) {
@@ -149,6 +155,24 @@ class Parser {
       return at(fmt::format("expected rank {}, got {}", current_.numRanks, *rank));
     if (current_.numRanks == 0) current_.line = line_;
     ++current_.numRanks;
+    return readPlace(fields);
+  }
+
+  // "... on node3 device  0 [0x07] NVIDIA A100-SXM4-80GB", as far as a version prints it.
+  Status readPlace(const std::vector<std::string_view>& fields) {
+    const auto behind = [&](auto isWord) {
+      const auto found = std::find_if(fields.begin(), fields.end(), isWord);
+      return found == fields.end() ? found : found + 1;
+    };
+    const auto host = behind([](std::string_view word) { return word == "on"; });
+    if (host != fields.end()) hosts_.insert(std::string(*host));
+    current_.numHosts = std::max<int64_t>(static_cast<int64_t>(hosts_.size()), 1);
+    const auto name = behind([](std::string_view word) { return startsWith(word, "[0x"); });
+    const std::string gpu = fmt::format("{}", fmt::join(name, fields.end(), " "));
+    if (current_.numRanks > 1 && gpu != current_.gpu)
+      return at(
+          fmt::format("GPU {} beside {}: a curve is of one kind", quote(gpu), quote(current_.gpu)));
+    current_.gpu = gpu;
     return {};
   }
 
@@ -175,12 +199,15 @@ class Parser {
     if (current_.numRanks == 1)
       return at("a test of one rank measures no communication; expected at least 2 ranks");
     const std::string file = name_.substr(name_.find_last_of('/') + 1);
-    for (const Test& test : kTests)
-      if (!kind_ && file.find(test.name) != std::string::npos) kind_ = test.kind;
+    for (const Test& test : kTests) {
+      const std::string_view operation = test.name.substr(0, test.name.rfind('_'));
+      if (!kind_ && file.find(operation) != std::string::npos) kind_ = test.kind;
+    }
     if (!kind_)
       return at(
           fmt::format("cannot tell which test this is; expected a line '# Collective test "
-                      "starting: all_reduce_perf' above, or one of {} in the file's name",
+                      "starting: all_reduce_perf' above, or one of {} in the file's name, with or "
+                      "without '_perf'",
                       fmt::join(testNames(), ", ")));
     current_.kind = *kind_;
     return {};
@@ -189,9 +216,9 @@ class Parser {
   Status readRow(const std::vector<std::string_view>& fields) {
     if (!columns_)
       return at(
-          fmt::format("expected a comment that starts with '#', got '{}'; rows come below "
+          fmt::format("expected a comment that starts with '#', got {}; rows come below "
                       "the table's head '#  size  count ...'",
-                      fields[0]));
+                      quote(fields[0])));
     if (fields.size() != columns_->count)
       return at(fmt::format("expected {} columns as in the table's head, got {}", columns_->count,
                             fields.size()));
@@ -202,10 +229,10 @@ class Parser {
     const std::optional<int64_t> size = wholeNumber(fields[columns_->size]);
     const std::optional<double> time = number(columns_->time), bus = number(columns_->busBandwidth);
     if (!size || *size < 0)
-      return at(fmt::format("expected a size in bytes, got '{}'", fields[columns_->size]));
+      return at(fmt::format("expected a size in bytes, got {}", quote(fields[columns_->size])));
     if (!time || !bus)
-      return at(fmt::format("expected a time in us and a bus bandwidth in GB/s, got '{}' and '{}'",
-                            fields[columns_->time], fields[columns_->busBandwidth]));
+      return at(fmt::format("expected a time in us and a bus bandwidth in GB/s, got {} and {}",
+                            quote(fields[columns_->time]), quote(fields[columns_->busBandwidth])));
     TRIREME_RETURN_IF_ERROR(checkResults(fields[columns_->wrong]));
     if (*size == 0) return {};
     return addPoint(static_cast<double>(*size), *time, *bus);
@@ -217,7 +244,7 @@ class Parser {
     const Result<double> number = spec::parseDecimal(std::string(wrong));
     if (wrong == "N/A") return {};
     if (!number.has_value() || *number < 0)
-      return at(fmt::format("expected the number of wrong results or N/A, got '{}'", wrong));
+      return at(fmt::format("expected the number of wrong results or N/A, got {}", quote(wrong)));
     if (wholeNumber(wrong).value_or(0) > 0)
       return at(fmt::format("{} results are wrong: nothing to rely on", wrong));
     return {};
@@ -250,6 +277,7 @@ class Parser {
     if (columns_ && current_.points.empty()) return at("a table without rows");
     if (columns_) sweeps_.push_back(std::move(current_));
     current_ = {};
+    hosts_.clear();
     columns_.reset();
     return {};
   }

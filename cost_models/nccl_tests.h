@@ -13,6 +13,8 @@ namespace trireme::cost {
 struct NcclSweep {
   spec::CollectiveKind kind = spec::CollectiveKind::kAllReduce;
   int64_t numRanks = 0;
+  int64_t numHosts = 1;  // 1 also where the text does not say
+  std::string gpu;       // "NVIDIA A100-SXM4-80GB"; empty where the text does not say
   std::vector<spec::CollectivePoint> points;  // out of place; bytes strictly increasing
   int line = 0;                               // where it starts
 };
@@ -22,8 +24,8 @@ inline constexpr size_t kMaxNcclBytes = size_t{16} << 20;  // of a text; a longe
 // All sweeps of a text, which is the output of all_reduce_perf, all_gather_perf,
 // reduce_scatter_perf, alltoall_perf or sendrecv_perf, or of several, one after the other. `name`
 // is the file's. Which test it was says the line "# Collective test starting: all_reduce_perf" or,
-// of versions that do not print it, the file's name ("node4.all_reduce_perf.txt"). The number of
-// ranks is that of the lines "#  Rank  0 ...".
+// of versions that do not print it, the file's name ("node4.all_reduce_perf.txt",
+// "all_reduce.txt"). The number of ranks is that of the lines "#  Rank  0 ...".
 //
 // Strict, so that nothing is read as something else. A line that is neither empty nor one of NCCL's
 // own ("NCCL version", "NCCL INFO") must be a comment that starts with '#' or a row of numbers

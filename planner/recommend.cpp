@@ -8,6 +8,17 @@
 
 namespace trireme::planner {
 
+namespace {
+
+void setHosts(Outlook& outlook, int64_t devicesPerHost) {
+  for (Limit& limit : outlook.limits)
+    limit.plan.devicesPerHost = limit.nearest.devicesPerHost = devicesPerHost;
+  for (Sensitivity& sensitivity : outlook.sensitivities)
+    sensitivity.plan.devicesPerHost = devicesPerHost;
+}
+
+}  // namespace
+
 Result<Recommendation> recommend(const Query& query, PlanResult result,
                                  const RecommendOptions& options, const OutlookProgress& progress) {
   Recommendation r;
@@ -33,6 +44,7 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
   r.result.plan.devicesPerHost = query.cluster.devicesPerHost();
   for (RunnerUp& runner : r.result.runnersUp)
     runner.plan.devicesPerHost = r.result.plan.devicesPerHost;
+  if (r.outlook) setHosts(*r.outlook, r.result.plan.devicesPerHost);
   return r;
 }
 

@@ -200,7 +200,10 @@ void Relaxer::addDevices() {
   while (enough - tooFew > 1) search((tooFew + enough) / 2);
   std::optional<CostedPlan> found = bestOn(enough * node, {false, false, searched});
   if (!found) return;
-  std::string change = fmt::format("{} devices (there are {})", found->plan.numRanks(), base);
+  const bool isMore = found->plan.numRanks() > query_.cluster.numDevices;
+  std::string change = fmt::format(
+      "{} devices (there are {}{})", found->plan.numRanks(), base,
+      isMore && !query_.cluster.scalable ? "; the cluster file's num_devices says so" : "");
   add(ChangeKind::kDevices, std::move(change), *std::move(found));
 }
 
@@ -237,7 +240,11 @@ Shortfall shortfallOf(const Query& query, const Status& reason,
   relaxer.giveUpAllPins();
   relaxer.tryStacks(stacks);
   relaxer.addDevices();
-  return {reason, nearestMiss(query, progress), relaxer.take()};
+  Shortfall shortfall{reason, nearestMiss(query, progress), relaxer.take()};
+  const int64_t host = query.cluster.devicesPerHost();
+  if (shortfall.nearest) shortfall.nearest->plan.devicesPerHost = host;
+  for (Relaxation& change : shortfall.changes) change.plan.devicesPerHost = host;
+  return shortfall;
 }
 
 Status toStatus(const Shortfall& shortfall) {

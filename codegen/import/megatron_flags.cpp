@@ -9,6 +9,7 @@
 
 #include "codegen/import/words.h"
 #include "ir/spec/map_reader.h"
+#include "ir/spec/suggestion.h"
 #include "ir/spec/yaml_node.h"
 
 namespace trireme::codegen {
@@ -257,6 +258,17 @@ void Flags::fail(const std::string& name, const std::string& message) {
   const auto flag = flags_.find(name);
   error_ = invalidArgument(fmt::format(
       "{}:{}: {} {}", file_, flag == flags_.end() ? line_ : flag->second.line, name, message));
+}
+
+Status Flags::error() const {
+  constexpr size_t kShortest = 12, kMostTypos = 2;  // shorter ones are alike by chance
+  for (const auto& [name, flag] : flags_)
+    for (const std::string& asked : used_)
+      if (!used_.contains(name) && !isIn(kSwitches, name) && !flags_.contains(asked) &&
+          asked.size() >= kShortest && spec::editDistance(name, asked) <= kMostTypos)
+        return invalidArgument(
+            fmt::format("{}:{}: unknown flag {}; did you mean {}?", file_, flag.line, name, asked));
+  return error_;
 }
 
 std::vector<std::string> Flags::unused() const {

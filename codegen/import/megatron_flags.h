@@ -34,7 +34,9 @@ class Flags {
 
   // The line is that of the command if it has no such flag.
   void fail(const std::string& name, const std::string& message);
-  const Status& error() const { return error_; }
+  // The first error, or rather a flag that nobody read and that is spelled nearly like one that was
+  // asked for and is not there.
+  Status error() const;
   // The message about a word of torchrun that may be any of its flags; empty if there is none.
   const std::string& openLauncherWord() const { return openLauncherWord_; }
   // Flags that nobody read, or whose values were not known and did not count.

@@ -159,6 +159,9 @@ const std::vector<std::string>& rowHeader() {
 
 Result<RowFile> parseRows(const std::string& text, const std::string& name) {
   RowFile file;
+  // The header first, by which rows have a cell too many or too few.
+  if (const auto header = parseCsv(text.substr(0, text.find('\n')), name); header.has_value())
+    TRIREME_RETURN_IF_ERROR(checkHeader(header->front(), name));
   TRIREME_ASSIGN_OR_RETURN(file.records, parseCsv(text, name));
   TRIREME_RETURN_IF_ERROR(checkHeader(file.records[0], name));
   file.records.erase(file.records.begin());

@@ -52,6 +52,7 @@ double parametersEstimate(const ModelSpec& m) {
 }  // namespace
 
 std::optional<Problem> findProblem(const ModelSpec& m) {
+  constexpr int64_t kMaxHeadSize = int64_t{1} << 16;  // and heads of one group
   Rules rules;
   rules.require(isPrintable(m.name), "name", "must be text without control characters");  // (M6)
   rules.range("layers", m.numLayers, 1, kMaxSize);                                        // (M1)
@@ -65,8 +66,13 @@ std::optional<Problem> findProblem(const ModelSpec& m) {
   if (rules.problem) return rules.problem;
   rules.require(m.numHeads * m.headSize <= kMaxSize, "heads",
                 "heads x head_size must be at most {}", kMaxSize);
+  rules.require(m.headSize <= kMaxHeadSize, "head_size", "must be at most {}, got {}", kMaxHeadSize,
+                m.headSize);
   rules.require(m.numHeads % m.numKvHeads == 0, "kv_heads",  // (M2)
                 "must divide heads ({}), got {}", m.numHeads, m.numKvHeads);
+  rules.require(m.numHeads / m.numKvHeads <= kMaxHeadSize, "kv_heads",
+                "must be at least one in {} of the heads ({}), got {}", kMaxHeadSize, m.numHeads,
+                m.numKvHeads);
   if (m.position == PositionKind::kRotary) {  // (M3)
     rules.require(m.headSize % 2 == 0, "head_size", "must be even with rotary positions, got {}",
                   m.headSize);

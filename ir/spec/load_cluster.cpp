@@ -254,6 +254,16 @@ std::optional<Problem> findProblem(const LinkTier& tier, int64_t inner, bool isL
   return std::nullopt;
 }
 
+// The last tier joins all devices, whose number the file says elsewhere.
+void failOnDevices(MapReader& cluster, int64_t inner, int64_t numDevices) {
+  const int64_t fewer = numDevices / inner * inner;
+  const std::string message = fmt::format(
+      "must be a multiple of the {} devices of a block of the tier before the last, got {}; "
+      "nearest: {}{}",
+      inner, numDevices, fewer > 0 ? fmt::format("{} or ", fewer) : "", fewer + inner);
+  cluster.merge(cluster.errorFor({"num_devices", message}));
+}
+
 void readTier(MapReader& cluster, const Node& node, const std::string& path, bool isLast,
               ClusterSpec* spec) {
   const Result<Part> part = openPart(cluster.file(), node, path, ShippedKind::kLink);
@@ -277,8 +287,12 @@ void readTier(MapReader& cluster, const Node& node, const std::string& path, boo
   readPositiveIfGiven(map, "pair_bandwidth", &tier.pairBandwidth);
   readNotNegative(map, "latency", &tier.latency);
   if (map.firstValueError().ok())
-    if (const std::optional<Problem> problem = findProblem(tier, inner, isLast, spec->numDevices))
-      map.merge(map.errorFor(*problem));
+    if (const std::optional<Problem> problem = findProblem(tier, inner, isLast, spec->numDevices)) {
+      if (isLast && problem->key == "devices" && map.isAbsent("devices"))
+        failOnDevices(cluster, inner, spec->numDevices);
+      else
+        map.merge(map.errorFor(*problem));
+    }
   // A scalable cluster may have been measured at another size than the file's.
   readCurves(map, isLast && spec->scalable ? kMaxDevices : tier.devices, &tier);
   spec->tiers.push_back(std::move(tier));

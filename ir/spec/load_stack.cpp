@@ -135,7 +135,10 @@ void readDescription(MapReader& map, bool hasF8, StackDescription* stack) {
 
 // Of fp8 it has to say which.
 void readSettings(MapReader& map, bool hasF8, StackSettings* settings) {
-  if (hasF8) map.required("fp8_recipe", kRecipes, &settings->fp8.emplace());
+  if (hasF8)
+    map.required("fp8_recipe", kRecipes, &settings->fp8.emplace());
+  else if (const Node* node = map.child("fp8_recipe"))
+    map.fail(*node, "is of fp8, which is none of the precisions: add it there, or remove this");
   map.optional("compiled", &settings->compiled);
   map.optional("async_tensor_parallel", &settings->asyncTensorParallel);
 }
@@ -194,6 +197,7 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
   map.collectSources(&stack.sources);
   map.required("name", &stack.name);
   map.optional("programs", kPrograms, &stack.ownPrograms);
+  TRIREME_RETURN_IF_ERROR(map.firstValueError());  // which keys there are depends on it
   if (stack.ownPrograms) {
     readOwn(map, &stack);
   } else {
@@ -205,6 +209,7 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
           "overlap_reductions is a choice of programs: own; what a described stack overlaps is "
           "said by gradient_exposed and tensor_parallel_exposed");
     readList(map, "precisions", kPrecisions, &stack.precisions);
+    TRIREME_RETURN_IF_ERROR(map.firstValueError());
     if (const Node* node = map.child("precisions"); node && stack.precisions.empty())
       map.fail(*node, "needs at least one");
     const bool hasF8 = trainsIn(stack, Precision::kFp8);

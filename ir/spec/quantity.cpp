@@ -44,6 +44,14 @@ std::string listOf(std::span<const Unit> units) {
   return list;
 }
 
+// "Gb/s" and "Gbps" are bits to whom sells links and bytes to whom forgot the shift key.
+std::string bitsOrBytes(std::span<const Unit> units, std::string_view name) {
+  const bool isSuffixed = name.ends_with("b/s") || name.ends_with("bps");
+  if (!isSuffixed || units.data() != kBytesPerSecond) return "";
+  const std::string_view prefix = name.substr(0, name.size() - 3);
+  return fmt::format("; did you mean {0}bit/s or {0}B/s?", prefix);
+}
+
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
 // Length of the number that `text` starts with, 0 if none:  -? digits (. digits)? (e sign? digits)?
@@ -89,8 +97,8 @@ Result<double> parseQuantity(std::string_view text, std::span<const Unit> units,
     if (!std::isfinite(value)) return Error(invalidArgument("the number is out of range"));
     return value;
   }
-  return Error(invalidArgument(
-      fmt::format("unknown unit; write it like '{}'; units: {}", example, listOf(units))));
+  return Error(invalidArgument(fmt::format("unknown unit{}; write it like '{}'; units: {}",
+                                           bitsOrBytes(units, name), example, listOf(units))));
 }
 
 // Dividing by the unit may round: a text counts only if it parses to the value.

@@ -167,8 +167,8 @@ TEST(Bounds, HoldForReductionsThatOverlap) {
     }
 }
 
-// Tensor-parallel groups of two on nodes of three. Of six ranks every other group is parted, and all
-// pay for it; of four none is, as two nodes have two each.
+// Tensor-parallel groups of two on nodes of three. Of six ranks every other group is parted, and
+// all pay for it; of four none is, as two nodes have two each.
 TEST(Bounds, KnowGroupsThatLeaveTheirNodes) {
   Query query = smallQuery(6, 6, 12);
   query.cluster = small::cluster(6, 3);
