@@ -43,7 +43,7 @@ void addPins(CLI::App& app, planner::Pins* pins) {
             plan::ScheduleKind::kZeroBubbleH2, "Order of the microbatches")
       ->group(choices);
   addChoice(app, "--recompute", &pins->recompute, plan::recomputeName, plan::Recompute::kFull,
-            "What the backward computes again")
+            "What the backward computes again; full: of all layers")
       ->group(choices);
   addCount(app, "--recompute-layers", &pins->recomputeLayers,
            "Recompute in full the first N layers of every stage or chunk")

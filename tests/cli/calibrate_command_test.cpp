@@ -42,6 +42,24 @@ TEST_F(CalibrateCommand, CompletesAClusterWithTheCurvesOfNcclTests) {
   EXPECT_EQ(found->source, "nccl-tests, " + log + ":5");
 }
 
+// One GPU in each of four hosts measures the network.
+TEST_F(CalibrateCommand, ATestOfSeveralHostsIsOfTheNetwork) {
+  std::string text = cost::kAllReduceOutput;
+  for (const char* rank : {"0", "1", "2", "3"})
+    text = replaced(text, std::string("on host device  ") + rank,
+                    std::string("on host") + rank + " device  0 [0x07] NVIDIA A100-SXM4-80GB");
+  const std::string hosts = write("all_reduce.txt", text);
+  const Outcome outcome = calibrate({"--nccl-tests", hosts, "--cluster", "dgx-a100"});
+  expectSuccess(outcome);
+  EXPECT_THAT(calibrate({"--nccl-tests", hosts, "--cluster", "dgx-a100", "-o", path("o.yaml")}).out,
+              HasSubstr("all_reduce among 4, 2 sizes, up to 25.2 GB/s: tier infiniband"));
+  expectRefusal(calibrate({"--nccl-tests", hosts, "--cluster", "dgx-a100", "--tier", "nvlink"}), 1,
+                {"--tier nvlink is within a host, and the test ran on 4 hosts"});
+  expectRefusal(calibrate({"--nccl-tests", hosts, "--cluster", "dgx-h100"}), 1,
+                {hosts + ":5: cluster 'dgx-h100' has H100-80GB-SXM and the test ran on 'NVIDIA "
+                         "A100-SXM4-80GB'"});
+}
+
 TEST_F(CalibrateCommand, WithoutAnOutputTheFileGoesToStdout) {
   const Outcome outcome =
       calibrate({"--nccl-tests", log, "--cluster", "dgx-a100", "--tier", "nvlink"});

@@ -98,6 +98,38 @@ TEST_F(ExportCommand, TorchtitansSchedulesArePlannedAndExported) {
   }
 }
 
+// torchtitan's tensor parallelism is sequence parallel, which tp has to divide: of an odd length
+// there is none, and the best plan is one of the others.
+TEST_F(ExportCommand, ForSearchesAmongWhatTheProgramTakesTogether) {
+  const std::vector<std::string> odd = {"plan",     "--model", "llama3-70b", "--cluster",
+                                        "dgx-h100", "--gpus",  "128",        "--batch",
+                                        "64",       "--seq",   "4095",       "--for"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), odd.begin(), odd.end());
+    return runTrireme(more);
+  };
+  const Outcome outcome = with({"torchtitan", "-o", path("odd.yaml")});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("tp without sequence parallel (stack) needs sequence"));
+  expectSuccess(runTrireme({"export", path("odd.yaml"), "--to", "torchtitan"}));
+  expectRefusal(with({"torchtitan", "--tp", "2"}), 1,
+                {"tp without sequence parallel", "would work: tp 1 (pinned: 2)"});
+  expectSuccess(with({"megatron", "--tp", "2"}));
+}
+
+// Hosts of four GPUs: also what is suggested says so.
+TEST_F(ExportCommand, SuggestedPlansKnowTheirHosts) {
+  const Outcome outcome =
+      runTrireme({"plan", "--model", "llama3-70b", "--cluster", "gb200-nvl72", "--gpus", "4",
+                  "--batch", "64", "--seq", "8192", "--for", "megatron", "--json"});
+  ASSERT_EQ(outcome.exitCode, 1);
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_THAT(json["nearest"]["plan"].get<std::string>(), HasSubstr("devices_per_host: 4"));
+  ASSERT_FALSE(json["changes"].empty());
+  for (const auto& change : json["changes"])
+    EXPECT_THAT(change["plan"].get<std::string>(), HasSubstr("devices_per_host: 4"));
+}
+
 // torchtitan shards parameters on several devices: that is its need, and nobody's pin.
 TEST_F(ExportCommand, ForNamesWhatTheProgramNeedsOfTheStack) {
   for (const char* command : {"plan", "whatif"})

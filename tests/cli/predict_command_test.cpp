@@ -136,6 +136,17 @@ TEST_F(PredictCommand, IsNoSearch) {
   expectRefusal(runTrireme({"plan", "--cluster", cluster}), 2, {"--model is required"});
 }
 
+TEST_F(PredictCommand, RowsOfWhichNoneIsPredictedAreAnError) {
+  const std::string rows = row("a", 3, "0.002") + row("b", 3, "0.003");
+  const Outcome outcome = predict({write("rows.csv", header() + rows)});
+  expectRefusal(outcome, 1, {"none of 2 rows could be predicted; the first, a: "});
+  EXPECT_THAT(outcome.out, HasSubstr("scored and 2 of these skipped"));
+  std::string fewer = header();
+  fewer.replace(fewer.rfind(",notes"), 6, "");
+  expectRefusal(predict({write("rows.csv", fewer + rows)}), 1,
+                {"rows.csv:1:", "the header has 38 columns, expected 39; 'notes' is missing"});
+}
+
 TEST_F(PredictCommand, NoRowsAreNoError) {
   const Outcome outcome = predict({write("rows.csv", header())});
   expectSuccess(outcome);

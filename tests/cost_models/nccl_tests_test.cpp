@@ -49,6 +49,7 @@ TEST(ParseNcclTests, TakesTheNameOfTheFileWhereTheTestDoesNotNameItself) {
   const std::string anonymous =
       replaced(kAllReduceOutput, "# Collective test starting: all_reduce_perf\n", "");
   EXPECT_EQ(messageOfLog(anonymous, "runs/node4.all_reduce_perf.txt"), "");
+  EXPECT_EQ(messageOfLog(anonymous, "runs/all_reduce.txt"), "");
   EXPECT_THAT(messageOfLog(anonymous), HasSubstr("log.txt:9: cannot tell which test this is"));
   EXPECT_THAT(messageOfLog(anonymous, "all_reduce_perf/log.txt"), HasSubstr("cannot tell"));
   // Gathering moves half as much: the numbers do not agree with the name.
@@ -58,7 +59,26 @@ TEST(ParseNcclTests, TakesTheNameOfTheFileWhereTheTestDoesNotNameItself) {
                 "the size and the time among 4 ranks, which give 7.86 GB/s"));
 }
 
+TEST(ParseNcclTests, KnowsHostsAndGpus) {
+  const auto parsed = [](std::string text) { return parseNcclTests(text, "log.txt")->front(); };
+  EXPECT_EQ(parsed(kAllReduceOutput).numHosts, 1);
+  EXPECT_EQ(parsed(kAllReduceOutput).gpu, "");
+  std::string text = replaced(kAllReduceOutput, "on host device  3", "on other device  0");
+  for (const char* place :
+       {"host device  0", "host device  1", "host device  2", "other device  0"})
+    text = replaced(text, place, std::string(place) + " [0x07] NVIDIA A100-SXM4-80GB");
+  EXPECT_EQ(parsed(text).numHosts, 2);
+  EXPECT_EQ(parsed(text).gpu, "NVIDIA A100-SXM4-80GB");
+  EXPECT_THAT(messageOfLog(replaced(text, "device  2 [0x07] NVIDIA A100", "device  2 [0x07] H100")),
+              HasSubstr("log.txt:7: GPU 'H100-SXM4-80GB' beside 'NVIDIA A100-SXM4-80GB'"));
+}
+
 TEST(ParseNcclTests, SaysWhatIsWrongAndWhere) {
+  EXPECT_THAT(messageOfLog(replaced(kAllReduceOutput, "values : 0 OK", "values : 5 FAILED")),
+              HasSubstr("log.txt:14: '5' values are out of bounds"));
+  EXPECT_THAT(messageOfLog(replaced(kAllReduceOutput, "NCCL version", "\x1b[31m")),
+              HasSubstr("got ' [31m'"));
+
   const auto with = [](const std::string& from, const std::string& to) {
     return messageOfLog(replaced(kAllReduceOutput, from, to));
   };

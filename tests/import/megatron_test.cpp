@@ -300,6 +300,16 @@ TEST(ImportMegatron, RefusesWithTheLine) {
               HasSubstr("--attention-backend is unfused: attention in parts cannot be priced"));
 }
 
+// What nobody knows is a note, but not what is spelled nearly like a flag that is missed.
+TEST(ImportMegatron, RefusesFlagsThatAreNearlyKnown) {
+  EXPECT_EQ(refusalOfRun(replacedInRun("--tensor-model-parallel", "--tensor-model-paralel")),
+            "run.sh:5: unknown flag --tensor-model-paralel-size; did you mean "
+            "--tensor-model-parallel-size?");
+  EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", "--sequence_parallel")),
+              HasSubstr("did you mean --sequence-parallel?"));
+  EXPECT_THAT(refusalOfRun(replacedInRun("--fp16", "--our-own-logging")), HasSubstr("(P7)"));
+}
+
 // What changes the time or the memory and that no profile has; Megatron's own values are priced.
 TEST(ImportMegatron, RefusesSoftwareThatIsNotPriced) {
   const std::pair<const char*, const char*> kCases[] = {

@@ -122,7 +122,8 @@ TEST(ParseCluster, TiersNestAndTheLastSpansAll) {
               HasSubstr("the last tier must span all 16 devices, got 24"));
   EXPECT_THAT(with("    devices: 8\n", ""), HasSubstr("tiers[0].devices: missing"));
   EXPECT_THAT(with("num_devices: 16", "num_devices: 12"),
-              HasSubstr("must be a multiple of the tier before (8), got 12"));
+              HasSubstr("num_devices: must be a multiple of the 8 devices of a block of the tier "
+                        "before the last, got 12; nearest: 8 or 16"));
   EXPECT_THAT(messageOf(clusterFrom(std::string(kCluster, std::string(kCluster).find("tiers")) +
                                     "tiers: []\n")),
               HasSubstr("tiers: expected a list of tiers, innermost first, got an empty one"));

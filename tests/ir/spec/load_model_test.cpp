@@ -42,6 +42,20 @@ std::string gptWith(const std::string& from, const std::string& to) {
   return messageOf(modelFrom(replaced(kGpt, from, to)));
 }
 
+TEST(VerifyModel, HeadsHaveALimit) {
+  ModelSpec model = *parseModel(
+      "family: gpt\nlayers: 2\nhidden_size: 4194304\nheads: 32\nffn_size: 64\nvocab_size: 64\n"
+      "max_sequence: 64\nhead_size: 65536\n",
+      "m.yaml");
+  EXPECT_TRUE(verifyModel(model).ok()) << verifyModel(model).message();
+  model.headSize *= 2;
+  EXPECT_THAT(verifyModel(model).message(), HasSubstr("head_size: must be at most 65536"));
+  model.headSize = 2;
+  model.numHeads = 1 << 17;
+  model.numKvHeads = 1;
+  EXPECT_THAT(verifyModel(model).message(), HasSubstr("kv_heads: must be at least one in 65536"));
+}
+
 TEST(ParseModel, FamilyGptStandsForGpt2) {
   const ModelSpec m = modelFrom(kGpt).value();
   EXPECT_EQ(m.name, "tiny");

@@ -260,6 +260,17 @@ TEST(ParseStack, F8NeedsTheBytesOfACastAndItsRecipe) {
   EXPECT_FALSE(described().settings.fp8);
 }
 
+TEST(ParseStack, TheKeyToBlameIsTheOneThatIsWrong) {
+  const std::string stack = "name: s\nprograms: foo\nchoices: [pipeline]\n";
+  EXPECT_THAT(parseStack(stack, "s.yaml").error().message(),
+              HasSubstr("s.yaml:2:11: programs: unknown value 'foo'"));
+  const std::string f8 =
+      "name: s\nprograms: described\nchoices: [pipeline]\nprecisions: [bf17]\n"
+      "fp8_recipe: delayed\n";
+  EXPECT_THAT(parseStack(f8, "s.yaml").error().message(),
+              HasSubstr("s.yaml:4:14: precisions: unknown value 'bf17'; did you mean 'bf16'?"));
+}
+
 TEST(ParseStack, SaysHowTorchtitanIsAskedForIt) {
   EXPECT_EQ(described().settings, StackSettings{});
   const StackSettings s = described("compiled: true\nasync_tensor_parallel: true\n").settings;

@@ -63,7 +63,9 @@ TEST(ParseQuantity, OtherSpellingsAreRefused) {
   for (const char* text :
        {"80 gb", "80 Gb", "80 G", "80 GB/s", "80 GB ", "80 GiBs", "80 e", "80 e GB"})
     EXPECT_THAT(messageOf(parseBytes(text)), HasSubstr("unknown unit")) << text;
-  EXPECT_THAT(messageOf(parseBytesPerSecond("200 Gbps")), HasSubstr("Gbit/s"));
+  EXPECT_THAT(messageOf(parseBytesPerSecond("200 Gbps")),
+              HasSubstr("unknown unit; did you mean Gbit/s or GB/s?; write it like"));
+  EXPECT_THAT(messageOf(parseBytesPerSecond("200 Gb/s")), HasSubstr("mean Gbit/s or GB/s?"));
 }
 
 TEST(ParseQuantity, TextWithoutANumberIsRefused) {
