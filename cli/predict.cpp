@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -51,14 +52,14 @@ Result<Rows> readRows(const std::vector<std::string>& paths) {
 }
 
 // An empty table of errors looks like one without errors.
-Result<int> checkPredicted(const std::vector<cost::PredictedRow>& rows) {
-  if (rows.empty()) return kExitOk;
-  for (const cost::PredictedRow& row : rows)
-    if (row.prediction.has_value()) return kExitOk;
-  const cost::PredictedRow& first = rows.front();
-  return Error(invalidArgument(fmt::format("none of {} row{} could be predicted; the first, {}: {}",
-                                           rows.size(), rows.size() == 1 ? "" : "s", first.row.id,
-                                           first.prediction.error().message())));
+void noteIfNone(const std::vector<cost::PredictedRow>& rows) {
+  if (rows.empty() || std::any_of(rows.begin(), rows.end(), [](const cost::PredictedRow& row) {
+        return row.prediction.has_value();
+      }))
+    return;
+  fmt::print(stderr, "note: none of {} row{} can be predicted; the first, {}: {}\n", rows.size(),
+             rows.size() == 1 ? "" : "s", rows.front().row.id,
+             rows.front().prediction.error().message());
 }
 
 }  // namespace
@@ -109,7 +110,8 @@ Result<int> runPredict(const PredictOptions& options, const std::string& output,
   else
     fmt::print("{}", cost::toTable(report));
   if (!json && !output.empty()) fmt::print("{:<14}{}\n", "written to", output);
-  return checkPredicted(all.rows);
+  noteIfNone(all.rows);
+  return kExitOk;
 }
 
 }  // namespace trireme::cli

@@ -562,7 +562,7 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
   TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks,
                            numRanksOf(flags, *found, slurm, source.file, source.launch));
   readPlan(flags, source.model, numRanks, imported);
-  TRIREME_RETURN_IF_ERROR(flags.error());
+  TRIREME_RETURN_IF_ERROR(flags.verdict());
   imported.unpriced = flags.unused();
   return imported;
 }

@@ -260,7 +260,7 @@ void Flags::fail(const std::string& name, const std::string& message) {
       "{}:{}: {} {}", file_, flag == flags_.end() ? line_ : flag->second.line, name, message));
 }
 
-Status Flags::error() const {
+Status Flags::verdict() const {
   constexpr size_t kShortest = 12, kMostTypos = 2;  // shorter ones are alike by chance
   for (const auto& [name, flag] : flags_)
     for (const std::string& asked : used_)

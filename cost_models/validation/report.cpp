@@ -255,13 +255,16 @@ std::string printRows(const std::vector<CsvRecord>& records,
 
 nlohmann::json toJson(const ValidationReport& report) {
   const auto errorsJson = [](const ErrorSummary& e, const std::string& worstId) {
-    return nlohmann::json{{"rows", e.count},
-                          {"medianAbsolute", e.medianAbsolute},
-                          {"meanAbsolute", e.meanAbsolute},
-                          {"p90Absolute", e.p90Absolute},
-                          {"meanSigned", e.meanSigned},
-                          {"worst", e.worst},
-                          {"worstId", worstId}};
+    nlohmann::json json = {{"rows", e.count},
+                           {"medianAbsolute", e.medianAbsolute},
+                           {"meanAbsolute", e.meanAbsolute},
+                           {"p90Absolute", e.p90Absolute},
+                           {"meanSigned", e.meanSigned},
+                           {"worst", e.worst},
+                           {"worstId", worstId}};
+    for (auto& [name, value] : json.items())  // of no rows there are no errors
+      if (e.count == 0 && name != "rows") value = nullptr;
+    return json;
   };
   const auto orderJson = [](const OrderSummary& o) {
     nlohmann::json json = {{"sweeps", o.numSweeps}, {"layouts", o.numLayouts}};

@@ -136,11 +136,14 @@ TEST_F(PredictCommand, IsNoSearch) {
   expectRefusal(runTrireme({"plan", "--cluster", cluster}), 2, {"--model is required"});
 }
 
-TEST_F(PredictCommand, RowsOfWhichNoneIsPredictedAreAnError) {
+TEST_F(PredictCommand, SaysWhereNoRowIsPredicted) {
   const std::string rows = row("a", 3, "0.002") + row("b", 3, "0.003");
   const Outcome outcome = predict({write("rows.csv", header() + rows)});
-  expectRefusal(outcome, 1, {"none of 2 rows could be predicted; the first, a: "});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.err, HasSubstr("note: none of 2 rows can be predicted; the first, a: "));
   EXPECT_THAT(outcome.out, HasSubstr("scored and 2 of these skipped"));
+  const Outcome json = predict({write("rows.csv", header() + rows)}, {"--json"});
+  EXPECT_TRUE(nlohmann::json::parse(json.out)["overall"]["meanAbsolute"].is_null()) << json.out;
   std::string fewer = header();
   fewer.replace(fewer.rfind(",notes"), 6, "");
   expectRefusal(predict({write("rows.csv", fewer + rows)}), 1,
