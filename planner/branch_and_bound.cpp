@@ -97,6 +97,13 @@ Status BranchAndBound::run() {
 }
 
 Status BranchAndBound::open(const Node& node) {
+  if (node.kind == NodeKind::kArrangement || node.kind == NodeKind::kBoundedArrangement) {
+    TRIREME_ASSIGN_OR_RETURN(const bool isVain, recomputesInVain(node));
+    if (isVain) {
+      prune("recomputation");
+      return {};
+    }
+  }
   switch (node.kind) {
     case NodeKind::kGroup:
       ++numGroupsOpened_;

@@ -87,6 +87,7 @@ class BranchAndBound {
   void openArrangement(const Node& node, const plan::Plan& plan);
   void boundArrangement(const Node& node);
   int64_t fewestRecomputed(const plan::Plan& plan, CutSearch& cuts) const;
+  Result<bool> recomputesInVain(const Node& node);
   void splitArrangement(const Node& node);
   Status cut(const Node& node);
   void cutOwn(const Node& node);

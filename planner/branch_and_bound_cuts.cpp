@@ -95,6 +95,29 @@ void BranchAndBound::boundArrangement(const Node& node) {
                   std::make_shared<const plan::Plan>(std::move(plan))});
 }
 
+// Of a split backward, whose bounds rule out few plans: one that recomputes nothing takes no longer
+// with the same cut, and every cut within the limit fits it as well. (In a step a stage does the
+// passes of its layers for every microbatch.)
+Result<bool> BranchAndBound::recomputesInVain(const Node& node) {
+  plan::Plan plan = *node.plan;
+  const Pins& pins = query_.pins;
+  const std::optional<Seconds> limit = limitOf(node);
+  if (!plan::splitsBackward(plan.schedule) || plan.recompute == plan::Recompute::kNone ||
+      pins.recompute || pins.recomputeLayers || !limit)
+    return false;
+  plan.recompute = plan::Recompute::kNone;
+  plan.recomputeLayers = 0;
+  TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(plan));
+  const Seconds layer = blocks->layer.total() * static_cast<double>(plan.numMicrobatches());
+  if (layer <= Seconds(0)) return false;
+  const auto within = static_cast<int64_t>(std::min(*limit / layer, 1e9)) + 1;
+  const int64_t most = std::min(within, query_.model.numLayers - (plan.pp - 1));
+  CutSearch cuts(query_, plan, *blocks, slots_);
+  if (!cuts.mayFit()) return false;
+  const std::vector<int64_t> held = cuts.mostLayers();
+  return std::all_of(held.begin(), held.end(), [&](int64_t layers) { return layers >= most; });
+}
+
 // Memory keeps cuts with few recomputed layers from being fast, and time those with many, so that
 // every number gets its own bound. Of more than the longest chunk has all are recomputed.
 void BranchAndBound::splitArrangement(const Node& node) {
