@@ -8,9 +8,17 @@ namespace trireme::cost {
 namespace {
 
 // Of the first k tasks of one direction, those of the chunk that is `position`-th in its order.
-int64_t countOf(int64_t position, int64_t k, int64_t p, int64_t v) {
-  return k / (p * v) * p + std::clamp<int64_t>(k % (p * v) - position * p, 0, p);
-}
+class FirstTasks {
+ public:
+  FirstTasks(int64_t k, int64_t p, int64_t v)
+      : p_(p), whole_(k / (p * v) * p), rest_(k % (p * v)) {}
+  int64_t countOf(int64_t position) const {
+    return whole_ + std::clamp<int64_t>(rest_ - position * p_, 0, p_);
+  }
+
+ private:
+  int64_t p_, whole_, rest_;
+};
 
 int64_t warmUpOf(int64_t p, int64_t v, int64_t m, int64_t rank) {
   return m == p ? m * v : std::min(2 * (p - rank - 1) + (v - 1) * p, m * v);
@@ -29,7 +37,8 @@ std::vector<int64_t> interleavedSlots(int64_t p, int64_t v, int64_t m, int64_t r
     for (const int64_t i : {int64_t{0}, forwardsEnd, (v - 1 - c) * p, steady - 1}) {
       if (i >= steady) continue;
       int64_t& most = peak[static_cast<size_t>(c)];
-      most = std::max(most, countOf(c, warmUp + i + 1, p, v) - countOf(v - 1 - c, i, p, v));
+      most = std::max(most, FirstTasks(warmUp + i + 1, p, v).countOf(c) -
+                                FirstTasks(i, p, v).countOf(v - 1 - c));
     }
   }
   return peak;
@@ -67,10 +76,11 @@ std::vector<int64_t> aliveAtPeak(plan::ScheduleKind kind, int64_t stages, int64_
   std::vector<int64_t> alive(static_cast<size_t>(v)), atPeak;
   double most = 0;
   const auto lookAt = [&](int64_t i) {
+    const FirstTasks forwards(warmUp + i + 1, p, v), backwards(i, p, v);
     double sum = 0;
     for (int64_t c = 0; c < v; ++c) {
       const auto chunk = static_cast<size_t>(c);
-      alive[chunk] = countOf(c, warmUp + i + 1, p, v) - countOf(v - 1 - c, i, p, v);
+      alive[chunk] = forwards.countOf(c) - backwards.countOf(v - 1 - c);
       sum += static_cast<double>(alive[chunk]) * weights[chunk];
     }
     if (!atPeak.empty() && sum <= most) return;

@@ -99,12 +99,13 @@ void BranchAndBound::boundArrangement(const Node& node) {
 // with the same cut, and every cut within the limit fits it as well. (In a step a stage does the
 // passes of its layers for every microbatch.)
 Result<bool> BranchAndBound::recomputesInVain(const Node& node) {
-  plan::Plan plan = *node.plan;
   const Pins& pins = query_.pins;
-  const std::optional<Seconds> limit = limitOf(node);
-  if (!plan::splitsBackward(plan.schedule) || plan.recompute == plan::Recompute::kNone ||
-      pins.recompute || pins.recomputeLayers || !limit)
+  if (!plan::splitsBackward(node.plan->schedule) || pins.recompute || pins.recomputeLayers ||
+      node.plan->recompute == plan::Recompute::kNone)
     return false;
+  const std::optional<Seconds> limit = limitOf(node);
+  if (!limit) return false;
+  plan::Plan plan = *node.plan;
   plan.recompute = plan::Recompute::kNone;
   plan.recomputeLayers = 0;
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs_.blocks(plan));

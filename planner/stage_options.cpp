@@ -174,9 +174,12 @@ bool StageOptions::addOptions(size_t rank, int64_t layers) {
   now_.fewest = isEven() ? layers / question_.virtualStages : 0;
   now_.most = isEven() ? now_.fewest + 1 : layers;
   now_.isTight = isTight(rank, layers);
+  now_.fewestOf.clear();
+  for (size_t chunk = 0; chunk < now_.counts.size(); ++chunk)
+    now_.fewestOf.push_back(fewestOn(rank, chunk));
   now_.behind.assign(now_.counts.size() + 1, 0);
   for (size_t chunk = now_.counts.size(); chunk-- > 0;)
-    now_.behind[chunk] = now_.behind[chunk + 1] + fewestOn(rank, chunk);
+    now_.behind[chunk] = now_.behind[chunk + 1] + now_.fewestOf[chunk];
   return now_.behind[0] > layers || spread(rank, 0, layers);
 }
 
@@ -193,7 +196,7 @@ bool StageOptions::spread(size_t rank, size_t chunk, int64_t left) {
   if (chunk == now_.counts.size()) return left > 0 || addOption(rank);
   const auto behind = static_cast<int64_t>(now_.counts.size() - chunk) - 1;
   const int64_t most = std::min(now_.most, left - now_.behind[chunk + 1]);
-  for (int64_t n = std::max(fewestOn(rank, chunk), left - now_.most * behind); n <= most; ++n) {
+  for (int64_t n = std::max(now_.fewestOf[chunk], left - now_.most * behind); n <= most; ++n) {
     now_.counts[chunk] = n;
     if (!spread(rank, chunk + 1, left - n)) return false;
   }

@@ -86,7 +86,7 @@ class StageOptions {
     int64_t fewest = 0, most = 0;  // layers of a chunk
     bool isTight = false;
     std::vector<int64_t> counts;
-    std::vector<int64_t> behind;  // layers, at least, of the chunks from each on
+    std::vector<int64_t> fewestOf, behind;  // layers, at least, of a chunk and of those from it on
   } now_;
 };
 
