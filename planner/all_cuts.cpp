@@ -54,6 +54,7 @@ AllCuts::AllCuts(const Query& query, const plan::Plan& plan, const BlockCosts& b
 
 // The shortest time, but for rounding, in which the stages may have all layers, or `limit` if it is
 // longer. The ones behind need theirs, so that no more are handed out than they leave.
+template <typename LayersIn>
 double AllCuts::shortest(const LayersIn& layersIn, double limit) const {
   const double least = asDouble(plan_.virtualStages);
   const auto mayHold = [&](double time) {
@@ -141,25 +142,37 @@ double AllCuts::zeroBubble(double limit) const {
     fixedForward.push_back(fixedForward.back() + stage.forward);
     fixedBackward.push_back(fixedBackward.back() + stage.backward);
   }
-  const auto layersIn = [&](double time, size_t rank, double before) {
+  // Of each path of a stage what it takes without layers, and for each.
+  struct Path {
+    double fixed, perLayer;
+  };
+  struct Paths {
+    Path works, goesBack, comesBack;
+  };
+  std::vector<Paths> paths;
+  for (size_t rank = 0; rank < stages_.size(); ++rank) {
     const Stage& s = stages_[rank];
     const double r = asDouble(static_cast<int64_t>(rank));
     const schedule::Lead lead =
         schedule::leadOf(plan_.schedule, plan_.pp, static_cast<int64_t>(rank));
     const double waiting = std::max(m - 1 - asDouble(lead.backwards), 0.0);
     const double behind = std::max(m - asDouble(lead.forwards), 0.0);
-    const double ofForwards = before * forward_ + fixedForward[rank];
-    const double ofBackwards = before * backward_ + fixedBackward[rank];
-    const double works =
-        (time - ofForwards - r * hop_ - m * (s.forward + s.backward)) / (m * (pass + weights_));
-    const double goesBack =
-        (time - ofForwards - ofBackwards - 2 * r * hop_ - weights_ - m * (s.forward + s.backward)) /
-        (m * pass + waiting * weights_);
-    // Without the backwards of this stage and of those before.
-    const double comesBack = (time - forwards - (backwards - ofBackwards - s.backward) -
-                              (2 * (p - 1) - r) * hop_ - m * s.backward - behind * s.forward) /
-                             ((m - 1) * backward_ + m * weights_ + behind * forward_);
-    return std::min({works, goesBack, comesBack});
+    const double own = fixedForward[rank] + m * (s.forward + s.backward);
+    // The last one without the backwards of this stage and of those before.
+    paths.push_back(
+        {{own + r * hop_, m * (pass + weights_)},
+         {own + fixedBackward[rank] + 2 * r * hop_ + weights_, m * pass + waiting * weights_},
+         {forwards + (backwards - fixedBackward[rank] - s.backward) + (2 * (p - 1) - r) * hop_ +
+              m * s.backward + behind * s.forward,
+          (m - 1) * backward_ + m * weights_ + behind * forward_}});
+  }
+  const auto layersIn = [&](double time, size_t rank, double before) {
+    const auto within = [&](const Path& path, double perLayerBefore) {
+      return (time - path.fixed - before * perLayerBefore) / path.perLayer;
+    };
+    const Paths& of = paths[rank];
+    return std::min(
+        {within(of.works, forward_), within(of.goesBack, pass), within(of.comesBack, -backward_)});
   };
   return shortest(layersIn, limit);
 }

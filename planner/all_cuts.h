@@ -1,6 +1,5 @@
 // A lower bound of every cut of a plan's layers, of Trireme's own programs. Internal to planner/.
 #pragma once
-#include <functional>
 #include <limits>
 #include <vector>
 
@@ -42,9 +41,8 @@ class AllCuts {
     double before = 0, after = 0;  // interleaved: of the other stages
     double most = 0;               // layers, by memory
   };
-  // The layers of a stage in a time, given those before it.
-  using LayersIn = std::function<double(double time, size_t rank, double before)>;
-
+  // layersIn(time, rank, before): the layers of a stage in a time, given those before it.
+  template <typename LayersIn>
   double shortest(const LayersIn& layersIn, double limit) const;
   double flush(double limit) const;
   double gpipe(double limit) const;

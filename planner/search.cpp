@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <map>
 #include <set>
@@ -67,8 +68,22 @@ Status noLayout(int64_t devices, const std::vector<Rejection>& rejections) {
                                 devices == 1 ? "" : "s or fewer", fmt::join(lines, "; ")));
 }
 
-// All that BlockCosts depend on, besides the query. The last: how ranks lie over the tiers, which
-// decides over the links of tp and cp ranks.
+// How ranks lie over the tiers, as far as block costs depend on it: of Trireme's own programs over
+// which links tp ranks talk.
+std::vector<int64_t> placeOf(const Query& query, const plan::Plan& plan) {
+  const cost::Ranks ranks = cost::ranksOf(plan);
+  if (!query.stack.ownPrograms) return innerBlocks(query, ranks);
+  std::vector<int64_t> place;
+  for (const cost::Level& level : cost::levelsOf(cost::tensorGroup(plan), ranks, query.cluster))
+    for (const int64_t part :
+         {level.size, static_cast<int64_t>(level.tier - query.cluster.tiers.data()),
+          std::bit_cast<int64_t>(level.link.bandwidth.count()),
+          std::bit_cast<int64_t>(level.link.latency.count())})
+      place.push_back(part);
+  return place;
+}
+
+// All that BlockCosts depend on, besides the query.
 using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, bool,
                             std::vector<int64_t>>;
 
@@ -98,7 +113,7 @@ CostFunctions modelCosts(const Query& asked) {
                               plan.overlapReductions && plan.tp > 1,
                               query.stack.ownPrograms && plan.pp == 1,
                               query.stack.ownPrograms && plan::splitsBackward(plan.schedule),
-                              innerBlocks(query, cost::ranksOf(plan))};
+                              placeOf(query, plan)};
             };
             const ProbeKey key = keyOf(plan.recompute);
             if (const auto found = probed.find(key); found != probed.end()) return found->second;
