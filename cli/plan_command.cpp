@@ -217,9 +217,9 @@ Action addPlan(CLI::App& app) {
            "Sequences per step; overrides the --train file");
   addCount(app, "--seq", &options->question.sequence,
            "Tokens per sequence; overrides the --train file");
-  addChoice(
-      app, "--precision", &options->question.precision, spec::precisionName, spec::Precision::kFp8,
-      "Of the computation; overrides the --train file (default: bf16 where stack and GPU have it)");
+  addChoice(app, "--precision", &options->question.precision, spec::precisionName,
+            spec::Precision::kFp8,
+            "Overrides the --train file (default: bf16 where stack and GPU have it)");
   addCount(app, "--vocab-multiple", &options->question.vocabMultiple,
            "Pad the vocabulary to a multiple of N x tp (default: the stack's)");
   addCount(app, "--top", &options->topK, "Plans to show (default: 5)");

@@ -401,9 +401,8 @@ Action addWhatif(CLI::App& app) {
   addChoice(app, "--for", &options->framework, codegen::frameworkName,
             codegen::Framework::kAccelerate,
             "Only plans that this program can run (trireme export), with its stack");
-  addChoice(
-      app, "--precision", &question.precision, spec::precisionName, spec::Precision::kFp8,
-      "Of the computation; overrides the --train file (default: bf16 where stack and GPU have it)");
+  addChoice(app, "--precision", &question.precision, spec::precisionName, spec::Precision::kFp8,
+            "Overrides the --train file (default: bf16 where stack and GPU have it)");
   addCount(app, "--vocab-multiple", &question.vocabMultiple,
            "Pad the vocabulary to a multiple of N x tp (default: the stack's)");
   addAxes(app, options.get());
