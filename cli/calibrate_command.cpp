@@ -144,8 +144,7 @@ Result<size_t> tierOf(const CalibrateOptions& options, const spec::ClusterSpec& 
   std::vector<std::string> names;
   const auto holdsHosts = [&](size_t tier) {
     const bool isLast = tier + 1 == cluster.tiers.size();
-    return sweep.numHosts == 1 || (isLast && tier > 0) ||
-           cluster.tiers[tier].devices > cluster.devicesPerHost();
+    return sweep.numHosts == 1 || isLast || cluster.tiers[tier].devices > cluster.devicesPerHost();
   };
   for (size_t tier = 0; tier < cluster.tiers.size(); ++tier) {
     names.push_back(cluster.tiers[tier].name);

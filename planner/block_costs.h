@@ -86,7 +86,7 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
 // plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
 struct StageBound {
   cost::StageTimes times;
-  Seconds once;  // reductions and optimizer
+  Seconds once;  // reductions and optimizer (step_bound.cpp)
 };
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         size_t rank);

@@ -178,7 +178,7 @@ void BranchAndBound::fillCertificate(Seconds step) {
   certificate_.bound = std::min(open, uncostedEven_);
   certificate_.gap = 1 - certificate_.bound / step;
   const Seconds ofAllCuts = std::min(open, uncosted_);
-  if (!query_.stack.ownPrograms || ofAllCuts == certificate_.bound) return;
+  if (!query_.stack.ownPrograms || ofAllCuts >= certificate_.bound) return;
   certificate_.ofEvenChunks = true;
   certificate_.boundOfAllCuts = ofAllCuts;
   certificate_.gapOfAllCuts = 1 - ofAllCuts / step;

@@ -97,7 +97,7 @@ void BranchAndBound::boundArrangement(const Node& node) {
 
 // Of a split backward, whose bounds rule out few plans: one that recomputes nothing takes no longer
 // with the same cut, and every cut within the limit fits it as well. (In a step a stage does the
-// passes of its layers for every microbatch.)
+// passes of its layers for every microbatch, and an end of the model may have none.)
 Result<bool> BranchAndBound::recomputesInVain(const Node& node) {
   const Pins& pins = query_.pins;
   if (!plan::splitsBackward(node.plan->schedule) || pins.recompute || pins.recomputeLayers ||
@@ -112,7 +112,7 @@ Result<bool> BranchAndBound::recomputesInVain(const Node& node) {
   const Seconds layer = blocks->layer.total() * static_cast<double>(plan.numMicrobatches());
   if (layer <= Seconds(0)) return false;
   const auto within = static_cast<int64_t>(std::min(*limit / layer, 1e9)) + 1;
-  const int64_t most = std::min(within, query_.model.numLayers - (plan.pp - 1));
+  const int64_t most = std::min(within, query_.model.numLayers);
   CutSearch cuts(query_, plan, *blocks, slots_);
   if (!cuts.mayFit()) return false;
   const std::vector<int64_t> held = cuts.mostLayers();
@@ -393,7 +393,7 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
     }
   }
   uncosted_ = std::min(uncosted_, bound);
-  uncostedEven_ = std::min(uncostedEven_, ofEven.value_or(bound));
+  uncostedEven_ = std::min(uncostedEven_, std::max(bound, ofEven.value_or(bound)));
   return {};
 }
 

@@ -327,7 +327,7 @@ Status checkPins(const Query& query, int64_t devices) {
   TRIREME_RETURN_IF_ERROR(recomputedLayersExist(query));
   const plan::Plan least = leastPlan(query);
   Status status = query.stack.ownPrograms ? expand::checkBuildable(least) : Status();
-  if (status.ok()) status = checkSupported(pinnedChoices(query.pins), query.stack);
+  if (status.ok()) status = checkChoices(pinnedChoices(query.pins), query.stack);
   if (status.ok()) status = plan::verifyPlan(least, query.model);
   return status.ok() ? status : infeasible(status.message());
 }

@@ -103,6 +103,10 @@ std::vector<bool> splitsOf(const Query& query, int64_t mostStages) {
   return maySplit ? std::vector<bool>{false, true} : std::vector<bool>{false};
 }
 
+bool obeys(const spec::StackProfile& stack, spec::StackRule rule) {
+  return std::find(stack.rules.begin(), stack.rules.end(), rule) != stack.rules.end();
+}
+
 // `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
 void addGroups(const Query& query, const Group& degrees, const std::vector<int64_t>& microbatches,
                const std::vector<bool>& overlaps, const std::vector<bool>& splits,
@@ -116,8 +120,12 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
         continue;
       for (bool sequenceParallel : {false, true}) {
         if (!allows(query.pins.sequenceParallel, sequenceParallel)) continue;
-        if (sequenceParallel && (degrees.tp == 1 || part % degrees.tp != 0 ||
-                                 !query.stack.supports(StackChoice::kSequenceParallel)))
+        const bool mayBe = degrees.tp > 1 && part % degrees.tp == 0 &&
+                           query.stack.supports(StackChoice::kSequenceParallel);
+        if (sequenceParallel && !mayBe) continue;
+        // What only pins could ask for, and no pin does.
+        if (!sequenceParallel && mayBe && query.pins.sequenceParallel.value_or(true) &&
+            obeys(query.stack, spec::StackRule::kSequenceWithTensor))
           continue;
         Group group = degrees;
         group.microbatchSize = microbatch;

@@ -43,15 +43,20 @@ std::string_view whyNot(const plan::ChoiceUse& use, const spec::StackProfile& st
 }  // namespace
 
 Status checkSupported(const plan::Plan& plan, const spec::StackProfile& stack) {
+  TRIREME_RETURN_IF_ERROR(checkChoices(plan, stack));
+  for (const spec::StackRule rule : stack.rules)
+    if (const auto breach = plan::breachOf(plan, rule))
+      return invalidArgument(fmt::format("stack '{}' has no {}; nearest: {}", stack.name,
+                                         breach->value, breach->nearest));
+  return {};
+}
+
+Status checkChoices(const plan::Plan& plan, const spec::StackProfile& stack) {
   if (stack.ownPrograms) TRIREME_RETURN_IF_ERROR(expand::checkBuildable(plan));
   for (const plan::ChoiceUse& use : plan::choicesUsed(plan))
     if (!stack.supports(use.choice))
       return invalidArgument(fmt::format("stack '{}' has no {}{}; nearest: {}", stack.name,
                                          use.value, whyNot(use, stack), nearestOf(use, stack)));
-  for (const spec::StackRule rule : stack.rules)
-    if (const auto breach = plan::breachOf(plan, rule))
-      return invalidArgument(fmt::format("stack '{}' has no {}; nearest: {}", stack.name,
-                                         breach->value, breach->nearest));
   if (!plan::rankOrderGoesWithSharding(plan))
     return invalidArgument(fmt::format(
         "stack '{}' has no rank order {} with state sharding {}; nearest: rank order {}",

@@ -11,5 +11,7 @@ namespace trireme::planner {
 // is of the stack's rules. Of stacks with programs of our own also what expand::checkBuildable
 // says.
 Status checkSupported(const plan::Plan& plan, const spec::StackProfile& stack);
+// But for the rules, of choices that a search is to complete.
+Status checkChoices(const plan::Plan& plan, const spec::StackProfile& stack);
 
 }  // namespace trireme::planner

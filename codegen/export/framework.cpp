@@ -69,8 +69,6 @@ constexpr StackRule kTorchtitanRules[] = {
     StackRule::kWholeGradientsInPipeline};
 constexpr StackRule kAccelerateRules[] = {StackRule::kShardingWithContext};
 
-// torchtitan computes in 16 bits only what it shards, and refuses unsharded replicas beside tp, pp
-// or cp.
 constexpr FrameworkInfo kInfos[] = {
     {"megatron",
      "Megatron-LM",
@@ -278,7 +276,7 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
   misfits.add(misfitsOf(model, plan.training, framework));
   for (const StackRule rule : infoOf(framework).rules)
     if (auto breach = plan::breachOf(plan, rule))
-      misfits.addIf(true, std::move(breach->value), std::move(breach->nearest));
+      misfits.add({{std::move(breach->value), std::move(breach->nearest)}});
   // Shards of equal size are what tp takes in any case.
   const int64_t padded = plan::paddedVocab(plan, model);
   const int64_t least = (model.vocabSize + plan.tp - 1) / plan.tp * plan.tp;

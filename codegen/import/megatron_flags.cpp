@@ -261,14 +261,20 @@ void Flags::fail(const std::string& name, const std::string& message) {
 }
 
 Status Flags::verdict() const {
-  constexpr size_t kShortest = 12, kMostTypos = 2;  // shorter ones are alike by chance
+  if (!error_.ok()) return error_;
+  constexpr size_t kShortest = 12, kMostTypos = 2;   // shorter ones are alike by chance
+  const auto withoutDigits = [](std::string name) {  // --fp4-recipe is no misspelt --fp8-recipe
+    std::erase_if(name, [](char c) { return c >= '0' && c <= '9'; });
+    return name;
+  };
   for (const auto& [name, flag] : flags_)
     for (const std::string& asked : used_)
       if (!used_.contains(name) && !isIn(kSwitches, name) && !flags_.contains(asked) &&
-          asked.size() >= kShortest && spec::editDistance(name, asked) <= kMostTypos)
+          asked.size() >= kShortest && spec::editDistance(name, asked) <= kMostTypos &&
+          withoutDigits(name) != withoutDigits(asked))
         return invalidArgument(
             fmt::format("{}:{}: unknown flag {}; did you mean {}?", file_, flag.line, name, asked));
-  return error_;
+  return {};
 }
 
 std::vector<std::string> Flags::unused() const {

@@ -35,7 +35,7 @@ class Flags {
   // The line is that of the command if it has no such flag.
   void fail(const std::string& name, const std::string& message);
   const Status& error() const { return error_; }
-  // When all were read: the first error, or rather a flag that nobody read and that is spelled
+  // When all were read: the first error, or a flag that nobody read and that is spelled
   // nearly like one that was asked for and is not there.
   Status verdict() const;
   // The message about a word of torchrun that may be any of its flags; empty if there is none.

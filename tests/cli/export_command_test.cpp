@@ -115,6 +115,10 @@ TEST_F(ExportCommand, ForSearchesAmongWhatTheProgramTakesTogether) {
   expectRefusal(with({"torchtitan", "--tp", "2"}), 1,
                 {"tp without sequence parallel", "would work: tp 1 (pinned: 2)"});
   expectSuccess(with({"megatron", "--tp", "2"}));
+  // Of other lengths a pinned tp comes with it.
+  expectSuccess(
+      runTrireme({"plan", "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus", "64",
+                  "--batch", "64", "--seq", "4096", "--for", "torchtitan", "--tp", "2"}));
 }
 
 // Hosts of four GPUs: also what is suggested says so.
