@@ -530,5 +530,38 @@ TEST(Search, CertificatesAreClosedWhereAllCutsAreGoneThrough) {
   }
 }
 
+// Both layers on the first stage, for the head is as long as ten of them: what recomputes nothing
+// may hold one there and not two, so that to recompute is not in vain.
+TEST(Search, AnEndWithoutLayersMayAskForRecomputation) {
+  Query query;
+  query.model = small::gpt(2, 4096, 64);
+  query.model.ffnSize = 16384;
+  query.model.vocabSize = 200000;
+  query.model.maxSequence = 4096;
+  query.training = small::training(16, 4096);
+  query.training.precision = spec::Precision::kBf16;
+  query.cluster = *spec::loadCluster("dgx-a100");
+  query.stack = *spec::loadStack("megatron-core-2023-zero-bubble");
+  query.pins.gpus = query.pins.pp = 2;
+  query.pins.schedule = plan::ScheduleKind::kZeroBubbleH1;
+  int recomputed = 0;
+  for (double gib = 29; gib < 33; gib += 0.2) {
+    query.cluster.device.memory = Bytes(gib * 0x1p30);
+    const auto found = searchPlan(query, modelCosts(query));
+    if (!found.has_value()) continue;
+    recomputed += found->plan.recompute != plan::Recompute::kNone;
+    for (const plan::Recompute pinned :
+         {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull}) {
+      Query narrower = query;
+      narrower.pins.recompute = pinned;
+      const auto other = searchPlan(narrower, modelCosts(narrower));
+      if (other.has_value()) {
+        EXPECT_GE(other->estimate.step, found->estimate.step * (1 - 1e-9)) << gib << " GiB";
+      }
+    }
+  }
+  EXPECT_GT(recomputed, 0);
+}
+
 }  // namespace
 }  // namespace trireme::planner
