@@ -95,8 +95,8 @@ class BranchAndBound {
   Seconds ofInterest() const;
   void noteUntried(const Node& node, const plan::Plan& plan, Seconds bound);
   Status proveCuts();
-  // What no cut takes less than that was not looked at: kNoCut if all were, nothing if there is too
-  // much to look at.
+  // Costs the fastest cuts. The others take at least what it returns: kNoCut if none is faster than
+  // the answer, nothing if there are too many to look at.
   Result<std::optional<Seconds>> tryExactly(const Untried& untried, Spread spread);
   void leaveUncosted(Seconds bound);
   void noteUneven();

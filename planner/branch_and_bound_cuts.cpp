@@ -285,6 +285,7 @@ Result<std::optional<Seconds>> BranchAndBound::tryExactly(const Untried& untried
   const bool isOwn = query_.stack.ownPrograms;
   CutFloor floor(query_, *untried.blocks);
   int64_t& passes = passesOfExact_[static_cast<size_t>(spread)];
+  // Of the work that is left for all plans no more than this one may take.
   int64_t left = isOwn && spread == Spread::kEven ? std::min(passes, kMostPassesOfEven) : passes;
   passes -= left;
   const ExactCuts exact =

@@ -70,7 +70,7 @@ Status noLayout(int64_t devices, const std::vector<Rejection>& rejections) {
 
 // How ranks lie over the tiers, as far as block costs depend on it: of Trireme's own programs over
 // which links tp ranks talk.
-std::vector<int64_t> placeOf(const Query& query, const plan::Plan& plan) {
+std::vector<int64_t> linksOf(const Query& query, const plan::Plan& plan) {
   const cost::Ranks ranks = cost::ranksOf(plan);
   if (!query.stack.ownPrograms) return innerBlocks(query, ranks);
   std::vector<int64_t> place;
@@ -113,7 +113,7 @@ CostFunctions modelCosts(const Query& asked) {
                               plan.overlapReductions && plan.tp > 1,
                               query.stack.ownPrograms && plan.pp == 1,
                               query.stack.ownPrograms && plan::splitsBackward(plan.schedule),
-                              placeOf(query, plan)};
+                              linksOf(query, plan)};
             };
             const ProbeKey key = keyOf(plan.recompute);
             if (const auto found = probed.find(key); found != probed.end()) return found->second;

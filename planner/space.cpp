@@ -204,8 +204,8 @@ bool supports(const spec::StackProfile& stack, StateSharding kind) {
 }
 
 // The first rule of the stack that every plan of the group with that sharing breaks.
-std::optional<plan::RuleBreach> breachOf(const Query& query, const Group& group,
-                                         const Sharing& sharing) {
+std::optional<plan::RuleBreach> sharingBreach(const Query& query, const Group& group,
+                                              const Sharing& sharing) {
   if (query.stack.rules.empty()) return std::nullopt;
   plan::Plan plan;
   plan.training.precision = query.training.precision;
@@ -242,7 +242,7 @@ std::vector<Sharing> possibleSharings(const Query& query, const Group& group) {
 std::vector<Sharing> sharingsOf(const Query& query, const Group& group) {
   std::vector<Sharing> sharings = possibleSharings(query, group);
   std::erase_if(sharings, [&](const Sharing& sharing) {
-    return breachOf(query, group, sharing).has_value();
+    return sharingBreach(query, group, sharing).has_value();
   });
   return sharings;
 }
@@ -304,7 +304,7 @@ Rejection refuseShards(const Query& query, const Group& g, int64_t dpShard) {
 
 Rejection refuseSharing(const Query& query, const Group& g) {
   for (const Sharing& sharing : possibleSharings(query, g))
-    if (const auto breach = breachOf(query, g, sharing))
+    if (const auto breach = sharingBreach(query, g, sharing))
       return {"stack", breach->value, breach->nearest, query.stack.name};
   const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
   const std::string subject = fmt::format("sharded {}", plan::stateShardingName(kind));

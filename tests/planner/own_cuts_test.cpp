@@ -150,7 +150,9 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
   EXPECT_GT(interleaved, known / 10);
   EXPECT_GT(tight, known / 5);
   EXPECT_GT(halfway, 0);
-  EXPECT_GT(even, TRIREME_SANITIZED ? -1 : 0);
+  if (!TRIREME_SANITIZED) {  // of 30 plans there may be none
+    EXPECT_GT(even, 0);
+  }
 }
 
 // One microbatch: what a cut is worth is the optimizer of its fullest stage, which the head's and
