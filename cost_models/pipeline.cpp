@@ -95,18 +95,19 @@ Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageSums>& s
     behind += stage.backward + hop;
   }
   forwards += hop * static_cast<double>(p - 1);
+  const Seconds trip = forwards + behind - hop;  // of a microbatch, to the end and back
   const Seconds first = stages.front().weights;
   Seconds forwardsBefore, before, longest;
   for (size_t r = 0; r < stages.size(); ++r) {
     const Seconds f = stages[r].forward, b = stages[r].backward, w = stages[r].weights;
     const schedule::Lead lead = schedule::leadOf(pipeline.schedule, p, static_cast<int64_t>(r));
+    const Seconds waiting = w * std::max(m - 1 - static_cast<double>(lead.backwards), 0.0);
+    const Seconds later = f * std::max(m - static_cast<double>(lead.forwards), 0.0);
     behind -= b + hop;
     if (pipeline.postValidation) forwards -= std::exchange(forwardsBefore, Seconds(0));
-    longest = std::max({longest, forwardsBefore + (f + b + w) * m,
-                        before + (f + b) * m +
-                            w * std::max(m - 1 - static_cast<double>(lead.backwards), 0.0) + first,
-                        forwards + behind + (b + w) * m +
-                            f * std::max(m - static_cast<double>(lead.forwards), 0.0)});
+    longest = std::max(
+        {longest, forwardsBefore + (f + b + w) * m, before + (f + b) * m + waiting + first,
+         forwards + behind + (b + w) * m + later, trip + b * (m - 1) + waiting + later + first});
     forwardsBefore += f + hop;
     before += f + b + hop * 2;
   }

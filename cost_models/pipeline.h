@@ -57,7 +57,7 @@ struct Pipeline {
 // Exact for even stages while c <= max(f, b) / v.
 //
 // Zero bubble (v = 1), w_r forwards before the first backward and W d_r microbatches behind
-// (schedule.h), S_r = f_r + b_r + w_r. Of every stage three paths are a lower bound:
+// (schedule.h), S_r = f_r + b_r + w_r. Of every stage four paths are a lower bound:
 //   it works m S_r once the first microbatch has come,
 //     sum_{i<r} (f_i + c) + m S_r
 //   its last backward has W of m - 1 - d_r microbatches before it, and goes back to the first
@@ -65,11 +65,14 @@ struct Pipeline {
 //     sum_{i<r} (f_i + b_i + 2 c) + m (f_r + b_r) + max(0, m - 1 - d_r) W_r + W_0
 //   and its first backward comes after all forwards and the backwards behind it,
 //     sum_i f_i + sum_{i>r} b_i + (2 (p - 1) - r) c + m (b_r + W_r) + (m - min(m, w_r)) f_r
-//   T = max_r, the longest of the three
+//   and from there to its last backward, which goes back to the first stage, it does what is left,
+//     sum_i (f_i + b_i) + 2 (p - 1) c + (m - 1) b_r + max(0, m - 1 - d_r) W_r
+//       + (m - min(m, w_r)) f_r + W_0
+//   T = max_r, the longest of the four
 // With post-validation flushes follow each other sooner. T is the time from one to the next, and no
 // rank works less long from its first task to its last one: the first path without what comes
-// before stage r, the second as it is, from the first stage on, the third without the forwards
-// before r.
+// before stage r, the second and the fourth as they are, from the first stage on, the third without
+// the forwards before r.
 //
 // For even stages, c = 0 and m >= w_0 exact; then H1 has T = m S + (p-1) max(f + max(0, b - W), b)
 // and H2 m S + (p-1) max(f, f + b - 2 W, b - f); flushTime plays

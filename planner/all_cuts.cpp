@@ -147,9 +147,10 @@ double AllCuts::zeroBubble(double limit) const {
     double fixed, perLayer;
   };
   struct Paths {
-    Path works, goesBack, comesBack;
+    Path works, goesBack, comesBack, between;
   };
   std::vector<Paths> paths;
+  const double trip = forwards + backwards + 2 * (p - 1) * hop_ + weights_;
   for (size_t rank = 0; rank < stages_.size(); ++rank) {
     const Stage& s = stages_[rank];
     const double r = asDouble(static_cast<int64_t>(rank));
@@ -164,15 +165,19 @@ double AllCuts::zeroBubble(double limit) const {
          {own + fixedBackward[rank] + 2 * r * hop_ + weights_, m * pass + waiting * weights_},
          {forwards + (backwards - fixedBackward[rank] - s.backward) + (2 * (p - 1) - r) * hop_ +
               m * s.backward + behind * s.forward,
-          (m - 1) * backward_ + m * weights_ + behind * forward_}});
+          (m - 1) * backward_ + m * weights_ + behind * forward_},
+         {trip + (m - 1) * s.backward + behind * s.forward,
+          (m - 1) * backward_ + waiting * weights_ + behind * forward_}});
   }
   const auto layersIn = [&](double time, size_t rank, double before) {
     const auto within = [&](const Path& path, double perLayerBefore) {
-      return (time - path.fixed - before * perLayerBefore) / path.perLayer;
+      const double left = time - path.fixed - before * perLayerBefore;
+      if (path.perLayer > 0) return left / path.perLayer;
+      return left < 0 ? 0.0 : layers_;
     };
     const Paths& of = paths[rank];
-    return std::min(
-        {within(of.works, forward_), within(of.goesBack, pass), within(of.comesBack, -backward_)});
+    return std::min({within(of.works, forward_), within(of.goesBack, pass),
+                     within(of.comesBack, -backward_), within(of.between, 0)});
   };
   return shortest(layersIn, limit);
 }

@@ -20,7 +20,7 @@ inline constexpr Seconds kNoCut(std::numeric_limits<double>::infinity());
 //   GPipe        f_r <= X, and by itself b_r <= Y.
 //   interleaved  m S_r and a layer of the first chunk of every stage before r and of the last
 //                chunk of every stage behind.
-//   zero bubble  the three paths of stage r. With N layers before it stage r may have n(N) where
+//   zero bubble  the four paths of stage r. With N layers before it stage r may have n(N) where
 //                N + n(N) does not shrink as N grows, so that as many as each may have, from the
 //                first stage on, are the most in all.
 class AllCuts {

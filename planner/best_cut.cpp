@@ -123,20 +123,22 @@ CutSearch::Option CutSearch::optionOf(int64_t rank) {
   return o;
 }
 
-// The three paths of cost::pipelineTime; the first stage's own W is a part of `through` from then
-// on.
+// The four paths of cost::pipelineTime; the first stage's own W is a part of `through` from then
+// on, and of the fourth path of that stage alone.
 CutSearch::Label CutSearch::afterSplit(const Label& before, const Option& o, int64_t rank) const {
   const double m = stages_.microbatches, pass = o.forward + o.backward;
   const schedule::Lead lead = schedule::leadOf(stages_.plan.schedule, stages_.count, rank);
   Label label = before;
   label.once = std::max(label.once, o.once);
   if (rank == 0) label.through = o.weights;
-  const double waits =
-      label.through + pass * m + o.weights * std::max(m - 1 - asDouble(lead.backwards), 0.0);
-  label.fixed = std::max({before.fixed, before.forwards + o.all * m, waits});
-  label.longest =
-      std::max(before.longest + pass, before.forwards + o.forward + (o.backward + o.weights) * m +
-                                          o.forward * std::max(m - asDouble(lead.forwards), 0.0));
+  const double waiting = o.weights * std::max(m - 1 - asDouble(lead.backwards), 0.0);
+  const double later = o.forward * std::max(m - asDouble(lead.forwards), 0.0);
+  const double own = rank == 0 ? o.weights : 0;
+  label.fixed =
+      std::max({before.fixed, before.forwards + o.all * m, label.through + pass * m + waiting,
+                trip_ + o.backward * (m - 1) + waiting + later + own});
+  label.longest = std::max(before.longest + pass,
+                           before.forwards + o.forward + (o.backward + o.weights) * m + later);
   label.through += pass;
   if (!stages_.isAhead) label.forwards += o.forward;
   return label;
@@ -157,11 +159,12 @@ CutSearch::Label CutSearch::after(const Label& before, const Option& o, int64_t 
   return label;
 }
 
-double CutSearch::valueOf(const Label& label) const {
+// With stages behind that add `rest` at least to every path that they lengthen.
+double CutSearch::valueOf(const Label& label, double rest) const {
   if (stages_.plan.schedule == plan::ScheduleKind::kGpipe)
-    return label.through + (label.longest + label.backward) * (stages_.microbatches - 1) +
+    return label.through + (label.longest + label.backward) * (stages_.microbatches - 1) + rest +
            label.once;
-  return std::max(label.longest, label.fixed) + label.once;
+  return std::max(label.longest + rest, label.fixed) + label.once;
 }
 
 // Of every stage, by memory and because a path through it takes no more than `limit`. Empty: too
@@ -203,12 +206,16 @@ std::vector<int64_t> CutSearch::mostWithin(double limit, const RelaxedTimes& r) 
   return all < stages_.numLayers ? std::vector<int64_t>() : result;
 }
 
-// What the stages behind `rank`, with so many layers, add to every path.
+// What the stages behind `rank`, with so many layers, add to every path that they lengthen.
 double CutSearch::restOf(int64_t rank, int64_t layers, const RelaxedTimes& r) const {
   const int64_t stagesLeft = stages_.count - 1 - rank;
-  if (stages_.isSplit || stagesLeft == 0) return 0;
+  if (stagesLeft == 0) return 0;
+  const auto both = [](const SplitPasses& passes) { return passes.forward + passes.backward; };
   double rest = asDouble(stagesLeft) * 2 * stages_.transfer;
-  if (stages_.chunks == 1) rest += asDouble(layers) * r.layer + r.last;
+  if (stages_.isSplit)
+    rest += asDouble(layers) * both(r.ofLayer) + both(r.ofLast);
+  else if (stages_.chunks == 1)
+    rest += asDouble(layers) * r.layer + r.last;
   return rest * kRounding;
 }
 
@@ -243,7 +250,7 @@ bool CutSearch::label(const std::vector<int64_t>& most, int64_t slack, double li
         const double rest = restOf(rank, stages_.numLayers - layers - n, r);
         for (size_t from = 0; from < labels.size(); ++from) {
           Label label = after(labels[from], option(rank, n), rank);
-          if (valueOf(label) + rest > limit) continue;
+          if (valueOf(label, rest) > limit) continue;
           label.layers = static_cast<int32_t>(n);
           label.before = static_cast<int32_t>(from);
           table.add(stage + 1, layers + n, label);
@@ -291,6 +298,7 @@ std::optional<CutSearch::Cut> CutSearch::evenCut(std::optional<Seconds> limit) c
 // With tight limits first, under which few states are looked at.
 std::optional<CutSearch::Lowest> CutSearch::within(double most) {
   const double bound = this->bound().count();
+  if (stages_.isSplit) trip_ = bound_.trip();
   const RelaxedTimes relaxed = bound_.relaxed(false);
   for (const double more : {1.02, 1.3, 2.0, std::numeric_limits<double>::infinity()}) {
     const double limit = std::min(bound * more, most);

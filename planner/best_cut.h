@@ -101,7 +101,7 @@ class CutSearch {
 
   const Option& option(int64_t rank, int64_t layers);
   Option optionOf(int64_t rank);
-  double valueOf(const Label& label) const;
+  double valueOf(const Label& label, double rest = 0) const;
   Label after(const Label& before, const Option& option, int64_t rank) const;
   Label afterSplit(const Label& before, const Option& option, int64_t rank) const;
   std::optional<Cut> evenCut(std::optional<Seconds> limit) const;
@@ -117,6 +117,7 @@ class CutSearch {
   CutBound bound_;
   size_t mostLabels_ = kMostLabels;  // of cuts that are played, which need but a bound
   bool isInFront_ = false;           // what options are of
+  double trip_ = 0;                  // CutBound::trip(), of a split backward
   std::vector<std::optional<Option>> options_[kNumStageKinds];
 };
 

@@ -124,6 +124,13 @@ plan::StateSharding widestSharding(const spec::StackProfile& stack) {
   return plan::StateSharding::kNone;
 }
 
+cost::PassCost withoutWeights(const cost::BlockCost& block) {
+  cost::PassCost backward = block.backward;
+  backward += block.recomputed;
+  backward -= block.weights;
+  return backward;
+}
+
 PassTimes passTimes(const cost::BlockCost& block, const spec::StackDescription& stack) {
   cost::PassCost backward = block.backward;
   backward += block.recomputed;
@@ -146,11 +153,17 @@ void setTimes(const cost::DescribedBlocks& blocks, const Query& query, const pla
   if (plan.recompute == plan::Recompute::kFull && mayRecomputeSome(query)) layer.recomputed = {};
   const PassTimes whole = passTimes(layer, query.stack.description);
   costs.layer = deviceTimes(layer);
+  costs.splitLayer = {layer.forward.device(), withoutWeights(layer).device(),
+                      layer.weights.device()};
   costs.embedding = embedding;
   costs.head = head;
   if (whole.total() * layers <= costs.layer.total() * layers + embedding.total() + head.total())
     return;
+  const auto pass = [&](const cost::PassCost& cost) {
+    return cost::passTime(cost, query.stack.description);
+  };
   costs.layer = whole;
+  costs.splitLayer = {pass(layer.forward), pass(withoutWeights(layer)), pass(layer.weights)};
   costs.embedding = costs.head = {};
 }
 

@@ -55,6 +55,7 @@ struct BlockCosts {
   // Scratch, library workspace and what else does not depend on layers: first, inner, last stage.
   Bytes firstScratch, innerScratch, lastScratch;
   std::shared_ptr<const cost::DescribedBlocks> described;  // of a stack with a description
+  PassTimes splitLayer;  // of such a stack, where a plan splits the backward
 };
 
 // How ranks lie over the tiers, as far as block costs depend on it: ranks in a block of each tier

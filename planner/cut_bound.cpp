@@ -1,10 +1,16 @@
 #include "planner/cut_bound.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "cost_models/described_memory.h"
 #include "cost_models/formulas.h"
+#include "ir/schedule/schedule.h"
 #include "planner/rounding.h"
 
 namespace trireme::planner {
@@ -22,7 +28,39 @@ Seconds leastOf(const cost::OnceParts& once) {
 
 }  // namespace
 
+// The least over stages; with each the others' are as long in all.
+double leastBetween(plan::ScheduleKind kind, int64_t stages, double microbatches,
+                    const PassTimes& layer) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t rank = 0; rank < stages; ++rank) {
+    const schedule::Lead lead = schedule::leadOf(kind, stages, rank);
+    least = std::min(
+        least, layer.weights.count() * std::max(microbatches - 1 - asDouble(lead.backwards), 0.0) +
+                   layer.forward.count() * std::max(microbatches - asDouble(lead.forwards), 0.0));
+  }
+  return least + layer.backward.count() * (microbatches - 1);
+}
+
+namespace {
+
+// Without transfers, of a split backward: to the end and back, and what the stage with most layers
+// does in between.
+double quickTrip(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
+  const PassTimes& layer = blocks.splitLayer;
+  const auto both = [](const PassTimes& passes) {
+    return (passes.forward + passes.backward).count();
+  };
+  const int64_t most = (query.model.numLayers + plan.pp - 1) / plan.pp;
+  return both(layer) * asDouble(query.model.numLayers) + both(blocks.embedding) +
+         both(blocks.head) +
+         leastBetween(plan.schedule, plan.pp, asDouble(plan.numMicrobatches()), layer) *
+             asDouble(most);
+}
+
+}  // namespace
+
 // With the busiest stage as in groupBound():
+//   split backward      m times the busiest, or that way of one microbatch and its last backwards
 //   no virtual stages   all blocks and transfers once, and (m - 1) times the busiest
 //   otherwise           m times the busiest; in between a layer of each of all but three stages
 Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {
@@ -36,11 +74,12 @@ Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts&
   const int64_t most = (query.model.numLayers + plan.pp - 1) / plan.pp;
   const double busiest = std::max(all / p, layer * asDouble(most));
   const double transfer = 2 * cost::transferTime(query.model, plan, query.cluster, stack).count();
-  const double path = plan::splitsBackward(plan.schedule) ? m * (busiest + transfer)
-                      : plan.virtualStages == 1
-                          ? all + p * transfer + (m - 1) * (busiest + transfer)
-                          : m * (busiest + transfer * asDouble(plan.virtualStages)) +
-                                std::max(p - 3, 0.0) * layer + (p - 1) * transfer;
+  const double path =
+      plan::splitsBackward(plan.schedule)
+          ? std::max(m * (busiest + transfer), quickTrip(query, plan, blocks) + p * transfer)
+      : plan.virtualStages == 1 ? all + p * transfer + (m - 1) * (busiest + transfer)
+                                : m * (busiest + transfer * asDouble(plan.virtualStages)) +
+                                      std::max(p - 3, 0.0) * layer + (p - 1) * transfer;
   const cost::StageSetting setting(*blocks.described, query.model, plan, query.cluster, stack);
   const cost::OnceParts once = cost::oncePartsOf(setting, blocks.layerElements * asDouble(most));
   return (Seconds(path) + leastOf(once)) *
@@ -89,10 +128,30 @@ RelaxedTimes CutBound::ofBlocks() const {
     r.layer = alone;
     r.first = r.last = r.recomputed = 0;
   }
+  if (stages_.isSplit) setSplit(r);
   r.layer += (stages_.setting.traffic.layerForward + stages_.setting.traffic.layerBackward).count();
   r.first += stages_.setting.traffic.embedding.count();
   r.last += stages_.setting.traffic.head.count();
   return r;
+}
+
+// Each pass of layers alone takes what they take with the CPU, other blocks then nothing more.
+void CutBound::setSplit(RelaxedTimes& r) const {
+  const spec::StackDescription& stack = stages_.query.stack.description;
+  const bool isAlone = r.first == 0 && r.last == 0;
+  const auto passesOf = [&](const cost::BlockCost& block) {
+    cost::PassCost backward = block.backward;
+    backward -= block.weights;
+    if (stages_.plan.recomputeLayers == 0) backward += block.recomputed;
+    const auto time = [&](const cost::PassCost& pass) {
+      return (isAlone ? cost::passTime(pass, stack) : pass.device()).count();
+    };
+    return SplitPasses{time(block.forward), time(backward), time(block.weights)};
+  };
+  r.ofLayer = passesOf(stages_.blocks.layer);
+  if (isAlone) return;
+  r.ofFirst = passesOf(stages_.blocks.embedding);
+  r.ofLast = passesOf(stages_.blocks.head);
 }
 
 // Layers that stages may have in a time for a microbatch, and by memory unless isRoomy.
@@ -159,7 +218,7 @@ RelaxedTimes CutBound::relaxed(bool isRoomy) const {
   if ((m - 1) * r.layer >= p * r.recomputed)
     r.sum += r.recomputed * layers * std::min(1.0, r.most / inner);
   r.path = m * low;
-  if (stages_.isSplit) r.path = splitPath(r, r.path, isRoomy);
+  if (stages_.isSplit) r.path = splitPath(r, isRoomy);
   if (stages_.count > 1 && stages_.chunks > 1) r.path = virtualPath(r, held, high);
   return r;
 }
@@ -179,35 +238,95 @@ double CutBound::virtualPath(const RelaxedTimes& r, const Held& held, double slo
   }
 }
 
-// No less than `path`, and all stages together have all layers: stage r works m times on its own
-// ones once the forwards before it are done, so that in a time T it may have (T - F) / m of work.
-// Layers handed out from the front, each as many as it may have, are the most, for a layer costs
-// the stages behind no more than it takes: (p - 1) f <= m s.
-double CutBound::splitPath(const RelaxedTimes& r, double path, bool isRoomy) const {
-  const double p = asDouble(stages_.count), m = stages_.microbatches, transfer = stages_.transfer;
-  const double perStage = 2 * transfer, all = asDouble(stages_.numLayers);
-  const cost::BlockCost& layer = stages_.blocks.layer;
-  const double forward = stages_.isAhead || r.layer == 0 ? 0 : layer.forward.device().count();
-  if ((p - 1) * forward > m * r.layer || (!isRoomy && !memory_.mayFit())) return path;
-  const auto heldIn = [&](double time) {
-    double before = 0, held = 0;
-    for (int64_t rank = 0; rank < stages_.count; ++rank) {
-      const double fixed =
-          perStage + (rank == 0 ? r.first : 0) + (rank + 1 == stages_.count ? r.last : 0);
-      double layers = std::max(((time - before) / m - fixed) / r.layer, 0.0);
-      if (!isRoomy) layers = std::min(layers, asDouble(memory_.most()[static_cast<size_t>(rank)]));
+double CutBound::tripOf(const RelaxedTimes& r) const {
+  double trip = 2 * asDouble(stages_.count) * stages_.transfer;
+  for (const auto& [passes, count] : {std::pair(r.ofLayer, asDouble(stages_.numLayers)),
+                                      std::pair(r.ofFirst, 1.0), std::pair(r.ofLast, 1.0)})
+    trip += (passes.forward + passes.backward) * count;
+  return trip;
+}
+
+// The four paths of a stage (pipeline.h): how many layers it may have in a time, given those of the
+// stages before it, N. N and they together do not shrink as N grows, so that as many as each may
+// have, from the first stage on, are the most in all.
+class CutBound::SplitStages {
+  static constexpr double kRounded = 1 + 1e-9;  // so that rounding takes none away
+  struct Path {
+    double fixed, perLayerBefore, perLayer;
+    double layersIn(double time, double before) const {
+      const double left = time - fixed - before * perLayerBefore;
+      if (perLayer > 0) return std::max(left / perLayer, 0.0);
+      return left < 0 ? 0 : std::numeric_limits<double>::infinity();
+    }
+  };
+
+ public:
+  SplitStages(const CutBound& of, const RelaxedTimes& r) : s_(of.stages_) {
+    const double m = s_.microbatches, c = s_.transfer, trip = of.tripOf(r);
+    const SplitPasses& layer = r.ofLayer;
+    double forwards = 0, backwards = 0;  // before the stage, without layers
+    for (int64_t rank = 0; rank < s_.count; ++rank) {
+      const schedule::Lead lead = schedule::leadOf(s_.plan.schedule, s_.count, rank);
+      const double waiting = std::max(m - 1 - asDouble(lead.backwards), 0.0);
+      const double later = std::max(m - asDouble(lead.forwards), 0.0);
+      double f = c, b = c, both = 2 * c;  // of the stage's other blocks
+      for (const auto& [isHere, passes, sum] :
+           {std::tuple(rank == 0, r.ofFirst, r.first), {rank + 1 == s_.count, r.ofLast, r.last}}) {
+        if (!isHere) continue;
+        f += passes.forward;
+        b += passes.backward;
+        both += sum;
+      }
+      const double ahead = s_.isAhead ? forwards : 0;  // of what begins with the stage's own work
+      stages_.push_back(
+          {Path{forwards - ahead + m * both, s_.isAhead ? 0 : layer.forward, m * r.layer},
+           Path{forwards + backwards + m * (f + b), layer.forward + layer.backward,
+                m * (layer.forward + layer.backward) + waiting * layer.weights},
+           Path{trip - backwards - b + m * b + later * f - ahead,
+                -layer.backward - (s_.isAhead ? layer.forward : 0),
+                (m - 1) * layer.backward + m * layer.weights + later * layer.forward},
+           Path{trip + (m - 1) * b + later * f, 0,
+                (m - 1) * layer.backward + waiting * layer.weights + later * layer.forward}});
+      forwards += f;
+      backwards += b;
+    }
+  }
+
+  double heldIn(double time, const std::vector<int64_t>* most) const {
+    double held = 0;
+    for (size_t rank = 0; rank < stages_.size(); ++rank) {
+      double layers = asDouble(s_.numLayers);
+      for (const Path& path : stages_[rank]) layers = std::min(layers, path.layersIn(time, held));
+      layers = std::floor(layers * kRounded);
+      if (most) layers = std::min(layers, asDouble((*most)[rank]));
       held += layers;
-      before += layers * forward + (stages_.isAhead ? 0 : transfer);
     }
     return held;
-  };
-  double low = path, high = path + m * perStage + p * (r.layer + r.first + transfer);
-  while (heldIn(high) < all) high = low + 2 * (high - low);
-  for (int i = 0; i < 24; ++i) {
-    const double middle = (low + high) / 2;
-    (heldIn(middle) < all ? low : high) = middle;
   }
-  return std::max(path, low - m * perStage);
+
+ private:
+  const CutStages& s_;
+  std::vector<std::array<Path, 4>> stages_;
+};
+
+// The shortest time, but for rounding, in which all stages together may have all layers.
+double CutBound::splitPath(const RelaxedTimes& r, bool isRoomy) const {
+  const double m = stages_.microbatches, all = asDouble(stages_.numLayers);
+  const double works = m * (r.slowest + 2 * stages_.transfer);
+  if (!isRoomy && !memory_.mayFit()) return works;
+  const SplitStages stages(*this, r);
+  const std::vector<int64_t>* most = isRoomy ? nullptr : &memory_.most();
+  double low = std::max(works, tripOf(r)), high = low * 1.1;
+  if (stages.heldIn(low, most) >= all) return low;
+  while (stages.heldIn(high, most) < all) {
+    low = high;
+    high *= 1.5;
+  }
+  for (int i = 0; i < 20; ++i) {
+    const double middle = (low + high) / 2;
+    (stages.heldIn(middle, most) < all ? low : high) = middle;
+  }
+  return low;
 }
 
 // Some stage has as many layers at least.
@@ -258,7 +377,7 @@ double CutBound::withOnce(double path, double perLayer, double parameters, int64
 double CutBound::pathOf(const RelaxedTimes& r) const {
   const double m = stages_.microbatches, transfers = 2 * stages_.transfer;
   const double perStage = transfers * asDouble(stages_.chunks);
-  if (stages_.isSplit) return r.path + m * perStage;
+  if (stages_.isSplit) return r.path;
   if (stages_.chunks == 1) return r.sum + (m - 1) * (r.slowest + perStage);
   return r.path + m * perStage + (asDouble(stages_.count) - 1) * transfers;
 }

@@ -16,6 +16,16 @@ namespace trireme::planner {
 // plan.recomputeLayers 0 or as pinned.
 Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
+// What a stage of one layer does at least between its first backward and its last one, besides the
+// former (the fourth path of pipeline.h).
+double leastBetween(plan::ScheduleKind kind, int64_t stages, double microbatches,
+                    const PassTimes& layer);
+
+// Of a split backward, s.
+struct SplitPasses {
+  double forward = 0, backward = 0, weights = 0;
+};
+
 // Times of blocks that add up to no more than those of stages, s.
 struct RelaxedTimes {
   double layer = 0, recomputed = 0;  // the latter of so many layers of a stage:
@@ -23,7 +33,8 @@ struct RelaxedTimes {
   double first = 0, last = 0;  // embedding and head
   double sum = 0;              // over the stages, with transfers
   double slowest = 0;          // no cut has a shorter longest stage, without transfers
-  double path = 0;             // the longest with virtual stages, without transfers
+  double path = 0;  // the longest with virtual stages, without transfers; split, with them
+  SplitPasses ofLayer, ofFirst, ofLast;  // where the backward is split: layer, embedding, head
 
   double layersWithin(double time, double fixed) const;
   double timeOf(double layers, double fixed) const;
@@ -40,14 +51,19 @@ class CutBound {
   // recomputed. Otherwise requires memory.mayFit().
   Seconds of(bool isRoomy) const;
   RelaxedTimes relaxed(bool isRoomy) const;
+  // Of a split backward: a microbatch's way to the end and back, whatever the cut, s.
+  double trip() const { return tripOf(ofBlocks()); }
 
  private:
   struct Held;
+  class SplitStages;
 
   RelaxedTimes ofBlocks() const;
+  void setSplit(RelaxedTimes& relaxed) const;
   double virtualPath(const RelaxedTimes& relaxed, const Held& held, double slowest) const;
   double pathOf(const RelaxedTimes& relaxed) const;
-  double splitPath(const RelaxedTimes& relaxed, double path, bool isRoomy) const;
+  double tripOf(const RelaxedTimes& relaxed) const;
+  double splitPath(const RelaxedTimes& relaxed, bool isRoomy) const;
   int64_t fullest(bool isRoomy) const;
   double withOnce(double path, double perLayer, double parameters, int64_t layers) const;
 

@@ -5,6 +5,7 @@
 
 #include "cost_models/compute.h"
 #include "cost_models/formulas.h"
+#include "planner/cut_bound.h"
 #include "planner/rounding.h"
 
 namespace trireme::planner {
@@ -51,7 +52,8 @@ Work leastWork(const Query& query, const Group& group) {
 Work probedWork(const Query& query, const BlockCosts& blocks) {
   const Seconds layer = blocks.layer.total();
   PassTimes passes = blocks.layer;
-  // Blocks of a plan that has the backward whole, or of a stack with a description.
+  if (blocks.described) passes = blocks.splitLayer;
+  // Blocks of a plan that has the backward whole.
   if (passes.weights == Seconds()) std::swap(passes.backward, passes.weights);
   return {layer * static_cast<double>(query.model.numLayers) + blocks.embedding.total() +
               blocks.head.total(),
@@ -60,16 +62,21 @@ Work probedWork(const Query& query, const BlockCosts& blocks) {
 
 namespace {
 
-Seconds splitBound(const Query& query, double microbatches, double stages, const Work& work) {
-  if (query.stack.description.postValidation || work.layer.count() <= 0) return {};
+Seconds splitBound(const Query& query, const Group& group, double microbatches, double most,
+                   const Work& work) {
+  if (work.layer.count() <= 0) return {};
   const auto layers = static_cast<double>(query.model.numLayers);
   const PassTimes& passes = work.passes;
   const Seconds forwards = passes.forward * layers;
-  const Seconds trip =
+  const Seconds between(
+      leastBetween(plan::ScheduleKind::kZeroBubbleH2, group.pp, microbatches, passes) * most);
+  const Seconds trip = forwards + passes.backward * layers + between;
+  if (query.stack.description.postValidation) return trip;
+  const Seconds first =
       forwards + passes.backward * (layers - 1) + (passes.backward + passes.weights) * microbatches;
   const double q = passes.forward / work.layer / microbatches;
-  if (q <= 0 || (stages - 1) * q > 1) return trip;
-  return std::max(trip, forwards / (1 - std::pow(1 - q, stages)));
+  const double all = q > 0 && q < 1 ? 1 - std::pow(1 - q, static_cast<double>(group.pp)) : 1;
+  return std::max({trip, first, forwards / all});
 }
 
 }  // namespace
@@ -83,7 +90,7 @@ Seconds groupBound(const Query& query, const Group& group, const Work& work) {
   const Seconds ends = work.all - work.layer * static_cast<double>(query.model.numLayers);
   const Seconds others = work.layer * (stages - 3) + std::min(ends, work.layer);
   if (group.splitsBackward)
-    return std::max(busiest * microbatches, splitBound(query, microbatches, stages, work)) *
+    return std::max(busiest * microbatches, splitBound(query, group, microbatches, most, work)) *
            kRounding;
   return (busiest * microbatches + std::max(others, Seconds(0))) * kRounding;
 }

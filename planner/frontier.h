@@ -96,11 +96,11 @@ Work probedWork(const Query& query, const BlockCosts& blocks);
 //   when
 //     the forwards before it are done, so that in a time T it may have n layers with
 //     m w n <= T - f sum_{i<r} n_i, f the forward of a layer: at most T / (m w) (1 - q)^r, q = f /
-//     (m w), if all stages before have as many as they may, which is the most in all while (p - 1)
-//     q <= 1. All l layers need T >= l f / (1 - (1 - q)^p). And the first stage, with a layer at
-//     least, begins its backwards when a microbatch has been to the end and back:
-//     T >= l f + (l - 1) b + m (b + g), with b and g the two parts of a layer's backward. Not with
-//     post-validation.
+//     (m w), if all stages before have as many as they may, which is the most in all. All l layers
+//     need T >= l f / (1 - (1 - q)^p). And the first stage with a layer begins its backwards when a
+//     microbatch has been to the end and back: T >= l f + (l - 1) b + m (b + g), with b and g the
+//     two parts of a layer's backward. Neither with post-validation. And a microbatch goes to the
+//     end and back, l (f + b), and the busiest stage does leastBetween() for each of its layers.
 //   otherwise: W + (m - 1) B, and W - b >= (p - 1) w for b, what is said above of B: it is
 //     (1 - 1 / p) W where b = W / p >= w, else at least (l - ceil(l / p)) w.
 Seconds groupBound(const Query& query, const Group& group, const Work& work);

@@ -229,9 +229,11 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
                         CutSearch& cuts, cost::FlushPlayer& flush, std::optional<Seconds> limit) {
   const Seconds infinite(std::numeric_limits<double>::infinity());
   const Seconds wide = limit ? *limit * kDescended : infinite;
-  // Of a split backward with all ways merged first, which is enough to rule out most plans.
-  if (plan::splitsBackward(plan.schedule) && !cuts.lowest(wide, 1)) return {std::nullopt, infinite};
-  const auto lowest = cuts.lowest(wide);
+  // Of a split backward nothing is beyond the space, and with all ways merged most plans are ruled
+  // out.
+  const bool isSplit = plan::splitsBackward(plan.schedule);
+  if (isSplit && !cuts.lowest(limit, 1)) return {std::nullopt, infinite};
+  const auto lowest = cuts.lowest(isSplit ? limit : std::optional(wide));
   if (!lowest) return {std::nullopt, infinite};
   DescribedStages stages(query, plan, blocks);
   CutPlayer player(stages, flush, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},

@@ -96,6 +96,22 @@ TEST(ZeroBubbleTime, IsExactForEvenStages) {
       }
 }
 
+// Three stages, two microbatches, every pass 1, but for the second stage's backward, 3, and W, 0.1.
+// Its forwards end at 3 and its first backward begins at 4, when the first microbatch has been to
+// the end; its backwards end at 10, that of the first stage at 11, and W at 12. By the other paths
+// no stage needs more than 11.
+TEST(ZeroBubbleTime, KnowsTheWayBackFromTheLastBackwardOfASlowStage) {
+  Pipeline pipeline = split(ScheduleKind::kZeroBubbleH1, 3, 2, 1, 1, 1);
+  pipeline.stages[1].backward = {Seconds(3)};
+  pipeline.stages[1].weights = {Seconds(0.1)};
+  EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 12);
+  EXPECT_DOUBLE_EQ(play(pipeline).makespan.count(), 12);
+  // And a transfer on each of the four ways.
+  pipeline.hop = Seconds(0.5);
+  EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 14);
+  EXPECT_DOUBLE_EQ(play(pipeline).makespan.count(), 14);
+}
+
 // The first stage is done (p - 1) f before the last under H2, and begins its next flush at once:
 // the time from flush to flush is m (f + b + w) = 24. Under H1 all end together.
 TEST(ZeroBubbleTime, FlushesFollowEachOtherAtOnceWithPostValidation) {
@@ -129,7 +145,7 @@ TEST(ZeroBubbleTime, IsNeverLongerThanTheSchedule) {
     EXPECT_EQ(flushTime(pipeline).count(), std::max(played, pipelineTime(pipeline).count()));
     most = std::max(most, played / pipelineTime(pipeline).count() - 1);
   }
-  EXPECT_LT(most, 0.25);
+  EXPECT_LT(most, 0.24);
 }
 
 TEST(PipelineTime, IsExactForUnevenStagesOfGPipe) {

@@ -196,6 +196,29 @@ TEST(CutSearch, BoundsKnowThatASlowerStageLeavesOthersWithFewerLayers) {
         }
 }
 
+// Few microbatches of a split backward: most of a step is a microbatch's way to the end and back,
+// whatever the cut.
+TEST(CutSearch, BoundsKnowTheWayToTheEndAndBack) {
+  for (const plan::ScheduleKind kind :
+       {plan::ScheduleKind::kZeroBubbleH1, plan::ScheduleKind::kZeroBubbleH2})
+    for (const int64_t p : {3, 4, 5})
+      for (const int64_t m : {1, 2, 4}) {
+        Query query = computeBound(smallQuery(p, 2 * p, m));
+        query.stack.ownPrograms = false;
+        plan::Plan plan = small::plan(query.model, query.training, 1, p, 1);
+        plan.microbatchSize = 1;
+        plan.schedule = kind;
+        const CostFunctions costs = modelCosts(query);
+        const BlockCosts blocks = **costs.blocks(plan);
+        SlotTable slots;
+        CutSearch search(query, plan, blocks, slots);
+        const BestCut best = byEnumeration(query, plan, costs);
+        EXPECT_LE(search.roomyBound(), best.any) << p << m;
+        EXPECT_GE(search.roomyBound(), best.any * 0.87) << p << m;
+        EXPECT_GE(quickBound(query, plan, blocks), best.any * 0.74) << p << m;
+      }
+}
+
 TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
   std::mt19937 random(1);
   int none = 0, tight = 0;
