@@ -132,16 +132,15 @@ class Misfits {
   std::vector<Misfit> found_;
 };
 
-// Megatron-Core's RotaryEmbedding has the numbers of Llama 3.1 but for the factor; arguments.py
-// divides positions by a whole number. Megatron-Bridge documents a key for the latter only.
-std::vector<Misfit> megatronRopeMisfits(const RopeScaling& scaling, bool isBridge) {
+// Megatron-Core's RotaryEmbedding has the numbers of Llama 3.1 but for the factor, for
+// Megatron-Bridge as well; arguments.py divides positions by a whole number.
+std::vector<Misfit> megatronRopeMisfits(const RopeScaling& scaling) {
   RopeScaling nearest = kLlama31Scaling;
   nearest.factor = scaling.factor;
   const bool isLlama3 = scaling.kind == RopeScalingKind::kLlama3;
   const std::string choice = "rope_scaling " + ropeScalingText(scaling);
   Misfits misfits;
-  misfits.addIf(isLlama3 && isBridge, choice, "no rope_scaling");
-  misfits.addIf(isLlama3 && !isBridge && scaling != nearest, choice, ropeScalingText(nearest));
+  misfits.addIf(isLlama3 && scaling != nearest, choice, ropeScalingText(nearest));
   misfits.addIf(
       scaling.kind == RopeScalingKind::kLinear && scaling.factor != std::floor(scaling.factor),
       choice, fmt::format("a factor of {:.0f}", std::floor(scaling.factor)));
@@ -238,7 +237,7 @@ std::vector<Misfit> misfitsOf(const spec::ModelSpec& model, const spec::Training
     case Framework::kMegatron:
     case Framework::kNemo:
       misfits.add(megatronMisfits(model, training));
-      misfits.add(megatronRopeMisfits(model.ropeScaling, framework == Framework::kNemo));
+      misfits.add(megatronRopeMisfits(model.ropeScaling));
       break;
     case Framework::kTorchtitan:
       misfits.add(torchtitanMisfits(model, training));

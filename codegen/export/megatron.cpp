@@ -173,6 +173,19 @@ void addRecompute(Arguments& args, const Plan& plan) {
   args.add("--recompute-num-layers", std::max<int64_t>(plan.recomputeLayers, 1));
 }
 
+// gpt_builders.py, which older versions build the model by, passes neither number on.
+void noteRopeScaling(const RopeScaling& scaling, Exported& exported) {
+  if (scaling.kind == RopeScalingKind::kLlama3 && scaling.factor != kLlama31Scaling.factor)
+    exported.notes.push_back(
+        "Megatron-LM before its pull request 6306 (2026) ignores --rope-scaling-factor and scales "
+        "by 8: look whether yours passes rope_scaling_factor on to the model");
+  if (scaling.kind == RopeScalingKind::kLinear)
+    exported.notes.push_back(
+        "Megatron-LM before its pull request 4741 (2026) ignores "
+        "--rotary-seq-len-interpolation-factor: look whether yours passes "
+        "seq_len_interpolation_factor on to the model");
+}
+
 }  // namespace
 
 // Megatron has it under sequence parallelism only.
@@ -210,6 +223,7 @@ Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOption
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: --data-path, --tokenizer-type, --save, --load");
   noteTensorParallel(plan, options, exported);
+  noteRopeScaling(model.ropeScaling, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or --train-iters");
   if (model.activation == spec::ActivationKind::kGeluTanh && !model.linearBias)

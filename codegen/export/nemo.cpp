@@ -1,6 +1,7 @@
 // Overrides of Megatron-Bridge's configuration, from Megatron-LM's arguments by the tables that the
 // project documents: docs/megatron-lm-to-megatron-bridge.md, commit 167ba2ad, and
-// scripts/translate_mlm_to_bridge.py, commit 158aa4e2.
+// scripts/translate_mlm_to_bridge.py, commit 158aa4e2. They leave out what scales rotary positions:
+// rope_scaling and rope_scaling_factor of GPTModelProvider (models/gpt_provider.py, since 0.3.1).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +28,8 @@ constexpr Translation kTranslations[] = {
     {"--max-position-embeddings", "model.max_position_embeddings"},
     {"--position-embedding-type", "model.position_embedding_type"},
     {"--rotary-base", "model.rotary_base"},
+    {"--use-rope-scaling", "model.rope_scaling"},
+    {"--rope-scaling-factor", "model.rope_scaling_factor"},
     {"--rotary-seq-len-interpolation-factor", "model.seq_len_interpolation_factor"},
     {"--normalization", "model.normalization"},
     {"--norm-epsilon", "model.layernorm_epsilon"},

@@ -241,20 +241,53 @@ TEST(RopeScaling, IsWrittenWhereTheTargetHasIt) {
   EXPECT_THAT(text(divided, Framework::kMegatron),
               HasSubstr("--rotary-seq-len-interpolation-factor 4\n"));
   EXPECT_THAT(text(divided, Framework::kNemo), HasSubstr("model.seq_len_interpolation_factor=4\n"));
+  EXPECT_THAT(text(plain, Framework::kNemo), Not(::testing::ContainsRegex("scaling|interpol")));
+  // GPTModelProvider's own factor is 1, so that it is always said.
   EXPECT_THAT(text(llama31, Framework::kNemo),
-              HasSubstr("Megatron-Bridge cannot express rope_scaling {type: llama3, factor: 8, "));
+              HasSubstr("model.rope_scaling=true\nmodel.rope_scaling_factor=8\n"));
 
   // Megatron has Llama 3.1's numbers and another factor, and divides by whole numbers.
   RopeScaling other = kLlama31Scaling;
   other.factor = 32;
   EXPECT_THAT(text(scaled(plain, other), Framework::kMegatron),
               HasSubstr("--rope-scaling-factor 32\n"));
+  EXPECT_THAT(text(scaled(plain, other), Framework::kNemo),
+              HasSubstr("model.rope_scaling_factor=32\n"));
   other.highFreqFactor = 3;
-  EXPECT_THAT(text(scaled(plain, other), Framework::kMegatron),
-              HasSubstr("high_freq_factor: 3, original_max_position_embeddings: 8192} (nearest: "
-                        "{type: llama3, factor: 32, low_freq_factor: 1, high_freq_factor: 4, "));
-  EXPECT_THAT(text(scaled(plain, {RopeScalingKind::kLinear, 2.5}), Framework::kMegatron),
-              HasSubstr("rope_scaling {type: linear, factor: 2.5} (nearest: a factor of 2)"));
+  for (const Framework framework : {Framework::kMegatron, Framework::kNemo}) {
+    EXPECT_THAT(text(scaled(plain, other), framework),
+                HasSubstr("high_freq_factor: 3, original_max_position_embeddings: 8192} (nearest: "
+                          "{type: llama3, factor: 32, low_freq_factor: 1, high_freq_factor: 4, "));
+    EXPECT_THAT(text(scaled(plain, {RopeScalingKind::kLinear, 2.5}), framework),
+                HasSubstr("rope_scaling {type: linear, factor: 2.5} (nearest: a factor of 2)"));
+  }
+}
+
+// Older Megatron-LM parses the flags and scales by 8, or not at all.
+TEST(RopeScaling, ThatOlderMegatronIgnoresIsNoted) {
+  const spec::ModelSpec plain = flavored();
+  const Plan plan = small::plan(plain, small::training());
+  const auto notes = [&](const RopeScaling& scaling, Framework framework) {
+    const Result<Exported> exported = exportPlan(plan, scaled(plain, scaling), framework);
+    return fmt::format("{}", fmt::join(exported.value().notes, "\n"));
+  };
+  RopeScaling llama32 = kLlama31Scaling;
+  llama32.factor = 32;
+  EXPECT_THAT(notes(llama32, Framework::kMegatron),
+              HasSubstr("ignores --rope-scaling-factor and scales by 8"));
+  EXPECT_THAT(notes(kDivided, Framework::kMegatron),
+              HasSubstr("ignores --rotary-seq-len-interpolation-factor"));
+  for (const RopeScaling& scaling : {RopeScaling{}, kLlama31Scaling})
+    EXPECT_THAT(notes(scaling, Framework::kMegatron), Not(HasSubstr("ignores")));
+  for (const RopeScaling& scaling : {llama32, kDivided})
+    EXPECT_THAT(notes(scaling, Framework::kNemo), Not(HasSubstr("ignores")));
+}
+
+TEST(RopeScaling, OfShippedModelsIsWhatMegatronHas) {
+  for (const char* name : {"llama3.1-8b", "llama3-405b"})
+    for (const Framework framework : {Framework::kMegatron, Framework::kNemo})
+      EXPECT_TRUE(misfitsOf(spec::loadModel(name).value(), small::training(), framework).empty())
+          << name;
 }
 
 // Every Llama 3 of torchtitan is scaled as Llama 3.1.
