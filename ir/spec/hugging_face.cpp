@@ -19,10 +19,36 @@ constexpr EnumName<HfFamily> kFamilies[] = {{"gpt2", HfFamily::kGpt2},
                                             {"mistral", HfFamily::kMistral},
                                             {"qwen2", HfFamily::kQwen2}};
 
+// The classes of the causal language model, and what is below its head, which embedding models and
+// older checkpoints name. LLaMA is what conversions of before the class's release wrote.
+struct Architectures {
+  HfFamily family;
+  std::array<std::string_view, 3> names;  // unused places are empty
+};
+
+constexpr Architectures kArchitectures[] = {
+    {HfFamily::kGpt2, {"GPT2LMHeadModel", "GPT2Model"}},
+    {HfFamily::kLlama, {"LlamaForCausalLM", "LlamaModel", "LLaMAForCausalLM"}},
+    {HfFamily::kMistral, {"MistralForCausalLM", "MistralModel"}},
+    {HfFamily::kQwen2, {"Qwen2ForCausalLM", "Qwen2Model"}}};
+
+std::vector<std::string_view> architecturesOf(HfFamily family) {
+  std::vector<std::string_view> names;
+  for (const Architectures& known : kArchitectures)
+    for (const std::string_view name : known.names)
+      if (known.family == family && !name.empty()) names.push_back(name);
+  return names;
+}
+
+// The class of a model that FSDP2 has wrapped, as transformers once saved it.
+std::string_view withoutFsdp(std::string_view name) {
+  if (name.starts_with("FSDP")) name.remove_prefix(4);
+  return name;
+}
+
 // Cannot change a training step as a function of (weights, tokens): names, tokenizer, generation,
 // storage. Dropout rates are training settings: importDropout() reports them.
-constexpr std::string_view kHarmless[] = {"architectures",
-                                          "torch_dtype",
+constexpr std::string_view kHarmless[] = {"torch_dtype",
                                           "dtype",
                                           "transformers_version",
                                           "bos_token_id",
@@ -125,7 +151,8 @@ class Importer {
 
   Result<ModelSpec> import() {
     const HfFamily family = readFamily();
-    // The options of another family would only hide this.
+    if (map_.firstValueError().ok()) checkArchitectures(family);
+    // The options of another model would only hide this.
     if (Status status = map_.firstValueError(); !status.ok()) return Error(std::move(status));
     for (const std::string_view key : kHarmless) map_.child(key);
     demandAll(kFixedForAll);
@@ -153,6 +180,22 @@ class Importer {
                 fmt::format("{} is not supported; supported: gpt2, llama, mistral, qwen2",
                             quoteForMessage(type)));
     return HfFamily::kGpt2;
+  }
+
+  // Other heads, and relatives that keep the model_type, have other weights and operations.
+  void checkArchitectures(HfFamily family) {
+    const Node* node = map_.child("architectures");
+    if (!node) return;
+    if (node->kind != Node::Kind::kList)
+      return map_.fail(*node, fmt::format("expected a list of names, got {}", describe(*node)));
+    const std::vector<std::string_view> known = architecturesOf(family);
+    for (const Node& name : node->items)
+      if (std::find(known.begin(), known.end(), withoutFsdp(name.text)) != known.end()) return;
+    if (node->items.empty()) return;
+    map_.fail(*node, fmt::format("{} is not supported (accepted: {}): of model_type {} only the "
+                                 "causal language model is known",
+                                 describe(node->items.front()), fmt::join(known, ", "),
+                                 nameOf(std::span<const EnumName<HfFamily>>(kFamilies), family)));
   }
 
   template <size_t kCount>

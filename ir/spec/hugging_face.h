@@ -2,7 +2,8 @@
 //
 // An absent option has the default that the `transformers` library gives it. An option that changes
 // the computation and has no counterpart in ModelSpec is refused by name; one that cannot change it
-// is ignored; one that is not known either way is refused.
+// is ignored; one that is not known either way is refused. `architectures`, where it is given, must
+// name the causal language model of its model_type, or that without its head.
 #pragma once
 #include <string>
 #include <vector>

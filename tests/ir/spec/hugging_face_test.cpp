@@ -161,6 +161,48 @@ TEST(HuggingFace, UnknownModelTypeIsRefused) {
       HasSubstr("model_type"));
 }
 
+TEST(HuggingFace, ArchitectureIsTheCausalLanguageModelOfTheType) {
+  const auto with = [](const std::string& type, const std::string& architectures) {
+    const std::string heads =
+        type == "mistral" || type == "qwen2" ? "\"num_key_value_heads\": 2," : "";
+    return messageOf(
+        parseConfig(llamaLike(type, "\"architectures\": " + architectures + "," + heads)));
+  };
+  for (const char* accepted :
+       {"null", "[]", "[\"LlamaForCausalLM\"]", "[\"LLaMAForCausalLM\"]", "[\"LlamaModel\"]",
+        "[\"FSDPLlamaForCausalLM\"]", "[\"Other\", \"LlamaForCausalLM\"]"})
+    EXPECT_EQ(with("llama", accepted), "(no error)") << accepted;
+  for (const char* accepted : {"[\"MistralForCausalLM\"]", "[\"MistralModel\"]"})
+    EXPECT_EQ(with("mistral", accepted), "(no error)") << accepted;
+  for (const char* accepted : {"[\"Qwen2ForCausalLM\"]", "[\"Qwen2Model\"]"})
+    EXPECT_EQ(with("qwen2", accepted), "(no error)") << accepted;
+  for (const char* accepted : {"[\"GPT2LMHeadModel\"]", "[\"GPT2Model\"]"})
+    EXPECT_EQ(gpt2With(std::string("\"architectures\": ") + accepted), "(no error)") << accepted;
+
+  EXPECT_EQ(
+      gpt2With("\"architectures\": [\"GPT2DoubleHeadsModel\"]"),
+      "config.json:2:20: architectures: 'GPT2DoubleHeadsModel' is not supported (accepted: "
+      "GPT2LMHeadModel, GPT2Model): of model_type gpt2 only the causal language model is known");
+  EXPECT_THAT(with("llama", "[\"LlamaForSequenceClassification\"]"),
+              HasSubstr("architectures: 'LlamaForSequenceClassification' is not supported "
+                        "(accepted: LlamaForCausalLM, LlamaModel, LLaMAForCausalLM)"));
+  EXPECT_THAT(with("qwen2", "[\"Qwen3ForCausalLM\"]"),
+              HasSubstr("'Qwen3ForCausalLM' is not supported (accepted: Qwen2ForCausalLM, "));
+  EXPECT_THAT(with("mistral", "[\"LlamaForCausalLM\"]"),
+              HasSubstr("'LlamaForCausalLM' is not supported (accepted: MistralForCausalLM, "));
+  EXPECT_THAT(with("llama", "[null]"), HasSubstr("nothing is not supported"));
+  EXPECT_THAT(with("llama", "[\"\"]"), HasSubstr("'' is not supported"));
+  EXPECT_THAT(with("llama", "\"LlamaForCausalLM\""),
+              HasSubstr("architectures: expected a list of names, got 'LlamaForCausalLM'"));
+}
+
+// Its options would only hide it.
+TEST(HuggingFace, ArchitectureIsSaidBeforeUnknownOptions) {
+  EXPECT_THAT(
+      llamaWith("\"score_bias\": true, \"architectures\": [\"LlamaForTokenClassification\"],"),
+      HasSubstr("'LlamaForTokenClassification' is not supported"));
+}
+
 TEST(HuggingFace, MissingSizeIsNamed) {
   EXPECT_EQ(messageOf(parseConfig(replaced(kGpt2, "  \"n_layer\": 3,\n", ""))),
             "config.json:1:1: n_layer: missing");
