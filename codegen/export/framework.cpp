@@ -165,6 +165,18 @@ std::vector<Misfit> megatronMisfits(const spec::ModelSpec& model,
   return misfits.take();
 }
 
+// Its GPTModelProvider makes as many learned positions as a sequence is long.
+std::vector<Misfit> bridgeMisfits(const spec::ModelSpec& model,
+                                  const spec::TrainingSpec& training) {
+  Misfits misfits;
+  misfits.addIf(model.position == spec::PositionKind::kLearned &&
+                    model.maxSequence != training.sequenceLength,
+                fmt::format("{} learned positions with sequences of {}", model.maxSequence,
+                            training.sequenceLength),
+                fmt::format("sequences of {}", model.maxSequence));
+  return misfits.take();
+}
+
 struct Flavor {
   std::string_view name;
   int64_t layers, hidden, heads, kvHeads, ffn;
@@ -238,6 +250,7 @@ std::vector<Misfit> misfitsOf(const spec::ModelSpec& model, const spec::Training
     case Framework::kNemo:
       misfits.add(megatronMisfits(model, training));
       misfits.add(megatronRopeMisfits(model.ropeScaling));
+      if (framework == Framework::kNemo) misfits.add(bridgeMisfits(model, training));
       break;
     case Framework::kTorchtitan:
       misfits.add(torchtitanMisfits(model, training));

@@ -25,7 +25,6 @@ constexpr Translation kTranslations[] = {
     {"--num-attention-heads", "model.num_attention_heads"},
     {"--kv-channels", "model.kv_channels"},
     {"--num-query-groups", "model.num_query_groups"},
-    {"--max-position-embeddings", "model.max_position_embeddings"},
     {"--position-embedding-type", "model.position_embedding_type"},
     {"--rotary-base", "model.rotary_base"},
     {"--use-rope-scaling", "model.rope_scaling"},
@@ -87,8 +86,10 @@ constexpr std::array<std::string_view, 4> kBothStates = {
     "--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather",
     "--sequence-parallel"};
 
-// What the overrides say in one key, what Bridge does anyway, or what a note says.
-constexpr std::array<std::string_view, 12> kSaidOtherwise = {"--bf16",
+// What the overrides say in one key, what Bridge does anyway, or what a note says. Its models have
+// as many positions as model.seq_length; the key for them that the script writes is no field.
+constexpr std::array<std::string_view, 13> kSaidOtherwise = {"--max-position-embeddings",
+                                                             "--bf16",
                                                              "--fp16",
                                                              "--loss-scale",
                                                              "--initial-loss-scale",

@@ -135,7 +135,7 @@ std::vector<Plan> sample(const spec::ModelSpec& model) {
               for (int recompute = 0; recompute <= 3; ++recompute)
                 for (int flags = 0; flags < 8; ++flags) {
                   if (++combination % 5 != 0) continue;
-                  Plan p = small::plan(model, small::training(48, 32), tp, pp, dp);
+                  Plan p = small::plan(model, small::training(48, model.maxSequence), tp, pp, dp);
                   p.cp = cp;
                   if (schedule == plan::ScheduleKind::kInterleaved)
                     p = small::interleaved(p, model, 2);
@@ -288,6 +288,24 @@ TEST(RopeScaling, OfShippedModelsIsWhatMegatronHas) {
     for (const Framework framework : {Framework::kMegatron, Framework::kNemo})
       EXPECT_TRUE(misfitsOf(spec::loadModel(name).value(), small::training(), framework).empty())
           << name;
+}
+
+// Bridge has no number of positions: learned ones are as many as a sequence is long.
+TEST(Nemo, LearnedPositionsAreThoseOfTheSequence) {
+  const spec::ModelSpec gpt = small::gpt(4);
+  const auto text = [](const spec::ModelSpec& model, int64_t sequence) {
+    const Result<Exported> exported =
+        exportPlan(small::plan(model, small::training(16, sequence)), model, Framework::kNemo);
+    return exported.has_value() ? exported->text : exported.error().message();
+  };
+  EXPECT_THAT(text(gpt, gpt.maxSequence),
+              AllOf(HasSubstr(fmt::format("model.seq_length={}\n", gpt.maxSequence)),
+                    Not(HasSubstr("max_position"))));
+  EXPECT_EQ(text(gpt, gpt.maxSequence / 2),
+            fmt::format("Megatron-Bridge cannot express {0} learned positions with sequences of "
+                        "{1} (nearest: sequences of {0})",
+                        gpt.maxSequence, gpt.maxSequence / 2));
+  EXPECT_THAT(text(flavored(), 32), HasSubstr("model.seq_length=32\n"));
 }
 
 // Every Llama 3 of torchtitan is scaled as Llama 3.1.
@@ -461,7 +479,7 @@ TEST(Megatron, ShardedStateIsTheDistributedOptimizerOrMegatronFsdp) {
 // FSDP does not know. The others have one order.
 TEST(RankOrder, IsWrittenWhereTheTargetHasIt) {
   const spec::ModelSpec model = small::gpt(12);
-  Plan plan = small::plan(model, small::training(48, 32), 1, 2, 4);
+  Plan plan = small::plan(model, small::training(48, model.maxSequence), 1, 2, 4);
   const auto textOf = [&](Framework framework) {
     const Result<Exported> exported =
         exportPlan(plan, model, framework, {.devicesPerNode = 8, .steps = {}});

@@ -134,8 +134,10 @@ TEST(ImportDeepspeed, LossScalesOfNoSenseAreRefusedByName) {
 }
 
 TEST(ImportDeepspeed, AFixedScaleIsMegatronsToo) {
-  const spec::ModelSpec model = small::gpt(4);
-  const Plan p = small::plan(model, fp16(128, int64_t{1} << 53, 128), 1, 1, 8);
+  spec::ModelSpec model = small::gpt(4);
+  const spec::TrainingSpec training = fp16(128, int64_t{1} << 53, 128);
+  model.maxSequence = training.sequenceLength;
+  const Plan p = small::plan(model, training, 1, 1, 8);
   const auto megatron = exportPlan(p, model, Framework::kMegatron);
   ASSERT_TRUE(megatron.has_value()) << megatron.error().message();
   EXPECT_THAT(megatron->text, HasSubstr("--loss-scale 128"));

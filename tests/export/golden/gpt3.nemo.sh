@@ -10,7 +10,6 @@ ARGUMENTS=(
   model.hidden_size=12288
   model.ffn_hidden_size=49152
   model.num_attention_heads=96
-  model.max_position_embeddings=2048
   model.position_embedding_type=learned_absolute
   model.normalization=LayerNorm
   model.layernorm_epsilon=1e-05

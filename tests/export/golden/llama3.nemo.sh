@@ -11,7 +11,6 @@ ARGUMENTS=(
   model.ffn_hidden_size=28672
   model.num_attention_heads=64
   model.num_query_groups=8
-  model.max_position_embeddings=8192
   model.position_embedding_type=rope
   model.rotary_base=500000
   model.normalization=RMSNorm
