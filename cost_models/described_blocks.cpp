@@ -287,9 +287,8 @@ PassCost selectivelyRecomputed(const Setting& s) {
       return layerForward(s) * 0.5;
     case spec::SelectiveRecompute::kAttention: {
       Pass pass(s, Direction::kForward);
-      if (!spec::isFlash(s.stack.attention))
-        pass.attention(
-            attentionTime(s.model, s.plan, s.cluster.device, s.stack, Direction::kForward));
+      pass.attention(
+          attentionTime(s.model, s.plan, s.cluster.device, s.stack, Direction::kForward));
       return pass.cost();
     }
     case spec::SelectiveRecompute::kPerOperator: {

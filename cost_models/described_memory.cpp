@@ -106,11 +106,17 @@ double inFlight(const spec::ModelSpec& model, const plan::Plan& plan, size_t sta
                      keptForWeights(model, plan).count() * layers);
 }
 
+// Of a fused kernel the result alone comes again, which nobody else keeps.
+bool recomputesActivations(const plan::Plan& plan, const spec::StackDescription& stack) {
+  if (plan.recompute != plan::Recompute::kSelective) return plan.recompute != plan::Recompute::kNone;
+  return stack.selective != spec::SelectiveRecompute::kAttention || !spec::isFlash(stack.attention);
+}
+
 // Beside what microbatches in flight keep.
 double workingBytes(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                     const plan::Plan& plan, const spec::StackDescription& stack, size_t stage) {
   double beside = stack.workingLayers;
-  if (plan.recompute != plan::Recompute::kNone) beside = std::max(beside, 1.0);
+  if (recomputesActivations(plan, stack)) beside = std::max(beside, 1.0);
   double bytes = beside * layerBytes(model, plan, stack, true);
   if (plan.sequenceParallel) bytes += 2 * borderBytes(model, plan) * asDouble(plan.tp);
   if (stage + 1 == plan.layers.size())

@@ -25,7 +25,7 @@ enum class GradientAccumulation : uint8_t {
 
 // What selective recomputation computes again.
 enum class SelectiveRecompute : uint8_t {
-  kAttention,    // of unfused attention everything behind its inputs; of a fused kernel nothing
+  kAttention,    // everything behind its inputs; a fused kernel keeps no more without it
   kEveryOther,   // every second layer in full
   kPerOperator,  // elementwise ops and every second matrix product; attention is kept
 };

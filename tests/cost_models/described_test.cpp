@@ -237,6 +237,33 @@ TEST(DescribedBlocks, SplitTheBackwardIntoWhatItWas) {
   EXPECT_NEAR((split.backward.front() + split.weights.front()) / whole.backward.front(), 1, 1e-12);
 }
 
+// Megatron checkpoints core attention whatever its kernel: its forward comes again. Of a fused
+// kernel memory is the same without, of an unfused one it also makes the scores of a layer again.
+TEST(DescribedBlocks, SelectiveRecomputationRunsAttentionAgain) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  const spec::ClusterSpec cluster = quietCluster();
+  for (const AttentionKind kind : {AttentionKind::kFlash, AttentionKind::kFusedSoftmax}) {
+    StackDescription stack;
+    stack.attention = kind;
+    stack.workingLayers = 0;
+    plan.recompute = plan::Recompute::kNone;
+    const DescribedBlocks none = describeBlocks(model, plan, cluster, stack);
+    const auto needed = [&] {
+      return describedMemory({none, model, plan, cluster, stack}).total().count();
+    };
+    const double kept = needed();
+    plan.recompute = plan::Recompute::kSelective;
+    const BlockCost layer = describeBlocks(model, plan, cluster, stack).layer;
+    EXPECT_EQ(none.layer.recomputed.device().count(), 0);
+    EXPECT_EQ(layer.recomputed.attention, layer.forward.attention);
+    EXPECT_GT(layer.recomputed.attention.count(), 0);
+    if (kind == AttentionKind::kFlash) {
+      EXPECT_EQ(needed(), kept);
+    }
+  }
+}
+
 // Llama, T = 32 tokens, h = 64, f = 256, four heads of 16, two bytes:
 //   all         T (4 h + q + 2 kv + a d + 3 f) e = 32 x (256 + 256 + 768) x 2 = 81,920
 //   operators   T (2 h + 2 q + kv + f) e         = 32 x (128 + 192 + 256) x 2 = 36,864
