@@ -108,7 +108,8 @@ double inFlight(const spec::ModelSpec& model, const plan::Plan& plan, size_t sta
 
 // Of a fused kernel the result alone comes again, which nobody else keeps.
 bool recomputesActivations(const plan::Plan& plan, const spec::StackDescription& stack) {
-  if (plan.recompute != plan::Recompute::kSelective) return plan.recompute != plan::Recompute::kNone;
+  if (plan.recompute != plan::Recompute::kSelective)
+    return plan.recompute != plan::Recompute::kNone;
   return stack.selective != spec::SelectiveRecompute::kAttention || !spec::isFlash(stack.attention);
 }
 

@@ -37,14 +37,23 @@ bool leavesBlock(int64_t first, int64_t count, int64_t distance, int64_t devices
   return std::min(last, devices - 1) + distance >= devices;
 }
 
-// Whether a transfer from one stage to a later one leaves a block in any of the pipelines, which
-// follow each other. Their places in blocks repeat.
-bool leavesBlock(int64_t from, int64_t to, const plan::Plan& plan, int64_t devices) {
+// Whether both are in the same block: that nearest to the beginning of its block decides.
+bool staysInBlock(int64_t first, int64_t count, int64_t distance, int64_t devices) {
+  const int64_t place = first % devices;
+  const bool hasBeginning = place == 0 || place + count > devices;
+  return (hasBeginning ? 0 : place) + distance < devices;
+}
+
+// Whether a transfer from one stage to a later one does in any of the pipelines, which follow each
+// other. Their places in blocks repeat.
+template <typename InBlock>
+bool anyPipeline(InBlock inBlock, int64_t from, int64_t to, const plan::Plan& plan,
+                 int64_t devices) {
   const int64_t perStage = plan::stageStride(plan), pipeline = plan.pp * perStage;
   const int64_t all = plan.numRanks() / pipeline;
   const int64_t different = std::min(all, devices / std::gcd(devices, pipeline));
   for (int64_t i = 0; i < different; ++i)
-    if (leavesBlock(i * pipeline + from * perStage, perStage, (to - from) * perStage, devices))
+    if (inBlock(i * pipeline + from * perStage, perStage, (to - from) * perStage, devices))
       return true;
   return false;
 }
@@ -54,7 +63,7 @@ size_t tierBetween(int64_t from, int64_t to, const plan::Plan& plan,
                    const spec::ClusterSpec& cluster) {
   size_t tier = 0;
   while (tier + 1 < cluster.tiers.size() &&
-         leavesBlock(from, to, plan, blockOf(tier, ranksOf(plan), cluster)))
+         anyPipeline(leavesBlock, from, to, plan, blockOf(tier, ranksOf(plan), cluster)))
     ++tier;
   return tier;
 }
@@ -84,6 +93,21 @@ Link sharedLink(size_t tier, int64_t sending, const spec::ClusterSpec& cluster) 
 
 int64_t sendingOf(const plan::Plan& plan) {
   return plan::stageStride(plan) * (plan.virtualStages > 1 ? 2 : 1);
+}
+
+// Of transfers that cross tiers up to `outermost`, some of them an inner one alone: the slowest,
+// wherever that is.
+template <typename IsCrossed>
+Link slowestLink(size_t outermost, IsCrossed isCrossedAlone, const plan::Plan& plan,
+                 const spec::ClusterSpec& cluster) {
+  Link slowest = sharedLink(outermost, sendingOf(plan), cluster);
+  for (size_t tier = 0; tier < outermost; ++tier) {
+    if (!isCrossedAlone(blockOf(tier, ranksOf(plan), cluster))) continue;
+    const Link link = sharedLink(tier, sendingOf(plan), cluster);
+    slowest.latency = std::max(slowest.latency, link.latency);
+    slowest.bandwidth = std::min(slowest.bandwidth, link.bandwidth);
+  }
+  return slowest;
 }
 
 }  // namespace
@@ -237,14 +261,20 @@ const spec::LinkTier& innermostTierOf(const GroupShape& shape, const Ranks& rank
 
 Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
-  return sharedLink(tierBetween(std::min(from, to), std::max(from, to), plan, cluster),
-                    sendingOf(plan), cluster);
+  const int64_t first = std::min(from, to), last = std::max(from, to);
+  return slowestLink(
+      tierBetween(first, last, plan, cluster),
+      [&](int64_t block) { return anyPipeline(staysInBlock, first, last, plan, block); }, plan,
+      cluster);
 }
 
+// The first pipeline begins a block, and its first two stages are in it if they have room.
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
-  const int64_t pipeline = plan.pp * plan::stageStride(plan);
-  return sharedLink(tierBetweenStages(pipeline, ranksOf(plan), cluster), sendingOf(plan), cluster);
+  const int64_t perStage = plan::stageStride(plan);
+  return slowestLink(
+      tierBetweenStages(plan.pp * perStage, ranksOf(plan), cluster),
+      [&](int64_t block) { return perStage < block; }, plan, cluster);
 }
 
 bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster) {

@@ -75,11 +75,12 @@ Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::Cluster
 const spec::LinkTier& innermostTierOf(const GroupShape& shape, const Ranks& ranks,
                                       const spec::ClusterSpec& cluster);
 
-// The link of the outermost tier that any transfer between neighbouring stages crosses; with
-// virtual stages the last stage neighbours the first. Of the pipeline that a block cuts off only
-// the ranks of one stage send to the next block (with virtual stages those of two): where they are
-// fewer than its devices they share its ports alone, each up to one port. Pipelines are of all
-// ranks or, with replicas outermost, of one replica's. Requires pp > 1.
+// The link of the outermost tier that any transfer between neighbouring stages crosses or, where
+// others cross an inner tier alone that is slower, no faster than that; with virtual stages the
+// last stage neighbours the first. Of the pipeline that a block cuts off only the ranks of one
+// stage send to the next block (with virtual stages those of two): where they are fewer than its
+// devices they share its ports alone, each up to one port. Pipelines are of all ranks or, with
+// replicas outermost, of one replica's. Requires pp > 1.
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 // The same of two stages alone.
 Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster);

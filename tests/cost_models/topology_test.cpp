@@ -303,6 +303,32 @@ TEST(StageLink, IsThatOfTheFarthestPairOfRanks) {
       }
 }
 
+// Links between nodes that are faster than those within: the transfers that stay inside set the
+// pace, if there are any.
+TEST(StageLink, IsNoFasterThanTheSlowestPairOfRanks) {
+  int slowedDown = 0;
+  for (auto [plan, cluster] : manyLayouts()) {
+    cluster.tiers.front().bandwidth = BytesPerSecond(1e9);
+    cluster.tiers.front().latency = Seconds(1e-3);
+    const Ranks ranks = ranksOf(plan);
+    bool isInside = false;
+    for (int64_t rank = 0; rank < ranks.all; ++rank) {
+      plan::RankCoordinates c = plan::coordinatesOf(rank, plan);
+      if (++c.pp == plan.pp) continue;
+      const int64_t block = blockOf(0, ranks, cluster);
+      isInside = isInside || plan::rankOf(c, plan) / block == rank / block;
+    }
+    EXPECT_EQ(stageLink(plan, cluster).bandwidth == BytesPerSecond(1e9), isInside);
+    EXPECT_EQ(stageLink(plan, cluster).latency == Seconds(1e-3), isInside);
+    bool ofTwo = false;
+    for (int64_t stage = 0; stage + 1 < plan.pp; ++stage)
+      ofTwo = ofTwo || stageLink(stage, stage + 1, plan, cluster).latency == Seconds(1e-3);
+    EXPECT_EQ(ofTwo, isInside);
+    slowedDown += isInside && ranks.all > cluster.tiers.front().devices;
+  }
+  EXPECT_GT(slowedDown, 50);
+}
+
 // Nodes of 4. Stages of 4 fill a node each in either order; 4 stages of 1 share one if they are
 // inside, 8 fill two. With ports that are shared the last stage of a node has one for itself even
 // then. On one node everything is near.
