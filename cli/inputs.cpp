@@ -9,8 +9,10 @@ namespace trireme::cli {
 Result<planner::Query> loadQuery(const QueryOptions& options,
                                  std::optional<spec::StackProfile> stack) {
   TRIREME_ASSIGN_OR_RETURN(planner::Query query, planner::makeQuery(options, std::move(stack)));
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
+  TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options, query.training));
+  for (std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
+    notes.push_back(std::move(caveat));
   for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
   return query;
 }

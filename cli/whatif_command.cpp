@@ -102,6 +102,7 @@ Result<Answers> makeAnswers(const WhatifOptions& options) {
   }
   TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options.question, answers.sweep.base.training));
+  for (std::string& caveat : caveatsOf(answers.sweep)) notes.push_back(std::move(caveat));
   if (!options.gpuNames.empty() && !options.question.cluster.empty())
     notes.push_back(fmt::format("--gpu takes the place of {}{}", options.question.cluster,
                                 options.axes.gpus.empty()

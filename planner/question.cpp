@@ -37,6 +37,20 @@ Result<std::vector<std::string>> notesOf(const Question& question,
   return notes;
 }
 
+std::vector<std::string> caveatsOf(const spec::StackProfile& stack,
+                                   const spec::DeviceSpec& device) {
+  std::vector<std::string> caveats;
+  const spec::StackDescription& runs = stack.description;
+  if (device.kind == spec::DeviceKind::kCuda && runs.fasterRuns == 0 && runs.slowerRuns == 0)
+    caveats.push_back(fmt::format(
+        "stack {}: no run on GPUs was compared with its predictions, so that they have no "
+        "interval; other stacks' have one (--stack)",
+        stack.name));
+  if (!device.caution.empty())
+    caveats.push_back(fmt::format("device {}: {}", device.name, device.caution));
+  return caveats;
+}
+
 Result<spec::TrainingSpec> trainingOf(const Question& question, const spec::StackProfile& stack,
                                       const spec::DeviceSpec& device) {
   spec::TrainingSpec training;

@@ -40,6 +40,10 @@ Result<Query> makeQuery(const Question& question,
 Result<std::vector<std::string>> notesOf(const Question& question,
                                          const spec::TrainingSpec& training);
 
+// What an answer for the stack on the device rests on less than others do, a line each: no measured
+// run, or the device's own caution.
+std::vector<std::string> caveatsOf(const spec::StackProfile& stack, const spec::DeviceSpec& device);
+
 // Gives the cluster from `path` the devices that --gpus wants beyond what it has: more of the same,
 // if its file says that there are. Fewer are a part of it, and no business of this function.
 // kInvalidArgument: there are no more; the message says what would help.

@@ -265,7 +265,8 @@ bool isBeyond(const PlanResult& result) {
 // (cost_models/VALIDATION.md), and frameworks' own fragments come on top.
 bool isTight(const cost::Estimate& e) {
   constexpr double kCertain = 0.93;
-  return e.interval && e.fits() && e.memory.total() > e.memoryAvailable * kCertain;
+  const bool isOwn = !e.memoryOfStages.empty();  // which is exact
+  return !isOwn && e.fits() && e.memory.total() > e.memoryAvailable * kCertain;
 }
 
 std::string summary(const plan::Plan& plan) {

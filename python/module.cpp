@@ -247,6 +247,8 @@ Result<Answer> answerPlan(const PlanRequest& request, const Stop& stop) {
       planner::growCluster(query.pins.gpus, request.question.cluster, query.cluster));
   Answer answer;
   TRIREME_ASSIGN_OR_RETURN(answer.notes, planner::notesOf(request.question, query.training));
+  for (std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
+    answer.notes.push_back(std::move(caveat));
   Result<planner::PlanResult> found =
       planner::searchPlan(query, planner::modelCosts(query), stopper(stop));
   if (!found.has_value()) {
@@ -316,6 +318,8 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
   codegen::setWidths(imported.widths, query.stack);
   if (std::string note = planner::otherStackNote(plan, request.file, query.stack); !note.empty())
     answer.notes.push_back(std::move(note));
+  for (std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
+    answer.notes.push_back(std::move(caveat));
   if (request.searches) {
     if (imported.framework) TRIREME_RETURN_IF_ERROR(restrict(*imported.framework, plan, query));
     const Result<planner::PlanCheck> check = planner::checkPlan(plan, query, stopper(stop));
@@ -424,6 +428,8 @@ Result<Answer> answerSweep(const planner::SweepQuestion& asked, int numThreads, 
   Answer answer;
   TRIREME_ASSIGN_OR_RETURN(answer.notes,
                            planner::notesOf(asked.question, answers.sweep.base.training));
+  for (std::string& caveat : planner::caveatsOf(answers.sweep))
+    answer.notes.push_back(std::move(caveat));
   planner::answerPoints(answers.sweep, answers.points, numThreads,
                         [&](size_t i, const planner::PointAnswer& point) {
                           answers.answers[i] = point;

@@ -22,6 +22,7 @@ struct ExportOptions {
   spec::StackSettings settings;  // of the profile that the plan is made for
   double gradientBytes = 4;      // of the same: per parameter, where 16 bits are computed with
   bool overlapsTensorParallel = false;  // of the same: it hides collectives behind products
+  bool overlapsGradients = true;        // and their reduction behind the backward
 };
 
 // What a profile says and no plan does.

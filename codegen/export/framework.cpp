@@ -92,7 +92,7 @@ constexpr FrameworkInfo kInfos[] = {
      kTorchtitanRecipes, kTorchtitanRules, false, StateSharding::kParameters},
     {"deepspeed",
      "DeepSpeed's JSON",
-     "deepspeed-zero3",
+     "deepspeed",
      kDeepspeedChoices,
      kPlainPrecisions,
      {},

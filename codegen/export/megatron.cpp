@@ -173,6 +173,14 @@ void addRecompute(Arguments& args, const Plan& plan) {
   args.add("--recompute-num-layers", std::max<int64_t>(plan.recomputeLayers, 1));
 }
 
+// The arguments overlap them whatever the profile says.
+void noteReductions(const Plan& plan, const ExportOptions& options, Exported& exported) {
+  if (options.overlapsGradients || plan.dp() * plan.cp == 1) return;
+  exported.notes.push_back(fmt::format(
+      "stack {} counts reductions in full that --overlap-grad-reduce hides: steps may be shorter",
+      plan.stack));
+}
+
 // gpt_builders.py, which older versions build the model by, passes neither number on.
 void noteRopeScaling(const RopeScaling& scaling, Exported& exported) {
   if (scaling.kind == RopeScalingKind::kLlama3 && scaling.factor != kLlama31Scaling.factor)
@@ -223,6 +231,7 @@ Exported toMegatron(const Plan& plan, const ModelSpec& model, const ExportOption
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: --data-path, --tokenizer-type, --save, --load");
   noteTensorParallel(plan, options, exported);
+  noteReductions(plan, options, exported);
   noteRopeScaling(model.ropeScaling, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or --train-iters");

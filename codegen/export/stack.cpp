@@ -32,6 +32,7 @@ void setStack(const spec::StackProfile& stack, ExportOptions& options) {
   if (stack.ownPrograms) return;
   options.gradientBytes = stack.description.gradientBytes;
   options.overlapsTensorParallel = stack.description.tensorParallelExposed < 1;
+  options.overlapsGradients = stack.description.gradientExposed < 1;
 }
 
 }  // namespace trireme::codegen

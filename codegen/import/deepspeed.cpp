@@ -295,7 +295,7 @@ Result<Imported> importDeepspeed(const std::string& text, const std::string& fil
   Config config(file, *std::move(root));
   for (const char* name : kNeutralKeys) config.passOver(name);
   Imported imported;
-  Plan& plan = imported.plan = planFor(model, "deepspeed-zero3");
+  Plan& plan = imported.plan = planFor(model, "deepspeed");
   plan.vocabMultiple = 1;
   std::vector<std::string> missing;
   refuseWhatCannotBePriced(config, missing);

@@ -61,6 +61,7 @@ const std::vector<std::string>& measuredKernelNames();
 
 struct DeviceSpec {
   std::string name;
+  std::string caution;  // what whoever compares it with others has to know; empty: nothing
   DeviceKind kind = DeviceKind::kCuda;
   std::vector<PeakRate> matmul;      // dense peak (no sparsity) per format
   double matmulEfficiency = 1.0;     // reachable share of the peak on large matrices

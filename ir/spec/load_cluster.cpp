@@ -138,6 +138,7 @@ void readDevice(MapReader& cluster, DeviceSpec* device, Sources* sources) {
   MapReader map(part->file, part->node, "device.");
   map.collectSources(sources);
   map.required("name", &device->name);
+  map.optional("caution", &device->caution);
   map.required("kind", kKinds, &device->kind);
   readMatmul(map, device, sources);
   readEfficiency(map, "matmul_efficiency", &device->matmulEfficiency);

@@ -62,6 +62,7 @@ void printKernels(const std::vector<KernelTiming>& kernels, ClusterPrinter& out)
 void printDevice(const DeviceSpec& device, ClusterPrinter& out) {
   out.text += "device:\n";
   out.line("  ", "name", printText(device.name));
+  if (!device.caution.empty()) out.line("  ", "caution", printText(device.caution));
   out.line("  ", "kind", nameOf(kKinds, device.kind));
   out.text += "  matmul:\n";
   for (const PeakRate& peak : device.matmul)

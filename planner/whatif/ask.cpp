@@ -211,6 +211,15 @@ std::string firstReason(const Answers& answers, const std::vector<spec::StackPro
 
 }  // namespace
 
+std::vector<std::string> caveatsOf(const Sweep& sweep) {
+  std::vector<std::string> caveats;
+  for (const Hardware& hardware : sweep.hardware)
+    for (std::string& caveat : caveatsOf(sweep.base.stack, hardware.cluster.device))
+      if (std::find(caveats.begin(), caveats.end(), caveat) == caveats.end())
+        caveats.push_back(std::move(caveat));
+  return caveats;
+}
+
 Status checkScenarios(const ScenarioAxes& s) {
   const auto needs = [](bool isGiven, const char* what, bool hasNeeded, const char* needed) {
     return isGiven && !hasNeeded ? invalidArgument(fmt::format("{} needs {}", what, needed))

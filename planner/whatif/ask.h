@@ -24,6 +24,9 @@ struct SweepQuestion {
 // that checkScenarios refuses; errors of makeQuery and clusterOfGpu.
 Result<Answers> makeAnswers(const SweepQuestion& question);
 
+// Of all its hardware (question.h), each once.
+std::vector<std::string> caveatsOf(const Sweep& sweep);
+
 // kInvalidArgument: something is asked without what it needs (a price without tokens...), or more
 // spares than a cluster has devices.
 Status checkScenarios(const ScenarioAxes& scenarios);

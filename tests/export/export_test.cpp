@@ -407,6 +407,21 @@ TEST(Gradients, AreAddedUpAsTheProfilePricesThem) {
   EXPECT_THAT(exported(Framework::kMegatron, "nemo").text, Not(HasSubstr("grads-in-fp32")));
 }
 
+// Megatron's arguments overlap the reductions of replicas; megatron-core's times do not.
+TEST(Reductions, AreNotedWhereTheyAreHiddenAndPricedInFull) {
+  const spec::ModelSpec model = flavored();
+  const auto notes = [&](const char* stack, int64_t dp) {
+    ExportOptions options;
+    setStack(spec::loadStack(stack).value(), options);
+    const Plan plan = small::plan(model, small::training(48, 32), 2, 2, dp);
+    return exportPlan(plan, model, Framework::kMegatron, options).value().notes;
+  };
+  const auto isNoted = ::testing::Contains(HasSubstr("counts reductions in full"));
+  EXPECT_THAT(notes("megatron-core", 2), isNoted);
+  EXPECT_THAT(notes("megatron-core", 1), Not(isNoted));
+  EXPECT_THAT(notes("nemo", 2), Not(isNoted));
+}
+
 // The profile nemo hides collectives of tensor parallelism, megatron-core none; Megatron can under
 // sequence parallelism only. Transfers of interleaved stages are Megatron-LM's own overlap.
 TEST(TensorParallel, IsOverlappedWhereThePlanIsPricedSo) {

@@ -41,7 +41,7 @@ TEST(ImportDeepspeed, ReadsBackWhatIsExported) {
            {spec::Precision::kFp32, spec::Precision::kFp16, spec::Precision::kBf16})
         for (const auto recompute : {plan::Recompute::kNone, plan::Recompute::kFull}) {
           Plan p = small::plan(model, small::training(32, 32), 1, 1, 8);
-          p.stack = "deepspeed-zero3";
+          p.stack = "deepspeed";
           p.vocabMultiple = 1;
           p.training.precision = precision;
           p.microbatchSize = micro;
@@ -97,7 +97,7 @@ TEST(ImportDeepspeed, LossScalesOfExportedPlansComeBack) {
        {fp16(65536, 2000, 1), fp16(4096, 7, 16), fp16(0x1p126, 1, 1), fp16(1, 1000, 1),
         fp16(96.5, int64_t{1} << 53, 96.5)}) {
     Plan p = small::plan(small::gpt(4), training, 1, 1, 8);
-    p.stack = "deepspeed-zero3";
+    p.stack = "deepspeed";
     p.vocabMultiple = 1;
     const auto file = exportPlan(p, small::gpt(4), Framework::kDeepspeed);
     ASSERT_TRUE(file.has_value()) << file.error().message();

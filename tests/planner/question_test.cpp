@@ -1,5 +1,6 @@
 #include "planner/question.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -27,6 +28,21 @@ TEST(MakeQuery, PrecisionThatTheTrainingFileDoesNotNameIsTheUsualOne) {
   EXPECT_EQ(precisionWith("learning_rate: 1e-4\n", "dgx-h100"), spec::Precision::kBf16);
   EXPECT_EQ(precisionWith("learning_rate: 1e-4\n", "dgx-1v"), spec::Precision::kFp16);
   EXPECT_EQ(precisionWith("precision: fp32\n", "dgx-h100"), spec::Precision::kFp32);
+}
+
+TEST(CaveatsOf, SayWhatAnAnswerRestsOn) {
+  const auto caveats = [](const char* stack, const char* cluster) {
+    return caveatsOf(spec::loadStack(stack).value(), spec::loadCluster(cluster).value().device);
+  };
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  EXPECT_THAT(caveats("megatron-core", "dgx-h100"), ElementsAre());
+  EXPECT_THAT(caveats("trireme", "local"), ElementsAre());  // a host, whose kernels are measured
+  EXPECT_THAT(caveats("trireme", "dgx-h100"),
+              ElementsAre(HasSubstr("stack trireme: no run on GPUs was compared")));
+  EXPECT_THAT(caveats("deepspeed", "dgx-b200"),
+              ElementsAre(HasSubstr("stack deepspeed: no run on GPUs was compared"),
+                          HasSubstr("device B200-180GB-SXM: bf16 is fitted to runs of one")));
 }
 
 // 9 racks of 72: 1,000 devices are a part of 14, as 500 are of the 9.

@@ -198,7 +198,8 @@ TEST(Examples, StacksAreSane) {
     EXPECT_NEAR(d.matmulFactor, 0.75, 0.36) << path;
     EXPECT_LE(d.hostLaunch, Seconds(1e-4)) << path;
     EXPECT_LE(d.slowdownPerDoubling, 0.01) << path;
-    EXPECT_GT(std::min(d.fasterRuns, d.slowerRuns), 0) << path;
+    const bool isCompared = stack->name != "deepspeed";
+    EXPECT_EQ(std::min(d.fasterRuns, d.slowerRuns) > 0, isCompared) << path;
     EXPECT_LE(std::max(d.fasterRuns, d.slowerRuns), 0.15) << path;
     EXPECT_TRUE(stack->supports(StackChoice::kScatterGather) || !d.scatterGather) << path;
     EXPECT_TRUE(stack->supports(StackChoice::kPipeline) ||
