@@ -139,4 +139,9 @@ struct PlanResult {
   double seconds = 0;  // that the search took
 };
 
+// The fastest plan that is sure to fit, beside an answer that is tight (isTight(), report.h).
+struct Roomier {
+  std::optional<CostedPlan> plan;  // none: nothing fits so well
+};
+
 }  // namespace trireme::planner

@@ -14,6 +14,7 @@ namespace trireme::planner {
 
 struct Recommendation {
   PlanResult result;
+  std::optional<Roomier> roomier;
   Explanation why;
   PlayedPlan played;
   CriticalPath path;               // of what was played
@@ -28,8 +29,8 @@ struct RecommendOptions {
   bool trace = false;  // and its events
 };
 
-// Of the query's answer; `progress` hears how far it is. Errors: those of explain(), playPlan() and
-// lookAround().
+// Of the query's answer, which is searched for once more if it is tight; `progress` hears how far
+// it is. Errors: those of explain(), playPlan(), lookAround() and searchPlan().
 Result<Recommendation> recommend(const Query& query, PlanResult result,
                                  const RecommendOptions& options,
                                  const OutlookProgress& progress = {});

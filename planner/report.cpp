@@ -264,9 +264,8 @@ bool isBeyond(const PlanResult& result) {
 // Published peaks of software that others make are 3.0 to 6.7 % off on average, by source
 // (cost_models/VALIDATION.md), and frameworks' own fragments come on top.
 bool isTight(const cost::Estimate& e) {
-  constexpr double kCertain = 0.93;
   const bool isOwn = !e.memoryOfStages.empty();  // which is exact
-  return !isOwn && e.fits() && e.memory.total() > e.memoryAvailable * kCertain;
+  return !isOwn && e.fits() && e.memory.total() > e.memoryAvailable * kCertainShare;
 }
 
 std::string summary(const plan::Plan& plan) {
@@ -422,6 +421,20 @@ std::string toTable(const PlanResult& result) {
   appendRunnersUp(out, result);
   appendRejections(out, result.rejections);
   appendCertificate(out, result);
+  return out;
+}
+
+std::string toTable(const Roomier& roomier, const PlanResult& tight) {
+  std::string text =
+      fmt::format("none: no plan leaves {:.0f} % of memory free", 100 * (1 - kCertainShare));
+  if (roomier.plan) {
+    const auto& [plan, estimate] = *roomier.plan;
+    text = fmt::format("{}, +{:.1f} %, {}: {}", formatSeconds(estimate.step),
+                       100 * (estimate.step / tight.estimate.step - 1),
+                       formatBytes(estimate.memory.total()), summary(plan));
+  }
+  std::string out;
+  appendField(out, "with room", text);
   return out;
 }
 

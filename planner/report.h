@@ -38,7 +38,8 @@ struct MemoryPart {
 std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory);
 
 // Whether it fits by less than its memory may be off: of software that others make, whose peaks are
-// predictions.
+// predictions. What takes no more than kCertainShare of a device's memory is sure to fit.
+inline constexpr double kCertainShare = 0.93;
 bool isTight(const cost::Estimate& estimate);
 
 // "63.93 GiB, 61.20 GiB (x 6)": totals of pipeline ranks in order.
@@ -61,6 +62,8 @@ std::string toTable(const PlanResult& result);
 std::string toTable(const Explanation& explanation, const cost::Estimate& estimate);
 // A checked plan: the plan itself, the verdict, the explanation.
 std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster);
+// The plan that is sure to fit, and what it costs.
+std::string toTable(const Roomier& roomier, const PlanResult& tight);
 // What binds the winner, and what would change it.
 std::string toTable(const Outlook& outlook, const PlanResult& result);
 // The simulated step beside the estimate, and where the critical path goes.
@@ -72,6 +75,7 @@ std::string simulatedLine(const CriticalPath& path);
 // form as a string, so that it has one format only.
 nlohmann::json toJson(const cost::Estimate& estimate);
 nlohmann::json toJson(const PlanResult& result);
+nlohmann::json toJson(const Roomier& roomier);  // null: there is none
 nlohmann::json toJson(const PlanCheck& check);
 nlohmann::json toJson(const Outlook& outlook);
 nlohmann::json toJson(const CriticalPath& path);

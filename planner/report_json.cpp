@@ -128,6 +128,14 @@ nlohmann::json toJson(const PlanResult& result) {
   return json;
 }
 
+nlohmann::json toJson(const Roomier& roomier) {
+  if (!roomier.plan) return nullptr;
+  return {{"plan", plan::printPlan(roomier.plan->plan)},
+          {"summary", summary(roomier.plan->plan)},
+          {"stepSeconds", roomier.plan->estimate.step.count()},
+          {"memoryBytes", roomier.plan->estimate.memory.total().count()}};
+}
+
 nlohmann::json stagesJson(const std::vector<cost::MemoryUse>& stages) {
   nlohmann::json json = nlohmann::json::array();
   for (const cost::MemoryUse& use : stages) json.push_back(use.total().count());

@@ -324,17 +324,29 @@ class Search(_Answer):
         return _frame(rows)
 
 
+@dataclass(frozen=True)
+class Roomier:
+    """A plan that leaves memory for what its prediction may be off by."""
+
+    plan: Plan
+    summary: str
+    step_seconds: float
+    memory_bytes: int
+
+
 @dataclass(frozen=True, repr=False)
 class Recommendation(Search):
     """The answer of :func:`trireme.plan`.
 
     why: what every other choice would cost, a line each. stage_bytes: memory of every pipeline stage.
     simulated_seconds: the step, played task by task. outlook and critical_path: with ``explain=True``.
+    roomier: if the plan's memory is tight, the fastest that is sure to fit; None if it is not, or nothing is.
     """
 
     why: tuple[str, ...] = ()
     stage_bytes: tuple[int, ...] = ()
     simulated_seconds: float = 0.0
+    roomier: Roomier | None = None
     outlook: Outlook | None = None
     critical_path: CriticalPath | None = None
 

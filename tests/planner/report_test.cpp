@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ir/base/format.h"
+#include "planner/recommend.h"
 #include "tests/planner/small_query.h"
 
 namespace trireme::planner {
@@ -167,9 +168,9 @@ TEST(ToTable, SaysThatChunksOfAStageAreEvenAndThatMemoryIsTight) {
   EXPECT_EQ(toJson(result)["certificate"]["allCuts"]["gap"], 0.01);
   result.certificate.boundOfAllCuts.reset();
   result.plan.layers = layers;
-  // Of predictions with an interval; above 93 % of what there is.
+  // Of software of others; above 93 % of what there is.
   cost::Estimate& estimate = result.estimate;
-  estimate.interval = {estimate.step * 0.9, estimate.step * 1.1};
+  estimate.memoryOfStages.clear();
   for (const auto& [share, isTight] :
        {std::pair{0.92, false}, std::pair{0.94, true}, std::pair{1.01, false}}) {
     estimate.memoryAvailable = estimate.memory.total() * (1 / share);
@@ -198,6 +199,42 @@ TEST(ToTable, SaysHowFarOffTheStepMayBe) {
   EXPECT_EQ(toJson(result)["estimate"]["intervalSeconds"], nlohmann::json({1.5, 2.0}));
 }
 
+// Memory for the winner to the byte: beside it stands the fastest that takes 93 % of it at most.
+TEST(Recommend, ShowsThePlanThatIsSureToFit) {
+  Query query = computeBound(smallQuery(4, 8, 16));
+  query.stack.ownPrograms = false;
+  const auto recommended = [](const Query& asked) {
+    return recommend(asked, searchPlan(asked).value(), {}).value();
+  };
+  const Recommendation ample = recommended(query);
+  EXPECT_FALSE(ample.roomier.has_value());
+  EXPECT_EQ(toText(ample, query, false).find("with room"), std::string::npos);
+  query.cluster.device.memory = ample.result.estimate.memory.total();
+  const Recommendation tight = recommended(query);
+  ASSERT_TRUE(tight.roomier.has_value() && tight.roomier->plan.has_value());
+  const CostedPlan& roomier = *tight.roomier->plan;
+  EXPECT_LE(roomier.estimate.memory.total(), query.cluster.device.memory * kCertainShare);
+  EXPECT_GE(roomier.estimate.step, tight.result.estimate.step);
+  EXPECT_NE(toText(tight, query, false).find("with room     "), std::string::npos);
+  EXPECT_EQ(toJson(tight, false)["roomier"]["summary"], summary(roomier.plan));
+  // That plan alone, and nothing else.
+  query.pins.layers = {8};
+  query.pins.tp = tight.result.plan.tp;
+  query.pins.dp = query.cluster.numDevices / tight.result.plan.tp;
+  query.pins.recompute = plan::Recompute::kNone;
+  query.pins.stateSharding = plan::StateSharding::kNone;
+  query.pins.microbatchSize = 1;
+  query.pins.sequenceParallel = false;
+  query.cluster.device.memory = Bytes(1e12);
+  query.cluster.device.memory = searchPlan(query).value().estimate.memory.total();
+  const Recommendation alone = recommended(query);
+  ASSERT_TRUE(alone.roomier.has_value());
+  EXPECT_FALSE(alone.roomier->plan.has_value());
+  EXPECT_NE(toText(alone, query, false).find("none: no plan leaves 7 % of memory free"),
+            std::string::npos);
+  EXPECT_TRUE(toJson(alone, false)["roomier"].is_null());
+}
+
 // Of software that others make: Trireme's own arenas are exact.
 TEST(ToTable, SaysWhenMemoryIsWithinTheErrorOfTheLimit) {
   PlanResult result = answer();
@@ -207,7 +244,7 @@ TEST(ToTable, SaysWhenMemoryIsWithinTheErrorOfTheLimit) {
            std::string::npos;
   };
   EXPECT_FALSE(isTight(0.95));
-  result.estimate.interval = cost::Interval{Seconds(1.5), Seconds(2)};
+  result.estimate.memoryOfStages.clear();
   EXPECT_TRUE(isTight(0.95));
   EXPECT_TRUE(isTight(0.999));
   EXPECT_FALSE(isTight(0.92));
