@@ -118,14 +118,19 @@ CriticalPath phasesOf(const cost::Simulation& simulation, Seconds estimated) {
   return {simulation.makespan, estimated, phases.take()};
 }
 
+CriticalPath pathOf(const Query& query, const plan::Plan& plan, const cost::Simulation& simulation,
+                    Seconds estimated) {
+  CriticalPath path = phasesOf(simulation, estimated);
+  path.isAlone = !query.stack.ownPrograms && query.stack.description.postValidation &&
+                 plan::splitsBackward(plan.schedule);
+  return path;
+}
+
 Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds estimated) {
   cost::SimulationOptions options;
   options.path = true;
   TRIREME_ASSIGN_OR_RETURN(const PlayedPlan played, playPlan(query, plan, options));
-  CriticalPath path = phasesOf(played.simulation, estimated);
-  path.isAlone = !query.stack.ownPrograms && query.stack.description.postValidation &&
-                 plan::splitsBackward(plan.schedule);
-  return path;
+  return pathOf(query, plan, played.simulation, estimated);
 }
 
 }  // namespace trireme::planner

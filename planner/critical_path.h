@@ -47,6 +47,10 @@ struct CriticalPath {
 // The path of `simulation` (with SimulationOptions::path) in phases.
 CriticalPath phasesOf(const cost::Simulation& simulation, Seconds estimated);
 
+// The same of the query's plan, which says whether it is of one step alone.
+CriticalPath pathOf(const Query& query, const plan::Plan& plan, const cost::Simulation& simulation,
+                    Seconds estimated);
+
 // Of the plan played on the query's cluster. Errors: those of playPlan (timeline.h).
 Result<CriticalPath> criticalPath(const Query& query, const plan::Plan& plan, Seconds estimated);
 

@@ -44,7 +44,7 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
   simulation.tasks = options.tasks;
   simulation.trace = options.trace;
   TRIREME_ASSIGN_OR_RETURN(r.played, playPlan(query, r.result.plan, simulation));
-  r.path = phasesOf(r.played.simulation, r.result.estimate.step);
+  r.path = pathOf(query, r.result.plan, r.played.simulation, r.result.estimate.step);
   if (options.playsRunnersUp)
     for (RunnerUp& runner : r.result.runnersUp) {
       if (progress) progress(1, "simulating the runners-up");

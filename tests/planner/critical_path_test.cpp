@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "planner/recommend.h"
 #include "planner/report.h"
 #include "tests/planner/small_query.h"
 #include "tests/support/program_builder.h"
@@ -226,6 +227,7 @@ TEST(CriticalPath, OfASplitBackwardHasGradientsOfWeights) {
     EXPECT_THAT(toTable(*path), HasSubstr(" W of"));
     EXPECT_EQ(simulatedLine(*path).find("no other follows") != std::string::npos, isAhead);
     EXPECT_GE(path->simulated, best->estimate.step * (1 - 1e-9));
+    EXPECT_EQ(recommend(query, *best, {}).value().path.isAlone, isAhead);
   }
 }
 
