@@ -306,9 +306,7 @@ void addMoney(CLI::App& app, WhatifOptions* options) {
             "Of a device: '2.5 USD/h'; a list as long as --gpu's: one for each", &s->priceIsRange);
   price->needs(tokens);
   units("--power", "W", &s->power, planner::powerUnits(),
-        "Of a device in use, and its share of the host if that counts (default: the device's "
-        "specification); as --price, of each",
-        &s->powerIsRange)
+        "Of a device (default: its own, without the host's); as --price, of each", &s->powerIsRange)
       ->needs(tokens);
   units("--deadline", "TIME", &s->deadlines, planner::durationUnits(),
         "How many devices finish in time? '30 d'")
