@@ -306,7 +306,7 @@ void addMoney(CLI::App& app, WhatifOptions* options) {
             "Of a device: '2.5 USD/h'; a list as long as --gpu's: one for each", &s->priceIsRange);
   price->needs(tokens);
   units("--power", "W", &s->power, planner::powerUnits(),
-        "Of a device (default: its own, without the host's); as --price, of each", &s->powerIsRange)
+        "Of a device (default: its own, without a host); as --price, of each", &s->powerIsRange)
       ->needs(tokens);
   units("--deadline", "TIME", &s->deadlines, planner::durationUnits(),
         "How many devices finish in time? '30 d'")
