@@ -289,6 +289,7 @@ PassCost selectivelyRecomputed(const Setting& s) {
       Pass pass(s, Direction::kForward);
       pass.attention(
           attentionTime(s.model, s.plan, s.cluster.device, s.stack, Direction::kForward));
+      pass.contextParallel(keyValueBytes(s.model, s.plan));
       return pass.cost();
     }
     case spec::SelectiveRecompute::kPerOperator: {

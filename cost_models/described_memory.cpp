@@ -106,7 +106,7 @@ double inFlight(const spec::ModelSpec& model, const plan::Plan& plan, size_t sta
                      keptForWeights(model, plan).count() * layers);
 }
 
-// Of a fused kernel the result alone comes again, which nobody else keeps.
+// Of a fused kernel nothing does: its inputs and its result are kept anyway.
 bool recomputesActivations(const plan::Plan& plan, const spec::StackDescription& stack) {
   if (plan.recompute != plan::Recompute::kSelective)
     return plan.recompute != plan::Recompute::kNone;

@@ -44,8 +44,8 @@ bool staysInBlock(int64_t first, int64_t count, int64_t distance, int64_t device
   return (hasBeginning ? 0 : place) + distance < devices;
 }
 
-// Whether a transfer from one stage to a later one does in any of the pipelines, which follow each
-// other. Their places in blocks repeat.
+// Whether a transfer from one stage to a later one is as `inBlock` says in any of the pipelines,
+// which follow each other. Their places in blocks repeat.
 template <typename InBlock>
 bool anyPipeline(InBlock inBlock, int64_t from, int64_t to, const plan::Plan& plan,
                  int64_t devices) {

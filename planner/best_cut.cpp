@@ -298,7 +298,7 @@ std::optional<CutSearch::Cut> CutSearch::evenCut(std::optional<Seconds> limit) c
 // With tight limits first, under which few states are looked at.
 std::optional<CutSearch::Lowest> CutSearch::within(double most) {
   const double bound = this->bound().count();
-  if (stages_.isSplit) trip_ = bound_.trip();
+  if (stages_.isSplit && knowsTrip_) trip_ = bound_.trip();
   const RelaxedTimes relaxed = bound_.relaxed(false);
   for (const double more : {1.02, 1.3, 2.0, std::numeric_limits<double>::infinity()}) {
     const double limit = std::min(bound * more, most);
@@ -325,6 +325,14 @@ std::optional<CutSearch::Lowest> CutSearch::lowest(std::optional<Seconds> limit,
   TRIREME_CHECK(isPlayed(stages_.plan));
   mostLabels_ = mostLabels;
   return within(limit ? limit->count() : std::numeric_limits<double>::max());
+}
+
+std::optional<CutSearch::Lowest> CutSearch::lowestByStages(std::optional<Seconds> limit) {
+  knowsTrip_ = false;
+  trip_ = 0;
+  auto found = lowest(limit);
+  knowsTrip_ = true;
+  return found;
 }
 
 std::optional<CutSearch::Lowest> CutSearch::inFront(std::optional<Seconds> limit) {

@@ -80,6 +80,9 @@ class CutSearch {
   // Otherwise the layers per stage with the least bound; where labels were merged, of a cut that is
   // about as fast. None: no cut that fits takes as little as `limit`. `mostLabels`: at least 1.
   std::optional<Lowest> lowest(std::optional<Seconds> limit, size_t mostLabels = kMostLabels);
+  // Of a split backward, by its first three paths. The fourth is as long for many cuts, among which
+  // these tell more.
+  std::optional<Lowest> lowestByStages(std::optional<Seconds> limit);
   // The layers per stage of the fastest cut by the closed form with the longer chunks of every
   // stage in front, of the first stage behind, if they took no more memory than behind.
   std::optional<Lowest> inFront(std::optional<Seconds> limit);
@@ -117,7 +120,8 @@ class CutSearch {
   CutBound bound_;
   size_t mostLabels_ = kMostLabels;  // of cuts that are played, which need but a bound
   bool isInFront_ = false;           // what options are of
-  double trip_ = 0;                  // CutBound::trip(), of a split backward
+  bool knowsTrip_ = true;
+  double trip_ = 0;  // CutBound::trip(), of a split backward
   std::vector<std::optional<Option>> options_[kNumStageKinds];
 };
 

@@ -20,7 +20,7 @@ inline constexpr Bytes kAlignmentSlack(4096);
 // A pass of one microbatch: compute and the collectives of its tensor-parallel group.
 struct PassTimes {
   Seconds forward, backward;
-  Seconds weights;  // of own programs whose plan splits the backward, which is without them
+  Seconds weights;  // where a plan splits the backward, which is without them
   Seconds total() const { return forward + backward + weights; }
 };
 

@@ -16,8 +16,8 @@ namespace trireme::planner {
 // plan.recomputeLayers 0 or as pinned.
 Seconds quickBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 
-// What a stage of one layer does at least between its first backward and its last one, besides the
-// former (the fourth path of pipeline.h).
+// What a stage of one layer does at least from the end of its first backward to the end of its last
+// one (the fourth path of pipeline.h).
 double leastBetween(plan::ScheduleKind kind, int64_t stages, double microbatches,
                     const PassTimes& layer);
 

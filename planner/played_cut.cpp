@@ -74,6 +74,7 @@ class Enumeration {
   Enumeration(CutPlayer& player, const plan::Plan& plan, int64_t layers, std::vector<int64_t> most)
       : player_(player),
         microbatches_(static_cast<double>(plan.numMicrobatches())),
+        isSplit_(plan::splitsBackward(plan.schedule)),
         chunks_(static_cast<size_t>(plan.virtualStages)),
         most_(std::move(most)),
         counts_(most_.size()) {
@@ -89,7 +90,11 @@ class Enumeration {
     double through = 0, longest = 0, once = 0;
   };
 
+  // Of a split backward a stage's own work alone, for its W fills what it waits for.
   Path after(const Path& before, const CutPlayer::Stage& stage) const {
+    if (isSplit_)
+      return {0, std::max(before.longest, stage.all * microbatches_),
+              std::max(before.once, stage.once)};
     return {before.through + stage.first,
             std::max(before.longest + stage.last, stage.all * microbatches_ + before.through),
             std::max(before.once, stage.once)};
@@ -129,6 +134,7 @@ class Enumeration {
 
   CutPlayer& player_;
   const double microbatches_;
+  const bool isSplit_;
   const size_t chunks_;
   const std::vector<int64_t> most_;
   std::vector<int64_t> mostBehind_;
@@ -185,6 +191,23 @@ Counts withHeadAlone(Counts counts) {
   return counts;
 }
 
+// Of stages with one chunk: each layer to the stage that is shortest with it, CPU included.
+Counts levelCounts(const plan::Plan& plan, int64_t layers, CutPlayer& player) {
+  const auto stages = static_cast<size_t>(plan.pp);
+  Counts counts(stages, {0});
+  for (size_t rank = 1; rank + 1 < stages; ++rank) counts[rank] = {1};
+  const auto with = [&](size_t rank) { return player.stageOf(rank, {counts[rank][0] + 1}).all; };
+  std::vector<double> longer;
+  for (size_t rank = 0; rank < stages; ++rank) longer.push_back(with(rank));
+  for (int64_t left = layers - std::max<int64_t>(plan.pp - 2, 0); left > 0; --left) {
+    const auto shortest =
+        static_cast<size_t>(std::min_element(longer.begin(), longer.end()) - longer.begin());
+    ++counts[shortest][0];
+    longer[shortest] = with(shortest);
+  }
+  return counts;
+}
+
 // By the closed form the fastest cut's layers per stage, spread in several ways, and so those of
 // the fastest with the longer chunks in front.
 std::vector<Counts> startsOf(const Query& query, const plan::Plan& plan, CutSearch& cuts,
@@ -205,15 +228,21 @@ std::vector<Counts> startsOf(const Query& query, const plan::Plan& plan, CutSear
   return starts;
 }
 
-// From the best of `starts`, of those with the head alone, and from chunks that take equally long.
+// From the best of `starts`, with virtual stages of those with the head alone, else from each, and
+// from chunks that take equally long.
 std::optional<CutSearch::Cut> moved(const Query& query, const plan::Plan& plan,
                                     const BlockCosts& blocks, const std::vector<Counts>& starts,
                                     CutPlayer& player, Seconds limit) {
-  std::vector<Counts> shortEnds;
-  if (plan.virtualStages > 1)
-    for (const Counts& counts : starts) shortEnds.push_back(withHeadAlone(counts));
+  std::vector<std::vector<Counts>> groups = {starts};
+  if (plan.virtualStages > 1) {
+    groups.emplace_back();
+    for (const Counts& counts : starts) groups.back().push_back(withHeadAlone(counts));
+  } else {
+    for (const Counts& counts : starts) groups.push_back({counts});
+  }
+  groups.push_back({balancedCounts(query, plan, blocks)});
   std::optional<CutSearch::Cut> best;
-  for (const auto& from : {starts, shortEnds, {balancedCounts(query, plan, blocks)}}) {
+  for (const auto& from : groups) {
     player.allow(kMostPasses, best ? std::min(limit, best->step * kDescended) : limit);
     for (const Counts& counts : from) player.play(counts);
     player.descend(kMostEnds);
@@ -238,7 +267,12 @@ PlayedCut fastestPlayed(const Query& query, const plan::Plan& plan, const BlockC
   DescribedStages stages(query, plan, blocks);
   CutPlayer player(stages, flush, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
                    stages.factor(), wide, kMostPasses);
-  const std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, wide);
+  std::vector<Counts> starts = startsOf(query, plan, cuts, lowest->layers, wide);
+  if (isSplit) {
+    starts.push_back(levelCounts(plan, query.model.numLayers, player));
+    if (const auto byStages = cuts.lowestByStages(wide))
+      starts.push_back(countsOf(rangesOf(byStages->layers, 1)));
+  }
   for (size_t i = 0; i < starts.size() && (i < 2 || player.mayPlay()); ++i) player.play(starts[i]);
   Seconds bound = lowest->step;
   if (player.best() && player.best()->step <= bound * (1 + 1e-9))

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cost_models/topology.h"
 #include "planner/report.h"
 
 namespace trireme::planner {
@@ -15,6 +16,21 @@ void setHosts(Outlook& outlook, int64_t devicesPerHost) {
     limit.plan.devicesPerHost = limit.nearest.devicesPerHost = devicesPerHost;
   for (Sensitivity& sensitivity : outlook.sensitivities)
     sensitivity.plan.devicesPerHost = devicesPerHost;
+}
+
+// Uneven cuts are tried where memory is tight alone, so that with less of it a faster plan may come
+// out.
+void adopt(CostedPlan faster, const Query& query, PlanResult& result) {
+  const Seconds gained = result.estimate.step - faster.estimate.step;
+  faster.estimate.memoryAvailable = query.cluster.device.memory;
+  result.plan = std::move(faster.plan);
+  result.estimate = std::move(faster.estimate);
+  result.gpusUsed = result.plan.numRanks();
+  result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);
+  for (RunnerUp& runner : result.runnersUp) runner.slower += gained;
+  Certificate& proof = result.certificate;
+  proof.bound = std::min(proof.bound, result.estimate.step);
+  proof.gap = 1 - proof.bound / result.estimate.step;
 }
 
 Result<Roomier> roomierThan(const PlanResult& tight, const Query& asked) {
@@ -36,7 +52,11 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
   TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
   if (isTight(r.result.estimate)) {
     if (progress) progress(1, "leaving room in memory");
-    TRIREME_ASSIGN_OR_RETURN(r.roomier, roomierThan(r.result, query));
+    TRIREME_ASSIGN_OR_RETURN(Roomier roomier, roomierThan(r.result, query));
+    if (roomier.plan && roomier.plan->estimate.step < r.result.estimate.step)
+      adopt(*std::move(roomier.plan), query, r.result);
+    else
+      r.roomier = std::move(roomier);
   }
   if (progress) progress(1, "simulating the step");
   cost::SimulationOptions simulation;

@@ -78,8 +78,7 @@ bool supports(const spec::StackProfile& stack, Recompute recompute) {
                                                       : StackChoice::kRecomputeSelective);
 }
 
-// Flash attention keeps no scores: to compute it again saves nothing, so that such a plan is a
-// slower one without recomputation.
+// Flash attention keeps no scores: to compute it again saves nothing and takes time.
 bool isPointless(const Query& query, Recompute recompute) {
   const spec::StackDescription& stack = query.stack.description;
   return recompute == Recompute::kSelective && !query.pins.recompute && !query.stack.ownPrograms &&

@@ -270,6 +270,7 @@ void GpuCluster::setShare(MathFormat format, double share, const std::string& sh
   if (format == MathFormat::kF16 && isMeasured(MathFormat::kBf16))
     return set(d.f16MatmulEfficiency, "f16_");
   set(d.matmulEfficiency, "");
+  d.caution.clear();  // it was about numbers of another machine
 }
 
 // The roofline's share has to hold for all types; `kernels` say what each takes.

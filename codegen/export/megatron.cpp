@@ -177,7 +177,8 @@ void addRecompute(Arguments& args, const Plan& plan) {
 void noteReductions(const Plan& plan, const ExportOptions& options, Exported& exported) {
   if (options.overlapsGradients || plan.dp() * plan.cp == 1) return;
   exported.notes.push_back(fmt::format(
-      "stack {} counts reductions in full that --overlap-grad-reduce hides: steps may be shorter",
+      "stack {} counts reductions and gathers in full that the --overlap flags hide: steps may be "
+      "shorter",
       plan.stack));
 }
 

@@ -93,11 +93,9 @@ constexpr std::array<std::string_view, 56> kNeutralFlags = {
 constexpr std::pair<const char*, const char*> kPricedOtherwise[] = {
     {"--rampup-batch-size", "steps of the full batch are priced"},
     {"--overlap-grad-reduce",
-     "the stack's profile says what hides behind the backward (nemo: half of it; megatron-core: "
-     "nothing)"},
+     "the stack's profile says what hides behind the backward (gradient_exposed)"},
     {"--overlap-param-gather",
-     "the stack's profile says what hides behind the forward (nemo: most of it; megatron-core: "
-     "nothing)"},
+     "the stack's profile says what hides behind the forward (gather_exposed)"},
     {"--tp-comm-overlap",
      "the stack's profile says what hides behind products (nemo: some of it)"}};
 

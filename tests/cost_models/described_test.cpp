@@ -242,6 +242,7 @@ TEST(DescribedBlocks, SplitTheBackwardIntoWhatItWas) {
 TEST(DescribedBlocks, SelectiveRecomputationRunsAttentionAgain) {
   const spec::ModelSpec model = small::gpt();
   plan::Plan plan = small::plan(model, small::training());
+  plan.cp = 2;
   const spec::ClusterSpec cluster = quietCluster();
   for (const AttentionKind kind : {AttentionKind::kFlash, AttentionKind::kFusedSoftmax}) {
     StackDescription stack;
@@ -258,6 +259,8 @@ TEST(DescribedBlocks, SelectiveRecomputationRunsAttentionAgain) {
     EXPECT_EQ(none.layer.recomputed.device().count(), 0);
     EXPECT_EQ(layer.recomputed.attention, layer.forward.attention);
     EXPECT_GT(layer.recomputed.attention.count(), 0);
+    EXPECT_EQ(layer.recomputed.contextParallel, layer.forward.contextParallel);
+    EXPECT_GT(layer.recomputed.contextParallel.count(), 0);
     if (kind == AttentionKind::kFlash) {
       EXPECT_EQ(needed(), kept);
     }

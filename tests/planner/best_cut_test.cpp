@@ -219,6 +219,39 @@ TEST(CutSearch, BoundsKnowTheWayToTheEndAndBack) {
       }
 }
 
+// Few microbatches, a head as long as some layers and a CPU that sets the pace: many cuts have the
+// bound, and moves begin at several.
+TEST(FastestPlayed, OfASplitBackwardIsNearTheFastestOfAllCuts) {
+  double worst = 1;
+  for (const plan::ScheduleKind kind :
+       {plan::ScheduleKind::kZeroBubbleH1, plan::ScheduleKind::kZeroBubbleH2})
+    for (const int64_t p : {3, 4})
+      for (const int64_t m : {1, 3, 6})
+        for (const double launch : {0.0, 50e-6})
+          for (const int64_t vocab : {128, 2048}) {
+            Query query = computeBound(smallQuery(p, 5 * p, m));
+            query.stack.ownPrograms = false;
+            query.stack.description.postValidation = true;
+            query.stack.description.hostLaunch = Seconds(launch);
+            query.model.vocabSize = vocab;
+            plan::Plan plan = small::plan(query.model, query.training, 1, p, 1);
+            plan.microbatchSize = 1;
+            plan.schedule = kind;
+            const CostFunctions costs = modelCosts(query);
+            const BlockCosts blocks = **costs.blocks(plan);
+            SlotTable slots;
+            CutSearch search(query, plan, blocks, slots);
+            cost::FlushPlayer flush;
+            const PlayedCut found = fastestPlayed(query, plan, blocks, search, flush, std::nullopt);
+            ASSERT_TRUE(found.cut.has_value());
+            const BestCut best = byEnumeration(query, plan, costs, cost::flushTime);
+            EXPECT_LE(found.bound, best.any * (1 + 1e-9)) << p << m;
+            worst = std::max(worst, found.cut->step / best.any);
+          }
+  std::printf("at most %.4f of the fastest\n", worst);
+  EXPECT_LT(worst, 1.01);
+}
+
 TEST(CutSearch, FindsWhatEnumerationOfAllCutsFinds) {
   std::mt19937 random(1);
   int none = 0, tight = 0;

@@ -235,6 +235,30 @@ TEST(Recommend, ShowsThePlanThatIsSureToFit) {
   EXPECT_TRUE(toJson(alone, false)["roomier"].is_null());
 }
 
+// A search with less memory may find a faster plan: it is the answer then, and its bound no larger.
+TEST(Recommend, TakesAFasterPlanThatIsSureToFit) {
+  Query query = computeBound(smallQuery(4, 8, 16));
+  query.stack.ownPrograms = false;
+  const PlanResult best = searchPlan(query).value();
+  Query worse = query;
+  worse.pins.recompute = plan::Recompute::kFull;
+  PlanResult slow = searchPlan(worse).value();
+  ASSERT_GT(slow.estimate.step, best.estimate.step);
+  slow.estimate.memoryAvailable = best.estimate.memory.total() / (kCertainShare - 0.01);
+  slow.estimate.memory.reserve +=
+      slow.estimate.memoryAvailable * 0.99 - slow.estimate.memory.total();
+  ASSERT_TRUE(isTight(slow.estimate));
+  const Seconds slower = slow.runnersUp.front().estimate.step - best.estimate.step;
+  const Recommendation found = recommend(query, slow, {}).value();
+  EXPECT_EQ(found.result.estimate.step, best.estimate.step);
+  EXPECT_EQ(summary(found.result.plan), summary(best.plan));
+  EXPECT_FALSE(found.roomier.has_value());
+  EXPECT_FALSE(isTight(found.result.estimate));
+  EXPECT_EQ(found.result.runnersUp.front().slower, slower);
+  EXPECT_EQ(found.result.certificate.bound, best.estimate.step);
+  EXPECT_EQ(found.result.certificate.gap, 0);
+}
+
 // Of software that others make: Trireme's own arenas are exact.
 TEST(ToTable, SaysWhenMemoryIsWithinTheErrorOfTheLimit) {
   PlanResult result = answer();
