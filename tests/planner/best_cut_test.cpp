@@ -196,6 +196,14 @@ TEST(CutSearch, BoundsKnowThatASlowerStageLeavesOthersWithFewerLayers) {
         }
 }
 
+// One rank per stage, the backward split.
+plan::Plan splitPlan(const Query& query, plan::ScheduleKind kind, int64_t pp) {
+  plan::Plan plan = small::plan(query.model, query.training, 1, pp, 1);
+  plan.microbatchSize = 1;
+  plan.schedule = kind;
+  return plan;
+}
+
 // Few microbatches of a split backward: most of a step is a microbatch's way to the end and back,
 // whatever the cut.
 TEST(CutSearch, BoundsKnowTheWayToTheEndAndBack) {
@@ -205,9 +213,7 @@ TEST(CutSearch, BoundsKnowTheWayToTheEndAndBack) {
       for (const int64_t m : {1, 2, 4}) {
         Query query = computeBound(smallQuery(p, 2 * p, m));
         query.stack.ownPrograms = false;
-        plan::Plan plan = small::plan(query.model, query.training, 1, p, 1);
-        plan.microbatchSize = 1;
-        plan.schedule = kind;
+        const plan::Plan plan = splitPlan(query, kind, p);
         const CostFunctions costs = modelCosts(query);
         const BlockCosts blocks = **costs.blocks(plan);
         SlotTable slots;
@@ -234,9 +240,7 @@ TEST(FastestPlayed, OfASplitBackwardIsNearTheFastestOfAllCuts) {
             query.stack.description.postValidation = true;
             query.stack.description.hostLaunch = Seconds(launch);
             query.model.vocabSize = vocab;
-            plan::Plan plan = small::plan(query.model, query.training, 1, p, 1);
-            plan.microbatchSize = 1;
-            plan.schedule = kind;
+            const plan::Plan plan = splitPlan(query, kind, p);
             const CostFunctions costs = modelCosts(query);
             const BlockCosts blocks = **costs.blocks(plan);
             SlotTable slots;
