@@ -49,7 +49,6 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
                                  const RecommendOptions& options, const OutlookProgress& progress) {
   Recommendation r;
   r.result = std::move(result);
-  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
   if (isTight(r.result.estimate)) {
     if (progress) progress(1, "leaving room in memory");
     TRIREME_ASSIGN_OR_RETURN(Roomier roomier, roomierThan(r.result, query));
@@ -58,6 +57,7 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
     else
       r.roomier = std::move(roomier);
   }
+  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
   if (progress) progress(1, "simulating the step");
   cost::SimulationOptions simulation;
   simulation.path = true;

@@ -257,6 +257,7 @@ TEST(Recommend, TakesAFasterPlanThatIsSureToFit) {
   EXPECT_EQ(found.result.runnersUp.front().slower, slower);
   EXPECT_EQ(found.result.certificate.bound, best.estimate.step);
   EXPECT_EQ(found.result.certificate.gap, 0);
+  EXPECT_EQ(found.why.slack, query.cluster.device.memory - best.estimate.memory.total());
 }
 
 // Of software that others make: Trireme's own arenas are exact.
