@@ -152,25 +152,34 @@ StageDescription describeStage(const StageSetting& s, size_t rank) {
 
 // Gradients that are reduced and parameters that are gathered once per step come in as many pieces
 // as there are layers or, with virtual stages, chunks; the last one stands alone.
-Seconds onceExposed(const StageSetting& s, const StageDescription& stage, const OnceParts& parts) {
+OncePerStep onceOf(const StageSetting& s, const StageDescription& stage, size_t rank) {
+  const OnceParts parts = oncePartsOf(s, stage.parameters);
   const double pieces =
       s.plan.virtualStages > 1 ? asDouble(s.plan.virtualStages) : std::max(1.0, stage.layers);
   Seconds forward, backward;
   for (const Seconds time : stage.times.forward) forward += time;
   for (const auto* times : {&stage.times.backward, &stage.times.weights})
     for (const Seconds time : *times) backward += time;
-  Seconds total = parts.copies;
+  OncePerStep once{{}, tiedTime(s, rank), parts.copies, parts.optimizer};
   for (const OnceParts::Communication& part : parts.communication)
-    total += part.felt(part.isBackward ? backward : forward, pieces);
-  return total;
-}
-
-OncePerStep onceOf(const StageSetting& s, const StageDescription& stage, size_t rank) {
-  const OnceParts parts = oncePartsOf(s, stage.parameters);
-  return {onceExposed(s, stage, parts), tiedTime(s, rank), parts.optimizer};
+    (part.isBackward ? once.gradients : once.parameters) +=
+        part.felt(part.isBackward ? backward : forward, pieces);
+  return once;
 }
 
 Seconds communication(const PassCost& cost) { return cost.tensorParallel + cost.contextParallel; }
+
+// The longer of what both do until the gradient norm is known, and after it.
+void lengthen(OncePerStep& longest, const OncePerStep& stage) {
+  if (stage.times().reducing > longest.times().reducing) {
+    longest.gradients = stage.gradients;
+    longest.tied = stage.tied;
+  }
+  if (stage.times().updating > longest.times().updating) {
+    longest.parameters = stage.parameters;
+    longest.optimizer = stage.optimizer;
+  }
+}
 
 // All microbatches on one stage; compute, with waiting for the CPU, is all elementwise.
 Breakdown busyTime(const StageDescription& stage, const StageSetting& s) {
@@ -242,17 +251,14 @@ void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stage
   const Seconds flush = flushTime(pipeline);
 
   OncePerStep longest;
-  for (size_t i = 0; i < stages.size(); ++i) {
-    const OncePerStep part = onceOf(s, stages[i], i);
-    if (part.total() > longest.total()) longest = part;
-  }
+  for (size_t i = 0; i < stages.size(); ++i) lengthen(longest, onceOf(s, stages[i], i));
   Breakdown& b = result.breakdown;
   b = busyTime(stages[busiest], s);
   result.hostPace = hostPace(stages[busiest]);
   b.bubble = std::max(withoutTransfers - b.total(), Seconds(0));
   b.pipeline = flush - withoutTransfers;
-  b.dataParallel += longest.dataParallel;
-  b.synchronisation = longest.synchronisation;
+  b.dataParallel += longest.gradients + longest.parameters;
+  b.synchronisation = longest.tied;
   b.optimizer = longest.optimizer;
   b.synchronisation += b.total() * (stepFactor(s.plan, s.cluster, s.stack) - 1);
   result.step = b.total();
@@ -365,19 +371,56 @@ void setApartCommunication(const StageTimes& communication, PathItem& item) {
   item.compute -= tensor;
 }
 
-// What a stage does after the flush, with what large clusters lose in all of the step.
-PathItem itemOf(const OncePerStep& once, size_t stage, Seconds flush, double factor) {
+PathItem stepItem(size_t stage, Seconds begin, Seconds end) {
   PathItem item;
   item.stage = static_cast<int32_t>(stage);
   item.direction = program::Direction::kStep;
-  item.begin = flush;
-  item.end = (flush + once.total()) * factor;
-  item.reduce[static_cast<size_t>(program::GroupKind::kDp)] = once.dataParallel;
-  item.compute = once.optimizer;
-  item.reduce[static_cast<size_t>(program::GroupKind::kWorld)] =
-      item.end - flush - once.dataParallel - once.optimizer;
+  item.begin = begin;
+  item.end = end;
   return item;
 }
+
+// What stages do after the flush: until the gradient norm is known of all, and after it, with what
+// large clusters lose in all of the step.
+class StepItems {
+ public:
+  StepItems(const std::vector<OncePerStep>& once, Seconds flush, double factor)
+      : once_(once), flush_(flush), factor_(factor), norm_(flush) {
+    for (const OncePerStep& stage : once) norm_ = std::max(norm_, flush + stage.times().reducing);
+  }
+  PathItem reduction(size_t stage) const {
+    const OncePerStep& once = once_[stage];
+    PathItem item = stepItem(stage, flush_, flush_ + once.times().reducing);
+    item.reduce[static_cast<size_t>(program::GroupKind::kDp)] = once.gradients;
+    item.reduce[static_cast<size_t>(program::GroupKind::kEmbedding)] = once.tied;
+    return item;
+  }
+  PathItem update(size_t stage) const {
+    const OncePerStep& once = once_[stage];
+    PathItem item = stepItem(stage, norm_, (norm_ + once.times().updating) * factor_);
+    item.gather[static_cast<size_t>(program::GroupKind::kDp)] = once.parameters;
+    item.compute = once.optimizer;
+    item.reduce[static_cast<size_t>(program::GroupKind::kWorld)] =
+        item.end - norm_ - once.times().updating;
+    return item;
+  }
+  // Of the stages for which it takes longest.
+  std::array<PathItem, 2> longest() const {
+    size_t reduction = 0, update = 0;
+    for (size_t stage = 1; stage < once_.size(); ++stage) {
+      const OnceTimes times = once_[stage].times();
+      if (times.reducing > once_[reduction].times().reducing) reduction = stage;
+      if (times.updating > once_[update].times().updating) update = stage;
+    }
+    return {this->reduction(reduction), this->update(update)};
+  }
+
+ private:
+  const std::vector<OncePerStep>& once_;
+  const Seconds flush_;
+  const double factor_;
+  Seconds norm_;
+};
 
 }  // namespace
 
@@ -389,26 +432,24 @@ Simulation simulateDescribed(const StageSetting& s, bool keepsTasks) {
   pipeline.hop = transferTime(s.model, s.plan, s.cluster, s.stack);
   std::vector<StageTimes> communication;
   std::vector<OncePerStep> once;
-  size_t longest = 0;
   for (size_t rank = 0; rank < s.plan.layers.size(); ++rank) {
     StageEstimate stage = estimateStage(s, rank);
     pipeline.stages.push_back(std::move(stage.times));
     communication.push_back(std::move(stage.communication));
     once.push_back(stage.once);
-    if (once[rank].total() > once[longest].total()) longest = rank;
   }
   Simulation result = play(pipeline, keepsTasks);
   const auto divide = [&](PathItem& item) {
     setApartCommunication(communication[static_cast<size_t>(item.stage)], item);
   };
   std::for_each(result.path.begin(), result.path.end(), divide);
-  const double factor = stepFactor(s.plan, s.cluster, s.stack);
-  const Seconds flush = result.makespan;
+  const StepItems step(once, result.makespan, stepFactor(s.plan, s.cluster, s.stack));
   for (size_t rank = 0; rank < result.tasks.size(); ++rank) {
     std::for_each(result.tasks[rank].begin(), result.tasks[rank].end(), divide);
-    result.tasks[rank].push_back(itemOf(once[rank], rank, flush, factor));
+    result.tasks[rank].push_back(step.reduction(rank));
+    result.tasks[rank].push_back(step.update(rank));
   }
-  result.path.push_back(itemOf(once[longest], longest, flush, factor));
+  for (const PathItem& item : step.longest()) result.path.push_back(item);
   result.makespan = result.path.back().end;
   return result;
 }

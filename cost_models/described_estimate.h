@@ -5,6 +5,7 @@
 
 #include "cost_models/described_blocks.h"
 #include "cost_models/estimate.h"
+#include "cost_models/once_times.h"
 #include "cost_models/simulate.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/cluster_spec.h"
@@ -18,8 +19,10 @@ namespace trireme::cost {
 // A pass of a stage takes the longer of its kernels and of launching them. Of communication that
 // takes c beside work that takes w, exposedTime(c, w, e) is felt.
 //
-//   step = (flushTime + reduction of gradients + gathering of parameters + tied embeddings
-//           + optimizer + hostStep) (1 + slowdownPerDoubling log2(nodes))
+//   step = (flushTime + reduction of gradients + tied embeddings
+//           + gathering of parameters + optimizer + hostStep) (1 + slowdownPerDoubling log2(nodes))
+//
+// with the longest first line of any stage, and the longest second one (OnceTimes).
 //
 // State sharding, with P parameters on a rank and n ranks that share them:
 //   none        all-reduce of gradients, beside the backward of the last microbatch
@@ -46,10 +49,11 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
 
 // The same in parts, so that many cuts of one plan can be compared:
 //   step = (pipelineTime of every stage's times and transferTime, which nothing overlaps,
-//           + the longest `once`) stepFactor
+//           + the longest OnceTimes) stepFactor
 struct OncePerStep {
-  Seconds dataParallel, synchronisation, optimizer;  // reduction and gathering; tied embeddings
-  Seconds total() const { return dataParallel + synchronisation + optimizer; }
+  Seconds gradients, tied;        // reduction; that of tied embeddings
+  Seconds parameters, optimizer;  // gathering
+  OnceTimes times() const { return {gradients + tied, parameters + optimizer}; }
 };
 struct StageEstimate {
   StageTimes times;          // one microbatch, without transfers

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "cost_models/collectives.h"
 #include "cost_models/compute.h"
@@ -32,7 +34,19 @@ Seconds exposedReduction(const StageCost& cost, const std::vector<WalkedBody>& l
     backward.follow(lastBackward[chunk].backlog);
   }
   if (device.kind == spec::DeviceKind::kHost) return all;
-  return cost.step.atWait ? cost.step.atWait->after(backward.after(Seconds(0))) : Seconds(0);
+  const std::optional<Backlog>& atWait = cost.reduction.atWait;
+  return atWait ? atWait->after(backward.after(Seconds(0))) : Seconds(0);
+}
+
+// The step body's instructions before the first that changes parameters, and those from it on.
+std::pair<program::Body, program::Body> atGradientNorm(const program::Body& step) {
+  const auto update =
+      std::find_if(step.instructions.begin(), step.instructions.end(),
+                   [](const auto& in) { return in.kind == program::InstructionKind::kAdamW; });
+  std::pair<program::Body, program::Body> parts;
+  parts.first.instructions.assign(step.instructions.begin(), update);
+  parts.second.instructions.assign(update, step.instructions.end());
+  return parts;
 }
 
 StageCost stageCost(const BodyWalker& walker, const program::Role& role, const plan::Plan& plan,
@@ -42,7 +56,9 @@ StageCost stageCost(const BodyWalker& walker, const program::Role& role, const p
   };
   StageCost cost;
   cost.begin = walk(expand::kBeginBody);
-  cost.step = walk(expand::kStepBody);
+  const auto [reduction, update] = atGradientNorm(role.bodies[expand::kStepBody]);
+  cost.reduction = walker.walk(role, reduction);
+  cost.update = walker.walk(role, update);
   std::vector<WalkedBody> last;
   for (int32_t chunk = 0; chunk < static_cast<int32_t>(role.chunks.size()); ++chunk) {
     cost.forward.push_back(walk(expand::forwardBody(chunk)));
@@ -71,23 +87,42 @@ Seconds slowestHop(const std::vector<StageCost>& stages, const plan::Plan& plan,
   return sendTime(largest, stageLink(plan, cluster));
 }
 
-// What one stage does once per step.
+// What one stage does once per step, or one part of it.
 struct StepPart {
   Seconds dataParallel, synchronisation, tensorParallel, optimizer;
   Seconds total() const { return dataParallel + synchronisation + tensorParallel + optimizer; }
 };
 
-StepPart stepPart(const StageCost& stage) {
-  BodyCost once = stage.begin.total();
-  once += stage.step.total();
+StepPart stepPart(const BodyCost& once) {
   StepPart part;
   part.optimizer = once.compute;
   part.tensorParallel = once.communication(GroupKind::kTp);
   for (GroupKind kind :
        {GroupKind::kEmbedding, GroupKind::kPp, GroupKind::kModel, GroupKind::kWorld})
     part.synchronisation += once.communication(kind);
-  part.dataParallel = once.communication(GroupKind::kDp) + stage.exposedReduction;
+  part.dataParallel = once.communication(GroupKind::kDp);
   return part;
+}
+
+StepPart reducing(const StageCost& stage) {
+  StepPart part = stepPart(stage.reduction.total());
+  part.dataParallel += stage.exposedReduction;
+  return part;
+}
+
+StepPart updating(const StageCost& stage) {
+  BodyCost once = stage.begin.total();
+  once += stage.update.total();
+  return stepPart(once);
+}
+
+StepPart longestOf(const std::vector<StageCost>& stages, StepPart (*partOf)(const StageCost&)) {
+  StepPart longest;
+  for (const StageCost& stage : stages) {
+    const StepPart part = partOf(stage);
+    if (part.total() > longest.total()) longest = part;
+  }
+  return longest;
 }
 
 // All microbatches on one stage; compute is all elementwise.
@@ -138,11 +173,6 @@ void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate
   pipeline.hop = Seconds(0);
   const Seconds withoutTransfers = player.timeOf(pipeline);
 
-  StepPart longest;
-  for (const StageCost& stage : result.stages) {
-    const StepPart part = stepPart(stage);
-    if (part.total() > longest.total()) longest = part;
-  }
   Breakdown& b = result.breakdown;
   const StageCost& busiest = result.stages[busiestStage(result.stages)];
   const auto microbatches = static_cast<double>(plan.numMicrobatches());
@@ -150,10 +180,13 @@ void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate
   b.pipeline = flush - withoutTransfers;
   // What is left is waiting; below zero only by rounding.
   b.bubble = std::max(withoutTransfers - (b.elementwise + b.tensorParallel), Seconds(0));
-  b.tensorParallel += longest.tensorParallel;
-  b.dataParallel = longest.dataParallel;
-  b.synchronisation = longest.synchronisation;
-  b.optimizer = longest.optimizer;
+  for (const StepPart& part :
+       {longestOf(result.stages, reducing), longestOf(result.stages, updating)}) {
+    b.tensorParallel += part.tensorParallel;
+    b.dataParallel += part.dataParallel;
+    b.synchronisation += part.synchronisation;
+    b.optimizer += part.optimizer;
+  }
   result.step = b.total();
   b.divideCompute(kindsOf(busiest, microbatches));
 }

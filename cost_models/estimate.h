@@ -47,7 +47,8 @@ struct Breakdown {
 struct StageCost {
   std::vector<WalkedBody> forward, backward;  // per chunk
   std::vector<WalkedBody> weights;            // of a split backward, otherwise empty
-  WalkedBody begin, step;
+  WalkedBody begin;
+  WalkedBody reduction, update;  // the step, until the gradient norm is known and after it
   // Of the gradient reduction that runs beside the last microbatch's backward, what the step waits
   // for.
   Seconds exposedReduction;
@@ -77,7 +78,7 @@ struct Estimate {
   Bytes missing() const { return fits() ? Bytes(0) : memory.total() - memoryAvailable; }
 };
 
-//   step = flushTime(stages) + max over stages of (begin + exposed communication + optimizer)
+//   step = flushTime(stages) + max over stages of reduction + max over stages of (begin + update)
 //
 // Of a stack with a description see described_estimate.h. Otherwise every time is walked from the
 // bodies of expand(plan, tasks = false), so that nothing is counted that the program does not do.

@@ -189,22 +189,22 @@ double AllCuts::flush(double limit) const {
 }
 
 // Some stage has ceil(L / p) layers at least, the first and the last one on every chunk.
-Seconds AllCuts::once() const {
+cost::OnceTimes AllCuts::once() const {
   plan::Plan plan = plan_;
   const size_t last = stages_.size() - 1;
-  Seconds ends, fullest = kNoCut;
+  cost::OnceTimes ends, fullest{kNoCut, kNoCut};
   for (const size_t rank : {size_t{0}, std::min<size_t>(1, last), last}) {
-    ends = std::max(ends, leastOnceOf(query_, plan_, blocks_, rank));
+    ends = longest(ends, leastOnceOf(query_, plan_, blocks_, rank));
     plan.layers[rank].front().count =
         (query_.model.numLayers + plan.pp - 1) / plan.pp - plan.virtualStages + 1;
-    fullest = std::min(fullest, leastOnceOf(query_, plan, blocks_, rank));
+    fullest = cost::shortest(fullest, leastOnceOf(query_, plan, blocks_, rank));
   }
-  return std::max(ends, fullest);
+  return longest(ends, fullest);
 }
 
 Seconds AllCuts::bound(Seconds limit) const {
   constexpr double kBeyond = 1 + 1e-6;  // so that rounding does not bring it back to the limit
-  const Seconds after = once();
+  const Seconds after = once().total();
   return (Seconds(flush((limit * kBeyond - after).count())) + after) * kRounding;
 }
 

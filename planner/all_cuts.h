@@ -32,7 +32,7 @@ class AllCuts {
   // `limit` it need not be close, and is known sooner. kNoCut: none fits.
   Seconds bound(Seconds limit = kNoCut) const;
   // The part of it that is done once per step.
-  Seconds once() const;
+  cost::OnceTimes once() const;
 
  private:
   // Times in s. Of all chunks, without layers, with transfers that stop the stage.

@@ -29,7 +29,7 @@ Seconds CutSearch::bound() {
   if (!mayFit()) return Seconds(std::numeric_limits<double>::infinity());
   if (stages_.count > 1) return bound_.of(false);
   const Option& o = option(0, stages_.numLayers);
-  return Seconds((o.all * stages_.microbatches + o.once) * (stages_.factor * kRounding));
+  return (Seconds(o.all * stages_.microbatches) + o.once.total()) * (stages_.factor * kRounding);
 }
 
 // The best that the stages so far can do in one respect or another.
@@ -39,18 +39,25 @@ struct CutSearch::Label {
   double longest = 0;   // path so far; under GPipe the longest forward
   double fixed = 0;     // split backward: the longest path that no stage behind lengthens
   double backward = 0;  // GPipe: the longest
-  double once = 0;
-  int32_t layers = 0;  // of the last stage
+  double reducing = 0, updating = 0;  // OnceTimes
+  int32_t layers = 0;                 // of the last stage
   int32_t before = 0;  // label of the stages before it, among those with as many layers less
 
   bool beats(const Label& o) const {
     const auto le = [](double a, double b) { return a <= b * (1 + kTie); };
     return le(through, o.through) && le(forwards, o.forwards) && le(longest, o.longest) &&
-           le(fixed, o.fixed) && le(backward, o.backward) && le(once, o.once);
+           le(fixed, o.fixed) && le(backward, o.backward) && le(reducing, o.reducing) &&
+           le(updating, o.updating);
   }
-  static constexpr double Label::* kRespects[] = {&Label::through,  &Label::forwards,
-                                                  &Label::longest,  &Label::fixed,
-                                                  &Label::backward, &Label::once};
+  static constexpr double Label::* kRespects[] = {
+      &Label::through,  &Label::forwards, &Label::longest, &Label::fixed,
+      &Label::backward, &Label::reducing, &Label::updating};
+  double once() const { return reducing + updating; }
+  // `isBound`: by the longest sum, which is no more and of which there are fewer.
+  void lengthen(const cost::OnceTimes& stage, bool isBound) {
+    reducing = std::max(reducing, (isBound ? stage.total() : stage.reducing).count());
+    updating = isBound ? 0 : std::max(updating, stage.updating.count());
+  }
   // The largest relative difference.
   double distance(const Label& o) const {
     double largest = 0;
@@ -101,7 +108,7 @@ const CutSearch::Option& CutSearch::option(int64_t rank, int64_t layers) {
     const Option other = optionOf(rank);
     o.all = std::min(o.all, other.all);
     o.last = other.last;
-    o.once = std::min(o.once, other.once);
+    o.once = shortest(o.once, other.once);
   }
   return known.emplace(o);
 }
@@ -119,7 +126,7 @@ CutSearch::Option CutSearch::optionOf(int64_t rank) {
       (stage.times.forward.front() + stage.times.backward.front()).count() + 2 * stages_.transfer;
   o.last =
       (stage.times.forward.back() + stage.times.backward.back()).count() + 2 * stages_.transfer;
-  o.once = stage.once.total().count();
+  o.once = stage.once.times();
   return o;
 }
 
@@ -129,7 +136,7 @@ CutSearch::Label CutSearch::afterSplit(const Label& before, const Option& o, int
   const double m = stages_.microbatches, pass = o.forward + o.backward;
   const schedule::Lead lead = schedule::leadOf(stages_.plan.schedule, stages_.count, rank);
   Label label = before;
-  label.once = std::max(label.once, o.once);
+  label.lengthen(o.once, isPlayed(stages_.plan));
   if (rank == 0) label.through = o.weights;
   const double waiting = o.weights * std::max(m - 1 - asDouble(lead.backwards), 0.0);
   const double later = o.forward * std::max(m - asDouble(lead.forwards), 0.0);
@@ -147,7 +154,7 @@ CutSearch::Label CutSearch::afterSplit(const Label& before, const Option& o, int
 CutSearch::Label CutSearch::after(const Label& before, const Option& o, int64_t rank) const {
   if (stages_.isSplit) return afterSplit(before, o, rank);
   Label label = before;
-  label.once = std::max(label.once, o.once);
+  label.lengthen(o.once, isPlayed(stages_.plan));
   if (stages_.plan.schedule == plan::ScheduleKind::kGpipe) {
     label.through += o.all;
     label.longest = std::max(label.longest, o.forward);
@@ -163,8 +170,8 @@ CutSearch::Label CutSearch::after(const Label& before, const Option& o, int64_t 
 double CutSearch::valueOf(const Label& label, double rest) const {
   if (stages_.plan.schedule == plan::ScheduleKind::kGpipe)
     return label.through + (label.longest + label.backward) * (stages_.microbatches - 1) + rest +
-           label.once;
-  return std::max(label.longest + rest, label.fixed) + label.once;
+           label.once();
+  return std::max(label.longest + rest, label.fixed) + label.once();
 }
 
 // Of every stage, by memory and because a path through it takes no more than `limit`. Empty: too

@@ -97,7 +97,7 @@ class CutSearch {
     double all, first, last;   // passes: of all chunks, of the first, of the last
     double forward, backward;  // of all chunks
     double weights;            // of a split backward
-    double once;
+    cost::OnceTimes once;
   };
   struct Label;
   struct LabelTable;

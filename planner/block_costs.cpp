@@ -439,7 +439,7 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
   bound.memory = fullestMemory(query, plan, blocks) * kRounding;
   if (bound.memory > query.cluster.device.memory) return bound;
   cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
-  Seconds step;
+  cost::OnceTimes once;
   pipeline.stages.reserve(plan.layers.size());
   for (size_t rank = 0; rank < plan.layers.size(); ++rank) {
     if (isLikePrevious(plan, rank)) {
@@ -447,10 +447,10 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
       continue;
     }
     StageBound stage = stageBoundOf(query, plan, blocks, rank);
-    step = std::max(step, stage.once);
+    once = longest(once, stage.once);
     pipeline.stages.push_back(std::move(stage.times));
   }
-  bound.time = (cost::pipelineTime(pipeline) + step) * kRounding;
+  bound.time = (cost::pipelineTime(pipeline) + once.total()) * kRounding;
   return bound;
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cost_models/described_blocks.h"
+#include "cost_models/once_times.h"
 #include "cost_models/pipeline.h"
 #include "cost_models/topology.h"
 #include "ir/base/status.h"
@@ -87,15 +88,15 @@ PlanBound boundOf(const Query& query, const plan::Plan& plan, const BlockCosts& 
 // plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
 struct StageBound {
   cost::StageTimes times;
-  Seconds once;  // reductions and optimizer (step_bound.cpp)
+  cost::OnceTimes once;  // step_bound.cpp
 };
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         size_t rank);
 // Its times alone.
 cost::StageTimes stageTimesOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
 // And `once` at least, however many layers more the stage has and on whatever chunks.
-Seconds leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    size_t rank);
+cost::OnceTimes leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                            size_t rank);
 // The pipeline of such a plan but for the stages.
 cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
 

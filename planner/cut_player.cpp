@@ -56,7 +56,7 @@ const CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_
         pipeline_.postValidation ? 0 : (cost.times.forward.front() + pipeline_.hop).count();
     stage.last = 0;
   }
-  stage.once = cost.once.count();
+  stage.once = cost.once;
   stage.times = std::move(cost.times);
   return stage;
 }
@@ -74,13 +74,13 @@ bool CutPlayer::fits(const Counts& counts) {
   return true;
 }
 
-double CutPlayer::put(const Counts& counts) {
-  double once = 0;
+cost::OnceTimes CutPlayer::put(const Counts& counts) {
+  cost::OnceTimes once;
   pipeline_.stages.resize(counts.size());
   for (size_t rank = 0; rank < counts.size(); ++rank) {
     const Stage& stage = stageOf(rank, counts[rank]);
     pipeline_.stages[rank] = stage.times;
-    once = std::max(once, stage.once);
+    once = longest(once, stage.once);
   }
   return once;
 }
@@ -88,7 +88,7 @@ double CutPlayer::put(const Counts& counts) {
 Seconds CutPlayer::timeOf(const Counts& counts) {
   const auto [place, isNew] = played_.try_emplace(counts);
   if (!isNew) return place->second;
-  const Seconds once(put(counts));
+  const Seconds once = put(counts).total();
   const auto chunks = static_cast<int64_t>(counts.size() * counts.front().size());
   numPasses_ += 2 * pipeline_.numMicrobatches * chunks;
   return place->second = (flush_.timeOf(pipeline_) + once) * factor_;
@@ -96,7 +96,7 @@ Seconds CutPlayer::timeOf(const Counts& counts) {
 
 bool CutPlayer::play(const Counts& counts) {
   if (!fits(counts)) return false;
-  const Seconds once(put(counts));
+  const Seconds once = put(counts).total();
   const auto isSlow = [&](Seconds step) {
     return step > limit_ || (best_ && !isFaster(step, best_->step));
   };
@@ -174,7 +174,7 @@ std::vector<CutPlayer::Chunk> CutPlayer::byPasses() {
 bool CutPlayer::stepDown(size_t mostEnds) {
   const std::vector<Chunk> order = byPasses();
   const Counts from = counts_;
-  const auto once = [&](const Chunk& at) { return stageOf(at.rank, from[at.rank]).once; };
+  const auto once = [&](const Chunk& at) { return stageOf(at.rank, from[at.rank]).once.total(); };
   std::vector<Chunk> givers, takers;
   for (const Chunk& at : order)
     if (mayGive(at, from)) givers.push_back(at);

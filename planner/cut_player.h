@@ -22,7 +22,7 @@ class StageCosts {
  public:
   struct Stage {
     cost::StageTimes times;
-    Seconds once;
+    cost::OnceTimes once;
   };
   virtual ~StageCosts() = default;
   // Stages of a kind take equally long with the same layers; what they need in memory may differ.
@@ -33,8 +33,8 @@ class StageCosts {
   virtual bool takesEmptyEnds() const = 0;
 };
 
-// A step is (cost::flushTime + the longest `once`) factor. What is played is limited by passes of
-// chunks, what is looked at and found too slow by the closed form is not.
+// A step is (cost::flushTime + the longest `once` (OnceTimes)) factor. What is played is limited by
+// passes of chunks, what is looked at and found too slow by the closed form is not.
 class CutPlayer {
  public:
   // `pipeline` but for its stages. `weight`: of a pass forward and backward on a critical path; W
@@ -63,7 +63,8 @@ class CutPlayer {
   // first and the last chunks, or of a split backward the first of its three, through the forwards.
   struct Stage {
     cost::StageTimes times;
-    double all = 0, first = 0, last = 0, once = 0;
+    double all = 0, first = 0, last = 0;
+    cost::OnceTimes once;
   };
   const Stage& stageOf(size_t rank, const std::vector<int64_t>& counts);
   bool fits(size_t rank, const std::vector<int64_t>& counts);
@@ -99,7 +100,7 @@ class CutPlayer {
   }
   std::vector<Chunk> byPasses();
   bool stepDown(size_t mostEnds);
-  double put(const Counts& counts);  // into pipeline_; the longest `once`
+  cost::OnceTimes put(const Counts& counts);  // into pipeline_; the longest `once`
 
   StageCosts& costs_;
   cost::Pipeline pipeline_;

@@ -40,7 +40,7 @@ class Branches {
     if (passes_ <= 0 || !options_.find()) return {};
     if (!options_.mayHoldAll()) return {{}, limit_};
     const bool isWhole =
-        go(stages_, {{nullptr, nullptr, question_.numLayers, question_.leastOnce.count()}});
+        go(stages_, {{nullptr, nullptr, question_.numLayers, question_.leastOnce, 0}});
     return {std::move(found_), isWhole ? limit_ : Seconds(0)};
   }
 
@@ -49,8 +49,9 @@ class Branches {
   struct Tail {
     const StageOption* option = nullptr;  // null: of no stage
     const Tail* behind = nullptr;
-    int64_t left = 0;            // layers, for the stages before
-    double once = 0, flush = 0;  // at least
+    int64_t left = 0;      // layers, for the stages before
+    cost::OnceTimes once;  // at least, as `flush`
+    double flush = 0;
   };
   // A tail and what comes before it: an option of the stage, or any of a group.
   struct Branch {
@@ -60,12 +61,12 @@ class Branches {
     int64_t unlikeness = 0;  // those that are like the stage behind take less
 
     const cost::StageTimes& times() const { return option ? option->stage->times : group->least; }
-    double once() const { return option ? option->stage->once : group->once; }
+    const cost::OnceTimes& once() const { return option ? option->stage->once : group->once; }
   };
 
   bool isLast(size_t rank) const { return rank + 1 == stages_; }
-  bool isSlow(double flush, double once) const {
-    return Seconds((flush + once) * player_.factor()) >= limit_ * (1 - kTie);
+  bool isSlow(double flush, const cost::OnceTimes& once) const {
+    return (Seconds(flush) + once.total()) * player_.factor() >= limit_ * (1 - kTie);
   }
   bool isSlow(const Tail& tail) const { return isSlow(tail.flush, tail.once); }
 
@@ -101,7 +102,7 @@ class Branches {
           branches.push_back({i, &option, nullptr, unlikeness(option, tails[i])});
     const bool isWhole = playAll(rank, tails, branches, [&](const Branch& branch, double flush) {
       const Tail& tail = tails[branch.tail];
-      const double once = std::max(tail.once, branch.once());
+      const cost::OnceTimes once = longest(tail.once, branch.once());
       if (!isSlow(flush, once) && player_.fits(rank, branch.option->counts))
         longer.push_back({branch.option, &tail, tail.left - branch.option->layers, once, flush});
     });
@@ -151,7 +152,7 @@ class Branches {
       }
     }
     return playAll(rank, tails, groups, [&](const Branch& branch, double flush) {
-      if (!isSlow(flush, std::max(tails[branch.tail].once, branch.once()))) return;
+      if (!isSlow(flush, longest(tails[branch.tail].once, branch.once()))) return;
       int64_t& ofChunk = most[branch.tail][branch.group->chunk];
       ofChunk = std::min(ofChunk, branch.group->layers - 1);
     });
@@ -168,10 +169,10 @@ class Branches {
     for (size_t begin = 0; begin < branches.size(); begin += TailPlayer::kLanes) {
       if (passes_ <= 0) return false;
       const size_t end = std::min(begin + TailPlayer::kLanes, branches.size());
-      double shortest = kNoCut.count();
+      Seconds shortest = kNoCut;
       for (size_t i = begin; i < end; ++i) {
         const Tail& tail = tails[branches[i].tail];
-        shortest = std::min(shortest, std::max(tail.once, branches[i].once()));
+        shortest = std::min(shortest, longest(tail.once, branches[i].once()).total());
         player.put(rank, i - begin, branches[i].times());
         if (std::exchange(put[i - begin], &tail) == &tail) continue;
         size_t stage = rank;
@@ -180,7 +181,7 @@ class Branches {
       }
       const int64_t before = player.numPlayed();
       const TailPlayer::Lanes flush =
-          player.play(end - begin, limit_ / player_.factor() - Seconds(shortest));
+          player.play(end - begin, limit_ / player_.factor() - shortest);
       passes_ -= (player.numPlayed() - before) * kPassesOfTask;
       for (size_t i = begin; i < end; ++i) visit(branches[i], flush[i - begin]);
     }

@@ -35,7 +35,7 @@ struct ExactQuestion {
   int64_t virtualStages = 1;
   size_t numStages = 0;
   Spread spread = Spread::kAny;
-  Seconds leastOnce;  // what is done once per step takes so long on some stage, whatever the cut
+  cost::OnceTimes leastOnce;  // each on some stage, whatever the cut
   Seconds enough;
   size_t most = 1;
 };

@@ -135,8 +135,8 @@ std::vector<BoundedCut> ownCuts(const Query& query, const plan::Plan& plan,
 }
 
 ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                       cost::FlushPlayer& flush, Spread spread, Seconds leastOnce, Seconds enough,
-                       int64_t& passes) {
+                       cost::FlushPlayer& flush, Spread spread, const cost::OnceTimes& leastOnce,
+                       Seconds enough, int64_t& passes) {
   OwnStages stages(query, plan, blocks);
   const cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
   CutPlayer player(stages, flush, pipeline, {blocks.layer.forward, blocks.layer.backward},
@@ -152,7 +152,7 @@ AllOwnCuts allOwnCuts(const Query& query, const plan::Plan& plan, const BlockCos
   AllOwnCuts all{cheap.bound(), {}};
   int64_t left = std::min(passes, kMostPassesOfOne);
   passes -= left;
-  const Seconds once = cheap.once();
+  const Seconds once = cheap.once().total();
   CutRelaxation relaxation(ownChunks(query, plan, blocks));
   const CutRelaxation::Result relaxed =
       relaxation.solve(all.bound / kRounding - once, enough / kRounding - once, left);

@@ -48,8 +48,8 @@ inline constexpr int64_t kMostPassesOfOne = 1'000'000;
 // take less than `enough`, by the least times of stages. `leastOnce`: AllCuts::once(). Takes its
 // work off `passes`.
 ExactCuts exactOwnCuts(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                       cost::FlushPlayer& flush, Spread spread, Seconds leastOnce, Seconds enough,
-                       int64_t& passes);
+                       cost::FlushPlayer& flush, Spread spread, const cost::OnceTimes& leastOnce,
+                       Seconds enough, int64_t& passes);
 
 // `cheap`: of the plan. Cuts that take `enough` or more are of no interest. Takes what it does off
 // `passes`, of which there have to be some. Requires hasManyCuts(plan).

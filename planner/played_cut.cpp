@@ -37,7 +37,7 @@ class DescribedStages : public StageCosts {
   Stage stageOf(size_t rank, const std::vector<int64_t>& counts) override {
     stages_.setLayers(static_cast<int64_t>(rank), counts);
     cost::StageEstimate estimate = cost::estimateStage(stages_.setting, rank);
-    return {std::move(estimate.times), estimate.once.total()};
+    return {std::move(estimate.times), estimate.once.times()};
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
     stages_.setLayers(static_cast<int64_t>(rank), counts);
@@ -87,20 +87,22 @@ class Enumeration {
 
  private:
   struct Path {
-    double through = 0, longest = 0, once = 0;
+    double through = 0, longest = 0;
+    cost::OnceTimes once;
   };
 
   // Of a split backward a stage's own work alone, for its W fills what it waits for.
   Path after(const Path& before, const CutPlayer::Stage& stage) const {
     if (isSplit_)
       return {0, std::max(before.longest, stage.all * microbatches_),
-              std::max(before.once, stage.once)};
+              longest(before.once, stage.once)};
     return {before.through + stage.first,
             std::max(before.longest + stage.last, stage.all * microbatches_ + before.through),
-            std::max(before.once, stage.once)};
+            longest(before.once, stage.once)};
   }
   bool isSlow(const Path& path) const {
-    return Seconds((path.longest + path.once) * player_.factor()) > player_.limit() * (1 + 1e-9);
+    return (Seconds(path.longest) + path.once.total()) * player_.factor() >
+           player_.limit() * (1 + 1e-9);
   }
 
   bool go(size_t rank, int64_t left, const Path& path) {
@@ -289,8 +291,14 @@ ExactCuts exactPlayed(const Query& query, const plan::Plan& plan, const BlockCos
   DescribedStages stages(query, plan, blocks);
   CutPlayer player(stages, flush, stages.pipeline(), {blocks.layer.forward, blocks.layer.backward},
                    stages.factor(), std::nullopt, kMostPasses);
-  return exactCuts({stages.pipeline(), query.model.numLayers, plan.virtualStages,
-                    static_cast<size_t>(plan.pp), Spread::kEven, Seconds(0), enough, 1},
+  return exactCuts({stages.pipeline(),
+                    query.model.numLayers,
+                    plan.virtualStages,
+                    static_cast<size_t>(plan.pp),
+                    Spread::kEven,
+                    {},
+                    enough,
+                    1},
                    player, passes);
 }
 
@@ -310,9 +318,10 @@ UnevenCut unevenCut(const Query& query, const plan::Plan& plan, const BlockCosts
   if (!isRoomy) {
     const Counts even =
         countsOf(plan::evenLayers(query.model.numLayers, plan.pp, plan.virtualStages));
-    Seconds once;
+    cost::OnceTimes onceOfAll;
     for (size_t rank = 0; rank < even.size(); ++rank)
-      once = std::max(once, Seconds(player.stageOf(rank, even[rank]).once));
+      onceOfAll = longest(onceOfAll, player.stageOf(rank, even[rank]).once);
+    const Seconds once = onceOfAll.total();
     int64_t left = std::min(passes, kMostPassesOfRelaxation);
     passes -= left;
     CutRelaxation::Result relaxed =

@@ -108,8 +108,8 @@ double StageOptions::pathOf(size_t rank, const CutPlayer::Stage& stage) const {
   return (workOf(stage.times) + stops) * microbatches + others_[rank];
 }
 
-bool StageOptions::isSlow(double path, double once) const {
-  return Seconds((path + once) * player_.factor()) >= question_.enough * (1 - kTie);
+bool StageOptions::isSlow(double path, const cost::OnceTimes& once) const {
+  return (Seconds(path) + once.total()) * player_.factor() >= question_.enough * (1 - kTie);
 }
 
 // The longer chunks behind, and in front where that is another legal spread.
@@ -126,8 +126,9 @@ StageOptions::Excess StageOptions::excessOf(size_t rank, int64_t layers) {
   Excess excess{true, true};
   for (const std::vector<int64_t>& counts : evenSpreads(rank, layers)) {
     const CutPlayer::Stage& stage = player_.stageOf(rank, counts);
-    const double path = pathOf(rank, stage), least = question_.leastOnce.count();
-    excess.isTooMuch &= isSlow(path, isEven() ? std::max(stage.once, least) : least);
+    const double path = pathOf(rank, stage);
+    const cost::OnceTimes& least = question_.leastOnce;
+    excess.isTooMuch &= isSlow(path, isEven() ? longest(stage.once, least) : least);
     excess.isMoreToo &= isSlow(path, least);
   }
   return excess;
@@ -231,10 +232,10 @@ void StageOptions::findGroups(size_t rank) {
 }
 
 OptionGroup StageOptions::groupOf(size_t rank, size_t chunk, int64_t layers) const {
-  OptionGroup group{chunk, layers, 0, {}, std::numeric_limits<double>::infinity()};
+  OptionGroup group{chunk, layers, 0, {}, {kNoCut, kNoCut}};
   for (const StageOption& option : options_[rank]) {
     if (option.counts[chunk] < layers) continue;
-    group.once = std::min(group.once, option.stage->once);
+    group.once = shortest(group.once, option.stage->once);
     if (group.least.forward.empty()) {
       group.fewest = option.layers;
       group.least = option.stage->times;

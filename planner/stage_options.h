@@ -20,7 +20,7 @@ struct OptionGroup {
   int64_t layers = 0;
   int64_t fewest = 0;  // layers of one of them
   cost::StageTimes least;
-  double once = 0;
+  cost::OnceTimes once;
 };
 
 // Of every stage those with which a cut may take less than the question's `enough`, by what a
@@ -57,7 +57,7 @@ class StageOptions {
   const CutPlayer::Stage& leastOf(size_t rank);
   void findOthers();
   double pathOf(size_t rank, const CutPlayer::Stage& stage) const;
-  bool isSlow(double path, double once) const;
+  bool isSlow(double path, const cost::OnceTimes& once) const;
   std::vector<std::vector<int64_t>> evenSpreads(size_t rank, int64_t layers) const;
   Excess excessOf(size_t rank, int64_t layers);
   void findMost();

@@ -180,8 +180,8 @@ Seconds gatherBound(const plan::Plan& plan, const BlockCosts& blocks, const Stag
 }
 
 // Gradient reduction and optimizer of a rank.
-Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                  const StageLoad& load, const StepQuestion& stage) {
+cost::OnceTimes stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                          const StageLoad& load, const StepQuestion& stage) {
   const auto levels = [&](GroupKind kind) {
     return cost::levelsOf(cost::groupShape(kind, plan), cost::ranksOf(plan), query.cluster);
   };
@@ -189,20 +189,25 @@ Seconds stepBound(const Query& query, const plan::Plan& plan, const BlockCosts& 
                       plan.stateSharding == plan::StateSharding::kOptimizer,
                       static_cast<double>(byteSize(spec::stateDType(plan.training.precision))),
                       static_cast<double>(byteSize(spec::computeDType(plan.training.precision)))};
-  Seconds step = reductionBound(query, plan, blocks, load, stage, data);
-  step +=
+  // Kernels of every bucket, which move so many bytes for each element.
+  const auto kernels = [&](double bytes, int numKernels) {
+    const cost::KernelWork work{MathFormat::kF32, Flops(0), Bytes(load.held.elements * bytes),
+                                static_cast<int>(stage.buckets) * numKernels};
+    return cost::kernelTime(work, query.cluster.device);
+  };
+  const double shards = data.sharesState ? static_cast<double>(data.members) : 1;
+  cost::OnceTimes once;
+  once.reducing =
+      reductionBound(query, plan, blocks, load, stage, data) +
+      kernels(data.stateBytes / shards, 1) +  // the norm
       cost::leastCollectiveTime(CollectiveKind::kAllReduce, blocks.squares, 1,
                                 levels(data.sharesState ? GroupKind::kWorld : GroupKind::kModel));
-  if (data.sharesState) step += gatherBound(plan, blocks, load, stage, data);
-  // Zeroing, norm and AdamW of every bucket; zeros that are put off move nothing.
-  const double shards = data.sharesState ? static_cast<double>(data.members) : 1;
+  // Zeroing and AdamW; zeros that are put off move nothing.
   const double zeroed = cost::putsZerosOff(query.cluster.device) ? 0 : data.stateBytes;
   const double master = data.computeBytes == data.stateBytes ? 0 : data.computeBytes;
-  const cost::KernelWork work{
-      MathFormat::kF32, Flops(0),
-      Bytes(load.held.elements * (zeroed + (data.stateBytes * 8 + master) / shards)),
-      static_cast<int>(3 * stage.buckets)};
-  return step + cost::kernelTime(work, query.cluster.device);
+  once.updating = kernels(zeroed, 1) + kernels((data.stateBytes * 7 + master) / shards, 1);
+  if (data.sharesState) once.updating += gatherBound(plan, blocks, load, stage, data);
+  return once;
 }
 
 int64_t bucketsAt(const BlockCosts& blocks, size_t rank, size_t p) {
@@ -228,13 +233,13 @@ StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& b
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         size_t rank) {
   StageLoad load = loadOf(query, plan, blocks, rank);
-  const Seconds once =
+  const cost::OnceTimes once =
       stepBound(query, plan, blocks, load, stepQuestionOf(plan, blocks, rank, false));
   return {std::move(load.times), once};
 }
 
-Seconds leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    size_t rank) {
+cost::OnceTimes leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
+                            size_t rank) {
   return stepBound(query, plan, blocks, loadOf(query, plan, blocks, rank),
                    stepQuestionOf(plan, blocks, rank, true));
 }

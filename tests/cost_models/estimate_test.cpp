@@ -202,7 +202,7 @@ TEST(Estimate, OverlapHidesTheReductionOfLayers) {
     const double b = stage.backward[0].repeated.total().count() / 8;
     const double embedding =
         estimated(model, stages, cluster).stages[0].backward[0].outside.total().count();
-    const double step = stage.step.total().communication(GroupKind::kDp).count();
+    const double step = stage.reduction.total().communication(GroupKind::kDp).count();
     const double left = std::max(std::max(8 * r - 7 * b, r) - embedding - step, 0.0);
     EXPECT_NEAR(stage.exposedReduction.count(), left, 1e-12 + 1e-9 * left) << speed;
     EXPECT_DOUBLE_EQ(e.breakdown.dataParallel.count(), step + stage.exposedReduction.count());
@@ -264,6 +264,30 @@ TEST(Estimate, AgreesWithTheSimulationWhereSomeGroupsLeaveTheirNode) {
   EXPECT_NEAR(estimated(model, plan, cluster).step / simulated(model, plan, cluster), 1, 1e-9);
 }
 
+// Ends have a table whose gradient they reduce together, over a slow link, the middle most of the
+// parameters: it updates them when the ends have reduced, for the norm is of all gradients.
+TEST(Estimate, AStageUpdatesWhenAllHaveReduced) {
+  spec::ModelSpec model = small::gpt(24);
+  model.tiedEmbeddings = true;
+  plan::Plan plan = small::plan(model, small::training(1), 1, 3, 1);
+  plan.microbatchSize = 1;
+  plan.layers = {{{0, 1}}, {{1, 22}}, {{23, 1}}};
+  spec::ClusterSpec cluster = small::cluster(8, 8);
+  cluster.device.kind = spec::DeviceKind::kHost;  // which puts zeroing off
+  for (spec::LinkTier& tier : cluster.tiers) tier.bandwidth *= 0.01;
+  const Estimate e = estimated(model, plan, cluster);
+  const auto reduction = [&](size_t stage) { return e.stages[stage].reduction.total().total(); };
+  const auto update = [&](size_t stage) {
+    return (e.stages[stage].begin.total().total() + e.stages[stage].update.total().total());
+  };
+  EXPECT_GT(reduction(0), reduction(1) * 2);
+  EXPECT_GT(update(1), update(0) * 2);
+  const Seconds sum =
+      e.breakdown.synchronisation + e.breakdown.dataParallel + e.breakdown.optimizer;
+  EXPECT_NEAR(sum / (reduction(0) + update(1)), 1, 1e-9);
+  EXPECT_NEAR(e.step / simulated(model, plan, cluster), 1, 1e-9);
+}
+
 // What overlapping gains, estimated and played: less by what stages wait for each other only, which
 // are even but for the embedding and the head. Replicas have slow links, neighbours fast ones. Of
 // chunks that followed each other at once the last case would be 14 % of the step worse.
@@ -287,7 +311,7 @@ TEST(Estimate, OverlapWithVirtualStagesGainsWhatIsSimulated) {
               estimated(model, plain, cluster).step - estimated(model, plan, cluster).step;
           EXPECT_GT(gain / step, 0.002);
           EXPECT_LE(expected, gain * (1 + 1e-9)) << pp << v << batch << speed;
-          EXPECT_LE((gain - expected) / step, 0.005) << pp << v << batch << speed;
+          EXPECT_LE((gain - expected) / step, 0.006) << pp << v << batch << speed;
         }
 }
 

@@ -67,7 +67,7 @@ TEST(RankOrder, SwapsTheLinksOfGradientsAndOfBorders) {
   const auto reduced = [](RankOrder order) {  // by an inner stage of own programs
     const Estimate e =
         estimate(fewWords(), fourByFour(fewWords(), 8, order), nodesOfFour(), {}).value();
-    return e.stages[1].step.total().communication(program::GroupKind::kDp).count();
+    return e.stages[1].reduction.total().communication(program::GroupKind::kDp).count();
   };
   EXPECT_NEAR(reduced(RankOrder::kTpCpPpDp) / reduced(RankOrder::kTpCpDpPp), 10, 1e-9);
 }

@@ -211,13 +211,13 @@ TEST(Bounds, KnowWhatOverlapLeavesOfReductions) {
         ASSERT_TRUE(blocks.has_value() && estimate.has_value());
         numLong += estimate->breakdown.dataParallel > estimate->step * 0.4;
         cost::Pipeline pipeline = pipelineOf(query, plan, **blocks);
-        Seconds once;
+        cost::OnceTimes once;
         for (size_t rank = 0; rank < 2; ++rank) {
           StageBound stage = stageBoundOf(query, plan, **blocks, rank);
-          once = std::max(once, stage.once);
+          once = longest(once, stage.once);
           pipeline.stages.push_back(std::move(stage.times));
         }
-        const double share = (cost::FlushPlayer().timeOf(pipeline) + once) / estimate->step;
+        const double share = (cost::FlushPlayer().timeOf(pipeline) + once.total()) / estimate->step;
         EXPECT_LE(share, 1 + 1e-9) << summary(plan) << ", links of " << speed;
         EXPECT_GT(share, 0.995) << summary(plan) << ", links of " << speed;
       }
@@ -249,13 +249,14 @@ TEST(Bounds, WhatIsDoneOnceHoldsForMoreLayers) {
     const size_t rank = random() % 2;
     for (plan::LayerRange& range : plan.layers[rank])
       range.count = 1 + static_cast<int64_t>(random() % 40);
-    const Seconds least = leastOnceOf(query, plan, *blocks, rank);
+    const cost::OnceTimes least = leastOnceOf(query, plan, *blocks, rank);
     plan::Plan none = plan;
     none.overlapReductions = false;
-    behind += least > leastOnceOf(query, none, *blocks, rank) * 0.5;
+    behind += least.reducing > leastOnceOf(query, none, *blocks, rank).reducing * 0.5;
     for (int more = 0; more < 6; ++more) {
-      EXPECT_LE(least, stageBoundOf(query, plan, *blocks, rank).once * (1 + 1e-9))
-          << trial << ", " << more << " more layers";
+      const cost::OnceTimes once = stageBoundOf(query, plan, *blocks, rank).once;
+      EXPECT_LE(least.reducing, once.reducing * (1 + 1e-9)) << trial << ": " << more << " more";
+      EXPECT_LE(least.updating, once.updating * (1 + 1e-9)) << trial << ": " << more << " more";
       ++plan.layers[rank][random() % static_cast<size_t>(chunks)].count;
     }
   }

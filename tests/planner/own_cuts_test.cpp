@@ -94,20 +94,20 @@ TEST(ExactOwnCuts, AreThoseThatEnumerationFinds) {
       plan.layers = cut;
       if (boundOf(query, plan, blocks).memory > query.cluster.device.memory) continue;
       cost::Pipeline pipeline = pipelineOf(query, plan, blocks);
-      Seconds once;
+      cost::OnceTimes once;
       for (size_t rank = 0; rank < cut.size(); ++rank) {
         StageBound stage = stageBoundOf(query, plan, blocks, rank);
         pipeline.stages.push_back(std::move(stage.times));
-        once = std::max(once, stage.once);
+        once = longest(once, stage.once);
       }
-      times.push_back(flush.timeOf(pipeline) + once);
+      times.push_back(flush.timeOf(pipeline) + once.total());
     }
     tight += times.size() < cuts.size();
     std::sort(times.begin(), times.end());
     ASSERT_FALSE(times.empty());
     plan.layers.clear();
     CutFloor floor(query, blocks);
-    const Seconds leastOnce = AllCuts(query, plan, blocks, floor).once();
+    const cost::OnceTimes leastOnce = AllCuts(query, plan, blocks, floor).once();
     const Seconds enough = times[times.size() / 2] * (1 + 1e-6);
     int64_t passes = kMostPassesOfExact;
     const ExactCuts exact =
