@@ -132,4 +132,12 @@ Seconds sendTime(Bytes payload, const Link& link) {
   return link.latency + payload / link.bandwidth;
 }
 
+std::vector<Seconds> stageHops(Bytes message, const plan::Plan& plan,
+                               const spec::ClusterSpec& cluster) {
+  std::vector<Seconds> hops;
+  for (const Link& link : stageLinks(plan, cluster)) hops.push_back(sendTime(message, link));
+  if (plan.virtualStages == 1) hops.back() = Seconds(0);
+  return hops;
+}
+
 }  // namespace trireme::cost

@@ -58,5 +58,9 @@ Seconds exposedTime(Seconds time, Seconds work, double share);
 
 // One message.
 Seconds sendTime(Bytes payload, const Link& link);
+// Of a message from every stage to the next and, with virtual stages, from the last one to the
+// first (Pipeline::hops). Requires pp > 1.
+std::vector<Seconds> stageHops(Bytes message, const plan::Plan& plan,
+                               const spec::ClusterSpec& cluster);
 
 }  // namespace trireme::cost

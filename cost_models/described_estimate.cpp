@@ -247,7 +247,8 @@ void fillTimes(const StageSetting& s, const std::vector<StageDescription>& stage
     if (stages[i].times.total() > stages[busiest].times.total()) busiest = i;
   }
   const Seconds withoutTransfers = flushTime(pipeline);
-  pipeline.hop = result.hop = transferTime(s.model, s.plan, s.cluster, s.stack);
+  result.hops.assign(stages.size(), transferTime(s.model, s.plan, s.cluster, s.stack));
+  pipeline.hops = result.hops;
   const Seconds flush = flushTime(pipeline);
 
   OncePerStep longest;
@@ -429,7 +430,7 @@ Simulation simulateDescribed(const StageSetting& s, bool keepsTasks) {
   pipeline.schedule = s.plan.schedule;
   pipeline.numMicrobatches = s.plan.numMicrobatches();
   pipeline.overlapTransfers = false;
-  pipeline.hop = transferTime(s.model, s.plan, s.cluster, s.stack);
+  pipeline.hops.assign(s.plan.layers.size(), transferTime(s.model, s.plan, s.cluster, s.stack));
   std::vector<StageTimes> communication;
   std::vector<OncePerStep> once;
   for (size_t rank = 0; rank < s.plan.layers.size(); ++rank) {

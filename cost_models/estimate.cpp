@@ -75,16 +75,16 @@ StageCost stageCost(const BodyWalker& walker, const program::Role& role, const p
   return cost;
 }
 
-// The largest message over the slowest link between neighbouring stages.
-Seconds slowestHop(const std::vector<StageCost>& stages, const plan::Plan& plan,
-                   const spec::ClusterSpec& cluster) {
+// Of the largest message.
+std::vector<Seconds> hopsOf(const std::vector<StageCost>& stages, const plan::Plan& plan,
+                            const spec::ClusterSpec& cluster) {
   if (stages.size() == 1) return {};
   Bytes largest;
   for (const StageCost& stage : stages)
     for (size_t chunk = 0; chunk < stage.forward.size(); ++chunk)
       largest = std::max({largest, stage.forward[chunk].outside.sentForward,
                           stage.backward[chunk].outside.sentBackward});
-  return sendTime(largest, stageLink(plan, cluster));
+  return stageHops(largest, plan, cluster);
 }
 
 // What one stage does once per step, or one part of it.
@@ -164,13 +164,13 @@ void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate
   Pipeline pipeline;
   pipeline.schedule = plan.schedule;
   pipeline.numMicrobatches = plan.numMicrobatches();
-  pipeline.hop = result.hop;
+  pipeline.hops = result.hops;
   pipeline.overlapTransfers = stack.overlapPipelineTransfers;
   pipeline.receivesIntoSlots = true;
   for (const StageCost& stage : result.stages) pipeline.stages.push_back(stage.times());
   FlushPlayer player;
   const Seconds flush = player.timeOf(pipeline);
-  pipeline.hop = Seconds(0);
+  pipeline.hops.clear();
   const Seconds withoutTransfers = player.timeOf(pipeline);
 
   Breakdown& b = result.breakdown;
@@ -251,7 +251,7 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
   Estimate result;
   for (const program::Role& role : expansion.program.roles)
     result.stages.push_back(stageCost(walker, role, plan, cluster.device));
-  result.hop = slowestHop(result.stages, plan, cluster);
+  result.hops = hopsOf(result.stages, plan, cluster);
   fillTimes(plan, stack, result);
   const std::vector<MemoryUse> memories = memoryOfRoles(expansion, plan, model, stack, cluster);
   result.memory = largestOf(memories);

@@ -69,8 +69,8 @@ struct Estimate {
   std::vector<Bytes> memoryOfStages;  // own programs: memory.total() of every pipeline rank
   Bytes memoryAvailable;              // of one device
   std::vector<StageCost> stages;
-  Seconds hop;       // one transfer between neighbouring stages, the slowest pair
-  Flops modelFlops;  // of the step, formulas.h
+  std::vector<Seconds> hops;  // transfers between stages, Pipeline::hops
+  Flops modelFlops;           // of the step, formulas.h
   double tokensPerSecond = 0;
   double modelFlopsUtilisation = 0;  // of the devices' matmul peak for the linear layers' format
 

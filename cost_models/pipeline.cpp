@@ -34,42 +34,42 @@ StageSums sumsOf(const StageTimes& stage, Seconds stop) {
 
 // Equal jobs through a flow shop.
 Seconds flowTime(const std::vector<StageSums>& stages, Seconds StageSums::* pass, double jobs,
-                 Seconds hop) {
-  Seconds all, slowest = hop;
+                 const Hops& hops) {
+  Seconds all, slowest = hops.slowestToLast();
   for (const StageSums& stage : stages) {
     all += stage.*pass;
     slowest = std::max(slowest, stage.*pass);
   }
-  return all + slowest * (jobs - 1) + hop * static_cast<double>(stages.size() - 1);
+  return all + slowest * (jobs - 1) + hops.toLast();
 }
 
-Seconds gpipeTime(const std::vector<StageSums>& stages, double m, Seconds hop) {
-  return flowTime(stages, &StageSums::forward, m, hop) +
-         flowTime(stages, &StageSums::backward, m, hop);
+Seconds gpipeTime(const std::vector<StageSums>& stages, double m, const Hops& hops) {
+  return flowTime(stages, &StageSums::forward, m, hops) +
+         flowTime(stages, &StageSums::backward, m, hops);
 }
 
 // Of an interleaved stage of v chunks, for transfers longer than its chunks.
-Seconds groupStall(const StageSums& stage, double groups, double v, double p, Seconds hop) {
-  const Seconds rest = std::max(hop - stage.forward / v, Seconds(0)) +
-                       std::max(hop - stage.backward / v, Seconds(0));
-  return rest * ((groups - 1) * (v - 1) * p);
+Seconds groupStall(const StageSums& stage, double groups, double v, double p, Seconds around) {
+  const Seconds rest = std::max(around - stage.forward * (p / v), Seconds(0)) +
+                       std::max(around - stage.backward * (p / v), Seconds(0));
+  return rest * ((groups - 1) * (v - 1));
 }
 
-Seconds bottleneckTime(const std::vector<StageSums>& stages, double m, double v, Seconds hop) {
+Seconds bottleneckTime(const std::vector<StageSums>& stages, double m, double v, Seconds around) {
   const auto p = static_cast<double>(stages.size());
   Seconds after;
   for (const StageSums& stage : stages) after += stage.last;
   Seconds before, longest;
   for (const StageSums& stage : stages) {
     after -= stage.last;
-    const Seconds stall = v > 1 ? groupStall(stage, m / p, v, p, hop) : Seconds(0);
+    const Seconds stall = v > 1 ? groupStall(stage, m / p, v, p, around) : Seconds(0);
     longest = std::max(longest, stage.total() * m + before + after + stall);
     before += stage.first;
   }
   return longest;
 }
 
-Seconds stallTime(const std::vector<StageSums>& stages, int64_t m, Seconds hop) {
+Seconds stallTime(const std::vector<StageSums>& stages, int64_t m, const Hops& hops) {
   Seconds slowest;
   for (const StageSums& stage : stages) slowest = std::max(slowest, stage.total());
   Seconds behind = stages.back().total(), longest;
@@ -77,7 +77,7 @@ Seconds stallTime(const std::vector<StageSums>& stages, int64_t m, Seconds hop) 
   for (size_t i = stages.size() - 1; i-- > 0;) {
     behind += stages[i].total();
     const auto inFlight = static_cast<int64_t>(stages.size() - i);
-    const Seconds roundTrip = behind + hop * static_cast<double>(2 * (inFlight - 1));
+    const Seconds roundTrip = behind + (hops.toLast() - hops.before(i)) * 2;
     const Seconds rest = roundTrip - slowest * static_cast<double>(inFlight);
     const auto waits = static_cast<double>(m - 2 - (m - 2) / inFlight);
     longest = std::max(longest, rest * (waits / static_cast<double>(inFlight - 1)));
@@ -86,16 +86,15 @@ Seconds stallTime(const std::vector<StageSums>& stages, int64_t m, Seconds hop) 
 }
 
 Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageSums>& stages,
-                       Seconds hop) {
+                       const Hops& hops) {
   const auto m = static_cast<double>(pipeline.numMicrobatches);
   const auto p = static_cast<int64_t>(stages.size());
-  Seconds forwards, behind;  // of all stages; of those behind, with transfers
+  Seconds forwards = hops.toLast(), behind = hops.toLast();  // of all stages; of those behind
   for (const StageSums& stage : stages) {
     forwards += stage.forward;
-    behind += stage.backward + hop;
+    behind += stage.backward;
   }
-  forwards += hop * static_cast<double>(p - 1);
-  const Seconds trip = forwards + behind - hop;  // of a microbatch, to the end and back
+  const Seconds trip = forwards + behind;  // of a microbatch, to the end and back
   const Seconds first = stages.front().weights;
   Seconds forwardsBefore, before, longest;
   for (size_t r = 0; r < stages.size(); ++r) {
@@ -103,11 +102,14 @@ Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageSums>& s
     const schedule::Lead lead = schedule::leadOf(pipeline.schedule, p, static_cast<int64_t>(r));
     const Seconds waiting = w * std::max(m - 1 - static_cast<double>(lead.backwards), 0.0);
     const Seconds later = f * std::max(m - static_cast<double>(lead.forwards), 0.0);
-    behind -= b + hop;
+    behind -= b;
     if (pipeline.postValidation) forwards -= std::exchange(forwardsBefore, Seconds(0));
     longest = std::max(
         {longest, forwardsBefore + (f + b + w) * m, before + (f + b) * m + waiting + first,
          forwards + behind + (b + w) * m + later, trip + b * (m - 1) + waiting + later + first});
+    if (r + 1 == stages.size()) break;
+    const Seconds hop = hops.behind(r);
+    behind -= hop;
     forwardsBefore += f + hop;
     before += f + b + hop * 2;
   }
@@ -118,20 +120,41 @@ Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageSums>& s
 
 Seconds StageTimes::total() const { return sum(forward) + sum(backward) + sum(weights); }
 
+Seconds Pipeline::stop() const {
+  if (overlapTransfers || hops.size() < 2) return {};
+  return *std::max_element(hops.begin(), hops.end());
+}
+
+Hops::Hops(const Pipeline& pipeline) {
+  if (!pipeline.overlapTransfers || pipeline.hops.size() < 2) return;
+  hops_ = pipeline.hops;
+  before_.resize(hops_.size());
+  for (size_t r = 1; r < hops_.size(); ++r) before_[r] = before_[r - 1] + hops_[r - 1];
+}
+
+Seconds Hops::slowestToLast() const {
+  if (hops_.empty()) return {};
+  return *std::max_element(hops_.begin(), hops_.end() - 1);
+}
+
+bool Hops::areEven() const {
+  return std::all_of(hops_.begin(), hops_.end(), [&](Seconds hop) { return hop == hops_.front(); });
+}
+
 Seconds pipelineTime(const Pipeline& pipeline) {
   TRIREME_CHECK(!pipeline.stages.empty());
   const size_t p = pipeline.stages.size(), v = pipeline.stages.front().forward.size();
-  const Seconds transfer = p == 1 ? Seconds(0) : pipeline.hop;
-  const Seconds hop = pipeline.overlapTransfers ? transfer : Seconds(0);  // beside the rank's work
+  const Hops hops(pipeline);
+  const Seconds stop = pipeline.stop();
   std::vector<StageSums> stages;
   stages.reserve(p);
-  for (const StageTimes& stage : pipeline.stages) stages.push_back(sumsOf(stage, transfer - hop));
+  for (const StageTimes& stage : pipeline.stages) stages.push_back(sumsOf(stage, stop));
   const auto m = static_cast<double>(pipeline.numMicrobatches);
-  if (pipeline.schedule == plan::ScheduleKind::kGpipe) return gpipeTime(stages, m, hop);
-  if (plan::splitsBackward(pipeline.schedule)) return zeroBubbleTime(pipeline, stages, hop);
-  Seconds total = bottleneckTime(stages, m, static_cast<double>(v), hop) +
-                  hop * static_cast<double>(2 * (v * p - 1));
-  if (v == 1) total += stallTime(stages, pipeline.numMicrobatches, hop);
+  if (pipeline.schedule == plan::ScheduleKind::kGpipe) return gpipeTime(stages, m, hops);
+  if (plan::splitsBackward(pipeline.schedule)) return zeroBubbleTime(pipeline, stages, hops);
+  Seconds total = bottleneckTime(stages, m, static_cast<double>(v), hops.around()) +
+                  hops.through(static_cast<double>(v)) * 2;
+  if (v == 1) total += stallTime(stages, pipeline.numMicrobatches, hops);
   return total;
 }
 

@@ -21,8 +21,10 @@ struct Pipeline {
   plan::ScheduleKind schedule = plan::ScheduleKind::k1F1B;
   int64_t numMicrobatches = 1;
   std::vector<StageTimes> stages;  // p of them, all with v chunks
-  Seconds hop;                     // transfer of one activation (or gradient) to the next stage
-  bool overlapTransfers = true;    // a rank computes while its transfers are under way
+  // Transfer of one activation (or gradient) between a stage and the next and, with v > 1, between
+  // the last stage and the first. As many as stages; none: they take no time.
+  std::vector<Seconds> hops;
+  bool overlapTransfers = true;  // a rank computes while its transfers are under way
   // With overlap, an activation is sent when the slot that it goes into is free: programs that
   // receive into slots, of which there are no more than the schedule needs. Only where it is
   // played.
@@ -30,13 +32,37 @@ struct Pipeline {
   // Of schedules that split the backward: a rank begins its next flush when its own part of this
   // one is done (StackDescription::postValidation).
   bool postValidation = false;
+
+  // Of the transfers what is part of every pass: without overlap the slowest hop.
+  Seconds stop() const;
 };
 
-// m microbatches, S_r = sum over chunks of f + b on stage r, c = hop.
+// Of a pipeline's transfers those beside the ranks' work: none without overlap.
+class Hops {
+ public:
+  Hops() = default;
+  explicit Hops(const Pipeline& pipeline);
+
+  Seconds behind(size_t stage) const { return hops_.empty() ? Seconds(0) : hops_[stage]; }
+  // On a microbatch's way to the first chunk of a stage.
+  Seconds before(size_t stage) const { return hops_.empty() ? Seconds(0) : before_[stage]; }
+  Seconds toLast() const { return hops_.empty() ? Seconds(0) : before_.back(); }
+  Seconds around() const { return hops_.empty() ? Seconds(0) : before_.back() + hops_.back(); }
+  // Through so many chunks of every stage.
+  Seconds through(double chunks) const { return around() * (chunks - 1) + toLast(); }
+  Seconds slowestToLast() const;
+  bool areEven() const;
+
+ private:
+  std::vector<Seconds> hops_, before_;
+};
+
+// m microbatches, S_r = sum over chunks of f + b on stage r, c_r the hop behind stage r. For equal
+// hops, of which c is one; otherwise k c stands for the sum of the k on the way.
 //
 // GPipe is a flow shop with equal jobs, once in each direction: exact for any stage times.
 //   T = sum_r f_r + (m-1) max_r f_r  +  sum_r b_r + (m-1) max_r b_r  +  2 (p-1) c
-// where with overlap a stage hands on no faster than the link: max(f_r, c).
+// where with overlap a stage hands on no faster than the link: max(f_r, c_r).
 //
 // 1F1B (v = 1) and interleaved 1F1B. Stage r works m S_r; it waits for the first microbatch to come
 // through the first chunks of the stages before it and to go back through them, and, at the turn,
@@ -54,6 +80,7 @@ struct Pipeline {
 // (v-1) p more chunks in flight, which cover transfers shorter than a chunk; of longer ones every
 // group of p microbatches but the first waits, inside the maximum over r, for
 //   stall_r = (m/p - 1) (v-1) p (max(0, c - f_r / v) + max(0, c - b_r / v)),  f_r, b_r: all chunks
+// where p c are the hops of all stages.
 // Exact for even stages while c <= max(f, b) / v.
 //
 // Zero bubble (v = 1), w_r forwards before the first backward and W d_r microbatches behind
@@ -79,7 +106,7 @@ struct Pipeline {
 // the schedule.
 //
 // Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per
-// direction and chunk), and c = 0 elsewhere.
+// direction and chunk) with the slowest c, and c = 0 elsewhere.
 //
 // Monotone in every time: no stage, however slow, makes the result smaller. Requires p >= 1.
 Seconds pipelineTime(const Pipeline& pipeline);

@@ -21,12 +21,17 @@ class FlushPlayer::Player {
  public:
   Player(const Pipeline& pipeline, const TaskOrder& order, FlushPlayer& of)
       : order_(order),
-        flight_(pipeline.overlapTransfers && order.numRanks > 1 ? pipeline.hop : Seconds(0)),
-        stop_(pipeline.overlapTransfers || order.numRanks == 1 ? Seconds(0) : pipeline.hop),
-        usesSlots_(pipeline.receivesIntoSlots && flight_.count() > 0),
+        stop_(pipeline.stop()),
+        overlaps_(pipeline.overlapTransfers && pipeline.hops.size() > 1),
+        usesSlots_(pipeline.receivesIntoSlots && overlaps_),
         ends_(of.ends_),
-        durations_(of.durations_) {
+        durations_(of.durations_),
+        flights_(of.flights_) {
     putDurations(pipeline);
+    flights_.assign(order.numWays(), Seconds(0));
+    if (overlaps_)
+      std::copy(pipeline.hops.begin(), pipeline.hops.end(),
+                flights_.begin() + TaskOrder::kFirstHop);
     ends_.resize(order.numEnds());
     ends_[order.start()] = Seconds(0);
     ends_[order.never()] = Seconds(-std::numeric_limits<double>::infinity());
@@ -38,7 +43,7 @@ class FlushPlayer::Player {
     Seconds* const ends = ends_.data();
     Seconds* end = ends;
     // Most are played so, and plans are searched by playing thousands.
-    if (flight_.count() == 0)
+    if (!overlaps_)
       for (const Step& step : order_.steps)
         *end++ = std::max(ends[step.before], ends[step.input]) + durations[step.pass];
     else
@@ -94,9 +99,7 @@ class FlushPlayer::Player {
     return *std::max_element(last.begin(), last.end(),
                              [&](uint32_t a, uint32_t b) { return ends_[a] < ends_[b]; });
   }
-  Seconds flightOf(const Step& step) const {
-    return step.way == TaskOrder::kAtHand ? Seconds(0) : flight_;
-  }
+  Seconds flightOf(const Step& step) const { return flights_[step.way]; }
   // When its input is there, and what was in its slot has left.
   Seconds arrivalOf(const Step& step) const { return ends_[waitedFor(step)] + flightOf(step); }
   uint32_t waitedFor(const Step& step) const {
@@ -123,9 +126,9 @@ class FlushPlayer::Player {
   }
 
   const TaskOrder& order_;
-  const Seconds flight_, stop_;  // in flight beside the rank's work, or stopping it
-  const bool usesSlots_;
-  std::vector<Seconds>&ends_, &durations_;
+  const Seconds stop_;
+  const bool overlaps_, usesSlots_;
+  std::vector<Seconds>&ends_, &durations_, &flights_;
 };
 
 namespace {
@@ -145,7 +148,8 @@ bool isEven(const Pipeline& pipeline) {
 // Where pipelineTime is exact.
 bool isClosed(const Pipeline& pipeline) {
   if (plan::splitsBackward(pipeline.schedule)) return false;
-  return pipeline.schedule == plan::ScheduleKind::kGpipe || isEven(pipeline);
+  return pipeline.schedule == plan::ScheduleKind::kGpipe ||
+         (isEven(pipeline) && Hops(pipeline).areEven());
 }
 
 // The same tasks again, of as many microbatches more.

@@ -16,8 +16,10 @@
 namespace trireme::cost {
 
 // Tasks start in the order of the pipeline's schedule, when their rank is free and their input has
-// arrived. With overlap an activation arrives `hop` after it was made, or after its slot was left
-// free (Pipeline::receivesIntoSlots); without, every pass takes `hop` longer, as in pipelineTime.
+// arrived. With overlap an activation arrives a hop after it was made, or after its slot was left
+// free (Pipeline::receivesIntoSlots); without, every pass takes Pipeline::stop() longer. A hop that
+// takes longer than the passes between two messages keeps the second waiting, which is not counted
+// but for the slots.
 // Of the result `ranks` and `events` stay empty; `tasks` has one list per stage, unless not asked
 // for; of an item only `transfer` is set apart: on the path all that it waits for, in `tasks` what
 // the rank is busy with. Takes time and memory per pass of a microbatch. Requires what the
@@ -60,6 +62,7 @@ class FlushPlayer {
   int64_t numTasks_ = 0;  // in all of them
   // Of the last play, by step; and by pass.
   std::vector<Seconds> ends_, durations_;
+  std::vector<Seconds> flights_;  // by way
 };
 
 }  // namespace trireme::cost

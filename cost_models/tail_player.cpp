@@ -17,11 +17,6 @@ TailPlayer::Lanes filled(double value) {
   return lanes;
 }
 
-// In s.
-double hopOf(const Pipeline& pipeline, const TaskOrder& order, size_t first) {
-  return first + order.numRanks > 1 ? pipeline.hop.count() : 0;
-}
-
 }  // namespace
 
 // The inner loops, of as many lanes at once as the processor takes. All results are the same to the
@@ -38,7 +33,7 @@ struct TailPlayer::Engine {
     const Lanes* const durations = p.durations_.data();
     const double* const latencies = p.latencies_.data();
     Lanes* const ends = p.ends_.data();
-    const double flight = p.flight_;
+    const double* const flights = p.flights_.data();
     for (size_t i = begin; i < end; ++i) {
       const TaskOrder::Step& step = steps[i];
       const double* const input = ends[step.input].data();
@@ -53,7 +48,7 @@ struct TailPlayer::Engine {
         start = start + latencies[step.way];
         if (kUsesSlots) {
           std::memcpy(&other, slot + lane, sizeof other);
-          other = other + flight;
+          other = other + flights[step.way];
           start = start > other ? start : other;
         }
         std::memcpy(&other, before + lane, sizeof other);
@@ -126,23 +121,30 @@ struct TailPlayer::Engine {
 TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& least, size_t first)
     : order_(std::move(order)),
       first_(first),
-      flight_(least.overlapTransfers ? hopOf(least, *order_, first) : 0),
-      stop_(least.overlapTransfers ? 0 : hopOf(least, *order_, first)),
-      usesSlots_(least.receivesIntoSlots && flight_ > 0),
-      latencies_(order_->numWays(), flight_),
+      stop_(least.stop().count()),
+      usesSlots_(least.receivesIntoSlots && least.overlapTransfers && least.hops.size() > 1),
+      flights_(order_->numWays()),
       durations_(order_->numPasses()),
       ends_(order_->numEnds()) {
   const size_t chunks = order_->chunks;
+  const Hops hops(least);
+  const auto behind = [&](size_t stage) { return hops.behind(stage).count(); };
+  for (size_t rank = 0; rank < order_->numRanks; ++rank)
+    flights_[order_->hopBehind(rank)] = behind(first + rank);
+  latencies_ = flights_;
   std::vector<double> forward(chunks), backward(chunks);  // through the stages before
   for (size_t stage = 0; stage < first; ++stage)
     for (size_t c = 0; c < chunks; ++c) {
-      forward[c] += least.stages[stage].forward[c].count() + stop_ + flight_;
-      backward[c] += least.stages[stage].backward[c].count() + stop_ + flight_;
+      forward[c] += least.stages[stage].forward[c].count() + stop_ + behind(stage);
+      backward[c] += least.stages[stage].backward[c].count() + stop_ + behind(stage);
     }
-  latencies_[TaskOrder::kAtHand] = 0;
-  for (size_t c = 0; c < chunks; ++c) {
-    latencies_[order_->throughForward(c)] = forward[c] + (c > 0 ? flight_ : 0);  // or the first
-    latencies_[order_->throughBackward(c)] = backward[c] + flight_;
+  const double around = behind(first + order_->numRanks - 1);
+  for (size_t c = 0; c < chunks && first > 0; ++c) {
+    const uint32_t through = order_->throughForward(c), back = order_->throughBackward(c);
+    flights_[through] = behind(first - 1);
+    flights_[back] = around;
+    latencies_[through] = forward[c] + (c > 0 ? around : 0);  // or the first
+    latencies_[back] = backward[c] + around;
   }
   if (!order_->splitsBackward) atEnd_ = backward[0];
   ends_[order_->start()] = filled(0);
@@ -189,9 +191,10 @@ TailPlayer::Lanes TailPlayer::known(const TaskOrder::Look& look, const Engine& e
     const Lanes* const durations = &durations_[rank * ofRank];
     if (!isWhole) engine.addLeft(durations, &look.left[rank * ofRank], passes, end);
     const Lanes& backward = durations[chunks];
+    const double behind = flights_[order_->hopBehind(rank)];
     for (size_t lane = 0; lane < kLanes; ++lane) {
       times[lane] = std::max(times[lane], end[lane] + after[lane]);
-      if (!order_->splitsBackward && !isWhole) after[lane] += backward[lane] + flight_;
+      if (!order_->splitsBackward && !isWhole) after[lane] += backward[lane] + behind;
     }
   }
   return times;

@@ -45,10 +45,11 @@ class TailPlayer {
 
   std::shared_ptr<const TaskOrder> order_;
   const size_t first_;
-  const double flight_, stop_;  // of a transfer, s: beside the rank's work, or as part of it
+  const double stop_;  // of a transfer that is part of a pass, s
   const bool usesSlots_;
   double atEnd_ = 0;               // of the last gradient, through the stages before
-  std::vector<double> latencies_;  // by way
+  std::vector<double> flights_;    // of the last hop, by way
+  std::vector<double> latencies_;  // of all of it
   std::vector<Lanes> durations_;   // by pass
   std::vector<Lanes> ends_;        // of steps
   int64_t numPlayed_ = 0;

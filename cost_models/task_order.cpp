@@ -95,12 +95,14 @@ class Finder {
     };
     switch (task.direction) {
       case Direction::kForward:
-        if (rank > 0) return {from(rank - 1, Direction::kForward, chunk), TaskOrder::kSent};
+        if (rank > 0)
+          return {from(rank - 1, Direction::kForward, chunk), order_.hopBehind(rank - 1)};
         if (chunk == 0) return {start(), aroundBy(order_.throughForward(0), TaskOrder::kAtHand)};
         return {from(last_, Direction::kForward, chunk - 1),
                 aroundBy(order_.throughForward(chunk), wayAround())};
       case Direction::kBackward:
-        if (rank < last_) return {from(rank + 1, Direction::kBackward, chunk), TaskOrder::kSent};
+        if (rank < last_)
+          return {from(rank + 1, Direction::kBackward, chunk), order_.hopBehind(rank)};
         if (chunk + 1 == order_.chunks)
           return {from(last_, Direction::kForward, chunk), TaskOrder::kAtHand};
         return {from(0, Direction::kBackward, chunk + 1),
@@ -112,7 +114,7 @@ class Finder {
   uint32_t aroundBy(uint32_t through, uint32_t otherwise) const {
     return first_ > 0 ? through : otherwise;
   }
-  uint32_t wayAround() const { return last_ > 0 ? TaskOrder::kSent : TaskOrder::kAtHand; }
+  uint32_t wayAround() const { return last_ > 0 ? order_.hopBehind(last_) : TaskOrder::kAtHand; }
 
   const schedule::Schedule& schedule_;
   const size_t first_, last_;  // the second counted from the first

@@ -14,13 +14,15 @@ namespace trireme::cost {
 // take.
 struct TaskOrder {
   // How an input comes: one that is there from the start or is made on the same rank, from another
-  // rank, and from there through the stages before, forwards or backwards through one chunk.
-  static constexpr uint32_t kAtHand = 0, kSent = 1, kThroughFirstChunk = 2;
+  // rank over the hop behind one of the stages (Pipeline::hops), and from there through the stages
+  // before, forwards or backwards through one chunk.
+  static constexpr uint32_t kAtHand = 0, kFirstHop = 1;
+  uint32_t hopBehind(size_t rank) const { return kFirstHop + static_cast<uint32_t>(rank); }
   uint32_t throughForward(size_t chunk) const {
-    return kThroughFirstChunk + static_cast<uint32_t>(chunk);
+    return hopBehind(numRanks) + static_cast<uint32_t>(chunk);
   }
   uint32_t throughBackward(size_t chunk) const { return throughForward(chunks + chunk); }
-  size_t numWays() const { return kThroughFirstChunk + 2 * chunks; }
+  size_t numWays() const { return throughForward(2 * chunks); }
 
   // A task: its pass, and the steps whose ends it waits for: that of its rank before it, its
   // input's, and that of what leaves its slot free.

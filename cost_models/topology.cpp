@@ -277,6 +277,20 @@ Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
       [&](int64_t block) { return perStage < block; }, plan, cluster);
 }
 
+std::vector<Link> stageLinks(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  const int64_t perStage = plan::stageStride(plan);
+  const Ranks ranks = ranksOf(plan);
+  const size_t outermost = tierBetweenStages(plan.pp * perStage, ranks, cluster);
+  bool areAlike = true;  // no block of an inner tier has two stages
+  for (size_t tier = 0; tier < outermost; ++tier)
+    areAlike &= blockOf(tier, ranks, cluster) <= perStage;
+  if (areAlike) return std::vector<Link>(static_cast<size_t>(plan.pp), stageLink(plan, cluster));
+  std::vector<Link> links;
+  for (int64_t stage = 0; stage < plan.pp; ++stage)
+    links.push_back(stageLink(stage, (stage + 1) % plan.pp, plan, cluster));
+  return links;
+}
+
 bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
   const Ranks ranks = ranksOf(plan);

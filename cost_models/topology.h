@@ -84,6 +84,8 @@ const spec::LinkTier& innermostTierOf(const GroupShape& shape, const Ranks& rank
 Link stageLink(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 // The same of two stages alone.
 Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster);
+// Of every stage and the next, of the last one and the first.
+std::vector<Link> stageLinks(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 // Whether messages between stages take a faster link with the stages of a replica next to each
 // other than with the replicas of a stage, with one chunk per stage or with several; the plan's own

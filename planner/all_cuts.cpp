@@ -33,8 +33,8 @@ AllCuts::AllCuts(const Query& query, const plan::Plan& plan, const BlockCosts& b
   const auto chunks = static_cast<size_t>(plan.virtualStages);
   plan_.layers.assign(static_cast<size_t>(plan.pp), std::vector<plan::LayerRange>(chunks, {0, 1}));
   const cost::Pipeline pipeline = pipelineOf(query, plan_, blocks);
-  const double stop = pipeline.overlapTransfers ? 0 : pipeline.hop.count();
-  if (pipeline.overlapTransfers) hop_ = pipeline.hop.count();
+  const double stop = pipeline.stop().count();
+  hops_ = cost::Hops(pipeline);
 
   const std::vector<double> most = floor.mostLayers(plan);
   cost::StageTimes times;
@@ -87,7 +87,8 @@ double AllCuts::shortest(const LayersIn& layersIn, double limit) const {
 }
 
 double AllCuts::gpipe(double limit) const {
-  double total = layers_ * (forward_ + backward_) + 2 * (asDouble(plan_.pp) - 1) * hop_;
+  const double slowest = hops_.slowestToLast().count();
+  double total = layers_ * (forward_ + backward_) + 2 * hops_.toLast().count();
   for (const Stage& stage : stages_) total += stage.forward + stage.backward;
   const double more = microbatches_ - 1;
   const double slow = more > 0 ? (limit - total) / more : kNoCut.count();
@@ -98,14 +99,14 @@ double AllCuts::gpipe(double limit) const {
   const double backward = shortest(
       [&](double time, size_t rank, double) { return (time - stages_[rank].backward) / backward_; },
       slow - forward);
-  return total + more * (std::max(forward, hop_) + std::max(backward, hop_));
+  return total + more * (std::max(forward, slowest) + std::max(backward, slowest));
 }
 
 // Of the stalls that of the first stage, whose round trip all stages make: with a longer slowest
 // stage it shrinks no faster than (m - 1) of them grow.
 double AllCuts::oneForwardOneBackward(double limit) const {
   const double p = asDouble(plan_.pp), m = microbatches_, layer = forward_ + backward_;
-  double trip = layers_ * layer + 2 * (p - 1) * hop_;
+  double trip = layers_ * layer + 2 * hops_.toLast().count();
   for (const Stage& stage : stages_) trip += stage.forward + stage.backward;
   const double slowest = shortest(
       [&](double time, size_t rank, double) {
@@ -119,7 +120,7 @@ double AllCuts::oneForwardOneBackward(double limit) const {
 
 double AllCuts::interleaved(double limit) const {
   const double m = microbatches_;
-  const double hops = 2 * (asDouble(plan_.virtualStages * plan_.pp) - 1) * hop_;
+  const double hops = 2 * hops_.through(asDouble(plan_.virtualStages)).count();
   const double path = shortest(
       [&](double time, size_t rank, double) {
         const Stage& s = stages_[rank];
@@ -130,7 +131,7 @@ double AllCuts::interleaved(double limit) const {
 }
 
 double AllCuts::zeroBubble(double limit) const {
-  const double m = microbatches_, p = asDouble(plan_.pp);
+  const double m = microbatches_;
   const double pass = forward_ + backward_;
   double forwards = layers_ * forward_, backwards = layers_ * backward_;
   for (const Stage& stage : stages_) {
@@ -150,10 +151,11 @@ double AllCuts::zeroBubble(double limit) const {
     Path works, goesBack, comesBack, between;
   };
   std::vector<Paths> paths;
-  const double trip = forwards + backwards + 2 * (p - 1) * hop_ + weights_;
+  const double way = hops_.toLast().count();  // of transfers, to the last stage
+  const double trip = forwards + backwards + 2 * way + weights_;
   for (size_t rank = 0; rank < stages_.size(); ++rank) {
     const Stage& s = stages_[rank];
-    const double r = asDouble(static_cast<int64_t>(rank));
+    const double before = hops_.before(rank).count();
     const schedule::Lead lead =
         schedule::leadOf(plan_.schedule, plan_.pp, static_cast<int64_t>(rank));
     const double waiting = std::max(m - 1 - asDouble(lead.backwards), 0.0);
@@ -161,9 +163,9 @@ double AllCuts::zeroBubble(double limit) const {
     const double own = fixedForward[rank] + m * (s.forward + s.backward);
     // The last one without the backwards of this stage and of those before.
     paths.push_back(
-        {{own + r * hop_, m * (pass + weights_)},
-         {own + fixedBackward[rank] + 2 * r * hop_ + weights_, m * pass + waiting * weights_},
-         {forwards + (backwards - fixedBackward[rank] - s.backward) + (2 * (p - 1) - r) * hop_ +
+        {{own + before, m * (pass + weights_)},
+         {own + fixedBackward[rank] + 2 * before + weights_, m * pass + waiting * weights_},
+         {forwards + (backwards - fixedBackward[rank] - s.backward) + (2 * way - before) +
               m * s.backward + behind * s.forward,
           (m - 1) * backward_ + m * weights_ + behind * forward_},
          {trip + (m - 1) * s.backward + behind * s.forward,

@@ -54,7 +54,7 @@ class AllCuts {
   const BlockCosts& blocks_;
   plan::Plan plan_;
   const double microbatches_, layers_;
-  double hop_ = 0;                       // in flight, s
+  cost::Hops hops_;
   double forward_, backward_, weights_;  // of a layer, s
   std::vector<Stage> stages_;
 };

@@ -404,7 +404,7 @@ cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const Bloc
   pipeline.receivesIntoSlots = true;
   if (plan.pp == 1) return pipeline;
   const double parts = plan.scatterGather ? static_cast<double>(plan.tp) : 1.0;
-  pipeline.hop = cost::sendTime(blocks.border / parts, cost::stageLink(plan, query.cluster));
+  pipeline.hops = cost::stageHops(blocks.border / parts, plan, query.cluster);
   return pipeline;
 }
 

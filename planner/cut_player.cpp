@@ -44,16 +44,16 @@ const CutPlayer::Stage& CutPlayer::stageOf(size_t rank, const std::vector<int64_
   Stage& stage = place->second;
   if (!isNew) return stage;
   StageCosts::Stage cost = costs_.stageOf(rank, counts);
+  const Seconds stop = pipeline_.stop();
   const auto pass = [&](size_t c) {
-    return (cost.times.forward[c] + cost.times.backward[c] + pipeline_.hop * 2).count();
+    return (cost.times.forward[c] + cost.times.backward[c] + stop * 2).count();
   };
   for (size_t c = 0; c < counts.size(); ++c) stage.all += pass(c);
   stage.first = pass(0);
   stage.last = pass(counts.size() - 1);
   if (!cost.times.weights.empty()) {
     stage.all += cost.times.weights.front().count();
-    stage.first =
-        pipeline_.postValidation ? 0 : (cost.times.forward.front() + pipeline_.hop).count();
+    stage.first = pipeline_.postValidation ? 0 : (cost.times.forward.front() + stop).count();
     stage.last = 0;
   }
   stage.once = cost.once;

@@ -77,10 +77,8 @@ bool CutRelaxation::addMemoryAt(const std::vector<double>& layers) {
 }
 
 // Transfers that stop the stage are in the passes.
-void CutRelaxation::addChain(const Passes& passes, double hops) {
-  const cost::Pipeline& pipeline = linear_.pipeline;
-  LinearRow line{std::vector<double>(numChunks_, 0.0),
-                 pipeline.overlapTransfers ? pipeline.hop.count() * hops : 0};
+void CutRelaxation::addChain(const Passes& passes, Seconds hops) {
+  LinearRow line{std::vector<double>(numChunks_, 0.0), hops.count()};
   for (size_t kind = 0; kind < kNumPassKinds; ++kind)
     for (size_t i = 0; i < numChunks_; ++i) {
       const double count = passes[kind * numChunks_ + i];
@@ -93,7 +91,8 @@ void CutRelaxation::addChain(const Passes& passes, double hops) {
 // cost::pipelineTime but for stalls; to begin with.
 void CutRelaxation::addClosedForms() {
   const plan::ScheduleKind schedule = linear_.pipeline.schedule;
-  const double m = asDouble(linear_.pipeline.numMicrobatches), p = static_cast<double>(stages_);
+  const double m = asDouble(linear_.pipeline.numMicrobatches);
+  const cost::Hops hops(linear_.pipeline);
   const bool isSplit = plan::splitsBackward(schedule);
   for (size_t rank = 0; rank < stages_; ++rank) {
     const auto each = [&](Passes& passes, PassKind kind, double count) {
@@ -111,10 +110,10 @@ void CutRelaxation::addClosedForms() {
         add(works, kForwardPass, other, other < rank ? 0 : chunks_ - 1);
         add(works, kBackwardPass, other, other < rank ? 0 : chunks_ - 1);
       }
-      addChain(works, 2 * (static_cast<double>(numChunks_) - 1));
+      addChain(works, hops.through(static_cast<double>(chunks_)) * 2);
       continue;
     }
-    const double r = static_cast<double>(rank);
+    const Seconds before = hops.before(rank);
     const schedule::Lead lead =
         schedule::leadOf(schedule, static_cast<int64_t>(stages_), static_cast<int64_t>(rank));
     Passes goesBack = works, comesBack = noPasses();
@@ -133,9 +132,9 @@ void CutRelaxation::addClosedForms() {
       add(comesBack, kForwardPass, other, 0);
       if (other > rank) add(comesBack, kBackwardPass, other, 0);
     }
-    addChain(works, r);
-    addChain(goesBack, 2 * r);
-    addChain(comesBack, 2 * (p - 1) - r);
+    addChain(works, before);
+    addChain(goesBack, before * 2);
+    addChain(comesBack, hops.toLast() * 2 - before);
   }
 }
 
@@ -188,7 +187,7 @@ bool CutRelaxation::mayFit(int64_t& passes) {
 // the schedule as well: stages are never even, for the ends have the embedding and the head.
 double CutRelaxation::play(const std::vector<double>& layers) {
   cost::Pipeline& pipeline = linear_.pipeline;
-  const Seconds stop = pipeline.overlapTransfers ? Seconds(0) : pipeline.hop;
+  const Seconds stop = pipeline.stop();
   for (size_t rank = 0; rank < stages_; ++rank)
     for (size_t c = 0; c < chunks_; ++c) {
       const size_t i = chunkAt(rank, c);

@@ -79,7 +79,7 @@ cost::Pipeline CutStages::pipeline() const {
   pipeline.numMicrobatches = plan.numMicrobatches();
   pipeline.overlapTransfers = false;
   pipeline.postValidation = isAhead;
-  pipeline.hop = Seconds(transfer);
+  pipeline.hops.assign(static_cast<size_t>(count), Seconds(transfer));
   return pipeline;
 }
 

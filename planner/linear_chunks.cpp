@@ -70,7 +70,7 @@ LinearChunks ownChunks(const Query& query, const plan::Plan& plan, const BlockCo
   linear.ofLayer[kBackwardPass] = blocks.layer.backward.count();
   linear.ofLayer[kWeightsPass] = blocks.layer.weights.count();
   linear.least.assign(stages * chunks, 1);
-  const double stop = linear.pipeline.overlapTransfers ? 0 : linear.pipeline.hop.count();
+  const double stop = linear.pipeline.stop().count();
   const Bytes available = query.cluster.device.memory / kRounding;
   const Bytes reserve = leastReserve(query, bare);
   std::vector<LinearRow> memory;

@@ -38,7 +38,7 @@ StageOptions::StageOptions(const ExactQuestion& question, CutPlayer& player)
     : question_(question),
       player_(player),
       stages_(question.numStages),
-      stop_(question.pipeline.overlapTransfers || stages_ == 1 ? 0 : question.pipeline.hop.count()),
+      stop_(question.pipeline.stop().count()),
       least_(question.pipeline),
       options_(stages_),
       groups_(stages_) {}
@@ -87,18 +87,20 @@ const CutPlayer::Stage& StageOptions::leastOf(size_t rank) {
 // last ones of those behind.
 void StageOptions::findOthers() {
   const bool splits = plan::splitsBackward(question_.pipeline.schedule);
-  const double transfer = question_.pipeline.hop.count();
-  const auto pass = [&](size_t rank, size_t chunk) {
+  const cost::Hops hops(question_.pipeline);
+  const auto pass = [&](size_t rank, size_t chunk, Seconds hop) {
     const cost::StageTimes& times = least_.stages[rank];
-    const double forward = times.forward[chunk].count() + transfer;
+    const double transfer = hop.count() + stop_, forward = times.forward[chunk].count() + transfer;
     return splits ? forward : forward + times.backward[chunk].count() + transfer;
   };
   others_.assign(stages_, 0);
   for (size_t rank = 0; rank < stages_; ++rank) {
-    for (size_t before = 0; before < rank; ++before) others_[rank] += pass(before, 0);
+    for (size_t before = 0; before < rank; ++before)
+      others_[rank] += pass(before, 0, hops.behind(before));
     if (splits) continue;
     const auto last = static_cast<size_t>(question_.virtualStages) - 1;
-    for (size_t after = rank + 1; after < stages_; ++after) others_[rank] += pass(after, last);
+    for (size_t after = rank + 1; after < stages_; ++after)
+      others_[rank] += pass(after, last, hops.behind(after - 1));
   }
 }
 

@@ -23,6 +23,13 @@ Pipeline even(ScheduleKind kind, size_t p, size_t v, int64_t m, double forward =
   return pipeline;
 }
 
+std::vector<Seconds> randomHops(std::mt19937& random, size_t p, double slowest) {
+  std::vector<Seconds> hops;
+  for (size_t i = 0; i < p; ++i)
+    hops.emplace_back(std::uniform_real_distribution<double>(0, slowest)(random));
+  return hops;
+}
+
 // Event simulations of Narayanan et al., SC 2021, with t_f = 1, t_b = 2.
 TEST(PipelineTime, ReproducesTheTableOfEvenStages) {
   struct Row {
@@ -107,7 +114,7 @@ TEST(ZeroBubbleTime, KnowsTheWayBackFromTheLastBackwardOfASlowStage) {
   EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 12);
   EXPECT_DOUBLE_EQ(play(pipeline).makespan.count(), 12);
   // And a transfer on each of the four ways.
-  pipeline.hop = Seconds(0.5);
+  pipeline.hops.assign(pipeline.stages.size(), Seconds(0.5));
   EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 14);
   EXPECT_DOUBLE_EQ(play(pipeline).makespan.count(), 14);
 }
@@ -138,14 +145,14 @@ TEST(ZeroBubbleTime, IsNeverLongerThanTheSchedule) {
     for (StageTimes& stage : pipeline.stages)
       for (auto* times : {&stage.forward, &stage.backward, &stage.weights})
         times->front() = Seconds(time(random));
-    pipeline.hop = Seconds(random() % 3 * 0.05);
+    pipeline.hops = randomHops(random, p, random() % 3 * 0.05);
     pipeline.overlapTransfers = random() % 2;
     const double played = play(pipeline).makespan.count();
     EXPECT_LE(pipelineTime(pipeline).count(), played * (1 + 1e-12)) << i;
     EXPECT_EQ(flushTime(pipeline).count(), std::max(played, pipelineTime(pipeline).count()));
     most = std::max(most, played / pipelineTime(pipeline).count() - 1);
   }
-  EXPECT_LT(most, 0.24);
+  EXPECT_LT(most, 0.26);
 }
 
 TEST(PipelineTime, IsExactForUnevenStagesOfGPipe) {
@@ -163,7 +170,7 @@ TEST(PipelineTime, IsExactForUnevenStagesOfGPipe) {
 // but one wait for 2 c: 33 + (6 + 10) 0.1.
 TEST(PipelineTime, PlainOneForwardOneBackwardStallsOnTransfers) {
   Pipeline pipeline = even(ScheduleKind::k1F1B, 4, 1, 8);
-  pipeline.hop = Seconds(0.1);
+  pipeline.hops.assign(pipeline.stages.size(), Seconds(0.1));
   EXPECT_NEAR(pipelineTime(pipeline).count(), 34.6, 1e-9);
 }
 
@@ -172,7 +179,7 @@ TEST(PipelineTime, IsExactForEvenStagesWithTransfers) {
     for (int64_t m : {1, 2, 3, 7, 16, 33})
       for (double hop : {0.01, 0.3, 1.0, 5.0}) {
         Pipeline pipeline = even(ScheduleKind::k1F1B, p, 1, m);
-        pipeline.hop = Seconds(hop);
+        pipeline.hops.assign(pipeline.stages.size(), Seconds(hop));
         EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
             << p << " " << m << " " << hop;
       }
@@ -183,7 +190,7 @@ TEST(PipelineTime, IsExactForGPipeWithTransfersShorterThanAForward) {
     for (int64_t m : {1, 2, 7, 16})
       for (double hop : {0.01, 0.3, 1.0}) {
         Pipeline pipeline = even(ScheduleKind::kGpipe, p, 1, m);
-        pipeline.hop = Seconds(hop);
+        pipeline.hops.assign(pipeline.stages.size(), Seconds(hop));
         EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
             << p << " " << m;
       }
@@ -196,17 +203,33 @@ TEST(PipelineTime, IsExactForEvenInterleavedStagesWithTransfersShorterThanAChunk
         for (double hop : {0.01, 0.2, 0.3}) {
           const auto m = static_cast<int64_t>(p) * groups;
           Pipeline pipeline = even(ScheduleKind::kInterleaved, p, v, m);
-          pipeline.hop = Seconds(hop);
+          pipeline.hops.assign(pipeline.stages.size(), Seconds(hop));
           EXPECT_NEAR(pipelineTime(pipeline).count(), play(pipeline).makespan.count(), 1e-9)
               << p << v << m << hop;
         }
+}
+
+// Four stages, two on each of two nodes: 2 c of the slow hop and 4 of the fast ones to fill and
+// drain. Of the microbatches in flight behind the second stage each two wait for the slow hop and
+// the last one, there and back: with c = 0.5 and 0.1 8 microbatches stall for
+// 2 (0.5 + 0.1) / 2 x (6 - 6 / 3) = 2.4. Played it is more, for the first stage waits for that.
+TEST(PipelineTime, CountsEveryHopOnTheWay) {
+  Pipeline pipeline = even(ScheduleKind::k1F1B, 4, 1, 8);
+  pipeline.hops = {Seconds(0.1), Seconds(0.5), Seconds(0.1), Seconds(0)};
+  EXPECT_NEAR(pipelineTime(pipeline).count(), 33 + 2 * 0.7 + 2.4, 1e-9);
+  EXPECT_GT(flushTime(pipeline), pipelineTime(pipeline));
+  EXPECT_EQ(flushTime(pipeline), play(pipeline).makespan);
+  // A flow shop: the slow link hands on no faster than that.
+  pipeline = even(ScheduleKind::kGpipe, 4, 1, 8);
+  pipeline.hops = {Seconds(0.1), Seconds(2.5), Seconds(0.1), Seconds(0)};
+  EXPECT_NEAR(pipelineTime(pipeline).count(), 4 * 3 + 7 * (2.5 + 2.5) + 2 * 2.7, 1e-9);
 }
 
 // Relative error of the closed form against the played schedule: the printed maximum is the claim
 // of the README.
 TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
   std::mt19937 random(2);
-  std::uniform_real_distribution<double> factor(0.8, 1.25), hop(0, 0.2);
+  std::uniform_real_distribution<double> factor(0.8, 1.25);
   double worst = 0;
   for (int trial = 0; trial < 300; ++trial) {
     const size_t p = 2 + static_cast<size_t>(trial) % 5, v = 1 + static_cast<size_t>(trial) % 3;
@@ -217,7 +240,7 @@ TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
         stage.forward[c] *= factor(random);
         stage.backward[c] *= factor(random);
       }
-    pipeline.hop = Seconds(hop(random) / static_cast<double>(v));
+    pipeline.hops = randomHops(random, p, 0.2 / static_cast<double>(v));
     const double played = play(pipeline).makespan.count();
     worst = std::max(worst, std::abs(pipelineTime(pipeline).count() - played) / played);
   }
@@ -250,7 +273,7 @@ TEST(FlushTime, IsNeverShorterThanTheScheduleAndNeverFallsWithATime) {
                                           : ScheduleKind::kGpipe;
     Pipeline pipeline = even(kind, p, v, static_cast<int64_t>(p) * (1 + trial % 4));
     pipeline.overlapTransfers = trial % 2 == 0;
-    pipeline.hop = Seconds(0.01);
+    pipeline.hops = randomHops(random, p, 0.02);
     for (StageTimes& stage : pipeline.stages)
       for (size_t c = 0; c < v; ++c) stage.forward[c] *= factor(random);
     const Seconds before = flushTime(pipeline);
@@ -297,7 +320,7 @@ TEST(FlushPlayer, PlaysEveryPipelineAsIfItWereTheFirst) {
           stage.backward.emplace_back(time(random));
           if (isSplit) stage.weights.emplace_back(time(random));
         }
-      pipeline.hop = Seconds(random() % 2 ? 0 : time(random) / 2);
+      pipeline.hops = randomHops(random, p, random() % 2 ? 0 : 1);
       pipeline.overlapTransfers = random() % 2;
       EXPECT_EQ(player.timeOf(pipeline).count(), flushTime(pipeline).count()) << trial;
       const Simulation again = player.play(pipeline), first = play(pipeline);
@@ -338,7 +361,7 @@ TEST(PipelineTime, NeverGetsFasterWhenAStageGetsSlower) {
     Pipeline pipeline = even(kind, p, v, static_cast<int64_t>(p) * (1 + trial % 4));
     for (StageTimes& stage : pipeline.stages)
       for (size_t c = 0; c < v; ++c) stage.forward[c] *= factor(random);
-    pipeline.hop = Seconds(0.1);
+    pipeline.hops.assign(pipeline.stages.size(), Seconds(0.1));
     const Seconds before = pipelineTime(pipeline);
     StageTimes& stage = pipeline.stages[static_cast<size_t>(trial) % p];
     stage.backward[v - 1] *= 1.5;
@@ -349,14 +372,14 @@ TEST(PipelineTime, NeverGetsFasterWhenAStageGetsSlower) {
 // Without overlap each of 8 microbatches pays 2 exchanges of 0.1 per stage: 33 + 11 * 0.2.
 TEST(PipelineTime, TransfersThatAreNotHiddenLengthenTheStages) {
   Pipeline pipeline = even(ScheduleKind::k1F1B, 4, 1, 8);
-  pipeline.hop = Seconds(0.1);
+  pipeline.hops.assign(pipeline.stages.size(), Seconds(0.1));
   pipeline.overlapTransfers = false;
   EXPECT_NEAR(pipelineTime(pipeline).count(), 33 + 11 * 0.2, 1e-9);
 }
 
 TEST(PipelineTime, OneStageHasNoTransfers) {
   Pipeline pipeline = even(ScheduleKind::k1F1B, 1, 1, 8);
-  pipeline.hop = Seconds(5);
+  pipeline.hops.assign(pipeline.stages.size(), Seconds(5));
   EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 24);
 }
 
@@ -366,7 +389,7 @@ TEST(PipelineTime, OneStageHasNoTransfers) {
 // back through all of rank 1 to F0 of rank 0.
 TEST(Play, TheCriticalPathGoesThroughWhatEachTaskWaitsFor) {
   Pipeline pipeline = even(ScheduleKind::k1F1B, 2, 1, 2);
-  pipeline.hop = Seconds(0.5);
+  pipeline.hops.assign(pipeline.stages.size(), Seconds(0.5));
   const Simulation played = play(pipeline);
   EXPECT_DOUBLE_EQ(played.makespan.count(), 10);
   std::string text;
@@ -389,7 +412,7 @@ TEST(Play, TheCriticalPathGoesThroughWhatEachTaskWaitsFor) {
 // Without overlap every pass is longer by a transfer: as if forward took 1.5 and backward 2.5.
 TEST(Play, TransfersWithoutOverlapStopTheirRank) {
   Pipeline pipeline = even(ScheduleKind::k1F1B, 4, 1, 8);
-  pipeline.hop = Seconds(0.5);
+  pipeline.hops.assign(pipeline.stages.size(), Seconds(0.5));
   pipeline.overlapTransfers = false;
   EXPECT_DOUBLE_EQ(play(pipeline).makespan.count(),
                    play(even(ScheduleKind::k1F1B, 4, 1, 8, 1.5, 2.5)).makespan.count());

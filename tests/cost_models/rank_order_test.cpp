@@ -56,8 +56,8 @@ spec::StackProfile described() {
 TEST(RankOrder, SwapsTheLinksOfGradientsAndOfBorders) {
   for (const spec::StackProfile& stack : {spec::StackProfile(), described()}) {
     const auto [replicas, stages] = estimateBoth(8, stack);
-    EXPECT_NEAR(replicas.hop.count(), 3.2768e-6, 1e-12);
-    EXPECT_NEAR(stages.hop.count(), 0.32768e-6, 1e-12);
+    EXPECT_NEAR(replicas.hops.front().count(), 3.2768e-6, 1e-12);
+    EXPECT_NEAR(stages.hops.front().count(), 0.32768e-6, 1e-12);
     EXPECT_GT(replicas.breakdown.dataParallel, Seconds(0));
     EXPECT_EQ(stages.breakdown.products, replicas.breakdown.products);
     EXPECT_EQ(stages.breakdown.attention, replicas.breakdown.attention);

@@ -35,7 +35,9 @@ Pipeline randomPipeline(std::mt19937& random) {
   const auto chunks = static_cast<int32_t>(isInterleaved ? 2 + random() % 3 : 1);
   pipeline.numMicrobatches =
       isInterleaved ? stages * static_cast<int32_t>(1 + random() % 4) : 1 + random() % 12;
-  pipeline.hop = Seconds(random() % 3 == 0 ? 0 : 0.5);
+  const double slowest = random() % 3 == 0 ? 0 : 1;
+  for (int32_t i = 0; i < stages; ++i)
+    pipeline.hops.emplace_back(std::uniform_real_distribution<double>(0, slowest)(random));
   pipeline.overlapTransfers = random() % 2 == 0;
   pipeline.receivesIntoSlots = random() % 2 == 0;
   for (int32_t i = 0; i < stages; ++i)

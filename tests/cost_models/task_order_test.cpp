@@ -31,9 +31,9 @@ TEST(TaskOrder, OfTwoStagesAndOneMicrobatch) {
   };
   using enum program::Direction;
   isStep(0, 0, kForward, order.start(), order.start(), TaskOrder::kAtHand);
-  isStep(1, 1, kForward, order.start(), 0, TaskOrder::kSent);
+  isStep(1, 1, kForward, order.start(), 0, order.hopBehind(0));
   isStep(2, 1, kBackward, 1, 1, TaskOrder::kAtHand);
-  isStep(3, 0, kBackward, 0, 2, TaskOrder::kSent);
+  isStep(3, 0, kBackward, 0, 2, order.hopBehind(0));
   EXPECT_EQ(order.looks.back().last, (std::vector<uint32_t>{3, 2}));
 }
 

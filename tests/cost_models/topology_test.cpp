@@ -199,6 +199,25 @@ TEST(StageLink, OfTwoStagesIsTheirOwn) {
   EXPECT_EQ(stageLink(1, 2, odd, cluster).bandwidth, BytesPerSecond(10e9));
 }
 
+// As asked for one by one; where every hop leaves the node, or none does, they are not.
+TEST(StageLink, OfAllStagesIsThatOfEachTwo) {
+  const spec::ClusterSpec cluster = small::cluster(64, 8);
+  for (const int64_t tp : {1, 2, 3, 4, 8, 16})
+    for (const int64_t pp : {2, 3, 4, 6})
+      for (const int64_t dp : {1, 2, 3}) {
+        const plan::Plan plan = degrees(tp, pp, dp);
+        if (plan.numRanks() > 64) continue;
+        const std::vector<Link> links = stageLinks(plan, cluster);
+        ASSERT_EQ(links.size(), pp);
+        for (int64_t stage = 0; stage < pp; ++stage) {
+          const Link link = stageLink(stage, (stage + 1) % pp, plan, cluster);
+          const Link& of = links[static_cast<size_t>(stage)];
+          EXPECT_EQ(of.bandwidth, link.bandwidth) << tp << " " << pp << " " << dp << ": " << stage;
+          EXPECT_EQ(of.latency, link.latency) << tp << " " << pp << " " << dp << ": " << stage;
+        }
+      }
+}
+
 // Two stages of four ranks each on two nodes of four: ranks 0 to 3 hand on to ranks 4 to 7,
 // whatever the four share out, context or data.
 TEST(StageLink, CountsEveryRankOfAStage) {

@@ -101,7 +101,8 @@ TEST(ExactCuts, AreTheFastestOfAll) {
     question.pipeline.schedule = plan::ScheduleKind::kInterleaved;
     question.pipeline.numMicrobatches =
         static_cast<int64_t>(question.numStages * (1 + random() % 4));
-    question.pipeline.hop = Seconds(0.05);
+    for (size_t i = 0; i < question.numStages; ++i)
+      question.pipeline.hops.emplace_back(std::uniform_real_distribution<double>(0, 0.1)(random));
     question.pipeline.overlapTransfers = random() % 2 == 0;
     MadeUpStages stages(random, question.numStages, static_cast<size_t>(question.virtualStages),
                         isEven);
