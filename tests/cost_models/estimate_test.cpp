@@ -302,6 +302,7 @@ TEST(Estimate, HopsWithinANodeAreFast) {
     const Estimate e = estimated(model, plan, cluster);
     EXPECT_GT(e.hops[1], e.hops[0] * 10);
     EXPECT_EQ(e.hops[2], e.hops[0]);
+    EXPECT_NEAR(e.step / simulated(model, plan, cluster), 1, 0.01) << plan::scheduleName(kind);
   }
 }
 
