@@ -309,7 +309,7 @@ std::vector<int64_t> innerBlocks(const Query& query, const cost::Ranks& ranks) {
 }
 
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
-                               const BlockCosts* similar) {
+                               const BlockCosts* similar, graph::Graphs* graphs) {
   if (!query.stack.ownPrograms) {
     const spec::StackDescription& stack = query.stack.description;
     return describedCosts(
@@ -321,6 +321,7 @@ Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& like,
   const plan::Plan probe = probePlan(query.model, like);
   expand::ExpandOptions options;
   options.tasks = false;
+  options.graphs = graphs;
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion,
                            expand::expand(query.model, probe, options));
   // The ranks lie as those of the plan do, whose tensor-parallel groups may leave their nodes.

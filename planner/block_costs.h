@@ -8,6 +8,7 @@
 #include "cost_models/pipeline.h"
 #include "cost_models/topology.h"
 #include "ir/base/status.h"
+#include "ir/graph/graph.h"
 #include "ir/plan/plan.h"
 #include "planner/query.h"
 #include "planner/space.h"
@@ -65,10 +66,11 @@ std::vector<int64_t> innerBlocks(const Query& query, const cost::Ranks& ranks);
 
 // Costs for plans like `plan` whose ranks lie over the tiers as its own. With `single` (plan.pp ==
 // 1) the embedding includes the head. `similar`: costs for plans that differ in recomputation at
-// most, if there are any, which saves most of the work where the stack has a description. Errors:
-// those of cost::estimate.
+// most, if there are any, which saves most of the work where the stack has a description. `graphs`:
+// of the query's model, for several calls. Errors: those of cost::estimate.
 Result<BlockCosts> probeBlocks(const Query& query, const plan::Plan& plan,
-                               const BlockCosts* similar = nullptr);
+                               const BlockCosts* similar = nullptr,
+                               graph::Graphs* graphs = nullptr);
 
 // What `blocks` are for a plan on a cluster that differs in nothing but the links among cp ranks.
 // For stacks with a description.

@@ -31,14 +31,21 @@ Seconds leastOf(const cost::OnceParts& once) {
 // The least over stages; with each the others' are as long in all.
 double leastBetween(plan::ScheduleKind kind, int64_t stages, double microbatches,
                     const PassTimes& layer) {
-  double least = std::numeric_limits<double>::infinity();
-  for (int64_t rank = 0; rank < stages; ++rank) {
+  // Of the stages' Ws, which become fewer from rank to rank, and forwards, which become more.
+  const auto othersOf = [&](int64_t rank) {
     const schedule::Lead lead = schedule::leadOf(kind, stages, rank);
-    least = std::min(
-        least, layer.weights.count() * std::max(microbatches - 1 - asDouble(lead.backwards), 0.0) +
-                   layer.forward.count() * std::max(microbatches - asDouble(lead.forwards), 0.0));
+    return layer.weights.count() * std::max(microbatches - 1 - asDouble(lead.backwards), 0.0) +
+           layer.forward.count() * std::max(microbatches - asDouble(lead.forwards), 0.0);
+  };
+  int64_t least = 0;  // convex in the rank
+  for (int64_t last = stages - 1; least < last;) {
+    const int64_t middle = (least + last) / 2;
+    if (othersOf(middle + 1) < othersOf(middle))
+      least = middle + 1;
+    else
+      last = middle;
   }
-  return least + layer.backward.count() * (microbatches - 1);
+  return othersOf(least) + layer.backward.count() * (microbatches - 1);
 }
 
 namespace {

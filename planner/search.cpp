@@ -101,8 +101,8 @@ CostFunctions modelCosts(const Query& asked) {
   return {[used](const plan::Plan& plan) {
             return cost::estimate(used->model, plan, used->cluster, used->stack);
           },
-          [used, probed = std::map<ProbeKey, SharedBlocks>()](
-              const plan::Plan& plan) mutable -> Result<SharedBlocks> {
+          [used, probed = std::map<ProbeKey, SharedBlocks>(),
+           graphs = graph::Graphs()](const plan::Plan& plan) mutable -> Result<SharedBlocks> {
             const Query& query = *used;
             const auto keyOf = [&](plan::Recompute recompute) {
               return ProbeKey{plan.tp,
@@ -122,7 +122,7 @@ CostFunctions modelCosts(const Query& asked) {
                  {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull})
               if (const auto found = probed.find(keyOf(other)); found != probed.end())
                 similar = found->second.get();
-            TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, probeBlocks(query, plan, similar));
+            TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, probeBlocks(query, plan, similar, &graphs));
             return probed.emplace(key, std::make_shared<const BlockCosts>(std::move(blocks)))
                 .first->second;
           }};

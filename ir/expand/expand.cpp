@@ -189,8 +189,10 @@ Result<Expansion> expand(const spec::ModelSpec& spec, const plan::Plan& plan,
                          const ExpandOptions& options) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, spec));
   TRIREME_RETURN_IF_ERROR(checkBuildable(plan));
-  const graph::ModelGraph graph =
-      graph::buildGraph(spec, plan.training, plan.microbatchSize, plan::paddedVocab(plan, spec));
+  graph::Graphs own;
+  const graph::ModelGraph& graph =
+      (options.graphs ? *options.graphs : own)
+          .of(spec, plan.training, plan.microbatchSize, plan::paddedVocab(plan, spec));
   SegmentTable segments;
   const ModelCode model = makeModel(graph, plan, segments);
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/base/status.h"
+#include "ir/graph/graph.h"
 #include "ir/plan/plan.h"
 #include "ir/program/program.h"
 #include "ir/spec/model_spec.h"
@@ -38,6 +39,8 @@ struct ExpandOptions {
   // false: Role::tasks and Program::ranks/groups stay empty (all the planner needs): the cost is
   // then independent of the numbers of microbatches and ranks.
   bool tasks = true;
+  // Of the same model and training, for several calls.
+  graph::Graphs* graphs = nullptr;
 };
 
 // Where a role's bodies are, as indices into Role::bodies.

@@ -227,4 +227,11 @@ ModelGraph buildGraph(const spec::ModelSpec& model, const spec::TrainingSpec& tr
   return graph;
 }
 
+const ModelGraph& Graphs::of(const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                             int64_t microbatchSize, int64_t paddedVocab) {
+  const auto [place, isNew] = built_.try_emplace({microbatchSize, paddedVocab});
+  if (isNew) place->second = buildGraph(model, training, microbatchSize, paddedVocab);
+  return place->second;
+}
+
 }  // namespace trireme::graph

@@ -5,9 +5,11 @@
 // index wherever it appears in an op. That alone says how an op can be sharded (semantics.h).
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/base/status.h"
@@ -128,6 +130,16 @@ struct ModelGraph {
 // Builds the graph of one microbatch of `microbatchSize` sequences. Requires verified specs.
 ModelGraph buildGraph(const spec::ModelSpec& model, const spec::TrainingSpec& training,
                       int64_t microbatchSize, int64_t paddedVocab);
+
+// Graphs of one model and training, each built when it is first asked for.
+class Graphs {
+ public:
+  const ModelGraph& of(const spec::ModelSpec& model, const spec::TrainingSpec& training,
+                       int64_t microbatchSize, int64_t paddedVocab);
+
+ private:
+  std::map<std::pair<int64_t, int64_t>, ModelGraph> built_;
+};
 
 // Appends the backward of every block's forward by the chain rule: gradients of a tensor with
 // several readers are summed in reverse reading order. Requires a graph without backward for which
