@@ -63,6 +63,14 @@ AttentionTime flashTime(const Scores& s, const spec::ModelSpec& model,
   return {std::max(products + device.launchOverhead, streamTime(moved, device)), kernels};
 }
 
+// Of one further step.
+Bytes ringTraffic(const Scores& s, const spec::ModelSpec& model,
+                  const spec::StackDescription& stack, Direction direction) {
+  const double keyShare = asDouble(model.numKvHeads) / asDouble(model.numHeads);
+  return Bytes(stack.ringBytes * asDouble(s.heads) * asDouble(s.queries) * asDouble(s.headSize) *
+               (direction == Direction::kForward ? 1 : 1 + 2 * keyShare));
+}
+
 // One batch of products per head, [rows, inner] x [inner, cols].
 Seconds batched(const Scores& s, int64_t rows, int64_t cols, int64_t inner,
                 const spec::DeviceSpec& device) {
@@ -108,8 +116,9 @@ AttentionTime attentionTime(const spec::ModelSpec& model, const plan::Plan& plan
   const Scores s = scoresOf(model, plan, device);
   if (spec::isFlash(stack.attention)) {
     AttentionTime time = flashTime(s, model, device, stack.attention, direction);
-    const double ring = asDouble(plan.cp - 1) / asDouble(plan.cp);
-    time.device = time.device * (1 + stack.contextParallelLoss * ring);
+    if (plan.cp > 1)
+      time.device +=
+          streamTime(ringTraffic(s, model, stack, direction), device) * asDouble(plan.cp - 1);
     return time;
   }
   return unfusedTime(s, stack.attention, plan.training.attentionDropout > 0, device, direction);

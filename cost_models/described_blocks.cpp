@@ -50,11 +50,20 @@ Setting settingOf(const spec::ModelSpec& model, const plan::Plan& plan,
   return s;
 }
 
-// What is felt of keys and values that go round beside attention.
+// What is felt of keys and values that come beside attention. A ring is as fast as its slowest hop:
+// at the border of a node one rank sends all that passes.
 Seconds contextParallelTime(const Setting& s, double bytes, Seconds attention) {
   if (s.plan.cp == 1) return {};
-  const Seconds time = collectiveTime(CollectiveKind::kAllGather, Bytes(bytes), s.context);
-  return std::max(time - attention, Seconds(0));
+  const double ranks = asDouble(s.plan.cp);
+  Seconds time = collectiveTime(CollectiveKind::kAllGather, Bytes(bytes), s.context);
+  Seconds beside = attention;
+  if (s.stack.contextExchange == spec::ContextExchange::kAllGather)
+    beside = attention / ranks;  // to its own keys
+  else
+    time =
+        std::max(time, sendTime(Bytes(bytes) / ranks, ringLink(s.context, s.plan.tp, s.cluster)) *
+                           (ranks - 1));
+  return std::max(time - beside, Seconds(0));
 }
 
 // Adds up the kernels of a pass as they are named.

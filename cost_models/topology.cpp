@@ -291,6 +291,20 @@ std::vector<Link> stageLinks(const plan::Plan& plan, const spec::ClusterSpec& cl
   return links;
 }
 
+Link ringLink(const Levels& levels, int64_t stride, const spec::ClusterSpec& cluster) {
+  TRIREME_CHECK(!levels.empty());
+  const auto linkOfLevel = [&](const Level& level) {
+    return sharedLink(static_cast<size_t>(level.tier - cluster.tiers.data()), stride, cluster);
+  };
+  Link slowest = linkOfLevel(levels.front());
+  for (const Level& level : levels) {
+    const Link link = linkOfLevel(level);
+    slowest.latency = std::max(slowest.latency, link.latency);
+    slowest.bandwidth = std::min(slowest.bandwidth, link.bandwidth);
+  }
+  return slowest;
+}
+
 bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
   const Ranks ranks = ranksOf(plan);

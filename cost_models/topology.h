@@ -87,6 +87,11 @@ Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::Clu
 // Of every stage and the next, of the last one and the first.
 std::vector<Link> stageLinks(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
+// The slowest link of a ring through the members of a group in the order of their ranks, `stride`
+// apart. Of a block that it leaves so many ranks send to the next, one of each ring that lies side
+// by side, and share its ports alone. Requires more than one member.
+Link ringLink(const Levels& levels, int64_t stride, const spec::ClusterSpec& cluster);
+
 // Whether messages between stages take a faster link with the stages of a replica next to each
 // other than with the replicas of a stage, with one chunk per stage or with several; the plan's own
 // order and chunks do not matter. Requires pp > 1.

@@ -92,7 +92,8 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   map.optional("selective_recompute", kSelective, &stack->selective);
   map.optional("attention_elsewhere", kAttention, &stack->attentionElsewhere);
   readPositiveIfGiven(map, "matmul_factor", &stack->matmulFactor);
-  notNegative("context_parallel_loss", &stack->contextParallelLoss);
+  map.optional("context_exchange", kExchanges, &stack->contextExchange);
+  notNegative("ring_bytes", &stack->ringBytes);
   notNegative("parameter_traffic", &stack->parameterTraffic);
   readPositiveIfGiven(map, "logit_bytes", &stack->logitBytes);
   notNegative("working_layers", &stack->workingLayers);

@@ -15,6 +15,8 @@ inline constexpr EnumName<GradientAccumulation> kAccumulationArray[] = {
     {"fused_f32", GradientAccumulation::kFusedF32},
     {"separate_f32", GradientAccumulation::kSeparateF32},
     {"separate_low", GradientAccumulation::kSeparateLow}};
+inline constexpr EnumName<ContextExchange> kExchangeArray[] = {
+    {"ring", ContextExchange::kRing}, {"all_gather", ContextExchange::kAllGather}};
 inline constexpr EnumName<SelectiveRecompute> kSelectiveArray[] = {
     {"attention", SelectiveRecompute::kAttention},
     {"every_other", SelectiveRecompute::kEveryOther},
@@ -39,6 +41,7 @@ inline constexpr EnumName<StackChoice> kChoiceArray[] = {
     {"rank_order", StackChoice::kRankOrder}};
 inline constexpr std::span<const EnumName<AttentionKind>> kAttention = kAttentionArray;
 inline constexpr std::span<const EnumName<GradientAccumulation>> kAccumulation = kAccumulationArray;
+inline constexpr std::span<const EnumName<ContextExchange>> kExchanges = kExchangeArray;
 inline constexpr std::span<const EnumName<SelectiveRecompute>> kSelective = kSelectiveArray;
 inline constexpr std::span<const EnumName<StackChoice>> kChoices = kChoiceArray;
 

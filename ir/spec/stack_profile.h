@@ -30,6 +30,10 @@ enum class SelectiveRecompute : uint8_t {
   kPerOperator,  // elementwise ops and every second matrix product; attention is kept
 };
 
+// Passed on from rank to rank, beside attention to those that are there; or gathered by all at
+// once, beside attention to a rank's own.
+enum class ContextExchange : uint8_t { kRing, kAllGather };
+
 // Whence products in fp8 have their scales: from the tensors of earlier steps (delayed scaling of
 // Transformer Engine), from the tensor itself, from each of its rows, from each block of 32 (MX).
 enum class Fp8Recipe : uint8_t { kDelayed, kCurrent, kRowwise, kMx };
@@ -59,9 +63,11 @@ struct StackDescription {
   double matmulFactor = 1;
   // Bytes moved per element to bring an operand of a product into fp8: maxima, casts, transposes.
   double castBytes = 8;
-  // Of fused attention's rate that ring attention loses at large cp: it takes 1 + loss (cp - 1)/cp
-  // times as long.
-  double contextParallelLoss = 0;
+  // Of context parallelism: how keys and values come to all ranks, and what every one of the cp - 1
+  // further steps moves per element of its results, which are put together: of the context forward,
+  // of the gradients of queries, keys and values backward.
+  ContextExchange contextExchange = ContextExchange::kRing;
+  double ringBytes = 0;
   GradientAccumulation gradientAccumulation = GradientAccumulation::kFusedF32;
   bool scatterGather = false;  // sends 1/tp of a replicated border between stages
 

@@ -16,6 +16,7 @@ using spec::StackProfile;
 
 std::string_view textOf(spec::AttentionKind value) { return nameOf(spec::kAttention, value); }
 std::string_view textOf(spec::SelectiveRecompute value) { return nameOf(spec::kSelective, value); }
+std::string_view textOf(spec::ContextExchange value) { return nameOf(spec::kExchanges, value); }
 std::string_view textOf(spec::GradientAccumulation value) {
   return nameOf(spec::kAccumulation, value);
 }
@@ -30,8 +31,9 @@ struct Setting {
   std::variant<Types Owner::*...> member;
 };
 using OwnSetting = Setting<StackProfile, bool, double, Bytes>;
-using DescribedSetting = Setting<Stack, bool, double, Bytes, Seconds, spec::AttentionKind,
-                                 spec::SelectiveRecompute, spec::GradientAccumulation>;
+using DescribedSetting =
+    Setting<Stack, bool, double, Bytes, Seconds, spec::AttentionKind, spec::SelectiveRecompute,
+            spec::ContextExchange, spec::GradientAccumulation>;
 
 constexpr OwnSetting kOwnSettings[] = {
     {"flash_attention", &StackProfile::flashAttention},
@@ -48,7 +50,8 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"elementwise_factor", &Stack::elementwiseFactor},
     {"matmul_factor", &Stack::matmulFactor},
     {"cast_bytes", &Stack::castBytes},
-    {"context_parallel_loss", &Stack::contextParallelLoss},
+    {"context_exchange", &Stack::contextExchange},
+    {"ring_bytes", &Stack::ringBytes},
     {"gradient_accumulation", &Stack::gradientAccumulation},
     {"scatter_gather", &Stack::scatterGather},
     {"parameter_bytes", &Stack::parameterBytes},

@@ -89,11 +89,23 @@ TEST(Attention, FlashDoesHalfOfBothProducts) {
   };
   EXPECT_NEAR(time(Direction::kForward), 1.31072e6 / 10e12, 1e-12);
   EXPECT_NEAR(time(Direction::kBackward), 2.5 * 1.31072e6 / 10e12, 1e-12);
-  // Two ranks of a context have half of the queries each, and a ring that loses a fifth at large
-  // cp a tenth at two.
-  plan.cp = 2;
-  stack.contextParallelLoss = 0.2;
-  EXPECT_NEAR(time(Direction::kForward), 1.31072e6 / 2 * 1.1 / 10e12, 1e-12);
+  // Four ranks of a context have a quarter of the queries each. Each of three further steps moves
+  // 10 B per element of the context, 2 x 4 x 8 x 16, and of as many gradients of queries, keys and
+  // values.
+  plan.cp = 4;
+  EXPECT_NEAR(time(Direction::kForward), 1.31072e6 / 4 / 10e12, 1e-12);
+  stack.ringBytes = 10;
+  cluster.device.memoryBandwidth = 1_GBps;
+  cluster.device.memoryEfficiency = 1;
+  const double step = 10 * 1024 / 1e9;
+  const auto added = [&](Direction direction) {
+    spec::StackDescription without = stack;
+    without.ringBytes = 0;
+    return time(direction) -
+           attentionTime(model, plan, cluster.device, without, direction).device.count();
+  };
+  EXPECT_NEAR(added(Direction::kForward), 3 * step, 1e-12);
+  EXPECT_NEAR(added(Direction::kBackward), 3 * 3 * step, 1e-12);
 }
 
 // Scores 2 x 4 x 32^2 = 8192. Two products of 2 x 8192 x 16 FLOP, a softmax of 4 B a score; four

@@ -130,7 +130,8 @@ TEST(ParseStack, WhatADescriptionDoesNotSayIsNotThere) {
   EXPECT_EQ(d.matmulFactor, 1);
   EXPECT_EQ(d.wholeHeadEfficiency, 1);
   EXPECT_EQ(d.parameterTraffic, 0);
-  EXPECT_EQ(d.contextParallelLoss, 0);
+  EXPECT_EQ(d.contextExchange, ContextExchange::kRing);
+  EXPECT_EQ(d.ringBytes, 0);
   EXPECT_EQ(d.slowdownPerDoubling, 0);
   EXPECT_EQ(d.hostStep, Seconds(0));
 }
@@ -140,7 +141,8 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
                                  "selective_recompute: every_other\n"
                                  "matmul_factor: {value: 0.9, source: a}\n"
                                  "cast_bytes: {value: 12, source: a}\n"
-                                 "context_parallel_loss: {value: 0.2, source: a}\n"
+                                 "context_exchange: all_gather\n"
+                                 "ring_bytes: {value: 12, source: a}\n"
                                  "parameter_traffic: {value: 3, source: a}\n"
                                  "logit_bytes: {value: 6, source: a}\n"
                                  "working_layers: {value: 2.5, source: a}\n"
@@ -167,7 +169,8 @@ TEST(ParseStack, EveryOptionalKeyIsRead) {
   EXPECT_EQ(d.selective, SelectiveRecompute::kEveryOther);
   EXPECT_EQ(d.matmulFactor, 0.9);
   EXPECT_EQ(d.castBytes, 12);
-  EXPECT_EQ(d.contextParallelLoss, 0.2);
+  EXPECT_EQ(d.contextExchange, ContextExchange::kAllGather);
+  EXPECT_EQ(d.ringBytes, 12);
   EXPECT_EQ(d.parameterTraffic, 3);
   EXPECT_EQ(d.logitBytes, 6);
   EXPECT_EQ(d.workingLayers, 2.5);
