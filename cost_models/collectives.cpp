@@ -136,7 +136,7 @@ std::vector<Seconds> stageHops(Bytes message, const plan::Plan& plan,
                                const spec::ClusterSpec& cluster) {
   std::vector<Seconds> hops;
   for (const Link& link : stageLinks(plan, cluster)) hops.push_back(sendTime(message, link));
-  if (plan.virtualStages == 1) hops.back() = Seconds(0);
+  if (plan.virtualStages == 1) hops.back() = hops.front();  // nobody's
   return hops;
 }
 

@@ -160,7 +160,8 @@ OncePerStep onceOf(const StageSetting& s, const StageDescription& stage, size_t 
   for (const Seconds time : stage.times.forward) forward += time;
   for (const auto* times : {&stage.times.backward, &stage.times.weights})
     for (const Seconds time : *times) backward += time;
-  OncePerStep once{{}, tiedTime(s, rank), parts.copies, parts.optimizer};
+  const bool goesOn = s.stack.postValidation && plan::splitsBackward(s.plan.schedule);
+  OncePerStep once{{}, tiedTime(s, rank), parts.copies, parts.optimizer, !goesOn};
   for (const OnceParts::Communication& part : parts.communication)
     (part.isBackward ? once.gradients : once.parameters) +=
         part.felt(part.isBackward ? backward : forward, pieces);
@@ -171,6 +172,10 @@ Seconds communication(const PassCost& cost) { return cost.tensorParallel + cost.
 
 // The longer of what both do until the gradient norm is known, and after it.
 void lengthen(OncePerStep& longest, const OncePerStep& stage) {
+  if (!stage.waits) {
+    if (stage.times().total() > longest.times().total()) longest = stage;
+    return;
+  }
   if (stage.times().reducing > longest.times().reducing) {
     longest.gradients = stage.gradients;
     longest.tied = stage.tied;
@@ -387,36 +392,44 @@ class StepItems {
  public:
   StepItems(const std::vector<OncePerStep>& once, Seconds flush, double factor)
       : once_(once), flush_(flush), factor_(factor), norm_(flush) {
-    for (const OncePerStep& stage : once) norm_ = std::max(norm_, flush + stage.times().reducing);
+    for (const OncePerStep& stage : once) norm_ = std::max(norm_, flush + stage.reducing());
   }
   PathItem reduction(size_t stage) const {
     const OncePerStep& once = once_[stage];
-    PathItem item = stepItem(stage, flush_, flush_ + once.times().reducing);
+    PathItem item = stepItem(stage, flush_, flush_ + once.reducing());
     item.reduce[static_cast<size_t>(program::GroupKind::kDp)] = once.gradients;
     item.reduce[static_cast<size_t>(program::GroupKind::kEmbedding)] = once.tied;
     return item;
   }
   PathItem update(size_t stage) const {
     const OncePerStep& once = once_[stage];
-    PathItem item = stepItem(stage, norm_, (norm_ + once.times().updating) * factor_);
+    const Seconds begin = once.waits ? norm_ : flush_ + once.reducing();
+    PathItem item = stepItem(stage, begin, (begin + once.updating()) * factor_);
     item.gather[static_cast<size_t>(program::GroupKind::kDp)] = once.parameters;
     item.compute = once.optimizer;
     item.reduce[static_cast<size_t>(program::GroupKind::kWorld)] =
-        item.end - norm_ - once.times().updating;
+        item.end - begin - once.updating();
     return item;
   }
   // Of the stages for which it takes longest.
   std::array<PathItem, 2> longest() const {
     size_t reduction = 0, update = 0;
     for (size_t stage = 1; stage < once_.size(); ++stage) {
-      const OnceTimes times = once_[stage].times();
-      if (times.reducing > once_[reduction].times().reducing) reduction = stage;
-      if (times.updating > once_[update].times().updating) update = stage;
+      if (once_[stage].reducing() > once_[reduction].reducing()) reduction = stage;
+      if (once_[stage].updating() > once_[update].updating()) update = stage;
     }
+    if (!once_.front().waits) reduction = update = longestInAll();
     return {this->reduction(reduction), this->update(update)};
   }
 
  private:
+  size_t longestInAll() const {
+    const auto longest = std::max_element(once_.begin(), once_.end(), [](auto& a, auto& b) {
+      return a.times().total() < b.times().total();
+    });
+    return static_cast<size_t>(longest - once_.begin());
+  }
+
   const std::vector<OncePerStep>& once_;
   const Seconds flush_;
   const double factor_;

@@ -53,7 +53,13 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
 struct OncePerStep {
   Seconds gradients, tied;        // reduction; that of tied embeddings
   Seconds parameters, optimizer;  // gathering
-  OnceTimes times() const { return {gradients + tied, parameters + optimizer}; }
+  bool waits = true;              // for the others' gradient norms; not with post-validation
+
+  Seconds reducing() const { return gradients + tied; }
+  Seconds updating() const { return parameters + optimizer; }
+  OnceTimes times() const {
+    return waits ? OnceTimes{reducing(), updating()} : OnceTimes{reducing() + updating(), {}};
+  }
 };
 struct StageEstimate {
   StageTimes times;          // one microbatch, without transfers

@@ -7,7 +7,7 @@
 namespace trireme::cost {
 
 // The gradient norm is the whole model's: no stage updates before all have reduced. Of several
-// stages the step takes the longest of each:
+// stages the step takes the longest of each (where they do not wait all is `reducing`):
 //   step = flush + max over stages of reducing + max over stages of updating
 struct OnceTimes {
   Seconds reducing;  // gradients, as far as no backward hides it; tied tables and the norm

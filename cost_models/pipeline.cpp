@@ -116,6 +116,47 @@ Seconds zeroBubbleTime(const Pipeline& pipeline, const std::vector<StageSums>& s
   return longest;
 }
 
+// The slowest link, with what comes before its first message and after the last one.
+Seconds linkTime(const Pipeline& pipeline, const Hops& hops) {
+  const size_t p = pipeline.stages.size(), v = pipeline.stages.front().forward.size();
+  const auto m = static_cast<double>(pipeline.numMicrobatches), chunks = static_cast<double>(v);
+  Seconds backwards = hops.through(chunks), before, after, longest;
+  for (const StageTimes& stage : pipeline.stages) {
+    backwards += sum(stage.backward);
+    after += stage.forward.back();
+  }
+  for (size_t r = 0; r + 1 < p; ++r) {
+    before += pipeline.stages[r].forward.front();
+    after -= pipeline.stages[r].forward.back();
+    const Seconds others = hops.toLast() - hops.behind(r);
+    longest = std::max(longest, before + after + others + hops.behind(r) * (m * chunks));
+  }
+  if (v > 1) {  // from the last stage to the first
+    Seconds twice = hops.toLast() * 2;
+    for (const StageTimes& stage : pipeline.stages)
+      twice += stage.forward.front() + stage.forward.back();
+    longest = std::max(longest, twice + hops.behind(p - 1) * (m * (chunks - 1)));
+  }
+  if (!pipeline.stages.front().weights.empty())
+    backwards += pipeline.stages.front().weights.front();
+  return longest + backwards;
+}
+
+Seconds timeOfStages(const Pipeline& pipeline, const Hops& hops) {
+  const size_t v = pipeline.stages.front().forward.size();
+  const Seconds stop = pipeline.stop();
+  std::vector<StageSums> stages;
+  stages.reserve(pipeline.stages.size());
+  for (const StageTimes& stage : pipeline.stages) stages.push_back(sumsOf(stage, stop));
+  const auto m = static_cast<double>(pipeline.numMicrobatches);
+  if (pipeline.schedule == plan::ScheduleKind::kGpipe) return gpipeTime(stages, m, hops);
+  if (plan::splitsBackward(pipeline.schedule)) return zeroBubbleTime(pipeline, stages, hops);
+  Seconds total = bottleneckTime(stages, m, static_cast<double>(v), hops.around()) +
+                  hops.through(static_cast<double>(v)) * 2;
+  if (v == 1) total += stallTime(stages, pipeline.numMicrobatches, hops);
+  return total;
+}
+
 }  // namespace
 
 Seconds StageTimes::total() const { return sum(forward) + sum(backward) + sum(weights); }
@@ -143,19 +184,9 @@ bool Hops::areEven() const {
 
 Seconds pipelineTime(const Pipeline& pipeline) {
   TRIREME_CHECK(!pipeline.stages.empty());
-  const size_t p = pipeline.stages.size(), v = pipeline.stages.front().forward.size();
   const Hops hops(pipeline);
-  const Seconds stop = pipeline.stop();
-  std::vector<StageSums> stages;
-  stages.reserve(p);
-  for (const StageTimes& stage : pipeline.stages) stages.push_back(sumsOf(stage, stop));
-  const auto m = static_cast<double>(pipeline.numMicrobatches);
-  if (pipeline.schedule == plan::ScheduleKind::kGpipe) return gpipeTime(stages, m, hops);
-  if (plan::splitsBackward(pipeline.schedule)) return zeroBubbleTime(pipeline, stages, hops);
-  Seconds total = bottleneckTime(stages, m, static_cast<double>(v), hops.around()) +
-                  hops.through(static_cast<double>(v)) * 2;
-  if (v == 1) total += stallTime(stages, pipeline.numMicrobatches, hops);
-  return total;
+  const Seconds time = timeOfStages(pipeline, hops);
+  return hops.toLast() > Seconds(0) ? std::max(time, linkTime(pipeline, hops)) : time;
 }
 
 }  // namespace trireme::cost

@@ -22,7 +22,8 @@ struct Pipeline {
   int64_t numMicrobatches = 1;
   std::vector<StageTimes> stages;  // p of them, all with v chunks
   // Transfer of one activation (or gradient) between a stage and the next and, with v > 1, between
-  // the last stage and the first. As many as stages; none: they take no time.
+  // the last stage and the first; with v = 1 that is no slower than the others. As many as stages;
+  // none: they take no time.
   std::vector<Seconds> hops;
   bool overlapTransfers = true;  // a rank computes while its transfers are under way
   // With overlap, an activation is sent when the slot that it goes into is free: programs that
@@ -104,6 +105,12 @@ class Hops {
 // For even stages, c = 0 and m >= w_0 exact; then H1 has T = m S + (p-1) max(f + max(0, b - W), b)
 // and H2 m S + (p-1) max(f, f + b - 2 W, b - f); flushTime plays
 // the schedule.
+//
+// With overlap, whatever the schedule, a link hands on one message after the other: behind stage r
+// it has m v of them in each direction (behind the last one m (v - 1)), the first when a microbatch
+// has come to it, and from the last one on that has to go to the end and back,
+//   T >= sum_{i<=r} f_{i,0} + sum_{i>r} f_{i,v-1} + (p-2) c + m v c_r + sum_i b_i + (v p - 1) c
+// where (p-2) c are the hops to the last stage but c_r.
 //
 // Without overlap every transfer stops its rank: S_r grows by 2 v c (one paired exchange per
 // direction and chunk) with the slowest c, and c = 0 elsewhere.

@@ -25,6 +25,7 @@ class FlushPlayer::Player {
         overlaps_(pipeline.overlapTransfers && pipeline.hops.size() > 1),
         usesSlots_(pipeline.receivesIntoSlots && overlaps_),
         ends_(of.ends_),
+        arrivals_(of.arrivals_),
         durations_(of.durations_),
         flights_(of.flights_) {
     putDurations(pipeline);
@@ -35,6 +36,9 @@ class FlushPlayer::Player {
     ends_.resize(order.numEnds());
     ends_[order.start()] = Seconds(0);
     ends_[order.never()] = Seconds(-std::numeric_limits<double>::infinity());
+    if (!overlaps_) return;
+    arrivals_.resize(order.numEnds());
+    arrivals_[order.never()] = ends_[order.never()];
   }
 
   // The end of the last task.
@@ -47,8 +51,13 @@ class FlushPlayer::Player {
       for (const Step& step : order_.steps)
         *end++ = std::max(ends[step.before], ends[step.input]) + durations[step.pass];
     else
-      for (const Step& step : order_.steps)
-        *end++ = std::max(ends[step.before], arrivalOf(step)) + durations[step.pass];
+      for (uint32_t i = 0; i < order_.start(); ++i) {
+        const Step& step = order_.steps[i];
+        arrivals_[i] = ends[waitedFor(step)] + flightOf(step);
+        if (usesSlots_)
+          arrivals_[i] = std::max(arrivals_[i], arrivals_[order_.sentAfter[i]] + flightOf(step));
+        ends[i] = std::max(ends[step.before], arrivals_[i]) + durations[step.pass];
+      }
     return ends_[lastStep()];
   }
 
@@ -57,10 +66,10 @@ class FlushPlayer::Player {
     std::vector<PathItem> items;
     for (uint32_t next = lastStep(); next != order_.start();) {
       const Step& step = order_.steps[next];
-      const bool waits = arrivalOf(step) > ends_[step.before];
-      const uint32_t from = waits ? waitedFor(step) : step.before;
-      items.push_back(
-          itemOf(next, ends_[from], (waits ? flightOf(step) : Seconds(0)) + stopOf(step)));
+      const bool waits = arrivalOf(next) > ends_[step.before];
+      const uint32_t from = waits ? waitedFor(order_.steps[firstOfRow(next)]) : step.before;
+      items.push_back(itemOf(next, ends_[from],
+                             (waits ? arrivalOf(next) - ends_[from] : Seconds(0)) + stopOf(step)));
       next = from;
     }
     std::reverse(items.begin(), items.end());
@@ -100,8 +109,19 @@ class FlushPlayer::Player {
                              [&](uint32_t a, uint32_t b) { return ends_[a] < ends_[b]; });
   }
   Seconds flightOf(const Step& step) const { return flights_[step.way]; }
-  // When its input is there, and what was in its slot has left.
-  Seconds arrivalOf(const Step& step) const { return ends_[waitedFor(step)] + flightOf(step); }
+  Seconds arrivalOf(uint32_t i) const {
+    return overlaps_ ? arrivals_[i] : ends_[order_.steps[i].input];
+  }
+  // Of messages that wait for each other on a link, up to this one.
+  uint32_t firstOfRow(uint32_t i) const {
+    if (!usesSlots_) return i;
+    const auto isSentAtOnce = [&](const Step& step) {
+      return arrivals_[i] <= ends_[waitedFor(step)] + flightOf(step);
+    };
+    while (!isSentAtOnce(order_.steps[i])) i = order_.sentAfter[i];
+    return i;
+  }
+  // Its input, or what was in its slot.
   uint32_t waitedFor(const Step& step) const {
     return usesSlots_ && ends_[step.slot] > ends_[step.input] ? step.slot : step.input;
   }
@@ -128,7 +148,7 @@ class FlushPlayer::Player {
   const TaskOrder& order_;
   const Seconds stop_;
   const bool overlaps_, usesSlots_;
-  std::vector<Seconds>&ends_, &durations_, &flights_;
+  std::vector<Seconds>&ends_, &arrivals_, &durations_, &flights_;
 };
 
 namespace {

@@ -17,9 +17,8 @@ namespace trireme::cost {
 
 // Tasks start in the order of the pipeline's schedule, when their rank is free and their input has
 // arrived. With overlap an activation arrives a hop after it was made, or after its slot was left
-// free (Pipeline::receivesIntoSlots); without, every pass takes Pipeline::stop() longer. A hop that
-// takes longer than the passes between two messages keeps the second waiting, which is not counted
-// but for the slots.
+// free and the link has handed on the message before (Pipeline::receivesIntoSlots); without, every
+// pass takes Pipeline::stop() longer.
 // Of the result `ranks` and `events` stay empty; `tasks` has one list per stage, unless not asked
 // for; of an item only `transfer` is set apart: on the path all that it waits for, in `tasks` what
 // the rank is busy with. Takes time and memory per pass of a microbatch. Requires what the
@@ -61,7 +60,7 @@ class FlushPlayer {
   std::map<std::pair<Shape, size_t>, std::shared_ptr<const TaskOrder>> orders_;
   int64_t numTasks_ = 0;  // in all of them
   // Of the last play, by step; and by pass.
-  std::vector<Seconds> ends_, durations_;
+  std::vector<Seconds> ends_, arrivals_, durations_;
   std::vector<Seconds> flights_;  // by way
 };
 

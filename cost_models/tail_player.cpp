@@ -34,6 +34,8 @@ struct TailPlayer::Engine {
     const double* const latencies = p.latencies_.data();
     Lanes* const ends = p.ends_.data();
     const double* const flights = p.flights_.data();
+    const uint32_t* const sentAfter = p.order_->sentAfter.data();
+    Lanes* const arrivals = p.arrivals_.data();
     for (size_t i = begin; i < end; ++i) {
       const TaskOrder::Step& step = steps[i];
       const double* const input = ends[step.input].data();
@@ -50,6 +52,10 @@ struct TailPlayer::Engine {
           std::memcpy(&other, slot + lane, sizeof other);
           other = other + flights[step.way];
           start = start > other ? start : other;
+          std::memcpy(&other, arrivals[sentAfter[i]].data() + lane, sizeof other);
+          other = other + flights[step.way];
+          start = start > other ? start : other;
+          std::memcpy(arrivals[i].data() + lane, &start, sizeof start);
         }
         std::memcpy(&other, before + lane, sizeof other);
         start = start > other ? start : other;
@@ -125,7 +131,8 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
       usesSlots_(least.receivesIntoSlots && least.overlapTransfers && least.hops.size() > 1),
       flights_(order_->numWays()),
       durations_(order_->numPasses()),
-      ends_(order_->numEnds()) {
+      ends_(order_->numEnds()),
+      arrivals_(usesSlots_ ? order_->numEnds() : 0) {
   const size_t chunks = order_->chunks;
   const Hops hops(least);
   const auto behind = [&](size_t stage) { return hops.behind(stage).count(); };
@@ -149,6 +156,7 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
   if (!order_->splitsBackward) atEnd_ = backward[0];
   ends_[order_->start()] = filled(0);
   ends_[order_->never()] = filled(-std::numeric_limits<double>::infinity());
+  if (usesSlots_) arrivals_[order_->never()] = ends_[order_->never()];
 }
 
 void TailPlayer::put(size_t stage, size_t lane, const StageTimes& times) {

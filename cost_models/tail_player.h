@@ -52,6 +52,7 @@ class TailPlayer {
   std::vector<double> latencies_;  // of all of it
   std::vector<Lanes> durations_;   // by pass
   std::vector<Lanes> ends_;        // of steps
+  std::vector<Lanes> arrivals_;    // of their inputs, where they use slots
   int64_t numPlayed_ = 0;
 };
 

@@ -23,7 +23,10 @@ class Finder {
     order_.splitsBackward = schedule.splitsBackward;
     for (size_t stage = first; stage < schedule.order.size(); ++stage)
       numSteps_ += schedule.order[stage].size();
-    if (intoSlots) leftBy_ = schedule::slotsLeftBy(schedule);
+    if (intoSlots) {
+      leftBy_ = schedule::slotsLeftBy(schedule);
+      for (auto& last : lastSent_) last.assign(order_.numWays(), never());
+    }
     places_.assign(order_.numPasses() * static_cast<size_t>(schedule.numMicrobatches), kNotYet);
   }
 
@@ -80,11 +83,18 @@ class Finder {
     order_.steps.push_back({static_cast<uint32_t>(pass), look.last[rank], input.step,
                             leaves < 0 ? never() : ofRank[static_cast<size_t>(leaves)], input.way,
                             static_cast<uint32_t>(task.microbatch)});
+    if (!leftBy_.empty()) order_.sentAfter.push_back(sentBefore(step, task, input.way));
     placeAt(rank, task.direction, static_cast<size_t>(task.chunk), task.microbatch) = step;
     ofRank.push_back(step);
     look.last[rank] = step;
     --look.left[pass];
     return true;
+  }
+
+  uint32_t sentBefore(uint32_t step, const Task& task, uint32_t way) {
+    if (way == TaskOrder::kAtHand) return never();
+    const bool isForward = task.direction == Direction::kForward;
+    return std::exchange(lastSent_[isForward ? 0 : 1][way], step);
   }
 
   // A backward at the turn follows its own forward.
@@ -121,7 +131,8 @@ class Finder {
   TaskOrder order_;
   size_t numSteps_ = 0;
   std::vector<std::vector<int32_t>> leftBy_;
-  std::vector<uint32_t> places_;  // steps, by pass, microbatch
+  std::vector<uint32_t> lastSent_[2];  // forward and backward, by way
+  std::vector<uint32_t> places_;       // steps, by pass, microbatch
 };
 
 }  // namespace

@@ -62,6 +62,9 @@ struct TaskOrder {
   size_t numRanks = 0, chunks = 0;
   bool splitsBackward = false;
   std::vector<Step> steps;
+  // Of every step what came over the link of its input before that: a link hands on one message
+  // after the other. With slots alone.
+  std::vector<uint32_t> sentAfter;
   std::vector<Look> looks;  // every so often; the last one after all steps
 };
 

@@ -305,6 +305,29 @@ Link ringLink(const Levels& levels, int64_t stride, const spec::ClusterSpec& clu
   return slowest;
 }
 
+namespace {
+
+bool isFaster(const Link& a, const Link& b) {
+  return a.bandwidth > b.bandwidth || a.latency < b.latency;
+}
+
+// With the stages of a replica next to each other.
+bool anyHopIsFaster(plan::Plan plan, const spec::ClusterSpec& cluster) {
+  if (blockOf(0, ranksOf(plan), cluster) <= plan.tp * plan.cp) return false;  // all leave nodes
+  for (const int64_t chunks : {1, 2}) {
+    plan.virtualStages = chunks;
+    plan.rankOrder = plan::RankOrder::kTpCpPpDp;
+    const std::vector<Link> near = stageLinks(plan, cluster);
+    plan.rankOrder = plan::RankOrder::kTpCpDpPp;
+    const std::vector<Link> far = stageLinks(plan, cluster);
+    for (size_t r = 0; r + (chunks == 1 ? 1 : 0) < near.size(); ++r)
+      if (isFaster(near[r], far[r])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
   TRIREME_CHECK(!cluster.tiers.empty());
   const Ranks ranks = ranksOf(plan);
@@ -315,9 +338,9 @@ bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& clus
   for (const int64_t chunks : {1, 2}) {
     const Link a = sharedLink(near, inside * chunks, cluster);
     const Link b = sharedLink(far, outside * chunks, cluster);
-    if (a.bandwidth > b.bandwidth || a.latency < b.latency) return true;
+    if (isFaster(a, b)) return true;
   }
-  return false;
+  return anyHopIsFaster(plan, cluster);
 }
 
 }  // namespace trireme::cost

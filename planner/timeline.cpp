@@ -70,6 +70,7 @@ std::vector<program::TraceEvent> eventsOf(const cost::Simulation& simulation,
   std::vector<program::TraceEvent> events;
   for (const std::vector<PathItem>& tasks : simulation.tasks)
     for (const PathItem& task : tasks) {
+      if (task.end <= task.begin) continue;
       program::TraceEvent event;
       event.rank = static_cast<int32_t>(plan::rankOf({.pp = task.stage}, plan));
       event.direction = task.direction;

@@ -349,15 +349,14 @@ TEST(StageLink, IsNoFasterThanTheSlowestPairOfRanks) {
 }
 
 // Nodes of 4. Stages of 4 fill a node each in either order; 4 stages of 1 share one if they are
-// inside, 8 fill two. With ports that are shared the last stage of a node has one for itself even
-// then. On one node everything is near.
+// inside, 8 fill two, and some hops of theirs are near. On one node everything is.
 TEST(StagesAreNearerInside, WhereTheirLinkIsFaster) {
   spec::ClusterSpec cluster = small::cluster(64, 4);
   EXPECT_TRUE(stagesAreNearerInside(degrees(1, 4, 8), cluster));
   EXPECT_TRUE(stagesAreNearerInside(degrees(2, 2, 16), cluster));
   EXPECT_FALSE(stagesAreNearerInside(degrees(4, 4, 4), cluster));
-  EXPECT_FALSE(stagesAreNearerInside(degrees(1, 8, 8), cluster));
-  EXPECT_FALSE(stagesAreNearerInside(degrees(1, 3, 4), cluster));  // stages 0, 1, 2 | 0...
+  EXPECT_TRUE(stagesAreNearerInside(degrees(1, 8, 8), cluster));
+  EXPECT_FALSE(stagesAreNearerInside(degrees(1, 3, 4), cluster));  // 0 1 2 0 | 1 2 0 1 | 2 0 1 2
   EXPECT_FALSE(stagesAreNearerInside(degrees(1, 2, 2), cluster));
   cluster.tiers[1].nics = 2;
   EXPECT_TRUE(stagesAreNearerInside(degrees(1, 8, 8), cluster));
@@ -370,14 +369,15 @@ TEST(StagesAreNearerInside, IsThatOfTheLinks) {
     cluster.tiers.back().nics = cluster.tiers.size() > 1 ? 2 : 0;
     const bool isSaid = stagesAreNearerInside(plan, cluster);
     bool isFaster = false;
-    for (const int64_t chunks : {1, 2}) {
-      plan.virtualStages = chunks;
-      plan.rankOrder = plan::RankOrder::kTpCpDpPp;
-      const Link outside = stageLink(plan, cluster);
-      plan.rankOrder = plan::RankOrder::kTpCpPpDp;
-      const Link inside = stageLink(plan, cluster);
-      isFaster |= inside.bandwidth > outside.bandwidth || inside.latency < outside.latency;
-    }
+    for (const int64_t chunks : {1, 2})
+      for (int64_t stage = 0; stage + (chunks == 1 ? 1 : 0) < plan.pp; ++stage) {
+        plan.virtualStages = chunks;
+        plan.rankOrder = plan::RankOrder::kTpCpDpPp;
+        const Link outside = stageLink(stage, (stage + 1) % plan.pp, plan, cluster);
+        plan.rankOrder = plan::RankOrder::kTpCpPpDp;
+        const Link inside = stageLink(stage, (stage + 1) % plan.pp, plan, cluster);
+        isFaster |= inside.bandwidth > outside.bandwidth || inside.latency < outside.latency;
+      }
     EXPECT_EQ(isSaid, isFaster);
     nearer += isSaid;
   }
