@@ -161,6 +161,13 @@ Seconds timeOfStages(const Pipeline& pipeline, const Hops& hops) {
 
 Seconds StageTimes::total() const { return sum(forward) + sum(backward) + sum(weights); }
 
+Seconds StageTimes::shortest() const {
+  Seconds shortest = forward.front();
+  for (const auto* passes : {&forward, &backward, &weights})
+    for (const Seconds time : *passes) shortest = std::min(shortest, time);
+  return shortest;
+}
+
 Seconds Pipeline::stop() const {
   if (overlapTransfers || hops.size() < 2) return {};
   return *std::max_element(hops.begin(), hops.end());

@@ -14,7 +14,8 @@ struct StageTimes {
   std::vector<Seconds> forward, backward;
   // Where the schedule splits the backward; what `backward` is then without. Otherwise empty.
   std::vector<Seconds> weights;
-  Seconds total() const;  // over chunks, all passes
+  Seconds total() const;     // over chunks, all passes
+  Seconds shortest() const;  // pass
 };
 
 struct Pipeline {

@@ -33,10 +33,13 @@ class FlushPlayer::Player {
     if (overlaps_)
       std::copy(pipeline.hops.begin(), pipeline.hops.end(),
                 flights_.begin() + TaskOrder::kFirstHop);
+    // Messages are made, and slots are left, a pass apart at least.
+    inRows_ =
+        usesSlots_ && *std::max_element(pipeline.hops.begin(), pipeline.hops.end()) > shortest_;
     ends_.resize(order.numEnds());
     ends_[order.start()] = Seconds(0);
     ends_[order.never()] = Seconds(-std::numeric_limits<double>::infinity());
-    if (!overlaps_) return;
+    if (!inRows_) return;
     arrivals_.resize(order.numEnds());
     arrivals_[order.never()] = ends_[order.never()];
   }
@@ -50,12 +53,13 @@ class FlushPlayer::Player {
     if (!overlaps_)
       for (const Step& step : order_.steps)
         *end++ = std::max(ends[step.before], ends[step.input]) + durations[step.pass];
+    else if (!inRows_)
+      for (const Step& step : order_.steps)
+        *end++ = std::max(ends[step.before], sentAtOnce(step)) + durations[step.pass];
     else
       for (uint32_t i = 0; i < order_.start(); ++i) {
         const Step& step = order_.steps[i];
-        arrivals_[i] = ends[waitedFor(step)] + flightOf(step);
-        if (usesSlots_)
-          arrivals_[i] = std::max(arrivals_[i], arrivals_[order_.sentAfter[i]] + flightOf(step));
+        arrivals_[i] = std::max(sentAtOnce(step), arrivals_[order_.sentAfter[i]] + flightOf(step));
         ends[i] = std::max(ends[step.before], arrivals_[i]) + durations[step.pass];
       }
     return ends_[lastStep()];
@@ -97,6 +101,7 @@ class FlushPlayer::Player {
     for (const StageTimes& stage : pipeline.stages) {
       for (const auto* times : {&stage.forward, &stage.backward})
         for (const Seconds time : *times) durations_.push_back(time + stop_);
+      if (usesSlots_) shortest_ = std::min(shortest_, stage.shortest());
       durations_.insert(durations_.end(), stage.weights.begin(), stage.weights.end());
       durations_.resize(durations_.size() + chunks - stage.weights.size());
     }
@@ -110,15 +115,14 @@ class FlushPlayer::Player {
   }
   Seconds flightOf(const Step& step) const { return flights_[step.way]; }
   Seconds arrivalOf(uint32_t i) const {
-    return overlaps_ ? arrivals_[i] : ends_[order_.steps[i].input];
+    return inRows_ ? arrivals_[i] : sentAtOnce(order_.steps[i]);
   }
+  // When its input arrives if the link is free.
+  Seconds sentAtOnce(const Step& step) const { return ends_[waitedFor(step)] + flightOf(step); }
   // Of messages that wait for each other on a link, up to this one.
   uint32_t firstOfRow(uint32_t i) const {
-    if (!usesSlots_) return i;
-    const auto isSentAtOnce = [&](const Step& step) {
-      return arrivals_[i] <= ends_[waitedFor(step)] + flightOf(step);
-    };
-    while (!isSentAtOnce(order_.steps[i])) i = order_.sentAfter[i];
+    if (!inRows_) return i;
+    while (arrivals_[i] > sentAtOnce(order_.steps[i])) i = order_.sentAfter[i];
     return i;
   }
   // Its input, or what was in its slot.
@@ -148,6 +152,8 @@ class FlushPlayer::Player {
   const TaskOrder& order_;
   const Seconds stop_;
   const bool overlaps_, usesSlots_;
+  bool inRows_ = false;                                        // messages wait for each other
+  Seconds shortest_{std::numeric_limits<double>::infinity()};  // pass
   std::vector<Seconds>&ends_, &arrivals_, &durations_, &flights_;
 };
 

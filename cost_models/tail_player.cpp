@@ -25,7 +25,7 @@ struct TailPlayer::Engine {
   void (*play)(TailPlayer&, size_t begin, size_t end);  // steps
   void (*addLeft)(const Lanes* durations, const double* left, size_t count, Lanes& end);
 
-  template <size_t kWidth, bool kUsesSlots>
+  template <size_t kWidth, bool kUsesSlots, bool kInRows>
   TRIREME_INLINE static void playSteps(TailPlayer& p, size_t begin, size_t end) {
     typedef double Vector __attribute__((vector_size(kWidth * sizeof(double))));
     // Which the stores below could change otherwise, for all that a compiler knows.
@@ -52,6 +52,8 @@ struct TailPlayer::Engine {
           std::memcpy(&other, slot + lane, sizeof other);
           other = other + flights[step.way];
           start = start > other ? start : other;
+        }
+        if (kInRows) {
           std::memcpy(&other, arrivals[sentAfter[i]].data() + lane, sizeof other);
           other = other + flights[step.way];
           start = start > other ? start : other;
@@ -68,10 +70,12 @@ struct TailPlayer::Engine {
 
   template <size_t kWidth>
   TRIREME_INLINE static void playAll(TailPlayer& p, size_t begin, size_t end) {
-    if (p.usesSlots_)
-      playSteps<kWidth, true>(p, begin, end);
+    if (!p.usesSlots_)
+      playSteps<kWidth, false, false>(p, begin, end);
+    else if (p.longestFlight_ <= p.shortest_.count())
+      playSteps<kWidth, true, false>(p, begin, end);
     else
-      playSteps<kWidth, false>(p, begin, end);
+      playSteps<kWidth, true, true>(p, begin, end);
   }
 
   template <size_t kWidth>
@@ -129,6 +133,7 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
       first_(first),
       stop_(least.stop().count()),
       usesSlots_(least.receivesIntoSlots && least.overlapTransfers && least.hops.size() > 1),
+      shortest_(std::numeric_limits<double>::infinity()),
       flights_(order_->numWays()),
       durations_(order_->numPasses()),
       ends_(order_->numEnds()),
@@ -138,6 +143,7 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
   const auto behind = [&](size_t stage) { return hops.behind(stage).count(); };
   for (size_t rank = 0; rank < order_->numRanks; ++rank)
     flights_[order_->hopBehind(rank)] = behind(first + rank);
+  longestFlight_ = *std::max_element(flights_.begin(), flights_.end());
   latencies_ = flights_;
   std::vector<double> forward(chunks), backward(chunks);  // through the stages before
   for (size_t stage = 0; stage < first; ++stage)
@@ -161,6 +167,7 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
 
 void TailPlayer::put(size_t stage, size_t lane, const StageTimes& times) {
   const size_t chunks = order_->chunks;
+  shortest_ = std::min(shortest_, times.shortest());
   Lanes* const durations = &durations_[(stage - first_) * TaskOrder::kDirections * chunks];
   for (size_t c = 0; c < chunks; ++c) {
     durations[c][lane] = times.forward[c].count() + stop_;

@@ -25,6 +25,7 @@ class Finder {
       numSteps_ += schedule.order[stage].size();
     if (intoSlots) {
       leftBy_ = schedule::slotsLeftBy(schedule);
+      order_.sentAfter.reserve(numSteps_);
       for (auto& last : lastSent_) last.assign(order_.numWays(), never());
     }
     places_.assign(order_.numPasses() * static_cast<size_t>(schedule.numMicrobatches), kNotYet);

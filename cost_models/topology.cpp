@@ -316,19 +316,20 @@ bool anyHopIsFaster(plan::Plan plan, const spec::ClusterSpec& cluster) {
   if (blockOf(0, ranksOf(plan), cluster) <= plan.tp * plan.cp) return false;  // all leave nodes
   for (const int64_t chunks : {1, 2}) {
     plan.virtualStages = chunks;
-    plan.rankOrder = plan::RankOrder::kTpCpPpDp;
-    const std::vector<Link> near = stageLinks(plan, cluster);
     plan.rankOrder = plan::RankOrder::kTpCpDpPp;
     const std::vector<Link> far = stageLinks(plan, cluster);
-    for (size_t r = 0; r + (chunks == 1 ? 1 : 0) < near.size(); ++r)
-      if (isFaster(near[r], far[r])) return true;
+    plan.rankOrder = plan::RankOrder::kTpCpPpDp;  // one by one: as a rule the first says it
+    for (int64_t r = 0; r + (chunks == 1 ? 1 : 0) < plan.pp; ++r)
+      if (isFaster(stageLink(r, (r + 1) % plan.pp, plan, cluster), far[static_cast<size_t>(r)]))
+        return true;
   }
   return false;
 }
 
 }  // namespace
 
-bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster,
+                           Nearness nearness) {
   TRIREME_CHECK(!cluster.tiers.empty());
   const Ranks ranks = ranksOf(plan);
   const int64_t inside = plan.tp * plan.cp, outside = inside * plan.dp();
@@ -340,7 +341,7 @@ bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& clus
     const Link b = sharedLink(far, outside * chunks, cluster);
     if (isFaster(a, b)) return true;
   }
-  return anyHopIsFaster(plan, cluster);
+  return nearness == Nearness::kEachHop && anyHopIsFaster(plan, cluster);
 }
 
 }  // namespace trireme::cost

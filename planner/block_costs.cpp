@@ -215,7 +215,7 @@ Bytes leastMemory(const Query& query, const BlockCosts& blocks, int64_t pp,
 Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
   plan::Plan plan = planOf(query, group);
   std::optional<Bytes> reserve;
-  for (const plan::RankOrder order : rankOrdersOf(query, group)) {
+  for (const plan::RankOrder order : allowedOrders(query, group)) {
     plan.rankOrder = order;
     const Bytes ofOrder = leastReserve(query, plan);
     reserve = reserve ? std::min(*reserve, ofOrder) : ofOrder;

@@ -330,7 +330,7 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
       continue;
     // Nor does the search look at stages inside where they are no nearer to each other.
     if (change.choice == "rank order" && change.plan.rankOrder == plan::RankOrder::kTpCpPpDp &&
-        !cost::stagesAreNearerInside(plan, query.cluster))
+        !areNearerInside(query, plan))
       continue;
     Alternative alternative;
     alternative.choice = std::move(change.choice);

@@ -68,6 +68,11 @@ void forEachPlan(const Query& query, const Group& group,
 // legal, if pinned. It goes with unsharded and sharded optimizers alone
 // (plan::rankOrderGoesWithSharding).
 std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group);
+// Whether stages that follow each other inside are faster for it, by what the stack's estimate
+// says.
+bool areNearerInside(const Query& query, const plan::Plan& degrees);
+// Those that pins and the stack leave, worthwhile or not.
+std::vector<plan::RankOrder> allowedOrders(const Query& query, const Group& group);
 
 // The first of these plans. None, with a Rejection that says by which rule, if the pins exclude
 // all.
