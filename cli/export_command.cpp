@@ -114,6 +114,15 @@ void noteStack(const plan::Plan& plan, Framework framework) {
              plan.stack, codegen::infoOf(framework).title);
 }
 
+// Files say one, which is the plan's.
+void noteLearningRate(const spec::TrainingSpec& training) {
+  if (training.warmupSteps > 0 || training.decaySteps > 0) return;
+  fmt::print(stderr,
+             "note: the plan's training has a learning rate of {} throughout, without warm-up and "
+             "decay: rate, schedule and weight decay are yours to set (plan --train)\n",
+             training.learningRate);
+}
+
 Launcher launcherOf(Target target) {
   if (target == Target::kSlurm) return Launcher::kSlurm;
   return target == Target::kMpirun ? Launcher::kMpirun : Launcher::kTorchrun;
@@ -144,6 +153,7 @@ Result<int> runExport(Options options) {
                            exportPlan(plan, model, framework, options.values));
   noteNode(plan, options);
   noteStack(plan, framework);
+  noteLearningRate(plan.training);
   for (const std::string& note : exported.notes) fmt::print(stderr, "note: {}\n", note);
   const std::string text =
       printExport(exported, plan, framework, launcherOf(*options.target), options.values);

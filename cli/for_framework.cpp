@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "codegen/export/export.h"
 #include "ir/plan/choices.h"
 #include "ir/spec/load.h"
 #include "planner/pins.h"
@@ -21,7 +22,16 @@ Result<spec::StackProfile> loadStackFor(const std::string& path,
 }
 
 std::vector<spec::StackProfile> stacksBeside(std::optional<codegen::Framework> framework) {
-  return framework ? std::vector<spec::StackProfile>{} : planner::shippedStacks();
+  if (!framework) return planner::shippedStacks();
+  Result<spec::StackProfile> own = loadStackFor("", framework);
+  if (!own.has_value()) return {};
+  return {*std::move(own)};
+}
+
+std::optional<std::string> noteOfStack(const std::string& stack, codegen::Framework framework) {
+  if (codegen::frameworkOfStack(stack) == framework) return std::nullopt;
+  return fmt::format("the times are those of stack '{}', not of {} (stack '{}')", stack,
+                     infoOf(framework).title, infoOf(framework).stack);
 }
 
 Status checkAsked(const planner::Query& query, codegen::Framework framework) {

@@ -16,6 +16,8 @@ Result<spec::StackProfile> loadStackFor(const std::string& path,
 
 // Other software that may be proposed: who named the program has named its stack.
 std::vector<spec::StackProfile> stacksBeside(std::optional<codegen::Framework> framework);
+// What is predicted is not always what runs: of a stack that does not describe the framework.
+std::optional<std::string> noteOfStack(const std::string& stack, codegen::Framework framework);
 
 // kInvalidArgument: the framework cannot express the query's model, training settings or pins; all
 // of it is named.

@@ -103,6 +103,9 @@ Result<Answers> makeAnswers(const WhatifOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options.question, answers.sweep.base.training));
   for (std::string& caveat : caveatsOf(answers.sweep)) notes.push_back(std::move(caveat));
+  if (options.framework)
+    if (auto note = noteOfStack(answers.sweep.base.stack.name, *options.framework))
+      notes.push_back(*std::move(note));
   if (!options.gpuNames.empty() && !options.question.cluster.empty())
     notes.push_back(fmt::format("--gpu takes the place of {}{}", options.question.cluster,
                                 options.axes.gpus.empty()

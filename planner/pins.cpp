@@ -297,6 +297,31 @@ Result<Pins> resolvePins(const Pins& given) {
   return pins;
 }
 
+bool obeys(const Pins& pins, const plan::Plan& plan) {
+  const auto allows = [](const auto& pin, auto value) { return !pin || *pin == value; };
+  for (const Degree& degree : kDegrees) {
+    const std::optional<int64_t>& most = pins.*degree.most;
+    if (!allows(pins.*degree.pin, degree.of(plan)) || (most && degree.of(plan) > *most))
+      return false;
+  }
+  if (!pins.layers.empty()) {
+    std::vector<int64_t> layers(static_cast<size_t>(plan.pp * plan.virtualStages));
+    if (layers.size() != pins.layers.size()) return false;
+    for (size_t stage = 0; stage < plan.layers.size(); ++stage)
+      for (size_t chunk = 0; chunk < plan.layers[stage].size(); ++chunk)
+        layers[chunk * plan.layers.size() + stage] = plan.layers[stage][chunk].count;
+    if (layers != pins.layers) return false;
+  }
+  return (!pins.gpus || plan.numRanks() <= *pins.gpus) && allows(pins.dpShard, plan.dpShard) &&
+         allows(pins.schedule, plan.schedule) && allows(pins.recompute, plan.recompute) &&
+         allows(pins.recomputeLayers, plan.recomputeLayers) &&
+         allows(pins.stateSharding, plan.stateSharding) &&
+         allows(pins.sequenceParallel, plan.sequenceParallel) &&
+         allows(pins.scatterGather, plan.scatterGather) &&
+         allows(pins.overlapReductions, plan.overlapReductions) &&
+         allows(pins.rankOrder, plan.rankOrder);
+}
+
 plan::Plan pinnedChoices(const Pins& pins) {
   plan::Plan plan;
   plan.tp = pins.tp.value_or(1);

@@ -22,6 +22,9 @@ void pinSharding(std::optional<plan::StateSharding> sharding, Query& query);
 // (plan::choicesUsed), and need not be legal.
 plan::Plan pinnedChoices(const Pins& pins);
 
+// Whether a plan is one that the pins and limits leave.
+bool obeys(const Pins& pins, const plan::Plan& plan);
+
 // Refuses resolved pins that break a rule of verifyPlan, cannot be built (expand::checkBuildable),
 // ask what the stack has not, or need more devices than `devices`, whatever the choices that are
 // left free. What it accepts may still have no plan: then factorisations of the devices are in the

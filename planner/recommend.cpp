@@ -5,11 +5,15 @@
 #include <nlohmann/json.hpp>
 
 #include "cost_models/topology.h"
+#include "planner/pins.h"
 #include "planner/report.h"
 
 namespace trireme::planner {
 
 namespace {
+
+// What follows from an answer's single changes is looked at so often.
+constexpr int kMostAdopted = 4;
 
 void setHosts(Outlook& outlook, int64_t devicesPerHost) {
   for (Limit& limit : outlook.limits)
@@ -18,8 +22,7 @@ void setHosts(Outlook& outlook, int64_t devicesPerHost) {
     sensitivity.plan.devicesPerHost = devicesPerHost;
 }
 
-// Uneven cuts are tried where memory is tight alone, so that with less of it a faster plan may come
-// out.
+// A plan that something else than the search found.
 void adopt(CostedPlan faster, const Query& query, PlanResult& result) {
   const Seconds gained = result.estimate.step - faster.estimate.step;
   faster.estimate.memoryAvailable = query.cluster.device.memory;
@@ -33,6 +36,28 @@ void adopt(CostedPlan faster, const Query& query, PlanResult& result) {
   proof.gap = 1 - proof.bound / result.estimate.step;
 }
 
+// Cuts beyond the space are tried of the plans that may win, so that what one choice makes of the
+// winner may have a faster one.
+Status adoptFromWhy(const Query& query, Recommendation& r) {
+  const CostFunctions costs = modelCosts(query);
+  for (int tries = 0; tries < kMostAdopted; ++tries) {
+    const Alternative* fastest = nullptr;
+    for (const Alternative& a : r.why.alternatives)
+      if (a.outcome == Outcome::kFaster && obeys(query.pins, a.plan) &&
+          (fastest == nullptr || a.difference < fastest->difference))
+        fastest = &a;
+    if (fastest == nullptr) return {};
+    CostedPlan faster{fastest->plan, {}};
+    TRIREME_ASSIGN_OR_RETURN(faster.estimate, costs.estimate(faster.plan));
+    if (!faster.estimate.fits() || faster.estimate.step >= r.result.estimate.step) return {};
+    adopt(std::move(faster), query, r.result);
+    TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+  }
+  return {};
+}
+
+// Uneven cuts are tried where memory is tight alone, so that with less of it a faster plan may come
+// out.
 Result<Roomier> roomierThan(const PlanResult& tight, const Query& asked) {
   Query query = asked;
   query.cluster.device.memory = tight.estimate.memoryAvailable * kCertainShare;
@@ -58,6 +83,7 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
       r.roomier = std::move(roomier);
   }
   TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+  TRIREME_RETURN_IF_ERROR(adoptFromWhy(query, r));
   if (progress) progress(1, "simulating the step");
   cost::SimulationOptions simulation;
   simulation.path = true;

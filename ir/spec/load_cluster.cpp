@@ -237,6 +237,9 @@ void readCurves(MapReader& map, int64_t largest, LinkTier* tier) {
 }
 
 // Tiers nest: each joins whole groups of the one before, and the last joins all devices.
+// Of any network on Earth, there and back.
+constexpr Seconds kMostLatency(1);
+
 std::optional<Problem> findProblem(const LinkTier& tier, int64_t inner, bool isLast,
                                    int64_t numDevices) {
   if (tier.devices < 1 || tier.devices % inner != 0)
@@ -250,6 +253,10 @@ std::optional<Problem> findProblem(const LinkTier& tier, int64_t inner, bool isL
                    fmt::format("is what devices can send over what the tier carries, so at least "
                                "1, got {}",
                                tier.oversubscription)};
+  if (tier.latency > kMostLatency)
+    return Problem{"latency",
+                   fmt::format("must be at most {:g} s, got {:g} s (us are microseconds)",
+                               kMostLatency.count(), tier.latency.count())};
   if (tier.pairBandwidth.count() > 0 && tier.nics > 0)
     return Problem{"pair_bandwidth", "follows from nics: remove one of them"};
   return std::nullopt;

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "ir/spec/suggestion.h"
 
 namespace trireme::spec {
 namespace {
@@ -42,6 +45,14 @@ std::string listOf(std::span<const Unit> units) {
     list += unit.name;
   }
   return list;
+}
+
+// Of another case.
+std::string sameLetters(std::span<const Unit> units, std::string_view name) {
+  std::vector<std::string_view> alike;
+  for (const Unit& unit : units)
+    if (lowerCase(unit.name) == lowerCase(name)) alike.push_back(unit.name);
+  return alike.size() == 1 ? fmt::format("; did you mean {}?", alike.front()) : "";
 }
 
 // "Gb/s" and "Gbps" are bits to whom sells links and bytes to whom forgot the shift key.
@@ -97,8 +108,10 @@ Result<double> parseQuantity(std::string_view text, std::span<const Unit> units,
     if (!std::isfinite(value)) return Error(invalidArgument("the number is out of range"));
     return value;
   }
-  return Error(invalidArgument(fmt::format("unknown unit{}; write it like '{}'; units: {}",
-                                           bitsOrBytes(units, name), example, listOf(units))));
+  std::string meant = bitsOrBytes(units, name);
+  if (meant.empty()) meant = sameLetters(units, name);
+  return Error(invalidArgument(
+      fmt::format("unknown unit{}; write it like '{}'; units: {}", meant, example, listOf(units))));
 }
 
 // Dividing by the unit may round: a text counts only if it parses to the value.

@@ -157,7 +157,9 @@ bool isWanted(const Query& query, const plan::Plan& p) {
          can(StackChoice::kRankOrder, p.rankOrder != RankOrder::kTpCpDpPp) &&
          obeys(pins.rankOrder, p.rankOrder) &&
          (p.rankOrder == RankOrder::kTpCpDpPp || pins.rankOrder ||
-          cost::stagesAreNearerInside(p, query.cluster)) &&
+          cost::stagesAreNearerInside(
+              p, query.cluster,
+              query.stack.ownPrograms ? cost::Nearness::kEachHop : cost::Nearness::kSlowestHop)) &&
          (p.rankOrder == RankOrder::kTpCpDpPp || shares(StateSharding::kNone) ||
           shares(StateSharding::kOptimizer)) &&
          can(StackChoice::kShardOptimizer, shares(StateSharding::kOptimizer)) &&
