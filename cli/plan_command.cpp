@@ -65,13 +65,13 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
                            loadStackFor(options.question.stack, options.framework));
   TRIREME_ASSIGN_OR_RETURN(planner::Query query, loadQuery(options.question, std::move(stack)));
   query.pins = options.pins;
+  if (options.framework) TRIREME_RETURN_IF_ERROR(checkAsked(query, *options.framework));
+  TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
   if (options.framework) {
-    TRIREME_RETURN_IF_ERROR(checkAsked(query, *options.framework));
+    TRIREME_RETURN_IF_ERROR(pinNeeds(*options.framework, query));
     if (const auto note = noteOfStack(query.stack.name, *options.framework))
       fmt::print(stderr, "note: {}\n", *note);
   }
-  TRIREME_RETURN_IF_ERROR(growCluster(options.pins.gpus, options.question.cluster, query.cluster));
-  if (options.framework) TRIREME_RETURN_IF_ERROR(pinNeeds(*options.framework, query));
   query.topK =
       static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
   return query;

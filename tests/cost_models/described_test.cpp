@@ -401,6 +401,30 @@ TEST(DescribedMemory, SequenceParallelismGathersOneOperandAndOneGradient) {
   EXPECT_EQ(bytes() - without, 2 * 4096 - kept * 4096 / 2);
 }
 
+// Eight ranks by two on nodes of eight: at the border of a node two of its ranks send, each a
+// ring's keys and values, though the others' ports are idle. An all-gather takes them all; it hides
+// beside attention to a rank's own keys alone.
+TEST(DescribedBlocks, ARingIsAsFastAsItsSlowestHop) {
+  spec::ClusterSpec cluster = quietCluster(16, 8);
+  cluster.tiers.back().bandwidth = cluster.tiers.front().bandwidth * 1e-3;
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 2);
+  plan.cp = 8;
+  const Bytes bytes(keyValueBytes(model, plan));
+  const auto felt = [&](spec::ContextExchange exchange) {
+    StackDescription stack;
+    stack.contextExchange = exchange;
+    return describeBlocks(model, plan, cluster, stack).layer.forward;
+  };
+  const BytesPerSecond border = cluster.tiers.back().sustained();
+  const PassCost ring = felt(spec::ContextExchange::kRing);
+  EXPECT_NEAR((ring.contextParallel + ring.attention) / (bytes * (7.0 / 8) / border), 1, 1e-9);
+  const PassCost gathered = felt(spec::ContextExchange::kAllGather);
+  EXPECT_NEAR(
+      (gathered.contextParallel + gathered.attention / 8) / (bytes * (7.0 / 8) / (border * 4)), 1,
+      1e-9);
+}
+
 // Between nodes at a hundredth of the rate, keys and values take longer than the attention beside
 // them; nothing else of a layer whose tp ranks share a node changes.
 TEST(DescribedBlocks, DifferInContextLinksAlone) {

@@ -84,6 +84,7 @@ TEST(Breakdown, AddsUpToAHundredPerCentForEveryStackAndKindOfPlan) {
 TEST(Breakdown, ContextParallelismHasItsOwnLine) {
   Query query = smallQuery(4, 4, 4);
   query.cluster = *spec::withNumDevices(*spec::loadCluster("dgx-h100"), 8);
+  for (spec::LinkTier& tier : query.cluster.tiers) tier.bandwidth *= 1e-3;  // more than attention
   query.stack = *spec::loadStack("nemo");
   query.training.precision = spec::Precision::kBf16;
   query.training.sequenceLength = 64;

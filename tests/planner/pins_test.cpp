@@ -457,5 +457,45 @@ TEST(Pins, RecomputedLayersThatDoNotFitAreGivenUp) {
   EXPECT_THAT(searchPlan(query).error().message(), HasSubstr("no plan fits in memory"));
 }
 
+// What a search with the pins of a plan finds obeys them, and no pin of another value.
+TEST(Obeys, EveryPinAndLimit) {
+  Query query = smallQuery(4, 8, 8);
+  const plan::Plan plan = searchPlan(query)->plan;
+  EXPECT_TRUE(obeys({}, plan));
+  Pins pins;
+  for (const Degree& degree : kDegrees) {
+    pins.*degree.pin = degree.of(plan);
+    pins.*degree.most = degree.of(plan);
+  }
+  pins.gpus = plan.numRanks();
+  pins.schedule = plan.schedule;
+  pins.recompute = plan.recompute;
+  pins.sequenceParallel = plan.sequenceParallel;
+  pins.rankOrder = plan.rankOrder;
+  pins.layers.resize(static_cast<size_t>(plan.pp * plan.virtualStages));
+  for (int64_t chunk = 0; chunk < plan.pp * plan.virtualStages; ++chunk)
+    pins.layers[static_cast<size_t>(chunk)] =
+        plan.layers[static_cast<size_t>(chunk % plan.pp)][static_cast<size_t>(chunk / plan.pp)]
+            .count;
+  EXPECT_TRUE(obeys(pins, plan));
+  for (const Degree& degree : kDegrees) {
+    Pins other = pins;
+    other.*degree.pin = degree.of(plan) + 1;
+    EXPECT_FALSE(obeys(other, plan)) << degree.name;
+    other = pins;
+    other.*degree.most = degree.of(plan) - 1;
+    EXPECT_FALSE(obeys(other, plan)) << degree.name;
+  }
+  Pins other = pins;
+  other.recompute = plan::Recompute::kFull;
+  EXPECT_FALSE(obeys(other, plan));
+  other = pins;
+  other.gpus = plan.numRanks() - 1;
+  EXPECT_FALSE(obeys(other, plan));
+  other = pins;
+  ++other.layers.front();
+  EXPECT_FALSE(obeys(other, plan));
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -260,6 +260,25 @@ TEST(Recommend, TakesAFasterPlanThatIsSureToFit) {
   EXPECT_EQ(found.why.slack, query.cluster.device.memory - best.estimate.memory.total());
 }
 
+// A single change that is faster is made, as long as there is one that the pins leave.
+TEST(Recommend, TakesAFasterPlanThatItsExplanationFinds) {
+  Query query = computeBound(smallQuery(4, 8, 16));
+  Query worse = query;
+  worse.pins.recompute = plan::Recompute::kFull;
+  const PlanResult slow = searchPlan(worse).value();
+  const auto isFaster = [](const Alternative& a) { return a.outcome == Outcome::kFaster; };
+  const Recommendation pinned = recommend(worse, slow, {}).value();
+  EXPECT_EQ(pinned.result.estimate.step, slow.estimate.step);
+  EXPECT_TRUE(
+      std::any_of(pinned.why.alternatives.begin(), pinned.why.alternatives.end(), isFaster));
+  const Recommendation found = recommend(query, slow, {}).value();
+  EXPECT_EQ(found.result.estimate.step, searchPlan(query)->estimate.step);
+  EXPECT_EQ(found.result.plan.recompute, plan::Recompute::kNone);
+  EXPECT_TRUE(std::none_of(found.why.alternatives.begin(), found.why.alternatives.end(), isFaster));
+  EXPECT_LE(found.result.certificate.bound, found.result.estimate.step);
+  EXPECT_NEAR(found.path.simulated / found.result.estimate.step, 1, 0.05);
+}
+
 // Of software that others make: Trireme's own arenas are exact.
 TEST(ToTable, SaysWhenMemoryIsWithinTheErrorOfTheLimit) {
   PlanResult result = answer();

@@ -91,6 +91,8 @@ TEST(ParseCluster, ValuesMustMakeSense) {
   EXPECT_THAT(with("80 GiB", "-1 GiB"), HasSubstr("device.memory: must be above 0"));
   EXPECT_THAT(with("value: 5 us", "value: -5 us"),
               HasSubstr("tiers[0].latency: must not be negative"));
+  EXPECT_THAT(with("value: 5 us", "value: 5 s"),
+              HasSubstr("tiers[0].latency: must be at most 1 s, got 5 s"));
   EXPECT_THAT(with("value: 0.8", "value: 1.2"),
               HasSubstr("device.matmul_efficiency: an efficiency is at most 1, got 1.2"));
   EXPECT_THAT(with("value: 0.8", "value: 0"),

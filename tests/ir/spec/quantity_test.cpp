@@ -66,6 +66,9 @@ TEST(ParseQuantity, OtherSpellingsAreRefused) {
   EXPECT_THAT(messageOf(parseBytesPerSecond("200 Gbps")),
               HasSubstr("unknown unit; did you mean Gbit/s or GB/s?; write it like"));
   EXPECT_THAT(messageOf(parseBytesPerSecond("200 Gb/s")), HasSubstr("mean Gbit/s or GB/s?"));
+  EXPECT_THAT(messageOf(parseBytesPerSecond("200 GBit/s")),
+              HasSubstr("unknown unit; did you mean Gbit/s?; write it like"));
+  EXPECT_THAT(messageOf(parseBytes("80 GIB")), HasSubstr("did you mean GiB?"));
 }
 
 TEST(ParseQuantity, TextWithoutANumberIsRefused) {

@@ -33,6 +33,7 @@ std::string otherValue(const std::string& key) {
       {"attention", "flash"},
       {"attention_elsewhere", "flash"},
       {"selective_recompute", "every_other"},
+      {"context_exchange", "all_gather"},
       {"scatter_gather", "true"},
       {"gradient_accumulation", "separate_low"},
       {"keeps_f8", "false"},
