@@ -105,7 +105,6 @@ Result<planner::Recommendation> findPlan(const PlanOptions& options, const plann
       planner::searchPlan(query, planner::modelCosts(query), show);
   if (!searched.has_value())
     return Error(explainFailure(options, query, searched.error(), progress));
-  TRIREME_RETURN_IF_ERROR(checkExpressible(options, query, searched->plan));
   const auto shown = [&](double done, const std::string& what) { progress.update(done, what); };
   // Schedules are played in a millisecond; Trireme's own programs take tens of them.
   const bool playsRunnersUp =
@@ -117,6 +116,8 @@ Result<planner::Recommendation> findPlan(const PlanOptions& options, const plann
                                    .trace = !options.trace.empty()},
                                   shown);
   progress.clear();
+  if (found.has_value())
+    TRIREME_RETURN_IF_ERROR(checkExpressible(options, query, found->result.plan));
   return found;
 }
 

@@ -193,7 +193,7 @@ Seconds pipelineTime(const Pipeline& pipeline) {
   TRIREME_CHECK(!pipeline.stages.empty());
   const Hops hops(pipeline);
   const Seconds time = timeOfStages(pipeline, hops);
-  return hops.toLast() > Seconds(0) ? std::max(time, linkTime(pipeline, hops)) : time;
+  return hops.around() > Seconds(0) ? std::max(time, linkTime(pipeline, hops)) : time;
 }
 
 }  // namespace trireme::cost

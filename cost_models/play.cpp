@@ -174,8 +174,10 @@ bool isEven(const Pipeline& pipeline) {
 // Where pipelineTime is exact.
 bool isClosed(const Pipeline& pipeline) {
   if (plan::splitsBackward(pipeline.schedule)) return false;
-  return pipeline.schedule == plan::ScheduleKind::kGpipe ||
-         (isEven(pipeline) && Hops(pipeline).areEven());
+  if (pipeline.schedule == plan::ScheduleKind::kGpipe) return true;
+  const Hops hops(pipeline);
+  const bool usesSlots = pipeline.receivesIntoSlots && hops.around() > Seconds(0);
+  return isEven(pipeline) && hops.areEven() && !usesSlots;
 }
 
 // The same tasks again, of as many microbatches more.

@@ -25,9 +25,9 @@ namespace trireme::cost {
 // schedule's generator requires.
 Simulation play(const Pipeline& pipeline, bool keepsTasks = true);
 
-// How long the flush takes: pipelineTime where that is exact (gpipe, even stages), otherwise the
-// longer of it and the schedule played. Monotone in every time, as both are. With post-validation
-// the longer of pipelineTime and what a second flush adds to one.
+// How long the flush takes: pipelineTime where that is exact (gpipe; even stages and hops without
+// slots), otherwise the longer of it and the schedule played. Monotone in every time, as both are.
+// With post-validation the longer of pipelineTime and what a second flush adds to one.
 Seconds flushTime(const Pipeline& pipeline);
 
 // Both, for many pipelines of a few shapes, whose times alone differ: the order of the tasks, and

@@ -159,20 +159,6 @@ bool BranchAndBound::mayFit(const Degrees& degrees) const {
   return best_.contains(degrees) || frontier_.isOpen(degrees) || slow_.contains(degrees);
 }
 
-RunnerUp BranchAndBound::makeRunnerUp(const CostedPlan& other, const CostedPlan& winner) {
-  RunnerUp runner{
-      other.plan, other.estimate, other.estimate.step - winner.estimate.step, "tie", {}};
-  const auto mine = breakdownParts(other.estimate.breakdown);
-  const auto best = breakdownParts(winner.estimate.breakdown);
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const Seconds difference = mine[i].time - best[i].time;
-    if (runner.slower.count() <= 0 || difference <= runner.lostByAmount) continue;
-    runner.lostBy = mine[i].name;
-    runner.lostByAmount = difference;
-  }
-  return runner;
-}
-
 void BranchAndBound::fillCertificate(Seconds step) {
   const Seconds open = frontier_.empty() ? step : std::min(step, frontier_.lowestBound());
   certificate_.bound = std::min(open, uncostedEven_);
@@ -191,7 +177,7 @@ PlanResult BranchAndBound::takeResult() {
   result.plan = winner.plan;
   result.estimate = winner.estimate;
   const auto shown = std::min(all.size(), static_cast<size_t>(std::max(query_.topK, 1)));
-  for (size_t i = 1; i < shown; ++i) result.runnersUp.push_back(makeRunnerUp(all[i], winner));
+  for (size_t i = 1; i < shown; ++i) result.runnersUp.push_back(runnerUpOf(all[i], winner));
   result.rejections = std::move(rejections_);
   for (Rejection& rejection :
        misfits_.rejections(mostGpus_, [&](const Degrees& degrees) { return mayFit(degrees); }))

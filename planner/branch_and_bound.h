@@ -66,7 +66,6 @@ class BranchAndBound {
 
   static bool better(const CostedPlan& a, const CostedPlan& b);
   void fillCertificate(Seconds step);
-  static RunnerUp makeRunnerUp(const CostedPlan& other, const CostedPlan& winner);
 
   // branch_and_bound_groups.cpp: the least work of a group is known at once, its times when it is
   // probed, of own programs after those of a plainer one.

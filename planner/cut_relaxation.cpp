@@ -88,7 +88,7 @@ void CutRelaxation::addChain(const Passes& passes, Seconds hops) {
   addTime(std::move(line));
 }
 
-// cost::pipelineTime but for stalls; to begin with.
+// cost::pipelineTime but for stalls and slow links; to begin with.
 void CutRelaxation::addClosedForms() {
   const plan::ScheduleKind schedule = linear_.pipeline.schedule;
   const double m = asDouble(linear_.pipeline.numMicrobatches);

@@ -297,6 +297,20 @@ Result<Pins> resolvePins(const Pins& given) {
   return pins;
 }
 
+namespace {
+
+// All, which is 0, where no chunk has more.
+bool recomputesAsMany(const plan::Plan& plan, int64_t layers) {
+  if (plan.recompute != plan::Recompute::kFull || plan.recomputeLayers != 0)
+    return plan.recomputeLayers == layers;
+  for (const auto& stage : plan.layers)
+    for (const plan::LayerRange& range : stage)
+      if (range.count > layers && layers > 0) return false;
+  return true;
+}
+
+}  // namespace
+
 bool obeys(const Pins& pins, const plan::Plan& plan) {
   const auto allows = [](const auto& pin, auto value) { return !pin || *pin == value; };
   for (const Degree& degree : kDegrees) {
@@ -314,7 +328,7 @@ bool obeys(const Pins& pins, const plan::Plan& plan) {
   }
   return (!pins.gpus || plan.numRanks() <= *pins.gpus) && allows(pins.dpShard, plan.dpShard) &&
          allows(pins.schedule, plan.schedule) && allows(pins.recompute, plan.recompute) &&
-         allows(pins.recomputeLayers, plan.recomputeLayers) &&
+         (!pins.recomputeLayers || recomputesAsMany(plan, *pins.recomputeLayers)) &&
          allows(pins.stateSharding, plan.stateSharding) &&
          allows(pins.sequenceParallel, plan.sequenceParallel) &&
          allows(pins.scatterGather, plan.scatterGather) &&

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cost_models/topology.h"
+#include "planner/frontier.h"
 #include "planner/pins.h"
 #include "planner/report.h"
 
@@ -22,18 +25,38 @@ void setHosts(Outlook& outlook, int64_t devicesPerHost) {
     sensitivity.plan.devicesPerHost = devicesPerHost;
 }
 
+// Runners-up are of other degrees than the winner, fastest first.
+void rankAgain(const CostedPlan& before, PlanResult& result) {
+  const CostedPlan winner{result.plan, result.estimate};
+  const size_t shown = result.runnersUp.size();
+  std::vector<RunnerUp> runners = std::move(result.runnersUp);
+  result.runnersUp.clear();
+  if (degreesOf(before.plan) != degreesOf(winner.plan))
+    result.runnersUp.push_back(runnerUpOf(before, winner));
+  for (const RunnerUp& runner : runners)
+    if (degreesOf(runner.plan) != degreesOf(winner.plan))
+      result.runnersUp.push_back(runnerUpOf({runner.plan, runner.estimate}, winner));
+  std::stable_sort(result.runnersUp.begin(), result.runnersUp.end(),
+                   [](const RunnerUp& a, const RunnerUp& b) { return a.slower < b.slower; });
+  result.runnersUp.resize(std::min(result.runnersUp.size(), shown));
+}
+
 // A plan that something else than the search found.
 void adopt(CostedPlan faster, const Query& query, PlanResult& result) {
-  const Seconds gained = result.estimate.step - faster.estimate.step;
+  const CostedPlan before{std::move(result.plan), std::move(result.estimate)};
   faster.estimate.memoryAvailable = query.cluster.device.memory;
   result.plan = std::move(faster.plan);
   result.estimate = std::move(faster.estimate);
   result.gpusUsed = result.plan.numRanks();
   result.partlyFilled = cost::partlyFilled(result.plan, query.cluster);
-  for (RunnerUp& runner : result.runnersUp) runner.slower += gained;
+  rankAgain(before, result);
   Certificate& proof = result.certificate;
-  proof.bound = std::min(proof.bound, result.estimate.step);
-  proof.gap = 1 - proof.bound / result.estimate.step;
+  const Seconds step = result.estimate.step;
+  proof.bound = std::min(proof.bound, step);
+  proof.gap = 1 - proof.bound / step;
+  if (!proof.boundOfAllCuts) return;
+  proof.boundOfAllCuts = std::min(*proof.boundOfAllCuts, step);
+  proof.gapOfAllCuts = 1 - *proof.boundOfAllCuts / step;
 }
 
 // Cuts beyond the space are tried of the plans that may win, so that what one choice makes of the
@@ -74,16 +97,18 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
                                  const RecommendOptions& options, const OutlookProgress& progress) {
   Recommendation r;
   r.result = std::move(result);
+  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+  TRIREME_RETURN_IF_ERROR(adoptFromWhy(query, r));
   if (isTight(r.result.estimate)) {
     if (progress) progress(1, "leaving room in memory");
     TRIREME_ASSIGN_OR_RETURN(Roomier roomier, roomierThan(r.result, query));
-    if (roomier.plan && roomier.plan->estimate.step < r.result.estimate.step)
+    if (roomier.plan && roomier.plan->estimate.step < r.result.estimate.step) {
       adopt(*std::move(roomier.plan), query, r.result);
-    else
+      TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+    } else {
       r.roomier = std::move(roomier);
+    }
   }
-  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
-  TRIREME_RETURN_IF_ERROR(adoptFromWhy(query, r));
   if (progress) progress(1, "simulating the step");
   cost::SimulationOptions simulation;
   simulation.path = true;

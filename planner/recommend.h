@@ -29,8 +29,9 @@ struct RecommendOptions {
   bool trace = false;  // and its events
 };
 
-// Of the query's answer, which is searched for once more if it is tight; `progress` hears how far
-// it is. Errors: those of explain(), playPlan(), lookAround() and searchPlan().
+// Of the query's answer. A single change of it that is faster and that the pins leave is the answer
+// instead; and if that is tight it is searched for once more. `progress` hears how far it is.
+// Errors: those of explain(), playPlan(), lookAround() and searchPlan().
 Result<Recommendation> recommend(const Query& query, PlanResult result,
                                  const RecommendOptions& options,
                                  const OutlookProgress& progress = {});

@@ -261,6 +261,20 @@ bool isBeyond(const PlanResult& result) {
   return result.certificate.ofEvenChunks && !hasEvenChunks(result.plan);
 }
 
+RunnerUp runnerUpOf(const CostedPlan& other, const CostedPlan& winner) {
+  RunnerUp runner{
+      other.plan, other.estimate, other.estimate.step - winner.estimate.step, "tie", {}};
+  const auto mine = breakdownParts(other.estimate.breakdown);
+  const auto best = breakdownParts(winner.estimate.breakdown);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const Seconds difference = mine[i].time - best[i].time;
+    if (runner.slower.count() <= 0 || difference <= runner.lostByAmount) continue;
+    runner.lostBy = mine[i].name;
+    runner.lostByAmount = difference;
+  }
+  return runner;
+}
+
 // Published peaks of software that others make are 3.0 to 6.7 % off on average, by source
 // (cost_models/VALIDATION.md), and frameworks' own fragments come on top.
 bool isTight(const cost::Estimate& e) {

@@ -41,6 +41,8 @@ std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory);
 // predictions. What takes no more than kCertainShare of a device's memory is sure to fit.
 inline constexpr double kCertainShare = 0.93;
 bool isTight(const cost::Estimate& estimate);
+// What another plan loses against the winner, and in which part of the step most.
+RunnerUp runnerUpOf(const CostedPlan& other, const CostedPlan& winner);
 
 // "63.93 GiB, 61.20 GiB (x 6)": totals of pipeline ranks in order.
 std::string stagesText(const std::vector<cost::MemoryUse>& stages);

@@ -236,10 +236,10 @@ void readCurves(MapReader& map, int64_t largest, LinkTier* tier) {
     readCurve(map, node->items[i], fmt::format("{}curves[{}].", map.path(), i), largest, tier);
 }
 
-// Tiers nest: each joins whole groups of the one before, and the last joins all devices.
 // Of any network on Earth, there and back.
 constexpr Seconds kMostLatency(1);
 
+// Tiers nest: each joins whole groups of the one before, and the last joins all devices.
 std::optional<Problem> findProblem(const LinkTier& tier, int64_t inner, bool isLast,
                                    int64_t numDevices) {
   if (tier.devices < 1 || tier.devices % inner != 0)

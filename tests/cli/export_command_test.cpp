@@ -145,6 +145,21 @@ TEST_F(ExportCommand, ForNamesWhatTheProgramNeedsOfTheStack) {
                    "'megatron-core' has not; nearest: stack torchtitan (leave out --stack)"});
 }
 
+// Times of another stack are not the program's, whose own is what would help where nothing fits.
+TEST_F(ExportCommand, ForSaysWhoseTimesTheseAre) {
+  const Outcome other =
+      runTrireme({"plan", "--model", "llama3-8b", "--cluster", "dgx-h100", "--gpus", "8", "--batch",
+                  "8", "--seq", "2048", "--for", "torchtitan", "--stack", "nemo"});
+  EXPECT_EQ(other.exitCode, 0);
+  EXPECT_THAT(other.err, HasSubstr("note: the times are those of stack 'nemo', not of torchtitan "
+                                   "(stack 'torchtitan')\n"));
+  const Outcome tooLarge = runTrireme({"plan", "--model", "gpt3-175b", "--cluster", "dgx-a100",
+                                       "--gpus", "1024", "--batch", "1536", "--seq", "2048",
+                                       "--for", "deepspeed", "--stack", "megatron-core"});
+  EXPECT_EQ(tooLarge.exitCode, 1);
+  EXPECT_THAT(tooLarge.err, HasSubstr("would work: stack deepspeed (now: megatron-core)"));
+}
+
 // Pins that the program cannot run are its limit, not a matter of another stack.
 TEST_F(ExportCommand, ForNamesThePinThatTheProgramHasNot) {
   expectRefusal(plan({"--for", "deepspeed", "--stack", "trireme", "--tp", "2"}), 1,

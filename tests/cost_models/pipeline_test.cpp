@@ -227,6 +227,24 @@ TEST(PipelineTime, CountsEveryHopOnTheWay) {
   EXPECT_NEAR(pipelineTime(pipeline).count(), 4 * 3 + 7 * (2.5 + 2.5) + 2 * 2.7, 1e-9);
 }
 
+// One link of 10, four messages in each direction: the first has come to it after a forward, and
+// from the last one on a microbatch goes to the end and back: 1 + 40 + 1 + 4 + 10 = 56. By the
+// stages alone, stalls included, it would be 55. With two chunks of half the size the link from the
+// last stage to the first has four messages, between two forwards through both stages of 1 and
+// backwards of 4 with a hop of 10: the same.
+TEST(PipelineTime, ALinkHandsOnOneMessageAfterTheOther) {
+  Pipeline pipeline = even(ScheduleKind::k1F1B, 2, 1, 4);
+  pipeline.hops = {Seconds(10), Seconds(10)};
+  pipeline.receivesIntoSlots = true;
+  EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 56);
+  EXPECT_GE(play(pipeline).makespan.count(), 56);
+  pipeline = even(ScheduleKind::kInterleaved, 2, 2, 4);
+  pipeline.hops = {Seconds(0), Seconds(10)};
+  pipeline.receivesIntoSlots = true;
+  EXPECT_DOUBLE_EQ(pipelineTime(pipeline).count(), 56);
+  EXPECT_GE(play(pipeline).makespan.count(), 56);
+}
+
 // Relative error of the closed form against the played schedule: the printed maximum is the claim
 // of the README.
 TEST(PipelineTime, IsCloseForUnevenStagesAndTransfers) {
