@@ -527,6 +527,46 @@ TEST(DescribedMemory, BeyondAllNumbersIsTooMuch) {
   EXPECT_GT(estimate.missing().count(), 1e18);
 }
 
+// Ends with a tied table reduce longest, the middle with most layers updates longest: it begins
+// when the ends have reduced, and so do all. With post-validation every stage goes on by itself.
+TEST(DescribedEstimate, StagesUpdateWhenAllHaveReduced) {
+  spec::ModelSpec model = small::gpt(24);
+  model.tiedEmbeddings = true;
+  plan::Plan plan = small::plan(model, small::training(3), 1, 3, 1);
+  plan.microbatchSize = 1;
+  plan.layers = {{{0, 1}}, {{1, 22}}, {{23, 1}}};
+  spec::ClusterSpec cluster = quietCluster(3, 1);
+  for (const bool waits : {true, false}) {
+    StackDescription stack;
+    stack.postValidation = !waits;
+    plan.schedule = waits ? plan::ScheduleKind::k1F1B : plan::ScheduleKind::kZeroBubbleH1;
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    const StageSetting setting(blocks, model, plan, cluster, stack);
+    const Simulation simulation = simulateDescribed(setting);
+    OnceTimes longestOfEach;
+    Seconds longestInAll, flush = simulation.path[simulation.path.size() - 2].begin;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const OncePerStep once = estimateStage(setting, rank).once;
+      EXPECT_EQ(once.waits, waits);
+      longestOfEach = longest(longestOfEach, {once.reducing(), once.updating()});
+      longestInAll = std::max(longestInAll, once.reducing() + once.updating());
+    }
+    EXPECT_GT(longestOfEach.total(), longestInAll * 1.05);
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const OncePerStep once = estimateStage(setting, rank).once;
+      const PathItem& update = simulation.tasks[rank].back();
+      const Seconds begin = flush + (waits ? longestOfEach.reducing : once.reducing());
+      EXPECT_NEAR(update.begin / begin, 1, 1e-12) << waits << rank;
+      EXPECT_NEAR(update.end / (begin + once.updating()), 1, 1e-12) << waits << rank;
+    }
+    EXPECT_NEAR(simulation.makespan / (flush + (waits ? longestOfEach.total() : longestInAll)), 1,
+                1e-12);
+    if (!waits) continue;
+    EXPECT_NEAR(estimateDescribed(model, plan, cluster, stack)->step / simulation.makespan, 1,
+                1e-9);
+  }
+}
+
 // Full sharding over two nodes whose gathers reach two fifths of one of four ports, a tenth of the
 // network: nothing of 8 layers
 // hides (share 1), so that three passes over a layer's parameters take ten times as long.
