@@ -1,0 +1,238 @@
+// Steps of programs that Trireme does not make.
+#include "cost_models/described_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cost_models/collectives.h"
+#include "cost_models/described_blocks.h"
+#include "cost_models/described_memory.h"
+#include "cost_models/formulas.h"
+#include "ir/spec/load.h"
+#include "tests/cost_models/quiet_cluster.h"
+
+namespace trireme::cost {
+namespace {
+
+using namespace literals;
+using spec::StackDescription;
+
+// Ends with a tied table reduce longest, the middle with most layers updates longest: it begins
+// when the ends have reduced, and so do all. With post-validation every stage goes on by itself.
+TEST(DescribedEstimate, StagesUpdateWhenAllHaveReduced) {
+  spec::ModelSpec model = small::gpt(24);
+  model.tiedEmbeddings = true;
+  plan::Plan plan = small::plan(model, small::training(3), 1, 3, 1);
+  plan.microbatchSize = 1;
+  plan.layers = {{{0, 1}}, {{1, 22}}, {{23, 1}}};
+  spec::ClusterSpec cluster = quietCluster(3, 1);
+  for (const bool waits : {true, false}) {
+    StackDescription stack;
+    stack.postValidation = !waits;
+    plan.schedule = waits ? plan::ScheduleKind::k1F1B : plan::ScheduleKind::kZeroBubbleH1;
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    const StageSetting setting(blocks, model, plan, cluster, stack);
+    const Simulation simulation = simulateDescribed(setting);
+    OnceTimes longestOfEach;
+    Seconds longestInAll, flush = simulation.path[simulation.path.size() - 2].begin;
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const OncePerStep once = estimateStage(setting, rank).once;
+      EXPECT_EQ(once.waits, waits);
+      longestOfEach = longest(longestOfEach, {once.reducing(), once.updating()});
+      longestInAll = std::max(longestInAll, once.reducing() + once.updating());
+    }
+    EXPECT_GT(longestOfEach.total(), longestInAll * 1.05);
+    for (size_t rank = 0; rank < 3; ++rank) {
+      const OncePerStep once = estimateStage(setting, rank).once;
+      const PathItem& update = simulation.tasks[rank].back();
+      const Seconds begin = flush + (waits ? longestOfEach.reducing : once.reducing());
+      EXPECT_NEAR(update.begin / begin, 1, 1e-12) << waits << rank;
+      EXPECT_NEAR(update.end / (begin + once.updating()), 1, 1e-12) << waits << rank;
+    }
+    EXPECT_NEAR(simulation.makespan / (flush + (waits ? longestOfEach.total() : longestInAll)), 1,
+                1e-12);
+  }
+}
+
+// Full sharding over two nodes whose gathers reach two fifths of one of four ports, a tenth of the
+// network: nothing of 8 layers
+// hides (share 1), so that three passes over a layer's parameters take ten times as long.
+TEST(DescribedEstimate, GathersShardedParametersThroughOnePort) {
+  spec::ClusterSpec cluster = quietCluster(8, 4);
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  plan.dpReplicate = 1;
+  plan.dpShard = 8;
+  plan.stateSharding = plan::StateSharding::kParameters;
+  StackDescription stack;
+  const auto parallel = [&] {
+    return estimateDescribed(model, plan, cluster, stack)->breakdown.dataParallel.count();
+  };
+  const double whole = parallel();
+  stack.shardedPortEfficiency = 0.4;
+  // Within the node 100 GB/s, between 10 GB/s of four devices: the network sets the pace by
+  // 40 against 100, and by 4 against 100.
+  EXPECT_NEAR(parallel() / whole, 10, 1e-6);
+  // Of the only port two fifths are two fifths of the network.
+  cluster.tiers[1].nics = 1;
+  EXPECT_NEAR(parallel() / whole, 2.5, 1e-6);
+}
+
+// Two stages over four ranks that share, 8 microbatches, 2 bytes per gathered parameter and 4 per
+// reduced gradient. Kept whole, a stage's P parameters take 2 P + 4 P more than shards, in place of
+// two layers gathered and one layer's gradients; what is done 8 times is done once.
+TEST(DescribedEstimate, APipelineThatKeepsParametersWholeGathersThemOnce) {
+  const spec::ClusterSpec cluster = quietCluster(8, 8);
+  const spec::ModelSpec model = small::gpt(8);
+  plan::Plan plan = small::plan(model, small::training(32, 32), 1, 2, 4);
+  plan.dpReplicate = 1;
+  plan.dpShard = 4;
+  plan.microbatchSize = 1;
+  plan.stateSharding = plan::StateSharding::kParameters;
+  StackDescription stack;
+  const Estimate shared = *estimateDescribed(model, plan, cluster, stack);
+  stack.pipelineKeepsWhole = true;
+  const Estimate whole = *estimateDescribed(model, plan, cluster, stack);
+  plan.stateSharding = plan::StateSharding::kOptimizer;
+  const Estimate once = *estimateDescribed(model, plan, cluster, stack);
+  EXPECT_EQ(whole.breakdown.dataParallel, once.breakdown.dataParallel);
+  EXPECT_LT(whole.breakdown.dataParallel, shared.breakdown.dataParallel / 4);
+  plan.stateSharding = plan::StateSharding::kParameters;
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  const size_t stage = 0;
+  const double parameters = parametersOfStage(blocks, model, plan, stage);
+  const double layer = blocks.layer.parameters, embedding = blocks.embedding.parameters;
+  const Bytes kept = describedMemoryOf({blocks, model, plan, cluster, stack}, stage).total();
+  stack.pipelineKeepsWhole = false;
+  const Bytes passing = describedMemoryOf({blocks, model, plan, cluster, stack}, stage).total();
+  EXPECT_NEAR((kept - passing).count(), 6 * parameters - (8 * layer + 2 * embedding), 16);
+  plan = small::plan(model, small::training(32, 32), 1, 1, 8);
+  EXPECT_FALSE(keepsWhole(plan, stack));
+}
+
+// One stage on eight ranks that share gradients, all of whose reduction is felt: of each backward
+// the 4 bytes per parameter of L layers, once more of the layer that has no neighbour, and of the
+// table, which is the head's as well. Parameters are gathered once per step.
+TEST(DescribedEstimate, ReducesShardedGradientsInEveryBackward) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt(4);
+  const StackDescription stack;
+  const auto parallel = [&](plan::StateSharding sharding, int64_t microbatches) {
+    plan::Plan plan = small::plan(model, small::training(8 * microbatches, 32), 1, 1, 8);
+    plan.dpReplicate = 1;
+    plan.dpShard = 8;
+    plan.microbatchSize = 1;
+    plan.stateSharding = sharding;
+    EXPECT_EQ(plan.numMicrobatches(), microbatches);
+    return estimateDescribed(model, plan, cluster, stack)->breakdown.dataParallel;
+  };
+  plan::Plan plan = small::plan(model, small::training(8, 32), 1, 1, 8);
+  plan.dpReplicate = 1;
+  plan.dpShard = 8;
+  plan.microbatchSize = 1;
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  const Levels levels = levelsOf(shardGroup(plan), ranksOf(plan), cluster);
+  const auto reduce = [&](double parameters) {
+    return collectiveTime(spec::CollectiveKind::kReduceScatter, Bytes(4 * parameters), levels);
+  };
+  const Seconds each = reduce(blocks.layer.parameters) * 5 + reduce(blocks.embedding.parameters);
+  const Seconds one = parallel(plan::StateSharding::kGradients, 1);
+  EXPECT_NEAR((parallel(plan::StateSharding::kGradients, 4) - one).count(), 3 * each.count(),
+              1e-12);
+  EXPECT_NEAR(
+      (parallel(plan::StateSharding::kOptimizer, 4) - parallel(plan::StateSharding::kOptimizer, 1))
+          .count(),
+      0, 1e-12);
+}
+
+// One stage: embedding, head and all layers, forward and backward, and the layers' forward again.
+TEST(DescribedEstimate, SaysHowLongTheCpuTakesBesideTheDevice) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  plan.recompute = plan::Recompute::kFull;
+  StackDescription stack;
+  stack.hostLaunch = Seconds(1e-6);
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  PassCost all;
+  for (int64_t layer = 0; layer < model.numLayers; ++layer)
+    for (const PassCost& pass : {blocks.layer.forward, blocks.layer.backward, blocks.layer.forward})
+      all += pass;
+  for (const BlockCost& block : {blocks.embedding, blocks.head})
+    for (const PassCost& pass : {block.forward, block.backward}) all += pass;
+  EXPECT_NEAR(estimateDescribed(model, plan, cluster, stack)->hostPace / (all.host / all.device()),
+              1, 1e-12);
+}
+
+// One stage on one device, so that the step is compute alone: recomputation is what full
+// recomputation adds, the forward of the layers; and launching what a slow CPU adds, the rest being
+// as without it.
+TEST(DescribedEstimate, TellsRecomputationAndLaunchingFromOtherCompute) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training());
+  StackDescription stack;
+  stack.hostLaunch = stack.hostMicrobatch = Seconds(0);
+  const auto estimateOf = [&] { return *estimateDescribed(model, plan, cluster, stack); };
+  const Estimate none = estimateOf();
+  plan.recompute = plan::Recompute::kFull;
+  const Estimate full = estimateOf();
+  EXPECT_EQ(none.breakdown.recomputation, Seconds(0));
+  EXPECT_NEAR(full.breakdown.recomputation / (full.step - none.step), 1, 1e-9);
+  stack.hostLaunch = Seconds(1e-3);
+  stack.hostMicrobatch = Seconds(1e-3);
+  const Estimate paced = estimateOf();
+  EXPECT_GT(paced.hostPace, 2);
+  EXPECT_EQ(full.breakdown.launching, Seconds(0));
+  EXPECT_NEAR(paced.breakdown.launching / (paced.step - full.step), 1, 1e-9);
+  for (Seconds Breakdown::* part : {&Breakdown::products, &Breakdown::attention,
+                                    &Breakdown::elementwise, &Breakdown::recomputation}) {
+    EXPECT_GT(full.breakdown.*part, Seconds(0));
+    EXPECT_NEAR(paced.breakdown.*part / full.breakdown.*part, 1, 1e-9);
+  }
+  const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+  Seconds products = (blocks.layer.forward.products + blocks.layer.backward.products) *
+                     static_cast<double>(model.numLayers);
+  products += blocks.head.forward.products + blocks.head.backward.products;
+  EXPECT_NEAR(full.breakdown.products / (products * static_cast<double>(plan.numMicrobatches())), 1,
+              1e-12);
+}
+
+// The backward's products are in two passes, which add up to the whole.
+TEST(DescribedEstimate, ASplitBackwardHasTheProductsOfAWholeOne) {
+  const spec::ClusterSpec cluster = quietCluster();
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 1, 2, 1);
+  const Breakdown whole = estimateDescribed(model, plan, cluster, {})->breakdown;
+  plan.schedule = plan::ScheduleKind::kZeroBubbleH1;
+  const Breakdown split = estimateDescribed(model, plan, cluster, {})->breakdown;
+  EXPECT_NEAR(split.products / whole.products, 1, 1e-9);
+  EXPECT_NEAR(split.elementwise / whole.elementwise, 1, 1e-9);
+}
+
+TEST(DescribedEstimate, IsNeverSlowerOnAFasterCluster) {
+  const spec::ModelSpec model = small::gpt();
+  StackDescription stack;
+  stack.gradientExposed = stack.tensorParallelExposed = 0.3;
+  for (const int64_t tp : {1, 2})
+    for (const int64_t pp : {1, 2}) {
+      plan::Plan plan = small::plan(model, small::training(), tp, pp, 8 / tp / pp);
+      const auto step = [&](const spec::ClusterSpec& cluster) {
+        return estimateDescribed(model, plan, cluster, stack)->step;
+      };
+      const spec::ClusterSpec base = small::cluster();
+      for (const int what : {0, 1, 2, 3}) {
+        spec::ClusterSpec better = base;
+        if (what == 0) better.device.matmul.front().rate = better.device.matmul.front().rate * 2;
+        if (what == 1) better.device.memoryBandwidth = better.device.memoryBandwidth * 2;
+        if (what == 2) better.tiers[0].bandwidth = better.tiers[0].bandwidth * 2;
+        if (what == 3) better.tiers[1].bandwidth = better.tiers[1].bandwidth * 2;
+        EXPECT_LE(step(better), step(base)) << tp << ' ' << pp << ' ' << what;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace trireme::cost
