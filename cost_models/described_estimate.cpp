@@ -485,15 +485,14 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
 
 Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Plan& plan,
                                    const spec::ClusterSpec& cluster,
-                                   const spec::StackDescription& stack) {
+                                   const spec::StackDescription& stack, const FlushTime& flush) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model));
   TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training));
   if (plan.numRanks() > cluster.numDevices)
     return Error(invalidArgument(fmt::format("the plan needs {} devices, cluster {} has {}",
                                              plan.numRanks(), cluster.name, cluster.numDevices)));
-  FlushPlayer player;
   return estimateFromBlocks(describeBlocks(model, plan, cluster, stack), model, plan, cluster,
-                            stack, [&](const Pipeline& p) { return player.timeOf(p); });
+                            stack, flush);
 }
 
 }  // namespace trireme::cost

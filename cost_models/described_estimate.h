@@ -6,6 +6,7 @@
 #include "cost_models/described_blocks.h"
 #include "cost_models/estimate.h"
 #include "cost_models/once_times.h"
+#include "cost_models/play.h"
 #include "cost_models/simulate.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/cluster_spec.h"
@@ -38,7 +39,8 @@ namespace trireme::cost {
 // Errors: those of estimate().
 Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Plan& plan,
                                    const spec::ClusterSpec& cluster,
-                                   const spec::StackDescription& stack);
+                                   const spec::StackDescription& stack,
+                                   const FlushTime& flush = flushTime);
 
 // The same with blocks at hand, which depend on tp, cp, microbatch, recompute and sequence parallel
 // alone, and with the flush by `flush`: flushTime, or pipelineTime, which is never longer. The plan

@@ -160,7 +160,8 @@ size_t busiestStage(const std::vector<StageCost>& stages) {
   return busiest;
 }
 
-void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate& result) {
+void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, FlushPlayer& player,
+               Estimate& result) {
   Pipeline pipeline;
   pipeline.schedule = plan.schedule;
   pipeline.numMicrobatches = plan.numMicrobatches();
@@ -168,7 +169,6 @@ void fillTimes(const plan::Plan& plan, const spec::StackProfile& stack, Estimate
   pipeline.overlapTransfers = stack.overlapPipelineTransfers;
   pipeline.receivesIntoSlots = true;
   for (const StageCost& stage : result.stages) pipeline.stages.push_back(stage.times());
-  FlushPlayer player;
   const Seconds flush = player.timeOf(pipeline);
   pipeline.hops.clear();
   const Seconds withoutTransfers = player.timeOf(pipeline);
@@ -240,9 +240,11 @@ Status checkCluster(const spec::ClusterSpec& cluster, const spec::TrainingSpec& 
   return {};
 }
 
+namespace {
+
 Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spec::ModelSpec& model,
                                    const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                                   const spec::StackProfile& stack) {
+                                   const spec::StackProfile& stack, FlushPlayer& player) {
   TRIREME_RETURN_IF_ERROR(checkCluster(cluster, plan.training));
   if (plan.numRanks() > cluster.numDevices)
     return Error(invalidArgument(fmt::format("the plan needs {} devices, cluster {} has {}",
@@ -252,7 +254,7 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
   for (const program::Role& role : expansion.program.roles)
     result.stages.push_back(stageCost(walker, role, plan, cluster.device));
   result.hops = hopsOf(result.stages, plan, cluster);
-  fillTimes(plan, stack, result);
+  fillTimes(plan, stack, player, result);
   const std::vector<MemoryUse> memories = memoryOfRoles(expansion, plan, model, stack, cluster);
   result.memory = largestOf(memories);
   for (const MemoryUse& memory : memories) result.memoryOfStages.push_back(memory.total());
@@ -261,16 +263,26 @@ Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spe
   return result;
 }
 
+}  // namespace
+
 Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack) {
+  FlushPlayer player;
+  return estimate(model, plan, cluster, stack, player);
+}
+
+Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
+                          const spec::ClusterSpec& cluster, const spec::StackProfile& stack,
+                          FlushPlayer& player) {
   if (!stack.ownPrograms)
     return estimateDescribed(
         model, plan, cluster,
-        spec::descriptionOn(stack.description, plan.training.precision, cluster.device));
+        spec::descriptionOn(stack.description, plan.training.precision, cluster.device),
+        [&](const Pipeline& pipeline) { return player.timeOf(pipeline); });
   expand::ExpandOptions options;
   options.tasks = false;
   TRIREME_ASSIGN_OR_RETURN(const expand::Expansion expansion, expand::expand(model, plan, options));
-  return estimateExpansion(expansion, model, plan, cluster, stack);
+  return estimateExpansion(expansion, model, plan, cluster, stack, player);
 }
 
 Result<std::vector<MemoryUse>> memoryByStage(const spec::ModelSpec& model, const plan::Plan& plan,

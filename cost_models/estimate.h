@@ -7,6 +7,7 @@
 #include "cost_models/body_cost.h"
 #include "cost_models/memory.h"
 #include "cost_models/pipeline.h"
+#include "cost_models/play.h"
 #include "ir/base/status.h"
 #include "ir/expand/expand.h"
 #include "ir/plan/plan.h"
@@ -94,17 +95,16 @@ struct Estimate {
 //   cluster lacks a number (a matmul peak for the compute dtype, a tier).
 Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
+// The same of one of many plans: `player` keeps what plays of one shape share.
+Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
+                          const spec::ClusterSpec& cluster, const spec::StackProfile& stack,
+                          FlushPlayer& player);
 
 // Memory of every pipeline rank, in order. Estimate::memory is the largest of it. Errors: those of
 // estimate().
 Result<std::vector<MemoryUse>> memoryByStage(const spec::ModelSpec& model, const plan::Plan& plan,
                                              const spec::ClusterSpec& cluster,
                                              const spec::StackProfile& stack);
-
-// The estimate of an expansion at hand (tasks are not needed).
-Result<Estimate> estimateExpansion(const expand::Expansion& expansion, const spec::ModelSpec& model,
-                                   const plan::Plan& plan, const spec::ClusterSpec& cluster,
-                                   const spec::StackProfile& stack);
 
 // Of a result whose step is known: model FLOPs, tokens/s and utilisation.
 void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,

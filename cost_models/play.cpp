@@ -13,7 +13,7 @@ using schedule::Task;
 namespace {
 
 // In the schedules and orders that are kept, each with some twenty bytes.
-constexpr int64_t kMostTasksKept = 400'000;
+constexpr int64_t kMostTasksKept = 2'000'000;
 
 }  // namespace
 

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "ir/base/status.h"
+#include "ir/program/walk.h"
+#include "ir/schedule/slots.h"
 
 namespace trireme::cost {
 namespace {
@@ -17,18 +19,23 @@ constexpr uint32_t kNotYet = std::numeric_limits<uint32_t>::max();
 class Finder {
  public:
   Finder(const schedule::Schedule& schedule, size_t first, bool intoSlots)
-      : schedule_(schedule), first_(first), last_(schedule.order.size() - first - 1) {
+      : schedule_(schedule),
+        first_(first),
+        last_(schedule.order.size() - first - 1),
+        numMicrobatches_(static_cast<size_t>(schedule.numMicrobatches)) {
     order_.numRanks = last_ + 1;
     order_.chunks = static_cast<size_t>(schedule.virtualStages);
     order_.splitsBackward = schedule.splitsBackward;
     for (size_t stage = first; stage < schedule.order.size(); ++stage)
       numSteps_ += schedule.order[stage].size();
     if (intoSlots) {
-      leftBy_ = schedule::slotsLeftBy(schedule);
       order_.sentAfter.reserve(numSteps_);
+      slots_.resize(order_.numRanks * order_.chunks);
+      slotOf_.resize(slots_.size() * numMicrobatches_);
       for (auto& last : lastSent_) last.assign(order_.numWays(), never());
     }
-    places_.assign(order_.numPasses() * static_cast<size_t>(schedule.numMicrobatches), kNotYet);
+    places_.assign(order_.numPasses() * numMicrobatches_, kNotYet);
+    places_.push_back(start());
   }
 
   // Goes round the ranks, a task on each: neighbours in the order seldom wait for each other, so
@@ -37,12 +44,16 @@ class Finder {
     order_.steps.reserve(numSteps_);
     TaskOrder::Look look{0, std::vector<uint32_t>(order_.numRanks, start()),
                          std::vector<double>(order_.numPasses())};
-    for (size_t rank = 0; rank <= last_; ++rank)
-      for (const Task& task : schedule_.order[first_ + rank]) ++look.left[passOf(rank, task)];
-    std::vector<std::vector<uint32_t>> ofRank(order_.numRanks);  // steps, by place in its order
+    std::vector<Head> heads;
+    for (size_t rank = 0; rank <= last_; ++rank) {
+      const std::vector<Task>& tasks = schedule_.order[first_ + rank];
+      for (const Task& task : tasks) ++look.left[passOf(rank, task)];
+      heads.push_back({tasks.data(), tasks.data() + tasks.size(), {}});
+      if (!tasks.empty()) heads.back().input = inputOf(rank, tasks.front());
+    }
     for (bool moved = true; moved;) {
       moved = false;
-      for (size_t rank = 0; rank <= last_; ++rank) moved |= addStep(rank, ofRank[rank], look);
+      for (size_t rank = 0; rank <= last_; ++rank) moved |= addStep(rank, heads[rank], look);
       look.step = order_.steps.size();
       if (moved && (look.step == numSteps_ || look.step >= nextLook()))
         order_.looks.push_back(look);
@@ -53,7 +64,18 @@ class Finder {
 
  private:
   struct Input {
-    uint32_t step, way;
+    size_t place;  // in places_, of the step that makes it
+    uint32_t way;
+  };
+  // The next task of a rank.
+  struct Head {
+    const Task *task, *end;
+    Input input;
+  };
+  // Of one chunk of a rank: the activations that are alive, and who left each slot free.
+  struct ChunkSlots {
+    schedule::Slots slots;
+    std::vector<uint32_t> leftBy;  // steps, by slot
   };
 
   size_t nextLook() const {
@@ -64,32 +86,46 @@ class Finder {
   size_t passOf(size_t rank, const Task& task) const {
     return order_.passAt(rank, task.direction, static_cast<size_t>(task.chunk));
   }
-  uint32_t& placeAt(size_t rank, Direction direction, size_t chunk, int32_t microbatch) {
-    return places_[order_.passAt(rank, direction, chunk) *
-                       static_cast<size_t>(schedule_.numMicrobatches) +
-                   static_cast<size_t>(microbatch)];
+  size_t placeOf(size_t pass, int32_t microbatch) const {
+    return pass * numMicrobatches_ + static_cast<size_t>(microbatch);
   }
+  size_t fromStart() const { return places_.size() - 1; }
 
   // The rank's next task. False: it has none, or its input is not there.
-  bool addStep(size_t rank, std::vector<uint32_t>& ofRank, TaskOrder::Look& look) {
-    const std::vector<Task>& tasks = schedule_.order[first_ + rank];
-    if (ofRank.size() == tasks.size()) return false;
-    const Task& task = tasks[ofRank.size()];
-    const Input input = inputOf(rank, task);
-    if (input.step == kNotYet) return false;
-    const bool waitsForSlot = input.way != TaskOrder::kAtHand && !leftBy_.empty();
-    const int32_t leaves = waitsForSlot ? leftBy_[first_ + rank][ofRank.size()] : -1;
+  bool addStep(size_t rank, Head& head, TaskOrder::Look& look) {
+    if (head.task == head.end) return false;
+    const uint32_t input = places_[head.input.place];
+    if (input == kNotYet) return false;
+    const Task& task = *head.task;
     const size_t pass = passOf(rank, task);
     const auto step = static_cast<uint32_t>(order_.steps.size());
-    order_.steps.push_back({static_cast<uint32_t>(pass), look.last[rank], input.step,
-                            leaves < 0 ? never() : ofRank[static_cast<size_t>(leaves)], input.way,
+    const uint32_t way = head.input.way;
+    order_.steps.push_back({static_cast<uint32_t>(pass), look.last[rank], input,
+                            slots_.empty() ? never() : slotLeftBy(rank, task, way, step), way,
                             static_cast<uint32_t>(task.microbatch)});
-    if (!leftBy_.empty()) order_.sentAfter.push_back(sentBefore(step, task, input.way));
-    placeAt(rank, task.direction, static_cast<size_t>(task.chunk), task.microbatch) = step;
-    ofRank.push_back(step);
+    if (!slots_.empty()) order_.sentAfter.push_back(sentBefore(step, task, way));
+    places_[placeOf(pass, task.microbatch)] = step;
     look.last[rank] = step;
     --look.left[pass];
+    if (++head.task != head.end) head.input = inputOf(rank, *head.task);
     return true;
+  }
+
+  // Of a forward whose input is sent: the step that left its slot free, if that was ever taken.
+  uint32_t slotLeftBy(size_t rank, const Task& task, uint32_t way, uint32_t step) {
+    const bool isLast = task.direction == program::lastDirection(order_.splitsBackward);
+    if (task.direction != Direction::kForward && !isLast) return never();
+    const size_t chunk = rank * order_.chunks + static_cast<size_t>(task.chunk);
+    auto& [slots, leftBy] = slots_[chunk];
+    int32_t& slot = slotOf_[placeOf(chunk, task.microbatch)];
+    if (isLast) {
+      leftBy[static_cast<size_t>(slot)] = step;
+      slots.giveBack(slot);
+      return never();
+    }
+    slot = slots.take();
+    if (static_cast<size_t>(slot) == leftBy.size()) leftBy.push_back(never());
+    return way == TaskOrder::kAtHand ? never() : leftBy[static_cast<size_t>(slot)];
   }
 
   uint32_t sentBefore(uint32_t step, const Task& task, uint32_t way) {
@@ -99,16 +135,17 @@ class Finder {
   }
 
   // A backward at the turn follows its own forward.
-  Input inputOf(size_t rank, const Task& task) {
+  Input inputOf(size_t rank, const Task& task) const {
     const auto chunk = static_cast<size_t>(task.chunk);
     const auto from = [&](size_t of, Direction direction, size_t at) {
-      return placeAt(of, direction, at, task.microbatch);
+      return placeOf(order_.passAt(of, direction, at), task.microbatch);
     };
     switch (task.direction) {
       case Direction::kForward:
         if (rank > 0)
           return {from(rank - 1, Direction::kForward, chunk), order_.hopBehind(rank - 1)};
-        if (chunk == 0) return {start(), aroundBy(order_.throughForward(0), TaskOrder::kAtHand)};
+        if (chunk == 0)
+          return {fromStart(), aroundBy(order_.throughForward(0), TaskOrder::kAtHand)};
         return {from(last_, Direction::kForward, chunk - 1),
                 aroundBy(order_.throughForward(chunk), wayAround())};
       case Direction::kBackward:
@@ -119,7 +156,7 @@ class Finder {
         return {from(0, Direction::kBackward, chunk + 1),
                 aroundBy(order_.throughBackward(chunk + 1), wayAround())};
       default:
-        return {start(), TaskOrder::kAtHand};  // gradients of weights, after the backward
+        return {fromStart(), TaskOrder::kAtHand};  // gradients of weights, after the backward
     }
   }
   uint32_t aroundBy(uint32_t through, uint32_t otherwise) const {
@@ -129,11 +166,13 @@ class Finder {
 
   const schedule::Schedule& schedule_;
   const size_t first_, last_;  // the second counted from the first
+  const size_t numMicrobatches_;
   TaskOrder order_;
   size_t numSteps_ = 0;
-  std::vector<std::vector<int32_t>> leftBy_;
+  std::vector<ChunkSlots> slots_;      // by rank and chunk; none: activations need none
+  std::vector<int32_t> slotOf_;        // by rank, chunk and microbatch
   std::vector<uint32_t> lastSent_[2];  // forward and backward, by way
-  std::vector<uint32_t> places_;       // steps, by pass, microbatch
+  std::vector<uint32_t> places_;       // steps, by pass and microbatch; the last one: start()
 };
 
 }  // namespace

@@ -141,7 +141,6 @@ class BranchAndBound {
   std::map<std::string_view, int64_t> pruned_;
   std::map<WorkKey, Work> work_;  // leastWork() of what it depends on
   SlotTable slots_;
-  cost::FlushPlayer flush_;
   Misfits misfits_;
   std::vector<Node> expanded_;  // groups with stages, of stacks with a description
   std::vector<Untried> untried_;

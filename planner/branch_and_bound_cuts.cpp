@@ -165,7 +165,7 @@ Status BranchAndBound::costCut(const Node& node, plan::Plan plan, Ranges layers)
 void BranchAndBound::cutOwn(const Node& node) {
   plan::Plan plan = *node.plan;
   const std::vector<Ranges> cuts = cutsFor(query_, plan, *node.blocks);
-  for (BoundedCut& cut : ownCuts(query_, plan, *node.blocks, flush_, cuts)) {
+  for (BoundedCut& cut : ownCuts(query_, plan, *node.blocks, *costs_.player, cuts)) {
     plan.layers = std::move(cut.layers);
     frontier_.push({cut.bound, NodeKind::kCandidate, node.group, node.blocks,
                     std::make_shared<const plan::Plan>(plan)});
@@ -186,7 +186,8 @@ Status BranchAndBound::refit(const Node& node, CostedPlan missed) {
         beyondBounds(query_, missed.plan, *node.blocks, missed.estimate.memoryOfStages);
     for (size_t rank = 0; rank < beyond.size(); ++rank)
       beyond[rank] = std::max(beyond[rank], now[rank]);
-    std::optional<BoundedCut> cut = refitted(query_, missed.plan, *node.blocks, flush_, beyond);
+    std::optional<BoundedCut> cut =
+        refitted(query_, missed.plan, *node.blocks, *costs_.player, beyond);
     if (!cut) return {};
     if (const auto limit = limitOf(node); limit && cut->bound > *limit) {
       pruneSlow(node, 1);
@@ -214,7 +215,7 @@ Status BranchAndBound::cut(const Node& node) {
   CutSearch cuts(query_, plan, *node.blocks, slots_);
   PlayedCut played;
   if (CutSearch::isPlayed(plan)) {
-    played = fastestPlayed(query_, plan, *node.blocks, cuts, flush_, limit);
+    played = fastestPlayed(query_, plan, *node.blocks, cuts, *costs_.player, limit);
     if (!played.cut || played.bound < played.cut->step)
       unproved_.push_back({played.bound, node.group, node.plan, node.blocks});
   } else {
@@ -289,9 +290,9 @@ Result<std::optional<Seconds>> BranchAndBound::tryExactly(const Untried& untried
   int64_t left = isOwn && spread == Spread::kEven ? std::min(passes, kMostPassesOfEven) : passes;
   passes -= left;
   const ExactCuts exact =
-      isOwn ? exactOwnCuts(query_, plan, *untried.blocks, flush_, spread,
+      isOwn ? exactOwnCuts(query_, plan, *untried.blocks, *costs_.player, spread,
                            AllCuts(query_, plan, *untried.blocks, floor).once(), ofInterest(), left)
-            : exactPlayed(query_, plan, *untried.blocks, flush_, ofInterest(), left);
+            : exactPlayed(query_, plan, *untried.blocks, *costs_.player, ofInterest(), left);
   passes += left;
   for (const CutSearch::Cut& cut : exact.fastest) {
     if (cut.step >= ofInterest()) break;
@@ -338,7 +339,7 @@ Status BranchAndBound::tryUneven(const Untried& untried) {
     cuts.recomputeLayers(recomputed);
     if (cuts.roomyBound() >= enough) return true;
     const UnevenCut uneven =
-        unevenCut(query_, plan, *untried.blocks, slots_, flush_, enough, unevenWork_);
+        unevenCut(query_, plan, *untried.blocks, slots_, *costs_.player, enough, unevenWork_);
     if (uneven.cut) {
       enough = uneven.cut->step;
       best = plan;
@@ -381,7 +382,7 @@ Status BranchAndBound::tryAllCuts(const Untried& untried) {
   if (hasManyCuts(plan) && passesOfAll_ > 0) {
     CutFloor floor(query_, *untried.blocks);
     AllOwnCuts all =
-        allOwnCuts(query_, plan, *untried.blocks, flush_,
+        allOwnCuts(query_, plan, *untried.blocks, *costs_.player,
                    AllCuts(query_, plan, *untried.blocks, floor), ofInterest(), passesOfAll_);
     bound = std::max(bound, all.bound);
     if (all.cut) {

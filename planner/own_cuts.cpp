@@ -26,38 +26,32 @@ class OwnStages : public StageCosts {
  public:
   OwnStages(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
             std::vector<Bytes> beyond = {})
-      : query_(query),
-        plan_(plan),
-        blocks_(blocks),
-        reserve_(leastReserve(query, plan)),
-        beyond_(std::move(beyond)) {
+      : query_(query), plan_(plan), blocks_(blocks), beyond_(std::move(beyond)) {
+    const Bytes reserve = leastReserve(query, plan);
+    for (size_t rank = 0; rank < static_cast<size_t>(plan.pp); ++rank)
+      memory_.push_back(chunkMemoryOf(query, plan, blocks, rank, reserve));
     plan_.layers.assign(static_cast<size_t>(plan.pp),
                         std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
   }
 
   Stage stageOf(size_t rank, const std::vector<int64_t>& counts) override {
-    setLayers(rank, counts);
+    for (size_t c = 0; c < counts.size(); ++c) plan_.layers[rank][c].count = counts[c];
     StageBound stage = stageBoundOf(query_, plan_, blocks_, rank);
     return {std::move(stage.times), stage.once};
   }
   bool fits(size_t rank, const std::vector<int64_t>& counts) override {
-    setLayers(rank, counts);
-    const Bytes bound = rankMemory(query_, plan_, blocks_, rank, reserve_);
+    const Bytes bound = memory_[rank].of(counts);
     const Bytes need = beyond_.empty() ? bound * kRounding : bound + beyond_[rank];
     return need <= query_.cluster.device.memory;
   }
   bool takesEmptyEnds() const override { return false; }
 
  private:
-  void setLayers(size_t rank, const std::vector<int64_t>& counts) {
-    for (size_t c = 0; c < counts.size(); ++c) plan_.layers[rank][c].count = counts[c];
-  }
-
   const Query& query_;
   plan::Plan plan_;
   const BlockCosts& blocks_;
-  const Bytes reserve_;
   const std::vector<Bytes> beyond_;
+  std::vector<ChunkMemory> memory_;  // by rank
 };
 
 // The same layers per stage with the longer chunks behind, in front, or behind on the first half of

@@ -24,6 +24,12 @@ Bytes keptByLayer(const Query& query, const plan::Plan& plan, const BlockCosts& 
          (keepsScores ? cost::unfusedScoresBytes(plan, query.model) : Bytes(0));
 }
 
+// Of the embedding and the head.
+double endElements(const BlockCosts& blocks, size_t rank, const plan::Plan& plan) {
+  const bool isFirst = rank == 0, isLast = rank + 1 == static_cast<size_t>(plan.pp);
+  return (isFirst ? blocks.embeddingElements : 0) + (isLast ? blocks.headElements : 0);
+}
+
 std::vector<int64_t> slotsAt(const plan::Plan& plan, size_t rank) {
   return cost::peakSlots(plan.schedule, plan.pp, plan.virtualStages, plan.numMicrobatches(),
                          static_cast<int64_t>(rank));
@@ -31,45 +37,44 @@ std::vector<int64_t> slotsAt(const plan::Plan& plan, size_t rank) {
 
 }  // namespace
 
-Holdings holdingsOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    size_t rank) {
-  const auto p = static_cast<size_t>(plan.pp), v = static_cast<size_t>(plan.virtualStages);
-  const std::vector<int64_t> slots = slotsAt(plan, rank);
-  const Bytes ofLayer = keptByLayer(query, plan, blocks);
-  Holdings held;
-  for (size_t c = 0; c < v; ++c) {
-    const auto layers = static_cast<double>(plan.layers[rank][c].count);
-    const auto alive = static_cast<double>(slots[c]);
-    Bytes perSlot = ofLayer * layers + blocks.chunkActivations;
-    held.elements += blocks.layerElements * layers;
-    if (rank == 0 && c == 0) held.elements += blocks.embeddingElements;
-    if (rank == p - 1 && c == v - 1) {
-      held.elements += blocks.headElements;
-      perSlot += blocks.headActivations;
-    }
-    held.activations += perSlot * alive;
-  }
-  return held;
+double elementsOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank) {
+  double elements = endElements(blocks, rank, plan);
+  for (const plan::LayerRange& range : plan.layers[rank])
+    elements += blocks.layerElements * static_cast<double>(range.count);
+  return elements;
+}
+
+Bytes ChunkMemory::of(const std::vector<int64_t>& layers) const {
+  Bytes need = fixed;
+  for (size_t c = 0; c < layers.size(); ++c) need += perLayer[c] * static_cast<double>(layers[c]);
+  return need;
 }
 
 ChunkMemory chunkMemoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                           size_t rank, Bytes reserve) {
-  plan::Plan bare = plan;
-  bare.layers.assign(static_cast<size_t>(plan.pp),
-                     std::vector<plan::LayerRange>(static_cast<size_t>(plan.virtualStages)));
-  ChunkMemory memory{rankMemory(query, bare, blocks, rank, reserve), {}};
+  const auto stages = static_cast<size_t>(plan.pp);
+  const std::vector<int64_t> slots = slotsAt(plan, rank);
   const Bytes state = stateBytes(query, blocks.layerElements, plan);
   const Bytes ofLayer = keptByLayer(query, plan, blocks);
-  for (const int64_t alive : slotsAt(plan, rank))
+  ChunkMemory memory;
+  memory.fixed = stateBytes(query, endElements(blocks, rank, plan), plan) +
+                 scratchAt(blocks, rank, stages) + reserve;
+  if (rank + 1 == stages)
+    memory.fixed += blocks.headActivations * static_cast<double>(slots.back());
+  memory.perLayer.reserve(slots.size());
+  for (const int64_t alive : slots) {
+    memory.fixed += blocks.chunkActivations * static_cast<double>(alive);
     memory.perLayer.push_back(state + ofLayer * static_cast<double>(alive));
+  }
   return memory;
 }
 
 Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank,
                  Bytes reserve) {
-  const Holdings held = holdingsOf(query, plan, blocks, rank);
-  return stateBytes(query, held.elements, plan) + held.activations +
-         scratchAt(blocks, rank, plan.layers.size()) + reserve;
+  std::vector<int64_t> layers;
+  layers.reserve(plan.layers[rank].size());
+  for (const plan::LayerRange& range : plan.layers[rank]) layers.push_back(range.count);
+  return chunkMemoryOf(query, plan, blocks, rank, reserve).of(layers);
 }
 
 Bytes fullestMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {

@@ -9,24 +9,18 @@
 
 namespace trireme::planner {
 
-// What one rank holds: parameters, whoever shares their state, and activations.
-struct Holdings {
-  double elements = 0;
-  Bytes activations;
-};
-// Of plan.layers it reads plan.layers[rank] alone, and that they are as many as stages.
-Holdings holdingsOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                    size_t rank);
-// What rankMemory() is made of, at least: what a rank needs without layers, and with one more on
-// each of its chunks.
+// Parameters of one rank, whoever shares their state. Of plan.layers it reads plan.layers[rank].
+double elementsOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank);
+// What a rank needs without layers, with leastReserve(), which all ranks of a plan share, and with
+// one more layer on each of its chunks. Without plan.layers.
 struct ChunkMemory {
   Bytes fixed;
   std::vector<Bytes> perLayer;
+  Bytes of(const std::vector<int64_t>& layers) const;
 };
-// Without plan.layers.
 ChunkMemory chunkMemoryOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                           size_t rank, Bytes reserve);
-// Of one rank, with leastReserve(), which all ranks of a plan share.
+// With plan.layers[rank].
 Bytes rankMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks, size_t rank,
                  Bytes reserve);
 // Of the fullest rank, but for rounding.

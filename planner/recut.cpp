@@ -46,8 +46,7 @@ Result<Recut> fastestOf(const Query& query, const plan::Plan& plan, const CostFu
   const std::vector<Ranges> cuts = cutsFor(query, plan, *blocks);
   Fastest fastest(plan, costs);
   if (!blocks->described) {
-    cost::FlushPlayer flush;
-    std::vector<BoundedCut> bounded = ownCuts(query, plan, *blocks, flush, cuts);
+    std::vector<BoundedCut> bounded = ownCuts(query, plan, *blocks, *costs.player, cuts);
     std::sort(bounded.begin(), bounded.end(),
               [](const BoundedCut& a, const BoundedCut& b) { return a.bound < b.bound; });
     for (BoundedCut& cut : bounded)
@@ -55,8 +54,8 @@ Result<Recut> fastestOf(const Query& query, const plan::Plan& plan, const CostFu
     if (hasManyCuts(plan)) {
       CutFloor floor(query, *blocks);
       int64_t passes = kMostPassesOfOne;
-      AllOwnCuts all = allOwnCuts(query, plan, *blocks, flush, AllCuts(query, plan, *blocks, floor),
-                                  fastest.step(), passes);
+      AllOwnCuts all = allOwnCuts(query, plan, *blocks, *costs.player,
+                                  AllCuts(query, plan, *blocks, floor), fastest.step(), passes);
       if (all.cut) TRIREME_RETURN_IF_ERROR(fastest.tryCut(std::move(all.cut->layers), all.bound));
     }
     if (fastest.fits()) return fastest.take();

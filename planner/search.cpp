@@ -98,8 +98,12 @@ Query withStackOnDevice(const Query& asked) {
 
 CostFunctions modelCosts(const Query& asked) {
   const auto used = std::make_shared<const Query>(withStackOnDevice(asked));
-  return {[used](const plan::Plan& plan) {
-            return cost::estimate(used->model, plan, used->cluster, used->stack);
+  const auto player = std::make_shared<cost::FlushPlayer>();
+  return {[used, player](const plan::Plan& plan) {
+            const auto estimate =
+                cost::estimate(used->model, plan, used->cluster, used->stack, *player);
+            player->trim();
+            return estimate;
           },
           [used, probed = std::map<ProbeKey, SharedBlocks>(),
            graphs = graph::Graphs()](const plan::Plan& plan) mutable -> Result<SharedBlocks> {
@@ -125,7 +129,8 @@ CostFunctions modelCosts(const Query& asked) {
             TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, probeBlocks(query, plan, similar, &graphs));
             return probed.emplace(key, std::make_shared<const BlockCosts>(std::move(blocks)))
                 .first->second;
-          }};
+          },
+          player};
 }
 
 Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs,

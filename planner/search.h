@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "cost_models/play.h"
 #include "ir/base/status.h"
 #include "planner/block_costs.h"
 #include "planner/query.h"
@@ -66,6 +67,7 @@ using SharedBlocks = std::shared_ptr<const BlockCosts>;
 struct CostFunctions {
   std::function<Result<cost::Estimate>(const plan::Plan&)> estimate;
   std::function<Result<SharedBlocks>(const plan::Plan&)> blocks;
+  std::shared_ptr<cost::FlushPlayer> player = std::make_shared<cost::FlushPlayer>();
 };
 CostFunctions modelCosts(const Query& query);
 

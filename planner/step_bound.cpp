@@ -17,7 +17,7 @@ using spec::CollectiveKind;
 
 struct StageLoad {
   cost::StageTimes times;
-  Holdings held;
+  double elements = 0;
 };
 
 struct StepQuestion {
@@ -143,7 +143,7 @@ Seconds reductionBound(const Query& query, const plan::Plan& plan, const BlockCo
   const auto layers = static_cast<double>(layersOf(plan, stage.rank));
   const double early =
       overlaps ? blocks.layerMatrices.all() * layers + earlyOfHead(blocks, stage) : 0;
-  Seconds reduced = data.leastReduction(load.held.elements - early,
+  Seconds reduced = data.leastReduction(load.elements - early,
                                         overlaps ? lateBuckets(blocks, stage) : stage.buckets);
   if (stage.isLast)  // the loss
     reduced += cost::leastCollectiveTime(CollectiveKind::kAllReduce, Bytes(0), 1, data.levels);
@@ -165,7 +165,7 @@ Seconds reductionBound(const Query& query, const plan::Plan& plan, const BlockCo
 // Parameters. Those of layers whose gradients were reduced by themselves are gathered so as well.
 Seconds gatherBound(const plan::Plan& plan, const BlockCosts& blocks, const StageLoad& load,
                     const StepQuestion& stage, const DataAxis& data) {
-  double elements = load.held.elements;
+  double elements = load.elements;
   int64_t buckets = stage.buckets;
   Seconds gathered;
   if (plan.overlapReductions) {
@@ -191,7 +191,7 @@ cost::OnceTimes stepBound(const Query& query, const plan::Plan& plan, const Bloc
                       static_cast<double>(byteSize(spec::computeDType(plan.training.precision)))};
   // Kernels of every bucket, which move so many bytes for each element.
   const auto kernels = [&](double bytes, int numKernels) {
-    const cost::KernelWork work{MathFormat::kF32, Flops(0), Bytes(load.held.elements * bytes),
+    const cost::KernelWork work{MathFormat::kF32, Flops(0), Bytes(load.elements * bytes),
                                 static_cast<int>(stage.buckets) * numKernels};
     return cost::kernelTime(work, query.cluster.device);
   };
@@ -223,16 +223,15 @@ StepQuestion stepQuestionOf(const plan::Plan& plan, const BlockCosts& blocks, si
           p > 1 && (rank == 0 || isLast) && blocks.tiedElements > 0, mayHaveMore};
 }
 
-StageLoad loadOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
-                 size_t rank) {
-  return {stageTimesOf(plan, blocks, rank), holdingsOf(query, plan, blocks, rank)};
+StageLoad loadOf(const plan::Plan& plan, const BlockCosts& blocks, size_t rank) {
+  return {stageTimesOf(plan, blocks, rank), elementsOf(plan, blocks, rank)};
 }
 
 }  // namespace
 
 StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                         size_t rank) {
-  StageLoad load = loadOf(query, plan, blocks, rank);
+  StageLoad load = loadOf(plan, blocks, rank);
   const cost::OnceTimes once =
       stepBound(query, plan, blocks, load, stepQuestionOf(plan, blocks, rank, false));
   return {std::move(load.times), once};
@@ -240,7 +239,7 @@ StageBound stageBoundOf(const Query& query, const plan::Plan& plan, const BlockC
 
 cost::OnceTimes leastOnceOf(const Query& query, const plan::Plan& plan, const BlockCosts& blocks,
                             size_t rank) {
-  return stepBound(query, plan, blocks, loadOf(query, plan, blocks, rank),
+  return stepBound(query, plan, blocks, loadOf(plan, blocks, rank),
                    stepQuestionOf(plan, blocks, rank, true));
 }
 

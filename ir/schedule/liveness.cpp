@@ -1,10 +1,9 @@
 // An activation is alive from the start of its forward to the end of its backward, of all of it.
 #include <algorithm>
-#include <functional>
-#include <queue>
 #include <vector>
 
 #include "ir/schedule/schedule.h"
+#include "ir/schedule/slots.h"
 
 namespace trireme::schedule {
 namespace {
@@ -27,22 +26,6 @@ int32_t peak(const Schedule& schedule, int32_t rank, Counts counts) {
   }
   return most;
 }
-
-// Hands out the lowest free slot of one chunk.
-class Slots {
- public:
-  int32_t take() {
-    if (free_.empty()) return numSlots_++;
-    const int32_t lowest = free_.top();
-    free_.pop();
-    return lowest;
-  }
-  void giveBack(int32_t slot) { free_.push(slot); }
-
- private:
-  int32_t numSlots_ = 0;
-  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_;
-};
 
 std::vector<int32_t> assignSlotsOfRank(const Schedule& schedule, const std::vector<Task>& order) {
   const auto numMicrobatches = static_cast<size_t>(schedule.numMicrobatches);
@@ -71,23 +54,6 @@ int32_t peakLive(const Schedule& schedule, int32_t rank, int32_t chunk) {
 
 int32_t peakLiveTotal(const Schedule& schedule, int32_t rank) {
   return peak(schedule, rank, [](const Task&) { return true; });
-}
-
-std::vector<std::vector<int32_t>> slotsLeftBy(const Schedule& schedule) {
-  std::vector<std::vector<int32_t>> result;
-  for (const std::vector<Task>& order : schedule.order) {
-    const std::vector<int32_t> slots = assignSlotsOfRank(schedule, order);
-    std::vector<std::vector<int32_t>> left(static_cast<size_t>(schedule.virtualStages));
-    std::vector<int32_t>& by = result.emplace_back(order.size(), -1);
-    for (size_t i = 0; i < order.size(); ++i) {
-      std::vector<int32_t>& ofChunk = left[static_cast<size_t>(order[i].chunk)];
-      const auto slot = static_cast<size_t>(slots[i]);
-      if (slot >= ofChunk.size()) ofChunk.resize(slot + 1, -1);
-      if (order[i].direction == Direction::kForward) by[i] = ofChunk[slot];
-      if (isLast(schedule, order[i])) ofChunk[slot] = static_cast<int32_t>(i);
-    }
-  }
-  return result;
 }
 
 std::vector<std::vector<int32_t>> assignSlots(const Schedule& schedule) {

@@ -69,10 +69,6 @@ int32_t peakLiveTotal(const Schedule& schedule, int32_t rank);
 // slots[rank][i] belongs to order[rank][i].
 std::vector<std::vector<int32_t>> assignSlots(const Schedule& schedule);
 
-// Per rank and task of its order: for a forward, the place in the order of the task that left its
-// slot free, or -1 if none had it before; for others -1.
-std::vector<std::vector<int32_t>> slotsLeftBy(const Schedule& schedule);
-
 // "B1.0": direction (F, B, W), chunk, microbatch.
 std::string printTask(const Task& task);
 // "F0.0 F0.1 B1.0 ...": one line per rank, the golden form.
