@@ -212,7 +212,7 @@ Bytes leastMemory(const Query& query, const BlockCosts& blocks, int64_t pp,
 
 }  // namespace
 
-Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
+Bytes leastReserve(const Query& query, const Group& group) {
   plan::Plan plan = planOf(query, group);
   std::optional<Bytes> reserve;
   for (const plan::RankOrder order : allowedOrders(query, group)) {
@@ -220,16 +220,25 @@ Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& bloc
     const Bytes ofOrder = leastReserve(query, plan);
     reserve = reserve ? std::min(*reserve, ofOrder) : ofOrder;
   }
-  return leastMemory(query, blocks, group.pp, widestSharding(query.stack), group.dp * group.cp,
-                     reserve.value_or(Bytes(0)));
+  return reserve.value_or(Bytes(0));
 }
 
-Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample) {
+Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks, Bytes reserve) {
+  return leastMemory(query, blocks, group.pp, widestSharding(query.stack), group.dp * group.cp,
+                     reserve);
+}
+
+Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks) {
+  return leastMemory(query, group, blocks, leastReserve(query, group));
+}
+
+Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample,
+                          Bytes reserve) {
   BlockCosts blocks;
   blocks.layerElements = ofSample.layerElements;
   blocks.layerActivations = std::max(ofSample.layerActivations - kAlignmentSlack, Bytes(0)) *
                             static_cast<double>(group.microbatchSize);
-  return leastMemory(query, group, blocks);
+  return leastMemory(query, group, blocks, reserve);
 }
 
 Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks) {

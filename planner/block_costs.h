@@ -105,10 +105,13 @@ cost::Pipeline pipelineOf(const Query& query, const plan::Plan& plan, const Bloc
 // Every plan of the group has a rank that needs at least this: one with ceil(layers / pp) layers,
 // of which one microbatch is alive, its state shared as widely as the stack can.
 Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks);
+// With leastReserve() at hand.
+Bytes leastMemory(const Query& query, const Group& group, const BlockCosts& blocks, Bytes reserve);
 
 // The same, and no more than that, by the blocks of a group whose microbatches are one sample and
 // that has the backward whole: activations are as many times as large. For Trireme's own programs.
-Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample);
+Bytes leastMemoryBySample(const Query& query, const Group& group, const BlockCosts& ofSample,
+                          Bytes reserve);
 
 // The same of a plan whose layers are not cut yet, its state shared as the plan says.
 Bytes leastMemory(const Query& query, const plan::Plan& plan, const BlockCosts& blocks);
@@ -122,6 +125,8 @@ bool mayHoldUnevenly(const Query& query, const plan::Plan& plan, const BlockCost
 
 // What a rank needs beside the plan's tensors, whatever its layers, at least.
 Bytes leastReserve(const Query& query, const plan::Plan& plan);
+// Of any plan of the group. It depends on its degrees, overlap and whether it splits the backward.
+Bytes leastReserve(const Query& query, const Group& group);
 
 // Bytes of one rank with `elements` parameters: weights, gradients and optimizer state, of which
 // the plan may have others hold a part.

@@ -74,7 +74,8 @@ class BranchAndBound {
   Status liken(const Node& node);
   Status probe(const Node& node);
   Result<Bytes> unprobedMemory(const Group& group);
-  bool isUseless(const Group& group) const;
+  bool isUseless(const Group& group);
+  Bytes reserveOf(const Group& group);
   // Whether the answer may say that a plan of those degrees needs at least `least`.
   bool isNews(const Degrees& degrees, Bytes least) const;
 
@@ -139,7 +140,8 @@ class BranchAndBound {
   std::vector<Large> large_;            // groups that need too much memory: at least so much
   std::vector<Rejection> rejections_;
   std::map<std::string_view, int64_t> pruned_;
-  std::map<WorkKey, Work> work_;  // leastWork() of what it depends on
+  std::map<WorkKey, Work> work_;                               // leastWork() of what it depends on
+  std::map<std::tuple<Degrees, bool, bool>, Bytes> reserves_;  // leastReserve() the same
   SlotTable slots_;
   Misfits misfits_;
   std::vector<Node> expanded_;  // groups with stages, of stacks with a description

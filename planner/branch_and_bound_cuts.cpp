@@ -40,7 +40,8 @@ constexpr size_t kMostWhereNothingFits = 10;
 }  // namespace
 
 void BranchAndBound::expandDescribed(const Node& node) {
-  if (leastMemory(query_, node.group, *node.blocks) > query_.cluster.device.memory) {
+  if (leastMemory(query_, node.group, *node.blocks, reserveOf(node.group)) >
+      query_.cluster.device.memory) {
     prune("group memory");
     if (const auto plan = firstPlan(query_, node.group, rejections_)) noteUncut(*plan, node.blocks);
     return;
@@ -403,7 +404,8 @@ void BranchAndBound::expandGroup(const Node& node) {
   if (node.blocks->described && query_.pins.layers.empty()) return expandDescribed(node);
   const Group& group = node.group;
   // Where nothing fits, the plans that keep least alive say by how much.
-  const bool isHopeless = leastMemory(query_, group, *node.blocks) > query_.cluster.device.memory;
+  const bool isHopeless =
+      leastMemory(query_, group, *node.blocks, reserveOf(group)) > query_.cluster.device.memory;
   int64_t fewest = std::numeric_limits<int64_t>::max();
   if (isHopeless) {
     prune("group memory");

@@ -94,22 +94,30 @@ bool BranchAndBound::isNews(const Degrees& degrees, Bytes least) const {
   return !found() && misfits_.mayBeLean(least);
 }
 
+Bytes BranchAndBound::reserveOf(const Group& group) {
+  const auto [place, isNew] =
+      reserves_.try_emplace({degreesOf(group), group.overlapReductions, group.splitsBackward});
+  if (isNew) place->second = leastReserve(query_, group);
+  return place->second;
+}
+
 // No plan of it can be the answer, or a part of it, as is known without an expansion.
-bool BranchAndBound::isUseless(const Group& group) const {
+bool BranchAndBound::isUseless(const Group& group) {
   if (group.tp * group.pp * group.cp * group.dp <= scope_.moreThan) return true;
   if (!query_.stack.ownPrograms) return false;
-  const Bytes least = planner::unprobedMemory(query_, group);
+  const Bytes least = planner::unprobedMemory(query_, group, reserveOf(group));
   return least > query_.cluster.device.memory && !isNews(degreesOf(group), least);
 }
 
 // At least, without an expansion for the group: with many samples in a microbatch most need too
 // much.
 Result<Bytes> BranchAndBound::unprobedMemory(const Group& group) {
-  const Bytes least = planner::unprobedMemory(query_, group);
+  const Bytes reserve = reserveOf(group);
+  const Bytes least = planner::unprobedMemory(query_, group, reserve);
   if (least > query_.cluster.device.memory || group.microbatchSize == 1) return least;
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks,
                            costs_.blocks(planOf(query_, sampleOf(query_, group))));
-  return std::max(least, leastMemoryBySample(query_, group, *blocks));
+  return std::max(least, leastMemoryBySample(query_, group, *blocks, reserve));
 }
 
 // Of groups that need too much memory, those whose need the answer says, the leanest first.

@@ -121,7 +121,7 @@ std::vector<std::vector<int64_t>> leanestCounts(const Query& query, const plan::
   return counts;
 }
 
-Bytes unprobedMemory(const Query& query, const Group& group) {
+Bytes unprobedMemory(const Query& query, const Group& group, Bytes reserve) {
   const spec::ModelSpec& model = query.model;
   const auto hidden = static_cast<double>(model.hiddenSize);
   const auto heads =
@@ -135,7 +135,7 @@ Bytes unprobedMemory(const Query& query, const Group& group) {
       static_cast<double>(group.microbatchSize * query.training.sequenceLength / parts);
   const auto element = static_cast<double>(byteSize(spec::computeDType(query.training.precision)));
   blocks.layerActivations = std::max(Bytes(tokens * hidden * element) - kAlignmentSlack, Bytes(0));
-  return leastMemory(query, group, blocks);
+  return leastMemory(query, group, blocks, reserve);
 }
 
 void CutFloor::count(const plan::Plan& plan) {

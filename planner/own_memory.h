@@ -37,7 +37,7 @@ std::vector<std::vector<int64_t>> leanestCounts(const Query& query, const plan::
 
 // Like leastMemory() of the group, and no more than that, but known without its blocks: of a
 // layer's parameters the matrices, of its activations what it reads.
-Bytes unprobedMemory(const Query& query, const Group& group);
+Bytes unprobedMemory(const Query& query, const Group& group, Bytes reserve);
 
 // What the fullest rank of a group's plans needs at least, however their layers are cut. Rank r
 // with n layers needs at least F_r + n P_r, so that no cut of L layers needs less than

@@ -17,7 +17,8 @@ void expectLikened(const Query& query, const Group& group, const BlockCosts& own
               groupBound(query, group, probedWork(query, own)) * (1 + 1e-12));
   }
   const SharedBlocks ofSample = *costs.blocks(planOf(query, sampleOf(query, group)));
-  EXPECT_LE(leastMemoryBySample(query, group, *ofSample), leastMemory(query, group, own));
+  EXPECT_LE(leastMemoryBySample(query, group, *ofSample, leastReserve(query, group)),
+            leastMemory(query, group, own));
 }
 
 // Every bound of every plan of the space holds, and is close to what it bounds.

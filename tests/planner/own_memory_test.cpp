@@ -64,7 +64,7 @@ TEST(LeastMemoryBySample, IsCloseToThatOfTheGroup) {
   for (const Group& group : groupsFor(query, 8, rejections)) {
     if (!hasPlan(query, group) || group.splitsBackward || group.microbatchSize < 8) continue;
     const SharedBlocks ofSample = *costs.blocks(planOf(query, sampleOf(query, group)));
-    const Bytes bound = leastMemoryBySample(query, group, *ofSample);
+    const Bytes bound = leastMemoryBySample(query, group, *ofSample, leastReserve(query, group));
     const Bytes probed = leastMemory(query, group, **costs.blocks(planOf(query, group)));
     EXPECT_LE(bound, probed);
     EXPECT_GT(bound, probed * 0.98);
@@ -80,10 +80,10 @@ TEST(UnprobedMemory, IsBelowThatOfProbedBlocksAndCloseToIt) {
     for (const Group& group : groupsFor(query, 8, rejections)) {
       if (!hasPlan(query, group)) continue;
       const Bytes probed = leastMemory(query, group, **costs.blocks(planOf(query, group)));
-      EXPECT_LE(unprobedMemory(query, group), probed);
+      EXPECT_LE(unprobedMemory(query, group, leastReserve(query, group)), probed);
       // But for scores and what else layers keep that are not computed again.
       if (group.recompute == plan::Recompute::kFull && group.microbatchSize == 1) {
-        EXPECT_GT(unprobedMemory(query, group), probed * 0.9);
+        EXPECT_GT(unprobedMemory(query, group, leastReserve(query, group)), probed * 0.9);
       }
     }
   }
