@@ -90,18 +90,21 @@ Result<Framework> frameworkOf(const Options& options, const plan::Plan& plan) {
                   options.plan, plan.stack, targetName(*options.target))));
 }
 
-// As asked for, or of the cluster that the plan was made for.
-void readNode(const plan::Plan& plan, Options& options) {
-  if (options.devicesPerNode)
-    options.values.devicesPerNode = *options.devicesPerNode;
-  else if (plan.devicesPerHost > 0)
-    options.values.devicesPerNode = plan.devicesPerHost;
-}
-
-void noteNode(const plan::Plan& plan, const Options& options) {
-  if (options.devicesPerNode || plan.devicesPerHost > 0 || plan.numRanks() == 1) return;
-  fmt::print(stderr, "note: nodes of {} devices: the plan does not say it (--gpus-per-node)\n",
-             options.values.devicesPerNode);
+// `planned`: devices of a node of the cluster that the plan was made for, 0 if it does not say it.
+void noteNode(int64_t planned, const plan::Plan& plan) {
+  const int64_t node = plan.devicesPerHost;
+  if (plan.numRanks() == 1) return;
+  if (node == 0)
+    fmt::print(stderr, "note: nodes of {} devices: the plan does not say it (--gpus-per-node)\n",
+               codegen::kUsualNode);
+  if (planned == 0 || node == planned) return;
+  const bool isParted = node % plan.tp != 0 && plan.tp % node != 0;
+  fmt::print(
+      stderr,
+      "note: the plan was made for nodes of {} devices: on nodes of {} its step takes "
+      "another time than was predicted{}\n",
+      planned, node,
+      isParted ? fmt::format(", a longer one, for groups of tp {} lie across nodes", plan.tp) : "");
 }
 
 // What is predicted is not always what runs.
@@ -134,13 +137,14 @@ Result<int> runExport(Options options) {
       {{"-o", options.output}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_RETURN_IF_ERROR(checkFramework(options));
-  TRIREME_ASSIGN_OR_RETURN(const plan::Plan plan, plan::loadPlan(options.plan));
+  TRIREME_ASSIGN_OR_RETURN(plan::Plan plan, plan::loadPlan(options.plan));
+  const int64_t plannedNode = plan.devicesPerHost;
+  if (options.devicesPerNode) plan.devicesPerHost = *options.devicesPerNode;
   TRIREME_ASSIGN_OR_RETURN(const Framework framework, frameworkOf(options, plan));
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, loadModelOf(options, plan));
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(options.plan));
   TRIREME_RETURN_IF_ERROR(readStack(plan, framework, options));
-  readNode(plan, options);
   std::vector<codegen::Misfit> misfits = misfitsOf(plan, model, framework);
   for (codegen::Misfit& misfit : misfitsOf(plan, options.values.settings, framework))
     misfits.push_back(std::move(misfit));
@@ -151,12 +155,11 @@ Result<int> runExport(Options options) {
                     options.plan, status.message(), codegen::frameworkName(framework))));
   TRIREME_ASSIGN_OR_RETURN(const codegen::Exported exported,
                            exportPlan(plan, model, framework, options.values));
-  noteNode(plan, options);
+  noteNode(plannedNode, plan);
   noteStack(plan, framework);
   noteLearningRate(plan.training);
   for (const std::string& note : exported.notes) fmt::print(stderr, "note: {}\n", note);
-  const std::string text =
-      printExport(exported, plan, framework, launcherOf(*options.target), options.values);
+  const std::string text = printExport(exported, plan, framework, launcherOf(*options.target));
   if (options.output.empty())
     fmt::print("{}", text);
   else

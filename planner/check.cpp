@@ -104,7 +104,7 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   Result<PlanResult> optimum = searchPlan(query, costs, progress);
   if (optimum.has_value()) {
     check.optimum = *std::move(optimum);
-    // Searches leave it open; the plan is the optimum whatever it says of hosts.
+    // The plan is the optimum whatever it says of hosts.
     check.optimum->plan.devicesPerHost = plan.devicesPerHost;
   } else if (optimum.error().code() == StatusCode::kInfeasible) {
     check.noOptimum = optimum.error().message();

@@ -18,13 +18,6 @@ namespace {
 // What follows from an answer's single changes is looked at so often.
 constexpr int kMostAdopted = 4;
 
-void setHosts(Outlook& outlook, int64_t devicesPerHost) {
-  for (Limit& limit : outlook.limits)
-    limit.plan.devicesPerHost = limit.nearest.devicesPerHost = devicesPerHost;
-  for (Sensitivity& sensitivity : outlook.sensitivities)
-    sensitivity.plan.devicesPerHost = devicesPerHost;
-}
-
 // Runners-up are of other degrees than the winner, fastest first.
 void rankAgain(const CostedPlan& before, PlanResult& result) {
   const CostedPlan winner{result.plan, result.estimate};
@@ -125,13 +118,6 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
   if (options.looksAround) {
     TRIREME_ASSIGN_OR_RETURN(r.outlook, lookAround(query, r.result, progress));
   }
-  // Behind all that compares plans of searches, which leave it open.
-  r.result.plan.devicesPerHost = query.cluster.devicesPerHost();
-  for (RunnerUp& runner : r.result.runnersUp)
-    runner.plan.devicesPerHost = r.result.plan.devicesPerHost;
-  if (r.roomier && r.roomier->plan)
-    r.roomier->plan->plan.devicesPerHost = r.result.plan.devicesPerHost;
-  if (r.outlook) setHosts(*r.outlook, r.result.plan.devicesPerHost);
   return r;
 }
 

@@ -240,11 +240,7 @@ Shortfall shortfallOf(const Query& query, const Status& reason,
   relaxer.giveUpAllPins();
   relaxer.tryStacks(stacks);
   relaxer.addDevices();
-  Shortfall shortfall{reason, nearestMiss(query, progress), relaxer.take()};
-  const int64_t host = query.cluster.devicesPerHost();
-  if (shortfall.nearest) shortfall.nearest->plan.devicesPerHost = host;
-  for (Relaxation& change : shortfall.changes) change.plan.devicesPerHost = host;
-  return shortfall;
+  return {reason, nearestMiss(query, progress), relaxer.take()};
 }
 
 Status toStatus(const Shortfall& shortfall) {

@@ -208,6 +208,7 @@ std::optional<plan::RuleBreach> sharingBreach(const Query& query, const Group& g
   if (query.stack.rules.empty()) return std::nullopt;
   plan::Plan plan;
   plan.training.precision = query.training.precision;
+  plan.devicesPerHost = query.cluster.devicesPerHost();
   plan.tp = group.tp;
   plan.pp = group.pp;
   plan.cp = group.cp;
@@ -336,6 +337,7 @@ plan::Plan planOf(const Query& query, const Group& group) {
   plan.fingerprint = query.fingerprint != 0 ? query.fingerprint : plan::fingerprintOf(query.model);
   plan.training = query.training;
   plan.stack = query.stack.name;
+  plan.devicesPerHost = query.cluster.devicesPerHost();
   plan.vocabMultiple = query.vocabMultiple;
   plan.tp = group.tp;
   plan.pp = group.pp;

@@ -47,10 +47,8 @@ std::string parallelismSection(const plan::Plan& plan) {
 
 }  // namespace
 
-Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec&,
-                      const ExportOptions& options) {
+Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec&, const ExportOptions&) {
   const bool shards = plan.stateSharding != StateSharding::kNone;
-  const int64_t perNode = std::min(options.devicesPerNode, plan.numRanks());
   Exported exported;
   exported.fileName = "accelerate.yaml";
   exported.text = fmt::format(
@@ -67,7 +65,7 @@ Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec&,
       plan.numRanks() == 1 ? "'NO'"
       : shards             ? "FSDP"
                            : "MULTI_GPU",
-      plan.numRanks() / perNode, plan.numRanks(), precisionText(plan.training.precision));
+      nodesOf(plan).count, plan.numRanks(), precisionText(plan.training.precision));
   if (shards) exported.text += fsdpSection(plan);
   if (shards && (plan.cp > 1 || plan.dpReplicate > 1)) {
     exported.text += parallelismSection(plan);

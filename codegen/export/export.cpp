@@ -7,6 +7,7 @@
 
 #include "codegen/export/formats.h"
 #include "codegen/export/loss_scale.h"
+#include "ir/plan/choices.h"
 
 namespace trireme::codegen {
 namespace {
@@ -84,7 +85,18 @@ void noteLossScale(const spec::TrainingSpec& t, Exported& exported) {
   exported.notes.push_back("the loss is scaled as the program does it by itself, not " + planned);
 }
 
+plan::Plan onHosts(plan::Plan plan) {
+  if (plan.devicesPerHost == 0) plan.devicesPerHost = kUsualNode;
+  return plan;
+}
+
 }  // namespace
+
+Nodes nodesOf(const plan::Plan& plan) {
+  const auto ranks = plan::ranksPerHost(onHosts(plan));
+  TRIREME_CHECK(ranks.has_value());
+  return {plan.numRanks() / *ranks, *ranks};
+}
 
 std::optional<int64_t> numSteps(const plan::Plan& plan, const ExportOptions& options) {
   if (options.steps) return options.steps;
@@ -116,24 +128,12 @@ std::vector<plan::LayerRange> virtualStageLayers(const plan::Plan& plan) {
   return stages;
 }
 
-// Launchers start as many processes on every node, and not more than it has devices.
-static Status checkNodes(int64_t ranks, int64_t devicesPerNode) {
-  if (ranks <= devicesPerNode || ranks % devicesPerNode == 0) return {};
-  int64_t fewer = devicesPerNode;
-  while (ranks % fewer != 0) --fewer;
-  return invalidArgument(
-      fmt::format("{} ranks are no whole number of nodes of {} devices (--gpus-per-node); nearest: "
-                  "{}, on {} nodes",
-                  ranks, devicesPerNode, fewer, ranks / fewer));
-}
-
 Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model,
                             Framework framework, const ExportOptions& options) {
-  std::vector<Misfit> misfits = misfitsOf(plan, model, framework);
+  std::vector<Misfit> misfits = misfitsOf(onHosts(plan), model, framework);
   for (Misfit& misfit : settingMisfits(plan, framework, options)) misfits.push_back(misfit);
   for (Misfit& misfit : misfitsOf(plan, options.settings, framework)) misfits.push_back(misfit);
   TRIREME_RETURN_IF_ERROR(statusOf(misfits, framework));
-  TRIREME_RETURN_IF_ERROR(checkNodes(plan.numRanks(), options.devicesPerNode));
   Exported exported = write(plan, model, framework, options);
   noteSteps(framework, options, exported);
   // Whose files say how losses are scaled.

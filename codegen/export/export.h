@@ -16,8 +16,10 @@
 
 namespace trireme::codegen {
 
+// Devices of a node of a plan that does not say it.
+inline constexpr int64_t kUsualNode = 8;
+
 struct ExportOptions {
-  int64_t devicesPerNode = 8;
   std::optional<int64_t> steps;  // of the whole training; absent: warm-up + decay, if it decays
   spec::StackSettings settings;  // of the profile that the plan is made for
   double gradientBytes = 4;      // of the same: per parameter, where 16 bits are computed with
@@ -44,8 +46,8 @@ struct Exported {
   std::vector<std::string> notes;        // sentences for the user
 };
 
-// Requires plan::verifyPlan(plan, model). kInvalidArgument: the framework cannot express the plan
-// (misfitsOf), or its ranks are not a whole number of nodes.
+// Requires plan::verifyPlan(plan, model).
+// kInvalidArgument: the framework cannot express the plan (misfitsOf).
 Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model,
                             Framework framework, const ExportOptions& options = {});
 
@@ -63,6 +65,6 @@ enum class Launcher : uint8_t { kTorchrun, kSlurm, kMpirun };
 // where the format has comments, or a script that runs on every node; the others: one script that
 // starts every rank, with the file in it.
 std::string printExport(const Exported& exported, const plan::Plan& plan, Framework framework,
-                        Launcher launcher, const ExportOptions& options);
+                        Launcher launcher);
 
 }  // namespace trireme::codegen

@@ -15,6 +15,12 @@ Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec& model,
 Exported toAccelerate(const plan::Plan& plan, const spec::ModelSpec& model,
                       const ExportOptions& options);
 
+// All nodes have as many ranks: of ranksPerHost(plan).
+struct Nodes {
+  int64_t count = 1, ranks = 1;
+};
+Nodes nodesOf(const plan::Plan& plan);
+
 // Whether Megatron-Core is told to run collectives of tensor parallelism beside products; and what
 // a plan that is priced so lacks.
 bool overlapsTensorParallel(const plan::Plan& plan, const ExportOptions& options);

@@ -64,10 +64,12 @@ constexpr Fp8Recipe kTorchtitanRecipes[] = {Fp8Recipe::kCurrent, Fp8Recipe::kRow
 // is sequence parallel, mixed_precision_param acts through fully_shard, or through autocast without
 // model parallelism, and its pipeline stages add gradients up whole.
 constexpr StackRule kTorchtitanRules[] = {
-    StackRule::kSequenceWithTensor, StackRule::kShardingWithContext,
-    StackRule::kShardingWithReplicas, StackRule::kShardingWithShortFloats,
-    StackRule::kWholeGradientsInPipeline};
-constexpr StackRule kAccelerateRules[] = {StackRule::kShardingWithContext};
+    StackRule::kSequenceWithTensor,       StackRule::kShardingWithContext,
+    StackRule::kShardingWithReplicas,     StackRule::kShardingWithShortFloats,
+    StackRule::kWholeGradientsInPipeline, StackRule::kAlikeHosts};
+constexpr StackRule kAccelerateRules[] = {StackRule::kShardingWithContext, StackRule::kAlikeHosts};
+// torchrun starts as many processes on every node; so does every launcher.
+constexpr StackRule kLauncherRules[] = {StackRule::kAlikeHosts};
 
 constexpr FrameworkInfo kInfos[] = {
     {"megatron",
@@ -76,7 +78,7 @@ constexpr FrameworkInfo kInfos[] = {
      kMegatronChoices,
      kMegatronPrecisions,
      kMegatronRecipes,
-     {},
+     kLauncherRules,
      true,
      {}},
     {"nemo",
@@ -85,7 +87,7 @@ constexpr FrameworkInfo kInfos[] = {
      kMegatronChoices,
      kNemoPrecisions,
      kMegatronRecipes,
-     {},
+     kLauncherRules,
      true,
      {}},
     {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions,
@@ -96,7 +98,7 @@ constexpr FrameworkInfo kInfos[] = {
      kDeepspeedChoices,
      kPlainPrecisions,
      {},
-     {},
+     kLauncherRules,
      false,
      {}},
     {"accelerate",

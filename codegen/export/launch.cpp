@@ -8,15 +8,6 @@
 namespace trireme::codegen {
 namespace {
 
-struct Nodes {
-  int64_t count = 1, devices = 1;
-};
-
-Nodes nodesOf(const plan::Plan& plan, const ExportOptions& options) {
-  const int64_t devices = std::min(options.devicesPerNode, plan.numRanks());
-  return {plan.numRanks() / devices, devices};
-}
-
 std::string comment(const std::string& text) { return "# " + text + "\n"; }
 
 std::string header(const Exported& exported, const plan::Plan& plan, Framework framework) {
@@ -62,7 +53,7 @@ std::string nodeCommand(const Exported& exported, Framework framework, const Nod
   const bool isAccelerate = framework == Framework::kAccelerate;
   if (nodes.count == 1)
     return isAccelerate ? "accelerate launch " + words(exported)
-                        : fmt::format("torchrun --standalone --nproc-per-node {} {}", nodes.devices,
+                        : fmt::format("torchrun --standalone --nproc-per-node {} {}", nodes.ranks,
                                       words(exported));
   if (isAccelerate)
     return fmt::format(
@@ -72,7 +63,7 @@ std::string nodeCommand(const Exported& exported, Framework framework, const Nod
   return fmt::format(
       "torchrun --nnodes {} --nproc-per-node {} --node-rank \"{}\" --master-addr \"$MASTER_ADDR\" "
       "--master-port \"$MASTER_PORT\" {}",
-      nodes.count, nodes.devices, rank, words(exported));
+      nodes.count, nodes.ranks, rank, words(exported));
 }
 
 std::string onEveryNode(const Exported& exported, const plan::Plan& plan, Framework framework,
@@ -108,7 +99,7 @@ std::string slurmScript(const Exported& exported, const plan::Plan& plan, Framew
   return fmt::format(
              "#!/bin/bash\n#SBATCH --job-name={}\n#SBATCH --nodes={}\n#SBATCH --ntasks-per-node=1\n"
              "#SBATCH --gpus-per-node={}\n#SBATCH --exclusive\n",
-             quoted(plan.model), nodes.count, nodes.devices) +
+             quoted(plan.model), nodes.count, nodes.ranks) +
          header(exported, plan, framework) + "set -euo pipefail\n" + environment(exported) +
          "export MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n"
          "export MASTER_PORT=29500\n" +
@@ -134,8 +125,8 @@ std::string mpirunScript(const Exported& exported, const plan::Plan& plan, Frame
 }  // namespace
 
 std::string printExport(const Exported& exported, const plan::Plan& plan, Framework framework,
-                        Launcher launcher, const ExportOptions& options) {
-  const Nodes nodes = nodesOf(plan, options);
+                        Launcher launcher) {
+  const Nodes nodes = nodesOf(plan);
   switch (launcher) {
     case Launcher::kTorchrun:
       return onEveryNode(exported, plan, framework, nodes);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/base/status.h"
 #include "ir/spec/load.h"
 
 namespace trireme::plan {
@@ -53,6 +54,16 @@ std::vector<ChoiceUse> choicesUsed(const Plan& p) {
   return uses;
 }
 
+std::optional<int64_t> ranksPerHost(const Plan& plan) {
+  const int64_t ranks = plan.numRanks(), host = plan.devicesPerHost;
+  TRIREME_CHECK(host > 0);
+  if (ranks <= host) return ranks;
+  if (ranks % host == 0) return host;
+  const int64_t hosts = (ranks + host - 1) / host;
+  if (ranks % hosts != 0 || ranks / hosts % plan.tp != 0) return std::nullopt;
+  return ranks / hosts;
+}
+
 std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
   using spec::StackRule;
   constexpr const char* kNearest = "state sharding parameters";
@@ -78,6 +89,11 @@ std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
     case StackRule::kWholeGradientsInPipeline:
       if (p.pp == 1 || p.stateSharding != StateSharding::kGradients) return std::nullopt;
       return RuleBreach{"state sharding gradients beside a pipeline", kNearest};
+    case StackRule::kAlikeHosts:
+      if (p.devicesPerHost == 0 || ranksPerHost(p)) return std::nullopt;
+      return RuleBreach{
+          fmt::format("{} ranks, not as many on each host of {}", p.numRanks(), p.devicesPerHost),
+          fmt::format("{} ranks", p.numRanks() / p.devicesPerHost * p.devicesPerHost)};
   }
   return std::nullopt;
 }

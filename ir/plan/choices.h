@@ -19,6 +19,13 @@ struct ChoiceUse {
 // Those that the plan uses.
 std::vector<ChoiceUse> choicesUsed(const Plan& plan);
 
+// Ranks on every host that has any, if those are alike, as launchers want them: all on one host,
+// whole hosts, or the same share of the fewest hosts that hold them, with whole groups of tp. None:
+// some host has fewer than others. Requires that the plan says its hosts.
+//
+//   hosts of 8, 16 ranks: 8      12 ranks by 2: 6 on each of two      12 by 4, or 20 by 2: none
+std::optional<int64_t> ranksPerHost(const Plan& plan);
+
 // What breaks a rule of a program, and what does not; none if the plan obeys.
 struct RuleBreach {
   std::string value, nearest;

@@ -157,11 +157,12 @@ enum class StackChoice : uint8_t {
 // Which choices a program takes together alone (plan::breachOf). Of no profile: they come with the
 // program that a plan is for.
 enum class StackRule : uint8_t {
-  kSequenceWithTensor,       // tp > 1 comes with sequence parallelism
-  kShardingWithContext,      // cp > 1 comes with shared state
-  kShardingWithReplicas,     // so do several replicas beside tp or pp
-  kShardingWithShortFloats,  // and 16 or 8 bits beside tp or pp
-  kWholeGradientsInPipeline  // stages do not share gradients
+  kSequenceWithTensor,        // tp > 1 comes with sequence parallelism
+  kShardingWithContext,       // cp > 1 comes with shared state
+  kShardingWithReplicas,      // so do several replicas beside tp or pp
+  kShardingWithShortFloats,   // and 16 or 8 bits beside tp or pp
+  kWholeGradientsInPipeline,  // stages do not share gradients
+  kAlikeHosts                 // as many ranks on every host (plan::ranksPerHost)
 };
 
 // What Trireme's own programs can do, and what they train in (expand::checkBuildable).

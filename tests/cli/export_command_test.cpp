@@ -48,8 +48,7 @@ TEST_F(ExportCommand, LaunchersStartEveryNode) {
   expectRefusal(mpirun, 1, {"precision fp32", "nearest: bf16"});
   expectRefusal(
       exported(plan, {"--to", "slurm", "--framework", "megatron", "--gpus-per-node", "3"}), 1,
-      {"8 ranks are no whole number of nodes of 3 devices (--gpus-per-node); nearest: 2, on 4 "
-       "nodes"});
+      {"Megatron-LM cannot express 8 ranks, not as many on each host of 3 (nearest: 6 ranks)"});
   expectRefusal(
       exported(plan, {"--to", "slurm"}), 1,
       {"the plan is for stack 'trireme', which slurm cannot launch", "--framework megatron"});
@@ -221,13 +220,41 @@ TEST_F(ExportCommand, NodesAreThoseOfThePlansCluster) {
   EXPECT_THAT(own.out, HasSubstr("#SBATCH --gpus-per-node=4\n"));
   EXPECT_THAT(own.out, HasSubstr("--nproc-per-node 4 "));
   EXPECT_THAT(own.err, ::testing::Not(HasSubstr("--gpus-per-node")));
-  EXPECT_THAT(slurm(path("p.yaml"), {"--gpus-per-node", "8"}).out,
-              HasSubstr("#SBATCH --nodes=9\n"));
+  const Outcome larger = slurm(path("p.yaml"), {"--gpus-per-node", "8"});
+  EXPECT_THAT(larger.out, HasSubstr("#SBATCH --nodes=9\n"));
+  EXPECT_THAT(larger.err,
+              HasSubstr("note: the plan was made for nodes of 4 devices: on nodes of 8 its step "
+                        "takes another time than was predicted\n"));
   text.replace(text.find("devices_per_host: 4\n"), 20, "");
   const Outcome before = slurm(write("before.yaml", text));
   EXPECT_THAT(before.out, HasSubstr("#SBATCH --gpus-per-node=8\n"));
   EXPECT_THAT(before.err,
               HasSubstr("note: nodes of 8 devices: the plan does not say it (--gpus-per-node)\n"));
+}
+
+// Of 20 GPUs in nodes of 8 a launcher can use 16, or 18 as 6 on each of three; what is planned for
+// a program is exported to it. Without --for all 20 are used, and tp 2 would not stay within a node
+// if they were 5 on each of four.
+TEST_F(ExportCommand, PlansForAProgramFillTheirNodesAlike) {
+  const auto planned = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"plan", "--model", "llama3-8b", "--cluster", "dgx-h100", "--seq",
+                               "4096", "-o", path("n.yaml")});
+    expectSuccess(runTrireme(more));
+  };
+  for (const char* framework : {"megatron", "nemo", "torchtitan", "deepspeed", "accelerate"})
+    for (const auto& [gpus, batch] : {std::pair{"20", "60"}, {"12", "24"}, {"18", "36"}}) {
+      planned({"--gpus", gpus, "--batch", batch, "--for", framework});
+      expectSuccess(runTrireme({"export", path("n.yaml"), "--to", framework, "--steps", "10"}));
+    }
+  planned({"--gpus", "20", "--batch", "60", "--stack", "nemo", "--tp", "2"});
+  ASSERT_THAT(readAll(path("n.yaml")),
+              HasSubstr("\ntp: 2\npp: 2\ncp: 1\nep: 1\ndp_replicate: 1\ndp_shard: 5\n"));
+  expectRefusal(
+      runTrireme({"export", path("n.yaml"), "--to", "nemo"}), 1,
+      {"20 ranks, not as many on each host of 8", "nearest: 16 ranks", "trireme plan --for nemo"});
+  EXPECT_THAT(runTrireme({"export", path("n.yaml"), "--to", "nemo", "--gpus-per-node", "5"}).err,
+              HasSubstr("another time than was predicted, a longer one, for groups of tp 2 lie "
+                        "across nodes"));
 }
 
 // A plan that fits with two bytes of each gradient may not with four.

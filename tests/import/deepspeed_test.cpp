@@ -49,8 +49,7 @@ TEST(ImportDeepspeed, ReadsBackWhatIsExported) {
           p.stateSharding = static_cast<plan::StateSharding>(sharding);
           if (sharding > 0) std::swap(p.dpReplicate, p.dpShard);
           ASSERT_TRUE(plan::verifyPlan(p, model).ok());
-          const ExportOptions options{.devicesPerNode = 8, .steps = {}};
-          const auto file = exportPlan(p, model, Framework::kDeepspeed, options);
+          const auto file = exportPlan(p, model, Framework::kDeepspeed);
           ASSERT_TRUE(file.has_value()) << file.error().message();
           LaunchOptions launch = kLaunch;
           launch.recompute = recompute;

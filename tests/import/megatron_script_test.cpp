@@ -250,10 +250,11 @@ TEST(MegatronScript, EveryExportedScriptIsReadBack) {
       p.stack = "megatron-core";
       p.layers = {{{0, 3}}, {{3, 1}}};  // a layout, which a shell has to quote
       ASSERT_TRUE(plan::verifyPlan(p, model).ok());
-      const ExportOptions options{.devicesPerNode = devicesPerNode, .steps = {}};
-      const Result<Exported> e = exportPlan(p, model, Framework::kMegatron, options);
+      Plan onNodes = p;
+      onNodes.devicesPerHost = devicesPerNode;
+      const Result<Exported> e = exportPlan(onNodes, model, Framework::kMegatron);
       ASSERT_TRUE(e.has_value()) << e.error().message();
-      const std::string text = printExport(*e, p, Framework::kMegatron, launcher, options);
+      const std::string text = printExport(*e, onNodes, Framework::kMegatron, launcher);
       const Result<Imported> back = importPlan(Framework::kMegatron, text, "run.sh", model, {});
       ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << text;
       EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << text;

@@ -63,11 +63,12 @@ TEST(ImportMegatron, ReadsBackWhatIsExported) {
                   p.training.minLossScale = 2;
                 }
                 if (!plan::verifyPlan(p, model).ok()) continue;
-                const ExportOptions options{.devicesPerNode = 1, .steps = {}};
-                const Result<Exported> e = exportPlan(p, model, Framework::kMegatron, options);
+                Plan onNodes = p;
+                onNodes.devicesPerHost = 1;
+                const Result<Exported> e = exportPlan(onNodes, model, Framework::kMegatron);
                 ASSERT_TRUE(e.has_value()) << e.error().message();
                 const std::string text =
-                    printExport(*e, p, Framework::kMegatron, Launcher::kTorchrun, options);
+                    printExport(*e, onNodes, Framework::kMegatron, Launcher::kTorchrun);
                 const Result<Imported> back = importedRun(text, "run.sh", model, p.numRanks());
                 ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << text;
                 EXPECT_EQ(plan::printPlan(back->plan), plan::printPlan(p)) << text;

@@ -77,10 +77,11 @@ TEST(ImportTorchtitan, ReadsBackWhatIsExported) {
                   p.stateSharding = static_cast<plan::StateSharding>(sharding);
                   p.recompute = static_cast<plan::Recompute>(recompute);
                   p.sequenceParallel = tp > 1;
-                  const ExportOptions options{
-                      .devicesPerNode = 1, .steps = {}, .settings = settingsOf(stack)};
+                  const ExportOptions options{.steps = {}, .settings = settingsOf(stack)};
+                  Plan onNodes = p;
+                  onNodes.devicesPerHost = 1;
                   if (!plan::verifyPlan(p, model).ok()) continue;
-                  const auto file = exportPlan(p, model, Framework::kTorchtitan, options);
+                  const auto file = exportPlan(onNodes, model, Framework::kTorchtitan, options);
                   if (!file.has_value()) continue;  // torchtitan cannot do it
                   const Result<Imported> back = readToml(file->text, model);
                   ASSERT_TRUE(back.has_value()) << back.error().message() << "\n" << file->text;
