@@ -90,7 +90,10 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
       planner::shortfallOf(query, reason, stacksBeside(options.framework), show);
   progress.clear();
   if (options.json) fmt::print("{}\n", planner::toJson(shortfall).dump(2));
-  return planner::toStatus(shortfall);
+  const Status status = planner::toStatus(shortfall);
+  if (!options.framework || !shortfall.changes.empty()) return status;
+  return {status.code(), fmt::format("{} for {}; without --for other software is tried as well",
+                                     status.message(), infoOf(*options.framework).title)};
 }
 
 Result<planner::Recommendation> findPlan(const PlanOptions& options, const planner::Query& query) {

@@ -160,14 +160,14 @@ std::string changeLine(const Alternative& a, const cost::Estimate& chosen) {
   return toLine(a) + (fits && !chosen.fits() ? "; fits" : "");
 }
 
-std::string distanceText(const PlanCheck& check) {
+std::string distanceText(const PlanCheck& check, const std::string& optimum) {
   const Seconds behind = check.behind();
   const double percent = 100 * (behind / check.optimum->estimate.step);
   if (behind.count() == 0)
-    return check.plan == check.optimum->plan ? "0.0 %: the plan is the optimum"
-                                             : "0.0 %: as fast as the optimum";
+    return check.plan == check.optimum->plan ? "0.0 %: the plan is " + optimum
+                                             : "0.0 %: as fast as " + optimum;
   if (behind.count() > 0)
-    return fmt::format("{:.1f} %, {} slower than the optimum", percent, formatSeconds(behind));
+    return fmt::format("{:.1f} %, {} slower than {}", percent, formatSeconds(behind), optimum);
   return fmt::format("{:.1f} %, {} faster than the best plan that the search found{}", -percent,
                      formatSeconds(behind * -1), check.estimate.fits() ? "" : ", but does not fit");
 }
@@ -488,7 +488,12 @@ std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster) {
     appendField(out, "optimum",
                 fmt::format("{}: {}; layers {}", formatSeconds(check.optimum->estimate.step),
                             summary(check.optimum->plan), layersText(check.optimum->plan)));
-    appendField(out, "distance", distanceText(check));
+    // It is among as many devices as the plan has.
+    const int64_t compared = check.optimum->gpusAvailable;
+    appendField(out, "distance",
+                distanceText(check, compared == cluster.numDevices
+                                        ? "the optimum"
+                                        : fmt::format("the optimum of {} devices", compared)));
   } else {
     appendField(out, "optimum", "none: " + check.noOptimum);
   }

@@ -49,11 +49,31 @@ Status notMetrics(int64_t line) {
       "line {} is no line of metrics, so --resume does not continue the file; give another", line));
 }
 
+// What a power failure leaves behind the last line that was written.
+std::string withoutZeros(const std::string& text) {
+  return text.substr(0, text.find_last_not_of('\0') + 1);
+}
+
+// Between the lines of two steps, if they do not follow each other.
+std::string gapBetween(int64_t before, int64_t step) {
+  if (step <= before) return fmt::format("step {} behind step {}", step, before);
+  if (step == before + 1) return "";
+  return step == before + 2 ? fmt::format("no line of step {}", before + 1)
+                            : fmt::format("no lines of steps {} to {}", before + 1, step - 1);
+}
+
 }  // namespace
 
-Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
+Result<KeptMetrics> keepUntil(const std::string& written, int64_t after) {
+  const std::string text = withoutZeros(written);
   KeptMetrics kept;
+  kept.isLastCutOff = text.size() < written.size();
   int64_t number = 0;
+  std::optional<int64_t> last;
+  const auto follow = [&](int64_t step) {
+    if (last && kept.gap.empty()) kept.gap = gapBetween(*last, step);
+    last = step;
+  };
   for (size_t begin = 0; begin < text.size();) {
     const size_t newline = std::min(text.find('\n', begin), text.size());
     ++number;
@@ -68,11 +88,14 @@ Result<KeptMetrics> keepUntil(const std::string& text, int64_t after) {
     const nlohmann::json step = json.is_object() ? json.value("step", nlohmann::json()) : json;
     if (!json.is_object() || !step.is_number_unsigned() || step.get<uint64_t>() > INT64_MAX)
       return Error(notMetrics(number));
-    if (step.get<int64_t>() > after)
+    if (step.get<int64_t>() > after) {
       ++kept.numRemoved;
-    else
+    } else {
       kept.text += line;
+      follow(step.get<int64_t>());
+    }
   }
+  if (last) follow(after + 1);
   return kept;
 }
 

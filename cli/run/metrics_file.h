@@ -26,6 +26,9 @@ struct KeptMetrics {
   std::string text;
   int64_t numRemoved = 0;     // lines of later steps
   bool isLastCutOff = false;  // so the last line is gone as well
+  // What should have stood before step `after` + 1 and does not, if there is any line: "no lines of
+  // steps 3 to 4", "step 7 behind step 8"; else empty.
+  std::string gap;
 };
 // kInvalidArgument: "line 3 is no line of metrics".
 Result<KeptMetrics> keepUntil(const std::string& text, int64_t after);

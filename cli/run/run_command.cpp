@@ -194,6 +194,9 @@ Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Sessio
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::open(options.metrics, done));
   if (metrics.kept().isLastCutOff)
     fmt::print(stderr, "note: {}: its last line was cut off and is removed\n", options.metrics);
+  if (!metrics.kept().gap.empty())
+    fmt::print(stderr, "note: {}: has {}, which the run does not do again\n", options.metrics,
+               metrics.kept().gap);
   if (const int64_t count = metrics.kept().numRemoved; count > 0)
     fmt::print(stderr, "note: {}: {} after step {} removed, the run does {} again\n",
                options.metrics, count == 1 ? "1 line" : fmt::format("{} lines", count), done,

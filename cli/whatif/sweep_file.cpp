@@ -27,6 +27,7 @@ const char* const kPointCells[] = {"question", "gpu",      "gpus",       "inter_
 const char* const kAnswerCells[] = {"fits",         "reason",      "plan",         "shape",
                                     "gpus_used",    "step_s",      "tokens_per_s", "mfu",
                                     "memory_bytes", "memory_tight"};
+constexpr size_t kFirstOfPlan = 2;  // what no plan has none of
 const char* const kScenarioCells[] = {"tokens",          "price_usd_per_gpu_hour",
                                       "power_w_per_gpu", "gpu_mtbf_s",
                                       "steps",           "busy_s",
@@ -68,6 +69,8 @@ std::vector<std::string> answerCells(const PointAnswer& answer) {
                                     answer.memoryTight ? "yes" : "no"};
   for (const planner::BreakdownPart& part : planner::breakdownParts(answer.breakdown))
     cells.push_back(number(part.time.count()));
+  if (!answer.ok())
+    for (size_t i = kFirstOfPlan; i < cells.size(); ++i) cells[i].clear();
   return cells;
 }
 
@@ -102,6 +105,7 @@ class RecordReader {
       : record_(record), name_(name) {}
 
   const std::string& text() { return record_[at_++].text; }
+  void skip(size_t cells) { at_ += cells; }
   double real() {
     const cost::CsvCell& cell = record_[at_++];
     const Result<double> value = spec::parseDecimal(cell.text);
@@ -143,10 +147,14 @@ PointAnswer readAnswer(RecordReader& reader, int64_t gpus) {
   const bool fits = reader.yesNo();
   answer.reason = reader.text();
   if (!fits && answer.reason.empty()) answer.reason = "no plan";
-  if (fits) answer.reason.clear();
+  if (!fits) {
+    reader.skip(std::size(kAnswerCells) - kFirstOfPlan + planner::breakdownParts({}).size());
+    return answer;
+  }
+  answer.reason.clear();
   answer.plan = reader.text();
   answer.shape = reader.text();
-  answer.gpusUsed = fits ? reader.whole(1, gpus) : reader.whole();
+  answer.gpusUsed = reader.whole(1, gpus);
   answer.step = Seconds(reader.real());
   answer.tokensPerSecond = reader.real();
   answer.modelFlopsUtilisation = reader.real();

@@ -290,6 +290,7 @@ Result<Imported> importTorchtitan(const std::string& text, const std::string& fi
   readRecompute(config, launch, plan, file, missing);
   readTorchtitanStages(config, model, plan);
   plan.sequenceParallel = plan.tp > 1;  // its tensor parallelism always is
+  config.refuseMisspelt();
   TRIREME_RETURN_IF_ERROR(config.error());
   TRIREME_RETURN_IF_ERROR(missing);
   const std::vector<std::string> ofFp8 = uncountedOfFp8(config);

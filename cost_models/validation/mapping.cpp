@@ -284,11 +284,13 @@ bool isMegatron(const Row& row) {
   return row.stack.starts_with("megatron") || row.stack == "nemo" || row.stack == "trireme";
 }
 
-void setDropout(const Row& row, Kind kind, spec::TrainingSpec& training) {  // (R14)
+void setDropout(const Row& row, Kind kind, Assumptions& assumptions,
+                spec::TrainingSpec& training) {  // (R14)
   const bool isTrainedSo = row.stack.starts_with("megatron") ||
                            row.stack.starts_with("deepspeed") || row.stack == "alpa";
   if (kind != Kind::kGpt || !isTrainedSo) return;
   training.embeddingDropout = training.attentionDropout = training.residualDropout = 0.1;
+  assumptions.push_back("(R14) dropout unpublished: 0.1, as in the scripts");
 }
 
 }  // namespace
@@ -312,7 +314,7 @@ Result<RunQuery> queryOf(const Row& row, const Catalogue& catalogue) {
   TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, plan.training));
   plan.training.sequenceLength = *row.seq;
   plan.training.globalBatchSize = *row.globalBatch;
-  setDropout(row, kind, plan.training);
+  setDropout(row, kind, assumptions, plan.training);
   plan.microbatchSize = *row.microBatch;
   plan.vocabMultiple = isMegatron(row) ? 128 : 1;  // (R11)
   TRIREME_RETURN_IF_ERROR(setDegrees(row, plan));

@@ -92,7 +92,9 @@ Status corrupted(const std::string& file, const std::string& why) {
 Result<json> readManifest(const std::string& folder) {
   auto text = readWholeFile(folder + "/" + kManifest);
   if (!text) return Error(invalidArgument("not a bundle: " + text.error().message()));
-  json manifest = json::parse(*text, nullptr, false);
+  // The parser takes a NUL for the end of the text.
+  const bool isText = text->find('\0') == std::string::npos;
+  json manifest = isText ? json::parse(*text, nullptr, false) : json(json::value_t::discarded);
   if (manifest.is_discarded()) return Error(corrupted(kManifest, "not JSON"));
   if (!manifest.is_object() || manifest.value("format", json()) != kFormat)
     return Error(invalidArgument("not a bundle: manifest.json is of another format"));

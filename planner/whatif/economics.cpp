@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/spec/stack_on_device.h"
+
 namespace trireme::planner {
 namespace {
 
@@ -36,8 +38,14 @@ Goodput goodputOf(const Training& training, const FailureModel& model) {
 
 }  // namespace
 
-Bytes checkpointBytes(int64_t numParameters, int64_t stateBytes) {
-  return Bytes(3.0 * static_cast<double>(numParameters) * static_cast<double>(stateBytes));
+Bytes checkpointBytes(int64_t numParameters, const spec::StackProfile& stack,
+                      spec::Precision precision, const spec::DeviceSpec& device) {
+  double perParameter = 3 * static_cast<double>(byteSize(spec::stateDType(precision)));
+  if (!stack.ownPrograms) {
+    const auto used = spec::descriptionOn(stack.description, precision, device);
+    perParameter = used.parameterBytes + used.optimizerBytes;
+  }
+  return Bytes(perParameter * static_cast<double>(numParameters));
 }
 
 Economics economicsOf(const Training& training, const Scenario& scenario) {

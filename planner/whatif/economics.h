@@ -15,6 +15,9 @@
 #include <optional>
 
 #include "ir/base/units.h"
+#include "ir/spec/cluster_spec.h"
+#include "ir/spec/stack_profile.h"
+#include "ir/spec/training_spec.h"
 #include "planner/whatif/daly.h"
 
 namespace trireme::planner {
@@ -63,8 +66,11 @@ struct Economics {
   std::optional<Goodput> goodput;
 };
 
-// Master weights and two moments of AdamW: 3 numbers of `stateBytes` bytes per parameter.
-Bytes checkpointBytes(int64_t numParameters, int64_t stateBytes);
+// What is saved of every parameter: of Trireme's own programs the master weight and two moments of
+// AdamW; of a stack with a description its parameter_bytes and optimizer_bytes, with Megatron's
+// mixed precision the 16-bit weight beside them (14 bytes).
+Bytes checkpointBytes(int64_t numParameters, const spec::StackProfile& stack,
+                      spec::Precision precision, const spec::DeviceSpec& device);
 
 // Requires tokens above 0. A wall time that failures make infinite is infinite.
 Economics economicsOf(const Training& training, const Scenario& scenario);

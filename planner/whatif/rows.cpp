@@ -46,8 +46,9 @@ Training trainingOf(const Answers& answers, size_t index) {
   training.gpus = presentDevices(answers.sweep, point);
   training.used = answers.answers[index]->gpusUsed;
   training.perNode = std::min(perNode, training.gpus);
-  training.checkpoint = checkpointBytes(answers.sweep.base.model.numParameters(),
-                                        byteSize(spec::stateDType(hardware.precision)));
+  training.checkpoint =
+      checkpointBytes(answers.sweep.base.model.numParameters(), answers.sweep.base.stack,
+                      hardware.precision, hardware.cluster.device);
   training.power = hardware.cluster.device.power;
   return training;
 }

@@ -206,6 +206,24 @@ Result<Places> match(const ForeignWeights& weights, const TensorFiles& files,
   return matched;
 }
 
+// That every element is a number of `type`.
+Status checkFinite(const TensorFiles& files, const Places& places, DType type) {
+  for (const TensorFiles::Place* place : places) {
+    TRIREME_ASSIGN_OR_RETURN(const std::vector<char> bytes, files.read(*place));
+    const int64_t count = static_cast<int64_t>(bytes.size()) / byteSize(place->entry.dtype);
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = loadElement(bytes.data(), place->entry.dtype, i);
+      double stored = 0;
+      storeElement(&stored, type, 0, value);
+      if (!std::isfinite(loadElement(&stored, type, 0)))
+        return invalidArgument(
+            fmt::format("{}: tensor {}, element {}: {} is no number of {}, which the weights are",
+                        files.pathOf(*place), place->entry.name, i, value, dtypeName(type)));
+    }
+  }
+  return {};
+}
+
 int64_t indexOf(const ForeignTensor& tensor, int64_t row, int64_t col) {
   return tensor.isTransposed ? col * tensor.rows + row : row * tensor.cols + col;
 }
@@ -367,6 +385,7 @@ Status loadForeignWeights(const TrainingState& state, const ForeignWeights& weig
     return invalidArgument(fmt::format("the program has {} parameters, the model {}",
                                        tensors.size(), weights.own.size()));
   const DType type = storedType(state, StateKind::kMaster);
+  TRIREME_RETURN_IF_ERROR(checkFinite(opened, places, type));
   for (const OwnTensor& own : weights.own) {
     const LogicalTensor& tensor = *tensors[own.name];
     std::vector<char> bytes(static_cast<size_t>(tensor.elements() * byteSize(type)));

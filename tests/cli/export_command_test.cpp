@@ -157,6 +157,12 @@ TEST_F(ExportCommand, ForSaysWhoseTimesTheseAre) {
                                        "--for", "deepspeed", "--stack", "megatron-core"});
   EXPECT_EQ(tooLarge.exitCode, 1);
   EXPECT_THAT(tooLarge.err, HasSubstr("would work: stack deepspeed (now: megatron-core)"));
+  // A context that DeepSpeed's JSON cannot divide; others can.
+  EXPECT_THAT(runTrireme({"plan", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "32",
+                          "--batch", "8", "--seq", "131072", "--for", "deepspeed"})
+                  .err,
+              HasSubstr("no single change of the query gives a plan for DeepSpeed's JSON; without "
+                        "--for other software is tried as well"));
 }
 
 // Pins that the program cannot run are its limit, not a matter of another stack.

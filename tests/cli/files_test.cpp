@@ -40,9 +40,31 @@ TEST(Metrics, StepsThatAResumedRunRepeatsGoAway) {
   EXPECT_EQ(whole.numRemoved, 0);
   EXPECT_FALSE(whole.isLastCutOff);
   EXPECT_EQ(keepUntil("{\"step\":1}\n{\"step\":2}", 1)->numRemoved, 1);
+  // A power failure leaves zeros; what was written before them counts.
+  const KeptMetrics zeros = *keepUntil("{\"step\":1}\n{\"st" + std::string(100, '\0'), 1);
+  EXPECT_EQ(zeros.text, "{\"step\":1}\n");
+  EXPECT_TRUE(zeros.isLastCutOff);
+  EXPECT_EQ(keepUntil("{\"step\":1}\n" + std::string(9, '\0'), 1)->text, "{\"step\":1}\n");
+  EXPECT_FALSE(keepUntil(std::string(3, '\0') + "{\"step\":1}\n", 1).has_value());
   for (const char* other : {"text\n", "{\"step\":1}\n7\n", "{\"loss\":1}\n", "{\"step\":1.5}\n",
                             "notes", "{\"step\":1}\n{\"stop"})
     EXPECT_FALSE(keepUntil(other, 2).has_value()) << other;
+}
+
+// Lines of steps that the checkpoint has, but not the disk, do not come again.
+TEST(Metrics, AGapIsSaid) {
+  const auto gapOf = [](const std::vector<int64_t>& steps, int64_t after) {
+    std::string text;
+    for (const int64_t step : steps) text += fmt::format("{{\"step\":{}}}\n", step);
+    return keepUntil(text, after)->gap;
+  };
+  EXPECT_EQ(gapOf({1, 2, 3, 4, 5}, 4), "");
+  EXPECT_EQ(gapOf({3, 4}, 4), "");  // begun with a resumed run
+  EXPECT_EQ(gapOf({}, 4), "");
+  EXPECT_EQ(gapOf({1, 2}, 4), "no lines of steps 3 to 4");
+  EXPECT_EQ(gapOf({1, 2, 3}, 4), "no line of step 4");
+  EXPECT_EQ(gapOf({1, 3, 4}, 4), "no line of step 2");
+  EXPECT_EQ(gapOf({7, 8, 7, 8}, 8), "step 7 behind step 8");
 }
 
 // A new run would lose what another has measured.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,7 @@
 #include "ir/spec/load.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/session.h"
+#include "runtime/state/elements.h"
 #include "tests/support/small_plan.h"
 
 namespace trireme::cli {
@@ -188,6 +190,29 @@ TEST_F(TransformersFiles, ComeBackBitForBit) {
     spec::ModelSpec again = *spec::parseModel(*huggingFaceConfig(model), "config.json");
     again.name = model.name;
     EXPECT_EQ(again, model) << name;
+  }
+}
+
+// A weight that is no number would be found when the training is saved, or never; so would one that
+// the program's type does not hold.
+TEST_F(TransformersFiles, AreOfNumbers) {
+  const std::vector<runtime::ForeignTensor> tensors =
+      huggingFaceWeights(modelOf(kFolder + "gpt2"))->tensors;
+  for (const DType type : {DType::kF32, DType::kF64}) {
+    write("bad.safetensors", tensors, type);
+    const double bad = type == DType::kF64 ? 1e300 : std::numeric_limits<double>::quiet_NaN();
+    double element = 0;
+    runtime::storeElement(&element, type, 0, bad);
+    std::fstream file(path("bad.safetensors"), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-4 * byteSize(type), std::ios::end);
+    file.write(reinterpret_cast<const char*>(&element), byteSize(type));
+    file.close();
+    const runtime::ForeignTensor& last = tensors.back();
+    EXPECT_THAT(
+        refusalOf("bad.safetensors"),
+        ::testing::AllOf(
+            HasSubstr(fmt::format("tensor {}, element {}: ", last.name, last.rows * last.cols - 4)),
+            HasSubstr(type == DType::kF64 ? "1e+300 is no number of f32" : "nan is no")));
   }
 }
 

@@ -436,12 +436,23 @@ TEST(ImportTorchtitan, AnOptionThatTheFileContradictsIsAnError) {
 TEST(ImportTorchtitan, UnknownSettingsAreListed) {
   const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
   const Result<Imported> imported =
-      readToml(replacedInToml("dataset = \"c4\"", "datasett = \"c4\"") + "[extra]\nx = 1\ny = 2\n",
+      readToml(replacedInToml("dataset = \"c4\"", "corpus = \"c4\"") + "[extra]\nx = 1\ny = 2\n",
                model, {.gpus = 64});
   ASSERT_TRUE(imported.has_value()) << imported.error().message();
   EXPECT_THAT(imported->unpriced,
-              ElementsAre("training.datasett", "extra", "float8.enable_fsdp_float8_all_gather",
+              ElementsAre("training.corpus", "extra", "float8.enable_fsdp_float8_all_gather",
                           "float8.precompute_float8_dynamic_scale_for_fsdp"));
+}
+
+// A slip of the pen would be priced as if it were not there.
+TEST(ImportTorchtitan, MisspeltSettingsAreRefused) {
+  const spec::ModelSpec model = spec::loadModel("llama3-405b").value();
+  const Result<Imported> imported = readToml(
+      replacedInToml("tensor_parallel_degree", "tensor_parallel_degre"), model, {.gpus = 64});
+  ASSERT_FALSE(imported.has_value());
+  EXPECT_THAT(imported.error().message(),
+              HasSubstr("parallelism.tensor_parallel_degre is not known; did you mean "
+                        "'tensor_parallel_degree'?"));
 }
 
 // Whatever the bytes: a legal plan, or a message with the file.
