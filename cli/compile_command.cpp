@@ -108,7 +108,7 @@ Result<expand::Expansion> expandPlan(const spec::ModelSpec& model, const plan::P
                                      const CompileOptions& options) {
   const std::string& path = options.plan;
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model).withContext(path));
-  TRIREME_RETURN_IF_ERROR(planner::checkNamedStack(plan, path, options.simulate.stack));
+  TRIREME_RETURN_IF_ERROR(planner::checkNamedStack(plan, path, model, options.simulate.stack));
   TRIREME_RETURN_IF_ERROR(expand::checkBuildable(plan).withContext(path));
   TRIREME_ASSIGN_OR_RETURN(expand::Expansion expansion, expand::expand(model, plan));
   // A legal plan expands to a correct program: anything else is our mistake.

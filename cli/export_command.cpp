@@ -146,7 +146,7 @@ Result<int> runExport(Options options) {
     return Error(status.withContext(options.plan));
   TRIREME_RETURN_IF_ERROR(readStack(plan, framework, options));
   std::vector<codegen::Misfit> misfits = misfitsOf(plan, model, framework);
-  for (codegen::Misfit& misfit : misfitsOf(plan, options.values.settings, framework))
+  for (codegen::Misfit& misfit : misfitsOf(plan, model, options.values.settings, framework))
     misfits.push_back(std::move(misfit));
   if (const Status status = statusOf(misfits, framework); !status.ok())
     return Error(invalidArgument(

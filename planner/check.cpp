@@ -75,11 +75,12 @@ Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
 }
 
 Status checkNamedStack(const plan::Plan& plan, const std::string& file,
-                       const std::string& stackPath) {
+                       const spec::ModelSpec& model, const std::string& stackPath) {
   const Result<spec::StackProfile> stack = stackFor(plan, file, stackPath);
   if (!stack.has_value()) return stackPath.empty() ? Status() : stack.error();
   // The device is not known, the precision is.
-  return checkSupported(plan, spec::stackOn(*stack, plan.training.precision, {})).withContext(file);
+  return checkSupported(plan, model, spec::stackOn(*stack, plan.training.precision, {}))
+      .withContext(file);
 }
 
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,
@@ -91,7 +92,7 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
                             const SearchProgress& progress) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, query.model));
-  TRIREME_RETURN_IF_ERROR(checkSupported(plan, query.stack));
+  TRIREME_RETURN_IF_ERROR(checkSupported(plan, query.model, query.stack));
   TRIREME_RETURN_IF_ERROR(enoughDevices(plan, query.cluster));
   const CostFunctions costs = modelCosts(query);
   PlanCheck check;

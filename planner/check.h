@@ -45,7 +45,7 @@ Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
 // that the plan names and that is not shipped nothing is known, so that nothing is refused; errors
 // of spec::loadStack for `stackPath`.
 Status checkNamedStack(const plan::Plan& plan, const std::string& file,
-                       const std::string& stackPath);
+                       const spec::ModelSpec& model, const std::string& stackPath);
 // Another stack is another question, which may be asked: says so; empty if it is the plan's.
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,
                            const spec::StackProfile& stack);

@@ -323,7 +323,7 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
   TRIREME_ASSIGN_OR_RETURN(const SharedBlocks blocks, costs.blocks(plan));
   std::vector<Alternative> alternatives;
   for (Change& change : Changes(plan, cutsFor(query, plan, *blocks), reach).take()) {
-    if (!checkSupported(change.plan, query.stack).ok()) continue;
+    if (!checkSupported(change.plan, query.model, query.stack).ok()) continue;
     // On a host nothing overlaps.
     if (query.cluster.device.kind == spec::DeviceKind::kHost && change.plan.overlapReductions &&
         !plan.overlapReductions)

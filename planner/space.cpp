@@ -56,6 +56,12 @@ std::optional<Rejection> refuseDegrees(const Query& query, int64_t tp, int64_t p
   if (model.ffnSize % tp != 0)
     return Rejection{"P5", fmt::format("tp {}", tp), "a divisor of the ffn size",
                      fmt::format("ffn size {}", model.ffnSize)};
+  if (!plan::hasFp8Widths(model, query.training.precision, tp, query.stack.settings))
+    return Rejection{
+        "stack", fmt::format("tp {}", tp),
+        fmt::format("fp8 products of widths that are multiples of {}",
+                    query.stack.settings.fp8Columns),
+        fmt::format("heads {}, ffn {}", model.numHeads * model.headSize / tp, model.ffnSize / tp)};
   if (pp > model.numLayers)
     return Rejection{"P8", fmt::format("pp {}", pp), "at least one layer per stage",
                      fmt::format("{} layers", model.numLayers)};
@@ -111,8 +117,13 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
                const std::vector<bool>& overlaps, const std::vector<bool>& splits,
                std::vector<Group>& groups) {
   const int64_t part = query.training.sequenceLength / degrees.cp;
+  const spec::Precision precision = query.training.precision;
+  const spec::StackSettings& settings = query.stack.settings;
+  if (!plan::hasFp8Widths(query.model, precision, degrees.tp, settings)) return;
   for (int64_t microbatch : microbatches) {
-    if (!allows(query.pins.microbatchSize, query.pins.mostMicrobatchSize, microbatch)) continue;
+    if (!allows(query.pins.microbatchSize, query.pins.mostMicrobatchSize, microbatch) ||
+        !plan::hasFp8Tokens(microbatch * part, precision, settings))
+      continue;
     for (Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
       if (!allows(query.pins.recompute, recompute) || !supports(query.stack, recompute) ||
           isPointless(query, recompute))
@@ -393,7 +404,17 @@ void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
     degrees.dp = dp;
     addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), overlaps,
               splitsOf(query, pp), groups);
-    if (groups.size() == before)  // Degrees and microbatch divide, so it is the other pin.
+    const int64_t part = query.training.sequenceLength / cp;
+    const int64_t microbatch =
+        query.pins.microbatchSize.value_or(query.training.globalBatchSize / dp);
+    if (groups.size() > before) continue;
+    if (!plan::hasFp8Tokens(microbatch * part, query.training.precision, query.stack.settings))
+      addRejection(
+          {"stack", fmt::format("cp {} dp {}", cp, dp),
+           fmt::format("fp8 products of a multiple of {} tokens", query.stack.settings.fp8Rows),
+           fmt::format("{} x {}", microbatch, part)},
+          rejections);
+    else  // Degrees and microbatch divide, so it is the other pin.
       addRejection({"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
                     fmt::format("tp {} and length {}", tp, query.training.sequenceLength)},
                    rejections);

@@ -42,13 +42,15 @@ std::string_view whyNot(const plan::ChoiceUse& use, const spec::StackProfile& st
 
 }  // namespace
 
-Status checkSupported(const plan::Plan& plan, const spec::StackProfile& stack) {
+Status checkSupported(const plan::Plan& plan, const spec::ModelSpec& model,
+                      const spec::StackProfile& stack) {
   TRIREME_RETURN_IF_ERROR(checkChoices(plan, stack));
+  std::optional<plan::RuleBreach> breach = plan::fp8Breach(plan, model, stack.settings);
   for (const spec::StackRule rule : stack.rules)
-    if (const auto breach = plan::breachOf(plan, rule))
-      return invalidArgument(fmt::format("stack '{}' has no {}; nearest: {}", stack.name,
-                                         breach->value, breach->nearest));
-  return {};
+    if (!breach) breach = plan::breachOf(plan, rule);
+  if (!breach) return {};
+  return invalidArgument(
+      fmt::format("stack '{}' has no {}; nearest: {}", stack.name, breach->value, breach->nearest));
 }
 
 Status checkChoices(const plan::Plan& plan, const spec::StackProfile& stack) {

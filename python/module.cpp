@@ -327,7 +327,7 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
     answer.json = planner::toJson(*check);
     return answer;
   }
-  if (Status status = planner::checkSupported(plan, query.stack); !status.ok())
+  if (Status status = planner::checkSupported(plan, query.model, query.stack); !status.ok())
     return Error(status.withContext(request.file));
   TRIREME_ASSIGN_OR_RETURN(const cost::Estimate estimate,
                            cost::estimate(model, plan, query.cluster, query.stack));

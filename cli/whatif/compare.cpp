@@ -73,7 +73,8 @@ Result<PlanSide> planSide(const CompareOptions& options, const std::string& name
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, model).withContext(name));
   TRIREME_RETURN_IF_ERROR(growCluster(plan.numRanks(), question.cluster, cluster));
   Query query = planner::queryOf(plan, model, cluster, stack);
-  TRIREME_RETURN_IF_ERROR(planner::checkSupported(plan, query.stack).withContext(name));
+  TRIREME_RETURN_IF_ERROR(
+      planner::checkSupported(plan, query.model, query.stack).withContext(name));
   TRIREME_ASSIGN_OR_RETURN(cost::Estimate estimate,
                            cost::estimate(model, plan, query.cluster, query.stack));
   return PlanSide{{name, std::move(plan), std::move(estimate)}, std::move(query)};

@@ -132,7 +132,8 @@ Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model
                             Framework framework, const ExportOptions& options) {
   std::vector<Misfit> misfits = misfitsOf(onHosts(plan), model, framework);
   for (Misfit& misfit : settingMisfits(plan, framework, options)) misfits.push_back(misfit);
-  for (Misfit& misfit : misfitsOf(plan, options.settings, framework)) misfits.push_back(misfit);
+  for (Misfit& misfit : misfitsOf(plan, model, options.settings, framework))
+    misfits.push_back(misfit);
   TRIREME_RETURN_IF_ERROR(statusOf(misfits, framework));
   Exported exported = write(plan, model, framework, options);
   noteSteps(framework, options, exported);

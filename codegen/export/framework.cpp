@@ -304,14 +304,18 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& mod
   return misfits.take();
 }
 
-std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::StackSettings& settings,
-                              Framework framework) {
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& model,
+                              const spec::StackSettings& settings, Framework framework) {
   const FrameworkInfo& info = infoOf(framework);
-  if (plan.training.precision != Precision::kFp8 || info.recipes.empty() || !settings.fp8 ||
-      has(info.recipes, *settings.fp8))
+  if (plan.training.precision != Precision::kFp8 || info.recipes.empty() || !settings.fp8)
     return {};
-  return {{fmt::format("fp8 with scales by the recipe {}", spec::fp8RecipeName(*settings.fp8)),
-           std::string(spec::fp8RecipeName(info.recipes.front()))}};
+  Misfits misfits;
+  misfits.addIf(!has(info.recipes, *settings.fp8),
+                fmt::format("fp8 with scales by the recipe {}", spec::fp8RecipeName(*settings.fp8)),
+                std::string(spec::fp8RecipeName(info.recipes.front())));
+  if (auto breach = plan::fp8Breach(plan, model, settings))
+    misfits.add({{std::move(breach->value), std::move(breach->nearest)}});
+  return misfits.take();
 }
 
 Status statusOf(const std::vector<Misfit>& misfits, Framework framework) {

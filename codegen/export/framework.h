@@ -50,9 +50,10 @@ Status statusOf(const std::vector<Misfit>& misfits, Framework framework);
 
 // Of the choices alone, whether or not the plan is legal.
 std::vector<Misfit> misfitsOf(const plan::Plan& plan, Framework framework);
-// Of the software that the plan is for: fp8 with other scales than the framework's.
-std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::StackSettings& settings,
-                              Framework framework);
+// Of the software that the plan is for: fp8 with other scales than the framework's, or
+// with products that it does not multiply.
+std::vector<Misfit> misfitsOf(const plan::Plan& plan, const spec::ModelSpec& model,
+                              const spec::StackSettings& settings, Framework framework);
 
 // The stack with those of its choices and precisions that the framework has as well, for a search
 // among plans that it can express; fp8 only with a recipe of the framework, and a padded vocabulary

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ir/base/status.h"
 #include "ir/spec/load.h"
 
@@ -96,6 +98,46 @@ std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
           fmt::format("{} ranks", p.numRanks() / p.devicesPerHost * p.devicesPerHost)};
   }
   return std::nullopt;
+}
+
+// Inputs of the projections of queries, keys and values and of the first of the MLP are hidden
+// wide, those of the others heads x head size and ffn; outputs of the latter are hidden wide.
+bool hasFp8Widths(const spec::ModelSpec& model, spec::Precision precision, int64_t tp,
+                  const spec::StackSettings& settings) {
+  if (precision != spec::Precision::kFp8) return true;
+  const int64_t heads = model.numHeads * model.headSize / tp, ffn = model.ffnSize / tp;
+  const int64_t queriesKeysValues = (model.numHeads + 2 * model.numKvHeads) * model.headSize / tp;
+  const int64_t gated = model.activation == spec::ActivationKind::kSwiGlu ? 2 * ffn : ffn;
+  const auto areMultiples = [](std::initializer_list<int64_t> sizes, int64_t of) {
+    return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size % of == 0; });
+  };
+  return areMultiples({model.hiddenSize, heads, ffn}, settings.fp8Columns) &&
+         areMultiples({model.hiddenSize, queriesKeysValues, gated}, settings.fp8Rows);
+}
+
+bool hasFp8Tokens(int64_t tokens, spec::Precision precision, const spec::StackSettings& settings) {
+  return precision != spec::Precision::kFp8 || tokens % settings.fp8Rows == 0;
+}
+
+std::optional<RuleBreach> fp8Breach(const Plan& p, const spec::ModelSpec& model,
+                                    const spec::StackSettings& settings) {
+  const spec::Precision precision = p.training.precision;
+  if (!hasFp8Widths(model, precision, p.tp, settings)) {
+    int64_t nearest = p.tp - 1;
+    while (nearest > 0 &&
+           (p.tp % nearest != 0 || !hasFp8Widths(model, precision, nearest, settings)))
+      --nearest;
+    return RuleBreach{
+        fmt::format(
+            "fp8 products of widths that are no multiples of {} at tp {} (heads {}, ffn {})",
+            settings.fp8Columns, p.tp, model.numHeads * model.headSize / p.tp,
+            model.ffnSize / p.tp),
+        nearest > 0 ? fmt::format("tp {}", nearest) : "bf16"};
+  }
+  const int64_t tokens = p.microbatchSize * p.training.sequenceLength / p.cp;
+  if (hasFp8Tokens(tokens, precision, settings)) return std::nullopt;
+  return RuleBreach{fmt::format("fp8 products of {} tokens", tokens),
+                    fmt::format("a multiple of {}", settings.fp8Rows)};
 }
 
 bool rankOrderGoesWithSharding(const Plan& p) {

@@ -32,6 +32,16 @@ struct RuleBreach {
 };
 std::optional<RuleBreach> breachOf(const Plan& plan, spec::StackRule rule);
 
+// Of fp8: whether the layers' products have the rows and columns that the software multiplies
+// (StackSettings::fp8Rows), by their widths on one of tp ranks, and by the tokens of a pass. True
+// in other precisions.
+bool hasFp8Widths(const spec::ModelSpec& model, spec::Precision precision, int64_t tp,
+                  const spec::StackSettings& settings);
+bool hasFp8Tokens(int64_t tokens, spec::Precision precision, const spec::StackSettings& settings);
+// Both of a plan: what is not so, and the nearest.
+std::optional<RuleBreach> fp8Breach(const Plan& plan, const spec::ModelSpec& model,
+                                    const spec::StackSettings& settings);
+
 // Whether software that has both has the rank order together with the state sharding. Megatron's
 // FSDP, by which Megatron-Core and NeMo share gradients and parameters, takes the default order
 // alone.

@@ -140,6 +140,17 @@ void readSettings(MapReader& map, bool hasF8, StackSettings* settings) {
     map.required("fp8_recipe", kRecipes, &settings->fp8.emplace());
   else if (const Node* node = map.child("fp8_recipe"))
     map.fail(*node, "is of fp8, which is none of the precisions: add it there, or remove this");
+  for (const auto& [key, multiple] :
+       {std::pair{"fp8_rows", &settings->fp8Rows}, {"fp8_columns", &settings->fp8Columns}}) {
+    const Node* node = map.child(key);
+    if (node == nullptr) continue;
+    if (!hasF8) map.fail(*node, "is of fp8, which is none of the precisions: add it there");
+    double value = 1;
+    readPositive(map, key, &value);
+    *multiple = static_cast<int64_t>(value);
+    if (static_cast<double>(*multiple) != value)
+      map.fail(*node, fmt::format("must be a whole number, got {}", value));
+  }
   map.optional("compiled", &settings->compiled);
   map.optional("async_tensor_parallel", &settings->asyncTensorParallel);
 }

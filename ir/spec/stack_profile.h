@@ -43,7 +43,10 @@ std::string_view fp8RecipeName(Fp8Recipe recipe);  // delayed, current, rowwise,
 // follows from it.
 struct StackSettings {
   std::optional<Fp8Recipe> fp8;  // absent: it does not train in fp8
-  bool compiled = false;         // by torch.compile
+  // What it multiplies in fp8 has a multiple of so many rows, and of so many columns: inputs
+  // (tokens x inner width) and weights (outer width x inner width), as a rank has them.
+  int64_t fp8Rows = 1, fp8Columns = 1;
+  bool compiled = false;  // by torch.compile
   bool asyncTensorParallel = false;
   bool operator==(const StackSettings&) const = default;
 };

@@ -22,7 +22,7 @@ Seconds unitOf(Seconds longest) {
 }
 
 Status checkPossible(const plan::Plan& plan, const Query& query) {
-  TRIREME_RETURN_IF_ERROR(checkSupported(plan, withStackOnDevice(query).stack));
+  TRIREME_RETURN_IF_ERROR(checkSupported(plan, query.model, withStackOnDevice(query).stack));
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, query.model));
   const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
   if (plan.numRanks() <= devices) return {};

@@ -336,6 +336,22 @@ TEST(Megatron, UnevenVirtualStagesAreALayout) {
   EXPECT_THAT(text(eight), Not(HasSubstr("layout")));
 }
 
+// 28672 / 8 is 3584 wide, a multiple of 32, and a pass has 8192 tokens of a multiple of 8.
+TEST(Fp8, ProductsHaveTheSizesOfTheProfile) {
+  Plan plan = loadPlan("llama3-70b-titan");
+  const spec::ModelSpec model = loadModel(plan);
+  plan.training.precision = spec::Precision::kFp8;
+  const auto text = [&](int64_t multiple) {
+    const auto exported = exportPlan(
+        plan, model, Framework::kMegatron,
+        {.settings = {.fp8 = spec::Fp8Recipe::kMx, .fp8Rows = 8, .fp8Columns = multiple}});
+    return exported.has_value() ? exported->text : exported.error().message();
+  };
+  EXPECT_THAT(text(32), HasSubstr("--fp8-recipe mxfp8\n"));
+  EXPECT_THAT(text(1000), HasSubstr("Megatron-LM cannot express fp8 products of widths that are no "
+                                    "multiples of 1000"));
+}
+
 // Each recipe by the framework's own name for it; one that it has not is refused.
 TEST(Fp8, TheRecipeOfTheProfileIsAskedFor) {
   Plan plan = loadPlan("llama3-70b-titan");

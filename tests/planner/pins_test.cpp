@@ -9,6 +9,7 @@
 #include <random>
 
 #include "ir/base/format.h"
+#include "ir/plan/choices.h"
 #include "planner/relax.h"
 #include "tests/planner/small_query.h"
 
@@ -46,6 +47,28 @@ TEST(Pins, OneReplicaMayShareItsStateAmongContextRanks) {
   EXPECT_THAT(searchPlan(query).error().message(), ::testing::HasSubstr("(P11)"));
   EXPECT_THAT(searchPlan(query).error().message(),
               ::testing::Not(::testing::HasSubstr("parameters (pinned: parameters)")));
+}
+
+// Hosts of 4: whatever the number of devices, a launcher can start the plan, and no such plan on
+// fewer is faster; without the rule none is slower.
+TEST(StackRules, AlikeHosts) {
+  int changed = 0;
+  std::optional<Seconds> before;
+  for (const int64_t gpus : {1, 3, 4, 5, 6, 7, 8, 10, 11, 12}) {
+    Query query = computeBound(smallQuery(gpus, 2, 30));
+    query.cluster.hostDevices = 4;
+    const auto free = searchPlan(query);
+    query.stack.rules = {spec::StackRule::kAlikeHosts};
+    const auto alike = searchPlan(query);
+    ASSERT_TRUE(free.has_value() && alike.has_value());
+    EXPECT_TRUE(plan::ranksPerHost(alike->plan).has_value()) << gpus;
+    EXPECT_LE(free->estimate.step, alike->estimate.step) << gpus;
+    EXPECT_TRUE(free->plan == alike->plan || !plan::ranksPerHost(free->plan)) << gpus;
+    EXPECT_LE(alike->estimate.step, before.value_or(alike->estimate.step)) << gpus;
+    before = alike->estimate.step;
+    changed += free->plan != alike->plan;
+  }
+  EXPECT_GT(changed, 0);
 }
 
 // What the program needs is nobody's pin, so giving it up is no way out.

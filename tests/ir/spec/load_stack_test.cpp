@@ -263,6 +263,23 @@ TEST(ParseStack, F8NeedsTheBytesOfACastAndItsRecipe) {
   EXPECT_FALSE(described().settings.fp8);
 }
 
+// Multiples are whole, and of fp8; without their keys any number will do.
+TEST(ParseStack, F8MayMultiplyMultiplesAlone) {
+  const std::string f8 = "[fp16, fp8]\nfp8_recipe: mx\ncast_bytes: {value: 8, source: a}\n";
+  const auto stack = parseStack(replaced(kDescribed, "[fp16, fp32]\n",
+                                         f8 + "fp8_rows: {value: 8, source: a}\n"
+                                              "fp8_columns: {value: 32, source: a}\n"),
+                                "d.yaml");
+  ASSERT_TRUE(stack.has_value()) << messageOf(stack);
+  EXPECT_EQ(stack->settings.fp8Rows, 8);
+  EXPECT_EQ(stack->settings.fp8Columns, 32);
+  EXPECT_EQ(described().settings.fp8Rows, 1);
+  EXPECT_THAT(refusalOfStack("[fp16, fp32]\n", f8 + "fp8_rows: {value: 8.5, source: a}\n"),
+              HasSubstr("must be a whole number, got 8.5"));
+  EXPECT_THAT(refusalOfStack("[fp16, fp32]\n", "[fp16, fp32]\nfp8_rows: {value: 8, source: a}\n"),
+              HasSubstr("is of fp8, which is none of the precisions"));
+}
+
 TEST(ParseStack, TheKeyToBlameIsTheOneThatIsWrong) {
   const std::string stack = "name: s\nprograms: foo\nchoices: [pipeline]\n";
   EXPECT_THAT(parseStack(stack, "s.yaml").error().message(),
