@@ -86,7 +86,7 @@ std::vector<Variant> withoutPins(const Query& query) {
 class Around {
  public:
   Around(const Query& query, const PlanResult& winner, const OutlookProgress& progress)
-      : query_(query), winner_(winner), progress_(progress) {}
+      : query_(query), winner_(winner), progress_(progress), costs_(modelCosts(query)) {}
 
   Result<Outlook> look() {
     const std::vector<Variant> free = withoutPins(query_), changed = changedQueries(query_);
@@ -106,15 +106,27 @@ class Around {
   }
 
  private:
+  // Of queries that differ in memory alone.
+  CostFunctions costsWithin(Bytes memory) const {
+    CostFunctions costs = costs_;
+    costs.estimate = [estimate = costs_.estimate, memory](const plan::Plan& plan) {
+      Result<cost::Estimate> result = estimate(plan);
+      if (result.has_value()) result->memoryAvailable = memory;
+      return result;
+    };
+    return costs;
+  }
+
   // The best plan of the query; none if nothing fits.
-  Result<std::optional<CostedPlan>> best(Query query, const std::string& what) {
+  Result<std::optional<CostedPlan>> best(Query query, const CostFunctions& costs,
+                                         const std::string& what) {
     query.topK = 1;
     const auto show = [&](const SearchState& state) {
       const double part =
           static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups);
       if (progress_) progress_((static_cast<double>(numDone_) + part) / numParts_, what);
     };
-    Result<PlanResult> result = searchPlan(query, modelCosts(query), show);
+    Result<PlanResult> result = searchPlan(query, costs, show);
     if (result.has_value()) return CostedPlan{std::move(result->plan), std::move(result->estimate)};
     if (result.error().code() == StatusCode::kInfeasible) return std::nullopt;
     return Error(result.error());
@@ -123,7 +135,7 @@ class Around {
   Result<std::optional<CostedPlan>> bestWithin(Bytes memory) {
     Query query = query_;
     query.cluster.device.memory = memory;
-    return best(std::move(query), "without the limit of memory");
+    return best(std::move(query), costsWithin(memory), "without the limit of memory");
   }
 
   Status addMemory() {
@@ -159,8 +171,9 @@ class Around {
     Limit limit;
     limit.kind = variant.kind;
     limit.what = variant.name;
-    TRIREME_ASSIGN_OR_RETURN(const std::optional<CostedPlan> found,
-                             best(variant.query, "without " + nameOf(limit)));
+    TRIREME_ASSIGN_OR_RETURN(
+        const std::optional<CostedPlan> found,
+        best(variant.query, modelCosts(variant.query), "without " + nameOf(limit)));
     ++numDone_;
     if (!found || !isFaster(*found, winner_)) return {};
     limit.plan = found->plan;
@@ -185,11 +198,12 @@ class Around {
 
   Status addSensitivity(const Variant& variant) {
     const Query& query = variant.query;
-    TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> found, best(query, variant.name));
-    ++numDone_;
     CostedPlan same{winner_.plan, {}};
     same.plan.training = query.training;
-    TRIREME_ASSIGN_OR_RETURN(same.estimate, modelCosts(query).estimate(same.plan));
+    const CostFunctions costs = modelCosts(query);
+    TRIREME_ASSIGN_OR_RETURN(same.estimate, costs.estimate(same.plan));
+    TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> found, best(query, costs, variant.name));
+    ++numDone_;
     if (same.estimate.fits() && (!found || same.estimate.step <= found->estimate.step))
       found = std::move(same);
     if (!found) return {};  // Only twice the batch can be too much, of pinned choices.
@@ -211,6 +225,7 @@ class Around {
   const Query& query_;
   const PlanResult& winner_;
   const OutlookProgress& progress_;
+  const CostFunctions costs_;  // the query's
   Outlook outlook_;
   int64_t numDone_ = 0;
   double numParts_ = 1;

@@ -9,26 +9,27 @@ namespace {
 
 using Kind = FlowStep::Kind;
 
-// Steps of one rank, linked by stream. A meeting is a message or a collective.
-struct Node {
-  int32_t task = 0, step = 0;
-  int32_t next = -1;     // on the same stream
-  int32_t awaited = -1;  // kWait: node whose end is awaited
-  int32_t meeting = -1;  // kSend, kRecv, kCollective
-  double begin = 0, end = 0;
-  int32_t causeActor = -1, causeNode = -1;
-  bool arrived = false;  // at the meeting
-  bool done = false;
+// What a step is linked with: the next one on its stream; of a wait the step that it awaits, of a
+// message or collective its meeting.
+struct Link {
+  int32_t next = -1, partner = -1;
 };
+
+constexpr double kNotYet = -1;  // begin of what has not arrived at its meeting, end of what is open
 
 struct StreamState {
   int32_t head = -1, tail = -1;
-  int32_t last = -1;  // done
+  int32_t last = -1;      // done
+  int32_t waitsFor = -1;  // step that the head awaits and that is open
   double freeAt = 0;
 };
 
+// A rank that stands for its class. Steps and links are numbered alike.
 struct Actor {
-  std::vector<Node> nodes;
+  const Role* role = nullptr;
+  const std::vector<Flow>* flows = nullptr;  // by body
+  std::vector<PlayedStep> steps;
+  std::vector<Link> links;
   std::array<StreamState, kNumStreams> streams;
 };
 
@@ -36,8 +37,13 @@ struct Guest {
   int32_t actor = -1, node = -1;
 };
 
+// The guests of all meetings stand in one list, those of a meeting linked.
+struct SeatedGuest {
+  Guest guest;
+  int32_t next = -1;
+};
 struct Meeting {
-  std::vector<Guest> guests;  // all that will come
+  int32_t first = -1, last = -1;  // of those that will come
   int32_t expected = 2;
   int32_t arrived = 0;
   double ready = 0, seconds = 0;
@@ -50,10 +56,11 @@ class Player {
  public:
   Player(const Program& program, const Symmetry& symmetry,
          const std::vector<std::vector<Flow>>& flows)
-      : program_(program),
-        symmetry_(symmetry),
-        flows_(flows),
-        actors_(index(symmetry.numClasses())) {
+      : program_(program), symmetry_(symmetry), actors_(index(symmetry.numClasses())) {
+    for (size_t a = 0; a < actors_.size(); ++a) {
+      actors_[a].role = &program.roles[index(rankOf(static_cast<int32_t>(a)).role)];
+      actors_[a].flows = &flows[a];
+    }
     countMessages();
   }
 
@@ -77,11 +84,10 @@ class Player {
   const RankInfo& rankOf(int32_t actor) const {
     return program_.ranks[index(symmetry_.representative[index(actor)])];
   }
-  const Role& roleOf(int32_t actor) const { return program_.roles[index(rankOf(actor).role)]; }
-  const FlowStep& stepOf(int32_t actor, const Node& node) const {
-    const RankInfo& rank = rankOf(actor);
-    const TaskRecord& task = program_.roles[index(rank.role)].tasks[index(node.task)];
-    return flows_[index(actor)][index(task.body)].steps[index(node.step)];
+  static const FlowStep& stepOf(const Actor& actor, int32_t node) {
+    const PlayedStep& step = actor.steps[index(node)];
+    const TaskRecord& task = actor.role->tasks[index(step.task)];
+    return (*actor.flows)[index(task.body)].steps[index(step.step)];
   }
 
   // Messages are numbered densely: (pipeline group class, direction, virtual stage, microbatch).
@@ -132,48 +138,65 @@ class Player {
 
   // Unfolds the tasks of one rank and resolves its events: a wait awaits the latest issued signal.
   void issue(int32_t actor) {
-    const Role& role = roleOf(actor);
-    const std::vector<Flow>& flows = flows_[index(actor)];
+    Actor& a = actors_[index(actor)];
+    const Role& role = *a.role;
+    const std::vector<Flow>& flows = *a.flows;
     std::vector<int32_t> signal(index(std::max(role.numEvents, 0)), -1);
     size_t count = 0;
     for (const TaskRecord& task : role.tasks) count += flows[index(task.body)].steps.size();
-    actors_[index(actor)].nodes.reserve(count);
+    a.steps.reserve(count);
+    a.links.reserve(count);
     for (size_t t = 0; t < role.tasks.size(); ++t) {
       const TaskRecord& task = role.tasks[t];
       const std::vector<FlowStep>& steps = flows[index(task.body)].steps;
       for (size_t s = 0; s < steps.size(); ++s) {
         const int32_t event = eventIndex(steps[s].event, task.slot);
-        Node node{static_cast<int32_t>(t), static_cast<int32_t>(s)};
+        int32_t awaited = -1;
         if (steps[s].kind == Kind::kWait) {
-          node.awaited = signal[index(event)];
-          if (node.awaited < 0) continue;
+          awaited = signal[index(event)];
+          if (awaited < 0) continue;
         } else if (steps[s].kind == Kind::kLocal) {
           if (steps[s].seconds <= 0 && event < 0) continue;
         }
-        const int32_t added = append(actor, steps[s], task, node);
+        const PlayedStep played{static_cast<int32_t>(t), static_cast<int32_t>(s), kNotYet, kNotYet};
+        const int32_t added = append(actor, steps[s], played, awaited);
         if (steps[s].kind != Kind::kWait && event >= 0) signal[index(event)] = added;
       }
     }
   }
 
-  int32_t append(int32_t actor, const FlowStep& step, const TaskRecord& task, Node node) {
+  int32_t append(int32_t actor, const FlowStep& step, const PlayedStep& played, int32_t awaited) {
     Actor& a = actors_[index(actor)];
-    const auto added = static_cast<int32_t>(a.nodes.size());
-    if (step.kind != Kind::kLocal && step.kind != Kind::kWait) {
+    const auto added = static_cast<int32_t>(a.steps.size());
+    Link link{-1, awaited};
+    if (meets(step)) {
+      const TaskRecord& task = a.role->tasks[index(played.task)];
       const Instruction& instruction =
-          roleOf(actor).bodies[index(task.body)].instructions[index(step.instruction)];
-      node.meeting = step.kind == Kind::kCollective ? collectiveOf(actor, instruction)
+          a.role->bodies[index(task.body)].instructions[index(step.instruction)];
+      link.partner = step.kind == Kind::kCollective ? collectiveOf(actor, instruction)
                                                     : messageOf(actor, task, instruction);
-      Meeting& meeting = meetings_[index(node.meeting)];
-      meeting.guests.push_back({actor, added});
-      meeting.seconds = std::max(meeting.seconds, step.seconds);
+      seat({actor, added}, meetings_[index(link.partner)]);
+      double& seconds = meetings_[index(link.partner)].seconds;
+      seconds = std::max(seconds, step.seconds);
     }
     StreamState& stream = a.streams[index(static_cast<int>(step.stream))];
-    if (stream.tail >= 0) a.nodes[index(stream.tail)].next = added;
+    if (stream.tail >= 0) a.links[index(stream.tail)].next = added;
     if (stream.head < 0) stream.head = added;
     stream.tail = added;
-    a.nodes.push_back(node);
+    a.steps.push_back(played);
+    a.links.push_back(link);
     return added;
+  }
+
+  static bool meets(const FlowStep& step) {
+    return step.kind != Kind::kLocal && step.kind != Kind::kWait;
+  }
+
+  void seat(Guest guest, Meeting& meeting) {
+    const auto seat = static_cast<int32_t>(guests_.size());
+    guests_.push_back({guest, -1});
+    (meeting.first < 0 ? meeting.first : guests_[index(meeting.last)].next) = seat;
+    meeting.last = seat;
   }
 
   // Executes the stream until it has to wait for somebody.
@@ -181,60 +204,66 @@ class Player {
     Actor& a = actors_[index(actor)];
     StreamState& s = a.streams[index(stream)];
     while (s.head >= 0) {
-      Node& node = a.nodes[index(s.head)];
-      const FlowStep& step = stepOf(actor, node);
+      const FlowStep& step = stepOf(a, s.head);
       const Guest before{actor, s.last};
-      if (node.awaited >= 0) {
-        const Node& awaited = a.nodes[index(node.awaited)];
-        if (!awaited.done) return;  // Woken by complete().
-        const bool isHeld = awaited.end > s.freeAt;
-        complete(actor, s.head, s.freeAt, std::max(s.freeAt, awaited.end),
-                 isHeld ? Guest{actor, node.awaited} : before);
-      } else if (node.meeting < 0) {
-        complete(actor, s.head, s.freeAt, s.freeAt + step.seconds, before);
-      } else if (!arrive(node, s.freeAt, before)) {
+      if (step.kind == Kind::kWait) {
+        const int32_t awaited = a.links[index(s.head)].partner;
+        const double end = a.steps[index(awaited)].end;
+        if (end == kNotYet) {
+          s.waitsFor = awaited;
+          return;  // Woken by complete().
+        }
+        complete(actor, s.head, step, s.freeAt, std::max(s.freeAt, end),
+                 end > s.freeAt ? Guest{actor, awaited} : before);
+      } else if (step.kind == Kind::kLocal) {
+        complete(actor, s.head, step, s.freeAt, s.freeAt + step.seconds, before);
+      } else if (!arrive({actor, s.head}, s.freeAt, before)) {
         return;  // Woken by the last guest.
       }
     }
   }
 
   // Counts a guest in; the last one completes the meeting for all. `before`: where it comes from.
-  bool arrive(Node& node, double now, Guest before) {
-    if (node.arrived) return false;
-    node.arrived = true;
-    Meeting& meeting = meetings_[index(node.meeting)];
+  bool arrive(Guest guest, double now, Guest before) {
+    Actor& a = actors_[index(guest.actor)];
+    double& begin = a.steps[index(guest.node)].begin;
+    if (begin != kNotYet) return false;
+    begin = now;
+    Meeting& meeting = meetings_[index(a.links[index(guest.node)].partner)];
     if (now > meeting.ready) meeting.cause = before;
     meeting.ready = std::max(meeting.ready, now);
     if (++meeting.arrived < meeting.expected) return false;
     const double end = meeting.ready + meeting.seconds;
-    for (const Guest& guest : meeting.guests) {
-      const Node& other = actors_[index(guest.actor)].nodes[index(guest.node)];
-      if (!other.arrived || other.done) continue;
-      const FlowStep& step = stepOf(guest.actor, other);
-      complete(guest.actor, guest.node, meeting.ready, end, meeting.cause);
-      work_.push_back({guest.actor, static_cast<int32_t>(step.stream)});
+    for (int32_t seat = meeting.first; seat >= 0; seat = guests_[index(seat)].next) {
+      const auto [actor, node] = guests_[index(seat)].guest;
+      const PlayedStep& other = actors_[index(actor)].steps[index(node)];
+      if (other.begin == kNotYet || other.end != kNotYet) continue;
+      const FlowStep& step = stepOf(actors_[index(actor)], node);
+      complete(actor, node, step, meeting.ready, end, meeting.cause);
+      work_.push_back({actor, static_cast<int32_t>(step.stream)});
     }
     return true;
   }
 
-  void complete(int32_t actor, int32_t nodeIndex, double begin, double end, Guest cause) {
+  void complete(int32_t actor, int32_t node, const FlowStep& step, double begin, double end,
+                Guest cause) {
     Actor& a = actors_[index(actor)];
-    Node& node = a.nodes[index(nodeIndex)];
-    const FlowStep& step = stepOf(actor, node);
+    PlayedStep& played = a.steps[index(node)];
     StreamState& stream = a.streams[index(static_cast<int>(step.stream))];
-    node.begin = begin;
-    node.end = end;
-    node.causeActor = cause.actor;
-    node.causeNode = cause.node;
-    node.done = true;
+    played.begin = begin;
+    played.end = end;
+    played.causeRank = cause.actor;
+    played.causeStep = cause.node;
     stream.freeAt = end;
-    stream.last = nodeIndex;
-    stream.head = node.next;
+    stream.last = node;
+    stream.head = a.links[index(node)].next;
     seconds_ = std::max(seconds_, end);
     if (step.event.base < 0) return;
     for (int32_t s = 0; s < kNumStreams; ++s) {
-      const int32_t head = a.streams[index(s)].head;
-      if (head >= 0 && a.nodes[index(head)].awaited == nodeIndex) work_.push_back({actor, s});
+      int32_t& waitsFor = a.streams[index(s)].waitsFor;
+      if (waitsFor != node) continue;
+      waitsFor = -1;
+      work_.push_back({actor, s});
     }
   }
 
@@ -245,25 +274,20 @@ class Player {
           return Error(invalidArgument(describeDeadlock({a, s})));
     Played played;
     played.seconds = seconds_;
-    played.ranks.resize(actors_.size());
-    for (size_t a = 0; a < actors_.size(); ++a) {
-      played.ranks[a].reserve(actors_[a].nodes.size());
-      for (const Node& node : actors_[a].nodes)
-        played.ranks[a].push_back(
-            {node.task, node.step, node.begin, node.end, node.causeActor, node.causeNode});
-    }
+    for (Actor& actor : actors_) played.ranks.push_back(std::move(actor.steps));
     return played;
   }
 
   std::string describe(Place at) const {
-    const Node& node = actors_[index(at.actor)].nodes[index(headOf(at))];
-    const FlowStep& step = stepOf(at.actor, node);
-    const Role& role = roleOf(at.actor);
-    const TaskRecord& task = role.tasks[index(node.task)];
+    const Actor& actor = actors_[index(at.actor)];
+    const FlowStep& step = stepOf(actor, headOf(at));
+    const int32_t t = actor.steps[index(headOf(at))].task;
+    const Role& role = *actor.role;
+    const TaskRecord& task = role.tasks[index(t)];
     const InstructionKind kind =
         role.bodies[index(task.body)].instructions[index(step.instruction)].kind;
     return fmt::format("rank {} task {} ({}) instruction {} ({} on {})",
-                       symmetry_.representative[index(at.actor)], node.task, taskName(task),
+                       symmetry_.representative[index(at.actor)], t, taskName(task),
                        step.instruction, instructionName(kind), streamName(step.stream));
   }
 
@@ -271,17 +295,20 @@ class Player {
 
   // Whose stream has to move before this one can; actor -1: nobody ever comes.
   Place blockedBy(Place at) const {
-    const Node& node = actors_[index(at.actor)].nodes[index(headOf(at))];
-    Guest other{at.actor, node.awaited};
-    if (node.meeting >= 0) {
+    const Actor& actor = actors_[index(at.actor)];
+    const int32_t partner = actor.links[index(headOf(at))].partner;
+    Guest other{at.actor, partner};
+    if (meets(stepOf(actor, headOf(at)))) {
       other = {};
-      for (const Guest& guest : meetings_[index(node.meeting)].guests) {
-        if (!actors_[index(guest.actor)].nodes[index(guest.node)].arrived) other = guest;
+      for (int32_t seat = meetings_[index(partner)].first; seat >= 0;
+           seat = guests_[index(seat)].next) {
+        const Guest& guest = guests_[index(seat)].guest;
+        if (actors_[index(guest.actor)].steps[index(guest.node)].begin == kNotYet) other = guest;
       }
     }
     if (other.actor < 0) return {-1, 0};
-    const Node& there = actors_[index(other.actor)].nodes[index(other.node)];
-    return {other.actor, static_cast<int32_t>(stepOf(other.actor, there).stream)};
+    const FlowStep& there = stepOf(actors_[index(other.actor)], other.node);
+    return {other.actor, static_cast<int32_t>(there.stream)};
   }
 
   std::string describeDeadlock(Place at) const {
@@ -301,9 +328,9 @@ class Player {
 
   const Program& program_;
   const Symmetry& symmetry_;
-  const std::vector<std::vector<Flow>>& flows_;
   std::vector<Actor> actors_;
   std::vector<Meeting> meetings_;
+  std::vector<SeatedGuest> guests_;
   int64_t virtualStages_ = 0, microbatches_ = 1;
   int32_t numPipelines_ = 0;
   std::vector<int32_t> pipelineOfGroupClass_;

@@ -281,6 +281,10 @@ void readTier(MapReader& cluster, const Node& node, const std::string& path, boo
   const int64_t inner = spec->tiers.empty() ? 1 : spec->tiers.back().devices;
   LinkTier tier;
   map.required("name", &tier.name);
+  for (const LinkTier& before : spec->tiers)
+    if (const Node* name = map.child("name"); name && before.name == tier.name)
+      map.fail(*name,
+               fmt::format("is '{}', as of a tier before: names tell links apart", tier.name));
   map.optional("topology", kTopologies, &tier.topology);
   if (isLast) {
     tier.devices = spec->numDevices;

@@ -120,6 +120,8 @@ std::vector<std::string> stackChanges(const StackProfile& before, const StackPro
   if (!before.ownPrograms && !after.ownPrograms)
     addSettings(lines, kDescribedSettings, before.description, after.description);
   lines.add("vocab_multiple", before.vocabMultiple, after.vocabMultiple);
+  lines.add("fp8_rows", before.settings.fp8Rows, after.settings.fp8Rows);
+  lines.add("fp8_columns", before.settings.fp8Columns, after.settings.fp8Columns);
   lines.add("compute_capability", before.computeCapability, after.computeCapability);
   addOnly(lines, "choices only before", spec::kChoices, before.choices, after.choices);
   addOnly(lines, "choices only after", spec::kChoices, after.choices, before.choices);
@@ -129,7 +131,8 @@ std::vector<std::string> stackChanges(const StackProfile& before, const StackPro
 }
 
 std::vector<std::string_view> stackSettingKeys() {
-  std::vector<std::string_view> keys = {"vocab_multiple", "compute_capability"};
+  std::vector<std::string_view> keys = {"vocab_multiple", "compute_capability", "fp8_rows",
+                                        "fp8_columns"};
   for (const OwnSetting& setting : kOwnSettings) keys.push_back(setting.key);
   for (const DescribedSetting& setting : kDescribedSettings) keys.push_back(setting.key);
   return keys;

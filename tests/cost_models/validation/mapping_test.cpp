@@ -61,9 +61,10 @@ std::string skipAfter(const std::function<void(Row&)>& change, Row row = gptRow(
   return query.has_value() ? "" : query.error().message();
 }
 
-TEST(QueryOf, ACompleteRowNeedsNoAssumptionButKvHeads) {
+TEST(QueryOf, ACompleteRowNeedsNoAssumptionButKvHeadsAndDropout) {
   const RunQuery query = queryFor(gptRow());
-  EXPECT_THAT(query.assumptions, ElementsAre("(R4) kv_heads unpublished: as many as heads"));
+  EXPECT_THAT(query.assumptions, ElementsAre("(R4) kv_heads unpublished: as many as heads",
+                                             "(R14) dropout unpublished: 0.1, as in the scripts"));
   EXPECT_EQ(query.cluster.name, "A100-80GB-SXM");
   EXPECT_EQ(query.cluster.numDevices, 768);
   EXPECT_EQ(query.stack.name, "megatron-lm-2021");

@@ -123,6 +123,8 @@ TEST(ParseCluster, TiersNestAndTheLastSpansAll) {
   EXPECT_THAT(with("name: ib\n", "name: ib\n    devices: 24\n"),
               HasSubstr("the last tier must span all 16 devices, got 24"));
   EXPECT_THAT(with("    devices: 8\n", ""), HasSubstr("tiers[0].devices: missing"));
+  EXPECT_THAT(with("name: ib", "name: nvlink"),
+              HasSubstr("tiers[1].name: is 'nvlink', as of a tier before"));
   EXPECT_THAT(with("num_devices: 16", "num_devices: 12"),
               HasSubstr("num_devices: must be a multiple of the 8 devices of a block of the tier "
                         "before the last, got 12; nearest: 8 or 16"));

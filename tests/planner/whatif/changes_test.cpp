@@ -41,6 +41,8 @@ std::string otherValue(const std::string& key) {
       {"post_validation", "true"},
       {"vocab_multiple", "16"},
       {"host_exponent", "{value: 3, source: here}"},
+      {"fp8_rows", "{value: 3, source: here}"},
+      {"fp8_columns", "{value: 3, source: here}"},
       {"flash_attention", "false"},
       {"overlap_pipeline_transfers", "false"}};
   static const std::map<std::string, std::string> kUnits = {
