@@ -97,7 +97,9 @@ Status BranchAndBound::run() {
 }
 
 Status BranchAndBound::open(const Node& node) {
-  if (node.kind == NodeKind::kArrangement || node.kind == NodeKind::kBoundedArrangement) {
+  const bool isArrangement =
+      node.kind == NodeKind::kArrangement || node.kind == NodeKind::kBoundedArrangement;
+  if (isArrangement && !query_.stack.ownPrograms) {
     TRIREME_ASSIGN_OR_RETURN(const bool isVain, recomputesInVain(node));
     if (isVain) {
       prune("recomputation");
@@ -114,7 +116,10 @@ Status BranchAndBound::open(const Node& node) {
       expandGroup(node);
       return {};
     case NodeKind::kArrangement:
-      boundArrangement(node);
+      if (query_.stack.ownPrograms)
+        boundCuts(node, *node.plan);
+      else
+        boundArrangement(node);
       return {};
     case NodeKind::kBoundedArrangement:
       splitArrangement(node);

@@ -83,6 +83,7 @@ class BranchAndBound {
   // with pinned layers, some; of stacks with a description all, after the arrangement is split into
   // numbers of recomputed layers.
   void expandGroup(const Node& node);
+  void boundCuts(const Node& node, const plan::Plan& arrangement);
   void expandDescribed(const Node& node);
   void openArrangement(const Node& node, const plan::Plan& plan);
   void boundArrangement(const Node& node);

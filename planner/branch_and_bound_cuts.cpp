@@ -437,28 +437,41 @@ void BranchAndBound::expandGroup(const Node& node) {
       leaveUncosted(ofAllCuts);
       return;
     }
-    plan::Plan plan = arrangement;
-    std::optional<Seconds> fastest;
-    for (auto& layers : cutsFor(query_, arrangement, *node.blocks)) {
-      plan.layers = std::move(layers);
-      simplifyRecomputed(plan);
-      ++certificate_.numBounded;
-      const PlanBound bound = boundOf(query_, plan, *node.blocks);
-      if (bound.memory > query_.cluster.device.memory) {
-        noteMemory(plan, bound.memory);
-        continue;
-      }
-      fastest = fastest ? std::min(*fastest, bound.time) : bound.time;
-    }
-    if (least <= query_.cluster.device.memory && hasCuts &&
-        plan.pp * plan.virtualStages < query_.model.numLayers)
+    const bool mayFit = least <= query_.cluster.device.memory;
+    if (mayFit && hasCuts && arrangement.pp * arrangement.virtualStages < query_.model.numLayers)
       noteUntried(node, arrangement, std::max(node.bound, ofAllCuts));
-    if (!fastest) return;
-    frontier_.push({isCut ? *fastest : *fastest * movedFrom(plan),
-                    isCut ? NodeKind::kCandidate : NodeKind::kUncut, node.group,
-                    isCut ? nullptr : node.blocks,
-                    std::make_shared<const plan::Plan>(isCut ? plan : arrangement)});
+    // Most are too slow whatever their cut, and what they need does not matter.
+    if (mayFit && hasCuts && !isHopeless && ofAllCuts != kNoCut) {
+      ++certificate_.numBounded;
+      frontier_.push({std::max(node.bound, ofAllCuts), NodeKind::kArrangement, group, node.blocks,
+                      std::make_shared<const plan::Plan>(arrangement)});
+    } else {
+      boundCuts(node, arrangement);
+    }
   });
+}
+
+// By the cuts that are tried first.
+void BranchAndBound::boundCuts(const Node& node, const plan::Plan& arrangement) {
+  const bool isCut = !query_.pins.layers.empty();
+  plan::Plan plan = arrangement;
+  std::optional<Seconds> fastest;
+  for (auto& layers : cutsFor(query_, arrangement, *node.blocks)) {
+    plan.layers = std::move(layers);
+    simplifyRecomputed(plan);
+    ++certificate_.numBounded;
+    const PlanBound bound = boundOf(query_, plan, *node.blocks);
+    if (bound.memory > query_.cluster.device.memory) {
+      noteMemory(plan, bound.memory);
+      continue;
+    }
+    fastest = fastest ? std::min(*fastest, bound.time) : bound.time;
+  }
+  if (!fastest) return;
+  frontier_.push({isCut ? *fastest : *fastest * movedFrom(plan),
+                  isCut ? NodeKind::kCandidate : NodeKind::kUncut, node.group,
+                  isCut ? nullptr : node.blocks,
+                  std::make_shared<const plan::Plan>(isCut ? plan : arrangement)});
 }
 
 }  // namespace trireme::planner
