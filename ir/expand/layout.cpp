@@ -1,4 +1,6 @@
 // The arena of a role: activation slots, scratch, and the address of every value.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -7,12 +9,6 @@
 #include "ir/plan/plan.h"
 
 namespace trireme::expand {
-namespace {
-
-// Of the names of its buffers.
-std::string chunkPrefix(int32_t chunk) { return "chunk" + std::to_string(chunk) + "."; }
-
-}  // namespace
 
 int64_t RoleBuilder::take(int64_t bytes) {
   const int64_t offset = role_.arenaBytes;
@@ -22,7 +18,10 @@ int64_t RoleBuilder::take(int64_t bytes) {
 
 int32_t RoleBuilder::addBuffer(program::Buffer buffer) {
   const auto index = static_cast<int32_t>(role_.buffers.size());
-  buffersAt_[buffer.offset].push_back(index);
+  Chain& chain = buffersAt_[buffer.offset];
+  (chain.first < 0 ? chain.first : nextAt_[static_cast<size_t>(chain.last)]) = index;
+  chain.last = index;
+  nextAt_.push_back(-1);
   role_.buffers.push_back(std::move(buffer));
   return index;
 }
@@ -43,6 +42,7 @@ void RoleBuilder::allocateChunks() {
   };
   for (int32_t c = 0; c < static_cast<int32_t>(chunks_.size()); ++c) {
     ChunkLayout& layout = chunks_[static_cast<size_t>(c)];
+    layout.prefix = fmt::format("chunk{}.", c);
     const int64_t layers = range(c).count;
     int64_t bytes = 0;
     const auto reserve = [&](int64_t size) { return std::exchange(bytes, bytes + size); };
@@ -89,7 +89,7 @@ void RoleBuilder::allocateScratch() {
 program::Buffer RoleBuilder::slotBuffer(const std::string& name, int32_t chunk, int64_t offset,
                                         DType dtype, int64_t elements) const {
   program::Buffer buffer = slotAddress(chunk, offset, dtype, elements);
-  buffer.name = chunkPrefix(chunk) + name;
+  buffer.name = chunks_[static_cast<size_t>(chunk)].prefix + name;
   return buffer;
 }
 
@@ -203,12 +203,13 @@ int32_t RoleBuilder::bufferOf(const PassCode& code, Part part, int32_t chunk, Va
   program::Buffer buffer = address(code, part, chunk, value);
   buffer.dtype = v.type.dtype;
   buffer.elements = v.type.elements();
-  const std::string prefix = chunkPrefix(chunk);
+  const std::string& prefix = chunks_[static_cast<size_t>(chunk)].prefix;
   const auto isNamed = [&](std::string_view name) {
     return name.size() == prefix.size() + v.name.size() && name.ends_with(v.name) &&
            name.starts_with(prefix);
   };
-  for (const int32_t index : buffersAt_[buffer.offset]) {
+  for (int32_t index = buffersAt_[buffer.offset].first; index >= 0;
+       index = nextAt_[static_cast<size_t>(index)]) {
     const program::Buffer& b = role_.buffers[static_cast<size_t>(index)];
     if (b.layerStride == buffer.layerStride && b.elements == buffer.elements &&
         b.dtype == buffer.dtype && isNamed(b.name))

@@ -81,6 +81,7 @@ class RoleBuilder {
     std::vector<ParameterPlace> layerParameters;
     PerClass layersBegin{}, layerElements{};  // in the bucket of the class
     int32_t eventBase = 0;
+    std::string prefix;  // of the names of its buffers
   };
   // Where in the body a value is used: decides its address.
   enum class Part : uint8_t { kEmbedding, kLayer, kHead };
@@ -169,7 +170,12 @@ class RoleBuilder {
   int32_t stage_;
   std::vector<int32_t> slots_;
   program::Role role_;
-  std::unordered_map<int64_t, std::vector<int32_t>> buffersAt_;  // of the role, by offset
+  // The role's buffers of each offset, linked in the order in which they came.
+  struct Chain {
+    int32_t first = -1, last = -1;
+  };
+  std::unordered_map<int64_t, Chain> buffersAt_;
+  std::vector<int32_t> nextAt_;  // by buffer; -1: none
   std::map<std::pair<const PassCode*, int32_t>, std::vector<int32_t>> buffersOfValues_;
   ArenaUse use_;
   std::vector<ChunkLayout> chunks_;
