@@ -72,10 +72,10 @@ struct TailPlayer::Engine {
   TRIREME_INLINE static void playAll(TailPlayer& p, size_t begin, size_t end) {
     if (!p.usesSlots_)
       playSteps<kWidth, false, false>(p, begin, end);
-    else if (p.longestFlight_ <= p.shortest_.count())
-      playSteps<kWidth, true, false>(p, begin, end);
-    else
+    else if (p.inRows_)
       playSteps<kWidth, true, true>(p, begin, end);
+    else
+      playSteps<kWidth, true, false>(p, begin, end);
   }
 
   template <size_t kWidth>
@@ -133,7 +133,6 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
       first_(first),
       stop_(least.stop().count()),
       usesSlots_(least.receivesIntoSlots && least.overlapTransfers && least.hops.size() > 1),
-      shortest_(std::numeric_limits<double>::infinity()),
       flights_(order_->numWays()),
       durations_(order_->numPasses()),
       ends_(order_->numEnds()),
@@ -167,13 +166,18 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
 
 void TailPlayer::put(size_t stage, size_t lane, const StageTimes& times) {
   const size_t chunks = order_->chunks;
-  shortest_ = std::min(shortest_, times.shortest());
   Lanes* const durations = &durations_[(stage - first_) * TaskOrder::kDirections * chunks];
+  Seconds shortest = times.forward.front();
   for (size_t c = 0; c < chunks; ++c) {
     durations[c][lane] = times.forward[c].count() + stop_;
     durations[chunks + c][lane] = times.backward[c].count() + stop_;
-    if (order_->splitsBackward) durations[2 * chunks + c][lane] = times.weights[c].count();
+    shortest = std::min({shortest, times.forward[c], times.backward[c]});
+    if (!order_->splitsBackward) continue;
+    durations[2 * chunks + c][lane] = times.weights[c].count();
+    shortest = std::min(shortest, times.weights[c]);
   }
+  // Messages on one link are made, and slots are left, such a pass apart.
+  inRows_ = inRows_ || (usesSlots_ && shortest.count() < longestFlight_);
 }
 
 void TailPlayer::put(size_t stage, const StageTimes& times) {

@@ -48,7 +48,7 @@ class TailPlayer {
   const double stop_;  // of a transfer that is part of a pass, s
   const bool usesSlots_;
   double longestFlight_ = 0;
-  Seconds shortest_;               // pass: messages on one link are as far apart
+  bool inRows_ = false;            // messages may wait for each other
   double atEnd_ = 0;               // of the last gradient, through the stages before
   std::vector<double> flights_;    // of the last hop, by way
   std::vector<double> latencies_;  // of all of it

@@ -153,6 +153,9 @@ int64_t hostsInMoreBlocks(int64_t devices, int64_t inner, const Ranks& ranks,
   return 0;
 }
 
+// Divisions are most of what a group's tiers take, and every bound asks for them.
+bool isMultiple(int64_t a, int64_t of) { return of == 1 || a % of == 0; }
+
 // The blocks of one tier after the other, from the innermost on.
 class Blocks {
  public:
@@ -163,16 +166,17 @@ class Blocks {
     const bool isLast = tier_ + 1 == cluster_.tiers.size();
     int64_t devices = cluster_.tiers[tier_].devices;
     // Of blocks inside that are partly empty there are no more than of full ones.
-    if (!isLast) devices = std::max(devices / devicesBefore_ * inner, int64_t{1});
+    if (!isLast && inner != devicesBefore_)
+      devices = std::max(devices / devicesBefore_ * inner, int64_t{1});
     devicesBefore_ = cluster_.tiers[tier_++].devices;
     const int64_t blocks = (ranks_.all + devices - 1) / devices;
     const int64_t even = ranks_.all / blocks;
-    const bool isEven = ranks_.all % blocks == 0 && even % inner == 0;
-    const bool keeps = even % ranks_.together == 0 || blocks == 1;
+    const bool isEven = ranks_.all == even * blocks && isMultiple(even, inner);
+    const bool keeps = blocks == 1 || isMultiple(even, ranks_.together);
     block_ = isEven && keeps ? even : 0;
     if (block_ == 0 && !isLast) block_ = hostsInMoreBlocks(devices, inner, ranks_, cluster_);
     if (block_ == 0) block_ = devices;
-    if (block_ % inner != 0) block_ = devices / inner * inner;
+    if (!isMultiple(block_, inner)) block_ = devices / inner * inner;
     return block_;
   }
 
