@@ -167,17 +167,14 @@ TailPlayer::TailPlayer(std::shared_ptr<const TaskOrder> order, const Pipeline& l
 void TailPlayer::put(size_t stage, size_t lane, const StageTimes& times) {
   const size_t chunks = order_->chunks;
   Lanes* const durations = &durations_[(stage - first_) * TaskOrder::kDirections * chunks];
-  Seconds shortest = times.forward.front();
   for (size_t c = 0; c < chunks; ++c) {
     durations[c][lane] = times.forward[c].count() + stop_;
     durations[chunks + c][lane] = times.backward[c].count() + stop_;
-    shortest = std::min({shortest, times.forward[c], times.backward[c]});
-    if (!order_->splitsBackward) continue;
-    durations[2 * chunks + c][lane] = times.weights[c].count();
-    shortest = std::min(shortest, times.weights[c]);
   }
-  // Messages on one link are made, and slots are left, such a pass apart.
-  inRows_ = inRows_ || (usesSlots_ && shortest.count() < longestFlight_);
+  for (size_t c = 0; c < times.weights.size(); ++c)
+    durations[2 * chunks + c][lane] = times.weights[c].count();
+  // Messages on one link are made, and slots are left, a pass apart.
+  inRows_ = inRows_ || (usesSlots_ && times.shortest().count() < longestFlight_);
 }
 
 void TailPlayer::put(size_t stage, const StageTimes& times) {
