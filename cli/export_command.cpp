@@ -10,6 +10,7 @@
 #include "cli/paths.h"
 #include "cli/write_file.h"
 #include "codegen/export/export.h"
+#include "ir/plan/choices.h"
 #include "ir/plan/plan.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
@@ -90,20 +91,40 @@ Result<Framework> frameworkOf(const Options& options, const plan::Plan& plan) {
                   options.plan, plan.stack, targetName(*options.target))));
 }
 
-// `planned`: devices of a node of the cluster that the plan was made for, 0 if it does not say it.
-void noteNode(int64_t planned, const plan::Plan& plan) {
-  const int64_t node = plan.devicesPerHost;
+// A number of devices per node with which there are as many ranks on every node, near the one that
+// was asked for.
+int64_t nearestNode(plan::Plan plan) {
+  const int64_t asked = plan.devicesPerHost;
+  for (int64_t away = 1; away < asked; ++away)
+    for (const int64_t node : {asked - away, asked + away}) {
+      plan.devicesPerHost = node;
+      if (plan::ranksPerHost(plan)) return node;
+    }
+  return 1;
+}
+
+Status checkNode(const plan::Plan& plan, const Options& options) {
+  if (!options.devicesPerNode || plan::ranksPerHost(plan)) return {};
+  return invalidArgument(fmt::format(
+      "--gpus-per-node {}: {} ranks with tp {} are not as many on every node; nearest: {}",
+      *options.devicesPerNode, plan.numRanks(), plan.tp, nearestNode(plan)));
+}
+
+// `planned`: what the plan says itself.
+void noteNode(const plan::Plan& planned, const plan::Plan& plan) {
   if (plan.numRanks() == 1) return;
-  if (node == 0)
+  if (plan.devicesPerHost == 0)
     fmt::print(stderr, "note: nodes of {} devices: the plan does not say it (--gpus-per-node)\n",
-               codegen::kUsualNode);
-  if (planned == 0 || node == planned) return;
-  const bool isParted = node % plan.tp != 0 && plan.tp % node != 0;
+               plan::kUsualHost);
+  const auto before = plan::ranksPerHost(planned), now = plan::ranksPerHost(plan);
+  if (planned.devicesPerHost == 0 || before == now) return;
+  const int64_t most = before.value_or(planned.devicesPerHost);
+  const bool isParted = *now % plan.tp != 0 && most % plan.tp == 0;
   fmt::print(
       stderr,
-      "note: the plan was made for nodes of {} devices: on nodes of {} its step takes "
-      "another time than was predicted{}\n",
-      planned, node,
+      "note: the plan was made for nodes of {} devices: with {} ranks on each of {} nodes its "
+      "step takes another time than was predicted{}\n",
+      planned.devicesPerHost, *now, plan.numRanks() / *now,
       isParted ? fmt::format(", a longer one, for groups of tp {} lie across nodes", plan.tp) : "");
 }
 
@@ -137,14 +158,15 @@ Result<int> runExport(Options options) {
       {{"-o", options.output}}));
   TRIREME_RETURN_IF_ERROR(checkWritable(options.output));
   TRIREME_RETURN_IF_ERROR(checkFramework(options));
-  TRIREME_ASSIGN_OR_RETURN(plan::Plan plan, plan::loadPlan(options.plan));
-  const int64_t plannedNode = plan.devicesPerHost;
+  TRIREME_ASSIGN_OR_RETURN(const plan::Plan planned, plan::loadPlan(options.plan));
+  plan::Plan plan = planned;
   if (options.devicesPerNode) plan.devicesPerHost = *options.devicesPerNode;
   TRIREME_ASSIGN_OR_RETURN(const Framework framework, frameworkOf(options, plan));
   TRIREME_ASSIGN_OR_RETURN(const spec::ModelSpec model, loadModelOf(options, plan));
   if (const Status status = plan::verifyPlan(plan, model); !status.ok())
     return Error(status.withContext(options.plan));
   TRIREME_RETURN_IF_ERROR(readStack(plan, framework, options));
+  TRIREME_RETURN_IF_ERROR(checkNode(plan, options));
   std::vector<codegen::Misfit> misfits = misfitsOf(plan, model, framework);
   for (codegen::Misfit& misfit : misfitsOf(plan, model, options.values.settings, framework))
     misfits.push_back(std::move(misfit));
@@ -155,7 +177,7 @@ Result<int> runExport(Options options) {
                     options.plan, status.message(), codegen::frameworkName(framework))));
   TRIREME_ASSIGN_OR_RETURN(const codegen::Exported exported,
                            exportPlan(plan, model, framework, options.values));
-  noteNode(plannedNode, plan);
+  noteNode(planned, plan);
   noteStack(plan, framework);
   noteLearningRate(plan.training);
   for (const std::string& note : exported.notes) fmt::print(stderr, "note: {}\n", note);
@@ -181,7 +203,8 @@ Action addExportPlan(CLI::App& app) {
   addChoice(app, "--framework", &options->framework, codegen::frameworkName, Framework::kAccelerate,
             "What slurm or mpirun launches (default: by the plan's stack)");
   addCount(app, "--gpus-per-node", &options->devicesPerNode,
-           "Devices of a node (default: of the plan's cluster, or 8)");
+           "Devices of a node, of which as many get a rank on each (default: of the plan's "
+           "cluster, or 8)");
   addCount(app, "--steps", &options->values.steps,
            "Steps of the whole training (default: warmup + decay)");
   addPath(app, "-o,--output", &options->output, "FILE", "Write it here (default: stdout)");

@@ -76,7 +76,7 @@ Status adoptFromWhy(const Query& query, Recommendation& r) {
 // out.
 Result<Roomier> roomierThan(const PlanResult& tight, const Query& asked) {
   Query query = asked;
-  query.cluster.device.memory = tight.estimate.memoryAvailable * kCertainShare;
+  query.cluster.device.memory = certainMemory(tight.estimate);
   query.topK = 1;
   Result<PlanResult> result = searchPlan(query, modelCosts(query));
   if (!result.has_value() && result.error().code() == StatusCode::kInfeasible) return Roomier{};

@@ -17,6 +17,8 @@
 namespace trireme::planner {
 namespace {
 
+bool isOwn(const cost::Estimate& e) { return !e.memoryOfStages.empty(); }
+
 constexpr size_t kColumns = 100;
 
 // Breaks at spaces; further lines are indented by `indent`.
@@ -150,7 +152,7 @@ void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& 
   appendField(out, "memory",
               fmt::format("{} of {} on stage {}, the fullest{}", formatBytes(e.memory.total()),
                           formatBytes(e.memoryAvailable), e.memory.stage,
-                          isTight(e) ? "; tight: peaks are 3 to 7 % off" : ""));
+                          isTight(e) ? "; tight: " + doubtText(isOwn(e)) : ""));
   appendMemory(out, e);
 }
 
@@ -277,9 +279,15 @@ RunnerUp runnerUpOf(const CostedPlan& other, const CostedPlan& winner) {
 
 // Published peaks of software that others make are 3.0 to 6.7 % off on average, by source
 // (cost_models/VALIDATION.md), and frameworks' own fragments come on top.
-bool isTight(const cost::Estimate& e) {
-  const bool isOwn = !e.memoryOfStages.empty();  // which is exact
-  return !isOwn && e.fits() && e.memory.total() > e.memoryAvailable * kCertainShare;
+Bytes certainMemory(const cost::Estimate& e) {
+  return isOwn(e) ? e.memoryAvailable - e.memory.reserve * kReserveInDoubt
+                  : e.memoryAvailable * kCertainShare;
+}
+
+bool isTight(const cost::Estimate& e) { return e.fits() && e.memory.total() > certainMemory(e); }
+
+std::string doubtText(bool ownPrograms) {
+  return ownPrograms ? "the reserve is an estimate" : "peaks are 3 to 7 % off";
 }
 
 std::string summary(const plan::Plan& plan) {
@@ -439,8 +447,10 @@ std::string toTable(const PlanResult& result) {
 }
 
 std::string toTable(const Roomier& roomier, const PlanResult& tight) {
-  std::string text =
-      fmt::format("none: no plan leaves {:.0f} % of memory free", 100 * (1 - kCertainShare));
+  std::string text = fmt::format("none: no plan leaves {} of memory free",
+                                 isOwn(tight.estimate)
+                                     ? formatBytes(tight.estimate.memory.reserve * kReserveInDoubt)
+                                     : fmt::format("{:.0f} %", 100 * (1 - kCertainShare)));
   if (roomier.plan) {
     const auto& [plan, estimate] = *roomier.plan;
     text = fmt::format("{}, +{:.1f} %, {}: {}", formatSeconds(estimate.step),

@@ -37,10 +37,16 @@ struct MemoryPart {
 };
 std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory);
 
-// Whether it fits by less than its memory may be off: of software that others make, whose peaks are
-// predictions. What takes no more than kCertainShare of a device's memory is sure to fit.
+// Whether it fits by less than its memory may be off, and of how much it is so. What takes no more
+// than certainMemory() is sure to fit: of software that others make, whose peaks are predictions,
+// kCertainShare of a device's memory; of Trireme's own programs, exact but for a reserve that is
+// put together from other programs' figures, all but kReserveInDoubt of that.
 inline constexpr double kCertainShare = 0.93;
+inline constexpr double kReserveInDoubt = 0.5;
+Bytes certainMemory(const cost::Estimate& estimate);
 bool isTight(const cost::Estimate& estimate);
+// "peaks are 3 to 7 % off": why it may not fit though it is said to.
+std::string doubtText(bool ownPrograms);
 // What another plan loses against the winner, and in which part of the step most.
 RunnerUp runnerUpOf(const CostedPlan& other, const CostedPlan& winner);
 

@@ -56,12 +56,11 @@ std::optional<Rejection> refuseDegrees(const Query& query, int64_t tp, int64_t p
   if (model.ffnSize % tp != 0)
     return Rejection{"P5", fmt::format("tp {}", tp), "a divisor of the ffn size",
                      fmt::format("ffn size {}", model.ffnSize)};
-  if (!plan::hasFp8Widths(model, query.training.precision, tp, query.stack.settings))
-    return Rejection{
-        "stack", fmt::format("tp {}", tp),
-        fmt::format("fp8 products of widths that are multiples of {}",
-                    query.stack.settings.fp8Columns),
-        fmt::format("heads {}, ffn {}", model.numHeads * model.headSize / tp, model.ffnSize / tp)};
+  if (const auto misfit =
+          plan::fp8Misfit(model, query.training.precision, tp, query.stack.settings))
+    return Rejection{"stack", fmt::format("tp {}", tp),
+                     fmt::format("a multiple of {} as {} in fp8", misfit->multiple, misfit->what),
+                     fmt::format("{}", misfit->size)};
   if (pp > model.numLayers)
     return Rejection{"P8", fmt::format("pp {}", pp), "at least one layer per stage",
                      fmt::format("{} layers", model.numLayers)};
@@ -119,7 +118,7 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
   const int64_t part = query.training.sequenceLength / degrees.cp;
   const spec::Precision precision = query.training.precision;
   const spec::StackSettings& settings = query.stack.settings;
-  if (!plan::hasFp8Widths(query.model, precision, degrees.tp, settings)) return;
+  if (plan::fp8Misfit(query.model, precision, degrees.tp, settings)) return;
   for (int64_t microbatch : microbatches) {
     if (!allows(query.pins.microbatchSize, query.pins.mostMicrobatchSize, microbatch) ||
         !plan::hasFp8Tokens(microbatch * part, precision, settings))
@@ -133,6 +132,9 @@ void addGroups(const Query& query, const Group& degrees, const std::vector<int64
         const bool mayBe = degrees.tp > 1 && part % degrees.tp == 0 &&
                            query.stack.supports(StackChoice::kSequenceParallel);
         if (sequenceParallel && !mayBe) continue;
+        if (sequenceParallel &&
+            !plan::hasFp8Tokens(microbatch * part / degrees.tp, precision, settings))
+          continue;
         // What only pins could ask for, and no pin does.
         if (!sequenceParallel && mayBe && query.pins.sequenceParallel.value_or(true) &&
             obeys(query.stack, spec::StackRule::kSequenceWithTensor))
@@ -379,6 +381,33 @@ bool mayHave(const Query& query, int64_t cp) {
                       query.training.sequenceLength % (2 * cp) == 0));
 }
 
+std::optional<Rejection> refuseHosts(const Query& query, const Group& degrees) {
+  if (!obeys(query.stack, spec::StackRule::kAlikeHosts)) return std::nullopt;
+  plan::Plan plan = planOf(query, degrees);
+  if (plan::ranksPerHost(plan)) return std::nullopt;
+  const int64_t host = plan.devicesPerHost > 0 ? plan.devicesPerHost : plan::kUsualHost;
+  return Rejection{"stack", fmt::format("{} ranks with tp {}", plan.numRanks(), plan.tp),
+                   "as many on every host", fmt::format("hosts of {}", host)};
+}
+
+// Degrees of which there is no group. Degrees and microbatch divide, so that it is fp8 or the
+// pinned sequence parallelism.
+Rejection refuseTokens(const Query& query, const Group& g) {
+  const bool isSequenceParallel = query.pins.sequenceParallel.value_or(false);
+  const int64_t part = query.training.sequenceLength / g.cp / (isSequenceParallel ? g.tp : 1);
+  const spec::StackSettings& settings = query.stack.settings;
+  bool mayMultiply = false;
+  for (const int64_t microbatch : divisorsOf(query.training.globalBatchSize / g.dp))
+    mayMultiply |= allows(query.pins.microbatchSize, query.pins.mostMicrobatchSize, microbatch) &&
+                   plan::hasFp8Tokens(microbatch * part, query.training.precision, settings);
+  if (!mayMultiply)
+    return {"stack", fmt::format("cp {}", g.cp),
+            fmt::format("a multiple of {} as tokens of a pass in fp8", settings.fp8Rows),
+            fmt::format("{} of a sequence", part)};
+  return {"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
+          fmt::format("tp {} and length {}", g.tp, query.training.sequenceLength)};
+}
+
 // Degrees of `gpus` devices with tp and pp given: cp and dp share the rest.
 void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
                  std::vector<Group>& groups, std::vector<Rejection>& rejections) {
@@ -396,28 +425,19 @@ void addContexts(const Query& query, int64_t gpus, int64_t tp, int64_t pp,
       addRejection({"P17", "overlapped reductions", "dp > 1 or tp > 1", "1 of both"}, rejections);
       continue;
     }
-    const size_t before = groups.size();
     Group degrees;
     degrees.tp = tp;
     degrees.pp = pp;
     degrees.cp = cp;
     degrees.dp = dp;
+    if (auto refused = refuseHosts(query, degrees)) {
+      addRejection(std::move(*refused), rejections);
+      continue;
+    }
+    const size_t before = groups.size();
     addGroups(query, degrees, divisorsOf(query.training.globalBatchSize / dp), overlaps,
               splitsOf(query, pp), groups);
-    const int64_t part = query.training.sequenceLength / cp;
-    const int64_t microbatch =
-        query.pins.microbatchSize.value_or(query.training.globalBatchSize / dp);
-    if (groups.size() > before) continue;
-    if (!plan::hasFp8Tokens(microbatch * part, query.training.precision, query.stack.settings))
-      addRejection(
-          {"stack", fmt::format("cp {} dp {}", cp, dp),
-           fmt::format("fp8 products of a multiple of {} tokens", query.stack.settings.fp8Rows),
-           fmt::format("{} x {}", microbatch, part)},
-          rejections);
-    else  // Degrees and microbatch divide, so it is the other pin.
-      addRejection({"P9", "sequence parallel", "tp > 1 and a divisor of the sequence length",
-                    fmt::format("tp {} and length {}", tp, query.training.sequenceLength)},
-                   rejections);
+    if (groups.size() == before) addRejection(refuseTokens(query, degrees), rejections);
   }
 }
 

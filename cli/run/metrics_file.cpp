@@ -67,11 +67,12 @@ std::string gapBetween(int64_t before, int64_t step) {
 Result<KeptMetrics> keepUntil(const std::string& written, int64_t after) {
   const std::string text = withoutZeros(written);
   KeptMetrics kept;
-  kept.isLastCutOff = text.size() < written.size();
+  kept.hasZeros = text.size() < written.size();
   int64_t number = 0;
   std::optional<int64_t> last;
   const auto follow = [&](int64_t step) {
-    if (last && kept.gap.empty()) kept.gap = gapBetween(*last, step);
+    if (const std::string gap = last ? gapBetween(*last, step) : ""; !gap.empty())
+      kept.gaps.push_back(gap);
     last = step;
   };
   for (size_t begin = 0; begin < text.size();) {
@@ -95,6 +96,7 @@ Result<KeptMetrics> keepUntil(const std::string& written, int64_t after) {
       follow(step.get<int64_t>());
     }
   }
+  if (!last && !written.empty()) last = 0;
   if (last) follow(after + 1);
   return kept;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ir/base/status.h"
 #include "runtime/session.h"
@@ -26,9 +27,10 @@ struct KeptMetrics {
   std::string text;
   int64_t numRemoved = 0;     // lines of later steps
   bool isLastCutOff = false;  // so the last line is gone as well
-  // What should have stood before step `after` + 1 and does not, if there is any line: "no lines of
-  // steps 3 to 4", "step 7 behind step 8"; else empty.
-  std::string gap;
+  bool hasZeros = false;      // at its end, which are gone too
+  // What should stand before step `after` + 1, if the file had anything in it, and does not: "no
+  // lines of steps 3 to 4", "step 7 behind step 8".
+  std::vector<std::string> gaps;
 };
 // kInvalidArgument: "line 3 is no line of metrics".
 Result<KeptMetrics> keepUntil(const std::string& text, int64_t after);

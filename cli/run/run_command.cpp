@@ -194,9 +194,11 @@ Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Sessio
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::open(options.metrics, done));
   if (metrics.kept().isLastCutOff)
     fmt::print(stderr, "note: {}: its last line was cut off and is removed\n", options.metrics);
-  if (!metrics.kept().gap.empty())
-    fmt::print(stderr, "note: {}: has {}, which the run does not do again\n", options.metrics,
-               metrics.kept().gap);
+  if (metrics.kept().hasZeros)
+    fmt::print(stderr, "note: {}: zeros at its end are removed\n", options.metrics);
+  if (const std::vector<std::string>& gaps = metrics.kept().gaps; !gaps.empty())
+    fmt::print(stderr, "note: {}: the run goes on behind step {}, and the file has {}\n",
+               options.metrics, done, fmt::join(gaps, ", "));
   if (const int64_t count = metrics.kept().numRemoved; count > 0)
     fmt::print(stderr, "note: {}: {} after step {} removed, the run does {} again\n",
                options.metrics, count == 1 ? "1 line" : fmt::format("{} lines", count), done,

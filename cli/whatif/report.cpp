@@ -415,7 +415,8 @@ std::string Report::tight() const {
   const auto isTight = [this](const AnswerRow& r) { return answerOf(r).memoryTight; };
   const auto count = std::count_if(rows_.begin(), rows_.end(), isTight);
   if (count == 0) return "";
-  return fmt::format("{:<14}! memory is tight, peaks are 3 to 7 % off: {} of {}\n", "memory", count,
+  return fmt::format("{:<14}! memory is tight, {}: {} of {}\n", "memory",
+                     planner::doubtText(answers_.sweep.base.stack.ownPrograms), count,
                      rows_.size());
 }
 

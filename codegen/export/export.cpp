@@ -85,15 +85,10 @@ void noteLossScale(const spec::TrainingSpec& t, Exported& exported) {
   exported.notes.push_back("the loss is scaled as the program does it by itself, not " + planned);
 }
 
-plan::Plan onHosts(plan::Plan plan) {
-  if (plan.devicesPerHost == 0) plan.devicesPerHost = kUsualNode;
-  return plan;
-}
-
 }  // namespace
 
 Nodes nodesOf(const plan::Plan& plan) {
-  const auto ranks = plan::ranksPerHost(onHosts(plan));
+  const auto ranks = plan::ranksPerHost(plan);
   TRIREME_CHECK(ranks.has_value());
   return {plan.numRanks() / *ranks, *ranks};
 }
@@ -130,7 +125,7 @@ std::vector<plan::LayerRange> virtualStageLayers(const plan::Plan& plan) {
 
 Result<Exported> exportPlan(const plan::Plan& plan, const spec::ModelSpec& model,
                             Framework framework, const ExportOptions& options) {
-  std::vector<Misfit> misfits = misfitsOf(onHosts(plan), model, framework);
+  std::vector<Misfit> misfits = misfitsOf(plan, model, framework);
   for (Misfit& misfit : settingMisfits(plan, framework, options)) misfits.push_back(misfit);
   for (Misfit& misfit : misfitsOf(plan, model, options.settings, framework))
     misfits.push_back(misfit);

@@ -16,9 +16,6 @@
 
 namespace trireme::codegen {
 
-// Devices of a node of a plan that does not say it.
-inline constexpr int64_t kUsualNode = 8;
-
 struct ExportOptions {
   std::optional<int64_t> steps;  // of the whole training; absent: warm-up + decay, if it decays
   spec::StackSettings settings;  // of the profile that the plan is made for

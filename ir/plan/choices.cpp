@@ -56,9 +56,28 @@ std::vector<ChoiceUse> choicesUsed(const Plan& p) {
   return uses;
 }
 
+namespace {
+
+int64_t hostOf(const Plan& plan) {
+  return plan.devicesPerHost > 0 ? plan.devicesPerHost : kUsualHost;
+}
+
+// With fewer replicas or, where that helps nothing, fewer ranks.
+std::string nearestAlike(Plan plan) {
+  const int64_t ranks = plan.numRanks();
+  plan.dpReplicate = plan.dp();
+  plan.dpShard = 1;
+  while (plan.dpReplicate > 1) {
+    --plan.dpReplicate;
+    if (ranksPerHost(plan)) return fmt::format("dp {}", plan.dpReplicate);
+  }
+  return fmt::format("{} ranks", ranks / hostOf(plan) * hostOf(plan));
+}
+
+}  // namespace
+
 std::optional<int64_t> ranksPerHost(const Plan& plan) {
-  const int64_t ranks = plan.numRanks(), host = plan.devicesPerHost;
-  TRIREME_CHECK(host > 0);
+  const int64_t ranks = plan.numRanks(), host = hostOf(plan);
   if (ranks <= host) return ranks;
   if (ranks % host == 0) return host;
   const int64_t hosts = (ranks + host - 1) / host;
@@ -92,51 +111,54 @@ std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
       if (p.pp == 1 || p.stateSharding != StateSharding::kGradients) return std::nullopt;
       return RuleBreach{"state sharding gradients beside a pipeline", kNearest};
     case StackRule::kAlikeHosts:
-      if (p.devicesPerHost == 0 || ranksPerHost(p)) return std::nullopt;
+      if (ranksPerHost(p)) return std::nullopt;
       return RuleBreach{
-          fmt::format("{} ranks, not as many on each host of {}", p.numRanks(), p.devicesPerHost),
-          fmt::format("{} ranks", p.numRanks() / p.devicesPerHost * p.devicesPerHost)};
+          fmt::format("{} ranks, not as many on each host of {}", p.numRanks(), hostOf(p)),
+          nearestAlike(p)};
   }
   return std::nullopt;
 }
 
 // Inputs of the projections of queries, keys and values and of the first of the MLP are hidden
 // wide, those of the others heads x head size and ffn; outputs of the latter are hidden wide.
-bool hasFp8Widths(const spec::ModelSpec& model, spec::Precision precision, int64_t tp,
-                  const spec::StackSettings& settings) {
-  if (precision != spec::Precision::kFp8) return true;
+std::optional<Fp8Misfit> fp8Misfit(const spec::ModelSpec& model, spec::Precision precision,
+                                   int64_t tp, const spec::StackSettings& settings) {
+  if (precision != spec::Precision::kFp8) return std::nullopt;
   const int64_t heads = model.numHeads * model.headSize / tp, ffn = model.ffnSize / tp;
   const int64_t queriesKeysValues = (model.numHeads + 2 * model.numKvHeads) * model.headSize / tp;
   const int64_t gated = model.activation == spec::ActivationKind::kSwiGlu ? 2 * ffn : ffn;
-  const auto areMultiples = [](std::initializer_list<int64_t> sizes, int64_t of) {
-    return std::all_of(sizes.begin(), sizes.end(), [&](int64_t size) { return size % of == 0; });
-  };
-  return areMultiples({model.hiddenSize, heads, ffn}, settings.fp8Columns) &&
-         areMultiples({model.hiddenSize, queriesKeysValues, gated}, settings.fp8Rows);
+  const Fp8Misfit sizes[] = {{"hidden size", model.hiddenSize, settings.fp8Columns},
+                             {"heads x head size / tp", heads, settings.fp8Columns},
+                             {"ffn / tp", ffn, settings.fp8Columns},
+                             {"hidden size", model.hiddenSize, settings.fp8Rows},
+                             {"queries, keys and values / tp", queriesKeysValues, settings.fp8Rows},
+                             {"ffn / tp", gated, settings.fp8Rows}};
+  for (const Fp8Misfit& size : sizes)
+    if (size.size % size.multiple != 0) return size;
+  return std::nullopt;
 }
 
-bool hasFp8Tokens(int64_t tokens, spec::Precision precision, const spec::StackSettings& settings) {
-  return precision != spec::Precision::kFp8 || tokens % settings.fp8Rows == 0;
+bool hasFp8Tokens(int64_t tokensOfRank, spec::Precision precision,
+                  const spec::StackSettings& settings) {
+  return precision != spec::Precision::kFp8 || tokensOfRank % settings.fp8Rows == 0;
 }
 
 std::optional<RuleBreach> fp8Breach(const Plan& p, const spec::ModelSpec& model,
                                     const spec::StackSettings& settings) {
   const spec::Precision precision = p.training.precision;
-  if (!hasFp8Widths(model, precision, p.tp, settings)) {
+  if (const auto misfit = fp8Misfit(model, precision, p.tp, settings)) {
     int64_t nearest = p.tp - 1;
     while (nearest > 0 &&
-           (p.tp % nearest != 0 || !hasFp8Widths(model, precision, nearest, settings)))
+           (p.tp % nearest != 0 || fp8Misfit(model, precision, nearest, settings).has_value()))
       --nearest;
-    return RuleBreach{
-        fmt::format(
-            "fp8 products of widths that are no multiples of {} at tp {} (heads {}, ffn {})",
-            settings.fp8Columns, p.tp, model.numHeads * model.headSize / p.tp,
-            model.ffnSize / p.tp),
-        nearest > 0 ? fmt::format("tp {}", nearest) : "bf16"};
+    return RuleBreach{fmt::format("fp8 products of {} {} at tp {}, which is no multiple of {}",
+                                  misfit->what, misfit->size, p.tp, misfit->multiple),
+                      nearest > 0 ? fmt::format("tp {}", nearest) : "bf16"};
   }
-  const int64_t tokens = p.microbatchSize * p.training.sequenceLength / p.cp;
+  const int64_t tokens =
+      p.microbatchSize * p.training.sequenceLength / p.cp / (p.sequenceParallel ? p.tp : 1);
   if (hasFp8Tokens(tokens, precision, settings)) return std::nullopt;
-  return RuleBreach{fmt::format("fp8 products of {} tokens", tokens),
+  return RuleBreach{fmt::format("fp8 products of {} tokens on a rank", tokens),
                     fmt::format("a multiple of {}", settings.fp8Rows)};
 }
 

@@ -19,9 +19,12 @@ struct ChoiceUse {
 // Those that the plan uses.
 std::vector<ChoiceUse> choicesUsed(const Plan& plan);
 
+// Devices of a host where nobody says it.
+inline constexpr int64_t kUsualHost = 8;
+
 // Ranks on every host that has any, if those are alike, as launchers want them: all on one host,
 // whole hosts, or the same share of the fewest hosts that hold them, with whole groups of tp. None:
-// some host has fewer than others. Requires that the plan says its hosts.
+// some host has fewer than others.
 //
 //   hosts of 8, 16 ranks: 8      12 ranks by 2: 6 on each of two      12 by 4, or 20 by 2: none
 std::optional<int64_t> ranksPerHost(const Plan& plan);
@@ -32,12 +35,19 @@ struct RuleBreach {
 };
 std::optional<RuleBreach> breachOf(const Plan& plan, spec::StackRule rule);
 
-// Of fp8: whether the layers' products have the rows and columns that the software multiplies
-// (StackSettings::fp8Rows), by their widths on one of tp ranks, and by the tokens of a pass. True
-// in other precisions.
-bool hasFp8Widths(const spec::ModelSpec& model, spec::Precision precision, int64_t tp,
+// Of fp8: the first size of a layer's products, by the widths on one of tp ranks, that is no
+// multiple of what the software multiplies (StackSettings::fp8Rows, fp8Columns); none in other
+// precisions.
+struct Fp8Misfit {
+  std::string what;  // "ffn / tp"
+  int64_t size = 0, multiple = 1;
+};
+std::optional<Fp8Misfit> fp8Misfit(const spec::ModelSpec& model, spec::Precision precision,
+                                   int64_t tp, const spec::StackSettings& settings);
+// The same of the tokens of a pass. With sequence parallelism a rank brings its own part into fp8,
+// before it is gathered.
+bool hasFp8Tokens(int64_t tokensOfRank, spec::Precision precision,
                   const spec::StackSettings& settings);
-bool hasFp8Tokens(int64_t tokens, spec::Precision precision, const spec::StackSettings& settings);
 // Both of a plan: what is not so, and the nearest.
 std::optional<RuleBreach> fp8Breach(const Plan& plan, const spec::ModelSpec& model,
                                     const spec::StackSettings& settings);

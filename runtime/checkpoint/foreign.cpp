@@ -216,9 +216,9 @@ Status checkFinite(const TensorFiles& files, const Places& places, DType type) {
       double stored = 0;
       storeElement(&stored, type, 0, value);
       if (!std::isfinite(loadElement(&stored, type, 0)))
-        return invalidArgument(
-            fmt::format("{}: tensor {}, element {}: {} is no number of {}, which the weights are",
-                        files.pathOf(*place), place->entry.name, i, value, dtypeName(type)));
+        return invalidArgument(fmt::format("{}: tensor {}, element {}: {} is no finite {}",
+                                           files.pathOf(*place), place->entry.name, i, value,
+                                           dtypeName(type)));
     }
   }
   return {};

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -43,8 +45,10 @@ TEST(Metrics, StepsThatAResumedRunRepeatsGoAway) {
   // A power failure leaves zeros; what was written before them counts.
   const KeptMetrics zeros = *keepUntil("{\"step\":1}\n{\"st" + std::string(100, '\0'), 1);
   EXPECT_EQ(zeros.text, "{\"step\":1}\n");
-  EXPECT_TRUE(zeros.isLastCutOff);
-  EXPECT_EQ(keepUntil("{\"step\":1}\n" + std::string(9, '\0'), 1)->text, "{\"step\":1}\n");
+  EXPECT_TRUE(zeros.isLastCutOff && zeros.hasZeros);
+  const KeptMetrics ended = *keepUntil("{\"step\":1}\n" + std::string(9, '\0'), 1);
+  EXPECT_EQ(ended.text, "{\"step\":1}\n");
+  EXPECT_TRUE(!ended.isLastCutOff && ended.hasZeros);
   EXPECT_FALSE(keepUntil(std::string(3, '\0') + "{\"step\":1}\n", 1).has_value());
   for (const char* other : {"text\n", "{\"step\":1}\n7\n", "{\"loss\":1}\n", "{\"step\":1.5}\n",
                             "notes", "{\"step\":1}\n{\"stop"})
@@ -52,19 +56,22 @@ TEST(Metrics, StepsThatAResumedRunRepeatsGoAway) {
 }
 
 // Lines of steps that the checkpoint has, but not the disk, do not come again.
-TEST(Metrics, AGapIsSaid) {
-  const auto gapOf = [](const std::vector<int64_t>& steps, int64_t after) {
+TEST(Metrics, GapsAreSaid) {
+  const auto gapsOf = [](const std::vector<int64_t>& steps, int64_t after,
+                         const std::string& end = "") {
     std::string text;
     for (const int64_t step : steps) text += fmt::format("{{\"step\":{}}}\n", step);
-    return keepUntil(text, after)->gap;
+    return fmt::format("{}", fmt::join(keepUntil(text + end, after)->gaps, ", "));
   };
-  EXPECT_EQ(gapOf({1, 2, 3, 4, 5}, 4), "");
-  EXPECT_EQ(gapOf({3, 4}, 4), "");  // begun with a resumed run
-  EXPECT_EQ(gapOf({}, 4), "");
-  EXPECT_EQ(gapOf({1, 2}, 4), "no lines of steps 3 to 4");
-  EXPECT_EQ(gapOf({1, 2, 3}, 4), "no line of step 4");
-  EXPECT_EQ(gapOf({1, 3, 4}, 4), "no line of step 2");
-  EXPECT_EQ(gapOf({7, 8, 7, 8}, 8), "step 7 behind step 8");
+  EXPECT_EQ(gapsOf({1, 2, 3, 4, 5}, 4), "");
+  EXPECT_EQ(gapsOf({3, 4}, 4), "");  // begun with a resumed run
+  EXPECT_EQ(gapsOf({}, 4), "");
+  EXPECT_EQ(gapsOf({1, 2}, 4), "no lines of steps 3 to 4");
+  EXPECT_EQ(gapsOf({1, 2, 3}, 4), "no line of step 4");
+  EXPECT_EQ(gapsOf({1, 3, 4, 6}, 6), "no line of step 2, no line of step 5");
+  EXPECT_EQ(gapsOf({7, 8, 7, 8}, 8), "step 7 behind step 8");
+  EXPECT_EQ(gapsOf({}, 6, std::string(9, '\0')), "no lines of steps 1 to 6");
+  EXPECT_EQ(gapsOf({7}, 6), "no lines of steps 1 to 6");
 }
 
 // A new run would lose what another has measured.

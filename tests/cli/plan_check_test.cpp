@@ -40,6 +40,15 @@ TEST_F(PlanCheckCommand, TheWinnerIsTheOptimum) {
   EXPECT_THAT(outcome.out, HasSubstr("\ncertificate   optimal: gap 0 %, bound "));
 }
 
+// Of as many devices as the plan has, though the cluster has more.
+TEST_F(PlanCheckCommand, TheOptimumIsOfThePlansDevices) {
+  planned({"--gpus", "4"});
+  const Outcome outcome = check(path("plan.yaml"));
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("devices       4 of 8\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("0.0 %: the plan is the optimum of 4 devices\n"));
+}
+
 TEST_F(PlanCheckCommand, APlanByHandIsSetBesideTheOptimum) {
   planned({"--tp", "2", "--pp", "2", "--dp", "2", "--microbatch", "1", "--recompute", "full",
            "--schedule", "gpipe"});

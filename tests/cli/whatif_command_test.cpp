@@ -392,6 +392,25 @@ TEST_F(WhatifCommand, NothingWithAPlanIsAFailure) {
   expectRefusal(whatif({"--gpus", "16,32"}), 1, {"no point of 2 has a plan", "has 8 devices"});
 }
 
+// Where there is no plan there is no zero either, and the file is gone on with.
+TEST_F(WhatifCommand, CellsOfAPointWithoutAPlanAreEmpty) {
+  const std::vector<std::string> asked = {
+      "whatif",  "--model",       "mpt-30b", "--cluster", "dgx-a100-40gb",
+      "--stack", "composer-fsdp", "--batch", "512",       "--seq",
+      "2048",    "--gpus",        "8,24",    "--tokens",  "1e9"};
+  std::vector<std::string> first = asked, again = asked;
+  first.insert(first.end(), {"-o", path("holes.csv")});
+  again.insert(again.end(), {"--csv", "--resume", path("holes.csv")});
+  expectSuccess(runTrireme(first));
+  const std::string text = readAll(path("holes.csv"));
+  const size_t begin = text.find(",no,\"no plan fits in memory");
+  ASSERT_NE(begin, std::string::npos) << text;
+  const std::string row = text.substr(begin, text.find('\n', begin) - begin);
+  const std::string behind = row.substr(row.rfind('"') + 1);
+  EXPECT_EQ(behind.find_first_not_of(','), behind.find("1000000000")) << row;
+  EXPECT_EQ(runTrireme(again).out, text);
+}
+
 // What `trireme plan` says of the same question, word for word.
 TEST_F(WhatifCommand, WhatWouldGiveAPlanIsSaidAsByPlan) {
   const auto ask = [](const std::string& command, const std::string& gpus) {

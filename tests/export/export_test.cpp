@@ -348,8 +348,8 @@ TEST(Fp8, ProductsHaveTheSizesOfTheProfile) {
     return exported.has_value() ? exported->text : exported.error().message();
   };
   EXPECT_THAT(text(32), HasSubstr("--fp8-recipe mxfp8\n"));
-  EXPECT_THAT(text(1000), HasSubstr("Megatron-LM cannot express fp8 products of widths that are no "
-                                    "multiples of 1000"));
+  EXPECT_THAT(text(1000), HasSubstr("Megatron-LM cannot express fp8 products of hidden size 8192 "
+                                    "at tp "));
 }
 
 // Each recipe by the framework's own name for it; one that it has not is refused.
@@ -688,10 +688,10 @@ TEST(Nodes, HaveAsManyRanks) {
   plan = small::plan(model, small::training(24, 32), 4, 1, 3);
   for (const Framework framework : {Framework::kMegatron, Framework::kNemo})
     EXPECT_THAT(refusal(plan, model, framework),
-                HasSubstr("12 ranks, not as many on each host of 8 (nearest: 8 ranks)"));
+                HasSubstr("12 ranks, not as many on each host of 8 (nearest: dp 2)"));
   plan = small::plan(model, small::training(20, 32), 1, 1, 20);
   for (const Framework framework : kFrameworks)
-    EXPECT_THAT(refusal(plan, model, framework), HasSubstr("(nearest: 16 ranks)"));
+    EXPECT_THAT(refusal(plan, model, framework), HasSubstr("(nearest: dp 18)"));
   plan.devicesPerHost = 4;
   EXPECT_TRUE(exportPlan(plan, model, Framework::kDeepspeed).has_value());
 }

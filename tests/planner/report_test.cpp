@@ -279,7 +279,26 @@ TEST(Recommend, TakesAFasterPlanThatItsExplanationFinds) {
   EXPECT_NEAR(found.path.simulated / found.result.estimate.step, 1, 0.05);
 }
 
-// Of software that others make: Trireme's own arenas are exact.
+// Trireme's own arenas are exact; what the driver and NCCL take beside them is estimated: half of it
+// is in doubt.
+TEST(ToTable, SaysWhenLessThanHalfTheReserveIsFree) {
+  PlanResult result = answer();
+  cost::Estimate& e = result.estimate;
+  ASSERT_EQ(e.memory.reserve, Bytes(0));  // on a host
+  e.memoryAvailable = e.memory.total();
+  EXPECT_FALSE(isTight(e));
+  e.memory.reserve = Bytes(1000);
+  e.memoryAvailable = e.memory.total() + Bytes(500);
+  EXPECT_FALSE(isTight(e));
+  e.memoryAvailable = e.memory.total() + Bytes(499);
+  EXPECT_TRUE(isTight(e));
+  EXPECT_NE(toTable(result).find("the fullest; tight: the reserve is an estimate\n"),
+            std::string::npos);
+  EXPECT_NE(toTable(Roomier{}, result).find("none: no plan leaves 500 B of memory free"),
+            std::string::npos);
+}
+
+// Of software that others make.
 TEST(ToTable, SaysWhenMemoryIsWithinTheErrorOfTheLimit) {
   PlanResult result = answer();
   const auto isTight = [&](double share) {

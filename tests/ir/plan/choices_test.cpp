@@ -1,5 +1,6 @@
 #include "ir/plan/choices.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "ir/spec/load.h"
@@ -39,12 +40,10 @@ TEST(RanksPerHost, FillHostsAlike) {
         plan.dpReplicate = dp;
         plan.devicesPerHost = host;
         const int64_t ranks = tp * dp, hosts = (ranks + host - 1) / host;
-        const auto each = ranksPerHost(plan);
-        if (each) {
-          EXPECT_EQ(*each * hosts, ranks);
-        } else {
-          EXPECT_TRUE(ranks % hosts != 0 || ranks / hosts % tp != 0);
-        }
+        int64_t found = 0;  // by trying all
+        for (int64_t each = 1; each <= host; ++each)
+          if (each * hosts == ranks && (hosts == 1 || each == host || each % tp == 0)) found = each;
+        EXPECT_EQ(ranksPerHost(plan).value_or(0), found) << ranks << " by " << tp << " on " << host;
       }
 }
 
@@ -55,11 +54,14 @@ TEST(Fp8, MultipliesWhatDividesIntoItsBlocks) {
   const spec::StackSettings ofTensors{.fp8Rows = 8, .fp8Columns = 16},
       ofBlocks{.fp8Rows = 32, .fp8Columns = 32};
   using enum spec::Precision;
-  EXPECT_TRUE(hasFp8Widths(model, kFp8, 8, ofTensors));
-  EXPECT_TRUE(hasFp8Widths(model, kFp8, 4, ofBlocks));
-  EXPECT_FALSE(hasFp8Widths(model, kFp8, 8, ofBlocks));
-  EXPECT_TRUE(hasFp8Widths(model, kBf16, 8, ofBlocks));
-  EXPECT_TRUE(hasFp8Widths(model, kFp8, 8, {}));
+  EXPECT_FALSE(fp8Misfit(model, kFp8, 8, ofTensors));
+  EXPECT_FALSE(fp8Misfit(model, kFp8, 4, ofBlocks));
+  EXPECT_FALSE(fp8Misfit(model, kBf16, 8, ofBlocks));
+  EXPECT_FALSE(fp8Misfit(model, kFp8, 8, {}));
+  EXPECT_EQ(fp8Misfit(model, kFp8, 8, ofBlocks)->what, "ffn / tp");
+  EXPECT_EQ(fp8Misfit(model, kFp8, 8, ofBlocks)->size, 3696);
+  EXPECT_EQ(fp8Misfit(model, kFp8, 8, {.fp8Rows = 640})->what, "hidden size");
+  EXPECT_EQ(fp8Misfit(model, kFp8, 8, {.fp8Rows = 640})->multiple, 640);
   EXPECT_TRUE(hasFp8Tokens(8184, kFp8, ofTensors));
   EXPECT_FALSE(hasFp8Tokens(8181, kFp8, ofTensors));
   EXPECT_TRUE(hasFp8Tokens(8181, kBf16, ofTensors));
@@ -68,14 +70,19 @@ TEST(Fp8, MultipliesWhatDividesIntoItsBlocks) {
   plan.training.precision = kFp8;
   const auto breach = fp8Breach(plan, model, ofBlocks);
   ASSERT_TRUE(breach.has_value());
-  EXPECT_EQ(breach->value,
-            "fp8 products of widths that are no multiples of 32 at tp 8 (heads 1024, ffn 3696)");
+  EXPECT_EQ(breach->value, "fp8 products of ffn / tp 3696 at tp 8, which is no multiple of 32");
   EXPECT_EQ(breach->nearest, "tp 4");
   plan.tp = 4;
   EXPECT_FALSE(fp8Breach(plan, model, ofBlocks).has_value());
   plan.training.sequenceLength = 4100;
   EXPECT_EQ(fp8Breach(plan, model, ofBlocks)->value,
-            fmt::format("fp8 products of {} tokens", 4100 * plan.microbatchSize));
+            fmt::format("fp8 products of {} tokens on a rank", 4100 * plan.microbatchSize));
+  // With sequence parallelism a rank has a part of them: 4128 = 32 x 129.
+  plan.training.sequenceLength = 4128;
+  EXPECT_FALSE(fp8Breach(plan, model, ofBlocks).has_value());
+  plan.sequenceParallel = true;
+  EXPECT_EQ(fp8Breach(plan, model, ofBlocks)->value,
+            fmt::format("fp8 products of {} tokens on a rank", 1032 * plan.microbatchSize));
 }
 
 }  // namespace

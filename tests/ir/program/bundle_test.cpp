@@ -337,6 +337,8 @@ TEST_F(BundleTest, FindsEveryDamageOfTheManifest) {
     overwrite("manifest.json", manifest.substr(0, n));
     EXPECT_FALSE(readBundle(folder_).has_value());
   }
+  overwrite("manifest.json", manifest + std::string(1, '\0') + "more");
+  EXPECT_FALSE(readBundle(folder_).has_value());
 }
 
 TEST_F(BundleTest, RefusesANewerVersion) {
