@@ -287,7 +287,7 @@ TEST_F(WhatifCommand, ARowWithTightMemoryIsMarked) {
   expectSuccess(outcome);
   EXPECT_THAT(outcome.out, HasSubstr(" !\n"));
   EXPECT_THAT(outcome.out,
-              HasSubstr("memory        ! memory is tight, peaks are 3 to 7 % off: 1 of 8\n"));
+              HasSubstr("memory        ! memory is tight, the reserve is an estimate: 1 of 8\n"));
 }
 
 TEST_F(WhatifCommand, EconomicsAreComputedAnewFromAFile) {

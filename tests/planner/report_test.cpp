@@ -279,8 +279,8 @@ TEST(Recommend, TakesAFasterPlanThatItsExplanationFinds) {
   EXPECT_NEAR(found.path.simulated / found.result.estimate.step, 1, 0.05);
 }
 
-// Trireme's own arenas are exact; what the driver and NCCL take beside them is estimated: half of it
-// is in doubt.
+// Trireme's own arenas are exact; what the driver and NCCL take beside them is estimated: half of
+// it is in doubt.
 TEST(ToTable, SaysWhenLessThanHalfTheReserveIsFree) {
   PlanResult result = answer();
   cost::Estimate& e = result.estimate;
