@@ -91,8 +91,8 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
   progress.clear();
   if (options.json) fmt::print("{}\n", planner::toJson(shortfall).dump(2));
   const Status status = planner::toStatus(shortfall);
-  const bool hasOwn = spec::checkPrecision({}, query.training).ok();
-  if (!options.framework || !shortfall.changes.empty() || !hasOwn) return status;
+  const bool mayHelp = shortfall.nearest && spec::checkPrecision({}, query.training).ok();
+  if (!options.framework || !shortfall.changes.empty() || !mayHelp) return status;
   return {status.code(), fmt::format("{} for {}; other software is tried without --for",
                                      status.message(), infoOf(*options.framework).title)};
 }

@@ -87,6 +87,12 @@ std::vector<int64_t> linksOf(const Query& query, const plan::Plan& plan) {
 using ProbeKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool, bool, bool, bool,
                             std::vector<int64_t>>;
 
+// What probes of one query share.
+struct Probes {
+  std::map<ProbeKey, SharedBlocks> known;
+  graph::Graphs graphs;
+};
+
 }  // namespace
 
 Query withStackOnDevice(const Query& asked) {
@@ -99,15 +105,16 @@ Query withStackOnDevice(const Query& asked) {
 CostFunctions modelCosts(const Query& asked) {
   const auto used = std::make_shared<const Query>(withStackOnDevice(asked));
   const auto player = std::make_shared<cost::FlushPlayer>();
+  const auto probes = std::make_shared<Probes>();
   return {[used, player](const plan::Plan& plan) {
             const auto estimate =
                 cost::estimate(used->model, plan, used->cluster, used->stack, *player);
             player->trim();
             return estimate;
           },
-          [used, probed = std::map<ProbeKey, SharedBlocks>(),
-           graphs = graph::Graphs()](const plan::Plan& plan) mutable -> Result<SharedBlocks> {
+          [used, probes](const plan::Plan& plan) -> Result<SharedBlocks> {
             const Query& query = *used;
+            std::map<ProbeKey, SharedBlocks>& known = probes->known;
             const auto keyOf = [&](plan::Recompute recompute) {
               return ProbeKey{plan.tp,
                               plan.cp,
@@ -120,14 +127,15 @@ CostFunctions modelCosts(const Query& asked) {
                               linksOf(query, plan)};
             };
             const ProbeKey key = keyOf(plan.recompute);
-            if (const auto found = probed.find(key); found != probed.end()) return found->second;
+            if (const auto found = known.find(key); found != known.end()) return found->second;
             const BlockCosts* similar = nullptr;  // but for what is recomputed
             for (const plan::Recompute other :
                  {plan::Recompute::kNone, plan::Recompute::kSelective, plan::Recompute::kFull})
-              if (const auto found = probed.find(keyOf(other)); found != probed.end())
+              if (const auto found = known.find(keyOf(other)); found != known.end())
                 similar = found->second.get();
-            TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks, probeBlocks(query, plan, similar, &graphs));
-            return probed.emplace(key, std::make_shared<const BlockCosts>(std::move(blocks)))
+            TRIREME_ASSIGN_OR_RETURN(BlockCosts blocks,
+                                     probeBlocks(query, plan, similar, &probes->graphs));
+            return known.emplace(key, std::make_shared<const BlockCosts>(std::move(blocks)))
                 .first->second;
           },
           player};

@@ -67,6 +67,7 @@ using SharedBlocks = std::shared_ptr<const BlockCosts>;
 struct CostFunctions {
   std::function<Result<cost::Estimate>(const plan::Plan&)> estimate;
   std::function<Result<SharedBlocks>(const plan::Plan&)> blocks;
+  // What plays share, never null. Copies share it, and what was found for `blocks`: of one thread.
   std::shared_ptr<cost::FlushPlayer> player = std::make_shared<cost::FlushPlayer>();
 };
 CostFunctions modelCosts(const Query& query);

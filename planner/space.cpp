@@ -111,6 +111,27 @@ bool obeys(const spec::StackProfile& stack, spec::StackRule rule) {
   return std::find(stack.rules.begin(), stack.rules.end(), rule) != stack.rules.end();
 }
 
+int64_t numHosts(const Query& query, int64_t host) {
+  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
+  return (devices + host - 1) / host;
+}
+
+// Of a host that the ranks go to: all devices or, for a program that has as many ranks on every
+// host, as many as make it so on the hosts that there are. All as well if nothing does.
+int64_t hostOf(const Query& query, const Group& group) {
+  const int64_t known = query.cluster.devicesPerHost();
+  if (!obeys(query.stack, spec::StackRule::kAlikeHosts)) return known;
+  const int64_t whole = known > 0 ? known : plan::kUsualHost;
+  const int64_t ranks = group.tp * group.pp * group.cp * group.dp;
+  for (int64_t host = whole; host > 0; --host) {
+    const auto each = plan::ranksPerHost(ranks, group.tp, host);
+    if (!each || ranks / *each > numHosts(query, whole)) continue;
+    if (host == whole) return whole;
+    if (*each % group.tp == 0) return *each;
+  }
+  return whole;
+}
+
 // `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
 void addGroups(const Query& query, const Group& degrees, const std::vector<int64_t>& microbatches,
                const std::vector<bool>& overlaps, const std::vector<bool>& splits,
@@ -221,7 +242,7 @@ std::optional<plan::RuleBreach> sharingBreach(const Query& query, const Group& g
   if (query.stack.rules.empty()) return std::nullopt;
   plan::Plan plan;
   plan.training.precision = query.training.precision;
-  plan.devicesPerHost = query.cluster.devicesPerHost();
+  plan.devicesPerHost = hostOf(query, group);
   plan.tp = group.tp;
   plan.pp = group.pp;
   plan.cp = group.cp;
@@ -350,7 +371,7 @@ plan::Plan planOf(const Query& query, const Group& group) {
   plan.fingerprint = query.fingerprint != 0 ? query.fingerprint : plan::fingerprintOf(query.model);
   plan.training = query.training;
   plan.stack = query.stack.name;
-  plan.devicesPerHost = query.cluster.devicesPerHost();
+  plan.devicesPerHost = hostOf(query, group);
   plan.vocabMultiple = query.vocabMultiple;
   plan.tp = group.tp;
   plan.pp = group.pp;
@@ -385,9 +406,10 @@ std::optional<Rejection> refuseHosts(const Query& query, const Group& degrees) {
   if (!obeys(query.stack, spec::StackRule::kAlikeHosts)) return std::nullopt;
   plan::Plan plan = planOf(query, degrees);
   if (plan::ranksPerHost(plan)) return std::nullopt;
-  const int64_t host = plan.devicesPerHost > 0 ? plan.devicesPerHost : plan::kUsualHost;
-  return Rejection{"stack", fmt::format("{} ranks with tp {}", plan.numRanks(), plan.tp),
-                   "as many on every host", fmt::format("hosts of {}", host)};
+  return Rejection{
+      "stack", fmt::format("{} ranks with tp {}", plan.numRanks(), plan.tp),
+      "as many on every host",
+      fmt::format("{} hosts of {}", numHosts(query, plan.devicesPerHost), plan.devicesPerHost)};
 }
 
 // Degrees of which there is no group. Degrees and microbatch divide, so that it is fp8 or the

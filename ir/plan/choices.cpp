@@ -76,13 +76,16 @@ std::string nearestAlike(Plan plan) {
 
 }  // namespace
 
-std::optional<int64_t> ranksPerHost(const Plan& plan) {
-  const int64_t ranks = plan.numRanks(), host = hostOf(plan);
+std::optional<int64_t> ranksPerHost(int64_t ranks, int64_t tp, int64_t host) {
   if (ranks <= host) return ranks;
   if (ranks % host == 0) return host;
   const int64_t hosts = (ranks + host - 1) / host;
-  if (ranks % hosts != 0 || ranks / hosts % plan.tp != 0) return std::nullopt;
+  if (ranks % hosts != 0 || ranks / hosts % tp != 0) return std::nullopt;
   return ranks / hosts;
+}
+
+std::optional<int64_t> ranksPerHost(const Plan& plan) {
+  return ranksPerHost(plan.numRanks(), plan.tp, hostOf(plan));
 }
 
 std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {

@@ -27,6 +27,7 @@ inline constexpr int64_t kUsualHost = 8;
 // some host has fewer than others.
 //
 //   hosts of 8, 16 ranks: 8      12 ranks by 2: 6 on each of two      12 by 4, or 20 by 2: none
+std::optional<int64_t> ranksPerHost(int64_t ranks, int64_t tp, int64_t host);
 std::optional<int64_t> ranksPerHost(const Plan& plan);
 
 // What breaks a rule of a program, and what does not; none if the plan obeys.

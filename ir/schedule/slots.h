@@ -15,6 +15,7 @@ class Slots {
     free_.pop();
     return lowest;
   }
+  // Requires a slot that is taken.
   void giveBack(int32_t slot) { free_.push(slot); }
 
  private:

@@ -33,7 +33,9 @@ std::string refusalOfPlan(const plan::Plan& plan, const Query& query) {
 
 TEST(CheckPlan, TheOptimumIsNotBehindItself) {
   const Query query = smallQuery(8, 6, 24);
-  const PlanCheck check = checked(bestPlan(query), query);
+  plan::Plan best = bestPlan(query);
+  best.devicesPerHost = 3;  // which changes no number
+  const PlanCheck check = checked(best, query);
   ASSERT_TRUE(check.optimum);
   EXPECT_EQ(check.plan, check.optimum->plan);
   EXPECT_EQ(check.behind(), Seconds(0));

@@ -71,6 +71,65 @@ TEST(StackRules, AlikeHosts) {
   EXPECT_GT(changed, 0);
 }
 
+// 10 replicas on hosts of 4: 2 on each of five, if there are five. Neither they nor 5 are as many
+// on each of three.
+TEST(StackRules, AlikeHostsMayBeMoreThanTheFewest) {
+  for (const int64_t devices : {12, 20}) {
+    Query query = computeBound(smallQuery(devices, 2, 10));
+    query.cluster.hostDevices = 4;
+    query.stack.rules = {spec::StackRule::kAlikeHosts};
+    query.pins.tp = query.pins.pp = 1;
+    const auto found = searchPlan(query);
+    ASSERT_TRUE(found.has_value()) << found.error().message();
+    EXPECT_EQ(found->plan.numRanks(), devices == 20 ? 10 : 2);
+    EXPECT_EQ(ranksPerHost(found->plan), 2);
+    // 5 groups of tp 4 are one on each host, not 5 ranks on each of four.
+    query.pins.tp = 4;
+    const auto groups = searchPlan(query);
+    ASSERT_TRUE(groups.has_value());
+    EXPECT_EQ(groups->plan.numRanks(), devices == 20 ? 20 : 8);
+    EXPECT_EQ(ranksPerHost(groups->plan), 4);
+  }
+}
+
+// 2044 tokens on a rank are no multiple of 8 with sequence parallelism; ffn / tp is none of 32.
+TEST(StackRules, Fp8ProductsAreMultiples) {
+  Query query = computeBound(smallQuery(8, 4, 8));
+  query.training.precision = spec::Precision::kFp8;
+  query.stack.ownPrograms = false;
+  query.stack.precisions = {spec::Precision::kFp8};
+  query.stack.settings.fp8 = spec::Fp8Recipe::kDelayed;
+  query.cluster.device.matmul.push_back({MathFormat::kF8, FlopsPerSecond(1e12)});
+  query.cluster.device.matmul.push_back({MathFormat::kBf16, FlopsPerSecond(5e11)});
+  const auto plans = [&] {
+    std::vector<plan::Plan> all;
+    std::vector<Rejection> rejections;
+    for (const Group& group : groupsFor(query, 8, rejections))
+      forEachPlan(query, group, [&](const plan::Plan& plan) { all.push_back(plan); });
+    return all;
+  };
+  const std::vector<plan::Plan> any = plans();
+  query.stack.settings.fp8Rows = 16;     // sequence 32: 8 tokens of a sample on a rank of tp 4
+  query.stack.settings.fp8Columns = 32;  // hidden 64, ffn 256: heads x head size / tp is 16 of tp 4
+  std::vector<plan::Plan> some;
+  for (const plan::Plan& plan : any)
+    if (!plan::fp8Breach(plan, query.model, query.stack.settings)) some.push_back(plan);
+  EXPECT_EQ(plans(), some);
+  EXPECT_LT(some.size(), any.size());
+  EXPECT_GT(some.size(), 0u);
+  query.pins.tp = 4;
+  EXPECT_THAT(
+      searchPlan(query).error().message(),
+      HasSubstr("(stack) tp 4 needs a multiple of 32 as heads x head size / tp in fp8, there "
+                "is 16"));
+  query.pins.tp = 1;
+  query.training.sequenceLength = 30;
+  query.pins.microbatchSize = 1;
+  EXPECT_THAT(searchPlan(query).error().message(),
+              HasSubstr("needs a multiple of 16 as tokens of a pass in fp8, there is 30 of a "
+                        "sequence"));
+}
+
 // What the program needs is nobody's pin, so giving it up is no way out.
 TEST(Pins, SharingThatAProgramNeedsIsNotGivenUp) {
   Query query = smallQuery(4, 4, 8);
