@@ -203,8 +203,7 @@ Action addExportPlan(CLI::App& app) {
   addChoice(app, "--framework", &options->framework, codegen::frameworkName, Framework::kAccelerate,
             "What slurm or mpirun launches (default: by the plan's stack)");
   addCount(app, "--gpus-per-node", &options->devicesPerNode,
-           "Devices of a node, of which as many get a rank on each (default: of the plan's "
-           "cluster, or 8)");
+           "Devices of a node (default: of the plan's cluster, or 8)");
   addCount(app, "--steps", &options->values.steps,
            "Steps of the whole training (default: warmup + decay)");
   addPath(app, "-o,--output", &options->output, "FILE", "Write it here (default: stdout)");

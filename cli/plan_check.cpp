@@ -24,7 +24,9 @@ namespace {
 
 // What the plan is held against: plans that its program can run.
 Status restrict(codegen::Framework framework, const plan::Plan& plan, planner::Query& query) {
-  TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(query.stack, framework, plan));
+  TRIREME_ASSIGN_OR_RETURN(
+      query.stack,
+      codegen::restrictedTo(query.stack, framework, planner::onHostsOf(query.cluster, plan)));
   planner::pinSharding(infoOf(framework).sharding, query);
   return {};
 }
@@ -61,11 +63,10 @@ Result<int> runCheck(const CheckOptions& options) {
                            codegen::readPlan(text, options.plan, model, options.launch));
   for (const std::string& note : notesOf(file, options.plan))
     fmt::print(stderr, "note: {}\n", note);
-  plan::Plan plan = file.plan;
+  const plan::Plan& plan = file.plan;
   TRIREME_ASSIGN_OR_RETURN(
       planner::Query query,
       planner::pricingQuery(plan, options.plan, model, std::move(cluster), options.stack));
-  if (plan.devicesPerHost == 0) plan.devicesPerHost = query.cluster.devicesPerHost();
   setWidths(file.widths, query.stack);
   if (file.framework) TRIREME_RETURN_IF_ERROR(restrict(*file.framework, plan, query));
   if (const std::string note = planner::otherStackNote(plan, options.plan, query.stack);

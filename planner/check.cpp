@@ -83,6 +83,11 @@ Status checkNamedStack(const plan::Plan& plan, const std::string& file,
       .withContext(file);
 }
 
+plan::Plan onHostsOf(const spec::ClusterSpec& cluster, plan::Plan plan) {
+  if (plan.devicesPerHost == 0) plan.devicesPerHost = cluster.devicesPerHost();
+  return plan;
+}
+
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,
                            const spec::StackProfile& stack) {
   if (plan.stack == stack.name) return "";
@@ -98,9 +103,10 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   PlanCheck check;
   check.plan = plan;
   TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(plan));
-  TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, plan, check.estimate, costs));
+  const plan::Plan placed = onHostsOf(query.cluster, plan);
+  TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, placed, check.estimate, costs));
   TRIREME_ASSIGN_OR_RETURN(const std::vector<Alternative> changes,
-                           singleChanges(query, plan, check.estimate, costs, Reach::kAny));
+                           singleChanges(query, placed, check.estimate, costs, Reach::kAny));
   check.bestChange = bestChange(check.estimate, changes);
   Result<PlanResult> optimum = searchPlan(query, costs, progress);
   if (optimum.has_value()) {

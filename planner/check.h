@@ -46,6 +46,8 @@ Result<Query> pricingQuery(const plan::Plan& plan, const std::string& file,
 // of spec::loadStack for `stackPath`.
 Status checkNamedStack(const plan::Plan& plan, const std::string& file,
                        const spec::ModelSpec& model, const std::string& stackPath);
+// The plan on the cluster's hosts, if it does not say its own.
+plan::Plan onHostsOf(const spec::ClusterSpec& cluster, plan::Plan plan);
 // Another stack is another question, which may be asked: says so; empty if it is the plan's.
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,
                            const spec::StackProfile& stack);

@@ -296,7 +296,9 @@ Json priceJson(const plan::Plan& plan, const cost::Estimate& estimate,
 
 // What the plan is held against: plans that its program can run.
 Status restrict(codegen::Framework framework, const plan::Plan& plan, planner::Query& query) {
-  TRIREME_ASSIGN_OR_RETURN(query.stack, codegen::restrictedTo(query.stack, framework, plan));
+  TRIREME_ASSIGN_OR_RETURN(
+      query.stack,
+      codegen::restrictedTo(query.stack, framework, planner::onHostsOf(query.cluster, plan)));
   planner::pinSharding(infoOf(framework).sharding, query);
   return {};
 }

@@ -129,13 +129,14 @@ std::optional<Fp8Misfit> fp8Misfit(const spec::ModelSpec& model, spec::Precision
   if (precision != spec::Precision::kFp8) return std::nullopt;
   const int64_t heads = model.numHeads * model.headSize / tp, ffn = model.ffnSize / tp;
   const int64_t queriesKeysValues = (model.numHeads + 2 * model.numKvHeads) * model.headSize / tp;
-  const int64_t gated = model.activation == spec::ActivationKind::kSwiGlu ? 2 * ffn : ffn;
-  const Fp8Misfit sizes[] = {{"hidden size", model.hiddenSize, settings.fp8Columns},
-                             {"heads x head size / tp", heads, settings.fp8Columns},
-                             {"ffn / tp", ffn, settings.fp8Columns},
-                             {"hidden size", model.hiddenSize, settings.fp8Rows},
-                             {"queries, keys and values / tp", queriesKeysValues, settings.fp8Rows},
-                             {"ffn / tp", gated, settings.fp8Rows}};
+  const bool isGated = model.activation == spec::ActivationKind::kSwiGlu;
+  const Fp8Misfit sizes[] = {
+      {"hidden size", model.hiddenSize, settings.fp8Columns},
+      {"heads x head size / tp", heads, settings.fp8Columns},
+      {"ffn / tp", ffn, settings.fp8Columns},
+      {"hidden size", model.hiddenSize, settings.fp8Rows},
+      {"queries, keys and values / tp", queriesKeysValues, settings.fp8Rows},
+      {isGated ? "2 ffn / tp" : "ffn / tp", isGated ? 2 * ffn : ffn, settings.fp8Rows}};
   for (const Fp8Misfit& size : sizes)
     if (size.size % size.multiple != 0) return size;
   return std::nullopt;
