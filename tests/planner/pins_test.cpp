@@ -83,16 +83,24 @@ TEST(StackRules, AlikeHostsMayBeMoreThanTheFewest) {
     ASSERT_TRUE(found.has_value()) << found.error().message();
     EXPECT_EQ(found->plan.numRanks(), devices == 20 ? 10 : 2);
     EXPECT_EQ(ranksPerHost(found->plan), 2);
-    // 5 groups of tp 4 are one on each host, not 5 ranks on each of four.
-    query.pins.tp = 4;
-    const auto groups = searchPlan(query);
-    ASSERT_TRUE(groups.has_value());
-    EXPECT_EQ(groups->plan.numRanks(), devices == 20 ? 20 : 8);
-    EXPECT_EQ(ranksPerHost(groups->plan), 4);
   }
 }
 
-// 2044 tokens on a rank are no multiple of 8 with sequence parallelism; ffn / tp is none of 32.
+// Of 5 groups of tp 4 there is one on each of five hosts, not 5 ranks on each of four.
+TEST(StackRules, AlikeHostsHaveWholeGroups) {
+  Query query = computeBound(smallQuery(40, 2, 10));
+  query.cluster.hostDevices = 8;
+  query.stack.rules = {spec::StackRule::kAlikeHosts};
+  query.pins.tp = 4;
+  query.pins.pp = 1;
+  query.pins.dp = 5;
+  const auto found = searchPlan(query);
+  ASSERT_TRUE(found.has_value()) << found.error().message();
+  EXPECT_EQ(found->plan.devicesPerHost, 4);
+}
+
+// Heads x head size is 16 on a rank of tp 4, and a sample has 16 tokens on one of tp 2 with
+// sequence parallelism: no multiples of 32.
 TEST(StackRules, Fp8ProductsAreMultiples) {
   Query query = computeBound(smallQuery(8, 4, 8));
   query.training.precision = spec::Precision::kFp8;
@@ -109,12 +117,17 @@ TEST(StackRules, Fp8ProductsAreMultiples) {
     return all;
   };
   const std::vector<plan::Plan> any = plans();
-  query.stack.settings.fp8Rows = 16;     // sequence 32: 8 tokens of a sample on a rank of tp 4
-  query.stack.settings.fp8Columns = 32;  // hidden 64, ffn 256: heads x head size / tp is 16 of tp 4
+  query.stack.settings.fp8Rows = 32;
+  query.stack.settings.fp8Columns = 32;
   std::vector<plan::Plan> some;
   for (const plan::Plan& plan : any)
     if (!plan::fp8Breach(plan, query.model, query.stack.settings)) some.push_back(plan);
   EXPECT_EQ(plans(), some);
+  const auto breaks = [&](const plan::Plan& plan) {
+    return plan.tp == 2 && plan.sequenceParallel && plan.microbatchSize == 1;
+  };
+  EXPECT_TRUE(std::any_of(any.begin(), any.end(), breaks));
+  EXPECT_TRUE(std::none_of(some.begin(), some.end(), breaks));
   EXPECT_LT(some.size(), any.size());
   EXPECT_GT(some.size(), 0u);
   query.pins.tp = 4;
@@ -126,7 +139,7 @@ TEST(StackRules, Fp8ProductsAreMultiples) {
   query.training.sequenceLength = 30;
   query.pins.microbatchSize = 1;
   EXPECT_THAT(searchPlan(query).error().message(),
-              HasSubstr("needs a multiple of 16 as tokens of a pass in fp8, there is 30 of a "
+              HasSubstr("needs a multiple of 32 as tokens of a pass in fp8, there is 30 of a "
                         "sequence"));
 }
 
