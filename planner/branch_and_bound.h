@@ -124,6 +124,10 @@ class BranchAndBound {
   void pruneSlow(const Node& node, int64_t count, std::string_view rule = "bound");
   std::vector<CostedPlan> ranked() const;
 
+  int64_t effortOf(int64_t passes) const {
+    return static_cast<int64_t>(scope_.effort * static_cast<double>(passes));
+  }
+
   using WorkKey = std::tuple<int64_t, int64_t, int64_t, plan::Recompute, bool>;
   struct Large {
     Bytes least;
@@ -147,10 +151,10 @@ class BranchAndBound {
   Misfits misfits_;
   std::vector<Node> expanded_;  // groups with stages, of stacks with a description
   std::vector<Untried> untried_;
-  std::vector<Untried> unproved_;           // of stacks with a description, cuts of the space
-  int64_t passesOfAll_ = kMostPassesOfAll;  // for what is left to be tried
+  std::vector<Untried> unproved_;  // of stacks with a description, cuts of the space
+  int64_t passesOfAll_ = effortOf(kMostPassesOfAll);  // for what is left to be tried
   // By Spread.
-  std::array<int64_t, 2> passesOfExact_{kMostPassesOfExact, kMostPassesOfExact};
+  std::array<int64_t, 2> passesOfExact_{effortOf(kMostPassesOfExact), effortOf(kMostPassesOfExact)};
   UnevenWork unevenWork_;
   // No cut of virtual stages, or of own programs, that was not played takes less; nor does any
   // whose chunks are even.

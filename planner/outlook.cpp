@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/pins.h"
+#include "planner/relaxed_search.h"
 #include "planner/rounding.h"
-#include "planner/search.h"
 
 namespace trireme::planner {
 namespace {
@@ -14,6 +15,11 @@ namespace {
 constexpr double kMore = 1.1;
 // One EiB: no plan needs as much, and its sums are still exact.
 constexpr double kUnlimitedMemory = 1152921504606846976.0;
+// Of the work of the answer's own search for cuts that few plans have, in each of a dozen searches.
+constexpr double kEffort = 0.1;
+// Of the device's memory, how much more is tried first, and how many times as much then.
+constexpr double kFirstReach = 0.01;
+constexpr double kLongerReach = 4;
 
 bool isFaster(const CostedPlan& found, const PlanResult& winner) {
   return found.estimate.step < winner.estimate.step * kRounding;
@@ -92,7 +98,9 @@ class Around {
     const std::vector<Variant> free = withoutPins(query_), changed = changedQueries(query_);
     numParts_ = static_cast<double>(free.size() + changed.size() + 1);
     TRIREME_RETURN_IF_ERROR(addMemory());
-    for (const Variant& variant : free) TRIREME_RETURN_IF_ERROR(addPin(variant));
+    for (const Variant& variant : free)
+      if (!outlook_.better) TRIREME_RETURN_IF_ERROR(addPin(variant));
+    if (outlook_.better) return Outlook{std::move(outlook_.better), {}, {}};
     addRules();
     for (const Variant& variant : changed) TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
     return std::move(outlook_);
@@ -121,12 +129,13 @@ class Around {
   Result<std::optional<CostedPlan>> best(Query query, const CostFunctions& costs,
                                          const std::string& what) {
     query.topK = 1;
+    const SearchScope scope{.isAnswer = false, .effort = kEffort};
     const auto show = [&](const SearchState& state) {
       const double part =
           static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups);
       if (progress_) progress_((static_cast<double>(numDone_) + part) / numParts_, what);
     };
-    Result<PlanResult> result = searchPlan(query, costs, show);
+    Result<PlanResult> result = searchWithin(query, scope, costs, show);
     if (result.has_value()) return CostedPlan{std::move(result->plan), std::move(result->estimate)};
     if (result.error().code() == StatusCode::kInfeasible) return std::nullopt;
     return Error(result.error());
@@ -138,26 +147,40 @@ class Around {
     return best(std::move(query), costsWithin(memory), "without the limit of memory");
   }
 
+  // Whether a faster plan needs no more than there is.
+  bool noteBetter(const CostedPlan& faster) {
+    const Bytes available = query_.cluster.device.memory;
+    if (faster.estimate.memory.total() > available || !obeys(query_.pins, faster.plan))
+      return false;
+    outlook_.better = faster;
+    outlook_.better->estimate.memoryAvailable = available;
+    return true;
+  }
+
   Status addMemory() {
     TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> found, bestWithin(Bytes(kUnlimitedMemory)));
     const Bytes available = query_.cluster.device.memory;
-    if (found && isFaster(*found, winner_)) {
+    if (found && isFaster(*found, winner_) && !noteBetter(*found)) {
       Limit limit;
       limit.plan = found->plan;
       limit.step = found->estimate.step;
       limit.missing = found->estimate.memory.total() - available;
       // No faster plan is known to fit into `low`; *found does into what it needs.
       Bytes low = available, high = found->estimate.memory.total();
-      while (high - low > available * kLimitTolerance) {
-        const Bytes middle = low + (high - low) / 2;
-        TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> nearer, bestWithin(middle));
+      // The nearest is near as a rule, and with little memory a search is short.
+      Bytes reach = available * kFirstReach;
+      while (high - low > limitTolerance(available, low - available)) {
+        const Bytes between = std::min(available + reach, low + (high - low) / 2);
+        TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> nearer, bestWithin(between));
         if (nearer && isFaster(*nearer, winner_)) {
           found = std::move(nearer);
           high = found->estimate.memory.total();
         } else {
-          low = middle;
+          low = between;
+          reach = reach * kLongerReach;
         }
       }
+      if (noteBetter(*found)) return {};
       limit.nearest = found->plan;
       limit.nearestStep = found->estimate.step;
       limit.nearestMissing = found->estimate.memory.total() - available;
@@ -172,10 +195,10 @@ class Around {
     limit.kind = variant.kind;
     limit.what = variant.name;
     TRIREME_ASSIGN_OR_RETURN(
-        const std::optional<CostedPlan> found,
+        std::optional<CostedPlan> found,
         best(variant.query, modelCosts(variant.query), "without " + nameOf(limit)));
     ++numDone_;
-    if (!found || !isFaster(*found, winner_)) return {};
+    if (!found || !isFaster(*found, winner_) || noteBetter(*found)) return {};
     limit.plan = found->plan;
     limit.step = found->estimate.step;
     outlook_.limits.push_back(std::move(limit));
@@ -232,6 +255,11 @@ class Around {
 };
 
 }  // namespace
+
+Bytes limitTolerance(Bytes memory, Bytes missing) {
+  constexpr double kOfMemory = 1e-3, kOfMissing = 0.05;
+  return std::max(memory * kOfMemory, missing * kOfMissing);
+}
 
 std::string nameOf(const Limit& limit) {
   return (limit.kind == LimitKind::kMost ? "the limit of " : "the pinned ") + limit.what;

@@ -20,12 +20,13 @@ struct Limit {
   Seconds step;
   Bytes missing;  // kMemory: of that plan
   // kMemory: the faster plan that needs least, and what it misses. No plan faster than the winner
-  // misses less by more than kLimitTolerance of a device's memory.
+  // misses less by more than limitTolerance().
   plan::Plan nearest;
   Seconds nearestStep;
   Bytes nearestMissing;
 };
-inline constexpr double kLimitTolerance = 1e-3;
+// Of a device with so much memory: a thousandth of it, or a twentieth of what is missing.
+Bytes limitTolerance(Bytes memory, Bytes missing);
 std::string nameOf(const Limit& limit);  // "the pinned pp", "the limit of pp"
 
 // The query asked again with one thing changed.
@@ -41,6 +42,9 @@ struct Sensitivity {
 };
 
 struct Outlook {
+  // A faster plan that fits and obeys the pins, which the search has missed. Nothing else is said
+  // then.
+  std::optional<CostedPlan> better;
   std::vector<Limit> limits;               // memory, then pins, then rules; empty: nothing
   std::vector<Sensitivity> sensitivities;  // in a fixed order
 };
@@ -58,6 +62,9 @@ using OutlookProgress = std::function<void(double done, const std::string& what)
 // measured curves), memory; the batch doubled. Each is searched again under the same pins and
 // compared with the winner under the change, so that more of anything is never slower: estimates
 // are monotone, and the search takes the balanced cut of the new numbers only.
+//
+// Searches around the answer try other cuts beyond the space than its own did, and may come upon a
+// faster one: Outlook::better.
 //
 // `result` is the query's answer. A search takes as long as that did; there are ten to thirty.
 // Errors: those of searchPlan, but that nothing fits.

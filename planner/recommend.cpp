@@ -84,24 +84,44 @@ Result<Roomier> roomierThan(const PlanResult& tight, const Query& asked) {
   return Roomier{CostedPlan{std::move(result->plan), std::move(result->estimate)}};
 }
 
+// The explanation of the answer, and what it or a search that leaves room finds better than it.
+Status improve(const Query& query, const OutlookProgress& progress, Recommendation& r) {
+  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+  TRIREME_RETURN_IF_ERROR(adoptFromWhy(query, r));
+  r.roomier.reset();
+  if (!isTight(r.result.estimate)) return {};
+  if (progress) progress(1, "leaving room in memory");
+  TRIREME_ASSIGN_OR_RETURN(Roomier roomier, roomierThan(r.result, query));
+  if (!roomier.plan || roomier.plan->estimate.step >= r.result.estimate.step) {
+    r.roomier = std::move(roomier);
+    return {};
+  }
+  adopt(*std::move(roomier.plan), query, r.result);
+  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
+  return {};
+}
+
+// What a look around comes upon that the search has missed is the answer.
+Status lookAround(const Query& query, const OutlookProgress& progress, Recommendation& r) {
+  for (;;) {
+    TRIREME_ASSIGN_OR_RETURN(Outlook outlook, planner::lookAround(query, r.result, progress));
+    if (!outlook.better) {
+      r.outlook = std::move(outlook);
+      return {};
+    }
+    adopt(*std::move(outlook.better), query, r.result);
+    TRIREME_RETURN_IF_ERROR(improve(query, progress, r));
+  }
+}
+
 }  // namespace
 
 Result<Recommendation> recommend(const Query& query, PlanResult result,
                                  const RecommendOptions& options, const OutlookProgress& progress) {
   Recommendation r;
   r.result = std::move(result);
-  TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
-  TRIREME_RETURN_IF_ERROR(adoptFromWhy(query, r));
-  if (isTight(r.result.estimate)) {
-    if (progress) progress(1, "leaving room in memory");
-    TRIREME_ASSIGN_OR_RETURN(Roomier roomier, roomierThan(r.result, query));
-    if (roomier.plan && roomier.plan->estimate.step < r.result.estimate.step) {
-      adopt(*std::move(roomier.plan), query, r.result);
-      TRIREME_ASSIGN_OR_RETURN(r.why, explain(query, r.result));
-    } else {
-      r.roomier = std::move(roomier);
-    }
-  }
+  TRIREME_RETURN_IF_ERROR(improve(query, progress, r));
+  if (options.looksAround) TRIREME_RETURN_IF_ERROR(lookAround(query, progress, r));
   if (progress) progress(1, "simulating the step");
   cost::SimulationOptions simulation;
   simulation.path = true;
@@ -115,9 +135,6 @@ Result<Recommendation> recommend(const Query& query, PlanResult result,
       TRIREME_ASSIGN_OR_RETURN(const PlayedPlan played, playPlan(query, runner.plan, {}));
       runner.simulated = played.simulation.makespan;
     }
-  if (options.looksAround) {
-    TRIREME_ASSIGN_OR_RETURN(r.outlook, lookAround(query, r.result, progress));
-  }
   return r;
 }
 

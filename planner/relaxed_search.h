@@ -13,6 +13,7 @@ struct SearchScope {
   // The first plan that fits is as good as the fastest.
   bool anyPlan = false;
   int64_t moreThan = 0;  // plans on as many devices or fewer are known not to be
+  double effort = 1;     // share of the work for cuts that were not tried when it is over
 };
 
 // The winner is that of searchPlan(query, costs), if the scope's promises hold, unless any plan

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "planner/recommend.h"
 #include "planner/report.h"
 #include "tests/planner/small_query.h"
 
@@ -128,11 +129,39 @@ TEST(LookAround, MemoryLimitEqualsBruteForce) {
     EXPECT_EQ(limit.kind, LimitKind::kMemory);
     EXPECT_EQ(limit.step, fastest);
     EXPECT_LT(limit.nearestStep, answer.result.estimate.step);
-    EXPECT_NEAR(limit.nearestMissing.count(), least - needs[place], kLimitTolerance * needs[place]);
+    const Bytes missing(least - needs[place]);
+    EXPECT_NEAR(limit.nearestMissing.count(), missing.count(),
+                limitTolerance(Bytes(needs[place]), missing).count());
     EXPECT_GE(limit.missing, limit.nearestMissing);
     EXPECT_THAT(toTable(answer.outlook, answer.result), HasSubstr("binding       memory: "));
   }
   EXPECT_GE(bound, 1);
+}
+
+// As if the search had missed the winner: what fits and obeys the pins is no limit of either.
+TEST(LookAround, FindsABetterPlanThatFits) {
+  Query query = smallQuery(4, 4, 8);
+  for (const bool isPinned : {false, true}) {
+    if (isPinned) query.pins.recompute = plan::Recompute::kNone;
+    const PlanResult answer = *searchPlan(query);
+    PlanResult missed = answer;
+    missed.plan = answer.runnersUp.front().plan;
+    missed.estimate = answer.runnersUp.front().estimate;
+    const auto outlook = lookAround(query, missed);
+    ASSERT_TRUE(outlook.has_value()) << outlook.error().message();
+    ASSERT_TRUE(outlook->better.has_value());
+    EXPECT_EQ(outlook->better->plan, answer.plan);
+    EXPECT_EQ(outlook->better->estimate.memoryAvailable, query.cluster.device.memory);
+    EXPECT_TRUE(outlook->limits.empty());
+    // And is the answer then, explained anew.
+    const auto recommended = recommend(query, missed, {.looksAround = true});
+    ASSERT_TRUE(recommended.has_value()) << recommended.error().message();
+    EXPECT_EQ(recommended->result.plan, answer.plan);
+    ASSERT_TRUE(recommended->outlook.has_value());
+    EXPECT_FALSE(recommended->outlook->better.has_value());
+    EXPECT_FALSE(recommended->outlook->sensitivities.empty());
+    EXPECT_EQ(recommended->path.simulated, recommended->played.simulation.makespan);
+  }
 }
 
 TEST(LookAround, NothingBindsWithAmpleMemoryAndNoPins) {
