@@ -12,8 +12,14 @@
 #include "cli/output/progress.h"
 #include "cli/paths.h"
 #include "cli/write_file.h"
+#include "cost_models/validation/mapping.h"
 #include "cost_models/validation/predict.h"
 #include "cost_models/validation/report.h"
+#include "ir/base/format.h"
+#include "ir/spec/suggestion.h"
+#include "planner/check.h"
+#include "planner/question.h"
+#include "planner/report.h"
 
 namespace trireme::cli {
 namespace {
@@ -53,13 +59,74 @@ Result<Rows> readRows(const std::vector<std::string>& paths) {
 
 // An empty table of errors looks like one without errors.
 void noteIfNone(const std::vector<cost::PredictedRow>& rows) {
-  if (rows.empty() || std::any_of(rows.begin(), rows.end(), [](const cost::PredictedRow& row) {
-        return row.prediction.has_value();
-      }))
+  if (rows.empty()) {
+    fmt::print(stderr, "note: there is no row\n");
+    return;
+  }
+  if (std::any_of(rows.begin(), rows.end(),
+                  [](const cost::PredictedRow& row) { return row.prediction.has_value(); }))
     return;
   fmt::print(stderr, "note: none of {} row{} can be predicted; the first, {}: {}\n", rows.size(),
              rows.size() == 1 ? "" : "s", rows.front().row.id,
              rows.front().prediction.error().message());
+}
+
+// What whoever compares them with other runs has to know of the devices.
+void noteCautions(const std::vector<cost::PredictedRow>& rows,
+                  const std::vector<spec::ClusterSpec>& clusters) {
+  for (const spec::ClusterSpec& cluster : clusters) {
+    const auto isOf = [&](const cost::PredictedRow& row) {
+      return row.prediction.has_value() && row.prediction->cluster == cluster.name;
+    };
+    if (!cluster.device.caution.empty() && std::any_of(rows.begin(), rows.end(), isOf))
+      fmt::print(stderr, "note: device {}: {}\n", cluster.device.name, cluster.device.caution);
+  }
+}
+
+Result<const cost::PredictedRow*> findRow(const Rows& all, const std::string& id) {
+  const cost::PredictedRow* nearest = nullptr;
+  for (const cost::PredictedRow& row : all.rows) {
+    if (row.row.id == id) return &row;
+    if (nearest == nullptr ||
+        spec::editDistance(row.row.id, id) < spec::editDistance(nearest->row.id, id))
+      nearest = &row;
+  }
+  return Error(invalidArgument(fmt::format(
+      "--row: no row has the id '{}'{}", id,
+      nearest ? fmt::format("; the nearest is '{}'", nearest->row.id) : std::string())));
+}
+
+std::string comparedText(const cost::PredictedRow& row) {
+  const std::optional<double> error = row.error();
+  if (!error) return "no step time is published";
+  return fmt::format("published {}, predicted {:+.1f} %",
+                     formatSeconds(row.prediction->step / (1 + *error)), 100 * *error);
+}
+
+// What was priced, beside all that `plan --check` says.
+Result<int> explainRow(cost::PredictedRow row, const cost::Catalogue& catalogue, bool json) {
+  const auto inRow = [&](const Status& status) {
+    return Error(status.withContext(fmt::format("{}, row {}", row.file, row.row.id)));
+  };
+  const Result<cost::RunQuery> run = cost::queryOf(row.row, catalogue);
+  if (!run.has_value()) return inRow(run.error());
+  row.prediction = cost::predict(row.row, catalogue);
+  if (!row.prediction.has_value()) return inRow(row.prediction.error());
+  const planner::Query query =
+      planner::queryOf(run->plan, run->model, run->cluster, run->stack);
+  for (const std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
+    fmt::print(stderr, "note: {}\n", caveat);
+  const Result<planner::PlanCheck> check = planner::checkPlan(run->plan, query);
+  if (!check.has_value()) return inRow(check.error());
+  if (json) {
+    fmt::print("{}\n", planner::toJson(*check).dump(2));
+    return kExitOk;
+  }
+  fmt::print("{:<14}{} of {}: {}\n", "row", row.row.id, row.file, comparedText(row));
+  for (const std::string& assumption : run->assumptions)
+    fmt::print("{:<14}{}\n", "assumed", assumption);
+  fmt::print("{}{}", planner::toText(query), planner::toTable(*check, query.cluster));
+  return kExitOk;
 }
 
 }  // namespace
@@ -86,6 +153,11 @@ void addPredict(CLI::App& app, PredictOptions* options) {
           "Stack profiles that rows may name (default: those of examples/stacks)")
       ->needs(predict)
       ->group(group);
+  app.add_option("--row", options->row, "Say of the row with this id alone where its time goes")
+      ->type_name("ID")
+      ->needs(predict)
+      ->excludes(app.get_option("--output"))
+      ->group(group);
 }
 
 Result<int> runPredict(const PredictOptions& options, const std::string& output, bool json) {
@@ -95,6 +167,10 @@ Result<int> runPredict(const PredictOptions& options, const std::string& output,
   TRIREME_ASSIGN_OR_RETURN(const cost::Catalogue catalogue,
                            cost::loadCatalogue(options.clusters, options.stacks));
   TRIREME_ASSIGN_OR_RETURN(Rows all, readRows(options.rows));
+  if (!options.row.empty()) {
+    TRIREME_ASSIGN_OR_RETURN(const cost::PredictedRow* const row, findRow(all, options.row));
+    return explainRow(*row, catalogue, json);
+  }
   Progress progress;
   for (size_t i = 0; i < all.rows.size(); ++i) {
     all.rows[i].prediction = cost::predict(all.rows[i].row, catalogue);
@@ -111,6 +187,7 @@ Result<int> runPredict(const PredictOptions& options, const std::string& output,
     fmt::print("{}", cost::toTable(report));
   if (!json && !output.empty()) fmt::print("{:<14}{}\n", "written to", output);
   noteIfNone(all.rows);
+  noteCautions(all.rows, catalogue.clusters);
   return kExitOk;
 }
 

@@ -305,8 +305,10 @@ StageEstimate estimateStage(const StageSetting& s, size_t rank) {
   return result;
 }
 
-Seconds OnceParts::Communication::felt(Seconds beside, double pieces) const {
-  return share >= 1 ? time : std::min(time, exposedTime(time, beside, share) + time / pieces);
+Seconds OnceParts::Communication::felt(Seconds ofMicrobatch, double pieces) const {
+  return share >= 1 ? time
+                    : std::min(time, exposedTime(time, ofMicrobatch * microbatches, share) +
+                                         time / pieces);
 }
 
 Seconds tiedTime(const StageSetting& s, size_t stage) {
@@ -317,6 +319,16 @@ Seconds tiedTime(const StageSetting& s, size_t stage) {
                         s.embedding);
 }
 
+namespace {
+
+// That communication of all chunks is beside.
+double microbatchesBeside(const plan::Plan& plan) {
+  const double stages = asDouble(plan.pp), chunks = asDouble(plan.virtualStages);
+  return std::max(1.0, stages * (chunks - 1) / chunks);
+}
+
+}  // namespace
+
 OnceParts oncePartsOf(const StageSetting& s, double parameters) {
   const plan::Plan& plan = s.plan;
   const double shards = asDouble(plan.stateShards());
@@ -326,21 +338,22 @@ OnceParts oncePartsOf(const StageSetting& s, double parameters) {
       s.stack.hostStep;
   const Bytes gradients(s.stack.reducedGradientBytes * parameters);
   auto& [replicated, reduced, gathered] = parts.communication;
+  const double beside = microbatchesBeside(plan);
   if (plan.stateSharding == plan::StateSharding::kNone) {
     replicated = {collectiveTime(CollectiveKind::kAllReduce, gradients, s.data),
-                  s.stack.gradientExposed};
+                  s.stack.gradientExposed, true, beside};
     return parts;
   }
   replicated = {collectiveTime(CollectiveKind::kAllReduce, gradients / shards, s.replicas),
-                s.stack.gradientExposed};
+                s.stack.gradientExposed, true, beside};
   if (plan.stateSharding == plan::StateSharding::kParameters && !keepsWhole(plan, s.stack))
     return parts;
   if (plan.stateSharding != plan::StateSharding::kGradients)  // else in every backward
     reduced = {collectiveTime(CollectiveKind::kReduceScatter, gradients, s.shards),
-               s.stack.gradientExposed};
+               s.stack.gradientExposed, true, beside};
   gathered = {collectiveTime(CollectiveKind::kAllGather,
                              Bytes(s.stack.gatheredParameterBytes * parameters), s.shards),
-              s.stack.gatherExposed, false};
+              s.stack.gatherExposed, false, beside};
   if (keepsWhole(plan, s.stack))
     parts.copies = streamTime(Bytes(s.stack.parameterTraffic * parameters), s.cluster.device);
   return parts;

@@ -33,8 +33,10 @@ namespace trireme::cost {
 //               its backward, and its gradients are reduced after it, all beside the neighbouring
 //               layer; embedding and head stand alone. Under a pipeline that keeps them whole
 //               (StackDescription::pipelineKeepsWhole) as with optimizer
-// Gradients of the last layer (or, with virtual stages, of the last chunk) have nothing to hide
-// behind.
+// With virtual stages a chunk's gradients are whole, and its parameters are asked for, p
+// microbatches' passes apart from those of the next chunk, and of v chunks v - 1 have others to hide
+// behind: p (v - 1) / v microbatches instead of one. Gradients of the last layer (or, with virtual
+// stages, of the last chunk) have nothing to hide behind.
 //
 // Errors: those of estimate().
 Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Plan& plan,
@@ -97,13 +99,14 @@ StageEstimate estimateStage(const StageSetting& setting, size_t stage);
 
 // What a stage does once per step for its parameters.
 struct OnceParts {
-  // Hidden beside one pass of all the stage's chunks, of the last microbatch backward or of the
-  // first one forward, but for `share` and for one of so many pieces that it comes in.
+  // Hidden beside passes of all the stage's chunks, of the last microbatches backward or of the
+  // first ones forward, but for `share` and for one of so many pieces that it comes in.
   struct Communication {
     Seconds time;
     double share = 1;
     bool isBackward = true;
-    Seconds felt(Seconds beside, double pieces) const;
+    double microbatches = 1;
+    Seconds felt(Seconds ofMicrobatch, double pieces) const;
   };
   std::array<Communication, 3> communication;
   Seconds copies, optimizer;  // nothing hides them

@@ -76,12 +76,12 @@ def measured(row):
     return tokens / (float(row["tokens_per_s_per_gpu"]) * float(row["gpus"]))
 
 
-def predicted_rows(binary, folder):
+def predicted_rows(binary, files):
     rows = []
-    for name in FILES:
+    for name, path in files:
         with tempfile.TemporaryDirectory() as scratch:
             out = pathlib.Path(scratch) / "out.csv"
-            subprocess.run([binary, "plan", "--predict", f"{folder}/{name}.csv", "-o", out],
+            subprocess.run([binary, "plan", "--predict", path, "-o", out],
                            check=True, stdout=subprocess.DEVNULL)
             with open(out, newline="") as file:
                 reader = csv.DictReader(file)
@@ -193,6 +193,23 @@ def memory(rows):
     return lines
 
 
+def other_sources(rows):
+    lines = ["| source | rows | n | mean abs | signed mean | worst | within interval |",
+             "|---|---|--:|--:|--:|--:|--:|"]
+    groups = {}
+    for row in rows:
+        group = re.sub(r"( \d+\.\d|,|\().*", "", row["source"])
+        groups.setdefault((group, row["model"], row["gpu"]), []).append(row)
+    for (source, model, gpu), part in [*groups.items(), (("all", "", ""), rows)]:
+        errors = [error(r) for r in part]
+        n = len(errors)
+        within = sum(float(r["low_s"]) <= measured(r) <= float(r["high_s"]) for r in part)
+        lines.append(f"| {source} | {model}{', ' if model else ''}{gpu} | {n} "
+                     f"| {sum(map(abs, errors)) / n:.1f} | {sum(errors) / n:+.1f} "
+                     f"| {max(errors, key=abs):+.1f} | {within} |")
+    return lines
+
+
 def worst(rows, count=25):
     lines = ["| row | model | GPUs | measured s | predicted s | error % |", "|---|---|--:|--:|--:|--:|"]
     for row in sorted(rows, key=lambda r: -abs(error(r)))[:count]:
@@ -202,7 +219,7 @@ def worst(rows, count=25):
 
 
 def generated(binary, folder):
-    rows = predicted_rows(binary, folder)
+    rows = predicted_rows(binary, [(name, f"{folder}/{name}.csv") for name in FILES])
     done = [r for r in rows if r["predicted_s"]]
     skipped = {}
     for row in rows:
@@ -217,6 +234,10 @@ def generated(binary, folder):
               for why, ids in skipped.items()]
     lines += ["", "## Order within sweeps", "", *order(binary, done)]
     lines += ["", "## Intervals", "", *intervals(done)]
+    others = predicted_rows(binary, [("other_runs", HERE / "validation/other_runs.csv")])
+    lines += ["", "## Other sources", "",
+              "Runs of `validation/other_runs.csv`, to which nothing was fitted: what to expect of "
+              "software, sizes and settings that are not above.", "", *other_sources(others)]
     lines += ["", "## Peak memory, where published", "", *memory(done), "",
               "## The largest errors", "", *worst(done), ""]
     return head + "\n".join(lines) + "\n" + tail

@@ -14,6 +14,7 @@ Result<Prediction> predict(const Row& row, const Catalogue& catalogue) {
   prediction.memory = found.memory.total() - found.memory.reserve;
   prediction.fits = found.fits();
   prediction.cluster = query.cluster.name;
+  prediction.profile = query.stack.name;
   prediction.assumptions = std::move(query.assumptions);
   return prediction;
 }

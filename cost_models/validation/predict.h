@@ -17,7 +17,7 @@ struct Prediction {
   std::optional<Interval> interval;  // none: the stack does not say
   Bytes memory;                      // of the fullest device, without its reserve
   bool fits = false;
-  std::string cluster;                   // its name (clusterFor)
+  std::string cluster, profile;          // their names (clusterFor, stackFor)
   std::vector<std::string> assumptions;  // RunQuery
 };
 

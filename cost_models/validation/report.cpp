@@ -216,7 +216,8 @@ ValidationReport reportOn(const std::vector<PredictedRow>& rows) {
 const std::vector<std::string>& predictionHeader() {
   static const std::vector<std::string> kNames = {"predicted_s", "error_pct",         "low_s",
                                                   "high_s",      "predicted_mem_gib", "fits",
-                                                  "cluster",     "skipped_because"};
+                                                  "cluster",     "profile",
+                                                  "skipped_because"};
   return kNames;
 }
 
@@ -243,6 +244,7 @@ std::string printRows(const std::vector<CsvRecord>& records,
       cells.push_back(number(p.memory.count() / (1 << 30)));
       cells.push_back(p.fits ? "1" : "0");
       cells.push_back(p.cluster);
+      cells.push_back(p.profile);
       cells.emplace_back();
     } else {
       cells.insert(cells.end(), predictionHeader().size() - 1, "");

@@ -78,10 +78,42 @@ TEST_F(PredictCommand, PrintsErrorsAndWritesTheRows) {
   std::istringstream lines(readAll(path("out.csv")));
   std::string line;
   std::getline(lines, line);
-  EXPECT_THAT(line, ::testing::EndsWith(",fits,cluster,skipped_because"));
+  EXPECT_THAT(line, ::testing::EndsWith(",fits,cluster,profile,skipped_because"));
   std::getline(lines, line);
   EXPECT_THAT(line, ::testing::StartsWith("a,trireme,1,here,"));
-  EXPECT_THAT(line, ::testing::EndsWith(",1,laptop,"));  // fits, not skipped
+  EXPECT_THAT(line, ::testing::EndsWith(",1,laptop,trireme,"));  // fits, not skipped
+}
+
+TEST_F(PredictCommand, SaysOfOneRowWhereItsTimeGoes) {
+  const std::string in =
+      write("rows.csv", header() + row("a", 1, "0.001") + row("b", 1, "") + row("c", 3, "0.002"));
+  const Outcome outcome = predict({in}, {"--row", "a"});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.out, ::testing::StartsWith("row           a of rows: published 1.000 ms, "));
+  for (const char* part : {"\nassumed       (R4)", "\nmodel         ", "\nplan          tp 1",
+                           "\n  matrix products ", "\nmemory        ", "\noptimum       "})
+    EXPECT_THAT(outcome.out, HasSubstr(part)) << outcome.out;
+  EXPECT_THAT(predict({in}, {"--row", "b"}).out,
+              HasSubstr("row           b of rows: no step time is published\n"));
+  const nlohmann::json json = nlohmann::json::parse(predict({in}, {"--row", "a", "--json"}).out);
+  EXPECT_GT(json.at("estimate").at("stepSeconds"), 0);
+
+  expectRefusal(predict({in}, {"--row", "c"}), 1, {"rows, row c: tp 3 x pp 1"});
+  expectRefusal(predict({in}, {"--row", "aa"}), 1,
+                {"--row: no row has the id 'aa'; the nearest is 'a'"});
+  expectRefusal(predict({in}, {"--row", "a", "-o", path("out.csv")}), 2,
+                {"--output excludes --row"});
+  expectRefusal(plan({"--row", "a"}), 2, {"--row requires --predict"});
+}
+
+TEST_F(PredictCommand, NamesDevicesThatNeedCaution) {
+  const std::string in = write("rows.csv", header() + row("a", 1, "0.001"));
+  const std::string none = write("none.csv", header());
+  EXPECT_EQ(predict({in}).err, "");
+  write("clusters/laptop.yaml",
+        replaced(kTinyCluster, "  kind: host", "  kind: host\n  caution: of one machine"));
+  EXPECT_EQ(predict({in}).err, "note: device core: of one machine\n");
+  EXPECT_THAT(predict({none}).err, ::testing::Not(HasSubstr("of one machine")));
 }
 
 TEST_F(PredictCommand, SeveralFilesAreFamiliesOfTheirOwn) {
@@ -154,6 +186,7 @@ TEST_F(PredictCommand, NoRowsAreNoError) {
   const Outcome outcome = predict({write("rows.csv", header())});
   expectSuccess(outcome);
   EXPECT_THAT(outcome.out, HasSubstr("rows          0, of which 0 are scored"));
+  EXPECT_EQ(outcome.err, "note: there is no row\n");
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ PredictedRow predicted(const std::string& id, double measured, double seconds) {
   prediction.memory = Bytes(60.0 * (1 << 30));
   prediction.fits = true;
   prediction.cluster = "dgx-a100";
+  prediction.profile = "nemo";
   row.prediction = prediction;
   return row;
 }
@@ -267,14 +268,14 @@ TEST(PrintRows, AppendsThePredictionToTheCells) {
   std::string line;
   std::getline(lines, line);
   EXPECT_THAT(line, HasSubstr("notes,predicted_s,error_pct,low_s,high_s,predicted_mem_gib,fits,"
-                              "cluster,skipped_because"));
+                              "cluster,profile,skipped_because"));
   const std::string empty(rowHeader().size() - 1, ',');
   std::getline(lines, line);
-  EXPECT_EQ(line, "a" + empty + ",11,10,,,60,1,dgx-a100,");
+  EXPECT_EQ(line, "a" + empty + ",11,10,,,60,1,dgx-a100,nemo,");
   std::getline(lines, line);
-  EXPECT_EQ(line, "b" + empty + ",,,,,,,,\"why, then?\"");
+  EXPECT_EQ(line, "b" + empty + ",,,,,,,,,\"why, then?\"");
   std::getline(lines, line);
-  EXPECT_EQ(line, "c" + empty + ",8,,7,9,60,0,dgx-a100,");
+  EXPECT_EQ(line, "c" + empty + ",8,,7,9,60,0,dgx-a100,nemo,");
 }
 
 }  // namespace
