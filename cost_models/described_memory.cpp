@@ -140,6 +140,22 @@ bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack) {
          plan.stateSharding == plan::StateSharding::kParameters;
 }
 
+double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack) {
+  if (spec::linearFormat(plan.training) != MathFormat::kF8) return 0;
+  const bool isShared = plan.stateSharding != plan::StateSharding::kNone;
+  return stack.gathersF8 && isShared ? 0 : stack.f8CopyBytes;
+}
+
+Bytes workingMemory(const StageSetting& s, size_t stage) {
+  return Bytes(workingBytes(s.blocks, s.model, s.plan, s.stack, stage));
+}
+
+Bytes stepGradients(const StageSetting& s, double parameters) {
+  const bool isShared = s.plan.stateSharding != plan::StateSharding::kNone;
+  const double shards = isShared ? asDouble(s.plan.stateShards()) : 1;
+  return Bytes(s.stack.stepGradientBytes * parameters / shards);
+}
+
 double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                          const plan::Plan& plan, size_t stage) {
   double parameters = 0;
@@ -210,8 +226,11 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   const auto whole = [](double bytes) { return static_cast<int64_t>(std::min(bytes, 0x1p60)); };
   MemoryUse use;
   use.stage = static_cast<int32_t>(stage);
+  double layers = 0;
+  for (const plan::LayerRange& range : plan.layers[stage]) layers += asDouble(range.count);
   use.arena.parameters =
-      whole(parameters * stack.parameterBytes / shared(plan::StateSharding::kParameters));
+      whole(parameters * stack.parameterBytes / shared(plan::StateSharding::kParameters) +
+            setting.blocks.layer.parameters * layers * f8CopyBytes(plan, stack));
   use.arena.gradients =
       whole(parameters * stack.gradientBytes / shared(plan::StateSharding::kGradients));
   use.arena.optimizer =
@@ -222,8 +241,9 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   if (plan::splitsBackward(plan.schedule))
     use.forWeights = {keptForWeights(model, plan) * asDouble(plan.layers[stage].front().count)};
   use.inFlight = Bytes(inFlight(model, plan, stage, kept));
-  use.arena.activations =
-      whole(use.inFlight.count() + workingBytes(setting.blocks, model, plan, stack, stage));
+  use.arena.activations = whole(std::max(use.inFlight + workingMemory(setting, stage),
+                                         stepGradients(setting, parameters))
+                                    .count());
   use.reserve = setting.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
   return use;
 }

@@ -18,6 +18,9 @@ bool keepsWhole(const plan::Plan& plan, const spec::StackDescription& stack);
 double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,
                          const plan::Plan& plan, size_t stage);
 
+// Per weight of a layer, beside its parameter: StackDescription::f8CopyBytes. 0 but in fp8.
+double f8CopyBytes(const plan::Plan& plan, const spec::StackDescription& stack);
+
 // What a layer keeps of one microbatch for its backward, on one rank. Elements of e bytes, T
 // tokens, h hidden, a heads of size d, k of them for keys, f the width of the activation;
 // everything but the residual stream divided by tp, that by tp with sequence parallelism:
@@ -56,15 +59,21 @@ Bytes leastDescribedReserve(int64_t tp, int64_t pp, int64_t dp, const spec::Clus
 
 // One rank of pipeline rank `stage`:
 //   parameters, gradients, optimizer  bytes per parameter of the description, each divided by the
-//                                     ranks that share it
+//                                     ranks that share it; with f8CopyBytes() of layers
 //   activations    what microbatches in flight keep at most at once (in_flight.h); with
 //   recomputation one
 //                  layer in full besides; with sequence parallelism, once, an operand that is
 //                  gathered and a gradient that is to be scattered, each T h; logits of one
 //                  microbatch on the last stage; with sharded parameters those of two layers,
-//                  gathered, or where keepsWhole() those of the stage and their gradients
+//                  gathered, or where keepsWhole() those of the stage and their gradients. Or, if
+//                  that is more, the gradients in f32 that the optimizer's step takes, when all
+//                  else of this is gone
 //   reserve        describedReserve(), and the description's fragmentation of all the rest
 MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage);
+// Of its activations what is there beside microbatches in flight, and what the step takes instead
+// for so many parameters.
+Bytes workingMemory(const StageSetting& setting, size_t stage);
+Bytes stepGradients(const StageSetting& setting, double parameters);
 
 // The pipeline rank with the largest total; of several the first.
 MemoryUse describedMemory(const StageSetting& setting);

@@ -32,12 +32,23 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
   available_ = query.cluster.device.memory + kRounded;
   const plan::ScheduleKind schedule = plan.schedule;
   plan.schedule = plan::ScheduleKind::kGpipe;  // there are no layers to be in flight
-  for (const StageKind kind : kStageKinds)
-    fixed_[kind] =
-        cost::describedMemoryOf(stages.setting, static_cast<size_t>(stages.rankOf(kind))).total();
-  plan.schedule = schedule;
   const double padding = 1 + stack.fragmentation;
-  perLayer_ = stateBytes(query, blocks.layerElements, plan) * padding;
+  for (const StageKind kind : kStageKinds) {
+    const auto rank = static_cast<size_t>(stages.rankOf(kind));
+    const cost::MemoryUse use = cost::describedMemoryOf(stages.setting, rank);
+    const Bytes state =
+        use.total() - Bytes(static_cast<double>(use.arena.activations)) * padding;
+    const double parameters =
+        cost::parametersOfStage(stages.blocks, query.model, plan, rank);
+    fixed_[kind] = state + cost::workingMemory(stages.setting, rank) * padding;
+    fixedAtStep_[kind] = state + cost::stepGradients(stages.setting, parameters) * padding;
+  }
+  plan.schedule = schedule;
+  perLayer_ = (stateBytes(query, blocks.layerElements, plan) +
+               Bytes(blocks.layerElements * cost::f8CopyBytes(plan, stack))) *
+              padding;
+  perLayerAtStep_ =
+      perLayer_ + cost::stepGradients(stages.setting, blocks.layerElements) * padding;
   if (cost::keepsWhole(plan, stack))
     perLayer_ += Bytes(stages.blocks.layer.parameters *
                        (stack.gatheredParameterBytes + stack.reducedGradientBytes) * padding);
@@ -84,7 +95,7 @@ CutMemory::Parts CutMemory::parts(int64_t rank) const {
 // Either all chunks have no more layers than are recomputed, or none has fewer. All chunks together
 // have as many microbatches in flight at every moment at which some of them have their most
 // (in_flight.h), so the most of the sum is the sum of the two.
-Bytes CutMemory::of(int64_t rank, int64_t layers) const {
+Bytes CutMemory::inPasses(int64_t rank, int64_t layers) const {
   const plan::Plan& plan = stages_.plan;
   const int64_t chunks = stages_.chunks;
   const int64_t recomputed = recomputedOfChunk();
@@ -100,6 +111,12 @@ Bytes CutMemory::of(int64_t rank, int64_t layers) const {
   const double kept = slots[chunks] * asDouble(fewest) + slots[layers % chunks];
   const double saved = recomputed > fewest ? kept : slots[chunks] * asDouble(recomputed);
   return state + kept_ * kept - saved_ * saved;
+}
+
+Bytes CutMemory::of(int64_t rank, int64_t layers) const {
+  const Bytes atStep =
+      fixedAtStep_[stages_.kindOf(rank)] + perLayerAtStep_ * asDouble(layers);
+  return std::max(inPasses(rank, layers), atStep);
 }
 
 bool CutMemory::fits(int64_t rank, int64_t layers) {

@@ -34,7 +34,7 @@ class CutMemory {
   void limit();
 
   Bytes of(int64_t rank, int64_t layers) const;  // but for rounding
-  // What that is made of, of chunks with any numbers of layers n_c, where of chunk c a_c
+  // What that is made of before the optimizer's step, of chunks with any numbers of layers n_c, where of chunk c a_c
   // microbatches are alive when most is: fixed + sum_c n_c perLayer
   //   + sum_c a_c (n_c kept - min(n_c, recomputed) saved). Of a backward that is whole.
   struct Parts {
@@ -61,16 +61,17 @@ class CutMemory {
 
  private:
   int64_t mostThatFit(int64_t rank) const;
+  Bytes inPasses(int64_t rank, int64_t layers) const;  // before the optimizer's step
   int64_t recomputedOfChunk() const;
   bool fits(int64_t rank, int64_t layers);
 
   CutStages& stages_;
   const std::vector<double>& slots_;
   Bytes available_;
-  Bytes fixed_[kNumStageKinds];
+  Bytes fixed_[kNumStageKinds], fixedAtStep_[kNumStageKinds];  // without layers
   // Of a layer: state; what one microbatch keeps, what recomputing saves of that, what the
   // gradients of weights wait for.
-  Bytes perLayer_, kept_, saved_, forWeights_;
+  Bytes perLayer_, perLayerAtStep_, kept_, saved_, forWeights_;
   std::vector<int64_t> most_;
   std::vector<std::optional<int64_t>> fitting_;
   std::vector<double> inner_, innerSums_;  // sums of the fewest, so that few looks tell ofInner()

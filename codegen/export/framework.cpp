@@ -68,6 +68,9 @@ constexpr StackRule kTorchtitanRules[] = {
     StackRule::kShardingWithReplicas,     StackRule::kShardingWithShortFloats,
     StackRule::kWholeGradientsInPipeline, StackRule::kAlikeHosts};
 constexpr StackRule kAccelerateRules[] = {StackRule::kShardingWithContext, StackRule::kAlikeHosts};
+// Megatron-FSDP makes its mesh of all ranks by tp, cp and dp (mcore_fsdp_adapter.py), so that it
+// ends at the start of a pipeline.
+constexpr StackRule kMegatronRules[] = {StackRule::kOptimizerInPipeline, StackRule::kAlikeHosts};
 // torchrun starts as many processes on every node; so does every launcher.
 constexpr StackRule kLauncherRules[] = {StackRule::kAlikeHosts};
 
@@ -78,7 +81,7 @@ constexpr FrameworkInfo kInfos[] = {
      kMegatronChoices,
      kMegatronPrecisions,
      kMegatronRecipes,
-     kLauncherRules,
+     kMegatronRules,
      true,
      {}},
     {"nemo",
@@ -87,7 +90,7 @@ constexpr FrameworkInfo kInfos[] = {
      kMegatronChoices,
      kNemoPrecisions,
      kMegatronRecipes,
-     kLauncherRules,
+     kMegatronRules,
      true,
      {}},
     {"torchtitan", "torchtitan", "torchtitan", kTorchtitanChoices, kTorchtitanPrecisions,

@@ -66,20 +66,24 @@ void addModel(Arguments& args, const Plan& plan, const ModelSpec& m) {
 }
 
 // --fp8-recipe: delayed is Megatron's own choice; MX has one format for both passes.
-void addFp8(Arguments& args, spec::Fp8Recipe recipe) {
+void addFp8(Arguments& args, const Plan& plan, const ExportOptions& options) {
+  const spec::Fp8Recipe recipe = options.settings.fp8.value_or(spec::Fp8Recipe::kDelayed);
   args.add("--fp8-format", std::string(recipe == spec::Fp8Recipe::kMx ? "e4m3" : "hybrid"));
   if (recipe == spec::Fp8Recipe::kCurrent) args.add("--fp8-recipe", std::string("tensorwise"));
   if (recipe == spec::Fp8Recipe::kMx) args.add("--fp8-recipe", std::string("mxfp8"));
+  const bool gathers = gathersF8(plan, options);
+  args.addIf(gathers, "--fp8-param-gather");
+  args.addIf(gathers && recipe == spec::Fp8Recipe::kMx, "--reuse-grad-buf-for-mxfp8-param-ag");
 }
 
 // Left to itself Megatron adds up bf16's gradients in fp32, and fp16's in fp16.
-void addPrecision(Arguments& args, Precision precision, const ExportOptions& options) {
+void addPrecision(Arguments& args, const Plan& plan, const ExportOptions& options) {
+  const Precision precision = plan.training.precision;
   const bool inF32 = options.gradientBytes >= 4;
   const bool isBf16 = precision == Precision::kBf16 || precision == Precision::kFp8;
   args.addIf(isBf16, "--bf16");
   args.addIf(precision == Precision::kFp16, "--fp16");
-  if (precision == Precision::kFp8)
-    addFp8(args, options.settings.fp8.value_or(spec::Fp8Recipe::kDelayed));
+  if (precision == Precision::kFp8) addFp8(args, plan, options);
   args.addIf(precision != Precision::kFp32 && inF32, "--accumulate-allreduce-grads-in-fp32");
   args.addIf(isBf16 && !inF32, "--grad-reduce-in-bf16");
 }
@@ -98,7 +102,7 @@ void addTraining(Arguments& args, const Plan& plan, const ExportOptions& options
   args.add("--global-batch-size", t.globalBatchSize);
   if (const std::optional<int64_t> steps = numSteps(plan, options))
     args.add("--train-iters", *steps);
-  addPrecision(args, t.precision, options);
+  addPrecision(args, plan, options);
   if (t.precision == Precision::kFp16) addLossScaling(args, t);
   args.add("--seed", fmt::format("{}", t.seed));
   args.add("--attention-dropout", t.attentionDropout);

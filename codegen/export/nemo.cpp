@@ -88,7 +88,7 @@ constexpr std::array<std::string_view, 4> kBothStates = {
 
 // What the overrides say in one key, what Bridge does anyway, or what a note says. Its models have
 // as many positions as model.seq_length; the key for them that the script writes is no field.
-constexpr std::array<std::string_view, 13> kSaidOtherwise = {"--max-position-embeddings",
+constexpr std::array<std::string_view, 15> kSaidOtherwise = {"--max-position-embeddings",
                                                              "--bf16",
                                                              "--fp16",
                                                              "--loss-scale",
@@ -97,6 +97,8 @@ constexpr std::array<std::string_view, 13> kSaidOtherwise = {"--max-position-emb
                                                              "--min-loss-scale",
                                                              "--fp8-format",
                                                              "--fp8-recipe",
+                                                             "--fp8-param-gather",
+                                                             "--reuse-grad-buf-for-mxfp8-param-ag",
                                                              "--accumulate-allreduce-grads-in-fp32",
                                                              "--grad-reduce-in-bf16",
                                                              "--tp-comm-overlap",
@@ -104,18 +106,25 @@ constexpr std::array<std::string_view, 13> kSaidOtherwise = {"--max-position-emb
 
 constexpr const char* kClasses = "megatron.bridge.training.";
 
-// The fields of bridge.training.mixed_precision's recipes, but that every layer is in fp8 and what
-// is gathered is not, as profiles price it.
-std::string_view fp8Fields(spec::Fp8Recipe recipe) {
-  if (recipe == spec::Fp8Recipe::kMx) return ",fp8:e4m3,fp8_recipe:mxfp8";
-  if (recipe == spec::Fp8Recipe::kCurrent) return ",fp8:hybrid,fp8_recipe:tensorwise";
-  return ",fp8:hybrid,fp8_recipe:delayed,fp8_amax_history_len:1024,fp8_amax_compute_algo:max";
+// The fields of bridge.training.mixed_precision's recipes, but that every layer is in fp8, as
+// profiles price it.
+std::string fp8Fields(const plan::Plan& plan, const ExportOptions& options) {
+  const spec::Fp8Recipe recipe = options.settings.fp8.value_or(spec::Fp8Recipe::kDelayed);
+  const bool isMx = recipe == spec::Fp8Recipe::kMx;
+  std::string fields =
+      ",fp8:hybrid,fp8_recipe:delayed,fp8_amax_history_len:1024,fp8_amax_compute_algo:max";
+  if (recipe == spec::Fp8Recipe::kCurrent) fields = ",fp8:hybrid,fp8_recipe:tensorwise";
+  if (isMx) fields = ",fp8:e4m3,fp8_recipe:mxfp8";
+  if (!gathersF8(plan, options)) return fields;
+  return fields + ",fp8_param_gather:true" +
+         (isMx ? ",reuse_grad_buf_for_mxfp8_param_ag:true" : "");
 }
 
 // A recipe's name where it does what the plan is priced with. Its gradients overrule those of ddp
 // and optimizer, and a single field of a recipe cannot be overridden, so that else the override
 // is the whole of a MixedPrecisionConfig (bridge.training.utils.omegaconf_utils makes it).
-std::string mixedPrecision(spec::Precision precision, const ExportOptions& options) {
+std::string mixedPrecision(const plan::Plan& plan, const ExportOptions& options) {
+  const spec::Precision precision = plan.training.precision;
   const bool inF32 = options.gradientBytes >= 4;
   const bool isFp16 = precision == spec::Precision::kFp16;
   if (isFp16 && !inF32) return "fp16_mixed";
@@ -126,9 +135,7 @@ std::string mixedPrecision(spec::Precision precision, const ExportOptions& optio
       "{{_target_:{}mixed_precision.MixedPrecisionConfig,{}:true,params_dtype:{},pipeline_dtype:{},"
       "grad_reduce_in_fp32:{}{}}}",
       kClasses, isFp16 ? "fp16" : "bf16", type, type, inF32,
-      precision == spec::Precision::kFp8
-          ? fp8Fields(options.settings.fp8.value_or(spec::Fp8Recipe::kDelayed))
-          : "");
+      precision == spec::Precision::kFp8 ? fp8Fields(plan, options) : "");
 }
 
 // The recipe has none: collectives of a layer are exposed, and so are transfers of interleaved
@@ -142,15 +149,17 @@ std::string commOverlap(const plan::Plan& plan, const ExportOptions& options) {
 }
 
 // Whoever puts a recipe's name back trains something else.
-void notePrecision(spec::Precision precision, const ExportOptions& options, Exported& exported) {
+void notePrecision(const plan::Plan& plan, const ExportOptions& options, Exported& exported) {
+  const spec::Precision precision = plan.training.precision;
   std::string means;
   if (options.gradientBytes < 4 && precision != spec::Precision::kFp16)
     means = "gradients in bf16, which Bridge's recipes by name add up in fp32";
   if (precision == spec::Precision::kFp8)
-    means += fmt::format(
-        "{}every layer in fp8, none gathered in it, where recipes by name keep the "
-        "first and last in bf16 or gather fp8",
-        means.empty() ? "" : "; ");
+    means += fmt::format("{}every layer in fp8{}, where recipes by name keep the first and last in "
+                         "bf16{}",
+                         means.empty() ? "" : "; ",
+                         gathersF8(plan, options) ? "" : ", none gathered in it",
+                         gathersF8(plan, options) ? "" : " or gather fp8");
   if (!means.empty())
     exported.notes.push_back("mixed_precision is spelled out, as the plan is priced: " + means);
 }
@@ -182,7 +191,7 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
           return override.starts_with(std::string(t.key) + "=");
         }))
       overrides.push_back(fmt::format("{}=false", t.key));
-  overrides.push_back("mixed_precision=" + mixedPrecision(plan.training.precision, options));
+  overrides.push_back("mixed_precision=" + mixedPrecision(plan, options));
   if (std::string overlap = commOverlap(plan, options); !overlap.empty())
     overrides.push_back(std::move(overlap));
   for (const std::string& override : overrides) exported.text += quoted(override) + "\n";
@@ -190,7 +199,7 @@ Exported toNemo(const plan::Plan& plan, const spec::ModelSpec& model,
     exported.environment.push_back("CUDA_DEVICE_MAX_CONNECTIONS=1");
   exported.notes.push_back(
       "data, tokenizer and checkpoints are yours: dataset.data_path, tokenizer.*, checkpoint.*");
-  notePrecision(plan.training.precision, options, exported);
+  notePrecision(plan, options, exported);
   noteTensorParallel(plan, options, exported);
   if (!numSteps(plan, options))
     exported.notes.push_back("the plan has no number of steps: give --steps or train.train_iters");

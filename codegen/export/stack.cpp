@@ -26,11 +26,17 @@ std::optional<Framework> frameworkOfStack(std::string_view stack) {
   return std::nullopt;
 }
 
+bool gathersF8(const plan::Plan& plan, const ExportOptions& options) {
+  return plan.training.precision == spec::Precision::kFp8 && options.gathersF8 &&
+         plan.stateSharding != plan::StateSharding::kNone;
+}
+
 // An own program has no such choice.
 void setStack(const spec::StackProfile& stack, ExportOptions& options) {
   options.settings = stack.settings;
   if (stack.ownPrograms) return;
   options.gradientBytes = stack.description.gradientBytes;
+  options.gathersF8 = stack.description.gathersF8;
   options.overlapsTensorParallel = stack.description.tensorParallelExposed < 1;
   options.overlapsGradients = stack.description.gradientExposed < 1;
 }

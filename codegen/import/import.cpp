@@ -90,6 +90,8 @@ Result<Imported> readPlan(const std::string& text, const std::string& file,
 void setWidths(const ParameterWidths& widths, spec::StackProfile& stack) {
   spec::StackDescription& bytes = stack.description;
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
+  if (widths.gradient) bytes.stepGradientBytes = *widths.gradient < 4 ? 4 : 0;
+  bytes.gathersF8 = widths.gathersF8.value_or(bytes.gathersF8);
   bytes.reducedGradientBytes = widths.reducedGradient.value_or(bytes.reducedGradientBytes);
   bytes.gatheredParameterBytes = widths.gatheredParameter.value_or(bytes.gatheredParameterBytes);
 }

@@ -16,6 +16,7 @@ namespace trireme::codegen {
 // Bytes per parameter that a file sets and its stack's profile says otherwise.
 struct ParameterWidths {
   std::optional<double> gradient, reducedGradient, gatheredParameter;
+  std::optional<bool> gathersF8;
   bool operator==(const ParameterWidths&) const = default;
 };
 

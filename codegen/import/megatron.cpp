@@ -32,7 +32,7 @@ struct Source {
 };
 
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 56> kNeutralFlags = {
+constexpr std::array<std::string_view, 57> kNeutralFlags = {
     "--accumulate-allreduce-grads-in-fp32",
     "--train-iters",
     "--ckpt-format",
@@ -87,6 +87,7 @@ constexpr std::array<std::string_view, 56> kNeutralFlags = {
     "--profile-step-end",
     "--tiktoken-pattern",
     "--no-mmap-bin-files",
+    "--reuse-grad-buf-for-mxfp8-param-ag",
     "--no-create-attention-mask-in-dataloader",
     "--no-scatter-gather-tensors-in-pipeline"};
 
@@ -157,6 +158,7 @@ ParameterWidths widthsOf(Flags& flags) {
                  "gathered");
     widths.gatheredParameter = 1;
   }
+  if (flags.has("--fp8-format")) widths.gathersF8 = flags.has("--fp8-param-gather");
   return widths;
 }
 

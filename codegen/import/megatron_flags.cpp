@@ -16,7 +16,7 @@ namespace trireme::codegen {
 namespace {
 
 // Flags without a value: what stands behind them is something else. Those that scripts have most.
-constexpr std::array<std::string_view, 74> kSwitches = {
+constexpr std::array<std::string_view, 75> kSwitches = {
     "--account-for-embedding-in-pipeline-split",
     "--account-for-loss-in-pipeline-split",
     "--accumulate-allreduce-grads-in-fp32",
@@ -76,6 +76,7 @@ constexpr std::array<std::string_view, 74> kSwitches = {
     "--recompute-activations",
     "--reset-attention-mask",
     "--reset-position-ids",
+    "--reuse-grad-buf-for-mxfp8-param-ag",
     "--sequence-parallel",
     "--standalone",
     "--swiglu",

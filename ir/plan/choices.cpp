@@ -113,6 +113,11 @@ std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
     case StackRule::kWholeGradientsInPipeline:
       if (p.pp == 1 || p.stateSharding != StateSharding::kGradients) return std::nullopt;
       return RuleBreach{"state sharding gradients beside a pipeline", kNearest};
+    case StackRule::kOptimizerInPipeline:
+      if (p.pp == 1 || p.stateSharding <= StateSharding::kOptimizer) return std::nullopt;
+      return RuleBreach{
+          fmt::format("state sharding {} beside a pipeline", stateShardingName(p.stateSharding)),
+          "state sharding optimizer, or pp 1"};
     case StackRule::kAlikeHosts:
       if (ranksPerHost(p)) return std::nullopt;
       return RuleBreach{

@@ -98,6 +98,9 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   readPositiveIfGiven(map, "logit_bytes", &stack->logitBytes);
   notNegative("working_layers", &stack->workingLayers);
   map.optional("keeps_f8", &stack->keepsNarrow);
+  notNegative("step_gradient_bytes", &stack->stepGradientBytes);
+  notNegative("f8_copy_bytes", &stack->f8CopyBytes);
+  map.optional("gathers_f8", &stack->gathersF8);
   map.optional("pipeline_keeps_whole", &stack->pipelineKeepsWhole);
   map.optional("post_validation", &stack->postValidation);
   efficiency("sharded_port_efficiency", &stack->shardedPortEfficiency);

@@ -28,6 +28,7 @@ StackDescription descriptionOn(const StackDescription& stack, Precision precisio
   for (double* bytes : {&used.parameterBytes, &used.gradientBytes, &used.reducedGradientBytes,
                         &used.gatheredParameterBytes})
     *bytes = std::max(*bytes, kBytesOfF32);
+  used.stepGradientBytes = 0;
   if (used.logitBytes > 0) used.logitBytes = std::max(used.logitBytes, 2 * kBytesOfF32);
   return used;
 }

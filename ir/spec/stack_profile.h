@@ -78,6 +78,13 @@ struct StackDescription {
   double parameterBytes = 2, gradientBytes = 4, optimizerBytes = 12;
   double reducedGradientBytes = 4;  // per parameter that data-parallel ranks exchange
   double gatheredParameterBytes = 2;
+  // While the optimizer works, when activations are gone: gradients in f32, made of shorter ones.
+  double stepGradientBytes = 0;
+  // Per weight of a layer in fp8: its forms for products forward and backward, kept through the
+  // step beside the parameters, unless those that ranks of a sharded optimizer gather are such
+  // forms themselves.
+  double f8CopyBytes = 0;
+  bool gathersF8 = false;
   double optimizerTraffic = 30;  // bytes that a step moves per parameter: scaling, norm, update
   double lossBytes = 50;         // that the loss moves per logit, forward and backward
   double parameterTraffic = 0;   // bytes that a microbatch moves per sharded parameter, besides
@@ -165,6 +172,7 @@ enum class StackRule : uint8_t {
   kShardingWithReplicas,      // so do several replicas beside tp or pp
   kShardingWithShortFloats,   // and 16 or 8 bits beside tp or pp
   kWholeGradientsInPipeline,  // stages do not share gradients
+  kOptimizerInPipeline,       // nor parameters: of state the optimizer's alone
   kAlikeHosts                 // as many ranks on every host (plan::ranksPerHost)
 };
 
