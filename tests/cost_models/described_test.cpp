@@ -308,6 +308,61 @@ TEST(DescribedMemory, CountsLogitsAndTemporaries) {
   EXPECT_EQ(bytes(), before - 4 * 32 * 512 + keptByLayer(model, plan, stack).count() / 2);
 }
 
+// Four ranks that hold P parameters each, of which a step makes gradients in f32: 4 P, or P where
+// they share the optimizer's state, in the place of all that passes keep.
+TEST(DescribedMemory, TheStepTakesGradientsInF32) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 1, 1, 4);
+  StackDescription stack;
+  const DescribedBlocks blocks = describeBlocks(model, plan, quietCluster(), stack);
+  const double parameters = parametersOfStage(blocks, model, plan, 0);
+  const auto bytes = [&] {
+    return static_cast<double>(
+        describedMemory({blocks, model, plan, quietCluster(), stack}).arena.activations);
+  };
+  const double ofPasses = bytes();
+  stack.stepGradientBytes = ofPasses / parameters / 2;
+  EXPECT_EQ(bytes(), ofPasses);
+  stack.stepGradientBytes = 8 * ofPasses / parameters;
+  EXPECT_NEAR(bytes(), 8 * ofPasses, 1);
+  plan.dpReplicate = 1;
+  plan.dpShard = 4;
+  for (const plan::StateSharding sharding :
+       {plan::StateSharding::kOptimizer, plan::StateSharding::kGradients}) {
+    plan.stateSharding = sharding;
+    EXPECT_NEAR(bytes(), 2 * ofPasses, 1);
+  }
+}
+
+// In fp8 two more bytes of every weight of the layers; where ranks gather weights in fp8 they are
+// the parameters themselves.
+TEST(DescribedMemory, Fp8WeightsAreBesideTheParameters) {
+  const spec::ModelSpec model = small::gpt();
+  plan::Plan plan = small::plan(model, small::training(), 1, 2, 2);
+  spec::ClusterSpec cluster = quietCluster();
+  StackDescription stack;
+  stack.f8CopyBytes = 2;
+  const auto parameters = [&](size_t stage) {
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    return static_cast<double>(
+        describedMemoryOf({blocks, model, plan, cluster, stack}, stage).arena.parameters);
+  };
+  plan.training.precision = spec::Precision::kBf16;
+  const double before[] = {parameters(0), parameters(1)};
+  plan.training.precision = spec::Precision::kFp8;
+  cluster.device.matmul.push_back({MathFormat::kF8, FlopsPerSecond(1e15)});
+  const double ofLayer = describeBlocks(model, plan, cluster, stack).layer.parameters;
+  for (const size_t stage : {0, 1}) {
+    const auto layers = static_cast<double>(plan.layers[stage][0].count);
+    EXPECT_EQ(parameters(stage), before[stage] + 2 * ofLayer * layers) << stage;
+  }
+  stack.gathersF8 = true;
+  EXPECT_GT(parameters(0), before[0]);  // nothing is gathered
+  plan.stateSharding = plan::StateSharding::kOptimizer;
+  std::swap(plan.dpReplicate, plan.dpShard);
+  EXPECT_EQ(parameters(0), before[0]);
+}
+
 // Blocks of 4 devices at 100 GB/s and 10 GB/s between them: 8 channels within, 2 between.
 //   tp 2, pp 2, dp 2  tp and dp within: 8 x 3 each; messages to one stage between: 2 x 1/2 each way
 //   pp 4, dp 2        dp within: 8 x 3; messages to two stages within, 8 x 1/2 each way

@@ -366,6 +366,34 @@ TEST(Fp8, TheRecipeOfTheProfileIsAskedFor) {
               HasSubstr(",grad_reduce_in_fp32:true,fp8:e4m3,fp8_recipe:mxfp8}'\n"));
 }
 
+// Where the optimizer is sharded and the profile says that weights are gathered in fp8.
+TEST(Fp8, WeightsAreGatheredInFp8) {
+  Plan plan = loadPlan("llama3-70b-256xh100");
+  const spec::ModelSpec model = loadModel(plan);
+  plan.training.precision = spec::Precision::kFp8;
+  const auto text = [&](Framework framework, spec::Fp8Recipe recipe, bool gathers) {
+    const auto exported =
+        exportPlan(plan, model, framework, {.settings = {.fp8 = recipe}, .gathersF8 = gathers});
+    return exported.has_value() ? exported->text : exported.error().message();
+  };
+  using spec::Fp8Recipe;
+  ASSERT_EQ(plan.stateSharding, plan::StateSharding::kOptimizer);
+  EXPECT_THAT(text(Framework::kMegatron, Fp8Recipe::kCurrent, true),
+              AllOf(HasSubstr("--fp8-param-gather\n"), Not(HasSubstr("--reuse-grad-buf"))));
+  EXPECT_THAT(text(Framework::kMegatron, Fp8Recipe::kMx, true),
+              HasSubstr("--fp8-param-gather\n--reuse-grad-buf-for-mxfp8-param-ag\n"));
+  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kCurrent, true),
+              HasSubstr(",fp8_recipe:tensorwise,fp8_param_gather:true}'\n"));
+  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx, true),
+              HasSubstr(",fp8_recipe:mxfp8,fp8_param_gather:true,"
+                        "reuse_grad_buf_for_mxfp8_param_ag:true}'\n"));
+  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx, false), Not(HasSubstr("param_gather:true")));
+  plan.stateSharding = plan::StateSharding::kNone;
+  std::swap(plan.dpShard, plan.dpReplicate);
+  EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx, true), Not(HasSubstr("fp8_param_gather")));
+  EXPECT_THAT(text(Framework::kMegatron, Fp8Recipe::kMx, true), Not(HasSubstr("-gather")));
+}
+
 // The profile nemo has two bytes of each gradient, megatron-core four. Bridge's bf16_mixed and
 // Megatron without a flag have four; fp16_mixed and Megatron's fp16 without one have two.
 TEST(Gradients, AreAddedUpAsTheProfilePricesThem) {

@@ -99,6 +99,21 @@ TEST(StackRules, AlikeHostsHaveWholeGroups) {
   EXPECT_EQ(found->plan.devicesPerHost, 4);
 }
 
+// Without a pipeline anything.
+TEST(StackRules, PipelinesShareTheOptimizerAlone) {
+  plan::Plan plan;
+  for (const int64_t pp : {1, 2})
+    for (int sharding = 0; sharding <= 3; ++sharding) {
+      plan.pp = pp;
+      plan.stateSharding = static_cast<plan::StateSharding>(sharding);
+      const auto breach = plan::breachOf(plan, spec::StackRule::kOptimizerInPipeline);
+      EXPECT_EQ(breach.has_value(), pp > 1 && sharding > 1) << pp << sharding;
+      if (breach) {
+        EXPECT_EQ(breach->nearest, "state sharding optimizer, or pp 1");
+      }
+    }
+}
+
 // Heads x head size is 16 on a rank of tp 4, and a sample has 16 tokens on one of tp 2 with
 // sequence parallelism: no multiples of 32.
 TEST(StackRules, Fp8ProductsAreMultiples) {

@@ -37,6 +37,7 @@ std::string otherValue(const std::string& key) {
       {"scatter_gather", "true"},
       {"gradient_accumulation", "separate_low"},
       {"keeps_f8", "false"},
+      {"gathers_f8", "false"},
       {"pipeline_keeps_whole", "true"},
       {"post_validation", "true"},
       {"vocab_multiple", "16"},
