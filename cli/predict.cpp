@@ -112,8 +112,7 @@ Result<int> explainRow(cost::PredictedRow row, const cost::Catalogue& catalogue,
   if (!run.has_value()) return inRow(run.error());
   row.prediction = cost::predict(row.row, catalogue);
   if (!row.prediction.has_value()) return inRow(row.prediction.error());
-  const planner::Query query =
-      planner::queryOf(run->plan, run->model, run->cluster, run->stack);
+  const planner::Query query = planner::queryOf(run->plan, run->model, run->cluster, run->stack);
   for (const std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
     fmt::print(stderr, "note: {}\n", caveat);
   const Result<planner::PlanCheck> check = planner::checkPlan(run->plan, query);

@@ -14,8 +14,8 @@ struct PredictOptions {
   std::string row;                // of one row alone: where its predicted time goes
 };
 
-// Declares --predict, --clusters, --stacks and --row. --predict goes with --json and -o alone: it excludes
-// every other flag that `app` has so far and makes none of them required.
+// Declares --predict, --clusters, --stacks and --row. --predict goes with --json and -o alone: it
+// excludes every other flag that `app` has so far and makes none of them required.
 void addPredict(CLI::App& app, PredictOptions* options);
 
 // Reads the rows, predicts each, prints the report and, if `output` is not empty, writes the rows

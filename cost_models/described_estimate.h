@@ -34,9 +34,9 @@ namespace trireme::cost {
 //               layer; embedding and head stand alone. Under a pipeline that keeps them whole
 //               (StackDescription::pipelineKeepsWhole) as with optimizer
 // With virtual stages a chunk's gradients are whole, and its parameters are asked for, p
-// microbatches' passes apart from those of the next chunk, and of v chunks v - 1 have others to hide
-// behind: p (v - 1) / v microbatches instead of one. Gradients of the last layer (or, with virtual
-// stages, of the last chunk) have nothing to hide behind.
+// microbatches' passes apart from those of the next chunk, and of v chunks v - 1 have others to
+// hide behind: p (v - 1) / v microbatches instead of one. Gradients of the last layer (or, with
+// virtual stages, of the last chunk) have nothing to hide behind.
 //
 // Errors: those of estimate().
 Result<Estimate> estimateDescribed(const spec::ModelSpec& model, const plan::Plan& plan,

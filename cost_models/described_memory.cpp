@@ -241,9 +241,9 @@ MemoryUse describedMemoryOf(const StageSetting& setting, size_t stage) {
   if (plan::splitsBackward(plan.schedule))
     use.forWeights = {keptForWeights(model, plan) * asDouble(plan.layers[stage].front().count)};
   use.inFlight = Bytes(inFlight(model, plan, stage, kept));
-  use.arena.activations = whole(std::max(use.inFlight + workingMemory(setting, stage),
-                                         stepGradients(setting, parameters))
-                                    .count());
+  use.arena.activations = whole(
+      std::max(use.inFlight + workingMemory(setting, stage), stepGradients(setting, parameters))
+          .count());
   use.reserve = setting.reserve + Bytes(stack.fragmentation * asDouble(use.arena.total()));
   return use;
 }

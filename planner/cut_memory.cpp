@@ -36,10 +36,8 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
   for (const StageKind kind : kStageKinds) {
     const auto rank = static_cast<size_t>(stages.rankOf(kind));
     const cost::MemoryUse use = cost::describedMemoryOf(stages.setting, rank);
-    const Bytes state =
-        use.total() - Bytes(static_cast<double>(use.arena.activations)) * padding;
-    const double parameters =
-        cost::parametersOfStage(stages.blocks, query.model, plan, rank);
+    const Bytes state = use.total() - Bytes(static_cast<double>(use.arena.activations)) * padding;
+    const double parameters = cost::parametersOfStage(stages.blocks, query.model, plan, rank);
     fixed_[kind] = state + cost::workingMemory(stages.setting, rank) * padding;
     fixedAtStep_[kind] = state + cost::stepGradients(stages.setting, parameters) * padding;
   }
@@ -47,8 +45,7 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
   perLayer_ = (stateBytes(query, blocks.layerElements, plan) +
                Bytes(blocks.layerElements * cost::f8CopyBytes(plan, stack))) *
               padding;
-  perLayerAtStep_ =
-      perLayer_ + cost::stepGradients(stages.setting, blocks.layerElements) * padding;
+  perLayerAtStep_ = perLayer_ + cost::stepGradients(stages.setting, blocks.layerElements) * padding;
   if (cost::keepsWhole(plan, stack))
     perLayer_ += Bytes(stages.blocks.layer.parameters *
                        (stack.gatheredParameterBytes + stack.reducedGradientBytes) * padding);
@@ -114,8 +111,7 @@ Bytes CutMemory::inPasses(int64_t rank, int64_t layers) const {
 }
 
 Bytes CutMemory::of(int64_t rank, int64_t layers) const {
-  const Bytes atStep =
-      fixedAtStep_[stages_.kindOf(rank)] + perLayerAtStep_ * asDouble(layers);
+  const Bytes atStep = fixedAtStep_[stages_.kindOf(rank)] + perLayerAtStep_ * asDouble(layers);
   return std::max(inPasses(rank, layers), atStep);
 }
 

@@ -34,8 +34,8 @@ class CutMemory {
   void limit();
 
   Bytes of(int64_t rank, int64_t layers) const;  // but for rounding
-  // What that is made of before the optimizer's step, of chunks with any numbers of layers n_c, where of chunk c a_c
-  // microbatches are alive when most is: fixed + sum_c n_c perLayer
+  // What that is made of before the optimizer's step, of chunks with any numbers of layers n_c,
+  // where of chunk c a_c microbatches are alive when most is: fixed + sum_c n_c perLayer
   //   + sum_c a_c (n_c kept - min(n_c, recomputed) saved). Of a backward that is whole.
   struct Parts {
     Bytes fixed, perLayer, kept, saved;

@@ -1,5 +1,6 @@
 // Keys: docs/_pages/config-json.md of DeepSpeed, commit 00376da4; parameters of the schedulers:
 // deepspeed/runtime/lr_schedules.py, commit 22779f2c.
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -40,6 +41,12 @@ Json fp16Of(const spec::TrainingSpec& t) {
           {"min_loss_scale", static_cast<int64_t>(t.minLossScale)}};
 }
 
+// On one rank ZeRO shards nothing, but keeps bf16 off an optimizer with gradients in f32.
+int stageOf(const plan::Plan& plan) {
+  const bool isBf16 = plan.training.precision == spec::Precision::kBf16;
+  return std::max(static_cast<int>(plan.stateSharding), isBf16 ? 1 : 0);
+}
+
 }  // namespace
 
 Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec&, const ExportOptions&) {
@@ -48,7 +55,7 @@ Exported toDeepspeed(const plan::Plan& plan, const spec::ModelSpec&, const Expor
                {"train_micro_batch_size_per_gpu", plan.microbatchSize},
                {"gradient_accumulation_steps", plan.numMicrobatches()},
                {"gradient_clipping", t.clipNorm},
-               {"zero_optimization", {{"stage", static_cast<int>(plan.stateSharding)}}}};
+               {"zero_optimization", {{"stage", stageOf(plan)}}}};
   if (plan.stateSharding != plan::StateSharding::kNone)
     json["zero_optimization"]["overlap_comm"] = true;
   json["bf16"] = {{"enabled", t.precision == spec::Precision::kBf16}};

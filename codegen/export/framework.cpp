@@ -67,12 +67,14 @@ constexpr StackRule kTorchtitanRules[] = {
     StackRule::kSequenceWithTensor,       StackRule::kShardingWithContext,
     StackRule::kShardingWithReplicas,     StackRule::kShardingWithShortFloats,
     StackRule::kWholeGradientsInPipeline, StackRule::kAlikeHosts};
+// torchrun starts as many processes on every node; so does every launcher.
 constexpr StackRule kAccelerateRules[] = {StackRule::kShardingWithContext, StackRule::kAlikeHosts};
 // Megatron-FSDP makes its mesh of all ranks by tp, cp and dp (mcore_fsdp_adapter.py), so that it
 // ends at the start of a pipeline.
 constexpr StackRule kMegatronRules[] = {StackRule::kOptimizerInPipeline, StackRule::kAlikeHosts};
-// torchrun starts as many processes on every node; so does every launcher.
-constexpr StackRule kLauncherRules[] = {StackRule::kAlikeHosts};
+// Without ZeRO bf16 goes through another optimizer (BF16_Optimizer), which keeps gradients in f32
+// besides and shards the rest.
+constexpr StackRule kDeepspeedRules[] = {StackRule::kShardingWithBf16, StackRule::kAlikeHosts};
 
 constexpr FrameworkInfo kInfos[] = {
     {"megatron",
@@ -101,7 +103,7 @@ constexpr FrameworkInfo kInfos[] = {
      kDeepspeedChoices,
      kPlainPrecisions,
      {},
-     kLauncherRules,
+     kDeepspeedRules,
      false,
      {}},
     {"accelerate",

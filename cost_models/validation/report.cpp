@@ -214,10 +214,9 @@ ValidationReport reportOn(const std::vector<PredictedRow>& rows) {
 }
 
 const std::vector<std::string>& predictionHeader() {
-  static const std::vector<std::string> kNames = {"predicted_s", "error_pct",         "low_s",
-                                                  "high_s",      "predicted_mem_gib", "fits",
-                                                  "cluster",     "profile",
-                                                  "skipped_because"};
+  static const std::vector<std::string> kNames = {
+      "predicted_s", "error_pct", "low_s",   "high_s",         "predicted_mem_gib",
+      "fits",        "cluster",   "profile", "skipped_because"};
   return kNames;
 }
 

@@ -88,9 +88,9 @@ nlohmann::json toJson(const ValidationReport& report);
 // The columns that printRows appends to the header.
 const std::vector<std::string>& predictionHeader();
 // The file with predicted_s, error_pct, low_s, high_s, predicted_mem_gib, fits (1 or 0), cluster
-// (which the GPU was taken to be of), profile (of the stack) and skipped_because behind every record; a cell that there is
-// nothing to say about is empty.
-// `records` and `rows` are in the same order.
+// (which the GPU was taken to be of), profile (of the stack) and skipped_because behind every
+// record; a cell that there is nothing to say about is empty. `records` and `rows` are in the same
+// order.
 std::string printRows(const std::vector<CsvRecord>& records, const std::vector<PredictedRow>& rows);
 
 }  // namespace trireme::cost

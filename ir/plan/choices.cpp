@@ -118,6 +118,10 @@ std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
       return RuleBreach{
           fmt::format("state sharding {} beside a pipeline", stateShardingName(p.stateSharding)),
           "state sharding optimizer, or pp 1"};
+    case StackRule::kShardingWithBf16:
+      if (shares || p.dp() == 1 || p.training.precision != spec::Precision::kBf16)
+        return std::nullopt;
+      return RuleBreach{"bf16 without sharded state", "state sharding optimizer, or fp16"};
     case StackRule::kAlikeHosts:
       if (ranksPerHost(p)) return std::nullopt;
       return RuleBreach{

@@ -173,6 +173,7 @@ enum class StackRule : uint8_t {
   kShardingWithShortFloats,   // and 16 or 8 bits beside tp or pp
   kWholeGradientsInPipeline,  // stages do not share gradients
   kOptimizerInPipeline,       // nor parameters: of state the optimizer's alone
+  kShardingWithBf16,          // several replicas in bf16 share the optimizer's state
   kAlikeHosts                 // as many ranks on every host (plan::ranksPerHost)
 };
 

@@ -21,7 +21,8 @@ TEST(Refusals, NameEveryChoiceAndTheNearestOne) {
             "Megatron-LM cannot express schedule gpipe (nearest: schedule 1f1b)");
   EXPECT_EQ(refusal(plan, model, Framework::kDeepspeed),
             "DeepSpeed's JSON cannot express tp 2 (nearest: tp 1); pp 2 (nearest: pp 1); schedule "
-            "gpipe (nearest: schedule 1f1b)");
+            "gpipe (nearest: schedule 1f1b); bf16 without sharded state (nearest: state sharding "
+            "optimizer, or fp16)");
   plan = small::plan(model, small::training());
   plan.training.precision = spec::Precision::kFp64;
   EXPECT_EQ(refusal(plan, model, Framework::kMegatron),
@@ -139,6 +140,8 @@ TEST(Nodes, HaveAsManyRanks) {
   for (const Framework framework : kFrameworks)
     EXPECT_THAT(refusal(plan, model, framework), HasSubstr("(nearest: dp 18)"));
   plan.devicesPerHost = 4;
+  plan.stateSharding = plan::StateSharding::kOptimizer;
+  std::swap(plan.dpShard, plan.dpReplicate);
   EXPECT_TRUE(exportPlan(plan, model, Framework::kDeepspeed).has_value());
 }
 
