@@ -11,6 +11,22 @@
 #include "planner/question.h"
 
 namespace trireme::cli {
+namespace {
+
+// Whether the stack has what the framework shares among several devices.
+Status checkShares(codegen::Framework framework, const spec::StackProfile& stack) {
+  plan::Plan needed;
+  needed.stateSharding = *infoOf(framework).sharding;
+  for (const plan::ChoiceUse& use : plan::choicesUsed(needed))
+    if (!stack.supports(use.choice))
+      return invalidArgument(fmt::format(
+          "{} needs {} on several devices, which stack '{}' has not; nearest: stack {} (leave out "
+          "--stack)",
+          infoOf(framework).title, use.value, stack.name, infoOf(framework).stack));
+  return {};
+}
+
+}  // namespace
 
 Result<spec::StackProfile> loadStackFor(const std::string& path,
                                         std::optional<codegen::Framework> framework) {
@@ -45,15 +61,15 @@ Status checkAsked(const planner::Query& query, codegen::Framework framework) {
 
 Status pinNeeds(codegen::Framework framework, planner::Query& query) {
   planner::pinSharding(infoOf(framework).sharding, query);
-  if (!query.needsSharding) return {};
-  plan::Plan needed;
-  needed.stateSharding = *query.pins.stateSharding;
-  for (const plan::ChoiceUse& use : plan::choicesUsed(needed))
-    if (!query.stack.supports(use.choice))
-      return invalidArgument(fmt::format(
-          "{} needs {} on several devices, which stack '{}' has not; nearest: stack {} (leave out "
-          "--stack)",
-          infoOf(framework).title, use.value, query.stack.name, infoOf(framework).stack));
+  return query.needsSharding ? checkShares(framework, query.stack) : Status();
+}
+
+Status pinNeeds(codegen::Framework framework, planner::Sweep& sweep) {
+  sweep.sharding = infoOf(framework).sharding;
+  for (const planner::SweepPoint& point : pointsOf(sweep))
+    if (const Result<planner::Query> query = queryAt(sweep, point);
+        query.has_value() && query->needsSharding)
+      return checkShares(framework, query->stack);
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include "codegen/export/framework.h"
 #include "planner/pins.h"
+#include "planner/whatif/sweep.h"
 
 namespace trireme::cli {
 
@@ -26,5 +27,7 @@ Status checkAsked(const planner::Query& query, codegen::Framework framework);
 // Plans of several devices share what the framework needs shared, unless the pins say otherwise.
 // kInvalidArgument: the query's stack cannot.
 Status pinNeeds(codegen::Framework framework, planner::Query& query);
+// The same at every point of a sweep, which may have one device or several.
+Status pinNeeds(codegen::Framework framework, planner::Sweep& sweep);
 
 }  // namespace trireme::cli

@@ -98,7 +98,7 @@ Result<Answers> makeAnswers(const WhatifOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(Answers answers, planner::makeAnswers(asked));
   if (options.framework) {
     TRIREME_RETURN_IF_ERROR(checkAsked(answers.sweep.base, *options.framework));
-    TRIREME_RETURN_IF_ERROR(pinNeeds(*options.framework, answers.sweep.base));
+    TRIREME_RETURN_IF_ERROR(pinNeeds(*options.framework, answers.sweep));
   }
   TRIREME_ASSIGN_OR_RETURN(std::vector<std::string> notes,
                            planner::notesOf(options.question, answers.sweep.base.training));

@@ -24,9 +24,9 @@ using planner::SweepPoint;
 
 const char* const kPointCells[] = {"question", "gpu",      "gpus",       "inter_node_bytes_per_s",
                                    "batch",    "sequence", "minus_nodes"};
-const char* const kAnswerCells[] = {"fits",         "reason",      "plan",         "shape",
-                                    "gpus_used",    "step_s",      "tokens_per_s", "mfu",
-                                    "memory_bytes", "memory_tight"};
+const char* const kAnswerCells[] = {"fits",      "reason",       "plan",        "shape",
+                                    "gpus_used", "nodes_used",   "step_s",      "tokens_per_s",
+                                    "mfu",       "memory_bytes", "memory_tight"};
 constexpr size_t kFirstOfPlan = 2;  // what no plan has none of
 const char* const kScenarioCells[] = {"tokens",          "price_usd_per_gpu_hour",
                                       "power_w_per_gpu", "gpu_mtbf_s",
@@ -62,6 +62,7 @@ std::vector<std::string> answerCells(const PointAnswer& answer) {
                                     answer.plan,
                                     answer.shape,
                                     fmt::format("{}", answer.gpusUsed),
+                                    fmt::format("{}", answer.nodesUsed),
                                     number(answer.step.count()),
                                     number(answer.tokensPerSecond),
                                     number(answer.modelFlopsUtilisation),
@@ -155,6 +156,7 @@ PointAnswer readAnswer(RecordReader& reader, int64_t gpus) {
   answer.plan = reader.text();
   answer.shape = reader.text();
   answer.gpusUsed = reader.whole(1, gpus);
+  answer.nodesUsed = reader.whole(1, answer.gpusUsed);
   answer.step = Seconds(reader.real());
   answer.tokensPerSecond = reader.real();
   answer.modelFlopsUtilisation = reader.real();

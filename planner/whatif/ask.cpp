@@ -113,6 +113,7 @@ nlohmann::json JsonReport::rowJson(const AnswerRow& row) const {
   json["winner"] = letterOf(letters_.at(a.shape));
   json["shape"] = a.shape;
   json["gpusUsed"] = a.gpusUsed;
+  json["nodesUsed"] = a.nodesUsed;
   json["stepSeconds"] = a.step.count();
   json["tokensPerSecond"] = a.tokensPerSecond;
   json["modelFlopsUtilisation"] = a.modelFlopsUtilisation;

@@ -20,7 +20,7 @@ Goodput goodputOf(const Training& training, const FailureModel& model) {
   result.interval = dalyInterval(result.rate);
   result.goodput = goodputOf(result.rate, result.interval);
   if (!model.repair) return result;
-  const int64_t needed = (training.used + training.perNode - 1) / training.perNode;
+  const int64_t needed = training.nodesUsed;
   const int64_t idle = std::max<int64_t>(0, training.gpus / training.perNode - needed);
   const Seconds meanBetween = model.deviceMeanBetween / static_cast<double>(training.perNode);
   int64_t owned = needed + std::max(idle, model.spares.value_or(0));

@@ -9,7 +9,7 @@
 //   energy   power x devices used x wall; those that wait draw none
 //
 // Devices are all that were asked for, also those that the plan leaves idle: they are paid for.
-// Whole nodes among those are the first spares.
+// Whole nodes among those are the first spares, if the plan has no rank on them.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -41,11 +41,12 @@ struct Scenario {
 struct Training {
   Seconds step;
   int64_t tokensPerStep = 0;
-  int64_t gpus = 0;     // asked for, at least those used
-  int64_t used = 0;     // by the plan, at least 1
-  int64_t perNode = 1;  // devices of a node
-  Bytes checkpoint;     // checkpointBytes()
-  Watts power;          // of the device's specification; 0: not known
+  int64_t gpus = 0;       // asked for, at least those used
+  int64_t used = 0;       // by the plan, at least 1
+  int64_t nodesUsed = 1;  // that those are on: at least used / perNode
+  int64_t perNode = 1;    // devices of a node
+  Bytes checkpoint;       // checkpointBytes()
+  Watts power;            // of the device's specification; 0: not known
 };
 
 struct Goodput {

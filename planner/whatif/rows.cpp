@@ -45,6 +45,7 @@ Training trainingOf(const Answers& answers, size_t index) {
   training.tokensPerStep = point.batch * point.sequence;
   training.gpus = presentDevices(answers.sweep, point);
   training.used = answers.answers[index]->gpusUsed;
+  training.nodesUsed = answers.answers[index]->nodesUsed;
   training.perNode = std::min(perNode, training.gpus);
   training.checkpoint =
       checkpointBytes(answers.sweep.base.model.numParameters(), answers.sweep.base.stack,

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "planner/outlook.h"
+#include "planner/pins.h"
 #include "planner/report.h"
 #include "planner/search.h"
 
@@ -94,6 +95,13 @@ int64_t devicesPerNode(const spec::ClusterSpec& cluster) {
   return host > 0 ? host : cluster.tiers.front().devices;
 }
 
+int64_t nodesUsed(const plan::Plan& plan, const spec::ClusterSpec& cluster) {
+  // Of hosts that the cluster does not say a node is a whole block.
+  const bool isHost = cluster.devicesPerHost() > 0 && plan.devicesPerHost > 0;
+  const int64_t each = isHost ? plan.devicesPerHost : devicesPerNode(cluster);
+  return (plan.numRanks() + each - 1) / each;
+}
+
 int64_t presentDevices(const Sweep& sweep, const SweepPoint& point) {
   const int64_t node = devicesPerNode(sweep.hardware[point.hardware].cluster);
   return point.minusNodes > point.gpus / node ? 0 : point.gpus - point.minusNodes * node;
@@ -148,6 +156,7 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point) {
     TRIREME_ASSIGN_OR_RETURN(query.cluster, withInterNode(query.cluster, point.interNode));
   }
   TRIREME_RETURN_IF_ERROR(setDevices(gpus, query));
+  pinSharding(sweep.sharding, query);
   return query;
 }
 
@@ -211,6 +220,7 @@ PointAnswer PointPlanner::answer(const SweepPoint& point) {
   answer.plan = summary(result->plan);
   answer.shape = shapeOf(result->plan);
   answer.gpusUsed = result->gpusUsed;
+  answer.nodesUsed = nodesUsed(result->plan, query->cluster);
   answer.step = result->estimate.step;
   answer.tokensPerSecond = result->estimate.tokensPerSecond;
   answer.modelFlopsUtilisation = result->estimate.modelFlopsUtilisation;

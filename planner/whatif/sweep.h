@@ -44,6 +44,8 @@ struct SweepPoint {
 
 struct Sweep {
   Query base;  // cluster, precision, batch, sequence length, pins.gpus: the point's
+  // What the program has to share at points of several devices: pinSharding(). Absent: nothing.
+  std::optional<plan::StateSharding> sharding;
   std::vector<Hardware> hardware;
   SweepAxes axes;
 };
@@ -54,6 +56,7 @@ struct PointAnswer {
   std::string plan;    // summary()
   std::string shape;   // summary() without replicas: what stays the same along a scaling curve
   int64_t gpusUsed = 0;
+  int64_t nodesUsed = 0;  // nodesUsed() of the plan
   Seconds step;
   double tokensPerSecond = 0;
   double modelFlopsUtilisation = 0;
@@ -67,6 +70,12 @@ struct PointAnswer {
 // cluster does not say and no inner tier is as small as a host, those of a block of the innermost
 // tier. All devices, if that is the only tier.
 int64_t devicesPerNode(const spec::ClusterSpec& cluster);
+
+// Nodes that have a rank of the plan. A program that wants as many ranks on every host spreads some
+// plans over more of them than they fill (Plan::devicesPerHost), as trireme export launches them.
+//
+//   5 ranks on nodes of 4: 4 + 1 on two; of such a program one on each of five
+int64_t nodesUsed(const plan::Plan& plan, const spec::ClusterSpec& cluster);
 
 // Line rate of a device in the tier that joins whole nodes: the innermost one that does, but never
 // the first, which racks of hosts may share. 0: one tier only.

@@ -363,7 +363,7 @@ class NearestMiss:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """One change after which there is a plan: kind pin, all pins, stack or devices."""
+    """One change after which there is a plan: kind pin, all pins, stack, devices or batch."""
 
     kind: str
     change: str
@@ -461,7 +461,7 @@ class Point:
     the plan's shape, the plan without replicas.
 
     precision: in which it trains. inter_node_bytes_per_second: line rate of a device between nodes. seq: tokens. wall_seconds: of the whole
-    training with failures, busy_seconds without. memory_tight: as of a price. energy_joules: of the devices in use.
+    training with failures, busy_seconds without. nodes_used: that have a rank of the plan. memory_tight: as of a price. energy_joules: of the devices in use.
     """
 
     system: str
@@ -477,6 +477,7 @@ class Point:
     winner: str | None = None
     shape: str | None = None
     gpus_used: int | None = None
+    nodes_used: int | None = None
     step_seconds: float | None = None
     tokens_per_second: float | None = None
     model_flops_utilisation: float | None = None

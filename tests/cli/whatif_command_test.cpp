@@ -217,6 +217,37 @@ TEST_F(WhatifCommand, ForIsThatOfPlan) {
                 1, {"DeepSpeed's JSON cannot express tp 2"});
 }
 
+// torchtitan shares parameters among several devices; one has nobody to share with.
+TEST_F(WhatifCommand, ForSharesWhereAPointHasSeveralDevices) {
+  const auto run = [&](const char* command, const char* gpus) {
+    return runTrireme({command, "--model", "llama3-8b", "--cluster", "gb200-nvl72", "--seq", "512",
+                       "--batch", "64", "--for", "torchtitan", "--json", "--gpus", gpus});
+  };
+  const nlohmann::json points = jsonOf(run("whatif", "1,2")).at("points");
+  for (const size_t i : {0, 1}) {
+    const nlohmann::json alone = jsonOf(run("plan", i == 0 ? "1" : "2"));
+    ASSERT_TRUE(points[i].at("fits").get<bool>()) << points[i].dump();
+    EXPECT_EQ(points[i].at("stepSeconds"), alone.at("estimate").at("stepSeconds"));
+    EXPECT_EQ(points[i].at("plan"), alone.at("summary"));
+  }
+  EXPECT_THAT(points[1].at("plan").get<std::string>(), HasSubstr("sharded parameters"));
+}
+
+// 5 ranks that no two hosts of 4 hold alike are one on each of five, as export launches them: all
+// hosts of 20 devices are in use, and none of them is a spare.
+TEST_F(WhatifCommand, HostsWithOneRankAreInUse) {
+  const nlohmann::json point =
+      jsonOf(runTrireme({"whatif", "--model", "llama2-13b", "--cluster", "gb200-nvl72", "--gpus",
+                         "20", "--batch", "5", "--seq", "512", "--for", "deepspeed", "--tokens",
+                         "10B", "--price", "2USD/h", "--mtbf", "1y", "--checkpoint-bandwidth",
+                         "10GB/s", "--restart", "10min", "--repair", "5d", "--json"}))
+          .at("points")[0];
+  EXPECT_EQ(point.at("gpusUsed"), 5);
+  EXPECT_EQ(point.at("nodesUsed"), 5);
+  const nlohmann::json& failures = point.at("failures");
+  EXPECT_EQ(failures.at("spareNodes"), failures.at("spareNodesBought"));
+}
+
 TEST_F(WhatifCommand, NetworksAreInBitsHoweverTheyAreWritten) {
   for (const char* rate : {"400 Gbit/s", "400Gb/s", "400 Gbps", "50 GB/s", "0.4 Tbps"})
     EXPECT_EQ(jsonOf(runTrireme({"whatif", "--model", "llama2-7b", "--gpu", "h100", "--gpus", "16",

@@ -52,6 +52,7 @@ Answers smallAnswers() {
   answer.plan = "tp 1, pp 2, dp 4";
   answer.shape = "tp 1, pp 2";
   answer.gpusUsed = 8;
+  answer.nodesUsed = 1;
   answer.step = Seconds(0.125);
   answer.breakdown.products = Seconds(0.1);
   answer.breakdown.optimizer = Seconds(0.025);

@@ -83,6 +83,7 @@ Training sixteen() {
   training.step = Seconds(2);
   training.tokensPerStep = 1000;
   training.gpus = training.used = 16;
+  training.nodesUsed = 2;
   training.perNode = 8;
   training.checkpoint = Bytes(100e9);
   training.power = Watts(400);
@@ -125,6 +126,27 @@ TEST(Economics, FailuresLengthenAndSparesArePaid) {
   EXPECT_NEAR(spared.wall.count(), e.wall.count() / 0.896, 1e-3);
 }
 
+// Two nodes of 8 whose devices are used in part: 8 ranks on one of them leave the other as a spare,
+// 4 on each leave none.
+TEST(Economics, ANodeInUseIsNoSpare) {
+  Scenario scenario;
+  scenario.tokens = 1e9;
+  scenario.failures = FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(600),
+                                   Seconds(5 * kDay), 1};
+  Training training = sixteen();
+  training.used = 8;
+  training.nodesUsed = 1;
+  const Goodput one = *economicsOf(training, scenario).goodput;
+  EXPECT_EQ(one.spares, 1);
+  EXPECT_EQ(one.bought, 0);
+  training.nodesUsed = 2;
+  const Goodput both = *economicsOf(training, scenario).goodput;
+  EXPECT_EQ(both.spares, 1);
+  EXPECT_EQ(both.bought, 1);
+  // As two of three above.
+  EXPECT_NEAR(both.availability, 0.896, 1e-12);
+}
+
 TEST(Economics, ChosenSparesAreTheCheapest) {
   for (const double repair : {0.1, 1.0, 5.0, 30.0, 100.0}) {
     Scenario scenario;
@@ -132,6 +154,7 @@ TEST(Economics, ChosenSparesAreTheCheapest) {
     scenario.price = 1;
     Training training = sixteen();
     training.gpus = training.used = 160;
+    training.nodesUsed = 20;
     scenario.failures = FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(60),
                                      Seconds(repair * kDay), std::nullopt};
     const Economics chosen = economicsOf(training, scenario);
@@ -193,6 +216,7 @@ TEST(Economics, SparesMayOutnumberTheNodes) {
   scenario.price = 1;
   Training training = sixteen();
   training.gpus = training.used = 512;
+  training.nodesUsed = 64;
   scenario.failures = FailureModel{Seconds(10 * kDay), BytesPerSecond(10e12), Seconds(60),
                                    Seconds(2 * kDay), std::nullopt};
   const Economics chosen = economicsOf(training, scenario);

@@ -64,6 +64,19 @@ TEST(Sweep, EveryPointIsTheAnswerOfASearchOfItsOwn) {
   }
 }
 
+TEST(Sweep, NodesUsedAreThoseThatHaveARank) {
+  const spec::ClusterSpec cluster = small::cluster(32, 4);
+  plan::Plan plan;
+  plan.dpReplicate = 5;
+  EXPECT_EQ(nodesUsed(plan, cluster), 2);
+  plan.devicesPerHost = 4;
+  EXPECT_EQ(nodesUsed(plan, cluster), 2);
+  plan.devicesPerHost = 1;
+  EXPECT_EQ(nodesUsed(plan, cluster), 5);
+  // Blocks of 32 are no hosts: they fail as a whole.
+  EXPECT_EQ(nodesUsed(plan, small::cluster(64, 32)), 1);
+}
+
 // How tensor-parallel groups of 3 lie in nodes of 8 depends on how many ranks there are.
 TEST(Sweep, PointsKnowHowTheirRanksLie) {
   Sweep sweep = smallSweep(true);
