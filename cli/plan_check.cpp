@@ -72,6 +72,10 @@ Result<int> runCheck(const CheckOptions& options) {
   if (const std::string note = planner::otherStackNote(plan, options.plan, query.stack);
       !note.empty())
     fmt::print(stderr, "note: {}\n", note);
+  if (const std::string note =
+          planner::otherHostsNote(plan, options.plan, file.ranksPerHost, query.cluster);
+      !note.empty())
+    fmt::print(stderr, "note: {}\n", note);
   for (const std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
     fmt::print(stderr, "note: {}\n", caveat);
   Progress progress;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/plan/choices.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 #include "ir/spec/stack_on_device.h"
@@ -94,16 +95,38 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
   return fmt::format("{}: made for stack '{}', priced for '{}'", file, plan.stack, stack.name);
 }
 
+std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
+                           const spec::ClusterSpec& cluster) {
+  const int64_t host = cluster.devicesPerHost(), ranks = plan.numRanks();
+  if (host == 0 || launched == 0) return "";
+  if (plan::ranksPerHost(ranks, plan.tp, host) == launched) return "";
+  const auto counted = [](int64_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
+  const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;
+  if (launched < host && host < block && hosts * host <= block) return "";
+  return fmt::format(
+      "{}: launches {} on each of {}; priced are all {} on {} of {} devices, those of cluster "
+      "'{}': "
+      "{}, and its step takes another time",
+      file, counted(launched, "rank"), counted(hosts, "host"), ranks,
+      counted((ranks + host - 1) / host, "host"), host, cluster.name,
+      launched < host
+          ? fmt::format("groups that lie within a host of {} here lie across hosts there", host)
+          : fmt::format("groups that lie across hosts here may lie within one of {} there",
+                        launched));
+}
+
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
                             const SearchProgress& progress) {
   TRIREME_RETURN_IF_ERROR(plan::verifyPlan(plan, query.model));
-  TRIREME_RETURN_IF_ERROR(checkSupported(plan, query.model, query.stack));
+  const plan::Plan placed = onHostsOf(query.cluster, plan);
+  TRIREME_RETURN_IF_ERROR(checkSupported(placed, query.model, query.stack));
   TRIREME_RETURN_IF_ERROR(enoughDevices(plan, query.cluster));
   const CostFunctions costs = modelCosts(query);
   PlanCheck check;
   check.plan = plan;
   TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(plan));
-  const plan::Plan placed = onHostsOf(query.cluster, plan);
   TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, placed, check.estimate, costs));
   TRIREME_ASSIGN_OR_RETURN(const std::vector<Alternative> changes,
                            singleChanges(query, placed, check.estimate, costs, Reach::kAny));

@@ -52,11 +52,18 @@ plan::Plan onHostsOf(const spec::ClusterSpec& cluster, plan::Plan plan);
 std::string otherStackNote(const plan::Plan& plan, const std::string& file,
                            const spec::StackProfile& stack);
 
+// Plans are priced on the hosts of the cluster, whoever launches them. Of a plan from `file` whose
+// launcher starts `launched` ranks on every host (0: it is not said): what that is instead of what
+// is priced. Empty if it is the same, or if all of its hosts are in one block of the innermost
+// tier, whose links join any two devices alike.
+std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
+                           const spec::ClusterSpec& cluster);
+
 // kInvalidArgument: the plan breaks a rule (verifyPlan, which also refuses plans for another
-// model), asks what the stack cannot do, or needs more devices than the cluster has; or the specs
-// are invalid. Nothing else is an error: a plan may not fit, and have no optimum to be compared
-// with. `query` is queryOf(plan), with any topK, and perhaps with fewer choices and more pins: what
-// the plan is held against.
+// model), asks what the stack cannot do on the cluster's hosts, or needs more devices than the
+// cluster has; or the specs are invalid. Nothing else is an error: a plan may not fit, and have no
+// optimum to be compared with. `query` is queryOf(plan), with any topK, and perhaps with fewer
+// choices and more pins: what the plan is held against.
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
                             const SearchProgress& progress = {});
 

@@ -105,8 +105,8 @@ std::string proofOf(const PlanResult& result) {
                      c.numCosted, pruned);
 }
 
-// What the numbers of the certificate rest on.
-std::string searchOf(const PlanResult& result) {
+// What the numbers of the certificate rest on. `winner`: what the result is to the reader.
+std::string searchOf(const PlanResult& result, const char* winner) {
   const Certificate& c = result.certificate;
   std::string text = fmt::format("{} groups of candidates in {}", c.numGroups,
                                  formatSeconds(Seconds(result.seconds)));
@@ -116,14 +116,14 @@ std::string searchOf(const PlanResult& result) {
   if (c.closed && c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
   if (c.ofEvenChunks)
     text += "; even chunks: those of a stage differ by one layer at most (others: --layers)";
-  if (isBeyond(result)) text += "; the plan's are not even";
+  if (isBeyond(result)) text += fmt::format("; the {}'s are not even", winner);
   if (isBeyond(result) && !c.boundOfAllCuts) text += ", and others like it are not bounded";
   return text;
 }
 
-void appendCertificate(std::string& out, const PlanResult& result) {
+void appendCertificate(std::string& out, const PlanResult& result, const char* winner) {
   appendField(out, "certificate", proofOf(result));
-  appendField(out, "search", searchOf(result));
+  appendField(out, "search", searchOf(result, winner));
 }
 
 // "6.74 billion", "842 million".
@@ -442,7 +442,7 @@ std::string toTable(const PlanResult& result) {
                          result.partlyFilled.empty() ? "" : "; ", result.partlyFilled));
   appendRunnersUp(out, result);
   appendRejections(out, result.rejections);
-  appendCertificate(out, result);
+  appendCertificate(out, result, "plan");
   return out;
 }
 
@@ -509,7 +509,7 @@ std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster) {
   }
   appendField(out, "best change",
               check.bestChange ? changeLine(*check.bestChange, e) : "no single change gains");
-  if (check.optimum) appendCertificate(out, *check.optimum);
+  if (check.optimum) appendCertificate(out, *check.optimum, "optimum");
   return out + toTable(check.explanation, e);
 }
 

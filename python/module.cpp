@@ -320,6 +320,10 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
   codegen::setWidths(imported.widths, query.stack);
   if (std::string note = planner::otherStackNote(plan, request.file, query.stack); !note.empty())
     answer.notes.push_back(std::move(note));
+  if (std::string note =
+          planner::otherHostsNote(plan, request.file, imported.ranksPerHost, query.cluster);
+      !note.empty())
+    answer.notes.push_back(std::move(note));
   for (std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
     answer.notes.push_back(std::move(caveat));
   if (request.searches) {

@@ -24,6 +24,7 @@ struct Imported {
   plan::Plan plan;  // legal: plan::verifyPlan
   ParameterWidths widths;
   std::optional<Framework> framework;  // whose file it is; absent: a plan of ours
+  int64_t ranksPerHost = 0;            // that its launcher starts on each; 0: it is not said
   std::vector<std::string> unpriced;   // settings that say nothing of the plan, or are not known
   std::vector<std::string> notes;      // what is priced otherwise than the file says, and why
 };

@@ -494,9 +494,14 @@ int64_t launched(Flags& flags, const std::string& name, int64_t absent) {
   return flags.count(name, absent);
 }
 
+struct Ranks {
+  int64_t all = 0;
+  int64_t perHost = 0;  // 0: it is not said
+};
+
 // Of torchrun, Slurm or whoever launches it, which have to agree.
-Result<int64_t> numRanksOf(Flags& flags, const MegatronLaunch& found, SlurmNumbers slurm,
-                           const std::string& file, const LaunchOptions& launch) {
+Result<Ranks> ranksOf(Flags& flags, const MegatronLaunch& found, SlurmNumbers slurm,
+                      const std::string& file, const LaunchOptions& launch) {
   std::vector<std::string> srun;
   for (const ShellText& word : found.slurm) srun.push_back(word.text);
   TRIREME_RETURN_IF_ERROR(readSrun(srun, fmt::format("{}:{}", file, found.line), slurm));
@@ -505,17 +510,20 @@ Result<int64_t> numRanksOf(Flags& flags, const MegatronLaunch& found, SlurmNumbe
   const int64_t nodes = launched(flags, kNodes, 1);
   const int64_t devices =
       launched(flags, flags.has("--nproc-per-node") ? "--nproc-per-node" : "--num-gpus", 0);
-  const int64_t byLauncher = flags.openLauncherWord().empty() ? nodes * devices : 0;
+  const bool isKnown = flags.openLauncherWord().empty();
+  const int64_t byLauncher = isKnown ? nodes * devices : 0;
+  const int64_t perHost =
+      isKnown && devices > 0 ? devices : slurmDevicesPerNode(slurm, !found.hasLauncher);
   if (byLauncher > 0 && bySlurm > 0 && byLauncher != bySlurm)
     flags.fail(kNodes,
                fmt::format("x devices is {}, but Slurm is asked for {}", byLauncher, bySlurm));
   const int64_t said = byLauncher > 0 ? byLauncher : bySlurm;
   if (said > 0 && launch.gpus && *launch.gpus != said)
     flags.fail(kNodes, fmt::format("x devices is {}, but --gpus is {}", said, *launch.gpus));
-  if (said > 0) return said;
-  if (launch.gpus) return *launch.gpus;
+  if (said > 0) return Ranks{said, perHost};
+  if (launch.gpus) return Ranks{*launch.gpus, perHost};
   TRIREME_RETURN_IF_ERROR(flags.error());
-  if (!flags.openLauncherWord().empty()) return Error(invalidArgument(flags.openLauncherWord()));
+  if (!isKnown) return Error(invalidArgument(flags.openLauncherWord()));
   return Error(askFor(file, {"the number of devices (--gpus)"}));
 }
 
@@ -563,9 +571,10 @@ Result<std::optional<Imported>> importRun(const ShellRun& run, const SlurmNumber
     if (flags.has(name)) imported.notes.push_back(fmt::format("{}: {}", name, what));
   imported.widths = widthsOf(flags);
   imported.plan.stack = stackOf(flags);
-  TRIREME_ASSIGN_OR_RETURN(const int64_t numRanks,
-                           numRanksOf(flags, *found, slurm, source.file, source.launch));
-  readPlan(flags, source.model, numRanks, imported);
+  TRIREME_ASSIGN_OR_RETURN(const Ranks ranks,
+                           ranksOf(flags, *found, slurm, source.file, source.launch));
+  imported.ranksPerHost = std::min(ranks.all, ranks.perHost);
+  readPlan(flags, source.model, ranks.all, imported);
   TRIREME_RETURN_IF_ERROR(flags.verdict());
   imported.unpriced = flags.unused();
   return imported;

@@ -15,6 +15,16 @@ constexpr size_t kMostWays = 200;
 // alike.
 constexpr int kMostOfALine = 4;
 
+// What two ways that launch something lead to differently; empty if they agree.
+std::string difference(const Imported& a, const Imported& b) {
+  if (plan::printPlan(a.plan) != plan::printPlan(b.plan)) return "the plan";
+  const bool isSaid = a.ranksPerHost > 0 && b.ranksPerHost > 0;
+  return isSaid && a.ranksPerHost != b.ranksPerHost
+             ? fmt::format("the number of ranks on a host ({} or {})", a.ranksPerHost,
+                           b.ranksPerHost)
+             : "";
+}
+
 }  // namespace
 
 std::optional<std::vector<size_t>> Ways::next() {
@@ -51,11 +61,16 @@ void Ways::add(const ShellRun& run, const Result<std::optional<Imported>>& impor
     first_ = imported;
     return;
   }
-  const Result<std::optional<Imported>>& first = *first_;
+  Result<std::optional<Imported>>& first = *first_;
   if (!imported.has_value() && !first.has_value()) return;
-  if (imported.has_value() && first.has_value() &&
-      plan::printPlan((*imported)->plan) == plan::printPlan((*first)->plan))
-    return;
+  std::string what = "the plan";
+  if (imported.has_value() && first.has_value()) {
+    what = difference(**imported, **first);
+    if (what.empty()) {
+      (*first)->ranksPerHost = std::max((*first)->ranksPerHost, (*imported)->ranksPerHost);
+      return;
+    }
+  }
   const int line = run.decisions.size() >= current_.size() && !current_.empty()
                        ? run.decisions[current_.size() - 1].line
                        : 1;
@@ -63,9 +78,9 @@ void Ways::add(const ShellRun& run, const Result<std::optional<Imported>>& impor
                      : !first.has_value()  ? first.error()
                                            : Status();
   error_ = invalidArgument(
-      fmt::format("{}:{}: the plan depends on this condition, which cannot be evaluated here: "
-                  "write out what it chooses{}",
-                  file_, line, why.ok() ? "" : fmt::format(" (one way: {})", why.message())));
+      fmt::format("{}:{}: {} depends on this condition, which cannot be evaluated here: write out "
+                  "what it chooses{}",
+                  file_, line, what, why.ok() ? "" : fmt::format(" (one way: {})", why.message())));
 }
 
 Result<std::optional<Imported>> Ways::result() const {

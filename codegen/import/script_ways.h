@@ -1,4 +1,5 @@
-// The ways through a script whose conditions nobody here knows: they have to lead to one plan.
+// The ways through a script whose conditions nobody here knows: they have to lead to one plan, and
+// to one launch of it where both say how many ranks a host has.
 #pragma once
 #include <optional>
 #include <set>
@@ -19,7 +20,7 @@ class Ways {
  public:
   explicit Ways(std::string file) : file_(std::move(file)) {}
 
-  // The next to be followed; absent if all have been, or two of them lead to different plans.
+  // The next to be followed; absent if all have been, or two of them lead to different ones.
   std::optional<std::vector<size_t>> next();
   void add(const ShellRun& run, const Result<std::optional<Imported>>& imported);
 

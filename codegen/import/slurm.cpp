@@ -157,6 +157,16 @@ Result<int64_t> slurmDevices(const SlurmNumbers& n, bool isRank, const std::stri
   return ways.empty() ? 0 : std::min<int64_t>(ways[0].devices, int64_t{1} << 30);
 }
 
+int64_t slurmDevicesPerNode(const SlurmNumbers& n, bool isRank) {
+  if (n.gpusPerNode) return n.gpusPerNode->value;
+  if (n.tasksPerNode && n.gpusPerTask) return n.tasksPerNode->value * n.gpusPerTask->value;
+  if (n.nodes) {
+    const Result<int64_t> all = slurmDevices(n, isRank, "");
+    if (all.has_value() && *all % n.nodes->value == 0) return *all / n.nodes->value;
+  }
+  return isRank && n.tasksPerNode ? n.tasksPerNode->value : 0;
+}
+
 std::map<std::string, int64_t> slurmVariables(const SlurmNumbers& n) {
   std::map<std::string, int64_t> variables;
   const auto set = [&](const std::optional<SlurmNumber>& number,

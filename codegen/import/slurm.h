@@ -32,6 +32,9 @@ Status readSrun(const std::vector<std::string>& words, const std::string& place,
 // differ.
 Result<int64_t> slurmDevices(const SlurmNumbers& numbers, bool isRank, const std::string& file);
 
+// Of those on each node; 0: it is not said, or not the same on all.
+int64_t slurmDevicesPerNode(const SlurmNumbers& numbers, bool isRank);
+
 // $SLURM_NNODES and its likes, as the script finds them.
 std::map<std::string, int64_t> slurmVariables(const SlurmNumbers& numbers);
 

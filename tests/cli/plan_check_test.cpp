@@ -10,6 +10,7 @@ namespace trireme::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PlanCheckCommand : public CommandTest {
  protected:
@@ -189,6 +190,43 @@ TEST_F(PlanCheckCommand, AMegatronScriptIsPricedLikeItsPlan) {
   EXPECT_THAT(outcome.err, HasSubstr("note: " + file + ": not known here and not counted: --tp-x"));
   EXPECT_THAT(outcome.out, HasSubstr("stack megatron-core"));
   EXPECT_THAT(outcome.out, HasSubstr("distance      0.0 %: the plan is the optimum"));
+}
+
+// Hosts are those of the cluster: 36 ranks are 4 on each of 9 hosts of 4, though not on hosts of 8.
+TEST_F(PlanCheckCommand, AMegatronScriptIsOnTheHostsOfTheCluster) {
+  expectSuccess(runTrireme({"plan", "--model", "gpt-7.5b", "--cluster", "t4", "--gpus", "36",
+                            "--batch", "120", "--seq", "512", "--for", "megatron", "-o",
+                            path("t4.yaml")}));
+  const Outcome script =
+      runTrireme({"export", path("t4.yaml"), "--to", "megatron", "--steps", "10"});
+  ASSERT_THAT(script.out, HasSubstr("--nnodes 9"));
+  const Outcome outcome = runTrireme({"plan", "--check", write("t4.sh", script.out), "--model",
+                                      "gpt-7.5b", "--cluster", "t4"});
+  expectSuccess(outcome);
+  EXPECT_THAT(outcome.err, Not(HasSubstr("launches")));
+  EXPECT_THAT(outcome.out, HasSubstr("distance      0.0 %: the plan is the optimum"));
+}
+
+// Prices are those of the cluster's hosts; a script that launches it otherwise is told so.
+TEST_F(PlanCheckCommand, AScriptThatIsLaunchedOnOtherHostsIsToldSo) {
+  expectSuccess(runTrireme({"plan", "--model", "llama3-8b", "--cluster", "dgx-h100", "--gpus", "8",
+                            "--batch", "64", "--seq", "4096", "--for", "megatron", "-o",
+                            path("t8.yaml")}));
+  const auto checked = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"export", path("t8.yaml"), "--to", "megatron", "--steps",
+                                     "10"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome script = runTrireme(args);
+    const Outcome outcome = runTrireme({"plan", "--check", write("t8.sh", script.out), "--model",
+                                        "llama3-8b", "--cluster", "dgx-h100"});
+    expectSuccess(outcome);
+    return outcome.err;
+  };
+  EXPECT_THAT(checked({}), Not(HasSubstr("launches")));
+  EXPECT_THAT(checked({"--gpus-per-node", "4"}),
+              HasSubstr("t8.sh: launches 4 ranks on each of 2 hosts; priced are all 8 on 1 host of "
+                        "8 devices, those of cluster 'dgx-h100': groups that lie within a host of "
+                        "8 here lie across hosts there"));
 }
 
 // DeepSpeed's JSON leaves four things to the script; all are asked for at once, and the price is

@@ -106,6 +106,26 @@ TEST(MegatronScript, LaunchOptionsGiveTheRanksThatTheTextDoesNot) {
   }
 }
 
+// Whoever says it: torchrun, or Slurm by GPUs, by tasks or by both numbers in all.
+TEST(MegatronScript, RanksPerHostAreThoseThatAreLaunched) {
+  const auto perHost = [](const std::string& text, const LaunchOptions& launch = {}) {
+    const Result<Imported> imported = readScript(text, launch);
+    EXPECT_TRUE(imported.has_value()) << imported.error().message();
+    return imported.has_value() ? imported->ranksPerHost : -1;
+  };
+  const std::string torchrun = "torchrun --nnodes $SLURM_NNODES --nproc-per-node $N ";
+  const std::string program = "pretrain_gpt.py " + kModel, plain = "srun python " + program;
+  EXPECT_EQ(perHost("torchrun --nnodes 2 --nproc_per_node 4 " + program), 4);
+  EXPECT_EQ(perHost("torchrun --nproc-per-node 8 " + program), 8);
+  EXPECT_EQ(perHost("torchrun --nnodes $NODES --nproc-per-node 2 " + program, {.gpus = 8}), 2);
+  EXPECT_EQ(perHost("#SBATCH -N 2 --gpus-per-node=4\nsrun " + torchrun + program), 4);
+  EXPECT_EQ(perHost("#SBATCH -N 4 --gpus=8\nsrun " + torchrun + program), 2);
+  EXPECT_EQ(perHost("#SBATCH -N 4 --ntasks-per-node=2\n" + plain), 2);
+  EXPECT_EQ(perHost("#SBATCH -N 2 --ntasks=8\n" + plain), 4);
+  EXPECT_EQ(perHost("srun " + torchrun + program, {.gpus = 8}), 0);
+  EXPECT_EQ(perHost("torchrun $DISTRIBUTED_ARGS " + program, {.gpus = 8}), 0);
+}
+
 TEST(MegatronScript, DecidableConditionsAreDecided) {
   EXPECT_EQ(degrees("SIZE=big\nTP=1\nif [ \"$SIZE\" = big ]; then TP=2; else TP=4; fi\n" + kRun +
                     "--tensor-model-parallel-size $TP"),
@@ -129,6 +149,11 @@ TEST(MegatronScript, OpenConditionsMustNotMatter) {
               HasSubstr("run.sh:2: the plan depends"));
   EXPECT_THAT(degrees("case $SIZE in\nbig) TP=4;;\n*) TP=2;; esac\n" + tp),
               HasSubstr("run.sh:1: the plan depends"));
+  // As many ranks, on other hosts.
+  EXPECT_THAT(degrees("if [ -f a ]; then N=1; G=8; else N=2; G=4; fi\ntorchrun --nnodes $N "
+                      "--nproc-per-node $G pretrain_gpt.py " +
+                      kModel),
+              HasSubstr("run.sh:1: the number of ranks on a host (4 or 8) depends"));
   // Behind a first open condition that decides nothing.
   EXPECT_THAT(degrees("[ -d out ] || mkdir out\nif [ -f a ]; then TP=2; else TP=4; fi\n" + tp),
               HasSubstr("run.sh:2: the plan depends"));

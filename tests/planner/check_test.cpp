@@ -219,6 +219,38 @@ TEST(CheckTable, FitsIntoAHundredColumnsAndNamesAFasterPlan) {
   EXPECT_NEAR(toJson(check)["behindPercent"].get<double>(), -10, 1e-9);
 }
 
+// The certificate is the optimum's, whatever the plan's cut is.
+TEST(CheckTable, UnevenChunksAreTheOptimums) {
+  const Query query = smallQuery(8, 6, 24);
+  PlanCheck check = checked(small::plan(query.model, query.training, 2, 2, 2), query);
+  check.optimum->plan.virtualStages = 2;
+  check.optimum->plan.layers = {{{0, 1}, {2, 3}}, {{1, 1}, {5, 1}}};
+  check.optimum->certificate.ofEvenChunks = true;
+  EXPECT_THAT(toTable(check, query.cluster), HasSubstr("optimum's are not even"));
+  EXPECT_THAT(toTable(*check.optimum), HasSubstr("plan's are not even"));
+}
+
+// Hosts of 4 in blocks of 16, two of which have all links of one.
+TEST(OtherHosts, AreNotedWhereTheirLinksAreOthers) {
+  spec::ClusterSpec cluster = small::cluster(64, 16);
+  cluster.hostDevices = 4;
+  plan::Plan plan;
+  plan.dpReplicate = 8;
+  const auto note = [&](int64_t launched) {
+    return otherHostsNote(plan, "run.sh", launched, cluster);
+  };
+  EXPECT_EQ(note(0), "");
+  EXPECT_EQ(note(4), "");
+  EXPECT_EQ(note(2), "");  // four hosts, one block
+  EXPECT_THAT(note(1), HasSubstr("run.sh: launches 1 rank on each of 8 hosts; priced are all 8 on "
+                                 "2 hosts of 4 devices"));
+  EXPECT_THAT(note(8), HasSubstr("groups that lie across hosts here may lie within one of 8"));
+  cluster.hostDevices = 16;
+  EXPECT_EQ(note(8), "");
+  EXPECT_THAT(note(4), HasSubstr("launches 4 ranks on each of 2 hosts; priced are all 8 on 1 host "
+                                 "of 16 devices"));
+}
+
 TEST(CheckJson, HasThePlanTheOptimumAndTheChanges) {
   const Query query = smallQuery(8, 6, 24);
   const PlanCheck check = checked(small::plan(query.model, query.training, 2, 2, 2), query);
