@@ -35,7 +35,10 @@ class Relaxer {
   void giveUpAllPins();
   void tryStacks(const std::vector<spec::StackProfile>& stacks);
   void addDevices();
+  void tryBatches();
+  void tryBatchesOf(const std::vector<int64_t>& batches);
   std::vector<Relaxation> take();
+  std::vector<std::string> takeTried() { return std::move(tried_); }
 
  private:
   std::optional<CostedPlan> best(Query query, const SearchScope& scope = {false}) const {
@@ -59,11 +62,33 @@ class Relaxer {
     return best(std::move(larger), scope);
   }
   void add(ChangeKind kind, std::string change, CostedPlan found) {
-    changes_.push_back({kind, std::move(change), std::move(found.plan), std::move(found.estimate)});
+    int64_t devices = devicesFor(found.plan);
+    if (kind != ChangeKind::kDevices) devices = std::min(devices, numDevices());  // no more needed
+    changes_.push_back(
+        {kind, std::move(change), std::move(found.plan), std::move(found.estimate), devices});
+  }
+  int64_t numDevices() const { return query_.pins.gpus.value_or(query_.cluster.numDevices); }
+  // Ranks, or all of the hosts that have some where a program spreads them over more of these.
+  int64_t devicesFor(const plan::Plan& plan) const {
+    const int64_t host = query_.cluster.devicesPerHost(), each = plan.devicesPerHost;
+    if (host == 0 || each == 0 || each >= host) return plan.numRanks();
+    return (plan.numRanks() + each - 1) / each * host;
+  }
+  std::optional<CostedPlan> bestOf(int64_t batch, const SearchScope& scope) const {
+    Query other = query_;
+    other.training.globalBatchSize = batch;
+    return best(std::move(other), scope);
+  }
+  // Besides the devices, and what the program needs.
+  bool hasPins() const {
+    Pins none;
+    none.gpus = query_.pins.gpus;
+    if (query_.needsSharding) none.stateSharding = query_.pins.stateSharding;
+    return query_.pins != none;
   }
   // Gives up one pin and says what the plan has instead.
   template <typename T, typename Get, typename Text>
-  void giveUp(std::optional<T> Pins::* pin, const char* name, Get get, Text text,
+  void giveUp(std::optional<T> Pins::*pin, const char* name, Get get, Text text,
               const char* kind = "pinned") {
     if (!(query_.pins.*pin)) return;
     Query relaxed = query_;
@@ -80,16 +105,20 @@ class Relaxer {
   const Query& query_;
   const SearchProgress& progress_;
   std::vector<Relaxation> changes_;
+  std::vector<std::string> tried_;
 };
 
 void Relaxer::giveUpPins() {
   using plan::Plan;
+  if (hasPins()) tried_.emplace_back("each pinned choice and limit given up");
   for (const Degree& degree : kDegrees) {
     giveUp(degree.pin, degree.name, degree.of, numberText);
     giveUp(degree.most, degree.name, degree.of, numberText, "limit");
   }
-  giveUp(&Pins::dpShard, "dp shard", [](const Plan& p) { return p.dpShard; }, numberText);
-  giveUp(&Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
+  giveUp(
+      &Pins::dpShard, "dp shard", [](const Plan& p) { return p.dpShard; }, numberText);
+  giveUp(
+      &Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
   giveUp(
       &Pins::recompute, "recompute", [](const Plan& p) { return p.recompute; },
       plan::recomputeName);
@@ -154,8 +183,10 @@ void Relaxer::giveUpAllPins() {
 void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
   std::optional<CostedPlan> fastest;
   std::string name;
+  size_t numTried = 0;
   for (const spec::StackProfile& stack : stacks) {
     if (stack.name == query_.stack.name) continue;
+    ++numTried;
     Query changed = query_;
     changed.stack = stack;
     if (query_.vocabMultiple == query_.stack.vocabMultiple)
@@ -167,6 +198,8 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
     fastest = std::move(found);
     name = stack.name;
   }
+  if (numTried > 0)
+    tried_.push_back(fmt::format("{} other stack{}", numTried, numTried == 1 ? "" : "s"));
   if (fastest)
     add(ChangeKind::kStack, fmt::format("stack {} (now: {})", name, query_.stack.name),
         *std::move(fastest));
@@ -174,23 +207,28 @@ void Relaxer::tryStacks(const std::vector<spec::StackProfile>& stacks) {
 
 // The fewest nodes, or devices where there is not one whole node, by doubling and bisection: as
 // plans may use fewer devices than there are, what fits on some fits on more. Which plan it is
-// counts on the fewest alone: up to there any that fits will do. None is on as few as `searched`.
+// counts on the fewest alone: up to there any that fits will do. None is on as few as `searched`,
+// unless more hosts let as many ranks be spread alike.
 void Relaxer::addDevices() {
   constexpr int64_t kMostTimes = 64;
-  const int64_t base = query_.pins.gpus.value_or(query_.cluster.numDevices);
+  const int64_t base = numDevices();
   const int64_t host = query_.cluster.devicesPerHost();
   const int64_t whole = host > 0 ? host : query_.cluster.tiers.front().devices;
   const int64_t node = base < whole ? 1 : whole;
   const int64_t most = std::min(kMostTimes * base, spec::kMaxDevices) / node;
-  int64_t tooFew = base / node, enough = most, searched = base;  // the former two in nodes
+  const bool spreads = std::count(query_.stack.rules.begin(), query_.stack.rules.end(),
+                                  spec::StackRule::kAlikeHosts) > 0;
+  int64_t tooFew = base / node, enough = most;  // in nodes
+  int64_t searched = spreads ? 0 : base;
+  tried_.push_back(fmt::format("up to {} devices", most * node));
   // On up to so many nodes. Narrows down what is too few and what is enough.
   const auto search = [&](int64_t nodes) {
     const std::optional<CostedPlan> found = bestOn(nodes * node, {false, true, searched});
     if (found) {
-      enough = (found->plan.numRanks() + node - 1) / node;
+      enough = std::min(nodes, (devicesFor(found->plan) + node - 1) / node);
     } else {
       tooFew = nodes;
-      searched = std::max(searched, nodes * node);
+      if (!spreads) searched = std::max(searched, nodes * node);
     }
     return found.has_value();
   };
@@ -200,17 +238,46 @@ void Relaxer::addDevices() {
   while (enough - tooFew > 1) search((tooFew + enough) / 2);
   std::optional<CostedPlan> found = bestOn(enough * node, {false, false, searched});
   if (!found) return;
-  const bool isMore = found->plan.numRanks() > query_.cluster.numDevices;
+  const int64_t devices = devicesFor(found->plan);
+  const bool isMore = devices > query_.cluster.numDevices;
   std::string change = fmt::format(
-      "{} devices (there are {}{})", found->plan.numRanks(), base,
+      "{} devices (there are {}{})", devices, base,
       isMore && !query_.cluster.scalable ? "; the cluster file's num_devices says so" : "");
   add(ChangeKind::kDevices, std::move(change), *std::move(found));
 }
 
+// The nearest that has a plan and, as more replicas can share it, the farthest if it is faster per
+// token. `batches`: all above the query's, or all below, nearest first.
+void Relaxer::tryBatchesOf(const std::vector<int64_t>& batches) {
+  const auto found = std::find_if(batches.begin(), batches.end(), [&](int64_t batch) {
+    return bestOf(batch, {false, true}).has_value();
+  });
+  double fastest = 0;  // tokens/s
+  for (const auto at : {found, found == batches.end() ? found : batches.end() - 1}) {
+    if (at == batches.end()) return;
+    std::optional<CostedPlan> plan = bestOf(*at, {false});
+    if (!plan || plan->estimate.tokensPerSecond <= fastest) continue;
+    fastest = plan->estimate.tokensPerSecond;
+    add(ChangeKind::kBatch, fmt::format("batch {} (now: {})", *at, query_.training.globalBatchSize),
+        *std::move(plan));
+  }
+}
+
+void Relaxer::tryBatches() {
+  const std::vector<int64_t> batches = nearBatches(query_);
+  if (batches.empty()) return;
+  tried_.push_back(fmt::format("batch {}", fmt::join(batches, ", ")));
+  std::vector<int64_t> above, below;
+  for (const int64_t batch : batches)
+    (batch > query_.training.globalBatchSize ? above : below).push_back(batch);
+  tryBatchesOf(above);
+  tryBatchesOf(below);
+}
+
 std::vector<Relaxation> Relaxer::take() {
   std::stable_sort(changes_.begin(), changes_.end(), [](const Relaxation& a, const Relaxation& b) {
-    return std::pair(a.plan.numRanks(), a.estimate.step.count()) <
-           std::pair(b.plan.numRanks(), b.estimate.step.count());
+    return std::pair(a.devices, a.estimate.step.count()) <
+           std::pair(b.devices, b.estimate.step.count());
   });
   return std::move(changes_);
 }
@@ -240,25 +307,49 @@ Shortfall shortfallOf(const Query& query, const Status& reason,
   relaxer.giveUpAllPins();
   relaxer.tryStacks(stacks);
   relaxer.addDevices();
-  return {reason, nearestMiss(query, progress), relaxer.take()};
+  relaxer.tryBatches();
+  return {reason, nearestMiss(query, progress), relaxer.take(), relaxer.takeTried()};
+}
+
+std::vector<int64_t> nearBatches(const Query& query) {
+  const Pins& pins = query.pins;
+  const int64_t batch = query.training.globalBatchSize;
+  int64_t most = pins.gpus.value_or(query.cluster.numDevices);
+  for (const std::optional<int64_t>& pinned : {pins.tp, pins.pp, pins.cp})
+    most /= std::max<int64_t>(pinned.value_or(1), 1);
+  most = std::max<int64_t>(std::min(most, pins.mostDp.value_or(most)), 1);
+  std::vector<int64_t> batches;
+  for (int64_t dp = pins.dp.value_or(most); dp >= 1; dp /= 2) {
+    const int64_t unit = dp * pins.microbatchSize.value_or(1);
+    if (batch % unit != 0)
+      for (const int64_t near : {(batch / unit + 1) * unit, batch / unit * unit})
+        if (near > 0) batches.push_back(near);
+    if (pins.dp) break;
+  }
+  std::sort(batches.begin(), batches.end(), [&](int64_t a, int64_t b) {
+    return std::pair(std::abs(a - batch), a) < std::pair(std::abs(b - batch), b);
+  });
+  batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+  return batches;
 }
 
 Status toStatus(const Shortfall& shortfall) {
   // The cheapest needs the fewest devices, so they are said where they differ.
-  const bool differ = std::any_of(
-      shortfall.changes.begin(), shortfall.changes.end(), [&](const Relaxation& change) {
-        return change.plan.numRanks() != shortfall.changes.front().plan.numRanks();
-      });
+  const bool differ = std::any_of(shortfall.changes.begin(), shortfall.changes.end(),
+                                  [&](const Relaxation& change) {
+                                    return change.devices != shortfall.changes.front().devices;
+                                  });
   std::vector<std::string> changes;
   for (const Relaxation& change : shortfall.changes) {
     const bool isSaid = differ && change.kind != ChangeKind::kDevices;
-    changes.push_back(
-        fmt::format("{}: {} a step{}", change.change, formatSeconds(change.estimate.step),
-                    isSaid ? fmt::format(" on {} devices", change.plan.numRanks()) : ""));
+    changes.push_back(fmt::format("{}: {} a step{}", change.change,
+                                  formatSeconds(change.estimate.step),
+                                  isSaid ? fmt::format(" on {} devices", change.devices) : ""));
   }
   const std::string after =
       changes.empty()
-          ? "no single change of the query gives a plan"
+          ? fmt::format("no single change of the query that was tried ({}) gives a plan",
+                        fmt::join(shortfall.tried, "; "))
           : fmt::format("would work{}: {}", changes.size() > 1 ? ", the cheapest first" : "",
                         fmt::join(changes, ", or "));
   return {shortfall.reason.code(), fmt::format("{}; {}", shortfall.reason.message(), after)};

@@ -65,7 +65,7 @@ nlohmann::json toJson(const CriticalPath& path) {
 }
 
 nlohmann::json toJson(const Shortfall& shortfall) {
-  constexpr const char* kKinds[] = {"pin", "all pins", "stack", "devices"};
+  constexpr const char* kKinds[] = {"pin", "all pins", "stack", "devices", "batch"};
   nlohmann::json json = {
       {"fits", false}, {"reason", shortfall.reason.message()}, {"nearest", nullptr}};
   if (shortfall.nearest)
@@ -77,7 +77,7 @@ nlohmann::json toJson(const Shortfall& shortfall) {
   for (const Relaxation& change : shortfall.changes)
     json["changes"].push_back({{"kind", kKinds[static_cast<size_t>(change.kind)]},
                                {"change", change.change},
-                               {"devices", change.plan.numRanks()},
+                               {"devices", change.devices},
                                {"plan", plan::printPlan(change.plan)},
                                {"summary", summary(change.plan)},
                                {"estimate", toJson(change.estimate)}});

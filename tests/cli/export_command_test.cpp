@@ -158,11 +158,12 @@ TEST_F(ExportCommand, ForSaysWhoseTimesTheseAre) {
   EXPECT_EQ(tooLarge.exitCode, 1);
   EXPECT_THAT(tooLarge.err, HasSubstr("would work: stack deepspeed (now: megatron-core)"));
   // A context that DeepSpeed's JSON cannot divide; others can.
-  EXPECT_THAT(runTrireme({"plan", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "32",
-                          "--batch", "8", "--seq", "131072", "--for", "deepspeed"})
-                  .err,
-              HasSubstr("no single change of the query gives a plan for DeepSpeed's JSON; other "
-                        "software is tried without --for"));
+  EXPECT_THAT(
+      runTrireme({"plan", "--model", "llama3.1-8b", "--cluster", "dgx-h100", "--gpus", "32",
+                  "--batch", "8", "--seq", "131072", "--for", "deepspeed"})
+          .err,
+      HasSubstr("no single change of the query that was tried (up to 2048 devices; batch 16, 32) "
+                "gives a plan for DeepSpeed's JSON; other software is tried without --for"));
 }
 
 // Pins that the program cannot run are its limit, not a matter of another stack.

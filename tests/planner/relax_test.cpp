@@ -16,7 +16,9 @@
 namespace trireme::planner {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 // Every plan of the pins that the query has.
 Bytes leastMemoryOf(const Query& query) {
@@ -337,6 +339,86 @@ TEST(Shortfall, FastestOfOtherSoftwareCounts) {
   const Shortfall shortfall = askForShortfall(query, stacks);
   ASSERT_FALSE(shortfall.changes.empty());
   EXPECT_EQ(shortfall.changes.front().change, "stack 1 times (now: plain)");
+}
+
+// 5, 2 or 1 replicas; of pinned ones those alone, with whole microbatches.
+TEST(Shortfall, NearBatchesAreWhatReplicasCanShare) {
+  Query query = smallQuery(5, 4, 13);
+  EXPECT_THAT(nearBatches(query), ElementsAre(12, 14, 15, 10));
+  query.training.globalBatchSize = 20;  // of 5 and of 2
+  EXPECT_THAT(nearBatches(query), ElementsAre());
+  query.training.globalBatchSize = 3;  // not 0
+  EXPECT_THAT(nearBatches(query), ElementsAre(2, 4, 5));
+  query.pins.tp = 2;  // leaves 2 replicas
+  EXPECT_THAT(nearBatches(query), ElementsAre(2, 4));
+  query.pins.dp = 2;
+  query.pins.microbatchSize = 4;
+  EXPECT_THAT(nearBatches(query), ElementsAre(8));
+}
+
+// 13 sequences are for 1 or 13 replicas: of 5 devices one alone would be used, which has no room.
+// With 14 two have, with 15 all.
+TEST(Shortfall, BatchesThatMoreReplicasShareAreTried) {
+  Query query = smallQuery(5, 4, 13);
+  query.stack.name = "described";
+  query.stack.ownPrograms = false;
+  query.stack.choices = {spec::StackChoice::kShardParameters};
+  query.pins.tp = query.pins.pp = query.pins.cp = 1;
+  query.pins.stateSharding = plan::StateSharding::kParameters;
+  query.needsSharding = true;
+  query = computeBound(query);
+  const Shortfall shortfall = askForShortfall(query);
+  std::vector<std::string> changes;
+  for (const Relaxation& change : shortfall.changes) {
+    if (change.kind != ChangeKind::kBatch) continue;
+    changes.push_back(change.change);
+    Query other = query;
+    other.training.globalBatchSize = change.plan.training.globalBatchSize;
+    const auto found = searchPlan(other);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(change.estimate.step, found->estimate.step) << change.change;
+  }
+  EXPECT_THAT(changes, UnorderedElementsAre("batch 12 (now: 13)", "batch 10 (now: 13)",
+                                            "batch 14 (now: 13)", "batch 15 (now: 13)"));
+}
+
+TEST(Shortfall, WhatWasTriedInVainIsSaid) {
+  Query query = smallQuery(5, 4, 13);
+  query.cluster.device.memory = Bytes(1);
+  query.pins.tp = 1;
+  spec::StackProfile other = query.stack;
+  other.name = "other";
+  EXPECT_THAT(toStatus(askForShortfall(query, {query.stack, other})).message(),
+              HasSubstr("; no single change of the query that was tried (each pinned choice and "
+                        "limit given up; 1 other stack; up to 320 devices; batch 12, 14, 15, 10) "
+                        "gives a plan"));
+}
+
+// A program with as many ranks on every host: 5 on hosts of 4 are one on each of five, so that 6
+// devices, on two hosts, do not help, though they are more than the ranks.
+TEST(Shortfall, DevicesAreThoseOfHostsThatHoldRanksAlike) {
+  Query query = smallQuery(20, 4, 5);
+  query.cluster = small::cluster(20, 4);
+  query.cluster.scalable = true;
+  query.stack.name = "described";
+  query.stack.ownPrograms = false;
+  query.stack.choices = {spec::StackChoice::kShardParameters};
+  query.stack.rules = {spec::StackRule::kAlikeHosts};
+  query.pins.tp = query.pins.pp = query.pins.cp = 1;
+  query.pins.microbatchSize = 1;
+  query.pins.stateSharding = plan::StateSharding::kParameters;
+  query.needsSharding = true;
+  query.pins.gpus = 3;
+  const Shortfall shortfall = askForShortfall(query);
+  const auto devices =
+      std::find_if(shortfall.changes.begin(), shortfall.changes.end(),
+                   [](const Relaxation& r) { return r.kind == ChangeKind::kDevices; });
+  ASSERT_NE(devices, shortfall.changes.end()) << toStatus(shortfall).message();
+  EXPECT_EQ(devices->change, "20 devices (there are 3)");
+  EXPECT_EQ(devices->devices, 20);
+  EXPECT_EQ(devices->plan.numRanks(), 5);
+  query.pins.gpus = 20;
+  EXPECT_TRUE(searchPlan(query).has_value());
 }
 
 TEST(Shortfall, TextAndJsonSayTheSame) {
