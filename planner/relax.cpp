@@ -88,7 +88,7 @@ class Relaxer {
   }
   // Gives up one pin and says what the plan has instead.
   template <typename T, typename Get, typename Text>
-  void giveUp(std::optional<T> Pins::*pin, const char* name, Get get, Text text,
+  void giveUp(std::optional<T> Pins::* pin, const char* name, Get get, Text text,
               const char* kind = "pinned") {
     if (!(query_.pins.*pin)) return;
     Query relaxed = query_;
@@ -115,10 +115,8 @@ void Relaxer::giveUpPins() {
     giveUp(degree.pin, degree.name, degree.of, numberText);
     giveUp(degree.most, degree.name, degree.of, numberText, "limit");
   }
-  giveUp(
-      &Pins::dpShard, "dp shard", [](const Plan& p) { return p.dpShard; }, numberText);
-  giveUp(
-      &Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
+  giveUp(&Pins::dpShard, "dp shard", [](const Plan& p) { return p.dpShard; }, numberText);
+  giveUp(&Pins::schedule, "schedule", [](const Plan& p) { return p.schedule; }, plan::scheduleName);
   giveUp(
       &Pins::recompute, "recompute", [](const Plan& p) { return p.recompute; },
       plan::recomputeName);

@@ -194,14 +194,14 @@ TEST_F(PlanCheckCommand, AMegatronScriptIsPricedLikeItsPlan) {
 
 // Hosts are those of the cluster: 36 ranks are 4 on each of 9 hosts of 4, though not on hosts of 8.
 TEST_F(PlanCheckCommand, AMegatronScriptIsOnTheHostsOfTheCluster) {
-  expectSuccess(runTrireme({"plan", "--model", "gpt-7.5b", "--cluster", "t4", "--gpus", "36",
-                            "--batch", "120", "--seq", "512", "--for", "megatron", "-o",
-                            path("t4.yaml")}));
+  expectSuccess(
+      runTrireme({"plan", "--model", "gpt-7.5b", "--cluster", "t4", "--gpus", "36", "--batch",
+                  "120", "--seq", "512", "--for", "megatron", "-o", path("t4.yaml")}));
   const Outcome script =
       runTrireme({"export", path("t4.yaml"), "--to", "megatron", "--steps", "10"});
   ASSERT_THAT(script.out, HasSubstr("--nnodes 9"));
-  const Outcome outcome = runTrireme({"plan", "--check", write("t4.sh", script.out), "--model",
-                                      "gpt-7.5b", "--cluster", "t4"});
+  const Outcome outcome = runTrireme(
+      {"plan", "--check", write("t4.sh", script.out), "--model", "gpt-7.5b", "--cluster", "t4"});
   expectSuccess(outcome);
   EXPECT_THAT(outcome.err, Not(HasSubstr("launches")));
   EXPECT_THAT(outcome.out, HasSubstr("distance      0.0 %: the plan is the optimum"));
@@ -209,12 +209,12 @@ TEST_F(PlanCheckCommand, AMegatronScriptIsOnTheHostsOfTheCluster) {
 
 // Prices are those of the cluster's hosts; a script that launches it otherwise is told so.
 TEST_F(PlanCheckCommand, AScriptThatIsLaunchedOnOtherHostsIsToldSo) {
-  expectSuccess(runTrireme({"plan", "--model", "llama3-8b", "--cluster", "dgx-h100", "--gpus", "8",
-                            "--batch", "64", "--seq", "4096", "--for", "megatron", "-o",
-                            path("t8.yaml")}));
+  expectSuccess(
+      runTrireme({"plan", "--model", "llama3-8b", "--cluster", "dgx-h100", "--gpus", "8", "--batch",
+                  "64", "--seq", "4096", "--for", "megatron", "-o", path("t8.yaml")}));
   const auto checked = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> args = {"export", path("t8.yaml"), "--to", "megatron", "--steps",
-                                     "10"};
+    std::vector<std::string> args = {"export",   path("t8.yaml"), "--to",
+                                     "megatron", "--steps",       "10"};
     args.insert(args.end(), more.begin(), more.end());
     const Outcome script = runTrireme(args);
     const Outcome outcome = runTrireme({"plan", "--check", write("t8.sh", script.out), "--model",

@@ -131,8 +131,8 @@ TEST(Economics, FailuresLengthenAndSparesArePaid) {
 TEST(Economics, ANodeInUseIsNoSpare) {
   Scenario scenario;
   scenario.tokens = 1e9;
-  scenario.failures = FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(600),
-                                   Seconds(5 * kDay), 1};
+  scenario.failures =
+      FailureModel{Seconds(160 * kDay), BytesPerSecond(10e9), Seconds(600), Seconds(5 * kDay), 1};
   Training training = sixteen();
   training.used = 8;
   training.nodesUsed = 1;
