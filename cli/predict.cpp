@@ -85,12 +85,18 @@ void noteCautions(const std::vector<cost::PredictedRow>& rows,
 
 Result<const cost::PredictedRow*> findRow(const Rows& all, const std::string& id) {
   const cost::PredictedRow* nearest = nullptr;
+  const cost::PredictedRow* found = nullptr;
   for (const cost::PredictedRow& row : all.rows) {
-    if (row.row.id == id) return &row;
+    if (row.row.id == id && found)
+      return Error(invalidArgument(fmt::format("--row: {} and {} both have a row '{}': give one "
+                                               "of them to --predict",
+                                               found->file, row.file, id)));
+    if (row.row.id == id) found = &row;
     if (nearest == nullptr ||
         spec::editDistance(row.row.id, id) < spec::editDistance(nearest->row.id, id))
       nearest = &row;
   }
+  if (found) return found;
   return Error(invalidArgument(fmt::format(
       "--row: no row has the id '{}'{}", id,
       nearest ? fmt::format("; the nearest is '{}'", nearest->row.id) : std::string())));
@@ -101,6 +107,19 @@ std::string comparedText(const cost::PredictedRow& row) {
   if (!error) return "no step time is published";
   return fmt::format("published {}, predicted {:+.1f} %",
                      formatSeconds(row.prediction->step / (1 + *error)), 100 * *error);
+}
+
+nlohmann::json rowJson(const cost::PredictedRow& row) {
+  const cost::Prediction& p = *row.prediction;
+  const std::optional<double> error = row.error();
+  nlohmann::json json = {{"id", row.row.id},
+                         {"file", row.file},
+                         {"cluster", p.cluster},
+                         {"profile", p.profile},
+                         {"assumed", p.assumptions}};
+  json["publishedSeconds"] = error ? nlohmann::json(p.step.count() / (1 + *error)) : nullptr;
+  json["error"] = error ? nlohmann::json(*error) : nullptr;
+  return json;
 }
 
 // What was priced, beside all that `plan --check` says.
@@ -118,7 +137,9 @@ Result<int> explainRow(cost::PredictedRow row, const cost::Catalogue& catalogue,
   const Result<planner::PlanCheck> check = planner::checkPlan(run->plan, query);
   if (!check.has_value()) return inRow(check.error());
   if (json) {
-    fmt::print("{}\n", planner::toJson(*check).dump(2));
+    nlohmann::json all = planner::toJson(*check);
+    all["row"] = rowJson(row);
+    fmt::print("{}\n", all.dump(2));
     return kExitOk;
   }
   fmt::print("{:<14}{} of {}: {}\n", "row", row.row.id, row.file, comparedText(row));

@@ -152,8 +152,10 @@ Bytes workingMemory(const StageSetting& s, size_t stage) {
 
 Bytes stepGradients(const StageSetting& s, double parameters) {
   const bool isShared = s.plan.stateSharding != plan::StateSharding::kNone;
-  const double shards = isShared ? asDouble(s.plan.stateShards()) : 1;
-  return Bytes(s.stack.stepGradientBytes * parameters / shards);
+  double ofRank = parameters / (isShared ? asDouble(s.plan.stateShards()) : 1);
+  if (s.plan.stateSharding == plan::StateSharding::kParameters && s.stack.stepGradientElements > 0)
+    ofRank = std::min(ofRank, s.stack.stepGradientElements);
+  return Bytes(s.stack.stepGradientBytes * ofRank);
 }
 
 double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,

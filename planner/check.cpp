@@ -95,26 +95,43 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
   return fmt::format("{}: made for stack '{}', priced for '{}'", file, plan.stack, stack.name);
 }
 
+namespace {
+
+// As searches place them for launchers: alike on the fewest hosts or, with whole groups of tp, on
+// some more.
+int64_t usualPerHost(const plan::Plan& plan, int64_t host) {
+  for (int64_t part = host; part > 0; --part) {
+    const auto each = plan::ranksPerHost(plan.numRanks(), plan.tp, part);
+    if (each && (part == host || *each % plan.tp == 0)) return *each;
+  }
+  return host;
+}
+
+std::string counted(int64_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster) {
   const int64_t host = cluster.devicesPerHost(), ranks = plan.numRanks();
-  if (host == 0 || launched == 0) return "";
-  if (plan::ranksPerHost(ranks, plan.tp, host) == launched) return "";
-  const auto counted = [](int64_t count, const char* what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-  };
+  if (host == 0 || launched == 0 || usualPerHost(plan, host) == launched) return "";
   const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;
-  if (launched < host && host < block && hosts * host <= block) return "";
+  const int64_t ofPrice = (ranks + host - 1) / host;
+  const bool isInBlock = host < block && ofPrice * host <= block;
+  if (launched < host && isInBlock) return "";
+  std::string why =
+      fmt::format("groups that lie across hosts here may lie within one of {} there", launched);
+  if (launched < host)
+    why = fmt::format("groups that lie within a host of {} here lie across hosts there", host);
+  else if (isInBlock)
+    why = fmt::format("all lie within a block of {} here", block);
   return fmt::format(
-      "{}: launches {} on each of {}; priced are all {} on {} of {} devices, those of cluster "
-      "'{}': "
-      "{}, and its step takes another time",
-      file, counted(launched, "rank"), counted(hosts, "host"), ranks,
-      counted((ranks + host - 1) / host, "host"), host, cluster.name,
-      launched < host
-          ? fmt::format("groups that lie within a host of {} here lie across hosts there", host)
-          : fmt::format("groups that lie across hosts here may lie within one of {} there",
-                        launched));
+      "{}: launches {} on {}{}; priced are all {} on {} of {} devices, those of cluster '{}': {}, "
+      "and its step takes another time",
+      file, counted(launched, "rank"), hosts > 1 ? "each of " : "", counted(hosts, "host"), ranks,
+      counted(ofPrice, "host"), host, cluster.name, why);
 }
 
 Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
@@ -125,7 +142,7 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   TRIREME_RETURN_IF_ERROR(enoughDevices(plan, query.cluster));
   const CostFunctions costs = modelCosts(query);
   PlanCheck check;
-  check.plan = plan;
+  check.plan = placed;
   TRIREME_ASSIGN_OR_RETURN(check.estimate, costs.estimate(plan));
   TRIREME_ASSIGN_OR_RETURN(check.explanation, explain(query, placed, check.estimate, costs));
   TRIREME_ASSIGN_OR_RETURN(const std::vector<Alternative> changes,
@@ -135,7 +152,7 @@ Result<PlanCheck> checkPlan(const plan::Plan& plan, const Query& query,
   if (optimum.has_value()) {
     check.optimum = *std::move(optimum);
     // The plan is the optimum whatever it says of hosts.
-    check.optimum->plan.devicesPerHost = plan.devicesPerHost;
+    check.optimum->plan.devicesPerHost = placed.devicesPerHost;
   } else if (optimum.error().code() == StatusCode::kInfeasible) {
     check.noOptimum = optimum.error().message();
   } else {

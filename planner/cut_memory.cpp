@@ -39,13 +39,16 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
     const Bytes state = use.total() - Bytes(static_cast<double>(use.arena.activations)) * padding;
     const double parameters = cost::parametersOfStage(stages.blocks, query.model, plan, rank);
     fixed_[kind] = state + cost::workingMemory(stages.setting, rank) * padding;
-    fixedAtStep_[kind] = state + cost::stepGradients(stages.setting, parameters) * padding;
+    fixedState_[kind] = state;
+    parameters_[kind] = parameters;
   }
   plan.schedule = schedule;
   perLayer_ = (stateBytes(query, blocks.layerElements, plan) +
                Bytes(blocks.layerElements * cost::f8CopyBytes(plan, stack))) *
               padding;
-  perLayerAtStep_ = perLayer_ + cost::stepGradients(stages.setting, blocks.layerElements) * padding;
+  perLayerAtStep_ = perLayer_;
+  parametersOfLayer_ = blocks.layerElements;
+  padding_ = padding;
   if (cost::keepsWhole(plan, stack))
     perLayer_ += Bytes(stages.blocks.layer.parameters *
                        (stack.gatheredParameterBytes + stack.reducedGradientBytes) * padding);
@@ -111,7 +114,10 @@ Bytes CutMemory::inPasses(int64_t rank, int64_t layers) const {
 }
 
 Bytes CutMemory::of(int64_t rank, int64_t layers) const {
-  const Bytes atStep = fixedAtStep_[stages_.kindOf(rank)] + perLayerAtStep_ * asDouble(layers);
+  const StageKind kind = stages_.kindOf(rank);
+  const double parameters = parameters_[kind] + parametersOfLayer_ * asDouble(layers);
+  const Bytes atStep = fixedState_[kind] + perLayerAtStep_ * asDouble(layers) +
+                       cost::stepGradients(stages_.setting, parameters) * padding_;
   return std::max(inPasses(rank, layers), atStep);
 }
 

@@ -68,7 +68,9 @@ class CutMemory {
   CutStages& stages_;
   const std::vector<double>& slots_;
   Bytes available_;
-  Bytes fixed_[kNumStageKinds], fixedAtStep_[kNumStageKinds];  // without layers
+  Bytes fixed_[kNumStageKinds], fixedState_[kNumStageKinds];  // without layers; state alone
+  double parameters_[kNumStageKinds] = {}, parametersOfLayer_ = 0;
+  double padding_ = 1;  // by fragmentation
   // Of a layer: state; what one microbatch keeps, what recomputing saves of that, what the
   // gradients of weights wait for.
   Bytes perLayer_, perLayerAtStep_, kept_, saved_, forWeights_;

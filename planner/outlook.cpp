@@ -102,7 +102,11 @@ class Around {
       if (!outlook_.better) TRIREME_RETURN_IF_ERROR(addPin(variant));
     if (outlook_.better) return Outlook{std::move(outlook_.better), {}, {}};
     addRules();
-    for (const Variant& variant : changed) TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
+    for (const Variant& variant : changed) {
+      TRIREME_RETURN_IF_ERROR(addSensitivity(variant));
+      TRIREME_RETURN_IF_ERROR(compareLatest());
+      if (outlook_.better) return Outlook{std::move(outlook_.better), {}, {}};
+    }
     return std::move(outlook_);
   }
 
@@ -145,6 +149,17 @@ class Around {
     Query query = query_;
     query.cluster.device.memory = memory;
     return best(std::move(query), costsWithin(memory), "without the limit of memory");
+  }
+
+  // What comes out with more of something may be faster without it as well.
+  Status compareLatest() {
+    if (outlook_.sensitivities.empty()) return {};
+    const Sensitivity& sensitivity = outlook_.sensitivities.back();
+    if (sensitivity.samePlan || !(sensitivity.plan.training == winner_.plan.training)) return {};
+    CostedPlan today{sensitivity.plan, {}};
+    TRIREME_ASSIGN_OR_RETURN(today.estimate, costs_.estimate(today.plan));
+    if (isFaster(today, winner_)) noteBetter(today);
+    return {};
   }
 
   // Whether a faster plan needs no more than there is.

@@ -20,7 +20,7 @@ struct Limit {
   Seconds step;
   Bytes missing;  // kMemory: of that plan
   // kMemory: the faster plan that needs least, and what it misses. No plan faster than the winner
-  // misses less by more than limitTolerance().
+  // that these searches find misses less by more than limitTolerance().
   plan::Plan nearest;
   Seconds nearestStep;
   Bytes nearestMissing;
@@ -55,8 +55,8 @@ void scaleBandwidth(spec::LinkTier& tier, double factor);
 // How much of it is done, and what comes next.
 using OutlookProgress = std::function<void(double done, const std::string& what)>;
 
-// Limits: the search without the limit of memory and, if that is faster, bisection over memory for
-// the nearest faster plan; the search without each pin but `gpus`; the rule that leaves devices
+// Limits: the search without the limit of memory and, if that is faster, searches with ever more of
+// it, and bisection, for the nearest faster plan; the search without each pin but `gpus`; the rule that leaves devices
 // idle.
 // Sensitivities: 10 % more matmul rate, memory bandwidth, bandwidth of each tier of links (with its
 // measured curves), memory; the batch doubled. Each is searched again under the same pins and
@@ -66,7 +66,8 @@ using OutlookProgress = std::function<void(double done, const std::string& what)
 // Searches around the answer try other cuts beyond the space than its own did, and may come upon a
 // faster one: Outlook::better.
 //
-// `result` is the query's answer. A search takes as long as that did; there are ten to thirty.
+// `result` is the query's answer. There are ten to thirty searches, each with a tenth of the
+// answer's work for cuts that few plans have.
 // Errors: those of searchPlan, but that nothing fits.
 Result<Outlook> lookAround(const Query& query, const PlanResult& result,
                            const OutlookProgress& progress = {});

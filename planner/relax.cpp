@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/plan/choices.h"
 #include "ir/base/format.h"
 #include "planner/pins.h"
 #include "planner/relaxed_search.h"
@@ -68,11 +69,16 @@ class Relaxer {
         {kind, std::move(change), std::move(found.plan), std::move(found.estimate), devices});
   }
   int64_t numDevices() const { return query_.pins.gpus.value_or(query_.cluster.numDevices); }
-  // Ranks, or all of the hosts that have some where a program spreads them over more of these.
+  // Ranks, or all of the hosts that have some where a program has as many on each of several.
   int64_t devicesFor(const plan::Plan& plan) const {
-    const int64_t host = query_.cluster.devicesPerHost(), each = plan.devicesPerHost;
-    if (host == 0 || each == 0 || each >= host) return plan.numRanks();
-    return (plan.numRanks() + each - 1) / each * host;
+    const int64_t host = query_.cluster.devicesPerHost(), ranks = plan.numRanks();
+    if (!spreadsAlike() || host == 0 || ranks <= plan.devicesPerHost) return ranks;
+    const int64_t each = plan::ranksPerHost(plan).value_or(host);
+    return each < host ? ranks / each * host : ranks;
+  }
+  bool spreadsAlike() const {
+    return std::count(query_.stack.rules.begin(), query_.stack.rules.end(),
+                      spec::StackRule::kAlikeHosts) > 0;
   }
   std::optional<CostedPlan> bestOf(int64_t batch, const SearchScope& scope) const {
     Query other = query_;
@@ -214,8 +220,7 @@ void Relaxer::addDevices() {
   const int64_t whole = host > 0 ? host : query_.cluster.tiers.front().devices;
   const int64_t node = base < whole ? 1 : whole;
   const int64_t most = std::min(kMostTimes * base, spec::kMaxDevices) / node;
-  const bool spreads = std::count(query_.stack.rules.begin(), query_.stack.rules.end(),
-                                  spec::StackRule::kAlikeHosts) > 0;
+  const bool spreads = spreadsAlike();
   int64_t tooFew = base / node, enough = most;  // in nodes
   int64_t searched = spreads ? 0 : base;
   tried_.push_back(fmt::format("up to {} devices", most * node));
@@ -318,10 +323,11 @@ std::vector<int64_t> nearBatches(const Query& query) {
   most = std::max<int64_t>(std::min(most, pins.mostDp.value_or(most)), 1);
   std::vector<int64_t> batches;
   for (int64_t dp = pins.dp.value_or(most); dp >= 1; dp /= 2) {
-    const int64_t unit = dp * pins.microbatchSize.value_or(1);
-    if (batch % unit != 0)
+    const int64_t microbatch = pins.microbatchSize.value_or(1);
+    const int64_t unit = microbatch > kMostSamples / dp ? 0 : dp * microbatch;  // 0: too many
+    if (unit > 0 && batch % unit != 0)
       for (const int64_t near : {(batch / unit + 1) * unit, batch / unit * unit})
-        if (near > 0) batches.push_back(near);
+        if (near > 0 && near <= kMostSamples) batches.push_back(near);
     if (pins.dp) break;
   }
   std::sort(batches.begin(), batches.end(), [&](int64_t a, int64_t b) {

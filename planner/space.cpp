@@ -111,9 +111,10 @@ bool obeys(const spec::StackProfile& stack, spec::StackRule rule) {
   return std::find(stack.rules.begin(), stack.rules.end(), rule) != stack.rules.end();
 }
 
-int64_t numHosts(const Query& query, int64_t host) {
+// Hosts that have so many devices: of those that there are the last may have fewer.
+int64_t hostsWith(const Query& query, int64_t each, int64_t host) {
   const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
-  return (devices + host - 1) / host;
+  return devices / host + (devices % host >= each ? 1 : 0);
 }
 
 // Of a host that the ranks go to: all devices or, for a program that has as many ranks on every
@@ -125,7 +126,7 @@ int64_t hostOf(const Query& query, const Group& group) {
   const int64_t ranks = group.tp * group.pp * group.cp * group.dp;
   for (int64_t host = whole; host > 0; --host) {
     const auto each = plan::ranksPerHost(ranks, group.tp, host);
-    if (!each || ranks / *each > numHosts(query, whole)) continue;
+    if (!each || ranks / *each > hostsWith(query, *each, whole)) continue;
     if (host == whole) return whole;
     if (*each % group.tp == 0) return *each;
   }
@@ -409,7 +410,8 @@ std::optional<Rejection> refuseHosts(const Query& query, const Group& degrees) {
   return Rejection{
       "stack", fmt::format("{} ranks with tp {}", plan.numRanks(), plan.tp),
       "as many on every host",
-      fmt::format("{} hosts of {}", numHosts(query, plan.devicesPerHost), plan.devicesPerHost)};
+      fmt::format("{} hosts of {}", hostsWith(query, 1, plan.devicesPerHost),
+                  plan.devicesPerHost)};
 }
 
 // Degrees of which there is no group. Degrees and microbatch divide, so that it is fp8 or the

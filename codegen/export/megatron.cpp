@@ -71,9 +71,11 @@ void addFp8(Arguments& args, const Plan& plan, const ExportOptions& options) {
   args.add("--fp8-format", std::string(recipe == spec::Fp8Recipe::kMx ? "e4m3" : "hybrid"));
   if (recipe == spec::Fp8Recipe::kCurrent) args.add("--fp8-recipe", std::string("tensorwise"));
   if (recipe == spec::Fp8Recipe::kMx) args.add("--fp8-recipe", std::string("mxfp8"));
-  const bool gathers = gathersF8(plan, options);
-  args.addIf(gathers, "--fp8-param-gather");
-  args.addIf(gathers && recipe == spec::Fp8Recipe::kMx, "--reuse-grad-buf-for-mxfp8-param-ag");
+  if (!gathersF8(plan, options)) return;
+  args.addIf(true, "--fp8-param-gather");
+  // Megatron-FSDP has no such buffer.
+  const bool hasBuffer = plan.stateSharding == plan::StateSharding::kOptimizer;
+  args.addIf(hasBuffer && recipe == spec::Fp8Recipe::kMx, "--reuse-grad-buf-for-mxfp8-param-ag");
 }
 
 // Left to itself Megatron adds up bf16's gradients in fp32, and fp16's in fp16.

@@ -271,10 +271,12 @@ void readZero(Config& config, int64_t dp, Plan& plan, std::vector<std::string>& 
     missing.emplace_back("the ZeRO stage, which is 'auto' (write 0 to 3)");
   const int64_t stage = isGiven(config, kStage) ? config.count(kStage, 0) : 0;
   if (stage < 0 || stage > 3) config.fail(kStage, fmt::format("is {}; expected 0 to 3", stage));
-  if (stage == 0 && missing.empty() && plan.training.precision == spec::Precision::kBf16)
+  const bool addsUpInF32 = !isGiven(config, "data_types.grad_accum_dtype");
+  if (stage == 0 && missing.empty() && addsUpInF32 &&
+      plan.training.precision == spec::Precision::kBf16)
     config.fail(kStage,
                 "is 0: bf16 without ZeRO goes through BF16_Optimizer, which keeps gradients in f32 "
-                "besides and cannot be priced; nearest: 1");
+                "besides and cannot be priced; nearest: 1, or data_types.grad_accum_dtype bf16");
   const bool shares = stage > 0 && stage <= 3 && dp > 1;
   plan.stateSharding = shares ? static_cast<StateSharding>(stage) : StateSharding::kNone;
   (shares ? plan.dpShard : plan.dpReplicate) = dp;

@@ -91,9 +91,13 @@ void setWidths(const ParameterWidths& widths, spec::StackProfile& stack) {
   spec::StackDescription& bytes = stack.description;
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
   if (widths.gradient) bytes.stepGradientBytes = *widths.gradient < 4 ? 4 : 0;
+  // A profile of software that gathers fp8 has the width that it was compared with.
+  const bool isCompared = widths.gatheredParameter && bytes.gathersF8;
+  const double gathered = bytes.gatheredParameterBytes;
   bytes.gathersF8 = widths.gathersF8.value_or(bytes.gathersF8);
   bytes.reducedGradientBytes = widths.reducedGradient.value_or(bytes.reducedGradientBytes);
-  bytes.gatheredParameterBytes = widths.gatheredParameter.value_or(bytes.gatheredParameterBytes);
+  bytes.gatheredParameterBytes =
+      isCompared ? gathered : widths.gatheredParameter.value_or(gathered);
 }
 
 std::vector<std::string> notesOf(const Imported& imported, const std::string& file) {

@@ -13,6 +13,7 @@
 #include "codegen/import/megatron_launch.h"
 #include "codegen/import/script_ways.h"
 #include "codegen/import/slurm.h"
+#include "ir/plan/choices.h"
 #include "ir/plan/nearest.h"
 #include "ir/spec/yaml_node.h"
 
@@ -32,7 +33,7 @@ struct Source {
 };
 
 // Part of every run, and of no plan.
-constexpr std::array<std::string_view, 57> kNeutralFlags = {
+constexpr std::array<std::string_view, 56> kNeutralFlags = {
     "--accumulate-allreduce-grads-in-fp32",
     "--train-iters",
     "--ckpt-format",
@@ -87,7 +88,6 @@ constexpr std::array<std::string_view, 57> kNeutralFlags = {
     "--profile-step-end",
     "--tiktoken-pattern",
     "--no-mmap-bin-files",
-    "--reuse-grad-buf-for-mxfp8-param-ag",
     "--no-create-attention-mask-in-dataloader",
     "--no-scatter-gather-tensors-in-pipeline"};
 
@@ -137,6 +137,11 @@ void refuseOtherValues(Flags& flags) {
                                    spec::quoteForMessage(*given), value));
 }
 
+// Of MXFP8 what is gathered is bf16: both forms are made of it.
+bool isMx(Flags& flags) {
+  return flags.text("--fp8-recipe") == "mxfp8";
+}
+
 // Gradients are added up and reduced in the compute dtype, and weights that are fp8 already are
 // gathered as that. They take as much memory as before: 16 bits, or 8 and 8 transposed.
 ParameterWidths widthsOf(Flags& flags) {
@@ -156,7 +161,15 @@ ParameterWidths widthsOf(Flags& flags) {
       flags.fail("--fp8-param-gather",
                  "needs --use-distributed-optimizer: without it nothing is "
                  "gathered");
-    widths.gatheredParameter = 1;
+    if (!isMx(flags)) widths.gatheredParameter = 1;
+  }
+  if (flags.has("--reuse-grad-buf-for-mxfp8-param-ag")) {
+    if (!isMx(flags) || !flags.has("--fp8-param-gather"))
+      flags.fail("--reuse-grad-buf-for-mxfp8-param-ag",
+                 "needs --fp8-recipe mxfp8 and --fp8-param-gather");
+    if (flags.has("--use-megatron-fsdp"))
+      flags.fail("--reuse-grad-buf-for-mxfp8-param-ag",
+                 "goes not with --use-megatron-fsdp, which has no such buffer");
   }
   if (flags.has("--fp8-format")) widths.gathersF8 = flags.has("--fp8-param-gather");
   return widths;
@@ -544,6 +557,11 @@ void readPlan(Flags& flags, const ModelSpec& model, int64_t numRanks, Imported& 
   // Megatron turns it off where there is nothing to shard.
   plan.sequenceParallel = flags.has("--sequence-parallel") && plan.tp > 1;
   const bool isReordered = flags.has("--use-tp-pp-dp-mapping");
+  if (const auto breach = plan::breachOf(plan, spec::StackRule::kOptimizerInPipeline))
+    flags.fail("--use-megatron-fsdp",
+               fmt::format("{}: it makes its mesh of all ranks by tp, cp and dp, and ends at the "
+                           "start; nearest: {}",
+                           breach->value, breach->nearest));
   if (isReordered && flags.has("--use-megatron-fsdp"))
     flags.fail("--use-tp-pp-dp-mapping", "excludes --use-megatron-fsdp");
   if (isReordered && plan.pp > 1 && plan.dp() > 1) plan.rankOrder = plan::RankOrder::kTpCpPpDp;

@@ -15,14 +15,16 @@ constexpr size_t kMostWays = 200;
 // alike.
 constexpr int kMostOfALine = 4;
 
-// What two ways that launch something lead to differently; empty if they agree.
-std::string difference(const Imported& a, const Imported& b) {
-  if (plan::printPlan(a.plan) != plan::printPlan(b.plan)) return "the plan";
-  const bool isSaid = a.ranksPerHost > 0 && b.ranksPerHost > 0;
-  return isSaid && a.ranksPerHost != b.ranksPerHost
-             ? fmt::format("the number of ranks on a host ({} or {})", a.ranksPerHost,
-                           b.ranksPerHost)
-             : "";
+// Of two ways to the same plan. On the hosts of the cluster it is priced either way.
+void mergeHosts(const Imported& other, Imported& first) {
+  const bool isSaid = other.ranksPerHost > 0 && first.ranksPerHost > 0;
+  if (isSaid && other.ranksPerHost != first.ranksPerHost)
+    first.notes.push_back(fmt::format(
+        "launches {} or {} ranks on each host, as a condition says that cannot be evaluated here",
+        first.ranksPerHost, other.ranksPerHost));
+  first.ranksPerHost = isSaid && other.ranksPerHost != first.ranksPerHost
+                           ? 0
+                           : std::max(first.ranksPerHost, other.ranksPerHost);
 }
 
 }  // namespace
@@ -63,13 +65,9 @@ void Ways::add(const ShellRun& run, const Result<std::optional<Imported>>& impor
   }
   Result<std::optional<Imported>>& first = *first_;
   if (!imported.has_value() && !first.has_value()) return;
-  std::string what = "the plan";
   if (imported.has_value() && first.has_value()) {
-    what = difference(**imported, **first);
-    if (what.empty()) {
-      (*first)->ranksPerHost = std::max((*first)->ranksPerHost, (*imported)->ranksPerHost);
-      return;
-    }
+    if (plan::printPlan((*imported)->plan) == plan::printPlan((*first)->plan))
+      return mergeHosts(**imported, **first);
   }
   const int line = run.decisions.size() >= current_.size() && !current_.empty()
                        ? run.decisions[current_.size() - 1].line
@@ -78,9 +76,9 @@ void Ways::add(const ShellRun& run, const Result<std::optional<Imported>>& impor
                      : !first.has_value()  ? first.error()
                                            : Status();
   error_ = invalidArgument(
-      fmt::format("{}:{}: {} depends on this condition, which cannot be evaluated here: write out "
-                  "what it chooses{}",
-                  file_, line, what, why.ok() ? "" : fmt::format(" (one way: {})", why.message())));
+      fmt::format("{}:{}: the plan depends on this condition, which cannot be evaluated here: "
+                  "write out what it chooses{}",
+                  file_, line, why.ok() ? "" : fmt::format(" (one way: {})", why.message())));
 }
 
 Result<std::optional<Imported>> Ways::result() const {

@@ -97,6 +97,13 @@ TEST_F(PredictCommand, SaysOfOneRowWhereItsTimeGoes) {
               HasSubstr("row           b of rows: no step time is published\n"));
   const nlohmann::json json = nlohmann::json::parse(predict({in}, {"--row", "a", "--json"}).out);
   EXPECT_GT(json.at("estimate").at("stepSeconds"), 0);
+  EXPECT_EQ(json.at("row").at("id"), "a");
+  EXPECT_EQ(json.at("row").at("profile"), "trireme");
+  EXPECT_NEAR(json.at("row").at("publishedSeconds"), 0.001, 1e-9);
+  const nlohmann::json without = nlohmann::json::parse(predict({in}, {"--row", "b", "--json"}).out);
+  EXPECT_TRUE(without.at("row").at("error").is_null());
+  const std::string twin = write("twin.csv", header() + row("a", 1, "0.002"));
+  expectRefusal(predict({in, twin}, {"--row", "a"}), 1, {"rows and twin both have a row 'a'"});
 
   expectRefusal(predict({in}, {"--row", "c"}), 1, {"rows, row c: tp 3 x pp 1"});
   expectRefusal(predict({in}, {"--row", "aa"}), 1,

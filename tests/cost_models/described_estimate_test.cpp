@@ -16,6 +16,33 @@
 namespace trireme::cost {
 namespace {
 
+// With v chunks on each of p stages what a chunk reduces or gathers is beside the other v - 1
+// chunks' passes of p microbatches: p (v - 1) / v microbatches of all chunks, and one at least.
+//   time t, felt to e though hidden, in v pieces: max(e t, t - beside) + t / v
+TEST(OnceParts, AreHiddenBesideTheOtherChunksOfPMicrobatches) {
+  const spec::ModelSpec model = small::gpt(16);
+  spec::StackDescription stack;
+  stack.gradientExposed = 0.1;
+  stack.gatherExposed = 0.2;
+  for (const auto& [pp, v, expected] :
+       {std::tuple{4, 1, 1.0}, {4, 2, 2.0}, {4, 4, 3.0}, {2, 2, 1.0}, {1, 1, 1.0}}) {
+    plan::Plan plan = small::plan(model, small::training(64, 32), 1, pp, 2);
+    if (v > 1) plan = small::interleaved(plan, model, v);
+    plan.stateSharding = plan::StateSharding::kOptimizer;
+    std::swap(plan.dpReplicate, plan.dpShard);
+    const spec::ClusterSpec cluster = quietCluster();
+    const DescribedBlocks blocks = describeBlocks(model, plan, cluster, stack);
+    const OnceParts parts = oncePartsOf({blocks, model, plan, cluster, stack}, 1e6);
+    for (const auto& part : parts.communication) {
+      if (part.time <= Seconds(0)) continue;
+      EXPECT_EQ(part.microbatches, expected) << pp << v;
+      const Seconds t = part.time, pass = t * (0.5 / expected);
+      EXPECT_NEAR(part.felt(pass, 4) / t, 0.5 + 0.25, 1e-12);
+      EXPECT_NEAR(part.felt(t * 2, 4) / t, part.share + 0.25, 1e-12);
+    }
+  }
+}
+
 using namespace literals;
 using spec::StackDescription;
 

@@ -332,6 +332,11 @@ TEST(DescribedMemory, TheStepTakesGradientsInF32) {
     plan.stateSharding = sharding;
     EXPECT_NEAR(bytes(), 2 * ofPasses, 1);
   }
+  plan.stateSharding = plan::StateSharding::kParameters;
+  stack.stepGradientElements = parameters / 4;  // all that a rank has
+  EXPECT_NEAR(bytes(), 2 * ofPasses, 1);
+  stack.stepGradientElements = parameters / 6;
+  EXPECT_NEAR(bytes(), 8 * ofPasses / 6, 1);
 }
 
 // In fp8 two more bytes of every weight of the layers; where ranks gather weights in fp8 they are

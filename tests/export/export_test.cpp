@@ -388,6 +388,15 @@ TEST(Fp8, WeightsAreGatheredInFp8) {
               HasSubstr(",fp8_recipe:mxfp8,fp8_param_gather:true,"
                         "reuse_grad_buf_for_mxfp8_param_ag:true}'\n"));
   EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx, false), Not(HasSubstr("param_gather:true")));
+  // Megatron-FSDP, which goes without a pipeline, has no buffer to reuse.
+  Plan whole = small::plan(model, plan.training, 1, 1, 8);
+  whole.dpShard = 8;
+  whole.dpReplicate = 1;
+  whole.stateSharding = plan::StateSharding::kParameters;
+  const auto fsdp = exportPlan(whole, model, Framework::kMegatron,
+                               {.settings = {.fp8 = Fp8Recipe::kMx}, .gathersF8 = true});
+  ASSERT_TRUE(fsdp.has_value()) << fsdp.error().message();
+  EXPECT_THAT(fsdp->text, AllOf(HasSubstr("--fp8-param-gather\n"), Not(HasSubstr("--reuse"))));
   plan.stateSharding = plan::StateSharding::kNone;
   std::swap(plan.dpShard, plan.dpReplicate);
   EXPECT_THAT(text(Framework::kNemo, Fp8Recipe::kMx, true), Not(HasSubstr("fp8_param_gather")));

@@ -322,6 +322,9 @@ TEST(ImportDeepspeed, Bf16GoesWithZero) {
     EXPECT_THAT(refusalOfDeepspeed(kWithout, launch),
                 HasSubstr("zero_optimization.stage is 0: bf16 without ZeRO"));
   }
+  EXPECT_EQ(refusalOfDeepspeed(R"({"train_batch_size": 64, "bf16": {"enabled": true},
+                                   "data_types": {"grad_accum_dtype": "bf16"}})"),
+            "read");
   const spec::ModelSpec model = small::gpt(4);
   Plan p = small::plan(model, small::training(32, 32), 1, 1, 1);
   p.stack = "deepspeed";

@@ -256,6 +256,24 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   EXPECT_EQ(stack.description.gatheredParameterBytes, 1);
   EXPECT_EQ(stack.description.stepGradientBytes, 4);  // which the optimizer makes of them
   EXPECT_TRUE(stack.description.gathersF8);
+  // Software that gathers fp8 has the width that it was compared with, and MXFP8 gathers bf16.
+  spec::StackProfile nemo = spec::loadStack("nemo").value();
+  const double compared = nemo.description.gatheredParameterBytes;
+  setWidths(narrow->widths, nemo);
+  EXPECT_EQ(nemo.description.gatheredParameterBytes, compared);
+  const std::string mx =
+      "--bf16 --use-distributed-optimizer --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather ";
+  EXPECT_EQ(read(mx)->widths.gatheredParameter, std::nullopt);
+  EXPECT_TRUE(read(mx + "--reuse-grad-buf-for-mxfp8-param-ag").has_value());
+  EXPECT_THAT(read("--bf16 --reuse-grad-buf-for-mxfp8-param-ag").error().message(),
+              HasSubstr("needs --fp8-recipe mxfp8 and --fp8-param-gather"));
+  EXPECT_THAT(read("--bf16 --use-megatron-fsdp --fp8-format e4m3 --fp8-recipe mxfp8 "
+                   "--fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag "
+                   "--data-parallel-sharding-strategy optim_grads_params")
+                  .error()
+                  .message(),
+              AllOf(HasSubstr("goes not with --use-megatron-fsdp"),
+                    HasSubstr("--use-megatron-fsdp state sharding parameters beside a pipeline")));
   setWidths(kWide, stack);
   EXPECT_EQ(stack.description.stepGradientBytes, 0);
   EXPECT_TRUE(stack.description.gathersF8);

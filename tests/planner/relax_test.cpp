@@ -382,6 +382,21 @@ TEST(Shortfall, BatchesThatMoreReplicasShareAreTried) {
                                             "batch 14 (now: 13)", "batch 15 (now: 13)"));
 }
 
+// No batch is near that a pinned microbatch divides.
+TEST(Shortfall, MicrobatchesOfAnySizeHaveNearBatchesOrNone) {
+  Query query = smallQuery(16, 4, 60);
+  for (const int64_t microbatch : {int64_t{1} << 60, int64_t{1} << 62,
+                                   std::numeric_limits<int64_t>::max(), kMostSamples + 1}) {
+    query.pins.microbatchSize = microbatch;
+    EXPECT_THAT(nearBatches(query), ::testing::IsEmpty()) << microbatch;
+    query.pins.dp = 8;
+    EXPECT_THAT(nearBatches(query), ::testing::IsEmpty()) << microbatch;
+    query.pins.dp.reset();
+  }
+  query.pins.microbatchSize = kMostSamples / 16;
+  EXPECT_THAT(nearBatches(query), ::testing::Contains(kMostSamples));
+}
+
 TEST(Shortfall, WhatWasTriedInVainIsSaid) {
   Query query = smallQuery(5, 4, 13);
   query.cluster.device.memory = Bytes(1);
