@@ -152,10 +152,11 @@ Bytes workingMemory(const StageSetting& s, size_t stage) {
 
 Bytes stepGradients(const StageSetting& s, double parameters) {
   const bool isShared = s.plan.stateSharding != plan::StateSharding::kNone;
-  double ofRank = parameters / (isShared ? asDouble(s.plan.stateShards()) : 1);
-  if (s.plan.stateSharding == plan::StateSharding::kParameters && s.stack.stepGradientElements > 0)
-    ofRank = std::min(ofRank, s.stack.stepGradientElements);
-  return Bytes(s.stack.stepGradientBytes * ofRank);
+  const double shards = isShared ? asDouble(s.plan.stateShards()) : 1;
+  const Bytes all(s.stack.stepGradientBytes * parameters / shards), most = s.stack.stepGradientsAtOnce;
+  const bool inGroups =
+      s.plan.stateSharding == plan::StateSharding::kParameters && most > Bytes(0);
+  return inGroups ? std::min(all, most) : all;
 }
 
 double parametersOfStage(const DescribedBlocks& blocks, const spec::ModelSpec& model,

@@ -99,7 +99,7 @@ void readOptionals(MapReader& map, StackDescription* stack) {
   notNegative("working_layers", &stack->workingLayers);
   map.optional("keeps_f8", &stack->keepsNarrow);
   notNegative("step_gradient_bytes", &stack->stepGradientBytes);
-  notNegative("step_gradient_elements", &stack->stepGradientElements);
+  notNegative("step_gradients_at_once", &stack->stepGradientsAtOnce);
   notNegative("f8_copy_bytes", &stack->f8CopyBytes);
   map.optional("gathers_f8", &stack->gathersF8);
   map.optional("pipeline_keeps_whole", &stack->pipelineKeepsWhole);

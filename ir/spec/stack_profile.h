@@ -80,7 +80,7 @@ struct StackDescription {
   double gatheredParameterBytes = 2;
   // While the optimizer works, when activations are gone: gradients in f32, made of shorter ones.
   double stepGradientBytes = 0;
-  double stepGradientElements = 0;  // where parameters are shared, of so many at a time; 0: of all
+  Bytes stepGradientsAtOnce;  // at most, where parameters are shared; 0: all
   // Per weight of a layer in fp8: its forms for products forward and backward, kept through the
   // step beside the parameters, unless those that ranks of a sharded optimizer gather are such
   // forms themselves.

@@ -60,7 +60,7 @@ constexpr DescribedSetting kDescribedSettings[] = {
     {"reduced_gradient_bytes", &Stack::reducedGradientBytes},
     {"gathered_parameter_bytes", &Stack::gatheredParameterBytes},
     {"step_gradient_bytes", &Stack::stepGradientBytes},
-    {"step_gradient_elements", &Stack::stepGradientElements},
+    {"step_gradients_at_once", &Stack::stepGradientsAtOnce},
     {"f8_copy_bytes", &Stack::f8CopyBytes},
     {"gathers_f8", &Stack::gathersF8},
     {"optimizer_traffic", &Stack::optimizerTraffic},

@@ -611,7 +611,7 @@ TEST_F(WhatifCommand, ADifferenceNamesEveryCauseInHardwareAndSoftware) {
       runTrireme(diffOf({"--cluster", "dgx-h100", "--diff", "megatron-core", "nemo"}));
   expectSuccess(stacks);
   for (const char* part : {"elementwise_factor 1 -> 1.46", "host_launch 60 us -> 0 s",
-                           "keeps_f8 false -> true", "precisions only before: fp32"})
+                           "gathers_f8 false -> true", "precisions only before: fp32"})
     EXPECT_THAT(stacks.out, HasSubstr(part));
 }
 

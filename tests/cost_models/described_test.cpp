@@ -333,10 +333,16 @@ TEST(DescribedMemory, TheStepTakesGradientsInF32) {
     EXPECT_NEAR(bytes(), 2 * ofPasses, 1);
   }
   plan.stateSharding = plan::StateSharding::kParameters;
-  stack.stepGradientElements = parameters / 4;  // all that a rank has
-  EXPECT_NEAR(bytes(), 2 * ofPasses, 1);
-  stack.stepGradientElements = parameters / 6;
-  EXPECT_NEAR(bytes(), 8 * ofPasses / 6, 1);
+  const double whole = bytes();  // layers are gathered in the passes
+  stack.stepGradientBytes *= 4 * whole / ofPasses;
+  EXPECT_NEAR(bytes(), 8 * whole, 1);
+  stack.stepGradientsAtOnce = Bytes(3 * whole);
+  EXPECT_NEAR(bytes(), 3 * whole, 1);
+  stack.stepGradientsAtOnce = Bytes(9 * whole);
+  EXPECT_NEAR(bytes(), 8 * whole, 1);
+  plan.stateSharding = plan::StateSharding::kOptimizer;
+  stack.stepGradientsAtOnce = Bytes(1);
+  EXPECT_NEAR(bytes(), 8 * whole, 1);
 }
 
 // In fp8 two more bytes of every weight of the layers; where ranks gather weights in fp8 they are
