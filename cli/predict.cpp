@@ -88,9 +88,10 @@ Result<const cost::PredictedRow*> findRow(const Rows& all, const std::string& id
   const cost::PredictedRow* found = nullptr;
   for (const cost::PredictedRow& row : all.rows) {
     if (row.row.id == id && found)
-      return Error(invalidArgument(fmt::format("--row: {} and {} both have a row '{}': give one "
-                                               "of them to --predict",
-                                               found->file, row.file, id)));
+      return Error(
+          invalidArgument(fmt::format("--row: {} and {} both have a row '{}': give one "
+                                      "of them to --predict",
+                                      found->file, row.file, id)));
     if (row.row.id == id) found = &row;
     if (nearest == nullptr ||
         spec::editDistance(row.row.id, id) < spec::editDistance(nearest->row.id, id))

@@ -153,9 +153,9 @@ Bytes workingMemory(const StageSetting& s, size_t stage) {
 Bytes stepGradients(const StageSetting& s, double parameters) {
   const bool isShared = s.plan.stateSharding != plan::StateSharding::kNone;
   const double shards = isShared ? asDouble(s.plan.stateShards()) : 1;
-  const Bytes all(s.stack.stepGradientBytes * parameters / shards), most = s.stack.stepGradientsAtOnce;
-  const bool inGroups =
-      s.plan.stateSharding == plan::StateSharding::kParameters && most > Bytes(0);
+  const Bytes all(s.stack.stepGradientBytes * parameters / shards),
+      most = s.stack.stepGradientsAtOnce;
+  const bool inGroups = s.plan.stateSharding == plan::StateSharding::kParameters && most > Bytes(0);
   return inGroups ? std::min(all, most) : all;
 }
 

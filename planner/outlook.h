@@ -56,12 +56,12 @@ void scaleBandwidth(spec::LinkTier& tier, double factor);
 using OutlookProgress = std::function<void(double done, const std::string& what)>;
 
 // Limits: the search without the limit of memory and, if that is faster, searches with ever more of
-// it, and bisection, for the nearest faster plan; the search without each pin but `gpus`; the rule that leaves devices
-// idle.
-// Sensitivities: 10 % more matmul rate, memory bandwidth, bandwidth of each tier of links (with its
-// measured curves), memory; the batch doubled. Each is searched again under the same pins and
-// compared with the winner under the change, so that more of anything is never slower: estimates
-// are monotone, and the search takes the balanced cut of the new numbers only.
+// it, and bisection, for the nearest faster plan; the search without each pin but `gpus`; the rule
+// that leaves devices idle. Sensitivities: 10 % more matmul rate, memory bandwidth, bandwidth of
+// each tier of links (with its measured curves), memory; the batch doubled. Each is searched again
+// under the same pins and compared with the winner under the change, so that more of anything is
+// never slower: estimates are monotone, and the search takes the balanced cut of the new numbers
+// only.
 //
 // Searches around the answer try other cuts beyond the space than its own did, and may come upon a
 // faster one: Outlook::better.

@@ -30,9 +30,9 @@ struct RecommendOptions {
 };
 
 // Of the query's answer. A single change of it that is faster and that the pins leave is the answer
-// instead; if that is tight it is searched for once more; and what a look around finds is the answer
-// and looked around in turn. `progress` hears how far it is.
-// Errors: those of explain(), playPlan(), lookAround() and searchPlan().
+// instead; if that is tight it is searched for once more; and what a look around finds is the
+// answer and looked around in turn. `progress` hears how far it is. Errors: those of explain(),
+// playPlan(), lookAround() and searchPlan().
 Result<Recommendation> recommend(const Query& query, PlanResult result,
                                  const RecommendOptions& options,
                                  const OutlookProgress& progress = {});

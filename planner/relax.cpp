@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "ir/plan/choices.h"
 #include "ir/base/format.h"
+#include "ir/plan/choices.h"
 #include "planner/pins.h"
 #include "planner/relaxed_search.h"
 #include "planner/report.h"

@@ -410,8 +410,7 @@ std::optional<Rejection> refuseHosts(const Query& query, const Group& degrees) {
   return Rejection{
       "stack", fmt::format("{} ranks with tp {}", plan.numRanks(), plan.tp),
       "as many on every host",
-      fmt::format("{} hosts of {}", hostsWith(query, 1, plan.devicesPerHost),
-                  plan.devicesPerHost)};
+      fmt::format("{} hosts of {}", hostsWith(query, 1, plan.devicesPerHost), plan.devicesPerHost)};
 }
 
 // Degrees of which there is no group. Degrees and microbatch divide, so that it is fp8 or the

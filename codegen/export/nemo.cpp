@@ -155,11 +155,11 @@ void notePrecision(const plan::Plan& plan, const ExportOptions& options, Exporte
   if (options.gradientBytes < 4 && precision != spec::Precision::kFp16)
     means = "gradients in bf16, which Bridge's recipes by name add up in fp32";
   if (precision == spec::Precision::kFp8)
-    means += fmt::format(
-        "{}every layer in fp8{}, where recipes by name {}", means.empty() ? "" : "; ",
-        gathersF8(plan, options) ? "" : ", none gathered in it",
-        gathersF8(plan, options) ? "may keep the first and last in bf16"
-                                 : "gather fp8, or keep the first and last in bf16");
+    means +=
+        fmt::format("{}every layer in fp8{}, where recipes by name {}", means.empty() ? "" : "; ",
+                    gathersF8(plan, options) ? "" : ", none gathered in it",
+                    gathersF8(plan, options) ? "may keep the first and last in bf16"
+                                             : "gather fp8, or keep the first and last in bf16");
   if (!means.empty())
     exported.notes.push_back("mixed_precision is spelled out, as the plan is priced: " + means);
 }

@@ -138,9 +138,7 @@ void refuseOtherValues(Flags& flags) {
 }
 
 // Of MXFP8 what is gathered is bf16: both forms are made of it.
-bool isMx(Flags& flags) {
-  return flags.text("--fp8-recipe") == "mxfp8";
-}
+bool isMx(Flags& flags) { return flags.text("--fp8-recipe") == "mxfp8"; }
 
 // Gradients are added up and reduced in the compute dtype, and weights that are fp8 already are
 // gathered as that. They take as much memory as before: 16 bits, or 8 and 8 transposed.

@@ -273,10 +273,11 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
                   .error()
                   .message(),
               HasSubstr("goes not with --use-megatron-fsdp"));
-  EXPECT_THAT(read("--bf16 --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params")
-                  .error()
-                  .message(),
-              HasSubstr("--use-megatron-fsdp state sharding parameters beside a pipeline"));
+  EXPECT_THAT(
+      read("--bf16 --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params")
+          .error()
+          .message(),
+      HasSubstr("--use-megatron-fsdp state sharding parameters beside a pipeline"));
   setWidths(kWide, stack);
   EXPECT_EQ(stack.description.stepGradientBytes, 0);
   EXPECT_TRUE(stack.description.gathersF8);

@@ -47,9 +47,9 @@ std::string otherValue(const std::string& key) {
       {"flash_attention", "false"},
       {"overlap_pipeline_transfers", "false"}};
   static const std::map<std::string, std::string> kUnits = {
-      {"step_gradients_at_once", "3 GiB"}, {"transfer_sync", "3 us"}, {"host_launch", "3 us"},     {"host_microbatch", "3 us"},
-      {"host_step", "3 us"},     {"reserve", "3 GiB"},        {"fixed_reserve", "3 GiB"},
-      {"gpu_reserve", "3 GiB"},  {"nccl_connection", "3 MiB"}};
+      {"step_gradients_at_once", "3 GiB"}, {"transfer_sync", "3 us"}, {"host_launch", "3 us"},
+      {"host_microbatch", "3 us"},         {"host_step", "3 us"},     {"reserve", "3 GiB"},
+      {"fixed_reserve", "3 GiB"},          {"gpu_reserve", "3 GiB"},  {"nccl_connection", "3 MiB"}};
   if (const auto found = kPlain.find(key); found != kPlain.end()) return found->second;
   const auto unit = kUnits.find(key);
   return "{value: " + (unit == kUnits.end() ? "0.25" : unit->second) + ", source: test}";
