@@ -229,6 +229,33 @@ TEST_F(PlanCheckCommand, AScriptThatIsLaunchedOnOtherHostsIsToldSo) {
                         "8 here lie across hosts there"));
 }
 
+// What ranks gather is in fp8 or, as MXFP8 has it, in bf16: a script takes what its plan takes.
+TEST_F(PlanCheckCommand, AnFp8ScriptIsPricedAsItsPlan) {
+  for (const char* stack : {"megatron-core", "nemo", "nemo-fp8-current", "nemo-fp8-mx"})
+    for (const char* sharding : {"none", "optimizer"}) {
+      const std::string file = path(std::string(stack) + "-" + sharding + ".yaml");
+      const std::vector<std::string> question = {"--model", "llama3-8b", "--cluster", "dgx-b200",
+                                                 "--stack", stack,       "--json"};
+      std::vector<std::string> args = {
+          "plan",   "--gpus", "16",       "--batch", "16", "--seq", "4096", "--precision",
+          "fp8",    "--for",  "megatron", "--tp",    "2",  "--pp",  "1",    "--state-sharding",
+          sharding, "-o",     file};
+      args.insert(args.end(), question.begin(), question.end());
+      const Outcome planned = runTrireme(args);
+      expectSuccess(planned);
+      const Outcome script = runTrireme({"export", file, "--to", "megatron", "--steps", "10"});
+      expectSuccess(script);
+      args = {"plan", "--check", write("run.sh", script.out)};
+      args.insert(args.end(), question.begin(), question.end());
+      const Outcome checked = runTrireme(args);
+      expectSuccess(checked);
+      const auto estimateOf = [](const Outcome& outcome) {
+        return nlohmann::json::parse(outcome.out).at("estimate");
+      };
+      EXPECT_EQ(estimateOf(planned), estimateOf(checked)) << stack << " " << sharding;
+    }
+}
+
 // DeepSpeed's JSON leaves four things to the script; all are asked for at once, and the price is
 // that of the plan that they complete. 32 = 1 x 2 x 16.
 TEST_F(PlanCheckCommand, ADeepspeedFileIsPricedWithWhatTheScriptSays) {
