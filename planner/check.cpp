@@ -119,8 +119,10 @@ std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int6
   if (host == 0 || launched == 0 || usualPerHost(plan, host) == launched) return "";
   const int64_t hosts = (ranks + launched - 1) / launched, block = cluster.tiers.front().devices;
   const int64_t ofPrice = (ranks + host - 1) / host;
-  const bool isInBlock = host < block && ofPrice * host <= block;
-  if (launched < host && isInBlock) return "";
+  const bool hasBlocks = host < block;  // of several hosts
+  const bool isInBlock = hasBlocks && ofPrice * host <= block;
+  if (launched < host && hasBlocks && hosts * host <= block) return "";
+  if (launched > host && isInBlock && hosts == 1) return "";
   std::string why =
       fmt::format("groups that lie across hosts here may lie within one of {} there", launched);
   if (launched < host)

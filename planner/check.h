@@ -54,8 +54,8 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
 
 // Plans are priced on the hosts of the cluster, whoever launches them. Of a plan from `file` whose
 // launcher starts `launched` ranks on every host (0: it is not said): what that is instead of what
-// is priced. Empty if it is the same, or if all of its hosts are in one block of the innermost
-// tier, whose links join any two devices alike.
+// is priced. Empty if it is the same, if searches place the ranks so, or if all of its hosts are in
+// one block of the innermost tier, whose links join any two devices alike.
 std::string otherHostsNote(const plan::Plan& plan, const std::string& file, int64_t launched,
                            const spec::ClusterSpec& cluster);
 

@@ -244,7 +244,15 @@ TEST(OtherHosts, AreNotedWhereTheirLinksAreOthers) {
   EXPECT_EQ(note(2), "");  // four hosts, one block
   EXPECT_THAT(note(1), HasSubstr("run.sh: launches 1 rank on each of 8 hosts; priced are all 8 on "
                                  "2 hosts of 4 devices"));
+  EXPECT_EQ(note(8), "");  // one block, or one host
+  plan.dpReplicate = 16;
+  EXPECT_THAT(note(8),
+              HasSubstr("launches 8 ranks on each of 2 hosts; priced are all 16 on 4 hosts "
+                        "of 4 devices, those of cluster 'small': all lie within a block "
+                        "of 16 here"));
+  plan.dpReplicate = 32;
   EXPECT_THAT(note(8), HasSubstr("groups that lie across hosts here may lie within one of 8"));
+  plan.dpReplicate = 8;
   cluster.hostDevices = 16;
   EXPECT_EQ(note(8), "");
   EXPECT_THAT(note(4), HasSubstr("launches 4 ranks on each of 2 hosts; priced are all 8 on 1 host "

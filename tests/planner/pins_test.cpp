@@ -99,6 +99,21 @@ TEST(StackRules, AlikeHostsHaveWholeGroups) {
   EXPECT_EQ(found->plan.devicesPerHost, 4);
 }
 
+// 15 ranks are 5 on each of three hosts of 8: the third has one of 17 devices, five of 21.
+TEST(StackRules, AlikeHostsHaveAsManyDevices) {
+  for (const int64_t devices : {16, 17, 20, 21, 24}) {
+    Query query = computeBound(smallQuery(devices, 2, 15));
+    query.cluster.hostDevices = 8;
+    query.stack.rules = {spec::StackRule::kAlikeHosts};
+    query.pins.dp = 15;
+    const auto found = searchPlan(query);
+    ASSERT_EQ(found.has_value(), devices >= 21) << devices;
+    if (found.has_value()) {
+      EXPECT_EQ(found->plan.devicesPerHost, 5);
+    }
+  }
+}
+
 // Without a pipeline anything.
 TEST(StackRules, PipelinesShareTheOptimizerAlone) {
   plan::Plan plan;
