@@ -24,7 +24,9 @@ const std::vector<double>& SlotTable::of(const plan::Plan& plan) {
 }
 
 CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slots)
-    : stages_(stages), slots_(slots.of(stages.plan)) {
+    : stages_(stages),
+      slots_(slots.of(stages.plan)),
+      hasStep_(stages.query.stack.description.stepGradientBytes > 0) {
   constexpr Bytes kRounded(8);  // of four parts to whole bytes, and fragmentation of it
   const Query& query = stages.query;
   const spec::StackDescription& stack = query.stack.description;
@@ -36,11 +38,11 @@ CutMemory::CutMemory(CutStages& stages, const BlockCosts& blocks, SlotTable& slo
   for (const StageKind kind : kStageKinds) {
     const auto rank = static_cast<size_t>(stages.rankOf(kind));
     const cost::MemoryUse use = cost::describedMemoryOf(stages.setting, rank);
-    const Bytes state = use.total() - Bytes(static_cast<double>(use.arena.activations)) * padding;
-    const double parameters = cost::parametersOfStage(stages.blocks, query.model, plan, rank);
-    fixed_[kind] = state + cost::workingMemory(stages.setting, rank) * padding;
-    fixedState_[kind] = state;
-    parameters_[kind] = parameters;
+    fixed_[kind] = use.total();
+    if (!hasStep_) continue;
+    fixedState_[kind] = use.total() - Bytes(static_cast<double>(use.arena.activations)) * padding;
+    fixed_[kind] = fixedState_[kind] + cost::workingMemory(stages.setting, rank) * padding;
+    parameters_[kind] = cost::parametersOfStage(stages.blocks, query.model, plan, rank);
   }
   plan.schedule = schedule;
   perLayer_ = (stateBytes(query, blocks.layerElements, plan) +
@@ -114,6 +116,7 @@ Bytes CutMemory::inPasses(int64_t rank, int64_t layers) const {
 }
 
 Bytes CutMemory::of(int64_t rank, int64_t layers) const {
+  if (!hasStep_) return inPasses(rank, layers);
   const StageKind kind = stages_.kindOf(rank);
   const double parameters = parameters_[kind] + parametersOfLayer_ * asDouble(layers);
   const Bytes atStep = fixedState_[kind] + perLayerAtStep_ * asDouble(layers) +

@@ -67,6 +67,7 @@ class CutMemory {
 
   CutStages& stages_;
   const std::vector<double>& slots_;
+  const bool hasStep_;  // the optimizer's step takes memory of its own
   Bytes available_;
   Bytes fixed_[kNumStageKinds], fixedState_[kNumStageKinds];  // without layers; state alone
   double parameters_[kNumStageKinds] = {}, parametersOfLayer_ = 0;
