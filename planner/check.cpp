@@ -97,14 +97,11 @@ std::string otherStackNote(const plan::Plan& plan, const std::string& file,
 
 namespace {
 
-// As searches place them for launchers: alike on the fewest hosts or, with whole groups of tp, on
-// some more.
+// As searches place them for launchers.
 int64_t usualPerHost(const plan::Plan& plan, int64_t host) {
-  for (int64_t part = host; part > 0; --part) {
-    const auto each = plan::ranksPerHost(plan.numRanks(), plan.tp, part);
-    if (each && (part == host || *each % plan.tp == 0)) return *each;
-  }
-  return host;
+  const int64_t ranks = plan.numRanks();
+  const int64_t part = plan::alikeOfHost(ranks, plan.tp, host, ranks * host).value_or(host);
+  return plan::ranksPerHost(ranks, plan.tp, part).value_or(host);
 }
 
 std::string counted(int64_t count, const char* what) {

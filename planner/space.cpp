@@ -111,26 +111,15 @@ bool obeys(const spec::StackProfile& stack, spec::StackRule rule) {
   return std::find(stack.rules.begin(), stack.rules.end(), rule) != stack.rules.end();
 }
 
-// Hosts that have so many devices: of those that there are the last may have fewer.
-int64_t hostsWith(const Query& query, int64_t each, int64_t host) {
-  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
-  return devices / host + (devices % host >= each ? 1 : 0);
-}
-
 // Of a host that the ranks go to: all devices or, for a program that has as many ranks on every
 // host, as many as make it so on the hosts that there are. All as well if nothing does.
 int64_t hostOf(const Query& query, const Group& group) {
   const int64_t known = query.cluster.devicesPerHost();
   if (!obeys(query.stack, spec::StackRule::kAlikeHosts)) return known;
   const int64_t whole = known > 0 ? known : plan::kUsualHost;
+  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
   const int64_t ranks = group.tp * group.pp * group.cp * group.dp;
-  for (int64_t host = whole; host > 0; --host) {
-    const auto each = plan::ranksPerHost(ranks, group.tp, host);
-    if (!each || ranks / *each > hostsWith(query, *each, whole)) continue;
-    if (host == whole) return whole;
-    if (*each % group.tp == 0) return *each;
-  }
-  return whole;
+  return plan::alikeOfHost(ranks, group.tp, whole, devices).value_or(whole);
 }
 
 // `degrees` has tp, pp, cp and dp; the rest is what the groups differ in.
@@ -407,10 +396,11 @@ std::optional<Rejection> refuseHosts(const Query& query, const Group& degrees) {
   if (!obeys(query.stack, spec::StackRule::kAlikeHosts)) return std::nullopt;
   plan::Plan plan = planOf(query, degrees);
   if (plan::ranksPerHost(plan)) return std::nullopt;
-  return Rejection{
-      "stack", fmt::format("{} ranks with tp {}", plan.numRanks(), plan.tp),
-      "as many on every host",
-      fmt::format("{} hosts of {}", hostsWith(query, 1, plan.devicesPerHost), plan.devicesPerHost)};
+  const int64_t devices = query.pins.gpus.value_or(query.cluster.numDevices);
+  const int64_t host = plan.devicesPerHost;
+  return Rejection{"stack", fmt::format("{} ranks with tp {}", plan.numRanks(), plan.tp),
+                   "as many on every host",
+                   fmt::format("{} hosts of {}", (devices + host - 1) / host, host)};
 }
 
 // Degrees of which there is no group. Degrees and microbatch divide, so that it is fp8 or the

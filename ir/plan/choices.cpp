@@ -88,6 +88,16 @@ std::optional<int64_t> ranksPerHost(const Plan& plan) {
   return ranksPerHost(plan.numRanks(), plan.tp, hostOf(plan));
 }
 
+std::optional<int64_t> alikeOfHost(int64_t ranks, int64_t tp, int64_t host, int64_t devices) {
+  for (int64_t part = host; part > 0; --part) {
+    const auto each = ranksPerHost(ranks, tp, part);
+    if (!each || ranks / *each > devices / host + (devices % host >= *each ? 1 : 0)) continue;
+    if (part == host) return host;
+    if (*each % tp == 0) return *each;
+  }
+  return std::nullopt;
+}
+
 std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
   using spec::StackRule;
   constexpr const char* kNearest = "state sharding parameters";

@@ -29,6 +29,11 @@ inline constexpr int64_t kUsualHost = 8;
 //   hosts of 8, 16 ranks: 8      12 ranks by 2: 6 on each of two      12 by 4, or 20 by 2: none
 std::optional<int64_t> ranksPerHost(int64_t ranks, int64_t tp, int64_t host);
 std::optional<int64_t> ranksPerHost(const Plan& plan);
+// Devices of each host of `host` that ranks go to, so that they are alike on so many devices, of
+// whose hosts the last may have fewer: all or, with whole groups of tp, fewer. None: nothing does.
+//
+//   hosts of 8, 24 devices, tp 1: 15 ranks take 5 of each, 12 take 8, as 6 on each of two
+std::optional<int64_t> alikeOfHost(int64_t ranks, int64_t tp, int64_t host, int64_t devices);
 
 // What breaks a rule of a program, and what does not; none if the plan obeys.
 struct RuleBreach {
