@@ -20,6 +20,7 @@ PlanResult answer() {
   query.cluster = small::cluster(12, 6);
   auto result = searchPlan(computeBound(query));
   EXPECT_TRUE(result.has_value());
+  result->seconds = 0.01;  // where lines break depends on the digits
   return *result;
 }
 
