@@ -345,11 +345,21 @@ TEST(ShippedDeviceOf, IsTheOneOfTheDriversNameAndOfItsMemory) {
   EXPECT_EQ(of("Tesla T4", 14.6), "t4");
   EXPECT_EQ(of("NVIDIA GeForce RTX 4090", 23.6), "rtx4090");
   EXPECT_EQ(of("Tesla V100-SXM2-32GB", 31.7), "v100-32gb-sxm");
-  EXPECT_EQ(of("NVIDIA H100 PCIe", 79.1), "");
-  EXPECT_EQ(of("NVIDIA H100 NVL", 93.1), "");
+  EXPECT_EQ(of("Tesla P100-SXM2-16GB", 15.9), "p100-16gb-sxm");
+  EXPECT_EQ(of("NVIDIA A10G", 22.1), "a10g-24gb");
+  EXPECT_EQ(of("NVIDIA A40", 44.4), "a40-48gb");
+  EXPECT_EQ(of("NVIDIA L40S", 44.4), "l40s-48gb");
+  EXPECT_EQ(of("NVIDIA H100 PCIe", 79.1), "h100-80gb-pcie");
+  EXPECT_EQ(of("NVIDIA H100 NVL", 93), "h100-94gb-nvl");
+  EXPECT_EQ(of("NVIDIA A800-SXM4-80GB", 79.3), "a800-80gb-sxm");
+  EXPECT_EQ(of("NVIDIA H800", 79.1), "h800-80gb-sxm");
+  EXPECT_EQ(of("NVIDIA H20", 95), "h20-96gb-sxm");
+  EXPECT_EQ(of("NVIDIA GeForce RTX 3090", 23.7), "rtx3090");
+  EXPECT_EQ(of("NVIDIA H20", 139.7), "");  // of 141 GB
+  EXPECT_EQ(of("NVIDIA H800 PCIe", 79.1), "");
   EXPECT_EQ(of("NVIDIA A100-PCIE-40GB", 39.4), "");
   EXPECT_EQ(of("NVIDIA GeForce RTX 4090 Laptop GPU", 15.6), "");
-  EXPECT_EQ(of("NVIDIA L40S", 44.4), "");
+  EXPECT_EQ(of("NVIDIA L40", 44.4), "");
 }
 
 // Probes that the runtime writes out are what the graph's rules make of their inputs.

@@ -494,8 +494,9 @@ TEST_F(WhatifCommand, BadValuesAreRefusedWithWhatIsNear) {
   refused({"--gpu", "h10"}, {"unknown GPU 'h10'; did you mean 'h100'?"});
   refused({"--gpu", "h100,"}, {"expected names between commas"});
   refused({"--csv", "--json"}, {"--csv"});
-  expectRefusal(runTrireme({"whatif", "--model", model, "--batch", "8", "--gpu", "rtx,rtx4090"}), 1,
-                {"--gpu: 'rtx' and 'rtx4090' are the same system, rtx4090: name it once"});
+  expectRefusal(
+      runTrireme({"whatif", "--model", model, "--batch", "8", "--gpu", "rtx-4090,rtx4090"}), 1,
+      {"--gpu: 'rtx-4090' and 'rtx4090' are the same system, rtx4090: name it once"});
   expectRefusal(whatif({"--tokens", "1B", "--mtbf", "5 y", "--checkpoint-bandwidth", "1 GB/s",
                         "--restart", "0 s", "--repair", "1 d", "--spares", "99999999"}),
                 1, {"--spares: must be at most 16777216"});

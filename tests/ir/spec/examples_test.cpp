@@ -54,9 +54,10 @@ TEST(Examples, ClustersLoadResizeAndRoundTrip) {
   }
 }
 
-// Half the bits, twice the rate, on every device that has both formats; fp4 is three times fp8 on
-// Blackwell Ultra. Large products reach a good part of the peak but on cards that their power limit
-// holds down.
+// Half the bits, twice the rate, on every device that has both formats, to the digits of data
+// sheets (362 and 733 TFLOP/s); fp4 is three times fp8 on Blackwell Ultra. Large products reach a
+// good part of the peak but on cards that their power limit holds down, and before tensor cores,
+// where sums in f32 halve the rate of f16.
 TEST(Examples, DevicesAreSane) {
   for (const std::string& path : filesIn("clusters")) {
     const DeviceSpec device = loadedCluster(path).device;
@@ -66,22 +67,23 @@ TEST(Examples, DevicesAreSane) {
       return a && b ? a->rate / b->rate : 2;
     };
     ASSERT_NE(device.peak(MathFormat::kF16), nullptr) << path;
-    EXPECT_NEAR(ratio(MathFormat::kF8, MathFormat::kF16), 2, 0.01) << path;
+    EXPECT_NEAR(ratio(MathFormat::kF8, MathFormat::kF16), 2, 0.03) << path;
     if (const PeakRate* bf16 = device.peak(MathFormat::kBf16)) {
       EXPECT_EQ(bf16->rate, device.peak(MathFormat::kF16)->rate) << path;
     }
     EXPECT_NEAR(ratio(MathFormat::kF4, MathFormat::kF8), 2.5, 0.51) << path;
     EXPECT_GT(ratio(MathFormat::kF16, MathFormat::kF32), 1.9) << path;
-    EXPECT_NEAR(ratio(MathFormat::kF16, MathFormat::kTf32), 2, 0.02) << path;
+    EXPECT_NEAR(ratio(MathFormat::kF16, MathFormat::kTf32), 2, 0.03) << path;
     EXPECT_EQ(device.peak(MathFormat::kTf32) != nullptr, device.peak(MathFormat::kBf16) != nullptr)
         << path;  // both since Ampere
-    EXPECT_GE(device.matmulEfficiency, device.power.count() < 100 ? 0.3 : 0.45) << path;
+    const bool isHeldDown = device.power.count() < 100 || device.computeCapability < 7;
+    EXPECT_GE(device.matmulEfficiency, isHeldDown ? 0.3 : 0.45) << path;
     EXPECT_GE(device.numMultiprocessors, 40) << path;
     EXPECT_GT(device.memory, Bytes(14 * 1073741824.0)) << path;
     EXPECT_LT(device.memory, Bytes(300 * 1073741824.0)) << path;
     const double balance =
         device.peak(MathFormat::kF16)->rate.count() / device.memoryBandwidth.count();
-    EXPECT_GT(balance, 100) << path;
+    EXPECT_GT(balance, 25) << path;  // 29 of a P100, 37 of an H20
     EXPECT_LT(balance, 450) << path;
     EXPECT_GE(device.power, Watts(70)) << path;
     EXPECT_LE(device.power, Watts(1400)) << path;
@@ -96,8 +98,8 @@ TEST(Examples, TiersAreSane) {
     const ClusterSpec cluster = loadedCluster(path);
     if (cluster.device.kind == DeviceKind::kHost) continue;
     const LinkTier& inner = cluster.tiers.front();
-    EXPECT_TRUE(inner.devices == 4 || inner.devices == 8 || inner.devices == 16 ||
-                inner.devices == 72)
+    EXPECT_TRUE(inner.devices == 2 || inner.devices == 4 || inner.devices == 8 ||
+                inner.devices == 16 || inner.devices == 72)
         << path;
     for (const LinkTier& tier : cluster.tiers) {
       EXPECT_GE(tier.efficiency, 0.4) << path;
@@ -131,7 +133,8 @@ TEST(Examples, ClustersAreTheNamedSystems) {
     int64_t island;
     double nvlink, network;  // GB/s per device and direction
   };
-  for (const System& s : {System{"dgx-1v", "V100-32GB-SXM", 8, 150, 6.25},
+  for (const System& s : {System{"dgx-1p", "P100-16GB-SXM", 8, 80, 6.25},
+                          System{"dgx-1v", "V100-32GB-SXM", 8, 150, 6.25},
                           System{"dgx-2", "V100-32GB-SXM", 16, 150, 6.25},
                           System{"p3-16xlarge", "V100-16GB-SXM", 8, 150, 0.390625},
                           System{"dgx-a100", "A100-80GB-SXM", 8, 300, 25},
@@ -143,13 +146,21 @@ TEST(Examples, ClustersAreTheNamedSystems) {
                           System{"dgx-h100", "H100-80GB-SXM", 8, 450, 50},
                           System{"p5", "H100-80GB-SXM", 8, 450, 50},
                           System{"h100-800g", "H100-80GB-SXM", 8, 450, 12.5},
+                          System{"h100-pcie", "H100-80GB-PCIe", 8, 64, 12.5},
                           System{"grand-teton", "H100-96GB-HBM2e-SXM", 8, 450, 50},
                           System{"dgx-h200", "H200-141GB-SXM", 8, 450, 50},
                           System{"dgx-b200", "B200-180GB-SXM", 8, 900, 50},
                           System{"gb200-nvl72", "GB200-192GB", 72, 900, 50},
                           System{"gb300-nvl72", "GB300-288GB", 72, 900, 100},
+                          System{"hgx-a800", "A800-80GB-SXM", 8, 200, 25},
+                          System{"hgx-h800", "H800-80GB-SXM", 8, 200, 50},
+                          System{"hgx-h20", "H20-96GB-SXM", 8, 450, 50},
+                          System{"a10g", "A10G-24GB", 8, 32, 1.5625},
+                          System{"a40", "A40-48GB", 8, 32, 3.125},
+                          System{"l40s", "L40S-48GB", 8, 32, 6.25},
                           System{"l4", "L4-24GB", 8, 32, 1.5625},
                           System{"t4", "T4-16GB", 4, 16, 1.5625},
+                          System{"rtx3090", "RTX-3090-24GB", 8, 32, 0.15625},
                           System{"rtx4090", "RTX-4090-24GB", 8, 32, 0.15625}}) {
     const ClusterSpec cluster = loadedCluster(s.name);
     EXPECT_EQ(cluster.name, s.name);
@@ -159,6 +170,20 @@ TEST(Examples, ClustersAreTheNamedSystems) {
     EXPECT_EQ(cluster.tiers[0].bandwidth.count(), s.nvlink * 1e9) << s.name;
     EXPECT_EQ(cluster.tiers[1].bandwidth.count(), s.network * 1e9) << s.name;
   }
+}
+
+// Pairs share bridges, a machine's four pairs PCIe.
+TEST(Examples, CardsWithBridgesArePairs) {
+  const ClusterSpec cluster = loadedCluster("h100-nvl");
+  EXPECT_EQ(cluster.device.name, "H100-NVL-94GB");
+  ASSERT_EQ(cluster.tiers.size(), 3u);
+  EXPECT_EQ(cluster.tiers[0].devices, 2);
+  EXPECT_EQ(cluster.tiers[1].devices, 8);
+  EXPECT_EQ(cluster.devicesPerHost(), 8);
+  EXPECT_EQ(cluster.tierFor(2).name, "nvlink");
+  EXPECT_EQ(cluster.tierFor(3).name, "pcie");
+  EXPECT_GT(cluster.tiers[0].sustained(), 5 * cluster.tiers[1].sustained());
+  EXPECT_GT(cluster.tiers[1].sustained(), cluster.tiers[2].sustained());
 }
 
 // Eight pods of 3,072 GPUs, which send each other a seventh of what they send within.
