@@ -89,8 +89,13 @@ BytesPerSecond publishedRate(const Row& row) {
   return BytesPerSecond(row.interNodeGbpsPerGpu.value_or(0) * 1e9 / 8);
 }
 
+// GPUs of a node, or of a rack that joins several: the first tier, unless it joins parts of a host.
+int64_t nodeOf(const spec::ClusterSpec& cluster) {
+  return std::max(cluster.tiers.front().devices, cluster.devicesPerHost());
+}
+
 bool hasRoomFor(const Row& row, const spec::ClusterSpec& cluster) {
-  return cluster.tiers.size() == 1 || row.gpusPerNode.value_or(1) <= cluster.tiers.front().devices;
+  return cluster.tiers.size() == 1 || row.gpusPerNode.value_or(1) <= nodeOf(cluster);
 }
 
 // (C2): the less, the better.
@@ -103,7 +108,7 @@ auto preference(const Row& row, const spec::ClusterSpec& cluster,
   };
   const int64_t numAlike = isPlain ? std::ranges::count_if(clusters, hasTheSame) : 0;
   const double memory = isPlain ? cluster.device.memory.count() : 0;
-  const bool otherNodes = row.gpusPerNode && cluster.tiers.front().devices != *row.gpusPerNode;
+  const bool otherNodes = row.gpusPerNode && nodeOf(cluster) != *row.gpusPerNode;
   const double rate = networkRate(cluster).count();
   double distance = -rate;
   if (row.interNodeGbpsPerGpu)
@@ -116,6 +121,8 @@ void setNetwork(const Row& row, spec::ClusterSpec& cluster) {  // (C3)
   if (!row.interNodeGbpsPerGpu) return;
   for (size_t i = 1; i < cluster.tiers.size(); ++i) {
     spec::LinkTier& tier = cluster.tiers[i];
+    const bool isLast = i + 1 == cluster.tiers.size();
+    if (!isLast && tier.devices <= nodeOf(cluster)) continue;
     if (std::abs(tier.bandwidth / publishedRate(row) - 1) < 0.01) continue;
     tier.bandwidth = publishedRate(row);
     tier.pairBandwidth = BytesPerSecond(0);
@@ -125,9 +132,10 @@ void setNetwork(const Row& row, spec::ClusterSpec& cluster) {  // (C3)
 
 void setNodes(const Row& row, spec::ClusterSpec& cluster) {  // (C4)
   constexpr int64_t kWidestNode = 16;
-  spec::LinkTier& first = cluster.tiers.front();
-  if (cluster.tiers.size() == 1 || !row.gpusPerNode || first.devices > kWidestNode) return;
-  first.devices = std::min(first.devices, *row.gpusPerNode);
+  if (cluster.tiers.size() == 1 || !row.gpusPerNode || nodeOf(cluster) > kWidestNode) return;
+  for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i)
+    if (int64_t& devices = cluster.tiers[i].devices; devices <= kWidestNode)
+      devices = std::min(devices, *row.gpusPerNode);
 }
 
 void fillBlocksEvenly(int64_t gpus, spec::ClusterSpec& cluster) {  // (C5)
@@ -295,7 +303,7 @@ Result<spec::ClusterSpec> clusterFor(const Row& row,
   }
   if (!best) return Error(unknownGpu(row, clusters));
   if (!hasRoomFor(row, *best)) {  // (C4)
-    const int64_t widest = best->tiers.front().devices;
+    const int64_t widest = nodeOf(*best);
     return Error(invalidArgument(
         fmt::format("gpus_per_node {}: no cluster has as many {} in a node; nearest: {} ({})",
                     *row.gpusPerNode, best->device.name, widest, best->name)));

@@ -46,10 +46,11 @@ GpuName parseGpuName(std::string_view name);
 //      whose machines have the row's gpus_per_node; then the one
 //      whose network is nearest to inter_node_gbps_per_gpu or, unpublished, the fastest, which is
 //      the vendor's own system; then the first.
-// (C3) A published inter_node_gbps_per_gpu is the line rate of all tiers behind the first; measured
+// (C3) A published inter_node_gbps_per_gpu is the line rate of all tiers behind the node; measured
 //      curves of a tier whose rate it changes are left out.
-// (C4) Fewer GPUs per node than the file's first tier make it smaller, unless that is more than 16
-//      devices wide: such racks join several nodes. More are refused.
+// (C4) A node is the file's first tier, or the host where that joins parts of one: bridged pairs.
+//      Fewer GPUs per node make it smaller, unless it is more than 16 devices wide: such racks join
+//      several nodes. More are refused.
 // (C5) GPUs that do not fill whole blocks of a tier lie in equal parts, as large as possible, on
 //      more of them: 128 GPUs take 64 of each of two racks of 72.
 //

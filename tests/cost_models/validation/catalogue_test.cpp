@@ -128,6 +128,29 @@ TEST(C2BestOfSeveral, PlainNameIsTheCommonPart) {
   EXPECT_EQ(clusterFor(row, shipped->clusters)->device.name, "A100-80GB-SXM");
 }
 
+TEST(C1GpuIsTheRows, ShippedOnesHaveTheNamesOfTheirVendor) {
+  const Result<Catalogue> shipped = loadCatalogue("", "");
+  const auto clusterOf = [&](const std::string& gpu) {
+    const Result<spec::ClusterSpec> cluster = clusterFor(onGpu(gpu), shipped->clusters);
+    return cluster.has_value() ? cluster->name : "";
+  };
+  EXPECT_EQ(clusterOf("Tesla P100-SXM2-16GB"), "dgx-1p");
+  EXPECT_EQ(clusterOf("NVIDIA A10G"), "a10g");
+  EXPECT_EQ(clusterOf("A40"), "a40");
+  EXPECT_EQ(clusterOf("L40S 48GB"), "l40s");
+  EXPECT_EQ(clusterOf("H100 PCIe"), "h100-pcie");
+  EXPECT_EQ(clusterOf("NVIDIA H100 NVL"), "h100-nvl");
+  EXPECT_EQ(clusterOf("A800-SXM4-80GB"), "hgx-a800");
+  EXPECT_EQ(clusterOf("H800"), "hgx-h800");
+  EXPECT_EQ(clusterOf("H20 96GB"), "hgx-h20");
+  EXPECT_EQ(clusterOf("NVIDIA GeForce RTX 3090"), "rtx3090");
+  EXPECT_EQ(clusterOf("H20 141GB"), "");
+  EXPECT_EQ(clusterOf("P100-PCIE-16GB"), "");
+  Row row = onGpu("H100 80GB HBM3");
+  row.interNodeGbpsPerGpu = 100;  // that of h100-pcie
+  EXPECT_EQ(clusterFor(row, shipped->clusters)->device.name, "H100-80GB-SXM");
+}
+
 TEST(C3PublishedNetwork, IsTheLineRateBehindTheNode) {
   std::vector<spec::ClusterSpec> known = clusters();
   for (spec::ClusterSpec& cluster : known)
@@ -161,6 +184,26 @@ TEST(C4SmallerNodes, ShrinkTheFirstTierButNoRack) {
   row.gpus = 144;
   row.gpusPerNode = 4;
   EXPECT_EQ(clusterFor(row, clusters())->tiers[0].devices, 72);
+}
+
+// Pairs, and four of them to a node of eight.
+TEST(C4SmallerNodes, MayHaveTiersWithin) {
+  spec::ClusterSpec pairs = namedCluster("pairs", "H100-NVL-94GB", 94, 8, 200);
+  pairs.tiers.insert(pairs.tiers.begin(), {"bridge", 2, BytesPerSecond(600e9), Seconds(1e-6)});
+  Row row = onGpu("H100 NVL");
+  row.gpusPerNode = 8;
+  row.interNodeGbpsPerGpu = 50;
+  const Result<spec::ClusterSpec> eight = clusterFor(row, {pairs});
+  ASSERT_TRUE(eight.has_value());
+  EXPECT_EQ(eight->tiers[0].devices, 2);
+  EXPECT_EQ(eight->tiers[1].devices, 8);
+  EXPECT_DOUBLE_EQ(eight->tiers[1].bandwidth.count(), 300e9);
+  EXPECT_DOUBLE_EQ(eight->tiers[2].bandwidth.count(), 50 * kGbit);
+  row.gpusPerNode = 4;
+  EXPECT_EQ(clusterFor(row, {pairs})->tiers[0].devices, 2);
+  EXPECT_EQ(clusterFor(row, {pairs})->tiers[1].devices, 4);
+  row.gpusPerNode = 16;
+  EXPECT_THAT(clusterFor(row, {pairs}).error().message(), HasSubstr("nearest: 8 (pairs)"));
 }
 
 TEST(C5PartOfATier, IsFilledEvenly) {
