@@ -198,15 +198,17 @@ def other_sources(rows):
              "|---|---|--:|--:|--:|--:|--:|"]
     groups = {}
     for row in rows:
-        group = re.sub(r"( \d+\.\d|,|\().*", "", row["source"])
+        group = re.sub(r"( \d+\.\d|,|\(| pull ).*", "", row["source"])
         groups.setdefault((group, row["model"], row["gpu"]), []).append(row)
     for (source, model, gpu), part in [*groups.items(), (("all", "", ""), rows)]:
         errors = [error(r) for r in part]
         n = len(errors)
-        within = sum(float(r["low_s"]) <= measured(r) <= float(r["high_s"]) for r in part)
+        spans = [r for r in part if r["low_s"]]  # of stacks with an interval
+        within = sum(float(r["low_s"]) <= measured(r) <= float(r["high_s"]) for r in spans)
         lines.append(f"| {source} | {model}{', ' if model else ''}{gpu} | {n} "
                      f"| {sum(map(abs, errors)) / n:.1f} | {sum(errors) / n:+.1f} "
-                     f"| {max(errors, key=abs):+.1f} | {within} |")
+                     f"| {max(errors, key=abs):+.1f} "
+                     f"| {f'{within} of {len(spans)}' if spans else '-'} |")
     return lines
 
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/program/gpu_memory.h"
+#include "ir/program/target.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 
@@ -10,6 +11,7 @@ namespace trireme::planner {
 
 spec::StackProfile ownStack() {
   spec::StackProfile stack;
+  stack.computeCapability = program::kLeastCapability / 10.0;
   stack.gpuReserve = Bytes(static_cast<double>(program::kContextBytes + program::kLazyBytes));
   stack.ncclConnection = Bytes(static_cast<double>(program::kConnectionBytes));
   return stack;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "cuda:";
 constexpr std::array<GpuTarget, 3> kTargets = {
-    {{80, false, "sm_80"}, {90, false, "sm_90"}, {90, true, "sm_90a"}}};  // sorted
+    {{kLeastCapability, false, "sm_80"}, {90, false, "sm_90"}, {90, true, "sm_90a"}}};  // sorted
 
 std::string knownNames() {
   std::string names;

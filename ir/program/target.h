@@ -19,6 +19,8 @@ struct Target {
 // Whether `arch` is of GPUs: "cuda:...".
 bool isGpuArch(std::string_view arch);
 
+inline constexpr int kLeastCapability = 80;  // of GPUs that there is code for
+
 // A GPU that code is compiled for, as NVIDIA names it. Code for compute capability 9.0 runs on 9.x
 // with x >= 0, PTX for it on all that are no older. Where the name ends in "a", both run on exactly
 // that capability, and nowhere else.

@@ -214,6 +214,7 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
   map.required("name", &stack.name);
   map.optional("programs", kPrograms, &stack.ownPrograms);
   TRIREME_RETURN_IF_ERROR(map.firstValueError());  // which keys there are depends on it
+  readPositiveIfGiven(map, "compute_capability", &stack.computeCapability);
   if (stack.ownPrograms) {
     readOwn(map, &stack);
   } else {
@@ -231,7 +232,6 @@ Result<StackProfile> parseStack(const std::string& text, const std::string& name
     const bool hasF8 = trainsIn(stack, Precision::kFp8);
     readDescription(map, hasF8, &stack.description);
     readSettings(map, hasF8, &stack.settings);
-    readPositiveIfGiven(map, "compute_capability", &stack.computeCapability);
     if (const Node* node = map.child("vocab_multiple")) {
       map.optional("vocab_multiple", &stack.vocabMultiple);
       if (stack.vocabMultiple < 1 || stack.vocabMultiple > kMostVocabMultiple)

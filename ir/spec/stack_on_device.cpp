@@ -46,7 +46,8 @@ Status checkDevice(const StackProfile& stack, const DeviceSpec& device) {
   if (device.computeCapability == 0 || device.computeCapability >= stack.computeCapability)
     return {};
   return invalidArgument(fmt::format(
-      "stack '{}' needs GPUs of compute capability {:.1f} or later, device {} has {:.1f}",
+      "stack '{}' needs GPUs of compute capability {:.1f} or later, device {} has {:.1f}: another "
+      "stack (--stack) may run there",
       stack.name, stack.computeCapability, device.name, device.computeCapability));
 }
 

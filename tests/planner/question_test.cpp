@@ -16,6 +16,19 @@ TEST(OwnStack, IsTheShippedProfile) {
   EXPECT_EQ(ownStack(), shipped);
 }
 
+// It was planned for, and its kernels did not run there.
+TEST(OwnStack, IsNotPlannedForGpusBeforeAmpere) {
+  const auto refusalOn = [](const char* cluster) {
+    const auto query = makeQuery(
+        {.model = "gpt2-124m", .cluster = cluster, .gpus = 1, .batch = 8, .sequence = 512});
+    const auto result = searchPlan(*query);
+    return result.has_value() ? "" : result.error().message();
+  };
+  EXPECT_THAT(refusalOn("dgx-1v"), HasSubstr("stack 'trireme' needs GPUs of compute capability 8.0 "
+                                             "or later, device V100-32GB-SXM has 7.0"));
+  EXPECT_EQ(refusalOn("dgx-a100"), "");
+}
+
 // A file that names no precision leaves it to the stack, as no file does: a V100 has no bf16.
 TEST(MakeQuery, PrecisionThatTheTrainingFileDoesNotNameIsTheUsualOne) {
   const auto precisionWith = [](const char* settings, const char* cluster) {

@@ -92,7 +92,7 @@ TEST(StackOnDevice, AStackMayNeedNewerGpus) {
   EXPECT_TRUE(checkDevice(stack, gpu(10.3)).ok());
   EXPECT_THAT(checkDevice(stack, gpu(9.0)).message(),
               HasSubstr("stack 'some stack' needs GPUs of compute capability 10.0 or later, device "
-                        "some GPU has 9.0"));
+                        "some GPU has 9.0: another stack (--stack) may run there"));
 }
 
 }  // namespace
