@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "ir/spec/load.h"
+#include "planner/search.h"
 
 namespace trireme::planner {
 namespace {
@@ -19,8 +20,8 @@ TEST(OwnStack, IsTheShippedProfile) {
 // It was planned for, and its kernels did not run there.
 TEST(OwnStack, IsNotPlannedForGpusBeforeAmpere) {
   const auto refusalOn = [](const char* cluster) {
-    const auto query = makeQuery(
-        {.model = "gpt2-124m", .cluster = cluster, .gpus = 1, .batch = 8, .sequence = 512});
+    auto query = makeQuery({.model = "gpt2-124m", .cluster = cluster, .batch = 8, .sequence = 512});
+    query->pins.gpus = 1;
     const auto result = searchPlan(*query);
     return result.has_value() ? "" : result.error().message();
   };
