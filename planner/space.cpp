@@ -231,7 +231,7 @@ std::optional<plan::RuleBreach> sharingBreach(const Query& query, const Group& g
                                               const Sharing& sharing) {
   if (query.stack.rules.empty()) return std::nullopt;
   plan::Plan plan;
-  plan.training.precision = query.training.precision;
+  plan.training = query.training;
   plan.devicesPerHost = hostOf(query, group);
   plan.tp = group.tp;
   plan.pp = group.pp;

@@ -7,6 +7,7 @@
 #include "codegen/export/framework.h"
 #include "codegen/import/config.h"
 #include "codegen/import/formats.h"
+#include "ir/plan/choices.h"
 #include "ir/plan/nearest.h"
 
 namespace trireme::codegen {
@@ -149,7 +150,9 @@ void readDegrees(Config& config, const std::string& file, const LaunchOptions& l
   if (config.count("parallelism.expert_parallel_degree", 1) > 1)
     return config.fail("parallelism.expert_parallel_degree",
                        "cannot be priced: there are no experts");
-  const int64_t others = plan.tp * plan.pp * plan.cp * plan.dpReplicate;
+  int64_t others = 1;  // of at most 2^30, as each of them
+  for (const int64_t degree : {plan.tp, plan.pp, plan.cp, plan.dpReplicate})
+    others = std::min(others * degree, int64_t{1} << 30);
   if (plan.dpShard > 0) {
     if (launch.gpus && *launch.gpus != others * plan.dpShard)
       config.fail("parallelism.data_parallel_shard_degree",
@@ -221,6 +224,12 @@ void readTraining(Config& config, const LaunchOptions& launch, Plan& plan) {
     if (asked && *asked != said)
       config.fail(std::string_view(flag) == "--seq" ? "training.seq_len" : key,
                   fmt::format("makes {}, but {} is {}", said, flag, *asked));
+  const bool hasDegrees = plan.tp > 0 && plan.cp > 0;  // or they are refused already
+  const auto breach =
+      hasDegrees ? plan::breachOf(plan, spec::StackRule::kWholeParts) : std::nullopt;
+  if (breach)
+    config.fail("training.seq_len",
+                fmt::format("gives a {}; nearest: {}", breach->value, breach->nearest));
   plan.microbatchSize = plan.pp == 1 ? local : pieceOf(config, local, plan.pp);
   if (plan.pp == 1) return;
   if (t.globalBatchSize != local * plan.dp())

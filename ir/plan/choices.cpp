@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/base/status.h"
 #include "ir/spec/load.h"
@@ -74,6 +75,15 @@ std::string nearestAlike(Plan plan) {
   return fmt::format("{} ranks", ranks / hostOf(plan) * hostOf(plan));
 }
 
+// Fewer tensor-parallel ranks or, where that helps nothing, a longer sequence.
+std::string nearestWithWholeParts(const Plan& plan) {
+  const int64_t sequence = plan.training.sequenceLength, ofContext = 2 * plan.cp;
+  if (sequence % ofContext == 0)
+    return fmt::format("tp {}", std::gcd(plan.tp, sequence / ofContext));
+  const int64_t all = ofContext * plan.tp;
+  return fmt::format("sequence {}", (sequence / all + 1) * all);
+}
+
 }  // namespace
 
 std::optional<int64_t> ranksPerHost(int64_t ranks, int64_t tp, int64_t host) {
@@ -132,6 +142,12 @@ std::optional<RuleBreach> breachOf(const Plan& p, spec::StackRule rule) {
       if (shares || p.dp() == 1 || p.training.precision != spec::Precision::kBf16)
         return std::nullopt;
       return RuleBreach{"bf16 without sharded state", "state sharding optimizer, or fp16"};
+    case StackRule::kWholeParts:
+      if (p.training.sequenceLength % (2 * p.tp * p.cp) == 0) return std::nullopt;
+      return RuleBreach{fmt::format("sequence {} with tp {} and cp {}, which 2 x tp x cp does not "
+                                    "divide",
+                                    p.training.sequenceLength, p.tp, p.cp),
+                        nearestWithWholeParts(p)};
     case StackRule::kAlikeHosts:
       if (ranksPerHost(p)) return std::nullopt;
       return RuleBreach{

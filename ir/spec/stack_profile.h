@@ -175,6 +175,7 @@ enum class StackRule : uint8_t {
   kWholeGradientsInPipeline,  // stages do not share gradients
   kOptimizerInPipeline,       // nor parameters: of state the optimizer's alone
   kShardingWithBf16,          // several replicas in bf16 share the optimizer's state
+  kWholeParts,                // tp and twice cp divide the sequence together
   kAlikeHosts                 // as many ranks on every host (plan::ranksPerHost)
 };
 

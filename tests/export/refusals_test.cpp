@@ -7,6 +7,7 @@ namespace trireme::codegen {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string refusal(const Plan& plan, const spec::ModelSpec& model, Framework framework) {
   const Result<Exported> exported = exportPlan(plan, model, framework);
@@ -91,6 +92,21 @@ TEST(Refusals, OfTorchtitanIncludeWhatItDoesWithoutBeingAsked) {
   plan.sequenceParallel = true;
   EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
               HasSubstr("2 unsharded replicas beside tp or pp"));
+}
+
+// 2 x 2 x 2 parts of 12 positions; 2 x 2 of 16.
+TEST(Refusals, OfTorchtitanIncludeSequencesThatPartsDoNotDivide) {
+  const spec::ModelSpec model = flavored();
+  Plan plan = small::plan(model, small::training(16, 12), 2, 1, 1);
+  plan.cp = 2;
+  EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan),
+              HasSubstr("sequence 12 with tp 2 and cp 2, which 2 x tp x cp does not divide "
+                        "(nearest: tp 1)"));
+  plan.training.sequenceLength = 14;
+  EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan), HasSubstr("(nearest: sequence 16)"));
+  plan.cp = 1;
+  plan.training.sequenceLength = 16;
+  EXPECT_THAT(refusal(plan, model, Framework::kTorchtitan), Not(HasSubstr("sequence 16")));
 }
 
 TEST(Refusals, OfMegatronIncludeSeedsAndWarmUpsThatItAssertsOn) {

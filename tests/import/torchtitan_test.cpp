@@ -214,6 +214,14 @@ TEST(ImportTorchtitan, RefusesWithTheLine) {
       refusalOfToml(replacedInToml("tensor_parallel_degree = 8", "tensor_parallel_degree = 0"),
                     model),
       HasSubstr("tensor_parallel_degree is 0; expected at least 1"));
+  EXPECT_THAT(
+      refusalOfToml(replacedInToml("seq_len = 8192", "seq_len = 8200"), model),
+      HasSubstr("training.seq_len gives a sequence 8200 with tp 8 and cp 1, which 2 x tp x cp does "
+                "not divide; nearest: tp 4"));
+  EXPECT_THAT(refusalOfToml(replacedInToml("tensor_parallel_degree = 8",
+                                           "tensor_parallel_degree = 1073741824"),
+                            model),
+              HasSubstr("which does not divide 64 devices"));
   EXPECT_THAT(refusalOfToml("[model\n", model), HasSubstr("run.toml:"));
   EXPECT_THAT(refusalOfToml(replacedInToml("dataset = \"c4\"", "enable_cpu_offload = true"), model),
               HasSubstr("training.enable_cpu_offload cannot be priced"));
