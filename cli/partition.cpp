@@ -97,9 +97,10 @@ Result<Machine> fromCluster(const PartitionInputs& inputs) {
 Result<Machine> fromFlags(const PartitionOptions& options, const PartitionInputs& inputs,
                           const spec::ProfileSpec& profile) {
   Machine machine;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const int64_t product = std::accumulate(
       options.levels.begin(), options.levels.end(), int64_t{1},
-      [](int64_t n, int64_t level) { return n > (int64_t{1} << 40) ? n : n * level; });
+      [](int64_t n, int64_t level) { return n > kMost / level ? kMost : n * level; });
   std::optional<int64_t> devices = inputs.gpus;
   if (!options.levels.empty()) {
     if (devices && *devices != product)

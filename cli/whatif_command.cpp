@@ -232,8 +232,8 @@ Result<int> runWhatif(const WhatifOptions& options) {
   const std::vector<std::string> questions = questionsOf(answers.sweep, stack);
   TRIREME_RETURN_IF_ERROR(answerAll(options, questions, answers));
   TRIREME_RETURN_IF_ERROR(checkAnswered(options, answers));
-  refine(answers);
   if (options.worth) return runWorth(answers, options.report, options.json);
+  refine(answers);
   const planner::Query& base = answers.sweep.base;
   TRIREME_RETURN_IF_ERROR(writeReport(
       options.report, {"whatif", base.model.name, questionOf(answers), toTable(answers)},
@@ -428,7 +428,8 @@ Action addWhatif(CLI::App& app) {
                "Say what one more TFLOP/s, GB/s and GiB is worth, at one point")
       ->excludes(csv);
   addDiff(app, &options->diff);
-  addCount(app, "--threads", &options->threads, "Points at a time (default: one per core)");
+  addCount(app, "--threads", &options->threads,
+           "Points at a time, at most 256 (default: one per core)");
   return [options] { return runWhatif(*options); };
 }
 

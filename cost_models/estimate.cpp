@@ -222,6 +222,15 @@ void fillRates(const spec::ModelSpec& model, const plan::Plan& plan,
   result.modelFlopsUtilisation = (result.modelFlops / result.step) / peak;
 }
 
+Status checkBatch(const spec::TrainingSpec& training) {
+  const int64_t batch = training.globalBatchSize, sequence = training.sequenceLength;
+  if (batch <= kMostSamples) return {};
+  return invalidArgument(fmt::format(
+      "batch {}: estimates are of up to {} samples per step; a batch counts samples (sequences), "
+      "not tokens: {} tokens in sequences of {} are {} samples",
+      batch, kMostSamples, batch, sequence, std::max<int64_t>(batch / sequence, 1)));
+}
+
 Status checkCluster(const spec::ClusterSpec& cluster, const spec::TrainingSpec& training) {
   const MathFormat linear = spec::linearFormat(training);
   const DType compute = spec::computeDType(training.precision);
@@ -274,6 +283,7 @@ Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
 Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack,
                           FlushPlayer& player) {
+  TRIREME_RETURN_IF_ERROR(checkBatch(plan.training));
   if (!stack.ownPrograms)
     return estimateDescribed(
         model, plan, cluster,

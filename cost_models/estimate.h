@@ -17,6 +17,13 @@
 
 namespace trireme::cost {
 
+// The most samples per step. Estimates are closed forms but for uneven stages, whose schedule is
+// played pass by pass, so that time and memory grow with the microbatches. The largest batches that
+// were published are half as large.
+inline constexpr int64_t kMostSamples = 131072;
+// kInvalidArgument: more than these; says what the batch is if it was meant in tokens.
+Status checkBatch(const spec::TrainingSpec& training);
+
 // Where the time of the bottleneck stage goes. The parts add up to the step exactly.
 struct Breakdown {
   // Compute, all microbatches, forward and backward.
@@ -91,8 +98,9 @@ struct Estimate {
 // a host, which executes them when they are issued, it is all of them.
 //
 // A plan that does not fit is no error: ask fits().
-// kInvalidArgument: the plan breaks a rule (verifyPlan), needs more devices than there are, or the
-//   cluster lacks a number (a matmul peak for the compute dtype, a tier).
+// kInvalidArgument: the plan breaks a rule (verifyPlan), has more than kMostSamples samples per
+//   step or needs more devices than there are, or the cluster lacks a number (a matmul peak for the
+//   compute dtype, a tier).
 Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack);
 // The same of one of many plans: `player` keeps what plays of one shape share.

@@ -55,6 +55,7 @@ std::vector<Variant> changedQueries(const Query& query) {
         [&](Query& q) { scaleBandwidth(q.cluster.tiers[i], kMore); });
   add("memory", device.memory.count() / 1073741824.0, "GiB",
       [](Query& q) { q.cluster.device.memory = q.cluster.device.memory * kMore; });
+  if (query.training.globalBatchSize > cost::kMostSamples / 2) return variants;
   Query twice = query;
   twice.training.globalBatchSize *= 2;
   variants.push_back({"twice the batch", std::move(twice),
@@ -77,7 +78,7 @@ std::vector<Variant> withoutPins(const Query& query) {
   drop("schedule", &Pins::schedule);
   drop("recompute", &Pins::recompute);
   drop("recompute layers", &Pins::recomputeLayers);
-  drop("state sharding", &Pins::stateSharding);
+  if (!query.needsSharding) drop("state sharding", &Pins::stateSharding);
   drop("sequence parallel", &Pins::sequenceParallel);
   drop("scatter-gather", &Pins::scatterGather);
   drop("overlap reductions", &Pins::overlapReductions);

@@ -289,11 +289,12 @@ Result<Pins> resolvePins(const Pins& given) {
     return Error(infeasible(fmt::format(
         "(P8) layers for {} virtual stages are no whole number of stages of {}{}", count,
         *pins.virtualStages, plan::nearestMultiple(count, *pins.virtualStages))));
-  if (*pins.pp * *pins.virtualStages != count)
+  const __int128 asked = static_cast<__int128>(*pins.pp) * *pins.virtualStages;
+  if (asked != count)
     return Error(infeasible(
         fmt::format("(P8) layers for {} virtual stage{}, but pp {} x {} virtual stage{} have {}",
                     count, count == 1 ? "" : "s", *pins.pp, *pins.virtualStages,
-                    *pins.virtualStages == 1 ? "" : "s", *pins.pp * *pins.virtualStages)));
+                    *pins.virtualStages == 1 ? "" : "s", asked)));
   return pins;
 }
 

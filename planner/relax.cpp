@@ -324,10 +324,10 @@ std::vector<int64_t> nearBatches(const Query& query) {
   std::vector<int64_t> batches;
   for (int64_t dp = pins.dp.value_or(most); dp >= 1; dp /= 2) {
     const int64_t microbatch = pins.microbatchSize.value_or(1);
-    const int64_t unit = microbatch > kMostSamples / dp ? 0 : dp * microbatch;  // 0: too many
+    const int64_t unit = microbatch > cost::kMostSamples / dp ? 0 : dp * microbatch;  // 0: too many
     if (unit > 0 && batch % unit != 0)
       for (const int64_t near : {(batch / unit + 1) * unit, batch / unit * unit})
-        if (near > 0 && near <= kMostSamples) batches.push_back(near);
+        if (near > 0 && near <= cost::kMostSamples) batches.push_back(near);
     if (pins.dp) break;
   }
   std::sort(batches.begin(), batches.end(), [&](int64_t a, int64_t b) {

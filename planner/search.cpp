@@ -23,15 +23,6 @@
 
 namespace trireme::planner {
 
-Status checkBatch(const spec::TrainingSpec& training) {
-  const int64_t batch = training.globalBatchSize, sequence = training.sequenceLength;
-  if (batch <= kMostSamples) return {};
-  return invalidArgument(fmt::format(
-      "batch {}: the planner takes up to {} samples per step; a batch counts samples (sequences), "
-      "not tokens: {} tokens in sequences of {} are {} samples",
-      batch, kMostSamples, batch, sequence, std::max<int64_t>(batch / sequence, 1)));
-}
-
 namespace {
 
 Status checkQuery(const Query& query) {
@@ -42,7 +33,7 @@ Status checkQuery(const Query& query) {
                     "be written by hand",
                     query.model.name, query.model.numLayers, kMostLayers));
   TRIREME_RETURN_IF_ERROR(spec::verifyTraining(query.training, query.model));
-  TRIREME_RETURN_IF_ERROR(checkBatch(query.training));
+  TRIREME_RETURN_IF_ERROR(cost::checkBatch(query.training));
   TRIREME_RETURN_IF_ERROR(spec::checkPrecision(query.stack, query.training));
   TRIREME_RETURN_IF_ERROR(spec::checkDevice(query.stack, query.cluster.device));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(query.cluster, query.training));

@@ -13,11 +13,6 @@ namespace trireme::planner {
 // A search takes seconds for as many layers, on any number of devices.
 inline constexpr int64_t kMostLayers = 4096;
 
-// The most samples per step. Estimates are closed forms but for uneven stages, whose schedule is
-// played pass by pass, so that time and memory grow with the microbatches. The largest batches that
-// were published are half as large.
-inline constexpr int64_t kMostSamples = 131072;
-
 struct SearchState {
   int64_t numGroups = 0;
   int64_t numGroupsOpened = 0;  // the search may end long before all are
@@ -51,7 +46,7 @@ using SearchProgress = std::function<void(const SearchState&)>;
 // far. PlanResult says how many devices are idle, and what the most of them would have reached.
 //
 // kInvalidArgument: a spec is invalid, the model has more than kMostLayers layers, the batch more
-//   than kMostSamples samples, or more devices are pinned than there are.
+//   than cost::kMostSamples samples, or more devices are pinned than there are.
 // kInfeasible: no layout obeys the pins (the message names the rule, the numbers and the nearest
 //   valid ones), or none fits in memory (it
 //   says by how much the best misses, and which single relaxation would fit).
@@ -75,9 +70,6 @@ CostFunctions modelCosts(const Query& query);
 // The query with what its stack can do in that precision on that device (spec::stackOn). Searches
 // answer it.
 Query withStackOnDevice(const Query& asked);
-
-// kInvalidArgument: more than kMostSamples; says what the batch is if it was meant in tokens.
-Status checkBatch(const spec::TrainingSpec& training);
 
 // The same with other costs (tests), and without looking for relaxations.
 Result<PlanResult> searchPlan(const Query& query, const CostFunctions& costs,

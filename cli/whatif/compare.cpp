@@ -15,6 +15,7 @@
 #include "cli/whatif/compared.h"
 #include "cli/whatif/report.h"
 #include "ir/base/format.h"
+#include "ir/spec/document.h"
 #include "ir/spec/load.h"
 #include "ir/spec/shipped.h"
 #include "planner/check.h"
@@ -38,6 +39,15 @@ Result<SideKind> kindOf(const std::string& name) {
   if (spec::loadStack(name).has_value()) return SideKind::kStack;
   const Result<spec::ClusterSpec> cluster = spec::loadCluster(name);
   if (cluster.has_value()) return SideKind::kCluster;
+  // A damaged file is told by a key that only its kind has.
+  const Result<std::string> text = spec::readFile(name);
+  const auto hasKey = [&](const std::string& key) {
+    return text.has_value() &&
+           (text->starts_with(key + ":") || text->find("\n" + key + ":") != std::string::npos);
+  };
+  if (hasKey("tp")) return Error(plan::loadPlan(name).error());
+  if (hasKey("programs")) return Error(spec::loadStack(name).error());
+  if (hasKey("tiers")) return Error(cluster.error());
   return Error(
       invalidArgument(fmt::format("--diff: '{}' is no cluster, stack or plan; as a cluster: {}",
                                   name, cluster.error().message())));

@@ -281,8 +281,9 @@ Status readAnswers(const std::string& text, const std::string& name,
     if (headerRecord().starts_with(text)) return {};
     return invalidArgument(name + ": not a sweep of trireme whatif; give -o to begin a new file");
   }
+  // As long as a sweep writes it.
   TRIREME_ASSIGN_OR_RETURN(const std::vector<cost::CsvRecord> records,
-                           cost::parseCsv(text.substr(0, end + 1), name));
+                           cost::parseCsv(text.substr(0, end + 1), name, text.size()));
   TRIREME_RETURN_IF_ERROR(checkHeader(records[0], name));
   std::map<PointKey, size_t> places;
   for (size_t i = 0; i < answers.points.size(); ++i) places.emplace(keyOf(answers.points[i]), i);

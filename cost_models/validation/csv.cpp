@@ -13,8 +13,6 @@ class CsvReader {
 
   Result<std::vector<CsvRecord>> read() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    if (text_.size() > kMaxCsvBytes)
-      return Error(failAt({}, fmt::format("the file has more than {} MiB", kMaxCsvBytes >> 20)));
     if (text_.compare(0, kByteOrderMark.size(), kByteOrderMark) == 0) at_ = kByteOrderMark.size();
     if (atEnd()) return Error(failAt({}, "expected a header, the file is empty"));
     std::vector<CsvRecord> records;
@@ -127,7 +125,10 @@ class CsvReader {
 
 }  // namespace
 
-Result<std::vector<CsvRecord>> parseCsv(const std::string& text, const std::string& name) {
+Result<std::vector<CsvRecord>> parseCsv(const std::string& text, const std::string& name,
+                                        size_t most) {
+  if (text.size() > most)
+    return Error(spec::errorAt(name, {}, fmt::format("the file has more than {} MiB", most >> 20)));
   return CsvReader(text, name).read();
 }
 

@@ -25,8 +25,9 @@ struct CsvCell {
 using CsvRecord = std::vector<CsvCell>;
 
 // At least one record, of as many cells each. `name` is the file's name in messages.
-// kInvalidArgument: "name:line:column: what is wrong".
-Result<std::vector<CsvRecord>> parseCsv(const std::string& text, const std::string& name);
+// kInvalidArgument: "name:line:column: what is wrong", and more than `most` bytes.
+Result<std::vector<CsvRecord>> parseCsv(const std::string& text, const std::string& name,
+                                        size_t most = kMaxCsvBytes);
 
 // The cell's text, in quotes where it needs them.
 std::string printCsvCell(std::string_view text);

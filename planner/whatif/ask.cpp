@@ -249,6 +249,36 @@ Status checkScenarios(const ScenarioAxes& s) {
   return {};
 }
 
+namespace {
+
+// Points are searched, each in milliseconds; rows are printed, and compared for every limit.
+constexpr double kMostPoints = 1e6, kMostRows = 1e6;
+
+template <typename... T>
+double combinations(const std::vector<T>&... values) {
+  return (1.0 * ... * static_cast<double>(std::max<size_t>(values.size(), 1)));
+}
+
+Status checkSize(const Sweep& sweep, const ScenarioAxes& s) {
+  const SweepAxes& axes = sweep.axes;
+  const double points = combinations(sweep.hardware, axes.gpus, axes.interNode, axes.batch,
+                                     axes.sequence, axes.minusNodes);
+  if (points > kMostPoints)
+    return invalidArgument(
+        fmt::format("the flags make {:.0f} points, more than {:.0f}: give "
+                    "shorter ranges or longer steps",
+                    points, kMostPoints));
+  const double scenarios = combinations(s.tokens, s.price, s.power, s.mtbf);
+  if (points * scenarios > kMostRows)
+    return invalidArgument(fmt::format(
+        "{:.0f} points under {:.0f} combinations of tokens, prices, power and MTBF make more than "
+        "{:.0f} rows: give fewer values",
+        points, scenarios, kMostRows));
+  return {};
+}
+
+}  // namespace
+
 Result<Answers> makeAnswers(const SweepQuestion& asked) {
   const ScenarioAxes& s = asked.scenarios;
   if (asked.question.cluster.empty() && asked.gpus.empty())
@@ -256,6 +286,7 @@ Result<Answers> makeAnswers(const SweepQuestion& asked) {
   TRIREME_RETURN_IF_ERROR(checkScenarios(s));
   Answers answers;
   TRIREME_ASSIGN_OR_RETURN(answers.sweep, makeSweep(asked));
+  TRIREME_RETURN_IF_ERROR(checkSize(answers.sweep, s));
   answers.points = pointsOf(answers.sweep);
   answers.answers.resize(answers.points.size());
   answers.scenarios = s;

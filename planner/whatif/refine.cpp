@@ -64,7 +64,12 @@ class Refiner {
 
  private:
   int64_t gpus(size_t place) const { return answers_.points[place].gpus; }
-  AnswerRow rowOf(At at) const { return rowsOf(answers_, at.place)[at.scenario]; }
+  // Of a point that is answered.
+  const AnswerRow& rowOf(At at) const {
+    const auto [rows, isNew] = rows_.try_emplace(at.place);
+    if (isNew) rows->second = rowsOf(answers_, at.place);
+    return rows->second[at.scenario];
+  }
   bool keeps(const RefineLimit& limit, At at) const;
   Worth worth(const RefineLimit& limit, At at) const;
 
@@ -84,6 +89,7 @@ class Refiner {
   const std::function<bool()>& onPlanned_;
   PointPlanner planner_;
   std::vector<Curve> curves_;
+  mutable std::map<size_t, std::vector<AnswerRow>> rows_;  // by place, as they are needed
   bool isStopped_ = false;
   // Of the limit at hand.
   std::optional<At> best_, beyond_;
@@ -107,7 +113,7 @@ Refiner::Refiner(Answers& answers, const std::function<bool()>& onPlanned)
 }
 
 bool Refiner::keeps(const RefineLimit& limit, At at) const {
-  const std::optional<Economics> e = rowOf(at).economics;
+  const std::optional<Economics>& e = rowOf(at).economics;
   if (!e || (limit.goal != Goal::kFewest && !e->cost)) return false;
   return limit.value >= (limit.goal == Goal::kFastest ? *e->cost : e->wall.count());
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -16,6 +17,8 @@
 
 namespace trireme::planner {
 namespace {
+
+constexpr size_t kFewestRuns = 8, kLongestRun = 16;  // of points for one thread
 
 template <typename T>
 std::vector<T> orOnly(const std::vector<T>& values, T only) {
@@ -235,23 +238,43 @@ void answerPoints(const Sweep& sweep, const std::vector<SweepPoint>& points, int
   std::atomic<size_t> next{0};
   std::atomic<bool> isStopped{false};
   std::mutex mutex;
+  std::exception_ptr failure;
   const std::vector<size_t> order = neighboursFirst(points);
-  // A run of neighbours is one thread's, so that each begins with the plan of the one before.
-  constexpr size_t kRun = 16;
-  const auto work = [&] {
+  // A run of neighbours is one thread's, so that each begins with the plan of the one before. How
+  // long it is does not depend on the threads: answers do not, either.
+  const size_t run = std::clamp<size_t>(points.size() / kFewestRuns, 1, kLongestRun);
+  const size_t numRuns = (points.size() + run - 1) / run;
+  const auto answerRuns = [&] {
     PointPlanner planner(sweep);
-    for (size_t run = next++; run * kRun < points.size(); run = next++)
-      for (size_t i = run * kRun; i < std::min(points.size(), (run + 1) * kRun); ++i) {
+    for (size_t r = next++; r < numRuns; r = next++)
+      for (size_t i = r * run; i < std::min(points.size(), (r + 1) * run); ++i) {
         if (isStopped) return;
         const PointAnswer answer = planner.answer(points[order[i]]);
         const std::lock_guard lock(mutex);
         if (!isStopped && !onAnswer(order[i], answer)) isStopped = true;
       }
   };
-  std::vector<std::thread> threads;
-  for (int i = 1; i < numThreads; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  const auto work = [&] {
+    try {
+      answerRuns();
+    } catch (...) {
+      isStopped = true;
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;  // joined, whatever happens
+    try {
+      for (size_t i = 1; i < std::min(static_cast<size_t>(numThreads), numRuns); ++i)
+        threads.emplace_back(work);
+    } catch (...) {
+      isStopped = true;
+      throw;
+    }
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace trireme::planner

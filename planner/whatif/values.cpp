@@ -95,12 +95,13 @@ Status addRange(const Piece& piece, T first, T last, T step, bool isDoubled,
   if (step > last - first && last > first)
     return invalidArgument(fmt::format("step {} is longer than the range {}", piece.step, range));
   // A millionth of a step is rounding: ten steps of 0.1 end at 1.
-  const double steps = static_cast<double>(last - first) / static_cast<double>(step) + 1e-6;
+  const auto steps =
+      static_cast<double>((last - first) / step + (std::is_integral_v<T> ? 0 : 1e-6));
   if (steps > static_cast<double>(kMostValues))
     return invalidArgument(fmt::format("the range {} has more than {} values; give a longer step",
                                        range, kMostValues));
   for (int64_t i = 0; static_cast<double>(i) <= steps; ++i)
-    values.push_back(first + static_cast<T>(i) * step);
+    values.push_back(std::min(last, first + static_cast<T>(i) * step));
   return {};
 }
 

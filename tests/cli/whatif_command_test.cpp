@@ -331,6 +331,23 @@ TEST_F(WhatifCommand, EconomicsAreComputedAnewFromAFile) {
   EXPECT_GT(jsonOf(outcome).at("points")[0].at("costUsd"), 0);
 }
 
+// 16 MiB are the most of other files.
+TEST_F(WhatifCommand, ASweepIsReadHoweverLongItIs) {
+  const std::string answers = sweep({}, "long.csv");
+  const std::string record = answers.substr(answers.find('\n') + 1);
+  std::string text = answers;
+  while (text.size() <= (size_t{16} << 20)) text += record;
+  write("long.csv", text);
+  expectSuccess(whatif({"--gpus", "1..8", "--batch", "8,16", "--resume", path("long.csv")}));
+}
+
+TEST_F(WhatifCommand, MorePointsOrRowsThanMemoryHoldsAreRefused) {
+  expectRefusal(whatif({"--gpus", "1..2000:1", "--batch", "1..2000:1"}), 1,
+                {"the flags make 4000000 points, more than 1000000: give shorter ranges"});
+  expectRefusal(whatif({"--gpus", "1..2000:1", "--tokens", "1B..2000B:1B"}), 1,
+                {"2000 points under 2000 combinations of tokens", "more than 1000000 rows"});
+}
+
 TEST_F(WhatifCommand, FilesOfOtherQuestionsAreRefused) {
   sweep({}, "sweep.csv");
   expectRefusal(whatif({"--gpus", "1..8", "--batch", "8,16", "--vocab-multiple", "64", "--resume",
@@ -542,6 +559,8 @@ TEST_F(WhatifCommand, TwoPlansArePricedAsTheyAre) {
   expectRefusal(diff(path("two.yaml"), "dgx-a100"), 1,
                 {"two of a kind", "is a plan, 'dgx-a100' a"});
   expectRefusal(diff("nowhere", "dgx-a100"), 1, {"'nowhere' is no cluster, stack or plan"});
+  const std::string damaged = write("damaged.yaml", "version: 2\ntp: abc\n");
+  expectRefusal(diff(damaged, path("eight.yaml")), 1, {"damaged.yaml:2:5: tp"});
   expectRefusal(whatif({"--diff", "dgx-a100", "dgx-h100", "--gpus", "2,4"}), 1,
                 {"--gpus has 2 values"});
   expectRefusal(whatif({"--diff", "dgx-a100"}), 2, {"--diff"});
@@ -558,6 +577,8 @@ TEST_F(WhatifCommand, WorthIsOfOnePoint) {
   std::istringstream lines(outcome.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   expectRefusal(whatif({"--gpus", "4,8", "--worth"}), 1, {"--worth looks around one point", "2"});
+  // A deadline adds points of its own.
+  expectSuccess(whatif({"--gpus", "4", "--tokens", "1B", "--deadline", "300 d", "--worth"}));
 }
 
 std::vector<std::string> diffOf(const std::vector<std::string>& more) {

@@ -199,6 +199,10 @@ TEST(CheckPlan, RefusesWhatCannotBePriced) {
   plan::Plan illegal = best;
   illegal.microbatchSize = 3;
   EXPECT_THAT(refusalOfPlan(illegal, query), HasSubstr("(P3)"));
+  plan::Plan endless = small::plan(query.model, query.training, 1, 1, 1);
+  endless.training.globalBatchSize = 4'000'000;
+  EXPECT_THAT(refusalOfPlan(endless, query),
+              HasSubstr("batch 4000000: estimates are of up to 131072 samples per step"));
   Query poor = query;
   poor.stack.ownPrograms = false;
   poor.stack.name = "poor";

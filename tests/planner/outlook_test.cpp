@@ -170,6 +170,33 @@ TEST(LookAround, NothingBindsWithAmpleMemoryAndNoPins) {
   EXPECT_THAT(toTable(answer.outlook, answer.result), HasSubstr("binding       nothing"));
 }
 
+// What a program needs is no choice of the user's.
+TEST(LookAround, SharingThatAProgramNeedsIsNoPin) {
+  Query query = smallQuery(8, 6, 24);
+  query.pins.stateSharding = plan::StateSharding::kOptimizer;
+  const auto saysSharing = [](const Outlook& outlook) {
+    return std::any_of(outlook.limits.begin(), outlook.limits.end(),
+                       [](const Limit& limit) { return limit.what == "state sharding"; });
+  };
+  const PlanResult pinned = searchPlan(query).value();
+  EXPECT_TRUE(saysSharing(lookAround(query, pinned).value()));
+  query.needsSharding = true;
+  EXPECT_FALSE(saysSharing(lookAround(query, pinned).value()));
+}
+
+// Twice as many would be more than searches take.
+TEST(LookAround, TheLargestBatchesHaveNoTwice) {
+  Query query = smallQuery(2, 1, cost::kMostSamples / 2);
+  const auto saysTwice = [](const Query& asked) {
+    const Outlook outlook = lookAround(asked, searchPlan(asked).value()).value();
+    return std::any_of(outlook.sensitivities.begin(), outlook.sensitivities.end(),
+                       [](const Sensitivity& s) { return s.change == "twice the batch"; });
+  };
+  EXPECT_TRUE(saysTwice(query));
+  query.training.globalBatchSize *= 2;
+  EXPECT_FALSE(saysTwice(query));
+}
+
 TEST(LookAround, APinThatCostsTimeIsNamedWithWhatItKeepsOut) {
   Query query = smallQuery(4, 4, 8);
   const auto free = searchPlan(query);

@@ -372,6 +372,12 @@ TEST(Pins, NumbersBeyondAllBoundsAreCounted) {
   EXPECT_THAT(messageOf([&](Pins& p) { p.layers = {huge, huge, 2, 4}; }),
               HasSubstr("cover 18446744073709551620 layers"));
   EXPECT_THAT(messageOf([&](Pins& p) { p.tp = p.pp = p.dp = huge; }), HasSubstr("devices, there"));
+  EXPECT_THAT(messageOf([](Pins& p) {
+                p.layers = {1, 1, 1, 1};
+                p.pp = int64_t{1} << 62;
+                p.virtualStages = 4;
+              }),
+              HasSubstr("but pp 4611686018427387904 x 4 virtual stages have 18446744073709551616"));
   EXPECT_THAT(messageOf([](Pins& p) { p.virtualStages = 3; }),
               HasSubstr("nearest: 2 virtual stages"));
 }

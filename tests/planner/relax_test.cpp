@@ -386,15 +386,15 @@ TEST(Shortfall, BatchesThatMoreReplicasShareAreTried) {
 TEST(Shortfall, MicrobatchesOfAnySizeHaveNearBatchesOrNone) {
   Query query = smallQuery(16, 4, 60);
   for (const int64_t microbatch : {int64_t{1} << 60, int64_t{1} << 62,
-                                   std::numeric_limits<int64_t>::max(), kMostSamples + 1}) {
+                                   std::numeric_limits<int64_t>::max(), cost::kMostSamples + 1}) {
     query.pins.microbatchSize = microbatch;
     EXPECT_THAT(nearBatches(query), ::testing::IsEmpty()) << microbatch;
     query.pins.dp = 8;
     EXPECT_THAT(nearBatches(query), ::testing::IsEmpty()) << microbatch;
     query.pins.dp.reset();
   }
-  query.pins.microbatchSize = kMostSamples / 16;
-  EXPECT_THAT(nearBatches(query), ::testing::Contains(kMostSamples));
+  query.pins.microbatchSize = cost::kMostSamples / 16;
+  EXPECT_THAT(nearBatches(query), ::testing::Contains(cost::kMostSamples));
 }
 
 TEST(Shortfall, WhatWasTriedInVainIsSaid) {

@@ -444,7 +444,7 @@ TEST(Search, RefusesABatchThatIsMeantInTokens) {
   EXPECT_NE(message.find("10000000 tokens in sequences of 16 are 625000 samples"),
             std::string::npos)
       << message;
-  query.training.globalBatchSize = kMostSamples;
+  query.training.globalBatchSize = cost::kMostSamples;
   EXPECT_TRUE(searchPlan(query).has_value());
 }
 

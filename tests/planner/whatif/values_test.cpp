@@ -15,6 +15,7 @@ TEST(WhatifValues, WholeNumbersAreValuesListsAndRanges) {
   EXPECT_EQ(parseWhole("100..500", 1), (Whole{100, 200, 400, 500}));
   EXPECT_EQ(parseWhole("64..256:64", 1), (Whole{64, 128, 192, 256}));
   EXPECT_EQ(parseWhole("64..250:64", 1), (Whole{64, 128, 192}));
+  EXPECT_EQ(parseWhole("1..4000000:2000000", 1), (Whole{1, 2000001}));
   EXPECT_EQ(parseWhole("8,64..128", 1), (Whole{8, 64, 128}));
   EXPECT_EQ(parseWhole("64..64", 1), (Whole{64}));
   EXPECT_EQ(parseWhole("0..3", 0, true), (Whole{0, 1, 2, 3}));
