@@ -1,7 +1,6 @@
 // What one call of a body costs its rank, by walking its instructions.
 #pragma once
 #include <array>
-#include <map>
 #include <optional>
 #include <span>
 #include <vector>

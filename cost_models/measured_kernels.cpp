@@ -81,12 +81,11 @@ KernelCounts otherCounts(const SegmentOp& op, const Operands& operands, bool onH
     largest = elements;
     far = std::max(0.0, elements - kNearBytes / static_cast<double>(byteSize(type.dtype)));
   };
-  const bool looksUp = op.kind == OpKind::kEmbedding || op.kind == OpKind::kEmbeddingGrad;
   for (size_t i = 0; i < op.inputs.size(); ++i)
     if (!(op.kind == OpKind::kEmbedding && i == 1))  // the table, of which a few rows are read
       take(input(op, operands, i));
   for (size_t i = 0; i < op.outputs.size(); ++i)
-    if (!(looksUp && op.kind == OpKind::kEmbeddingGrad)) take(output(op, operands, i));
+    if (op.kind != OpKind::kEmbeddingGrad) take(output(op, operands, i));  // the same table
   at(counts, KernelUnit::kElement) = largest;
   at(counts, KernelUnit::kFarElement) = onHost ? far : 0;
   at(counts, KernelUnit::kRow) = rowsOf(input(op, operands, 0));

@@ -1,7 +1,6 @@
 // What a step waits for, from its begin to its end: the critical path of the simulation.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 

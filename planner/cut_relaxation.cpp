@@ -1,8 +1,6 @@
 #include "planner/cut_relaxation.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 #include <utility>
 
 #include "cost_models/formulas.h"

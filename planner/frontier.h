@@ -1,4 +1,4 @@
-// The open nodes of the search and their bounds. Internal to planner/search.cpp.
+// The open nodes of the search and their bounds. Internal to planner/.
 #pragma once
 #include <functional>
 #include <map>

@@ -1,5 +1,5 @@
 // The plans of a search that do not fit, and what the leanest of them need. Internal to
-// planner/search.cpp.
+// planner/.
 #pragma once
 #include <functional>
 #include <map>

@@ -1,7 +1,6 @@
 #include "planner/own_cuts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "planner/cut_player.h"

@@ -1,7 +1,6 @@
 #include "planner/own_memory.h"
 
 #include <algorithm>
-#include <functional>
 #include <queue>
 #include <utility>
 

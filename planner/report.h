@@ -26,7 +26,6 @@ struct BreakdownPart {
 };
 // All parts, in this order always; they add up to the step.
 std::vector<BreakdownPart> breakdownParts(const cost::Breakdown& breakdown);
-// Parameters, gradients, optimizer, activations, scratch, workspace, other, attention, reserve.
 // Per cent of their sum, rounded to tenths so that they add up to 100.0: what is lost by rounding
 // down goes to those that lost most. All 0 if the sum is.
 std::vector<double> percentages(const std::vector<Seconds>& times);

@@ -92,9 +92,8 @@ Group sampleOf(const Query& query, const Group& group);
 // Whether there is one.
 bool hasPlan(const Query& query, const Group& group);
 
-// The largest number of devices up to `limit` that tp, pp and dp can make under the rules that bind
-// one of them alone, and their pins; 0 if there is none. Divisors of heads times divisors of the
-// batch.
+// The largest number of devices up to `limit` that tp, pp, cp and dp can make under the rules that
+// bind one of them alone, and their pins; 0 if there is none.
 int64_t largestCount(const Query& query, int64_t limit);
 
 // A total order for ties: fewer and smaller choices first.

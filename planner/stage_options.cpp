@@ -1,7 +1,6 @@
 #include "planner/stage_options.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 

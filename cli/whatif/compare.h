@@ -1,8 +1,6 @@
 // `whatif --diff A B` and `whatif --worth`: one step against another.
 #pragma once
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "cli/inputs.h"
 #include "ir/base/status.h"

@@ -85,7 +85,7 @@ nlohmann::json stagesJson(const spec::ProfileSpec& profile,
   return json;
 }
 
-// "sosp19: 4 x 16.00 GB/s, 4 x ...".
+// "4 at 16 GB/s, then 4 at 1.25 GB/s".
 std::string levelsText(const PipedreamProblem& problem) {
   std::string text;
   for (const NetworkLevel& level : problem.levels)

@@ -1,7 +1,6 @@
 #include "planner/partition/variant_choice.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace trireme::planner {
 namespace {

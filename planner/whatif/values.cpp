@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 
 #include "ir/spec/map_reader.h"
 #include "ir/spec/quantity.h"
