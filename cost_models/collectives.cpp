@@ -37,11 +37,14 @@ Seconds onePassTime(Bytes payload, const Levels& levels) {
   return paceOf(payload, levels) + latencyOf(levels);
 }
 
-// Null: none for as many members.
+// Null: none for as many members, or they lie in another way.
 const spec::CollectiveCurve* curveOf(spec::CollectiveKind kind, const Levels& levels) {
-  if (levels.size() != 1 || levels.front().tier == nullptr) return nullptr;
-  for (const spec::CollectiveCurve& curve : levels.front().tier->curves)
-    if (curve.kind == kind && curve.group == levels.front().size) return &curve;
+  const Level& outermost = levels.back();
+  if (!outermost.isMeasured) return nullptr;
+  int64_t members = 1;
+  for (const Level& level : levels) members *= level.size;
+  for (const spec::CollectiveCurve& curve : outermost.tier->curves)
+    if (curve.kind == kind && curve.group == members) return &curve;
   return nullptr;
 }
 

@@ -284,6 +284,7 @@ Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack,
                           FlushPlayer& player) {
   TRIREME_RETURN_IF_ERROR(checkBatch(plan.training));
+  TRIREME_RETURN_IF_ERROR(spec::checkDevice(stack, cluster.device));
   if (!stack.ownPrograms)
     return estimateDescribed(
         model, plan, cluster,

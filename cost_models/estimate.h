@@ -99,7 +99,8 @@ struct Estimate {
 //
 // A plan that does not fit is no error: ask fits().
 // kInvalidArgument: the plan breaks a rule (verifyPlan), has more than kMostSamples samples per
-//   step or needs more devices than there are, or the cluster lacks a number (a matmul peak for the
+//   step or needs more devices than there are, the devices are older than the stack needs, or the
+//   cluster lacks a number (a matmul peak for the
 //   compute dtype, a tier).
 Result<Estimate> estimate(const spec::ModelSpec& model, const plan::Plan& plan,
                           const spec::ClusterSpec& cluster, const spec::StackProfile& stack);

@@ -164,11 +164,12 @@ class Blocks {
   int64_t next() {
     const int64_t inner = block_;
     const bool isLast = tier_ + 1 == cluster_.tiers.size();
-    int64_t devices = cluster_.tiers[tier_].devices;
+    const int64_t whole = devicesOf(tier_++);
+    int64_t devices = whole;
     // Of blocks inside that are partly empty there are no more than of full ones.
     if (!isLast && inner != devicesBefore_)
       devices = std::max(devices / devicesBefore_ * inner, int64_t{1});
-    devicesBefore_ = cluster_.tiers[tier_++].devices;
+    devicesBefore_ = whole;
     const int64_t blocks = (ranks_.all + devices - 1) / devices;
     const int64_t even = ranks_.all / blocks;
     const bool isEven = ranks_.all == even * blocks && isMultiple(even, inner);
@@ -181,6 +182,18 @@ class Blocks {
   }
 
  private:
+  // Of a block of the tier. Parts of a host, bridged pairs say, that the ranks of every host do not
+  // fill are as if they were smaller: five on each have no pairs that begin with every host.
+  int64_t devicesOf(size_t tier) const {
+    const int64_t devices = cluster_.tiers[tier].devices;
+    if (tier + 1 >= cluster_.tiers.size()) return devices;
+    const int64_t around = cluster_.tiers[tier + 1].devices;
+    if (ranks_.all <= around || around > cluster_.devicesPerHost()) return devices;
+    const int64_t blocks = (ranks_.all + around - 1) / around, even = ranks_.all / blocks;
+    const bool isEven = ranks_.all == even * blocks && isMultiple(even, ranks_.together);
+    return isEven ? std::gcd(devices, even) : devices;
+  }
+
   const Ranks& ranks_;
   const spec::ClusterSpec& cluster_;
   size_t tier_ = 0;
@@ -200,6 +213,7 @@ std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluste
   for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i) {
     const spec::LinkTier& tier = cluster.tiers[i];
     const int64_t block = blockOf(i, ranks, cluster);
+    if (block == 1 && cluster.tiers[i + 1].devices <= cluster.devicesPerHost()) continue;
     if (block < tier.devices && block < ranks.all)
       return fmt::format("{} ranks in each of {} blocks of {} ({} devices)", block,
                          ranks.all / block, tier.name, tier.devices);
@@ -223,14 +237,25 @@ class LevelsOf {
   }
 
   bool isDone() const { return joined_ == size_; }
+  // Of the blocks that were joined last, and the first tier of those that some neighbours are
+  // joined by alone, members being spread unevenly over its blocks: up to the one that joins them
+  // all.
+  struct Joined {
+    int64_t size = 1;
+    size_t tier = 0, firstInside = 0;
+  };
   // Requires that it is not done.
-  std::pair<int64_t, const spec::LinkTier*> next() {
+  Joined next() {
+    const size_t first = tier_;
+    size_t firstInside = cluster_.tiers.size();
     for (; tier_ < cluster_.tiers.size(); ++tier_) {
       const bool last = tier_ + 1 == cluster_.tiers.size();
       const int64_t block = blocks_.next();
       const int64_t inside = last || ranks_.all <= block ? size_ : membersInside(shape_, block);
+      if (inside == 0) firstInside = std::min(firstInside, tier_);
       if (inside <= joined_ || inside % joined_ != 0) continue;
-      return {inside / std::exchange(joined_, inside), &cluster_.tiers[tier_++]};
+      const size_t tier = tier_++;
+      return {inside / std::exchange(joined_, inside), tier, std::clamp(firstInside, first, tier)};
     }
     TRIREME_CHECK(false);
   }
@@ -251,16 +276,25 @@ Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::Cluster
   Levels levels;
   LevelsOf group(shape, ranks, cluster);
   if (!group.isDone()) levels.reserve(cluster.tiers.size());
+  // Neighbours of each other, in order.
+  const bool isRun =
+      shape.inner.stride == 1 && (shape.outer.size == 1 || shape.outer.stride == shape.inner.size);
   while (!group.isDone()) {
-    const auto [size, tier] = group.next();
-    levels.push_back({size, linkOf(*tier), tier});
+    const auto [size, tier, firstInside] = group.next();
+    Level level{size, linkOf(cluster.tiers[tier]), &cluster.tiers[tier], tier == 0 || isRun};
+    for (size_t inside = firstInside; inside < tier; ++inside) {
+      const Link link = linkOf(cluster.tiers[inside]);
+      level.link.latency = std::max(level.link.latency, link.latency);
+      level.link.bandwidth = std::min(level.link.bandwidth, link.bandwidth);
+    }
+    levels.push_back(level);
   }
   return levels;
 }
 
 const spec::LinkTier& innermostTierOf(const GroupShape& shape, const Ranks& ranks,
                                       const spec::ClusterSpec& cluster) {
-  return *LevelsOf(shape, ranks, cluster).next().second;
+  return cluster.tiers[LevelsOf(shape, ranks, cluster).next().tier];
 }
 
 Link stageLink(int64_t from, int64_t to, const plan::Plan& plan, const spec::ClusterSpec& cluster) {

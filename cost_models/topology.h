@@ -23,6 +23,9 @@ struct Level {
   int64_t size = 1;
   Link link;
   const spec::LinkTier* tier = nullptr;  // that it runs over, for measured curves; not owned
+  // Members lie as those of which curves were measured (spec::CollectiveCurve): in order, or anyhow
+  // in a block of the innermost tier.
+  bool isMeasured = false;
 };
 using Levels = std::vector<Level>;  // innermost first
 
@@ -50,11 +53,12 @@ Ranks ranksOf(const plan::Plan& plan);
 // Ranks in a block of the tier: as many as it has devices or, where that leaves a block partly
 // empty, the same in each of the blocks that are needed, if inner blocks and `together` divide it,
 // else as many whole hosts in each of some more blocks, at least half full, if that many can be
-// had.
+// had. Parts of hosts (bridged pairs) that the ranks of a host do not fill are smaller.
 //
 //   a rack of 72,  64 ranks: 64      128 ranks: 64 in each of two      150 ranks: 50 in each of 3
 //   with hosts of 4, 1,024 ranks: 64 in each of 16, of which 15 would have held them
 //   nodes of 8, 12 ranks by 2: 6 in each of two;  by 4: 8 and 4
+//   pairs in nodes of 8, 10 ranks: 1 (5 in each node);  12 ranks: 2
 int64_t blockOf(size_t tier, const Ranks& ranks, const spec::ClusterSpec& cluster);
 
 // Of a plan that needs several blocks of a tier and leaves them partly empty, how it does: "64
@@ -63,7 +67,8 @@ std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluste
 
 // How a group lies over the tiers. A tier counts where one of its blocks has all ranks or where the
 // members fill its blocks evenly; otherwise the group is joined by the next tier, as if that tier's
-// links were not there (an upper bound of the time). All groups of a kind communicate at once and
+// links were not there but for neighbours within a block, whose links are those of the level where
+// they are slower (an upper bound of the time). All groups of a kind communicate at once and
 // each member uses its own device's link, which is what LinkTier::sustained() is.
 //
 //   tiers 8 and 64 devices,  2 of 8 ranks at stride 6: one block of 8      -> levels 2

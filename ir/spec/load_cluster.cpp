@@ -50,6 +50,8 @@ void readMatmul(MapReader& device, DeviceSpec* spec, Sources* sources) {
     device.fail(*node, "needs the rate of at least one of f64, f32, tf32, bf16, f16, f8, f4");
 }
 
+constexpr double kMostCapability = 20;
+
 // How products fall short of matmul_efficiency.
 void readTiling(MapReader& map, DeviceSpec* device) {
   const auto notNegative = [&](std::string_view key, double* out) {
@@ -59,6 +61,10 @@ void readTiling(MapReader& map, DeviceSpec* device) {
     if (map.child(key)) readEfficiency(map, key, out);
   };
   readPositiveIfGiven(map, "compute_capability", &device->computeCapability);
+  if (device->computeCapability > kMostCapability)
+    map.fail(*map.child("compute_capability"),
+             fmt::format("must be at most {}, as 9.0 for sm_90, got {}", kMostCapability,
+                         device->computeCapability));
   readPositiveIfGiven(map, "multiprocessors", &device->numMultiprocessors);
   notNegative("tile_delivery", &device->tileDelivery);
   notNegative("depth_ramp", &device->depthRamp);
@@ -242,7 +248,9 @@ constexpr Seconds kMostLatency(1);
 // Tiers nest: each joins whole groups of the one before, and the last joins all devices.
 std::optional<Problem> findProblem(const LinkTier& tier, int64_t inner, bool isLast,
                                    int64_t numDevices) {
-  if (tier.devices < 1 || tier.devices % inner != 0)
+  if (tier.devices < 1)
+    return Problem{"devices", fmt::format("must be at least 1, got {}", tier.devices)};
+  if (tier.devices % inner != 0)
     return Problem{"devices", fmt::format("must be a multiple of the tier before ({}), got {}",
                                           inner, tier.devices)};
   if (isLast && tier.devices != numDevices)

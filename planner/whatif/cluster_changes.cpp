@@ -117,17 +117,50 @@ bool spansAll(const spec::ClusterSpec& cluster, size_t tier) {
   return tier + 1 == cluster.tiers.size();
 }
 
-void addTier(ChangeLines& lines, const spec::ClusterSpec& before, const spec::ClusterSpec& after,
-             size_t i) {
-  const LinkTier &a = before.tiers[i], &b = after.tiers[i];
+void addTier(ChangeLines& lines, const spec::ClusterSpec& before, size_t tierBefore,
+             const spec::ClusterSpec& after, size_t tierAfter) {
+  const LinkTier &a = before.tiers[tierBefore], &b = after.tiers[tierAfter];
   lines.add("link", a.name, b.name);
   const std::string prefix = a.name == b.name ? a.name + " " : a.name + "/" + b.name + " ";
-  if (!spansAll(before, i) || !spansAll(after, i))
+  if (!spansAll(before, tierBefore) || !spansAll(after, tierAfter))
     lines.addRatio(prefix + "domain, devices", a.devices, b.devices);
   lines.add(prefix + "topology", spec::nameOf(spec::kTopologies, a.topology),
             spec::nameOf(spec::kTopologies, b.topology));
   addNumbers(lines, prefix, kTierNumbers, a, b);
   addTables(lines, prefix + "measured collectives", a.curves, b.curves);
+}
+
+// For every tier of `a`, innermost first, that of `b` that it is to be compared with: of the same
+// name; of those without one the outermost with the outermost.
+std::vector<std::optional<size_t>> tiersLike(const spec::ClusterSpec& a,
+                                             const spec::ClusterSpec& b) {
+  std::vector<std::optional<size_t>> like(a.tiers.size());
+  std::vector<bool> isTaken(b.tiers.size(), false);
+  for (size_t i = 0; i < a.tiers.size(); ++i)
+    for (size_t j = 0; j < b.tiers.size(); ++j)
+      if (!isTaken[j] && !like[i] && a.tiers[i].name == b.tiers[j].name) {
+        like[i] = j;
+        isTaken[j] = true;
+      }
+  size_t j = b.tiers.size();
+  for (size_t i = a.tiers.size(); i-- > 0;) {
+    if (like[i]) continue;
+    while (j > 0 && isTaken[j - 1]) --j;
+    if (j == 0) break;
+    like[i] = --j;
+  }
+  return like;
+}
+
+void addTiers(ChangeLines& lines, const spec::ClusterSpec& a, const spec::ClusterSpec& b) {
+  const std::vector<std::optional<size_t>> like = tiersLike(a, b);
+  for (size_t i = 0; i < like.size(); ++i)
+    if (like[i]) addTier(lines, a, i, b, *like[i]);
+  for (size_t i = 0; i < like.size(); ++i)
+    if (!like[i]) lines.addLine(fmt::format("link {} only before", describe(a.tiers[i])));
+  for (size_t j = 0; j < b.tiers.size(); ++j)
+    if (std::find(like.begin(), like.end(), std::optional(j)) == like.end())
+      lines.addLine(fmt::format("link {} only after", describe(b.tiers[j])));
 }
 
 }  // namespace
@@ -140,12 +173,7 @@ std::vector<std::string> clusterChanges(const Query& before, const Query& after)
   addAttention(lines, before, after);
   addNumbers(lines, "", kDeviceNumbers, a.device, b.device);
   addTables(lines, "measured kernels", a.device.kernels, b.device.kernels);
-  const size_t common = std::min(a.tiers.size(), b.tiers.size());
-  for (size_t i = 0; i < common; ++i) addTier(lines, a, b, i);
-  for (size_t i = common; i < a.tiers.size(); ++i)
-    lines.addLine(fmt::format("link {} only before", describe(a.tiers[i])));
-  for (size_t i = common; i < b.tiers.size(); ++i)
-    lines.addLine(fmt::format("link {} only after", describe(b.tiers[i])));
+  addTiers(lines, a, b);
   return lines.take();
 }
 

@@ -92,7 +92,7 @@ spec::LinkTier measuredTier() {
 // Half of 1 MB is half way from the latency, 2 x 7 x 2 us = 28 us, to 175 us: 101.5 us.
 TEST(CollectiveTime, FollowsTheMeasuredCurve) {
   const spec::LinkTier tier = measuredTier();
-  const Levels levels = {{8, {tier.latency, tier.bandwidth}, &tier}};
+  const Levels levels = {{8, {tier.latency, tier.bandwidth}, &tier, true}};
   const auto time = [&](Bytes bytes) {
     return collectiveTime(spec::CollectiveKind::kAllReduce, bytes, levels).count();
   };
@@ -107,7 +107,7 @@ TEST(CollectiveTime, FollowsTheMeasuredCurve) {
 
 TEST(CollectiveTime, OfOtherGroupsFollowsTheFormulas) {
   const spec::LinkTier tier = measuredTier();
-  const Levels four = {{4, {tier.latency, tier.bandwidth}, &tier}};
+  const Levels four = {{4, {tier.latency, tier.bandwidth}, &tier, true}};
   EXPECT_EQ(collectiveTime(spec::CollectiveKind::kAllReduce, 1_MB, four),
             allReduceTime(1_MB, four));
   EXPECT_EQ(collectiveTime(spec::CollectiveKind::kReduceScatter, 1_MB, four),
@@ -134,7 +134,7 @@ TEST(CollectiveTime, GatheringIsNoFasterThanItsLinks) {
   spec::LinkTier tier;
   tier.devices = 8;
   tier.curves = {{spec::CollectiveKind::kAllReduce, 8, {{1_GB, 700_GBps}}, "test"}};
-  const Levels levels = {{8, {0_us, 100_GBps}, &tier}};
+  const Levels levels = {{8, {0_us, 100_GBps}, &tier, true}};
   EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllReduce, 1_GB, levels).count(), 2.5e-3, 1e-9);
   EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllGather, 1_GB, levels).count(), 8.75e-3,
               1e-9);
@@ -146,8 +146,8 @@ TEST(LeastCollectiveTime, IsNoMoreThanAnyPiecesTake) {
   using spec::CollectiveKind;
   spec::LinkTier tier = measuredTier();
   tier.curves[0].points = {{Bytes(1e3), 1_GBps}, {1_MB, 30_GBps}, {4_MB, 20_GBps}};
-  const Levels curved = {{8, {tier.latency, tier.bandwidth}, &tier}};
-  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier}};
+  const Levels curved = {{8, {tier.latency, tier.bandwidth}, &tier, true}};
+  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier, true}};
   std::mt19937 random(1);
   std::uniform_real_distribution<double> exponent(2, 8);
   for (int round = 0; round < 300; ++round)
@@ -170,7 +170,7 @@ TEST(LeastCollectiveTime, IsNoMoreThanAnyPiecesTake) {
 // 2 parts of a ring of 4: the bytes once, 2 x 3 latencies of 2 us each way, no more.
 TEST(LeastCollectiveTime, WithoutACurveIsExact) {
   const spec::LinkTier tier = measuredTier();
-  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier}};
+  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier, true}};
   const Seconds apart = allReduceTime(1_MB, ring) + allReduceTime(3_MB, ring);
   EXPECT_NEAR(leastCollectiveTime(spec::CollectiveKind::kAllReduce, 4_MB, 2, ring).count(),
               apart.count(), 1e-15);
