@@ -11,6 +11,7 @@
 #include "ir/base/format.h"
 #include "ir/program/trace.h"
 #include "ir/spec/load.h"
+#include "ir/spec/stack_on_device.h"
 
 namespace trireme::cli {
 
@@ -50,6 +51,7 @@ Result<std::optional<Seconds>> simulateStep(const SimulateOptions& options, cons
         fmt::format("--stack {}: what is simulated is Trireme's own program, and {} runs another; "
                     "`trireme plan --check` and `trireme run --stack` price the plan for it",
                     options.stack, stack.name)));
+  TRIREME_RETURN_IF_ERROR(spec::checkDevice(stack, cluster.device).withContext(options.cluster));
   TRIREME_RETURN_IF_ERROR(cost::checkCluster(cluster, plan.training));
   if (program.numRanks() > cluster.numDevices)
     return Error(invalidArgument(

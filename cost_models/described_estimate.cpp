@@ -494,6 +494,7 @@ Estimate estimateFromBlocks(const DescribedBlocks& blocks, const spec::ModelSpec
   result.memoryAvailable = cluster.device.memory;
   fillRates(model, plan, cluster, result);
   result.interval = intervalOf(result, plan.tp, stack);
+  if (result.interval) result.interval->isOfOtherDevices = !cluster.device.caution.empty();
   return result;
 }
 

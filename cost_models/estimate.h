@@ -66,6 +66,8 @@ struct StageCost {
 // Holds the step's time for nine runs of ten.
 struct Interval {
   Seconds low, high;
+  // Runs that were compared had other devices, or few had these (DeviceSpec::caution).
+  bool isOfOtherDevices = false;
 };
 
 struct Estimate {

@@ -146,8 +146,9 @@ void appendPlan(std::string& out, const plan::Plan& plan, const cost::Estimate& 
                   e.tokensPerSecond, 100 * e.modelFlopsUtilisation, cost::kModelFlopsConvention));
   if (e.interval)
     appendField(out, "interval",
-                fmt::format("{} to {} for nine runs of ten", formatSeconds(e.interval->low),
-                            formatSeconds(e.interval->high)));
+                fmt::format("{} to {} for nine runs of ten{}", formatSeconds(e.interval->low),
+                            formatSeconds(e.interval->high),
+                            e.interval->isOfOtherDevices ? " on the GPUs that were compared" : ""));
   appendTimes(out, plan, e);
   appendField(out, "memory",
               fmt::format("{} of {} on stage {}, the fullest{}", formatBytes(e.memory.total()),

@@ -105,6 +105,20 @@ TEST(CollectiveTime, FollowsTheMeasuredCurve) {
               1e-12);
 }
 
+// Eight ranks in order, two in each block inside: what was measured. One in each of eight blocks is
+// another group, that shares its links with others.
+TEST(CollectiveTime, OfAMeasuredGroupFollowsTheCurveOfItsOutermostTier) {
+  const spec::LinkTier tier = measuredTier();
+  const spec::LinkTier inside;
+  const Link link{tier.latency, tier.bandwidth};
+  const auto time = [&](const Levels& levels) {
+    return collectiveTime(spec::CollectiveKind::kAllReduce, 1_MB, levels).count();
+  };
+  EXPECT_NEAR(time({{2, link, &inside, true}, {4, link, &tier, true}}), 175e-6, 1e-12);
+  const Levels apart = {{8, link, &tier, false}};
+  EXPECT_EQ(time(apart), allReduceTime(1_MB, apart).count());
+}
+
 TEST(CollectiveTime, OfOtherGroupsFollowsTheFormulas) {
   const spec::LinkTier tier = measuredTier();
   const Levels four = {{4, {tier.latency, tier.bandwidth}, &tier, true}};

@@ -54,6 +54,63 @@ TEST(Levels, GroupsThatStraddleNodesPayTheOuterLink) {
   EXPECT_EQ(levels[0].link.bandwidth, BytesPerSecond(10e9));
 }
 
+// Bridged pairs in nodes of 8.
+spec::ClusterSpec pairs(int64_t devices) {
+  spec::ClusterSpec cluster = small::cluster(devices, 8);
+  spec::LinkTier bridge = cluster.tiers[0];
+  bridge.devices = 2;
+  bridge.bandwidth = BytesPerSecond(300e9);
+  cluster.tiers.insert(cluster.tiers.begin(), bridge);
+  cluster.hostDevices = 8;
+  return cluster;
+}
+
+// Ten ranks are five in each of two nodes, where no pair of ranks begins with the second node.
+TEST(Levels, PairsThatTheRanksOfANodeDoNotFillAreNone) {
+  const spec::ClusterSpec cluster = pairs(64);
+  const auto blocks = [&](int64_t all, int64_t together) {
+    const Ranks ranks{all, together};
+    return std::pair(blockOf(0, ranks, cluster), blockOf(1, ranks, cluster));
+  };
+  EXPECT_EQ(blocks(10, 1), std::pair(int64_t{1}, int64_t{5}));
+  EXPECT_EQ(blocks(14, 1), std::pair(int64_t{1}, int64_t{7}));
+  EXPECT_EQ(blocks(12, 1), std::pair(int64_t{2}, int64_t{6}));
+  EXPECT_EQ(blocks(16, 1), std::pair(int64_t{2}, int64_t{8}));
+  EXPECT_EQ(blocks(10, 2), std::pair(int64_t{2}, int64_t{8}));  // groups of two do not fill five
+  EXPECT_EQ(blocks(7, 1), std::pair(int64_t{2}, int64_t{8}));   // one node
+  const Levels two = levelsOf(GroupShape{{2, 1}}, {10, 1}, cluster);
+  EXPECT_EQ(two[0].link.bandwidth, cluster.tiers.back().sustained());  // ranks 4 and 5
+  EXPECT_EQ(partlyFilled(degrees(1, 1, 10), cluster),
+            "5 ranks in each of 2 blocks of " + cluster.tiers[1].name + " (8 devices)");
+}
+
+// Of 15 ranks some neighbours are in one node, whatever the network.
+TEST(Levels, GroupsThatStraddleNodesAreNoFasterThanTheLinksInside) {
+  spec::ClusterSpec cluster = small::cluster(64, 8);
+  cluster.tiers[1].bandwidth = BytesPerSecond(400e9);
+  cluster.tiers[0].latency = Seconds(1e-3);
+  const Levels levels = levelsOf(GroupShape{{15, 1}}, {15, 1}, cluster);
+  EXPECT_EQ(sizes(levels), (Sizes{15}));
+  EXPECT_EQ(levels[0].link.bandwidth, BytesPerSecond(100e9));
+  EXPECT_EQ(levels[0].link.latency, Seconds(1e-3));
+  // One member in each node has no neighbour there.
+  EXPECT_EQ(levelsOf(GroupShape{{2, 8}}, {16, 8}, cluster)[0].link.bandwidth,
+            BytesPerSecond(400e9));
+}
+
+// In order, or within a block of the innermost tier.
+TEST(Levels, CurvesAreOfGroupsInOrder) {
+  const spec::ClusterSpec cluster = small::cluster(64, 8);
+  const auto isMeasured = [&](GroupShape shape) {
+    return levelsOf(shape, {64, 1}, cluster).back().isMeasured;
+  };
+  EXPECT_TRUE(isMeasured({{16, 1}}));
+  EXPECT_TRUE(isMeasured({{2, 4}}));
+  EXPECT_TRUE(isMeasured({{2, 1}, {8, 2}}));
+  EXPECT_FALSE(isMeasured({{2, 8}}));
+  EXPECT_FALSE(isMeasured({{16, 4}}));
+}
+
 // The embedding group of tp 1, dp 2, pp 4: ranks 0 and 6 of a node's eight. Of 16 ranks they may be
 // on two nodes.
 TEST(Levels, OneBlockThatHasAllRanksHasEveryGroup) {

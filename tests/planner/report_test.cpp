@@ -198,6 +198,9 @@ TEST(ToTable, SaysHowFarOffTheStepMayBe) {
   EXPECT_NE(toTable(result).find("interval      1.500 s to 2.000 s for nine runs of ten\n"),
             std::string::npos);
   EXPECT_EQ(toJson(result)["estimate"]["intervalSeconds"], nlohmann::json({1.5, 2.0}));
+  result.estimate.interval->isOfOtherDevices = true;
+  EXPECT_NE(toTable(result).find("for nine runs of ten on the GPUs that were compared\n"),
+            std::string::npos);
 }
 
 // Memory for the winner to the byte: beside it stands the fastest that takes 93 % of it at most.

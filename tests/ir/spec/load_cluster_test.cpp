@@ -120,6 +120,8 @@ TEST(ParseCluster, DeviceNeedsAMatmulRate) {
 TEST(ParseCluster, TiersNestAndTheLastSpansAll) {
   EXPECT_THAT(with("name: ib\n", "name: ib\n    devices: 12\n"),
               HasSubstr("tiers[1].devices: must be a multiple of the tier before (8), got 12"));
+  EXPECT_THAT(with("    devices: 8\n", "    devices: 0\n"),
+              HasSubstr("tiers[0].devices: must be at least 1, got 0"));
   EXPECT_THAT(with("name: ib\n", "name: ib\n    devices: 24\n"),
               HasSubstr("the last tier must span all 16 devices, got 24"));
   EXPECT_THAT(with("    devices: 8\n", ""), HasSubstr("tiers[0].devices: missing"));

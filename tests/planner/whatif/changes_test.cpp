@@ -229,6 +229,22 @@ TEST(ClusterChanges, EveryNumberOfDeviceAndLinksIsThere) {
   EXPECT_EQ(lines.size(), 13u) << ::testing::PrintToString(lines);
 }
 
+// Pairs in the machines of before, and another network.
+TEST(ClusterChanges, TiersAreComparedByTheirNames) {
+  Query before = smallQuery(8), after = before;
+  std::vector<spec::LinkTier>& tiers = after.cluster.tiers;
+  before.cluster.tiers[0].name = tiers[0].name = "pcie";
+  before.cluster.tiers[1].name = "ethernet";
+  tiers[1].name = "infiniband";
+  tiers[1].bandwidth = before.cluster.tiers[1].bandwidth * 2;
+  tiers.insert(tiers.begin(), tiers[0]);
+  tiers[0].name = "bridge";
+  EXPECT_THAT(clusterChanges(before, after),
+              ::testing::ElementsAre("link ethernet -> infiniband",
+                                     ::testing::StartsWith("ethernet/infiniband bandwidth "),
+                                     ::testing::StartsWith("link bridge (")));
+}
+
 TEST(PlanChanges, ByHand) {
   plan::Plan before;
   before.layers = plan::evenLayers(4, 1, 1);
