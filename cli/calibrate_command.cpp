@@ -185,8 +185,10 @@ Result<int> readTests(const CalibrateOptions& options) {
       const Status added =
           cost::addSweep(cluster, *tier, sweep, fmt::format("nccl-tests, {}", place));
       if (!added.ok()) return Error(added.withContext(place));
-      table += fmt::format("{:<14}{} among {}, {} sizes, up to {}: tier {}\n", "read",
+      const int64_t perBlock = cost::perBlockOf(cluster, *tier, sweep);
+      table += fmt::format("{:<14}{} among {}{}, {} sizes, up to {}: tier {}\n", "read",
                            spec::nameOf(spec::kCollectives, sweep.kind), sweep.numRanks,
+                           perBlock > 0 ? fmt::format(" ({} on each host)", perBlock) : "",
                            sweep.points.size(), bandwidthText(sweep.points.back().busBandwidth),
                            cluster.tiers[*tier].name);
     }

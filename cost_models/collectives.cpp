@@ -40,11 +40,15 @@ Seconds onePassTime(Bytes payload, const Levels& levels) {
 // Null: none for as many members, or they lie in another way.
 const spec::CollectiveCurve* curveOf(spec::CollectiveKind kind, const Levels& levels) {
   const Level& outermost = levels.back();
-  if (!outermost.isMeasured) return nullptr;
+  if (outermost.tier == nullptr) return nullptr;
   int64_t members = 1;
   for (const Level& level : levels) members *= level.size;
+  const auto liesAs = [&](const spec::CollectiveCurve& curve) {
+    if (curve.perBlock == 0) return outermost.lie == Level::Lie::kInOrder;
+    return outermost.lie == Level::Lie::kEven && curve.perBlock == members / outermost.size;
+  };
   for (const spec::CollectiveCurve& curve : outermost.tier->curves)
-    if (curve.kind == kind && curve.group == members) return &curve;
+    if (curve.kind == kind && curve.group == members && liesAs(curve)) return &curve;
   return nullptr;
 }
 
@@ -102,8 +106,12 @@ Seconds collectiveTime(spec::CollectiveKind kind, Bytes payload, const Levels& l
   using spec::CollectiveKind;
   if (levels.empty()) return {};
   const Seconds latency = latencyOf(levels) * passesOf(kind);
-  if (const spec::CollectiveCurve* curve = curveOf(kind, levels))
-    return interpolated(*curve, payload, latency);
+  if (const spec::CollectiveCurve* curve = curveOf(kind, levels)) {
+    const Seconds measured = interpolated(*curve, payload, latency);
+    // Measured alone; in a step others share the links.
+    return curve->perBlock == 0 ? measured
+                                : std::max(measured, paceOf(payload, levels) * passesOf(kind));
+  }
   if (kind == CollectiveKind::kAllReduce) return allReduceTime(payload, levels);
   if (const spec::CollectiveCurve* curve = curveOf(CollectiveKind::kAllReduce, levels))
     return std::max(interpolated(*curve, payload, latency * 2) / 2, paceOf(payload, levels));

@@ -289,16 +289,24 @@ Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std
   return Parser(text, name).parse();
 }
 
+// Where hosts are the blocks of the tier before and had fewer ranks than they have devices.
+int64_t perBlockOf(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep) {
+  if (tier == 0 || sweep.numHosts < 2 || sweep.numRanks % sweep.numHosts != 0) return 0;
+  const int64_t ranks = sweep.numRanks / sweep.numHosts, host = cluster.tiers[tier - 1].devices;
+  return host == cluster.devicesPerHost() && ranks < host ? ranks : 0;
+}
+
 Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,
                 const std::string& source) {
   spec::LinkTier& to = cluster.tiers[tier];
   if (!cluster.holdsGroup(tier, sweep.numRanks))
     return invalidArgument(fmt::format("tier {} of cluster {} joins {} devices, the test ran on {}",
                                        to.name, cluster.name, to.devices, sweep.numRanks));
+  const int64_t perBlock = perBlockOf(cluster, tier, sweep);
   std::erase_if(to.curves, [&](const spec::CollectiveCurve& curve) {
-    return curve.kind == sweep.kind && curve.group == sweep.numRanks;
+    return curve.kind == sweep.kind && curve.group == sweep.numRanks && curve.perBlock == perBlock;
   });
-  to.curves.push_back({sweep.kind, sweep.numRanks, sweep.points, source});
+  to.curves.push_back({sweep.kind, sweep.numRanks, sweep.points, source, perBlock});
   return {};
 }
 

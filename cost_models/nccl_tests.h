@@ -35,6 +35,10 @@ inline constexpr size_t kMaxNcclBytes = size_t{16} << 20;  // of a text; a longe
 // kInvalidArgument, with file and line: what is wrong, and what was expected.
 Result<std::vector<NcclSweep>> parseNcclTests(const std::string& text, const std::string& name);
 
+// Devices of the sweep in each block of the tier before, where they did not fill these; otherwise
+// 0.
+int64_t perBlockOf(const spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep);
+
 // Puts the sweep, with `source`, into tiers[tier] in place of a curve of the same collective and
 // group. kInvalidArgument: the tier does not hold as many devices.
 Status addSweep(spec::ClusterSpec& cluster, size_t tier, const NcclSweep& sweep,

@@ -281,7 +281,10 @@ Levels levelsOf(const GroupShape& shape, const Ranks& ranks, const spec::Cluster
       shape.inner.stride == 1 && (shape.outer.size == 1 || shape.outer.stride == shape.inner.size);
   while (!group.isDone()) {
     const auto [size, tier, firstInside] = group.next();
-    Level level{size, linkOf(cluster.tiers[tier]), &cluster.tiers[tier], tier == 0 || isRun};
+    const Level::Lie lie = tier == 0 || isRun    ? Level::Lie::kInOrder
+                           : firstInside == tier ? Level::Lie::kEven
+                                                 : Level::Lie::kUneven;
+    Level level{size, linkOf(cluster.tiers[tier]), &cluster.tiers[tier], lie};
     for (size_t inside = firstInside; inside < tier; ++inside) {
       const Link link = linkOf(cluster.tiers[inside]);
       level.link.latency = std::max(level.link.latency, link.latency);

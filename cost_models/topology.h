@@ -23,9 +23,8 @@ struct Level {
   int64_t size = 1;
   Link link;
   const spec::LinkTier* tier = nullptr;  // that it runs over, for measured curves; not owned
-  // Members lie as those of which curves were measured (spec::CollectiveCurve): in order, or anyhow
-  // in a block of the innermost tier.
-  bool isMeasured = false;
+  // How the members lie in the blocks below: for measured curves.
+  enum class Lie : uint8_t { kInOrder, kEven, kUneven } lie = Lie::kUneven;
 };
 using Levels = std::vector<Level>;  // innermost first
 

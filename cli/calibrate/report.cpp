@@ -77,6 +77,7 @@ nlohmann::json curvesJson(const spec::ClusterSpec& cluster) {
       curves.push_back({{"tier", tier.name},
                         {"collective", spec::nameOf(spec::kCollectives, curve.kind)},
                         {"group", curve.group},
+                        {"perBlock", curve.perBlock},
                         {"bytesAndBusBandwidth", std::move(points)}});
     }
   return curves;

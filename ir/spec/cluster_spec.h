@@ -137,12 +137,14 @@ struct CollectivePoint {
 };
 
 // One collective, measured over a range of sizes by `group` devices that lie in one block of the
-// tier and fill the blocks of the tier before, as ranks in order do.
+// tier and fill the blocks of the tier before, as ranks in order do, or have `perBlock` devices in
+// each of these.
 struct CollectiveCurve {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   int64_t group = 2;
   std::vector<CollectivePoint> points;  // bytes strictly increasing
   std::string source;
+  int64_t perBlock = 0;  // 0: in order
   bool operator==(const CollectiveCurve&) const = default;
 };
 

@@ -207,11 +207,13 @@ void readCurve(MapReader& owner, const Node& node, const std::string& path, int6
   CollectiveCurve curve;
   map.required("collective", kCollectives, &curve.kind);
   map.required("group", &curve.group);
+  map.optional("per_block", &curve.perBlock);
   map.required("source", &curve.source);
   readPoints(map, &curve.points);
   if (map.firstValueError().ok()) {
     const auto same = [&](const CollectiveCurve& other) {
-      return other.kind == curve.kind && other.group == curve.group;
+      return other.kind == curve.kind && other.group == curve.group &&
+             other.perBlock == curve.perBlock;
     };
     if (curve.group < 2)
       map.merge(
@@ -220,6 +222,9 @@ void readCurve(MapReader& owner, const Node& node, const std::string& path, int6
       map.merge(map.errorFor({"group", fmt::format("must be at most the {} devices of the tier, "
                                                    "got {}",
                                                    largest, curve.group)}));
+    else if (curve.perBlock < 0 || (curve.perBlock > 0 && curve.group % curve.perBlock != 0))
+      map.merge(map.errorFor({"per_block", fmt::format("must divide the group of {}, got {}",
+                                                       curve.group, curve.perBlock)}));
     else if (std::any_of(tier->curves.begin(), tier->curves.end(), same))
       map.merge(
           map.errorFor({"group", fmt::format("there is a curve of {} among {} devices already",

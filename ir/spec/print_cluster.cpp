@@ -103,6 +103,7 @@ void printDevice(const DeviceSpec& device, ClusterPrinter& out) {
 void printCurve(const CollectiveCurve& curve, ClusterPrinter& out) {
   out.line("      - ", "collective", nameOf(kCollectives, curve.kind));
   out.line("        ", "group", curve.group);
+  if (curve.perBlock > 0) out.line("        ", "per_block", curve.perBlock);
   out.line("        ", "source", printText(curve.source));
   out.text += "        points:\n";
   for (const CollectivePoint& point : curve.points)

@@ -92,7 +92,7 @@ spec::LinkTier measuredTier() {
 // Half of 1 MB is half way from the latency, 2 x 7 x 2 us = 28 us, to 175 us: 101.5 us.
 TEST(CollectiveTime, FollowsTheMeasuredCurve) {
   const spec::LinkTier tier = measuredTier();
-  const Levels levels = {{8, {tier.latency, tier.bandwidth}, &tier, true}};
+  const Levels levels = {{8, {tier.latency, tier.bandwidth}, &tier, Level::Lie::kInOrder}};
   const auto time = [&](Bytes bytes) {
     return collectiveTime(spec::CollectiveKind::kAllReduce, bytes, levels).count();
   };
@@ -108,20 +108,30 @@ TEST(CollectiveTime, FollowsTheMeasuredCurve) {
 // Eight ranks in order, two in each block inside: what was measured. One in each of eight blocks is
 // another group, that shares its links with others.
 TEST(CollectiveTime, OfAMeasuredGroupFollowsTheCurveOfItsOutermostTier) {
-  const spec::LinkTier tier = measuredTier();
+  spec::LinkTier tier = measuredTier();
   const spec::LinkTier inside;
   const Link link{tier.latency, tier.bandwidth};
   const auto time = [&](const Levels& levels) {
     return collectiveTime(spec::CollectiveKind::kAllReduce, 1_MB, levels).count();
   };
-  EXPECT_NEAR(time({{2, link, &inside, true}, {4, link, &tier, true}}), 175e-6, 1e-12);
-  const Levels apart = {{8, link, &tier, false}};
+  EXPECT_NEAR(
+      time({{2, link, &inside, Level::Lie::kInOrder}, {4, link, &tier, Level::Lie::kInOrder}}),
+      175e-6, 1e-12);
+  const Levels apart = {{8, link, &tier, Level::Lie::kEven}};
   EXPECT_EQ(time(apart), allReduceTime(1_MB, apart).count());
+  tier.curves[0].perBlock = 1;
+  EXPECT_NEAR(time(apart), 175e-6, 1e-12);
+  const Levels pairs = {{2, link, &inside, Level::Lie::kInOrder},
+                        {4, link, &tier, Level::Lie::kEven}};
+  EXPECT_EQ(time(pairs), allReduceTime(1_MB, pairs).count());
+  // No faster than links that are shared: 2 x 7/8 MB at 5 GB/s.
+  const Levels shared = {{8, {tier.latency, 5_GBps}, &tier, Level::Lie::kEven}};
+  EXPECT_NEAR(time(shared), 350e-6, 1e-12);
 }
 
 TEST(CollectiveTime, OfOtherGroupsFollowsTheFormulas) {
   const spec::LinkTier tier = measuredTier();
-  const Levels four = {{4, {tier.latency, tier.bandwidth}, &tier, true}};
+  const Levels four = {{4, {tier.latency, tier.bandwidth}, &tier, Level::Lie::kInOrder}};
   EXPECT_EQ(collectiveTime(spec::CollectiveKind::kAllReduce, 1_MB, four),
             allReduceTime(1_MB, four));
   EXPECT_EQ(collectiveTime(spec::CollectiveKind::kReduceScatter, 1_MB, four),
@@ -148,7 +158,7 @@ TEST(CollectiveTime, GatheringIsNoFasterThanItsLinks) {
   spec::LinkTier tier;
   tier.devices = 8;
   tier.curves = {{spec::CollectiveKind::kAllReduce, 8, {{1_GB, 700_GBps}}, "test"}};
-  const Levels levels = {{8, {0_us, 100_GBps}, &tier, true}};
+  const Levels levels = {{8, {0_us, 100_GBps}, &tier, Level::Lie::kInOrder}};
   EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllReduce, 1_GB, levels).count(), 2.5e-3, 1e-9);
   EXPECT_NEAR(collectiveTime(spec::CollectiveKind::kAllGather, 1_GB, levels).count(), 8.75e-3,
               1e-9);
@@ -160,8 +170,8 @@ TEST(LeastCollectiveTime, IsNoMoreThanAnyPiecesTake) {
   using spec::CollectiveKind;
   spec::LinkTier tier = measuredTier();
   tier.curves[0].points = {{Bytes(1e3), 1_GBps}, {1_MB, 30_GBps}, {4_MB, 20_GBps}};
-  const Levels curved = {{8, {tier.latency, tier.bandwidth}, &tier, true}};
-  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier, true}};
+  const Levels curved = {{8, {tier.latency, tier.bandwidth}, &tier, Level::Lie::kInOrder}};
+  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier, Level::Lie::kInOrder}};
   std::mt19937 random(1);
   std::uniform_real_distribution<double> exponent(2, 8);
   for (int round = 0; round < 300; ++round)
@@ -184,7 +194,7 @@ TEST(LeastCollectiveTime, IsNoMoreThanAnyPiecesTake) {
 // 2 parts of a ring of 4: the bytes once, 2 x 3 latencies of 2 us each way, no more.
 TEST(LeastCollectiveTime, WithoutACurveIsExact) {
   const spec::LinkTier tier = measuredTier();
-  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier, true}};
+  const Levels ring = {{4, {tier.latency, tier.bandwidth}, &tier, Level::Lie::kInOrder}};
   const Seconds apart = allReduceTime(1_MB, ring) + allReduceTime(3_MB, ring);
   EXPECT_NEAR(leastCollectiveTime(spec::CollectiveKind::kAllReduce, 4_MB, 2, ring).count(),
               apart.count(), 1e-15);

@@ -116,6 +116,19 @@ TEST(ParseNcclTests, ATableNeedsRowsAndRanks) {
   EXPECT_THAT(messageOfLog(text.substr(rows)), HasSubstr("log.txt:1: expected a comment"));
 }
 
+// One rank on each of two hosts of four, and all of them.
+TEST(AddSweep, KnowsHowManyRanksAHostHad) {
+  spec::ClusterSpec cluster = small::cluster(8, 4);
+  NcclSweep sweep = parseNcclTests(kAllReduceOutput, "log.txt")->front();
+  sweep.numRanks = sweep.numHosts = 2;
+  ASSERT_TRUE(addSweep(cluster, 1, sweep, "apart").ok());
+  sweep.numRanks = 8;
+  ASSERT_TRUE(addSweep(cluster, 1, sweep, "full").ok());
+  ASSERT_EQ(cluster.tiers[1].curves.size(), 2u);
+  EXPECT_EQ(cluster.tiers[1].curves[0].perBlock, 1);
+  EXPECT_EQ(cluster.tiers[1].curves[1].perBlock, 0);
+}
+
 TEST(AddSweep, ReplacesTheCurveOfTheSameGroup) {
   spec::ClusterSpec cluster = small::cluster(8, 4);
   NcclSweep sweep = parseNcclTests(kAllReduceOutput, "log.txt")->front();

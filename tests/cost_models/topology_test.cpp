@@ -98,17 +98,16 @@ TEST(Levels, GroupsThatStraddleNodesAreNoFasterThanTheLinksInside) {
             BytesPerSecond(400e9));
 }
 
-// In order, or within a block of the innermost tier.
-TEST(Levels, CurvesAreOfGroupsInOrder) {
+// In order, or anyhow within a block of the innermost tier.
+TEST(Levels, SayHowMembersLie) {
   const spec::ClusterSpec cluster = small::cluster(64, 8);
-  const auto isMeasured = [&](GroupShape shape) {
-    return levelsOf(shape, {64, 1}, cluster).back().isMeasured;
-  };
-  EXPECT_TRUE(isMeasured({{16, 1}}));
-  EXPECT_TRUE(isMeasured({{2, 4}}));
-  EXPECT_TRUE(isMeasured({{2, 1}, {8, 2}}));
-  EXPECT_FALSE(isMeasured({{2, 8}}));
-  EXPECT_FALSE(isMeasured({{16, 4}}));
+  const auto lieOf = [&](GroupShape shape) { return levelsOf(shape, {64, 1}, cluster).back().lie; };
+  EXPECT_EQ(lieOf({{16, 1}}), Level::Lie::kInOrder);
+  EXPECT_EQ(lieOf({{2, 4}}), Level::Lie::kInOrder);
+  EXPECT_EQ(lieOf({{2, 1}, {8, 2}}), Level::Lie::kInOrder);
+  EXPECT_EQ(lieOf({{2, 8}}), Level::Lie::kEven);
+  EXPECT_EQ(lieOf({{16, 4}}), Level::Lie::kEven);
+  EXPECT_EQ(lieOf({{6, 3}}), Level::Lie::kUneven);
 }
 
 // The embedding group of tp 1, dp 2, pp 4: ranks 0 and 6 of a node's eight. Of 16 ranks they may be

@@ -282,13 +282,15 @@ TEST(Bounds, HoldForMeasuredKernelsAndCollectives) {
   for (spec::LinkTier& tier : query.cluster.tiers)
     for (int64_t group : {2, 4})
       for (CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather})
-        if (group <= tier.devices)
-          tier.curves.push_back({kind,
-                                 group,
-                                 {{Bytes(1e3), BytesPerSecond(1e9)},
-                                  {Bytes(1e5), BytesPerSecond(9e9)},
-                                  {Bytes(1e6), BytesPerSecond(4e9)}},
-                                 "test"});
+        for (int64_t perBlock : {0, 1})
+          if (group <= tier.devices)
+            tier.curves.push_back({kind,
+                                   group,
+                                   {{Bytes(1e3), BytesPerSecond(1e9)},
+                                    {Bytes(1e5), BytesPerSecond(9e9)},
+                                    {Bytes(1e6), BytesPerSecond(4e9)}},
+                                   "test",
+                                   perBlock});
   expectAdmissible(query, 4);
 }
 

@@ -180,6 +180,7 @@ TEST(ParseCluster, TiersSayHowTheyAreJoined) {
                              {{Bytes(1048576), 20_GBps}, {Bytes(2097152), 35_GBps}},
                              "measured"}));
   EXPECT_EQ(nvlink.curves[1].kind, CollectiveKind::kSend);
+  EXPECT_EQ(nvlink.curves[1].perBlock, 0);
   const LinkTier& leaf = parsed->tiers[1];
   EXPECT_EQ(leaf.topology, TierTopology::kRails);
   EXPECT_EQ(leaf.nics, 1);
@@ -262,6 +263,8 @@ TEST(ParseCluster, CurvesMustMakeSense) {
               HasSubstr("tiers[0].curves[0].group: must be at least 2 devices, got 1"));
   EXPECT_THAT(withTiers("collective: send, group: 2", "collective: all_reduce, group: 8"),
               HasSubstr("curves[1].group: there is a curve of all_reduce among 8 devices already"));
+  EXPECT_THAT(withTiers("group: 8\n", "group: 8\n        per_block: 3\n"),
+              HasSubstr("curves[0].per_block: must divide the group of 8, got 3"));
   EXPECT_THAT(withTiers("source: measured\n", "source: ' '\n"),
               HasSubstr("curves[0].source: is empty: say where the curve comes from"));
   EXPECT_THAT(withTiers("        source: measured\n", ""),
@@ -322,6 +325,9 @@ TEST(ParseCluster, DeviceMayHaveTilingPowerAndNarrowFormats) {
   EXPECT_EQ(c.device.peak(MathFormat::kF4)->rate, FlopsPerSecond(1248e12));
   EXPECT_EQ(c.device.peak(MathFormat::kF64), nullptr);
   EXPECT_EQ(cluster().device.numMultiprocessors, 0);  // not known
+  EXPECT_THAT(with("  matmul_efficiency",
+                   "  compute_capability: {value: 90, source: a}\n  matmul_efficiency"),
+              HasSubstr("device.compute_capability: must be at most 20, as 9.0 for sm_90, got 90"));
   EXPECT_THAT(
       with("  matmul_efficiency", "  multiprocessors: {value: 0, source: a}\n  matmul_efficiency"),
       HasSubstr("device.multiprocessors: must be above 0"));
