@@ -45,7 +45,10 @@ Status checkQuery(const Query& query) {
 }
 
 // The pins may be obeyed one by one, but not together with as many devices.
-Status noLayout(int64_t devices, const std::vector<Rejection>& rejections) {
+Status noLayout(int64_t devices, std::vector<Rejection> rejections) {
+  // What the program has not bars most layouts, and is seen last.
+  std::stable_partition(rejections.begin(), rejections.end(),
+                        [](const Rejection& r) { return r.rule == "stack"; });
   std::vector<std::string> lines;
   std::set<std::pair<std::string, std::string>> said;  // The same for many layouts says no more.
   for (const Rejection& r : rejections)

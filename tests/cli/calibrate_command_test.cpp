@@ -51,8 +51,9 @@ TEST_F(CalibrateCommand, ATestOfSeveralHostsIsOfTheNetwork) {
   const std::string hosts = write("all_reduce.txt", text);
   const Outcome outcome = calibrate({"--nccl-tests", hosts, "--cluster", "dgx-a100"});
   expectSuccess(outcome);
-  EXPECT_THAT(calibrate({"--nccl-tests", hosts, "--cluster", "dgx-a100", "-o", path("o.yaml")}).out,
-              HasSubstr("all_reduce among 4, 2 sizes, up to 25.2 GB/s: tier infiniband"));
+  EXPECT_THAT(
+      calibrate({"--nccl-tests", hosts, "--cluster", "dgx-a100", "-o", path("o.yaml")}).out,
+      HasSubstr("all_reduce among 4 (1 on each host), 2 sizes, up to 25.2 GB/s: tier infiniband"));
   expectRefusal(calibrate({"--nccl-tests", hosts, "--cluster", "dgx-a100", "--tier", "nvlink"}), 1,
                 {"--tier nvlink is within a host, and the test ran on 4 hosts"});
   expectRefusal(calibrate({"--nccl-tests", hosts, "--cluster", "dgx-h100"}), 1,

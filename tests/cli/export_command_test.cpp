@@ -97,22 +97,26 @@ TEST_F(ExportCommand, TorchtitansSchedulesArePlannedAndExported) {
   }
 }
 
-// torchtitan's tensor parallelism is sequence parallel, which tp has to divide: of an odd length
-// there is none, and the best plan is one of the others.
+// torchtitan's tensor parallelism is sequence parallel, and twice tp has to divide the sequence: of
+// 2 x 2,047 positions there is none, and the best plan is one of the others. Of an odd length no
+// plan is any.
 TEST_F(ExportCommand, ForSearchesAmongWhatTheProgramTakesTogether) {
   const std::vector<std::string> odd = {"plan",     "--model", "llama3-70b", "--cluster",
                                         "dgx-h100", "--gpus",  "128",        "--batch",
-                                        "64",       "--seq",   "4095",       "--for"};
+                                        "64",       "--seq",   "4094",       "--for"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), odd.begin(), odd.end());
     return runTrireme(more);
   };
   const Outcome outcome = with({"torchtitan", "-o", path("odd.yaml")});
   expectSuccess(outcome);
-  EXPECT_THAT(outcome.out, HasSubstr("tp without sequence parallel (stack) needs sequence"));
+  EXPECT_THAT(outcome.out, HasSubstr("which 2 x tp x cp does not divide"));
   expectSuccess(runTrireme({"export", path("odd.yaml"), "--to", "torchtitan"}));
   expectRefusal(with({"torchtitan", "--tp", "2"}), 1,
-                {"tp without sequence parallel", "would work: tp 1 (pinned: 2)"});
+                {"sequence 4094 with tp 2", "would work: tp 1 (pinned: 2)"});
+  expectRefusal(runTrireme({"plan", "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus",
+                            "128", "--batch", "64", "--seq", "4095", "--for", "torchtitan"}),
+                1, {"(stack) sequence 4095 with tp 1 and cp 1", "needs sequence 4096"});
   expectSuccess(with({"megatron", "--tp", "2"}));
   // Of other lengths a pinned tp comes with it.
   expectSuccess(

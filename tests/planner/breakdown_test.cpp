@@ -27,6 +27,8 @@ std::vector<Query> queriesOfAllStacks() {
     query.cluster.tiers.insert(query.cluster.tiers.begin(), query.cluster.tiers.front());
     query.cluster.tiers.front().devices = 4;
     query.stack = *spec::loadStack(name);
+    if (query.stack.computeCapability > query.cluster.device.computeCapability)
+      query.cluster.device.computeCapability = query.stack.computeCapability;
     query.training.precision = spec::usualPrecision(query.stack, query.cluster.device);
     queries.push_back(std::move(query));
   }
