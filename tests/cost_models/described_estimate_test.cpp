@@ -110,6 +110,40 @@ TEST(DescribedEstimate, GathersShardedParametersThroughOnePort) {
 // Two stages over four ranks that share, 8 microbatches, 2 bytes per gathered parameter and 4 per
 // reduced gradient. Kept whole, a stage's P parameters take 2 P + 4 P more than shards, in place of
 // two layers gathered and one layer's gradients; what is done 8 times is done once.
+// Four pairs in a machine are no four machines, and links between pairs are no ports. Without its
+// bridges the machine is no faster.
+TEST(DescribedEstimate, BridgedPairsAreNoNodes) {
+  const spec::ClusterSpec bridged = spec::loadCluster("h100-nvl").value();
+  spec::ClusterSpec plain = bridged;
+  plain.tiers.erase(plain.tiers.begin());
+  plan::Plan plan;
+  plan.dpShard = 8;
+  spec::StackDescription stack;
+  stack.slowdownPerDoubling = 0.1;
+  EXPECT_EQ(stepFactor(plan, bridged, stack), 1);
+  plan.dpShard = 32;
+  EXPECT_DOUBLE_EQ(stepFactor(plan, bridged, stack), 1.2);
+  EXPECT_EQ(stepFactor(plan, bridged, stack), stepFactor(plan, plain, stack));
+
+  const spec::ModelSpec model = spec::loadModel("mpt-1b").value();
+  const spec::StackProfile zero3 = spec::loadStack("deepspeed-zero3").value();
+  plan.model = model.name;
+  plan.fingerprint = plan::fingerprintOf(model);
+  plan.dpShard = 8;
+  plan.microbatchSize = 4;
+  plan.stateSharding = plan::StateSharding::kParameters;
+  plan.training.precision = spec::Precision::kBf16;
+  plan.training.globalBatchSize = 64;
+  plan.training.sequenceLength = 2048;
+  plan.layers = plan::evenLayers(model.numLayers, 1, 1);
+  const auto step = [&](const spec::ClusterSpec& cluster) {
+    const Result<Estimate> estimated = estimate(model, plan, cluster, zero3);
+    EXPECT_TRUE(estimated.has_value()) << estimated.error().message();
+    return estimated->step;
+  };
+  EXPECT_LT(step(bridged), step(plain));
+}
+
 TEST(DescribedEstimate, APipelineThatKeepsParametersWholeGathersThemOnce) {
   const spec::ClusterSpec cluster = quietCluster(8, 8);
   const spec::ModelSpec model = small::gpt(8);
