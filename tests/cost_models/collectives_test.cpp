@@ -121,6 +121,8 @@ TEST(CollectiveTime, OfAMeasuredGroupFollowsTheCurveOfItsOutermostTier) {
   EXPECT_EQ(time(apart), allReduceTime(1_MB, apart).count());
   tier.curves[0].perBlock = 1;
   EXPECT_NEAR(time(apart), 175e-6, 1e-12);
+  const Levels straddling = {{8, link, &tier, Level::Lie::kUneven}};
+  EXPECT_EQ(time(straddling), allReduceTime(1_MB, straddling).count());
   const Levels pairs = {{2, link, &inside, Level::Lie::kInOrder},
                         {4, link, &tier, Level::Lie::kEven}};
   EXPECT_EQ(time(pairs), allReduceTime(1_MB, pairs).count());
