@@ -112,6 +112,10 @@ Link slowestLink(size_t outermost, IsCrossed isCrossedAlone, const plan::Plan& p
 
 }  // namespace
 
+bool isPartOfHost(size_t tier, const spec::ClusterSpec& cluster) {
+  return tier + 1 < cluster.tiers.size() && cluster.tiers[tier + 1].devices <= cluster.hostDevices;
+}
+
 GroupShape groupShape(GroupKind kind, const plan::Plan& plan) {
   const int64_t t = plan.tp, d = plan.dp(), p = plan.pp;
   const int64_t toStage = plan::stageStride(plan), toReplica = plan::replicaStride(plan);
@@ -186,9 +190,11 @@ class Blocks {
   // fill are as if they were smaller: five on each have no pairs that begin with every host.
   int64_t devicesOf(size_t tier) const {
     const int64_t devices = cluster_.tiers[tier].devices;
-    if (tier + 1 >= cluster_.tiers.size()) return devices;
-    const int64_t around = cluster_.tiers[tier + 1].devices;
-    if (ranks_.all <= around || around > cluster_.devicesPerHost()) return devices;
+    if (!isPartOfHost(tier, cluster_)) return devices;
+    int64_t around = 0;  // the same for all parts, so that they nest
+    for (size_t i = tier + 1; i < cluster_.tiers.size(); ++i)
+      if (cluster_.tiers[i].devices <= cluster_.hostDevices) around = cluster_.tiers[i].devices;
+    if (ranks_.all <= around) return devices;
     const int64_t blocks = (ranks_.all + around - 1) / around, even = ranks_.all / blocks;
     const bool isEven = ranks_.all == even * blocks && isMultiple(even, ranks_.together);
     return isEven ? std::gcd(devices, even) : devices;
@@ -213,7 +219,7 @@ std::string partlyFilled(const plan::Plan& plan, const spec::ClusterSpec& cluste
   for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i) {
     const spec::LinkTier& tier = cluster.tiers[i];
     const int64_t block = blockOf(i, ranks, cluster);
-    if (block == 1 && cluster.tiers[i + 1].devices <= cluster.devicesPerHost()) continue;
+    if (block == 1 && isPartOfHost(i, cluster)) continue;
     if (block < tier.devices && block < ranks.all)
       return fmt::format("{} ranks in each of {} blocks of {} ({} devices)", block,
                          ranks.all / block, tier.name, tier.devices);

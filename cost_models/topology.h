@@ -49,10 +49,14 @@ struct Ranks {
 };
 Ranks ranksOf(const plan::Plan& plan);
 
+// Whether blocks of the tier are parts of a host, of clusters that say how large hosts are.
+bool isPartOfHost(size_t tier, const spec::ClusterSpec& cluster);
+
 // Ranks in a block of the tier: as many as it has devices or, where that leaves a block partly
 // empty, the same in each of the blocks that are needed, if inner blocks and `together` divide it,
 // else as many whole hosts in each of some more blocks, at least half full, if that many can be
-// had. Parts of hosts (bridged pairs) that the ranks of a host do not fill are smaller.
+// had. Parts of hosts (bridged pairs, where
+// the cluster has hostDevices) that the ranks of a host do not fill are smaller.
 //
 //   a rack of 72,  64 ranks: 64      128 ranks: 64 in each of two      150 ranks: 50 in each of 3
 //   with hosts of 4, 1,024 ranks: 64 in each of 16, of which 15 would have held them

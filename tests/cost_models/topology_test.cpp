@@ -84,6 +84,30 @@ TEST(Levels, PairsThatTheRanksOfANodeDoNotFillAreNone) {
             "5 ranks in each of 2 blocks of " + cluster.tiers[1].name + " (8 devices)");
 }
 
+// Pairs in sockets of 4 in nodes of 8: parts of parts nest, whatever the ranks.
+TEST(Levels, PartsOfHostsNest) {
+  spec::ClusterSpec cluster = pairs(64);
+  spec::LinkTier socket = cluster.tiers[0];
+  socket.devices = 4;
+  cluster.tiers.insert(cluster.tiers.begin() + 1, socket);
+  for (int64_t all = 1; all <= 64; ++all)
+    for (const int64_t together : {1, 2, 4}) {
+      if (all % together != 0) continue;
+      int64_t inner = 1;
+      for (size_t tier = 0; tier < cluster.tiers.size(); ++tier) {
+        const int64_t block = blockOf(tier, {all, together}, cluster);
+        ASSERT_GE(block, 1) << all;
+        EXPECT_EQ(block % inner, 0) << all << " ranks, tier " << tier;
+        inner = block;
+      }
+    }
+  EXPECT_EQ(blockOf(0, {10, 1}, cluster), 1);
+  EXPECT_EQ(blockOf(1, {12, 1}, cluster), 2);  // six in each node
+  // A rack is no host, unless the file says so.
+  cluster.hostDevices = 0;
+  EXPECT_EQ(blockOf(0, {10, 1}, cluster), 2);
+}
+
 // Of 15 ranks some neighbours are in one node, whatever the network.
 TEST(Levels, GroupsThatStraddleNodesAreNoFasterThanTheLinksInside) {
   spec::ClusterSpec cluster = small::cluster(64, 8);
