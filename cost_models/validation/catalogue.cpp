@@ -133,6 +133,7 @@ void setNetwork(const Row& row, spec::ClusterSpec& cluster) {  // (C3)
 void setNodes(const Row& row, spec::ClusterSpec& cluster) {  // (C4)
   constexpr int64_t kWidestNode = 16;
   if (cluster.tiers.size() == 1 || !row.gpusPerNode || nodeOf(cluster) > kWidestNode) return;
+  cluster.hostDevices = std::min(cluster.hostDevices, *row.gpusPerNode);
   for (size_t i = 0; i + 1 < cluster.tiers.size(); ++i)
     if (int64_t& devices = cluster.tiers[i].devices; devices <= kWidestNode)
       devices = std::min(devices, *row.gpusPerNode);

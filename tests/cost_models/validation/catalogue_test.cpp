@@ -190,6 +190,7 @@ TEST(C4SmallerNodes, ShrinkTheFirstTierButNoRack) {
 TEST(C4SmallerNodes, MayHaveTiersWithin) {
   spec::ClusterSpec pairs = namedCluster("pairs", "H100-NVL-94GB", 94, 8, 200);
   pairs.tiers.insert(pairs.tiers.begin(), {"bridge", 2, BytesPerSecond(600e9), Seconds(1e-6)});
+  pairs.hostDevices = 8;
   Row row = onGpu("H100 NVL");
   row.gpusPerNode = 8;
   row.interNodeGbpsPerGpu = 50;
@@ -202,6 +203,7 @@ TEST(C4SmallerNodes, MayHaveTiersWithin) {
   row.gpusPerNode = 4;
   EXPECT_EQ(clusterFor(row, {pairs})->tiers[0].devices, 2);
   EXPECT_EQ(clusterFor(row, {pairs})->tiers[1].devices, 4);
+  EXPECT_EQ(clusterFor(row, {pairs})->hostDevices, 4);
   row.gpusPerNode = 16;
   EXPECT_THAT(clusterFor(row, {pairs}).error().message(), HasSubstr("nearest: 8 (pairs)"));
 }
