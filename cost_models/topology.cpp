@@ -391,4 +391,10 @@ bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& clus
   return nearness == Nearness::kEachHop && anyHopIsFaster(plan, cluster);
 }
 
+bool hasSlowInside(const spec::ClusterSpec& cluster) {
+  for (size_t outer = 1; outer < cluster.tiers.size(); ++outer)
+    if (isFaster(linkOf(cluster.tiers[outer]), linkOf(cluster.tiers[outer - 1]))) return true;
+  return false;
+}
+
 }  // namespace trireme::cost

@@ -108,4 +108,8 @@ enum class Nearness : uint8_t { kEachHop, kSlowestHop };
 bool stagesAreNearerInside(const plan::Plan& plan, const spec::ClusterSpec& cluster,
                            Nearness nearness);
 
+// Whether a tier's links are slower or later than those of a tier around it, so that replicas may
+// reduce faster further apart.
+bool hasSlowInside(const spec::ClusterSpec& cluster);
+
 }  // namespace trireme::cost

@@ -328,9 +328,9 @@ Result<std::vector<Alternative>> singleChanges(const Query& query, const plan::P
     if (query.cluster.device.kind == spec::DeviceKind::kHost && change.plan.overlapReductions &&
         !plan.overlapReductions)
       continue;
-    // Nor does the search look at stages inside where they are no nearer to each other.
+    // Nor does the search look at stages inside where nothing is faster for it.
     if (change.choice == "rank order" && change.plan.rankOrder == plan::RankOrder::kTpCpPpDp &&
-        !areNearerInside(query, plan))
+        !mayBeFasterInside(query, plan))
       continue;
     Alternative alternative;
     alternative.choice = std::move(change.choice);

@@ -329,7 +329,8 @@ Rejection refuseShards(const Query& query, const Group& g, int64_t dpShard) {
 Rejection refuseSharing(const Query& query, const Group& g) {
   for (const Sharing& sharing : possibleSharings(query, g))
     if (const auto breach = sharingBreach(query, g, sharing))
-      return {"stack", breach->value, breach->nearest, query.stack.name};
+      return {"stack", breach->value, "another stack, or " + breach->nearest,
+              "stack " + query.stack.name};
   const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
   const std::string subject = fmt::format("sharded {}", plan::stateShardingName(kind));
   if (!supports(query.stack, kind)) return {"stack", subject, "a stack that can", query.stack.name};
@@ -533,10 +534,11 @@ std::optional<plan::Plan> firstPlan(const Query& query, const Group& group,
   return plan;
 }
 
-bool areNearerInside(const Query& query, const plan::Plan& degrees) {
+bool mayBeFasterInside(const Query& query, const plan::Plan& degrees) {
   const auto nearness =
       query.stack.ownPrograms ? cost::Nearness::kEachHop : cost::Nearness::kSlowestHop;
-  return cost::stagesAreNearerInside(degrees, query.cluster, nearness);
+  return cost::hasSlowInside(query.cluster) ||
+         cost::stagesAreNearerInside(degrees, query.cluster, nearness);
 }
 
 std::vector<plan::RankOrder> allowedOrders(const Query& query, const Group& group) {
@@ -558,7 +560,7 @@ std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group
   degrees.pp = group.pp;
   degrees.cp = group.cp;
   degrees.dpReplicate = group.dp;
-  if (!areNearerInside(query, degrees)) orders.pop_back();
+  if (!mayBeFasterInside(query, degrees)) orders.pop_back();
   return orders;
 }
 

@@ -64,13 +64,14 @@ void forEachPlan(const Query& query, const Group& group,
                  const std::function<void(const plan::Plan&)>& visit);
 
 // Rank orders of the group's plans, the default first if it is one. The other one where the stack
-// can, there are stages and replicas, and the link between stages is faster for it; wherever it is
+// can, there are stages and replicas, and it may be faster (mayBeFasterInside); wherever it is
 // legal, if pinned. It goes with unsharded and sharded optimizers alone
 // (plan::rankOrderGoesWithSharding).
 std::vector<plan::RankOrder> rankOrdersOf(const Query& query, const Group& group);
-// Whether stages that follow each other inside are faster for it, by what the stack's estimate
-// says.
-bool areNearerInside(const Query& query, const plan::Plan& degrees);
+// Whether the stages of a replica next to each other may be faster than the replicas of a stage, by
+// what the stack's estimate says: where messages between stages take a faster link for it, or where
+// links inside are the slow ones, which replicas then leave.
+bool mayBeFasterInside(const Query& query, const plan::Plan& degrees);
 // Those that pins and the stack leave, worthwhile or not.
 std::vector<plan::RankOrder> allowedOrders(const Query& query, const Group& group);
 
