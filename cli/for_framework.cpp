@@ -37,11 +37,10 @@ Result<spec::StackProfile> loadStackFor(const std::string& path,
   return codegen::restrictedTo(std::move(stack), *framework);
 }
 
-std::vector<spec::StackProfile> stacksBeside(std::optional<codegen::Framework> framework) {
+Result<std::vector<spec::StackProfile>> stacksBeside(std::optional<codegen::Framework> framework) {
   if (!framework) return planner::shippedStacks();
-  Result<spec::StackProfile> own = loadStackFor("", framework);
-  if (!own.has_value()) return {};
-  return {*std::move(own)};
+  TRIREME_ASSIGN_OR_RETURN(spec::StackProfile own, loadStackFor("", framework));
+  return std::vector{std::move(own)};
 }
 
 std::optional<std::string> noteOfStack(const std::string& stack, codegen::Framework framework) {

@@ -16,7 +16,7 @@ Result<spec::StackProfile> loadStackFor(const std::string& path,
                                         std::optional<codegen::Framework> framework);
 
 // Other software that may be proposed: who named the program has named its stack.
-std::vector<spec::StackProfile> stacksBeside(std::optional<codegen::Framework> framework);
+Result<std::vector<spec::StackProfile>> stacksBeside(std::optional<codegen::Framework> framework);
 // What is predicted is not always what runs: of a stack that does not describe the framework.
 std::optional<std::string> noteOfStack(const std::string& stack, codegen::Framework framework);
 

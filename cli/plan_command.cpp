@@ -15,6 +15,7 @@
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
+#include "cli/output/tell.h"
 #include "cli/partition.h"
 #include "cli/paths.h"
 #include "cli/pin_flags.h"
@@ -70,7 +71,7 @@ Result<planner::Query> makeQuery(const PlanOptions& options) {
   if (options.framework) {
     TRIREME_RETURN_IF_ERROR(pinNeeds(*options.framework, query));
     if (const auto note = noteOfStack(query.stack.name, *options.framework))
-      fmt::print(stderr, "note: {}\n", *note);
+      tell("note: {}\n", *note);
   }
   query.topK =
       static_cast<int32_t>(std::min<int64_t>(options.topK, std::numeric_limits<int32_t>::max()));
@@ -86,9 +87,12 @@ Status explainFailure(const PlanOptions& options, const planner::Query& query, c
         static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups),
         "looking for changes that would fit");
   };
-  const planner::Shortfall shortfall =
-      planner::shortfallOf(query, reason, stacksBeside(options.framework), show);
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::StackProfile> stacks,
+                           stacksBeside(options.framework));
+  const Result<planner::Shortfall> found = planner::shortfallOf(query, reason, stacks, show);
   progress.clear();
+  if (!found.has_value()) return found.error();
+  const planner::Shortfall& shortfall = *found;
   if (options.json) fmt::print("{}\n", planner::toJson(shortfall).dump(2));
   const Status status = planner::toStatus(shortfall);
   const bool mayHelp = shortfall.nearest && spec::checkPrecision({}, query.training).ok();

@@ -72,17 +72,10 @@ bool BranchAndBound::isSettled(const Node& node) const {
   return found != best_.end() && node.bound > found->second.estimate.step;
 }
 
-bool BranchAndBound::isStopped() {
-  if (query_.maxCosted > 0 && certificate_.numCosted >= query_.maxCosted && found())
-    certificate_.closed = false;
-  return !certificate_.closed;
-}
-
 Status BranchAndBound::run() {
   while (!frontier_.empty() && !isDone()) {
     const std::optional<Seconds> limit = cutoff();
     if (limit && frontier_.lowestBound() > *limit) break;
-    if (isStopped()) break;
     if (progress_ && (numSteps_ < kStepsToShow || numSteps_ % kStepsToShow == 0))
       progress_({numGroupsShown_, std::min(numGroupsOpened_, numGroupsShown_),
                  certificate_.numBounded, certificate_.numCosted});

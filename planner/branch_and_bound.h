@@ -114,7 +114,6 @@ class BranchAndBound {
   // And of the node's degrees, nothing slower than what was found.
   std::optional<Seconds> limitOf(const Node& node) const;
   bool isSettled(const Node& node) const;
-  bool isStopped();  // by maxCosted
   bool isDone() const { return scope_.anyPlan && found(); }
   // Whether plans of those degrees fit, or may: not every one of them was seen.
   bool mayFit(const Degrees& degrees) const;

@@ -179,10 +179,6 @@ Status BranchAndBound::refit(const Node& node, CostedPlan missed) {
   if (missed.plan.pp == 1) return {};
   std::vector<Bytes> beyond(static_cast<size_t>(missed.plan.pp));
   for (int tries = 0; tries < kMostRefits; ++tries) {
-    if (isStopped()) {
-      leaveUncosted(node.bound);
-      return {};
-    }
     const std::vector<Bytes> now =
         beyondBounds(query_, missed.plan, *node.blocks, missed.estimate.memoryOfStages);
     for (size_t rank = 0; rank < beyond.size(); ++rank)
@@ -253,11 +249,6 @@ Status BranchAndBound::tryAllCuts() {
   size_t numTried = 0;
   for (const Untried& untried : untried_) {
     if (untried.bound >= ofInterest() || (!found() && ++numTried > kMostWhereNothingFits)) break;
-    if (isStopped()) {
-      // Uneven chunks are none of what is proved.
-      if (query_.stack.ownPrograms) leaveUncosted(untried.bound);
-      break;
-    }
     TRIREME_RETURN_IF_ERROR(tryAllCuts(untried));
   }
   return {};
@@ -269,7 +260,7 @@ Status BranchAndBound::proveCuts() {
   for (const Untried& unproved : unproved_) {
     std::optional<Seconds> others;
     const bool matters = unproved.bound < std::min(ofInterest(), uncosted_);
-    if (matters && !scope_.anyPlan && found() && !isStopped()) {
+    if (matters && !scope_.anyPlan && found()) {
       TRIREME_ASSIGN_OR_RETURN(others, tryExactly(unproved, Spread::kEven));
     }
     leaveUncosted(others.value_or(unproved.bound));

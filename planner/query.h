@@ -72,7 +72,6 @@ struct Query {
   // search is kInfeasible and does not say what else would be. What PlanResult says of other plans
   // than the winner knows of none that is slower, either.
   std::optional<Seconds> slowest;
-  int64_t maxCosted = 0;  // estimates after which to stop and report the gap; 0: until it is closed
 };
 
 // Why something is not in the answer.
@@ -108,9 +107,8 @@ struct RunnerUp {
 struct Certificate {
   Seconds bound;  // no plan of the space is faster
   // (time of the winner - bound) / time of the winner. 0: it is the best. More where there are too
-  // many uneven cuts of the layers to look at, and where maxCosted stopped the search.
+  // many uneven cuts of the layers to look at.
   double gap = 0;
-  bool closed = true;  // false: maxCosted stopped the search
   // Bound and gap are of plans whose chunks on a stage differ by one layer at most. Others are
   // tried as well. Of stacks with a description, where there are virtual stages in the space,
   // nothing bounds them; of Trireme's own programs, where less is proved of them, the following

@@ -103,11 +103,12 @@ Status growCluster(std::optional<int64_t> gpus, const std::string& path,
   return {};
 }
 
-std::vector<spec::StackProfile> shippedStacks() {
+Result<std::vector<spec::StackProfile>> shippedStacks() {
   std::vector<spec::StackProfile> stacks;
-  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kStack))
-    if (Result<spec::StackProfile> stack = spec::loadStack(name); stack.has_value())
-      stacks.push_back(*std::move(stack));
+  for (const std::string& name : spec::shippedNames(spec::ShippedKind::kStack)) {
+    TRIREME_ASSIGN_OR_RETURN(spec::StackProfile stack, spec::loadStack(name));
+    stacks.push_back(std::move(stack));
+  }
   return stacks;
 }
 

@@ -50,7 +50,7 @@ std::vector<std::string> caveatsOf(const spec::StackProfile& stack, const spec::
 Status growCluster(std::optional<int64_t> gpus, const std::string& path,
                    spec::ClusterSpec& cluster);
 
-// All software that is shipped.
-std::vector<spec::StackProfile> shippedStacks();
+// All software that is shipped. kInvalidArgument: a file of it is damaged.
+Result<std::vector<spec::StackProfile>> shippedStacks();
 
 }  // namespace trireme::planner

@@ -40,15 +40,23 @@ class Relaxer {
   void tryBatchesOf(const std::vector<int64_t>& batches);
   std::vector<Relaxation> take();
   std::vector<std::string> takeTried() { return std::move(tried_); }
+  // The first search that ended for another reason than that there is no plan.
+  const Status& failure() const { return failure_; }
 
  private:
-  std::optional<CostedPlan> best(Query query, const SearchScope& scope = {false}) const {
+  // None if no plan fits, or the query asks what cannot be, as a precision that a stack has not.
+  std::optional<CostedPlan> best(Query query, const SearchScope& scope = {.isAnswer = false}) {
     query.topK = 1;
     Result<PlanResult> result = searchWithin(query, scope, modelCosts(query), progress_);
-    if (!result.has_value()) return std::nullopt;
+    if (!result.has_value()) {
+      const StatusCode code = result.error().code();
+      if (code != StatusCode::kInfeasible && code != StatusCode::kInvalidArgument && failure_.ok())
+        failure_ = result.error();
+      return std::nullopt;
+    }
     return CostedPlan{std::move(result->plan), std::move(result->estimate)};
   }
-  std::optional<CostedPlan> bestOn(int64_t devices, const SearchScope& scope) const {
+  std::optional<CostedPlan> bestOn(int64_t devices, const SearchScope& scope) {
     Query larger = query_;
     larger.pins.gpus = devices;
     if (devices > query_.cluster.numDevices) {
@@ -80,7 +88,7 @@ class Relaxer {
     return std::count(query_.stack.rules.begin(), query_.stack.rules.end(),
                       spec::StackRule::kAlikeHosts) > 0;
   }
-  std::optional<CostedPlan> bestOf(int64_t batch, const SearchScope& scope) const {
+  std::optional<CostedPlan> bestOf(int64_t batch, const SearchScope& scope) {
     Query other = query_;
     other.training.globalBatchSize = batch;
     return best(std::move(other), scope);
@@ -112,6 +120,7 @@ class Relaxer {
   const SearchProgress& progress_;
   std::vector<Relaxation> changes_;
   std::vector<std::string> tried_;
+  Status failure_;
 };
 
 void Relaxer::giveUpPins() {
@@ -302,16 +311,17 @@ std::optional<NearestMiss> nearestMiss(const Query& query, const SearchProgress&
 
 }  // namespace
 
-Shortfall shortfallOf(const Query& query, const Status& reason,
-                      const std::vector<spec::StackProfile>& stacks,
-                      const SearchProgress& progress) {
+Result<Shortfall> shortfallOf(const Query& query, const Status& reason,
+                              const std::vector<spec::StackProfile>& stacks,
+                              const SearchProgress& progress) {
   Relaxer relaxer(query, progress);
   relaxer.giveUpPins();
   relaxer.giveUpAllPins();
   relaxer.tryStacks(stacks);
   relaxer.addDevices();
   relaxer.tryBatches();
-  return {reason, nearestMiss(query, progress), relaxer.take(), relaxer.takeTried()};
+  if (!relaxer.failure().ok()) return Error(relaxer.failure());
+  return Shortfall{reason, nearestMiss(query, progress), relaxer.take(), relaxer.takeTried()};
 }
 
 std::vector<int64_t> nearBatches(const Query& query) {
@@ -371,7 +381,8 @@ Status missesMemory(const Query& query, const plan::Plan& leanest, bool ofEvenCh
 }
 
 Status withRelaxations(const Query& query, const Status& status, const SearchProgress& progress) {
-  return toStatus(shortfallOf(query, status, {}, progress));
+  const Result<Shortfall> shortfall = shortfallOf(query, status, {}, progress);
+  return shortfall.has_value() ? toStatus(*shortfall) : shortfall.error();
 }
 
 }  // namespace trireme::planner

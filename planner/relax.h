@@ -47,10 +47,11 @@ struct Shortfall {
 // the fewest that do, in steps of a node (a block of the first tier) or, with less than one, of as
 // many as there are; near batches, where replicas cannot share the query's (nearBatches()). A
 // search for each of the former, for the devices one more than twice the binary logarithm of the
-// nodes, for batches twice as many at most; most of these end at the first plan that fits.
-Shortfall shortfallOf(const Query& query, const Status& reason,
-                      const std::vector<spec::StackProfile>& stacks = {},
-                      const SearchProgress& progress = {});
+// nodes, for batches twice as many at most; most of these end at the first plan that fits. Errors
+// are those of a search that fails, kInternal as a rule.
+Result<Shortfall> shortfallOf(const Query& query, const Status& reason,
+                              const std::vector<spec::StackProfile>& stacks = {},
+                              const SearchProgress& progress = {});
 
 // Batches that as many replicas share as there are devices for, or half, a quarter... as many, and
 // that of the query do not divide; of each number the next above and below. Nearest first.

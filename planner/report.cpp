@@ -96,13 +96,12 @@ std::string proofOf(const PlanResult& result) {
       c.boundOfAllCuts ? fmt::format(" (all cuts: gap {}, bound {})", gapText(c.gapOfAllCuts),
                                      formatSeconds(*c.boundOfAllCuts))
                        : "";
-  return fmt::format("{}gap {}{}, bound {}{}{}; {} bounded, {} costed, {} pruned",
+  return fmt::format("{}gap {}{}, bound {}{}; {} bounded, {} costed, {} pruned",
                      c.gap > 0          ? ""
                      : isBeyond(result) ? "no even chunks are faster: "
                                         : "optimal: ",
                      gapText(c.gap), c.ofEvenChunks ? " among even chunks" : "",
-                     formatSeconds(c.bound), ofAllCuts, c.closed ? "" : ", stopped", c.numBounded,
-                     c.numCosted, pruned);
+                     formatSeconds(c.bound), ofAllCuts, c.numBounded, c.numCosted, pruned);
 }
 
 // What the numbers of the certificate rest on. `winner`: what the result is to the reader.
@@ -113,7 +112,7 @@ std::string searchOf(const PlanResult& result, const char* winner) {
   const char* before = "; pruned";
   for (const PruneCount& p : c.pruned)
     text += fmt::format("{} {} by {}", std::exchange(before, ","), p.count, p.rule);
-  if (c.closed && c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
+  if (c.gap > 0) text += "; of uneven cuts only the likely ones were costed";
   if (c.ofEvenChunks)
     text += "; even chunks: those of a stage differ by one layer at most (others: --layers)";
   if (isBeyond(result)) text += fmt::format("; the {}'s are not even", winner);
@@ -375,9 +374,10 @@ std::vector<MemoryPart> memoryParts(const cost::MemoryUse& memory) {
 std::string toText(const Query& query) {
   const spec::TrainingSpec& training = query.training;
   std::string text;
-  appendField(text, "model",
-              fmt::format("{}, {} parameters", query.model.name,
-                          describeCount(static_cast<double>(query.model.numParameters()))));
+  appendField(
+      text, "model",
+      fmt::format("{}{}{} parameters", query.model.name, query.model.name.empty() ? "" : ", ",
+                  describeCount(static_cast<double>(query.model.numParameters()))));
   appendField(text, "cluster", fmt::format("{}, stack {}", query.cluster.name, query.stack.name));
   appendField(text, "training",
               fmt::format("batch {}, sequence {}, {}", training.globalBatchSize,

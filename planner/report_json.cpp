@@ -110,15 +110,10 @@ nlohmann::json toJson(const PlanResult& result) {
                                   {"needed", r.needed},
                                   {"available", r.available}});
   const Certificate& c = result.certificate;
-  json["certificate"] = {{"boundSeconds", c.bound.count()},
-                         {"gap", c.gap},
-                         {"closed", c.closed},
-                         {"ofEvenChunks", c.ofEvenChunks},
-                         {"planIsBeyond", isBeyond(result)},
-                         {"allCuts", nullptr},
-                         {"groups", c.numGroups},
-                         {"bounded", c.numBounded},
-                         {"costed", c.numCosted}};
+  json["certificate"] = {
+      {"boundSeconds", c.bound.count()},  {"gap", c.gap},         {"ofEvenChunks", c.ofEvenChunks},
+      {"planIsBeyond", isBeyond(result)}, {"allCuts", nullptr},   {"groups", c.numGroups},
+      {"bounded", c.numBounded},          {"costed", c.numCosted}};
   if (c.boundOfAllCuts)
     json["certificate"]["allCuts"] = {{"boundSeconds", c.boundOfAllCuts->count()},
                                       {"gap", c.gapOfAllCuts}};

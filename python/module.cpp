@@ -253,8 +253,10 @@ Result<Answer> answerPlan(const PlanRequest& request, const Stop& stop) {
       planner::searchPlan(query, planner::modelCosts(query), stopper(stop));
   if (!found.has_value()) {
     if (found.error().code() != StatusCode::kInfeasible) return Error(found.error());
-    const planner::Shortfall shortfall =
-        planner::shortfallOf(query, found.error(), planner::shippedStacks(), stopper(stop));
+    TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::StackProfile> stacks,
+                             planner::shippedStacks());
+    TRIREME_ASSIGN_OR_RETURN(const planner::Shortfall shortfall,
+                             planner::shortfallOf(query, found.error(), stacks, stopper(stop)));
     answer.status = planner::toStatus(shortfall);
     answer.json = planner::toJson(shortfall);
     return answer;
@@ -317,7 +319,8 @@ Result<Answer> answerCheck(const CheckRequest& request, const Stop& stop) {
   answer.notes = notesOf(imported, request.file);
   TRIREME_ASSIGN_OR_RETURN(planner::Query query, planner::pricingQuery(plan, request.file, model,
                                                                        cluster, request.stack));
-  codegen::setWidths(imported.widths, query.stack);
+  if (std::string note = codegen::setWidths(imported, request.file, query.stack); !note.empty())
+    answer.notes.push_back(std::move(note));
   if (std::string note = planner::otherStackNote(plan, request.file, query.stack); !note.empty())
     answer.notes.push_back(std::move(note));
   if (std::string note =
@@ -442,7 +445,8 @@ Result<Answer> answerSweep(const planner::SweepQuestion& asked, int numThreads, 
                           return !stop;
                         });
   if (stop) throw Stopped{};
-  TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers, planner::shippedStacks(), stopper(stop)));
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::StackProfile> stacks, planner::shippedStacks());
+  TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers, stacks, stopper(stop)));
   planner::refineAnswers(answers, [&] { return !stop; });
   if (stop) throw Stopped{};
   answer.json = planner::toJson(answers);

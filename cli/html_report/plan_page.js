@@ -116,7 +116,7 @@ function addCertificate(answer) {
   const section = addSection('Certificate', beyond + (c.gap <= 0
       ? (c.planIsBeyond ? 'Gap 0 %: ' : 'Optimal, gap 0 %: ') + space + format.seconds(c.boundSeconds) + '.'
       : 'Gap ' + format.gap(100 * c.gap) + ': ' + space + 'the bound ' + format.seconds(c.boundSeconds) +
-        (c.closed ? '.' : '; the search was stopped.')) + all);
+        '.') + all);
   addFacts(section, [
     ['bound', format.seconds(c.boundSeconds)], ['gap', format.gap(100 * c.gap)],
     ['groups', format.count(c.groups)], ['candidates bounded', format.count(c.bounded)],

@@ -207,7 +207,8 @@ std::string firstReason(const Answers& answers, const std::vector<spec::StackPro
   const Result<PlanResult> result = searchPlan(*query, modelCosts(*query), progress);
   if (result.has_value() || result.error().code() != StatusCode::kInfeasible)
     return answers.answers[0]->reason;
-  return toStatus(shortfallOf(*query, result.error(), stacks, progress)).message();
+  const Result<Shortfall> shortfall = shortfallOf(*query, result.error(), stacks, progress);
+  return shortfall.has_value() ? toStatus(*shortfall).message() : shortfall.error().message();
 }
 
 }  // namespace

@@ -196,7 +196,6 @@ class Certificate:
 
     bound_seconds: float
     gap: float
-    closed: bool
     of_even_chunks: bool
     plan_is_beyond: bool
     all_cuts: AllCuts | None

@@ -183,7 +183,7 @@ TEST(Pins, SharingThatAProgramNeedsIsNotGivenUp) {
   query.pins.cp = 1;
   pinSharding(plan::StateSharding::kParameters, query);
   const std::string message = searchPlan(query).error().message();
-  const Shortfall shortfall = shortfallOf(query, searchPlan(query).error());
+  const Shortfall shortfall = shortfallOf(query, searchPlan(query).error()).value();
   EXPECT_THAT(message, ::testing::HasSubstr("(P11)"));
   ASSERT_FALSE(shortfall.changes.empty());
   for (const Relaxation& change : shortfall.changes) {
@@ -191,7 +191,7 @@ TEST(Pins, SharingThatAProgramNeedsIsNotGivenUp) {
     EXPECT_EQ(change.plan.stateSharding, plan::StateSharding::kParameters);
   }
   query.needsSharding = false;
-  EXPECT_THAT(toStatus(shortfallOf(query, searchPlan(query).error())).message(),
+  EXPECT_THAT(toStatus(shortfallOf(query, searchPlan(query).error()).value()).message(),
               ::testing::HasSubstr("(pinned: parameters)"));
 }
 
@@ -574,7 +574,7 @@ TEST(Pins, RecomputedLayersThatDoNotFitAreGivenUp) {
   const auto shortfall = [&](int64_t layers, Bytes memory) {
     query.pins.recomputeLayers = layers;
     query.cluster.device.memory = memory;
-    return shortfallOf(query, infeasible("nothing fits"), {}, nullptr);
+    return shortfallOf(query, infeasible("nothing fits"), {}, nullptr).value();
   };
   const Bytes least = shortfall(7, Bytes(1)).nearest->estimate.memory.total();
   const Shortfall found = shortfall(1, least);  // which keeps more

@@ -32,7 +32,7 @@ Bytes leastMemoryOf(const Query& query) {
 Shortfall askForShortfall(const Query& query, const std::vector<spec::StackProfile>& stacks = {}) {
   const auto result = searchPlan(query, modelCosts(query));
   EXPECT_FALSE(result.has_value());
-  return shortfallOf(query, result.error(), stacks);
+  return shortfallOf(query, result.error(), stacks).value();
 }
 
 // Pins with which nothing fits, by much or by little, and each of which may be given up.

@@ -52,7 +52,6 @@ void expectOptimalPlan(const Query& query, int64_t devices, double mostGap = 0.0
   EXPECT_EQ(found->estimate.step, expected->step);
   EXPECT_LE(found->certificate.bound, expected->step);
   EXPECT_LE(found->certificate.gap, query.stack.ownPrograms ? mostGap : 0) << summary(found->plan);
-  EXPECT_TRUE(found->certificate.closed);
 }
 
 // With the stages of a replica inside, a microbatch or two pass two stages so fast that reductions
@@ -163,6 +162,22 @@ TEST(Search, OrdersRanksByWhatTheyExchange) {
     query.training.globalBatchSize = 4;
     expectOptimalPlan(query, 4);
     EXPECT_EQ(searchPlan(query)->plan.rankOrder, plan::RankOrder::kTpCpDpPp);
+  }
+}
+
+// Nodes of two whose inside is a hundred times as slow as what joins them, as where GPUs without
+// peer access share one PCIe switch with as many ports: large gradients leave the node.
+TEST(Search, ReplicasLeaveNodesThatAreSlowInside) {
+  for (const bool own : {true, false}) {
+    Query query = smallQuery(4, 4, 4);
+    query.stack.ownPrograms = own;
+    query.pins.tp = 1;
+    query.pins.pp = query.pins.dp = 2;
+    query.pins.schedule = plan::ScheduleKind::k1F1B;
+    query.pins.layers = {2, 2};
+    query.cluster.tiers[0].bandwidth = BytesPerSecond(0.1e9);
+    expectOptimalPlan(query, 4);
+    EXPECT_EQ(searchPlan(query)->plan.rankOrder, plan::RankOrder::kTpCpPpDp);
   }
 }
 
@@ -378,25 +393,6 @@ TEST(Search, IsDeterministic) {
   EXPECT_EQ(a->certificate.numCosted, b->certificate.numCosted);
 }
 
-TEST(Search, AStoppedSearchReportsItsGap) {
-  const Query full = smallQuery(8, 4, 16);
-  CostFunctions costs = modelCosts(full);
-  const CostFunctions real = costs;
-  costs.estimate = [&](const plan::Plan& plan) {
-    auto estimate = real.estimate(plan);
-    estimate->step *= 3;  // far above every bound
-    return estimate;
-  };
-  Query query = full;
-  query.maxCosted = 1;
-  const auto found = searchPlan(query, costs);
-  ASSERT_TRUE(found.has_value());
-  EXPECT_FALSE(found->certificate.closed);
-  EXPECT_EQ(found->certificate.numCosted, 1);
-  EXPECT_GT(found->certificate.gap, 0.5);
-  EXPECT_LT(found->certificate.bound, found->estimate.step);
-}
-
 TEST(Search, SaysByHowMuchNothingFitsAndWhatWould) {
   Query query = smallQuery(4, 4, 8);
   const CostFunctions costs = modelCosts(query);
@@ -477,7 +473,7 @@ TEST(Search, ThatNoPlanFitsIsSaidOfEvenChunks) {
   for (const int64_t virtualStages : {1, 2}) {
     query.pins.virtualStages = virtualStages;
     query.cluster.device.memory = Bytes(1e9);
-    const std::optional<NearestMiss> miss = shortfallOf(query, infeasible("")).nearest;
+    const std::optional<NearestMiss> miss = shortfallOf(query, infeasible(""))->nearest;
     ASSERT_TRUE(miss.has_value());
     query.cluster.device.memory = miss->estimate.memory.total() * 0.9999;
     const Result<PlanResult> found = searchPlan(query);

@@ -100,7 +100,7 @@ TEST(StackChanges, NoKeyOfStackFilesIsForgotten) {
 }
 
 TEST(StackChanges, OfShippedStacksThereAreNoneOnlyOfEqualOnes) {
-  const std::vector<spec::StackProfile> stacks = shippedStacks();
+  const std::vector<spec::StackProfile> stacks = shippedStacks().value();
   for (const spec::StackProfile& a : stacks)
     for (const spec::StackProfile& b : stacks)
       EXPECT_EQ(stackChanges(a, b).empty(),
