@@ -56,7 +56,9 @@ inline RngWords randomWords(RngKey key, uint64_t sample, uint64_t quad) {
                 key);
 }
 
-// The word of global element `element`.
+// The word of global element `element` of a microbatch's tensor with global sample `sample`:
+//   [s,b,h...]: (global position) * (global width) + global column
+//   attention:  ((global head) * S + query) * S + key
 inline uint32_t randomWord(RngKey key, uint64_t sample, uint64_t element) {
   return randomWords(key, sample, element >> 2)[element & 3];
 }

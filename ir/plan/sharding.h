@@ -10,13 +10,10 @@
 
 namespace trireme::plan {
 
-enum class MeshAxis : uint8_t { kPp, kDpReplicate, kDpShard, kCp, kTp, kEp };
-
 // How one tensor lies over the tp axis (data parallelism splits the batch before the graph is
 // built). At most one dim is split.
 struct Sharding {
-  int32_t tpDim = -1;      // dim split over tp into equal contiguous parts; -1: none
-  bool tpPartial = false;  // the parts must still be combined over tp
+  int32_t tpDim = -1;  // dim split over tp into equal contiguous parts; -1: none
   bool operator==(const Sharding&) const = default;
 };
 

@@ -125,17 +125,4 @@ struct Segment {
   bool operator==(const Segment&) const = default;
 };
 
-// What varies from call to call of the same segment. Read by dropout, positions and shards.
-// Random word of an element: key = makeRngKey(seed, step, layer, stream), then
-// randomWord(key, firstSample + b index, element), where the global element index is
-//   [s,b,h...]: (global position) * (global width) + global column
-//   attention:  ((global head) * S + query) * S + key
-struct TaskContext {
-  uint64_t seed = 0;
-  uint64_t step = 0;
-  uint64_t firstSample = 0;  // of this microbatch, within the global batch
-  uint32_t layer = 0;        // logical layer
-  uint32_t tpIndex = 0;
-};
-
 }  // namespace trireme::program

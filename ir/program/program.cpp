@@ -1,7 +1,5 @@
 #include "ir/program/program.h"
 
-#include <algorithm>
-
 namespace trireme::program {
 namespace {
 
@@ -34,11 +32,6 @@ int64_t firstSample(const Training& training, int32_t dpIndex, int32_t microbatc
 const Group& groupOf(const Program& program, int32_t rank, GroupKind kind) {
   const RankInfo& info = program.ranks[static_cast<size_t>(rank)];
   return program.groups[static_cast<size_t>(info.group[static_cast<size_t>(kind)])];
-}
-
-int32_t indexInGroup(const Program& program, int32_t rank, GroupKind kind) {
-  const std::vector<int32_t>& ranks = groupOf(program, rank, kind).ranks;
-  return static_cast<int32_t>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
 int32_t peerRank(const Program& program, int32_t rank, int32_t stage) {

@@ -242,9 +242,8 @@ struct Program {
 // First sample (within the global batch) of `microbatch` of data-parallel replica `dpIndex`.
 int64_t firstSample(const Training& training, int32_t dpIndex, int32_t microbatch);
 
-// Members of `rank`'s group of `kind`, and its position in it.
+// Members of `rank`'s group of `kind`.
 const Group& groupOf(const Program& program, int32_t rank, GroupKind kind);
-int32_t indexInGroup(const Program& program, int32_t rank, GroupKind kind);
 // The rank with pipeline position `stage` and the tp and dp indices of `rank`.
 int32_t peerRank(const Program& program, int32_t rank, int32_t stage);
 

@@ -69,13 +69,6 @@ const std::vector<std::string>& measuredKernelNames() {
   return names;
 }
 
-const LinkTier& ClusterSpec::tierFor(int64_t span) const {
-  TRIREME_CHECK(!tiers.empty());
-  for (const LinkTier& tier : tiers)
-    if (tier.devices >= span) return tier;
-  return tiers.back();
-}
-
 int64_t ClusterSpec::devicesPerHost() const {
   constexpr int64_t kMost = 16;  // DGX-2
   if (hostDevices > 0) return hostDevices;

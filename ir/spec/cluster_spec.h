@@ -181,9 +181,6 @@ struct ClusterSpec {
   std::vector<LinkTier> tiers;  // innermost first; the last one spans all devices
   Sources sources;              // of every number but those of curves, which have their own
 
-  // The tier that joins a group of ranks that lie within one block of `span` consecutive devices:
-  // the innermost that holds them, the last one for any larger span. Requires at least one tier.
-  const LinkTier& tierFor(int64_t span) const;
   // Devices of one host (operating system): hostDevices or, where it is not said, those of the
   // largest inner tier that is no more than hosts have. 0: not known.
   int64_t devicesPerHost() const;

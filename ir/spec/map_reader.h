@@ -96,10 +96,6 @@ class MapReader {
   void requiredSourced(std::string_view key, T* out) {
     if (const Node* node = requiredChild(key)) readSourced(*node, out);
   }
-  template <typename T>
-  void optionalSourced(std::string_view key, T* out) {
-    if (const Node* node = child(key)) readSourced(*node, out);
-  }
 
   // Makes an error of a problem with the value of `node`; only the first is kept.
   void fail(const Node& node, std::string_view message);

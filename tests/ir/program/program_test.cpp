@@ -51,12 +51,11 @@ TEST(FirstSample, CountsReplicasThenMicrobatches) {
 }
 
 // rank = tp + 2 * (dp + 2 * pp): rank 6 is tp 0, dp 1, pp 1.
-TEST(Groups, KnowTheirMembersAndPositions) {
+TEST(Groups, KnowTheirMembers) {
   const Program p = testing::buildPipeline({2, 3, 2, 1, 1, 2});
   EXPECT_EQ(groupOf(p, 6, GroupKind::kTp).ranks, (std::vector<int32_t>{6, 7}));
   EXPECT_EQ(groupOf(p, 6, GroupKind::kDp).ranks, (std::vector<int32_t>{4, 6}));
   EXPECT_EQ(groupOf(p, 6, GroupKind::kPp).ranks, (std::vector<int32_t>{2, 6, 10}));
-  EXPECT_EQ(indexInGroup(p, 6, GroupKind::kDp), 1);
   EXPECT_EQ(peerRank(p, 6, 2), 10);
   EXPECT_EQ(peerRank(p, 6, 3), -1);
 }

@@ -8,6 +8,7 @@
 #include "ir/spec/load.h"
 #include "ir/spec/profile.h"
 #include "tests/ir/spec/spec_test_util.h"
+#include "tests/ir/spec/tier_for.h"
 
 namespace trireme::spec {
 namespace {
@@ -180,8 +181,8 @@ TEST(Examples, CardsWithBridgesArePairs) {
   EXPECT_EQ(cluster.tiers[0].devices, 2);
   EXPECT_EQ(cluster.tiers[1].devices, 8);
   EXPECT_EQ(cluster.devicesPerHost(), 8);
-  EXPECT_EQ(cluster.tierFor(2).name, "nvlink");
-  EXPECT_EQ(cluster.tierFor(3).name, "pcie");
+  EXPECT_EQ(tierFor(cluster, 2).name, "nvlink");
+  EXPECT_EQ(tierFor(cluster, 3).name, "pcie");
   EXPECT_GT(cluster.tiers[0].sustained(), 5 * cluster.tiers[1].sustained());
   EXPECT_GT(cluster.tiers[1].sustained(), cluster.tiers[2].sustained());
 }
@@ -194,8 +195,8 @@ TEST(Examples, PodsOfLlama3AreBelowAnOversubscribedTier) {
   EXPECT_EQ(cluster.tiers[2].devices, 8 * 3072);
   EXPECT_EQ(cluster.tiers[2].topology, TierTopology::kTree);
   EXPECT_NEAR(cluster.tiers[1].sustained() / cluster.tiers[2].sustained(), 7, 1e-12);
-  EXPECT_EQ(cluster.tierFor(3072).name, "pod");
-  EXPECT_EQ(cluster.tierFor(3073).name, "aggregation");
+  EXPECT_EQ(tierFor(cluster, 3072).name, "pod");
+  EXPECT_EQ(tierFor(cluster, 3073).name, "aggregation");
 }
 
 // NCCL on eight V100 of a hybrid cube mesh: a ring of two devices has one link, one of eight all.

@@ -3,6 +3,7 @@
 
 #include "ir/spec/load.h"
 #include "tests/ir/spec/spec_test_util.h"
+#include "tests/ir/spec/tier_for.h"
 
 namespace trireme::spec {
 namespace {
@@ -388,11 +389,11 @@ TEST(PrintCluster, RefusesANumberWithoutASource) {
 
 TEST(TierFor, IsTheInnermostThatHoldsTheSpan) {
   const ClusterSpec c = cluster();
-  EXPECT_EQ(c.tierFor(1).name, "nvlink");
-  EXPECT_EQ(c.tierFor(8).name, "nvlink");
-  EXPECT_EQ(c.tierFor(9).name, "ib");
-  EXPECT_EQ(c.tierFor(16).name, "ib");
-  EXPECT_EQ(c.tierFor(1000).name, "ib");
+  EXPECT_EQ(tierFor(c, 1).name, "nvlink");
+  EXPECT_EQ(tierFor(c, 8).name, "nvlink");
+  EXPECT_EQ(tierFor(c, 9).name, "ib");
+  EXPECT_EQ(tierFor(c, 16).name, "ib");
+  EXPECT_EQ(tierFor(c, 1000).name, "ib");
 }
 
 // A host is the largest inner tier of at most 16 devices: one board of 8, which has pairs, in pods
@@ -445,7 +446,7 @@ TEST(WithNumDevices, ShrinksInnerTiersToTheCluster) {
   const ClusterSpec c = withNumDevices(cluster(), 4).value();
   EXPECT_EQ(c.tiers[0].devices, 4);
   EXPECT_EQ(c.tiers[1].devices, 4);
-  EXPECT_EQ(c.tierFor(4).name, "nvlink");
+  EXPECT_EQ(tierFor(c, 4).name, "nvlink");
 }
 
 TEST(WithNumDevices, RefusesBrokenGroups) {
