@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/output/tell.h"
 #include "cli/output/wrap.h"
 #include "ir/base/version.h"
 #include "ir/spec/suggestion.h"
@@ -31,8 +32,7 @@ namespace {
 int fail(int exitCode, const std::string& message) {
   std::fflush(stdout);
   const std::string line = "error: " + message;
-  fmt::print(stderr, "{}",
-             isatty(STDERR_FILENO) == 1 ? wrapLine(line, 0, 100, LongWords::kWhole) : line + "\n");
+  tell("{}", isatty(STDERR_FILENO) == 1 ? wrapLine(line, 0, 100, LongWords::kWhole) : line + "\n");
   return exitCode;
 }
 

@@ -7,6 +7,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/output/tell.h"
 #include "cli/paths.h"
 #include "cli/write_file.h"
 #include "codegen/export/export.h"
@@ -114,8 +115,8 @@ Status checkNode(const plan::Plan& plan, const Options& options) {
 void noteNode(const plan::Plan& planned, const plan::Plan& plan) {
   if (plan.numRanks() == 1) return;
   if (plan.devicesPerHost == 0)
-    fmt::print(stderr, "note: nodes of {} devices: the plan does not say it (--gpus-per-node)\n",
-               plan::kUsualHost);
+    tell("note: nodes of {} devices: the plan does not say it (--gpus-per-node)\n",
+         plan::kUsualHost);
   const auto before = plan::ranksPerHost(planned), now = plan::ranksPerHost(plan);
   if (planned.devicesPerHost == 0 || before == now) return;
   const int64_t most = before.value_or(planned.devicesPerHost);
@@ -132,19 +133,19 @@ void noteNode(const plan::Plan& planned, const plan::Plan& plan) {
 void noteStack(const plan::Plan& plan, Framework framework) {
   const std::optional<Framework> own = codegen::frameworkOfStack(plan.stack);
   if (own == framework) return;
-  fmt::print(stderr,
-             "note: the plan was made for stack '{}': the times predicted for it are not those of "
-             "{}\n",
-             plan.stack, codegen::infoOf(framework).title);
+  tell(
+      "note: the plan was made for stack '{}': the times predicted for it are not those of "
+      "{}\n",
+      plan.stack, codegen::infoOf(framework).title);
 }
 
 // Files say one, which is the plan's.
 void noteLearningRate(const spec::TrainingSpec& training) {
   if (training.warmupSteps > 0 || training.decaySteps > 0) return;
-  fmt::print(stderr,
-             "note: the plan's training has a learning rate of {} throughout, without warm-up and "
-             "decay: rate, schedule and weight decay are yours to set (plan --train)\n",
-             training.learningRate);
+  tell(
+      "note: the plan's training has a learning rate of {} throughout, without warm-up and "
+      "decay: rate, schedule and weight decay are yours to set (plan --train)\n",
+      training.learningRate);
 }
 
 Launcher launcherOf(Target target) {
@@ -180,7 +181,7 @@ Result<int> runExport(Options options) {
   noteNode(planned, plan);
   noteStack(plan, framework);
   noteLearningRate(plan.training);
-  for (const std::string& note : exported.notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : exported.notes) tell("note: {}\n", note);
   const std::string text = printExport(exported, plan, framework, launcherOf(*options.target));
   if (options.output.empty())
     fmt::print("{}", text);

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "cli/output/tell.h"
+
 namespace trireme::cli {
 
 Result<planner::Query> loadQuery(const QueryOptions& options,
@@ -13,7 +15,7 @@ Result<planner::Query> loadQuery(const QueryOptions& options,
                            planner::notesOf(options, query.training));
   for (std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
     notes.push_back(std::move(caveat));
-  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : notes) tell("note: {}\n", note);
   return query;
 }
 

@@ -11,6 +11,7 @@
 #include "cli/flags.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
+#include "cli/output/tell.h"
 #include "cli/paths.h"
 #include "cli/write_file.h"
 #include "ir/base/format.h"
@@ -171,10 +172,10 @@ void noteMemory(const PipedreamProblem& problem, const PipedreamPartition& parti
   const std::vector<planner::WorkerStage> stages = planner::workerStages(problem, partition);
   for (size_t s = 0; s < stages.size(); ++s)
     if (stages[s].memory > memory)
-      fmt::print(stderr, "note: a worker of stage {} holds {}, a device has {}; {}\n", s,
-                 formatBytes(*stages[s].memory), formatBytes(*memory),
-                 problem.memory ? "the published rule does not count all of it"
-                                : "this method does not look at memory, piper does");
+      tell("note: a worker of stage {} holds {}, a device has {}; {}\n", s,
+           formatBytes(*stages[s].memory), formatBytes(*memory),
+           problem.memory ? "the published rule does not count all of it"
+                          : "this method does not look at memory, piper does");
 }
 
 template <typename Problem, typename Partition>

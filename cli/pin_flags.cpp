@@ -19,7 +19,8 @@ std::string flagOf(const std::string& prefix, const planner::Degree& degree) {
 
 std::string limitFlag(const planner::Degree& degree) { return flagOf("--max-", degree); }
 
-void addPins(CLI::App& app, planner::Pins* pins) {
+std::vector<CLI::Option*> addPins(CLI::App& app, planner::Pins* pins) {
+  const auto numOthers = static_cast<long>(app.get_options().size());
   const std::string degrees = kDegreesGroup;
   addCount(app, "--tp", &pins->tp, "Tensor-parallel degree")->group(degrees);
   addCount(app, "--pp", &pins->pp, "Pipeline stages")->group(degrees);
@@ -61,6 +62,8 @@ void addPins(CLI::App& app, planner::Pins* pins) {
   addChoice(app, "--rank-order", &pins->rankOrder, plan::rankOrderName, plan::RankOrder::kTpCpPpDp,
             "Neighbours: replicas of a stage, or stages of a replica")
       ->group(choices);
+  const std::vector<CLI::Option*> all = app.get_options();
+  return {all.begin() + numOthers, all.end()};
 }
 
 }  // namespace trireme::cli

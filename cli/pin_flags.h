@@ -2,6 +2,7 @@
 #pragma once
 #include <CLI/App.hpp>
 #include <string>
+#include <vector>
 
 #include "planner/query.h"
 
@@ -13,7 +14,7 @@ inline constexpr const char* kDegreesGroup = "Degrees (default: the planner's ch
 // "--max-virtual-stages".
 std::string limitFlag(const planner::Degree& degree);
 
-// All but --gpus, which means another thing to each command.
-void addPins(CLI::App& app, planner::Pins* pins);
+// All but --gpus, which means another thing to each command. Returns them; they are the app's.
+std::vector<CLI::Option*> addPins(CLI::App& app, planner::Pins* pins);
 
 }  // namespace trireme::cli

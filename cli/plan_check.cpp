@@ -9,6 +9,7 @@
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
+#include "cli/output/tell.h"
 #include "cli/write_file.h"
 #include "codegen/import/import.h"
 #include "ir/program/trace.h"
@@ -61,23 +62,23 @@ Result<int> runCheck(const CheckOptions& options) {
   TRIREME_ASSIGN_OR_RETURN(const std::string text, spec::readFile(options.plan));
   TRIREME_ASSIGN_OR_RETURN(const codegen::Imported file,
                            codegen::readPlan(text, options.plan, model, options.launch));
-  for (const std::string& note : notesOf(file, options.plan))
-    fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : notesOf(file, options.plan)) tell("note: {}\n", note);
   const plan::Plan& plan = file.plan;
   TRIREME_ASSIGN_OR_RETURN(
       planner::Query query,
       planner::pricingQuery(plan, options.plan, model, std::move(cluster), options.stack));
-  setWidths(file.widths, query.stack);
+  if (const std::string note = setWidths(file, options.plan, query.stack); !note.empty())
+    tell("note: {}\n", note);
   if (file.framework) TRIREME_RETURN_IF_ERROR(restrict(*file.framework, plan, query));
   if (const std::string note = planner::otherStackNote(plan, options.plan, query.stack);
       !note.empty())
-    fmt::print(stderr, "note: {}\n", note);
+    tell("note: {}\n", note);
   if (const std::string note =
           planner::otherHostsNote(plan, options.plan, file.ranksPerHost, query.cluster);
       !note.empty())
-    fmt::print(stderr, "note: {}\n", note);
+    tell("note: {}\n", note);
   for (const std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
-    fmt::print(stderr, "note: {}\n", caveat);
+    tell("note: {}\n", caveat);
   Progress progress;
   const auto show = [&](const planner::SearchState& state) {
     progress.update(

@@ -10,6 +10,7 @@
 #include "cli/command_line.h"
 #include "cli/flags.h"
 #include "cli/output/progress.h"
+#include "cli/output/tell.h"
 #include "cli/paths.h"
 #include "cli/write_file.h"
 #include "cost_models/validation/mapping.h"
@@ -60,15 +61,14 @@ Result<Rows> readRows(const std::vector<std::string>& paths) {
 // An empty table of errors looks like one without errors.
 void noteIfNone(const std::vector<cost::PredictedRow>& rows) {
   if (rows.empty()) {
-    fmt::print(stderr, "note: there is no row\n");
+    tell("note: there is no row\n");
     return;
   }
   if (std::any_of(rows.begin(), rows.end(),
                   [](const cost::PredictedRow& row) { return row.prediction.has_value(); }))
     return;
-  fmt::print(stderr, "note: none of {} row{} can be predicted; the first, {}: {}\n", rows.size(),
-             rows.size() == 1 ? "" : "s", rows.front().row.id,
-             rows.front().prediction.error().message());
+  tell("note: none of {} row{} can be predicted; the first, {}: {}\n", rows.size(),
+       rows.size() == 1 ? "" : "s", rows.front().row.id, rows.front().prediction.error().message());
 }
 
 // What whoever compares them with other runs has to know of the devices.
@@ -79,7 +79,7 @@ void noteCautions(const std::vector<cost::PredictedRow>& rows,
       return row.prediction.has_value() && row.prediction->cluster == cluster.name;
     };
     if (!cluster.device.caution.empty() && std::any_of(rows.begin(), rows.end(), isOf))
-      fmt::print(stderr, "note: device {}: {}\n", cluster.device.name, cluster.device.caution);
+      tell("note: device {}: {}\n", cluster.device.name, cluster.device.caution);
   }
 }
 
@@ -134,7 +134,7 @@ Result<int> explainRow(cost::PredictedRow row, const cost::Catalogue& catalogue,
   if (!row.prediction.has_value()) return inRow(row.prediction.error());
   const planner::Query query = planner::queryOf(run->plan, run->model, run->cluster, run->stack);
   for (const std::string& caveat : planner::caveatsOf(query.stack, query.cluster.device))
-    fmt::print(stderr, "note: {}\n", caveat);
+    tell("note: {}\n", caveat);
   const Result<planner::PlanCheck> check = planner::checkPlan(run->plan, query);
   if (!check.has_value()) return inRow(check.error());
   if (json) {

@@ -20,6 +20,7 @@
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
 #include "cli/output/progress.h"
+#include "cli/output/tell.h"
 #include "cli/paths.h"
 #include "cli/pin_flags.h"
 #include "cli/whatif/compare.h"
@@ -90,6 +91,15 @@ class Journal {
   std::ofstream file_;
 };
 
+// By the name of its file's cluster.
+bool isCompared(const std::string& cluster, const std::vector<planner::Hardware>& hardware) {
+  const Result<spec::ClusterSpec> given = spec::loadCluster(cluster);
+  return given.has_value() &&
+         std::any_of(hardware.begin(), hardware.end(), [&](const planner::Hardware& system) {
+           return system.cluster.name == given->name;
+         });
+}
+
 Result<Answers> makeAnswers(const WhatifOptions& options) {
   planner::SweepQuestion asked{options.question, options.gpuNames, options.pins, options.axes,
                                options.scenarios};
@@ -105,12 +115,16 @@ Result<Answers> makeAnswers(const WhatifOptions& options) {
   if (options.framework)
     if (auto note = noteOfStack(answers.sweep.base.stack.name, *options.framework))
       notes.push_back(*std::move(note));
-  if (!options.gpuNames.empty() && !options.question.cluster.empty())
-    notes.push_back(fmt::format("--gpu takes the place of {}{}", options.question.cluster,
-                                options.axes.gpus.empty()
-                                    ? ", which says how many devices there are"
-                                    : ": it is not among what is compared"));
-  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+  if (const std::string& given = options.question.cluster;
+      !options.gpuNames.empty() && !given.empty()) {
+    if (options.axes.gpus.empty())
+      notes.push_back(
+          fmt::format("--gpu takes the place of {}, which says how many devices there are", given));
+    else if (!isCompared(given, answers.sweep.hardware))
+      notes.push_back(
+          fmt::format("--gpu takes the place of {}: it is not among what is compared", given));
+  }
+  for (const std::string& note : notes) tell("note: {}\n", note);
   return answers;
 }
 
@@ -151,9 +165,11 @@ Status answerAll(const WhatifOptions& options, const std::vector<std::string>& q
 
 // Whether any point has a plan.
 Status checkAnswered(const WhatifOptions& options, const Answers& answers) {
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::StackProfile> stacks,
+                           stacksBeside(options.framework));
   Progress progress;
-  const Status status = planner::checkAnswered(
-      answers, stacksBeside(options.framework), [&](const planner::SearchState& state) {
+  const Status status =
+      planner::checkAnswered(answers, stacks, [&](const planner::SearchState& state) {
         progress.update(
             static_cast<double>(state.numGroupsOpened) / static_cast<double>(state.numGroups),
             "looking for changes that would fit");
@@ -352,42 +368,18 @@ void addFailures(CLI::App& app, WhatifOptions* options) {
 }
 
 // Everything that makes more points than one, or prices them, goes without.
-void addDiff(CLI::App& app, std::vector<std::string>* sides) {
+void addDiff(CLI::App& app, const std::vector<CLI::Option*>& pins,
+             std::vector<std::string>* sides) {
   CLI::Option* diff = addPaths(app, "--diff", sides, "A B",
                                "Two clusters, stacks or plan files: what makes the difference")
                           ->expected(2);
-  std::set<std::string> kept = {"--help",
-                                "--model",
-                                "--cluster",
-                                "--train",
-                                "--stack",
-                                "--gpus",
-                                "--batch",
-                                "--seq",
-                                "--json",
-                                "--diff",
-                                "--precision",
-                                "--vocab-multiple",
-                                "--report",
-                                "--tp",
-                                "--pp",
-                                "--cp",
-                                "--dp",
-                                "--dp-shard",
-                                "--microbatch",
-                                "--virtual-stages",
-                                "--layers",
-                                "--schedule",
-                                "--recompute",
-                                "--recompute-layers",
-                                "--state-sharding",
-                                "--sequence-parallel",
-                                "--scatter-gather",
-                                "--overlap-reductions",
-                                "--rank-order"};
-  for (const planner::Degree& degree : planner::kDegrees) kept.insert(limitFlag(degree));
+  const std::set<std::string> ofBoth = {
+      "--help", "--model", "--cluster", "--train",  "--stack",     "--gpus",          "--batch",
+      "--seq",  "--json",  "--diff",    "--report", "--precision", "--vocab-multiple"};
   for (CLI::Option* option : app.get_options())
-    if (!kept.contains(option->get_name())) diff->excludes(option);
+    if (!ofBoth.contains(option->get_name()) &&
+        std::find(pins.begin(), pins.end(), option) == pins.end())
+      diff->excludes(option);
 }
 
 Action addWhatif(CLI::App& app) {
@@ -411,7 +403,7 @@ Action addWhatif(CLI::App& app) {
   addAxes(app, options.get());
   addMoney(app, options.get());
   addFailures(app, options.get());
-  addPins(app, &options->pins);
+  const std::vector<CLI::Option*> pins = addPins(app, &options->pins);
   CLI::Option* csv = app.add_flag("--csv", options->csv, "Print CSV instead of a table");
   // Its records are points: it has no place for what is found among them.
   csv->excludes(app.get_option("--deadline"))->excludes(app.get_option("--budget"));
@@ -426,7 +418,7 @@ Action addWhatif(CLI::App& app) {
   app.add_flag("--worth", options->worth,
                "Say what one more TFLOP/s, GB/s and GiB is worth, at one point")
       ->excludes(csv);
-  addDiff(app, &options->diff);
+  addDiff(app, pins, &options->diff);
   addCount(app, "--threads", &options->threads,
            "Points at a time, at most 256 (default: one per core)");
   return [options] { return runWhatif(*options); };

@@ -10,6 +10,7 @@
 
 #include "cli/html_report/html_report.h"
 #include "cli/inputs.h"
+#include "cli/output/tell.h"
 #include "cli/weights/hugging_face.h"
 #include "cost_models/estimate.h"
 #include "ir/plan/plan.h"
@@ -78,8 +79,8 @@ Status predict(const ModelFlags& flags, const program::Bundle& bundle,
   TRIREME_ASSIGN_OR_RETURN(query.stack, loadStackOrDefault(flags.stack));
   const bool isForGpus = program::isGpuArch(bundle.target.arch);
   if (flags.speaks && isForGpus != (query.cluster.device.kind == spec::DeviceKind::kCuda))
-    fmt::print(stderr, "note: the bundle runs on {}, and the time is predicted for {}\n",
-               isForGpus ? "GPUs" : "this machine's processor", query.cluster.name);
+    tell("note: the bundle runs on {}, and the time is predicted for {}\n",
+         isForGpus ? "GPUs" : "this machine's processor", query.cluster.name);
   query.training = plan.training;
   TRIREME_ASSIGN_OR_RETURN(const cost::Estimate estimate,
                            cost::estimate(query.model, plan, query.cluster, query.stack));
@@ -100,7 +101,7 @@ Status initialiseFrom(const ModelFlags& flags, runtime::Session& session,
   TRIREME_RETURN_IF_ERROR(agreesWithConfig(model, flags.initFrom));
   TRIREME_ASSIGN_OR_RETURN(const runtime::ForeignWeights weights, huggingFaceWeights(model));
   TRIREME_RETURN_IF_ERROR(session.loadForeignWeights(weights, flags.initFrom));
-  if (flags.speaks) fmt::print(stderr, "starting from the weights of {}\n", flags.initFrom);
+  if (flags.speaks) tell("starting from the weights of {}\n", flags.initFrom);
   return {};
 }
 

@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <utility>
+
+#include "cli/output/tell.h"
 
 namespace trireme::cli {
 namespace {
@@ -18,11 +19,6 @@ size_t stderrWidth() {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
-}
-
-void writeToStderr(const std::string& text) {
-  fmt::print(stderr, "{}", text);
-  std::fflush(stderr);
 }
 
 }  // namespace

@@ -94,14 +94,19 @@ Status withNextStep(Status reason, const std::string& checkpoint, uint64_t model
         "compile a bundle with the checkpoint's settings, or begin anew without --resume");
   const fs::path path(checkpoint);
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  std::optional<int64_t> step = stepOf(path.filename().string());
-  while (step) {
-    const Result<Latest> earlier = latestIn(folder.string(), *step);
-    if (!earlier.has_value() || earlier->step < 0) break;
-    if (isIntact(earlier->path, modelFingerprint))
-      return withHint(fmt::format("the last intact one before it is --resume {}", earlier->path));
-    step = earlier->step;
-  }
+  const auto newestIntact = [&](int64_t before) -> std::string {
+    for (;;) {
+      const Result<Latest> latest = latestIn(folder.string(), before);
+      if (!latest.has_value() || latest->step < 0) return "";
+      if (isIntact(latest->path, modelFingerprint)) return latest->path;
+      before = latest->step;
+    }
+  };
+  if (const std::optional<int64_t> step = stepOf(path.filename().string()))
+    if (const std::string earlier = newestIntact(*step); !earlier.empty())
+      return withHint(fmt::format("the last intact one before it is --resume {}", earlier));
+  if (const std::string other = newestIntact(std::numeric_limits<int64_t>::max()); !other.empty())
+    return withHint(fmt::format("the newest intact one beside it is --resume {}", other));
   return withHint(
       "no intact checkpoint of this model is beside it; give another, or begin anew "
       "without --resume");
@@ -114,7 +119,7 @@ Status checkSaveFolder(const std::string& folder, int64_t numStepsDone) {
   if (latest.step <= numStepsDone) return {};
   return invalidArgument(fmt::format(
       "--save {}: has a checkpoint of step {}, and this run begins after step {}: go on with "
-      "--resume {}, or give another folder",
+      "--resume {}, give another folder, or move what is newer away if it is damaged",
       folder, latest.step, numStepsDone, folder));
 }
 

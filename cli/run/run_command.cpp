@@ -13,6 +13,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/output/tell.h"
 #include "cli/paths.h"
 #include "cli/run/cache_folder.h"
 #include "cli/run/checkpoint_folder.h"
@@ -150,7 +151,7 @@ Result<std::unique_ptr<runtime::Session>> openSession(program::Bundle bundle,
   Result<std::unique_ptr<runtime::Session>> result =
       runtime::Session::create(std::move(bundle), std::move(session));
   if (!result.has_value()) return Error(result.error().withContext(options.bundle));
-  for (const std::string& note : (*result)->notes()) fmt::print(stderr, "note: {}\n", note);
+  for (const std::string& note : (*result)->notes()) tell("note: {}\n", note);
   return result;
 }
 
@@ -176,8 +177,8 @@ Result<std::string> resume(runtime::Session& session, const RunOptions& options,
                     path, before, now)));
   if (const std::vector<std::string>& changes = session.changedSettings();
       !changes.empty() && options.speaks())
-    fmt::print(stderr, "note: from step {} on this run has {}\n", session.numStepsDone() + 1,
-               fmt::join(changes, ", "));
+    tell("note: from step {} on this run has {}\n", session.numStepsDone() + 1,
+         fmt::join(changes, ", "));
   return path;
 }
 
@@ -193,16 +194,14 @@ Result<MetricsFile> openMetrics(const RunOptions& options, const runtime::Sessio
     return MetricsFile::open(options.metrics, std::nullopt);
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, MetricsFile::open(options.metrics, done));
   if (metrics.kept().isLastCutOff)
-    fmt::print(stderr, "note: {}: its last line was cut off and is removed\n", options.metrics);
-  if (metrics.kept().hasZeros)
-    fmt::print(stderr, "note: {}: zeros at its end are removed\n", options.metrics);
+    tell("note: {}: its last line was cut off and is removed\n", options.metrics);
+  if (metrics.kept().hasZeros) tell("note: {}: zeros at its end are removed\n", options.metrics);
   if (const std::vector<std::string>& gaps = metrics.kept().gaps; !gaps.empty())
-    fmt::print(stderr, "note: {}: the run goes on behind step {}, and the file has {}\n",
-               options.metrics, done, fmt::join(gaps, ", "));
+    tell("note: {}: the run goes on behind step {}, and the file has {}\n", options.metrics, done,
+         fmt::join(gaps, ", "));
   if (const int64_t count = metrics.kept().numRemoved; count > 0)
-    fmt::print(stderr, "note: {}: {} after step {} removed, the run does {} again\n",
-               options.metrics, count == 1 ? "1 line" : fmt::format("{} lines", count), done,
-               count == 1 ? "it" : "them");
+    tell("note: {}: {} after step {} removed, the run does {} again\n", options.metrics,
+         count == 1 ? "1 line" : fmt::format("{} lines", count), done, count == 1 ? "it" : "them");
   return metrics;
 }
 
@@ -357,18 +356,17 @@ Result<int> runRanks(RunOptions options) {
   TRIREME_ASSIGN_OR_RETURN(loop.resumed, resume(*session, options, *data, loop.numSteps));
   if (options.isQueued && session->numStepsDone() >= loop.numSteps) {
     if (options.speaks())
-      fmt::print(stderr, "note: nothing is left to do: {} has done {} steps, of {}\n", loop.resumed,
-                 session->numStepsDone(), loop.numSteps);
+      tell("note: nothing is left to do: {} has done {} steps, of {}\n", loop.resumed,
+           session->numStepsDone(), loop.numSteps);
     return kExitOk;
   }
   if (!options.save.empty() && options.speaks())
     TRIREME_RETURN_IF_ERROR(checkSaveFolder(options.save, session->numStepsDone()));
   TRIREME_ASSIGN_OR_RETURN(MetricsFile metrics, openMetrics(options, *session, loop));
   if (options.beginsToSave && options.speaks())
-    fmt::print(stderr, "note: {}: no checkpoint yet, so the run begins with step 1\n",
-               options.save);
+    tell("note: {}: no checkpoint yet, so the run begins with step 1\n", options.save);
   if (!loop.resumed.empty() && options.speaks())
-    fmt::print(stderr, "resuming after step {} from {}\n", session->numStepsDone(), loop.resumed);
+    tell("resuming after step {} from {}\n", session->numStepsDone(), loop.resumed);
   TRIREME_ASSIGN_OR_RETURN(report.loop, train(*session, *data, metrics, loop));
   report.arenas = arenaBytes(session->program());
   report.memory = readProcessMemory();

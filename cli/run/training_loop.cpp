@@ -142,7 +142,9 @@ Result<LoopResult> train(runtime::Session& session, runtime::DataSource& data, M
   Status written;          // of the metrics: a full disk there is no reason to lose the training
   while (session.numStepsDone() < options.numSteps && !result.interrupted && skipped.ok()) {
     if (!options.keepsTrace) session.takeTrace();
-    TRIREME_ASSIGN_OR_RETURN(const StepResult step, session.step(data));
+    const Result<StepResult> stepped = session.step(data);
+    if (!stepped.has_value()) return Error(withNewest(stepped.error(), result, options));
+    const StepResult& step = *stepped;
     result.steps.push_back(step);
     written = metrics.write(step, tokens);
     const bool isFirst = result.steps.size() == 1;

@@ -18,22 +18,24 @@ struct TemporaryFile {
   llvm::SmallString<128> path;
   llvm::FileRemover remover;
 
-  bool create(llvm::StringRef suffix) {
-    if (llvm::sys::fs::createTemporaryFile("trireme-kernels", suffix, path)) return false;
+  std::error_code create(llvm::StringRef suffix) {
+    if (const std::error_code error =
+            llvm::sys::fs::createTemporaryFile("trireme-kernels", suffix, path))
+      return error;
     remover.setFile(path);
-    return true;
+    return {};
   }
 };
 
-bool writeFile(llvm::StringRef path, const std::string& bytes) {
+std::error_code writeFile(llvm::StringRef path, const std::string& bytes) {
   std::error_code error;
   llvm::raw_fd_ostream stream(path, error);
-  if (error) return false;
+  if (error) return error;
   stream << bytes;
   stream.close();
-  const bool ok = !stream.has_error();
+  error = stream.error();
   stream.clear_error();
-  return ok;
+  return error;
 }
 
 std::string readFile(llvm::StringRef path) {
@@ -41,11 +43,11 @@ std::string readFile(llvm::StringRef path) {
   return buffer ? (*buffer)->getBuffer().str() : std::string();
 }
 
-Status temporaryFolderFailed() {
+Status temporaryFolderFailed(const std::error_code& error) {
   llvm::SmallString<128> folder;
   llvm::sys::path::system_temp_directory(true, folder);
-  return resourceExhausted("cannot write to the temporary folder " + folder.str().str() +
-                           "; TMPDIR names another");
+  return resourceExhausted("cannot write to the temporary folder " + folder.str().str() + ": " +
+                           error.message() + "; TMPDIR names another");
 }
 
 // Runs a program that turns `input` into a file, and says into `messages` what it said.
@@ -58,9 +60,11 @@ Result<Outcome> convert(
     const std::function<std::vector<std::string>(const std::string& from, const std::string& to)>&
         argumentsFor) {
   TemporaryFile from, to, messages;
-  if (!from.create(suffix) || !to.create("out") || !messages.create("txt") ||
-      !writeFile(from.path, input))
-    return Error(temporaryFolderFailed());
+  std::error_code error = from.create(suffix);
+  if (!error) error = to.create("out");
+  if (!error) error = messages.create("txt");
+  if (!error) error = writeFile(from.path, input);
+  if (error) return Error(temporaryFolderFailed(error));
   const std::vector<std::string> words = argumentsFor(from.path.str().str(), to.path.str().str());
   std::vector<llvm::StringRef> arguments = {program};
   arguments.insert(arguments.end(), words.begin(), words.end());

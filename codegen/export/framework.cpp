@@ -281,7 +281,7 @@ std::vector<Misfit> misfitsOf(const plan::Plan& plan, Framework framework) {
     const bool sharesOptimizer = use.choice == StackChoice::kShardOptimizer;
     const bool isFsdp = framework == Framework::kTorchtitan || framework == Framework::kAccelerate;
     misfits.addIf(!has(infoOf(framework).choices, use.choice), use.value,
-                  sharesOptimizer && isFsdp ? "state sharding gradients" : use.nearest);
+                  sharesOptimizer && isFsdp ? "state sharding parameters" : use.nearest);
   }
   return misfits.take();
 }

@@ -87,17 +87,31 @@ Result<Imported> readPlan(const std::string& text, const std::string& file,
   return imported;
 }
 
-void setWidths(const ParameterWidths& widths, spec::StackProfile& stack) {
+std::string setWidths(const Imported& imported, const std::string& file,
+                      spec::StackProfile& stack) {
+  const ParameterWidths& widths = imported.widths;
   spec::StackDescription& bytes = stack.description;
+  const spec::StackDescription before = bytes;
   bytes.gradientBytes = widths.gradient.value_or(bytes.gradientBytes);
   if (widths.gradient) bytes.stepGradientBytes = *widths.gradient < 4 ? 4 : 0;
   // A profile of software that gathers fp8 has the width that it was compared with.
   const bool isCompared = widths.gatheredParameter && bytes.gathersF8;
-  const double gathered = bytes.gatheredParameterBytes;
   bytes.gathersF8 = widths.gathersF8.value_or(bytes.gathersF8);
   bytes.reducedGradientBytes = widths.reducedGradient.value_or(bytes.reducedGradientBytes);
-  bytes.gatheredParameterBytes =
-      isCompared ? gathered : widths.gatheredParameter.value_or(gathered);
+  if (widths.gatheredParameter && !isCompared)
+    bytes.gatheredParameterBytes = *widths.gatheredParameter;
+  std::vector<std::string> differences;
+  const auto compare = [&](const char* what, double now, double was) {
+    if (now != was) differences.push_back(fmt::format("{} of {} B ({} B)", what, now, was));
+  };
+  compare("gradients", bytes.gradientBytes, before.gradientBytes);
+  compare("reduced gradients", bytes.reducedGradientBytes, before.reducedGradientBytes);
+  compare("gathered weights", bytes.gatheredParameterBytes, before.gatheredParameterBytes);
+  if (differences.empty()) return "";
+  return fmt::format(
+      "{}: it and the optimum are priced with what it sets a parameter, and stack '{}' (in "
+      "parentheses) not: {}; plan files and exports do not say it",
+      file, stack.name, fmt::join(differences, ", "));
 }
 
 std::vector<std::string> notesOf(const Imported& imported, const std::string& file) {

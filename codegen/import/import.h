@@ -54,8 +54,9 @@ Result<Imported> importPlan(Framework framework, const std::string& text, const 
 // as importPlan() and plan::parsePlan().
 Result<Imported> readPlan(const std::string& text, const std::string& file,
                           const spec::ModelSpec& model, const LaunchOptions& launch);
-// Sets what `widths` has; programs of Trireme's own have no such choice.
-void setWidths(const ParameterWidths& widths, spec::StackProfile& stack);
+// Sets what the file's `widths` has, and says what differs from the profile, for plans do not hold
+// it: empty if nothing does. Programs of Trireme's own have no such choice.
+std::string setWidths(const Imported& imported, const std::string& file, spec::StackProfile& stack);
 // What the user should know of it, a line each.
 std::vector<std::string> notesOf(const Imported& imported, const std::string& file);
 

@@ -25,6 +25,17 @@ std::vector<std::string> commandsOfHelp() {
   return commands;
 }
 
+// A log on a full disk, and none at all.
+TEST(CommandLine, FailsAsItShouldWhereErrorsCannotBeWritten) {
+  for (const std::string redirected : {"2>/dev/full", "2>&-"}) {
+    const auto exitCodeOf = [&](const std::string& command) {
+      return WEXITSTATUS(std::system((TRIREME_BINARY " " + command + " " + redirected).c_str()));
+    };
+    EXPECT_EQ(exitCodeOf("plan --model /nonexistent --cluster dgx-a100"), 1);
+    EXPECT_EQ(exitCodeOf("no-command"), 2);
+  }
+}
+
 TEST(CommandLine, HelpOfEverySubcommandHasAnExampleAndFitsAHundredColumns) {
   std::vector<std::string> commands = commandsOfHelp();
   EXPECT_THAT(commands, IsSupersetOf({"plan", "whatif", "compile", "run", "export", "doctor"}));

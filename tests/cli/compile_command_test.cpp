@@ -179,7 +179,8 @@ TEST_F(CompileCommand, AFolderThatCannotBeUsedIsNamed) {
                               "' -o '" + path("out.bundle") + "' 2> '" + err + "'";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
   EXPECT_EQ(readAll(err),
-            "error: cannot write to the temporary folder /nonexistent; TMPDIR names another\n");
+            "error: cannot write to the temporary folder /nonexistent: No such file or directory; "
+            "TMPDIR names another\n");
 }
 #endif
 

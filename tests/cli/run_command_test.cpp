@@ -429,6 +429,9 @@ TEST_F(RunCommand, WhereResumingFailsTheNextStepIsNamed) {
   truncate(saved + "/step-00000001.safetensors");
   expectRefusal(run(bundle, {"--steps", "4", "--resume", saved}), 1,
                 {"no intact checkpoint of this model is beside it"});
+  write("ckpt/step-00000003.safetensors", readAll(path("again/step-00000003.safetensors")));
+  expectRefusal(run(bundle, {"--steps", "4", "--resume", saved + "/step-00000001.safetensors"}), 1,
+                {"the newest intact one beside it is --resume " + third});
 
   expectSuccess(run(bundle, {"--steps", "1", "--save", path("other")}));
   training = write("other.yaml", std::string(kTinyTraining) + "seed: 7\n");

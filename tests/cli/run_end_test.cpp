@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "cli/run/training_loop.h"
 #include "ir/program/bundle.h"
@@ -23,13 +25,15 @@ using ::testing::HasSubstr;
 
 class RunEnd : public CommandTest {};
 
-// Raises SIGINT when the samples of a step are read.
+// Raises the signals when the samples of a step are read.
 class InterruptedData final : public runtime::DataSource {
  public:
-  InterruptedData(runtime::DataSource& data, uint64_t sample) : data_(data), sample_(sample) {}
+  InterruptedData(runtime::DataSource& data, uint64_t sample, std::vector<int> signals)
+      : data_(data), sample_(sample), signals_(std::move(signals)) {}
   Status sample(uint64_t index, int64_t length, int64_t stride, int32_t* tokens,
                 int32_t* labels) override {
-    if (index == sample_) raise(SIGINT);
+    if (index == sample_)
+      for (const int signal : signals_) raise(signal);
     return data_.sample(index, length, stride, tokens, labels);
   }
   std::string identity() const override { return data_.identity(); }
@@ -37,23 +41,26 @@ class InterruptedData final : public runtime::DataSource {
  private:
   runtime::DataSource& data_;
   uint64_t sample_;
+  std::vector<int> signals_;
 };
 
-// Batches of 8: sample 8 is of the second step, sample 16 of the third.
+// Batches of 8: sample 8 is of the second step, sample 16 of the third. Shells say a second time
+// that the terminal is closed.
 TEST_F(RunEnd, CtrlCInTheLastStepInterruptsNothing) {
   const std::string bundle = compile("tiny", {"--gpus", "1"});
-  for (const uint64_t sample : {8u, 16u}) {
+  for (const auto& [sample, signals] : std::vector<std::pair<uint64_t, std::vector<int>>>{
+           {8, {SIGINT}}, {16, {SIGINT}}, {8, {SIGHUP, SIGHUP}}}) {
     auto session = runtime::Session::open(bundle, {});
     ASSERT_TRUE(session.has_value()) << session.error().message();
     const auto tokens = runtime::TokenFiles::open({data}, {.sequenceLength = 16});
     ASSERT_TRUE(tokens.has_value()) << tokens.error().message();
     auto metrics = MetricsFile::open("", std::nullopt);
     ASSERT_TRUE(metrics.has_value());
-    InterruptedData interrupted(**tokens, sample);
+    InterruptedData interrupted(**tokens, sample, signals);
     const auto result = train(**session, interrupted, *metrics, {.numSteps = 3});
     ASSERT_TRUE(result.has_value()) << result.error().message();
-    EXPECT_EQ(result->interrupted, sample == 8u);
-    EXPECT_EQ(result->steps.size(), sample == 8u ? 2u : 3u);
+    EXPECT_EQ(result->interrupted, sample == 8);
+    EXPECT_EQ(result->steps.size(), sample == 8 ? 2u : 3u);
   }
 }
 

@@ -126,6 +126,8 @@ TEST_F(WhatifCommand, GpuTakesThePlaceOfTheCluster) {
   std::vector<std::string> sized = base;
   sized.insert(sized.end(), {"--gpus", "16"});
   EXPECT_THAT(runTrireme(sized).err, HasSubstr("dgx-a100: it is not among what is compared"));
+  sized[4] = "dgx-h100";
+  EXPECT_THAT(runTrireme(sized).err, Not(HasSubstr("takes the place")));
 }
 
 // A list as long as --gpu's is one price each; a range is swept.

@@ -250,7 +250,11 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   EXPECT_EQ(narrow->widths, (ParameterWidths{2.0, 2.0, 1.0, true}));
   EXPECT_THAT(narrow->notes, ElementsAre());
   spec::StackProfile stack = spec::loadStack("megatron-core").value();
-  setWidths(narrow->widths, stack);
+  EXPECT_EQ(
+      setWidths(*narrow, "run.sh", stack),
+      "run.sh: it and the optimum are priced with what it sets a parameter, and stack "
+      "'megatron-core' (in parentheses) not: gradients of 2 B (4 B), reduced gradients of 2 B "
+      "(4 B), gathered weights of 1 B (2 B); plan files and exports do not say it");
   EXPECT_EQ(stack.description.gradientBytes, 2);
   EXPECT_EQ(stack.description.reducedGradientBytes, 2);
   EXPECT_EQ(stack.description.gatheredParameterBytes, 1);
@@ -259,7 +263,7 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
   // Software that gathers fp8 has the width that it was compared with, and MXFP8 gathers bf16.
   spec::StackProfile nemo = spec::loadStack("nemo").value();
   const double compared = nemo.description.gatheredParameterBytes;
-  setWidths(narrow->widths, nemo);
+  setWidths(*narrow, "", nemo);
   EXPECT_EQ(nemo.description.gatheredParameterBytes, compared);
   const std::string mx =
       "--bf16 --use-distributed-optimizer --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather ";
@@ -278,7 +282,10 @@ TEST(ImportMegatron, NarrowGradientsAndWeightsArePricedAsWhatTheyAre) {
           .error()
           .message(),
       HasSubstr("--use-megatron-fsdp state sharding parameters beside a pipeline"));
-  setWidths(kWide, stack);
+  Imported wide;
+  wide.widths = kWide;
+  setWidths(wide, "", stack);
+  EXPECT_EQ(setWidths(wide, "", stack), "");  // nothing is new
   EXPECT_EQ(stack.description.stepGradientBytes, 0);
   EXPECT_TRUE(stack.description.gathersF8);
   EXPECT_THAT(
