@@ -37,6 +37,11 @@ Status checkBuildable(const plan::Plan& p) {
             fmt::format("(E6) layers: stage {}, chunk {}: a virtual stage without layers cannot be "
                         "compiled yet; nearest: 1 layer",
                         stage, chunk));
+  if (p.numMicrobatches() > kMostMicrobatches)  // (E7)
+    return invalidArgument(fmt::format(
+        "(E7) {} microbatches a step: programs have up to {}; nearest: "
+        "global_batch_size {}",
+        p.numMicrobatches(), kMostMicrobatches, kMostMicrobatches * p.microbatchSize * p.dp()));
   return {};
 }
 

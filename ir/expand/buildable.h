@@ -15,8 +15,10 @@ namespace trireme::expand {
 // (E4) full recomputation is of all layers: recomputeLayers is 0
 // (E5) the precision is fp64, fp32, bf16 or fp16
 // (E6) every virtual stage has a layer
+// (E7) a step, whose program names every microbatch, has at most kMostMicrobatches
 //
 // Errors: kInvalidArgument.
+inline constexpr int64_t kMostMicrobatches = 131072;
 Status checkBuildable(const plan::Plan& plan);
 
 }  // namespace trireme::expand

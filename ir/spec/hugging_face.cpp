@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "ir/spec/checks.h"
 #include "ir/spec/rope_scaling.h"
@@ -143,6 +144,12 @@ std::string comparable(const Node& node) {
   return node.kind == Node::Kind::kMap ? "{}" : "[]";
 }
 
+// Of the folder that holds config.json, as downloads do, or of a file with another name.
+std::string nameByPlace(const std::string& file) {
+  const std::filesystem::path path(file);
+  return (path.filename() == "config.json" ? path.parent_path().filename() : path.stem()).string();
+}
+
 class Importer {
  public:
   Importer(const Node& root, const std::string& name) : map_(name, root) {
@@ -157,6 +164,7 @@ class Importer {
     for (const std::string_view key : kHarmless) map_.child(key);
     demandAll(kFixedForAll);
     map_.optional("_name_or_path", &model_.name);
+    if (model_.name.empty()) model_.name = nameByPlace(map_.file());
     if (model_.name.empty())
       model_.name = std::string(nameOf(std::span<const EnumName<HfFamily>>(kFamilies), family));
     map_.required("vocab_size", &model_.vocabSize);

@@ -13,8 +13,7 @@ void readGiven(MapReader& map, std::string_view key, int64_t* out) {
   const Node* node = map.child(key);
   if (!node) return;
   map.required(key, out);
-  if (*out == 0)
-    map.fail(*node, "must be at least 1 (leave it out to give it on the command line)");
+  if (*out == 0) map.fail(*node, "must be at least 1 (left out it is a flag's: --seq, --batch)");
 }
 
 // Settings of one precision that another has no use for.
@@ -104,12 +103,8 @@ std::string printTraining(const TrainingSpec& t) {
 Status verifyTraining(const TrainingSpec& training, const ModelSpec& model) {
   if (const std::optional<Problem> problem = findProblem(training))
     return invalidArgument(fmt::format("{}: {}", problem->key, problem->message));
-  if (training.sequenceLength == 0)
-    return invalidArgument(
-        "sequence_length: not given, neither in the training file nor on the command line");
-  if (training.globalBatchSize == 0)
-    return invalidArgument(
-        "global_batch_size: not given, neither in the training file nor on the command line");
+  if (training.sequenceLength == 0) return invalidArgument("sequence_length: not given");
+  if (training.globalBatchSize == 0) return invalidArgument("global_batch_size: not given");
   if (training.sequenceLength > model.maxSequence)
     return invalidArgument(fmt::format("sequence_length: {} exceeds the model's max_sequence ({})",
                                        training.sequenceLength, model.maxSequence));

@@ -201,10 +201,11 @@ TEST(CheckPlan, RefusesWhatCannotBePriced) {
   EXPECT_THAT(refusalOfPlan(illegal, query), HasSubstr("(P3)"));
   plan::Plan endless = small::plan(query.model, query.training, 1, 1, 1);
   endless.training.globalBatchSize = 4'000'000;
-  EXPECT_THAT(refusalOfPlan(endless, query),
-              HasSubstr("batch 4000000: estimates are of up to 131072 samples per step"));
+  EXPECT_THAT(refusalOfPlan(endless, query), HasSubstr("(E7)"));
   Query poor = query;
   poor.stack.ownPrograms = false;
+  EXPECT_THAT(refusalOfPlan(endless, poor),
+              HasSubstr("batch 4000000: estimates are of up to 131072 samples per step"));
   poor.stack.name = "poor";
   poor.stack.choices.clear();
   EXPECT_EQ(refusalOfPlan(small::plan(query.model, query.training, 2, 2, 1), poor),

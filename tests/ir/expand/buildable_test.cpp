@@ -93,5 +93,12 @@ TEST(E6StagesHaveLayers, NearestIsOne) {
               ::testing::HasSubstr("(E6) layers: stage 1, chunk 0"));
 }
 
+// Two replicas.
+TEST(E7MicrobatchesAreCounted, NearestIsAsManyAsThereMayBe) {
+  EXPECT_EQ(messageAfter([](Plan& p) { p.training.globalBatchSize = 2 * 131073; }),
+            "(E7) 131073 microbatches a step: programs have up to 131072; nearest: "
+            "global_batch_size 262144");
+}
+
 }  // namespace
 }  // namespace trireme::expand

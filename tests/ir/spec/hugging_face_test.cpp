@@ -83,6 +83,13 @@ TEST(HuggingFaceGpt2, WrittenOptionsAreTaken) {
   EXPECT_EQ(m.name, "mine");
 }
 
+TEST(HuggingFaceGpt2, ModelsWithoutANameHaveThatOfTheirPlace) {
+  const auto nameAt = [](const std::string& file) { return parseModel(kGpt2, file)->name; };
+  EXPECT_EQ(nameAt("models/gpt2-large/config.json"), "gpt2-large");
+  EXPECT_EQ(nameAt("models/gpt2-large.json"), "gpt2-large");
+  EXPECT_EQ(nameAt("config.json"), "gpt2");
+}
+
 TEST(HuggingFaceGpt2, NullMeansTheDefault) {
   EXPECT_EQ(
       parseConfig(replaced(kGpt2, "{\n", "{\"n_inner\": null, \"quantization_config\": null,\n"))

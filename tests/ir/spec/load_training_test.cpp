@@ -21,7 +21,7 @@ TEST(ParseTraining, SequenceLengthAndBatchMayComeFromTheCommandLine) {
   EXPECT_EQ(t.sequenceLength, 0);
   EXPECT_EQ(t.globalBatchSize, 0);
   EXPECT_THAT(refusalOfTraining("sequence_length: 0\n"),
-              HasSubstr("t.yaml:1:18: sequence_length: must be at least 1 (leave it out"));
+              HasSubstr("t.yaml:1:18: sequence_length: must be at least 1 (left out it is a flag"));
 }
 
 TEST(ParseTraining, WithoutPrecisionItIsTheUsualOne) {
