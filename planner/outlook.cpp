@@ -244,7 +244,7 @@ class Around {
     TRIREME_ASSIGN_OR_RETURN(std::optional<CostedPlan> found, best(query, costs, variant.name));
     ++numDone_;
     if (same.estimate.fits() && (!found || same.estimate.step <= found->estimate.step))
-      found = std::move(same);
+      found = same;
     if (!found) return {};  // Only twice the batch can be too much, of pinned choices.
     Sensitivity sensitivity;
     sensitivity.change = variant.name;
@@ -252,6 +252,7 @@ class Around {
     sensitivity.unit = variant.unit;
     sensitivity.step = found->estimate.step;
     sensitivity.tokensPerSecond = found->estimate.tokensPerSecond;
+    sensitivity.missing = same.estimate.missing();
     sensitivity.gain = found->estimate.tokensPerSecond / winner_.estimate.tokensPerSecond - 1;
     found->plan.training = winner_.plan.training;
     sensitivity.samePlan = found->plan == winner_.plan;

@@ -39,6 +39,8 @@ struct Sensitivity {
   double tokensPerSecond = 0;
   double gain = 0;       // of tokens/s over the winner's: 0.05
   bool samePlan = true;  // but for the training settings
+  // What the winner lacks there: faster links have more channels, whose buffers take memory.
+  Bytes missing;
 };
 
 struct Outlook {

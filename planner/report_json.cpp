@@ -200,7 +200,8 @@ nlohmann::json toJson(const Outlook& outlook) {
                                      {"samePlan", s.samePlan},
                                      {"stepSeconds", s.step.count()},
                                      {"tokensPerSecond", s.tokensPerSecond},
-                                     {"gain", s.gain}});
+                                     {"gain", s.gain},
+                                     {"missingBytes", s.missing.count()}});
   return json;
 }
 

@@ -24,13 +24,16 @@ double tokensPerSecond(const RunReport& report) {
   return static_cast<double>(report.tokensPerStep) / measuredStep(report.loop).count();
 }
 
+std::string beside(const std::optional<Seconds>& predicted, Seconds measured) {
+  if (!predicted) return "";
+  return fmt::format(", predicted {} ({:+.1f} %)", formatSeconds(*predicted),
+                     100 * (*predicted / measured - 1));
+}
+
 std::string stepTimes(const RunReport& report) {
   const Seconds measured = measuredStep(report.loop);
-  std::string text = fmt::format("measured {}", formatSeconds(measured));
-  if (report.predictedStep)
-    text += fmt::format(", predicted {} ({:+.1f} %)", formatSeconds(*report.predictedStep),
-                        100 * (*report.predictedStep / measured - 1));
-  return text + fmt::format("; {:.0f} tokens/s", tokensPerSecond(report));
+  return fmt::format("measured {}{}; {:.0f} tokens/s", formatSeconds(measured),
+                     beside(report.predictedStep, measured), tokensPerSecond(report));
 }
 
 }  // namespace
@@ -49,9 +52,11 @@ std::string shortReport(const RunReport& report) {
   const auto numSkipped = std::count_if(steps.begin(), steps.end(), [](const auto& step) {
     return step.scaled && step.scaled->isSkipped;
   });
-  return fmt::format("steps {} to {}: loss {:.4f} -> {:.4f}, {} per step{}{}\n",
+  const Seconds measured = measuredStep(report.loop);
+  return fmt::format("steps {} to {}: loss {:.4f} -> {:.4f}, {} per step{}{}{}\n",
                      steps.front().step + 1, steps.back().step + 1, steps.front().loss,
-                     steps.back().loss, formatSeconds(measuredStep(report.loop)),
+                     steps.back().loss, formatSeconds(measured),
+                     beside(report.predictedStep, measured),
                      numSkipped > 0 ? fmt::format(", {} skipped", numSkipped) : "",
                      report.loop.interrupted ? ", interrupted" : "");
 }

@@ -228,7 +228,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The best plan after one change; gain is that of tokens/s (0.05: 5 %)."""
+    """The best plan after one change; gain is that of tokens/s (0.05: 5 %); missing_bytes: what today's plan lacks there."""
 
     change: str
     plan: Plan
@@ -236,6 +236,7 @@ class Sensitivity:
     step_seconds: float
     tokens_per_second: float
     gain: float
+    missing_bytes: int
 
 
 @dataclass(frozen=True)

@@ -252,6 +252,9 @@ TEST_F(RunCommand, MetricsSummaryJsonAndTraceAreComplete) {
     EXPECT_GT(first.at(key).get<double>(), 0) << key;
   EXPECT_FALSE(nlohmann::json::parse(readAll(path("t.json"))).empty());
 
+  EXPECT_THAT(run(bundle, {"--steps", "1", "--cluster", cluster}).out,
+              HasSubstr(" per step, predicted "));
+
   const Outcome json = run(bundle, {"--steps", "2", "--json"});
   expectSuccess(json);
   const nlohmann::json report = nlohmann::json::parse(json.out);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "planner/recommend.h"
@@ -262,6 +263,21 @@ TEST(OutlookTable, FitsIntoAHundredColumns) {
   const nlohmann::json json = toJson(answer.outlook);
   EXPECT_EQ(json["binding"].size(), answer.outlook.limits.size());
   EXPECT_EQ(json["sensitivities"].size(), answer.outlook.sensitivities.size());
+}
+
+// Only where that makes a change one for the worse.
+TEST(OutlookTable, SaysWhyMoreOfALinkGivesLess) {
+  ResultWithOutlook answer = askWithOutlook(smallQuery(8, 6, 24));
+  const auto table = [&] { return toTable(answer.outlook, answer.result); };
+  Sensitivity& link = answer.outlook.sensitivities.at(2);
+  EXPECT_EQ(link.missing, Bytes());
+  link.missing = Bytes(3 << 20);
+  EXPECT_EQ(table().find("lacks"), std::string::npos);
+  link.gain = -0.01;
+  const std::string text = std::regex_replace(table(), std::regex("\\s+"), " ");
+  EXPECT_NE(text.find("today's plan lacks 3.00 MiB there, for buffers of the links"),
+            std::string::npos)
+      << text;
 }
 
 }  // namespace
