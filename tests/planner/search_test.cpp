@@ -176,6 +176,7 @@ TEST(Search, ReplicasLeaveNodesThatAreSlowInside) {
     query.pins.schedule = plan::ScheduleKind::k1F1B;
     query.pins.layers = {2, 2};
     query.cluster.tiers[0].bandwidth = BytesPerSecond(0.1e9);
+    query.cluster.tiers[0].latency = query.cluster.tiers[1].latency;
     expectOptimalPlan(query, 4);
     EXPECT_EQ(searchPlan(query)->plan.rankOrder, plan::RankOrder::kTpCpPpDp);
   }
