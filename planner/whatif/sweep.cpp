@@ -246,13 +246,15 @@ void answerPoints(const Sweep& sweep, const std::vector<SweepPoint>& points, int
   const size_t numRuns = (points.size() + run - 1) / run;
   const auto answerRuns = [&] {
     PointPlanner planner(sweep);
-    for (size_t r = next++; r < numRuns; r = next++)
+    for (size_t r = next++; r < numRuns; r = next++) {
+      planner.forgetLast();  // which depends on the threads
       for (size_t i = r * run; i < std::min(points.size(), (r + 1) * run); ++i) {
         if (isStopped) return;
         const PointAnswer answer = planner.answer(points[order[i]]);
         const std::lock_guard lock(mutex);
         if (!isStopped && !onAnswer(order[i], answer)) isStopped = true;
       }
+    }
   };
   const auto work = [&] {
     try {

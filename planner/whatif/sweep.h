@@ -108,6 +108,8 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point);
 class PointPlanner {
  public:
   explicit PointPlanner(const Sweep& sweep) : sweep_(sweep) {}
+  // What was answered before is no neighbour of what follows.
+  void forgetLast() { near_.reset(); }
   // Whatever keeps the point from having a plan is the answer's reason.
   PointAnswer answer(const SweepPoint& point);
 
