@@ -101,7 +101,8 @@ Result<Query> queryAt(const Sweep& sweep, const SweepPoint& point);
 // near each other:
 //
 //   limit    the time that the choices of the last answer would take here is a limit of the search
-//            (Query::slowest); if no plan of the space is as fast, the point is searched without
+//            (Query::slowest); if no plan of the space is as fast, the point is searched without.
+//            As much is proved; of cuts beyond the space fewer may be met
 //   blocks   of a stack with a description, layers cost the same at all points of the same hardware
 //            and sequence length, but for the links among cp ranks that are not within a node, as
 //            long as its tp ranks are
