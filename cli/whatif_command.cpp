@@ -165,8 +165,7 @@ Status answerAll(const WhatifOptions& options, const std::vector<std::string>& q
 
 // Whether any point has a plan.
 Status checkAnswered(const WhatifOptions& options, const Answers& answers) {
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::StackProfile> stacks,
-                           stacksBeside(options.framework));
+  const auto stacks = [&] { return stacksBeside(options.framework); };
   Progress progress;
   const Status status =
       planner::checkAnswered(answers, stacks, [&](const planner::SearchState& state) {

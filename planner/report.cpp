@@ -514,9 +514,9 @@ std::string toTable(const PlanCheck& check, const spec::ClusterSpec& cluster) {
   return out + toTable(check.explanation, e);
 }
 
-// Of a change that gives less; NCCL has more channels over faster links.
-static std::string lacks(const Sensitivity& s) {
-  if (s.gain >= 0 || s.missing <= Bytes()) return "";
+// Of hardware that gives less; NCCL has more channels over faster links.
+static std::string lacks(const Sensitivity& s, const PlanResult& result) {
+  if (s.gain >= 0 || s.missing <= Bytes() || !(s.plan.training == result.plan.training)) return "";
   return fmt::format("; today's plan lacks {} there, for buffers of the links",
                      formatBytes(s.missing));
 }
@@ -531,11 +531,12 @@ std::string toTable(const Outlook& outlook, const PlanResult& result) {
   size_t width = 0;
   for (const Sensitivity& s : outlook.sensitivities) width = std::max(width, s.change.size());
   for (const Sensitivity& s : outlook.sensitivities)
-    appendWrapped(out,
-                  fmt::format("  {:<{}}{:>12}{:>+7.2f} % tokens/s  {}{}", s.change, width,
-                              formatSeconds(s.step), 100 * s.gain,
-                              s.samePlan ? "same plan" : difference(s.plan, result.plan), lacks(s)),
-                  6);
+    appendWrapped(
+        out,
+        fmt::format("  {:<{}}{:>12}{:>+7.2f} % tokens/s  {}{}", s.change, width,
+                    formatSeconds(s.step), 100 * s.gain,
+                    s.samePlan ? "same plan" : difference(s.plan, result.plan), lacks(s, result)),
+        6);
   return out;
 }
 

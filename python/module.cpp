@@ -445,8 +445,7 @@ Result<Answer> answerSweep(const planner::SweepQuestion& asked, int numThreads, 
                           return !stop;
                         });
   if (stop) throw Stopped{};
-  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::StackProfile> stacks, planner::shippedStacks());
-  TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers, stacks, stopper(stop)));
+  TRIREME_RETURN_IF_ERROR(planner::checkAnswered(answers, planner::shippedStacks, stopper(stop)));
   planner::refineAnswers(answers, [&] { return !stop; });
   if (stop) throw Stopped{};
   answer.json = planner::toJson(answers);

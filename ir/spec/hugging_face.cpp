@@ -145,9 +145,14 @@ std::string comparable(const Node& node) {
 }
 
 // Of the folder that holds config.json, as downloads do, or of a file with another name.
+// Hugging Face's cache has it in models--<owner>--<name>/snapshots/<commit>. Empty: it has none.
 std::string nameByPlace(const std::string& file) {
-  const std::filesystem::path path(file);
-  return (path.filename() == "config.json" ? path.parent_path().filename() : path.stem()).string();
+  const std::filesystem::path path = std::filesystem::path(file).lexically_normal();
+  if (path.filename() != "config.json") return path.stem().string();
+  const std::filesystem::path folder = path.parent_path(), above = folder.parent_path();
+  std::string name = (above.filename() == "snapshots" ? above.parent_path() : folder).filename();
+  if (name.starts_with("models--")) name = name.substr(name.rfind("--") + 2);
+  return name == "." || name == ".." || !isValidUtf8(name) ? "" : name;
 }
 
 class Importer {

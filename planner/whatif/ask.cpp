@@ -200,15 +200,17 @@ nlohmann::json JsonReport::json() const {
 }
 
 // Why the first point has no plan, with what would give it one if its search is what failed.
-std::string firstReason(const Answers& answers, const std::vector<spec::StackProfile>& stacks,
-                        const SearchProgress& progress) {
+Result<std::string> firstReason(const Answers& answers, const LoadStacks& stacks,
+                                const SearchProgress& progress) {
   const Result<Query> query = queryAt(answers.sweep, answers.points[0]);
   if (!query.has_value()) return query.error().message();
   const Result<PlanResult> result = searchPlan(*query, modelCosts(*query), progress);
   if (result.has_value() || result.error().code() != StatusCode::kInfeasible)
     return answers.answers[0]->reason;
-  const Result<Shortfall> shortfall = shortfallOf(*query, result.error(), stacks, progress);
-  return shortfall.has_value() ? toStatus(*shortfall).message() : shortfall.error().message();
+  TRIREME_ASSIGN_OR_RETURN(const std::vector<spec::StackProfile> others, stacks());
+  TRIREME_ASSIGN_OR_RETURN(const Shortfall shortfall,
+                           shortfallOf(*query, result.error(), others, progress));
+  return toStatus(shortfall).message();
 }
 
 }  // namespace
@@ -302,12 +304,12 @@ Result<Answers> makeAnswers(const SweepQuestion& asked) {
   return answers;
 }
 
-Status checkAnswered(const Answers& answers, const std::vector<spec::StackProfile>& stacks,
+Status checkAnswered(const Answers& answers, const LoadStacks& stacks,
                      const SearchProgress& progress) {
   if (std::any_of(answers.answers.begin(), answers.answers.end(),
                   [](const std::optional<PointAnswer>& answer) { return answer->ok(); }))
     return {};
-  const std::string reason = firstReason(answers, stacks, progress);
+  TRIREME_ASSIGN_OR_RETURN(const std::string reason, firstReason(answers, stacks, progress));
   if (answers.numSwept() == 1) return infeasible(reason);
   return infeasible(
       fmt::format("no point of {} has a plan; the first: {}", answers.numSwept(), reason));

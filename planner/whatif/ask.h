@@ -32,8 +32,9 @@ std::vector<std::string> caveatsOf(const Sweep& sweep);
 Status checkScenarios(const ScenarioAxes& scenarios);
 
 // kInfeasible: every point is answered, and none has a plan: why the first has none and what would
-// give it one, as shortfallOf() says with `stacks`.
-Status checkAnswered(const Answers& answers, const std::vector<spec::StackProfile>& stacks,
+// give it one, as shortfallOf() says with what `stacks` loads. Errors of either otherwise.
+using LoadStacks = std::function<Result<std::vector<spec::StackProfile>>()>;
+Status checkAnswered(const Answers& answers, const LoadStacks& stacks,
                      const SearchProgress& progress = {});
 
 // All that is answered, in SI units, keys in lower camel case.

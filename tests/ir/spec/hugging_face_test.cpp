@@ -87,7 +87,10 @@ TEST(HuggingFaceGpt2, ModelsWithoutANameHaveThatOfTheirPlace) {
   const auto nameAt = [](const std::string& file) { return parseModel(kGpt2, file)->name; };
   EXPECT_EQ(nameAt("models/gpt2-large/config.json"), "gpt2-large");
   EXPECT_EQ(nameAt("models/gpt2-large.json"), "gpt2-large");
-  EXPECT_EQ(nameAt("config.json"), "gpt2");
+  EXPECT_EQ(nameAt("hub/models--openai-community--gpt2-xl/snapshots/15ea56d/config.json"),
+            "gpt2-xl");
+  for (const char* file : {"config.json", "./config.json", "../config.json", "\xff/config.json"})
+    EXPECT_EQ(nameAt(file), "gpt2") << file;
 }
 
 TEST(HuggingFaceGpt2, NullMeansTheDefault) {
