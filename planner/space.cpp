@@ -329,7 +329,7 @@ Rejection refuseShards(const Query& query, const Group& g, int64_t dpShard) {
 Rejection refuseSharing(const Query& query, const Group& g) {
   for (const Sharing& sharing : possibleSharings(query, g))
     if (const auto breach = sharingBreach(query, g, sharing))
-      return {"stack", breach->value, "another stack, or " + breach->nearest,
+      return {"stack", breach->value, breach->nearest + ", or another stack",
               "stack " + query.stack.name};
   const StateSharding kind = query.pins.stateSharding.value_or(StateSharding::kNone);
   const std::string subject = fmt::format("sharded {}", plan::stateShardingName(kind));
