@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "cli/flags.h"
 
@@ -16,8 +17,6 @@ std::string flagOf(const std::string& prefix, const planner::Degree& degree) {
 }
 
 }  // namespace
-
-std::string limitFlag(const planner::Degree& degree) { return flagOf("--max-", degree); }
 
 std::vector<CLI::Option*> addPins(CLI::App& app, planner::Pins* pins) {
   const auto numOthers = static_cast<long>(app.get_options().size());
@@ -36,7 +35,7 @@ std::vector<CLI::Option*> addPins(CLI::App& app, planner::Pins* pins) {
       ->group(degrees);
   const std::string limits = "Limits (default: none)";
   for (const planner::Degree& degree : planner::kDegrees)
-    addCount(app, limitFlag(degree), &(pins->*degree.most),
+    addCount(app, flagOf("--max-", degree), &(pins->*degree.most),
              fmt::format("The most of {}", flagOf("--", degree)))
         ->group(limits);
   const std::string choices = "Choices (default: the planner's)";

@@ -1,7 +1,6 @@
 // Choices that are not left to the search, as flags of `plan` and `whatif`.
 #pragma once
 #include <CLI/App.hpp>
-#include <string>
 #include <vector>
 
 #include "planner/query.h"
@@ -10,9 +9,6 @@ namespace trireme::cli {
 
 // The group of --tp, --pp...
 inline constexpr const char* kDegreesGroup = "Degrees (default: the planner's choice)";
-
-// "--max-virtual-stages".
-std::string limitFlag(const planner::Degree& degree);
 
 // All but --gpus, which means another thing to each command. Returns them; they are the app's.
 std::vector<CLI::Option*> addPins(CLI::App& app, planner::Pins* pins);
